@@ -1,0 +1,22 @@
+//! The vocabulary of evenly: identifiers, units, CPU sets, what is observed ([`Snapshot`]), what
+//! is decided ([`Plan`]), and the numbers that say how level a program is.
+//!
+//! Invariant of the crate: it is pure. Nothing in it reads a clock, a file or a random number, so
+//! the same types carry a live run, a simulated one and a recording.
+
+#![forbid(unsafe_code)]
+
+mod cpuset;
+mod ids;
+pub mod metrics;
+mod plan;
+mod snapshot;
+pub mod stats;
+pub mod theory;
+mod time;
+
+pub use cpuset::{CpuListError, CpuSet};
+pub use ids::{CpuId, DomainId, Pid, ThreadId, Tid};
+pub use plan::{Move, Plan, Reason};
+pub use snapshot::{CpuIndex, CpuView, Snapshot, ThreadIndex, ThreadView};
+pub use time::{DurationError, Nanos, parse_duration};

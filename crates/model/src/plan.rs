@@ -1,0 +1,62 @@
+//! What a policy decides: which thread goes where, and why.
+
+use crate::{CpuIndex, ThreadIndex};
+use serde::{Deserialize, Serialize};
+
+/// Why a thread is moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// The first distribution, or counts that differ by more than one.
+    Spread,
+    /// It is behind and goes to a fast CPU.
+    Behind,
+    /// It is ahead and makes room on a fast CPU.
+    Ahead,
+    /// Its CPU can no longer be used.
+    Evicted,
+}
+
+impl Reason {
+    /// In words, for the decision log.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Spread => "spread evenly",
+            Self::Behind => "behind, to a fast CPU",
+            Self::Ahead => "ahead, makes room",
+            Self::Evicted => "its CPU is gone",
+        }
+    }
+}
+
+/// One thread to be moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Move {
+    /// Which thread: index into the snapshot.
+    pub thread: ThreadIndex,
+    /// To which CPU: index into the snapshot.
+    pub to: CpuIndex,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// What is to be done at one balancing point. Re-used from point to point, so that the steady
+/// state allocates nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The moves, in the order in which they are to be applied.
+    pub moves: Vec<Move>,
+}
+
+impl Plan {
+    /// Forgets all moves.
+    pub fn clear(&mut self) {
+        self.moves.clear();
+    }
+
+    /// Adds a move.
+    pub fn push(&mut self, thread: ThreadIndex, to: CpuIndex, reason: Reason) {
+        self.moves.push(Move { thread, to, reason });
+    }
+}

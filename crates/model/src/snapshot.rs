@@ -1,0 +1,109 @@
+//! What is observed at one balancing point of one domain.
+
+use crate::{CpuId, CpuSet, Nanos, ThreadId};
+
+/// Index of a thread in [`Snapshot::threads`].
+pub type ThreadIndex = usize;
+/// Index of a CPU in [`Snapshot::cpus`].
+pub type CpuIndex = usize;
+
+/// One compute thread at a balancing point.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ThreadView {
+    /// Which thread.
+    pub id: ThreadId,
+    /// The CPU it sits on: an index into [`Snapshot::cpus`].
+    pub cpu: CpuIndex,
+    /// Total progress since balancing began, P of the paper (section 2.1), in nanoseconds of CPU
+    /// time. Signed: a thread that joins late starts at the mean of the others, and only
+    /// differences count.
+    pub progress: i64,
+    /// CPU time received in the last period.
+    pub ran: Nanos,
+    /// Time spent runnable but waiting for its CPU in the last period.
+    pub waited: Nanos,
+    /// Time spent blocked in the last period.
+    pub blocked: Nanos,
+    /// Whether a plan may move it; false for a thread that has set its own affinity, and for
+    /// real-time and deadline threads.
+    pub movable: bool,
+    /// Index into [`Snapshot::masks`]: where it may run (promise P1).
+    pub mask: usize,
+}
+
+impl ThreadView {
+    /// Time in which it wanted a CPU: ran or waited.
+    #[must_use]
+    pub fn demand(&self) -> Nanos {
+        self.ran + self.waited
+    }
+}
+
+/// One CPU at a balancing point.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CpuView {
+    /// Which CPU.
+    pub id: CpuId,
+    /// Compute threads of this program on it.
+    pub threads: u32,
+    /// Mean progress rate of its threads over the last period, of the time in which they wanted
+    /// to run: sum of CPU time over sum of CPU time and waiting. 1 is a thread alone. None where
+    /// no thread wanted this CPU. This is the paper's speed (section 2.1) with blocked time
+    /// discounted per thread, from its own waiting time.
+    pub speed: Option<f64>,
+    /// The paper's own estimate (section 2.1): mean CPU time of its threads over the period,
+    /// multiplied by t_real / (t_real - t_idle), with t_idle as far as the program's threads show it.
+    /// Kept to be compared with `speed`.
+    pub paper_speed: Option<f64>,
+}
+
+/// The state of one domain at one balancing point: all that a policy may look at.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Snapshot {
+    /// Number of the balancing point, from 0. At point 0 nothing has been placed yet.
+    pub point: u64,
+    /// Monotonic time.
+    pub now: Nanos,
+    /// Length of the last period as it really was.
+    pub elapsed: Nanos,
+    /// What one reading may be wrong by: the tick, after which the kernel accounts for a running
+    /// thread. Smaller differences in progress are noise.
+    pub resolution: Nanos,
+    /// The compute threads of the domain.
+    pub threads: Vec<ThreadView>,
+    /// The CPUs of the domain that can be used now.
+    pub cpus: Vec<CpuView>,
+    /// The distinct sets of CPUs where threads may run, as flags over `cpus`.
+    pub masks: Vec<Vec<bool>>,
+    /// Threads that other balancers, which were there first, place on each of `cpus`. Empty where
+    /// there are none.
+    pub taken: Vec<u32>,
+}
+
+impl Snapshot {
+    /// Whether the thread may run on the CPU.
+    #[must_use]
+    pub fn allows(&self, thread: ThreadIndex, cpu: CpuIndex) -> bool {
+        self.threads
+            .get(thread)
+            .and_then(|t| self.masks.get(t.mask))
+            .and_then(|m| m.get(cpu))
+            .copied()
+            .unwrap_or(false)
+    }
+
+    /// Mean progress of all threads; 0 where there are none.
+    #[must_use]
+    pub fn mean_progress(&self) -> f64 {
+        if self.threads.is_empty() {
+            return 0.0;
+        }
+        self.threads.iter().map(|t| t.progress as f64).sum::<f64>() / self.threads.len() as f64
+    }
+
+    /// The CPUs as a set.
+    #[must_use]
+    pub fn cpu_set(&self) -> CpuSet {
+        self.cpus.iter().map(|c| c.id).collect()
+    }
+}
