@@ -1,0 +1,97 @@
+//! Cost of one decision against the number of threads (the target: under 1 ms for 4,096 threads on
+//! 3,000 CPUs).
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use evenly_model::stats::Random;
+use evenly_model::{CpuId, CpuView, Nanos, Plan, Snapshot, ThreadId, ThreadView, Tid};
+use evenly_policy::by_name;
+
+#[derive(Clone, Copy)]
+enum Kind {
+    /// As many threads as fit the CPUs unevenly: each slow CPU has threads that are behind.
+    Uneven,
+    /// Nothing to be done but to find that out.
+    Level,
+    /// All threads on a few CPUs.
+    Piled,
+    /// As `Uneven`, but nobody leads by enough.
+    NoLead,
+}
+
+fn snapshot(n: usize, m: usize, kind: Kind) -> Snapshot {
+    let period = Nanos::from_millis(20);
+    let mut random = Random::new(7);
+    let threads: Vec<ThreadView> = (0..n)
+        .map(|i| {
+            let cpu = if matches!(kind, Kind::Piled) { i % m.div_ceil(8) } else { i % m };
+            let k = match kind {
+                Kind::Level => 1,
+                _ => (n / m + usize::from(i % m < n % m)).max(1) as u64,
+            };
+            let progress = match kind {
+                Kind::NoLead => 0,
+                _ => random.below(100_000_000) as i64,
+            };
+            ThreadView {
+                id: ThreadId { tid: Tid(i as i32), start: 0 },
+                cpu,
+                progress,
+                ran: Nanos(period.0 / k),
+                waited: period - Nanos(period.0 / k),
+                blocked: Nanos::ZERO,
+                movable: true,
+                mask: 0,
+            }
+        })
+        .collect();
+    let mut cpus: Vec<CpuView> = (0..m)
+        .map(|c| CpuView { id: CpuId(c as u32), threads: 0, speed: None, paper_speed: None })
+        .collect();
+    let mut sums = vec![(0u64, 0u64); m];
+    for t in &threads {
+        cpus[t.cpu].threads += 1;
+        sums[t.cpu].0 += t.ran.0;
+        sums[t.cpu].1 += t.demand().0;
+    }
+    for (cpu, (ran, wanted)) in cpus.iter_mut().zip(sums) {
+        cpu.speed = (wanted > 0).then(|| ran as f64 / wanted as f64);
+    }
+    Snapshot {
+        point: 5,
+        now: Nanos::from_millis(100),
+        elapsed: period,
+        resolution: Nanos::ZERO,
+        threads,
+        cpus,
+        masks: vec![vec![true; m]],
+        taken: Vec::new(),
+    }
+}
+
+fn decide(c: &mut Criterion) {
+    for (name, kind) in [
+        ("uneven", Kind::Uneven),
+        ("level", Kind::Level),
+        ("piled", Kind::Piled),
+        ("no-lead", Kind::NoLead),
+    ] {
+        let mut group = c.benchmark_group(format!("juggle/{name}"));
+        for (n, m) in [(16, 12), (64, 48), (256, 188), (1_024, 750), (4_096, 3_000)] {
+            let s = snapshot(n, m, kind);
+            let mut policy = (by_name("juggle").unwrap().make)();
+            let mut plan = Plan::default();
+            group.bench_function(BenchmarkId::from_parameter(format!("{n}-on-{m}")), |b| {
+                b.iter(|| {
+                    plan.clear();
+                    policy.decide(&s, &mut plan);
+                    plan.moves.len()
+                });
+            });
+        }
+        group.finish();
+    }
+}
+
+criterion_group!(benches, decide);
+criterion_main!(benches);

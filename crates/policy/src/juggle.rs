@@ -1,0 +1,317 @@
+//! Juggle: threads that are behind go to CPUs that run fast, in exchange for threads that are
+//! ahead (Hofmeyr, Iancu, Colmenares, Kubiatowicz: Juggle, HPDC 2011, sections 2.1 to 2.3 and
+//! Figure 3).
+//!
+//! At each balancing point:
+//!
+//! 1. Threads below the mean progress plus a margin are *behind*, the others *ahead* (2.2).
+//! 2. CPUs above the mean speed are *fast*: each of their threads sits in a fast slot (2.3).
+//! 3. Slow CPUs, least average progress first, give up their behind threads in turn; fast CPUs,
+//!    most average progress first, take them in turn, each for an ahead thread that goes the
+//!    other way (Figure 3).
+//!
+//! Invariant: only swaps (and moves to a CPU that holds no thread from one that holds some), so
+//! counts of threads per CPU never come to differ by more than one through a decision here.
+//!
+//! Where this departs from the paper, and why:
+//! - A pair is swapped only if the thread that is ahead really leads by more than a reading can be
+//!   wrong by. Progress is cumulative, so a lead too small to act on now is acted on when it has
+//!   grown; without this, noise alone would migrate threads of a balanced program.
+//! - A pair is swapped only if the fast CPU is faster than that very slow one by more than noise.
+//!   Being above the mean is not enough: with one slow CPU among many equal ones, noise puts half
+//!   of the equal ones above the mean and half below.
+//! - A swap leaves the counts as they are, so the speed of a CPU is that of its slots, and is
+//!   averaged over as many periods as it takes to tell a slot from its neighbour (one where a
+//!   reading is exact, several where the tick is a good part of the period and a CPU holds many).
+//! - Within a CPU the thread that is furthest behind is taken first, on fast CPUs the one that is
+//!   furthest ahead: the paper leaves that order open.
+//! - A CPU whose threads all wait is a fast one: whoever comes has it alone.
+//! - A CPU without threads is a fast CPU with a free slot (the paper has n >= m throughout). One
+//!   that was found slow is remembered for a while, so that a thread does not go back and forth
+//!   between two CPUs that strangers use.
+//! - A thread that wanted no CPU in the last period gives up its slot before any other, however
+//!   far it is: it waits at a barrier, say, and loses nothing. Where threads have unequal work, the
+//!   one that has least is behind for good, and would keep an idle CPU to itself.
+//! - The mean progress is that of the threads that may be moved and that wanted a CPU. One that may
+//!   not be moved, or has less to do, falls behind for good, and would make all others seem ahead.
+
+use crate::{Policy, spread};
+use evenly_model::metrics::Level;
+use evenly_model::{CpuIndex, Nanos, Plan, Reason, Snapshot, ThreadIndex, ThreadView};
+use std::collections::VecDeque;
+
+/// Error margins of the classification.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Margins {
+    /// xi of section 2.2 as a part of the period: a thread is behind if its progress is below the
+    /// mean plus this much.
+    pub behind: f64,
+    /// How much of the gap between neighbouring slot speeds (1/k and 1/(k+1)) a fast CPU must be
+    /// faster than a slow one, for a swap between them.
+    pub fast: f64,
+    /// The least lead, as a part of the reading's resolution, for which a pair is swapped.
+    pub lead: f64,
+    /// How far the speed of a CPU in one period may be off, in resolutions per period: the time of
+    /// the running thread is booked late, and the waiting of the others later still.
+    pub noise: f64,
+}
+
+impl Default for Margins {
+    fn default() -> Self {
+        Self { behind: 0.02, fast: 0.3, lead: 0.5, noise: 1.0 }
+    }
+}
+
+/// For how long the speed of a CPU that was left is believed.
+const REMEMBERED: Nanos = Nanos::from_millis(5_000);
+/// A thread rests that wanted less than this part of a CPU.
+const RESTS: f64 = 0.05;
+/// The most periods over which a speed is averaged.
+const MOST_SAMPLES: f64 = 64.0;
+
+/// What is known of a CPU, by its number.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    threads: u32,
+    speed: f64,
+    samples: u32,
+    seen: Nanos,
+}
+
+/// What is believed of a CPU at this point.
+#[derive(Debug, Clone, Copy)]
+struct Estimate {
+    /// Mean speed over the last periods; None where no thread wanted this CPU.
+    speed: Option<f64>,
+    /// A CPU is surely faster than this one if its `at_least` is above this.
+    at_most: f64,
+    /// See `at_most`.
+    at_least: f64,
+}
+
+/// The policy. It keeps its work space from point to point.
+#[derive(Debug, Clone, Default)]
+pub struct Juggle {
+    margins: Margins,
+    respread_patience: u32,
+    uneven_points: u32,
+    behind: Vec<bool>,
+    resting: Vec<bool>,
+    by_cpu: Vec<Vec<ThreadIndex>>,
+    known: Vec<Known>,
+    estimates: Vec<Estimate>,
+    slow: Vec<(CpuIndex, f64)>,
+    ranked: Vec<(CpuIndex, f64)>,
+    fast: VecDeque<CpuIndex>,
+    hopeless: Vec<i64>,
+}
+
+impl Juggle {
+    /// With these margins.
+    #[must_use]
+    pub fn new(margins: Margins) -> Self {
+        Self { margins, ..Self::default() }
+    }
+
+    /// For moves that do not pin: the kernel also moves threads, so counts that are uneven at one
+    /// balancing point are often even at the next, and are levelled only if they stay uneven.
+    #[must_use]
+    pub fn hybrid() -> Self {
+        Self { respread_patience: 1, ..Self::new(Margins::default()) }
+    }
+
+    fn counts_need_levelling(&mut self, snapshot: &Snapshot, plan: &mut Plan) -> bool {
+        let even = !spread(snapshot, plan);
+        if even {
+            self.uneven_points = 0;
+            return false;
+        }
+        self.uneven_points += 1;
+        if snapshot.point > 0 && self.uneven_points <= self.respread_patience {
+            plan.clear();
+            return false;
+        }
+        true
+    }
+
+    fn classify_threads(&mut self, snapshot: &Snapshot) {
+        let elapsed = snapshot.elapsed.0 as f64;
+        let rests = |t: &ThreadView| (t.demand().0 as f64) < RESTS * elapsed;
+        self.resting.clear();
+        self.resting.extend(snapshot.threads.iter().map(rests));
+        let counted = snapshot.threads.iter().filter(|t| t.movable && !rests(t));
+        let mean = Level::of(counted.map(|t| t.progress as f64)).map_or(0.0, |l| l.mean);
+        let limit = mean + self.margins.behind * elapsed;
+        let behind = |t: &ThreadView| !rests(t) && (t.progress as f64) < limit;
+        self.behind.clear();
+        self.behind.extend(snapshot.threads.iter().map(behind));
+        for list in &mut self.by_cpu {
+            list.clear();
+        }
+        self.by_cpu.resize_with(snapshot.cpus.len(), Vec::new);
+        for (i, t) in snapshot.threads.iter().enumerate() {
+            if let Some(list) = self.by_cpu.get_mut(t.cpu) {
+                list.push(i);
+            }
+        }
+        for list in &mut self.by_cpu {
+            list.sort_unstable_by_key(|&t| (self.resting[t], snapshot.threads[t].progress, t));
+        }
+    }
+
+    /// Brings what is known of the CPUs up to date.
+    fn estimate(&mut self, snapshot: &Snapshot) {
+        self.estimates.clear();
+        let k = (snapshot.threads.len() / snapshot.cpus.len().max(1)).max(1) as f64;
+        let coarse = snapshot.resolution.0 as f64 / (snapshot.elapsed.0 as f64).max(1.0);
+        // Neighbouring slots run at 1/k and 1/(k+1): relative to the slower one they are 1/k
+        // apart, and the noise of one period is that of one sample.
+        let noise = self.margins.noise * coarse;
+        let most_samples = (4.0 * k * noise).ceil().clamp(1.0, MOST_SAMPLES) as u32;
+        for cpu in &snapshot.cpus {
+            let number = cpu.id.0 as usize;
+            if number >= self.known.len() {
+                self.known.resize(number + 1, Known::default());
+            }
+            let known = &mut self.known[number];
+            if let Some(speed) = cpu.speed {
+                if known.threads != cpu.threads {
+                    known.samples = 0;
+                }
+                known.threads = cpu.threads;
+                known.seen = snapshot.now;
+                known.samples = (known.samples + 1).min(most_samples);
+                if known.samples == 1 {
+                    known.speed = speed;
+                } else {
+                    known.speed += (speed - known.speed) / f64::from(known.samples);
+                }
+            }
+            let off = noise / f64::from(known.samples.max(1));
+            let speed = cpu.speed.map(|_| known.speed);
+            let remembered =
+                cpu.threads == 0 && known.samples > 0 && snapshot.now - known.seen < REMEMBERED;
+            self.estimates.push(Estimate {
+                speed,
+                at_most: known.speed * (1.0 + self.margins.fast / k + off),
+                at_least: match speed {
+                    None if !remembered => 1.0,
+                    _ => known.speed / (1.0 + off),
+                },
+            });
+        }
+    }
+
+    fn classify_cpus(&mut self, snapshot: &Snapshot) {
+        self.slow.clear();
+        self.ranked.clear();
+        self.fast.clear();
+        let Some(level) = Level::of(self.estimates.iter().filter_map(|e| e.speed)) else { return };
+        for (c, estimate) in self.estimates.iter().enumerate() {
+            let threads = &self.by_cpu[c];
+            let average = if threads.is_empty() {
+                f64::INFINITY
+            } else {
+                threads.iter().map(|&t| snapshot.threads[t].progress as f64).sum::<f64>()
+                    / threads.len() as f64
+            };
+            match estimate.speed {
+                Some(speed) if speed <= level.mean => self.slow.push((c, average)),
+                _ => self.ranked.push((c, average)),
+            }
+        }
+        // What cannot gain or be gained from is left out at once, so that where all is noise
+        // nothing is searched.
+        let (estimates, behind, by_cpu) = (&self.estimates, &self.behind, &mut self.by_cpu);
+        let best = self.ranked.iter().map(|f| estimates[f.0].at_least).fold(0.0, f64::max);
+        self.slow.retain(|s| estimates[s.0].at_most < best);
+        let worst = self.slow.iter().map(|s| estimates[s.0].at_most).fold(f64::INFINITY, f64::min);
+        self.ranked.retain(|f| {
+            let occupants = &mut by_cpu[f.0];
+            let free = occupants.is_empty();
+            occupants.retain(|&t| !behind[t] && snapshot.threads[t].movable);
+            estimates[f.0].at_least > worst && (free || !occupants.is_empty())
+        });
+        self.slow.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
+        self.ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        self.fast.extend(self.ranked.iter().map(|f| f.0));
+    }
+
+    /// The swap of Figure 3 for one behind thread, if a fast slot is left that it gains from.
+    fn place(&mut self, snapshot: &Snapshot, thread: ThreadIndex, plan: &mut Plan) {
+        let &ThreadView { cpu: from, progress, mask, .. } = &snapshot.threads[thread];
+        // A thread with the same mask that was no less behind has found nobody ahead of it.
+        if self.hopeless.get(mask).is_some_and(|&p| progress >= p) {
+            return;
+        }
+        let least_lead = (self.margins.lead * snapshot.resolution.0 as f64) as i64;
+        let mut only_leads_were_short = true;
+        for _ in 0..self.fast.len() {
+            let Some(cpu) = self.fast.pop_front() else { return };
+            let gains = self.estimates[cpu].at_least > self.estimates[from].at_most;
+            only_leads_were_short &= gains;
+            if !gains || !snapshot.allows(thread, cpu) {
+                self.fast.push_back(cpu);
+                continue;
+            }
+            let occupants = &mut self.by_cpu[cpu];
+            if occupants.is_empty() {
+                plan.push(thread, cpu, Reason::Behind);
+                return;
+            }
+            // The one that is furthest ahead of those that may take the thread's place.
+            let found = occupants.iter().rposition(|&t| snapshot.allows(t, from));
+            only_leads_were_short &= found == Some(occupants.len() - 1);
+            let ahead = found
+                .filter(|&at| {
+                    let t = occupants[at];
+                    self.resting[t] || snapshot.threads[t].progress - progress > least_lead
+                })
+                .map(|at| occupants.remove(at));
+            if !occupants.is_empty() {
+                self.fast.push_back(cpu);
+            }
+            if let Some(ahead) = ahead {
+                plan.push(thread, cpu, Reason::Behind);
+                plan.push(ahead, from, Reason::Ahead);
+                return;
+            }
+        }
+        if only_leads_were_short && let Some(p) = self.hopeless.get_mut(mask) {
+            *p = progress;
+        }
+    }
+}
+
+impl Policy for Juggle {
+    fn decide(&mut self, snapshot: &Snapshot, plan: &mut Plan) {
+        self.estimate(snapshot);
+        if self.counts_need_levelling(snapshot, plan) {
+            return;
+        }
+        self.classify_threads(snapshot);
+        self.classify_cpus(snapshot);
+        self.hopeless.clear();
+        self.hopeless.resize(snapshot.masks.len(), i64::MAX);
+        // Cyclically over the slow CPUs, one behind thread each, until none is left or no fast
+        // slot is.
+        let (mut depth, mut left) = (0, true);
+        while left {
+            left = false;
+            for s in 0..self.slow.len() {
+                if self.fast.is_empty() {
+                    return;
+                }
+                let Some(&thread) = self.by_cpu[self.slow[s].0].get(depth) else { continue };
+                if !self.behind[thread] {
+                    continue;
+                }
+                left = true;
+                if snapshot.threads[thread].movable {
+                    self.place(snapshot, thread, plan);
+                }
+            }
+            depth += 1;
+        }
+    }
+}
