@@ -1,0 +1,916 @@
+//! One domain's balancing cycle: observe, decide, apply, verify, record.
+//!
+//! Each call of [`Balancer::point`] is one balancing point. It reads the times of all threads of
+//! the domain, works out speeds and progress, asks the policy, carries the plan out, and tells the
+//! observers. Between points it holds the state that makes them cheap: buffers that are re-used,
+//! and where each thread was put.
+//!
+//! Invariants:
+//! - A thread is moved only to a CPU of its own mask and of the domain (P1).
+//! - A thread that vanished, at any moment, is dropped without a word: it is data.
+//! - While paused or stood down nothing is moved, and no mask of ours is in force but the one that
+//!   the user asked for.
+
+use crate::speed::{LEAST_WANTED, OnCpu};
+use crate::{
+    ApplyError, CostBreakdown, CpuRecord, DomainSummary, Event, Guard, GuardOptions, Located,
+    Machine, MoveRecord, Observer, PointRecord, Reading, RunState, Selection, ThreadMeta,
+    ThreadRecord, ThreadSummary, Times,
+};
+use evenly_model::{
+    CpuId, CpuSet, CpuView, DomainId, Nanos, Pid, Plan, Snapshot, ThreadId, ThreadView,
+};
+use evenly_policy::{Mechanism, Policy};
+
+/// Settings of a balancer.
+#[derive(Debug, Clone)]
+pub struct BalancerOptions {
+    /// Which domain.
+    pub domain: DomainId,
+    /// Its CPUs; those that can be used are asked for again and again.
+    pub cpus: CpuSet,
+    /// The CPUs that the user wants the program to use; None for all. Threads stay within them
+    /// even while balancing is paused.
+    pub wanted: Option<CpuSet>,
+    /// How moves are carried out.
+    pub mechanism: Mechanism,
+    /// The regression guard.
+    pub guard: GuardOptions,
+}
+
+/// A thread in the domain.
+#[derive(Debug)]
+struct Entity {
+    meta: ThreadMeta,
+    last: Times,
+    /// P of the paper, section 2.1.
+    progress: i64,
+    cpu: Option<CpuId>,
+    movable: bool,
+    mask: usize,
+    /// Where it may run while balancing is paused.
+    base: CpuSet,
+    quiet: Nanos,
+    window_start: Times,
+    migrations: u64,
+    joined: Nanos,
+    ran: Nanos,
+    waited: Nanos,
+    blocked: Nanos,
+    total_ran: Nanos,
+    total_waited: Nanos,
+    total_blocked: Nanos,
+    minor_faults: u64,
+    major_faults: u64,
+}
+
+impl Entity {
+    /// Takes over where the thread was found. A thread that ended a moment ago stays where it
+    /// was; the next reading tells.
+    fn found(&mut self, located: Option<Located>) {
+        if let Some(l) = located {
+            self.cpu = Some(l.cpu);
+            (self.minor_faults, self.major_faults) = (l.minor_faults, l.major_faults);
+        }
+    }
+}
+
+/// A thread that stopped computing for this long is given back.
+const QUIET: Nanos = Nanos::from_millis(1_000);
+/// How long nobody must have given up a CPU before moved threads are held where they were put.
+const HOLD_AFTER: Nanos = Nanos::from_millis(1_000);
+/// Blocking is judged over this long: waiting is booked when it ends, and against that noise short
+/// stretches at barriers show only when they have added up.
+const GIVE_UP_WINDOW: Nanos = Nanos::from_millis(1_000);
+/// Part of the threads' time in such a window that must be blocked to count.
+const GIVE_UP_BLOCKED: f64 = 0.01;
+/// A thread that is given a CPU more often than this yields, or blocks for very short times.
+const GIVE_UP_SLICES_PER_S: f64 = 1_000.0;
+/// How often usable CPUs are asked for.
+const LOOK_AT_CPUS: Nanos = Nanos::from_millis(200);
+/// How often other balancers are looked for.
+const LOOK_AT_NEIGHBOURS: Nanos = Nanos::from_millis(1_000);
+/// How often pinned threads are looked at.
+const LOOK_AT_ALL: Nanos = Nanos::from_millis(1_000);
+
+/// The cycle of one domain.
+pub struct Balancer {
+    options: BalancerOptions,
+    policy: Box<dyn Policy>,
+    guard: Guard,
+    began: Nanos,
+    entities: Vec<Entity>,
+    ids: Vec<ThreadId>,
+    readings: Vec<Reading>,
+    masks: Vec<CpuSet>,
+    usable: CpuSet,
+    looked_at_cpus: Option<Nanos>,
+    looked_at_all: Nanos,
+    looked_at_neighbours: Option<Nanos>,
+    neighbours_known: Vec<Pid>,
+    snapshot: Snapshot,
+    on_cpu: Vec<OnCpu>,
+    plan: Plan,
+    last_at: Option<Nanos>,
+    placed: bool,
+    was_paused: bool,
+    /// Threads stay pinned to where they are put.
+    pinning: bool,
+    gave_up_at: Nanos,
+    window_began: Nanos,
+    points: u64,
+    migrations: u64,
+    failed: u64,
+    cost: CostBreakdown,
+    last_cost: Nanos,
+    cpu_time: Nanos,
+    balanced_for: Nanos,
+    slowest_slot: f64,
+    most_threads: u32,
+    finished: Vec<ThreadSummary>,
+    notes: Vec<String>,
+    complained: bool,
+}
+
+impl Balancer {
+    /// A balancer for a domain that holds no thread yet.
+    #[must_use]
+    pub fn new(options: BalancerOptions, policy: Box<dyn Policy>, now: Nanos) -> Self {
+        Self {
+            guard: Guard::new(options.guard, now),
+            policy,
+            began: now,
+            entities: Vec::new(),
+            ids: Vec::new(),
+            readings: Vec::new(),
+            masks: Vec::new(),
+            usable: CpuSet::new(),
+            looked_at_cpus: None,
+            looked_at_all: Nanos::ZERO,
+            looked_at_neighbours: None,
+            neighbours_known: Vec::new(),
+            snapshot: Snapshot::default(),
+            on_cpu: Vec::new(),
+            plan: Plan::default(),
+            last_at: None,
+            placed: false,
+            was_paused: false,
+            pinning: false,
+            gave_up_at: now,
+            window_began: now,
+            points: 0,
+            migrations: 0,
+            failed: 0,
+            cost: CostBreakdown::default(),
+            last_cost: Nanos::ZERO,
+            cpu_time: Nanos::ZERO,
+            balanced_for: Nanos::ZERO,
+            slowest_slot: 0.0,
+            most_threads: 0,
+            finished: Vec::new(),
+            notes: Vec::new(),
+            complained: false,
+            options,
+        }
+    }
+
+    /// Which domain this is.
+    #[must_use]
+    pub fn domain(&self) -> DomainId {
+        self.options.domain
+    }
+
+    /// The CPUs of the domain.
+    #[must_use]
+    pub fn cpus(&self) -> &CpuSet {
+        &self.options.cpus
+    }
+
+    /// How many threads it holds.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entities.len()
+    }
+
+    /// Whether it holds none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entities.is_empty()
+    }
+
+    /// How many of its CPUs could be used when last looked at.
+    #[must_use]
+    pub fn usable_cpus(&self) -> usize {
+        self.snapshot.cpus.len()
+    }
+
+    /// CPU time that the last point cost.
+    #[must_use]
+    pub fn last_cost(&self) -> Nanos {
+        self.last_cost
+    }
+
+    /// Threads per CPU of the domain, as last seen.
+    pub fn counts(&self) -> impl Iterator<Item = (CpuId, u32)> + '_ {
+        self.snapshot.cpus.iter().map(|c| (c.id, c.threads))
+    }
+
+    /// Takes a thread in. `original` is the mask that it had when it was met.
+    pub fn join(
+        &mut self,
+        machine: &mut dyn Machine,
+        selection: Selection,
+        original: &CpuSet,
+        observers: &mut [Box<dyn Observer>],
+    ) {
+        let now = machine.now();
+        let thread = selection.thread;
+        let within = original.and(&self.options.cpus);
+        let mask = self.masks.iter().position(|m| *m == within).unwrap_or_else(|| {
+            self.masks.push(within.clone());
+            self.masks.len() - 1
+        });
+        let base = match &self.options.wanted {
+            Some(wanted) => original.and(wanted),
+            None => original.clone(),
+        };
+        let mut movable = !within.is_empty();
+        let wanted = if self.was_paused { &base } else { &within };
+        if movable && wanted != original && self.options.mechanism != Mechanism::Nothing {
+            match machine.confine(thread.id, wanted) {
+                Ok(()) => {}
+                Err(ApplyError::Gone) => return,
+                Err(e) => {
+                    movable = false;
+                    self.complain(now, thread.id, &e, observers);
+                }
+            }
+        }
+        let since_baseline = (thread.times.ran - selection.baseline.ran).0 as i64;
+        // A thread that joins others at work starts level with them: its past is not theirs.
+        let progress = if self.points == 0 || self.entities.is_empty() {
+            since_baseline
+        } else {
+            (self.entities.iter().map(|e| e.progress as i128).sum::<i128>()
+                / self.entities.len() as i128) as i64
+        };
+        let meta = ThreadMeta { id: thread.id, pid: thread.pid, name: thread.name };
+        for o in observers.iter_mut() {
+            o.event(&Event::Joined {
+                at: now - self.began,
+                domain: self.options.domain,
+                thread: meta.clone(),
+            });
+        }
+        self.entities.push(Entity {
+            meta,
+            last: thread.times,
+            progress,
+            cpu: None,
+            movable,
+            mask,
+            base,
+            quiet: Nanos::ZERO,
+            window_start: thread.times,
+            migrations: 0,
+            joined: now,
+            ran: Nanos::ZERO,
+            waited: Nanos::ZERO,
+            blocked: Nanos::ZERO,
+            total_ran: Nanos::ZERO,
+            total_waited: Nanos::ZERO,
+            total_blocked: Nanos::ZERO,
+            minor_faults: 0,
+            major_faults: 0,
+        });
+        self.most_threads = self.most_threads.max(self.entities.len() as u32);
+        self.placed = false;
+        self.guard.disturbed(now);
+    }
+
+    /// One balancing point. Returns threads that no longer compute, with their times: they are to
+    /// be watched elsewhere until they do again.
+    pub fn point(
+        &mut self,
+        machine: &mut dyn Machine,
+        period: Nanos,
+        observers: &mut [Box<dyn Observer>],
+    ) -> Vec<(ThreadId, Times)> {
+        let cpu_before = machine.own_cpu_time();
+        let now = machine.now();
+        let elapsed = self.last_at.map_or(Nanos::ZERO, |l| now - l);
+        self.last_at = Some(now);
+
+        self.look_at_cpus(machine, now, observers);
+        self.look_at_neighbours(machine, now, observers);
+        let left = self.observe(machine, now, elapsed, observers);
+        self.locate(machine, now);
+        self.fill_snapshot(machine, now, elapsed);
+        self.pin_or_release(machine, now);
+        let observed = machine.now();
+
+        let paused = self.pause(machine, now, elapsed, period, observers);
+        self.plan.clear();
+        // One thread is enough: where it is pinned beside a stranger, only we can free it.
+        let enough = !self.snapshot.threads.is_empty() && !self.snapshot.cpus.is_empty();
+        if enough && !paused && self.options.mechanism != Mechanism::Nothing {
+            // What cannot be known yet is not acted on: the first point only distributes.
+            self.policy.decide(&self.snapshot, &mut self.plan);
+        }
+        let decided = machine.now();
+
+        let moves = self.apply(machine, now, observers);
+        let applied = machine.now();
+
+        self.estimate(elapsed, paused);
+        if observers.iter().any(|o| o.wants_points()) {
+            let cost = machine.own_cpu_time() - cpu_before;
+            // Where nothing is ever moved there is nothing to pause.
+            let paused = paused && self.options.mechanism != Mechanism::Nothing;
+            let record = self.record(now, elapsed, paused, cost, moves);
+            for o in observers.iter_mut() {
+                o.event(&record);
+            }
+        }
+        self.points += 1;
+        self.cost.read += observed - now;
+        self.cost.decide += decided - observed;
+        self.cost.apply += applied - decided;
+        self.cost.record += machine.now() - applied;
+        self.last_cost = machine.own_cpu_time() - cpu_before;
+        self.cpu_time += self.last_cost;
+        left
+    }
+
+    fn look_at_cpus(
+        &mut self,
+        machine: &mut dyn Machine,
+        now: Nanos,
+        observers: &mut [Box<dyn Observer>],
+    ) {
+        if self.looked_at_cpus.is_some_and(|t| now - t < LOOK_AT_CPUS) {
+            return;
+        }
+        self.looked_at_cpus = Some(now);
+        let usable = machine.usable(&self.options.cpus);
+        if usable == self.usable {
+            return;
+        }
+        self.usable = usable;
+        self.placed = false;
+        self.guard.disturbed(now);
+        for e in &mut self.entities {
+            if e.cpu.is_some_and(|c| !self.usable.contains(c)) {
+                e.cpu = None;
+            }
+        }
+        self.snapshot.cpus.clear();
+        self.snapshot.cpus.extend(self.usable.iter().map(|id| CpuView {
+            id,
+            threads: 0,
+            speed: None,
+            paper_speed: None,
+        }));
+        for o in observers {
+            o.event(&Event::Domain {
+                at: now - self.began,
+                domain: self.options.domain,
+                cpus: self.usable.clone(),
+            });
+        }
+    }
+
+    /// Others that balance on the same CPUs: that they are there is said once, and threads are
+    /// placed where those have fewer that were there first.
+    fn look_at_neighbours(
+        &mut self,
+        machine: &mut dyn Machine,
+        now: Nanos,
+        observers: &mut [Box<dyn Observer>],
+    ) {
+        if self.options.mechanism == Mechanism::Nothing
+            || self.looked_at_neighbours.is_some_and(|t| now - t < LOOK_AT_NEIGHBOURS)
+        {
+            return;
+        }
+        self.looked_at_neighbours = Some(now);
+        let neighbours = machine.neighbours();
+        for n in &neighbours {
+            let here = n.threads.iter().any(|(c, _)| self.usable.contains(*c));
+            if here && !self.neighbours_known.contains(&n.pid) {
+                self.neighbours_known.push(n.pid);
+                let text = format!("another evenly (process {}) balances on the same CPUs", n.pid);
+                self.note(now, text, observers);
+            }
+        }
+        let on = |cpu: CpuId| -> u32 {
+            let first = neighbours.iter().filter(|n| n.was_first);
+            first
+                .flat_map(|n| &n.threads)
+                .filter(|(c, _)| *c == cpu)
+                .map(|(_, k)| u32::from(*k))
+                .sum()
+        };
+        let mut taken: Vec<u32> = self.snapshot.cpus.iter().map(|c| on(c.id)).collect();
+        if taken.iter().all(|&k| k == 0) {
+            taken.clear();
+        }
+        if taken != self.snapshot.taken {
+            self.snapshot.taken = taken;
+            // Threads that the kernel moves as well are not worth placing anew.
+            if self.pinning {
+                self.placed = false;
+            }
+        }
+    }
+
+    fn observe(
+        &mut self,
+        machine: &mut dyn Machine,
+        now: Nanos,
+        elapsed: Nanos,
+        observers: &mut [Box<dyn Observer>],
+    ) -> Vec<(ThreadId, Times)> {
+        self.ids.clear();
+        self.ids.extend(self.entities.iter().map(|e| e.meta.id));
+        machine.read(&self.ids, &mut self.readings);
+        let mut left = Vec::new();
+        let mut i = 0;
+        let mut busy = false;
+        for k in 0..self.ids.len() {
+            let reading = self.readings.get(k).copied().unwrap_or_default();
+            let Reading::Times(times) = reading else {
+                self.drop_entity(i, now, true, observers);
+                continue;
+            };
+            let e = &mut self.entities[i];
+            // A thread that has just joined was not here for the whole period.
+            let elapsed = elapsed.min(now - e.joined);
+            if times.ran < e.last.ran {
+                // The thread's counters were replaced: a thread that is not the leader called
+                // exec and took over this id. What it did before is not known here.
+                e.last = times;
+                e.window_start = times;
+            }
+            let ran = times.ran - e.last.ran;
+            let mut waited = times.waited - e.last.waited;
+            e.last = times;
+            if elapsed > Nanos::ZERO {
+                let missing = elapsed - ran;
+                if waited > missing {
+                    // The kernel books waiting when it ends: some of this belongs to earlier.
+                    waited = missing;
+                } else if (ran + waited).0 * 4 < elapsed.0 * 3 {
+                    // Either it waits for its CPU at this moment, which is booked when it gets it,
+                    // or it has given its CPU up.
+                    match machine.locate(e.meta.id).map(|l| l.state) {
+                        Some(RunState::Runnable) if (ran + waited).0 * 4 < elapsed.0 => {
+                            waited = missing;
+                        }
+                        Some(RunState::Blocked) => self.gave_up_at = now,
+                        _ => {}
+                    }
+                }
+                (e.ran, e.waited, e.blocked) = (ran, waited, elapsed - ran - waited);
+                e.progress += ran.0 as i64;
+                e.total_ran += e.ran;
+                e.total_waited += e.waited;
+                e.total_blocked += e.blocked;
+                let wanted = (ran + waited).0 as f64;
+                if wanted < LEAST_WANTED * elapsed.0 as f64 {
+                    e.quiet += elapsed;
+                } else {
+                    e.quiet = Nanos::ZERO;
+                    busy |= wanted > 5.0 * LEAST_WANTED * elapsed.0 as f64;
+                }
+            }
+            i += 1;
+        }
+        // While nobody computes (all wait for input, say), nobody is given back: the program as a
+        // whole rests.
+        if busy {
+            let mut i = 0;
+            while i < self.entities.len() {
+                if self.entities[i].quiet >= QUIET {
+                    let e = &self.entities[i];
+                    left.push((e.meta.id, e.last));
+                    machine.restore(e.meta.id);
+                    self.drop_entity(i, now, false, observers);
+                } else {
+                    i += 1;
+                }
+            }
+        }
+        left
+    }
+
+    fn drop_entity(
+        &mut self,
+        index: usize,
+        now: Nanos,
+        ended: bool,
+        observers: &mut [Box<dyn Observer>],
+    ) {
+        let e = self.entities.remove(index);
+        for o in observers {
+            o.event(&Event::Left { at: now - self.began, id: e.meta.id, ended });
+        }
+        self.guard.disturbed(now);
+        self.finished.push(summary_of(&e, now));
+    }
+
+    /// Finds where threads are. A pinned thread is where it was put, and is looked at only now and
+    /// then, for its page faults; one that the kernel may move must be looked for.
+    fn locate(&mut self, machine: &mut dyn Machine, now: Nanos) {
+        let fixed = self.pinning && self.placed && !self.guard.paused() && !self.guard.stood_down();
+        let all = !fixed || now - self.looked_at_all > LOOK_AT_ALL;
+        if all {
+            self.looked_at_all = now;
+        }
+        for e in &mut self.entities {
+            if all || e.cpu.is_none() || !e.movable {
+                e.found(machine.locate(e.meta.id));
+            }
+        }
+    }
+
+    fn fill_snapshot(&mut self, machine: &mut dyn Machine, now: Nanos, elapsed: Nanos) {
+        let s = &mut self.snapshot;
+        s.point = if self.placed { self.points.max(1) } else { 0 };
+        s.now = now;
+        s.elapsed = elapsed;
+        s.resolution = machine.resolution();
+        s.masks.resize_with(self.masks.len(), Vec::new);
+        for (flags, mask) in s.masks.iter_mut().zip(&self.masks) {
+            flags.clear();
+            flags.extend(s.cpus.iter().map(|c| mask.contains(c.id)));
+        }
+        s.threads.clear();
+        for e in &self.entities {
+            // A thread on a CPU outside the domain (its CPU went away, or the kernel had it
+            // there) is counted nowhere until it has been brought in.
+            let cpu = e
+                .cpu
+                .and_then(|c| s.cpus.binary_search_by_key(&c, |v| v.id).ok())
+                .unwrap_or(usize::MAX);
+            s.threads.push(ThreadView {
+                id: e.meta.id,
+                cpu,
+                progress: e.progress,
+                ran: e.ran,
+                waited: e.waited,
+                blocked: e.blocked,
+                movable: e.movable,
+                mask: e.mask,
+            });
+        }
+        // One pass over the threads: a pass for each CPU would be threads times CPUs.
+        self.on_cpu.clear();
+        self.on_cpu.resize(s.cpus.len(), OnCpu::default());
+        for t in &s.threads {
+            if let Some(on) = self.on_cpu.get_mut(t.cpu) {
+                on.add(t);
+            }
+        }
+        for (cpu, on) in s.cpus.iter_mut().zip(&self.on_cpu) {
+            cpu.threads = on.threads();
+            cpu.speed = on.speed(elapsed);
+            cpu.paper_speed = on.paper_speed(elapsed);
+        }
+    }
+
+    /// Pins all threads where they are, or releases all, where that has become right.
+    fn pin_or_release(&mut self, machine: &mut dyn Machine, now: Nanos) {
+        let hold = match self.options.mechanism {
+            Mechanism::Nothing => return,
+            Mechanism::Pin => true,
+            Mechanism::Nudge => self.nobody_gives_up(now),
+        };
+        // Fewer threads than CPUs would, pinned, leave CPUs to nobody (promise P2).
+        let pin = hold && self.entities.len() >= self.usable.len();
+        if pin == self.pinning {
+            return;
+        }
+        self.pinning = pin;
+        if pin {
+            // Those that are not moved now are pinned where they are.
+            self.placed = false;
+            return;
+        }
+        for e in self.entities.iter().filter(|e| e.movable) {
+            // One that cannot be released keeps its place until the next try.
+            let _ = machine.confine(e.meta.id, &self.masks[e.mask]);
+        }
+    }
+
+    /// Whether every thread has kept its CPU busy for a while: then moved threads are held where
+    /// they were put, also where the mechanism is to release them.
+    ///
+    /// A thread is released so that the kernel can pull it to a CPU that falls idle. Where nobody
+    /// gives up its CPU none falls idle, and all that the kernel does with released threads is to
+    /// undo the balance: its own balancing evens out numbers of threads, not progress. So as long as
+    /// every thread computes (or spins) without a break, moved threads are held; as soon as one
+    /// blocks or yields all are released.
+    fn nobody_gives_up(&mut self, now: Nanos) -> bool {
+        let window = now - self.window_began;
+        if window >= GIVE_UP_WINDOW {
+            let length = window.0 as f64;
+            let (mut blocked, mut slices) = (0.0, 0.0f64);
+            for e in &mut self.entities {
+                let (last, first) = (e.last, e.window_start);
+                let wanted = (last.ran - first.ran) + (last.waited - first.waited);
+                blocked += (window - wanted).0 as f64;
+                let given = last.slices.saturating_sub(first.slices);
+                slices = slices.max(given as f64 / length * 1e9);
+                e.window_start = last;
+            }
+            self.window_began = now;
+            let n = self.entities.len().max(1) as f64;
+            if blocked / (n * length) > GIVE_UP_BLOCKED || slices > GIVE_UP_SLICES_PER_S {
+                self.gave_up_at = now;
+            }
+        }
+        now - self.gave_up_at >= HOLD_AFTER
+    }
+
+    /// Runs the guard, and enters or leaves a pause. Returns whether nothing may be moved.
+    fn pause(
+        &mut self,
+        machine: &mut dyn Machine,
+        now: Nanos,
+        elapsed: Nanos,
+        period: Nanos,
+        observers: &mut [Box<dyn Observer>],
+    ) -> bool {
+        if self.options.mechanism == Mechanism::Nothing {
+            return true;
+        }
+        let before = self.guard.stood_down();
+        if elapsed > Nanos::ZERO {
+            let threads = self.entities.iter().map(|e| (e.ran, e.blocked));
+            self.guard.point(now, elapsed, period, threads);
+        }
+        let down = self.guard.stood_down();
+        if down && !before {
+            let v = self.guard.verdict();
+            let text = format!(
+                "balancing stands down: with it the program progressed at {:.3} of the rate \
+                 without it (95 % interval {:.3} to {:.3}, {} comparisons)",
+                v.ratio, v.low, v.high, v.pairs
+            );
+            self.note(now, text, observers);
+        }
+        let paused = self.guard.paused() || down;
+        if paused && !self.was_paused {
+            for e in self.entities.iter().filter(|e| e.movable) {
+                // One that cannot be released now is released when balancing ends.
+                let _ = machine.confine(e.meta.id, &e.base);
+            }
+        }
+        if !paused && self.was_paused {
+            self.placed = false;
+            for e in self.entities.iter().filter(|e| e.movable && self.masks[e.mask] != e.base) {
+                // As above: the thread runs in a wider domain until it is moved.
+                let _ = machine.confine(e.meta.id, &self.masks[e.mask]);
+            }
+        }
+        self.was_paused = paused;
+        paused
+    }
+
+    fn apply(
+        &mut self,
+        machine: &mut dyn Machine,
+        now: Nanos,
+        observers: &mut [Box<dyn Observer>],
+    ) -> Vec<MoveRecord> {
+        let mut done = Vec::new();
+        let first = !self.placed && !self.was_paused;
+        let plan = std::mem::take(&mut self.plan);
+        if !plan.moves.is_empty() || first {
+            done = self.carry_out(machine, now, &plan, first, observers);
+        }
+        self.plan = plan;
+        done
+    }
+
+    fn carry_out(
+        &mut self,
+        machine: &mut dyn Machine,
+        now: Nanos,
+        plan: &Plan,
+        first: bool,
+        observers: &mut [Box<dyn Observer>],
+    ) -> Vec<MoveRecord> {
+        let pins = self.pinning;
+        let mut done = Vec::with_capacity(plan.moves.len());
+        for m in &plan.moves {
+            let (Some(cpu), Some(e)) =
+                (self.snapshot.cpus.get(m.to).map(|c| c.id), self.entities.get_mut(m.thread))
+            else {
+                continue;
+            };
+            let release = (!pins).then(|| &self.masks[e.mask]);
+            let id = e.meta.id;
+            let from = e.cpu.unwrap_or(cpu);
+            let result = machine.place(id, cpu, release);
+            let mut error = None;
+            match result {
+                Ok(()) => {
+                    e.cpu = Some(cpu);
+                    e.migrations += 1;
+                    self.migrations += 1;
+                }
+                Err(ApplyError::Gone) => continue,
+                Err(ApplyError::Unusable { .. }) => {
+                    self.looked_at_cpus = None;
+                    error = Some(String::from("the CPU can no longer be used"));
+                    self.failed += 1;
+                }
+                Err(e) => {
+                    error = Some(e.to_string());
+                    self.failed += 1;
+                    self.entities[m.thread].movable = false;
+                    self.complain(now, id, &e, observers);
+                }
+            }
+            done.push(MoveRecord { id, from, to: cpu, reason: m.reason, error });
+        }
+        if first {
+            self.placed = true;
+            if pins && !self.snapshot.cpus.is_empty() {
+                self.pin_the_rest(machine, plan);
+            }
+        }
+        done
+    }
+
+    /// Threads that need not move are pinned where they are.
+    fn pin_the_rest(&mut self, machine: &mut dyn Machine, plan: &Plan) {
+        for i in 0..self.entities.len() {
+            let e = &self.entities[i];
+            let inside = e.cpu.is_some_and(|c| self.usable.contains(c));
+            if e.movable
+                && inside
+                && let Some(cpu) = e.cpu
+                && !plan.moves.iter().any(|m| m.thread == i)
+                && let Err(ApplyError::Foreign { .. } | ApplyError::Refused(_)) =
+                    machine.place(e.meta.id, cpu, None)
+            {
+                self.entities[i].movable = false;
+            }
+        }
+    }
+
+    fn complain(
+        &mut self,
+        now: Nanos,
+        id: ThreadId,
+        error: &ApplyError,
+        observers: &mut [Box<dyn Observer>],
+    ) {
+        let text = format!("thread {id} is left alone: {error}");
+        if self.complained {
+            for o in observers {
+                o.event(&Event::Note { at: now - self.began, text: text.clone() });
+            }
+        } else {
+            self.complained = true;
+            self.note(now, text, observers);
+        }
+    }
+
+    /// Notes something in words, for the report and the observers.
+    pub fn note(&mut self, now: Nanos, text: String, observers: &mut [Box<dyn Observer>]) {
+        for o in observers {
+            o.event(&Event::Note { at: now - self.began, text: text.clone() });
+        }
+        self.notes.push(text);
+    }
+
+    /// Adds to the estimate of what a thread in the slowest slot would have received.
+    fn estimate(&mut self, elapsed: Nanos, paused: bool) {
+        if paused || !self.placed || self.points == 0 {
+            return;
+        }
+        let slowest =
+            self.snapshot.cpus.iter().filter_map(|c| c.speed).fold(f64::INFINITY, f64::min);
+        if slowest.is_finite() {
+            let blocked = self.entities.iter().map(|e| e.blocked.0).min().unwrap_or(0);
+            self.slowest_slot += slowest * (elapsed.0.saturating_sub(blocked)) as f64;
+            self.balanced_for += elapsed;
+        }
+    }
+
+    fn record(
+        &self,
+        now: Nanos,
+        elapsed: Nanos,
+        paused: bool,
+        cost: Nanos,
+        moves: Vec<MoveRecord>,
+    ) -> Event {
+        Event::Point(PointRecord {
+            domain: self.options.domain,
+            point: self.points,
+            at: now - self.began,
+            elapsed,
+            paused,
+            cost,
+            threads: self
+                .entities
+                .iter()
+                .zip(&self.snapshot.threads)
+                .map(|(e, seen)| ThreadRecord {
+                    id: e.meta.id,
+                    // Where it was in the period that ended, not where it has just been moved.
+                    cpu: self
+                        .snapshot
+                        .cpus
+                        .get(seen.cpu)
+                        .map(|c| c.id)
+                        .or(e.cpu)
+                        .unwrap_or_default(),
+                    progress: e.progress,
+                    ran: e.ran,
+                    waited: e.waited,
+                    blocked: e.blocked,
+                    minor_faults: e.minor_faults,
+                    major_faults: e.major_faults,
+                })
+                .collect(),
+            cpus: self
+                .snapshot
+                .cpus
+                .iter()
+                .map(|c| CpuRecord { id: c.id, threads: c.threads, speed: c.speed })
+                .collect(),
+            moves,
+        })
+    }
+
+    /// Ends balancing: every mask goes back to what it was.
+    pub fn finish(&mut self, machine: &mut dyn Machine) {
+        for e in &self.entities {
+            machine.restore(e.meta.id);
+        }
+    }
+
+    /// Another has restored the masks (the guardian did, because the balancer had been stopped):
+    /// all threads are to be placed anew.
+    pub fn masks_were_restored(&mut self) {
+        self.placed = false;
+    }
+
+    /// What this domain amounted to, and its threads.
+    #[must_use]
+    pub fn summary(&self, now: Nanos) -> (DomainSummary, Vec<ThreadSummary>, Vec<String>) {
+        let mut threads = self.finished.clone();
+        threads.extend(self.entities.iter().map(|e| summary_of(e, now)));
+        let total: f64 = threads.iter().map(|t| t.ran_s + t.waited_s + t.blocked_s).sum();
+        let part = |f: fn(&ThreadSummary) -> f64| {
+            if total > 0.0 { threads.iter().map(f).sum::<f64>() / total } else { 0.0 }
+        };
+        let longest = threads.iter().map(|t| t.present_s).fold(0.0, f64::max);
+        let least = threads
+            .iter()
+            .filter(|t| t.present_s > 0.9 * longest)
+            .map(|t| t.ran_s / t.present_s)
+            .fold(f64::INFINITY, f64::min);
+        let slot = self.slowest_slot / (self.balanced_for.0 as f64).max(1.0);
+        let acted = self.migrations > 0 && self.options.mechanism != Mechanism::Nothing;
+        let domain = DomainSummary {
+            id: self.options.domain,
+            cpus: self.usable.clone(),
+            points: self.points,
+            migrations: self.migrations,
+            failed: self.failed,
+            cpu_s: self.cpu_time.as_secs_f64(),
+            period_s: (now - self.began).as_secs_f64() / self.points.max(1) as f64,
+            cost: self.cost,
+            threads: self.most_threads,
+            estimated_gain: (acted && slot > 0.0 && least.is_finite())
+                .then(|| (least / slot).max(1.0)),
+            verdict: self.guard.verdict(),
+            stood_down: self.guard.stood_down(),
+            wait_share: part(|t| t.waited_s),
+            blocked_share: part(|t| t.blocked_s),
+        };
+        (domain, threads, self.notes.clone())
+    }
+}
+
+fn summary_of(e: &Entity, now: Nanos) -> ThreadSummary {
+    ThreadSummary {
+        id: e.meta.id,
+        pid: e.meta.pid,
+        name: e.meta.name.clone(),
+        ran_s: e.total_ran.as_secs_f64(),
+        waited_s: e.total_waited.as_secs_f64(),
+        blocked_s: e.total_blocked.as_secs_f64(),
+        migrations: e.migrations,
+        minor_faults: e.minor_faults,
+        major_faults: e.major_faults,
+        present_s: (now - e.joined).as_secs_f64(),
+    }
+}

@@ -1,0 +1,144 @@
+//! What the cycle tells those who watch it: the recorder, the live view, the decision log.
+//!
+//! Invariant: records are complete in themselves. A reader needs the thread and domain records
+//! that came before a point, and nothing else, to know who ran where, how far each thread was and
+//! why it was moved.
+
+use evenly_model::{CpuId, CpuSet, DomainId, Nanos, Pid, Reason, ThreadId};
+use serde::{Deserialize, Serialize};
+
+/// What is known of a thread from the moment it is met.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadMeta {
+    /// Which thread.
+    pub id: ThreadId,
+    /// Its process.
+    pub pid: Pid,
+    /// Its name, with anything that is not valid UTF-8 replaced.
+    pub name: String,
+}
+
+/// One thread at a balancing point.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct ThreadRecord {
+    /// Which thread.
+    pub id: ThreadId,
+    /// CPU on which it was found.
+    pub cpu: CpuId,
+    /// Total progress since balancing began, in nanoseconds of CPU time.
+    pub progress: i64,
+    /// CPU time received in the last period.
+    pub ran: Nanos,
+    /// Time waiting for the CPU in the last period.
+    pub waited: Nanos,
+    /// Time blocked in the last period.
+    pub blocked: Nanos,
+    /// Minor page faults since the thread started, as last seen.
+    #[serde(default)]
+    pub minor_faults: u64,
+    /// Major page faults since the thread started, as last seen.
+    #[serde(default)]
+    pub major_faults: u64,
+}
+
+/// One CPU at a balancing point.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct CpuRecord {
+    /// Which CPU.
+    pub id: CpuId,
+    /// Compute threads of the program on it.
+    pub threads: u32,
+    /// Speed, from 0 to 1; none where no thread wanted it.
+    pub speed: Option<f64>,
+}
+
+/// One move that was carried out or tried.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MoveRecord {
+    /// Which thread.
+    pub id: ThreadId,
+    /// From this CPU.
+    pub from: CpuId,
+    /// To this CPU.
+    pub to: CpuId,
+    /// Why.
+    pub reason: Reason,
+    /// What stopped it, if it could not be carried out.
+    pub error: Option<String>,
+}
+
+/// Everything about one balancing point of one domain.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PointRecord {
+    /// Which domain.
+    pub domain: DomainId,
+    /// Number of the point, from 0, in its domain.
+    pub point: u64,
+    /// Monotonic time since balancing began.
+    pub at: Nanos,
+    /// Length of the period that ended.
+    pub elapsed: Nanos,
+    /// Whether balancing was paused to measure its own effect.
+    pub paused: bool,
+    /// CPU time that this point cost.
+    pub cost: Nanos,
+    /// The threads.
+    pub threads: Vec<ThreadRecord>,
+    /// The CPUs.
+    pub cpus: Vec<CpuRecord>,
+    /// The moves.
+    pub moves: Vec<MoveRecord>,
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum Event {
+    /// A domain, and the CPUs that can be used in it: at the start, and whenever they change.
+    Domain {
+        /// Monotonic time since balancing began.
+        at: Nanos,
+        /// Which domain.
+        domain: DomainId,
+        /// Its usable CPUs.
+        cpus: CpuSet,
+    },
+    /// A compute thread joins a domain.
+    Joined {
+        /// Monotonic time since balancing began.
+        at: Nanos,
+        /// Which domain.
+        domain: DomainId,
+        /// The thread.
+        thread: ThreadMeta,
+    },
+    /// A thread ended or no longer computes.
+    Left {
+        /// Monotonic time since balancing began.
+        at: Nanos,
+        /// Which thread.
+        id: ThreadId,
+        /// Whether it ended, as opposed to no longer computing.
+        ended: bool,
+    },
+    /// A balancing point.
+    Point(PointRecord),
+    /// Something to be said in words: the budget was exceeded, balancing stood down.
+    Note {
+        /// Monotonic time since balancing began.
+        at: Nanos,
+        /// The words.
+        text: String,
+    },
+}
+
+/// Receives events. Called from the balancer's own thread, so it must be quick and must not block.
+pub trait Observer: Send {
+    /// Takes one event.
+    fn event(&mut self, event: &Event);
+
+    /// Whether points are wanted. Where nobody wants them they are not built.
+    fn wants_points(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,329 @@
+//! The regression guard (promise P7): evenly measures its own effect and stands down where it does
+//! not pay.
+//!
+//! From time to time balancing is paused for a short stretch, and how fast the program progressed
+//! in it is compared with a stretch of equal length right before. What counts as progress of the
+//! program depends on what it does: threads that wait for each other by blocking progress together,
+//! and the CPU time that all of them receive measures it; threads that do not block progress each
+//! for itself, and the slowest decides, as it will at the next barrier.
+//!
+//! Invariant: stretches of pause are at most [`GuardOptions::share`] of the run, and none comes
+//! before balancing has had time to show an effect.
+//!
+//! Known gap: a thread that spins at a barrier receives CPU time without progressing. Where
+//! threads spin the comparison says how fairly they ran, not how fast the program went.
+
+use evenly_model::Nanos;
+
+/// Settings of the guard.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GuardOptions {
+    /// Whether it works at all.
+    pub enabled: bool,
+    /// The greatest part of the run that may be spent pausing.
+    pub share: f64,
+    /// No pause before balancing has run this long.
+    pub warm_up: Nanos,
+    /// Length of a stretch in periods; never shorter than `shortest`.
+    pub periods: f64,
+    /// Least length of a stretch.
+    pub shortest: Nanos,
+}
+
+impl Default for GuardOptions {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            share: 0.02,
+            warm_up: Nanos::from_millis(3_000),
+            periods: 8.0,
+            shortest: Nanos::from_millis(150),
+        }
+    }
+}
+
+/// What the comparisons have shown so far.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Verdict {
+    /// Number of comparisons.
+    pub pairs: u32,
+    /// Mean ratio of the rate of progress, balanced over paused; over 1 balancing pays.
+    pub ratio: f64,
+    /// Lower end of the 95 % interval of the ratio.
+    pub low: f64,
+    /// Upper end of the 95 % interval of the ratio.
+    pub high: f64,
+}
+
+/// Rates of progress in one stretch, accumulated point by point.
+#[derive(Debug, Clone, Default)]
+struct Stretch {
+    began: Nanos,
+    wall: f64,
+    ran: Vec<f64>,
+    blocked: f64,
+}
+
+impl Stretch {
+    fn add(&mut self, elapsed: Nanos, ran: impl Iterator<Item = (Nanos, Nanos)>) {
+        self.wall += elapsed.0 as f64;
+        let mut n = 0;
+        for (i, (r, b)) in ran.enumerate() {
+            if i >= self.ran.len() {
+                self.ran.push(0.0);
+            }
+            self.ran[i] += r.0 as f64;
+            self.blocked += b.0 as f64;
+            n = i + 1;
+        }
+        self.ran.truncate(n);
+    }
+
+    fn blocked_share(&self) -> f64 {
+        self.blocked / (self.wall * self.ran.len().max(1) as f64).max(1.0)
+    }
+
+    fn mean_rate(&self) -> f64 {
+        self.ran.iter().sum::<f64>() / self.ran.len().max(1) as f64 / self.wall.max(1.0)
+    }
+
+    fn least_rate(&self) -> f64 {
+        self.ran.iter().copied().fold(f64::INFINITY, f64::min) / self.wall.max(1.0)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Balancing, not yet measuring.
+    Balancing,
+    /// Balancing, and measuring how fast.
+    Reference,
+    /// Paused, and measuring how fast.
+    Paused,
+    /// Stood down for good.
+    Down,
+}
+
+/// A share of blocked time above which threads are taken to wait for each other.
+const BLOCKING: f64 = 0.02;
+/// Comparisons before a verdict can end balancing.
+const LEAST_PAIRS: u32 = 5;
+/// A loss smaller than this is not worth standing down for: it is what a verdict may be wrong by.
+const TOLERATED: f64 = 0.005;
+
+/// The guard of one domain.
+#[derive(Debug, Clone)]
+pub struct Guard {
+    options: GuardOptions,
+    state: State,
+    began: Nanos,
+    next: Nanos,
+    paused_total: Nanos,
+    length: Nanos,
+    reference: Stretch,
+    pause: Stretch,
+    logs: Vec<f64>,
+}
+
+impl Guard {
+    /// A guard that begins its warm-up at `now`.
+    #[must_use]
+    pub fn new(options: GuardOptions, now: Nanos) -> Self {
+        Self {
+            options,
+            state: State::Balancing,
+            began: now,
+            next: now + options.warm_up,
+            paused_total: Nanos::ZERO,
+            length: Nanos::ZERO,
+            reference: Stretch::default(),
+            pause: Stretch::default(),
+            logs: Vec::new(),
+        }
+    }
+
+    /// Whether balancing is paused now.
+    #[must_use]
+    pub fn paused(&self) -> bool {
+        self.state == State::Paused
+    }
+
+    /// Whether balancing has stood down.
+    #[must_use]
+    pub fn stood_down(&self) -> bool {
+        self.state == State::Down
+    }
+
+    /// The set of threads or CPUs has changed: what was being measured no longer compares.
+    pub fn disturbed(&mut self, now: Nanos) {
+        if matches!(self.state, State::Reference | State::Paused) {
+            self.state = State::Balancing;
+            self.next = now + self.options.warm_up;
+        }
+    }
+
+    /// One balancing point: the period that ended, and what each thread ran and was blocked in it.
+    pub fn point(
+        &mut self,
+        now: Nanos,
+        elapsed: Nanos,
+        period: Nanos,
+        threads: impl Iterator<Item = (Nanos, Nanos)>,
+    ) {
+        if !self.options.enabled {
+            return;
+        }
+        match self.state {
+            State::Down => {}
+            State::Balancing => {
+                if now >= self.next {
+                    self.length = period.scale(self.options.periods).max(self.options.shortest);
+                    self.reference = Stretch { began: now, ..Stretch::default() };
+                    self.state = State::Reference;
+                }
+            }
+            State::Reference => {
+                self.reference.add(elapsed, threads);
+                if now - self.reference.began >= self.length {
+                    self.pause = Stretch { began: now, ..Stretch::default() };
+                    self.state = State::Paused;
+                }
+            }
+            State::Paused => {
+                self.pause.add(elapsed, threads);
+                self.paused_total += elapsed;
+                if now - self.pause.began >= self.length {
+                    self.compare(now);
+                }
+            }
+        }
+    }
+
+    fn compare(&mut self, now: Nanos) {
+        self.state = State::Balancing;
+        if self.reference.ran.len() == self.pause.ran.len() && !self.pause.ran.is_empty() {
+            let blocking =
+                self.reference.blocked_share() > BLOCKING || self.pause.blocked_share() > BLOCKING;
+            let rate = if blocking { Stretch::mean_rate } else { Stretch::least_rate };
+            let (on, off) = (rate(&self.reference), rate(&self.pause));
+            if on > 0.0 && off > 0.0 {
+                self.logs.push((on / off).ln());
+            }
+        }
+        let verdict = self.verdict();
+        if verdict.pairs >= LEAST_PAIRS && verdict.high < 1.0 - TOLERATED {
+            self.state = State::Down;
+            return;
+        }
+        // Spend at most the share on pausing; once it is clear that balancing pays, look ever
+        // less often.
+        let ran = (now - self.began).0 as f64;
+        let affordable = self.paused_total.0 as f64 / self.options.share;
+        let settled = verdict.pairs >= 3 && verdict.low > 1.0;
+        let wait = (affordable - ran).max(0.0).max(if settled { ran } else { 0.0 });
+        self.next = now + Nanos(wait as u64).max(self.length);
+    }
+
+    /// What has been found.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        let n = self.logs.len();
+        if n == 0 {
+            return Verdict::default();
+        }
+        let mean = self.logs.iter().sum::<f64>() / n as f64;
+        let spread = if n > 1 {
+            let var = self.logs.iter().map(|l| (l - mean).powi(2)).sum::<f64>() / (n - 1) as f64;
+            student_95(n - 1) * (var / n as f64).sqrt()
+        } else {
+            f64::INFINITY
+        };
+        Verdict {
+            pairs: n as u32,
+            ratio: mean.exp(),
+            low: (mean - spread).exp(),
+            high: (mean + spread).exp(),
+        }
+    }
+}
+
+/// Two-sided 95 % quantile of Student's distribution, from the standard table.
+fn student_95(freedom: usize) -> f64 {
+    const TABLE: [f64; 10] = [12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
+    match freedom {
+        0 => f64::INFINITY,
+        1..=10 => TABLE[freedom - 1],
+        11..=30 => 2.13,
+        _ => 2.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenly_model::stats::Random;
+
+    /// Runs the guard over a program whose threads progress at one rate when balanced and at
+    /// another when paused.
+    fn run(on: [f64; 2], off: [f64; 2], blocked: f64, noise: f64, seconds: u64) -> (Guard, f64) {
+        let period = Nanos::from_millis(20);
+        let mut random = Random::new(5);
+        let mut guard = Guard::new(GuardOptions::default(), Nanos::ZERO);
+        let (mut now, mut paused) = (Nanos::ZERO, 0u64);
+        while now < Nanos::from_millis(seconds * 1000) {
+            now += period;
+            paused += u64::from(guard.paused());
+            let rates = if guard.paused() || guard.stood_down() { off } else { on };
+            let threads: Vec<(Nanos, Nanos)> = rates
+                .iter()
+                .map(|r| {
+                    let r = r * (1.0 + noise * (2.0 * random.unit() - 1.0));
+                    (period.scale(r), period.scale(blocked))
+                })
+                .collect();
+            guard.point(now, period, period, threads.into_iter());
+        }
+        (guard, paused as f64 * 0.02 / seconds as f64)
+    }
+
+    #[test]
+    fn stands_down_where_balancing_harms() {
+        let (guard, _) = run([0.60, 0.60], [0.66, 0.66], 0.1, 0.1, 120);
+        assert!(guard.stood_down());
+        assert!(guard.verdict().high < 1.0);
+    }
+
+    #[test]
+    fn goes_on_where_it_pays_and_pauses_little() {
+        let (guard, share) = run([0.66, 0.66], [0.5, 0.75], 0.0, 0.1, 120);
+        assert!(!guard.stood_down());
+        assert!(guard.verdict().low > 1.0 && (guard.verdict().ratio - 1.33).abs() < 0.05);
+        assert!(share < 0.021, "{share}");
+    }
+
+    #[test]
+    fn noise_alone_does_not_end_it() {
+        let (guard, share) = run([0.66, 0.66], [0.66, 0.66], 0.1, 0.3, 600);
+        assert!(!guard.stood_down());
+        assert!(share < 0.021, "{share}");
+    }
+
+    #[test]
+    fn short_runs_are_never_paused() {
+        assert_eq!(run([1.0, 1.0], [1.0, 1.0], 0.0, 0.0, 3).1, 0.0);
+    }
+
+    #[test]
+    fn a_change_of_threads_discards_the_stretch() {
+        let mut guard = Guard::new(GuardOptions::default(), Nanos::ZERO);
+        let p = Nanos::from_millis(20);
+        let mut now = Nanos::ZERO;
+        while !guard.paused() {
+            now += p;
+            guard.point(now, p, p, [(p, Nanos::ZERO)].into_iter());
+        }
+        guard.disturbed(now);
+        assert!(!guard.paused());
+        assert_eq!(guard.verdict().pairs, 0);
+    }
+}

@@ -1,0 +1,23 @@
+//! The balancing cycle: observe, decide, apply, verify, record; generic over a [`Machine`].
+//!
+//! Invariant: the crate knows no system call. Clock, thread times and affinity come through the
+//! [`Machine`], randomness from a seed, so that the same code runs live and in virtual time.
+
+#![forbid(unsafe_code)]
+
+mod balancer;
+mod event;
+mod guard;
+mod machine;
+mod period;
+mod speed;
+mod summary;
+mod tracker;
+
+pub use balancer::{Balancer, BalancerOptions};
+pub use event::{CpuRecord, Event, MoveRecord, Observer, PointRecord, ThreadMeta, ThreadRecord};
+pub use guard::{Guard, GuardOptions, Verdict};
+pub use machine::{ApplyError, Located, Machine, Neighbour, Reading, RunState, Times};
+pub use period::{Period, PeriodControl, PeriodOptions};
+pub use summary::{CostBreakdown, DomainSummary, Summary, ThreadSummary};
+pub use tracker::{Candidate, Eligible, Selection, Tracker, TrackerOptions};

@@ -1,0 +1,136 @@
+//! The machine as the cycle sees it.
+
+use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId};
+
+/// Cumulative times of one thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Times {
+    /// CPU time since the thread started.
+    pub ran: Nanos,
+    /// Time runnable but not running since the thread started.
+    pub waited: Nanos,
+    /// How often it was given a CPU since it started. A thread that yields again and again is
+    /// given one far more often than one that computes.
+    pub slices: u64,
+}
+
+/// Outcome of reading one thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reading {
+    /// Its times.
+    Times(Times),
+    /// It has ended. This is data, not an error.
+    #[default]
+    Gone,
+}
+
+/// Whether a thread wants the CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunState {
+    /// Running or waiting for a CPU.
+    Runnable,
+    /// Blocked.
+    Blocked,
+    /// Stopped by a signal or a debugger.
+    Stopped,
+    /// Ended, or about to.
+    Dead,
+}
+
+/// Where a thread is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Located {
+    /// The CPU that it last ran on.
+    pub cpu: CpuId,
+    /// Whether it wants it.
+    pub state: RunState,
+    /// Page faults since it started that needed no input or output.
+    pub minor_faults: u64,
+    /// Page faults since it started that did.
+    pub major_faults: u64,
+}
+
+/// Why an affinity mask could not be set.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ApplyError {
+    /// The thread has ended: no error to the user.
+    #[error("the thread has ended")]
+    Gone,
+    /// The program has set a mask of its own; its wish wins.
+    #[error("the program has set its own affinity mask, {found}")]
+    Foreign {
+        /// The mask found.
+        found: CpuSet,
+    },
+    /// No CPU of the mask can be used now (cpuset, hotplug): look again at the next point.
+    #[error("none of the CPUs {wanted} can be used now")]
+    Unusable {
+        /// The mask wanted.
+        wanted: CpuSet,
+    },
+    /// The system refused, for a reason that will not go away.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Another balancer at work on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Its process.
+    pub pid: Pid,
+    /// How many threads it places on each CPU, where that is not 0.
+    pub threads: Vec<(CpuId, u16)>,
+    /// Whether it was there before this one, which then makes way for it. Of two only one does, so
+    /// that they do not dodge each other for ever.
+    pub was_first: bool,
+}
+
+/// What the cycle needs of a machine. Linux is one; the simulator is another.
+pub trait Machine {
+    /// Monotonic time.
+    fn now(&self) -> Nanos;
+
+    /// CPU time that the calling balancer has used so far.
+    fn own_cpu_time(&self) -> Nanos;
+
+    /// Reads the times of all these threads, one result for each, in order.
+    fn read(&mut self, ids: &[ThreadId], out: &mut Vec<Reading>);
+
+    /// Finds where one thread is. None where it has ended.
+    fn locate(&mut self, id: ThreadId) -> Option<Located>;
+
+    /// The CPUs of `within` that can be used now: online and in the cpuset.
+    fn usable(&mut self, within: &CpuSet) -> CpuSet;
+
+    /// The mask that the thread had when it was met. None where it has ended.
+    fn original_mask(&mut self, id: ThreadId) -> Option<CpuSet>;
+
+    /// Pins the thread to `cpu`. With `release` its mask becomes `release` right after: it starts
+    /// on `cpu` but is not held there. A mask is only ever set inside the original one.
+    ///
+    /// # Errors
+    /// [`ApplyError`]; nothing was changed then, or what was changed is undone.
+    fn place(
+        &mut self,
+        id: ThreadId,
+        cpu: CpuId,
+        release: Option<&CpuSet>,
+    ) -> Result<(), ApplyError>;
+
+    /// Narrows the thread's mask to `mask` (a domain).
+    ///
+    /// # Errors
+    /// [`ApplyError`] as for [`Machine::place`].
+    fn confine(&mut self, id: ThreadId, mask: &CpuSet) -> Result<(), ApplyError>;
+
+    /// Gives the thread its original mask back, if the mask is still ours.
+    fn restore(&mut self, id: ThreadId);
+
+    /// Other balancers. Asked about once a second.
+    fn neighbours(&mut self) -> Vec<Neighbour> {
+        Vec::new()
+    }
+
+    /// How coarse a reading is: the tick.
+    fn resolution(&self) -> Nanos;
+}

@@ -1,0 +1,185 @@
+//! The balancing period lambda: its length, its jitter, and the budget that it must keep.
+//!
+//! Invariant: the period is never shorter than what keeps the CPU time of balancing within the
+//! budget (promise P6), whatever the user asked for.
+
+use evenly_model::Nanos;
+use evenly_model::stats::Random;
+
+/// How the user wants the period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Period {
+    /// As short as budget and scheduler allow.
+    #[default]
+    Auto,
+    /// Fixed, unless the budget forbids it.
+    Fixed(Nanos),
+}
+
+/// What the period depends on.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PeriodOptions {
+    /// The user's wish.
+    pub period: Period,
+    /// The part of one CPU that balancing may use.
+    pub budget: f64,
+    /// For how long the scheduler lets a thread run when others wait: its slice, or the tick,
+    /// whichever is longer. Within a few of these the share of each thread is not yet fair, and a
+    /// shorter period would see (and act on) that alone (paper, section 4.5, Figure 17).
+    pub slice: Nanos,
+    /// Seed of the jitter.
+    pub seed: u64,
+}
+
+/// How many turns of all threads that share a CPU an automatic period has. One turn is a slice for
+/// each.
+const TURNS: f64 = 2.5;
+/// Automatic periods stay within these.
+const SHORTEST: Nanos = Nanos::from_millis(5);
+const LONGEST: Nanos = Nanos::from_millis(100);
+/// Half width of the jitter, as part of the period (paper, section 4.2).
+const JITTER: f64 = 0.1;
+/// After so many points the mean cost is one.
+const SETTLED: u64 = 30;
+/// Weight of the newest cost in the running mean.
+const NEWEST: f64 = 0.1;
+
+/// Chooses the length of each period.
+#[derive(Debug, Clone)]
+pub struct PeriodControl {
+    options: PeriodOptions,
+    wanted: Nanos,
+    cost_ns: f64,
+    random: Random,
+    /// The period that was last told to be longer than wanted.
+    told: Nanos,
+    points: u64,
+}
+
+impl PeriodControl {
+    /// Starts with the wish, before any cost is known, for CPUs that two threads share.
+    #[must_use]
+    pub fn new(options: PeriodOptions) -> Self {
+        let random = Random::new(options.seed);
+        let mut control = Self {
+            options,
+            wanted: Nanos::ZERO,
+            cost_ns: 0.0,
+            random,
+            told: Nanos::ZERO,
+            points: 0,
+        };
+        control.shared_by(2);
+        control
+    }
+
+    /// Learns how many threads share a CPU. An automatic period is as long as it takes each of them
+    /// to have a few turns.
+    pub fn shared_by(&mut self, threads: usize) {
+        self.wanted = match self.options.period {
+            Period::Fixed(p) => p,
+            Period::Auto => {
+                let turn = self.options.slice.scale(threads.max(2) as f64);
+                turn.scale(TURNS).clamp(SHORTEST, LONGEST)
+            }
+        };
+    }
+
+    /// Learns what a balancing point cost. The first ones, which open files and place threads,
+    /// count no more than others: the mean starts at nothing.
+    pub fn cost(&mut self, cost: Nanos) {
+        self.cost_ns += NEWEST * (cost.0 as f64 - self.cost_ns);
+        self.points += 1;
+    }
+
+    /// The period now, without jitter.
+    #[must_use]
+    pub fn current(&self) -> Nanos {
+        let least = Nanos((self.cost_ns / self.options.budget.max(1e-6)) as u64);
+        self.wanted.max(least)
+    }
+
+    /// The length of the next period, with jitter, so that periods and phases never lock in step.
+    pub fn next_period(&mut self) -> Nanos {
+        let factor = 1.0 + JITTER * (2.0 * self.random.unit() - 1.0);
+        self.current().scale(factor)
+    }
+
+    /// Whether the budget has made the period clearly longer than wanted, and twice as long as when
+    /// this was true last: often enough to be told, not more.
+    pub fn newly_stretched(&mut self) -> bool {
+        let current = self.current();
+        let least = self.wanted.scale(1.2).max(self.told.scale(2.0));
+        let newly = self.points >= SETTLED && current > least;
+        if newly {
+            self.told = current;
+        }
+        newly
+    }
+
+    /// What was wanted.
+    #[must_use]
+    pub fn wanted(&self) -> Nanos {
+        self.wanted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn control(period: Period) -> PeriodControl {
+        PeriodControl::new(PeriodOptions {
+            period,
+            budget: 0.01,
+            slice: Nanos::from_millis(4),
+            seed: 1,
+        })
+    }
+
+    #[test]
+    fn auto_follows_the_slice() {
+        assert_eq!(control(Period::Auto).current(), Nanos::from_millis(20));
+    }
+
+    #[test]
+    fn auto_gives_each_thread_its_turns() {
+        let mut c = control(Period::Auto);
+        let with = |c: &mut PeriodControl, k| {
+            c.shared_by(k);
+            c.current().as_millis_f64()
+        };
+        assert_eq!([1, 2, 3, 8, 50].map(|k| with(&mut c, k)), [20.0, 20.0, 30.0, 80.0, 100.0]);
+        let mut fixed = control(Period::Fixed(Nanos::from_millis(7)));
+        assert_eq!(with(&mut fixed, 8), 7.0);
+    }
+
+    #[test]
+    fn one_dear_point_does_not_stretch_the_period_for_long() {
+        let mut c = control(Period::Auto);
+        c.cost(Nanos::from_micros(1_500));
+        assert!(c.current() <= Nanos::from_millis(20));
+        assert!(!c.newly_stretched());
+    }
+
+    #[test]
+    fn jitter_stays_within_a_tenth_and_averages_out() {
+        let mut c = control(Period::Fixed(Nanos::from_millis(50)));
+        let periods: Vec<f64> = (0..2000).map(|_| c.next_period().as_millis_f64()).collect();
+        assert!(periods.iter().all(|p| (45.0..=55.0).contains(p)));
+        let mean = periods.iter().sum::<f64>() / 2000.0;
+        assert!((49.5..50.5).contains(&mean), "{mean}");
+    }
+
+    #[test]
+    fn the_budget_wins_over_the_wish_and_is_told_once() {
+        let mut c = control(Period::Fixed(Nanos::from_millis(10)));
+        assert!(!c.newly_stretched());
+        for _ in 0..100 {
+            c.cost(Nanos::from_millis(1));
+        }
+        assert_eq!(c.current().as_millis_f64().round(), 100.0);
+        assert!(c.newly_stretched());
+        assert!(!c.newly_stretched());
+    }
+}

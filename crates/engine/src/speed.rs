@@ -1,0 +1,119 @@
+//! The speed of a CPU: how fast it lets the threads of the program progress.
+//!
+//! Two estimates of the same thing. The paper (Juggle, section 2.1) takes the mean progress of the
+//! CPU's threads over the period, and where threads block, stretches it by
+//! t_real / (t_real - t_idle), so that a CPU whose threads are done early does not look slow. It
+//! has to know for how long the CPU was idle, and time in which one thread was blocked while
+//! another was not counts fully. Since each thread's waiting time is known, there is a better one:
+//! of the time in which threads wanted the CPU (they ran on it or waited for it), the part in
+//! which they ran. Blocked time drops out thread by thread, and a thread alone on an undisturbed
+//! CPU has exactly 1, however coarse the readings are.
+//!
+//! Invariant: nothing is estimated for a CPU that nobody wanted.
+
+use evenly_model::{Nanos, ThreadView};
+
+/// Threads that wanted less than this part of the period say nothing about a CPU.
+pub(crate) const LEAST_WANTED: f64 = 0.05;
+
+/// What the threads on one CPU did in one period.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct OnCpu {
+    threads: u32,
+    ran: Nanos,
+    wanted: Nanos,
+    /// The least time for which one of them was blocked.
+    least_blocked: Nanos,
+}
+
+impl OnCpu {
+    /// Adds a thread.
+    pub(crate) fn add(&mut self, t: &ThreadView) {
+        self.least_blocked =
+            if self.threads == 0 { t.blocked } else { self.least_blocked.min(t.blocked) };
+        self.threads += 1;
+        self.ran += t.ran;
+        self.wanted += t.demand();
+    }
+
+    /// How many threads.
+    pub(crate) fn threads(&self) -> u32 {
+        self.threads
+    }
+
+    fn was_wanted(&self, elapsed: Nanos) -> bool {
+        elapsed > Nanos::ZERO && self.wanted.0 as f64 > LEAST_WANTED * elapsed.0 as f64
+    }
+
+    /// CPU time over CPU time and waiting.
+    pub(crate) fn speed(&self, elapsed: Nanos) -> Option<f64> {
+        self.was_wanted(elapsed).then(|| self.ran.0 as f64 / self.wanted.0 as f64)
+    }
+
+    /// The paper's estimate. The CPU was idle at most while all threads were blocked, and at most
+    /// for what they left of the period.
+    pub(crate) fn paper_speed(&self, elapsed: Nanos) -> Option<f64> {
+        let idle = self.least_blocked.min(elapsed - self.ran);
+        let mean = self.ran.0 as f64 / f64::from(self.threads.max(1)) / elapsed.0 as f64;
+        (self.was_wanted(elapsed) && idle < elapsed)
+            .then(|| mean * elapsed.0 as f64 / (elapsed - idle).0 as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenly_model::ThreadId;
+
+    const PERIOD: Nanos = Nanos::from_millis(100);
+
+    /// Both estimates for threads that ran, waited and were blocked for so many milliseconds.
+    fn both(threads: &[(u64, u64, u64)]) -> (f64, f64) {
+        let mut cpu = OnCpu::default();
+        for &(ran, waited, blocked) in threads {
+            cpu.add(&ThreadView {
+                id: ThreadId::default(),
+                cpu: 0,
+                progress: 0,
+                ran: Nanos::from_millis(ran),
+                waited: Nanos::from_millis(waited),
+                blocked: Nanos::from_millis(blocked),
+                movable: true,
+                mask: 0,
+            });
+        }
+        let round = |v: Option<f64>| (v.unwrap() * 1e3).round() / 1e3;
+        (round(cpu.speed(PERIOD)), round(cpu.paper_speed(PERIOD)))
+    }
+
+    #[test]
+    fn where_both_agree() {
+        // Alone; two that share; the paper's example: alone, and done after a quarter.
+        assert_eq!(both(&[(100, 0, 0)]), (1.0, 1.0));
+        assert_eq!(both(&[(50, 50, 0), (50, 50, 0)]), (0.5, 0.5));
+        assert_eq!(both(&[(25, 0, 75)]), (1.0, 1.0));
+        // Two that share and are both done after half.
+        assert_eq!(both(&[(25, 25, 50), (25, 25, 50)]), (0.5, 0.5));
+        // A stranger takes half of the CPU.
+        assert_eq!(both(&[(50, 50, 0)]), (0.5, 0.5));
+    }
+
+    #[test]
+    fn where_waiting_times_tell_more() {
+        // Two threads that take turns (one blocks while the other runs) never wait: each progresses
+        // at full speed, but the CPU was never idle, so the paper's factor does not help.
+        assert_eq!(both(&[(50, 0, 50), (50, 0, 50)]), (1.0, 0.5));
+        // One computes alone, another was blocked nearly all the time.
+        assert_eq!(both(&[(98, 0, 2), (2, 0, 98)]), (1.0, 0.5));
+        // One is done after half, the other goes on alone: 25 and 75 of CPU time, 25 of waiting
+        // each.
+        assert_eq!(both(&[(25, 25, 50), (75, 25, 0)]), (0.667, 0.5));
+    }
+
+    #[test]
+    fn a_cpu_that_nobody_wanted_has_no_speed() {
+        let none = OnCpu::default();
+        assert_eq!((none.speed(PERIOD), none.paper_speed(PERIOD)), (None, None));
+        assert_eq!(none.speed(Nanos::ZERO), None);
+    }
+}
