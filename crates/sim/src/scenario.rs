@@ -1,0 +1,170 @@
+//! What is simulated: a description, all of it plain data.
+
+use evenly_model::{CpuId, CpuSet, Nanos};
+
+/// How the tasks on a CPU share it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// All run at once, each at an equal part of the speed: the paper's section 3.
+    Fluid,
+    /// One after the other, each for this long, as a real scheduler does.
+    Slices(Nanos),
+}
+
+/// One CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cpu {
+    /// Speed in thousandths of a CPU of speed 1; at least 1.
+    pub speed_permille: u32,
+}
+
+/// What threads do that wait at a barrier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Barrier {
+    /// There is none: each thread goes on to its next phase.
+    None,
+    /// They block and leave the CPU to others.
+    Block,
+    /// They spin, and use CPU time without progressing.
+    Spin,
+}
+
+/// One thread of the program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Thread {
+    /// CPU time that each of its phases needs on a CPU of speed 1.
+    pub work: Nanos,
+    /// When it starts.
+    pub start: Nanos,
+    /// When it ends whatever it is doing; None to let it finish.
+    pub end: Option<Nanos>,
+    /// Where it may run, from its start.
+    pub mask: CpuSet,
+    /// Whether the program has set this mask itself, so that others must leave it alone.
+    pub own_mask: bool,
+}
+
+/// A task that is not of the program, pinned to a CPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stranger {
+    /// Where.
+    pub cpu: CpuId,
+    /// When it comes.
+    pub from: Nanos,
+    /// When it goes for good.
+    pub until: Option<Nanos>,
+    /// Least and greatest length of a stretch of computing; None to compute all the time.
+    pub busy: Option<(Nanos, Nanos)>,
+    /// Least and greatest length of the sleep between stretches.
+    pub sleep: (Nanos, Nanos),
+}
+
+impl Stranger {
+    /// One that computes all the time.
+    #[must_use]
+    pub fn always(cpu: CpuId) -> Self {
+        Self { cpu, from: Nanos::ZERO, until: None, busy: None, sleep: (Nanos::ZERO, Nanos::ZERO) }
+    }
+
+    /// The paper's neighbour (section 4.4): sleeps a random 0 to 5 s, computes a random 5 to 10 s.
+    #[must_use]
+    pub fn random(cpu: CpuId) -> Self {
+        let s = |seconds: u64| Nanos::from_millis(1_000 * seconds);
+        Self { busy: Some((s(5), s(10))), sleep: (s(0), s(5)), ..Self::always(cpu) }
+    }
+}
+
+/// What the kernel does by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Kernel {
+    /// A CPU that falls idle pulls a waiting thread from the most loaded one; a thread that wakes
+    /// on a busy CPU goes to an idle one.
+    pub reactive: bool,
+    /// At this interval, a random thread moves to a random CPU that holds fewer.
+    pub rotate: Option<Nanos>,
+}
+
+/// What things cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Costs {
+    /// Time to read or locate one thread, during which the machine runs on.
+    pub read: Nanos,
+    /// Time to set one mask, during which the machine runs on.
+    pub place: Nanos,
+    /// Work that a thread must do again because its caches are cold after it was moved, by anyone.
+    pub refill: Nanos,
+}
+
+/// A CPU that goes offline or comes online.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hotplug {
+    /// When.
+    pub at: Nanos,
+    /// Which.
+    pub cpu: CpuId,
+    /// Whether it comes.
+    pub online: bool,
+}
+
+/// Where threads start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placement {
+    /// On the CPU of the mask that holds fewest.
+    Even,
+    /// On a random CPU of the mask.
+    Random,
+}
+
+/// A machine, a program and everything else that happens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scenario {
+    /// The CPUs; the first is CPU 0.
+    pub cpus: Vec<Cpu>,
+    /// How tasks share a CPU.
+    pub sharing: Sharing,
+    /// How often the kernel books the time of a running thread; zero for exact readings.
+    pub tick: Nanos,
+    /// The kernel's own balancing.
+    pub kernel: Kernel,
+    /// What things cost.
+    pub costs: Costs,
+    /// CPUs that come and go.
+    pub hotplug: Vec<Hotplug>,
+    /// Other tasks.
+    pub strangers: Vec<Stranger>,
+    /// Where threads start.
+    pub placement: Placement,
+    /// The threads of the program.
+    pub threads: Vec<Thread>,
+    /// How many phases each thread has; at least 1.
+    pub phases: u32,
+    /// What is between them.
+    pub barrier: Barrier,
+    /// Seed of all that is random.
+    pub seed: u64,
+}
+
+impl Scenario {
+    /// n equal threads that each compute for `work` once, on m equal CPUs, with nothing else.
+    #[must_use]
+    pub fn new(n: usize, m: usize, work: Nanos) -> Self {
+        let all: CpuSet = (0..m as u32).map(CpuId).collect();
+        Self {
+            cpus: vec![Cpu { speed_permille: 1000 }; m],
+            sharing: Sharing::Fluid,
+            tick: Nanos::ZERO,
+            kernel: Kernel::default(),
+            costs: Costs::default(),
+            hotplug: Vec::new(),
+            strangers: Vec::new(),
+            placement: Placement::Even,
+            threads: vec![
+                Thread { work, start: Nanos::ZERO, end: None, mask: all, own_mask: false };
+                n
+            ],
+            phases: 1,
+            barrier: Barrier::None,
+            seed: 1,
+        }
+    }
+}
