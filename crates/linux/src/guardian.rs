@@ -1,0 +1,332 @@
+//! The guardian: a small process that gives all threads their masks back when evenly is killed,
+//! SIGKILL included, or stopped for longer than its patience (promise P5).
+//!
+//! Invariant: it acts only when evenly cannot: after evenly's end of the connection is closed
+//! without a clean journal, or while the heartbeat in the journal stands still.
+//!
+//! evenly and the guardian hold the two ends of a socket pair. The kernel closes evenly's end
+//! when the last of its threads is gone, so no mask is set any more when the guardian sees that;
+//! and evenly sees the guardian's end close if somebody kills the guardian. In between the guardian
+//! sleeps, and wakes at most once a second to look at one word of the shared journal.
+//! That costs 0.002 % of a CPU (the ignored test `costs` measures it) and some 300 KiB of memory.
+//!
+//! It has its own session, hence no terminal and no part in the process group that a terminal or a
+//! job scheduler signals, and it ignores every signal that can be ignored: only SIGKILL ends it
+//! early. SIGTERM is ignored because whoever ends evenly with it, or shuts the machine down, sends it
+//! to both, and the guardian must be the one to stay; it ends by itself right after evenly.
+
+use crate::journal::{Journal, JournalError, LiveHeader};
+use crate::proc::Proc;
+use crate::restore::{self, RestoreReport};
+use evenly_model::Nanos;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// The least time without a heartbeat after which the guardian acts.
+const LEAST_PATIENCE: Nanos = Nanos::from_millis(2_000);
+/// The same, in balancing periods.
+const PATIENCE_PERIODS: f64 = 20.0;
+/// The least time between two looks at the heartbeat.
+const LEAST_NAP: Nanos = Nanos::from_millis(1_000);
+/// How long evenly waits for the guardian to say that it watches. An exec on a busy machine takes
+/// milliseconds.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// What the guardian says when it watches.
+const READY: u8 = b'R';
+
+/// Why there is no guardian.
+#[derive(Debug, thiserror::Error)]
+pub enum GuardianError {
+    /// The process could not be started.
+    #[error("guardian: cannot start {}: {source}", program.display())]
+    Start {
+        /// What was to be started.
+        program: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The process did not come to watch.
+    #[error("guardian: {} ended, or said nothing for 10 s, before it watched: {source}", program.display())]
+    NotReady {
+        /// What was started.
+        program: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// It could not set itself up, watch or be waited for.
+    #[error("guardian: cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The journal cannot be read or removed.
+    #[error("guardian: {0}")]
+    Journal(#[from] JournalError),
+    /// Some masks could not be given back; the journal is kept for `evenly restore`.
+    #[error(
+        "guardian: {count} threads could not be given their masks back, the first is {first}; the journal is kept: run evenly restore"
+    )]
+    Unrestored {
+        /// How many.
+        count: usize,
+        /// The first of them.
+        first: String,
+    },
+}
+
+/// evenly's hold on its guardian. Dropping it without [`Guardian::finish`] makes the guardian act,
+/// as the death of evenly does.
+#[derive(Debug)]
+pub struct Guardian {
+    connection: UnixStream,
+    child: Mutex<Child>,
+}
+
+impl Guardian {
+    /// Starts `exe guardian --journal PATH --fd 0`, which has to call [`main`], and waits until it
+    /// watches. With `stderr` it may write there; otherwise it is silent.
+    ///
+    /// # Errors
+    /// [`GuardianError`]: balancing must then not start.
+    pub fn start(exe: &Path, journal: &Journal, stderr: bool) -> Result<Self, GuardianError> {
+        let mut command = Command::new(exe);
+        command.args([OsStr::new("guardian"), OsStr::new("--journal"), journal.path().as_os_str()]);
+        // The connection travels as standard input: no other descriptor survives exec.
+        command.args(["--fd", "0"]);
+        if !stderr {
+            command.stderr(Stdio::null());
+        }
+        Self::spawn(command)
+    }
+
+    /// Starts a command that calls [`main`] with descriptor 0, and waits until it watches.
+    ///
+    /// # Errors
+    /// As [`Guardian::start`].
+    pub fn spawn(mut command: Command) -> Result<Self, GuardianError> {
+        let program = PathBuf::from(command.get_program());
+        let start = |source| GuardianError::Start { program: program.clone(), source };
+        let (ours, theirs) = UnixStream::pair().map_err(start)?;
+        command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
+        let child = command.spawn().map_err(start)?;
+        // The command holds the other end of the connection; it must be the guardian's alone.
+        drop(command);
+        let guardian = Self { connection: ours, child: Mutex::new(child) };
+        guardian.wait_until_ready().map_err(|source| {
+            guardian.abandon();
+            GuardianError::NotReady { program, source }
+        })?;
+        Ok(guardian)
+    }
+
+    fn wait_until_ready(&self) -> io::Result<()> {
+        self.connection.set_read_timeout(Some(START_TIMEOUT))?;
+        let mut word = [0u8];
+        (&self.connection).read_exact(&mut word)?;
+        if word == [READY] { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
+    }
+
+    /// Ends a guardian that is of no use, so that it is not left as a zombie.
+    fn abandon(&self) {
+        let mut child = self.child.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // Both fail only where it has ended and been waited for.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+
+    /// Whether the guardian watches. Costs one system call; asked before every change it would be
+    /// the dearest part of it, so once a balancing point is enough.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        let mut fds = [PollFd::new(&self.connection, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // The guardian says nothing after it is ready: what can be read is the end.
+        !matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(n) if n > 0)
+    }
+
+    /// The guardian's process id, for those who list evenly's processes.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.lock().unwrap_or_else(std::sync::PoisonError::into_inner).id()
+    }
+
+    /// Lets the guardian go, after [`Journal::finish`], and waits for its end.
+    ///
+    /// # Errors
+    /// [`GuardianError::System`] where it cannot be waited for.
+    pub fn finish(self) -> Result<(), GuardianError> {
+        let Self { connection, child } = self;
+        drop(connection);
+        let mut child = child.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match child.wait() {
+            // Whoever waits for all children of evenly may have been first.
+            Err(e) if e.raw_os_error() != Some(libc::ECHILD) => {
+                Err(GuardianError::System { what: "wait for its end", source: e })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What the guardian came to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Duty {
+    /// evenly undid everything itself.
+    Nothing,
+    /// evenly was gone, and its threads were restored.
+    Restored(RestoreReport),
+}
+
+/// The guardian's whole life: takes the connection `fd`, leaves session, terminal, directory and
+/// descriptors of its parent, watches the journal, and restores if it must.
+///
+/// To be called first thing in a process of its own: it closes every other descriptor above 2.
+///
+/// # Errors
+/// [`GuardianError`] where the journal cannot be read or a mask could not be given back.
+pub fn main(journal: &Path, fd: RawFd) -> Result<Duty, GuardianError> {
+    ignore_signals();
+    let connection = settle(fd)?;
+    let live = LiveHeader::open(journal)?;
+    // It fails where evenly is dead already: the end of the connection tells below.
+    let _ = (&connection).write_all(&[READY]);
+    watch(&connection, journal, &live)?;
+    if live.is_clean() {
+        return Ok(Duty::Nothing);
+    }
+    let report = restore::finish(journal, &Proc::default())?;
+    match report.failed.first() {
+        None => Ok(Duty::Restored(report)),
+        Some(f) => Err(GuardianError::Unrestored {
+            count: report.failed.len(),
+            first: format!("{}: {}", f.id, f.reason),
+        }),
+    }
+}
+
+/// Ignores what can be ignored, for the whole process.
+fn ignore_signals() {
+    for signal in 1..=libc::SIGRTMAX() {
+        // Faults of its own must end it, and children are none.
+        if [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGABRT, libc::SIGCHLD]
+            .contains(&signal)
+        {
+            continue;
+        }
+        // SAFETY: ignoring a signal runs no code. It fails for SIGKILL, SIGSTOP and the two that
+        // the C library keeps, and changes nothing then.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}
+
+/// Leaves everything that was inherited, and gives the connection a place of its own.
+fn settle(fd: RawFd) -> Result<UnixStream, GuardianError> {
+    let cannot = |what| move |e: Errno| GuardianError::System { what, source: e.into() };
+    // SAFETY: the descriptor is only borrowed for the duplication; where it is not open, that fails
+    // with EBADF.
+    let given = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
+    let connection =
+        rustix::io::fcntl_dupfd_cloexec(given, 3).map_err(cannot("take its connection"))?;
+    let kept = connection.as_raw_fd();
+    close_all_but(kept);
+    let null = rustix::fs::open(
+        "/dev/null",
+        rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC,
+        rustix::fs::Mode::empty(),
+    )
+    .map_err(cannot("open /dev/null"))?;
+    rustix::stdio::dup2_stdin(&null).map_err(cannot("leave standard input"))?;
+    rustix::stdio::dup2_stdout(&null).map_err(cannot("leave standard output"))?;
+    drop(null);
+    // It is no leader of a process group, for it is a child; should it be one all the same, it
+    // keeps the session and everything else still holds.
+    let _ = rustix::process::setsid();
+    // So that no file system is kept busy.
+    let _ = rustix::process::chdir("/");
+    let _ = rustix::thread::set_name(c"evenly-guardian");
+    // Not permitted to most users. It is small, so the kernel hardly picks it anyhow.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
+    Ok(UnixStream::from(connection))
+}
+
+/// Closes every descriptor above 2 but one.
+fn close_all_but(kept: RawFd) {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
+    let open: Vec<RawFd> =
+        entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect();
+    for fd in open.into_iter().filter(|&fd| fd > 2 && fd != kept) {
+        // SAFETY: this process has just been started and owns no descriptor but the one that is
+        // kept; the listing's own is closed already, and closing it again fails with EBADF.
+        let _ = unsafe { libc::close(fd) };
+    }
+}
+
+/// Waits for the end of evenly; meanwhile releases its threads whenever its heartbeat stops.
+fn watch(connection: &UnixStream, path: &Path, live: &LiveHeader) -> Result<(), GuardianError> {
+    // The heartbeat for which the threads were released last: once is enough.
+    let mut released_at = None;
+    loop {
+        let beat = live.heartbeat();
+        let patience = patience(live.period());
+        let late_at = beat + patience;
+        let now = crate::journal::monotonic_now();
+        let nap = if released_at == Some(beat) {
+            patience
+        } else if now >= late_at {
+            // Dying of a journal that cannot be read now would leave nobody to try again.
+            if !live.is_clean() {
+                let _ = restore::release_living(path, live);
+            }
+            released_at = Some(beat);
+            continue;
+        } else {
+            late_at - now
+        };
+        if wait(connection, nap.max(LEAST_NAP))? {
+            return Ok(());
+        }
+    }
+}
+
+/// How long the guardian waits for a heartbeat.
+fn patience(period: Nanos) -> Nanos {
+    LEAST_PATIENCE.max(period.scale(PATIENCE_PERIODS))
+}
+
+/// Whether the connection ended within this time.
+fn wait(connection: &UnixStream, time: Nanos) -> Result<bool, GuardianError> {
+    let mut fds = [PollFd::new(connection, PollFlags::IN)];
+    let timeout = Timespec {
+        tv_sec: i64::try_from(time.0 / 1_000_000_000).unwrap_or(i64::MAX),
+        tv_nsec: (time.0 % 1_000_000_000) as _,
+    };
+    match rustix::event::poll(&mut fds, Some(&timeout)) {
+        Ok(0) | Err(Errno::INTR) => Ok(false),
+        // evenly never sends anything: what can be read is the end.
+        Ok(_) => Ok(true),
+        Err(e) => Err(GuardianError::System { what: "watch its connection", source: e.into() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_is_twenty_periods_and_at_least_two_seconds() {
+        assert_eq!(patience(Nanos::ZERO), Nanos::from_millis(2_000));
+        assert_eq!(patience(Nanos::from_millis(20)), Nanos::from_millis(2_000));
+        assert_eq!(patience(Nanos::from_millis(500)), Nanos::from_millis(10_000));
+        assert_eq!(patience(Nanos(u64::MAX)), Nanos(u64::MAX));
+    }
+}

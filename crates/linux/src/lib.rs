@@ -1,0 +1,17 @@
+//! The machine that is Linux: threads and their times, affinity masks, cpusets and quotas, the
+//! journal and the guardian that undo what a killed balancer left, and the program that is run.
+//!
+//! Invariant: this is the only crate that changes anything outside the process, and every change
+//! of a mask is in the [`journal`] before it is made (promise P4).
+
+pub mod affinity;
+pub mod guardian;
+pub mod journal;
+pub mod limits;
+pub mod live;
+pub mod machine;
+pub mod proc;
+pub mod restore;
+pub mod scan;
+pub mod supervise;
+pub mod taskstats;

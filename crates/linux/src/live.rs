@@ -1,0 +1,904 @@
+//! The cycle at work on a running program: finds its threads, gives them to the balancers of the
+//! domains, keeps the periods, and ends with every mask given back.
+//!
+//! The coordinator runs in the calling thread. It scans for threads, recognises those that compute
+//! (`Tracker`), gives each to a domain, and balances the first domain itself; every further domain
+//! has a thread of its own. Domains share nothing but the journal and what is known of masks; the
+//! coordinator hands threads over through a mailbox per domain.
+//!
+//! Invariant: whichever way [`Live::run`] is left, every balancer has finished, so every mask that
+//! is still ours has been given back.
+
+use crate::journal::{Journal, Other, Process};
+use crate::limits::{DomainKind, Limits, Quota, slice};
+use crate::machine::{LinuxMachine, Masks, Source, now, process_cpu_time, thread_cpu_time};
+use crate::proc::{Proc, Stat, read_all};
+use crate::scan::Scanner;
+use crate::taskstats::TaskStats;
+use evenly_engine::{
+    Balancer, BalancerOptions, Eligible, Event, GuardOptions, Machine, Observer, Period,
+    PeriodControl, PeriodOptions, Selection, Summary, Times, Tracker, TrackerOptions,
+};
+use evenly_model::{CpuId, CpuSet, DomainId, Nanos, Pid, ThreadId, Tid};
+use evenly_policy::PolicyInfo;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Which source of thread times is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SourceKind {
+    /// The best that works here: schedstat.
+    #[default]
+    Auto,
+    /// `/proc/<pid>/task/<tid>/schedstat`.
+    Schedstat,
+    /// The taskstats netlink interface.
+    Taskstats,
+}
+
+/// How a program is to be balanced.
+pub struct LiveOptions {
+    /// The policy.
+    pub policy: &'static PolicyInfo,
+    /// The balancing period.
+    pub period: Period,
+    /// The part of one CPU that balancing may use.
+    pub budget: f64,
+    /// Only these CPUs.
+    pub cpus: Option<CpuSet>,
+    /// What is balanced on its own; None: by NUMA node where there is more than one.
+    pub domain: Option<DomainKind>,
+    /// Begin when this many threads compute.
+    pub expected: Option<u32>,
+    /// Which threads may be balanced.
+    pub eligible: Option<Eligible>,
+    /// The regression guard.
+    pub guard: GuardOptions,
+    /// Where thread times come from.
+    pub source: SourceKind,
+    /// Seed of all that is random.
+    pub seed: u64,
+}
+
+/// Why a program cannot be balanced. It runs on (promise P8).
+#[derive(Debug, thiserror::Error)]
+pub enum LiveError {
+    /// Something about the machine cannot be read.
+    #[error(transparent)]
+    Limits(#[from] crate::limits::LimitsError),
+    /// The source of thread times that was asked for does not work here.
+    #[error("--source taskstats: {0}")]
+    Source(String),
+    /// None of the CPUs asked for can be used.
+    #[error("--cpus {asked}: none of them can be used by the program; it may use {usable}")]
+    NoCpus {
+        /// What was asked for.
+        asked: CpuSet,
+        /// What there is.
+        usable: CpuSet,
+    },
+    /// `/proc` hides the program.
+    #[error(
+        "/proc shows nothing of process {0} (hidepid, or it belongs to another pid namespace); run \
+         evenly as root, or: mount -o remount,hidepid=0 /proc"
+    )]
+    Invisible(Pid),
+    /// A thread for a domain's balancer cannot be started.
+    #[error("cannot start a balancer thread: {0}")]
+    Thread(std::io::Error),
+}
+
+/// Tells a running balancer to end or to pause, from any thread.
+#[derive(Clone, Default)]
+pub struct Control(Arc<(Mutex<Wish>, Condvar)>);
+
+#[derive(Default)]
+struct Wish {
+    end: bool,
+}
+
+impl Control {
+    /// Ends balancing soon.
+    pub fn end(&self) {
+        self.lock().end = true;
+        self.0.1.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Wish> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sleeps until a time. Returns true when it is time to end.
+    fn sleep_until(&self, deadline: Nanos) -> bool {
+        let mut wish = self.lock();
+        loop {
+            let left = deadline - now();
+            if wish.end || left == Nanos::ZERO {
+                return wish.end;
+            }
+            let waited = self.0.1.wait_timeout(wish, Duration::from(left));
+            wish = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// What a live run amounted to.
+#[derive(Debug, Clone, Default)]
+pub struct LiveReport {
+    /// What the cycle did.
+    pub summary: Summary,
+    /// How long there was something to balance.
+    pub balanced_s: f64,
+    /// CPU time of evenly as a whole, in seconds.
+    pub overhead_s: f64,
+    /// Greatest number of threads that the program was seen with.
+    pub threads: usize,
+    /// Greatest number of processes that it was seen with.
+    pub processes: usize,
+    /// Threads of a real-time or deadline class, which are left alone.
+    pub realtime_threads: usize,
+    /// Whether balancing ever began.
+    pub started: bool,
+    /// The CPU quota of the program, if it has one.
+    pub quota: Quota,
+    /// The period that was aimed at.
+    pub period: Nanos,
+    /// The CPUs that the program could use when balancing began.
+    pub cpus: CpuSet,
+}
+
+/// Threads on their way to a domain.
+#[derive(Default)]
+struct Mailbox {
+    joining: Mutex<Vec<(Selection, CpuSet)>>,
+    leaving: Mutex<Vec<(ThreadId, Times)>>,
+}
+
+fn take<T>(list: &Mutex<Vec<T>>) -> Vec<T> {
+    std::mem::take(&mut *list.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// One domain with all that it needs.
+struct Domain {
+    balancer: Balancer,
+    machine: LinuxMachine,
+    period: PeriodControl,
+    observers: Vec<Box<dyn Observer>>,
+    mailbox: Arc<Mailbox>,
+    journal: Arc<Journal>,
+    due: Nanos,
+    generation: u64,
+}
+
+impl Domain {
+    /// One balancing point, and the time of the next.
+    fn point(&mut self) {
+        let generation = self.journal.released_generation();
+        if generation != self.generation {
+            self.generation = generation;
+            self.balancer.masks_were_restored();
+        }
+        for (selection, original) in take(&self.mailbox.joining) {
+            self.balancer.join(&mut self.machine, selection, &original, &mut self.observers);
+        }
+        if !self.balancer.is_empty() {
+            let left =
+                self.balancer.point(&mut self.machine, self.period.current(), &mut self.observers);
+            if !left.is_empty() {
+                self.mailbox.leaving.lock().unwrap_or_else(PoisonError::into_inner).extend(left);
+            }
+            self.period.shared_by(self.balancer.len().div_ceil(self.balancer.usable_cpus().max(1)));
+            self.period.cost(self.balancer.last_cost());
+            if self.period.newly_stretched() {
+                let text = format!(
+                    "a balancing point costs {}, so the period is {} instead of {} to stay within \
+                     the overhead budget",
+                    self.balancer.last_cost(),
+                    self.period.current(),
+                    self.period.wanted()
+                );
+                self.balancer.note(now(), text, &mut self.observers);
+            }
+            self.journal.set_period(self.period.current());
+            let mut counts = [(CpuId(0), 0u16); 64];
+            let mut n = 0;
+            for (cpu, threads) in self.balancer.counts() {
+                counts[n] = (cpu, u16::try_from(threads).unwrap_or(u16::MAX));
+                n += 1;
+                if n == counts.len() {
+                    self.journal.publish_counts(&counts);
+                    n = 0;
+                }
+            }
+            self.journal.publish_counts(&counts[..n]);
+        }
+        let time = now();
+        self.journal.heartbeat(time);
+        self.due = time + self.period.next_period();
+    }
+
+    fn run(mut self, control: &Control) -> Self {
+        while !control.sleep_until(self.due) {
+            self.point();
+        }
+        self.balancer.finish(&mut self.machine);
+        self
+    }
+}
+
+/// A program that is being balanced.
+pub struct Live {
+    options: LiveOptions,
+    root: Pid,
+    journal: Arc<Journal>,
+    masks: Arc<Masks>,
+    limits: Limits,
+    most_files: usize,
+}
+
+/// How often threads are looked for before balancing begins, and after.
+const FIRST_SCANS: Nanos = Nanos::from_millis(20);
+const LATER_SCANS: Nanos = Nanos::from_millis(200);
+/// While a program starts more threads than this, it is not scanned from end to end all the time.
+const MANY: usize = 256;
+const MANY_SCANS: Nanos = Nanos::from_millis(500);
+/// How often processes are looked for at the least interval.
+const PROCESS_SCANS: Nanos = Nanos::from_millis(100);
+const LATER_PROCESS_SCANS: Nanos = Nanos::from_millis(500);
+/// How often the CPU quota is looked at.
+const QUOTA_LOOKS: Nanos = Nanos::from_millis(1_000);
+/// The part of the overhead budget that scanning may use.
+const SCAN_SHARE: f64 = 0.4;
+/// How long the threads must stand still before balancing begins.
+const SETTLE: Nanos = Nanos::from_millis(60);
+/// Weight of the newest scan's cost.
+const NEWEST: f64 = 0.3;
+
+impl Live {
+    /// For the program whose first process is `root`. The journal must be guarded by now.
+    #[must_use]
+    pub fn new(options: LiveOptions, root: Pid, journal: Arc<Journal>) -> Self {
+        if let Some(program) = Process::find(&Proc::default(), root) {
+            journal.set_program(program);
+        }
+        Self {
+            options,
+            root,
+            masks: Arc::new(Masks::new(journal.clone())),
+            journal,
+            limits: Limits::default(),
+            most_files: most_files(),
+        }
+    }
+
+    /// The domains, as sets of CPUs, within what the program may use.
+    fn domains(&self) -> Result<(Vec<CpuSet>, CpuSet), LiveError> {
+        let online = self.limits.online()?;
+        let allowed = self.limits.cpuset(self.root).unwrap_or_else(|_| online.clone());
+        let cpus = match &self.options.cpus {
+            Some(asked) => asked.clone(),
+            None => online,
+        };
+        let usable = cpus.and(&allowed);
+        if usable.is_empty() {
+            return Err(LiveError::NoCpus { asked: cpus, usable: allowed });
+        }
+        // Domains are made of all CPUs that may ever be used, so that a CPU or cpuset that comes
+        // back finds its domain.
+        let possible = match &self.options.cpus {
+            Some(asked) => asked.clone(),
+            None => self.limits.possible()?,
+        };
+        let kind = self.options.domain.unwrap_or(DomainKind::Numa);
+        let mut domains = self.limits.domains(kind, &possible)?;
+        domains.retain(|d| !d.is_empty());
+        if domains.len() <= 1 {
+            domains = vec![possible];
+        }
+        Ok((domains, usable))
+    }
+
+    /// Whether the program exists, but not in `/proc` as we see it.
+    fn is_hidden(&self) -> bool {
+        Proc::default().process_stat(self.root).is_none()
+            && rustix::process::Pid::from_raw(self.root.0).is_some_and(|pid| {
+                !matches!(rustix::process::test_kill_process(pid), Err(rustix::io::Errno::SRCH))
+            })
+    }
+
+    fn source(&self) -> Result<Source, LiveError> {
+        match self.options.source {
+            SourceKind::Auto | SourceKind::Schedstat => Ok(Source::Schedstat),
+            SourceKind::Taskstats => TaskStats::open()
+                .map(|t| Source::Taskstats(Box::new(t)))
+                .map_err(|e| LiveError::Source(e.to_string())),
+        }
+    }
+
+    /// Balances until told to end or until the program has ended. `observers` makes the observers
+    /// of one domain.
+    ///
+    /// # Errors
+    /// [`LiveError`]; nothing has been changed then.
+    pub fn run(
+        self,
+        control: &Control,
+        mut observers: impl FnMut(DomainId) -> Vec<Box<dyn Observer>>,
+    ) -> Result<LiveReport, LiveError> {
+        if self.is_hidden() {
+            return Err(LiveError::Invisible(self.root));
+        }
+        let (sets, usable) = self.domains()?;
+        let began = now();
+        // Half of the descriptors for the coordinator, half for the balancers.
+        let files_each = self.most_files / 2 / sets.len().max(1);
+        let mut domains = Vec::new();
+        for (i, cpus) in sets.into_iter().enumerate() {
+            let id = DomainId(i as u32);
+            let machine =
+                LinuxMachine::new(self.root, self.masks.clone(), self.source()?, files_each);
+            let s = slice();
+            let balancer = Balancer::new(
+                BalancerOptions {
+                    domain: id,
+                    cpus,
+                    wanted: self.options.cpus.clone(),
+                    mechanism: self.options.policy.mechanism,
+                    guard: self.options.guard,
+                },
+                (self.options.policy.make)(),
+                began,
+            );
+            domains.push(Domain {
+                balancer,
+                machine,
+                period: PeriodControl::new(PeriodOptions {
+                    period: self.options.period,
+                    budget: self.options.budget * (1.0 - SCAN_SHARE),
+                    slice: s.tick.max(s.slice),
+                    seed: self.options.seed.wrapping_add(i as u64),
+                }),
+                observers: observers(id),
+                mailbox: Arc::default(),
+                journal: self.journal.clone(),
+                due: began,
+                generation: 0,
+            });
+        }
+        let mut coordinator = Coordinator {
+            tracker: Tracker::new(TrackerOptions {
+                expected: self.options.expected,
+                settle: SETTLE,
+                eligible: self.options.eligible,
+            }),
+            scanner: Scanner::new(Proc::default(), self.root, self.most_files / 2),
+            homes: domains
+                .iter()
+                .map(|d| Home {
+                    cpus: d.balancer.cpus().clone(),
+                    threads: 0,
+                    mailbox: d.mailbox.clone(),
+                })
+                .collect(),
+            allowance: Allowance::new(self.options.budget * SCAN_SHARE, began),
+            scan_cost: 0.0,
+            glance_cost: 0.0,
+            process_cost: 0.0,
+            next_look: began,
+            next_scan: began,
+            next_processes: began,
+            started_at: None,
+            members: Vec::new(),
+            vanished: false,
+            most_threads: 0,
+            most_processes: 0,
+            realtime_threads: 0,
+            limits: self.limits.clone(),
+            root: self.root,
+            quota: self.limits.quota(self.root).unwrap_or_default(),
+            next_quota: began + QUOTA_LOOKS,
+            notes: Vec::new(),
+        };
+        let period = domains.first().map(|d| d.period.wanted()).unwrap_or_default();
+        let domains = run_domains(domains, &mut coordinator, control)?;
+
+        let end = now();
+        let mut report = LiveReport {
+            balanced_s: coordinator.started_at.map_or(0.0, |t| (end - t).as_secs_f64()),
+            overhead_s: process_cpu_time().as_secs_f64(),
+            threads: coordinator.most_threads,
+            processes: coordinator.most_processes,
+            realtime_threads: coordinator.realtime_threads,
+            started: coordinator.started_at.is_some(),
+            quota: coordinator.quota,
+            period,
+            cpus: usable,
+            summary: Summary::default(),
+        };
+        for d in &domains {
+            let (domain, threads, notes) = d.balancer.summary(end);
+            report.summary.domains.push(domain);
+            report.summary.threads.extend(threads);
+            report.summary.notes.extend(notes);
+        }
+        Ok(report)
+    }
+}
+
+/// Runs all domains until the end; the first one in this thread, together with the coordinator.
+fn run_domains(
+    domains: Vec<Domain>,
+    coordinator: &mut Coordinator,
+    control: &Control,
+) -> Result<Vec<Domain>, LiveError> {
+    std::thread::scope(|scope| {
+        let mut domains = domains.into_iter();
+        let first = domains.next();
+        let mut handles = Vec::new();
+        for (i, domain) in domains.enumerate() {
+            let builder = std::thread::Builder::new().name(format!("balancer-{}", i + 1));
+            match builder.spawn_scoped(scope, move || domain.run(control)) {
+                Ok(handle) => handles.push(handle),
+                Err(e) => {
+                    control.end();
+                    return Err(LiveError::Thread(e));
+                }
+            }
+        }
+        let mut done = Vec::new();
+        if let Some(mut domain) = first {
+            loop {
+                let due = if domain.balancer.is_empty() {
+                    coordinator.due()
+                } else {
+                    domain.due.min(coordinator.due())
+                };
+                if control.sleep_until(due) || coordinator.vanished {
+                    control.end();
+                    break;
+                }
+                if now() >= coordinator.due() {
+                    let joined = coordinator.scan(&mut domain.machine);
+                    if joined {
+                        domain.due = now();
+                    }
+                    for text in std::mem::take(&mut coordinator.notes) {
+                        domain.balancer.note(now(), text, &mut domain.observers);
+                    }
+                }
+                if now() >= domain.due {
+                    domain.point();
+                }
+            }
+            domain.balancer.finish(&mut domain.machine);
+            done.push(domain);
+        }
+        for handle in handles {
+            // A balancer that panicked has a bug; its journal stays, and the guardian restores.
+            done.extend(handle.join().ok());
+        }
+        Ok(done)
+    })
+}
+
+/// A domain as the coordinator sees it.
+struct Home {
+    cpus: CpuSet,
+    threads: usize,
+    mailbox: Arc<Mailbox>,
+}
+
+/// The CPU time that scanning may use: a part of the budget, with some in advance, because the
+/// first scans decide how soon a program is balanced.
+struct Allowance {
+    share: f64,
+    credit: f64,
+    at: Nanos,
+}
+
+/// CPU time in advance, and the most that is saved up, in nanoseconds.
+const ADVANCE: f64 = 50e6;
+
+/// What a scan of all threads leaves over, so that those that compute can be looked at meanwhile.
+const FOR_GLANCES: f64 = 20e6;
+
+impl Allowance {
+    fn new(share: f64, now: Nanos) -> Self {
+        Self { share, credit: ADVANCE, at: now }
+    }
+
+    fn refill(&mut self, now: Nanos) {
+        self.credit = (self.credit + (now - self.at).0 as f64 * self.share).min(ADVANCE);
+        self.at = now;
+    }
+
+    fn spend(&mut self, cost: Nanos) {
+        self.credit -= cost.0 as f64;
+    }
+
+    /// How long it takes until something of this cost can be afforded.
+    fn wait_for(&self, cost: f64) -> Nanos {
+        Nanos(((cost - self.credit).max(0.0) / self.share) as u64)
+    }
+}
+
+/// Finds threads and gives them to domains.
+struct Coordinator {
+    tracker: Tracker,
+    scanner: Scanner,
+    homes: Vec<Home>,
+    allowance: Allowance,
+    scan_cost: f64,
+    glance_cost: f64,
+    process_cost: f64,
+    /// When threads that compute, or may, are looked at next.
+    next_look: Nanos,
+    /// When all threads are.
+    next_scan: Nanos,
+    next_processes: Nanos,
+    started_at: Option<Nanos>,
+    /// Which thread is in which domain.
+    members: Vec<(ThreadId, usize)>,
+    /// The program has no process any more.
+    vanished: bool,
+    most_threads: usize,
+    most_processes: usize,
+    realtime_threads: usize,
+    limits: Limits,
+    root: Pid,
+    /// The CPU quota as last seen.
+    quota: Quota,
+    next_quota: Nanos,
+    /// What is to be said in the report and the decision log.
+    notes: Vec<String>,
+}
+
+impl Coordinator {
+    fn due(&self) -> Nanos {
+        self.next_look
+    }
+
+    /// Looks for threads. Returns whether any was given to a domain.
+    fn scan(&mut self, machine: &mut LinuxMachine) -> bool {
+        let (cpu, begin) = (thread_cpu_time(), now());
+        self.allowance.refill(begin);
+        if begin >= self.next_processes {
+            self.scanner.find_processes();
+            let cost = thread_cpu_time() - cpu;
+            self.process_cost += NEWEST * (cost.0 as f64 - self.process_cost);
+            self.allowance.spend(cost);
+            let interval = if self.tracker.started() { LATER_PROCESS_SCANS } else { PROCESS_SCANS };
+            self.next_processes = begin + interval.max(self.allowance.wait_for(self.process_cost));
+        }
+        let cpu = thread_cpu_time();
+        for home in 0..self.homes.len() {
+            for (id, times) in take(&self.homes[home].mailbox.leaving) {
+                self.tracker.idle(id, times, begin);
+                self.members.retain(|(m, _)| *m != id);
+            }
+        }
+        let all = begin >= self.next_scan;
+        let found = if all { self.scanner.scan(begin) } else { self.scanner.glance(begin) };
+        self.vanished = self.scanner.processes() == 0;
+        for c in found.iter().filter(|c| !self.tracker.knows(c.id)) {
+            machine.welcome(c.id);
+        }
+        self.most_threads = self.most_threads.max(self.scanner.threads());
+        self.most_processes = self.most_processes.max(self.scanner.processes());
+        self.realtime_threads = self.realtime_threads.max(self.scanner.realtime_threads());
+        if begin >= self.next_quota && !self.vanished {
+            self.next_quota = begin + QUOTA_LOOKS;
+            self.look_at_quota();
+        }
+        let chosen = self.tracker.look_among(self.scanner.threads(), begin, &found);
+        let joined = !chosen.is_empty();
+        if !self.members.is_empty() {
+            self.members.retain(|(id, _)| self.tracker.knows(*id));
+        }
+        for home in 0..self.homes.len() {
+            self.homes[home].threads = self.members.iter().filter(|(_, h)| *h == home).count();
+        }
+        self.give(machine, chosen);
+        if joined && self.started_at.is_none() {
+            self.started_at = Some(begin);
+        }
+        let cost = thread_cpu_time() - cpu;
+        let (newest, mean) = match all {
+            true => (cost.0 as f64, &mut self.scan_cost),
+            false => (cost.0 as f64, &mut self.glance_cost),
+        };
+        *mean += NEWEST * (newest - *mean);
+        self.allowance.spend(cost);
+        let interval = if self.tracker.started() { LATER_SCANS } else { FIRST_SCANS };
+        if all {
+            let wait = self.allowance.wait_for(self.scan_cost + FOR_GLANCES);
+            let interval = if self.scanner.threads() > MANY { MANY_SCANS } else { interval };
+            self.next_scan = begin + interval.max(wait);
+        }
+        self.next_look = begin + interval.max(self.allowance.wait_for(self.glance_cost));
+        joined
+    }
+
+    /// The CPU quota may change while the program runs.
+    fn look_at_quota(&mut self) {
+        // The first process may have ended, or wait to be reaped, which puts it into the topmost
+        // group: what was seen last holds.
+        if Proc::default().process_stat(self.root).is_none_or(|s| matches!(s.state, b'Z' | b'X')) {
+            return;
+        }
+        let Ok(quota) = self.limits.quota(self.root) else { return };
+        if quota.cpus != self.quota.cpus {
+            let text = |cpus: Option<f64>| {
+                cpus.map_or_else(|| String::from("none"), |c| format!("{c:.2} CPUs"))
+            };
+            self.notes.push(format!(
+                "the CPU quota is now {} (it was {})",
+                text(quota.cpus),
+                text(self.quota.cpus)
+            ));
+        }
+        self.quota = quota;
+    }
+
+    /// Spreads threads over domains to within one thread per CPU of each other (paper, section
+    /// 2.4): each goes where it finds most room, and where rooms are equal, where it runs now.
+    fn give(&mut self, machine: &mut LinuxMachine, chosen: Vec<Selection>) {
+        for selection in chosen {
+            let id = selection.thread.id;
+            let Some(original) = machine.mask_when_met(id) else { continue };
+            let here = machine.locate(id).map(|l| l.cpu);
+            let usable = machine.usable(&original);
+            let best = (0..self.homes.len())
+                .filter_map(|h| {
+                    let home = &self.homes[h];
+                    let room = home.cpus.and(&usable).len();
+                    let load = (home.threads + 1) as f64 / room as f64;
+                    let elsewhere = !here.is_some_and(|c| home.cpus.contains(c));
+                    (room > 0).then_some((load, elsewhere, h))
+                })
+                .min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2)));
+            let Some((_, _, h)) = best else { continue };
+            self.homes[h].threads += 1;
+            self.members.push((id, h));
+            self.homes[h]
+                .mailbox
+                .joining
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push((selection, original));
+        }
+    }
+}
+
+/// Why a process cannot be attached to, found before anything is begun.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum TargetError {
+    /// Nothing has this id.
+    #[error("there is no process {0}")]
+    NoProcess(Pid),
+    /// It has ended, and its parent has not asked for its status yet.
+    #[error("process {0} has ended already")]
+    Ended(Pid),
+    /// It is the id of a thread.
+    #[error("{tid} is a thread of process {pid}; give the process id: {pid}")]
+    Thread {
+        /// What was given.
+        tid: Pid,
+        /// The process that it belongs to.
+        pid: Pid,
+    },
+    /// The kernel's own.
+    #[error("process {0} is a thread of the kernel; evenly balances programs")]
+    Kernel(Pid),
+    /// This process.
+    #[error("process {0} is this evenly itself; give the process id of the program")]
+    Own(Pid),
+    /// Another evenly.
+    #[error("process {evenly} is an evenly; give the process id of a program")]
+    Evenly {
+        /// What was given.
+        evenly: Pid,
+    },
+    /// Another evenly balances it.
+    #[error(
+        "process {pid} is balanced by another evenly (process {by}) already; end that one first: \
+         kill {by}"
+    )]
+    Balanced {
+        /// What was given.
+        pid: Pid,
+        /// Who balances it.
+        by: Pid,
+    },
+}
+
+/// The flag of the kernel's own threads in `/proc/<pid>/stat` (PF_KTHREAD).
+const KERNEL_THREAD: u64 = 0x0020_0000;
+
+/// Whether a process is a program that can be watched or balanced.
+///
+/// # Errors
+/// [`TargetError`] where it is not.
+pub fn check_target(proc: &Proc, pid: Pid, others: &[Other]) -> Result<(), TargetError> {
+    if pid.0.cast_unsigned() == std::process::id() {
+        return Err(TargetError::Own(pid));
+    }
+    if others.iter().any(|o| o.evenly.pid == pid) {
+        return Err(TargetError::Evenly { evenly: pid });
+    }
+    // What cannot be seen may still be there: for the system to say when it is asked for.
+    let Ok(stat) = read_all(&proc.process_file(pid, "stat")) else { return Ok(()) };
+    match Stat::parse(&stat) {
+        // A leader that called pthread_exit looks the same, but has threads that live.
+        Some(s) if matches!(s.state, b'Z' | b'X') && s.threads <= 1 => {
+            return Err(TargetError::Ended(pid));
+        }
+        _ => {}
+    }
+    if flags(&stat).is_some_and(|f| f & KERNEL_THREAD != 0) {
+        return Err(TargetError::Kernel(pid));
+    }
+    match proc.process_of(Tid(pid.0)) {
+        Some(process) if process != pid => Err(TargetError::Thread { tid: pid, pid: process }),
+        _ => Ok(()),
+    }
+}
+
+/// As [`check_target`]; moreover nobody else may balance it.
+///
+/// # Errors
+/// [`TargetError`].
+pub fn check_target_is_free(proc: &Proc, pid: Pid, others: &[Other]) -> Result<(), TargetError> {
+    check_target(proc, pid, others)?;
+    let related = |p: Pid| descends(proc, pid, p) || descends(proc, p, pid);
+    match others.iter().find(|o| o.program.is_some_and(|p| related(p.pid))) {
+        Some(other) => Err(TargetError::Balanced { pid, by: other.evenly.pid }),
+        None => Ok(()),
+    }
+}
+
+/// The evenly that balances a program which this process is a part of, if there is one.
+#[must_use]
+pub fn balanced_above(proc: &Proc, pid: Pid, others: &[Other]) -> Option<Pid> {
+    others
+        .iter()
+        .find(|o| o.program.is_some_and(|p| p.pid != pid && descends(proc, pid, p.pid)))
+        .map(|o| o.evenly.pid)
+}
+
+/// Whether a process is another one or descends from it.
+fn descends(proc: &Proc, mut pid: Pid, from: Pid) -> bool {
+    // Ids can change hands while this reads, so that a chain without end is conceivable.
+    for _ in 0..256 {
+        if pid == from {
+            return true;
+        }
+        match proc.process_stat(pid) {
+            Some(stat) if stat.ppid.0 > 1 => pid = stat.ppid,
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// The flags of a process: field 9 of its `stat`, the seventh behind its name.
+fn flags(stat: &[u8]) -> Option<u64> {
+    let close = stat.iter().rposition(|&b| b == b')')?;
+    let rest = std::str::from_utf8(stat.get(close + 1..)?).ok()?;
+    rest.split_ascii_whitespace().nth(6)?.parse().ok()
+}
+
+/// How many descriptors may be kept open for threads: what the limit allows, after raising it as
+/// far as that goes, less what else may be open.
+fn most_files() -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let current = match setrlimit(Resource::Nofile, wanted) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    let current = current.and_then(|c| usize::try_from(c).ok()).unwrap_or(65_536);
+    current.saturating_sub(128).min(65_536)
+}
+
+/// Makes events as text for the decision log.
+#[must_use]
+pub fn describe(event: &Event) -> Vec<String> {
+    let t = |at: &Nanos| format!("{:9.3} s", at.as_secs_f64());
+    match event {
+        Event::Domain { at, domain, cpus } => {
+            vec![format!("{} domain {domain}: CPUs {cpus}", t(at))]
+        }
+        Event::Joined { at, domain, thread } => vec![format!(
+            "{} thread {} ({}) of process {} joins domain {domain}",
+            t(at),
+            thread.id,
+            thread.name,
+            thread.pid
+        )],
+        Event::Left { at, id, ended } => vec![format!(
+            "{} thread {id} {}",
+            t(at),
+            if *ended { "has ended" } else { "no longer computes" }
+        )],
+        Event::Note { at, text } => vec![format!("{} {text}", t(at))],
+        Event::Point(p) => p
+            .moves
+            .iter()
+            .map(|m| {
+                let error = m.error.as_deref().map(|e| format!(": failed, {e}"));
+                format!(
+                    "{} thread {} from CPU {} to CPU {} ({}){}",
+                    t(&p.at),
+                    m.id,
+                    m.from,
+                    m.to,
+                    m.reason.text(),
+                    error.unwrap_or_default()
+                )
+            })
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(pid: i32, others: &[Other]) -> Result<(), TargetError> {
+        check_target_is_free(&Proc::default(), Pid(pid), others)
+    }
+
+    fn other(evenly: i32, program: i32) -> Other {
+        Other {
+            evenly: Process { pid: Pid(evenly), start: 1 },
+            program: Some(Process { pid: Pid(program), start: 1 }),
+            counts: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_attached_to_is_told_apart() {
+        let me = std::process::id() as i32;
+        assert_eq!(check(me, &[]), Err(TargetError::Own(Pid(me))));
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id() as i32;
+        assert_eq!(check(pid, &[]), Ok(()));
+        assert_eq!(check(pid, &[other(1, 3)]), Ok(()));
+        assert_eq!(check(pid, &[other(pid, 3)]), Err(TargetError::Evenly { evenly: Pid(pid) }));
+        let balanced = Err(TargetError::Balanced { pid: Pid(pid), by: Pid(1) });
+        assert_eq!(check(pid, &[other(1, pid)]), balanced);
+        child.kill().unwrap();
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        while check(pid, &[]) != Err(TargetError::Ended(Pid(pid))) {
+            assert!(std::time::Instant::now() < deadline);
+        }
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_thread_is_no_process() {
+        let (stop, wait) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || wait.recv());
+        let me = std::process::id() as i32;
+        let tids = Proc::default().threads(Pid(me));
+        let tid = tids.iter().find(|t| t.0 != me).unwrap().0;
+        let expected = Err(TargetError::Thread { tid: Pid(tid), pid: Pid(me) });
+        // Another test's thread may end in between.
+        assert!(
+            check(tid, &[]) == expected || !Proc::default().threads(Pid(me)).contains(&Tid(tid))
+        );
+        drop(stop);
+        let _ = thread.join();
+    }
+
+    #[test]
+    fn flags_of_a_kernel_thread() {
+        let stat = b"2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 43 0 0 20 0 1 0 0 0";
+        assert_eq!(flags(stat).map(|f| f & KERNEL_THREAD != 0), Some(true));
+        let stat = b"77 (a) b(\nx) S 1 77 77 0 -1 1077936128 12 34 5";
+        assert_eq!(flags(stat).map(|f| f & KERNEL_THREAD != 0), Some(false));
+        assert_eq!(flags(b"no stat"), None);
+    }
+}

@@ -1,0 +1,979 @@
+//! Linux as the [`Machine`] of the balancing cycle.
+//!
+//! One instance serves one domain, in one thread. What all domains of a program must agree on
+//! (which masks evenly has set, and what the threads had before) is in [`Masks`], which they share.
+//!
+//! Invariants:
+//! - A mask is set only inside the one that the thread had when it was met (P1), and only after it
+//!   is in the journal (P4).
+//! - Before a mask is changed it is compared with the one that we left. Where it differs, and
+//!   neither the cpuset nor the guardian explains it, the program has set it: its wish wins, and
+//!   the thread is not touched again.
+//! - Before a mask is changed the thread is looked at through a descriptor that was opened on it, so
+//!   that a thread which has the same id by now is not taken for it.
+//! - In the steady state a reading is one `pread` and allocates nothing.
+//!
+//! # Whose mask is it?
+//! A thread that could use its whole cpuset when it was met is taken to want every CPU that there
+//! is: it follows the cpuset when that grows, as it would have without evenly. A cpuset or a CPU
+//! that goes offline trims masks, and the kernel gives them back when it grows again; so what we
+//! set is remembered as it was set, and what is found is compared with what the kernel leaves of
+//! it. Cpusets change while masks are read: one that cannot be explained is taken for the
+//! program's wish when it is found a second time, and until then the thread is not touched.
+//!
+//! A program that sets the very mask which the thread has from us at that moment leaves no trace:
+//! that wish is not seen until it is set again. Where threads are released after a move, as for
+//! programs that block, there is no such moment.
+//!
+//! A thread that was created after one of its process (or of an ancestor of it) was given a mask,
+//! and that has this very mask, is taken to have inherited it. That the program itself chose the
+//! same mask for a new thread cannot be told from this.
+
+use crate::affinity;
+use crate::journal::{Journal, Process, Slot, StateDir, others};
+use crate::limits::{Limits, Watch, slice};
+use crate::proc::{Proc, Stat, parse_schedstat, status_field, status_number};
+use crate::restore::is_left_of;
+use crate::taskstats::TaskStats;
+use evenly_engine::{ApplyError, Located, Machine, Neighbour, Reading};
+use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId};
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Monotonic time.
+#[must_use]
+pub fn now() -> Nanos {
+    nanos(rustix::time::clock_gettime(rustix::time::ClockId::Monotonic))
+}
+
+/// CPU time of the calling thread.
+#[must_use]
+pub fn thread_cpu_time() -> Nanos {
+    nanos(rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime))
+}
+
+/// CPU time of this process.
+#[must_use]
+pub fn process_cpu_time() -> Nanos {
+    nanos(rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime))
+}
+
+fn nanos(t: rustix::time::Timespec) -> Nanos {
+    Nanos(t.tv_sec.cast_unsigned().saturating_mul(1_000_000_000) + t.tv_nsec.cast_unsigned())
+}
+
+/// What evenly knows of the masks of a program.
+pub struct Masks {
+    journal: Arc<Journal>,
+    processes: Mutex<HashMap<Pid, ProcessMasks>>,
+    /// Whether any mask was ever narrowed: until then nothing can have been inherited.
+    narrowed_any: AtomicBool,
+}
+
+#[derive(Default)]
+struct ProcessMasks {
+    ours: Vec<Ours>,
+    /// Its threads that have a mask of ours.
+    narrowed: HashSet<ThreadId>,
+}
+
+/// A mask that we have set on a thread, narrower than the original one.
+struct Ours {
+    mask: CpuSet,
+    original: CpuSet,
+    /// When it was set first, in the unit of thread start times: a thread that is older has not
+    /// inherited it.
+    since: u64,
+}
+
+impl Masks {
+    /// With the journal that all changes go to first.
+    #[must_use]
+    pub fn new(journal: Arc<Journal>) -> Self {
+        Self { journal, processes: Mutex::default(), narrowed_any: AtomicBool::new(false) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Pid, ProcessMasks>> {
+        self.processes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the mask has been set on any thread, so that others can have inherited it.
+    fn can_be_inherited(&self, mask: &CpuSet) -> bool {
+        self.narrowed_any.load(Ordering::Relaxed)
+            && self.lock().values().any(|p| p.ours.iter().any(|o| o.mask == *mask))
+    }
+
+    /// What a thread had before, if it can only have its mask from one that we had narrowed: one of
+    /// its own process, or of a process that descends to it. Where those differ it is what all of
+    /// them allow.
+    fn inherited(
+        &self,
+        id: ThreadId,
+        pid: Pid,
+        ancestors: &[Pid],
+        found: &CpuSet,
+        proc: &Proc,
+    ) -> Option<CpuSet> {
+        let all = self.lock();
+        // A thread that calls exec takes over the leader's id and start time, and all others end.
+        let alone = id.tid.0 == pid.0
+            && all.get(&pid).is_some_and(|p| {
+                p.narrowed
+                    .iter()
+                    .all(|&t| t == id || proc.thread_stat(t.tid).is_none_or(|s| s.start != t.start))
+            });
+        ancestors
+            .iter()
+            .filter_map(|a| all.get(a))
+            .flat_map(|p| &p.ours)
+            .filter(|o| o.mask == *found && (alone || o.since <= id.start))
+            .map(|o| o.original.clone())
+            .reduce(|a, b| a.and(&b))
+    }
+
+    /// Notes that the thread has this mask from us from now on.
+    fn remember(&self, id: ThreadId, pid: Pid, mask: &CpuSet, original: &CpuSet) {
+        let mut all = self.lock();
+        let p = all.entry(pid).or_default();
+        if mask == original {
+            p.narrowed.remove(&id);
+            return;
+        }
+        p.narrowed.insert(id);
+        if !p.ours.iter().any(|o| o.mask == *mask && o.original == *original) {
+            let since = ticks_since_boot();
+            p.ours.push(Ours { mask: mask.clone(), original: original.clone(), since });
+            self.narrowed_any.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Forgets a thread that has ended.
+    fn ended(&self, id: ThreadId, pid: Pid) {
+        if let Some(p) = self.lock().get_mut(&pid) {
+            p.narrowed.remove(&id);
+        }
+    }
+
+    fn processes(&self) -> Vec<Pid> {
+        self.lock().keys().copied().collect()
+    }
+}
+
+/// Time since boot in the unit in which `/proc` tells when a thread started, rounded down.
+fn ticks_since_boot() -> u64 {
+    let per_second = rustix::param::clock_ticks_per_second().max(1);
+    let t = nanos(rustix::time::clock_gettime(rustix::time::ClockId::Boottime));
+    (u128::from(t.0) * u128::from(per_second) / 1_000_000_000) as u64
+}
+
+/// A thread whose masks we may change.
+struct Managed {
+    pid: Pid,
+    original: CpuSet,
+    /// The mask that it has as far as we know: what we set last, or the original one. What a cpuset
+    /// leaves of it may be less.
+    set: CpuSet,
+    slot: Slot,
+    /// How often the cpuset had changed when `set` was set.
+    cpuset_changes: u64,
+    /// A mask that was found once and could not be explained.
+    suspect: Option<CpuSet>,
+    /// The program has chosen its mask.
+    left_alone: bool,
+    /// The last mask of ours that `Masks` has been told of, so that it is told once.
+    told: CpuSet,
+}
+
+impl Managed {
+    /// Takes note of a mask that was found, if what we know explains it.
+    fn explains(&mut self, found: &CpuSet, cpuset: &CpuSet, changes: u64) -> bool {
+        if !self.left_alone && is_left_of(found, &self.set, Some(cpuset)) {
+            return true;
+        }
+        // Given back by the guardian, or by the program itself.
+        if is_left_of(found, &self.original, Some(cpuset)) {
+            self.set.clone_from(&self.original);
+            return true;
+        }
+        // Kernels before 6.2 forget a mask of which a cpuset left nothing: the thread keeps all of
+        // the cpuset when that grows again.
+        if !self.left_alone && found == cpuset && changes != self.cpuset_changes {
+            self.set.clone_from(found);
+            return true;
+        }
+        false
+    }
+}
+
+struct Files {
+    id: ThreadId,
+    schedstat: Option<File>,
+    stat: Option<File>,
+}
+
+/// Where thread times come from.
+pub enum Source {
+    /// `/proc/<pid>/task/<tid>/schedstat`: needs nothing.
+    Schedstat,
+    /// The taskstats netlink interface, as in the papers: needs CAP_NET_ADMIN.
+    Taskstats(Box<TaskStats>),
+}
+
+/// Linux, for one domain.
+pub struct LinuxMachine {
+    proc: Proc,
+    source: Source,
+    limits: Limits,
+    watch: Watch,
+    root: Pid,
+    cpuset: CpuSet,
+    /// How often it has changed.
+    cpuset_changes: u64,
+    /// Every CPU that this machine can ever have.
+    possible: CpuSet,
+    masks: Arc<Masks>,
+    managed: HashMap<ThreadId, Managed>,
+    files: Vec<Files>,
+    next_stat: usize,
+    most_files: usize,
+    resolution: Nanos,
+}
+
+impl LinuxMachine {
+    /// For the program whose first process is `root`. At most `most_files` descriptors are kept
+    /// open.
+    #[must_use]
+    pub fn new(root: Pid, masks: Arc<Masks>, source: Source, most_files: usize) -> Self {
+        let limits = Limits::default();
+        let mut machine = Self {
+            proc: Proc::default(),
+            source,
+            watch: limits.watch(root),
+            possible: limits.possible().unwrap_or_default(),
+            limits,
+            root,
+            cpuset: CpuSet::new(),
+            cpuset_changes: 0,
+            masks,
+            managed: HashMap::new(),
+            files: Vec::new(),
+            next_stat: 0,
+            most_files,
+            resolution: slice().tick,
+        };
+        machine.read_cpuset();
+        machine
+    }
+
+    fn read_cpuset(&mut self) {
+        // Of a process that has ended nothing can be told: the last known cpuset holds, and the
+        // kernel refuses what is really not allowed.
+        if !self.cpuset.is_empty() && self.proc.process_stat(self.root).is_none() {
+            return;
+        }
+        if let Ok(cpus) = self.limits.cpuset(self.root).or_else(|_| self.limits.online())
+            && cpus != self.cpuset
+        {
+            self.cpuset = cpus;
+            self.cpuset_changes += 1;
+        }
+    }
+
+    /// The descriptors of a thread. Threads are read in the same order point after point, so the
+    /// hint is nearly always right.
+    fn files(&mut self, id: ThreadId, hint: usize) -> &mut Files {
+        let at = if self.files.get(hint).is_some_and(|f| f.id == id) {
+            hint
+        } else if let Some(found) = self.files.iter().position(|f| f.id == id) {
+            let to = hint.min(self.files.len() - 1);
+            self.files.swap(found, to);
+            to
+        } else {
+            let keep = 2 * self.files.len() < self.most_files;
+            let open =
+                |file| keep.then(|| File::open(self.proc.thread_file(id.tid, file)).ok()).flatten();
+            let mut files = Files { id, schedstat: open("schedstat"), stat: open("stat") };
+            // The descriptor must be of this thread, not of one that has its id now.
+            if self.proc.thread_stat(id.tid).is_some_and(|s| s.start != id.start) {
+                (files.schedstat, files.stat) = (None, None);
+            }
+            self.files.push(files);
+            let (to, last) = (hint.min(self.files.len() - 1), self.files.len() - 1);
+            self.files.swap(to, last);
+            to
+        };
+        &mut self.files[at]
+    }
+
+    fn read_one(&mut self, id: ThreadId, hint: usize) -> Reading {
+        if let Source::Taskstats(stats) = &mut self.source {
+            return match stats.read(id.tid) {
+                Ok(Some(t)) => Reading::Times(t.times()),
+                _ => Reading::Gone,
+            };
+        }
+        let mut buffer = [0u8; 96];
+        let files = self.files(id, hint);
+        let times = match &files.schedstat {
+            Some(file) => {
+                file.read_at(&mut buffer, 0).ok().and_then(|n| parse_schedstat(buffer.get(..n)?))
+            }
+            None => self
+                .proc
+                .thread_stat(id.tid)
+                .filter(|s| s.start == id.start)
+                .and_then(|_| {
+                    crate::proc::read_all(&self.proc.thread_file(id.tid, "schedstat")).ok()
+                })
+                .and_then(|t| parse_schedstat(&t)),
+        };
+        times.map_or(Reading::Gone, Reading::Times)
+    }
+
+    fn stat(&mut self, id: ThreadId) -> Option<Stat> {
+        let mut buffer = [0u8; 1024];
+        // Threads are looked for in the order in which they are read, so the next one is usually
+        // right behind the last.
+        let at = if self.files.get(self.next_stat).is_some_and(|f| f.id == id) {
+            self.next_stat
+        } else {
+            self.files.iter().position(|f| f.id == id).unwrap_or(self.files.len())
+        };
+        self.next_stat = at + 1;
+        let stat = match &self.files(id, at).stat {
+            Some(file) => {
+                let n = file.read_at(&mut buffer, 0).ok()?;
+                Stat::parse(buffer.get(..n)?)?
+            }
+            None => self.proc.thread_stat(id.tid)?,
+        };
+        (stat.start == id.start).then_some(stat)
+    }
+
+    /// The process of a thread, the mask that it had before evenly came, and the one it has now.
+    /// `/proc` tells the whole mask, with CPUs that are offline at the moment, where
+    /// sched_getaffinity leaves them out.
+    fn look(&self, id: ThreadId) -> Option<(Pid, CpuSet, CpuSet)> {
+        let status = self.proc.thread_status(id.tid).ok()?;
+        let pid = Pid(status_number(&status, "Tgid").and_then(|n| i32::try_from(n).ok())?);
+        let list = status_field(&status, "Cpus_allowed_list")?;
+        let found: CpuSet = std::str::from_utf8(list).ok()?.parse().ok()?;
+        // Read after the status: that was of this thread, and not of one with its id.
+        self.proc.thread_stat(id.tid).filter(|s| s.start == id.start)?;
+        if self.masks.can_be_inherited(&found) {
+            let ancestors = self.ancestors(pid);
+            let inherited = self.masks.inherited(id, pid, &ancestors, &found, &self.proc);
+            if let Some(original) = inherited {
+                return Some((pid, original, found));
+            }
+        }
+        let original = if found == self.cpuset { found.or(&self.possible) } else { found.clone() };
+        Some((pid, original, found))
+    }
+
+    /// A process and those that it descends from, up to the first of the program. Where that cannot
+    /// be followed, because one of them has ended, all of the program's processes come into
+    /// question.
+    fn ancestors(&self, pid: Pid) -> Vec<Pid> {
+        /// Deeper than any tree of processes; read one by one, parents could form a ring.
+        const DEPTH: usize = 64;
+        let mut chain = vec![pid];
+        while chain.last() != Some(&self.root) {
+            let parent = chain.last().and_then(|&p| self.proc.process_stat(p)).map(|s| s.ppid);
+            match parent {
+                Some(parent) if parent.0 > 1 && chain.len() < DEPTH => chain.push(parent),
+                _ => return self.masks.processes(),
+            }
+        }
+        chain
+    }
+
+    /// The mask that a thread had before evenly came. None where it has ended.
+    #[must_use]
+    pub fn mask_when_met(&self, id: ThreadId) -> Option<CpuSet> {
+        self.look(id).map(|(_, original, _)| original)
+    }
+
+    /// Looks at a thread that has just appeared. If it inherited a mask of ours it gets back what
+    /// the thread had that created it: it may be a program of its own, or start threads itself.
+    pub fn welcome(&mut self, id: ThreadId) {
+        // One system call for nearly all threads.
+        if !self.masks.narrowed_any.load(Ordering::Relaxed)
+            || self.managed.contains_key(&id)
+            || !affinity::get(id.tid).is_ok_and(|found| self.masks.can_be_inherited(&found))
+        {
+            return;
+        }
+        if self.look(id).is_some_and(|(_, original, found)| original != found)
+            && self.meet(id).is_some()
+        {
+            self.restore(id);
+            // Should it compute it is met again, with the mask that it has then.
+            self.part(id);
+        }
+    }
+
+    /// Meets a thread: from now on its mask may be changed. None where it has ended.
+    fn meet(&mut self, id: ThreadId) -> Option<&mut Managed> {
+        if !self.managed.contains_key(&id) {
+            let (pid, original, found) = self.look(id)?;
+            let mut slot = self.masks.journal.meet(id, pid, &original).ok()?;
+            let inherited = !is_left_of(&found, &original, Some(&self.cpuset));
+            if inherited {
+                // It is ours to undo from the start.
+                self.masks.journal.about_to_set(&mut slot, &found);
+                self.masks.remember(id, pid, &found, &original);
+            }
+            let managed = Managed {
+                pid,
+                set: if inherited { found } else { original.clone() },
+                told: CpuSet::new(),
+                original,
+                slot,
+                cpuset_changes: self.cpuset_changes,
+                suspect: None,
+                left_alone: false,
+            };
+            self.managed.insert(id, managed);
+        }
+        self.managed.get_mut(&id)
+    }
+
+    /// Forgets a thread that has ended or has its original mask.
+    fn part(&mut self, id: ThreadId) {
+        if let Some(m) = self.managed.remove(&id) {
+            self.masks.ended(id, m.pid);
+            self.masks.journal.forget(m.slot);
+        }
+    }
+
+    /// Whether the mask that the thread has now is explained by what we know. That the thread is
+    /// there must be known.
+    fn check(&mut self, id: ThreadId) -> Result<(), ApplyError> {
+        let found = mask_of(id)?;
+        let changes = self.cpuset_changes;
+        let m = self.managed.get_mut(&id).ok_or(ApplyError::Gone)?;
+        if m.explains(&found, &self.cpuset, changes) {
+            m.suspect = None;
+            return self.take_charge(id);
+        }
+        // The cpuset may have changed since it was read; and a process may have one of its own.
+        let fresh = self.limits.cpuset(m.pid).unwrap_or_else(|_| self.cpuset.clone());
+        let found = mask_of(id)?;
+        let moved_on = changes + u64::from(fresh != self.cpuset);
+        if m.explains(&found, &fresh, moved_on) {
+            m.suspect = None;
+            return self.take_charge(id);
+        }
+        let pid = m.pid;
+        let took_over = id.tid.0 == pid.0
+            && self.masks.inherited(id, pid, &[pid], &found, &self.proc).is_some();
+        let m = self.managed.get_mut(&id).ok_or(ApplyError::Gone)?;
+        if took_over && !m.left_alone {
+            // A thread that is not the leader called exec and became the leader: it brought the
+            // mask that it had from us.
+            m.suspect = None;
+            self.masks.journal.about_to_set(&mut m.slot, &found);
+            m.set = found;
+            return Ok(());
+        }
+        if m.suspect.as_ref() == Some(&found) || m.left_alone {
+            m.left_alone = true;
+            self.masks.journal.leave_alone(&mut m.slot);
+            return Err(ApplyError::Foreign { found });
+        }
+        m.suspect = Some(found);
+        Err(ApplyError::Unusable { wanted: m.set.clone() })
+    }
+
+    /// A thread that the program has given its original mask back is ours to balance again: with a
+    /// record of its own, because the old one says that it is not.
+    fn take_charge(&mut self, id: ThreadId) -> Result<(), ApplyError> {
+        if self.managed.get(&id).is_some_and(|m| m.left_alone) {
+            self.part(id);
+            self.meet(id).ok_or(ApplyError::Gone)?;
+        }
+        Ok(())
+    }
+
+    /// [`LinuxMachine::check`] before a thread is narrowed: one that has become a real-time thread
+    /// gets its mask back.
+    fn check_before_narrowing(&mut self, id: ThreadId) -> Result<(), ApplyError> {
+        // The mask is read last, so that hardly any time is left in which the program can set it.
+        if self.stat(id).ok_or(ApplyError::Gone)?.is_fair() {
+            return self.check(id);
+        }
+        self.restore(id);
+        Err(ApplyError::Refused(String::from("it is a real-time or deadline thread by now")))
+    }
+
+    fn set(&mut self, id: ThreadId, mask: &CpuSet) -> Result<(), ApplyError> {
+        let m = self.managed.get_mut(&id).ok_or(ApplyError::Gone)?;
+        if m.told != *mask {
+            self.masks.remember(id, m.pid, mask, &m.original);
+            m.told.clone_from(mask);
+        }
+        self.masks.journal.about_to_set(&mut m.slot, mask);
+        let result = affinity::set(id.tid, mask);
+        if result.is_err() {
+            self.masks.journal.not_set(&mut m.slot);
+        }
+        match result {
+            Ok(()) => {
+                m.set.clone_from(mask);
+                m.cpuset_changes = self.cpuset_changes;
+                Ok(())
+            }
+            Err(e) if affinity::is_gone(&e) => Err(ApplyError::Gone),
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
+                Err(ApplyError::Unusable { wanted: mask.clone() })
+            }
+            Err(e) => Err(ApplyError::Refused(format!(
+                "the kernel refuses to set its affinity mask to {mask}: {e}"
+            ))),
+        }
+    }
+}
+
+fn mask_of(id: ThreadId) -> Result<CpuSet, ApplyError> {
+    affinity::get(id.tid).map_err(|e| {
+        if affinity::is_gone(&e) { ApplyError::Gone } else { ApplyError::Refused(e.to_string()) }
+    })
+}
+
+impl Machine for LinuxMachine {
+    fn now(&self) -> Nanos {
+        now()
+    }
+
+    fn own_cpu_time(&self) -> Nanos {
+        thread_cpu_time()
+    }
+
+    fn read(&mut self, ids: &[ThreadId], out: &mut Vec<Reading>) {
+        out.clear();
+        self.next_stat = 0;
+        for (i, &id) in ids.iter().enumerate() {
+            let reading = self.read_one(id, i);
+            if reading == Reading::Gone {
+                self.part(id);
+            }
+            out.push(reading);
+        }
+        // Threads that are no longer asked for have been swapped to the end.
+        self.files.truncate(ids.len());
+        // Nor are they when they end later. Rarely, so that it costs nothing to speak of.
+        if self.managed.len() > 2 * ids.len() + 64 {
+            let ended: Vec<ThreadId> = (self.managed.keys().copied())
+                .filter(|id| self.proc.thread_stat(id.tid).is_none_or(|s| s.start != id.start))
+                .collect();
+            for id in ended {
+                self.part(id);
+            }
+        }
+    }
+
+    fn locate(&mut self, id: ThreadId) -> Option<Located> {
+        let stat = self.stat(id)?;
+        Some(Located {
+            cpu: stat.cpu,
+            state: stat.run_state(),
+            minor_faults: stat.minor_faults,
+            major_faults: stat.major_faults,
+        })
+    }
+
+    fn usable(&mut self, within: &CpuSet) -> CpuSet {
+        if self.watch.changed() {
+            self.read_cpuset();
+        }
+        within.and(&self.cpuset)
+    }
+
+    fn original_mask(&mut self, id: ThreadId) -> Option<CpuSet> {
+        self.meet(id).map(|m| m.original.clone())
+    }
+
+    fn place(
+        &mut self,
+        id: ThreadId,
+        cpu: CpuId,
+        release: Option<&CpuSet>,
+    ) -> Result<(), ApplyError> {
+        self.meet(id).ok_or(ApplyError::Gone)?;
+        self.check_before_narrowing(id)?;
+        let one = CpuSet::single(cpu);
+        let m = self.managed.get(&id).ok_or(ApplyError::Gone)?;
+        if !one.is_subset(&m.original) {
+            return Err(ApplyError::Unusable { wanted: one });
+        }
+        if m.set != one {
+            self.set(id, &one)?;
+        }
+        let Some(release) = release else { return Ok(()) };
+        self.set(id, release).or_else(|_| {
+            let original = self.managed.get(&id).map(|m| m.original.clone()).unwrap_or_default();
+            self.set(id, &original)
+        })
+    }
+
+    fn confine(&mut self, id: ThreadId, mask: &CpuSet) -> Result<(), ApplyError> {
+        self.meet(id).ok_or(ApplyError::Gone)?;
+        self.check_before_narrowing(id)?;
+        let m = self.managed.get(&id).ok_or(ApplyError::Gone)?;
+        if !mask.is_subset(&m.original) {
+            return Err(ApplyError::Unusable { wanted: mask.clone() });
+        }
+        if m.set == *mask { Ok(()) } else { self.set(id, mask) }
+    }
+
+    fn restore(&mut self, id: ThreadId) {
+        // A mask that cannot be explained at the first look may be explained at the second.
+        for _ in 0..2 {
+            let Some(m) = self.managed.get(&id) else { return };
+            if m.left_alone || self.stat(id).is_none() {
+                return;
+            }
+            match self.check(id) {
+                Ok(()) => break,
+                Err(ApplyError::Unusable { .. }) => {}
+                Err(_) => return,
+            }
+        }
+        if let Some(m) = self.managed.get(&id)
+            && m.set != m.original
+        {
+            let original = m.original.clone();
+            // Where the original mask cannot be set (its CPUs are gone) there is nothing better to
+            // give back.
+            let _ = self.set(id, &original);
+        }
+    }
+
+    fn neighbours(&mut self) -> Vec<Neighbour> {
+        let dir = self.masks.journal.path().parent().and_then(|d| StateDir::at(d).ok());
+        // A directory that cannot be read has nothing to tell.
+        let all = dir.and_then(|d| others(&d, &self.proc).ok()).unwrap_or_default();
+        let own = Process::own();
+        all.into_iter()
+            .map(|o| Neighbour {
+                pid: o.evenly.pid,
+                was_first: (o.evenly.start, o.evenly.pid.0) < (own.start, own.pid.0),
+                threads: o.counts,
+            })
+            .collect()
+    }
+
+    fn resolution(&self) -> Nanos {
+        self.resolution
+    }
+}
+
+impl Drop for LinuxMachine {
+    fn drop(&mut self) {
+        for (_, m) in self.managed.drain() {
+            self.masks.journal.forget(m.slot);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::{JournalView, State, StateDir};
+    use evenly_model::Tid;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::thread::JoinHandle;
+
+    fn cpus(list: &str) -> CpuSet {
+        list.parse().unwrap()
+    }
+
+    fn own_id() -> ThreadId {
+        let tid = Tid(rustix::thread::gettid().as_raw_nonzero().get());
+        ThreadId { tid, start: Proc::default().thread_stat(tid).unwrap().start }
+    }
+
+    type Job = Box<dyn FnOnce() + Send>;
+
+    /// A thread that does what it is told.
+    struct Worker {
+        id: ThreadId,
+        jobs: Option<Sender<Job>>,
+        done: Receiver<()>,
+        thread: Option<JoinHandle<()>>,
+    }
+
+    impl Worker {
+        fn new() -> Self {
+            let (jobs, todo) = channel::<Job>();
+            let (tell, done) = channel();
+            let (say_id, id) = channel();
+            let thread = std::thread::spawn(move || {
+                say_id.send(own_id()).unwrap();
+                for job in todo {
+                    job();
+                    tell.send(()).unwrap();
+                }
+            });
+            Self { id: id.recv().unwrap(), jobs: Some(jobs), done, thread: Some(thread) }
+        }
+
+        fn run(&self, job: impl FnOnce() + Send + 'static) {
+            self.jobs.as_ref().unwrap().send(Box::new(job)).unwrap();
+            self.done.recv().unwrap();
+        }
+
+        /// The program sets the mask of its thread.
+        fn pin_itself(&self, mask: &CpuSet) {
+            let mask = mask.clone();
+            self.run(move || affinity::set(Tid(0), &mask).unwrap());
+        }
+
+        fn starts_another(&self) -> Self {
+            let (give, take) = channel();
+            self.run(move || give.send(Self::new()).unwrap());
+            take.recv().unwrap()
+        }
+
+        fn mask(&self) -> CpuSet {
+            affinity::get(self.id.tid).unwrap()
+        }
+    }
+
+    impl Drop for Worker {
+        fn drop(&mut self) {
+            self.jobs = None;
+            self.thread.take().unwrap().join().unwrap();
+        }
+    }
+
+    struct Bench {
+        machine: LinuxMachine,
+        whole: CpuSet,
+        a: CpuId,
+        b: CpuId,
+        _tmp: tempfile::TempDir,
+    }
+
+    /// None where there are not two CPUs.
+    fn bench() -> Option<Bench> {
+        let whole = affinity::get(Tid(0)).unwrap();
+        let mut two = whole.iter().collect::<Vec<_>>().into_iter();
+        let (Some(a), Some(b)) = (two.next(), two.next()) else {
+            eprintln!("skipped: fewer than two CPUs");
+            return None;
+        };
+        let tmp = tempfile::tempdir().unwrap();
+        let dir = StateDir::at(&tmp.path().join("state")).unwrap();
+        let masks = Arc::new(Masks::new(Arc::new(Journal::create(&dir, None).unwrap())));
+        let root = Pid(std::process::id().cast_signed());
+        let machine = LinuxMachine::new(root, masks, Source::Schedstat, 64);
+        Some(Bench { machine, whole, a, b, _tmp: tmp })
+    }
+
+    impl Bench {
+        fn record(&self, id: ThreadId) -> (State, Vec<CpuSet>) {
+            let view = JournalView::open(self.machine.masks.journal.path()).unwrap();
+            let r = view.records.into_iter().rfind(|r| r.id == id).unwrap();
+            (r.state, r.set)
+        }
+    }
+
+    #[test]
+    fn a_thread_is_placed_released_and_restored() {
+        let Some(mut t) = bench() else { return };
+        let w = Worker::new();
+        t.machine.place(w.id, t.a, None).unwrap();
+        assert_eq!(w.mask(), CpuSet::single(t.a));
+        assert_eq!(t.record(w.id), (State::Live, vec![CpuSet::single(t.a)]));
+        t.machine.place(w.id, t.b, Some(&t.whole)).unwrap();
+        assert_eq!(w.mask(), t.whole);
+        t.machine.place(w.id, t.a, None).unwrap();
+        t.machine.restore(w.id);
+        assert_eq!(w.mask(), t.whole);
+    }
+
+    #[test]
+    fn a_thread_with_the_same_id_is_not_taken_for_one_that_ended() {
+        let Some(mut t) = bench() else { return };
+        let w = Worker::new();
+        let earlier = ThreadId { tid: w.id.tid, start: w.id.start - 1 };
+        assert_eq!(t.machine.place(earlier, t.a, None), Err(ApplyError::Gone));
+        assert_eq!(t.machine.confine(earlier, &CpuSet::single(t.a)), Err(ApplyError::Gone));
+        t.machine.welcome(earlier);
+        t.machine.restore(earlier);
+        assert_eq!(w.mask(), t.whole);
+        // Met, and ended since.
+        t.machine.place(w.id, t.a, None).unwrap();
+        let id = w.id;
+        drop(w);
+        assert_eq!(t.machine.place(id, t.b, None), Err(ApplyError::Gone));
+    }
+
+    #[test]
+    fn no_mask_is_set_outside_the_original_one() {
+        let Some(mut t) = bench() else { return };
+        let w = Worker::new();
+        w.pin_itself(&CpuSet::single(t.b));
+        let outside = CpuSet::single(t.a);
+        // A cpuset of this one CPU would make it a thread that may use everything.
+        if t.machine.cpuset == CpuSet::single(t.b) {
+            return;
+        }
+        let refused = Err(ApplyError::Unusable { wanted: outside.clone() });
+        assert_eq!(t.machine.place(w.id, t.a, None), refused);
+        assert_eq!(t.machine.confine(w.id, &outside), refused);
+        assert_eq!(w.mask(), CpuSet::single(t.b));
+    }
+
+    #[test]
+    fn a_mask_that_the_program_chose_is_left_until_it_is_given_back() {
+        let Some(mut t) = bench() else { return };
+        let (w, other) = (Worker::new(), Worker::new());
+        // Also where another thread of the process has this mask from us.
+        t.machine.place(other.id, t.b, None).unwrap();
+        t.machine.place(w.id, t.a, None).unwrap();
+        w.pin_itself(&CpuSet::single(t.b));
+        // It is not touched at the first sight of it, and known as a wish at the second.
+        assert!(matches!(t.machine.place(w.id, t.a, None), Err(ApplyError::Unusable { .. })));
+        let found = CpuSet::single(t.b);
+        assert_eq!(t.machine.place(w.id, t.a, None), Err(ApplyError::Foreign { found }));
+        t.machine.restore(w.id);
+        assert_eq!(w.mask(), CpuSet::single(t.b));
+        assert_eq!(t.record(w.id).0, State::LeftAlone);
+        // What we had set is a wish too, now.
+        w.pin_itself(&CpuSet::single(t.a));
+        assert!(t.machine.place(w.id, t.b, None).is_err());
+        assert_eq!(w.mask(), CpuSet::single(t.a));
+        w.pin_itself(&t.whole);
+        t.machine.place(w.id, t.a, None).unwrap();
+        assert_eq!(t.record(w.id), (State::Live, vec![CpuSet::single(t.a)]));
+    }
+
+    #[test]
+    fn a_thread_that_widens_itself_is_not_taken_for_one_that_a_cpuset_freed() {
+        let Some(mut t) = bench() else { return };
+        let w = Worker::new();
+        t.machine.place(w.id, t.a, None).unwrap();
+        t.machine.managed.get_mut(&w.id).unwrap().original = CpuSet::single(t.a);
+        if t.whole != t.machine.cpuset {
+            return;
+        }
+        w.pin_itself(&t.whole);
+        t.machine.restore(w.id);
+        assert!(matches!(t.machine.place(w.id, t.a, None), Err(ApplyError::Foreign { .. })));
+        assert_eq!(w.mask(), t.whole);
+    }
+
+    #[test]
+    fn what_was_inherited_is_given_back_and_what_was_chosen_is_not() {
+        let Some(mut t) = bench() else { return };
+        let (w, older) = (Worker::new(), Worker::new());
+        // Start times are counted in hundredths of a second.
+        while ticks_since_boot() <= older.id.start {
+            std::thread::yield_now();
+        }
+        t.machine.place(w.id, t.a, None).unwrap();
+        older.pin_itself(&CpuSet::single(t.a));
+        let child = w.starts_another();
+        assert_eq!(child.mask(), CpuSet::single(t.a));
+        t.machine.welcome(older.id);
+        t.machine.welcome(child.id);
+        assert_eq!((older.mask(), child.mask()), (CpuSet::single(t.a), t.whole.clone()));
+        assert_eq!(t.record(child.id).0, State::Ended);
+        // One that is met before it was welcomed is known as narrowed from the start.
+        let second = w.starts_another();
+        assert!(t.whole.is_subset(&t.machine.original_mask(second.id).unwrap()));
+        assert_eq!(t.record(second.id), (State::Live, vec![CpuSet::single(t.a)]));
+        t.machine.restore(second.id);
+        assert_eq!(second.mask(), t.whole);
+    }
+
+    #[test]
+    fn a_cpu_that_does_not_exist_changes_nothing() {
+        let Some(mut t) = bench() else { return };
+        let w = Worker::new();
+        t.machine.place(w.id, t.a, None).unwrap();
+        let nowhere = CpuId(16_000);
+        t.machine.managed.get_mut(&w.id).unwrap().original.insert(nowhere);
+        let refused = t.machine.place(w.id, nowhere, None);
+        assert_eq!(refused, Err(ApplyError::Unusable { wanted: CpuSet::single(nowhere) }));
+        assert_eq!(w.mask(), CpuSet::single(t.a));
+        assert_eq!(t.record(w.id).1[0], CpuSet::single(t.a));
+    }
+
+    #[test]
+    fn a_thread_that_becomes_a_real_time_thread_is_let_go() {
+        let Some(mut t) = bench() else { return };
+        let w = Worker::new();
+        t.machine.place(w.id, t.a, None).unwrap();
+        let tid = w.id.tid.0;
+        let (say, became) = channel();
+        w.run(move || {
+            let p = libc::sched_param { sched_priority: 1 };
+            // SAFETY: the kernel only reads the structure, which is live.
+            say.send(unsafe { libc::sched_setscheduler(tid, libc::SCHED_FIFO, &raw const p) } == 0)
+                .unwrap();
+        });
+        if !became.recv().unwrap() {
+            return eprintln!("skipped: not permitted to make a real-time thread");
+        }
+        assert!(matches!(t.machine.place(w.id, t.b, None), Err(ApplyError::Refused(_))));
+        assert_eq!(w.mask(), t.whole);
+    }
+
+    #[test]
+    fn threads_that_ended_unasked_are_forgotten() {
+        let Some(mut t) = bench() else { return };
+        let mut out = Vec::new();
+        for _ in 0..100 {
+            let w = Worker::new();
+            t.machine.place(w.id, t.a, None).unwrap();
+            t.machine.restore(w.id);
+            drop(w);
+            t.machine.read(&[], &mut out);
+        }
+        assert!(t.machine.managed.len() <= 65);
+    }
+
+    /// What a mask counts as, at each step of a story: cpuset, times that it changed, mask found.
+    fn story(original: &str, set: &str, steps: &[(&str, u64, &str, bool)]) {
+        let tmp = tempfile::tempdir().unwrap();
+        let dir = StateDir::at(&tmp.path().join("state")).unwrap();
+        let journal = Journal::create(&dir, None).unwrap();
+        let id = ThreadId { tid: Tid(1), start: 1 };
+        let mut m = Managed {
+            pid: Pid(1),
+            original: cpus(original),
+            set: cpus(set),
+            slot: journal.meet(id, Pid(1), &cpus(original)).unwrap(),
+            cpuset_changes: 0,
+            suspect: None,
+            left_alone: false,
+            told: CpuSet::new(),
+        };
+        for (i, &(cpuset, changes, found, ours)) in steps.iter().enumerate() {
+            assert_eq!(m.explains(&cpus(found), &cpus(cpuset), changes), ours, "step {i}");
+        }
+    }
+
+    #[test]
+    fn cpusets_that_shrink_and_grow_explain_masks() {
+        // What is left, all that is left, and as it was.
+        let steps = [("0-1", 1, "0-1", true), ("0-3", 2, "3", true), ("2-3", 3, "3", true)];
+        story("0-7", "3", &steps);
+        // Before kernel 6.2 the mask is forgotten.
+        story("0-7", "3", &[("0-1", 1, "0-1", true), ("0-3", 2, "0-3", true)]);
+        story("2-7", "3", &[("0-3", 1, "0-3", true)]);
+        // Without a change it is the program's wish.
+        story("2-7", "3", &[("0-3", 0, "0-3", false), ("0-3", 0, "1", false)]);
+        // Given back.
+        story("0-3", "1", &[("0-7", 0, "0-3", true)]);
+        story("0-3", "1", &[("2-7", 1, "2-3", true)]);
+        story("0-3", "1", &[("0-7", 0, "0-2", false)]);
+    }
+}

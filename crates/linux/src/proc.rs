@@ -1,0 +1,330 @@
+//! What `/proc` says of threads and processes.
+//!
+//! Invariant: parsing is pure and total: any bytes give a value or None, never a panic. Names of
+//! threads may hold blanks, parentheses and line ends, so a stat line is read from its last ')'.
+
+use evenly_engine::{RunState, Times};
+use evenly_model::{CpuId, Nanos, Pid, Tid};
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// What is used of `/proc/<pid>/stat` (proc_pid_stat(5)).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stat {
+    /// Process or thread id.
+    pub id: i32,
+    /// Name, as raw bytes (at most 15; kernel threads more).
+    pub comm: Vec<u8>,
+    /// State letter: R, S, D, T, t, Z, X, I.
+    pub state: u8,
+    /// Parent process.
+    pub ppid: Pid,
+    /// Minor faults.
+    pub minor_faults: u64,
+    /// Major faults.
+    pub major_faults: u64,
+    /// Number of threads of the process.
+    pub threads: i64,
+    /// Start time, clock ticks since boot.
+    pub start: u64,
+    /// CPU last run on.
+    pub cpu: CpuId,
+    /// Real-time priority; 0 where there is none.
+    pub rt_priority: u32,
+    /// Scheduling policy number (sched(7)).
+    pub policy: u32,
+}
+
+impl Stat {
+    /// Reads a stat line.
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let open = text.iter().position(|&b| b == b'(')?;
+        let close = text.iter().rposition(|&b| b == b')')?;
+        let id = ascii(text.get(..open)?.trim_ascii())?;
+        let comm = text.get(open + 1..close)?.to_vec();
+        let mut fields = Fields(text.get(close + 1..)?);
+        let state = *fields.next()?.first()?;
+        let ppid = Pid(ascii(fields.next()?)?);
+        // Field numbers as in proc_pid_stat(5): ppid was 4.
+        let minor_faults = ascii(fields.nth(5)?)?; // 10
+        let major_faults = ascii(fields.nth(1)?)?; // 12
+        let threads = ascii(fields.nth(7)?)?; // 20
+        let start = ascii(fields.nth(1)?)?; // 22
+        let cpu = CpuId(ascii(fields.nth(16)?)?); // 39
+        let rt_priority = ascii(fields.next()?)?; // 40
+        let policy = ascii(fields.next()?)?; // 41
+        Some(Self {
+            id,
+            comm,
+            state,
+            ppid,
+            minor_faults,
+            major_faults,
+            threads,
+            start,
+            cpu,
+            rt_priority,
+            policy,
+        })
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn name(&self) -> String {
+        String::from_utf8_lossy(&self.comm).into_owned()
+    }
+
+    /// Whether the scheduler shares CPUs fairly for it: neither real-time nor deadline.
+    #[must_use]
+    pub fn is_fair(&self) -> bool {
+        // SCHED_OTHER 0, SCHED_BATCH 3, SCHED_IDLE 5, SCHED_EXT 7.
+        matches!(self.policy, 0 | 3 | 5 | 7)
+    }
+
+    /// Whether it wants a CPU.
+    #[must_use]
+    pub fn run_state(&self) -> RunState {
+        match self.state {
+            b'R' => RunState::Runnable,
+            b'T' | b't' => RunState::Stopped,
+            b'Z' | b'X' | b'x' => RunState::Dead,
+            _ => RunState::Blocked,
+        }
+    }
+}
+
+/// Fields separated by blanks.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let rest = self.0.trim_ascii_start();
+        if rest.is_empty() {
+            return None;
+        }
+        let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
+        let (field, rest) = rest.split_at(end);
+        self.0 = rest;
+        Some(field)
+    }
+}
+
+fn ascii<T: std::str::FromStr>(bytes: &[u8]) -> Option<T> {
+    std::str::from_utf8(bytes).ok()?.parse().ok()
+}
+
+/// Reads a `schedstat` line: CPU time and waiting time in nanoseconds, number of time slices.
+/// Written for speed, because this is read for every thread in every period.
+#[must_use]
+pub fn parse_schedstat(text: &[u8]) -> Option<Times> {
+    let mut at = 0;
+    let mut number = || -> Option<u64> {
+        let (mut value, first) = (0u64, at);
+        while let Some(d) = text.get(at).filter(|b| b.is_ascii_digit()) {
+            value = value.checked_mul(10)?.checked_add(u64::from(d - b'0'))?;
+            at += 1;
+        }
+        let found = at > first;
+        at += 1;
+        found.then_some(value)
+    };
+    let (ran, waited, slices) = (number()?, number()?, number()?);
+    Some(Times { ran: Nanos(ran), waited: Nanos(waited), slices })
+}
+
+/// The value of a numeric line of `/proc/<pid>/status`, such as `voluntary_ctxt_switches`.
+#[must_use]
+pub fn status_number(status: &[u8], key: &str) -> Option<u64> {
+    status_field(status, key).and_then(|v| ascii(v.split(u8::is_ascii_whitespace).next()?))
+}
+
+/// The value of a line of `/proc/<pid>/status`, without blanks around it.
+#[must_use]
+pub fn status_field<'a>(status: &'a [u8], key: &str) -> Option<&'a [u8]> {
+    status.split(|&b| b == b'\n').find_map(|line| {
+        line.strip_prefix(key.as_bytes())?.strip_prefix(b":").map(<[u8]>::trim_ascii)
+    })
+}
+
+/// A `/proc` file system. Its root is a value so that captured trees can be read.
+#[derive(Debug, Clone)]
+pub struct Proc {
+    root: PathBuf,
+}
+
+impl Default for Proc {
+    fn default() -> Self {
+        Self { root: PathBuf::from("/proc") }
+    }
+}
+
+impl Proc {
+    /// A tree somewhere else.
+    #[must_use]
+    pub fn at(root: &Path) -> Self {
+        Self { root: root.to_owned() }
+    }
+
+    /// Path of a file of a process.
+    #[must_use]
+    pub fn process_file(&self, pid: Pid, file: &str) -> PathBuf {
+        self.root.join(pid.to_string()).join(file)
+    }
+
+    /// Path of a file of a thread. `/proc/<tid>` serves for threads too, and needs no process id.
+    #[must_use]
+    pub fn thread_file(&self, tid: Tid, file: &str) -> PathBuf {
+        self.root.join(tid.to_string()).join("task").join(tid.to_string()).join(file)
+    }
+
+    /// `stat` of a thread. None where it has ended (or where it cannot be seen).
+    #[must_use]
+    pub fn thread_stat(&self, tid: Tid) -> Option<Stat> {
+        read_all(&self.thread_file(tid, "stat")).ok().and_then(|t| Stat::parse(&t))
+    }
+
+    /// `stat` of a process. None where it has ended (or where it cannot be seen).
+    #[must_use]
+    pub fn process_stat(&self, pid: Pid) -> Option<Stat> {
+        read_all(&self.process_file(pid, "stat")).ok().and_then(|t| Stat::parse(&t))
+    }
+
+    /// `status` of a thread.
+    ///
+    /// # Errors
+    /// As open(2) and read(2).
+    pub fn thread_status(&self, tid: Tid) -> io::Result<Vec<u8>> {
+        read_all(&self.thread_file(tid, "status"))
+    }
+
+    /// The process that a thread belongs to. None where it has ended.
+    #[must_use]
+    pub fn process_of(&self, tid: Tid) -> Option<Pid> {
+        let status = self.thread_status(tid).ok()?;
+        status_number(&status, "Tgid").and_then(|n| i32::try_from(n).ok()).map(Pid)
+    }
+
+    /// Ids of all threads of a process; empty where it has ended.
+    #[must_use]
+    pub fn threads(&self, pid: Pid) -> Vec<Tid> {
+        self.numbers(&self.process_file(pid, "task")).into_iter().map(Tid).collect()
+    }
+
+    /// Ids of all processes that can be seen.
+    #[must_use]
+    pub fn processes(&self) -> Vec<Pid> {
+        self.numbers(&self.root).into_iter().map(Pid).collect()
+    }
+
+    fn numbers(&self, dir: &Path) -> Vec<i32> {
+        let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
+        entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect()
+    }
+
+    /// The command line of a process, one element an argument.
+    #[must_use]
+    pub fn command_line(&self, pid: Pid) -> Vec<OsString> {
+        use std::os::unix::ffi::OsStringExt;
+        let Ok(bytes) = read_all(&self.process_file(pid, "cmdline")) else { return Vec::new() };
+        let bytes = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
+        bytes.split(|&b| b == 0).map(|a| OsString::from_vec(a.to_vec())).collect()
+    }
+}
+
+/// Reads a whole file of a kernel file system. Bounded: such files are small, and a larger one is
+/// cut at 1 MiB.
+///
+/// # Errors
+/// As open(2) and read(2).
+pub fn read_all(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(1024);
+    fs::File::open(path)?.take(1 << 20).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    // Captured on kernels 6.1 and 6.18; the names were set with prctl(PR_SET_NAME).
+    const PLAIN: &[u8] = b"2209 (cat) R 2205 2205 2205 0 -1 4194304 96 0 3 0 0 0 0 0 20 0 1 0 10067 5865472 431 18446744073709551615 94040206884864 94040206901873 140729391430000 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 94040206917040 94040206918656 94040213753856 140729391437284 140729391437304 140729391437304 140729391439851 0\n";
+    const ODD: &[u8] = b"77 (a) b(\nx) S 1 77 77 0 -1 1077936128 12 34 5 6 7 8 9 10 -51 0 3 0 4242 5865472 431 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 63 40 1 0 0 0 0 0 0 0 0 0 0 0\n";
+
+    #[test]
+    fn stat_lines() {
+        let s = Stat::parse(PLAIN).unwrap();
+        assert_eq!((s.id, s.name().as_str(), s.state, s.ppid), (2209, "cat", b'R', Pid(2205)));
+        assert_eq!((s.threads, s.start, s.cpu, s.policy), (1, 10067, CpuId(1), 0));
+        assert_eq!((s.minor_faults, s.major_faults), (96, 3));
+        assert_eq!(s.run_state(), RunState::Runnable);
+        assert!(s.is_fair());
+        let s = Stat::parse(ODD).unwrap();
+        assert_eq!(s.comm, b"a) b(\nx");
+        assert_eq!(
+            (s.threads, s.start, s.cpu, s.rt_priority, s.policy),
+            (3, 4242, CpuId(63), 40, 1)
+        );
+        assert_eq!((s.minor_faults, s.major_faults), (12, 5));
+        assert!(!s.is_fair());
+    }
+
+    #[test]
+    fn cut_stat_lines_are_refused() {
+        for end in 0..PLAIN.len() - 100 {
+            if let Some(s) = Stat::parse(&PLAIN[..end]) {
+                assert_eq!(s.id, 2209);
+            }
+        }
+        assert_eq!(Stat::parse(b""), None);
+        assert_eq!(Stat::parse(b")("), None);
+        assert_eq!(Stat::parse(b"1 (x) R"), None);
+    }
+
+    #[test]
+    fn schedstat_lines() {
+        let t = parse_schedstat(b"123456789 42 7\n").unwrap();
+        assert_eq!((t.ran, t.waited), (Nanos(123_456_789), Nanos(42)));
+        assert_eq!(parse_schedstat(b"0 0 1"), Some(Times { slices: 1, ..Times::default() }));
+        for bad in [&b""[..], b"1 2", b"1 2 ", b"a 2 3", b"99999999999999999999999 1 1", b"-1 2 3"]
+        {
+            assert_eq!(parse_schedstat(bad), None);
+        }
+    }
+
+    #[test]
+    fn status_lines() {
+        let status =
+            b"Name:\tx\nTgid:\t12\nSigIgn:\t0000000000001000\nvoluntary_ctxt_switches:\t99\n";
+        assert_eq!(status_number(status, "Tgid"), Some(12));
+        assert_eq!(status_number(status, "voluntary_ctxt_switches"), Some(99));
+        assert_eq!(status_field(status, "SigIgn"), Some(&b"0000000000001000"[..]));
+        assert_eq!(status_number(status, "Pid"), None);
+    }
+
+    #[test]
+    fn own_process_is_seen() {
+        let proc = Proc::default();
+        let me = Pid(std::process::id() as i32);
+        assert!(proc.threads(me).contains(&Tid(me.0)));
+        assert!(proc.processes().contains(&me));
+        assert_eq!(proc.process_of(Tid(me.0)), Some(me));
+        assert!(proc.thread_stat(Tid(me.0)).unwrap().start > 0);
+        assert!(!proc.command_line(me).is_empty());
+        assert_eq!(proc.thread_stat(Tid(i32::MAX)), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Stat::parse(&bytes);
+            let _ = parse_schedstat(&bytes);
+            let _ = status_number(&bytes, "Tgid");
+        }
+    }
+}

@@ -1,0 +1,594 @@
+//! What a killed or stopped balancer leaves is undone (promises P4 and P5): on real processes.
+//!
+//! The test program starts itself again in three roles: a balancer that pins a program through a
+//! journal, its guardian, and a program with threads that does what it is told. No test depends on
+//! speed: each waits for a condition, for much longer than it can take.
+
+#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+use evenly_linux::affinity;
+use evenly_linux::guardian::{self, Guardian};
+use evenly_linux::journal::{self, Journal, JournalView, Process, StateDir, monotonic_now};
+use evenly_linux::proc::Proc;
+use evenly_linux::restore::{self, Fate};
+use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
+use rustix::process::{Signal, kill_process, kill_process_group};
+use std::env;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const ROLE: &str = "EVENLY_TEST_ROLE";
+const STATE: &str = "EVENLY_TEST_STATE";
+const JOURNAL: &str = "EVENLY_TEST_JOURNAL";
+const TARGET: &str = "EVENLY_TEST_TARGET";
+const HEARTBEATS: &str = "EVENLY_TEST_HEARTBEATS";
+
+/// No test: the other roles of this program. Without a role it does nothing.
+#[test]
+fn role() {
+    match env::var(ROLE).as_deref() {
+        Ok("balancer") => balancer(),
+        Ok("guardian") => {
+            guardian::main(Path::new(&env::var_os(JOURNAL).unwrap()), 0).unwrap();
+        }
+        Ok("program") => program(),
+        _ => {}
+    }
+}
+
+fn role_command(role: &str) -> Command {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", "role", "--nocapture", "--test-threads=1"]).env(ROLE, role);
+    command
+}
+
+fn guard(journal: &Journal) -> Guardian {
+    let mut command = role_command("guardian");
+    command.env(JOURNAL, journal.path()).stderr(Stdio::null());
+    Guardian::spawn(command).unwrap()
+}
+
+/// Pins all threads of a process to their first CPU, and again whenever they were released.
+fn balancer() {
+    let dir = StateDir::at(Path::new(&env::var_os(STATE).unwrap())).unwrap();
+    let target = Pid(env::var(TARGET).unwrap().parse().unwrap());
+    let proc = Proc::default();
+    let journal = Journal::create(&dir, Process::find(&proc, target)).unwrap();
+    let guardian = guard(&journal);
+    let mut managed = Vec::new();
+    for tid in proc.threads(target) {
+        let id = ThreadId { tid, start: proc.thread_stat(tid).unwrap().start };
+        let original = affinity::get(tid).unwrap();
+        let slot = journal.meet(id, target, &original).unwrap();
+        managed.push((tid, CpuSet::single(original.first().unwrap()), slot));
+    }
+    let mut pin = || {
+        for (tid, mask, slot) in &mut managed {
+            journal.about_to_set(slot, mask);
+            affinity::set(*tid, mask).unwrap();
+        }
+        journal.publish_counts(&[(CpuId(0), managed.len() as u16)]);
+    };
+    let mut generation = journal.released_generation();
+    pin();
+    println!("reply: {}", guardian.id());
+    loop {
+        if env::var_os(HEARTBEATS).is_some() {
+            journal.heartbeat(monotonic_now());
+        }
+        if journal.released_generation() != generation {
+            generation = journal.released_generation();
+            pin();
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Three threads, the last of which does what the lines on standard input say.
+fn program() {
+    thread::spawn(|| {
+        loop {
+            thread::park();
+        }
+    });
+    thread::spawn(|| {
+        println!("reply: ready");
+        for line in std::io::stdin().lines() {
+            match line.unwrap().as_str() {
+                "thread" => {
+                    let (send, receive) = mpsc::channel();
+                    thread::spawn(move || {
+                        send.send(rustix::thread::gettid().as_raw_nonzero()).unwrap();
+                        loop {
+                            thread::park();
+                        }
+                    });
+                    println!("reply: {}", receive.recv().unwrap());
+                }
+                "process" => {
+                    let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+                    println!("reply: {}", child.id());
+                    child.wait().unwrap();
+                }
+                "exec" => {
+                    println!("reply: now");
+                    panic!("{}", Command::new("sleep").arg("600").exec());
+                }
+                other => panic!("{other}"),
+            }
+        }
+    })
+    .join()
+    .unwrap();
+}
+
+/// A process in a role that is killed at the end of the test.
+struct Helper {
+    child: Child,
+    replies: BufReader<std::process::ChildStdout>,
+}
+
+impl Helper {
+    fn start(mut command: Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let replies = BufReader::new(child.stdout.take().unwrap());
+        Self { child, replies }
+    }
+
+    fn program() -> Self {
+        let mut program = Self::start(role_command("program"));
+        assert_eq!(program.reply(), "ready");
+        program
+    }
+
+    /// The next reply; the test harness prints lines of its own.
+    fn reply(&mut self) -> String {
+        loop {
+            let mut line = String::new();
+            assert_ne!(self.replies.read_line(&mut line).unwrap(), 0, "the helper ended");
+            if let Some((_, reply)) = line.trim_end().split_once("reply: ") {
+                return reply.to_owned();
+            }
+        }
+    }
+
+    fn ask(&mut self, what: &str) -> String {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{what}").unwrap();
+        self.reply()
+    }
+
+    fn pid(&self) -> Pid {
+        Pid(self.child.id() as i32)
+    }
+
+    fn signal(&self, signal: Signal) {
+        send(self.pid(), signal);
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn send(pid: Pid, signal: Signal) {
+    kill_process(rustix::process::Pid::from_raw(pid.0).unwrap(), signal).unwrap();
+}
+
+/// A program, a balancer that has pinned it, and the state directory that they use.
+struct Scene {
+    program: Helper,
+    balancer: Helper,
+    guardian: Pid,
+    original: CpuSet,
+    pinned: CpuSet,
+    dir: StateDir,
+    _tmp: tempfile::TempDir,
+}
+
+impl Scene {
+    /// None, with a printed reason, where this machine has one CPU only: nothing can be pinned.
+    fn new(heartbeats: bool) -> Option<Self> {
+        let original = affinity::get(Tid(0)).unwrap();
+        if original.len() < 2 {
+            println!("skipped: it needs 2 CPUs, {original} can be used");
+            return None;
+        }
+        let tmp = tempfile::tempdir().unwrap();
+        let dir = StateDir::at(&tmp.path().join("state")).unwrap();
+        let program = Helper::program();
+        let mut command = role_command("balancer");
+        command.env(STATE, dir.path()).env(TARGET, program.pid().to_string()).process_group(0);
+        if heartbeats {
+            command.env(HEARTBEATS, "1");
+        }
+        let mut balancer = Helper::start(command);
+        let guardian = Pid(balancer.reply().parse().unwrap());
+        let pinned = CpuSet::single(original.first().unwrap());
+        let scene = Self { program, balancer, guardian, original, pinned, dir, _tmp: tmp };
+        assert!(scene.all_threads_have(&scene.pinned));
+        Some(scene)
+    }
+
+    fn journal(&self) -> PathBuf {
+        self.dir.journals().unwrap().remove(0)
+    }
+
+    /// How many threads the program has, with those of the test harness.
+    fn threads(&self) -> usize {
+        Proc::default().threads(self.program.pid()).len()
+    }
+
+    fn all_threads_have(&self, mask: &CpuSet) -> bool {
+        let threads = Proc::default().threads(self.program.pid());
+        !threads.is_empty()
+            && threads.iter().all(|&t| affinity::get(t).is_ok_and(|found| found == *mask))
+    }
+
+    /// Waits until the guardian has done its duty: it removes the journal as its last act.
+    fn wait_for_guardian(&self) {
+        until("the journal is removed", || self.dir.journals().unwrap().is_empty());
+    }
+}
+
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited in vain until {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether it has ended; a zombie has.
+fn has_ended(pid: Pid) -> bool {
+    Proc::default().process_stat(pid).is_none_or(|s| s.state == b'Z')
+}
+
+#[test]
+fn a_killed_balancer_is_undone_by_its_guardian() {
+    let Some(mut scene) = Scene::new(true) else { return };
+    scene.balancer.kill();
+    scene.wait_for_guardian();
+    assert!(scene.all_threads_have(&scene.original));
+    until("the guardian ends", || has_ended(scene.guardian));
+}
+
+#[test]
+fn when_both_are_killed_restore_undoes_it() {
+    let Some(mut scene) = Scene::new(true) else { return };
+    send(scene.guardian, Signal::KILL);
+    until("the guardian ends", || has_ended(scene.guardian));
+    scene.balancer.kill();
+    assert!(scene.all_threads_have(&scene.pinned));
+    // Somebody else's.
+    assert!(restore::restore_all(&scene.dir, Some(Pid(i32::MAX)), false).unwrap().is_empty());
+    let fates = restore::restore_all(&scene.dir, Some(scene.program.pid()), false).unwrap();
+    match &fates[..] {
+        [(_, Fate::Restored(report))] => {
+            assert_eq!((report.restored, report.foreign, report.gone), (scene.threads(), 0, 0));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(scene.all_threads_have(&scene.original));
+    assert!(scene.dir.journals().unwrap().is_empty());
+}
+
+#[test]
+fn masks_that_the_program_chose_are_left() {
+    let Some(mut scene) = Scene::new(true) else { return };
+    let own_wish = scene.original.minus(&scene.pinned);
+    let leader = Tid(scene.program.pid().0);
+    affinity::set(leader, &own_wish).unwrap();
+    scene.balancer.kill();
+    scene.wait_for_guardian();
+    for tid in Proc::default().threads(scene.program.pid()) {
+        let expected = if tid == leader { &own_wish } else { &scene.original };
+        assert_eq!(&affinity::get(tid).unwrap(), expected, "{tid}");
+    }
+}
+
+#[test]
+fn inherited_masks_are_given_back() {
+    let Some(mut scene) = Scene::new(true) else { return };
+    let thread = Tid(scene.program.ask("thread").parse().unwrap());
+    let process = Tid(scene.program.ask("process").parse().unwrap());
+    assert_eq!(affinity::get(thread).unwrap(), scene.pinned);
+    assert_eq!(affinity::get(process).unwrap(), scene.pinned);
+    scene.balancer.kill();
+    scene.wait_for_guardian();
+    assert!(scene.all_threads_have(&scene.original));
+    assert_eq!(affinity::get(process).unwrap(), scene.original);
+    send(Pid(process.0), Signal::KILL);
+}
+
+#[test]
+fn exec_by_a_thread_that_is_not_the_leader() {
+    let Some(mut scene) = Scene::new(true) else { return };
+    // The leader's own mask differs, so what it has after exec can only be the other thread's.
+    affinity::set(Tid(scene.program.pid().0), &scene.original).unwrap();
+    scene.program.ask("exec");
+    let proc = Proc::default();
+    until("the program is sleep", || {
+        proc.process_stat(scene.program.pid()).is_some_and(|s| s.comm == b"sleep")
+    });
+    assert!(scene.all_threads_have(&scene.pinned));
+    scene.balancer.kill();
+    scene.wait_for_guardian();
+    assert!(scene.all_threads_have(&scene.original));
+}
+
+#[test]
+fn a_stopped_balancer_is_released_and_places_again_when_continued() {
+    let Some(mut scene) = Scene::new(true) else { return };
+    scene.balancer.signal(Signal::STOP);
+    until("the threads are released", || scene.all_threads_have(&scene.original));
+    let path = scene.journal();
+    // Raised before the first mask and after the last.
+    until("the release is over", || JournalView::open(&path).unwrap().header.released == 2);
+    scene.balancer.signal(Signal::CONT);
+    until("the threads are placed again", || scene.all_threads_have(&scene.pinned));
+    scene.balancer.kill();
+    scene.wait_for_guardian();
+    assert!(scene.all_threads_have(&scene.original));
+}
+
+#[test]
+fn a_balancer_without_heartbeats_is_released_once() {
+    let Some(scene) = Scene::new(false) else { return };
+    let path = scene.journal();
+    // It lives, and places again what was released; but without a new heartbeat the guardian
+    // does not start a fight.
+    until("the release is over", || JournalView::open(&path).unwrap().header.released == 2);
+    until("the threads are placed again", || scene.all_threads_have(&scene.pinned));
+}
+
+#[test]
+fn the_guardian_outlives_signals_to_the_group_and_to_itself() {
+    let Some(mut scene) = Scene::new(true) else { return };
+    for signal in [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::USR1, Signal::TSTP]
+    {
+        send(scene.guardian, signal);
+    }
+    let group = rustix::process::Pid::from_raw(scene.balancer.pid().0).unwrap();
+    kill_process_group(group, Signal::HUP).unwrap();
+    scene.balancer.child.wait().unwrap();
+    scene.wait_for_guardian();
+    assert!(scene.all_threads_have(&scene.original));
+}
+
+#[test]
+fn the_guardian_keeps_nothing_of_its_parent() {
+    let Some(scene) = Scene::new(true) else { return };
+    let of = |file: &str| Proc::default().process_file(scene.guardian, file);
+    let stat = fs::read_to_string(of("stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    let id = scene.guardian.to_string();
+    // Process group, session, terminal.
+    assert_eq!((fields[2], fields[3], fields[4]), (&*id, &*id, "0"));
+    assert_eq!(fs::read_link(of("cwd")).unwrap(), Path::new("/"));
+    let mut open: Vec<String> = fs::read_dir(of("fd"))
+        .unwrap()
+        .map(|e| fs::read_link(e.unwrap().path()).unwrap().to_string_lossy().into_owned())
+        .collect();
+    open.sort();
+    assert_eq!(open.len(), 4, "{open:?}");
+    assert!(open[..3].iter().all(|o| o == "/dev/null"), "{open:?}");
+    assert!(open[3].starts_with("socket:"), "{open:?}");
+}
+
+#[test]
+fn tids_that_are_used_again_are_left() {
+    let original = affinity::get(Tid(0)).unwrap();
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = StateDir::at(tmp.path()).unwrap();
+    let journal = Journal::create(&dir, None).unwrap();
+    let program = Helper::program();
+    let (proc, pid) = (Proc::default(), program.pid());
+    let first = CpuSet::single(original.first().unwrap());
+    let start = proc.process_stat(pid).unwrap().start;
+    // The thread that was recorded is gone; another one has its id, and the same mask by chance.
+    let id = ThreadId { tid: Tid(pid.0), start: start - 1 };
+    let mut slot = journal.meet(id, pid, &original).unwrap();
+    journal.about_to_set(&mut slot, &first);
+    affinity::set(Tid(pid.0), &first).unwrap();
+    let view = JournalView::open(journal.path()).unwrap();
+    let report = restore::restore(&view, &proc, &mut restore::System::default());
+    assert_eq!((report.restored, report.gone), (0, 1));
+    assert_eq!(affinity::get(Tid(pid.0)).unwrap(), first);
+}
+
+#[test]
+fn a_clean_end_leaves_nothing_to_do() {
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = StateDir::at(tmp.path()).unwrap();
+    let journal = Journal::create(&dir, None).unwrap();
+    let guardian = guard(&journal);
+    assert!(guardian.is_alive());
+    let program = Helper::program();
+    let (proc, pid) = (Proc::default(), program.pid());
+    let original = affinity::get(Tid(pid.0)).unwrap();
+    let id = ThreadId { tid: Tid(pid.0), start: proc.process_stat(pid).unwrap().start };
+    let mut slot = journal.meet(id, pid, &original).unwrap();
+    // What the guardian would take for ours, if it looked.
+    let first = CpuSet::single(original.first().unwrap());
+    journal.about_to_set(&mut slot, &first);
+    affinity::set(Tid(pid.0), &first).unwrap();
+    journal.finish().unwrap();
+    let guardian_pid = Pid(guardian.id() as i32);
+    guardian.finish().unwrap();
+    assert!(has_ended(guardian_pid));
+    assert_eq!(affinity::get(Tid(pid.0)).unwrap(), first);
+    assert!(dir.journals().unwrap().is_empty());
+}
+
+#[test]
+fn the_end_of_a_balancer_finds_what_its_scans_missed() {
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = StateDir::at(tmp.path()).unwrap();
+    let journal = Journal::create(&dir, None).unwrap();
+    let guardian = guard(&journal);
+    let mut program = Helper::program();
+    let (proc, pid) = (Proc::default(), program.pid());
+    let original = affinity::get(Tid(0)).unwrap();
+    let first = CpuSet::single(original.first().unwrap());
+    let mut slots = Vec::new();
+    for tid in proc.threads(pid) {
+        let id = ThreadId { tid, start: proc.thread_stat(tid).unwrap().start };
+        let mut slot = journal.meet(id, pid, &original).unwrap();
+        journal.about_to_set(&mut slot, &first);
+        affinity::set(tid, &first).unwrap();
+        slots.push((tid, slot));
+    }
+    program.ask("thread");
+    for (tid, slot) in &mut slots {
+        journal.about_to_set(slot, &original);
+        affinity::set(*tid, &original).unwrap();
+    }
+    let report = restore::end(&journal).unwrap();
+    let missed = usize::from(original.len() > 1);
+    assert_eq!((report.restored, report.unchanged), (missed, slots.len()));
+    assert!(proc.threads(pid).iter().all(|&t| affinity::get(t).unwrap() == original));
+    assert!(dir.journals().unwrap().is_empty());
+    guardian.finish().unwrap();
+}
+
+#[test]
+fn a_killed_guardian_is_noticed() {
+    let tmp = tempfile::tempdir().unwrap();
+    let journal = Journal::create(&StateDir::at(tmp.path()).unwrap(), None).unwrap();
+    let guardian = guard(&journal);
+    send(Pid(guardian.id() as i32), Signal::KILL);
+    until("evenly notices", || !guardian.is_alive());
+    guardian.finish().unwrap();
+}
+
+#[test]
+fn a_guardian_that_cannot_watch_is_an_error() {
+    let tmp = tempfile::tempdir().unwrap();
+    let journal = Journal::create(&StateDir::at(tmp.path()).unwrap(), None).unwrap();
+    let missing = Guardian::start(Path::new("/nonexistent/evenly"), &journal, false).unwrap_err();
+    assert!(missing.to_string().contains("/nonexistent/evenly"), "{missing}");
+    let silent = Guardian::start(Path::new("/bin/true"), &journal, false).unwrap_err();
+    assert!(silent.to_string().contains("before it watched"), "{silent}");
+    // A journal that is no journal: the guardian ends, and balancing must not start.
+    let file = tmp.path().join("x.journal");
+    fs::write(&file, "no journal").unwrap();
+    let mut command = role_command("guardian");
+    command.env(JOURNAL, &file).stderr(Stdio::null());
+    assert!(Guardian::spawn(command).is_err());
+}
+
+#[test]
+fn a_living_evenly_is_seen_by_others_and_released_only_by_force() {
+    let Some(mut scene) = Scene::new(true) else { return };
+    let proc = Proc::default();
+    let found = journal::others(&scene.dir, &proc).unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].evenly.pid, scene.balancer.pid());
+    assert_eq!(found[0].program.unwrap().pid, scene.program.pid());
+    assert_eq!(found[0].counts, [(CpuId(0), scene.threads() as u16)]);
+    assert_eq!(found[0].cpus(), CpuSet::single(CpuId(0)));
+    // A journal of our own is no other.
+    let own = Journal::create(&scene.dir, None).unwrap();
+    assert_eq!(journal::others(&scene.dir, &proc).unwrap().len(), 1);
+    own.finish().unwrap();
+
+    let fates = restore::restore_all(&scene.dir, None, false).unwrap();
+    assert!(matches!(fates[..], [(_, Fate::Alive)]), "{fates:?}");
+    assert!(scene.all_threads_have(&scene.pinned));
+    scene.balancer.signal(Signal::STOP);
+    let path = scene.journal();
+    let fates = restore::restore_all(&scene.dir, Some(scene.balancer.pid()), true).unwrap();
+    assert!(matches!(fates[..], [(_, Fate::Restored(_))]), "{fates:?}");
+    assert!(scene.all_threads_have(&scene.original));
+    assert!(JournalView::open(&path).unwrap().header.released >= 2);
+    scene.balancer.signal(Signal::CONT);
+    until("the threads are placed again", || scene.all_threads_have(&scene.pinned));
+    scene.balancer.kill();
+    scene.wait_for_guardian();
+    assert!(journal::others(&scene.dir, &proc).unwrap().is_empty());
+}
+
+#[test]
+fn journals_of_another_boot_are_removed_and_damaged_ones_kept() {
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = StateDir::at(tmp.path()).unwrap();
+    let journal = Journal::create(&dir, None).unwrap();
+    let bytes = fs::read(journal.path()).unwrap();
+    journal.finish().unwrap();
+    let (old, damaged) = (tmp.path().join("1-1.journal"), tmp.path().join("2-2.journal"));
+    let mut other_boot = bytes.clone();
+    other_boot[6 * 8] ^= 1; // words 6 and 7 are the boot id
+    fs::write(&old, other_boot).unwrap();
+    fs::write(&damaged, &bytes[..bytes.len() / 2]).unwrap();
+    let fates = restore::restore_all(&dir, None, false).unwrap();
+    assert!(
+        matches!(&fates[..], [(_, Fate::Stale), (p, Fate::Failed(_))] if *p == damaged),
+        "{fates:?}"
+    );
+    assert!(!old.exists() && damaged.exists());
+}
+
+/// Not a test of correctness: what recording a change and watching cost. Run with
+/// `cargo test --release -p evenly-linux --test journal -- --ignored --nocapture costs`.
+#[test]
+#[ignore = "a measurement"]
+fn costs() {
+    let tmp = tempfile::tempdir().unwrap();
+    let journal = Journal::create(&StateDir::at(tmp.path()).unwrap(), None).unwrap();
+    let guardian = guard(&journal);
+    let whole = affinity::get(Tid(0)).unwrap();
+    let id = ThreadId { tid: Tid(1), start: 0 };
+    let mut slot = journal.meet(id, Pid(1), &whole).unwrap();
+    let masks: Vec<CpuSet> = whole.iter().map(CpuSet::single).collect();
+    let per = |what: &str, n: u32, f: &mut dyn FnMut(usize)| {
+        let start = Instant::now();
+        for i in 0..n as usize {
+            f(i);
+        }
+        println!("{what}: {:.1} ns", start.elapsed().as_nanos() as f64 / f64::from(n));
+    };
+    per("record a mask", 1_000_000, &mut |i| {
+        journal.about_to_set(&mut slot, &masks[i % masks.len()]);
+    });
+    per("heartbeat", 1_000_000, &mut |_| journal.heartbeat(monotonic_now()));
+    per("is the guardian alive", 100_000, &mut |_| assert!(guardian.is_alive()));
+    per("meet and forget", 200_000, &mut |_| {
+        journal.forget(journal.meet(id, Pid(1), &whole).unwrap());
+    });
+    let (proc, pid) = (Proc::default(), Pid(guardian.id() as i32));
+    // Here it is one of two threads, because the test harness started it.
+    let ran = || {
+        let times = proc.threads(pid).into_iter().map(|tid| {
+            let text = fs::read(proc.thread_file(tid, "schedstat")).unwrap();
+            evenly_linux::proc::parse_schedstat(&text).unwrap().ran
+        });
+        times.fold(Nanos::ZERO, |sum, ran| sum + ran)
+    };
+    let (start, before) = (Instant::now(), ran());
+    while start.elapsed() < Duration::from_secs(20) {
+        journal.heartbeat(monotonic_now());
+        thread::sleep(Duration::from_millis(20));
+    }
+    let used: Nanos = ran() - before;
+    println!("guardian: {used} of CPU time in {:.1} s", start.elapsed().as_secs_f64());
+    let status = fs::read(proc.process_file(pid, "status")).unwrap();
+    let kib = evenly_linux::proc::status_number(&status, "RssAnon").unwrap();
+    println!("guardian: {kib} KiB of memory of its own");
+    journal.finish().unwrap();
+    guardian.finish().unwrap();
+}
