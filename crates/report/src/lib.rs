@@ -1,0 +1,453 @@
+//! What a run amounted to: the report at its end, as about fifteen lines of text and as JSON
+//! (`evenly.run/1`), and the verdict in plain words.
+//!
+//! Invariant: every figure was measured in this run. Where nothing was measured the report says so
+//! and claims nothing.
+
+#![forbid(unsafe_code)]
+
+use evenly_engine::{DomainSummary, Summary, ThreadSummary};
+use evenly_model::{CpuSet, Nanos};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// Name and version of the JSON form.
+pub const SCHEMA: &str = "evenly.run/1";
+
+/// How the program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ended {
+    /// With this status.
+    Exit(i32),
+    /// By this signal.
+    Signal(i32),
+    /// It runs on: evenly was detached.
+    RunsOn,
+    /// It ended while evenly was attached.
+    Gone,
+}
+
+/// Everything about one run.
+#[derive(Debug, Clone, Serialize)]
+pub struct RunReport {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Version of evenly.
+    pub evenly: &'static str,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// The policy.
+    pub policy: &'static str,
+    /// How the program ended.
+    pub ended: Ended,
+    /// From start (or attaching) to end, in seconds.
+    pub seconds: f64,
+    /// For how long there were threads to balance, in seconds.
+    pub balanced_s: f64,
+    /// CPUs that the program could use when balancing began.
+    pub cpus: CpuSet,
+    /// CPU quota of the program at its end, in CPUs, if it had one.
+    pub quota_cpus: Option<f64>,
+    /// The period aimed at, in milliseconds.
+    pub period_ms: f64,
+    /// CPU time of evenly as a whole, in seconds.
+    pub overhead_s: f64,
+    /// The part of one CPU that balancing was allowed.
+    pub budget: f64,
+    /// Why the program could not be balanced, where that is so.
+    pub failure: Option<String>,
+    /// Whether balancing ever began.
+    pub started: bool,
+    /// The number of compute threads that the user told evenly to wait for.
+    pub expected_threads: Option<u32>,
+    /// Whether the user chose threads by name.
+    pub filtered: bool,
+    /// Threads of the program at the last look, computing or not.
+    pub all_threads: usize,
+    /// Real-time and deadline threads among these: they are left alone.
+    pub realtime_threads: usize,
+    /// Processes of the program at the last look.
+    pub processes: usize,
+    /// Domains, threads and notes.
+    #[serde(flatten)]
+    pub summary: Summary,
+    /// What pausing showed, for the domain with most comparisons.
+    pub measured: Option<Measured>,
+    /// Progress of the slowest thread over that of one left in the slowest slot throughout: an
+    /// estimate, and None where it would mean nothing. Filled in by [`RunReport::judged`].
+    pub gain: Option<f64>,
+    /// The verdict. Filled in by [`RunReport::judged`].
+    pub verdict: String,
+}
+
+/// Effect of balancing as measured by pausing it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Measured {
+    /// Number of comparisons.
+    pub pairs: u32,
+    /// Rate of progress with balancing over that without.
+    pub ratio: f64,
+    /// 95 % interval.
+    pub ci95: Option<[f64; 2]>,
+}
+
+/// Threads that are blocked for more than this part of their time are kept level by their own
+/// waiting, and their progress says nothing about what balancing gained.
+const MUCH_BLOCKED: f64 = 0.1;
+/// A gain below this is not worth a line.
+const LEAST_GAIN: f64 = 1.02;
+/// Threads are level up to this imbalance.
+const LEVEL: f64 = 0.05;
+/// A run that was balanced for a shorter time says nothing.
+const SHORT_S: f64 = 0.5;
+/// How many domains and notes are shown one by one.
+const SHOWN: usize = 3;
+
+impl RunReport {
+    /// Fills in what follows from the rest: the measured effect, the gain and the verdict.
+    #[must_use]
+    pub fn judged(mut self) -> Self {
+        self.measured = self
+            .summary
+            .domains
+            .iter()
+            .map(|d| d.verdict)
+            .filter(|v| v.pairs > 0)
+            .max_by_key(|v| v.pairs)
+            .map(|v| Measured {
+                pairs: v.pairs,
+                ratio: v.ratio,
+                ci95: (v.pairs > 1).then_some([v.low, v.high]),
+            });
+        // What was measured goes before what is estimated, and an estimate that does not fit is none.
+        self.gain = self.meaningful_gain().filter(|gain| match self.measured {
+            None => true,
+            Some(Measured { ci95: Some([low, high]), .. }) => (low..=high).contains(gain),
+            Some(_) => false,
+        });
+        self.verdict = self.verdict_text();
+        self
+    }
+
+    fn total<T: std::iter::Sum>(&self, f: impl Fn(&DomainSummary) -> T) -> T {
+        self.summary.domains.iter().map(f).sum()
+    }
+
+    fn migrations(&self) -> u64 {
+        self.total(|d| d.migrations)
+    }
+
+    fn balanced_threads(&self) -> usize {
+        self.total(|d| d.threads as usize)
+    }
+
+    /// The part of their time that all threads were blocked.
+    fn blocked_share(&self) -> f64 {
+        let time = |f: fn(&ThreadSummary) -> f64| self.summary.threads.iter().map(f).sum::<f64>();
+        let all = time(|t| t.ran_s + t.waited_s + t.blocked_s);
+        if all > 0.0 { time(|t| t.blocked_s) / all } else { 0.0 }
+    }
+
+    /// Of all domains the slowest one's, where it says something: the policy balanced, the threads
+    /// were the same all the time, computed, and did so for a while.
+    fn meaningful_gain(&self) -> Option<f64> {
+        let steady = self.summary.threads.len() <= self.balanced_threads();
+        if matches!(self.policy, "observe" | "static")
+            || !steady
+            || self.blocked_share() > MUCH_BLOCKED
+            || self.balanced_s < SHORT_S
+        {
+            return None;
+        }
+        let gain =
+            self.summary.domains.iter().filter_map(|d| d.estimated_gain).min_by(f64::total_cmp)?;
+        (gain >= LEAST_GAIN).then_some(gain)
+    }
+
+    fn imbalance(&self) -> f64 {
+        self.summary.progress_level().map_or(0.0, |l| l.imbalance())
+    }
+
+    fn verdict_text(&self) -> String {
+        if let Some(why) = &self.failure {
+            return format!("The program was not balanced: {why}");
+        }
+        if !self.started {
+            return format!("Nothing was balanced: {}.", self.why_not_started());
+        }
+        let mut text = self.verdict_of_balancing();
+        let (n, m) = (self.balanced_threads(), self.cpus.len());
+        if let Some(quota) = self.quota_cpus
+            && quota < 0.99 * n.min(m) as f64
+        {
+            let _ = write!(
+                text,
+                " The CPU quota lets all threads together use {quota:.2} CPUs, which no balancing \
+                 can change."
+            );
+        }
+        text
+    }
+
+    fn why_not_started(&self) -> String {
+        let real_time = self.realtime_threads;
+        if let Some(expected) = self.expected_threads {
+            return format!(
+                "the {expected} compute threads that --threads waits for were never there at once"
+            );
+        }
+        if self.filtered {
+            return String::from(
+                "no two threads that --only, --skip and --idle-thread leave computed for a tenth \
+                 of a second",
+            );
+        }
+        if real_time > 0 && real_time + 1 >= self.all_threads {
+            return format!(
+                "{real_time} of the {} threads have a real-time or deadline class, and such \
+                 threads are left alone",
+                self.all_threads
+            );
+        }
+        String::from("no two threads computed at the same time for a tenth of a second")
+    }
+
+    fn verdict_of_balancing(&self) -> String {
+        let (n, m) = (self.balanced_threads(), self.cpus.len());
+        if self.policy == "observe" {
+            return format!("Only observed: nothing was changed.{}", self.prospect());
+        }
+        if self.summary.domains.iter().any(|d| d.stood_down) {
+            return String::from(
+                "Balancing did not pay for this program, so evenly stood down; the rest ran as \
+                 without it.",
+            );
+        }
+        if self.migrations() == 0 {
+            return self.verdict_without_moves(n, m);
+        }
+        if self.policy == "static" {
+            return String::from("The threads were spread evenly once and stayed where they were.");
+        }
+        let (imbalance, percent) = (self.imbalance(), 100.0 * self.imbalance());
+        match (self.measured, self.gain) {
+            (Some(Measured { ratio, ci95: Some([low, _]), .. }), _) if low > 1.0 => format!(
+                "Balancing paid: the program progressed {ratio:.2} times as fast as in the \
+                 stretches in which evenly paused."
+            ),
+            (Some(Measured { ratio, ci95: Some([low, high]), .. }), _) if high < 1.0 => format!(
+                "Balancing has not paid so far: the program progressed {ratio:.2} times as fast as \
+                 in the stretches in which evenly paused (95 % interval {low:.2} to {high:.2})."
+            ),
+            (Some(Measured { ci95: Some(_), .. }), _) if imbalance <= LEVEL => String::from(
+                "The threads were kept level; pausing showed no difference that these stretches \
+                 can tell.",
+            ),
+            (Some(_), _) if imbalance <= LEVEL => String::from(
+                "The threads were kept level; a single pause is too little to say what that was \
+                 worth.",
+            ),
+            (None, Some(gain)) if imbalance <= LEVEL => format!(
+                "The threads were kept level: the slowest progressed about {gain:.2} times as fast \
+                 as one left in the slowest place would have."
+            ),
+            _ if imbalance <= LEVEL => String::from(
+                "The threads were level; how much of that is evenly's doing was not measured.",
+            ),
+            _ if self.balanced_s < SHORT_S => format!(
+                "The program computed for only {:.2} s with all its threads, too short to level \
+                 them.",
+                self.balanced_s
+            ),
+            _ if self.blocked_share() > MUCH_BLOCKED => String::from(
+                "The threads did not want the CPUs equally: they have unequal work, or wait for \
+                 something else than a CPU.",
+            ),
+            _ => format!("The threads could not be kept level (imbalance {percent:.1} %)."),
+        }
+    }
+
+    fn verdict_without_moves(&self, n: usize, m: usize) -> String {
+        let wait = self.most_wait();
+        if m == 1 {
+            String::from("Nothing to balance: there is only one CPU to use.")
+        } else if n > 0 && (n < m || n.is_multiple_of(m)) && self.imbalance() <= LEVEL {
+            let how = if n <= m {
+                format!("each of the {n} threads had a CPU to itself")
+            } else {
+                format!("{n} threads on {m} CPUs divide evenly")
+            };
+            format!("No benefit possible: {how}, and nothing interfered. evenly moved nothing.")
+        } else if self.balanced_s < SHORT_S {
+            format!(
+                "evenly moved nothing: the program computed for only {:.2} s with all its threads.",
+                self.balanced_s
+            )
+        } else if wait < 0.02 {
+            String::from("evenly moved nothing: the threads hardly waited for CPUs.")
+        } else {
+            String::from("evenly moved nothing: no thread fell behind.")
+        }
+    }
+
+    /// The part of its time that the threads waited for a CPU, of the domain where that is most.
+    fn most_wait(&self) -> f64 {
+        self.summary.domains.iter().map(|d| d.wait_share).fold(0.0, f64::max)
+    }
+
+    /// What the observation says about trying to balance.
+    fn prospect(&self) -> &'static str {
+        if self.most_wait() < 0.02 {
+            " The threads hardly waited for CPUs, so balancing has nothing to win."
+        } else if self.imbalance() > 0.03 {
+            " Some threads progressed more than others: try without --policy observe."
+        } else {
+            ""
+        }
+    }
+
+    /// The report as text: one line that names what was balanced, at most a dozen lines of
+    /// figures and notes, and the verdict. Ends with a newline.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut t = String::new();
+        // Writing to a String cannot fail.
+        let _ = self.write(&mut t);
+        t
+    }
+
+    fn write(&self, t: &mut String) -> std::fmt::Result {
+        if !self.started || self.failure.is_some() {
+            writeln!(t, "evenly: {:.2} s, policy {}", self.seconds, self.policy)?;
+            self.write_notes(t)?;
+            return writeln!(t, "  {}", self.verdict);
+        }
+        let (n, m) = (self.balanced_threads(), self.cpus.len());
+        write!(t, "evenly: {n} thread{}", s(n))?;
+        if self.all_threads > n {
+            write!(t, " (of {})", self.all_threads)?;
+        }
+        write!(t, " on {m} CPU{} ({})", s(m), self.cpus)?;
+        let domains = self.summary.domains.len();
+        if domains > 1 {
+            write!(t, " in {domains} domains")?;
+        }
+        writeln!(t, ", policy {}, {:.2} s", self.policy, self.seconds)?;
+        if let Some(quota) = self.quota_cpus {
+            writeln!(t, "  quota       {quota:.2} CPUs (cgroup)")?;
+        }
+        self.write_figures(t)?;
+        self.write_notes(t)?;
+        writeln!(t, "  {}", self.verdict)
+    }
+
+    fn write_notes(&self, t: &mut String) -> std::fmt::Result {
+        for note in self.summary.notes.iter().take(SHOWN) {
+            writeln!(t, "  note        {note}")?;
+        }
+        if self.summary.notes.len() > SHOWN {
+            let more = self.summary.notes.len() - SHOWN;
+            writeln!(t, "  note        and {more} more (-v shows all)")?;
+        }
+        Ok(())
+    }
+
+    fn write_figures(&self, t: &mut String) -> std::fmt::Result {
+        if let Some(l) = self.summary.progress_level() {
+            writeln!(
+                t,
+                "  progress    min {:.1}  mean {:.1}  max {:.1} % of a CPU per thread, imbalance \
+                 {:.1} %",
+                l.min * 100.0,
+                l.mean * 100.0,
+                l.max * 100.0,
+                // Rounding can make it a hair less than 0.
+                l.imbalance().abs() * 100.0
+            )?;
+        }
+        let part = |f: fn(&DomainSummary) -> f64| {
+            100.0 * self.total(f) / self.summary.domains.len().max(1) as f64
+        };
+        writeln!(
+            t,
+            "  waiting     {:.1} % for a CPU, {:.1} % blocked",
+            part(|d| d.wait_share),
+            part(|d| d.blocked_share)
+        )?;
+        self.write_domains(t)?;
+        let points: u64 = self.total(|d| d.points);
+        let per_domain = points as f64 / self.summary.domains.len().max(1) as f64;
+        let mean_ms = if per_domain > 0.0 { self.balanced_s * 1e3 / per_domain } else { 0.0 };
+        let migrations = self.migrations();
+        write!(t, "  migrations  {migrations}")?;
+        if self.balanced_s > 0.0 && migrations > 0 {
+            write!(t, " ({:.1} per second)", migrations as f64 / self.balanced_s)?;
+        }
+        let failed: u64 = self.total(|d| d.failed);
+        if failed > 0 {
+            write!(t, ", {failed} could not be made")?;
+        }
+        writeln!(t, "; {points} balancing points, every {mean_ms:.1} ms")?;
+        self.write_cost(t, points)?;
+        if let Some(gain) = self.gain {
+            writeln!(
+                t,
+                "  gain        about {gain:.2} (estimate: slowest thread / slowest place)"
+            )?;
+        }
+        if let Some(m) = self.measured {
+            let pairs = m.pairs as usize;
+            write!(t, "  measured    {:.2} by pausing {pairs} time{}", m.ratio, s(pairs))?;
+            match m.ci95 {
+                Some([low, high]) => writeln!(t, " (95 % interval {low:.2} to {high:.2})")?,
+                None => writeln!(t)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn write_domains(&self, t: &mut String) -> std::fmt::Result {
+        let all = &self.summary.domains;
+        if all.len() < 2 {
+            return Ok(());
+        }
+        for d in all.iter().take(SHOWN) {
+            let (n, id) = (d.threads as usize, d.id.to_string());
+            writeln!(
+                t,
+                "  domain {id:<4} {n} thread{} on CPUs {}, {} migrations",
+                s(n),
+                d.cpus,
+                d.migrations
+            )?;
+        }
+        if all.len() > SHOWN {
+            writeln!(t, "  domains     and {} more (--json has all)", all.len() - SHOWN)?;
+        }
+        Ok(())
+    }
+
+    fn write_cost(&self, t: &mut String, points: u64) -> std::fmt::Result {
+        let cost = Nanos::from_secs_f64(self.total(|d| d.cpu_s) / (points.max(1) as f64));
+        let each = |f: fn(&DomainSummary) -> Nanos| {
+            Nanos(self.total(|d| f(d).0) / points.max(1)).to_string()
+        };
+        writeln!(
+            t,
+            "  overhead    {:.2} % of one CPU; a balancing point: {cost} of it (elapsed: read {}, \
+             decide {}, apply {})",
+            100.0 * self.overhead_s / self.seconds.max(1e-9),
+            each(|d| d.cost.read),
+            each(|d| d.cost.decide),
+            each(|d| d.cost.apply),
+        )
+    }
+}
+
+fn s(n: usize) -> &'static str {
+    if n == 1 { "" } else { "s" }
+}
+
+#[cfg(test)]
+mod tests;

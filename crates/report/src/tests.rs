@@ -1,0 +1,285 @@
+//! The text of the report for the cases that users meet, and its JSON against the schema.
+
+use super::*;
+use evenly_engine::{CostBreakdown, Verdict};
+use evenly_model::{DomainId, Pid, ThreadId, Tid};
+
+fn thread(tid: i32, ran_s: f64, waited_s: f64, blocked_s: f64) -> ThreadSummary {
+    ThreadSummary {
+        id: ThreadId { tid: Tid(tid), start: 7 },
+        pid: Pid(100),
+        name: format!("worker-{tid}"),
+        ran_s,
+        waited_s,
+        blocked_s,
+        migrations: 4,
+        minor_faults: 120,
+        major_faults: 0,
+        present_s: ran_s + waited_s + blocked_s,
+    }
+}
+
+fn domain(id: u32, cpus: &str, threads: &[ThreadSummary]) -> DomainSummary {
+    let sum = |f: fn(&ThreadSummary) -> f64| threads.iter().map(f).sum::<f64>();
+    let all = sum(|t| t.present_s).max(1e-9);
+    DomainSummary {
+        id: DomainId(id),
+        cpus: cpus.parse().unwrap(),
+        points: 490,
+        migrations: 0,
+        failed: 0,
+        cpu_s: 0.012,
+        period_s: 0.0204,
+        cost: CostBreakdown {
+            read: Nanos::from_micros(490 * 9),
+            decide: Nanos::from_micros(490),
+            apply: Nanos::from_micros(490 * 4),
+            record: Nanos::ZERO,
+        },
+        threads: threads.len() as u32,
+        estimated_gain: None,
+        verdict: Verdict::default(),
+        stood_down: false,
+        wait_share: sum(|t| t.waited_s) / all,
+        blocked_share: sum(|t| t.blocked_s) / all,
+    }
+}
+
+fn report(threads: Vec<ThreadSummary>) -> RunReport {
+    RunReport {
+        schema: SCHEMA,
+        evenly: "0.1.0",
+        command: vec!["./app".into()],
+        policy: "hybrid",
+        ended: Ended::Exit(0),
+        seconds: 10.3,
+        balanced_s: 10.0,
+        cpus: "0-1".parse().unwrap(),
+        quota_cpus: None,
+        period_ms: 20.0,
+        overhead_s: 0.02,
+        budget: 0.01,
+        failure: None,
+        started: true,
+        expected_threads: None,
+        filtered: false,
+        all_threads: threads.len() + 1,
+        realtime_threads: 0,
+        processes: 1,
+        summary: Summary { domains: vec![domain(0, "0-1", &threads)], threads, notes: Vec::new() },
+        measured: None,
+        gain: None,
+        verdict: String::new(),
+    }
+}
+
+fn balanced() -> RunReport {
+    report(vec![thread(1, 9.97, 0.03, 0.0), thread(2, 9.96, 0.04, 0.0)])
+}
+
+/// n=3, m=2, as it should be.
+fn three_on_two() -> RunReport {
+    let mut r = report((1..=3).map(|i| thread(i, 6.64 + 0.01 * f64::from(i), 3.32, 0.0)).collect());
+    let d = &mut r.summary.domains[0];
+    (d.migrations, d.estimated_gain) = (312, Some(1.318));
+    d.verdict = Verdict { pairs: 3, ratio: 1.27, low: 1.19, high: 1.36 };
+    r
+}
+
+fn nothing_started() -> RunReport {
+    let mut r = report(Vec::new());
+    (r.started, r.balanced_s, r.seconds) = (false, 0.0, 1.0);
+    r
+}
+
+#[test]
+fn a_balanced_program() {
+    insta::assert_snapshot!(balanced().judged().text());
+}
+
+#[test]
+fn three_threads_on_two_cpus() {
+    insta::assert_snapshot!(three_on_two().judged().text());
+}
+
+#[test]
+fn what_was_measured_goes_before_what_is_estimated() {
+    let with = |pairs, ratio, low, high| {
+        let mut r = three_on_two();
+        r.summary.domains[0].verdict = Verdict { pairs, ratio, low, high };
+        r.judged()
+    };
+    let paid = with(3, 1.27, 1.19, 1.36);
+    assert!(paid.verdict.contains("1.27 times") && paid.gain.is_some(), "{}", paid.verdict);
+    let unsure = with(4, 1.04, 0.85, 1.27);
+    assert!(
+        unsure.verdict.contains("no difference") && unsure.gain.is_none(),
+        "{}",
+        unsure.verdict
+    );
+    let lost = with(4, 0.95, 0.93, 0.97);
+    assert!(lost.verdict.contains("not paid so far") && lost.gain.is_none(), "{}", lost.verdict);
+    let single = with(1, 0.75, 0.0, f64::INFINITY);
+    assert!(single.verdict.contains("too little") && single.gain.is_none(), "{}", single.verdict);
+}
+
+#[test]
+fn no_threads() {
+    insta::assert_snapshot!(nothing_started().judged().text());
+    let with = |f: fn(&mut RunReport)| {
+        let mut r = nothing_started();
+        f(&mut r);
+        r.judged().verdict
+    };
+    insta::assert_snapshot!(with(|r| r.expected_threads = Some(8)));
+    insta::assert_snapshot!(with(|r| r.filtered = true));
+    insta::assert_snapshot!(with(|r| (r.all_threads, r.realtime_threads) = (5, 4)));
+}
+
+#[test]
+fn stood_down() {
+    let mut r = balanced();
+    let d = &mut r.summary.domains[0];
+    (d.migrations, d.stood_down) = (41, true);
+    d.verdict = Verdict { pairs: 5, ratio: 0.97, low: 0.95, high: 0.98 };
+    r.summary.notes.push(String::from(
+        "balancing stands down: with it the program progressed at 0.970 of the rate without it \
+         (95 % interval 0.950 to 0.980, 5 comparisons)",
+    ));
+    insta::assert_snapshot!(r.judged().text());
+}
+
+#[test]
+fn observing() {
+    let mut r = report(vec![
+        thread(1, 9.99, 0.01, 0.0),
+        thread(2, 5.0, 5.0, 0.0),
+        thread(3, 5.01, 4.99, 0.0),
+    ]);
+    r.policy = "observe";
+    r.summary.domains[0].estimated_gain = Some(1.33);
+    insta::assert_snapshot!(r.judged().text());
+}
+
+#[test]
+fn a_quota() {
+    let mut r = three_on_two();
+    r.quota_cpus = Some(1.5);
+    r.summary.notes.push(String::from("the CPU quota is now 1.50 CPUs"));
+    insta::assert_snapshot!(r.judged().text());
+}
+
+#[test]
+fn several_domains_and_many_notes() {
+    let threads: Vec<_> = (1..=9).map(|i| thread(i, 8.8, 1.1, 0.0)).collect();
+    let mut r = report(threads.clone());
+    r.cpus = "0-7".parse().unwrap();
+    r.summary.domains = (0..4)
+        .map(|i| {
+            let cpus = format!("{}-{}", 2 * i, 2 * i + 1);
+            let mut d = domain(i, &cpus, if i == 0 { &threads[..3] } else { &threads[3..5] });
+            d.migrations = u64::from(i == 0) * 300;
+            d
+        })
+        .collect();
+    r.summary.domains[0].failed = 2;
+    r.summary.notes = (1..=5).map(|i| format!("note {i}")).collect();
+    insta::assert_snapshot!(r.judged().text());
+}
+
+#[test]
+fn the_gain_is_never_silly() {
+    let with = |f: fn(&mut RunReport)| {
+        let mut r = three_on_two();
+        r.summary.domains[0].verdict = Verdict::default();
+        f(&mut r);
+        r.judged()
+    };
+    let gain = |f| with(f).gain;
+    assert_eq!(gain(|_| {}), Some(1.318));
+    // Threads that mostly wait for each other, or for a disk: their own waiting keeps them level.
+    let blocking = |r: &mut RunReport| {
+        r.summary.threads.iter_mut().for_each(|t| (t.ran_s, t.blocked_s) = (2.0, 6.0));
+        r.summary.domains[0].estimated_gain = Some(3.9);
+    };
+    assert_eq!(gain(blocking), None);
+    assert!(!with(blocking).text().contains("gain"));
+    // Threads that came and went, hardly any time, hardly any gain, a policy that gains nothing.
+    assert_eq!(gain(|r| r.summary.threads.extend((4..40).map(|i| thread(i, 0.1, 0.0, 0.0)))), None);
+    assert_eq!(gain(|r| r.balanced_s = 0.1), None);
+    assert_eq!(gain(|r| r.summary.domains[0].estimated_gain = Some(1.004)), None);
+    assert_eq!(gain(|r| r.policy = "static"), None);
+    // The slowest of several domains decides.
+    assert_eq!(
+        gain(|r| {
+            let mut d = domain(1, "2-3", &[]);
+            (d.estimated_gain, d.migrations) = (Some(1.1), 1);
+            r.summary.domains.push(d);
+        }),
+        Some(1.1)
+    );
+}
+
+#[test]
+fn verdicts_do_not_claim_what_was_not_reached() {
+    let with = |f: fn(&mut RunReport)| {
+        let mut r = three_on_two();
+        r.summary.domains[0].verdict = Verdict::default();
+        f(&mut r);
+        r.judged().verdict
+    };
+    let unequal = with(|r| {
+        r.summary.threads[0].ran_s = 2.0;
+        r.summary.threads[0].blocked_s = 7.0;
+    });
+    assert!(unequal.contains("unequal work"), "{unequal}");
+    let not_level = with(|r| {
+        r.summary.threads[0].ran_s = 9.9;
+        r.summary.threads[0].waited_s = 0.0;
+    });
+    assert!(not_level.contains("could not be kept level"), "{not_level}");
+    let short = with(|r| {
+        r.balanced_s = 0.2;
+        r.summary.threads[0].ran_s = 9.9;
+    });
+    assert!(short.contains("too short"), "{short}");
+    let one_cpu = with(|r| {
+        r.cpus = "3".parse().unwrap();
+        r.summary.domains[0].migrations = 0;
+    });
+    assert!(one_cpu.contains("only one CPU"), "{one_cpu}");
+    let failed = with(|r| r.failure = Some(String::from("no journal")));
+    assert_eq!(failed, "The program was not balanced: no journal");
+}
+
+#[test]
+fn no_report_is_longer_than_fifteen_lines_or_wider_than_a_hundred_and_twenty_columns() {
+    let mut worst = three_on_two();
+    worst.quota_cpus = Some(1.5);
+    worst.summary.notes = vec![String::from("a note"); 9];
+    let second = worst.summary.domains[0].clone();
+    worst.summary.domains.push(second);
+    for r in [balanced(), three_on_two(), nothing_started(), worst] {
+        let text = r.judged().text();
+        assert!(text.lines().count() <= 16, "{text}");
+        // The verdict is a sentence, and may be as long as it needs to be.
+        let figures = text.lines().count() - 1;
+        assert!(text.lines().take(figures).all(|l| l.len() <= 120), "{text}");
+    }
+}
+
+#[test]
+fn the_json_is_as_the_schema_says() {
+    let schema = include_str!("../../../docs/schemas/evenly.run-1.json");
+    let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let mut ends = [Ended::Exit(3), Ended::Signal(9), Ended::RunsOn, Ended::Gone].into_iter();
+    for mut r in [balanced(), three_on_two(), nothing_started(), balanced()] {
+        r.ended = ends.next().unwrap();
+        let json = serde_json::to_value(r.judged()).unwrap();
+        let errors: Vec<String> =
+            validator.iter_errors(&json).map(|e| format!("{}: {e}", e.instance_path)).collect();
+        assert!(errors.is_empty(), "{errors:?}\n{json:#}");
+    }
+    assert!(!validator.is_valid(&serde_json::json!({"schema": "evenly.run/2"})));
+}
