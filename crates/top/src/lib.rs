@@ -1,0 +1,98 @@
+//! The live view: what `evenly top` shows.
+//!
+//! Events of the balancing cycle come in through a [`Feed`], which never makes a balancer wait;
+//! [`View`] keeps what is shown, purely; [`render()`] draws it, purely; [`run_terminal`] and
+//! [`run_plain`] are the only parts that touch the world.
+//!
+//! Invariant of the crate: nothing here changes the program that is watched.
+
+#![forbid(unsafe_code)]
+
+mod feed;
+mod plain;
+mod render;
+mod state;
+pub mod synthetic;
+mod terminal;
+mod ui;
+
+use evenly_model::Pid;
+use std::env;
+use std::io::{self, IsTerminal};
+
+pub use feed::Feed;
+pub use plain::run_plain;
+pub use render::render;
+pub use state::{
+    CpuState, DomainState, Happened, Pace, RECENT, Rates, Recent, Row, Shares, Sort, Standing,
+    ThreadState, View, WINDOW, printable,
+};
+pub use terminal::run_terminal;
+pub use ui::{Action, Ui};
+
+/// What is watched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    /// Its process.
+    pub pid: Pid,
+    /// Its command line; made fit for a screen here.
+    pub command: String,
+    /// Name of the policy that feeds this view; `observe` moves nothing.
+    pub policy: String,
+    /// The other evenly that balances the program, if one does.
+    pub balanced_by: Option<Pid>,
+}
+
+impl Header {
+    /// Whether the events come from a cycle that moves nothing.
+    #[must_use]
+    pub fn observes(&self) -> bool {
+        self.policy == "observe"
+    }
+}
+
+/// How the screen may look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Look {
+    /// Colours may be used.
+    pub color: bool,
+    /// Only ASCII may be used.
+    pub ascii: bool,
+}
+
+impl Look {
+    /// As the environment wants it: `NO_COLOR` set to anything but the empty text means no
+    /// colours; a locale that is not UTF-8 means ASCII.
+    #[must_use]
+    pub fn from_env() -> Self {
+        let value = |name| env::var(name).ok().filter(|v| !v.is_empty());
+        let locale = value("LC_ALL").or_else(|| value("LC_CTYPE")).or_else(|| value("LANG"));
+        Self {
+            color: env::var_os("NO_COLOR").is_none_or(|v| v.is_empty()),
+            ascii: !locale.is_some_and(|l| {
+                let l = l.to_ascii_lowercase();
+                l.contains("utf-8") || l.contains("utf8")
+            }),
+        }
+    }
+}
+
+/// Why a view ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// The user left.
+    Quit,
+    /// There is nothing more to come.
+    Ended,
+    /// Nobody reads the output any more.
+    Closed,
+    /// This signal arrived.
+    Signal(i32),
+}
+
+/// Whether the standard output is a terminal that [`run_terminal`] can draw on.
+#[must_use]
+pub fn has_terminal() -> bool {
+    let dumb = env::var_os("TERM").is_none_or(|t| t.is_empty() || t == "dumb");
+    !dumb && io::stdout().is_terminal()
+}

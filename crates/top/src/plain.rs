@@ -1,0 +1,141 @@
+//! A line a second and domain, for where there is no terminal.
+
+use crate::terminal::{Signals, drain};
+use crate::{Exit, Feed, Header, View, render};
+use std::io::{self, ErrorKind, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often it is asked whether to go on.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often lines are written.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Writes one line a second for each domain until `ended` says that no more events will come, the
+/// reader closes the pipe, or SIGINT, SIGTERM or SIGHUP arrives (which is told, not acted upon).
+/// Before it returns it writes what came last.
+///
+/// # Errors
+/// What writing meets, except for a closed pipe, which is [`Exit::Closed`].
+pub fn run_plain(
+    feed: &Feed,
+    header: &Header,
+    ended: &dyn Fn() -> bool,
+    out: &mut dyn Write,
+) -> io::Result<Exit> {
+    let signals = Signals::catch()?;
+    let mut view = View::new(header.observes());
+    let mut next = Instant::now() + EVERY;
+    loop {
+        // Asked before the events are taken: what came before the end is then among them.
+        let exit = match (signals.arrived(), ended()) {
+            (Some(signal), _) => Some(Exit::Signal(signal)),
+            (None, true) => Some(Exit::Ended),
+            (None, false) => None,
+        };
+        drain(feed, &mut view);
+        let now = Instant::now();
+        if exit.is_some() || now >= next {
+            match lines(&view, header, out) {
+                Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(Exit::Closed),
+                other => other?,
+            }
+            // A late line is not made up for: lines tell what is, not how often it was looked at.
+            next += EVERY;
+            if next <= now {
+                next = now + EVERY;
+            }
+        }
+        if let Some(exit) = exit {
+            return Ok(exit);
+        }
+        thread::sleep(LOOK.min(next.saturating_duration_since(Instant::now())));
+    }
+}
+
+fn lines(view: &View, header: &Header, out: &mut dyn Write) -> io::Result<()> {
+    if view.domains.is_empty() {
+        writeln!(
+            out,
+            "{:>8.1} s  pid {}: no compute threads yet",
+            view.now.as_secs_f64(),
+            header.pid
+        )?;
+    }
+    for &id in view.domains.keys() {
+        writeln!(out, "{}", render::plain(view, id, header))?;
+    }
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic;
+    use evenly_engine::Observer;
+    use evenly_model::Pid;
+
+    fn header() -> Header {
+        Header {
+            pid: Pid(41_000),
+            command: "./spmd".into(),
+            policy: "observe".into(),
+            balanced_by: None,
+        }
+    }
+
+    fn fed(threads: u32, domains: u32) -> Feed {
+        let feed = Feed::new();
+        let mut observer = feed.clone();
+        for e in synthetic::run(threads, 2, domains, 100, false) {
+            observer.event(&e);
+        }
+        feed
+    }
+
+    #[test]
+    fn the_last_state_is_written_at_the_end() {
+        let mut out = Vec::new();
+        let exit = run_plain(&fed(3, 1), &header(), &|| true, &mut out).unwrap();
+        assert_eq!(exit, Exit::Ended);
+        insta::assert_snapshot!(String::from_utf8(out).unwrap());
+    }
+
+    #[test]
+    fn a_line_for_each_domain() {
+        let mut out = Vec::new();
+        run_plain(&fed(3, 2), &header(), &|| true, &mut out).unwrap();
+        insta::assert_snapshot!(String::from_utf8(out).unwrap());
+    }
+
+    #[test]
+    fn no_threads_and_no_events_are_said_in_words() {
+        let mut out = Vec::new();
+        run_plain(&fed(0, 1), &header(), &|| true, &mut out).unwrap();
+        run_plain(&Feed::new(), &header(), &|| true, &mut out).unwrap();
+        insta::assert_snapshot!(String::from_utf8(out).unwrap());
+    }
+
+    #[test]
+    fn a_closed_pipe_is_a_quiet_end() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        drop(reader);
+        let exit = run_plain(&fed(3, 1), &header(), &|| true, &mut writer).unwrap();
+        assert_eq!(exit, Exit::Closed);
+    }
+
+    #[test]
+    fn other_errors_are_told() {
+        struct Full;
+        impl Write for Full {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(ErrorKind::StorageFull.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let e = run_plain(&fed(3, 1), &header(), &|| true, &mut Full).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::StorageFull);
+    }
+}

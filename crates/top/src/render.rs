@@ -1,0 +1,841 @@
+//! The screen, drawn purely from a [`View`], the user's choices and an area of any size.
+//!
+//! Invariants: colour never says anything that a word or a sign does not say as well; columns are
+//! left out, never squeezed until they cannot be read; no size of the area makes it panic.
+
+use crate::{Happened, Header, Look, Pace, Rates, Recent, Row, Shares, Sort, Standing, Ui, View};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Widget;
+
+/// Signs, in Unicode or in what every terminal has.
+struct Signs {
+    behind: &'static str,
+    level: &'static str,
+    ahead: &'static str,
+    to: &'static str,
+    bar: [char; 3],
+    more: &'static str,
+    scroll: &'static str,
+    descending: &'static str,
+    ascending: &'static str,
+}
+
+const UNICODE: Signs = Signs {
+    behind: "▼",
+    level: "=",
+    ahead: "▲",
+    to: "→",
+    bar: ['█', '▒', '·'],
+    more: "…",
+    scroll: "↑↓",
+    descending: "↓",
+    ascending: "↑",
+};
+
+const ASCII: Signs = Signs {
+    behind: "v",
+    level: "=",
+    ahead: "^",
+    to: "->",
+    bar: ['#', '-', '.'],
+    more: "~",
+    scroll: "arrows",
+    descending: "-",
+    ascending: "+",
+};
+
+/// Colours and signs, settled.
+struct Pen {
+    signs: &'static Signs,
+    color: bool,
+}
+
+impl Pen {
+    fn tint(&self, color: Color) -> Style {
+        if self.color { Style::new().fg(color) } else { Style::new() }
+    }
+
+    fn standing(&self, s: Standing) -> (Style, &'static str) {
+        match s {
+            Standing::Behind => {
+                (self.tint(Color::Yellow).add_modifier(Modifier::BOLD), self.signs.behind)
+            }
+            Standing::Level => (Style::new(), self.signs.level),
+            Standing::Ahead => (self.tint(Color::Cyan), self.signs.ahead),
+        }
+    }
+
+    fn pace(&self, p: Pace) -> (Style, &'static str) {
+        match p {
+            Pace::Slow => (self.tint(Color::Yellow), self.signs.behind),
+            Pace::Fast => (self.tint(Color::Cyan), self.signs.ahead),
+            Pace::Even => (Style::new(), self.signs.level),
+            Pace::Free | Pace::Idle => (Style::new(), " "),
+        }
+    }
+}
+
+const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
+const BAND: Style = Style::new().add_modifier(Modifier::REVERSED);
+
+fn width(text: &str) -> usize {
+    Span::raw(text).width()
+}
+
+/// Cut to a width in columns, with a sign where something was cut.
+fn cut(text: &str, to: usize, signs: &Signs) -> String {
+    if width(text) <= to {
+        return text.to_owned();
+    }
+    let mut out = String::new();
+    let mut used = width(signs.more);
+    if used > to {
+        return out;
+    }
+    for c in text.chars() {
+        let w = width(c.encode_utf8(&mut [0; 4]));
+        if used + w > to {
+            break;
+        }
+        used += w;
+        out.push(c);
+    }
+    out + signs.more
+}
+
+fn left(text: &str, to: usize, signs: &Signs) -> String {
+    let t = cut(text, to, signs);
+    let pad = to.saturating_sub(width(&t));
+    t + &" ".repeat(pad)
+}
+
+fn right(text: &str, to: usize, signs: &Signs) -> String {
+    let t = cut(text, to, signs);
+    " ".repeat(to.saturating_sub(width(&t))) + &t
+}
+
+/// A span of CPU time in at most eight columns: `120 ms`, `4.51 s`, `3 m 20 s`, `7 h 05 m`.
+fn span(nanos: f64) -> String {
+    let ms = (nanos / 1e6).abs();
+    let s = (ms / 1e3).round() as u64;
+    match ms {
+        ..999.5 => format!("{ms:.0} ms"),
+        ..99_995.0 => format!("{:.2} s", ms / 1e3),
+        ..599_500.0 => format!("{:.1} s", ms / 1e3),
+        ..3_599_500.0 => format!("{} m {:02} s", s / 60, s % 60),
+        _ => format!("{} h {:02} m", s / 3_600, s % 3_600 / 60),
+    }
+}
+
+/// A rate in four columns.
+fn rate(r: f64) -> String {
+    if r < 99.95 { format!("{r:.1}") } else { format!("{r:.0}") }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0}%", share * 100.0)
+}
+
+fn plural(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+/// Running, waiting and blocked as one bar. Rounded so that the parts fill it.
+fn bar(s: Shares, cells: usize, signs: &Signs) -> String {
+    if s.running + s.waiting + s.blocked <= 0.0 {
+        return " ".repeat(cells);
+    }
+    let to = |share: f64| ((share * cells as f64).round() as usize).min(cells);
+    let (a, b) = (to(s.running), to(s.running + s.waiting));
+    (0..cells).map(|i| signs.bar[if i < a { 0 } else { usize::from(i >= b) + 1 }]).collect()
+}
+
+/// Draws everything. Returns the first line that is shown of what scrolls, which is less than
+/// `ui.scroll` where that goes past the end.
+pub fn render(
+    view: &View,
+    header: &Header,
+    ui: &Ui,
+    look: Look,
+    area: Rect,
+    buf: &mut Buffer,
+) -> usize {
+    let area = area.intersection(buf.area);
+    let pen = Pen { signs: if look.ascii { &ASCII } else { &UNICODE }, color: look.color };
+    if area.is_empty() {
+        return ui.scroll;
+    }
+    let (w, h) = (usize::from(area.width), usize::from(area.height));
+    let mut lines: Vec<Line<'_>> = Vec::with_capacity(h);
+    lines.push(title(view, header, ui, w, &pen));
+    let first = if ui.help {
+        let body = h.saturating_sub(2);
+        let all = help(w, &pen);
+        let first = ui.scroll.min(all.len().saturating_sub(body));
+        lines.extend(all.into_iter().skip(first).take(body));
+        first
+    } else {
+        body(view, header, ui, w, h, &pen, &mut lines)
+    };
+    lines.truncate(h.saturating_sub(1).max(1));
+    for (i, line) in lines.iter().enumerate() {
+        line.render(Rect { y: area.y + i as u16, height: 1, ..area }, buf);
+    }
+    if h > 1 {
+        footer(view, ui, w, &pen).render(Rect { y: area.bottom() - 1, height: 1, ..area }, buf);
+    }
+    first
+}
+
+/// Line 1: what is watched, and for how long.
+fn title(view: &View, header: &Header, ui: &Ui, w: usize, pen: &Pen) -> Line<'static> {
+    let state = if ui.frozen.is_some() {
+        "DISPLAY PAUSED  "
+    } else if view.ended {
+        "ENDED  "
+    } else {
+        ""
+    };
+    let end = format!("  {state}{} ", span(view.now.0 as f64));
+    let start = format!(" evenly top  pid {}  {}", header.pid, header.command);
+    let room = w.saturating_sub(width(&end));
+    let text = left(&start, room, pen.signs) + &end;
+    Line::styled(cut(&text, w, pen.signs), BAND)
+}
+
+/// How level the program is, in one sentence: the first thing to be read.
+fn headline(rows: &[Row<'_>], view: &View, ui: &Ui, w: usize, pen: &Pen) -> Line<'static> {
+    // Of equals the last counts here, so backwards: it is then the one that stands above the rest.
+    let worst = rows.iter().rev().filter(|r| r.standing != Standing::Level).max_by(|a, b| {
+        // Behind counts before ahead: it is what the program waits for.
+        (a.standing == Standing::Behind)
+            .cmp(&(b.standing == Standing::Behind))
+            .then(a.lead.abs().total_cmp(&b.lead.abs()))
+    });
+    let domain = match ui.only {
+        Some(d) if view.domains.len() > 1 => format!("Domain {d}: "),
+        _ => String::new(),
+    };
+    let (style, text) = match worst {
+        None if rows.is_empty() && view.ended => {
+            (Style::new(), String::from("The program has ended"))
+        }
+        None if rows.is_empty() => (Style::new(), String::from("No compute threads now")),
+        None if rows.len() == 1 => {
+            (Style::new(), String::from("One compute thread: there is nothing to level"))
+        }
+        None => (
+            pen.tint(Color::Green),
+            format!(
+                "LEVEL: all {} threads progress alike (within {})",
+                rows.len(),
+                span(rows.iter().map(|r| r.lead.abs()).fold(1e6, f64::max))
+            ),
+        ),
+        Some(r) => {
+            let count = rows.iter().filter(|o| o.standing == r.standing).count();
+            let mean = r.thread.progress as f64 - r.lead;
+            let part = if mean > 0.0 {
+                format!(" ({})", percent(r.lead.abs() / mean))
+            } else {
+                String::new()
+            };
+            let (name, lead, word) = (&r.thread.name, span(r.lead), r.standing.word());
+            let of = if r.standing == Standing::Ahead { " of" } else { "" };
+            let all = rows.len();
+            let long = format!(
+                "UNEVEN: {name} is {lead}{part} {word}{of} the mean; {count} of {all} threads {word}"
+            );
+            let short = format!("UNEVEN: {name} is {lead} {word}{part}");
+            (pen.tint(Color::Yellow), if width(&domain) + width(&long) < w { long } else { short })
+        }
+    };
+    let text = format!(" {domain}{text}");
+    Line::styled(cut(&text, w, pen.signs), style.add_modifier(Modifier::BOLD))
+}
+
+/// What evenly does at the moment.
+pub(crate) fn doing(view: &View, header: &Header, ui: &Ui) -> String {
+    if header.observes() {
+        match header.balanced_by {
+            Some(pid) => format!("watching; evenly (pid {pid}) balances it"),
+            None => String::from("watching, moves nothing"),
+        }
+    } else if view.stood_down(ui.only) {
+        String::from("stood down: balancing did not pay")
+    } else if view.paused(ui.only) {
+        String::from("paused, to measure its effect")
+    } else {
+        format!("balancing ({})", header.policy)
+    }
+}
+
+fn balancing(view: &View, header: &Header, ui: &Ui, w: usize, pen: &Pen) -> Vec<Line<'static>> {
+    let Rates { own, other, overhead, cost, period } = view.rates(ui.only);
+    let migrations = if header.observes() {
+        format!("migrations {}/s", rate(other))
+    } else {
+        format!("migrations {}/s by evenly, {}/s by others", rate(own), rate(other))
+    };
+    let mut parts = vec![
+        doing(view, header, ui),
+        migrations,
+        format!("period {period}"),
+        format!("overhead {:.2}% of a CPU, {cost} a point", overhead * 100.0),
+    ];
+    if view.missed > 0 {
+        parts.push(format!("{} events not shown", view.missed));
+    }
+    // Whole parts only; those that do not fit go to a second line.
+    let mut lines = vec![String::new()];
+    for part in parts {
+        let fits = |l: &String| l.is_empty() || width(l) + width(&part) + 4 <= w;
+        if let Some(last) = lines.last_mut().filter(|l| fits(l)) {
+            *last = if last.is_empty() { format!(" {part}") } else { format!("{last}   {part}") };
+        } else if lines.len() < 2 {
+            lines.push(format!(" {part}"));
+        }
+    }
+    lines.into_iter().map(|l| Line::raw(cut(&l, w, pen.signs))).collect()
+}
+
+/// The CPUs, several on a line, on at most `most` lines.
+fn cpus(view: &View, ui: &Ui, w: usize, most: usize, pen: &Pen) -> Vec<Line<'static>> {
+    const CELL: usize = 36;
+    let mut cells: Vec<Vec<Span<'static>>> = Vec::new();
+    let mut paces = Vec::new();
+    for (_, d) in view.shown(ui.only) {
+        for (id, c, pace) in d.paces() {
+            paces.push(pace);
+            let (style, sign) = pen.pace(pace);
+            let speed = c.speed().map_or_else(|| String::from("   -"), |s| format!("{s:.2}"));
+            cells.push(vec![
+                Span::raw(format!(" CPU {:>3}  ", id.0)),
+                Span::styled(format!("{speed} {sign} {}", pace.word()), style),
+                Span::raw(format!("  {:<11}", plural(c.threads as usize, "thread"))),
+            ]);
+        }
+    }
+    if cells.is_empty() || most == 0 {
+        return Vec::new();
+    }
+    let per_line = (w / CELL).max(1);
+    let room = per_line * most;
+    if cells.len() > room {
+        // The last line sums up those for which there is no room.
+        cells.truncate(room - per_line);
+        let rest = paces.split_off(cells.len());
+        let kinds = [Pace::Slow, Pace::Fast, Pace::Even, Pace::Free, Pace::Idle];
+        let counts: Vec<String> = kinds
+            .iter()
+            .map(|k| (k.word(), rest.iter().filter(|p| *p == k).count()))
+            .filter(|(_, n)| *n > 0)
+            .map(|(word, n)| format!("{n} {word}"))
+            .collect();
+        let more = if cells.is_empty() { "" } else { "more " };
+        let text = format!(" {} {more}CPUs: {}", rest.len(), counts.join(", "));
+        let mut lines: Vec<Line<'static>> =
+            cells.chunks(per_line).map(|cells| Line::from(cells.concat())).collect();
+        lines.push(Line::raw(cut(&text, w, pen.signs)));
+        return lines;
+    }
+    cells.chunks(per_line).map(|cells| Line::from(cells.concat())).collect()
+}
+
+/// Columns of the threads' table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Column {
+    Name,
+    Tid,
+    Domain,
+    Cpu,
+    Progress,
+    Mean,
+    Bar,
+    Running,
+    Waiting,
+    Blocked,
+    Migrations,
+}
+
+impl Column {
+    /// Heading, width, whether text stands on the left, and the order that sorts by it.
+    fn about(self) -> (&'static str, usize, bool, Option<Sort>) {
+        match self {
+            Self::Name => ("THREAD", 10, true, Some(Sort::Name)),
+            Self::Tid => ("TID", 7, false, Some(Sort::Tid)),
+            Self::Domain => ("DOM", 3, false, None),
+            Self::Cpu => ("CPU", 4, false, Some(Sort::Cpu)),
+            Self::Progress => ("PROGRESS", 9, false, Some(Sort::Progress)),
+            Self::Mean => ("VS MEAN", 17, true, Some(Sort::Mean)),
+            Self::Bar => ("RUN/WAIT/BLOCK", 14, true, None),
+            Self::Running => ("RUN", 5, false, Some(Sort::Running)),
+            Self::Waiting => ("WAIT", 5, false, Some(Sort::Waiting)),
+            Self::Blocked => ("BLOCK", 6, false, Some(Sort::Blocked)),
+            Self::Migrations => ("MIGR", 6, false, Some(Sort::Migrations)),
+        }
+    }
+}
+
+/// The columns that fit, with their widths; the name gets what remains, up to a limit.
+fn columns(w: usize, domains: bool) -> Vec<(Column, usize)> {
+    use Column::*;
+    // From the least to the most necessary, which is also the order in which they go.
+    let expendable = [Bar, Domain, Migrations, Progress, Blocked, Tid, Running, Waiting, Cpu, Mean];
+    let mut shown =
+        vec![Name, Tid, Domain, Cpu, Progress, Mean, Running, Waiting, Blocked, Migrations, Bar];
+    if !domains {
+        shown.retain(|c| *c != Domain);
+    }
+    let need = |shown: &[Column]| shown.iter().map(|c| c.about().1 + 1).sum::<usize>();
+    for gone in expendable {
+        if need(&shown) <= w {
+            break;
+        }
+        shown.retain(|c| *c != gone);
+    }
+    let spare = w.saturating_sub(need(&shown));
+    shown
+        .into_iter()
+        .map(|c| (c, c.about().1 + if c == Name { spare.min(16) } else { 0 }))
+        .collect()
+}
+
+fn heading(columns: &[(Column, usize)], ui: &Ui, w: usize, pen: &Pen) -> Line<'static> {
+    let mut spans = Vec::new();
+    for &(c, size) in columns {
+        let (name, _, on_left, sort) = c.about();
+        let sorted = sort == Some(ui.sort);
+        let sign = if ui.reverse { pen.signs.ascending } else { pen.signs.descending };
+        let name = if sorted { format!("{name}{sign}") } else { name.to_owned() };
+        let text =
+            if on_left { left(&name, size, pen.signs) } else { right(&name, size, pen.signs) };
+        let style = if sorted { BOLD.add_modifier(Modifier::REVERSED) } else { BOLD };
+        spans.push(Span::styled(" ", BOLD));
+        spans.push(Span::styled(text, style.add_modifier(Modifier::UNDERLINED)));
+    }
+    let used: usize = spans.iter().map(Span::width).sum();
+    spans.push(Span::raw(" ".repeat(w.saturating_sub(used))));
+    Line::from(spans)
+}
+
+fn thread(row: &Row<'_>, columns: &[(Column, usize)], pen: &Pen) -> Line<'static> {
+    let t = row.thread;
+    let (style, sign) = pen.standing(row.standing);
+    let mut spans = Vec::with_capacity(2 * columns.len());
+    for &(c, size) in columns {
+        let number = |text: String| Span::raw(right(&text, size, pen.signs));
+        spans.push(Span::raw(" "));
+        spans.push(match c {
+            Column::Name => Span::raw(left(&t.name, size, pen.signs)),
+            Column::Tid => number(t.id.to_string()),
+            Column::Domain => number(t.domain.to_string()),
+            Column::Cpu => number(t.cpu.map_or_else(|| String::from("?"), |c| c.to_string())),
+            Column::Progress => number(span(t.progress as f64)),
+            Column::Mean => {
+                let text = if row.standing == Standing::Level {
+                    format!("{sign} level")
+                } else {
+                    format!("{sign} {:>8} {}", span(row.lead), row.standing.word())
+                };
+                Span::styled(left(&text, size, pen.signs), style)
+            }
+            Column::Bar => Span::raw(bar(row.shares, size, pen.signs)),
+            Column::Running => number(percent(row.shares.running)),
+            Column::Waiting => number(percent(row.shares.waiting)),
+            Column::Blocked => number(percent(row.shares.blocked)),
+            Column::Migrations => number(t.migrations().to_string()),
+        });
+    }
+    Line::from(spans)
+}
+
+fn recent(r: &Recent, w: usize, pen: &Pen) -> Line<'static> {
+    let at = format!(" {:>9}  ", format!("{:.2} s", r.at.as_secs_f64()));
+    let text = match &r.what {
+        Happened::Note(text) => text.clone(),
+        Happened::Migration { name, id, from, to, reason, error } => {
+            let why = reason.map_or("seen", |r| r.text());
+            let name = left(name, 14, pen.signs);
+            let mut text = format!("{name} {id:>7}  CPU {from} {} {to}  {why}", pen.signs.to);
+            if let Some(e) = error {
+                text += &format!("; NOT DONE: {e}");
+            }
+            text
+        }
+    };
+    Line::raw(cut(&(at + &text), w, pen.signs))
+}
+
+fn body<'a>(
+    view: &'a View,
+    header: &Header,
+    ui: &Ui,
+    w: usize,
+    h: usize,
+    pen: &Pen,
+    lines: &mut Vec<Line<'a>>,
+) -> usize {
+    let rows = view.rows(ui.only, ui.sort, ui.reverse);
+    lines.push(headline(&rows, view, ui, w, pen));
+    let mut state = balancing(view, header, ui, w, pen);
+    state.truncate(if h >= 16 { 2 } else { 1 });
+    lines.extend(state);
+    if h >= 20 {
+        lines.push(Line::default());
+    }
+    lines.extend(cpus(view, ui, w, if h < 12 { 1.min(h / 9) } else { h / 5 }, pen));
+    if h >= 20 {
+        lines.push(Line::default());
+    }
+    // What is left: heading, threads, recent decisions, footer.
+    let left_over = h.saturating_sub(lines.len() + 1);
+    let mine = |r: &&Recent| ui.only.is_none() || r.domain.is_none() || r.domain == ui.only;
+    let history = view.recent.iter().rev().filter(mine).count();
+    let for_recent = if left_over >= 12 && history > 0 {
+        let most = left_over / 3;
+        // Threads that need no more room leave it to the history.
+        most.max(left_over.saturating_sub(rows.len() + 1)).min(history + 2).min(left_over / 2 + 2)
+    } else {
+        0
+    };
+    let for_threads = left_over.saturating_sub(for_recent + 1);
+    let columns = columns(w, view.domains.len() > 1 && ui.only.is_none());
+    lines.push(heading(&columns, ui, w, pen));
+    let hidden = rows.len() > for_threads;
+    // One line tells where in the list this is.
+    let room = for_threads - usize::from(hidden && for_threads > 1);
+    let first = ui.scroll.min(rows.len().saturating_sub(room));
+    lines.extend(rows.iter().skip(first).take(room).map(|r| thread(r, &columns, pen)));
+    if hidden && for_threads > 1 {
+        let last = (first + room).min(rows.len());
+        let text = format!(" threads {} to {last} of {}", first + 1, rows.len());
+        lines
+            .push(Line::styled(cut(&text, w, pen.signs), Style::new().add_modifier(Modifier::DIM)));
+    }
+    if for_recent >= 3 {
+        lines.push(Line::default());
+        let name = if header.observes() { "RECENT MIGRATIONS" } else { "RECENT DECISIONS" };
+        lines.push(Line::styled(
+            left(&format!(" {name}"), w, pen.signs),
+            BOLD.add_modifier(Modifier::UNDERLINED),
+        ));
+        let newest = view.recent.iter().rev().filter(mine).take(for_recent - 2);
+        lines.extend(newest.map(|r| recent(r, w, pen)));
+    }
+    first
+}
+
+fn footer(view: &View, ui: &Ui, w: usize, pen: &Pen) -> Line<'static> {
+    let mut keys = vec![(String::from("q"), String::from("quit"))];
+    let mut key = |k: &str, what: &str| keys.push((k.to_owned(), what.to_owned()));
+    if ui.help {
+        key("?", "back");
+        key(pen.signs.scroll, "scroll");
+    } else {
+        key("?", "help");
+        key("s", &format!("sort: {}", ui.sort.word()));
+        key("r", "reverse");
+        key("p", if ui.frozen.is_some() { "go on" } else { "pause display" });
+        if view.domains.len() > 1 {
+            let shown =
+                ui.only.map_or_else(|| String::from("domains: all"), |d| format!("domain: {d}"));
+            key("d", &shown);
+        }
+        key(pen.signs.scroll, "scroll");
+    }
+    let mut spans = Vec::new();
+    let mut used = 0;
+    for (key, what) in keys {
+        let need = width(&key) + width(&what) + 4;
+        if used + need > w {
+            break;
+        }
+        used += need;
+        spans.push(Span::styled(format!(" {key} "), BAND));
+        spans.push(Span::raw(format!("{what}  ")));
+        used += 1;
+    }
+    Line::from(spans)
+}
+
+fn help(w: usize, pen: &Pen) -> Vec<Line<'static>> {
+    let s = pen.signs;
+    let entries: Vec<(String, &str)> = vec![
+        ("KEYS".into(), ""),
+        ("q, Esc, Ctrl-C".into(), "leave; the program that is watched goes on"),
+        ("s / r".into(), "sort by the next column / the other way round"),
+        ("p".into(), "pause and go on with the display; evenly itself goes on"),
+        ("d".into(), "show one domain after the other, then all"),
+        (format!("{}, PgUp, PgDn", s.scroll), "scroll"),
+        ("Ctrl-L / Ctrl-Z".into(), "draw anew / stop, to go on with fg"),
+        (String::new(), ""),
+        ("WORDS".into(), ""),
+        ("progress".into(), "CPU time that the thread received since evenly began"),
+        (
+            format!("{} behind, {} ahead", s.behind, s.ahead),
+            "of the mean progress of the domain's threads",
+        ),
+        (format!("{} level", s.level), "within one period of the mean: better cannot be had"),
+        ("speed".into(), "of a CPU: what its threads got of what they wanted, 0 to 1"),
+        ("slow, fast".into(), "below or above the mean speed of the domain's CPUs"),
+        ("free, idle".into(), "a CPU without threads, or with threads that all block"),
+        (format!("RUN {}", s.bar[0]), "share of the last 2 s on a CPU"),
+        (format!("WAIT {}", s.bar[1]), "share waiting for a CPU"),
+        (format!("BLOCK {}", s.bar[2]), "share blocked: sleeping, or at a barrier"),
+        ("MIGR".into(), "changes of CPU that were seen, whoever made them"),
+        ("period".into(), "time between two balancing points"),
+        ("overhead".into(), "CPU time that the balancing points take"),
+        ("domain (DOM)".into(), "CPUs that are balanced on their own, such as a NUMA node"),
+    ];
+    let mut lines = Vec::new();
+    for (term, text) in entries {
+        if text.is_empty() {
+            lines.push(Line::styled(format!(" {term}"), BOLD));
+        } else if w >= 60 {
+            lines.push(Line::raw(cut(&format!("  {} {text}", left(&term, 18, s)), w, s)));
+        } else {
+            // Narrow: the term on a line of its own, the words wrapped below it.
+            lines.push(Line::raw(cut(&format!("  {term}"), w, s)));
+            let mut line = String::from("   ");
+            for word in text.split(' ') {
+                if width(&line) + width(word) + 1 > w && !line.trim().is_empty() {
+                    lines.push(Line::raw(std::mem::replace(&mut line, String::from("   "))));
+                }
+                line = format!("{line} {word}");
+            }
+            lines.push(Line::raw(line));
+        }
+    }
+    lines
+}
+
+/// One line about one domain, for plain output.
+pub(crate) fn plain(view: &View, id: evenly_model::DomainId, header: &Header) -> String {
+    let ui = Ui { only: Some(id), ..Ui::default() };
+    let at = format!("{:>8.1} s", view.now.as_secs_f64());
+    let cpus = view.domains.get(&id).map_or(0, |d| d.cpus.len());
+    let rows = view.rows(Some(id), Sort::Mean, false);
+    let name = format!("{at}  domain {id}: ");
+    let (Some(d), Some(last), Some(first)) = (
+        view.domains.get(&id),
+        rows.iter().min_by(|a, b| a.lead.total_cmp(&b.lead)),
+        rows.iter().max_by(|a, b| a.lead.total_cmp(&b.lead)),
+    ) else {
+        return format!("{name}no compute threads on {}", plural(cpus, "CPU"));
+    };
+    let Some(level) = d.level else {
+        return format!("{name}{} not measured yet", plural(rows.len(), "thread"));
+    };
+    let rates = view.rates(Some(id));
+    let one = |r: &Row<'_>| {
+        let sign = if r.lead < 0.0 { '-' } else { '+' };
+        format!("{} (tid {}) {sign}{}", r.thread.name, r.thread.id, span(r.lead))
+    };
+    let wait = rows.iter().map(|r| r.shares.waiting).sum::<f64>() / rows.len() as f64;
+    let extremes = if rows.len() > 1 {
+        format!("worst {}; best {}; ", one(last), one(first))
+    } else {
+        String::new()
+    };
+    format!(
+        "{name}{} on {}; progress min {} mean {} max {}; wait {}; migrations {}/s; \
+         {extremes}{}",
+        plural(rows.len(), "thread"),
+        plural(cpus, "CPU"),
+        span(level.min),
+        span(level.mean),
+        span(level.max),
+        percent(wait),
+        rate(rates.own + rates.other),
+        doing(view, header, &ui)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic;
+    use evenly_engine::Event;
+    use evenly_model::{DomainId, Pid};
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    fn header(policy: &str) -> Header {
+        Header {
+            pid: Pid(41_000),
+            command: "./spmd --threads 3 --phases 100 --work 20ms".into(),
+            policy: policy.into(),
+            balanced_by: None,
+        }
+    }
+
+    fn view(threads: u32, cpus: u32, domains: u32, balances: bool) -> View {
+        let mut v = View::new(!balances);
+        for e in synthetic::run(threads, cpus, domains, 300, balances) {
+            v.apply(&e);
+        }
+        v
+    }
+
+    fn draw(v: &View, h: &Header, ui: &Ui, size: (u16, u16)) -> TestBackend {
+        let look = Look { color: false, ascii: false };
+        let mut t = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
+        t.draw(|f| {
+            render(v, h, ui, look, f.area(), f.buffer_mut());
+        })
+        .unwrap();
+        t.backend().clone()
+    }
+
+    #[test]
+    fn balanced_80x24() {
+        let v = view(3, 2, 1, true);
+        insta::assert_snapshot!(draw(&v, &header("hybrid"), &Ui::default(), (80, 24)));
+    }
+
+    #[test]
+    fn observed_uneven_120x40() {
+        let v = view(9, 8, 2, false);
+        insta::assert_snapshot!(draw(&v, &header("observe"), &Ui::default(), (120, 40)));
+    }
+
+    #[test]
+    fn small_40x10() {
+        let v = view(3, 2, 1, false);
+        insta::assert_snapshot!(draw(&v, &header("observe"), &Ui::default(), (40, 10)));
+    }
+
+    #[test]
+    fn no_threads_80x24() {
+        let v = view(0, 2, 1, false);
+        insta::assert_snapshot!(draw(&v, &header("observe"), &Ui::default(), (80, 24)));
+    }
+
+    #[test]
+    fn three_hundred_threads_scrolled_80x24() {
+        let v = view(300, 128, 1, false);
+        let ui = Ui { scroll: 100, sort: Sort::Tid, ..Ui::default() };
+        insta::assert_snapshot!(draw(&v, &header("observe"), &ui, (80, 24)));
+        let end = Ui { scroll: usize::MAX, ..ui };
+        let seen = draw(&v, &header("observe"), &end, (80, 24)).to_string();
+        assert!(seen.contains("to 300 of 300"), "{seen}");
+        // A scroll past the end is told, so that the next key up moves at once.
+        let area = Rect::new(0, 0, 80, 24);
+        let look = Look::default();
+        let first = render(&v, &header("observe"), &end, look, area, &mut Buffer::empty(area));
+        assert!(seen.contains(&format!("threads {} to", first + 1)), "{first}: {seen}");
+    }
+
+    #[test]
+    fn help_80x24_and_40x10() {
+        let v = view(3, 2, 1, false);
+        let ui = Ui { help: true, ..Ui::default() };
+        insta::assert_snapshot!(draw(&v, &header("observe"), &ui, (80, 24)));
+        insta::assert_snapshot!(draw(&v, &header("observe"), &ui, (40, 10)));
+    }
+
+    #[test]
+    fn one_domain_of_two_and_a_paused_display() {
+        let v = view(9, 8, 2, true);
+        let only = Some(DomainId(1));
+        let ui = Ui { only, frozen: Some(Box::new(v.clone())), ..Ui::default() };
+        insta::assert_snapshot!(draw(&v, &header("juggle"), &ui, (100, 30)));
+    }
+
+    #[test]
+    fn no_size_panics_and_no_line_is_split() {
+        for v in [view(0, 1, 1, false), view(3, 2, 1, true), view(300, 128, 2, false)] {
+            for help in [false, true] {
+                let ui = Ui { help, scroll: 7, ..Ui::default() };
+                for w in (1..50).step_by(3).chain([79, 200]) {
+                    for h in (1..30).step_by(2).chain([2, 70]) {
+                        draw(&v, &header("observe"), &ui, (w, h));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn colour_changes_no_text_and_no_color_has_none() {
+        let v = view(9, 8, 1, false);
+        let area = Rect::new(0, 0, 80, 24);
+        let drawn = |color| {
+            let mut buf = Buffer::empty(area);
+            let look = Look { color, ascii: false };
+            render(&v, &header("observe"), &Ui::default(), look, area, &mut buf);
+            buf
+        };
+        let (plain, coloured) = (drawn(false), drawn(true));
+        let text = |b: &Buffer| b.content.iter().map(|c| c.symbol().to_owned()).collect::<String>();
+        assert_eq!(text(&plain), text(&coloured));
+        assert!(plain.content.iter().all(|c| c.fg == Color::Reset && c.bg == Color::Reset));
+        assert!(coloured.content.iter().any(|c| c.fg == Color::Yellow));
+    }
+
+    #[test]
+    fn ascii_look_is_ascii() {
+        let v = view(9, 8, 2, true);
+        let area = Rect::new(0, 0, 120, 40);
+        for help in [false, true] {
+            let mut buf = Buffer::empty(area);
+            let look = Look { color: true, ascii: true };
+            let ui = Ui { help, ..Ui::default() };
+            render(&v, &header("hybrid"), &ui, look, area, &mut buf);
+            assert!(buf.content.iter().all(|c| c.symbol().is_ascii()));
+        }
+    }
+
+    #[test]
+    fn spans_keep_to_eight_columns() {
+        let shown: Vec<String> =
+            [0.0, 1e6, 999e6, 1e9, 99.99e9, 100e9, 599e9, 3e12, 3599.9e9, 9e15]
+                .iter()
+                .map(|&n| span(n))
+                .collect();
+        assert_eq!(
+            shown,
+            [
+                "0 ms",
+                "1 ms",
+                "999 ms",
+                "1.00 s",
+                "99.99 s",
+                "100.0 s",
+                "599.0 s",
+                "50 m 00 s",
+                "1 h 00 m",
+                "2500 h 00 m"
+            ]
+        );
+    }
+
+    #[test]
+    fn wide_names_are_cut_by_columns() {
+        assert_eq!(cut("計算スレッド", 7, &UNICODE), "計算ス…");
+        assert_eq!(width(&left("計算スレッド", 8, &UNICODE)), 8);
+        assert_eq!(cut("abc", 0, &UNICODE), "");
+    }
+
+    #[test]
+    fn bars_are_filled_by_their_parts() {
+        let s = Shares { running: 0.5, waiting: 0.25, blocked: 0.25 };
+        assert_eq!(bar(s, 8, &ASCII), "####--..");
+        let s = Shares { running: 1.0 / 3.0, waiting: 1.0 / 3.0, blocked: 1.0 / 3.0 };
+        assert_eq!(bar(s, 10, &ASCII), "###----...");
+        assert_eq!(bar(Shares::default(), 3, &ASCII), "   ");
+    }
+
+    #[test]
+    fn notes_stand_in_the_history() {
+        let mut v = view(3, 2, 1, true);
+        let text = String::from("balancing stands down: with it the program was slower");
+        v.apply(&Event::Note { at: v.now, text });
+        let seen = draw(&v, &header("hybrid"), &Ui::default(), (80, 24)).to_string();
+        assert!(seen.contains("balancing stands down: with it"), "{seen}");
+    }
+}
