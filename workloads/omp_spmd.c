@@ -1,0 +1,55 @@
+// The SPMD program in OpenMP: the same work, checksum and JSON as spmd, with
+// the loops and barriers of the OpenMP runtime (OMP_WAIT_POLICY and friends).
+#include <omp.h>
+#include <stdlib.h>
+
+#include "common.h"
+#include "omp_support.h"
+#include "spmd_options.h"
+
+struct slot {
+    alignas(64) uint64_t digest;
+};
+
+int main(int argc, char **argv) {
+    struct spmd_options options =
+        spmd_parse(argc, argv, FORM_OPENMP, (uint32_t)omp_get_max_threads());
+    struct timing timing = omp_start_team(options.threads);
+    struct spmd_result result = spmd_result_new(options.threads);
+    struct slot *slots[2];
+    for (int i = 0; i < 2; i++) {
+        slots[i] = aligned_alloc(alignof(struct slot), options.threads * sizeof *slots[i]);
+        if (!slots[i]) die_machine("no memory");
+    }
+
+#pragma omp parallel
+    {
+        struct work work;
+        int self = omp_get_thread_num();
+        work_init(&work, options.kind, options.working_set_bytes,
+                  spmd_thread_seed(&options, (uint32_t)self));
+        timing.arrived_s[self] = now_s();
+#pragma omp barrier
+        double cpu_before = thread_cpu_s(), finished = 0;
+        for (uint64_t phase = 0; phase < options.phases; phase++) {
+            // One iteration a thread: the static schedule gives i to thread i.
+#pragma omp for schedule(static) nowait
+            for (uint32_t i = 0; i < options.threads; i++) {
+                uint32_t right = (i + 1) % options.threads;
+                if (phase > 0) work_mix(&work, slots[(phase - 1) % 2][right].digest);
+                work_run(&work, spmd_thread_iters(&options, i));
+                slots[phase % 2][i].digest = work_digest(&work);
+            }
+            finished = now_s();
+#pragma omp barrier
+        }
+        result.arrived_s[self] = timing.arrived_s[self];
+        result.finished_s[self] = finished;
+        result.cpu_s[self] = thread_cpu_s() - cpu_before;
+        result.iters[self] = work.iterations_done;
+        result.digest[self] = work_digest(&work);
+        work_free(&work);
+    }
+    spmd_print(&options, &result, "omp_spmd", omp_runtime, "omp");
+    return EXIT_SUCCESS;
+}
