@@ -1,0 +1,542 @@
+//! `evenly run` and `evenly attach`: the wiring of program, supervisor, guardian, balancer and
+//! report.
+//!
+//! Invariant (promises P8 and P9): from the moment when the program runs, nothing that goes wrong
+//! here stops it. It is said in one line, and the program goes on unbalanced.
+
+use crate::flags::{AttachArgs, BalanceArgs, RunArgs};
+use crate::output::{self, expand};
+use crate::{End, tell};
+use anyhow::Context;
+use evenly_engine::{Candidate, Eligible, Event, GuardOptions, Observer};
+use evenly_linux::affinity;
+use evenly_linux::guardian::Guardian;
+use evenly_linux::journal::{Journal, Process, StateDir, others};
+use evenly_linux::live::{
+    Control, Live, LiveOptions, LiveReport, balanced_above, check_target_is_free, describe,
+};
+use evenly_linux::machine::now;
+use evenly_linux::proc::Proc;
+use evenly_linux::supervise::{Hooks, Outcome, Program, Signals, SpawnOptions, Supervisor, Waker};
+use evenly_model::{CpuSet, DomainId, Nanos, Pid, Tid};
+use evenly_policy::Mechanism;
+use evenly_report::{Ended, RunReport};
+use evenly_trace::{Header, Recorder, RecorderOptions};
+use globset::{Glob, GlobSet, GlobSetBuilder};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
+    check_command("run", &args.command)?;
+    check_cpus(&args.balance, Pid(0))?;
+    check_outputs(&args.balance)?;
+    let filter = Filter::new(&args.balance)?;
+    let began = now();
+    let signals = Signals::block().context("cannot receive signals")?;
+    let program = match Program::spawn(&args.command, &SpawnOptions::default()) {
+        Ok(program) => program,
+        Err(e) => {
+            tell(&format!("evenly: {e}"));
+            return Ok(End::Like(e.outcome()));
+        }
+    };
+    let pid = program.pid();
+    // From here on the program runs: failures are told, not returned.
+    let supervisor = match Supervisor::new(signals, program) {
+        Ok(s) => s,
+        Err(e) => anyhow::bail!("cannot supervise process {pid}, which runs on by itself: {e}"),
+    };
+    let command = args.command.iter().map(|a| a.to_string_lossy().into_owned()).collect();
+    let facts = Facts::new(&args.balance, pid, command, began);
+    let balancing = Balancing::start(args.balance, filter, pid, facts, supervisor.waker());
+    let outcome = supervisor.run(&mut Wait);
+    finish(balancing, outcome);
+    Ok(End::Like(outcome))
+}
+
+pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
+    let pid = Pid(args.pid);
+    let filter = Filter::new(&args.balance)?;
+    check_outputs(&args.balance)?;
+    let proc = Proc::default();
+    let known = StateDir::find().and_then(|dir| others(&dir, &proc)).unwrap_or_default();
+    check_target_is_free(&proc, pid, &known)?;
+    let command: Vec<String> =
+        proc.command_line(pid).iter().map(|a| a.to_string_lossy().into_owned()).collect();
+    let signals = Signals::block().context("cannot receive signals")?;
+    let supervisor = Supervisor::for_attach(signals, pid)?;
+    check_cpus(&args.balance, pid)?;
+    may_change(&args.balance, pid)?;
+    let facts = Facts::new(&args.balance, pid, command, now());
+    let balancing = Balancing::start(args.balance, filter, pid, facts, supervisor.waker());
+    // Where nothing is balanced there is nothing to wait for.
+    let outcome = match &balancing {
+        Ok(_) => supervisor.run(&mut Wait),
+        Err(_) => Outcome::Detached,
+    };
+    Ok(End::Status(if finish(balancing, outcome) { 0 } else { crate::FAILURE }))
+}
+
+/// Reports, also where there was no balancing. Returns whether there was.
+fn finish(balancing: Result<Balancing, Failed>, outcome: Outcome) -> bool {
+    match balancing {
+        Ok(balancing) => balancing.finish(outcome),
+        Err(Failed { facts, why }) => {
+            facts.report(outcome, LiveReport::default(), Some(why), None);
+            false
+        }
+    }
+}
+
+/// A program named like an option is a mistyped option.
+pub(crate) fn check_command(name: &str, command: &[OsString]) -> anyhow::Result<()> {
+    match command.first().map(|c| c.to_string_lossy()) {
+        Some(word) if word.starts_with('-') => anyhow::bail!(
+            "there is no option {word} (see evenly {name} --help); a program of that name is \
+             given as ./{word}"
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Files that cannot be written are bad input.
+fn check_outputs(args: &BalanceArgs) -> anyhow::Result<()> {
+    for (option, path) in [("--json", &args.json), ("--record", &args.record)] {
+        if let Some(path) = path {
+            output::check(option, path)?;
+        }
+    }
+    if let (Some(json), Some(record)) = (&args.json, &args.record)
+        && (json == record || output::same_file(json, record))
+    {
+        anyhow::bail!("--json and --record name the same file, {}; give two", json.display());
+    }
+    Ok(())
+}
+
+/// A list of CPUs of which the program can use none is bad input.
+fn check_cpus(args: &BalanceArgs, pid: Pid) -> anyhow::Result<()> {
+    if let Some(asked) = &args.cpus {
+        let allowed = affinity::get(Tid(pid.0))
+            .with_context(|| format!("cannot read the affinity mask of process {pid}"))?;
+        if asked.and(&allowed).is_empty() {
+            anyhow::bail!(
+                "--cpus {asked}: the program may use the CPUs {allowed}, and none of these is among \
+                 them"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Whether affinity masks of the process may be changed at all.
+fn may_change(args: &BalanceArgs, pid: Pid) -> anyhow::Result<()> {
+    if args.policy.mechanism == Mechanism::Nothing {
+        return Ok(());
+    }
+    affinity::may_set(Tid(pid.0)).with_context(|| {
+        format!(
+            "process {pid} belongs to another user, and changing its affinity needs that user or \
+             CAP_SYS_NICE (try: sudo evenly attach {pid})"
+        )
+    })
+}
+
+/// `--only`, `--skip` and `--idle-thread`.
+struct Filter {
+    only: Option<GlobSet>,
+    skip: GlobSet,
+    idle: Option<String>,
+}
+
+impl Filter {
+    fn new(args: &BalanceArgs) -> anyhow::Result<Self> {
+        let globs = |option: &str, list: &[String]| -> anyhow::Result<GlobSet> {
+            let mut set = GlobSetBuilder::new();
+            for g in list {
+                set.add(Glob::new(g).with_context(|| format!("{option} '{g}'"))?);
+            }
+            Ok(set.build()?)
+        };
+        Ok(Self {
+            only: (!args.only.is_empty()).then(|| globs("--only", &args.only)).transpose()?,
+            skip: globs("--skip", &args.skip)?,
+            idle: args.idle_thread.clone(),
+        })
+    }
+
+    fn into_eligible(self) -> Option<Eligible> {
+        if self.only.is_none() && self.skip.is_empty() && self.idle.is_none() {
+            return None;
+        }
+        Some(Box::new(move |c: &Candidate| {
+            let idle = match self.idle.as_deref() {
+                Some("first") => c.first,
+                Some(name) => c.name == name,
+                None => false,
+            };
+            !idle
+                && !self.skip.is_match(&c.name)
+                && self.only.as_ref().is_none_or(|o| o.is_match(&c.name))
+        }))
+    }
+}
+
+/// While the program runs there is nothing to do here but to look after balancing.
+struct Wait;
+
+impl Hooks for Wait {
+    fn on_stop(&mut self) {
+        // Stopped threads are not moved (they are not behind, they wait), and the guardian gives
+        // back pinned masks if the stop lasts.
+    }
+
+    fn on_continue(&mut self) {}
+
+    fn on_wake(&mut self) -> ControlFlow<()> {
+        // Only the balancer wakes the supervisor, as its last act: the program has no threads left,
+        // or it failed. Whether its thread has ended yet must not be asked: it may not have.
+        ControlFlow::Break(())
+    }
+}
+
+/// A balancer at work beside the supervisor.
+struct Balancing {
+    control: Control,
+    thread: Option<JoinHandle<Result<LiveReport, String>>>,
+    journal: Arc<Journal>,
+    guardian: Option<Guardian>,
+    recorder: Option<Recorder>,
+    log: Option<Log>,
+    facts: Facts,
+}
+
+/// What the report says beside what the balancer measured.
+struct Facts {
+    command: Vec<String>,
+    policy: &'static str,
+    budget: f64,
+    expected: Option<u32>,
+    filtered: bool,
+    began: Nanos,
+    quiet: bool,
+    json: Option<PathBuf>,
+}
+
+/// Balancing that could not begin. It has been told why.
+struct Failed {
+    facts: Facts,
+    why: String,
+}
+
+/// Says once why the program is not balanced (promise P8), and gives the reason back.
+fn not_balancing(error: &anyhow::Error) -> String {
+    let why = format!("{error:#}");
+    tell(&format!("evenly: not balancing, the program runs as it is: {why}"));
+    why
+}
+
+impl Facts {
+    fn new(args: &BalanceArgs, pid: Pid, command: Vec<String>, began: Nanos) -> Self {
+        Self {
+            command,
+            policy: args.policy.name,
+            budget: args.budget,
+            expected: args.threads,
+            filtered: !args.only.is_empty() || !args.skip.is_empty() || args.idle_thread.is_some(),
+            began,
+            quiet: args.quiet,
+            json: args.json.as_deref().map(|p| expand(p, pid)),
+        }
+    }
+
+    /// The report at the end: as text, as JSON, and as the last line of the recording.
+    fn report(
+        &self,
+        outcome: Outcome,
+        live: LiveReport,
+        failure: Option<String>,
+        recorder: Option<Recorder>,
+    ) {
+        let report = RunReport {
+            schema: evenly_report::SCHEMA,
+            evenly: env!("CARGO_PKG_VERSION"),
+            command: self.command.clone(),
+            policy: self.policy,
+            ended: match outcome {
+                Outcome::Exited(status) => Ended::Exit(status),
+                Outcome::Signaled(signal) => Ended::Signal(signal),
+                Outcome::Detached => Ended::RunsOn,
+                Outcome::TargetEnded => Ended::Gone,
+            },
+            seconds: (now() - self.began).as_secs_f64(),
+            balanced_s: live.balanced_s,
+            cpus: live.cpus,
+            quota_cpus: live.quota.cpus,
+            period_ms: live.period.as_millis_f64(),
+            overhead_s: live.overhead_s,
+            budget: self.budget,
+            failure,
+            started: live.started,
+            expected_threads: self.expected,
+            filtered: self.filtered,
+            all_threads: live.threads,
+            realtime_threads: live.realtime_threads,
+            processes: live.processes,
+            summary: live.summary,
+            measured: None,
+            gain: None,
+            verdict: String::new(),
+        }
+        .judged();
+        // A failure has been told when it came.
+        if !self.quiet && report.failure.is_none() {
+            tell(report.text().trim_end());
+        }
+        let json = match serde_json::to_value(&report) {
+            Ok(json) => json,
+            Err(e) => return tell(&format!("evenly: cannot write the report as JSON: {e}")),
+        };
+        if let Some(path) = &self.json
+            && let Err(e) = std::fs::write(path, format!("{json:#}\n"))
+        {
+            tell(&format!("evenly: cannot write {}: {e}", path.display()));
+        }
+        if let Some(recorder) = recorder
+            && let Err(e) = recorder.finish(json)
+        {
+            tell(&format!("evenly: {e}"));
+        }
+    }
+}
+
+impl Balancing {
+    /// Starts balancing. Where that is not possible one line says why, and what would mend it.
+    fn start(
+        args: BalanceArgs,
+        filter: Filter,
+        pid: Pid,
+        facts: Facts,
+        waker: Waker,
+    ) -> Result<Self, Failed> {
+        match Parts::prepare(args, filter, pid, &facts.command, waker) {
+            Ok(p) => Ok(Self {
+                control: p.control,
+                thread: Some(p.thread),
+                journal: p.journal,
+                guardian: p.guardian,
+                recorder: p.recorder,
+                log: p.log,
+                facts,
+            }),
+            Err(e) => Err(Failed { facts, why: not_balancing(&e) }),
+        }
+    }
+
+    /// Ends balancing, gives masks back, and reports. Returns whether the program was balanced.
+    fn finish(mut self, outcome: Outcome) -> bool {
+        self.control.end();
+        let live = match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(report)) => report,
+            // The journal stays as it is: letting the guardian go makes it restore.
+            Some(Err(_)) => return false,
+            None => Err(String::from("its balancer was never started")),
+        };
+        // Looks once more for masks that were inherited since the last scan.
+        if let Err(e) = evenly_linux::restore::end(&self.journal) {
+            tell(&format!("evenly: {e}"));
+        }
+        if let Some(Err(e)) = self.guardian.take().map(Guardian::finish) {
+            tell(&format!("evenly: {e}"));
+        }
+        if let Some(log) = self.log.take() {
+            log.finish();
+        }
+        let (live, failure) = match live {
+            Ok(live) => (live, None),
+            Err(why) => (LiveReport::default(), Some(why)),
+        };
+        let balanced = failure.is_none();
+        self.facts.report(outcome, live, failure, self.recorder.take());
+        balanced
+    }
+}
+
+/// All that works while a program is balanced.
+struct Parts {
+    control: Control,
+    thread: JoinHandle<Result<LiveReport, String>>,
+    journal: Arc<Journal>,
+    guardian: Option<Guardian>,
+    recorder: Option<Recorder>,
+    log: Option<Log>,
+}
+
+impl Parts {
+    fn prepare(
+        args: BalanceArgs,
+        filter: Filter,
+        pid: Pid,
+        command: &[String],
+        waker: Waker,
+    ) -> anyhow::Result<Self> {
+        let dir = StateDir::find()?;
+        let proc = Proc::default();
+        if args.policy.mechanism != Mechanism::Nothing
+            && let Some(by) = balanced_above(&proc, pid, &others(&dir, &proc).unwrap_or_default())
+        {
+            anyhow::bail!("another evenly (process {by}) balances it already, with its parents");
+        }
+        // With the program from the start: an evenly inside it must see whose it is.
+        let journal = Arc::new(Journal::create(&dir, Process::find(&proc, pid))?);
+        let guardian = if args.policy.mechanism == Mechanism::Nothing {
+            None
+        } else {
+            let exe = std::env::current_exe().context("cannot find evenly's own program file")?;
+            Some(Guardian::start(&exe, &journal, false)?)
+        };
+        // A recording that cannot be made is no reason not to balance.
+        let recorder = args.record.as_deref().and_then(|path| {
+            recorder(path, &args, pid, command)
+                .map_err(|e| tell(&format!("evenly: not recording: {e:#}")))
+                .ok()
+        });
+        let log = args.verbose.then(Log::start).transpose()?;
+        let control = Control::default();
+        let live = Live::new(live_options(&args, filter), pid, journal.clone());
+        let (events, decisions) =
+            (recorder.as_ref().map(Recorder::handle), log.as_ref().map(Log::handle));
+        let ctl = control.clone();
+        let thread = std::thread::Builder::new()
+            .name(String::from("balancer-0"))
+            .spawn(move || {
+                let observers = |_: DomainId| {
+                    let mut all: Vec<Box<dyn Observer>> = Vec::new();
+                    if let Some(r) = &events {
+                        all.push(Box::new(r.clone()));
+                    }
+                    if let Some(l) = &decisions {
+                        all.push(Box::new(l.clone()));
+                    }
+                    all
+                };
+                let report = live.run(&ctl, observers).map_err(|e| not_balancing(&e.into()));
+                waker.wake();
+                report
+            })
+            .context("cannot start the balancer's thread")?;
+        Ok(Self { control, thread, journal, guardian, recorder, log })
+    }
+}
+
+fn live_options(args: &BalanceArgs, filter: Filter) -> LiveOptions {
+    LiveOptions {
+        policy: args.policy,
+        period: args.period.0,
+        budget: args.budget,
+        cpus: args.cpus.clone(),
+        domain: args.domain.map(Into::into),
+        expected: args.threads,
+        eligible: filter.into_eligible(),
+        guard: GuardOptions { enabled: !args.no_guard, ..GuardOptions::default() },
+        source: args.source.into(),
+        seed: args.seed,
+    }
+}
+
+fn recorder(
+    path: &Path,
+    args: &BalanceArgs,
+    pid: Pid,
+    command: &[String],
+) -> anyhow::Result<Recorder> {
+    let path = expand(path, pid);
+    let fact =
+        |file: &str| std::fs::read_to_string(file).map(|t| t.trim().to_owned()).unwrap_or_default();
+    let header = Header {
+        evenly: env!("CARGO_PKG_VERSION").to_owned(),
+        command: command.to_vec(),
+        host: BTreeMap::from([
+            (String::from("hostname"), fact("/proc/sys/kernel/hostname")),
+            (String::from("kernel"), fact("/proc/sys/kernel/osrelease")),
+            (String::from("cpus"), fact("/sys/devices/system/cpu/online")),
+        ]),
+        settings: BTreeMap::from([
+            (String::from("policy"), args.policy.name.to_owned()),
+            (
+                String::from("period"),
+                match args.period.0 {
+                    evenly_engine::Period::Auto => String::from("auto"),
+                    evenly_engine::Period::Fixed(p) => p.to_string(),
+                },
+            ),
+            (
+                String::from("cpus"),
+                args.cpus.as_ref().map_or_else(|| String::from("all"), CpuSet::to_string),
+            ),
+            (String::from("seed"), args.seed.to_string()),
+        ]),
+        started_unix_ms: SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(0)),
+    };
+    let options = RecorderOptions { limit_bytes: args.record_limit << 20, header };
+    Recorder::create(&path, options).with_context(|| format!("cannot record to {}", path.display()))
+}
+
+/// The decision log on standard error. Written by a thread of its own, so that a reader who is
+/// slow never holds up the balancer; what it cannot take is counted.
+struct Log {
+    sender: SyncSender<String>,
+    thread: JoinHandle<()>,
+}
+
+const LOG_LINES: usize = 4096;
+
+impl Log {
+    fn start() -> anyhow::Result<Self> {
+        let (sender, lines): (_, Receiver<String>) = sync_channel(LOG_LINES);
+        let thread = std::thread::Builder::new()
+            .name(String::from("log"))
+            .spawn(move || lines.iter().for_each(|l| tell(&l)))
+            .context("cannot start the log's thread")?;
+        Ok(Self { sender, thread })
+    }
+
+    fn handle(&self) -> LogHandle {
+        LogHandle { sender: self.sender.clone(), lost: 0 }
+    }
+
+    fn finish(self) {
+        drop(self.sender);
+        // It ends when the last handle is gone; a panic there has nothing left to say.
+        let _ = self.thread.join();
+    }
+}
+
+#[derive(Clone)]
+struct LogHandle {
+    sender: SyncSender<String>,
+    lost: u64,
+}
+
+impl Observer for LogHandle {
+    fn event(&mut self, event: &Event) {
+        for line in describe(event) {
+            if self.sender.try_send(format!("evenly: {line}")).is_err() {
+                self.lost += 1;
+            } else if self.lost > 0 {
+                let text = format!("evenly: ({} lines were lost)", self.lost);
+                if self.sender.try_send(text).is_ok() {
+                    self.lost = 0;
+                }
+            }
+        }
+    }
+}

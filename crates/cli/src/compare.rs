@@ -1,0 +1,150 @@
+//! `evenly compare`: arms, executor, progress and table of `evenly-compare`, wired together.
+
+use crate::balance::check_command;
+use crate::flags::CompareArgs;
+use crate::{End, output, tell};
+use anyhow::Context;
+use evenly_compare::{
+    Arm, Executor, Metric, Options, ProcessExecutor, Progress, Round, compare as run, table,
+};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+pub(crate) fn compare(args: CompareArgs) -> anyhow::Result<End> {
+    check_command("compare", &args.command)?;
+    if let Some(path) = &args.json {
+        output::check("--json", path)?;
+    }
+    let scratch = tempfile::tempdir().context("cannot make a directory for the reports")?;
+    let exe = std::env::current_exe().context("cannot find evenly's own program file")?;
+    let arms: Vec<Arm> = args
+        .policies
+        .iter()
+        .enumerate()
+        .map(|(i, spec)| arm(spec, i, &args, &exe, scratch.path()))
+        .collect::<anyhow::Result<_>>()?;
+    let options = Options {
+        command: args.command.iter().map(|a| a.to_string_lossy().into_owned()).collect(),
+        runs: args.runs as usize,
+        warmup: args.warmup as usize,
+        seed: args.seed,
+        metric: args.metric.map_or(Metric::WallTime, Metric::Field),
+        same_output: args.same_output,
+        bound_s: args.bound,
+        keep_reports: args.json.is_some(),
+    };
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, interrupted.clone())
+            .context("cannot receive signals")?;
+    }
+    let mut executor = ProcessExecutor {
+        limit: args.timeout.map(Duration::from),
+        interrupted,
+        ..ProcessExecutor::default()
+    };
+    let mut shown = Shown::new(args.quiet);
+    let result = run(&arms, &options, &mut executor as &mut dyn Executor, &mut shown);
+    shown.clear();
+    let comparison = result?;
+    if !args.quiet {
+        let colour = std::io::stdout().is_terminal()
+            && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+        // A reader that has gone away is no failure of the comparison.
+        let _ = writeln!(std::io::stdout(), "{}", table(&comparison, colour).trim_end());
+    }
+    if let Some(path) = &args.json {
+        let json = serde_json::to_string_pretty(&comparison)?;
+        std::fs::write(path, json + "\n")
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(End::Status(0))
+}
+
+/// What is run for `kernel`, `hybrid`, `juggle:--period=50ms` ...
+fn arm(
+    spec: &str,
+    index: usize,
+    args: &CompareArgs,
+    exe: &std::path::Path,
+    scratch: &std::path::Path,
+) -> anyhow::Result<Arm> {
+    if spec == "kernel" {
+        return Ok(Arm::new("kernel", args.command.clone()));
+    }
+    let (policy, options) = spec.split_once(':').unwrap_or((spec, ""));
+    if evenly_policy::by_name(policy).is_none() {
+        let names: Vec<&str> = evenly_policy::POLICIES.iter().map(|p| p.name).collect();
+        anyhow::bail!(
+            "--policies: there is no policy '{policy}'; there are kernel, {}",
+            names.join(", ")
+        );
+    }
+    let report = scratch.join(format!("{index}.json"));
+    let mut argv: Vec<OsString> = vec![exe.into(), "run".into(), "-q".into()];
+    argv.extend(["--policy".into(), policy.into(), "--json".into(), report.clone().into()]);
+    argv.extend(options.split_whitespace().map(OsString::from));
+    argv.push("--".into());
+    argv.extend(args.command.iter().cloned());
+    Ok(Arm { report: Some(report), ..Arm::new(spec, argv) })
+}
+
+/// Progress: a bar on a terminal, a line for each run elsewhere.
+struct Shown {
+    bar: Option<ProgressBar>,
+    lines: bool,
+}
+
+impl Shown {
+    fn new(quiet: bool) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let bar = (!quiet && terminal).then(|| {
+            let bar = ProgressBar::new(0);
+            if let Ok(style) =
+                ProgressStyle::with_template("{bar:24} {pos}/{len} {msg} (eta {eta})")
+            {
+                bar.set_style(style);
+            }
+            bar.enable_steady_tick(Duration::from_millis(200));
+            bar
+        });
+        Self { bar, lines: !quiet && !terminal }
+    }
+
+    fn clear(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Progress for Shown {
+    fn planned(&mut self, runs: usize) {
+        if let Some(bar) = &self.bar {
+            bar.set_length(runs as u64);
+        }
+    }
+
+    fn started(&mut self, arm: &Arm, round: Round) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(format!("{}, {round}", arm.name));
+        }
+    }
+
+    fn finished(&mut self, arm: &Arm, round: Round, seconds: f64) {
+        if let Some(bar) = &self.bar {
+            bar.inc(1);
+        }
+        if self.lines {
+            tell(&format!("evenly: {}, {round}: {seconds:.3} s", arm.name));
+        }
+    }
+
+    fn interrupted(&mut self) {
+        tell("evenly: interrupted; the results are those of the runs so far");
+    }
+}

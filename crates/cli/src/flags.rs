@@ -1,0 +1,379 @@
+//! The one definition of the command line: help, man pages and completions all come from it.
+//!
+//! Invariant: parsing makes no system call.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use evenly_linux::limits::DomainKind;
+use evenly_linux::live::SourceKind;
+use evenly_model::{CpuSet, Nanos, parse_duration};
+use evenly_policy::{POLICIES, PolicyInfo};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Keeps parallel programs level: moves the threads of a running program between CPUs, so that all
+/// progress at the same rate.
+#[derive(Debug, Parser)]
+#[command(name = "evenly", version, arg_required_else_help = true, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a program and keep its threads level
+    #[command(
+        after_help = "Example:\n  evenly run -- ./solver --threads 3\n\nThe program runs as \
+        without evenly: same input and output, signals and exit status. Exit status 125: evenly \
+        itself failed; 126, 127: the program cannot be run."
+    )]
+    Run(RunArgs),
+    /// Keep the threads of a running program level
+    #[command(
+        after_help = "Example:\n  evenly attach 4711\n\nCtrl-C ends balancing; the program runs \
+        on with the affinity masks that it had."
+    )]
+    Attach(AttachArgs),
+    /// Run a program under several policies, interleaved, and say what the runs show
+    #[command(
+        after_help = "Example:\n  evenly compare --runs 10 -- ./solver --threads 3\n\n`kernel` is \
+        the program as it is, without evenly."
+    )]
+    Compare(CompareArgs),
+    /// Give threads their affinity masks back after a balancer was killed
+    #[command(
+        after_help = "Example:\n  evenly restore\n\nThe guardian does this by itself; this is for \
+        the case that it was killed too."
+    )]
+    Restore(RestoreArgs),
+    /// Turn a recording into a Perfetto trace, an HTML page or a picture
+    #[command(
+        after_help = "Example:\n  evenly run --record run.evenly -- ./solver\n  evenly report \
+        run.evenly          # writes run.html and run.perfetto-trace"
+    )]
+    Report(ReportArgs),
+    /// Show the threads of a program live
+    #[command(
+        after_help = "Example:\n  evenly top 4711\n\nWithout a process id it shows the program that \
+        another evenly balances."
+    )]
+    Top(TopArgs),
+    /// Print the completion script of a shell
+    #[command(after_help = "Example:\n  evenly completions bash > \
+        ~/.local/share/bash-completion/completions/evenly")]
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages into a directory
+    #[command(after_help = "Example:\n  evenly manpages target/man")]
+    Manpages {
+        /// The directory; it is made where it is missing
+        dir: PathBuf,
+    },
+    /// Restores masks when the balancer dies; started by evenly itself
+    #[command(hide = true)]
+    Guardian {
+        #[arg(long)]
+        journal: PathBuf,
+        #[arg(long)]
+        fd: i32,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) balance: BalanceArgs,
+    /// The program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD"
+    )]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AttachArgs {
+    #[command(flatten)]
+    pub(crate) balance: BalanceArgs,
+    /// Process id of the program
+    #[arg(value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: i32,
+}
+
+/// How to balance, and what to tell.
+#[derive(Debug, Args)]
+pub(crate) struct BalanceArgs {
+    /// What decides
+    #[arg(long, default_value = "hybrid", value_parser = policy, value_name = "NAME",
+        long_help = policy_help())]
+    pub(crate) policy: &'static PolicyInfo,
+    /// Balancing period: auto, or a duration such as 20ms
+    #[arg(long, default_value = "auto", value_parser = period)]
+    pub(crate) period: PeriodArg,
+    /// Begin when this many threads compute, instead of when their number is stable
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) threads: Option<u32>,
+    /// Use only these CPUs, for example 0-3,8
+    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
+    pub(crate) cpus: Option<CpuSet>,
+    /// Which sets of CPUs are balanced on their own [default: numa where there is more than one]
+    #[arg(long, value_enum)]
+    pub(crate) domain: Option<DomainArg>,
+    /// Leave this thread alone: `first` (of each process), or a thread name
+    #[arg(long, value_name = "WHICH")]
+    pub(crate) idle_thread: Option<String>,
+    /// Balance only threads whose name matches (may be given more than once)
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) only: Vec<String>,
+    /// Leave threads alone whose name matches (may be given more than once)
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) skip: Vec<String>,
+    /// Where thread times come from
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(crate) source: SourceArg,
+    /// CPU time that evenly may use, in percent of one CPU
+    #[arg(long, default_value = "1", value_name = "PERCENT", value_parser = percent)]
+    pub(crate) budget: f64,
+    /// Never pause to measure the effect of balancing
+    #[arg(long)]
+    pub(crate) no_guard: bool,
+    /// Seed of all that is random
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// No report at the end
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Tell every decision and its reason
+    #[arg(short, long, conflicts_with = "quiet")]
+    pub(crate) verbose: bool,
+    /// Write everything to FILE as JSON; %h, %p and %r stand for host, process id and MPI rank
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Record snapshots and plans for `evenly report`; %h, %p and %r as for --json
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+    /// Largest size of the recording in MiB; when it is near, points are thinned out
+    #[arg(long, value_name = "MIB", default_value_t = 64,
+        value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    pub(crate) record_limit: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompareArgs {
+    /// What to compare, separated by commas: kernel, or any policy, with options after a colon
+    /// (juggle:--period=50ms)
+    #[arg(long, value_delimiter = ',', default_value = "kernel,static,hybrid")]
+    pub(crate) policies: Vec<String>,
+    /// Measured runs of each
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) runs: u32,
+    /// Rounds before them that are discarded
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10_000))]
+    pub(crate) warmup: u32,
+    /// Fail unless all runs print the same
+    #[arg(long)]
+    pub(crate) same_output: bool,
+    /// Compare this number of seconds from the last JSON object that the program prints, instead of
+    /// wall time
+    #[arg(long, value_name = "FIELD")]
+    pub(crate) metric: Option<String>,
+    /// The least time that is possible, in seconds: shown beside the results
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) bound: Option<f64>,
+    /// Longest time for one run, for example 5min
+    #[arg(long, value_parser = parse_duration)]
+    pub(crate) timeout: Option<Nanos>,
+    /// Seed of the order of runs
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Write the results to FILE as JSON (evenly.compare/1)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// No progress, no table
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// The program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "CMD"
+    )]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArgs {
+    /// Only what the balancer with this process id left
+    #[arg(value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: Option<i32>,
+    /// Also threads of a balancer that is alive
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// The recording
+    pub(crate) file: PathBuf,
+    /// Write the HTML page here [default: FILE with the ending .html]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Write the Perfetto trace here [default: FILE with the ending .perfetto-trace]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) perfetto: Option<PathBuf>,
+    /// Write a picture of who ran where here (SVG)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+    /// Further recordings to be shown below it in the picture
+    #[arg(long, value_name = "FILE", requires = "svg")]
+    pub(crate) with: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    /// Process id of the program
+    #[arg(value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: Option<i32>,
+    /// Lines instead of a screen
+    #[arg(long)]
+    pub(crate) plain: bool,
+    /// How often threads are read
+    #[arg(long, default_value = "100ms", value_parser = parse_duration)]
+    pub(crate) period: Nanos,
+}
+
+/// `--domain`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum DomainArg {
+    /// All CPUs together
+    Machine,
+    /// The CPUs of a NUMA node
+    Numa,
+    /// The CPUs that share their last cache
+    Llc,
+}
+
+impl From<DomainArg> for DomainKind {
+    fn from(d: DomainArg) -> Self {
+        match d {
+            DomainArg::Machine => Self::Machine,
+            DomainArg::Numa => Self::Numa,
+            DomainArg::Llc => Self::Llc,
+        }
+    }
+}
+
+/// `--source`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum SourceArg {
+    /// The best that works
+    Auto,
+    /// /proc/PID/task/TID/schedstat: needs nothing
+    Schedstat,
+    /// The taskstats netlink interface: needs CAP_NET_ADMIN
+    Taskstats,
+}
+
+impl From<SourceArg> for SourceKind {
+    fn from(s: SourceArg) -> Self {
+        match s {
+            SourceArg::Auto => Self::Auto,
+            SourceArg::Schedstat => Self::Schedstat,
+            SourceArg::Taskstats => Self::Taskstats,
+        }
+    }
+}
+
+/// `--period`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PeriodArg(pub(crate) evenly_engine::Period);
+
+fn period(text: &str) -> Result<PeriodArg, String> {
+    if text == "auto" {
+        return Ok(PeriodArg(evenly_engine::Period::Auto));
+    }
+    parse_duration(text)
+        .map(|d| PeriodArg(evenly_engine::Period::Fixed(d)))
+        .map_err(|e| format!("{e}; or auto"))
+}
+
+fn policy(name: &str) -> Result<&'static PolicyInfo, String> {
+    evenly_policy::by_name(name).ok_or_else(|| {
+        let names: Vec<&str> = POLICIES.iter().map(|p| p.name).collect();
+        format!("there is no such policy; there are {}", names.join(", "))
+    })
+}
+
+fn policy_help() -> String {
+    let width = POLICIES.iter().map(|p| p.name.len()).max().unwrap_or(0);
+    let list: Vec<String> =
+        POLICIES.iter().map(|p| format!("  {:width$}  {}", p.name, p.about)).collect();
+    format!("What decides:\n{}", list.join("\n"))
+}
+
+fn cpu_list(text: &str) -> Result<CpuSet, String> {
+    let set: CpuSet = text.parse().map_err(|e: evenly_model::CpuListError| e.to_string())?;
+    if set.is_empty() {
+        return Err(String::from("the list is empty; it needs at least one CPU, such as 0-3,8"));
+    }
+    Ok(set)
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse::<f64>() {
+        Ok(p) if p > 0.0 && p <= 100.0 => Ok(p / 100.0),
+        _ => Err(String::from("it must be more than 0 and at most 100")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_holds_together() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        for c in Cli::command().get_subcommands().filter(|c| !c.is_hide_set()) {
+            let help = c.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("evenly"), "{} has no example", c.get_name());
+        }
+    }
+
+    #[test]
+    fn bad_values_are_refused() {
+        for bad in [
+            &["run", "--cpus", "", "--", "x"][..],
+            &["run", "--cpus", "3-1", "--", "x"],
+            &["run", "--period", "0ms", "--", "x"],
+            &["run", "--period", "20", "--", "x"],
+            &["run", "--threads", "0", "--", "x"],
+            &["run", "--policy", "nope", "--", "x"],
+            &["run", "--budget", "0", "--", "x"],
+            &["run"],
+            &["attach", "0"],
+            &["attach", "-1"],
+            &["compare", "--runs", "0", "--", "x"],
+        ] {
+            let argv = ["evenly"].iter().chain(bad);
+            assert!(Cli::try_parse_from(argv).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn the_program_keeps_its_own_flags() {
+        let cli = Cli::try_parse_from(["evenly", "run", "./app", "-q", "--json", "x"]).unwrap();
+        let Command::Run(run) = cli.command else { panic!("not run") };
+        assert_eq!(run.command, ["./app", "-q", "--json", "x"]);
+        assert!(!run.balance.quiet);
+    }
+}

@@ -1,0 +1,87 @@
+//! The program `evenly`: flags and wiring.
+//!
+//! Invariant: the exit status is decided here and nowhere else. 125 is a failure of evenly itself
+//! (bad input included); otherwise `run` ends as the program ended.
+
+#![forbid(unsafe_code)]
+
+mod balance;
+mod compare;
+mod flags;
+mod generate;
+mod output;
+mod report;
+mod restore;
+mod top;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use evenly_linux::supervise::{Outcome, end_like};
+use flags::{Cli, Command};
+use std::process::ExitCode;
+
+/// What a command came to.
+pub(crate) enum End {
+    /// This status.
+    Status(u8),
+    /// As the program ended.
+    Like(Outcome),
+}
+
+const FAILURE: u8 = 125;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => return refuse(&e),
+    };
+    let result = match cli.command {
+        Command::Run(args) => balance::run(args),
+        Command::Attach(args) => balance::attach(args),
+        Command::Compare(args) => compare::compare(args),
+        Command::Restore(args) => restore::restore(&args),
+        Command::Report(args) => report::report(&args),
+        Command::Top(args) => top::top(&args),
+        Command::Completions { shell } => generate::completions(shell),
+        Command::Manpages { dir } => generate::manpages(&dir),
+        Command::Guardian { journal, fd } => restore::guardian(&journal, fd),
+    };
+    match result {
+        Ok(End::Status(status)) => ExitCode::from(status),
+        Ok(End::Like(outcome)) => end_like(outcome),
+        Err(e) => {
+            tell(&format!("evenly: {e:#}"));
+            ExitCode::from(FAILURE)
+        }
+    }
+}
+
+/// Help and version are no errors; anything else is one clear line and status 125.
+fn refuse(e: &clap::Error) -> ExitCode {
+    if matches!(
+        e.kind(),
+        ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    ) {
+        // A reader that has gone away is no failure of ours.
+        let _ = e.print();
+        let missing = e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+        return ExitCode::from(if missing { FAILURE } else { 0 });
+    }
+    let text = e.render().to_string();
+    let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
+    let first = lines.next().unwrap_or("bad command line").trim_start_matches("error: ");
+    // Where clap lists what is missing, the list belongs to the line.
+    let list: Vec<&str> =
+        lines.take_while(|l| !l.starts_with("Usage:") && !l.starts_with("For more")).collect();
+    let list = if list.is_empty() { String::new() } else { format!(" {}", list.join("; ")) };
+    tell(&format!("evenly: {first}{list} (see evenly --help)"));
+    ExitCode::from(FAILURE)
+}
+
+/// Says something on standard error; nobody there to listen is no failure.
+pub(crate) fn tell(text: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{text}");
+}

@@ -1,0 +1,118 @@
+//! Names of output files, and whether they can be written.
+//!
+//! Invariant: a file that cannot be written is found before the program starts, not after it has
+//! run for a day.
+
+use anyhow::Context;
+use evenly_model::Pid;
+use std::fs::{self, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Replaces `%h`, `%p` and `%r` in an output name by host, process id and MPI rank, so that the
+/// ranks of one job do not overwrite each other's files.
+pub(crate) fn expand(path: &Path, pid: Pid) -> PathBuf {
+    let Some(text) = path.to_str().filter(|t| t.contains('%')) else { return path.to_owned() };
+    let host = || {
+        fs::read_to_string("/proc/sys/kernel/hostname")
+            .map_or_else(|_| String::from("host"), |h| h.trim().to_owned())
+    };
+    let rank = || {
+        ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"]
+            .iter()
+            .find_map(|v| std::env::var(v).ok())
+            .unwrap_or_else(|| String::from("0"))
+    };
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match (c, if c == '%' { chars.next() } else { None }) {
+            ('%', Some('h')) => out.push_str(&host()),
+            ('%', Some('p')) => out.push_str(&pid.to_string()),
+            ('%', Some('r')) => out.push_str(&rank()),
+            ('%', Some('%')) => out.push('%'),
+            ('%', Some(other)) => out.extend(['%', other]),
+            (c, _) => out.push(c),
+        }
+    }
+    PathBuf::from(out)
+}
+
+/// Whether the file of this option can be written. What exists keeps its content, and nothing new
+/// is left behind.
+///
+/// # Errors
+/// What stands in the way, with option and file.
+pub(crate) fn check(option: &str, path: &Path) -> anyhow::Result<()> {
+    // The program's id is not known yet; any other serves as well for a try.
+    let path = expand(path, Pid(std::process::id().cast_signed()));
+    let tried = match fs::metadata(&path) {
+        Ok(found) if found.is_dir() => {
+            anyhow::bail!("{option} {}: that is a directory; give a file", path.display())
+        }
+        // Opening a pipe would wait for a reader, and the program with it: there must be one.
+        Ok(found) if found.file_type().is_fifo() => {
+            let tried =
+                OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&path).map(drop);
+            return tried.with_context(|| {
+                format!(
+                    "{option} {}: nobody reads this pipe; start its reader first",
+                    path.display()
+                )
+            });
+        }
+        Ok(found) if !found.is_file() => Ok(()),
+        Ok(_) => OpenOptions::new().append(true).open(&path).map(drop),
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            match OpenOptions::new().write(true).create_new(true).open(&path) {
+                Ok(_) => fs::remove_file(&path),
+                Err(e) => Err(e),
+            }
+        }
+        Err(e) => Err(e),
+    };
+    tried.with_context(|| format!("{option} {}: cannot write this file", path.display()))
+}
+
+/// Whether both names stand for one file that exists.
+pub(crate) fn same_file(a: &Path, b: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    match (fs::metadata(a), fs::metadata(b)) {
+        (Ok(a), Ok(b)) => a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino()),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_names() {
+        let p = |t: &str| expand(Path::new(t), Pid(42)).display().to_string();
+        assert_eq!(p("a.json"), "a.json");
+        assert_eq!(p("a-%p.json"), "a-42.json");
+        assert_eq!(p("100%%-%x%"), "100%-%x%");
+        assert!(!p("%h").contains('%') && !p("%r").contains('%'));
+    }
+
+    #[test]
+    fn trying_leaves_no_trace() {
+        let dir = tempfile::tempdir().unwrap();
+        let (new, old) = (dir.path().join("new-%p"), dir.path().join("old"));
+        fs::write(&old, "kept").unwrap();
+        check("--json", &new).unwrap();
+        check("--json", &old).unwrap();
+        check("--json", Path::new("/dev/full")).unwrap();
+        assert_eq!(fs::read_to_string(&old).unwrap(), "kept");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        assert!(check("--json", dir.path()).is_err());
+        let pipe = dir.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert!(check("--record", &pipe).is_err());
+        fs::remove_file(&pipe).unwrap();
+        assert!(check("--json", &dir.path().join("missing/x")).is_err());
+        assert!(check("--json", &old.join("x")).is_err());
+    }
+}

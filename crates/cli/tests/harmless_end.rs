@@ -1,0 +1,116 @@
+//! However balancing ends, the program runs on with the masks that it had (promises P4 and P5).
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::*;
+
+fn program() -> Running {
+    Running::start(&[&workload("churn"), "--workers", "3", "--duration-s", "300"])
+}
+
+#[test]
+fn a_killed_balancer_is_cleaned_up_after_by_the_guardian() {
+    let Some(whole) = whole() else { return };
+    let (state, mut program) = (State::new(), program());
+    let mut evenly = state.attach("juggle", 3, program.pid());
+    wait_until_narrowed(program.pid(), &whole, 3);
+    evenly.kill(Signal::KILL);
+    evenly.wait();
+    wait_until_restored(program.pid(), &whole);
+    wait_until("the journal to be removed", || state.journals().is_empty());
+    assert!(program.is_alive());
+}
+
+#[test]
+fn a_balancer_and_a_guardian_that_were_both_killed_are_cleaned_up_after_by_restore() {
+    let Some(whole) = whole() else { return };
+    let (state, mut program) = (State::new(), program());
+    let mut evenly = state.attach("juggle", 3, program.pid());
+    wait_until_narrowed(program.pid(), &whole, 3);
+    let guardian = evenly.guardian();
+    signal(guardian, Signal::STOP);
+    evenly.kill(Signal::KILL);
+    signal(guardian, Signal::KILL);
+    evenly.wait();
+    assert!(program.is_alive());
+    assert_eq!(narrowed(program.pid(), &whole), 3);
+    let (status, said) = state.output(&["restore"]);
+    assert_eq!(status, Some(0), "{said}");
+    assert_eq!(narrowed(program.pid(), &whole), 0, "{said}");
+    assert!(state.journals().is_empty());
+    let (status, said) = state.output(&["restore"]);
+    assert_eq!((status, said.as_str()), (Some(0), "evenly: nothing to restore\n"));
+}
+
+#[test]
+fn masks_are_free_while_evenly_is_stopped_and_ours_again_after() {
+    let Some(whole) = whole() else { return };
+    let (state, program) = (State::new(), program());
+    let mut evenly = state.attach("juggle", 3, program.pid());
+    for _ in 0..2 {
+        wait_until_narrowed(program.pid(), &whole, 3);
+        evenly.kill(Signal::STOP);
+        wait_until_restored(program.pid(), &whole);
+        evenly.kill(Signal::CONT);
+    }
+    wait_until_narrowed(program.pid(), &whole, 3);
+    evenly.kill(Signal::TERM);
+    evenly.wait();
+    assert_eq!(narrowed(program.pid(), &whole), 0);
+    assert!(!evenly.stderr().contains("left alone"), "{}", evenly.stderr());
+}
+
+#[test]
+fn a_balancer_that_is_told_to_end_gives_masks_back() {
+    let Some(whole) = whole() else { return };
+    let (state, mut program) = (State::new(), program());
+    for (policy, end) in
+        [("juggle", Signal::TERM), ("static", Signal::INT), ("hybrid", Signal::TERM)]
+    {
+        let mut evenly = state.attach(policy, 3, program.pid());
+        wait_until_narrowed(program.pid(), &whole, 1);
+        evenly.kill(end);
+        assert_eq!(evenly.wait().code(), Some(0), "{}", evenly.stderr());
+        assert_eq!(narrowed(program.pid(), &whole), 0, "{policy}: {}", evenly.stderr());
+        assert!(program.is_alive() && state.journals().is_empty());
+    }
+}
+
+#[test]
+fn attach_ends_with_the_program() {
+    let Some(whole) = whole() else { return };
+    let (state, mut program) = (State::new(), program());
+    let mut evenly = state.attach("juggle", 3, program.pid());
+    wait_until_narrowed(program.pid(), &whole, 3);
+    signal(program.pid(), Signal::KILL);
+    program.0.wait().unwrap();
+    assert_eq!(evenly.wait().code(), Some(0), "{}", evenly.stderr());
+    assert!(state.journals().is_empty());
+}
+
+#[test]
+fn a_mask_is_in_the_journal_before_it_is_set() {
+    let Some(whole) = whole() else { return };
+    let (state, program) = (State::new(), program());
+    let evenly = state.attach("juggle", 3, program.pid());
+    let (mut seen, mut looks) = (0, 0);
+    wait_until("a thousand pinned masks to be seen", || {
+        let pinned: Vec<_> =
+            masks(program.pid()).into_iter().filter(|(_, m)| *m != whole).collect();
+        looks += 1;
+        if pinned.is_empty() {
+            return false;
+        }
+        // Read after the masks.
+        let journal = evenly.journal().expect("a pinned thread, and no journal");
+        for (tid, mask) in pinned {
+            let record = journal.records.iter().find(|r| r.id.tid.0 == tid);
+            let record = record.unwrap_or_else(|| panic!("thread {tid} is pinned to {mask}"));
+            assert!(whole.is_subset(&record.original) && !record.set.is_empty(), "{record:?}");
+            seen += 1;
+        }
+        seen >= 1_000
+    });
+}

@@ -1,0 +1,151 @@
+//! No thread runs where it might not, and no program loses a CPU (promises P1 and P2).
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::*;
+use evenly_linux::affinity;
+use evenly_model::{CpuSet, Tid};
+
+/// How many times masks are read.
+const LOOKS: usize = 300;
+
+#[test]
+fn a_program_stays_inside_the_mask_that_it_was_started_with() {
+    let Some(whole) = whole() else { return };
+    let one = CpuSet::single(whole.first().unwrap());
+    let state = State::new();
+    // What the test's own thread may use is what it hands down.
+    affinity::set(Tid(0), &one).unwrap();
+    let command = [&workload("churn"), "--workers", "3", "--duration-s", "300"];
+    let evenly = state.run("juggle", 3, &command);
+    let program = evenly.program();
+    wait_until("balancing to begin", || evenly.journal().is_some_and(|j| j.records.len() >= 3));
+    for _ in 0..LOOKS {
+        for (tid, mask) in masks(program) {
+            assert_eq!(mask, one, "thread {tid}");
+        }
+    }
+    affinity::set(Tid(0), &whole).unwrap();
+}
+
+#[test]
+fn threads_with_masks_of_their_own_keep_them() {
+    let Some(whole) = whole() else { return };
+    let last = whole.iter().last().unwrap();
+    let one = CpuSet::single(last);
+    let state = State::new();
+    // Its third worker pins itself after 300 ms.
+    let program = Running::start(&[
+        &workload("odd"),
+        "self-pin",
+        &last.to_string(),
+        "--duration-ms",
+        "300000",
+    ]);
+    wait_until("the program to pin its thread", || narrowed(program.pid(), &whole) == 1);
+    let (&own, _) =
+        masks(program.pid()).iter().find(|(_, m)| **m == one).map(|(t, m)| (t, m.clone())).unwrap();
+    let mut evenly = state.attach("juggle", 3, program.pid());
+    wait_until_narrowed(program.pid(), &whole, 3);
+    for _ in 0..LOOKS {
+        for (tid, mask) in masks(program.pid()) {
+            assert!(mask.is_subset(&whole));
+            assert!(tid != own || mask == one, "{mask}");
+        }
+    }
+    evenly.kill(Signal::TERM);
+    evenly.wait();
+    for (tid, mask) in masks(program.pid()) {
+        assert_eq!(mask, if tid == own { one.clone() } else { whole.clone() });
+    }
+}
+
+#[test]
+fn the_union_of_all_masks_does_not_shrink() {
+    let Some(whole) = whole() else { return };
+    let threads = whole.len() + 1;
+    for policy in ["juggle", "hybrid", "static"] {
+        let state = State::new();
+        // The first thread works too: no idle one is left to make up for the pinned ones.
+        let (n, iters) = (threads.to_string(), "1000000000000");
+        let command = [&workload("spmd"), "--threads", &n, "--main-works", "1", "--iters", iters];
+        let evenly = state.run(policy, threads as u32, &command);
+        let program = evenly.program();
+        wait_until_narrowed(program, &whole, 1);
+        for _ in 0..LOOKS {
+            let Some(masks) = steady_masks(program) else { continue };
+            let union = masks.values().fold(CpuSet::new(), |all, m| all.or(m));
+            assert_eq!(union, whole, "{policy}: {masks:?}");
+        }
+    }
+}
+
+#[test]
+fn only_the_cpus_that_were_asked_for_are_used() {
+    let Some(whole) = whole() else { return };
+    let one = CpuSet::single(whole.iter().last().unwrap());
+    let state = State::new();
+    // Partly invalid: the part that is there is used.
+    let list = format!("{one},1000-1010");
+    let churn = workload("churn");
+    let evenly = state.start(&[
+        "run",
+        "--policy",
+        "juggle",
+        "--threads",
+        "3",
+        "--cpus",
+        &list,
+        "--",
+        &churn,
+        "--workers",
+        "3",
+        "--duration-s",
+        "300",
+    ]);
+    let program = evenly.program();
+    wait_until_narrowed(program, &whole, 3);
+    for _ in 0..LOOKS {
+        assert!(masks(program).values().all(|m| *m == one || *m == whole));
+    }
+    // Wholly invalid: one line, and nothing is started.
+    for bad in ["1000-1010", "", "3-1", "x"] {
+        let (status, said) =
+            state.output(&["run", "--cpus", bad, "--", "sh", "-c", "echo started >&2"]);
+        assert_eq!(status, Some(125), "{bad}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(!said.contains("started") && said.contains("--cpus"), "{said}");
+    }
+}
+
+/// Of a program whose threads block at barriers: whoever is moved is released at once, and what is
+/// seen at rest is the original mask.
+#[test]
+fn hybrid_leaves_no_thread_of_a_blocking_program_pinned() {
+    let Some(whole) = whole() else { return };
+    let state = State::new();
+    let threads = (whole.len() + 1).to_string();
+    let command = [
+        &workload("spmd"),
+        "--threads",
+        &threads,
+        "--phases",
+        "1000000",
+        "--iters",
+        "1000000",
+        "--barrier",
+        "block",
+    ];
+    let mut evenly = state.run("hybrid", threads.parse().unwrap(), &command);
+    let program = evenly.program();
+    wait_until("balancing to begin", || evenly.journal().is_some_and(|j| !j.records.is_empty()));
+    let free = |_| masks(program).values().all(|m| *m == whole);
+    let free = (0..LOOKS).filter(|&i| free(i)).count();
+    assert!(free > LOOKS / 2, "free at {free} of {LOOKS} looks");
+    evenly.kill(Signal::KILL);
+    evenly.wait();
+    wait_until_restored(program, &whole);
+    signal(program, Signal::KILL);
+}

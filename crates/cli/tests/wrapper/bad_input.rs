@@ -1,0 +1,126 @@
+//! Bad input: one line that names it, status 125, and nothing was started.
+
+use crate::support::{Child, Tool, stderr, wait_until, workload};
+use std::fs;
+use std::process::{Output, Stdio};
+
+#[track_caller]
+fn refused(output: &Output, words: &str) {
+    let said = stderr(output);
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.starts_with("evenly: "), "{said}");
+    assert!(words.split('|').all(|w| said.contains(w)), "{said} should have {words}");
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn options_of_run() {
+    let tool = Tool::new();
+    let marker = tool.path("started");
+    let missing = format!("--json {}", tool.path("no/x.json").display());
+    let record = format!("--record {}", tool.path("no/x.rec").display());
+    let directory = format!("--json {}", tool.dir.path().display());
+    let cases = [
+        ("--policy nope", "--policy|nope|hybrid, juggle"),
+        ("--period 20", "--period|20ms"),
+        ("--period 0ms", "--period"),
+        ("--period x", "--period|auto"),
+        ("--threads 0", "--threads"),
+        ("--threads many", "--threads"),
+        ("--cpus=", "--cpus"),
+        ("--cpus 3-1", "--cpus"),
+        ("--cpus 1,,2", "--cpus"),
+        ("--cpus 8000-8191", "--cpus 8000-8191|may use"),
+        ("--domain socket", "--domain|numa"),
+        ("--source ptrace", "--source|schedstat"),
+        ("--budget 0", "--budget"),
+        ("--budget 101", "--budget"),
+        ("--seed x", "--seed"),
+        ("--only [", "--only"),
+        ("--skip {", "--skip"),
+        ("--record-limit 0", "--record-limit"),
+        ("-q -v", "cannot be used with"),
+        ("--polcy juggle", "no option --polcy|--help"),
+        (&missing, "--json|no/x.json|No such file"),
+        (&record, "--record|no/x.rec|No such file"),
+        (&directory, "--json|directory"),
+    ];
+    for (options, words) in cases {
+        refused(&tool.run(options, &["touch", marker.to_str().unwrap()]).output().unwrap(), words);
+        assert!(!marker.exists(), "{options}: the program was started");
+    }
+    refused(&tool.evenly(["run"]).output().unwrap(), "CMD");
+    refused(&tool.evenly(["fly"]).output().unwrap(), "fly");
+}
+
+#[test]
+fn processes_that_cannot_be_attached_to() {
+    let tool = Tool::new();
+    let attach = |pid: &str| tool.evenly(["attach", pid]).output().unwrap();
+    refused(&attach("0"), "0");
+    refused(&attach("-1"), "-1");
+    refused(&attach("self"), "self");
+    refused(&attach("999999999"), "no|process|999999999");
+    if fs::read_to_string("/proc/2/comm").is_ok_and(|c| c.trim() == "kthreadd") {
+        refused(&attach("2"), "kernel");
+    }
+    let own = format!("exec {} attach $$", tool.exe());
+    refused(&tool.by("sh").args(["-c", &own]).output().unwrap(), "itself");
+
+    let program = Child::spawn(
+        tool.by(&workload("churn"))
+            .args(["--threads", "2", "--workers", "0", "--rate", "0", "--duration-s", "300"])
+            .stdout(Stdio::null()),
+    );
+    let tasks = format!("/proc/{}/task", program.id());
+    let mut thread = None;
+    wait_until("the program has a second thread", || {
+        let names = fs::read_dir(&tasks).unwrap().map(|e| e.unwrap().file_name());
+        thread = names.filter_map(|n| n.into_string().ok()).find(|n| *n != program.id());
+        thread.is_some()
+    });
+    refused(&attach(&thread.unwrap()), &format!("thread|{}", program.id()));
+
+    // The first evenly has its journal by the time that the second can find it.
+    let first = Child::spawn(tool.evenly(["attach", &program.id()]).stderr(Stdio::null()));
+    wait_until("the first evenly is at work", || {
+        let journals = fs::read_dir(tool.path("state")).map(|d| d.count()).unwrap_or(0);
+        let second =
+            tool.evenly(["attach", "-q", &program.id(), "--cpus", "8000"]).output().unwrap();
+        journals > 0 && stderr(&second).contains("balanced by another evenly")
+    });
+    refused(&attach(&program.id()), &format!("another evenly|{}", first.id()));
+    refused(&attach(&first.id()), "is an evenly");
+}
+
+#[test]
+fn recordings_and_the_rest() {
+    let tool = Tool::new();
+    let file = |name: &str, content: &str| {
+        let path = tool.path(name);
+        fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let missing = tool.path("missing").to_str().unwrap().to_owned();
+    let cases: [(&[&str], &str); 12] = [
+        (&["report", &missing], "missing|No such file"),
+        (&["report", &file("empty", "")], "empty"),
+        (&["report", &file("text", "no recording\n")], "text"),
+        (
+            &["report", &file("other", "{\"schema\":\"evenly.record/9\",\"evenly\":\"9\"}\n")],
+            "other",
+        ),
+        (&["report", tool.dir.path().to_str().unwrap()], "directory"),
+        (&["top", "999999999"], "999999999"),
+        (&["top"], "evenly top PID"),
+        (&["top", "--period", "1h"], "--period"),
+        (&["restore", "999999"], "999999"),
+        (&["compare", "--runs", "0", "--", "true"], "--runs"),
+        (&["compare", "--policies", "kernel,nope", "--", "true"], "--policies|nope|kernel"),
+        (&["compare", "--json", "/no/such/x", "--", "true"], "--json|/no/such/x"),
+    ];
+    for (args, words) in cases {
+        refused(&tool.evenly(args).output().unwrap(), words);
+    }
+}

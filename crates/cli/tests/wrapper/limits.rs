@@ -1,0 +1,195 @@
+//! Promise P8: where balancing cannot be done the program runs, and one line says why and what
+//! would mend it. And limits that change while the program runs.
+
+use crate::support::{Child, Tool, is_root, json, stderr, workload};
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Output, Stdio};
+
+const NOBODY: u32 = 65534;
+
+#[track_caller]
+fn one_line(output: &Output, status: i32, words: &str) {
+    let said = stderr(output);
+    assert_eq!(output.status.code(), Some(status), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(words.split('|').all(|w| said.contains(w)), "{said} should have {words}");
+}
+
+#[test]
+fn no_place_for_the_journal() {
+    let tool = Tool::new();
+    let file = tool.path("report.json");
+    let options = format!("--json {}", file.display());
+    let output = tool
+        .run(&options, &["sh", "-c", "echo hello; exit 42"])
+        .env("EVENLY_STATE_DIR", "/proc/evenly")
+        .output()
+        .unwrap();
+    one_line(&output, 42, "not balancing|/proc/evenly|EVENLY_STATE_DIR");
+    assert_eq!(output.stdout, b"hello\n");
+    let report = json(&file);
+    assert!(report["failure"].as_str().unwrap().contains("EVENLY_STATE_DIR"), "{report}");
+    assert_eq!((&report["started"], &report["ended"]["exit"]), (&false.into(), &42.into()));
+}
+
+#[test]
+fn a_state_directory_of_somebody_else() {
+    if !is_root("a_state_directory_of_somebody_else") {
+        return;
+    }
+    let tool = Tool::for_everybody();
+    fs::create_dir(tool.path("state")).unwrap();
+    let output = tool.run("", &["sh", "-c", "exit 3"]).uid(NOBODY).gid(NOBODY).output().unwrap();
+    one_line(&output, 3, "not balancing|belongs to user 0|EVENLY_STATE_DIR");
+}
+
+#[test]
+fn a_process_of_another_user() {
+    if !is_root("a_process_of_another_user") {
+        return;
+    }
+    let tool = Tool::for_everybody();
+    let program = Child::spawn(tool.by("sleep").arg("300"));
+    let attach = |options: &[&str]| {
+        let mut c = tool.evenly(["attach", &program.id()]);
+        c.args(options).uid(NOBODY).gid(NOBODY).env("EVENLY_STATE_DIR", "/tmp/evenly-test-nobody");
+        c.output().unwrap()
+    };
+    one_line(
+        &attach(&[]),
+        125,
+        &format!("another user|CAP_SYS_NICE|sudo evenly attach {}", program.id()),
+    );
+}
+
+#[test]
+fn proc_that_hides_other_users() {
+    if !is_root("proc_that_hides_other_users") {
+        return;
+    }
+    let tool = Tool::for_everybody();
+    let program = Child::spawn(tool.by("sleep").arg("300"));
+    let hidden = |words: &str| {
+        let script = format!(
+            "mount -t proc -o hidepid=2 proc /proc || exit 99; \
+             exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups {words}"
+        );
+        let mut c = tool.by("unshare");
+        c.args(["-m", "sh", "-c", &script]).env("EVENLY_STATE_DIR", "/tmp/evenly-test-nobody");
+        c.output().unwrap()
+    };
+    let output = hidden(&format!("{} run -q -- sh -c 'exit 3'", tool.exe()));
+    if output.status.code() == Some(99) || stderr(&output).contains("unshare") {
+        println!("skipped: cannot mount /proc with hidepid: {}", stderr(&output));
+        return;
+    }
+    // A program of one's own can be seen.
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(3), ""));
+    let output = hidden(&format!("{} attach --policy observe {}", tool.exe(), program.id()));
+    one_line(&output, 125, &format!("hidepid|{}", program.id()));
+    let output = hidden(&format!("{} attach {}", tool.exe(), program.id()));
+    one_line(&output, 125, "sudo evenly attach");
+}
+
+#[test]
+fn a_source_that_does_not_work_here() {
+    if !is_root("a_source_that_does_not_work_here") {
+        return;
+    }
+    let tool = Tool::for_everybody();
+    let output = tool
+        .run("--source taskstats", &["sh", "-c", "exit 3"])
+        .env("EVENLY_STATE_DIR", "/tmp/evenly-test-nobody")
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .output()
+        .unwrap();
+    one_line(&output, 3, "not balancing|--source taskstats");
+}
+
+#[test]
+fn threads_that_are_all_of_a_real_time_class() {
+    if !is_root("threads_that_are_all_of_a_real_time_class") {
+        return;
+    }
+    let tool = Tool::new();
+    // On one CPU: evenly needs the other.
+    let script =
+        format!("exec taskset -c 0 chrt -f 1 {} --threads 2 --iters 300000000", workload("spmd"));
+    let (output, report) = tool.json("", &["sh", "-c", &script]);
+    if stderr(&output).contains("chrt") {
+        println!("skipped: {}", stderr(&output));
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(report["started"], false);
+    assert!(report["realtime_threads"].as_u64().unwrap() >= 2, "{report:#}");
+    assert!(report["verdict"].as_str().unwrap().contains("left alone"), "{report:#}");
+}
+
+/// A group of the cpu controller (version 1), removed at the end.
+struct Group(PathBuf);
+
+impl Group {
+    fn new(name: &str) -> Option<Self> {
+        let path = PathBuf::from(format!("/sys/fs/cgroup/cpu/{name}-{}", std::process::id()));
+        fs::create_dir(&path).ok()?;
+        path.join("cpu.cfs_quota_us").exists().then_some(Self(path))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_quota_that_changes_is_followed() {
+    let Some(group) = Group::new("evenly-test") else {
+        println!("skipped: no group of the cpu controller, version 1, can be made");
+        return;
+    };
+    let tool = Tool::new();
+    let (path, spmd) = (group.0.display(), workload("spmd"));
+    let script = format!(
+        "{spmd} --threads 3 --iters 900000000; \
+         echo 150000 >{path}/cpu.cfs_quota_us; echo $$ >{path}/cgroup.procs; \
+         {spmd} --threads 3 --iters 900000000 --phases 2; \
+         echo 100000 >{path}/cpu.cfs_quota_us; \
+         {spmd} --threads 3 --iters 900000000 --phases 2; \
+         echo $$ >{path}/../cgroup.procs"
+    );
+    let (output, report) = tool.json("", &["sh", "-c", &script]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let notes: Vec<&str> =
+        report["notes"].as_array().unwrap().iter().filter_map(|n| n.as_str()).collect();
+    let has = |words: &str| notes.iter().any(|n| n.contains(words));
+    assert!(has("quota is now 1.50 CPUs") && has("now 1.00 CPUs (it was 1.50 CPUs)"), "{notes:?}");
+}
+
+#[test]
+fn few_descriptors() {
+    let tool = Tool::new();
+    let script = "ulimit -n 256; exec \"$@\"";
+    let file = tool.path("report.json");
+    let output = tool
+        .by("sh")
+        .args(["-c", script, "sh", tool.exe(), "run", "--json", file.to_str().unwrap()])
+        // How soon scanning gets to its turn is not what this is about.
+        .args(["--budget", "50", "--"])
+        .args([&workload("churn"), "--threads", "1500", "--rate", "50", "--workers", "3"])
+        .args(["--duration-s", "10"])
+        .stdout(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report = json(&file);
+    assert!(
+        report["started"] == true && report["all_threads"].as_u64() >= Some(1_500),
+        "{report:#}"
+    );
+    assert!(report["threads"].as_array().unwrap().len() >= 3, "{report:#}");
+}

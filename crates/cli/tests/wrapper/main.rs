@@ -1,0 +1,15 @@
+//! The program `evenly` from the outside: that the program it runs notices nothing, that what it
+//! says is honest, that what it cannot do is said in one line, and that its interfaces are as
+//! documented. Tests wait for conditions, never for times.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests may fail the test")]
+
+mod bad_input;
+mod budget;
+mod help;
+mod invisible;
+mod limits;
+mod reports;
+mod support;
+mod threads;
+mod top;

@@ -1,0 +1,161 @@
+//! What evenly says of a run: report, JSON, decision log, recording.
+
+use crate::support::{Tool, json, stderr, text, workload};
+use std::fs;
+use std::process::Command;
+
+#[track_caller]
+fn valid(report: &serde_json::Value) {
+    let schema = include_str!("../../../../docs/schemas/evenly.run-1.json");
+    let validator = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
+    let errors: Vec<String> =
+        validator.iter_errors(report).map(|e| format!("{}: {e}", e.instance_path)).collect();
+    assert!(errors.is_empty(), "{errors:?}\n{report:#}");
+}
+
+#[test]
+fn the_json_has_all_of_it() {
+    let tool = Tool::new();
+    let spmd = workload("spmd");
+    let (output, report) = tool.json(
+        "--policy juggle --period 10ms --threads 3",
+        &[&spmd, "--threads", "3", "--iters", "900000000"],
+    );
+    assert!(output.status.success(), "{}", stderr(&output));
+    valid(&report);
+    assert_eq!(report["started"], true);
+    assert_eq!(report["threads"].as_array().unwrap().len(), 3, "{report:#}");
+    assert_eq!(report["ended"]["exit"], 0);
+    assert_eq!(report["expected_threads"], 3);
+    let lines = stderr(&output);
+    assert!(lines.contains("3 threads") && lines.lines().count() <= 15, "{lines}");
+
+    let (output, report) = tool.json("", &["sh", "-c", "kill -TERM $$"]);
+    valid(&report);
+    assert_eq!(report["ended"]["signal"], 15);
+    assert!(stderr(&output).lines().count() <= 2, "{}", stderr(&output));
+}
+
+#[test]
+fn names_of_files() {
+    let tool = Tool::new();
+    let pattern = tool.path("%p-%r-%%.json");
+    let options = format!("-q --json {}", pattern.display());
+    let output =
+        tool.run(&options, &["sh", "-c", "echo $$"]).env("PMI_RANK", "7").output().unwrap();
+    let pid = text(&output.stdout).trim().to_owned();
+    valid(&json(&tool.path(&format!("{pid}-7-%.json"))));
+    // The try before the start has left nothing.
+    let files = fs::read_dir(tool.dir.path())
+        .unwrap()
+        .filter(|e| e.as_ref().unwrap().path().extension().is_some_and(|x| x == "json"));
+    assert_eq!(files.count(), 1);
+}
+
+#[test]
+fn every_decision_with_its_reason() {
+    let tool = Tool::new();
+    let spmd = workload("spmd");
+    let output = tool
+        .run(
+            "-v --policy juggle --period 10ms --threads 3",
+            &[&spmd, "--threads", "3", "--iters", "1500000000"],
+        )
+        .output()
+        .unwrap();
+    let said = stderr(&output);
+    assert!(said.contains("domain 0: CPUs"), "{said}");
+    assert!(said.contains("joins domain 0"), "{said}");
+    let move_line = said.lines().find(|l| l.contains("from CPU"));
+    assert!(move_line.is_some_and(|l| l.contains('(') && l.contains(" s thread ")), "{said}");
+}
+
+#[test]
+fn a_recording_becomes_a_page_a_trace_and_a_picture() {
+    let tool = Tool::new();
+    let record = tool.path("run.evenly");
+    let options = format!("-q --record {} --threads 3", record.display());
+    let spmd = workload("spmd");
+    let run = tool.run(&options, &[&spmd, "--threads", "3", "--iters", "600000000"]).output();
+    assert!(run.unwrap().status.success());
+    let output = tool.evenly(["report", record.to_str().unwrap()]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let page = fs::read_to_string(tool.path("run.html")).unwrap();
+    assert!(
+        page.contains("<svg") && !page.contains("http://"),
+        "no picture, or one from elsewhere"
+    );
+    assert!(fs::metadata(tool.path("run.perfetto-trace")).unwrap().len() > 100);
+}
+
+#[test]
+fn nothing_to_balance_is_said_in_two_lines() {
+    let tool = Tool::new();
+    let output = tool.run("", &["sleep", "0.3"]).output().unwrap();
+    let said = stderr(&output);
+    assert_eq!(said.lines().count(), 2, "{said}");
+    assert!(said.contains("Nothing was balanced"), "{said}");
+    let spmd = workload("spmd");
+    let (_, report) =
+        tool.json("-q --threads 50", &[&spmd, "--threads", "3", "--iters", "300000000"]);
+    assert!(report["verdict"].as_str().unwrap().contains("--threads"), "{report:#}");
+}
+
+#[test]
+fn completions_and_manual_pages() {
+    let tool = Tool::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let output = tool.evenly(["completions", shell]).output().unwrap();
+        assert!(output.status.success() && text(&output.stdout).contains("evenly"));
+    }
+    let bash = tool.evenly(["completions", "bash"]).output().unwrap();
+    fs::write(tool.path("c"), &bash.stdout).unwrap();
+    assert!(Command::new("bash").arg("-n").arg(tool.path("c")).status().unwrap().success());
+    let pages = tool.path("man");
+    assert!(tool.evenly(["manpages", pages.to_str().unwrap()]).status().unwrap().success());
+    assert!(pages.join("evenly-run.1").exists());
+}
+
+#[test]
+fn a_recording_is_not_written_over() {
+    let tool = Tool::new();
+    let file = tool.path("r.html");
+    let name = file.to_str().unwrap();
+    assert!(tool.run(&format!("-q --record {name}"), &["true"]).status().unwrap().success());
+    let recording = fs::read(&file).unwrap();
+    for args in [&["report", name][..], &["report", name, "--svg", name]] {
+        let output = tool.evenly(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(125), "{}", stderr(&output));
+        assert_eq!(fs::read(&file).unwrap(), recording);
+    }
+    let both = format!("--json {name} --record {name}");
+    let output = tool.run(&both, &["sh", "-c", "echo started"]).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(125), 0), "{}", stderr(&output));
+}
+
+#[test]
+fn a_recording_that_cannot_be_made_does_not_stop_balancing() {
+    let tool = Tool::new();
+    let spmd = workload("spmd");
+    let (output, report) = tool.json(
+        "--record /dev/full --policy juggle --period 10ms --threads 3",
+        &[&spmd, "--threads", "3", "--iters", "600000000"],
+    );
+    assert!(stderr(&output).contains("not recording"), "{}", stderr(&output));
+    assert_eq!(report["started"], true, "{report:#}");
+}
+
+#[test]
+fn one_tree_is_balanced_by_one_evenly() {
+    let tool = Tool::new();
+    // The outer one starts its program before it has a journal.
+    let inside = format!(
+        "while ! ls \"$EVENLY_STATE_DIR\"/*.journal >/dev/null 2>&1; do sleep 0.02; done; \
+         {} run -q -- sh -c 'echo ran'",
+        tool.exe()
+    );
+    let output = tool.run("-q", &["sh", "-c", &inside]).output();
+    let output = output.unwrap();
+    assert!(output.status.success() && text(&output.stdout) == "ran\n", "{}", stderr(&output));
+    assert!(stderr(&output).contains("another evenly"), "{}", stderr(&output));
+}

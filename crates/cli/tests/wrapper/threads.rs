@@ -1,0 +1,83 @@
+//! Which threads are found, when balancing begins (promise P3), and when there is nothing to do.
+
+use crate::support::{Tool, stderr, text, workload};
+use std::collections::BTreeSet;
+
+/// Fields of the only line that a workload prints.
+fn printed(stdout: &[u8]) -> serde_json::Value {
+    serde_json::from_str(text(stdout).lines().last().unwrap()).unwrap()
+}
+
+#[test]
+fn threads_that_come_late_see_the_whole_mask() {
+    let tool = Tool::new();
+    let odd = workload("odd");
+    let mask = |output: std::process::Output| {
+        let p = printed(&output.stdout);
+        assert!(p["main_later"].is_string() && p["late_thread"].is_string(), "{p}");
+        p
+    };
+    let bare = mask(tool.by(&odd).arg("print-mask").output().unwrap());
+    for policy in ["juggle", "hybrid"] {
+        let options = format!("-q --policy {policy} --period 5ms");
+        assert_eq!(bare, mask(tool.run(&options, &[&odd, "print-mask"]).output().unwrap()));
+    }
+}
+
+#[test]
+fn openmp_programs_start_as_many_threads_as_without_evenly() {
+    let tool = Tool::new();
+    for runtime in ["gomp", "omp"] {
+        let program = workload(&format!("ep-{runtime}"));
+        let threads = |output: std::process::Output| {
+            assert!(output.status.success(), "{}", stderr(&output));
+            printed(&output.stdout)["threads"].clone()
+        };
+        let args = ["--class", "S"];
+        let bare = threads(tool.by(&program).args(args).output().unwrap());
+        for policy in ["juggle", "hybrid"] {
+            let options = format!("-q --policy {policy} --period 5ms");
+            let wrapped = tool.run(&options, &[&program, args[0], args[1]]).output().unwrap();
+            assert_eq!(bare, threads(wrapped), "{runtime} {policy}");
+        }
+    }
+}
+
+#[test]
+fn children_of_a_launcher_are_balanced_together() {
+    let tool = Tool::new();
+    let spmd = workload("spmd");
+    let script = format!(
+        "for i in 1 2 3; do {spmd} --threads 1 --iters 1500000000 --name-prefix rank >/dev/null & done; wait"
+    );
+    let (output, report) = tool.json("--threads 3", &["sh", "-c", &script]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let pids: BTreeSet<i64> =
+        report["threads"].as_array().unwrap().iter().filter_map(|t| t["pid"].as_i64()).collect();
+    assert_eq!(pids.len(), 3, "{report:#}");
+    assert!(report["processes"].as_u64() >= Some(4), "{report:#}");
+
+    let (_, report) = tool.json("--only nobody*", &["sh", "-c", &script]);
+    assert_eq!((&report["started"], &report["filtered"]), (&false.into(), &true.into()));
+    let (_, report) = tool.json("--only rank*", &["sh", "-c", &script]);
+    assert_eq!(report["threads"].as_array().unwrap().len(), 3, "{report:#}");
+}
+
+#[test]
+fn where_no_benefit_is_possible_nothing_is_moved() {
+    let tool = Tool::new();
+    let spmd = workload("spmd");
+    for policy in ["juggle", "hybrid"] {
+        let options = format!("-q --no-guard --policy {policy}");
+        let (_, report) = tool.json(&options, &[&spmd, "--threads", "2", "--iters", "1200000000"]);
+        let domain = &report["domains"][0];
+        // Other work on this machine takes CPU time from the threads, and is then balanced.
+        let waited = domain["wait_share"].as_f64().unwrap();
+        if waited < 0.005 {
+            // Spreading the two over the two CPUs may take one move.
+            assert!(domain["migrations"].as_u64() <= Some(1), "{policy}: {report:#}");
+        } else {
+            println!("{policy}: the threads waited {waited:.3} of the time: nothing is shown");
+        }
+    }
+}
