@@ -1,0 +1,664 @@
+//! evenly on a machine with more CPUs than one has at hand: eight, in two NUMA nodes, and twelve.
+//!
+//! These are tests of right and wrong, not of speed: which CPUs the threads may use and use, that
+//! all of them take turns, that changes of the machine are followed, and that every mask is in the
+//! end what it was. Nothing here depends on how fast the guest is: what has to have happened is
+//! waited for, and shares of CPU time are compared among threads of the same run.
+//!
+//! Skipped unless `EVENLY_LAB=1`. `EVENLY_BIN_DIR` names a directory that holds a release build of
+//! evenly; without it one is built.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use evenly_lab::{GuestFile, Include, Lab, LabError, LabOptions, Output};
+use serde_json::Value;
+
+/// No case needs a tenth of this, unless the host stands still.
+const PATIENCE: Duration = Duration::from_secs(180);
+const FUNCTIONS: &[u8] = include_bytes!("../guest/test-functions");
+const MASKS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/masks"));
+/// Periods are 100 ms. One of this length is taken for a standstill of the whole guest, which
+/// happens on a busy host; a balancer that was stuck would look the same, so runs are repeated a
+/// few times only, and each is told.
+const STANDSTILL: Duration = Duration::from_secs(3);
+/// The most that the shares of CPU time of threads that take turns may differ, as greatest over
+/// least less one. Without taking turns it is about 1, where one CPU has two of them; emulated CPUs
+/// that are not equally fast at all times, on a busy host, account for some 0.3.
+const LEVEL: f64 = 0.4;
+
+type Case = fn(&mut Lab);
+
+#[test]
+fn eight_cpus_in_two_nodes() {
+    let _one = common::one_lab();
+    if !common::wanted() {
+        return;
+    }
+    let cases: [(&str, Case); 12] = [
+        ("domains are nodes", domains_are_nodes),
+        ("hybrid stays within nodes", hybrid_stays_within_nodes),
+        ("domains are caches", domains_are_caches),
+        ("one domain on request", one_domain_on_request),
+        ("pinned threads do not take turns", pinned_threads_do_not_take_turns),
+        ("eight threads on seven CPUs", eight_threads_on_seven_cpus),
+        ("the program's own mask", a_program_confined_by_its_mask),
+        ("hotplug", a_cpu_goes_and_comes_back),
+        ("a CPU offline at the start", a_cpu_is_offline_at_the_start),
+        ("cpuset and quota", cpuset_and_quota_change),
+        ("the guardian", the_guardian_restores),
+        ("a program from start to end", a_program_from_start_to_end),
+    ];
+    common::in_a_lab(boot(8), |lab| {
+        for (name, case) in cases {
+            let start = Instant::now();
+            eprintln!("{name}");
+            case(lab);
+            eprintln!("{name}: {:.1} s", start.elapsed().as_secs_f64());
+        }
+    });
+}
+
+#[test]
+fn twelve_cpus_in_two_nodes() {
+    let _one = common::one_lab();
+    if !common::wanted() {
+        return;
+    }
+    common::in_a_lab(boot(12), |lab| {
+        for options in ["--policy juggle --domain machine", "--policy hybrid"] {
+            let run = observe(lab, 16, options, "more 45");
+            run.restored();
+            let homes = run.homes();
+            if options.contains("machine") {
+                assert_eq!(homes.len(), 1);
+                run.assert_counts_even();
+            } else {
+                assert_eq!(homes.values().map(BTreeSet::len).collect::<Vec<_>>(), [8, 8]);
+            }
+            run.assert_moves_stay_inside();
+            for threads in homes.values() {
+                run.assert_taking_turns(threads);
+            }
+        }
+    });
+}
+
+/// Nine threads on two nodes of four CPUs: five and four, each node balanced on its own.
+fn domains_are_nodes(lab: &mut Lab) {
+    let run = observe(lab, 9, "--policy juggle", "more 20; watch_masks 1; more 20");
+    run.restored();
+    assert_eq!(run.domain_cpus(), ["0-3", "4-7"]);
+    assert_eq!(run.threads_per_domain(), [4, 5]);
+    run.assert_moves_stay_inside();
+    run.assert_masks_inside_domains();
+    run.assert_counts_even();
+    for threads in run.homes().values() {
+        run.assert_level(threads);
+        if threads.len() == 5 {
+            run.assert_taking_turns(threads);
+        }
+    }
+}
+
+/// Eight threads on eight CPUs need no turns; their masks are those of their nodes, or single CPUs.
+fn hybrid_stays_within_nodes(lab: &mut Lab) {
+    let run = observe(lab, 8, "--policy hybrid", "more 15; watch_masks 1");
+    run.restored();
+    assert_eq!(run.domain_cpus(), ["0-3", "4-7"]);
+    assert_eq!(run.threads_per_domain(), [4, 4]);
+    run.assert_moves_stay_inside();
+    run.assert_masks_inside_domains();
+    let run = observe(lab, 10, "--policy hybrid", "more 20; watch_masks 1; more 25");
+    run.restored();
+    assert_eq!(run.threads_per_domain(), [5, 5]);
+    run.assert_moves_stay_inside();
+    run.assert_masks_inside_domains();
+    for threads in run.homes().values() {
+        run.assert_taking_turns(threads);
+    }
+}
+
+/// The guest's sockets have a last cache each, and are its nodes.
+fn domains_are_caches(lab: &mut Lab) {
+    let shared = text(lab, "cat /sys/devices/system/cpu/cpu[05]/cache/index3/shared_cpu_list");
+    assert_eq!(shared, "0-3\n4-7");
+    let run = observe(lab, 5, "--policy juggle --domain llc", "more 10");
+    run.restored();
+    assert_eq!(run.domain_cpus(), ["0-3", "4-7"]);
+    assert_eq!(run.threads_per_domain(), [2, 3]);
+}
+
+fn one_domain_on_request(lab: &mut Lab) {
+    let run = observe(lab, 9, "--policy juggle --domain machine", "more 35");
+    run.restored();
+    assert_eq!(run.domain_cpus(), ["0-7"]);
+    assert_eq!(run.threads_per_domain(), [9]);
+    run.assert_counts_even();
+    run.assert_taking_turns(&run.all());
+}
+
+/// What the other cases would look like if nobody took turns.
+fn pinned_threads_do_not_take_turns(lab: &mut Lab) {
+    let run = observe(lab, 8, "--policy static --domain machine --cpus 0-6", "more 12");
+    run.restored();
+    run.assert_counts_even();
+    let spread = run.spread(&run.all());
+    assert!(spread > 2.0 * LEVEL, "{spread}: {}", run.said);
+}
+
+fn eight_threads_on_seven_cpus(lab: &mut Lab) {
+    for policy in ["juggle", "hybrid"] {
+        let options = format!("--policy {policy} --domain machine --cpus 0-6");
+        let run = observe(lab, 8, &options, "more 25; watch_masks 1; more 5");
+        run.restored();
+        assert_eq!(run.domain_cpus(), ["0-6"]);
+        let allowed = cpus("0-6");
+        for tid in run.all() {
+            assert!(run.seen[&tid].iter().all(|mask| mask.is_subset(&allowed)), "{:?}", run.seen);
+        }
+        if policy == "juggle" {
+            run.assert_counts_even();
+        }
+        run.assert_taking_turns(&run.all());
+    }
+}
+
+/// The same by the program's own mask, which is what it has again in the end.
+fn a_program_confined_by_its_mask(lab: &mut Lab) {
+    let script = "begin 8 taskset 7f; balance --policy hybrid; more 15; watch_masks 1; more 25";
+    let run = Run::of(lab, script);
+    run.restored();
+    assert!(run.before.values().all(|mask| *mask == cpus("0-6")), "{:?}", run.before);
+    // More room on the node with four CPUs: 4 + 1 on four, 3 on three, or 4 on four and 3 + 1 on
+    // three.
+    assert_eq!(run.domain_cpus(), ["0-3", "4-7"]);
+    let inside = |mask: &BTreeSet<u32>| mask.is_subset(&cpus("0-6"));
+    assert!(run.seen.values().flatten().all(inside), "{:?}", run.seen);
+    run.assert_moves_stay_inside();
+    for move_ in run.moves() {
+        assert_ne!(move_.to, 7);
+    }
+    let homes = run.homes();
+    assert_eq!(homes.values().map(BTreeSet::len).sum::<usize>(), 8);
+    for (domain, threads) in homes {
+        let room = if domain == 0 { 4 } else { 3 };
+        if threads.len() > room {
+            run.assert_taking_turns(&threads);
+        }
+    }
+}
+
+/// A CPU goes offline: its threads go elsewhere, in its node. It comes back and is used again.
+fn a_cpu_goes_and_comes_back(lab: &mut Lab) {
+    let online = "/sys/devices/system/cpu/cpu3/online";
+    let run = observe(
+        lab,
+        8,
+        "--policy juggle",
+        &format!(
+            "more 10; echo 0 >{online}; await gone domain_is 0 0-2; more 10; masks $P >seen; \
+             echo 1 >{online}; await back domain_is 0 0-3; more 15"
+        ),
+    );
+    run.restored();
+    run.assert_nothing_foreign();
+    let history: Vec<_> = run.domain_events(0).into_iter().map(|(_, cpus)| cpus).collect();
+    assert_eq!(history, ["0-3", "0-2", "0-3"]);
+    assert_eq!(run.domain_cpus(), ["0-3", "4-7"]);
+    assert_eq!(run.threads_per_domain(), [4, 4]);
+    // Pinned, and not to the CPU that was offline.
+    for tid in run.all() {
+        let masks = &run.seen[&tid];
+        assert!(masks.iter().all(|mask| mask.len() == 1 && !mask.contains(&3)), "{masks:?}");
+    }
+    run.assert_moves_stay_inside();
+    let times: Vec<u64> = run.domain_events(0).into_iter().map(|(at, _)| at).collect();
+    let evicted: Vec<_> = run.moves().into_iter().filter(|m| m.at >= times[1]).collect();
+    assert!(evicted.iter().any(|m| m.domain == 0 && m.at < times[2]), "{}", run.record());
+    assert!(evicted.iter().all(|m| m.to != 3 || m.at >= times[2]), "{}", run.record());
+    assert!(evicted.iter().any(|m| m.to == 3), "the CPU is not used again: {}", run.record());
+    run.assert_counts_even();
+}
+
+/// A CPU that is offline when evenly comes, and online later, is used then, in its own node.
+fn a_cpu_is_offline_at_the_start(lab: &mut Lab) {
+    let online = "/sys/devices/system/cpu/cpu5/online";
+    let run = Run::of(
+        lab,
+        &format!(
+            "echo 0 >{online}; begin 8; balance --policy juggle; more 10; masks $P >seen; \
+             echo 1 >{online}; await 'use of the CPU that came' domain_is 1 4-7; more 15"
+        ),
+    );
+    run.restored();
+    run.assert_nothing_foreign();
+    assert_eq!(run.domain_cpus(), ["0-3", "4-7"]);
+    for tid in run.all() {
+        assert!(run.seen[&tid].iter().all(|mask| !mask.contains(&5)), "{:?}", run.seen);
+    }
+    run.assert_moves_stay_inside();
+    assert!(run.moves().iter().any(|m| m.to == 5), "{}", run.record());
+}
+
+/// The cpuset shrinks and grows, and a quota comes, while the program runs.
+fn cpuset_and_quota_change(lab: &mut Lab) {
+    let run = Run::of(
+        lab,
+        "G=/sys/fs/cgroup/part; mkdir -p $G; echo 0-5 >$G/cpuset.cpus; trap 'usleep 300000; rmdir $G' EXIT; \
+         begin 8 sh -c \"echo \\$\\$ >$G/cgroup.procs; exec \\\"\\$@\\\"\" sh; \
+         balance --policy juggle; more 8; \
+         echo 0-2,4 >$G/cpuset.cpus; await shrunk domain_is 1 4; more 8; masks $P >seen; \
+         echo '200000 100000' >$G/cpu.max; await quota is_recorded 'quota is now 2.00 CPUs'; \
+         echo 0-7 >$G/cpuset.cpus; await grown domain_is 1 4-7; more 8; \
+         echo 0-5 >$G/cpuset.cpus; await 'the first cpuset' domain_is 1 4-5; more 8",
+    );
+    run.restored();
+    run.assert_nothing_foreign();
+    assert!(run.before.values().all(|mask| *mask == cpus("0-5")), "{:?}", run.before);
+    assert_eq!(run.domain_cpus(), ["0-3", "4-5"]);
+    let small = cpus("0-2,4");
+    for masks in run.seen.values() {
+        assert!(masks.iter().all(|mask| mask.is_subset(&small)), "{:?}", run.seen);
+    }
+    assert_eq!(run.json["quota_cpus"], 2.0, "{}", run.json);
+    assert!(run.said.contains("quota"), "{}", run.said);
+    run.assert_moves_stay_inside();
+}
+
+/// A balancer that is killed leaves masks that its guardian gives back.
+fn the_guardian_restores(lab: &mut Lab) {
+    let output = run_script(
+        lab,
+        "begin 9; balance --policy juggle; more 10; masks $P >seen; kill -9 $E; wait $E; \
+         await 'masks given back' is_restored; \
+         for part in before seen; do echo \"== $part\"; cat $part; done; kill $P",
+    );
+    let parts = parts(&output.text());
+    let (before, seen) = (masks_of(&parts["before"]), masks_of(&parts["seen"]));
+    assert!(before.values().flatten().all(|mask| *mask == cpus("0-7")), "{before:?}");
+    let pinned = seen.values().flatten().filter(|mask| mask.len() == 1).count();
+    assert_eq!(pinned, 9, "nothing was to be given back: {seen:?}");
+}
+
+/// `evenly run`: the program's own output and exit status, and the report.
+fn a_program_from_start_to_end(lab: &mut Lab) {
+    let work = "spmd --threads 9 --phases 30 --iters 400000";
+    let output = run_script(
+        lab,
+        &format!(
+            "{work} >alone; evenly run --period 100ms --budget 100 --threads 9 --json json \
+             --policy hybrid -- sh -c '{work}; exit 3' >balanced 2>said; echo \"status $?\"; \
+             for part in alone balanced said json; do echo \"== $part\"; cat $part; done"
+        ),
+    );
+    let text = output.text();
+    assert!(text.starts_with("status 3\n"), "{text}");
+    let parts = parts(&text);
+    let checksum =
+        |part: &str| serde_json::from_str::<Value>(&parts[part]).unwrap()["checksum"].clone();
+    assert!(!checksum("alone").is_null());
+    assert_eq!(checksum("alone"), checksum("balanced"));
+    let json: Value = serde_json::from_str(&parts["json"]).unwrap();
+    assert_eq!(json["ended"]["exit"], 3, "{json}");
+    assert_eq!(json["domains"].as_array().unwrap().len(), 2, "{json}");
+    let mut threads: Vec<u64> = json["domains"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|d| d["threads"].as_u64().unwrap())
+        .collect();
+    threads.sort_unstable();
+    assert_eq!(threads, [4, 5], "{json}");
+}
+
+/// A guest with evenly and the workloads. None where there is none to be had.
+fn boot(cpus: u32) -> impl Fn() -> Result<Lab, LabError> {
+    let evenly = evenly();
+    let workloads = workloads();
+    let include = |host: PathBuf, name: &str| Include { host, guest: format!("/usr/bin/{name}") };
+    let file = |guest: &str, content: &[u8]| GuestFile {
+        guest: guest.into(),
+        content: content.into(),
+        mode: 0o755,
+    };
+    let options = LabOptions {
+        cpus,
+        include: vec![
+            include(evenly, "evenly"),
+            include(workloads.join("churn"), "churn"),
+            include(workloads.join("spmd"), "spmd"),
+        ],
+        files: vec![file("/usr/bin/masks", MASKS), file("/lab/test-functions", FUNCTIONS)],
+        ..LabOptions::default()
+    };
+    move || {
+        let start = Instant::now();
+        let lab = Lab::boot(options.clone());
+        eprintln!("boot: {:.1} s", start.elapsed().as_secs_f64());
+        lab
+    }
+}
+
+/// The directory that the build goes to: the one above this profile's.
+fn target() -> PathBuf {
+    let lab = Path::new(env!("CARGO_BIN_EXE_evenly-lab"));
+    lab.parent().and_then(Path::parent).unwrap().to_owned()
+}
+
+/// A release build of evenly: unoptimized, a balancing point takes very long in emulation.
+fn evenly() -> PathBuf {
+    if let Some(directory) = std::env::var_os("EVENLY_BIN_DIR") {
+        return PathBuf::from(directory).join("evenly");
+    }
+    let target = target();
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    succeed(
+        Command::new(cargo)
+            .args(["build", "--quiet", "--release", "--locked", "--package", "evenly-cli"])
+            .arg("--target-dir")
+            .arg(&target),
+    );
+    target.join("release/evenly")
+}
+
+fn workloads() -> PathBuf {
+    let out = target().join("workloads-static");
+    succeed(
+        Command::new("make")
+            .args(["-s", "-C", concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads"), "STATIC=1"])
+            .arg(format!("OUT={}", out.display())),
+    );
+    out
+}
+
+fn succeed(command: &mut Command) {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}\n{said}", output.status);
+}
+
+fn text(lab: &mut Lab, command: &str) -> String {
+    let output = common::run(lab, command, PATIENCE);
+    assert_eq!(output.status, 0, "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    output.text()
+}
+
+fn run_script(lab: &mut Lab, script: &str) -> Output {
+    let output = common::run(lab, &format!(". /lab/test-functions; {script}"), PATIENCE);
+    if output.status != 0 {
+        let rest = common::run(lab, "cd /tmp; tail -c 3000 said record", PATIENCE);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        panic!("{script}\n{}\n{said}\n{}\n{}", output.status, output.text(), rest.text());
+    }
+    output
+}
+
+/// `threads` equal threads, balanced while `during` happens.
+fn observe(lab: &mut Lab, threads: u32, options: &str, during: &str) -> Run {
+    Run::of(lab, &format!("begin {threads}; balance {options}; {during}"))
+}
+
+fn cpus(list: &str) -> BTreeSet<u32> {
+    let mut set = BTreeSet::new();
+    for part in list.split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        set.extend(first.parse::<u32>().unwrap()..=last.parse().unwrap());
+    }
+    set
+}
+
+/// Text in parts, each begun by a line `== NAME`.
+fn parts(text: &str) -> BTreeMap<String, String> {
+    let mut parts = BTreeMap::new();
+    for part in format!("\n{text}").split("\n== ").skip(1) {
+        let (name, content) = part.split_once('\n').unwrap_or((part, ""));
+        parts.insert(name.to_owned(), content.to_owned());
+    }
+    parts
+}
+
+type Masks = BTreeMap<u32, Vec<BTreeSet<u32>>>;
+
+/// What `masks` prints.
+fn masks_of(text: &str) -> Masks {
+    let mut masks = Masks::new();
+    for line in text.lines() {
+        let (tid, list) = line.split_once(' ').unwrap();
+        masks.entry(tid.parse().unwrap()).or_default().push(cpus(list));
+    }
+    masks
+}
+
+struct Move {
+    domain: u64,
+    at: u64,
+    from: u32,
+    to: u32,
+    reason: String,
+}
+
+/// One program with an evenly attached to it for a while.
+struct Run {
+    /// The masks before evenly came, and after it had gone.
+    before: BTreeMap<u32, BTreeSet<u32>>,
+    after: BTreeMap<u32, BTreeSet<u32>>,
+    /// The masks that were seen while it was there.
+    seen: Masks,
+    said: String,
+    json: Value,
+    events: Vec<Value>,
+}
+
+impl Run {
+    /// Where the guest stands still while its clock goes on, all that time is counted to whoever
+    /// held a CPU. The shares of such a run say nothing, and it is made again.
+    fn of(lab: &mut Lab, script: &str) -> Run {
+        for _ in 0..4 {
+            let run = Run::once(lab, script);
+            let longest = run.kind("point").map(|p| number(&p["elapsed"])).max().unwrap_or(0);
+            let longest = Duration::from_nanos(longest);
+            if longest < STANDSTILL {
+                return run;
+            }
+            eprintln!("nothing was balanced for {longest:?}: once more");
+        }
+        panic!("nothing was balanced for {STANDSTILL:?} again and again")
+    }
+
+    fn once(lab: &mut Lab, script: &str) -> Run {
+        let output = run_script(lab, &format!("{script}; finish"));
+        let text = output.text();
+        assert!(text.starts_with("status 0\n"), "{script}: {text}");
+        let parts = parts(&text);
+        let single = |part: &str| -> BTreeMap<u32, BTreeSet<u32>> {
+            masks_of(&parts[part]).into_iter().map(|(tid, masks)| (tid, masks[0].clone())).collect()
+        };
+        let parse = |line: &str| serde_json::from_str::<Value>(line).unwrap();
+        Run {
+            before: single("before"),
+            after: single("after"),
+            seen: masks_of(&parts["seen"]),
+            said: parts["said"].clone(),
+            json: parse(&parts["json"]),
+            events: parts["record"].lines().map(parse).collect(),
+        }
+    }
+
+    /// What every case ends with: each thread's mask is the one that it had.
+    fn restored(&self) {
+        assert!(!self.before.is_empty());
+        assert_eq!(self.before, self.after, "{}", self.said);
+    }
+
+    fn assert_nothing_foreign(&self) {
+        assert!(!self.said.contains("left alone"), "{}", self.said);
+    }
+
+    fn list<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a Value> {
+        self.json[name].as_array().unwrap().iter()
+    }
+
+    fn domain_cpus(&self) -> Vec<&str> {
+        self.list("domains").map(|d| d["cpus"].as_str().unwrap()).collect()
+    }
+
+    /// In ascending order: which domain has the odd thread is open.
+    fn threads_per_domain(&self) -> Vec<u64> {
+        let mut threads: Vec<u64> =
+            self.list("domains").map(|d| d["threads"].as_u64().unwrap()).collect();
+        threads.sort_unstable();
+        threads
+    }
+
+    fn all(&self) -> BTreeSet<u32> {
+        self.homes().into_values().flatten().collect()
+    }
+
+    fn kind<'a>(&'a self, kind: &'static str) -> impl Iterator<Item = &'a Value> {
+        self.events.iter().filter(move |e| e["event"] == kind)
+    }
+
+    /// The threads of each domain.
+    fn homes(&self) -> BTreeMap<u64, BTreeSet<u32>> {
+        let tids: BTreeMap<u64, u32> = self
+            .kind("thread")
+            .map(|e| (number(&e["thread"]), number(&e["tid"]).try_into().unwrap()))
+            .collect();
+        let mut homes: BTreeMap<u64, BTreeSet<u32>> = BTreeMap::new();
+        for e in self.kind("joined") {
+            homes.entry(number(&e["domain"])).or_default().insert(tids[&number(&e["thread"])]);
+        }
+        homes
+    }
+
+    /// When the CPUs of a domain changed, and to what.
+    fn domain_events(&self, domain: u64) -> Vec<(u64, &str)> {
+        let of = self.kind("domain").filter(|e| number(&e["domain"]) == domain);
+        of.map(|e| (number(&e["at"]), e["cpus"].as_str().unwrap())).collect()
+    }
+
+    fn moves(&self) -> Vec<Move> {
+        let mut moves = Vec::new();
+        for point in self.kind("point") {
+            for row in point["moves"].as_array().into_iter().flatten() {
+                // A fifth element says why it could not be done.
+                if row[4].is_null() {
+                    moves.push(Move {
+                        domain: number(&point["domain"]),
+                        at: number(&point["at"]),
+                        from: number(&row[1]).try_into().unwrap(),
+                        to: number(&row[2]).try_into().unwrap(),
+                        reason: row[3].as_str().unwrap().to_owned(),
+                    });
+                }
+            }
+        }
+        moves
+    }
+
+    /// The whole node of a domain, or all CPUs where there is one domain.
+    fn bounds(&self, domain: u64) -> BTreeSet<u32> {
+        let all = self.before.values().flatten().copied().max().unwrap_or(0).max(7) + 1;
+        match self.list("domains").count() {
+            1 => (0..all).collect(),
+            _ if domain == 0 => (0..all / 2).collect(),
+            _ => (all / 2..all).collect(),
+        }
+    }
+
+    /// Once a thread has been brought into its domain it never leaves it.
+    fn assert_moves_stay_inside(&self) {
+        for m in self.moves() {
+            let bounds = self.bounds(m.domain);
+            assert!(bounds.contains(&m.to), "to CPU {} in domain {}", m.to, m.domain);
+            let swap = ["behind", "ahead"].contains(&m.reason.as_str());
+            assert!(
+                !swap || bounds.contains(&m.from),
+                "from CPU {} in domain {}",
+                m.from,
+                m.domain
+            );
+        }
+    }
+
+    fn assert_masks_inside_domains(&self) {
+        for (domain, threads) in self.homes() {
+            let bounds = self.bounds(domain);
+            for tid in threads {
+                let masks = &self.seen[&tid];
+                assert!(masks.iter().all(|mask| mask.is_subset(&bounds)), "{tid}: {masks:?}");
+            }
+        }
+    }
+
+    /// Once threads have been spread, the CPUs of a domain hold numbers of them that differ by at
+    /// most one.
+    fn assert_counts_even(&self) {
+        for domain in self.homes().into_keys() {
+            let spread = |reason: &str| ["spread", "evicted"].contains(&reason);
+            let last = self
+                .moves()
+                .iter()
+                .filter(|m| m.domain == domain && spread(&m.reason))
+                .map(|m| m.at)
+                .max();
+            let mut checked = 0;
+            for point in self.kind("point") {
+                if number(&point["domain"]) != domain || number(&point["at"]) <= last.unwrap_or(0) {
+                    continue;
+                }
+                let counts: Vec<u64> =
+                    point["cpus"].as_array().unwrap().iter().map(|row| number(&row[1])).collect();
+                let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+                assert!(most - least <= 1, "{counts:?} at {}", point["at"]);
+                checked += 1;
+            }
+            assert!(checked > 0, "domain {domain}: spread until the end: {}", self.record());
+        }
+    }
+
+    fn thread(&self, tid: u32) -> &Value {
+        self.list("threads").find(|t| t["id"]["tid"] == tid).unwrap()
+    }
+
+    /// By how much the shares of CPU time of these threads differ: greatest over least less one.
+    fn spread(&self, threads: &BTreeSet<u32>) -> f64 {
+        let share = |&tid: &u32| {
+            let t = self.thread(tid);
+            t["ran_s"].as_f64().unwrap() / t["present_s"].as_f64().unwrap()
+        };
+        let least = threads.iter().map(share).fold(f64::INFINITY, f64::min);
+        threads.iter().map(share).fold(0.0, f64::max) / least - 1.0
+    }
+
+    fn assert_level(&self, threads: &BTreeSet<u32>) {
+        let spread = self.spread(threads);
+        assert!(spread < LEVEL, "{spread}: {}\n{}", self.said, self.json);
+    }
+
+    /// All of these, more than there are CPUs for them, have been moved and got the same.
+    fn assert_taking_turns(&self, threads: &BTreeSet<u32>) {
+        for &tid in threads {
+            let t = self.thread(tid);
+            assert!(number(&t["migrations"]) > 0, "{t} was never moved: {}", self.said);
+        }
+        self.assert_level(threads);
+    }
+
+    /// The recording without what happened at each point but moves.
+    fn record(&self) -> String {
+        let lines = self.events.iter().filter(|e| e["event"] != "point" || !e["moves"].is_null());
+        lines.map(|e| format!("{e}\n")).collect()
+    }
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("not a number: {value}"))
+}
