@@ -1,0 +1,218 @@
+//! `evenly-bench`: the demo, the benchmarks, and the benchmarks that need more CPUs than this
+//! machine has.
+//!
+//! Invariant: every figure comes from runs that were made in this very call. A limit is the time
+//! that one thread alone took in between the other runs, never a number kept from elsewhere, and
+//! no run is left out because others disturbed it: how much they did stands beside the figures.
+
+#![forbid(unsafe_code)]
+
+mod cost;
+mod demo;
+mod figures;
+mod host;
+mod labs;
+mod measure;
+mod show;
+mod suite;
+mod tools;
+
+use anyhow::Context;
+use clap::{Args, Parser, Subcommand};
+use evenly_linux::affinity;
+use evenly_model::{CpuSet, Tid};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use tools::Tools;
+
+/// Exit status where the benchmarks could not be made, as evenly's own.
+const FAILURE: u8 = 125;
+
+/// Demo and benchmarks of evenly.
+#[derive(Debug, Parser)]
+#[command(name = "evenly-bench", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// About a minute on two CPUs: static pinning, the kernel and evenly, and a picture
+    Demo(DemoArgs),
+    /// The benchmarks of this machine
+    Run(RunArgs),
+    /// The benchmarks that need more CPUs, in emulated machines
+    Lab(LabArgs),
+}
+
+#[derive(Debug, Args)]
+struct Programs {
+    /// The program evenly [default: beside this one]
+    #[arg(long, value_name = "FILE")]
+    evenly: Option<PathBuf>,
+    /// Where the workloads were built to
+    #[arg(long, value_name = "DIR", default_value = "target/workloads")]
+    workloads: PathBuf,
+}
+
+#[derive(Debug, Args)]
+struct DemoArgs {
+    #[command(flatten)]
+    programs: Programs,
+    /// Where picture, recordings and figures go
+    #[arg(long, value_name = "DIR", default_value = "target/demo")]
+    out: PathBuf,
+    /// Two CPUs to use, for example 0-1 [default: the first two that are allowed]
+    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
+    cpus: Option<CpuSet>,
+    /// Runs of each
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    runs: u32,
+    /// Seed of the order of runs
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Debug, Args)]
+struct RunArgs {
+    #[command(flatten)]
+    programs: Programs,
+    /// A few minutes in all, with shorter phases and fewer runs
+    #[arg(long)]
+    quick: bool,
+    /// Only benchmarks whose name contains this (may be given more than once)
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Name the benchmarks, and run none
+    #[arg(long)]
+    list: bool,
+    /// Two CPUs to use, for example 0-1 [default: the first two that are allowed]
+    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
+    cpus: Option<CpuSet>,
+    /// Runs of each, instead of each benchmark's own number
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    runs: Option<u32>,
+    /// Seed of the order of runs
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Write everything to FILE as JSON (evenly.bench/1)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct LabArgs {
+    #[command(flatten)]
+    programs: Programs,
+    /// Fewer runs, and only the long phases
+    #[arg(long)]
+    quick: bool,
+    /// Only benchmarks whose name contains this (may be given more than once)
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Name the benchmarks, and run none
+    #[arg(long)]
+    list: bool,
+    /// Runs of each, instead of each benchmark's own number
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    runs: Option<u32>,
+    /// Seed of the order of runs
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Kernel of the emulated machine: the beginning of its version, or an image
+    #[arg(long, default_value = "6.1")]
+    kernel: String,
+    /// Write everything to FILE as JSON (evenly.bench/1)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Demo(args) => run_demo(&args),
+        Command::Run(args) => run_benchmarks(&args),
+        Command::Lab(args) => run_labs(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            show::tell(&format!("evenly-bench: {e:#}"));
+            ExitCode::from(FAILURE)
+        }
+    }
+}
+
+fn cpu_list(text: &str) -> Result<CpuSet, String> {
+    text.parse::<CpuSet>().map_err(|e| e.to_string())
+}
+
+/// Confines this process, and so all that it starts, to two CPUs.
+fn take_two_cpus(asked: Option<&CpuSet>) -> anyhow::Result<CpuSet> {
+    let allowed = affinity::get(Tid(0)).context("cannot read the affinity mask")?;
+    let cpus: CpuSet = match asked {
+        Some(asked) => asked.and(&allowed),
+        None => allowed.iter().take(2).collect(),
+    };
+    if cpus.len() != 2 {
+        let asked = asked.map_or_else(String::new, |a| format!(" ({a} was asked for)"));
+        anyhow::bail!(
+            "two CPUs are needed, and of the CPUs allowed, {allowed}, there are {}{asked}; name two \
+             of them with --cpus",
+            cpus.len()
+        );
+    }
+    affinity::set(Tid(0), &cpus)
+        .with_context(|| format!("cannot confine itself to CPUs {cpus}"))?;
+    Ok(cpus)
+}
+
+fn run_demo(args: &DemoArgs) -> anyhow::Result<()> {
+    let tools = Tools::find(args.programs.evenly.as_deref(), &args.programs.workloads)?;
+    let cpus = take_two_cpus(args.cpus.as_ref())?;
+    demo::demo(&tools, &cpus, args.runs as usize, args.seed, &args.out)
+}
+
+fn run_benchmarks(args: &RunArgs) -> anyhow::Result<()> {
+    let chosen = suite::chosen(suite::host(args.quick), &args.only, args.runs)?;
+    let costs = suite::is_asked(cost::NAME, &args.only);
+    if args.list {
+        return show::print(&suite::listing(&chosen, costs.then_some((cost::NAME, cost::WHAT))));
+    }
+    let tools = Tools::find(args.programs.evenly.as_deref(), &args.programs.workloads)?;
+    let cpus = take_two_cpus(args.cpus.as_ref())?;
+    let mut all = figures::Report::new(host::Machine::this(&cpus), args.quick, args.seed);
+    let interrupted = show::interrupts()?;
+    let mut executor = measure::HostExecutor::new(cpus.clone(), interrupted.clone());
+    let site = measure::Site::host(&tools, args.seed)?;
+    for benchmark in &chosen {
+        all.run(benchmark, &site, &mut executor)?;
+    }
+    if costs && !all.interrupted {
+        let cost = cost::cost(&site, &cpus, args.quick, args.runs, &interrupted)?;
+        show::print(&cost.text())?;
+        all.interrupted = cost.incomplete;
+        all.cost = Some(cost);
+    }
+    all.finish(args.json.as_deref())
+}
+
+fn run_labs(args: &LabArgs) -> anyhow::Result<()> {
+    let chosen = suite::chosen(suite::lab(args.quick), &args.only, args.runs)?;
+    if args.list {
+        return show::print(&suite::listing(&chosen, None));
+    }
+    let tools = Tools::find(args.programs.evenly.as_deref(), &args.programs.workloads)?;
+    labs::labs(&tools, &chosen, &args.kernel, args.quick, args.seed, args.json.as_deref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

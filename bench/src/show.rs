@@ -1,0 +1,129 @@
+//! What is shown: progress while runs are made, tables after them.
+
+use anyhow::Context;
+use evenly_compare::{Arm, Progress, Round};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// One line on standard error. A reader that has gone away is no failure.
+pub(crate) fn tell(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Text on standard output.
+///
+/// # Errors
+/// Where it cannot be written; a pipe whose reader has gone away is no error.
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    match write!(io::stdout(), "{text}").and_then(|()| io::stdout().flush()) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+            Err(e).context("cannot write to standard output")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A flag that SIGINT and SIGTERM set.
+///
+/// # Errors
+/// Where signals cannot be received.
+pub(crate) fn interrupts() -> anyhow::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, flag.clone()).context("cannot receive signals")?;
+    }
+    Ok(flag)
+}
+
+/// Progress: a bar on a terminal, a line for each run elsewhere.
+pub(crate) struct Shown {
+    what: String,
+    bar: Option<ProgressBar>,
+}
+
+impl Shown {
+    /// Progress of `what`.
+    pub(crate) fn new(what: &str) -> Self {
+        let bar = io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new(0);
+            let template = "{bar:24} {pos}/{len} {msg} (eta {eta})";
+            if let Ok(style) = ProgressStyle::with_template(template) {
+                bar.set_style(style);
+            }
+            // Rarely, for the bar is drawn on the CPUs that are being measured.
+            bar.enable_steady_tick(Duration::from_secs(1));
+            bar
+        });
+        Self { what: what.to_owned(), bar }
+    }
+
+    /// The bar goes away; what follows is a table.
+    pub(crate) fn clear(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Progress for Shown {
+    fn planned(&mut self, runs: usize) {
+        match &self.bar {
+            Some(bar) => bar.set_length(runs as u64),
+            None => tell(&format!("{}: {runs} runs", self.what)),
+        }
+    }
+
+    fn started(&mut self, arm: &Arm, round: Round) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(format!("{}: {}, {round}", self.what, arm.name));
+        }
+    }
+
+    fn finished(&mut self, arm: &Arm, round: Round, seconds: f64) {
+        match &self.bar {
+            Some(bar) => bar.inc(1),
+            None => tell(&format!("{}: {}, {round}: {seconds:.3} s", self.what, arm.name)),
+        }
+    }
+
+    fn interrupted(&mut self) {
+        tell("evenly-bench: interrupted; the figures are those of the runs so far");
+    }
+}
+
+/// A table: the first column to the left, the others to the right.
+pub(crate) fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns)
+        .map(|c| rows.iter().filter_map(|r| r.get(c)).map(|t| t.chars().count()).max().unwrap_or(0))
+        .collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::from(" ");
+        for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let cell = if i == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") };
+            line.push(' ');
+            line.push_str(&cell);
+            line.push(' ');
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let rows =
+            [vec!["arm".to_owned(), "s".to_owned()], vec!["a".to_owned(), "1.25".to_owned()]];
+        assert_eq!(table(&rows), "  arm     s\n  a    1.25\n");
+        assert_eq!(table(&[]), "");
+    }
+}

@@ -1,0 +1,374 @@
+//! The benchmarks: which program, with how many threads on how many CPUs, beside which neighbours,
+//! under which policies. They are data, so that this machine and emulated ones run the same.
+
+use crate::tools::Tools;
+use serde::Serialize;
+use std::ffi::OsString;
+
+/// The program of a benchmark, with its work.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "name")]
+pub(crate) enum Program {
+    /// POSIX threads with a barrier after each phase. The work is per thread.
+    Spmd { phases: u32, phase_ms: u32, barrier: &'static str },
+    /// The same work in OpenMP.
+    OmpSpmd { runtime: &'static str, phases: u32, phase_ms: u32 },
+    /// The EP kernel. The work is shared by the threads.
+    Ep { runtime: &'static str, class: &'static str },
+    /// Jacobi sweeps. The work is shared by the threads.
+    Jacobi { runtime: &'static str, size: u32, sweeps: u32 },
+}
+
+impl Program {
+    /// The command.
+    pub(crate) fn argv(
+        self,
+        tools: &Tools,
+        threads: usize,
+        iterations_per_ms: u64,
+    ) -> Vec<OsString> {
+        let n = threads.to_string();
+        let iters = |ms: u32| (u64::from(ms) * iterations_per_ms).to_string();
+        let (file, arguments): (String, Vec<String>) = match self {
+            Self::Spmd { phases, phase_ms, barrier } => {
+                let phases = phases.to_string();
+                let list = ["--phases", &phases, "--iters", &iters(phase_ms), "--barrier", barrier];
+                ("spmd".into(), list.map(str::to_owned).into())
+            }
+            Self::OmpSpmd { runtime, phases, phase_ms } => {
+                let list = ["--phases", &phases.to_string(), "--iters", &iters(phase_ms)];
+                (format!("omp_spmd-{runtime}"), list.map(str::to_owned).into())
+            }
+            Self::Ep { runtime, class } => {
+                (format!("ep-{runtime}"), ["--class", class].map(str::to_owned).into())
+            }
+            Self::Jacobi { runtime, size, sweeps } => {
+                let list = ["--size", &size.to_string(), "--sweeps", &sweeps.to_string()];
+                (format!("jacobi-{runtime}"), list.map(str::to_owned).into())
+            }
+        };
+        let mut argv = vec![tools.workload(&file).into_os_string(), "--threads".into(), n.into()];
+        argv.extend(arguments.into_iter().map(OsString::from));
+        argv
+    }
+
+    /// For how much of the work one thread alone stands: all of it, or one thread's part.
+    pub(crate) fn work_is_per_thread(self) -> bool {
+        matches!(self, Self::Spmd { .. } | Self::OmpSpmd { .. })
+    }
+
+    fn words(self) -> String {
+        match self {
+            Self::Spmd { phases: 1, phase_ms, .. } => format!("spmd, one phase of {phase_ms} ms"),
+            Self::Spmd { phases, phase_ms, barrier } => {
+                format!("spmd, {phases} phases of {phase_ms} ms, barrier {barrier}")
+            }
+            Self::OmpSpmd { runtime, phases, phase_ms } => {
+                format!("OpenMP spmd ({runtime}), {phases} phases of {phase_ms} ms")
+            }
+            Self::Ep { runtime, class } => format!("OpenMP EP ({runtime}), class {class}"),
+            Self::Jacobi { runtime, size, sweeps } => {
+                format!("OpenMP Jacobi ({runtime}), {sweeps} sweeps of {size} x {size}")
+            }
+        }
+    }
+}
+
+/// A neighbour that computes beside the program.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Neighbour {
+    /// The CPU that it stays on, counted among those of the benchmark; none for wherever it likes.
+    pub(crate) cpu: Option<usize>,
+    /// Its nice level.
+    pub(crate) nice: i32,
+    /// What it does.
+    pub(crate) habit: Habit,
+}
+
+/// What a neighbour does.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Habit {
+    /// Computes all the time.
+    Always,
+    /// Sleeps and computes in random turns (paper, section 4.4).
+    Turns { sleep_ms: [u32; 2], busy_ms: [u32; 2], seed: u64 },
+}
+
+/// A way to run the program.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Way {
+    /// One thread, no neighbour: what its work takes, e.
+    Alone,
+    /// As many threads as CPUs, no neighbour: whether CPUs slow each other down.
+    Full,
+    /// Pinned: by the program itself where it can, else by evenly's static policy.
+    Static,
+    /// As the kernel balances it.
+    Kernel,
+    /// Under evenly, with this policy and these further options.
+    Evenly { name: &'static str, policy: &'static str, options: &'static [&'static str] },
+}
+
+impl Way {
+    /// Name of the arm.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Alone => "alone",
+            Self::Full => "full",
+            Self::Static => "static",
+            Self::Kernel => "kernel",
+            Self::Evenly { name, .. } => name,
+        }
+    }
+
+    /// Whether the arm is there to measure the limit.
+    pub(crate) const fn is_reference(self) -> bool {
+        matches!(self, Self::Alone | Self::Full)
+    }
+}
+
+/// Juggle as in the paper.
+const JUGGLE: Way = Way::Evenly { name: "juggle", policy: "juggle", options: &[] };
+/// The default policy.
+pub(crate) const HYBRID: Way = Way::Evenly { name: "hybrid", policy: "hybrid", options: &[] };
+const ALL: &[Way] = &[Way::Alone, Way::Full, Way::Static, Way::Kernel, JUGGLE, HYBRID];
+const BESIDE_NEIGHBOURS: &[Way] = &[Way::Alone, Way::Static, Way::Kernel, JUGGLE, HYBRID];
+const IN_DOMAINS: &[Way] = &[
+    Way::Alone,
+    Way::Full,
+    Way::Static,
+    Way::Kernel,
+    Way::Evenly { name: "per node", policy: "hybrid", options: &["--domain", "numa"] },
+    Way::Evenly { name: "machine", policy: "hybrid", options: &["--domain", "machine"] },
+];
+
+/// One benchmark.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Benchmark {
+    /// Short and unique, to choose by.
+    pub(crate) name: String,
+    /// n.
+    pub(crate) threads: usize,
+    /// m.
+    pub(crate) cpus: usize,
+    /// The program and its work.
+    pub(crate) program: Program,
+    /// Who computes beside it.
+    pub(crate) neighbours: Vec<Neighbour>,
+    /// The arms.
+    pub(crate) ways: &'static [Way],
+    /// Runs of each arm.
+    pub(crate) runs: usize,
+    /// CPUs and NUMA nodes of the emulated machine, where it needs one.
+    pub(crate) lab: Option<[u32; 2]>,
+}
+
+impl Benchmark {
+    /// The benchmark in words.
+    pub(crate) fn what(&self) -> String {
+        let mut text =
+            format!("{} threads on {} CPUs, {}", self.threads, self.cpus, self.program.words());
+        for n in &self.neighbours {
+            let place = n.cpu.map_or_else(|| "anywhere".to_owned(), |c| format!("on CPU {c}"));
+            let habit = match n.habit {
+                Habit::Always => "computes always".to_owned(),
+                Habit::Turns { sleep_ms: [a, b], busy_ms: [c, d], seed } => {
+                    format!("sleeps {a}-{b} ms, computes {c}-{d} ms (seed {seed})")
+                }
+            };
+            let nice = if n.nice == 0 { String::new() } else { format!(", nice {}", n.nice) };
+            text.push_str(&format!("; a neighbour {place} {habit}{nice}"));
+        }
+        if let Some([cpus, nodes]) = self.lab {
+            text.push_str(&format!("; emulated: {cpus} CPUs, {nodes} nodes"));
+        }
+        text
+    }
+}
+
+/// The benchmarks of this machine, all on two CPUs.
+pub(crate) fn host(quick: bool) -> Vec<Benchmark> {
+    let pick = |short: u32, long: u32| if quick { short } else { long };
+    let runs = |short: usize, long: usize| if quick { short } else { long };
+    let mut all = Vec::new();
+    let mut add = |name: String, threads: usize, program: Program, ways, runs| {
+        let (neighbours, cpus, lab) = (Vec::new(), 2, None);
+        all.push(Benchmark { name, threads, cpus, program, neighbours, ways, runs, lab });
+    };
+    for n in [3, 5] {
+        let program = Program::Spmd { phases: 1, phase_ms: pick(1_500, 4_000), barrier: "block" };
+        add(format!("one-phase-{n}-on-2"), n, program, ALL, runs(3, 7));
+    }
+    for (phase_ms, phases) in [(100, pick(8, 20)), (20, pick(40, 100))] {
+        for barrier in ["block", "spin", "yield", "spinblock"] {
+            let program = Program::Spmd { phases, phase_ms, barrier };
+            add(format!("phases-{phase_ms}ms-{barrier}-3-on-2"), 3, program, ALL, runs(3, 5));
+        }
+    }
+    for runtime in ["gomp", "omp"] {
+        let programs = [
+            ("omp-spmd", Program::OmpSpmd { runtime, phases: pick(8, 20), phase_ms: 100 }),
+            ("ep", Program::Ep { runtime, class: if quick { "W" } else { "A" } }),
+            ("jacobi", Program::Jacobi { runtime, size: 1_000, sweeps: pick(200, 500) }),
+        ];
+        for (name, program) in programs {
+            add(format!("{name}-{runtime}-3-on-2"), 3, program, ALL, runs(3, 5));
+        }
+    }
+    let balanced = Program::Spmd { phases: 1, phase_ms: 1_000, barrier: "block" };
+    let ways: &[Way] = &[Way::Alone, Way::Kernel, JUGGLE, HYBRID];
+    add("balanced-2-on-2".into(), 2, balanced, ways, runs(20, 40));
+
+    let beside = |name: String, threads, phase_ms, neighbours, runs| Benchmark {
+        name,
+        threads,
+        cpus: 2,
+        program: Program::Spmd { phases: 1, phase_ms, barrier: "block" },
+        neighbours,
+        ways: BESIDE_NEIGHBOURS,
+        runs,
+        lab: None,
+    };
+    let always = Neighbour { cpu: Some(1), nice: 0, habit: Habit::Always };
+    all.push(beside("neighbour-2-on-2".into(), 2, pick(1_500, 3_000), vec![always], runs(3, 5)));
+    for seed in [1, 2] {
+        // The paper's turns take 5 to 15 s each; in the quick form all is a fifth as long.
+        let habit = |seed| Habit::Turns {
+            sleep_ms: [0, pick(1_000, 5_000)],
+            busy_ms: [pick(1_000, 5_000), pick(2_000, 10_000)],
+            seed,
+        };
+        let neighbours = vec![
+            Neighbour { cpu: None, nice: 0, habit: habit(seed) },
+            Neighbour { cpu: None, nice: -3, habit: habit(seed + 100) },
+        ];
+        let name = format!("random-neighbours-{seed}-3-on-2");
+        all.push(beside(name, 3, pick(2_000, 12_000), neighbours, runs(2, 3)));
+    }
+    all
+}
+
+/// The benchmarks that need more than two CPUs. Phases are in milliseconds of an emulated CPU.
+pub(crate) fn lab(quick: bool) -> Vec<Benchmark> {
+    let runs = if quick { 3 } else { 5 };
+    let long = Program::Spmd { phases: 1, phase_ms: 3_000, barrier: "block" };
+    let spinning = Program::Spmd { phases: 20, phase_ms: 100, barrier: "spin" };
+    let mut all = Vec::new();
+    for (threads, cpus, of) in [(8, 7, 8), (9, 8, 8), (16, 12, 12)] {
+        for (name, program) in [("one-phase", long), ("phases-100ms-spin", spinning)] {
+            if quick && program == spinning {
+                continue;
+            }
+            all.push(Benchmark {
+                name: format!("{name}-{threads}-on-{cpus}"),
+                threads,
+                cpus,
+                program,
+                neighbours: Vec::new(),
+                ways: ALL,
+                runs,
+                lab: Some([of, 1]),
+            });
+        }
+    }
+    all.push(Benchmark {
+        name: "two-domains-9-on-8".into(),
+        threads: 9,
+        cpus: 8,
+        program: long,
+        neighbours: Vec::new(),
+        ways: IN_DOMAINS,
+        runs,
+        lab: Some([8, 2]),
+    });
+    all
+}
+
+/// Whether a benchmark of this name is asked for.
+pub(crate) fn is_asked(name: &str, only: &[String]) -> bool {
+    only.is_empty() || only.iter().any(|part| name.contains(part.as_str()))
+}
+
+/// Those whose name contains one of `only`, with this number of runs where one is given.
+///
+/// # Errors
+/// Where nothing is left.
+pub(crate) fn chosen(
+    all: Vec<Benchmark>,
+    only: &[String],
+    runs: Option<u32>,
+) -> anyhow::Result<Vec<Benchmark>> {
+    let names: Vec<String> = all.iter().map(|b| b.name.clone()).collect();
+    let mut chosen: Vec<Benchmark> = all.into_iter().filter(|b| is_asked(&b.name, only)).collect();
+    if chosen.is_empty() && !is_asked(crate::cost::NAME, only) {
+        anyhow::bail!(
+            "--only {}: no benchmark has that in its name; there are {}",
+            only.join(", "),
+            names.join(", ")
+        );
+    }
+    for b in &mut chosen {
+        b.runs = runs.map_or(b.runs, |r| r as usize);
+    }
+    Ok(chosen)
+}
+
+/// Names and descriptions.
+pub(crate) fn listing(benchmarks: &[Benchmark], more: Option<(&str, &str)>) -> String {
+    let mut text = String::new();
+    for b in benchmarks {
+        text.push_str(&format!("{:<32} {}, {} runs of each\n", b.name, b.what(), b.runs));
+    }
+    if let Some((name, what)) = more {
+        text.push_str(&format!("{name:<32} {what}\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_and_arms_are_unique_and_policies_exist() {
+        for quick in [true, false] {
+            let all: Vec<Benchmark> = host(quick).into_iter().chain(lab(quick)).collect();
+            let names: BTreeSet<&str> = all.iter().map(|b| b.name.as_str()).collect();
+            assert_eq!(names.len(), all.len());
+            for b in &all {
+                let arms: BTreeSet<&str> = b.ways.iter().map(|w| w.name()).collect();
+                assert_eq!(arms.len(), b.ways.len(), "{}", b.name);
+                assert!(b.ways.contains(&Way::Alone), "{} has no limit", b.name);
+                for way in b.ways {
+                    if let Way::Evenly { policy, .. } = way {
+                        assert!(evenly_policy::by_name(policy).is_some(), "{policy}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_command_is_the_same_work_whatever_the_number_of_threads() {
+        let tools = Tools::at("/e", "/w");
+        let program = Program::Spmd { phases: 8, phase_ms: 100, barrier: "spin" };
+        let argv = |n| crate::tools::words(&program.argv(&tools, n, 1_000));
+        assert_eq!(
+            argv(3).join(" "),
+            "/w/spmd --threads 3 --phases 8 --iters 100000 --barrier spin"
+        );
+        assert_eq!(argv(1)[3..], argv(3)[3..]);
+    }
+
+    #[test]
+    fn choosing() {
+        let some = chosen(host(true), &["one-phase".to_owned()], Some(9)).unwrap();
+        assert!(some.len() == 2 && some.iter().all(|b| b.runs == 9));
+        let e = chosen(host(true), &["nonsense".to_owned()], None).unwrap_err().to_string();
+        assert!(e.contains("one-phase-3-on-2"), "{e}");
+        assert!(chosen(host(true), &["cost".to_owned()], None).unwrap().is_empty());
+    }
+}
