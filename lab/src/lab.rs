@@ -515,16 +515,24 @@ fn machine_arguments(options: &LabOptions) -> Vec<OsString> {
 /// QEMU's channels, in the order of their descriptors.
 const CHANNELS: [&str; 5] = ["qmp", "console", "control", "stdout", "stderr"];
 
-/// The serial ports come in the order in which they are given: ttyS0 to ttyS3.
+/// The serial ports, ttyS0 to ttyS3: base address and interrupt line of each. On a PC the third
+/// shares the line of the first and the fourth that of the second; in QEMU a port that lowers a
+/// shared line hides what the other still has to say, and the guest, idle, waits for ever.
+const SERIAL_PORTS: [(u16, u8); 4] = [(0x3f8, 4), (0x2f8, 3), (0x3e8, 5), (0x2e8, 7)];
+
 fn channel_arguments(descriptors: &[i32]) -> Vec<OsString> {
     let mut arguments = Vec::new();
+    let mut ports = SERIAL_PORTS.iter().enumerate();
     for (name, descriptor) in CHANNELS.iter().zip(descriptors) {
         arguments.push("-chardev".to_owned());
         arguments.push(format!("socket,id={name},fd={descriptor}"));
         if *name == "qmp" {
             arguments.extend(["-mon".to_owned(), format!("chardev={name},mode=control")]);
-        } else {
-            arguments.extend(["-serial".to_owned(), format!("chardev:{name}")]);
+        } else if let Some((index, (base, line))) = ports.next() {
+            arguments.push("-device".to_owned());
+            arguments.push(format!(
+                "isa-serial,chardev={name},index={index},iobase={base:#x},irq={line}"
+            ));
         }
     }
     arguments.into_iter().map(OsString::from).collect()
