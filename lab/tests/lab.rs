@@ -216,7 +216,7 @@ fn a_killed_lab_leaves_nothing() {
     let mut stdout = owner.stdout.take().unwrap();
     if std::io::Read::read_exact(&mut stdout, &mut up).is_err() {
         assert_eq!(owner.wait().unwrap().code(), Some(77), "neither booted nor skipped");
-        return;
+        return common::skipped("the lab is not to be had here; evenly-lab says why");
     }
     let pid = owner.id();
     assert_eq!(groups_of(pid).len(), 1);

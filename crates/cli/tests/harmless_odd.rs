@@ -57,12 +57,13 @@ fn a_program_that_sets_its_own_affinity_has_its_wish() {
     }
 }
 
-/// Whether this machine lets a program have such threads at all.
+/// Whether this machine lets a program have such threads at all; a skip where not.
 fn works(args: &[&str]) -> bool {
     let o = Command::new(workload("odd")).args(args).args(["--duration-ms", "50"]).output();
     let o = o.unwrap();
     if !o.status.success() {
-        eprintln!("skipped: {}", String::from_utf8_lossy(&o.stderr).trim());
+        let key = if args[0] == "rt" { "realtime" } else { "deadline" };
+        evenly_testing::skip(key, String::from_utf8_lossy(&o.stderr).trim());
     }
     o.status.success()
 }
@@ -237,13 +238,20 @@ fn thread_ids_that_are_used_again() {
     if whole().is_none() {
         return;
     }
+    // Before, the limit is that of the whole machine, and must not be touched.
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split(['.', '-']).map(|n| n.parse::<u32>().unwrap_or(0));
+    if (numbers.next(), numbers.next()) < (Some(6), Some(14)) {
+        let why = format!("a limit of ids for one name space needs Linux 6.14, this is {release}");
+        return evenly_testing::skip("own-pid-max", why);
+    }
     let (state, churn) = (State::new(), workload("churn"));
     let script = "echo 400 > /proc/sys/kernel/pid_max && exec \"$@\"";
     let unshare = ["--pid", "--fork", "--mount-proc", "--kill-child", "sh", "-c"];
     let possible = Command::new("unshare").args(unshare).args([script, "sh", "true"]).output();
     if !possible.is_ok_and(|o| o.status.success()) {
-        eprintln!("skipped: no name space with a limit of process ids of its own");
-        return;
+        let why = "no name space with a limit of process ids of its own";
+        return evenly_testing::skip("namespaces", why);
     }
     let o = Command::new("unshare")
         .args(unshare)

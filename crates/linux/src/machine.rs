@@ -764,7 +764,7 @@ mod tests {
         let whole = affinity::get(Tid(0)).unwrap();
         let mut two = whole.iter().collect::<Vec<_>>().into_iter();
         let (Some(a), Some(b)) = (two.next(), two.next()) else {
-            eprintln!("skipped: fewer than two CPUs");
+            evenly_testing::skip("two-cpus", "fewer than two CPUs");
             return None;
         };
         let tmp = tempfile::tempdir().unwrap();
@@ -821,9 +821,7 @@ mod tests {
         w.pin_itself(&CpuSet::single(t.b));
         let outside = CpuSet::single(t.a);
         // A cpuset of this one CPU would make it a thread that may use everything.
-        if t.machine.cpuset == CpuSet::single(t.b) {
-            return;
-        }
+        assert_ne!(t.machine.cpuset, CpuSet::single(t.b));
         let refused = Err(ApplyError::Unusable { wanted: outside.clone() });
         assert_eq!(t.machine.place(w.id, t.a, None), refused);
         assert_eq!(t.machine.confine(w.id, &outside), refused);
@@ -861,7 +859,7 @@ mod tests {
         t.machine.place(w.id, t.a, None).unwrap();
         t.machine.managed.get_mut(&w.id).unwrap().original = CpuSet::single(t.a);
         if t.whole != t.machine.cpuset {
-            return;
+            return evenly_testing::skip("whole-cpuset", "the mask is less than the cpuset");
         }
         w.pin_itself(&t.whole);
         t.machine.restore(w.id);
@@ -920,7 +918,7 @@ mod tests {
                 .unwrap();
         });
         if !became.recv().unwrap() {
-            return eprintln!("skipped: not permitted to make a real-time thread");
+            return evenly_testing::skip("realtime", "not permitted to make a real-time thread");
         }
         assert!(matches!(t.machine.place(w.id, t.b, None), Err(ApplyError::Refused(_))));
         assert_eq!(w.mask(), t.whole);

@@ -201,11 +201,11 @@ struct Scene {
 }
 
 impl Scene {
-    /// None, with a printed reason, where this machine has one CPU only: nothing can be pinned.
+    /// None, a skip, where this machine has one CPU only: nothing can be pinned.
     fn new(heartbeats: bool) -> Option<Self> {
         let original = affinity::get(Tid(0)).unwrap();
         if original.len() < 2 {
-            println!("skipped: it needs 2 CPUs, {original} can be used");
+            evenly_testing::skip("two-cpus", format!("only the CPUs {original} can be used"));
             return None;
         }
         let tmp = tempfile::tempdir().unwrap();

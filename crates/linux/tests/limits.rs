@@ -342,11 +342,14 @@ impl Drop for Group {
     }
 }
 
-/// Runs a test that needs groups; where they may not be made, says so and passes.
+/// Runs a test that needs groups; skipped where they may not be made.
 fn with_group(controller: &str, test: impl FnOnce(&mut Group) -> io::Result<()>) {
     let mut group = match Group::new(controller) {
         Ok(group) => group,
-        Err(e) => return println!("skipped: no version 1 group can be made for {controller}: {e}"),
+        Err(e) => {
+            let why = format!("no version 1 group can be made for {controller}: {e}");
+            return evenly_testing::skip("cgroup-v1", why);
+        }
     };
     test(&mut group).unwrap();
 }
@@ -357,7 +360,7 @@ fn a_real_cpuset_is_reported_and_its_change_noticed() {
         let limits = Limits::default();
         let all = limits.cpuset(Pid(std::process::id().cast_signed())).unwrap();
         let Some(other) = all.iter().nth(1) else {
-            println!("skipped: one CPU only");
+            evenly_testing::skip("two-cpus", "one CPU only");
             return Ok(());
         };
         let one = CpuSet::single(all.first().unwrap_or(CpuId(0)));

@@ -840,7 +840,7 @@ fn hang_up(t: &mut Terminal) {
     // SAFETY: the request has no argument.
     let result = unsafe { libc::ioctl(side.as_raw_fd(), TIOCVHANGUP, 0) };
     if result != 0 {
-        eprintln!("skipped: hanging up needs CAP_SYS_ADMIN");
+        evenly_testing::skip("hangup", "hanging up needs CAP_SYS_ADMIN");
         kill_process(Pid::from_child(&t.process), Signal::HUP).unwrap();
     }
 }

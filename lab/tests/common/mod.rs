@@ -27,7 +27,7 @@ pub(crate) fn wanted() -> bool {
 
 /// Says why there is no result.
 pub(crate) fn skipped(why: &str) {
-    told(&format!("skipped: {why}"));
+    evenly_testing::skip("lab", why);
 }
 
 /// The test harness hides what `eprintln` prints.

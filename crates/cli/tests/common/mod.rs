@@ -64,12 +64,12 @@ pub fn cpus(list: &str) -> CpuSet {
     list.parse().unwrap()
 }
 
-/// What this thread, and so a program that it starts, may use. None, with a word to the log, where
-/// that is less than two CPUs: there is nothing to balance then.
+/// What this thread, and so a program that it starts, may use. None, a skip, where that is less
+/// than two CPUs: there is nothing to balance then.
 pub fn whole() -> Option<CpuSet> {
     let whole = affinity::get(Tid(0)).unwrap();
     if whole.len() < 2 {
-        eprintln!("skipped: fewer than two CPUs");
+        evenly_testing::skip("two-cpus", "fewer than two CPUs");
         return None;
     }
     Some(whole)

@@ -82,8 +82,8 @@ fn proc_that_hides_other_users() {
     };
     let output = hidden(&format!("{} run -q -- sh -c 'exit 3'", tool.exe()));
     if output.status.code() == Some(99) || stderr(&output).contains("unshare") {
-        println!("skipped: cannot mount /proc with hidepid: {}", stderr(&output));
-        return;
+        let why = format!("cannot mount /proc with hidepid: {}", stderr(&output).trim());
+        return evenly_testing::skip("namespaces", why);
     }
     // A program of one's own can be seen.
     assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(3), ""));
@@ -120,8 +120,7 @@ fn threads_that_are_all_of_a_real_time_class() {
         format!("exec taskset -c 0 chrt -f 1 {} --threads 2 --iters 300000000", workload("spmd"));
     let (output, report) = tool.json("", &["sh", "-c", &script]);
     if stderr(&output).contains("chrt") {
-        println!("skipped: {}", stderr(&output));
-        return;
+        return evenly_testing::skip("realtime", stderr(&output).trim());
     }
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(report["started"], false);
@@ -149,8 +148,8 @@ impl Drop for Group {
 #[test]
 fn a_quota_that_changes_is_followed() {
     let Some(group) = Group::new("evenly-test") else {
-        println!("skipped: no group of the cpu controller, version 1, can be made");
-        return;
+        let why = "no group of the cpu controller, version 1, can be made";
+        return evenly_testing::skip("cgroup-v1", why);
     };
     let tool = Tool::new();
     let (path, spmd) = (group.0.display(), workload("spmd"));

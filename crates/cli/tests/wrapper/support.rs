@@ -117,11 +117,11 @@ pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Whether this test can run; if not, why is printed.
+/// Whether this test can run; if not, it is skipped.
 pub(crate) fn is_root(test: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        println!("skipped: {test} needs root");
+        evenly_testing::skip("root", format!("{test} needs root"));
     }
     root
 }

@@ -1,0 +1,52 @@
+//! How a test says that it cannot run on this machine.
+//!
+//! The test harness hides what a test prints unless it fails, so that one which returns early looks
+//! like one that passed. [`skip`] writes past the harness, and where it is known what the machine
+//! can do (`./dev test` finds out), a skip that has no such reason is a failure.
+//!
+//! Invariant: no test is skipped without a line on standard error.
+
+#![forbid(unsafe_code)]
+
+use std::env;
+use std::fmt::Display;
+use std::io::Write;
+
+/// Says that the calling test cannot run here, or not all of it, and why. The caller returns after
+/// it. `key` names what the machine lacks, for `EVENLY_MAY_SKIP`.
+///
+/// # Panics
+/// With `EVENLY_NO_SKIP=1` in the environment, unless `key` is in the list `EVENLY_MAY_SKIP`
+/// (separated by commas).
+#[track_caller]
+pub fn skip(key: &str, why: impl Display) {
+    let value = |name| env::var(name).unwrap_or_default();
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
+    assert!(
+        allowed(key, &value("EVENLY_NO_SKIP"), &value("EVENLY_MAY_SKIP")),
+        "cannot run on this machine: {why}; EVENLY_NO_SKIP=1 makes that a failure (EVENLY_MAY_SKIP={key} allows it)"
+    );
+    // One write, so that the lines of tests that run side by side are not mixed.
+    let line = format!("skipped: {test}: {why} [{key}]\n");
+    // Nobody there to read it is no failure of the test.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+fn allowed(key: &str, no_skip: &str, may_skip: &str) -> bool {
+    no_skip != "1" || may_skip.split(',').any(|k| k.trim() == key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_on_the_list_is_a_failure() {
+        assert!(allowed("root", "", ""));
+        assert!(allowed("root", "0", "other"));
+        assert!(!allowed("root", "1", ""));
+        assert!(!allowed("root", "1", "two-cpus,rooted"));
+        assert!(allowed("root", "1", "two-cpus, root"));
+    }
+}
