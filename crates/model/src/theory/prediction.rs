@@ -1,0 +1,533 @@
+//! What balancing can reach for a program, and whether it is worth trying.
+//!
+//! Invariant: every time is that of an ideal: no costs, fair CPUs, identical threads, nobody else
+//! on the machine. What is promised is never more than a bound permits.
+
+use super::{
+    ExactTime, OutOfRange, Shape, SingleBalance, Speeds, balanced_phases, continuous_time,
+    expected_single_balance, lag_bound, phases_bound, phases_time, proactive_limit,
+    rarely_balanced_time, reactive_time, reactive_time_anywhere, static_time, unbalanced_time,
+};
+use crate::Nanos;
+
+/// A program and its machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// Threads and CPUs.
+    pub shape: Shape,
+    /// Speeds of the CPUs where they differ. Looked at only if there are as many as CPUs.
+    pub speeds: Option<Speeds>,
+    /// e: CPU time of one thread for one phase.
+    pub phase: Nanos,
+    /// How many phases. At least 1.
+    pub phases: u64,
+    /// lambda.
+    pub period: Nanos,
+    /// For how long the scheduler lets a thread run while others wait.
+    pub slice: Nanos,
+}
+
+/// Which part of the analysis applies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Regime {
+    /// All slots are equal: nothing can be gained.
+    NoBenefit,
+    /// The period is at most a tenth of a phase.
+    ShortPeriod,
+    /// The period is comparable with a phase.
+    ComparablePeriod,
+    /// The period is at least a phase under static distribution: a phase is balanced once or not
+    /// at all.
+    SingleBalance,
+    /// The program ends before the first balancing point.
+    NeverBalanced,
+}
+
+impl Regime {
+    /// Its name in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NoBenefit => "no_benefit",
+            Self::ShortPeriod => "short_period",
+            Self::ComparablePeriod => "comparable_period",
+            Self::SingleBalance => "single_balance",
+            Self::NeverBalanced => "never_balanced",
+        }
+    }
+}
+
+/// Whether to use evenly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Advice {
+    /// Worth trying.
+    Worth,
+    /// There is a gain, but less than two per cent.
+    Hardly,
+    /// Not with this period, but with a shorter one.
+    ShorterPeriod,
+    /// Not worth it.
+    No,
+}
+
+impl Advice {
+    /// Its name in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Worth => "worth_trying",
+            Self::Hardly => "hardly",
+            Self::ShorterPeriod => "shorter_period",
+            Self::No => "no",
+        }
+    }
+}
+
+/// Completion times of ideal proactive balancing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Range {
+    /// It cannot take less.
+    pub at_least: ExactTime,
+    /// What the equation that applies gives.
+    pub expected: ExactTime,
+    /// The ideal algorithm never takes more; none where no bound is known.
+    pub at_most: Option<ExactTime>,
+    /// Where the expected time comes from.
+    pub equation: &'static str,
+}
+
+/// The answer to a [`Question`]. Times are of the whole program.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prediction {
+    /// Which part of the analysis applies.
+    pub regime: Regime,
+    /// Static distribution, Eq. 1.
+    pub static_time: ExactTime,
+    /// Where speeds differ: the best static distribution, with as many threads on a CPU as its
+    /// speed deserves.
+    pub best_static: Option<ExactTime>,
+    /// Ideal reactive balancing; none where speeds differ.
+    pub reactive: Option<ExactTime>,
+    /// Whether that is Eq. 21; else it is derived beyond the paper.
+    pub reactive_of_paper: bool,
+    /// Ideal proactive balancing.
+    pub proactive: Range,
+    /// Continuous balancing, Eq. 15: what no balancer can beat.
+    pub continuous: ExactTime,
+    /// Relative speedup over static distribution that this period permits, at most.
+    pub gain: f64,
+    /// The same with a period that is as short as one likes: UB.
+    pub upper_bound: f64,
+    /// Over ideal reactive balancing, at most.
+    pub gain_over_reactive: Option<f64>,
+    /// The recommendation.
+    pub advice: Advice,
+    /// The recommendation in words, with its reason.
+    pub reason: String,
+    /// What else is worth knowing.
+    pub notes: Vec<String>,
+}
+
+/// A gain below this is not worth the trouble.
+const LEAST_GAIN: f64 = 1.02;
+/// The period is short if a phase has this many at least.
+const SHORT: u64 = 10;
+/// Programs that end sooner gain nothing: their threads have first to be recognised.
+const LEAST_RUN_S: f64 = 0.5;
+
+/// What static, reactive and proactive balancing can reach.
+#[must_use]
+pub fn predict(q: &Question) -> Prediction {
+    let speeds = q.speeds.as_ref().filter(|s| s.cpus() == q.shape.m() && !s.unit());
+    let mut p = match speeds {
+        Some(speeds) => unequal(q, speeds),
+        None => equal(q),
+    };
+    (p.advice, p.reason) = advise(q, &p);
+    p.notes = notes(q, &p);
+    p
+}
+
+fn regime(q: &Question, one_static: &ExactTime, level: bool) -> Regime {
+    let period = ExactTime::from(q.period);
+    if level {
+        Regime::NoBenefit
+    } else if period >= one_static.times(q.phases, 1) {
+        Regime::NeverBalanced
+    } else if period >= *one_static {
+        Regime::SingleBalance
+    } else if period.times(SHORT, 1) <= ExactTime::from(q.phase) {
+        Regime::ShortPeriod
+    } else {
+        Regime::ComparablePeriod
+    }
+}
+
+fn equal(q: &Question) -> Prediction {
+    let (s, e, phases, lambda) = (q.shape, q.phase, q.phases, q.period);
+    let whole = unbalanced_time(s, phases, e);
+    let continuous = phases_bound(s, phases, e);
+    let regime = regime(q, &static_time(s, e), !s.uneven());
+    let unchanged = |equation| Range {
+        at_least: whole.clone(),
+        expected: whole.clone(),
+        at_most: Some(whole.clone()),
+        equation,
+    };
+    let often = |bound: ExactTime| Range {
+        at_least: bound.clone(),
+        expected: bound,
+        at_most: Some(proactive_limit(s, e, lambda).times(phases, 1)),
+        equation: match lag_bound(s, e, lambda) {
+            Ok(lag) if lag > continuous_time(s, e) => "Eq. 2 and 16",
+            _ => "Eq. 14 and 16",
+        },
+    };
+    let rarely = |expected: ExactTime| {
+        // A phase without a balancing point takes as long as ever.
+        let eta = balanced_phases(s, phases, e, lambda);
+        Range {
+            at_least: static_time(s, e).times(phases - eta, 1) + phases_bound(s, eta, e),
+            expected,
+            at_most: Some(whole.clone()),
+            equation: match expected_single_balance(s, e) {
+                Ok(SingleBalance::Helps(_)) => "Eq. 17",
+                _ => "Eq. 18",
+            },
+        }
+    };
+    let proactive = match regime {
+        Regime::NoBenefit | Regime::NeverBalanced => unchanged("Eq. 1"),
+        _ => match phases_time(s, phases, e, lambda) {
+            Ok(bound) => often(bound),
+            Err(OutOfRange::LongPeriod) => match rarely_balanced_time(s, phases, e, lambda) {
+                Ok(expected) => rarely(expected),
+                Err(_) => unchanged("Eq. 1"),
+            },
+            Err(_) => unchanged("Eq. 1"),
+        },
+    };
+    let of_paper = reactive_time(s, e);
+    let reactive_of_paper = of_paper.is_ok();
+    let reactive = of_paper.unwrap_or_else(|_| reactive_time_anywhere(s, e)).times(phases, 1);
+    complete(regime, whole, None, Some(reactive), reactive_of_paper, proactive, continuous)
+}
+
+fn unequal(q: &Question, speeds: &Speeds) -> Prediction {
+    let (n, e) = (q.shape.n(), q.phase);
+    let one = speeds.static_time(n, e);
+    let whole = one.times(q.phases, 1);
+    let continuous = speeds.continuous_time(n, e).times(q.phases, 1);
+    let best = speeds.best_static_time(n, e).times(q.phases, 1);
+    let regime = regime(q, &one, whole == continuous);
+    let proactive = match regime {
+        Regime::ShortPeriod | Regime::ComparablePeriod => Range {
+            at_least: continuous.clone(),
+            expected: continuous.clone(),
+            at_most: None,
+            equation: "Eq. 14 and 16, sum of speeds for m",
+        },
+        Regime::SingleBalance => Range {
+            at_least: continuous.clone(),
+            expected: whole.clone(),
+            at_most: None,
+            equation: "Eq. 1; for one balancing point a phase and unequal speeds there is no \
+                       equation",
+        },
+        Regime::NoBenefit | Regime::NeverBalanced => Range {
+            at_least: whole.clone(),
+            expected: whole.clone(),
+            at_most: Some(whole.clone()),
+            equation: "Eq. 1",
+        },
+    };
+    complete(regime, whole, Some(best), None, false, proactive, continuous)
+}
+
+fn complete(
+    regime: Regime,
+    static_time: ExactTime,
+    best_static: Option<ExactTime>,
+    reactive: Option<ExactTime>,
+    reactive_of_paper: bool,
+    proactive: Range,
+    continuous: ExactTime,
+) -> Prediction {
+    Prediction {
+        gain: static_time.over(&proactive.expected),
+        upper_bound: static_time.over(&continuous),
+        gain_over_reactive: reactive.as_ref().map(|r| r.over(&proactive.expected)),
+        regime,
+        static_time,
+        best_static,
+        reactive,
+        reactive_of_paper,
+        proactive,
+        continuous,
+        advice: Advice::No,
+        reason: String::new(),
+        notes: Vec::new(),
+    }
+}
+
+/// One turn of the threads that share a CPU: below this, shares are not fair (Figure 17).
+fn turn(q: &Question) -> Nanos {
+    Nanos(q.slice.0.saturating_mul(u64::from(q.shape.ceil())))
+}
+
+fn plural(count: u32, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+fn advise(q: &Question, p: &Prediction) -> (Advice, String) {
+    let (n, m) = (q.shape.n(), q.shape.m());
+    let here = format!("{} on {}", plural(n, "thread"), plural(m, "CPU"));
+    // The longest period that is short against a phase.
+    let shorter = Nanos(q.phase.0 / SHORT);
+    let possible = p.upper_bound;
+    let with_shorter = || {
+        if shorter < turn(q) {
+            let words = format!(
+                "Its phases are too short to be balanced from outside: the period would have to be \
+                 at most {shorter}, and the scheduler needs {} to give each thread its turn",
+                turn(q)
+            );
+            (Advice::No, words)
+        } else {
+            let words =
+                format!("With a period of at most {shorter} up to {possible:.2} times as fast");
+            (Advice::ShorterPeriod, words)
+        }
+    };
+    match p.regime {
+        Regime::NoBenefit => {
+            let why = match (p.best_static.is_some(), q.shape.floor(), q.shape.slow_cpus()) {
+                (true, ..) => String::from("the even distribution uses all speeds fully"),
+                (false, 0, _) | (false, 1, 0) => String::from("each thread has a CPU of its own"),
+                (false, k, _) => format!("each CPU holds {k} threads, and all progress alike"),
+            };
+            let words = format!(
+                "no benefit possible: {here}, {why}; balancing helps only if others use these CPUs"
+            );
+            (Advice::No, words)
+        }
+        _ if possible < LEAST_GAIN => {
+            let words = format!(
+                "hardly worth it: {here} can become at most {possible:.3} times as fast, whatever \
+                 the period"
+            );
+            (Advice::Hardly, words)
+        }
+        Regime::NeverBalanced => {
+            let (advice, then) = with_shorter();
+            let words = format!(
+                "no benefit with this period: the program ends before the first balancing point. \
+                 {then}"
+            );
+            (advice, words)
+        }
+        Regime::SingleBalance if p.gain < LEAST_GAIN => {
+            let (advice, then) = with_shorter();
+            let why = if p.best_static.is_some() {
+                "there is at most one balancing point a phase"
+            } else if q.shape.fast_slots() < q.shape.slow_slots() {
+                "there is at most one balancing point a phase, and there are fewer fast slots than \
+                 slow ones, so that some thread is slow to the end"
+            } else {
+                "there is a balancing point in few of the phases only"
+            };
+            (advice, format!("no benefit to be expected with this period: {why}. {then}"))
+        }
+        Regime::SingleBalance => {
+            let (advice, then) = with_shorter();
+            let gain = p.gain;
+            let words = format!(
+                "little to be expected with this period: about {gain:.2} times as fast, as a phase \
+                 has at most one balancing point. {then}"
+            );
+            (advice, words)
+        }
+        _ if p.gain < LEAST_GAIN => {
+            let (advice, then) = with_shorter();
+            let words = format!(
+                "hardly worth it with this period: at most {:.3} times as fast. {then}",
+                p.gain
+            );
+            (if advice == Advice::No { Advice::Hardly } else { advice }, words)
+        }
+        Regime::ShortPeriod | Regime::ComparablePeriod => {
+            let mut words = format!(
+                "evenly run is worth trying: up to {:.2} times as fast as static distribution \
+                 ({} instead of {})",
+                p.gain, p.proactive.expected, p.static_time
+            );
+            if p.regime == Regime::ComparablePeriod
+                && shorter >= turn(q)
+                && possible > p.gain * LEAST_GAIN
+            {
+                words += &format!("; with a period of at most {shorter} up to {possible:.2}");
+            }
+            match p.gain_over_reactive {
+                Some(r) if r < LEAST_GAIN => {
+                    words += ". Where its threads block at barriers, ideal reactive balancing \
+                              does as well; evenly pays where they spin or yield there, or where \
+                              the kernel reacts late";
+                }
+                Some(r) => {
+                    words += &format!(
+                        ", and up to {r:.2} times as fast as ideal reactive balancing, the best \
+                         that a kernel can do where threads block"
+                    );
+                }
+                None => {}
+            }
+            (Advice::Worth, words)
+        }
+    }
+}
+
+fn notes(q: &Question, p: &Prediction) -> Vec<String> {
+    let mut notes = Vec::new();
+    if p.regime != Regime::NoBenefit && q.period < turn(q) {
+        notes.push(format!(
+            "the period is shorter than {}, a slice of {} for each thread of a CPU: shares are not \
+             fair within it, and less is gained than stands here (paper, Figure 17)",
+            turn(q),
+            q.slice
+        ));
+    }
+    if p.static_time.seconds() < LEAST_RUN_S {
+        notes.push(String::from(
+            "the program ends within half a second, and its threads have to be recognised first: \
+             nothing will be gained",
+        ));
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(n: u32, m: u32, phase_ms: u64, period_ms: u64) -> Question {
+        Question {
+            shape: Shape::new(n, m).unwrap(),
+            speeds: None,
+            phase: Nanos::from_millis(phase_ms),
+            phases: 1,
+            period: Nanos::from_millis(period_ms),
+            slice: Nanos::from_millis(4),
+        }
+    }
+
+    #[test]
+    fn eight_on_seven() {
+        let p = predict(&question(8, 7, 30_000, 100));
+        assert_eq!((p.regime, p.advice), (Regime::ShortPeriod, Advice::Worth));
+        assert!((p.gain - 1.75).abs() < 1e-12 && (p.upper_bound - 1.75).abs() < 1e-12);
+        assert_eq!(p.gain_over_reactive.map(|r| format!("{r:.3}")), Some(String::from("1.312")));
+        assert!(p.reason.contains("up to 1.75 times"), "{}", p.reason);
+        assert!(p.notes.is_empty());
+    }
+
+    #[test]
+    fn regimes_follow_the_period() {
+        let regime = |phases, period| {
+            let q = Question { phases, ..question(8, 7, 1_000, period) };
+            predict(&q).regime
+        };
+        assert_eq!(regime(10, 100), Regime::ShortPeriod);
+        assert_eq!(regime(10, 101), Regime::ComparablePeriod);
+        assert_eq!(regime(10, 1_999), Regime::ComparablePeriod);
+        assert_eq!(regime(10, 2_000), Regime::SingleBalance);
+        assert_eq!(regime(10, 19_999), Regime::SingleBalance);
+        assert_eq!(regime(10, 20_000), Regime::NeverBalanced);
+        assert_eq!(regime(1, 2_000), Regime::NeverBalanced);
+    }
+
+    #[test]
+    fn no_benefit_says_why() {
+        for (n, m, why) in [
+            (16, 8, "each CPU holds 2 threads"),
+            (8, 8, "a CPU of its own"),
+            (2, 4, "a CPU of its own"),
+            (5, 1, "each CPU holds 5 threads"),
+        ] {
+            let p = predict(&question(n, m, 1_000, 20));
+            assert_eq!((p.regime, p.advice), (Regime::NoBenefit, Advice::No), "n={n} m={m}");
+            assert!(p.reason.starts_with("no benefit possible") && p.reason.contains(why));
+            assert_eq!((p.gain, p.upper_bound), (1.0, 1.0));
+            assert_eq!(p.proactive.expected, p.static_time);
+        }
+    }
+
+    #[test]
+    fn a_period_that_is_too_long_is_told() {
+        let p = predict(&question(8, 7, 30_000, 60_000));
+        assert_eq!((p.regime, p.advice), (Regime::NeverBalanced, Advice::ShorterPeriod));
+        assert!(p.reason.contains("at most 3.00 s") && p.reason.contains("1.75"), "{}", p.reason);
+        // 13 on 7: one fast thread, twelve slow ones.
+        let q = Question { phases: 20, ..question(13, 7, 1_000, 2_500) };
+        let p = predict(&q);
+        assert_eq!((p.regime, p.advice), (Regime::SingleBalance, Advice::ShorterPeriod));
+        assert_eq!(p.proactive.equation, "Eq. 18");
+    }
+
+    #[test]
+    fn phases_too_short_for_any_period() {
+        let q = Question { phases: 1_000, ..question(3, 2, 20, 50) };
+        let p = predict(&q);
+        assert_eq!((p.regime, p.advice), (Regime::SingleBalance, Advice::No));
+        assert!(p.reason.contains("too short"), "{}", p.reason);
+    }
+
+    #[test]
+    fn the_expected_time_lies_between_the_bounds() {
+        for n in 1..24 {
+            for m in 1..12 {
+                for (phases, period) in [1_u64, 3, 50].into_iter().flat_map(|l| {
+                    [1_u64, 10, 90, 300, 700, 1_000, 1_700, 2_500, 9_000].map(|p| (l, p))
+                }) {
+                    let q = Question { phases, ..question(n, m, 1_000, period) };
+                    let p = predict(&q);
+                    let r = &p.proactive;
+                    assert!(r.at_least <= r.expected && r.at_least >= p.continuous, "{q:?}");
+                    assert!(r.at_most.as_ref().is_some_and(|u| r.expected <= *u), "{q:?} {p:?}");
+                    assert!(r.expected <= p.static_time && p.gain <= p.upper_bound + 1e-12);
+                    let reactive = p.reactive.unwrap();
+                    assert!(p.continuous <= reactive && reactive <= p.static_time, "{q:?}");
+                    assert!(!p.reason.is_empty());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn unequal_speeds() {
+        let q =
+            Question { speeds: Some("2x1,2x0.5".parse().unwrap()), ..question(4, 4, 3_000, 20) };
+        let p = predict(&q);
+        // Static: the slow CPUs need 6 s; level: 4 threads with 3 CPUs' worth of speed, 4 s.
+        assert_eq!(p.static_time.seconds(), 6.0);
+        assert_eq!(p.continuous.seconds(), 4.0);
+        assert_eq!((p.regime, p.advice), (Regime::ShortPeriod, Advice::Worth));
+        assert!(p.reactive.is_none() && p.proactive.at_most.is_none());
+        // A list of other length is not of this machine.
+        let other = Question { speeds: Some("1,0.5".parse().unwrap()), ..q.clone() };
+        assert_eq!(predict(&other).regime, Regime::NoBenefit);
+        let same = Question { speeds: Some("4x1".parse().unwrap()), ..q };
+        assert_eq!(predict(&same).regime, Regime::NoBenefit);
+    }
+
+    #[test]
+    fn huge_numbers_are_only_numbers() {
+        let q = Question {
+            phases: u64::MAX,
+            phase: Nanos(u64::MAX),
+            period: Nanos(1),
+            ..question(u32::MAX, u32::MAX - 1, 1, 1)
+        };
+        let p = predict(&q);
+        assert!(p.static_time.seconds().is_finite() && (p.gain - 2.0).abs() < 1e-6);
+    }
+}
