@@ -1,10 +1,14 @@
-// Measures whether CPUs are equally fast and stay so: the same fixed amount of
-// work by one thread alone on some CPUs, then by one thread on each CPU at once.
+// Measures whether CPUs are equally fast, whether their neighbours are busy or
+// not: the same fixed amount of work by one thread alone on some CPUs, then by
+// one thread on each CPU at once, in turns. A host that is shared gets faster
+// and slower by a tenth within seconds, all its CPUs alike; so the times of each
+// turn are taken relative to the mean of that turn.
 //
-//   busy SECONDS ALONE_CPU,... CPU_COUNT
+//   busy SECONDS TURNS ALONE_CPU,... CPU_COUNT
 //
-// Prints one line for each measured thread: "alone CPU SECONDS" or
-// "all CPU SECONDS". The work is sized on the first CPU to take SECONDS alone.
+// Prints one line for each CPU of each kind with the median of its turns:
+// "alone CPU SECONDS" or "all CPU SECONDS", scaled to the mean turn. The work of one turn is sized on the
+// first CPU to take SECONDS alone.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -82,38 +86,97 @@ static void run(struct worker *workers, int count, uint64_t rounds)
 	pthread_barrier_destroy(&start);
 }
 
+static double mean(const double *values, int count)
+{
+	double sum = 0;
+	for (int i = 0; i < count; i++)
+		sum += values[i];
+	return sum / count;
+}
+
+static void scale(double *values, int count, double factor)
+{
+	for (int i = 0; i < count; i++)
+		values[i] *= factor;
+}
+
+static int ascending(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+// Prints the medians of `count` CPUs, whose times lie turn after turn.
+static void print(const char *kind, const int *cpus, int count, const double *times, int turns)
+{
+	double *of_one = calloc((size_t)turns, sizeof *of_one);
+	if (!of_one)
+		die("times", ENOMEM);
+	for (int i = 0; i < count; i++) {
+		for (int turn = 0; turn < turns; turn++)
+			of_one[turn] = times[turn * count + i];
+		qsort(of_one, (size_t)turns, sizeof *of_one, ascending);
+		double median = (of_one[turns / 2] + of_one[(turns - 1) / 2]) / 2;
+		printf("%s %d %.6f\n", kind, cpus[i], median);
+	}
+	free(of_one);
+}
+
 int main(int argc, char **argv)
 {
-	double target = argc == 4 ? atof(argv[1]) : 0;
-	int cpus = argc == 4 ? atoi(argv[3]) : 0;
-	if (target <= 0 || cpus <= 0) {
-		fprintf(stderr, "usage: busy SECONDS ALONE_CPU,... CPU_COUNT\n");
+	double target = argc == 5 ? atof(argv[1]) : 0;
+	int turns = argc == 5 ? atoi(argv[2]) : 0;
+	int count = argc == 5 ? atoi(argv[4]) : 0;
+	if (target <= 0 || turns <= 0 || turns > 1000 || count <= 0 || count > 4096) {
+		fprintf(stderr, "usage: busy SECONDS TURNS ALONE_CPU,... CPU_COUNT\n");
 		return 2;
 	}
-	struct worker *workers = calloc((size_t)cpus, sizeof *workers);
-	if (!workers)
+	struct worker *workers = calloc((size_t)count, sizeof *workers);
+	int *all = calloc((size_t)count, sizeof *all);
+	int *alone = calloc((size_t)count, sizeof *alone);
+	double *all_s = calloc((size_t)count * (size_t)turns, sizeof *all_s);
+	double *alone_s = calloc((size_t)count * (size_t)turns, sizeof *alone_s);
+	if (!workers || !all || !alone || !all_s || !alone_s)
 		die("workers", ENOMEM);
+	for (int i = 0; i < count; i++)
+		workers[i].cpu = all[i] = i;
+	int lone = 0;
+	for (char *cpu = strtok(argv[3], ","); cpu && lone < count; cpu = strtok(NULL, ","))
+		alone[lone++] = atoi(cpu);
 
-	struct worker one = { .cpu = atoi(argv[2]) };
-	uint64_t rounds = 1000000;
+	struct worker one = { .cpu = alone[0] };
+	uint64_t rounds = 100000;
 	for (;;) {
 		run(&one, 1, rounds);
-		if (one.seconds > target / 4)
+		if (one.seconds > target / 2)
 			break;
 		rounds *= 2;
 	}
 	rounds = (uint64_t)((double)rounds * target / one.seconds);
 
-	for (char *cpu = strtok(argv[2], ","); cpu; cpu = strtok(NULL, ",")) {
-		one.cpu = atoi(cpu);
-		run(&one, 1, rounds);
-		printf("alone %d %.6f\n", one.cpu, one.seconds);
+	for (int turn = 0; turn < turns; turn++) {
+		for (int i = 0; i < lone; i++) {
+			one.cpu = alone[i];
+			run(&one, 1, rounds);
+			alone_s[turn * lone + i] = one.seconds;
+		}
+		run(workers, count, rounds);
+		for (int i = 0; i < count; i++)
+			all_s[turn * count + i] = workers[i].seconds;
 	}
-	for (int i = 0; i < cpus; i++)
-		workers[i].cpu = i;
-	run(workers, cpus, rounds);
-	for (int i = 0; i < cpus; i++)
-		printf("all %d %.6f\n", i, workers[i].seconds);
+	double whole = (mean(alone_s, lone * turns) + mean(all_s, count * turns)) / 2;
+	for (int turn = 0; turn < turns; turn++) {
+		double *of_lone = alone_s + turn * lone, *of_all = all_s + turn * count;
+		double factor = whole / ((mean(of_lone, lone) + mean(of_all, count)) / 2);
+		scale(of_lone, lone, factor);
+		scale(of_all, count, factor);
+	}
+	print("alone", alone, lone, alone_s, turns);
+	print("all", all, count, all_s, turns);
 	free(workers);
+	free(all);
+	free(alone);
+	free(all_s);
+	free(alone_s);
 	return 0;
 }

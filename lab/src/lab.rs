@@ -291,16 +291,17 @@ impl Lab {
     }
 
     /// Checks that the CPUs are equally fast: one thread alone on the first, a
-    /// middle and the last CPU against one thread on each CPU. `limit` is the
-    /// largest deviation allowed, as a fraction.
+    /// middle and the last CPU against one thread on each CPU, in turns of
+    /// 0.3 s each: more turns, less chance. `limit` is the largest deviation
+    /// allowed, as a fraction.
     ///
     /// # Errors
     /// When the check could not be made; a failed check is not an error.
-    pub fn equal_speed(&mut self, limit: f64) -> Result<EqualSpeed> {
+    pub fn equal_speed(&mut self, turns: u32, limit: f64) -> Result<EqualSpeed> {
         let mut alone = vec![0, self.cpus / 2, self.cpus - 1];
         alone.dedup();
         let alone: Vec<String> = alone.iter().map(u32::to_string).collect();
-        let command = format!("/lab/busy 1 {} {}", alone.join(","), self.cpus);
+        let command = format!("/lab/busy 0.3 {turns} {} {}", alone.join(","), self.cpus);
         let output = self.run(&command, Duration::from_secs(180))?;
         if output.status != 0 {
             let answer = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -9,9 +9,9 @@ use crate::error::{LabError, Result};
 /// each CPU at once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EqualSpeed {
-    /// Seconds of one thread alone, per CPU tried.
+    /// Seconds of one thread alone, per CPU tried; the median of some turns.
     pub alone_s: Vec<(u32, f64)>,
-    /// Seconds of each CPU with all of them busy.
+    /// Seconds of each CPU with all of them busy; the median of some turns.
     pub all_s: Vec<(u32, f64)>,
     /// The largest deviation allowed, as a fraction (0.05 for 5 %).
     pub limit: f64,
