@@ -59,7 +59,7 @@ fn a_machine_of_eight_cpus_and_two_nodes() {
         // Its verdict depends on what else this host does: it voids figures, but
         // is no matter of right and wrong.
         eprintln!("{check}");
-        // Last, because guests that stand still do so after it.
+        // Last: what it changes is the machine itself.
         hotplug(lab);
         assert_eq!(own_groups().len(), 1, "{:?}", own_groups());
     });
