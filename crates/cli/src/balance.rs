@@ -109,6 +109,7 @@ pub(crate) fn check_command(name: &str, command: &[OsString]) -> anyhow::Result<
 fn check_outputs(args: &BalanceArgs) -> anyhow::Result<()> {
     for (option, path) in [("--json", &args.json), ("--record", &args.record)] {
         if let Some(path) = path {
+            output::not_stdout(option, path)?;
             output::check(option, path)?;
         }
     }

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 pub(crate) fn compare(args: CompareArgs) -> anyhow::Result<End> {
     check_command("compare", &args.command)?;
-    if let Some(path) = &args.json {
+    let json = args.json.as_deref().map(output::of_this_process);
+    if let Some(path) = &json {
         output::check("--json", path)?;
     }
     let scratch = tempfile::tempdir().context("cannot make a directory for the reports")?;
@@ -52,15 +53,20 @@ pub(crate) fn compare(args: CompareArgs) -> anyhow::Result<End> {
     shown.clear();
     let comparison = result?;
     if !args.quiet {
-        let colour = std::io::stdout().is_terminal()
-            && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-        // A reader that has gone away is no failure of the comparison.
-        let _ = writeln!(std::io::stdout(), "{}", table(&comparison, colour).trim_end());
+        let colour =
+            |terminal: bool| terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+        // A reader that has gone away is no failure of the comparison. Where standard output has
+        // the JSON the table makes way.
+        let _ = if json.as_deref().is_some_and(output::is_stdout) {
+            let text = table(&comparison, colour(std::io::stderr().is_terminal()));
+            writeln!(std::io::stderr(), "{}", text.trim_end())
+        } else {
+            let text = table(&comparison, colour(std::io::stdout().is_terminal()));
+            writeln!(std::io::stdout(), "{}", text.trim_end())
+        };
     }
-    if let Some(path) = &args.json {
-        let json = serde_json::to_string_pretty(&comparison)?;
-        std::fs::write(path, json + "\n")
-            .with_context(|| format!("cannot write {}", path.display()))?;
+    if let Some(path) = &json {
+        output::write_json(path, &serde_json::to_value(&comparison)?)?;
     }
     Ok(End::Status(0))
 }

@@ -150,7 +150,8 @@ pub(crate) struct BalanceArgs {
     /// Tell every decision and its reason
     #[arg(short, long, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
-    /// Write everything to FILE as JSON; %h, %p and %r stand for host, process id and MPI rank
+    /// Write everything to FILE as JSON (evenly.run/1); %h, %p and %r in its name stand for host,
+    /// process id and MPI rank
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     /// Record snapshots and plans for `evenly report`; %h, %p and %r as for --json
@@ -190,7 +191,8 @@ pub(crate) struct CompareArgs {
     /// Seed of the order of runs
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Write the results to FILE as JSON (evenly.compare/1)
+    /// Write the results to FILE as JSON (evenly.compare/1); with - to standard output, and the
+    /// table to standard error
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     /// No progress, no table
@@ -214,24 +216,33 @@ pub(crate) struct RestoreArgs {
     /// Also threads of a balancer that is alive
     #[arg(long)]
     pub(crate) force: bool,
+    /// Write what was done to FILE as JSON (evenly.restore/1); - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
     /// The recording
+    #[arg(value_name = "RECORDING")]
     pub(crate) file: PathBuf,
-    /// Write the HTML page here [default: FILE with the ending .html]
+    /// Write the HTML page here; - is standard output, here and below [default without any of these
+    /// options: RECORDING with the ending .html]
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
-    /// Write the Perfetto trace here [default: FILE with the ending .perfetto-trace]
+    /// Write the Perfetto trace here [default without any of these options: RECORDING with the
+    /// ending .perfetto-trace]
     #[arg(long, value_name = "FILE")]
     pub(crate) perfetto: Option<PathBuf>,
     /// Write a picture of who ran where here (SVG)
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
     /// Further recordings to be shown below it in the picture
-    #[arg(long, value_name = "FILE", requires = "svg")]
+    #[arg(long, value_name = "RECORDING", requires = "svg")]
     pub(crate) with: Vec<PathBuf>,
+    /// Write what it holds, in figures, to FILE as JSON (evenly.report/1)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -245,6 +256,10 @@ pub(crate) struct TopArgs {
     /// How often threads are read
     #[arg(long, default_value = "100ms", value_parser = parse_duration)]
     pub(crate) period: Nanos,
+    /// Write the state to FILE as JSON, a line a second (evenly.top/1); with - to standard output,
+    /// instead of the screen
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 /// `--domain`.

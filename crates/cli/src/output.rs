@@ -5,8 +5,9 @@
 
 use anyhow::Context;
 use evenly_model::Pid;
-use std::fs::{self, OpenOptions};
-use std::io::ErrorKind;
+use serde_json::Value;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -39,14 +40,78 @@ pub(crate) fn expand(path: &Path, pid: Pid) -> PathBuf {
     PathBuf::from(out)
 }
 
+/// As [`expand`], for commands that do not start a program: `%p` is evenly's own process id.
+pub(crate) fn of_this_process(path: &Path) -> PathBuf {
+    expand(path, Pid(std::process::id().cast_signed()))
+}
+
+/// Whether this name stands for standard output. A file of that name is `./-`.
+pub(crate) fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// For `run` and `attach`, where standard output is the program's (promise P9).
+///
+/// # Errors
+/// Where the name stands for standard output.
+pub(crate) fn not_stdout(option: &str, path: &Path) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        !is_stdout(path),
+        "{option} -: standard output belongs to the program; give the name of a file"
+    );
+    Ok(())
+}
+
+/// Opens a file, or standard output.
+///
+/// # Errors
+/// What the system says, with the name.
+pub(crate) fn create(path: &Path) -> anyhow::Result<Box<dyn Write>> {
+    if is_stdout(path) {
+        return Ok(Box::new(io::stdout().lock()));
+    }
+    let file = File::create(path).with_context(|| cannot_write(path))?;
+    Ok(Box::new(BufWriter::new(file)))
+}
+
+/// Writes a file, or to standard output. There, a reader that has gone away is no failure.
+///
+/// # Errors
+/// What the system says, with the name.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    let mut out = create(path)?;
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(e) if is_stdout(path) && e.kind() == ErrorKind::BrokenPipe => Ok(()),
+        done => done.with_context(|| cannot_write(path)),
+    }
+}
+
+/// Writes what `--json` asks for.
+///
+/// # Errors
+/// As [`write`].
+pub(crate) fn write_json(path: &Path, json: &Value) -> anyhow::Result<()> {
+    write(path, format!("{json:#}\n").as_bytes())
+}
+
+pub(crate) fn cannot_write(path: &Path) -> String {
+    if is_stdout(path) {
+        return String::from("cannot write to standard output");
+    }
+    format!("cannot write {}", path.display())
+}
+
 /// Whether the file of this option can be written. What exists keeps its content, and nothing new
 /// is left behind.
 ///
 /// # Errors
 /// What stands in the way, with option and file.
 pub(crate) fn check(option: &str, path: &Path) -> anyhow::Result<()> {
+    if is_stdout(path) {
+        return Ok(());
+    }
     // The program's id is not known yet; any other serves as well for a try.
-    let path = expand(path, Pid(std::process::id().cast_signed()));
+    let path = of_this_process(path);
     let tried = match fs::metadata(&path) {
         Ok(found) if found.is_dir() => {
             anyhow::bail!("{option} {}: that is a directory; give a file", path.display())

@@ -1,22 +1,63 @@
-//! `evenly report`: a recording as a page, a trace, a picture.
+//! `evenly report`: a recording as a page, a trace, a picture, figures.
 
 use crate::flags::ReportArgs;
 use crate::{End, output, tell};
 use anyhow::Context;
-use evenly_trace::{Recording, html, perfetto, svg};
-use std::fs::{self, File};
-use std::io::BufWriter;
+use evenly_engine::Event;
+use evenly_trace::{RecordError, Recording, html, perfetto, svg};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::io::Write;
 use std::path::{Path, PathBuf};
+
+/// Name and version of what `--json` writes.
+const SCHEMA: &str = "evenly.report/1";
 
 pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<End> {
     let recording = read(&args.file)?;
-    let nothing_asked = args.html.is_none() && args.perfetto.is_none() && args.svg.is_none();
-    let or_default = |path: &Option<PathBuf>, ending: &str| {
-        path.clone().or_else(|| nothing_asked.then(|| args.file.with_extension(ending)))
-    };
-    let (page, trace) =
-        (or_default(&args.html, "html"), or_default(&args.perfetto, "perfetto-trace"));
-    for output in [&page, &trace, &args.svg].into_iter().flatten() {
+    let named = |path: &Option<PathBuf>| path.as_deref().map(output::of_this_process);
+    let (mut page, mut trace) = (named(&args.html), named(&args.perfetto));
+    let (picture, figures) = (named(&args.svg), named(&args.json));
+    if [&page, &trace, &picture, &figures].iter().all(|o| o.is_none()) {
+        page = Some(args.file.with_extension("html"));
+        trace = Some(args.file.with_extension("perfetto-trace"));
+    }
+    let outputs = [&page, &trace, &picture, &figures];
+    check(args, &outputs)?;
+    if let Some(path) = &page {
+        output::write(path, html::export(&recording).as_bytes())?;
+        wrote(path, "");
+    }
+    if let Some(path) = &trace {
+        let mut out = output::create(path)?;
+        perfetto::export(&recording, &mut out)
+            .and_then(|_| out.flush())
+            .with_context(|| output::cannot_write(path))?;
+        wrote(path, " (open it in ui.perfetto.dev)");
+    }
+    if let Some(path) = &picture {
+        let more: Vec<(String, Recording)> =
+            args.with.iter().map(|p| Ok((label(p), read(p)?))).collect::<anyhow::Result<_>>()?;
+        let first = label(&args.file);
+        let all: Vec<(&str, &Recording)> = std::iter::once((first.as_str(), &recording))
+            .chain(more.iter().map(|(l, r)| (l.as_str(), r)))
+            .collect();
+        let picture = svg::timeline(&all, &svg::TimelineOptions::default());
+        output::write(path, picture.as_bytes())?;
+        wrote(path, "");
+    }
+    if let Some(path) = &figures {
+        let made: Vec<&PathBuf> = outputs.into_iter().flatten().collect();
+        output::write_json(path, &as_json(&args.file, &recording, &made))?;
+        wrote(path, "");
+    }
+    Ok(End::Status(0))
+}
+
+/// Nothing is written over a recording, and no two things to one place.
+fn check(args: &ReportArgs, outputs: &[&Option<PathBuf>]) -> anyhow::Result<()> {
+    let outputs: Vec<&PathBuf> = outputs.iter().copied().flatten().collect();
+    for (i, output) in outputs.iter().enumerate() {
         if let Some(input) =
             std::iter::once(&args.file).chain(&args.with).find(|i| output::same_file(i, output))
         {
@@ -26,42 +67,65 @@ pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<End> {
                 input.display()
             );
         }
+        if outputs[..i].contains(output) {
+            anyhow::bail!("{} is named for two outputs; give two names", output.display());
+        }
     }
-    if let Some(path) = page {
-        write(&path, html::export(&recording).as_bytes())?;
+    Ok(())
+}
+
+fn as_json(file: &Path, recording: &Recording, wrote: &[&PathBuf]) -> Value {
+    let (mut points, mut moves, mut failed) = (0_u64, 0_u64, 0_u64);
+    let (mut threads, mut notes) = (BTreeSet::new(), Vec::new());
+    for event in &recording.events {
+        match event {
+            Event::Point(p) => {
+                points += 1;
+                failed += p.moves.iter().filter(|m| m.error.is_some()).count() as u64;
+                moves += p.moves.iter().filter(|m| m.error.is_none()).count() as u64;
+            }
+            Event::Joined { thread, .. } => _ = threads.insert(thread.id),
+            Event::Note { at, text } => {
+                notes.push(json!({"at_s": at.as_secs_f64(), "text": text}));
+            }
+            Event::Domain { .. } | Event::Left { .. } => {}
+        }
     }
-    if let Some(path) = trace {
-        let file = File::create(&path).with_context(|| cannot_write(&path))?;
-        perfetto::export(&recording, BufWriter::new(file)).with_context(|| cannot_write(&path))?;
-        tell(&format!("evenly: wrote {} (open it in ui.perfetto.dev)", path.display()));
-    }
-    if let Some(path) = &args.svg {
-        let more: Vec<(String, Recording)> =
-            args.with.iter().map(|p| Ok((label(p), read(p)?))).collect::<anyhow::Result<_>>()?;
-        let first = label(&args.file);
-        let all: Vec<(&str, &Recording)> = std::iter::once((first.as_str(), &recording))
-            .chain(more.iter().map(|(l, r)| (l.as_str(), r)))
-            .collect();
-        let picture = svg::timeline(&all, &svg::TimelineOptions::default());
-        write(path, picture.as_bytes())?;
-    }
-    Ok(End::Status(0))
+    let h = &recording.header;
+    json!({
+        "schema": SCHEMA,
+        "evenly": env!("CARGO_PKG_VERSION"),
+        "recording": file,
+        "header": {"evenly": h.evenly, "command": h.command, "host": h.host,
+            "settings": h.settings, "started_unix_ms": h.started_unix_ms},
+        "seconds": recording.duration().as_secs_f64(),
+        "points": points,
+        "moves": moves,
+        "failed_moves": failed,
+        "threads": threads.len(),
+        "notes": notes,
+        "truncated": recording.truncated || recording.end.is_none(),
+        "left_out": recording.end.as_ref()
+            .map(|e| json!({"thinned": e.thinned, "dropped": e.dropped})),
+        "run": recording.end.as_ref().map(|e| &e.summary),
+        "wrote": wrote,
+    })
 }
 
 fn read(path: &Path) -> anyhow::Result<Recording> {
-    Recording::read(path).with_context(|| format!("cannot read {}", path.display()))
+    Recording::read(path).map_err(|e| match e {
+        // It names the file itself.
+        RecordError::Read { .. } => e.into(),
+        e => anyhow::Error::new(e).context(format!("cannot read {}", path.display())),
+    })
 }
 
 fn label(path: &Path) -> String {
     path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-fn cannot_write(path: &Path) -> String {
-    format!("cannot write {}", path.display())
-}
-
-fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    fs::write(path, bytes).with_context(|| cannot_write(path))?;
-    tell(&format!("evenly: wrote {}", path.display()));
-    Ok(())
+fn wrote(path: &Path, hint: &str) {
+    if !output::is_stdout(path) {
+        tell(&format!("evenly: wrote {}{hint}", path.display()));
+    }
 }

@@ -3,8 +3,8 @@
 //! Invariant: the program that is watched is not changed, and neither is what other commands know
 //! of it: the journal of the observing cycle is private to it.
 
-use crate::End;
 use crate::flags::TopArgs;
+use crate::{End, output};
 use anyhow::Context;
 use evenly_engine::{GuardOptions, Observer, Period};
 use evenly_linux::journal::{Journal, Other, StateDir, others};
@@ -14,9 +14,11 @@ use evenly_linux::live::{
 use evenly_linux::proc::Proc;
 use evenly_linux::supervise::Outcome;
 use evenly_model::Pid;
-use evenly_top::{Exit, Feed, Header, has_terminal, run_plain, run_terminal};
+use evenly_top::{Exit, Feed, Header, has_terminal, run_json, run_plain, run_terminal};
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 /// The part of one CPU that watching may use: somebody looks at it, and may well pay for that.
@@ -40,26 +42,81 @@ pub(crate) fn top(args: &TopArgs) -> anyhow::Result<End> {
             .map(|o| o.evenly.pid),
     };
     anyhow::ensure!(proc.process_stat(pid).is_some(), "there is no process {pid}");
+    let json = args.json.as_deref().map(|path| output::expand(path, pid));
+    if let Some(path) = &json {
+        output::check("--json", path)?;
+    }
     let dir = tempfile::tempdir().context("cannot make a directory for the journal")?;
     let journal = Arc::new(Journal::create(&StateDir::at(dir.path())?, None)?);
-    let (feed, control) = (Feed::new(), Control::default());
-    let watching = watch(args, pid, journal.clone(), feed.clone(), control.clone())?;
+    let control = Control::default();
+    let mut feeds = vec![Feed::new()];
+    feeds.extend(json.as_ref().map(|_| Feed::new()));
+    let watching = watch(args, pid, journal.clone(), feeds.clone(), control.clone())?;
     let ended = || watching.is_finished();
-    let exit = if args.plain || !has_terminal() {
-        run_plain(&feed, &header, &ended, &mut io::stdout().lock())
-    } else {
-        run_terminal(&feed, &header, &ended)
+    let exit = match (json.as_deref(), feeds.as_slice()) {
+        (Some(path), [feed, ..]) if output::is_stdout(path) => {
+            let mut out = io::stdout().lock();
+            run_json(feed, &header, &ended, &mut out).context("cannot show the program")
+        }
+        (Some(path), [shown, written]) => {
+            beside(path, written, &header, &ended, || show(args, shown, &header, &ended))
+        }
+        (_, feeds) => show(args, &feeds[0], &header, &ended),
     };
     control.end();
     let watched = watching.join();
     journal.finish()?;
-    let exit = exit.context("cannot show the program")?;
+    let exit = exit?;
     if let Ok(result) = watched {
         result?;
     }
     Ok(match exit {
         Exit::Quit | Exit::Ended | Exit::Closed => End::Status(0),
         Exit::Signal(signal) => End::Like(Outcome::Signaled(signal)),
+    })
+}
+
+/// On the screen, or as lines.
+fn show(
+    args: &TopArgs,
+    feed: &Feed,
+    header: &Header,
+    ended: &dyn Fn() -> bool,
+) -> anyhow::Result<Exit> {
+    if args.plain || !has_terminal() {
+        run_plain(feed, header, ended, &mut io::stdout().lock())
+    } else {
+        run_terminal(feed, header, ended)
+    }
+    .context("cannot show the program")
+}
+
+/// Writes JSON to a file for as long as the program is shown.
+fn beside(
+    path: &Path,
+    feed: &Feed,
+    header: &Header,
+    ended: &(dyn Fn() -> bool + Sync),
+    show: impl FnOnce() -> anyhow::Result<Exit>,
+) -> anyhow::Result<Exit> {
+    // Opened here: a file that cannot be written is told before the screen is taken.
+    let file = std::fs::File::create(path).with_context(|| output::cannot_write(path))?;
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writer = thread::Builder::new()
+            .name(String::from("json"))
+            .spawn_scoped(scope, || {
+                // Nothing else is read because of the flag, so no ordering is needed.
+                let ended = || done.load(Ordering::Relaxed) || ended();
+                run_json(feed, header, &ended, &mut io::BufWriter::new(file))
+            })
+            .context("cannot start the thread that writes JSON")?;
+        let exit = show();
+        done.store(true, Ordering::Relaxed);
+        if let Ok(written) = writer.join() {
+            written.with_context(|| output::cannot_write(path))?;
+        }
+        exit
     })
 }
 
@@ -100,7 +157,7 @@ fn watch(
     args: &TopArgs,
     pid: Pid,
     journal: Arc<Journal>,
-    feed: Feed,
+    feeds: Vec<Feed>,
     control: Control,
 ) -> anyhow::Result<Watching> {
     let policy = evenly_policy::by_name("observe").context("there is no policy that observes")?;
@@ -119,6 +176,10 @@ fn watch(
     let live = Live::new(options, pid, journal);
     thread::Builder::new()
         .name(String::from("observer-0"))
-        .spawn(move || live.run(&control, |_| vec![Box::new(feed.clone()) as Box<dyn Observer>]))
+        .spawn(move || {
+            live.run(&control, |_| {
+                feeds.iter().map(|f| Box::new(f.clone()) as Box<dyn Observer>).collect()
+            })
+        })
         .context("cannot start the observing thread")
 }

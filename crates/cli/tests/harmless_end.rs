@@ -36,9 +36,14 @@ fn a_balancer_and_a_guardian_that_were_both_killed_are_cleaned_up_after_by_resto
     evenly.wait();
     assert!(program.is_alive());
     assert_eq!(narrowed(program.pid(), &whole), 3);
-    let (status, said) = state.output(&["restore"]);
-    assert_eq!(status, Some(0), "{said}");
+    let o = state.command(&["restore", "--json", "-"]).output().unwrap();
+    let said = String::from_utf8_lossy(&o.stderr);
+    assert_eq!(o.status.code(), Some(0), "{said}");
     assert_eq!(narrowed(program.pid(), &whole), 0, "{said}");
+    let report: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+    schema::valid(&report);
+    assert_eq!(report["complete"], true);
+    assert!(report["journals"][0]["threads"]["restored"].as_u64() >= Some(3), "{report:#}");
     assert!(state.journals().is_empty());
     let (status, said) = state.output(&["restore"]);
     assert_eq!((status, said.as_str()), (Some(0), "evenly: nothing to restore\n"));

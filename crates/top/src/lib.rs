@@ -1,14 +1,15 @@
 //! The live view: what `evenly top` shows.
 //!
 //! Events of the balancing cycle come in through a [`Feed`], which never makes a balancer wait;
-//! [`View`] keeps what is shown, purely; [`render()`] draws it, purely; [`run_terminal`] and
-//! [`run_plain`] are the only parts that touch the world.
+//! [`View`] keeps what is shown, purely; [`render()`] draws it, purely; [`run_terminal`],
+//! [`run_plain`] and [`run_json`] are the only parts that touch the world.
 //!
 //! Invariant of the crate: nothing here changes the program that is watched.
 
 #![forbid(unsafe_code)]
 
 mod feed;
+mod json;
 mod plain;
 mod render;
 mod state;
@@ -21,6 +22,7 @@ use std::env;
 use std::io::{self, IsTerminal};
 
 pub use feed::Feed;
+pub use json::{SCHEMA, run_json};
 pub use plain::run_plain;
 pub use render::render;
 pub use state::{

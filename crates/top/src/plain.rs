@@ -23,6 +23,16 @@ pub fn run_plain(
     ended: &dyn Fn() -> bool,
     out: &mut dyn Write,
 ) -> io::Result<Exit> {
+    each_second(feed, header, ended, &mut |view| lines(view, header, out))
+}
+
+/// Calls `write` once a second, and with what came last before it returns.
+pub(crate) fn each_second(
+    feed: &Feed,
+    header: &Header,
+    ended: &dyn Fn() -> bool,
+    write: &mut dyn FnMut(&View) -> io::Result<()>,
+) -> io::Result<Exit> {
     let signals = Signals::catch()?;
     let mut view = View::new(header.observes());
     let mut next = Instant::now() + EVERY;
@@ -36,7 +46,7 @@ pub fn run_plain(
         drain(feed, &mut view);
         let now = Instant::now();
         if exit.is_some() || now >= next {
-            match lines(&view, header, out) {
+            match write(&view) {
                 Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(Exit::Closed),
                 other => other?,
             }

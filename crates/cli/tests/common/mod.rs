@@ -7,6 +7,8 @@
 #![allow(dead_code, unreachable_pub, reason = "shared by several tests")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
+pub mod schema;
+
 use evenly_linux::affinity;
 use evenly_linux::journal::{JournalView, StateDir, others};
 use evenly_linux::proc::{Proc, status_field};

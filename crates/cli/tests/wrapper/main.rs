@@ -8,8 +8,11 @@ mod bad_input;
 mod budget;
 mod help;
 mod invisible;
+mod json;
 mod limits;
 mod reports;
+#[path = "../common/schema.rs"]
+mod schema;
 mod support;
 mod threads;
 mod top;

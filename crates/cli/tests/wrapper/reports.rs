@@ -1,17 +1,9 @@
 //! What evenly says of a run: report, JSON, decision log, recording.
 
+use crate::schema::valid;
 use crate::support::{Tool, json, stderr, text, workload};
 use std::fs;
 use std::process::Command;
-
-#[track_caller]
-fn valid(report: &serde_json::Value) {
-    let schema = include_str!("../../../../docs/schemas/evenly.run-1.json");
-    let validator = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
-    let errors: Vec<String> =
-        validator.iter_errors(report).map(|e| format!("{}: {e}", e.instance_path)).collect();
-    assert!(errors.is_empty(), "{errors:?}\n{report:#}");
-}
 
 #[test]
 fn the_json_has_all_of_it() {

@@ -1,0 +1,130 @@
+//! `--json`, the same everywhere: to a file, or to standard output where that is evenly's own; what
+//! is written is as the schema that it names says.
+
+use crate::schema::valid;
+use crate::support::{Child, Tool, json, stderr, text, workload};
+use serde_json::Value;
+use std::fs;
+use std::process::{Output, Stdio};
+
+#[track_caller]
+fn parsed(output: &Output, schema: &str) -> Value {
+    assert!(output.status.success(), "{}", stderr(output));
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    valid(&value);
+    assert_eq!(value["schema"], schema);
+    value
+}
+
+#[test]
+fn standard_output_of_run_and_attach_is_not_evenlys() {
+    let tool = Tool::new();
+    for (command, option) in
+        [("run", "--json"), ("run", "--record"), ("attach", "--json"), ("attach", "--record")]
+    {
+        let mut c = tool.evenly([command, option, "-"]);
+        c.current_dir(tool.dir.path());
+        let target: &[&str] = if command == "run" { &["--", "touch", "x"] } else { &["1"] };
+        let output = c.args(target).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(125), "{said}");
+        assert!(said.lines().count() == 1 && said.contains(&format!("{option} -")), "{said}");
+    }
+    assert!(!tool.path("-").exists() && !tool.path("x").exists());
+    // A file of that name can be had.
+    let mut c = tool.run("-q --json ./-", &["true"]);
+    assert!(c.current_dir(tool.dir.path()).status().unwrap().success());
+    valid(&json(&tool.path("-")));
+}
+
+#[test]
+fn of_a_comparison() {
+    let tool = Tool::new();
+    let compare = |to: &str| {
+        let mut c = tool.evenly(["compare", "--runs", "1", "--policies", "kernel,observe"]);
+        c.args(["--json", to, "--", "sleep", "0.2"]).current_dir(tool.dir.path()).output().unwrap()
+    };
+    let output = compare("-");
+    parsed(&output, "evenly.compare/1");
+    assert!(stderr(&output).contains("median"), "{}", stderr(&output));
+    let output = compare("%r.json");
+    assert!(text(&output.stdout).contains("median"), "{}", stderr(&output));
+    valid(&json(&tool.path("0.json")));
+}
+
+#[test]
+fn of_a_recording() {
+    let tool = Tool::new();
+    let record = tool.path("run.evenly");
+    let name = record.to_str().unwrap();
+    let options = format!("-q --record {name} --threads 3 --policy juggle --period 10ms");
+    let spmd = workload("spmd");
+    let run = tool.run(&options, &[&spmd, "--threads", "3", "--iters", "900000000"]).status();
+    assert!(run.unwrap().success());
+    let report = |args: &[&str]| tool.evenly(["report", name]).args(args).output().unwrap();
+
+    let figures = parsed(&report(&["--json", "-"]), "evenly.report/1");
+    valid(&figures["run"]);
+    assert_eq!((&figures["threads"], &figures["truncated"]), (&3.into(), &false.into()));
+    let domains = figures["run"]["domains"].as_array().unwrap();
+    let moves: u64 = domains.iter().map(|d| d["migrations"].as_u64().unwrap()).sum();
+    assert!(moves > 0 && figures["moves"] == moves, "{figures:#}");
+    assert_eq!(fs::read_dir(tool.dir.path()).unwrap().count(), 2, "only what was asked for");
+
+    let (svg, page) = (tool.path("r.svg"), tool.path("r.html"));
+    let figures = tool.path("r.json");
+    let files = ["--svg", svg.to_str().unwrap(), "--json", figures.to_str().unwrap()];
+    let output = report(&[&files[..], &["--html", "-"]].concat());
+    assert!(
+        output.status.success() && text(&output.stdout).contains("<svg"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(svg.exists() && !page.exists());
+    assert_eq!(json(&figures)["wrote"].as_array().unwrap().len(), 3);
+    let output = report(&["--svg", "-", "--json", "-"]);
+    assert!(stderr(&output).contains("two outputs") && output.stdout.is_empty());
+
+    // Of a recorder that was killed.
+    let whole = fs::read_to_string(&record).unwrap();
+    let cut = whole.trim_end().rfind('\n').unwrap();
+    fs::write(&record, &whole[..=cut]).unwrap();
+    let figures = parsed(&report(&["--json", "-"]), "evenly.report/1");
+    assert_eq!((&figures["run"], &figures["truncated"]), (&Value::Null, &true.into()));
+}
+
+#[test]
+fn of_the_live_view() {
+    let tool = Tool::new();
+    let program = Child::spawn(
+        tool.by(&workload("churn"))
+            .args(["--threads", "1", "--workers", "3", "--rate", "0", "--duration-s", "300"])
+            .stdout(Stdio::null()),
+    );
+    let file = tool.path("top.json");
+    let top = |args: &[&str]| {
+        let mut c = tool.by("timeout");
+        c.args(["-s", "INT", "4", tool.exe(), "top", &program.id()]).args(args).output().unwrap()
+    };
+    let lines = |text: &str| -> Vec<Value> {
+        text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
+    };
+    let alone = text(&top(&["--json", "-"]).stdout);
+    let beside = top(&["--plain", "--json", file.to_str().unwrap()]);
+    assert!(text(&beside.stdout).contains("threads on"), "{}", stderr(&beside));
+    for lines in [lines(&alone), lines(&fs::read_to_string(&file).unwrap())] {
+        lines.iter().for_each(valid);
+        let last = lines.last().unwrap();
+        assert_eq!(last["schema"], "evenly.top/1");
+        assert_eq!(last["threads"].as_array().unwrap().len(), 3, "{last:#}");
+    }
+}
+
+#[test]
+fn of_nothing_to_restore() {
+    let tool = Tool::new();
+    let output = tool.evenly(["restore", "--json", "-"]).output().unwrap();
+    let value = parsed(&output, "evenly.restore/1");
+    assert_eq!(value["journals"].as_array().unwrap().len(), 0);
+    assert_eq!(stderr(&output), "evenly: nothing to restore\n");
+}

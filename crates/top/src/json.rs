@@ -1,0 +1,143 @@
+//! What the live view shows, as JSON: `evenly.top/1`, one object a line and a second.
+//!
+//! Invariant: what is written here is what `docs/schemas/evenly.top-1.json` describes; a field is
+//! never renamed or re-used.
+
+use crate::plain::each_second;
+use crate::{Exit, Feed, Header, Sort, View};
+use serde_json::{Value, json};
+use std::io::{self, Write};
+
+/// Name and version of the JSON form.
+pub const SCHEMA: &str = "evenly.top/1";
+
+/// Writes the state as one line of JSON a second, and once more at the end; ends as
+/// [`run_plain`](crate::run_plain) does.
+///
+/// # Errors
+/// What writing meets, except for a closed pipe, which is [`Exit::Closed`].
+pub fn run_json(
+    feed: &Feed,
+    header: &Header,
+    ended: &dyn Fn() -> bool,
+    out: &mut dyn Write,
+) -> io::Result<Exit> {
+    each_second(feed, header, ended, &mut |view| {
+        writeln!(out, "{}", state(view, header))?;
+        out.flush()
+    })
+}
+
+/// All that is known at this moment.
+fn state(view: &View, header: &Header) -> Value {
+    let domains: Vec<Value> = view
+        .domains
+        .iter()
+        .map(|(&id, d)| {
+            let rates = view.rates(Some(id));
+            let cpus: Vec<Value> = d
+                .paces()
+                .map(|(cpu, c, pace)| {
+                    json!({
+                        "cpu": cpu,
+                        "threads": c.threads,
+                        "speed": c.speed(),
+                        "pace": pace.word(),
+                    })
+                })
+                .collect();
+            json!({
+                "domain": id,
+                "period_s": rates.period.as_secs_f64(),
+                "imbalance": d.level.map(|l| l.imbalance()),
+                "moves_per_s": rates.own,
+                "other_migrations_per_s": rates.other,
+                "overhead": rates.overhead,
+                "paused": d.paused,
+                "stood_down": view.stood_down(Some(id)),
+                "cpus": cpus,
+            })
+        })
+        .collect();
+    let threads: Vec<Value> = view
+        .rows(None, Sort::Tid, false)
+        .iter()
+        .map(|row| {
+            let t = row.thread;
+            json!({
+                "tid": t.id.tid,
+                "start": t.id.start,
+                "pid": t.pid,
+                "name": t.name,
+                "domain": t.domain,
+                "cpu": t.cpu,
+                "progress_s": t.progress as f64 / 1e9,
+                "lead_s": row.lead / 1e9,
+                "standing": row.standing.word(),
+                "running": row.shares.running,
+                "waiting": row.shares.waiting,
+                "blocked": row.shares.blocked,
+                "moved": t.moved,
+                "wandered": t.wandered,
+            })
+        })
+        .collect();
+    json!({
+        "schema": SCHEMA,
+        "evenly": env!("CARGO_PKG_VERSION"),
+        "at_s": view.now.as_secs_f64(),
+        "pid": header.pid,
+        "command": header.command,
+        "policy": header.policy,
+        "balanced_by": header.balanced_by,
+        "domains": domains,
+        "threads": threads,
+        "missed_events": view.missed,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::synthetic;
+    use evenly_engine::Observer;
+    use evenly_model::Pid;
+
+    fn lines(feed: &Feed, by: Option<Pid>) -> Vec<Value> {
+        let header = Header {
+            pid: Pid(41_000),
+            command: "./spmd".into(),
+            policy: "observe".into(),
+            balanced_by: by,
+        };
+        let mut out = Vec::new();
+        assert_eq!(run_json(feed, &header, &|| true, &mut out).unwrap(), Exit::Ended);
+        let text = String::from_utf8(out).unwrap();
+        text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
+    }
+
+    #[test]
+    fn it_is_as_the_schema_says() {
+        let schema = include_str!("../../../docs/schemas/evenly.top-1.json");
+        let validator = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
+        for (threads, domains) in [(0, 1), (3, 1), (6, 2)] {
+            let feed = Feed::new();
+            let mut observer = feed.clone();
+            for e in synthetic::run(threads, 2, domains, 100, false) {
+                observer.event(&e);
+            }
+            let lines = lines(&feed, (domains == 2).then_some(Pid(7)));
+            assert_eq!(lines.len(), 1);
+            let errors: Vec<String> = validator
+                .iter_errors(&lines[0])
+                .map(|e| format!("{}: {e}", e.instance_path))
+                .collect();
+            assert!(errors.is_empty(), "{errors:?}\n{:#}", lines[0]);
+            assert_eq!(lines[0]["threads"].as_array().unwrap().len(), threads as usize);
+            assert_eq!(lines[0]["domains"].as_array().unwrap().len(), domains as usize);
+        }
+        let nothing = &lines(&Feed::new(), None)[0];
+        assert!(validator.is_valid(nothing), "{nothing:#}");
+        assert!(!validator.is_valid(&serde_json::json!({"schema": "evenly.top/2"})));
+    }
+}
