@@ -74,22 +74,17 @@ struct DemoArgs {
     seed: u64,
 }
 
+/// What both sets of benchmarks have.
 #[derive(Debug, Args)]
-struct RunArgs {
+struct Suite {
     #[command(flatten)]
     programs: Programs,
-    /// A few minutes in all, with shorter phases and fewer runs
-    #[arg(long)]
-    quick: bool,
     /// Only benchmarks whose name contains this (may be given more than once)
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// Name the benchmarks, and run none
     #[arg(long)]
     list: bool,
-    /// Two CPUs to use, for example 0-1 [default: the first two that are allowed]
-    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
-    cpus: Option<CpuSet>,
     /// Runs of each, instead of each benchmark's own number
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     runs: Option<u32>,
@@ -102,30 +97,27 @@ struct RunArgs {
 }
 
 #[derive(Debug, Args)]
+struct RunArgs {
+    #[command(flatten)]
+    suite: Suite,
+    /// A few minutes in all, with shorter phases and fewer runs
+    #[arg(long)]
+    quick: bool,
+    /// Two CPUs to use, for example 0-1 [default: the first two that are allowed]
+    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
+    cpus: Option<CpuSet>,
+}
+
+#[derive(Debug, Args)]
 struct LabArgs {
     #[command(flatten)]
-    programs: Programs,
+    suite: Suite,
     /// Fewer runs, and only the long phases
     #[arg(long)]
     quick: bool,
-    /// Only benchmarks whose name contains this (may be given more than once)
-    #[arg(long, value_name = "NAME")]
-    only: Vec<String>,
-    /// Name the benchmarks, and run none
-    #[arg(long)]
-    list: bool,
-    /// Runs of each, instead of each benchmark's own number
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    runs: Option<u32>,
-    /// Seed of the order of runs
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
     /// Kernel of the emulated machine: the beginning of its version, or an image
     #[arg(long, default_value = "6.1")]
     kernel: String,
-    /// Write everything to FILE as JSON (evenly.bench/1)
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -174,36 +166,43 @@ fn run_demo(args: &DemoArgs) -> anyhow::Result<()> {
 }
 
 fn run_benchmarks(args: &RunArgs) -> anyhow::Result<()> {
-    let chosen = suite::chosen(suite::host(args.quick), &args.only, args.runs)?;
-    let costs = suite::is_asked(cost::NAME, &args.only);
-    if args.list {
+    let chosen = suite::chosen(suite::host(args.quick), &args.suite.only, args.suite.runs)?;
+    let costs = suite::is_asked(cost::NAME, &args.suite.only);
+    if args.suite.list {
         return show::print(&suite::listing(&chosen, costs.then_some((cost::NAME, cost::WHAT))));
     }
-    let tools = Tools::find(args.programs.evenly.as_deref(), &args.programs.workloads)?;
+    let tools = Tools::find(args.suite.programs.evenly.as_deref(), &args.suite.programs.workloads)?;
     let cpus = take_two_cpus(args.cpus.as_ref())?;
-    let mut all = figures::Report::new(host::Machine::this(&cpus), args.quick, args.seed);
+    let mut all = figures::Report::new(host::Machine::this(&cpus), args.quick, args.suite.seed);
     let interrupted = show::interrupts()?;
     let mut executor = measure::HostExecutor::new(cpus.clone(), interrupted.clone());
-    let site = measure::Site::host(&tools, args.seed)?;
+    let site = measure::Site::host(&tools, args.suite.seed)?;
     for benchmark in &chosen {
         all.run(benchmark, &site, &mut executor)?;
     }
     if costs && !all.interrupted {
-        let cost = cost::cost(&site, &cpus, args.quick, args.runs, &interrupted)?;
+        let cost = cost::cost(&site, &cpus, args.quick, args.suite.runs, &interrupted)?;
         show::print(&cost.text())?;
         all.interrupted = cost.incomplete;
         all.cost = Some(cost);
     }
-    all.finish(args.json.as_deref())
+    all.finish(args.suite.json.as_deref())
 }
 
 fn run_labs(args: &LabArgs) -> anyhow::Result<()> {
-    let chosen = suite::chosen(suite::lab(args.quick), &args.only, args.runs)?;
-    if args.list {
+    let chosen = suite::chosen(suite::lab(args.quick), &args.suite.only, args.suite.runs)?;
+    if args.suite.list {
         return show::print(&suite::listing(&chosen, None));
     }
-    let tools = Tools::find(args.programs.evenly.as_deref(), &args.programs.workloads)?;
-    labs::labs(&tools, &chosen, &args.kernel, args.quick, args.seed, args.json.as_deref())
+    let tools = Tools::find(args.suite.programs.evenly.as_deref(), &args.suite.programs.workloads)?;
+    labs::labs(
+        &tools,
+        &chosen,
+        &args.kernel,
+        args.quick,
+        args.suite.seed,
+        args.suite.json.as_deref(),
+    )
 }
 
 #[cfg(test)]

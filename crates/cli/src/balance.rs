@@ -33,13 +33,13 @@ use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
-    check_command("run", &args.command)?;
+    check_command("run", &args.program.command)?;
     check_cpus(&args.balance, Pid(0))?;
     check_outputs(&args.balance)?;
     let filter = Filter::new(&args.balance)?;
     let began = now();
     let signals = Signals::block().context("cannot receive signals")?;
-    let program = match Program::spawn(&args.command, &SpawnOptions::default()) {
+    let program = match Program::spawn(&args.program.command, &SpawnOptions::default()) {
         Ok(program) => program,
         Err(e) => {
             tell(&format!("evenly: {e}"));
@@ -52,7 +52,7 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
         Ok(s) => s,
         Err(e) => anyhow::bail!("cannot supervise process {pid}, which runs on by itself: {e}"),
     };
-    let command = args.command.iter().map(|a| a.to_string_lossy().into_owned()).collect();
+    let command = args.program.command.iter().map(|a| a.to_string_lossy().into_owned()).collect();
     let facts = Facts::new(&args.balance, pid, command, began);
     let balancing = Balancing::start(args.balance, filter, pid, facts, supervisor.waker());
     let outcome = supervisor.run(&mut Wait);

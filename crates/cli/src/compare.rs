@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 pub(crate) fn compare(args: CompareArgs) -> anyhow::Result<End> {
-    check_command("compare", &args.command)?;
+    check_command("compare", &args.program.command)?;
     let json = args.json.as_deref().map(output::of_this_process);
     if let Some(path) = &json {
         output::check("--json", path)?;
@@ -29,7 +29,7 @@ pub(crate) fn compare(args: CompareArgs) -> anyhow::Result<End> {
         .map(|(i, spec)| arm(spec, i, &args, &exe, scratch.path()))
         .collect::<anyhow::Result<_>>()?;
     let options = Options {
-        command: args.command.iter().map(|a| a.to_string_lossy().into_owned()).collect(),
+        command: args.program.command.iter().map(|a| a.to_string_lossy().into_owned()).collect(),
         runs: args.runs as usize,
         warmup: args.warmup as usize,
         seed: args.seed,
@@ -80,7 +80,7 @@ fn arm(
     scratch: &std::path::Path,
 ) -> anyhow::Result<Arm> {
     if spec == "kernel" {
-        return Ok(Arm::new("kernel", args.command.clone()));
+        return Ok(Arm::new("kernel", args.program.command.clone()));
     }
     let (policy, options) = spec.split_once(':').unwrap_or((spec, ""));
     if evenly_policy::by_name(policy).is_none() {
@@ -95,7 +95,7 @@ fn arm(
     argv.extend(["--policy".into(), policy.into(), "--json".into(), report.clone().into()]);
     argv.extend(options.split_whitespace().map(OsString::from));
     argv.push("--".into());
-    argv.extend(args.command.iter().cloned());
+    argv.extend(args.program.command.iter().cloned());
     Ok(Arm { report: Some(report), ..Arm::new(spec, argv) })
 }
 

@@ -85,6 +85,13 @@ pub(crate) enum Command {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) balance: BalanceArgs,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+}
+
+/// What is run, behind the options.
+#[derive(Debug, Args)]
+pub(crate) struct ProgramArgs {
     /// The program and its arguments
     #[arg(
         required = true,
@@ -198,14 +205,8 @@ pub(crate) struct CompareArgs {
     /// No progress, no table
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// The program and its arguments
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "CMD"
-    )]
-    pub(crate) command: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
 }
 
 #[derive(Debug, Args)]
@@ -388,7 +389,7 @@ mod tests {
     fn the_program_keeps_its_own_flags() {
         let cli = Cli::try_parse_from(["evenly", "run", "./app", "-q", "--json", "x"]).unwrap();
         let Command::Run(run) = cli.command else { panic!("not run") };
-        assert_eq!(run.command, ["./app", "-q", "--json", "x"]);
+        assert_eq!(run.program.command, ["./app", "-q", "--json", "x"]);
         assert!(!run.balance.quiet);
     }
 }
