@@ -4,6 +4,7 @@
 //! Invariant (promises P8 and P9): from the moment when the program runs, nothing that goes wrong
 //! here stops it. It is said in one line, and the program goes on unbalanced.
 
+use crate::errors::said;
 use crate::flags::{AttachArgs, BalanceArgs, RunArgs};
 use crate::output::{self, expand};
 use crate::{End, tell};
@@ -105,6 +106,13 @@ pub(crate) fn check_command(name: &str, command: &[OsString]) -> anyhow::Result<
     }
 }
 
+/// Options that cannot work for a program that this process would start are bad input.
+pub(crate) fn check_options(args: &BalanceArgs) -> anyhow::Result<()> {
+    check_cpus(args, Pid(0))?;
+    check_outputs(args)?;
+    Filter::new(args).map(drop)
+}
+
 /// Files that cannot be written are bad input.
 fn check_outputs(args: &BalanceArgs) -> anyhow::Result<()> {
     for (option, path) in [("--json", &args.json), ("--record", &args.record)] {
@@ -161,7 +169,9 @@ impl Filter {
         let globs = |option: &str, list: &[String]| -> anyhow::Result<GlobSet> {
             let mut set = GlobSetBuilder::new();
             for g in list {
-                set.add(Glob::new(g).with_context(|| format!("{option} '{g}'"))?);
+                let glob =
+                    Glob::new(g).map_err(|e| anyhow::anyhow!("{option} '{g}': {}", e.kind()));
+                set.add(glob?);
             }
             Ok(set.build()?)
         };
@@ -238,7 +248,7 @@ struct Failed {
 
 /// Says once why the program is not balanced (promise P8), and gives the reason back.
 fn not_balancing(error: &anyhow::Error) -> String {
-    let why = format!("{error:#}");
+    let why = said(error);
     tell(&format!("evenly: not balancing, the program runs as it is: {why}"));
     why
 }
@@ -405,7 +415,7 @@ impl Parts {
         // A recording that cannot be made is no reason not to balance.
         let recorder = args.record.as_deref().and_then(|path| {
             recorder(path, &args, pid, command)
-                .map_err(|e| tell(&format!("evenly: not recording: {e:#}")))
+                .map_err(|e| tell(&format!("evenly: not recording: {}", said(&e))))
                 .ok()
         });
         let log = args.verbose.then(Log::start).transpose()?;

@@ -1,9 +1,11 @@
 //! `evenly compare`: arms, executor, progress and table of `evenly-compare`, wired together.
 
-use crate::balance::check_command;
-use crate::flags::CompareArgs;
+use crate::balance::{check_command, check_options};
+use crate::errors::{problem, said};
+use crate::flags::{Cli, Command, CompareArgs};
 use crate::{End, output, tell};
 use anyhow::Context;
+use clap::Parser;
 use evenly_compare::{
     Arm, Executor, Metric, Options, ProcessExecutor, Progress, Round, compare as run, table,
 };
@@ -25,6 +27,7 @@ pub(crate) fn compare(args: CompareArgs) -> anyhow::Result<End> {
     let arms: Vec<Arm> = args
         .policies
         .iter()
+        .flat_map(|list| split(list))
         .enumerate()
         .map(|(i, spec)| arm(spec, i, &args, &exe, scratch.path()))
         .collect::<anyhow::Result<_>>()?;
@@ -71,7 +74,28 @@ pub(crate) fn compare(args: CompareArgs) -> anyhow::Result<End> {
     Ok(End::Status(0))
 }
 
-/// What is run for `kernel`, `hybrid`, `juggle:--period=50ms` ...
+/// Whether this begins with the name of something to compare.
+fn begins_policy(text: &str) -> bool {
+    let name = text.split([',', ':']).next().unwrap_or_default();
+    name == "kernel" || evenly_policy::by_name(name).is_some()
+}
+
+/// The parts of a list of policies. Options may have commas of their own (`juggle:--cpus=0,1`):
+/// behind a colon only a comma with the name of a policy after it begins the next part.
+fn split(list: &str) -> Vec<&str> {
+    let (mut parts, mut start) = (Vec::new(), 0);
+    for (at, _) in list.match_indices(',') {
+        if !list[start..at].contains(':') || begins_policy(&list[at + 1..]) {
+            parts.push(&list[start..at]);
+            start = at + 1;
+        }
+    }
+    parts.push(&list[start..]);
+    parts
+}
+
+/// What is run for `kernel`, `hybrid`, `juggle:--period=50ms` ... Options that `evenly run` would
+/// refuse are refused here, before the first run.
 fn arm(
     spec: &str,
     index: usize,
@@ -83,6 +107,11 @@ fn arm(
         return Ok(Arm::new("kernel", args.program.command.clone()));
     }
     let (policy, options) = spec.split_once(':').unwrap_or((spec, ""));
+    if policy == "kernel" {
+        anyhow::bail!(
+            "--policies {spec}: kernel is the program without evenly, and has no options"
+        );
+    }
     if evenly_policy::by_name(policy).is_none() {
         let names: Vec<&str> = evenly_policy::POLICIES.iter().map(|p| p.name).collect();
         anyhow::bail!(
@@ -96,6 +125,20 @@ fn arm(
     argv.extend(options.split_whitespace().map(OsString::from));
     argv.push("--".into());
     argv.extend(args.program.command.iter().cloned());
+    let wrong = |why: &str| anyhow::anyhow!("--policies {spec}: {why} (see evenly run --help)");
+    match Cli::try_parse_from(&argv) {
+        Ok(Cli { command: Command::Run(run) }) => {
+            // An option that is not known would be taken for the program.
+            if run.program.command != args.program.command {
+                let word = run.program.command[0].to_string_lossy().into_owned();
+                return Err(wrong(&format!("there is no option {word}")));
+            }
+            check_options(&run.balance).map_err(|e| wrong(&said(&e)))?;
+        }
+        Ok(_) => return Err(wrong("that is not a run")),
+        Err(e) if e.use_stderr() => return Err(wrong(&problem(&e))),
+        Err(_) => return Err(wrong("that asks for help, not for a run")),
+    }
     Ok(Arm { report: Some(report), ..Arm::new(spec, argv) })
 }
 
@@ -152,5 +195,23 @@ impl Progress for Shown {
 
     fn interrupted(&mut self) {
         tell("evenly: interrupted; the results are those of the runs so far");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_policies() {
+        assert_eq!(split("kernel,static,hybrid"), ["kernel", "static", "hybrid"]);
+        assert_eq!(
+            split("juggle:--cpus=0,1 --period=5ms,hybrid:--cpus=0,2-3,kernel,observe"),
+            ["juggle:--cpus=0,1 --period=5ms", "hybrid:--cpus=0,2-3", "kernel", "observe"]
+        );
+        // A name that is wrong is found to be wrong, and not swallowed.
+        assert_eq!(split("kernel,hybird,juggle"), ["kernel", "hybird", "juggle"]);
+        assert_eq!(split("kernel,,juggle"), ["kernel", "", "juggle"]);
+        assert_eq!(split(""), [""]);
     }
 }

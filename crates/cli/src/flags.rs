@@ -172,9 +172,9 @@ pub(crate) struct BalanceArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
-    /// What to compare, separated by commas: kernel, or any policy, with options after a colon
-    /// (juggle:--period=50ms)
-    #[arg(long, value_delimiter = ',', default_value = "kernel,static,hybrid")]
+    /// What to compare, separated by commas: kernel, or any policy, with options of evenly run after
+    /// a colon (hybrid,juggle:--period=50ms --cpus=0,1); may be given more than once
+    #[arg(long, value_name = "LIST", default_value = "kernel,static,hybrid")]
     pub(crate) policies: Vec<String>,
     /// Measured runs of each
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]

@@ -7,6 +7,7 @@
 
 mod balance;
 mod compare;
+mod errors;
 mod flags;
 mod generate;
 mod output;
@@ -15,7 +16,8 @@ mod restore;
 mod top;
 
 use clap::Parser;
-use clap::error::ErrorKind;
+use errors::{refused, said};
+use evenly_linux::journal::StateDir;
 use evenly_linux::supervise::{Outcome, end_like};
 use flags::{Cli, Command};
 use std::process::ExitCode;
@@ -31,6 +33,8 @@ pub(crate) enum End {
 const FAILURE: u8 = 125;
 
 fn main() -> ExitCode {
+    // Before there are threads, and before anything can change the working directory.
+    StateDir::settle();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(e) => return refuse(&e),
@@ -50,7 +54,7 @@ fn main() -> ExitCode {
         Ok(End::Status(status)) => ExitCode::from(status),
         Ok(End::Like(outcome)) => end_like(outcome),
         Err(e) => {
-            tell(&format!("evenly: {e:#}"));
+            tell(&format!("evenly: {}", said(&e)));
             ExitCode::from(FAILURE)
         }
     }
@@ -58,26 +62,17 @@ fn main() -> ExitCode {
 
 /// Help and version are no errors; anything else is one clear line and status 125.
 fn refuse(e: &clap::Error) -> ExitCode {
-    if matches!(
-        e.kind(),
-        ErrorKind::DisplayHelp
-            | ErrorKind::DisplayVersion
-            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
-    ) {
-        // A reader that has gone away is no failure of ours.
-        let _ = e.print();
-        let missing = e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
-        return ExitCode::from(if missing { FAILURE } else { 0 });
+    match refused(e, std::env::args_os().nth(1)) {
+        Some(line) => {
+            tell(&format!("evenly: {line}"));
+            ExitCode::from(FAILURE)
+        }
+        None => {
+            // A reader that has gone away is no failure of ours.
+            let _ = e.print();
+            ExitCode::from(if e.use_stderr() { FAILURE } else { 0 })
+        }
     }
-    let text = e.render().to_string();
-    let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
-    let first = lines.next().unwrap_or("bad command line").trim_start_matches("error: ");
-    // Where clap lists what is missing, the list belongs to the line.
-    let list: Vec<&str> =
-        lines.take_while(|l| !l.starts_with("Usage:") && !l.starts_with("For more")).collect();
-    let list = if list.is_empty() { String::new() } else { format!(" {}", list.join("; ")) };
-    tell(&format!("evenly: {first}{list} (see evenly --help)"));
-    ExitCode::from(FAILURE)
 }
 
 /// Says something on standard error; nobody there to listen is no failure.

@@ -63,9 +63,12 @@ pub(crate) fn on_all(done: usize, asked: usize, incomplete: bool) -> Vec<Warning
         warnings.push(Warning {
             kind: WarningKind::TooFewRuns,
             policy: None,
-            text: format!(
-                "{done} runs per policy make rough intervals; try --runs {SOUND_RUNS} or more"
-            ),
+            text: match done {
+                1 => format!("1 run per policy shows no interval; try --runs {SOUND_RUNS} or more"),
+                _ => format!(
+                    "{done} runs per policy make rough intervals; try --runs {SOUND_RUNS} or more"
+                ),
+            },
         });
     }
     warnings
@@ -162,6 +165,7 @@ mod tests {
         assert_eq!(kinds(&[0.02, 0.021]), [WarningKind::ShortRuns, WarningKind::BeyondBound]);
         assert_eq!(kinds(&[1.2, 1.0, 1.01, 1.0]), [WarningKind::SlowFirstRun]);
         assert_eq!(kinds(&[1.0, 1.01, 1.3, 1.0, 0.99]), [WarningKind::Outliers]);
+        assert!(on_all(1, 1, false)[0].text.starts_with("1 run per policy shows no interval"));
         assert_eq!(
             on_all(2, 7, true).iter().map(|w| w.kind).collect::<Vec<_>>(),
             [WarningKind::Interrupted, WarningKind::TooFewRuns]

@@ -251,6 +251,23 @@ impl StateDir {
             .map_or_else(|| Self::at(Path::new(&format!("/tmp/evenly-{uid}"))), Ok)
     }
 
+    /// Makes a relative `$EVENLY_STATE_DIR` absolute for this process and all that it starts: an
+    /// evenly inside a program that has changed its working directory must find the same journals.
+    /// To be called first of all; it does nothing once there are several threads.
+    pub fn settle() {
+        let Some(dir) = std::env::var_os("EVENLY_STATE_DIR").filter(|d| !d.is_empty()) else {
+            return;
+        };
+        let alone = fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() == 1);
+        if alone
+            && Path::new(&dir).is_relative()
+            && let Ok(absolute) = std::path::absolute(&dir)
+        {
+            // SAFETY: this is the only thread, so nobody else reads or writes the environment.
+            unsafe { std::env::set_var("EVENLY_STATE_DIR", absolute) };
+        }
+    }
+
     /// A directory of the caller's choice. It is made, with mode 0700, where it is missing.
     ///
     /// # Errors

@@ -11,6 +11,9 @@ fn refused(output: &Output, words: &str) {
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(said.starts_with("evenly: "), "{said}");
     assert!(words.split('|').all(|w| said.contains(w)), "{said} should have {words}");
+    for twice in ["os error", "cannot", "see evenly", "duration '", "glob", "EVENLY_STATE_DIR"] {
+        assert!(said.matches(twice).count() <= 1, "{said} has '{twice}' twice");
+    }
     assert!(output.stdout.is_empty());
 }
 
@@ -50,7 +53,7 @@ fn options_of_run() {
         refused(&tool.run(options, &["touch", marker.to_str().unwrap()]).output().unwrap(), words);
         assert!(!marker.exists(), "{options}: the program was started");
     }
-    refused(&tool.evenly(["run"]).output().unwrap(), "CMD");
+    refused(&tool.evenly(["run"]).output().unwrap(), "CMD|evenly run --help");
     refused(&tool.evenly(["fly"]).output().unwrap(), "fly");
 }
 
@@ -105,7 +108,7 @@ fn recordings_and_the_rest() {
         path.to_str().unwrap().to_owned()
     };
     let missing = tool.path("missing").to_str().unwrap().to_owned();
-    let cases: [(&[&str], &str); 12] = [
+    let cases: [(&[&str], &str); 14] = [
         (&["report", &missing], "missing|No such file"),
         (&["report", &file("empty", "")], "empty"),
         (&["report", &file("text", "no recording\n")], "text"),
@@ -121,8 +124,68 @@ fn recordings_and_the_rest() {
         (&["compare", "--runs", "0", "--", "true"], "--runs"),
         (&["compare", "--policies", "kernel,nope", "--", "true"], "--policies|nope|kernel"),
         (&["compare", "--json", "/no/such/x", "--", "true"], "--json|/no/such/x"),
+        (&["compare", "--timeout", "5", "--", "true"], "--timeout|20ms|evenly compare --help"),
+        (&["compare", "--", "/nonexist"], "/nonexist|No such file"),
     ];
     for (args, words) in cases {
         refused(&tool.evenly(args).output().unwrap(), words);
     }
+}
+
+#[test]
+fn options_of_a_policy_are_refused_before_the_first_run() {
+    let tool = Tool::new();
+    let marker = tool.path("started");
+    for (spec, words) in [
+        ("juggle:--perod=5ms", "no option --perod=5ms"),
+        ("juggle:--period=zzz", "--period|zzz"),
+        ("juggle:--period=5ms,hybird", "--period|5ms,hybird"),
+        ("juggle:--cpus=8000,8001", "--cpus 8000-8001|may use"),
+        ("juggle:--only=[", "--only '['"),
+        ("juggle:--json=x", "--json|cannot be used multiple times"),
+        ("juggle:--policy=static", "--policy|cannot be used multiple times"),
+        ("juggle:-v", "--verbose|--quiet"),
+        ("juggle:--help", "help"),
+        ("juggle:other program", "no option other"),
+        ("kernel:--period=5ms", "kernel is the program without evenly"),
+        ("", "no policy ''"),
+    ] {
+        let list = format!("static,{spec}");
+        let mut c = tool.evenly(["compare", "--policies", &list, "--", "touch"]);
+        refused(&c.arg(&marker).output().unwrap(), &format!("--policies|{words}"));
+        assert!(!marker.exists(), "{spec}: a run was made");
+    }
+}
+
+#[test]
+fn options_of_a_policy_may_have_commas() {
+    let tool = Tool::new();
+    let two = ["--policies", "observe:--cpus=0,0 --period=20ms,kernel", "--policies", "static"];
+    let mut c = tool.evenly(["compare", "--runs", "1", "--json", "-"]);
+    let output = c.args(two).args(["--", "true"]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let names = json["results"].as_array().unwrap().iter().map(|r| r["policy"].as_str().unwrap());
+    assert_eq!(names.collect::<Vec<_>>(), ["observe:--cpus=0,0 --period=20ms", "kernel", "static"]);
+    assert!(stderr(&output).contains("1 run per policy shows no interval"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_state_directory_that_cannot_be() {
+    let tool = Tool::new();
+    for (dir, words) in [("/proc/x", "/proc/x|No such file"), ("/dev/null", "not a directory")] {
+        let output = tool.evenly(["restore"]).env("EVENLY_STATE_DIR", dir).output().unwrap();
+        refused(&output, &format!("{words}|EVENLY_STATE_DIR"));
+    }
+}
+
+/// The program and all in it see the same directory, wherever they go.
+#[test]
+fn a_relative_state_directory_is_that_of_the_start() {
+    let tool = Tool::new();
+    let mut c = tool.run("-q", &["sh", "-c", "cd /; echo $EVENLY_STATE_DIR"]);
+    let output = c.env("EVENLY_STATE_DIR", "here").current_dir(tool.dir.path()).output().unwrap();
+    let here = tool.path("here");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), here.to_str().unwrap());
+    assert!(here.is_dir(), "{}", stderr(&output));
 }

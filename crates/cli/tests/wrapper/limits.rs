@@ -54,7 +54,7 @@ fn a_process_of_another_user() {
     let program = Child::spawn(tool.by("sleep").arg("300"));
     let attach = |options: &[&str]| {
         let mut c = tool.evenly(["attach", &program.id()]);
-        c.args(options).uid(NOBODY).gid(NOBODY).env("EVENLY_STATE_DIR", "/tmp/evenly-test-nobody");
+        c.args(options).uid(NOBODY).gid(NOBODY).env("EVENLY_STATE_DIR", tool.directory_of(NOBODY));
         c.output().unwrap()
     };
     one_line(
@@ -77,7 +77,7 @@ fn proc_that_hides_other_users() {
              exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups {words}"
         );
         let mut c = tool.by("unshare");
-        c.args(["-m", "sh", "-c", &script]).env("EVENLY_STATE_DIR", "/tmp/evenly-test-nobody");
+        c.args(["-m", "sh", "-c", &script]).env("EVENLY_STATE_DIR", tool.directory_of(NOBODY));
         c.output().unwrap()
     };
     let output = hidden(&format!("{} run -q -- sh -c 'exit 3'", tool.exe()));
@@ -101,7 +101,7 @@ fn a_source_that_does_not_work_here() {
     let tool = Tool::for_everybody();
     let output = tool
         .run("--source taskstats", &["sh", "-c", "exit 3"])
-        .env("EVENLY_STATE_DIR", "/tmp/evenly-test-nobody")
+        .env("EVENLY_STATE_DIR", tool.directory_of(NOBODY))
         .uid(NOBODY)
         .gid(NOBODY)
         .output()

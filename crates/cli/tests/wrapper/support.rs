@@ -57,6 +57,14 @@ impl Tool {
         tool
     }
 
+    /// A directory that belongs to this user.
+    pub(crate) fn directory_of(&self, user: u32) -> PathBuf {
+        let path = self.path(&format!("of-{user}"));
+        fs::create_dir_all(&path).unwrap();
+        std::os::unix::fs::chown(&path, Some(user), Some(user)).unwrap();
+        path
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
