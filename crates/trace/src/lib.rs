@@ -13,6 +13,7 @@ mod draw;
 mod format;
 pub mod html;
 pub mod perfetto;
+mod program;
 mod reader;
 mod recorder;
 pub mod svg;
@@ -21,6 +22,7 @@ mod testdata;
 mod timeline;
 
 pub use format::{Header, MAX_LINE_BYTES, SCHEMA};
+pub use program::{NoPhases, Phases, Program};
 pub use reader::{End, MAX_FILE_BYTES, MAX_LINES, RecordError, Recording, Thinning};
 pub use recorder::{
     DEFAULT_LIMIT_BYTES, MIN_LIMIT_BYTES, RecordStats, Recorder, RecorderHandle, RecorderOptions,
