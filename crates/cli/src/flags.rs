@@ -5,6 +5,7 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use evenly_linux::limits::DomainKind;
 use evenly_linux::live::SourceKind;
+use evenly_model::theory::Speeds;
 use evenly_model::{CpuSet, Nanos, parse_duration};
 use evenly_policy::{POLICIES, PolicyInfo};
 use std::ffi::OsString;
@@ -40,6 +41,14 @@ pub(crate) enum Command {
         the program as it is, without evenly."
     )]
     Compare(CompareArgs),
+    /// Say what balancing can reach for a program, before anything is run
+    #[command(
+        after_help = "Examples:\n  evenly predict --threads 8 --cpus 7 --phase 30s --period \
+        100ms\n  evenly run --record run.evenly -- ./solver && evenly predict --from \
+        run.evenly\n\nThe analysis is that of the Juggle paper (Hofmeyr and others, HPDC 2011, \
+        section 3): identical threads, an ideal scheduler, balancing without costs."
+    )]
+    Predict(PredictArgs),
     /// Give threads their affinity masks back after a balancer was killed
     #[command(
         after_help = "Example:\n  evenly restore\n\nThe guardian does this by itself; this is for \
@@ -207,6 +216,41 @@ pub(crate) struct CompareArgs {
     pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PredictArgs {
+    /// Number of threads that compute
+    #[arg(long, value_name = "N", required_unless_present = "from",
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) threads: Option<u32>,
+    /// Number of CPUs
+    #[arg(long, value_name = "M", required_unless_present_any = ["from", "speeds"],
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) cpus: Option<u32>,
+    /// CPU time that a thread needs from one barrier to the next, for example 30s
+    #[arg(long, required_unless_present = "from", value_parser = parse_duration)]
+    pub(crate) phase: Option<Nanos>,
+    /// Number of phases [default: 1, or what --from shows]
+    #[arg(long, value_name = "K",
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000))]
+    pub(crate) phases: Option<u64>,
+    /// Balancing period: auto, or a duration such as 20ms [default: auto, or what --from shows]
+    #[arg(long, value_parser = period)]
+    pub(crate) period: Option<PeriodArg>,
+    /// For how long the scheduler lets a thread run while others wait [default: 4ms]
+    #[arg(long, value_parser = parse_duration)]
+    pub(crate) slice: Option<Nanos>,
+    /// Speeds of the CPUs where they differ, for example 4x1,4x0.6; --phase is for speed 1
+    #[arg(long, value_name = "LIST")]
+    pub(crate) speeds: Option<Speeds>,
+    /// Take what is not given from this recording of `evenly run --record`
+    #[arg(long, value_name = "FILE")]
+    pub(crate) from: Option<PathBuf>,
+    /// Write the prediction to FILE as JSON (evenly.predict/1); with - to standard output, and the
+    /// words to standard error
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -11,6 +11,7 @@ mod errors;
 mod flags;
 mod generate;
 mod output;
+mod predict;
 mod report;
 mod restore;
 mod top;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         Command::Run(args) => balance::run(args),
         Command::Attach(args) => balance::attach(args),
         Command::Compare(args) => compare::compare(args),
+        Command::Predict(args) => predict::predict(&args),
         Command::Restore(args) => restore::restore(&args),
         Command::Report(args) => report::report(&args),
         Command::Top(args) => top::top(&args),

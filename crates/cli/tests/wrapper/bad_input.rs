@@ -108,7 +108,12 @@ fn recordings_and_the_rest() {
         path.to_str().unwrap().to_owned()
     };
     let missing = tool.path("missing").to_str().unwrap().to_owned();
-    let cases: [(&[&str], &str); 14] = [
+    let predict = |options: &'static str| {
+        let words: Vec<&str> =
+            std::iter::once("predict").chain(options.split_whitespace()).collect();
+        words
+    };
+    let cases: [(&[&str], &str); 23] = [
         (&["report", &missing], "missing|No such file"),
         (&["report", &file("empty", "")], "empty"),
         (&["report", &file("text", "no recording\n")], "text"),
@@ -120,6 +125,15 @@ fn recordings_and_the_rest() {
         (&["top", "999999999"], "999999999"),
         (&["top"], "evenly top PID"),
         (&["top", "--period", "1h"], "--period"),
+        (&predict(""), "--phase|--threads|--cpus"),
+        (&predict("--threads 0 --cpus 7 --phase 1s"), "--threads"),
+        (&predict("--threads 8 --cpus 0 --phase 1s"), "--cpus"),
+        (&predict("--threads 8 --cpus 99999999999 --phase 1s"), "--cpus"),
+        (&predict("--threads 8 --cpus 7 --phase 0s"), "--phase"),
+        (&predict("--threads 8 --cpus 7 --phase 1s --period 0ms"), "--period"),
+        (&predict("--threads 8 --cpus 7 --phase 1s --speeds 2x1,x"), "--speeds|4x0.5"),
+        (&predict("--threads 8 --cpus 7 --phase 1s --json /no/such/x"), "--json|/no/such/x"),
+        (&["predict", "--from", &missing], "--from|missing|No such file"),
         (&["restore", "999999"], "999999"),
         (&["compare", "--runs", "0", "--", "true"], "--runs"),
         (&["compare", "--policies", "kernel,nope", "--", "true"], "--policies|nope|kernel"),

@@ -5,8 +5,18 @@ use crate::support::{Tool, text};
 #[test]
 fn of_every_command() {
     let tool = Tool::new();
-    let commands =
-        ["", "run", "attach", "compare", "restore", "report", "top", "completions", "manpages"];
+    let commands = [
+        "",
+        "run",
+        "attach",
+        "compare",
+        "predict",
+        "restore",
+        "report",
+        "top",
+        "completions",
+        "manpages",
+    ];
     for command in commands {
         let args = command.split_whitespace().chain(["--help"]);
         let output = tool.evenly(args).output().unwrap();

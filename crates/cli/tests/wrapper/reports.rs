@@ -81,6 +81,32 @@ fn a_recording_becomes_a_page_a_trace_and_a_picture() {
 }
 
 #[test]
+fn what_balancing_can_reach_for_a_recorded_program() {
+    let tool = Tool::new();
+    let record = tool.path("run.evenly");
+    let options = format!("-q --record {} --threads 3", record.display());
+    let spmd = workload("spmd");
+    let run = tool.run(&options, &[&spmd, "--threads", "3", "--iters", "600000000"]).output();
+    assert!(run.unwrap().status.success());
+    let from = ["predict", "--from", record.to_str().unwrap(), "--phase", "100ms"];
+    let said = tool.evenly(from).output().unwrap();
+    assert!(said.status.success() && said.stderr.is_empty(), "{}", stderr(&said));
+    assert!(text(&said.stdout).starts_with("evenly: 3 threads on "), "{}", text(&said.stdout));
+    // As JSON on standard output; the words go to standard error.
+    let both = tool.evenly(from.into_iter().chain(["--json", "-"])).output().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&both.stdout).unwrap();
+    assert_eq!((&json["schema"], &json["threads"]), (&"evenly.predict/1".into(), &3.into()));
+    assert_eq!(stderr(&both), text(&said.stdout));
+    // Into a file, but not over the recording.
+    let file = tool.path("%p.json");
+    let into = |file: &std::path::Path| {
+        tool.evenly(from).arg("--json").arg(file).output().unwrap().status.code()
+    };
+    assert_eq!((into(&file), into(&record)), (Some(0), Some(125)));
+    assert!(tool.evenly(["report", record.to_str().unwrap()]).output().unwrap().status.success());
+}
+
+#[test]
 fn nothing_to_balance_is_said_in_two_lines() {
     let tool = Tool::new();
     let output = tool.run("", &["sleep", "0.3"]).output().unwrap();

@@ -286,18 +286,25 @@ fn advise(q: &Question, p: &Prediction) -> (Advice, String) {
     let shorter = Nanos(q.phase.0 / SHORT);
     let possible = p.upper_bound;
     let with_shorter = || {
-        if shorter < turn(q) {
-            let words = format!(
-                "Its phases are too short to be balanced from outside: the period would have to be \
-                 at most {shorter}, and the scheduler needs {} to give each thread its turn",
-                turn(q)
-            );
-            (Advice::No, words)
-        } else {
+        if shorter >= turn(q) {
             let words =
                 format!("With a period of at most {shorter} up to {possible:.2} times as fast");
-            (Advice::ShorterPeriod, words)
+            return (Advice::ShorterPeriod, words);
         }
+        let mut words = format!(
+            "Its phases are too short to be balanced from outside: the period would have to be at \
+             most {shorter}, and the scheduler needs {} to give each thread its turn",
+            turn(q)
+        );
+        if let Some(r) = p.reactive.as_ref().map(|r| p.static_time.over(r))
+            && r >= LEAST_GAIN
+        {
+            words += &format!(
+                ". Where its threads block at barriers, ideal reactive balancing, which is the \
+                 kernel's part, makes it up to {r:.2} times as fast"
+            );
+        }
+        (Advice::No, words)
     };
     match p.regime {
         Regime::NoBenefit => {
@@ -361,12 +368,6 @@ fn advise(q: &Question, p: &Prediction) -> (Advice, String) {
                  ({} instead of {})",
                 p.gain, p.proactive.expected, p.static_time
             );
-            if p.regime == Regime::ComparablePeriod
-                && shorter >= turn(q)
-                && possible > p.gain * LEAST_GAIN
-            {
-                words += &format!("; with a period of at most {shorter} up to {possible:.2}");
-            }
             match p.gain_over_reactive {
                 Some(r) if r < LEAST_GAIN => {
                     words += ". Where its threads block at barriers, ideal reactive balancing \
@@ -381,6 +382,12 @@ fn advise(q: &Question, p: &Prediction) -> (Advice, String) {
                 }
                 None => {}
             }
+            if p.regime == Regime::ComparablePeriod
+                && shorter >= turn(q)
+                && possible > p.gain * LEAST_GAIN
+            {
+                words += &format!(". With a period of at most {shorter} up to {possible:.2} times");
+            }
             (Advice::Worth, words)
         }
     }
@@ -394,6 +401,12 @@ fn notes(q: &Question, p: &Prediction) -> Vec<String> {
              fair within it, and less is gained than stands here (paper, Figure 17)",
             turn(q),
             q.slice
+        ));
+    }
+    if p.best_static.is_some() && p.regime != Regime::NoBenefit {
+        notes.push(String::from(
+            "for CPUs of unequal speed this holds where progress is counted by work; where CPU time \
+             alone is levelled, less is gained",
         ));
     }
     if p.static_time.seconds() < LEAST_RUN_S {
