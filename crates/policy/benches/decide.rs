@@ -13,8 +13,10 @@ enum Kind {
     Uneven,
     /// Nothing to be done but to find that out.
     Level,
-    /// All threads on a few CPUs.
+    /// All threads on an eighth of the CPUs.
     Piled,
+    /// All threads on one CPU, as where a program starts.
+    OnOne,
     /// As `Uneven`, but nobody leads by enough.
     NoLead,
 }
@@ -24,7 +26,11 @@ fn snapshot(n: usize, m: usize, kind: Kind) -> Snapshot {
     let mut random = Random::new(7);
     let threads: Vec<ThreadView> = (0..n)
         .map(|i| {
-            let cpu = if matches!(kind, Kind::Piled) { i % m.div_ceil(8) } else { i % m };
+            let cpu = match kind {
+                Kind::Piled => i % m.div_ceil(8),
+                Kind::OnOne => 0,
+                _ => i % m,
+            };
             let k = match kind {
                 Kind::Level => 1,
                 _ => (n / m + usize::from(i % m < n % m)).max(1) as u64,
@@ -69,15 +75,28 @@ fn snapshot(n: usize, m: usize, kind: Kind) -> Snapshot {
     }
 }
 
+/// Threads and CPUs, in a constant ratio, so that growth shows.
+const SIZES: [(usize, usize); 8] = [
+    (16, 12),
+    (64, 47),
+    (256, 188),
+    (512, 375),
+    (1_024, 750),
+    (2_048, 1_500),
+    (4_096, 3_000),
+    (8_192, 6_000),
+];
+
 fn decide(c: &mut Criterion) {
     for (name, kind) in [
         ("uneven", Kind::Uneven),
         ("level", Kind::Level),
         ("piled", Kind::Piled),
+        ("on-one", Kind::OnOne),
         ("no-lead", Kind::NoLead),
     ] {
         let mut group = c.benchmark_group(format!("juggle/{name}"));
-        for (n, m) in [(16, 12), (64, 48), (256, 188), (1_024, 750), (4_096, 3_000)] {
+        for (n, m) in SIZES {
             let s = snapshot(n, m, kind);
             let mut policy = (by_name("juggle").unwrap().make)();
             let mut plan = Plan::default();

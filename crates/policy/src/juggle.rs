@@ -35,7 +35,7 @@
 //! - The mean progress is that of the threads that may be moved and that wanted a CPU. One that may
 //!   not be moved, or has less to do, falls behind for good, and would make all others seem ahead.
 
-use crate::{Policy, spread};
+use crate::{Policy, Spreader};
 use evenly_model::metrics::Level;
 use evenly_model::{CpuIndex, Nanos, Plan, Reason, Snapshot, ThreadIndex, ThreadView};
 use std::collections::VecDeque;
@@ -95,6 +95,7 @@ pub struct Juggle {
     margins: Margins,
     respread_patience: u32,
     uneven_points: u32,
+    spreader: Spreader,
     behind: Vec<bool>,
     resting: Vec<bool>,
     by_cpu: Vec<Vec<ThreadIndex>>,
@@ -121,7 +122,7 @@ impl Juggle {
     }
 
     fn counts_need_levelling(&mut self, snapshot: &Snapshot, plan: &mut Plan) -> bool {
-        let even = !spread(snapshot, plan);
+        let even = !self.spreader.spread(snapshot, plan);
         if even {
             self.uneven_points = 0;
             return false;
@@ -232,8 +233,8 @@ impl Juggle {
             occupants.retain(|&t| !behind[t] && snapshot.threads[t].movable);
             estimates[f.0].at_least > worst && (free || !occupants.is_empty())
         });
-        self.slow.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
-        self.ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        self.slow.sort_unstable_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
+        self.ranked.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         self.fast.extend(self.ranked.iter().map(|f| f.0));
     }
 

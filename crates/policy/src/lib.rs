@@ -16,7 +16,7 @@ mod spread;
 use evenly_model::{Plan, Snapshot};
 
 pub use juggle::{Juggle, Margins};
-pub use spread::spread;
+pub use spread::{Spreader, spread};
 
 /// How a planned move is carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub const POLICIES: &[PolicyInfo] = &[
         name: "static",
         about: "pin the threads evenly once",
         mechanism: Mechanism::Pin,
-        make: || Box::new(Static),
+        make: || Box::new(Static::default()),
     },
     PolicyInfo {
         name: "observe",
@@ -94,14 +94,14 @@ impl Policy for Observe {
 /// Spreads the threads evenly when balancing begins, and again only where threads or CPUs were
 /// added or a CPU vanished. A thread that ends leaves its place empty: filling it would be
 /// balancing, and this is what balancing is compared with (Eq. 1).
-#[derive(Debug, Clone, Copy, Default)]
-struct Static;
+#[derive(Debug, Clone, Default)]
+struct Static(Spreader);
 
 impl Policy for Static {
     fn decide(&mut self, snapshot: &Snapshot, plan: &mut Plan) {
         let lost = |t: &evenly_model::ThreadView| t.cpu >= snapshot.cpus.len();
         if snapshot.point == 0 || snapshot.threads.iter().any(lost) {
-            spread(snapshot, plan);
+            self.0.spread(snapshot, plan);
         }
     }
 }
