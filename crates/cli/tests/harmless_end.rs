@@ -5,6 +5,7 @@
 mod common;
 
 use common::*;
+use std::time::{Duration, Instant};
 
 fn program() -> Running {
     Running::start(&[&workload("churn"), "--workers", "3", "--duration-s", "300"])
@@ -63,6 +64,29 @@ fn masks_are_free_while_evenly_is_stopped_and_ours_again_after() {
     wait_until_narrowed(program.pid(), &whole, 3);
     evenly.kill(Signal::TERM);
     evenly.wait();
+    assert_eq!(narrowed(program.pid(), &whole), 0);
+    assert!(!evenly.stderr().contains("left alone"), "{}", evenly.stderr());
+}
+
+/// Ten seconds stand for a minute, and for any time: that the guardian does the same however long
+/// it lasts is tested with a clock of its own (`linux::guardian`).
+#[test]
+fn masks_stay_free_however_long_evenly_is_stopped() {
+    let Some(whole) = whole() else { return };
+    let (state, program) = (State::new(), program());
+    let mut evenly = state.attach("juggle", 3, program.pid());
+    wait_until_narrowed(program.pid(), &whole, 3);
+    evenly.kill(Signal::STOP);
+    wait_until_restored(program.pid(), &whole);
+    let end = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < end {
+        assert_eq!(narrowed(program.pid(), &whole), 0);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    evenly.kill(Signal::CONT);
+    wait_until_narrowed(program.pid(), &whole, 3);
+    evenly.kill(Signal::TERM);
+    assert_eq!(evenly.wait().code(), Some(0), "{}", evenly.stderr());
     assert_eq!(narrowed(program.pid(), &whole), 0);
     assert!(!evenly.stderr().contains("left alone"), "{}", evenly.stderr());
 }

@@ -200,7 +200,7 @@ pub fn main(journal: &Path, fd: RawFd) -> Result<Duty, GuardianError> {
     let live = LiveHeader::open(journal)?;
     // It fails where evenly is dead already: the end of the connection tells below.
     let _ = (&connection).write_all(&[READY]);
-    watch(&connection, journal, &live)?;
+    watch(&mut Evenly { connection: &connection, path: journal, live: &live })?;
     if live.is_clean() {
         return Ok(Duty::Nothing);
     }
@@ -271,28 +271,70 @@ fn close_all_but(kept: RawFd) {
     }
 }
 
+/// What a watch has to do with the world.
+trait Watched {
+    /// When evenly was last seen to work, on the clock of `now`.
+    fn heartbeat(&self) -> Nanos;
+    /// evenly's balancing period.
+    fn period(&self) -> Nanos;
+    fn now(&self) -> Nanos;
+    /// Gives the threads their masks back.
+    fn release(&mut self);
+    /// Whether evenly ended within this time.
+    fn wait(&mut self, time: Nanos) -> Result<bool, GuardianError>;
+}
+
+/// The real evenly.
+struct Evenly<'a> {
+    connection: &'a UnixStream,
+    path: &'a Path,
+    live: &'a LiveHeader,
+}
+
+impl Watched for Evenly<'_> {
+    fn heartbeat(&self) -> Nanos {
+        self.live.heartbeat()
+    }
+
+    fn period(&self) -> Nanos {
+        self.live.period()
+    }
+
+    fn now(&self) -> Nanos {
+        crate::journal::monotonic_now()
+    }
+
+    fn release(&mut self) {
+        // Dying of a journal that cannot be read now would leave nobody to try again.
+        if !self.live.is_clean() {
+            let _ = restore::release_living(self.path, self.live);
+        }
+    }
+
+    fn wait(&mut self, time: Nanos) -> Result<bool, GuardianError> {
+        wait(self.connection, time)
+    }
+}
+
 /// Waits for the end of evenly; meanwhile releases its threads whenever its heartbeat stops.
-fn watch(connection: &UnixStream, path: &Path, live: &LiveHeader) -> Result<(), GuardianError> {
+fn watch(evenly: &mut impl Watched) -> Result<(), GuardianError> {
     // The heartbeat for which the threads were released last: once is enough.
     let mut released_at = None;
     loop {
-        let beat = live.heartbeat();
-        let patience = patience(live.period());
+        let beat = evenly.heartbeat();
+        let patience = patience(evenly.period());
         let late_at = beat + patience;
-        let now = crate::journal::monotonic_now();
+        let now = evenly.now();
         let nap = if released_at == Some(beat) {
             patience
         } else if now >= late_at {
-            // Dying of a journal that cannot be read now would leave nobody to try again.
-            if !live.is_clean() {
-                let _ = restore::release_living(path, live);
-            }
+            evenly.release();
             released_at = Some(beat);
             continue;
         } else {
             late_at - now
         };
-        if wait(connection, nap.max(LEAST_NAP))? {
+        if evenly.wait(nap.max(LEAST_NAP))? {
             return Ok(());
         }
     }
@@ -328,5 +370,82 @@ mod tests {
         assert_eq!(patience(Nanos::from_millis(20)), Nanos::from_millis(2_000));
         assert_eq!(patience(Nanos::from_millis(500)), Nanos::from_millis(10_000));
         assert_eq!(patience(Nanos(u64::MAX)), Nanos(u64::MAX));
+    }
+
+    /// An evenly that beats once a period, but not while it is stopped, and ends at last.
+    struct Story {
+        now: Nanos,
+        period: Nanos,
+        /// From when to when it is stopped.
+        stops: Vec<(Nanos, Nanos)>,
+        end: Nanos,
+        released: Vec<Nanos>,
+    }
+
+    impl Watched for Story {
+        fn heartbeat(&self) -> Nanos {
+            let last = |t: Nanos| Nanos(t.0 / self.period.0 * self.period.0);
+            match self.stops.iter().find(|(from, to)| (*from..*to).contains(&last(self.now))) {
+                Some((from, _)) => last(*from - Nanos(1)),
+                None => last(self.now),
+            }
+        }
+
+        fn period(&self) -> Nanos {
+            self.period
+        }
+
+        fn now(&self) -> Nanos {
+            self.now
+        }
+
+        fn release(&mut self) {
+            self.released.push(self.now);
+        }
+
+        fn wait(&mut self, time: Nanos) -> Result<bool, GuardianError> {
+            self.now = self.now + time;
+            Ok(self.now >= self.end)
+        }
+    }
+
+    /// When threads are released, in milliseconds.
+    fn releases(period_ms: u64, stops_s: &[(u64, u64)], end_s: u64) -> Vec<u64> {
+        let seconds = |s: u64| Nanos::from_millis(1000 * s);
+        let mut story = Story {
+            now: Nanos::ZERO,
+            period: Nanos::from_millis(period_ms),
+            stops: stops_s.iter().map(|&(from, to)| (seconds(from), seconds(to))).collect(),
+            end: seconds(end_s),
+            released: Vec::new(),
+        };
+        watch(&mut story).unwrap();
+        story.released.iter().map(|t| t.0 / 1_000_000).collect()
+    }
+
+    /// However long the stop is, and whatever the guardian was doing when it began: once, within
+    /// patience and a nap of its beginning, and never while evenly works.
+    #[test]
+    fn a_stop_of_any_length_releases_once() {
+        assert_eq!(releases(20, &[], 100_000), []);
+        for (from, to) in [(5, 10), (5, 65), (7, 7 + 86_400)] {
+            for period in [10, 20, 37, 100] {
+                let released = releases(period, &[(from, to)], to + 100);
+                let times = 1000 * from..=1000 * from + 2_000 + 1_000;
+                assert!(
+                    matches!(released[..], [t] if times.contains(&t)),
+                    "stopped {from} to {to} s, period {period} ms: {released:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn each_stop_counts_and_short_ones_do_not() {
+        let released = releases(20, &[(10, 70), (100, 160), (200, 201)], 300);
+        assert_eq!(released.len(), 2, "{released:?}");
+        // Twenty periods of half a second are ten seconds.
+        assert_eq!(releases(500, &[(10, 19)], 300), []);
+        assert_eq!(releases(500, &[(10, 70)], 300).len(), 1);
     }
 }
