@@ -1,12 +1,15 @@
 //! The simulated machine, with the real engine and policies, against the paper's equations.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+use evenly_engine::Machine;
 use evenly_model::stats::Random;
+use evenly_model::theory::{self, ExactTime, Shape};
 use evenly_model::{CpuId, CpuSet, Nanos};
 use evenly_sim::{
     Barrier, Driver, DriverOptions, Kernel, Outcome, Placement, Scenario, Sharing, Sim, Stranger,
     simulate,
 };
+use proptest::prelude::*;
 
 const LIMIT: Nanos = Nanos::from_millis(3_600_000);
 
@@ -302,4 +305,66 @@ fn a_large_machine_is_levelled() {
     let out = run(&s, "juggle", ms(100));
     let over = out.makespan.unwrap().0 as f64 / (3e9 * 1_024.0 / 750.0) - 1.0;
     assert!((0.0..0.05).contains(&over), "{over:.4}");
+}
+
+/// The ideal algorithm of section 3 on the simulated machine: sorts the threads by progress, fills
+/// the fast slots in turn, then the slow ones.
+fn place_ideally(sim: &mut Sim, m: usize) {
+    let progress = sim.progress();
+    let mut alive: Vec<usize> = (0..progress.len()).filter(|&t| sim.phases()[t] == 0).collect();
+    alive.sort_by_key(|&t| progress[t]);
+    let ids: Vec<_> = sim.candidates().iter().map(|c| c.id).collect();
+    assert_eq!(ids.len(), alive.len());
+    let mut in_order = alive.clone();
+    in_order.sort_unstable();
+    let (slow, fast) = (alive.len() % m, m - alive.len() % m);
+    let fast_slots = alive.len() / m * fast;
+    for (i, t) in alive.into_iter().enumerate() {
+        let cpu = if i < fast_slots { i % fast } else { fast + (i - fast_slots) % slow };
+        let id = ids[in_order.binary_search(&t).unwrap()];
+        sim.place(id, CpuId(cpu as u32), None).unwrap();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Lemma 1: at balancing points threads are level or lambda / (floor * ceil) apart. And what
+    /// follows from it: Eq. 2, Eq. 14 and the upper limit of the ideal algorithm.
+    #[test]
+    fn lemma_1_holds_on_the_simulated_machine(
+        (n, m) in (2_usize..40).prop_flat_map(|m| (m + 1..5 * m + 2, Just(m))),
+        unit in 1_000_u64..5_000_000,
+        periods in 1_u64..60,
+    ) {
+        prop_assume!(n % m != 0);
+        let shape = Shape::new(n as u32, m as u32).unwrap();
+        // A period that can be divided, so that whole nanoseconds are exact until one ends.
+        let lambda = Nanos(unit * (n / m * n.div_ceil(m)) as u64);
+        let e = Nanos(lambda.0 * periods / 7 + 1);
+        let mut sim = Sim::new(Scenario::new(n, m, e));
+        let mut point = 0;
+        while sim.makespan().is_none() {
+            // They begin evenly, as the kernel places them.
+            if point > 0 {
+                place_ideally(&mut sim, m);
+            }
+            point += 1;
+            sim.run_until(Nanos(point * lambda.0));
+            if sim.phases().iter().any(|&p| p > 0) {
+                continue;
+            }
+            let progress = sim.progress();
+            let least = progress.iter().min().unwrap();
+            for p in &progress {
+                let apart = p.0 - least.0;
+                prop_assert!(apart == 0 || apart == unit, "{apart} of {unit} at point {point}");
+            }
+        }
+        let time = sim.makespan().unwrap();
+        // Whatever is rounded to whole nanoseconds when a thread ends.
+        let (less, more) = (Nanos(time.0 - 1_000), Nanos(time.0 + 1_000));
+        prop_assert!(ExactTime::from(more) >= theory::lower_bound(shape, e, lambda));
+        prop_assert!(ExactTime::from(less) <= theory::proactive_limit(shape, e, lambda));
+    }
 }
