@@ -404,7 +404,7 @@ mod tests {
         }
 
         fn wait(&mut self, time: Nanos) -> Result<bool, GuardianError> {
-            self.now = self.now + time;
+            self.now += time;
             Ok(self.now >= self.end)
         }
     }
