@@ -32,6 +32,7 @@ pub use recorder::{
 /// of it. For fuzzing: whatever the bytes are, it returns.
 pub fn exercise(bytes: &[u8]) {
     if let Ok(recording) = Recording::parse(bytes) {
+        let _ = recording.program();
         let mut sink = std::io::sink();
         // Writing to the sink cannot fail, and a failure would not be a finding.
         let _ = perfetto::export(&recording, &mut sink);

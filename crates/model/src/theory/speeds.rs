@@ -8,6 +8,8 @@ use super::{ExactTime, Shape};
 use crate::Nanos;
 use num_bigint::BigInt;
 use num_rational::BigRational;
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
 use std::str::FromStr;
 
 /// Speeds of the CPUs. Speed 1 is that of a CPU on which a phase takes e of its time.
@@ -106,27 +108,25 @@ impl Speeds {
         let total = self.sum(self.millionths.len()).max(1);
         // Under n/S no T is possible, and what fits in n/S belongs to every solution. Fewer than m
         // threads are left, and each goes where it ends first.
-        let mut counts: Vec<u64> = self
+        let mut filled: Vec<Filled> = self
             .millionths
             .iter()
-            .map(|&s| (u128::from(n) * u128::from(s) / total) as u64)
+            .map(|&speed| Filled {
+                count: (u128::from(n) * u128::from(speed) / total) as u64,
+                speed,
+            })
             .collect();
-        let placed: u64 = counts.iter().sum();
-        let mut next: std::collections::BinaryHeap<_> = counts
-            .iter()
-            .zip(&self.millionths)
-            .enumerate()
-            .map(|(cpu, (&k, &s))| std::cmp::Reverse((per_speed(k + 1, s), cpu)))
-            .collect();
+        let placed: u64 = filled.iter().map(|f| f.count).sum();
+        let mut next: BinaryHeap<_> =
+            filled.iter().enumerate().map(|(cpu, f)| Reverse((f.one_more(), cpu))).collect();
         for _ in placed..u64::from(n) {
-            if let Some(std::cmp::Reverse((_, cpu))) = next.pop() {
-                counts[cpu] += 1;
-                let again = per_speed(counts[cpu] + 1, self.millionths[cpu]);
-                next.push(std::cmp::Reverse((again, cpu)));
+            if let Some(Reverse((taken, cpu))) = next.pop() {
+                filled[cpu] = taken;
+                next.push(Reverse((taken.one_more(), cpu)));
             }
         }
-        let ends = counts.iter().zip(&self.millionths).map(|(&k, &s)| Self::time(k, s, e));
-        ends.max().unwrap_or_else(ExactTime::zero)
+        let last = filled.into_iter().max();
+        last.map_or_else(ExactTime::zero, |f| Self::time(f.count, f.speed, e))
     }
 
     /// UB of section 4 for unequal speeds: the even distribution over the bound.
@@ -136,6 +136,40 @@ impl Speeds {
         if n == 0 { 1.0 } else { self.static_time(n, e).over(&self.continuous_time(n, e)) }
     }
 }
+
+/// A CPU with so many threads; the greater, the later it ends.
+#[derive(Debug, Clone, Copy)]
+struct Filled {
+    count: u64,
+    speed: u64,
+}
+
+impl Filled {
+    fn one_more(self) -> Self {
+        Self { count: self.count + 1, ..self }
+    }
+}
+
+impl Ord for Filled {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let ends = |a: &Self, b: &Self| u128::from(a.count) * u128::from(b.speed);
+        ends(self, other).cmp(&ends(other, self))
+    }
+}
+
+impl PartialOrd for Filled {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Filled {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Filled {}
 
 fn per_speed(count: u64, millionths: u64) -> BigRational {
     ratio(BigInt::from(count) * 1_000_000, millionths.max(1))
