@@ -20,7 +20,7 @@ use crate::{
 use evenly_model::{
     CpuId, CpuSet, CpuView, DomainId, Nanos, Pid, Plan, Snapshot, ThreadId, ThreadView,
 };
-use evenly_policy::{Mechanism, Policy};
+use evenly_policy::{Effort, Mechanism, Policy};
 
 /// Settings of a balancer.
 #[derive(Debug, Clone)]
@@ -862,6 +862,12 @@ impl Balancer {
         self.placed = false;
     }
 
+    /// What the policy's searches have cost so far.
+    #[must_use]
+    pub fn effort(&self) -> Effort {
+        self.policy.effort()
+    }
+
     /// What this domain amounted to, and its threads.
     #[must_use]
     pub fn summary(&self, now: Nanos) -> (DomainSummary, Vec<ThreadSummary>, Vec<String>) {
@@ -896,7 +902,18 @@ impl Balancer {
             wait_share: part(|t| t.waited_s),
             blocked_share: part(|t| t.blocked_s),
         };
-        (domain, threads, self.notes.clone())
+        let mut notes = self.notes.clone();
+        let effort = self.policy.effort();
+        if effort.searches > 0 {
+            let each = |sum: u64| sum as f64 / effort.searches as f64;
+            notes.push(format!(
+                "{} searches read the speeds of {:.1} threads each, of {:.1} that there were",
+                effort.searches,
+                each(effort.readings),
+                each(effort.threads)
+            ));
+        }
+        (domain, threads, notes)
     }
 }
 

@@ -11,11 +11,16 @@
 #![forbid(unsafe_code)]
 
 mod juggle;
+mod reactive;
+pub mod secretary;
 mod spread;
+pub mod stopping;
 
 use evenly_model::{Plan, Snapshot};
 
 pub use juggle::{Juggle, Margins};
+pub use reactive::Reactive;
+pub use secretary::Secretary;
 pub use spread::{Spreader, spread};
 
 /// How a planned move is carried out.
@@ -34,6 +39,22 @@ pub enum Mechanism {
 pub trait Policy: Send {
     /// Decides. `plan` comes empty; moves are carried out in the order in which they are pushed.
     fn decide(&mut self, snapshot: &Snapshot, plan: &mut Plan);
+
+    /// What its searches have cost so far; all 0 for one that does not search.
+    fn effort(&self) -> Effort {
+        Effort::default()
+    }
+}
+
+/// What a policy that looks at threads one by one has looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Effort {
+    /// Searches for a thread to swap with.
+    pub searches: u64,
+    /// Speeds that were read in them, all together.
+    pub readings: u64,
+    /// Threads that there were, summed over the searches: what reading all would have been.
+    pub threads: u64,
 }
 
 /// An entry of the registry.
@@ -62,6 +83,19 @@ pub const POLICIES: &[PolicyInfo] = &[
         about: "swap threads that are behind with threads that are ahead; all stay pinned",
         mechanism: Mechanism::Pin,
         make: || Box::new(Juggle::new(Margins::default())),
+    },
+    PolicyInfo {
+        name: "secretary",
+        about: "each CPU's balancer searches a few threads for one to swap with (OSLB); all stay \
+                pinned",
+        mechanism: Mechanism::Pin,
+        make: || Box::new(Secretary::new(stopping::CutOff::Uniform)),
+    },
+    PolicyInfo {
+        name: "reactive",
+        about: "fill CPUs left by threads that end or block, up to 1.5 periods after; else stay",
+        mechanism: Mechanism::Pin,
+        make: || Box::new(Reactive::default()),
     },
     PolicyInfo {
         name: "static",

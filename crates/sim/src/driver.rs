@@ -8,12 +8,16 @@ use evenly_engine::{
     PeriodOptions, Summary, Tracker, TrackerOptions,
 };
 use evenly_model::{CpuSet, DomainId, Nanos};
-use evenly_policy::{Mechanism, by_name};
+use evenly_policy::{Mechanism, POLICIES, by_name};
 
 /// No policy has that name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no policy '{0}'; the policies are hybrid, juggle, static and observe")]
+#[error("there is no policy '{0}'; the policies are {names}", names = policy_names())]
 pub struct UnknownPolicy(pub String);
+
+fn policy_names() -> String {
+    POLICIES.iter().map(|p| p.name).collect::<Vec<_>>().join(", ")
+}
 
 /// How a simulated run is balanced.
 #[derive(Debug, Clone)]

@@ -1,0 +1,429 @@
+//! Decentralised balancing by optimal stopping (Yun: Application of secretary algorithm to dynamic
+//! load balancing, 2013, "OSLB", sections 3.1 to 3.3 and Figure 3).
+//!
+//! Each CPU has a balancer that wakes on its own, every interval with jitter of its own:
+//!
+//! 1. It works out the speeds of the threads on its CPU, and publishes their mean.
+//! 2. If its CPU is faster than the mean of all CPUs as they were last published, it takes the
+//!    thread that is furthest ahead of those that have not been moved lately.
+//! 3. It looks for one that is as far behind the mean as that one is ahead: it observes threads of
+//!    other CPUs in random order, lets sqrt(n) - 1 of them pass, and takes the first that is at least
+//!    as near to what it looks for as all before ([`crate::stopping`]).
+//! 4. The two are swapped.
+//!
+//! What one balancer does is [`Balancer::decide`]; it looks at other threads only through a function
+//! that it calls for each observation, so that these can be counted.
+//!
+//! Invariant: only swaps, of threads that may be moved and have been where they are for an interval.
+//!
+//! What this is not: here the balancers of all CPUs of a domain take their turns inside one balancing
+//! point of the one cycle, in the order of their wake-ups (each at the balancing point that is
+//! nearest), not in threads of their own. So there is no barrier between them and nobody waits for
+//! anybody, but the cycle has read all threads before, and the observations counted are those that
+//! balancers of their own would have to make. Each domain is balanced on its own, so there are no
+//! migrations between domains to be stopped while many threads migrate (3.2).
+//!
+//! Where this departs from the paper, and why:
+//! - The paper defines speed as CPU time over elapsed time and leaves open since when. Whether a CPU
+//!   is fast is a matter of the last interval. Whether a thread is ahead is taken from all of its time
+//!   under balancing (as the paper's counters have it, 3.3): with the last interval alone, swaps have
+//!   no memory, and threads become level only on average. So the mean that threads are compared with
+//!   is that of the threads; each balancer publishes both.
+//! - Only threads that are behind are candidates, and only those on CPUs that were published as
+//!   slower than one's own by more than noise; the others are passed over without an observation.
+//!   Else many swaps would win nothing. So n of the rule is the number of threads on slow CPUs, and
+//!   where slow CPUs are few, only so many draws are made to find their threads.
+//! - If nobody is taken, the last candidate is, as the theory has it, but only if it is behind.
+//! - A pair is swapped only if the lead is more than a reading can be wrong by, as in Juggle.
+//! - A CPU all of whose threads rest is a fast one. Where threads or CPUs come or go, threads are
+//!   spread evenly first, by one hand.
+
+use crate::stopping::{CutOff, Gaussian, Rule, uniform_skip};
+use crate::{Effort, Policy, Spreader};
+use evenly_model::stats::Random;
+use evenly_model::{CpuIndex, Nanos, Plan, Reason, Snapshot, ThreadId, ThreadIndex, ThreadView};
+use std::collections::HashMap;
+
+/// What an observation of a remote thread gives.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Look {
+    /// It cannot be had, which is known without reading it: moved lately, on a CPU that is no slower,
+    /// or not allowed here.
+    PassedOver,
+    /// Its speed, read just now.
+    Speed(f64),
+}
+
+/// Outcome of one search.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Search {
+    /// Which remote thread to swap with; None for none.
+    pub found: Option<usize>,
+    /// How many speeds were read.
+    pub readings: usize,
+}
+
+/// The balancer of one CPU: what it needs to search.
+#[derive(Debug, Clone)]
+pub struct Balancer {
+    cut_off: CutOff,
+    gaussian: Gaussian,
+    random: Random,
+    order: Vec<usize>,
+}
+
+/// No more draws than this many times the square root of the number of threads (and no fewer than
+/// the next constant) are made in one search.
+const DRAWS: usize = 8;
+const LEAST_DRAWS: usize = 64;
+
+impl Balancer {
+    /// With this rule; `seed` is that of the random order.
+    #[must_use]
+    pub fn new(cut_off: CutOff, seed: u64) -> Self {
+        Self {
+            cut_off,
+            gaussian: Gaussian::default(),
+            random: Random::new(seed),
+            order: Vec::new(),
+        }
+    }
+
+    /// Searches a thread that is as much slower than `mean` as `ahead` is faster (Figure 3, line 5).
+    /// `threads` is the number of threads there are, which `look` is called with, each at most once;
+    /// `candidates` is about how many of them are not passed over.
+    pub fn decide(
+        &mut self,
+        ahead: f64,
+        mean: f64,
+        threads: usize,
+        candidates: usize,
+        mut look: impl FnMut(usize) -> Look,
+    ) -> Search {
+        let wanted = 2.0 * mean - ahead;
+        let skip = match self.cut_off {
+            CutOff::Uniform => uniform_skip(candidates),
+            CutOff::Gaussian => self.gaussian.skip(candidates),
+        };
+        let mut rule = Rule::new(skip);
+        // Each search goes on from the order that the last one left: any order will do to start a
+        // shuffle from, and only as much is shuffled as is looked at.
+        if self.order.len() != threads {
+            self.order.clear();
+            self.order.extend(0..threads);
+        }
+        let draws = threads.min(LEAST_DRAWS.max(DRAWS * threads.isqrt()));
+        let mut last = None;
+        for i in 0..draws {
+            let drawn = i + self.random.below(threads - i);
+            self.order.swap(i, drawn);
+            let Look::Speed(speed) = look(self.order[i]) else { continue };
+            let behind = speed < mean;
+            let value = if behind { -(speed - wanted).abs() } else { f64::NEG_INFINITY };
+            if rule.take(value) {
+                return Search { found: Some(self.order[i]), readings: rule.seen() };
+            }
+            last = behind.then_some(self.order[i]);
+            if rule.seen() >= candidates {
+                break;
+            }
+        }
+        Search { found: last, readings: rule.seen() }
+    }
+}
+
+/// What a CPU has published, by its number.
+#[derive(Debug, Clone, Copy, Default)]
+struct Published {
+    /// When its balancer wakes next.
+    due: Nanos,
+    threads: u32,
+    /// Mean speed of its threads over the last interval; over several where readings are coarse.
+    speed: f64,
+    samples: u32,
+    /// Sum of the speeds of its threads since balancing began.
+    total: f64,
+    slow: bool,
+}
+
+/// A thread has been on its CPU for long enough after this part of an interval.
+const SETTLED: f64 = 0.75;
+/// Half width of the jitter of wake-ups, as part of the interval.
+const JITTER: f64 = 0.1;
+/// How much of the gap between neighbouring slot speeds a CPU must be faster than another.
+const FASTER: f64 = 0.3;
+/// The least lead, as a part of the reading's resolution, for which a pair is swapped.
+const LEAD: f64 = 0.5;
+/// The most intervals over which a speed is averaged.
+const MOST_SAMPLES: f64 = 64.0;
+/// A thread rests that wanted less than this part of a CPU.
+const RESTS: f64 = 0.05;
+
+/// Sums over all CPUs of what they have published: in the paper, the global core speed.
+#[derive(Debug, Clone, Copy, Default)]
+struct Global {
+    speeds: f64,
+    cpus: f64,
+    totals: f64,
+    threads: f64,
+    /// Threads on CPUs that were slower than the mean.
+    on_slow: u32,
+}
+
+/// The policy: the balancers of all CPUs of a domain.
+#[derive(Debug, Clone)]
+pub struct Secretary {
+    balancer: Balancer,
+    jitter: Random,
+    spreader: Spreader,
+    began: Option<Nanos>,
+    published: Vec<Published>,
+    global: Global,
+    moved: HashMap<ThreadId, Nanos>,
+    by_cpu: Vec<Vec<ThreadIndex>>,
+    turns: Vec<(Nanos, CpuIndex)>,
+    effort: Effort,
+}
+
+impl Secretary {
+    /// With this rule.
+    #[must_use]
+    pub fn new(cut_off: CutOff) -> Self {
+        Self {
+            balancer: Balancer::new(cut_off, 1),
+            jitter: Random::new(2),
+            spreader: Spreader::default(),
+            began: None,
+            published: Vec::new(),
+            global: Global::default(),
+            moved: HashMap::new(),
+            by_cpu: Vec::new(),
+            turns: Vec::new(),
+            effort: Effort::default(),
+        }
+    }
+
+    /// Whether it was moved less than about an interval ago.
+    fn lately(moved: &HashMap<ThreadId, Nanos>, snapshot: &Snapshot, t: &ThreadView) -> bool {
+        moved.get(&t.id).is_some_and(|&at| snapshot.now - at < snapshot.elapsed.scale(SETTLED))
+    }
+
+    /// Lines 1 and 2 of Figure 3. Returns the speed of the CPU; None where it has no threads.
+    fn publish(&mut self, snapshot: &Snapshot, c: CpuIndex, age: f64, noise: f64) -> Option<f64> {
+        let cpu = &snapshot.cpus[c];
+        let most = (4.0 * noise).ceil().clamp(1.0, MOST_SAMPLES) as u32;
+        let p = &mut self.published[cpu.id.0 as usize];
+        let g = &mut self.global;
+        if p.threads > 0 {
+            (g.speeds, g.cpus) = (g.speeds - p.speed, g.cpus - 1.0);
+            (g.totals, g.threads) = (g.totals - p.total, g.threads - f64::from(p.threads));
+            g.on_slow -= if p.slow { p.threads } else { 0 };
+        }
+        let threads = self.by_cpu[c].len() as u32;
+        if p.threads != threads {
+            p.samples = 0;
+        }
+        p.threads = threads;
+        if threads == 0 {
+            return None;
+        }
+        // Whose threads all rest has room.
+        let speed = cpu.speed.unwrap_or(1.0);
+        p.samples = (p.samples + 1).min(most);
+        p.speed =
+            if p.samples == 1 { speed } else { p.speed + (speed - p.speed) / f64::from(p.samples) };
+        p.total = self.by_cpu[c].iter().map(|&t| snapshot.threads[t].progress as f64 / age).sum();
+        (g.speeds, g.cpus) = (g.speeds + p.speed, g.cpus + 1.0);
+        (g.totals, g.threads) = (g.totals + p.total, g.threads + f64::from(threads));
+        p.slow = p.speed * g.cpus < g.speeds;
+        g.on_slow += if p.slow { threads } else { 0 };
+        Some(p.speed)
+    }
+
+    /// The balancer of one CPU wakes.
+    fn wake(&mut self, snapshot: &Snapshot, c: CpuIndex, age: f64, plan: &mut Plan) {
+        let elapsed = (snapshot.elapsed.0 as f64).max(1.0);
+        let k = (self.global.threads / self.global.cpus.max(1.0)).max(1.0);
+        let noise = k * snapshot.resolution.0 as f64 / elapsed;
+        let Some(speed) = self.publish(snapshot, c, age, noise) else { return };
+        let g = self.global;
+        if speed * g.cpus <= g.speeds || g.on_slow == 0 {
+            return;
+        }
+        let number = |c: CpuIndex| snapshot.cpus[c].id.0 as usize;
+        let off = |p: &Published| noise / k / f64::from(p.samples.max(1));
+        let here = &self.published[number(c)];
+        let at_least = speed / (1.0 + off(here));
+        let mean = g.totals / g.threads.max(1.0);
+        // A thread that rests loses nothing if it leaves.
+        let rank = |&t: &ThreadIndex| {
+            let t = &snapshot.threads[t];
+            let rests = (t.demand().0 as f64) < RESTS * elapsed;
+            (rests, t.progress)
+        };
+        let moved = &self.moved;
+        let stays = |t: &ThreadView| !t.movable || Self::lately(moved, snapshot, t);
+        let may = |&t: &ThreadIndex| !stays(&snapshot.threads[t]);
+        let Some(ahead) = self.by_cpu[c].iter().copied().filter(may).max_by_key(rank) else {
+            return;
+        };
+        let (rests, progress) = rank(&ahead);
+        let own = progress as f64 / age;
+        if !rests && own <= mean {
+            return;
+        }
+        let least_lead = (LEAD * snapshot.resolution.0 as f64) as i64;
+        let published = &self.published;
+        let search = self.balancer.decide(
+            own.max(mean),
+            mean,
+            snapshot.threads.len(),
+            g.on_slow as usize,
+            |t| {
+                let view = &snapshot.threads[t];
+                let Some(there) = snapshot.cpus.get(view.cpu).map(|c| &published[c.id.0 as usize])
+                else {
+                    return Look::PassedOver;
+                };
+                let faster = at_least > there.speed * (1.0 + FASTER / k + off(there));
+                if view.cpu == c || there.threads == 0 || !faster || stays(view) {
+                    return Look::PassedOver;
+                }
+                if !snapshot.allows(t, c) || !snapshot.allows(ahead, view.cpu) {
+                    return Look::PassedOver;
+                }
+                Look::Speed(view.progress as f64 / age)
+            },
+        );
+        self.effort.searches += 1;
+        self.effort.readings += search.readings as u64;
+        self.effort.threads += snapshot.threads.len() as u64;
+        let Some(behind) = search.found else { return };
+        let lead = progress - snapshot.threads[behind].progress;
+        if !rests && lead <= least_lead {
+            return;
+        }
+        plan.push(behind, c, Reason::Behind);
+        plan.push(ahead, snapshot.threads[behind].cpu, Reason::Ahead);
+        for t in [ahead, behind] {
+            self.moved.insert(snapshot.threads[t].id, snapshot.now);
+        }
+    }
+
+    /// The CPUs whose balancers wake at this point, in the order in which they do.
+    fn find_turns(&mut self, snapshot: &Snapshot) {
+        self.turns.clear();
+        for (c, cpu) in snapshot.cpus.iter().enumerate() {
+            let number = cpu.id.0 as usize;
+            if number >= self.published.len() {
+                self.published.resize(number + 1, Published::default());
+            }
+            let p = &mut self.published[number];
+            // Each wake-up is at the balancing point that is nearest.
+            if p.due <= snapshot.now + snapshot.elapsed.scale(0.5) {
+                self.turns.push((p.due, c));
+                let interval = 1.0 + JITTER * (2.0 * self.jitter.unit() - 1.0);
+                p.due = p.due.max(snapshot.now) + snapshot.elapsed.scale(interval);
+            }
+        }
+        self.turns.sort_unstable();
+    }
+
+    fn sort_by_cpu(&mut self, snapshot: &Snapshot) {
+        for list in &mut self.by_cpu {
+            list.clear();
+        }
+        self.by_cpu.resize_with(snapshot.cpus.len(), Vec::new);
+        for (i, t) in snapshot.threads.iter().enumerate() {
+            if let Some(list) = self.by_cpu.get_mut(t.cpu) {
+                list.push(i);
+            }
+        }
+    }
+}
+
+impl Policy for Secretary {
+    fn decide(&mut self, snapshot: &Snapshot, plan: &mut Plan) {
+        let began = *self.began.get_or_insert(snapshot.now - snapshot.elapsed);
+        if self.spreader.spread(snapshot, plan) {
+            // Sums over CPUs that are no longer there would stay for good.
+            self.published.clear();
+            self.global = Global::default();
+            return;
+        }
+        // Marks that are no longer of any use.
+        let now = snapshot.now;
+        let long_ago = snapshot.elapsed.scale(SETTLED);
+        self.moved.retain(|_, at| now - *at < long_ago);
+        self.sort_by_cpu(snapshot);
+        self.find_turns(snapshot);
+        let age = ((now - began).0 as f64).max(1.0);
+        let turns = std::mem::take(&mut self.turns);
+        for &(_, c) in &turns {
+            self.wake(snapshot, c, age, plan);
+        }
+        self.turns = turns;
+    }
+
+    fn effort(&self) -> Effort {
+        self.effort
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The threads on slow CPUs have speeds 0, 0.01, 0.02 and so on; the others are passed over.
+    fn search(cut_off: CutOff, seed: u64, n: usize, ahead: f64) -> (Search, Vec<usize>) {
+        let mut seen = Vec::new();
+        let found = Balancer::new(cut_off, seed).decide(ahead, 0.5, n, n / 2, |t| {
+            if t % 2 == 1 {
+                return Look::PassedOver;
+            }
+            assert!(!seen.contains(&t), "looked at twice");
+            seen.push(t);
+            Look::Speed(t as f64 / n as f64)
+        });
+        (found, seen)
+    }
+
+    #[test]
+    fn it_finds_one_about_as_far_behind_and_reads_few() {
+        let (mut off, mut found, mut readings) = (0.0, 0, 0);
+        for seed in 0..200 {
+            let (search, seen) = search(CutOff::Uniform, seed, 400, 0.7);
+            assert_eq!(search.readings, seen.len());
+            readings += seen.len();
+            // Where nobody was better than those that passed, the last may not be behind.
+            if let Some(t) = search.found {
+                let speed = t as f64 / 400.0;
+                assert!(speed < 0.5);
+                off += (speed - 0.3).abs();
+                found += 1;
+            }
+        }
+        // Anyone behind would be 0.13 off on average.
+        let (off, mean) = (off / f64::from(found), readings as f64 / 200.0);
+        assert!(found > 160 && off < 0.06, "{found} found, {off} off");
+        assert!((13.0..80.0).contains(&mean), "{mean}");
+    }
+
+    #[test]
+    fn nobody_behind_is_nobody_found() {
+        let mut b = Balancer::new(CutOff::Gaussian, 3);
+        let found = b.decide(0.9, 0.5, 50, 50, |_| Look::Speed(0.6));
+        assert_eq!((found.found, found.readings), (None, 50));
+        let found = b.decide(0.9, 0.5, 50, 50, |_| Look::PassedOver);
+        assert_eq!(found, Search::default());
+        assert_eq!(b.decide(0.9, 0.5, 0, 0, |_| Look::Speed(0.1)), Search::default());
+    }
+
+    #[test]
+    fn equal_seeds_give_equal_searches() {
+        for cut_off in [CutOff::Uniform, CutOff::Gaussian] {
+            assert_eq!(search(cut_off, 5, 300, 0.9), search(cut_off, 5, 300, 0.9));
+            assert_ne!(search(cut_off, 5, 300, 0.9).1, search(cut_off, 6, 300, 0.9).1);
+        }
+    }
+}
