@@ -20,6 +20,8 @@ pub const SCHEMA: &str = "evenly.compare/1";
 pub(crate) struct Samples {
     pub(crate) seconds: Vec<f64>,
     pub(crate) reports: Vec<serde_json::Value>,
+    /// Runs under evenly in which balancing never began.
+    pub(crate) idle: usize,
 }
 
 /// How much faster one policy is than another.
@@ -100,6 +102,8 @@ impl Comparison {
         for (arm, sample) in arms.iter().zip(&samples) {
             let (metric, warmup, bound) = (&options.metric, options.warmup, options.bound_s);
             warnings.extend(warning::on_arm(&arm.name, &sample.seconds, metric, warmup, bound));
+            let runs = sample.seconds.len();
+            warnings.extend(warning::on_idle_runs(&arm.name, sample.idle, runs));
         }
         let mut results: Vec<ArmResult> = arms
             .iter()
@@ -140,7 +144,7 @@ fn speedup(relation: Relation) -> Speedup {
 }
 
 fn arm_result(policy: &str, sample: Samples, options: &Options) -> ArmResult {
-    let Samples { seconds, reports } = sample;
+    let Samples { seconds, reports, .. } = sample;
     let median_s = median(&seconds);
     ArmResult {
         policy: policy.to_owned(),

@@ -125,6 +125,16 @@ pub enum CompareError {
         /// The end of its standard error.
         stderr_tail: String,
     },
+    /// A run under evenly says that evenly could not balance.
+    #[error("{arm}, {round}: evenly could not balance, so there is nothing to compare: {reason}")]
+    NotBalanced {
+        /// The arm.
+        arm: String,
+        /// Which of its runs.
+        round: Round,
+        /// What evenly said.
+        reason: String,
+    },
     /// A run has no value of the metric.
     #[error("{arm}, {round}: the program {source}")]
     Metric {
@@ -228,6 +238,8 @@ where
         progress.finished(arm, round, seconds);
         if matches!(round, Round::Measured(_)) {
             samples[position].seconds.push(seconds);
+            samples[position].idle +=
+                usize::from(report.as_ref().is_some_and(|r| r["started"] == false));
             samples[position].reports.extend(report.filter(|_| options.keep_reports));
         }
     }
@@ -267,6 +279,9 @@ fn judge(
             status: outcome.status,
             stderr_tail: outcome.stderr_tail,
         });
+    }
+    if let Some(reason) = outcome.report.as_ref().and_then(|r| r["failure"].as_str()) {
+        return Err(CompareError::NotBalanced { arm: name(), round, reason: reason.to_owned() });
     }
     let seconds = options.metric.of(&outcome).map_err(|source| CompareError::Metric {
         arm: name(),

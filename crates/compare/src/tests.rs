@@ -349,3 +349,24 @@ fn names_cannot_control_the_terminal() {
     let text = table(&result, false);
     assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
 }
+
+#[test]
+fn runs_that_evenly_could_not_balance_are_no_runs() {
+    let with = |report: serde_json::Value| {
+        let mut executor = Scripted::new(move |arm: &Arm, _| {
+            let mut outcome = outcome(1.0, "");
+            outcome.report = (arm.name == "hybrid").then(|| report.clone());
+            Ok(outcome)
+        });
+        let options = Options { runs: 3, ..Options::default() };
+        compare(&arms(&["kernel", "hybrid"]), &options, &mut executor, &mut Silent)
+    };
+    let failed = with(serde_json::json!({ "failure": "no journal", "started": false }));
+    let text = failed.unwrap_err().to_string();
+    assert!(text.contains("hybrid, run 1") && text.contains("no journal"), "{text}");
+    let idle = with(serde_json::json!({ "failure": null, "started": false })).unwrap();
+    let warning = idle.warnings.iter().find(|w| w.kind == WarningKind::NotBalanced).unwrap();
+    assert!(warning.text.contains("in 3 of 3 runs"), "{}", warning.text);
+    let fine = with(serde_json::json!({ "failure": null, "started": true })).unwrap();
+    assert!(fine.warnings.iter().all(|w| w.kind != WarningKind::NotBalanced));
+}

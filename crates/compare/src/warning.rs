@@ -36,6 +36,8 @@ pub enum WarningKind {
     SlowFirstRun,
     /// Faster than the given bound.
     BeyondBound,
+    /// evenly was there and never began to balance.
+    NotBalanced,
 }
 
 /// A warning, with the remedy in its text.
@@ -123,6 +125,19 @@ pub(crate) fn on_arm(
     warnings
 }
 
+/// Warns where evenly balanced nothing in `idle` of `runs` runs of an arm: they show what its
+/// presence costs, and not what it is worth.
+pub(crate) fn on_idle_runs(policy: &str, idle: usize, runs: usize) -> Option<Warning> {
+    (idle > 0).then(|| Warning {
+        kind: WarningKind::NotBalanced,
+        policy: Some(policy.to_owned()),
+        text: format!(
+            "{policy}: balancing never began in {idle} of {runs} runs; see why with: evenly run \
+             --policy {policy} -- COMMAND"
+        ),
+    })
+}
+
 /// Whether the first run stands apart from all others by more than they do from each other.
 fn slow_first(seconds: &[f64], median_s: f64) -> bool {
     let [first, others @ ..] = seconds else { return false };
@@ -158,6 +173,14 @@ mod tests {
         assert_eq!(kinds(&[1.05, 1.05, 1.0, 1.0, 1.0]), []);
         assert_eq!(kinds(&[]), []);
         assert_eq!(on_all(5, 5, false), []);
+    }
+
+    #[test]
+    fn runs_without_balancing_are_told() {
+        assert_eq!(on_idle_runs("juggle", 0, 5), None);
+        let warning = on_idle_runs("juggle", 2, 5).unwrap();
+        assert_eq!(warning.kind, WarningKind::NotBalanced);
+        assert!(warning.text.contains("in 2 of 5 runs"), "{}", warning.text);
     }
 
     #[test]
