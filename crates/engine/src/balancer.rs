@@ -739,14 +739,20 @@ impl Balancer {
         if first {
             self.placed = true;
             if pins && !self.snapshot.cpus.is_empty() {
-                self.pin_the_rest(machine, plan);
+                self.pin_the_rest(machine, now, plan, observers);
             }
         }
         done
     }
 
     /// Threads that need not move are pinned where they are.
-    fn pin_the_rest(&mut self, machine: &mut dyn Machine, plan: &Plan) {
+    fn pin_the_rest(
+        &mut self,
+        machine: &mut dyn Machine,
+        now: Nanos,
+        plan: &Plan,
+        observers: &mut [Box<dyn Observer>],
+    ) {
         for i in 0..self.entities.len() {
             let e = &self.entities[i];
             let inside = e.cpu.is_some_and(|c| self.usable.contains(c));
@@ -754,10 +760,12 @@ impl Balancer {
                 && inside
                 && let Some(cpu) = e.cpu
                 && !plan.moves.iter().any(|m| m.thread == i)
-                && let Err(ApplyError::Foreign { .. } | ApplyError::Refused(_)) =
+                && let Err(error @ (ApplyError::Foreign { .. } | ApplyError::Refused(_))) =
                     machine.place(e.meta.id, cpu, None)
             {
+                let id = e.meta.id;
                 self.entities[i].movable = false;
+                self.complain(now, id, &error, observers);
             }
         }
     }

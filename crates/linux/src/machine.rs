@@ -408,7 +408,7 @@ impl LinuxMachine {
             return;
         }
         if self.look(id).is_some_and(|(_, original, found)| original != found)
-            && self.meet(id).is_some()
+            && self.meet(id).is_ok()
         {
             self.restore(id);
             // Should it compute it is met again, with the mask that it has then.
@@ -416,11 +416,17 @@ impl LinuxMachine {
         }
     }
 
-    /// Meets a thread: from now on its mask may be changed. None where it has ended.
-    fn meet(&mut self, id: ThreadId) -> Option<&mut Managed> {
+    /// Meets a thread: from now on its mask may be changed.
+    ///
+    /// # Errors
+    /// [`ApplyError::Gone`] where it has ended, [`ApplyError::Refused`] where the journal has no
+    /// room for it.
+    fn meet(&mut self, id: ThreadId) -> Result<&mut Managed, ApplyError> {
         if !self.managed.contains_key(&id) {
-            let (pid, original, found) = self.look(id)?;
-            let mut slot = self.masks.journal.meet(id, pid, &original).ok()?;
+            let (pid, original, found) = self.look(id).ok_or(ApplyError::Gone)?;
+            let journal = &self.masks.journal;
+            let mut slot =
+                journal.meet(id, pid, &original).map_err(|e| ApplyError::Refused(e.to_string()))?;
             let inherited = !is_left_of(&found, &original, Some(&self.cpuset));
             if inherited {
                 // It is ours to undo from the start.
@@ -439,7 +445,7 @@ impl LinuxMachine {
             };
             self.managed.insert(id, managed);
         }
-        self.managed.get_mut(&id)
+        self.managed.get_mut(&id).ok_or(ApplyError::Gone)
     }
 
     /// Forgets a thread that has ended or has its original mask.
@@ -494,7 +500,7 @@ impl LinuxMachine {
     fn take_charge(&mut self, id: ThreadId) -> Result<(), ApplyError> {
         if self.managed.get(&id).is_some_and(|m| m.left_alone) {
             self.part(id);
-            self.meet(id).ok_or(ApplyError::Gone)?;
+            self.meet(id)?;
         }
         Ok(())
     }
@@ -594,7 +600,7 @@ impl Machine for LinuxMachine {
     }
 
     fn original_mask(&mut self, id: ThreadId) -> Option<CpuSet> {
-        self.meet(id).map(|m| m.original.clone())
+        self.meet(id).ok().map(|m| m.original.clone())
     }
 
     fn place(
@@ -603,7 +609,7 @@ impl Machine for LinuxMachine {
         cpu: CpuId,
         release: Option<&CpuSet>,
     ) -> Result<(), ApplyError> {
-        self.meet(id).ok_or(ApplyError::Gone)?;
+        self.meet(id)?;
         self.check_before_narrowing(id)?;
         let one = CpuSet::single(cpu);
         let m = self.managed.get(&id).ok_or(ApplyError::Gone)?;
@@ -621,7 +627,7 @@ impl Machine for LinuxMachine {
     }
 
     fn confine(&mut self, id: ThreadId, mask: &CpuSet) -> Result<(), ApplyError> {
-        self.meet(id).ok_or(ApplyError::Gone)?;
+        self.meet(id)?;
         self.check_before_narrowing(id)?;
         let m = self.managed.get(&id).ok_or(ApplyError::Gone)?;
         if !mask.is_subset(&m.original) {
@@ -812,6 +818,24 @@ mod tests {
         let id = w.id;
         drop(w);
         assert_eq!(t.machine.place(id, t.b, None), Err(ApplyError::Gone));
+    }
+
+    #[test]
+    fn a_thread_that_the_journal_has_no_room_for_is_left_alone_and_told() {
+        let Some(mut t) = bench() else { return };
+        let journal = t.machine.masks.journal.clone();
+        for tid in 1..=crate::journal::RECORD_LIMIT as i32 {
+            let id = ThreadId { tid: Tid(tid), start: 1 };
+            let _ = journal.meet(id, Pid(tid), &t.whole).unwrap();
+        }
+        let w = Worker::new();
+        for refused in
+            [t.machine.place(w.id, t.a, None), t.machine.confine(w.id, &CpuSet::single(t.a))]
+        {
+            let Err(ApplyError::Refused(why)) = refused else { panic!("{refused:?}") };
+            assert!(why.contains("full") && why.contains("left alone"), "{why}");
+        }
+        assert_eq!(w.mask(), t.whole);
     }
 
     #[test]
