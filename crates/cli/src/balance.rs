@@ -455,7 +455,10 @@ fn live_options(args: &BalanceArgs, filter: Filter) -> LiveOptions {
         domain: args.domain.map(Into::into),
         expected: args.threads,
         eligible: filter.into_eligible(),
-        guard: GuardOptions { enabled: !args.no_guard, ..GuardOptions::default() },
+        guard: GuardOptions {
+            enabled: !args.no_guard && args.policy.is_guarded(),
+            ..GuardOptions::default()
+        },
         source: args.source.into(),
         seed: args.seed,
     }

@@ -70,6 +70,17 @@ pub struct PolicyInfo {
     pub make: fn() -> Box<dyn Policy>,
 }
 
+impl PolicyInfo {
+    /// Whether it is paused now and then to see what it is worth. `static` is what others are held
+    /// against: a pause would let the kernel mix the threads, and another placement begin.
+    #[must_use]
+    pub fn is_guarded(&self) -> bool {
+        self.name != STATIC
+    }
+}
+
+const STATIC: &str = "static";
+
 /// All policies, in the order of the help.
 pub const POLICIES: &[PolicyInfo] = &[
     PolicyInfo {
@@ -98,7 +109,7 @@ pub const POLICIES: &[PolicyInfo] = &[
         make: || Box::new(Reactive::default()),
     },
     PolicyInfo {
-        name: "static",
+        name: STATIC,
         about: "pin the threads evenly once",
         mechanism: Mechanism::Pin,
         make: || Box::new(Static::default()),

@@ -81,3 +81,29 @@ fn where_no_benefit_is_possible_nothing_is_moved() {
         }
     }
 }
+
+/// Others are held against `static`: a pause would let the kernel mix the threads, and they would
+/// be placed anew, in another way. juggle shows that a run of this length has pauses.
+#[test]
+fn a_static_placement_stays() {
+    let tool = Tool::new();
+    let churn = workload("churn");
+    let paused = |policy: &str| {
+        let record = tool.path(policy);
+        let options = format!("--policy {policy} --record {}", record.display());
+        let (output, report) =
+            tool.json(&options, &[&churn, "--workers", "3", "--duration-s", "12"]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert_eq!(report["started"], true, "{report:#}");
+        let text = std::fs::read_to_string(record).unwrap();
+        let points: Vec<serde_json::Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .filter(|event: &serde_json::Value| event["event"] == "point")
+            .collect();
+        assert!(points.len() > 10);
+        points.iter().filter(|p| p["paused"] == true).count()
+    };
+    assert_eq!(paused("static"), 0);
+    assert_ne!(paused("juggle"), 0);
+}
