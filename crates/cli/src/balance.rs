@@ -18,6 +18,7 @@ use evenly_linux::live::{
 };
 use evenly_linux::machine::now;
 use evenly_linux::proc::Proc;
+use evenly_linux::restore::{Fate, restore_all};
 use evenly_linux::supervise::{Hooks, Outcome, Program, Signals, SpawnOptions, Supervisor, Waker};
 use evenly_model::{CpuSet, DomainId, Nanos, Pid, Tid};
 use evenly_policy::Mechanism;
@@ -68,6 +69,7 @@ pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
     let proc = Proc::default();
     let known = StateDir::find().and_then(|dir| others(&dir, &proc)).unwrap_or_default();
     check_target_is_free(&proc, pid, &known)?;
+    undo_leftovers(&args.balance);
     let command: Vec<String> =
         proc.command_line(pid).iter().map(|a| a.to_string_lossy().into_owned()).collect();
     let signals = Signals::block().context("cannot receive signals")?;
@@ -82,6 +84,26 @@ pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
         Err(_) => Outcome::Detached,
     };
     Ok(End::Status(if finish(balancing, outcome) { 0 } else { crate::FAILURE }))
+}
+
+/// A balancer that was killed together with its guardian left masks, which would be taken for the
+/// program's own.
+fn undo_leftovers(args: &BalanceArgs) {
+    if args.policy.mechanism == Mechanism::Nothing {
+        return;
+    }
+    // What cannot be restored is a matter for `evenly restore`, which says why.
+    let fates = StateDir::find().and_then(|dir| restore_all(&dir, None, false)).unwrap_or_default();
+    let restored: usize = fates
+        .iter()
+        .map(|(_, fate)| if let Fate::Restored(report) = fate { report.restored } else { 0 })
+        .sum();
+    if restored > 0 && !args.quiet {
+        tell(&format!(
+            "evenly: a balancer that was killed had left masks; threads that have theirs back: \
+             {restored}"
+        ));
+    }
 }
 
 /// Reports, also where there was no balancing. Returns whether there was.

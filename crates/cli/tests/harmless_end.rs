@@ -51,6 +51,26 @@ fn a_balancer_and_a_guardian_that_were_both_killed_are_cleaned_up_after_by_resto
 }
 
 #[test]
+fn a_new_balancer_undoes_what_a_killed_one_left() {
+    let Some(whole) = whole() else { return };
+    let (state, program) = (State::new(), program());
+    let mut evenly = state.attach("juggle", 3, program.pid());
+    wait_until_narrowed(program.pid(), &whole, 3);
+    let guardian = evenly.guardian();
+    signal(guardian, Signal::STOP);
+    evenly.kill(Signal::KILL);
+    signal(guardian, Signal::KILL);
+    evenly.wait();
+    assert_eq!(narrowed(program.pid(), &whole), 3);
+    let mut evenly = state.attach("hybrid", 3, program.pid());
+    wait_until("word of it", || evenly.stderr().contains("threads that have theirs back: 3"));
+    evenly.kill(Signal::TERM);
+    assert_eq!(evenly.wait().code(), Some(0), "{}", evenly.stderr());
+    assert_eq!(narrowed(program.pid(), &whole), 0, "{}", evenly.stderr());
+    assert!(state.journals().is_empty());
+}
+
+#[test]
 fn masks_are_free_while_evenly_is_stopped_and_ours_again_after() {
     let Some(whole) = whole() else { return };
     let (state, program) = (State::new(), program());
