@@ -14,7 +14,15 @@ use std::path::PathBuf;
 /// Keeps parallel programs level: moves the threads of a running program between CPUs, so that all
 /// progress at the same rate.
 #[derive(Debug, Parser)]
-#[command(name = "evenly", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(
+    name = "evenly",
+    version,
+    arg_required_else_help = true,
+    max_term_width = 100,
+    after_help = "Examples:\n  evenly run -- ./solver --threads 3       # keep its threads level\n  \
+        evenly compare -- ./solver --threads 3   # does it pay?\n\n`evenly COMMAND --help` has the \
+        options of a command."
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -58,7 +66,8 @@ pub(crate) enum Command {
     /// Turn a recording into a Perfetto trace, an HTML page or a picture
     #[command(
         after_help = "Example:\n  evenly run --record run.evenly -- ./solver\n  evenly report \
-        run.evenly          # writes run.html and run.perfetto-trace"
+        run.evenly          # writes run.html and run.perfetto-trace\n\nWhat is named is \
+        written, and where nothing is named the page and the trace, beside the recording."
     )]
     Report(ReportArgs),
     /// Show the threads of a program live
@@ -128,7 +137,7 @@ pub(crate) struct BalanceArgs {
         long_help = policy_help())]
     pub(crate) policy: &'static PolicyInfo,
     /// Balancing period: auto, or a duration such as 20ms
-    #[arg(long, default_value = "auto", value_parser = period)]
+    #[arg(long, default_value = "auto", value_name = "DURATION", value_parser = period)]
     pub(crate) period: PeriodArg,
     /// Begin when this many threads compute, instead of when their number is stable
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -158,7 +167,7 @@ pub(crate) struct BalanceArgs {
     #[arg(long)]
     pub(crate) no_guard: bool,
     /// Seed of all that is random
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     /// No report at the end
     #[arg(short, long)]
@@ -186,10 +195,11 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "LIST", default_value = "kernel,static,hybrid")]
     pub(crate) policies: Vec<String>,
     /// Measured runs of each
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) runs: u32,
     /// Rounds before them that are discarded
-    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 0,
+        value_parser = clap::value_parser!(u32).range(..=10_000))]
     pub(crate) warmup: u32,
     /// Fail unless all runs print the same
     #[arg(long)]
@@ -202,10 +212,10 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "SECONDS")]
     pub(crate) bound: Option<f64>,
     /// Longest time for one run, for example 5min
-    #[arg(long, value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) timeout: Option<Nanos>,
     /// Seed of the order of runs
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     /// Write the results to FILE as JSON (evenly.compare/1); with - to standard output, and the
     /// table to standard error
@@ -255,7 +265,7 @@ pub(crate) struct PredictArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RestoreArgs {
-    /// Only what the balancer with this process id left
+    /// Only what the balancer with this process id left, or the balancer of the program with it
     #[arg(value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) pid: Option<i32>,
     /// Also threads of a balancer that is alive
@@ -271,15 +281,13 @@ pub(crate) struct ReportArgs {
     /// The recording
     #[arg(value_name = "RECORDING")]
     pub(crate) file: PathBuf,
-    /// Write the HTML page here; - is standard output, here and below [default without any of these
-    /// options: RECORDING with the ending .html]
+    /// Write the HTML page to FILE; - is standard output, here and below
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
-    /// Write the Perfetto trace here [default without any of these options: RECORDING with the
-    /// ending .perfetto-trace]
+    /// Write the Perfetto trace to FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) perfetto: Option<PathBuf>,
-    /// Write a picture of who ran where here (SVG)
+    /// Write a picture of who ran where to FILE (SVG)
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
     /// Further recordings to be shown below it in the picture
@@ -292,14 +300,14 @@ pub(crate) struct ReportArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
-    /// Process id of the program
+    /// Process id of the program; its children are shown with it
     #[arg(value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) pid: Option<i32>,
     /// Lines instead of a screen
     #[arg(long)]
     pub(crate) plain: bool,
     /// How often threads are read
-    #[arg(long, default_value = "100ms", value_parser = parse_duration)]
+    #[arg(long, default_value = "100ms", value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) period: Nanos,
     /// Write the state to FILE as JSON, a line a second (evenly.top/1); with - to standard output,
     /// instead of the screen
