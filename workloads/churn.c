@@ -14,6 +14,7 @@ static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
 static volatile _Atomic int stop;
 static _Atomic uint64_t short_lived_alive;
 static double life_s = 0.001;
+static int burn;
 
 static void *sleeper(void *unused) {
     (void)unused;
@@ -25,7 +26,8 @@ static void *sleeper(void *unused) {
 
 static void *short_lived(void *unused) {
     (void)unused;
-    if (life_s > 0) sleep_until_s(now_s() + life_s);
+    if (burn) burn_until(now_s() + life_s, NULL);
+    else if (life_s > 0) sleep_until_s(now_s() + life_s);
     short_lived_alive--;
     return NULL;
 }
@@ -42,6 +44,7 @@ static void help(void) {
            "  --threads N     sleeping threads kept alive (default 0)\n"
            "  --rate R        short-lived threads per second (default 0)\n"
            "  --life-ms L     how long each of these lives (default 1)\n"
+           "  --burn          they compute, instead of sleeping\n"
            "  --workers K     computing threads (default 0)\n"
            "  --duration-s T  end after T seconds (default 2)\n"
            "  --output FILE   write the JSON to FILE instead of stdout\n"
@@ -51,10 +54,11 @@ static void help(void) {
 }
 
 int main(int argc, char **argv) {
-    enum { THREADS, RATE, LIFE, WORKERS, DURATION, OUTPUT, HELP };
+    enum { THREADS, RATE, LIFE, BURN, WORKERS, DURATION, OUTPUT, HELP };
     static const struct option long_options[] = {
         {"threads", required_argument, NULL, THREADS}, {"rate", required_argument, NULL, RATE},
         {"life-ms", required_argument, NULL, LIFE},    {"workers", required_argument, NULL, WORKERS},
+        {"burn", no_argument, NULL, BURN},
         {"duration-s", required_argument, NULL, DURATION}, {"output", required_argument, NULL, OUTPUT},
         {"help", no_argument, NULL, HELP},             {0},
     };
@@ -66,6 +70,7 @@ int main(int argc, char **argv) {
         case THREADS: sleepers = parse_u64("--threads", optarg, 0, 1000000); break;
         case RATE: rate = parse_double("--rate", optarg, 0, 1e6); break;
         case LIFE: life_s = 1e-3 * parse_double("--life-ms", optarg, 0, 1e6); break;
+        case BURN: burn = 1; break;
         case WORKERS: workers = parse_u64("--workers", optarg, 0, 65536); break;
         case DURATION: duration_s = parse_double("--duration-s", optarg, 0, 1e6); break;
         case OUTPUT: output = optarg; break;

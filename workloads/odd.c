@@ -21,11 +21,38 @@ enum { COMPUTING = 3, ACT_AFTER_MS = 300 };
 
 static double start_s, end_s;
 static int duration_given;
+static const char *act_sign, *end_sign; // files; NULL where only time counts
 
 // When the oddity happens: after 300 ms, or half-way through a shorter run.
 static double act_s(void) {
     double middle = start_s + (end_s - start_s) / 2, usual = start_s + ACT_AFTER_MS * 1e-3;
     return usual < middle ? usual : middle;
+}
+
+static int is_there(const char *sign) {
+    return sign && access(sign, F_OK) == 0;
+}
+
+static int over(void) {
+    return now_s() >= end_s || is_there(end_sign);
+}
+
+static int time_to_act(void) {
+    return over() || (act_sign ? is_there(act_sign) : now_s() >= act_s());
+}
+
+// A sign is looked for at such intervals.
+static double next_look_s(void) {
+    double next = now_s() + 0.005;
+    return next < end_s ? next : end_s;
+}
+
+static void compute_until(int (*come)(void)) {
+    while (!come()) burn_until(next_look_s(), NULL);
+}
+
+static void sleep_until(int (*come)(void)) {
+    while (!come()) sleep_until_s(next_look_s());
 }
 
 static cpu_set_t own_mask(void) {
@@ -35,9 +62,8 @@ static cpu_set_t own_mask(void) {
 }
 
 static void *compute(void *unused) {
-    (void)unused;
-    burn_until(end_s, NULL);
-    return NULL;
+    compute_until(over);
+    return unused;
 }
 
 static pthread_t start(void *(*body)(void *), void *argument) {
@@ -77,7 +103,7 @@ static int parse_signal(const char *text) {
 
 static void *exec_later(void *argument) {
     char **command = argument;
-    sleep_until_s(act_s());
+    compute_until(time_to_act);
     execvp(command[0], command);
     die_machine("cannot execute %s: %s", command[0], strerror(errno));
 }
@@ -96,7 +122,7 @@ static int run_exec_nonleader(char **arguments) {
 static _Atomic int still_computing = COMPUTING;
 
 static void *compute_without_leader(void *unused) {
-    burn_until(end_s, NULL);
+    compute_until(over);
     // exit() by the last one: the status of the process is then certain.
     if (--still_computing == 0) {
         printf("{\"workload\":\"odd\",\"oddity\":\"leader-exit\",\"workers\":%d}\n", COMPUTING);
@@ -152,9 +178,9 @@ struct self_pin {
 
 static void *compute_self_pinned(void *argument) {
     struct self_pin *pin = argument;
-    burn_until(act_s(), NULL);
+    compute_until(time_to_act);
     if (sched_setaffinity(0, sizeof pin->wanted, &pin->wanted)) pin->error = errno;
-    burn_until(end_s, NULL);
+    compute_until(over);
     pin->at_end = own_mask();
     return NULL;
 }
@@ -187,22 +213,28 @@ struct policy_attributes { // struct sched_attr, which glibc 2.36 does not decla
 
 struct special {
     struct policy_attributes attributes;
+    pid_t tid;
     int error, policy_at_end;
     cpu_set_t at_start, at_end;
+    _Atomic int settled;
 };
 
-// Runs a fraction of a millisecond in ten, as such threads do.
-static void *mostly_sleep(void *argument) {
+// Computes for four milliseconds in ten: enough for a compute thread, were it not of its class.
+static void *compute_in_turns(void *argument) {
     struct special *special = argument;
+    special->tid = (pid_t)syscall(SYS_gettid);
     special->at_start = own_mask();
     if (syscall(SYS_sched_setattr, 0, &special->attributes, 0)) {
         special->error = errno;
+        special->settled = 1;
         return NULL;
     }
-    while (now_s() < end_s) {
-        burn_until(now_s() + 0.0002, NULL);
-        sleep_until_s(now_s() + 0.01);
+    for (int turns = 0; !over(); turns++) {
+        burn_until(now_s() + 0.004, NULL);
+        sleep_until_s(now_s() + 0.006);
+        if (turns == 5) special->settled = 1;
     }
+    special->settled = 1;
     special->policy_at_end = sched_getscheduler(0) & ~SCHED_RESET_ON_FORK;
     special->at_end = own_mask();
     return NULL;
@@ -210,8 +242,10 @@ static void *mostly_sleep(void *argument) {
 
 static int run_special(const char *oddity, struct special *special) {
     pthread_t threads[COMPUTING];
+    // First, and known by what it does when the others are found.
+    pthread_t thread = start(compute_in_turns, special);
+    while (!special->settled) sleep_until_s(now_s() + 0.005);
     start_computing(threads, COMPUTING);
-    pthread_t thread = start(mostly_sleep, special);
     join_all(threads, COMPUTING);
     pthread_join(thread, NULL);
     if (special->error)
@@ -219,8 +253,8 @@ static int run_special(const char *oddity, struct special *special) {
                     oddity, strerror(special->error));
     int kept = CPU_EQUAL(&special->at_start, &special->at_end) &&
                special->policy_at_end == (int)special->attributes.policy;
-    printf("{\"workload\":\"odd\",\"oddity\":\"%s\",\"policy\":%d,\"mask_at_start\":", oddity,
-           special->policy_at_end);
+    printf("{\"workload\":\"odd\",\"oddity\":\"%s\",\"tid\":%d,\"policy\":%d,\"mask_at_start\":",
+           oddity, special->tid, special->policy_at_end);
     json_cpus(stdout, &special->at_start);
     printf(",\"mask_at_end\":");
     json_cpus(stdout, &special->at_end);
@@ -242,7 +276,7 @@ static int run_deadline(char **arguments) {
     struct special special = {.attributes = {
         .size = sizeof special.attributes,
         .policy = SCHED_DEADLINE,
-        .runtime_ns = 1000000,
+        .runtime_ns = 5000000,
         .deadline_ns = 10000000,
         .period_ns = 10000000,
     }};
@@ -310,7 +344,7 @@ static int run_print_mask(char **arguments) {
 
 static int run_spawn_late(char **arguments) {
     size_t count = parse_u64("spawn-late", arguments[0], 1, 4096);
-    sleep_until_s(act_s());
+    sleep_until(time_to_act);
     pid_t parent = getpid(), child = fork();
     if (child < 0) die_machine("fork: %s", strerror(errno));
     if (child == 0) {
@@ -437,8 +471,8 @@ static const struct oddity {
     {"names", NULL, "threads with parentheses, a newline, UTF-8 and nothing as names", run_names},
     {"self-pin", "CPU", "a worker pins itself after 300 ms; status 1 if its mask is not kept",
      run_self_pin},
-    {"rt", "PRIO", "a SCHED_FIFO thread, mostly sleeping; status 1 if its mask was changed", run_rt},
-    {"deadline", NULL, "a SCHED_DEADLINE thread, mostly sleeping; status 1 as above", run_deadline},
+    {"rt", "PRIO", "a SCHED_FIFO thread, 40 % busy; status 1 if its mask was changed", run_rt},
+    {"deadline", NULL, "a SCHED_DEADLINE thread, 40 % busy; status 1 as above", run_deadline},
     {"exit-status", "N", "exits with status N", run_exit_status},
     {"die-by", "SIG", "dies by this signal (name or number)", run_die_by},
     {"print-mask", NULL, "the masks of main and of a thread created a second later", run_print_mask},
@@ -450,8 +484,11 @@ static const struct oddity {
 enum { ODDITIES = sizeof oddities / sizeof *oddities };
 
 static void help(void) {
-    printf("Usage: %s SUBCOMMAND [--duration-ms N] [ARGUMENT..]\n"
-           "Does one unusual thing, for N ms at most (default 2000).\n\n", program_invocation_short_name);
+    printf("Usage: %s SUBCOMMAND [OPTIONS] [ARGUMENT..]\n"
+           "Does one unusual thing.\n\n"
+           "  --duration-ms N  for N ms at most (default 2000)\n"
+           "  --act-on FILE    not at its time, but once FILE exists\n"
+           "  --end-on FILE    and ends once FILE exists\n\n", program_invocation_short_name);
     for (int i = 0; i < ODDITIES; i++) {
         char left[40];
         snprintf(left, sizeof left, "%s %s", oddities[i].name,
@@ -465,13 +502,20 @@ static void help(void) {
 // Reads the options up to the first other argument ("+") or all of them ("").
 static double parse_options(int argc, char **argv, const char *order, double duration_ms) {
     static const struct option long_options[] = {
-        {"duration-ms", required_argument, NULL, 'd'}, {"help", no_argument, NULL, 'h'}, {0}};
+        {"duration-ms", required_argument, NULL, 'd'}, {"act-on", required_argument, NULL, 'a'},
+        {"end-on", required_argument, NULL, 'e'},      {"help", no_argument, NULL, 'h'}, {0}};
     optind = 0; // start anew
     for (int c; (c = getopt_long(argc, argv, order, long_options, NULL)) != -1;) {
-        if (c == 'h') help();
-        if (c != 'd') exit(EXIT_BAD_INPUT);
-        duration_ms = parse_double("--duration-ms", optarg, 1, 1e8);
-        duration_given = 1;
+        switch (c) {
+        case 'h': help(); break;
+        case 'a': act_sign = optarg; break;
+        case 'e': end_sign = optarg; break;
+        case 'd':
+            duration_ms = parse_double("--duration-ms", optarg, 1, 1e8);
+            duration_given = 1;
+            break;
+        default: exit(EXIT_BAD_INPUT);
+        }
     }
     return duration_ms;
 }

@@ -7,51 +7,58 @@ mod common;
 
 use common::*;
 use evenly_linux::proc::Proc;
-use evenly_model::{CpuSet, Pid};
+use evenly_model::{CpuSet, Nanos, Pid};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-/// Runs `odd` with these arguments under the policy. Its exit status says whether it was disturbed.
-fn odd(policy: &str, threads: u32, args: &[&str]) {
-    if whole().is_none() {
-        return;
-    }
-    let (state, odd) = (State::new(), workload("odd"));
-    let command: Vec<&str> = [odd.as_str()].iter().chain(args).copied().collect();
+/// Runs `odd` with these arguments under the policy until threads have been moved. Its exit status
+/// says whether it was disturbed. What evenly reported, and what `odd` printed.
+fn odd(policy: &str, threads: u32, args: &[&str]) -> Option<(Value, Value)> {
+    whole()?;
+    let state = State::new();
+    let (odd, end) = (workload("odd"), state.sign("end"));
+    let command = [&[odd.as_str()], args, &["--duration-ms", "300000", "--end-on", &end]].concat();
     let mut evenly = state.run(policy, threads, &command);
+    evenly.wait_until_moving();
+    state.give("end");
     let status = evenly.wait();
     let said = evenly.stderr();
     assert_eq!(status.code(), Some(0), "{policy} {args:?}: {said}");
     assert!(!said.contains("panicked") && state.journals().is_empty(), "{said}");
+    Some((evenly.report_of_moves(), serde_json::from_str(&evenly.stdout()).unwrap()))
+}
+
+/// How often the balancer of this evenly has read its threads, in the simplest terms: its journal
+/// is told the time at each point.
+fn heartbeat(evenly: &Evenly) -> Nanos {
+    wait_for("a journal", || evenly.journal()).header.heartbeat
 }
 
 #[test]
 fn a_program_that_sets_its_own_affinity_has_its_wish() {
     let Some(whole) = whole() else { return };
     let (ours, wish) = (whole.first().unwrap().to_string(), whole.iter().last().unwrap());
-    let (odd, wish) = (workload("odd"), wish.to_string());
+    let (odd, wished) = (workload("odd"), wish.to_string());
     // A wish for the mask that the thread has from us at that moment leaves no trace, so evenly is
     // kept away from the CPU that the thread will choose.
     for policy in ["juggle", "hybrid", "static"] {
         let state = State::new();
-        let mut evenly = state.start(&[
-            "run",
-            "--policy",
-            policy,
-            "--period",
-            "10ms",
-            "--budget",
-            "50",
-            "--threads",
-            "3",
-            "--cpus",
-            &ours,
-            "--",
-            &odd,
-            "self-pin",
-            &wish,
-            "--duration-ms",
-            "2500",
-        ]);
+        let (act, end) = (state.sign("act"), state.sign("end"));
+        let signs = ["--duration-ms", "300000", "--act-on", &act, "--end-on", &end];
+        let command = [&[&odd, "self-pin", &wished], &signs[..]].concat();
+        let mut evenly = state.run_with(policy, 3, &["--cpus", &ours], &command);
+        let program = evenly.program();
+        wait_until_narrowed(program, &whole, 3);
+        state.give("act");
+        let wish = CpuSet::single(wish);
+        wait_until("the wish", || masks(program).values().any(|m| *m == wish));
+        // Time for evenly to change it.
+        for _ in 0..20 {
+            let last = heartbeat(&evenly);
+            wait_until("another point", || heartbeat(&evenly) != last);
+        }
+        state.give("end");
         let status = evenly.wait();
         assert_eq!(status.code(), Some(0), "{policy}: {}", evenly.stderr());
     }
@@ -71,17 +78,22 @@ fn works(args: &[&str]) -> bool {
 #[test]
 fn real_time_and_deadline_threads_are_left_alone() {
     for args in [&["rt", "10"][..], &["deadline"]] {
-        if works(args) {
-            odd("juggle", 3, &[args, &["--duration-ms", "2500"]].concat());
+        if works(args)
+            && let Some((report, printed)) = odd("juggle", 3, args)
+        {
+            assert_eq!(report["realtime_threads"], 1, "{report:#}");
+            let threads = report["threads"].as_array().unwrap();
+            let special = threads.iter().find(|t| t["id"]["tid"] == printed["tid"]);
+            assert!(threads.len() == 3 && special.is_none(), "{printed} {report:#}");
         }
     }
 }
 
 #[test]
 fn a_leader_that_has_ended_and_a_child_that_comes_late() {
-    odd("juggle", 3, &["leader-exit", "--duration-ms", "2500"]);
-    odd("hybrid", 3, &["leader-exit", "--duration-ms", "2500"]);
-    odd("juggle", 3, &["spawn-late", "3", "--duration-ms", "2500"]);
+    odd("juggle", 3, &["leader-exit"]);
+    odd("hybrid", 3, &["leader-exit"]);
+    odd("juggle", 3, &["spawn-late", "3"]);
 }
 
 #[test]
@@ -141,22 +153,40 @@ fn names_of_any_kind() {
 }
 
 #[test]
-fn exec_by_a_thread_that_is_not_the_leader() {
+fn the_first_thread_of_each_process_can_be_called_idle() {
+    let Some(whole) = whole() else { return };
+    let (state, churn) = (State::new(), workload("churn"));
+    // The shell's only thread, then three threads that are not the first of theirs.
+    let script = "\"$0\" --workers 3 --duration-s 300 & while :; do :; done";
+    let options = ["--idle-thread", "first"];
+    let mut evenly = state.run_with("juggle", 3, &options, &["sh", "-c", script, &churn]);
+    let shell = evenly.program();
+    let child = wait_for("churn", || descendants(shell).into_iter().find(|p| name(p.0) == "churn"));
+    wait_until_narrowed(child, &whole, 3);
+    for _ in 0..5 {
+        evenly.wait_until_moving();
+        assert_eq!(mask(shell.0), Some(whole.clone()));
+    }
+    evenly.kill(Signal::TERM);
+    evenly.wait();
+    let report = evenly.report_of_moves();
+    assert!(report["filtered"] == true && report["threads"].as_array().unwrap().len() == 3);
+    assert!(report["threads"].as_array().unwrap().iter().all(|t| t["id"]["tid"] != t["pid"]));
+    signal(child, Signal::KILL);
+}
+
+#[test]
+fn exec_by_a_pinned_thread_that_is_not_the_leader() {
     let Some(whole) = whole() else { return };
     let (state, odd, churn) = (State::new(), workload("odd"), workload("churn"));
-    let command = [
-        &odd,
-        "exec-nonleader",
-        "--duration-ms",
-        "300000",
-        &churn,
-        "--workers",
-        "3",
-        "--duration-s",
-        "300",
-    ];
-    let mut evenly = state.run("juggle", 3, &command);
+    let act = state.sign("act");
+    let exec = [&odd, "exec-nonleader", "--duration-ms", "300000", "--act-on", &act];
+    let new = [&churn, "--workers", "3", "--duration-s", "300"];
+    let mut evenly = state.run("juggle", 3, &[&exec[..], &new].concat());
     let program = evenly.program();
+    // The thread that will call exec, too.
+    wait_until_narrowed(program, &whole, 4);
+    state.give("act");
     wait_until("the new program", || name(program.0) == "churn");
     wait_until_narrowed(program, &whole, 3);
     evenly.kill(Signal::KILL);
@@ -222,17 +252,30 @@ fn computing_threads_that_live_for_an_instant() {
     if whole().is_none() {
         return;
     }
-    let (state, spmd) = (State::new(), workload("spmd"));
-    let script = "for i in $(seq 40); do \"$0\" --threads 4 --iters 30000000 || exit 1; done";
-    let mut evenly = state.run("juggle", 2, &["sh", "-c", script, &spmd]);
-    let status = evenly.wait();
-    let said = evenly.stderr();
-    assert_eq!(status.code(), Some(0), "{said}");
-    assert!(!said.contains("panicked") && !said.contains("left alone"), "{said}");
-    assert!(state.journals().is_empty());
+    let (state, churn) = (State::new(), workload("churn"));
+    let end = state.sign("end");
+    // Threads that follow each other in one process, and processes that do.
+    let threads = "\"$1\" --rate 4 --life-ms 800 --burn --duration-s 2 || exit 1";
+    let processes = "\"$1\" --workers 3 --duration-s 1.5 || exit 1";
+    for once in [threads, processes] {
+        let script = format!("while [ ! -e \"$0\" ]; do {once}; done");
+        let mut evenly = state.run("juggle", 2, &["sh", "-c", &script, &end, &churn]);
+        evenly.wait_until_moving();
+        wait_until("threads to end", || evenly.decisions(" has ended") >= 10);
+        evenly.wait_until_moving();
+        state.give("end");
+        let status = evenly.wait();
+        let said = evenly.stderr();
+        assert_eq!(status.code(), Some(0), "{said}");
+        assert!(!said.contains("panicked") && !said.contains("left alone"), "{said}");
+        assert!(state.journals().is_empty());
+        evenly.report_of_moves();
+        std::fs::remove_file(&end).unwrap();
+    }
 }
 
-/// A process id name space with a hundred ids: each is used again within a second or so.
+/// A process id name space with a hundred ids: each is used again within seconds, and those of
+/// threads that evenly pins for others that it pins.
 #[test]
 fn thread_ids_that_are_used_again() {
     if whole().is_none() {
@@ -253,19 +296,46 @@ fn thread_ids_that_are_used_again() {
         let why = "no name space with a limit of process ids of its own";
         return evenly_testing::skip("namespaces", why);
     }
-    let o = Command::new("unshare")
+    // Threads that only use up ids, and such that compute for long enough to be balanced.
+    let program = "\"$1\" --rate 100 --life-ms 5 --duration-s 300 & a=$!; \
+                   \"$1\" --rate 4 --life-ms 800 --burn --duration-s 300 & b=$!; \
+                   until [ -e \"$0\" ]; do sleep 0.2; done; kill $a $b; wait; exit 0";
+    let (end, json, log) = (state.sign("end"), state.sign("json"), state.sign("log"));
+    let mut evenly = Command::new("unshare");
+    evenly
         .args(unshare)
         .args([script, "sh", env!("CARGO_BIN_EXE_evenly"), "run", "--policy", "juggle"])
-        .args(["--period", "10ms", "--budget", "50", "--threads", "3", "--", &churn])
-        .args(["--workers", "3", "--rate", "300", "--life-ms", "20", "--duration-s", "5"])
+        .args(["--period", "10ms", "--budget", "50", "--threads", "2", "-v", "--json", &json, "--"])
+        .args(["sh", "-c", program, &end, &churn])
         .env("EVENLY_STATE_DIR", state.path())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&o.stderr);
-    assert_eq!(o.status.code(), Some(0), "{said}");
+        .stderr(std::fs::File::create(&log).unwrap());
+    let mut evenly = Running(evenly.spawn().unwrap());
+    let said = || std::fs::read_to_string(&log).unwrap();
+    // Ids of threads that were balanced, with how often there was one of that id.
+    let joined = || {
+        let mut times = BTreeMap::new();
+        for line in said().lines().filter(|l| l.contains(" joins domain ")) {
+            let tid = line.split_once(" thread ").unwrap().1.split(' ').next().unwrap().to_owned();
+            *times.entry(tid).or_insert(0) += 1;
+        }
+        times
+    };
+    wait_until("three ids to be used again", || joined().values().filter(|n| **n > 1).count() >= 3);
+    state.give("end");
+    let status = wait_for("the end", || evenly.0.try_wait().unwrap());
+    let said = said();
+    assert_eq!(status.code(), Some(0), "{said}");
     assert!(!said.contains("panicked") && !said.contains("left alone"), "{said}");
-    assert!(said.contains("evenly"), "{said}");
     assert!(state.journals().is_empty());
+    // The same thread can join again after a rest: another start is another thread.
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    let mut starts: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
+    for t in report["threads"].as_array().unwrap() {
+        let id = |field: &str| t["id"][field].as_u64().unwrap();
+        starts.entry(id("tid")).or_default().insert(id("start"));
+    }
+    assert!(starts.values().any(|s| s.len() > 1), "{report:#}");
+    assert!(report["domains"][0]["migrations"].as_u64() > Some(0), "{report:#}");
 }
 
 /// One inside the other, on the same threads: the program runs, and has its masks back.

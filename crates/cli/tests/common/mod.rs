@@ -13,14 +13,16 @@ use evenly_linux::affinity;
 use evenly_linux::journal::{JournalView, StateDir, others};
 use evenly_linux::proc::{Proc, status_field};
 use evenly_model::{CpuSet, Pid, Tid};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(180);
 
 /// The workload programs, built once for all tests.
 pub fn workload(name: &str) -> String {
@@ -177,6 +179,15 @@ impl State {
         StateDir::at(&self.path()).unwrap()
     }
 
+    /// A file that is not there until it is given: a program waits for it.
+    pub fn sign(&self, name: &str) -> String {
+        self.0.path().join(name).display().to_string()
+    }
+
+    pub fn give(&self, name: &str) {
+        fs::write(self.sign(name), "").unwrap();
+    }
+
     /// The journals that are there.
     pub fn journals(&self) -> Vec<PathBuf> {
         self.dir().journals().unwrap()
@@ -189,39 +200,35 @@ impl State {
         c
     }
 
-    /// Starts `evenly` with these arguments.
+    /// Starts `evenly run` or `evenly attach` with these arguments.
     pub fn start(&self, args: &[&str]) -> Evenly {
-        let stderr = tempfile::NamedTempFile::new().unwrap();
-        let mut c = self.command(args);
-        c.stdout(Stdio::null()).stderr(stderr.reopen().unwrap());
-        Evenly { running: Running(c.spawn().unwrap()), stderr, state: self.path() }
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let file = || tempfile::NamedTempFile::new().unwrap();
+        let (stdout, stderr) = (file(), file());
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let json = self.0.path().join(format!("report-{number}.json"));
+        let (verb, rest) = args.split_first().unwrap();
+        let mut c = self.command(&[verb, "-v", "--json", json.to_str().unwrap()]);
+        c.args(rest).stdout(stdout.reopen().unwrap()).stderr(stderr.reopen().unwrap());
+        Evenly { running: Running(c.spawn().unwrap()), stdout, stderr, json, state: self.path() }
     }
 
     /// Starts `evenly run`, restless: it moves threads as often as it can.
     pub fn run(&self, policy: &str, threads: u32, command: &[&str]) -> Evenly {
-        let threads = threads.to_string();
-        let mut args = vec!["run", "--policy", policy, "--period", "10ms", "--budget", "50"];
-        args.extend(["--no-guard", "--threads", &threads, "--"]);
-        args.extend(command);
-        self.start(&args)
+        self.run_with(policy, threads, &[], command)
+    }
+
+    /// The same with further options.
+    pub fn run_with(&self, policy: &str, n: u32, options: &[&str], command: &[&str]) -> Evenly {
+        let n = n.to_string();
+        let restless = restless(policy, &n);
+        self.start(&[&["run"], &restless[..], options, &["--"], command].concat())
     }
 
     /// The same with `evenly attach`.
     pub fn attach(&self, policy: &str, threads: u32, pid: Pid) -> Evenly {
-        let (threads, pid) = (threads.to_string(), pid.to_string());
-        self.start(&[
-            "attach",
-            "--policy",
-            policy,
-            "--period",
-            "10ms",
-            "--budget",
-            "50",
-            "--no-guard",
-            "--threads",
-            &threads,
-            &pid,
-        ])
+        let (n, pid) = (threads.to_string(), pid.to_string());
+        self.start(&[&["attach"], &restless(policy, &n)[..], &[&pid]].concat())
     }
 
     /// `evenly` with these arguments, to its end: status and standard error.
@@ -231,9 +238,16 @@ impl State {
     }
 }
 
+fn restless<'a>(policy: &'a str, threads: &'a str) -> [&'a str; 9] {
+    let n = threads;
+    ["--policy", policy, "--period", "10ms", "--budget", "50", "--no-guard", "--threads", n]
+}
+
 /// A running evenly.
 pub struct Evenly {
     running: Running,
+    json: PathBuf,
+    stdout: tempfile::NamedTempFile,
     stderr: tempfile::NamedTempFile,
     state: PathBuf,
 }
@@ -283,6 +297,36 @@ impl Evenly {
 
     pub fn stderr(&self) -> String {
         fs::read_to_string(self.stderr.path()).unwrap()
+    }
+
+    /// What the program has printed.
+    pub fn stdout(&self) -> String {
+        fs::read_to_string(self.stdout.path()).unwrap()
+    }
+
+    /// How many lines of the decision log have these words.
+    pub fn decisions(&self, words: &str) -> usize {
+        self.stderr().lines().filter(|l| l.contains(words)).count()
+    }
+
+    /// Waits until a thread is moved, from now on.
+    pub fn wait_until_moving(&self) {
+        let moves = || {
+            let said = self.stderr();
+            said.lines().filter(|l| l.contains(" from CPU ") && !l.contains(": failed")).count()
+        };
+        let before = moves();
+        wait_until("a thread to be moved", || moves() > before);
+    }
+
+    /// The report, when it has ended: of a run in which threads were moved.
+    pub fn report_of_moves(&self) -> Value {
+        let report: Value = serde_json::from_str(&fs::read_to_string(&self.json).unwrap()).unwrap();
+        schema::valid(&report);
+        let domains = report["domains"].as_array().unwrap();
+        let moves: u64 = domains.iter().map(|d| d["migrations"].as_u64().unwrap()).sum();
+        assert!(report["started"] == true && moves > 0, "{report:#}");
+        report
     }
 }
 
