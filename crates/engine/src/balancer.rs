@@ -367,6 +367,7 @@ impl Balancer {
         self.snapshot.cpus.clear();
         self.snapshot.cpus.extend(self.usable.iter().map(|id| CpuView {
             id,
+            capacity: machine.capacity(id),
             threads: 0,
             speed: None,
             paper_speed: None,
@@ -472,7 +473,10 @@ impl Balancer {
                     }
                 }
                 (e.ran, e.waited, e.blocked) = (ran, waited, elapsed - ran - waited);
-                e.progress += ran.0 as i64;
+                // CPU time counts by the speed of the CPU that the thread was on.
+                let cpus = &self.snapshot.cpus;
+                let on = e.cpu.and_then(|c| cpus.binary_search_by_key(&c, |v| v.id).ok());
+                e.progress += ran.scale(on.map_or(1.0, |c| cpus[c].weight())).0 as i64;
                 e.total_ran += e.ran;
                 e.total_waited += e.waited;
                 e.total_blocked += e.blocked;
@@ -870,6 +874,10 @@ impl Balancer {
         self.placed = false;
     }
 
+    fn equal_cpus(&self) -> bool {
+        self.snapshot.cpus.windows(2).all(|c| c[0].capacity == c[1].capacity)
+    }
+
     /// What the policy's searches have cost so far.
     #[must_use]
     pub fn effort(&self) -> Effort {
@@ -903,7 +911,8 @@ impl Balancer {
             period_s: (now - self.began).as_secs_f64() / self.points.max(1) as f64,
             cost: self.cost,
             threads: self.most_threads,
-            estimated_gain: (acted && slot > 0.0 && least.is_finite())
+            // CPU time tells of progress only where all CPUs are equally fast.
+            estimated_gain: (acted && slot > 0.0 && least.is_finite() && self.equal_cpus())
                 .then(|| (least / slot).max(1.0)),
             verdict: self.guard.verdict(),
             stood_down: self.guard.stood_down(),

@@ -1,6 +1,6 @@
 //! The machine as the cycle sees it.
 
-use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId};
+use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, Nanos, Pid, ThreadId};
 
 /// Cumulative times of one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -129,6 +129,11 @@ pub trait Machine {
     /// Other balancers. Asked about once a second.
     fn neighbours(&mut self) -> Vec<Neighbour> {
         Vec::new()
+    }
+
+    /// How fast a CPU is, of [`FULL_CAPACITY`]; at least 1.
+    fn capacity(&self, _cpu: CpuId) -> u32 {
+        FULL_CAPACITY
     }
 
     /// How coarse a reading is: the tick.

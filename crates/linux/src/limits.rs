@@ -13,7 +13,7 @@
 //! and hybrids of both are read: a controller is where `/proc/<pid>/cgroup` says that it is.
 
 use crate::proc::read_all;
-use evenly_model::{CpuId, CpuSet, Nanos, Pid, Tid};
+use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, Nanos, Pid, Tid};
 use std::ffi::{CString, OsStr, OsString};
 use std::fmt;
 use std::fs::{self, File};
@@ -379,6 +379,16 @@ impl Limits {
             Some(set) => Ok(set),
             None => self.online(),
         }
+    }
+
+    /// How fast a CPU is, of [`FULL_CAPACITY`]: `/sys/devices/system/cpu/cpu<N>/cpu_capacity`. Full
+    /// where the kernel does not tell, as on machines whose CPUs are all alike.
+    #[must_use]
+    pub fn capacity(&self, cpu: CpuId) -> u32 {
+        let path = self.path(format!("sys/devices/system/cpu/cpu{}/cpu_capacity", cpu.0));
+        let text = read_all(&path).ok().and_then(|t| String::from_utf8(t).ok());
+        let told = text.and_then(|t| t.trim().parse().ok());
+        told.filter(|&c| c > 0).unwrap_or(FULL_CAPACITY)
     }
 
     /// The CPUs that are online, from `/sys/devices/system/cpu/online`, or from `/proc/stat` where

@@ -673,6 +673,10 @@ impl Machine for LinuxMachine {
             .collect()
     }
 
+    fn capacity(&self, cpu: CpuId) -> u32 {
+        self.limits.capacity(cpu)
+    }
+
     fn resolution(&self) -> Nanos {
         self.resolution
     }

@@ -3,7 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
-use evenly_model::{CpuId, CpuView, Nanos, Plan, Snapshot, ThreadId, ThreadView, Tid};
+use evenly_model::{
+    CpuId, CpuView, FULL_CAPACITY, Nanos, Plan, Snapshot, ThreadId, ThreadView, Tid,
+};
 use evenly_policy::POLICIES;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -60,6 +62,7 @@ fn snapshot(at: impl Fn(usize) -> usize, masks: Vec<Vec<bool>>) -> Snapshot {
         .collect();
     let cpus = counts.iter().enumerate().map(|(c, &k)| CpuView {
         id: CpuId(c as u32),
+        capacity: FULL_CAPACITY,
         threads: k,
         speed: (k > 0).then(|| 1.0 / f64::from(k)),
         paper_speed: None,

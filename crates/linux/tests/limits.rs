@@ -453,3 +453,17 @@ proptest! {
         prop_assert!(parts.windows(2).all(|w| w[0].first() < w[1].first()));
     }
 }
+
+#[test]
+fn capacity_as_the_kernel_tells_it() {
+    let dir = tempfile::tempdir().unwrap();
+    for (cpu, text) in [(0, "1024\n"), (1, "446\n"), (2, "0\n"), (3, "fast\n")] {
+        let path = dir.path().join(format!("sys/devices/system/cpu/cpu{cpu}"));
+        fs::create_dir_all(&path).unwrap();
+        fs::write(path.join("cpu_capacity"), text).unwrap();
+    }
+    let limits = Limits::new(dir.path());
+    // What is no capacity, and what is not told, is full.
+    let told: Vec<u32> = (0..5).map(|c| limits.capacity(CpuId(c))).collect();
+    assert_eq!(told, [1024, 446, 1024, 1024, 1024]);
+}

@@ -18,5 +18,5 @@ mod time;
 pub use cpuset::{CpuListError, CpuSet};
 pub use ids::{CpuId, DomainId, Pid, ThreadId, Tid};
 pub use plan::{Move, Plan, Reason};
-pub use snapshot::{CpuIndex, CpuView, Snapshot, ThreadIndex, ThreadView};
+pub use snapshot::{CpuIndex, CpuView, FULL_CAPACITY, Snapshot, ThreadIndex, ThreadView};
 pub use time::{DurationError, Nanos, parse_duration};

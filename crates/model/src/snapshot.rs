@@ -15,7 +15,7 @@ pub struct ThreadView {
     /// The CPU it sits on: an index into [`Snapshot::cpus`].
     pub cpu: CpuIndex,
     /// Total progress since balancing began, P of the paper (section 2.1), in nanoseconds of CPU
-    /// time. Signed: a thread that joins late starts at the mean of the others, and only
+    /// time on a CPU of full capacity. Signed: a thread that joins late starts at the mean of the others, and only
     /// differences count.
     pub progress: i64,
     /// CPU time received in the last period.
@@ -39,15 +39,21 @@ impl ThreadView {
     }
 }
 
+/// The capacity of the fastest CPUs of a machine, in the kernel's unit.
+pub const FULL_CAPACITY: u32 = 1024;
+
 /// One CPU at a balancing point.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CpuView {
     /// Which CPU.
     pub id: CpuId,
+    /// Its speed when it has nothing else to do, of [`FULL_CAPACITY`] (the kernel's cpu_capacity).
+    pub capacity: u32,
     /// Compute threads of this program on it.
     pub threads: u32,
     /// Mean progress rate of its threads over the last period, of the time in which they wanted
-    /// to run: sum of CPU time over sum of CPU time and waiting. 1 is a thread alone. None where
+    /// to run: sum of CPU time over sum of CPU time and waiting. 1 is a thread alone, whatever the
+    /// capacity of the CPU, which a policy multiplies it by to compare CPUs. None where
     /// no thread wanted this CPU. This is the paper's speed (section 2.1) with blocked time
     /// discounted per thread, from its own waiting time.
     pub speed: Option<f64>,
@@ -78,6 +84,14 @@ pub struct Snapshot {
     /// Threads that other balancers, which were there first, place on each of `cpus`. Empty where
     /// there are none.
     pub taken: Vec<u32>,
+}
+
+impl CpuView {
+    /// Progress per CPU time on it, relative to a CPU of full capacity.
+    #[must_use]
+    pub fn weight(&self) -> f64 {
+        f64::from(self.capacity) / f64::from(FULL_CAPACITY)
+    }
 }
 
 impl Snapshot {

@@ -4,7 +4,9 @@
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use evenly_model::stats::Random;
-use evenly_model::{CpuId, CpuView, Nanos, Plan, Snapshot, ThreadId, ThreadView, Tid};
+use evenly_model::{
+    CpuId, CpuView, FULL_CAPACITY, Nanos, Plan, Snapshot, ThreadId, ThreadView, Tid,
+};
 use evenly_policy::by_name;
 
 #[derive(Clone, Copy)]
@@ -52,7 +54,13 @@ fn snapshot(n: usize, m: usize, kind: Kind) -> Snapshot {
         })
         .collect();
     let mut cpus: Vec<CpuView> = (0..m)
-        .map(|c| CpuView { id: CpuId(c as u32), threads: 0, speed: None, paper_speed: None })
+        .map(|c| CpuView {
+            id: CpuId(c as u32),
+            capacity: FULL_CAPACITY,
+            threads: 0,
+            speed: None,
+            paper_speed: None,
+        })
         .collect();
     let mut sums = vec![(0u64, 0u64); m];
     for t in &threads {

@@ -25,6 +25,8 @@
 //!   reading is exact, several where the tick is a good part of the period and a CPU holds many).
 //! - Within a CPU the thread that is furthest behind is taken first, on fast CPUs the one that is
 //!   furthest ahead: the paper leaves that order open.
+//! - Where the kernel knows CPUs of different capacity (performance and efficiency cores), CPU time
+//!   and speed count by it. A CPU that is faster by its capacity need not be so by a margin as well.
 //! - A CPU whose threads all wait is a fast one: whoever comes has it alone.
 //! - A CPU without threads is a fast CPU with a free slot (the paper has n >= m throughout). One
 //!   that was found slow is remembered for a while, so that a thread does not go back and forth
@@ -83,8 +85,10 @@ struct Known {
 struct Estimate {
     /// Mean speed over the last periods; None where no thread wanted this CPU.
     speed: Option<f64>,
-    /// A CPU is surely faster than this one if its `at_least` is above this.
+    /// A CPU of the same capacity is surely faster than this one if its `at_least` is above this.
     at_most: f64,
+    /// The same for a CPU that is known to have a greater capacity.
+    bare_at_most: f64,
     /// See `at_most`.
     at_least: f64,
 }
@@ -192,12 +196,14 @@ impl Juggle {
             let speed = cpu.speed.map(|_| known.speed);
             let remembered =
                 cpu.threads == 0 && known.samples > 0 && snapshot.now - known.seen < REMEMBERED;
+            let weight = cpu.weight();
             self.estimates.push(Estimate {
-                speed,
-                at_most: known.speed * (1.0 + self.margins.fast / k + off),
+                speed: speed.map(|s| s * weight),
+                at_most: weight * known.speed * (1.0 + self.margins.fast / k + off),
+                bare_at_most: weight * known.speed * (1.0 + off),
                 at_least: match speed {
-                    None if !remembered => 1.0,
-                    _ => known.speed / (1.0 + off),
+                    None if !remembered => weight,
+                    _ => weight * known.speed / (1.0 + off),
                 },
             });
         }
@@ -224,9 +230,12 @@ impl Juggle {
         // What cannot gain or be gained from is left out at once, so that where all is noise
         // nothing is searched.
         let (estimates, behind, by_cpu) = (&self.estimates, &self.behind, &mut self.by_cpu);
+        let equal = snapshot.cpus.windows(2).all(|c| c[0].capacity == c[1].capacity);
+        let at_most =
+            |c: CpuIndex| if equal { estimates[c].at_most } else { estimates[c].bare_at_most };
         let best = self.ranked.iter().map(|f| estimates[f.0].at_least).fold(0.0, f64::max);
-        self.slow.retain(|s| estimates[s.0].at_most < best);
-        let worst = self.slow.iter().map(|s| estimates[s.0].at_most).fold(f64::INFINITY, f64::min);
+        self.slow.retain(|s| at_most(s.0) < best);
+        let worst = self.slow.iter().map(|s| at_most(s.0)).fold(f64::INFINITY, f64::min);
         self.ranked.retain(|f| {
             let occupants = &mut by_cpu[f.0];
             let free = occupants.is_empty();
@@ -249,7 +258,12 @@ impl Juggle {
         let mut only_leads_were_short = true;
         for _ in 0..self.fast.len() {
             let Some(cpu) = self.fast.pop_front() else { return };
-            let gains = self.estimates[cpu].at_least > self.estimates[from].at_most;
+            let least = self.estimates[cpu].at_least;
+            let gains = if snapshot.cpus[cpu].capacity > snapshot.cpus[from].capacity {
+                least > self.estimates[from].bare_at_most
+            } else {
+                least > self.estimates[from].at_most
+            };
             only_leads_were_short &= gains;
             if !gains || !snapshot.allows(thread, cpu) {
                 self.fast.push_back(cpu);

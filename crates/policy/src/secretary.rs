@@ -228,7 +228,7 @@ impl Secretary {
             return None;
         }
         // Whose threads all rest has room.
-        let speed = cpu.speed.unwrap_or(1.0);
+        let speed = cpu.speed.unwrap_or(1.0) * cpu.weight();
         p.samples = (p.samples + 1).min(most);
         p.speed =
             if p.samples == 1 { speed } else { p.speed + (speed - p.speed) / f64::from(p.samples) };
@@ -281,11 +281,12 @@ impl Secretary {
             g.on_slow as usize,
             |t| {
                 let view = &snapshot.threads[t];
-                let Some(there) = snapshot.cpus.get(view.cpu).map(|c| &published[c.id.0 as usize])
-                else {
-                    return Look::PassedOver;
-                };
-                let faster = at_least > there.speed * (1.0 + FASTER / k + off(there));
+                let Some(cpu) = snapshot.cpus.get(view.cpu) else { return Look::PassedOver };
+                let there = &published[cpu.id.0 as usize];
+                // A CPU that is faster by its capacity need not be so by a margin as well.
+                let known = snapshot.cpus[c].capacity > cpu.capacity;
+                let margin = if known { 0.0 } else { FASTER / k };
+                let faster = at_least > there.speed * (1.0 + margin + off(there));
                 if view.cpu == c || there.threads == 0 || !faster || stays(view) {
                     return Look::PassedOver;
                 }

@@ -339,7 +339,7 @@ impl Spreader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenly_model::{CpuId, CpuView, Nanos, ThreadId, ThreadView, Tid};
+    use evenly_model::{CpuId, CpuView, FULL_CAPACITY, Nanos, ThreadId, ThreadView, Tid};
     use proptest::collection::vec;
     use proptest::prelude::*;
 
@@ -363,6 +363,7 @@ mod tests {
             .collect();
         let cpus = (0..m).map(|c| CpuView {
             id: CpuId(c as u32),
+            capacity: FULL_CAPACITY,
             threads: on.iter().filter(|&&o| o == c).count() as u32,
             speed: None,
             paper_speed: None,
@@ -454,7 +455,7 @@ mod tests {
                 })
                 .collect();
             let cpus = (0..m as u32).map(|c| CpuView {
-                id: CpuId(c),
+                id: CpuId(c), capacity: FULL_CAPACITY,
                 threads: 0,
                 speed: None,
                 paper_speed: None,

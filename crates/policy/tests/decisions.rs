@@ -1,7 +1,9 @@
 //! What no decision may ever do, over random snapshots.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use evenly_model::{CpuId, CpuView, Nanos, Plan, Snapshot, ThreadId, ThreadView, Tid};
+use evenly_model::{
+    CpuId, CpuView, FULL_CAPACITY, Nanos, Plan, Snapshot, ThreadId, ThreadView, Tid,
+};
 use evenly_policy::{POLICIES, by_name, spread};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -44,6 +46,7 @@ fn snapshots(most_threads: usize, most_cpus: usize) -> impl Strategy<Value = Sna
                     .enumerate()
                     .map(|(c, speed)| CpuView {
                         id: CpuId(c as u32),
+                        capacity: FULL_CAPACITY,
                         threads: threads.iter().filter(|t| t.cpu == c).count() as u32,
                         speed,
                         paper_speed: speed,
@@ -189,7 +192,13 @@ fn snapshot(n: usize, m: usize, change: impl Fn(usize, &mut ThreadView)) -> Snap
             let ran: u64 = on().map(|t| t.ran.0).sum();
             let wanted: u64 = on().map(|t| t.demand().0).sum();
             let speed = (wanted > 0).then(|| ran as f64 / wanted as f64);
-            CpuView { id: CpuId(c as u32), threads: on().count() as u32, speed, paper_speed: speed }
+            CpuView {
+                id: CpuId(c as u32),
+                capacity: FULL_CAPACITY,
+                threads: on().count() as u32,
+                speed,
+                paper_speed: speed,
+            }
         })
         .collect();
     Snapshot {

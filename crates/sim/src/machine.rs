@@ -7,7 +7,7 @@
 use crate::{Barrier, Placement, Scenario, Sharing};
 use evenly_engine::{ApplyError, Candidate, Located, Machine, Reading, RunState, Times};
 use evenly_model::stats::Random;
-use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
+use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, Nanos, Pid, ThreadId, Tid};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -782,6 +782,11 @@ impl Machine for Sim {
         {
             self.tasks[t].mask = self.tasks[t].original.clone();
         }
+    }
+
+    fn capacity(&self, cpu: CpuId) -> u32 {
+        let speed = self.queues.get(cpu.0 as usize).map_or(1000, |q| q.speed);
+        u32::try_from(speed * u64::from(FULL_CAPACITY) / 1000).unwrap_or(u32::MAX).max(1)
     }
 
     fn resolution(&self) -> Nanos {
