@@ -100,7 +100,7 @@ fn deciding_the_same_again_allocates_nothing() {
             let mut point = || {
                 // Time goes on, as it does live.
                 s.point += 1;
-                s.now = s.now + s.elapsed;
+                s.now += s.elapsed;
                 plan.clear();
                 policy.decide(&s, &mut plan);
             };
