@@ -13,8 +13,8 @@
 
 use crate::speed::{LEAST_WANTED, OnCpu};
 use crate::{
-    ApplyError, CostBreakdown, CpuRecord, DomainSummary, Event, Guard, GuardOptions, Located,
-    Machine, MoveRecord, Observer, PointRecord, Reading, RunState, Selection, ThreadMeta,
+    ApplyError, Candidate, CostBreakdown, CpuRecord, DomainSummary, Event, Guard, GuardOptions,
+    Located, Machine, MoveRecord, Observer, PointRecord, Reading, RunState, Selection, ThreadMeta,
     ThreadRecord, ThreadSummary, Times,
 };
 use evenly_model::{
@@ -43,6 +43,8 @@ pub struct BalancerOptions {
 struct Entity {
     meta: ThreadMeta,
     last: Times,
+    /// When `last` was read.
+    read_at: Nanos,
     /// P of the paper, section 2.1.
     progress: i64,
     cpu: Option<CpuId>,
@@ -73,6 +75,17 @@ impl Entity {
             (self.minor_faults, self.major_faults) = (l.minor_faults, l.major_faults);
         }
     }
+}
+
+/// Why a thread leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Parting {
+    /// It has ended.
+    Ended,
+    /// It no longer computes.
+    Idle,
+    /// It goes to another domain.
+    To(DomainId),
 }
 
 /// A thread that stopped computing for this long is given back.
@@ -238,7 +251,8 @@ impl Balancer {
         let wanted = if self.was_paused { &base } else { &within };
         if movable && wanted != original && self.options.mechanism != Mechanism::Nothing {
             match machine.confine(thread.id, wanted) {
-                Ok(()) => {}
+                // What cannot be used now is asked for again when the thread is placed.
+                Ok(()) | Err(ApplyError::Unusable { .. }) => {}
                 Err(ApplyError::Gone) => return,
                 Err(e) => {
                     movable = false;
@@ -265,6 +279,7 @@ impl Balancer {
         self.entities.push(Entity {
             meta,
             last: thread.times,
+            read_at: selection.read_at,
             progress,
             cpu: None,
             movable,
@@ -273,7 +288,7 @@ impl Balancer {
             quiet: Nanos::ZERO,
             window_start: thread.times,
             migrations: 0,
-            joined: now,
+            joined: selection.read_at,
             ran: Nanos::ZERO,
             waited: Nanos::ZERO,
             blocked: Nanos::ZERO,
@@ -286,6 +301,35 @@ impl Balancer {
         self.most_threads = self.most_threads.max(self.entities.len() as u32);
         self.placed = false;
         self.guard.disturbed(now);
+    }
+
+    /// Gives a thread up, with its original mask, so that it can join the domain `to`. Its account
+    /// here is closed with the last point; what it did since is counted there. None where it is not here
+    /// or cannot be moved: then it stays as it is.
+    pub fn release(
+        &mut self,
+        machine: &mut dyn Machine,
+        id: ThreadId,
+        to: DomainId,
+        observers: &mut [Box<dyn Observer>],
+    ) -> Option<Selection> {
+        let index = self.entities.iter().position(|e| e.meta.id == id)?;
+        if !self.entities[index].movable || !machine.release(id) {
+            return None;
+        }
+        let e = &self.entities[index];
+        let (meta, times, read_at) = (e.meta.clone(), e.last, e.read_at);
+        self.drop_entity(index, machine.now(), Parting::To(to), observers);
+        let thread = Candidate {
+            id,
+            pid: meta.pid,
+            name: meta.name,
+            first: meta.pid.0 == id.tid.0,
+            fair: true,
+            times,
+            state: RunState::Runnable,
+        };
+        Some(Selection { thread, baseline: times, read_at })
     }
 
     /// One balancing point. Returns threads that no longer compute, with their times: they are to
@@ -303,7 +347,7 @@ impl Balancer {
 
         self.look_at_cpus(machine, now, observers);
         self.look_at_neighbours(machine, now, observers);
-        let left = self.observe(machine, now, elapsed, observers);
+        let left = self.observe(machine, now, elapsed == Nanos::ZERO, observers);
         self.locate(machine, now);
         self.fill_snapshot(machine, now, elapsed);
         self.pin_or_release(machine, now);
@@ -429,7 +473,7 @@ impl Balancer {
         &mut self,
         machine: &mut dyn Machine,
         now: Nanos,
-        elapsed: Nanos,
+        first: bool,
         observers: &mut [Box<dyn Observer>],
     ) -> Vec<(ThreadId, Times)> {
         self.ids.clear();
@@ -441,12 +485,14 @@ impl Balancer {
         for k in 0..self.ids.len() {
             let reading = self.readings.get(k).copied().unwrap_or_default();
             let Reading::Times(times) = reading else {
-                self.drop_entity(i, now, true, observers);
+                self.drop_entity(i, now, Parting::Ended, observers);
                 continue;
             };
             let e = &mut self.entities[i];
-            // A thread that has just joined was not here for the whole period.
-            let elapsed = elapsed.min(now - e.joined);
+            // A thread that has just joined was not here for the whole period, or was read last in
+            // another domain, at another time.
+            let elapsed = now - e.read_at;
+            e.read_at = now;
             if times.ran < e.last.ran {
                 // The thread's counters were replaced: a thread that is not the leader called
                 // exec and took over this id. What it did before is not known here.
@@ -472,14 +518,18 @@ impl Balancer {
                         _ => {}
                     }
                 }
-                (e.ran, e.waited, e.blocked) = (ran, waited, elapsed - ran - waited);
                 // CPU time counts by the speed of the CPU that the thread was on.
                 let cpus = &self.snapshot.cpus;
                 let on = e.cpu.and_then(|c| cpus.binary_search_by_key(&c, |v| v.id).ok());
+                let blocked = elapsed - ran - waited;
                 e.progress += ran.scale(on.map_or(1.0, |c| cpus[c].weight())).0 as i64;
-                e.total_ran += e.ran;
-                e.total_waited += e.waited;
-                e.total_blocked += e.blocked;
+                e.total_ran += ran;
+                e.total_waited += waited;
+                e.total_blocked += blocked;
+                // Before the first point there was no period.
+                if !first {
+                    (e.ran, e.waited, e.blocked) = (ran, waited, blocked);
+                }
                 let wanted = (ran + waited).0 as f64;
                 if wanted < LEAST_WANTED * elapsed.0 as f64 {
                     e.quiet += elapsed;
@@ -499,7 +549,7 @@ impl Balancer {
                     let e = &self.entities[i];
                     left.push((e.meta.id, e.last));
                     machine.restore(e.meta.id);
-                    self.drop_entity(i, now, false, observers);
+                    self.drop_entity(i, now, Parting::Idle, observers);
                 } else {
                     i += 1;
                 }
@@ -512,15 +562,20 @@ impl Balancer {
         &mut self,
         index: usize,
         now: Nanos,
-        ended: bool,
+        why: Parting,
         observers: &mut [Box<dyn Observer>],
     ) {
         let e = self.entities.remove(index);
+        let to = match why {
+            Parting::To(domain) => Some(domain),
+            Parting::Ended | Parting::Idle => None,
+        };
+        let ended = why == Parting::Ended;
         for o in observers {
-            o.event(&Event::Left { at: now - self.began, id: e.meta.id, ended });
+            o.event(&Event::Left { at: now - self.began, id: e.meta.id, ended, to });
         }
         self.guard.disturbed(now);
-        self.finished.push(summary_of(&e, now));
+        self.finished.push(summary_of(&e, if to.is_some() { e.read_at } else { now }));
     }
 
     /// Finds where threads are. A pinned thread is where it was put, and is looked at only now and

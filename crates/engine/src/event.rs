@@ -112,14 +112,17 @@ pub enum Event {
         /// The thread.
         thread: ThreadMeta,
     },
-    /// A thread ended or no longer computes.
+    /// A thread ended, no longer computes, or goes to another domain.
     Left {
         /// Monotonic time since balancing began.
         at: Nanos,
         /// Which thread.
         id: ThreadId,
-        /// Whether it ended, as opposed to no longer computing.
+        /// Whether it ended.
         ended: bool,
+        /// The domain that it goes to, and will join soon. With none it no longer computes, or has
+        /// ended.
+        to: Option<DomainId>,
     },
     /// A balancing point.
     Point(PointRecord),

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod balancer;
+mod domains;
 mod event;
 mod guard;
 mod machine;
@@ -15,6 +16,7 @@ mod summary;
 mod tracker;
 
 pub use balancer::{Balancer, BalancerOptions};
+pub use domains::{DomainSpread, DomainThread, Transfer, level_domains, roomiest};
 pub use event::{CpuRecord, Event, MoveRecord, Observer, PointRecord, ThreadMeta, ThreadRecord};
 pub use guard::{Guard, GuardOptions, Verdict};
 pub use machine::{ApplyError, Located, Machine, Neighbour, Reading, RunState, Times};

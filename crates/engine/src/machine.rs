@@ -126,6 +126,13 @@ pub trait Machine {
     /// Gives the thread its original mask back, if the mask is still ours.
     fn restore(&mut self, id: ThreadId);
 
+    /// Gives the thread its original mask back and forgets it, because another balancer of the same
+    /// program takes it over. False where that cannot be: then the thread stays here.
+    fn release(&mut self, id: ThreadId) -> bool {
+        self.restore(id);
+        true
+    }
+
     /// Other balancers. Asked about once a second.
     fn neighbours(&mut self) -> Vec<Neighbour> {
         Vec::new()

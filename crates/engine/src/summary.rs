@@ -7,6 +7,8 @@ use crate::Verdict;
 use evenly_model::metrics::Level;
 use evenly_model::{CpuSet, DomainId, Nanos, Pid, ThreadId};
 use serde::Serialize;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// Where the time of the balancing points went (wall time, summed over points).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -50,6 +52,20 @@ pub struct ThreadSummary {
     pub present_s: f64,
 }
 
+impl ThreadSummary {
+    /// Adds another stay of the same thread.
+    fn add(&mut self, other: &Self) {
+        self.ran_s += other.ran_s;
+        self.waited_s += other.waited_s;
+        self.blocked_s += other.blocked_s;
+        self.present_s += other.present_s;
+        self.migrations += other.migrations;
+        // These are counted from the thread's start.
+        self.minor_faults = self.minor_faults.max(other.minor_faults);
+        self.major_faults = self.major_faults.max(other.major_faults);
+    }
+}
+
 /// One domain over the whole run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DomainSummary {
@@ -90,13 +106,34 @@ pub struct DomainSummary {
 pub struct Summary {
     /// The domains.
     pub domains: Vec<DomainSummary>,
-    /// The threads, in the order in which they joined.
+    /// The threads, each once; domain by domain, and there first those that have left.
     pub threads: Vec<ThreadSummary>,
     /// Notes in the order in which they were made.
     pub notes: Vec<String>,
 }
 
 impl Summary {
+    /// Adds the account of one domain. A thread that has been in several domains, or in one several
+    /// times, is one thread: its times and moves are added up.
+    pub fn add(
+        &mut self,
+        (domain, threads, notes): (DomainSummary, Vec<ThreadSummary>, Vec<String>),
+    ) {
+        self.domains.push(domain);
+        self.notes.extend(notes);
+        let mut known: HashMap<ThreadId, usize> =
+            self.threads.iter().enumerate().map(|(i, t)| (t.id, i)).collect();
+        for t in threads {
+            match known.entry(t.id) {
+                Entry::Occupied(at) => self.threads[*at.get()].add(&t),
+                Entry::Vacant(free) => {
+                    free.insert(self.threads.len());
+                    self.threads.push(t);
+                }
+            }
+        }
+    }
+
     /// Progress (CPU time per second present) of the threads that were there for most of the run.
     #[must_use]
     pub fn progress_level(&self) -> Option<Level> {
@@ -107,5 +144,58 @@ impl Summary {
                 .filter(|t| t.present_s > 0.5 * longest && t.present_s > 0.0)
                 .map(|t| t.ran_s / t.present_s),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenly_model::Tid;
+
+    fn stay(tid: i32, ran_s: f64, migrations: u64, minor_faults: u64) -> ThreadSummary {
+        ThreadSummary {
+            id: ThreadId { tid: Tid(tid), start: 1 },
+            pid: Pid(1),
+            name: format!("t{tid}"),
+            ran_s,
+            waited_s: 2.0 * ran_s,
+            blocked_s: 3.0 * ran_s,
+            migrations,
+            minor_faults,
+            major_faults: minor_faults,
+            present_s: 6.0 * ran_s,
+        }
+    }
+
+    fn domain(id: u32) -> DomainSummary {
+        DomainSummary {
+            id: DomainId(id),
+            cpus: CpuSet::new(),
+            points: 1,
+            migrations: 0,
+            failed: 0,
+            cpu_s: 0.0,
+            period_s: 0.0,
+            cost: CostBreakdown::default(),
+            threads: 1,
+            estimated_gain: None,
+            verdict: Verdict::default(),
+            stood_down: false,
+            wait_share: 0.0,
+            blocked_share: 0.0,
+        }
+    }
+
+    #[test]
+    fn a_thread_with_several_stays_is_one_thread() {
+        let mut all = Summary::default();
+        all.add((domain(0), vec![stay(2, 1.0, 3, 10), stay(1, 4.0, 0, 0)], Vec::new()));
+        // Back after a while, and then in another domain.
+        all.add((domain(1), vec![stay(2, 2.0, 1, 30), stay(3, 1.0, 0, 0)], Vec::new()));
+        all.add((domain(2), vec![stay(2, 0.5, 0, 20), stay(2, 0.5, 0, 25)], Vec::new()));
+        let tids: Vec<i32> = all.threads.iter().map(|t| t.id.tid.0).collect();
+        assert_eq!(tids, [2, 1, 3]);
+        assert_eq!(all.threads[0], stay(2, 4.0, 4, 30));
+        assert_eq!((all.threads[1].clone(), all.domains.len()), (stay(1, 4.0, 0, 0), 3));
     }
 }

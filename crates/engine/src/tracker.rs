@@ -53,6 +53,8 @@ pub struct Selection {
     pub thread: Candidate,
     /// Its times at the moment from which its progress counts.
     pub baseline: Times,
+    /// When the times of the thread were read: what it does from then on is counted.
+    pub read_at: Nanos,
 }
 
 #[derive(Debug, Clone)]
@@ -178,7 +180,7 @@ impl Tracker {
                 && c.state != RunState::Dead
             {
                 k.selected = true;
-                chosen.push(Selection { thread: c.clone(), baseline: k.baseline });
+                chosen.push(Selection { thread: c.clone(), baseline: k.baseline, read_at: now });
             }
         }
         self.started |= !chosen.is_empty();

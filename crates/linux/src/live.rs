@@ -16,11 +16,12 @@ use crate::proc::{Proc, Stat, read_all};
 use crate::scan::Scanner;
 use crate::taskstats::TaskStats;
 use evenly_engine::{
-    Balancer, BalancerOptions, Eligible, Event, GuardOptions, Machine, Observer, Period,
-    PeriodControl, PeriodOptions, Selection, Summary, Times, Tracker, TrackerOptions,
+    Balancer, BalancerOptions, DomainSpread, DomainThread, Eligible, Event, GuardOptions, Machine,
+    Observer, Period, PeriodControl, PeriodOptions, Selection, Summary, Times, Tracker,
+    TrackerOptions, roomiest,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Nanos, Pid, ThreadId, Tid};
-use evenly_policy::PolicyInfo;
+use evenly_policy::{Mechanism, PolicyInfo};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -147,15 +148,42 @@ pub struct LiveReport {
     pub cpus: CpuSet,
 }
 
-/// Threads on their way to a domain.
+/// Threads on their way to a domain or from it. Each list is emptied by the one that it is for:
+/// the domain's balancer, or the coordinator.
 #[derive(Default)]
 struct Mailbox {
-    joining: Mutex<Vec<(Selection, CpuSet)>>,
+    /// For the balancer.
+    joining: Mutex<Vec<Joining>>,
+    /// For the balancer, which hands them on.
+    departing: Mutex<Vec<Departing>>,
+    /// For the coordinator: threads that no longer compute.
     leaving: Mutex<Vec<(ThreadId, Times)>>,
+    /// For the coordinator: what became of threads that were to come from or go to another domain,
+    /// and whether they changed.
+    changed: Mutex<Vec<(ThreadId, bool)>>,
+}
+
+/// A thread that is to join a domain.
+struct Joining {
+    selection: Selection,
+    original: CpuSet,
+    from_another: bool,
+}
+
+/// A thread that is to leave for another domain.
+struct Departing {
+    id: ThreadId,
+    original: CpuSet,
+    to: DomainId,
+    mailbox: Arc<Mailbox>,
 }
 
 fn take<T>(list: &Mutex<Vec<T>>) -> Vec<T> {
     std::mem::take(&mut *list.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn put<T>(list: &Mutex<Vec<T>>, items: impl IntoIterator<Item = T>) {
+    list.lock().unwrap_or_else(PoisonError::into_inner).extend(items);
 }
 
 /// One domain with all that it needs.
@@ -178,14 +206,12 @@ impl Domain {
             self.generation = generation;
             self.balancer.masks_were_restored();
         }
-        for (selection, original) in take(&self.mailbox.joining) {
-            self.balancer.join(&mut self.machine, selection, &original, &mut self.observers);
-        }
+        self.take_in_and_hand_on();
         if !self.balancer.is_empty() {
             let left =
                 self.balancer.point(&mut self.machine, self.period.current(), &mut self.observers);
             if !left.is_empty() {
-                self.mailbox.leaving.lock().unwrap_or_else(PoisonError::into_inner).extend(left);
+                put(&self.mailbox.leaving, left);
             }
             self.period.shared_by(self.balancer.len().div_ceil(self.balancer.usable_cpus().max(1)));
             self.period.cost(self.balancer.last_cost());
@@ -215,6 +241,31 @@ impl Domain {
         let time = now();
         self.journal.heartbeat(time);
         self.due = time + self.period.next_period();
+    }
+
+    fn take_in_and_hand_on(&mut self) {
+        let joining = take(&self.mailbox.joining);
+        if !joining.is_empty() {
+            self.machine.look_at_cpuset();
+        }
+        for j in joining {
+            let id = j.selection.thread.id;
+            self.balancer.join(&mut self.machine, j.selection, &j.original, &mut self.observers);
+            if j.from_another {
+                put(&self.mailbox.changed, [(id, true)]);
+            }
+        }
+        for d in take(&self.mailbox.departing) {
+            let released =
+                self.balancer.release(&mut self.machine, d.id, d.to, &mut self.observers);
+            match released {
+                Some(selection) => put(
+                    &d.mailbox.joining,
+                    [Joining { selection, original: d.original, from_another: true }],
+                ),
+                None => put(&self.mailbox.changed, [(d.id, false)]),
+            }
+        }
     }
 
     fn run(mut self, control: &Control) -> Self {
@@ -374,11 +425,7 @@ impl Live {
             scanner: Scanner::new(Proc::default(), self.root, self.most_files / 2),
             homes: domains
                 .iter()
-                .map(|d| Home {
-                    cpus: d.balancer.cpus().clone(),
-                    threads: 0,
-                    mailbox: d.mailbox.clone(),
-                })
+                .map(|d| Home { cpus: d.balancer.cpus().clone(), mailbox: d.mailbox.clone() })
                 .collect(),
             allowance: Allowance::new(self.options.budget * SCAN_SHARE, began),
             scan_cost: 0.0,
@@ -389,6 +436,10 @@ impl Live {
             next_processes: began,
             started_at: None,
             members: Vec::new(),
+            masks: Vec::new(),
+            // What is only watched is not moved.
+            spread: (self.options.policy.mechanism != Mechanism::Nothing)
+                .then(|| DomainSpread::new(self.options.policy.name == "static")),
             vanished: false,
             most_threads: 0,
             most_processes: 0,
@@ -416,10 +467,7 @@ impl Live {
             summary: Summary::default(),
         };
         for d in &domains {
-            let (domain, threads, notes) = d.balancer.summary(end);
-            report.summary.domains.push(domain);
-            report.summary.threads.extend(threads);
-            report.summary.notes.extend(notes);
+            report.summary.add(d.balancer.summary(end));
         }
         Ok(report)
     }
@@ -484,8 +532,19 @@ fn run_domains(
 /// A domain as the coordinator sees it.
 struct Home {
     cpus: CpuSet,
-    threads: usize,
     mailbox: Arc<Mailbox>,
+}
+
+/// A thread of a domain, as the coordinator sees it.
+struct Member {
+    id: ThreadId,
+    home: usize,
+    /// The domain that it has been sent to, and has not joined yet.
+    sent_to: Option<usize>,
+    /// Its domain could not give it up.
+    stays: bool,
+    /// The mask that it had when it was met, as an index.
+    mask: usize,
 }
 
 /// The CPU time that scanning may use: a part of the budget, with some in advance, because the
@@ -538,7 +597,11 @@ struct Coordinator {
     next_processes: Nanos,
     started_at: Option<Nanos>,
     /// Which thread is in which domain.
-    members: Vec<(ThreadId, usize)>,
+    members: Vec<Member>,
+    /// The masks that members had when they were met, each once.
+    masks: Vec<CpuSet>,
+    /// Keeps the numbers of threads per domain level.
+    spread: Option<DomainSpread>,
     /// The program has no process any more.
     vanished: bool,
     most_threads: usize,
@@ -574,7 +637,14 @@ impl Coordinator {
         for home in 0..self.homes.len() {
             for (id, times) in take(&self.homes[home].mailbox.leaving) {
                 self.tracker.idle(id, times, begin);
-                self.members.retain(|(m, _)| *m != id);
+                self.members.retain(|m| m.id != id);
+            }
+            for (id, changed) in take(&self.homes[home].mailbox.changed) {
+                if let Some(m) = self.members.iter_mut().find(|m| m.id == id) {
+                    m.home = if changed { m.sent_to.unwrap_or(m.home) } else { m.home };
+                    m.stays |= !changed;
+                    m.sent_to = None;
+                }
             }
         }
         let all = begin >= self.next_scan;
@@ -593,12 +663,10 @@ impl Coordinator {
         let chosen = self.tracker.look_among(self.scanner.threads(), begin, &found);
         let joined = !chosen.is_empty();
         if !self.members.is_empty() {
-            self.members.retain(|(id, _)| self.tracker.knows(*id));
-        }
-        for home in 0..self.homes.len() {
-            self.homes[home].threads = self.members.iter().filter(|(_, h)| *h == home).count();
+            self.members.retain(|m| self.tracker.knows(m.id));
         }
         self.give(machine, chosen);
+        self.spread(machine, begin);
         if joined && self.started_at.is_none() {
             self.started_at = Some(begin);
         }
@@ -640,33 +708,99 @@ impl Coordinator {
         self.quota = quota;
     }
 
-    /// Spreads threads over domains to within one thread per CPU of each other (paper, section
-    /// 2.4): each goes where it finds most room, and where rooms are equal, where it runs now.
+    /// Gives each new thread to the domain where it finds most room, and where rooms are equal, to
+    /// the one where it runs now: so threads are spread to within one of each other (paper,
+    /// section 2.4).
     fn give(&mut self, machine: &mut LinuxMachine, chosen: Vec<Selection>) {
-        for selection in chosen {
-            let id = selection.thread.id;
-            let Some(original) = machine.mask_when_met(id) else { continue };
-            let here = machine.locate(id).map(|l| l.cpu);
-            let usable = machine.usable(&original);
-            let best = (0..self.homes.len())
-                .filter_map(|h| {
-                    let home = &self.homes[h];
-                    let room = home.cpus.and(&usable).len();
-                    let load = (home.threads + 1) as f64 / room as f64;
-                    let elsewhere = !here.is_some_and(|c| home.cpus.contains(c));
-                    (room > 0).then_some((load, elsewhere, h))
-                })
-                .min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2)));
-            let Some((_, _, h)) = best else { continue };
-            self.homes[h].threads += 1;
-            self.members.push((id, h));
-            self.homes[h]
-                .mailbox
-                .joining
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push((selection, original));
+        if chosen.is_empty() {
+            return;
         }
+        machine.look_at_cpuset();
+        let met: Vec<(Selection, CpuSet)> = chosen
+            .into_iter()
+            .filter_map(|s| machine.mask_when_met(s.thread.id).map(|original| (s, original)))
+            .collect();
+        let masks: Vec<usize> = met.iter().map(|(_, original)| self.mask(original)).collect();
+        let (rooms, allowed) = self.rooms(machine, &masks);
+        let mut counts = vec![0; self.homes.len()];
+        for m in &self.members {
+            counts[m.sent_to.unwrap_or(m.home)] += 1;
+        }
+        for ((selection, original), mask) in met.into_iter().zip(masks) {
+            let id = selection.thread.id;
+            let here = machine
+                .locate(id)
+                .and_then(|l| self.homes.iter().position(|h| h.cpus.contains(l.cpu)));
+            let Some(home) = roomiest(&rooms, &counts, &allowed[mask], here) else { continue };
+            counts[home] += 1;
+            self.members.push(Member { id, home, sent_to: None, stays: false, mask });
+            put(
+                &self.homes[home].mailbox.joining,
+                [Joining { selection, original, from_another: false }],
+            );
+        }
+    }
+
+    /// Sends threads to other domains where CPUs or threads have come or gone, so that the domains
+    /// stay level.
+    fn spread(&mut self, machine: &mut LinuxMachine, now: Nanos) {
+        // What is on its way would be counted wrongly, or sent twice.
+        if self.homes.len() < 2 || self.members.iter().any(|m| m.sent_to.is_some()) {
+            return;
+        }
+        let (rooms, allowed) = self.rooms(machine, &[]);
+        let Some(spread) = &mut self.spread else { return };
+        if spread.rooms() != rooms {
+            for m in &mut self.members {
+                m.stays = false;
+            }
+        }
+        let threads: Vec<DomainThread> = self
+            .members
+            .iter()
+            .map(|m| DomainThread { domain: m.home, class: m.mask, movable: !m.stays })
+            .collect();
+        for t in spread.look(now, &rooms, &allowed, &threads) {
+            let member = &mut self.members[t.thread];
+            member.sent_to = Some(t.to);
+            let departing = Departing {
+                id: member.id,
+                original: self.masks[member.mask].clone(),
+                to: DomainId(t.to as u32),
+                mailbox: self.homes[t.to].mailbox.clone(),
+            };
+            put(&self.homes[member.home].mailbox.departing, [departing]);
+        }
+    }
+
+    fn mask(&mut self, original: &CpuSet) -> usize {
+        self.masks.iter().position(|m| m == original).unwrap_or_else(|| {
+            self.masks.push(original.clone());
+            self.masks.len() - 1
+        })
+    }
+
+    /// How many CPUs of each domain the members, and threads with these masks, can use now; and for
+    /// each mask in which domains it holds such CPUs.
+    fn rooms(
+        &self,
+        machine: &mut LinuxMachine,
+        more_masks: &[usize],
+    ) -> (Vec<usize>, Vec<Vec<bool>>) {
+        let every = self.homes.iter().fold(CpuSet::new(), |all, h| all.or(&h.cpus));
+        let usable = machine.usable(&every);
+        let mut used = vec![false; self.masks.len()];
+        for mask in self.members.iter().map(|m| m.mask).chain(more_masks.iter().copied()) {
+            used[mask] = true;
+        }
+        let wanted = (self.masks.iter().zip(&used).filter(|(_, used)| **used))
+            .fold(CpuSet::new(), |all, (mask, _)| all.or(mask));
+        let rooms = self.homes.iter().map(|h| h.cpus.and(&usable).and(&wanted).len()).collect();
+        let allowed = self.masks.iter().map(|mask| {
+            let can_use = mask.and(&usable);
+            self.homes.iter().map(|h| !h.cpus.and(&can_use).is_empty()).collect()
+        });
+        (rooms, allowed.collect())
     }
 }
 
@@ -817,7 +951,10 @@ pub fn describe(event: &Event) -> Vec<String> {
             thread.name,
             thread.pid
         )],
-        Event::Left { at, id, ended } => vec![format!(
+        Event::Left { at, id, to: Some(to), .. } => {
+            vec![format!("{} thread {id} goes to domain {to}", t(at))]
+        }
+        Event::Left { at, id, ended, to: None } => vec![format!(
             "{} thread {id} {}",
             t(at),
             if *ended { "has ended" } else { "no longer computes" }

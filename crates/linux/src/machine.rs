@@ -268,6 +268,14 @@ impl LinuxMachine {
         machine
     }
 
+    /// Takes note of a cpuset that has changed. To be called before threads are met: whether a
+    /// thread could use its whole cpuset is told by the one that is known.
+    pub fn look_at_cpuset(&mut self) {
+        if self.watch.changed() {
+            self.read_cpuset();
+        }
+    }
+
     fn read_cpuset(&mut self) {
         // Of a process that has ended nothing can be told: the last known cpuset holds, and the
         // kernel refuses what is really not allowed.
@@ -593,9 +601,7 @@ impl Machine for LinuxMachine {
     }
 
     fn usable(&mut self, within: &CpuSet) -> CpuSet {
-        if self.watch.changed() {
-            self.read_cpuset();
-        }
+        self.look_at_cpuset();
         within.and(&self.cpuset)
     }
 
@@ -657,6 +663,16 @@ impl Machine for LinuxMachine {
             // give back.
             let _ = self.set(id, &original);
         }
+    }
+
+    fn release(&mut self, id: ThreadId) -> bool {
+        self.restore(id);
+        // Whoever takes it over meets it with the mask that it has: nothing of ours may be left.
+        let free = (self.managed.get(&id)).is_none_or(|m| !m.left_alone && m.set == m.original);
+        if free {
+            self.part(id);
+        }
+        free
     }
 
     fn neighbours(&mut self) -> Vec<Neighbour> {
@@ -805,6 +821,36 @@ mod tests {
         t.machine.place(w.id, t.a, None).unwrap();
         t.machine.restore(w.id);
         assert_eq!(w.mask(), t.whole);
+    }
+
+    #[test]
+    fn a_thread_that_another_domain_takes_over_keeps_its_original_mask() {
+        let Some(mut t) = bench() else { return };
+        let root = Pid(std::process::id().cast_signed());
+        let mut second = LinuxMachine::new(root, t.machine.masks.clone(), Source::Schedstat, 64);
+        let w = Worker::new();
+        let (a, b) = (CpuSet::single(t.a), CpuSet::single(t.b));
+        t.machine.confine(w.id, &a).unwrap();
+        assert!(t.machine.release(w.id));
+        assert_eq!(w.mask(), t.whole);
+        assert_eq!(t.record(w.id).0, State::Ended);
+        second.confine(w.id, &b).unwrap();
+        assert_eq!(w.mask(), b);
+        let view = JournalView::open(second.masks.journal.path()).unwrap();
+        let live: Vec<_> =
+            view.records.iter().filter(|r| r.id == w.id && r.state == State::Live).collect();
+        assert!(live.len() == 1 && t.whole.is_subset(&live[0].original), "{live:?}");
+        // And back.
+        assert!(second.release(w.id));
+        t.machine.place(w.id, t.a, None).unwrap();
+        assert_eq!(w.mask(), a);
+        t.machine.restore(w.id);
+        assert_eq!(w.mask(), t.whole);
+        // One whose mask the program has set stays where it is.
+        t.machine.place(w.id, t.a, None).unwrap();
+        w.pin_itself(&b);
+        assert!(!t.machine.release(w.id));
+        assert_eq!(w.mask(), b);
     }
 
     #[test]

@@ -138,8 +138,9 @@ impl RunReport {
         self.total(|d| d.migrations)
     }
 
+    /// One that changed its domain has been counted in two.
     fn balanced_threads(&self) -> usize {
-        self.total(|d| d.threads as usize)
+        self.total(|d| d.threads as usize).min(self.summary.threads.len())
     }
 
     /// The part of their time that all threads were blocked.
@@ -152,7 +153,7 @@ impl RunReport {
     /// Of all domains the slowest one's, where it says something: the policy balanced, the threads
     /// were the same all the time, computed, and did so for a while.
     fn meaningful_gain(&self) -> Option<f64> {
-        let steady = self.summary.threads.len() <= self.balanced_threads();
+        let steady = self.summary.threads.len() <= self.total(|d| d.threads as usize);
         if matches!(self.policy, "observe" | "static")
             || !steady
             || self.blocked_share() > MUCH_BLOCKED

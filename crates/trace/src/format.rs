@@ -170,6 +170,8 @@ enum LineOut<'a> {
         at: Nanos,
         thread: u32,
         ended: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        to: Option<DomainId>,
     },
     Point {
         domain: DomainId,
@@ -258,9 +260,9 @@ impl Encoder {
                     },
                 )
             }
-            Event::Left { at, id, ended } => {
+            Event::Left { at, id, ended, to } => {
                 let thread = self.number(*id, out)?;
-                line(out, &LineOut::Left { at: *at, thread, ended: *ended })?;
+                line(out, &LineOut::Left { at: *at, thread, ended: *ended, to: *to })?;
                 if *ended {
                     // Programs that start thousands of threads a second must not fill the memory.
                     self.numbers.remove(id);
@@ -411,6 +413,8 @@ struct LeftIn {
     at: Nanos,
     thread: u32,
     ended: bool,
+    #[serde(default)]
+    to: Option<DomainId>,
 }
 
 #[derive(Deserialize)]
@@ -530,7 +534,7 @@ impl Decoder {
             "left" => {
                 let l: LeftIn = serde_json::from_slice(bytes)?;
                 let id = self.id(l.thread)?;
-                Line::Event(Event::Left { at: l.at, id, ended: l.ended })
+                Line::Event(Event::Left { at: l.at, id, ended: l.ended, to: l.to })
             }
             "note" => {
                 let n: NoteIn = serde_json::from_slice(bytes)?;

@@ -221,8 +221,12 @@ pub fn export(recording: &Recording, out: impl Write) -> io::Result<()> {
                 let joins = vec![number("domain", u64::from(domain.0))];
                 export.on_thread(at.0, cast.index_of(thread.id), "joins", joins)?;
             }
-            Event::Left { at, id, ended } => {
-                let says = if *ended { "ends" } else { "no longer computes" };
+            Event::Left { at, id, ended, to } => {
+                let says = match to {
+                    _ if *ended => "ends",
+                    Some(_) => "goes to another domain",
+                    None => "no longer computes",
+                };
                 export.on_thread(at.0, cast.index_of(*id), says, Vec::new())?;
             }
         }

@@ -80,7 +80,7 @@ pub(crate) fn events(points: u64, rotate: bool) -> Vec<Event> {
     }
     let end = Nanos::from_millis(10 * points);
     all.push(Event::Note { at: end, text: "stood down: balancing does not pay".to_owned() });
-    all.extend((0..3).map(|i| Event::Left { at: end, id: id(i), ended: true }));
+    all.extend((0..3).map(|i| Event::Left { at: end, id: id(i), ended: true, to: None }));
     all
 }
 

@@ -87,7 +87,8 @@ fn event() -> impl Strategy<Value = Event> {
                 thread: ThreadMeta { id, pid: Pid(pid), name },
             }
         ),
-        (at(), id(), any::<bool>()).prop_map(|(at, id, ended)| Event::Left { at, id, ended }),
+        (at(), id(), any::<bool>(), prop::option::of(0u32..3).prop_map(|d| d.map(DomainId)))
+            .prop_map(|(at, id, ended, to)| Event::Left { at, id, ended, to }),
         (at(), any::<String>()).prop_map(|(at, text)| Event::Note { at, text }),
         point(),
         point(),

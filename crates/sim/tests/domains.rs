@@ -1,0 +1,255 @@
+//! Threads of two domains follow CPUs that come and go: the balancers of both, and the spreading
+//! between them, as the coordinator of a real program uses them.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use evenly_engine::{
+    Balancer, BalancerOptions, DomainSpread, DomainThread, Event, GuardOptions, Machine, Observer,
+    Selection, Summary, roomiest,
+};
+use evenly_model::{CpuId, CpuSet, DomainId, Nanos, ThreadId};
+use evenly_policy::by_name;
+use evenly_sim::{Hotplug, Scenario, Sim};
+use std::sync::{Arc, Mutex};
+
+const PERIOD: Nanos = Nanos::from_millis(100);
+
+fn cpus(list: &str) -> CpuSet {
+    list.parse().unwrap()
+}
+
+fn s(seconds: u64) -> Nanos {
+    Nanos::from_millis(1_000 * seconds)
+}
+
+struct Log(Arc<Mutex<Vec<Event>>>);
+
+impl Observer for Log {
+    fn event(&mut self, event: &Event) {
+        self.0.lock().unwrap().push(event.clone());
+    }
+
+    fn wants_points(&self) -> bool {
+        false
+    }
+}
+
+struct Two {
+    sim: Sim,
+    balancers: Vec<Balancer>,
+    sets: [CpuSet; 2],
+    spread: DomainSpread,
+    members: Vec<(ThreadId, CpuSet, usize)>,
+    observers: Vec<Box<dyn Observer>>,
+    log: Arc<Mutex<Vec<Event>>>,
+}
+
+impl Two {
+    fn new(scenario: Scenario, policy: &str) -> Self {
+        let info = by_name(policy).unwrap();
+        let sim = Sim::new(scenario);
+        let sets = [cpus("0-3"), cpus("4-7")];
+        let balancer = |(i, cpus): (usize, &CpuSet)| {
+            let options = BalancerOptions {
+                domain: DomainId(i as u32),
+                cpus: cpus.clone(),
+                wanted: None,
+                mechanism: info.mechanism,
+                guard: GuardOptions { enabled: false, ..GuardOptions::default() },
+            };
+            Balancer::new(options, (info.make)(), sim.now())
+        };
+        let balancers = sets.iter().enumerate().map(balancer).collect();
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let observers: Vec<Box<dyn Observer>> = vec![Box::new(Log(log.clone()))];
+        let spread = DomainSpread::new(policy == "static");
+        Self { balancers, sets, sim, spread, members: Vec::new(), observers, log }
+    }
+
+    fn rooms(&mut self) -> Vec<usize> {
+        self.sets.clone().iter().map(|set| self.sim.usable(set).len()).collect()
+    }
+
+    fn start(&mut self) {
+        let rooms = self.rooms();
+        let mut counts = [0, 0];
+        for thread in self.sim.candidates() {
+            let (id, baseline, read_at) = (thread.id, thread.times, self.sim.now());
+            let mask = self.sim.original_mask(id).unwrap();
+            let d = roomiest(&rooms, &counts, &[true, true], None).unwrap();
+            counts[d] += 1;
+            let selection = Selection { thread, baseline, read_at };
+            self.balancers[d].join(&mut self.sim, selection, &mask, &mut self.observers);
+            self.members.push((id, mask, d));
+        }
+    }
+
+    fn run_until(&mut self, end: Nanos) {
+        while self.sim.now() < end {
+            let next = self.sim.now() + PERIOD;
+            self.sim.run_until(next);
+            let living: Vec<ThreadId> = self.sim.candidates().iter().map(|c| c.id).collect();
+            self.members.retain(|(id, ..)| living.contains(id));
+            let threads: Vec<DomainThread> = (self.members.iter())
+                .map(|&(_, _, domain)| DomainThread { domain, class: 0, movable: true })
+                .collect();
+            let rooms = self.rooms();
+            let now = self.sim.now();
+            for t in self.spread.look(now, &rooms, &[vec![true, true]], &threads) {
+                let (id, mask, domain) = &mut self.members[t.thread];
+                let to = DomainId(t.to as u32);
+                let balancer = &mut self.balancers[*domain];
+                let observers = &mut self.observers;
+                let selection = balancer.release(&mut self.sim, *id, to, observers).unwrap();
+                self.balancers[t.to].join(&mut self.sim, selection, mask, observers);
+                *domain = t.to;
+            }
+            for b in &mut self.balancers {
+                let left = b.point(&mut self.sim, PERIOD, &mut self.observers);
+                assert!(left.is_empty());
+            }
+        }
+    }
+
+    fn counts(&self) -> Vec<usize> {
+        self.balancers.iter().map(Balancer::len).collect()
+    }
+
+    /// All threads, of which none has ended, have masks of the domain that they are in.
+    fn assert_masks_inside(&self) {
+        for (mask, (id, _, domain)) in self.sim.masks().iter().zip(&self.members) {
+            assert!(mask.is_subset(&self.sets[*domain]), "{id}: {mask}");
+        }
+    }
+
+    fn finish(&mut self) -> Summary {
+        let mut summary = Summary::default();
+        for b in &mut self.balancers {
+            b.finish(&mut self.sim);
+            summary.add(b.summary(self.sim.now()));
+        }
+        assert!(self.sim.changed_masks().is_empty());
+        summary
+    }
+}
+
+fn hotplug(at: Nanos, cpu: u32, online: bool) -> Hotplug {
+    Hotplug { at, cpu: CpuId(cpu), online }
+}
+
+#[test]
+fn threads_follow_a_cpu_that_comes() {
+    for policy in ["juggle", "hybrid", "static"] {
+        let hotplug = vec![hotplug(Nanos::ZERO, 5, false), hotplug(s(5), 5, true)];
+        let mut two = Two::new(Scenario { hotplug, ..Scenario::new(8, 8, s(60)) }, policy);
+        two.sim.run_until(PERIOD);
+        two.start();
+        two.run_until(s(5));
+        assert_eq!(two.counts(), [5, 3]);
+        two.assert_masks_inside();
+        two.run_until(s(7));
+        assert_eq!(two.counts(), [4, 4]);
+        two.assert_masks_inside();
+        let per_cpu: Vec<usize> = two.sim.counts().into_iter().map(|(_, n)| n).collect();
+        assert_eq!(per_cpu, [1; 8], "{policy}");
+
+        // One thread has changed its domain, and is told to have, in this order.
+        let log = two.log.lock().unwrap().clone();
+        let moved = log.iter().position(|e| matches!(e, Event::Left { to: Some(_), .. })).unwrap();
+        let Event::Left { id, ended: false, to: Some(DomainId(1)), .. } = log[moved] else {
+            panic!("{:?}", log[moved]);
+        };
+        let joins: Vec<(usize, u32)> = (log.iter().enumerate())
+            .filter_map(|(i, e)| match e {
+                Event::Joined { domain, thread, .. } if thread.id == id => Some((i, domain.0)),
+                _ => None,
+            })
+            .collect();
+        assert!(joins.len() == 2 && joins[0].1 == 0 && joins[1].1 == 1, "{joins:?}");
+        assert!(joins[0].0 < moved && moved < joins[1].0);
+        assert_eq!(log.iter().filter(|e| matches!(e, Event::Left { .. })).count(), 1);
+
+        // Nothing of what it did is lost or counted twice.
+        let ran = two.sim.progress();
+        let summary = two.finish();
+        assert_eq!(summary.threads.len(), 8);
+        let total: f64 = summary.threads.iter().map(|t| t.ran_s).sum();
+        let before: f64 = 7.0 * PERIOD.as_secs_f64();
+        let real: f64 = ran.iter().map(|r| r.as_secs_f64()).sum();
+        assert!((total + before - real).abs() < 1e-6, "{total} and {before}: {real}");
+        let t = summary.threads.iter().find(|t| t.id == id).unwrap();
+        assert!((t.present_s - 6.9).abs() < 1e-6, "{}", t.present_s);
+    }
+}
+
+#[test]
+fn threads_give_way_to_a_cpu_that_goes_and_come_back_with_it() {
+    let hotplug = vec![hotplug(s(3), 3, false), hotplug(s(8), 3, true)];
+    let mut two = Two::new(Scenario { hotplug, ..Scenario::new(8, 8, s(60)) }, "juggle");
+    two.sim.run_until(PERIOD);
+    two.start();
+    let mut seen = Vec::new();
+    for second in 1..12 {
+        two.run_until(s(second));
+        two.assert_masks_inside();
+        let counts = two.counts();
+        if seen.last() != Some(&counts) {
+            seen.push(counts);
+        }
+    }
+    assert_eq!(seen, [[4, 4], [3, 5], [4, 4]]);
+    two.finish();
+}
+
+#[test]
+fn a_domain_that_loses_all_of_its_cpus_is_left() {
+    let gone = (4..8).map(|cpu| hotplug(s(3), cpu, false));
+    let back = (4..8).map(|cpu| hotplug(s(8), cpu, true));
+    let hotplug = gone.chain(back).collect();
+    let mut two = Two::new(Scenario { hotplug, ..Scenario::new(6, 8, s(60)) }, "juggle");
+    two.sim.run_until(PERIOD);
+    two.start();
+    two.run_until(s(3));
+    assert_eq!(two.counts(), [3, 3]);
+    two.run_until(s(7));
+    assert_eq!(two.counts(), [6, 0]);
+    two.assert_masks_inside();
+    let per_cpu: Vec<usize> = two.sim.counts().into_iter().map(|(_, n)| n).collect();
+    assert_eq!(per_cpu.iter().max(), Some(&2));
+    two.run_until(s(11));
+    assert_eq!(two.counts(), [3, 3]);
+    two.finish();
+}
+
+#[test]
+fn threads_that_end_make_room_for_others_unless_the_policy_is_static() {
+    for (policy, expected) in [("juggle", [3, 3]), ("static", [2, 4])] {
+        // Threads are handed to the domains in turn: of the first, two more end.
+        let mut scenario = Scenario::new(12, 8, s(60));
+        for t in [0, 2, 4, 6, 1, 3] {
+            scenario.threads[t].end = Some(s(3));
+        }
+        let mut two = Two::new(scenario, policy);
+        two.sim.run_until(PERIOD);
+        two.start();
+        assert_eq!(two.counts(), [6, 6]);
+        two.run_until(s(6));
+        assert_eq!(two.counts(), expected);
+    }
+}
+
+#[test]
+fn a_thread_that_cannot_be_moved_is_not_given_up() {
+    let mut scenario = Scenario::new(2, 8, s(60));
+    scenario.threads[0].own_mask = true;
+    let mut two = Two::new(scenario, "juggle");
+    two.sim.run_until(PERIOD);
+    two.start();
+    two.run_until(s(1));
+    let own = two.members[0].0;
+    let to = DomainId(1);
+    assert!(two.balancers[0].release(&mut two.sim, own, to, &mut two.observers).is_none());
+    assert_eq!(two.balancers[0].len(), 1);
+    // Nor one that is not here.
+    let other = two.members[1].0;
+    assert!(two.balancers[0].release(&mut two.sim, other, to, &mut two.observers).is_none());
+}
