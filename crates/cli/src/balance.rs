@@ -244,7 +244,7 @@ struct Balancing {
     control: Control,
     thread: Option<JoinHandle<Result<LiveReport, String>>>,
     journal: Arc<Journal>,
-    guardian: Option<Guardian>,
+    guardian: Option<Arc<Guardian>>,
     recorder: Option<Recorder>,
     log: Option<Log>,
     facts: Facts,
@@ -385,7 +385,7 @@ impl Balancing {
         if let Err(e) = evenly_linux::restore::end(&self.journal) {
             tell(&format!("evenly: {e}"));
         }
-        if let Some(Err(e)) = self.guardian.take().map(Guardian::finish) {
+        if let Some(Err(e)) = self.guardian.take().map(|g| g.finish()) {
             tell(&format!("evenly: {e}"));
         }
         if let Some(log) = self.log.take() {
@@ -406,7 +406,7 @@ struct Parts {
     control: Control,
     thread: JoinHandle<Result<LiveReport, String>>,
     journal: Arc<Journal>,
-    guardian: Option<Guardian>,
+    guardian: Option<Arc<Guardian>>,
     recorder: Option<Recorder>,
     log: Option<Log>,
 }
@@ -432,7 +432,7 @@ impl Parts {
             None
         } else {
             let exe = std::env::current_exe().context("cannot find evenly's own program file")?;
-            Some(Guardian::start(&exe, &journal, false)?)
+            Some(Arc::new(Guardian::start(&exe, &journal, false)?))
         };
         // A recording that cannot be made is no reason not to balance.
         let recorder = args.record.as_deref().and_then(|path| {
@@ -442,7 +442,10 @@ impl Parts {
         });
         let log = args.verbose.then(Log::start).transpose()?;
         let control = Control::default();
-        let live = Live::new(live_options(&args, filter), pid, journal.clone());
+        let mut live = Live::new(live_options(&args, filter), pid, journal.clone());
+        if let Some(guardian) = &guardian {
+            live = live.guarded_by(guardian.clone());
+        }
         let (events, decisions) =
             (recorder.as_ref().map(Recorder::handle), log.as_ref().map(Log::handle));
         let ctl = control.clone();

@@ -71,6 +71,45 @@ fn a_new_balancer_undoes_what_a_killed_one_left() {
 }
 
 #[test]
+fn a_killed_guardian_is_replaced_by_one_that_restores() {
+    let Some(whole) = whole() else { return };
+    let (state, mut program) = (State::new(), program());
+    let mut evenly = state.attach("juggle", 3, program.pid());
+    wait_until_narrowed(program.pid(), &whole, 3);
+    let guardian = evenly.guardian();
+    signal(guardian, Signal::KILL);
+    wait_until("another guardian", || {
+        let all = descendants(evenly.pid());
+        !all.contains(&guardian) && !all.is_empty() && evenly.guardian() != guardian
+    });
+    evenly.kill(Signal::KILL);
+    evenly.wait();
+    wait_until_restored(program.pid(), &whole);
+    assert!(program.is_alive());
+}
+
+#[test]
+fn balancing_ends_where_no_other_guardian_can_be_started() {
+    let Some(whole) = whole() else { return };
+    let (state, mut program) = (State::new(), program());
+    // Its own program file is what evenly starts a guardian from.
+    let copy = state.path().with_file_name("evenly");
+    std::fs::copy(env!("CARGO_BIN_EXE_evenly"), &copy).unwrap();
+    let pid = program.pid().to_string();
+    let args = ["attach", "--policy", "juggle", "--period", "10ms", "--no-guard", &pid];
+    let mut evenly = state.start_as(&copy, &args);
+    wait_until_narrowed(program.pid(), &whole, 3);
+    let guardian = evenly.guardian();
+    std::fs::remove_file(&copy).unwrap();
+    signal(guardian, Signal::KILL);
+    evenly.wait();
+    assert_eq!(narrowed(program.pid(), &whole), 0, "{}", evenly.stderr());
+    assert!(program.is_alive() && state.journals().is_empty());
+    let said = evenly.stderr();
+    assert_eq!(said.lines().filter(|l| l.contains("guardian")).count(), 1, "{said}");
+}
+
+#[test]
 fn masks_are_free_while_evenly_is_stopped_and_ours_again_after() {
     let Some(whole) = whole() else { return };
     let (state, program) = (State::new(), program());

@@ -6,7 +6,8 @@
 //!
 //! evenly and the guardian hold the two ends of a socket pair. The kernel closes evenly's end
 //! when the last of its threads is gone, so no mask is set any more when the guardian sees that;
-//! and evenly sees the guardian's end close if somebody kills the guardian. In between the guardian
+//! and evenly sees the guardian's end close if somebody kills the guardian, and starts another. In
+//! between the guardian
 //! sleeps, and wakes at most once a second to look at one word of the shared journal.
 //! That costs 0.002 % of a CPU (the ignored test `costs` measures it) and some 300 KiB of memory.
 //!
@@ -27,7 +28,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The least time without a heartbeat after which the guardian acts.
@@ -88,8 +89,60 @@ pub enum GuardianError {
 /// as the death of evenly does.
 #[derive(Debug)]
 pub struct Guardian {
+    state: Mutex<Hold>,
+}
+
+#[derive(Debug)]
+struct Hold {
+    /// What to start, also where another one is needed.
+    command: Command,
+    /// None once the guardian has been let go, or where no other could be started.
+    watching: Option<Watching>,
+}
+
+#[derive(Debug)]
+struct Watching {
     connection: UnixStream,
-    child: Mutex<Child>,
+    child: Child,
+}
+
+impl Watching {
+    fn start(command: &mut Command) -> Result<Self, GuardianError> {
+        let program = PathBuf::from(command.get_program());
+        let start = |source| GuardianError::Start { program: program.clone(), source };
+        let (ours, theirs) = UnixStream::pair().map_err(start)?;
+        command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
+        let child = command.spawn();
+        // The command holds the other end of the connection; it must be the guardian's alone.
+        command.stdin(Stdio::null());
+        let mut watching = Self { connection: ours, child: child.map_err(start)? };
+        watching.wait_until_ready().map_err(|source| {
+            watching.abandon();
+            GuardianError::NotReady { program, source }
+        })?;
+        Ok(watching)
+    }
+
+    fn wait_until_ready(&self) -> io::Result<()> {
+        self.connection.set_read_timeout(Some(START_TIMEOUT))?;
+        let mut word = [0u8];
+        (&self.connection).read_exact(&mut word)?;
+        if word == [READY] { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
+    }
+
+    fn is_alive(&self) -> bool {
+        let mut fds = [PollFd::new(&self.connection, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // The guardian says nothing after it is ready: what can be read is the end.
+        !matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(n) if n > 0)
+    }
+
+    /// Ends a guardian that is of no use, so that it is not left as a zombie.
+    fn abandon(&mut self) {
+        // Both fail only where it has ended and been waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 impl Guardian {
@@ -114,60 +167,53 @@ impl Guardian {
     /// # Errors
     /// As [`Guardian::start`].
     pub fn spawn(mut command: Command) -> Result<Self, GuardianError> {
-        let program = PathBuf::from(command.get_program());
-        let start = |source| GuardianError::Start { program: program.clone(), source };
-        let (ours, theirs) = UnixStream::pair().map_err(start)?;
-        command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
-        let child = command.spawn().map_err(start)?;
-        // The command holds the other end of the connection; it must be the guardian's alone.
-        drop(command);
-        let guardian = Self { connection: ours, child: Mutex::new(child) };
-        guardian.wait_until_ready().map_err(|source| {
-            guardian.abandon();
-            GuardianError::NotReady { program, source }
-        })?;
-        Ok(guardian)
+        let watching = Watching::start(&mut command)?;
+        Ok(Self { state: Mutex::new(Hold { command, watching: Some(watching) }) })
     }
 
-    fn wait_until_ready(&self) -> io::Result<()> {
-        self.connection.set_read_timeout(Some(START_TIMEOUT))?;
-        let mut word = [0u8];
-        (&self.connection).read_exact(&mut word)?;
-        if word == [READY] { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
-    }
-
-    /// Ends a guardian that is of no use, so that it is not left as a zombie.
-    fn abandon(&self) {
-        let mut child = self.child.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // Both fail only where it has ended and been waited for.
-        let _ = child.kill();
-        let _ = child.wait();
+    fn lock(&self) -> MutexGuard<'_, Hold> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the guardian watches. Costs one system call; asked before every change it would be
-    /// the dearest part of it, so once a balancing point is enough.
+    /// the dearest part of it, so now and then is enough.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        let mut fds = [PollFd::new(&self.connection, PollFlags::IN)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // The guardian says nothing after it is ready: what can be read is the end.
-        !matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(n) if n > 0)
+        self.lock().watching.as_ref().is_some_and(Watching::is_alive)
     }
 
-    /// The guardian's process id, for those who list evenly's processes.
+    /// Starts another guardian where this one has been killed, and waits until it watches. Returns
+    /// whether that was needed.
+    ///
+    /// # Errors
+    /// As [`Guardian::start`]: nobody watches then, and all masks must be given back.
+    pub fn renew(&self) -> Result<bool, GuardianError> {
+        let mut hold = self.lock();
+        if hold.watching.as_ref().is_some_and(Watching::is_alive) {
+            return Ok(false);
+        }
+        if let Some(mut dead) = hold.watching.take() {
+            dead.abandon();
+        }
+        hold.watching = Some(Watching::start(&mut hold.command)?);
+        Ok(true)
+    }
+
+    /// The guardian's process id, for those who list evenly's processes. None where none watches.
     #[must_use]
-    pub fn id(&self) -> u32 {
-        self.child.lock().unwrap_or_else(std::sync::PoisonError::into_inner).id()
+    pub fn id(&self) -> Option<u32> {
+        self.lock().watching.as_ref().map(|w| w.child.id())
     }
 
     /// Lets the guardian go, after [`Journal::finish`], and waits for its end.
     ///
     /// # Errors
     /// [`GuardianError::System`] where it cannot be waited for.
-    pub fn finish(self) -> Result<(), GuardianError> {
-        let Self { connection, child } = self;
+    pub fn finish(&self) -> Result<(), GuardianError> {
+        let Some(Watching { connection, mut child }) = self.lock().watching.take() else {
+            return Ok(());
+        };
         drop(connection);
-        let mut child = child.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         match child.wait() {
             // Whoever waits for all children of evenly may have been first.
             Err(e) if e.raw_os_error() != Some(libc::ECHILD) => {

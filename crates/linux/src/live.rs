@@ -9,6 +9,7 @@
 //! Invariant: whichever way [`Live::run`] is left, every balancer has finished, so every mask that
 //! is still ours has been given back.
 
+use crate::guardian::{Guardian, GuardianError};
 use crate::journal::{Journal, Other, Process};
 use crate::limits::{DomainKind, Limits, Quota, slice};
 use crate::machine::{LinuxMachine, Masks, Source, now, process_cpu_time, thread_cpu_time};
@@ -84,6 +85,12 @@ pub enum LiveError {
          evenly as root, or: mount -o remount,hidepid=0 /proc"
     )]
     Invisible(Pid),
+    /// The guardian was killed.
+    #[error(
+        "the guardian that restores masks when evenly dies was killed, and no other can be started, \
+         so all masks are given back and balancing ends: {0}"
+    )]
+    Unguarded(#[from] GuardianError),
     /// A thread for a domain's balancer cannot be started.
     #[error("cannot start a balancer thread: {0}")]
     Thread(std::io::Error),
@@ -282,6 +289,7 @@ pub struct Live {
     options: LiveOptions,
     root: Pid,
     journal: Arc<Journal>,
+    guardian: Option<Arc<Guardian>>,
     masks: Arc<Masks>,
     limits: Limits,
     most_files: usize,
@@ -298,6 +306,8 @@ const PROCESS_SCANS: Nanos = Nanos::from_millis(100);
 const LATER_PROCESS_SCANS: Nanos = Nanos::from_millis(500);
 /// How often the CPU quota is looked at.
 const QUOTA_LOOKS: Nanos = Nanos::from_millis(1_000);
+/// How often it is looked whether the guardian lives.
+const GUARDIAN_LOOKS: Nanos = Nanos::from_millis(1_000);
 /// The part of the overhead budget that scanning may use.
 const SCAN_SHARE: f64 = 0.4;
 /// How long the threads must stand still before balancing begins.
@@ -306,7 +316,8 @@ const SETTLE: Nanos = Nanos::from_millis(60);
 const NEWEST: f64 = 0.3;
 
 impl Live {
-    /// For the program whose first process is `root`. The journal must be guarded by now.
+    /// For the program whose first process is `root`. Where the policy changes anything the journal
+    /// must be guarded by now, and the guardian given to [`Live::guarded_by`].
     #[must_use]
     pub fn new(options: LiveOptions, root: Pid, journal: Arc<Journal>) -> Self {
         if let Some(program) = Process::find(&Proc::default(), root) {
@@ -317,9 +328,18 @@ impl Live {
             root,
             masks: Arc::new(Masks::new(journal.clone())),
             journal,
+            guardian: None,
             limits: Limits::default(),
             most_files: most_files(),
         }
+    }
+
+    /// Looks after this guardian: one that is killed is replaced, and where that cannot be,
+    /// balancing ends.
+    #[must_use]
+    pub fn guarded_by(mut self, guardian: Arc<Guardian>) -> Self {
+        self.guardian = Some(guardian);
+        self
     }
 
     /// The domains, as sets of CPUs, within what the program may use.
@@ -370,7 +390,7 @@ impl Live {
     /// of one domain.
     ///
     /// # Errors
-    /// [`LiveError`]; nothing has been changed then.
+    /// [`LiveError`]; nothing has been changed then, or everything is as it was.
     pub fn run(
         self,
         control: &Control,
@@ -448,10 +468,16 @@ impl Live {
             root: self.root,
             quota: self.limits.quota(self.root).unwrap_or_default(),
             next_quota: began + QUOTA_LOOKS,
+            guardian: self.guardian.clone(),
+            next_guardian: began + GUARDIAN_LOOKS,
+            unguarded: None,
             notes: Vec::new(),
         };
         let period = domains.first().map(|d| d.period.wanted()).unwrap_or_default();
         let domains = run_domains(domains, &mut coordinator, control)?;
+        if let Some(why) = coordinator.unguarded {
+            return Err(LiveError::Unguarded(why));
+        }
 
         let end = now();
         let mut report = LiveReport {
@@ -501,7 +527,7 @@ fn run_domains(
                 } else {
                     domain.due.min(coordinator.due())
                 };
-                if control.sleep_until(due) || coordinator.vanished {
+                if control.sleep_until(due) || coordinator.vanished || !coordinator.is_guarded() {
                     control.end();
                     break;
                 }
@@ -612,6 +638,10 @@ struct Coordinator {
     /// The CPU quota as last seen.
     quota: Quota,
     next_quota: Nanos,
+    guardian: Option<Arc<Guardian>>,
+    next_guardian: Nanos,
+    /// Why nobody would restore masks any more.
+    unguarded: Option<GuardianError>,
     /// What is to be said in the report and the decision log.
     notes: Vec<String>,
 }
@@ -685,6 +715,25 @@ impl Coordinator {
         }
         self.next_look = begin + interval.max(self.allowance.wait_for(self.glance_cost));
         joined
+    }
+
+    /// Looks after the guardian now and then: one that was killed is replaced. False where that
+    /// cannot be.
+    fn is_guarded(&mut self) -> bool {
+        let time = now();
+        if time >= self.next_guardian
+            && let Some(guardian) = &self.guardian
+        {
+            self.next_guardian = time + GUARDIAN_LOOKS;
+            match guardian.renew() {
+                Ok(false) => {}
+                Ok(true) => self
+                    .notes
+                    .push(String::from("the guardian was killed, and has been started again")),
+                Err(why) => self.unguarded = Some(why),
+            }
+        }
+        self.unguarded.is_none()
     }
 
     /// The CPU quota may change while the program runs.

@@ -77,7 +77,7 @@ fn balancer() {
     };
     let mut generation = journal.released_generation();
     pin();
-    println!("reply: {}", guardian.id());
+    println!("reply: {}", guardian.id().unwrap());
     loop {
         if env::var_os(HEARTBEATS).is_some() {
             journal.heartbeat(monotonic_now());
@@ -428,7 +428,7 @@ fn a_clean_end_leaves_nothing_to_do() {
     journal.about_to_set(&mut slot, &first);
     affinity::set(Tid(pid.0), &first).unwrap();
     journal.finish().unwrap();
-    let guardian_pid = Pid(guardian.id() as i32);
+    let guardian_pid = Pid(guardian.id().unwrap() as i32);
     guardian.finish().unwrap();
     assert!(has_ended(guardian_pid));
     assert_eq!(affinity::get(Tid(pid.0)).unwrap(), first);
@@ -467,13 +467,21 @@ fn the_end_of_a_balancer_finds_what_its_scans_missed() {
 }
 
 #[test]
-fn a_killed_guardian_is_noticed() {
+fn a_killed_guardian_is_noticed_and_replaced() {
     let tmp = tempfile::tempdir().unwrap();
     let journal = Journal::create(&StateDir::at(tmp.path()).unwrap(), None).unwrap();
     let guardian = guard(&journal);
-    send(Pid(guardian.id() as i32), Signal::KILL);
+    send(Pid(guardian.id().unwrap() as i32), Signal::KILL);
     until("evenly notices", || !guardian.is_alive());
+    let first = Pid(guardian.id().unwrap() as i32);
+    assert!(guardian.renew().unwrap());
+    let second = Pid(guardian.id().unwrap() as i32);
+    // No zombie is left of the first.
+    assert!(first != second && Proc::default().process_stat(first).is_none());
+    assert!(guardian.is_alive() && !guardian.renew().unwrap());
+    journal.finish().unwrap();
     guardian.finish().unwrap();
+    assert!(has_ended(second) && !guardian.is_alive());
 }
 
 #[test]
@@ -570,7 +578,7 @@ fn costs() {
     per("meet and forget", 200_000, &mut |_| {
         journal.forget(journal.meet(id, Pid(1), &whole).unwrap());
     });
-    let (proc, pid) = (Proc::default(), Pid(guardian.id() as i32));
+    let (proc, pid) = (Proc::default(), Pid(guardian.id().unwrap() as i32));
     // Here it is one of two threads, because the test harness started it.
     let ran = || {
         let times = proc.threads(pid).into_iter().map(|tid| {

@@ -195,20 +195,29 @@ impl State {
 
     /// `evenly` with these arguments.
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut c = Command::new(env!("CARGO_BIN_EXE_evenly"));
+        self.command_as(Path::new(env!("CARGO_BIN_EXE_evenly")), args)
+    }
+
+    fn command_as(&self, evenly: &Path, args: &[&str]) -> Command {
+        let mut c = Command::new(evenly);
         c.args(args).env("EVENLY_STATE_DIR", self.path()).stdin(Stdio::null());
         c
     }
 
     /// Starts `evenly run` or `evenly attach` with these arguments.
     pub fn start(&self, args: &[&str]) -> Evenly {
+        self.start_as(Path::new(env!("CARGO_BIN_EXE_evenly")), args)
+    }
+
+    /// The same with this copy of `evenly`.
+    pub fn start_as(&self, evenly: &Path, args: &[&str]) -> Evenly {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let file = || tempfile::NamedTempFile::new().unwrap();
         let (stdout, stderr) = (file(), file());
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let json = self.0.path().join(format!("report-{number}.json"));
         let (verb, rest) = args.split_first().unwrap();
-        let mut c = self.command(&[verb, "-v", "--json", json.to_str().unwrap()]);
+        let mut c = self.command_as(evenly, &[verb, "-v", "--json", json.to_str().unwrap()]);
         c.args(rest).stdout(stdout.reopen().unwrap()).stderr(stderr.reopen().unwrap());
         Evenly { running: Running(c.spawn().unwrap()), stdout, stderr, json, state: self.path() }
     }
