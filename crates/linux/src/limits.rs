@@ -416,7 +416,8 @@ impl Limits {
     /// Divides the online CPUs of `within` into domains: disjoint, none empty, in the order of
     /// their first CPU. Nodes that have memory only give none; CPUs of which the system says
     /// nothing form a domain of their own. An offline CPU that is known to belong to a node joins
-    /// a domain of that node, so that it is in the right one when it comes online.
+    /// a domain of that node, so that it is in the right one when it comes online; where all CPUs of
+    /// a node are offline they form a domain that is empty for now.
     ///
     /// # Errors
     /// Where a file is not of the kernel's form, or where the online CPUs cannot be told.
@@ -428,23 +429,25 @@ impl Limits {
             DomainKind::Llc => self.last_caches(&online)?,
         };
         let mut domains = partition(groups, &online);
-        self.add_offline(&mut domains, &within.minus(&online));
+        self.add_offline(kind, &mut domains, &within.minus(&online));
         Ok(domains)
     }
 
     /// Adds offline CPUs to domains of their nodes. No list of a node names them, and their caches
     /// are not told, but the node's directory still has an entry for each. Where a node has several
     /// domains, the one that is smallest lacks a CPU most likely.
-    fn add_offline(&self, domains: &mut [CpuSet], offline: &CpuSet) {
+    fn add_offline(&self, kind: DomainKind, domains: &mut Vec<CpuSet>, offline: &CpuSet) {
         if offline.is_empty() {
             return;
         }
         for (_, dir) in numbered(&self.path("sys/devices/system/node"), "node") {
             let node: CpuSet = numbered(&dir, "cpu").into_iter().map(|(n, _)| CpuId(n)).collect();
             for cpu in node.and(offline).iter() {
-                let of_node = domains.iter_mut().filter(|d| !d.and(&node).is_empty());
-                if let Some(domain) = of_node.min_by_key(|d| d.len()) {
-                    domain.insert(cpu);
+                let one = kind == DomainKind::Machine;
+                let of_node = domains.iter_mut().filter(|d| one || !d.and(&node).is_empty());
+                match of_node.min_by_key(|d| d.len()) {
+                    Some(domain) => domain.insert(cpu),
+                    None => domains.push(CpuSet::single(cpu)),
                 }
             }
         }

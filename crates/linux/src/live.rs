@@ -112,16 +112,23 @@ impl Control {
         self.0.1.notify_all();
     }
 
+    /// Makes those who sleep look into their mailboxes.
+    fn wake(&self) {
+        // With the lock, so that nobody is between looking and sleeping.
+        let _wish = self.lock();
+        self.0.1.notify_all();
+    }
+
     fn lock(&self) -> MutexGuard<'_, Wish> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sleeps until a time. Returns true when it is time to end.
-    fn sleep_until(&self, deadline: Nanos) -> bool {
+    /// Sleeps until a time, or until there is mail when woken. Returns true when it is time to end.
+    fn sleep_until(&self, deadline: Nanos, mailbox: Option<&Mailbox>) -> bool {
         let mut wish = self.lock();
         loop {
             let left = deadline - now();
-            if wish.end || left == Nanos::ZERO {
+            if wish.end || left == Nanos::ZERO || mailbox.is_some_and(Mailbox::has_newcomers) {
                 return wish.end;
             }
             let waited = self.0.1.wait_timeout(wish, Duration::from(left));
@@ -170,6 +177,12 @@ struct Mailbox {
     changed: Mutex<Vec<(ThreadId, bool)>>,
 }
 
+impl Mailbox {
+    fn has_newcomers(&self) -> bool {
+        !self.joining.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+}
+
 /// A thread that is to join a domain.
 struct Joining {
     selection: Selection,
@@ -203,6 +216,8 @@ struct Domain {
     journal: Arc<Journal>,
     due: Nanos,
     generation: u64,
+    /// Whether the period is ours to choose, and threads are moved at all.
+    may_rest: bool,
 }
 
 impl Domain {
@@ -247,7 +262,9 @@ impl Domain {
         }
         let time = now();
         self.journal.heartbeat(time);
-        self.due = time + self.period.next_period();
+        let period = self.period.next_period();
+        let busy = !self.may_rest || self.balancer.usable_cpus() > 1;
+        self.due = time + if busy && !self.balancer.is_empty() { period } else { period.max(REST) };
     }
 
     fn take_in_and_hand_on(&mut self) {
@@ -276,7 +293,7 @@ impl Domain {
     }
 
     fn run(mut self, control: &Control) -> Self {
-        while !control.sleep_until(self.due) {
+        while !control.sleep_until(self.due, Some(&self.mailbox)) {
             self.point();
         }
         self.balancer.finish(&mut self.machine);
@@ -306,6 +323,8 @@ const PROCESS_SCANS: Nanos = Nanos::from_millis(100);
 const LATER_PROCESS_SCANS: Nanos = Nanos::from_millis(500);
 /// How often the CPU quota is looked at.
 const QUOTA_LOOKS: Nanos = Nanos::from_millis(1_000);
+/// The least period of a domain that has one CPU or no thread: it only waits for that to change.
+const REST: Nanos = Nanos::from_millis(250);
 /// How often it is looked whether the guardian lives.
 const GUARDIAN_LOOKS: Nanos = Nanos::from_millis(1_000);
 /// The part of the overhead budget that scanning may use.
@@ -434,6 +453,8 @@ impl Live {
                 journal: self.journal.clone(),
                 due: began,
                 generation: 0,
+                may_rest: self.options.period == Period::Auto
+                    && self.options.policy.mechanism != Mechanism::Nothing,
             });
         }
         let mut coordinator = Coordinator {
@@ -492,8 +513,13 @@ impl Live {
             cpus: usable,
             summary: Summary::default(),
         };
+        let online = self.limits.online().unwrap_or_default();
         for d in &domains {
-            report.summary.add(d.balancer.summary(end));
+            let account = d.balancer.summary(end);
+            // A node that has been offline throughout is none to speak of.
+            if account.0.threads > 0 || !d.balancer.cpus().and(&online).is_empty() {
+                report.summary.add(account);
+            }
         }
         Ok(report)
     }
@@ -527,7 +553,7 @@ fn run_domains(
                 } else {
                     domain.due.min(coordinator.due())
                 };
-                if control.sleep_until(due) || coordinator.vanished || !coordinator.is_guarded() {
+                if control.sleep_until(due, None) || coordinator.vanished || !coordinator.is_guarded() {
                     control.end();
                     break;
                 }
@@ -535,6 +561,7 @@ fn run_domains(
                     let joined = coordinator.scan(&mut domain.machine);
                     if joined {
                         domain.due = now();
+                        control.wake();
                     }
                     for text in std::mem::take(&mut coordinator.notes) {
                         domain.balancer.note(now(), text, &mut domain.observers);

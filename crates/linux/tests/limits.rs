@@ -99,9 +99,24 @@ fn an_offline_cpu_belongs_to_the_domain_of_its_node() {
         let one = kind == DomainKind::Machine;
         assert_eq!(domains, if one { vec!["0-7"] } else { vec!["0-3", "4-7"] }, "{kind:?}");
     }
-    // One that is in no node is left out, and one alone makes no domain.
+    // One that is in no node is left out.
     assert_eq!(lists(limits.domains(DomainKind::Numa, &set("2-3,6,9"))), ["2-3", "6"]);
-    assert_eq!(lists(limits.domains(DomainKind::Numa, &set("3"))), [""; 0]);
+    assert_eq!(lists(limits.domains(DomainKind::Numa, &set("3"))), ["3"]);
+}
+
+#[test]
+fn a_node_that_is_offline_has_its_domain_waiting() {
+    let (dir, limits) = tree("v2-numa-offline.txt");
+    for cpu in 0..8 {
+        let node = format!("sys/devices/system/node/node{}/cpu{cpu}", cpu / 4);
+        fs::create_dir(dir.path().join(node)).unwrap();
+    }
+    fs::write(dir.path().join("sys/devices/system/cpu/online"), "0-2\n").unwrap();
+    fs::write(dir.path().join("sys/devices/system/node/node1/cpulist"), "\n").unwrap();
+    for kind in [DomainKind::Numa, DomainKind::Llc] {
+        assert_eq!(lists(limits.domains(kind, &set("0-7"))), ["0-3", "4-7"], "{kind:?}");
+    }
+    assert_eq!(lists(limits.domains(DomainKind::Machine, &set("0-7"))), ["0-7"]);
 }
 
 #[test]
