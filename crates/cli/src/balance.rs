@@ -11,12 +11,12 @@ use crate::{End, tell};
 use anyhow::Context;
 use evenly_engine::{Candidate, Eligible, Event, GuardOptions, Observer};
 use evenly_linux::affinity;
+use evenly_linux::clock::now;
 use evenly_linux::guardian::Guardian;
 use evenly_linux::journal::{Journal, Process, StateDir, others};
 use evenly_linux::live::{
     Control, Live, LiveOptions, LiveReport, balanced_above, check_target_is_free, describe,
 };
-use evenly_linux::machine::now;
 use evenly_linux::proc::Proc;
 use evenly_linux::restore::{Fate, restore_all};
 use evenly_linux::supervise::{Hooks, Outcome, Program, Signals, SpawnOptions, Supervisor, Waker};

@@ -347,7 +347,7 @@ impl Watched for Evenly<'_> {
     }
 
     fn now(&self) -> Nanos {
-        crate::journal::monotonic_now()
+        crate::clock::now()
     }
 
     fn release(&mut self) {

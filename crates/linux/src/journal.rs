@@ -30,6 +30,7 @@
 //! | then 16w | for each CPU a 16-bit count of threads placed there |
 //! | then the records | state; tid and tgid; start time; number n of masks set; original mask (w words); two set masks (w words each), of which number (n - 1) mod 2 is the newest |
 
+use crate::clock::now;
 use crate::proc::Proc;
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
@@ -511,7 +512,7 @@ impl Journal {
             (at::PID_NAMESPACE, pid_namespace()),
             (at::WRITER_PID, u64::from(writer.pid.0.unsigned_abs())),
             (at::WRITER_START, writer.start),
-            (at::HEARTBEAT, monotonic_now().0),
+            (at::HEARTBEAT, now().0),
         ] {
             self.map.word(word).store(value, Ordering::Relaxed);
         }
@@ -1059,13 +1060,6 @@ pub(crate) fn remove(path: &Path) -> Result<(), JournalError> {
         }
         _ => Ok(()),
     }
-}
-
-/// CLOCK_MONOTONIC, the clock of the heartbeat.
-#[must_use]
-pub fn monotonic_now() -> Nanos {
-    let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    Nanos(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
 }
 
 fn word_at(bytes: &[u8], number: usize) -> Option<u64> {

@@ -5,6 +5,7 @@
 //! of a mask is in the [`journal`] before it is made (promise P4).
 
 pub mod affinity;
+pub mod clock;
 pub mod guardian;
 pub mod journal;
 pub mod limits;

@@ -9,10 +9,11 @@
 //! Invariant: whichever way [`Live::run`] is left, every balancer has finished, so every mask that
 //! is still ours has been given back.
 
+use crate::clock::{now, process_cpu_time, thread_cpu_time};
 use crate::guardian::{Guardian, GuardianError};
 use crate::journal::{Journal, Other, Process};
 use crate::limits::{DomainKind, Limits, Quota, slice};
-use crate::machine::{LinuxMachine, Masks, Source, now, process_cpu_time, thread_cpu_time};
+use crate::machine::{LinuxMachine, Masks, Source};
 use crate::proc::{Proc, Stat, read_all};
 use crate::scan::Scanner;
 use crate::taskstats::TaskStats;
@@ -553,7 +554,10 @@ fn run_domains(
                 } else {
                     domain.due.min(coordinator.due())
                 };
-                if control.sleep_until(due, None) || coordinator.vanished || !coordinator.is_guarded() {
+                if control.sleep_until(due, None)
+                    || coordinator.vanished
+                    || !coordinator.is_guarded()
+                {
                     control.end();
                     break;
                 }
@@ -960,7 +964,7 @@ pub fn check_target(proc: &Proc, pid: Pid, others: &[Other]) -> Result<(), Targe
 /// [`TargetError`].
 pub fn check_target_is_free(proc: &Proc, pid: Pid, others: &[Other]) -> Result<(), TargetError> {
     check_target(proc, pid, others)?;
-    let related = |p: Pid| descends(proc, pid, p) || descends(proc, p, pid);
+    let related = |p: Pid| proc.descends(pid, p) || proc.descends(p, pid);
     match others.iter().find(|o| o.program.is_some_and(|p| related(p.pid))) {
         Some(other) => Err(TargetError::Balanced { pid, by: other.evenly.pid }),
         None => Ok(()),
@@ -972,23 +976,8 @@ pub fn check_target_is_free(proc: &Proc, pid: Pid, others: &[Other]) -> Result<(
 pub fn balanced_above(proc: &Proc, pid: Pid, others: &[Other]) -> Option<Pid> {
     others
         .iter()
-        .find(|o| o.program.is_some_and(|p| p.pid != pid && descends(proc, pid, p.pid)))
+        .find(|o| o.program.is_some_and(|p| p.pid != pid && proc.descends(pid, p.pid)))
         .map(|o| o.evenly.pid)
-}
-
-/// Whether a process is another one or descends from it.
-fn descends(proc: &Proc, mut pid: Pid, from: Pid) -> bool {
-    // Ids can change hands while this reads, so that a chain without end is conceivable.
-    for _ in 0..256 {
-        if pid == from {
-            return true;
-        }
-        match proc.process_stat(pid) {
-            Some(stat) if stat.ppid.0 > 1 => pid = stat.ppid,
-            _ => return false,
-        }
-    }
-    false
 }
 
 /// The flags of a process: field 9 of its `stat`, the seventh behind its name.

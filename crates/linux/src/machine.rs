@@ -30,6 +30,7 @@
 //! same mask for a new thread cannot be told from this.
 
 use crate::affinity;
+use crate::clock::{self, now, thread_cpu_time};
 use crate::journal::{Journal, Process, Slot, StateDir, others};
 use crate::limits::{Limits, Watch, slice};
 use crate::proc::{Proc, Stat, parse_schedstat, status_field, status_number};
@@ -42,28 +43,6 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Monotonic time.
-#[must_use]
-pub fn now() -> Nanos {
-    nanos(rustix::time::clock_gettime(rustix::time::ClockId::Monotonic))
-}
-
-/// CPU time of the calling thread.
-#[must_use]
-pub fn thread_cpu_time() -> Nanos {
-    nanos(rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime))
-}
-
-/// CPU time of this process.
-#[must_use]
-pub fn process_cpu_time() -> Nanos {
-    nanos(rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime))
-}
-
-fn nanos(t: rustix::time::Timespec) -> Nanos {
-    Nanos(t.tv_sec.cast_unsigned().saturating_mul(1_000_000_000) + t.tv_nsec.cast_unsigned())
-}
 
 /// What evenly knows of the masks of a program.
 pub struct Masks {
@@ -165,7 +144,7 @@ impl Masks {
 /// Time since boot in the unit in which `/proc` tells when a thread started, rounded down.
 fn ticks_since_boot() -> u64 {
     let per_second = rustix::param::clock_ticks_per_second().max(1);
-    let t = nanos(rustix::time::clock_gettime(rustix::time::ClockId::Boottime));
+    let t = clock::since_boot();
     (u128::from(t.0) * u128::from(per_second) / 1_000_000_000) as u64
 }
 
@@ -386,17 +365,14 @@ impl LinuxMachine {
     /// be followed, because one of them has ended, all of the program's processes come into
     /// question.
     fn ancestors(&self, pid: Pid) -> Vec<Pid> {
-        /// Deeper than any tree of processes; read one by one, parents could form a ring.
-        const DEPTH: usize = 64;
-        let mut chain = vec![pid];
-        while chain.last() != Some(&self.root) {
-            let parent = chain.last().and_then(|&p| self.proc.process_stat(p)).map(|s| s.ppid);
-            match parent {
-                Some(parent) if parent.0 > 1 && chain.len() < DEPTH => chain.push(parent),
-                _ => return self.masks.processes(),
+        let mut chain: Vec<Pid> = self.proc.lineage(pid).collect();
+        match chain.iter().position(|&p| p == self.root) {
+            Some(root) => {
+                chain.truncate(root + 1);
+                chain
             }
+            None => self.masks.processes(),
         }
-        chain
     }
 
     /// The mask that a thread had before evenly came. None where it has ended.
@@ -545,10 +521,24 @@ impl LinuxMachine {
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
                 Err(ApplyError::Unusable { wanted: mask.clone() })
             }
+            Err(e) if e.raw_os_error() == Some(libc::EPERM) => {
+                Err(ApplyError::Refused(self.not_permitted(id)))
+            }
             Err(e) => Err(ApplyError::Refused(format!(
                 "the kernel refuses to set its affinity mask to {mask}: {e}"
             ))),
         }
+    }
+
+    fn not_permitted(&self, id: ThreadId) -> String {
+        let own = rustix::process::geteuid().as_raw();
+        let owner = (self.proc.thread_status(id.tid).ok())
+            .and_then(|s| status_number(&s, "Uid"))
+            .map_or_else(|| String::from("another user"), |uid| format!("user {uid}"));
+        format!(
+            "it belongs to {owner}, and evenly runs as user {own}; setting its affinity mask needs \
+             the same user, or CAP_SYS_NICE (sudo evenly)"
+        )
     }
 }
 

@@ -194,6 +194,21 @@ impl Proc {
         read_all(&self.process_file(pid, "stat")).ok().and_then(|t| Stat::parse(&t))
     }
 
+    /// A process and those that it descends from, as far as that can be followed.
+    pub fn lineage(&self, pid: Pid) -> impl Iterator<Item = Pid> {
+        /// Deeper than any tree of processes. Ids can change hands while this reads, so that a
+        /// chain without end is conceivable.
+        const DEPTH: usize = 256;
+        let parent = |&p: &Pid| self.process_stat(p).map(|s| s.ppid).filter(|p| p.0 > 1);
+        std::iter::successors((pid.0 > 0).then_some(pid), parent).take(DEPTH)
+    }
+
+    /// Whether a process is another one or descends from it. False where it is gone.
+    #[must_use]
+    pub fn descends(&self, pid: Pid, from: Pid) -> bool {
+        self.lineage(pid).any(|p| p == from)
+    }
+
     /// `status` of a thread.
     ///
     /// # Errors

@@ -50,6 +50,7 @@
 //! A parent-death signal that evenly was started with is not handed to the program. Where evenly
 //! is a session or process group leader the program is not one.
 
+use crate::proc::Proc;
 use evenly_model::Pid;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, retry_on_intr};
@@ -109,6 +110,8 @@ static ORIGINAL: OnceLock<Original> = OnceLock::new();
 
 /// Runs before the Rust runtime, which sets SIGPIPE to ignored.
 #[used]
+// SAFETY: the section holds pointers to functions that the C library calls, in the main thread,
+// before `main`; this is one. What it calls needs nothing of the Rust runtime.
 #[unsafe(link_section = ".init_array")]
 static CAPTURE: extern "C" fn() = capture_original;
 
@@ -467,6 +470,7 @@ fn is_armed(t: &libc::itimerval) -> bool {
     t.it_value.tv_sec != 0 || t.it_value.tv_usec != 0
 }
 
+// SAFETY: the C library defines it with this name and type (environ(7)).
 unsafe extern "C" {
     static environ: *const *const c_char;
 }
@@ -841,7 +845,7 @@ impl Supervisor {
         let own = r.sender == own_pid();
         let origin = Origin {
             own,
-            from_program: r.code <= 0 && !own && descends_from(r.sender, pid),
+            from_program: r.code <= 0 && !own && is_of_program(Pid(r.sender), pid),
             session_leader: is_session_leader(),
         };
         match forward(r, origin) {
@@ -973,28 +977,12 @@ fn is_session_leader() -> bool {
     unsafe { libc::getsid(0) == own_pid() }
 }
 
-/// Whether a process is the program or a descendant of it. False where it is gone.
-fn descends_from(pid: c_int, program: Pid) -> bool {
-    let (mut pid, own) = (pid, own_pid());
-    // Ids can change hands while we read, so that a chain without end is conceivable.
-    for _ in 0..64 {
-        if pid == program.0 {
-            return true;
-        }
-        if pid <= 1 || pid == own {
-            return false;
-        }
-        let Some(parent) = parent_of(pid) else { return false };
-        pid = parent;
-    }
-    false
-}
-
-fn parent_of(pid: c_int) -> Option<c_int> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The name may hold anything; the state and the parent follow its last parenthesis.
-    let after = stat.iter().rposition(|b| *b == b')')? + 1;
-    std::str::from_utf8(&stat[after..]).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
+/// Whether a process is the program or a descendant of it. One that descends from this evenly is
+/// not, though evenly itself may have been started by the program.
+fn is_of_program(pid: Pid, program: Pid) -> bool {
+    let own = Pid(own_pid());
+    let proc = Proc::default();
+    proc.lineage(pid).take_while(|&p| p == program || p != own).any(|p| p == program)
 }
 
 /// The part of `siginfo_t` that belongs to sigqueue(3).
@@ -1095,17 +1083,18 @@ mod tests {
     #[test]
     fn descent_is_followed_up_to_ourselves() {
         let own = Pid(own_pid());
+        let parent = Proc::default().process_stat(own).unwrap().ppid;
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
-        let pid = c_int::try_from(child.id()).unwrap();
-        assert_eq!(parent_of(pid), Some(own.0));
-        assert!(descends_from(pid, Pid(pid)));
-        assert!(descends_from(pid, own));
-        assert!(!descends_from(own.0, Pid(pid)));
-        assert!(!descends_from(0, Pid(pid)) && !descends_from(1, Pid(pid)));
+        let pid = Pid(c_int::try_from(child.id()).unwrap());
+        assert!(is_of_program(pid, pid));
+        assert!(is_of_program(pid, own));
+        assert!(!is_of_program(own, pid));
+        assert!(!is_of_program(Pid(0), pid) && !is_of_program(Pid(1), pid));
+        // Those that evenly itself started are not of a program that evenly descends from.
+        assert!(Proc::default().descends(pid, parent) && !is_of_program(pid, parent));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(parent_of(pid), None);
-        assert!(!descends_from(pid, own));
+        assert!(!is_of_program(pid, own));
     }
 
     #[test]

@@ -7,8 +7,9 @@
 #![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 use evenly_linux::affinity;
+use evenly_linux::clock::now;
 use evenly_linux::guardian::{self, Guardian};
-use evenly_linux::journal::{self, Journal, JournalView, Process, StateDir, monotonic_now};
+use evenly_linux::journal::{self, Journal, JournalView, Process, StateDir};
 use evenly_linux::proc::Proc;
 use evenly_linux::restore::{self, Fate};
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
@@ -80,7 +81,7 @@ fn balancer() {
     println!("reply: {}", guardian.id().unwrap());
     loop {
         if env::var_os(HEARTBEATS).is_some() {
-            journal.heartbeat(monotonic_now());
+            journal.heartbeat(now());
         }
         if journal.released_generation() != generation {
             generation = journal.released_generation();
@@ -573,7 +574,7 @@ fn costs() {
     per("record a mask", 1_000_000, &mut |i| {
         journal.about_to_set(&mut slot, &masks[i % masks.len()]);
     });
-    per("heartbeat", 1_000_000, &mut |_| journal.heartbeat(monotonic_now()));
+    per("heartbeat", 1_000_000, &mut |_| journal.heartbeat(now()));
     per("is the guardian alive", 100_000, &mut |_| assert!(guardian.is_alive()));
     per("meet and forget", 200_000, &mut |_| {
         journal.forget(journal.meet(id, Pid(1), &whole).unwrap());
@@ -589,7 +590,7 @@ fn costs() {
     };
     let (start, before) = (Instant::now(), ran());
     while start.elapsed() < Duration::from_secs(20) {
-        journal.heartbeat(monotonic_now());
+        journal.heartbeat(now());
         thread::sleep(Duration::from_millis(20));
     }
     let used: Nanos = ran() - before;

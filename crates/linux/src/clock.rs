@@ -1,0 +1,35 @@
+//! The clocks.
+//!
+//! Invariant: all times that are compared with each other come from the same clock here.
+
+use evenly_model::Nanos;
+use rustix::time::{ClockId, clock_gettime};
+
+/// Monotonic time: that of balancing points, and of the heartbeat in the journal.
+#[must_use]
+pub fn now() -> Nanos {
+    read(ClockId::Monotonic)
+}
+
+/// CPU time of the calling thread.
+#[must_use]
+pub fn thread_cpu_time() -> Nanos {
+    read(ClockId::ThreadCPUTime)
+}
+
+/// CPU time of this process.
+#[must_use]
+pub fn process_cpu_time() -> Nanos {
+    read(ClockId::ProcessCPUTime)
+}
+
+/// Time since boot, that spent asleep included: what `/proc` counts start times in.
+#[must_use]
+pub fn since_boot() -> Nanos {
+    read(ClockId::Boottime)
+}
+
+fn read(clock: ClockId) -> Nanos {
+    let t = clock_gettime(clock);
+    Nanos(t.tv_sec.cast_unsigned().saturating_mul(1_000_000_000) + t.tv_nsec.cast_unsigned())
+}
