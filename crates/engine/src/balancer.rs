@@ -54,6 +54,12 @@ struct Entity {
     base: CpuSet,
     quiet: Nanos,
     window_start: Times,
+    /// For how long it has not run at all.
+    not_run_for: Nanos,
+    /// It was seen runnable, and has not run since.
+    waits: bool,
+    /// Where it was seen at this point, if it was looked at.
+    seen: Option<Located>,
     migrations: u64,
     joined: Nanos,
     ran: Nanos,
@@ -67,6 +73,26 @@ struct Entity {
 }
 
 impl Entity {
+    /// Adds what it did to its account. Returns whether it is busy.
+    fn book(&mut self, s: &Stretch, first: bool) -> bool {
+        let blocked = s.elapsed - s.ran - s.waited;
+        self.progress += s.ran.scale(s.weight).0 as i64;
+        self.total_ran += s.ran;
+        self.total_waited += s.waited;
+        self.total_blocked += blocked;
+        // Before the first point there was no period.
+        if !first {
+            (self.ran, self.waited, self.blocked) = (s.ran, s.waited, blocked);
+        }
+        let (wanted, elapsed) = ((s.ran + s.waited).0 as f64, s.elapsed.0 as f64);
+        if wanted < LEAST_WANTED * elapsed {
+            self.quiet += s.elapsed;
+        } else {
+            self.quiet = Nanos::ZERO;
+        }
+        wanted > 5.0 * LEAST_WANTED * elapsed
+    }
+
     /// Takes over where the thread was found. A thread that ended a moment ago stays where it
     /// was; the next reading tells.
     fn found(&mut self, located: Option<Located>) {
@@ -88,6 +114,17 @@ enum Parting {
     To(DomainId),
 }
 
+/// What a thread did since it was read last.
+#[derive(Debug, Clone, Copy)]
+struct Stretch {
+    index: usize,
+    elapsed: Nanos,
+    ran: Nanos,
+    waited: Nanos,
+    /// CPU time counts by the speed of the CPU that the thread was on.
+    weight: f64,
+}
+
 /// A thread that stopped computing for this long is given back.
 const QUIET: Nanos = Nanos::from_millis(1_000);
 /// How long nobody must have given up a CPU before moved threads are held where they were put.
@@ -99,6 +136,8 @@ const GIVE_UP_WINDOW: Nanos = Nanos::from_millis(1_000);
 const GIVE_UP_BLOCKED: f64 = 0.01;
 /// A thread that is given a CPU more often than this yields, or blocks for very short times.
 const GIVE_UP_SLICES_PER_S: f64 = 1_000.0;
+/// Of so many threads one is looked at at each point, where nobody gives up a CPU.
+const THREADS_PER_LOOK: usize = 16;
 /// How often usable CPUs are asked for.
 const LOOK_AT_CPUS: Nanos = Nanos::from_millis(200);
 /// How often other balancers are looked for.
@@ -115,6 +154,8 @@ pub struct Balancer {
     entities: Vec<Entity>,
     ids: Vec<ThreadId>,
     readings: Vec<Reading>,
+    /// Threads for much of whose time there is no account at this point.
+    unclear: Vec<Stretch>,
     masks: Vec<CpuSet>,
     usable: CpuSet,
     looked_at_cpus: Option<Nanos>,
@@ -156,6 +197,7 @@ impl Balancer {
             entities: Vec::new(),
             ids: Vec::new(),
             readings: Vec::new(),
+            unclear: Vec::new(),
             masks: Vec::new(),
             usable: CpuSet::new(),
             looked_at_cpus: None,
@@ -287,6 +329,9 @@ impl Balancer {
             base,
             quiet: Nanos::ZERO,
             window_start: thread.times,
+            not_run_for: Nanos::ZERO,
+            waits: false,
+            seen: None,
             migrations: 0,
             joined: selection.read_at,
             ran: Nanos::ZERO,
@@ -478,6 +523,7 @@ impl Balancer {
     ) -> Vec<(ThreadId, Times)> {
         self.ids.clear();
         self.ids.extend(self.entities.iter().map(|e| e.meta.id));
+        self.unclear.clear();
         machine.read(&self.ids, &mut self.readings);
         let mut left = Vec::new();
         let mut i = 0;
@@ -500,46 +546,31 @@ impl Balancer {
                 e.window_start = times;
             }
             let ran = times.ran - e.last.ran;
-            let mut waited = times.waited - e.last.waited;
+            let waited = times.waited - e.last.waited;
             e.last = times;
+            e.seen = None;
+            if ran > Nanos::ZERO {
+                (e.not_run_for, e.waits) = (Nanos::ZERO, false);
+            } else {
+                e.not_run_for += elapsed;
+            }
             if elapsed > Nanos::ZERO {
                 let missing = elapsed - ran;
-                if waited > missing {
-                    // The kernel books waiting when it ends: some of this belongs to earlier.
-                    waited = missing;
-                } else if (ran + waited).0 * 4 < elapsed.0 * 3 {
-                    // Either it waits for its CPU at this moment, which is booked when it gets it,
-                    // or it has given its CPU up.
-                    match machine.locate(e.meta.id).map(|l| l.state) {
-                        Some(RunState::Runnable) if (ran + waited).0 * 4 < elapsed.0 => {
-                            waited = missing;
-                        }
-                        Some(RunState::Blocked) => self.gave_up_at = now,
-                        _ => {}
-                    }
-                }
-                // CPU time counts by the speed of the CPU that the thread was on.
+                // The kernel books waiting when it ends: some may belong to earlier.
+                let waited = waited.min(missing);
                 let cpus = &self.snapshot.cpus;
                 let on = e.cpu.and_then(|c| cpus.binary_search_by_key(&c, |v| v.id).ok());
-                let blocked = elapsed - ran - waited;
-                e.progress += ran.scale(on.map_or(1.0, |c| cpus[c].weight())).0 as i64;
-                e.total_ran += ran;
-                e.total_waited += waited;
-                e.total_blocked += blocked;
-                // Before the first point there was no period.
-                if !first {
-                    (e.ran, e.waited, e.blocked) = (ran, waited, blocked);
-                }
-                let wanted = (ran + waited).0 as f64;
-                if wanted < LEAST_WANTED * elapsed.0 as f64 {
-                    e.quiet += elapsed;
+                let weight = on.map_or(1.0, |c| cpus[c].weight());
+                let period = Stretch { index: i, elapsed, ran, waited, weight };
+                if (ran + waited).0 * 4 < elapsed.0 * 3 {
+                    self.unclear.push(period);
                 } else {
-                    e.quiet = Nanos::ZERO;
-                    busy |= wanted > 5.0 * LEAST_WANTED * elapsed.0 as f64;
+                    busy |= e.book(&period, first);
                 }
             }
             i += 1;
         }
+        busy |= self.clear_up(machine, now, first);
         // While nobody computes (all wait for input, say), nobody is given back: the program as a
         // whole rests.
         if busy {
@@ -556,6 +587,46 @@ impl Balancer {
             }
         }
         left
+    }
+
+    /// Books the periods of threads for much of whose time there is no account yet. Either such a
+    /// thread waits for its CPU at this moment, which is booked when it gets it, or it has given its
+    /// CPU up: that is to be seen in its state, which costs ten times as much as its times.
+    ///
+    /// A thread that was seen runnable, and has not run since, still waits: it would have to run in
+    /// order to block. Where nobody has given up a CPU for a while, the others are taken to wait as
+    /// well, and only some are looked at, those first that have not run for longest: they have
+    /// either waited longest or blocked.
+    fn clear_up(&mut self, machine: &mut dyn Machine, now: Nanos, first: bool) -> bool {
+        let mut unclear = std::mem::take(&mut self.unclear);
+        let mut unseen = self.entities.len().div_ceil(THREADS_PER_LOOK);
+        unclear.sort_unstable_by_key(|s| std::cmp::Reverse(self.entities[s.index].not_run_for));
+        let mut busy = false;
+        for s in &mut unclear {
+            let steady = self.nobody_gave_up(now);
+            let e = &mut self.entities[s.index];
+            let waits = if e.waits {
+                true
+            } else if steady && unseen == 0 {
+                // Not remembered: it is not known.
+                true
+            } else {
+                unseen = unseen.saturating_sub(1);
+                e.seen = machine.locate(e.meta.id);
+                let state = e.seen.map(|l| l.state);
+                if state == Some(RunState::Blocked) {
+                    self.gave_up_at = now;
+                }
+                e.waits = state == Some(RunState::Runnable);
+                e.waits
+            };
+            if waits && (s.ran + s.waited).0 * 4 < s.elapsed.0 {
+                s.waited = s.elapsed - s.ran;
+            }
+            busy |= e.book(s, first);
+        }
+        self.unclear = unclear;
+        busy
     }
 
     fn drop_entity(
@@ -588,7 +659,8 @@ impl Balancer {
         }
         for e in &mut self.entities {
             if all || e.cpu.is_none() || !e.movable {
-                e.found(machine.locate(e.meta.id));
+                let seen = e.seen.take();
+                e.found(seen.or_else(|| machine.locate(e.meta.id)));
             }
         }
     }
@@ -640,10 +712,11 @@ impl Balancer {
 
     /// Pins all threads where they are, or releases all, where that has become right.
     fn pin_or_release(&mut self, machine: &mut dyn Machine, now: Nanos) {
+        let nobody_gives_up = self.nobody_gives_up(now);
         let hold = match self.options.mechanism {
             Mechanism::Nothing => return,
             Mechanism::Pin => true,
-            Mechanism::Nudge => self.nobody_gives_up(now),
+            Mechanism::Nudge => nobody_gives_up,
         };
         // Fewer threads than CPUs would, pinned, leave CPUs to nobody (promise P2).
         let pin = hold && self.entities.len() >= self.usable.len();
@@ -678,7 +751,9 @@ impl Balancer {
             for e in &mut self.entities {
                 let (last, first) = (e.last, e.window_start);
                 let wanted = (last.ran - first.ran) + (last.waited - first.waited);
-                blocked += (window - wanted).0 as f64;
+                // Below zero where more was booked than fits, because some of it belongs to before:
+                // it is lacking in the accounts of others, whose waiting has not ended yet.
+                blocked += length - wanted.0 as f64;
                 let given = last.slices.saturating_sub(first.slices);
                 slices = slices.max(given as f64 / length * 1e9);
                 e.window_start = last;
@@ -689,6 +764,10 @@ impl Balancer {
                 self.gave_up_at = now;
             }
         }
+        self.nobody_gave_up(now)
+    }
+
+    fn nobody_gave_up(&self, now: Nanos) -> bool {
         now - self.gave_up_at >= HOLD_AFTER
     }
 

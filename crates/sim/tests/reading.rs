@@ -1,0 +1,153 @@
+//! How much is read at a balancing point, and that what is not read is known all the same.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use evenly_engine::{
+    ApplyError, Balancer, BalancerOptions, GuardOptions, Located, Machine, Reading, Selection,
+};
+use evenly_model::{CpuId, CpuSet, DomainId, Nanos, ThreadId};
+use evenly_policy::by_name;
+use evenly_sim::{Barrier, Scenario, Sharing, Sim};
+
+fn ms(ms: u64) -> Nanos {
+    Nanos::from_millis(ms)
+}
+
+/// Counts what is read.
+struct Counting {
+    sim: Sim,
+    located: usize,
+    read: usize,
+}
+
+impl Machine for Counting {
+    fn now(&self) -> Nanos {
+        self.sim.now()
+    }
+
+    fn own_cpu_time(&self) -> Nanos {
+        self.sim.own_cpu_time()
+    }
+
+    fn read(&mut self, ids: &[ThreadId], out: &mut Vec<Reading>) {
+        self.read += ids.len();
+        self.sim.read(ids, out);
+    }
+
+    fn locate(&mut self, id: ThreadId) -> Option<Located> {
+        self.located += 1;
+        self.sim.locate(id)
+    }
+
+    fn usable(&mut self, within: &CpuSet) -> CpuSet {
+        self.sim.usable(within)
+    }
+
+    fn original_mask(&mut self, id: ThreadId) -> Option<CpuSet> {
+        self.sim.original_mask(id)
+    }
+
+    fn place(&mut self, id: ThreadId, cpu: CpuId, to: Option<&CpuSet>) -> Result<(), ApplyError> {
+        self.sim.place(id, cpu, to)
+    }
+
+    fn confine(&mut self, id: ThreadId, mask: &CpuSet) -> Result<(), ApplyError> {
+        self.sim.confine(id, mask)
+    }
+
+    fn restore(&mut self, id: ThreadId) {
+        self.sim.restore(id);
+    }
+
+    fn resolution(&self) -> Nanos {
+        self.sim.resolution()
+    }
+}
+
+/// Threads that share CPUs in slices of 4 ms, as a kernel lets them.
+fn scenario(n: usize, work: Nanos, phases: u32, barrier: Barrier) -> Scenario {
+    Scenario {
+        sharing: Sharing::Slices(ms(4)),
+        tick: ms(4),
+        phases,
+        barrier,
+        ..Scenario::new(n, 2, work)
+    }
+}
+
+fn start(scenario: Scenario) -> (Counting, Balancer) {
+    let info = by_name("juggle").unwrap();
+    let options = BalancerOptions {
+        domain: DomainId(0),
+        cpus: "0-1".parse().unwrap(),
+        wanted: None,
+        mechanism: info.mechanism,
+        guard: GuardOptions { enabled: false, ..GuardOptions::default() },
+    };
+    let mut machine = Counting { sim: Sim::new(scenario), located: 0, read: 0 };
+    machine.sim.run_until(ms(1));
+    let mut balancer = Balancer::new(options, (info.make)(), machine.now());
+    for thread in machine.sim.candidates() {
+        let (baseline, read_at) = (thread.times, machine.now());
+        let mask = machine.original_mask(thread.id).unwrap();
+        let selection = Selection { thread, baseline, read_at };
+        balancer.join(&mut machine, selection, &mask, &mut []);
+    }
+    (machine, balancer)
+}
+
+#[test]
+fn one_thread_in_sixteen_is_looked_at_where_none_gives_up_its_cpu() {
+    // A rotation takes 32 ms: with a period of 20 ms, several threads have not run in each.
+    for n in [16, 40] {
+        let (mut machine, mut balancer) = start(scenario(n, ms(100_000), 1, Barrier::None));
+        let mut looks = Vec::new();
+        let mut read = 0;
+        for point in 1..=500 {
+            (machine.located, machine.read) = (0, 0);
+            machine.sim.run_until(ms(20 * point));
+            balancer.point(&mut machine, ms(20), &mut []);
+            // After the first seconds.
+            if point > 150 {
+                looks.push(machine.located);
+                read += machine.read;
+            }
+        }
+        assert_eq!(read, n * looks.len());
+        // Once a second all are, for their page faults.
+        let most = n.div_ceil(16);
+        let many = looks.iter().filter(|&&l| l > most).count();
+        assert!(many <= 7, "{n} threads: {looks:?}");
+        assert!(looks.iter().all(|&l| l <= n + most), "{n} threads: {looks:?}");
+        // What was not looked at is known: none was blocked, all waited for the rest of the time.
+        let (domain, threads, _) = balancer.summary(machine.now());
+        assert!(domain.blocked_share < 0.01, "{}", domain.blocked_share);
+        let waiting = 1.0 - 2.0 / n as f64;
+        assert!((domain.wait_share - waiting).abs() < 0.02, "{}", domain.wait_share);
+        assert_eq!(threads.len(), n);
+    }
+}
+
+#[test]
+fn a_thread_that_blocks_after_all_is_found() {
+    // One of sixteen is done early, and waits for the others at a barrier.
+    let mut s = scenario(16, ms(2_000), 2, Barrier::Block);
+    s.threads[5].work = ms(500);
+    let (mut machine, mut balancer) = start(s);
+    let (mut blocked_at, mut found_at) = (None, None);
+    for point in 1..600 {
+        machine.located = 0;
+        machine.sim.run_until(ms(20 * point));
+        let blocked = machine.sim.candidates()[5].state == evenly_engine::RunState::Blocked;
+        let left = balancer.point(&mut machine, ms(20), &mut []);
+        if blocked && blocked_at.is_none() {
+            blocked_at = Some(point);
+        }
+        // It is given back when it has been quiet for a second.
+        if !left.is_empty() {
+            found_at = Some(point);
+            break;
+        }
+    }
+    let (blocked_at, found_at) = (blocked_at.unwrap(), found_at.unwrap());
+    assert!((50..=60).contains(&(found_at - blocked_at)), "{blocked_at} to {found_at}");
+}
