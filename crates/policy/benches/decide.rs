@@ -96,17 +96,19 @@ const SIZES: [(usize, usize); 8] = [
 ];
 
 fn decide(c: &mut Criterion) {
-    for (name, kind) in [
-        ("uneven", Kind::Uneven),
-        ("level", Kind::Level),
-        ("piled", Kind::Piled),
-        ("on-one", Kind::OnOne),
-        ("no-lead", Kind::NoLead),
+    for (name, kind, by) in [
+        ("uneven", Kind::Uneven, "juggle"),
+        ("level", Kind::Level, "juggle"),
+        ("piled", Kind::Piled, "juggle"),
+        ("on-one", Kind::OnOne, "juggle"),
+        ("no-lead", Kind::NoLead, "juggle"),
+        // The decisions of all CPUs together, which balancers of their own would make apart.
+        ("uneven", Kind::Uneven, "secretary"),
     ] {
-        let mut group = c.benchmark_group(format!("juggle/{name}"));
+        let mut group = c.benchmark_group(format!("{by}/{name}"));
         for (n, m) in SIZES {
             let s = snapshot(n, m, kind);
-            let mut policy = (by_name("juggle").unwrap().make)();
+            let mut policy = (by_name(by).unwrap().make)();
             let mut plan = Plan::default();
             group.bench_function(BenchmarkId::from_parameter(format!("{n}-on-{m}")), |b| {
                 b.iter(|| {

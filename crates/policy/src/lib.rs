@@ -97,14 +97,13 @@ pub const POLICIES: &[PolicyInfo] = &[
     },
     PolicyInfo {
         name: "secretary",
-        about: "each CPU's balancer searches a few threads for one to swap with (OSLB); all stay \
-                pinned",
+        about: "each CPU reads a few threads to find one to swap with (OSLB); all stay pinned",
         mechanism: Mechanism::Pin,
         make: || Box::new(Secretary::new(stopping::CutOff::Uniform)),
     },
     PolicyInfo {
         name: "reactive",
-        about: "fill CPUs left by threads that end or block, up to 1.5 periods after; else stay",
+        about: "fill CPUs whose threads end or block, up to 1.5 periods late; else stay",
         mechanism: Mechanism::Pin,
         make: || Box::new(Reactive::default()),
     },
