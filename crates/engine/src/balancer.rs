@@ -168,6 +168,8 @@ pub struct Balancer {
     last_at: Option<Nanos>,
     placed: bool,
     was_paused: bool,
+    /// Threads may leave the domain's CPUs, because another domain has none.
+    open: bool,
     /// Threads stay pinned to where they are put.
     pinning: bool,
     gave_up_at: Nanos,
@@ -210,6 +212,7 @@ impl Balancer {
             last_at: None,
             placed: false,
             was_paused: false,
+            open: false,
             pinning: false,
             gave_up_at: now,
             window_began: now,
@@ -290,7 +293,7 @@ impl Balancer {
             None => original.clone(),
         };
         let mut movable = !within.is_empty();
-        let wanted = if self.was_paused { &base } else { &within };
+        let wanted = if self.was_paused || self.open { &base } else { &within };
         if movable && wanted != original && self.options.mechanism != Mechanism::Nothing {
             match machine.confine(thread.id, wanted) {
                 // What cannot be used now is asked for again when the thread is placed.
@@ -719,7 +722,7 @@ impl Balancer {
             Mechanism::Nudge => nobody_gives_up,
         };
         // Fewer threads than CPUs would, pinned, leave CPUs to nobody (promise P2).
-        let pin = hold && self.entities.len() >= self.usable.len();
+        let pin = hold && !self.open && self.entities.len() >= self.usable.len();
         if pin == self.pinning {
             return;
         }
@@ -731,7 +734,30 @@ impl Balancer {
         }
         for e in self.entities.iter().filter(|e| e.movable) {
             // One that cannot be released keeps its place until the next try.
-            let _ = machine.confine(e.meta.id, &self.masks[e.mask]);
+            let _ = machine.confine(e.meta.id, self.roaming_mask(e));
+        }
+    }
+
+    /// Where a thread may run that is not pinned.
+    fn roaming_mask<'a>(&'a self, e: &'a Entity) -> &'a CpuSet {
+        if self.open { &e.base } else { &self.masks[e.mask] }
+    }
+
+    /// Opens the domain where another one has CPUs and no thread, and closes it when that is over:
+    /// confined to the domains that have threads, the program would leave those CPUs to nobody
+    /// (promise P2).
+    pub fn open(&mut self, machine: &mut dyn Machine, open: bool) {
+        if open == self.open {
+            return;
+        }
+        self.open = open;
+        if self.was_paused || self.pinning || self.options.mechanism == Mechanism::Nothing {
+            // The next point releases what is pinned.
+            return;
+        }
+        for e in self.entities.iter().filter(|e| e.movable && self.masks[e.mask] != e.base) {
+            // One that cannot be moved now is moved at the next point.
+            let _ = machine.confine(e.meta.id, self.roaming_mask(e));
         }
     }
 
@@ -809,7 +835,7 @@ impl Balancer {
             self.placed = false;
             for e in self.entities.iter().filter(|e| e.movable && self.masks[e.mask] != e.base) {
                 // As above: the thread runs in a wider domain until it is moved.
-                let _ = machine.confine(e.meta.id, &self.masks[e.mask]);
+                let _ = machine.confine(e.meta.id, self.roaming_mask(e));
             }
         }
         self.was_paused = paused;
@@ -848,7 +874,7 @@ impl Balancer {
             else {
                 continue;
             };
-            let release = (!pins).then(|| &self.masks[e.mask]);
+            let release = (!pins).then_some(if self.open { &e.base } else { &self.masks[e.mask] });
             let id = e.meta.id;
             let from = e.cpu.unwrap_or(cpu);
             let result = machine.place(id, cpu, release);

@@ -54,6 +54,8 @@ pub struct PeriodControl {
     /// The period that was last told to be longer than wanted.
     told: Nanos,
     points: u64,
+    /// Balancers that share the budget.
+    sharers: usize,
 }
 
 impl PeriodControl {
@@ -68,6 +70,7 @@ impl PeriodControl {
             random,
             told: Nanos::ZERO,
             points: 0,
+            sharers: 1,
         };
         control.shared_by(2);
         control
@@ -85,6 +88,11 @@ impl PeriodControl {
         };
     }
 
+    /// Learns how many balancers share the budget: one for each domain that has threads.
+    pub fn share_budget(&mut self, balancers: usize) {
+        self.sharers = balancers.max(1);
+    }
+
     /// Learns what a balancing point cost. The first ones, which open files and place threads,
     /// count no more than others: the mean starts at nothing.
     pub fn cost(&mut self, cost: Nanos) {
@@ -95,7 +103,8 @@ impl PeriodControl {
     /// The period now, without jitter.
     #[must_use]
     pub fn current(&self) -> Nanos {
-        let least = Nanos((self.cost_ns / self.options.budget.max(1e-6)) as u64);
+        let budget = self.options.budget / self.sharers as f64;
+        let least = Nanos((self.cost_ns / budget.max(1e-9)) as u64);
         self.wanted.max(least)
     }
 
@@ -181,5 +190,18 @@ mod tests {
         assert_eq!(c.current().as_millis_f64().round(), 100.0);
         assert!(c.newly_stretched());
         assert!(!c.newly_stretched());
+    }
+
+    #[test]
+    fn balancers_share_one_budget() {
+        let mut c = control(Period::Fixed(Nanos::from_millis(10)));
+        for _ in 0..100 {
+            c.cost(Nanos::from_millis(1));
+        }
+        let with = |c: &mut PeriodControl, balancers| {
+            c.share_budget(balancers);
+            c.current().as_millis_f64().round()
+        };
+        assert_eq!([0, 1, 2, 8].map(|n| with(&mut c, n)), [100.0, 100.0, 200.0, 800.0]);
     }
 }

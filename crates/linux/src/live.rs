@@ -24,6 +24,7 @@ use evenly_engine::{
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Nanos, Pid, ThreadId, Tid};
 use evenly_policy::{Mechanism, PolicyInfo};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -207,8 +208,18 @@ fn put<T>(list: &Mutex<Vec<T>>, items: impl IntoIterator<Item = T>) {
     list.lock().unwrap_or_else(PoisonError::into_inner).extend(items);
 }
 
+/// What the coordinator knows of all domains together.
+#[derive(Default)]
+struct Together {
+    /// Domains that have threads.
+    at_work: AtomicUsize,
+    /// Whether a domain has CPUs that the program can use, and no thread.
+    vacant: AtomicBool,
+}
+
 /// One domain with all that it needs.
 struct Domain {
+    together: Arc<Together>,
     balancer: Balancer,
     machine: LinuxMachine,
     period: PeriodControl,
@@ -230,6 +241,9 @@ impl Domain {
             self.balancer.masks_were_restored();
         }
         self.take_in_and_hand_on();
+        // Relaxed: whoever reads an old value reads the new one at its next point.
+        self.balancer.open(&mut self.machine, self.together.vacant.load(Ordering::Relaxed));
+        self.period.share_budget(self.together.at_work.load(Ordering::Relaxed));
         if !self.balancer.is_empty() {
             let left =
                 self.balancer.point(&mut self.machine, self.period.current(), &mut self.observers);
@@ -423,6 +437,7 @@ impl Live {
         let began = now();
         // Half of the descriptors for the coordinator, half for the balancers.
         let files_each = self.most_files / 2 / sets.len().max(1);
+        let together = Arc::new(Together::default());
         let mut domains = Vec::new();
         for (i, cpus) in sets.into_iter().enumerate() {
             let id = DomainId(i as u32);
@@ -441,6 +456,7 @@ impl Live {
                 began,
             );
             domains.push(Domain {
+                together: together.clone(),
                 balancer,
                 machine,
                 period: PeriodControl::new(PeriodOptions {
@@ -459,6 +475,7 @@ impl Live {
             });
         }
         let mut coordinator = Coordinator {
+            together,
             tracker: Tracker::new(TrackerOptions {
                 expected: self.options.expected,
                 settle: SETTLE,
@@ -640,6 +657,7 @@ impl Allowance {
 
 /// Finds threads and gives them to domains.
 struct Coordinator {
+    together: Arc<Together>,
     tracker: Tracker,
     scanner: Scanner,
     homes: Vec<Home>,
@@ -824,11 +842,20 @@ impl Coordinator {
     /// Sends threads to other domains where CPUs or threads have come or gone, so that the domains
     /// stay level.
     fn spread(&mut self, machine: &mut LinuxMachine, now: Nanos) {
+        let mut threads = vec![0; self.homes.len()];
+        for m in &self.members {
+            threads[m.sent_to.unwrap_or(m.home)] += 1;
+        }
+        let at_work = threads.iter().filter(|n| **n > 0).count();
+        self.together.at_work.store(at_work, Ordering::Relaxed);
         // What is on its way would be counted wrongly, or sent twice.
         if self.homes.len() < 2 || self.members.iter().any(|m| m.sent_to.is_some()) {
             return;
         }
         let (rooms, allowed) = self.rooms(machine, &[]);
+        let vacant =
+            at_work > 0 && rooms.iter().zip(&threads).any(|(room, n)| *room > 0 && *n == 0);
+        self.together.vacant.store(vacant, Ordering::Relaxed);
         let Some(spread) = &mut self.spread else { return };
         if spread.rooms() != rooms {
             for m in &mut self.members {

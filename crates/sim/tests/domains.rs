@@ -253,3 +253,45 @@ fn a_thread_that_cannot_be_moved_is_not_given_up() {
     let other = two.members[1].0;
     assert!(two.balancers[0].release(&mut two.sim, other, to, &mut two.observers).is_none());
 }
+
+/// While the other domain has no thread, threads may use its CPUs (promise P2); then they are
+/// confined again, and moved only inside.
+#[test]
+fn a_domain_is_open_while_another_has_no_thread() {
+    for policy in ["hybrid", "juggle"] {
+        let info = by_name(policy).unwrap();
+        let scenario = Scenario::new(5, 8, s(60));
+        let mut sim = Sim::new(scenario);
+        let options = BalancerOptions {
+            domain: DomainId(0),
+            cpus: cpus("0-3"),
+            wanted: None,
+            mechanism: info.mechanism,
+            guard: GuardOptions { enabled: false, ..GuardOptions::default() },
+        };
+        let mut balancer = Balancer::new(options, (info.make)(), sim.now());
+        sim.run_until(PERIOD);
+        assert_eq!(sim.candidates().len(), 5);
+        for thread in sim.candidates() {
+            let (baseline, read_at) = (thread.times, sim.now());
+            let mask = sim.original_mask(thread.id).unwrap();
+            balancer.join(&mut sim, Selection { thread, baseline, read_at }, &mask, &mut []);
+        }
+        let inside = |sim: &Sim, list: &str| sim.masks().iter().all(|m| m.is_subset(&cpus(list)));
+        let run = |sim: &mut Sim, balancer: &mut Balancer, open: bool| {
+            for _ in 0..30 {
+                let next = sim.now() + PERIOD;
+                sim.run_until(next);
+                balancer.open(sim, open);
+                balancer.point(sim, PERIOD, &mut []);
+            }
+        };
+        run(&mut sim, &mut balancer, false);
+        assert!(inside(&sim, "0-3"), "{policy}");
+        run(&mut sim, &mut balancer, true);
+        let free = sim.masks().iter().filter(|m| **m == cpus("0-7")).count();
+        assert_eq!(free, 5, "{policy}: {:?}", sim.masks());
+        run(&mut sim, &mut balancer, false);
+        assert!(inside(&sim, "0-3"), "{policy}: {:?}", sim.masks());
+    }
+}
