@@ -5,10 +5,15 @@
 
 use evenly_engine::{RunState, Times};
 use evenly_model::{CpuId, Nanos, Pid, Tid};
+use smallvec::SmallVec;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+
+/// Room for any name, so that none is allocated: names are read at each balancing point. Those of
+/// the kernel's threads may be longer than 15 bytes, and a name may be any bytes in a test.
+const NAME_BYTES: usize = 64;
 
 /// What is used of `/proc/<pid>/stat` (proc_pid_stat(5)).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +21,7 @@ pub struct Stat {
     /// Process or thread id.
     pub id: i32,
     /// Name, as raw bytes (at most 15; kernel threads more).
-    pub comm: Vec<u8>,
+    pub comm: SmallVec<[u8; NAME_BYTES]>,
     /// State letter: R, S, D, T, t, Z, X, I.
     pub state: u8,
     /// Parent process.
@@ -44,7 +49,7 @@ impl Stat {
         let open = text.iter().position(|&b| b == b'(')?;
         let close = text.iter().rposition(|&b| b == b')')?;
         let id = ascii(text.get(..open)?.trim_ascii())?;
-        let comm = text.get(open + 1..close)?.to_vec();
+        let comm = SmallVec::from_slice(text.get(open + 1..close)?);
         let mut fields = Fields(text.get(close + 1..)?);
         let state = *fields.next()?.first()?;
         let ppid = Pid(ascii(fields.next()?)?);
@@ -280,7 +285,7 @@ mod tests {
         assert_eq!(s.run_state(), RunState::Runnable);
         assert!(s.is_fair());
         let s = Stat::parse(ODD).unwrap();
-        assert_eq!(s.comm, b"a) b(\nx");
+        assert_eq!(s.comm.as_slice(), b"a) b(\nx");
         assert_eq!(
             (s.threads, s.start, s.cpu, s.rt_priority, s.policy),
             (3, 4242, CpuId(63), 40, 1)

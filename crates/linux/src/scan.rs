@@ -394,7 +394,7 @@ mod tests {
         let proc = Proc::default();
         let asleep = || {
             let stats = proc.threads(me).into_iter().filter_map(|t| proc.thread_stat(t));
-            let mut sleepers = stats.filter(|s| s.comm == b"sleeper");
+            let mut sleepers = stats.filter(|s| s.comm.as_slice() == b"sleeper");
             sleepers.by_ref().filter(|s| s.state == b'S').count() == 20
         };
         while !asleep() {}
@@ -405,7 +405,9 @@ mod tests {
         // On a busy machine some have waited for long to get to where they sleep, and count.
         let seen = scanner.processes.values().flat_map(|p| p.threads.values());
         let (mut quiet, mut busy) = (0, 0);
-        for t in seen.filter(|t| proc.thread_stat(t.tid).is_some_and(|s| s.comm == b"sleeper")) {
+        for t in seen
+            .filter(|t| proc.thread_stat(t.tid).is_some_and(|s| s.comm.as_slice() == b"sleeper"))
+        {
             let little = t.times.ran + t.times.waited < SLEEPS;
             assert_eq!(t.known.is_none(), little, "{:?}", t.times);
             quiet += usize::from(little);

@@ -324,7 +324,7 @@ fn exec_by_a_thread_that_is_not_the_leader() {
     scene.program.ask("exec");
     let proc = Proc::default();
     until("the program is sleep", || {
-        proc.process_stat(scene.program.pid()).is_some_and(|s| s.comm == b"sleep")
+        proc.process_stat(scene.program.pid()).is_some_and(|s| s.comm.as_slice() == b"sleep")
     });
     assert!(scene.all_threads_have(&scene.pinned));
     scene.balancer.kill();

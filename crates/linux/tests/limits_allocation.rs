@@ -1,13 +1,23 @@
 //! What is called in every period allocates nothing in the steady state: checking the limits for
-//! changes, and reading the times of threads.
+//! changes, reading the times of threads, and a balancing point as a whole.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+use evenly_engine::{
+    Balancer, BalancerOptions, Candidate, GuardOptions, Machine, RunState, Selection, Times,
+};
+use evenly_linux::clock::now;
+use evenly_linux::journal::{Journal, StateDir};
 use evenly_linux::limits::Limits;
+use evenly_linux::machine::{LinuxMachine, Masks, Source};
+use evenly_linux::proc::Proc;
 use evenly_linux::taskstats::TaskStats;
-use evenly_model::{Pid, Tid};
+use evenly_model::{DomainId, Nanos, Pid, ThreadId, Tid};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 
 struct Counting;
 
@@ -73,4 +83,102 @@ fn reading_times_allocates_nothing() {
         stats.read(Tid(i32::MAX)).unwrap();
     });
     assert_eq!((count, seen), (0, 100));
+}
+
+/// Threads of this process that compute, until they are dropped.
+struct Threads {
+    end: Arc<AtomicBool>,
+    handles: Vec<JoinHandle<()>>,
+    ids: Vec<ThreadId>,
+}
+
+impl Threads {
+    fn new(count: usize) -> Self {
+        let end = Arc::new(AtomicBool::new(false));
+        let (say, said) = std::sync::mpsc::channel();
+        let handles = (0..count).map(|_| {
+            let (end, say) = (end.clone(), say.clone());
+            std::thread::spawn(move || {
+                say.send(Tid(own())).unwrap();
+                while !end.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            })
+        });
+        let handles = handles.collect();
+        let id = |tid| ThreadId { tid, start: Proc::default().thread_stat(tid).unwrap().start };
+        let ids = said.iter().take(count).map(id).collect();
+        Self { end, handles, ids }
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.end.store(true, Ordering::Relaxed);
+        self.handles.drain(..).for_each(|h| h.join().unwrap());
+    }
+}
+
+fn machine(dir: &std::path::Path) -> LinuxMachine {
+    let dir = StateDir::at(&dir.join("state")).unwrap();
+    let masks = Arc::new(Masks::new(Arc::new(Journal::create(&dir, None).unwrap())));
+    LinuxMachine::new(Pid(std::process::id().cast_signed()), masks, Source::Schedstat, 64)
+}
+
+#[test]
+fn a_reading_allocates_nothing_once_the_threads_are_known() {
+    let (tmp, threads) = (tempfile::tempdir().unwrap(), Threads::new(3));
+    let mut machine = machine(tmp.path());
+    let mut out = Vec::new();
+    let mut reading = || {
+        machine.read(&threads.ids, &mut out);
+        let found = threads.ids.iter().filter(|id| machine.locate(**id).is_some()).count();
+        assert_eq!((out.len(), found), (3, 3));
+    };
+    reading();
+    reading();
+    assert_eq!(allocations(|| (0..10).for_each(|_| reading())), 0);
+}
+
+/// Of a balancer that observes. Now and then it looks at CPUs and neighbours, which is not the
+/// steady state: of many points nearly all must be free of allocations.
+#[test]
+fn a_balancing_point_allocates_nothing_once_the_threads_are_known() {
+    let (tmp, threads) = (tempfile::tempdir().unwrap(), Threads::new(3));
+    let mut machine = machine(tmp.path());
+    let cpus = evenly_linux::affinity::get(Tid(0)).unwrap();
+    let policy = evenly_policy::by_name("observe").unwrap();
+    let options = BalancerOptions {
+        domain: DomainId(0),
+        cpus: cpus.clone(),
+        wanted: None,
+        mechanism: policy.mechanism,
+        guard: GuardOptions { enabled: false, ..GuardOptions::default() },
+    };
+    let mut balancer = Balancer::new(options, (policy.make)(), now());
+    for &id in &threads.ids {
+        let thread = Candidate {
+            id,
+            pid: Pid(std::process::id().cast_signed()),
+            name: String::from("computes"),
+            first: false,
+            fair: true,
+            times: Times::default(),
+            state: RunState::Runnable,
+        };
+        let selection = Selection { thread, baseline: Times::default(), read_at: now() };
+        balancer.join(&mut machine, selection, &cpus, &mut []);
+    }
+    let mut counts = Vec::with_capacity(100);
+    for _ in 0..100 {
+        let n = allocations(|| {
+            assert!(balancer.point(&mut machine, Nanos::from_millis(10), &mut []).is_empty());
+        });
+        counts.push(n);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert_eq!(balancer.len(), 3);
+    // The first points make room for what they measure.
+    let steady = counts[10..].iter().filter(|n| **n == 0).count();
+    assert!(steady > 45, "{counts:?}");
 }

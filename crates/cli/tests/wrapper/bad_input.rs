@@ -203,3 +203,19 @@ fn a_relative_state_directory_is_that_of_the_start() {
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), here.to_str().unwrap());
     assert!(here.is_dir(), "{}", stderr(&output));
 }
+
+/// A comparison of runs that are not alike is none.
+#[test]
+fn runs_that_cannot_be_compared() {
+    let tool = Tool::new();
+    let compare = |words: &[&str]| {
+        let mut c = tool.evenly(["compare", "-q", "--runs", "3", "--policies", "kernel,observe"]);
+        c.args(words).output().unwrap()
+    };
+    refused(&compare(&["--", "false"]), "kernel, run 1|status 1");
+    refused(&compare(&["--same-output", "--", "date", "+%N"]), "output|differ");
+    let json = tool.path("c.json");
+    let to = ["--json", json.to_str().unwrap(), "--same-output", "--", "echo", "alike"];
+    assert_eq!(compare(&to).status.code(), Some(0));
+    assert!(json.exists());
+}

@@ -1,6 +1,8 @@
 //! Promise P9: the program notices nothing.
 
 use crate::support::{Child, Tool, stderr, text, wait_until, workload};
+use evenly_linux::proc::Proc;
+use evenly_model::Pid;
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
@@ -146,6 +148,16 @@ impl Terminal {
     }
 }
 
+fn state(proc: &Proc, pid: Pid) -> Option<u8> {
+    proc.process_stat(pid).map(|s| s.state)
+}
+
+/// The children of a process.
+fn of_parent(proc: &Proc, parent: Pid) -> Vec<Pid> {
+    let is_child = |p: &Pid| proc.process_stat(*p).is_some_and(|s| s.ppid == parent);
+    proc.processes().into_iter().filter(is_child).collect()
+}
+
 #[test]
 fn job_control_of_a_shell() {
     let tool = Tool::new();
@@ -165,8 +177,9 @@ fn job_control_of_a_shell() {
     // reach the shell.
     t.wait_for("run -q");
     let stopped = |t: &Terminal| {
-        let ps = tool.by("ps").args(["-o", "stat=", "--ppid", &t.child.id()]).output().unwrap();
-        text(&ps.stdout).contains('T')
+        let (proc, script) = (Proc::default(), Pid(t.child.0.id().cast_signed()));
+        let shell = of_parent(&proc, script);
+        shell.iter().flat_map(|s| of_parent(&proc, *s)).any(|p| state(&proc, p) == Some(b'T'))
     };
     wait_until("the job runs", || !stopped(&t));
     t.types("\x03");

@@ -124,7 +124,15 @@ fn completions_and_manual_pages() {
     let tool = Tool::new();
     for shell in ["bash", "zsh", "fish"] {
         let output = tool.evenly(["completions", shell]).output().unwrap();
-        assert!(output.status.success() && text(&output.stdout).contains("evenly"));
+        let script = text(&output.stdout);
+        assert!(output.status.success() && script.contains("evenly"));
+        assert!(script.contains("restore") && script.contains("policy"), "{shell}");
+        assert!(!script.contains("guardian"), "{shell} offers what is hidden");
+        // A reader that wants no more.
+        let line =
+            format!("{{ sleep 0.2; {} completions {shell}; echo $? >&2; }} | true", tool.exe());
+        let output = tool.by("sh").args(["-c", &line]).output().unwrap();
+        assert_eq!(stderr(&output), "0\n", "{shell}");
     }
     let bash = tool.evenly(["completions", "bash"]).output().unwrap();
     fs::write(tool.path("c"), &bash.stdout).unwrap();
