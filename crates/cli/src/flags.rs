@@ -57,6 +57,15 @@ pub(crate) enum Command {
         section 3): identical threads, an ideal scheduler, balancing without costs."
     )]
     Predict(PredictArgs),
+    /// Run a policy on a simulated machine, in virtual time
+    #[command(
+        after_help = "Examples:\n  evenly simulate --threads 8 --cpus 7 --phase 1s --period \
+        100ms\n  evenly simulate --scenario docs/scenarios/neighbours.toml\n  evenly simulate --sweep \
+        --out figure-10.csv\n\nThe policies and the balancing cycle \
+        are those of `evenly run`; only the machine is simulated. Without --scenario it is that of \
+        the Juggle paper's analysis (section 3): equal threads, perfectly fair sharing, nothing costs anything."
+    )]
+    Simulate(SimulateArgs),
     /// Give threads their affinity masks back after a balancer was killed
     #[command(
         after_help = "Example:\n  evenly restore\n\nThe guardian does this by itself; this is for \
@@ -261,6 +270,86 @@ pub(crate) struct PredictArgs {
     /// words to standard error
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SimulateArgs {
+    /// Number of threads
+    #[arg(long, value_name = "N", required_unless_present_any = ["sweep", "scenario"],
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(evenly_sim::MOST_THREADS)))]
+    pub(crate) threads: Option<u32>,
+    /// Number of CPUs
+    #[arg(long, value_name = "M", required_unless_present_any = ["sweep", "scenario"],
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(evenly_sim::MOST_CPUS)))]
+    pub(crate) cpus: Option<u32>,
+    /// CPU time that a thread needs from one barrier to the next, for example 30s
+    #[arg(long, required_unless_present_any = ["sweep", "scenario"], value_parser = parse_duration)]
+    pub(crate) phase: Option<Nanos>,
+    /// Balancing period [default: 100ms, or that of the scenario]
+    #[arg(long, value_parser = parse_duration)]
+    pub(crate) period: Option<Nanos>,
+    /// Number of phases [default: 1]
+    #[arg(long, value_name = "K",
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) phases: Option<u32>,
+    /// What decides: a policy of `evenly run`, or ideal, the paper's analysis itself
+    /// [default: juggle, or that of the scenario]
+    #[arg(long, value_name = "NAME", value_parser = simulated_policy)]
+    pub(crate) policy: Option<String>,
+    /// What threads do that wait for the others at the end of a phase [default: block]
+    #[arg(long, value_enum)]
+    pub(crate) barrier: Option<BarrierArg>,
+    /// Let the period vary by a tenth, as `evenly run` does
+    #[arg(long)]
+    pub(crate) jitter: bool,
+    /// Run what this file describes (TOML, see docs/simulate.md): any machine, programs, interference
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["threads", "cpus", "phase", "phases",
+        "barrier"])]
+    pub(crate) scenario: Option<PathBuf>,
+    /// Run ideal with 3 to 64 threads on all smaller numbers of CPUs, with periods of 0.01 to 5
+    /// phases (Figure 10 of the paper), on all cores
+    #[arg(long, conflicts_with_all = ["threads", "cpus", "phase", "period", "phases", "policy",
+        "barrier", "jitter", "seed", "json", "scenario"])]
+    pub(crate) sweep: bool,
+    /// Write the runs of --sweep to FILE as CSV; - is standard output
+    #[arg(long, value_name = "FILE", requires = "sweep")]
+    pub(crate) out: Option<PathBuf>,
+    /// Seed of all that is random [default: 1, or that of the scenario]
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// Write the result to FILE as JSON (evenly.simulate/1); with - to standard output, and the
+    /// words to standard error
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+/// `--barrier`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum BarrierArg {
+    /// They sleep
+    Block,
+    /// They spin, and let others run first
+    Yield,
+    /// They spin
+    Spin,
+}
+
+impl From<BarrierArg> for evenly_sim::Barrier {
+    fn from(b: BarrierArg) -> Self {
+        match b {
+            BarrierArg::Block => Self::Block,
+            BarrierArg::Yield => Self::Yield,
+            BarrierArg::Spin => Self::Spin,
+        }
+    }
+}
+
+fn simulated_policy(name: &str) -> Result<String, String> {
+    if name == evenly_sim::IDEAL || evenly_policy::by_name(name).is_some() {
+        return Ok(name.to_owned());
+    }
+    let names: Vec<&str> = POLICIES.iter().map(|p| p.name).collect();
+    Err(format!("there is no such policy; there are {}, {}", evenly_sim::IDEAL, names.join(", ")))
 }
 
 #[derive(Debug, Args)]

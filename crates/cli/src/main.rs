@@ -14,6 +14,7 @@ mod output;
 mod predict;
 mod report;
 mod restore;
+mod simulate;
 mod top;
 
 use clap::Parser;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Command::Attach(args) => balance::attach(args),
         Command::Compare(args) => compare::compare(args),
         Command::Predict(args) => predict::predict(&args),
+        Command::Simulate(args) => simulate::simulate(&args),
         Command::Restore(args) => restore::restore(&args),
         Command::Report(args) => report::report(&args),
         Command::Top(args) => top::top(&args),

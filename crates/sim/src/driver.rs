@@ -3,20 +3,43 @@
 //! Invariant: nothing of the engine or of a policy is replaced here; only time is virtual.
 
 use crate::Sim;
+use crate::report::Sample;
 use evenly_engine::{
-    Balancer, BalancerOptions, GuardOptions, Machine, Observer, Period, PeriodControl,
-    PeriodOptions, Summary, Tracker, TrackerOptions,
+    Balancer, BalancerOptions, Event, GuardOptions, Machine, Observer, Period, PeriodControl,
+    PeriodOptions, Selection, Summary, Tracker, TrackerOptions,
 };
-use evenly_model::{CpuSet, DomainId, Nanos};
+use evenly_model::{CpuSet, DomainId, Nanos, ThreadId};
 use evenly_policy::{Mechanism, POLICIES, by_name};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// No policy has that name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no policy '{0}'; the policies are {names}", names = policy_names())]
+#[error("there is no policy '{0}'; the policies are {list}", list = names())]
 pub struct UnknownPolicy(pub String);
 
-fn policy_names() -> String {
+fn names() -> String {
     POLICIES.iter().map(|p| p.name).collect::<Vec<_>>().join(", ")
+}
+
+/// When balancing begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// At time zero, with all threads that are there: as in the paper, whose tool is told how many
+    /// threads to expect. Threads that come later join at the next balancing point.
+    AtOnce,
+    /// When the tracker has recognised the threads that compute, as it happens live.
+    Recognised,
+}
+
+/// Which programs a balancer has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// The first program; the others are left to the kernel.
+    First,
+    /// Each program has an evenly of its own, which knows nothing of the others.
+    Each,
+    /// All programs are balanced as if they were one.
+    Together,
 }
 
 /// How a simulated run is balanced.
@@ -24,14 +47,26 @@ fn policy_names() -> String {
 pub struct DriverOptions {
     /// The period.
     pub period: PeriodOptions,
+    /// Whether the period varies by a tenth, as live (paper, section 4.2).
+    pub jitter: bool,
+    /// A balancing point also whenever a thread of the program blocks or ends.
+    pub at_blocking: bool,
     /// The regression guard.
     pub guard: GuardOptions,
-    /// Begin as soon as this many threads compute; None waits for them to stand still.
+    /// When balancing begins.
+    pub start: Start,
+    /// Begin as soon as this many threads compute; None waits for them to stand still. Only with
+    /// [`Start::Recognised`].
     pub expected: Option<u32>,
     /// For how long they must stand still.
     pub settle: Nanos,
     /// The CPUs that may be used; None for all.
     pub cpus: Option<CpuSet>,
+    /// CPUs that are balanced on their own, each set apart from the others; empty for one domain of
+    /// all CPUs.
+    pub domains: Vec<CpuSet>,
+    /// Which programs are balanced.
+    pub scope: Scope,
 }
 
 impl DriverOptions {
@@ -45,10 +80,34 @@ impl DriverOptions {
                 slice: Nanos::from_millis(4),
                 seed,
             },
+            jitter: true,
+            at_blocking: false,
             guard: GuardOptions { enabled: false, ..GuardOptions::default() },
+            start: Start::Recognised,
             expected: None,
             settle: Nanos::from_millis(60),
             cpus: None,
+            domains: Vec::new(),
+            scope: Scope::First,
+        }
+    }
+
+    /// The same as this policy needs it: one that reacts is called whenever a thread blocks.
+    #[must_use]
+    pub fn for_policy(&self, policy: &str) -> Self {
+        Self { at_blocking: self.at_blocking || policy == "reactive", ..self.clone() }
+    }
+
+    /// As the paper's analysis has it (section 3): a fixed period without jitter, balancing from
+    /// the first moment, no limit to what it may cost.
+    #[must_use]
+    pub fn as_analysed(period: Nanos, seed: u64) -> Self {
+        let fixed = Self::fixed(period, seed);
+        Self {
+            period: PeriodOptions { budget: 1.0, ..fixed.period },
+            jitter: false,
+            start: Start::AtOnce,
+            ..fixed
         }
     }
 }
@@ -58,60 +117,105 @@ impl DriverOptions {
 pub struct Outcome {
     /// When the last thread ended; None where the limit came first.
     pub makespan: Option<Nanos>,
+    /// When each program ended.
+    pub programs: Vec<Option<Nanos>>,
     /// Moves by the policy.
     pub migrations: u64,
-    /// Balancing points.
+    /// Balancing points, one for each domain and program that is balanced on its own.
     pub points: u64,
+    /// Readings of a thread's times.
+    pub readings: u64,
+    /// Moves by the model of the kernel.
+    pub kernel_migrations: u64,
     /// CPU time that each thread received.
     pub progress: Vec<Nanos>,
     /// The engine's own account.
     pub summary: Summary,
 }
 
-/// A simulated machine with a balancer at work on it.
+/// The balancers of one program, or of all.
+struct Group {
+    /// None for all programs.
+    program: Option<usize>,
+    tracker: Tracker,
+    /// One for each domain.
+    balancers: Vec<Balancer>,
+    control: PeriodControl,
+    next: Nanos,
+    /// Threads that have been met, with [`Start::AtOnce`].
+    met: Vec<ThreadId>,
+}
+
+/// A simulated machine with balancers at work on it.
 pub struct Driver {
     /// The machine.
     pub sim: Sim,
-    /// The balancer of its one domain.
-    pub balancer: Balancer,
-    tracker: Tracker,
-    control: PeriodControl,
+    groups: Vec<Group>,
     mechanism: Mechanism,
-    next: Nanos,
+    start: Start,
+    jitter: bool,
+    at_blocking: bool,
 }
 
 impl Driver {
-    /// Makes a balancer with the policy of that name.
+    /// Makes balancers with the policy of that name.
     ///
     /// # Errors
     /// [`UnknownPolicy`].
     pub fn new(sim: Sim, policy: &str, options: &DriverOptions) -> Result<Self, UnknownPolicy> {
         let info = by_name(policy).ok_or_else(|| UnknownPolicy(policy.to_owned()))?;
-        let cpus = options.cpus.clone().unwrap_or_else(|| sim.all_cpus());
-        let balancer = Balancer::new(
-            BalancerOptions {
-                wanted: options.cpus.clone(),
-                domain: DomainId(0),
-                cpus,
-                mechanism: info.mechanism,
-                guard: options.guard,
-            },
-            (info.make)(),
-            sim.now(),
-        );
-        let mut control = PeriodControl::new(options.period);
-        let next = sim.now() + control.next_period();
+        let all = options.cpus.clone().unwrap_or_else(|| sim.all_cpus());
+        let domains: Vec<CpuSet> = if options.domains.is_empty() {
+            vec![all]
+        } else {
+            options.domains.iter().map(|d| d.and(&all)).filter(|d| !d.is_empty()).collect()
+        };
+        let programs: Vec<Option<usize>> = match options.scope {
+            Scope::First => vec![Some(0)],
+            Scope::Each => (0..sim.programs()).map(Some).collect(),
+            Scope::Together => vec![None],
+        };
+        let group = |(i, program): (usize, Option<usize>)| {
+            let balancer = |(d, cpus): (usize, &CpuSet)| {
+                let options = BalancerOptions {
+                    wanted: options.cpus.clone(),
+                    domain: DomainId(d as u32),
+                    cpus: cpus.clone(),
+                    mechanism: info.mechanism,
+                    guard: GuardOptions {
+                        enabled: options.guard.enabled && info.is_guarded(),
+                        ..options.guard
+                    },
+                };
+                Balancer::new(options, (info.make)(), sim.now())
+            };
+            let seed = options.period.seed.wrapping_add(i as u64);
+            let mut control = PeriodControl::new(PeriodOptions { seed, ..options.period });
+            let first = next_period(&mut control, options.jitter);
+            Group {
+                program,
+                tracker: Tracker::new(TrackerOptions {
+                    expected: options.expected,
+                    settle: options.settle,
+                    eligible: None,
+                }),
+                balancers: domains.iter().enumerate().map(balancer).collect(),
+                control,
+                next: match options.start {
+                    Start::AtOnce => sim.now(),
+                    Start::Recognised => sim.now() + first,
+                },
+                met: Vec::new(),
+            }
+        };
+        let groups = programs.into_iter().enumerate().map(group).collect();
         Ok(Self {
             sim,
-            balancer,
-            tracker: Tracker::new(TrackerOptions {
-                expected: options.expected,
-                settle: options.settle,
-                eligible: None,
-            }),
-            control,
+            groups,
             mechanism: info.mechanism,
-            next,
+            start: options.start,
+            jitter: options.jitter,
+            at_blocking: options.at_blocking,
         })
     }
 
@@ -121,52 +225,166 @@ impl Driver {
         self.mechanism
     }
 
+    /// The balancer of the first program and domain.
+    #[must_use]
+    pub fn balancer(&self) -> &Balancer {
+        &self.groups[0].balancers[0]
+    }
+
+    fn balancers(&self) -> impl Iterator<Item = &Balancer> {
+        self.groups.iter().flat_map(|g| &g.balancers)
+    }
+
     /// Moves by the policy so far.
     #[must_use]
     pub fn migrations(&self) -> u64 {
-        self.balancer.summary(self.sim.now()).0.migrations
+        self.balancers().map(|b| b.summary(self.sim.now()).0.migrations).sum()
     }
 
-    /// Runs the machine to the next balancing point, and carries that out. False once the program
-    /// has ended.
+    /// Runs the machine to the next balancing point, and carries that out. False once all programs
+    /// have ended.
     pub fn step(&mut self, observers: &mut [Box<dyn Observer>]) -> bool {
-        self.sim.run_until(self.next);
+        let Some((due, next)) =
+            self.groups.iter().map(|g| g.next).enumerate().min_by_key(|&(i, next)| (next, i))
+        else {
+            return false;
+        };
+        let mut due = due..due + 1;
+        if self.at_blocking {
+            if self.sim.run_until_one_blocks(next) {
+                due = 0..self.groups.len();
+            }
+        } else {
+            self.sim.run_until(next);
+        }
         if self.sim.makespan().is_some() {
             return false;
         }
-        let candidates = self.sim.candidates();
-        let now = self.sim.now();
-        for selection in self.tracker.look(now, &candidates) {
-            if let Some(mask) = self.sim.original_mask(selection.thread.id) {
-                self.balancer.join(&mut self.sim, selection, &mask, observers);
-            }
+        for g in due {
+            self.point(g, observers);
         }
-        if self.tracker.started() {
-            let period = self.control.current();
-            for (id, times) in self.balancer.point(&mut self.sim, period, observers) {
-                self.tracker.idle(id, times, now);
-            }
-            self.control.cost(self.balancer.last_cost());
-        }
-        self.next = self.sim.now() + self.control.next_period();
         true
+    }
+
+    fn point(&mut self, g: usize, observers: &mut [Box<dyn Observer>]) {
+        self.sim.stall();
+        let (sim, group) = (&mut self.sim, &mut self.groups[g]);
+        let now = sim.now();
+        let selected = match self.start {
+            Start::Recognised => group.tracker.look(now, &sim.candidates_of(group.program)),
+            Start::AtOnce => group.newcomers(sim),
+        };
+        for selection in selected {
+            if let Some(mask) = sim.original_mask(selection.thread.id) {
+                let domain = group.domain_for(&mask);
+                group.balancers[domain].join(sim, selection, &mask, observers);
+            }
+        }
+        if self.start == Start::AtOnce || group.tracker.started() {
+            let period = group.control.current();
+            let mut cost = Nanos::ZERO;
+            for b in &mut group.balancers {
+                for (id, times) in b.point(sim, period, observers) {
+                    group.tracker.idle(id, times, now);
+                    group.met.retain(|&m| m != id);
+                }
+                cost += b.last_cost();
+            }
+            group.control.cost(cost);
+        }
+        group.next = sim.now() + next_period(&mut group.control, self.jitter);
     }
 
     /// Ends balancing and gives the account.
     pub fn finish(&mut self) -> Outcome {
-        self.balancer.finish(&mut self.sim);
-        let (domain, threads, notes) = self.balancer.summary(self.sim.now());
+        let mut summary = Summary { domains: Vec::new(), threads: Vec::new(), notes: Vec::new() };
+        for b in self.groups.iter_mut().flat_map(|g| &mut g.balancers) {
+            b.finish(&mut self.sim);
+            let (domain, threads, notes) = b.summary(self.sim.now());
+            summary.domains.push(domain);
+            summary.threads.extend(threads);
+            summary.notes.extend(notes);
+        }
         Outcome {
             makespan: self.sim.makespan(),
-            migrations: domain.migrations,
-            points: domain.points,
+            programs: self.sim.program_ends(),
+            migrations: summary.domains.iter().map(|d| d.migrations).sum(),
+            points: summary.domains.iter().map(|d| d.points).sum(),
+            readings: self.sim.readings(),
+            kernel_migrations: self.sim.kernel_moves(),
             progress: self.sim.progress(),
-            summary: Summary { domains: vec![domain], threads, notes },
+            summary,
         }
     }
 }
 
-/// Runs a program under a policy until it ends, or until `limit`.
+fn next_period(control: &mut PeriodControl, jitter: bool) -> Nanos {
+    if jitter { control.next_period() } else { control.current() }
+}
+
+impl Group {
+    /// Threads that were not there at the last balancing point, or that computed no longer and are
+    /// runnable again.
+    fn newcomers(&mut self, sim: &Sim) -> Vec<Selection> {
+        if self.met.len() == sim.living_of(self.program) {
+            return Vec::new();
+        }
+        let candidates = sim.candidates_of(self.program);
+        self.met.retain(|id| candidates.binary_search_by_key(id, |c| c.id).is_ok());
+        self.met.sort_unstable();
+        let mut new = Vec::new();
+        for c in candidates {
+            if self.met.binary_search(&c.id).is_err()
+                && c.state == evenly_engine::RunState::Runnable
+            {
+                new.push(Selection { baseline: c.times, thread: c, read_at: sim.now() });
+            }
+        }
+        self.met.extend(new.iter().map(|s| s.thread.id));
+        new
+    }
+
+    /// The domain with the fewest threads for its CPUs, of those where the thread may run.
+    fn domain_for(&self, mask: &CpuSet) -> usize {
+        let load = |b: &Balancer| {
+            let cpus = b.cpus().and(mask).len();
+            (cpus > 0).then(|| (b.len() + 1) as f64 / cpus as f64)
+        };
+        let loads = self.balancers.iter().enumerate().filter_map(|(d, b)| Some((load(b)?, d)));
+        loads.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(0, |(_, d)| d)
+    }
+}
+
+/// Keeps how far threads were at each point.
+#[derive(Debug, Clone, Default)]
+pub struct Samples(Arc<Mutex<Vec<Sample>>>);
+
+impl Samples {
+    /// What was seen so far.
+    #[must_use]
+    pub fn taken(&self) -> Vec<Sample> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Observer for Samples {
+    fn event(&mut self, event: &Event) {
+        let Event::Point(p) = event else { return };
+        let seconds = |ns: i64| ns as f64 / 1e9;
+        let all = || p.threads.iter().map(|t| t.progress);
+        let (Some(least), Some(most)) = (all().min(), all().max()) else { return };
+        let sum: f64 = all().map(seconds).sum();
+        let sample = Sample {
+            at_s: p.at.as_secs_f64(),
+            least_s: seconds(least),
+            mean_s: sum / p.threads.len() as f64,
+            most_s: seconds(most),
+        };
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(sample);
+    }
+}
+
+/// Runs programs under a policy until they end, or until `limit`.
 ///
 /// # Errors
 /// [`UnknownPolicy`].
@@ -176,7 +394,21 @@ pub fn simulate(
     options: &DriverOptions,
     limit: Nanos,
 ) -> Result<Outcome, UnknownPolicy> {
+    simulate_seen_by(sim, policy, options, limit, &mut [])
+}
+
+/// As [`simulate`], with observers.
+///
+/// # Errors
+/// [`UnknownPolicy`].
+pub fn simulate_seen_by(
+    sim: Sim,
+    policy: &str,
+    options: &DriverOptions,
+    limit: Nanos,
+    observers: &mut [Box<dyn Observer>],
+) -> Result<Outcome, UnknownPolicy> {
     let mut driver = Driver::new(sim, policy, options)?;
-    while driver.sim.now() < limit && driver.step(&mut []) {}
+    while driver.sim.now() < limit && driver.step(observers) {}
     Ok(driver.finish())
 }

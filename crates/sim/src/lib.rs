@@ -18,16 +18,31 @@
 //! late. Work is counted in thousandths of a nanosecond of a CPU of speed 1, so that a CPU of any
 //! whole per-mille speed adds no further error than the last nanosecond of a phase.
 //!
-//! Known gaps: no SMT, no caches but a fixed cost of a move, no priorities, one program at a time.
+//! Known gaps: no caches but a fixed cost of a move, no priorities.
 
 #![forbid(unsafe_code)]
 
 mod driver;
+mod file;
+mod ideal;
 mod machine;
+mod report;
+mod run;
 mod scenario;
+mod sweep;
+mod text;
 
-pub use driver::{Driver, DriverOptions, Outcome, UnknownPolicy, simulate};
-pub use machine::Sim;
-pub use scenario::{
-    Barrier, Costs, Cpu, Hotplug, Kernel, Placement, Scenario, Sharing, Stranger, Thread,
+pub use driver::{
+    Driver, DriverOptions, Outcome, Samples, Scope, Start, UnknownPolicy, simulate,
+    simulate_seen_by,
 };
+pub use file::{Described, FileError, MOST_BYTES, parse, parse_seeded};
+pub use ideal::{IdealOptions, IdealRun, ideal};
+pub use machine::Sim;
+pub use report::{MOST_SAMPLES, Report, SCHEMA, Sample, thinned};
+pub use run::{IDEAL, MOST_CPUS, MOST_THREADS, RunError, Simple, run};
+pub use scenario::{
+    Barrier, Costs, Cpu, Hotplug, Kernel, Placement, Program, Readings, Scenario, Sharing,
+    Stranger, Thread,
+};
+pub use sweep::{Sweep, SweepRow};

@@ -14,8 +14,18 @@ pub enum Sharing {
 /// One CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cpu {
-    /// Speed in thousandths of a CPU of speed 1; at least 1.
+    /// Speed in thousandths of a CPU of speed 1, while its sibling is busy; at least 1.
     pub speed_permille: u32,
+    /// The other hardware thread of its core.
+    pub sibling: Option<CpuId>,
+    /// By how many thousandths it is faster while the sibling is idle (paper, section 4.3: 350).
+    pub alone_permille: u32,
+}
+
+impl Default for Cpu {
+    fn default() -> Self {
+        Self { speed_permille: 1000, sibling: None, alone_permille: 0 }
+    }
 }
 
 /// What threads do that wait at a barrier.
@@ -27,11 +37,16 @@ pub enum Barrier {
     Block,
     /// They spin, and use CPU time without progressing.
     Spin,
+    /// They spin, and let every other task that has work run before them.
+    Yield,
 }
 
 /// One thread of the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Thread {
+    /// Which program it belongs to: 0 is the one that [`Scenario::phases`] and
+    /// [`Scenario::barrier`] describe, the others stand in [`Scenario::others`].
+    pub program: usize,
     /// CPU time that each of its phases needs on a CPU of speed 1.
     pub work: Nanos,
     /// When it starts.
@@ -42,6 +57,24 @@ pub struct Thread {
     pub mask: CpuSet,
     /// Whether the program has set this mask itself, so that others must leave it alone.
     pub own_mask: bool,
+}
+
+/// The course of a program beside the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Program {
+    /// How many phases each of its threads has; at least 1.
+    pub phases: u32,
+    /// What is between them.
+    pub barrier: Barrier,
+}
+
+/// What is wrong with readings, beside the tick. The balancer does not know of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Readings {
+    /// The CPU time read lags by up to this, at random.
+    pub noise: Nanos,
+    /// How many of a thousand readings only repeat the one before.
+    pub stale_permille: u32,
 }
 
 /// A task that is not of the program, pinned to a CPU.
@@ -87,6 +120,9 @@ pub struct Kernel {
 /// What things cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Costs {
+    /// Time for which all CPUs stand still at each balancing point, as if each had a balancer that
+    /// works for so long (paper, section 4.5).
+    pub point: Nanos,
     /// Time to read or locate one thread, during which the machine runs on.
     pub read: Nanos,
     /// Time to set one mask, during which the machine runs on.
@@ -128,18 +164,22 @@ pub struct Scenario {
     pub kernel: Kernel,
     /// What things cost.
     pub costs: Costs,
+    /// Errors of readings.
+    pub readings: Readings,
     /// CPUs that come and go.
     pub hotplug: Vec<Hotplug>,
     /// Other tasks.
     pub strangers: Vec<Stranger>,
     /// Where threads start.
     pub placement: Placement,
-    /// The threads of the program.
+    /// The threads of all programs.
     pub threads: Vec<Thread>,
-    /// How many phases each thread has; at least 1.
+    /// How many phases each thread of the first program has; at least 1.
     pub phases: u32,
     /// What is between them.
     pub barrier: Barrier,
+    /// Further programs.
+    pub others: Vec<Program>,
     /// Seed of all that is random.
     pub seed: u64,
 }
@@ -150,18 +190,27 @@ impl Scenario {
     pub fn new(n: usize, m: usize, work: Nanos) -> Self {
         let all: CpuSet = (0..m as u32).map(CpuId).collect();
         Self {
-            cpus: vec![Cpu { speed_permille: 1000 }; m],
+            cpus: vec![Cpu::default(); m],
             sharing: Sharing::Fluid,
             tick: Nanos::ZERO,
             kernel: Kernel::default(),
             costs: Costs::default(),
+            readings: Readings::default(),
             hotplug: Vec::new(),
             strangers: Vec::new(),
             placement: Placement::Even,
             threads: vec![
-                Thread { work, start: Nanos::ZERO, end: None, mask: all, own_mask: false };
+                Thread {
+                    program: 0,
+                    work,
+                    start: Nanos::ZERO,
+                    end: None,
+                    mask: all,
+                    own_mask: false
+                };
                 n
             ],
+            others: Vec::new(),
             phases: 1,
             barrier: Barrier::None,
             seed: 1,

@@ -57,7 +57,7 @@ proptest! {
         }
         let mut d = driver(s, policy, seed);
         while d.step(&mut []) && all_there(&d) {
-            if d.balancer.len() == n {
+            if d.balancer().len() == n {
                 prop_assert!(apart(&d.sim, |_| true) <= 1, "{:?}", d.sim.counts());
             }
         }
@@ -209,8 +209,8 @@ fn the_guard_ends_what_harms() {
     let options =
         DriverOptions { guard: GuardOptions::default(), ..DriverOptions::fixed(ms(20), 1) };
     let mut d = Driver::new(Sim::new(s), "juggle", &options).unwrap();
-    while d.step(&mut []) && !d.balancer.summary(d.sim.now()).0.stood_down {}
-    let domain = d.balancer.summary(d.sim.now()).0;
+    while d.step(&mut []) && !d.balancer().summary(d.sim.now()).0.stood_down {}
+    let domain = d.balancer().summary(d.sim.now()).0;
     assert!(domain.stood_down, "{:?}", domain.verdict);
     assert!(domain.verdict.high < 1.0);
     assert!(d.sim.changed_masks().is_empty(), "{:?}", d.sim.masks());

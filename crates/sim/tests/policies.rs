@@ -141,7 +141,7 @@ fn secretary_reads_a_small_part_and_says_so() {
         let mut driver =
             Driver::new(Sim::new(Scenario::new(n, m, e)), "secretary", &options).unwrap();
         while driver.step(&mut []) {}
-        let effort = driver.balancer.effort();
+        let effort = driver.balancer().effort();
         let part = effort.readings as f64 / effort.threads as f64;
         assert!(effort.searches > 0 && part < least, "n={n} m={m}: {part:.3}, before {least:.3}");
         least = part * 0.8;

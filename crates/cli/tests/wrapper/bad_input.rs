@@ -113,7 +113,11 @@ fn recordings_and_the_rest() {
             std::iter::once("predict").chain(options.split_whitespace()).collect();
         words
     };
-    let cases: [(&[&str], &str); 23] = [
+    let simulate = |options: &'static str| {
+        let words = "simulate --threads 8 --cpus 7 --phase 1s".split_whitespace();
+        words.chain(options.split_whitespace()).collect::<Vec<&str>>()
+    };
+    let cases: [(&[&str], &str); 32] = [
         (&["report", &missing], "missing|No such file"),
         (&["report", &file("empty", "")], "empty"),
         (&["report", &file("text", "no recording\n")], "text"),
@@ -133,6 +137,15 @@ fn recordings_and_the_rest() {
         (&predict("--threads 8 --cpus 7 --phase 1s --period 0ms"), "--period"),
         (&predict("--threads 8 --cpus 7 --phase 1s --speeds 2x1,x"), "--speeds|4x0.5"),
         (&predict("--threads 8 --cpus 7 --phase 1s --json /no/such/x"), "--json|/no/such/x"),
+        (&["simulate"], "--threads|--cpus|--phase"),
+        (&simulate("--policy nope"), "--policy|nope|ideal, hybrid"),
+        (&simulate("--phases 0"), "--phases"),
+        (&simulate("--period 1ns"), "balancing points|longer period"),
+        (&simulate("--policy ideal --barrier spin"), "ideal|barriers that block"),
+        (&simulate("--barrier wait"), "--barrier|block"),
+        (&simulate("--json /no/such/x"), "--json|/no/such/x"),
+        (&["simulate", "--sweep", "--out", "/no/such/x"], "--out|/no/such/x"),
+        (&["simulate", "--sweep", "--threads", "8"], "--threads|--sweep"),
         (&["predict", "--from", &missing], "--from|missing|No such file"),
         (&["restore", "999999"], "999999"),
         (&["compare", "--runs", "0", "--", "true"], "--runs"),

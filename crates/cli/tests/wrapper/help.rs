@@ -11,6 +11,7 @@ fn of_every_command() {
         "attach",
         "compare",
         "predict",
+        "simulate",
         "restore",
         "report",
         "top",

@@ -121,6 +121,25 @@ fn of_the_live_view() {
 }
 
 #[test]
+fn of_a_simulation() {
+    let tool = Tool::new();
+    let simulate = |options: &str| {
+        let args = "simulate --threads 8 --cpus 7 --phase 1s --period 100ms --phases 1 --json -";
+        tool.evenly(args.split_whitespace().chain(options.split_whitespace())).output().unwrap()
+    };
+    for policy in ["ideal", "juggle", "hybrid", "static", "observe"] {
+        let output = simulate(&format!("--policy {policy}"));
+        let value = parsed(&output, "evenly.simulate/1");
+        assert_eq!((&value["policy"], &value["static_s"]), (&policy.into(), &2.0.into()));
+        assert!(stderr(&output).contains("relative speedup"));
+        assert_eq!(output.stdout, simulate(&format!("--policy {policy}")).stdout, "repeatable");
+    }
+    // By hand: 11 periods of 100 ms, and half a period more for the last two.
+    let value = parsed(&simulate("--policy ideal"), "evenly.simulate/1");
+    assert_eq!(value["makespan_s"], 1.15);
+}
+
+#[test]
 fn of_nothing_to_restore() {
     let tool = Tool::new();
     let output = tool.evenly(["restore", "--json", "-"]).output().unwrap();

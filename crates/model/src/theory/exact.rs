@@ -27,6 +27,12 @@ impl ExactTime {
         Self(BigRational::zero())
     }
 
+    /// `num / den` nanoseconds. `den` must not be 0.
+    #[must_use]
+    pub fn fraction(num: u128, den: u128) -> Self {
+        Self(ratio(num, den))
+    }
+
     /// In nanoseconds, to the nearest number that an f64 holds.
     #[must_use]
     pub fn nanos(&self) -> f64 {

@@ -1,0 +1,181 @@
+//! `evenly simulate`: the policies on a simulated machine.
+
+use crate::flags::{BarrierArg, SimulateArgs};
+use crate::{End, output, tell};
+use anyhow::Context;
+use evenly_model::Nanos;
+use evenly_model::theory::Shape;
+use evenly_sim::{Report, Simple, Sweep, SweepRow, run};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+/// The policy where none is named.
+const USUAL_POLICY: &str = "juggle";
+
+pub(crate) fn simulate(args: &SimulateArgs) -> anyhow::Result<End> {
+    if args.sweep {
+        return sweep(args);
+    }
+    let json = args.json.as_deref().map(output::of_this_process);
+    if let Some(path) = &json {
+        output::check("--json", path)?;
+    }
+    let report = match &args.scenario {
+        Some(path) => scenario(args, path)?,
+        None => simple(args)?.run(args.policy.as_deref().unwrap_or(USUAL_POLICY))?,
+    };
+    let text = text(&report);
+    if json.as_deref().is_some_and(output::is_stdout) {
+        tell(text.trim_end());
+    } else {
+        output::write(Path::new("-"), text.as_bytes())?;
+    }
+    if let Some(path) = &json {
+        output::write_json(path, &serde_json::to_value(&report)?)?;
+    }
+    Ok(End::Status(0))
+}
+
+/// Runs a scenario file; what is given beside it counts more than what stands in it.
+fn scenario(args: &SimulateArgs, path: &Path) -> anyhow::Result<Report> {
+    let name = || format!("cannot read the scenario {}", path.display());
+    let mut text = String::new();
+    let file = std::fs::File::open(path).with_context(name)?;
+    // One byte more than is accepted, so that a longer file is found out.
+    let most = evenly_sim::MOST_BYTES as u64 + 1;
+    file.take(most).read_to_string(&mut text).with_context(name)?;
+    let mut d = evenly_sim::parse_seeded(&text, args.seed).with_context(name)?;
+    if let Some(period) = args.period {
+        d.options.period.period = evenly_engine::Period::Fixed(period);
+    }
+    d.options.jitter |= args.jitter;
+    let policy = args.policy.as_deref().or(d.policy.as_deref()).unwrap_or(USUAL_POLICY);
+    let report = run(&d.scenario, policy, &d.options, d.expected)
+        .with_context(|| format!("scenario {}", path.display()))?;
+    Ok(Report { scenario: path.display().to_string(), ..report })
+}
+
+fn simple(args: &SimulateArgs) -> anyhow::Result<Simple> {
+    // The parser has seen to it that they are there.
+    let given = "without --sweep and --scenario, --threads, --cpus and --phase must be given";
+    let (threads, cpus) = (args.threads.context(given)?, args.cpus.context(given)?);
+    Ok(Simple {
+        shape: Shape::new(threads, cpus)?,
+        phase: args.phase.context(given)?,
+        period: args.period.unwrap_or(Nanos::from_millis(100)),
+        phases: args.phases.unwrap_or(1),
+        barrier: args.barrier.unwrap_or(BarrierArg::Block).into(),
+        jitter: args.jitter,
+        seed: args.seed.unwrap_or(1),
+    })
+}
+
+fn text(r: &Report) -> String {
+    let mut t = String::new();
+    let threads = if r.threads == 1 { "thread" } else { "threads" };
+    let cpus = if r.cpus == 1 { "CPU" } else { "CPUs" };
+    // Writing to a string cannot fail.
+    let _ = writeln!(
+        t,
+        "{}: {} {threads} on {} {cpus}, balanced every {}",
+        r.policy,
+        r.threads,
+        r.cpus,
+        Nanos::from_secs_f64(r.period_s),
+    );
+    let _ = writeln!(t, "  makespan          {:>12.6} s", r.makespan_s);
+    let _ = writeln!(t, "  static            {:>12.6} s", r.static_s);
+    let bound = r.bound_speedup.map_or(String::new(), |b| format!("   (at most {b:.4})"));
+    let _ = writeln!(t, "  relative speedup  {:>12.4}{bound}", r.relative_speedup);
+    let _ = writeln!(t, "  balancing points  {:>12}", r.balancing_points);
+    let _ = writeln!(t, "  migrations        {:>12}", r.migrations);
+    let _ = writeln!(t, "  readings          {:>12}", r.readings);
+    t
+}
+
+fn sweep(args: &SimulateArgs) -> anyhow::Result<End> {
+    let out = args.out.as_deref().map(output::of_this_process);
+    if let Some(path) = &out {
+        output::check("--out", path)?;
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, stop.clone()).context("cannot receive signals")?;
+    }
+    let runs = Sweep::default();
+    let bar = if std::io::stderr().is_terminal() {
+        let style = ProgressStyle::with_template("{bar:24} {pos}/{len} runs (eta {eta})")?;
+        ProgressBar::new(runs.runs()).with_style(style)
+    } else {
+        ProgressBar::hidden()
+    };
+    let began = Instant::now();
+    let rows = runs.run(|done| bar.inc(done), &stop);
+    bar.finish_and_clear();
+    let rows = rows.context("interrupted; nothing was written")?;
+    let words = summary(&rows, began.elapsed().as_secs_f64());
+    if out.as_deref().is_some_and(output::is_stdout) {
+        tell(words.trim_end());
+    } else {
+        output::write(Path::new("-"), words.as_bytes())?;
+    }
+    if let Some(path) = &out {
+        let mut file = output::create(path)?;
+        csv(&rows, &mut file)
+            .and_then(|()| file.flush())
+            .with_context(|| output::cannot_write(path))?;
+    }
+    Ok(End::Status(0))
+}
+
+fn csv(rows: &[SweepRow], out: &mut dyn Write) -> std::io::Result<()> {
+    writeln!(
+        out,
+        "threads,cpus,period_over_phase,makespan_over_phase,relative_speedup,migrations,balancing_points"
+    )?;
+    for r in rows {
+        writeln!(
+            out,
+            "{},{},{}.{:02},{:.9},{:.9},{},{}",
+            r.threads,
+            r.cpus,
+            r.period / 100,
+            r.period % 100,
+            r.makespan,
+            r.relative_speedup,
+            r.migrations,
+            r.points
+        )?;
+    }
+    Ok(())
+}
+
+fn summary(rows: &[SweepRow], seconds: f64) -> String {
+    let gain = rows.iter().filter(|r| r.relative_speedup > 1.001).count();
+    let most = rows.iter().max_by(|a, b| a.relative_speedup.total_cmp(&b.relative_speedup));
+    let mut t = format!(
+        "{} runs of the idealised algorithm in {seconds:.1} s; balancing gains something in {:.1} %\n",
+        rows.len(),
+        100.0 * gain as f64 / rows.len().max(1) as f64
+    );
+    if let Some(r) = most {
+        let _ = writeln!(
+            t,
+            "greatest relative speedup {:.4}: {} threads on {} CPUs, a period of {} phases",
+            r.relative_speedup,
+            r.threads,
+            r.cpus,
+            f64::from(r.period) / 100.0
+        );
+    }
+    let rounded = rows.iter().filter(|r| !r.exact).count();
+    if rounded > 0 {
+        let _ = writeln!(t, "{rounded} runs had to be rounded, by less than a nanosecond");
+    }
+    t
+}

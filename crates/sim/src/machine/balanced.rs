@@ -1,0 +1,141 @@
+//! The machine as the engine sees it.
+//!
+//! Invariant: promise P1 is checked here. A mask outside the thread's original one is refused with
+//! a panic.
+
+use super::{FIRST_TID, Sim, id_of};
+use evenly_engine::{ApplyError, Located, Machine, Reading, Times};
+use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, Nanos, ThreadId};
+
+impl Sim {
+    fn spend(&mut self, cost: Nanos) {
+        self.own += cost.0;
+        if cost > Nanos::ZERO {
+            self.run_until(Nanos(self.now) + cost);
+        }
+    }
+
+    /// What a reading shows: what the kernel has booked, with the errors of the scenario. A time
+    /// never goes back.
+    fn observed(&mut self, t: usize) -> Times {
+        let (noise, stale) = (self.scenario.readings.noise, self.scenario.readings.stale_permille);
+        let last = self.shown[t];
+        if stale > 0 && self.reading_errors.below(1000) < stale as usize {
+            return last;
+        }
+        let mut times = self.times(t);
+        if noise > Nanos::ZERO {
+            let late = noise.scale(self.reading_errors.unit());
+            times.ran = (times.ran - late).max(last.ran);
+        }
+        self.shown[t] = times;
+        times
+    }
+
+    fn living(&self, id: ThreadId) -> Option<usize> {
+        let t = usize::try_from(id.tid.0 - FIRST_TID).ok()?;
+        (t < self.threads() && self.tasks[t].alive() && id == id_of(t)).then_some(t)
+    }
+
+    fn set_mask(&mut self, id: ThreadId, mask: &CpuSet) -> Result<usize, ApplyError> {
+        self.spend(self.scenario.costs.place);
+        let t = self.living(id).ok_or(ApplyError::Gone)?;
+        if self.scenario.threads[t].own_mask {
+            return Err(ApplyError::Foreign { found: self.tasks[t].mask.clone() });
+        }
+        assert!(
+            mask.is_subset(&self.tasks[t].original),
+            "P1: thread {id} was to get mask {mask}, outside its own {}",
+            self.tasks[t].original
+        );
+        if !mask.iter().any(|c| self.queues.get(c.0 as usize).is_some_and(|q| q.online)) {
+            return Err(ApplyError::Unusable { wanted: mask.clone() });
+        }
+        self.tasks[t].mask = mask.clone();
+        Ok(t)
+    }
+}
+
+impl Machine for Sim {
+    fn now(&self) -> Nanos {
+        Nanos(self.now)
+    }
+
+    fn own_cpu_time(&self) -> Nanos {
+        Nanos(self.own)
+    }
+
+    fn read(&mut self, ids: &[ThreadId], out: &mut Vec<Reading>) {
+        out.clear();
+        for &id in ids {
+            self.spend(self.scenario.costs.read);
+            self.readings += 1;
+            let reading = match self.living(id) {
+                Some(t) => Reading::Times(self.observed(t)),
+                None => Reading::Gone,
+            };
+            out.push(reading);
+        }
+    }
+
+    fn locate(&mut self, id: ThreadId) -> Option<Located> {
+        self.spend(self.scenario.costs.read);
+        let t = self.living(id)?;
+        Some(Located {
+            cpu: CpuId(self.tasks[t].cpu as u32),
+            state: self.run_state(t),
+            minor_faults: 0,
+            major_faults: 0,
+        })
+    }
+
+    fn usable(&mut self, within: &CpuSet) -> CpuSet {
+        self.online_of(within).into_iter().map(|c| CpuId(c as u32)).collect()
+    }
+
+    fn original_mask(&mut self, id: ThreadId) -> Option<CpuSet> {
+        self.living(id).map(|t| self.tasks[t].original.clone())
+    }
+
+    fn place(
+        &mut self,
+        id: ThreadId,
+        cpu: CpuId,
+        release: Option<&CpuSet>,
+    ) -> Result<(), ApplyError> {
+        let t = self.set_mask(id, &CpuSet::single(cpu))?;
+        self.shift(t, cpu.0 as usize, false);
+        if let Some(mask) = release {
+            self.set_mask(id, mask)?;
+        }
+        Ok(())
+    }
+
+    fn confine(&mut self, id: ThreadId, mask: &CpuSet) -> Result<(), ApplyError> {
+        let t = self.set_mask(id, mask)?;
+        if !mask.contains(CpuId(self.tasks[t].cpu as u32)) {
+            let to = self.emptiest(&self.online_of(mask));
+            self.shift(t, to, false);
+        }
+        Ok(())
+    }
+
+    fn restore(&mut self, id: ThreadId) {
+        self.spend(self.scenario.costs.place);
+        if let Some(t) = self.living(id)
+            && !self.scenario.threads[t].own_mask
+        {
+            self.tasks[t].mask = self.tasks[t].original.clone();
+        }
+    }
+
+    /// What the kernel would say: it knows nothing of what a sibling does.
+    fn capacity(&self, cpu: CpuId) -> u32 {
+        let speed = self.queues.get(cpu.0 as usize).map_or(1000, |q| q.base_speed);
+        u32::try_from(speed * u64::from(FULL_CAPACITY) / 1000).unwrap_or(u32::MAX).max(1)
+    }
+
+    fn resolution(&self) -> Nanos {
+        self.scenario.tick
+    }
+}

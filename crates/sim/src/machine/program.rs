@@ -1,0 +1,117 @@
+//! Phases and barriers.
+//!
+//! Invariant: a program's barrier opens at the moment when all of its threads that have not ended
+//! have arrived.
+
+use super::{Sim, State, UNITS};
+use crate::Barrier;
+use evenly_model::{CpuId, Nanos};
+
+impl Sim {
+    /// How many phases the program has, and what is between them.
+    fn course(&self, program: usize) -> (u32, Barrier) {
+        match program.checked_sub(1).and_then(|p| self.scenario.others.get(p)) {
+            Some(other) => (other.phases, other.barrier),
+            None => (self.scenario.phases, self.scenario.barrier),
+        }
+    }
+
+    pub(super) fn phase_ends(&mut self, t: usize) {
+        let Some(program) = self.tasks[t].program else { return };
+        let (phases, barrier) = self.course(program);
+        self.tasks[t].phase += 1;
+        if self.tasks[t].phase >= phases {
+            self.end(t);
+            return;
+        }
+        if barrier == Barrier::None {
+            self.next_phase(t);
+            return;
+        }
+        self.programs[program].arrived += 1;
+        self.tasks[t].left = None;
+        if self.release(program) {
+            return;
+        }
+        match barrier {
+            Barrier::None | Barrier::Spin => {}
+            Barrier::Yield => self.lets_others_run(t),
+            Barrier::Block => {
+                self.dequeue(t);
+                self.tasks[t].state = State::Blocked;
+                self.one_blocked = true;
+                self.fell_idle(self.tasks[t].cpu);
+            }
+        }
+    }
+
+    fn next_phase(&mut self, t: usize) {
+        let cpu = self.tasks[t].cpu;
+        self.settle(cpu);
+        self.tasks[t].left = Some(self.scenario.threads[t].work.0 * UNITS);
+        self.tasks[t].yields = false;
+        self.plan(cpu);
+    }
+
+    /// Opens the barrier if all living threads have arrived.
+    fn release(&mut self, program: usize) -> bool {
+        let p = &mut self.programs[program];
+        if p.arrived == 0 || p.arrived < p.alive {
+            return false;
+        }
+        p.arrived = 0;
+        for i in 0..self.programs[program].threads.len() {
+            let t = self.programs[program].threads[i];
+            if self.tasks[t].left.is_some() || !self.tasks[t].alive() {
+                continue;
+            }
+            if self.tasks[t].state == State::Blocked {
+                self.tasks[t].left = Some(self.scenario.threads[t].work.0 * UNITS);
+                self.wake(t);
+            } else {
+                self.next_phase(t);
+            }
+        }
+        true
+    }
+
+    fn wake(&mut self, t: usize) {
+        let cpu = self.tasks[t].cpu;
+        if self.scenario.kernel.reactive && !self.queues[cpu].tasks.is_empty() {
+            let idle = (0..self.queues.len()).find(|&c| {
+                let q = &self.queues[c];
+                q.online && q.tasks.is_empty() && self.tasks[t].mask.contains(CpuId(c as u32))
+            });
+            if let Some(idle) = idle {
+                self.tasks[t].cpu = idle;
+                self.moved(t, true);
+            }
+        }
+        self.enqueue(t);
+    }
+
+    pub(super) fn end(&mut self, t: usize) {
+        let state = self.tasks[t].state;
+        if state == State::Ended {
+            return;
+        }
+        if state == State::Runnable {
+            self.dequeue(t);
+        }
+        let waited_at_barrier = self.tasks[t].left.is_none();
+        self.tasks[t].state = State::Ended;
+        self.tasks[t].ended = Some(Nanos(self.now));
+        (self.left, self.last_end, self.one_blocked) = (self.left - 1, self.now, true);
+        let Some(program) = self.tasks[t].program else { return };
+        let p = &mut self.programs[program];
+        p.alive -= 1;
+        p.arrived -= usize::from(waited_at_barrier);
+        if p.alive == 0 {
+            p.ended = Some(Nanos(self.now));
+        }
+        if state == State::Runnable {
+            self.fell_idle(self.tasks[t].cpu);
+        }
+        self.release(program);
+    }
+}

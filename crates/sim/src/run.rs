@@ -1,0 +1,261 @@
+//! From a description to a report: the run under the policy that was asked for, and the one under
+//! `static` that it is compared with.
+//!
+//! Invariant: both runs have the same machine, programs and seed.
+
+use crate::report::{Report, SCHEMA, thinned};
+use crate::{
+    Barrier, DriverOptions, IdealOptions, Kernel, Samples, Scenario, Sim, ideal, simulate_seen_by,
+};
+use evenly_engine::Observer;
+use evenly_model::Nanos;
+use evenly_model::theory::{self, Shape};
+use evenly_policy::{Mechanism, POLICIES, by_name};
+
+/// The name under which the idealised algorithm of section 3 runs.
+pub const IDEAL: &str = "ideal";
+
+/// The most balancing points times threads and CPUs that a run may have.
+const MOST_WORK: u128 = 20_000_000_000;
+/// The most threads.
+pub const MOST_THREADS: u32 = 100_000;
+/// The most CPUs: the bound that the model sets for CPU sets.
+pub const MOST_CPUS: u32 = 16_384;
+
+/// Why there is no report.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// No policy has that name.
+    #[error("there is no policy '{found}'; there are {IDEAL}, {known}", known = known())]
+    Policy {
+        /// The name found.
+        found: String,
+    },
+    /// Not possible with the idealised algorithm.
+    #[error(
+        "the policy ideal is the analysis of section 3: equal threads on equal CPUs, barriers that \
+         block, nothing else ({found} was asked for); try juggle, which runs everywhere"
+    )]
+    Ideal {
+        /// What is beyond it.
+        found: String,
+    },
+    /// It would take too long.
+    #[error(
+        "about {points} balancing points for {entities} threads and CPUs are too many; choose a \
+         longer period (at least {least})"
+    )]
+    TooLong {
+        /// Balancing points.
+        points: u128,
+        /// Threads and CPUs.
+        entities: usize,
+        /// The least period that would do.
+        least: Nanos,
+    },
+    /// Some thread never gets its work done.
+    #[error(
+        "the programs have not ended after {limit} of simulated time; is there a CPU for each \
+         thread, and an end to the interference?"
+    )]
+    NoEnd {
+        /// When it was given up.
+        limit: Nanos,
+    },
+}
+
+fn known() -> String {
+    POLICIES.iter().map(|p| p.name).collect::<Vec<_>>().join(", ")
+}
+
+/// n equal threads on m equal CPUs, as `evenly simulate` takes it from its flags.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Simple {
+    /// n and m.
+    pub shape: Shape,
+    /// e.
+    pub phase: Nanos,
+    /// lambda.
+    pub period: Nanos,
+    /// Number of phases.
+    pub phases: u32,
+    /// What is between them.
+    pub barrier: Barrier,
+    /// Whether lambda varies by a tenth.
+    pub jitter: bool,
+    /// Seed of all that is random.
+    pub seed: u64,
+}
+
+impl Simple {
+    /// The same as a scenario: sharing is fluid, nothing costs anything, and the kernel lets an
+    /// idle CPU pull threads that are not pinned.
+    #[must_use]
+    pub fn scenario(&self) -> Scenario {
+        let (n, m) = (self.shape.n() as usize, self.shape.m() as usize);
+        Scenario {
+            phases: self.phases,
+            barrier: self.barrier,
+            kernel: Kernel { reactive: true, rotate: None },
+            seed: self.seed,
+            ..Scenario::new(n, m, self.phase)
+        }
+    }
+
+    /// Balancing as the paper analyses it.
+    #[must_use]
+    pub fn options(&self) -> DriverOptions {
+        let analysed = DriverOptions::as_analysed(self.period, self.seed);
+        DriverOptions { jitter: self.jitter, ..analysed }
+    }
+
+    fn static_time(&self) -> Nanos {
+        let c = u64::from(self.shape.ceil()) * u64::from(self.phases);
+        Nanos(self.phase.0.saturating_mul(c))
+    }
+
+    /// Runs it under a policy of the registry, or under [`IDEAL`].
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn run(&self, policy: &str) -> Result<Report, RunError> {
+        let mut report = if policy == IDEAL {
+            self.run_ideal()?
+        } else {
+            run(&self.scenario(), policy, &self.options(), self.static_time())?
+        };
+        report.bound_speedup = Some(self.bound(policy));
+        Ok(report)
+    }
+
+    /// UB(RelativeSpeedup) of section 4. Eq. 2 holds for what is balanced once a period and at no
+    /// other moment, and for the first phase only: period and phase need not begin together later.
+    fn bound(&self, policy: &str) -> f64 {
+        let info = by_name(policy);
+        let only_at_points = policy == IDEAL || info.is_some_and(|p| p.mechanism == Mechanism::Pin);
+        if only_at_points
+            && self.phases == 1
+            && !self.jitter
+            && !self.options_of(policy).at_blocking
+        {
+            theory::speedup_bound(self.shape, self.phase, self.period)
+        } else {
+            theory::upper_bound(self.shape.n(), self.shape.m())
+        }
+    }
+
+    fn options_of(&self, policy: &str) -> DriverOptions {
+        self.options().for_policy(policy)
+    }
+
+    fn run_ideal(&self) -> Result<Report, RunError> {
+        if self.barrier != Barrier::Block {
+            return Err(RunError::Ideal { found: String::from("another barrier") });
+        }
+        if self.jitter {
+            return Err(RunError::Ideal { found: String::from("jitter") });
+        }
+        let (n, m) = (self.shape.n() as usize, self.shape.m() as usize);
+        check_length(self.static_time(), self.period, n + m)?;
+        let options = IdealOptions {
+            phases: self.phases,
+            samples: true,
+            ..IdealOptions::new(self.shape, self.phase, self.period)
+        };
+        let out = ideal(&options);
+        let makespan_s = out.makespan_s();
+        let static_s = self.static_time().as_secs_f64();
+        Ok(Report {
+            schema: SCHEMA,
+            policy: IDEAL.to_owned(),
+            scenario: String::from("flags"),
+            threads: n,
+            cpus: m,
+            period_s: self.period.as_secs_f64(),
+            seed: self.seed,
+            makespan_s,
+            programs_s: vec![makespan_s],
+            static_s,
+            relative_speedup: static_s / makespan_s,
+            bound_speedup: None,
+            migrations: out.migrations,
+            kernel_migrations: 0,
+            balancing_points: out.points,
+            readings: out.readings,
+            progress: thinned(&out.samples),
+        })
+    }
+}
+
+fn check_length(length: Nanos, period: Nanos, entities: usize) -> Result<(), RunError> {
+    let points = u128::from(length.0) / u128::from(period.0.max(1));
+    let work = points * entities as u128;
+    if work <= MOST_WORK {
+        return Ok(());
+    }
+    let least = u128::from(length.0) * entities as u128 / MOST_WORK + 1;
+    Err(RunError::TooLong { points, entities, least: Nanos(least as u64) })
+}
+
+/// Runs a scenario under a policy of the registry and under `static`. `expected` is about how long
+/// a run may be; it is given up after twenty times as long.
+///
+/// # Errors
+/// [`RunError`]; [`IDEAL`] runs no scenario.
+pub fn run(
+    scenario: &Scenario,
+    policy: &str,
+    options: &DriverOptions,
+    expected: Nanos,
+) -> Result<Report, RunError> {
+    if policy == IDEAL {
+        return Err(RunError::Ideal { found: String::from("a scenario") });
+    }
+    let period = match options.period.period {
+        evenly_engine::Period::Fixed(p) => p,
+        evenly_engine::Period::Auto => Nanos::from_millis(5),
+    };
+    let entities = scenario.threads.len() + scenario.cpus.len();
+    check_length(expected, period, entities)?;
+    let limit = Nanos(expected.0.saturating_mul(20).max(1_000_000_000));
+    let samples = Samples::default();
+    let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(samples.clone())];
+    let unknown = |e: crate::UnknownPolicy| RunError::Policy { found: e.0 };
+    let own = options.for_policy(policy);
+    let out = simulate_seen_by(Sim::new(scenario.clone()), policy, &own, limit, &mut observers)
+        .map_err(unknown)?;
+    let no_end = RunError::NoEnd { limit };
+    let makespan = out.makespan.ok_or(no_end.clone())?;
+    let static_makespan = if policy == "static" {
+        makespan
+    } else {
+        let compared = options.for_policy("static");
+        // What balancing costs is not lost where nothing is balanced.
+        let mut unbalanced = scenario.clone();
+        unbalanced.costs.point = Nanos::ZERO;
+        simulate_seen_by(Sim::new(unbalanced), "static", &compared, limit, &mut [])
+            .map_err(unknown)?
+            .makespan
+            .ok_or(no_end)?
+    };
+    let (makespan_s, static_s) = (makespan.as_secs_f64(), static_makespan.as_secs_f64());
+    Ok(Report {
+        schema: SCHEMA,
+        policy: policy.to_owned(),
+        scenario: String::from("flags"),
+        threads: scenario.threads.len(),
+        cpus: scenario.cpus.len(),
+        period_s: period.as_secs_f64(),
+        seed: scenario.seed,
+        makespan_s,
+        programs_s: out.programs.iter().flatten().map(|p| p.as_secs_f64()).collect(),
+        static_s,
+        relative_speedup: static_s / makespan_s,
+        bound_speedup: None,
+        migrations: out.migrations,
+        kernel_migrations: out.kernel_migrations,
+        balancing_points: out.points,
+        readings: out.readings,
+        progress: thinned(&samples.taken()),
+    })
+}
