@@ -275,15 +275,15 @@ pub(crate) struct PredictArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SimulateArgs {
     /// Number of threads
-    #[arg(long, value_name = "N", required_unless_present_any = ["sweep", "scenario"],
+    #[arg(long, value_name = "N", required_unless_present_any = ["sweep", "scenario", "replay"],
         value_parser = clap::value_parser!(u32).range(1..=i64::from(evenly_sim::MOST_THREADS)))]
     pub(crate) threads: Option<u32>,
     /// Number of CPUs
-    #[arg(long, value_name = "M", required_unless_present_any = ["sweep", "scenario"],
+    #[arg(long, value_name = "M", required_unless_present_any = ["sweep", "scenario", "replay"],
         value_parser = clap::value_parser!(u32).range(1..=i64::from(evenly_sim::MOST_CPUS)))]
     pub(crate) cpus: Option<u32>,
     /// CPU time that a thread needs from one barrier to the next, for example 30s
-    #[arg(long, required_unless_present_any = ["sweep", "scenario"], value_parser = parse_duration)]
+    #[arg(long, required_unless_present_any = ["sweep", "scenario", "replay"], value_parser = parse_duration)]
     pub(crate) phase: Option<Nanos>,
     /// Balancing period [default: 100ms, or that of the scenario]
     #[arg(long, value_parser = parse_duration)]
@@ -306,10 +306,14 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["threads", "cpus", "phase", "phases",
         "barrier"])]
     pub(crate) scenario: Option<PathBuf>,
+    /// Show this recording of `evenly run --record` to the policy: what would it have decided?
+    #[arg(long, value_name = "RECORDING", conflicts_with_all = ["threads", "cpus", "phase",
+        "period", "phases", "barrier", "jitter", "seed", "scenario"])]
+    pub(crate) replay: Option<PathBuf>,
     /// Run ideal with 3 to 64 threads on all smaller numbers of CPUs, with periods of 0.01 to 5
     /// phases (Figure 10 of the paper), on all cores
     #[arg(long, conflicts_with_all = ["threads", "cpus", "phase", "period", "phases", "policy",
-        "barrier", "jitter", "seed", "json", "scenario"])]
+        "barrier", "jitter", "seed", "json", "scenario", "replay"])]
     pub(crate) sweep: bool,
     /// Write the runs of --sweep to FILE as CSV; - is standard output
     #[arg(long, value_name = "FILE", requires = "sweep")]
@@ -317,8 +321,8 @@ pub(crate) struct SimulateArgs {
     /// Seed of all that is random [default: 1, or that of the scenario]
     #[arg(long)]
     pub(crate) seed: Option<u64>,
-    /// Write the result to FILE as JSON (evenly.simulate/1); with - to standard output, and the
-    /// words to standard error
+    /// Write the result to FILE as JSON (evenly.simulate/1, with --replay evenly.replay/1); with -
+    /// to standard output, and the words to standard error
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }

@@ -5,8 +5,10 @@ use crate::{End, output, tell};
 use anyhow::Context;
 use evenly_model::Nanos;
 use evenly_model::theory::Shape;
-use evenly_sim::{Report, Simple, Sweep, SweepRow, run};
+use evenly_sim::{Report, Simple, Sweep, SweepRow, replay, run};
+use evenly_trace::Recording;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Read, Write};
 use std::path::Path;
@@ -25,20 +27,58 @@ pub(crate) fn simulate(args: &SimulateArgs) -> anyhow::Result<End> {
     if let Some(path) = &json {
         output::check("--json", path)?;
     }
+    if let Some(path) = &args.replay {
+        return replayed(args, path, json.as_deref());
+    }
     let report = match &args.scenario {
         Some(path) => scenario(args, path)?,
         None => simple(args)?.run(args.policy.as_deref().unwrap_or(USUAL_POLICY))?,
     };
-    let text = text(&report);
-    if json.as_deref().is_some_and(output::is_stdout) {
+    say(&text(&report), &serde_json::to_value(&report)?, json.as_deref())
+}
+
+/// Words to standard output, unless JSON goes there.
+fn say(text: &str, value: &Value, json: Option<&Path>) -> anyhow::Result<End> {
+    if json.is_some_and(output::is_stdout) {
         tell(text.trim_end());
     } else {
         output::write(Path::new("-"), text.as_bytes())?;
     }
-    if let Some(path) = &json {
-        output::write_json(path, &serde_json::to_value(&report)?)?;
+    if let Some(path) = json {
+        output::write_json(path, value)?;
     }
     Ok(End::Status(0))
+}
+
+/// A recording, shown to a policy.
+fn replayed(args: &SimulateArgs, path: &Path, json: Option<&Path>) -> anyhow::Result<End> {
+    if json.is_some_and(|json| output::same_file(path, json)) {
+        anyhow::bail!(
+            "--json would be written over the recording {}; name another file",
+            path.display()
+        );
+    }
+    let name = args.policy.as_deref().unwrap_or(USUAL_POLICY);
+    let Some(policy) = evenly_policy::by_name(name) else {
+        anyhow::bail!("--replay: {name} sees no recordings; name a policy of `evenly run`");
+    };
+    let recording = Recording::read(path)?;
+    let r = replay(&recording.events, policy);
+    let text = format!(
+        "{name} on {}: {} points, {} left out\n  moves that were made       {:>8}\n  moves that it would make   \
+         {:>8}\n  points with the same moves {:>8}\n",
+        path.display(),
+        r.points,
+        r.left_out,
+        r.moved,
+        r.would_move,
+        r.same
+    );
+    let mut value = serde_json::to_value(&r)?;
+    value["schema"] = "evenly.replay/1".into();
+    value["policy"] = name.into();
+    value["recording"] = path.display().to_string().into();
+    say(&text, &value, json)
 }
 
 /// Runs a scenario file; what is given beside it counts more than what stands in it.

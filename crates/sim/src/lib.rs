@@ -26,6 +26,7 @@ mod driver;
 mod file;
 mod ideal;
 mod machine;
+mod replay;
 mod report;
 mod run;
 mod scenario;
@@ -39,6 +40,7 @@ pub use driver::{
 pub use file::{Described, FileError, MOST_BYTES, parse, parse_seeded};
 pub use ideal::{IdealOptions, IdealRun, ideal};
 pub use machine::Sim;
+pub use replay::{Replay, ReplayMove, ReplayPoint, replay};
 pub use report::{MOST_SAMPLES, Report, SCHEMA, Sample, thinned};
 pub use run::{IDEAL, MOST_CPUS, MOST_THREADS, RunError, Simple, run};
 pub use scenario::{

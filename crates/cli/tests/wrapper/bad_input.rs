@@ -117,7 +117,7 @@ fn recordings_and_the_rest() {
         let words = "simulate --threads 8 --cpus 7 --phase 1s".split_whitespace();
         words.chain(options.split_whitespace()).collect::<Vec<&str>>()
     };
-    let cases: [(&[&str], &str); 32] = [
+    let cases: [(&[&str], &str); 34] = [
         (&["report", &missing], "missing|No such file"),
         (&["report", &file("empty", "")], "empty"),
         (&["report", &file("text", "no recording\n")], "text"),
@@ -145,6 +145,8 @@ fn recordings_and_the_rest() {
         (&simulate("--barrier wait"), "--barrier|block"),
         (&simulate("--json /no/such/x"), "--json|/no/such/x"),
         (&["simulate", "--sweep", "--out", "/no/such/x"], "--out|/no/such/x"),
+        (&["simulate", "--replay", &missing], "missing|No such file"),
+        (&["simulate", "--replay", &missing, "--policy", "ideal"], "--replay|ideal"),
         (&["simulate", "--sweep", "--threads", "8"], "--threads|--sweep"),
         (&["predict", "--from", &missing], "--from|missing|No such file"),
         (&["restore", "999999"], "999999"),

@@ -71,6 +71,14 @@ fn of_a_recording() {
     assert!(moves > 0 && figures["moves"] == moves, "{figures:#}");
     assert_eq!(fs::read_dir(tool.dir.path()).unwrap().count(), 2, "only what was asked for");
 
+    let replayed = |policy: &str| {
+        let args = ["simulate", "--replay", name, "--policy", policy, "--json", "-"];
+        parsed(&tool.evenly(args).output().unwrap(), "evenly.replay/1")
+    };
+    let value = replayed("juggle");
+    assert!(value["moved"].as_u64().unwrap() > 0 && value["points"].as_u64().unwrap() > 0);
+    assert_eq!(replayed("observe")["would_move"], 0);
+
     let (svg, page) = (tool.path("r.svg"), tool.path("r.html"));
     let figures = tool.path("r.json");
     let files = ["--svg", svg.to_str().unwrap(), "--json", figures.to_str().unwrap()];

@@ -1,0 +1,161 @@
+//! What a policy would have decided in a run that was recorded.
+//!
+//! At each recorded point the policy is given what was observed then, and its plan is set beside
+//! what was done. Its decisions have no effect: at the next point it is given again what was
+//! observed, not what would have come of them.
+//!
+//! Invariant: the policy sees nothing that the recording does not hold. Masks are not recorded:
+//! every thread may go to every CPU of its domain.
+
+use evenly_engine::{Event, PointRecord};
+use evenly_model::{
+    CpuSet, CpuView, DomainId, FULL_CAPACITY, Nanos, Plan, Reason, Snapshot, ThreadId, ThreadView,
+};
+use evenly_policy::{Policy, PolicyInfo};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A move, decided or carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct ReplayMove {
+    /// Which thread.
+    pub tid: i32,
+    /// From this CPU.
+    pub from: u32,
+    /// To this CPU.
+    pub to: u32,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// One point at which one of the two moved something.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ReplayPoint {
+    /// Time since balancing began.
+    pub at_s: f64,
+    /// Which domain.
+    pub domain: u32,
+    /// Number of the point.
+    pub point: u64,
+    /// What was done.
+    pub was: Vec<ReplayMove>,
+    /// What the policy would have done.
+    pub would: Vec<ReplayMove>,
+}
+
+/// A recording seen by a policy.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Replay {
+    /// Points that the policy decided at.
+    pub points: u64,
+    /// Points without threads (thinned out), or at which balancing was paused: left out.
+    pub left_out: u64,
+    /// Moves that were carried out at these points.
+    pub moved: u64,
+    /// Moves that the policy would have made.
+    pub would_move: u64,
+    /// Points at which the same threads would have gone to the same CPUs.
+    pub same: u64,
+    /// The points at which one of the two moved something.
+    pub decisions: Vec<ReplayPoint>,
+}
+
+struct Domain {
+    policy: Box<dyn Policy>,
+    cpus: CpuSet,
+    snapshot: Snapshot,
+    /// Threads or CPUs have come or gone: the next point is a first one.
+    changed: bool,
+}
+
+/// Shows the events of a recording to a policy.
+#[must_use]
+pub fn replay(events: &[Event], policy: &PolicyInfo) -> Replay {
+    let mut domains: BTreeMap<DomainId, Domain> = BTreeMap::new();
+    let mut of = |id: DomainId, act: &mut dyn FnMut(&mut Domain)| {
+        act(domains.entry(id).or_insert_with(|| Domain {
+            policy: (policy.make)(),
+            cpus: CpuSet::new(),
+            snapshot: Snapshot::default(),
+            changed: true,
+        }));
+    };
+    let mut replay = Replay::default();
+    for event in events {
+        match event {
+            Event::Domain { domain, cpus, .. } => of(*domain, &mut |d| {
+                (d.cpus, d.changed) = (cpus.clone(), true);
+            }),
+            Event::Joined { domain, .. } => of(*domain, &mut |d| d.changed = true),
+            Event::Point(p) if p.paused || p.threads.is_empty() => replay.left_out += 1,
+            Event::Point(p) => of(p.domain, &mut |d| replay.point(d, p)),
+            Event::Left { .. } | Event::Note { .. } => {}
+        }
+    }
+    replay
+}
+
+impl Replay {
+    fn point(&mut self, d: &mut Domain, p: &PointRecord) {
+        d.see(p);
+        let mut plan = Plan::default();
+        d.policy.decide(&d.snapshot, &mut plan);
+        d.changed = false;
+        let id = |t: ThreadId| t.tid.0;
+        let was: Vec<ReplayMove> = (p.moves.iter().filter(|m| m.error.is_none()))
+            .map(|m| ReplayMove { tid: id(m.id), from: m.from.0, to: m.to.0, reason: m.reason })
+            .collect();
+        let would: Vec<ReplayMove> = (plan.moves.iter())
+            .filter_map(|m| {
+                let (thread, to) = (p.threads.get(m.thread)?, d.snapshot.cpus.get(m.to)?);
+                let from = thread.cpu.0;
+                Some(ReplayMove { tid: id(thread.id), from, to: to.id.0, reason: m.reason })
+            })
+            .collect();
+        self.points += 1;
+        self.moved += was.len() as u64;
+        self.would_move += would.len() as u64;
+        let places = |moves: &[ReplayMove]| {
+            let mut all: Vec<(i32, u32)> = moves.iter().map(|m| (m.tid, m.to)).collect();
+            all.sort_unstable();
+            all
+        };
+        self.same += u64::from(places(&was) == places(&would));
+        if !was.is_empty() || !would.is_empty() {
+            let (at_s, domain) = (p.at.as_secs_f64(), p.domain.0);
+            self.decisions.push(ReplayPoint { at_s, domain, point: p.point, was, would });
+        }
+    }
+}
+
+impl Domain {
+    /// What the policy saw, or would have seen, at this point.
+    fn see(&mut self, p: &PointRecord) {
+        let s = &mut self.snapshot;
+        s.point = if self.changed { 0 } else { p.point.max(1) };
+        (s.now, s.elapsed, s.resolution) = (p.at, p.elapsed, Nanos::ZERO);
+        s.cpus.clear();
+        s.cpus.extend(p.cpus.iter().map(|c| CpuView {
+            id: c.id,
+            capacity: FULL_CAPACITY,
+            threads: c.threads,
+            speed: c.speed,
+            paper_speed: None,
+        }));
+        s.masks = vec![vec![true; s.cpus.len()]];
+        let cpus = &s.cpus;
+        let at = |cpu| cpus.binary_search_by_key(&cpu, |c| c.id).unwrap_or(usize::MAX);
+        s.threads = (p.threads.iter())
+            .map(|t| ThreadView {
+                id: t.id,
+                cpu: at(t.cpu),
+                progress: t.progress,
+                ran: t.ran,
+                waited: t.waited,
+                blocked: t.blocked,
+                movable: true,
+                mask: 0,
+            })
+            .collect();
+    }
+}
