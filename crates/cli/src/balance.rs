@@ -25,18 +25,18 @@ use evenly_policy::Mechanism;
 use evenly_report::{Ended, RunReport};
 use evenly_trace::{Header, Recorder, RecorderOptions};
 use globset::{Glob, GlobSet, GlobSetBuilder};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
     check_command("run", &args.program.command)?;
-    check_cpus(&args.balance, Pid(0))?;
+    let notes = check_cpus(&args.balance, Pid(0))?;
     check_outputs(&args.balance)?;
     let filter = Filter::new(&args.balance)?;
     let began = now();
@@ -55,7 +55,7 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
         Err(e) => anyhow::bail!("cannot supervise process {pid}, which runs on by itself: {e}"),
     };
     let command = args.program.command.iter().map(|a| a.to_string_lossy().into_owned()).collect();
-    let facts = Facts::new(&args.balance, pid, command, began);
+    let facts = Facts::new(&args.balance, pid, command, notes, began);
     let balancing = Balancing::start(args.balance, filter, pid, facts, supervisor.waker());
     let outcome = supervisor.run(&mut Wait);
     finish(balancing, outcome);
@@ -74,9 +74,9 @@ pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
         proc.command_line(pid).iter().map(|a| a.to_string_lossy().into_owned()).collect();
     let signals = Signals::block().context("cannot receive signals")?;
     let supervisor = Supervisor::for_attach(signals, pid)?;
-    check_cpus(&args.balance, pid)?;
+    let notes = check_cpus(&args.balance, pid)?;
     may_change(&args.balance, pid)?;
-    let facts = Facts::new(&args.balance, pid, command, now());
+    let facts = Facts::new(&args.balance, pid, command, notes, now());
     let balancing = Balancing::start(args.balance, filter, pid, facts, supervisor.waker());
     // Where nothing is balanced there is nothing to wait for.
     let outcome = match &balancing {
@@ -151,8 +151,9 @@ fn check_outputs(args: &BalanceArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A list of CPUs of which the program can use none is bad input.
-fn check_cpus(args: &BalanceArgs, pid: Pid) -> anyhow::Result<()> {
+/// A list of CPUs of which the program can use none is bad input. Where it can use some, those that
+/// it cannot are told, and returned as a note for the report.
+fn check_cpus(args: &BalanceArgs, pid: Pid) -> anyhow::Result<Vec<String>> {
     if let Some(asked) = &args.cpus {
         let allowed = affinity::get(Tid(pid.0))
             .with_context(|| format!("cannot read the affinity mask of process {pid}"))?;
@@ -162,8 +163,33 @@ fn check_cpus(args: &BalanceArgs, pid: Pid) -> anyhow::Result<()> {
                  them"
             );
         }
+        let left_out = asked.minus(&allowed);
+        if !left_out.is_empty() {
+            let note = format!(
+                "--cpus {asked}: the program may use the CPUs {allowed}; {left_out} cannot be used"
+            );
+            if !args.quiet {
+                tell(&format!("evenly: {note}"));
+            }
+            return Ok(vec![note]);
+        }
     }
-    Ok(())
+    Ok(Vec::new())
+}
+
+/// The options that choose threads by name, as they were given.
+fn filter_as_given(args: &BalanceArgs) -> Vec<String> {
+    let only = args.only.iter().map(|g| format!("--only {g}"));
+    let skip = args.skip.iter().map(|g| format!("--skip {g}"));
+    let idle = args.idle_thread.iter().map(|w| format!("--idle-thread {w}"));
+    only.chain(skip).chain(idle).collect()
+}
+
+/// Number of ranks of the MPI program of which this process is a part, as its launcher says.
+fn mpi_ranks(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
+    ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"]
+        .iter()
+        .find_map(|name| variable(name)?.trim().parse().ok())
 }
 
 /// Whether affinity masks of the process may be changed at all.
@@ -204,7 +230,7 @@ impl Filter {
         })
     }
 
-    fn into_eligible(self) -> Option<Eligible> {
+    fn into_eligible(self, names: Names) -> Option<Eligible> {
         if self.only.is_none() && self.skip.is_empty() && self.idle.is_none() {
             return None;
         }
@@ -214,10 +240,34 @@ impl Filter {
                 Some(name) => c.name == name,
                 None => false,
             };
-            !idle
+            let left = !idle
                 && !self.skip.is_match(&c.name)
-                && self.only.as_ref().is_none_or(|o| o.is_match(&c.name))
+                && self.only.as_ref().is_none_or(|o| o.is_match(&c.name));
+            names.saw(&c.name, left);
+            left
         }))
+    }
+}
+
+/// Names of threads that the filter left, and of those that it left out, for the report.
+#[derive(Clone, Default)]
+struct Names(Arc<Mutex<[BTreeSet<String>; 2]>>);
+
+/// Of each so many names are kept.
+const MOST_NAMES: usize = 8;
+
+impl Names {
+    fn saw(&self, name: &str, left: bool) {
+        let mut sets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let set = &mut sets[usize::from(!left)];
+        if set.len() < MOST_NAMES && !set.contains(name) {
+            set.insert(name.to_owned());
+        }
+    }
+
+    fn all(&self) -> [Vec<String>; 2] {
+        let sets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sets.clone().map(|set| set.into_iter().collect())
     }
 }
 
@@ -256,7 +306,10 @@ struct Facts {
     policy: &'static str,
     budget: f64,
     expected: Option<u32>,
-    filtered: bool,
+    filter: Vec<String>,
+    names: Names,
+    /// What is to be noted before all else.
+    notes: Vec<String>,
     began: Nanos,
     quiet: bool,
     json: Option<PathBuf>,
@@ -264,7 +317,7 @@ struct Facts {
 
 /// Balancing that could not begin. It has been told why.
 struct Failed {
-    facts: Facts,
+    facts: Box<Facts>,
     why: String,
 }
 
@@ -276,13 +329,21 @@ fn not_balancing(error: &anyhow::Error) -> String {
 }
 
 impl Facts {
-    fn new(args: &BalanceArgs, pid: Pid, command: Vec<String>, began: Nanos) -> Self {
+    fn new(
+        args: &BalanceArgs,
+        pid: Pid,
+        command: Vec<String>,
+        notes: Vec<String>,
+        began: Nanos,
+    ) -> Self {
         Self {
             command,
             policy: args.policy.name,
             budget: args.budget,
             expected: args.threads,
-            filtered: !args.only.is_empty() || !args.skip.is_empty() || args.idle_thread.is_some(),
+            filter: filter_as_given(args),
+            names: Names::default(),
+            notes,
             began,
             quiet: args.quiet,
             json: args.json.as_deref().map(|p| expand(p, pid)),
@@ -293,10 +354,11 @@ impl Facts {
     fn report(
         &self,
         outcome: Outcome,
-        live: LiveReport,
+        mut live: LiveReport,
         failure: Option<String>,
         recorder: Option<Recorder>,
     ) {
+        live.summary.notes.splice(0..0, self.notes.iter().cloned());
         let report = RunReport {
             schema: evenly_report::SCHEMA,
             evenly: env!("CARGO_PKG_VERSION"),
@@ -318,7 +380,10 @@ impl Facts {
             failure,
             started: live.started,
             expected_threads: self.expected,
-            filtered: self.filtered,
+            filtered: !self.filter.is_empty(),
+            filter: self.filter.clone(),
+            names: self.names.all(),
+            mpi_ranks: mpi_ranks(|name| std::env::var(name).ok()),
             all_threads: live.threads,
             realtime_threads: live.realtime_threads,
             processes: live.processes,
@@ -358,7 +423,7 @@ impl Balancing {
         facts: Facts,
         waker: Waker,
     ) -> Result<Self, Failed> {
-        match Parts::prepare(args, filter, pid, &facts.command, waker) {
+        match Parts::prepare(args, filter, pid, &facts, waker) {
             Ok(p) => Ok(Self {
                 control: p.control,
                 thread: Some(p.thread),
@@ -368,7 +433,7 @@ impl Balancing {
                 log: p.log,
                 facts,
             }),
-            Err(e) => Err(Failed { facts, why: not_balancing(&e) }),
+            Err(e) => Err(Failed { facts: Box::new(facts), why: not_balancing(&e) }),
         }
     }
 
@@ -416,7 +481,7 @@ impl Parts {
         args: BalanceArgs,
         filter: Filter,
         pid: Pid,
-        command: &[String],
+        facts: &Facts,
         waker: Waker,
     ) -> anyhow::Result<Self> {
         let dir = StateDir::find()?;
@@ -436,13 +501,14 @@ impl Parts {
         };
         // A recording that cannot be made is no reason not to balance.
         let recorder = args.record.as_deref().and_then(|path| {
-            recorder(path, &args, pid, command)
+            recorder(path, &args, pid, &facts.command)
                 .map_err(|e| tell(&format!("evenly: not recording: {}", said(&e))))
                 .ok()
         });
         let log = args.verbose.then(Log::start).transpose()?;
         let control = Control::default();
-        let mut live = Live::new(live_options(&args, filter), pid, journal.clone());
+        let mut live =
+            Live::new(live_options(&args, filter, facts.names.clone()), pid, journal.clone());
         if let Some(guardian) = &guardian {
             live = live.guarded_by(guardian.clone());
         }
@@ -471,7 +537,7 @@ impl Parts {
     }
 }
 
-fn live_options(args: &BalanceArgs, filter: Filter) -> LiveOptions {
+fn live_options(args: &BalanceArgs, filter: Filter, names: Names) -> LiveOptions {
     LiveOptions {
         policy: args.policy,
         period: args.period.0,
@@ -479,7 +545,7 @@ fn live_options(args: &BalanceArgs, filter: Filter) -> LiveOptions {
         cpus: args.cpus.clone(),
         domain: args.domain.map(Into::into),
         expected: args.threads,
-        eligible: filter.into_eligible(),
+        eligible: filter.into_eligible(names),
         guard: GuardOptions {
             enabled: !args.no_guard && args.policy.is_guarded(),
             ..GuardOptions::default()
@@ -577,5 +643,21 @@ impl Observer for LogHandle {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_what_the_launcher_says() {
+        let with = |name: &'static str, value: &'static str| {
+            mpi_ranks(|n| (n == name).then(|| value.to_owned()))
+        };
+        assert_eq!(with("OMPI_COMM_WORLD_SIZE", "3"), Some(3));
+        assert_eq!(with("PMI_SIZE", "12"), Some(12));
+        assert_eq!(with("PMI_SIZE", "many"), None);
+        assert_eq!(with("HOME", "3"), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Names of output files, and whether they can be written.
 //!
-//! Invariant: a file that cannot be written is found before the program starts, not after it has
-//! run for a day.
+//! Invariant: a file that cannot be opened for writing is found before the program starts, not after
+//! it has run for a day.
 
 use anyhow::Context;
 use evenly_model::Pid;
@@ -38,6 +38,20 @@ pub(crate) fn expand(path: &Path, pid: Pid) -> PathBuf {
         }
     }
     PathBuf::from(out)
+}
+
+/// A letter behind `%` in a name that [`expand`] does not know.
+fn unknown_letter(path: &Path) -> Option<String> {
+    let mut chars = path.to_str()?.chars();
+    while let Some(c) = chars.next() {
+        if c == '%' {
+            match chars.next() {
+                Some('h' | 'p' | 'r' | '%') => {}
+                other => return Some(format!("%{}", other.map(String::from).unwrap_or_default())),
+            }
+        }
+    }
+    None
 }
 
 /// As [`expand`], for commands that do not start a program: `%p` is evenly's own process id.
@@ -110,6 +124,13 @@ pub(crate) fn check(option: &str, path: &Path) -> anyhow::Result<()> {
     if is_stdout(path) {
         return Ok(());
     }
+    if let Some(letter) = unknown_letter(path) {
+        anyhow::bail!(
+            "{option} {}: {letter} stands for nothing in the name of a file; there are %h (host), %p \
+             (process id), %r (MPI rank) and %% (a %)",
+            path.display()
+        );
+    }
     // The program's id is not known yet; any other serves as well for a try.
     let path = of_this_process(path);
     let tried = match fs::metadata(&path) {
@@ -160,6 +181,16 @@ mod tests {
         assert_eq!(p("a-%p.json"), "a-42.json");
         assert_eq!(p("100%%-%x%"), "100%-%x%");
         assert!(!p("%h").contains('%') && !p("%r").contains('%'));
+    }
+
+    #[test]
+    fn letters_that_stand_for_nothing_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, letter) in [("%z", "%z"), ("a%", "%"), ("%p%%%x", "%x")] {
+            let error = check("--json", &dir.path().join(name)).unwrap_err().to_string();
+            assert!(error.contains(&format!("{letter} stands for nothing")), "{error}");
+        }
+        check("--json", &dir.path().join("%h-%p-%r-%%z")).unwrap();
     }
 
     #[test]

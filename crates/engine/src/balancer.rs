@@ -49,6 +49,8 @@ struct Entity {
     progress: i64,
     cpu: Option<CpuId>,
     movable: bool,
+    /// The program has set its mask while it was balanced.
+    foreign: bool,
     mask: usize,
     /// Where it may run while balancing is paused.
     base: CpuSet,
@@ -183,7 +185,8 @@ pub struct Balancer {
     balanced_for: Nanos,
     slowest_slot: f64,
     most_threads: u32,
-    finished: Vec<ThreadSummary>,
+    /// With the index of its mask, as for an entity.
+    finished: Vec<(ThreadSummary, usize)>,
     notes: Vec<String>,
     complained: bool,
 }
@@ -293,6 +296,7 @@ impl Balancer {
             None => original.clone(),
         };
         let mut movable = !within.is_empty();
+        let mut foreign = false;
         let wanted = if self.was_paused || self.open { &base } else { &within };
         if movable && wanted != original && self.options.mechanism != Mechanism::Nothing {
             match machine.confine(thread.id, wanted) {
@@ -301,6 +305,7 @@ impl Balancer {
                 Err(ApplyError::Gone) => return,
                 Err(e) => {
                     movable = false;
+                    foreign = matches!(e, ApplyError::Foreign { .. });
                     self.complain(now, thread.id, &e, observers);
                 }
             }
@@ -328,6 +333,7 @@ impl Balancer {
             progress,
             cpu: None,
             movable,
+            foreign,
             mask,
             base,
             quiet: Nanos::ZERO,
@@ -649,7 +655,8 @@ impl Balancer {
             o.event(&Event::Left { at: now - self.began, id: e.meta.id, ended, to });
         }
         self.guard.disturbed(now);
-        self.finished.push(summary_of(&e, if to.is_some() { e.read_at } else { now }));
+        let summary = summary_of(&e, if to.is_some() { e.read_at } else { now });
+        self.finished.push((summary, e.mask));
     }
 
     /// Finds where threads are. A pinned thread is where it was put, and is looked at only now and
@@ -895,6 +902,7 @@ impl Balancer {
                     error = Some(e.to_string());
                     self.failed += 1;
                     self.entities[m.thread].movable = false;
+                    self.entities[m.thread].foreign = matches!(e, ApplyError::Foreign { .. });
                     self.complain(now, id, &e, observers);
                 }
             }
@@ -929,6 +937,7 @@ impl Balancer {
             {
                 let id = e.meta.id;
                 self.entities[i].movable = false;
+                self.entities[i].foreign = matches!(error, ApplyError::Foreign { .. });
                 self.complain(now, id, &error, observers);
             }
         }
@@ -1047,8 +1056,14 @@ impl Balancer {
     /// What this domain amounted to, and its threads.
     #[must_use]
     pub fn summary(&self, now: Nanos) -> (DomainSummary, Vec<ThreadSummary>, Vec<String>) {
+        let allowed = self.masks.iter().fold(CpuSet::new(), |all, m| all.or(m));
+        let narrow: Vec<bool> = self.masks.iter().map(|m| *m != allowed).collect();
         let mut threads = self.finished.clone();
-        threads.extend(self.entities.iter().map(|e| summary_of(e, now)));
+        threads.extend(self.entities.iter().map(|e| (summary_of(e, now), e.mask)));
+        let threads: Vec<ThreadSummary> = threads
+            .into_iter()
+            .map(|(t, mask)| ThreadSummary { own_mask: t.own_mask || narrow[mask], ..t })
+            .collect();
         let total: f64 = threads.iter().map(|t| t.ran_s + t.waited_s + t.blocked_s).sum();
         let part = |f: fn(&ThreadSummary) -> f64| {
             if total > 0.0 { threads.iter().map(f).sum::<f64>() / total } else { 0.0 }
@@ -1064,6 +1079,7 @@ impl Balancer {
         let domain = DomainSummary {
             id: self.options.domain,
             cpus: self.usable.clone(),
+            allowed,
             points: self.points,
             migrations: self.migrations,
             failed: self.failed,
@@ -1106,5 +1122,6 @@ fn summary_of(e: &Entity, now: Nanos) -> ThreadSummary {
         minor_faults: e.minor_faults,
         major_faults: e.major_faults,
         present_s: (now - e.joined).as_secs_f64(),
+        own_mask: e.foreign,
     }
 }

@@ -126,6 +126,20 @@ impl PeriodControl {
         newly
     }
 
+    /// What is told when [`PeriodControl::newly_stretched`] says so: how things are at this moment, in
+    /// words that stay true when it has passed.
+    #[must_use]
+    pub fn told(&self) -> String {
+        format!(
+            "at balancing point {} one cost {} on average, so the period was then {} instead of {} \
+             to stay within the overhead budget",
+            self.points,
+            Nanos(self.cost_ns as u64),
+            self.current(),
+            self.wanted
+        )
+    }
+
     /// What was wanted.
     #[must_use]
     pub fn wanted(&self) -> Nanos {
@@ -190,6 +204,12 @@ mod tests {
         assert_eq!(c.current().as_millis_f64().round(), 100.0);
         assert!(c.newly_stretched());
         assert!(!c.newly_stretched());
+        // What is told holds together: the cost over the budget is the period.
+        assert_eq!(
+            c.told(),
+            "at balancing point 100 one cost 1000.0 us on average, so the period was then 100.0 ms \
+             instead of 10.0 ms to stay within the overhead budget"
+        );
     }
 
     #[test]

@@ -50,6 +50,9 @@ pub struct ThreadSummary {
     pub major_faults: u64,
     /// For how long it was balanced, in seconds.
     pub present_s: f64,
+    /// Whether it had an affinity mask of its own: one that allowed it less than the threads of its
+    /// domain together, or that the program set while it was balanced. It is never moved out of that.
+    pub own_mask: bool,
 }
 
 impl ThreadSummary {
@@ -59,6 +62,7 @@ impl ThreadSummary {
         self.waited_s += other.waited_s;
         self.blocked_s += other.blocked_s;
         self.present_s += other.present_s;
+        self.own_mask |= other.own_mask;
         self.migrations += other.migrations;
         // These are counted from the thread's start.
         self.minor_faults = self.minor_faults.max(other.minor_faults);
@@ -73,6 +77,9 @@ pub struct DomainSummary {
     pub id: DomainId,
     /// Its CPUs at the end.
     pub cpus: CpuSet,
+    /// Those of its CPUs that the masks of its threads, as they were met, allowed to any of them.
+    #[serde(skip)]
+    pub allowed: CpuSet,
     /// Balancing points.
     pub points: u64,
     /// Moves.
@@ -164,6 +171,7 @@ mod tests {
             minor_faults,
             major_faults: minor_faults,
             present_s: 6.0 * ran_s,
+            own_mask: false,
         }
     }
 
@@ -171,6 +179,7 @@ mod tests {
         DomainSummary {
             id: DomainId(id),
             cpus: CpuSet::new(),
+            allowed: CpuSet::new(),
             points: 1,
             migrations: 0,
             failed: 0,
@@ -195,6 +204,11 @@ mod tests {
         all.add((domain(2), vec![stay(2, 0.5, 0, 20), stay(2, 0.5, 0, 25)], Vec::new()));
         let tids: Vec<i32> = all.threads.iter().map(|t| t.id.tid.0).collect();
         assert_eq!(tids, [2, 1, 3]);
+        assert!(!all.threads[0].own_mask);
+        let bound = ThreadSummary { own_mask: true, ..stay(3, 1.0, 0, 0) };
+        let mut with = all.clone();
+        with.add((domain(3), vec![bound], Vec::new()));
+        assert!(with.threads[2].own_mask);
         assert_eq!(all.threads[0], stay(2, 4.0, 4, 30));
         assert_eq!((all.threads[1].clone(), all.domains.len()), (stay(1, 4.0, 0, 0), 3));
     }

@@ -160,7 +160,8 @@ pub struct LiveReport {
     pub quota: Quota,
     /// The period that was aimed at.
     pub period: Nanos,
-    /// The CPUs that the program could use when balancing began.
+    /// The CPUs that the program could use when balancing began: no more than what the masks of the
+    /// threads that were balanced allowed to any of them.
     pub cpus: CpuSet,
 }
 
@@ -253,13 +254,7 @@ impl Domain {
             self.period.shared_by(self.balancer.len().div_ceil(self.balancer.usable_cpus().max(1)));
             self.period.cost(self.balancer.last_cost());
             if self.period.newly_stretched() {
-                let text = format!(
-                    "a balancing point costs {}, so the period is {} instead of {} to stay within \
-                     the overhead budget",
-                    self.balancer.last_cost(),
-                    self.period.current(),
-                    self.period.wanted()
-                );
+                let text = self.period.told();
                 self.balancer.note(now(), text, &mut self.observers);
             }
             self.journal.set_period(self.period.current());
@@ -538,6 +533,16 @@ impl Live {
             if account.0.threads > 0 || !d.balancer.cpus().and(&online).is_empty() {
                 report.summary.add(account);
             }
+        }
+        // What the threads may use where that is less: a wrapper such as taskset limits them.
+        let allowed = report
+            .summary
+            .domains
+            .iter()
+            .fold(CpuSet::new(), |all, d| all.or(&d.allowed))
+            .and(&report.cpus);
+        if !allowed.is_empty() {
+            report.cpus = allowed;
         }
         Ok(report)
     }

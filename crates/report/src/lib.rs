@@ -45,7 +45,8 @@ pub struct RunReport {
     pub seconds: f64,
     /// For how long there were threads to balance, in seconds.
     pub balanced_s: f64,
-    /// CPUs that the program could use when balancing began.
+    /// CPUs that the program could use when balancing began: no more than what the masks of the
+    /// threads that were balanced allowed to any of them.
     pub cpus: CpuSet,
     /// CPU quota of the program at its end, in CPUs, if it had one.
     pub quota_cpus: Option<f64>,
@@ -63,6 +64,14 @@ pub struct RunReport {
     pub expected_threads: Option<u32>,
     /// Whether the user chose threads by name.
     pub filtered: bool,
+    /// The options by which they were chosen, as given.
+    #[serde(skip)]
+    pub filter: Vec<String>,
+    /// Where threads were chosen: names of those that were left, and of those that were left out.
+    #[serde(skip)]
+    pub names: [Vec<String>; 2],
+    /// Number of ranks of the MPI program of which this evenly was started as a part.
+    pub mpi_ranks: Option<u32>,
     /// Threads of the program at the last look, computing or not.
     pub all_threads: usize,
     /// Real-time and deadline threads among these: they are left alone.
@@ -103,6 +112,10 @@ const LEVEL: f64 = 0.05;
 const SHORT_S: f64 = 0.5;
 /// How many domains and notes are shown one by one.
 const SHOWN: usize = 3;
+/// How many names of threads are shown.
+const NAMES: usize = 5;
+/// An interval whose ends are further apart than this factor says nothing, and is not shown.
+const WIDE: f64 = 2.0;
 
 impl RunReport {
     /// Fills in what follows from the rest: the measured effect, the gain and the verdict.
@@ -199,10 +212,7 @@ impl RunReport {
             );
         }
         if self.filtered {
-            return String::from(
-                "no two threads that --only, --skip and --idle-thread leave computed for a tenth \
-                 of a second",
-            );
+            return self.why_filtered();
         }
         if real_time > 0 && real_time + 1 >= self.all_threads {
             return format!(
@@ -211,7 +221,57 @@ impl RunReport {
                 self.all_threads
             );
         }
-        String::from("no two threads computed at the same time for a tenth of a second")
+        let none = "no two threads computed at the same time for a tenth of a second";
+        match self.mpi_ranks {
+            Some(ranks) if ranks > 1 => format!(
+                "{none}. This evenly was started for one of {ranks} MPI ranks; to balance them all \
+                 put it before the launcher: evenly run -- mpirun --bind-to none -n {ranks} PROGRAM"
+            ),
+            _ => String::from(none),
+        }
+    }
+
+    fn why_filtered(&self) -> String {
+        let options = self.filter.join(" ");
+        let [left, left_out] = &self.names;
+        let list = |names: &[String]| {
+            let more = if names.len() > NAMES { ", ..." } else { "" };
+            names.iter().take(NAMES).cloned().collect::<Vec<_>>().join(", ") + more
+        };
+        if left.is_empty() && !left_out.is_empty() {
+            return format!(
+                "{options} leaves no thread; the names of threads were {}",
+                list(left_out)
+            );
+        }
+        let mut text = format!(
+            "no two threads that {options} leaves computed at the same time for a tenth of a second"
+        );
+        if !left.is_empty() {
+            let _ = write!(text, "; it leaves {}", list(left));
+        }
+        if !left_out.is_empty() {
+            let _ = write!(text, ", and leaves out {}", list(left_out));
+        }
+        text
+    }
+
+    /// Says that there are threads which have masks of their own, where there are.
+    fn own_masks(&self) -> Option<String> {
+        let of = self.summary.threads.len();
+        let n = self.summary.threads.iter().filter(|t| t.own_mask).count();
+        let (verb, what) = if n == 1 {
+            ("has", "an affinity mask of its own")
+        } else {
+            ("have", "affinity masks of their own")
+        };
+        (n > 0).then(|| {
+            format!(
+                "{n} of {of} threads {verb} {what} (OMP_PROC_BIND, mpirun --bind-to, taskset), which \
+                 evenly leaves alone; try without binding (OMP_PROC_BIND=false, mpirun --bind-to \
+                 none)"
+            )
+        })
     }
 
     fn verdict_of_balancing(&self) -> String {
@@ -265,7 +325,10 @@ impl RunReport {
                 "The threads did not want the CPUs equally: they have unequal work, or wait for \
                  something else than a CPU.",
             ),
-            _ => format!("The threads could not be kept level (imbalance {percent:.1} %)."),
+            _ => {
+                let why = self.own_masks().map(|why| format!(": {why}")).unwrap_or_default();
+                format!("The threads could not be kept level (imbalance {percent:.1} %){why}.")
+            }
         }
     }
 
@@ -285,6 +348,8 @@ impl RunReport {
                 "evenly moved nothing: the program computed for only {:.2} s with all its threads.",
                 self.balanced_s
             )
+        } else if let Some(why) = self.own_masks() {
+            format!("evenly moved nothing: {why}.")
         } else if wait < 0.02 {
             String::from("evenly moved nothing: the threads hardly waited for CPUs.")
         } else {
@@ -397,7 +462,11 @@ impl RunReport {
                 "  gain        about {gain:.2} (estimate: slowest thread / slowest place)"
             )?;
         }
-        if let Some(m) = self.measured {
+        let says_something = |m: &Measured| match m.ci95 {
+            Some([low, high]) => low > 0.0 && high <= WIDE * low,
+            None => true,
+        };
+        if let Some(m) = self.measured.filter(says_something) {
             let pairs = m.pairs as usize;
             write!(t, "  measured    {:.2} by pausing {pairs} time{}", m.ratio, s(pairs))?;
             match m.ci95 {

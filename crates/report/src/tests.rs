@@ -16,6 +16,7 @@ fn thread(tid: i32, ran_s: f64, waited_s: f64, blocked_s: f64) -> ThreadSummary 
         minor_faults: 120,
         major_faults: 0,
         present_s: ran_s + waited_s + blocked_s,
+        own_mask: false,
     }
 }
 
@@ -25,6 +26,7 @@ fn domain(id: u32, cpus: &str, threads: &[ThreadSummary]) -> DomainSummary {
     DomainSummary {
         id: DomainId(id),
         cpus: cpus.parse().unwrap(),
+        allowed: cpus.parse().unwrap(),
         points: 490,
         migrations: 0,
         failed: 0,
@@ -63,6 +65,9 @@ fn report(threads: Vec<ThreadSummary>) -> RunReport {
         started: true,
         expected_threads: None,
         filtered: false,
+        filter: Vec::new(),
+        names: [Vec::new(), Vec::new()],
+        mpi_ranks: None,
         all_threads: threads.len() + 1,
         realtime_threads: 0,
         processes: 1,
@@ -132,8 +137,79 @@ fn no_threads() {
         r.judged().verdict
     };
     insta::assert_snapshot!(with(|r| r.expected_threads = Some(8)));
-    insta::assert_snapshot!(with(|r| r.filtered = true));
+    insta::assert_snapshot!(with(|r| {
+        (r.filtered, r.filter) = (true, vec!["--only 'w*'".into(), "--idle-thread first".into()]);
+        r.names = [vec!["worker-1".into()], vec!["app".into()]];
+    }));
     insta::assert_snapshot!(with(|r| (r.all_threads, r.realtime_threads) = (5, 4)));
+}
+
+#[test]
+fn a_filter_that_leaves_nothing_is_named_with_the_threads_that_there_were() {
+    let mut r = nothing_started();
+    (r.filtered, r.filter) = (true, vec!["--only nomatch".into()]);
+    r.names[1] = (1..=7).map(|i| format!("worker-{i}")).collect();
+    assert_eq!(
+        r.judged().verdict,
+        "Nothing was balanced: --only nomatch leaves no thread; the names of threads were worker-1, \
+         worker-2, worker-3, worker-4, worker-5, ...."
+    );
+}
+
+#[test]
+fn behind_mpirun_evenly_says_where_it_belongs() {
+    let with = |ranks| {
+        let mut r = nothing_started();
+        r.mpi_ranks = ranks;
+        r.judged().verdict
+    };
+    assert!(
+        with(Some(3)).contains("evenly run -- mpirun --bind-to none -n 3"),
+        "{}",
+        with(Some(3))
+    );
+    for ranks in [None, Some(1)] {
+        assert!(!with(ranks).contains("MPI"), "{}", with(ranks));
+    }
+}
+
+#[test]
+fn threads_that_are_bound_are_why_nothing_was_moved() {
+    let bound = |which: &[usize]| {
+        let threads = [(9.9, 0.1), (5.0, 5.0), (5.0, 5.0)];
+        let mut r =
+            report((1..).zip(threads).map(|(i, (ran, wait))| thread(i, ran, wait, 0.0)).collect());
+        which.iter().for_each(|&i| r.summary.threads[i].own_mask = true);
+        r
+    };
+    let all = bound(&[0, 1, 2]).judged().verdict;
+    assert!(all.contains("3 of 3 threads have affinity masks of their own"), "{all}");
+    assert!(all.contains("OMP_PROC_BIND=false") && !all.contains("fell behind"), "{all}");
+    let one = bound(&[1]).judged().verdict;
+    assert!(one.contains("1 of 3 threads has an affinity mask of its own"), "{one}");
+    let none = bound(&[]).judged().verdict;
+    assert!(!none.contains("mask"), "{none}");
+    let mut moved = bound(&[0]);
+    moved.summary.domains[0].migrations = 7;
+    let moved = moved.judged().verdict;
+    assert!(moved.contains("could not be kept level") && moved.contains("1 of 3"), "{moved}");
+    // Bound, each to a CPU of its own: there is nothing to win, whoever sees to it.
+    let mut r = balanced();
+    r.summary.threads.iter_mut().for_each(|t| t.own_mask = true);
+    assert!(r.judged().verdict.contains("No benefit possible"));
+}
+
+#[test]
+fn an_interval_that_says_nothing_is_not_shown_but_kept() {
+    let with = |low, high| {
+        let mut r = three_on_two();
+        r.summary.domains[0].verdict = Verdict { pairs: 2, ratio: 1.63, low, high };
+        r.judged()
+    };
+    let wide = with(0.0, 893.13);
+    assert!(!wide.text().contains("measured") && !wide.text().contains("893"), "{}", wide.text());
+    assert_eq!(wide.measured.unwrap().ci95, Some([0.0, 893.13]));
+    assert!(with(1.2, 2.2).text().contains("measured"));
 }
 
 #[test]

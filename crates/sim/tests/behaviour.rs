@@ -237,6 +237,34 @@ fn the_guard_leaves_what_helps() {
     assert!((0.0..0.001).contains(&over), "{over:.5}");
 }
 
+/// The account says which threads have a mask of their own, and what all may use.
+#[test]
+fn masks_of_threads_are_in_the_account() {
+    let own = |masks: [&str; 3]| {
+        let mut s = Scenario::new(3, 3, ms(2_000));
+        for (t, mask) in s.threads.iter_mut().zip(masks) {
+            t.mask = mask.parse().unwrap();
+        }
+        let mut d = driver(s, "hybrid", 1);
+        while d.step(&mut []) {}
+        let summary = d.finish().summary;
+        assert_eq!(summary.threads.len(), 3);
+        let own = summary.threads.iter().filter(|t| t.own_mask).count();
+        (own, summary.domains[0].allowed.to_string())
+    };
+    assert_eq!(own(["0-2"; 3]), (0, "0-2".into()));
+    assert_eq!(own(["0", "1", "0"]), (3, "0-1".into()));
+    assert_eq!(own(["0-1", "1", "0-1"]), (1, "0-1".into()));
+    // All have the same, from a wrapper: that is no wish of one thread.
+    assert_eq!(own(["1"; 3]), (0, "1".into()));
+    // Set by the program while it is balanced: found when the thread is to be moved.
+    let mut s = Scenario::new(3, 2, ms(2_000));
+    s.threads.iter_mut().for_each(|t| t.own_mask = true);
+    let mut d = driver(s, "juggle", 1);
+    while d.step(&mut []) {}
+    assert_eq!(d.finish().summary.threads.iter().filter(|t| t.own_mask).count(), 3);
+}
+
 #[test]
 fn the_machine_keeps_its_books() {
     // Three threads share two CPUs under fluid sharing, for a span that three cannot divide.

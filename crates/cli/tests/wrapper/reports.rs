@@ -2,6 +2,8 @@
 
 use crate::schema::valid;
 use crate::support::{Tool, json, stderr, text, workload};
+use evenly_linux::affinity;
+use evenly_model::{CpuSet, Tid};
 use std::fs;
 use std::process::Command;
 
@@ -117,6 +119,57 @@ fn nothing_to_balance_is_said_in_two_lines() {
     let (_, report) =
         tool.json("-q --threads 50", &[&spmd, "--threads", "3", "--iters", "300000000"]);
     assert!(report["verdict"].as_str().unwrap().contains("--threads"), "{report:#}");
+}
+
+#[test]
+fn the_cpus_of_the_report_are_those_that_the_threads_may_use() {
+    let tool = Tool::new();
+    let whole = affinity::get(Tid(0)).unwrap();
+    let one = CpuSet::single(whole.iter().last().unwrap());
+    let file = tool.path("report.json");
+    let options = format!("--policy juggle --threads 3 --json {}", file.display());
+    let spmd = workload("spmd");
+    let mut command = tool.run(&options, &[&spmd, "--threads", "3", "--iters", "600000000"]);
+    // The test's own thread hands its mask down.
+    affinity::set(Tid(0), &one).unwrap();
+    let output = command.output().unwrap();
+    affinity::set(Tid(0), &whole).unwrap();
+    let report = json(&file);
+    assert_eq!(report["cpus"], one.to_string(), "{report:#}");
+    assert!(report["verdict"].as_str().unwrap().contains("only one CPU"), "{report:#}");
+    let said = stderr(&output);
+    assert!(said.contains(&format!("on 1 CPU ({one})")), "{said}");
+}
+
+#[test]
+fn cpus_that_cannot_be_used_are_named() {
+    let tool = Tool::new();
+    let first = affinity::get(Tid(0)).unwrap().first().unwrap();
+    let (output, report) = tool.json(&format!("--cpus {first},8000"), &["true"]);
+    assert!(output.status.success());
+    let note = report["notes"][0].as_str().unwrap();
+    assert!(note.contains("--cpus") && note.contains("8000 cannot be used"), "{note}");
+    assert!(stderr(&output).contains(note), "{}", stderr(&output));
+    let (_, report) = tool.json(&format!("--cpus {first}"), &["true"]);
+    assert_eq!(report["notes"].as_array().unwrap().len(), 0, "{report:#}");
+}
+
+#[test]
+fn a_filter_that_nothing_passes_is_named() {
+    let tool = Tool::new();
+    let spmd = workload("spmd");
+    let (_, report) =
+        tool.json("-q --only nomatch", &[&spmd, "--threads", "3", "--iters", "600000000"]);
+    let verdict = report["verdict"].as_str().unwrap();
+    assert!(verdict.contains("--only nomatch leaves no thread"), "{verdict}");
+    assert!(verdict.contains("names of threads were spmd"), "{verdict}");
+}
+
+#[test]
+fn behind_an_mpi_launcher_the_report_says_so() {
+    let tool = Tool::new();
+    let output = tool.run("", &["sleep", "0.2"]).env("OMPI_COMM_WORLD_SIZE", "3").output().unwrap();
+    assert!(stderr(&output).contains("one of 3 MPI ranks"), "{}", stderr(&output));
 }
 
 #[test]
