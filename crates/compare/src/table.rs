@@ -4,7 +4,10 @@
 //! hold; with and without colour it has the same visible characters.
 
 use crate::comparison::{ArmResult, Comparison};
-use crate::verdict::Finding;
+use crate::statistics::{MIN_RUNS, SOUND_RUNS};
+use crate::verdict::{Finding, Verdict};
+use crate::warning::{Warning, WarningKind};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 const BOLD: &str = "\x1b[1m";
@@ -39,19 +42,47 @@ pub fn table(comparison: &Comparison, colour: bool) -> String {
     if !comparison.verdicts.is_empty() {
         text.push('\n');
     }
+    let few: Vec<&Verdict> =
+        comparison.verdicts.iter().filter(|v| v.finding == Finding::TooFewRuns).collect();
+    // The reason is the same for all pairs.
+    let once = few.len() > 1;
+    if once {
+        let _ = writeln!(text, "{}", printable(&all_too_few(comparison)));
+    }
     for verdict in &comparison.verdicts {
         let _ = match verdict.finding {
+            Finding::TooFewRuns if once => continue,
             Finding::Faster => writeln!(text, "{bold}{}{plain}", printable(&verdict.text)),
             _ => writeln!(text, "{}", printable(&verdict.text)),
         };
     }
-    if !comparison.warnings.is_empty() {
+    // And is not said again below.
+    let said = |w: &&Warning| few.is_empty() || w.kind != WarningKind::TooFewRuns;
+    if comparison.warnings.iter().any(|w| said(&w)) {
         text.push('\n');
     }
-    for warning in &comparison.warnings {
+    for warning in comparison.warnings.iter().filter(said) {
         let _ = writeln!(text, "{yellow}warning:{plain} {}", printable(&warning.text));
     }
     text
+}
+
+/// One sentence for all pairs that have too few runs.
+fn all_too_few(comparison: &Comparison) -> String {
+    let names: BTreeSet<&str> = comparison
+        .verdicts
+        .iter()
+        .filter(|v| v.finding == Finding::TooFewRuns)
+        .flat_map(|v| v.policies.iter().map(String::as_str))
+        .collect();
+    let concerned = comparison.results.iter().filter(|r| names.contains(r.policy.as_str()));
+    let least = concerned.clone().map(|r| r.seconds.len()).min().unwrap_or(0);
+    let names: Vec<&str> = concerned.map(|r| r.policy.as_str()).collect();
+    format!(
+        "{}: too few runs to say anything ({least} where {MIN_RUNS} are the least; try --runs \
+         {SOUND_RUNS})",
+        names.join(", ")
+    )
 }
 
 /// Heading and one row per policy.

@@ -135,6 +135,25 @@ fn every_round_has_every_arm_once_in_changing_order() {
 }
 
 #[test]
+fn too_few_runs_are_said_once() {
+    let said = |runs| {
+        let mut executor = Scripted::new(|_: &Arm, i| Ok(outcome(1.0 + 0.01 * i as f64, "")));
+        let options = Options { runs, ..Options::default() };
+        let result =
+            compare(&arms(&["a", "b", "c"]), &options, &mut executor, &mut Silent).unwrap();
+        crate::table(&result, false)
+    };
+    let text = said(1);
+    assert_eq!(text.matches("too few runs").count(), 1, "{text}");
+    assert_eq!(text.matches("--runs").count(), 1, "{text}");
+    assert!(text.contains("a, b, c: too few runs to say anything (1 where 3 are"), "{text}");
+    // With enough for a statement, the pairs are named one by one, and the warning stays.
+    let text = said(4);
+    assert!(!text.contains("too few runs") && text.contains("a and b:"), "{text}");
+    assert!(text.contains("rough intervals"), "{text}");
+}
+
+#[test]
 fn warm_up_is_discarded_and_progress_is_told() {
     #[derive(Default)]
     struct Log(Vec<String>);
