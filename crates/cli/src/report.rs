@@ -42,7 +42,9 @@ pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<End> {
         let all: Vec<(&str, &Recording)> = std::iter::once((first.as_str(), &recording))
             .chain(more.iter().map(|(l, r)| (l.as_str(), r)))
             .collect();
-        let picture = svg::timeline(&all, &svg::TimelineOptions::default());
+        let title = title(&recording);
+        let picture =
+            svg::timeline(&all, &svg::TimelineOptions { title, ..svg::TimelineOptions::default() });
         output::write(path, picture.as_bytes())?;
         wrote(path, "");
     }
@@ -120,6 +122,24 @@ fn read(path: &Path) -> anyhow::Result<Recording> {
     })
 }
 
+/// Longest command shown as a title, in characters.
+const TITLE: usize = 90;
+
+/// What ran, for a picture.
+fn title(recording: &Recording) -> String {
+    let command = recording.header.command.join(" ");
+    let name = command.split(' ').next().unwrap_or_default().rsplit('/').next().unwrap_or_default();
+    let rest = command.split_once(' ').map(|(_, rest)| format!(" {rest}")).unwrap_or_default();
+    let mut title = match name {
+        "" => String::from("who ran where"),
+        name => format!("{name}{rest}: who ran where"),
+    };
+    if title.chars().count() > TITLE {
+        title = format!("{name}: who ran where");
+    }
+    title
+}
+
 fn label(path: &Path) -> String {
     path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
@@ -127,5 +147,21 @@ fn label(path: &Path) -> String {
 fn wrote(path: &Path, hint: &str) {
     if !output::is_stdout(path) {
         tell(&format!("evenly: wrote {}{hint}", path.display()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_is_named_after_the_program() {
+        let of = |command: &[&str]| {
+            let header = json!({"schema": "evenly.record/1", "evenly": "0", "command": command});
+            title(&Recording::parse(format!("{header}\n").as_bytes()).unwrap())
+        };
+        assert_eq!(of(&["./bin/app", "--n", "3"]), "app --n 3: who ran where");
+        assert_eq!(of(&["/bin/app", &"x".repeat(200)]), "app: who ran where");
+        assert_eq!(of(&[]), "who ran where");
     }
 }

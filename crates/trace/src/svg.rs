@@ -87,6 +87,7 @@ pub fn timeline(recordings: &[(&str, &Recording)], options: &TimelineOptions) ->
     body.push_str(&panels);
     y += 34.0;
     y += draw::legend(&mut body, &names(&drawn), width, y);
+    notes.insert(0, key(&drawn));
     for note in notes {
         let _ =
             write!(body, r#"<text class="dim" x="16" y="{y:.0}">{}</text>"#, draw::escape(&note));
@@ -98,6 +99,18 @@ pub fn timeline(recordings: &[(&str, &Recording)], options: &TimelineOptions) ->
 "#,
         draw::style()
     )
+}
+
+/// What is to be seen, in words.
+fn key(drawn: &[(&str, Cast, Timeline)]) -> String {
+    let mut text = String::from(
+        "height of a colour: the thread's share of the CPU's time; empty: not used by the program; \
+         vertical line: end",
+    );
+    if drawn.iter().any(|(_, _, t)| !t.paused.is_empty()) {
+        text.push_str("; red bar above: balancing paused, to measure what it is worth");
+    }
+    text
 }
 
 /// What the legend says: thread ids where there is one recording, else what the recordings share.
@@ -113,6 +126,7 @@ fn names(drawn: &[(&str, Cast, Timeline)]) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::testdata;
+    use evenly_engine::Event;
 
     #[test]
     fn a_small_picture() {
@@ -129,6 +143,9 @@ mod tests {
         assert!(svg.contains("&lt;static&gt;") && svg.contains("a &amp; b"));
         assert!(!svg.contains("<static>") && svg.contains("thread 3"));
         assert_eq!(svg.matches(r#"class="mark""#).count(), 2);
+        assert_eq!(svg.matches("height of a colour").count(), 1);
+        let paused = small.events.iter().any(|e| matches!(e, Event::Point(p) if p.paused));
+        assert_eq!(svg.contains("red bar above"), paused);
     }
 
     #[test]
