@@ -2,7 +2,7 @@
 //! of who ran where.
 
 use crate::figures::Report;
-use crate::host::Machine;
+use crate::host::{Load, Machine, Usage};
 use crate::measure::{HostExecutor, Site};
 use crate::show::{interrupts, print, tell};
 use crate::suite::{Benchmark, HYBRID, Program, Way};
@@ -13,6 +13,7 @@ use evenly_model::CpuSet;
 use evenly_trace::{Recording, svg};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// With 1.5 s of work per thread, four rounds and the recorded runs take about a minute.
 const PHASE_MS: u32 = 1_500;
@@ -50,6 +51,9 @@ pub(crate) fn demo(
          pinning, the kernel alone, and evenly; {runs} runs of each in random order, about a minute",
         benchmark.what()
     ));
+    if let Some(warning) = busy(&look(cpus)?, cpus) {
+        tell(&warning);
+    }
     let site = Site::host(tools, seed)?;
     let mut executor = HostExecutor::new(cpus.clone(), interrupts()?);
     let mut report = Report::new(Machine::this(cpus), true, seed);
@@ -64,6 +68,31 @@ pub(crate) fn demo(
         ))?;
     }
     report.finish(Some(&out.join("demo.json")))
+}
+
+/// For how long is looked whether others use the CPUs before anything is measured.
+const LOOK: Duration = Duration::from_secs(1);
+/// If others use more than this part of them, the figures will be poor, which is better known now
+/// than in a minute.
+const BUSY: f64 = 0.2;
+
+/// What the CPUs are used for while this sleeps.
+fn look(cpus: &CpuSet) -> anyhow::Result<Load> {
+    let usage = || Usage::now(cpus).context("cannot read the load");
+    let before = usage()?;
+    std::thread::sleep(LOOK);
+    Ok(usage()?.since(&before, cpus.len()))
+}
+
+fn busy(load: &Load, cpus: &CpuSet) -> Option<String> {
+    let part = load.others + load.stolen;
+    (part > BUSY).then(|| {
+        format!(
+            "demo: others use {:.0} % of CPUs {cpus} at this moment: the figures will not be worth \
+             much; end what runs beside it (top shows it), or try again later",
+            100.0 * part
+        )
+    })
 }
 
 /// Records one more run of each and draws them below each other.
@@ -101,4 +130,18 @@ fn picture(
     std::fs::write(&path, svg::timeline(&all, &options))
         .with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_machine_is_told_at_once() {
+        let cpus = "0-1".parse().unwrap();
+        let load = |others, stolen| Load { elapsed_s: 1.0, own_s: 0.0, others, stolen };
+        assert_eq!(busy(&load(0.1, 0.05), &cpus), None);
+        let said = busy(&load(0.2, 0.15), &cpus).unwrap();
+        assert!(said.contains("35 % of CPUs 0-1"), "{said}");
+    }
 }

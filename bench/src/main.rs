@@ -52,7 +52,12 @@ struct Programs {
     #[arg(long, value_name = "FILE")]
     evenly: Option<PathBuf>,
     /// Where the workloads were built to
-    #[arg(long, value_name = "DIR", default_value = "target/workloads")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "target/workloads",
+        overrides_with = "workloads"
+    )]
     workloads: PathBuf,
 }
 
@@ -61,7 +66,7 @@ struct DemoArgs {
     #[command(flatten)]
     programs: Programs,
     /// Where picture, recordings and figures go
-    #[arg(long, value_name = "DIR", default_value = "target/demo")]
+    #[arg(long, value_name = "DIR", default_value = "target/demo", overrides_with = "out")]
     out: PathBuf,
     /// Two CPUs to use, for example 0-1 [default: the first two that are allowed]
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
@@ -213,5 +218,12 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_dev_gives_can_be_given_again() {
+        let cli = ["evenly-bench", "demo", "--out", "a", "--workloads", "b", "--out", "c"];
+        let Command::Demo(args) = Cli::parse_from(cli).command else { panic!("not the demo") };
+        assert_eq!((args.out, args.programs.workloads), ("c".into(), "b".into()));
     }
 }

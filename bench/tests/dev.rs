@@ -1,0 +1,100 @@
+//! `./dev` with stand-ins for cargo, make and the package manager: what it builds, calls and says.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+struct Room {
+    dir: tempfile::TempDir,
+}
+
+impl Room {
+    fn new() -> Self {
+        let room = Self { dir: tempfile::tempdir().unwrap() };
+        let dev = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dev");
+        fs::copy(dev, room.path("dev")).unwrap();
+        fs::create_dir(room.path("bin")).unwrap();
+        // "Builds" programs that tell their arguments.
+        room.script(
+            "cargo",
+            r#"mkdir -p "$CARGO_TARGET_DIR/release"
+               for p in evenly evenly-bench; do
+                   printf '#!/bin/sh\necho "$@" >>"%s"\n' "$ROOM/called" >"$CARGO_TARGET_DIR/release/$p"
+                   chmod +x "$CARGO_TARGET_DIR/release/$p"
+               done"#,
+        );
+        room.script("make", "exit 0");
+        room.script(
+            "dpkg-query",
+            r#"for last; do :; done; echo "$last" >>"$ROOM/packages"; echo "install ok installed""#,
+        );
+        room
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn script(&self, name: &str, text: &str) {
+        let path = self.path("bin").join(name);
+        fs::write(&path, format!("#!/bin/bash\n{text}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// What it says.
+    fn dev(&self, args: &[&str], more_path: &str) -> String {
+        let path = format!(
+            "{}:{more_path}:{}",
+            self.path("bin").display(),
+            std::env::var("PATH").unwrap_or_default()
+        );
+        let output = Command::new("bash")
+            .arg(self.path("dev"))
+            .args(args)
+            .env("PATH", path)
+            .env("ROOM", self.dir.path())
+            .env("CARGO_TARGET_DIR", self.path("target elsewhere"))
+            .env("PREFIX", self.path("prefix"))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        said
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+}
+
+#[test]
+fn demo_and_benchmarks_find_what_was_built_elsewhere() {
+    let room = Room::new();
+    let target = room.path("target elsewhere");
+    let target = target.display();
+    let said = room.dev(&["demo", "--runs", "2"], "");
+    assert!(said.contains("takes some minutes"), "{said}");
+    assert_eq!(
+        room.read("called").trim(),
+        format!("demo --workloads {target}/workloads --out {target}/demo --runs 2")
+    );
+    fs::remove_file(room.path("called")).unwrap();
+    // The second time it does not take long.
+    let said = room.dev(&["bench", "--quick"], "");
+    assert!(!said.contains("minutes"), "{said}");
+    assert_eq!(room.read("called").trim(), format!("run --workloads {target}/workloads --quick"));
+}
+
+#[test]
+fn installing_needs_a_linker_only_and_tells_of_the_path() {
+    let room = Room::new();
+    let said = room.dev(&["install"], "");
+    assert_eq!(room.read("packages").split_whitespace().collect::<Vec<_>>(), ["gcc", "libc6-dev"]);
+    assert!(room.path("prefix/bin/evenly").exists());
+    assert!(said.contains("is not in PATH"), "{said}");
+    let there = room.path("prefix/bin");
+    let said = room.dev(&["install"], there.to_str().unwrap());
+    assert!(!said.contains("PATH"), "{said}");
+}
