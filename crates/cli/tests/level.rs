@@ -16,7 +16,7 @@ fn where_no_benefit_is_possible_nothing_is_moved() {
     for policy in ["juggle", "hybrid"] {
         let mut waited = Vec::new();
         // Other work on this machine takes CPU time from the threads, which is then balanced.
-        let shown = (0..20).any(|_| {
+        let shown = (0..6).any(|_| {
             let state = State::new();
             let json = state.sign("json");
             let mut args = vec!["run", "-q", "--no-guard", "--policy", policy, "--json", &json];

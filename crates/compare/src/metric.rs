@@ -72,17 +72,25 @@ impl Metric {
     /// # Errors
     /// Where the program did not print the figure.
     pub fn of(&self, outcome: &RunOutcome) -> Result<f64, MetricError> {
-        let name = match self {
-            Self::WallTime => return Ok(outcome.seconds),
-            Self::Field(name) => name,
-        };
+        if *self == Self::WallTime {
+            return Ok(outcome.seconds);
+        }
         if outcome.output.bytes() > LIMIT_BYTES {
             return Err(MetricError::TooLong { bytes: outcome.output.bytes() });
         }
         let mut text = Vec::new();
         outcome.output.reader().read_to_end(&mut text)?;
+        self.in_output(&text)
+    }
+
+    /// The value in what a program has printed, in seconds. Wall time is in no output.
+    ///
+    /// # Errors
+    /// Where the figure is not in it.
+    pub fn in_output(&self, text: &[u8]) -> Result<f64, MetricError> {
+        let name = &self.to_string();
         let object =
-            last_object(&text).ok_or_else(|| MetricError::NoObject { name: name.clone() })?;
+            last_object(text).ok_or_else(|| MetricError::NoObject { name: name.clone() })?;
         let value = object.get(name);
         value.and_then(Value::as_f64).filter(|v| v.is_finite() && *v > 0.0).ok_or_else(|| {
             let numbers: Vec<&str> =
@@ -154,6 +162,15 @@ mod tests {
         for bad in ["{}", "{\"makespan_s\": 0}", "{\"makespan_s\": -1}", "{\"makespan_s\": null}"] {
             assert!(matches!(value(bad), Err(MetricError::NoNumber { .. })), "{bad}");
         }
+    }
+
+    #[test]
+    fn seeds_of_the_fuzzer() {
+        let metric = Metric::Field("makespan_s".into());
+        let seed = include_bytes!("../../../fuzz/seeds/metric/two-objects");
+        assert_eq!(metric.in_output(seed).unwrap(), 2.5);
+        let seed = include_bytes!("../../../fuzz/seeds/metric/several-lines");
+        assert_eq!(metric.in_output(seed).unwrap(), 0.4);
     }
 
     #[test]

@@ -15,6 +15,9 @@ fn ten_thousand_threads_a_thousand_of_them_new_each_second() {
         return evenly_testing::skip("ten-thousand-threads", said.trim());
     }
     assert!(output.status.success(), "{said}");
+    let made: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(made["refused"] == 0 && made["created"].as_u64() > Some(0), "{made}");
+    println!("{} threads a second", made["created_per_s"]);
     let part = report["overhead_s"].as_f64().unwrap() / report["seconds"].as_f64().unwrap();
     println!("overhead {:.3} % of one CPU", 100.0 * part);
     // Twice the budget: what is bounded is the mean over a long run.
