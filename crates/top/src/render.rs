@@ -280,11 +280,13 @@ fn balancing(view: &View, header: &Header, ui: &Ui, w: usize, pen: &Pen) -> Vec<
     } else {
         format!("migrations {}/s by evenly, {}/s by others", rate(own), rate(other))
     };
+    let whose = if header.balanced_by.is_some() { "this view: " } else { "" };
     let mut parts = vec![
         doing(view, header, ui),
         migrations,
-        format!("period {period}"),
-        format!("overhead {:.2}% of a CPU, {cost} a point", overhead * 100.0),
+        // Beside a balancer these would be taken for the balancer's.
+        format!("{whose}period {period}"),
+        format!("{whose}overhead {:.2}% of a CPU, {cost} a point", overhead * 100.0),
     ];
     if view.missed > 0 {
         parts.push(format!("{} events not shown", view.missed));
@@ -701,6 +703,16 @@ mod tests {
     fn observed_uneven_120x40() {
         let v = view(9, 8, 2, false);
         insta::assert_snapshot!(draw(&v, &header("observe"), &Ui::default(), (120, 40)));
+    }
+
+    #[test]
+    fn beside_a_balancer_the_figures_are_told_to_be_those_of_the_view() {
+        let (v, alone) = (view(3, 2, 1, false), header("observe"));
+        let shown = |h: &Header| draw(&v, h, &Ui::default(), (120, 24)).to_string();
+        assert!(!shown(&alone).contains("this view"));
+        let beside = Header { balanced_by: Some(Pid(7)), ..alone };
+        let beside = shown(&beside);
+        assert!(beside.contains("this view: period") && beside.contains("this view: overhead"));
     }
 
     #[test]
