@@ -326,7 +326,7 @@ mod tests {
             Site::elsewhere(Tools::at("/e", "/w"), 10, vec!["taskset".into(), "7f".into()], 1);
         let all = suite::lab(true);
         let text = |way| words(&site.arm(&all[0], way).argv).join(" ");
-        let program = "/w/spmd --threads 8 --phases 1 --iters 30000 --barrier block";
+        let program = "/w/spmd --threads 8 --phases 1 --iters 40000 --barrier block";
         assert_eq!(text(Way::Kernel), format!("taskset 7f {program}"));
         assert_eq!(text(Way::Static), format!("taskset 7f {program} --pin static"));
         assert_eq!(
