@@ -103,7 +103,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 /// Writes what `--json` asks for.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub(crate) fn write_json(path: &Path, json: &Value) -> anyhow::Result<()> {
     write(path, format!("{json:#}\n").as_bytes())
 }
