@@ -18,10 +18,9 @@ fn balancing_pauses_to_measure_its_effect() {
     let Some(whole) = whole() else { return };
     let state = State::new();
     let program = Running::start(&[&workload("churn"), "--workers", "3", "--duration-s", "300"]);
-    let report = tempfile::NamedTempFile::new().unwrap();
-    let (pid, file) = (program.pid().to_string(), report.path().to_str().unwrap());
+    let pid = program.pid().to_string();
     let options = ["--policy", "juggle", "--period", "10ms", "--budget", "50", "--threads", "3"];
-    let args = [&["attach", "--json", file], &options[..], &[&pid]].concat();
+    let args = [&["attach"], &options[..], &[&pid]].concat();
     let mut evenly = state.start(&args);
     wait_until_narrowed(program.pid(), &whole, 3);
     // The program runs as it would without evenly, for a moment.
@@ -29,8 +28,7 @@ fn balancing_pauses_to_measure_its_effect() {
     wait_until_narrowed(program.pid(), &whole, 3);
     evenly.kill(Signal::TERM);
     assert_eq!(evenly.wait().code(), Some(0), "{}", evenly.stderr());
-    let json: serde_json::Value =
-        serde_json::from_str(&std::fs::read_to_string(report.path()).unwrap()).unwrap();
+    let json = evenly.report();
     schema::valid(&json);
     assert!(json["measured"]["pairs"].as_u64() >= Some(1), "{json:#}");
 }

@@ -14,7 +14,7 @@ use crate::guardian::{Guardian, GuardianError};
 use crate::journal::{Journal, Other, Process};
 use crate::limits::{DomainKind, Limits, Quota, slice};
 use crate::machine::{LinuxMachine, Masks, Source};
-use crate::proc::{Proc, Stat, read_all};
+use crate::proc::{Proc, Stat, parse_schedstat, read_all};
 use crate::scan::Scanner;
 use crate::taskstats::TaskStats;
 use evenly_engine::{
@@ -73,6 +73,12 @@ pub enum LiveError {
     /// The source of thread times that was asked for does not work here.
     #[error("--source taskstats: {0}")]
     Source(String),
+    /// This kernel has no schedstat, and what would do instead does not work either.
+    #[error(
+        "this kernel does not tell how long threads waited for a CPU (/proc/self/schedstat; needed: \
+         CONFIG_SCHED_INFO), and taskstats cannot be used instead: {0}"
+    )]
+    NoSource(String),
     /// None of the CPUs asked for can be used.
     #[error("--cpus {asked}: none of them can be used by the program; it may use {usable}")]
     NoCpus {
@@ -407,12 +413,8 @@ impl Live {
     }
 
     fn source(&self) -> Result<Source, LiveError> {
-        match self.options.source {
-            SourceKind::Auto | SourceKind::Schedstat => Ok(Source::Schedstat),
-            SourceKind::Taskstats => TaskStats::open()
-                .map(|t| Source::Taskstats(Box::new(t)))
-                .map_err(|e| LiveError::Source(e.to_string())),
-        }
+        let own = || read_all(&Proc::default().process_file(Pid(own_pid()), "schedstat"));
+        source(self.options.source, own().is_ok_and(|t| parse_schedstat(&t).is_some()))
     }
 
     /// Balances until told to end or until the program has ended. `observers` makes the observers
@@ -916,6 +918,21 @@ impl Coordinator {
     }
 }
 
+/// The source of thread times, where schedstat is there or not.
+fn source(wanted: SourceKind, has_schedstat: bool) -> Result<Source, LiveError> {
+    let taskstats = || TaskStats::open().map(|t| Source::Taskstats(Box::new(t)));
+    match wanted {
+        SourceKind::Schedstat => Ok(Source::Schedstat),
+        SourceKind::Auto if has_schedstat => Ok(Source::Schedstat),
+        SourceKind::Auto => taskstats().map_err(|e| LiveError::NoSource(e.to_string())),
+        SourceKind::Taskstats => taskstats().map_err(|e| LiveError::Source(e.to_string())),
+    }
+}
+
+fn own_pid() -> i32 {
+    std::process::id().cast_signed()
+}
+
 /// Why a process cannot be attached to, found before anything is begun.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum TargetError {
@@ -1089,6 +1106,16 @@ mod tests {
             evenly: Process { pid: Pid(evenly), start: 1 },
             program: Some(Process { pid: Pid(program), start: 1 }),
             counts: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn without_schedstat_the_other_source_is_taken_or_that_is_said() {
+        assert!(matches!(source(SourceKind::Auto, true), Ok(Source::Schedstat)));
+        match source(SourceKind::Auto, false) {
+            Ok(Source::Taskstats(_)) => assert!(TaskStats::open().is_ok()),
+            Err(LiveError::NoSource(why)) => assert!(!why.is_empty() && TaskStats::open().is_err()),
+            _ => panic!("schedstat, which is not there"),
         }
     }
 

@@ -328,9 +328,14 @@ impl Evenly {
         wait_until("a thread to be moved", || moves() > before);
     }
 
+    /// What it left with `--json`.
+    pub fn report(&self) -> Value {
+        serde_json::from_str(&fs::read_to_string(&self.json).unwrap()).unwrap()
+    }
+
     /// The report, when it has ended: of a run in which threads were moved.
     pub fn report_of_moves(&self) -> Value {
-        let report: Value = serde_json::from_str(&fs::read_to_string(&self.json).unwrap()).unwrap();
+        let report = self.report();
         schema::valid(&report);
         let domains = report["domains"].as_array().unwrap();
         let moves: u64 = domains.iter().map(|d| d["migrations"].as_u64().unwrap()).sum();
