@@ -520,6 +520,9 @@ fn a_living_evenly_is_seen_by_others_and_released_only_by_force() {
     assert!(matches!(fates[..], [(_, Fate::Alive)]), "{fates:?}");
     assert!(scene.all_threads_have(&scene.pinned));
     scene.balancer.signal(Signal::STOP);
+    // It may be about to place a thread until it has really stopped.
+    let balancer = scene.balancer.pid();
+    until("it has stopped", || proc.process_stat(balancer).is_some_and(|s| s.state == b'T'));
     let path = scene.journal();
     let fates = restore::restore_all(&scene.dir, Some(scene.balancer.pid()), true).unwrap();
     assert!(matches!(fates[..], [(_, Fate::Restored(_))]), "{fates:?}");
