@@ -413,7 +413,7 @@ impl Live {
     }
 
     fn source(&self) -> Result<Source, LiveError> {
-        let own = || read_all(&Proc::default().process_file(Pid(own_pid()), "schedstat"));
+        let own = || read_all(&Proc::default().process_file(Process::own().pid, "schedstat"));
         source(self.options.source, own().is_ok_and(|t| parse_schedstat(&t).is_some()))
     }
 
@@ -927,10 +927,6 @@ fn source(wanted: SourceKind, has_schedstat: bool) -> Result<Source, LiveError> 
         SourceKind::Auto => taskstats().map_err(|e| LiveError::NoSource(e.to_string())),
         SourceKind::Taskstats => taskstats().map_err(|e| LiveError::Source(e.to_string())),
     }
-}
-
-fn own_pid() -> i32 {
-    std::process::id().cast_signed()
 }
 
 /// Why a process cannot be attached to, found before anything is begun.

@@ -3,42 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod counting;
+
+use counting::allocations;
 use evenly_model::{
     CpuId, CpuView, FULL_CAPACITY, Nanos, Plan, Snapshot, ThreadId, ThreadView, Tid,
 };
 use evenly_policy::POLICIES;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: all memory comes from the system's allocator, unchanged. The counter is a thread local
-// without destructor and with a constant initial value, so using it does not allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|n| n.set(n.get() + 1));
-        // SAFETY: the caller keeps the contract, which is the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the block came from the system's allocator with this layout.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn allocations(of: impl FnOnce()) -> usize {
-    let before = ALLOCATIONS.with(Cell::get);
-    of();
-    ALLOCATIONS.with(Cell::get) - before
-}
 
 /// 200 threads on 150 CPUs, placed by `at`; every tenth thread rests.
 fn snapshot(at: impl Fn(usize) -> usize, masks: Vec<Vec<bool>>) -> Snapshot {

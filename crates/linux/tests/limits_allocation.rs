@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+mod counting;
+
+use counting::allocations;
 use evenly_engine::{
     Balancer, BalancerOptions, Candidate, GuardOptions, Machine, RunState, Selection, Times,
 };
@@ -13,41 +16,9 @@ use evenly_linux::machine::{LinuxMachine, Masks, Source};
 use evenly_linux::proc::Proc;
 use evenly_linux::taskstats::TaskStats;
 use evenly_model::{DomainId, Nanos, Pid, ThreadId, Tid};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: all memory comes from the system's allocator, unchanged. The counter is a thread local
-// without destructor and with a constant initial value, so using it does not allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|n| n.set(n.get() + 1));
-        // SAFETY: the caller keeps the contract, which is the same.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the block came from the system's allocator with this layout.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn allocations(of: impl FnOnce()) -> usize {
-    let before = ALLOCATIONS.with(Cell::get);
-    of();
-    ALLOCATIONS.with(Cell::get) - before
-}
 
 fn own() -> i32 {
     rustix::thread::gettid().as_raw_nonzero().get()
