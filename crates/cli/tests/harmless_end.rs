@@ -11,6 +11,15 @@ fn program() -> Running {
     Running::start(&[&workload("churn"), "--workers", "3", "--duration-s", "300"])
 }
 
+/// The guardian first stands still, so that it cannot restore anything before it is killed.
+fn kill_with_its_guardian(evenly: &mut Evenly) {
+    let guardian = evenly.guardian();
+    signal(guardian, Signal::STOP);
+    evenly.kill(Signal::KILL);
+    signal(guardian, Signal::KILL);
+    evenly.wait();
+}
+
 #[test]
 fn a_killed_balancer_is_cleaned_up_after_by_the_guardian() {
     let Some(whole) = whole() else { return };
@@ -30,11 +39,7 @@ fn a_balancer_and_a_guardian_that_were_both_killed_are_cleaned_up_after_by_resto
     let (state, mut program) = (State::new(), program());
     let mut evenly = state.attach("juggle", 3, program.pid());
     wait_until_narrowed(program.pid(), &whole, 3);
-    let guardian = evenly.guardian();
-    signal(guardian, Signal::STOP);
-    evenly.kill(Signal::KILL);
-    signal(guardian, Signal::KILL);
-    evenly.wait();
+    kill_with_its_guardian(&mut evenly);
     assert!(program.is_alive());
     assert_eq!(narrowed(program.pid(), &whole), 3);
     let o = state.command(&["restore", "--json", "-"]).output().unwrap();
@@ -56,11 +61,7 @@ fn a_new_balancer_undoes_what_a_killed_one_left() {
     let (state, program) = (State::new(), program());
     let mut evenly = state.attach("juggle", 3, program.pid());
     wait_until_narrowed(program.pid(), &whole, 3);
-    let guardian = evenly.guardian();
-    signal(guardian, Signal::STOP);
-    evenly.kill(Signal::KILL);
-    signal(guardian, Signal::KILL);
-    evenly.wait();
+    kill_with_its_guardian(&mut evenly);
     assert_eq!(narrowed(program.pid(), &whole), 3);
     let mut evenly = state.attach("hybrid", 3, program.pid());
     wait_until("word of it", || evenly.stderr().contains("threads that have theirs back: 3"));
