@@ -14,8 +14,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use rustix::process::Pid;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::cgroup::{CpuCaps, Quota};
 use crate::error::{LabError, Result};
@@ -25,7 +24,10 @@ use crate::qemu::{Killer, Qemu, Tail};
 use crate::qmp::Qmp;
 use crate::session::{Broken, Outcome, Session, Stream};
 use crate::speed::EqualSpeed;
+use crate::turns::Turns;
 
+/// Boots tried, where the guest stays silent.
+const BOOTS: u32 = 3;
 const QEMU: &str = "qemu-system-x86_64";
 const BUSYBOX: [&str; 2] = ["/bin/busybox", "/usr/bin/busybox"];
 const INIT: &[u8] = include_bytes!("../guest/init");
@@ -90,7 +92,7 @@ pub struct LabOptions {
     pub files: Vec<GuestFile>,
     /// Where kernels are kept; none for [`kernel::default_cache_dir`].
     pub cache_dir: Option<PathBuf>,
-    /// How long the boot may take.
+    /// How long one boot may take before another is tried.
     pub boot_timeout: Duration,
 }
 
@@ -105,7 +107,7 @@ impl Default for LabOptions {
             include: Vec::new(),
             files: Vec::new(),
             cache_dir: None,
-            boot_timeout: Duration::from_secs(180),
+            boot_timeout: Duration::from_secs(60),
         }
     }
 }
@@ -144,14 +146,19 @@ pub struct Lab {
     // In this order: the groups can go only once QEMU has ended.
     qemu: Qemu,
     caps: Option<CpuCaps>,
+    _turns: Option<Turns>,
 }
 
 impl Lab {
-    /// Boots a guest and waits until it takes commands.
+    /// Boots a guest and waits until it takes commands. A guest that says nothing
+    /// within the boot's time is killed and booted again, two times at most: under
+    /// software emulation about one boot in some dozens never comes to its first
+    /// word, whatever the guest.
     ///
     /// # Errors
     /// [`LabError::Unavailable`] when QEMU, busybox, the kernel or the right to
-    /// cap CPUs is missing; [`LabError::Options`] when the options cannot be met.
+    /// cap CPUs is missing; [`LabError::Options`] when the options cannot be met;
+    /// [`LabError::NoAnswer`] when no boot of three ended.
     pub fn boot(options: LabOptions) -> Result<Lab> {
         let host = host_cpus()?;
         let share = check(&options, host.len())?;
@@ -159,11 +166,20 @@ impl Lab {
             Some(cache) => kernel::obtain(&options.kernel, cache)?,
             None => kernel::obtain(&options.kernel, &kernel::default_cache_dir()?)?,
         };
+        again_if_silent(BOOTS, || Lab::boot_once(&options, &host, share, kernel.clone()))
+    }
+
+    fn boot_once(
+        options: &LabOptions,
+        host: &[usize],
+        share: Option<f64>,
+        kernel: Kernel,
+    ) -> Result<Lab> {
         let start = Instant::now();
         let mut initramfs = tempfile::NamedTempFile::with_prefix("evenly-lab-")
             .map_err(LabError::system("the initial file system"))?;
         initramfs
-            .write_all(&root_file_system(&options)?.archive())
+            .write_all(&root_file_system(options)?.archive())
             .map_err(LabError::file(initramfs.path()))?;
 
         let messages = Tail::default();
@@ -176,7 +192,7 @@ impl Lab {
             theirs.push(OwnedFd::from(their_end));
         }
         let descriptors: Vec<i32> = theirs.iter().map(AsRawFd::as_raw_fd).collect();
-        let mut arguments = machine_arguments(&options);
+        let mut arguments = machine_arguments(options);
         arguments.extend(channel_arguments(&descriptors));
         arguments.extend(
             ["-kernel".into(), kernel.vmlinux.clone().into_os_string(), "-initrd".into()]
@@ -203,9 +219,7 @@ impl Lab {
             Err(error) => return Err(error),
         };
         let caps = share.map(|_| CpuCaps::new(qemu.pid, &threads)).transpose()?;
-        if caps.is_some() {
-            pin(&threads, &host)?;
-        }
+        let turns = caps.is_some().then(|| Turns::start(&threads, host)).transpose()?;
         session.wait_ready(options.boot_timeout).map_err(explain)?;
         if let (Some(caps), Some(share)) = (&caps, share) {
             caps.set(Some(Quota::of_share(share)))?;
@@ -219,6 +233,7 @@ impl Lab {
             boot_time: start.elapsed(),
             qemu,
             caps,
+            _turns: turns,
         })
     }
 
@@ -359,6 +374,17 @@ pub fn shell_quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
+/// Tries up to `attempts` times as long as the guest gives no answer.
+fn again_if_silent<T>(attempts: u32, mut boot: impl FnMut() -> Result<T>) -> Result<T> {
+    for _ in 1..attempts {
+        match boot() {
+            Err(LabError::NoAnswer { .. }) => {}
+            result => return result,
+        }
+    }
+    boot()
+}
+
 fn explain(broken: Broken, when: &'static str, messages: &Tail) -> LabError {
     match broken {
         Broken::Ended => LabError::GuestEnded { when, console: messages.text() },
@@ -372,18 +398,6 @@ fn host_cpus() -> Result<Vec<usize>> {
     let mask = sched_getaffinity(None)
         .map_err(|error| LabError::system("this process's affinity")(error.into()))?;
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| mask.is_set(*cpu)).collect())
-}
-
-/// Deals the virtual CPUs out to the host's CPUs. Free to wander, they did up to
-/// a tenth more or less work in the same CPU time, each at its own moment.
-fn pin(threads: &[Pid], host: &[usize]) -> Result<()> {
-    for (thread, cpu) in threads.iter().zip(host.iter().cycle()) {
-        let mut mask = CpuSet::new();
-        mask.set(*cpu);
-        sched_setaffinity(Some(*thread), &mask)
-            .map_err(|error| LabError::system("pinning a virtual CPU")(error.into()))?;
-    }
-    Ok(())
 }
 
 /// Checks the options; the share of each virtual CPU, none for uncapped.
@@ -550,6 +564,33 @@ mod tests {
     fn arguments(cpus: u32, numa: u32) -> String {
         let arguments = machine_arguments(&options(cpus, numa, Share::Auto));
         arguments.join(&OsString::from(" ")).into_string().unwrap()
+    }
+
+    #[test]
+    fn only_silence_is_tried_again() {
+        let silent = || LabError::NoAnswer {
+            when: "while booting",
+            waited: Duration::from_secs(60),
+            console: String::new(),
+        };
+        let mut boots = 0;
+        let third = again_if_silent(3, || {
+            boots += 1;
+            if boots < 3 { Err(silent()) } else { Ok(boots) }
+        });
+        assert_eq!(third.unwrap(), 3);
+        let mut boots = 0;
+        let never = again_if_silent(3, || -> Result<()> {
+            boots += 1;
+            Err(silent())
+        });
+        assert!(matches!(never, Err(LabError::NoAnswer { .. })) && boots == 3);
+        let mut boots = 0;
+        let missing = again_if_silent(3, || -> Result<()> {
+            boots += 1;
+            Err(LabError::Unavailable("no QEMU".into()))
+        });
+        assert!(missing.is_err() && boots == 1);
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod qemu;
 mod qmp;
 mod session;
 mod speed;
+mod turns;
 
 pub use cgroup::{CpuCaps, Quota};
 pub use error::{LabError, Result};
