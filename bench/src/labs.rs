@@ -27,7 +27,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// Length of the run that speed is taken from, in what the program takes for milliseconds.
 const CALIBRATION_MS: u64 = 300;
 /// Turns of the check that CPUs are equally fast, 50 s: on a shared host fewer say little.
-const TURNS: u32 = 40;
+const TURNS: u32 = 25;
 /// Largest deviation of a CPU's speed.
 const EQUAL: f64 = 0.05;
 /// Stands between a program's output and evenly's report, which come back together.

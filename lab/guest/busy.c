@@ -1,14 +1,12 @@
 // Measures whether CPUs are equally fast, whether their neighbours are busy or
 // not: the same fixed amount of work by one thread alone on some CPUs, then by
-// one thread on each CPU at once, in turns. A host that is shared gets faster
-// and slower by a tenth within seconds, all its CPUs alike; so the times of each
-// turn are taken relative to the mean of that turn.
+// one thread on each CPU at once, in turns.
 //
 //   busy SECONDS TURNS ALONE_CPU,... CPU_COUNT
 //
-// Prints one line for each CPU of each kind with the median of its turns:
-// "alone CPU SECONDS" or "all CPU SECONDS", scaled to the mean turn. The work of one turn is sized on the
-// first CPU to take SECONDS alone.
+// Prints one line for each CPU of each kind with the seconds of its turns:
+// "alone CPU SECONDS..." or "all CPU SECONDS...". The work of one turn is sized on
+// the first CPU to take SECONDS alone.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -86,40 +84,15 @@ static void run(struct worker *workers, int count, uint64_t rounds)
 	pthread_barrier_destroy(&start);
 }
 
-static double mean(const double *values, int count)
-{
-	double sum = 0;
-	for (int i = 0; i < count; i++)
-		sum += values[i];
-	return sum / count;
-}
-
-static void scale(double *values, int count, double factor)
-{
-	for (int i = 0; i < count; i++)
-		values[i] *= factor;
-}
-
-static int ascending(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
-}
-
-// Prints the medians of `count` CPUs, whose times lie turn after turn.
+// Prints the turns of `count` CPUs, whose times lie turn after turn.
 static void print(const char *kind, const int *cpus, int count, const double *times, int turns)
 {
-	double *of_one = calloc((size_t)turns, sizeof *of_one);
-	if (!of_one)
-		die("times", ENOMEM);
 	for (int i = 0; i < count; i++) {
+		printf("%s %d", kind, cpus[i]);
 		for (int turn = 0; turn < turns; turn++)
-			of_one[turn] = times[turn * count + i];
-		qsort(of_one, (size_t)turns, sizeof *of_one, ascending);
-		double median = (of_one[turns / 2] + of_one[(turns - 1) / 2]) / 2;
-		printf("%s %d %.6f\n", kind, cpus[i], median);
+			printf(" %.6f", times[turn * count + i]);
+		putchar('\n');
 	}
-	free(of_one);
 }
 
 int main(int argc, char **argv)
@@ -163,13 +136,6 @@ int main(int argc, char **argv)
 		run(workers, count, rounds);
 		for (int i = 0; i < count; i++)
 			all_s[turn * count + i] = workers[i].seconds;
-	}
-	double whole = (mean(alone_s, lone * turns) + mean(all_s, count * turns)) / 2;
-	for (int turn = 0; turn < turns; turn++) {
-		double *of_lone = alone_s + turn * lone, *of_all = all_s + turn * count;
-		double factor = whole / ((mean(of_lone, lone) + mean(of_all, count)) / 2);
-		scale(of_lone, lone, factor);
-		scale(of_all, count, factor);
 	}
 	print("alone", alone, lone, alone_s, turns);
 	print("all", all, count, all_s, turns);

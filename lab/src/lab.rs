@@ -307,7 +307,7 @@ impl Lab {
 
     /// Checks that the CPUs are equally fast: one thread alone on the first, a
     /// middle and the last CPU against one thread on each CPU, in turns of
-    /// 0.3 s each: more turns, less chance. `limit` is the largest deviation
+    /// four times 0.5 s: more turns, less chance. `limit` is the largest deviation
     /// allowed, as a fraction.
     ///
     /// # Errors
@@ -316,7 +316,7 @@ impl Lab {
         let mut alone = vec![0, self.cpus / 2, self.cpus - 1];
         alone.dedup();
         let alone: Vec<String> = alone.iter().map(u32::to_string).collect();
-        let command = format!("/lab/busy 0.3 {turns} {} {}", alone.join(","), self.cpus);
+        let command = format!("/lab/busy 0.5 {turns} {} {}", alone.join(","), self.cpus);
         let output = self.run(&command, Duration::from_secs(180))?;
         if output.status != 0 {
             let answer = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -33,4 +33,4 @@ pub use error::{LabError, Result};
 pub use lab::{GuestFile, Include, Lab, LabOptions, Output, Share, shell_quote};
 pub use qemu::Killer;
 pub use session::Stream;
-pub use speed::EqualSpeed;
+pub use speed::{Deviation, EqualSpeed, Verdict};

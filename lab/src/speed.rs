@@ -1,89 +1,165 @@
 //! The check that the virtual CPUs are equally fast, whether their neighbours
 //! are busy or not; without it, a balancing result from the lab means nothing.
+//!
+//! Invariant: a deviation is judged with its interval. A shared host gets faster
+//! and slower by a tenth within seconds; each turn is therefore taken relative to
+//! its own lone runs, and what the turns cannot show either way is not called
+//! equal.
 
 use std::fmt;
 
+use evenly_model::stats::{median, median_interval};
+
 use crate::error::{LabError, Result};
+
+/// Any will do; the same times give the same interval.
+const SEED: u64 = 1;
+
+/// The time of a CPU for the same work, relative to one thread alone.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Deviation {
+    /// The CPU.
+    pub cpu: u32,
+    /// Whether all CPUs were busy, or this one alone.
+    pub all_busy: bool,
+    /// Median over the turns, as a fraction: 0.01 is 1 % slower.
+    pub median: f64,
+    /// Its 95 % bootstrap interval.
+    pub interval: (f64, f64),
+}
 
 /// The same work, timed by one thread alone on some CPUs and by one thread on
 /// each CPU at once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EqualSpeed {
-    /// Seconds of one thread alone, per CPU tried; the median of some turns.
-    pub alone_s: Vec<(u32, f64)>,
-    /// Seconds of each CPU with all of them busy; the median of some turns.
-    pub all_s: Vec<(u32, f64)>,
+    /// Mean seconds of one thread alone.
+    pub alone_s: f64,
+    /// Of each CPU tried alone, and of each with all of them busy.
+    pub deviations: Vec<Deviation>,
     /// The largest deviation allowed, as a fraction (0.05 for 5 %).
     pub limit: f64,
 }
 
+/// What a check came to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Verdict {
+    /// No CPU is shown to deviate by more than the limit, and none can deviate by
+    /// twice as much; the one that deviates most.
+    Equal(Deviation),
+    /// This CPU deviates by more than the limit: its whole interval lies beyond.
+    Unequal(Deviation),
+    /// The turns differ too much to say: the interval of this CPU reaches beyond
+    /// twice the limit.
+    Unclear(Deviation),
+}
+
 impl EqualSpeed {
-    /// Mean time of a thread alone, in seconds.
-    pub fn alone_mean_s(&self) -> f64 {
-        self.alone_s.iter().map(|(_, seconds)| seconds).sum::<f64>() / self.alone_s.len() as f64
+    /// The largest deviation, as medians go; and whether the figures count.
+    pub fn verdict(&self) -> Verdict {
+        let nearest = |d: &Deviation| match d.interval {
+            (low, _) if low > 0.0 => low,
+            (_, high) if high < 0.0 => -high,
+            _ => 0.0,
+        };
+        let farthest = |d: &Deviation| d.interval.0.abs().max(d.interval.1.abs());
+        let most = |by: &dyn Fn(&Deviation) -> f64| {
+            self.deviations.iter().copied().max_by(|a, b| by(a).total_cmp(&by(b)))
+        };
+        let none = Deviation { cpu: 0, all_busy: false, median: 0.0, interval: (0.0, 0.0) };
+        if let Some(d) = most(&nearest).filter(|d| nearest(d) > self.limit) {
+            return Verdict::Unequal(d);
+        }
+        if let Some(d) = most(&farthest).filter(|d| farthest(d) > 2.0 * self.limit) {
+            return Verdict::Unclear(d);
+        }
+        Verdict::Equal(most(&|d: &Deviation| d.median.abs()).unwrap_or(none))
     }
 
-    /// The CPU whose time deviates most from the mean of one thread alone:
-    /// its number and its deviation as a fraction, alone or with all busy.
-    pub fn worst(&self) -> (u32, f64) {
-        let mean = self.alone_mean_s();
-        self.alone_s
-            .iter()
-            .chain(&self.all_s)
-            .map(|(cpu, seconds)| (*cpu, seconds / mean - 1.0))
-            .max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))
-            .unwrap_or((0, 0.0))
-    }
-
-    /// Whether every CPU is within the limit; if not, the figures of this
-    /// session are void.
+    /// Whether the CPUs are equal; if not, the figures of this session are void.
     pub fn ok(&self) -> bool {
-        self.worst().1.abs() <= self.limit
+        matches!(self.verdict(), Verdict::Equal(_))
+    }
+
+    /// Mean deviation with all CPUs busy: what idle neighbours are worth.
+    pub fn all_busy_mean(&self) -> f64 {
+        let all: Vec<f64> =
+            self.deviations.iter().filter(|d| d.all_busy).map(|d| d.median).collect();
+        all.iter().sum::<f64>() / all.len() as f64
     }
 
     pub(crate) fn parse(text: &str, limit: f64) -> Result<EqualSpeed> {
         let unexpected =
             || LabError::Protocol { from: "the busy program", answer: text.to_owned() };
-        let mut result = EqualSpeed { alone_s: Vec::new(), all_s: Vec::new(), limit };
+        let (mut alone, mut all) = (Vec::new(), Vec::new());
         for line in text.lines() {
             let mut words = line.split_whitespace();
             let list = match words.next() {
-                Some("alone") => &mut result.alone_s,
-                Some("all") => &mut result.all_s,
+                Some("alone") => &mut alone,
+                Some("all") => &mut all,
                 _ => return Err(unexpected()),
             };
-            let cpu = words.next().and_then(|word| word.parse().ok()).ok_or_else(unexpected)?;
-            let seconds = words.next().and_then(|word| word.parse().ok()).ok_or_else(unexpected)?;
-            list.push((cpu, seconds));
+            let cpu: u32 = words.next().and_then(|w| w.parse().ok()).ok_or_else(unexpected)?;
+            let seconds: Option<Vec<f64>> =
+                words.map(|w| w.parse().ok().filter(|s: &f64| *s > 0.0)).collect();
+            list.push((cpu, seconds.ok_or_else(unexpected)?));
         }
-        if result.alone_s.is_empty() || result.all_s.is_empty() {
+        let turns = alone.first().map_or(0, |(_, seconds)| seconds.len());
+        let uneven = alone.iter().chain(&all).any(|(_, seconds)| seconds.len() != turns);
+        if turns == 0 || all.is_empty() || uneven {
             return Err(unexpected());
         }
-        Ok(result)
+        let base: Vec<f64> = (0..turns)
+            .map(|t| alone.iter().map(|(_, s)| s[t]).sum::<f64>() / alone.len() as f64)
+            .collect();
+        let deviation = |all_busy: bool, cpu: u32, seconds: &[f64]| {
+            let by: Vec<f64> = seconds.iter().zip(&base).map(|(s, b)| s / b - 1.0).collect();
+            let median = median(&by).ok_or_else(unexpected)?;
+            let interval = median_interval(&by, SEED).ok_or_else(unexpected)?;
+            Ok(Deviation { cpu, all_busy, median, interval })
+        };
+        let lone = alone.iter().map(|(cpu, s)| deviation(false, *cpu, s));
+        let deviations = lone
+            .chain(all.iter().map(|(cpu, s)| deviation(true, *cpu, s)))
+            .collect::<Result<_>>()?;
+        Ok(EqualSpeed { alone_s: base.iter().sum::<f64>() / turns as f64, deviations, limit })
+    }
+}
+
+impl fmt::Display for Deviation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (low, high) = self.interval;
+        write!(
+            f,
+            "CPU {} {:+.1} % [{:+.1}, {:+.1}]",
+            self.cpu,
+            self.median * 100.0,
+            low * 100.0,
+            high * 100.0
+        )
     }
 }
 
 impl fmt::Display for EqualSpeed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let alone = self.alone_mean_s();
-        let slowest = self.all_s.iter().map(|(_, seconds)| *seconds).fold(0.0, f64::max);
+        let all = self.deviations.iter().filter(|d| d.all_busy).count();
+        let mean = self.all_busy_mean() * 100.0;
         write!(
             f,
-            "equal-speed check: alone {alone:.3} s, all {}: {slowest:.3} s ({:+.1} %): ",
-            self.all_s.len(),
-            (slowest / alone - 1.0) * 100.0
+            "equal-speed check: alone {:.3} s, all {all} in the mean {mean:+.1} %, ",
+            self.alone_s
         )?;
-        let (cpu, deviation) = self.worst();
-        if self.ok() {
-            write!(f, "ok")
-        } else {
-            write!(
+        let limit = self.limit * 100.0;
+        match self.verdict() {
+            Verdict::Equal(d) => write!(f, "most {d}: ok"),
+            Verdict::Unequal(d) => write!(
                 f,
-                "FAILED: CPU {cpu} deviates by {:+.1} %, limit {:.1} %; the figures of this \
-                 session are void",
-                deviation * 100.0,
-                self.limit * 100.0
-            )
+                "most {d}: FAILED: limit {limit:.1} %; the figures of this session are void"
+            ),
+            Verdict::Unclear(d) => write!(
+                f,
+                "widest {d}: FAILED: the turns differ too much to show {limit:.1} %; the \
+                 figures of this session are void"
+            ),
         }
     }
 }
@@ -92,36 +168,52 @@ impl fmt::Display for EqualSpeed {
 mod tests {
     use super::*;
 
+    fn check(text: &str) -> EqualSpeed {
+        EqualSpeed::parse(text, 0.05).unwrap()
+    }
+
     #[test]
     fn equal_cpus_pass() {
-        let text = "alone 0 1.000\nalone 3 1.010\nall 0 1.012\nall 1 1.020\n";
-        let check = EqualSpeed::parse(text, 0.05).unwrap();
-        assert!(check.ok());
+        let c = check("alone 0 1.00 1.00\nalone 3 1.00 1.00\nall 0 1.01 1.01\nall 1 1.02 1.02\n");
+        assert!(c.ok());
         assert_eq!(
-            check.to_string(),
-            "equal-speed check: alone 1.005 s, all 2: 1.020 s (+1.5 %): ok"
+            c.to_string(),
+            "equal-speed check: alone 1.000 s, all 2 in the mean +1.5 %, most CPU 1 +2.0 % \
+             [+2.0, +2.0]: ok"
         );
     }
 
     #[test]
+    fn a_host_that_gets_slower_for_a_turn_is_no_deviation() {
+        assert!(check("alone 0 1.0 1.3 1.0\nall 0 1.0 1.31 1.0\nall 1 1.01 1.3 1.0\n").ok());
+    }
+
+    #[test]
     fn a_cpu_that_is_faster_alone_fails() {
-        let check = EqualSpeed::parse("alone 0 0.5\nall 0 0.98\nall 1 1.0\n", 0.05).unwrap();
-        assert!(!check.ok());
-        assert_eq!(check.worst().0, 1);
-        assert!(check.to_string().contains("void"));
+        let c = check("alone 0 0.5 0.5\nall 0 0.98 0.98\nall 1 1.0 1.0\n");
+        assert!(matches!(c.verdict(), Verdict::Unequal(d) if d.cpu == 1 && d.all_busy));
+        assert!(c.to_string().contains("void"));
     }
 
     #[test]
     fn one_uneven_cpu_fails_even_if_it_is_the_fast_one() {
-        let check = EqualSpeed::parse("alone 0 1.0\nall 0 1.0\nall 1 0.8\n", 0.05).unwrap();
-        assert!(!check.ok());
-        assert_eq!(check.worst().0, 1);
+        let c = check("alone 0 1.0\nall 0 1.0\nall 1 0.8\n");
+        assert!(matches!(c.verdict(), Verdict::Unequal(d) if d.cpu == 1));
+    }
+
+    #[test]
+    fn turns_that_say_nothing_do_not_pass() {
+        let c = check("alone 0 1.0 1.0 1.0\nall 0 1.0 1.3 0.8\nall 1 1.0 1.0 1.0\n");
+        assert!(matches!(c.verdict(), Verdict::Unclear(d) if d.cpu == 0));
+        assert!(!c.ok() && c.to_string().contains("void"));
     }
 
     #[test]
     fn anything_else_is_an_error() {
-        assert!(EqualSpeed::parse("", 0.05).is_err());
-        assert!(EqualSpeed::parse("alone 0 1.0\n", 0.05).is_err());
-        assert!(EqualSpeed::parse("alone x 1.0\nall 0 1.0\n", 0.05).is_err());
+        let bad = ["", "alone 0 1.0\n", "alone x 1.0\nall 0 1.0\n", "alone 0\nall 0\n"];
+        for text in bad.into_iter().chain(["alone 0 1.0 1.0\nall 0 1.0\n", "alone 0 0\nall 0 1\n"])
+        {
+            assert!(EqualSpeed::parse(text, 0.05).is_err(), "{text:?}");
+        }
     }
 }
