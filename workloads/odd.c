@@ -340,6 +340,27 @@ static int run_print_mask(char **arguments) {
     return EXIT_SUCCESS;
 }
 
+// ---- show-mask
+
+// As a program that waits for work and looks at its mask now and then: it hardly computes.
+static int run_show_mask(char **arguments) {
+    (void)arguments;
+    cpu_set_t last;
+    CPU_ZERO(&last);
+    while (!over()) {
+        cpu_set_t mask = own_mask();
+        if (!CPU_EQUAL(&mask, &last)) {
+            printf("{\"workload\":\"odd\",\"oddity\":\"show-mask\",\"pid\":%d,\"mask\":", getpid());
+            json_cpus(stdout, &mask);
+            puts("}");
+            fflush(stdout);
+            last = mask;
+        }
+        sleep_until_s(now_s() + 0.05);
+    }
+    return EXIT_SUCCESS;
+}
+
 // ---- spawn-late
 
 static int run_spawn_late(char **arguments) {
@@ -476,6 +497,7 @@ static const struct oddity {
     {"exit-status", "N", "exits with status N", run_exit_status},
     {"die-by", "SIG", "dies by this signal (name or number)", run_die_by},
     {"print-mask", NULL, "the masks of main and of a thread created a second later", run_print_mask},
+    {"show-mask", NULL, "its mask, each time that it has changed; it hardly computes", run_show_mask},
     {"spawn-late", "N", "after 300 ms a child process with N computing threads", run_spawn_late},
     {"sigs", NULL, "prints \"ready\", then each signal received; status 0 at SIGTERM, 1 without",
      run_sigs},

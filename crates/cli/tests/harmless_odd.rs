@@ -195,6 +195,48 @@ fn exec_by_a_pinned_thread_that_is_not_the_leader() {
     signal(program, Signal::KILL);
 }
 
+/// What `odd show-mask` processes have printed last, by process: how many CPUs they see.
+fn seen(evenly: &Evenly) -> BTreeMap<i64, usize> {
+    let said = evenly.stdout();
+    // The last line may not be whole yet.
+    let lines = said.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
+    let count = |l: &Value| cpus(l["mask"].as_str().unwrap()).len();
+    lines.map(|l| (l["pid"].as_i64().unwrap(), count(&l))).collect()
+}
+
+/// Programs that wait for work see all their CPUs, although nobody computes any more.
+#[test]
+fn a_program_that_a_pinned_thread_becomes_sees_all_of_its_cpus() {
+    let Some(whole) = whole() else { return };
+    let (state, odd) = (State::new(), workload("odd"));
+    let (act, end) = (state.sign("act"), state.sign("end"));
+    let show = [&odd, "show-mask", "--duration-ms", "300000", "--end-on", &end];
+    let script = "for i in 1 2 3; do (while [ ! -e \"$0\" ]; do :; done; exec \"$@\") & done; wait";
+    let several = [&["sh", "-c", script, &act], &show[..]].concat();
+    let one = [&odd, "exec-nonleader", "--duration-ms", "300000", "--act-on", &act];
+    let one = [&one[..], &show].concat();
+    for (command, before, after) in [(&several, 3, 3), (&one, 4, 1)] {
+        let mut evenly = state.run("juggle", 3, command);
+        let program = evenly.program();
+        let pinned = || {
+            let all = descendants(program).into_iter().chain([program]);
+            all.map(|p| narrowed(p, &whole)).sum::<usize>()
+        };
+        wait_until("threads to be pinned", || pinned() >= before);
+        state.give("act");
+        wait_until("all CPUs to be seen", || {
+            let seen = seen(&evenly);
+            seen.len() == after && seen.values().all(|n| *n == whole.len())
+        });
+        state.give("end");
+        let status = evenly.wait();
+        assert_eq!(status.code(), Some(0), "{}", evenly.stderr());
+        assert!(state.journals().is_empty());
+        std::fs::remove_file(&act).unwrap();
+        std::fs::remove_file(&end).unwrap();
+    }
+}
+
 #[test]
 fn what_is_started_by_a_pinned_thread_is_free() {
     let Some(whole) = whole() else { return };

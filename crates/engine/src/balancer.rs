@@ -386,6 +386,21 @@ impl Balancer {
         Some(Selection { thread, baseline: times, read_at })
     }
 
+    /// Drops a thread that is no longer what it was (it has become another program), so that it is
+    /// watched elsewhere until it computes. Returns its times; None where it is not here. Its mask
+    /// is for the caller to give back.
+    pub fn let_go(
+        &mut self,
+        id: ThreadId,
+        now: Nanos,
+        observers: &mut [Box<dyn Observer>],
+    ) -> Option<Times> {
+        let index = self.entities.iter().position(|e| e.meta.id == id)?;
+        let times = self.entities[index].last;
+        self.drop_entity(index, now, Parting::Idle, observers);
+        Some(times)
+    }
+
     /// One balancing point. Returns threads that no longer compute, with their times: they are to
     /// be watched elsewhere until they do again.
     pub fn point(

@@ -136,7 +136,7 @@ impl Control {
         let mut wish = self.lock();
         loop {
             let left = deadline - now();
-            if wish.end || left == Nanos::ZERO || mailbox.is_some_and(Mailbox::has_newcomers) {
+            if wish.end || left == Nanos::ZERO || mailbox.is_some_and(Mailbox::is_urgent) {
                 return wish.end;
             }
             let waited = self.0.1.wait_timeout(wish, Duration::from(left));
@@ -179,6 +179,8 @@ struct Mailbox {
     joining: Mutex<Vec<Joining>>,
     /// For the balancer, which hands them on.
     departing: Mutex<Vec<Departing>>,
+    /// For the balancer, which lets them go: they have become another program.
+    replaced: Mutex<Vec<ThreadId>>,
     /// For the coordinator: threads that no longer compute.
     leaving: Mutex<Vec<(ThreadId, Times)>>,
     /// For the coordinator: what became of threads that were to come from or go to another domain,
@@ -187,8 +189,12 @@ struct Mailbox {
 }
 
 impl Mailbox {
-    fn has_newcomers(&self) -> bool {
-        !self.joining.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    /// Whether there is something that cannot wait.
+    fn is_urgent(&self) -> bool {
+        fn any<T>(list: &Mutex<Vec<T>>) -> bool {
+            !list.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        }
+        any(&self.joining) || any(&self.replaced)
     }
 }
 
@@ -284,6 +290,12 @@ impl Domain {
     }
 
     fn take_in_and_hand_on(&mut self) {
+        for id in take(&self.mailbox.replaced) {
+            let times = self.balancer.let_go(id, now(), &mut self.observers);
+            // First of all: the program may be about to size its pool of threads.
+            self.machine.reclaim(id);
+            put(&self.mailbox.leaving, times.map(|t| (id, t)));
+        }
         let joining = take(&self.mailbox.joining);
         if !joining.is_empty() {
             self.machine.look_at_cpuset();
@@ -492,6 +504,7 @@ impl Live {
             next_processes: began,
             started_at: None,
             members: Vec::new(),
+            replaced: Vec::new(),
             masks: Vec::new(),
             // What is only watched is not moved.
             spread: (self.options.policy.mechanism != Mechanism::Nothing)
@@ -680,6 +693,8 @@ struct Coordinator {
     started_at: Option<Nanos>,
     /// Which thread is in which domain.
     members: Vec<Member>,
+    /// Threads that have become another program and are to get their masks back.
+    replaced: Vec<ThreadId>,
     /// The masks that members had when they were met, each once.
     masks: Vec<CpuSet>,
     /// Keeps the numbers of threads per domain level.
@@ -707,7 +722,7 @@ impl Coordinator {
         self.next_look
     }
 
-    /// Looks for threads. Returns whether any was given to a domain.
+    /// Looks for threads. Returns whether there is mail for a domain that cannot wait.
     fn scan(&mut self, machine: &mut LinuxMachine) -> bool {
         let (cpu, begin) = (thread_cpu_time(), now());
         self.allowance.refill(begin);
@@ -736,9 +751,8 @@ impl Coordinator {
         let all = begin >= self.next_scan;
         let found = if all { self.scanner.scan(begin) } else { self.scanner.glance(begin) };
         self.vanished = self.scanner.processes() == 0;
-        for c in found.iter().filter(|c| !self.tracker.knows(c.id)) {
-            machine.welcome(c.id);
-        }
+        machine.welcome_all(&self.scanner.take_newcomers());
+        let replaced = self.look_for_exec(machine);
         self.most_threads = self.most_threads.max(self.scanner.threads());
         self.most_processes = self.most_processes.max(self.scanner.processes());
         self.realtime_threads = self.realtime_threads.max(self.scanner.realtime_threads());
@@ -770,7 +784,29 @@ impl Coordinator {
             self.next_scan = begin + interval.max(wait);
         }
         self.next_look = begin + interval.max(self.allowance.wait_for(self.glance_cost));
-        joined
+        joined || replaced
+    }
+
+    /// Gives threads that have become another program their masks back, or has the domains do it.
+    /// Returns whether there is such mail for a domain.
+    fn look_for_exec(&mut self, machine: &mut LinuxMachine) -> bool {
+        self.replaced.extend(machine.look_for_exec());
+        let mut mail = false;
+        let (members, homes) = (&self.members, &self.homes);
+        self.replaced.retain(|&id| match members.iter().find(|m| m.id == id) {
+            // Between two domains: when it has arrived.
+            Some(m) if m.sent_to.is_some() => true,
+            Some(m) => {
+                put(&homes[m.home].mailbox.replaced, [id]);
+                mail = true;
+                false
+            }
+            None => {
+                machine.reclaim(id);
+                false
+            }
+        });
+        mail
     }
 
     /// Looks after the guardian now and then: one that was killed is replaced. False where that

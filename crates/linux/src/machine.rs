@@ -28,18 +28,24 @@
 //! A thread that was created after one of its process (or of an ancestor of it) was given a mask,
 //! and that has this very mask, is taken to have inherited it. That the program itself chose the
 //! same mask for a new thread cannot be told from this.
+//!
+//! A program that a thread becomes by exec keeps its mask, ours if it had one. So each process of
+//! which a thread has a mask of ours is looked at again and again ([`Masks::look_for_exec`]), and
+//! its first thread, the only one after exec, gets its original mask back.
 
 use crate::affinity;
 use crate::clock::{self, now, thread_cpu_time};
 use crate::journal::{Journal, Process, Slot, StateDir, others};
 use crate::limits::{Limits, Watch, slice};
-use crate::proc::{Proc, Stat, parse_schedstat, status_field, status_number};
+use crate::proc::{Image, Proc, Stat, parse_schedstat, status_field, status_number};
 use crate::restore::is_left_of;
 use crate::taskstats::TaskStats;
-use evenly_engine::{ApplyError, Located, Machine, Neighbour, Reading};
-use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId};
-use std::collections::{HashMap, HashSet};
+use evenly_engine::{ApplyError, Located, Machine, Neighbour, Reading, RunState};
+use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
+use std::ops::Bound;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,7 +53,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// What evenly knows of the masks of a program.
 pub struct Masks {
     journal: Arc<Journal>,
-    processes: Mutex<HashMap<Pid, ProcessMasks>>,
+    processes: Mutex<BTreeMap<Pid, ProcessMasks>>,
+    /// The process that was looked at last for whether it has become another program.
+    looked_at: Mutex<Option<Pid>>,
     /// Whether any mask was ever narrowed: until then nothing can have been inherited.
     narrowed_any: AtomicBool,
 }
@@ -57,7 +65,32 @@ struct ProcessMasks {
     ours: Vec<Ours>,
     /// Its threads that have a mask of ours.
     narrowed: HashSet<ThreadId>,
+    /// What it was when it was narrowed first, or looked at last.
+    program: Option<Program>,
+    /// A thread of it may have a mask of ours: one that is narrowed, or one that has taken the place
+    /// of such a thread, whose id has ended, by exec.
+    watched: bool,
 }
+
+/// Which program a process runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Program {
+    /// Start time of the process, which exec does not change.
+    start: u64,
+    image: Image,
+}
+
+impl Program {
+    /// None where the process has ended, or its first thread alone has: that tells nothing.
+    fn of(proc: &Proc, pid: Pid) -> Option<Self> {
+        let stat = proc.thread_stat(Tid(pid.0))?;
+        let dead = stat.run_state() == RunState::Dead;
+        (!dead).then_some(Self { start: stat.start, image: stat.image })
+    }
+}
+
+/// How many processes are looked at in one look for exec.
+const PROCESSES_PER_LOOK: usize = 16;
 
 /// A mask that we have set on a thread, narrower than the original one.
 struct Ours {
@@ -72,10 +105,15 @@ impl Masks {
     /// With the journal that all changes go to first.
     #[must_use]
     pub fn new(journal: Arc<Journal>) -> Self {
-        Self { journal, processes: Mutex::default(), narrowed_any: AtomicBool::new(false) }
+        Self {
+            journal,
+            processes: Mutex::default(),
+            looked_at: Mutex::default(),
+            narrowed_any: AtomicBool::new(false),
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Pid, ProcessMasks>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Pid, ProcessMasks>> {
         self.processes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -114,14 +152,19 @@ impl Masks {
     }
 
     /// Notes that the thread has this mask from us from now on.
-    fn remember(&self, id: ThreadId, pid: Pid, mask: &CpuSet, original: &CpuSet) {
+    fn remember(&self, id: ThreadId, pid: Pid, mask: &CpuSet, original: &CpuSet, proc: &Proc) {
         let mut all = self.lock();
         let p = all.entry(pid).or_default();
         if mask == original {
             p.narrowed.remove(&id);
+            p.watched &= !p.narrowed.is_empty();
             return;
         }
         p.narrowed.insert(id);
+        p.watched = true;
+        if p.program.is_none() {
+            p.program = Program::of(proc, pid);
+        }
         if !p.ours.iter().any(|o| o.mask == *mask && o.original == *original) {
             let since = ticks_since_boot();
             p.ours.push(Ours { mask: mask.clone(), original: original.clone(), since });
@@ -138,6 +181,45 @@ impl Masks {
 
     fn processes(&self) -> Vec<Pid> {
         self.lock().keys().copied().collect()
+    }
+
+    /// Looks at a few of the processes of which a thread has a mask of ours, each in its turn.
+    /// Returns the first thread, which is the only one then, of each that has become another
+    /// program by exec since it was narrowed first or looked at last.
+    ///
+    /// Cost: nothing where no mask is narrowed, else one reading of `stat` for each process looked
+    /// at.
+    pub fn look_for_exec(&self, proc: &Proc) -> SmallVec<[ThreadId; 4]> {
+        let mut found = SmallVec::new();
+        if !self.narrowed_any.load(Ordering::Relaxed) {
+            return found;
+        }
+        let mut last = self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let turn: SmallVec<[(Pid, Option<Program>); PROCESSES_PER_LOOK]> = {
+            let all = self.lock();
+            let rest = all.range((from, Bound::Unbounded));
+            let first = all.range(..=last.unwrap_or(Pid(0)));
+            (rest.chain(first).filter(|(_, p)| p.watched))
+                .map(|(&pid, p)| (pid, p.program))
+                .take(PROCESSES_PER_LOOK)
+                .collect()
+        };
+        for (pid, before) in turn {
+            *last = Some(pid);
+            let now = Program::of(proc, pid);
+            if now == before || (now.is_none() && proc.thread_stat(Tid(pid.0)).is_some()) {
+                continue;
+            }
+            if let Some(p) = self.lock().get_mut(&pid) {
+                (p.program, p.watched) = (now, p.watched && now.is_some());
+            }
+            let Some(now) = now else { continue };
+            if before.is_some_and(|b| b.start == now.start) {
+                found.push(ThreadId { tid: Tid(pid.0), start: now.start });
+            }
+        }
+        found
     }
 }
 
@@ -400,6 +482,36 @@ impl LinuxMachine {
         }
     }
 
+    /// [`LinuxMachine::welcome`] for threads of which nothing is known yet but that they are there.
+    pub fn welcome_all(&mut self, newcomers: &[Tid]) {
+        if !self.masks.narrowed_any.load(Ordering::Relaxed) {
+            return;
+        }
+        for &tid in newcomers {
+            if affinity::get(tid).is_ok_and(|found| self.masks.can_be_inherited(&found))
+                && let Some(stat) = self.proc.thread_stat(tid)
+            {
+                self.welcome(ThreadId { tid, start: stat.start });
+            }
+        }
+    }
+
+    /// First threads of processes that have become another program by exec while they had a mask
+    /// of ours. To be called at each look over the threads.
+    #[must_use]
+    pub fn look_for_exec(&self) -> SmallVec<[ThreadId; 4]> {
+        self.masks.look_for_exec(&self.proc)
+    }
+
+    /// Gives the thread back the mask that it had when it was met, or that it inherited one of ours
+    /// instead of, and forgets it: it has become another program, which must see all its CPUs
+    /// (promise P3).
+    pub fn reclaim(&mut self, id: ThreadId) {
+        if self.release(id) {
+            self.welcome(id);
+        }
+    }
+
     /// Meets a thread: from now on its mask may be changed.
     ///
     /// # Errors
@@ -415,7 +527,7 @@ impl LinuxMachine {
             if inherited {
                 // It is ours to undo from the start.
                 self.masks.journal.about_to_set(&mut slot, &found);
-                self.masks.remember(id, pid, &found, &original);
+                self.masks.remember(id, pid, &found, &original, &self.proc);
             }
             let managed = Managed {
                 pid,
@@ -503,7 +615,7 @@ impl LinuxMachine {
     fn set(&mut self, id: ThreadId, mask: &CpuSet) -> Result<(), ApplyError> {
         let m = self.managed.get_mut(&id).ok_or(ApplyError::Gone)?;
         if m.told != *mask {
-            self.masks.remember(id, m.pid, mask, &m.original);
+            self.masks.remember(id, m.pid, mask, &m.original, &self.proc);
             m.told.clone_from(mask);
         }
         self.masks.journal.about_to_set(&mut m.slot, mask);
@@ -953,6 +1065,120 @@ mod tests {
         assert_eq!(t.record(second.id), (State::Live, vec![CpuSet::single(t.a)]));
         t.machine.restore(second.id);
         assert_eq!(second.mask(), t.whole);
+    }
+
+    #[test]
+    fn newcomers_get_back_what_they_inherited_at_the_first_look() {
+        let Some(mut t) = bench() else { return };
+        let w = Worker::new();
+        t.machine.place(w.id, t.a, None).unwrap();
+        let child = w.starts_another();
+        t.machine.welcome_all(&[w.id.tid, child.id.tid, Tid(i32::MAX)]);
+        assert_eq!((w.mask(), child.mask()), (CpuSet::single(t.a), t.whole.clone()));
+    }
+
+    /// Processes that wait for a line on standard input, and then become something else.
+    struct Shell {
+        child: std::process::Child,
+        id: ThreadId,
+    }
+
+    impl Shell {
+        fn start(script: &str) -> Self {
+            let mut sh = std::process::Command::new("sh");
+            let child =
+                sh.args(["-c", script]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+            let tid = Tid(child.id().cast_signed());
+            let id = ThreadId { tid, start: Proc::default().thread_stat(tid).unwrap().start };
+            let shell = Self { child, id };
+            shell.wait_until_asleep_as(|line| line == ["sh", "-c", script]);
+            shell
+        }
+
+        fn command_line(&self) -> Vec<String> {
+            let line = Proc::default().command_line(Pid(self.id.tid.0));
+            line.into_iter().map(|a| a.into_string().unwrap()).collect()
+        }
+
+        fn wait_until_asleep_as(&self, wanted: impl Fn(&[String]) -> bool) {
+            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+            let asleep =
+                || Proc::default().thread_stat(self.id.tid).is_some_and(|s| s.state == b'S');
+            while !(wanted(&self.command_line()) && asleep()) {
+                assert!(std::time::Instant::now() < deadline, "{:?}", self.command_line());
+                std::thread::yield_now();
+            }
+        }
+
+        /// Has it become the next program.
+        fn go_on(&mut self) {
+            use std::io::Write;
+            let before = self.command_line();
+            self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+            self.wait_until_asleep_as(|line| line != before && !line.is_empty());
+        }
+
+        fn mask(&self) -> CpuSet {
+            affinity::get(self.id.tid).unwrap()
+        }
+    }
+
+    impl Drop for Shell {
+        fn drop(&mut self) {
+            self.child.kill().unwrap();
+            self.child.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn what_a_pinned_thread_becomes_by_exec_has_its_mask_back_after_one_look() {
+        let Some(mut t) = bench() else { return };
+        let mut shell = Shell::start("read go; exec sh -c 'read go; exec sleep 600'");
+        assert!(t.machine.look_for_exec().is_empty());
+        for _ in 0..2 {
+            t.machine.place(shell.id, t.a, None).unwrap();
+            // As long as it is the same program it stays pinned.
+            assert!((0..3).all(|_| t.machine.look_for_exec().is_empty()));
+            shell.go_on();
+            assert_eq!(shell.mask(), CpuSet::single(t.a));
+            let found = t.machine.look_for_exec();
+            assert_eq!(found.as_slice(), [shell.id]);
+            t.machine.reclaim(shell.id);
+            assert_eq!(shell.mask(), t.whole);
+            assert_eq!(t.record(shell.id).0, State::Ended);
+            assert!(t.machine.look_for_exec().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_mask_that_the_program_set_before_exec_stays() {
+        let Some(mut t) = bench() else { return };
+        let mut shell = Shell::start("read go; exec sleep 600");
+        t.machine.place(shell.id, t.a, None).unwrap();
+        let wish = CpuSet::single(t.b);
+        affinity::set(shell.id.tid, &wish).unwrap();
+        shell.go_on();
+        for id in t.machine.look_for_exec() {
+            t.machine.reclaim(id);
+        }
+        assert_eq!(shell.mask(), wish);
+    }
+
+    #[test]
+    fn many_processes_are_looked_at_in_turns() {
+        let Some(mut t) = bench() else { return };
+        let mut shells: Vec<Shell> = (0..2 * PROCESSES_PER_LOOK + 1)
+            .map(|_| Shell::start("read go; exec sleep 600"))
+            .collect();
+        for s in &shells {
+            t.machine.place(s.id, t.a, None).unwrap();
+        }
+        shells.iter_mut().for_each(Shell::go_on);
+        let mut found: Vec<ThreadId> = (0..3).flat_map(|_| t.machine.look_for_exec()).collect();
+        found.sort_unstable_by_key(|id| id.tid);
+        let mut all: Vec<ThreadId> = shells.iter().map(|s| s.id).collect();
+        all.sort_unstable_by_key(|id| id.tid);
+        assert_eq!(found, all);
     }
 
     #[test]

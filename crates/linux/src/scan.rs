@@ -54,7 +54,8 @@ struct Process {
     tasks: Option<File>,
     threads: HashMap<Tid, Thread>,
     links: u64,
-    listed: Nanos,
+    /// When its threads were listed last; None: not yet.
+    listed: Option<Nanos>,
 }
 
 /// Scans a program's threads.
@@ -70,6 +71,8 @@ pub struct Scanner {
     files: usize,
     most_files: usize,
     next_state: usize,
+    /// Threads that have been found since they were last asked for.
+    newcomers: Vec<Tid>,
 }
 
 impl Scanner {
@@ -87,6 +90,7 @@ impl Scanner {
             files: 0,
             most_files,
             next_state: 0,
+            newcomers: Vec::new(),
         }
     }
 
@@ -137,8 +141,14 @@ impl Scanner {
             .then(|| File::open(self.proc.process_file(pid, "task")).ok())
             .flatten();
         self.files += usize::from(tasks.is_some());
-        let (threads, listed) = (HashMap::new(), Nanos::ZERO);
+        let (threads, listed) = (HashMap::new(), None);
         self.processes.insert(pid, Process { start, tasks, threads, links: 0, listed });
+    }
+
+    /// Takes the threads that have been found since this was called last, whether they compute or
+    /// not: they may have inherited a mask.
+    pub fn take_newcomers(&mut self) -> Vec<Tid> {
+        std::mem::take(&mut self.newcomers)
     }
 
     /// How many processes the program has.
@@ -184,9 +194,12 @@ impl Scanner {
                 dead.push(pid);
                 continue;
             };
-            if all && (links != process.links || now - process.listed > LISTING) {
-                (process.links, process.listed) = (links, now);
-                if !list(&self.proc, pid, process, &mut self.files, self.most_files) {
+            let new = process.listed.is_none();
+            let old = process.listed.is_none_or(|t| now - t > LISTING);
+            if new || (all && (links != process.links || old)) {
+                (process.links, process.listed) = (links, Some(now));
+                let newcomers = &mut self.newcomers;
+                if !list(&self.proc, pid, process, &mut self.files, self.most_files, newcomers) {
                     dead.push(pid);
                     continue;
                 }
@@ -257,7 +270,14 @@ fn look(thread: &mut Thread, stat: &Stat, sleeper: bool) {
 }
 
 /// Brings the list of threads of a process up to date. False if it has ended or is another one.
-fn list(proc: &Proc, pid: Pid, process: &mut Process, files: &mut usize, most: usize) -> bool {
+fn list(
+    proc: &Proc,
+    pid: Pid,
+    process: &mut Process,
+    files: &mut usize,
+    most: usize,
+    newcomers: &mut Vec<Tid>,
+) -> bool {
     if proc.process_stat(pid).is_none_or(|s| s.start != process.start) {
         return false;
     }
@@ -270,6 +290,7 @@ fn list(proc: &Proc, pid: Pid, process: &mut Process, files: &mut usize, most: u
         *files += usize::from(file.is_some());
         let thread = Thread { tid, file, times: Times::default(), known: None };
         process.threads.insert(tid, thread);
+        newcomers.push(tid);
     }
     // A thread without a descriptor is only known to have ended by not being listed any more.
     if process.threads.len() > tids.len() {
@@ -402,6 +423,10 @@ mod tests {
         scanner.add(me, Proc::default().process_stat(me).unwrap().start);
         let found = scanner.scan(Nanos::ZERO);
         assert!(scanner.threads() > 20);
+        // All of them, once.
+        let newcomers = scanner.take_newcomers();
+        assert_eq!(newcomers.len(), scanner.threads());
+        assert_eq!(newcomers.iter().collect::<HashSet<_>>().len(), newcomers.len());
         // On a busy machine some have waited for long to get to where they sleep, and count.
         let seen = scanner.processes.values().flat_map(|p| p.threads.values());
         let (mut quiet, mut busy) = (0, 0);
