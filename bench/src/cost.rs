@@ -440,6 +440,31 @@ impl Cost {
     }
 }
 
+/// Costs as they are measured, for the tests of what is made of them.
+#[cfg(test)]
+pub(crate) fn sample_of_costs() -> Cost {
+    let report = serde_json::json!({
+        "seconds": 2.0, "overhead_s": 0.01,
+        "domains": [{
+            "points": 100, "migrations": 50, "cpu_s": 0.002, "period_s": 0.02,
+            "cost": {"read_ns": 1_000_000, "decide_ns": 200_000, "apply_ns": 400_000, "record_ns": 0},
+        }],
+    });
+    let samples: Vec<Sample> = Sample::of(&report, 3.0).into_iter().cycle().take(3).collect();
+    let ns = |v| Measured { value: v, ci95: None };
+    Cost {
+        points: Point::of([16, 10, 0], &samples, 1).into_iter().collect(),
+        incomplete: false,
+        without_points: vec!["65 computing".to_owned()],
+        reading: vec![ReadCost {
+            threads: 1,
+            thread_ns: ns(500.0),
+            pread_ns: ns(450.0),
+            getppid_ns: ns(90.0),
+        }],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -461,7 +461,8 @@ mod tests {
         let all = suite::chosen(suite::host(true), &[name.to_owned()], Some(3)).unwrap();
         let arms: Vec<Arm> = all[0].ways.iter().map(|w| Arm::new(w.name(), ["x"])).collect();
         let metric = Metric::Field(MAKESPAN.to_owned());
-        let options = Options { runs: 3, metric, ..Options::default() };
+        let command = vec!["x".to_owned()];
+        let options = Options { command, runs: 3, metric, ..Options::default() };
         let mut executor = Scripted(Vec::new(), load);
         let comparison = compare(&arms, &options, &mut executor, &mut Silent).unwrap();
         Figures::new(&all[0], comparison, executor.0, 1)
@@ -500,6 +501,72 @@ mod tests {
         let f = figures_beside("one-phase-3", Some(load(0.7)));
         assert!(f.text().contains("VOID: others took 70 %"), "{}", f.text());
         assert_eq!(f.disturbed, f.runs.len());
+    }
+
+    /// The schema; strictly: without what it does not describe.
+    fn validator(strict: bool) -> jsonschema::Validator {
+        fn close(value: &mut Value) {
+            match value {
+                Value::Object(fields) => {
+                    if fields.get("properties").is_some_and(Value::is_object) {
+                        fields.insert("additionalProperties".to_owned(), Value::Bool(false));
+                    }
+                    fields.values_mut().for_each(close);
+                }
+                Value::Array(items) => items.iter_mut().for_each(close),
+                _ => {}
+            }
+        }
+        let text = include_str!("../../docs/schemas/evenly.bench-1.json");
+        let mut schema: Value = serde_json::from_str(text).unwrap();
+        if strict {
+            close(&mut schema);
+        }
+        jsonschema::validator_for(&schema).unwrap()
+    }
+
+    #[test]
+    fn the_json_is_as_its_schema_says() {
+        let errors = |value: &Value, strict| -> Vec<String> {
+            let validator = validator(strict);
+            validator.iter_errors(value).map(|e| format!("{}: {e}", e.instance_path)).collect()
+        };
+        let machine = Machine::this(&"0-1".parse().unwrap());
+        let mut report = Report::new(machine, true, 1);
+        let empty = serde_json::to_value(&report).unwrap();
+        assert_eq!(errors(&empty, true), Vec::<String>::new());
+        // All benchmarks that there are, with their programs, neighbours and ways.
+        let load = Load { elapsed_s: 1.0, own_s: 1.0, others: 0.05, stolen: 0.0 };
+        for (i, benchmark) in suite::host(true).iter().enumerate() {
+            report.benchmarks.push(figures_beside(&benchmark.name, (i % 2 == 0).then_some(load)));
+        }
+        let mut emulated = figures("one-phase-3-on-2");
+        emulated.benchmark = suite::lab(true).pop().unwrap();
+        emulated.void = Some("others took too much".to_owned());
+        let own_report = serde_json::json!({"overhead_s": 0.03, "seconds": 3.0, "domains": [
+            {"points": 100, "migrations": 40, "period_s": 0.02, "stood_down": false}]});
+        emulated.arms[5].own = own(std::slice::from_ref(&own_report));
+        emulated.arms[5].reports = vec![own_report];
+        report.benchmarks.push(emulated);
+        report.cost = Some(crate::cost::sample_of_costs());
+        report.failed = vec!["ep-omp-3-on-2: no clang".to_owned()];
+        let whole = serde_json::to_value(&report).unwrap();
+        assert_eq!(errors(&whole, true), Vec::<String>::new());
+        // What breaks it is found.
+        for (path, bad) in [
+            ("/schema", Value::from("evenly.bench/2")),
+            ("/benchmarks/0/arms/0/seconds/0", Value::from(-1.0)),
+            ("/benchmarks/0/runs/0/load/others", Value::from(2.0)),
+            ("/cost/points/0/wall_us", Value::Null),
+            ("/benchmarks/0/benchmark/program/name", Value::from("other")),
+        ] {
+            let mut broken = whole.clone();
+            *broken.pointer_mut(path).unwrap() = bad;
+            assert!(!errors(&broken, false).is_empty(), "{path}");
+        }
+        let mut longer = whole;
+        longer["benchmarks"][0]["new"] = Value::from(1);
+        assert!(errors(&longer, false).is_empty() && !errors(&longer, true).is_empty());
     }
 
     #[test]

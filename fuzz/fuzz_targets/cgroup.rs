@@ -1,9 +1,6 @@
-//! `/proc/<pid>/cgroup`.
+//! See `evenly_fuzz_targets::cgroup`.
 #![no_main]
 
-use evenly_linux::limits::parse_cgroup;
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
-    assert!(parse_cgroup(bytes).iter().all(|line| line.path.is_absolute()));
-});
+fuzz_target!(|bytes: &[u8]| evenly_fuzz_targets::cgroup(bytes));

@@ -1,6 +1,6 @@
-//! Recordings, and everything that is made of them.
+//! See `evenly_fuzz_targets::recording`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| evenly_trace::exercise(bytes));
+fuzz_target!(|bytes: &[u8]| evenly_fuzz_targets::recording(bytes));

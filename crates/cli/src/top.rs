@@ -14,11 +14,14 @@ use evenly_linux::live::{
 use evenly_linux::proc::Proc;
 use evenly_linux::supervise::Outcome;
 use evenly_model::Pid;
-use evenly_top::{Exit, Feed, Header, has_terminal, run_json, run_plain, run_terminal};
+use evenly_top::{
+    Balancer, BalancerState, Exit, Feed, Header, World, has_terminal, run_json, run_plain,
+    run_terminal,
+};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread::{self, JoinHandle};
 
 /// The part of one CPU that watching may use: somebody looks at it, and may well pay for that.
@@ -32,15 +35,8 @@ pub(crate) fn top(args: &TopArgs) -> anyhow::Result<End> {
         None => only_program(&known, &proc)?,
     };
     check_target(&proc, pid, &known)?;
-    let header = Header {
-        pid,
-        command: command(&proc, pid),
-        policy: String::from("observe"),
-        balanced_by: known
-            .iter()
-            .find(|o| o.program.is_some_and(|p| p.pid == pid))
-            .map(|o| o.evenly.pid),
-    };
+    let header = Header { pid, command: command(&proc, pid), policy: String::from("observe") };
+    let beside = Beside::of(pid);
     anyhow::ensure!(proc.process_stat(pid).is_some(), "there is no process {pid}");
     let json = args.json.as_deref().map(|path| output::expand(path, pid));
     if let Some(path) = &json {
@@ -53,15 +49,17 @@ pub(crate) fn top(args: &TopArgs) -> anyhow::Result<End> {
     feeds.extend(json.as_ref().map(|_| Feed::new()));
     let watching = watch(args, pid, journal.clone(), feeds.clone(), control.clone())?;
     let ended = || watching.is_finished();
+    let balancer = || beside.look();
+    let world = World { ended: &ended, balancer: &balancer };
     let exit = match (json.as_deref(), feeds.as_slice()) {
         (Some(path), [feed, ..]) if output::is_stdout(path) => {
             let mut out = io::stdout().lock();
-            run_json(feed, &header, &ended, &mut out).context("cannot show the program")
+            run_json(feed, &header, world, &mut out).context("cannot show the program")
         }
         (Some(path), [shown, written]) => {
-            beside(path, written, &header, &ended, || show(args, shown, &header, &ended))
+            also(path, written, &header, world, || show(args, shown, &header, world))
         }
-        (_, feeds) => show(args, &feeds[0], &header, &ended),
+        (_, feeds) => show(args, &feeds[0], &header, world),
     };
     control.end();
     let watched = watching.join();
@@ -77,26 +75,21 @@ pub(crate) fn top(args: &TopArgs) -> anyhow::Result<End> {
 }
 
 /// On the screen, or as lines.
-fn show(
-    args: &TopArgs,
-    feed: &Feed,
-    header: &Header,
-    ended: &dyn Fn() -> bool,
-) -> anyhow::Result<Exit> {
+fn show(args: &TopArgs, feed: &Feed, header: &Header, world: World<'_>) -> anyhow::Result<Exit> {
     if args.plain || !has_terminal() {
-        run_plain(feed, header, ended, &mut io::stdout().lock())
+        run_plain(feed, header, world, &mut io::stdout().lock())
     } else {
-        run_terminal(feed, header, ended)
+        run_terminal(feed, header, world)
     }
     .context("cannot show the program")
 }
 
 /// Writes JSON to a file for as long as the program is shown.
-fn beside(
+fn also(
     path: &Path,
     feed: &Feed,
     header: &Header,
-    ended: &(dyn Fn() -> bool + Sync),
+    world: World<'_>,
     show: impl FnOnce() -> anyhow::Result<Exit>,
 ) -> anyhow::Result<Exit> {
     // Opened here: a file that cannot be written is told before the screen is taken.
@@ -107,8 +100,9 @@ fn beside(
             .name(String::from("json"))
             .spawn_scoped(scope, || {
                 // Nothing else is read because of the flag, so no ordering is needed.
-                let ended = || done.load(Ordering::Relaxed) || ended();
-                run_json(feed, header, &ended, &mut io::BufWriter::new(file))
+                let ended = || done.load(Ordering::Relaxed) || (world.ended)();
+                let world = World { ended: &ended, ..world };
+                run_json(feed, header, world, &mut io::BufWriter::new(file))
             })
             .context("cannot start the thread that writes JSON")?;
         let exit = show();
@@ -118,6 +112,41 @@ fn beside(
         }
         exit
     })
+}
+
+/// The evenly that balances the program beside this view.
+struct Beside {
+    dir: Option<StateDir>,
+    proc: Proc,
+    program: Pid,
+    /// The one that was seen last; 0 for none.
+    last: AtomicI32,
+}
+
+impl Beside {
+    fn of(program: Pid) -> Self {
+        let dir = StateDir::find().ok();
+        Self { dir, proc: Proc::default(), program, last: AtomicI32::new(0) }
+    }
+
+    /// Who balances the program now, or did when it was last looked.
+    fn look(&self) -> Option<Balancer> {
+        let known = self.dir.as_ref().and_then(|dir| others(dir, &self.proc).ok());
+        let mine = |o: &Other| o.program.is_some_and(|p| p.pid == self.program);
+        // Nothing else is read because of it, so no ordering is needed.
+        match known.unwrap_or_default().iter().find(|o| mine(o)) {
+            Some(other) => {
+                self.last.store(other.evenly.pid.0, Ordering::Relaxed);
+                let stopped = other.stands_still;
+                let state = if stopped { BalancerState::Stopped } else { BalancerState::Working };
+                Some(Balancer { pid: other.evenly.pid, state })
+            }
+            None => match self.last.load(Ordering::Relaxed) {
+                0 => None,
+                pid => Some(Balancer { pid: Pid(pid), state: BalancerState::Gone }),
+            },
+        }
+    }
 }
 
 /// The program that another evenly balances.

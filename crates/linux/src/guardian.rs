@@ -387,7 +387,7 @@ fn watch(evenly: &mut impl Watched) -> Result<(), GuardianError> {
 }
 
 /// How long the guardian waits for a heartbeat.
-fn patience(period: Nanos) -> Nanos {
+pub(crate) fn patience(period: Nanos) -> Nanos {
     LEAST_PATIENCE.max(period.scale(PATIENCE_PERIODS))
 }
 

@@ -31,6 +31,7 @@
 //! | then the records | state; tid and tgid; start time; number n of masks set; original mask (w words); two set masks (w words each), of which number (n - 1) mod 2 is the newest |
 
 use crate::clock::now;
+use crate::guardian;
 use crate::proc::Proc;
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
@@ -207,6 +208,13 @@ impl Process {
             s.start == self.start
                 && (!matches!(s.state, b'Z' | b'X' | b'x') || proc.threads(self.pid).len() > 1)
         })
+    }
+
+    /// Whether it exists and is stopped, by a signal or by a debugger.
+    #[must_use]
+    pub fn is_stopped(self, proc: &Proc) -> bool {
+        let stat = proc.process_stat(self.pid);
+        stat.is_some_and(|s| s.start == self.start && matches!(s.state, b'T' | b't'))
     }
 }
 
@@ -980,6 +988,9 @@ pub struct Other {
     pub program: Option<Process>,
     /// How many threads it places on each CPU, where that is not 0.
     pub counts: Vec<(CpuId, u16)>,
+    /// Whether it is stopped (by a signal or a debugger), or has not been at work for so long that
+    /// its guardian gives all masks back.
+    pub stands_still: bool,
 }
 
 impl Other {
@@ -1008,7 +1019,13 @@ pub fn others(dir: &StateDir, proc: &Proc) -> Result<Vec<Other>, JournalError> {
                 && h.is_of_this_pid_namespace()
                 && h.writer.is_alive(proc)
         })
-        .map(|h| Other { evenly: h.writer, program: h.program, counts: h.counts })
+        .map(|h| Other {
+            stands_still: h.writer.is_stopped(proc)
+                || now() >= h.heartbeat + guardian::patience(h.period),
+            evenly: h.writer,
+            program: h.program,
+            counts: h.counts,
+        })
         .collect())
 }
 

@@ -1138,6 +1138,7 @@ mod tests {
             evenly: Process { pid: Pid(evenly), start: 1 },
             program: Some(Process { pid: Pid(program), start: 1 }),
             counts: Vec::new(),
+            stands_still: false,
         }
     }
 

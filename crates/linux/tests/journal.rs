@@ -511,6 +511,7 @@ fn a_living_evenly_is_seen_by_others_and_released_only_by_force() {
     assert_eq!(found[0].program.unwrap().pid, scene.program.pid());
     assert_eq!(found[0].counts, [(CpuId(0), scene.threads() as u16)]);
     assert_eq!(found[0].cpus(), CpuSet::single(CpuId(0)));
+    assert!(!found[0].stands_still);
     // A journal of our own is no other.
     let own = Journal::create(&scene.dir, None).unwrap();
     assert_eq!(journal::others(&scene.dir, &proc).unwrap().len(), 1);
@@ -523,6 +524,8 @@ fn a_living_evenly_is_seen_by_others_and_released_only_by_force() {
     // It may be about to place a thread until it has really stopped.
     let balancer = scene.balancer.pid();
     until("it has stopped", || proc.process_stat(balancer).is_some_and(|s| s.state == b'T'));
+    let stands_still = || journal::others(&scene.dir, &proc).unwrap()[0].stands_still;
+    assert!(stands_still());
     let path = scene.journal();
     let fates = restore::restore_all(&scene.dir, Some(scene.balancer.pid()), true).unwrap();
     assert!(matches!(fates[..], [(_, Fate::Restored(_))]), "{fates:?}");
@@ -530,9 +533,42 @@ fn a_living_evenly_is_seen_by_others_and_released_only_by_force() {
     assert!(JournalView::open(&path).unwrap().header.released >= 2);
     scene.balancer.signal(Signal::CONT);
     until("the threads are placed again", || scene.all_threads_have(&scene.pinned));
+    until("it is seen at work again", || {
+        !journal::others(&scene.dir, &proc).unwrap()[0].stands_still
+    });
     scene.balancer.kill();
     scene.wait_for_guardian();
     assert!(journal::others(&scene.dir, &proc).unwrap().is_empty());
+}
+
+#[test]
+fn an_evenly_whose_heart_stands_still_is_told_from_one_at_work() {
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = StateDir::at(tmp.path()).unwrap();
+    // Of another process that lives: the child's.
+    let mut child = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
+    let proc = Proc::default();
+    let writer = Process::find(&proc, Pid(child.id() as i32)).unwrap();
+    let journal = Journal::create(&dir, None).unwrap();
+    let bytes = fs::read(journal.path()).unwrap();
+    journal.finish().unwrap();
+    let seen = |beat: Nanos, period: Nanos| {
+        let mut bytes = bytes.clone();
+        let words = [(9, writer.pid.0 as u64), (10, writer.start), (14, beat.0), (15, period.0)];
+        for (n, word) in words {
+            bytes[n * 8..][..8].copy_from_slice(&word.to_ne_bytes());
+        }
+        fs::write(tmp.path().join("x.journal"), bytes).unwrap();
+        journal::others(&dir, &proc).unwrap()[0].stands_still
+    };
+    // An hour from now: however long this test is held up, the beat is not late.
+    let late = now() + Nanos::from_millis(3_600_000);
+    assert!(!seen(late, Nanos::from_millis(20)));
+    assert!(seen(Nanos(1), Nanos::from_millis(20)));
+    // Twenty of its periods are not over yet.
+    assert!(!seen(Nanos(1), late));
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 #[test]

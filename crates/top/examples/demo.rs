@@ -4,7 +4,7 @@
 use evenly_engine::Observer;
 use evenly_model::Pid;
 use evenly_top::synthetic::Synthetic;
-use evenly_top::{Feed, Header, has_terminal, run_plain, run_terminal};
+use evenly_top::{Feed, Header, World, has_terminal, run_plain, run_terminal};
 use std::time::Duration;
 
 fn main() -> std::io::Result<()> {
@@ -33,12 +33,11 @@ fn main() -> std::io::Result<()> {
         pid: Pid(41_000),
         command: "./spmd --threads 3 --phases 100".into(),
         policy: if balances { "hybrid" } else { "observe" }.into(),
-        balanced_by: None,
     };
     let exit = if has_terminal() && !flag("--plain") {
-        run_terminal(&feed, &header, &|| false)?
+        run_terminal(&feed, &header, World::alone(&|| false))?
     } else {
-        run_plain(&feed, &header, &|| false, &mut std::io::stdout())?
+        run_plain(&feed, &header, World::alone(&|| false), &mut std::io::stdout())?
     };
     eprintln!("{exit:?}");
     Ok(())

@@ -4,7 +4,7 @@
 //! never renamed or re-used.
 
 use crate::plain::each_second;
-use crate::{Exit, Feed, Header, Sort, View};
+use crate::{BalancerState, Exit, Feed, Header, Sort, View, World};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
@@ -19,10 +19,10 @@ pub const SCHEMA: &str = "evenly.top/1";
 pub fn run_json(
     feed: &Feed,
     header: &Header,
-    ended: &dyn Fn() -> bool,
+    world: World<'_>,
     out: &mut dyn Write,
 ) -> io::Result<Exit> {
-    each_second(feed, header, ended, &mut |view| {
+    each_second(feed, header, world, &mut |view| {
         writeln!(out, "{}", state(view, header))?;
         out.flush()
     })
@@ -89,7 +89,8 @@ fn state(view: &View, header: &Header) -> Value {
         "pid": header.pid,
         "command": header.command,
         "policy": header.policy,
-        "balanced_by": header.balanced_by,
+        "balanced_by": view.balancer.filter(|b| b.state != BalancerState::Gone).map(|b| b.pid),
+        "balancer": view.balancer.map(|b| json!({"pid": b.pid, "state": b.state.word()})),
         "domains": domains,
         "threads": threads,
         "missed_events": view.missed,
@@ -99,19 +100,16 @@ fn state(view: &View, header: &Header) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::synthetic;
+    use crate::{Balancer, synthetic};
     use evenly_engine::Observer;
     use evenly_model::Pid;
 
-    fn lines(feed: &Feed, by: Option<Pid>) -> Vec<Value> {
-        let header = Header {
-            pid: Pid(41_000),
-            command: "./spmd".into(),
-            policy: "observe".into(),
-            balanced_by: by,
-        };
+    fn lines(feed: &Feed, by: Option<Balancer>) -> Vec<Value> {
+        let header =
+            Header { pid: Pid(41_000), command: "./spmd".into(), policy: "observe".into() };
         let mut out = Vec::new();
-        assert_eq!(run_json(feed, &header, &|| true, &mut out).unwrap(), Exit::Ended);
+        let world = World { ended: &|| true, balancer: &|| by };
+        assert_eq!(run_json(feed, &header, world, &mut out).unwrap(), Exit::Ended);
         let text = String::from_utf8(out).unwrap();
         text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
     }
@@ -120,19 +118,31 @@ mod tests {
     fn it_is_as_the_schema_says() {
         let schema = include_str!("../../../docs/schemas/evenly.top-1.json");
         let validator = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
-        for (threads, domains) in [(0, 1), (3, 1), (6, 2)] {
+        let is = |state| Some(Balancer { pid: Pid(7), state });
+        let cases = [
+            (0, 1, None),
+            (3, 1, is(BalancerState::Working)),
+            (3, 1, is(BalancerState::Stopped)),
+            (6, 2, is(BalancerState::Gone)),
+        ];
+        for (threads, domains, by) in cases {
             let feed = Feed::new();
             let mut observer = feed.clone();
             for e in synthetic::run(threads, 2, domains, 100, false) {
                 observer.event(&e);
             }
-            let lines = lines(&feed, (domains == 2).then_some(Pid(7)));
+            let lines = lines(&feed, by);
             assert_eq!(lines.len(), 1);
             let errors: Vec<String> = validator
                 .iter_errors(&lines[0])
                 .map(|e| format!("{}: {e}", e.instance_path))
                 .collect();
             assert!(errors.is_empty(), "{errors:?}\n{:#}", lines[0]);
+            let balancer = by.map(|b| (Value::from(7), Value::from(b.state.word())));
+            let told = &lines[0]["balancer"];
+            assert_eq!(balancer, told.get("pid").map(|p| (p.clone(), told["state"].clone())));
+            let at_it = by.is_some_and(|b| b.state != BalancerState::Gone);
+            assert_eq!(lines[0]["balanced_by"] == 7, at_it);
             assert_eq!(lines[0]["threads"].as_array().unwrap().len(), threads as usize);
             assert_eq!(lines[0]["domains"].as_array().unwrap().len(), domains as usize);
         }

@@ -41,8 +41,6 @@ pub struct Header {
     pub command: String,
     /// Name of the policy that feeds this view; `observe` moves nothing.
     pub policy: String,
-    /// The other evenly that balances the program, if one does.
-    pub balanced_by: Option<Pid>,
 }
 
 impl Header {
@@ -50,6 +48,55 @@ impl Header {
     #[must_use]
     pub fn observes(&self) -> bool {
         self.policy == "observe"
+    }
+}
+
+/// The other evenly that balances the program that is watched, or did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Balancer {
+    /// Its process.
+    pub pid: Pid,
+    /// What it does now.
+    pub state: BalancerState,
+}
+
+/// What a balancer does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BalancerState {
+    /// It balances.
+    Working,
+    /// It is stopped, or has not answered for so long that its guardian gives all masks back.
+    Stopped,
+    /// It has ended, however.
+    Gone,
+}
+
+impl BalancerState {
+    /// The word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Working => "working",
+            Self::Stopped => "stopped",
+            Self::Gone => "gone",
+        }
+    }
+}
+
+/// What is asked of the world while the program is shown.
+#[derive(Clone, Copy)]
+pub struct World<'a> {
+    /// Whether no more events will come.
+    pub ended: &'a (dyn Fn() -> bool + Sync),
+    /// Who else balances the program, or did while it was watched.
+    pub balancer: &'a (dyn Fn() -> Option<Balancer> + Sync),
+}
+
+impl<'a> World<'a> {
+    /// One in which nobody else balances the program.
+    #[must_use]
+    pub fn alone(ended: &'a (dyn Fn() -> bool + Sync)) -> Self {
+        Self { ended, balancer: &|| None }
     }
 }
 

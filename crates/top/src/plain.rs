@@ -1,7 +1,7 @@
 //! A line a second and domain, for where there is no terminal.
 
 use crate::terminal::{Signals, drain};
-use crate::{Exit, Feed, Header, View, render};
+use crate::{Exit, Feed, Header, View, World, render};
 use std::io::{self, ErrorKind, Write};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How often lines are written.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Writes one line a second for each domain until `ended` says that no more events will come, the
+/// Writes one line a second for each domain until the world says that no more events will come, the
 /// reader closes the pipe, or SIGINT, SIGTERM or SIGHUP arrives (which is told, not acted upon).
 /// Before it returns it writes what came last.
 ///
@@ -20,17 +20,17 @@ const EVERY: Duration = Duration::from_secs(1);
 pub fn run_plain(
     feed: &Feed,
     header: &Header,
-    ended: &dyn Fn() -> bool,
+    world: World<'_>,
     out: &mut dyn Write,
 ) -> io::Result<Exit> {
-    each_second(feed, header, ended, &mut |view| lines(view, header, out))
+    each_second(feed, header, world, &mut |view| lines(view, header, out))
 }
 
 /// Calls `write` once a second, and with what came last before it returns.
 pub(crate) fn each_second(
     feed: &Feed,
     header: &Header,
-    ended: &dyn Fn() -> bool,
+    world: World<'_>,
     write: &mut dyn FnMut(&View) -> io::Result<()>,
 ) -> io::Result<Exit> {
     let signals = Signals::catch()?;
@@ -38,7 +38,7 @@ pub(crate) fn each_second(
     let mut next = Instant::now() + EVERY;
     loop {
         // Asked before the events are taken: what came before the end is then among them.
-        let exit = match (signals.arrived(), ended()) {
+        let exit = match (signals.arrived(), (world.ended)()) {
             (Some(signal), _) => Some(Exit::Signal(signal)),
             (None, true) => Some(Exit::Ended),
             (None, false) => None,
@@ -46,6 +46,7 @@ pub(crate) fn each_second(
         drain(feed, &mut view);
         let now = Instant::now();
         if exit.is_some() || now >= next {
+            view.balanced_by((world.balancer)());
             match write(&view) {
                 Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(Exit::Closed),
                 other => other?,
@@ -67,9 +68,10 @@ fn lines(view: &View, header: &Header, out: &mut dyn Write) -> io::Result<()> {
     if view.domains.is_empty() {
         writeln!(
             out,
-            "{:>8.1} s  pid {}: no compute threads yet",
+            "{:>8.1} s  pid {}: no compute threads yet{}",
             view.now.as_secs_f64(),
-            header.pid
+            header.pid,
+            render::trouble(view).map(|t| format!("; {t}")).unwrap_or_default()
         )?;
     }
     for &id in view.domains.keys() {
@@ -81,17 +83,12 @@ fn lines(view: &View, header: &Header, out: &mut dyn Write) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::synthetic;
+    use crate::{Balancer, BalancerState, synthetic};
     use evenly_engine::Observer;
     use evenly_model::Pid;
 
     fn header() -> Header {
-        Header {
-            pid: Pid(41_000),
-            command: "./spmd".into(),
-            policy: "observe".into(),
-            balanced_by: None,
-        }
+        Header { pid: Pid(41_000), command: "./spmd".into(), policy: "observe".into() }
     }
 
     fn fed(threads: u32, domains: u32) -> Feed {
@@ -106,7 +103,7 @@ mod tests {
     #[test]
     fn the_last_state_is_written_at_the_end() {
         let mut out = Vec::new();
-        let exit = run_plain(&fed(3, 1), &header(), &|| true, &mut out).unwrap();
+        let exit = run_plain(&fed(3, 1), &header(), World::alone(&|| true), &mut out).unwrap();
         assert_eq!(exit, Exit::Ended);
         insta::assert_snapshot!(String::from_utf8(out).unwrap());
     }
@@ -114,23 +111,41 @@ mod tests {
     #[test]
     fn a_line_for_each_domain() {
         let mut out = Vec::new();
-        run_plain(&fed(3, 2), &header(), &|| true, &mut out).unwrap();
+        run_plain(&fed(3, 2), &header(), World::alone(&|| true), &mut out).unwrap();
         insta::assert_snapshot!(String::from_utf8(out).unwrap());
     }
 
     #[test]
     fn no_threads_and_no_events_are_said_in_words() {
         let mut out = Vec::new();
-        run_plain(&fed(0, 1), &header(), &|| true, &mut out).unwrap();
-        run_plain(&Feed::new(), &header(), &|| true, &mut out).unwrap();
+        run_plain(&fed(0, 1), &header(), World::alone(&|| true), &mut out).unwrap();
+        run_plain(&Feed::new(), &header(), World::alone(&|| true), &mut out).unwrap();
         insta::assert_snapshot!(String::from_utf8(out).unwrap());
+    }
+
+    #[test]
+    fn it_is_asked_who_balances_and_what_became_of_it_is_written() {
+        let is = |state| Some(Balancer { pid: Pid(7), state });
+        let written = |feed: &Feed, state| {
+            let mut out = Vec::new();
+            let world = World { ended: &|| true, balancer: &|| is(state) };
+            run_plain(feed, &header(), world, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert!(written(&fed(3, 1), BalancerState::Working).ends_with("(pid 7) balances it\n"));
+        for threads in [0, 3] {
+            let line = written(&fed(threads, 1), BalancerState::Stopped);
+            assert!(line.ends_with("evenly (pid 7) is STOPPED: nobody balances the program\n"));
+        }
+        let line = written(&Feed::new(), BalancerState::Gone);
+        assert!(line.ends_with("evenly (pid 7) has ENDED: nobody balances the program\n"));
     }
 
     #[test]
     fn a_closed_pipe_is_a_quiet_end() {
         let (reader, mut writer) = io::pipe().unwrap();
         drop(reader);
-        let exit = run_plain(&fed(3, 1), &header(), &|| true, &mut writer).unwrap();
+        let exit = run_plain(&fed(3, 1), &header(), World::alone(&|| true), &mut writer).unwrap();
         assert_eq!(exit, Exit::Closed);
     }
 
@@ -145,7 +160,7 @@ mod tests {
                 Ok(())
             }
         }
-        let e = run_plain(&fed(3, 1), &header(), &|| true, &mut Full).unwrap_err();
+        let e = run_plain(&fed(3, 1), &header(), World::alone(&|| true), &mut Full).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::StorageFull);
     }
 }

@@ -3,7 +3,10 @@
 //! Invariants: colour never says anything that a word or a sign does not say as well; columns are
 //! left out, never squeezed until they cannot be read; no size of the area makes it panic.
 
-use crate::{Happened, Header, Look, Pace, Rates, Recent, Row, Shares, Sort, Standing, Ui, View};
+use crate::{
+    Balancer, BalancerState, Happened, Header, Look, Pace, Rates, Recent, Row, Shares, Sort,
+    Standing, Ui, View,
+};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
@@ -257,12 +260,28 @@ fn headline(rows: &[Row<'_>], view: &View, ui: &Ui, w: usize, pen: &Pen) -> Line
     Line::styled(cut(&text, w, pen.signs), style.add_modifier(Modifier::BOLD))
 }
 
+/// That nobody balances the program any more, where somebody did.
+pub(crate) fn trouble(view: &View) -> Option<String> {
+    let Balancer { pid, state } = view.balancer?;
+    match state {
+        BalancerState::Working => None,
+        BalancerState::Stopped => {
+            Some(format!("evenly (pid {pid}) is STOPPED: nobody balances the program"))
+        }
+        BalancerState::Gone => {
+            Some(format!("evenly (pid {pid}) has ENDED: nobody balances the program"))
+        }
+    }
+}
+
 /// What evenly does at the moment.
 pub(crate) fn doing(view: &View, header: &Header, ui: &Ui) -> String {
     if header.observes() {
-        match header.balanced_by {
-            Some(pid) => format!("watching; evenly (pid {pid}) balances it"),
-            None => String::from("watching, moves nothing"),
+        match view.balancer {
+            Some(Balancer { pid, state: BalancerState::Working }) => {
+                format!("watching; evenly (pid {pid}) balances it")
+            }
+            _ => trouble(view).unwrap_or_else(|| String::from("watching, moves nothing")),
         }
     } else if view.stood_down(ui.only) {
         String::from("stood down: balancing did not pay")
@@ -280,7 +299,7 @@ fn balancing(view: &View, header: &Header, ui: &Ui, w: usize, pen: &Pen) -> Vec<
     } else {
         format!("migrations {}/s by evenly, {}/s by others", rate(own), rate(other))
     };
-    let whose = if header.balanced_by.is_some() { "this view: " } else { "" };
+    let whose = if view.balancer.is_some() { "this view: " } else { "" };
     let mut parts = vec![
         doing(view, header, ui),
         migrations,
@@ -301,7 +320,10 @@ fn balancing(view: &View, header: &Header, ui: &Ui, w: usize, pen: &Pen) -> Vec<
             lines.push(format!(" {part}"));
         }
     }
-    lines.into_iter().map(|l| Line::raw(cut(&l, w, pen.signs))).collect()
+    let alarm = pen.tint(Color::Yellow).add_modifier(Modifier::BOLD);
+    let first = if trouble(view).is_some() { alarm } else { Style::new() };
+    let styles = std::iter::once(first).chain(std::iter::repeat(Style::new()));
+    lines.into_iter().zip(styles).map(|(l, s)| Line::styled(cut(&l, w, pen.signs), s)).collect()
 }
 
 /// The CPUs, several on a line, on at most `most` lines.
@@ -627,7 +649,8 @@ pub(crate) fn plain(view: &View, id: evenly_model::DomainId, header: &Header) ->
         rows.iter().min_by(|a, b| a.lead.total_cmp(&b.lead)),
         rows.iter().max_by(|a, b| a.lead.total_cmp(&b.lead)),
     ) else {
-        return format!("{name}no compute threads on {}", plural(cpus, "CPU"));
+        let trouble = trouble(view).map(|t| format!("; {t}")).unwrap_or_default();
+        return format!("{name}no compute threads on {}{trouble}", plural(cpus, "CPU"));
     };
     let Some(level) = d.level else {
         return format!("{name}{} not measured yet", plural(rows.len(), "thread"));
@@ -671,8 +694,11 @@ mod tests {
             pid: Pid(41_000),
             command: "./spmd --threads 3 --phases 100 --work 20ms".into(),
             policy: policy.into(),
-            balanced_by: None,
         }
+    }
+
+    fn beside(state: BalancerState) -> Option<Balancer> {
+        Some(Balancer { pid: Pid(7), state })
     }
 
     fn view(threads: u32, cpus: u32, domains: u32, balances: bool) -> View {
@@ -707,12 +733,41 @@ mod tests {
 
     #[test]
     fn beside_a_balancer_the_figures_are_told_to_be_those_of_the_view() {
-        let (v, alone) = (view(3, 2, 1, false), header("observe"));
-        let shown = |h: &Header| draw(&v, h, &Ui::default(), (120, 24)).to_string();
-        assert!(!shown(&alone).contains("this view"));
-        let beside = Header { balanced_by: Some(Pid(7)), ..alone };
-        let beside = shown(&beside);
-        assert!(beside.contains("this view: period") && beside.contains("this view: overhead"));
+        let (mut v, alone) = (view(3, 2, 1, false), header("observe"));
+        let shown = draw(&v, &alone, &Ui::default(), (120, 24)).to_string();
+        assert!(!shown.contains("this view"));
+        v.balanced_by(beside(BalancerState::Working));
+        let shown = draw(&v, &alone, &Ui::default(), (120, 24)).to_string();
+        assert!(shown.contains("this view: period") && shown.contains("this view: overhead"));
+        assert!(shown.contains("watching; evenly (pid 7) balances it"), "{shown}");
+    }
+
+    #[test]
+    fn a_balancer_that_is_stopped_or_gone_is_told_on_every_screen() {
+        for (state, word) in [(BalancerState::Stopped, "STOPPED"), (BalancerState::Gone, "ENDED")] {
+            for threads in [0, 3] {
+                let mut v = view(threads, 2, 1, false);
+                v.balanced_by(beside(BalancerState::Working));
+                v.balanced_by(beside(state));
+                let h = header("observe");
+                for size in [(40, 10), (80, 24), (120, 40)] {
+                    let seen = draw(&v, &h, &Ui::default(), size).to_string();
+                    assert!(seen.contains("evenly (pid 7)") && seen.contains(word), "{seen}");
+                    assert!(!seen.contains("balances it"), "{seen}");
+                }
+                let line = plain(&v, DomainId(0), &h);
+                assert!(line.contains(word) && line.contains("nobody balances"), "{line}");
+                // It stands out where there is colour.
+                let area = Rect::new(0, 0, 80, 24);
+                let look = Look { color: true, ascii: false };
+                let mut buf = Buffer::empty(area);
+                render(&v, &h, &Ui::default(), look, area, &mut buf);
+                let row = buf.content.chunks(80).find(|row| {
+                    row.iter().map(|c| c.symbol()).collect::<String>().contains("(pid 7)")
+                });
+                assert_eq!(row.unwrap()[1].fg, Color::Yellow);
+            }
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! - Every point names all threads and CPUs of its domain, so events that were lost on the way
 //!   (the feed drops the oldest when the screen is slow) are healed by the next point.
 
+use crate::{Balancer, BalancerState};
 use evenly_engine::{Event, MoveRecord, PointRecord};
 use evenly_model::metrics::Level;
 use evenly_model::{CpuId, DomainId, Nanos, Pid, Reason, ThreadId};
@@ -438,6 +439,9 @@ pub struct View {
     pub missed: u64,
     /// Whether no more events will come.
     pub ended: bool,
+    /// The other evenly that balances the program, or did.
+    pub balancer: Option<Balancer>,
+    asked: bool,
     stood_down: bool,
     log_all: bool,
 }
@@ -448,6 +452,30 @@ impl View {
     #[must_use]
     pub fn new(log_all: bool) -> Self {
         Self { log_all, ..Self::default() }
+    }
+
+    /// Takes in who else balances the program. Returns whether that is news, which the history
+    /// then tells, but for what was so from the beginning.
+    pub fn balanced_by(&mut self, balancer: Option<Balancer>) -> bool {
+        let first = !std::mem::replace(&mut self.asked, true);
+        if self.balancer == balancer {
+            return false;
+        }
+        let before = std::mem::replace(&mut self.balancer, balancer);
+        let news = balancer.filter(|_| !first).map(|b| {
+            let same = before.is_some_and(|before| before.pid == b.pid);
+            let what = match b.state {
+                BalancerState::Working if same => "goes on",
+                BalancerState::Working => "balances the program",
+                BalancerState::Stopped => "has stopped",
+                BalancerState::Gone => "has ended",
+            };
+            Happened::Note(format!("evenly (pid {}) {what}", b.pid))
+        });
+        if let Some(what) = news {
+            self.log(Recent { at: self.now, domain: None, what });
+        }
+        true
     }
 
     /// Takes one event in.
@@ -879,6 +907,29 @@ mod tests {
         assert!(v.paused(None) && !v.stood_down(None));
         v.apply(&Event::Note { at: Nanos::ZERO, text: "balancing stands down: x".into() });
         assert!(v.stood_down(None));
+    }
+
+    #[test]
+    fn what_becomes_of_the_balancer_stands_in_the_history() {
+        let is = |pid, state| Some(Balancer { pid: Pid(pid), state });
+        let mut v = View::new(false);
+        // Nothing new at the first look, nor where nothing changes.
+        assert!(v.balanced_by(is(7, BalancerState::Working)));
+        assert!(!v.balanced_by(is(7, BalancerState::Working)));
+        assert!(v.recent.is_empty());
+        for next in [
+            is(7, BalancerState::Stopped),
+            is(7, BalancerState::Working),
+            is(7, BalancerState::Gone),
+            is(8, BalancerState::Working),
+        ] {
+            assert!(v.balanced_by(next) && v.balancer == next);
+        }
+        let told: Vec<String> = v.recent.iter().map(|r| format!("{:?}", r.what)).collect();
+        let words =
+            ["(pid 7) has stopped", "(pid 7) goes on", "(pid 7) has ended", "(pid 8) balances"];
+        assert_eq!(told.len(), words.len());
+        assert!(told.iter().zip(words).all(|(told, words)| told.contains(words)), "{told:?}");
     }
 
     #[test]

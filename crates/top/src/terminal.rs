@@ -3,7 +3,7 @@
 //! Invariant: however this ends (a key, a signal, an error, a panic here or in any other thread),
 //! the terminal is as it was.
 
-use crate::{Action, Exit, Feed, Header, Look, Ui, View, printable, render};
+use crate::{Action, Exit, Feed, Header, Look, Ui, View, World, printable, render};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{self, Event as Input};
@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 
 /// The shortest time between two pictures: no eye reads faster.
 const FRAME: Duration = Duration::from_millis(100);
+/// How often it is asked who balances the program.
+const ASK: Duration = Duration::from_millis(500);
 
 /// Whether the terminal is ours at the moment. A static, because a panic hook outlives any borrow.
 static OURS: AtomicBool = AtomicBool::new(false);
@@ -158,13 +160,13 @@ impl Drop for Screen {
 }
 
 /// Shows the live view on the terminal at standard output until the user leaves or SIGINT, SIGTERM
-/// or SIGHUP arrives (which is told, not acted upon). Once `ended` says that no more events will
-/// come, the last state stays on the screen until the user leaves.
+/// or SIGHUP arrives (which is told, not acted upon). Once the world says that no more events
+/// will come, the last state stays on the screen until the user leaves.
 ///
 /// # Errors
 /// What the terminal answers; in particular where standard output is none
 /// ([`has_terminal`](crate::has_terminal) tells before). The terminal is given back first.
-pub fn run_terminal(feed: &Feed, header: &Header, ended: &dyn Fn() -> bool) -> io::Result<Exit> {
+pub fn run_terminal(feed: &Feed, header: &Header, world: World<'_>) -> io::Result<Exit> {
     let look = Look::from_env();
     let header = Header { command: printable(&header.command), ..header.clone() };
     let signals = Signals::catch()?;
@@ -172,6 +174,7 @@ pub fn run_terminal(feed: &Feed, header: &Header, ended: &dyn Fn() -> bool) -> i
     let mut ui = Ui::default();
     let mut screen = Screen::open()?;
     let mut drawn: Option<Instant> = None;
+    let mut asked: Option<Instant> = None;
     let mut dirty = true;
     loop {
         if let Some(signal) = signals.arrived() {
@@ -182,10 +185,15 @@ pub fn run_terminal(feed: &Feed, header: &Header, ended: &dyn Fn() -> bool) -> i
             return Err(io::Error::other("a thread of evenly panicked; the view is closed"));
         }
         // Asked before the events are taken: what came before the end is then among them.
-        let over = ended();
+        let over = (world.ended)();
         dirty |= drain(feed, &mut view) && ui.frozen.is_none();
         if over && !view.ended {
             (view.ended, dirty) = (true, true);
+        }
+        // With the program its balancer ends, too: that is no news.
+        if !view.ended && asked.is_none_or(|t| t.elapsed() >= ASK) {
+            asked = Some(Instant::now());
+            dirty |= view.balanced_by((world.balancer)());
         }
         if dirty && drawn.is_none_or(|t| t.elapsed() >= FRAME) {
             screen.draw(&view, &header, &mut ui, look)?;

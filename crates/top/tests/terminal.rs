@@ -6,7 +6,7 @@
 use evenly_engine::Observer;
 use evenly_model::Pid;
 use evenly_top::synthetic::Synthetic;
-use evenly_top::{Exit, Feed, Header, run_terminal};
+use evenly_top::{Balancer, BalancerState, Exit, Feed, Header, World, run_terminal};
 use rustix::process::{Pid as RawPid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
@@ -15,7 +15,7 @@ use std::io::{Read, Write};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const ROLE: &str = "EVENLY_TOP_TEST_CHILD";
 
@@ -26,10 +26,11 @@ fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let feed = Feed::new();
     let mut observer = feed.clone();
+    let panics = role == "panic";
     thread::spawn(move || {
         let mut program = Synthetic::new(3, 2, 1, true);
         for step in 0.. {
-            assert!(role != "panic" || step < 30, "the balancer met a bug");
+            assert!(!panics || step < 30, "the balancer met a bug");
             program.step().iter().for_each(|e| observer.event(e));
             thread::sleep(Duration::from_millis(20));
         }
@@ -37,10 +38,18 @@ fn child() {
     let header = Header {
         pid: Pid(1),
         command: "./spmd".into(),
-        policy: "hybrid".into(),
-        balanced_by: None,
+        policy: if role.starts_with("beside") { "observe" } else { "hybrid" }.into(),
     };
-    let code = match run_terminal(&feed, &header, &|| false) {
+    // The other evenly is as the test says in a file.
+    let balancer = || {
+        let state = match std::fs::read_to_string(role.strip_prefix("beside ")?).ok()?.as_str() {
+            "working" => BalancerState::Working,
+            "stopped" => BalancerState::Stopped,
+            _ => BalancerState::Gone,
+        };
+        Some(Balancer { pid: Pid(7), state })
+    };
+    let code = match run_terminal(&feed, &header, World { ended: &|| false, balancer: &balancer }) {
         Ok(Exit::Quit) => 10,
         Ok(Exit::Signal(signal)) => 20 + signal,
         Ok(_) => 30,
@@ -93,8 +102,10 @@ impl Session {
 
     /// Waits until the child has written that. The limit only ends a test that has failed.
     fn wait_for(&mut self, text: &str) {
+        let end = Instant::now() + Duration::from_secs(60);
         while !self.seen.contains(text) {
-            let more = self.output.recv_timeout(Duration::from_secs(60));
+            let left = end.saturating_duration_since(Instant::now());
+            let more = self.output.recv_timeout(left);
             let more = more.unwrap_or_else(|_| panic!("no {text:?} in {:?}", self.seen));
             self.seen.push_str(&String::from_utf8_lossy(&more));
         }
@@ -124,6 +135,21 @@ impl Session {
 #[test]
 fn a_key_ends_it() {
     let mut s = Session::drawn("plain");
+    s.master.write_all(b"q").unwrap();
+    assert_eq!(s.end().0.code(), Some(10));
+}
+
+#[test]
+fn a_balancer_that_is_stopped_and_ends_is_told() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let is = |state: &str| std::fs::write(file.path(), state).unwrap();
+    is("working");
+    let mut s = Session::drawn(&format!("beside {}", file.path().display()));
+    // Single words: blanks that stand there already are not drawn again.
+    for (state, word) in [("working", "balances"), ("stopped", "STOPPED"), ("gone", "ENDED")] {
+        is(state);
+        s.wait_for(word);
+    }
     s.master.write_all(b"q").unwrap();
     assert_eq!(s.end().0.code(), Some(10));
 }

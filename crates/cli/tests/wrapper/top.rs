@@ -1,6 +1,8 @@
 //! `evenly top` without a terminal.
 
+use crate::schema::valid;
 use crate::support::{Child, Tool, stderr, text, wait_until, workload};
+use rustix::process::Signal;
 use std::fs;
 use std::process::Stdio;
 
@@ -67,4 +69,60 @@ fn without_a_process_the_one_that_is_balanced() {
             && said.contains("2 programs")
             && said.contains(&program)
     });
+}
+
+#[test]
+fn a_balancer_that_is_stopped_or_killed_is_told() {
+    let tool = Tool::new();
+    let churn = workload("churn");
+    let program = Child::spawn(
+        tool.by(&churn)
+            .args(["--workers", "3", "--rate", "0", "--duration-s", "300"])
+            .stdout(Stdio::null()),
+    );
+    let balancer = Child::spawn(&mut tool.evenly(["attach", "-q", "--no-guard", &program.id()]));
+    let (file, lines) = (tool.path("top.jsonl"), tool.path("top.txt"));
+    let json = file.to_str().unwrap();
+    // It finds the program by the balancer, once that is there.
+    let mut top = None;
+    wait_until("top has something to show", || {
+        let mut c = tool.evenly(["top", "--plain", "--json", json]);
+        let child = Child::spawn(c.stdout(fs::File::create(&lines).unwrap()).stderr(Stdio::null()));
+        top = Some(child);
+        let top = top.as_mut().unwrap();
+        wait_until("top shows or gives up", || {
+            top.0.try_wait().unwrap().is_some()
+                || fs::read_to_string(&lines).unwrap().lines().count() > 0
+        });
+        top.0.try_wait().unwrap().is_none()
+    });
+    let pid: u64 = balancer.id().parse().unwrap();
+    let send = |signal| {
+        let to = rustix::process::Pid::from_raw(pid as i32).unwrap();
+        rustix::process::kill_process(to, signal).unwrap();
+    };
+    let seen = |state: &str, words: &str| {
+        let written = fs::read_to_string(&file).unwrap_or_default();
+        // A line that is being written is none yet.
+        let last = written.split_inclusive('\n').rfind(|l| l.ends_with('\n')).unwrap_or("null");
+        let last: serde_json::Value = serde_json::from_str(last).unwrap();
+        if !last.is_null() {
+            valid(&last);
+        }
+        let balancer = &last["balancer"];
+        let at_it = last["balanced_by"] == pid;
+        let said = fs::read_to_string(&lines).unwrap();
+        balancer["pid"] == pid
+            && balancer["state"] == state
+            && at_it == (state != "gone")
+            && said.lines().last().is_some_and(|l| l.contains(words))
+    };
+    let is = |what: &str| format!("evenly (pid {pid}) {what}");
+    wait_until("it is seen at work", || seen("working", &is("balances it")));
+    send(Signal::STOP);
+    wait_until("it is seen stopped", || seen("stopped", &is("is STOPPED")));
+    send(Signal::CONT);
+    wait_until("it is seen at work again", || seen("working", &is("balances it")));
+    send(Signal::KILL);
+    wait_until("it is seen to be gone", || seen("gone", &is("has ENDED")));
 }

@@ -1,0 +1,63 @@
+//! A benchmark, made for good, writes JSON as its schema says. What it measures does not matter here.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn succeed(command: &mut Command) {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}\n{said}", output.status);
+}
+
+/// The program evenly, beside the benchmarks; built where this package is tested alone.
+fn evenly(bench: &Path) -> PathBuf {
+    let evenly = bench.with_file_name("evenly");
+    if !evenly.exists() {
+        let target = bench.parent().and_then(Path::parent).unwrap();
+        succeed(
+            Command::new(env!("CARGO"))
+                .args(["build", "--quiet", "--locked", "--package", "evenly-cli", "--target-dir"])
+                .arg(target),
+        );
+    }
+    evenly
+}
+
+#[test]
+fn a_real_benchmark_writes_what_the_schema_describes() {
+    let bench = Path::new(env!("CARGO_BIN_EXE_evenly-bench"));
+    if std::thread::available_parallelism().unwrap().get() < 2 {
+        return evenly_testing::skip("two-cpus", "fewer than two CPUs");
+    }
+    let room = tempfile::tempdir().unwrap();
+    let workloads = room.path().join("workloads");
+    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads");
+    let out = format!("OUT={}", workloads.display());
+    succeed(Command::new("make").args(["-s", "-C", sources, &out]));
+    let json = room.path().join("bench.json");
+    succeed(
+        Command::new(bench)
+            .args(["run", "--quick", "--only", "balanced-2-on-2", "--runs", "1", "--evenly"])
+            .arg(evenly(bench))
+            .arg("--workloads")
+            .arg(&workloads)
+            .arg("--json")
+            .arg(&json)
+            .env("EVENLY_STATE_DIR", room.path().join("state")),
+    );
+    let value: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    let schema: Value =
+        serde_json::from_str(include_str!("../../docs/schemas/evenly.bench-1.json")).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<String> =
+        validator.iter_errors(&value).map(|e| format!("{}: {e}", e.instance_path)).collect();
+    assert!(errors.is_empty(), "{errors:?}\n{value:#}");
+    // It is not empty: one benchmark with a run of each arm, and evenly's own reports.
+    assert_eq!(value["benchmarks"].as_array().unwrap().len(), 1, "{value:#}");
+    let arms = value["benchmarks"][0]["arms"].as_array().unwrap();
+    assert!(arms.iter().all(|a| a["seconds"].as_array().unwrap().len() == 1), "{value:#}");
+    assert_eq!(arms.iter().filter(|a| !a["own"].is_null()).count(), 2, "{value:#}");
+}

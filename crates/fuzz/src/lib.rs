@@ -1,0 +1,239 @@
+//! What the fuzz targets in `fuzz/` do with their bytes: one function for each parser of text or
+//! bytes from outside.
+//!
+//! They stand here and not beside the fuzzer, so that an ordinary test can replay the seeds over the
+//! same functions with a stable compiler (`tests/replay.rs`).
+//!
+//! Invariant: whatever the bytes are, a function here returns. One that panics has found a fault.
+
+#![forbid(unsafe_code)]
+
+use evenly_compare::Metric;
+use evenly_linux::journal::JournalView;
+use evenly_linux::limits::{
+    Cache, last_cache, parse_cfs_quota, parse_cgroup, parse_cpu_max, parse_cpu_stat,
+    parse_mountinfo, parse_stat_cpus, partition,
+};
+use evenly_linux::proc::{Stat, parse_schedstat, status_field, status_number};
+use evenly_linux::taskstats::{TaskTimes, parse_answer};
+use evenly_model::theory::Speeds;
+use evenly_model::{CpuSet, Nanos, parse_duration};
+use std::path::{Component, Path};
+
+/// A fuzz target.
+pub type Target = fn(&[u8]);
+
+/// All targets, by the names that they have in `fuzz/`.
+pub const TARGETS: [(&str, Target); 15] = [
+    ("cache", cache),
+    ("cgroup", cgroup),
+    ("cpulist", cpulist),
+    ("duration", duration),
+    ("journal", journal),
+    ("metric", metric),
+    ("mountinfo", mountinfo),
+    ("proc_schedstat", proc_schedstat),
+    ("proc_stat", proc_stat),
+    ("proc_status", proc_status),
+    ("quota", quota),
+    ("recording", recording),
+    ("scenario", scenario),
+    ("speeds", speeds),
+    ("taskstats", taskstats),
+];
+
+/// Caches of CPUs (three lines each: level, type, CPUs), the `cpuN` lines of `/proc/stat`, and the
+/// division into domains: nothing is lost, and nothing is in two.
+///
+/// # Panics
+/// Where that is not so.
+pub fn cache(bytes: &[u8]) {
+    let lines: Vec<&[u8]> = bytes.split(|&b| b == b'\n').collect();
+    let caches: Vec<Cache> =
+        lines.chunks_exact(3).filter_map(|l| Cache::parse(l[0], l[1], l[2])).collect();
+    if let Some(cpus) = last_cache(&caches) {
+        assert!(!cpus.is_empty());
+    }
+    let within = parse_stat_cpus(bytes);
+    let parts = partition(caches.into_iter().map(|c| c.cpus), &within);
+    assert_eq!(parts.iter().map(CpuSet::len).sum::<usize>(), within.len());
+    assert_eq!(parts.iter().fold(CpuSet::new(), |all, p| all.or(p)), within);
+}
+
+/// `/proc/<pid>/cgroup`: every path is absolute.
+///
+/// # Panics
+/// Where one is not.
+pub fn cgroup(bytes: &[u8]) {
+    assert!(parse_cgroup(bytes).iter().all(|line| line.path.is_absolute()));
+}
+
+/// Lists of CPUs: what is printed is read as the same set.
+///
+/// # Panics
+/// Where it is not.
+pub fn cpulist(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    match text.parse::<CpuSet>() {
+        Ok(set) => assert_eq!(set.to_string().parse(), Ok(set)),
+        Err(e) => assert!(!e.to_string().is_empty()),
+    }
+}
+
+/// Durations as users write them: bounded, or refused in words.
+///
+/// # Panics
+/// Where neither is so.
+pub fn duration(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    match parse_duration(text) {
+        Ok(d) => assert!(d <= Nanos(1_000_000_000_000_000)),
+        Err(e) => assert!(!e.to_string().is_empty()),
+    }
+}
+
+/// The journal of changed masks.
+///
+/// # Panics
+/// Where it gives more records than there are bytes, or an error without words.
+pub fn journal(bytes: &[u8]) {
+    match JournalView::parse(bytes) {
+        Ok(view) => assert!(view.records.len() <= bytes.len()),
+        Err(e) => assert!(!e.to_string().is_empty()),
+    }
+}
+
+/// What programs print, searched for a figure: a value is a number of seconds, or it is said why
+/// there is none.
+///
+/// # Panics
+/// Where neither is so.
+pub fn metric(bytes: &[u8]) {
+    match Metric::Field("makespan_s".to_owned()).in_output(bytes) {
+        Ok(seconds) => assert!(seconds.is_finite() && seconds > 0.0),
+        Err(e) => assert!(!e.to_string().is_empty()),
+    }
+}
+
+/// `/proc/self/mountinfo`: a group's directory never leaves its mount point.
+///
+/// # Panics
+/// Where one does.
+pub fn mountinfo(bytes: &[u8]) {
+    let mounts = parse_mountinfo(bytes);
+    let groups = mounts.iter().flat_map(|m| [m.point.as_path(), m.root.as_path()]);
+    for group in groups.chain([Path::new("/"), Path::new("/../a")]) {
+        for mount in &mounts {
+            if let Some(below) = mount.relative(group) {
+                let leaves = |c| matches!(c, Component::ParentDir | Component::RootDir);
+                assert!(!below.components().any(leaves));
+            }
+        }
+    }
+}
+
+/// `schedstat`, which is read by hand for speed: it agrees with the plain way of reading it.
+///
+/// # Panics
+/// Where it does not.
+#[allow(clippy::expect_used, reason = "a panic is what a fuzz target answers with")]
+pub fn proc_schedstat(bytes: &[u8]) {
+    let Some(times) = parse_schedstat(bytes) else { return };
+    let text: Vec<u64> = bytes
+        .split(|b| !b.is_ascii_digit())
+        .take(3)
+        .map(|n| std::str::from_utf8(n).expect("digits").parse().expect("a number"))
+        .collect();
+    assert_eq!((times.ran.0, times.waited.0), (text[0], text[1]));
+}
+
+/// `/proc/<pid>/stat`: any bytes, and a line with any name is read as that name.
+///
+/// # Panics
+/// Where it is read as another.
+#[allow(clippy::expect_used, reason = "a panic is what a fuzz target answers with")]
+pub fn proc_stat(bytes: &[u8]) {
+    if let Some(stat) = Stat::parse(bytes) {
+        let _ = (stat.name(), stat.is_fair(), stat.run_state());
+    }
+    let mut line = b"7 (".to_vec();
+    line.extend(bytes);
+    line.extend(
+        b") R 1 7 7 0 -1 0 12 0 34 0 0 0 0 0 20 0 3 0 4242 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 5 0 0",
+    );
+    let stat = Stat::parse(&line).expect("a line with any name");
+    assert_eq!((stat.id, stat.comm.as_slice(), stat.state), (7, bytes, b'R'));
+    assert_eq!((stat.minor_faults, stat.major_faults, stat.start), (12, 34, 4242));
+}
+
+/// `/proc/<pid>/status`: what has a number has a field.
+///
+/// # Panics
+/// Where that is not so.
+pub fn proc_status(bytes: &[u8]) {
+    for key in ["Tgid", "SigIgn", "Cpus_allowed_list", "voluntary_ctxt_switches"] {
+        let field = status_field(bytes, key);
+        assert!(status_number(bytes, key).is_none() || field.is_some());
+    }
+}
+
+/// `cpu.max`, `cpu.cfs_quota_us` with `cpu.cfs_period_us`, and `cpu.stat`: a quota is a positive
+/// number of CPUs.
+///
+/// # Panics
+/// Where it is not.
+pub fn quota(bytes: &[u8]) {
+    let half = bytes.iter().position(|&b| b == b'\n').unwrap_or(bytes.len());
+    let (quota, period) = bytes.split_at(half);
+    for cpus in
+        [parse_cpu_max(bytes), parse_cfs_quota(quota, period)].into_iter().flatten().flatten()
+    {
+        assert!(cpus > 0.0 && cpus.is_finite());
+    }
+    let _ = parse_cpu_stat(bytes);
+}
+
+/// Recordings, and everything that is made of them.
+pub fn recording(bytes: &[u8]) {
+    evenly_trace::exercise(bytes);
+}
+
+/// Scenario files of `evenly simulate`: something to run, or one line that says what is wrong.
+///
+/// # Panics
+/// Where neither is so.
+pub fn scenario(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    match evenly_sim::parse(text) {
+        Ok(d) => {
+            assert!(!d.scenario.threads.is_empty() && !d.scenario.cpus.is_empty());
+            assert!(d.scenario.threads.iter().all(|t| !t.mask.is_empty()));
+        }
+        Err(e) => assert_eq!(e.to_string().lines().count(), 1, "{e}"),
+    }
+}
+
+/// Lists of CPU speeds as users write them, and what is computed from them: no way of balancing is
+/// slower than a worse one.
+///
+/// # Panics
+/// Where one is.
+pub fn speeds(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    match text.parse::<Speeds>() {
+        Ok(s) => {
+            assert!(s.cpus() > 0 && s.cpus() as usize <= Speeds::MOST);
+            let e = Nanos::from_millis(1_000);
+            let n = s.cpus().min(1_000) + 1;
+            assert!(s.continuous_time(n, e) <= s.best_static_time(n, e));
+            assert!(s.best_static_time(n, e) <= s.static_time(n, e));
+        }
+        Err(e) => assert!(!e.to_string().is_empty()),
+    }
+}
+
+/// Netlink messages of the taskstats family, and the structure in them.
+pub fn taskstats(bytes: &[u8]) {
+    let _ = parse_answer(bytes);
+    let _ = TaskTimes::parse(bytes);
+}

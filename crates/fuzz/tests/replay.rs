@@ -1,0 +1,192 @@
+//! Every seed of every fuzz target, and what was captured for other tests, replayed over the
+//! targets: as it is, cut short anywhere, and with bytes changed. The fuzzer itself, which finds
+//! such changes by coverage, needs a nightly compiler; this does not.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use evenly_compare::Metric;
+use evenly_fuzz_targets::{TARGETS, Target};
+use evenly_linux::journal::JournalView;
+use evenly_linux::limits::{
+    Cache, parse_cfs_quota, parse_cgroup, parse_cpu_max, parse_cpu_stat, parse_mountinfo,
+};
+use evenly_linux::proc::{Stat, parse_schedstat, status_field};
+use evenly_linux::taskstats::{TaskTimes, parse_answer};
+use evenly_model::stats::Random;
+use evenly_model::theory::Speeds;
+use evenly_model::{CpuSet, parse_duration};
+use evenly_trace::Recording;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Ways in which each input is cut short, and in which it is changed.
+const CUTS: usize = 150;
+const CHANGES: usize = 300;
+/// Bytes that mean something to one parser or another.
+const LOADED: &[u8] = b"\0\n 09-,:()\"{}\xff";
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The files of a directory, by name.
+fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
+    entries
+        .map(|e| e.unwrap())
+        .filter(|e| e.file_type().unwrap().is_file())
+        .map(|e| (e.file_name().into_string().unwrap(), fs::read(e.path()).unwrap()))
+        .collect()
+}
+
+fn seeds(target: &str) -> BTreeMap<String, Vec<u8>> {
+    files(&repository().join("fuzz/seeds").join(target))
+}
+
+/// Runs a target; a panic names the input.
+fn run(name: &str, target: Target, from: &str, what: &str, bytes: &[u8]) {
+    if std::panic::catch_unwind(|| target(bytes)).is_err() {
+        panic!("{name}, from {from}, {what}: {:?}", bytes.escape_ascii().to_string());
+    }
+}
+
+fn replay(name: &str, target: Target, from: &str, bytes: &[u8]) {
+    run(name, target, from, "as it is", bytes);
+    for i in 0..CUTS.min(bytes.len()) {
+        let cut = i * bytes.len() / CUTS.min(bytes.len());
+        run(name, target, from, &format!("cut at {cut}"), &bytes[..cut]);
+    }
+    // The same changes every time.
+    let mut random = Random::new(1);
+    let mut changed = bytes.to_vec();
+    for change in 0..CHANGES {
+        if changed.is_empty() || change % 10 == 0 {
+            changed = bytes.to_vec();
+        }
+        if changed.is_empty() {
+            break;
+        }
+        let at = random.below(changed.len());
+        match random.below(4) {
+            0 => changed[at] ^= 1 << random.below(8),
+            1 => changed[at] = LOADED[random.below(LOADED.len())],
+            2 => _ = changed.remove(at),
+            _ => {
+                let end = changed.len().min(at + 1 + random.below(16));
+                changed.extend_from_within(at..end);
+            }
+        }
+        run(name, target, from, &format!("change {change}"), &changed);
+    }
+}
+
+#[test]
+fn every_seed_is_replayed() {
+    for (name, target) in TARGETS {
+        let seeds = seeds(name);
+        assert!(!seeds.is_empty(), "{name} has no seed");
+        for (file, bytes) in seeds {
+            replay(name, target, &format!("fuzz/seeds/{name}/{file}"), &bytes);
+        }
+    }
+}
+
+/// The list of targets, what the fuzzer builds, and the seeds are the same.
+#[test]
+fn every_target_is_built_and_has_seeds() {
+    let fuzz = repository().join("fuzz");
+    let listed: BTreeSet<String> = TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let dirs = fs::read_dir(fuzz.join("seeds")).unwrap();
+    let seeded: BTreeSet<String> =
+        dirs.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(seeded, listed);
+    let manifest: toml::Value =
+        toml::from_str(&fs::read_to_string(fuzz.join("Cargo.toml")).unwrap()).unwrap();
+    let built: BTreeSet<String> = manifest["bin"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|b| b["name"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(built, listed);
+    for name in listed {
+        let source = fs::read_to_string(fuzz.join(format!("fuzz_targets/{name}.rs"))).unwrap();
+        assert!(source.contains(&format!("evenly_fuzz_targets::{name}(")), "{name}: {source}");
+    }
+}
+
+/// Seeds are small samples of the real thing: at least one of each target is read as such, so that
+/// a parser that refuses everything is noticed here, too.
+#[test]
+fn the_seeds_are_what_they_stand_for() {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let lines = |bytes: &[u8]| -> Vec<Vec<u8>> {
+        bytes.split(|&b| b == b'\n').map(<[u8]>::to_vec).collect()
+    };
+    let read = |name: &str, bytes: &[u8]| match name {
+        "cache" => {
+            lines(bytes).chunks_exact(3).any(|l| Cache::parse(&l[0], &l[1], &l[2]).is_some())
+        }
+        "cgroup" => !parse_cgroup(bytes).is_empty(),
+        "cpulist" => text(bytes).trim().parse::<CpuSet>().is_ok_and(|s| !s.is_empty()),
+        "duration" => parse_duration(text(bytes).trim()).is_ok(),
+        "journal" => JournalView::parse(bytes).is_ok_and(|j| !j.records.is_empty()),
+        "metric" => Metric::Field("makespan_s".to_owned()).in_output(bytes).is_ok(),
+        "mountinfo" => !parse_mountinfo(bytes).is_empty(),
+        "proc_schedstat" => parse_schedstat(bytes).is_some(),
+        "proc_stat" => Stat::parse(bytes).is_some(),
+        "proc_status" => status_field(bytes, "Cpus_allowed_list").is_some(),
+        "quota" => {
+            let l = lines(bytes);
+            parse_cpu_max(bytes).is_some()
+                || (l.len() > 1 && parse_cfs_quota(&l[0], &l[1]).is_some())
+                || parse_cpu_stat(bytes).times > 0
+        }
+        "recording" => Recording::parse(bytes).is_ok_and(|r| !r.events.is_empty()),
+        "scenario" => evenly_sim::parse(&text(bytes)).is_ok(),
+        "speeds" => text(bytes).trim().parse::<Speeds>().is_ok(),
+        "taskstats" => parse_answer(bytes).is_some() || TaskTimes::parse(bytes).is_some(),
+        other => panic!("{other} is not known here"),
+    };
+    for (name, _) in TARGETS {
+        let seeds = seeds(name);
+        assert!(seeds.values().any(|bytes| read(name, bytes)), "{name}: no seed is read");
+    }
+}
+
+/// Files of captured machines, each over the target that reads such files.
+#[test]
+fn captured_machines_are_replayed() {
+    let target = |name: &str| TARGETS.iter().find(|(n, _)| *n == name).unwrap().1;
+    let mut replayed: BTreeMap<&str, usize> = BTreeMap::new();
+    for (machine, bytes) in files(&repository().join("crates/linux/tests/captured")) {
+        let mut tree: BTreeMap<String, String> = BTreeMap::new();
+        for line in String::from_utf8(bytes).unwrap().lines() {
+            // The README has no such lines.
+            let Some((path, content)) = line.split_once(':') else { continue };
+            let file = tree.entry(path.to_owned()).or_default();
+            file.push_str(content);
+            file.push('\n');
+        }
+        for (path, content) in tree {
+            let file = path.rsplit('/').next().unwrap();
+            let name = match file {
+                "cgroup" => "cgroup",
+                "mountinfo" => "mountinfo",
+                "cpulist" | "online" | "shared_cpu_list" | "cpus" => "cpulist",
+                f if f.starts_with("cpuset.") => "cpulist",
+                "cpu.max" | "cpu.stat" | "cpu.cfs_quota_us" => "quota",
+                "stat" if path == "proc/stat" => "cache",
+                _ => continue,
+            };
+            replay(name, target(name), &format!("{machine}: {path}"), content.as_bytes());
+            *replayed.entry(name).or_default() += 1;
+        }
+    }
+    let names: Vec<&str> = replayed.keys().copied().collect();
+    assert_eq!(names, ["cache", "cgroup", "cpulist", "mountinfo", "quota"], "{replayed:?}");
+    for (file, bytes) in files(&repository().join("docs/scenarios")) {
+        replay("scenario", target("scenario"), &file, &bytes);
+    }
+}
