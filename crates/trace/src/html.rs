@@ -5,10 +5,10 @@
 
 use crate::draw::{self, COLOURS, LEFT, TimeAxis, escape};
 use crate::reader::Recording;
+use crate::summary;
 use crate::timeline::{Cast, Timeline};
 use evenly_engine::{Event, PointRecord};
 use evenly_model::Nanos;
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -43,9 +43,9 @@ pub fn export(recording: &Recording) -> String {
         draw::style(),
         escape(&title),
     );
-    facts(&mut page, recording, &cast, &timeline);
+    facts(&mut page, recording, &timeline);
     warnings(&mut page, recording);
-    summary(&mut page, recording);
+    summary::summary(&mut page, recording, &cast);
     who_ran_where(&mut page, &timeline, &cast);
     progress(&mut page, recording, &cast, timeline.end);
     speeds(&mut page, recording, timeline.end);
@@ -65,13 +65,15 @@ p{margin:.3rem 0}.quiet{color:#666;font-size:.87rem}\
 svg{width:100%;height:auto;display:block}\
 table{border-collapse:collapse;font-size:.87rem;font-variant-numeric:tabular-nums}\
 th,td{text-align:left;padding:.15rem .9rem .15rem 0;vertical-align:top;border-bottom:1px solid #e2e5e8}\
-td.n,th.n{text-align:right}td{overflow-wrap:anywhere}\
+td.n,th.n{text-align:right}.verdict{font-size:1.05rem;font-weight:600;margin:.4rem 0 .5rem}\
+.facts th{font-weight:400;color:#666;white-space:nowrap}td{overflow-wrap:anywhere}\
 .scroll{max-height:30rem;overflow:auto}.scroll th{position:sticky;top:0;background:#fff}\
 pre{font-size:.82rem;overflow:auto;margin:.2rem 0}summary{cursor:pointer}\
-@media(prefers-color-scheme:dark){body,.scroll th{color:#e4e6e8;background:#15181b}.quiet{color:#9aa0a6}\
+@media(prefers-color-scheme:dark){body,.scroll th{color:#e4e6e8;background:#15181b}\
+.quiet,.facts th{color:#9aa0a6}\
 th,td{border-color:#343a40}}";
 
-fn facts(page: &mut String, recording: &Recording, cast: &Cast, timeline: &Timeline) {
+fn facts(page: &mut String, recording: &Recording, timeline: &Timeline) {
     let h = &recording.header;
     let mut parts = Vec::new();
     if h.started_unix_ms > 0 && h.started_unix_ms < 253_402_300_800_000 {
@@ -81,7 +83,6 @@ fn facts(page: &mut String, recording: &Recording, cast: &Cast, timeline: &Timel
         parts.push(shown.replace('T', " ").replace('Z', " UTC"));
     }
     parts.push(format!("{} of balancing", Nanos(timeline.end)));
-    parts.push(format!("{} threads on {} CPUs", cast.actors.len(), timeline.rows.len()));
     parts.push(format!("{} balancing points recorded", recording.full_points()));
     let tables = h.settings.iter().chain(&h.host).map(|(k, v)| format!("{k} {v}"));
     parts.extend(tables);
@@ -118,69 +119,6 @@ fn warnings(page: &mut String, recording: &Recording) {
     for text in said {
         let _ = writeln!(page, r#"<p class="warn">{}</p>"#, escape(&text));
     }
-}
-
-fn summary(page: &mut String, recording: &Recording) {
-    let Some(value) = recording.end.as_ref().map(|e| &e.summary) else { return };
-    match value {
-        Value::Null => {}
-        Value::Object(fields) => {
-            page.push_str("<h2>Summary</h2><table>");
-            // Sentences first, then numbers, then tables: in the order in which one wants to know.
-            let rank = |value: &Value| match value {
-                Value::String(_) => 0,
-                Value::Object(_) | Value::Array(_) => 2,
-                _ => 1,
-            };
-            let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
-            fields.sort_by_key(|(_, value)| rank(value));
-            for (name, value) in fields {
-                let shown = match value {
-                    Value::Object(_) | Value::Array(_) => nested(value),
-                    other => escape(&plain(other)),
-                };
-                let name = escape(&name.replace('_', " "));
-                let _ = write!(page, "<tr><th>{name}</th><td>{shown}</td></tr>");
-            }
-            page.push_str("</table>\n");
-        }
-        other => {
-            let _ = writeln!(page, "<h2>Summary</h2><p>{}</p>", escape(&plain(other)));
-        }
-    }
-}
-
-fn plain(value: &Value) -> String {
-    match value {
-        Value::String(s) => s.clone(),
-        Value::Null => "none".to_owned(),
-        other => other.to_string(),
-    }
-}
-
-/// Short structures on one line, longer ones folded.
-fn nested(value: &Value) -> String {
-    if let Value::Object(fields) = value
-        && fields.values().all(|v| !v.is_object() && !v.is_array())
-    {
-        let line: Vec<String> = fields
-            .iter()
-            .map(|(name, value)| format!("{} {}", name.replace('_', " "), plain(value)))
-            .collect();
-        let line = line.join(", ");
-        if line.len() <= 160 {
-            return escape(&line);
-        }
-    }
-    let count = match value {
-        Value::Array(a) => format!("{} entries", a.len()),
-        Value::Object(o) => format!("{} fields", o.len()),
-        _ => String::new(),
-    };
-    // Line ends matter here, and escape() drops them.
-    let pretty = serde_json::to_string_pretty(value).unwrap_or_default();
-    let lines: Vec<String> = pretty.lines().map(escape).collect();
-    format!("<details><summary>{count}</summary><pre>{}</pre></details>", lines.join("\n"))
 }
 
 fn svg(page: &mut String, height: f64, label: &str, body: &str) {
@@ -506,6 +444,7 @@ fn notes(page: &mut String, recording: &Recording) {
 mod tests {
     use super::*;
     use crate::testdata;
+    use serde_json::Value;
 
     /// Without the style sheet, which would drown what matters.
     fn body(page: &str) -> String {

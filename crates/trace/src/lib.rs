@@ -16,6 +16,7 @@ pub mod perfetto;
 mod program;
 mod reader;
 mod recorder;
+mod summary;
 pub mod svg;
 #[cfg(test)]
 mod testdata;

@@ -70,11 +70,27 @@ fn a_recording_becomes_a_page_a_trace_and_a_picture() {
     let record = tool.path("run.evenly");
     let options = format!("-q --record {} --threads 3", record.display());
     let spmd = workload("spmd");
-    let run = tool.run(&options, &[&spmd, "--threads", "3", "--iters", "600000000"]).output();
-    assert!(run.unwrap().status.success());
+    let (run, said) = tool.json(&options, &[&spmd, "--threads", "3", "--iters", "600000000"]);
+    assert!(run.status.success());
     let output = tool.evenly(["report", record.to_str().unwrap()]).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let page = fs::read_to_string(tool.path("run.html")).unwrap();
+    // What evenly said of the run stands in the page: the verdict, and its figures.
+    let escaped = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&amp;", "&")];
+    let shown = escaped.iter().fold(page.clone(), |page, (from, to)| page.replace(from, to));
+    let verdict = said["verdict"].as_str().unwrap();
+    assert!(shown.contains(&format!("<p class=\"verdict\">{verdict}</p>")), "{verdict}");
+    let row = |name: &str| {
+        let cell = shown.split(&format!("<th>{name}</th><td>")).nth(1).unwrap_or_default();
+        cell.split("</td>").next().unwrap_or_default().to_owned()
+    };
+    assert!(row("Threads").starts_with("3 balanced"), "{}", row("Threads"));
+    assert!(row("CPUs").contains(said["cpus"].as_str().unwrap()), "{}", row("CPUs"));
+    assert_eq!(row("Policy"), said["policy"].as_str().unwrap());
+    let domains = said["domains"].as_array().unwrap();
+    let points: u64 = domains.iter().map(|d| d["points"].as_u64().unwrap()).sum();
+    assert_eq!(row("Balancing points").parse(), Ok(points));
+    assert!(!page.contains("not in the recording"));
     assert!(
         page.contains("<svg") && !page.contains("http://"),
         "no picture, or one from elsewhere"
