@@ -129,6 +129,8 @@ struct Stretch {
 
 /// A thread that stopped computing for this long is given back.
 const QUIET: Nanos = Nanos::from_millis(1_000);
+/// Readings that fail for so long are told.
+const UNKNOWN: Nanos = Nanos::from_millis(1_000);
 /// How long nobody must have given up a CPU before moved threads are held where they were put.
 const HOLD_AFTER: Nanos = Nanos::from_millis(1_000);
 /// Blocking is judged over this long: waiting is booked when it ends, and against that noise short
@@ -158,6 +160,9 @@ pub struct Balancer {
     readings: Vec<Reading>,
     /// Threads for much of whose time there is no account at this point.
     unclear: Vec<Stretch>,
+    /// Since when there has been a thread at each point that could not be read.
+    unknown_since: Option<Nanos>,
+    told_of_unknown: bool,
     masks: Vec<CpuSet>,
     usable: CpuSet,
     looked_at_cpus: Option<Nanos>,
@@ -203,6 +208,8 @@ impl Balancer {
             ids: Vec::new(),
             readings: Vec::new(),
             unclear: Vec::new(),
+            unknown_since: None,
+            told_of_unknown: false,
             masks: Vec::new(),
             usable: CpuSet::new(),
             looked_at_cpus: None,
@@ -552,11 +559,21 @@ impl Balancer {
         let mut left = Vec::new();
         let mut i = 0;
         let mut busy = false;
+        let mut unknown = 0;
         for k in 0..self.ids.len() {
             let reading = self.readings.get(k).copied().unwrap_or_default();
-            let Reading::Times(times) = reading else {
-                self.drop_entity(i, now, Parting::Ended, observers);
-                continue;
+            let times = match reading {
+                Reading::Times(times) => times,
+                Reading::Gone => {
+                    self.drop_entity(i, now, Parting::Ended, observers);
+                    continue;
+                }
+                Reading::Unknown => {
+                    self.entities[i].seen = None;
+                    unknown += 1;
+                    i += 1;
+                    continue;
+                }
             };
             let e = &mut self.entities[i];
             // A thread that has just joined was not here for the whole period, or was read last in
@@ -594,6 +611,7 @@ impl Balancer {
             }
             i += 1;
         }
+        self.tell_of_unknown(unknown, now, observers);
         busy |= self.clear_up(machine, now, first);
         // While nobody computes (all wait for input, say), nobody is given back: the program as a
         // whole rests.
@@ -611,6 +629,22 @@ impl Balancer {
             }
         }
         left
+    }
+
+    /// Says once that threads cannot be read for long.
+    fn tell_of_unknown(&mut self, threads: usize, now: Nanos, observers: &mut [Box<dyn Observer>]) {
+        let Some(since) = (threads > 0).then(|| *self.unknown_since.get_or_insert(now)) else {
+            self.unknown_since = None;
+            return;
+        };
+        if now - since >= UNKNOWN && !self.told_of_unknown {
+            self.told_of_unknown = true;
+            let text = format!(
+                "the times of {threads} threads could not be read for {UNKNOWN}; they are balanced by \
+                 what is known of them"
+            );
+            self.note(now, text, observers);
+        }
     }
 
     /// Books the periods of threads for much of whose time there is no account yet. Either such a

@@ -22,6 +22,8 @@ pub enum Reading {
     /// It has ended. This is data, not an error.
     #[default]
     Gone,
+    /// It could not be read this time. What it did is counted when it is read next.
+    Unknown,
 }
 
 /// Whether a thread wants the CPU.

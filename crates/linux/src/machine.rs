@@ -39,7 +39,7 @@ use crate::journal::{Journal, Process, Slot, StateDir, others};
 use crate::limits::{Limits, Watch, slice};
 use crate::proc::{Image, Proc, Stat, parse_schedstat, status_field, status_number};
 use crate::restore::is_left_of;
-use crate::taskstats::TaskStats;
+use crate::taskstats::{TaskStats, TaskTimes};
 use evenly_engine::{ApplyError, Located, Machine, Neighbour, Reading, RunState};
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
 use smallvec::SmallVec;
@@ -271,6 +271,8 @@ impl Managed {
 
 struct Files {
     id: ThreadId,
+    /// A time at which the thread of this id was seen to be this one. None where it was not.
+    seen: Option<Nanos>,
     schedstat: Option<File>,
     stat: Option<File>,
 }
@@ -298,6 +300,7 @@ pub struct LinuxMachine {
     masks: Arc<Masks>,
     managed: HashMap<ThreadId, Managed>,
     files: Vec<Files>,
+    tids: Vec<Tid>,
     next_stat: usize,
     most_files: usize,
     resolution: Nanos,
@@ -321,6 +324,7 @@ impl LinuxMachine {
             masks,
             managed: HashMap::new(),
             files: Vec::new(),
+            tids: Vec::new(),
             next_stat: 0,
             most_files,
             resolution: slice().tick,
@@ -364,10 +368,14 @@ impl LinuxMachine {
             let keep = 2 * self.files.len() < self.most_files;
             let open =
                 |file| keep.then(|| File::open(self.proc.thread_file(id.tid, file)).ok()).flatten();
-            let mut files = Files { id, schedstat: open("schedstat"), stat: open("stat") };
+            let schedstat = matches!(self.source, Source::Schedstat);
+            let schedstat = schedstat.then(|| open("schedstat")).flatten();
+            let mut files = Files { id, seen: Some(now()), schedstat, stat: open("stat") };
             // The descriptor must be of this thread, not of one that has its id now.
-            if self.proc.thread_stat(id.tid).is_some_and(|s| s.start != id.start) {
-                (files.schedstat, files.stat) = (None, None);
+            match self.proc.thread_stat(id.tid) {
+                Some(s) if s.start == id.start => {}
+                Some(_) => (files.seen, files.schedstat, files.stat) = (None, None, None),
+                None => files.seen = None,
             }
             self.files.push(files);
             let (to, last) = (hint.min(self.files.len() - 1), self.files.len() - 1);
@@ -377,13 +385,35 @@ impl LinuxMachine {
         &mut self.files[at]
     }
 
-    fn read_one(&mut self, id: ThreadId, hint: usize) -> Reading {
-        if let Source::Taskstats(stats) = &mut self.source {
-            return match stats.read(id.tid) {
-                Ok(Some(t)) => Reading::Times(t.times()),
-                _ => Reading::Gone,
-            };
+    /// All of them by taskstats. What is not answered, because the reply was lost or the kernel had
+    /// no memory for it, is unknown; only an answer can say that a thread has ended.
+    fn read_by_taskstats(&mut self, ids: &[ThreadId], out: &mut Vec<Reading>) {
+        out.resize(ids.len(), Reading::Unknown);
+        self.tids.clear();
+        for (i, id) in ids.iter().enumerate() {
+            self.tids.push(id.tid);
+            let _ = self.files(*id, i);
         }
+        let Source::Taskstats(stats) = &mut self.source else { return };
+        let (files, asked) = (&self.files, now());
+        let result = stats.read_many(&self.tids, |i, times| {
+            let seen = files.get(i).filter(|f| f.id == ids[i]).and_then(|f| f.seen);
+            let same = |t: &TaskTimes| {
+                // Where the kernel does not say when the thread started, /proc does.
+                t.is_of_thread_seen(seen?, asked).or_else(|| {
+                    Some(self.proc.thread_stat(ids[i].tid).is_some_and(|s| s.start == ids[i].start))
+                })
+            };
+            out[i] = match times.filter(|t| same(t) == Some(true)) {
+                Some(t) => Reading::Times(t.times()),
+                None => Reading::Gone,
+            };
+        });
+        // An error leaves readings unknown, which is all that there is to be done about it.
+        let _ = result;
+    }
+
+    fn read_one(&mut self, id: ThreadId, hint: usize) -> Reading {
         let mut buffer = [0u8; 96];
         let files = self.files(id, hint);
         let times = match &files.schedstat {
@@ -672,12 +702,16 @@ impl Machine for LinuxMachine {
     fn read(&mut self, ids: &[ThreadId], out: &mut Vec<Reading>) {
         out.clear();
         self.next_stat = 0;
-        for (i, &id) in ids.iter().enumerate() {
-            let reading = self.read_one(id, i);
-            if reading == Reading::Gone {
-                self.part(id);
+        if matches!(self.source, Source::Taskstats(_)) {
+            self.read_by_taskstats(ids, out);
+        } else {
+            for (i, &id) in ids.iter().enumerate() {
+                let reading = self.read_one(id, i);
+                out.push(reading);
             }
-            out.push(reading);
+        }
+        for (&id, _) in ids.iter().zip(out.iter()).filter(|(_, r)| **r == Reading::Gone) {
+            self.part(id);
         }
         // Threads that are no longer asked for have been swapped to the end.
         self.files.truncate(ids.len());
@@ -909,6 +943,74 @@ mod tests {
             let r = view.records.into_iter().rfind(|r| r.id == id).unwrap();
             (r.state, r.set)
         }
+    }
+
+    /// As [`bench`], with taskstats.
+    fn bench_by_taskstats() -> Option<Bench> {
+        let t = bench()?;
+        let stats = match TaskStats::open() {
+            Ok(stats) => stats,
+            Err(e) => {
+                evenly_testing::skip("taskstats", e);
+                return None;
+            }
+        };
+        let root = Pid(std::process::id().cast_signed());
+        let source = Source::Taskstats(Box::new(stats));
+        let machine = LinuxMachine::new(root, t.machine.masks.clone(), source, 64);
+        Some(Bench { machine, ..t })
+    }
+
+    #[test]
+    fn taskstats_does_not_take_a_thread_for_one_that_had_its_id() {
+        let Some(mut t) = bench_by_taskstats() else { return };
+        let (w, mut out) = (Worker::new(), Vec::new());
+        let earlier = ThreadId { tid: w.id.tid, start: w.id.start - 1 };
+        for _ in 0..3 {
+            t.machine.read(&[w.id, earlier], &mut out);
+            assert!(matches!(out[..], [Reading::Times(_), Reading::Gone]), "{out:?}");
+        }
+        // One that was read before the thread of this id started.
+        let before = clock::now();
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        let w = Worker::new();
+        t.machine.read(&[w.id], &mut out);
+        assert!(matches!(out[..], [Reading::Times(_)]), "{out:?}");
+        t.machine.files[0].seen = Some(before);
+        // Where this thread is kept from running just when it asks, the age tells less.
+        let gone = (0..1_000).any(|_| {
+            t.machine.read(&[w.id], &mut out);
+            out == [Reading::Gone]
+        });
+        assert!(gone);
+    }
+
+    #[test]
+    fn a_reply_that_is_lost_is_no_end_of_a_thread() {
+        let Some(mut t) = bench_by_taskstats() else { return };
+        let w = Worker::new();
+        let ended = (0..99).map(|i| ThreadId { tid: Tid(i32::MAX - i), start: 1 });
+        let ids: Vec<ThreadId> = ended.chain([w.id]).collect();
+        t.machine.place(w.id, t.a, None).unwrap();
+        let mut out = Vec::new();
+        let room = |t: &Bench, bytes| {
+            let Source::Taskstats(stats) = &t.machine.source else { panic!() };
+            stats.set_room_for_replies(bytes);
+        };
+        t.machine.read(&ids, &mut out);
+        assert!(out[..99].iter().all(|r| *r == Reading::Gone), "{out:?}");
+        assert!(matches!(out[99], Reading::Times(_)), "{out:?}");
+        room(&t, 1);
+        t.machine.read(&ids, &mut out);
+        assert_eq!((out.len(), out[99]), (100, Reading::Unknown));
+        assert!(!out.iter().any(|r| matches!(r, Reading::Times(_))), "{out:?}");
+        // It is still ours.
+        assert!(t.machine.managed.contains_key(&w.id));
+        room(&t, 100_000);
+        t.machine.read(&ids, &mut out);
+        assert!(matches!(out[99], Reading::Times(_)), "{out:?}");
+        t.machine.restore(w.id);
+        assert_eq!(w.mask(), t.whole);
     }
 
     #[test]

@@ -62,9 +62,21 @@ pub struct TaskTimes {
     pub voluntary_switches: u64,
     /// Context switches because another thread had to run.
     pub involuntary_switches: u64,
+    /// How long ago the thread started, to a microsecond, which tells it from an earlier one of the
+    /// same id. None where the kernel does not tell (built without CONFIG_TASK_XACCT).
+    pub age: Option<Nanos>,
 }
 
 impl TaskTimes {
+    /// Whether this can be of a thread that was there at the time `seen`, where the reading was asked
+    /// for at the time `asked`, both of the monotonic clock. A thread that has got its id since has
+    /// started since. None where the kernel does not tell.
+    #[must_use]
+    pub fn is_of_thread_seen(&self, seen: Nanos, asked: Nanos) -> Option<bool> {
+        // The kernel looked at its clock after `asked`, and rounded down to a microsecond.
+        self.age.map(|age| age + Nanos::from_micros(1) >= asked - seen)
+    }
+
     /// The part that `schedstat` has too.
     #[must_use]
     pub fn times(&self) -> Times {
@@ -104,6 +116,8 @@ impl TaskTimes {
             major_faults: at(176, 3)?,
             voluntary_switches: at(272, 3)?,
             involuntary_switches: at(280, 3)?,
+            // ac_etime; where ac_pid is 0 none of these fields has been filled in.
+            age: (at(128, 3)? as u32 != 0).then_some(micros(at(144, 3)?)),
         })
     }
 }
@@ -262,6 +276,22 @@ impl TaskStats {
         }
     }
 
+    /// So that a test can provoke that replies are lost.
+    #[cfg(test)]
+    pub(crate) fn set_room_for_replies(&self, bytes: libc::c_int) {
+        // SAFETY: the kernel only reads the integer, which is live and of the size stated.
+        let r = unsafe {
+            libc::setsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_RCVBUF,
+                (&raw const bytes).cast(),
+                size_of_val(&bytes) as libc::socklen_t,
+            )
+        };
+        assert_eq!(r, 0);
+    }
+
     /// Whether the kernel counted delays of block I/O and swapping when this was opened
     /// (`kernel.task_delayacct`; where it is 0, those delays read as 0). CPU and waiting times do
     /// not depend on it.
@@ -284,7 +314,8 @@ impl TaskStats {
     /// in `tids`, with None where the thread has ended. Nothing is allocated.
     ///
     /// # Errors
-    /// As netlink(7), and where a reply was lost. Threads before the failure have been reported.
+    /// As netlink(7), and where a reply was lost (ENOBUFS where the socket had no room for it).
+    /// Threads for which `each` was not called have not been read; they need not have ended.
     pub fn read_many(
         &mut self,
         tids: &[Tid],
@@ -310,7 +341,15 @@ impl TaskStats {
             self.socket.send(&self.requests[..chunk.len() * REQUEST], Msg::empty())?;
             let mut missing = chunk.len();
             while missing > 0 {
-                let lengths = receive(self.socket.as_raw_fd(), &mut self.replies[..missing])?;
+                let fd = self.socket.as_raw_fd();
+                let lengths = match receive(fd, &mut self.replies[..missing]) {
+                    Ok(lengths) => lengths,
+                    Err(e) => {
+                        // What is left would take the room of the next replies.
+                        while receive(fd, &mut self.replies).is_ok() {}
+                        return Err(e);
+                    }
+                };
                 for (reply, length) in self.replies.iter().zip(lengths).take_while(|r| r.1 > 0) {
                     let Some((sequence, answer)) = reply.get(..length).and_then(parse_answer)
                     else {
@@ -443,6 +482,7 @@ mod tests {
             );
             assert_eq!((t.user, t.system), (Nanos(152_000), Nanos(160_000)));
             assert_eq!((t.voluntary_switches, t.involuntary_switches), (272, 280));
+            assert_eq!(t.age, Some(Nanos(144_000)));
         }
         // Two words after each of the three kinds of delay at the start.
         let t = TaskTimes::parse(&structure(15, 560)).unwrap();
@@ -451,6 +491,11 @@ mod tests {
             (16, Nanos(24), Nanos(56), Nanos(88))
         );
         assert_eq!((t.ran, t.minor_faults, t.involuntary_switches), (Nanos(120), 216, 328));
+        assert_eq!(t.age, Some(Nanos(192_000)));
+        // A kernel that does not fill in these fields.
+        let mut bytes = structure(16, 560);
+        bytes[128..136].fill(0);
+        assert_eq!(TaskTimes::parse(&bytes).unwrap().age, None);
     }
 
     #[test]
@@ -461,6 +506,49 @@ mod tests {
             assert_eq!(TaskTimes::parse(&structure(version, length)), None, "{version} {length}");
         }
         assert_eq!(TaskTimes::parse(&[]), None);
+    }
+
+    #[test]
+    fn a_thread_that_started_since_is_another_one() {
+        let us = Nanos::from_micros;
+        let of = |age, seen, asked| {
+            TaskTimes { age, ..TaskTimes::default() }.is_of_thread_seen(seen, asked)
+        };
+        // Seen at 1000 us, asked for at 5000 us: one that is the same has lived for 4000 us.
+        for (age, same) in [(9_000, true), (4_000, true), (3_999, true), (3_998, false), (0, false)]
+        {
+            assert_eq!(of(Some(us(age)), us(1_000), us(5_000)), Some(same), "{age}");
+        }
+        // Seen a moment ago, or after it was asked for.
+        assert_eq!(of(Some(us(0)), us(5_000), us(5_000)), Some(true));
+        assert_eq!(of(Some(us(0)), us(6_000), us(5_000)), Some(true));
+        assert_eq!(of(None, us(1_000), us(5_000)), None);
+    }
+
+    /// Replies that there is no room for are lost, which is no end of any thread; and the next
+    /// reading is none the worse for it.
+    #[test]
+    fn without_room_for_replies_reading_fails_and_then_works_again() {
+        let mut stats = match TaskStats::open() {
+            Ok(stats) => stats,
+            Err(e) => return evenly_testing::skip("taskstats", e),
+        };
+        let own = Tid(rustix::thread::gettid().as_raw_nonzero().get());
+        for _ in 0..3 {
+            stats.set_room_for_replies(1);
+            let (mut read, mut ended) = (0, 0);
+            let e = stats
+                .read_many(&[own; 2 * BATCH], |_, t| match t {
+                    Some(_) => read += 1,
+                    None => ended += 1,
+                })
+                .unwrap_err();
+            assert_eq!((e.raw_os_error(), ended), (Some(libc::ENOBUFS), 0), "{e}");
+            assert!(read < 2 * BATCH);
+            stats.set_room_for_replies(100_000);
+            assert!(stats.read(own).unwrap().is_some());
+            assert!(stats.read(Tid(i32::MAX)).unwrap().is_none());
+        }
     }
 
     #[test]

@@ -17,6 +17,8 @@ struct Counting {
     sim: Sim,
     located: usize,
     read: usize,
+    /// The second thread cannot be read.
+    blind: bool,
 }
 
 impl Machine for Counting {
@@ -31,6 +33,9 @@ impl Machine for Counting {
     fn read(&mut self, ids: &[ThreadId], out: &mut Vec<Reading>) {
         self.read += ids.len();
         self.sim.read(ids, out);
+        if self.blind {
+            out[1] = Reading::Unknown;
+        }
     }
 
     fn locate(&mut self, id: ThreadId) -> Option<Located> {
@@ -83,7 +88,7 @@ fn start(scenario: Scenario) -> (Counting, Balancer) {
         mechanism: info.mechanism,
         guard: GuardOptions { enabled: false, ..GuardOptions::default() },
     };
-    let mut machine = Counting { sim: Sim::new(scenario), located: 0, read: 0 };
+    let mut machine = Counting { sim: Sim::new(scenario), located: 0, read: 0, blind: false };
     machine.sim.run_until(ms(1));
     let mut balancer = Balancer::new(options, (info.make)(), machine.now());
     for thread in machine.sim.candidates() {
@@ -124,6 +129,33 @@ fn one_thread_in_sixteen_is_looked_at_where_none_gives_up_its_cpu() {
         let waiting = 1.0 - 2.0 / n as f64;
         assert!((domain.wait_share - waiting).abs() < 0.02, "{}", domain.wait_share);
         assert_eq!(threads.len(), n);
+    }
+}
+
+#[test]
+fn what_a_thread_did_while_it_could_not_be_read_is_counted_when_it_can() {
+    type At = fn(u64) -> bool;
+    let run = |blind: At| {
+        let (mut machine, mut balancer) = start(scenario(3, ms(100_000), 1, Barrier::None));
+        for point in 1..=200 {
+            machine.sim.run_until(ms(20 * point));
+            machine.blind = blind(point);
+            balancer.point(&mut machine, ms(20), &mut []);
+        }
+        let (_, threads, notes) = balancer.summary(machine.now());
+        let accounts = threads.iter().map(|t| t.ran_s + t.waited_s + t.blocked_s);
+        let ran: f64 = threads.iter().map(|t| t.ran_s).sum();
+        (accounts.collect::<Vec<_>>(), ran, notes.join(" "))
+    };
+    let cases: [(At, bool); 4] =
+        [(|_| false, false), (|p| p % 3 == 1, false), (|p| p < 49, false), (|p| p < 60, true)];
+    for (blind, told) in cases {
+        let (accounts, ran, notes) = run(blind);
+        // All three are there all the time, to a tick, and two CPUs are shared among them.
+        assert_eq!(accounts.len(), 3);
+        assert!(accounts.iter().all(|a| (a - 3.999).abs() < 0.004), "{accounts:?}");
+        assert!((ran - 2.0 * 3.999).abs() < 0.02, "{ran}");
+        assert_eq!(notes.contains("could not be read"), told, "{notes}");
     }
 }
 
