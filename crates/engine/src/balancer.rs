@@ -60,6 +60,9 @@ struct Entity {
     not_run_for: Nanos,
     /// It was seen runnable, and has not run since.
     waits: bool,
+    /// It has run for nearly all of the last period, and was given no CPU anew in it: so it is where
+    /// it was.
+    ran_on: bool,
     /// Where it was seen at this point, if it was looked at.
     seen: Option<Located>,
     migrations: u64,
@@ -347,6 +350,7 @@ impl Balancer {
             window_start: thread.times,
             not_run_for: Nanos::ZERO,
             waits: false,
+            ran_on: false,
             seen: None,
             migrations: 0,
             joined: selection.read_at,
@@ -569,7 +573,8 @@ impl Balancer {
                     continue;
                 }
                 Reading::Unknown => {
-                    self.entities[i].seen = None;
+                    let e = &mut self.entities[i];
+                    (e.seen, e.ran_on) = (None, false);
                     unknown += 1;
                     i += 1;
                     continue;
@@ -588,6 +593,7 @@ impl Balancer {
             }
             let ran = times.ran - e.last.ran;
             let waited = times.waited - e.last.waited;
+            e.ran_on = times.slices == e.last.slices && ran.0 * 4 >= elapsed.0 * 3;
             e.last = times;
             e.seen = None;
             if ran > Nanos::ZERO {
@@ -708,16 +714,19 @@ impl Balancer {
         self.finished.push((summary, e.mask));
     }
 
-    /// Finds where threads are. A pinned thread is where it was put, and is looked at only now and
-    /// then, for its page faults; one that the kernel may move must be looked for.
+    /// Finds where threads are. A pinned thread is where it was put, and one that has kept its CPU
+    /// is where it was: a thread that is moved is given a CPU anew. Those are looked at only now and
+    /// then, for their page faults; the others must be looked for, which costs ten times as much as
+    /// reading their times.
     fn locate(&mut self, machine: &mut dyn Machine, now: Nanos) {
         let fixed = self.pinning && self.placed && !self.guard.paused() && !self.guard.stood_down();
-        let all = !fixed || now - self.looked_at_all > LOOK_AT_ALL;
+        let all = now - self.looked_at_all > LOOK_AT_ALL;
         if all {
             self.looked_at_all = now;
         }
         for e in &mut self.entities {
-            if all || e.cpu.is_none() || !e.movable {
+            let stays = e.ran_on || (fixed && e.movable);
+            if all || e.cpu.is_none() || !stays {
                 let seen = e.seen.take();
                 e.found(seen.or_else(|| machine.locate(e.meta.id)));
             }

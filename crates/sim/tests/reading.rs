@@ -80,7 +80,11 @@ fn scenario(n: usize, work: Nanos, phases: u32, barrier: Barrier) -> Scenario {
 }
 
 fn start(scenario: Scenario) -> (Counting, Balancer) {
-    let info = by_name("juggle").unwrap();
+    start_with("juggle", scenario)
+}
+
+fn start_with(policy: &str, scenario: Scenario) -> (Counting, Balancer) {
+    let info = by_name(policy).unwrap();
     let options = BalancerOptions {
         domain: DomainId(0),
         cpus: "0-1".parse().unwrap(),
@@ -129,6 +133,29 @@ fn one_thread_in_sixteen_is_looked_at_where_none_gives_up_its_cpu() {
         let waiting = 1.0 - 2.0 / n as f64;
         assert!((domain.wait_share - waiting).abs() < 0.02, "{}", domain.wait_share);
         assert_eq!(threads.len(), n);
+    }
+}
+
+/// Also where nobody is pinned, a thread that has had its CPU without a break is where it was.
+#[test]
+fn threads_that_keep_their_cpus_are_not_looked_for() {
+    for (threads, expected) in [(2, 0), (3, 2), (4, 4)] {
+        let scenario = Scenario {
+            sharing: Sharing::Fluid,
+            ..scenario(threads, ms(100_000), 1, Barrier::None)
+        };
+        let (mut machine, mut balancer) = start_with("observe", scenario);
+        let mut looks = Vec::new();
+        for point in 1..=500 {
+            machine.located = 0;
+            machine.sim.run_until(ms(20 * point));
+            balancer.point(&mut machine, ms(20), &mut []);
+            looks.push(machine.located);
+        }
+        // But for the first points, and for once a second, when all are.
+        let many = looks[2..].iter().filter(|&&l| l > expected).count();
+        assert!(many <= 10, "{threads} threads: {looks:?}");
+        assert!(looks[2..].iter().all(|&l| l >= expected.min(1)), "{looks:?}");
     }
 }
 
