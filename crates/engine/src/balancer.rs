@@ -393,6 +393,7 @@ impl Balancer {
             fair: true,
             times,
             state: RunState::Runnable,
+            read_at,
         };
         Some(Selection { thread, baseline: times, read_at })
     }

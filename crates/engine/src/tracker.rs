@@ -27,8 +27,10 @@ pub struct Candidate {
     pub fair: bool,
     /// Its times.
     pub times: Times,
-    /// Whether it wants a CPU right now.
+    /// Whether it wanted a CPU when it was read.
     pub state: RunState,
+    /// When it was read.
+    pub read_at: Nanos,
 }
 
 /// Tells whether a thread may be balanced.
@@ -126,7 +128,7 @@ impl Tracker {
     }
 
     /// As [`Tracker::look`], where only those of `total` threads are shown that have ever wanted
-    /// a CPU.
+    /// a CPU. They may have been read at different times, as where they are many.
     pub fn look_among(
         &mut self,
         total: usize,
@@ -138,7 +140,7 @@ impl Tracker {
             let known = self.known.entry(c.id).or_insert_with(|| Known {
                 seen: 0,
                 times: c.times,
-                since: now,
+                since: c.read_at,
                 busy_in_a_row: 0,
                 baseline: c.times,
                 eligible: false,
@@ -148,7 +150,7 @@ impl Tracker {
             if !known.selected {
                 known.eligible = c.fair && self.options.eligible.as_ref().is_none_or(|e| e(c));
             }
-            let gap = now - known.since;
+            let gap = c.read_at - known.since;
             if gap >= LEAST_GAP {
                 let wanted =
                     (c.times.ran - known.times.ran) + (c.times.waited - known.times.waited);
@@ -162,7 +164,7 @@ impl Tracker {
                 } else {
                     known.busy_in_a_row = 0;
                 }
-                (known.times, known.since) = (c.times, now);
+                (known.times, known.since) = (c.times, c.read_at);
             }
         }
         let look = self.look;
@@ -180,7 +182,8 @@ impl Tracker {
                 && c.state != RunState::Dead
             {
                 k.selected = true;
-                chosen.push(Selection { thread: c.clone(), baseline: k.baseline, read_at: now });
+                let read_at = c.read_at;
+                chosen.push(Selection { thread: c.clone(), baseline: k.baseline, read_at });
             }
         }
         self.started |= !chosen.is_empty();
@@ -245,7 +248,13 @@ mod tests {
             fair: tid != 99,
             times: Times { ran: Nanos::from_millis(ran_ms), waited: Nanos::ZERO, slices: 0 },
             state,
+            read_at: Nanos::ZERO,
         }
+    }
+
+    /// All of them read at this moment.
+    fn read(ms: u64, threads: &[Candidate]) -> Vec<Candidate> {
+        threads.iter().map(|c| Candidate { read_at: at(ms), ..c.clone() }).collect()
     }
 
     fn at(ms: u64) -> Nanos {
@@ -269,7 +278,7 @@ mod tests {
         let mut t = tracker(None);
         let mut chosen = Vec::new();
         for ms in (0..400).step_by(20) {
-            chosen.extend(t.look(at(ms), &program(ms)));
+            chosen.extend(t.look(at(ms), &read(ms, &program(ms))));
         }
         let mut tids: Vec<i32> = chosen.iter().map(|s| s.thread.id.tid.0).collect();
         tids.sort_unstable();
@@ -282,7 +291,7 @@ mod tests {
         for ms in (0..400u64).step_by(20) {
             let n = 2 + (ms / 40) as i32;
             let all: Vec<_> = (2..=n).map(|i| candidate(i, ms, RunState::Runnable)).collect();
-            assert!(t.look(at(ms), &all).is_empty(), "at {ms} ms");
+            assert!(t.look(at(ms), &read(ms, &all)).is_empty(), "at {ms} ms");
         }
         assert!(!t.started());
     }
@@ -296,14 +305,14 @@ mod tests {
         let mut t = tracker(None);
         let begins = (0..2_000u64).step_by(20).find(|&ms| {
             let total = 100 + (ms as usize / 20 * 7) % 13;
-            !t.look_among(total, at(ms), &compute(ms)).is_empty()
+            !t.look_among(total, at(ms), &read(ms, &compute(ms))).is_empty()
         });
         assert!(begins.is_some_and(|ms| ms <= 600), "{begins:?}");
         // More and more without end.
         let mut t = tracker(None);
         let begins = (0..2_000u64)
             .step_by(20)
-            .find(|&ms| !t.look_among(3 + ms as usize, at(ms), &compute(ms)).is_empty());
+            .find(|&ms| !t.look_among(3 + ms as usize, at(ms), &read(ms, &compute(ms))).is_empty());
         assert!(begins.is_some_and(|ms| ms <= 600), "{begins:?}");
     }
 
@@ -311,10 +320,10 @@ mod tests {
     fn the_expected_number_starts_at_once() {
         let mut t = tracker(Some(3));
         let chosen: Vec<usize> =
-            (0..6).map(|i| t.look(at(i * 20), &program(i * 20)).len()).collect();
+            (0..6).map(|i| t.look(at(i * 20), &read(i * 20, &program(i * 20))).len()).collect();
         assert_eq!(chosen, [0, 0, 3, 0, 0, 0]);
         let mut t = tracker(Some(4));
-        assert!((0..50).all(|i| t.look(at(i * 20), &program(i * 20)).is_empty()));
+        assert!((0..50).all(|i| t.look(at(i * 20), &read(i * 20, &program(i * 20))).is_empty()));
     }
 
     #[test]
@@ -327,7 +336,7 @@ mod tests {
             if ms >= 200 {
                 all.push(candidate(2, ms - 200, RunState::Runnable));
             }
-            chosen.extend(t.look(at(ms), &all));
+            chosen.extend(t.look(at(ms), &read(ms, &all)));
         }
         let base: HashMap<i32, u64> =
             chosen.iter().map(|s| (s.thread.id.tid.0, s.baseline.ran.0 / 1_000_000)).collect();
@@ -339,12 +348,12 @@ mod tests {
         let mut t = tracker(Some(2));
         for ms in (0..200).step_by(20) {
             let all = [99, 2].map(|i| candidate(i, ms, RunState::Runnable));
-            assert!(t.look(at(ms), &all).is_empty());
+            assert!(t.look(at(ms), &read(ms, &all)).is_empty());
         }
         // The same tid with another start time is a new thread, with nothing of the old one.
         let mut reused = candidate(2, 0, RunState::Runnable);
         reused.id.start = 2;
-        t.look(at(220), std::slice::from_ref(&reused));
+        t.look(at(220), &read(220, std::slice::from_ref(&reused)));
         assert!(t.knows(reused.id) && t.threads() == 1);
     }
 
@@ -354,7 +363,7 @@ mod tests {
         let mut n = 0;
         for ms in (0..100).step_by(20) {
             let all = [candidate(2, 0, RunState::Runnable), candidate(3, ms, RunState::Runnable)];
-            n += t.look(at(ms), &all).len();
+            n += t.look(at(ms), &read(ms, &all)).len();
         }
         assert_eq!(n, 2);
     }
@@ -363,12 +372,13 @@ mod tests {
     fn a_thread_given_back_is_chosen_again_when_it_computes_again() {
         let mut t = tracker(Some(3));
         for ms in (0..100).step_by(20) {
-            t.look(at(ms), &program(ms));
+            t.look(at(ms), &read(ms, &program(ms)));
         }
         let id = candidate(2, 0, RunState::Runnable).id;
         t.idle(id, candidate(2, 60, RunState::Blocked).times, at(100));
-        assert!(t.look(at(120), &program(90)).is_empty());
-        let again: Vec<_> = (7..10).flat_map(|i| t.look(at(i * 20), &program(i * 20))).collect();
+        assert!(t.look(at(120), &read(120, &program(90))).is_empty());
+        let again: Vec<_> =
+            (7..10).flat_map(|i| t.look(at(i * 20), &read(i * 20, &program(i * 20)))).collect();
         assert_eq!(again.len(), 1);
         assert_eq!(again[0].thread.id, id);
     }

@@ -359,7 +359,7 @@ const GUARDIAN_LOOKS: Nanos = Nanos::from_millis(1_000);
 const SCAN_SHARE: f64 = 0.4;
 /// How long the threads must stand still before balancing begins.
 const SETTLE: Nanos = Nanos::from_millis(60);
-/// Weight of the newest scan's cost.
+/// Weight of the newest piece's cost.
 const NEWEST: f64 = 0.3;
 
 impl Live {
@@ -495,13 +495,11 @@ impl Live {
                 .iter()
                 .map(|d| Home { cpus: d.balancer.cpus().clone(), mailbox: d.mailbox.clone() })
                 .collect(),
-            allowance: Allowance::new(self.options.budget * SCAN_SHARE, began),
-            scan_cost: 0.0,
-            glance_cost: 0.0,
-            process_cost: 0.0,
-            next_look: began,
-            next_scan: began,
-            next_processes: began,
+            // All of it until there is something to balance.
+            allowance: Allowance::new(self.options.budget, began),
+            scan_share: self.options.budget * SCAN_SHARE,
+            jobs: JOBS.map(|kind| Job::new(kind, began)),
+            found_processes: false,
             started_at: None,
             members: Vec::new(),
             replaced: Vec::new(),
@@ -599,8 +597,7 @@ fn run_domains(
                     break;
                 }
                 if now() >= coordinator.due() {
-                    let joined = coordinator.scan(&mut domain.machine);
-                    if joined {
+                    if coordinator.work(&mut domain.machine) {
                         domain.due = now();
                         control.wake();
                     }
@@ -642,7 +639,9 @@ struct Member {
 }
 
 /// The CPU time that scanning may use: a part of the budget, with some in advance, because the
-/// first scans decide how soon a program is balanced.
+/// first scans decide how soon a program is balanced. Each piece of work is charged, and none is
+/// begun that cannot be paid: so over any time, short or long, scanning uses no more than its share
+/// of that time, what was in advance, and one piece.
 struct Allowance {
     share: f64,
     credit: f64,
@@ -652,8 +651,13 @@ struct Allowance {
 /// CPU time in advance, and the most that is saved up, in nanoseconds.
 const ADVANCE: f64 = 50e6;
 
-/// What a scan of all threads leaves over, so that those that compute can be looked at meanwhile.
-const FOR_GLANCES: f64 = 20e6;
+/// What other work leaves over for looks at the threads that compute.
+const FOR_LOOKS: f64 = 20e6;
+/// Where there is not much more than that, neither looks nor going over processes may take more
+/// than one part in so many of what comes in: the rest is for the search.
+const PARTS: f64 = 3.0;
+/// What waking up for a piece of work costs beside what is measured.
+const WAKING: Nanos = Nanos::from_micros(10);
 
 impl Allowance {
     fn new(share: f64, now: Nanos) -> Self {
@@ -669,9 +673,89 @@ impl Allowance {
         self.credit -= cost.0 as f64;
     }
 
-    /// How long it takes until something of this cost can be afforded.
+    /// How long it takes until something of this cost can be afforded. What costs more than can be
+    /// saved up has to be begun without.
     fn wait_for(&self, cost: f64) -> Nanos {
-        Nanos(((cost - self.credit).max(0.0) / self.share) as u64)
+        Nanos(((cost.min(ADVANCE) - self.credit).max(0.0) / self.share).ceil() as u64)
+    }
+
+    fn is_low(&self) -> bool {
+        self.credit < 1.25 * FOR_LOOKS
+    }
+}
+
+/// What the coordinator does again and again, each in pieces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// [`Scanner::find_processes`].
+    Processes,
+    /// [`Scanner::search`].
+    Search,
+    /// [`Scanner::look`], and what follows from it.
+    Look,
+}
+
+/// What is to be done first of what is due at the same time.
+const JOBS: [Kind; 3] = [Kind::Processes, Kind::Search, Kind::Look];
+
+/// The job that is most overdue. None where none is due, or that one cannot be afforded yet: then it
+/// is put off.
+fn due_job(jobs: &mut [Job; 3], allowance: &Allowance, now: Nanos) -> Option<usize> {
+    let (i, job) =
+        (jobs.iter_mut().enumerate()).filter(|(_, j)| j.next <= now).min_by_key(|(_, j)| j.next)?;
+    let wait = allowance.wait_for(job.needs());
+    if wait > Nanos::ZERO {
+        job.next = now + wait;
+        return None;
+    }
+    Some(i)
+}
+
+/// How far one kind of work has come.
+#[derive(Debug, Clone, Copy)]
+struct Job {
+    kind: Kind,
+    /// When its next piece is due.
+    next: Nanos,
+    /// When the pass that is going on was begun. None: the next piece begins one.
+    began: Option<Nanos>,
+    /// What a piece costs on average, and what this pass has cost by now, in nanoseconds.
+    piece: f64,
+    pass: f64,
+}
+
+impl Job {
+    fn new(kind: Kind, now: Nanos) -> Self {
+        Self { kind, next: now, began: None, piece: 0.0, pass: 0.0 }
+    }
+
+    /// What must be there for a piece to be begun.
+    fn needs(&self) -> f64 {
+        self.piece + if self.kind == Kind::Look { 0.0 } else { FOR_LOOKS }
+    }
+
+    /// Charges a piece that was begun at `began`, and says when the next is due: at once within a
+    /// pass, and after `interval` from the beginning of one to that of the next.
+    fn did(
+        &mut self,
+        began: Nanos,
+        cost: Nanos,
+        done: bool,
+        interval: Nanos,
+        allowance: &mut Allowance,
+    ) {
+        allowance.spend(cost);
+        let cost = cost.0 as f64;
+        self.piece += NEWEST * (cost - self.piece);
+        self.pass += cost;
+        let first = *self.began.get_or_insert(began);
+        self.next = began;
+        if done {
+            let fair = Nanos((PARTS * self.pass / allowance.share) as u64);
+            let limited = self.kind != Kind::Search && allowance.is_low();
+            self.next = first + if limited { interval.max(fair) } else { interval };
+            (self.began, self.pass) = (None, 0.0);
+        }
     }
 }
 
@@ -682,14 +766,11 @@ struct Coordinator {
     scanner: Scanner,
     homes: Vec<Home>,
     allowance: Allowance,
-    scan_cost: f64,
-    glance_cost: f64,
-    process_cost: f64,
-    /// When threads that compute, or may, are looked at next.
-    next_look: Nanos,
-    /// When all threads are.
-    next_scan: Nanos,
-    next_processes: Nanos,
+    /// What scanning may use once there are balancers at work.
+    scan_share: f64,
+    jobs: [Job; 3],
+    /// All processes of the machine have been gone over once.
+    found_processes: bool,
     started_at: Option<Nanos>,
     /// Which thread is in which domain.
     members: Vec<Member>,
@@ -718,23 +799,58 @@ struct Coordinator {
 }
 
 impl Coordinator {
+    /// When there is something to do.
     fn due(&self) -> Nanos {
-        self.next_look
+        self.jobs.iter().map(|j| j.next).min().unwrap_or_default()
     }
 
-    /// Looks for threads. Returns whether there is mail for a domain that cannot wait.
-    fn scan(&mut self, machine: &mut LinuxMachine) -> bool {
+    /// Does one piece of the work that is most overdue, if it can be afforded. Returns whether there
+    /// is mail for a domain that cannot wait.
+    fn work(&mut self, machine: &mut LinuxMachine) -> bool {
         let (cpu, begin) = (thread_cpu_time(), now());
         self.allowance.refill(begin);
-        if begin >= self.next_processes {
-            self.scanner.find_processes();
-            let cost = thread_cpu_time() - cpu;
-            self.process_cost += NEWEST * (cost.0 as f64 - self.process_cost);
-            self.allowance.spend(cost);
-            let interval = if self.tracker.started() { LATER_PROCESS_SCANS } else { PROCESS_SCANS };
-            self.next_processes = begin + interval.max(self.allowance.wait_for(self.process_cost));
+        let Some(i) = due_job(&mut self.jobs, &self.allowance, begin) else { return false };
+        let kind = self.jobs[i].kind;
+        let (done, mail) = match kind {
+            Kind::Processes => (self.find_processes(begin), false),
+            Kind::Search => {
+                let done = self.scanner.search(begin);
+                machine.welcome_all(&self.scanner.take_newcomers());
+                (done, false)
+            }
+            Kind::Look => {
+                let done = self.scanner.look(begin);
+                (done, done && self.look(machine, begin))
+            }
+        };
+        let started = self.tracker.started();
+        let interval = match kind {
+            Kind::Processes if started => LATER_PROCESS_SCANS,
+            Kind::Processes => PROCESS_SCANS,
+            Kind::Search if self.scanner.threads() > MANY => MANY_SCANS,
+            Kind::Search | Kind::Look if started => LATER_SCANS,
+            Kind::Search | Kind::Look => FIRST_SCANS,
+        };
+        let cost = thread_cpu_time() - cpu + WAKING;
+        self.jobs[i].did(begin, cost, done, interval, &mut self.allowance);
+        mail
+    }
+
+    fn find_processes(&mut self, now: Nanos) -> bool {
+        let done = self.scanner.find_processes();
+        self.found_processes |= done;
+        if done && self.scanner.has_new_processes() {
+            // Whoever has been started by a pinned thread waits for its mask.
+            for job in self.jobs.iter_mut().filter(|j| j.kind == Kind::Search) {
+                job.next = job.next.min(now);
+            }
         }
-        let cpu = thread_cpu_time();
+        done
+    }
+
+    /// What follows when all threads that have wanted a CPU have been read. Returns whether there is
+    /// mail for a domain that cannot wait.
+    fn look(&mut self, machine: &mut LinuxMachine, begin: Nanos) -> bool {
         for home in 0..self.homes.len() {
             for (id, times) in take(&self.homes[home].mailbox.leaving) {
                 self.tracker.idle(id, times, begin);
@@ -748,19 +864,19 @@ impl Coordinator {
                 }
             }
         }
-        let all = begin >= self.next_scan;
-        let found = if all { self.scanner.scan(begin) } else { self.scanner.glance(begin) };
-        self.vanished = self.scanner.processes() == 0;
-        machine.welcome_all(&self.scanner.take_newcomers());
+        self.scanner.look_at_root();
+        self.vanished = self.found_processes && self.scanner.processes() == 0;
         let replaced = self.look_for_exec(machine);
         self.most_threads = self.most_threads.max(self.scanner.threads());
         self.most_processes = self.most_processes.max(self.scanner.processes());
-        self.realtime_threads = self.realtime_threads.max(self.scanner.realtime_threads());
+        let realtime = self.scanner.candidates().iter().filter(|c| !c.fair).count();
+        self.realtime_threads = self.realtime_threads.max(realtime);
         if begin >= self.next_quota && !self.vanished {
             self.next_quota = begin + QUOTA_LOOKS;
             self.look_at_quota();
         }
-        let chosen = self.tracker.look_among(self.scanner.threads(), begin, &found);
+        let (threads, found) = (self.scanner.threads(), self.scanner.candidates());
+        let chosen = self.tracker.look_among(threads, begin, found);
         let joined = !chosen.is_empty();
         if !self.members.is_empty() {
             self.members.retain(|m| self.tracker.knows(m.id));
@@ -769,21 +885,8 @@ impl Coordinator {
         self.spread(machine, begin);
         if joined && self.started_at.is_none() {
             self.started_at = Some(begin);
+            self.allowance.share = self.scan_share;
         }
-        let cost = thread_cpu_time() - cpu;
-        let (newest, mean) = match all {
-            true => (cost.0 as f64, &mut self.scan_cost),
-            false => (cost.0 as f64, &mut self.glance_cost),
-        };
-        *mean += NEWEST * (newest - *mean);
-        self.allowance.spend(cost);
-        let interval = if self.tracker.started() { LATER_SCANS } else { FIRST_SCANS };
-        if all {
-            let wait = self.allowance.wait_for(self.scan_cost + FOR_GLANCES);
-            let interval = if self.scanner.threads() > MANY { MANY_SCANS } else { interval };
-            self.next_scan = begin + interval.max(wait);
-        }
-        self.next_look = begin + interval.max(self.allowance.wait_for(self.glance_cost));
         joined || replaced
     }
 
@@ -1149,6 +1252,52 @@ mod tests {
             Ok(Source::Taskstats(_)) => assert!(TaskStats::open().is_ok()),
             Err(LiveError::NoSource(why)) => assert!(!why.is_empty() && TaskStats::open().is_err()),
             _ => panic!("schedstat, which is not there"),
+        }
+    }
+
+    /// A program with very many threads, on a machine where work costs now little, now much: over
+    /// any time the scan keeps to its share, and each kind of work gets on.
+    #[test]
+    fn work_in_pieces_keeps_to_its_share_over_any_time() {
+        let share = 0.004;
+        for (pieces_of, dear) in [([3, 60, 1], 1_200), ([40, 1, 20], 300), ([1, 1, 1], 40)] {
+            let mut t = Nanos::from_millis(1_000);
+            let mut allowance = Allowance::new(share, t);
+            let mut jobs = JOBS.map(|kind| Job::new(kind, t));
+            let mut random = evenly_model::stats::Random::new(7);
+            let (mut left, mut passes) = (pieces_of, [0; 3]);
+            let mut spent: Vec<(Nanos, f64)> = Vec::new();
+            let end = t + Nanos::from_millis(120_000);
+            while t < end {
+                allowance.refill(t);
+                let Some(i) = due_job(&mut jobs, &allowance, t) else {
+                    t = t.max(jobs.iter().map(|j| j.next).min().unwrap());
+                    continue;
+                };
+                let cost = Nanos::from_micros(dear / 4).scale(1.0 + 3.0 * random.unit());
+                left[i] -= 1;
+                let done = left[i] == 0;
+                if done {
+                    (left[i], passes[i]) = (pieces_of[i], passes[i] + 1);
+                }
+                jobs[i].did(t, cost, done, LATER_SCANS, &mut allowance);
+                spent.push((t, cost.0 as f64));
+                t += cost;
+            }
+            for window in [100, 1_000, 10_000, 100_000].map(Nanos::from_millis) {
+                let (mut sum, mut first, mut most) = (0.0, 0, 0.0f64);
+                for &(at, cost) in &spent {
+                    sum += cost;
+                    while at - spent[first].0 > window {
+                        sum -= spent[first].1;
+                        first += 1;
+                    }
+                    most = most.max(sum);
+                }
+                let limit = ADVANCE + share * window.0 as f64 + dear as f64 * 1e3;
+                assert!(most <= limit, "{pieces_of:?}, {window}: {most} of {limit}");
+            }
+            assert!(passes.iter().all(|&n| n >= 5), "{pieces_of:?}: {passes:?}");
         }
     }
 

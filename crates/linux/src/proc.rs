@@ -201,6 +201,12 @@ impl Proc {
         Self { root: root.to_owned() }
     }
 
+    /// Where the tree is.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Path of a file of a process.
     #[must_use]
     pub fn process_file(&self, pid: Pid, file: &str) -> PathBuf {

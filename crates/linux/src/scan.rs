@@ -1,61 +1,135 @@
 //! Finds the threads of a program: of its process, its children and theirs, as they come and go.
 //!
-//! Invariant: a thread is told apart from an earlier one with the same id by its start time, or by
-//! a descriptor that was opened on it and that the kernel fails once it has ended. A process that
-//! has been met stays known until it ends, even if its parent ends first.
+//! Three kinds of work, each done in pieces of at most about [`PIECE`] readings, so that whoever
+//! keeps an overhead budget can stop after any of them, and so that balancing points happen in
+//! between:
 //!
-//! Cost: a process whose number of threads has not changed (one `stat` call on its task directory)
-//! is listed again only now and then, and a thread that is known costs one `pread`. Of a thread
-//! that has never wanted a CPU to speak of, nothing but its times is read: programs have thousands
-//! of such threads, and nobody needs their names.
+//! - [`Scanner::find_processes`] goes over all processes of the machine for those of the program.
+//! - [`Scanner::search`] goes over the threads of those that have never wanted a CPU to speak of,
+//!   for such that do by now, and lists those that are new.
+//! - [`Scanner::look`] reads the threads that have wanted a CPU, the [`Scanner::candidates`].
+//!
+//! Invariants: a thread is told apart from an earlier one with the same id by its start time, or by
+//! a descriptor that was opened on it and that the kernel fails once it has ended. A process that
+//! has been met stays known until it ends, even if its parent ends first. Once all threads are known
+//! a search and a look allocate nothing.
+//!
+//! Cost: a process whose number of threads has not changed (one `fstat` of its task directory) is
+//! listed again only now and then, and a thread that is known costs one `pread`. Of a thread that
+//! has never wanted a CPU to speak of, nothing but its times is read: programs have thousands of
+//! such threads, and nobody needs their names.
 
-use crate::proc::{Proc, Stat, parse_schedstat, read_all};
+use crate::proc::{Proc, Stat, parse_schedstat};
 use evenly_engine::{Candidate, RunState, Times};
 use evenly_model::{Nanos, Pid, ThreadId, Tid};
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{Mode, OFlags, RawDir, fstat, openat};
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File};
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::Write;
+use std::mem::MaybeUninit;
 use std::os::unix::fs::{FileExt, MetadataExt};
+
+/// How much is done in one piece, in readings of a thread's times; what else is done counts as many
+/// as take as long. The last thing that is begun in a piece can take it past this by as much as
+/// [`PIECE_OVERRUN`].
+pub const PIECE: usize = 256;
+/// By how much a piece can be longer.
+pub const PIECE_OVERRUN: usize = LIST + LIST_ENTRIES * (OPEN + STAT);
+/// A file that is opened.
+const OPEN: usize = 6;
+/// `stat` of a thread, opened and read.
+const STAT: usize = 12;
+/// A part of a directory.
+const LIST: usize = 16;
+/// Bytes that are listed in one call, and the most entries that they hold: 24 bytes each, at least.
+const LIST_BYTES: usize = 1024;
+const LIST_ENTRIES: usize = LIST_BYTES / 24;
 
 /// A listing is trusted for this long while the number of threads stays the same.
 const LISTING: Nanos = Nanos::from_millis(1_000);
+/// Links of the task directory of a process with one thread: nobody can have taken its place.
+const ONE_THREAD: u64 = 3;
 /// For how many passes a process is taken not to be of the program.
 const STRANGERS: u32 = 16;
-/// How many threads without any use of a CPU have their state looked at in one scan.
+/// How many threads without any use of a CPU have their state looked at in one search, and of those
+/// that have wanted one, and rest, in one look.
 const STATES: usize = 128;
 /// A thread that has wanted a CPU for this long since it started is more than a sleeper.
 const SLEEPS: Nanos = Nanos::from_millis(1);
 
-/// What is known of a thread that has wanted a CPU.
-struct Known {
-    id: ThreadId,
-    name: String,
-    fair: bool,
-    state: RunState,
-}
+/// How much has been done in a piece.
+#[derive(Default)]
+struct Work(usize);
 
-impl Known {
-    fn new(tid: Tid, stat: &Stat) -> Self {
-        let id = ThreadId { tid, start: stat.start };
-        Self { id, name: stat.name(), fair: stat.is_fair(), state: stat.run_state() }
+impl Work {
+    fn is_done(&self) -> bool {
+        self.0 >= PIECE
     }
 }
 
 struct Thread {
     tid: Tid,
+    pid: Pid,
+    /// Start time of its process.
+    process: u64,
+    /// Its times, by a descriptor that stays with it whatever becomes of its id.
     file: Option<File>,
-    times: Times,
-    known: Option<Known>,
 }
 
 struct Process {
     start: u64,
     /// Its task directory, so that threads are found by a short path.
     tasks: Option<File>,
-    threads: HashMap<Tid, Thread>,
+    /// Its threads.
+    tids: HashSet<Tid>,
+    /// Links of its task directory when its threads were listed: two more than it had threads. 0:
+    /// they are to be listed again.
     links: u64,
-    /// When its threads were listed last; None: not yet.
+    /// When they were listed last; None: not yet.
     listed: Option<Nanos>,
+}
+
+/// A process whose threads are being listed.
+struct Listing {
+    pid: Pid,
+    dir: File,
+    any: bool,
+}
+
+/// How far a search has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// None is going on.
+    Rest,
+    /// At the processes.
+    Processes,
+    /// At the threads that sleep.
+    Sleepers,
+}
+
+/// Which of many threads have their state looked at, so that each has its turn.
+#[derive(Default)]
+struct Turns {
+    first: usize,
+    next: usize,
+    left: usize,
+}
+
+impl Turns {
+    fn begin(&mut self) {
+        (self.first, self.next, self.left) = (self.next, 0, STATES);
+    }
+
+    fn has(&mut self, at: usize) -> bool {
+        let turn = self.left > 0 && at >= self.first;
+        if turn {
+            self.left -= 1;
+            // Where all have had their turn the next pass begins at the first.
+            self.next = if self.left == 0 { at + 1 } else { 0 };
+        }
+        turn
+    }
 }
 
 /// Scans a program's threads.
@@ -64,15 +138,35 @@ pub struct Scanner {
     root: Pid,
     me: Pid,
     processes: HashMap<Pid, Process>,
+    /// Those whose threads have never been listed.
+    fresh: Vec<Pid>,
     /// Processes that are not of the program, and the pass in which that was last checked: ids are
     /// used again.
     strangers: HashMap<Pid, u32>,
     pass: u32,
+    /// The directory of all processes while it is being gone over, and what was found in it.
+    finding: Option<File>,
+    parents: HashMap<Pid, (Pid, u64)>,
+    /// Threads that have not wanted a CPU to speak of.
+    sleepers: Vec<Thread>,
+    /// Threads that have; beside each, in the other list, what is told of it.
+    known: Vec<Thread>,
+    candidates: Vec<Candidate>,
+    stage: Stage,
+    listing: Option<Listing>,
+    /// Processes that a search has yet to come to.
+    queue: Vec<Pid>,
+    /// How far the search has come among the sleepers, and the look among those that are known.
+    at_sleeper: usize,
+    at_known: usize,
+    turns_of_sleepers: Turns,
+    turns_of_known: Turns,
     files: usize,
     most_files: usize,
-    next_state: usize,
     /// Threads that have been found since they were last asked for.
     newcomers: Vec<Tid>,
+    /// What the last piece came to.
+    last_piece: usize,
 }
 
 impl Scanner {
@@ -85,40 +179,95 @@ impl Scanner {
             root,
             me: Pid(std::process::id().cast_signed()),
             processes: HashMap::new(),
+            fresh: Vec::new(),
             strangers: HashMap::new(),
             pass: 0,
+            finding: None,
+            parents: HashMap::new(),
+            sleepers: Vec::new(),
+            known: Vec::new(),
+            candidates: Vec::new(),
+            stage: Stage::Rest,
+            listing: None,
+            queue: Vec::new(),
+            at_sleeper: 0,
+            at_known: 0,
+            turns_of_sleepers: Turns::default(),
+            turns_of_known: Turns::default(),
             files: 0,
             most_files,
-            next_state: 0,
             newcomers: Vec::new(),
+            last_piece: 0,
         }
     }
 
-    /// Looks for processes of the program that have appeared since: one pass over all processes of
-    /// the machine, so not for every scan.
-    pub fn find_processes(&mut self) {
-        let mut parents = HashMap::new();
+    /// One piece of looking for processes of the program that have appeared since, among all of the
+    /// machine. True when that is done.
+    pub fn find_processes(&mut self) -> bool {
+        let mut work = Work::default();
+        let done = self.find_some(&mut work);
+        self.last_piece = work.0;
+        done
+    }
+
+    fn find_some(&mut self, work: &mut Work) -> bool {
+        let dir = match self.finding.take() {
+            Some(dir) => dir,
+            None => {
+                self.begin_finding(work);
+                let Ok(dir) = File::open(self.proc.root()) else { return true };
+                dir
+            }
+        };
+        while !work.is_done() {
+            let mut buffer = [MaybeUninit::uninit(); LIST_BYTES];
+            let mut entries = RawDir::new(&dir, &mut buffer);
+            work.0 += LIST;
+            loop {
+                let Some(Ok(entry)) = entries.next() else {
+                    self.add_descendants();
+                    return true;
+                };
+                if let Some(pid) = number(entry.file_name()).map(Pid)
+                    && pid != self.me
+                    && !self.strangers.contains_key(&pid)
+                    && !self.processes.contains_key(&pid)
+                {
+                    work.0 += STAT;
+                    // Of the first thread alone: the kernel adds up all of a process.
+                    if let Some(stat) = self.proc.thread_stat(Tid(pid.0)) {
+                        self.parents.insert(pid, (stat.ppid, stat.start));
+                    }
+                }
+                if entries.is_buffer_empty() {
+                    break;
+                }
+            }
+        }
+        self.finding = Some(dir);
+        false
+    }
+
+    fn begin_finding(&mut self, work: &mut Work) {
         self.pass = self.pass.wrapping_add(1);
         let pass = self.pass;
         // Each stranger is looked at again now and then, not all in the same pass.
         self.strangers.retain(|pid, checked| {
             pass.wrapping_sub(*checked) < STRANGERS + pid.0.unsigned_abs() % STRANGERS
         });
-        for pid in self.proc.processes() {
-            if pid != self.me
-                && !self.strangers.contains_key(&pid)
-                && !self.processes.contains_key(&pid)
-                && let Some(stat) = self.proc.process_stat(pid)
-            {
-                parents.insert(pid, (stat.ppid, stat.start));
+        self.parents.clear();
+        if !self.processes.contains_key(&self.root) {
+            work.0 += STAT + OPEN;
+            if let Some(stat) = self.proc.thread_stat(Tid(self.root.0)) {
+                self.add(self.root, stat.start);
             }
         }
-        if !self.processes.contains_key(&self.root)
-            && let Some(&(_, start)) = parents.get(&self.root)
-        {
-            self.add(self.root, start);
-        }
-        // Children of children may come before their parents in the listing.
+    }
+
+    /// Adds those of the processes found that descend from the program's. Children of children may
+    /// have come before their parents in the listing.
+    fn add_descendants(&mut self) {
+        let mut parents = std::mem::take(&mut self.parents);
         loop {
             let found: Vec<(Pid, u64)> = parents
                 .iter()
@@ -126,14 +275,16 @@ impl Scanner {
                 .map(|(&pid, &(_, start))| (pid, start))
                 .collect();
             if found.is_empty() {
-                self.strangers.extend(parents.into_keys().map(|pid| (pid, pass)));
-                return;
+                break;
             }
             for (pid, start) in found {
                 parents.remove(&pid);
                 self.add(pid, start);
             }
         }
+        let pass = self.pass;
+        self.strangers.extend(parents.drain().map(|(pid, _)| (pid, pass)));
+        self.parents = parents;
     }
 
     fn add(&mut self, pid: Pid, start: u64) {
@@ -141,8 +292,31 @@ impl Scanner {
             .then(|| File::open(self.proc.process_file(pid, "task")).ok())
             .flatten();
         self.files += usize::from(tasks.is_some());
-        let (threads, listed) = (HashMap::new(), None);
-        self.processes.insert(pid, Process { start, tasks, threads, links: 0, listed });
+        let process = Process { start, tasks, tids: HashSet::new(), links: 0, listed: None };
+        self.processes.insert(pid, process);
+        self.fresh.push(pid);
+    }
+
+    /// Forgets a process that has ended. Its threads are dropped when they are come to.
+    fn remove(&mut self, pid: Pid) {
+        if let Some(p) = self.processes.remove(&pid) {
+            self.files -= usize::from(p.tasks.is_some());
+        }
+    }
+
+    /// Whether processes have been found whose threads have not been listed yet.
+    #[must_use]
+    pub fn has_new_processes(&self) -> bool {
+        !self.fresh.is_empty()
+    }
+
+    /// Forgets the first process if it has ended, without waiting for the next search.
+    pub fn look_at_root(&mut self) {
+        if let Some(p) = self.processes.get(&self.root)
+            && links(&self.proc, self.root, p).is_none_or(|l| l < ONE_THREAD)
+        {
+            self.remove(self.root);
+        }
     }
 
     /// Takes the threads that have been found since this was called last, whether they compute or
@@ -157,175 +331,273 @@ impl Scanner {
         self.processes.len()
     }
 
-    /// How many threads it had at the last scan, those included that have never computed.
+    /// How many threads it had when each was last read, those included that have never computed.
     #[must_use]
     pub fn threads(&self) -> usize {
-        self.processes.values().map(|p| p.threads.len()).sum()
+        self.sleepers.len() + self.known.len()
     }
 
-    /// How many of its threads that have computed are of a real-time or deadline class.
+    /// The threads that have wanted a CPU, as of when each was last read.
     #[must_use]
-    pub fn realtime_threads(&self) -> usize {
-        let threads = self.processes.values().flat_map(|p| p.threads.values());
-        threads.filter(|t| t.known.as_ref().is_some_and(|k| !k.fair)).count()
+    pub fn candidates(&self) -> &[Candidate] {
+        &self.candidates
     }
 
-    /// The threads of the known processes that have wanted a CPU, with their times. Names and
-    /// states are fresh for threads that compute and for a part of the others. Looks for new
-    /// threads, and for threads that have begun to compute.
-    pub fn scan(&mut self, now: Nanos) -> Vec<Candidate> {
-        self.look_at_threads(now, true)
+    /// How much the last piece of work came to, in readings of a thread's times.
+    #[must_use]
+    pub fn last_piece(&self) -> usize {
+        self.last_piece
     }
 
-    /// As [`Scanner::scan`], but of the threads that have wanted a CPU by the last scan only: its
-    /// cost does not depend on how many others there are.
-    pub fn glance(&mut self, now: Nanos) -> Vec<Candidate> {
-        self.look_at_threads(now, false)
+    /// One piece of looking for new threads, and for threads that have begun to compute. True when
+    /// all have been looked at.
+    pub fn search(&mut self, now: Nanos) -> bool {
+        let mut work = Work::default();
+        let done = self.search_some(now, &mut work);
+        self.last_piece = work.0;
+        done
     }
 
-    fn look_at_threads(&mut self, now: Nanos, all: bool) -> Vec<Candidate> {
-        let mut found = Vec::new();
-        let (mut states, mut seen) = (STATES, 0);
-        let first_state = self.next_state;
-        let mut dead = Vec::new();
-        for (&pid, process) in &mut self.processes {
-            let task = self.proc.process_file(pid, "task");
-            let Ok(links) = fs::metadata(&task).map(|m| m.nlink()) else {
-                dead.push(pid);
-                continue;
-            };
-            let new = process.listed.is_none();
-            let old = process.listed.is_none_or(|t| now - t > LISTING);
-            if new || (all && (links != process.links || old)) {
+    fn search_some(&mut self, now: Nanos, work: &mut Work) -> bool {
+        while !work.is_done() {
+            if let Some(listing) = self.listing.take() {
+                self.go_on_listing(listing, work);
+            } else if let Some(pid) = self.fresh.pop() {
+                self.begin_listing(pid, now, work);
+            } else if self.stage == Stage::Rest {
+                self.queue.clear();
+                self.queue.extend(self.processes.keys());
+                self.stage = Stage::Processes;
+            } else if self.stage == Stage::Processes {
+                match self.queue.pop() {
+                    Some(pid) => self.look_at_process(pid, now, work),
+                    None => {
+                        self.stage = Stage::Sleepers;
+                        self.at_sleeper = 0;
+                        self.turns_of_sleepers.begin();
+                    }
+                }
+            } else if self.at_sleeper < self.sleepers.len() {
+                self.read_sleeper(now, work);
+            } else {
+                self.stage = Stage::Rest;
+                return true;
+            }
+        }
+        false
+    }
+
+    fn look_at_process(&mut self, pid: Pid, now: Nanos, work: &mut Work) {
+        work.0 += 1;
+        let Some(process) = self.processes.get(&pid) else { return };
+        let Some(links) = links(&self.proc, pid, process) else { return self.remove(pid) };
+        let old = links != ONE_THREAD && process.listed.is_none_or(|t| now - t > LISTING);
+        if links != process.links || old {
+            self.begin_listing(pid, now, work);
+        }
+    }
+
+    fn begin_listing(&mut self, pid: Pid, now: Nanos, work: &mut Work) {
+        work.0 += OPEN + STAT;
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        let dir = File::open(self.proc.process_file(pid, "task")).ok();
+        let dir = dir.and_then(|d| d.metadata().ok().map(|m| (d, m.nlink())));
+        let same = self.proc.thread_stat(Tid(pid.0)).is_some_and(|s| s.start == process.start);
+        match dir {
+            Some((dir, links)) if same => {
                 (process.links, process.listed) = (links, Some(now));
-                let newcomers = &mut self.newcomers;
-                if !list(&self.proc, pid, process, &mut self.files, self.most_files, newcomers) {
-                    dead.push(pid);
-                    continue;
+                self.listing = Some(Listing { pid, dir, any: false });
+            }
+            _ => self.remove(pid),
+        }
+    }
+
+    fn go_on_listing(&mut self, mut listing: Listing, work: &mut Work) {
+        let mut buffer = [MaybeUninit::uninit(); LIST_BYTES];
+        let mut entries = RawDir::new(&listing.dir, &mut buffer);
+        work.0 += LIST;
+        loop {
+            let Some(Ok(entry)) = entries.next() else {
+                if !listing.any {
+                    self.remove(listing.pid);
+                }
+                return;
+            };
+            if let Some(tid) = number(entry.file_name()).map(Tid)
+                && let Some(process) = self.processes.get_mut(&listing.pid)
+            {
+                listing.any = true;
+                if process.tids.insert(tid) {
+                    work.0 += OPEN;
+                    let file = (self.files < self.most_files)
+                        .then(|| open(Some(&listing.dir), tid, "schedstat"))
+                        .flatten();
+                    self.files += usize::from(file.is_some());
+                    let (pid, process) = (listing.pid, process.start);
+                    self.sleepers.push(Thread { tid, pid, process, file });
+                    self.newcomers.push(tid);
                 }
             }
-            let before = process.threads.len();
-            process.threads.retain(|_, t| {
-                if !all && t.known.is_none() {
-                    return true;
-                }
-                let Some(times) = read_times(&self.proc, t) else {
-                    self.files -= usize::from(t.file.is_some());
-                    return false;
-                };
-                let idle = times == t.times;
-                let sleeper = t.known.is_none() && times.ran + times.waited < SLEEPS;
-                t.times = times;
-                seen += 1;
-                let in_turn = all && states > 0 && seen > first_state;
-                if (!idle && !sleeper) || in_turn {
-                    if idle || sleeper {
-                        states -= 1;
-                        self.next_state = seen;
-                    }
-                    if let Some(stat) = self.proc.thread_stat(t.tid) {
-                        look(t, &stat, sleeper);
-                    }
-                }
-                if let Some(known) = &t.known {
-                    found.push(Candidate {
-                        id: known.id,
-                        pid,
-                        name: known.name.clone(),
-                        first: t.tid.0 == pid.0,
-                        fair: known.fair,
-                        times,
-                        state: known.state,
-                    });
-                }
-                true
+            if entries.is_buffer_empty() {
+                break;
+            }
+        }
+        self.listing = Some(listing);
+    }
+
+    /// Reads the sleeper that the search has come to. One that has wanted a CPU, or waits for its
+    /// first one, becomes known.
+    fn read_sleeper(&mut self, now: Nanos, work: &mut Work) {
+        let at = self.at_sleeper;
+        let thread = &self.sleepers[at];
+        let tasks = self.processes.get(&thread.pid).and_then(|p| p.tasks.as_ref());
+        let Some(times) = read_times(&self.proc, tasks, thread, work) else {
+            let thread = self.sleepers.swap_remove(at);
+            return self.dropped(&thread);
+        };
+        let sleeper = times.ran + times.waited < SLEEPS;
+        if (!sleeper || self.turns_of_sleepers.has(at))
+            && let Some(stat) = read_stat(&self.proc, tasks, thread, work)
+            && (!sleeper || stat.run_state() == RunState::Runnable)
+        {
+            self.candidates.push(Candidate {
+                id: ThreadId { tid: thread.tid, start: stat.start },
+                pid: thread.pid,
+                name: stat.name(),
+                first: thread.tid.0 == thread.pid.0,
+                fair: stat.is_fair(),
+                times,
+                state: stat.run_state(),
+                read_at: now,
             });
-            if process.threads.len() != before {
-                process.links = 0;
+            let thread = self.sleepers.swap_remove(at);
+            self.known.push(thread);
+            return;
+        }
+        self.at_sleeper += 1;
+    }
+
+    /// Takes note of a thread that is no longer in any list.
+    fn dropped(&mut self, thread: &Thread) {
+        self.files -= usize::from(thread.file.is_some());
+        if let Some(p) = self.processes.get_mut(&thread.pid)
+            && p.start == thread.process
+        {
+            p.tids.remove(&thread.tid);
+            // Another may have come at the same time.
+            p.links = 0;
+        }
+    }
+
+    /// One piece of reading the threads that have wanted a CPU. Names and states are fresh for those
+    /// that compute and for a part of the others. True when all have been read.
+    pub fn look(&mut self, now: Nanos) -> bool {
+        let mut work = Work::default();
+        let done = self.look_at_some(now, &mut work);
+        self.last_piece = work.0;
+        done
+    }
+
+    fn look_at_some(&mut self, now: Nanos, work: &mut Work) -> bool {
+        if self.at_known == 0 {
+            self.turns_of_known.begin();
+        }
+        while self.at_known < self.known.len() {
+            if work.is_done() {
+                return false;
+            }
+            if self.read_known(self.at_known, now, work) {
+                self.at_known += 1;
+            } else {
+                let thread = self.known.swap_remove(self.at_known);
+                self.candidates.swap_remove(self.at_known);
+                self.dropped(&thread);
             }
         }
-        if all && states > 0 {
-            self.next_state = 0;
-        }
-        for pid in dead {
-            if let Some(p) = self.processes.remove(&pid) {
-                self.files -= p.threads.values().filter(|t| t.file.is_some()).count();
-                self.files -= usize::from(p.tasks.is_some());
+        self.at_known = 0;
+        true
+    }
+
+    /// False where the thread has ended.
+    fn read_known(&mut self, at: usize, now: Nanos, work: &mut Work) -> bool {
+        let (thread, candidate) = (&self.known[at], &mut self.candidates[at]);
+        let tasks = self.processes.get(&thread.pid).and_then(|p| p.tasks.as_ref());
+        let Some(times) = read_times(&self.proc, tasks, thread, work) else { return false };
+        let idle = times == candidate.times;
+        let look = !idle || self.turns_of_known.has(at);
+        // Without a descriptor a thread is told from another one of its id by its start alone.
+        if look || thread.file.is_none() {
+            match read_stat(&self.proc, tasks, thread, work) {
+                Some(stat) if stat.start == candidate.id.start => {
+                    if stat.comm.as_slice() != candidate.name.as_bytes() {
+                        candidate.name = stat.name();
+                    }
+                    (candidate.fair, candidate.state) = (stat.is_fair(), stat.run_state());
+                }
+                _ => return false,
             }
         }
-        found
+        (candidate.times, candidate.read_at) = (times, now);
+        true
     }
 }
 
-/// Takes over what `stat` says. One that sleeps stays unknown, unless it waits for its first CPU.
-fn look(thread: &mut Thread, stat: &Stat, sleeper: bool) {
-    match &mut thread.known {
-        Some(known) => {
-            let id = known.id;
-            *known = Known { id, ..Known::new(thread.tid, stat) };
-        }
-        None if sleeper && stat.run_state() != RunState::Runnable => {}
-        none => *none = Some(Known::new(thread.tid, stat)),
+/// Links of the task directory of a process. None where it has ended.
+fn links(proc: &Proc, pid: Pid, process: &Process) -> Option<u64> {
+    match &process.tasks {
+        #[allow(clippy::unnecessary_cast, reason = "32 bits on some architectures")]
+        Some(dir) => fstat(dir).ok().map(|s| s.st_nlink as u64),
+        None => std::fs::metadata(proc.process_file(pid, "task")).ok().map(|m| m.nlink()),
     }
 }
 
-/// Brings the list of threads of a process up to date. False if it has ended or is another one.
-fn list(
-    proc: &Proc,
-    pid: Pid,
-    process: &mut Process,
-    files: &mut usize,
-    most: usize,
-    newcomers: &mut Vec<Tid>,
-) -> bool {
-    if proc.process_stat(pid).is_none_or(|s| s.start != process.start) {
-        return false;
-    }
-    let tids = proc.threads(pid);
-    for &tid in &tids {
-        if process.threads.contains_key(&tid) {
-            continue;
-        }
-        let file = (*files < most).then(|| open(proc, process.tasks.as_ref(), tid)).flatten();
-        *files += usize::from(file.is_some());
-        let thread = Thread { tid, file, times: Times::default(), known: None };
-        process.threads.insert(tid, thread);
-        newcomers.push(tid);
-    }
-    // A thread without a descriptor is only known to have ended by not being listed any more.
-    if process.threads.len() > tids.len() {
-        let listed: HashSet<Tid> = tids.iter().copied().collect();
-        process.threads.retain(|tid, t| {
-            let stays = listed.contains(tid);
-            *files -= usize::from(!stays && t.file.is_some());
-            stays
-        });
-    }
-    !tids.is_empty()
+/// The number that a directory entry is named by.
+fn number(name: &CStr) -> Option<i32> {
+    name.to_str().ok()?.parse().ok()
 }
 
-/// The times of a thread, by a descriptor that stays with it whatever becomes of its id.
-fn open(proc: &Proc, tasks: Option<&File>, tid: Tid) -> Option<File> {
-    let Some(tasks) = tasks else { return File::open(proc.thread_file(tid, "schedstat")).ok() };
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    openat(tasks, format!("{tid}/schedstat"), flags, Mode::empty()).ok().map(File::from)
+/// A file of a thread, by the task directory of its process. Nothing is allocated.
+fn open(tasks: Option<&File>, tid: Tid, file: &str) -> Option<File> {
+    let mut path = [0u8; 32];
+    write!(&mut path[..31], "{tid}/{file}").ok()?;
+    let path = CStr::from_bytes_until_nul(&path).ok()?;
+    openat(tasks?, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok().map(File::from)
 }
 
-fn read_times(proc: &Proc, thread: &Thread) -> Option<Times> {
-    match &thread.file {
-        Some(file) => {
-            let mut buffer = [0u8; 96];
-            let n = file.read_at(&mut buffer, 0).ok()?;
-            parse_schedstat(buffer.get(..n)?)
-        }
+/// The same where there is no descriptor for that directory.
+fn open_by(proc: &Proc, tasks: Option<&File>, thread: &Thread, file: &str) -> Option<File> {
+    match tasks {
+        Some(_) => open(tasks, thread.tid, file),
         None => {
-            let text = read_all(&proc.thread_file(thread.tid, "schedstat")).ok()?;
-            let times = parse_schedstat(&text)?;
-            let same =
-                |k: &Known| proc.thread_stat(thread.tid).is_some_and(|s| s.start == k.id.start);
-            thread.known.as_ref().is_none_or(same).then_some(times)
+            let dir = proc.process_file(thread.pid, "task").join(thread.tid.to_string());
+            File::open(dir.join(file)).ok()
         }
     }
+}
+
+fn read_times(
+    proc: &Proc,
+    tasks: Option<&File>,
+    thread: &Thread,
+    work: &mut Work,
+) -> Option<Times> {
+    work.0 += 1;
+    let mut buffer = [0u8; 96];
+    let n = match &thread.file {
+        Some(file) => file.read_at(&mut buffer, 0),
+        None => {
+            work.0 += OPEN;
+            open_by(proc, tasks, thread, "schedstat")?.read_at(&mut buffer, 0)
+        }
+    };
+    parse_schedstat(buffer.get(..n.ok()?)?)
+}
+
+fn read_stat(proc: &Proc, tasks: Option<&File>, thread: &Thread, work: &mut Work) -> Option<Stat> {
+    work.0 += STAT;
+    let mut buffer = [0u8; 1024];
+    let n = open_by(proc, tasks, thread, "stat")?.read_at(&mut buffer, 0).ok()?;
+    Stat::parse(buffer.get(..n)?)
 }
 
 #[cfg(test)]
@@ -335,26 +607,36 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Arc, Barrier};
 
+    fn scan(scanner: &mut Scanner, now: Nanos) -> Vec<Candidate> {
+        while !scanner.search(now) {}
+        while !scanner.look(now) {}
+        scanner.candidates().to_vec()
+    }
+
     #[test]
     fn children_of_children_are_found_and_lost() {
         let mut shell =
             Command::new("sh").args(["-c", "sh -c 'sleep 60 & wait' & wait"]).spawn().unwrap();
         let mut scanner = Scanner::new(Proc::default(), Pid(shell.id() as i32), 100);
         loop {
-            scanner.find_processes();
-            scanner.scan(Nanos::ZERO);
+            while !scanner.find_processes() {}
+            scan(&mut scanner, Nanos::ZERO);
             if scanner.processes() >= 3 {
                 break;
             }
         }
         assert_eq!(scanner.threads(), 3);
+        scanner.look_at_root();
+        assert_eq!(scanner.processes(), 3);
         for pid in scanner.processes.keys().copied().collect::<Vec<_>>() {
             // SAFETY: kill(2) takes two integers and touches no memory of ours.
             unsafe { libc::kill(pid.0, libc::SIGKILL) };
         }
         shell.wait().unwrap();
-        while scanner.processes() > 0 {
-            scanner.scan(Nanos::ZERO);
+        scanner.look_at_root();
+        assert_eq!(scanner.processes(), 2);
+        while scanner.processes() + scanner.threads() > 0 {
+            scan(&mut scanner, Nanos::ZERO);
         }
         assert_eq!((scanner.threads(), scanner.files), (0, 0));
     }
@@ -382,7 +664,8 @@ mod tests {
             let mut scanner = Scanner::new(Proc::default(), me, most_files);
             scanner.add(me, Proc::default().process_stat(me).unwrap().start);
             let count = |s: &mut Scanner, now| {
-                s.scan(Nanos::from_millis(now)).iter().filter(|c| c.name == "scan) me").count()
+                let found = scan(s, Nanos::from_millis(now));
+                found.iter().filter(|c| c.name == "scan) me").count()
             };
             let mut now = 0;
             while count(&mut scanner, now) != 3 {
@@ -421,25 +704,68 @@ mod tests {
         while !asleep() {}
         let mut scanner = Scanner::new(Proc::default(), me, 100);
         scanner.add(me, Proc::default().process_stat(me).unwrap().start);
-        let found = scanner.scan(Nanos::ZERO);
+        let found = scan(&mut scanner, Nanos::ZERO);
         assert!(scanner.threads() > 20);
         // All of them, once.
         let newcomers = scanner.take_newcomers();
         assert_eq!(newcomers.len(), scanner.threads());
         assert_eq!(newcomers.iter().collect::<HashSet<_>>().len(), newcomers.len());
         // On a busy machine some have waited for long to get to where they sleep, and count.
-        let seen = scanner.processes.values().flat_map(|p| p.threads.values());
-        let (mut quiet, mut busy) = (0, 0);
-        for t in seen
-            .filter(|t| proc.thread_stat(t.tid).is_some_and(|s| s.comm.as_slice() == b"sleeper"))
-        {
-            let little = t.times.ran + t.times.waited < SLEEPS;
-            assert_eq!(t.known.is_none(), little, "{:?}", t.times);
-            quiet += usize::from(little);
-            busy += usize::from(!little);
-        }
-        assert_eq!(quiet + busy, 20);
+        let named =
+            |t: &Thread| proc.thread_stat(t.tid).is_some_and(|s| s.comm.as_slice() == b"sleeper");
+        let times = |t: &Thread| read_times(&proc, None, t, &mut Work::default()).unwrap();
+        let little = |t: &Thread| times(t).ran + times(t).waited < SLEEPS;
+        let quiet = scanner.sleepers.iter().filter(|t| named(t)).inspect(|t| assert!(little(t)));
+        let busy = scanner.known.iter().filter(|t| named(t)).inspect(|t| assert!(!little(t)));
+        let busy = busy.count();
+        assert_eq!(quiet.count() + busy, 20);
         assert_eq!(found.iter().filter(|c| c.name == "sleeper").count(), busy);
+        stop.wait();
+        for t in threads {
+            t.join().unwrap();
+        }
+    }
+
+    /// However many threads there are, no piece of work is longer than is promised, and together
+    /// they come to every thread.
+    #[test]
+    fn many_threads_are_scanned_in_pieces() {
+        const THREADS: usize = 1_000;
+        let stop = Arc::new(Barrier::new(THREADS + 1));
+        let threads: Vec<_> = (0..THREADS)
+            .map(|_| {
+                let stop = stop.clone();
+                let builder = std::thread::Builder::new().stack_size(64 * 1024);
+                builder.spawn(move || stop.wait()).unwrap()
+            })
+            .collect();
+        let me = Pid(std::process::id() as i32);
+        for most_files in [usize::MAX, 0] {
+            let mut scanner = Scanner::new(Proc::default(), me, most_files);
+            scanner.add(me, Proc::default().process_stat(me).unwrap().start);
+            let (mut pieces, mut longest) = (0, 0);
+            let mut piece = |s: &Scanner| {
+                pieces += 1;
+                longest = longest.max(s.last_piece());
+            };
+            // New threads are opened, then read again and again.
+            for round in 1..=3 {
+                let now = Nanos::from_millis(2_000 * round);
+                while !scanner.find_processes() {
+                    piece(&scanner);
+                }
+                while !scanner.search(now) {
+                    piece(&scanner);
+                }
+                while !scanner.look(now) {
+                    piece(&scanner);
+                }
+            }
+            assert!(scanner.threads() >= THREADS);
+            assert!(pieces >= 3 * THREADS / PIECE, "{pieces}");
+            assert!(longest <= PIECE + PIECE_OVERRUN, "{longest}");
+            assert!(scanner.take_newcomers().len() >= THREADS);
+        }
         stop.wait();
         for t in threads {
             t.join().unwrap();

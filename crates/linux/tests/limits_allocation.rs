@@ -14,8 +14,11 @@ use evenly_linux::journal::{Journal, StateDir};
 use evenly_linux::limits::Limits;
 use evenly_linux::machine::{LinuxMachine, Masks, Source};
 use evenly_linux::proc::Proc;
+use evenly_linux::scan::Scanner;
 use evenly_linux::taskstats::TaskStats;
 use evenly_model::{DomainId, Nanos, Pid, ThreadId, Tid};
+use rustix::process::{Signal, kill_process_group};
+use std::os::unix::process::CommandExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -111,6 +114,40 @@ fn a_reading_allocates_nothing_once_the_threads_are_known() {
     assert_eq!(allocations(|| (0..10).for_each(|_| reading())), 0);
 }
 
+#[test]
+fn scanning_allocates_nothing_once_the_threads_are_known() {
+    // One that sleeps and one that computes.
+    let mut shell = std::process::Command::new("sh");
+    let shell = shell.args(["-c", "sleep 600 & while :; do :; done"]);
+    let mut shell = shell.process_group(0).spawn().unwrap();
+    let pid = Pid(shell.id().cast_signed());
+    let mut scanner = Scanner::new(Proc::default(), pid, 100);
+    while scanner.processes() < 2 {
+        while !scanner.find_processes() {}
+    }
+    // The time stands still: what is listed is not listed again.
+    let at = now();
+    let mut scan = || {
+        while !scanner.search(at) {}
+        while !scanner.look(at) {}
+        (scanner.threads(), scanner.candidates().iter().any(|c| c.pid == pid))
+    };
+    while scan() != (2, true) {}
+    // At first one may still become `sleep`, and change its name, and the lists need room.
+    let steady = (0..20).any(|_| {
+        let rounds = || {
+            for _ in 0..20 {
+                assert_eq!(scan(), (2, true));
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        };
+        allocations(rounds) == 0
+    });
+    kill_process_group(rustix::process::Pid::from_child(&shell), Signal::KILL).unwrap();
+    shell.wait().unwrap();
+    assert!(steady);
+}
+
 /// Of a balancer that observes. Now and then it looks at CPUs and neighbours, which is not the
 /// steady state: of many points nearly all must be free of allocations.
 #[test]
@@ -136,6 +173,7 @@ fn a_balancing_point_allocates_nothing_once_the_threads_are_known() {
             fair: true,
             times: Times::default(),
             state: RunState::Runnable,
+            read_at: now(),
         };
         let selection = Selection { thread, baseline: Times::default(), read_at: now() };
         balancer.join(&mut machine, selection, &cpus, &mut []);

@@ -8,7 +8,7 @@ fn ten_thousand_threads_a_thousand_of_them_new_each_second() {
     let churn = workload("churn");
     let (output, report) = tool.json(
         "--no-guard",
-        &[&churn, "--threads", "10000", "--rate", "1000", "--workers", "3", "--duration-s", "45"],
+        &[&churn, "--threads", "10000", "--rate", "1000", "--workers", "3", "--duration-s", "20"],
     );
     let said = stderr(&output);
     if said.contains("cannot create thread") {
@@ -20,9 +20,10 @@ fn ten_thousand_threads_a_thousand_of_them_new_each_second() {
     println!("{} threads a second", made["created_per_s"]);
     let part = report["overhead_s"].as_f64().unwrap() / report["seconds"].as_f64().unwrap();
     println!("overhead {:.3} % of one CPU", 100.0 * part);
-    // Twice the budget: what is bounded is the mean over a long run. A scan of all threads is done
-    // in one go, and where others use the machine, too, one takes some 0.3 s of CPU time.
-    assert!(part <= 0.02, "{part}\n{report:#}");
+    // The budget, the 50 ms that scanning has in advance, and as much for the start and the end of
+    // evenly itself.
+    let allowed = 0.01 + 0.1 / report["seconds"].as_f64().unwrap();
+    assert!(part <= allowed, "{part} of {allowed}\n{report:#}");
     // How soon all are found, and the three among them that compute, depends on what a scan costs
     // here and now; but it did look at thousands.
     println!("balanced for {} s", report["balanced_s"]);

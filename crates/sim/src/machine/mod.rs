@@ -315,6 +315,7 @@ impl Sim {
                 fair: true,
                 times: self.times(t),
                 state: self.run_state(t),
+                read_at: Nanos(self.now),
             })
             .collect()
     }
