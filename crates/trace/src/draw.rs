@@ -21,7 +21,7 @@ const HUES: [(u8, u8, u8); 8] = [
 ];
 
 /// How many colours there are; more threads than that share them.
-pub(crate) const COLOURS: usize = HUES.len() * 3;
+pub const COLOURS: usize = HUES.len() * 3;
 
 /// Threads that a legend names.
 const LEGEND: usize = 24;
@@ -36,7 +36,8 @@ pub(crate) const RIGHT: f64 = 16.0;
 
 /// The text for use between tags and in quoted attributes of XML and HTML. Characters that XML does
 /// not allow are replaced.
-pub(crate) fn escape(text: &str) -> String {
+#[must_use]
+pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -71,7 +72,8 @@ fn colour(i: usize) -> String {
 }
 
 /// The style sheet of every drawing. `media` can limit the dark variant to those who ask for it.
-pub(crate) fn style() -> String {
+#[must_use]
+pub fn style() -> String {
     let mut css = String::from(
         "text{font:12px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:#222}\
          .head{font-weight:600;font-size:13px}.title{font-weight:600;font-size:16px}\
@@ -92,7 +94,8 @@ pub(crate) fn style() -> String {
 }
 
 /// Steps of 1, 2 or 5 such that `span` has about `about` of them; never more than 20.
-pub(crate) fn step(span: f64, about: f64) -> f64 {
+#[must_use]
+pub fn step(span: f64, about: f64) -> f64 {
     let raw = (span / about).max(1e-9);
     let power = 10f64.powf(raw.log10().floor());
     let unit = raw / power;

@@ -9,7 +9,7 @@
 
 #![forbid(unsafe_code)]
 
-mod draw;
+pub mod draw;
 mod format;
 pub mod html;
 pub mod perfetto;

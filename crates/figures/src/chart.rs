@@ -1,0 +1,416 @@
+//! Charts: lines, marks and bars over two axes, from one description to the picture and to the CSV.
+//!
+//! Invariant: what is drawn is what stands in the CSV; a picture has no other number.
+
+use crate::table::number;
+use evenly_trace::draw;
+use std::fmt::Write;
+
+/// How values lie on an axis.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Scale {
+    /// Equal steps.
+    Linear,
+    /// Equal factors; values must be positive.
+    Log,
+    /// Values 0, 1, 2, ... with these names.
+    Names(Vec<String>),
+}
+
+/// One axis.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Axis {
+    /// The name of its column in the CSV.
+    pub column: &'static str,
+    /// What is written beside it, with the unit.
+    pub label: &'static str,
+    /// How values lie on it.
+    pub scale: Scale,
+    /// A value that it reaches down to at least.
+    pub shows: Option<f64>,
+}
+
+impl Axis {
+    /// Equal steps.
+    #[must_use]
+    pub fn linear(column: &'static str, label: &'static str) -> Self {
+        Self { column, label, scale: Scale::Linear, shows: None }
+    }
+
+    /// Equal factors.
+    #[must_use]
+    pub fn log(column: &'static str, label: &'static str) -> Self {
+        Self { scale: Scale::Log, ..Self::linear(column, label) }
+    }
+
+    /// The same, and this value is on it.
+    #[must_use]
+    pub fn showing(self, value: f64) -> Self {
+        Self { shows: Some(value), ..self }
+    }
+
+    /// A value as the CSV has it.
+    fn cell(&self, value: f64) -> String {
+        match &self.scale {
+            Scale::Names(names) => {
+                names.get(value as usize).cloned().unwrap_or_else(|| number(value))
+            }
+            _ => number(value),
+        }
+    }
+}
+
+/// How a series is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// A line.
+    Line,
+    /// A dashed line: what theory says.
+    Dashed,
+    /// A thin dotted line: a bound.
+    Dotted,
+    /// A mark at each point: what was simulated.
+    Marks,
+    /// Marks, and a thin line through them.
+    Joined,
+    /// A bar at each name.
+    Bars,
+}
+
+/// Values that belong together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// Its name in the legend and in the CSV.
+    pub name: String,
+    /// Number of its colour.
+    pub colour: usize,
+    /// How it is drawn.
+    pub look: Look,
+    /// The points, in order of x.
+    pub points: Vec<(f64, f64)>,
+}
+
+impl Series {
+    /// Points in this look.
+    #[must_use]
+    pub fn new(
+        name: impl Into<String>,
+        colour: usize,
+        look: Look,
+        points: Vec<(f64, f64)>,
+    ) -> Self {
+        Self { name: name.into(), colour, look, points }
+    }
+
+    /// The value at this x; NaN where there is none.
+    #[must_use]
+    pub fn at(&self, x: f64) -> f64 {
+        self.points.iter().find(|p| (p.0 - x).abs() < 1e-9).map_or(f64::NAN, |p| p.1)
+    }
+
+    /// The values.
+    pub fn values(&self) -> impl Iterator<Item = f64> + '_ {
+        self.points.iter().map(|p| p.1)
+    }
+}
+
+/// A chart.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Chart {
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis.
+    pub y: Axis,
+    /// What is shown.
+    pub series: Vec<Series>,
+}
+
+const WIDTH: f64 = 720.0;
+const HEIGHT: f64 = 300.0;
+const LEFT: f64 = 60.0;
+const RIGHT: f64 = 20.0;
+/// Above the plot: the title and what the vertical axis is.
+const TOP: f64 = 52.0;
+/// Width of a letter of a legend, about.
+const LETTER: f64 = 6.4;
+
+/// Where values fall on a side of the plot.
+struct Side {
+    from: f64,
+    to: f64,
+    log: bool,
+    ticks: Vec<(f64, String)>,
+}
+
+impl Side {
+    /// From 0 to 1.
+    fn part(&self, value: f64) -> f64 {
+        let on = |v: f64| if self.log { v.log10() } else { v };
+        (on(value) - on(self.from)) / (on(self.to) - on(self.from))
+    }
+
+    fn of(axis: &Axis, values: impl Iterator<Item = f64>, room: bool) -> Self {
+        let all = values.chain(axis.shows).filter(|v| v.is_finite());
+        let (mut least, mut most) =
+            all.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(v), b.max(v)));
+        if least > most {
+            (least, most) = (0.0, 1.0);
+        }
+        match &axis.scale {
+            Scale::Names(names) => Self {
+                from: -0.5,
+                to: names.len() as f64 - 0.5,
+                log: false,
+                ticks: names.iter().enumerate().map(|(i, n)| (i as f64, n.clone())).collect(),
+            },
+            Scale::Log => {
+                let (from, to) = (least / 1.08, most * 1.08);
+                Self { from, to, log: true, ticks: decades(from, to) }
+            }
+            Scale::Linear => {
+                let step = draw::step((most - least).max(1e-6), if room { 8.0 } else { 6.0 });
+                let (from, to) = ((least / step).floor() * step, (most / step).ceil() * step);
+                let to = if to > from { to } else { from + step };
+                let decimals = (-(step * 1.001).log10().floor()).clamp(0.0, 6.0) as usize;
+                let count = ((to - from) / step).round() as u32;
+                let tick = |i| from + f64::from(i) * step;
+                let ticks =
+                    (0..=count).map(|i| (tick(i), format!("{:.decimals$}", tick(i)))).collect();
+                Self { from, to, log: false, ticks }
+            }
+        }
+    }
+}
+
+/// 1, 2 and 5 times the powers of ten; the powers alone where that is a lot.
+fn decades(from: f64, to: f64) -> Vec<(f64, String)> {
+    let many = (to / from).log10() > 4.0;
+    let first = from.log10().floor() as i32;
+    let factors: &[f64] = if many { &[1.0] } else { &[1.0, 2.0, 5.0] };
+    (first..first + 30)
+        .flat_map(|p| factors.iter().map(move |f| f * 10f64.powi(p)))
+        .filter(|v| (from..=to).contains(v))
+        .map(|v| (v, number(v)))
+        .collect()
+}
+
+impl Chart {
+    /// The series of this name.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Option<&Series> {
+        self.series.iter().find(|s| s.name == name)
+    }
+
+    pub(crate) fn csv(&self) -> String {
+        let mut out = format!("series,{},{}\n", self.x.column, self.y.column);
+        for s in &self.series {
+            for &(x, y) in &s.points {
+                let _ = writeln!(out, "{},{},{}", s.name, self.x.cell(x), self.y.cell(y));
+            }
+        }
+        out
+    }
+
+    pub(crate) fn svg(&self, title: &str) -> String {
+        let all = || self.series.iter().flat_map(|s| &s.points);
+        let x = Side::of(&self.x, all().map(|p| p.0), true);
+        let y = Side::of(&self.y, all().map(|p| p.1), false);
+        let at_x = |v: f64| LEFT + x.part(v) * (WIDTH - LEFT - RIGHT);
+        let at_y = |v: f64| TOP + (1.0 - y.part(v)) * HEIGHT;
+        let mut body = String::new();
+        axes(&mut body, title, [&self.x, &self.y], &x, &y);
+        let bars = self.series.iter().filter(|s| s.look == Look::Bars).count();
+        let mut bar = 0;
+        for s in &self.series {
+            let points: Vec<(f64, f64)> =
+                s.points.iter().map(|&(a, b)| (at_x(a), at_y(b))).collect();
+            if s.look == Look::Bars {
+                draw_bars(&mut body, s.colour, &points, at_x(1.0) - at_x(0.0), bar, bars);
+                bar += 1;
+            } else {
+                draw_series(&mut body, s, &points);
+            }
+        }
+        let height = TOP + HEIGHT + 46.0;
+        let height = height + self.legend(&mut body, height);
+        crate::svg::document(WIDTH, height, &body)
+    }
+
+    fn legend(&self, out: &mut String, top: f64) -> f64 {
+        let (mut x, mut y) = (LEFT, top + 12.0);
+        for s in &self.series {
+            let w = 44.0 + LETTER * s.name.chars().count() as f64;
+            if x + w > WIDTH - RIGHT && x > LEFT {
+                (x, y) = (LEFT, y + 18.0);
+            }
+            let c = s.colour % draw::COLOURS;
+            if s.look == Look::Bars {
+                let _ = write!(
+                    out,
+                    r#"<rect class="c{c}" x="{:.1}" y="{:.1}" width="12" height="11"/>"#,
+                    x + 6.0,
+                    y - 10.0
+                );
+            } else {
+                let at = [(x, y - 4.0), (x + 24.0, y - 4.0)];
+                let mark = [(x + 12.0, y - 4.0)];
+                match s.look {
+                    Look::Marks => draw_series(out, s, &mark),
+                    Look::Joined => {
+                        thin(out, c, &at);
+                        marks(out, c, &mark);
+                    }
+                    _ => draw_series(out, s, &at),
+                }
+            }
+            let _ = write!(
+                out,
+                r#"<text x="{:.1}" y="{y:.1}">{}</text>"#,
+                x + 30.0,
+                draw::escape(&s.name)
+            );
+            x += w;
+        }
+        y - top + 10.0
+    }
+}
+
+/// Title, grid, and what the axes say.
+fn axes(out: &mut String, title: &str, axes: [&Axis; 2], x: &Side, y: &Side) {
+    let bottom = TOP + HEIGHT;
+    let _ = write!(
+        out,
+        r#"<text class="head" x="{LEFT}" y="20">{}</text><text class="dim" x="{LEFT}" y="40">{}</text>"#,
+        draw::escape(title),
+        draw::escape(axes[1].label)
+    );
+    for (value, text) in &y.ticks {
+        let at = TOP + (1.0 - y.part(*value)) * HEIGHT;
+        let _ = write!(
+            out,
+            r#"<path class="grid" d="M{LEFT} {at:.1}H{:.1}"/><text class="dim" text-anchor="end" x="{:.1}" y="{:.1}">{text}</text>"#,
+            WIDTH - RIGHT,
+            LEFT - 6.0,
+            at + 4.0
+        );
+    }
+    for (value, text) in &x.ticks {
+        let at = LEFT + x.part(*value) * (WIDTH - LEFT - RIGHT);
+        let _ = write!(
+            out,
+            r#"<path class="grid" d="M{at:.1} {TOP}V{bottom:.1}"/><text class="dim" text-anchor="middle" x="{at:.1}" y="{:.1}">{}</text>"#,
+            bottom + 16.0,
+            draw::escape(text)
+        );
+    }
+    let _ = write!(
+        out,
+        r#"<text class="dim" text-anchor="middle" x="{:.1}" y="{:.1}">{}</text>"#,
+        LEFT + (WIDTH - LEFT - RIGHT) / 2.0,
+        bottom + 34.0,
+        draw::escape(axes[0].label)
+    );
+}
+
+fn path(points: &[(f64, f64)]) -> String {
+    let mut d = String::new();
+    for (i, (x, y)) in points.iter().enumerate() {
+        let _ = write!(d, "{}{x:.1} {y:.1}", if i == 0 { 'M' } else { 'L' });
+    }
+    d
+}
+
+fn thin(out: &mut String, colour: usize, points: &[(f64, f64)]) {
+    let d = path(points);
+    let _ = write!(out, r#"<path class="line l{colour}" stroke-opacity=".45" d="{d}"/>"#);
+}
+
+/// Round dots: lines without length, with round ends.
+fn marks(out: &mut String, colour: usize, points: &[(f64, f64)]) {
+    let mut d = String::new();
+    for (x, y) in points {
+        let _ = write!(d, "M{x:.1} {y:.1}h.01");
+    }
+    let _ =
+        write!(out, r#"<path class="l{colour}" stroke-width="6" stroke-linecap="round" d="{d}"/>"#);
+}
+
+fn draw_series(out: &mut String, series: &Series, points: &[(f64, f64)]) {
+    let colour = series.colour % draw::COLOURS;
+    let line =
+        |dashes: &str| format!(r#"<path class="line l{colour}"{dashes} d="{}"/>"#, path(points));
+    match series.look {
+        Look::Line => out.push_str(&line("")),
+        Look::Dashed => out.push_str(&line(r#" stroke-dasharray="7 4""#)),
+        Look::Dotted => out.push_str(&line(r#" stroke-dasharray="2 3""#)),
+        Look::Marks => marks(out, colour, points),
+        Look::Joined => {
+            thin(out, colour, points);
+            marks(out, colour, points);
+        }
+        Look::Bars => {}
+    }
+}
+
+/// Bar number `index` of `count` at each name.
+fn draw_bars(
+    out: &mut String,
+    colour: usize,
+    points: &[(f64, f64)],
+    room: f64,
+    index: usize,
+    count: usize,
+) {
+    let width = 0.8 * room / count.max(1) as f64;
+    let left = -0.4 * room + index as f64 * width;
+    for (x, y) in points {
+        let _ = write!(
+            out,
+            r#"<rect class="c{}" x="{:.1}" y="{y:.1}" width="{:.1}" height="{:.1}"/>"#,
+            colour % draw::COLOURS,
+            x + left,
+            width - 1.0,
+            (TOP + HEIGHT - y).max(0.0)
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(x: Axis, points: Vec<(f64, f64)>) -> Chart {
+        let y = Axis::linear("speedup", "relative speedup").showing(1.0);
+        Chart { x, y, series: vec![Series::new("a<b>", 2, Look::Joined, points)] }
+    }
+
+    #[test]
+    fn the_csv_has_what_is_drawn() {
+        let c = chart(Axis::log("period_ms", "ms"), vec![(0.5, 1.2), (100.0, 1.75)]);
+        assert_eq!(c.csv(), "series,period_ms,speedup\na<b>,0.5,1.2\na<b>,100,1.75\n");
+        let svg = c.svg("t & u");
+        assert!(svg.contains("t &amp; u") && svg.contains("a&lt;b&gt;") && !svg.contains("<b>"));
+        // Two marks, and the one of the legend.
+        assert_eq!(svg.matches("h.01").count(), 3);
+        let names = Scale::Names(vec!["ep".into(), "cg".into()]);
+        let axis = Axis { scale: names, ..Axis::linear("program", "program") };
+        let c = chart(axis, vec![(0.0, 1.0), (1.0, 1.5)]);
+        assert_eq!(c.csv(), "series,program,speedup\na<b>,ep,1\na<b>,cg,1.5\n");
+    }
+
+    #[test]
+    fn points_are_inside_and_ticks_are_round() {
+        let side = Side::of(&Axis::linear("x", "x"), [0.97, 1.83].into_iter(), false);
+        assert_eq!((side.from, side.to), (0.8, 2.0));
+        assert_eq!(side.ticks[1].1, "1.0");
+        let side = Side::of(&Axis::log("x", "x"), [0.3, 120.0].into_iter(), true);
+        let texts: Vec<&str> = side.ticks.iter().map(|t| t.1.as_str()).collect();
+        assert_eq!(texts, ["0.5", "1", "2", "5", "10", "20", "50", "100"]);
+        assert!([0.3, 1.0, 120.0].iter().all(|&v| (0.0..=1.0).contains(&side.part(v))));
+        // One value, or none, is a chart as well.
+        for points in [vec![], vec![(1.0, 1.0)]] {
+            let svg = chart(Axis::linear("x", "x"), points).svg("t");
+            assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! The figures of the papers that evenly implements, drawn from its own theory, policies and
+//! simulator, so that a reader can hold the tool against the literature.
+//!
+//! A figure is computed by one function of a module of its own ([`FIGURES`] lists them): its panels
+//! as data, and findings, each of which sets what the paper says beside what came out here. Pictures
+//! (SVG), CSV and the page of docs/figures.md are made of these data by functions that all figures
+//! share ([`Chart`], [`HeatMap`], [`Lanes`], [`page`]).
+//!
+//! Nothing here measures a real machine. What the papers measured on hardware is simulated, and each
+//! figure says with which parameters.
+//!
+//! Invariant: equal code gives equal figures, byte for byte: virtual time, seeded randomness, no
+//! clock. Whether a finding agrees with the paper is computed from the data, never stated.
+
+#![forbid(unsafe_code)]
+
+mod chart;
+mod heat;
+mod juggle;
+mod lanes;
+mod oslb;
+mod page;
+mod runs;
+mod svg;
+mod table;
+
+pub use chart::{Axis, Chart, Look, Scale, Series};
+pub use heat::{Field, HeatMap, LEVELS, heat_colours};
+pub use juggle::sweep_map;
+pub use lanes::Lanes;
+pub use page::{page, section};
+
+use evenly_model::theory::{OutOfRange, ShapeError};
+use evenly_sim::RunError;
+use rayon::prelude::*;
+use serde::Serialize;
+
+/// Name and version of the schema of [`Figure::json`].
+pub const SCHEMA: &str = "evenly.figures/1";
+
+/// Which paper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Paper {
+    /// Hofmeyr and others: Juggle: proactive load balancing on multicore computers, HPDC 2011.
+    Juggle,
+    /// Yun: Application of secretary algorithm to dynamic load balancing in user-space on multicore
+    /// systems, 2013.
+    Oslb,
+}
+
+impl Paper {
+    /// As it is called.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Juggle => "Juggle",
+            Self::Oslb => "OSLB",
+        }
+    }
+}
+
+/// Why there is no figure.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum FigureError {
+    /// No figure is called so.
+    #[error("there is no figure '{found}'; there are {known}", known = ids())]
+    Unknown {
+        /// The name found.
+        found: String,
+    },
+    /// A run came to nothing.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// Theory says nothing there.
+    #[error(transparent)]
+    Theory(#[from] OutOfRange),
+    /// No threads or no CPUs.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+}
+
+fn ids() -> String {
+    FIGURES.iter().map(|f| f.id).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether what came out here is what the paper says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Agrees {
+    /// It is.
+    Yes,
+    /// In kind, not in size.
+    Partly,
+    /// It is not.
+    No,
+}
+
+impl Agrees {
+    /// Yes where the first holds, partly where the second does, else no.
+    #[must_use]
+    pub fn when(yes: bool, partly: bool) -> Self {
+        match (yes, partly) {
+            (true, _) => Self::Yes,
+            (_, true) => Self::Partly,
+            _ => Self::No,
+        }
+    }
+
+    /// In a word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Yes => "yes",
+            Self::Partly => "partly",
+            Self::No => "no",
+        }
+    }
+}
+
+/// A statement of the paper, and what came out here.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Finding {
+    /// What the paper says, in our words.
+    pub paper: &'static str,
+    /// What came out here, and why where it differs.
+    pub here: String,
+    /// Whether that is the same.
+    pub agrees: Agrees,
+}
+
+/// How a panel is drawn.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Drawing {
+    /// Over two axes.
+    Chart(Chart),
+    /// Over a grid.
+    Heat(HeatMap),
+    /// Who ran where.
+    Lanes(Lanes),
+}
+
+/// One picture of a figure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Panel {
+    /// Name of its files, without ending.
+    pub name: String,
+    /// Its title.
+    pub title: String,
+    /// What is in it.
+    pub drawing: Drawing,
+}
+
+impl Panel {
+    /// The picture.
+    #[must_use]
+    pub fn svg(&self) -> String {
+        match &self.drawing {
+            Drawing::Chart(c) => c.svg(&self.title),
+            Drawing::Heat(h) => h.svg(&self.title),
+            Drawing::Lanes(l) => l.svg(&self.title),
+        }
+    }
+
+    /// The data.
+    #[must_use]
+    pub fn csv(&self) -> String {
+        match &self.drawing {
+            Drawing::Chart(c) => c.csv(),
+            Drawing::Heat(h) => h.csv(),
+            Drawing::Lanes(l) => l.csv(),
+        }
+    }
+}
+
+/// A figure, computed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figure {
+    /// Which.
+    pub info: &'static Info,
+    /// What was run, with all parameters.
+    pub setting: String,
+    /// Its pictures.
+    pub panels: Vec<Panel>,
+    /// What it shows.
+    pub findings: Vec<Finding>,
+}
+
+/// What [`Figure::json`] gives.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Summary<'a> {
+    /// Its name.
+    pub id: &'a str,
+    /// Which paper.
+    pub paper: Paper,
+    /// Its number there.
+    pub number: &'a str,
+    /// What it is about.
+    pub title: &'a str,
+    /// What was run.
+    pub setting: &'a str,
+    /// Names of its files.
+    pub files: Vec<String>,
+    /// What it shows.
+    pub findings: &'a [Finding],
+}
+
+impl Figure {
+    /// As an element of `figures` in `evenly.figures/1`.
+    #[must_use]
+    pub fn json(&self) -> Summary<'_> {
+        let files = |p: &Panel| [format!("{}.svg", p.name), format!("{}.csv", p.name)];
+        Summary {
+            id: self.info.id,
+            paper: self.info.paper,
+            number: self.info.number,
+            title: self.info.title,
+            setting: &self.setting,
+            files: self.panels.iter().flat_map(files).collect(),
+            findings: &self.findings,
+        }
+    }
+
+    /// The panel of this name.
+    #[must_use]
+    pub fn panel(&self, name: &str) -> Option<&Panel> {
+        self.panels.iter().find(|p| p.name == name)
+    }
+}
+
+/// What a figure's module computes.
+pub(crate) struct Made {
+    pub(crate) setting: String,
+    pub(crate) panels: Vec<Panel>,
+    pub(crate) findings: Vec<Finding>,
+}
+
+/// An entry of the list of figures.
+#[derive(Clone, Copy)]
+pub struct Info {
+    /// Its name here.
+    pub id: &'static str,
+    /// Which paper.
+    pub paper: Paper,
+    /// Its number there.
+    pub number: &'static str,
+    /// What it is about.
+    pub title: &'static str,
+    make: fn() -> Result<Made, FigureError>,
+}
+
+impl std::fmt::Debug for Info {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.id)
+    }
+}
+
+impl PartialEq for Info {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Info {
+    /// Computes it.
+    ///
+    /// # Errors
+    /// [`FigureError`] where a run comes to nothing.
+    pub fn make(&'static self) -> Result<Figure, FigureError> {
+        let Made { setting, panels, findings } = (self.make)()?;
+        Ok(Figure { info: self, setting, panels, findings })
+    }
+}
+
+/// All figures, in the order of the papers.
+pub const FIGURES: &[Info] = &[
+    Info {
+        id: "juggle-1",
+        paper: Paper::Juggle,
+        number: "1",
+        title: "three threads on two CPUs",
+        make: juggle::three_on_two,
+    },
+    Info {
+        id: "juggle-6",
+        paper: Paper::Juggle,
+        number: "6",
+        title: "proactive, reactive and per-domain balancing of 8 to 16 threads on 8 CPUs",
+        make: juggle::shapes,
+    },
+    Info {
+        id: "juggle-7",
+        paper: Paper::Juggle,
+        number: "7",
+        title: "ideal relative speedup as floor(n/m) grows",
+        make: juggle::oversubscription,
+    },
+    Info {
+        id: "juggle-8",
+        paper: Paper::Juggle,
+        number: "8",
+        title: "the period, one thread on a fast CPU",
+        make: juggle::period_one,
+    },
+    Info {
+        id: "juggle-9",
+        paper: Paper::Juggle,
+        number: "9",
+        title: "the period, several threads on each CPU",
+        make: juggle::period_many,
+    },
+    Info {
+        id: "juggle-10",
+        paper: Paper::Juggle,
+        number: "10",
+        title: "the idealised algorithm everywhere",
+        make: juggle::everywhere,
+    },
+    Info {
+        id: "juggle-11",
+        paper: Paper::Juggle,
+        number: "11",
+        title: "many phases, with and without jitter of the period",
+        make: juggle::phases,
+    },
+    Info {
+        id: "juggle-13",
+        paper: Paper::Juggle,
+        number: "13",
+        title: "lambda / e on three machines",
+        make: juggle::machines,
+    },
+    Info {
+        id: "juggle-15",
+        paper: Paper::Juggle,
+        number: "15",
+        title: "two neighbours",
+        make: juggle::neighbours,
+    },
+    Info {
+        id: "juggle-16",
+        paper: Paper::Juggle,
+        number: "16",
+        title: "migrations",
+        make: juggle::migrations,
+    },
+    Info {
+        id: "juggle-17",
+        paper: Paper::Juggle,
+        number: "17",
+        title: "periods near the scheduler's slice",
+        make: juggle::short_periods,
+    },
+    Info {
+        id: "oslb-2",
+        paper: Paper::Oslb,
+        number: "2",
+        title: "expected payoff of the selected candidate",
+        make: oslb::payoff,
+    },
+    Info {
+        id: "oslb-4",
+        paper: Paper::Oslb,
+        number: "4",
+        title: "the balancing interval, many programs at once",
+        make: oslb::interval,
+    },
+    Info {
+        id: "oslb-5-6",
+        paper: Paper::Oslb,
+        number: "5 and 6",
+        title: "one program at a time: with jitter of the system only, and beside a process that computes",
+        make: oslb::alone,
+    },
+    Info {
+        id: "oslb-7-8",
+        paper: Paper::Oslb,
+        number: "7, 8 and Table 2",
+        title: "nine programs at once",
+        make: oslb::together,
+    },
+];
+
+/// The figures of a paper, or of both, or those that are named.
+///
+/// # Errors
+/// [`FigureError::Unknown`].
+pub fn select(paper: Option<Paper>, only: &[String]) -> Result<Vec<&'static Info>, FigureError> {
+    if let Some(found) = only.iter().find(|o| FIGURES.iter().all(|f| f.id != o.as_str())) {
+        return Err(FigureError::Unknown { found: found.clone() });
+    }
+    let wanted = |f: &&Info| {
+        paper.is_none_or(|p| f.paper == p) && (only.is_empty() || only.iter().any(|o| o == f.id))
+    };
+    Ok(FIGURES.iter().filter(wanted).collect())
+}
+
+/// Computes figures on all cores; `done` is told of each, from any thread.
+///
+/// # Errors
+/// [`FigureError`], of the first that comes to nothing.
+pub fn make(
+    figures: &[&'static Info],
+    done: impl Fn(&Info) + Sync,
+) -> Result<Vec<Figure>, FigureError> {
+    let one = |info: &&'static Info| {
+        let figure = info.make();
+        done(info);
+        figure
+    };
+    figures.par_iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_found_by_paper_and_name() {
+        let ids = |paper, only: &[&str]| -> Vec<&str> {
+            let only: Vec<String> = only.iter().map(|&o| o.to_owned()).collect();
+            select(paper, &only).unwrap().iter().map(|f| f.id).collect()
+        };
+        assert_eq!(ids(None, &[]).len(), FIGURES.len());
+        assert_eq!(ids(None, &["oslb-2", "juggle-9"]), ["juggle-9", "oslb-2"]);
+        assert!(ids(Some(Paper::Oslb), &[]).iter().all(|id| id.starts_with("oslb-")));
+        assert!(ids(Some(Paper::Oslb), &["juggle-9"]).is_empty());
+        let error = select(None, &[String::from("juggle-99")]).unwrap_err().to_string();
+        assert!(error.contains("juggle-99") && error.contains("juggle-9, "), "{error}");
+    }
+}
