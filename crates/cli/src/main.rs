@@ -8,6 +8,7 @@
 mod balance;
 mod compare;
 mod errors;
+mod figures;
 mod flags;
 mod generate;
 mod output;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::compare(args),
         Command::Predict(args) => predict::predict(&args),
         Command::Simulate(args) => simulate::simulate(&args),
+        Command::Figures(args) => figures::figures(&args),
         Command::Restore(args) => restore::restore(&args),
         Command::Report(args) => report::report(&args),
         Command::Top(args) => top::top(&args),

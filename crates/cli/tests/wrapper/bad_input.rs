@@ -18,6 +18,27 @@ fn refused(output: &Output, words: &str) {
 }
 
 #[test]
+fn options_of_figures() {
+    let tool = Tool::new();
+    let (file, out) = (tool.path("file"), tool.path("out"));
+    fs::write(&file, "kept").unwrap();
+    let (file, out) = (file.to_str().unwrap(), out.to_str().unwrap());
+    let json = tool.path("no/x.json");
+    let cases: [(&[&str], &str); 5] = [
+        (&["--only", "juggle-99"], "--only|juggle-99|juggle-9, "),
+        (&["--paper", "numa"], "--paper|juggle|oslb"),
+        (&["--paper", "oslb", "--only", "juggle-9"], "--only|--paper"),
+        (&["--only", "oslb-2", "--out", file], "--out|file"),
+        (&["--only", "oslb-2", "--out", out, "--json", json.to_str().unwrap()], "--json|no/x.json"),
+    ];
+    for (args, words) in cases {
+        let output = tool.evenly(["figures"]).args(args).current_dir(tool.dir.path()).output();
+        refused(&output.unwrap(), words);
+    }
+    assert_eq!(fs::read_to_string(file).unwrap(), "kept");
+}
+
+#[test]
 fn options_of_run() {
     let tool = Tool::new();
     let marker = tool.path("started");

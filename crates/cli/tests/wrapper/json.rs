@@ -148,6 +148,28 @@ fn of_a_simulation() {
 }
 
 #[test]
+fn of_figures() {
+    let tool = Tool::new();
+    let out = tool.path("made/here");
+    let dir = out.to_str().unwrap();
+    let only = ["--only", "oslb-2", "--only", "juggle-16"];
+    let output = tool.evenly(["figures", "--out", dir, "--json", "-"]).args(only).output().unwrap();
+    let value = parsed(&output, "evenly.figures/1");
+    let figures = value["figures"].as_array().unwrap();
+    let ids: Vec<&str> = figures.iter().map(|f| f["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["juggle-16", "oslb-2"]);
+    for file in figures.iter().flat_map(|f| f["files"].as_array().unwrap()) {
+        let text = fs::read_to_string(out.join(file.as_str().unwrap())).unwrap();
+        assert!(text.starts_with("<svg") || text.starts_with("series,"), "{file}");
+    }
+    // These, and the page.
+    let files = figures.iter().map(|f| f["files"].as_array().unwrap().len()).sum::<usize>();
+    assert_eq!(fs::read_dir(&out).unwrap().count(), files + 1);
+    let page = fs::read_to_string(out.join("figures.md")).unwrap();
+    assert!(page.contains("(juggle-16.svg)") && stderr(&output).contains("as in the paper"));
+}
+
+#[test]
 fn of_nothing_to_restore() {
     let tool = Tool::new();
     let output = tool.evenly(["restore", "--json", "-"]).output().unwrap();
