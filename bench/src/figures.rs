@@ -8,7 +8,7 @@ use crate::cost::Cost;
 use crate::host::Machine;
 use crate::measure::{MAKESPAN, Note, Noting, Site, measure};
 use crate::show::{print, table, tell};
-use crate::suite::{Benchmark, Way};
+use crate::suite::{Benchmark, HYBRID, JUGGLE, Way};
 use anyhow::Context;
 use evenly_compare::Comparison;
 use evenly_model::stats::{median, median_interval, ratio_of_medians};
@@ -130,6 +130,8 @@ pub(crate) struct Figures {
     pub(crate) limit_s: Option<Measured>,
     /// The arms.
     pub(crate) arms: Vec<ArmFigures>,
+    /// Median makespan of juggle over hybrid's: what it is worth to release threads.
+    pub(crate) hybrid_vs_juggle: Option<Measured>,
     /// What `evenly compare` says about each pair.
     pub(crate) verdicts: Vec<String>,
     /// Runs of which others took more than 2 % of the CPUs; they are in the figures.
@@ -231,6 +233,7 @@ impl Figures {
                 .then(|| Measured::ratio(&of(Way::Full.name()), &alone, seed))
                 .flatten(),
             limit_s: Measured::median(&limits, seed),
+            hybrid_vs_juggle: Measured::ratio(&of(JUGGLE.name()), &of(HYBRID.name()), seed),
             arms,
             verdicts: comparison.verdicts.iter().map(|v| v.text.clone()).collect(),
             disturbed,
@@ -295,6 +298,10 @@ impl Figures {
                     cell(a.wall_speedup_vs_kernel, 4)
                 ));
             }
+        }
+        if let Some(ratio) = self.hybrid_vs_juggle {
+            let text_of = ratio.text(3);
+            text.push_str(&format!("  hybrid against juggle: {text_of} times as fast\n"));
         }
         if self.disturbed > 0 {
             text.push_str(&format!(
@@ -482,6 +489,7 @@ mod tests {
         assert!((f.full_over_alone.unwrap().value - 1.1).abs() < 1e-9);
         assert!(arm(&f, "alone").limit_percent.is_none());
         assert!(f.text().contains("limit e*n/m 3.000"), "{}", f.text());
+        assert!(f.text().contains("hybrid against juggle: 1.000 [1.000, 1.000]"), "{}", f.text());
     }
 
     #[test]

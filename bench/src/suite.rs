@@ -130,7 +130,7 @@ impl Way {
 }
 
 /// Juggle as in the paper.
-const JUGGLE: Way = Way::Evenly { name: "juggle", policy: "juggle", options: &[] };
+pub(crate) const JUGGLE: Way = Way::Evenly { name: "juggle", policy: "juggle", options: &[] };
 /// The default policy.
 pub(crate) const HYBRID: Way = Way::Evenly { name: "hybrid", policy: "hybrid", options: &[] };
 const ALL: &[Way] = &[Way::Alone, Way::Full, Way::Static, Way::Kernel, JUGGLE, HYBRID];
@@ -236,7 +236,8 @@ pub(crate) fn host(quick: bool) -> Vec<Benchmark> {
             add(format!("{name}-{runtime}-3-on-2"), 3, program, ALL, runs(3, 5));
         }
     }
-    let balanced = Program::Spmd { phases: 1, phase_ms: 1_000, barrier: "block" };
+    // In the long form long enough for the guard's first pause, after three seconds.
+    let balanced = Program::Spmd { phases: 1, phase_ms: pick(1_000, 4_000), barrier: "block" };
     let ways: &[Way] = &[Way::Alone, Way::Kernel, JUGGLE, HYBRID];
     add("balanced-2-on-2".into(), 2, balanced, ways, runs(20, 40));
 

@@ -85,6 +85,12 @@ fn demo_and_benchmarks_find_what_was_built_elsewhere() {
     let said = room.dev(&["bench", "--quick"], "");
     assert!(!said.contains("minutes"), "{said}");
     assert_eq!(room.read("called").trim(), format!("run --workloads {target}/workloads --quick"));
+    fs::remove_file(room.path("called")).unwrap();
+    room.dev(&["bench", "lab", "--runs", "3"], "");
+    assert_eq!(
+        room.read("called").trim(),
+        format!("lab --workloads {target}/workloads-static --runs 3")
+    );
 }
 
 #[test]

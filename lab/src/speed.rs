@@ -43,10 +43,10 @@ pub struct EqualSpeed {
 /// What a check came to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Verdict {
-    /// No CPU is shown to deviate by more than the limit, and none can deviate by
-    /// twice as much; the one that deviates most.
+    /// No CPU deviates by more than the limit, and none can deviate by twice as
+    /// much; the one that deviates most.
     Equal(Deviation),
-    /// This CPU deviates by more than the limit: its whole interval lies beyond.
+    /// This CPU deviates by more than the limit.
     Unequal(Deviation),
     /// The turns differ too much to say: the interval of this CPU reaches beyond
     /// twice the limit.
@@ -56,23 +56,19 @@ pub enum Verdict {
 impl EqualSpeed {
     /// The largest deviation, as medians go; and whether the figures count.
     pub fn verdict(&self) -> Verdict {
-        let nearest = |d: &Deviation| match d.interval {
-            (low, _) if low > 0.0 => low,
-            (_, high) if high < 0.0 => -high,
-            _ => 0.0,
-        };
         let farthest = |d: &Deviation| d.interval.0.abs().max(d.interval.1.abs());
         let most = |by: &dyn Fn(&Deviation) -> f64| {
             self.deviations.iter().copied().max_by(|a, b| by(a).total_cmp(&by(b)))
         };
         let none = Deviation { cpu: 0, all_busy: false, median: 0.0, interval: (0.0, 0.0) };
-        if let Some(d) = most(&nearest).filter(|d| nearest(d) > self.limit) {
-            return Verdict::Unequal(d);
+        let worst = most(&|d| d.median.abs()).unwrap_or(none);
+        if worst.median.abs() > self.limit {
+            return Verdict::Unequal(worst);
         }
         if let Some(d) = most(&farthest).filter(|d| farthest(d) > 2.0 * self.limit) {
             return Verdict::Unclear(d);
         }
-        Verdict::Equal(most(&|d: &Deviation| d.median.abs()).unwrap_or(none))
+        Verdict::Equal(worst)
     }
 
     /// Whether the CPUs are equal; if not, the figures of this session are void.
@@ -199,6 +195,12 @@ mod tests {
     fn one_uneven_cpu_fails_even_if_it_is_the_fast_one() {
         let c = check("alone 0 1.0\nall 0 1.0\nall 1 0.8\n");
         assert!(matches!(c.verdict(), Verdict::Unequal(d) if d.cpu == 1));
+    }
+
+    #[test]
+    fn a_median_beyond_the_limit_fails_whatever_its_interval() {
+        let c = check("alone 0 1.00 1.00 1.00\nall 0 1.045 1.06 1.09\n");
+        assert!(matches!(c.verdict(), Verdict::Unequal(d) if d.interval.0 < 0.05));
     }
 
     #[test]
