@@ -20,7 +20,7 @@ use crate::{
 use evenly_model::{
     CpuId, CpuSet, CpuView, DomainId, Nanos, Pid, Plan, Snapshot, ThreadId, ThreadView,
 };
-use evenly_policy::{Effort, Mechanism, Policy};
+use evenly_policy::{Effort, Mechanism, Policy, Spreader};
 
 /// Settings of a balancer.
 #[derive(Debug, Clone)]
@@ -152,6 +152,81 @@ const LOOK_AT_NEIGHBOURS: Nanos = Nanos::from_millis(1_000);
 /// How often pinned threads are looked at.
 const LOOK_AT_ALL: Nanos = Nanos::from_millis(1_000);
 
+/// Whether pinned threads leave no CPU to nobody (promise P2): each that one of them may use has
+/// one. Where there are fewer threads than CPUs, or most of them may use the same few CPUs, they
+/// cannot; then they are not pinned.
+#[derive(Default)]
+struct Cover {
+    spreader: Spreader,
+    plan: Plan,
+    /// For each mask, whether a thread has it.
+    used: Vec<bool>,
+    /// For each CPU, whether a thread may use it, and whether one is there.
+    wanted: Vec<bool>,
+    held: Vec<bool>,
+    /// Where each thread would be.
+    at: Vec<usize>,
+}
+
+impl Cover {
+    /// Whether it would be so once the threads are distributed, which is what every policy begins
+    /// with. The most even distribution has threads on as many CPUs as can have one at all (see
+    /// [`Spreader`]), so that none but this one need be looked at.
+    ///
+    /// O(n + m * masks) where all threads may use the same CPUs, else that of [`Spreader::spread`].
+    fn is_possible(&mut self, s: &Snapshot) -> bool {
+        self.find_wanted(s);
+        let wanted = self.wanted.iter().filter(|w| **w).count();
+        if s.threads.is_empty() || s.threads.len() < wanted {
+            return false;
+        }
+        let all = |mask: &[bool]| mask.iter().zip(&self.wanted).all(|(may, w)| may == w);
+        let alike = s.masks.iter().zip(&self.used).all(|(mask, used)| !used || all(mask));
+        if alike && s.threads.iter().all(|t| t.movable) {
+            return true;
+        }
+        self.plan.clear();
+        self.spreader.spread(s, &mut self.plan);
+        self.is_with(s, true)
+    }
+
+    /// Whether it is so with the threads where they are.
+    fn is_there(&mut self, s: &Snapshot) -> bool {
+        self.is_with(s, false)
+    }
+
+    fn is_with(&mut self, s: &Snapshot, plan: bool) -> bool {
+        self.at.clear();
+        self.at.extend(s.threads.iter().map(|t| t.cpu));
+        if plan {
+            self.plan.moves.iter().for_each(|m| self.at[m.thread] = m.to);
+        }
+        self.held.clear();
+        self.held.resize(s.cpus.len(), false);
+        for &c in &self.at {
+            if let Some(held) = self.held.get_mut(c) {
+                *held = true;
+            }
+        }
+        self.wanted.iter().zip(&self.held).all(|(wanted, held)| !wanted || *held)
+    }
+
+    fn find_wanted(&mut self, s: &Snapshot) {
+        self.used.clear();
+        self.used.resize(s.masks.len(), false);
+        for t in &s.threads {
+            self.used[t.mask] = true;
+        }
+        self.wanted.clear();
+        self.wanted.resize(s.cpus.len(), false);
+        for (mask, _) in s.masks.iter().zip(&self.used).filter(|(_, used)| **used) {
+            for (wanted, may) in self.wanted.iter_mut().zip(mask) {
+                *wanted |= may;
+            }
+        }
+    }
+}
+
 /// The cycle of one domain.
 pub struct Balancer {
     options: BalancerOptions,
@@ -182,6 +257,7 @@ pub struct Balancer {
     open: bool,
     /// Threads stay pinned to where they are put.
     pinning: bool,
+    cover: Cover,
     gave_up_at: Nanos,
     window_began: Nanos,
     points: u64,
@@ -227,6 +303,7 @@ impl Balancer {
             was_paused: false,
             open: false,
             pinning: false,
+            cover: Cover::default(),
             gave_up_at: now,
             window_began: now,
             points: 0,
@@ -787,15 +864,23 @@ impl Balancer {
             Mechanism::Pin => true,
             Mechanism::Nudge => nobody_gives_up,
         };
-        // Fewer threads than CPUs would, pinned, leave CPUs to nobody (promise P2).
-        let pin = hold && !self.open && self.entities.len() >= self.usable.len();
+        let pin = hold && !self.open && self.cover.is_possible(&self.snapshot);
+        if pin && self.pinning {
+            // The kernel does not even out what is pinned, so there is no point in waiting for it to
+            // do so: the policy is to distribute as at the first time.
+            if self.options.mechanism == Mechanism::Nudge && !self.cover.is_there(&self.snapshot) {
+                self.snapshot.point = 0;
+            }
+            return;
+        }
         if pin == self.pinning {
             return;
         }
         self.pinning = pin;
         if pin {
-            // Those that are not moved now are pinned where they are.
+            // Those that are not moved now are pinned where they are: after this distribution.
             self.placed = false;
+            self.snapshot.point = 0;
             return;
         }
         for e in self.entities.iter().filter(|e| e.movable) {

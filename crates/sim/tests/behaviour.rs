@@ -31,6 +31,16 @@ fn all_there(d: &Driver) -> bool {
     d.sim.phases().iter().all(|&p| p == 0)
 }
 
+/// The CPUs that no living thread may use, although one could before it was balanced. None where
+/// not all that live are balanced, so that one has ended since, or come.
+fn lost(d: &Driver, original: &[CpuSet]) -> Option<CpuSet> {
+    let living: Vec<usize> = (d.sim.candidates().iter())
+        .map(|c| c.name.strip_prefix("thread-").unwrap().parse().unwrap())
+        .collect();
+    let union = |masks: &[CpuSet]| living.iter().fold(CpuSet::new(), |all, &t| all.or(&masks[t]));
+    (living.len() == d.balancer().len()).then(|| union(original).minus(&union(&d.sim.masks())))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
@@ -82,9 +92,14 @@ proptest! {
         }
         s.strangers = vec![Stranger::random(CpuId(0))];
         let wishes: Vec<bool> = s.threads.iter().map(|t| t.own_mask).collect();
+        let original: Vec<CpuSet> = s.threads.iter().map(|t| t.mask.clone()).collect();
         let mut d = driver(s, policy, seed);
         while d.step(&mut []) {
             prop_assert!(d.sim.outside_their_masks().is_empty());
+            // `static` places once: the CPU of a thread that has ended stays empty.
+            if policy != "static" {
+                prop_assert!(lost(&d, &original).is_none_or(|cpus| cpus.is_empty()));
+            }
         }
         for (moves, wish) in d.sim.moves().into_iter().zip(wishes) {
             prop_assert!(!wish || moves == 0);
@@ -92,6 +107,60 @@ proptest! {
         d.finish();
         prop_assert!(d.sim.changed_masks().is_empty());
     }
+
+    /// For so long that `hybrid` pins, too; with few kinds of masks, so that threads often outnumber
+    /// the CPUs of one kind and leave those of another to fewer; and threads that end.
+    #[test]
+    fn the_union_of_masks_stays(
+        n in 2..14usize,
+        m in 2..9usize,
+        seed in any::<u64>(),
+        policy in prop_oneof![Just("juggle"), Just("hybrid"), Just("secretary"), Just("reactive")],
+    ) {
+        let mut random = Random::new(seed);
+        let mut s = Scenario { seed, ..Scenario::new(n, m, ms(60_000)) };
+        s.placement = Placement::Random;
+        let narrow = random.below(m);
+        for t in &mut s.threads {
+            if random.unit() < 0.6 {
+                t.mask = (0..=narrow as u32).map(CpuId).collect();
+            }
+            t.own_mask = random.unit() < 0.05;
+            t.end = Some(ms(500 + random.below(5_000) as u64));
+        }
+        let original: Vec<CpuSet> = s.threads.iter().map(|t| t.mask.clone()).collect();
+        let mut d = driver(s, policy, seed);
+        while d.step(&mut []) {
+            let lost = lost(&d, &original).unwrap_or_default();
+            prop_assert!(lost.is_empty(), "{lost} at {}, threads at {:?}", d.sim.now(), d.sim.counts());
+        }
+    }
+}
+
+/// Four threads may use two CPUs, and four others all eight: spread evenly, all eight leave two CPUs
+/// without a thread of the program, so they must not be pinned. With two more they can.
+#[test]
+fn threads_are_pinned_only_where_that_leaves_no_cpu_to_nobody() {
+    for (policy, wide, pinned) in
+        [("juggle", 4, false), ("hybrid", 4, false), ("juggle", 6, true), ("hybrid", 6, true)]
+    {
+        let mut s = Scenario::new(4 + wide, 8, ms(5_000));
+        s.threads[..4].iter_mut().for_each(|t| t.mask = "0-1".parse().unwrap());
+        let original: Vec<CpuSet> = s.threads.iter().map(|t| t.mask.clone()).collect();
+        let mut d = driver(s, policy, 1);
+        let mut were = false;
+        while d.step(&mut []) && all_there(&d) {
+            assert!(lost(&d, &original).is_none_or(|cpus| cpus.is_empty()), "{policy} {wide}");
+            were |= d.sim.changed_masks().len() == 4 + wide;
+        }
+        assert_eq!(were, pinned, "{policy} {wide}");
+    }
+    // Fewer threads than the machine has CPUs, but one for each that they may use.
+    let mut s = Scenario::new(3, 8, ms(2_000));
+    s.threads.iter_mut().for_each(|t| t.mask = "2-3".parse().unwrap());
+    let mut d = driver(s, "juggle", 1);
+    while d.sim.now() < ms(500) && d.step(&mut []) {}
+    assert_eq!(d.sim.changed_masks().len(), 3);
 }
 
 /// Keeps the progress of all threads at each point.
