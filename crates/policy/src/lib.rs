@@ -13,6 +13,7 @@
 mod juggle;
 mod reactive;
 pub mod secretary;
+pub mod shared;
 mod spread;
 pub mod stopping;
 
@@ -55,6 +56,8 @@ pub struct Effort {
     pub readings: u64,
     /// Threads that there were, summed over the searches: what reading all would have been.
     pub threads: u64,
+    /// The most that were read in one search.
+    pub most: u64,
 }
 
 /// An entry of the registry.
@@ -68,6 +71,9 @@ pub struct PolicyInfo {
     pub mechanism: Mechanism,
     /// Makes an instance.
     pub make: fn() -> Box<dyn Policy>,
+    /// Whether each CPU has a balancer of its own, without a cycle that all have in common. What
+    /// `make` makes is then for recordings.
+    pub decentral: bool,
 }
 
 impl PolicyInfo {
@@ -88,36 +94,42 @@ pub const POLICIES: &[PolicyInfo] = &[
         about: "Juggle's decisions; moved threads are let go as soon as one blocks or yields",
         mechanism: Mechanism::Nudge,
         make: || Box::new(Juggle::hybrid()),
+        decentral: false,
     },
     PolicyInfo {
         name: "juggle",
         about: "swap threads that are behind with threads that are ahead; all stay pinned",
         mechanism: Mechanism::Pin,
         make: || Box::new(Juggle::new(Margins::default())),
+        decentral: false,
     },
     PolicyInfo {
         name: "secretary",
         about: "each CPU reads a few threads to find one to swap with (OSLB); all stay pinned",
         mechanism: Mechanism::Pin,
         make: || Box::new(Secretary::new(stopping::CutOff::Uniform)),
+        decentral: true,
     },
     PolicyInfo {
         name: "reactive",
         about: "fill CPUs whose threads end or block, up to 1.5 periods late; else stay",
         mechanism: Mechanism::Pin,
         make: || Box::new(Reactive::default()),
+        decentral: false,
     },
     PolicyInfo {
         name: STATIC,
         about: "pin the threads evenly once",
         mechanism: Mechanism::Pin,
         make: || Box::new(Static::default()),
+        decentral: false,
     },
     PolicyInfo {
         name: "observe",
         about: "watch, change nothing",
         mechanism: Mechanism::Nothing,
         make: || Box::new(Observe),
+        decentral: false,
     },
 ];
 
@@ -133,6 +145,17 @@ struct Observe;
 
 impl Policy for Observe {
     fn decide(&mut self, _: &Snapshot, _: &mut Plan) {}
+}
+
+/// Spreads the threads evenly, whenever they are not, and does nothing else: what balancers that
+/// decide each for its CPU leave to one hand.
+#[derive(Debug, Clone, Default)]
+pub struct Spreading(Spreader);
+
+impl Policy for Spreading {
+    fn decide(&mut self, snapshot: &Snapshot, plan: &mut Plan) {
+        self.0.spread(snapshot, plan);
+    }
 }
 
 /// Spreads the threads evenly when balancing begins, and again only where threads or CPUs were

@@ -11,17 +11,14 @@
 //!    as near to what it looks for as all before ([`crate::stopping`]).
 //! 4. The two are swapped.
 //!
-//! What one balancer does is [`Balancer::decide`]; it looks at other threads only through a function
-//! that it calls for each observation, so that these can be counted.
+//! What a balancer decides is here ([`Balancer`], [`Hunt`], [`is_faster`]), what they share is in
+//! [`crate::shared`]. The engine has the balancers themselves (`evenly_engine::CpuBalancer`), each
+//! with wake-ups of its own, live and in the simulator: a thread of another CPU is read when, and only
+//! when, it is observed. [`Secretary`] is for recordings, where all has been read before: the balancers
+//! of all CPUs take their turns at each recorded point, in the order of their wake-ups (each at the
+//! point that is nearest).
 //!
 //! Invariant: only swaps, of threads that may be moved and have been where they are for an interval.
-//!
-//! What this is not: here the balancers of all CPUs of a domain take their turns inside one balancing
-//! point of the one cycle, in the order of their wake-ups (each at the balancing point that is
-//! nearest), not in threads of their own. So there is no barrier between them and nobody waits for
-//! anybody, but the cycle has read all threads before, and the observations counted are those that
-//! balancers of their own would have to make. Each domain is balanced on its own, so there are no
-//! migrations between domains to be stopped while many threads migrate (3.2).
 //!
 //! Where this departs from the paper, and why:
 //! - The paper defines speed as CPU time over elapsed time and leaves open since when. Whether a CPU
@@ -54,6 +51,28 @@ pub enum Look {
     Speed(f64),
 }
 
+/// Whether a CPU is so much faster than another that a thread gains by going there. `off` is by what
+/// part each speed can be wrong; `margin` how much faster it has to be beyond that.
+#[must_use]
+pub fn is_faster(here: (f64, f64), there: (f64, f64), margin: f64) -> bool {
+    let ((speed, off), (other, other_off)) = (here, there);
+    speed / (1.0 + off) > other * (1.0 + margin + other_off)
+}
+
+/// By how much a CPU has to be faster, in parts, where `k` threads share one on average. Where it is
+/// known to be faster, by its capacity, it need not be so by a margin as well.
+#[must_use]
+pub fn margin(k: f64, known: bool) -> f64 {
+    if known { 0.0 } else { FASTER / k }
+}
+
+/// Over how many intervals speeds are averaged, where readings can be wrong by this part of what a
+/// thread gets in one.
+#[must_use]
+pub fn samples(noise: f64) -> u32 {
+    (4.0 * noise).ceil().clamp(1.0, MOST_SAMPLES) as u32
+}
+
 /// Outcome of one search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Search {
@@ -66,10 +85,9 @@ pub struct Search {
 /// The balancer of one CPU: what it needs to search.
 #[derive(Debug, Clone)]
 pub struct Balancer {
-    cut_off: CutOff,
-    gaussian: Gaussian,
+    /// Where another rule than the uniform one is wanted. It has a table.
+    gaussian: Option<Gaussian>,
     random: Random,
-    order: Vec<usize>,
 }
 
 /// No more draws than this many times the square root of the number of threads (and no fewer than
@@ -81,17 +99,32 @@ impl Balancer {
     /// With this rule; `seed` is that of the random order.
     #[must_use]
     pub fn new(cut_off: CutOff, seed: u64) -> Self {
-        Self {
-            cut_off,
-            gaussian: Gaussian::default(),
-            random: Random::new(seed),
-            order: Vec::new(),
+        let gaussian = (cut_off == CutOff::Gaussian).then(Gaussian::default);
+        Self { gaussian, random: Random::new(seed) }
+    }
+
+    /// Begins to search a thread that is as much slower than `mean` as `ahead` is faster (Figure 3,
+    /// line 5). `threads` is the number of threads there are; `candidates` is about how many of them
+    /// are not passed over.
+    pub fn begin(&mut self, ahead: f64, mean: f64, threads: usize, candidates: usize) -> Hunt {
+        let skip = match &mut self.gaussian {
+            Some(gaussian) => gaussian.skip(candidates),
+            None => uniform_skip(candidates),
+        };
+        Hunt {
+            wanted: 2.0 * mean - ahead,
+            mean,
+            rule: Rule::new(skip),
+            order: Order::new(threads, &mut self.random),
+            drawn: 0,
+            draws: threads.min(LEAST_DRAWS.max(DRAWS * threads.isqrt())),
+            candidates,
+            last: None,
+            found: None,
         }
     }
 
-    /// Searches a thread that is as much slower than `mean` as `ahead` is faster (Figure 3, line 5).
-    /// `threads` is the number of threads there are, which `look` is called with, each at most once;
-    /// `candidates` is about how many of them are not passed over.
+    /// A whole search at once. `look` is called with threads, each at most once.
     pub fn decide(
         &mut self,
         ahead: f64,
@@ -100,35 +133,98 @@ impl Balancer {
         candidates: usize,
         mut look: impl FnMut(usize) -> Look,
     ) -> Search {
-        let wanted = 2.0 * mean - ahead;
-        let skip = match self.cut_off {
-            CutOff::Uniform => uniform_skip(candidates),
-            CutOff::Gaussian => self.gaussian.skip(candidates),
-        };
-        let mut rule = Rule::new(skip);
-        // Each search goes on from the order that the last one left: any order will do to start a
-        // shuffle from, and only as much is shuffled as is looked at.
-        if self.order.len() != threads {
-            self.order.clear();
-            self.order.extend(0..threads);
-        }
-        let draws = threads.min(LEAST_DRAWS.max(DRAWS * threads.isqrt()));
-        let mut last = None;
-        for i in 0..draws {
-            let drawn = i + self.random.below(threads - i);
-            self.order.swap(i, drawn);
-            let Look::Speed(speed) = look(self.order[i]) else { continue };
-            let behind = speed < mean;
-            let value = if behind { -(speed - wanted).abs() } else { f64::NEG_INFINITY };
-            if rule.take(value) {
-                return Search { found: Some(self.order[i]), readings: rule.seen() };
-            }
-            last = behind.then_some(self.order[i]);
-            if rule.seen() >= candidates {
-                break;
+        let mut hunt = self.begin(ahead, mean, threads, candidates);
+        while let Some(t) = hunt.draw() {
+            if let Look::Speed(speed) = look(t) {
+                hunt.saw(t, speed);
             }
         }
-        Search { found: last, readings: rule.seen() }
+        hunt.outcome()
+    }
+}
+
+/// A search under way: one thread after the other is drawn, and its speed is told where it was
+/// read.
+#[derive(Debug, Clone)]
+pub struct Hunt {
+    wanted: f64,
+    mean: f64,
+    rule: Rule,
+    order: Order,
+    drawn: usize,
+    draws: usize,
+    candidates: usize,
+    last: Option<usize>,
+    found: Option<usize>,
+}
+
+impl Hunt {
+    /// The next thread to look at; None when the search is over. One that is not read is passed over.
+    pub fn draw(&mut self) -> Option<usize> {
+        let over = self.found.is_some()
+            || self.drawn >= self.draws
+            || (self.rule.seen() >= self.candidates && self.rule.seen() > 0);
+        if over {
+            return None;
+        }
+        self.drawn += 1;
+        Some(self.order.at(self.drawn - 1))
+    }
+
+    /// The speed of the thread that was drawn, read just now.
+    pub fn saw(&mut self, thread: usize, speed: f64) {
+        let behind = speed < self.mean;
+        let value = if behind { -(speed - self.wanted).abs() } else { f64::NEG_INFINITY };
+        if self.rule.take(value) {
+            self.found = Some(thread);
+        }
+        self.last = behind.then_some(thread);
+    }
+
+    /// What came of it. If nobody was taken, the last candidate is, if it is behind.
+    #[must_use]
+    pub fn outcome(&self) -> Search {
+        Search { found: self.found.or(self.last), readings: self.rule.seen() }
+    }
+}
+
+/// A random order of the numbers below n that takes no memory: a Feistel network over the least power
+/// of 4 that holds them, gone through again wherever it leads beyond them (Black and Rogaway, Ciphers
+/// with arbitrary finite domains, 2002).
+#[derive(Debug, Clone, Copy)]
+struct Order {
+    n: u64,
+    half: u32,
+    keys: [u64; 4],
+}
+
+impl Order {
+    fn new(n: usize, random: &mut Random) -> Self {
+        let n = n as u64;
+        let bits = u64::BITS - n.saturating_sub(1).leading_zeros();
+        Self { n, half: bits.div_ceil(2), keys: std::array::from_fn(|_| random.next_u64()) }
+    }
+
+    /// The number in this place.
+    fn at(&self, place: usize) -> usize {
+        let mut x = place as u64;
+        loop {
+            x = self.mix(x);
+            if x < self.n.max(1) {
+                return x as usize;
+            }
+        }
+    }
+
+    fn mix(&self, x: u64) -> u64 {
+        let mask = (1 << self.half) - 1;
+        let (mut left, mut right) = (x >> self.half, x & mask);
+        for key in self.keys {
+            // The upper bits of a product depend on all bits of its factors.
+            let hash = (right ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+            (left, right) = (right, left ^ (hash & mask));
+        }
+        left << self.half | right
     }
 }
 
@@ -147,17 +243,17 @@ struct Published {
 }
 
 /// A thread has been on its CPU for long enough after this part of an interval.
-const SETTLED: f64 = 0.75;
+pub const SETTLED: f64 = 0.75;
 /// Half width of the jitter of wake-ups, as part of the interval.
-const JITTER: f64 = 0.1;
+pub const JITTER: f64 = 0.1;
 /// How much of the gap between neighbouring slot speeds a CPU must be faster than another.
 const FASTER: f64 = 0.3;
 /// The least lead, as a part of the reading's resolution, for which a pair is swapped.
-const LEAD: f64 = 0.5;
+pub const LEAD: f64 = 0.5;
 /// The most intervals over which a speed is averaged.
 const MOST_SAMPLES: f64 = 64.0;
 /// A thread rests that wanted less than this part of a CPU.
-const RESTS: f64 = 0.05;
+pub const RESTS: f64 = 0.05;
 
 /// Sums over all CPUs of what they have published: in the paper, the global core speed.
 #[derive(Debug, Clone, Copy, Default)]
@@ -170,7 +266,7 @@ struct Global {
     on_slow: u32,
 }
 
-/// The policy: the balancers of all CPUs of a domain.
+/// The balancers of all CPUs of a domain, as far as they can be asked about a recording.
 #[derive(Debug, Clone)]
 pub struct Secretary {
     balancer: Balancer,
@@ -211,7 +307,7 @@ impl Secretary {
     /// Lines 1 and 2 of Figure 3. Returns the speed of the CPU; None where it has no threads.
     fn publish(&mut self, snapshot: &Snapshot, c: CpuIndex, age: f64, noise: f64) -> Option<f64> {
         let cpu = &snapshot.cpus[c];
-        let most = (4.0 * noise).ceil().clamp(1.0, MOST_SAMPLES) as u32;
+        let most = samples(noise);
         let p = &mut self.published[cpu.id.0 as usize];
         let g = &mut self.global;
         if p.threads > 0 {
@@ -253,7 +349,7 @@ impl Secretary {
         let number = |c: CpuIndex| snapshot.cpus[c].id.0 as usize;
         let off = |p: &Published| noise / k / f64::from(p.samples.max(1));
         let here = &self.published[number(c)];
-        let at_least = speed / (1.0 + off(here));
+        let speed = (speed, off(here));
         let mean = g.totals / g.threads.max(1.0);
         // A thread that rests loses nothing if it leaves.
         let rank = |&t: &ThreadIndex| {
@@ -283,10 +379,8 @@ impl Secretary {
                 let view = &snapshot.threads[t];
                 let Some(cpu) = snapshot.cpus.get(view.cpu) else { return Look::PassedOver };
                 let there = &published[cpu.id.0 as usize];
-                // A CPU that is faster by its capacity need not be so by a margin as well.
-                let known = snapshot.cpus[c].capacity > cpu.capacity;
-                let margin = if known { 0.0 } else { FASTER / k };
-                let faster = at_least > there.speed * (1.0 + margin + off(there));
+                let margin = margin(k, snapshot.cpus[c].capacity > cpu.capacity);
+                let faster = is_faster(speed, (there.speed, off(there)), margin);
                 if view.cpu == c || there.threads == 0 || !faster || stays(view) {
                     return Look::PassedOver;
                 }
@@ -299,6 +393,7 @@ impl Secretary {
         self.effort.searches += 1;
         self.effort.readings += search.readings as u64;
         self.effort.threads += snapshot.threads.len() as u64;
+        self.effort.most = self.effort.most.max(search.readings as u64);
         let Some(behind) = search.found else { return };
         let lead = progress - snapshot.threads[behind].progress;
         if !rests && lead <= least_lead {
@@ -418,6 +513,29 @@ mod tests {
         let found = b.decide(0.9, 0.5, 50, 50, |_| Look::PassedOver);
         assert_eq!(found, Search::default());
         assert_eq!(b.decide(0.9, 0.5, 0, 0, |_| Look::Speed(0.1)), Search::default());
+    }
+
+    #[test]
+    fn an_order_has_each_number_once_and_any_of_them_first() {
+        let mut random = Random::new(11);
+        for n in [0, 1, 2, 3, 4, 5, 16, 17, 100, 1_000] {
+            let order = Order::new(n, &mut random);
+            let mut all: Vec<usize> = (0..n).map(|i| order.at(i)).collect();
+            all.sort_unstable();
+            assert_eq!(all, (0..n).collect::<Vec<_>>());
+        }
+        for n in [3, 10, 37] {
+            for place in [0, 1, n - 1] {
+                let mut times = vec![0; n];
+                for _ in 0..1_000 * n {
+                    times[Order::new(n, &mut random).at(place)] += 1;
+                }
+                assert!(
+                    times.iter().all(|t| (800..1_200).contains(t)),
+                    "{n} at {place}: {times:?}"
+                );
+            }
+        }
     }
 
     #[test]
