@@ -5,22 +5,28 @@
 //! observers. Between points it holds the state that makes them cheap: buffers that are re-used,
 //! and where each thread was put.
 //!
+//! Where each CPU has a balancer of its own ([`crate::decentral`]) this is the caretaker of them all: it
+//! knows who is there, spreads threads and keeps the account, with what those balancers have read.
+//!
 //! Invariants:
 //! - A thread is moved only to a CPU of its own mask and of the domain (P1).
 //! - A thread that vanished, at any moment, is dropped without a word: it is data.
 //! - While paused or stood down nothing is moved, and no mask of ours is in force but the one that
 //!   the user asked for.
 
+use crate::decentral::{Account, Board, CARE, Complaint, CpuBalancer, Decentral, Member};
 use crate::speed::{LEAST_WANTED, OnCpu};
 use crate::{
     ApplyError, Candidate, CostBreakdown, CpuRecord, DomainSummary, Event, Guard, GuardOptions,
-    Located, Machine, MoveRecord, Observer, PointRecord, Reading, RunState, Selection, ThreadMeta,
-    ThreadRecord, ThreadSummary, Times,
+    Located, Machine, MoveRecord, Observer, PointRecord, Reading, RunState, SearchSummary,
+    Selection, ThreadMeta, ThreadRecord, ThreadSummary, Times,
 };
 use evenly_model::{
     CpuId, CpuSet, CpuView, DomainId, Nanos, Pid, Plan, Snapshot, ThreadId, ThreadView,
 };
-use evenly_policy::{Effort, Mechanism, Policy, Spreader};
+use evenly_policy::stopping::CutOff;
+use evenly_policy::{Effort, Mechanism, Policy, Spreader, Spreading};
+use std::sync::Arc;
 
 /// Settings of a balancer.
 #[derive(Debug, Clone)]
@@ -75,9 +81,16 @@ struct Entity {
     total_blocked: Nanos,
     minor_faults: u64,
     major_faults: u64,
+    /// As the balancers of CPUs see it, where there are such.
+    member: Option<Arc<Member>>,
 }
 
 impl Entity {
+    /// Moves by all hands.
+    fn all_migrations(&self) -> u64 {
+        self.migrations + self.member.as_ref().map_or(0, |m| m.migrations())
+    }
+
     /// Adds what it did to its account. Returns whether it is busy.
     fn book(&mut self, s: &Stretch, first: bool) -> bool {
         let blocked = s.elapsed - s.ran - s.waited;
@@ -151,6 +164,8 @@ const LOOK_AT_CPUS: Nanos = Nanos::from_millis(200);
 const LOOK_AT_NEIGHBOURS: Nanos = Nanos::from_millis(1_000);
 /// How often pinned threads are looked at.
 const LOOK_AT_ALL: Nanos = Nanos::from_millis(1_000);
+/// A thread that no balancer of a CPU has read for so many periods is read by the caretaker.
+const UNREAD: f64 = 3.0;
 
 /// Whether pinned threads leave no CPU to nobody (promise P2): each that one of them may use has
 /// one. Where there are fewer threads than CPUs, or most of them may use the same few CPUs, they
@@ -236,6 +251,8 @@ pub struct Balancer {
     entities: Vec<Entity>,
     ids: Vec<ThreadId>,
     readings: Vec<Reading>,
+    /// When each of them was made, where that was not just now.
+    read_at: Vec<Nanos>,
     /// Threads for much of whose time there is no account at this point.
     unclear: Vec<Stretch>,
     /// Since when there has been a thread at each point that could not be read.
@@ -273,6 +290,10 @@ pub struct Balancer {
     finished: Vec<(ThreadSummary, usize)>,
     notes: Vec<String>,
     complained: bool,
+    /// What the balancers of CPUs share, where there are such.
+    board: Option<Arc<Board>>,
+    /// Threads have come or gone since these were told.
+    members_changed: bool,
 }
 
 impl Balancer {
@@ -286,6 +307,7 @@ impl Balancer {
             entities: Vec::new(),
             ids: Vec::new(),
             readings: Vec::new(),
+            read_at: Vec::new(),
             unclear: Vec::new(),
             unknown_since: None,
             told_of_unknown: false,
@@ -318,8 +340,32 @@ impl Balancer {
             finished: Vec::new(),
             notes: Vec::new(),
             complained: false,
+            board: None,
+            members_changed: false,
             options,
         }
+    }
+
+    /// A balancer for each CPU of the domain, and their caretaker. Its points are [`CARE`] periods
+    /// apart. Threads go from one of `nodes` to another only while few are moved; without nodes all
+    /// CPUs are of one. `interval` is lambda at first.
+    #[must_use]
+    pub fn decentral(
+        options: BalancerOptions,
+        nodes: &[CpuSet],
+        interval: Nanos,
+        seed: u64,
+        now: Nanos,
+    ) -> (Self, Decentral) {
+        let board = Arc::new(Board::new(&options.cpus, nodes, interval));
+        let balancers = (0..board.seats())
+            .map(|seat| CpuBalancer::new(seat, CutOff::Uniform, seed, now))
+            .collect();
+        let caretaker = Self {
+            board: Some(board.clone()),
+            ..Self::new(options, Box::new(Spreading::default()), now)
+        };
+        (caretaker, Decentral { board, balancers })
     }
 
     /// Which domain this is.
@@ -399,12 +445,20 @@ impl Balancer {
         }
         let since_baseline = (thread.times.ran - selection.baseline.ran).0 as i64;
         // A thread that joins others at work starts level with them: its past is not theirs.
-        let progress = if self.points == 0 || self.entities.is_empty() {
-            since_baseline
-        } else {
-            (self.entities.iter().map(|e| e.progress as i128).sum::<i128>()
-                / self.entities.len() as i128) as i64
+        let first = self.points == 0 || self.entities.is_empty();
+        let member = self.board.as_ref().map(|board| {
+            let (times, at) = (thread.times, selection.read_at);
+            board.join(thread.id, within, times, at, first.then_some(since_baseline))
+        });
+        let progress = match &member {
+            Some(member) => member.account().progress,
+            None if first => since_baseline,
+            None => {
+                (self.entities.iter().map(|e| e.progress as i128).sum::<i128>()
+                    / self.entities.len() as i128) as i64
+            }
         };
+        self.members_changed = true;
         let meta = ThreadMeta { id: thread.id, pid: thread.pid, name: thread.name };
         for o in observers.iter_mut() {
             o.event(&Event::Joined {
@@ -439,6 +493,7 @@ impl Balancer {
             total_blocked: Nanos::ZERO,
             minor_faults: 0,
             major_faults: 0,
+            member,
         });
         self.most_threads = self.most_threads.max(self.entities.len() as u32);
         self.placed = false;
@@ -503,6 +558,9 @@ impl Balancer {
         let elapsed = self.last_at.map_or(Nanos::ZERO, |l| now - l);
         self.last_at = Some(now);
 
+        let mut moves = self.hear(now, period, observers);
+        // What is done once a point is done so much more rarely.
+        let period = if self.board.is_some() { period.scale(CARE) } else { period };
         self.look_at_cpus(machine, now, observers);
         self.look_at_neighbours(machine, now, observers);
         let left = self.observe(machine, now, elapsed == Nanos::ZERO, observers);
@@ -521,7 +579,8 @@ impl Balancer {
         }
         let decided = machine.now();
 
-        let moves = self.apply(machine, now, observers);
+        moves.extend(self.apply(machine, now, observers));
+        self.tell(machine, now, paused);
         let applied = machine.now();
 
         self.estimate(elapsed, paused);
@@ -542,6 +601,61 @@ impl Balancer {
         self.last_cost = machine.own_cpu_time() - cpu_before;
         self.cpu_time += self.last_cost;
         left
+    }
+
+    /// Hears from the balancers of CPUs where threads are by now. Returns the moves that they have
+    /// made, if anybody wants them.
+    fn hear(
+        &mut self,
+        now: Nanos,
+        period: Nanos,
+        observers: &mut [Box<dyn Observer>],
+    ) -> Vec<MoveRecord> {
+        let Some(board) = self.board.clone() else { return Vec::new() };
+        board.set_interval(period);
+        board.heard();
+        for e in &mut self.entities {
+            if let Some(seat) = e.member.as_ref().and_then(|m| m.seat()) {
+                e.cpu = Some(board.cpu(seat));
+            }
+        }
+        for Complaint { id, error } in board.take_complaints() {
+            if matches!(error, ApplyError::Unusable { .. }) {
+                self.looked_at_cpus = None;
+                continue;
+            }
+            if let Some(e) = self.entities.iter_mut().find(|e| e.meta.id == id) {
+                e.movable = false;
+                e.foreign = matches!(error, ApplyError::Foreign { .. });
+            }
+            self.complain(now, id, &error, observers);
+        }
+        board.keep_log(observers.iter().any(|o| o.wants_points()));
+        board.take_log()
+    }
+
+    /// Tells the balancers of CPUs who is where, and whether they may move threads.
+    fn tell(&mut self, machine: &dyn Machine, now: Nanos, paused: bool) {
+        let Some(board) = &self.board else { return };
+        for e in &self.entities {
+            if let Some(member) = &e.member {
+                board.put(member, e.cpu);
+                member.set_movable(e.movable);
+            }
+        }
+        board.set_cpus(&self.usable, |cpu| machine.capacity(cpu));
+        if std::mem::take(&mut self.members_changed) {
+            board.set_members(self.entities.iter().filter_map(|e| e.member.clone()));
+        }
+        let active = self.placed && self.pinning && !paused && !self.open;
+        if active && !self.entities.is_empty() {
+            // Progress so far, at the rate of threads that share the CPUs evenly: so that from the
+            // first moment on rates hardly change by themselves.
+            let (n, m) = (self.entities.len() as f64, self.usable.len() as f64);
+            let progress = self.entities.iter().map(|e| e.progress.max(0) as f64).sum::<f64>() / n;
+            board.begin(now - Nanos((progress / (m / n).min(1.0)) as u64));
+        }
+        board.set_active(active);
     }
 
     fn look_at_cpus(
@@ -637,7 +751,10 @@ impl Balancer {
         self.ids.clear();
         self.ids.extend(self.entities.iter().map(|e| e.meta.id));
         self.unclear.clear();
-        machine.read(&self.ids, &mut self.readings);
+        match self.board.clone() {
+            Some(board) => self.read_what_is_unread(&board, machine, now),
+            None => machine.read(&self.ids, &mut self.readings),
+        }
         let mut left = Vec::new();
         let mut i = 0;
         let mut busy = false;
@@ -659,10 +776,11 @@ impl Balancer {
                 }
             };
             let e = &mut self.entities[i];
+            let read_at = self.read_at.get(k).copied().unwrap_or(now);
             // A thread that has just joined was not here for the whole period, or was read last in
             // another domain, at another time.
-            let elapsed = now - e.read_at;
-            e.read_at = now;
+            let elapsed = read_at - e.read_at;
+            e.read_at = read_at;
             if times.ran < e.last.ran {
                 // The thread's counters were replaced: a thread that is not the leader called
                 // exec and took over this id. What it did before is not known here.
@@ -697,6 +815,12 @@ impl Balancer {
         }
         self.tell_of_unknown(unknown, now, observers);
         busy |= self.clear_up(machine, now, first);
+        for e in &mut self.entities {
+            // Theirs knows on which CPU it was when.
+            if let Some(member) = &e.member {
+                e.progress = member.account().progress;
+            }
+        }
         // While nobody computes (all wait for input, say), nobody is given back: the program as a
         // whole rests.
         if busy {
@@ -728,6 +852,31 @@ impl Balancer {
                  what is known of them"
             );
             self.note(now, text, observers);
+        }
+    }
+
+    /// What the balancers of CPUs have read, and the times of threads that none of them has read for
+    /// a while: those on no CPU of the domain.
+    fn read_what_is_unread(&mut self, board: &Board, machine: &mut dyn Machine, now: Nanos) {
+        let long = board.interval().scale(UNREAD);
+        self.readings.clear();
+        self.read_at.clear();
+        for e in &self.entities {
+            let mut known = e.member.as_ref().map(|m| m.account()).unwrap_or_default();
+            if !known.gone && now - known.at >= long {
+                let read = e.member.as_ref().and_then(|m| m.read(board, machine));
+                known = read.unwrap_or(Account { gone: true, ..known });
+            }
+            // The machine through which masks are set must know as well that a thread has ended.
+            let reading = if known.gone && machine.read_one(e.meta.id) == Reading::Gone {
+                Reading::Gone
+            } else if now - known.at >= long {
+                Reading::Unknown
+            } else {
+                Reading::Times(known.times)
+            };
+            self.readings.push(reading);
+            self.read_at.push(known.at);
         }
     }
 
@@ -779,6 +928,10 @@ impl Balancer {
         observers: &mut [Box<dyn Observer>],
     ) {
         let e = self.entities.remove(index);
+        if let Some(member) = &e.member {
+            member.set_movable(false);
+        }
+        self.members_changed = true;
         let to = match why {
             Parting::To(domain) => Some(domain),
             Parting::Ended | Parting::Idle => None,
@@ -806,7 +959,11 @@ impl Balancer {
             let stays = e.ran_on || (fixed && e.movable);
             if all || e.cpu.is_none() || !stays {
                 let seen = e.seen.take();
+                // One that was moved a moment ago, by the balancer of a CPU, may not have run there
+                // yet.
+                let put = e.cpu.filter(|_| fixed && e.movable && e.member.is_some());
                 e.found(seen.or_else(|| machine.locate(e.meta.id)));
+                e.cpu = put.or(e.cpu);
             }
         }
     }
@@ -853,6 +1010,10 @@ impl Balancer {
             cpu.threads = on.threads();
             cpu.speed = on.speed(elapsed);
             cpu.paper_speed = on.paper_speed(elapsed);
+            if let Some(board) = &self.board {
+                // Threads have been on several CPUs since the last point.
+                cpu.speed = board.speed(cpu.id);
+            }
         }
     }
 
@@ -902,6 +1063,10 @@ impl Balancer {
             return;
         }
         self.open = open;
+        if let Some(board) = &self.board {
+            // The next point lets them, if that is still right.
+            board.set_active(false);
+        }
         if self.was_paused || self.pinning || self.options.mechanism == Mechanism::Nothing {
             // The next point releases what is pinned.
             return;
@@ -1176,6 +1341,9 @@ impl Balancer {
 
     /// Ends balancing: every mask goes back to what it was.
     pub fn finish(&mut self, machine: &mut dyn Machine) {
+        if let Some(board) = &self.board {
+            board.set_active(false);
+        }
         for e in &self.entities {
             machine.restore(e.meta.id);
         }
@@ -1185,6 +1353,9 @@ impl Balancer {
     /// all threads are to be placed anew.
     pub fn masks_were_restored(&mut self) {
         self.placed = false;
+        if let Some(board) = &self.board {
+            board.set_active(false);
+        }
     }
 
     fn equal_cpus(&self) -> bool {
@@ -1194,7 +1365,7 @@ impl Balancer {
     /// What the policy's searches have cost so far.
     #[must_use]
     pub fn effort(&self) -> Effort {
-        self.policy.effort()
+        self.board.as_ref().map_or_else(|| self.policy.effort(), |b| b.effort())
     }
 
     /// What this domain amounted to, and its threads.
@@ -1219,17 +1390,25 @@ impl Balancer {
             .map(|t| t.ran_s / t.present_s)
             .fold(f64::INFINITY, f64::min);
         let slot = self.slowest_slot / (self.balanced_for.0 as f64).max(1.0);
-        let acted = self.migrations > 0 && self.options.mechanism != Mechanism::Nothing;
+        let board = self.board.as_deref();
+        let migrations = self.migrations + board.map_or(0, Board::migrations);
+        let acted = migrations > 0 && self.options.mechanism != Mechanism::Nothing;
+        // A balancing point is a wake-up of one CPU's balancer, where each has one.
+        let points = board.map_or(self.points, Board::wakes);
+        let at_once = if board.is_some() { self.usable.len().max(1) as f64 } else { 1.0 };
+        let effort = self.effort();
+        let cpu_time = self.cpu_time + board.map_or(Nanos::ZERO, Board::cpu_time);
         let domain = DomainSummary {
             id: self.options.domain,
             cpus: self.usable.clone(),
             allowed,
-            points: self.points,
-            migrations: self.migrations,
-            failed: self.failed,
-            cpu_s: self.cpu_time.as_secs_f64(),
-            period_s: (now - self.began).as_secs_f64() / self.points.max(1) as f64,
-            cost: self.cost,
+            points,
+            migrations,
+            failed: self.failed + board.map_or(0, Board::failed),
+            cpu_s: cpu_time.as_secs_f64(),
+            period_s: (now - self.began).as_secs_f64() / points.max(1) as f64 * at_once,
+            cost: board.map_or(self.cost, |b| self.cost.and(&b.cost())),
+            search: SearchSummary::from(effort),
             threads: self.most_threads,
             // CPU time tells of progress only where all CPUs are equally fast.
             estimated_gain: (acted && slot > 0.0 && least.is_finite() && self.equal_cpus())
@@ -1240,7 +1419,6 @@ impl Balancer {
             blocked_share: part(|t| t.blocked_s),
         };
         let mut notes = self.notes.clone();
-        let effort = self.policy.effort();
         if effort.searches > 0 {
             let each = |sum: u64| sum as f64 / effort.searches as f64;
             notes.push(format!(
@@ -1262,7 +1440,7 @@ fn summary_of(e: &Entity, now: Nanos) -> ThreadSummary {
         ran_s: e.total_ran.as_secs_f64(),
         waited_s: e.total_waited.as_secs_f64(),
         blocked_s: e.total_blocked.as_secs_f64(),
-        migrations: e.migrations,
+        migrations: e.all_migrations(),
         minor_faults: e.minor_faults,
         major_faults: e.major_faults,
         present_s: (now - e.joined).as_secs_f64(),

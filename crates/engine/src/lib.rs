@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod balancer;
+pub mod decentral;
 mod domains;
 mod event;
 mod guard;
@@ -16,10 +17,11 @@ mod summary;
 mod tracker;
 
 pub use balancer::{Balancer, BalancerOptions};
+pub use decentral::{Board, CARE, CpuBalancer, Decentral, Step};
 pub use domains::{DomainSpread, DomainThread, Transfer, level_domains, roomiest};
 pub use event::{CpuRecord, Event, MoveRecord, Observer, PointRecord, ThreadMeta, ThreadRecord};
 pub use guard::{Guard, GuardOptions, Verdict};
 pub use machine::{ApplyError, Located, Machine, Neighbour, Reading, RunState, Times};
 pub use period::{Period, PeriodControl, PeriodOptions};
-pub use summary::{CostBreakdown, DomainSummary, Summary, ThreadSummary};
+pub use summary::{CostBreakdown, DomainSummary, SearchSummary, Summary, ThreadSummary};
 pub use tracker::{Candidate, Eligible, Selection, Tracker, TrackerOptions};

@@ -98,6 +98,13 @@ pub trait Machine {
     /// Reads the times of all these threads, one result for each, in order.
     fn read(&mut self, ids: &[ThreadId], out: &mut Vec<Reading>);
 
+    /// Reads the times of one thread, on its own.
+    fn read_one(&mut self, id: ThreadId) -> Reading {
+        let mut out = Vec::with_capacity(1);
+        self.read(&[id], &mut out);
+        out.first().copied().unwrap_or_default()
+    }
+
     /// Finds where one thread is. None where it has ended.
     fn locate(&mut self, id: ThreadId) -> Option<Located>;
 

@@ -6,6 +6,7 @@
 use crate::Verdict;
 use evenly_model::metrics::Level;
 use evenly_model::{CpuSet, DomainId, Nanos, Pid, ThreadId};
+use evenly_policy::Effort;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -25,6 +26,50 @@ pub struct CostBreakdown {
     /// Telling observers.
     #[serde(rename = "record_ns")]
     pub record: Nanos,
+}
+
+impl CostBreakdown {
+    /// Both together.
+    pub(crate) fn and(&self, other: &Self) -> Self {
+        Self {
+            read: self.read + other.read,
+            decide: self.decide + other.decide,
+            apply: self.apply + other.apply,
+            record: self.record + other.record,
+        }
+    }
+}
+
+/// What searches for a thread to swap with have cost, where a policy reads threads one by one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct SearchSummary {
+    /// Searches: decisions of a fast CPU's balancer.
+    pub searches: u64,
+    /// Threads of other CPUs that were read in them, all together.
+    pub observations: u64,
+    /// The most in one search.
+    pub most: u64,
+    /// Threads that there were, summed over the searches: what reading all would have been.
+    pub threads: u64,
+}
+
+impl SearchSummary {
+    /// Both together.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        Self {
+            searches: self.searches + other.searches,
+            observations: self.observations + other.observations,
+            most: self.most.max(other.most),
+            threads: self.threads + other.threads,
+        }
+    }
+}
+
+impl From<Effort> for SearchSummary {
+    fn from(e: Effort) -> Self {
+        Self { searches: e.searches, observations: e.readings, most: e.most, threads: e.threads }
+    }
 }
 
 /// One thread over the whole run.
@@ -92,6 +137,8 @@ pub struct DomainSummary {
     pub period_s: f64,
     /// Where the time went.
     pub cost: CostBreakdown,
+    /// What searches have cost; all 0 where the policy does not search.
+    pub search: SearchSummary,
     /// Greatest number of threads that were balanced at one time.
     pub threads: u32,
     /// Progress of the slowest thread over that of one left in the slowest slot throughout, both
@@ -186,6 +233,7 @@ mod tests {
             cpu_s: 0.0,
             period_s: 0.0,
             cost: CostBreakdown::default(),
+            search: SearchSummary::default(),
             threads: 1,
             estimated_gain: None,
             verdict: Verdict::default(),

@@ -1,7 +1,7 @@
 //! The text of the report for the cases that users meet, and its JSON against the schema.
 
 use super::*;
-use evenly_engine::{CostBreakdown, Verdict};
+use evenly_engine::{CostBreakdown, SearchSummary, Verdict};
 use evenly_model::{DomainId, Pid, ThreadId, Tid};
 
 fn thread(tid: i32, ran_s: f64, waited_s: f64, blocked_s: f64) -> ThreadSummary {
@@ -24,6 +24,7 @@ fn domain(id: u32, cpus: &str, threads: &[ThreadSummary]) -> DomainSummary {
     let sum = |f: fn(&ThreadSummary) -> f64| threads.iter().map(f).sum::<f64>();
     let all = sum(|t| t.present_s).max(1e-9);
     DomainSummary {
+        search: SearchSummary::default(),
         id: DomainId(id),
         cpus: cpus.parse().unwrap(),
         allowed: cpus.parse().unwrap(),

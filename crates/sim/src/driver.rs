@@ -1,15 +1,20 @@
 //! Runs the real tracker, balancer and period control over a simulated machine.
 //!
+//! Where each CPU has a balancer of its own, each wakes at times of its own, and what it does takes
+//! time in which others can do something: their steps are interleaved in virtual time.
+//!
 //! Invariant: nothing of the engine or of a policy is replaced here; only time is virtual.
 
 use crate::Sim;
 use crate::report::Sample;
 use evenly_engine::{
-    Balancer, BalancerOptions, Event, GuardOptions, Machine, Observer, Period, PeriodControl,
-    PeriodOptions, Selection, Summary, Tracker, TrackerOptions,
+    Balancer, BalancerOptions, CARE, Decentral, Event, GuardOptions, Machine, Observer, Period,
+    PeriodControl, PeriodOptions, SearchSummary, Selection, Step, Summary, Tracker, TrackerOptions,
 };
 use evenly_model::{CpuSet, DomainId, Nanos, ThreadId};
 use evenly_policy::{Mechanism, POLICIES, by_name};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// No policy has that name.
@@ -125,6 +130,8 @@ pub struct Outcome {
     pub points: u64,
     /// Readings of a thread's times.
     pub readings: u64,
+    /// What searches for threads have cost.
+    pub search: SearchSummary,
     /// Moves by the model of the kernel.
     pub kernel_migrations: u64,
     /// CPU time that each thread received.
@@ -142,8 +149,49 @@ struct Group {
     balancers: Vec<Balancer>,
     control: PeriodControl,
     next: Nanos,
+    /// The next point may be as early as this, where a balancer of a CPU calls.
+    called_at: Nanos,
     /// Threads that have been met, with [`Start::AtOnce`].
     met: Vec<ThreadId>,
+    /// The balancers of CPUs, where each CPU has one.
+    decentral: Option<Decentral>,
+    /// What those have cost up to the last point.
+    paid: Nanos,
+    /// When that was.
+    visited: Nanos,
+    /// Those that are to be woken when the board is active.
+    parked: Vec<usize>,
+}
+
+/// What a balancer of a CPU is to do: its next step, or a swap.
+#[derive(Debug)]
+struct Due {
+    at: Nanos,
+    /// In which order equal times were given.
+    number: u64,
+    group: usize,
+    balancer: usize,
+    step: Step,
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Due {}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
 }
 
 /// A simulated machine with balancers at work on it.
@@ -151,6 +199,9 @@ pub struct Driver {
     /// The machine.
     pub sim: Sim,
     groups: Vec<Group>,
+    /// What the balancers of CPUs are to do, the first on top.
+    due: BinaryHeap<Reverse<Due>>,
+    given: u64,
     mechanism: Mechanism,
     start: Start,
     jitter: bool,
@@ -165,18 +216,27 @@ impl Driver {
     pub fn new(sim: Sim, policy: &str, options: &DriverOptions) -> Result<Self, UnknownPolicy> {
         let info = by_name(policy).ok_or_else(|| UnknownPolicy(policy.to_owned()))?;
         let all = options.cpus.clone().unwrap_or_else(|| sim.all_cpus());
-        let domains: Vec<CpuSet> = if options.domains.is_empty() {
-            vec![all]
+        let sets = || options.domains.iter().map(|d| d.and(&all)).filter(|d| !d.is_empty());
+        let domains: Vec<CpuSet> = if info.decentral || options.domains.is_empty() {
+            vec![all.clone()]
         } else {
-            options.domains.iter().map(|d| d.and(&all)).filter(|d| !d.is_empty()).collect()
+            sets().collect()
         };
+        // What are domains elsewhere are the nodes of one.
+        let nodes: Vec<CpuSet> = if info.decentral { sets().collect() } else { Vec::new() };
         let programs: Vec<Option<usize>> = match options.scope {
             Scope::First => vec![Some(0)],
             Scope::Each => (0..sim.programs()).map(Some).collect(),
             Scope::Together => vec![None],
         };
         let group = |(i, program): (usize, Option<usize>)| {
-            let balancer = |(d, cpus): (usize, &CpuSet)| {
+            let seed = options.period.seed.wrapping_add(i as u64);
+            // Without a limit each balancer may take all of the CPU that it is on.
+            let hands = if info.decentral && options.period.budget >= 1.0 { all.len() } else { 1 };
+            let budget = options.period.budget * hands.max(1) as f64;
+            let mut control = PeriodControl::new(PeriodOptions { seed, budget, ..options.period });
+            let mut decentral = None;
+            let mut balancer = |(d, cpus): (usize, &CpuSet)| {
                 let options = BalancerOptions {
                     wanted: options.cpus.clone(),
                     domain: DomainId(d as u32),
@@ -187,11 +247,18 @@ impl Driver {
                         ..options.guard
                     },
                 };
-                Balancer::new(options, (info.make)(), sim.now())
+                if !info.decentral {
+                    return Balancer::new(options, (info.make)(), sim.now());
+                }
+                let lambda = control.current();
+                let (caretaker, all) =
+                    Balancer::decentral(options, &nodes, lambda, seed, sim.now());
+                decentral = Some(all);
+                caretaker
             };
-            let seed = options.period.seed.wrapping_add(i as u64);
-            let mut control = PeriodControl::new(PeriodOptions { seed, ..options.period });
+            let balancers: Vec<Balancer> = domains.iter().enumerate().map(&mut balancer).collect();
             let first = next_period(&mut control, options.jitter);
+            let parked = (0..decentral.as_ref().map_or(0, |d| d.balancers.len())).collect();
             Group {
                 program,
                 tracker: Tracker::new(TrackerOptions {
@@ -199,24 +266,49 @@ impl Driver {
                     settle: options.settle,
                     eligible: None,
                 }),
-                balancers: domains.iter().enumerate().map(balancer).collect(),
+                balancers,
+                decentral,
+                called_at: sim.now(),
                 control,
                 next: match options.start {
                     Start::AtOnce => sim.now(),
                     Start::Recognised => sim.now() + first,
                 },
                 met: Vec::new(),
+                paid: Nanos::ZERO,
+                visited: sim.now(),
+                parked,
             }
         };
-        let groups = programs.into_iter().enumerate().map(group).collect();
+        let groups: Vec<Group> = programs.into_iter().enumerate().map(group).collect();
         Ok(Self {
             sim,
             groups,
+            due: BinaryHeap::new(),
+            given: 0,
             mechanism: info.mechanism,
             start: options.start,
             jitter: options.jitter,
             at_blocking: options.at_blocking,
         })
+    }
+
+    /// First wake-ups.
+    fn wake_parked(&mut self, group: usize) {
+        let g = &mut self.groups[group];
+        let Some(all) = g.decentral.as_mut().filter(|all| all.board.active()) else { return };
+        let (now, lambda) = (self.sim.now(), all.board.interval());
+        for b in std::mem::take(&mut g.parked) {
+            let at = all.balancers[b].first_wake(now, lambda);
+            self.given += 1;
+            let step = Step::Again;
+            self.due.push(Reverse(Due { at, number: self.given, group, balancer: b, step }));
+        }
+    }
+
+    fn give(&mut self, at: Nanos, group: usize, balancer: usize, step: Step) {
+        self.given += 1;
+        self.due.push(Reverse(Due { at, number: self.given, group, balancer, step }));
     }
 
     /// How moves are carried out.
@@ -249,6 +341,9 @@ impl Driver {
         else {
             return false;
         };
+        if self.due.peek().is_some_and(|d| d.0.at < next) {
+            return self.step_of_a_cpu(next);
+        }
         let mut due = due..due + 1;
         if self.at_blocking {
             if self.sim.run_until_one_blocks(next) {
@@ -266,8 +361,68 @@ impl Driver {
         true
     }
 
+    /// Carries out the steps of the balancers of CPUs that are due before `end`. False once all
+    /// programs have ended.
+    fn step_of_a_cpu(&mut self, end: Nanos) -> bool {
+        while self.due.peek().is_some_and(|d| d.0.at < end)
+            && let Some(Reverse(Due { at, group: g, balancer: b, step, .. })) = self.due.pop()
+        {
+            self.sim.run_until(at);
+            if self.sim.makespan().is_some() {
+                return false;
+            }
+            let group = &mut self.groups[g];
+            let Some(Decentral { board, balancers }) = &mut group.decentral else { continue };
+            let (board, balancer) = (board.clone(), &mut balancers[b]);
+            if balancer.is_asleep() && !board.active() {
+                group.parked.push(b);
+                continue;
+            }
+            let before = self.sim.own_cpu_time();
+            let mut next = step;
+            let mut spent = Nanos::ZERO;
+            // What takes no time is not interleaved with anything.
+            while spent == Nanos::ZERO {
+                (next, spent) = match next {
+                    Step::Again => {
+                        if balancer.is_asleep() {
+                            let cpu = balancer.cpu(&board).0 as usize;
+                            self.sim.stall_cpus(cpu..cpu + 1);
+                        }
+                        self.sim.beside(|sim| balancer.step(&board, sim))
+                    }
+                    Step::Swap(swap) => self.sim.beside(|sim| {
+                        board.swap(&swap, sim);
+                        Step::Sleep
+                    }),
+                    Step::Sleep => break,
+                };
+            }
+            board.took(self.sim.own_cpu_time() - before);
+            let now = self.sim.now();
+            let (at, next) = match next {
+                Step::Sleep => {
+                    let wake = balancer.next_wake(board.interval(), self.jitter);
+                    (wake.max(now + spent).max(now + Nanos(1)), Step::Again)
+                }
+                again => (now + spent, again),
+            };
+            let called = board.called();
+            if called {
+                group.next = group.next.min(group.called_at.max(now + Nanos(1)));
+            }
+            self.give(at, g, b, next);
+            if called {
+                break;
+            }
+        }
+        true
+    }
+
     fn point(&mut self, g: usize, observers: &mut [Box<dyn Observer>]) {
-        self.sim.stall();
+        if self.groups[g].decentral.is_none() {
+            self.sim.stall();
+        }
         let (sim, group) = (&mut self.sim, &mut self.groups[g]);
         let now = sim.now();
         let selected = match self.start {
@@ -290,9 +445,22 @@ impl Driver {
                 }
                 cost += b.last_cost();
             }
-            group.control.cost(cost);
+            group.control.cost(match &group.decentral {
+                // That of a period: a point of the caretaker is for several.
+                Some(Decentral { board, .. }) => {
+                    let all = board.cpu_time();
+                    let since = all - std::mem::replace(&mut group.paid, all);
+                    let time = now - std::mem::replace(&mut group.visited, now);
+                    (cost + since).scale(1.0 / board.periods(time))
+                }
+                None => cost,
+            });
         }
-        group.next = sim.now() + next_period(&mut group.control, self.jitter);
+        let period = next_period(&mut group.control, self.jitter);
+        let many = group.decentral.is_some() && !group.balancers[0].is_empty();
+        group.called_at = sim.now() + period;
+        group.next = sim.now() + period.scale(if many { CARE } else { 1.0 });
+        self.wake_parked(g);
     }
 
     /// Ends balancing and gives the account.
@@ -311,6 +479,7 @@ impl Driver {
             migrations: summary.domains.iter().map(|d| d.migrations).sum(),
             points: summary.domains.iter().map(|d| d.points).sum(),
             readings: self.sim.readings(),
+            search: summary.domains.iter().fold(SearchSummary::default(), |a, d| a.and(&d.search)),
             kernel_migrations: self.sim.kernel_moves(),
             progress: self.sim.progress(),
             summary,

@@ -57,6 +57,12 @@ pub struct Report {
     pub balancing_points: u64,
     /// Readings of a thread's times by the balancer.
     pub readings: u64,
+    /// Searches for a thread to swap with; 0 where the policy does not search.
+    pub searches: u64,
+    /// Readings that were made in searches, of threads on other CPUs.
+    pub observations: u64,
+    /// The most in one search.
+    pub observations_most: u64,
     /// Progress at balancing points; thinned evenly where there are more than [`MOST_SAMPLES`].
     pub progress: Vec<Sample>,
 }

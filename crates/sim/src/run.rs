@@ -132,7 +132,8 @@ impl Simple {
     /// other moment, and for the first phase only: period and phase need not begin together later.
     fn bound(&self, policy: &str) -> f64 {
         let info = by_name(policy);
-        let only_at_points = policy == IDEAL || info.is_some_and(|p| p.mechanism == Mechanism::Pin);
+        let only_at_points =
+            policy == IDEAL || info.is_some_and(|p| p.mechanism == Mechanism::Pin && !p.decentral);
         if only_at_points
             && self.phases == 1
             && !self.jitter
@@ -182,6 +183,9 @@ impl Simple {
             kernel_migrations: 0,
             balancing_points: out.points,
             readings: out.readings,
+            searches: 0,
+            observations: 0,
+            observations_most: 0,
             progress: thinned(&out.samples),
         })
     }
@@ -256,6 +260,9 @@ pub fn run(
         kernel_migrations: out.kernel_migrations,
         balancing_points: out.points,
         readings: out.readings,
+        searches: out.search.searches,
+        observations: out.search.observations,
+        observations_most: out.search.most,
         progress: thinned(&samples.taken()),
     })
 }

@@ -10,6 +10,10 @@ use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, Nanos, ThreadId};
 impl Sim {
     fn spend(&mut self, cost: Nanos) {
         self.own += cost.0;
+        if let Some(deferred) = &mut self.deferred {
+            *deferred += cost.0;
+            return;
+        }
         if cost > Nanos::ZERO {
             self.run_until(Nanos(self.now) + cost);
         }
@@ -68,13 +72,17 @@ impl Machine for Sim {
     fn read(&mut self, ids: &[ThreadId], out: &mut Vec<Reading>) {
         out.clear();
         for &id in ids {
-            self.spend(self.scenario.costs.read);
-            self.readings += 1;
-            let reading = match self.living(id) {
-                Some(t) => Reading::Times(self.observed(t)),
-                None => Reading::Gone,
-            };
+            let reading = self.read_one(id);
             out.push(reading);
+        }
+    }
+
+    fn read_one(&mut self, id: ThreadId) -> Reading {
+        self.spend(self.scenario.costs.read);
+        self.readings += 1;
+        match self.living(id) {
+            Some(t) => Reading::Times(self.observed(t)),
+            None => Reading::Gone,
         }
     }
 

@@ -103,6 +103,9 @@ pub struct Sim {
     reading_errors: Random,
     readings: u64,
     own: u64,
+    /// What balancers spend while this is Some is added up here, and the machine does not run on
+    /// meanwhile.
+    deferred: Option<u64>,
     kernel_moves: u64,
 }
 
@@ -165,6 +168,7 @@ impl Sim {
             reading_errors: Random::new(scenario.seed ^ 0x5eed),
             readings: 0,
             own: 0,
+            deferred: None,
             kernel_moves: 0,
             scenario,
         };
@@ -363,6 +367,14 @@ impl Sim {
         self.now = self.now.max(at);
         self.happen(event);
         true
+    }
+
+    /// Does what a balancer does that works beside others, and returns how long that takes: the
+    /// machine has not run on meanwhile, so that others can do something at the same time.
+    pub(crate) fn beside<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> (T, Nanos) {
+        self.deferred = Some(0);
+        let out = act(self);
+        (out, Nanos(self.deferred.take().unwrap_or_default()))
     }
 
     fn at(&mut self, time: u64, event: Event) {

@@ -187,12 +187,17 @@ impl Sim {
 
     /// Takes all CPUs away from all tasks for the time that a balancing point costs.
     pub(crate) fn stall(&mut self) {
+        self.stall_cpus(0..self.queues.len());
+    }
+
+    /// Takes some CPUs away for as long.
+    pub(crate) fn stall_cpus(&mut self, cpus: std::ops::Range<usize>) {
         let cost = self.scenario.costs.point.0;
         if cost == 0 {
             return;
         }
         self.own += cost;
-        for cpu in 0..self.queues.len() {
+        for cpu in cpus {
             self.settle(cpu);
             let q = &mut self.queues[cpu];
             q.settled += cost;

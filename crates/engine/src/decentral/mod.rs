@@ -1,0 +1,58 @@
+//! A balancer for each CPU, and no cycle that all have in common (Yun: Application of secretary
+//! algorithm to dynamic load balancing, 2013, "OSLB", sections 3.1 to 3.3).
+//!
+//! ```text
+//!   CpuBalancer (one for each CPU)                         Balancer (one for all: the caretaker)
+//!   wakes on its own, every lambda +- 10 %                 every CARE lambda
+//!     read the threads of its CPU                            who joins, ends, rests; CPUs that come
+//!     publish speed of CPU, speeds of threads                and go; other evenlys; pauses of the
+//!     if fast: while searching                               guard; spread where counts differ; the
+//!       draw a thread at random; if it is a candidate,       account for reports and recordings
+//!       read it                                              (reads what nobody has read lately)
+//!     swap                                                        |
+//!          |                                                      |
+//!          +------------------- Board: atomics -------------------+
+//! ```
+//!
+//! Nobody waits for anybody: what balancers share is in [`Board`], most of it in single atomic words
+//! ([`evenly_policy::shared`]). A lock is held only for as long as it takes to read one thread (each
+//! thread has its own) or to hand one over to a CPU (each CPU has its own).
+//!
+//! A balancer is taken forward in steps ([`CpuBalancer::step`]), each with one reading at most of a
+//! thread that is not its own. In the simulator the steps of all balancers are interleaved in virtual
+//! time, so that what one has observed may no longer hold when it wants to swap; live one worker thread
+//! takes a balancer from one wake-up to the next sleep.
+//!
+//! A swap is a step of its own ([`Board::swap`]), because masks are changed through another machine
+//! than threads are read through: live there is one for each domain, under a lock, with the journal
+//! behind it.
+//!
+//! Invariants:
+//! - A thread is moved by a balancer only while the board is active, with both threads claimed, to a
+//!   CPU of its own mask.
+//! - The caretaker moves threads only while it alone can change masks.
+//!
+//! Where this departs from the paper:
+//! - Membership is not each balancer's business: one hand finds threads and spreads them, and it does
+//!   nothing else.
+//! - "The migration rate is high" (3.2) is not defined there. Here it is where more than a quarter of the
+//!   threads were moved within lambda ([`HIGH_RATE`]).
+//! - What is said in [`evenly_policy::secretary`] of speeds and candidates.
+
+mod board;
+mod cpu;
+
+pub(crate) use board::{Account, Complaint, Member};
+pub use board::{Board, HIGH_RATE, Swap};
+pub use cpu::{CpuBalancer, Step};
+
+/// The caretaker's points are this many periods apart.
+pub const CARE: f64 = 5.0;
+
+/// The balancers of all CPUs, and what they share.
+pub struct Decentral {
+    /// What they share.
+    pub board: std::sync::Arc<Board>,
+    /// One for each CPU, in the order of their numbers.
+    pub balancers: Vec<CpuBalancer>,
+}

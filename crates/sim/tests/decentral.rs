@@ -1,0 +1,210 @@
+//! The balancers of CPUs, each with wake-ups of its own, against what OSLB says of them.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use evenly_engine::{Event, Machine, MoveRecord, Observer, PeriodOptions};
+use evenly_model::{CpuId, CpuSet, Nanos};
+use evenly_sim::{
+    Costs, Driver, DriverOptions, Hotplug, Outcome, Scenario, Sim, Stranger, simulate,
+    simulate_seen_by,
+};
+use std::sync::{Arc, Mutex};
+
+const LIMIT: Nanos = Nanos::from_millis(3_600_000);
+
+fn ms(ms: u64) -> Nanos {
+    Nanos::from_millis(ms)
+}
+
+fn at_once(period: Nanos, seed: u64) -> DriverOptions {
+    let analysed = DriverOptions::as_analysed(period, seed);
+    // All balancers together may take more than one CPU.
+    let period = PeriodOptions { budget: f64::INFINITY, ..analysed.period };
+    DriverOptions { jitter: true, period, ..analysed }
+}
+
+fn run(scenario: &Scenario, options: &DriverOptions) -> Outcome {
+    simulate(Sim::new(scenario.clone()), "secretary", options, LIMIT).unwrap()
+}
+
+/// Each balancer reads the threads of its own CPU, and those that it observes: nothing else is read.
+#[test]
+fn readings_are_those_of_own_threads_and_of_observations() {
+    let (n, m, periods) = (24, 16, 100);
+    let s = Scenario::new(n, m, ms(10_000));
+    let mut driver = Driver::new(Sim::new(s), "secretary", &at_once(ms(100), 5)).unwrap();
+    while driver.sim.now() < ms(100 * periods) && driver.step(&mut []) {}
+    let effort = driver.balancer().effort();
+    let own = driver.sim.readings() - effort.readings;
+    // Every thread once in a period, by one balancer or another; one that has just moved may be read
+    // twice or not at all.
+    let each = own as f64 / (n as u64 * periods) as f64;
+    assert!((0.9..1.1).contains(&each), "{each}");
+    assert!(effort.searches > 0 && effort.most >= effort.readings / effort.searches);
+    assert!(effort.readings < effort.threads / 2, "{effort:?}");
+}
+
+/// Wake-ups are independent: no two balancers need wake at the same moment, and each does so once a
+/// period.
+#[test]
+fn every_balancer_wakes_once_a_period() {
+    let s = Scenario::new(12, 8, ms(2_000));
+    let mut driver = Driver::new(Sim::new(s), "secretary", &at_once(ms(50), 2)).unwrap();
+    while driver.sim.now() < ms(1_000) && driver.step(&mut []) {}
+    let summary = driver.finish().summary;
+    let wakes = summary.domains[0].points;
+    assert!((8 * 18..=8 * 22).contains(&wakes), "{wakes}");
+    assert!((summary.domains[0].period_s - 0.05).abs() < 0.005, "{}", summary.domains[0].period_s);
+}
+
+#[test]
+fn equal_seeds_give_equal_runs_and_others_do_not() {
+    let s = Scenario::new(40, 28, ms(3_000));
+    let [a, b, c] = [3, 3, 4].map(|seed| run(&s, &at_once(ms(20), seed)));
+    assert_eq!(a, b);
+    assert_ne!((a.migrations, a.readings), (c.migrations, c.readings));
+}
+
+/// What takes time is done beside others: reading costs each balancer's own time, not everybody's. With
+/// one after the other, 64 balancers with a millisecond for each reading would need more than a
+/// period for one round.
+#[test]
+fn balancers_work_beside_each_other() {
+    let e = ms(20_000);
+    let costs = Costs { read: ms(1), place: ms(1), ..Costs::default() };
+    let s = Scenario { costs, ..Scenario::new(80, 64, e) };
+    let out = run(&s, &at_once(ms(50), 1));
+    let over = out.makespan.unwrap().0 as f64 / (e.0 as f64 * 1.25) - 1.0;
+    assert!((-1e-9..0.01).contains(&over), "{over}");
+    let each = out.points as f64 / (out.makespan.unwrap().0 as f64 / 50e6) / 64.0;
+    assert!((0.9..1.1).contains(&each), "{each} wake-ups a period");
+}
+
+struct Moves(Arc<Mutex<Vec<MoveRecord>>>);
+
+impl Observer for Moves {
+    fn event(&mut self, event: &Event) {
+        if let Event::Point(p) = event {
+            self.0.lock().unwrap().extend(p.moves.clone());
+        }
+    }
+}
+
+/// Moves between CPUs of even and of odd numbers, and all moves, in a run of 10 s.
+fn crossings(s: Scenario, nodes: bool) -> (usize, usize, Outcome) {
+    let m = s.cpus.len() as u32;
+    let set = |odd: u32| (0..m).filter(|c| c % 2 == odd).map(CpuId).collect::<CpuSet>();
+    let domains = if nodes { vec![set(0), set(1)] } else { Vec::new() };
+    let options = DriverOptions { domains, ..at_once(ms(50), 3) };
+    let moves = Arc::new(Mutex::new(Vec::new()));
+    let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(Moves(moves.clone()))];
+    let out =
+        simulate_seen_by(Sim::new(s), "secretary", &options, ms(10_000), &mut observers).unwrap();
+    let moves = moves.lock().unwrap();
+    let across = moves.iter().filter(|m| m.from.0 % 2 != m.to.0 % 2).count();
+    (across, moves.len(), out)
+}
+
+/// OSLB 3.2: threads do not go to another node while the migration rate is high.
+#[test]
+fn no_thread_goes_to_another_node_while_many_move() {
+    // Two thirds of the threads move in each period.
+    let busy = || Scenario::new(24, 16, ms(60_000));
+    let (across, all, out) = crossings(busy(), false);
+    assert!(across > all / 4, "{across} of {all}");
+    // Those since the last point of the caretaker are told to nobody.
+    assert!(all as u64 <= out.migrations && all as u64 * 20 > out.migrations * 19, "{all}");
+    let (across, all, _) = crossings(busy(), true);
+    // Where fewer happened to move for a while.
+    assert!(across * 10 < all && all > 1_000, "{across} of {all}");
+}
+
+#[test]
+fn threads_go_to_another_node_while_few_move() {
+    // One CPU has a stranger: the others of its node would be left with it.
+    let strangers = vec![Stranger::always(CpuId(0))];
+    let few = || Scenario { strangers: strangers.clone(), ..Scenario::new(16, 16, ms(60_000)) };
+    let (across, all, out) = crossings(few(), true);
+    assert!(across > all / 4 && all > 50, "{across} of {all}");
+    let level = |progress: &[Nanos]| {
+        let least = progress.iter().min().unwrap().0 as f64;
+        least / progress.iter().max().unwrap().0 as f64
+    };
+    assert!(level(&out.progress) > 0.95, "{:?}", out.progress);
+}
+
+/// A CPU that goes takes nobody with it, and one that comes is used.
+#[test]
+fn cpus_that_come_and_go() {
+    let plug = |at, online| Hotplug { at: ms(at), cpu: CpuId(2), online };
+    let s = Scenario {
+        hotplug: vec![plug(1_000, false), plug(5_000, true)],
+        ..Scenario::new(6, 4, ms(8_000))
+    };
+    let mut driver = Driver::new(Sim::new(s), "secretary", &at_once(ms(20), 1)).unwrap();
+    while driver.sim.now() < ms(4_000) && driver.step(&mut []) {}
+    let counts = |d: &Driver| d.sim.counts().iter().map(|c| c.1).collect::<Vec<_>>();
+    assert_eq!(counts(&driver), [2, 2, 2]);
+    while driver.sim.now() < ms(8_000) && driver.step(&mut []) {}
+    let now = counts(&driver);
+    assert!(now.len() == 4 && now.iter().all(|c| (1..=2).contains(c)), "{now:?}");
+    while driver.step(&mut []) {}
+    let out = driver.finish();
+    // 4 CPUs for 5 s less 4 times one CPU for 4 s.
+    let work = 6.0 * 8.0;
+    let bound = (work + 4.0) / 4.0;
+    let over = out.makespan.unwrap().as_secs_f64() / bound - 1.0;
+    assert!((-1e-9..0.05).contains(&over), "{over}");
+}
+
+/// Threads that end are noticed by whoever reads them, and the caretaker comes at once.
+#[test]
+fn places_of_threads_that_end_are_filled() {
+    let mut s = Scenario::new(8, 4, ms(10_000));
+    for t in 0..4 {
+        // All of those that are first on their CPUs, and so on two of them all.
+        s.threads[t * 2].end = Some(ms(2_000));
+    }
+    let mut driver = Driver::new(Sim::new(s), "secretary", &at_once(ms(50), 1)).unwrap();
+    while driver.sim.now() < ms(2_300) && driver.step(&mut []) {}
+    let counts: Vec<usize> = driver.sim.counts().iter().map(|c| c.1).collect();
+    assert_eq!(counts, [1, 1, 1, 1]);
+    assert_eq!(driver.balancer().len(), 4);
+}
+
+/// Masks are given back, whatever a balancer was about to do.
+#[test]
+fn masks_are_given_back() {
+    let s = Scenario::new(24, 16, ms(60_000));
+    let mut driver = Driver::new(Sim::new(s), "secretary", &at_once(ms(20), 1)).unwrap();
+    while driver.sim.now() < ms(3_000) && driver.step(&mut []) {}
+    assert!(driver.migrations() > 100);
+    assert_eq!(driver.sim.changed_masks().len(), 24);
+    driver.finish();
+    assert!(driver.sim.changed_masks().is_empty());
+}
+
+/// A thread whose mask is the program's is left alone, and the others are balanced.
+#[test]
+fn a_thread_with_a_mask_of_its_own_is_left_alone() {
+    let mut s = Scenario::new(7, 4, ms(4_000));
+    // One of two on a CPU: the other is still swapped.
+    s.threads[0].own_mask = true;
+    let own = s.threads[0].mask.clone();
+    let mut driver = Driver::new(Sim::new(s), "secretary", &at_once(ms(20), 1)).unwrap();
+    while driver.sim.now() < ms(3_000) && driver.step(&mut []) {}
+    assert_eq!(driver.sim.masks()[0], own);
+    assert_eq!(driver.sim.moves()[0], 0);
+    assert!(driver.migrations() > 50);
+}
+
+/// A whole machine in virtual time: as many as the simulator promises, in seconds.
+#[test]
+fn thousands_of_cpus() {
+    let s = Scenario::new(1_280, 1_024, ms(4_000));
+    let out = run(&s, &at_once(ms(100), 1));
+    let over = out.makespan.unwrap().as_secs_f64() / 5.0 - 1.0;
+    assert!((-1e-9..0.03).contains(&over), "{over}");
+    // A search reads a small part of all.
+    let per_search = out.search.observations as f64 / out.search.threads as f64;
+    assert!(per_search < 0.05, "{per_search}");
+}
