@@ -66,7 +66,7 @@ fn threads_with_masks_of_their_own_keep_them() {
 fn the_union_of_all_masks_does_not_shrink() {
     let Some(whole) = whole() else { return };
     let threads = whole.len() + 1;
-    for policy in ["juggle", "hybrid", "static"] {
+    for policy in ["juggle", "hybrid", "secretary", "static"] {
         let state = State::new();
         // The first thread works too: no idle one is left to make up for the pinned ones.
         let (n, iters) = (threads.to_string(), "1000000000000");

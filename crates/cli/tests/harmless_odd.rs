@@ -42,7 +42,7 @@ fn a_program_that_sets_its_own_affinity_has_its_wish() {
     let (odd, wished) = (workload("odd"), wish.to_string());
     // A wish for the mask that the thread has from us at that moment leaves no trace, so evenly is
     // kept away from the CPU that the thread will choose.
-    for policy in ["juggle", "hybrid", "static"] {
+    for policy in ["juggle", "hybrid", "secretary", "static"] {
         let state = State::new();
         let (act, end) = (state.sign("act"), state.sign("end"));
         let signs = ["--duration-ms", "300000", "--act-on", &act, "--end-on", &end];

@@ -16,3 +16,4 @@ pub mod restore;
 pub mod scan;
 pub mod supervise;
 pub mod taskstats;
+mod workers;

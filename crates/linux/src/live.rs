@@ -6,6 +6,9 @@
 //! has a thread of its own. Domains share nothing but the journal and what is known of masks; the
 //! coordinator hands threads over through a mailbox per domain.
 //!
+//! Where each CPU has a balancer of its own (`evenly_engine::decentral`), all CPUs are one domain, whose
+//! balancer is the caretaker of the others; those are served by worker threads (`crate::workers`).
+//!
 //! Invariant: whichever way [`Live::run`] is left, every balancer has finished, so every mask that
 //! is still ours has been given back.
 
@@ -17,10 +20,11 @@ use crate::machine::{LinuxMachine, Masks, Source};
 use crate::proc::{Proc, Stat, parse_schedstat, read_all};
 use crate::scan::Scanner;
 use crate::taskstats::TaskStats;
+use crate::workers::{Workers, lock};
 use evenly_engine::{
-    Balancer, BalancerOptions, DomainSpread, DomainThread, Eligible, Event, GuardOptions, Machine,
-    Observer, Period, PeriodControl, PeriodOptions, Selection, Summary, Times, Tracker,
-    TrackerOptions, roomiest,
+    Balancer, BalancerOptions, Board, CARE, DomainSpread, DomainThread, Eligible, Event,
+    GuardOptions, Machine, Observer, Period, PeriodControl, PeriodOptions, Selection, Summary,
+    Times, Tracker, TrackerOptions, roomiest,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Nanos, Pid, ThreadId, Tid};
 use evenly_policy::{Mechanism, PolicyInfo};
@@ -121,7 +125,7 @@ impl Control {
     }
 
     /// Makes those who sleep look into their mailboxes.
-    fn wake(&self) {
+    pub(crate) fn wake(&self) {
         // With the lock, so that nobody is between looking and sleeping.
         let _wish = self.lock();
         self.0.1.notify_all();
@@ -131,12 +135,13 @@ impl Control {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sleeps until a time, or until there is mail when woken. Returns true when it is time to end.
-    fn sleep_until(&self, deadline: Nanos, mailbox: Option<&Mailbox>) -> bool {
+    /// Sleeps until a time, or until there is something to do when woken. Returns true when it is time
+    /// to end.
+    pub(crate) fn sleep_until(&self, deadline: Nanos, to_do: impl Fn() -> bool) -> bool {
         let mut wish = self.lock();
         loop {
             let left = deadline - now();
-            if wish.end || left == Nanos::ZERO || mailbox.is_some_and(Mailbox::is_urgent) {
+            if wish.end || left == Nanos::ZERO || to_do() {
                 return wish.end;
             }
             let waited = self.0.1.wait_timeout(wish, Duration::from(left));
@@ -234,7 +239,15 @@ struct Together {
 struct Domain {
     together: Arc<Together>,
     balancer: Balancer,
-    machine: LinuxMachine,
+    /// The balancers of CPUs change masks through it as well, where there are such.
+    machine: Arc<Mutex<LinuxMachine>>,
+    /// What the balancers of CPUs share.
+    board: Option<Arc<Board>>,
+    /// What those have cost up to the last point, and when that was.
+    paid: Nanos,
+    visited: Nanos,
+    /// The next point may be as early as this, where one of them calls.
+    called_at: Nanos,
     period: PeriodControl,
     observers: Vec<Box<dyn Observer>>,
     mailbox: Arc<Mailbox>,
@@ -248,28 +261,30 @@ struct Domain {
 impl Domain {
     /// One balancing point, and the time of the next.
     fn point(&mut self) {
+        let machine = self.machine.clone();
+        let machine = &mut *lock(&machine);
         let generation = self.journal.released_generation();
         if generation != self.generation {
             self.generation = generation;
             self.balancer.masks_were_restored();
         }
-        self.take_in_and_hand_on();
+        self.take_in_and_hand_on(machine);
         // Relaxed: whoever reads an old value reads the new one at its next point.
-        self.balancer.open(&mut self.machine, self.together.vacant.load(Ordering::Relaxed));
+        self.balancer.open(machine, self.together.vacant.load(Ordering::Relaxed));
         self.period.share_budget(self.together.at_work.load(Ordering::Relaxed));
         if !self.balancer.is_empty() {
-            let left =
-                self.balancer.point(&mut self.machine, self.period.current(), &mut self.observers);
+            let left = self.balancer.point(machine, self.period.current(), &mut self.observers);
             if !left.is_empty() {
                 put(&self.mailbox.leaving, left);
             }
             self.period.shared_by(self.balancer.len().div_ceil(self.balancer.usable_cpus().max(1)));
-            self.period.cost(self.balancer.last_cost());
+            let cost = self.cost();
+            self.period.cost(cost);
             if self.period.newly_stretched() {
                 let text = self.period.told();
                 self.balancer.note(now(), text, &mut self.observers);
             }
-            self.journal.set_period(self.period.current());
+            self.journal.set_period(self.period.current().scale(self.care()));
             let mut counts = [(CpuId(0), 0u16); 64];
             let mut n = 0;
             for (cpu, threads) in self.balancer.counts() {
@@ -286,30 +301,56 @@ impl Domain {
         self.journal.heartbeat(time);
         let period = self.period.next_period();
         let busy = !self.may_rest || self.balancer.usable_cpus() > 1;
+        self.called_at = time + period;
+        let period = period.scale(self.care());
         self.due = time + if busy && !self.balancer.is_empty() { period } else { period.max(REST) };
     }
 
-    fn take_in_and_hand_on(&mut self) {
+    /// How many periods its points are apart.
+    fn care(&self) -> f64 {
+        if self.board.is_some() { CARE } else { 1.0 }
+    }
+
+    /// What balancing cost in the last period.
+    fn cost(&mut self) -> Nanos {
+        let own = self.balancer.last_cost();
+        let Some(board) = &self.board else { return own };
+        let all = board.cpu_time();
+        let since = all - std::mem::replace(&mut self.paid, all);
+        let time = now() - std::mem::replace(&mut self.visited, now());
+        (own + since).scale(1.0 / board.periods(time))
+    }
+
+    /// Whether the balancers of CPUs are at work.
+    fn is_active(&self) -> bool {
+        self.board.as_ref().is_some_and(|b| b.active())
+    }
+
+    /// Whether a balancer of a CPU asks for a point before the next one is due.
+    fn is_called(&self) -> bool {
+        self.due > self.called_at && self.board.as_ref().is_some_and(|b| b.called())
+    }
+
+    fn take_in_and_hand_on(&mut self, machine: &mut LinuxMachine) {
         for id in take(&self.mailbox.replaced) {
             let times = self.balancer.let_go(id, now(), &mut self.observers);
             // First of all: the program may be about to size its pool of threads.
-            self.machine.reclaim(id);
+            machine.reclaim(id);
             put(&self.mailbox.leaving, times.map(|t| (id, t)));
         }
         let joining = take(&self.mailbox.joining);
         if !joining.is_empty() {
-            self.machine.look_at_cpuset();
+            machine.look_at_cpuset();
         }
         for j in joining {
             let id = j.selection.thread.id;
-            self.balancer.join(&mut self.machine, j.selection, &j.original, &mut self.observers);
+            self.balancer.join(machine, j.selection, &j.original, &mut self.observers);
             if j.from_another {
                 put(&self.mailbox.changed, [(id, true)]);
             }
         }
         for d in take(&self.mailbox.departing) {
-            let released =
-                self.balancer.release(&mut self.machine, d.id, d.to, &mut self.observers);
+            let released = self.balancer.release(machine, d.id, d.to, &mut self.observers);
             match released {
                 Some(selection) => put(
                     &d.mailbox.joining,
@@ -321,10 +362,10 @@ impl Domain {
     }
 
     fn run(mut self, control: &Control) -> Self {
-        while !control.sleep_until(self.due, Some(&self.mailbox)) {
+        while !control.sleep_until(self.due, || self.mailbox.is_urgent()) {
             self.point();
         }
-        self.balancer.finish(&mut self.machine);
+        self.balancer.finish(&mut *lock(&self.machine));
         self
     }
 }
@@ -442,38 +483,62 @@ impl Live {
         if self.is_hidden() {
             return Err(LiveError::Invisible(self.root));
         }
-        let (sets, usable) = self.domains()?;
+        let (mut sets, usable) = self.domains()?;
+        let decentral = self.options.policy.decentral;
+        // What are domains elsewhere are the nodes of one.
+        let nodes = if decentral { sets.clone() } else { Vec::new() };
+        if decentral {
+            sets = vec![sets.iter().fold(CpuSet::new(), |all, d| all.or(d))];
+        }
+        let threads = if decentral { 1 + Workers::number(usable.len()) } else { sets.len() };
         let began = now();
         // Half of the descriptors for the coordinator, half for the balancers.
-        let files_each = self.most_files / 2 / sets.len().max(1);
+        let files_each = self.most_files / 2 / threads.max(1);
+        let mut workers = None;
         let together = Arc::new(Together::default());
         let mut domains = Vec::new();
         for (i, cpus) in sets.into_iter().enumerate() {
             let id = DomainId(i as u32);
             let machine =
                 LinuxMachine::new(self.root, self.masks.clone(), self.source()?, files_each);
+            let machine = Arc::new(Mutex::new(machine));
             let s = slice();
-            let balancer = Balancer::new(
-                BalancerOptions {
-                    domain: id,
-                    cpus,
-                    wanted: self.options.cpus.clone(),
-                    mechanism: self.options.policy.mechanism,
-                    guard: self.options.guard,
-                },
-                (self.options.policy.make)(),
-                began,
-            );
+            let seed = self.options.seed.wrapping_add(i as u64);
+            let period = PeriodControl::new(PeriodOptions {
+                period: self.options.period,
+                budget: self.options.budget * (1.0 - SCAN_SHARE),
+                slice: s.tick.max(s.slice),
+                seed,
+            });
+            let options = BalancerOptions {
+                domain: id,
+                cpus,
+                wanted: self.options.cpus.clone(),
+                mechanism: self.options.policy.mechanism,
+                guard: self.options.guard,
+            };
+            let (balancer, board) = if decentral {
+                let (caretaker, all) =
+                    Balancer::decentral(options, &nodes, period.current(), seed, began);
+                let eyes = || {
+                    let source = self.source()?;
+                    Ok(LinuxMachine::new(self.root, self.masks.clone(), source, files_each))
+                };
+                let board = all.board.clone();
+                workers = Some(Workers::new(all, usable.len(), machine.clone(), eyes)?);
+                (caretaker, Some(board))
+            } else {
+                (Balancer::new(options, (self.options.policy.make)(), began), None)
+            };
             domains.push(Domain {
                 together: together.clone(),
                 balancer,
                 machine,
-                period: PeriodControl::new(PeriodOptions {
-                    period: self.options.period,
-                    budget: self.options.budget * (1.0 - SCAN_SHARE),
-                    slice: s.tick.max(s.slice),
-                    seed: self.options.seed.wrapping_add(i as u64),
-                }),
+                board,
+                paid: Nanos::ZERO,
+                visited: began,
+                called_at: began,
+                period,
                 observers: observers(id),
                 mailbox: Arc::default(),
                 journal: self.journal.clone(),
@@ -521,7 +586,7 @@ impl Live {
             notes: Vec::new(),
         };
         let period = domains.first().map(|d| d.period.wanted()).unwrap_or_default();
-        let domains = run_domains(domains, &mut coordinator, control)?;
+        let domains = run_domains(domains, workers, &mut coordinator, control)?;
         if let Some(why) = coordinator.unguarded {
             return Err(LiveError::Unguarded(why));
         }
@@ -564,6 +629,7 @@ impl Live {
 /// Runs all domains until the end; the first one in this thread, together with the coordinator.
 fn run_domains(
     domains: Vec<Domain>,
+    workers: Option<Workers>,
     coordinator: &mut Coordinator,
     control: &Control,
 ) -> Result<Vec<Domain>, LiveError> {
@@ -581,6 +647,17 @@ fn run_domains(
                 }
             }
         }
+        let mut at_work = Vec::new();
+        for (i, worker) in workers.into_iter().flat_map(Workers::each).enumerate() {
+            let builder = std::thread::Builder::new().name(format!("worker-{i}"));
+            match builder.spawn_scoped(scope, move || worker.run(control)) {
+                Ok(handle) => at_work.push(handle),
+                Err(e) => {
+                    control.end();
+                    return Err(LiveError::Thread(e));
+                }
+            }
+        }
         let mut done = Vec::new();
         if let Some(mut domain) = first {
             loop {
@@ -589,15 +666,18 @@ fn run_domains(
                 } else {
                     domain.due.min(coordinator.due())
                 };
-                if control.sleep_until(due, None)
+                if control.sleep_until(due, || domain.is_called())
                     || coordinator.vanished
                     || !coordinator.is_guarded()
                 {
                     control.end();
                     break;
                 }
+                if domain.is_called() {
+                    domain.due = domain.called_at;
+                }
                 if now() >= coordinator.due() {
-                    if coordinator.work(&mut domain.machine) {
+                    if coordinator.work(&mut lock(&domain.machine)) {
                         domain.due = now();
                         control.wake();
                     }
@@ -606,10 +686,19 @@ fn run_domains(
                     }
                 }
                 if now() >= domain.due {
+                    let was = domain.is_active();
                     domain.point();
+                    if domain.is_active() && !was {
+                        control.wake();
+                    }
                 }
             }
-            domain.balancer.finish(&mut domain.machine);
+            // Nobody must narrow a mask any more when masks are given back.
+            for worker in at_work {
+                // One that panicked has a bug; it does nothing any more.
+                let _ = worker.join();
+            }
+            domain.balancer.finish(&mut *lock(&domain.machine));
             done.push(domain);
         }
         for handle in handles {

@@ -40,7 +40,7 @@ use crate::limits::{Limits, Watch, slice};
 use crate::proc::{Image, Proc, Stat, parse_schedstat, status_field, status_number};
 use crate::restore::is_left_of;
 use crate::taskstats::{TaskStats, TaskTimes};
-use evenly_engine::{ApplyError, Located, Machine, Neighbour, Reading, RunState};
+use evenly_engine::{ApplyError, Located, Machine, Neighbour, Reading, RunState, Times};
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -301,6 +301,8 @@ pub struct LinuxMachine {
     managed: HashMap<ThreadId, Managed>,
     files: Vec<Files>,
     tids: Vec<Tid>,
+    /// The files of threads that are read one at a time, in no order.
+    single: HashMap<ThreadId, Files>,
     next_stat: usize,
     most_files: usize,
     resolution: Nanos,
@@ -325,6 +327,7 @@ impl LinuxMachine {
             managed: HashMap::new(),
             files: Vec::new(),
             tids: Vec::new(),
+            single: HashMap::new(),
             next_stat: 0,
             most_files,
             resolution: slice().tick,
@@ -365,19 +368,7 @@ impl LinuxMachine {
             self.files.swap(found, to);
             to
         } else {
-            let keep = 2 * self.files.len() < self.most_files;
-            let open =
-                |file| keep.then(|| File::open(self.proc.thread_file(id.tid, file)).ok()).flatten();
-            let schedstat = matches!(self.source, Source::Schedstat);
-            let schedstat = schedstat.then(|| open("schedstat")).flatten();
-            let mut files = Files { id, seen: Some(now()), schedstat, stat: open("stat") };
-            // The descriptor must be of this thread, not of one that has its id now.
-            match self.proc.thread_stat(id.tid) {
-                Some(s) if s.start == id.start => {}
-                Some(_) => (files.seen, files.schedstat, files.stat) = (None, None, None),
-                None => files.seen = None,
-            }
-            self.files.push(files);
+            self.files.push(self.open(id));
             let (to, last) = (hint.min(self.files.len() - 1), self.files.len() - 1);
             self.files.swap(to, last);
             to
@@ -413,27 +404,57 @@ impl LinuxMachine {
         let _ = result;
     }
 
-    fn read_one(&mut self, id: ThreadId, hint: usize) -> Reading {
-        let mut buffer = [0u8; 96];
-        let files = self.files(id, hint);
-        let times = match &files.schedstat {
-            Some(file) => {
-                file.read_at(&mut buffer, 0).ok().and_then(|n| parse_schedstat(buffer.get(..n)?))
-            }
-            None => self
-                .proc
-                .thread_stat(id.tid)
-                .filter(|s| s.start == id.start)
-                .and_then(|_| {
-                    crate::proc::read_all(&self.proc.thread_file(id.tid, "schedstat")).ok()
-                })
-                .and_then(|t| parse_schedstat(&t)),
-        };
+    /// Opens the files of a thread, as long as there are not too many.
+    fn open(&self, id: ThreadId) -> Files {
+        let keep = 2 * (self.files.len() + self.single.len()) < self.most_files;
+        let open =
+            |file| keep.then(|| File::open(self.proc.thread_file(id.tid, file)).ok()).flatten();
+        let schedstat = matches!(self.source, Source::Schedstat);
+        let schedstat = schedstat.then(|| open("schedstat")).flatten();
+        let mut files = Files { id, seen: Some(now()), schedstat, stat: open("stat") };
+        // The descriptor must be of this thread, not of one that has its id now.
+        match self.proc.thread_stat(id.tid) {
+            Some(s) if s.start == id.start => {}
+            Some(_) => (files.seen, files.schedstat, files.stat) = (None, None, None),
+            None => files.seen = None,
+        }
+        files
+    }
+
+    fn read_one_by_taskstats(&mut self, id: ThreadId) -> Reading {
+        // Here are only threads that are read one at a time: those of long ago are let go.
+        if 2 * self.files.len() >= self.most_files {
+            self.files.clear();
+        }
+        let mut out = Vec::with_capacity(1);
+        self.read_by_taskstats(&[id], &mut out);
+        let reading = out.first().copied().unwrap_or(Reading::Unknown);
+        if reading == Reading::Gone {
+            self.files.retain(|f| f.id != id);
+            self.part(id);
+        }
+        reading
+    }
+
+    fn read_in_order(&mut self, id: ThreadId, hint: usize) -> Reading {
+        let kept = self.files(id, hint).schedstat.as_ref().map(read_schedstat);
+        let times = kept.unwrap_or_else(|| self.read_by_name(id));
         times.map_or(Reading::Gone, Reading::Times)
+    }
+
+    /// Reads the times of a thread of which no file is kept open.
+    fn read_by_name(&self, id: ThreadId) -> Option<Times> {
+        self.proc.thread_stat(id.tid).filter(|s| s.start == id.start)?;
+        let text = crate::proc::read_all(&self.proc.thread_file(id.tid, "schedstat")).ok()?;
+        parse_schedstat(&text)
     }
 
     fn stat(&mut self, id: ThreadId) -> Option<Stat> {
         let mut buffer = [0u8; 1024];
+        if let Some(Files { stat: Some(file), .. }) = self.single.get(&id) {
+            let n = file.read_at(&mut buffer, 0).ok()?;
+            return Stat::parse(buffer.get(..n)?).filter(|s| s.start == id.start);
+        }
         // Threads are looked for in the order in which they are read, so the next one is usually
         // right behind the last.
         let at = if self.files.get(self.next_stat).is_some_and(|f| f.id == id) {
@@ -684,6 +705,12 @@ impl LinuxMachine {
     }
 }
 
+fn read_schedstat(file: &File) -> Option<Times> {
+    let mut buffer = [0u8; 96];
+    let n = file.read_at(&mut buffer, 0).ok()?;
+    parse_schedstat(buffer.get(..n)?)
+}
+
 fn mask_of(id: ThreadId) -> Result<CpuSet, ApplyError> {
     affinity::get(id.tid).map_err(|e| {
         if affinity::is_gone(&e) { ApplyError::Gone } else { ApplyError::Refused(e.to_string()) }
@@ -706,7 +733,7 @@ impl Machine for LinuxMachine {
             self.read_by_taskstats(ids, out);
         } else {
             for (i, &id) in ids.iter().enumerate() {
-                let reading = self.read_one(id, i);
+                let reading = self.read_in_order(id, i);
                 out.push(reading);
             }
         }
@@ -724,6 +751,28 @@ impl Machine for LinuxMachine {
                 self.part(id);
             }
         }
+    }
+
+    fn read_one(&mut self, id: ThreadId) -> Reading {
+        if matches!(self.source, Source::Taskstats(_)) {
+            return self.read_one_by_taskstats(id);
+        }
+        let times = if let Some(file) = self.single.get(&id).and_then(|f| f.schedstat.as_ref()) {
+            read_schedstat(file)
+        } else {
+            let times = self.read_by_name(id);
+            let files = self.open(id);
+            if times.is_some() && files.schedstat.is_some() {
+                self.single.insert(id, files);
+            }
+            times
+        };
+        let Some(times) = times else {
+            self.single.remove(&id);
+            self.part(id);
+            return Reading::Gone;
+        };
+        Reading::Times(times)
     }
 
     fn locate(&mut self, id: ThreadId) -> Option<Located> {
