@@ -13,6 +13,7 @@ mod figures;
 mod host;
 mod labs;
 mod measure;
+mod secretary;
 mod show;
 mod suite;
 mod tools;
@@ -44,6 +45,8 @@ enum Command {
     Run(RunArgs),
     /// The benchmarks that need more CPUs, in emulated machines
     Lab(LabArgs),
+    /// A balancer for each CPU against one for all, on up to thousands of CPUs, in virtual time
+    Secretary(secretary::SecretaryArgs),
 }
 
 #[derive(Debug, Args)]
@@ -130,6 +133,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => run_demo(&args),
         Command::Run(args) => run_benchmarks(&args),
         Command::Lab(args) => run_labs(&args),
+        Command::Secretary(args) => secretary::compare(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -133,6 +133,10 @@ impl Way {
 pub(crate) const JUGGLE: Way = Way::Evenly { name: "juggle", policy: "juggle", options: &[] };
 /// The default policy.
 pub(crate) const HYBRID: Way = Way::Evenly { name: "hybrid", policy: "hybrid", options: &[] };
+/// A balancer for each CPU, as in the OSLB paper.
+const SECRETARY: Way = Way::Evenly { name: "secretary", policy: "secretary", options: &[] };
+const WITH_SECRETARY: &[Way] =
+    &[Way::Alone, Way::Full, Way::Static, Way::Kernel, JUGGLE, HYBRID, SECRETARY];
 const ALL: &[Way] = &[Way::Alone, Way::Full, Way::Static, Way::Kernel, JUGGLE, HYBRID];
 const BESIDE_NEIGHBOURS: &[Way] = &[Way::Alone, Way::Static, Way::Kernel, JUGGLE, HYBRID];
 /// In a guest evenly, too, runs on CPUs that are some fifty times slower than the host's; under the
@@ -219,6 +223,7 @@ pub(crate) fn host(quick: bool) -> Vec<Benchmark> {
     for n in [3, 5] {
         let program = Program::Spmd { phases: 1, phase_ms: pick(1_500, 4_000), barrier: "block" };
         add(format!("one-phase-{n}-on-2"), n, program, ALL, runs(3, 7));
+        add(format!("secretary-{n}-on-2"), n, program, WITH_SECRETARY, runs(3, 7));
     }
     for (phase_ms, phases) in [(100, pick(8, 20)), (20, pick(40, 100))] {
         for barrier in ["block", "spin", "yield", "spinblock"] {
