@@ -385,6 +385,49 @@ static int run_spawn_late(char **arguments) {
     return status ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
+// ---- grow
+
+struct grown {
+    cpu_set_t mask;
+    _Atomic int has_looked;
+};
+
+static void *look_and_compute(void *argument) {
+    struct grown *grown = argument;
+    grown->mask = own_mask();
+    grown->has_looked = 1;
+    return compute(NULL);
+}
+
+static void print_grown(size_t thread, const cpu_set_t *mask) {
+    printf("{\"workload\":\"odd\",\"oddity\":\"grow\",\"thread\":%zu,\"mask\":", thread);
+    json_cpus(stdout, mask);
+    puts("}");
+    fflush(stdout);
+}
+
+// As a program that computes while it starts its threads one after the other.
+static int run_grow(char **arguments) {
+    size_t count = parse_u64("grow", arguments[0], 1, 4096);
+    pthread_t *threads = checked_alloc(count, sizeof *threads);
+    struct grown *grown = checked_alloc(count, sizeof *grown);
+    cpu_set_t own = own_mask();
+    print_grown(0, &own);
+    for (size_t i = 0; i < count; i++) {
+        compute_until(time_to_act);
+        // Each thread has a sign of its own.
+        if (act_sign && unlink(act_sign)) die_machine("cannot take away %s: %s", act_sign, strerror(errno));
+        threads[i] = start(look_and_compute, &grown[i]);
+        while (!grown[i].has_looked) burn_until(next_look_s(), NULL);
+        print_grown(i + 1, &grown[i].mask);
+    }
+    compute_until(over);
+    join_all(threads, count);
+    free(grown);
+    free(threads);
+    return EXIT_SUCCESS;
+}
+
 // ---- sigs
 
 static volatile sig_atomic_t terminated;
@@ -499,6 +542,8 @@ static const struct oddity {
     {"print-mask", NULL, "the masks of main and of a thread created a second later", run_print_mask},
     {"show-mask", NULL, "its mask, each time that it has changed; it hardly computes", run_show_mask},
     {"spawn-late", "N", "after 300 ms a child process with N computing threads", run_spawn_late},
+    {"grow", "N", "main computes and after 300 ms, or at each sign, which it removes, starts a computing\n"
+     "                             thread, in all N: the masks that they begin with", run_grow},
     {"sigs", NULL, "prints \"ready\", then each signal received; status 0 at SIGTERM, 1 without",
      run_sigs},
     {"inherit", NULL, "what it inherited: descriptors, signals, group, session, nice, mask", run_inherit},

@@ -273,13 +273,55 @@ fn what_is_started_by_a_pinned_thread_is_free() {
     signal(program, Signal::KILL);
 }
 
+/// What the threads of `odd grow` have seen so far when they began.
+fn masks_at_birth(evenly: &Evenly) -> Vec<CpuSet> {
+    let said = evenly.stdout();
+    let lines = said.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
+    lines.map(|l| cpus(l["mask"].as_str().unwrap())).collect()
+}
+
+/// A main thread that computes starts one thread after the other, so slowly that threads which are
+/// not expected would be taken to be all. The last is one more than there are CPUs; before, there
+/// are enough to be pinned.
+#[test]
+fn threads_that_are_expected_are_waited_for_and_see_the_whole_mask() {
+    let Some(whole) = whole() else { return };
+    let (odd, all) = (workload("odd"), whole.len() + 1);
+    let (n, later) = (all.to_string(), whole.len().to_string());
+    for policy in ["juggle", "hybrid"] {
+        let state = State::new();
+        let (act, end) = (state.sign("act"), state.sign("end"));
+        let run = ["run", "--policy", policy, "--period", "5ms", "--budget", "50", "--no-guard"];
+        let grow = ["--threads", &n, "--", &odd, "grow", &later, "--duration-ms", "300000"];
+        let signs = ["--act-on", &act, "--end-on", &end];
+        let mut evenly = state.start(&[&run[..], &grow, &signs].concat());
+        let program = evenly.program();
+        for there in 1..all {
+            wait_until("the next thread", || masks_at_birth(&evenly).len() == there);
+            // Several times as long as threads must stand still that are not expected.
+            std::thread::sleep(std::time::Duration::from_millis(600));
+            let touched = evenly.journal().map_or(0, |j| j.records.len());
+            assert_eq!((narrowed(program, &whole), touched), (0, 0), "{policy}: {there} threads");
+            state.give("act");
+        }
+        wait_until_narrowed(program, &whole, all);
+        assert_eq!(masks_at_birth(&evenly), vec![whole.clone(); all], "{policy}");
+        state.give("end");
+        let status = evenly.wait();
+        assert_eq!(status.code(), Some(0), "{}", evenly.stderr());
+        assert_eq!(evenly.report()["started"], true);
+    }
+}
+
+/// It is balanced as soon as it is recognised, and never pinned: it would lose its other CPUs.
 #[test]
 fn a_program_that_computes_alone_sees_all_of_its_cpus() {
     let Some(whole) = whole() else { return };
     for policy in ["juggle", "hybrid"] {
         let state = State::new();
         let program = workload("odd");
-        let args = ["run", "--policy", policy, "-q", "--", &program, "print-mask"];
+        let run = ["run", "--policy", policy, "-q", "--period", "5ms", "--threads", "1", "--"];
+        let args = [&run[..], &[&program, "print-mask"]].concat();
         let o = state.command(&args).output().unwrap();
         let said = String::from_utf8_lossy(&o.stdout);
         for field in ["main_count", "main_later_count", "late_thread_count"] {

@@ -9,22 +9,6 @@ fn printed(stdout: &[u8]) -> serde_json::Value {
 }
 
 #[test]
-fn threads_that_come_late_see_the_whole_mask() {
-    let tool = Tool::new();
-    let odd = workload("odd");
-    let mask = |output: std::process::Output| {
-        let p = printed(&output.stdout);
-        assert!(p["main_later"].is_string() && p["late_thread"].is_string(), "{p}");
-        p
-    };
-    let bare = mask(tool.by(&odd).arg("print-mask").output().unwrap());
-    for policy in ["juggle", "hybrid"] {
-        let options = format!("-q --policy {policy} --period 5ms");
-        assert_eq!(bare, mask(tool.run(&options, &[&odd, "print-mask"]).output().unwrap()));
-    }
-}
-
-#[test]
 fn openmp_programs_start_as_many_threads_as_without_evenly() {
     let tool = Tool::new();
     for runtime in ["gomp", "omp"] {
