@@ -179,8 +179,9 @@ fn attach_ends_with_the_program() {
     assert!(state.journals().is_empty());
 }
 
+/// That it is there before the mask is set is tested in `linux/tests/journal.rs`.
 #[test]
-fn a_mask_is_in_the_journal_before_it_is_set() {
+fn every_mask_that_is_seen_is_in_the_journal() {
     let Some(whole) = whole() else { return };
     let (state, program) = (State::new(), program());
     let evenly = state.attach("juggle", 3, program.pid());

@@ -6,10 +6,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
+use evenly_engine::Machine;
 use evenly_linux::affinity;
 use evenly_linux::clock::now;
 use evenly_linux::guardian::{self, Guardian};
 use evenly_linux::journal::{self, Journal, JournalView, Process, StateDir};
+use evenly_linux::machine::{LinuxMachine, Masks, Source};
 use evenly_linux::proc::Proc;
 use evenly_linux::restore::{self, Fate};
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
@@ -17,10 +19,10 @@ use rustix::process::{Signal, kill_process, kill_process_group};
 use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,6 +37,7 @@ const HEARTBEATS: &str = "EVENLY_TEST_HEARTBEATS";
 fn role() {
     match env::var(ROLE).as_deref() {
         Ok("balancer") => balancer(),
+        Ok("killed") => killed_at_the_first_mask(),
         Ok("guardian") => {
             guardian::main(Path::new(&env::var_os(JOURNAL).unwrap()), 0).unwrap();
         }
@@ -89,6 +92,54 @@ fn balancer() {
         }
         thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Places the first thread of a process on its first CPU; but the kernel kills whoever sets a mask.
+fn killed_at_the_first_mask() {
+    let dir = StateDir::at(Path::new(&env::var_os(STATE).unwrap())).unwrap();
+    let target = Pid(env::var(TARGET).unwrap().parse().unwrap());
+    let proc = Proc::default();
+    let journal = Arc::new(Journal::create(&dir, Process::find(&proc, target)).unwrap());
+    let masks = Arc::new(Masks::new(journal));
+    let mut machine = LinuxMachine::new(target, masks, Source::Schedstat, 64);
+    let id = ThreadId { tid: Tid(target.0), start: proc.process_stat(target).unwrap().start };
+    let cpu = affinity::get(id.tid).unwrap().first().unwrap();
+    if let Err(e) = kill_who_sets_a_mask() {
+        println!("reply: {e}");
+        return;
+    }
+    println!("reply: ready");
+    let placed = machine.place(id, cpu, None);
+    println!("reply: alive after {placed:?}");
+}
+
+/// From now on this process dies, with SIGSYS, where this thread calls sched_setaffinity(2).
+fn kill_who_sets_a_mask() -> std::io::Result<()> {
+    let instruction = |code: u32, k: u32, if_so: u8, if_not: u8| libc::sock_filter {
+        code: code as u16,
+        jt: if_so,
+        jf: if_not,
+        k,
+    };
+    let mut program = [
+        // The number of the system call is the first that the kernel tells.
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        instruction(
+            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+            libc::SYS_sched_setaffinity as u32,
+            0,
+            1,
+        ),
+        instruction(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_KILL_PROCESS, 0, 0),
+        instruction(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0),
+    ];
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: the kernel copies the filter, which is live, and so long as is said.
+    let refused = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
+            || libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) != 0
+    };
+    if refused { Err(std::io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Three threads, the last of which does what the lines on standard input say.
@@ -257,6 +308,36 @@ fn until(what: &str, mut condition: impl FnMut() -> bool) {
 /// Whether it has ended; a zombie has.
 fn has_ended(pid: Pid) -> bool {
     Proc::default().process_stat(pid).is_none_or(|s| s.state == b'Z')
+}
+
+/// Promise P4: what is found after an end at the very moment of the first change.
+#[test]
+fn a_mask_is_in_the_journal_before_it_is_set() {
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = StateDir::at(&tmp.path().join("state")).unwrap();
+    let program = Helper::program();
+    let target = Tid(program.pid().0);
+    let original = affinity::get(target).unwrap();
+    if original.len() < 2 {
+        let why = format!("only the CPUs {original} can be used");
+        return evenly_testing::skip("two-cpus", why);
+    }
+    let mut command = role_command("killed");
+    command.env(STATE, dir.path()).env(TARGET, target.to_string());
+    let mut balancer = Helper::start(command);
+    let said = balancer.reply();
+    if said != "ready" {
+        return evenly_testing::skip("seccomp", format!("no filter of system calls: {said}"));
+    }
+    let status = balancer.child.wait().unwrap();
+    assert_eq!(status.signal(), Some(libc::SIGSYS), "it set no mask: {status}");
+    let journals = dir.journals().unwrap();
+    let view = JournalView::open(&journals[0]).unwrap();
+    let start = Proc::default().process_stat(program.pid()).unwrap().start;
+    let record = view.records.iter().find(|r| r.id == ThreadId { tid: target, start }).unwrap();
+    assert_eq!(record.set[0], CpuSet::single(original.first().unwrap()));
+    assert_eq!(record.original, original);
+    assert_eq!(affinity::get(target).unwrap(), original);
 }
 
 #[test]
