@@ -16,12 +16,14 @@ fn ten_thousand_threads_a_thousand_of_them_new_each_second() {
     }
     assert!(output.status.success(), "{said}");
     let made: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert!(made["refused"] == 0 && made["created"].as_u64() > Some(0), "{made}");
+    // Those that are due are made up for, so that it takes a machine that is some ten times too slow
+    // to fall behind by half.
+    assert!(made["refused"] == 0 && made["created"].as_u64() >= Some(10_000), "{made}");
     println!("{} threads a second", made["created_per_s"]);
     let part = report["overhead_s"].as_f64().unwrap() / report["seconds"].as_f64().unwrap();
     println!("overhead {:.3} % of one CPU", 100.0 * part);
-    // The budget, the 50 ms that scanning has in advance, and as much for the start and the end of
-    // evenly itself.
+    // The budget, and what the README says is in advance: 50 ms for scanning, and as much for the
+    // start and the end of evenly itself.
     let allowed = 0.01 + 0.1 / report["seconds"].as_f64().unwrap();
     assert!(part <= allowed, "{part} of {allowed}\n{report:#}");
     // How soon all are found, and the three among them that compute, depends on what a scan costs
