@@ -36,7 +36,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
     check_command("run", &args.program.command)?;
-    let notes = check_cpus(&args.balance, Pid(0))?;
+    let notes = check_cpus(&args.balance, None)?;
     check_outputs(&args.balance)?;
     let filter = Filter::new(&args.balance)?;
     let began = now();
@@ -74,7 +74,7 @@ pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
         proc.command_line(pid).iter().map(|a| a.to_string_lossy().into_owned()).collect();
     let signals = Signals::block().context("cannot receive signals")?;
     let supervisor = Supervisor::for_attach(signals, pid)?;
-    let notes = check_cpus(&args.balance, pid)?;
+    let notes = check_cpus(&args.balance, Some(pid))?;
     may_change(&args.balance, pid)?;
     let facts = Facts::new(&args.balance, pid, command, notes, now());
     let balancing = Balancing::start(args.balance, filter, pid, facts, supervisor.waker());
@@ -130,7 +130,7 @@ pub(crate) fn check_command(name: &str, command: &[OsString]) -> anyhow::Result<
 
 /// Options that cannot work for a program that this process would start are bad input.
 pub(crate) fn check_options(args: &BalanceArgs) -> anyhow::Result<()> {
-    check_cpus(args, Pid(0))?;
+    check_cpus(args, None)?;
     check_outputs(args)?;
     Filter::new(args).map(drop)
 }
@@ -152,11 +152,15 @@ fn check_outputs(args: &BalanceArgs) -> anyhow::Result<()> {
 }
 
 /// A list of CPUs of which the program can use none is bad input. Where it can use some, those that
-/// it cannot are told, and returned as a note for the report.
-fn check_cpus(args: &BalanceArgs, pid: Pid) -> anyhow::Result<Vec<String>> {
+/// it cannot are told, and returned as a note for the report. The program is a running one, or one
+/// that this process would start.
+fn check_cpus(args: &BalanceArgs, program: Option<Pid>) -> anyhow::Result<Vec<String>> {
     if let Some(asked) = &args.cpus {
-        let allowed = affinity::get(Tid(pid.0))
-            .with_context(|| format!("cannot read the affinity mask of process {pid}"))?;
+        let allowed = match program {
+            Some(pid) => affinity::of_program(&Proc::default(), pid)
+                .with_context(|| format!("cannot read the affinity mask of process {pid}"))?,
+            None => affinity::get(Tid(0)).context("cannot read this process's affinity mask")?,
+        };
         if asked.and(&allowed).is_empty() {
             anyhow::bail!(
                 "--cpus {asked}: the program may use the CPUs {allowed}, and none of these is among \

@@ -30,6 +30,39 @@ fn a_program_stays_inside_the_mask_that_it_was_started_with() {
     affinity::set(Tid(0), &whole).unwrap();
 }
 
+/// The CPUs of a program are those of all its threads: as with `OMP_PROC_BIND`, or a launcher that
+/// is bound elsewhere than what it has started.
+#[test]
+fn cpus_are_asked_for_that_only_other_threads_than_the_first_may_use() {
+    let Some(whole) = whole() else { return };
+    let first = CpuSet::single(whole.first().unwrap());
+    let last = CpuSet::single(whole.iter().last().unwrap());
+    let churn = [&workload("churn"), "--workers", "3", "--duration-s", "300"];
+    let launcher = [&["sh", "-c", "\"$@\" & wait", "sh"], &churn[..]].concat();
+    for command in [&churn[..], &launcher] {
+        let program = Running::start(command);
+        let root = program.pid();
+        // The only child of the launcher, once it is what it will be; or else the program itself.
+        let computing = wait_for("the threads", || {
+            let all = descendants(root).into_iter().chain([root]);
+            all.into_iter().find(|p| masks(*p).len() == 4)
+        });
+        affinity::set(Tid(root.0), &first).unwrap();
+        for &tid in masks(computing).keys().filter(|t| **t != root.0) {
+            affinity::set(Tid(tid), &last).unwrap();
+        }
+        let state = State::new();
+        let (asked, pid) = (last.to_string(), root.to_string());
+        let options = ["attach", "--threads", "3", "--period", "10ms", "--budget", "50"];
+        let mut evenly = state.start(&[&options[..], &["--cpus", &asked, &pid]].concat());
+        wait_until("balancing", || evenly.decisions(" joins domain") >= 3 || !evenly.is_alive());
+        evenly.kill(Signal::TERM);
+        assert_eq!(evenly.wait().code(), Some(0), "{}", evenly.stderr());
+        assert!(!evenly.stderr().contains("cannot be used"), "{}", evenly.stderr());
+        assert_eq!(evenly.report()["started"], true);
+    }
+}
+
 #[test]
 fn threads_with_masks_of_their_own_keep_them() {
     let Some(whole) = whole() else { return };

@@ -2,7 +2,8 @@
 //!
 //! Invariant: masks of any width that the kernel knows are read whole; nothing here decides.
 
-use evenly_model::{CpuSet, Tid};
+use crate::proc::Proc;
+use evenly_model::{CpuSet, Pid, Tid};
 use std::io;
 
 /// Words of the largest mask that is handled: 16,384 CPUs.
@@ -21,6 +22,18 @@ pub fn get(tid: Tid) -> io::Result<CpuSet> {
     };
     let bytes = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
     Ok(CpuSet::from_words(&words[..(bytes / 8).min(MAX_WORDS)]))
+}
+
+/// The CPUs that any thread of a process, or of one that descends from it, may use: threads that are
+/// bound (`OMP_PROC_BIND`) have one or a few of them each, the first like the others.
+///
+/// # Errors
+/// As [`get`], of the first thread of the process; others that have ended meanwhile do not count.
+pub fn of_program(proc: &Proc, root: Pid) -> io::Result<CpuSet> {
+    let first = get(Tid(root.0))?;
+    let processes = proc.processes().into_iter().filter(|&p| proc.descends(p, root));
+    let threads = processes.flat_map(|p| proc.threads(p));
+    Ok(threads.filter_map(|t| get(t).ok()).fold(first, |all, mask| all.or(&mask)))
 }
 
 /// Sets the mask of a thread. A running thread on a CPU outside the mask has been moved when this
