@@ -2,6 +2,7 @@
 //!
 //! Invariant: parsing makes no system call.
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use evenly_linux::limits::DomainKind;
 use evenly_linux::live::SourceKind;
@@ -361,8 +362,8 @@ pub(crate) struct FiguresArgs {
     /// Only those of this paper
     #[arg(long, value_enum)]
     pub(crate) paper: Option<PaperArg>,
-    /// Only this figure, for example juggle-9 (may be given more than once)
-    #[arg(long, value_name = "FIGURE")]
+    /// Only this figure (may be given more than once)
+    #[arg(long, value_name = "FIGURE", value_parser = figure_names())]
     pub(crate) only: Vec<String>,
     /// Write into this directory; it is made where it is missing
     #[arg(long, value_name = "DIR", default_value = "figures")]
@@ -371,6 +372,11 @@ pub(crate) struct FiguresArgs {
     /// words to standard error
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+}
+
+fn figure_names() -> PossibleValuesParser {
+    let figures = evenly_figures::FIGURES.iter();
+    PossibleValuesParser::new(figures.map(|f| PossibleValue::new(f.id).help(f.title)))
 }
 
 /// `--paper`.

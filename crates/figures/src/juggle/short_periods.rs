@@ -59,7 +59,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
                 costly.at(1.0)
             ),
             agrees: Agrees::when(
-                false,
+                free.at(5.0) < 0.98 * above,
                 falls.is_sorted_by(|a, b| a.1 < b.1) && below < 0.8 * above,
             ),
         },

@@ -72,7 +72,10 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
                 whole(spin.0),
                 whole(spin.1)
             ),
-            agrees: Agrees::when(false, hog[0] > quiet[0] + 5.0 && hog[0] < 30.0),
+            agrees: Agrees::when(
+                block.0 > 0.0 && spin.0 > 0.0 && (hog[0] - 14.8).abs() < 5.0,
+                hog[0] > quiet[0] + 5.0 && hog[0] < 30.0,
+            ),
         },
     ];
     Ok(Made {

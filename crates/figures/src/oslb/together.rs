@@ -57,6 +57,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
     let (over_pulls, over_levels) = (speedups(&pulls), speedups(&levels));
     let gain = |kernel: &Runs, oslb: &Runs| 100.0 * (kernel.mean() / oslb.mean() - 1.0);
     let each = range(over_pulls.iter().map(|p| 100.0 * (p.1 - 1.0)));
+    let single = over_pulls.last().map_or(f64::NAN, |p| 100.0 * (p.1 - 1.0));
     let table = |r: &Runs| {
         format!("{:.2} s, {:.3}, {:.2}", r.mean(), variance(&r.totals), r.max_over_min())
     };
@@ -75,7 +76,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
                  the paper's programs use, are not simulated",
                 gain(&sleeping, &sleeping_balanced)
             ),
-            agrees: Agrees::when(false, (much - 40.0).abs() < 25.0),
+            agrees: Agrees::when(much.min(little) > 30.0, (much - 40.0).abs() < 25.0),
         },
         Finding {
             paper: "Table 2, mean, variance and max/min: 1051.54 s, 550.78, 1.07 under Linux; 753.76 s, \
@@ -98,10 +99,10 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
                  {:.0} %; none gains more than {:.0} % against the one that levels",
                 each.0,
                 each.1,
-                over_pulls.last().map_or(f64::NAN, |p| 100.0 * (p.1 - 1.0)),
+                single,
                 range(over_levels.iter().map(|p| 100.0 * (p.1 - 1.0))).1.max(0.0)
             ),
-            agrees: Agrees::when(false, each.0 > 10.0),
+            agrees: Agrees::when(each.0 > 10.0 && single < 1.0, each.0 > 10.0),
         },
     ];
     Ok(Made {

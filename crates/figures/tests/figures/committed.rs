@@ -1,46 +1,29 @@
 //! The pictures and the page in docs are what the code draws now.
 //!
-//! To write them anew: `EVENLY_BLESS=1 cargo test --release -p evenly-figures --test committed`.
+//! To write them anew: `EVENLY_BLESS=1 cargo test --release -p evenly-figures --test figures`.
 //!
 //! The million runs of Figure 10 take too long without optimisation; there, its picture is checked
 //! field by field for some rows.
-#![allow(missing_docs, clippy::unwrap_used)]
 
-use evenly_figures::{FIGURES, Figure, Paper, make, page, section, select, sweep_map};
+use crate::{LONG, blessing, figures};
+use evenly_figures::{FIGURES, page, section, sweep_map};
 use evenly_sim::Sweep;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
-/// The one that takes long.
-const LONG: &str = "juggle-10";
 const PICTURES: &str = "figures/";
-
-fn blessing() -> bool {
-    std::env::var_os("EVENLY_BLESS").is_some()
-}
 
 fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
-}
-
-fn figures() -> &'static [Figure] {
-    static MADE: OnceLock<Vec<Figure>> = OnceLock::new();
-    MADE.get_or_init(|| {
-        let short =
-            |f: &&evenly_figures::Info| blessing() || !cfg!(debug_assertions) || f.id != LONG;
-        let wanted: Vec<_> = select(None, &[]).unwrap().into_iter().filter(short).collect();
-        make(&wanted, |_| {}).unwrap()
-    })
 }
 
 fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-const HOW: &str = "see the head of crates/figures/tests/committed.rs";
+const HOW: &str = "see the head of crates/figures/tests/figures/committed.rs";
 
 #[test]
 fn pictures_are_current() {
@@ -130,7 +113,7 @@ fn every_figure_of_both_papers_has_something_to_say() {
     for f in figures() {
         assert!(!f.panels.is_empty() && !f.findings.is_empty(), "{:?}", f.info);
         for p in &f.panels {
-            assert!(p.name.starts_with(f.info.id) || f.info.paper == Paper::Oslb, "{}", p.name);
+            assert!(p.name.starts_with(f.info.id.split_once('-').unwrap().0), "{}", p.name);
             let (svg, csv) = (p.svg(), p.csv());
             assert!(svg.starts_with("<svg") && csv.lines().count() > 5, "{}", p.name);
             assert!(!svg.contains("NaN") && !csv.contains("NaN") && !csv.contains("inf"));
@@ -143,7 +126,8 @@ fn every_figure_of_both_papers_has_something_to_say() {
 /// Virtual time and seeds: however many cores work on it.
 #[test]
 fn figures_are_repeatable() {
-    for f in figures().iter().filter(|f| ["juggle-15", "oslb-2"].contains(&f.info.id)) {
-        assert_eq!(&f.info.make().unwrap(), f);
+    for id in ["juggle-15", "oslb-2"] {
+        let made = crate::figure(id);
+        assert_eq!(&made.info.make().unwrap(), made);
     }
 }

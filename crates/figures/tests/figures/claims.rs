@@ -1,19 +1,11 @@
 //! What each figure must show, from its CSV: the statements of the papers where our code shows them,
 //! and where it does not, what it shows instead (docs/figures.md says which is which).
-#![allow(missing_docs, clippy::unwrap_used)]
 
-use evenly_figures::{FIGURES, Figure, select, sweep_map};
+use crate::figure;
+use evenly_figures::{select, sweep_map};
 use evenly_model::theory::upper_bound;
 use evenly_sim::Sweep;
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
-
-/// Made once for all tests.
-fn figure(id: &str) -> &'static Figure {
-    static MADE: [OnceLock<Figure>; 32] = [const { OnceLock::new() }; 32];
-    let i = FIGURES.iter().position(|f| f.id == id).unwrap();
-    MADE[i].get_or_init(|| FIGURES[i].make().unwrap())
-}
 
 /// A CSV as it is written, read back.
 struct Csv {
