@@ -41,7 +41,7 @@ fn eight_cpus_in_two_nodes() {
     if !common::wanted() {
         return;
     }
-    let cases: [(&str, Case); 12] = [
+    let cases: [(&str, Case); 13] = [
         ("domains are nodes", domains_are_nodes),
         ("hybrid stays within nodes", hybrid_stays_within_nodes),
         ("domains are caches", domains_are_caches),
@@ -51,6 +51,7 @@ fn eight_cpus_in_two_nodes() {
         ("the program's own mask", a_program_confined_by_its_mask),
         ("hotplug", a_cpu_goes_and_comes_back),
         ("a CPU offline at the start", a_cpu_is_offline_at_the_start),
+        ("an offline CPU in the program's own mask", a_mask_holds_a_cpu_that_is_offline),
         ("cpuset and quota", cpuset_and_quota_change),
         ("the guardian", the_guardian_restores),
         ("a program from start to end", a_program_from_start_to_end),
@@ -252,6 +253,30 @@ fn a_cpu_is_offline_at_the_start(lab: &mut Lab) {
     run.assert_moves_stay_inside();
     run.assert_counts_even();
     assert_eq!(run.last_counts(), BTreeMap::from_iter((0..8).map(|cpu| (cpu, 1))));
+}
+
+/// A program's own mask holds a CPU that has gone offline, which it has again in the end, and uses
+/// when it comes online. (A mask that is set while the CPU is offline does not get it.)
+fn a_mask_holds_a_cpu_that_is_offline(lab: &mut Lab) {
+    let online = "/sys/devices/system/cpu/cpu5/online";
+    let run = Run::of(
+        lab,
+        &format!(
+            "begin 3 taskset f0; echo 0 >{online}; balance --policy juggle; more 5; \
+             masks $P >seen; echo 1 >{online}; await 'the CPU that came' domain_is 1 4-7; more 10"
+        ),
+    );
+    run.restored();
+    run.assert_nothing_foreign();
+    assert!(run.before.values().all(|mask| *mask == cpus("4-7")), "{:?}", run.before);
+    // Pinned, inside of its own mask and to no CPU that is offline; the one that waits is not.
+    for tid in run.all() {
+        assert!(run.seen[&tid].iter().all(|m| m.len() == 1 && m.is_subset(&cpus("4,6-7"))));
+    }
+    assert_eq!(run.homes().into_keys().collect::<Vec<_>>(), [1], "{}", run.record());
+    run.assert_moves_stay_inside();
+    let of = run.domain_events(1).into_iter().map(|(_, cpus)| cpus).collect::<Vec<_>>();
+    assert_eq!(of, ["4,6-7", "4-7"]);
 }
 
 /// The cpuset shrinks and grows, and a quota comes, while the program runs. The nodes hold as many

@@ -500,6 +500,54 @@ impl Balancer {
         self.guard.disturbed(now);
     }
 
+    /// Takes CPUs in that were not there when the domain was made. They are used from the next point
+    /// on, and threads that are not pinned may go there at once.
+    pub fn adopt(
+        &mut self,
+        machine: &mut dyn Machine,
+        cpus: &CpuSet,
+        observers: &mut [Box<dyn Observer>],
+    ) {
+        let now = machine.now();
+        self.options.cpus = self.options.cpus.or(cpus);
+        self.looked_at_cpus = None;
+        // Threads that shared a mask may now differ; those that have left keep their number.
+        let mut widened = vec![false; self.masks.len()];
+        for i in 0..self.entities.len() {
+            let within = self.entities[i].base.and(&self.options.cpus);
+            let old = self.entities[i].mask;
+            if !widened[old] {
+                (widened[old], self.masks[old]) = (true, within);
+            } else if self.masks[old] != within {
+                let same = self.masks.iter().position(|m| *m == within);
+                self.entities[i].mask = same.unwrap_or_else(|| {
+                    self.masks.push(within);
+                    widened.push(true);
+                    self.masks.len() - 1
+                });
+            }
+            let e = &self.entities[i];
+            // Paused, or open, it has more already; pinned, it is placed anew.
+            let roams = !(self.was_paused || self.open || self.pinning);
+            if roams && e.movable && self.options.mechanism != Mechanism::Nothing {
+                let (id, mask) = (e.meta.id, self.masks[e.mask].clone());
+                match machine.confine(id, &mask) {
+                    Ok(()) | Err(ApplyError::Gone | ApplyError::Unusable { .. }) => {}
+                    Err(error) => {
+                        self.entities[i].movable = false;
+                        self.entities[i].foreign = matches!(error, ApplyError::Foreign { .. });
+                        self.complain(now, id, &error, observers);
+                    }
+                }
+            }
+        }
+        let text = format!(
+            "CPUs {cpus} were not there before, and belong to domain {} now",
+            self.domain()
+        );
+        self.note(now, text, observers);
+    }
+
     /// Gives a thread up, with its original mask, so that it can join the domain `to`. Its account
     /// here is closed with the last point; what it did since is counted there. None where it is not here
     /// or cannot be moved: then it stays as it is.

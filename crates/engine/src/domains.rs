@@ -14,7 +14,7 @@
 //!   search ends, and the greatest load never rises. The exception are threads that can no longer
 //!   use any CPU of their domain: those have to go somewhere.
 
-use evenly_model::Nanos;
+use evenly_model::{CpuId, CpuSet, Nanos};
 use std::collections::VecDeque;
 
 /// How long one and the same need to move threads must have stood before they are moved: a CPU
@@ -58,6 +58,17 @@ pub fn roomiest(
         .map(|d| (Load::new(counts[d] + 1, rooms[d]), Some(d) != here, d))
         .min()
         .map(|(_, _, d)| d)
+}
+
+/// The domain, as an index, for a CPU that comes online and was not there when the domains were made:
+/// the one that has most CPUs of the CPU's group, where `groups` are the CPUs as the system divides
+/// them now (by node, or by last cache). Of equals, and where its group is new to all domains, it
+/// goes to the one with fewest CPUs. None where there are no domains.
+#[must_use]
+pub fn home_of_newcomer(domains: &[CpuSet], groups: &[CpuSet], cpu: CpuId) -> Option<usize> {
+    let group = groups.iter().find(|g| g.contains(cpu)).cloned().unwrap_or_default();
+    (0..domains.len())
+        .min_by_key(|&d| (std::cmp::Reverse(domains[d].and(&group).len()), domains[d].len(), d))
 }
 
 /// Which threads have to change their domains, so that no move is left that lowers the greater of
@@ -337,6 +348,23 @@ mod tests {
         assert_eq!(roomiest(&[4, 4], &[1, 2], &[false, true], Some(0)), Some(1));
         assert_eq!(roomiest(&[4, 0], &[9, 0], &all, Some(1)), Some(0));
         assert_eq!(roomiest(&[4, 0], &[9, 0], &[false, true], None), None);
+    }
+
+    #[test]
+    fn a_cpu_that_comes_belongs_to_the_domain_of_its_group() {
+        let sets = |lists: &[&str]| -> Vec<CpuSet> {
+            lists.iter().map(|list| list.parse().unwrap()).collect()
+        };
+        let domains = sets(&["0-3", "4-6"]);
+        let home = |groups: &[&str], cpu| home_of_newcomer(&domains, &sets(groups), CpuId(cpu));
+        assert_eq!(home(&["0-3", "4-7"], 7), Some(1));
+        assert_eq!(home(&["0-3,7", "4-6"], 7), Some(0));
+        // A group of its own, and one that nobody tells of.
+        assert_eq!(home(&["0-3", "4-6", "8"], 8), Some(1));
+        assert_eq!(home(&["0-3", "4-6"], 9), Some(1));
+        // One that reaches over both: where there is more of it.
+        assert_eq!(home(&["0,4-5,8", "1-3,6"], 8), Some(1));
+        assert_eq!(home_of_newcomer(&[], &[], CpuId(1)), None);
     }
 
     #[test]

@@ -18,7 +18,9 @@ mod tracker;
 
 pub use balancer::{Balancer, BalancerOptions};
 pub use decentral::{Board, CARE, CpuBalancer, Decentral, Step};
-pub use domains::{DomainSpread, DomainThread, Transfer, level_domains, roomiest};
+pub use domains::{
+    DomainSpread, DomainThread, Transfer, home_of_newcomer, level_domains, roomiest,
+};
 pub use event::{CpuRecord, Event, MoveRecord, Observer, PointRecord, ThreadMeta, ThreadRecord};
 pub use guard::{Guard, GuardOptions, Verdict};
 pub use machine::{ApplyError, Located, Machine, Neighbour, Reading, RunState, Times};

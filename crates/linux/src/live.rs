@@ -24,7 +24,7 @@ use crate::workers::{Workers, lock};
 use evenly_engine::{
     Balancer, BalancerOptions, Board, CARE, DomainSpread, DomainThread, Eligible, Event,
     GuardOptions, Machine, Observer, Period, PeriodControl, PeriodOptions, Selection, Summary,
-    Times, Tracker, TrackerOptions, roomiest,
+    Times, Tracker, TrackerOptions, home_of_newcomer, roomiest,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Nanos, Pid, ThreadId, Tid};
 use evenly_policy::{Mechanism, PolicyInfo};
@@ -182,6 +182,8 @@ pub struct LiveReport {
 struct Mailbox {
     /// For the balancer.
     joining: Mutex<Vec<Joining>>,
+    /// For the balancer: CPUs that were not there when its domain was made.
+    adopted: Mutex<Vec<CpuId>>,
     /// For the balancer, which hands them on.
     departing: Mutex<Vec<Departing>>,
     /// For the balancer, which lets them go: they have become another program.
@@ -338,6 +340,11 @@ impl Domain {
             machine.reclaim(id);
             put(&self.mailbox.leaving, times.map(|t| (id, t)));
         }
+        let adopted: CpuSet = take(&self.mailbox.adopted).into_iter().collect();
+        if !adopted.is_empty() {
+            machine.look_at_cpuset();
+            self.balancer.adopt(machine, &adopted, &mut self.observers);
+        }
         let joining = take(&self.mailbox.joining);
         if !joining.is_empty() {
             machine.look_at_cpuset();
@@ -430,8 +437,9 @@ impl Live {
         self
     }
 
-    /// The domains, as sets of CPUs, within what the program may use.
-    fn domains(&self) -> Result<(Vec<CpuSet>, CpuSet), LiveError> {
+    /// The domains, as sets of CPUs, what the program may use now, and CPUs of no domain: those that
+    /// may come online, but are not there yet, so that nobody knows where they will be.
+    fn domains(&self) -> Result<(Vec<CpuSet>, CpuSet, CpuSet), LiveError> {
         let online = self.limits.online()?;
         let allowed = self.limits.cpuset(self.root).unwrap_or_else(|_| online.clone());
         let cpus = match &self.options.cpus {
@@ -448,13 +456,18 @@ impl Live {
             Some(asked) => asked.clone(),
             None => self.limits.possible()?,
         };
-        let kind = self.options.domain.unwrap_or(DomainKind::Numa);
+        let kind = self.domain_kind();
         let mut domains = self.limits.domains(kind, &possible)?;
         domains.retain(|d| !d.is_empty());
         if domains.len() <= 1 {
-            domains = vec![possible];
+            domains = vec![possible.clone()];
         }
-        Ok((domains, usable))
+        let homeless = domains.iter().fold(possible, |left, d| left.minus(d));
+        Ok((domains, usable, homeless))
+    }
+
+    fn domain_kind(&self) -> DomainKind {
+        self.options.domain.unwrap_or(DomainKind::Numa)
     }
 
     /// Whether the program exists, but not in `/proc` as we see it.
@@ -483,12 +496,14 @@ impl Live {
         if self.is_hidden() {
             return Err(LiveError::Invisible(self.root));
         }
-        let (mut sets, usable) = self.domains()?;
+        let (mut sets, usable, mut homeless) = self.domains()?;
+        let kind = self.domain_kind();
         let decentral = self.options.policy.decentral;
         // What are domains elsewhere are the nodes of one.
         let nodes = if decentral { sets.clone() } else { Vec::new() };
         if decentral {
-            sets = vec![sets.iter().fold(CpuSet::new(), |all, d| all.or(d))];
+            // Those that are not there yet are in it, of no node.
+            sets = vec![sets.iter().fold(std::mem::take(&mut homeless), |all, d| all.or(d))];
         }
         let threads = if decentral { 1 + Workers::number(usable.len()) } else { sets.len() };
         let began = now();
@@ -573,6 +588,8 @@ impl Live {
             spread: (self.options.policy.mechanism != Mechanism::Nothing)
                 .then(|| DomainSpread::new(self.options.policy.name == "static")),
             vanished: false,
+            homeless,
+            kind,
             most_threads: 0,
             most_processes: 0,
             realtime_threads: 0,
@@ -869,6 +886,10 @@ struct Coordinator {
     masks: Vec<CpuSet>,
     /// Keeps the numbers of threads per domain level.
     spread: Option<DomainSpread>,
+    /// CPUs that belong to no domain, because they are not there yet.
+    homeless: CpuSet,
+    /// What the domains are.
+    kind: DomainKind,
     /// The program has no process any more.
     vanished: bool,
     most_threads: usize,
@@ -963,6 +984,7 @@ impl Coordinator {
         if begin >= self.next_quota && !self.vanished {
             self.next_quota = begin + QUOTA_LOOKS;
             self.look_at_quota();
+            self.adopt();
         }
         let (threads, found) = (self.scanner.threads(), self.scanner.candidates());
         let chosen = self.tracker.look_among(threads, begin, found);
@@ -1018,6 +1040,27 @@ impl Coordinator {
             }
         }
         self.unguarded.is_none()
+    }
+
+    /// Gives CPUs that have come to the domains that they belong to.
+    fn adopt(&mut self) {
+        if self.homeless.is_empty() {
+            return;
+        }
+        // What cannot be read now is looked at again.
+        let Ok(online) = self.limits.online() else { return };
+        let newcomers = self.homeless.and(&online);
+        if newcomers.is_empty() {
+            return;
+        }
+        let Ok(groups) = self.limits.domains(self.kind, &online) else { return };
+        for cpu in newcomers.iter() {
+            let domains: Vec<CpuSet> = self.homes.iter().map(|h| h.cpus.clone()).collect();
+            let Some(home) = home_of_newcomer(&domains, &groups, cpu) else { return };
+            self.homes[home].cpus.insert(cpu);
+            put(&self.homes[home].mailbox.adopted, [cpu]);
+        }
+        self.homeless = self.homeless.minus(&newcomers);
     }
 
     /// The CPU quota may change while the program runs.

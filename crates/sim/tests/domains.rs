@@ -8,7 +8,7 @@ use evenly_engine::{
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Nanos, ThreadId};
 use evenly_policy::by_name;
-use evenly_sim::{Hotplug, Scenario, Sim};
+use evenly_sim::{Barrier, Hotplug, Scenario, Sim};
 use std::sync::{Arc, Mutex};
 
 const PERIOD: Nanos = Nanos::from_millis(100);
@@ -45,9 +45,12 @@ struct Two {
 
 impl Two {
     fn new(scenario: Scenario, policy: &str) -> Self {
+        Self::of(scenario, policy, [cpus("0-3"), cpus("4-7")])
+    }
+
+    fn of(scenario: Scenario, policy: &str, sets: [CpuSet; 2]) -> Self {
         let info = by_name(policy).unwrap();
         let sim = Sim::new(scenario);
-        let sets = [cpus("0-3"), cpus("4-7")];
         let balancer = |(i, cpus): (usize, &CpuSet)| {
             let options = BalancerOptions {
                 domain: DomainId(i as u32),
@@ -108,6 +111,12 @@ impl Two {
                 assert!(left.is_empty());
             }
         }
+    }
+
+    fn adopt(&mut self, domain: usize, cpu: u32) {
+        self.sets[domain].insert(CpuId(cpu));
+        let cpu = CpuSet::single(CpuId(cpu));
+        self.balancers[domain].adopt(&mut self.sim, &cpu, &mut self.observers);
     }
 
     fn counts(&self) -> Vec<usize> {
@@ -179,6 +188,53 @@ fn threads_follow_a_cpu_that_comes() {
         let t = summary.threads.iter().find(|t| t.id == id).unwrap();
         assert!((t.present_s - 6.9).abs() < 1e-6, "{}", t.present_s);
     }
+}
+
+#[test]
+fn a_cpu_that_belongs_to_no_domain_is_used_once_one_adopts_it() {
+    for policy in ["juggle", "hybrid", "static"] {
+        let hotplug = vec![hotplug(Nanos::ZERO, 7, false), hotplug(s(5), 7, true)];
+        let scenario = Scenario { hotplug, ..Scenario::new(8, 8, s(60)) };
+        let mut two = Two::of(scenario, policy, [cpus("0-3"), cpus("4-6")]);
+        two.sim.run_until(PERIOD);
+        two.start();
+        two.run_until(s(6));
+        assert_eq!(two.counts(), [5, 3], "{policy}");
+        two.assert_masks_inside();
+        two.adopt(1, 7);
+        two.run_until(s(9));
+        assert_eq!(two.counts(), [4, 4], "{policy}");
+        two.assert_masks_inside();
+        let per_cpu: Vec<usize> = two.sim.counts().into_iter().map(|(_, n)| n).collect();
+        assert_eq!(per_cpu, [1; 8], "{policy}");
+        two.finish();
+    }
+}
+
+/// Threads that are not pinned may go there at once, and no further than their domain.
+#[test]
+fn threads_that_roam_may_use_an_adopted_cpu_at_once() {
+    let hotplug = vec![hotplug(Nanos::ZERO, 7, false), hotplug(s(5), 7, true)];
+    let scenario = Scenario {
+        hotplug,
+        phases: 2_000,
+        barrier: Barrier::Block,
+        ..Scenario::new(8, 8, Nanos::from_millis(30))
+    };
+    let mut two = Two::of(scenario, "hybrid", [cpus("0-3"), cpus("4-6")]);
+    two.sim.run_until(PERIOD);
+    two.start();
+    two.run_until(s(6));
+    let roaming =
+        |two: &Two, set: &str| two.sim.masks().iter().filter(|m| **m == cpus(set)).count();
+    assert!(roaming(&two, "4-6") >= 3, "{:?}", two.sim.masks());
+    two.adopt(1, 7);
+    assert!(roaming(&two, "4-7") >= 3, "{:?}", two.sim.masks());
+    assert_eq!(roaming(&two, "4-6"), 0);
+    two.assert_masks_inside();
+    two.run_until(s(9));
+    assert_eq!(two.counts(), [4, 4]);
+    two.finish();
 }
 
 #[test]
