@@ -5,6 +5,7 @@
 #include <getopt.h>
 #include <linux/sched.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -428,6 +429,53 @@ static int run_grow(char **arguments) {
     return EXIT_SUCCESS;
 }
 
+// ---- relay
+
+// All threads have the same to do, but only two of them at a time: where these are on one CPU, the
+// others are idle.
+enum { RUNNERS = 2, MOST_IN_RELAY = 4096 };
+
+static struct {
+    pthread_mutex_t lock;
+    sem_t *turns; // one for each thread
+    size_t *resting, resting_count;
+    uint64_t random, legs;
+} relay = {.lock = PTHREAD_MUTEX_INITIALIZER, .random = 1};
+
+static void *run_in_turns(void *turn) {
+    size_t me = (size_t)((sem_t *)turn - relay.turns);
+    for (;;) {
+        while (sem_wait(turn)) {} // interrupted
+        if (over()) return NULL;
+        double end = thread_cpu_s() + 1e-3;
+        while (thread_cpu_s() < end) burn_until(now_s() + 5e-5, NULL);
+        pthread_mutex_lock(&relay.lock);
+        relay.legs++;
+        size_t at = (size_t)(random_unit(&relay.random) * (double)relay.resting_count);
+        size_t next = relay.resting[at];
+        relay.resting[at] = me;
+        pthread_mutex_unlock(&relay.lock);
+        sem_post(&relay.turns[next]);
+    }
+}
+
+static int run_relay(char **arguments) {
+    size_t count = parse_u64("relay", arguments[0], RUNNERS + 1, MOST_IN_RELAY);
+    pthread_t *threads = checked_alloc(count, sizeof *threads);
+    relay.turns = checked_alloc(count, sizeof *relay.turns);
+    relay.resting = checked_alloc(count, sizeof *relay.resting);
+    for (size_t i = 0; i < count; i++) sem_init(&relay.turns[i], 0, i < RUNNERS);
+    for (size_t i = RUNNERS; i < count; i++) relay.resting[relay.resting_count++] = i;
+    for (size_t i = 0; i < count; i++) threads[i] = start(run_in_turns, &relay.turns[i]);
+    sleep_until(over);
+    for (size_t i = 0; i < count; i++) sem_post(&relay.turns[i]);
+    join_all(threads, count);
+    printf("{\"workload\":\"odd\",\"oddity\":\"relay\",\"threads\":%zu,\"legs\":%llu}\n", count,
+           (unsigned long long)relay.legs);
+    free(threads);
+    return EXIT_SUCCESS;
+}
+
 // ---- sigs
 
 static volatile sig_atomic_t terminated;
@@ -544,6 +592,8 @@ static const struct oddity {
     {"spawn-late", "N", "after 300 ms a child process with N computing threads", run_spawn_late},
     {"grow", "N", "main computes and after 300 ms, or at each sign, which it removes, starts a computing\n"
      "                             thread, in all N: the masks that they begin with", run_grow},
+    {"relay", "N", "N threads of which two compute at a time, each 1 ms, then another in its place",
+     run_relay},
     {"sigs", NULL, "prints \"ready\", then each signal received; status 0 at SIGTERM, 1 without",
      run_sigs},
     {"inherit", NULL, "what it inherited: descriptors, signals, group, session, nice, mask", run_inherit},
