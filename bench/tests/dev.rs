@@ -45,6 +45,11 @@ impl Room {
 
     /// What it says.
     fn dev(&self, args: &[&str], more_path: &str) -> String {
+        self.dev_with(args, more_path, "cache")
+    }
+
+    /// The same with this folder of downloads.
+    fn dev_with(&self, args: &[&str], more_path: &str, cache: &str) -> String {
         let path = format!(
             "{}:{more_path}:{}",
             self.path("bin").display(),
@@ -57,6 +62,7 @@ impl Room {
             .env("ROOM", self.dir.path())
             .env("CARGO_TARGET_DIR", self.path("target elsewhere"))
             .env("PREFIX", self.path("prefix"))
+            .env("XDG_CACHE_HOME", self.path(cache))
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -103,4 +109,34 @@ fn installing_needs_a_linker_only_and_tells_of_the_path() {
     let there = room.path("prefix/bin");
     let said = room.dev(&["install"], there.to_str().unwrap());
     assert!(!said.contains("PATH"), "{said}");
+}
+
+/// The tests are told to skip no more than what the machine cannot do; a lab without a kernel is one of
+/// these.
+#[test]
+fn without_a_kernel_to_be_had_the_lab_may_be_skipped() {
+    let room = Room::new();
+    let kernel = room.path("cache/evenly/lab/kernels/6.1.0-1/vmlinux");
+    fs::create_dir_all(kernel.parent().unwrap()).unwrap();
+    fs::write(kernel, "").unwrap();
+    room.script("apt-cache", "echo linux-image-6.1.0-9-cloud-amd64");
+    room.script("apt-get", "echo unreachable >&2; exit 100");
+    room.script("qemu-system-x86_64", "exit 0");
+    let may_skip = |cache| -> Option<bool> {
+        let said = room.dev_with(&["test"], "", cache);
+        let keys = said.lines().find_map(|l| l.strip_prefix("dev: tests may be skipped for: "))?;
+        Some(keys.split(',').any(|key| key == "lab"))
+    };
+    match may_skip("cache") {
+        None => {
+            return evenly_testing::skip("root", "./dev test lets others skip what they cannot");
+        }
+        Some(true) => return evenly_testing::skip("lab", "there can be none here"),
+        Some(false) => {}
+    }
+    assert_eq!(may_skip("empty"), Some(true));
+    room.script("apt-get", r#"for last; do :; done; echo >"$last.deb""#);
+    assert_eq!(may_skip("empty"), Some(false));
+    room.script("uname", r#"[ "$1" = -m ] && echo riscv64 || exec /usr/bin/uname "$@""#);
+    assert_eq!(may_skip("cache"), Some(true));
 }
