@@ -33,6 +33,28 @@ const STANDSTILL: Duration = Duration::from_secs(3);
 /// that are not equally fast at all times, on a busy host, account for some 0.3.
 const LEVEL: f64 = 0.4;
 
+/// Integration tests of the other crates that mean more on eight CPUs in two nodes than on two CPUs:
+/// the test programs, and of each these tests. They run there as they run here, but for where they
+/// find evenly and the workloads.
+const SHARED: [(&str, &[&str]); 2] = [
+    (
+        "harmless_end",
+        &[
+            "a_killed_balancer_is_cleaned_up_after_by_the_guardian",
+            "a_new_balancer_undoes_what_a_killed_one_left",
+            "masks_are_free_while_evenly_is_stopped_and_ours_again_after",
+        ],
+    ),
+    (
+        "journal",
+        &[
+            "a_killed_balancer_is_undone_by_its_guardian",
+            "masks_that_the_program_chose_are_left",
+            "when_both_are_killed_restore_undoes_it",
+        ],
+    ),
+];
+
 type Case = fn(&mut Lab);
 
 #[test]
@@ -62,6 +84,32 @@ fn eight_cpus_in_two_nodes() {
             eprintln!("{name}");
             case(lab);
             eprintln!("{name}: {:.1} s", start.elapsed().as_secs_f64());
+        }
+    });
+}
+
+#[test]
+fn integration_tests_of_other_crates() {
+    let _one = common::one_lab();
+    if !common::wanted() {
+        return;
+    }
+    let programs = shared_programs();
+    common::in_a_lab(boot_with(8, programs), |lab| {
+        for (program, tests) in SHARED {
+            for test in tests {
+                let start = Instant::now();
+                let command = format!(
+                    "EVENLY_PROGRAMS=/usr/bin EVENLY_NO_SKIP=1 /tests/{program} --exact {test}"
+                );
+                let output = common::run(lab, &command, PATIENCE);
+                let said = String::from_utf8_lossy(&output.stderr);
+                let told = output.text();
+                assert_eq!(output.status, 0, "{program}: {told}\n{said}");
+                // One by another name would be none.
+                assert!(told.contains(" 1 passed; 0 failed;"), "{program}: {told}");
+                eprintln!("{program}: {test}: {:.1} s", start.elapsed().as_secs_f64());
+            }
         }
     });
 }
@@ -355,6 +403,11 @@ fn a_program_from_start_to_end(lab: &mut Lab) {
 
 /// A guest with evenly and the workloads. None where there is none to be had.
 fn boot(cpus: u32) -> impl Fn() -> Result<Lab, LabError> {
+    boot_with(cpus, Vec::new())
+}
+
+/// The same with more.
+fn boot_with(cpus: u32, mut more: Vec<Include>) -> impl Fn() -> Result<Lab, LabError> {
     let evenly = evenly();
     let workloads = workloads();
     let include = |host: PathBuf, name: &str| Include { host, guest: format!("/usr/bin/{name}") };
@@ -363,13 +416,11 @@ fn boot(cpus: u32) -> impl Fn() -> Result<Lab, LabError> {
         content: content.into(),
         mode: 0o755,
     };
+    more.push(include(evenly, "evenly"));
+    more.extend(["churn", "odd", "spmd"].map(|name| include(workloads.join(name), name)));
     let options = LabOptions {
         cpus,
-        include: vec![
-            include(evenly, "evenly"),
-            include(workloads.join("churn"), "churn"),
-            include(workloads.join("spmd"), "spmd"),
-        ],
+        include: more,
         files: vec![file("/usr/bin/masks", MASKS), file("/lab/test-functions", FUNCTIONS)],
         ..LabOptions::default()
     };
@@ -403,6 +454,34 @@ fn evenly() -> PathBuf {
     target.join("release/evenly")
 }
 
+/// The test programs of [`SHARED`]. Built with all the others, so that after `cargo test` of the
+/// workspace nothing is left to be built.
+fn shared_programs() -> Vec<Include> {
+    let target = target();
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = succeed(
+        Command::new(cargo)
+            .args(["test", "--quiet", "--workspace", "--exclude", "evenly-lab", "--locked"])
+            .args(["--no-run", "--message-format", "json", "--target-dir"])
+            .arg(&target),
+    );
+    let artifacts: Vec<Value> =
+        built.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let stripped = target.join("tests-stripped");
+    std::fs::create_dir_all(&stripped).unwrap();
+    let include = |(name, _)| {
+        let of_name = |a: &&Value| a["target"]["name"] == name && a["target"]["kind"][0] == "test";
+        let found: Vec<&Value> = artifacts.iter().filter(of_name).collect();
+        let [artifact] = found[..] else { panic!("test programs of this name: {found:?}") };
+        // What is for debuggers is most of it, and would take long to unpack in the guest.
+        let host = stripped.join(name);
+        let program = artifact["executable"].as_str().unwrap();
+        succeed(Command::new("strip").arg("--strip-debug").arg("-o").arg(&host).arg(program));
+        Include { host, guest: format!("/tests/{name}") }
+    };
+    SHARED.map(include).into()
+}
+
 fn workloads() -> PathBuf {
     let out = target().join("workloads-static");
     succeed(
@@ -413,10 +492,12 @@ fn workloads() -> PathBuf {
     out
 }
 
-fn succeed(command: &mut Command) {
+/// What it printed.
+fn succeed(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {}\n{said}", output.status);
+    String::from_utf8(output.stdout).unwrap()
 }
 
 fn text(lab: &mut Lab, command: &str) -> String {

@@ -95,7 +95,7 @@ fn balancing_ends_where_no_other_guardian_can_be_started() {
     let (state, mut program) = (State::new(), program());
     // Its own program file is what evenly starts a guardian from.
     let copy = state.path().with_file_name("evenly");
-    std::fs::copy(env!("CARGO_BIN_EXE_evenly"), &copy).unwrap();
+    std::fs::copy(evenly(), &copy).unwrap();
     let pid = program.pid().to_string();
     let args = ["attach", "--policy", "juggle", "--period", "10ms", "--no-guard", &pid];
     let mut evenly = state.start_as(&copy, &args);

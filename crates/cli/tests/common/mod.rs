@@ -24,10 +24,24 @@ use std::time::{Duration, Instant};
 
 pub const DEADLINE: Duration = Duration::from_secs(180);
 
+/// Where `evenly` and the workload programs are, on a machine where they cannot be built: the lab
+/// runs these tests in its guests.
+fn programs() -> Option<PathBuf> {
+    std::env::var_os("EVENLY_PROGRAMS").map(PathBuf::from)
+}
+
+/// The program that is tested.
+pub fn evenly() -> PathBuf {
+    programs().map_or_else(|| env!("CARGO_BIN_EXE_evenly").into(), |dir| dir.join("evenly"))
+}
+
 /// The workload programs, built once for all tests.
 pub fn workload(name: &str) -> String {
     static DIR: OnceLock<PathBuf> = OnceLock::new();
     let dir = DIR.get_or_init(|| {
+        if let Some(dir) = programs() {
+            return dir;
+        }
         let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("workloads");
         fs::create_dir_all(&dir).unwrap();
         // Other test programs build them too.
@@ -195,7 +209,7 @@ impl State {
 
     /// `evenly` with these arguments.
     pub fn command(&self, args: &[&str]) -> Command {
-        self.command_as(Path::new(env!("CARGO_BIN_EXE_evenly")), args)
+        self.command_as(&evenly(), args)
     }
 
     fn command_as(&self, evenly: &Path, args: &[&str]) -> Command {
@@ -206,7 +220,7 @@ impl State {
 
     /// Starts `evenly run` or `evenly attach` with these arguments.
     pub fn start(&self, args: &[&str]) -> Evenly {
-        self.start_as(Path::new(env!("CARGO_BIN_EXE_evenly")), args)
+        self.start_as(&evenly(), args)
     }
 
     /// The same with this copy of `evenly`.
