@@ -21,7 +21,7 @@ use evenly_linux::proc::Proc;
 use evenly_linux::restore::{Fate, restore_all};
 use evenly_linux::supervise::{Hooks, Outcome, Program, Signals, SpawnOptions, Supervisor, Waker};
 use evenly_model::{CpuSet, DomainId, Nanos, Pid, Tid};
-use evenly_policy::Mechanism;
+use evenly_policy::PolicyInfo;
 use evenly_report::{Ended, RunReport};
 use evenly_trace::{Header, Recorder, RecorderOptions};
 use globset::{Glob, GlobSet, GlobSetBuilder};
@@ -89,7 +89,7 @@ pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
 /// A balancer that was killed together with its guardian left masks, which would be taken for the
 /// program's own.
 fn undo_leftovers(args: &BalanceArgs) {
-    if args.policy.mechanism == Mechanism::Nothing {
+    if args.policy.only_watches() {
         return;
     }
     // What cannot be restored is a matter for `evenly restore`, which says why.
@@ -198,7 +198,7 @@ fn mpi_ranks(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
 
 /// Whether affinity masks of the process may be changed at all.
 fn may_change(args: &BalanceArgs, pid: Pid) -> anyhow::Result<()> {
-    if args.policy.mechanism == Mechanism::Nothing {
+    if args.policy.only_watches() {
         return Ok(());
     }
     affinity::may_set(Tid(pid.0)).with_context(|| {
@@ -307,7 +307,7 @@ struct Balancing {
 /// What the report says beside what the balancer measured.
 struct Facts {
     command: Vec<String>,
-    policy: &'static str,
+    policy: &'static PolicyInfo,
     budget: f64,
     expected: Option<u32>,
     filter: Vec<String>,
@@ -342,7 +342,7 @@ impl Facts {
     ) -> Self {
         Self {
             command,
-            policy: args.policy.name,
+            policy: args.policy,
             budget: args.budget,
             expected: args.threads,
             filter: filter_as_given(args),
@@ -490,14 +490,14 @@ impl Parts {
     ) -> anyhow::Result<Self> {
         let dir = StateDir::find()?;
         let proc = Proc::default();
-        if args.policy.mechanism != Mechanism::Nothing
+        if !args.policy.only_watches()
             && let Some(by) = balanced_above(&proc, pid, &others(&dir, &proc).unwrap_or_default())
         {
             anyhow::bail!("another evenly (process {by}) balances it already, with its parents");
         }
         // With the program from the start: an evenly inside it must see whose it is.
         let journal = Arc::new(Journal::create(&dir, Process::find(&proc, pid))?);
-        let guardian = if args.policy.mechanism == Mechanism::Nothing {
+        let guardian = if args.policy.only_watches() {
             None
         } else {
             let exe = std::env::current_exe().context("cannot find evenly's own program file")?;

@@ -35,7 +35,11 @@ pub(crate) fn top(args: &TopArgs) -> anyhow::Result<End> {
         None => only_program(&known, &proc)?,
     };
     check_target(&proc, pid, &known)?;
-    let header = Header { pid, command: command(&proc, pid), policy: String::from("observe") };
+    let header = Header {
+        pid,
+        command: command(&proc, pid),
+        policy: evenly_policy::watching().name.to_owned(),
+    };
     let beside = Beside::of(pid);
     anyhow::ensure!(proc.process_stat(pid).is_some(), "there is no process {pid}");
     let json = args.json.as_deref().map(|path| output::expand(path, pid));
@@ -189,7 +193,7 @@ fn watch(
     feeds: Vec<Feed>,
     control: Control,
 ) -> anyhow::Result<Watching> {
-    let policy = evenly_policy::by_name("observe").context("there is no policy that observes")?;
+    let policy = evenly_policy::watching();
     let options = LiveOptions {
         policy,
         period: Period::Fixed(args.period),

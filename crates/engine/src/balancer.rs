@@ -348,19 +348,19 @@ impl Balancer {
 
     /// A balancer for each CPU of the domain, and their caretaker. Its points are [`CARE`] periods
     /// apart. Threads go from one of `nodes` to another only while few are moved; without nodes all
-    /// CPUs are of one. `interval` is lambda at first.
+    /// CPUs are of one. `interval` is lambda at first, `cut_off` how balancers search.
     #[must_use]
     pub fn decentral(
         options: BalancerOptions,
+        cut_off: CutOff,
         nodes: &[CpuSet],
         interval: Nanos,
         seed: u64,
         now: Nanos,
     ) -> (Self, Decentral) {
         let board = Arc::new(Board::new(&options.cpus, nodes, interval));
-        let balancers = (0..board.seats())
-            .map(|seat| CpuBalancer::new(seat, CutOff::Uniform, seed, now))
-            .collect();
+        let balancers =
+            (0..board.seats()).map(|seat| CpuBalancer::new(seat, cut_off, seed, now)).collect();
         let caretaker = Self {
             board: Some(board.clone()),
             ..Self::new(options, Box::new(Spreading::default()), now)

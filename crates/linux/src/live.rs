@@ -27,7 +27,7 @@ use evenly_engine::{
     Times, Tracker, TrackerOptions, home_of_newcomer, roomiest,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Nanos, Pid, ThreadId, Tid};
-use evenly_policy::{Mechanism, PolicyInfo};
+use evenly_policy::PolicyInfo;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -500,12 +500,13 @@ impl Live {
         let kind = self.domain_kind();
         let decentral = self.options.policy.decentral;
         // What are domains elsewhere are the nodes of one.
-        let nodes = if decentral { sets.clone() } else { Vec::new() };
-        if decentral {
+        let nodes = if decentral.is_some() { sets.clone() } else { Vec::new() };
+        if decentral.is_some() {
             // Those that are not there yet are in it, of no node.
             sets = vec![sets.iter().fold(std::mem::take(&mut homeless), |all, d| all.or(d))];
         }
-        let threads = if decentral { 1 + Workers::number(usable.len()) } else { sets.len() };
+        let threads =
+            if decentral.is_some() { 1 + Workers::number(usable.len()) } else { sets.len() };
         let began = now();
         // Half of the descriptors for the coordinator, half for the balancers.
         let files_each = self.most_files / 2 / threads.max(1);
@@ -532,9 +533,9 @@ impl Live {
                 mechanism: self.options.policy.mechanism,
                 guard: self.options.guard,
             };
-            let (balancer, board) = if decentral {
+            let (balancer, board) = if let Some(cut_off) = decentral {
                 let (caretaker, all) =
-                    Balancer::decentral(options, &nodes, period.current(), seed, began);
+                    Balancer::decentral(options, cut_off, &nodes, period.current(), seed, began);
                 let eyes = || {
                     let source = self.source()?;
                     Ok(LinuxMachine::new(self.root, self.masks.clone(), source, files_each))
@@ -560,7 +561,7 @@ impl Live {
                 due: began,
                 generation: 0,
                 may_rest: self.options.period == Period::Auto
-                    && self.options.policy.mechanism != Mechanism::Nothing,
+                    && !self.options.policy.only_watches(),
             });
         }
         let mut coordinator = Coordinator {
@@ -585,8 +586,8 @@ impl Live {
             replaced: Vec::new(),
             masks: Vec::new(),
             // What is only watched is not moved.
-            spread: (self.options.policy.mechanism != Mechanism::Nothing)
-                .then(|| DomainSpread::new(self.options.policy.name == "static")),
+            spread: (!self.options.policy.only_watches())
+                .then(|| DomainSpread::new(self.options.policy.is_reference)),
             vanished: false,
             homeless,
             kind,

@@ -6,47 +6,20 @@
 mod counting;
 
 use counting::allocations;
-use evenly_model::{
-    CpuId, CpuView, FULL_CAPACITY, Nanos, Plan, Snapshot, ThreadId, ThreadView, Tid,
-};
+use evenly_model::{Nanos, Plan, Snapshot};
 use evenly_policy::POLICIES;
+use evenly_testing::snapshots;
 
 /// 200 threads on 150 CPUs, placed by `at`; every tenth thread rests.
 fn snapshot(at: impl Fn(usize) -> usize, masks: Vec<Vec<bool>>) -> Snapshot {
-    let period = Nanos::from_millis(20);
-    let mut counts = vec![0u32; 150];
-    (0..200).for_each(|i| counts[at(i)] += 1);
-    let threads = (0..200)
-        .map(|i| {
-            let ran = if i % 10 == 9 { 0 } else { period.0 / u64::from(counts[at(i)]) };
-            ThreadView {
-                id: ThreadId { tid: Tid(i as i32), start: 0 },
-                cpu: at(i),
-                progress: (i as i64 * 7_919 % 200) * 1_000_000,
-                ran: Nanos(ran),
-                waited: if ran == 0 { Nanos::ZERO } else { period - Nanos(ran) },
-                blocked: if ran == 0 { period } else { Nanos::ZERO },
-                movable: true,
-                mask: i % masks.len(),
-            }
-        })
-        .collect();
-    let cpus = counts.iter().enumerate().map(|(c, &k)| CpuView {
-        id: CpuId(c as u32),
-        capacity: FULL_CAPACITY,
-        threads: k,
-        speed: (k > 0).then(|| 1.0 / f64::from(k)),
-        paper_speed: None,
+    let s = snapshots::snapshot(200, 150, at, |i, t| {
+        t.progress = (i as i64 * 7_919 % 200) * 1_000_000;
+        t.mask = i % masks.len();
+        if i % 10 == 9 {
+            (t.ran, t.waited, t.blocked) = (Nanos::ZERO, Nanos::ZERO, snapshots::PERIOD);
+        }
     });
-    Snapshot {
-        point: 5,
-        now: Nanos::from_millis(100),
-        elapsed: period,
-        cpus: cpus.collect(),
-        threads,
-        masks,
-        ..Snapshot::default()
-    }
+    Snapshot { masks, ..s }
 }
 
 #[test]

@@ -4,10 +4,9 @@
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use evenly_model::stats::Random;
-use evenly_model::{
-    CpuId, CpuView, FULL_CAPACITY, Nanos, Plan, Snapshot, ThreadId, ThreadView, Tid,
-};
+use evenly_model::{Nanos, Plan, Snapshot};
 use evenly_policy::by_name;
+use evenly_testing::snapshots;
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -24,63 +23,20 @@ enum Kind {
 }
 
 fn snapshot(n: usize, m: usize, kind: Kind) -> Snapshot {
-    let period = Nanos::from_millis(20);
     let mut random = Random::new(7);
-    let threads: Vec<ThreadView> = (0..n)
-        .map(|i| {
-            let cpu = match kind {
-                Kind::Piled => i % m.div_ceil(8),
-                Kind::OnOne => 0,
-                _ => i % m,
-            };
-            let k = match kind {
-                Kind::Level => 1,
-                _ => (n / m + usize::from(i % m < n % m)).max(1) as u64,
-            };
-            let progress = match kind {
-                Kind::NoLead => 0,
-                _ => random.below(100_000_000) as i64,
-            };
-            ThreadView {
-                id: ThreadId { tid: Tid(i as i32), start: 0 },
-                cpu,
-                progress,
-                ran: Nanos(period.0 / k),
-                waited: period - Nanos(period.0 / k),
-                blocked: Nanos::ZERO,
-                movable: true,
-                mask: 0,
-            }
-        })
-        .collect();
-    let mut cpus: Vec<CpuView> = (0..m)
-        .map(|c| CpuView {
-            id: CpuId(c as u32),
-            capacity: FULL_CAPACITY,
-            threads: 0,
-            speed: None,
-            paper_speed: None,
-        })
-        .collect();
-    let mut sums = vec![(0u64, 0u64); m];
-    for t in &threads {
-        cpus[t.cpu].threads += 1;
-        sums[t.cpu].0 += t.ran.0;
-        sums[t.cpu].1 += t.demand().0;
-    }
-    for (cpu, (ran, wanted)) in cpus.iter_mut().zip(sums) {
-        cpu.speed = (wanted > 0).then(|| ran as f64 / wanted as f64);
-    }
-    Snapshot {
-        point: 5,
-        now: Nanos::from_millis(100),
-        elapsed: period,
-        resolution: Nanos::ZERO,
-        threads,
-        cpus,
-        masks: vec![vec![true; m]],
-        taken: Vec::new(),
-    }
+    let progress: Vec<i64> = (0..n).map(|_| random.below(100_000_000) as i64).collect();
+    let at = |i| match kind {
+        Kind::Piled => i % m.div_ceil(8),
+        Kind::OnOne => 0,
+        _ => i % m,
+    };
+    snapshots::snapshot(n, m, at, |i, t| match kind {
+        Kind::NoLead => {}
+        Kind::Level => {
+            (t.ran, t.waited, t.progress) = (snapshots::PERIOD, Nanos::ZERO, progress[i]);
+        }
+        Kind::Uneven | Kind::Piled | Kind::OnOne => t.progress = progress[i],
+    })
 }
 
 /// Threads and CPUs, in a constant ratio, so that growth shows.
@@ -102,6 +58,7 @@ fn decide(c: &mut Criterion) {
         ("piled", Kind::Piled, "juggle"),
         ("on-one", Kind::OnOne, "juggle"),
         ("no-lead", Kind::NoLead, "juggle"),
+        ("uneven", Kind::Uneven, "hybrid"),
         // The decisions of all CPUs together, which balancers of their own would make apart.
         ("uneven", Kind::Uneven, "secretary"),
     ] {

@@ -2,9 +2,10 @@
 //! ahead (Hofmeyr, Iancu, Colmenares, Kubiatowicz: Juggle, HPDC 2011, sections 2.1 to 2.3 and
 //! Figure 3).
 //!
-//! At each balancing point:
+//! At each balancing point, once counts of threads that differ by more than one have been levelled:
 //!
-//! 1. Threads below the mean progress plus a margin are *behind*, the others *ahead* (2.2).
+//! 1. Threads below the mean progress are *behind*, the others *ahead* (2.2); those that are level with
+//!    the mean, within a margin, count as both.
 //! 2. CPUs above the mean speed are *fast*: each of their threads sits in a fast slot (2.3).
 //! 3. Slow CPUs, least average progress first, give up their behind threads in turn; fast CPUs,
 //!    most average progress first, take them in turn, each for an ahead thread that goes the
@@ -14,15 +15,26 @@
 //! counts of threads per CPU never come to differ by more than one through a decision here.
 //!
 //! Where this departs from the paper, and why:
-//! - A pair is swapped only if the thread that is ahead really leads by more than a reading can be
-//!   wrong by. Progress is cumulative, so a lead too small to act on now is acted on when it has
-//!   grown; without this, noise alone would migrate threads of a balanced program.
+//! - What decides whether a pair is swapped is the lead of the one over the other. In the paper a
+//!   margin xi makes threads that are level with the mean count as behind, so that they are left where
+//!   they are (2.2). But by Lemma 1 threads are level or lambda / (floor(n/m) ceil(n/m)) apart, and where
+//!   few are behind the mean lies a mere n_behind / n of that below those that are ahead. A xi that is
+//!   a part of the period is more than this from about four threads on a CPU on, and then nobody is
+//!   ahead and nothing is swapped (22 threads on 7 CPUs, xi of 0.02 lambda: those that are ahead are 0.015
+//!   lambda above the mean). So here one that is level may be swapped either way, and must lead, or be
+//!   led, by a part of what the slots of the two make in one period: that is the same part of
+//!   Lemma 1's difference for every n and m.
+//! - And it must lead by more than a reading can be wrong by. Progress is cumulative, so a lead too
+//!   small to act on now is acted on when it has grown; without this, noise alone would migrate
+//!   threads of a balanced program.
 //! - A pair is swapped only if the fast CPU is faster than that very slow one by more than noise.
 //!   Being above the mean is not enough: with one slow CPU among many equal ones, noise puts half
 //!   of the equal ones above the mean and half below.
 //! - A swap leaves the counts as they are, so the speed of a CPU is that of its slots, and is
 //!   averaged over as many periods as it takes to tell a slot from its neighbour (one where a
 //!   reading is exact, several where the tick is a good part of the period and a CPU holds many).
+//! - Where a thread has ended, its CPU is judged by what is left for each of the others, not by the
+//!   period in which it was still there.
 //! - Within a CPU the thread that is furthest behind is taken first, on fast CPUs the one that is
 //!   furthest ahead: the paper leaves that order open.
 //! - Where the kernel knows CPUs of different capacity (performance and efficiency cores), CPU time
@@ -37,21 +49,42 @@
 //! - The mean progress is that of the threads that may be moved and that wanted a CPU. One that may
 //!   not be moved, or has less to do, falls behind for good, and would make all others seem ahead.
 
-use crate::{Policy, Spreader};
+use crate::{Mechanism, Policy, PolicyInfo, Spreader};
 use evenly_model::metrics::Level;
 use evenly_model::{CpuIndex, Nanos, Plan, Reason, Snapshot, ThreadIndex, ThreadView};
 use std::collections::VecDeque;
 
+pub(crate) const JUGGLE: PolicyInfo = PolicyInfo {
+    name: "juggle",
+    about: "swap threads that are behind with threads that are ahead; all stay pinned",
+    mechanism: Mechanism::Pin,
+    at_blocking: false,
+    is_reference: false,
+    make: || Box::new(Juggle::new(Margins::default())),
+    decentral: None,
+};
+
+pub(crate) const HYBRID: PolicyInfo = PolicyInfo {
+    name: "hybrid",
+    about: "Juggle's decisions; moved threads are let go as soon as one blocks or yields",
+    mechanism: Mechanism::Nudge,
+    make: || Box::new(Juggle::hybrid()),
+    ..JUGGLE
+};
+
 /// Error margins of the classification.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Margins {
-    /// xi of section 2.2 as a part of the period: a thread is behind if its progress is below the
-    /// mean plus this much.
-    pub behind: f64,
+    /// xi of section 2.2 as a part of the period: a thread within this of the mean is level, and counts
+    /// as behind and as ahead.
+    pub level: f64,
+    /// The least lead for which a pair is swapped, as a part of the difference that their slots make
+    /// in a period: what a period differs from the next by where it varies (a tenth) is no lead.
+    pub gap: f64,
     /// How much of the gap between neighbouring slot speeds (1/k and 1/(k+1)) a fast CPU must be
     /// faster than a slow one, for a swap between them.
     pub fast: f64,
-    /// The least lead, as a part of the reading's resolution, for which a pair is swapped.
+    /// The least lead for which a pair is swapped, as a part of the reading's resolution.
     pub lead: f64,
     /// How far the speed of a CPU in one period may be off, in resolutions per period: the time of
     /// the running thread is booked late, and the waiting of the others later still.
@@ -60,7 +93,7 @@ pub struct Margins {
 
 impl Default for Margins {
     fn default() -> Self {
-        Self { behind: 0.02, fast: 0.3, lead: 0.5, noise: 1.0 }
+        Self { level: 0.02, gap: 0.1, fast: 0.3, lead: 0.5, noise: 1.0 }
     }
 }
 
@@ -100,7 +133,12 @@ pub struct Juggle {
     respread_patience: u32,
     uneven_points: u32,
     spreader: Spreader,
+    /// Where each thread is once the counts have been levelled.
+    at: Vec<CpuIndex>,
+    /// Threads that may not be moved, or have been to level the counts.
+    stays: Vec<bool>,
     behind: Vec<bool>,
+    ahead: Vec<bool>,
     resting: Vec<bool>,
     by_cpu: Vec<Vec<ThreadIndex>>,
     known: Vec<Known>,
@@ -109,6 +147,7 @@ pub struct Juggle {
     ranked: Vec<(CpuIndex, f64)>,
     fast: VecDeque<CpuIndex>,
     hopeless: Vec<i64>,
+    counts: Vec<u32>,
 }
 
 impl Juggle {
@@ -125,18 +164,52 @@ impl Juggle {
         Self { respread_patience: 1, ..Self::new(Margins::default()) }
     }
 
-    fn counts_need_levelling(&mut self, snapshot: &Snapshot, plan: &mut Plan) -> bool {
-        let even = !self.spreader.spread(snapshot, plan);
-        if even {
+    /// Threads go from CPUs that hold too many to others, unless it is too early for that.
+    fn level_counts(&mut self, snapshot: &Snapshot, plan: &mut Plan) {
+        if !self.spreader.spread(snapshot, plan) {
             self.uneven_points = 0;
-            return false;
+            return;
         }
         self.uneven_points += 1;
         if snapshot.point > 0 && self.uneven_points <= self.respread_patience {
             plan.clear();
-            return false;
         }
-        true
+    }
+
+    /// Takes note of where threads are once those are moved that level the counts, and of what that
+    /// leaves of the speed of CPUs.
+    fn foresee(&mut self, snapshot: &Snapshot, plan: &Plan) {
+        self.at.clear();
+        self.at.extend(snapshot.threads.iter().map(|t| t.cpu));
+        self.stays.clear();
+        self.stays.extend(snapshot.threads.iter().map(|t| !t.movable));
+        if plan.moves.is_empty() {
+            return;
+        }
+        self.counts.clear();
+        self.counts.extend(snapshot.cpus.iter().map(|c| c.threads));
+        for m in &plan.moves {
+            if let Some(count) = self.counts.get_mut(self.at[m.thread]) {
+                *count = count.saturating_sub(1);
+            }
+            self.counts[m.to] += 1;
+            (self.at[m.thread], self.stays[m.thread]) = (m.to, true);
+        }
+        let k = (snapshot.threads.len() / snapshot.cpus.len().max(1)).max(1) as f64;
+        for (c, cpu) in snapshot.cpus.iter().enumerate() {
+            let (before, after) = (cpu.threads, self.counts[c]);
+            if before == after {
+                continue;
+            }
+            let e = &mut self.estimates[c];
+            let weight = cpu.weight();
+            // What all had is shared by those that are there; of an empty CPU all is to be had.
+            let together = e.speed.map_or(weight, |s| s * f64::from(before));
+            e.speed = (after > 0).then(|| (together / f64::from(after)).min(weight));
+            let speed = e.speed.unwrap_or(weight);
+            (e.at_most, e.bare_at_most) = (speed * (1.0 + self.margins.fast / k), speed);
+            e.at_least = speed;
+        }
     }
 
     fn classify_threads(&mut self, snapshot: &Snapshot) {
@@ -146,17 +219,20 @@ impl Juggle {
         self.resting.extend(snapshot.threads.iter().map(rests));
         let counted = snapshot.threads.iter().filter(|t| t.movable && !rests(t));
         let mean = Level::of(counted.map(|t| t.progress as f64)).map_or(0.0, |l| l.mean);
-        let limit = mean + self.margins.behind * elapsed;
-        let behind = |t: &ThreadView| !rests(t) && (t.progress as f64) < limit;
+        let margin = self.margins.level * elapsed;
+        let behind = |t: &ThreadView| !rests(t) && (t.progress as f64) < mean + margin;
+        let ahead = |t: &ThreadView| rests(t) || (t.progress as f64) >= mean - margin;
         self.behind.clear();
         self.behind.extend(snapshot.threads.iter().map(behind));
+        self.ahead.clear();
+        self.ahead.extend(snapshot.threads.iter().map(ahead));
         for list in &mut self.by_cpu {
             list.clear();
         }
         self.by_cpu.resize_with(snapshot.cpus.len(), Vec::new);
-        for (i, t) in snapshot.threads.iter().enumerate() {
-            if let Some(list) = self.by_cpu.get_mut(t.cpu) {
-                list.push(i);
+        for (t, &cpu) in self.at.iter().enumerate() {
+            if let Some(list) = self.by_cpu.get_mut(cpu) {
+                list.push(t);
             }
         }
         for list in &mut self.by_cpu {
@@ -180,6 +256,7 @@ impl Juggle {
             }
             let known = &mut self.known[number];
             if let Some(speed) = cpu.speed {
+                let before = *known;
                 if known.threads != cpu.threads {
                     known.samples = 0;
                 }
@@ -190,6 +267,14 @@ impl Juggle {
                     known.speed = speed;
                 } else {
                     known.speed += (speed - known.speed) / f64::from(known.samples);
+                }
+                if before.threads > cpu.threads && cpu.threads > 0 {
+                    // One that has ended made its slots slow for a part of the period. From now on
+                    // fewer share what all had.
+                    let together = before.speed * f64::from(before.threads);
+                    known.speed = speed.max(together / f64::from(cpu.threads)).min(1.0);
+                    // A guess, to be replaced by the next reading.
+                    known.samples = 0;
                 }
             }
             let off = noise / f64::from(known.samples.max(1));
@@ -229,7 +314,8 @@ impl Juggle {
         }
         // What cannot gain or be gained from is left out at once, so that where all is noise
         // nothing is searched.
-        let (estimates, behind, by_cpu) = (&self.estimates, &self.behind, &mut self.by_cpu);
+        let (estimates, ahead, by_cpu) = (&self.estimates, &self.ahead, &mut self.by_cpu);
+        let stays = &self.stays;
         let equal = snapshot.cpus.windows(2).all(|c| c[0].capacity == c[1].capacity);
         let at_most =
             |c: CpuIndex| if equal { estimates[c].at_most } else { estimates[c].bare_at_most };
@@ -239,7 +325,7 @@ impl Juggle {
         self.ranked.retain(|f| {
             let occupants = &mut by_cpu[f.0];
             let free = occupants.is_empty();
-            occupants.retain(|&t| !behind[t] && snapshot.threads[t].movable);
+            occupants.retain(|&t| ahead[t] && !stays[t]);
             estimates[f.0].at_least > worst && (free || !occupants.is_empty())
         });
         self.slow.sort_unstable_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
@@ -249,12 +335,14 @@ impl Juggle {
 
     /// The swap of Figure 3 for one behind thread, if a fast slot is left that it gains from.
     fn place(&mut self, snapshot: &Snapshot, thread: ThreadIndex, plan: &mut Plan) {
-        let &ThreadView { cpu: from, progress, mask, .. } = &snapshot.threads[thread];
+        let &ThreadView { progress, mask, .. } = &snapshot.threads[thread];
+        let from = self.at[thread];
         // A thread with the same mask that was no less behind has found nobody ahead of it.
         if self.hopeless.get(mask).is_some_and(|&p| progress >= p) {
             return;
         }
-        let least_lead = (self.margins.lead * snapshot.resolution.0 as f64) as i64;
+        let coarse = self.margins.lead * snapshot.resolution.0 as f64;
+        let here = self.estimates[from].speed.unwrap_or(0.0);
         let mut only_leads_were_short = true;
         for _ in 0..self.fast.len() {
             let Some(cpu) = self.fast.pop_front() else { return };
@@ -274,6 +362,9 @@ impl Juggle {
                 plan.push(thread, cpu, Reason::Behind);
                 return;
             }
+            let there = self.estimates[cpu].speed.unwrap_or(least);
+            let gap = (there - here).max(0.0) * snapshot.elapsed.0 as f64;
+            let least_lead = coarse.max(self.margins.gap * gap) as i64;
             // The one that is furthest ahead of those that may take the thread's place.
             let found = occupants.iter().rposition(|&t| snapshot.allows(t, from));
             only_leads_were_short &= found == Some(occupants.len() - 1);
@@ -301,9 +392,8 @@ impl Juggle {
 impl Policy for Juggle {
     fn decide(&mut self, snapshot: &Snapshot, plan: &mut Plan) {
         self.estimate(snapshot);
-        if self.counts_need_levelling(snapshot, plan) {
-            return;
-        }
+        self.level_counts(snapshot, plan);
+        self.foresee(snapshot, plan);
         self.classify_threads(snapshot);
         self.classify_cpus(snapshot);
         self.hopeless.clear();
@@ -322,7 +412,7 @@ impl Policy for Juggle {
                     continue;
                 }
                 left = true;
-                if snapshot.threads[thread].movable {
+                if !self.stays[thread] {
                     self.place(snapshot, thread, plan);
                 }
             }

@@ -5,11 +5,14 @@
 //! never leaves two CPUs with thread counts that differ by more than one where the masks permit
 //! better. The same code decides live, in the simulator and in replay.
 //!
-//! To add a policy: write its module here, and add one line to [`POLICIES`]. It is then there in
-//! `run`, `attach`, `compare`, the help, the completions and the benchmarks.
+//! To add a policy: write its module here, with what is to be known of it as a [`PolicyInfo`], and
+//! add one line to [`POLICIES`]. It is then there in `run`, `attach`, `compare`, `simulate`, the help
+//! and the completions, and in the tests of what no policy may do. Nothing outside its module knows
+//! it by its name.
 
 #![forbid(unsafe_code)]
 
+mod fixed;
 mod juggle;
 mod reactive;
 pub mod secretary;
@@ -60,7 +63,7 @@ pub struct Effort {
     pub most: u64,
 }
 
-/// An entry of the registry.
+/// An entry of the registry: all that the rest of evenly has to know of a policy.
 #[derive(Debug, Clone, Copy)]
 pub struct PolicyInfo {
     /// Name on the command line.
@@ -69,68 +72,43 @@ pub struct PolicyInfo {
     pub about: &'static str,
     /// How its moves are carried out.
     pub mechanism: Mechanism,
+    /// Whether the simulator calls it also at the moment when a thread blocks or ends, as the
+    /// paper's reactive balancing is called. Live, points come once a period whatever the policy.
+    pub at_blocking: bool,
+    /// Whether it is what others are held against (Eq. 1). Such a policy is not paused to see what
+    /// it is worth: that would let the kernel mix the threads, and another placement begin. It leaves
+    /// places empty that threads leave, and nothing is said to be gained by it.
+    pub is_reference: bool,
     /// Makes an instance.
     pub make: fn() -> Box<dyn Policy>,
-    /// Whether each CPU has a balancer of its own, without a cycle that all have in common. What
-    /// `make` makes is then for recordings.
-    pub decentral: bool,
+    /// Whether each CPU has a balancer of its own, without a cycle that all have in common, and then
+    /// how it searches. What `make` makes is then for recordings.
+    pub decentral: Option<stopping::CutOff>,
 }
 
 impl PolicyInfo {
-    /// Whether it is paused now and then to see what it is worth. `static` is what others are held
-    /// against: a pause would let the kernel mix the threads, and another placement begin.
+    /// Whether it is paused now and then to see what it is worth.
     #[must_use]
     pub fn is_guarded(&self) -> bool {
-        self.name != STATIC
+        !self.is_reference && !self.only_watches()
+    }
+
+    /// Whether it never moves a thread.
+    #[must_use]
+    pub fn only_watches(&self) -> bool {
+        self.mechanism == Mechanism::Nothing
     }
 }
 
-const STATIC: &str = "static";
-
 /// All policies, in the order of the help.
 pub const POLICIES: &[PolicyInfo] = &[
-    PolicyInfo {
-        name: "hybrid",
-        about: "Juggle's decisions; moved threads are let go as soon as one blocks or yields",
-        mechanism: Mechanism::Nudge,
-        make: || Box::new(Juggle::hybrid()),
-        decentral: false,
-    },
-    PolicyInfo {
-        name: "juggle",
-        about: "swap threads that are behind with threads that are ahead; all stay pinned",
-        mechanism: Mechanism::Pin,
-        make: || Box::new(Juggle::new(Margins::default())),
-        decentral: false,
-    },
-    PolicyInfo {
-        name: "secretary",
-        about: "each CPU reads a few threads to find one to swap with (OSLB); all stay pinned",
-        mechanism: Mechanism::Pin,
-        make: || Box::new(Secretary::new(stopping::CutOff::Uniform)),
-        decentral: true,
-    },
-    PolicyInfo {
-        name: "reactive",
-        about: "fill CPUs whose threads end or block, up to 1.5 periods late; else stay",
-        mechanism: Mechanism::Pin,
-        make: || Box::new(Reactive::default()),
-        decentral: false,
-    },
-    PolicyInfo {
-        name: STATIC,
-        about: "pin the threads evenly once",
-        mechanism: Mechanism::Pin,
-        make: || Box::new(Static::default()),
-        decentral: false,
-    },
-    PolicyInfo {
-        name: "observe",
-        about: "watch, change nothing",
-        mechanism: Mechanism::Nothing,
-        make: || Box::new(Observe),
-        decentral: false,
-    },
+    juggle::HYBRID,
+    juggle::JUGGLE,
+    secretary::SECRETARY,
+    secretary::SECRETARY_GAUSSIAN,
+    reactive::REACTIVE,
+    fixed::STATIC,
+    fixed::OBSERVE,
 ];
 
 /// The policy of that name.
@@ -139,12 +117,16 @@ pub fn by_name(name: &str) -> Option<&'static PolicyInfo> {
     POLICIES.iter().find(|p| p.name == name)
 }
 
-/// Changes nothing.
-#[derive(Debug, Clone, Copy, Default)]
-struct Observe;
+/// The policy that others are compared with.
+#[must_use]
+pub fn reference() -> &'static PolicyInfo {
+    &fixed::STATIC
+}
 
-impl Policy for Observe {
-    fn decide(&mut self, _: &Snapshot, _: &mut Plan) {}
+/// The policy that only watches.
+#[must_use]
+pub fn watching() -> &'static PolicyInfo {
+    &fixed::OBSERVE
 }
 
 /// Spreads the threads evenly, whenever they are not, and does nothing else: what balancers that
@@ -158,17 +140,21 @@ impl Policy for Spreading {
     }
 }
 
-/// Spreads the threads evenly when balancing begins, and again only where threads or CPUs were
-/// added or a CPU vanished. A thread that ends leaves its place empty: filling it would be
-/// balancing, and this is what balancing is compared with (Eq. 1).
-#[derive(Debug, Clone, Default)]
-struct Static(Spreader);
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Policy for Static {
-    fn decide(&mut self, snapshot: &Snapshot, plan: &mut Plan) {
-        let lost = |t: &evenly_model::ThreadView| t.cpu >= snapshot.cpus.len();
-        if snapshot.point == 0 || snapshot.threads.iter().any(lost) {
-            self.0.spread(snapshot, plan);
+    #[test]
+    fn names_are_unique_and_one_policy_is_the_reference() {
+        for p in POLICIES {
+            assert_eq!(by_name(p.name).map(|found| found.about), Some(p.about));
+            assert!(!p.at_blocking || p.is_guarded(), "{}", p.name);
         }
+        let names = |of: fn(&PolicyInfo) -> bool| -> Vec<&str> {
+            POLICIES.iter().filter(|p| of(p)).map(|p| p.name).collect()
+        };
+        assert_eq!(names(|p| p.is_reference), [reference().name]);
+        assert_eq!(names(PolicyInfo::only_watches), [watching().name]);
+        assert_eq!(names(|p| !p.is_guarded()), ["static", "observe"]);
     }
 }

@@ -36,10 +36,28 @@
 //!   spread evenly first, by one hand.
 
 use crate::stopping::{CutOff, Gaussian, Rule, uniform_skip};
-use crate::{Effort, Policy, Spreader};
+use crate::{Effort, Mechanism, Policy, PolicyInfo, Spreader};
 use evenly_model::stats::Random;
 use evenly_model::{CpuIndex, Nanos, Plan, Reason, Snapshot, ThreadId, ThreadIndex, ThreadView};
 use std::collections::HashMap;
+
+pub(crate) const SECRETARY: PolicyInfo = PolicyInfo {
+    name: "secretary",
+    about: "each CPU reads a few threads to find one to swap with (OSLB); all stay pinned",
+    mechanism: Mechanism::Pin,
+    at_blocking: false,
+    is_reference: false,
+    make: || Box::new(Secretary::new(CutOff::Uniform)),
+    decentral: Some(CutOff::Uniform),
+};
+
+pub(crate) const SECRETARY_GAUSSIAN: PolicyInfo = PolicyInfo {
+    name: "secretary-gaussian",
+    about: "secretary that lets as many pass as is best where speeds are Gaussian",
+    make: || Box::new(Secretary::new(CutOff::Gaussian)),
+    decentral: Some(CutOff::Gaussian),
+    ..SECRETARY
+};
 
 /// What an observation of a remote thread gives.
 #[derive(Debug, Clone, Copy, PartialEq)]

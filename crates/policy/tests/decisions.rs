@@ -5,11 +5,12 @@ use evenly_model::{
     CpuId, CpuView, FULL_CAPACITY, Nanos, Plan, Snapshot, ThreadId, ThreadView, Tid,
 };
 use evenly_policy::{POLICIES, by_name, spread};
+use evenly_testing::snapshots;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 /// A snapshot with masks and threads that may not be moved.
-fn snapshots(most_threads: usize, most_cpus: usize) -> impl Strategy<Value = Snapshot> {
+fn any_snapshot(most_threads: usize, most_cpus: usize) -> impl Strategy<Value = Snapshot> {
     (1..=most_cpus, 1..4usize).prop_flat_map(move |(m, masks)| {
         let thread = (0..=m, -50..50i64, 0..=20u64, 0..=20u64, 0..5u8, 0..masks);
         (
@@ -119,7 +120,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_500))]
 
     #[test]
-    fn spreading_is_as_even_as_masks_permit(s in snapshots(7, 4)) {
+    fn spreading_is_as_even_as_masks_permit(s in any_snapshot(7, 4)) {
         let mut plan = Plan::default();
         spread(&s, &mut plan);
         let after = counts(applied(&s, &plan).into_iter(), s.cpus.len());
@@ -135,7 +136,7 @@ proptest! {
 
     #[test]
     fn no_policy_breaks_a_mask_or_moves_what_it_must_not(
-        snapshots in vec(snapshots(24, 8), 1..6),
+        snapshots in vec(any_snapshot(24, 8), 1..6),
     ) {
         for info in POLICIES {
             let (mut policy, mut again) = ((info.make)(), (info.make)());
@@ -166,51 +167,9 @@ proptest! {
     }
 }
 
-/// n threads in equal numbers on m equal CPUs; `change` makes it interesting.
+/// n threads in turn on m equal CPUs; `change` makes it interesting.
 fn snapshot(n: usize, m: usize, change: impl Fn(usize, &mut ThreadView)) -> Snapshot {
-    let period = Nanos::from_millis(20);
-    let threads: Vec<ThreadView> = (0..n)
-        .map(|i| {
-            let k = (n / m + usize::from(i % m < n % m)) as u64;
-            let mut t = ThreadView {
-                id: ThreadId { tid: Tid(i as i32), start: 0 },
-                cpu: i % m,
-                progress: 0,
-                ran: Nanos(period.0 / k),
-                waited: period - Nanos(period.0 / k),
-                blocked: Nanos::ZERO,
-                movable: true,
-                mask: 0,
-            };
-            change(i, &mut t);
-            t
-        })
-        .collect();
-    let cpus = (0..m)
-        .map(|c| {
-            let on = || threads.iter().filter(|t| t.cpu == c);
-            let ran: u64 = on().map(|t| t.ran.0).sum();
-            let wanted: u64 = on().map(|t| t.demand().0).sum();
-            let speed = (wanted > 0).then(|| ran as f64 / wanted as f64);
-            CpuView {
-                id: CpuId(c as u32),
-                capacity: FULL_CAPACITY,
-                threads: on().count() as u32,
-                speed,
-                paper_speed: speed,
-            }
-        })
-        .collect();
-    Snapshot {
-        point: 5,
-        now: Nanos::from_millis(100),
-        elapsed: period,
-        resolution: Nanos::ZERO,
-        threads,
-        cpus,
-        masks: vec![vec![true; m]],
-        taken: Vec::new(),
-    }
+    snapshots::snapshot(n, m, |i| i % m, change)
 }
 
 fn decide(policy: &str, s: &Snapshot) -> Vec<(usize, usize)> {

@@ -8,6 +8,7 @@
 
 use evenly_engine::{DomainSummary, Summary, ThreadSummary};
 use evenly_model::{CpuSet, Nanos};
+use evenly_policy::PolicyInfo;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -37,8 +38,9 @@ pub struct RunReport {
     pub evenly: &'static str,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// The policy.
-    pub policy: &'static str,
+    /// The policy; its name in JSON.
+    #[serde(serialize_with = "name")]
+    pub policy: &'static PolicyInfo,
     /// How the program ended.
     pub ended: Ended,
     /// From start (or attaching) to end, in seconds.
@@ -117,6 +119,10 @@ const NAMES: usize = 5;
 /// An interval whose ends are further apart than this factor says nothing, and is not shown.
 const WIDE: f64 = 2.0;
 
+fn name<S: serde::Serializer>(policy: &&'static PolicyInfo, s: S) -> Result<S::Ok, S::Error> {
+    s.serialize_str(policy.name)
+}
+
 impl RunReport {
     /// Fills in what follows from the rest: the measured effect, the gain and the verdict.
     #[must_use]
@@ -167,7 +173,7 @@ impl RunReport {
     /// were the same all the time, computed, and did so for a while.
     fn meaningful_gain(&self) -> Option<f64> {
         let steady = self.summary.threads.len() <= self.total(|d| d.threads as usize);
-        if matches!(self.policy, "observe" | "static")
+        if !self.policy.is_guarded()
             || !steady
             || self.blocked_share() > MUCH_BLOCKED
             || self.balanced_s < SHORT_S
@@ -276,7 +282,7 @@ impl RunReport {
 
     fn verdict_of_balancing(&self) -> String {
         let (n, m) = (self.balanced_threads(), self.cpus.len());
-        if self.policy == "observe" {
+        if self.policy.only_watches() {
             return format!("Only observed: nothing was changed.{}", self.prospect());
         }
         if self.summary.domains.iter().any(|d| d.stood_down) {
@@ -288,7 +294,7 @@ impl RunReport {
         if self.migrations() == 0 {
             return self.verdict_without_moves(n, m);
         }
-        if self.policy == "static" {
+        if self.policy.is_reference {
             return String::from("The threads were spread evenly once and stayed where they were.");
         }
         let (imbalance, percent) = (self.imbalance(), 100.0 * self.imbalance());
@@ -385,7 +391,7 @@ impl RunReport {
 
     fn write(&self, t: &mut String) -> std::fmt::Result {
         if !self.started || self.failure.is_some() {
-            writeln!(t, "evenly: {:.2} s, policy {}", self.seconds, self.policy)?;
+            writeln!(t, "evenly: {:.2} s, policy {}", self.seconds, self.policy.name)?;
             self.write_notes(t)?;
             return writeln!(t, "  {}", self.verdict);
         }
@@ -399,7 +405,7 @@ impl RunReport {
         if domains > 1 {
             write!(t, " in {domains} domains")?;
         }
-        writeln!(t, ", policy {}, {:.2} s", self.policy, self.seconds)?;
+        writeln!(t, ", policy {}, {:.2} s", self.policy.name, self.seconds)?;
         if let Some(quota) = self.quota_cpus {
             writeln!(t, "  quota       {quota:.2} CPUs (cgroup)")?;
         }

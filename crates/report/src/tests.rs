@@ -48,12 +48,16 @@ fn domain(id: u32, cpus: &str, threads: &[ThreadSummary]) -> DomainSummary {
     }
 }
 
+fn policy(name: &str) -> &'static PolicyInfo {
+    evenly_policy::by_name(name).unwrap()
+}
+
 fn report(threads: Vec<ThreadSummary>) -> RunReport {
     RunReport {
         schema: SCHEMA,
         evenly: "0.1.0",
         command: vec!["./app".into()],
-        policy: "hybrid",
+        policy: policy("hybrid"),
         ended: Ended::Exit(0),
         seconds: 10.3,
         balanced_s: 10.0,
@@ -233,7 +237,7 @@ fn observing() {
         thread(2, 5.0, 5.0, 0.0),
         thread(3, 5.01, 4.99, 0.0),
     ]);
-    r.policy = "observe";
+    r.policy = policy("observe");
     r.summary.domains[0].estimated_gain = Some(1.33);
     insta::assert_snapshot!(r.judged().text());
 }
@@ -285,7 +289,7 @@ fn the_gain_is_never_silly() {
     assert_eq!(gain(|r| r.summary.threads.extend((4..40).map(|i| thread(i, 0.1, 0.0, 0.0)))), None);
     assert_eq!(gain(|r| r.balanced_s = 0.1), None);
     assert_eq!(gain(|r| r.summary.domains[0].estimated_gain = Some(1.004)), None);
-    assert_eq!(gain(|r| r.policy = "static"), None);
+    assert_eq!(gain(|r| r.policy = policy("static")), None);
     // The slowest of several domains decides.
     assert_eq!(
         gain(|r| {

@@ -97,10 +97,12 @@ impl DriverOptions {
         }
     }
 
-    /// The same as this policy needs it: one that reacts is called whenever a thread blocks.
+    /// The same as the policy of that name needs it: one that reacts is called whenever a thread
+    /// blocks.
     #[must_use]
     pub fn for_policy(&self, policy: &str) -> Self {
-        Self { at_blocking: self.at_blocking || policy == "reactive", ..self.clone() }
+        let reacts = by_name(policy).is_some_and(|p| p.at_blocking);
+        Self { at_blocking: self.at_blocking || reacts, ..self.clone() }
     }
 
     /// As the paper's analysis has it (section 3): a fixed period without jitter, balancing from
@@ -217,13 +219,14 @@ impl Driver {
         let info = by_name(policy).ok_or_else(|| UnknownPolicy(policy.to_owned()))?;
         let all = options.cpus.clone().unwrap_or_else(|| sim.all_cpus());
         let sets = || options.domains.iter().map(|d| d.and(&all)).filter(|d| !d.is_empty());
-        let domains: Vec<CpuSet> = if info.decentral || options.domains.is_empty() {
+        let domains: Vec<CpuSet> = if info.decentral.is_some() || options.domains.is_empty() {
             vec![all.clone()]
         } else {
             sets().collect()
         };
         // What are domains elsewhere are the nodes of one.
-        let nodes: Vec<CpuSet> = if info.decentral { sets().collect() } else { Vec::new() };
+        let nodes: Vec<CpuSet> =
+            if info.decentral.is_some() { sets().collect() } else { Vec::new() };
         let programs: Vec<Option<usize>> = match options.scope {
             Scope::First => vec![Some(0)],
             Scope::Each => (0..sim.programs()).map(Some).collect(),
@@ -232,7 +235,11 @@ impl Driver {
         let group = |(i, program): (usize, Option<usize>)| {
             let seed = options.period.seed.wrapping_add(i as u64);
             // Without a limit each balancer may take all of the CPU that it is on.
-            let hands = if info.decentral && options.period.budget >= 1.0 { all.len() } else { 1 };
+            let hands = if info.decentral.is_some() && options.period.budget >= 1.0 {
+                all.len()
+            } else {
+                1
+            };
             let budget = options.period.budget * hands.max(1) as f64;
             let mut control = PeriodControl::new(PeriodOptions { seed, budget, ..options.period });
             let mut decentral = None;
@@ -247,12 +254,12 @@ impl Driver {
                         ..options.guard
                     },
                 };
-                if !info.decentral {
+                let Some(cut_off) = info.decentral else {
                     return Balancer::new(options, (info.make)(), sim.now());
-                }
+                };
                 let lambda = control.current();
                 let (caretaker, all) =
-                    Balancer::decentral(options, &nodes, lambda, seed, sim.now());
+                    Balancer::decentral(options, cut_off, &nodes, lambda, seed, sim.now());
                 decentral = Some(all);
                 caretaker
             };

@@ -132,8 +132,8 @@ impl Simple {
     /// other moment, and for the first phase only: period and phase need not begin together later.
     fn bound(&self, policy: &str) -> f64 {
         let info = by_name(policy);
-        let only_at_points =
-            policy == IDEAL || info.is_some_and(|p| p.mechanism == Mechanism::Pin && !p.decentral);
+        let only_at_points = policy == IDEAL
+            || info.is_some_and(|p| p.mechanism == Mechanism::Pin && p.decentral.is_none());
         if only_at_points
             && self.phases == 1
             && !self.jitter
@@ -230,14 +230,15 @@ pub fn run(
         .map_err(unknown)?;
     let no_end = RunError::NoEnd { limit };
     let makespan = out.makespan.ok_or(no_end.clone())?;
-    let static_makespan = if policy == "static" {
+    let reference = evenly_policy::reference().name;
+    let static_makespan = if policy == reference {
         makespan
     } else {
-        let compared = options.for_policy("static");
+        let compared = options.for_policy(reference);
         // What balancing costs is not lost where nothing is balanced.
         let mut unbalanced = scenario.clone();
         unbalanced.costs.point = Nanos::ZERO;
-        simulate_seen_by(Sim::new(unbalanced), "static", &compared, limit, &mut [])
+        simulate_seen_by(Sim::new(unbalanced), reference, &compared, limit, &mut [])
             .map_err(unknown)?
             .makespan
             .ok_or(no_end)?

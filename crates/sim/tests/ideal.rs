@@ -185,37 +185,50 @@ fn points_on_barriers_gain_nothing() {
     }
 }
 
-/// Juggle is within 1 % of the idealised algorithm over cases like those of Figure 9 (up to
-/// floor(n/m) = 4), with lambda up to a tenth of e, and within a period everywhere. For longer
-/// periods it is elsewhere in few cases, because
-///
-/// - it judges a CPU by what its threads received in the last period, and the idealised algorithm
-///   by how many there are at the point: a CPU on which a thread has just ended still looks slow;
-/// - its margin xi is a part of the period, and with ceil(n/m) >= 4 and few slow CPUs the mean of
-///   all threads is nearer to the fast ones than xi: all count as behind, and nothing is swapped
-///   before the difference has grown (22 on 7 with lambda = 2 e, where there is one point only).
+/// The cases of Figure 9 and around it: floor(n/m) = 1 to 4, lambda from 0.003 e to 2 e.
+const FIGURE_9: [(u32, u32); 10] =
+    [(8, 7), (9, 8), (11, 8), (15, 8), (5, 2), (10, 4), (17, 8), (15, 7), (22, 7), (31, 8)];
+
+/// What `juggle` takes longer than the idealised algorithm, as a part of its time.
+fn lost(n: u32, m: u32, permille: u64) -> f64 {
+    let s = simple(n, m, part(permille));
+    let (ideal, juggle) = (s.run(IDEAL).unwrap(), s.run("juggle").unwrap());
+    assert_eq!(ideal.static_s, juggle.static_s);
+    let lost = juggle.makespan_s - ideal.makespan_s;
+    assert!(lost.abs() <= part(permille).as_secs_f64(), "n={n} m={m} {permille}: {lost}");
+    lost / ideal.makespan_s
+}
+
+/// Over the cases of Figure 9 `juggle` is as good as the idealised algorithm, within 1 %: also where
+/// lambda is a good part of e, so that a single balancing point decides.
 #[test]
 fn juggle_is_as_good_as_the_ideal() {
-    let mut beyond = Vec::new();
-    let mut cases = 0;
-    for (n, m) in
-        [(8, 7), (9, 8), (11, 8), (15, 8), (5, 2), (10, 4), (17, 8), (15, 7), (22, 7), (31, 8)]
-    {
+    for (n, m) in FIGURE_9 {
         for permille in [3, 10, 20, 50, 100, 200, 300, 500, 700, 1_000, 1_500, 2_000] {
-            let s = simple(n, m, part(permille));
-            let ideal = s.run(IDEAL).unwrap();
-            let juggle = s.run("juggle").unwrap();
-            assert_eq!(ideal.static_s, juggle.static_s);
-            let lost = juggle.makespan_s - ideal.makespan_s;
-            assert!(lost.abs() <= part(permille).as_secs_f64(), "n={n} m={m} {permille}: {lost}");
-            cases += 1;
-            if (lost / ideal.makespan_s).abs() >= 0.01 {
-                assert!(permille > 100, "n={n} m={m} lambda/e = {permille}/1000: {lost}");
-                beyond.push((n, m, permille));
+            let lost = lost(n, m, permille);
+            assert!(lost.abs() < 0.01, "n={n} m={m} lambda/e = {permille}/1000: {lost}");
+        }
+    }
+}
+
+/// The same whatever n/m, from 1 to 8: the margin of a swap does not depend on it. With a margin that
+/// is a part of the period nothing is swapped from four threads on a CPU on (22 on 7 with lambda = 2 e,
+/// where there is one point only).
+#[test]
+fn the_margin_does_not_depend_on_threads_per_cpu() {
+    for k in 1..=8 {
+        for (m, more) in [(4, 1), (4, 3), (7, 1), (7, 3), (7, 6), (8, 4), (8, 7)] {
+            for permille in [10, 50, 100, 200, 500, 1_000] {
+                let n = k * m + more;
+                let lost = lost(n, m, permille);
+                assert!(lost.abs() < 0.01, "n={n} m={m} lambda/e = {permille}/1000: {lost}");
+                // There is always somebody ahead and somebody behind at the first point.
+                let first = simple(n, m, part(permille)).run("juggle").unwrap();
+                assert!(first.migrations > 0, "n={n} m={m} lambda/e = {permille}/1000");
             }
         }
     }
-    assert!(beyond.len() * 20 <= cases, "{beyond:?} of {cases}");
+    assert!(simple(22, 7, part(2_000)).run("juggle").unwrap().migrations > 0);
 }
 
 #[test]

@@ -245,7 +245,7 @@ fn hybrid_is_not_slower_than_the_kernel_alone() {
                 // swap in the middle of a phase that is no longer than the period can only cost.
                 // It does so while phases are about as long as the period, and not by more than
                 // this.
-                let most = if work <= 20 { 1.04 } else { 1.01 };
+                let most = if work <= 20 { 1.05 } else { 1.01 };
                 assert!(
                     ratio < most,
                     "n={n} m={m} e={work} ms {sharing:?}: hybrid {hybrid}, kernel {kernel}"

@@ -1,4 +1,5 @@
-//! How a test says that it cannot run on this machine.
+//! What tests of several crates share: how a test says that it cannot run on this machine, and
+//! [`snapshots`] for policies to decide on.
 //!
 //! The test harness hides what a test prints unless it fails, so that one which returns early looks
 //! like one that passed. [`skip`] writes past the harness, and where it is known what the machine
@@ -7,6 +8,8 @@
 //! Invariant: no test is skipped without a line on standard error.
 
 #![forbid(unsafe_code)]
+
+pub mod snapshots;
 
 use std::env;
 use std::fmt::Display;

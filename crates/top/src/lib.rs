@@ -47,7 +47,7 @@ impl Header {
     /// Whether the events come from a cycle that moves nothing.
     #[must_use]
     pub fn observes(&self) -> bool {
-        self.policy == "observe"
+        evenly_policy::by_name(&self.policy).is_some_and(|p| p.only_watches())
     }
 }
 

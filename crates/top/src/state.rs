@@ -137,7 +137,7 @@ impl Standing {
     /// so threads within one period of the mean, which is what one swap can change, are level.
     #[must_use]
     pub fn of(progress: i64, mean: f64, period: Nanos) -> Self {
-        let margin = Margins::default().behind * period.0 as f64;
+        let margin = Margins::default().level * period.0 as f64;
         if (progress as f64 - mean).abs() <= period.max(LEVEL_AT_LEAST).0 as f64 {
             Self::Level
         } else if (progress as f64) < mean + margin {
