@@ -555,6 +555,7 @@ fn live_options(args: &BalanceArgs, filter: Filter, names: Names) -> LiveOptions
             ..GuardOptions::default()
         },
         source: args.source.into(),
+        progress: args.progress.into(),
         seed: args.seed,
     }
 }

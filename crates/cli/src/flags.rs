@@ -5,7 +5,7 @@
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use evenly_linux::limits::DomainKind;
-use evenly_linux::live::SourceKind;
+use evenly_linux::live::{ProgressKind, SourceKind};
 use evenly_model::theory::Speeds;
 use evenly_model::{CpuSet, Nanos, parse_duration};
 use evenly_policy::{POLICIES, PolicyInfo};
@@ -178,6 +178,9 @@ pub(crate) struct BalanceArgs {
     /// Where thread times come from
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) source: SourceArg,
+    /// What the progress of a thread is
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(crate) progress: ProgressArg,
     /// CPU time that evenly may use, in percent of one CPU
     #[arg(long, default_value = "1", value_name = "PERCENT", value_parser = percent)]
     pub(crate) budget: f64,
@@ -495,6 +498,27 @@ impl From<SourceArg> for SourceKind {
             SourceArg::Auto => Self::Auto,
             SourceArg::Schedstat => Self::Schedstat,
             SourceArg::Taskstats => Self::Taskstats,
+        }
+    }
+}
+
+/// `--progress`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum ProgressArg {
+    /// Instructions where CPUs differ in speed and instructions can be counted, else CPU time
+    Auto,
+    /// CPU time, by the capacity of CPUs where the kernel tells it
+    CpuTime,
+    /// Retired instructions: needs counters, and kernel.perf_event_paranoid of at most 2
+    Instructions,
+}
+
+impl From<ProgressArg> for ProgressKind {
+    fn from(p: ProgressArg) -> Self {
+        match p {
+            ProgressArg::Auto => Self::Auto,
+            ProgressArg::CpuTime => Self::CpuTime,
+            ProgressArg::Instructions => Self::Instructions,
         }
     }
 }

@@ -9,7 +9,7 @@ use anyhow::Context;
 use evenly_engine::{GuardOptions, Observer, Period};
 use evenly_linux::journal::{Journal, Other, StateDir, others};
 use evenly_linux::live::{
-    Control, Live, LiveError, LiveOptions, LiveReport, SourceKind, check_target,
+    Control, Live, LiveError, LiveOptions, LiveReport, ProgressKind, SourceKind, check_target,
 };
 use evenly_linux::proc::Proc;
 use evenly_linux::supervise::Outcome;
@@ -204,6 +204,7 @@ fn watch(
         eligible: None,
         guard: GuardOptions { enabled: false, ..GuardOptions::default() },
         source: SourceKind::Auto,
+        progress: ProgressKind::CpuTime,
         seed: 1,
     };
     let live = Live::new(options, pid, journal);

@@ -15,6 +15,7 @@
 //!   the user asked for.
 
 use crate::decentral::{Account, Board, CARE, Complaint, CpuBalancer, Decentral, Member};
+use crate::rates::Rates;
 use crate::speed::{LEAST_WANTED, OnCpu};
 use crate::{
     ApplyError, Candidate, CostBreakdown, CpuRecord, DomainSummary, Event, Guard, GuardOptions,
@@ -49,6 +50,10 @@ pub struct BalancerOptions {
 struct Entity {
     meta: ThreadMeta,
     last: Times,
+    /// Instructions when `last` was read, where they are counted.
+    retired: Option<u64>,
+    /// Instructions since it was read before that.
+    newly_retired: Option<u64>,
     /// When `last` was read.
     read_at: Nanos,
     /// P of the paper, section 2.1.
@@ -76,6 +81,8 @@ struct Entity {
     ran: Nanos,
     waited: Nanos,
     blocked: Nanos,
+    /// Its progress in the last period.
+    gained: Nanos,
     total_ran: Nanos,
     total_waited: Nanos,
     total_blocked: Nanos,
@@ -94,13 +101,14 @@ impl Entity {
     /// Adds what it did to its account. Returns whether it is busy.
     fn book(&mut self, s: &Stretch, first: bool) -> bool {
         let blocked = s.elapsed - s.ran - s.waited;
-        self.progress += s.ran.scale(s.weight).0 as i64;
+        self.progress += s.gained.0 as i64;
         self.total_ran += s.ran;
         self.total_waited += s.waited;
         self.total_blocked += blocked;
         // Before the first point there was no period.
         if !first {
             (self.ran, self.waited, self.blocked) = (s.ran, s.waited, blocked);
+            self.gained = s.gained;
         }
         let (wanted, elapsed) = ((s.ran + s.waited).0 as f64, s.elapsed.0 as f64);
         if wanted < LEAST_WANTED * elapsed {
@@ -139,8 +147,9 @@ struct Stretch {
     elapsed: Nanos,
     ran: Nanos,
     waited: Nanos,
-    /// CPU time counts by the speed of the CPU that the thread was on.
-    weight: f64,
+    /// Progress: what its instructions take on the fastest CPUs, or CPU time by the capacity of the
+    /// CPU that it was on.
+    gained: Nanos,
 }
 
 /// A thread that stopped computing for this long is given back.
@@ -258,6 +267,9 @@ pub struct Balancer {
     /// Since when there has been a thread at each point that could not be read.
     unknown_since: Option<Nanos>,
     told_of_unknown: bool,
+    /// Instructions of the threads in `ids`; empty where none are counted.
+    retired: Vec<Option<u64>>,
+    rates: Rates,
     masks: Vec<CpuSet>,
     usable: CpuSet,
     looked_at_cpus: Option<Nanos>,
@@ -311,6 +323,8 @@ impl Balancer {
             unclear: Vec::new(),
             unknown_since: None,
             told_of_unknown: false,
+            retired: Vec::new(),
+            rates: Rates::default(),
             masks: Vec::new(),
             usable: CpuSet::new(),
             looked_at_cpus: None,
@@ -470,6 +484,8 @@ impl Balancer {
         self.entities.push(Entity {
             meta,
             last: thread.times,
+            retired: None,
+            newly_retired: None,
             read_at: selection.read_at,
             progress,
             cpu: None,
@@ -488,6 +504,7 @@ impl Balancer {
             ran: Nanos::ZERO,
             waited: Nanos::ZERO,
             blocked: Nanos::ZERO,
+            gained: Nanos::ZERO,
             total_ran: Nanos::ZERO,
             total_waited: Nanos::ZERO,
             total_blocked: Nanos::ZERO,
@@ -801,7 +818,10 @@ impl Balancer {
         self.unclear.clear();
         match self.board.clone() {
             Some(board) => self.read_what_is_unread(&board, machine, now),
-            None => machine.read(&self.ids, &mut self.readings),
+            None => {
+                machine.read(&self.ids, &mut self.readings);
+                self.count_instructions(machine);
+            }
         }
         let mut left = Vec::new();
         let mut i = 0;
@@ -851,8 +871,10 @@ impl Balancer {
                 let waited = waited.min(missing);
                 let cpus = &self.snapshot.cpus;
                 let on = e.cpu.and_then(|c| cpus.binary_search_by_key(&c, |v| v.id).ok());
-                let weight = on.map_or(1.0, |c| cpus[c].weight());
-                let period = Stretch { index: i, elapsed, ran, waited, weight };
+                let by_time = || ran.scale(on.map_or(1.0, |c| cpus[c].weight()));
+                let counted = e.newly_retired.and_then(|k| self.rates.time(k));
+                let gained = counted.unwrap_or_else(by_time);
+                let period = Stretch { index: i, elapsed, ran, waited, gained };
                 if (ran + waited).0 * 4 < elapsed.0 * 3 {
                     self.unclear.push(period);
                 } else {
@@ -926,6 +948,34 @@ impl Balancer {
             self.readings.push(reading);
             self.read_at.push(known.at);
         }
+    }
+
+    /// Asks how many instructions the threads have retired, where they are counted, and finds out how
+    /// fast CPUs are from it.
+    fn count_instructions(&mut self, machine: &mut dyn Machine) {
+        machine.retired(&self.ids, &mut self.retired);
+        if self.retired.is_empty() {
+            return;
+        }
+        for (i, e) in self.entities.iter_mut().enumerate() {
+            e.newly_retired = None;
+            if !matches!(self.readings.get(i), Some(Reading::Times(_))) {
+                // Both are of the same period, or neither is known.
+                continue;
+            }
+            let before = std::mem::replace(&mut e.retired, self.retired.get(i).copied().flatten());
+            e.newly_retired = match (before, e.retired) {
+                (Some(before), Some(now)) => now.checked_sub(before),
+                _ => None,
+            };
+            if let (Some(newly), Some(Reading::Times(times)), Some(cpu)) =
+                (e.newly_retired, self.readings.get(i), e.cpu)
+                && times.ran > e.last.ran
+            {
+                self.rates.add(cpu, newly, times.ran - e.last.ran);
+            }
+        }
+        self.rates.settle();
     }
 
     /// Books the periods of threads for much of whose time there is no account yet. Either such a
@@ -1056,6 +1106,10 @@ impl Balancer {
         }
         for (cpu, on) in s.cpus.iter_mut().zip(&self.on_cpu) {
             cpu.threads = on.threads();
+            if !self.retired.is_empty() {
+                // A CPU on which nothing was counted keeps what the kernel says.
+                cpu.capacity = self.rates.capacity(cpu.id).unwrap_or(cpu.capacity);
+            }
             cpu.speed = on.speed(elapsed);
             cpu.paper_speed = on.paper_speed(elapsed);
             if let Some(board) = &self.board {
@@ -1175,7 +1229,7 @@ impl Balancer {
         }
         let before = self.guard.stood_down();
         if elapsed > Nanos::ZERO {
-            let threads = self.entities.iter().map(|e| (e.ran, e.blocked));
+            let threads = self.entities.iter().map(|e| (e.gained, e.blocked));
             self.guard.point(now, elapsed, period, threads);
         }
         let down = self.guard.stood_down();

@@ -12,6 +12,7 @@ mod event;
 mod guard;
 mod machine;
 mod period;
+mod rates;
 mod speed;
 mod summary;
 mod tracker;

@@ -147,6 +147,14 @@ pub trait Machine {
         Vec::new()
     }
 
+    /// How many instructions each of these threads has retired so far, in order, counted from any
+    /// moment; None for a thread of which that is not known. Nothing at all where instructions are
+    /// not counted: then progress is CPU time, weighted by the capacity of CPUs. Asked right after
+    /// [`Machine::read`] with the same threads.
+    fn retired(&mut self, _ids: &[ThreadId], out: &mut Vec<Option<u64>>) {
+        out.clear();
+    }
+
     /// How fast a CPU is, of [`FULL_CAPACITY`]; at least 1.
     fn capacity(&self, _cpu: CpuId) -> u32 {
         FULL_CAPACITY

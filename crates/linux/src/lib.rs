@@ -6,6 +6,7 @@
 
 pub mod affinity;
 pub mod clock;
+pub mod counters;
 pub mod guardian;
 pub mod journal;
 pub mod limits;

@@ -13,6 +13,7 @@
 //! is still ours has been given back.
 
 use crate::clock::{now, process_cpu_time, thread_cpu_time};
+use crate::counters::{Counted, Counters, CountersError, several_kinds_of_cpus};
 use crate::guardian::{Guardian, GuardianError};
 use crate::journal::{Journal, Other, Process};
 use crate::limits::{DomainKind, Limits, Quota, slice};
@@ -44,6 +45,19 @@ pub enum SourceKind {
     Taskstats,
 }
 
+/// What is taken for the progress of threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ProgressKind {
+    /// Retired instructions where CPUs differ in speed and instructions can be counted; else CPU
+    /// time.
+    #[default]
+    Auto,
+    /// CPU time, weighted by the capacity of CPUs as far as the kernel tells it.
+    CpuTime,
+    /// Retired instructions.
+    Instructions,
+}
+
 /// How a program is to be balanced.
 pub struct LiveOptions {
     /// The policy.
@@ -64,6 +78,8 @@ pub struct LiveOptions {
     pub guard: GuardOptions,
     /// Where thread times come from.
     pub source: SourceKind,
+    /// What progress is.
+    pub progress: ProgressKind,
     /// Seed of all that is random.
     pub seed: u64,
 }
@@ -83,6 +99,9 @@ pub enum LiveError {
          CONFIG_SCHED_INFO), and taskstats cannot be used instead: {0}"
     )]
     NoSource(String),
+    /// Progress that was asked for cannot be counted here.
+    #[error("--progress instructions: {0}; without it progress is CPU time")]
+    Progress(#[from] CountersError),
     /// None of the CPUs asked for can be used.
     #[error("--cpus {asked}: none of them can be used by the program; it may use {usable}")]
     NoCpus {
@@ -483,6 +502,46 @@ impl Live {
         source(self.options.source, own().is_ok_and(|t| parse_schedstat(&t).is_some()))
     }
 
+    /// Whether the CPUs are of unequal speed, as far as the system shows it.
+    fn cpus_differ(&self, cpus: &CpuSet) -> bool {
+        let mut capacities = cpus.iter().map(|c| self.limits.capacity(c));
+        let first = capacities.next();
+        capacities.any(|c| Some(c) != first) || several_kinds_of_cpus()
+    }
+
+    /// Counters for one domain, if progress is counted, with at most so many descriptors; and what
+    /// is to be said about it.
+    fn counters(
+        &self,
+        cpus: &CpuSet,
+        most: usize,
+    ) -> Result<(Option<Counters>, Option<String>), LiveError> {
+        const COUNTS: &str = "progress is counted in retired instructions";
+        let counters = || Counters::new(Counted::Instructions, most);
+        match self.options.progress {
+            ProgressKind::CpuTime => Ok((None, None)),
+            // Balancers of CPUs read threads one at a time, where they search.
+            _ if self.options.policy.decentral.is_some() => {
+                let name = self.options.policy.name;
+                let note = (self.options.progress == ProgressKind::Instructions)
+                    .then(|| format!("{name} takes CPU time for progress, not instructions"));
+                Ok((None, note))
+            }
+            ProgressKind::Instructions => Ok((Some(counters()?), Some(COUNTS.to_owned()))),
+            ProgressKind::Auto if !self.cpus_differ(cpus) => Ok((None, None)),
+            ProgressKind::Auto => Ok(match counters() {
+                Ok(counters) => (Some(counters), Some(COUNTS.to_owned())),
+                Err(why) => {
+                    let note = format!(
+                        "the CPUs differ in speed, and progress is CPU time by the capacity that the \
+                         kernel tells, because instructions are not counted: {why}"
+                    );
+                    (None, Some(note))
+                }
+            }),
+        }
+    }
+
     /// Balances until told to end or until the program has ended. `observers` makes the observers
     /// of one domain.
     ///
@@ -511,12 +570,19 @@ impl Live {
         // Half of the descriptors for the coordinator, half for the balancers.
         let files_each = self.most_files / 2 / threads.max(1);
         let mut workers = None;
+        let mut notes = Vec::new();
         let together = Arc::new(Together::default());
         let mut domains = Vec::new();
         for (i, cpus) in sets.into_iter().enumerate() {
             let id = DomainId(i as u32);
-            let machine =
-                LinuxMachine::new(self.root, self.masks.clone(), self.source()?, files_each);
+            // Of these a third is for counters: a thread has two files and one or two counters.
+            let (counters, note) = self.counters(&usable, files_each / 3)?;
+            let files = files_each - if counters.is_some() { files_each / 3 } else { 0 };
+            let machine = LinuxMachine::new(self.root, self.masks.clone(), self.source()?, files)
+                .counting(counters);
+            if i == 0 {
+                notes.extend(note);
+            }
             let machine = Arc::new(Mutex::new(machine));
             let s = slice();
             let seed = self.options.seed.wrapping_add(i as u64);
@@ -601,7 +667,7 @@ impl Live {
             guardian: self.guardian.clone(),
             next_guardian: began + GUARDIAN_LOOKS,
             unguarded: None,
-            notes: Vec::new(),
+            notes,
         };
         let period = domains.first().map(|d| d.period.wanted()).unwrap_or_default();
         let domains = run_domains(domains, workers, &mut coordinator, control)?;

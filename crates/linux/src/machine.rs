@@ -35,6 +35,7 @@
 
 use crate::affinity;
 use crate::clock::{self, now, thread_cpu_time};
+use crate::counters::Counters;
 use crate::journal::{Journal, Process, Slot, StateDir, others};
 use crate::limits::{Limits, Watch, slice};
 use crate::proc::{Image, Proc, Stat, parse_schedstat, status_field, status_number};
@@ -289,6 +290,8 @@ pub enum Source {
 pub struct LinuxMachine {
     proc: Proc,
     source: Source,
+    /// What the threads do, where that is counted.
+    counters: Option<Counters>,
     limits: Limits,
     watch: Watch,
     root: Pid,
@@ -317,6 +320,7 @@ impl LinuxMachine {
         let mut machine = Self {
             proc: Proc::default(),
             source,
+            counters: None,
             watch: limits.watch(root),
             possible: limits.possible().unwrap_or_default(),
             limits,
@@ -334,6 +338,13 @@ impl LinuxMachine {
         };
         machine.read_cpuset();
         machine
+    }
+
+    /// With these counters, which tell progress from now on.
+    #[must_use]
+    pub fn counting(mut self, counters: Option<Counters>) -> Self {
+        self.counters = counters;
+        self
     }
 
     /// Takes note of a cpuset that has changed. To be called before threads are met: whether a
@@ -775,6 +786,15 @@ impl Machine for LinuxMachine {
         Reading::Times(times)
     }
 
+    fn retired(&mut self, ids: &[ThreadId], out: &mut Vec<Option<u64>>) {
+        out.clear();
+        let Some(counters) = &mut self.counters else { return };
+        let proc = &self.proc;
+        let is_it = |id: ThreadId| proc.thread_stat(id.tid).is_some_and(|s| s.start == id.start);
+        out.extend(ids.iter().enumerate().map(|(i, &id)| counters.read(id, i, || is_it(id))));
+        counters.keep(ids.len());
+    }
+
     fn locate(&mut self, id: ThreadId) -> Option<Located> {
         let stat = self.stat(id)?;
         Some(Located {
@@ -894,6 +914,7 @@ impl Drop for LinuxMachine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::counters::Counted;
     use crate::journal::{JournalView, State, StateDir};
     use evenly_model::Tid;
     use std::sync::mpsc::{Receiver, Sender, channel};
@@ -1074,6 +1095,45 @@ mod tests {
         t.machine.place(w.id, t.a, None).unwrap();
         t.machine.restore(w.id);
         assert_eq!(w.mask(), t.whole);
+    }
+
+    /// The same way that instructions go, with what can be counted on every machine.
+    #[test]
+    fn what_threads_do_is_counted_beside_their_times() {
+        let Some(t) = bench() else { return };
+        let counters = match Counters::new(Counted::CpuTime, 8) {
+            Ok(counters) => counters,
+            Err(e) => return evenly_testing::skip("perf-events", e),
+        };
+        let (mut times, mut done) = (Vec::new(), vec![Some(1)]);
+        let workers = [Worker::new(), Worker::new()];
+        let ids = [workers[0].id, workers[1].id];
+        let mut machine = t.machine;
+        machine.retired(&ids, &mut done);
+        assert!(done.is_empty(), "nothing counts yet");
+        let mut machine = machine.counting(Some(counters));
+        let mut read = |ids: &[ThreadId]| {
+            machine.read(ids, &mut times);
+            machine.retired(ids, &mut done);
+            (times.clone(), done.clone())
+        };
+        let (_, first) = read(&ids);
+        workers[1].run(|| {
+            let mut x = 1u64;
+            (0..20_000_000u64).for_each(|i| x = std::hint::black_box(x.wrapping_mul(31) ^ i));
+        });
+        let (times, second) = read(&ids);
+        let done = [0, 1].map(|i| second[i].unwrap() - first[i].unwrap());
+        assert!(done[1] > 1_000_000 && done[1] > 3 * done[0], "{done:?}");
+        // Nanoseconds of CPU time are what the scheduler counts, too, which was read a moment earlier.
+        let Reading::Times(own) = times[1] else { panic!("gone") };
+        assert!(own.ran.0 * 5 / 4 + 10_000_000 >= done[1], "{own:?} {done:?}");
+        // In another order, with one left out, and one that has ended.
+        let (_, swapped) = read(&[ids[1], ids[0]]);
+        assert!(swapped[0] >= second[1] && swapped[1] >= second[0] && swapped[1] < second[1]);
+        assert_eq!(read(&[ids[1]]).1.len(), 1);
+        let gone = ThreadId { start: ids[0].start + 1, ..ids[0] };
+        assert_eq!(read(&[ids[1], gone]).1[1], None);
     }
 
     #[test]

@@ -6,8 +6,8 @@
 use crate::run::{MOST_CPUS, MOST_THREADS};
 use crate::text::{Text, parse_text};
 use crate::{
-    Barrier, Costs, Cpu, DriverOptions, Hotplug, Kernel, Program, Readings, Scenario, Scope,
-    Sharing, Start, Stranger, Thread,
+    Barrier, Costs, Counters, Cpu, DriverOptions, Hotplug, Kernel, Program, Readings, Scenario,
+    Scope, Sharing, Start, Stranger, Thread,
 };
 use evenly_engine::{GuardOptions, Period, PeriodOptions};
 use evenly_model::stats::Random;
@@ -153,6 +153,15 @@ fn machine(text: &Text) -> Result<Scenario, FileError> {
         return wrong("machine.rotate", "it must be at least 100us");
     }
     scenario.kernel = Kernel { reactive: m.pull, rotate: m.rotate.map(|r| r.0) };
+    scenario.counters = match m.counters.as_str() {
+        "capacity" => Counters::Capacity,
+        "nothing" => Counters::Nothing,
+        "instructions" => Counters::Instructions,
+        other => {
+            let there = "there are capacity, nothing and instructions";
+            return wrong("machine.counters", format!("'{other}' is unknown; {there}"));
+        }
+    };
     scenario.hotplug = hotplug(text, scenario.cpus.len())?;
     Ok(scenario)
 }

@@ -44,7 +44,7 @@ pub use replay::{Replay, ReplayMove, ReplayPoint, replay};
 pub use report::{MOST_SAMPLES, Report, SCHEMA, Sample, thinned};
 pub use run::{IDEAL, MOST_CPUS, MOST_THREADS, RunError, Simple, run};
 pub use scenario::{
-    Barrier, Costs, Cpu, Hotplug, Kernel, Placement, Program, Readings, Scenario, Sharing,
-    Stranger, Thread,
+    Barrier, Costs, Counters, Cpu, Hotplug, Kernel, Placement, Program, Readings, Scenario,
+    Sharing, Stranger, Thread,
 };
 pub use sweep::{Sweep, SweepRow};

@@ -77,6 +77,19 @@ pub struct Readings {
     pub stale_permille: u32,
 }
 
+/// What is known of CPUs of unequal speed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Counters {
+    /// The kernel tells the capacity of each CPU (cpu_capacity).
+    #[default]
+    Capacity,
+    /// The kernel tells nothing, and nothing is counted.
+    Nothing,
+    /// The kernel tells nothing; retired instructions are counted, a million for each millisecond on
+    /// a CPU of speed 1.
+    Instructions,
+}
+
 /// A task that is not of the program, pinned to a CPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stranger {
@@ -166,6 +179,8 @@ pub struct Scenario {
     pub costs: Costs,
     /// Errors of readings.
     pub readings: Readings,
+    /// What tells of unequal speeds.
+    pub counters: Counters,
     /// CPUs that come and go.
     pub hotplug: Vec<Hotplug>,
     /// Other tasks.
@@ -196,6 +211,7 @@ impl Scenario {
             kernel: Kernel::default(),
             costs: Costs::default(),
             readings: Readings::default(),
+            counters: Counters::default(),
             hotplug: Vec::new(),
             strangers: Vec::new(),
             placement: Placement::Even,

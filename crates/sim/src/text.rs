@@ -54,6 +54,8 @@ pub(crate) struct MachineText {
     #[serde(default = "yes")]
     pub(crate) pull: bool,
     pub(crate) rotate: Option<Span>,
+    #[serde(default = "capacity")]
+    pub(crate) counters: String,
     #[serde(default)]
     pub(crate) hotplug: Vec<HotplugText>,
 }
@@ -61,6 +63,10 @@ pub(crate) struct MachineText {
 /// Section 4.3 of the paper: 35 % faster while the other hardware thread is idle.
 fn paper_gain() -> f64 {
     0.35
+}
+
+fn capacity() -> String {
+    String::from("capacity")
 }
 
 fn yes() -> bool {

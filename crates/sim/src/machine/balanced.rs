@@ -3,7 +3,8 @@
 //! Invariant: promise P1 is checked here. A mask outside the thread's original one is refused with
 //! a panic.
 
-use super::{FIRST_TID, Sim, id_of};
+use super::{FIRST_TID, Sim, UNITS, id_of};
+use crate::Counters;
 use evenly_engine::{ApplyError, Located, Machine, Reading, Times};
 use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, Nanos, ThreadId};
 
@@ -86,6 +87,13 @@ impl Machine for Sim {
         }
     }
 
+    fn retired(&mut self, ids: &[ThreadId], out: &mut Vec<Option<u64>>) {
+        out.clear();
+        if self.scenario.counters == Counters::Instructions {
+            out.extend(ids.iter().map(|&id| self.living(id).map(|t| self.done(t) / UNITS)));
+        }
+    }
+
     fn locate(&mut self, id: ThreadId) -> Option<Located> {
         self.spend(self.scenario.costs.read);
         let t = self.living(id)?;
@@ -139,6 +147,9 @@ impl Machine for Sim {
 
     /// What the kernel would say: it knows nothing of what a sibling does.
     fn capacity(&self, cpu: CpuId) -> u32 {
+        if self.scenario.counters != Counters::Capacity {
+            return FULL_CAPACITY;
+        }
         let speed = self.queues.get(cpu.0 as usize).map_or(1000, |q| q.base_speed);
         u32::try_from(speed * u64::from(FULL_CAPACITY) / 1000).unwrap_or(u32::MAX).max(1)
     }

@@ -55,6 +55,8 @@ struct Task {
     yields: bool,
     phase: u32,
     ran: u64,
+    /// CPU time by the speed that the CPU had, in the unit of work.
+    done: u64,
     waited: u64,
     /// What of the waiting has been booked: that which ended.
     booked_wait: u64,
@@ -136,6 +138,7 @@ impl Sim {
             yields: false,
             phase: 0,
             ran: 0,
+            done: 0,
             waited: 0,
             booked_wait: 0,
             slices: 0,

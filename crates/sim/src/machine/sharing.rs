@@ -22,6 +22,14 @@ impl Sim {
         (task.ran + share, task.waited + delta - share)
     }
 
+    /// Work that a task has done by now, with what it did while it waited at barriers by spinning, in
+    /// thousandths of a nanosecond at speed 1.
+    pub(super) fn done(&self, t: usize) -> u64 {
+        let task = &self.tasks[t];
+        let (ran, _) = self.account(t, self.now);
+        task.done + (ran - task.ran) * self.queues[task.cpu].speed
+    }
+
     /// What the task at this position of the queue received in `delta`.
     fn share(&self, q: &Queue, position: usize, delta: u64) -> u64 {
         match self.scenario.sharing {
@@ -95,6 +103,7 @@ impl Sim {
             let speed = self.queues[cpu].speed;
             let task = &mut self.tasks[self.queues[cpu].tasks[position]];
             task.ran += share;
+            task.done += share * speed;
             task.waited += delta - share;
             task.left = task.left.map(|w| w.saturating_sub(share * speed));
         }
@@ -185,16 +194,16 @@ impl Sim {
         }
     }
 
-    /// Takes all CPUs away from all tasks for the time that a balancing point costs.
-    pub(crate) fn stall(&mut self) {
-        self.stall_cpus(0..self.queues.len());
+    /// Takes all CPUs away from all tasks for the time that a balancing point costs. Returns it.
+    pub(crate) fn stall(&mut self) -> Nanos {
+        self.stall_cpus(0..self.queues.len())
     }
 
     /// Takes some CPUs away for as long.
-    pub(crate) fn stall_cpus(&mut self, cpus: std::ops::Range<usize>) {
+    pub(crate) fn stall_cpus(&mut self, cpus: std::ops::Range<usize>) -> Nanos {
         let cost = self.scenario.costs.point.0;
         if cost == 0 {
-            return;
+            return Nanos::ZERO;
         }
         self.own += cost;
         for cpu in cpus {
@@ -207,6 +216,7 @@ impl Sim {
             }
             self.plan(cpu);
         }
+        Nanos(cost)
     }
 
     pub(super) fn enqueue(&mut self, t: usize) {
