@@ -396,7 +396,7 @@ mod tests {
         assert_eq!(json["bound_speedup"], 1.5);
         assert_eq!(
             (json["period_s"].as_f64(), json["reactive_s"].as_f64()),
-            (Some(0.02), Some(15.0))
+            (Some(0.014), Some(15.0))
         );
         let huge =
             "--threads 1000000 --cpus 999999 --phase 1000000s --phases 1000000000000 --period 1ns";
@@ -406,10 +406,10 @@ mod tests {
     #[test]
     fn the_period_is_that_of_a_run() {
         let period = |words: &str| case(words).unwrap().question.period.as_millis_f64();
-        assert_eq!(period("--threads 3 --cpus 2 --phase 1s"), 20.0);
-        assert_eq!(period("--threads 16 --cpus 2 --phase 1s --period auto"), 80.0);
+        assert_eq!(period("--threads 3 --cpus 2 --phase 1s"), 14.0);
+        assert_eq!(period("--threads 16 --cpus 2 --phase 1s --period auto"), 64.0);
         assert_eq!(period("--threads 3 --cpus 2 --phase 1s --slice 1ms"), 5.0);
-        assert_eq!(period("--threads 3 --cpus 2 --phase 1s --slice 10ms"), 50.0);
+        assert_eq!(period("--threads 3 --cpus 2 --phase 1s --slice 10ms"), 35.0);
         assert_eq!(period("--threads 99 --cpus 2 --phase 1s --slice 10ms"), 100.0);
     }
 

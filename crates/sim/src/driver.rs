@@ -427,9 +427,8 @@ impl Driver {
     }
 
     fn point(&mut self, g: usize, observers: &mut [Box<dyn Observer>]) {
-        if self.groups[g].decentral.is_none() {
-            self.sim.stall();
-        }
+        let one = self.groups[g].decentral.is_none();
+        let stalled = if one { self.sim.stall() } else { Nanos::ZERO };
         let (sim, group) = (&mut self.sim, &mut self.groups[g]);
         let now = sim.now();
         let selected = match self.start {
@@ -444,7 +443,7 @@ impl Driver {
         }
         if self.start == Start::AtOnce || group.tracker.started() {
             let period = group.control.current();
-            let mut cost = Nanos::ZERO;
+            let mut cost = stalled;
             for b in &mut group.balancers {
                 for (id, times) in b.point(sim, period, observers) {
                     group.tracker.idle(id, times, now);
@@ -462,6 +461,9 @@ impl Driver {
                 }
                 None => cost,
             });
+            // The domain in which most threads share a CPU needs the longest turns.
+            let together = |b: &Balancer| b.len().div_ceil(b.usable_cpus().max(1));
+            group.control.shared_by(group.balancers.iter().map(together).max().unwrap_or(0));
         }
         let period = next_period(&mut group.control, self.jitter);
         let many = group.decentral.is_some() && !group.balancers[0].is_empty();
