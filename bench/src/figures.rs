@@ -8,6 +8,7 @@ use crate::cost::Cost;
 use crate::host::Machine;
 use crate::measure::{MAKESPAN, Note, Noting, Site, measure};
 use crate::show::{print, table, tell};
+use crate::simulated::{Clockwork, Measurements, makespan_s};
 use crate::suite::{Benchmark, HYBRID, JUGGLE, Way};
 use anyhow::Context;
 use evenly_compare::Comparison;
@@ -22,6 +23,8 @@ const SCHEMA: &str = "evenly.bench/1";
 const DISTURBED: f64 = 0.02;
 /// Where others took more than this part of the CPUs in the median run, figures are void.
 const VOID: f64 = 0.1;
+/// A makespan that differs from the simulator's by more than this part is pointed at.
+const DIFFERS: f64 = 0.03;
 /// With fewer runs no interval is given.
 const MIN_RUNS: usize = 3;
 
@@ -104,6 +107,10 @@ pub(crate) struct ArmFigures {
     pub(crate) limit_percent: Option<Measured>,
     /// The greatest part of the CPUs that others took in a run, in percent.
     pub(crate) others_max_percent: Option<f64>,
+    /// What the simulator gives for it, in seconds; none where it has no such thing.
+    pub(crate) simulated_s: Option<f64>,
+    /// Median makespan over that.
+    pub(crate) over_simulated: Option<f64>,
     /// From evenly's own reports.
     pub(crate) own: Option<Own>,
     /// Evenly's own reports as they are.
@@ -205,6 +212,8 @@ impl Figures {
                         .filter(|r| r.arm == name)
                         .filter_map(|r| r.load.map(|l| 100.0 * (l.others + l.stolen)))
                         .max_by(f64::total_cmp),
+                    simulated_s: None,
+                    over_simulated: None,
                     own: own(&result.reports),
                     reports: result.reports.clone(),
                 }
@@ -243,20 +252,49 @@ impl Figures {
         }
     }
 
+    /// With what the simulator gives for each arm, on such a machine.
+    pub(crate) fn beside(mut self, clockwork: Clockwork) -> Self {
+        let Some(alone) = self.alone_s else { return self };
+        for (way, arm) in self.benchmark.ways.iter().zip(&mut self.arms) {
+            let measured = Measurements {
+                alone_s: alone.value,
+                full_over_alone: self.full_over_alone.map(|f| f.value),
+                period_ms: arm.own.map(|own| own.period_ms),
+                overhead: arm.own.map_or(0.0, |own| own.overhead_percent / 100.0),
+            };
+            arm.simulated_s = makespan_s(&self.benchmark, *way, clockwork, measured);
+            arm.over_simulated = arm
+                .makespan_s
+                .zip(arm.simulated_s)
+                .map(|(measured, simulated)| measured.value / simulated);
+        }
+        self
+    }
+
     /// The table, with what has to be known beside it.
     pub(crate) fn text(&self) -> String {
         let dash = || "-".to_owned();
         let cell = |m: Option<Measured>, decimals| m.map_or_else(dash, |m| m.text(decimals));
         let mut rows = vec![
-            ["arm", "runs", "makespan s", "vs static", "vs kernel", "% of limit", "others %"]
-                .map(str::to_owned)
-                .to_vec(),
+            [
+                "arm",
+                "runs",
+                "makespan s",
+                "simulated s",
+                "vs static",
+                "vs kernel",
+                "% of limit",
+                "others %",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
         ];
         for a in &self.arms {
             rows.push(vec![
                 a.arm.clone(),
                 a.seconds.len().to_string(),
                 cell(a.makespan_s, 3),
+                a.simulated_s.map_or_else(dash, |s| format!("{s:.3}")),
                 cell(a.speedup_vs_static, 3),
                 cell(a.speedup_vs_kernel, 3),
                 cell(a.limit_percent, 1),
@@ -288,6 +326,14 @@ impl Figures {
                     0 => String::new(),
                     k => format!(", stood down in {k} of {}", a.reports.len()),
                 }
+            ));
+        }
+        let differs = |a: &&ArmFigures| a.over_simulated.is_some_and(|o| (o - 1.0).abs() > DIFFERS);
+        for a in self.arms.iter().filter(differs) {
+            text.push_str(&format!(
+                "  {}: {:+.1} % against the simulator; bench/README.md says what it does not model\n",
+                a.arm,
+                100.0 * (a.over_simulated.unwrap_or(1.0) - 1.0)
             ));
         }
         if self.benchmark.threads == self.benchmark.cpus && self.benchmark.neighbours.is_empty() {
@@ -490,6 +536,21 @@ mod tests {
         assert!(arm(&f, "alone").limit_percent.is_none());
         assert!(f.text().contains("limit e*n/m 3.000"), "{}", f.text());
         assert!(f.text().contains("hybrid against juggle: 1.000 [1.000, 1.000]"), "{}", f.text());
+    }
+
+    #[test]
+    fn the_simulator_stands_beside_what_was_measured() {
+        let f = figures("one-phase-3-on-2").beside(Clockwork::GUEST);
+        assert_eq!(arm(&f, "alone").simulated_s, None);
+        // One phase of 2.2 s where all CPUs are busy.
+        let fixed = arm(&f, "static");
+        assert!((fixed.simulated_s.unwrap() - 4.4).abs() < 0.02, "{:?}", fixed.simulated_s);
+        assert!((fixed.over_simulated.unwrap() - 4.0 / 4.4).abs() < 0.01);
+        let text = f.text();
+        assert!(text.contains("simulated s") && text.contains("static: -9.1 % against"), "{text}");
+        assert!(!text.contains("alone: "), "{text}");
+        let value = serde_json::to_value(&f).unwrap();
+        assert!(value["arms"][2]["simulated_s"].as_f64().unwrap() > 4.0, "{value}");
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod labs;
 mod measure;
 mod secretary;
 mod show;
+mod simulated;
 mod suite;
 mod tools;
 

@@ -4,6 +4,7 @@
 use crate::figures::Figures;
 use crate::host::{Load, Usage};
 use crate::show::Shown;
+use crate::simulated::Clockwork;
 use crate::suite::{Benchmark, Habit, Neighbour, Way};
 use crate::tools::{Tools, words};
 use anyhow::Context;
@@ -39,6 +40,8 @@ pub(crate) struct Site {
     pub(crate) scratch: PathBuf,
     /// Seed of orders and intervals.
     pub(crate) seed: u64,
+    /// How CPUs are shared there.
+    pub(crate) clockwork: Clockwork,
     _kept: Option<tempfile::TempDir>,
 }
 
@@ -55,11 +58,12 @@ impl Site {
             prefix: Vec::new(),
             scratch: kept.path().to_owned(),
             seed,
+            clockwork: Clockwork::here(),
             _kept: Some(kept),
         })
     }
 
-    /// Another machine.
+    /// A guest.
     pub(crate) fn elsewhere(
         tools: Tools,
         iterations_per_ms: u64,
@@ -67,7 +71,8 @@ impl Site {
         seed: u64,
     ) -> Self {
         let scratch = PathBuf::from("/tmp");
-        Self { tools, iterations_per_ms, prefix, scratch, seed, _kept: None }
+        let clockwork = Clockwork::GUEST;
+        Self { tools, iterations_per_ms, prefix, scratch, seed, clockwork, _kept: None }
     }
 
     /// The command of an arm.
@@ -304,7 +309,7 @@ pub(crate) fn measure<E: Noting>(
     let result = compare(&arms, &options, executor, &mut shown);
     shown.clear();
     let comparison = result.with_context(|| format!("benchmark {}", benchmark.name))?;
-    Ok(Figures::new(benchmark, comparison, executor.notes(), site.seed))
+    Ok(Figures::new(benchmark, comparison, executor.notes(), site.seed).beside(site.clockwork))
 }
 
 #[cfg(test)]
