@@ -5,7 +5,9 @@
 //! 4.5, Figure 17). It need not know the phases of the program. At the end of a phase that takes T the
 //! threads are up to lambda / (floor(n/m) ceil(n/m)) apart (Lemma 1, Eq. 2), and a point costs c, so that
 //!
-//!     lambda / (floor ceil T) + c / lambda
+//! ```text
+//! lambda / (floor ceil T) + c / lambda
+//! ```
 //!
 //! is lost. A longer lambda pays only where T is above lambda^2 / (c floor ceil), several seconds, and what
 //! it saves is less than c / lambda, which the budget bounds. Over the ranges of Figures 8, 9, 11 and 17
