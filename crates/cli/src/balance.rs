@@ -69,10 +69,11 @@ pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
     let proc = Proc::default();
     let known = StateDir::find().and_then(|dir| others(&dir, &proc)).unwrap_or_default();
     check_target_is_free(&proc, pid, &known)?;
+    // From here on a signal ends evenly as it should, whatever it is just doing.
+    let signals = Signals::block().context("cannot receive signals")?;
     undo_leftovers(&args.balance);
     let command: Vec<String> =
         proc.command_line(pid).iter().map(|a| a.to_string_lossy().into_owned()).collect();
-    let signals = Signals::block().context("cannot receive signals")?;
     let supervisor = Supervisor::for_attach(signals, pid)?;
     let notes = check_cpus(&args.balance, Some(pid))?;
     may_change(&args.balance, pid)?;
