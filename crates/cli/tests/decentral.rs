@@ -1,5 +1,5 @@
-//! A balancer for each CPU, on real threads: the promises hold as under the cycle, although several
-//! threads of evenly move threads of the program.
+//! A balancer for each CPU, on real threads: several threads of evenly move threads of the program. How
+//! such balancing ends is tested beside the cycle's (`harmless_end.rs`).
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -7,14 +7,10 @@ mod common;
 
 use common::*;
 
-fn program(workers: &str) -> Running {
-    Running::start(&[&workload("churn"), "--workers", workers, "--duration-s", "300"])
-}
-
 #[test]
 fn threads_are_swapped_and_what_was_read_is_told() {
     let Some(whole) = whole() else { return };
-    let (state, mut program) = (State::new(), program("5"));
+    let (state, mut program) = (State::new(), Running::computing(5));
     let mut evenly = state.attach("secretary", 5, program.pid());
     wait_until_narrowed(program.pid(), &whole, 5);
     for _ in 0..20 {
@@ -37,36 +33,4 @@ fn threads_are_swapped_and_what_was_read_is_told() {
     assert!(count("most") <= 5 && count("observations") <= count("threads"), "{search:#}");
     let notes = report["notes"].as_array().unwrap();
     assert!(notes.iter().any(|n| n.as_str().unwrap().contains("searches read")), "{notes:?}");
-}
-
-#[test]
-fn what_killed_balancers_left_is_given_back() {
-    let Some(whole) = whole() else { return };
-    let (state, mut program) = (State::new(), program("3"));
-    let mut evenly = state.attach("secretary", 3, program.pid());
-    wait_until_narrowed(program.pid(), &whole, 3);
-    evenly.wait_until_moving();
-    evenly.kill(Signal::KILL);
-    evenly.wait();
-    wait_until_restored(program.pid(), &whole);
-    wait_until("the journal to be removed", || state.journals().is_empty());
-    assert!(program.is_alive());
-}
-
-#[test]
-fn masks_are_free_while_balancers_are_stopped() {
-    let Some(whole) = whole() else { return };
-    let (state, program) = (State::new(), program("3"));
-    let mut evenly = state.attach("secretary", 3, program.pid());
-    for _ in 0..2 {
-        wait_until_narrowed(program.pid(), &whole, 3);
-        evenly.kill(Signal::STOP);
-        wait_until_restored(program.pid(), &whole);
-        evenly.kill(Signal::CONT);
-    }
-    wait_until_narrowed(program.pid(), &whole, 3);
-    evenly.wait_until_moving();
-    evenly.kill(Signal::TERM);
-    assert_eq!(evenly.wait().code(), Some(0), "{}", evenly.stderr());
-    assert_eq!(narrowed(program.pid(), &whole), 0, "{}", evenly.stderr());
 }

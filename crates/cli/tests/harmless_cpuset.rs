@@ -53,7 +53,7 @@ impl Drop for Cpuset {
 }
 
 fn program() -> Running {
-    Running::start(&[&workload("churn"), "--workers", "3", "--duration-s", "300"])
+    Running::computing(3)
 }
 
 /// Waits until the three workers are pinned, and to all of these CPUs.

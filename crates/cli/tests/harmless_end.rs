@@ -8,7 +8,7 @@ use common::*;
 use std::time::{Duration, Instant};
 
 fn program() -> Running {
-    Running::start(&[&workload("churn"), "--workers", "3", "--duration-s", "300"])
+    Running::computing(3)
 }
 
 /// The guardian first stands still, so that it cannot restore anything before it is killed.
@@ -20,17 +20,28 @@ fn kill_with_its_guardian(evenly: &mut Evenly) {
     evenly.wait();
 }
 
-#[test]
-fn a_killed_balancer_is_cleaned_up_after_by_the_guardian() {
+/// `under_way` is what else has to be there before it is killed.
+fn is_cleaned_up_after(policy: &str, under_way: impl Fn(&Evenly)) {
     let Some(whole) = whole() else { return };
     let (state, mut program) = (State::new(), program());
-    let mut evenly = state.attach("juggle", 3, program.pid());
+    let mut evenly = state.attach(policy, 3, program.pid());
     wait_until_narrowed(program.pid(), &whole, 3);
+    under_way(&evenly);
     evenly.kill(Signal::KILL);
     evenly.wait();
     wait_until_restored(program.pid(), &whole);
     wait_until("the journal to be removed", || state.journals().is_empty());
     assert!(program.is_alive());
+}
+
+#[test]
+fn a_killed_balancer_is_cleaned_up_after_by_the_guardian() {
+    is_cleaned_up_after("juggle", |_| ());
+}
+
+#[test]
+fn killed_balancers_of_cpus_are_cleaned_up_after_by_the_guardian() {
+    is_cleaned_up_after("secretary", Evenly::wait_until_moving);
 }
 
 #[test]
@@ -110,11 +121,11 @@ fn balancing_ends_where_no_other_guardian_can_be_started() {
     assert_eq!(said.lines().filter(|l| l.contains("guardian")).count(), 1, "{said}");
 }
 
-#[test]
-fn masks_are_free_while_evenly_is_stopped_and_ours_again_after() {
+/// `under_way` is what has to go on again once it has been stopped.
+fn frees_masks_while_stopped(policy: &str, under_way: impl Fn(&Evenly)) {
     let Some(whole) = whole() else { return };
     let (state, program) = (State::new(), program());
-    let mut evenly = state.attach("juggle", 3, program.pid());
+    let mut evenly = state.attach(policy, 3, program.pid());
     for _ in 0..2 {
         wait_until_narrowed(program.pid(), &whole, 3);
         evenly.kill(Signal::STOP);
@@ -122,10 +133,21 @@ fn masks_are_free_while_evenly_is_stopped_and_ours_again_after() {
         evenly.kill(Signal::CONT);
     }
     wait_until_narrowed(program.pid(), &whole, 3);
+    under_way(&evenly);
     evenly.kill(Signal::TERM);
-    evenly.wait();
-    assert_eq!(narrowed(program.pid(), &whole), 0);
+    assert_eq!(evenly.wait().code(), Some(0), "{}", evenly.stderr());
+    assert_eq!(narrowed(program.pid(), &whole), 0, "{}", evenly.stderr());
     assert!(!evenly.stderr().contains("left alone"), "{}", evenly.stderr());
+}
+
+#[test]
+fn masks_are_free_while_evenly_is_stopped_and_ours_again_after() {
+    frees_masks_while_stopped("juggle", |_| ());
+}
+
+#[test]
+fn masks_are_free_while_balancers_of_cpus_are_stopped() {
+    frees_masks_while_stopped("secretary", Evenly::wait_until_moving);
 }
 
 /// Ten seconds stand for a minute, and for any time: that the guardian does the same however long

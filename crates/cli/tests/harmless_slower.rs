@@ -2,8 +2,8 @@
 //! where five comparisons agree that it harms, it ends for good.
 //!
 //! Whether they agree depends on what else the machine does, so that the second test does not demand
-//! it: it demands that evenly does what its own comparisons say. With two CPUs to itself its program
-//! is slowed by a fifth and more, and evenly stands down. That it does is certain in virtual time
+//! it: it demands that evenly does what its own comparisons say. Pinning is meant to slow its program;
+//! on busy machines evenly stood down in three of seven runs. That it does is certain in virtual time
 //! only (`sim/tests/behaviour.rs`, `the_guard_ends_what_harms`).
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
@@ -30,7 +30,7 @@ const STANDS_DOWN: &str = "balancing stands down";
 fn balancing_pauses_to_measure_its_effect() {
     let Some(whole) = whole() else { return };
     let state = State::new();
-    let program = Running::start(&[&workload("churn"), "--workers", "3", "--duration-s", "300"]);
+    let program = Running::computing(3);
     let pid = program.pid().to_string();
     let options = ["--policy", "juggle", "--period", "10ms", "--budget", "50", "--threads", "3"];
     let args = [&["attach"], &options[..], &[&pid]].concat();

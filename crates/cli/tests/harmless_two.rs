@@ -8,7 +8,7 @@ use common::*;
 use evenly_model::{CpuId, CpuSet, Pid};
 
 fn program() -> Running {
-    Running::start(&[&workload("churn"), "--workers", "3", "--duration-s", "300"])
+    Running::computing(3)
 }
 
 /// How many threads are pinned to this CPU.

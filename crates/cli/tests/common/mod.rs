@@ -141,6 +141,12 @@ impl Running {
         Self(c.args(args).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
     }
 
+    /// A program in which so many threads compute for as long as any test takes.
+    pub fn computing(threads: u32) -> Self {
+        let threads = threads.to_string();
+        Self::start(&[&workload("churn"), "--workers", &threads, "--duration-s", "300"])
+    }
+
     pub fn pid(&self) -> Pid {
         Pid(self.0.id().cast_signed())
     }
