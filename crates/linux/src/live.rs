@@ -342,9 +342,9 @@ impl Domain {
         (own + since).scale(1.0 / board.periods(time))
     }
 
-    /// Whether the balancers of CPUs are at work.
-    fn is_active(&self) -> bool {
-        self.board.as_ref().is_some_and(|b| b.active())
+    /// How often the balancers of CPUs have been put to work.
+    fn activations(&self) -> u64 {
+        self.board.as_ref().map_or(0, |b| b.activations())
     }
 
     /// Whether a balancer of a CPU asks for a point before the next one is due.
@@ -770,9 +770,9 @@ fn run_domains(
                     }
                 }
                 if now() >= domain.due {
-                    let was = domain.is_active();
+                    let before = domain.activations();
                     domain.point();
-                    if domain.is_active() && !was {
+                    if domain.activations() != before {
                         control.wake();
                     }
                 }

@@ -158,6 +158,7 @@ pub struct Board {
     on_slow: AtomicU64,
     moves: MoveRate,
     active: AtomicBool,
+    activations: AtomicU64,
     began: AtomicU64,
     interval: AtomicU64,
     /// All threads, as a list that is replaced as a whole.
@@ -197,6 +198,7 @@ impl Board {
             on_slow: AtomicU64::new(0),
             moves: MoveRate::default(),
             active: AtomicBool::new(false),
+            activations: AtomicU64::new(0),
             began: AtomicU64::new(NEVER),
             interval: AtomicU64::new(interval.0),
             members: Mutex::new(Arc::from([])),
@@ -226,6 +228,13 @@ impl Board {
     #[must_use]
     pub fn active(&self) -> bool {
         self.active.load(Acquire)
+    }
+
+    /// How often it has become active. Who wakes balancers goes by this: one that looked while the
+    /// board was not active, if only for a moment within a point of the caretaker, sleeps until woken.
+    #[must_use]
+    pub fn activations(&self) -> u64 {
+        self.activations.load(Relaxed)
     }
 
     /// What the searches have cost so far.
@@ -554,7 +563,9 @@ impl Board {
 
     /// Lets balancers swap threads, or not. By the one who can change masks.
     pub(crate) fn set_active(&self, active: bool) {
-        self.active.store(active, Release);
+        if !self.active.swap(active, Release) && active {
+            self.activations.fetch_add(1, Relaxed);
+        }
     }
 
     /// Balancing begins: progress is looked at over the time since `began`.
@@ -574,5 +585,20 @@ impl Board {
 
     pub(crate) fn take_complaints(&self) -> Vec<Complaint> {
         std::mem::take(&mut *locked(&self.complaints))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_time_it_becomes_active_is_counted() {
+        let board = Board::new(&CpuSet::from_iter([CpuId(0)]), &[], Nanos::from_millis(10));
+        let counts = [false, true, true, false, true].map(|active| {
+            board.set_active(active);
+            board.activations()
+        });
+        assert_eq!(counts, [0, 1, 1, 1, 2]);
     }
 }
