@@ -8,10 +8,11 @@ use crate::cost::Cost;
 use crate::host::Machine;
 use crate::measure::{MAKESPAN, Note, Noting, Site, measure};
 use crate::show::{print, table, tell};
-use crate::simulated::{Clockwork, Measurements, makespan_s};
+use crate::simulated::{Measurements, makespan_s};
 use crate::suite::{Benchmark, HYBRID, JUGGLE, Way};
 use anyhow::Context;
 use evenly_compare::Comparison;
+use evenly_linux::limits::Slice;
 use evenly_model::stats::{median, median_interval, ratio_of_medians};
 use serde::Serialize;
 use serde_json::Value;
@@ -253,7 +254,7 @@ impl Figures {
     }
 
     /// With what the simulator gives for each arm, on such a machine.
-    pub(crate) fn beside(mut self, clockwork: Clockwork) -> Self {
+    pub(crate) fn beside(mut self, clockwork: Slice) -> Self {
         let Some(alone) = self.alone_s else { return self };
         for (way, arm) in self.benchmark.ways.iter().zip(&mut self.arms) {
             let measured = Measurements {
@@ -540,7 +541,7 @@ mod tests {
 
     #[test]
     fn the_simulator_stands_beside_what_was_measured() {
-        let f = figures("one-phase-3-on-2").beside(Clockwork::GUEST);
+        let f = figures("one-phase-3-on-2").beside(crate::simulated::GUEST);
         assert_eq!(arm(&f, "alone").simulated_s, None);
         // One phase of 2.2 s where all CPUs are busy.
         let fixed = arm(&f, "static");

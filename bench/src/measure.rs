@@ -4,13 +4,14 @@
 use crate::figures::Figures;
 use crate::host::{Load, Usage};
 use crate::show::Shown;
-use crate::simulated::Clockwork;
+use crate::simulated::GUEST;
 use crate::suite::{Benchmark, Habit, Neighbour, Way};
 use crate::tools::{Tools, words};
 use anyhow::Context;
 use evenly_compare::{
     Arm, Executor, Metric, Options, Output, ProcessExecutor, RunError, RunOutcome, compare,
 };
+use evenly_linux::limits::{self, Slice};
 use evenly_model::CpuSet;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
@@ -41,7 +42,7 @@ pub(crate) struct Site {
     /// Seed of orders and intervals.
     pub(crate) seed: u64,
     /// How CPUs are shared there.
-    pub(crate) clockwork: Clockwork,
+    pub(crate) clockwork: Slice,
     _kept: Option<tempfile::TempDir>,
 }
 
@@ -58,7 +59,7 @@ impl Site {
             prefix: Vec::new(),
             scratch: kept.path().to_owned(),
             seed,
-            clockwork: Clockwork::here(),
+            clockwork: limits::slice(),
             _kept: Some(kept),
         })
     }
@@ -71,7 +72,7 @@ impl Site {
         seed: u64,
     ) -> Self {
         let scratch = PathBuf::from("/tmp");
-        let clockwork = Clockwork::GUEST;
+        let clockwork = GUEST;
         Self { tools, iterations_per_ms, prefix, scratch, seed, clockwork, _kept: None }
     }
 

@@ -9,41 +9,19 @@
 //! shown; bench/README.md says what is not modelled.
 
 use crate::suite::{Benchmark, Habit, Program, Way};
-use evenly_engine::{GuardOptions, Period, PeriodOptions};
+use evenly_engine::{GuardOptions, PeriodOptions};
+use evenly_linux::limits::Slice;
 use evenly_model::stats::median;
 use evenly_model::{CpuId, CpuSet, Nanos};
-use evenly_sim::{
-    Barrier, DriverOptions, Kernel, Scenario, Sharing, Sim, Start, Stranger, simulate,
-};
-use serde::Serialize;
+use evenly_sim::{Barrier, DriverOptions, Kernel, Scenario, Sharing, Sim, Stranger, simulate};
 
 /// Seeds of the simulated runs, of which the median counts.
 const SEEDS: u64 = 5;
-/// How long threads must stand still before evenly begins, as live.
-const SETTLE: Nanos = Nanos::from_millis(60);
 /// A simulated run that is this many times as long as all of its work is given up.
 const LIMIT: f64 = 20.0;
 
-/// How the machine that the arms run on shares a CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(crate) struct Clockwork {
-    /// The scheduler's slice.
-    pub(crate) slice: Nanos,
-    /// How often the kernel books the time of a running thread.
-    pub(crate) tick: Nanos,
-}
-
-impl Clockwork {
-    /// That of this machine.
-    pub(crate) fn here() -> Self {
-        let s = evenly_linux::limits::slice();
-        Self { slice: s.slice, tick: s.tick }
-    }
-
-    /// That of the guests: 250 ticks a second.
-    pub(crate) const GUEST: Self =
-        Self { slice: Nanos::from_millis(4), tick: Nanos::from_millis(4) };
-}
+/// How finely guests share a CPU: 250 ticks a second.
+pub(crate) const GUEST: Slice = Slice { slice: Nanos::from_millis(4), tick: Nanos::from_millis(4) };
 
 /// What was measured, and goes into the simulation.
 #[derive(Debug, Clone, Copy)]
@@ -95,7 +73,7 @@ fn strangers(benchmark: &Benchmark) -> Option<Vec<Stranger>> {
 pub(crate) fn makespan_s(
     benchmark: &Benchmark,
     way: Way,
-    clockwork: Clockwork,
+    clockwork: Slice,
     measured: Measurements,
 ) -> Option<f64> {
     let (policy, options) = match way {
@@ -122,18 +100,13 @@ pub(crate) fn makespan_s(
             seed,
             ..Scenario::new(n, m, Nanos::from_secs_f64(work))
         };
+        let fixed = DriverOptions::fixed(period.max(Nanos::from_micros(100)), seed);
+        let slice = clockwork.slice.max(clockwork.tick);
         let options = DriverOptions {
-            period: PeriodOptions {
-                period: Period::Fixed(period.max(Nanos::from_micros(100))),
-                budget: 1.0,
-                slice: clockwork.slice.max(clockwork.tick),
-                seed,
-            },
+            period: PeriodOptions { budget: 1.0, slice, ..fixed.period },
             guard: GuardOptions::default(),
-            start: Start::Recognised,
-            settle: SETTLE,
             domains: domains(benchmark, options),
-            ..DriverOptions::fixed(period, seed)
+            ..fixed
         };
         let limit = Nanos::from_secs_f64(LIMIT * work * n as f64 * f64::from(phases) + 1.0);
         simulate(Sim::new(scenario), policy, &options, limit).ok()?.makespan
@@ -158,16 +131,13 @@ mod tests {
     use super::*;
     use crate::suite::{self, HYBRID};
 
-    const MACHINE: Clockwork =
-        Clockwork { slice: Nanos::from_millis(4), tick: Nanos::from_millis(4) };
-
     fn benchmark(name: &str) -> Benchmark {
         let all = suite::host(true).into_iter().chain(suite::lab(true));
         all.into_iter().find(|b| b.name == name).unwrap()
     }
 
     fn simulated(name: &str, way: Way, of: Measurements) -> Option<f64> {
-        makespan_s(&benchmark(name), way, MACHINE, of)
+        makespan_s(&benchmark(name), way, GUEST, of)
     }
 
     const PLAIN: Measurements =
@@ -202,7 +172,7 @@ mod tests {
         let of = |name: &str| {
             let way = b.ways.iter().find(|w| w.name() == name).copied().unwrap();
             let long = Measurements { alone_s: 4.0, period_ms: Some(100.0), ..PLAIN };
-            makespan_s(&b, way, Clockwork::GUEST, long).unwrap()
+            makespan_s(&b, way, GUEST, long).unwrap()
         };
         // 5 threads on 4 CPUs, 9 on 8.
         let (apart, together) = (of("per node"), of("machine"));

@@ -105,13 +105,18 @@ impl Series {
     /// The value at this x; NaN where there is none.
     #[must_use]
     pub fn at(&self, x: f64) -> f64 {
-        self.points.iter().find(|p| (p.0 - x).abs() < 1e-9).map_or(f64::NAN, |p| p.1)
+        value_at(&self.points, x)
     }
 
     /// The values.
     pub fn values(&self) -> impl Iterator<Item = f64> + '_ {
         self.points.iter().map(|p| p.1)
     }
+}
+
+/// The value at this x; NaN where there is none.
+pub(crate) fn value_at(points: &[(f64, f64)], x: f64) -> f64 {
+    points.iter().find(|p| (p.0 - x).abs() < 1e-9).map_or(f64::NAN, |p| p.1)
 }
 
 /// A chart.
@@ -233,7 +238,7 @@ impl Chart {
         }
         let height = TOP + HEIGHT + 46.0;
         let height = height + self.legend(&mut body, height);
-        crate::svg::document(WIDTH, height, &body)
+        draw::document(WIDTH, height, &body)
     }
 
     fn legend(&self, out: &mut String, top: f64) -> f64 {

@@ -65,7 +65,8 @@ const RAMP: [(f64, f64, f64); 6] = [
 
 fn colour(level: usize) -> String {
     let at = level.min(LEVELS - 1) as f64 / (LEVELS - 1) as f64 * (RAMP.len() - 1) as f64;
-    let (i, part) = ((at as usize).min(RAMP.len() - 2), at - (at as usize).min(4) as f64);
+    let i = (at as usize).min(RAMP.len() - 2);
+    let part = at - i as f64;
     let (a, b) = (RAMP[i], RAMP[i + 1]);
     let mix = |x: f64, y: f64| (x + (y - x) * part).round() as u8;
     format!("#{:02x}{:02x}{:02x}", mix(a.0, b.0), mix(a.1, b.1), mix(a.2, b.2))
@@ -169,7 +170,7 @@ impl HeatMap {
             draw::escape(self.x.label)
         );
         self.key(&mut body);
-        crate::svg::document(WIDTH, bottom + 48.0, &body)
+        draw::document(WIDTH, bottom + 48.0, &body)
     }
 
     /// Which colour is which value.

@@ -3,7 +3,6 @@
 //!
 //! Invariant: one row of the CSV for each thread and period that was observed.
 
-use crate::runs::Watched;
 use crate::table::number;
 use evenly_engine::Event;
 use evenly_trace::svg::{TimelineOptions, timeline};
@@ -18,7 +17,7 @@ pub struct Lanes {
 
 impl Lanes {
     /// Of runs with their labels.
-    pub(crate) fn new(runs: Vec<(String, Watched)>) -> Self {
+    pub(crate) fn new(runs: Vec<(String, Vec<Event>)>) -> Self {
         let recording = |events| Recording {
             header: Header::default(),
             events,
@@ -27,7 +26,7 @@ impl Lanes {
             truncated: false,
             unknown_lines: 0,
         };
-        Self { runs: runs.into_iter().map(|(l, w)| (l, recording(w.events))).collect() }
+        Self { runs: runs.into_iter().map(|(l, events)| (l, recording(events))).collect() }
     }
 
     pub(crate) fn csv(&self) -> String {

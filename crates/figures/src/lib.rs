@@ -21,7 +21,6 @@ mod lanes;
 mod oslb;
 mod page;
 mod runs;
-mod svg;
 mod table;
 
 pub use chart::{Axis, Chart, Look, Scale, Series};

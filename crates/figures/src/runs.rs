@@ -4,7 +4,7 @@
 
 use crate::FigureError;
 use evenly_engine::{Event, Observer};
-use evenly_model::theory::Shape;
+use evenly_model::theory::{self, Shape};
 use evenly_model::{CpuId, CpuSet, Nanos};
 use evenly_sim::{
     Barrier, DriverOptions, Outcome, RunError, Scenario, Sim, Simple, simulate, simulate_seen_by,
@@ -34,6 +34,20 @@ pub(crate) fn analysed(s: Shape, phase: Nanos, period: Nanos) -> Simple {
     Simple { shape: s, phase, period, phases: 1, barrier: Barrier::Block, jitter: false, seed: 1 }
 }
 
+/// Relative speedup of phases of `e`: by Eq. 16 below e ceil(n/m), by Eq. 17 from there on, over Eq. 18.
+pub(crate) fn approximation(
+    s: Shape,
+    phases: u64,
+    e: Nanos,
+    lambda: Nanos,
+) -> Result<f64, FigureError> {
+    let time = match theory::phases_time(s, phases, e, lambda) {
+        Ok(time) => time,
+        Err(_) => theory::rarely_balanced_time(s, phases, e, lambda)?,
+    };
+    Ok(theory::unbalanced_time(s, phases, e).over(&time))
+}
+
 /// A run that ends.
 pub(crate) struct Run {
     pub(crate) outcome: Outcome,
@@ -50,16 +64,10 @@ pub(crate) fn run(
 ) -> Result<Run, FigureError> {
     let limit = Nanos(expected.0.saturating_mul(30));
     let options = options.for_policy(policy);
-    let outcome = simulate(Sim::new(scenario.clone()), policy, &options, limit)
-        .map_err(|e| RunError::Policy { found: e.0 })?;
+    let outcome =
+        simulate(Sim::new(scenario.clone()), policy, &options, limit).map_err(RunError::from)?;
     let makespan = outcome.makespan.ok_or(RunError::NoEnd { limit })?.as_secs_f64();
     Ok(Run { outcome, makespan })
-}
-
-/// What an observer saw.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Watched {
-    pub(crate) events: Vec<Event>,
 }
 
 #[derive(Clone, Default)]
@@ -77,13 +85,13 @@ pub(crate) fn watch(
     policy: &str,
     options: &DriverOptions,
     limit: Nanos,
-) -> Result<Watched, FigureError> {
+) -> Result<Vec<Event>, FigureError> {
     let watcher = Watcher::default();
     let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(watcher.clone())];
     simulate_seen_by(Sim::new(scenario.clone()), policy, options, limit, &mut observers)
-        .map_err(|e| RunError::Policy { found: e.0 })?;
+        .map_err(RunError::from)?;
     let events = watcher.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    Ok(Watched { events })
+    Ok(events)
 }
 
 /// The mean; NaN of nothing.

@@ -5,7 +5,8 @@
 
 use crate::report::{Report, SCHEMA, thinned};
 use crate::{
-    Barrier, DriverOptions, IdealOptions, Kernel, Samples, Scenario, Sim, ideal, simulate_seen_by,
+    Barrier, DriverOptions, IdealOptions, Kernel, Samples, Scenario, Sim, UnknownPolicy, ideal,
+    simulate_seen_by,
 };
 use evenly_engine::Observer;
 use evenly_model::Nanos;
@@ -62,6 +63,12 @@ pub enum RunError {
         /// When it was given up.
         limit: Nanos,
     },
+}
+
+impl From<UnknownPolicy> for RunError {
+    fn from(e: UnknownPolicy) -> Self {
+        Self::Policy { found: e.0 }
+    }
 }
 
 fn known() -> String {
@@ -224,10 +231,8 @@ pub fn run(
     let limit = Nanos(expected.0.saturating_mul(20).max(1_000_000_000));
     let samples = Samples::default();
     let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(samples.clone())];
-    let unknown = |e: crate::UnknownPolicy| RunError::Policy { found: e.0 };
     let own = options.for_policy(policy);
-    let out = simulate_seen_by(Sim::new(scenario.clone()), policy, &own, limit, &mut observers)
-        .map_err(unknown)?;
+    let out = simulate_seen_by(Sim::new(scenario.clone()), policy, &own, limit, &mut observers)?;
     let no_end = RunError::NoEnd { limit };
     let makespan = out.makespan.ok_or(no_end.clone())?;
     let reference = evenly_policy::reference().name;
@@ -238,8 +243,7 @@ pub fn run(
         // What balancing costs is not lost where nothing is balanced.
         let mut unbalanced = scenario.clone();
         unbalanced.costs.point = Nanos::ZERO;
-        simulate_seen_by(Sim::new(unbalanced), reference, &compared, limit, &mut [])
-            .map_err(unknown)?
+        simulate_seen_by(Sim::new(unbalanced), reference, &compared, limit, &mut [])?
             .makespan
             .ok_or(no_end)?
     };

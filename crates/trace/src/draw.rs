@@ -71,6 +71,16 @@ fn colour(i: usize) -> String {
     format!("#{:02x}{:02x}{:02x}", mix(r), mix(g), mix(b))
 }
 
+/// A whole picture around its content.
+#[must_use]
+pub fn document(width: f64, height: f64, body: &str) -> String {
+    format!(
+        r#"<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0}" height="{height:.0}" viewBox="0 0 {width:.0} {height:.0}"><style>{}</style><rect class="bg" width="{width:.0}" height="{height:.0}"/>{body}</svg>
+"#,
+        style()
+    )
+}
+
 /// The style sheet of every drawing. `media` can limit the dark variant to those who ask for it.
 #[must_use]
 pub fn style() -> String {

@@ -93,12 +93,7 @@ pub fn timeline(recordings: &[(&str, &Recording)], options: &TimelineOptions) ->
             write!(body, r#"<text class="dim" x="16" y="{y:.0}">{}</text>"#, draw::escape(&note));
         y += 16.0;
     }
-    let height = y;
-    format!(
-        r#"<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0}" height="{height:.0}" viewBox="0 0 {width:.0} {height:.0}"><style>{}</style><rect class="bg" width="{width:.0}" height="{height:.0}"/>{body}</svg>
-"#,
-        draw::style()
-    )
+    draw::document(width, y, &body)
 }
 
 /// What is to be seen, in words.

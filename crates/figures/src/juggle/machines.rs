@@ -1,6 +1,6 @@
 //! Figure 13: 16 threads on 12 CPUs of three machines, lambda = 100 ms, phases of any length.
 
-use crate::runs::{analysed, cpus, ms, part, range, run};
+use crate::runs::{analysed, approximation, cpus, ms, part, range, run};
 use crate::{Agrees, Axis, Chart, Drawing, FigureError, Finding, Look, Made, Panel, Series};
 use evenly_model::theory::{self, Shape};
 use evenly_model::{CpuId, CpuSet, Nanos};
@@ -33,7 +33,7 @@ fn machines() -> [Machine; 3] {
 fn simple(s: Shape, x: f64) -> Simple {
     let phase = part(PERIOD, 1.0 / x);
     let phases = (TOTAL / phase.as_secs_f64()).round().max(1.0) as u32;
-    Simple { phases, barrier: Barrier::Yield, ..analysed(s, phase, PERIOD) }
+    Simple { phases, barrier: Barrier::Yield, jitter: true, ..analysed(s, phase, PERIOD) }
 }
 
 fn simulated(machine: &Machine, s: Shape, x: f64) -> Result<f64, FigureError> {
@@ -48,27 +48,19 @@ fn simulated(machine: &Machine, s: Shape, x: f64) -> Result<f64, FigureError> {
             *cpu = Cpu { speed_permille: 1000, sibling, alone_permille: 350 };
         }
     }
-    let analysed = simple.options();
-    let options = DriverOptions { domains: machine.domains.clone(), jitter: true, ..analysed };
+    let options = DriverOptions { domains: machine.domains.clone(), ..simple.options() };
     let expected = Nanos(2 * simple.phase.0 * u64::from(simple.phases));
     // As the paper has it (section 4): over Eq. 1 and 18, not over a static run on that machine.
     let fixed = theory::unbalanced_time(s, u64::from(simple.phases), simple.phase).seconds();
     Ok(fixed / run(&scenario, "juggle", &options, expected)?.makespan)
 }
 
-fn approximation(s: Shape, x: f64) -> Result<f64, FigureError> {
-    let simple = simple(s, x);
-    let (phases, e) = (u64::from(simple.phases), simple.phase);
-    let time = match theory::phases_time(s, phases, e, PERIOD) {
-        Ok(time) => time,
-        Err(_) => theory::rarely_balanced_time(s, phases, e, PERIOD)?,
-    };
-    Ok(theory::unbalanced_time(s, phases, e).over(&time))
-}
-
 pub(crate) fn figure() -> Result<Made, FigureError> {
     let s = Shape::new(16, 12)?;
-    let line = RATIOS.iter().map(|&x| Ok((x, approximation(s, x)?)));
+    let line = RATIOS.iter().map(|&x| {
+        let Simple { phases, phase, .. } = simple(s, x);
+        Ok((x, approximation(s, u64::from(phases), phase, PERIOD)?))
+    });
     let line = line.collect::<Result<Vec<_>, FigureError>>()?;
     let mut series = vec![Series::new("Eq. 16 and 17", 7, Look::Dashed, line.clone())];
     for (i, machine) in machines().iter().enumerate() {

@@ -15,13 +15,18 @@ const PHASES: [(u64, u32); 6] =
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=4;
 
 fn scenario(s: Shape, (phase, phases): (u64, u32), seed: u64) -> (Scenario, DriverOptions) {
-    let simple =
-        Simple { phases, barrier: Barrier::Yield, seed, ..analysed(s, ms(phase), ms(100)) };
+    let simple = Simple {
+        phases,
+        barrier: Barrier::Yield,
+        jitter: true,
+        seed,
+        ..analysed(s, ms(phase), ms(100))
+    };
     let scenario = Scenario {
         strangers: vec![Stranger::random(CpuId(2)), Stranger::random(CpuId(5))],
         ..simple.scenario()
     };
-    (scenario, DriverOptions { jitter: true, ..simple.options() })
+    (scenario, simple.options())
 }
 
 /// Relative speedup of juggle and of the kernel alone, mean of the seeds.

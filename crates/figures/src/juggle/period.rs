@@ -1,36 +1,38 @@
 //! Figures 8 and 9: what the period does, for one phase: the bound, the idealised algorithm, and
 //! the practical one.
 
+use crate::chart::value_at;
 use crate::runs::{EP, analysed, part, range, run};
 use crate::{Agrees, Axis, Chart, Drawing, FigureError, Finding, Look, Made, Panel, Series};
 use evenly_model::theory::{self, Shape};
 use evenly_sim::{IdealOptions, ideal};
 use rayon::prelude::*;
 
-/// lambda / e of a fine grid up to `most`, in hundredths; the first is that of the paper, 100 ms.
+/// lambda / e of a fine grid up to `most`.
 fn fine(most: u32) -> Vec<f64> {
     (1..=most * 50).map(|i| f64::from(i) / 50.0).collect()
 }
 
+/// A coarser one; the first is the paper's lambda, 100 ms.
 fn coarse(most: u32) -> Vec<f64> {
     let short = [0.1 / 30.0, 0.01, 0.02, 0.05];
     short.into_iter().chain((1..=most * 10).map(|i| f64::from(i) / 10.0)).collect()
 }
 
-/// Three series over lambda / e.
+/// Series over lambda / e.
 struct Case {
     shape: Shape,
     bound: Vec<(f64, f64)>,
+    /// Empty where nobody asks for it: it takes most of the time.
     ideal: Vec<(f64, f64)>,
     juggle: Vec<(f64, f64)>,
 }
 
-fn case((n, m): (u32, u32), most: u32) -> Result<Case, FigureError> {
+fn case((n, m): (u32, u32), most: u32, with_ideal: bool) -> Result<Case, FigureError> {
     let s = Shape::new(n, m)?;
     let fixed = theory::static_time(s, EP);
-    let grid =
-        || coarse(most).into_iter().chain(fine(most).into_iter().filter(|x| x * 10.0 % 1.0 > 1e-9));
-    let mut all: Vec<f64> = grid().collect();
+    let mut all = coarse(most);
+    all.extend(fine(most).into_iter().filter(|x| x * 10.0 % 1.0 > 1e-9));
     all.sort_by(f64::total_cmp);
     let bound = |&x: &f64| (x, theory::speedup_bound(s, EP, part(EP, x)));
     let idealised = |&x: &f64| {
@@ -45,26 +47,22 @@ fn case((n, m): (u32, u32), most: u32) -> Result<Case, FigureError> {
     Ok(Case {
         shape: s,
         bound: all.iter().map(bound).collect(),
-        ideal: all.par_iter().map(idealised).collect(),
+        ideal: if with_ideal { all.par_iter().map(idealised).collect() } else { Vec::new() },
         juggle: coarse(most).into_par_iter().map(juggle).collect::<Result<_, FigureError>>()?,
     })
 }
 
-fn series(cases: &[Case], with_ideal: bool) -> Vec<Series> {
+fn series(cases: &[Case]) -> Vec<Series> {
     let mut all = Vec::new();
     for (i, c) in cases.iter().enumerate() {
         let name = format!("{} on {}", c.shape.n(), c.shape.m());
         all.push(Series::new(format!("{name} bound"), i, Look::Dotted, c.bound.clone()));
-        if with_ideal {
+        if !c.ideal.is_empty() {
             all.push(Series::new(format!("{name} ideal"), i, Look::Line, c.ideal.clone()));
         }
         all.push(Series::new(format!("{name} juggle"), i, Look::Marks, c.juggle.clone()));
     }
     all
-}
-
-fn at(points: &[(f64, f64)], x: f64) -> f64 {
-    points.iter().find(|p| (p.0 - x).abs() < 1e-9).map_or(f64::NAN, |p| p.1)
 }
 
 /// By how much the bound is above what was simulated, on average, for periods up to the length of a
@@ -75,7 +73,7 @@ fn slack(cases: &[Case]) -> f64 {
         .flat_map(|c| {
             let limit = f64::from(c.shape.ceil());
             let within = c.juggle.iter().filter(move |p| p.0 <= limit);
-            within.map(|&(x, y)| at(&c.bound, x) / y - 1.0)
+            within.map(|&(x, y)| value_at(&c.bound, x) / y - 1.0)
         })
         .collect();
     crate::runs::mean(&over)
@@ -85,13 +83,14 @@ fn slack(cases: &[Case]) -> f64 {
 fn apart(cases: &[Case], from: f64, to: f64) -> Vec<f64> {
     let all = cases.iter().flat_map(|c| {
         let within = c.juggle.iter().filter(|p| (from..=to).contains(&p.0));
-        within.map(|&(x, y)| (y / at(&c.ideal, x) - 1.0).abs())
+        within.map(|&(x, y)| (y / value_at(&c.ideal, x) - 1.0).abs())
     });
     all.collect()
 }
 
 fn above_bound(cases: &[Case]) -> f64 {
-    let all = cases.iter().flat_map(|c| c.juggle.iter().map(|&(x, y)| y / at(&c.bound, x) - 1.0));
+    let all =
+        cases.iter().flat_map(|c| c.juggle.iter().map(|&(x, y)| y / value_at(&c.bound, x) - 1.0));
     range(all).1
 }
 
@@ -106,7 +105,7 @@ fn axes() -> (Axis, Axis) {
 }
 
 pub(crate) fn one() -> Result<Made, FigureError> {
-    let cases = ONE.map(|c| case(c, 3));
+    let cases = ONE.map(|c| case(c, 3, false));
     let cases: Vec<Case> = cases.into_iter().collect::<Result<_, _>>()?;
     let (slack, above) = (slack(&cases), above_bound(&cases));
     let best = cases.iter().map(|c| c.juggle[0].1 / theory::upper_bound(c.shape.n(), c.shape.m()));
@@ -140,17 +139,17 @@ pub(crate) fn one() -> Result<Made, FigureError> {
         panels: vec![Panel {
             name: String::from("juggle-8"),
             title: String::from("Relative speedup and period where floor(n/m) = 1"),
-            drawing: Drawing::Chart(Chart { x, y, series: series(&cases, false) }),
+            drawing: Drawing::Chart(Chart { x, y, series: series(&cases) }),
         }],
         findings,
     })
 }
 
 pub(crate) fn many() -> Result<Made, FigureError> {
-    let cases = MANY.map(|c| case(c, 5));
+    let cases = MANY.map(|c| case(c, 5, true));
     let cases: Vec<Case> = cases.into_iter().collect::<Result<_, _>>()?;
     let (above, loose) = (above_bound(&cases), slack(&cases));
-    let of_one = ONE.map(|c| case(c, 2)).into_iter().collect::<Result<Vec<_>, _>>()?;
+    let of_one = ONE.map(|c| case(c, 2, false)).into_iter().collect::<Result<Vec<_>, _>>()?;
     let tight = slack(&of_one);
     let (short, long) = (range(apart(&cases, 0.0, 0.1)).1, apart(&cases, 0.1 + 1e-9, 5.0));
     let (farthest, beyond) = (range(long.iter().copied()).1, long.iter().filter(|d| **d > 0.01));
@@ -187,7 +186,7 @@ pub(crate) fn many() -> Result<Made, FigureError> {
         panels: vec![Panel {
             name: String::from("juggle-9"),
             title: String::from("Relative speedup and period where floor(n/m) > 1"),
-            drawing: Drawing::Chart(Chart { x, y, series: series(&cases, true) }),
+            drawing: Drawing::Chart(Chart { x, y, series: series(&cases) }),
         }],
         findings,
     })

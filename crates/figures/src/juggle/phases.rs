@@ -1,10 +1,10 @@
 //! Figure 11: many phases, 8 threads on 7 CPUs, with and without jitter of the period.
 
-use crate::runs::{analysed, mean, ms, part, range, run};
+use crate::runs::{analysed, approximation, mean, ms, part, range, run};
 use crate::{Agrees, Axis, Chart, Drawing, FigureError, Finding, Look, Made, Panel, Series};
 use evenly_model::Nanos;
 use evenly_model::theory::{self, Shape};
-use evenly_sim::{Barrier, DriverOptions, Simple};
+use evenly_sim::{Barrier, Simple};
 use rayon::prelude::*;
 
 const PHASE: Nanos = ms(1_000);
@@ -17,33 +17,22 @@ fn grid() -> Vec<f64> {
     [0.01, 0.02, 0.05].into_iter().chain((1..=MOST).map(|i| f64::from(i) / 10.0)).collect()
 }
 
-fn simple(s: Shape, x: f64, seed: u64) -> Simple {
-    let phases = PHASES;
-    Simple { phases, barrier: Barrier::Yield, seed, ..analysed(s, PHASE, part(PHASE, x)) }
-}
-
 fn simulated(s: Shape, x: f64, jitter: bool) -> Result<f64, FigureError> {
     let seeds = if jitter { SEEDS } else { 1..=1 };
     let fixed = theory::unbalanced_time(s, u64::from(PHASES), PHASE).seconds();
     let one = |seed| {
-        let simple = simple(s, x, seed);
-        let options = DriverOptions { jitter, ..simple.options() };
+        let simple = Simple {
+            phases: PHASES,
+            barrier: Barrier::Yield,
+            jitter,
+            seed,
+            ..analysed(s, PHASE, part(PHASE, x))
+        };
         let expected = Nanos(PHASE.0 * u64::from(PHASES));
-        Ok(fixed / run(&simple.scenario(), "juggle", &options, expected)?.makespan)
+        Ok(fixed / run(&simple.scenario(), "juggle", &simple.options(), expected)?.makespan)
     };
     let all = seeds.map(one).collect::<Result<Vec<f64>, FigureError>>()?;
     Ok(mean(&all))
-}
-
-/// Eq. 16 below e ceil(n/m), Eq. 17 from there on.
-fn approximation(s: Shape, x: f64) -> Result<f64, FigureError> {
-    let (phases, lambda) = (u64::from(PHASES), part(PHASE, x));
-    let fixed = theory::unbalanced_time(s, phases, PHASE);
-    let time = match theory::phases_time(s, phases, PHASE, lambda) {
-        Ok(time) => time,
-        Err(_) => theory::rarely_balanced_time(s, phases, PHASE, lambda)?,
-    };
-    Ok(fixed.over(&time))
 }
 
 pub(crate) fn figure() -> Result<Made, FigureError> {
@@ -54,7 +43,8 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
         grid.par_iter().map(one).collect::<Result<Vec<_>, FigureError>>()
     };
     let (plain, jittered) = (over(false)?, over(true)?);
-    let line = grid.iter().map(|&x| Ok((x, approximation(s, x)?)));
+    let line =
+        grid.iter().map(|&x| Ok((x, approximation(s, u64::from(PHASES), PHASE, part(PHASE, x))?)));
     let line = line.collect::<Result<Vec<_>, FigureError>>()?;
 
     let multiple = |x: f64| x >= 2.0 && (x % 2.0).min(2.0 - x % 2.0) < 1e-6;

@@ -17,7 +17,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
 
     let mut series: Vec<Series> =
         (0..3).map(|i| Series::new(format!("T{i}"), i, Look::Joined, Vec::new())).collect();
-    for event in &juggle.events {
+    for event in &juggle {
         let Event::Point(p) = event else { continue };
         for (s, t) in series.iter_mut().zip(&p.threads) {
             s.points.push((p.at.as_secs_f64(), t.progress as f64 / 1e9));
