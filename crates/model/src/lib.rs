@@ -6,17 +6,21 @@
 
 #![forbid(unsafe_code)]
 
+mod cluster;
 mod cpuset;
 mod ids;
 pub mod metrics;
 mod plan;
 mod snapshot;
 pub mod stats;
+mod tasks;
 pub mod theory;
 mod time;
 
+pub use cluster::{CacheLevel, Cluster, ClusterError, Core, CoreIndex, Node, NodeIndex};
 pub use cpuset::{CpuListError, CpuSet};
 pub use ids::{CpuId, DomainId, Pid, ThreadId, Tid};
 pub use plan::{Move, Plan, Reason};
 pub use snapshot::{CpuIndex, CpuView, FULL_CAPACITY, Snapshot, ThreadIndex, ThreadView};
+pub use tasks::{Edge, GraphError, Link, Task, TaskGraph, TaskIndex};
 pub use time::{DurationError, Nanos, parse_duration};
