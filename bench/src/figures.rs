@@ -112,6 +112,10 @@ pub(crate) struct ArmFigures {
     pub(crate) simulated_s: Option<f64>,
     /// Median makespan over that.
     pub(crate) over_simulated: Option<f64>,
+    /// The part of the time until they finished in which threads had no CPU, in percent: what somebody
+    /// on their CPUs costs them, without the noise of makespans. For programs of one phase whose
+    /// threads have a CPU each.
+    pub(crate) off_cpu_percent: Option<Measured>,
     /// From evenly's own reports.
     pub(crate) own: Option<Own>,
     /// Evenly's own reports as they are.
@@ -186,6 +190,11 @@ impl Figures {
                 .collect();
             Measured::median(&parts, seed).map(|r| r.scaled(100.0))
         };
+        let off_cpu = |name: &str| {
+            let of = runs.iter().filter(|r| r.arm == name && benchmark.is_balanced());
+            let parts: Vec<f64> = of.filter_map(|r| r.off_cpu).collect();
+            Measured::median(&parts, seed).map(|r| r.scaled(100.0))
+        };
         let (fixed, kernel) = (of(Way::Static.name()), of(Way::Kernel.name()));
         let kernel_walls = walls(Way::Kernel.name());
         let arms = benchmark
@@ -215,6 +224,7 @@ impl Figures {
                         .max_by(f64::total_cmp),
                     simulated_s: None,
                     over_simulated: None,
+                    off_cpu_percent: off_cpu(name),
                     own: own(&result.reports),
                     reports: result.reports.clone(),
                 }
@@ -337,7 +347,14 @@ impl Figures {
                 100.0 * (a.over_simulated.unwrap_or(1.0) - 1.0)
             ));
         }
-        if self.benchmark.threads == self.benchmark.cpus && self.benchmark.neighbours.is_empty() {
+        if self.benchmark.is_balanced() {
+            for a in self.arms.iter().filter(|a| !a.reference && a.off_cpu_percent.is_some()) {
+                text.push_str(&format!(
+                    "  {}: threads had no CPU for {} % of their time\n",
+                    a.arm,
+                    cell(a.off_cpu_percent, 3)
+                ));
+            }
             for a in self.arms.iter().filter(|a| a.own.is_some()) {
                 text.push_str(&format!(
                     "  {}: with start-up, the kernel's wall time over this one's is {}\n",

@@ -130,6 +130,8 @@ pub(crate) struct Note {
     pub(crate) neighbours_s: f64,
     /// What others took; none where that cannot be seen.
     pub(crate) load: Option<Load>,
+    /// The part of the time until they finished in which threads had no CPU, where the program tells.
+    pub(crate) off_cpu: Option<f64>,
 }
 
 /// An executor that takes notes.
@@ -262,7 +264,27 @@ pub(crate) fn note(arm: &Arm, outcome: &RunOutcome, got: f64, load: Option<Load>
         wall_s: outcome.seconds,
         neighbours_s: got,
         load,
+        off_cpu: printed(outcome).and_then(|text| off_cpu(&text)),
     }
+}
+
+/// What the program has printed, as far as it is no more than it prints of itself.
+fn printed(outcome: &RunOutcome) -> Option<String> {
+    let mut text = String::new();
+    outcome.output.reader().take(1 << 20).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+/// The part of the time from the start to their ends in which threads had no CPU, from the times that
+/// a program prints of each thread. What is left of the makespan's noise: a CPU that is slow for a
+/// while takes no part in it.
+fn off_cpu(text: &str) -> Option<f64> {
+    let object: serde_json::Value = serde_json::from_str(text.trim()).ok()?;
+    let sum = |field: &str| -> Option<f64> {
+        object.get(field)?.as_array()?.iter().map(serde_json::Value::as_f64).sum()
+    };
+    let (finish, cpu) = (sum("finish_s")?, sum("cpu_s")?);
+    (finish > 0.0).then(|| 1.0 - cpu / finish)
 }
 
 /// An outcome that was had elsewhere.
@@ -317,6 +339,14 @@ pub(crate) fn measure<E: Noting>(
 mod tests {
     use super::*;
     use crate::suite;
+
+    #[test]
+    fn time_without_a_cpu() {
+        let text = "{\"finish_s\":[2.0,3.0],\"cpu_s\":[1.95,2.95]}\n";
+        assert!((off_cpu(text).unwrap() - 0.02).abs() < 1e-12);
+        assert_eq!(off_cpu("{\"finish_s\":[],\"cpu_s\":[]}"), None);
+        assert_eq!((off_cpu("{\"finish_s\":[1.0]}"), off_cpu("nothing")), (None, None));
+    }
 
     #[test]
     fn what_a_neighbour_prints() {

@@ -189,6 +189,12 @@ pub(crate) struct Benchmark {
 }
 
 impl Benchmark {
+    /// Whether there is nothing to balance: each thread has a CPU for itself, in one phase.
+    pub(crate) fn is_balanced(&self) -> bool {
+        let one_phase = matches!(self.program, Program::Spmd { phases: 1, .. });
+        one_phase && self.threads == self.cpus && self.neighbours.is_empty()
+    }
+
     /// The benchmark in words.
     pub(crate) fn what(&self) -> String {
         let mut text =
