@@ -9,11 +9,14 @@
 //! add one line to [`POLICIES`]. It is then there in `run`, `attach`, `compare`, `simulate`, the help
 //! and the completions, and in the tests of what no policy may do. Nothing outside its module knows
 //! it by its name.
+//!
+//! [`map`] is about tasks that communicate: where each is to run, decided at once for all.
 
 #![forbid(unsafe_code)]
 
 mod fixed;
 mod juggle;
+pub mod map;
 mod reactive;
 pub mod secretary;
 pub mod shared;

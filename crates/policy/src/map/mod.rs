@@ -1,0 +1,202 @@
+//! Mapping: where each of many communicating tasks is to run (NucoLB: Pilla et al., "A Hierarchical
+//! Approach for Load Balancing on Parallel Multi-core Systems", 2012, and what it is held against).
+//!
+//! Invariant: a mapper is a pure, deterministic function of its [`Request`]: the same graph,
+//! cluster, present mapping, options and seed give the same mapping (those that work within a time
+//! limit: as long as it is not hit). Every task is put on a core that exists, and a task that is
+//! not movable stays where it is.
+//!
+//! To add one: write its module here, with what is to be known of it as a [`MapperInfo`], and add
+//! one line to [`MAPPERS`].
+
+pub mod apps;
+mod greedy;
+mod greedy_comm;
+pub mod machines;
+mod nuco;
+mod objectives;
+mod refine;
+mod simple;
+mod tree;
+mod treematch;
+
+use evenly_model::{Cluster, CoreIndex, Nanos, TaskGraph, TaskIndex};
+
+pub use objectives::{Objectives, objectives};
+
+/// What a mapper may use.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    /// The tasks and who talks to whom.
+    pub graph: &'a TaskGraph,
+    /// The machine.
+    pub cluster: &'a Cluster,
+    /// Where each task is now, by the task's place. As long as there are tasks, and every core is
+    /// one of the cluster's; else mappers panic.
+    pub present: &'a [CoreIndex],
+    /// What the user can choose.
+    pub options: &'a Options,
+    /// Time since some moment; for those that work within a time limit.
+    pub clock: &'a dyn Fn() -> Nanos,
+}
+
+/// What the user can choose of a mapper. Construct it with `..Options::default()`.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// What a message costs beside computing time (section III-A). Default: the paper's 1e-5.
+    pub alpha: Alpha,
+    /// Seed of those that draw random numbers. Default 1.
+    pub seed: u64,
+    /// How long those that search may search. Default 1 s.
+    pub time_limit: Nanos,
+    /// `nuco+`: seconds of makespan that a migration must save to be worth it, beside the time to
+    /// copy the task where that is known. Default 1 ms: the paper's migrations cost 0.6 ms
+    /// (lb_test: 9 ms for 14), 1.3 ms (kNeighbor: 150 ms for 116) and 2.1 ms (stencil4D: 100 ms for
+    /// 47; section VI-A).
+    pub migration_worth_s: f64,
+    /// `nuco+`: no more migrations than that, and a migration costs nothing but the time to copy
+    /// it.
+    pub max_migrations: Option<usize>,
+    /// `nuco+`: no more imbalance than that, as [`Objectives::imbalance`] counts it: 0.05 is a
+    /// makespan of 1.05 times the mean load. Less is not worth anything then. Where both bounds
+    /// cannot be kept, what exceeds them is the least that was found.
+    pub max_imbalance: Option<f64>,
+    /// `refine`: how far above the mean a core may be loaded, as a share of the mean. Default 0.05.
+    pub tolerance: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            alpha: Alpha::Fixed(PAPER_ALPHA),
+            seed: 1,
+            time_limit: Nanos::from_millis(1_000),
+            migration_worth_s: 1e-3,
+            max_migrations: None,
+            max_imbalance: None,
+            tolerance: 0.05,
+        }
+    }
+}
+
+/// The alpha of the paper's experiments (section V-C), in seconds a message.
+pub const PAPER_ALPHA: f64 = 1e-5;
+
+/// What share of all load all messages are worth with [`Alpha::Auto`].
+const AUTO_SHARE: f64 = 0.1;
+
+/// The weight of communication beside load, alpha in cost(c, t) (section III-A): seconds a message.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Alpha {
+    /// So many seconds a message, whatever the window that was observed. Less than 0 and
+    /// not-a-number are 0.
+    Fixed(f64),
+    /// Scaled to the graph: all messages at factor 1 are together worth a tenth of all load,
+    /// alpha = 0.1 x load / messages. A task that communicates as much as others do then weighs its
+    /// messages as a tenth of its load, however long the window was and however small the messages
+    /// are. Where there is no load or no message, the paper's 1e-5.
+    Auto,
+}
+
+impl Alpha {
+    /// In seconds a message, for this graph.
+    #[must_use]
+    pub fn seconds(self, graph: &TaskGraph) -> f64 {
+        match self {
+            Self::Fixed(alpha) if alpha.is_finite() && alpha > 0.0 => alpha,
+            Self::Fixed(_) => 0.0,
+            Self::Auto => {
+                let alpha = AUTO_SHARE * graph.load_s() / graph.messages();
+                if alpha.is_finite() && alpha > 0.0 { alpha } else { PAPER_ALPHA }
+            }
+        }
+    }
+}
+
+/// An entry of the registry: all that the rest of evenly has to know of a mapper.
+#[derive(Debug, Clone, Copy)]
+pub struct MapperInfo {
+    /// Name on the command line.
+    pub name: &'static str,
+    /// One line for the help.
+    pub about: &'static str,
+    /// Maps: for each task, by its place, the place of its core.
+    pub map: fn(&Request<'_>) -> Vec<CoreIndex>,
+}
+
+/// All mappers, in the order of the help.
+pub const MAPPERS: &[MapperInfo] = &[
+    nuco::NUCO,
+    nuco::NUCO_AUTO,
+    greedy::GREEDY,
+    greedy_comm::GREEDY_COMM,
+    refine::REFINE,
+    treematch::TREEMATCH,
+    simple::ROUND_ROBIN,
+    simple::COMPACT,
+    simple::SCATTER,
+    simple::RANDOM,
+];
+
+/// The mapper of that name.
+#[must_use]
+pub fn mapper(name: &str) -> Option<&'static MapperInfo> {
+    MAPPERS.iter().find(|m| m.name == name)
+}
+
+/// What each core has to compute, in seconds on that core: the loads of its tasks over its speed.
+fn core_loads(graph: &TaskGraph, cluster: &Cluster, mapping: &[CoreIndex]) -> Vec<f64> {
+    let cores = cluster.cores();
+    let mut loads = vec![0.0; cores.len()];
+    for (t, &c) in graph.tasks().iter().zip(mapping) {
+        loads[c] += t.load_s / cores[c].speed;
+    }
+    loads
+}
+
+/// What every core would have to compute, in seconds, if all had to compute equally long.
+fn mean_load_s(graph: &TaskGraph, cluster: &Cluster) -> f64 {
+    graph.load_s() / cluster.cores().iter().map(|c| c.speed).sum::<f64>()
+}
+
+/// The tasks that may be moved, in the order of their places.
+fn movable(graph: &TaskGraph) -> Vec<TaskIndex> {
+    (0..graph.len()).filter(|&t| graph.tasks()[t].movable).collect()
+}
+
+/// The tasks that may be moved, the heaviest first; of equal ones the first.
+fn heaviest_first(graph: &TaskGraph) -> Vec<TaskIndex> {
+    let mut tasks = movable(graph);
+    let load = |t: TaskIndex| graph.tasks()[t].load_s;
+    tasks.sort_by(|&a, &b| load(b).total_cmp(&load(a)));
+    tasks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenly_model::{Edge, Task};
+
+    #[test]
+    fn names_are_unique() {
+        for m in MAPPERS {
+            assert_eq!(mapper(m.name).map(|found| found.about), Some(m.about));
+        }
+        assert!(mapper("none of them").is_none());
+    }
+
+    #[test]
+    fn alpha_follows_the_load_and_the_messages() {
+        let graph = |load_s, messages| {
+            let task = |id| Task { id, load_s, size_bytes: 0.0, core: None, movable: true };
+            let edge = Edge { from: 1, to: 2, messages, bytes: 0.0 };
+            TaskGraph::new(vec![task(1), task(2)], &[edge]).unwrap()
+        };
+        let auto = |load, messages| Alpha::Auto.seconds(&graph(load, messages));
+        // A tenth of 2 x 3 s, over 100 messages.
+        assert!((auto(3.0, 100.0) - 0.006).abs() < 1e-15);
+        assert_eq!((auto(0.0, 100.0), auto(3.0, 0.0)), (PAPER_ALPHA, PAPER_ALPHA));
+        let fixed = |alpha| Alpha::Fixed(alpha).seconds(&graph(1.0, 1.0));
+        assert_eq!((fixed(0.5), fixed(-1.0), fixed(f64::NAN)), (0.5, 0.0, 0.0));
+    }
+}

@@ -1,0 +1,227 @@
+//! What every mapper keeps to, and that `nuco` is Algorithm 1, over random tasks and machines.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use evenly_model::{CacheLevel, Cluster, Core, CoreIndex, Edge, Nanos, Node, Task, TaskGraph};
+use evenly_policy::map::{Alpha, MAPPERS, Options, Request, mapper, objectives};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+#[derive(Debug, Clone)]
+struct Instance {
+    tasks: Vec<Task>,
+    edges: Vec<Edge>,
+    cluster: Cluster,
+    present: Vec<CoreIndex>,
+}
+
+impl Instance {
+    fn graph(&self) -> TaskGraph {
+        TaskGraph::new(self.tasks.clone(), &self.edges).unwrap()
+    }
+
+    fn map(&self, name: &str, options: &Options) -> Vec<CoreIndex> {
+        let clock = || Nanos::ZERO;
+        let request = Request {
+            graph: &self.graph(),
+            cluster: &self.cluster,
+            present: &self.present,
+            options,
+            clock: &clock,
+        };
+        (mapper(name).unwrap().map)(&request)
+    }
+}
+
+/// Up to 24 tasks on up to 4 nodes of up to 4 cores. All numbers are multiples of powers of two, so
+/// that sums of them are exact in whatever order they are taken. `plain`: as in the paper, all
+/// cores equal and all tasks movable.
+fn any_instance(plain: bool) -> impl Strategy<Value = Instance> {
+    (1..=24usize, 1..=4usize, 1..=4usize).prop_flat_map(move |(n, nodes, each)| {
+        let m = nodes * each;
+        (
+            vec((0..=256u32, 0..=3u32, any::<bool>()), n),
+            vec((0..n, 0..n, 0..=20u32), 0..=60),
+            vec(0..m, n),
+            vec(1..=4u32, m),
+            vec(1..=12u32, nodes * nodes),
+            1..=2u32,
+        )
+            .prop_map(move |(tasks, edges, present, speeds, factors, hosts)| {
+                let task = |(id, &(load, size, movable)): (usize, &(u32, u32, bool))| Task {
+                    id: id as u64,
+                    load_s: f64::from(load) / 64.0,
+                    size_bytes: f64::from(size),
+                    core: None,
+                    movable: plain || movable,
+                };
+                let edge = |&(from, to, messages): &(usize, usize, u32)| Edge {
+                    from: from as u64,
+                    to: to as u64,
+                    messages: f64::from(messages),
+                    bytes: f64::from(messages) * 8.0,
+                };
+                let core = |c: usize| Core {
+                    id: c as u32,
+                    node: c / each,
+                    speed: if plain { 1.0 } else { f64::from(speeds[c]) / 4.0 },
+                    caches: if plain { Vec::new() } else { vec![(c / 2) as u32] },
+                };
+                let factor = |k: usize| match k / nodes == k % nodes {
+                    true => 1.0,
+                    false => 1.0 + f64::from(factors[k]) / 4.0,
+                };
+                let caches = match plain {
+                    true => Vec::new(),
+                    false => vec![CacheLevel { name: "L2".into(), factor: 0.5 }],
+                };
+                let on_host = |k: u32| Node { id: k / hosts, host: k % hosts };
+                let cluster = Cluster::new(
+                    (0..m).map(core).collect(),
+                    (0..nodes as u32).map(on_host).collect(),
+                    caches,
+                    (0..nodes * nodes).map(factor).collect(),
+                );
+                Instance {
+                    tasks: tasks.iter().enumerate().map(task).collect(),
+                    edges: edges.iter().map(edge).collect(),
+                    cluster: cluster.unwrap(),
+                    present,
+                }
+            })
+    })
+}
+
+/// Algorithm 1 as it stands in the paper: every term from the edges, for every task and core.
+fn algorithm_1(i: &Instance, alpha: f64) -> Vec<CoreIndex> {
+    let node = |c: CoreIndex| i.cluster.cores()[c].node;
+    let cores = 0..i.cluster.cores().len();
+    let mut mapping = i.present.clone();
+    let mut left: Vec<usize> = (0..i.tasks.len()).collect();
+    while !left.is_empty() {
+        // Of the heaviest the first.
+        let mut t = left[0];
+        for &l in &left {
+            if i.tasks[l].load_s > i.tasks[t].load_s {
+                t = l;
+            }
+        }
+        left.retain(|&l| l != t);
+        let cost = |c: CoreIndex| {
+            let on_c = (0..i.tasks.len()).filter(|&u| u != t && mapping[u] == c);
+            let core_load: f64 = on_c.map(|u| i.tasks[u].load_s).sum();
+            let (mut local, mut remote) = (0.0, 0.0);
+            for e in i.edges.iter().filter(|e| e.to as usize == t && e.from != e.to) {
+                let sender = mapping[e.from as usize];
+                if node(sender) != node(c) {
+                    remote += e.messages * i.cluster.factor(node(c), node(sender));
+                } else if sender != c {
+                    local += e.messages;
+                }
+            }
+            core_load + alpha * (remote - local)
+        };
+        let least = cores.clone().map(cost).fold(f64::INFINITY, f64::min);
+        if cost(mapping[t]) > least {
+            mapping[t] = cores.clone().find(|&c| cost(c) == least).unwrap();
+        }
+    }
+    mapping
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nuco_is_algorithm_1(
+        instance in any_instance(true),
+        alpha in prop_oneof![Just(0.0), Just(1e-5), Just(1.0 / 64.0), Just(0.25), Just(7.0)],
+    ) {
+        let options = Options { alpha: Alpha::Fixed(alpha), ..Options::default() };
+        prop_assert_eq!(instance.map("nuco", &options), algorithm_1(&instance, alpha));
+    }
+
+    #[test]
+    fn nuco_auto_is_nuco_with_another_alpha(instance in any_instance(true)) {
+        let alpha = Alpha::Auto.seconds(&instance.graph());
+        let auto = instance.map("nuco-auto", &Options::default());
+        prop_assert_eq!(auto, algorithm_1(&instance, alpha));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_mapper_maps_every_task_and_leaves_those_that_may_not_be_moved(
+        instance in any_instance(false),
+        seed in 0..1_000u64,
+    ) {
+        let options =
+            Options { seed, time_limit: Nanos::from_millis(5), ..Options::default() };
+        for m in MAPPERS {
+            let mapping = instance.map(m.name, &options);
+            prop_assert_eq!(mapping.len(), instance.tasks.len(), "{}", m.name);
+            for (t, &c) in mapping.iter().enumerate() {
+                prop_assert!(c < instance.cluster.cores().len(), "{}: task {} on {}", m.name, t, c);
+                let stays = instance.tasks[t].movable || c == instance.present[t];
+                prop_assert!(stays, "{} moved task {}", m.name, t);
+            }
+            prop_assert_eq!(mapping, instance.map(m.name, &options), "{} again", m.name);
+        }
+    }
+
+    #[test]
+    fn objectives_hold_together(instance in any_instance(false), seed in 0..1_000u64) {
+        let options = Options { seed, ..Options::default() };
+        let graph = instance.graph();
+        let mapping = instance.map("random", &options);
+        let o = objectives(&graph, &instance.cluster, &instance.present, &mapping);
+        prop_assert!(o.makespan_s >= o.mean_load_s * (1.0 - 1e-12));
+        prop_assert!(o.imbalance >= -1e-12);
+        prop_assert!(o.remote_messages <= o.nuco_messages.max(graph.messages()));
+        prop_assert!((0.0..=1.0).contains(&o.remote_share));
+        prop_assert!(o.hop_bytes <= 3.0 * graph.bytes());
+        prop_assert!(o.migrations <= graph.len());
+        let still = objectives(&graph, &instance.cluster, &mapping, &mapping);
+        prop_assert_eq!((still.migrations, still.migrated_bytes), (0, 0.0));
+        prop_assert_eq!((still.nuco_messages, still.makespan_s), (o.nuco_messages, o.makespan_s));
+    }
+}
+
+fn one_of_each(n: u64, cluster: Cluster, load_s: f64, edges: &[Edge]) -> Instance {
+    let task = |id| Task { id, load_s, size_bytes: 0.0, core: None, movable: true };
+    Instance {
+        tasks: (0..n).map(task).collect(),
+        edges: edges.to_vec(),
+        cluster,
+        present: vec![0; n as usize],
+    }
+}
+
+/// One task, one core, no edges, no loads, more cores than tasks.
+#[test]
+fn corners() {
+    let edge = |from, to| Edge { from, to, messages: 3.0, bytes: 1.0 };
+    let instances = [
+        one_of_each(1, Cluster::even(1, 1, 1.0).unwrap(), 1.0, &[]),
+        one_of_each(1, Cluster::even(4, 8, 2.0).unwrap(), 0.0, &[]),
+        one_of_each(9, Cluster::even(1, 1, 1.0).unwrap(), 1.0, &[edge(0, 1)]),
+        one_of_each(9, Cluster::even(2, 2, 2.0).unwrap(), 0.0, &[]),
+        one_of_each(9, Cluster::even(2, 2, 2.0).unwrap(), 0.0, &[edge(0, 1), edge(8, 0)]),
+        one_of_each(3, Cluster::even(4, 8, 2.0).unwrap(), 1.0, &[edge(0, 1), edge(1, 2)]),
+    ];
+    for i in &instances {
+        for m in MAPPERS {
+            let mapping = i.map(m.name, &Options::default());
+            assert_eq!(mapping.len(), i.tasks.len(), "{}", m.name);
+            assert!(mapping.iter().all(|&c| c < i.cluster.cores().len()), "{}", m.name);
+        }
+    }
+    // Those that balance loads give each of the three a core.
+    for name in ["nuco", "greedy", "scatter", "compact", "round-robin"] {
+        let mut mapping = instances[5].map(name, &Options::default());
+        mapping.sort_unstable();
+        mapping.dedup();
+        assert_eq!(mapping.len(), 3, "{name}");
+    }
+}
