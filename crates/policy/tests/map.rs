@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_model::{CacheLevel, Cluster, Core, CoreIndex, Edge, Nanos, Node, Task, TaskGraph};
-use evenly_policy::map::{Alpha, MAPPERS, Options, Request, mapper, objectives};
+use evenly_policy::map::{Alpha, MAPPERS, Options, Request, mapper, objectives, plus};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -168,6 +168,48 @@ proptest! {
             }
             prop_assert_eq!(mapping, instance.map(m.name, &options), "{} again", m.name);
         }
+    }
+
+    #[test]
+    fn nuco_plus_is_never_worse_than_the_present_mapping_nor_better_than_can_be(
+        instance in any_instance(false),
+        worth in 0..4u32,
+        max_migrations in prop_oneof![Just(None), (0..8usize).prop_map(Some)],
+        max_imbalance in prop_oneof![Just(None), (0..100u32).prop_map(|p| Some(f64::from(p) / 50.0))],
+        late in any::<bool>(),
+    ) {
+        let options = Options {
+            alpha: Alpha::Auto,
+            time_limit: Nanos::from_millis(if late { 0 } else { 5 }),
+            migration_worth_s: f64::from(worth) / 10.0,
+            max_migrations,
+            max_imbalance,
+            ..Options::default()
+        };
+        let (graph, present) = (instance.graph(), &instance.present);
+        let clock = || Nanos::ZERO;
+        let request = Request {
+            graph: &graph,
+            cluster: &instance.cluster,
+            present,
+            options: &options,
+            clock: &clock,
+        };
+        let mapping = instance.map("nuco+", &options);
+        let judge = |m: &[CoreIndex]| objectives(&graph, &instance.cluster, present, m);
+        let (before, after) = (judge(present), judge(&mapping));
+        let imbalance = max_imbalance.unwrap_or(f64::INFINITY);
+        let keeps = |o: &evenly_policy::map::Objectives| {
+            o.migrations <= max_migrations.unwrap_or(usize::MAX) && o.imbalance <= imbalance
+        };
+        let value = |m: &[CoreIndex]| plus::objective_s(&request, m);
+        if keeps(&before) {
+            prop_assert!(keeps(&after), "{:?} of {:?}", after, before);
+            prop_assert!(value(&mapping) <= value(present));
+        } else if !keeps(&after) {
+            prop_assert!(after.imbalance <= before.imbalance);
+        }
+        prop_assert!(value(&mapping) >= plus::lower_bound_s(&request) * (1.0 - 1e-12));
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod greedy_comm;
 pub mod machines;
 mod nuco;
 mod objectives;
+pub mod plus;
 mod refine;
 mod simple;
 mod tree;
@@ -126,6 +127,7 @@ pub struct MapperInfo {
 
 /// All mappers, in the order of the help.
 pub const MAPPERS: &[MapperInfo] = &[
+    plus::NUCO_PLUS,
     nuco::NUCO,
     nuco::NUCO_AUTO,
     greedy::GREEDY,

@@ -1,0 +1,444 @@
+//! `nuco+`: makespan, communication and migrations together, by search.
+//!
+//! # The objective
+//! In seconds, of a mapping M of n tasks onto m cores:
+//!
+//! ```text
+//! J(M) = makespan(M) + alpha' x C(M) / m
+//!      + sum over migrated tasks t of (worth + size(t) / bandwidth)
+//! ```
+//!
+//! - makespan: the largest sum of loads on a core, over its speed;
+//! - C: messages, each times [`Cluster::cost`]: nothing on a core, the factor of the innermost
+//!   cache that both cores share (the paper's future work, section VIII), 1 within a node, else the
+//!   NUCO factor of the receiver's node reading from the sender's. Over m, because cores
+//!   communicate side by side as they compute side by side;
+//! - alpha': the alpha of the options, but at most load / messages: what a task takes includes the
+//!   time in which it communicates (section IV), so that a message cannot cost more than a
+//!   message's share of the load. The fixed 1e-5 exceeds that where windows are long and messages
+//!   many;
+//! - worth: [`super::Options::migration_worth_s`], the seconds of makespan that a migration must
+//!   save to be worth it; size over bandwidth is added where the cluster's bandwidths are known.
+//!
+//! **The trade-off** between the three is the user's: `migration_worth_s` prices migrations,
+//! `alpha` communication. [`super::Options::max_migrations`] and [`super::Options::max_imbalance`]
+//! are bounds instead of prices: a mapping that keeps them is better than any that does not, and of
+//! two that do not, the one that exceeds them by less (imbalance, and migrations as a share of the
+//! tasks). What has a bound has no price within it: worth is not charged where migrations are
+//! bounded, and a makespan below its bound counts as the bound. So with both bounds it is
+//! communication alone that is made small, and of mappings with equal J the one with less imbalance
+//! and fewer migrations is taken.
+//!
+//! # The search
+//! Invariant: the mapping returned is the best of all that were looked at, and the present one is
+//! among them: it is never worse than that under the model, whenever the search is ended.
+//!
+//! It starts from the present mapping, `refine`, `nuco`, `greedy` and `treematch` (this also with
+//! its groups given the cores that most of their tasks are on). The makespan is not searched for
+//! but bounded (the epsilon-constraint method of multi-objective optimisation): for each of several
+//! bounds, or the one that the options give, the rest of J is reduced by simulated annealing and
+//! then by descent to a mapping that no move or swap of the kinds described in `search` improves.
+//! What exceeds the bound is charged for, at a price that rises while there is some and falls while
+//! there is none.
+//!
+//! **Lower bound**: [`lower_bound_s`]. **Time**: starts as their modules say; a sweep of the search
+//! is O(n + e + m). The number of sweeps follows from the size and the time limit by a fixed rate,
+//! not from the clock, so that the result is the same on every machine on which the limit is not
+//! hit.
+
+mod search;
+
+use super::greedy::greedy;
+use super::nuco::nuco;
+use super::refine::refine;
+use super::treematch::treematch;
+use super::{MapperInfo, Request, core_loads, mean_load_s, movable};
+use evenly_model::stats::Random;
+use evenly_model::{Cluster, CoreIndex, TaskGraph, TaskIndex};
+use search::{Best, State};
+use std::collections::BTreeMap;
+
+/// `nuco+`.
+pub(super) const NUCO_PLUS: MapperInfo = MapperInfo {
+    name: "nuco+",
+    about: "least makespan, communication and migration together, by search within a time limit",
+    map: nuco_plus,
+};
+
+/// Looks at a link that a second of the time limit stands for. Real machines do more.
+const LOOKS_PER_SECOND: f64 = 60e6;
+/// What trying a task costs beside looking at its links, in looks.
+const LOOKS_PER_TRIAL: usize = 10;
+/// Sweeps that a second of the time limit stands for at most: small graphs need no more.
+const SWEEPS_PER_SECOND: f64 = 10_000.0;
+/// Fewer sweeps than these are not worth a start of their own.
+const LEAST_SWEEPS: usize = 40;
+/// Bounds of the makespan that are searched below where the options give none, as a share above
+/// what no mapping is below.
+const BOUNDS: [f64; 4] = [0.03, 0.01, 0.12, 0.5];
+
+/// J of a mapping, in seconds (see the module), for the options of the request. What exceeds their
+/// bounds is not in it.
+#[must_use]
+pub fn objective_s(request: &Request<'_>, mapping: &[CoreIndex]) -> f64 {
+    Model::new(request).value(mapping).objective_s
+}
+
+/// What J of no mapping is below, in seconds: no makespan is less than the mean load, than the
+/// heaviest task on the fastest core, and than what is not movable; and no communication or
+/// migration costs less than nothing. Where the makespan is bounded, the bound if that is more.
+#[must_use]
+pub fn lower_bound_s(request: &Request<'_>) -> f64 {
+    let least = least_makespan_s(request.graph, request.cluster, request.present);
+    least.max(Model::new(request).floor_s)
+}
+
+fn least_makespan_s(graph: &TaskGraph, cluster: &Cluster, present: &[CoreIndex]) -> f64 {
+    let fastest = cluster.cores().iter().map(|c| c.speed).fold(0.0, f64::max);
+    let tasks = || graph.tasks().iter().zip(present);
+    let heaviest = tasks().filter(|(t, _)| t.movable).map(|(t, _)| t.load_s).fold(0.0, f64::max);
+    let mut fixed = vec![0.0; cluster.cores().len()];
+    for (t, &c) in tasks().filter(|(t, _)| !t.movable) {
+        fixed[c] += t.load_s / cluster.cores()[c].speed;
+    }
+    let fixed = fixed.into_iter().fold(0.0, f64::max);
+    mean_load_s(graph, cluster).max(heaviest / fastest).max(fixed)
+}
+
+/// What a mapping is worth: smaller is better, what exceeds the bounds first.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+struct Value {
+    excess: f64,
+    objective_s: f64,
+    /// Imbalance and the share of tasks that are migrated: where all else is equal.
+    rest: f64,
+}
+
+/// The objective, with what it needs at hand.
+struct Model<'a> {
+    graph: &'a TaskGraph,
+    cluster: &'a Cluster,
+    present: &'a [CoreIndex],
+    costs: Costs<'a>,
+    /// Seconds of J that a message at factor 1 is.
+    message_s: f64,
+    worth_s: f64,
+    mean_s: f64,
+    /// What a makespan counts as at least.
+    floor_s: f64,
+    max_imbalance: f64,
+    max_migrations: usize,
+}
+
+impl<'a> Model<'a> {
+    fn new(request: &Request<'a>) -> Self {
+        let Request { graph, cluster, present, options, .. } = *request;
+        let most = graph.load_s() / graph.messages();
+        let alpha = options.alpha.seconds(graph);
+        let alpha = if most.is_finite() && most > 0.0 { alpha.min(most) } else { alpha };
+        let at_least_0 = |x: f64| if x.is_finite() && x > 0.0 { x } else { 0.0 };
+        let mean_s = mean_load_s(graph, cluster);
+        let (worth_s, max_migrations) = match options.max_migrations {
+            Some(most) => (0.0, most),
+            None => (at_least_0(options.migration_worth_s), usize::MAX),
+        };
+        let (floor_s, max_imbalance) = match options.max_imbalance.map(at_least_0) {
+            Some(most) => (mean_s * (1.0 + most), most),
+            None => (0.0, f64::INFINITY),
+        };
+        Self {
+            graph,
+            cluster,
+            present,
+            costs: Costs::new(cluster),
+            message_s: alpha / cluster.cores().len() as f64,
+            worth_s,
+            mean_s,
+            floor_s,
+            max_imbalance,
+            max_migrations,
+        }
+    }
+
+    /// What it costs to have a task on a core instead of where it is at present.
+    fn migration_s(&self, t: TaskIndex, to: CoreIndex) -> f64 {
+        let from = self.present[t];
+        if to == from {
+            return 0.0;
+        }
+        let node = |c: CoreIndex| self.cluster.cores()[c].node;
+        let copying = self.cluster.bandwidth(node(from), node(to));
+        self.worth_s + copying.map_or(0.0, |b| self.graph.tasks()[t].size_bytes / b)
+    }
+
+    fn imbalance(&self, makespan_s: f64) -> f64 {
+        if self.mean_s > 0.0 { makespan_s / self.mean_s - 1.0 } else { 0.0 }
+    }
+
+    /// What exceeds the bounds of the options.
+    fn excess(&self, makespan_s: f64, migrations: usize) -> f64 {
+        let imbalance = (self.imbalance(makespan_s) - self.max_imbalance).max(0.0);
+        let migrations = migrations.saturating_sub(self.max_migrations);
+        imbalance + migrations as f64 / self.graph.len() as f64
+    }
+
+    fn communication(&self, mapping: &[CoreIndex]) -> f64 {
+        let received = |(t, &to): (TaskIndex, &CoreIndex)| -> f64 {
+            let links = self.graph.links(t).iter();
+            links.map(|l| l.received * self.costs.between(to, mapping[l.with])).sum()
+        };
+        mapping.iter().enumerate().map(received).sum()
+    }
+
+    fn value(&self, mapping: &[CoreIndex]) -> Value {
+        let loads = core_loads(self.graph, self.cluster, mapping);
+        let makespan_s = loads.into_iter().fold(0.0, f64::max);
+        let tasks = || mapping.iter().enumerate();
+        let migrations = tasks().filter(|&(t, &c)| c != self.present[t]).count();
+        let moving_s = tasks().map(|(t, &c)| self.migration_s(t, c)).sum();
+        self.value_of(makespan_s, self.communication(mapping), moving_s, migrations)
+    }
+
+    fn value_of(
+        &self,
+        makespan_s: f64,
+        communication: f64,
+        moving_s: f64,
+        migrations: usize,
+    ) -> Value {
+        let makespan = makespan_s.max(self.floor_s);
+        let share = migrations as f64 / self.graph.len() as f64;
+        Value {
+            excess: self.excess(makespan_s, migrations),
+            objective_s: makespan + self.message_s * communication + moving_s,
+            rest: self.imbalance(makespan_s) + share,
+        }
+    }
+}
+
+/// [`Cluster::cost`], quickly.
+struct Costs<'a> {
+    cluster: &'a Cluster,
+    cores: usize,
+    /// Of every pair of cores, where these are few.
+    table: Vec<f64>,
+    nodes: Vec<usize>,
+}
+
+impl<'a> Costs<'a> {
+    const MOST_CORES_IN_A_TABLE: usize = 512;
+
+    fn new(cluster: &'a Cluster) -> Self {
+        let cores = cluster.cores().len();
+        let table = if cores <= Self::MOST_CORES_IN_A_TABLE {
+            (0..cores * cores).map(|k| cluster.cost(k / cores, k % cores)).collect()
+        } else {
+            Vec::new()
+        };
+        Self { cluster, cores, table, nodes: cluster.cores().iter().map(|c| c.node).collect() }
+    }
+
+    fn between(&self, to: CoreIndex, from: CoreIndex) -> f64 {
+        if let Some(&cost) = self.table.get(to * self.cores + from) {
+            cost
+        } else if to == from {
+            0.0
+        } else if self.cluster.caches().is_empty() {
+            self.cluster.factor(self.nodes[to], self.nodes[from])
+        } else {
+            self.cluster.cost(to, from)
+        }
+    }
+}
+
+fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
+    let Request { graph, cluster, present, options, clock } = *request;
+    let model = Model::new(request);
+    let mut best = Best::new(&model, present);
+    let tasks = movable(graph);
+    if tasks.is_empty() || cluster.cores().len() == 1 {
+        return best.mapping;
+    }
+    let start = clock();
+    let late = || clock().0.saturating_sub(start.0) >= options.time_limit.0;
+    let mut random = Random::new(options.seed);
+
+    // Bounds of the makespan.
+    let least = least_makespan_s(graph, cluster, present);
+    let bounds: Vec<f64> = if options.max_imbalance.is_some() {
+        // A little less, or sums that are taken in another order could be above it.
+        vec![model.floor_s * (1.0 - 1e-9)]
+    } else {
+        BOUNDS.iter().map(|b| least * (1.0 + b)).collect()
+    };
+
+    // Starts that do not depend on the bound.
+    let mut grouped = Vec::new();
+    if !late() {
+        best.offer(&nuco(graph, cluster, present, options.alpha.seconds(graph)));
+    }
+    if !late() {
+        best.offer(&greedy(request));
+    }
+    if !late() {
+        let groups = treematch(graph, cluster, present);
+        let home = at_home(&model, &groups);
+        best.offer(&groups);
+        best.offer(&home);
+        grouped = if model.value(&home) < model.value(&groups) { home } else { groups };
+    }
+
+    let links: usize = tasks.iter().map(|&t| graph.links(t).len()).sum();
+    let sweep = (tasks.len() * LOOKS_PER_TRIAL + links * 3 / 2) as f64;
+    let seconds = options.time_limit.as_secs_f64();
+    let sweeps = (seconds * LOOKS_PER_SECOND / sweep).min(seconds * SWEEPS_PER_SECOND) as usize;
+    let all_may_move = model.max_migrations >= tasks.len() / 2;
+    let mut runs: Vec<(f64, Start)> = Vec::new();
+    for &bound in &bounds {
+        runs.push((bound, Start::Refined));
+        if all_may_move {
+            runs.push((bound, Start::Grouped));
+            runs.push((bound, Start::Molten));
+        }
+    }
+    let polish = (sweeps / 8).max(1);
+    let most_runs = (sweeps / LEAST_SWEEPS).saturating_sub(1);
+    runs.truncate(most_runs);
+    let each = (sweeps - 2 * polish.min(sweeps / 2)) / runs.len().max(1);
+
+    // The best start first: what it gives is there early.
+    let search = |from: &[CoreIndex], bound, sweeps, heat, best: &mut Best, random: &mut Random| {
+        let mut state = State::new(&model, &tasks, from, bound);
+        state.anneal(sweeps, heat, random, best, &late);
+        state.descend(sweeps.saturating_mul(sweep as usize), &late);
+        best.offer(&state.at);
+    };
+    let own_bound = |best: &Best| match options.max_imbalance {
+        Some(_) => bounds[0],
+        None => core_loads(graph, cluster, &best.mapping).into_iter().fold(0.0, f64::max),
+    };
+    let from = best.mapping.clone();
+    search(&from, own_bound(&best), polish, COOL, &mut best, &mut random);
+    for (bound, start) in runs {
+        if late() {
+            break;
+        }
+        let refined;
+        let (from, heat) = match start {
+            Start::Refined => {
+                refined = refine(graph, cluster, present, bound);
+                best.offer(&refined);
+                (&refined, WARM)
+            }
+            Start::Grouped => (&grouped, WARM),
+            Start::Molten => (&grouped, HOT),
+        };
+        if !from.is_empty() {
+            search(from, bound, each, heat, &mut best, &mut random);
+        }
+    }
+    let from = best.mapping.clone();
+    search(&from, own_bound(&best), polish, COOL, &mut best, &mut random);
+    best.mapping
+}
+
+/// What a search starts from.
+#[derive(Debug, Clone, Copy)]
+enum Start {
+    /// What `refine` makes of the present mapping below the bound.
+    Refined,
+    /// Groups by communication.
+    Grouped,
+    /// Nothing in particular.
+    Molten,
+}
+
+/// How hot a search starts, over what a random move costs or gains: little of the start is lost.
+const COOL: f64 = 0.01;
+/// What is good in the start remains.
+const WARM: f64 = 0.1;
+/// Nothing of the start remains.
+const HOT: f64 = 1.0;
+
+/// The same groups on other cores, so that more tasks are where they are at present: whole nodes
+/// change places with nodes of as many cores, and then cores with cores of their node and speed. A
+/// core with a task that may not be moved keeps its group, and so does its node.
+fn at_home(model: &Model<'_>, mapping: &[CoreIndex]) -> Vec<CoreIndex> {
+    let cluster = model.cluster;
+    let node = |c: CoreIndex| cluster.cores()[c].node;
+    let mut of_node: Vec<Vec<CoreIndex>> = vec![Vec::new(); cluster.nodes().len()];
+    for c in 0..cluster.cores().len() {
+        of_node[node(c)].push(c);
+    }
+    let fixed = |keep: &dyn Fn(CoreIndex) -> usize, count: usize| {
+        let mut fixed = vec![false; count];
+        for (t, _) in model.graph.tasks().iter().enumerate().filter(|(_, t)| !t.movable) {
+            fixed[keep(model.present[t])] = true;
+        }
+        fixed
+    };
+    // Speeds of a node's cores in order, so that a node is exchanged with its like only.
+    let kind = |n: usize| -> Vec<u64> {
+        of_node[n].iter().map(|&c| cluster.cores()[c].speed.to_bits()).collect()
+    };
+    let kinds: Vec<Vec<u64>> = (0..of_node.len()).map(kind).collect();
+    let fixed_nodes = fixed(&node, of_node.len());
+    let pairs = mapping.iter().zip(model.present).map(|(&c, &p)| (node(c), node(p)));
+    let to_node = exchange(pairs, of_node.len(), |a, b| {
+        kinds[a] == kinds[b] && !fixed_nodes[a] && !fixed_nodes[b]
+    });
+    let mut place = vec![0; cluster.cores().len()];
+    for cores in &of_node {
+        for (i, &c) in cores.iter().enumerate() {
+            place[c] = i;
+        }
+    }
+    let nodes_home: Vec<CoreIndex> =
+        mapping.iter().map(|&c| of_node[to_node[node(c)]][place[c]]).collect();
+
+    let fixed_cores = fixed(&|c| c, cluster.cores().len());
+    let pairs = nodes_home.iter().copied().zip(model.present.iter().copied());
+    let to_core = exchange(pairs, cluster.cores().len(), |a, b| {
+        let (x, y) = (&cluster.cores()[a], &cluster.cores()[b]);
+        x.node == y.node && x.speed == y.speed && !fixed_cores[a] && !fixed_cores[b]
+    });
+    let movable = model.graph.tasks().iter().map(|t| t.movable);
+    let home = nodes_home.iter().zip(movable).zip(model.present);
+    home.map(|((&c, movable), &p)| if movable { to_core[c] } else { p }).collect()
+}
+
+/// Who of 0..count takes whose place, so that many of the pairs (from, to) go from a to the place
+/// of a: the most frequent pair first, where `like` allows it. What is left keeps to its like too.
+fn exchange(
+    pairs: impl Iterator<Item = (usize, usize)>,
+    count: usize,
+    like: impl Fn(usize, usize) -> bool,
+) -> Vec<usize> {
+    const NONE: usize = usize::MAX;
+    let mut counts: BTreeMap<(usize, usize), usize> = BTreeMap::new();
+    for pair in pairs {
+        *counts.entry(pair).or_default() += 1;
+    }
+    let mut counts: Vec<_> = counts.into_iter().filter(|&((a, b), _)| like(a, b)).collect();
+    counts.sort_by_key(|&(pair, n)| (std::cmp::Reverse(n), pair));
+    let mut to = vec![NONE; count];
+    let mut taken = vec![false; count];
+    for ((a, b), _) in counts {
+        if to[a] == NONE && !taken[b] {
+            (to[a], taken[b]) = (b, true);
+        }
+    }
+    // Likeness is an equivalence, so there is a place left for each; those that are like none, not
+    // even themselves, stay.
+    for (a, (to, taken)) in to.iter_mut().zip(&mut taken).enumerate() {
+        if *to == NONE && !*taken {
+            (*to, *taken) = (a, true);
+        }
+    }
+    for (a, to) in to.iter_mut().enumerate().filter(|(_, to)| **to == NONE) {
+        if let Some(b) = (0..count).find(|&b| !taken[b] && like(a, b)) {
+            (*to, taken[b]) = (b, true);
+        }
+    }
+    to
+}
