@@ -645,7 +645,7 @@ impl Balancer {
         let decided = machine.now();
 
         moves.extend(self.apply(machine, now, observers));
-        self.tell(machine, now, paused);
+        self.tell(now, paused);
         let applied = machine.now();
 
         self.estimate(elapsed, paused);
@@ -700,7 +700,7 @@ impl Balancer {
     }
 
     /// Tells the balancers of CPUs who is where, and whether they may move threads.
-    fn tell(&mut self, machine: &dyn Machine, now: Nanos, paused: bool) {
+    fn tell(&mut self, now: Nanos, paused: bool) {
         let Some(board) = &self.board else { return };
         for e in &self.entities {
             if let Some(member) = &e.member {
@@ -708,7 +708,7 @@ impl Balancer {
                 member.set_movable(e.movable);
             }
         }
-        board.set_cpus(&self.usable, |cpu| machine.capacity(cpu));
+        board.set_cpus(&self.snapshot.cpus);
         if std::mem::take(&mut self.members_changed) {
             board.set_members(self.entities.iter().filter_map(|e| e.member.clone()));
         }

@@ -6,7 +6,8 @@ use evenly_engine::{
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Nanos, ThreadId};
 use evenly_policy::by_name;
-use evenly_sim::{Barrier, Scenario, Sharing, Sim};
+use evenly_sim::{Barrier, Hotplug, Scenario, Sharing, Sim};
+use std::cell::Cell;
 
 fn ms(ms: u64) -> Nanos {
     Nanos::from_millis(ms)
@@ -17,6 +18,8 @@ struct Counting {
     sim: Sim,
     located: usize,
     read: usize,
+    /// Capacities that were asked for.
+    capacities: Cell<usize>,
     /// The second thread cannot be read.
     blind: bool,
 }
@@ -63,6 +66,11 @@ impl Machine for Counting {
         self.sim.restore(id);
     }
 
+    fn capacity(&self, cpu: CpuId) -> u32 {
+        self.capacities.set(self.capacities.get() + 1);
+        self.sim.capacity(cpu)
+    }
+
     fn resolution(&self) -> Nanos {
         self.sim.resolution()
     }
@@ -92,9 +100,19 @@ fn start_with(policy: &str, scenario: Scenario) -> (Counting, Balancer) {
         mechanism: info.mechanism,
         guard: GuardOptions { enabled: false, ..GuardOptions::default() },
     };
-    let mut machine = Counting { sim: Sim::new(scenario), located: 0, read: 0, blind: false };
+    let mut machine = Counting {
+        sim: Sim::new(scenario),
+        located: 0,
+        read: 0,
+        capacities: Cell::new(0),
+        blind: false,
+    };
     machine.sim.run_until(ms(1));
-    let mut balancer = Balancer::new(options, (info.make)(), machine.now());
+    let mut balancer = match info.decentral {
+        None => Balancer::new(options, (info.make)(), machine.now()),
+        // Those of CPUs sleep: only their caretaker's points are looked at.
+        Some(cut_off) => Balancer::decentral(options, cut_off, &[], ms(20), 1, machine.now()).0,
+    };
     for thread in machine.sim.candidates() {
         let (baseline, read_at) = (thread.times, machine.now());
         let mask = machine.original_mask(thread.id).unwrap();
@@ -209,4 +227,27 @@ fn a_thread_that_blocks_after_all_is_found() {
     }
     let (blocked_at, found_at) = (blocked_at.unwrap(), found_at.unwrap());
     assert!((50..=60).contains(&(found_at - blocked_at)), "{blocked_at} to {found_at}");
+}
+
+/// The kernel's word for the capacity of a CPU is a file: it is asked for when CPUs come or go, and
+/// not at each point.
+#[test]
+fn capacities_are_asked_for_where_cpus_have_changed_only() {
+    for policy in ["juggle", "secretary"] {
+        let plug = |at, online| Hotplug { at: ms(at), cpu: CpuId(1), online };
+        let hotplug = vec![plug(2_010, false), plug(4_010, true)];
+        let s = Scenario { hotplug, ..scenario(3, ms(100_000), 1, Barrier::None) };
+        let (mut machine, mut balancer) = start_with(policy, s);
+        let mut asked = Vec::new();
+        for second in 0..6 {
+            machine.capacities.set(0);
+            for point in 1..=10 {
+                machine.sim.run_until(ms(1_000 * second + 100 * point));
+                balancer.point(&mut machine, ms(20), &mut []);
+            }
+            asked.push(machine.capacities.get());
+        }
+        // Two CPUs at first, one is left, two again.
+        assert_eq!(asked, [2, 0, 1, 0, 2, 0], "{policy}");
+    }
 }

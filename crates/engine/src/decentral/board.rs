@@ -4,7 +4,7 @@
 //! take a list; never while another is waited for.
 
 use crate::{ApplyError, CostBreakdown, Machine, MoveRecord, Reading, Times};
-use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, Nanos, Reason, ThreadId};
+use evenly_model::{CpuId, CpuSet, CpuView, FULL_CAPACITY, Nanos, Reason, ThreadId};
 use evenly_policy::Effort;
 use evenly_policy::secretary::SETTLED;
 use evenly_policy::shared::{Mean, MoveRate, Published, PublishedCell, ThreadCell};
@@ -546,11 +546,15 @@ impl Board {
         }
     }
 
-    /// The CPUs that can be used from now on.
-    pub(crate) fn set_cpus(&self, usable: &CpuSet, capacity: impl Fn(CpuId) -> u32) {
+    /// The CPUs that can be used from now on, sorted. Of the others it stands what was known of their
+    /// capacity.
+    pub(crate) fn set_cpus(&self, usable: &[CpuView]) {
         for s in &self.seats {
-            s.usable.store(usable.contains(s.cpu), Relaxed);
-            s.capacity.store(capacity(s.cpu), Relaxed);
+            let found = usable.binary_search_by_key(&s.cpu, |c| c.id);
+            s.usable.store(found.is_ok(), Relaxed);
+            if let Ok(c) = found {
+                s.capacity.store(usable[c].capacity, Relaxed);
+            }
         }
     }
 
