@@ -71,9 +71,7 @@ impl Member {
     /// read this time.
     pub(crate) fn read(&self, board: &Board, machine: &mut dyn Machine) -> Option<Account> {
         let mut a = locked(&self.account);
-        let reading = machine.read_one(self.id);
-        board.readings.fetch_add(1, Relaxed);
-        let times = match reading {
+        let times = match machine.read_one(self.id) {
             Reading::Times(times) => times,
             // What is known of it is what was read last.
             Reading::Unknown => return Some(*a),
@@ -167,7 +165,6 @@ pub struct Board {
     /// Something has happened that the caretaker should look at.
     called: AtomicBool,
     counts: Counts,
-    readings: AtomicU64,
     logs: AtomicBool,
     log: Mutex<Vec<MoveRecord>>,
     complaints: Mutex<Vec<Complaint>>,
@@ -205,7 +202,6 @@ impl Board {
             version: AtomicU64::new(0),
             called: AtomicBool::new(false),
             counts: Counts::default(),
-            readings: AtomicU64::new(0),
             logs: AtomicBool::new(false),
             log: Mutex::default(),
             complaints: Mutex::default(),
@@ -247,12 +243,6 @@ impl Board {
             threads: c.threads.load(Relaxed),
             most: c.most.load(Relaxed),
         }
-    }
-
-    /// Readings of a thread's times: each balancer's own, and those observed.
-    #[must_use]
-    pub fn readings(&self) -> u64 {
-        self.readings.load(Relaxed)
     }
 
     /// Wake-ups of all balancers.
