@@ -550,11 +550,7 @@ impl Balancer {
                 let (id, mask) = (e.meta.id, self.masks[e.mask].clone());
                 match machine.confine(id, &mask) {
                     Ok(()) | Err(ApplyError::Gone | ApplyError::Unusable { .. }) => {}
-                    Err(error) => {
-                        self.entities[i].movable = false;
-                        self.entities[i].foreign = matches!(error, ApplyError::Foreign { .. });
-                        self.complain(now, id, &error, observers);
-                    }
+                    Err(error) => self.leave_alone(i, now, &error, observers),
                 }
             }
         }
@@ -689,11 +685,10 @@ impl Balancer {
                 self.looked_at_cpus = None;
                 continue;
             }
-            if let Some(e) = self.entities.iter_mut().find(|e| e.meta.id == id) {
-                e.movable = false;
-                e.foreign = matches!(error, ApplyError::Foreign { .. });
+            // One that has left is alone already.
+            if let Some(i) = self.entities.iter().position(|e| e.meta.id == id) {
+                self.leave_alone(i, now, &error, observers);
             }
-            self.complain(now, id, &error, observers);
         }
         board.keep_log(observers.iter().any(|o| o.wants_points()));
         board.take_log()
@@ -1312,9 +1307,7 @@ impl Balancer {
                 Err(e) => {
                     error = Some(e.to_string());
                     self.failed += 1;
-                    self.entities[m.thread].movable = false;
-                    self.entities[m.thread].foreign = matches!(e, ApplyError::Foreign { .. });
-                    self.complain(now, id, &e, observers);
+                    self.leave_alone(m.thread, now, &e, observers);
                 }
             }
             done.push(MoveRecord { id, from, to: cpu, reason: m.reason, error });
@@ -1346,12 +1339,24 @@ impl Balancer {
                 && let Err(error @ (ApplyError::Foreign { .. } | ApplyError::Refused(_))) =
                     machine.place(e.meta.id, cpu, None)
             {
-                let id = e.meta.id;
-                self.entities[i].movable = false;
-                self.entities[i].foreign = matches!(error, ApplyError::Foreign { .. });
-                self.complain(now, id, &error, observers);
+                self.leave_alone(i, now, &error, observers);
             }
         }
+    }
+
+    /// A thread that cannot be moved is not tried again.
+    fn leave_alone(
+        &mut self,
+        index: usize,
+        now: Nanos,
+        error: &ApplyError,
+        observers: &mut [Box<dyn Observer>],
+    ) {
+        let e = &mut self.entities[index];
+        e.movable = false;
+        e.foreign = matches!(error, ApplyError::Foreign { .. });
+        let id = e.meta.id;
+        self.complain(now, id, error, observers);
     }
 
     fn complain(
