@@ -461,7 +461,7 @@ impl Balancer {
         // A thread that joins others at work starts level with them: its past is not theirs.
         let first = self.points == 0 || self.entities.is_empty();
         let member = self.board.as_ref().map(|board| {
-            let (times, at) = (thread.times, selection.read_at);
+            let (times, at) = (thread.times, thread.read_at);
             board.join(thread.id, within, times, at, first.then_some(since_baseline))
         });
         let progress = match &member {
@@ -486,7 +486,7 @@ impl Balancer {
             last: thread.times,
             retired: None,
             newly_retired: None,
-            read_at: selection.read_at,
+            read_at: thread.read_at,
             progress,
             cpu: None,
             movable,
@@ -500,7 +500,7 @@ impl Balancer {
             ran_on: false,
             seen: None,
             migrations: 0,
-            joined: selection.read_at,
+            joined: thread.read_at,
             ran: Nanos::ZERO,
             waited: Nanos::ZERO,
             blocked: Nanos::ZERO,
@@ -588,7 +588,7 @@ impl Balancer {
             state: RunState::Runnable,
             read_at,
         };
-        Some(Selection { thread, baseline: times, read_at })
+        Some(Selection { thread, baseline: times })
     }
 
     /// Drops a thread that is no longer what it was (it has become another program), so that it is

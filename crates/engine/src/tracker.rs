@@ -29,7 +29,7 @@ pub struct Candidate {
     pub times: Times,
     /// Whether it wanted a CPU when it was read.
     pub state: RunState,
-    /// When it was read.
+    /// When its times were read: once it is balanced, what it does from then on is counted.
     pub read_at: Nanos,
 }
 
@@ -55,8 +55,6 @@ pub struct Selection {
     pub thread: Candidate,
     /// Its times at the moment from which its progress counts.
     pub baseline: Times,
-    /// When the times of the thread were read: what it does from then on is counted.
-    pub read_at: Nanos,
 }
 
 #[derive(Debug, Clone)]
@@ -182,8 +180,7 @@ impl Tracker {
                 && c.state != RunState::Dead
             {
                 k.selected = true;
-                let read_at = c.read_at;
-                chosen.push(Selection { thread: c.clone(), baseline: k.baseline, read_at });
+                chosen.push(Selection { thread: c.clone(), baseline: k.baseline });
             }
         }
         self.started |= !chosen.is_empty();

@@ -175,7 +175,7 @@ fn a_balancing_point_allocates_nothing_once_the_threads_are_known() {
             state: RunState::Runnable,
             read_at: now(),
         };
-        let selection = Selection { thread, baseline: Times::default(), read_at: now() };
+        let selection = Selection { thread, baseline: Times::default() };
         balancer.join(&mut machine, selection, &cpus, &mut []);
     }
     let mut counts = Vec::with_capacity(100);

@@ -515,7 +515,7 @@ impl Group {
             if self.met.binary_search(&c.id).is_err()
                 && c.state == evenly_engine::RunState::Runnable
             {
-                new.push(Selection { baseline: c.times, thread: c, read_at: sim.now() });
+                new.push(Selection { baseline: c.times, thread: c });
             }
         }
         self.met.extend(new.iter().map(|s| s.thread.id));

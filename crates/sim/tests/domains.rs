@@ -76,11 +76,11 @@ impl Two {
         let rooms = self.rooms();
         let mut counts = [0, 0];
         for thread in self.sim.candidates() {
-            let (id, baseline, read_at) = (thread.id, thread.times, self.sim.now());
+            let (id, baseline) = (thread.id, thread.times);
             let mask = self.sim.original_mask(id).unwrap();
             let d = roomiest(&rooms, &counts, &[true, true], None).unwrap();
             counts[d] += 1;
-            let selection = Selection { thread, baseline, read_at };
+            let selection = Selection { thread, baseline };
             self.balancers[d].join(&mut self.sim, selection, &mask, &mut self.observers);
             self.members.push((id, mask, d));
         }
@@ -329,9 +329,9 @@ fn a_domain_is_open_while_another_has_no_thread() {
         sim.run_until(PERIOD);
         assert_eq!(sim.candidates().len(), 5);
         for thread in sim.candidates() {
-            let (baseline, read_at) = (thread.times, sim.now());
+            let baseline = thread.times;
             let mask = sim.original_mask(thread.id).unwrap();
-            balancer.join(&mut sim, Selection { thread, baseline, read_at }, &mask, &mut []);
+            balancer.join(&mut sim, Selection { thread, baseline }, &mask, &mut []);
         }
         let inside = |sim: &Sim, list: &str| sim.masks().iter().all(|m| m.is_subset(&cpus(list)));
         let run = |sim: &mut Sim, balancer: &mut Balancer, open: bool| {

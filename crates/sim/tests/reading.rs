@@ -114,9 +114,9 @@ fn start_with(policy: &str, scenario: Scenario) -> (Counting, Balancer) {
         Some(cut_off) => Balancer::decentral(options, cut_off, &[], ms(20), 1, machine.now()).0,
     };
     for thread in machine.sim.candidates() {
-        let (baseline, read_at) = (thread.times, machine.now());
+        let baseline = thread.times;
         let mask = machine.original_mask(thread.id).unwrap();
-        let selection = Selection { thread, baseline, read_at };
+        let selection = Selection { thread, baseline };
         balancer.join(&mut machine, selection, &mask, &mut []);
     }
     (machine, balancer)
