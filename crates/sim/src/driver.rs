@@ -305,11 +305,11 @@ impl Driver {
         let g = &mut self.groups[group];
         let Some(all) = g.decentral.as_mut().filter(|all| all.board.active()) else { return };
         let (now, lambda) = (self.sim.now(), all.board.interval());
-        for b in std::mem::take(&mut g.parked) {
-            let at = all.balancers[b].first_wake(now, lambda);
-            self.given += 1;
-            let step = Step::Again;
-            self.due.push(Reverse(Due { at, number: self.given, group, balancer: b, step }));
+        let woken = std::mem::take(&mut g.parked).into_iter();
+        let woken: Vec<(Nanos, usize)> =
+            woken.map(|b| (all.balancers[b].first_wake(now, lambda), b)).collect();
+        for (at, b) in woken {
+            self.give(at, group, b, Step::Again);
         }
     }
 
