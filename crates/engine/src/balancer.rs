@@ -293,7 +293,9 @@ pub struct Balancer {
     migrations: u64,
     failed: u64,
     cost: CostBreakdown,
-    last_cost: Nanos,
+    period_cost: Nanos,
+    /// What the balancers of CPUs had cost up to the last point.
+    paid: Nanos,
     cpu_time: Nanos,
     balanced_for: Nanos,
     slowest_slot: f64,
@@ -346,7 +348,8 @@ impl Balancer {
             migrations: 0,
             failed: 0,
             cost: CostBreakdown::default(),
-            last_cost: Nanos::ZERO,
+            period_cost: Nanos::ZERO,
+            paid: Nanos::ZERO,
             cpu_time: Nanos::ZERO,
             balanced_for: Nanos::ZERO,
             slowest_slot: 0.0,
@@ -412,10 +415,12 @@ impl Balancer {
         self.snapshot.cpus.len()
     }
 
-    /// CPU time that the last point cost.
+    /// CPU time that balancing cost in the period that the last point ended. With a balancer for each
+    /// CPU that is the mean over the periods since the caretaker's point before, of what all of them
+    /// took and of its own.
     #[must_use]
-    pub fn last_cost(&self) -> Nanos {
-        self.last_cost
+    pub fn period_cost(&self) -> Nanos {
+        self.period_cost
     }
 
     /// Threads per CPU of the domain, as last seen.
@@ -617,6 +622,7 @@ impl Balancer {
         let cpu_before = machine.own_cpu_time();
         let now = machine.now();
         let elapsed = self.last_at.map_or(Nanos::ZERO, |l| now - l);
+        let since = now - self.last_at.unwrap_or(self.began);
         self.last_at = Some(now);
 
         let mut moves = self.hear(now, period, observers);
@@ -659,8 +665,13 @@ impl Balancer {
         self.cost.decide += decided - observed;
         self.cost.apply += applied - decided;
         self.cost.record += machine.now() - applied;
-        self.last_cost = machine.own_cpu_time() - cpu_before;
-        self.cpu_time += self.last_cost;
+        let cost = machine.own_cpu_time() - cpu_before;
+        self.cpu_time += cost;
+        self.period_cost = self.board.as_ref().map_or(cost, |board| {
+            let all = board.cpu_time();
+            let others = all - std::mem::replace(&mut self.paid, all);
+            (cost + others).scale(1.0 / board.periods(since))
+        });
         left
     }
 

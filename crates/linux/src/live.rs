@@ -264,9 +264,6 @@ struct Domain {
     machine: Arc<Mutex<LinuxMachine>>,
     /// What the balancers of CPUs share.
     board: Option<Arc<Board>>,
-    /// What those have cost up to the last point, and when that was.
-    paid: Nanos,
-    visited: Nanos,
     /// The next point may be as early as this, where one of them calls.
     called_at: Nanos,
     period: PeriodControl,
@@ -299,8 +296,7 @@ impl Domain {
                 put(&self.mailbox.leaving, left);
             }
             self.period.shared_by(self.balancer.len().div_ceil(self.balancer.usable_cpus().max(1)));
-            let cost = self.cost();
-            self.period.cost(cost);
+            self.period.cost(self.balancer.period_cost());
             if self.period.newly_stretched() {
                 let text = self.period.told();
                 self.balancer.note(now(), text, &mut self.observers);
@@ -330,16 +326,6 @@ impl Domain {
     /// How many periods its points are apart.
     fn care(&self) -> f64 {
         if self.board.is_some() { CARE } else { 1.0 }
-    }
-
-    /// What balancing cost in the last period.
-    fn cost(&mut self) -> Nanos {
-        let own = self.balancer.last_cost();
-        let Some(board) = &self.board else { return own };
-        let all = board.cpu_time();
-        let since = all - std::mem::replace(&mut self.paid, all);
-        let time = now() - std::mem::replace(&mut self.visited, now());
-        (own + since).scale(1.0 / board.periods(time))
     }
 
     /// How often the balancers of CPUs have been put to work.
@@ -617,8 +603,6 @@ impl Live {
                 balancer,
                 machine,
                 board,
-                paid: Nanos::ZERO,
-                visited: began,
                 called_at: began,
                 period,
                 observers: observers(id),

@@ -157,10 +157,6 @@ struct Group {
     met: Vec<ThreadId>,
     /// The balancers of CPUs, where each CPU has one.
     decentral: Option<Decentral>,
-    /// What those have cost up to the last point.
-    paid: Nanos,
-    /// When that was.
-    visited: Nanos,
     /// Those that are to be woken when the board is active.
     parked: Vec<usize>,
 }
@@ -282,8 +278,6 @@ impl Driver {
                     Start::Recognised => sim.now() + first,
                 },
                 met: Vec::new(),
-                paid: Nanos::ZERO,
-                visited: sim.now(),
                 parked,
             }
         };
@@ -449,18 +443,9 @@ impl Driver {
                     group.tracker.idle(id, times, now);
                     group.met.retain(|&m| m != id);
                 }
-                cost += b.last_cost();
+                cost += b.period_cost();
             }
-            group.control.cost(match &group.decentral {
-                // That of a period: a point of the caretaker is for several.
-                Some(Decentral { board, .. }) => {
-                    let all = board.cpu_time();
-                    let since = all - std::mem::replace(&mut group.paid, all);
-                    let time = now - std::mem::replace(&mut group.visited, now);
-                    (cost + since).scale(1.0 / board.periods(time))
-                }
-                None => cost,
-            });
+            group.control.cost(cost);
             // The domain in which most threads share a CPU needs the longest turns.
             let together = |b: &Balancer| b.len().div_ceil(b.usable_cpus().max(1));
             group.control.shared_by(group.balancers.iter().map(together).max().unwrap_or(0));

@@ -272,9 +272,8 @@ impl Board {
         self.called.store(true, Relaxed);
     }
 
-    /// How many periods have passed between two points of the caretaker, for what one period costs.
-    #[must_use]
-    pub fn periods(&self, time: Nanos) -> f64 {
+    /// How many periods there are in this time between two points of the caretaker, at least one.
+    pub(crate) fn periods(&self, time: Nanos) -> f64 {
         (time.0 as f64 / self.interval().0.max(1) as f64).max(1.0)
     }
 
@@ -284,8 +283,7 @@ impl Board {
     }
 
     /// CPU time that balancers took so far.
-    #[must_use]
-    pub fn cpu_time(&self) -> Nanos {
+    pub(crate) fn cpu_time(&self) -> Nanos {
         Nanos(self.counts.cpu_ns.load(Relaxed))
     }
 
