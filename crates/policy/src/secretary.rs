@@ -59,16 +59,6 @@ pub(crate) const SECRETARY_GAUSSIAN: PolicyInfo = PolicyInfo {
     ..SECRETARY
 };
 
-/// What an observation of a remote thread gives.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Look {
-    /// It cannot be had, which is known without reading it: moved lately, on a CPU that is no slower,
-    /// or not allowed here.
-    PassedOver,
-    /// Its speed, read just now.
-    Speed(f64),
-}
-
 /// Whether a CPU is so much faster than another that a thread gains by going there. `off` is by what
 /// part each speed can be wrong; `margin` how much faster it has to be beyond that.
 #[must_use]
@@ -84,11 +74,16 @@ pub fn margin(k: f64, known: bool) -> f64 {
     if known { 0.0 } else { FASTER / k }
 }
 
-/// Over how many intervals speeds are averaged, where readings can be wrong by this part of what a
-/// thread gets in one.
+/// The speed of a CPU to publish, and over how many intervals it is averaged then. `before` is what was
+/// published last, with the threads that the CPU has now (with others, over 0 intervals); `now` is the
+/// speed in the interval that ended, and `noise` by what part of what a thread gets in one readings can
+/// be wrong: the more, the more intervals are averaged.
 #[must_use]
-pub fn samples(noise: f64) -> u32 {
-    (4.0 * noise).ceil().clamp(1.0, MOST_SAMPLES) as u32
+pub fn averaged(before: (f64, u32), now: f64, noise: f64) -> (f64, u32) {
+    let most = (4.0 * noise).ceil().clamp(1.0, MOST_SAMPLES) as u32;
+    let (speed, samples) = before;
+    let samples = (samples + 1).min(most);
+    if samples == 1 { (now, 1) } else { (speed + (now - speed) / f64::from(samples), samples) }
 }
 
 /// Outcome of one search.
@@ -142,18 +137,20 @@ impl Balancer {
         }
     }
 
-    /// A whole search at once. `look` is called with threads, each at most once.
-    pub fn decide(
+    /// A whole search at once. `look` is called with threads, each at most once, and gives their
+    /// speeds; None for one that cannot be had, which is known without reading it: moved lately, on a
+    /// CPU that is no slower, or not allowed here.
+    fn decide(
         &mut self,
         ahead: f64,
         mean: f64,
         threads: usize,
         candidates: usize,
-        mut look: impl FnMut(usize) -> Look,
+        mut look: impl FnMut(usize) -> Option<f64>,
     ) -> Search {
         let mut hunt = self.begin(ahead, mean, threads, candidates);
         while let Some(t) = hunt.draw() {
-            if let Look::Speed(speed) = look(t) {
+            if let Some(speed) = look(t) {
                 hunt.saw(t, speed);
             }
         }
@@ -325,7 +322,6 @@ impl Secretary {
     /// Lines 1 and 2 of Figure 3. Returns the speed of the CPU; None where it has no threads.
     fn publish(&mut self, snapshot: &Snapshot, c: CpuIndex, age: f64, noise: f64) -> Option<f64> {
         let cpu = &snapshot.cpus[c];
-        let most = samples(noise);
         let p = &mut self.published[cpu.id.0 as usize];
         let g = &mut self.global;
         if p.threads > 0 {
@@ -343,9 +339,7 @@ impl Secretary {
         }
         // Whose threads all rest has room.
         let speed = cpu.speed.unwrap_or(1.0) * cpu.weight();
-        p.samples = (p.samples + 1).min(most);
-        p.speed =
-            if p.samples == 1 { speed } else { p.speed + (speed - p.speed) / f64::from(p.samples) };
+        (p.speed, p.samples) = averaged((p.speed, p.samples), speed, noise);
         p.total = self.by_cpu[c].iter().map(|&t| snapshot.threads[t].progress as f64 / age).sum();
         (g.speeds, g.cpus) = (g.speeds + p.speed, g.cpus + 1.0);
         (g.totals, g.threads) = (g.totals + p.total, g.threads + f64::from(threads));
@@ -395,17 +389,15 @@ impl Secretary {
             g.on_slow as usize,
             |t| {
                 let view = &snapshot.threads[t];
-                let Some(cpu) = snapshot.cpus.get(view.cpu) else { return Look::PassedOver };
+                let cpu = snapshot.cpus.get(view.cpu)?;
                 let there = &published[cpu.id.0 as usize];
                 let margin = margin(k, snapshot.cpus[c].capacity > cpu.capacity);
                 let faster = is_faster(speed, (there.speed, off(there)), margin);
                 if view.cpu == c || there.threads == 0 || !faster || stays(view) {
-                    return Look::PassedOver;
+                    return None;
                 }
-                if !snapshot.allows(t, c) || !snapshot.allows(ahead, view.cpu) {
-                    return Look::PassedOver;
-                }
-                Look::Speed(view.progress as f64 / age)
+                let allowed = snapshot.allows(t, c) && snapshot.allows(ahead, view.cpu);
+                allowed.then(|| view.progress as f64 / age)
             },
         );
         self.effort.searches += 1;
@@ -493,11 +485,11 @@ mod tests {
         let mut seen = Vec::new();
         let found = Balancer::new(cut_off, seed).decide(ahead, 0.5, n, n / 2, |t| {
             if t % 2 == 1 {
-                return Look::PassedOver;
+                return None;
             }
             assert!(!seen.contains(&t), "looked at twice");
             seen.push(t);
-            Look::Speed(t as f64 / n as f64)
+            Some(t as f64 / n as f64)
         });
         (found, seen)
     }
@@ -526,11 +518,30 @@ mod tests {
     #[test]
     fn nobody_behind_is_nobody_found() {
         let mut b = Balancer::new(CutOff::Gaussian, 3);
-        let found = b.decide(0.9, 0.5, 50, 50, |_| Look::Speed(0.6));
+        let found = b.decide(0.9, 0.5, 50, 50, |_| Some(0.6));
         assert_eq!((found.found, found.readings), (None, 50));
-        let found = b.decide(0.9, 0.5, 50, 50, |_| Look::PassedOver);
+        let found = b.decide(0.9, 0.5, 50, 50, |_| None);
         assert_eq!(found, Search::default());
-        assert_eq!(b.decide(0.9, 0.5, 0, 0, |_| Look::Speed(0.1)), Search::default());
+        assert_eq!(b.decide(0.9, 0.5, 0, 0, |_| Some(0.1)), Search::default());
+    }
+
+    #[test]
+    fn a_published_speed_is_the_mean_of_as_many_intervals_as_noise_needs() {
+        let after = |noise| {
+            let mut p = (0.0, 0);
+            for now in [0.2, 0.4, 0.9, 0.5] {
+                p = averaged(p, now, noise);
+            }
+            p
+        };
+        // Exact readings: that of the last interval alone.
+        assert_eq!(after(0.0), (0.5, 1));
+        let (speed, samples) = after(1.0);
+        assert!((speed - 0.5).abs() < 1e-9 && samples == 4, "{speed} {samples}");
+        // Of two each new one has half of the weight.
+        let (speed, samples) = after(0.5);
+        assert!((speed - 0.55).abs() < 1e-9 && samples == 2, "{speed} {samples}");
+        assert_eq!(averaged((0.3, 64), 0.3, 1e9).1, 64);
     }
 
     #[test]

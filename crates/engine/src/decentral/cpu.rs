@@ -8,7 +8,7 @@ use crate::speed::LEAST_WANTED;
 use crate::{Machine, RunState, Times};
 use evenly_model::stats::Random;
 use evenly_model::{Nanos, ThreadId};
-use evenly_policy::secretary::{self, Hunt, JITTER, LEAD, RESTS, is_faster, margin, samples};
+use evenly_policy::secretary::{self, Hunt, JITTER, LEAD, RESTS, averaged, is_faster, margin};
 use evenly_policy::shared::{Published, Share};
 use evenly_policy::stopping::CutOff;
 use std::sync::Arc;
@@ -227,9 +227,8 @@ impl CpuBalancer {
             // One whose threads all rest has room.
             let now = if wanted { seen.ran.0 as f64 / seen.wanted.0 as f64 } else { 1.0 };
             let now = now * board.weight(self.seat);
-            let taken_before = if before.threads == threads { before.samples } else { 0 };
-            taken = (taken_before + 1).min(samples(noise));
-            speed = if taken == 1 { now } else { speed + (now - speed) / f64::from(taken) };
+            let of_these = if before.threads == threads { before.samples } else { 0 };
+            (speed, taken) = averaged((before.speed, of_these), now, noise);
         }
         board.speeds.replace(&mut self.speed, Share::one(speed));
         let mean = board.speeds.get().map_or(speed, |(mean, _)| mean);
