@@ -8,8 +8,9 @@
 use crate::Sim;
 use crate::report::Sample;
 use evenly_engine::{
-    Balancer, BalancerOptions, CARE, Decentral, Event, GuardOptions, Machine, Observer, Period,
-    PeriodControl, PeriodOptions, SearchSummary, Selection, Step, Summary, Tracker, TrackerOptions,
+    Balancer, BalancerOptions, CARE, Candidate, Decentral, Event, GuardOptions, Machine, Observer,
+    Period, PeriodControl, PeriodOptions, SearchSummary, Selection, Step, Summary, Tracker,
+    TrackerOptions,
 };
 use evenly_model::{CpuSet, DomainId, Nanos, ThreadId};
 use evenly_policy::{Mechanism, POLICIES, by_name};
@@ -153,6 +154,8 @@ struct Group {
     next: Nanos,
     /// The next point may be as early as this, where a balancer of a CPU calls.
     called_at: Nanos,
+    /// All threads, as seen last.
+    candidates: Vec<Candidate>,
     /// Threads that have been met, with [`Start::AtOnce`].
     met: Vec<ThreadId>,
     /// The balancers of CPUs, where each CPU has one.
@@ -277,6 +280,7 @@ impl Driver {
                     Start::AtOnce => sim.now(),
                     Start::Recognised => sim.now() + first,
                 },
+                candidates: Vec::new(),
                 met: Vec::new(),
                 parked,
             }
@@ -426,7 +430,10 @@ impl Driver {
         let (sim, group) = (&mut self.sim, &mut self.groups[g]);
         let now = sim.now();
         let selected = match self.start {
-            Start::Recognised => group.tracker.look(now, &sim.candidates_of(group.program)),
+            Start::Recognised => {
+                sim.refresh(group.program, &mut group.candidates);
+                group.tracker.look(now, &group.candidates)
+            }
             Start::AtOnce => group.newcomers(sim),
         };
         for selection in selected {
@@ -492,15 +499,15 @@ impl Group {
         if self.met.len() == sim.living_of(self.program) {
             return Vec::new();
         }
-        let candidates = sim.candidates_of(self.program);
-        self.met.retain(|id| candidates.binary_search_by_key(id, |c| c.id).is_ok());
+        sim.refresh(self.program, &mut self.candidates);
+        self.met.retain(|id| self.candidates.binary_search_by_key(id, |c| c.id).is_ok());
         self.met.sort_unstable();
         let mut new = Vec::new();
-        for c in candidates {
+        for c in &self.candidates {
             if self.met.binary_search(&c.id).is_err()
                 && c.state == evenly_engine::RunState::Runnable
             {
-                new.push(Selection { baseline: c.times, thread: c });
+                new.push(Selection { baseline: c.times, thread: c.clone() });
             }
         }
         self.met.extend(new.iter().map(|s| s.thread.id));

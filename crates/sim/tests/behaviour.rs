@@ -368,3 +368,23 @@ fn the_machine_keeps_its_books() {
     assert_eq!(sim.candidates()[0].times.ran, ms(8));
     assert_eq!(sim.now(), ms(11));
 }
+
+/// A list of threads that is brought up to date is the same as one that is made anew.
+#[test]
+fn threads_seen_again_are_as_seen_for_the_first_time() {
+    let mut s = Scenario::new(6, 3, ms(60));
+    s.threads[4].start = ms(25);
+    for (t, end) in [(0, 10), (3, 35), (5, 45)] {
+        s.threads[t].end = Some(ms(end));
+    }
+    let mut sim = Sim::new(s);
+    let mut seen = Vec::new();
+    let mut counts = Vec::new();
+    for time in [5, 15, 30, 40, 1_000] {
+        sim.run_until(ms(time));
+        sim.refresh(None, &mut seen);
+        assert_eq!(seen, sim.candidates(), "at {time} ms");
+        counts.push(seen.len());
+    }
+    assert_eq!(counts, [5, 4, 5, 4, 0]);
+}

@@ -309,22 +309,38 @@ impl Sim {
     /// Those of one program, or of all.
     #[must_use]
     pub fn candidates_of(&self, program: Option<usize>) -> Vec<Candidate> {
+        let mut candidates = Vec::new();
+        self.refresh(program, &mut candidates);
+        candidates
+    }
+
+    /// Brings a list from [`Sim::candidates_of`] up to date. Of a thread that was in it only what may
+    /// have changed is new, as where a system is scanned again and again.
+    pub fn refresh(&self, program: Option<usize>, candidates: &mut Vec<Candidate>) {
         let first = |t: usize| {
             let p = self.scenario.threads[t].program;
             self.programs.get(p).and_then(|p| p.threads.first()).copied().unwrap_or(0)
         };
-        self.of(program)
-            .map(|t| Candidate {
-                id: id_of(t),
-                pid: Pid(FIRST_TID + first(t) as i32),
-                name: format!("thread-{t}"),
-                first: t == first(t),
-                fair: true,
-                times: self.times(t),
-                state: self.run_state(t),
-                read_at: Nanos(self.now),
-            })
-            .collect()
+        let mut known = std::mem::take(candidates).into_iter().peekable();
+        candidates.extend(self.of(program).map(|t| {
+            let id = id_of(t);
+            // Both are in the order of ids: these have ended.
+            while known.next_if(|c| c.id < id).is_some() {}
+            let (times, state, read_at) = (self.times(t), self.run_state(t), Nanos(self.now));
+            match known.next_if(|c| c.id == id) {
+                Some(c) => Candidate { times, state, read_at, ..c },
+                None => Candidate {
+                    id,
+                    pid: Pid(FIRST_TID + first(t) as i32),
+                    name: format!("thread-{t}"),
+                    first: t == first(t),
+                    fair: true,
+                    times,
+                    state,
+                    read_at,
+                },
+            }
+        }));
     }
 
     /// How many threads of one program, or of all, have started and not ended.
