@@ -1,8 +1,13 @@
 //! The balancers of CPUs, each with wake-ups of its own, against what OSLB says of them.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use evenly_engine::{Event, Machine, MoveRecord, Observer, PeriodOptions};
-use evenly_model::{CpuId, CpuSet, Nanos};
+use evenly_engine::{
+    Balancer, BalancerOptions, CARE, Decentral, Event, GuardOptions, Machine, MoveRecord, Observer,
+    PeriodOptions, Selection, Step,
+};
+use evenly_model::{CpuId, CpuSet, DomainId, Nanos};
+use evenly_policy::Mechanism;
+use evenly_policy::stopping::CutOff;
 use evenly_sim::{
     Costs, Driver, DriverOptions, Hotplug, Outcome, Scenario, Sim, Stranger, simulate,
     simulate_seen_by,
@@ -130,6 +135,76 @@ fn threads_go_to_another_node_while_few_move() {
         least / progress.iter().max().unwrap().0 as f64
     };
     assert!(level(&out.progress) > 0.95, "{:?}", out.progress);
+}
+
+/// Whoever is swapped: at that moment the one that comes to the fast CPU has got less than the one that
+/// leaves it. (A recording cannot show this: it has what was read up to the caretaker's next point.)
+#[test]
+fn whoever_is_swapped_is_behind_at_that_moment() {
+    for (n, m, cut_off) in
+        [(3, 2, CutOff::Uniform), (24, 16, CutOff::Uniform), (24, 16, CutOff::Gaussian)]
+    {
+        let (period, end) = (ms(20), ms(10_000));
+        let mut sim = Sim::new(Scenario::new(n, m, ms(60_000)));
+        let cpus = sim.all_cpus();
+        sim.run_until(ms(1));
+        let options = BalancerOptions {
+            domain: DomainId(0),
+            cpus: cpus.clone(),
+            wanted: None,
+            mechanism: Mechanism::Pin,
+            guard: GuardOptions { enabled: false, ..GuardOptions::default() },
+        };
+        let (mut caretaker, Decentral { board, mut balancers }) =
+            Balancer::decentral(options, cut_off, &[], period, 7, sim.now());
+        let threads = sim.candidates();
+        for thread in threads.clone() {
+            let selection = Selection { baseline: thread.times, thread };
+            caretaker.join(&mut sim, selection, &cpus, &mut []);
+        }
+        caretaker.point(&mut sim, period, &mut []);
+        let places = |sim: &mut Sim| -> Vec<CpuId> {
+            threads.iter().map(|t| sim.locate(t.id).unwrap().cpu).collect()
+        };
+        let (first, now) = (sim.progress(), sim.now());
+        let mut due: Vec<Nanos> =
+            balancers.iter_mut().map(|b| b.first_wake(now, board.interval())).collect();
+        let (mut next_point, mut swaps) = (now + period.scale(CARE), 0);
+        while sim.now() < end {
+            let (b, &at) = due.iter().enumerate().min_by_key(|&(i, at)| (*at, i)).unwrap();
+            if next_point < at {
+                sim.run_until(next_point);
+                caretaker.point(&mut sim, period, &mut []);
+                next_point += period.scale(CARE);
+                continue;
+            }
+            sim.run_until(at);
+            let mut step = balancers[b].step(&board, &mut sim);
+            while matches!(step, Step::Again) {
+                step = balancers[b].step(&board, &mut sim);
+            }
+            if let Step::Swap(swap) = step {
+                let here = balancers[b].cpu(&board);
+                let before = places(&mut sim);
+                assert!(board.swap(&swap, &mut sim), "nobody else is at work at this moment");
+                let after = places(&mut sim);
+                let came = (0..n).find(|&t| before[t] != here && after[t] == here).unwrap();
+                let left = (0..n).find(|&t| before[t] == here && after[t] != here).unwrap();
+                let progress = sim.progress();
+                let got = |t: usize| progress[t] - first[t];
+                assert!(
+                    got(came) < got(left),
+                    "{n} on {m}: {} came, {} left",
+                    got(came),
+                    got(left)
+                );
+                swaps += 1;
+            }
+            due[b] = balancers[b].next_wake(board.interval(), true);
+        }
+        assert!(swaps > 100, "{n} on {m}: {swaps} swaps");
+        assert_eq!(board.migrations(), 2 * swaps);
+    }
 }
 
 /// A CPU that goes takes nobody with it, and one that comes is used.
