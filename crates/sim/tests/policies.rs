@@ -1,11 +1,12 @@
 //! The policies other than Juggle on the simulated machine, against the papers.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use evenly_model::theory::{Shape, reactive_rounds, reactive_time};
+use evenly_model::theory::{Job, Shape, reactive_rounds, reactive_time, share};
 use evenly_model::{CpuId, Nanos};
 use evenly_policy::stopping::{Gaussian, uniform_skip};
 use evenly_sim::{
-    Barrier, Driver, DriverOptions, Outcome, Scenario, Sharing, Sim, Stranger, simulate,
+    Barrier, Driver, DriverOptions, Outcome, Program, Scenario, Scope, Sharing, Sim, Stranger,
+    simulate,
 };
 
 const LIMIT: Nanos = Nanos::from_millis(3_600_000);
@@ -46,6 +47,23 @@ fn reactive_is_equation_21_on_even_numbers_of_cpus() {
 #[test]
 fn reactive_is_equation_21_on_odd_numbers_of_cpus() {
     reactive_against_equation_21((3..=63).step_by(2));
+}
+
+/// Called at the moment when a thread ends, as in the paper's analysis, it is Eq. 21 itself.
+#[test]
+fn reactive_called_when_threads_end_is_exactly_equation_21() {
+    let e = ms(10_000);
+    // No other point comes before the end.
+    let options = DriverOptions::as_analysed(ms(100_000), 1).for_policy("reactive");
+    for m in 2..=64 {
+        for n in m + 1..2 * m {
+            let expected = reactive_time(Shape::new(n, m).unwrap(), e).unwrap().nanos() as u64;
+            let sim = Sim::new(Scenario::new(n as usize, m as usize, e));
+            let makespan = simulate(sim, "reactive", &options, LIMIT).unwrap().makespan.unwrap();
+            // Shares of a nanosecond are rounded at each of up to six points.
+            assert!(makespan.0.abs_diff(expected) <= 10, "n={n} m={m}: {makespan}, not {expected}");
+        }
+    }
 }
 
 /// The same where threads block at a barrier and live on, phase after phase: a point comes up to one
@@ -179,6 +197,51 @@ fn secretary_gaussian_lets_more_pass_and_comes_as_near() {
         );
         assert!(gaussian > 1.2 * uniform, "n={n} m={m}: {gaussian:.1} read, uniform {uniform:.1}");
     }
+}
+
+/// Section 6 of the Juggle paper: two jobs that were promised 80 and 30 % of 16 CPUs share two of them.
+/// Each is balanced by an evenly of its own, which knows nothing of the other.
+#[test]
+fn two_jobs_share_cpus_as_section_6_has_it() {
+    let time = ms(10_000);
+    for (cpus, parts) in [(16, [800, 300]), (12, [700, 600]), (10, [600, 600])] {
+        let jobs = parts.map(|per_mille| Job { per_mille, time });
+        let expected = share(cpus, jobs).unwrap().completion;
+        let n = jobs.map(|j| j.threads(cpus) as u32);
+        let mut s = Scenario::new((n[0] + n[1]) as usize, cpus as usize, time);
+        s.others = vec![Program { phases: 1, barrier: Barrier::None }];
+        for (i, t) in s.threads.iter_mut().enumerate() {
+            // One job from the first CPU on, the other up to the last: a CPU for each thread.
+            let of = usize::from(i as u32 >= n[0]);
+            let first = [0, cpus - n[1]][of];
+            (t.program, t.mask) = (of, (first..first + n[of]).map(CpuId).collect());
+        }
+        let options = DriverOptions { scope: Scope::Each, ..DriverOptions::as_analysed(ms(10), 3) };
+        let out = simulate(Sim::new(s), "juggle", &options, LIMIT).unwrap();
+        for (end, exact) in out.programs.iter().zip(&expected) {
+            let over = end.unwrap().as_secs_f64() / exact.seconds() - 1.0;
+            // When the threads of one job end, one after the other within a period, the other gains.
+            assert!((-0.002..0.004).contains(&over), "{parts:?} of {cpus}: {over:+.4}");
+        }
+    }
+}
+
+/// What a run costs is what happens in it: with sixteen times as many threads and CPUs sixteen times as
+/// much.
+#[test]
+fn large_machines_cost_in_proportion() {
+    let of_each = |n: usize, m: usize| {
+        let options = DriverOptions::as_analysed(ms(100), 1);
+        let mut driver =
+            Driver::new(Sim::new(Scenario::new(n, m, ms(1_500))), "juggle", &options).unwrap();
+        while driver.step(&mut []) {}
+        let (events, readings) = (driver.sim.events(), driver.sim.readings());
+        let points = driver.finish().points;
+        assert!(points >= 20 && readings <= points * n as u64, "{points} points, {readings}");
+        events as f64 / (n as f64 * points as f64)
+    };
+    let (small, large) = (of_each(256, 188), of_each(4_096, 3_000));
+    assert!(large < 1.1 * small, "{small:.3} events for a thread and point, {large:.3} with more");
 }
 
 /// Performance and efficiency cores: the bound is e n / (sum of speeds), as long as no CPU is idle.

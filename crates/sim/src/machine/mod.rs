@@ -237,6 +237,12 @@ impl Sim {
         self.readings
     }
 
+    /// How many events were scheduled so far: what a run costs, on whatever machine it is run.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.sequence
+    }
+
     /// CPU time that each thread of the program has received, exact.
     #[must_use]
     pub fn progress(&self) -> Vec<Nanos> {
