@@ -120,6 +120,29 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// The same of the practical algorithm, through the engine: Eq. 2 and 14 below, Eq. 1 above.
+    #[test]
+    fn juggle_stays_within_the_bounds_of_one_phase(
+        n in 3..65u32,
+        m in 2..64u32,
+        period in 100_000_000..70_000_000_000u64,
+    ) {
+        let m = m.min(n - 1);
+        let (s, period) = (shape(n, m), Nanos(period));
+        let makespan = simple(n, m, period).run("juggle").unwrap().makespan_s;
+        // The least bound is exact, the simulator counts in whole nanoseconds.
+        let least = theory::lower_bound(s, E, period).seconds();
+        let most = theory::static_time(s, E).seconds();
+        prop_assert!(
+            (least - 1e-6..most + 1e-6).contains(&makespan),
+            "n={n} m={m} lambda={period}: {makespan}, not {least} to {most}"
+        );
+    }
+}
+
 /// Eq. 16 and 17 are approximations, for which the paper shows n = 8, m = 7 (Figure 11). Over 200
 /// phases, with periods that do not lock in step with the phases, they are this good:
 ///
