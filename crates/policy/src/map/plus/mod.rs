@@ -266,8 +266,9 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
     // Bounds of the makespan.
     let least = least_makespan_s(graph, cluster, present);
     let bounds: Vec<f64> = if options.max_imbalance.is_some() {
-        // A little less, or sums that are taken in another order could be above it.
-        vec![model.floor_s * (1.0 - 1e-9)]
+        // A core that nothing is moved to or from may be at the bound, if it is taken from another
+        // mapping; rounding must not make it exceed it.
+        vec![model.floor_s * (1.0 + 1e-12)]
     } else {
         BOUNDS.iter().map(|b| least * (1.0 + b)).collect()
     };
@@ -296,6 +297,9 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
     let mut runs: Vec<(f64, Start)> = Vec::new();
     for &bound in &bounds {
         runs.push((bound, Start::Refined));
+        if options.max_imbalance.is_some() {
+            runs.push((bound, Start::Levelled));
+        }
         if all_may_move {
             runs.push((bound, Start::Grouped));
             runs.push((bound, Start::Molten));
@@ -306,47 +310,64 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
     runs.truncate(most_runs);
     let each = (sweeps - 2 * polish.min(sweeps / 2)) / runs.len().max(1);
 
-    // The best start first: what it gives is there early.
-    let search = |from: &[CoreIndex], bound, sweeps, heat, best: &mut Best, random: &mut Random| {
-        let mut state = State::new(&model, &tasks, from, bound);
-        state.anneal(sweeps, heat, random, best, &late);
-        state.descend(sweeps.saturating_mul(sweep as usize), &late);
+    let run = |run: Run<'_>, best: &mut Best, random: &mut Random| {
+        let mut state = State::new(&model, &tasks, run.from, run.bound_s);
+        let levelling = if run.level_first { run.sweeps / 2 } else { 0 };
+        state.level(levelling, random, &late);
+        best.offer(&state.at);
+        state.anneal(run.sweeps - levelling, run.heat, random, best, &late);
+        state.descend(run.sweeps.saturating_mul(sweep as usize), &late);
         best.offer(&state.at);
     };
     let own_bound = |best: &Best| match options.max_imbalance {
         Some(_) => bounds[0],
         None => core_loads(graph, cluster, &best.mapping).into_iter().fold(0.0, f64::max),
     };
-    let from = best.mapping.clone();
-    search(&from, own_bound(&best), polish, COOL, &mut best, &mut random);
-    for (bound, start) in runs {
+    let polished = |best: &mut Best, random: &mut Random| {
+        let (from, bound_s) = (best.mapping.clone(), own_bound(best));
+        let sweeps = polish;
+        run(Run { from: &from, bound_s, sweeps, heat: COOL, level_first: false }, best, random);
+    };
+    // The best start first: what it gives is there early.
+    polished(&mut best, &mut random);
+    for (bound_s, start) in runs {
         if late() {
             break;
         }
-        let refined;
+        let refined = refine(graph, cluster, present, bound_s);
+        best.offer(&refined);
         let (from, heat) = match start {
-            Start::Refined => {
-                refined = refine(graph, cluster, present, bound);
-                best.offer(&refined);
-                (&refined, WARM)
-            }
+            Start::Refined | Start::Levelled => (&refined, WARM),
             Start::Grouped => (&grouped, WARM),
-            Start::Molten => (&grouped, HOT),
+            Start::Molten => (&refined, HOT),
         };
         if !from.is_empty() {
-            search(from, bound, each, heat, &mut best, &mut random);
+            let level_first = start == Start::Levelled;
+            let how = Run { from, bound_s, sweeps: each, heat, level_first };
+            run(how, &mut best, &mut random);
         }
     }
-    let from = best.mapping.clone();
-    search(&from, own_bound(&best), polish, COOL, &mut best, &mut random);
+    polished(&mut best, &mut random);
     best.mapping
 }
 
+/// A search.
+struct Run<'a> {
+    from: &'a [CoreIndex],
+    bound_s: f64,
+    sweeps: usize,
+    heat: f64,
+    /// Whether half of the sweeps go to the bounds alone.
+    level_first: bool,
+}
+
 /// What a search starts from.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Start {
     /// What `refine` makes of the present mapping below the bound.
     Refined,
+    /// The same, and then what is above the bounds is annealed alone.
+    Levelled,
     /// Groups by communication.
     Grouped,
     /// Nothing in particular.

@@ -9,7 +9,9 @@
 //! - a task to a core that one of its partners is on, to another core of such a node, home to where
 //!   it is at present, or to any core;
 //! - the same, and a task of that core comes back in exchange (a swap);
-//! - the same, and a task that has been migrated goes home, where no more may be migrated.
+//! - the same, and a task that has been migrated goes home, where no more may be migrated;
+//! - there, too: a migrated task to any core, in exchange for another migrated task, or home for
+//!   another task of the core that it came from.
 
 use super::{Model, Value};
 use crate::map::core_loads;
@@ -219,6 +221,13 @@ impl<'m, 'a> State<'m, 'a> {
     /// A step by lot. None where it would change nothing.
     fn any_step(&self, random: &mut Random) -> Option<Step> {
         let m = self.model;
+        let full = self.sums.migrations >= m.max_migrations;
+        if full
+            && random.unit() < 0.7
+            && let Some(away) = self.away.any(random)
+        {
+            return self.step_when_full(away, random);
+        }
         let t = self.tasks[random.below(self.tasks.len())];
         let (from, links) = (self.at[t], m.graph.links(t));
         let way = random.unit();
@@ -238,7 +247,6 @@ impl<'m, 'a> State<'m, 'a> {
         if to == from {
             return None;
         }
-        let full = self.sums.migrations >= m.max_migrations;
         let lot = random.unit();
         let second = if full && lot < 0.4 {
             self.away.any(random).map(|u| (u, m.present[u]))
@@ -249,6 +257,26 @@ impl<'m, 'a> State<'m, 'a> {
         };
         // The same task twice is one move.
         Some([Some((t, to)), second.filter(|s| s.0 != t)])
+    }
+
+    /// A step that leaves the number of migrations as it is: a migrated task goes to another core, or
+    /// changes places with another migrated one, or goes home for another task of the core that it
+    /// came from.
+    fn step_when_full(&self, away: TaskIndex, random: &mut Random) -> Option<Step> {
+        let (at, home) = (self.at[away], self.model.present[away]);
+        let any_core = random.below(self.load.len());
+        let way = random.unit();
+        if way < 0.4 {
+            let other = self.away.any(random)?;
+            let there = self.at[other];
+            (there != at).then_some([Some((away, there)), Some((other, at))])
+        } else if way < 0.6 {
+            (any_core != at).then_some([Some((away, any_core)), None])
+        } else {
+            let instead = self.on[home].any(random)?;
+            let to = if way < 0.8 { at } else { any_core };
+            (to != home).then_some([Some((instead, to)), Some((away, home))])
+        }
     }
 
     /// What a move by lot changes, on the average, of what it does change.
@@ -285,7 +313,8 @@ impl<'m, 'a> State<'m, 'a> {
         let scale = self.scale_s(random);
         // Where no step changes communication or what moving costs, only the bounds count.
         let scale = if scale > 0.0 { scale } else { m.mean_s.max(1e-9) * 0.01 };
-        let mut load_price = if m.mean_s > 0.0 { scale / (0.02 * m.mean_s) } else { 0.0 };
+        let first_load_price = if m.mean_s > 0.0 { scale / (0.02 * m.mean_s) } else { 0.0 };
+        let mut load_price = first_load_price;
         let mut migration_price = scale;
         for sweep in 0..sweeps {
             let done = sweep as f64 / sweeps as f64;
@@ -312,14 +341,46 @@ impl<'m, 'a> State<'m, 'a> {
                 self.sum_up();
             }
             let ending = done > 0.8;
-            let adapt = |price: &mut f64, above: bool| match above {
-                true => *price *= 1.1,
-                false if !ending => *price *= 0.95,
+            // Prices have limits: what is charged for without end freezes where it is.
+            let adapt = |price: &mut f64, first: f64, above: bool| match above {
+                true => *price = (*price * 1.1).min(first * 1e3),
+                false if !ending => *price = (*price * 0.95).max(first * 1e-2),
                 false => {}
             };
-            adapt(&mut load_price, self.sums.over_s > 1e-12 * m.mean_s);
-            adapt(&mut migration_price, self.too_many(&self.sums) > 0.0);
+            adapt(&mut load_price, first_load_price, self.sums.over_s > 1e-12 * m.mean_s);
+            adapt(&mut migration_price, scale, self.too_many(&self.sums) > 0.0);
             self.claim(best);
+        }
+    }
+
+    /// Anneals what is above the bounds alone, until nothing is: where they are tight, it takes all
+    /// steps to keep them, and none are left for the rest.
+    pub(super) fn level(&mut self, sweeps: usize, random: &mut Random, late: &dyn Fn() -> bool) {
+        let m = self.model;
+        // A migration too many counts as half a core's load.
+        let above = |s: &Self, sums: &Sums| sums.over_s + 0.5 * m.mean_s * s.too_many(sums);
+        for sweep in 0..sweeps {
+            if above(self, &self.sums) <= 1e-12 * m.mean_s {
+                return;
+            }
+            let temperature = 0.02 * m.mean_s * 1e-3_f64.powf(sweep as f64 / sweeps as f64);
+            for trial in 0..self.tasks.len() {
+                if trial % 4096 == 0 && late() {
+                    return;
+                }
+                let Some(step) = self.any_step(random) else { continue };
+                let before = self.sums;
+                let taken = self.take(step);
+                let cost = above(self, &self.sums) - above(self, &before);
+                if cost <= 0.0 || random.unit() < (-cost / temperature).exp() {
+                    self.keep(taken);
+                } else {
+                    self.undo(taken, before);
+                }
+            }
+            if sweep % 16 == 15 {
+                self.sum_up();
+            }
         }
     }
 

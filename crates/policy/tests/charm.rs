@@ -1,0 +1,219 @@
+//! On loads and communication of real Charm++ programs (tests/data/charm): `nuco+` against what the
+//! strategies of Charm++ made of them.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use evenly_model::{Cluster, CoreIndex, Edge, Nanos, Task, TaskGraph};
+use evenly_policy::map::{Alpha, Objectives, Options, Request, mapper, objectives};
+use std::collections::HashMap;
+use std::fs;
+use std::path::PathBuf;
+
+const LB_TEST: [&str; 8] = [
+    "GreedyCommLB",
+    "GreedyLB",
+    "GreedyRefineLB",
+    "MetisLB",
+    "RefineCommLB",
+    "RefineLB",
+    "ScotchLB",
+    "TreeMatchLB",
+];
+const K_NEIGHBOR: [&str; 6] =
+    ["GreedyCommLB", "GreedyLB", "RefineCommLB", "RefineLB", "ScotchLB", "TreeMatchLB"];
+
+/// Rows of a file, by the names of its columns.
+fn rows(name: &str) -> Vec<HashMap<String, String>> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/charm").join(name);
+    let text = fs::read_to_string(&path).unwrap();
+    let mut lines = text.lines().map(|l| l.split(',').map(str::to_owned));
+    let header: Vec<String> = lines.next().unwrap().collect();
+    lines.map(|row| header.iter().cloned().zip(row).collect()).collect()
+}
+
+fn number<T: std::str::FromStr<Err: std::fmt::Debug>>(
+    row: &HashMap<String, String>,
+    column: &str,
+) -> T {
+    row[column].parse().unwrap()
+}
+
+struct Dump {
+    program: &'static str,
+    graph: TaskGraph,
+    present: Vec<CoreIndex>,
+}
+
+impl Dump {
+    fn read(program: &'static str) -> Self {
+        let task = |r: &HashMap<String, String>| Task {
+            id: number(r, "id"),
+            load_s: number(r, "load_s"),
+            size_bytes: 0.0,
+            core: Some(number(r, "pe")),
+            movable: number::<u8>(r, "migratable") == 1,
+        };
+        let edge = |r: &HashMap<String, String>| Edge {
+            from: number(r, "from"),
+            to: number(r, "to"),
+            messages: number(r, "messages"),
+            bytes: number(r, "bytes"),
+        };
+        let objects = rows(&format!("{program}_p32.objects.csv"));
+        let edges: Vec<Edge> = rows(&format!("{program}_p32.edges.csv")).iter().map(edge).collect();
+        Self {
+            program,
+            graph: TaskGraph::new(objects.iter().map(task).collect(), &edges).unwrap(),
+            present: objects.iter().map(|r| number(r, "pe")).collect(),
+        }
+    }
+
+    fn made_by(&self, strategy: &str) -> Vec<CoreIndex> {
+        let mut mapping = self.present.clone();
+        for r in rows(&format!("{}_p32.map.{strategy}.csv", self.program)) {
+            mapping[self.graph.find(number(&r, "id")).unwrap()] = number(&r, "pe");
+        }
+        mapping
+    }
+
+    fn judge(&self, cluster: &Cluster, mapping: &[CoreIndex]) -> Objectives {
+        objectives(&self.graph, cluster, &self.present, mapping)
+    }
+
+    fn map(&self, name: &str, cluster: &Cluster, options: &Options) -> Vec<CoreIndex> {
+        let clock = || Nanos::ZERO;
+        (mapper(name).unwrap().map)(&Request {
+            graph: &self.graph,
+            cluster,
+            present: &self.present,
+            options,
+            clock: &clock,
+        })
+    }
+}
+
+/// 32 cores as the paper's NUMA32: four nodes of eight, core p on node p / 8.
+fn numa32(factor: impl Fn(usize, usize) -> f64) -> Cluster {
+    let even = Cluster::even(4, 8, 2.0).unwrap();
+    let factors =
+        (0..16).map(|k| if k / 4 == k % 4 { 1.0 } else { factor(k / 4, k % 4) }).collect();
+    Cluster::new(even.cores().to_vec(), even.nodes().to_vec(), Vec::new(), factors).unwrap()
+}
+
+/// The paper gives the least and the greatest factor only, so: nodes in a square, in a row, and all
+/// as far from each other as they can be.
+fn machines() -> [(&'static str, Cluster); 3] {
+    [
+        (
+            "square",
+            numa32(|i, j| match i ^ j {
+                1 => 1.36,
+                2 => 2.48,
+                _ => 3.6,
+            }),
+        ),
+        ("row", numa32(|i, j| 1.36 + 1.12 * (i.abs_diff(j) - 1) as f64)),
+        ("far", numa32(|_, _| 3.6)),
+    ]
+}
+
+/// No worse in imbalance, weighted messages and migrations, and better in at least one.
+fn dominates(a: &Objectives, b: &Objectives) -> bool {
+    let three = |o: &Objectives| [o.imbalance, o.nuco_messages, o.migrations as f64];
+    let (a, b) = (three(a), three(b));
+    a.iter().zip(&b).all(|(x, y)| x <= y) && a != b
+}
+
+/// The setting of the trade-off for a reference: its migrations and its imbalance are the bounds,
+/// and what is left to be made small is communication.
+fn as_good_as(o: &Objectives) -> Options {
+    Options {
+        alpha: Alpha::Auto,
+        migration_worth_s: 0.0,
+        max_migrations: Some(o.migrations),
+        max_imbalance: Some(o.imbalance),
+        ..Options::default()
+    }
+}
+
+fn dominated(program: &'static str, strategies: &[&str], hardest: &[&str]) {
+    let dump = Dump::read(program);
+    for (place, (name, cluster)) in machines().into_iter().enumerate() {
+        // What factors there are must not matter, which the hardest show.
+        for &strategy in if place == 0 { strategies } else { hardest } {
+            let theirs = dump.judge(&cluster, &dump.made_by(strategy));
+            let ours = dump.map("nuco+", &cluster, &as_good_as(&theirs));
+            let ours = dump.judge(&cluster, &ours);
+            println!(
+                "{program:8} {name:6} {strategy:14} {:7.4} {:10.0} {:3}   nuco+ {:7.4} {:10.0} {:3}",
+                theirs.imbalance,
+                theirs.nuco_messages,
+                theirs.migrations,
+                ours.imbalance,
+                ours.nuco_messages,
+                ours.migrations
+            );
+            if theirs.migrations == 0 {
+                // Nothing was moved, and nothing can be better at that without moving.
+                assert_eq!(ours, theirs, "{program} on {name}: {strategy}");
+            } else {
+                assert!(
+                    dominates(&ours, &theirs),
+                    "{program} on {name}: {strategy} {theirs:?}, nuco+ {ours:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn nuco_plus_dominates_every_strategy_on_lb_test() {
+    dominated("lb_test", &LB_TEST, &["RefineCommLB", "ScotchLB", "MetisLB"]);
+}
+
+#[test]
+fn nuco_plus_dominates_every_strategy_on_k_neighbor() {
+    dominated("kneighbor", &K_NEIGHBOR, &["RefineLB", "ScotchLB"]);
+}
+
+/// The figures of the folder's references, so that what is judged here is what they were judged by.
+#[test]
+fn references_are_what_they_are_known_to_be() {
+    let percent = |o: &Objectives| (o.imbalance * 1000.0).round() / 10.0;
+    let (_, cluster) = &machines()[0];
+    let dump = Dump::read("lb_test");
+    let judge = |strategy| dump.judge(cluster, &dump.made_by(strategy));
+    assert_eq!(percent(&dump.judge(cluster, &dump.present)), 52.7);
+    let o = judge("RefineCommLB");
+    assert_eq!((percent(&o), o.migrations, o.remote_messages), (4.2, 17, 1_980.0));
+    let o = judge("ScotchLB");
+    assert_eq!((percent(&o), o.migrations, o.remote_messages), (4.8, 191, 1_570.0));
+    let dump = Dump::read("kneighbor");
+    let judge = |strategy| dump.judge(cluster, &dump.made_by(strategy));
+    let o = judge("RefineLB");
+    assert_eq!((percent(&o), o.migrations, o.remote_messages), (5.0, 24, 3_208_000.0));
+    let o = judge("ScotchLB");
+    assert_eq!((percent(&o), o.migrations, o.remote_messages), (1.2, 391, 712_000.0));
+}
+
+/// Without bounds, one price of a migration after the other: the dearer it is, the fewer there are,
+/// and none makes the model's value worse than the present mapping's.
+#[test]
+fn the_worth_of_a_migration_trades_migrations_for_the_rest() {
+    let (_, cluster) = &machines()[0];
+    for program in ["lb_test", "kneighbor"] {
+        let dump = Dump::read(program);
+        let mut last = usize::MAX;
+        for worth in [0.0, 1e-3, 1e-2, 1e-1, 10.0] {
+            let options = Options { migration_worth_s: worth, ..Options::default() };
+            let mapping = dump.map("nuco+", cluster, &options);
+            let o = dump.judge(cluster, &mapping);
+            println!(
+                "{program:8} worth {worth:6} s {:7.4} {:10.0} {:3}",
+                o.imbalance, o.nuco_messages, o.migrations
+            );
+            assert!(o.migrations <= last, "{program}: {} after {last}", o.migrations);
+            last = o.migrations;
+        }
+        assert_eq!(last, 0, "{program}: nothing is worth ten seconds");
+    }
+}
