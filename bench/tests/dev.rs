@@ -100,10 +100,13 @@ fn demo_and_benchmarks_find_what_was_built_elsewhere() {
 }
 
 #[test]
-fn installing_needs_a_linker_only_and_tells_of_the_path() {
+fn installing_needs_a_linker_and_hwloc_only_and_tells_of_the_path() {
     let room = Room::new();
     let said = room.dev(&["install"], "");
-    assert_eq!(room.read("packages").split_whitespace().collect::<Vec<_>>(), ["gcc", "libc6-dev"]);
+    assert_eq!(
+        room.read("packages").split_whitespace().collect::<Vec<_>>(),
+        ["gcc", "libc6-dev", "pkg-config", "libhwloc-dev", "libudev-dev"]
+    );
     assert!(room.path("prefix/bin/evenly").exists());
     assert!(said.contains("is not in PATH"), "{said}");
     let there = room.path("prefix/bin");

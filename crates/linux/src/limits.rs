@@ -232,6 +232,16 @@ fn ratio(quota: u64, period: u64) -> Option<f64> {
     (quota > 0 && period > 0).then(|| quota as f64 / period as f64)
 }
 
+/// Reads `memory.max`, `memory.current` (version 2), `memory.limit_in_bytes` or
+/// `memory.usage_in_bytes` (version 1): bytes. The inner None stands for no limit.
+#[must_use]
+pub fn parse_memory(text: &[u8]) -> Option<Option<u64>> {
+    match text.trim_ascii() {
+        b"max" => Some(None),
+        bytes => ascii(bytes).map(Some),
+    }
+}
+
 /// Reads `cpu.stat`: version 2 has `throttled_usec`, version 1 `throttled_time` in nanoseconds.
 /// What is missing counts as zero.
 #[must_use]
@@ -535,6 +545,23 @@ impl Limits {
             }
         }
         Ok(quota)
+    }
+
+    /// Bytes of memory that the process's groups may still use: the least of all levels. What they
+    /// have in caches of files counts as used. None where no limit can be seen.
+    #[must_use]
+    pub fn memory_left(&self, pid: Pid) -> Option<u64> {
+        let group = self.group(pid, "memory")?;
+        let (limit, used) = if group.v2 {
+            ("memory.max", "memory.current")
+        } else {
+            ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        };
+        let value = |level: &Path, file| parse_memory(&read_all(&level.join(file)).ok()?)?;
+        let left = |level: &PathBuf| {
+            Some(value(level, limit)?.saturating_sub(value(level, used).unwrap_or(0)))
+        };
+        group.levels.iter().filter_map(left).min()
     }
 
     /// Watches the limits of a process for changes.

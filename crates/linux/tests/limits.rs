@@ -4,8 +4,8 @@
 
 use evenly_linux::limits::{
     Cache, CgroupMount, DomainKind, Limits, LimitsError, Quota, Throttling, last_cache,
-    parse_cfs_quota, parse_cgroup, parse_cpu_max, parse_cpu_stat, parse_mountinfo, parse_stat_cpus,
-    partition, slice,
+    parse_cfs_quota, parse_cgroup, parse_cpu_max, parse_cpu_stat, parse_memory, parse_mountinfo,
+    parse_stat_cpus, partition, slice,
 };
 use evenly_model::{CpuId, CpuSet, Nanos, Pid};
 use proptest::prelude::*;
@@ -246,6 +246,29 @@ fn mounts_and_what_they_show() {
             "{root} {group}"
         );
     }
+}
+
+#[test]
+fn memory_that_is_left_is_the_least_of_all_levels() {
+    let of = |files: &[(&str, &str)]| {
+        let dir = tempfile::tempdir().unwrap();
+        let mounts = "30 20 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        let named = [("proc/1000/cgroup", "0::/a/b\n"), ("proc/self/mountinfo", mounts)];
+        for (path, text) in named.iter().chain(files) {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        Limits::new(dir.path()).memory_left(PID)
+    };
+    let own = ("sys/fs/cgroup/a/b/memory.max", "max\n");
+    assert_eq!(of(&[own]), None);
+    let above = ("sys/fs/cgroup/a/memory.max", "1000\n");
+    assert_eq!(of(&[own, above, ("sys/fs/cgroup/a/memory.current", "300\n")]), Some(700));
+    assert_eq!(of(&[own, above, ("sys/fs/cgroup/a/memory.current", "3000\n")]), Some(0));
+    assert_eq!(of(&[("sys/fs/cgroup/a/b/memory.max", "200"), above]), Some(200));
+    assert_eq!(parse_memory(b"max\n"), Some(None));
+    assert_eq!(parse_memory(b"12 3"), None);
 }
 
 #[test]

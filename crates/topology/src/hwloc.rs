@@ -1,0 +1,195 @@
+//! hwloc, through the crate hwlocality: trees from this machine, from XML and from synthetic
+//! descriptions, and XML with distances.
+//!
+//! Invariant: nothing of hwloc gets out of this module but plain data. Whatever was read is kept as
+//! hwloc's own XML too, so that an export loses nothing that evenly does not know.
+//!
+//! Of hwlocality 1.0.0-alpha.13: `add_distances` with a name hands hwloc a string that has been freed
+//! already, so that distances are added without one. They are told from the firmware's by their kind.
+
+use crate::tree::{CpuKind, Kind, Object};
+use evenly_model::{CpuId, CpuSet};
+use hwlocality::Topology;
+use hwlocality::object::TopologyObject;
+use hwlocality::object::attributes::ObjectAttributes;
+use hwlocality::object::distance::{AddDistancesFlags, DistancesKind};
+use hwlocality::object::types::ObjectType;
+use hwlocality::topology::builder::BuildFlags;
+use hwlocality::topology::export::xml::XMLExportFlags;
+use std::ffi::CStr;
+
+/// No kernel has a CPU of this number.
+const CPU_NUMBERS: usize = 1 << 20;
+
+/// Where a tree comes from.
+#[derive(Clone, Copy)]
+pub(crate) enum Input<'a> {
+    /// This machine.
+    Here,
+    /// A synthetic description.
+    Synthetic(&'a str),
+    /// The text of an XML file.
+    Xml(&'a str),
+}
+
+/// Distances between NUMA nodes: a matrix of latencies in any unit, row by row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Matrix {
+    /// Numbers of the nodes.
+    pub(crate) nodes: Vec<u32>,
+    /// From row to column.
+    pub(crate) values: Vec<u64>,
+    /// Whether somebody put it there; else it is the firmware's.
+    pub(crate) by_user: bool,
+}
+
+/// What was read.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    pub(crate) root: Object,
+    /// CPUs that may be used.
+    pub(crate) allowed: CpuSet,
+    /// CPUs that are there and switched off.
+    pub(crate) offline: CpuSet,
+    pub(crate) kinds: Vec<CpuKind>,
+    pub(crate) matrices: Vec<Matrix>,
+    pub(crate) xml: String,
+}
+
+/// Reads a tree; the error is why there is none.
+pub(crate) fn read(input: Input<'_>) -> Result<Found, String> {
+    let topology = load(input)?;
+    let set = |s: &hwlocality::cpu::cpuset::CpuSet| cpus(s);
+    let (present, complete) = (set(&topology.cpuset()), set(&topology.complete_cpuset()));
+    let kinds = topology.cpu_kinds().map(|kinds| {
+        let infos = |k: &hwlocality::cpu::kind::CpuKind<'_>| {
+            k.infos.iter().map(|i| (text(i.name()), text(i.value()))).collect()
+        };
+        kinds
+            .map(|k| CpuKind {
+                cpus: set(&k.cpuset).and(&present),
+                efficiency: k.efficiency.and_then(|e| u32::try_from(e).ok()),
+                infos: infos(&k),
+            })
+            .filter(|k| !k.cpus.is_empty())
+            .collect()
+    });
+    let xml = topology.export_xml(XMLExportFlags::empty()).map_err(|e| e.to_string())?;
+    Ok(Found {
+        root: object(topology.root_object()),
+        allowed: set(&topology.allowed_cpuset()),
+        offline: complete.minus(&present),
+        // No kinds are known where all CPUs are alike.
+        kinds: kinds.unwrap_or_default(),
+        matrices: matrices(&topology)?,
+        xml: xml.as_str().to_owned(),
+    })
+}
+
+fn load(input: Input<'_>) -> Result<Topology, String> {
+    let builder = Topology::builder()
+        .with_flags(BuildFlags::INCLUDE_DISALLOWED)
+        .map_err(|e| e.to_string())?;
+    let builder = match input {
+        Input::Here => builder,
+        Input::Synthetic(text) => builder.from_synthetic(text).map_err(|e| e.to_string())?,
+        Input::Xml(text) => builder.from_xml(text).map_err(|e| e.to_string())?,
+    };
+    builder.build().map_err(|e| e.to_string())
+}
+
+fn text(c: &CStr) -> String {
+    c.to_string_lossy().into_owned()
+}
+
+fn cpus(set: &hwlocality::cpu::cpuset::CpuSet) -> CpuSet {
+    // An unlimited set says nothing about any CPU.
+    if set.weight().is_none() {
+        return CpuSet::new();
+    }
+    let numbers = set.iter_set().map(usize::from).filter(|&n| n < CPU_NUMBERS);
+    numbers.filter_map(|n| u32::try_from(n).ok()).map(CpuId).collect()
+}
+
+fn kind(object: &TopologyObject) -> Kind {
+    match object.object_type() {
+        ObjectType::Machine => Kind::Machine,
+        ObjectType::Package => Kind::Package,
+        ObjectType::Die => Kind::Die,
+        ObjectType::NUMANode => Kind::Node,
+        ObjectType::MemCache => Kind::MemoryCache,
+        ObjectType::L1Cache => Kind::L1,
+        ObjectType::L2Cache => Kind::L2,
+        ObjectType::L3Cache => Kind::L3,
+        ObjectType::L4Cache => Kind::L4,
+        ObjectType::L5Cache => Kind::L5,
+        ObjectType::Core => Kind::Core,
+        ObjectType::PU => Kind::Cpu,
+        _ => Kind::Group,
+    }
+}
+
+fn object(o: &TopologyObject) -> Object {
+    let kind = kind(o);
+    let number = |n: usize| u32::try_from(n).ok();
+    let bytes = match o.attributes() {
+        Some(ObjectAttributes::Cache(c)) => c.size().map(u64::from),
+        Some(ObjectAttributes::NUMANode(n)) => n.local_memory().map(u64::from),
+        _ => None,
+    };
+    let name = match kind {
+        Kind::Package => o.info("CPUModel"),
+        Kind::Node | Kind::Group => o.subtype(),
+        _ => None,
+    };
+    Object {
+        kind,
+        index: number(o.logical_index()).unwrap_or(u32::MAX),
+        number: o.os_index().and_then(number),
+        cpus: o.cpuset().map(|s| cpus(&s)).unwrap_or_default(),
+        bytes,
+        name: name.map(text).map(|n| n.trim().to_owned()).filter(|n| !n.is_empty()),
+        memory: o.memory_children().map(object).collect(),
+        children: o.normal_children().map(object).collect(),
+    }
+}
+
+fn matrices(topology: &Topology) -> Result<Vec<Matrix>, String> {
+    let all = topology.distances(Some(DistancesKind::MEANS_LATENCY)).map_err(|e| e.to_string())?;
+    let number = |o: Option<&TopologyObject>| -> Option<u32> {
+        let node = o.filter(|o| o.object_type() == ObjectType::NUMANode)?;
+        node.os_index().and_then(|n| u32::try_from(n).ok())
+    };
+    let matrix = |d: &hwlocality::object::distance::Distances<'_>| {
+        Some(Matrix {
+            nodes: d.objects().map(number).collect::<Option<_>>()?,
+            values: d.distances().to_vec(),
+            by_user: d.kind().contains(DistancesKind::FROM_USER),
+        })
+    };
+    // Distances between other things than NUMA nodes are none of ours.
+    Ok(all.iter().filter_map(matrix).collect())
+}
+
+/// The XML with a matrix of latencies between NUMA nodes added to it. hwloc has no distances of a
+/// single object: with one node the XML stays as it is.
+pub(crate) fn with_distances(xml: &str, matrix: &Matrix) -> Result<String, String> {
+    if matrix.nodes.len() < 2 {
+        return Ok(xml.to_owned());
+    }
+    let mut topology = load(Input::Xml(xml))?;
+    let kind = DistancesKind::FROM_USER | DistancesKind::MEANS_LATENCY;
+    let added = topology.edit(|editor| {
+        editor.add_distances(None, kind, AddDistancesFlags::empty(), |topology| {
+            let find = |&number: &u32| {
+                topology
+                    .objects_with_type(ObjectType::NUMANode)
+                    .find(|o| o.os_index().and_then(|n| u32::try_from(n).ok()) == Some(number))
+            };
+            (matrix.nodes.iter().map(find).collect(), matrix.values.clone())
+        })
+    });
+    added.map_err(|e| e.to_string())?;
+    let xml = topology.export_xml(XMLExportFlags::empty()).map_err(|e| e.to_string())?;
+    Ok(xml.as_str().to_owned())
+}

@@ -1,0 +1,41 @@
+//! What a machine is made of, and what it costs to reach one part of it from another.
+//!
+//! The tree (packages, NUMA nodes, caches, cores, hardware threads, kinds of CPUs) is hwloc's: of
+//! [this machine](this_machine), of an [XML file](from_xml) or of a [synthetic
+//! description](synthetic). [`Factors`] say what a NUMA node pays to read from another, over what its
+//! own memory costs (the NUCO factors of NucoLB, section III-A); [`measure()`] measures them, and
+//! [`declared()`] reads what the firmware says of them. Tree and factors together are the
+//! [`Cluster`](evenly_model::Cluster) that tasks are mapped onto.
+//!
+//! Invariant: every factor says where it comes from ([`Source`]); one that was declared is never shown
+//! as measured. What can be computed is computed apart from what measures: `factors`, `measured` and
+//! `chase` read no clock and no file.
+
+#![deny(unsafe_code)]
+
+mod chase;
+mod declared;
+mod factors;
+mod hwloc;
+mod machine;
+mod measure;
+mod measured;
+mod pages;
+mod report;
+mod store;
+mod svg;
+mod text;
+mod tree;
+
+pub use declared::{Access, Declared, declared, parse_free, parse_hmat, parse_huge, parse_slit};
+pub use factors::{Factors, FactorsError, NetworkFactors, Source, compose};
+pub use machine::{
+    ASSUMED_CACHE_FACTORS, ClusterOfError, MOST_CPUS, MOST_XML_BYTES, Machine, Origin,
+    TopologyError, from_xml, synthetic, this_machine, this_machine_kept_in,
+};
+pub use measure::{MeasureError, MeasureOptions, measure};
+pub use measured::{Binding, Factor, Measurement, Pair, Spread};
+pub use report::{Report, SCHEMA};
+pub use store::default_dir;
+pub use svg::svg;
+pub use tree::{CpuKind, Kind, Object};

@@ -1,0 +1,570 @@
+//! A machine: its tree, the CPUs that may be used, and what is known of the distances in it; and how it
+//! becomes the [`Cluster`] that tasks are mapped onto.
+//!
+//! Invariant: a machine that is here has at least one CPU that may be used, and what a cluster is made
+//! of does not depend on whether CPUs beside those are there.
+
+use crate::factors::{Factors, NetworkFactors, Source, compose};
+use crate::hwloc::{self, Found, Input, Matrix};
+use crate::measured::Measurement;
+use crate::store;
+use crate::text;
+use crate::tree::{CpuKind, Kind, Object, speeds};
+use evenly_model::{CacheLevel, Cluster, ClusterError, Core, CpuSet, Node};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+/// Most CPUs of a synthetic description.
+pub const MOST_CPUS: u64 = 16_384;
+/// Most bytes of an XML file: a machine of 4,096 CPUs takes some 5 MB.
+pub const MOST_XML_BYTES: u64 = 64 << 20;
+
+/// Latency between cores that share a cache of a level, from the innermost, over that of local memory:
+/// assumed, because it is not measured yet. Of the order that today's servers have (a few, 15, 50
+/// nanoseconds and more over 100).
+pub const ASSUMED_CACHE_FACTORS: [f64; 5] = [0.05, 0.15, 0.5, 0.7, 0.8];
+
+/// Why there is no machine.
+#[derive(Debug, thiserror::Error)]
+pub enum TopologyError {
+    /// A synthetic description that hwloc does not understand.
+    #[error(
+        "'{text}' describes no machine ({why}); needed: levels with the number of each in the one \
+         above, down to the CPUs, such as \"numa:2 core:4 pu:2\""
+    )]
+    Synthetic {
+        /// The description.
+        text: String,
+        /// What hwloc says.
+        why: String,
+    },
+    /// A synthetic description of too large a machine.
+    #[error("'{text}' describes more than {MOST_CPUS} CPUs, the most that is accepted")]
+    TooMany {
+        /// The description.
+        text: String,
+    },
+    /// A file that cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A file that is no XML of hwloc.
+    #[error("{} is no XML of hwloc: {why}; `lstopo FILE.xml` and `evenly topology --export` write \
+             such files", path.display())]
+    Xml {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// No CPU is left.
+    #[error("{what}: no CPU of this machine may be used")]
+    Empty {
+        /// Which machine.
+        what: String,
+    },
+    /// hwloc does not find out what this machine is.
+    #[error("hwloc cannot tell what this machine is made of: {why}")]
+    Here {
+        /// What hwloc says.
+        why: String,
+    },
+    /// Distances cannot be written.
+    #[error("hwloc cannot write the machine as XML: {why}")]
+    Export {
+        /// What hwloc says.
+        why: String,
+    },
+}
+
+/// Where a machine comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// A synthetic description.
+    Synthetic(String),
+    /// An XML file.
+    Xml(PathBuf),
+    /// It is the one that this runs on.
+    Here,
+}
+
+/// A machine.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    origin: Origin,
+    found: Found,
+    measurement: Option<Measurement>,
+}
+
+/// The machine that a synthetic description of hwloc stands for, such as `numa:2 core:4 pu:2`. Where
+/// it does not go down to the CPUs (`pu`), each thing of its last level has one.
+///
+/// # Errors
+/// Where hwloc does not understand it, or it has more than [`MOST_CPUS`] CPUs.
+pub fn synthetic(text: &str) -> Result<Machine, TopologyError> {
+    let refused = |why: String| TopologyError::Synthetic { text: text.to_owned(), why };
+    let levels = levels(text).map_err(refused)?;
+    if levels.iter().fold(1, |all: u64, (_, n)| all.saturating_mul(*n)) > MOST_CPUS {
+        return Err(TopologyError::TooMany { text: text.to_owned() });
+    }
+    let last = levels.last().ok_or_else(|| refused("it is empty".into()))?;
+    let whole = match last.0.to_ascii_lowercase().as_str() {
+        // hwloc takes numbers without names, too; the last is of CPUs.
+        "pu" | "" => text.to_owned(),
+        _ => format!("{text} pu:1"),
+    };
+    let found = hwloc::read(Input::Synthetic(&whole)).map_err(refused)?;
+    Machine::new(Origin::Synthetic(text.to_owned()), found)
+}
+
+/// The levels of a synthetic description with their numbers, as hwloc will read them; attributes (in
+/// parentheses) and attached memory (in brackets) are no levels. hwloc builds whatever it is told to,
+/// so it is counted before. The error is what is wrong.
+fn levels(text: &str) -> Result<Vec<(&str, u64)>, String> {
+    let (mut depth, mut start, mut words) = (0_usize, None, Vec::new());
+    for (at, c) in text.char_indices().chain([(text.len(), ' ')]) {
+        let bare = depth == 0 && !c.is_whitespace() && !matches!(c, '(' | ')' | '[' | ']');
+        match (bare, start) {
+            (true, None) => start = Some(at),
+            (false, Some(s)) => {
+                words.push(&text[s..at]);
+                start = None;
+            }
+            _ => {}
+        }
+        match c {
+            '(' | '[' => depth += 1,
+            ')' | ']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    let level = |word: &'_ str| {
+        let (name, number) = word.rsplit_once(':').map_or(("", word), |(n, d)| (n, d));
+        let decimal = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
+        // A number that is too large for any type is too many, too.
+        decimal.then(|| (name.len(), number.parse().unwrap_or(u64::MAX)))
+    };
+    words
+        .into_iter()
+        .map(|word| match level(word) {
+            Some((name, n)) => Ok((&word[..name], n)),
+            None => Err(format!("'{word}' has no number of things, as in core:4")),
+        })
+        .collect()
+}
+
+/// The machine of an XML file that hwloc or evenly wrote.
+///
+/// # Errors
+/// Where the file cannot be read or is no such XML.
+pub fn from_xml(path: &Path) -> Result<Machine, TopologyError> {
+    let cannot = |source| TopologyError::Read { path: path.to_owned(), source };
+    let refused = |why: String| TopologyError::Xml { path: path.to_owned(), why };
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(cannot)?;
+    file.take(MOST_XML_BYTES + 1).read_to_end(&mut bytes).map_err(cannot)?;
+    if bytes.len() as u64 > MOST_XML_BYTES {
+        return Err(refused(format!("it has more than {MOST_XML_BYTES} bytes")));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| refused("it is not text (UTF-8)".into()))?;
+    if !text.contains("<topology") {
+        return Err(refused("it has no element 'topology'".into()));
+    }
+    let found = hwloc::read(Input::Xml(&text)).map_err(refused)?;
+    Machine::new(Origin::Xml(path.to_owned()), found)
+}
+
+/// The machine that this runs on, as its cpuset lets it be used, with what was measured on it and kept
+/// in the user's cache directory.
+///
+/// # Errors
+/// Where hwloc cannot tell.
+pub fn this_machine() -> Result<Machine, TopologyError> {
+    this_machine_kept_in(store::default_dir().as_deref())
+}
+
+/// As [`this_machine`], with another directory for what was measured; without one nothing is looked up.
+///
+/// # Errors
+/// As [`this_machine`].
+pub fn this_machine_kept_in(dir: Option<&Path>) -> Result<Machine, TopologyError> {
+    let found = hwloc::read(Input::Here).map_err(|why| TopologyError::Here { why })?;
+    let machine = Machine::new(Origin::Here, found)?;
+    let kept = dir.and_then(|dir| store::load(dir, &store::key(machine.root())));
+    Ok(match kept {
+        Some(kept) => machine.with_measurement(kept),
+        None => machine,
+    })
+}
+
+/// A place where a task runs: a core, or a CPU that belongs to none.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// hwloc's number of it.
+    index: u32,
+    /// Its CPUs that may be used; never none.
+    pub(crate) cpus: CpuSet,
+    /// hwloc's number of its NUMA node.
+    pub(crate) home: u32,
+    /// hwloc's numbers of its caches.
+    caches: BTreeMap<Kind, u32>,
+}
+
+/// Finds all places below an object.
+struct Finder<'a> {
+    allowed: &'a CpuSet,
+    caches: BTreeMap<Kind, u32>,
+    places: Vec<Place>,
+}
+
+impl Finder<'_> {
+    fn visit(&mut self, object: &Object, home: Option<u32>) {
+        let home = object.home().map(|n| n.index).or(home);
+        if object.kind.is_cache() {
+            self.caches.insert(object.kind, object.index);
+        }
+        if matches!(object.kind, Kind::Core | Kind::Cpu) {
+            let cpus = object.cpus.and(self.allowed);
+            if !cpus.is_empty() {
+                let (index, caches) = (object.index, self.caches.clone());
+                self.places.push(Place { index, cpus, home: home.unwrap_or(0), caches });
+            }
+        } else {
+            object.children.iter().for_each(|c| self.visit(c, home));
+        }
+        if object.kind.is_cache() {
+            self.caches.remove(&object.kind);
+        }
+    }
+}
+
+impl Machine {
+    fn new(origin: Origin, found: Found) -> Result<Self, TopologyError> {
+        let machine = Self { origin, found, measurement: None };
+        if machine.places().is_empty() {
+            return Err(TopologyError::Empty { what: machine.title() });
+        }
+        Ok(machine)
+    }
+
+    /// Where it comes from.
+    #[must_use]
+    pub const fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// What it is called in texts.
+    #[must_use]
+    pub fn title(&self) -> String {
+        match &self.origin {
+            Origin::Synthetic(text) => format!("\"{text}\""),
+            Origin::Xml(path) => path.display().to_string(),
+            Origin::Here => "this machine".to_owned(),
+        }
+    }
+
+    /// The tree.
+    #[must_use]
+    pub const fn root(&self) -> &Object {
+        &self.found.root
+    }
+
+    /// CPUs that may be used.
+    #[must_use]
+    pub fn allowed(&self) -> CpuSet {
+        self.found.allowed.and(&self.found.root.cpus)
+    }
+
+    /// CPUs that work and may not be used: those outside the cpuset.
+    #[must_use]
+    pub fn disallowed(&self) -> CpuSet {
+        self.found.root.cpus.minus(&self.found.allowed)
+    }
+
+    /// CPUs that are there and switched off.
+    #[must_use]
+    pub const fn offline(&self) -> &CpuSet {
+        &self.found.offline
+    }
+
+    /// Kinds of CPUs; none where all are alike.
+    #[must_use]
+    pub fn kinds(&self) -> &[CpuKind] {
+        &self.found.kinds
+    }
+
+    pub(crate) fn places(&self) -> Vec<Place> {
+        let mut finder =
+            Finder { allowed: &self.found.allowed, caches: BTreeMap::new(), places: Vec::new() };
+        finder.visit(&self.found.root, None);
+        finder.places
+    }
+
+    /// The NUMA nodes that have cores which may be used: those between which there are factors.
+    #[must_use]
+    pub fn homes(&self) -> Vec<&Object> {
+        let homes: BTreeSet<u32> = self.places().iter().map(|p| p.home).collect();
+        let mut nodes = self.found.root.of(Kind::Node);
+        nodes.retain(|n| homes.contains(&n.index));
+        nodes
+    }
+
+    /// The numbers of these nodes; None where one has none.
+    fn home_numbers(&self) -> Option<Vec<u32>> {
+        self.homes().iter().map(|h| h.number).collect()
+    }
+
+    /// With what was measured on it.
+    #[must_use]
+    pub fn with_measurement(mut self, measurement: Measurement) -> Self {
+        self.measurement = Some(measurement);
+        self
+    }
+
+    /// What was measured on it.
+    #[must_use]
+    pub const fn measurement(&self) -> Option<&Measurement> {
+        self.measurement.as_ref()
+    }
+
+    /// Keeps what was measured for [`this_machine_kept_in`]; in which file.
+    ///
+    /// # Errors
+    /// What the system says; where nothing was measured there is nothing to keep.
+    pub fn keep_in(&self, dir: &Path) -> io::Result<PathBuf> {
+        let measurement = self.measurement().ok_or(io::ErrorKind::NotFound)?;
+        store::save(dir, &store::key(self.root()), measurement)
+    }
+
+    fn measured_factors(&self) -> Option<Factors> {
+        self.measurement.as_ref()?.factors(&self.home_numbers()?)
+    }
+
+    /// The best factors that are known of it: measured; else distances that are in its XML; else the
+    /// firmware's (SLIT); else all 1.
+    #[must_use]
+    pub fn factors(&self) -> Factors {
+        if let Some(f) = self.measured_factors() {
+            return f;
+        }
+        let n = self.homes().len();
+        let by = |user: bool, source: Source| {
+            let matrices = self.found.matrices.iter().filter(|m| m.by_user == user);
+            matrices.filter_map(|m| self.of_matrix(m, source)).next()
+        };
+        by(true, Source::Xml)
+            .or_else(|| by(false, Source::Slit))
+            .unwrap_or_else(|| Factors::unknown(n))
+    }
+
+    /// Factors from a matrix of distances; None where a node is not in it, or a value is none.
+    fn of_matrix(&self, matrix: &Matrix, source: Source) -> Option<Factors> {
+        let homes = self.homes();
+        let at = |o: &&Object| matrix.nodes.iter().position(|&n| Some(n) == o.number);
+        let places: Vec<usize> = homes.iter().map(at).collect::<Option<_>>()?;
+        let side = matrix.nodes.len();
+        let latency = |&i: &usize| {
+            let row = places.iter().map(move |&j| matrix.values.get(i * side + j));
+            row.map(|v| v.map(|&v| v as f64)).collect::<Vec<_>>()
+        };
+        let latencies: Vec<f64> = places.iter().flat_map(latency).collect::<Option<_>>()?;
+        Factors::from_latencies(&latencies, source).ok()
+    }
+
+    /// The machine as tasks are mapped onto it, with these factors or else the best known
+    /// ([`Machine::factors`]).
+    ///
+    /// Its cores are the physical cores of which a CPU may be used (hardware threads of one core are
+    /// one place to compute), or CPUs where the tree has no cores. Their numbers are hwloc's (logical
+    /// index, from 0) for synthetic machines and those of XML files, CPU numbers of the system (of the
+    /// core's first CPU that may be used) for this machine. Its nodes are the NUMA nodes that have
+    /// cores; memory without cores runs no tasks. Speeds are those of the CPU kinds, where there are
+    /// several. Caches are those that cores share, with [`ASSUMED_CACHE_FACTORS`].
+    ///
+    /// # Errors
+    /// Where the factors are for another number of nodes.
+    pub fn cluster(&self, factors: Option<&Factors>) -> Result<Cluster, ClusterError> {
+        let best;
+        let factors = match factors {
+            Some(f) => f,
+            None => {
+                best = self.factors();
+                &best
+            }
+        };
+        let parts = self.parts();
+        let cluster =
+            Cluster::new(parts.cores, parts.nodes, parts.caches, factors.values().to_vec())?;
+        match factors.bandwidths() {
+            // From one node to another: at which the other reads from the one.
+            Some(b) => {
+                let n = factors.nodes();
+                cluster.with_bandwidths((0..n * n).map(|k| b[k % n * n + k / n]).collect())
+            }
+            None => Ok(cluster),
+        }
+    }
+
+    fn parts(&self) -> Parts {
+        let places = self.places();
+        let homes = self.homes();
+        let kinds = self.kinds();
+        let speeds = speeds(kinds);
+        let levels: Vec<Kind> = Kind::CACHES
+            .into_iter()
+            .filter(|level| {
+                let mut seen = BTreeSet::new();
+                places.iter().filter_map(|p| p.caches.get(level)).any(|c| !seen.insert(c))
+            })
+            .collect();
+        let ids: Vec<u32> = places
+            .iter()
+            .map(|p| match (&self.origin, p.cpus.first()) {
+                (Origin::Here, Some(cpu)) => cpu.0,
+                _ => p.index,
+            })
+            .collect();
+        // Cores beside CPUs without a core: their numbers may be the same, places are not.
+        let twice = ids.iter().collect::<BTreeSet<_>>().len() < ids.len();
+        let cores = places.iter().zip(ids).enumerate().map(|(at, (p, id))| Core {
+            id: if twice { at as u32 } else { id },
+            node: homes.iter().position(|h| h.index == p.home).unwrap_or(0),
+            speed: kinds
+                .iter()
+                .zip(&speeds)
+                .find(|(k, _)| !k.cpus.and(&p.cpus).is_empty())
+                .map_or(1.0, |(_, s)| *s),
+            // One that lacks a level shares it with nobody.
+            caches: levels
+                .iter()
+                .map(|l| p.caches.get(l).copied().unwrap_or(u32::MAX - at as u32))
+                .collect(),
+        });
+        let factor = |k: &Kind| {
+            let at = Kind::CACHES.iter().position(|c| c == k).unwrap_or(0);
+            ASSUMED_CACHE_FACTORS[at]
+        };
+        Parts {
+            cores: cores.collect(),
+            nodes: homes.iter().map(|h| Node { id: h.shown(), host: 0 }).collect(),
+            caches: levels
+                .iter()
+                .map(|k| CacheLevel { name: k.name().to_owned(), factor: factor(k) })
+                .collect(),
+        }
+    }
+
+    /// Several hosts, each with its factors (or the best known), as one machine: within a host its own
+    /// factors, between hosts those of the network. Cores are numbered through, host by host.
+    ///
+    /// Levels of caches are those that any host has.
+    ///
+    /// # Errors
+    /// Where the network has another number of hosts, or factors are for another number of nodes.
+    pub fn cluster_of(
+        hosts: &[(&Self, Option<&Factors>)],
+        network: &NetworkFactors,
+    ) -> Result<Cluster, ClusterOfError> {
+        let all: Vec<Factors> =
+            hosts.iter().map(|(m, f)| f.cloned().unwrap_or_else(|| m.factors())).collect();
+        let factors = compose(&all.iter().collect::<Vec<_>>(), network)?;
+        let parts: Vec<Parts> = hosts.iter().map(|(m, _)| m.parts()).collect();
+        let mut caches: Vec<CacheLevel> = Vec::new();
+        for level in parts.iter().flat_map(|p| &p.caches) {
+            if !caches.iter().any(|c| c.name == level.name) {
+                caches.push(level.clone());
+            }
+        }
+        // Their names are L1 to L5.
+        caches.sort_by(|a, b| a.name.cmp(&b.name));
+        let (mut cores, mut nodes) = (Vec::new(), Vec::new());
+        // Caches of different hosts are different caches: a number for each, level by level.
+        let mut numbers: BTreeMap<(usize, usize, u32), u32> = BTreeMap::new();
+        for (host, part) in parts.into_iter().enumerate() {
+            let first = nodes.len();
+            for core in part.cores {
+                let place = cores.len() as u32;
+                let number = |(level, cache): (usize, &CacheLevel)| {
+                    let own = part.caches.iter().position(|c| c.name == cache.name);
+                    let key = (level, host, own.map_or(u32::MAX - place, |l| core.caches[l]));
+                    let next = numbers.len() as u32;
+                    *numbers.entry(key).or_insert(next)
+                };
+                let caches = caches.iter().enumerate().map(number).collect();
+                cores.push(Core { id: place, node: first + core.node, caches, ..core });
+            }
+            nodes.extend(part.nodes.into_iter().map(|n| Node { host: host as u32, ..n }));
+        }
+        Ok(Cluster::new(cores, nodes, caches, factors)?)
+    }
+
+    /// The machine as hwloc's XML, with the factors that were measured as distances (kind: latency,
+    /// from the user).
+    ///
+    /// # Errors
+    /// Where hwloc cannot write it.
+    pub fn to_xml(&self) -> Result<String, TopologyError> {
+        let (Some(factors), Some(nodes)) = (self.measured_factors(), self.home_numbers()) else {
+            return Ok(self.found.xml.clone());
+        };
+        // hwloc has whole numbers: thousandths of the latency of the own memory.
+        let values = factors.values().iter().map(|f| (f * 1000.0).round() as u64).collect();
+        hwloc::with_distances(&self.found.xml, &Matrix { nodes, values, by_user: true })
+            .map_err(|why| TopologyError::Export { why })
+    }
+
+    /// A short text for people: what it consists of, and what of it may not be used.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        text::describe(self)
+    }
+}
+
+/// Why hosts are no cluster.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ClusterOfError {
+    /// Factors of hosts and network do not fit.
+    #[error(transparent)]
+    Factors(#[from] crate::factors::FactorsError),
+    /// What came out is none.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+}
+
+/// What a cluster is made of.
+struct Parts {
+    cores: Vec<Core>,
+    nodes: Vec<Node>,
+    caches: Vec<CacheLevel>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_description_is_counted_before_it_is_built() {
+        let of = |text| levels(text).unwrap();
+        assert_eq!(of("numa:2 core:4 pu:2"), [("numa", 2), ("core", 4), ("pu", 2)]);
+        assert_eq!(
+            of("pack:2 [numa(memory=1GB)] [numa] core:3(x=1) pu:4(indexes=2*4:1*4)"),
+            [("pack", 2), ("core", 3), ("pu", 4)]
+        );
+        assert_eq!(of("2 3 4"), [("", 2), ("", 3), ("", 4)]);
+        assert_eq!(of("core:99999999999999999999"), [("core", u64::MAX)]);
+        assert!(of(" ").is_empty());
+        for bad in ["core", "core:", "core:0x10", "core:-1", "core:4,"] {
+            assert!(levels(bad).unwrap_err().contains(bad), "{bad}");
+        }
+        for many in ["numa:1000 core:1000 pu:2", "100000 100000", "core:99999999999999999999"] {
+            let error = synthetic(many).unwrap_err().to_string();
+            assert!(error.contains("more than 16384 CPUs"), "{error}");
+        }
+    }
+}

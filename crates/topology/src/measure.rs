@@ -1,0 +1,379 @@
+//! Measures what the memory of each NUMA node costs the CPUs of each: latency by dependent loads,
+//! bandwidth by reading one word after the other.
+//!
+//! For each node with memory a buffer well past the last cache is bound to it, in huge pages where the
+//! kernel gives them, and it is looked up where the pages are. Then, for each node with CPUs: first all
+//! its cores read the whole buffer, the second half last (bandwidth, by the clock on the wall), which
+//! leaves that half in the caches; then one thread, bound to the node's CPUs, walks lines of the first
+//! half in random order (latency, in CPU time of the thread, so that others on the CPU do not count).
+//!
+//! Invariant: nothing is measured on memory of which it is known that it is elsewhere. What of this
+//! could be computed is computed in [`chase`] and [`measured`](crate::measured).
+
+use crate::chase;
+use crate::declared::{free_memory, parse_huge};
+use crate::machine::{Machine, Origin};
+use crate::measured::{Binding, Measurement, Pair, Spread};
+use crate::pages::Pages;
+use crate::text::bytes;
+use crate::tree::Kind;
+use evenly_linux::affinity;
+use evenly_linux::limits::Limits;
+use evenly_model::{CpuId, CpuSet, Pid, Tid};
+use rustix::time::{ClockId, clock_gettime};
+use std::fs;
+use std::hint::black_box;
+use std::io;
+use std::path::Path;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// How often the bandwidth is measured.
+const BANDWIDTH_REPETITIONS: usize = 5;
+/// CPU time of one repetition of the latency, in nanoseconds.
+const REPETITION_NS: f64 = 4e7;
+/// Steps that tell how long a step takes.
+const FIRST_STEPS: u64 = 10_000;
+/// Pages of which it is looked up where they are.
+const SAMPLES: usize = 256;
+
+/// How it is measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MeasureOptions {
+    /// How often each latency is measured; at least once.
+    pub repetitions: usize,
+    /// Size of the buffers; None: by last cache and free memory.
+    pub buffer_bytes: Option<u64>,
+    /// Of the order in which memory is walked.
+    pub seed: u64,
+}
+
+impl Default for MeasureOptions {
+    fn default() -> Self {
+        Self { repetitions: 11, buffer_bytes: None, seed: 1 }
+    }
+}
+
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+pub enum MeasureError {
+    /// Another machine.
+    #[error("{machine} cannot be measured; only the machine that evenly runs on can")]
+    NotHere {
+        /// Which machine.
+        machine: String,
+    },
+    /// Too little memory is free.
+    #[error(
+        "NUMA node {node} has {} of free memory that may be used, and {} are needed: buffers past the \
+         last cache in a quarter of it", bytes(*free), bytes(*needed)
+    )]
+    Memory {
+        /// The node.
+        node: u32,
+        /// Bytes that are free.
+        free: u64,
+        /// Bytes that would have to be.
+        needed: u64,
+    },
+    /// Memory cannot be bound.
+    #[error(
+        "memory cannot be bound to NUMA node {node}: {source}; needed: the system call mbind (in a \
+         container: --cap-add SYS_NICE), and the node in the cpuset"
+    )]
+    Bind {
+        /// The node.
+        node: u32,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Memory is not where it should be.
+    #[error("memory that was bound to NUMA node {node} is on node {found}")]
+    Elsewhere {
+        /// The node.
+        node: u32,
+        /// Where it is.
+        found: u32,
+    },
+    /// No memory.
+    #[error("there are not {} of memory to be had: {source}", bytes(*needed))]
+    Map {
+        /// Bytes that were wanted.
+        needed: u64,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A thread cannot be bound.
+    #[error("no thread can be bound to CPUs {cpus}: {source}")]
+    Thread {
+        /// The CPUs.
+        cpus: CpuSet,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The system does not tell how much memory is free.
+    #[error(
+        "it cannot be told how much memory of NUMA node {node} is free; that is in its meminfo in \
+             /sys/devices/system/node"
+    )]
+    Free {
+        /// The node.
+        node: u32,
+    },
+    /// A clock that stands still.
+    #[error("NUMA node {node}: the clock did not advance while its memory was read")]
+    Clock {
+        /// The node.
+        node: u32,
+    },
+}
+
+/// A node that reads.
+struct Reader {
+    node: u32,
+    /// All its CPUs that may be used.
+    cpus: CpuSet,
+    /// One CPU of each of its cores.
+    cores: Vec<CpuId>,
+}
+
+/// Measures every pair of a node with CPUs and a node with memory. Memory that has no CPUs of its own
+/// and cannot be measured is left out and noted; `said` is told what is measured next.
+///
+/// # Errors
+/// Where the memory of a node that has CPUs cannot be measured: there would be no factors.
+pub fn measure(
+    machine: &Machine,
+    options: &MeasureOptions,
+    said: &mut dyn FnMut(&str),
+) -> Result<Measurement, MeasureError> {
+    if *machine.origin() != Origin::Here {
+        return Err(MeasureError::NotHere { machine: machine.title() });
+    }
+    let start = Instant::now();
+    let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    let places = machine.places();
+    let readers: Vec<Reader> = machine
+        .homes()
+        .iter()
+        .map(|home| {
+            let own = || places.iter().filter(|p| p.home == home.index);
+            Reader {
+                node: home.shown(),
+                cpus: own().fold(CpuSet::new(), |all, p| all.or(&p.cpus)),
+                cores: own().filter_map(|p| p.cpus.first()).collect(),
+            }
+        })
+        .collect();
+    let nodes = machine.root().of(Kind::Node);
+    let memories: Vec<u32> =
+        nodes.iter().filter(|n| n.bytes.is_some_and(|b| b > 0)).map(|n| n.shown()).collect();
+    let caches = machine.root().all().filter(|o| o.kind.is_cache());
+    let last_cache = caches.filter_map(|o| o.bytes).max().unwrap_or(0);
+    let (mut pairs, mut notes) = (Vec::new(), Vec::new());
+    for &memory in &memories {
+        said(&format!("reading the memory of NUMA node {memory}"));
+        let only = memories.len() == 1;
+        match of_memory(memory, only, last_cache, &readers, options) {
+            Ok(found) => pairs.extend(found),
+            Err(e) if readers.iter().any(|r| r.node == memory) => return Err(e),
+            Err(e) => notes.push(format!("the memory of node {memory} was not measured: {e}")),
+        }
+    }
+    Ok(Measurement { unix_s, seconds: start.elapsed().as_secs_f64(), pairs, notes })
+}
+
+fn of_memory(
+    memory: u32,
+    only: bool,
+    last_cache: u64,
+    readers: &[Reader],
+    options: &MeasureOptions,
+) -> Result<Vec<Pair>, MeasureError> {
+    let size = match options.buffer_bytes {
+        Some(size) => size,
+        None => {
+            let free = free_memory(Path::new("/"), memory);
+            let free = free.ok_or(MeasureError::Free { node: memory })?;
+            let left =
+                Limits::new(Path::new("/")).memory_left(Pid(std::process::id().cast_signed()));
+            let free = left.map_or(free, |left| free.min(left));
+            chase::buffer(last_cache, free).map_err(|needed| MeasureError::Memory {
+                node: memory,
+                free,
+                needed,
+            })?
+        }
+    };
+    let map = |source| MeasureError::Map { needed: size, source };
+    let mut pages = Pages::new(size).map_err(map)?;
+    let bound = match pages.bind(memory) {
+        Ok(()) => true,
+        Err(_) if only => false,
+        Err(source) => return Err(MeasureError::Bind { node: memory, source }),
+    };
+    chase::lay(pages.words_mut(), options.seed);
+    let binding = match (bound, pages.nodes(SAMPLES)) {
+        (false, _) => Binding::OnlyNode,
+        (true, Ok(found)) if !found.is_empty() => {
+            if let Some(&found) = found.iter().find(|&&n| n != memory) {
+                return Err(MeasureError::Elsewhere { node: memory, found });
+            }
+            Binding::Checked
+        }
+        (true, _) => Binding::Bound,
+    };
+    let huge = fs::read("/proc/self/smaps").ok().and_then(|t| parse_huge(&t, pages.address()));
+    let huge_share = huge.map(|h| (h as f64 / pages.bytes() as f64).min(1.0));
+    let mut at = 0;
+    let mut pairs = Vec::new();
+    for reader in readers {
+        let bind = |source| MeasureError::Thread { cpus: reader.cpus.clone(), source };
+        let bandwidth = bandwidth(pages.words(), &reader.cores).map_err(bind)?;
+        let (latency, end) =
+            latency(pages.words(), &reader.cpus, at, options.repetitions.max(1)).map_err(bind)?;
+        at = end;
+        pairs.push(Pair {
+            reader: reader.node,
+            memory,
+            latency_ns: Spread::of(latency).ok_or(MeasureError::Clock { node: memory })?,
+            read_bytes_per_s: Spread::of(bandwidth),
+            readers: reader.cores.len() as u32,
+            buffer_bytes: pages.bytes() as u64,
+            huge_share,
+            binding,
+        });
+    }
+    Ok(pairs)
+}
+
+/// CPU time of this thread, in nanoseconds.
+fn cpu_ns() -> f64 {
+    let t = clock_gettime(ClockId::ThreadCPUTime);
+    t.tv_sec as f64 * 1e9 + t.tv_nsec as f64
+}
+
+/// Nanoseconds of a step, each time, by a thread that is bound to these CPUs, and the word that the
+/// walk has come to.
+fn latency(
+    words: &[u64],
+    cpus: &CpuSet,
+    start: u64,
+    repetitions: usize,
+) -> io::Result<(Vec<f64>, u64)> {
+    let blocks = chase::blocks(words.len());
+    let walk = || -> io::Result<(Vec<f64>, u64)> {
+        affinity::set(Tid(0), cpus)?;
+        let mut at = start;
+        let mut timed = |steps: u64| {
+            let before = cpu_ns();
+            at = black_box(chase::walk(words, black_box(at), steps));
+            (cpu_ns() - before) / steps as f64
+        };
+        let first = timed(chase::steps(blocks, repetitions, FIRST_STEPS as f64, 1.0));
+        let steps = chase::steps(blocks, repetitions, REPETITION_NS, first);
+        let found = (0..repetitions).map(|_| timed(steps)).collect();
+        Ok((found, at))
+    };
+    thread::scope(|s| s.spawn(walk).join()).unwrap_or_else(|p| std::panic::resume_unwind(p))
+}
+
+/// Bytes a second, each time, at which threads on these CPUs together read all words: first the first
+/// half of them, then the second.
+fn bandwidth(words: &[u64], cpus: &[CpuId]) -> io::Result<Vec<f64>> {
+    let (first, second) = words.split_at(words.len() / 2);
+    let part = |half: usize| half.div_ceil(cpus.len().max(1)).max(1);
+    let chunks = first.chunks(part(first.len())).zip(second.chunks(part(second.len())));
+    let together = Barrier::new(chunks.len());
+    let read = |cpu: CpuId, a: &[u64], b: &[u64]| {
+        let bound = affinity::set(Tid(0), &CpuSet::single(cpu));
+        let times: Vec<(Instant, Instant)> = (0..BANDWIDTH_REPETITIONS)
+            .map(|_| {
+                together.wait();
+                let start = Instant::now();
+                black_box(chase::sum(black_box(a)));
+                black_box(chase::sum(black_box(b)));
+                (start, Instant::now())
+            })
+            .collect();
+        // Who cannot be bound takes part all the same: the others wait for it.
+        bound.map(|()| times)
+    };
+    let read = &read;
+    let all: io::Result<Vec<Vec<(Instant, Instant)>>> = thread::scope(|s| {
+        let threads: Vec<_> = cpus
+            .iter()
+            .zip(chunks)
+            .map(|(&cpu, (a, b))| s.spawn(move || read(cpu, a, b)))
+            .collect();
+        let ended = threads.into_iter().map(|t| t.join());
+        ended.map(|r| r.unwrap_or_else(|p| std::panic::resume_unwind(p))).collect()
+    });
+    let all = all?;
+    let of = |i: usize| {
+        let start = all.iter().map(|t| t[i].0).min()?;
+        let end = all.iter().map(|t| t[i].1).max()?;
+        Some(size_of_val(words) as f64 / end.duration_since(start).as_secs_f64())
+    };
+    Ok((0..BANDWIDTH_REPETITIONS).filter_map(of).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{synthetic, this_machine_kept_in};
+
+    #[test]
+    fn this_machine_is_measured() {
+        let machine = this_machine_kept_in(None).unwrap();
+        let options = MeasureOptions { repetitions: 3, buffer_bytes: Some(8 << 20), seed: 3 };
+        let mut said = Vec::new();
+        let m = match measure(&machine, &options, &mut |t| said.push(t.to_owned())) {
+            Err(MeasureError::Bind { source, .. }) => {
+                return evenly_testing::skip("mbind", format!("mbind: {source}"));
+            }
+            m => m.unwrap(),
+        };
+        assert!(!said.is_empty());
+        let homes: Vec<u32> = machine.homes().iter().map(|h| h.shown()).collect();
+        assert!(m.factors(&homes).is_some(), "{m:?}");
+        for p in &m.pairs {
+            assert_eq!((p.latency_ns.values.len(), p.buffer_bytes), (3, 8 << 20));
+            // A load takes a part of a nanosecond at least, and memory is slow, but not that slow.
+            assert!(p.latency_ns.low > 0.1 && p.latency_ns.median < 1e6, "{p:?}");
+            assert!(p.read_bytes_per_s.as_ref().is_some_and(|b| b.low > 1e6), "{p:?}");
+            assert!(p.huge_share.is_none_or(|s| (0.0..=1.0).contains(&s)));
+        }
+        assert!(m.is_sound());
+    }
+
+    /// No machine has this node.
+    const NO_NODE: u32 = 1023;
+
+    #[test]
+    fn memory_that_cannot_be_bound_is_measured_only_where_there_is_no_other() {
+        let cpus = affinity::get(Tid(0)).unwrap();
+        let reader = Reader { node: 0, cores: cpus.first().into_iter().collect(), cpus };
+        let options = MeasureOptions { repetitions: 1, buffer_bytes: Some(4 << 20), seed: 1 };
+        let e = of_memory(NO_NODE, false, 0, &[], &options).unwrap_err();
+        assert!(e.to_string().contains("mbind") && matches!(e, MeasureError::Bind { .. }), "{e}");
+        let pairs = of_memory(NO_NODE, true, 0, &[reader], &options).unwrap();
+        assert_eq!((pairs.len(), pairs[0].binding), (1, Binding::OnlyNode));
+    }
+
+    #[test]
+    fn others_cannot_be_measured() {
+        let machine = synthetic("core:2").unwrap();
+        let e = measure(&machine, &MeasureOptions::default(), &mut |_| {}).unwrap_err();
+        assert!(e.to_string().contains("\"core:2\" cannot be measured"), "{e}");
+    }
+
+    #[test]
+    fn a_buffer_for_which_there_is_no_memory() {
+        let machine = this_machine_kept_in(None).unwrap();
+        let options = MeasureOptions { buffer_bytes: Some(u64::MAX), ..MeasureOptions::default() };
+        let e = measure(&machine, &options, &mut |_| {}).unwrap_err();
+        assert!(matches!(e, MeasureError::Map { .. }), "{e}");
+    }
+}

@@ -1,0 +1,206 @@
+//! What a measurement found, and the factors that follow from it.
+//!
+//! Invariant: pure; every figure is from values that were measured, and they are all kept.
+
+use crate::factors::{Factors, Source};
+use evenly_model::stats::median;
+use serde::{Deserialize, Serialize};
+
+/// A figure that was measured several times.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// The median.
+    pub median: f64,
+    /// The lowest value.
+    pub low: f64,
+    /// The highest value.
+    pub high: f64,
+    /// All values, in the order in which they were measured.
+    pub values: Vec<f64>,
+}
+
+impl Spread {
+    /// Of these values; None where there is none, or one is not above 0.
+    #[must_use]
+    pub fn of(values: Vec<f64>) -> Option<Self> {
+        if !values.iter().all(|v| v.is_finite() && *v > 0.0) {
+            return None;
+        }
+        let median = median(&values)?;
+        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = values.iter().copied().fold(0.0, f64::max);
+        Some(Self { median, low, high, values })
+    }
+
+    /// Whether it is what its values say, but for the last digit, which a file may not keep.
+    fn is_sound(&self) -> bool {
+        let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b;
+        Self::of(self.values.clone()).is_some_and(|s| {
+            near(self.median, s.median) && near(self.low, s.low) && near(self.high, s.high)
+        })
+    }
+}
+
+/// How sure it is that the memory was on the node that it was to be on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Binding {
+    /// It was bound, and pages all over it were looked up.
+    Checked,
+    /// It was bound; the system does not tell where pages are.
+    Bound,
+    /// It could not be bound; there is no other node.
+    OnlyNode,
+}
+
+/// The CPUs of one node reading the memory of one node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pair {
+    /// Number of the node whose CPUs read.
+    pub reader: u32,
+    /// Number of the node whose memory is read.
+    pub memory: u32,
+    /// Nanoseconds of a dependent load, in CPU time of the thread that reads.
+    pub latency_ns: Spread,
+    /// Bytes a second that all cores of the node together read, one after the other.
+    pub read_bytes_per_s: Option<Spread>,
+    /// Threads that read for the bandwidth: one for each core.
+    pub readers: u32,
+    /// Size of the buffer; latency is measured in the first half of it.
+    pub buffer_bytes: u64,
+    /// Share of the buffer that was in huge pages; None where the system does not tell.
+    pub huge_share: Option<f64>,
+    /// Where the memory was.
+    pub binding: Binding,
+}
+
+/// What was measured on a machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// When, in seconds since 1970.
+    pub unix_s: u64,
+    /// How long it took, in seconds.
+    pub seconds: f64,
+    /// Every pair of nodes that could be measured.
+    pub pairs: Vec<Pair>,
+    /// What could not be measured, and why.
+    pub notes: Vec<String>,
+}
+
+/// A factor with its spread.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Factor {
+    /// Median latency over the median of the reader's own memory; 1 for that.
+    pub value: f64,
+    /// Lowest latency over the same.
+    pub low: f64,
+    /// Highest latency over the same.
+    pub high: f64,
+}
+
+impl Measurement {
+    /// What was measured for the CPUs of one node and the memory of one.
+    #[must_use]
+    pub fn pair(&self, reader: u32, memory: u32) -> Option<&Pair> {
+        self.pairs.iter().find(|p| (p.reader, p.memory) == (reader, memory))
+    }
+
+    /// The factor of a node's memory for a node's CPUs: its latency over that of their own memory
+    /// (NucoLB, section III-A).
+    #[must_use]
+    pub fn factor(&self, reader: u32, memory: u32) -> Option<Factor> {
+        let own = self.pair(reader, reader)?.latency_ns.median;
+        let l = &self.pair(reader, memory)?.latency_ns;
+        Some(Factor { value: l.median / own, low: l.low / own, high: l.high / own })
+    }
+
+    /// The factors between these nodes, with bandwidths where all were measured; None where a latency
+    /// is missing.
+    #[must_use]
+    pub fn factors(&self, nodes: &[u32]) -> Option<Factors> {
+        let pairs: Vec<&Pair> = nodes
+            .iter()
+            .flat_map(|&i| nodes.iter().map(move |&j| self.pair(i, j)))
+            .collect::<Option<_>>()?;
+        let latencies: Vec<f64> = pairs.iter().map(|p| p.latency_ns.median).collect();
+        let factors = Factors::from_latencies(&latencies, Source::Measured).ok()?;
+        let bandwidth = |p: &&Pair| p.read_bytes_per_s.as_ref().map(|b| b.median);
+        let bandwidths: Option<Vec<f64>> = pairs.iter().map(bandwidth).collect();
+        match bandwidths {
+            Some(b) => factors.with_bandwidths(b).ok(),
+            None => Some(factors),
+        }
+    }
+
+    /// Whether it can have come from measuring: what is read from a file need not have.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.pairs.iter().all(|p| {
+            p.latency_ns.is_sound() && p.read_bytes_per_s.as_ref().is_none_or(Spread::is_sound)
+        })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn pair(reader: u32, memory: u32, latencies: &[f64]) -> Pair {
+        Pair {
+            reader,
+            memory,
+            latency_ns: Spread::of(latencies.to_vec()).unwrap(),
+            read_bytes_per_s: Spread::of(vec![2e10, 1e10, 3e10]),
+            readers: 4,
+            buffer_bytes: 64 << 20,
+            huge_share: Some(1.0),
+            binding: Binding::Checked,
+        }
+    }
+
+    pub(crate) fn two_nodes() -> Measurement {
+        Measurement {
+            unix_s: 1_700_000_000,
+            seconds: 2.5,
+            pairs: vec![
+                pair(0, 0, &[80.0, 79.0, 84.0]),
+                pair(0, 1, &[120.0, 118.0, 126.0]),
+                pair(1, 0, &[150.0, 150.0, 150.0]),
+                pair(1, 1, &[100.0, 100.0, 125.0]),
+            ],
+            notes: vec![],
+        }
+    }
+
+    #[test]
+    fn factors_are_medians_over_the_own_median() {
+        let m = two_nodes();
+        let f = m.factors(&[0, 1]).unwrap();
+        assert_eq!((f.values(), f.source()), (&[1.0, 1.5, 1.5, 1.0][..], Source::Measured));
+        assert_eq!(f.bandwidths(), Some(&[2e10; 4][..]));
+        let own = m.factor(0, 0).unwrap();
+        assert_eq!((own.value, own.low, own.high), (1.0, 79.0 / 80.0, 84.0 / 80.0));
+        assert_eq!(m.factor(0, 1).unwrap().high, 126.0 / 80.0);
+        assert_eq!(m.factors(&[1]).unwrap().values(), [1.0]);
+        assert!(m.factors(&[0, 2]).is_none() && m.factor(2, 0).is_none());
+        assert!(m.is_sound());
+    }
+
+    #[test]
+    fn without_a_bandwidth_there_are_factors_still() {
+        let mut m = two_nodes();
+        m.pairs[2].read_bytes_per_s = None;
+        assert!(m.factors(&[0, 1]).unwrap().bandwidths().is_none());
+    }
+
+    #[test]
+    fn spreads_are_of_numbers_above_0() {
+        assert_eq!(Spread::of(vec![]), None);
+        assert_eq!(Spread::of(vec![1.0, 0.0]), None);
+        assert_eq!(Spread::of(vec![f64::NAN]), None);
+        let s = Spread::of(vec![3.0, 1.0, 2.0, 8.0]).unwrap();
+        assert_eq!((s.median, s.low, s.high), (2.5, 1.0, 8.0));
+        let mut m = two_nodes();
+        m.pairs[0].latency_ns.median = 1.0;
+        assert!(!m.is_sound());
+    }
+}

@@ -1,0 +1,285 @@
+//! What `evenly topology` says: the tree, the factors and where they come from, what was measured
+//! beside what the firmware declares; as text and as JSON (`evenly.topology/1`).
+//!
+//! Invariant: a factor never stands without its source.
+
+use crate::declared::Declared;
+use crate::factors::Source;
+use crate::machine::{Machine, Origin};
+use crate::measured::{Binding, Pair, Spread};
+use crate::text::{self, bytes};
+use crate::tree::Kind;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Name and version of the JSON.
+pub const SCHEMA: &str = "evenly.topology/1";
+
+/// Most nodes of which all pairs are printed; the JSON has them all.
+const MOST_PRINTED: usize = 16;
+
+/// What is said of a machine.
+#[derive(Debug, Clone, Copy)]
+pub struct Report<'a> {
+    /// The machine, with what was measured on it.
+    pub machine: &'a Machine,
+    /// What its firmware declares; None where it is not this machine.
+    pub declared: Option<&'a Declared>,
+    /// What else is to be said, such as why nothing was measured.
+    pub notes: &'a [String],
+}
+
+/// A moment as `2026-11-21T19:30:00Z`.
+fn date(unix_s: u64) -> String {
+    // The largest that can be written.
+    let moment = UNIX_EPOCH + Duration::from_secs(unix_s.min(253_402_300_799));
+    humantime::format_rfc3339_seconds(moment).to_string()
+}
+
+fn spread(s: &Spread, scale: f64, unit: &str) -> String {
+    let [m, l, h] = [s.median, s.low, s.high].map(|v| v / scale);
+    format!("{m:.1} [{l:.1}, {h:.1}] {unit}")
+}
+
+impl Report<'_> {
+    /// For people.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut out = text::describe(self.machine);
+        self.factors(&mut out);
+        self.pairs(&mut out);
+        self.declared(&mut out);
+        for note in self.notes {
+            let _ = writeln!(out, "note: {note}");
+        }
+        out
+    }
+
+    fn source(&self) -> String {
+        match (self.machine.factors().source(), self.machine.measurement()) {
+            (Source::Measured, Some(m)) => format!("measured {}", date(m.unix_s)),
+            (source, _) => source.words().to_owned(),
+        }
+    }
+
+    fn factors(&self, out: &mut String) {
+        let (factors, homes) = (self.machine.factors(), self.machine.homes());
+        let _ = writeln!(out, "latency over that of the own memory ({}):", self.source());
+        if homes.len() > MOST_PRINTED {
+            let _ = writeln!(out, "  {} nodes: the JSON has the matrix", homes.len());
+            return;
+        }
+        let names: Vec<String> = homes.iter().map(|h| format!("node {}", h.shown())).collect();
+        let cells: Vec<Vec<String>> = (0..homes.len())
+            .map(|i| {
+                let cell = |j: usize| {
+                    let spread = self.factor(i, j);
+                    let value = factors.at(i, j);
+                    spread.map_or_else(
+                        || format!("{value:.2}"),
+                        |f| format!("{value:.2} [{:.2}, {:.2}]", f.low, f.high),
+                    )
+                };
+                (0..homes.len()).map(cell).collect()
+            })
+            .collect();
+        let width = names.iter().chain(cells.iter().flatten()).map(String::len).max().unwrap_or(0);
+        let side = names.iter().map(String::len).max().unwrap_or(0).max("CPUs of".len());
+        let line = |head: &str, cells: &[String]| {
+            let cells: String = cells.iter().map(|c| format!("  {c:>width$}")).collect();
+            format!("  {head:<side$}{cells}\n")
+        };
+        out.push_str(&line("CPUs of", &names));
+        for (name, row) in names.iter().zip(&cells) {
+            out.push_str(&line(name, row));
+        }
+    }
+
+    /// The spread of a factor between two homes, where it was measured.
+    fn factor(&self, i: usize, j: usize) -> Option<crate::measured::Factor> {
+        if self.machine.factors().source() != Source::Measured {
+            return None;
+        }
+        let homes = self.machine.homes();
+        self.machine.measurement()?.factor(homes[i].number?, homes[j].number?)
+    }
+
+    fn pairs(&self, out: &mut String) {
+        let Some(m) = self.machine.measurement() else { return };
+        let line = |p: &Pair| {
+            let bandwidth = p.read_bytes_per_s.as_ref().map_or_else(String::new, |b| {
+                format!(", {} read by {}", spread(b, 1e9, "GB/s"), threads(p.readers))
+            });
+            let huge = match p.huge_share {
+                Some(s) if s > 0.99 => ", huge pages",
+                Some(s) if s > 0.0 => ", partly huge pages",
+                Some(_) => ", no huge pages",
+                None => "",
+            };
+            let binding = match p.binding {
+                Binding::Checked => "pages checked",
+                Binding::Bound => "pages not checked: the system does not tell",
+                Binding::OnlyNode => "not bound: there is no other node",
+            };
+            format!(
+                "  CPUs of node {} from node {}: {}{bandwidth} ({}{huge}, {binding})\n",
+                p.reader,
+                p.memory,
+                spread(&p.latency_ns, 1.0, "ns"),
+                bytes(p.buffer_bytes)
+            )
+        };
+        let most = MOST_PRINTED * 2;
+        let _ = writeln!(
+            out,
+            "measured in {:.1} s, a load that waits for the one before (median [lowest, highest]):",
+            m.seconds
+        );
+        m.pairs.iter().take(most).for_each(|p| out.push_str(&line(p)));
+        if m.pairs.len() > most {
+            let _ = writeln!(out, "  {} pairs more: the JSON has them", m.pairs.len() - most);
+        }
+        for note in &m.notes {
+            let _ = writeln!(out, "  {note}");
+        }
+    }
+
+    fn declared(&self, out: &mut String) {
+        let Some(d) = self.declared else { return };
+        match &d.slit {
+            Some(rows) if rows.len() <= MOST_PRINTED => {
+                let row = |r: &Vec<u32>| r.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+                let rows: Vec<String> = rows.iter().map(row).collect();
+                let _ = writeln!(out, "declared distances (SLIT): {}", rows.join(" / "));
+            }
+            Some(rows) => {
+                let _ = writeln!(out, "declared distances (SLIT): of {} nodes", rows.len());
+            }
+            None => out.push_str("declared distances (SLIT): none\n"),
+        }
+        for a in &d.hmat {
+            let readers: Vec<String> = a.readers.iter().map(u32::to_string).collect();
+            let value = |v: Option<u64>, unit: &str| {
+                v.map_or_else(|| "?".to_owned(), |v| format!("{v} {unit}"))
+            };
+            let _ = writeln!(
+                out,
+                "declared by the HMAT: node {} read by node {}: {}, {}; written: {}, {}",
+                a.memory,
+                readers.join(", "),
+                value(a.read_latency_ns, "ns"),
+                value(a.read_mb_per_s, "MB/s"),
+                value(a.write_latency_ns, "ns"),
+                value(a.write_mb_per_s, "MB/s")
+            );
+        }
+    }
+
+    /// For programs: the schema is docs/schemas/evenly.topology-1.json.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let m = self.machine;
+        let (root, factors, homes) = (m.root(), m.factors(), m.homes());
+        let n = factors.nodes();
+        let rows = |value: &dyn Fn(usize, usize) -> Value| -> Vec<Vec<Value>> {
+            (0..n).map(|i| (0..n).map(|j| value(i, j)).collect()).collect()
+        };
+        let (source, from) = match m.origin() {
+            Origin::Here => ("here", Value::Null),
+            Origin::Synthetic(text) => ("synthetic", json!(text)),
+            Origin::Xml(path) => ("xml", json!(path.display().to_string())),
+        };
+        let spread = |high: bool| {
+            rows(&|i, j| json!(self.factor(i, j).map(|f| if high { f.high } else { f.low })))
+        };
+        let measured = factors.source() == Source::Measured;
+        json!({
+            "schema": SCHEMA,
+            "evenly": env!("CARGO_PKG_VERSION"),
+            "source": source,
+            "from": from,
+            "packages": root.of(Kind::Package).len(),
+            "nodes": root.of(Kind::Node).len(),
+            "cores": root.of(Kind::Core).len(),
+            "cpus": root.of(Kind::Cpu).len(),
+            "allowed": m.allowed(),
+            "disallowed": m.disallowed(),
+            "offline": m.offline(),
+            "kinds": m.kinds(),
+            "tree": root,
+            "factors": {
+                "source": factors.source(),
+                "nodes": homes.iter().map(|h| h.shown()).collect::<Vec<_>>(),
+                "matrix": rows(&|i, j| json!(factors.at(i, j))),
+                "low": measured.then(|| spread(false)),
+                "high": measured.then(|| spread(true)),
+            },
+            "declared": self.declared,
+            "measured": m.measurement(),
+            "notes": self.notes,
+        })
+    }
+}
+
+fn threads(n: u32) -> String {
+    format!("{n} thread{}", if n == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::declared::Access;
+    use crate::measured::tests::two_nodes;
+    use crate::synthetic;
+
+    fn declared() -> Declared {
+        Declared {
+            nodes: vec![0, 1],
+            slit: Some(vec![vec![10, 21], vec![21, 10]]),
+            hmat: vec![Access {
+                memory: 0,
+                readers: vec![0, 1],
+                read_latency_ns: Some(90),
+                write_latency_ns: None,
+                read_mb_per_s: Some(100_000),
+                write_mb_per_s: Some(80_000),
+            }],
+        }
+    }
+
+    #[test]
+    fn measured_beside_declared() {
+        let machine = synthetic("numa:2 core:2 pu:1").unwrap().with_measurement(two_nodes());
+        let (declared, notes) = (declared(), ["something else".to_owned()]);
+        let report = Report { machine: &machine, declared: Some(&declared), notes: &notes };
+        insta::assert_snapshot!(report.text());
+        let json = report.json();
+        assert_eq!(json["factors"]["matrix"][0][1], 1.5);
+        assert_eq!(
+            (&json["factors"]["source"], &json["factors"]["high"][1][1]),
+            (&json!("measured"), &json!(1.25))
+        );
+        assert_eq!(json["measured"]["pairs"].as_array().unwrap().len(), 4);
+        assert_eq!((&json["cores"], &json["allowed"]), (&json!(4), &json!("0-3")));
+    }
+
+    #[test]
+    fn nothing_known_is_said() {
+        let machine = synthetic("numa:2 core:2").unwrap();
+        let report = Report { machine: &machine, declared: None, notes: &[] };
+        let text = report.text();
+        assert!(text.contains("(unknown: all 1)") && !text.contains("SLIT"), "{text}");
+        let json = report.json();
+        assert_eq!((&json["factors"]["low"], &json["measured"]), (&Value::Null, &Value::Null));
+        let none = Declared::default();
+        let text = Report { machine: &machine, declared: Some(&none), notes: &[] }.text();
+        assert!(text.contains("(SLIT): none"), "{text}");
+    }
+
+    #[test]
+    fn moments_are_written_whatever_they_are() {
+        assert_eq!(date(0), "1970-01-01T00:00:00Z");
+        assert!(date(u64::MAX).starts_with("9999"));
+    }
+}

@@ -1,0 +1,244 @@
+//! Trees of synthetic machines, of XML files and of this machine, and the clusters made of them.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
+use evenly_model::CpuSet;
+use evenly_topology::{
+    Factors, Kind, Machine, NetworkFactors, Origin, Source, from_xml, synthetic,
+    this_machine_kept_in,
+};
+use std::fs;
+
+fn set(list: &str) -> CpuSet {
+    list.parse().unwrap()
+}
+
+/// A machine from XML that was written by hwloc for a synthetic one and then changed.
+fn changed(description: &str, change: impl Fn(String) -> String) -> Machine {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("machine.xml");
+    let xml = synthetic(description).unwrap().to_xml().unwrap();
+    let new = change(xml.clone());
+    assert_ne!(new, xml, "nothing was changed in {xml}");
+    fs::write(&file, new).unwrap();
+    from_xml(&file).unwrap()
+}
+
+/// Elements in front of the end of the XML.
+fn with(xml: &str, elements: &str) -> String {
+    xml.replace("</topology>", &format!("{elements}</topology>"))
+}
+
+#[test]
+fn synthetic_machines_are_numbered_as_hwloc_does() {
+    let machine = synthetic("numa:4 core:8 pu:2").unwrap();
+    assert_eq!(machine.root().of(Kind::Cpu).len(), 64);
+    let cluster = machine.cluster(None).unwrap();
+    assert_eq!((cluster.cores().len(), cluster.nodes().len()), (32, 4));
+    for (i, core) in cluster.cores().iter().enumerate() {
+        assert_eq!((core.id as usize, core.node, core.speed), (i, i / 8, 1.0));
+    }
+    assert!(cluster.caches().is_empty() && cluster.bandwidth(0, 1).is_none());
+    assert!(cluster.factors().iter().all(|f| *f == 1.0));
+    assert_eq!(machine.factors().source(), Source::Unknown);
+}
+
+#[test]
+fn a_description_without_cpus_has_one_for_each() {
+    for text in ["numa:2 core:4", "numa:2 core:4 pu:1", "numa:2 pu:4", "2 4 1"] {
+        let cluster = synthetic(text).unwrap().cluster(None).unwrap();
+        let ids: Vec<u32> = cluster.cores().iter().map(|c| c.id).collect();
+        assert_eq!(ids, [0, 1, 2, 3, 4, 5, 6, 7], "{text}");
+    }
+}
+
+#[test]
+fn what_describes_no_machine_is_refused_in_one_line() {
+    for bad in ["", " ", "nonsense", "numa:2 cheese:4", "core:0", "core:-1", "pu:2 core:2"] {
+        let error = synthetic(bad).unwrap_err().to_string();
+        assert!(error.contains("numa:2 core:4 pu:2") && error.lines().count() == 1, "{error}");
+    }
+}
+
+#[test]
+fn caches_that_cores_share_are_in_the_cluster() {
+    let machine = synthetic("pack:2 l3:2(size=16MiB) l2:2 core:2 pu:2").unwrap();
+    let cluster = machine.cluster(None).unwrap();
+    let names: Vec<&str> = cluster.caches().iter().map(|c| c.name.as_str()).collect();
+    assert_eq!((names, cluster.cores().len()), (vec!["L2", "L3"], 16));
+    assert_eq!([0, 1, 2, 4].map(|k| cluster.shared_cache(0, k)), [Some(0), Some(0), Some(1), None]);
+    // Of each core alone: no level to share.
+    let private = synthetic("l2:4 core:1 pu:1").unwrap().cluster(None).unwrap();
+    assert!(private.caches().is_empty());
+}
+
+#[test]
+fn given_factors_have_to_fit() {
+    let machine = synthetic("numa:2 core:2").unwrap();
+    let two = Factors::given(vec![1.0, 1.5, 1.6, 1.0]).unwrap();
+    let cluster = machine.cluster(Some(&two)).unwrap();
+    assert_eq!((cluster.factor(0, 1), cluster.factor(1, 0)), (1.5, 1.6));
+    let one = Factors::given(vec![1.0]).unwrap();
+    let error = machine.cluster(Some(&one)).unwrap_err().to_string();
+    assert!(error.contains("for 2 nodes 2 x 2 are needed"), "{error}");
+    // The bandwidth from 0 to 1 is that at which 1 reads from 0.
+    let fast = two.with_bandwidths(vec![1e10, 1e9, 2e9, 3e10]).unwrap();
+    let cluster = machine.cluster(Some(&fast)).unwrap();
+    assert_eq!(cluster.bandwidth(0, 1), Some(2e9));
+    assert_eq!(cluster.bandwidth(1, 0), Some(1e9));
+}
+
+#[test]
+fn the_firmwares_distances_are_taken_as_what_they_are() {
+    let slit = r#"<distances2 type="NUMANode" nbobjs="2" kind="5" name="NUMALatency" indexing="os">
+        <indexes length="4">0 1 </indexes><u64values length="12">10 21 31 10 </u64values>
+        </distances2>"#;
+    let machine = changed("numa:2 core:2 pu:1", |xml| with(&xml, slit));
+    let factors = machine.factors();
+    assert_eq!((factors.values(), factors.source()), (&[1.0, 2.1, 3.1, 1.0][..], Source::Slit));
+    assert_eq!(machine.cluster(None).unwrap().factor(1, 0), 3.1);
+    // Somebody's are taken rather: kind 6 is of a user.
+    let own = slit.replace("kind=\"5\" name=\"NUMALatency\"", "kind=\"6\"").replace("31", "15");
+    let machine = changed("numa:2 core:2 pu:1", |xml| with(&xml, &format!("{slit}{own}")));
+    let factors = machine.factors();
+    assert_eq!((factors.at(1, 0), factors.source()), (1.5, Source::Xml));
+}
+
+#[test]
+fn kinds_of_cpus_make_speeds() {
+    let kinds = r#"<cpukind cpuset="0x0000000f"><info name="FrequencyMaxMHz" value="5000"/>
+        <info name="CoreType" value="IntelCore"/></cpukind>
+        <cpukind cpuset="0x000000f0"><info name="FrequencyMaxMHz" value="3500"/>
+        <info name="CoreType" value="IntelAtom"/></cpukind>"#;
+    let machine = changed("core:8 pu:1", |xml| with(&xml, kinds));
+    assert_eq!(machine.kinds().len(), 2);
+    let cluster = machine.cluster(None).unwrap();
+    let speeds: Vec<f64> = cluster.cores().iter().map(|c| c.speed).collect();
+    assert_eq!(speeds, [1.0, 1.0, 1.0, 1.0, 0.7, 0.7, 0.7, 0.7]);
+    let text = machine.describe();
+    assert!(text.contains("IntelAtom") && text.contains("CPUs 4-7"), "{text}");
+}
+
+#[test]
+fn cpus_outside_of_the_cpuset_run_nothing_and_are_shown() {
+    let machine = changed("numa:2 core:4 pu:2", |xml| {
+        xml.replace("allowed_cpuset=\"0x0000ffff\"", "allowed_cpuset=\"0x00000fe0\"")
+    });
+    assert_eq!(machine.allowed(), set("5-11"));
+    assert_eq!(machine.disallowed(), set("0-4,12-15"));
+    let cluster = machine.cluster(None).unwrap();
+    // hwloc's numbers of the cores that have a CPU left.
+    let ids: Vec<u32> = cluster.cores().iter().map(|c| c.id).collect();
+    assert_eq!(ids, [2, 3, 4, 5]);
+    assert!(machine.describe().contains("outside of the cpuset, not used: CPUs 0-4,12-15"));
+    let machine = changed("numa:2 core:4 pu:2", |xml| {
+        xml.replace("allowed_cpuset=\"0x0000ffff\"", "allowed_cpuset=\"0x0000ff00\"")
+    });
+    // A node that has no core left is none of the cluster's.
+    let cluster = machine.cluster(None).unwrap();
+    assert_eq!((cluster.nodes().len(), cluster.nodes()[0].id, cluster.cores().len()), (1, 1, 4));
+}
+
+#[test]
+fn memory_without_cpus_is_no_place_for_tasks() {
+    let machine = synthetic("pack:2 [numa(memory=16GiB)] [numa(memory=4GiB)] core:4 pu:1").unwrap();
+    assert_eq!(machine.root().of(Kind::Node).len(), 4);
+    assert_eq!(machine.homes().len(), 2);
+    assert_eq!(machine.cluster(None).unwrap().nodes().len(), 2);
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("machine.xml");
+    for text in ["numa:2 l3:1 core:4 pu:2", "pack:2 numa:2 core:3 pu:1", "pu:1"] {
+        let machine = synthetic(text).unwrap();
+        fs::write(&file, machine.to_xml().unwrap()).unwrap();
+        let again = from_xml(&file).unwrap();
+        assert_eq!((again.root(), again.allowed()), (machine.root(), machine.allowed()), "{text}");
+        assert_eq!(again.cluster(None).unwrap(), machine.cluster(None).unwrap(), "{text}");
+        assert_eq!(again.origin(), &Origin::Xml(file.clone()));
+    }
+}
+
+#[test]
+fn what_is_no_xml_of_hwloc_is_refused_in_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.xml");
+    let whole = synthetic("numa:2 core:2").unwrap().to_xml().unwrap();
+    let cut = &whole[..whole.len() / 2];
+    for bad in ["", "<html/>", "\0<topology>", "<topology version=\"2.0\"/>", "<topology", cut] {
+        fs::write(&file, bad).unwrap();
+        let error = from_xml(&file).unwrap_err().to_string();
+        assert!(
+            error.contains("x.xml is no XML of hwloc") && error.lines().count() == 1,
+            "{error}"
+        );
+    }
+    fs::write(&file, [0xff, 0xfe]).unwrap();
+    assert!(from_xml(&file).unwrap_err().to_string().contains("UTF-8"));
+    let error = from_xml(&dir.path().join("none.xml")).unwrap_err().to_string();
+    assert!(error.starts_with("cannot read") && error.contains("No such file"), "{error}");
+    assert!(from_xml(dir.path()).unwrap_err().to_string().starts_with("cannot read"));
+}
+
+#[test]
+fn several_hosts_are_one_machine() {
+    let old = synthetic("numa:2 l3:1 core:2 pu:1").unwrap();
+    let new = synthetic("l2:2 core:2 pu:2").unwrap();
+    let within = Factors::given(vec![1.0, 1.52, 1.53, 1.0]).unwrap();
+    let network = NetworkFactors::new(vec![1.0, 3.4, 5.0, 1.0]).unwrap();
+    let all = Machine::cluster_of(&[(&old, Some(&within)), (&new, None)], &network).unwrap();
+    let ids: Vec<(u32, usize)> = all.cores().iter().map(|c| (c.id, c.node)).collect();
+    assert_eq!(ids, [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (5, 2), (6, 2), (7, 2)]);
+    let hosts: Vec<u32> = all.nodes().iter().map(|n| n.host).collect();
+    assert_eq!(hosts, [0, 0, 1]);
+    assert_eq!((all.factor(0, 1), all.factor(1, 0)), (1.52, 1.53));
+    assert_eq!((all.factor(0, 2), all.factor(2, 1)), (3.4, 5.0));
+    // Each host has a level that the other has not, and shares none with it.
+    let shared = |a, b| all.shared_cache(a, b).map(|l| all.caches()[l].name.clone());
+    assert_eq!(shared(0, 1).as_deref(), Some("L3"));
+    assert_eq!(shared(4, 5).as_deref(), Some("L2"));
+    assert_eq!((shared(1, 2), shared(5, 6), shared(0, 4)), (None, None, None));
+    let error = Machine::cluster_of(&[(&old, None)], &network).unwrap_err().to_string();
+    assert!(error.contains("the network has 2 hosts, and 1"), "{error}");
+}
+
+#[test]
+fn this_machine_is_the_one_that_the_kernel_shows() {
+    let machine = this_machine_kept_in(None).unwrap();
+    let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
+    assert_eq!(machine.root().cpus, set(&online));
+    assert_eq!(machine.root().of(Kind::Cpu).len(), set(&online).len());
+    assert_eq!(machine.allowed().or(&machine.disallowed()), set(&online));
+    // Every CPU that this process may use is a CPU of the tree that may be used.
+    let own = evenly_linux::affinity::get(evenly_model::Tid(0)).unwrap();
+    assert!(own.is_subset(&machine.allowed()), "{own:?}");
+    let cluster = machine.cluster(None).unwrap();
+    assert!(cluster.cores().iter().all(|c| machine.allowed().contains(evenly_model::CpuId(c.id))));
+    assert!(cluster.cores().len() <= machine.allowed().len());
+    let nodes = fs::read_dir("/sys/devices/system/node")
+        .map(|d| {
+            d.filter(|e| e.as_ref().unwrap().file_name().to_str().unwrap().starts_with("node"))
+        })
+        .map_or(1, Iterator::count);
+    assert_eq!(machine.root().of(Kind::Node).len(), nodes);
+    assert!(machine.describe().starts_with("this machine: "));
+}
+
+#[test]
+fn texts_are_short_and_say_once_what_is_alike() {
+    let text = |t: &str| synthetic(t).unwrap().describe();
+    insta::assert_snapshot!(
+        [
+            text(
+                "numa:2(memory=32GiB) l3:2(size=16MiB) core:8 l2:1(size=1MiB) l1:1(size=32KiB) pu:2"
+            ),
+            text("pack:2 [numa(memory=64GiB)] [numa(memory=16GiB)] l3:1(size=32MiB) core:4 pu:1"),
+            text("pack:1 core:4 pu:1"),
+            text("pu:3"),
+        ]
+        .join("\n")
+    );
+    assert!(text("pack:64 numa:2 core:64 pu:2").lines().count() < 400);
+}
