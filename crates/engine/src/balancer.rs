@@ -13,8 +13,11 @@
 //! - A thread that vanished, at any moment, is dropped without a word: it is data.
 //! - While paused or stood down nothing is moved, and no mask of ours is in force but the one that
 //!   the user asked for.
+//! - No call to the machine takes the last thread off a CPU that one is to have again at the end of the
+//!   point ([`crate::handover`], P2).
 
 use crate::decentral::{Account, Board, CARE, Complaint, CpuBalancer, Decentral, Member};
+use crate::handover::{Act, Handover};
 use crate::rates::Rates;
 use crate::speed::{LEAST_WANTED, OnCpu};
 use crate::{
@@ -287,6 +290,7 @@ pub struct Balancer {
     /// Threads stay pinned to where they are put.
     pinning: bool,
     cover: Cover,
+    handover: Handover,
     gave_up_at: Nanos,
     window_began: Nanos,
     points: u64,
@@ -342,6 +346,7 @@ impl Balancer {
             open: false,
             pinning: false,
             cover: Cover::default(),
+            handover: Handover::default(),
             gave_up_at: now,
             window_began: now,
             points: 0,
@@ -1292,24 +1297,40 @@ impl Balancer {
     ) -> Vec<MoveRecord> {
         let pins = self.pinning;
         let mut done = Vec::with_capacity(plan.moves.len());
-        for m in &plan.moves {
+        let mut handover = std::mem::take(&mut self.handover);
+        handover.begin(&self.snapshot, plan, pins);
+        let mut again = false;
+        while let Some(act) = handover.next() {
+            let Some(m) = plan.moves.get(act.number()) else { continue };
             let (Some(cpu), Some(e)) =
                 (self.snapshot.cpus.get(m.to).map(|c| c.id), self.entities.get_mut(m.thread))
             else {
                 continue;
             };
-            let release = (!pins).then_some(if self.open { &e.base } else { &self.masks[e.mask] });
+            let roaming = if self.open { &e.base } else { &self.masks[e.mask] };
             let id = e.meta.id;
             let from = e.cpu.unwrap_or(cpu);
-            let result = machine.place(id, cpu, release);
+            let result = match act {
+                Act::Move(_) => machine.place(id, cpu, (!pins).then_some(roaming)),
+                Act::Free(_) => machine.confine(id, roaming),
+                Act::Stay(_) => machine.place(id, from, None),
+            };
+            let failed = result.is_err();
             let mut error = None;
             match result {
-                Ok(()) => {
-                    e.cpu = Some(cpu);
-                    e.migrations += 1;
-                    self.migrations += 1;
+                Ok(()) => match act {
+                    Act::Move(_) => {
+                        e.cpu = Some(cpu);
+                        e.migrations += 1;
+                        self.migrations += 1;
+                    }
+                    // A thread that stays was not tried to be moved: the other one was.
+                    Act::Free(_) | Act::Stay(_) => continue,
+                },
+                Err(ApplyError::Gone) => {
+                    handover.failed(act, true);
+                    continue;
                 }
-                Err(ApplyError::Gone) => continue,
                 Err(ApplyError::Unusable { .. }) => {
                     self.looked_at_cpus = None;
                     error = Some(String::from("the CPU can no longer be used"));
@@ -1321,14 +1342,20 @@ impl Balancer {
                     self.leave_alone(m.thread, now, &e, observers);
                 }
             }
+            if failed {
+                // One that was let off its CPU is pinned again with the next distribution.
+                again |= handover.failed(act, false);
+            }
             done.push(MoveRecord { id, from, to: cpu, reason: m.reason, error });
         }
+        self.handover = handover;
         if first {
             self.placed = true;
             if pins && !self.snapshot.cpus.is_empty() {
                 self.pin_the_rest(machine, now, plan, observers);
             }
         }
+        self.placed &= !again;
         done
     }
 

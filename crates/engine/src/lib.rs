@@ -10,6 +10,7 @@ pub mod decentral;
 mod domains;
 mod event;
 mod guard;
+mod handover;
 mod machine;
 mod period;
 mod rates;

@@ -126,7 +126,8 @@ pub trait Machine {
         release: Option<&CpuSet>,
     ) -> Result<(), ApplyError>;
 
-    /// Narrows the thread's mask to `mask` (a domain).
+    /// Sets the thread's mask to `mask`: to a domain, or, for a thread that was pinned, to what it may use
+    /// when it is not. It stays where it is if that is in it.
     ///
     /// # Errors
     /// [`ApplyError`] as for [`Machine::place`].

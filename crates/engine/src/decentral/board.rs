@@ -7,7 +7,7 @@ use crate::{ApplyError, CostBreakdown, Machine, MoveRecord, Reading, Times};
 use evenly_model::{CpuId, CpuSet, CpuView, FULL_CAPACITY, Nanos, Reason, ThreadId};
 use evenly_policy::Effort;
 use evenly_policy::secretary::SETTLED;
-use evenly_policy::shared::{Mean, MoveRate, Published, PublishedCell, ThreadCell};
+use evenly_policy::shared::{Claim, Mean, MoveRate, Published, PublishedCell, ThreadCell};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -120,6 +120,15 @@ pub struct Swap {
     /// The seats that they were seen on.
     pub(crate) here: usize,
     pub(crate) there: usize,
+}
+
+/// One of the two threads of a swap.
+struct Half<'a> {
+    member: &'a Arc<Member>,
+    claim: Claim<'a>,
+    from: usize,
+    to: usize,
+    reason: Reason,
 }
 
 /// A move that could not be made, of which somebody is to be told.
@@ -410,23 +419,51 @@ impl Board {
         let stay = self.stay();
         // Claimed before it is asked whether the board is active: who makes it inactive has the
         // machine, as we have it now.
-        let Some(first) = behind.cell.claim(now, stay) else { return false };
-        let Some(second) = ahead.cell.claim(now, stay) else { return false };
+        let Some(behind_claim) = behind.cell.claim(now, stay) else { return false };
+        let Some(ahead_claim) = ahead.cell.claim(now, stay) else { return false };
         let as_seen = behind.seat() == Some(*there) && ahead.seat() == Some(*here);
         let movable = |m: &Member| m.movable.load(Relaxed);
         if !self.active() || !as_seen || !movable(ahead) || !movable(behind) {
             return false;
         }
-        if let Err(e) = self.place(machine, behind, *there, *here, Reason::Behind) {
-            self.complain(behind, e);
+        let behind = Half {
+            member: behind,
+            claim: behind_claim,
+            from: *there,
+            to: *here,
+            reason: Reason::Behind,
+        };
+        let ahead = Half {
+            member: ahead,
+            claim: ahead_claim,
+            from: *here,
+            to: *there,
+            reason: Reason::Ahead,
+        };
+        // No CPU is to be left to nobody in between (promise P2). Who leaves others behind goes first.
+        // Where both are alone, one is let off its CPU before: it stays where it is until it is moved,
+        // and may use the other's as well.
+        let (first, second) = if !self.shares(*there) && self.shares(*here) {
+            (ahead, behind)
+        } else {
+            (behind, ahead)
+        };
+        let free = !self.shares(first.from);
+        if free && let Err(e) = machine.confine(second.member.id, &second.member.mask) {
+            self.complain(second.member, e);
             return false;
         }
-        match self.place(machine, ahead, *here, *there, Reason::Ahead) {
+        if let Err(e) = self.place(machine, first.member, first.from, first.to, first.reason) {
+            self.complain(first.member, e);
+            if free {
+                self.stays(machine, &second);
+            }
+            return false;
+        }
+        match self.place(machine, second.member, second.from, second.to, second.reason) {
             Ok(()) => {
-                first.moved(now, *here as u32);
-                second.moved(now, *there as u32);
-                self.arrive(behind, *here);
-                self.arrive(ahead, *there);
+                self.arrives(first, now);
+                self.arrives(second, now);
                 self.moves.note(now, self.interval(), 2);
                 true
             }
@@ -434,14 +471,39 @@ impl Board {
                 // The other goes back. Where that cannot be either, or one has ended, numbers of
                 // threads are no longer even, and the caretaker spreads them.
                 let alone = e == ApplyError::Gone;
-                self.complain(ahead, e);
-                if alone || self.place(machine, behind, *here, *there, Reason::Spread).is_err() {
-                    first.moved(now, *here as u32);
-                    self.arrive(behind, *here);
+                self.complain(second.member, e);
+                if alone || self.back(machine, &first).is_err() {
+                    self.arrives(first, now);
+                }
+                if free && !alone {
+                    self.stays(machine, &second);
                 }
                 false
             }
         }
+    }
+
+    fn back(&self, machine: &mut dyn Machine, half: &Half<'_>) -> Result<(), ApplyError> {
+        self.place(machine, half.member, half.to, half.from, Reason::Spread)
+    }
+
+    /// Whether its CPU has more than one thread, as its balancer has seen it last. What the caretaker
+    /// has changed since, which is rare, is not known: then a CPU may be left to nobody for as long as
+    /// a call takes, or a thread be let off its CPU without need.
+    fn shares(&self, seat: usize) -> bool {
+        self.published(seat).threads > 1
+    }
+
+    /// A thread that was let off its CPU is pinned there again. Where that cannot be, it roams until it
+    /// is moved next.
+    fn stays(&self, machine: &mut dyn Machine, half: &Half<'_>) {
+        let _ = machine.place(half.member.id, self.cpu(half.from), None);
+    }
+
+    /// The thread is on its new CPU now.
+    fn arrives(&self, half: Half<'_>, now: Nanos) {
+        half.claim.moved(now, half.to as u32);
+        self.arrive(half.member, half.to);
     }
 
     fn place(

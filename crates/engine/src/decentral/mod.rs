@@ -31,6 +31,8 @@
 //! - A thread is moved by a balancer only while the board is active, with both threads claimed, to a
 //!   CPU of its own mask.
 //! - The caretaker moves threads only while it alone can change masks.
+//! - Of two threads that swap CPUs which each has to itself, one is let off its CPU first, so that neither
+//!   CPU is left to nobody in between (promise P2).
 //!
 //! Where this departs from the paper:
 //! - Membership is not each balancer's business: one hand finds threads and spreads them, and it does
