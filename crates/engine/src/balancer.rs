@@ -285,7 +285,7 @@ pub struct Balancer {
     last_at: Option<Nanos>,
     placed: bool,
     was_paused: bool,
-    /// Threads may leave the domain's CPUs, because another domain has none.
+    /// Threads may leave the domain's CPUs, because there are CPUs that would be left to nobody else.
     open: bool,
     /// Threads stay pinned to where they are put.
     pinning: bool,
@@ -1168,9 +1168,8 @@ impl Balancer {
         if self.open { &e.base } else { &self.masks[e.mask] }
     }
 
-    /// Opens the domain where another one has CPUs and no thread, and closes it when that is over:
-    /// confined to the domains that have threads, the program would leave those CPUs to nobody
-    /// (promise P2).
+    /// Opens the domain where threads that are confined to their domains leave CPUs to nobody
+    /// ([`crate::left_to_nobody`], promise P2), and closes it when that is over.
     pub fn open(&mut self, machine: &mut dyn Machine, open: bool) {
         if open == self.open {
             return;

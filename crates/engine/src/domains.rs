@@ -210,6 +210,34 @@ impl<'a> Levelling<'a> {
     }
 }
 
+/// The CPUs that threads may use, and that would be left to nobody while each thread is confined to its
+/// domain (promise P2): those of a domain without threads, and those of a domain whose own threads may
+/// not use them, where threads of another one may.
+///
+/// `usable` are the CPUs that can be used now, `masks` the sets in which threads may run, as
+/// [`DomainThread::class`] numbers them.
+#[must_use]
+pub fn left_to_nobody(
+    domains: &[CpuSet],
+    usable: &CpuSet,
+    masks: &[CpuSet],
+    threads: &[DomainThread],
+) -> CpuSet {
+    // Each domain and mask once: there are far fewer than threads.
+    let mut seen = vec![false; domains.len() * masks.len()];
+    for t in threads {
+        seen[t.domain * masks.len() + t.class] = true;
+    }
+    let (mut wanted, mut held) = (CpuSet::new(), CpuSet::new());
+    for (i, _) in seen.iter().enumerate().filter(|(_, seen)| **seen) {
+        let (domain, mask) = (&domains[i / masks.len()], &masks[i % masks.len()]);
+        wanted = wanted.or(mask);
+        held = held.or(&mask.and(domain));
+    }
+    let every = domains.iter().fold(CpuSet::new(), |all, d| all.or(d));
+    wanted.and(&every).and(usable).minus(&held)
+}
+
 /// Watches over the spreading of threads, scan after scan, and says when which are to move.
 #[derive(Debug, Clone, Default)]
 pub struct DomainSpread {
@@ -365,6 +393,32 @@ mod tests {
         // One that reaches over both: where there is more of it.
         assert_eq!(home(&["0,4-5,8", "1-3,6"], 8), Some(1));
         assert_eq!(home_of_newcomer(&[], &[], CpuId(1)), None);
+    }
+
+    #[test]
+    fn cpus_that_no_thread_of_their_domain_may_use_are_found() {
+        let sets = |lists: &[&str]| -> Vec<CpuSet> {
+            lists.iter().map(|list| list.parse().unwrap()).collect()
+        };
+        let domains = sets(&["0-1", "2-3"]);
+        let masks = sets(&["0-3", "0-2", "3", "0-1", "0-7"]);
+        let left = |usable: &str, threads: &[(usize, usize)]| {
+            let thread = |&(domain, class)| DomainThread { domain, class, movable: true };
+            let threads: Vec<DomainThread> = threads.iter().map(thread).collect();
+            left_to_nobody(&domains, &usable.parse().unwrap(), &masks, &threads).to_string()
+        };
+        assert_eq!(left("0-3", &[(0, 0), (1, 0)]), "");
+        assert_eq!(left("0-3", &[]), "");
+        // A domain without threads, as far as anybody may go there and it can be used.
+        assert_eq!(left("0-3", &[(0, 0), (0, 0)]), "2-3");
+        assert_eq!(left("0-2", &[(0, 0)]), "2");
+        assert_eq!(left("0-3", &[(0, 3)]), "");
+        // CPU 2 may be used by a thread of the first domain, and by none of the second.
+        assert_eq!(left("0-3", &[(0, 1), (1, 2)]), "2");
+        assert_eq!(left("0-1,3", &[(0, 1), (1, 2)]), "");
+        assert_eq!(left("0-3", &[(0, 1), (1, 2), (1, 1)]), "");
+        // What belongs to no domain is none of theirs.
+        assert_eq!(left("0-7", &[(0, 4), (1, 4)]), "");
     }
 
     #[test]

@@ -21,7 +21,7 @@ mod tracker;
 pub use balancer::{Balancer, BalancerOptions};
 pub use decentral::{Board, CARE, CpuBalancer, Decentral, Step};
 pub use domains::{
-    DomainSpread, DomainThread, Transfer, home_of_newcomer, level_domains, roomiest,
+    DomainSpread, DomainThread, Transfer, home_of_newcomer, left_to_nobody, level_domains, roomiest,
 };
 pub use event::{CpuRecord, Event, MoveRecord, Observer, PointRecord, ThreadMeta, ThreadRecord};
 pub use guard::{Guard, GuardOptions, Verdict};

@@ -25,7 +25,7 @@ use crate::workers::{Workers, lock};
 use evenly_engine::{
     Balancer, BalancerOptions, Board, CARE, DomainSpread, DomainThread, Eligible, Event,
     GuardOptions, Machine, Observer, Period, PeriodControl, PeriodOptions, Selection, Summary,
-    Times, Tracker, TrackerOptions, home_of_newcomer, roomiest,
+    Times, Tracker, TrackerOptions, home_of_newcomer, left_to_nobody, roomiest,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Nanos, Pid, ThreadId, Tid};
 use evenly_policy::PolicyInfo;
@@ -252,7 +252,8 @@ fn put<T>(list: &Mutex<Vec<T>>, items: impl IntoIterator<Item = T>) {
 struct Together {
     /// Domains that have threads.
     at_work: AtomicUsize,
-    /// Whether a domain has CPUs that the program can use, and no thread.
+    /// Whether threads that are confined to their domains leave CPUs to nobody that they could use:
+    /// those of a domain without threads, or with such only that may not use them.
     vacant: AtomicBool,
 }
 
@@ -1148,7 +1149,7 @@ impl Coordinator {
             .filter_map(|s| machine.mask_when_met(s.thread.id).map(|original| (s, original)))
             .collect();
         let masks: Vec<usize> = met.iter().map(|(_, original)| self.mask(original)).collect();
-        let (rooms, allowed) = self.rooms(machine, &masks);
+        let (rooms, allowed) = self.rooms(&self.usable(machine), &masks);
         let mut counts = vec![0; self.homes.len()];
         for m in &self.members {
             counts[m.sent_to.unwrap_or(m.home)] += 1;
@@ -1181,12 +1182,10 @@ impl Coordinator {
         if self.homes.len() < 2 || self.members.iter().any(|m| m.sent_to.is_some()) {
             return;
         }
-        let (rooms, allowed) = self.rooms(machine, &[]);
-        let vacant =
-            at_work > 0 && rooms.iter().zip(&threads).any(|(room, n)| *room > 0 && *n == 0);
-        self.together.vacant.store(vacant, Ordering::Relaxed);
-        let Some(spread) = &mut self.spread else { return };
-        if spread.rooms() != rooms {
+        let usable = self.usable(machine);
+        let (rooms, allowed) = self.rooms(&usable, &[]);
+        let more_room = self.spread.as_ref().is_some_and(|s| s.rooms() != rooms);
+        if more_room {
             for m in &mut self.members {
                 m.stays = false;
             }
@@ -1196,6 +1195,10 @@ impl Coordinator {
             .iter()
             .map(|m| DomainThread { domain: m.home, class: m.mask, movable: !m.stays })
             .collect();
+        let domains: Vec<CpuSet> = self.homes.iter().map(|h| h.cpus.clone()).collect();
+        let left = left_to_nobody(&domains, &usable, &self.masks, &threads);
+        self.together.vacant.store(!left.is_empty(), Ordering::Relaxed);
+        let Some(spread) = &mut self.spread else { return };
         for t in spread.look(now, &rooms, &allowed, &threads) {
             let member = &mut self.members[t.thread];
             member.sent_to = Some(t.to);
@@ -1216,24 +1219,23 @@ impl Coordinator {
         })
     }
 
-    /// How many CPUs of each domain the members, and threads with these masks, can use now; and for
-    /// each mask in which domains it holds such CPUs.
-    fn rooms(
-        &self,
-        machine: &mut LinuxMachine,
-        more_masks: &[usize],
-    ) -> (Vec<usize>, Vec<Vec<bool>>) {
-        let every = self.homes.iter().fold(CpuSet::new(), |all, h| all.or(&h.cpus));
-        let usable = machine.usable(&every);
+    /// The CPUs of all domains that can be used now.
+    fn usable(&self, machine: &mut LinuxMachine) -> CpuSet {
+        machine.usable(&self.homes.iter().fold(CpuSet::new(), |all, h| all.or(&h.cpus)))
+    }
+
+    /// How many of these CPUs of each domain the members, and threads with these masks, may use; and
+    /// for each mask in which domains it holds such CPUs.
+    fn rooms(&self, usable: &CpuSet, more_masks: &[usize]) -> (Vec<usize>, Vec<Vec<bool>>) {
         let mut used = vec![false; self.masks.len()];
         for mask in self.members.iter().map(|m| m.mask).chain(more_masks.iter().copied()) {
             used[mask] = true;
         }
         let wanted = (self.masks.iter().zip(&used).filter(|(_, used)| **used))
             .fold(CpuSet::new(), |all, (mask, _)| all.or(mask));
-        let rooms = self.homes.iter().map(|h| h.cpus.and(&usable).and(&wanted).len()).collect();
+        let rooms = self.homes.iter().map(|h| h.cpus.and(usable).and(&wanted).len()).collect();
         let allowed = self.masks.iter().map(|mask| {
-            let can_use = mask.and(&usable);
+            let can_use = mask.and(usable);
             self.homes.iter().map(|h| !h.cpus.and(&can_use).is_empty()).collect()
         });
         (rooms, allowed.collect())
