@@ -2,7 +2,7 @@
 //!
 //! Threads are recognised by what they do: one that wants a CPU for a good part of the time
 //! computes; a launcher that waits for others, a helper that wakes now and then, do not, and are
-//! left alone.
+//! left alone. Nor is one judged that has never run.
 //!
 //! Invariant (promise P3): no thread is handed over before the number of threads of the program
 //! has stood still for a while, or before the number that the user expects is there, because
@@ -154,10 +154,13 @@ impl Tracker {
                     (c.times.ran - known.times.ran) + (c.times.waited - known.times.waited);
                 let share = wanted.0 as f64 / gap.0 as f64;
                 // Waiting is booked when it ends: a thread that is runnable now, and has run a
-                // little or not at all, has been waiting for the rest.
+                // little or not at all since the last look, has been waiting for the rest.
                 let waiting =
                     c.state == RunState::Runnable && (wanted == Nanos::ZERO || share >= WAITS);
-                if waiting || share >= COMPUTES {
+                // One that has never run has shown nothing yet: it may be a helper that goes to sleep
+                // as soon as it gets its first CPU.
+                let has_run = c.times.ran > Nanos::ZERO;
+                if has_run && (waiting || share >= COMPUTES) {
                     known.busy_in_a_row += 1;
                 } else {
                     known.busy_in_a_row = 0;
@@ -355,14 +358,19 @@ mod tests {
     }
 
     #[test]
-    fn a_starving_thread_computes() {
-        let mut t = tracker(Some(2));
-        let mut n = 0;
-        for ms in (0..100).step_by(20) {
-            let all = [candidate(2, 0, RunState::Runnable), candidate(3, ms, RunState::Runnable)];
-            n += t.look(at(ms), &read(ms, &all)).len();
-        }
-        assert_eq!(n, 2);
+    fn a_starving_thread_computes_once_it_has_run() {
+        let chosen = |ran: u64| -> usize {
+            let mut t = tracker(Some(2));
+            let looks = (0..100).step_by(20).map(|ms| {
+                let starving = candidate(2, ran, RunState::Runnable);
+                let all = [starving, candidate(3, ms, RunState::Runnable)];
+                t.look(at(ms), &read(ms, &all)).len()
+            });
+            looks.sum()
+        };
+        assert_eq!(chosen(1), 2);
+        // It has been created, and nobody knows what it will do.
+        assert_eq!(chosen(0), 0);
     }
 
     #[test]
