@@ -6,48 +6,15 @@ mod common;
 
 use common::*;
 use evenly_model::{CpuSet, Pid};
-use std::fs;
-use std::path::{Path, PathBuf};
+use evenly_testing::groups::{Group, KEY};
 
-/// A cpuset of this test's own, removed at the end.
-struct Cpuset(PathBuf);
-
-impl Cpuset {
-    /// None, a skip, where none can be made.
-    fn new(name: &str) -> Option<Self> {
-        let root = Path::new("/sys/fs/cgroup/cpuset");
-        let dir = root.join(format!("evenly-test-{name}-{}", std::process::id()));
-        let make = || -> std::io::Result<()> {
-            fs::create_dir(&dir)?;
-            fs::write(dir.join("cpuset.mems"), fs::read(root.join("cpuset.mems"))?)
-        };
-        match make() {
-            Ok(()) => Some(Self(dir)),
-            Err(e) => {
-                let _ = fs::remove_dir(&dir);
-                let why = format!("cannot make a cpuset below {}: {e}", root.display());
-                evenly_testing::skip("cgroup-v1", why);
-                None
-            }
-        }
-    }
-
-    fn set(&self, cpus: &CpuSet) {
-        fs::write(self.0.join("cpuset.cpus"), cpus.to_string()).unwrap();
-    }
-
-    fn take(&self, pid: Pid) {
-        fs::write(self.0.join("cgroup.procs"), pid.to_string()).unwrap();
-    }
-}
-
-impl Drop for Cpuset {
-    fn drop(&mut self) {
-        for _ in 0..1_000 {
-            if fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(5));
+/// A cpuset of this test's own, removed at the end. None, a skip, where none can be made.
+fn make(name: &str) -> Option<Group> {
+    match Group::new("cpuset", name) {
+        Ok(group) => Some(group),
+        Err(e) => {
+            evenly_testing::skip(KEY, format!("cannot make a cpuset: {e}"));
+            None
         }
     }
 }
@@ -69,16 +36,16 @@ fn wait_until_spread(pid: Pid, cpus: &CpuSet) {
 fn shrink_and_grow(policy: &str) {
     let Some(whole) = whole() else { return };
     let one = CpuSet::single(whole.first().unwrap());
-    let Some(cpuset) = Cpuset::new(policy) else { return };
-    cpuset.set(&whole);
+    let Some(cpuset) = make(policy) else { return };
+    cpuset.set_cpus(&whole).unwrap();
     let (state, program) = (State::new(), program());
-    cpuset.take(program.pid());
+    cpuset.take(program.pid()).unwrap();
     let mut evenly = state.attach(policy, 3, program.pid());
     for _ in 0..3 {
         wait_until_spread(program.pid(), &whole);
-        cpuset.set(&one);
+        cpuset.set_cpus(&one).unwrap();
         wait_until_restored(program.pid(), &one);
-        cpuset.set(&whole);
+        cpuset.set_cpus(&whole).unwrap();
     }
     wait_until_spread(program.pid(), &whole);
     evenly.kill(Signal::TERM);
@@ -87,9 +54,9 @@ fn shrink_and_grow(policy: &str) {
     assert!(!said.contains("left alone"), "{said}");
     wait_until_restored(program.pid(), &whole);
     // They follow it as threads that were never touched.
-    cpuset.set(&one);
+    cpuset.set_cpus(&one).unwrap();
     wait_until_restored(program.pid(), &one);
-    cpuset.set(&whole);
+    cpuset.set_cpus(&whole).unwrap();
     wait_until_restored(program.pid(), &whole);
 }
 
@@ -109,14 +76,14 @@ fn a_cpuset_that_shrinks_and_grows_is_followed_by_hybrid() {
 fn a_cpuset_that_grows_beyond_what_it_was_is_used() {
     let Some(whole) = whole() else { return };
     let one = CpuSet::single(whole.first().unwrap());
-    let Some(cpuset) = Cpuset::new("grows") else { return };
+    let Some(cpuset) = make("grows") else { return };
     for end in [Signal::TERM, Signal::KILL] {
-        cpuset.set(&one);
+        cpuset.set_cpus(&one).unwrap();
         let (state, program) = (State::new(), program());
-        cpuset.take(program.pid());
+        cpuset.take(program.pid()).unwrap();
         let mut evenly = state.attach("juggle", 3, program.pid());
         wait_until("threads to be met", || evenly.journal().is_some_and(|j| j.records.len() >= 3));
-        cpuset.set(&whole);
+        cpuset.set_cpus(&whole).unwrap();
         wait_until_spread(program.pid(), &whole);
         evenly.kill(end);
         evenly.wait();
@@ -129,17 +96,17 @@ fn a_cpuset_that_grows_beyond_what_it_was_is_used() {
 fn a_cpuset_that_changes_while_evenly_ends() {
     let Some(whole) = whole() else { return };
     let one = CpuSet::single(whole.iter().last().unwrap());
-    let Some(cpuset) = Cpuset::new("ends") else { return };
-    cpuset.set(&whole);
+    let Some(cpuset) = make("ends") else { return };
+    cpuset.set_cpus(&whole).unwrap();
     let (state, program) = (State::new(), program());
-    cpuset.take(program.pid());
+    cpuset.take(program.pid()).unwrap();
     for end in [Signal::TERM, Signal::KILL] {
         let mut evenly = state.attach("juggle", 3, program.pid());
         wait_until_spread(program.pid(), &whole);
         evenly.kill(end);
-        cpuset.set(&one);
+        cpuset.set_cpus(&one).unwrap();
         evenly.wait();
-        cpuset.set(&whole);
+        cpuset.set_cpus(&whole).unwrap();
         wait_until_restored(program.pid(), &whole);
     }
 }

@@ -8,6 +8,7 @@ use evenly_linux::limits::{
     parse_stat_cpus, partition, slice,
 };
 use evenly_model::{CpuId, CpuSet, Nanos, Pid};
+use evenly_testing::groups;
 use proptest::prelude::*;
 use std::fs;
 use std::io;
@@ -335,32 +336,22 @@ fn a_watch_notices_every_kind_of_change_once() {
     change("sys/fs/cgroup/user.slice/cpuset.cpus.effective", "5\n");
 }
 
-/// A version 1 group that is removed with its processes when dropped.
+/// A group that is removed with its processes when dropped.
 struct Group {
-    dir: PathBuf,
     children: Vec<Child>,
+    /// Dropped after the children have ended.
+    group: groups::Group,
 }
 
 impl Group {
-    fn new(controller: &str) -> io::Result<Self> {
-        let parent = Path::new("/sys/fs/cgroup").join(controller);
-        let dir = parent.join(format!("evenly-test-{}-{controller}", std::process::id()));
-        fs::create_dir(&dir)?;
-        Ok(Self { dir, children: Vec::new() })
-    }
-
-    fn write(&self, file: &str, value: &str) -> io::Result<()> {
-        fs::write(self.dir.join(file), value)
-    }
-
     fn child(&mut self, shell: &str) -> io::Result<Pid> {
         let mut command = Command::new("sh");
         command.args(["-c", shell]).stdout(Stdio::null()).stdin(Stdio::null());
         let child = command.spawn()?;
-        let pid = child.id();
+        let pid = Pid(child.id().cast_signed());
         self.children.push(child);
-        self.write("cgroup.procs", &pid.to_string())?;
-        Ok(Pid(pid.cast_signed()))
+        self.group.take(pid)?;
+        Ok(pid)
     }
 }
 
@@ -370,31 +361,24 @@ impl Drop for Group {
             let _ = child.kill();
             let _ = child.wait();
         }
-        // The group empties a moment after its last process has been waited for.
-        for _ in 0..1000 {
-            if fs::remove_dir(&self.dir).is_ok() {
-                return;
-            }
-            std::thread::yield_now();
-        }
     }
 }
 
 /// Runs a test that needs groups; skipped where they may not be made.
 fn with_group(controller: &str, test: impl FnOnce(&mut Group) -> io::Result<()>) {
-    let mut group = match Group::new(controller) {
+    let group = match groups::Group::new(controller, controller) {
         Ok(group) => group,
         Err(e) => {
-            let why = format!("no version 1 group can be made for {controller}: {e}");
-            return evenly_testing::skip("cgroup-v1", why);
+            let why = format!("no group can be made for {controller}: {e}");
+            return evenly_testing::skip(groups::KEY, why);
         }
     };
-    test(&mut group).unwrap();
+    test(&mut Group { children: Vec::new(), group }).unwrap();
 }
 
 #[test]
 fn a_real_cpuset_is_reported_and_its_change_noticed() {
-    with_group("cpuset", |group| {
+    with_group("cpuset", |g| {
         let limits = Limits::default();
         let all = limits.cpuset(Pid(std::process::id().cast_signed())).unwrap();
         let Some(other) = all.iter().nth(1) else {
@@ -402,22 +386,18 @@ fn a_real_cpuset_is_reported_and_its_change_noticed() {
             return Ok(());
         };
         let one = CpuSet::single(all.first().unwrap_or(CpuId(0)));
-        group.write(
-            "cpuset.mems",
-            fs::read_to_string("/sys/fs/cgroup/cpuset/cpuset.mems")?.trim(),
-        )?;
-        group.write("cpuset.cpus", &one.to_string())?;
-        let pid = group.child("exec sleep 600")?;
+        g.group.set_cpus(&one)?;
+        let pid = g.child("exec sleep 600")?;
         assert_eq!(limits.cpuset(pid).unwrap(), one);
         let mut watch = limits.watch(pid);
         assert!(!watch.changed());
         let both = one.or(&CpuSet::single(other));
-        group.write("cpuset.cpus", &both.to_string())?;
+        g.group.set_cpus(&both)?;
         assert!(watch.changed());
         assert_eq!(limits.cpuset(pid).unwrap(), both);
         assert!(!watch.changed());
         // The end of the process is one change.
-        if let Some(child) = group.children.first_mut() {
+        if let Some(child) = g.children.first_mut() {
             child.kill()?;
             child.wait()?;
         }
@@ -429,10 +409,9 @@ fn a_real_cpuset_is_reported_and_its_change_noticed() {
 
 #[test]
 fn a_real_quota_and_its_throttling_are_reported() {
-    with_group("cpu", |group| {
-        group.write("cpu.cfs_period_us", "10000")?;
-        group.write("cpu.cfs_quota_us", "2000")?;
-        let pid = group.child("while :; do :; done")?;
+    with_group("cpu", |g| {
+        g.group.set_quota(Some(2_000), 10_000)?;
+        let pid = g.child("while :; do :; done")?;
         let limits = Limits::default();
         let mut watch = limits.watch(pid);
         assert!(!watch.changed());
@@ -445,7 +424,7 @@ fn a_real_quota_and_its_throttling_are_reported() {
             std::thread::yield_now();
         }
         assert!(!watch.changed(), "throttling is no change of a limit");
-        group.write("cpu.cfs_quota_us", "-1")?;
+        g.group.set_quota(None, 10_000)?;
         assert!(watch.changed());
         assert_eq!(limits.quota(pid).unwrap().cpus, None);
         Ok(())

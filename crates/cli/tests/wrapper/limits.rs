@@ -2,9 +2,9 @@
 //! would mend it. And limits that change while the program runs.
 
 use crate::support::{Child, Tool, is_root, json, stderr, workload};
+use evenly_testing::groups::{Group, KEY};
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Output, Stdio};
 
 const NOBODY: u32 = 65534;
@@ -128,37 +128,24 @@ fn threads_that_are_all_of_a_real_time_class() {
     assert!(report["verdict"].as_str().unwrap().contains("left alone"), "{report:#}");
 }
 
-/// A group of the cpu controller (version 1), removed at the end.
-struct Group(PathBuf);
-
-impl Group {
-    fn new(name: &str) -> Option<Self> {
-        let path = PathBuf::from(format!("/sys/fs/cgroup/cpu/{name}-{}", std::process::id()));
-        fs::create_dir(&path).ok()?;
-        path.join("cpu.cfs_quota_us").exists().then_some(Self(path))
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.0);
-    }
-}
-
 #[test]
 fn a_quota_that_changes_is_followed() {
-    let Some(group) = Group::new("evenly-test") else {
-        let why = "no group of the cpu controller, version 1, can be made";
-        return evenly_testing::skip("cgroup-v1", why);
+    let group = match Group::new("cpu", "quota") {
+        Ok(group) => group,
+        Err(e) => return evenly_testing::skip(KEY, format!("no group with a quota: {e}")),
     };
     let tool = Tool::new();
-    let (path, spmd) = (group.0.display(), workload("spmd"));
+    let (path, spmd) = (group.path().display(), workload("spmd"));
+    let quota = |us: u64| -> String {
+        let files = group.quota(Some(us), 100_000).into_iter();
+        files.map(|(file, text)| format!("echo {text} >{path}/{file}; ")).collect()
+    };
+    let (more, less) = (quota(150_000), quota(100_000));
     let script = format!(
         "{spmd} --threads 3 --iters 900000000; \
-         echo 150000 >{path}/cpu.cfs_quota_us; echo $$ >{path}/cgroup.procs; \
+         {more}echo $$ >{path}/cgroup.procs; \
          {spmd} --threads 3 --iters 900000000 --phases 2; \
-         echo 100000 >{path}/cpu.cfs_quota_us; \
-         {spmd} --threads 3 --iters 900000000 --phases 2; \
+         {less}{spmd} --threads 3 --iters 900000000 --phases 2; \
          echo $$ >{path}/../cgroup.procs"
     );
     let (output, report) = tool.json("", &["sh", "-c", &script]);
