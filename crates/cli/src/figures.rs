@@ -1,7 +1,7 @@
 //! `evenly figures`: the papers' figures from evenly's own code.
 
 use crate::flags::FiguresArgs;
-use crate::{End, output, tell};
+use crate::{End, output};
 use anyhow::Context;
 use evenly_figures::{Agrees, FIGURES, Figure, SCHEMA, make, page, select};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -40,17 +40,10 @@ pub(crate) fn figures(args: &FiguresArgs) -> anyhow::Result<End> {
     let figures = figures?;
     write_files(&figures, &out)?;
     let words = words(&figures, &out);
-    if json.as_deref().is_some_and(output::is_stdout) {
-        tell(words.trim_end());
-    } else {
-        output::write(Path::new("-"), words.as_bytes())?;
-    }
-    if let Some(path) = &json {
+    output::say(&words, json.as_deref(), || {
         let list: Vec<_> = figures.iter().map(Figure::json).collect();
-        let value = json!({ "schema": SCHEMA, "out": out.display().to_string(), "figures": list });
-        output::write_json(path, &value)?;
-    }
-    Ok(End::Status(0))
+        json!({ "schema": SCHEMA, "out": out.display().to_string(), "figures": list })
+    })
 }
 
 fn write_files(figures: &[Figure], out: &Path) -> anyhow::Result<()> {

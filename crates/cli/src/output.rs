@@ -3,6 +3,7 @@
 //! Invariant: a file that cannot be opened for writing is found before the program starts, not after
 //! it has run for a day.
 
+use crate::{End, tell};
 use anyhow::Context;
 use evenly_model::Pid;
 use serde_json::Value;
@@ -106,6 +107,27 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 /// As [`write()`].
 pub(crate) fn write_json(path: &Path, json: &Value) -> anyhow::Result<()> {
     write(path, format!("{json:#}\n").as_bytes())
+}
+
+/// The end of a command: its words to standard output, and what `--json` asks for. Where that goes to
+/// standard output, the words make way to standard error.
+///
+/// # Errors
+/// As [`write()`].
+pub(crate) fn say(
+    words: &str,
+    json: Option<&Path>,
+    value: impl FnOnce() -> Value,
+) -> anyhow::Result<End> {
+    if json.is_some_and(is_stdout) {
+        tell(words.trim_end());
+    } else {
+        write(Path::new("-"), words.as_bytes())?;
+    }
+    if let Some(path) = json {
+        write_json(path, &value())?;
+    }
+    Ok(End::Status(0))
 }
 
 pub(crate) fn cannot_write(path: &Path) -> String {

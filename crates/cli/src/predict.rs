@@ -3,7 +3,7 @@
 //! Invariant: whatever was assumed or taken from a recording is said.
 
 use crate::flags::PredictArgs;
-use crate::{End, output, tell};
+use crate::{End, output};
 use anyhow::Context;
 use evenly_engine::{Period, PeriodControl, PeriodOptions};
 use evenly_model::Nanos;
@@ -34,16 +34,7 @@ pub(crate) fn predict(args: &PredictArgs) -> anyhow::Result<End> {
     }
     let case = Case::new(args)?;
     let prediction = ask(&case.question);
-    let text = case.text(&prediction);
-    if json.as_deref().is_some_and(output::is_stdout) {
-        tell(text.trim_end());
-    } else {
-        output::write(Path::new("-"), text.as_bytes())?;
-    }
-    if let Some(path) = &json {
-        output::write_json(path, &case.json(&prediction))?;
-    }
-    Ok(End::Status(0))
+    output::say(&case.text(&prediction), json.as_deref(), || case.json(&prediction))
 }
 
 /// Where a number comes from.

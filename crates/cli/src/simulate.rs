@@ -8,7 +8,6 @@ use evenly_model::theory::Shape;
 use evenly_sim::{Report, Simple, Sweep, SweepRow, replay, run};
 use evenly_trace::Recording;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Read, Write};
 use std::path::Path;
@@ -34,20 +33,8 @@ pub(crate) fn simulate(args: &SimulateArgs) -> anyhow::Result<End> {
         Some(path) => scenario(args, path)?,
         None => simple(args)?.run(args.policy.as_deref().unwrap_or(USUAL_POLICY))?,
     };
-    say(&text(&report), &serde_json::to_value(&report)?, json.as_deref())
-}
-
-/// Words to standard output, unless JSON goes there.
-fn say(text: &str, value: &Value, json: Option<&Path>) -> anyhow::Result<End> {
-    if json.is_some_and(output::is_stdout) {
-        tell(text.trim_end());
-    } else {
-        output::write(Path::new("-"), text.as_bytes())?;
-    }
-    if let Some(path) = json {
-        output::write_json(path, value)?;
-    }
-    Ok(End::Status(0))
+    let value = serde_json::to_value(&report)?;
+    output::say(&text(&report), json.as_deref(), || value)
 }
 
 /// A recording, shown to a policy.
@@ -78,7 +65,7 @@ fn replayed(args: &SimulateArgs, path: &Path, json: Option<&Path>) -> anyhow::Re
     value["schema"] = "evenly.replay/1".into();
     value["policy"] = name.into();
     value["recording"] = path.display().to_string().into();
-    say(&text, &value, json)
+    output::say(&text, json, || value)
 }
 
 /// Runs a scenario file; what is given beside it counts more than what stands in it.

@@ -21,7 +21,7 @@ use evenly_top::{
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 /// The part of one CPU that watching may use: somebody looks at it, and may well pay for that.
@@ -123,33 +123,21 @@ struct Beside {
     dir: Option<StateDir>,
     proc: Proc,
     program: Pid,
-    /// The one that was seen last; 0 for none.
-    last: AtomicI32,
 }
 
 impl Beside {
     fn of(program: Pid) -> Self {
         let dir = StateDir::find().ok();
-        Self { dir, proc: Proc::default(), program, last: AtomicI32::new(0) }
+        Self { dir, proc: Proc::default(), program }
     }
 
-    /// Who balances the program now, or did when it was last looked.
+    /// Who balances the program now.
     fn look(&self) -> Option<Balancer> {
-        let known = self.dir.as_ref().and_then(|dir| others(dir, &self.proc).ok());
-        let mine = |o: &Other| o.program.is_some_and(|p| p.pid == self.program);
-        // Nothing else is read because of it, so no ordering is needed.
-        match known.unwrap_or_default().iter().find(|o| mine(o)) {
-            Some(other) => {
-                self.last.store(other.evenly.pid.0, Ordering::Relaxed);
-                let stopped = other.stands_still;
-                let state = if stopped { BalancerState::Stopped } else { BalancerState::Working };
-                Some(Balancer { pid: other.evenly.pid, state })
-            }
-            None => match self.last.load(Ordering::Relaxed) {
-                0 => None,
-                pid => Some(Balancer { pid: Pid(pid), state: BalancerState::Gone }),
-            },
-        }
+        let known = others(self.dir.as_ref()?, &self.proc).ok()?;
+        let other = known.iter().find(|o| o.program.is_some_and(|p| p.pid == self.program))?;
+        let stopped = other.stands_still;
+        let state = if stopped { BalancerState::Stopped } else { BalancerState::Working };
+        Some(Balancer { pid: other.evenly.pid, state })
     }
 }
 

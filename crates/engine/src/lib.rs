@@ -27,5 +27,7 @@ pub use event::{CpuRecord, Event, MoveRecord, Observer, PointRecord, ThreadMeta,
 pub use guard::{Guard, GuardOptions, Verdict};
 pub use machine::{ApplyError, Located, Machine, Neighbour, Reading, RunState, Times};
 pub use period::{Period, PeriodControl, PeriodOptions};
-pub use summary::{CostBreakdown, DomainSummary, SearchSummary, Summary, ThreadSummary};
+pub use summary::{
+    CostBreakdown, DomainSummary, SearchSummary, Summary, ThreadSummary, level_of_stays,
+};
 pub use tracker::{Candidate, Eligible, Selection, Tracker, TrackerOptions};

@@ -191,14 +191,20 @@ impl Summary {
     /// Progress (CPU time per second present) of the threads that were there for most of the run.
     #[must_use]
     pub fn progress_level(&self) -> Option<Level> {
-        let longest = self.threads.iter().map(|t| t.present_s).fold(0.0, f64::max);
-        Level::of(
-            self.threads
-                .iter()
-                .filter(|t| t.present_s > 0.5 * longest && t.present_s > 0.0)
-                .map(|t| t.ran_s / t.present_s),
-        )
+        level_of_stays(self.threads.iter().map(|t| (t.ran_s, t.present_s)))
     }
+}
+
+/// Threads that were there for less than this part of the longest stay say nothing about how level the
+/// program was.
+const LONG_ENOUGH: f64 = 0.5;
+
+/// How level threads were, each with its CPU time and for how long it was there, both in seconds: the
+/// part of a CPU that each received, of those that were there for long enough. None where none was.
+pub fn level_of_stays(stays: impl Iterator<Item = (f64, f64)> + Clone) -> Option<Level> {
+    let longest = stays.clone().map(|(_, present)| present).fold(0.0, f64::max);
+    let counts = |present: f64| present > LONG_ENOUGH * longest && present > 0.0;
+    Level::of(stays.filter(|s| counts(s.1)).map(|(ran, present)| ran / present))
 }
 
 #[cfg(test)]
@@ -241,6 +247,16 @@ mod tests {
             wait_share: 0.0,
             blocked_share: 0.0,
         }
+    }
+
+    #[test]
+    fn those_that_were_there_for_long_tell_how_level_a_program_was() {
+        let level = |stays: &[(f64, f64)]| level_of_stays(stays.iter().copied());
+        let known = level(&[(5.0, 10.0), (8.0, 10.0), (4.0, 5.0), (0.1, 4.9)]).unwrap();
+        // The third was there for half of the time, which is not long enough.
+        assert_eq!((known.min, known.max), (0.5, 0.8));
+        assert!((known.mean - 0.65).abs() < 1e-12);
+        assert_eq!((level(&[]), level(&[(0.0, 0.0)])), (None, None));
     }
 
     #[test]

@@ -32,7 +32,8 @@
 
 use crate::clock::now;
 use crate::guardian;
-use crate::proc::Proc;
+use crate::proc::{Proc, Stat};
+use evenly_engine::RunState;
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
@@ -203,18 +204,16 @@ impl Process {
     /// Whether it still exists, stopped or not. A zombie has ended.
     #[must_use]
     pub fn is_alive(self, proc: &Proc) -> bool {
+        self.stat_if_alive(proc).is_some()
+    }
+
+    /// Its `stat`; None where it does not exist any more.
+    fn stat_if_alive(self, proc: &Proc) -> Option<Stat> {
         // The leader of a process may have ended alone, with pthread_exit: other threads remain.
-        proc.process_stat(self.pid).is_some_and(|s| {
+        proc.process_stat(self.pid).filter(|s| {
             s.start == self.start
                 && (!matches!(s.state, b'Z' | b'X' | b'x') || proc.threads(self.pid).len() > 1)
         })
-    }
-
-    /// Whether it exists and is stopped, by a signal or by a debugger.
-    #[must_use]
-    pub fn is_stopped(self, proc: &Proc) -> bool {
-        let stat = proc.process_stat(self.pid);
-        stat.is_some_and(|s| s.start == self.start && matches!(s.state, b'T' | b't'))
     }
 }
 
@@ -1013,18 +1012,18 @@ pub fn others(dir: &StateDir, proc: &Proc) -> Result<Vec<Other>, JournalError> {
         .iter()
         .filter_map(|path| Header::open(path).ok())
         .filter(|h| {
-            !h.clean
-                && h.writer != own
-                && h.is_of_this_boot()
-                && h.is_of_this_pid_namespace()
-                && h.writer.is_alive(proc)
+            !h.clean && h.writer != own && h.is_of_this_boot() && h.is_of_this_pid_namespace()
         })
-        .map(|h| Other {
-            stands_still: h.writer.is_stopped(proc)
-                || now() >= h.heartbeat + guardian::patience(h.period),
-            evenly: h.writer,
-            program: h.program,
-            counts: h.counts,
+        .filter_map(|h| {
+            let stat = h.writer.stat_if_alive(proc)?;
+            Some(Other {
+                // Stopped by a signal or by a debugger, or for whatever reason.
+                stands_still: stat.run_state() == RunState::Stopped
+                    || now() >= h.heartbeat + guardian::patience(h.period),
+                evenly: h.writer,
+                program: h.program,
+                counts: h.counts,
+            })
         })
         .collect())
 }

@@ -31,6 +31,7 @@ use evenly_model::{CpuId, CpuSet, DomainId, Nanos, Pid, ThreadId, Tid};
 use evenly_policy::PolicyInfo;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 /// Which source of thread times is wanted.
@@ -497,10 +498,10 @@ impl Live {
     }
 
     /// Counters for one domain, if progress is counted, with at most so many descriptors; and what
-    /// is to be said about it.
+    /// is to be said about it. Which it is may depend on whether CPUs differ in speed.
     fn counters(
         &self,
-        cpus: &CpuSet,
+        cpus_differ: bool,
         most: usize,
     ) -> Result<(Option<Counters>, Option<String>), LiveError> {
         const COUNTS: &str = "progress is counted in retired instructions";
@@ -515,7 +516,7 @@ impl Live {
                 Ok((None, note))
             }
             ProgressKind::Instructions => Ok((Some(counters()?), Some(COUNTS.to_owned()))),
-            ProgressKind::Auto if !self.cpus_differ(cpus) => Ok((None, None)),
+            ProgressKind::Auto if !cpus_differ => Ok((None, None)),
             ProgressKind::Auto => Ok(match counters() {
                 Ok(counters) => (Some(counters), Some(COUNTS.to_owned())),
                 Err(why) => {
@@ -556,6 +557,7 @@ impl Live {
         let began = now();
         // Half of the descriptors for the coordinator, half for the balancers.
         let files_each = self.most_files / 2 / threads.max(1);
+        let cpus_differ = self.options.progress == ProgressKind::Auto && self.cpus_differ(&usable);
         let mut workers = None;
         let mut notes = Vec::new();
         let together = Arc::new(Together::default());
@@ -563,7 +565,7 @@ impl Live {
         for (i, cpus) in sets.into_iter().enumerate() {
             let id = DomainId(i as u32);
             // Of these a third is for counters: a thread has two files and one or two counters.
-            let (counters, note) = self.counters(&usable, files_each / 3)?;
+            let (counters, note) = self.counters(cpus_differ, files_each / 3)?;
             let files = files_each - if counters.is_some() { files_each / 3 } else { 0 };
             let machine = LinuxMachine::new(self.root, self.masks.clone(), self.source()?, files)
                 .counting(counters);
@@ -707,25 +709,13 @@ fn run_domains(
         let first = domains.next();
         let mut handles = Vec::new();
         for (i, domain) in domains.enumerate() {
-            let builder = std::thread::Builder::new().name(format!("balancer-{}", i + 1));
-            match builder.spawn_scoped(scope, move || domain.run(control)) {
-                Ok(handle) => handles.push(handle),
-                Err(e) => {
-                    control.end();
-                    return Err(LiveError::Thread(e));
-                }
-            }
+            let name = format!("balancer-{}", i + 1);
+            handles.push(spawn(scope, name, control, move || domain.run(control))?);
         }
         let mut at_work = Vec::new();
         for (i, worker) in workers.into_iter().flat_map(Workers::each).enumerate() {
-            let builder = std::thread::Builder::new().name(format!("worker-{i}"));
-            match builder.spawn_scoped(scope, move || worker.run(control)) {
-                Ok(handle) => at_work.push(handle),
-                Err(e) => {
-                    control.end();
-                    return Err(LiveError::Thread(e));
-                }
-            }
+            let name = format!("worker-{i}");
+            at_work.push(spawn(scope, name, control, move || worker.run(control))?);
         }
         let mut done = Vec::new();
         if let Some(mut domain) = first {
@@ -775,6 +765,19 @@ fn run_domains(
             done.extend(handle.join().ok());
         }
         Ok(done)
+    })
+}
+
+/// Starts a thread. Where that cannot be, those that have been started are told to end.
+fn spawn<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: String,
+    control: &Control,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, T>, LiveError> {
+    std::thread::Builder::new().name(name).spawn_scoped(scope, work).map_err(|e| {
+        control.end();
+        LiveError::Thread(e)
     })
 }
 

@@ -415,9 +415,14 @@ impl LinuxMachine {
         let _ = result;
     }
 
+    /// Whether the files of one more thread may be kept open.
+    fn has_room(&self) -> bool {
+        2 * (self.files.len() + self.single.len()) < self.most_files
+    }
+
     /// Opens the files of a thread, as long as there are not too many.
     fn open(&self, id: ThreadId) -> Files {
-        let keep = 2 * (self.files.len() + self.single.len()) < self.most_files;
+        let keep = self.has_room();
         let open =
             |file| keep.then(|| File::open(self.proc.thread_file(id.tid, file)).ok()).flatten();
         let schedstat = matches!(self.source, Source::Schedstat);
@@ -768,16 +773,15 @@ impl Machine for LinuxMachine {
         if matches!(self.source, Source::Taskstats(_)) {
             return self.read_one_by_taskstats(id);
         }
-        let times = if let Some(file) = self.single.get(&id).and_then(|f| f.schedstat.as_ref()) {
-            read_schedstat(file)
-        } else {
-            let times = self.read_by_name(id);
+        let mut kept = self.single.get(&id).and_then(|f| f.schedstat.as_ref()).map(read_schedstat);
+        if kept.is_none() && self.has_room() {
             let files = self.open(id);
-            if times.is_some() && files.schedstat.is_some() {
+            kept = files.schedstat.as_ref().map(read_schedstat);
+            if let Some(Some(_)) = kept {
                 self.single.insert(id, files);
             }
-            times
-        };
+        }
+        let times = kept.unwrap_or_else(|| self.read_by_name(id));
         let Some(times) = times else {
             self.single.remove(&id);
             self.part(id);

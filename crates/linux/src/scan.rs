@@ -201,13 +201,18 @@ impl Scanner {
         }
     }
 
+    /// One piece of work, of which note is taken how much it was.
+    fn piece(&mut self, work: impl FnOnce(&mut Self, &mut Work) -> bool) -> bool {
+        let mut amount = Work::default();
+        let done = work(self, &mut amount);
+        self.last_piece = amount.0;
+        done
+    }
+
     /// One piece of looking for processes of the program that have appeared since, among all of the
     /// machine. True when that is done.
     pub fn find_processes(&mut self) -> bool {
-        let mut work = Work::default();
-        let done = self.find_some(&mut work);
-        self.last_piece = work.0;
-        done
+        self.piece(Self::find_some)
     }
 
     fn find_some(&mut self, work: &mut Work) -> bool {
@@ -352,10 +357,7 @@ impl Scanner {
     /// One piece of looking for new threads, and for threads that have begun to compute. True when
     /// all have been looked at.
     pub fn search(&mut self, now: Nanos) -> bool {
-        let mut work = Work::default();
-        let done = self.search_some(now, &mut work);
-        self.last_piece = work.0;
-        done
+        self.piece(|scanner, work| scanner.search_some(now, work))
     }
 
     fn search_some(&mut self, now: Nanos, work: &mut Work) -> bool {
@@ -492,10 +494,7 @@ impl Scanner {
     /// One piece of reading the threads that have wanted a CPU. Names and states are fresh for those
     /// that compute and for a part of the others. True when all have been read.
     pub fn look(&mut self, now: Nanos) -> bool {
-        let mut work = Work::default();
-        let done = self.look_at_some(now, &mut work);
-        self.last_piece = work.0;
-        done
+        self.piece(|scanner, work| scanner.look_at_some(now, work))
     }
 
     fn look_at_some(&mut self, now: Nanos, work: &mut Work) -> bool {

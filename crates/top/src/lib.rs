@@ -88,7 +88,7 @@ impl BalancerState {
 pub struct World<'a> {
     /// Whether no more events will come.
     pub ended: &'a (dyn Fn() -> bool + Sync),
-    /// Who else balances the program, or did while it was watched.
+    /// Who else balances the program now.
     pub balancer: &'a (dyn Fn() -> Option<Balancer> + Sync),
 }
 

@@ -454,10 +454,12 @@ impl View {
         Self { log_all, ..Self::default() }
     }
 
-    /// Takes in who else balances the program. Returns whether that is news, which the history
-    /// then tells, but for what was so from the beginning.
+    /// Takes in who else balances the program: the one that did, if nobody does now, is gone. Returns
+    /// whether that is news, which the history then tells, but for what was so from the beginning.
     pub fn balanced_by(&mut self, balancer: Option<Balancer>) -> bool {
         let first = !std::mem::replace(&mut self.asked, true);
+        let gone = self.balancer.map(|b| Balancer { state: BalancerState::Gone, ..b });
+        let balancer = balancer.or(gone);
         if self.balancer == balancer {
             return false;
         }
@@ -925,9 +927,11 @@ mod tests {
         ] {
             assert!(v.balanced_by(next) && v.balancer == next);
         }
+        // It is not there any more.
+        assert!(v.balanced_by(None) && v.balancer == is(8, BalancerState::Gone));
+        assert!(!v.balanced_by(None));
         let told: Vec<String> = v.recent.iter().map(|r| format!("{:?}", r.what)).collect();
-        let words =
-            ["(pid 7) has stopped", "(pid 7) goes on", "(pid 7) has ended", "(pid 8) balances"];
+        let words = ["7) has stopped", "7) goes on", "7) has ended", "8) balances", "8) has ended"];
         assert_eq!(told.len(), words.len());
         assert!(told.iter().zip(words).all(|(told, words)| told.contains(words)), "{told:?}");
     }

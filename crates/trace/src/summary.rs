@@ -10,7 +10,7 @@
 use crate::draw::escape;
 use crate::reader::Recording;
 use crate::timeline::Cast;
-use evenly_engine::Event;
+use evenly_engine::{Event, level_of_stays};
 use evenly_model::metrics::Level;
 use evenly_model::{CpuSet, DomainId, Nanos};
 use serde_json::Value;
@@ -19,9 +19,6 @@ use std::fmt::Write;
 
 /// Threads and domains listed one by one.
 const MAX_ROWS: usize = 64;
-/// Threads that were there for less than this part of the longest stay say nothing about how level
-/// the program was, as in the report of `evenly run`.
-const LONG_ENOUGH: f64 = 0.5;
 
 /// One thread: times in seconds.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -213,6 +210,7 @@ impl Figures {
                 Event::Joined { .. } | Event::Left { .. } | Event::Note { .. } => {}
             }
         }
+        let cpus = domains.values().fold(CpuSet::new(), |all, (cpus, ..)| all.or(cpus));
         let domains: Vec<Domain> = domains
             .into_iter()
             .map(|(id, (cpus, threads, moves))| Domain {
@@ -223,10 +221,6 @@ impl Figures {
                 stood_down: false,
             })
             .collect();
-        let cpus = domains
-            .iter()
-            .filter_map(|d| d.cpus.parse().ok())
-            .fold(CpuSet::new(), |all, cpus: CpuSet| all.or(&cpus));
         let each = |total: f64| (points > 0).then(|| total / points as f64);
         Self {
             cpus: (!cpus.is_empty()).then_some(cpus),
@@ -243,11 +237,9 @@ impl Figures {
         }
     }
 
-    /// The part of a CPU that each thread received, of those that were there for long enough.
+    /// The part of a CPU that each thread received, as in the report of `evenly run`.
     fn level(&self) -> Option<Level> {
-        let longest = self.threads.iter().map(|t| t.present).fold(0.0, f64::max);
-        let counts = |t: &&Thread| t.present > LONG_ENOUGH * longest && t.present > 0.0;
-        Level::of(self.threads.iter().filter(counts).map(|t| t.ran / t.present))
+        level_of_stays(self.threads.iter().map(|t| (t.ran, t.present)))
     }
 
     /// In place of evenly's verdict.
