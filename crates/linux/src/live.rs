@@ -34,7 +34,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-/// Which source of thread times is wanted.
+/// Which source of thread times is wanted, for threads that are balanced. Those that compute are found
+/// by schedstat in any case ([`crate::scan`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SourceKind {
     /// The best that works here: schedstat.

@@ -18,6 +18,11 @@
 //! listed again only now and then, and a thread that is known costs one `pread`. Of a thread that
 //! has never wanted a CPU to speak of, nothing but its times is read: programs have thousands of
 //! such threads, and nobody needs their names.
+//!
+//! Times are read from `schedstat` here, whatever `--source` says: that is for the threads that are
+//! balanced. Most threads of which there are many sleep, and a question and an answer by netlink for
+//! each of them would cost several times as much as the one `pread`. Nothing is lost: a kernel that tells
+//! waiting times by taskstats has `schedstat` (CONFIG_TASK_DELAY_ACCT selects CONFIG_SCHED_INFO).
 
 use crate::proc::{Proc, Stat, parse_schedstat};
 use evenly_engine::{Candidate, RunState, Times};
