@@ -94,6 +94,15 @@ pub(crate) enum Command {
         another evenly balances."
     )]
     Top(TopArgs),
+    /// Say what this machine is made of, and what its memory costs from where
+    #[command(
+        after_help = "Examples:\n  evenly topology                       # this machine\n  evenly \
+        topology --measure             # and the latency between its NUMA nodes\n  evenly topology \
+        --synthetic \"numa:2 core:4 pu:2\" --svg machine.svg\n\nWhat was measured is kept in the \
+        user's cache directory and used again; --again measures anew. It takes some seconds for each \
+        NUMA node; measure on an idle machine."
+    )]
+    Topology(TopologyArgs),
     /// Print the completion script of a shell
     #[command(after_help = "Example:\n  evenly completions bash > \
         ~/.local/share/bash-completion/completions/evenly")]
@@ -358,6 +367,32 @@ impl From<BarrierArg> for evenly_sim::Barrier {
             BarrierArg::Spin => Self::Spin,
         }
     }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TopologyArgs {
+    /// Another machine, as hwloc's synthetic description, such as "numa:2 core:4 pu:2"
+    #[arg(long, value_name = "TEXT", conflicts_with = "xml")]
+    pub(crate) synthetic: Option<String>,
+    /// Another machine, as an XML file that hwloc (`lstopo FILE.xml`) or evenly wrote
+    #[arg(long, value_name = "FILE")]
+    pub(crate) xml: Option<PathBuf>,
+    /// Measure latency and bandwidth between the NUMA nodes, unless that was done before
+    #[arg(long, conflicts_with_all = ["synthetic", "xml"])]
+    pub(crate) measure: bool,
+    /// Measure again
+    #[arg(long, requires = "measure")]
+    pub(crate) again: bool,
+    /// Write the machine to FILE as XML of hwloc, with what was measured as distances
+    #[arg(long, value_name = "FILE")]
+    pub(crate) export: Option<PathBuf>,
+    /// Draw the machine into FILE
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+    /// Write all of it to FILE as JSON (evenly.topology/1); with - to standard output, and the words
+    /// to standard error
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

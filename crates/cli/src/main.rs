@@ -17,6 +17,7 @@ mod report;
 mod restore;
 mod simulate;
 mod top;
+mod topology;
 
 use clap::Parser;
 use errors::{refused, said};
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         Command::Restore(args) => restore::restore(&args),
         Command::Report(args) => report::report(&args),
         Command::Top(args) => top::top(&args),
+        Command::Topology(args) => topology::topology(&args),
         Command::Completions { shell } => generate::completions(shell),
         Command::Manpages { dir } => generate::manpages(&dir),
         Command::Guardian { journal, fd } => restore::guardian(&journal, fd),

@@ -11,25 +11,28 @@
 use evenly_compare::Metric;
 use evenly_linux::journal::JournalView;
 use evenly_linux::limits::{
-    Cache, last_cache, parse_cfs_quota, parse_cgroup, parse_cpu_max, parse_cpu_stat,
+    Cache, last_cache, parse_cfs_quota, parse_cgroup, parse_cpu_max, parse_cpu_stat, parse_memory,
     parse_mountinfo, parse_stat_cpus, partition,
 };
 use evenly_linux::proc::{Stat, parse_schedstat, status_field, status_number};
 use evenly_linux::taskstats::{TaskTimes, parse_answer};
 use evenly_model::theory::Speeds;
 use evenly_model::{CpuSet, Nanos, parse_duration};
+use evenly_topology::{parse_free, parse_hmat, parse_huge, parse_slit};
 use std::path::{Component, Path};
 
 /// A fuzz target.
 pub type Target = fn(&[u8]);
 
 /// All targets, by the names that they have in `fuzz/`.
-pub const TARGETS: [(&str, Target); 15] = [
+pub const TARGETS: [(&str, Target); 18] = [
     ("cache", cache),
     ("cgroup", cgroup),
     ("cpulist", cpulist),
     ("duration", duration),
+    ("hmat", hmat),
     ("journal", journal),
+    ("memory", memory),
     ("metric", metric),
     ("mountinfo", mountinfo),
     ("proc_schedstat", proc_schedstat),
@@ -38,6 +41,7 @@ pub const TARGETS: [(&str, Target); 15] = [
     ("quota", quota),
     ("recording", recording),
     ("scenario", scenario),
+    ("slit", slit),
     ("speeds", speeds),
     ("taskstats", taskstats),
 ];
@@ -92,6 +96,14 @@ pub fn duration(bytes: &[u8]) {
     }
 }
 
+/// Numbers of the firmware's HMAT, as sysfs shows them: none of them is 0.
+///
+/// # Panics
+/// Where one is.
+pub fn hmat(bytes: &[u8]) {
+    assert_ne!(parse_hmat(bytes), Some(0));
+}
+
 /// The journal of changed masks.
 ///
 /// # Panics
@@ -101,6 +113,21 @@ pub fn journal(bytes: &[u8]) {
         Ok(view) => assert!(view.records.len() <= bytes.len()),
         Err(e) => assert!(!e.to_string().is_empty()),
     }
+}
+
+/// Free memory of a node, huge pages of a mapping (the one that holds the address in the first bytes)
+/// and limits of groups: whole kilobytes, or bytes.
+///
+/// # Panics
+/// Where they are not.
+pub fn memory(bytes: &[u8]) {
+    assert!(parse_free(bytes).is_none_or(|free| free.is_multiple_of(1024)));
+    let mut address = [0; 8];
+    address.iter_mut().zip(bytes).for_each(|(a, b)| *a = *b);
+    for address in [u64::from_le_bytes(address), 0x7f00_0020_0000] {
+        assert!(parse_huge(bytes, address).is_none_or(|huge| huge.is_multiple_of(1024)));
+    }
+    let _ = parse_memory(bytes);
 }
 
 /// What programs print, searched for a figure: a value is a number of seconds, or it is said why
@@ -211,6 +238,14 @@ pub fn scenario(bytes: &[u8]) {
         }
         Err(e) => assert_eq!(e.to_string().lines().count(), 1, "{e}"),
     }
+}
+
+/// A line of the firmware's SLIT, as sysfs shows it: no distance is 0.
+///
+/// # Panics
+/// Where one is.
+pub fn slit(bytes: &[u8]) {
+    assert!(parse_slit(bytes).is_none_or(|row| !row.is_empty() && !row.contains(&0)));
 }
 
 /// Lists of CPU speeds as users write them, and what is computed from them: no way of balancing is

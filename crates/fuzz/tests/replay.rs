@@ -8,13 +8,15 @@ use evenly_compare::Metric;
 use evenly_fuzz_targets::{TARGETS, Target};
 use evenly_linux::journal::JournalView;
 use evenly_linux::limits::{
-    Cache, parse_cfs_quota, parse_cgroup, parse_cpu_max, parse_cpu_stat, parse_mountinfo,
+    Cache, parse_cfs_quota, parse_cgroup, parse_cpu_max, parse_cpu_stat, parse_memory,
+    parse_mountinfo,
 };
 use evenly_linux::proc::{Stat, parse_schedstat, status_field};
 use evenly_linux::taskstats::{TaskTimes, parse_answer};
 use evenly_model::stats::Random;
 use evenly_model::theory::Speeds;
 use evenly_model::{CpuSet, parse_duration};
+use evenly_topology::{parse_free, parse_hmat, parse_huge, parse_slit};
 use evenly_trace::Recording;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -131,7 +133,13 @@ fn the_seeds_are_what_they_stand_for() {
         "cgroup" => !parse_cgroup(bytes).is_empty(),
         "cpulist" => text(bytes).trim().parse::<CpuSet>().is_ok_and(|s| !s.is_empty()),
         "duration" => parse_duration(text(bytes).trim()).is_ok(),
+        "hmat" => parse_hmat(bytes).is_some(),
         "journal" => JournalView::parse(bytes).is_ok_and(|j| !j.records.is_empty()),
+        "memory" => {
+            parse_free(bytes).is_some()
+                || parse_huge(bytes, 0x7f00_0020_0000).is_some()
+                || parse_memory(bytes).is_some()
+        }
         "metric" => Metric::Field("makespan_s".to_owned()).in_output(bytes).is_ok(),
         "mountinfo" => !parse_mountinfo(bytes).is_empty(),
         "proc_schedstat" => parse_schedstat(bytes).is_some(),
@@ -145,6 +153,7 @@ fn the_seeds_are_what_they_stand_for() {
         }
         "recording" => Recording::parse(bytes).is_ok_and(|r| !r.events.is_empty()),
         "scenario" => evenly_sim::parse(&text(bytes)).is_ok(),
+        "slit" => parse_slit(bytes).is_some(),
         "speeds" => text(bytes).trim().parse::<Speeds>().is_ok(),
         "taskstats" => parse_answer(bytes).is_some() || TaskTimes::parse(bytes).is_some(),
         other => panic!("{other} is not known here"),

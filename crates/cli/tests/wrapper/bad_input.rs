@@ -39,6 +39,33 @@ fn options_of_figures() {
 }
 
 #[test]
+fn options_of_topology() {
+    let tool = Tool::new();
+    let (file, out) = (tool.path("file"), tool.path("out"));
+    fs::write(&file, "kept").unwrap();
+    let (file, out) = (file.to_str().unwrap(), out.to_str().unwrap());
+    let missing = tool.path("no/x.json");
+    let missing = missing.to_str().unwrap();
+    let cases: [(&[&str], &str); 10] = [
+        (&["--synthetic", "cheese:2"], "--synthetic|cheese:2|numa:2 core:4 pu:2"),
+        (&["--synthetic", "core:99999 pu:9"], "--synthetic|more than 16384 CPUs"),
+        (&["--synthetic", "pu:2", "--xml", file], "--synthetic|--xml"),
+        (&["--synthetic", "pu:2", "--measure"], "--synthetic|--measure"),
+        (&["--again"], "--measure"),
+        (&["--xml", missing], "--xml|no/x.json|No such file"),
+        (&["--xml", file], "--xml|is no XML of hwloc|topology"),
+        (&["--xml", file, "--export", file], "--export|over the input"),
+        (&["--json", out, "--svg", out], "out|two outputs"),
+        (&["--json", missing], "--json|no/x.json"),
+    ];
+    for (args, words) in cases {
+        let output = tool.evenly(["topology"]).args(args).current_dir(tool.dir.path()).output();
+        refused(&output.unwrap(), words);
+    }
+    assert_eq!(fs::read_to_string(file).unwrap(), "kept");
+}
+
+#[test]
 fn options_of_run() {
     let tool = Tool::new();
     let marker = tool.path("started");

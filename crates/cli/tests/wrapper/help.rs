@@ -16,6 +16,7 @@ fn of_every_command() {
         "restore",
         "report",
         "top",
+        "topology",
         "completions",
         "manpages",
     ];

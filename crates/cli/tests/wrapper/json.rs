@@ -170,6 +170,47 @@ fn of_figures() {
 }
 
 #[test]
+fn of_a_topology() {
+    let tool = Tool::new();
+    let topology = |args: &[&str]| {
+        let mut c = tool.evenly(["topology"]);
+        c.env("XDG_CACHE_HOME", tool.path("cache")).args(args).output().unwrap()
+    };
+    let value = parsed(&topology(&["--json", "-"]), "evenly.topology/1");
+    let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
+    assert_eq!((&value["source"], &value["measured"]), (&"here".into(), &Value::Null));
+    assert_eq!(value["tree"]["cpus"], online.trim());
+    let (xml, svg) = (tool.path("m.xml"), tool.path("m-%p.svg"));
+    let (xml, svg) = (xml.to_str().unwrap(), svg.to_str().unwrap());
+    let output = topology(&["--synthetic", "numa:2 core:4 pu:2", "--export", xml, "--svg", svg]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", stderr(&output));
+    let said = text(&output.stdout);
+    assert!(said.contains("2 NUMA nodes, 8 cores, 16 CPUs") && said.contains("unknown"), "{said}");
+    let names: Vec<String> = fs::read_dir(tool.dir.path())
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .filter(|n| n.ends_with(".svg"))
+        .collect();
+    assert!(names.len() == 1 && !names[0].contains('%'), "{names:?}");
+    let value = parsed(&topology(&["--xml", xml, "--json", "-"]), "evenly.topology/1");
+    assert_eq!((&value["source"], &value["cores"]), (&"xml".into(), &8.into()));
+    assert_eq!(value["factors"]["matrix"], serde_json::json!([[1.0, 1.0], [1.0, 1.0]]));
+    // What was measured earlier is kept, and shown as measured; it is as the schema says.
+    let output = topology(&["--measure", "--json", "-"]);
+    let value = parsed(&output, "evenly.topology/1");
+    if value["measured"].is_null() {
+        // Where it cannot be measured that is said, and nothing is called measured.
+        assert!(value["notes"].to_string().contains("not measured"), "{value:#}");
+        assert_ne!(value["factors"]["source"], "measured");
+    } else {
+        assert_eq!(value["factors"]["source"], "measured");
+        let again = parsed(&topology(&["--measure", "--json", "-"]), "evenly.topology/1");
+        assert_eq!(again["measured"]["unix_s"], value["measured"]["unix_s"]);
+        assert!(text(&topology(&[]).stdout).contains("(measured 2"));
+    }
+}
+
+#[test]
 fn of_nothing_to_restore() {
     let tool = Tool::new();
     let output = tool.evenly(["restore", "--json", "-"]).output().unwrap();
