@@ -8,6 +8,7 @@ use evenly_linux::limits::DomainKind;
 use evenly_linux::live::{ProgressKind, SourceKind};
 use evenly_model::theory::Speeds;
 use evenly_model::{CpuSet, Nanos, parse_duration};
+use evenly_policy::map::{Alpha, MAPPERS, MapperInfo};
 use evenly_policy::{POLICIES, PolicyInfo};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -67,6 +68,14 @@ pub(crate) enum Command {
         the Juggle paper's analysis (section 3): equal threads, perfectly fair sharing, nothing costs anything."
     )]
     Simulate(SimulateArgs),
+    /// Say where communicating tasks or ranks should run on a NUMA machine
+    #[command(
+        after_help = "Examples:\n  evenly map --objects O.csv --edges E.csv --topology 'numa:4 core:8' \
+        --factors F.csv --out MAP.csv\n  evenly map --monitoring ranks.prof --format rankfile --out \
+        ranks.txt\n  evenly map --tasks T.json --compare\n\nThe cost model and the algorithm nuco are those of \
+        NucoLB (Pilla and others, 2012). docs/map.md has the formats of all files."
+    )]
+    Map(Box<MapArgs>),
     /// Draw the papers' figures from evenly's own theory, policies and simulator
     #[command(
         after_help = "Examples:\n  evenly figures --out figures\n  evenly figures --only juggle-9 \
@@ -396,6 +405,138 @@ pub(crate) struct TopologyArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct MapArgs {
+    /// Tasks: CSV with columns id and load_s, and where known pe, migratable, size_bytes
+    #[arg(long, value_name = "FILE",
+        required_unless_present_any = ["tasks", "matrix", "monitoring"])]
+    pub(crate) objects: Option<PathBuf>,
+    /// Who sends to whom: CSV with columns from, to, messages, and where known bytes
+    #[arg(long, value_name = "FILE", requires = "objects")]
+    pub(crate) edges: Option<PathBuf>,
+    /// Tasks and edges in one file: JSON (evenly.tasks/1)
+    #[arg(long, value_name = "FILE",
+        conflicts_with_all = ["objects", "edges", "matrix", "bytes_matrix", "monitoring"])]
+    pub(crate) tasks: Option<PathBuf>,
+    /// Who sends to whom: Matrix Market file, in row i, column j the messages from task i-1 to j-1;
+    /// loads are from --objects, or all equal
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["edges", "monitoring"])]
+    pub(crate) matrix: Option<PathBuf>,
+    /// The bytes, in the same form as --matrix
+    #[arg(long, value_name = "FILE", requires = "matrix")]
+    pub(crate) bytes_matrix: Option<PathBuf>,
+    /// Who sends to whom: output of Open MPI's monitoring (may be given more than once, for a file of
+    /// each rank); loads are from --objects, or all equal
+    #[arg(long, value_name = "FILE", conflicts_with = "edges")]
+    pub(crate) monitoring: Vec<PathBuf>,
+    /// The machine: this, hwloc's synthetic syntax such as 'numa:4 core:8', or an XML file of hwloc
+    #[arg(long, value_name = "MACHINE", default_value = "this")]
+    pub(crate) topology: String,
+    /// NUCO factors: CSV, a square of numbers, in row i, column j the latency of node i reading from
+    /// node j over that of its own memory
+    #[arg(long, value_name = "FILE")]
+    pub(crate) factors: Option<PathBuf>,
+    /// Where tasks are now: round-robin, compact, or a mapping (CSV with columns id and pe) [default:
+    /// what the tasks say; compact where they say nothing]
+    #[arg(long, value_name = "WHERE", value_parser = current)]
+    pub(crate) current: Option<evenly_map::Current>,
+    /// What decides
+    #[arg(long, default_value = USUAL_MAPPER, value_parser = mapper, value_name = "NAME",
+        conflicts_with_all = ["compare", "judge"], long_help = mapper_help())]
+    pub(crate) algorithm: &'static MapperInfo,
+    /// What a message counts for beside load, in seconds: a number, or auto [default: 1e-5]
+    #[arg(long, value_parser = alpha)]
+    pub(crate) alpha: Option<Alpha>,
+    /// Seed of all that is random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// How long those may search that search
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration)]
+    pub(crate) time_limit: Nanos,
+    /// nuco+: makespan that a migration must save, in seconds [default: 0.001]
+    #[arg(long, value_name = "SECONDS", value_parser = not_negative)]
+    pub(crate) migration_worth: Option<f64>,
+    /// nuco+: no more migrations than that
+    #[arg(long, value_name = "N")]
+    pub(crate) max_migrations: Option<usize>,
+    /// nuco+: no more imbalance than that, in percent: 5 is a makespan of 1.05 times the mean load
+    #[arg(long, value_name = "PERCENT", value_parser = not_negative)]
+    pub(crate) max_imbalance: Option<f64>,
+    /// refine: how far above the mean a core may be loaded, in percent [default: 5]
+    #[arg(long, value_name = "PERCENT", value_parser = not_negative)]
+    pub(crate) tolerance: Option<f64>,
+    /// Show what all algorithms make of it, instead of one
+    #[arg(long)]
+    pub(crate) compare: bool,
+    /// Show what this mapping is worth (CSV with columns id and pe), instead of an algorithm's; may be
+    /// given more than once, and with --compare
+    #[arg(long, value_name = "FILE")]
+    pub(crate) judge: Vec<PathBuf>,
+    /// Write the mapping to FILE; - is standard output, and the table goes to standard error then
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["compare", "judge"])]
+    pub(crate) out: Option<PathBuf>,
+    /// In which form --out is written
+    #[arg(long, value_name = "FORMAT", default_value = "csv", requires = "out",
+        value_parser = format_names())]
+    pub(crate) format: String,
+    /// Names of the hosts, separated by commas, for rankfile and hostfile
+    #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "out")]
+    pub(crate) hosts: Vec<String>,
+    /// Write everything to FILE as JSON (evenly.map/1, with --compare and --judge
+    /// evenly.map-comparison/1); with - to standard output, and the table to standard error
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// No table, no notes
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+/// The algorithm where none is named.
+const USUAL_MAPPER: &str = "nuco+";
+
+fn mapper(name: &str) -> Result<&'static MapperInfo, String> {
+    evenly_policy::map::mapper(name).ok_or_else(|| {
+        let names: Vec<&str> = MAPPERS.iter().map(|m| m.name).collect();
+        format!("there is no such algorithm; there are {}", names.join(", "))
+    })
+}
+
+fn mapper_help() -> String {
+    let width = MAPPERS.iter().map(|m| m.name.len()).max().unwrap_or(0);
+    let list: Vec<String> =
+        MAPPERS.iter().map(|m| format!("  {:width$}  {}", m.name, m.about)).collect();
+    format!("What decides:\n{}", list.join("\n"))
+}
+
+fn format_names() -> PossibleValuesParser {
+    let formats = evenly_map::FORMATS.iter();
+    PossibleValuesParser::new(formats.map(|f| PossibleValue::new(f.name).help(f.about)))
+}
+
+fn current(text: &str) -> Result<evenly_map::Current, String> {
+    use evenly_map::Current;
+    Ok(match text {
+        "" => return Err(String::from("it is empty; round-robin, compact or a file is needed")),
+        "round-robin" => Current::RoundRobin,
+        "compact" => Current::Compact,
+        file => Current::File(PathBuf::from(file)),
+    })
+}
+
+fn alpha(text: &str) -> Result<Alpha, String> {
+    if text == "auto" {
+        return Ok(Alpha::Auto);
+    }
+    not_negative(text).map(Alpha::Fixed).map_err(|e| format!("{e}; or auto"))
+}
+
+fn not_negative(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(x) if x.is_finite() && x >= 0.0 => Ok(x),
+        _ => Err(String::from("it must be a number that is not negative")),
+    }
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct FiguresArgs {
     /// Only those of this paper
     #[arg(long, value_enum)]
@@ -632,6 +773,19 @@ mod tests {
             &["attach", "0"],
             &["attach", "-1"],
             &["compare", "--runs", "0", "--", "x"],
+            &["map"],
+            &["map", "--edges", "e"],
+            &["map", "--objects", "o", "--edges", "e", "--matrix", "m"],
+            &["map", "--tasks", "t", "--objects", "o"],
+            &["map", "--tasks", "t", "--bytes-matrix", "b"],
+            &["map", "--tasks", "t", "--alpha", "-1"],
+            &["map", "--tasks", "t", "--alpha", "nan"],
+            &["map", "--tasks", "t", "--tolerance", "inf"],
+            &["map", "--tasks", "t", "--max-migrations", "-1"],
+            &["map", "--tasks", "t", "--algorithm", "x"],
+            &["map", "--tasks", "t", "--format", "csv"],
+            &["map", "--tasks", "t", "--compare", "--out", "x"],
+            &["map", "--tasks", "t", "--judge", "x", "--algorithm", "nuco"],
         ] {
             let argv = ["evenly"].iter().chain(bad);
             assert!(Cli::try_parse_from(argv).is_err(), "{bad:?}");

@@ -11,6 +11,7 @@ mod errors;
 mod figures;
 mod flags;
 mod generate;
+mod map;
 mod output;
 mod predict;
 mod report;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::compare(args),
         Command::Predict(args) => predict::predict(&args),
         Command::Simulate(args) => simulate::simulate(&args),
+        Command::Map(args) => map::map(&args),
         Command::Figures(args) => figures::figures(&args),
         Command::Restore(args) => restore::restore(&args),
         Command::Report(args) => report::report(&args),

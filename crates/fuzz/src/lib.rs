@@ -16,8 +16,12 @@ use evenly_linux::limits::{
 };
 use evenly_linux::proc::{Stat, parse_schedstat, status_field, status_number};
 use evenly_linux::taskstats::{TaskTimes, parse_answer};
+use evenly_map::{
+    Edges, InputError, Monitoring, read_edges, read_factors, read_mapping, read_matrix,
+    read_monitoring, read_objects, read_tasks,
+};
 use evenly_model::theory::Speeds;
-use evenly_model::{CpuSet, Nanos, parse_duration};
+use evenly_model::{Cluster, CpuSet, Nanos, Task, TaskGraph, parse_duration};
 use evenly_topology::{parse_free, parse_hmat, parse_huge, parse_slit};
 use std::path::{Component, Path};
 
@@ -25,16 +29,22 @@ use std::path::{Component, Path};
 pub type Target = fn(&[u8]);
 
 /// All targets, by the names that they have in `fuzz/`.
-pub const TARGETS: [(&str, Target); 18] = [
+pub const TARGETS: [(&str, Target); 25] = [
     ("cache", cache),
     ("cgroup", cgroup),
     ("cpulist", cpulist),
     ("duration", duration),
+    ("edges", edges),
+    ("factors", factors),
     ("hmat", hmat),
     ("journal", journal),
+    ("mapping", mapping),
+    ("matrix", matrix),
     ("memory", memory),
     ("metric", metric),
+    ("monitoring", monitoring),
     ("mountinfo", mountinfo),
+    ("objects", objects),
     ("proc_schedstat", proc_schedstat),
     ("proc_stat", proc_stat),
     ("proc_status", proc_status),
@@ -44,6 +54,7 @@ pub const TARGETS: [(&str, Target); 18] = [
     ("slit", slit),
     ("speeds", speeds),
     ("taskstats", taskstats),
+    ("tasks", tasks),
 ];
 
 /// Caches of CPUs (three lines each: level, type, CPUs), the `cpuN` lines of `/proc/stat`, and the
@@ -81,6 +92,119 @@ pub fn cpulist(bytes: &[u8]) {
     match text.parse::<CpuSet>() {
         Ok(set) => assert_eq!(set.to_string().parse(), Ok(set)),
         Err(e) => assert!(!e.to_string().is_empty()),
+    }
+}
+
+/// Something that was read, or one line that says why it was not.
+fn read<T>(result: Result<T, InputError>) -> Option<T> {
+    match result {
+        Ok(found) => Some(found),
+        Err(e) => {
+            let said = e.to_string();
+            assert!(said.starts_with("file") && said.lines().count() == 1, "{said:?}");
+            None
+        }
+    }
+}
+
+/// Edges lead somewhere else, and their amounts are some.
+fn check_edges(edges: &Edges) {
+    for e in &edges.list {
+        assert!(e.from != e.to && e.messages.is_finite() && e.messages >= 0.0);
+        assert!(e.bytes.is_finite() && e.bytes >= 0.0);
+    }
+}
+
+/// A task of which nothing matters but its number.
+fn task(id: u64) -> Task {
+    Task { id, load_s: 1.0, size_bytes: 0.0, core: None, movable: true }
+}
+
+/// Edges between tasks as CSV: between those that are known.
+///
+/// # Panics
+/// Where one is not.
+pub fn edges(bytes: &[u8]) {
+    let known = |id: u64| id < 100;
+    if let Some(edges) = read(read_edges(bytes, "file", &known)) {
+        check_edges(&edges);
+        assert!(edges.list.iter().all(|e| known(e.from) && known(e.to)));
+    }
+}
+
+/// NUCO factors as CSV: a square of positive numbers with ones in its diagonal.
+///
+/// # Panics
+/// Where they are none.
+pub fn factors(bytes: &[u8]) {
+    if let Some(factors) = read(read_factors(bytes, "file")) {
+        let n = factors.len().isqrt();
+        assert!(n > 0 && n * n == factors.len());
+        assert!(factors.iter().all(|f| f.is_finite() && *f > 0.0));
+        assert!((0..n).all(|k| factors[k * n + k] == 1.0));
+    }
+}
+
+/// A mapping of four tasks onto four cores as CSV: all of them, on cores that are there.
+///
+/// # Panics
+/// Where one is not.
+#[allow(clippy::expect_used, reason = "a panic is what a fuzz target answers with")]
+pub fn mapping(bytes: &[u8]) {
+    let graph = TaskGraph::new((0..4).map(task).collect(), &[]).expect("a graph");
+    let cluster = Cluster::even(2, 2, 2.0).expect("a machine");
+    if let Some(mapping) = read(read_mapping(bytes, "file", &graph, &cluster)) {
+        assert!(mapping.len() == 4 && mapping.iter().all(|core| *core < 4));
+    }
+}
+
+/// Matrix Market files: entries are within the matrix.
+///
+/// # Panics
+/// Where one is not.
+pub fn matrix(bytes: &[u8]) {
+    if let Some(matrix) = read(read_matrix(bytes, "file", &|_| true)) {
+        check_edges(&matrix.edges);
+        let inside = |id: u64| id < matrix.tasks as u64;
+        assert!(matrix.edges.list.iter().all(|e| inside(e.from) && inside(e.to)));
+    }
+}
+
+/// Open MPI's monitoring: ranks are below their number.
+///
+/// # Panics
+/// Where one is not.
+pub fn monitoring(bytes: &[u8]) {
+    let mut all = Monitoring::default();
+    if read(read_monitoring(bytes, "file", &|_| true, &mut all)).is_some() {
+        let ranks = all.ranks as u64;
+        assert!(all.notes().iter().all(|note| note.lines().count() == 1));
+        let edges = all.into_edges();
+        check_edges(&edges);
+        assert!(edges.list.iter().all(|e| e.from < ranks && e.to < ranks));
+    }
+}
+
+/// Tasks as CSV: at least one, and what makes a graph.
+///
+/// # Panics
+/// Where it does not.
+pub fn objects(bytes: &[u8]) {
+    if let Some(tasks) = read(read_objects(bytes, "file")) {
+        assert!(TaskGraph::new(tasks, &[]).is_ok());
+    }
+}
+
+/// Tasks and edges as JSON: what makes a graph, unless there is no task or one twice.
+///
+/// # Panics
+/// Where it does not.
+pub fn tasks(bytes: &[u8]) {
+    if let Some((tasks, edges)) = read(read_tasks(bytes, "file")) {
+        check_edges(&edges);
+        if let Err(e) = TaskGraph::new(tasks, &edges.list) {
+            assert_eq!(e.to_string().lines().count(), 1);
+        }
     }
 }
 

@@ -13,9 +13,13 @@ use evenly_linux::limits::{
 };
 use evenly_linux::proc::{Stat, parse_schedstat, status_field};
 use evenly_linux::taskstats::{TaskTimes, parse_answer};
+use evenly_map::{
+    Monitoring, read_edges, read_factors, read_mapping, read_matrix, read_monitoring, read_objects,
+    read_tasks,
+};
 use evenly_model::stats::Random;
 use evenly_model::theory::Speeds;
-use evenly_model::{CpuSet, parse_duration};
+use evenly_model::{Cluster, CpuSet, Task, TaskGraph, parse_duration};
 use evenly_topology::{parse_free, parse_hmat, parse_huge, parse_slit};
 use evenly_trace::Recording;
 use std::collections::{BTreeMap, BTreeSet};
@@ -132,6 +136,20 @@ fn the_seeds_are_what_they_stand_for() {
         }
         "cgroup" => !parse_cgroup(bytes).is_empty(),
         "cpulist" => text(bytes).trim().parse::<CpuSet>().is_ok_and(|s| !s.is_empty()),
+        "edges" => read_edges(bytes, "f", &|_| true).is_ok_and(|e| !e.list.is_empty()),
+        "factors" => read_factors(bytes, "f").is_ok_and(|f| f.len() > 1),
+        "mapping" => {
+            let task = |id| Task { id, load_s: 1.0, size_bytes: 0.0, core: None, movable: true };
+            let graph = TaskGraph::new((0..4).map(task).collect(), &[]).unwrap();
+            read_mapping(bytes, "f", &graph, &Cluster::even(2, 2, 2.0).unwrap()).is_ok()
+        }
+        "matrix" => read_matrix(bytes, "f", &|_| true).is_ok_and(|m| !m.edges.list.is_empty()),
+        "monitoring" => {
+            let mut all = Monitoring::default();
+            read_monitoring(bytes, "f", &|_| true, &mut all).is_ok() && all.ranks > 1
+        }
+        "objects" => read_objects(bytes, "f").is_ok_and(|t| t.len() > 1),
+        "tasks" => read_tasks(bytes, "f").is_ok_and(|(t, e)| t.len() > 1 && !e.list.is_empty()),
         "duration" => parse_duration(text(bytes).trim()).is_ok(),
         "hmat" => parse_hmat(bytes).is_some(),
         "journal" => JournalView::parse(bytes).is_ok_and(|j| !j.records.is_empty()),

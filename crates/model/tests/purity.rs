@@ -10,8 +10,9 @@ use std::process::Command;
 const PURE: [&str; 4] = ["evenly-model", "evenly-policy", "evenly-engine", "evenly-sim"];
 
 /// What makes a crate impure: ours that talk to the world, and doors to the system.
-const IMPURE: [&str; 15] = [
+const IMPURE: [&str; 16] = [
     "evenly-linux",
+    "evenly-map",
     "evenly-topology",
     "evenly-trace",
     "evenly-compare",

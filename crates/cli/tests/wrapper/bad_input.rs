@@ -210,6 +210,62 @@ fn recordings_and_the_rest() {
 }
 
 #[test]
+fn what_cannot_be_mapped() {
+    let tool = Tool::new();
+    let file = |name: &str, content: &str| {
+        let path = tool.path(name);
+        fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let objects = file("o.csv", "id,load_s,pe\n0,1,0\n1,1,40\n");
+    let good = file("good.csv", "id,load_s,pe\n0,1,0\n1,1,1\n");
+    let unequal = file("m.mtx", "%%MatrixMarket matrix coordinate real symmetric\n2 2 1\n1 2 1\n");
+    let dangling = file("e.csv", "from,to,messages,bytes\n0,7,1,1\n");
+    let negative = file("n.csv", "id,load_s,pe\n0,-1,0\n");
+    let nan = file("nan.csv", "id,load_s,pe\n0,1,0\n1,nan,0\n");
+    let empty = file("empty", "");
+    let square = file("f.csv", "1,2,3\n2,1,3\n2,3,1\n");
+    let outside = file("outside.csv", "id,pe\n0,0\n1,9\n");
+    let on = ["--topology", "numa:2 core:2"];
+    let missing = tool.path("none").to_str().unwrap().to_owned();
+    let cases: [(&[&str], &str); 24] = [
+        (&["--objects", &objects], "o.csv|task 1 is on core 40|the machine has 4 cores: 0-3"),
+        (&["--objects", &missing], "none|No such file"),
+        (&["--objects", &empty], "empty: it is empty"),
+        (&["--objects", &negative], "n.csv, line 2|load_s|'-1'"),
+        (&["--objects", &nan], "nan.csv, line 3|load_s|'nan'"),
+        (&["--objects", &good, "--edges", &dangling], "e.csv, line 2|there is no task 7"),
+        (&["--objects", &dangling], "e.csv, line 1|no column id"),
+        (&["--objects", &good, "--edges", &good], "good.csv, line 1|no column from"),
+        (&["--matrix", &unequal], "m.mtx, line 3|above the diagonal|symmetric"),
+        (&["--monitoring", &good], "good.csv|Open MPI's monitoring|pml_monitoring_enable"),
+        (&["--tasks", &good], "good.csv, line 1"),
+        (&["--tasks", &empty], "empty: it is empty"),
+        (&["--objects", &good, "--factors", &square], "f.csv|3 x 3|2 NUMA nodes"),
+        (&["--objects", &good, "--factors", &good], "good.csv, line 1|'id'"),
+        (&["--objects", &good, "--judge", &outside], "outside.csv, line 3|core 9|0-3"),
+        (&["--objects", &good, "--current", &missing], "none|No such file"),
+        (&["--objects", &good, "--out", &good], "--out|good.csv|another file"),
+        (&["--objects", &good, "--out", "/no/such/x"], "--out|/no/such/x"),
+        (&["--objects", &good, "--out", "-", "--json", "-"], "--out|--json|two files"),
+        (&["--objects", &good, "--algorithm", "best"], "--algorithm|best|nuco"),
+        (&["--objects", &good, "--alpha=-1"], "--alpha|auto"),
+        (&["--objects", &good, "--out", "x", "--format", "xml"], "--format|rankfile"),
+        (
+            &["--objects", &good, "--out", "-", "--format", "rankfile", "--hosts", "a,b"],
+            "rankfile|2 names",
+        ),
+        (&[], "--objects|evenly map --help"),
+    ];
+    for (args, words) in cases {
+        let output = tool.evenly(["map"].iter().chain(&on).chain(args)).output().unwrap();
+        refused(&output, words);
+    }
+    let output = tool.evenly(["map", "--objects", &good, "--topology", "numa:x"]).output();
+    refused(&output.unwrap(), "--topology|numa:x");
+}
+
+#[test]
 fn options_of_a_policy_are_refused_before_the_first_run() {
     let tool = Tool::new();
     let marker = tool.path("started");

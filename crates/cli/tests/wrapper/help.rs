@@ -12,6 +12,7 @@ fn of_every_command() {
         "compare",
         "predict",
         "simulate",
+        "map",
         "figures",
         "restore",
         "report",

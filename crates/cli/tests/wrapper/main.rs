@@ -10,6 +10,7 @@ mod help;
 mod invisible;
 mod json;
 mod limits;
+mod map;
 mod reports;
 #[path = "../common/schema.rs"]
 mod schema;

@@ -1,0 +1,313 @@
+//! `evenly map`: what it says about mappings is what anybody can compute from the same files, what it
+//! writes is what it says, and the manual's example works.
+
+use crate::schema::valid;
+use crate::support::{Tool, json, stderr, text};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+/// Real load-balancing dumps, and what Charm++ strategies made of them.
+fn dumps() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../policy/tests/data/charm")
+}
+
+const PROGRAMS: [&str; 2] = ["lb_test_p32", "kneighbor_p32"];
+const MACHINE: &str = "numa:4 core:8";
+/// Within the range of the paper's NUMA32.
+const FACTORS: [[f64; 4]; 4] =
+    [[1.0, 1.36, 2.4, 3.6], [1.36, 1.0, 3.6, 2.4], [2.4, 3.6, 1.0, 1.36], [3.6, 2.4, 1.36, 1.0]];
+
+fn factors(tool: &Tool) -> String {
+    let line = |row: &[f64; 4]| row.map(|f| f.to_string()).join(",") + "\n";
+    let path = tool.path("factors.csv");
+    fs::write(&path, FACTORS.iter().map(line).collect::<String>()).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// The columns of these names of a CSV file, read in the plainest way.
+fn columns<const N: usize>(file: &Path, names: [&str; N]) -> Vec<[f64; N]> {
+    let text = fs::read_to_string(file).unwrap();
+    let mut lines = text.lines();
+    let head: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let at = names.map(|n| head.iter().position(|h| *h == n).unwrap());
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.split(',').collect();
+        at.map(|c| cells[c].parse().unwrap())
+    };
+    lines.map(row).collect()
+}
+
+fn pairs(file: &Path) -> HashMap<u64, usize> {
+    columns(file, ["id", "pe"]).into_iter().map(|[id, pe]| (id as u64, pe as usize)).collect()
+}
+
+/// Makespan, imbalance, weighted messages, remote share, hop-bytes and migrations of a mapping,
+/// straight from the files.
+fn computed(program: &str, mapping: &HashMap<u64, usize>) -> [f64; 6] {
+    let file = |kind: &str| dumps().join(format!("{program}.{kind}.csv"));
+    let mut loads = [0.0; 32];
+    let mut moved = 0;
+    for [id, load, pe] in columns(&file("objects"), ["id", "load_s", "pe"]) {
+        let core = mapping[&(id as u64)];
+        loads[core] += load;
+        moved += usize::from(core != pe as usize);
+    }
+    let makespan = loads.iter().copied().fold(0.0, f64::max);
+    let imbalance = makespan / (loads.iter().sum::<f64>() / 32.0) - 1.0;
+    let (mut weighted, mut remote, mut all, mut hops) = (0.0, 0.0, 0.0, 0.0);
+    for [from, to, messages, bytes] in columns(&file("edges"), ["from", "to", "messages", "bytes"])
+    {
+        let (from, to) = (mapping[&(from as u64)], mapping[&(to as u64)]);
+        // Node 3 has the cores 24 to 31.
+        let (here, there) = (to / 8, from / 8);
+        all += messages;
+        if from != to {
+            weighted += messages * FACTORS[here][there];
+        }
+        if here != there {
+            remote += messages;
+        }
+        hops += bytes
+            * if from == to {
+                0.0
+            } else if here == there {
+                1.0
+            } else {
+                2.0
+            };
+    }
+    [makespan, imbalance, weighted, remote / all, hops, moved as f64]
+}
+
+#[track_caller]
+fn same(said: &Value, computed: [f64; 6], what: &str) {
+    let names =
+        ["makespan_s", "imbalance", "nuco_messages", "remote_share", "hop_bytes", "migrations"];
+    for (name, value) in names.into_iter().zip(computed) {
+        let said = said[name].as_f64().unwrap();
+        assert!(
+            (said - value).abs() <= 1e-9 * value.abs().max(1e-3),
+            "{what}: {name} is {said}, not {value}"
+        );
+    }
+}
+
+/// `evenly map` on a dump, with more options; its JSON.
+fn mapped(tool: &Tool, program: &str, options: &[&str]) -> (Output, Value) {
+    let file =
+        |kind: &str| dumps().join(format!("{program}.{kind}.csv")).to_str().unwrap().to_owned();
+    let (objects, edges, factors) = (file("objects"), file("edges"), factors(tool));
+    let given = [
+        "map",
+        "--objects",
+        &objects,
+        "--edges",
+        &edges,
+        "--topology",
+        MACHINE,
+        "--factors",
+        &factors,
+        "--json",
+        "-",
+    ];
+    let output = tool.evenly(given.iter().chain(options)).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let value = serde_json::from_slice(&output.stdout).unwrap();
+    valid(&value);
+    (output, value)
+}
+
+#[test]
+fn mappings_of_others_are_judged_as_anybody_would() {
+    let tool = Tool::new();
+    for (program, files) in PROGRAMS.into_iter().zip([8, 6]) {
+        let listed = fs::read_dir(dumps()).unwrap().map(|e| e.unwrap().path());
+        let begins = |p: &PathBuf| {
+            p.file_name().unwrap().to_str().unwrap().starts_with(&format!("{program}.map."))
+        };
+        let mut maps: Vec<PathBuf> = listed.filter(begins).collect();
+        maps.sort();
+        assert_eq!(maps.len(), files, "{program}");
+        let options: Vec<&str> =
+            maps.iter().flat_map(|m| ["--judge", m.to_str().unwrap()]).collect();
+        let (output, value) = mapped(&tool, program, &options);
+        assert_eq!(value["schema"], "evenly.map-comparison/1");
+        let results = value["results"].as_array().unwrap();
+        assert_eq!(results.len(), maps.len());
+        for (map, result) in maps.iter().zip(results) {
+            let name = map.file_name().unwrap().to_str().unwrap();
+            assert_eq!((&result["name"], &result["by"]), (&name.into(), &"file".into()));
+            assert!(stderr(&output).contains(name));
+            same(&result["objectives"], computed(program, &pairs(map)), name);
+        }
+        let present = pairs(&dumps().join(format!("{program}.objects.csv")));
+        same(&value["before"], computed(program, &present), "the present mapping");
+    }
+}
+
+/// What is known of these dumps from elsewhere: imbalance in percent, and migrations.
+#[test]
+fn the_dumps_are_those_that_are_known() {
+    let known = [
+        ("lb_test_p32", "RefineCommLB", 4.2, 17),
+        ("lb_test_p32", "ScotchLB", 4.8, 191),
+        ("kneighbor_p32", "RefineLB", 5.0, 24),
+        ("kneighbor_p32", "ScotchLB", 1.2, 391),
+    ];
+    let tool = Tool::new();
+    for (program, strategy, imbalance, migrations) in known {
+        let map = dumps().join(format!("{program}.map.{strategy}.csv"));
+        let (_, value) = mapped(&tool, program, &["--judge", map.to_str().unwrap()]);
+        let after = &value["results"][0]["objectives"];
+        let found = 100.0 * after["imbalance"].as_f64().unwrap();
+        assert!((found - imbalance).abs() < 0.05, "{program} {strategy}: {found}");
+        assert_eq!(after["migrations"], migrations);
+        if program == "lb_test_p32" {
+            let before = 100.0 * value["before"]["imbalance"].as_f64().unwrap();
+            assert!((before - 52.7).abs() < 0.05, "{before}");
+        }
+    }
+}
+
+#[test]
+fn every_algorithm_maps_the_dumps_and_says_what_it_did() {
+    let tool = Tool::new();
+    let out = tool.path("map.csv");
+    let limit = ["--time-limit", "50ms"];
+    for program in PROGRAMS {
+        let (output, all) = mapped(&tool, program, &[&limit[..], &["--compare"]].concat());
+        assert_eq!(all["schema"], "evenly.map-comparison/1");
+        let results = all["results"].as_array().unwrap();
+        assert!(results.len() >= 6, "{all:#}");
+        for result in results {
+            let algorithm = result["name"].as_str().unwrap();
+            assert!(stderr(&output).lines().any(|l| l.starts_with(algorithm)), "{algorithm}");
+            let options = ["--algorithm", algorithm, "--out", out.to_str().unwrap()];
+            let (_, value) = mapped(&tool, program, &[&limit[..], &options].concat());
+            assert_eq!(
+                (&value["schema"], &value["algorithm"]),
+                (&"evenly.map/1".into(), &algorithm.into())
+            );
+            let what = format!("{program}, {algorithm}");
+            let mapping = pairs(&out);
+            same(&value["objectives"]["after"], computed(program, &mapping), &what);
+            assert_eq!(value["migrations"], value["objectives"]["after"]["migrations"], "{what}");
+            let assignment = value["assignment"].as_array().unwrap();
+            assert_eq!(assignment.len(), mapping.len());
+            for a in assignment {
+                assert_eq!(
+                    mapping[&a["id"].as_u64().unwrap()] as u64,
+                    a["core"].as_u64().unwrap(),
+                    "{what}"
+                );
+            }
+        }
+    }
+}
+
+/// The same tasks in three forms are the same tasks.
+#[test]
+fn whatever_the_form_of_the_input_is() {
+    let tool = Tool::new();
+    let file = |name: &str, content: &str| {
+        fs::write(tool.path(name), content).unwrap();
+        tool.path(name).to_str().unwrap().to_owned()
+    };
+    let objects = file("o.csv", "id,load_s\n0,1\n1,1\n2,1\n3,1\n");
+    let edges = file("e.csv", "from,to,messages,bytes\n0,3,50,5000\n3,0,50,5000\n1,2,7,70\n");
+    let tasks = file(
+        "t.json",
+        r#"{"schema":"evenly.tasks/1","tasks":[{"id":0,"load_s":1},{"id":1,"load_s":1},{"id":2,"load_s":1},
+        {"id":3,"load_s":1}],"edges":[{"from":0,"to":3,"messages":50,"bytes":5000},
+        {"from":3,"to":0,"messages":50,"bytes":5000},{"from":1,"to":2,"messages":7,"bytes":70}]}"#,
+    );
+    let head = "%%MatrixMarket matrix coordinate integer general\n4 4 3\n";
+    let matrix = file("m.mtx", &format!("{head}1 4 50\n4 1 50\n2 3 7\n"));
+    let bytes = file("b.mtx", &format!("{head}1 4 5000\n4 1 5000\n2 3 70\n"));
+    let first = file("p.0", "E\t0\t3\t5000 bytes\t50 msgs sent\n");
+    let rest = file("p.1", "E\t3\t0\t5000 bytes\t50 msgs sent\nE\t1\t2\t70 bytes\t7 msgs sent\n");
+    let forms: [&[&str]; 4] = [
+        &["--objects", &objects, "--edges", &edges],
+        &["--tasks", &tasks],
+        &["--matrix", &matrix, "--bytes-matrix", &bytes],
+        &["--monitoring", &first, "--monitoring", &rest],
+    ];
+    let found = forms.map(|form| {
+        let machine = ["--topology", "numa:2 core:2", "--json", "-", "--algorithm", "nuco"];
+        let output = tool.evenly(["map"].iter().chain(form).chain(&machine)).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+        valid(&value);
+        (value["objectives"].clone(), value["assignment"].clone())
+    });
+    assert_eq!(found[0].0["before"]["makespan_s"], 1.0);
+    assert_eq!(found[0].0["before"]["remote_messages"], 107.0);
+    assert!(found.iter().all(|f| *f == found[0]), "{found:#?}");
+}
+
+#[test]
+fn a_rank_file_for_ranks_that_were_monitored() {
+    let tool = Tool::new();
+    let profile = tool.path("ranks.prof");
+    fs::write(&profile, "E\t0\t1\t5000 bytes\t50 msgs sent\n").unwrap();
+    let map = |options: &[&str]| {
+        let given = [
+            "map",
+            "--monitoring",
+            profile.to_str().unwrap(),
+            "--topology",
+            "core:2",
+            "--out",
+            "-",
+        ];
+        tool.evenly(given.iter().chain(options)).output().unwrap()
+    };
+    let options = ["--algorithm", "compact", "--format", "rankfile", "--hosts", "aa"];
+    let output = map(&options);
+    assert_eq!(text(&output.stdout), "rank 0=aa slot=0\nrank 1=aa slot=1\n", "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(
+        said.contains("2 tasks and 1 pair that communicate, on 2 cores of 1 NUMA node"),
+        "{said}"
+    );
+    assert!(said.contains("evenly: note: no loads are given"), "{said}");
+    let output = map(&["--algorithm", "compact", "-q", "--format", "mpich"]);
+    assert_eq!(
+        (text(&output.stdout).as_str(), stderr(&output).as_str()),
+        ("-bind-to user:0,1\n", "")
+    );
+}
+
+/// Between the two markers of the page stand commands, and what the mapping is that they end with.
+#[test]
+fn the_example_of_the_manual_works() {
+    let tool = Tool::new();
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/map.md"))
+        .unwrap();
+    let block = |after: &str| {
+        let rest = page.split_once(after).unwrap().1.split_once("\n    ").unwrap().1;
+        let lines = rest
+            .lines()
+            .enumerate()
+            .take_while(|(k, l)| *k == 0 || l.starts_with("    ") || l.is_empty());
+        let lines =
+            lines.map(|(k, l)| if k == 0 { l } else { l.strip_prefix("    ").unwrap_or(l) });
+        lines.collect::<Vec<_>>().join("\n").trim_end().to_owned() + "\n"
+    };
+    let path = Path::new(tool.exe()).parent().unwrap().to_str().unwrap().to_owned();
+    let path = format!("{path}:{}", std::env::var("PATH").unwrap());
+    let output = tool
+        .by("sh")
+        .args(["-e", "-c", &block("<!-- example -->")])
+        .env("PATH", path)
+        .current_dir(tool.dir.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let mapping = fs::read_to_string(tool.path("map.csv")).unwrap();
+    assert_eq!(mapping, block("<!-- its mapping -->"));
+    valid(&json(&tool.path("map.json")));
+}

@@ -1,0 +1,267 @@
+//! What is to be mapped, the mappers called on it, and what came out, as text and JSON.
+//!
+//! Invariant: what is written here as JSON is what `docs/schemas/evenly.map-1.json` and
+//! `evenly.map-comparison-1.json` describe; a field is never renamed or re-used.
+
+use crate::input::Input;
+use crate::present::PresentFrom;
+use evenly_model::{Cluster, CoreIndex, CpuId, CpuSet, Nanos, TaskGraph};
+use evenly_policy::map::{Alpha, MapperInfo, Objectives, Options, Request, objectives};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::time::Instant;
+
+/// Name and version of the JSON form of a mapping.
+pub const SCHEMA: &str = "evenly.map/1";
+/// Name and version of the JSON form of several mappings of the same tasks.
+pub const SCHEMA_COMPARISON: &str = "evenly.map-comparison/1";
+
+/// Tasks, machine, and where the tasks are.
+#[derive(Debug, Clone)]
+pub struct Case {
+    /// The tasks, and what was said about them.
+    pub input: Input,
+    /// The machine.
+    pub cluster: Cluster,
+    /// The machine, as it was asked for.
+    pub topology: String,
+    /// Where its factors come from, in words.
+    pub factors_from: &'static str,
+    /// Where each task is, by its place.
+    pub present: Vec<CoreIndex>,
+    /// Where that comes from.
+    pub from: PresentFrom,
+}
+
+/// A mapping, and what it is worth.
+#[derive(Debug, Clone)]
+pub struct Mapped {
+    /// Which algorithm made it, or where it was read from.
+    pub name: String,
+    /// The core of each task, by the task's place.
+    pub mapping: Vec<CoreIndex>,
+    /// What it is worth.
+    pub objectives: Objectives,
+    /// How long the algorithm took; None where none was called.
+    pub seconds: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Assigned {
+    id: u64,
+    core: u32,
+}
+
+impl Case {
+    /// Calls a mapper.
+    #[must_use]
+    pub fn map(&self, mapper: &MapperInfo, options: &Options) -> Mapped {
+        let began = Instant::now();
+        let clock = || Nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        let request = Request {
+            graph: &self.input.graph,
+            cluster: &self.cluster,
+            present: &self.present,
+            options,
+            clock: &clock,
+        };
+        let mapping = (mapper.map)(&request);
+        let seconds = Some(began.elapsed().as_secs_f64());
+        Mapped { seconds, ..self.judge(mapper.name.to_owned(), mapping) }
+    }
+
+    /// What a mapping is worth that somebody else made.
+    #[must_use]
+    pub fn judge(&self, name: String, mapping: Vec<CoreIndex>) -> Mapped {
+        let objectives = objectives(&self.input.graph, &self.cluster, &self.present, &mapping);
+        Mapped { name, mapping, objectives, seconds: None }
+    }
+
+    /// What the present mapping is worth.
+    #[must_use]
+    pub fn before(&self) -> Mapped {
+        self.judge(String::from("present"), self.present.clone())
+    }
+
+    /// What there is to say besides: what was left out, what was assumed, what is moved that is said
+    /// not to be movable.
+    #[must_use]
+    pub fn notes(&self, mapped: &[Mapped]) -> Vec<String> {
+        let mut notes = self.input.notes.clone();
+        if self.cluster.nodes().len() > 1 && self.cluster.factors().iter().all(|f| *f == 1.0) {
+            notes.push(format!(
+                "no NUMA node is farther than another; factors: {} (--factors)",
+                self.factors_from
+            ));
+        }
+        for m in mapped {
+            let tasks = self.input.graph.tasks().iter().zip(&self.present).zip(&m.mapping);
+            let moved = tasks.filter(|((t, now), then)| !t.movable && now != then).count();
+            if moved > 0 {
+                notes.push(format!("{} moves {moved} tasks that are not movable", m.name));
+            }
+        }
+        notes
+    }
+
+    /// The mappings in a table, the present one first, below a line that says what was mapped.
+    #[must_use]
+    pub fn table(&self, mapped: &[Mapped]) -> String {
+        let Self { input, cluster, .. } = self;
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{} and {} that communicate, on {} of {} ({}); they are {}",
+            counted(input.graph.len(), "task"),
+            counted(input.graph.pairs(), "pair"),
+            counted(cluster.cores().len(), "core"),
+            counted(cluster.nodes().len(), "NUMA node"),
+            self.topology,
+            self.from.words(),
+        );
+        let head = [
+            "mapping",
+            "makespan s",
+            "imbalance %",
+            "NUCO messages",
+            "remote %",
+            "hop-bytes",
+            "migrations",
+            "moved bytes",
+            "took s",
+        ];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        rows.extend(std::iter::once(&self.before()).chain(mapped).map(row));
+        let widths: Vec<usize> = (0..head.len())
+            .map(|c| rows.iter().map(|r| r[c].chars().count()).max().unwrap_or(0))
+            .collect();
+        for row in rows {
+            let mut line = format!("{:<width$}", row[0], width = widths[0]);
+            for (cell, width) in row.iter().zip(&widths).skip(1) {
+                let _ = write!(line, "  {cell:>width$}");
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+
+    /// A mapping that an algorithm made, as `evenly.map/1`.
+    #[must_use]
+    pub fn json(&self, mapped: &Mapped, options: &Options) -> Value {
+        let mut value = self.common(options, &self.notes(std::slice::from_ref(mapped)));
+        value["schema"] = SCHEMA.into();
+        value["algorithm"] = mapped.name.as_str().into();
+        value["objectives"] =
+            json!({ "before": self.before().objectives, "after": mapped.objectives });
+        value["migrations"] = mapped.objectives.migrations.into();
+        value["seconds"] = mapped.seconds.into();
+        value["assignment"] = json!(self.assignment(&mapped.mapping));
+        value
+    }
+
+    /// Several mappings, as `evenly.map-comparison/1`.
+    #[must_use]
+    pub fn comparison_json(&self, mapped: &[Mapped], options: &Options) -> Value {
+        let mut value = self.common(options, &self.notes(mapped));
+        value["schema"] = SCHEMA_COMPARISON.into();
+        value["before"] = json!(self.before().objectives);
+        let result = |m: &Mapped| {
+            json!({
+                "name": m.name,
+                "by": if m.seconds.is_some() { "algorithm" } else { "file" },
+                "objectives": m.objectives,
+                "migrations": m.objectives.migrations,
+                "seconds": m.seconds,
+            })
+        };
+        value["results"] = mapped.iter().map(result).collect();
+        value
+    }
+
+    /// What both forms have.
+    fn common(&self, options: &Options, notes: &[String]) -> Value {
+        let Self { input, cluster, .. } = self;
+        let cpus: CpuSet = cluster.cores().iter().map(|c| CpuId(c.id)).collect();
+        let alpha = match options.alpha {
+            Alpha::Fixed(alpha) => json!(alpha),
+            Alpha::Auto => json!("auto"),
+        };
+        let factors: Vec<&[f64]> = cluster.factors().chunks(cluster.nodes().len().max(1)).collect();
+        json!({
+            "evenly": env!("CARGO_PKG_VERSION"),
+            "tasks": input.graph.len(),
+            "pairs": input.graph.pairs(),
+            "load_s": input.graph.load_s(),
+            "messages": input.graph.messages(),
+            "bytes": input.graph.bytes(),
+            "machine": {
+                "topology": self.topology,
+                "cores": cluster.cores().len(),
+                "core_ids": cpus.to_string(),
+                "nodes": cluster.nodes().len(),
+                "factors": factors,
+                "factors_from": self.factors_from,
+            },
+            "present": self.from.words(),
+            "options": {
+                "alpha": alpha,
+                "seed": options.seed,
+                "time_limit_s": options.time_limit.as_secs_f64(),
+                "migration_worth_s": options.migration_worth_s,
+                "max_migrations": options.max_migrations,
+                "max_imbalance": options.max_imbalance,
+                "tolerance": options.tolerance,
+            },
+            "notes": notes,
+        })
+    }
+
+    fn assignment(&self, mapping: &[CoreIndex]) -> Vec<Assigned> {
+        let tasks: &TaskGraph = &self.input.graph;
+        let of = |(t, core): (&evenly_model::Task, &CoreIndex)| Assigned {
+            id: t.id,
+            core: self.cluster.cores()[*core].id,
+        };
+        tasks.tasks().iter().zip(mapping).map(of).collect()
+    }
+}
+
+/// A line of the table.
+fn row(m: &Mapped) -> Vec<String> {
+    let o = &m.objectives;
+    vec![
+        m.name.chars().map(|c| if c.is_control() { '?' } else { c }).collect(),
+        format!("{:.4}", o.makespan_s),
+        format!("{:.1}", 100.0 * o.imbalance),
+        amount(o.nuco_messages),
+        format!("{:.1}", 100.0 * o.remote_share),
+        amount(o.hop_bytes),
+        o.migrations.to_string(),
+        amount(o.migrated_bytes),
+        m.seconds.map_or_else(String::new, |s| format!("{s:.3}")),
+    ]
+}
+
+/// A number that may be great: whole, or with four digits and a power of ten.
+fn amount(x: f64) -> String {
+    if x < 1e7 { format!("{x:.0}") } else { format!("{x:.3e}") }
+}
+
+/// What a task and a core take those that look at every core for every task, in seconds; a pair of
+/// tasks counts as much. Measured once, on a machine that had other work too: `nuco` 15 to 25 ns and
+/// `treematch` 25 to 60 ns, with 10,000 and 100,000 tasks on 1,000 cores.
+const STEP_S: f64 = 60e-9;
+
+/// How long an algorithm may take that does not search until a time limit, in seconds: a rough guess
+/// from above, by the number of tasks times that of cores.
+#[must_use]
+pub fn expected_s(tasks: usize, cores: usize, pairs: usize) -> f64 {
+    STEP_S * (tasks as f64 * cores as f64 + pairs as f64)
+}
+
+fn counted(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}

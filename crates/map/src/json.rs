@@ -1,0 +1,121 @@
+//! The open format for tasks and edges: JSON, `evenly.tasks/1`
+//! (`docs/schemas/evenly.tasks-1.json`).
+
+use crate::error::{InputError, quoted};
+use crate::input::{Edges, MOST_TASKS};
+use crate::lines::Bounded;
+use evenly_model::{Edge, Task};
+use serde::Deserialize;
+use std::collections::HashSet;
+use std::io::{BufReader, Read};
+
+/// Name and version of the format.
+pub const SCHEMA_TASKS: &str = "evenly.tasks/1";
+
+/// The file. Fields that it does not know are refused: one that is misspelt would else be taken for
+/// one that is not given.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TasksFile {
+    schema: String,
+    tasks: Vec<TaskEntry>,
+    #[serde(default)]
+    edges: Vec<EdgeEntry>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TaskEntry {
+    id: u64,
+    load_s: Amount,
+    #[serde(default)]
+    size_bytes: Amount,
+    #[serde(default)]
+    core: Option<u32>,
+    #[serde(default = "yes")]
+    movable: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EdgeEntry {
+    from: u64,
+    to: u64,
+    messages: Amount,
+    #[serde(default)]
+    bytes: Amount,
+}
+
+/// Finite and not negative.
+#[derive(Debug, Default, Clone, Copy, Deserialize)]
+#[serde(try_from = "f64")]
+struct Amount(f64);
+
+impl TryFrom<f64> for Amount {
+    type Error = String;
+    fn try_from(x: f64) -> Result<Self, String> {
+        if x.is_finite() && x >= 0.0 {
+            Ok(Self(x))
+        } else {
+            Err(format!("{x} was found; a number that is not negative is needed"))
+        }
+    }
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Reads such a file.
+///
+/// # Errors
+/// The first thing that is wrong, with its line where it is one of form.
+pub fn read_tasks(input: impl Read, file: &str) -> Result<(Vec<Task>, Edges), InputError> {
+    let reader = BufReader::with_capacity(1 << 16, Bounded::new(input));
+    let found: TasksFile = serde_json::from_reader(reader).map_err(|e| wrong(file, &e))?;
+    if found.schema != SCHEMA_TASKS {
+        let what = format!("its schema is {}; {SCHEMA_TASKS} is needed", quoted(&found.schema));
+        return Err(InputError::new(file, what));
+    }
+    if found.tasks.len() > MOST_TASKS {
+        let what = format!("there are more than {MOST_TASKS} tasks, the most that are read");
+        return Err(InputError::new(file, what));
+    }
+    let ids: HashSet<u64> = found.tasks.iter().map(|t| t.id).collect();
+    let mut edges = Edges::default();
+    for e in found.edges {
+        let EdgeEntry { from, to, messages: Amount(messages), bytes: Amount(bytes) } = e;
+        edges
+            .add(Edge { from, to, messages, bytes }, &|id| ids.contains(&id))
+            .map_err(|what| InputError::new(file, what))?;
+    }
+    let tasks = found.tasks.into_iter().map(|t| Task {
+        id: t.id,
+        load_s: t.load_s.0,
+        size_bytes: t.size_bytes.0,
+        core: t.core,
+        movable: t.movable,
+    });
+    Ok((tasks.collect(), edges))
+}
+
+/// What serde says, with our way of naming the line.
+fn wrong(file: &str, e: &serde_json::Error) -> InputError {
+    if e.is_io() {
+        return InputError::new(file, format_args!("cannot be read: {e}"));
+    }
+    if e.is_eof() && e.line() <= 1 && e.column() == 0 {
+        let what = format!("it is empty; a JSON object with schema {SCHEMA_TASKS} is needed");
+        return InputError::new(file, what);
+    }
+    let text = e.to_string();
+    let end = format!(" at line {} column {}", e.line(), e.column());
+    let said: String = text
+        .strip_suffix(&end)
+        .unwrap_or(&text)
+        .chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .take(300)
+        .collect();
+    InputError::at(file, e.line() as u64, said)
+}

@@ -1,0 +1,45 @@
+//! The outside of mapping: who computes how much and who talks to whom, read from files
+//! ([`Files`]); the mappers of `evenly_policy::map` called on it ([`Case`]); and where each task
+//! should run, written for those who start programs ([`write()`]).
+//!
+//! ```text
+//! CSV, JSON, Matrix Market, Open MPI's monitoring -> Input -> Case -> Mapped -> CSV, JSON, rank file,
+//!                                        machine ------------^                  --cpu-bind, masks ...
+//! ```
+//!
+//! Invariants: whatever is in a file, reading it ends with a graph or with one line that names file,
+//! line, what was found and what was needed; what is read has a limit ([`MOST_TASKS`],
+//! [`MOST_EDGES`], [`MOST_BYTES`]); what was left out or assumed is said ([`Input::notes`]). The crate
+//! prints nothing.
+
+#![forbid(unsafe_code)]
+
+mod case;
+mod error;
+mod factors;
+mod format;
+mod input;
+mod json;
+mod lines;
+mod machine;
+mod market;
+mod monitoring;
+mod objects;
+mod present;
+mod table;
+
+pub use case::{Case, Mapped, SCHEMA, SCHEMA_COMPARISON, expected_s};
+pub use error::InputError;
+pub use factors::read_factors;
+pub use format::{FORMATS, Format, FormatError, FormatInfo, format, write};
+pub use input::{Edges, Files, Input, MOST_EDGES, MOST_TASKS};
+pub use json::{SCHEMA_TASKS, read_tasks};
+pub use lines::MOST_BYTES;
+pub use machine::{Described, MachineError, machine};
+pub use market::{Matrix, read_matrix};
+pub use monitoring::{Monitoring, read_monitoring};
+pub use objects::{read_edges, read_mapping, read_objects};
+pub use present::{Current, PresentFrom, mapping_file, present};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! The machine that is mapped onto: a description, and factors that count more than its own.
+
+use crate::error::{InputError, name_of};
+use crate::factors::read_factors;
+use evenly_model::{Cluster, ClusterError};
+use evenly_topology::{
+    Factors, FactorsError, Machine, TopologyError, from_xml, synthetic, this_machine,
+};
+use std::fs::File;
+use std::path::Path;
+
+/// Stands for the machine that this runs on.
+const THIS: &str = "this";
+
+/// Why there is no machine.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    /// The description is none.
+    #[error("--topology: {0}")]
+    Topology(#[from] TopologyError),
+    /// The factors cannot be read, or do not fit.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// The factors are none.
+    #[error(transparent)]
+    Factors(#[from] FactorsError),
+    /// It is no machine.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+}
+
+/// A machine, and where its factors come from.
+#[derive(Debug, Clone)]
+pub struct Described {
+    /// The machine.
+    pub cluster: Cluster,
+    /// In words.
+    pub factors_from: &'static str,
+}
+
+/// The machine of a description: `this`, a file of hwloc's XML, or hwloc's synthetic syntax; with
+/// factors from a file where one is given.
+///
+/// # Errors
+/// What is wrong with either, in one line.
+pub fn machine(topology: &str, factors: Option<&Path>) -> Result<Described, MachineError> {
+    let path = Path::new(topology);
+    let machine = match topology {
+        THIS => this_machine()?,
+        _ if path.is_file() || path.extension().is_some_and(|e| e == "xml") => from_xml(path)?,
+        text => synthetic(text)?,
+    };
+    let factors = match factors {
+        Some(path) => given(path, &machine)?,
+        None => machine.factors(),
+    };
+    let cluster = machine.cluster(Some(&factors))?;
+    Ok(Described { cluster, factors_from: factors.source().words() })
+}
+
+/// Factors from a file.
+fn given(path: &Path, machine: &Machine) -> Result<Factors, MachineError> {
+    let file = name_of(path);
+    let input = File::open(path).map_err(|e| InputError::unreadable(&file, &e))?;
+    let factors = Factors::given(read_factors(input, &file)?)?;
+    let (found, nodes) = (factors.nodes(), machine.homes().len());
+    if found == nodes {
+        return Ok(factors);
+    }
+    let what = format!(
+        "there are {found} x {found} factors; the machine has {nodes} NUMA nodes, so \
+         {nodes} x {nodes} are needed"
+    );
+    Err(InputError::new(&file, what).into())
+}

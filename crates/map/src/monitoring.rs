@@ -1,0 +1,128 @@
+//! What Open MPI's monitoring component writes.
+//!
+//! The format: `ompi/mca/common/monitoring` in Open MPI's sources, `README.md` ("Output format") and
+//! `mca_common_monitoring_output` in `common_monitoring.c`. A line for each pair of ranks, separated
+//! by tabs:
+//!
+//! ```text
+//! E  0  1  1012 bytes  30 msgs sent  0,0,30,...
+//! ```
+//!
+//! The letter is the kind: E point to point; I messages that a collective or Open MPI itself was made
+//! into; S and R one-sided, sent (put) and received (get); C collectives as they were called. Then
+//! rank, peer, bytes, messages, and sometimes a histogram of sizes. With R the data goes from the peer
+//! to the rank. C says again what I lines say, so C is taken only where there is neither E nor I.
+//! Lines about whole communicators (D, O2A, A2O, A2A), comments and what the program itself wrote to
+//! the same place are not looked at.
+
+use crate::error::{InputError, amount, quoted};
+use crate::input::{Edges, MOST_TASKS};
+use crate::lines::Lines;
+use evenly_model::Edge;
+use std::io::Read;
+
+/// What all files together say.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct Monitoring {
+    /// The highest rank, and one more.
+    pub ranks: usize,
+    messages: Edges,
+    collectives: Edges,
+    others: u64,
+}
+
+/// Adds a file to what others have said. `known` says whether there is such a rank.
+///
+/// # Errors
+/// The first thing that is wrong, with its line; and where there is nothing of Open MPI's
+/// monitoring in the file. A rank that sent nothing leaves a file with comments only, which is right.
+pub fn read_monitoring(
+    input: impl Read,
+    file: &str,
+    known: &dyn Fn(u64) -> bool,
+    all: &mut Monitoring,
+) -> Result<(), InputError> {
+    let mut lines = Lines::new(file, input);
+    let mut any = false;
+    while let Some((_, text)) = lines.next()? {
+        let mut words = text.split_whitespace();
+        let kind = words.next().unwrap_or_default();
+        match kind {
+            "E" | "I" | "S" | "R" | "C" => {
+                any = true;
+                let added = record(words, kind).and_then(|(edge, rank)| {
+                    all.ranks = all.ranks.max(rank + 1);
+                    let to = if kind == "C" { &mut all.collectives } else { &mut all.messages };
+                    to.add(edge, known)
+                });
+                added.map_err(|what| lines.wrong(what))?;
+            }
+            "" | "D" | "O2A" | "A2O" | "A2A" => {}
+            "#" => any |= ["# POINT TO POINT", "# OSC", "# COLLECTIVES"].contains(&text),
+            _ => all.others += 1,
+        }
+    }
+    if any {
+        return Ok(());
+    }
+    Err(InputError::new(
+        file,
+        "no line of Open MPI's monitoring was found; lines such as 'E 0 1 1012 bytes 30 msgs sent' are \
+         needed (mpirun --mca pml_monitoring_enable 2)",
+    ))
+}
+
+/// What stands behind the letter: an edge, and the higher of its ranks.
+fn record<'a>(
+    mut words: impl Iterator<Item = &'a str>,
+    kind: &str,
+) -> Result<(Edge, usize), String> {
+    let mut next = || words.next().unwrap_or_default();
+    let (rank, peer) = (rank(next(), "the rank")?, rank(next(), "the peer")?);
+    let bytes = amount(next(), "the number of bytes")?;
+    let unit = next();
+    let messages = amount(next(), "the number of messages")?;
+    if unit != "bytes" || next() != "msgs" {
+        return Err(format!(
+            "this is no line such as '{kind} 0 1 1012 bytes 30 msgs sent', which is needed"
+        ));
+    }
+    let (from, to) = if kind == "R" { (peer, rank) } else { (rank, peer) };
+    Ok((Edge { from: from as u64, to: to as u64, messages, bytes }, rank.max(peer)))
+}
+
+fn rank(text: &str, what: &str) -> Result<usize, String> {
+    match text.parse::<usize>() {
+        Ok(r) if r < MOST_TASKS => Ok(r),
+        _ => Err(format!("{what} is {}; a number below {MOST_TASKS} is needed", quoted(text))),
+    }
+}
+
+impl Monitoring {
+    /// What was left out, in words.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.has_messages() && !self.collectives.list.is_empty() {
+            notes.push(format!(
+                "{} lines about collectives (C) left out: the messages that they were made into are \
+                 counted (I)",
+                self.collectives.list.len()
+            ));
+        }
+        if self.others > 0 {
+            notes.push(format!("{} lines that are not of the monitoring left out", self.others));
+        }
+        notes
+    }
+
+    /// Who sent to whom.
+    #[must_use]
+    pub fn into_edges(self) -> Edges {
+        if self.has_messages() { self.messages } else { self.collectives }
+    }
+
+    fn has_messages(&self) -> bool {
+        !self.messages.list.is_empty() || self.messages.to_itself > 0
+    }
+}
