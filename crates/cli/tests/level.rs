@@ -147,12 +147,13 @@ fn balancers_of_cpus_swap_threads_in_pairs_and_all_stay_level() {
         for p in &points[..points.len() - 1] {
             let moves: Vec<&MoveRecord> = p.moves.iter().filter(|m| is_swap(m)).collect();
             for pair in moves.chunks(2) {
-                let [behind, ahead] = pair else { panic!("half a swap: {p:#?}") };
+                // Who leaves others behind goes first, so that no CPU belongs to nobody on the way.
+                let [first, second] = pair else { panic!("half a swap: {p:#?}") };
                 assert!(
-                    (behind.reason, ahead.reason) == (Reason::Behind, Reason::Ahead)
-                        && (behind.from, behind.to) == (ahead.to, ahead.from)
-                        && behind.id != ahead.id,
-                    "no swap: {behind:?}, {ahead:?}"
+                    first.reason != second.reason
+                        && (first.from, first.to) == (second.to, second.from)
+                        && first.id != second.id,
+                    "no swap: {first:?}, {second:?}"
                 );
             }
         }
