@@ -49,6 +49,7 @@
 //! - The mean progress is that of the threads that may be moved and that wanted a CPU. One that may
 //!   not be moved, or has less to do, falls behind for good, and would make all others seem ahead.
 
+use crate::speed::{RESTS, averaged};
 use crate::{Mechanism, Policy, PolicyInfo, Spreader};
 use evenly_model::metrics::Level;
 use evenly_model::{CpuIndex, Nanos, Plan, Reason, Snapshot, ThreadIndex, ThreadView};
@@ -99,10 +100,6 @@ impl Default for Margins {
 
 /// For how long the speed of a CPU that was left is believed.
 const REMEMBERED: Nanos = Nanos::from_millis(5_000);
-/// A thread rests that wanted less than this part of a CPU.
-const RESTS: f64 = 0.05;
-/// The most periods over which a speed is averaged.
-const MOST_SAMPLES: f64 = 64.0;
 
 /// What is known of a CPU, by its number.
 #[derive(Debug, Clone, Copy, Default)]
@@ -248,7 +245,6 @@ impl Juggle {
         // Neighbouring slots run at 1/k and 1/(k+1): relative to the slower one they are 1/k
         // apart, and the noise of one period is that of one sample.
         let noise = self.margins.noise * coarse;
-        let most_samples = (4.0 * k * noise).ceil().clamp(1.0, MOST_SAMPLES) as u32;
         for cpu in &snapshot.cpus {
             let number = cpu.id.0 as usize;
             if number >= self.known.len() {
@@ -262,12 +258,8 @@ impl Juggle {
                 }
                 known.threads = cpu.threads;
                 known.seen = snapshot.now;
-                known.samples = (known.samples + 1).min(most_samples);
-                if known.samples == 1 {
-                    known.speed = speed;
-                } else {
-                    known.speed += (speed - known.speed) / f64::from(known.samples);
-                }
+                (known.speed, known.samples) =
+                    averaged((known.speed, known.samples), speed, k * noise);
                 if before.threads > cpu.threads && cpu.threads > 0 {
                     // One that has ended made its slots slow for a part of the period. From now on
                     // fewer share what all had.

@@ -20,6 +20,7 @@ pub mod map;
 mod reactive;
 pub mod secretary;
 pub mod shared;
+pub mod speed;
 mod spread;
 pub mod stopping;
 

@@ -35,6 +35,7 @@
 //! - A CPU all of whose threads rest is a fast one. Where threads or CPUs come or go, threads are
 //!   spread evenly first, by one hand.
 
+use crate::speed::{RESTS, averaged};
 use crate::stopping::{CutOff, Gaussian, Rule, uniform_skip};
 use crate::{Effort, Mechanism, Policy, PolicyInfo, Spreader};
 use evenly_model::stats::Random;
@@ -72,18 +73,6 @@ pub fn is_faster(here: (f64, f64), there: (f64, f64), margin: f64) -> bool {
 #[must_use]
 pub fn margin(k: f64, known: bool) -> f64 {
     if known { 0.0 } else { FASTER / k }
-}
-
-/// The speed of a CPU to publish, and over how many intervals it is averaged then. `before` is what was
-/// published last, with the threads that the CPU has now (with others, over 0 intervals); `now` is the
-/// speed in the interval that ended, and `noise` by what part of what a thread gets in one readings can
-/// be wrong: the more, the more intervals are averaged.
-#[must_use]
-pub fn averaged(before: (f64, u32), now: f64, noise: f64) -> (f64, u32) {
-    let most = (4.0 * noise).ceil().clamp(1.0, MOST_SAMPLES) as u32;
-    let (speed, samples) = before;
-    let samples = (samples + 1).min(most);
-    if samples == 1 { (now, 1) } else { (speed + (now - speed) / f64::from(samples), samples) }
 }
 
 /// Outcome of one search.
@@ -265,10 +254,6 @@ pub const JITTER: f64 = 0.1;
 const FASTER: f64 = 0.3;
 /// The least lead, as a part of the reading's resolution, for which a pair is swapped.
 pub const LEAD: f64 = 0.5;
-/// The most intervals over which a speed is averaged.
-const MOST_SAMPLES: f64 = 64.0;
-/// A thread rests that wanted less than this part of a CPU.
-pub const RESTS: f64 = 0.05;
 
 /// Sums over all CPUs of what they have published: in the paper, the global core speed.
 #[derive(Debug, Clone, Copy, Default)]
@@ -523,25 +508,6 @@ mod tests {
         let found = b.decide(0.9, 0.5, 50, 50, |_| None);
         assert_eq!(found, Search::default());
         assert_eq!(b.decide(0.9, 0.5, 0, 0, |_| Some(0.1)), Search::default());
-    }
-
-    #[test]
-    fn a_published_speed_is_the_mean_of_as_many_intervals_as_noise_needs() {
-        let after = |noise| {
-            let mut p = (0.0, 0);
-            for now in [0.2, 0.4, 0.9, 0.5] {
-                p = averaged(p, now, noise);
-            }
-            p
-        };
-        // Exact readings: that of the last interval alone.
-        assert_eq!(after(0.0), (0.5, 1));
-        let (speed, samples) = after(1.0);
-        assert!((speed - 0.5).abs() < 1e-9 && samples == 4, "{speed} {samples}");
-        // Of two each new one has half of the weight.
-        let (speed, samples) = after(0.5);
-        assert!((speed - 0.55).abs() < 1e-9 && samples == 2, "{speed} {samples}");
-        assert_eq!(averaged((0.3, 64), 0.3, 1e9).1, 64);
     }
 
     #[test]

@@ -8,8 +8,9 @@ use crate::speed::LEAST_WANTED;
 use crate::{Machine, RunState, Times};
 use evenly_model::stats::Random;
 use evenly_model::{Nanos, ThreadId};
-use evenly_policy::secretary::{self, Hunt, JITTER, LEAD, RESTS, averaged, is_faster, margin};
+use evenly_policy::secretary::{self, Hunt, JITTER, LEAD, is_faster, margin};
 use evenly_policy::shared::{Published, Share};
+use evenly_policy::speed::{RESTS, averaged};
 use evenly_policy::stopping::CutOff;
 use std::sync::Arc;
 

@@ -320,21 +320,13 @@ impl<'m, 'a> State<'m, 'a> {
             let done = sweep as f64 / sweeps as f64;
             // A start that is warmer cools down to the same.
             let temperature = scale * heat * (COLDEST / heat).min(1.0).powf(done);
-            for trial in 0..self.tasks.len() {
-                if trial % 4096 == 0 && late() {
-                    return;
-                }
-                let Some(step) = self.any_step(random) else { continue };
-                let before = self.sums;
-                let taken = self.take(step);
-                let cost = self.change_s(&before)
-                    + load_price * (self.sums.over_s - before.over_s)
-                    + migration_price * (self.too_many(&self.sums) - self.too_many(&before));
-                if cost <= 0.0 || random.unit() < (-cost / temperature).exp() {
-                    self.keep(taken);
-                } else {
-                    self.undo(taken, before);
-                }
+            let cost = |s: &Self, before: &Sums| {
+                s.change_s(before)
+                    + load_price * (s.sums.over_s - before.over_s)
+                    + migration_price * (s.too_many(&s.sums) - s.too_many(before))
+            };
+            if !self.sweep(temperature, random, late, cost) {
+                return;
             }
             // Sums drift by rounding.
             if sweep % 16 == 15 {
@@ -364,24 +356,40 @@ impl<'m, 'a> State<'m, 'a> {
                 return;
             }
             let temperature = 0.02 * m.mean_s * 1e-3_f64.powf(sweep as f64 / sweeps as f64);
-            for trial in 0..self.tasks.len() {
-                if trial % 4096 == 0 && late() {
-                    return;
-                }
-                let Some(step) = self.any_step(random) else { continue };
-                let before = self.sums;
-                let taken = self.take(step);
-                let cost = above(self, &self.sums) - above(self, &before);
-                if cost <= 0.0 || random.unit() < (-cost / temperature).exp() {
-                    self.keep(taken);
-                } else {
-                    self.undo(taken, before);
-                }
+            let cost = |s: &Self, before: &Sums| above(s, &s.sums) - above(s, before);
+            if !self.sweep(temperature, random, late, cost) {
+                return;
             }
             if sweep % 16 == 15 {
                 self.sum_up();
             }
         }
+    }
+
+    /// Tries as many steps as there are tasks; `cost` is told the sums before a step that was taken.
+    /// Returns false when it has become late.
+    fn sweep(
+        &mut self,
+        temperature: f64,
+        random: &mut Random,
+        late: &dyn Fn() -> bool,
+        cost: impl Fn(&Self, &Sums) -> f64,
+    ) -> bool {
+        for trial in 0..self.tasks.len() {
+            if trial % 4096 == 0 && late() {
+                return false;
+            }
+            let Some(step) = self.any_step(random) else { continue };
+            let before = self.sums;
+            let taken = self.take(step);
+            let cost = cost(self, &before);
+            if cost <= 0.0 || random.unit() < (-cost / temperature).exp() {
+                self.keep(taken);
+            } else {
+                self.undo(taken, before);
+            }
+        }
+        true
     }
 
     /// Offers the mapping where it seems to be better.
