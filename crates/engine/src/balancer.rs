@@ -1157,10 +1157,7 @@ impl Balancer {
             self.snapshot.point = 0;
             return;
         }
-        for e in self.entities.iter().filter(|e| e.movable) {
-            // One that cannot be released keeps its place until the next try.
-            let _ = machine.confine(e.meta.id, self.roaming_mask(e));
-        }
+        self.let_roam(machine);
     }
 
     /// Where a thread may run that is not pinned.
@@ -1298,7 +1295,7 @@ impl Balancer {
         let mut done = Vec::with_capacity(plan.moves.len());
         let mut handover = std::mem::take(&mut self.handover);
         handover.begin(&self.snapshot, plan, pins);
-        let mut again = false;
+        let (mut again, mut missed) = (false, false);
         while let Some(act) = handover.next() {
             let Some(m) = plan.moves.get(act.number()) else { continue };
             let (Some(cpu), Some(e)) =
@@ -1315,6 +1312,7 @@ impl Balancer {
                 Act::Stay(_) => machine.place(id, from, None),
             };
             let failed = result.is_err();
+            missed |= failed;
             let mut error = None;
             match result {
                 Ok(()) => match act {
@@ -1348,6 +1346,11 @@ impl Balancer {
             done.push(MoveRecord { id, from, to: cpu, reason: m.reason, error });
         }
         self.handover = handover;
+        if first && pins && missed {
+            // Pinned where they are, the others might leave a CPU to nobody that was to be filled.
+            self.let_roam(machine);
+            return done;
+        }
         if first {
             self.placed = true;
             if pins && !self.snapshot.cpus.is_empty() {
@@ -1356,6 +1359,14 @@ impl Balancer {
         }
         self.placed &= !again;
         done
+    }
+
+    /// Threads that are pinned are no longer. One that cannot be released keeps its place until the
+    /// next try.
+    fn let_roam(&self, machine: &mut dyn Machine) {
+        for e in self.entities.iter().filter(|e| e.movable) {
+            let _ = machine.confine(e.meta.id, self.roaming_mask(e));
+        }
     }
 
     /// Threads that need not move are pinned where they are.
