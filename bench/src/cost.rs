@@ -8,6 +8,7 @@ use crate::suite::{HYBRID, Program};
 use anyhow::Context;
 use evenly_compare::{Arm, Executor, Progress, Round, RunError};
 use evenly_engine::{Machine, Reading};
+use evenly_linux::affinity;
 use evenly_linux::journal::{Journal, StateDir};
 use evenly_linux::machine::{LinuxMachine, Masks, Source};
 use evenly_linux::proc::Proc;
@@ -21,7 +22,7 @@ use std::hint::black_box;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Name of the benchmark.
 pub(crate) const NAME: &str = "cost";
@@ -83,6 +84,20 @@ pub(crate) struct ReadCost {
     pub(crate) getppid_ns: Measured,
 }
 
+/// What reading all threads costs somebody who does so now and then only, beside threads that compute:
+/// by then nothing that it needs is in a cache. In microseconds of CPU time for all threads together.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct SeldomCost {
+    /// Threads that compute, and are read.
+    pub(crate) threads: usize,
+    /// How long the reader sleeps before each time, in milliseconds.
+    pub(crate) gap_ms: u64,
+    /// As the balancer reads them.
+    pub(crate) threads_us: Measured,
+    /// One `pread` for each thread and nothing else: the physical limit.
+    pub(crate) preads_us: Measured,
+}
+
 /// All of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Cost {
@@ -94,6 +109,8 @@ pub(crate) struct Cost {
     pub(crate) without_points: Vec<String>,
     /// Reading one thread.
     pub(crate) reading: Vec<ReadCost>,
+    /// Reading now and then.
+    pub(crate) seldom: Vec<SeldomCost>,
 }
 
 /// Measures it.
@@ -108,6 +125,7 @@ pub(crate) fn cost(
     interrupted: &Arc<AtomicBool>,
 ) -> anyhow::Result<Cost> {
     let reading = READ.iter().map(|n| reading(*n, site.seed)).collect::<anyhow::Result<_>>()?;
+    let seldom = seldom(cpus, site.seed)?;
     let runs = runs.map_or(if quick { 3 } else { 7 }, |r| r as usize);
     // Within its budget evenly needs some ten seconds to find the three that compute among 10,000.
     let seconds = |case: &[usize; 3]| match case[1] {
@@ -153,7 +171,7 @@ pub(crate) fn cost(
     shown.clear();
     let points =
         cases.iter().zip(&samples).filter_map(|(c, s)| Point::of(*c, s, site.seed)).collect();
-    Ok(Cost { points, incomplete, without_points, reading })
+    Ok(Cost { points, incomplete, without_points, reading, seldom })
 }
 
 fn is_interrupt(e: &RunError) -> bool {
@@ -268,25 +286,49 @@ impl Point {
     }
 }
 
-/// Threads of this process that sleep until they are dropped.
-struct Sleepers {
+/// Threads of this process that do something until they are dropped.
+struct Threads {
     threads: Vec<ThreadId>,
     _alive: Vec<mpsc::Sender<()>>,
 }
 
-impl Sleepers {
-    fn new(count: usize) -> anyhow::Result<Self> {
+impl Threads {
+    /// They sleep.
+    fn sleeping(count: usize) -> anyhow::Result<Self> {
+        Self::new(count, |ended| {
+            let _ = ended.recv();
+        })
+    }
+
+    /// They compute on these CPUs, in the first level cache.
+    fn computing(count: usize, cpus: &CpuSet) -> anyhow::Result<Self> {
+        let cpus = cpus.clone();
+        Self::new(count, move |ended| {
+            // On other CPUs they compute as well.
+            let _ = affinity::set(own_tid(), &cpus);
+            let mut numbers = [1.0f64; 1_024];
+            while ended.try_recv() == Err(mpsc::TryRecvError::Empty) {
+                numbers.iter_mut().for_each(|x| *x = x.mul_add(1.000_1, 1e-9));
+                black_box(&numbers);
+            }
+        })
+    }
+
+    fn new(
+        count: usize,
+        act: impl Fn(mpsc::Receiver<()>) + Clone + Send + 'static,
+    ) -> anyhow::Result<Self> {
         let (tell, told) = mpsc::channel();
         let mut alive = Vec::new();
         for _ in 0..count {
             let (end, ended) = mpsc::channel::<()>();
-            let tell = tell.clone();
+            let (tell, act) = (tell.clone(), act.clone());
             std::thread::Builder::new()
                 .stack_size(64 << 10)
                 .spawn(move || {
-                    // Whoever asked may have given up; then there is nothing to sleep for.
+                    // Whoever asked may have given up; then there is nothing to do it for.
                     if tell.send(rustix::thread::gettid()).is_ok() {
-                        let _ = ended.recv();
+                        act(ended);
                     }
                 })
                 .context("cannot start a thread to be read")?;
@@ -311,10 +353,13 @@ impl Sleepers {
 const BATCHES: usize = 400;
 const CALLS: usize = 1_024;
 
-fn reading(threads: usize, seed: u64) -> anyhow::Result<ReadCost> {
-    let sleepers = Sleepers::new(threads)?;
-    anyhow::ensure!(sleepers.threads.len() == threads, "threads to be read have vanished");
-    let files: Vec<File> = sleepers
+/// Both ways to read these threads: their files, and the machine as the balancer has it.
+fn readers(
+    threads: &Threads,
+    count: usize,
+) -> anyhow::Result<(Vec<File>, Arc<Journal>, LinuxMachine)> {
+    anyhow::ensure!(threads.threads.len() == count, "threads to be read have vanished");
+    let files: Vec<File> = threads
         .threads
         .iter()
         .map(|t| File::open(format!("/proc/self/task/{}/schedstat", t.tid)))
@@ -322,12 +367,74 @@ fn reading(threads: usize, seed: u64) -> anyhow::Result<ReadCost> {
         .context("cannot open schedstat of a thread")?;
     let journal = Arc::new(Journal::create(&StateDir::find()?, None)?);
     let own = Pid(std::process::id().cast_signed());
-    let mut machine = LinuxMachine::new(
-        own,
-        Arc::new(Masks::new(journal.clone())),
-        Source::Schedstat,
-        4 * threads + 64,
-    );
+    let masks = Arc::new(Masks::new(journal.clone()));
+    let machine = LinuxMachine::new(own, masks, Source::Schedstat, 4 * count + 64);
+    Ok((files, journal, machine))
+}
+
+/// Threads, and the sleeps of the reader in milliseconds: about the periods with 2 and 16 threads.
+const SELDOM: [(usize, u64); 4] = [(2, 15), (16, 1), (16, 15), (16, 70)];
+/// How often each is read in each way.
+const SELDOM_ROUNDS: usize = 60;
+
+fn seldom(cpus: &CpuSet, seed: u64) -> anyhow::Result<Vec<SeldomCost>> {
+    // A thread of its own, whose mask nobody else has.
+    let cpus = cpus.clone();
+    let all = move || SELDOM.iter().map(|&(n, gap)| seldom_one(n, gap, &cpus, seed)).collect();
+    std::thread::spawn(all).join().map_err(|_| anyhow::anyhow!("the reader ended early"))?
+}
+
+fn seldom_one(
+    threads: usize,
+    gap_ms: u64,
+    cpus: &CpuSet,
+    seed: u64,
+) -> anyhow::Result<SeldomCost> {
+    affinity::set(own_tid(), cpus).context("cannot go to the CPUs of the benchmark")?;
+    let computing = Threads::computing(threads, cpus)?;
+    let (files, journal, mut machine) = readers(&computing, threads)?;
+    let mut out: Vec<Reading> = Vec::new();
+    let mut text = [0u8; 96];
+    let mut samples: [Vec<f64>; 2] = Default::default();
+    let mut random = Random::new(seed);
+    for round in 0..=SELDOM_ROUNDS {
+        let mut order = [0, 1];
+        random.shuffle(&mut order);
+        for kind in order {
+            std::thread::sleep(Duration::from_millis(gap_ms));
+            let begin = thread_cpu_time();
+            if kind == 0 {
+                machine.read(&computing.threads, &mut out);
+                black_box(&out);
+            } else {
+                for file in &files {
+                    _ = black_box(file.read_at(black_box(&mut text), 0));
+                }
+            }
+            // The first round opens descriptors.
+            if round > 0 {
+                samples[kind].push((thread_cpu_time() - begin).as_secs_f64() * 1e6);
+            }
+        }
+    }
+    drop(machine);
+    journal.finish()?;
+    let measured = |i: usize| Measured::median(&samples[i], seed).context("nothing was measured");
+    Ok(SeldomCost { threads, gap_ms, threads_us: measured(0)?, preads_us: measured(1)? })
+}
+
+fn own_tid() -> Tid {
+    Tid(rustix::thread::gettid().as_raw_nonzero().get())
+}
+
+fn thread_cpu_time() -> Duration {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(t.tv_sec.unsigned_abs(), t.tv_nsec.unsigned_abs() as u32)
+}
+
+fn reading(threads: usize, seed: u64) -> anyhow::Result<ReadCost> {
+    let sleepers = Threads::sleeping(threads)?;
+    let (files, journal, mut machine) = readers(&sleepers, threads)?;
     let mut out: Vec<Reading> = Vec::new();
     let rounds = CALLS.div_ceil(threads);
     let calls = (rounds * threads) as f64;
@@ -441,6 +548,19 @@ impl Cost {
         }
         text.push_str(&table(&rows));
         text.push_str("  to reach: under 600 ns; the physical limit is the bare pread\n");
+        text.push_str("\n  reading all threads now and then, while they compute\n");
+        let heading = ["threads", "every ms", "as evenly reads us", "bare preads us"];
+        let mut rows = vec![heading.map(str::to_owned).to_vec()];
+        for r in &self.seldom {
+            rows.push(vec![
+                r.threads.to_string(),
+                r.gap_ms.to_string(),
+                r.threads_us.text(1),
+                r.preads_us.text(1),
+            ]);
+        }
+        text.push_str(&table(&rows));
+        text.push_str("  CPU time; the bare preads are the physical limit of a balancing point\n");
         text
     }
 }
@@ -466,6 +586,12 @@ pub(crate) fn sample_of_costs() -> Cost {
             thread_ns: ns(500.0),
             pread_ns: ns(450.0),
             getppid_ns: ns(90.0),
+        }],
+        seldom: vec![SeldomCost {
+            threads: 16,
+            gap_ms: 15,
+            threads_us: ns(60.0),
+            preads_us: ns(40.0),
         }],
     }
 }
@@ -494,8 +620,15 @@ mod tests {
 
     #[test]
     fn sleepers_are_read_and_end() {
-        let sleepers = Sleepers::new(3).unwrap();
+        let sleepers = Threads::sleeping(3).unwrap();
         assert_eq!(sleepers.threads.len(), 3);
         assert!(sleepers.threads.iter().all(|t| t.start > 0));
+    }
+
+    #[test]
+    fn threads_that_compute_are_read() {
+        let cpus = affinity::get(own_tid()).unwrap();
+        let cost = seldom_one(2, 1, &cpus, 1).unwrap();
+        assert!(cost.preads_us.value > 0.0 && cost.threads_us.value > 0.0);
     }
 }
