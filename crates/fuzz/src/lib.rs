@@ -17,8 +17,8 @@ use evenly_linux::limits::{
 use evenly_linux::proc::{Stat, parse_schedstat, status_field, status_number};
 use evenly_linux::taskstats::{TaskTimes, parse_answer};
 use evenly_map::{
-    Edges, InputError, Monitoring, read_edges, read_factors, read_mapping, read_matrix,
-    read_monitoring, read_objects, read_tasks,
+    Edges, InputError, Monitoring, join, read_edges, read_factors, read_mapping, read_matrix,
+    read_monitoring, read_objects, read_profile, read_tasks,
 };
 use evenly_model::theory::Speeds;
 use evenly_model::{Cluster, CpuSet, Nanos, Task, TaskGraph, parse_duration};
@@ -29,7 +29,7 @@ use std::path::{Component, Path};
 pub type Target = fn(&[u8]);
 
 /// All targets, by the names that they have in `fuzz/`.
-pub const TARGETS: [(&str, Target); 25] = [
+pub const TARGETS: [(&str, Target); 26] = [
     ("cache", cache),
     ("cgroup", cgroup),
     ("cpulist", cpulist),
@@ -48,6 +48,7 @@ pub const TARGETS: [(&str, Target); 25] = [
     ("proc_schedstat", proc_schedstat),
     ("proc_stat", proc_stat),
     ("proc_status", proc_status),
+    ("profile", profile),
     ("quota", quota),
     ("recording", recording),
     ("scenario", scenario),
@@ -204,6 +205,20 @@ pub fn tasks(bytes: &[u8]) {
         check_edges(&edges);
         if let Err(e) = TaskGraph::new(tasks, &edges.list) {
             assert_eq!(e.to_string().lines().count(), 1);
+        }
+    }
+}
+
+/// The profile of a rank: its ranks are those that there are, and alone it is a program or is not.
+///
+/// # Panics
+/// Where one is not.
+pub fn profile(bytes: &[u8]) {
+    if let Some(found) = read(read_profile(bytes, "file")) {
+        let ranks = found.ranks;
+        match join(vec![found]) {
+            Ok(all) => assert!(ranks == 1 && all.tasks.len() == 1 && all.edges.list.is_empty()),
+            Err(e) => assert!(ranks > 1 && e.to_string().lines().count() == 1),
         }
     }
 }

@@ -15,7 +15,7 @@ use evenly_linux::proc::{Stat, parse_schedstat, status_field};
 use evenly_linux::taskstats::{TaskTimes, parse_answer};
 use evenly_map::{
     Monitoring, read_edges, read_factors, read_mapping, read_matrix, read_monitoring, read_objects,
-    read_tasks,
+    read_profile, read_tasks,
 };
 use evenly_model::stats::Random;
 use evenly_model::theory::Speeds;
@@ -163,6 +163,7 @@ fn the_seeds_are_what_they_stand_for() {
         "proc_schedstat" => parse_schedstat(bytes).is_some(),
         "proc_stat" => Stat::parse(bytes).is_some(),
         "proc_status" => status_field(bytes, "Cpus_allowed_list").is_some(),
+        "profile" => read_profile(bytes, "f").is_ok_and(|p| p.rank < p.ranks),
         "quota" => {
             let l = lines(bytes);
             parse_cpu_max(bytes).is_some()

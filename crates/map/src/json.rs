@@ -72,7 +72,8 @@ fn yes() -> bool {
 /// The first thing that is wrong, with its line where it is one of form.
 pub fn read_tasks(input: impl Read, file: &str) -> Result<(Vec<Task>, Edges), InputError> {
     let reader = BufReader::with_capacity(1 << 16, Bounded::new(input));
-    let found: TasksFile = serde_json::from_reader(reader).map_err(|e| wrong(file, &e))?;
+    let found: TasksFile =
+        serde_json::from_reader(reader).map_err(|e| wrong(file, SCHEMA_TASKS, &e))?;
     if found.schema != SCHEMA_TASKS {
         let what = format!("its schema is {}; {SCHEMA_TASKS} is needed", quoted(&found.schema));
         return Err(InputError::new(file, what));
@@ -100,12 +101,12 @@ pub fn read_tasks(input: impl Read, file: &str) -> Result<(Vec<Task>, Edges), In
 }
 
 /// What serde says, with our way of naming the line.
-fn wrong(file: &str, e: &serde_json::Error) -> InputError {
+pub(crate) fn wrong(file: &str, schema: &str, e: &serde_json::Error) -> InputError {
     if e.is_io() {
         return InputError::new(file, format_args!("cannot be read: {e}"));
     }
     if e.is_eof() && e.line() <= 1 && e.column() == 0 {
-        let what = format!("it is empty; a JSON object with schema {SCHEMA_TASKS} is needed");
+        let what = format!("it is empty; a JSON object with schema {schema} is needed");
         return InputError::new(file, what);
     }
     let text = e.to_string();

@@ -26,6 +26,7 @@ mod market;
 mod monitoring;
 mod objects;
 mod present;
+mod profile;
 mod table;
 
 pub use case::{Case, Mapped, SCHEMA, SCHEMA_COMPARISON, expected_s};
@@ -40,6 +41,7 @@ pub use market::{Matrix, read_matrix};
 pub use monitoring::{Monitoring, read_monitoring};
 pub use objects::{read_edges, read_mapping, read_objects};
 pub use present::{Current, PresentFrom, mapping_file, present};
+pub use profile::{JoinError, Profile, RankEnded, RankProfile, SCHEMA_PROFILE, join, read_profile};
 
 #[cfg(test)]
 mod tests;
