@@ -10,9 +10,10 @@ use std::process::Command;
 const PURE: [&str; 4] = ["evenly-model", "evenly-policy", "evenly-engine", "evenly-sim"];
 
 /// What makes a crate impure: ours that talk to the world, and doors to the system.
-const IMPURE: [&str; 16] = [
+const IMPURE: [&str; 17] = [
     "evenly-linux",
     "evenly-map",
+    "evenly-probe",
     "evenly-topology",
     "evenly-trace",
     "evenly-compare",

@@ -36,6 +36,6 @@ pub use machine::{
 pub use measure::{MeasureError, MeasureOptions, measure};
 pub use measured::{Binding, Factor, Measurement, Pair, Spread};
 pub use report::{Report, SCHEMA};
-pub use store::default_dir;
+pub use store::{cache_dir, default_dir};
 pub use svg::svg;
 pub use tree::{CpuKind, Kind, Object};

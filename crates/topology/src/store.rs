@@ -22,13 +22,20 @@ struct File {
     measured: Measurement,
 }
 
-/// `$XDG_CACHE_HOME/evenly/topology`, or below `~/.cache`; None where neither is known.
+/// Where evenly keeps a part of what it found out or made: `$XDG_CACHE_HOME/evenly/PART`, or below
+/// `~/.cache`; None where neither is known.
 #[must_use]
-pub fn default_dir() -> Option<PathBuf> {
+pub fn cache_dir(part: &str) -> Option<PathBuf> {
     let absolute =
         |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
-    Some(base.join("evenly/topology"))
+    Some(base.join("evenly").join(part))
+}
+
+/// Where measurements are kept: [`cache_dir`] of `topology`.
+#[must_use]
+pub fn default_dir() -> Option<PathBuf> {
+    cache_dir("topology")
 }
 
 /// What tells machines apart: kinds and numbers of all objects, sizes of caches, models of packages.

@@ -1,0 +1,1285 @@
+/*
+ * Who computes how much and who talks to whom in an MPI program, counted while it runs.
+ *
+ * A library for LD_PRELOAD: it stands before the MPI library (the profiling interface, MPI 4.0, chapter
+ * 15), counts, and calls on. `evenly map --profile` builds it for the MPI that the program uses, starts
+ * the program with it, and reads what it writes: a file for each rank, `rank-N.json` in
+ * $EVENLY_PROFILE_DIR, of schema evenly.profile/1. Without that variable it only passes calls on.
+ *
+ *   messages  a tally for each rank of MPI_COMM_WORLD: sent to it; fetched from it (one-sided reads).
+ *             Collectives count as messages of the algorithm that docs/map.md ("Profiles") writes down,
+ *             whatever the MPI library makes of them.
+ *   load      CPU time of the process outside MPI: all of its CPU time less that of calls.
+ *
+ * Invariants: it sends nothing itself; the program sees the same results; whatever is shared between
+ * threads is atomic or under a lock; calls that the MPI library makes of its own functions are not
+ * counted twice (`depth`). It refers to no symbol of MPI when it is linked, so that it can be loaded into
+ * anything (a launcher, a shell) without harm: all is looked up when it is needed.
+ *
+ * Not counted, and said in docs/map.md: calls of MPI-4 (large counts, persistent collectives, partitioned
+ * communication), collectives between groups (intercommunicators; they are in "uncounted"), and reading
+ * of memory that ranks share.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <mpi.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+_Static_assert(sizeof(MPI_Fint) == sizeof(int), "integers of Fortran are those of C");
+
+/* ---------------------------------------------------------------- functions of the MPI library */
+
+static void say(const char *what, const char *name)
+{
+	fprintf(stderr, "evenly: MPI probe: %s%s\n", what, name);
+}
+
+static int is_mpi(struct dl_phdr_info *info, size_t size, void *found)
+{
+	(void)size;
+	const char *name = strrchr(info->dlpi_name, '/');
+	name = name ? name + 1 : info->dlpi_name;
+	if (strncmp(name, "libmpi.so", 9) && strncmp(name, "libmpich.so", 11))
+		return 0;
+	*(void **)found = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
+	return 1;
+}
+
+/* Where a symbol is behind this library. One that was loaded for a part of the program only (as a module
+ * of an interpreter is) is not found from here; it is looked for by its name then. */
+static void *find(void *where, const char *name)
+{
+	void *at = dlsym(where, name);
+	void *library = NULL;
+	if (!at && dl_iterate_phdr(is_mpi, &library) && library)
+		at = dlsym(library, name);
+	return at;
+}
+
+static void *look_up(_Atomic(void *) *slot, const char *name)
+{
+	void *at = find(RTLD_NEXT, name);
+	if (!at) {
+		say("the MPI library has no ", name);
+		abort();
+	}
+	atomic_store_explicit(slot, at, memory_order_relaxed);
+	return at;
+}
+
+static inline void *next_of(_Atomic(void *) *slot, const char *name)
+{
+	/* Relaxed: what it points to was there before any thread. */
+	void *at = atomic_load_explicit(slot, memory_order_relaxed);
+	return at ? at : look_up(slot, name);
+}
+
+/* Calls a function of the MPI library that is not wrapped, or past its wrapper. */
+#define PMPI(name, params, ...)                                              \
+	({                                                                   \
+		static _Atomic(void *) next_;                                \
+		((int(*) params)next_of(&next_, "PMPI_" #name))(__VA_ARGS__); \
+	})
+
+/* Handles. Those of Open MPI are addresses of its variables; those of MPICH are numbers. */
+#ifdef OPEN_MPI
+#define PREDEFINED(type, variable, mpich) ((type)find(RTLD_DEFAULT, variable))
+#define FROM_FORTRAN(type, name)                                                             \
+	static type name(MPI_Fint handle)                                                    \
+	{                                                                                    \
+		static _Atomic(void *) next;                                                 \
+		return ((type(*)(MPI_Fint))next_of(&next, "P" #type "_f2c"))(handle);         \
+	}
+FROM_FORTRAN(MPI_Comm, comm_from)
+static MPI_Datatype type_from(MPI_Fint handle)
+{
+	static _Atomic(void *) next;
+	return ((MPI_Datatype(*)(MPI_Fint))next_of(&next, "PMPI_Type_f2c"))(handle);
+}
+FROM_FORTRAN(MPI_Win, win_from)
+FROM_FORTRAN(MPI_Request, request_from)
+#else
+#define PREDEFINED(type, variable, mpich) (mpich)
+#define comm_from(handle) ((MPI_Comm)(handle))
+#define type_from(handle) ((MPI_Datatype)(handle))
+#define win_from(handle) ((MPI_Win)(handle))
+#define request_from(handle) ((MPI_Request)(handle))
+#endif
+
+/* ---------------------------------------------------------------- state */
+
+struct tally {
+	_Atomic uint64_t messages, bytes;
+};
+
+static struct {
+	bool running;     /* between MPI_Init and MPI_Finalize, and a profile is wanted */
+	bool several;     /* threads may call at the same time */
+	pid_t pid;
+	int rank, ranks;
+	MPI_Comm world;
+	MPI_Group world_group;
+	int comm_key, win_key;
+	struct tally *sent, *fetched;
+	_Atomic uint64_t outside;    /* messages to ranks that are not in MPI_COMM_WORLD */
+	_Atomic uint64_t uncounted;  /* collectives that were not counted */
+	/* Time in MPI: of short calls in ticks, CPU time of long ones. */
+	_Atomic uint64_t short_ticks, long_ns;
+	uint64_t long_from;          /* ticks from which on an interval is long */
+	double ns_per_tick;
+	uint64_t ticks_began, ns_began, wall_began, cpu_began;
+	atomic_flag written;
+} run = { .written = ATOMIC_FLAG_INIT };
+
+static inline void add(_Atomic uint64_t *to, uint64_t amount)
+{
+	/* Relaxed: counts, read at the end by one thread, which the program has synchronised with all that
+	 * call MPI (MPI 4.0, 11.2.2). Where one thread calls at a time no locked operation is needed. */
+	if (run.several)
+		atomic_fetch_add_explicit(to, amount, memory_order_relaxed);
+	else
+		atomic_store_explicit(to, atomic_load_explicit(to, memory_order_relaxed) + amount,
+			memory_order_relaxed);
+}
+
+/* ---------------------------------------------------------------- time */
+
+/*
+ * The CPU time of calls. A clock of CPU time costs a system call, which is too much for each call of
+ * MPI; the cycle counter costs some ns. So an interval, in a call or between two, that is shorter than
+ * LONG_NS is taken as spent on the CPU, all of it; at the end of a longer one CPU time is read, and what
+ * is known of the short ones since the last reading is subtracted. Whether a rank waited, or others had
+ * its CPU, is thus seen wherever it lasted.
+ */
+#define LONG_NS 100000
+
+static __thread struct {
+	unsigned depth;  /* calls inside of calls */
+	uint64_t began, left;  /* ticks */
+	uint64_t known_ns;     /* CPU time when it was last read */
+	uint64_t since;        /* ticks on the CPU since then */
+} here __attribute__((tls_model("initial-exec")));
+
+static uint64_t ns_of(clockid_t clock)
+{
+	struct timespec t;
+	clock_gettime(clock, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static inline uint64_t ticks(void)
+{
+#if defined(__x86_64__)
+	return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+	uint64_t t;
+	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(t));
+	return t;
+#else
+	return ns_of(CLOCK_MONOTONIC);
+#endif
+}
+
+/* Reads CPU time; what is new since the last reading beyond the short intervals. */
+static uint64_t read_cpu(void)
+{
+	uint64_t cpu = ns_of(CLOCK_THREAD_CPUTIME_ID);
+	uint64_t before = here.known_ns + (uint64_t)((double)here.since * run.ns_per_tick);
+	here.known_ns = cpu;
+	here.since = 0;
+	return cpu > before ? cpu - before : 0;
+}
+
+/* Begins a call. Whether it is the program's own, and to be counted; one within another is not. */
+static inline bool enter(void)
+{
+	if (here.depth++ || !run.running)
+		return false;
+	uint64_t now = ticks();
+	/* A counter that goes backwards gives a huge number, which is long: CPU time is read then. */
+	if (now - here.left < run.long_from)
+		here.since += now - here.left;
+	else
+		read_cpu();
+	here.began = now;
+	return true;
+}
+
+static inline void leave(bool counted)
+{
+	here.depth--;
+	if (!counted)
+		return;
+	uint64_t now = ticks();
+	if (now - here.began < run.long_from) {
+		here.since += now - here.began;
+		add(&run.short_ticks, now - here.began);
+	} else {
+		add(&run.long_ns, read_cpu());
+	}
+	here.left = now;
+}
+
+/* ---------------------------------------------------------------- ranks of communicators */
+
+struct members {
+	int size, me;
+	bool inter;
+	int *world;      /* their ranks in MPI_COMM_WORLD, negative where they are not in it; NULL: the same */
+	int degree;      /* of a topology: to how many this rank sends */
+	int *neighbours;
+};
+
+static struct members all;
+/* Goes up when a communicator or window is freed: what was remembered of its handle is void. */
+static _Atomic unsigned generation;
+static pthread_mutex_t building = PTHREAD_MUTEX_INITIALIZER;
+
+static void release(void *value)
+{
+	struct members *m = value;
+	atomic_fetch_add_explicit(&generation, 1, memory_order_release);
+	free(m->world);
+	free(m->neighbours);
+	free(m);
+}
+
+static int forget_comm(MPI_Comm comm, int key, void *value, void *extra)
+{
+	(void)comm, (void)key, (void)extra;
+	release(value);
+	return MPI_SUCCESS;
+}
+
+static int forget_win(MPI_Win win, int key, void *value, void *extra)
+{
+	(void)win, (void)key, (void)extra;
+	release(value);
+	return MPI_SUCCESS;
+}
+
+/* A duplicate is looked at anew. */
+static int copy_comm(MPI_Comm comm, int key, void *extra, void *value, void *copy, int *flag)
+{
+	(void)comm, (void)key, (void)extra, (void)value, (void)copy;
+	*flag = 0;
+	return MPI_SUCCESS;
+}
+
+static int copy_win(MPI_Win win, int key, void *extra, void *value, void *copy, int *flag)
+{
+	(void)win, (void)key, (void)extra, (void)value, (void)copy;
+	*flag = 0;
+	return MPI_SUCCESS;
+}
+
+/* The members of a group; NULL where that cannot be found out. Frees the group. */
+static struct members *of_group(MPI_Group group)
+{
+	int size = 0;
+	PMPI(Group_size, (MPI_Group, int *), group, &size);
+	struct members *m = calloc(1, sizeof *m);
+	int *ranks = malloc(sizeof(int) * (size_t)(size + 1));
+	if (m)
+		m->world = malloc(sizeof(int) * (size_t)(size + 1));
+	if (m && m->world && ranks) {
+		m->size = size;
+		for (int i = 0; i < size; i++)
+			ranks[i] = i;
+		PMPI(Group_translate_ranks, (MPI_Group, int, const int *, MPI_Group, int *), group, size, ranks,
+			run.world_group, m->world);
+		for (int i = 0; i < size; i++)
+			if (m->world[i] < 0 || m->world[i] >= run.ranks)
+				m->world[i] = -1;
+	} else if (m) {
+		free(m->world);
+		free(m);
+		m = NULL;
+	}
+	free(ranks);
+	PMPI(Group_free, (MPI_Group *), &group);
+	return m;
+}
+
+static void find_neighbours(struct members *m, MPI_Comm comm)
+{
+	int kind = MPI_UNDEFINED;
+	PMPI(Topo_test, (MPI_Comm, int *), comm, &kind);
+	if (kind == MPI_CART) {
+		int dims = 0;
+		PMPI(Cartdim_get, (MPI_Comm, int *), comm, &dims);
+		m->neighbours = malloc(sizeof(int) * (size_t)(2 * dims + 1));
+		if (!m->neighbours)
+			return;
+		for (int d = 0; d < dims; d++)
+			PMPI(Cart_shift, (MPI_Comm, int, int, int *, int *), comm, d, 1, &m->neighbours[2 * d],
+				&m->neighbours[2 * d + 1]);
+		m->degree = 2 * dims;
+	} else if (kind == MPI_GRAPH) {
+		int n = 0;
+		PMPI(Graph_neighbors_count, (MPI_Comm, int, int *), comm, m->me, &n);
+		m->neighbours = malloc(sizeof(int) * (size_t)(n + 1));
+		if (!m->neighbours)
+			return;
+		PMPI(Graph_neighbors, (MPI_Comm, int, int, int *), comm, m->me, n, m->neighbours);
+		m->degree = n;
+	} else if (kind == MPI_DIST_GRAPH) {
+		int in = 0, out = 0, weighted = 0;
+		PMPI(Dist_graph_neighbors_count, (MPI_Comm, int *, int *, int *), comm, &in, &out, &weighted);
+		m->neighbours = malloc(sizeof(int) * (size_t)(out + 1));
+		/* Sources, and weights of both, which nobody wants. */
+		int *rest = calloc((size_t)(2 * in + out + 1), sizeof(int));
+		if (m->neighbours && rest) {
+			PMPI(Dist_graph_neighbors, (MPI_Comm, int, int *, int *, int, int *, int *), comm, in, rest,
+				rest + in, out, m->neighbours, rest + 2 * in);
+			m->degree = out;
+		}
+		free(rest);
+	}
+}
+
+static struct members *look_at_comm(MPI_Comm comm)
+{
+	int inter = 0;
+	MPI_Group group;
+	if (PMPI(Comm_test_inter, (MPI_Comm, int *), comm, &inter) != MPI_SUCCESS)
+		return NULL;
+	int rc = inter ? PMPI(Comm_remote_group, (MPI_Comm, MPI_Group *), comm, &group)
+		       : PMPI(Comm_group, (MPI_Comm, MPI_Group *), comm, &group);
+	struct members *m = rc == MPI_SUCCESS ? of_group(group) : NULL;
+	if (!m)
+		return NULL;
+	m->inter = inter;
+	PMPI(Comm_rank, (MPI_Comm, int *), comm, &m->me);
+	if (!inter)
+		find_neighbours(m, comm);
+	return m;
+}
+
+static const struct members *members_of(MPI_Comm comm)
+{
+	static __thread struct {
+		MPI_Comm comm;
+		unsigned generation;
+		const struct members *members;
+	} last __attribute__((tls_model("initial-exec")));
+	if (comm == run.world)
+		return &all;
+	unsigned now = atomic_load_explicit(&generation, memory_order_acquire);
+	if (last.members && last.comm == comm && last.generation == now)
+		return last.members;
+	struct members *m = NULL;
+	int found = 0;
+	/* The lock keeps two threads from putting something there, of which one would be freed again. */
+	pthread_mutex_lock(&building);
+	PMPI(Comm_get_attr, (MPI_Comm, int, void *, int *), comm, run.comm_key, &m, &found);
+	if (!found) {
+		m = look_at_comm(comm);
+		if (m)
+			PMPI(Comm_set_attr, (MPI_Comm, int, void *), comm, run.comm_key, m);
+	}
+	pthread_mutex_unlock(&building);
+	last.comm = comm;
+	last.generation = now;
+	last.members = m;
+	return m;
+}
+
+static const struct members *members_of_win(MPI_Win win)
+{
+	struct members *m = NULL;
+	int found = 0;
+	pthread_mutex_lock(&building);
+	PMPI(Win_get_attr, (MPI_Win, int, void *, int *), win, run.win_key, &m, &found);
+	if (!found) {
+		MPI_Group group;
+		if (PMPI(Win_get_group, (MPI_Win, MPI_Group *), win, &group) == MPI_SUCCESS)
+			m = of_group(group);
+		if (m)
+			PMPI(Win_set_attr, (MPI_Win, int, void *), win, run.win_key, m);
+	}
+	pthread_mutex_unlock(&building);
+	return m;
+}
+
+/* ---------------------------------------------------------------- what is counted */
+
+/* Of nothing the type need not be one. */
+static uint64_t bytes_of(int count, MPI_Datatype type)
+{
+	int size = 0;
+	if (count <= 0)
+		return 0;
+	PMPI(Type_size, (MPI_Datatype, int *), type, &size);
+	return size > 0 ? (uint64_t)size * (uint64_t)count : 0;
+}
+
+/* The rank in MPI_COMM_WORLD; negative where it is none. */
+static int in_world(const struct members *m, int i)
+{
+	return m->world ? m->world[i] : i;
+}
+
+static void add_to(struct tally *tallies, int world, uint64_t messages, uint64_t bytes)
+{
+	if (world < 0) {
+		add(&run.outside, messages);
+		return;
+	}
+	add(&tallies[world].messages, messages);
+	add(&tallies[world].bytes, bytes);
+}
+
+/* One message to a member. MPI_PROC_NULL is negative in both libraries. */
+static void tell(const struct members *m, int to, uint64_t bytes)
+{
+	if (m && to >= 0 && to < m->size)
+		add_to(run.sent, in_world(m, to), 1, bytes);
+}
+
+static void count_send(int count, MPI_Datatype type, int to, MPI_Comm comm)
+{
+	if (to >= 0)
+		tell(members_of(comm), to, bytes_of(count, type));
+}
+
+/* Members of one group, for a collective. */
+static const struct members *collective(MPI_Comm comm)
+{
+	const struct members *m = members_of(comm);
+	if (m && !m->inter)
+		return m;
+	add(&run.uncounted, 1);
+	return NULL;
+}
+
+/* Dissemination. */
+static void count_barrier(MPI_Comm comm)
+{
+	const struct members *m = collective(comm);
+	for (int64_t k = 1; m && k < m->size; k *= 2)
+		tell(m, (int)((m->me + k) % m->size), 0);
+}
+
+/* A binomial tree: from the root, whose number counts as 0, to v + 1, v + 2, v + 4... below the lowest
+ * bit of v. */
+static void count_bcast(int count, MPI_Datatype type, int root, MPI_Comm comm)
+{
+	const struct members *m = collective(comm);
+	if (!m || root < 0 || root >= m->size)
+		return;
+	uint64_t bytes = bytes_of(count, type);
+	int64_t v = (m->me - root + m->size) % m->size;
+	for (int64_t bit = 1; bit < m->size && !(v & bit); bit *= 2)
+		if (v + bit < m->size)
+			tell(m, (int)((v + bit + root) % m->size), bytes);
+}
+
+/* The same tree, the other way. */
+static void count_reduce(int count, MPI_Datatype type, int root, MPI_Comm comm)
+{
+	const struct members *m = collective(comm);
+	if (!m || root < 0 || root >= m->size || m->me == root)
+		return;
+	int v = (m->me - root + m->size) % m->size;
+	tell(m, ((v & (v - 1)) + root) % m->size, bytes_of(count, type));
+}
+
+/* Recursive doubling among the first 2^k; the others give theirs to one of these and get the result. */
+static void count_allreduce(int count, MPI_Datatype type, MPI_Comm comm)
+{
+	const struct members *m = collective(comm);
+	if (!m)
+		return;
+	uint64_t bytes = bytes_of(count, type);
+	int power = 1;
+	while (power <= m->size / 2)
+		power *= 2;
+	if (m->me >= power) {
+		tell(m, m->me - power, bytes);
+		return;
+	}
+	for (int bit = 1; bit < power; bit *= 2)
+		tell(m, m->me ^ bit, bytes);
+	if (m->me < m->size - power)
+		tell(m, m->me + power, bytes);
+}
+
+/* Each to the root. */
+static void count_gather(int count, MPI_Datatype type, int root, MPI_Comm comm)
+{
+	const struct members *m = collective(comm);
+	if (m && m->me != root)
+		tell(m, root, bytes_of(count, type));
+}
+
+/* The root to each; counts may be one for all. */
+static void count_scatter(const int *counts, bool one, MPI_Datatype type, int root, MPI_Comm comm)
+{
+	const struct members *m = collective(comm);
+	for (int i = 0; m && m->me == root && i < m->size; i++)
+		if (i != root)
+			tell(m, i, bytes_of(counts[one ? 0 : i], type));
+}
+
+/* Around a ring: all parts but the right neighbour's own, to it. */
+static void count_allgather(const int *counts, bool one, MPI_Datatype type, MPI_Comm comm)
+{
+	const struct members *m = collective(comm);
+	if (!m || m->size < 2)
+		return;
+	int right = (m->me + 1) % m->size;
+	uint64_t bytes = 0;
+	if (one)
+		bytes = bytes_of(counts[0], type) * (uint64_t)(m->size - 1);
+	for (int i = 0; !one && i < m->size; i++)
+		if (i != right)
+			bytes += bytes_of(counts[i], type);
+	add_to(run.sent, in_world(m, right), (uint64_t)m->size - 1, bytes);
+}
+
+/* Each to each other; types may be one for all. */
+static void count_alltoall(
+	const int *counts, bool one, const MPI_Datatype *types, bool one_type, MPI_Comm comm)
+{
+	const struct members *m = collective(comm);
+	for (int i = 0; m && i < m->size; i++)
+		if (i != m->me)
+			tell(m, i, bytes_of(counts[one ? 0 : i], types[one_type ? 0 : i]));
+}
+
+/* Recursive doubling without an end: to 1, 2, 4... further. */
+static void count_scan(int count, MPI_Datatype type, MPI_Comm comm)
+{
+	const struct members *m = collective(comm);
+	uint64_t bytes = m ? bytes_of(count, type) : 0;
+	for (int64_t k = 1; m && m->me + k < m->size; k *= 2)
+		tell(m, (int)(m->me + k), bytes);
+}
+
+/* To each neighbour of the topology. */
+static void count_neighbours(
+	const int *counts, bool one, const MPI_Datatype *types, bool one_type, MPI_Comm comm)
+{
+	const struct members *m = collective(comm);
+	for (int i = 0; m && i < m->degree; i++)
+		if (m->neighbours[i] >= 0)
+			tell(m, m->neighbours[i], bytes_of(counts[one ? 0 : i], types[one_type ? 0 : i]));
+}
+
+static void count_put(int count, MPI_Datatype type, int target, MPI_Win win)
+{
+	if (target >= 0)
+		tell(members_of_win(win), target, bytes_of(count, type));
+}
+
+static void count_get(int count, MPI_Datatype type, int target, MPI_Win win)
+{
+	const struct members *m = target >= 0 ? members_of_win(win) : NULL;
+	if (m && target < m->size)
+		add_to(run.fetched, in_world(m, target), 1, bytes_of(count, type));
+}
+
+/* There and back. */
+static void count_both(
+	int count, MPI_Datatype type, int back, MPI_Datatype back_type, int target, MPI_Win win)
+{
+	count_put(count, type, target, win);
+	count_get(back, back_type, target, win);
+}
+
+/* ---------------------------------------------------------------- persistent sends */
+
+struct persistent {
+	struct persistent *next;
+	MPI_Request request;
+	int to;  /* in MPI_COMM_WORLD */
+	uint64_t bytes;
+};
+
+#define CHAINS 1024
+static struct persistent *persistents[CHAINS];
+static pthread_mutex_t persisting = PTHREAD_MUTEX_INITIALIZER;
+
+static struct persistent **chain_of(MPI_Request request)
+{
+	uint64_t h = (uint64_t)(uintptr_t)request * 0x9e3779b97f4a7c15u;
+	return &persistents[h >> 54];
+}
+
+static void keep_send(int count, MPI_Datatype type, int to, MPI_Comm comm, MPI_Request request)
+{
+	const struct members *m = to >= 0 ? members_of(comm) : NULL;
+	struct persistent *p = m && to < m->size ? malloc(sizeof *p) : NULL;
+	if (!p)
+		return;
+	p->request = request;
+	p->to = in_world(m, to);
+	p->bytes = bytes_of(count, type);
+	pthread_mutex_lock(&persisting);
+	p->next = *chain_of(request);
+	*chain_of(request) = p;
+	pthread_mutex_unlock(&persisting);
+}
+
+/* Counts a start, or forgets the request. What is not there is something else, as a receive. */
+static void persistent(MPI_Request request, bool forget)
+{
+	pthread_mutex_lock(&persisting);
+	for (struct persistent **p = chain_of(request); *p; p = &(*p)->next) {
+		if ((*p)->request != request)
+			continue;
+		if (forget) {
+			struct persistent *old = *p;
+			*p = old->next;
+			free(old);
+		} else {
+			add_to(run.sent, (*p)->to, 1, (*p)->bytes);
+		}
+		break;
+	}
+	pthread_mutex_unlock(&persisting);
+}
+
+/* ---------------------------------------------------------------- beginning and end */
+
+static uint64_t less(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+static void write_tallies(FILE *file, const char *name, struct tally *tallies)
+{
+	const char *comma = "";
+	fprintf(file, ",\n\"%s\":[", name);
+	for (int i = 0; i < run.ranks; i++) {
+		uint64_t messages = atomic_load_explicit(&tallies[i].messages, memory_order_relaxed);
+		uint64_t bytes = atomic_load_explicit(&tallies[i].bytes, memory_order_relaxed);
+		if (!messages)
+			continue;
+		fprintf(file, "%s\n[%d,%llu,%llu]", comma, i, (unsigned long long)messages,
+			(unsigned long long)bytes);
+		comma = ",";
+	}
+	fprintf(file, "]");
+}
+
+/* A name without what JSON would have to escape. */
+static void host_name(char *name, size_t size)
+{
+	if (gethostname(name, size) != 0)
+		name[0] = 0;
+	name[size - 1] = 0;
+	for (char *c = name; *c; c++)
+		if (*c < ' ' || *c > '~' || *c == '"' || *c == '\\')
+			*c = '?';
+}
+
+static bool write_to(FILE *file, const char *ended, uint64_t wall, uint64_t compute, uint64_t mpi)
+{
+	char host[256];
+	host_name(host, sizeof host);
+	/* Whole numbers only: the program may have set a language in which 1.5 is 1,5. */
+	fprintf(file,
+		"{\"schema\":\"evenly.profile/1\",\"rank\":%d,\"ranks\":%d,\"host\":\"%s\",\"pid\":%d,\"cpu\":%d,\n"
+		"\"ended\":\"%s\",\"wall_ns\":%llu,\"compute_ns\":%llu,\"mpi_ns\":%llu,"
+		"\"outside_messages\":%llu,\"uncounted_collectives\":%llu",
+		run.rank, run.ranks, host, (int)run.pid, sched_getcpu(), ended, (unsigned long long)wall,
+		(unsigned long long)compute, (unsigned long long)mpi,
+		(unsigned long long)atomic_load(&run.outside), (unsigned long long)atomic_load(&run.uncounted));
+	write_tallies(file, "sent", run.sent);
+	write_tallies(file, "fetched", run.fetched);
+	fprintf(file, "}\n");
+	return !ferror(file);
+}
+
+/* Writes the profile, once, under another name first: whoever reads it reads all of it. */
+static void finish(const char *ended)
+{
+	if (!run.running || getpid() != run.pid || atomic_flag_test_and_set(&run.written))
+		return;
+	uint64_t ticks_passed = ticks() - run.ticks_began;
+	uint64_t ns_passed = less(ns_of(CLOCK_MONOTONIC), run.ns_began);
+	double ns_per_tick = ticks_passed ? (double)ns_passed / (double)ticks_passed : 0;
+	uint64_t mpi = atomic_load(&run.long_ns) + (uint64_t)((double)atomic_load(&run.short_ticks) * ns_per_tick);
+	uint64_t cpu = less(ns_of(CLOCK_PROCESS_CPUTIME_ID), run.cpu_began);
+	uint64_t wall = less(ns_of(CLOCK_MONOTONIC), run.wall_began);
+
+	const char *dir = getenv("EVENLY_PROFILE_DIR");
+	char path[4096], made[4096];
+	if (!dir || (size_t)snprintf(path, sizeof path, "%s/rank-%d.json", dir, run.rank) >= sizeof path ||
+		(size_t)snprintf(made, sizeof made, "%s/.rank-%d.%d", dir, run.rank, (int)run.pid) >= sizeof made)
+		return;
+	FILE *file = fopen(made, "we");
+	bool ok = file && write_to(file, ended, wall, less(cpu, mpi), mpi);
+	int error = errno;
+	if (file && fclose(file) != 0) {
+		ok = false;
+		error = errno;
+	}
+	/* A rank of that number that was there before belongs to another program that the command ran. */
+	if (ok && link(made, path) != 0) {
+		error = errno;
+		ok = error == EEXIST;
+		snprintf(path, sizeof path, "%s/again", dir);
+		FILE *again = ok ? fopen(path, "we") : NULL;
+		if (again)
+			fclose(again);
+	}
+	unlink(made);
+	if (!ok)
+		fprintf(stderr,
+			"evenly: rank %d cannot write its profile to %s: %s; ranks on other hosts need a cache "
+			"directory that all hosts share (XDG_CACHE_HOME)\n",
+			run.rank, dir, strerror(error));
+}
+
+/* The other MPI has handles of another size: nothing could be passed on. */
+static void check_library(void)
+{
+	bool open_mpi = find(RTLD_DEFAULT, "ompi_mpi_comm_world") != NULL;
+#ifdef OPEN_MPI
+	if (open_mpi)
+		return;
+	say("it was built for Open MPI, and the program uses another MPI; name its compiler with --mpicc", "");
+#else
+	if (!open_mpi)
+		return;
+	say("it was built for MPICH, and the program uses Open MPI; name its compiler with --mpicc", "");
+#endif
+	_exit(125);
+}
+
+/* Before MPI is initialised: from here on the two clocks are compared. */
+static void before_init(void)
+{
+	check_library();
+	run.ticks_began = ticks();
+	run.ns_began = ns_of(CLOCK_MONOTONIC);
+}
+
+static void after_init(void)
+{
+	/* Clocks are compared for 2 ms at least; starting MPI takes longer. */
+	uint64_t passed;
+	while ((passed = ns_of(CLOCK_MONOTONIC) - run.ns_began) < 2000000)
+		nanosleep(&(struct timespec){ .tv_nsec = 500000 }, NULL);
+	uint64_t ticks_passed = ticks() - run.ticks_began;
+	run.ns_per_tick = ticks_passed ? (double)passed / (double)ticks_passed : 1;
+	run.long_from = (uint64_t)(LONG_NS / run.ns_per_tick);
+
+	int level = MPI_THREAD_SINGLE;
+	MPI_Comm parent = PREDEFINED(MPI_Comm, "ompi_mpi_comm_null", MPI_COMM_NULL);
+	MPI_Comm none = parent;
+	run.world = PREDEFINED(MPI_Comm, "ompi_mpi_comm_world", MPI_COMM_WORLD);
+	PMPI(Comm_get_parent, (MPI_Comm *), &parent);
+	/* Ranks that a program starts itself are not placed by its launcher. */
+	if (parent != none || !getenv("EVENLY_PROFILE_DIR"))
+		return;
+	PMPI(Query_thread, (int *), &level);
+	PMPI(Comm_rank, (MPI_Comm, int *), run.world, &run.rank);
+	PMPI(Comm_size, (MPI_Comm, int *), run.world, &run.ranks);
+	PMPI(Comm_group, (MPI_Comm, MPI_Group *), run.world, &run.world_group);
+	PMPI(Comm_create_keyval, (MPI_Comm_copy_attr_function *, MPI_Comm_delete_attr_function *, int *, void *),
+		copy_comm, forget_comm, &run.comm_key, NULL);
+	PMPI(Win_create_keyval, (MPI_Win_copy_attr_function *, MPI_Win_delete_attr_function *, int *, void *),
+		copy_win, forget_win, &run.win_key, NULL);
+	run.sent = calloc((size_t)run.ranks, sizeof *run.sent);
+	run.fetched = calloc((size_t)run.ranks, sizeof *run.fetched);
+	if (!run.sent || !run.fetched) {
+		say("there is no memory for the tallies; this rank is not counted", "");
+		return;
+	}
+	run.several = level == MPI_THREAD_MULTIPLE;
+	all = (struct members){ .size = run.ranks, .me = run.rank };
+	run.pid = getpid();
+	run.wall_began = ns_of(CLOCK_MONOTONIC);
+	run.cpu_began = ns_of(CLOCK_PROCESS_CPUTIME_ID);
+	here.known_ns = ns_of(CLOCK_THREAD_CPUTIME_ID);
+	here.since = 0;
+	here.left = ticks();
+	run.running = true;
+}
+
+__attribute__((destructor)) static void at_exit(void)
+{
+	finish("exit");
+}
+
+/* ---------------------------------------------------------------- C */
+
+/* MPI_<name>: counted before, called, looked at after. */
+#define WRAP(name, params, args, before, after)                              \
+	int MPI_##name params;                                               \
+	int MPI_##name params                                                \
+	{                                                                    \
+		static _Atomic(void *) next;                                 \
+		bool counted = enter();                                      \
+		if (counted) {                                               \
+			before;                                              \
+		}                                                            \
+		int rc = ((int(*) params)next_of(&next, "PMPI_" #name)) args; \
+		if (counted && rc == MPI_SUCCESS) {                          \
+			after;                                               \
+		}                                                            \
+		leave(counted);                                              \
+		return rc;                                                   \
+	}
+#define COUNTED(name, params, args, count) WRAP(name, params, args, count, )
+#define TIMED(name, params, args) WRAP(name, params, args, , )
+#define LIST(...) __VA_ARGS__
+
+/* ---------------------------------------------------------------- Fortran */
+
+/*
+ * All arguments are addresses, and what is called is the next function of the same name, so that only
+ * their number has to be known. Both libraries' Fortran functions call C functions past the wrappers
+ * above (PMPI_...); where one does not, `enter` sees that it is inside of a call. Names: as gfortran, flang
+ * and ifort make them of mpif.h and `use mpi`, and as `use mpi_f08` of Open MPI has them.
+ */
+#define P1 void *a0
+#define P2 P1, void *a1
+#define P3 P2, void *a2
+#define P4 P3, void *a3
+#define P5 P4, void *a4
+#define P6 P5, void *a5
+#define P7 P6, void *a6
+#define P8 P7, void *a7
+#define P9 P8, void *a8
+#define P10 P9, void *a9
+#define P11 P10, void *a10
+#define P12 P11, void *a11
+#define P13 P12, void *a12
+#define P14 P13, void *a13
+#define A1 a0
+#define A2 A1, a1
+#define A3 A2, a2
+#define A4 A3, a3
+#define A5 A4, a4
+#define A6 A5, a5
+#define A7 A6, a6
+#define A8 A7, a7
+#define A9 A8, a8
+#define A10 A9, a9
+#define A11 A10, a10
+#define A12 A11, a11
+#define A13 A12, a12
+#define A14 A13, a13
+
+#define FORTRAN_NAME(symbol, n, before, after)                                     \
+	void symbol(P##n);                                                         \
+	void symbol(P##n)                                                          \
+	{                                                                          \
+		static _Atomic(void *) next;                                       \
+		bool counted = enter();                                            \
+		if (counted) {                                                     \
+			before;                                                    \
+		}                                                                  \
+		((void (*)(P##n))next_of(&next, #symbol))(A##n);                   \
+		if (counted) {                                                     \
+			after;                                                     \
+		}                                                                  \
+		leave(counted);                                                    \
+	}
+#define FORTRAN_WRAP(name, n, before, after)              \
+	FORTRAN_NAME(mpi_##name##_, n, before, after)     \
+	FORTRAN_NAME(mpi_##name##_f08_, n, before, after)
+#define FORTRAN(name, n, count) FORTRAN_WRAP(name, n, count, )
+#define FORTRAN_TIMED(name, n) FORTRAN_WRAP(name, n, , )
+
+#define INT(i) (*(const MPI_Fint *)a##i)
+#define INTS(i) ((const int *)a##i)
+#define TYPE(i) type_from(INT(i))
+#define COMM(i) comm_from(INT(i))
+#define WIN(i) win_from(INT(i))
+#define REQUEST(i) request_from(INT(i))
+
+/* Whether a buffer is the MPI_IN_PLACE of Fortran, which is a variable. */
+static bool fortran_in_place(const void *buffer)
+{
+#ifdef OPEN_MPI
+	return buffer == find(RTLD_DEFAULT, "mpi_fortran_in_place_");
+#else
+	void **in_place = find(RTLD_DEFAULT, "MPIR_F_MPI_IN_PLACE");
+	return in_place && buffer == *in_place;
+#endif
+}
+
+/* Collectives with types for each rank or neighbour; the types of Fortran are numbers. */
+static void count_types(const int *counts, const MPI_Fint *types, MPI_Comm comm, bool neighbours)
+{
+	const struct members *m = members_of(comm);
+	int n = !m ? 0 : neighbours ? m->degree : m->size;
+	MPI_Datatype *converted = malloc(sizeof *converted * (size_t)(n + 1));
+	if (!m || !converted) {
+		free(converted);
+		return;
+	}
+	for (int i = 0; i < n; i++)
+		converted[i] = type_from(types[i]);
+	if (neighbours)
+		count_neighbours(counts, false, converted, false, comm);
+	else
+		count_alltoall(counts, false, converted, false, comm);
+	free(converted);
+}
+
+/* ---------------------------------------------------------------- beginning and end, wrapped */
+
+#define BEGIN(name, params, args)                                             \
+	int MPI_##name params;                                                \
+	int MPI_##name params                                                 \
+	{                                                                     \
+		static _Atomic(void *) next;                                  \
+		bool outermost = here.depth++ == 0;                           \
+		if (outermost)                                                \
+			before_init();                                        \
+		int rc = ((int(*) params)next_of(&next, "PMPI_" #name)) args; \
+		if (outermost && rc == MPI_SUCCESS)                           \
+			after_init();                                         \
+		here.depth--;                                                 \
+		return rc;                                                    \
+	}
+#define FORTRAN_BEGIN(symbol, n)                                   \
+	void symbol(P##n);                                         \
+	void symbol(P##n)                                          \
+	{                                                          \
+		static _Atomic(void *) next;                       \
+		bool outermost = here.depth++ == 0;                \
+		if (outermost)                                     \
+			before_init();                             \
+		((void (*)(P##n))next_of(&next, #symbol))(A##n);   \
+		if (outermost)                                     \
+			after_init();                              \
+		here.depth--;                                      \
+	}
+BEGIN(Init, (int *argc, char ***argv), (argc, argv))
+BEGIN(Init_thread, (int *argc, char ***argv, int required, int *provided), (argc, argv, required, provided))
+FORTRAN_BEGIN(mpi_init_, 1)
+FORTRAN_BEGIN(mpi_init_f08_, 1)
+FORTRAN_BEGIN(mpi_init_thread_, 3)
+FORTRAN_BEGIN(mpi_init_thread_f08_, 3)
+COUNTED(Finalize, (void), (), finish("finalize"))
+FORTRAN(finalize, 1, finish("finalize"))
+COUNTED(Abort, (MPI_Comm comm, int code), (comm, code), finish("abort"))
+FORTRAN(abort, 3, finish("abort"))
+
+/* ---------------------------------------------------------------- point to point */
+
+#define SEND(name, fortran)                                                                          \
+	COUNTED(name, (const void *buffer, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm), \
+		(buffer, count, type, to, tag, comm), count_send(count, type, to, comm))                  \
+	FORTRAN(fortran, 7, count_send(INT(1), TYPE(2), INT(3), COMM(5)))
+#define SEND_REQUEST(name, fortran, before, after, f_before, f_after)                                      \
+	WRAP(name,                                                                                         \
+		(const void *buffer, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,         \
+			MPI_Request *request),                                                             \
+		(buffer, count, type, to, tag, comm, request), before, after)                              \
+	FORTRAN_WRAP(fortran, 8, f_before, f_after)
+#define ISEND(name, fortran)                                                         \
+	SEND_REQUEST(name, fortran, count_send(count, type, to, comm), ,             \
+		count_send(INT(1), TYPE(2), INT(3), COMM(5)), )
+#define SEND_INIT(name, fortran)                                                     \
+	SEND_REQUEST(name, fortran, , keep_send(count, type, to, comm, *request), ,  \
+		keep_send(INT(1), TYPE(2), INT(3), COMM(5), REQUEST(6)))
+
+SEND(Send, send)
+SEND(Bsend, bsend)
+SEND(Ssend, ssend)
+SEND(Rsend, rsend)
+ISEND(Isend, isend)
+ISEND(Ibsend, ibsend)
+ISEND(Issend, issend)
+ISEND(Irsend, irsend)
+SEND_INIT(Send_init, send_init)
+SEND_INIT(Bsend_init, bsend_init)
+SEND_INIT(Ssend_init, ssend_init)
+SEND_INIT(Rsend_init, rsend_init)
+
+COUNTED(Sendrecv,
+	(const void *buffer, int count, MPI_Datatype type, int to, int tag, void *in, int in_count,
+		MPI_Datatype in_type, int from, int in_tag, MPI_Comm comm, MPI_Status *status),
+	(buffer, count, type, to, tag, in, in_count, in_type, from, in_tag, comm, status),
+	count_send(count, type, to, comm))
+FORTRAN(sendrecv, 13, count_send(INT(1), TYPE(2), INT(3), COMM(10)))
+COUNTED(Sendrecv_replace,
+	(void *buffer, int count, MPI_Datatype type, int to, int tag, int from, int in_tag, MPI_Comm comm,
+		MPI_Status *status),
+	(buffer, count, type, to, tag, from, in_tag, comm, status), count_send(count, type, to, comm))
+FORTRAN(sendrecv_replace, 10, count_send(INT(1), TYPE(2), INT(3), COMM(7)))
+
+COUNTED(Start, (MPI_Request *request), (request), persistent(*request, false))
+FORTRAN(start, 2, persistent(REQUEST(0), false))
+COUNTED(Startall, (int count, MPI_Request requests[]), (count, requests),
+	for (int i = 0; i < count; i++) persistent(requests[i], false))
+FORTRAN(startall, 3, for (int i = 0; i < INT(0); i++) persistent(request_from(INTS(1)[i]), false))
+COUNTED(Request_free, (MPI_Request *request), (request), persistent(*request, true))
+FORTRAN(request_free, 2, persistent(REQUEST(0), true))
+
+/* ---------------------------------------------------------------- collectives, blocking and not */
+
+/* n: arguments of the blocking one in Fortran. */
+#define COLLECTIVE(name, iname, fortran, ifortran, n, in, params, args, count, f_count)            \
+	COUNTED(name, (LIST params), (LIST args), count)                                           \
+	COUNTED(iname, (LIST params, MPI_Request *request), (LIST args, request), count)           \
+	FORTRAN(fortran, n, f_count)                                                               \
+	FORTRAN(ifortran, in, f_count)
+
+COLLECTIVE(Barrier, Ibarrier, barrier, ibarrier, 2, 3, (MPI_Comm comm), (comm), count_barrier(comm),
+	count_barrier(COMM(0)))
+COLLECTIVE(Bcast, Ibcast, bcast, ibcast, 6, 7,
+	(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm),
+	(buffer, count, type, root, comm), count_bcast(count, type, root, comm),
+	count_bcast(INT(1), TYPE(2), INT(3), COMM(4)))
+COLLECTIVE(Reduce, Ireduce, reduce, ireduce, 8, 9,
+	(const void *buffer, void *in, int count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm),
+	(buffer, in, count, type, op, root, comm), count_reduce(count, type, root, comm),
+	count_reduce(INT(2), TYPE(3), INT(5), COMM(6)))
+COLLECTIVE(Allreduce, Iallreduce, allreduce, iallreduce, 7, 8,
+	(const void *buffer, void *in, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
+	(buffer, in, count, type, op, comm), count_allreduce(count, type, comm),
+	count_allreduce(INT(2), TYPE(3), COMM(5)))
+COLLECTIVE(Scan, Iscan, scan, iscan, 7, 8,
+	(const void *buffer, void *in, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
+	(buffer, in, count, type, op, comm), count_scan(count, type, comm),
+	count_scan(INT(2), TYPE(3), COMM(5)))
+COLLECTIVE(Exscan, Iexscan, exscan, iexscan, 7, 8,
+	(const void *buffer, void *in, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
+	(buffer, in, count, type, op, comm), count_scan(count, type, comm),
+	count_scan(INT(2), TYPE(3), COMM(5)))
+COLLECTIVE(Gather, Igather, gather, igather, 9, 10,
+	(const void *buffer, int count, MPI_Datatype type, void *in, int in_count, MPI_Datatype in_type, int root,
+		MPI_Comm comm),
+	(buffer, count, type, in, in_count, in_type, root, comm), count_gather(count, type, root, comm),
+	count_gather(INT(1), TYPE(2), INT(6), COMM(7)))
+COLLECTIVE(Gatherv, Igatherv, gatherv, igatherv, 10, 11,
+	(const void *buffer, int count, MPI_Datatype type, void *in, const int in_counts[], const int places[],
+		MPI_Datatype in_type, int root, MPI_Comm comm),
+	(buffer, count, type, in, in_counts, places, in_type, root, comm), count_gather(count, type, root, comm),
+	count_gather(INT(1), TYPE(2), INT(7), COMM(8)))
+COLLECTIVE(Scatter, Iscatter, scatter, iscatter, 9, 10,
+	(const void *buffer, int count, MPI_Datatype type, void *in, int in_count, MPI_Datatype in_type, int root,
+		MPI_Comm comm),
+	(buffer, count, type, in, in_count, in_type, root, comm), count_scatter(&count, true, type, root, comm),
+	count_scatter(INTS(1), true, TYPE(2), INT(6), COMM(7)))
+COLLECTIVE(Scatterv, Iscatterv, scatterv, iscatterv, 10, 11,
+	(const void *buffer, const int counts[], const int places[], MPI_Datatype type, void *in, int in_count,
+		MPI_Datatype in_type, int root, MPI_Comm comm),
+	(buffer, counts, places, type, in, in_count, in_type, root, comm),
+	count_scatter(counts, false, type, root, comm),
+	count_scatter(INTS(1), false, TYPE(3), INT(7), COMM(8)))
+/* What is received says how much each part is also where MPI_IN_PLACE is sent. */
+COLLECTIVE(Allgather, Iallgather, allgather, iallgather, 8, 9,
+	(const void *buffer, int count, MPI_Datatype type, void *in, int in_count, MPI_Datatype in_type,
+		MPI_Comm comm),
+	(buffer, count, type, in, in_count, in_type, comm), count_allgather(&in_count, true, in_type, comm),
+	count_allgather(INTS(4), true, TYPE(5), COMM(6)))
+COLLECTIVE(Allgatherv, Iallgatherv, allgatherv, iallgatherv, 9, 10,
+	(const void *buffer, int count, MPI_Datatype type, void *in, const int in_counts[], const int places[],
+		MPI_Datatype in_type, MPI_Comm comm),
+	(buffer, count, type, in, in_counts, places, in_type, comm),
+	count_allgather(in_counts, false, in_type, comm),
+	count_allgather(INTS(4), false, TYPE(6), COMM(7)))
+COLLECTIVE(Alltoall, Ialltoall, alltoall, ialltoall, 8, 9,
+	(const void *buffer, int count, MPI_Datatype type, void *in, int in_count, MPI_Datatype in_type,
+		MPI_Comm comm),
+	(buffer, count, type, in, in_count, in_type, comm),
+	count_alltoall(&in_count, true, &in_type, true, comm),
+	MPI_Datatype type = TYPE(5); count_alltoall(INTS(4), true, &type, true, COMM(6)))
+COLLECTIVE(Alltoallv, Ialltoallv, alltoallv, ialltoallv, 10, 11,
+	(const void *buffer, const int counts[], const int places[], MPI_Datatype type, void *in,
+		const int in_counts[], const int in_places[], MPI_Datatype in_type, MPI_Comm comm),
+	(buffer, counts, places, type, in, in_counts, in_places, in_type, comm),
+	bool same = buffer == MPI_IN_PLACE;
+	count_alltoall(same ? in_counts : counts, false, same ? &in_type : &type, true, comm),
+	bool same = fortran_in_place(a0); MPI_Datatype type = same ? TYPE(7) : TYPE(3);
+	count_alltoall(same ? INTS(5) : INTS(1), false, &type, true, COMM(8)))
+COLLECTIVE(Alltoallw, Ialltoallw, alltoallw, ialltoallw, 10, 11,
+	(const void *buffer, const int counts[], const int places[], const MPI_Datatype types[], void *in,
+		const int in_counts[], const int in_places[], const MPI_Datatype in_types[], MPI_Comm comm),
+	(buffer, counts, places, types, in, in_counts, in_places, in_types, comm),
+	bool same = buffer == MPI_IN_PLACE;
+	count_alltoall(same ? in_counts : counts, false, same ? in_types : types, false, comm),
+	bool same = fortran_in_place(a0);
+	count_types(same ? INTS(5) : INTS(1), same ? INTS(7) : INTS(3), COMM(8), false))
+COLLECTIVE(Reduce_scatter_block, Ireduce_scatter_block, reduce_scatter_block, ireduce_scatter_block, 7, 8,
+	(const void *buffer, void *in, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
+	(buffer, in, count, type, op, comm), count_alltoall(&count, true, &type, true, comm),
+	MPI_Datatype type = TYPE(3); count_alltoall(INTS(2), true, &type, true, COMM(5)))
+COLLECTIVE(Reduce_scatter, Ireduce_scatter, reduce_scatter, ireduce_scatter, 7, 8,
+	(const void *buffer, void *in, const int counts[], MPI_Datatype type, MPI_Op op, MPI_Comm comm),
+	(buffer, in, counts, type, op, comm), count_alltoall(counts, false, &type, true, comm),
+	MPI_Datatype type = TYPE(3); count_alltoall(INTS(2), false, &type, true, COMM(5)))
+COLLECTIVE(Neighbor_allgather, Ineighbor_allgather, neighbor_allgather, ineighbor_allgather, 8, 9,
+	(const void *buffer, int count, MPI_Datatype type, void *in, int in_count, MPI_Datatype in_type,
+		MPI_Comm comm),
+	(buffer, count, type, in, in_count, in_type, comm), count_neighbours(&count, true, &type, true, comm),
+	MPI_Datatype type = TYPE(2); count_neighbours(INTS(1), true, &type, true, COMM(6)))
+COLLECTIVE(Neighbor_allgatherv, Ineighbor_allgatherv, neighbor_allgatherv, ineighbor_allgatherv, 9, 10,
+	(const void *buffer, int count, MPI_Datatype type, void *in, const int in_counts[], const int places[],
+		MPI_Datatype in_type, MPI_Comm comm),
+	(buffer, count, type, in, in_counts, places, in_type, comm),
+	count_neighbours(&count, true, &type, true, comm),
+	MPI_Datatype type = TYPE(2); count_neighbours(INTS(1), true, &type, true, COMM(7)))
+COLLECTIVE(Neighbor_alltoall, Ineighbor_alltoall, neighbor_alltoall, ineighbor_alltoall, 8, 9,
+	(const void *buffer, int count, MPI_Datatype type, void *in, int in_count, MPI_Datatype in_type,
+		MPI_Comm comm),
+	(buffer, count, type, in, in_count, in_type, comm), count_neighbours(&count, true, &type, true, comm),
+	MPI_Datatype type = TYPE(2); count_neighbours(INTS(1), true, &type, true, COMM(6)))
+COLLECTIVE(Neighbor_alltoallv, Ineighbor_alltoallv, neighbor_alltoallv, ineighbor_alltoallv, 10, 11,
+	(const void *buffer, const int counts[], const int places[], MPI_Datatype type, void *in,
+		const int in_counts[], const int in_places[], MPI_Datatype in_type, MPI_Comm comm),
+	(buffer, counts, places, type, in, in_counts, in_places, in_type, comm),
+	count_neighbours(counts, false, &type, true, comm),
+	MPI_Datatype type = TYPE(3); count_neighbours(INTS(1), false, &type, true, COMM(8)))
+COLLECTIVE(Neighbor_alltoallw, Ineighbor_alltoallw, neighbor_alltoallw, ineighbor_alltoallw, 10, 11,
+	(const void *buffer, const int counts[], const MPI_Aint places[], const MPI_Datatype types[], void *in,
+		const int in_counts[], const MPI_Aint in_places[], const MPI_Datatype in_types[], MPI_Comm comm),
+	(buffer, counts, places, types, in, in_counts, in_places, in_types, comm),
+	count_neighbours(counts, false, types, false, comm), count_types(INTS(1), INTS(3), COMM(8), true))
+
+/* ---------------------------------------------------------------- one-sided */
+
+/* With a request (R...) and without; n: arguments of the one without in Fortran. */
+#define ONE_SIDED(name, rname, fortran, rfortran, n, rn, params, args, count, f_count)             \
+	COUNTED(name, (LIST params), (LIST args), count)                                           \
+	COUNTED(rname, (LIST params, MPI_Request *request), (LIST args, request), count)           \
+	FORTRAN(fortran, n, f_count)                                                               \
+	FORTRAN(rfortran, rn, f_count)
+
+ONE_SIDED(Put, Rput, put, rput, 9, 10,
+	(const void *buffer, int count, MPI_Datatype type, int target, MPI_Aint place, int there,
+		MPI_Datatype there_type, MPI_Win win),
+	(buffer, count, type, target, place, there, there_type, win), count_put(count, type, target, win),
+	count_put(INT(1), TYPE(2), INT(3), WIN(7)))
+ONE_SIDED(Get, Rget, get, rget, 9, 10,
+	(void *buffer, int count, MPI_Datatype type, int target, MPI_Aint place, int there,
+		MPI_Datatype there_type, MPI_Win win),
+	(buffer, count, type, target, place, there, there_type, win), count_get(count, type, target, win),
+	count_get(INT(1), TYPE(2), INT(3), WIN(7)))
+ONE_SIDED(Accumulate, Raccumulate, accumulate, raccumulate, 10, 11,
+	(const void *buffer, int count, MPI_Datatype type, int target, MPI_Aint place, int there,
+		MPI_Datatype there_type, MPI_Op op, MPI_Win win),
+	(buffer, count, type, target, place, there, there_type, op, win), count_put(count, type, target, win),
+	count_put(INT(1), TYPE(2), INT(3), WIN(8)))
+ONE_SIDED(Get_accumulate, Rget_accumulate, get_accumulate, rget_accumulate, 13, 14,
+	(const void *buffer, int count, MPI_Datatype type, void *in, int in_count, MPI_Datatype in_type,
+		int target, MPI_Aint place, int there, MPI_Datatype there_type, MPI_Op op, MPI_Win win),
+	(buffer, count, type, in, in_count, in_type, target, place, there, there_type, op, win),
+	count_both(count, type, in_count, in_type, target, win),
+	count_both(INT(1), TYPE(2), INT(4), TYPE(5), INT(6), WIN(11)))
+COUNTED(Fetch_and_op,
+	(const void *buffer, void *in, MPI_Datatype type, int target, MPI_Aint place, MPI_Op op, MPI_Win win),
+	(buffer, in, type, target, place, op, win), count_both(1, type, 1, type, target, win))
+FORTRAN(fetch_and_op, 8, count_both(1, TYPE(2), 1, TYPE(2), INT(3), WIN(6)))
+COUNTED(Compare_and_swap,
+	(const void *buffer, const void *compare, void *in, MPI_Datatype type, int target, MPI_Aint place,
+		MPI_Win win),
+	(buffer, compare, in, type, target, place, win), count_both(1, type, 1, type, target, win))
+FORTRAN(compare_and_swap, 8, count_both(1, TYPE(3), 1, TYPE(3), INT(4), WIN(6)))
+
+/* ---------------------------------------------------------------- what waits */
+
+TIMED(Recv,
+	(void *buffer, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status *status),
+	(buffer, count, type, from, tag, comm, status))
+FORTRAN_TIMED(recv, 8)
+TIMED(Irecv,
+	(void *buffer, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Request *request),
+	(buffer, count, type, from, tag, comm, request))
+FORTRAN_TIMED(irecv, 8)
+TIMED(Mrecv, (void *buffer, int count, MPI_Datatype type, MPI_Message *message, MPI_Status *status),
+	(buffer, count, type, message, status))
+FORTRAN_TIMED(mrecv, 6)
+TIMED(Probe, (int from, int tag, MPI_Comm comm, MPI_Status *status), (from, tag, comm, status))
+FORTRAN_TIMED(probe, 5)
+TIMED(Iprobe, (int from, int tag, MPI_Comm comm, int *flag, MPI_Status *status),
+	(from, tag, comm, flag, status))
+FORTRAN_TIMED(iprobe, 6)
+TIMED(Mprobe, (int from, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status),
+	(from, tag, comm, message, status))
+FORTRAN_TIMED(mprobe, 6)
+TIMED(Improbe, (int from, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status),
+	(from, tag, comm, flag, message, status))
+FORTRAN_TIMED(improbe, 7)
+TIMED(Wait, (MPI_Request *request, MPI_Status *status), (request, status))
+FORTRAN_TIMED(wait, 3)
+TIMED(Waitall, (int count, MPI_Request requests[], MPI_Status statuses[]), (count, requests, statuses))
+FORTRAN_TIMED(waitall, 4)
+TIMED(Waitany, (int count, MPI_Request requests[], int *which, MPI_Status *status),
+	(count, requests, which, status))
+FORTRAN_TIMED(waitany, 5)
+TIMED(Waitsome, (int count, MPI_Request requests[], int *done, int which[], MPI_Status statuses[]),
+	(count, requests, done, which, statuses))
+FORTRAN_TIMED(waitsome, 6)
+TIMED(Test, (MPI_Request *request, int *flag, MPI_Status *status), (request, flag, status))
+FORTRAN_TIMED(test, 4)
+TIMED(Testall, (int count, MPI_Request requests[], int *flag, MPI_Status statuses[]),
+	(count, requests, flag, statuses))
+FORTRAN_TIMED(testall, 5)
+TIMED(Testany, (int count, MPI_Request requests[], int *which, int *flag, MPI_Status *status),
+	(count, requests, which, flag, status))
+FORTRAN_TIMED(testany, 6)
+TIMED(Testsome, (int count, MPI_Request requests[], int *done, int which[], MPI_Status statuses[]),
+	(count, requests, done, which, statuses))
+FORTRAN_TIMED(testsome, 6)
+TIMED(Comm_dup, (MPI_Comm comm, MPI_Comm *made), (comm, made))
+FORTRAN_TIMED(comm_dup, 3)
+TIMED(Comm_create, (MPI_Comm comm, MPI_Group group, MPI_Comm *made), (comm, group, made))
+FORTRAN_TIMED(comm_create, 4)
+TIMED(Comm_split, (MPI_Comm comm, int colour, int key, MPI_Comm *made), (comm, colour, key, made))
+FORTRAN_TIMED(comm_split, 5)
+TIMED(Comm_split_type, (MPI_Comm comm, int kind, int key, MPI_Info info, MPI_Comm *made),
+	(comm, kind, key, info, made))
+FORTRAN_TIMED(comm_split_type, 6)
+TIMED(Comm_free, (MPI_Comm *comm), (comm))
+FORTRAN_TIMED(comm_free, 2)
+TIMED(Cart_create,
+	(MPI_Comm comm, int dims, const int size[], const int periodic[], int reorder, MPI_Comm *made),
+	(comm, dims, size, periodic, reorder, made))
+FORTRAN_TIMED(cart_create, 7)
+TIMED(Win_create, (void *base, MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, MPI_Win *win),
+	(base, size, unit, info, comm, win))
+FORTRAN_TIMED(win_create, 7)
+TIMED(Win_allocate, (MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void *base, MPI_Win *win),
+	(size, unit, info, comm, base, win))
+FORTRAN_TIMED(win_allocate, 7)
+TIMED(Win_free, (MPI_Win *win), (win))
+FORTRAN_TIMED(win_free, 2)
+TIMED(Win_fence, (int assertion, MPI_Win win), (assertion, win))
+FORTRAN_TIMED(win_fence, 3)
+TIMED(Win_start, (MPI_Group group, int assertion, MPI_Win win), (group, assertion, win))
+FORTRAN_TIMED(win_start, 4)
+TIMED(Win_complete, (MPI_Win win), (win))
+FORTRAN_TIMED(win_complete, 2)
+TIMED(Win_post, (MPI_Group group, int assertion, MPI_Win win), (group, assertion, win))
+FORTRAN_TIMED(win_post, 4)
+TIMED(Win_wait, (MPI_Win win), (win))
+FORTRAN_TIMED(win_wait, 2)
+TIMED(Win_lock, (int kind, int rank, int assertion, MPI_Win win), (kind, rank, assertion, win))
+FORTRAN_TIMED(win_lock, 5)
+TIMED(Win_unlock, (int rank, MPI_Win win), (rank, win))
+FORTRAN_TIMED(win_unlock, 3)
+TIMED(Win_lock_all, (int assertion, MPI_Win win), (assertion, win))
+FORTRAN_TIMED(win_lock_all, 3)
+TIMED(Win_unlock_all, (MPI_Win win), (win))
+FORTRAN_TIMED(win_unlock_all, 2)
+TIMED(Win_flush, (int rank, MPI_Win win), (rank, win))
+FORTRAN_TIMED(win_flush, 3)
+TIMED(Win_flush_all, (MPI_Win win), (win))
+FORTRAN_TIMED(win_flush_all, 2)
+TIMED(Win_flush_local, (int rank, MPI_Win win), (rank, win))
+FORTRAN_TIMED(win_flush_local, 3)
+TIMED(Win_flush_local_all, (MPI_Win win), (win))
+FORTRAN_TIMED(win_flush_local_all, 2)
