@@ -277,7 +277,7 @@ impl Names {
 }
 
 /// While the program runs there is nothing to do here but to look after balancing.
-struct Wait;
+pub(crate) struct Wait;
 
 impl Hooks for Wait {
     fn on_stop(&mut self) {

@@ -72,7 +72,8 @@ pub(crate) enum Command {
     #[command(
         after_help = "Examples:\n  evenly map --objects O.csv --edges E.csv --topology 'numa:4 core:8' \
         --factors F.csv --out MAP.csv\n  evenly map --monitoring ranks.prof --format rankfile --out \
-        ranks.txt\n  evenly map --tasks T.json --compare\n\nThe cost model and the algorithm nuco are those of \
+        ranks.txt\n  evenly map --tasks T.json --compare\n  evenly map --profile --format rankfile \
+        --hosts localhost --out ranks.txt -- mpirun -n 8 ./app\n\nThe cost model and the algorithm nuco are those of \
         NucoLB (Pilla and others, 2012). docs/map.md has the formats of all files."
     )]
     Map(Box<MapArgs>),
@@ -408,7 +409,7 @@ pub(crate) struct TopologyArgs {
 pub(crate) struct MapArgs {
     /// Tasks: CSV with columns id and load_s, and where known pe, migratable, size_bytes
     #[arg(long, value_name = "FILE",
-        required_unless_present_any = ["tasks", "matrix", "monitoring"])]
+        required_unless_present_any = ["tasks", "matrix", "monitoring", "profile"])]
     pub(crate) objects: Option<PathBuf>,
     /// Who sends to whom: CSV with columns from, to, messages, and where known bytes
     #[arg(long, value_name = "FILE", requires = "objects")]
@@ -428,6 +429,18 @@ pub(crate) struct MapArgs {
     /// each rank); loads are from --objects, or all equal
     #[arg(long, value_name = "FILE", conflicts_with = "edges")]
     pub(crate) monitoring: Vec<PathBuf>,
+    /// Run an MPI program and count who computes and who sends to whom: every rank is a task. evenly
+    /// ends as the program does
+    #[arg(long, requires = "command", conflicts_with_all = ["objects", "edges", "tasks", "matrix",
+        "bytes_matrix", "monitoring"])]
+    pub(crate) profile: bool,
+    /// Write what was counted to FILE (evenly.tasks/1), for --tasks
+    #[arg(long, value_name = "FILE", requires = "profile")]
+    pub(crate) profile_out: Option<PathBuf>,
+    /// The compiler of the program's MPI, which builds the probe when it is needed first [default: the
+    /// mpicc of the MPI that program and launcher belong to]
+    #[arg(long, value_name = "MPICC", requires = "profile")]
+    pub(crate) mpicc: Option<OsString>,
     /// The machine: this, hwloc's synthetic syntax such as 'numa:4 core:8', or an XML file of hwloc
     #[arg(long, value_name = "MACHINE", default_value = "this")]
     pub(crate) topology: String,
@@ -488,6 +501,9 @@ pub(crate) struct MapArgs {
     /// No table, no notes
     #[arg(short, long)]
     pub(crate) quiet: bool,
+    /// With --profile: the program as it is started, with its launcher
+    #[arg(last = true, requires = "profile", value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// The algorithm where none is named.
@@ -786,6 +802,11 @@ mod tests {
             &["map", "--tasks", "t", "--format", "csv"],
             &["map", "--tasks", "t", "--compare", "--out", "x"],
             &["map", "--tasks", "t", "--judge", "x", "--algorithm", "nuco"],
+            &["map", "--profile"],
+            &["map", "--profile", "x"],
+            &["map", "--profile", "--tasks", "t", "--", "x"],
+            &["map", "--tasks", "t", "--", "x"],
+            &["map", "--tasks", "t", "--mpicc", "x"],
         ] {
             let argv = ["evenly"].iter().chain(bad);
             assert!(Cli::try_parse_from(argv).is_err(), "{bad:?}");

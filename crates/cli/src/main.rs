@@ -14,6 +14,7 @@ mod generate;
 mod map;
 mod output;
 mod predict;
+mod profile;
 mod report;
 mod restore;
 mod simulate;

@@ -1,9 +1,14 @@
 //! `evenly map`: where communicating tasks should run.
 
+use crate::errors::said;
 use crate::flags::MapArgs;
+use crate::profile::{self, Taken};
 use crate::{End, output, tell};
 use anyhow::Context;
-use evenly_map::{Case, Described, Files, Mapped, expected_s, machine, mapping_file, present};
+use evenly_linux::supervise::Outcome;
+use evenly_map::{
+    Case, Described, Files, Input, Mapped, expected_s, machine, mapping_file, present,
+};
 use evenly_policy::map::{MAPPERS, MapperInfo, Options};
 use std::path::{Path, PathBuf};
 
@@ -13,8 +18,55 @@ const LONG_S: f64 = 5.0;
 pub(crate) fn map(args: &MapArgs) -> anyhow::Result<End> {
     let json = args.json.as_deref().map(output::of_this_process);
     let out = args.out.as_deref().map(output::of_this_process);
-    check(args, out.as_deref(), json.as_deref())?;
-    let case = case(args)?;
+    let counted = args.profile_out.as_deref().map(output::of_this_process);
+    let outputs = Outputs { out, json, counted };
+    check(args, &outputs)?;
+    let described = machine(&args.topology, args.factors.as_deref())?;
+    if !args.profile {
+        let input = files(args).read()?;
+        return place(args, described, input, &outputs).map(|()| End::Status(0));
+    }
+    let profiled = match profile::take(args, outputs.counted.as_deref())? {
+        Taken::Ran(profiled) => profiled,
+        Taken::NotStarted(outcome) => return Ok(End::Like(outcome)),
+    };
+    // The program has run: its end is ours, unless that was well and what follows is not.
+    let placed = match profiled.input {
+        Ok(input) => place(args, described, input, &outputs),
+        Err(e) => Err(e),
+    };
+    match placed {
+        Err(e) if profiled.outcome == Outcome::Exited(0) => Err(e),
+        Err(e) => {
+            tell(&format!("evenly: nothing was mapped: {}", said(&e)));
+            Ok(End::Like(profiled.outcome))
+        }
+        Ok(()) => Ok(End::Like(profiled.outcome)),
+    }
+}
+
+/// What is written where.
+struct Outputs {
+    out: Option<PathBuf>,
+    json: Option<PathBuf>,
+    counted: Option<PathBuf>,
+}
+
+impl Outputs {
+    fn named(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let all = [("--out", &self.out), ("--json", &self.json), ("--profile-out", &self.counted)];
+        all.into_iter().filter_map(|(option, path)| Some((option, path.as_deref()?)))
+    }
+}
+
+/// Maps what was read, and writes and says what came out.
+fn place(
+    args: &MapArgs,
+    described: Described,
+    input: Input,
+    outputs: &Outputs,
+) -> anyhow::Result<()> {
+    let case = case(args, described, input)?;
     let options = options(args);
     let mut mapped = Vec::new();
     if args.compare {
@@ -29,10 +81,10 @@ pub(crate) fn map(args: &MapArgs) -> anyhow::Result<End> {
     for path in &args.judge {
         mapped.push(judged(&case, path)?);
     }
-    if let (Some(path), [m]) = (&out, &mapped[..]) {
+    if let (Some(path), [m]) = (&outputs.out, &mapped[..]) {
         write(args, &case, m, path)?;
     }
-    if let Some(path) = &json {
+    if let Some(path) = &outputs.json {
         let value = match &mapped[..] {
             [m] if !several => case.json(m, &options),
             all => case.comparison_json(all, &options),
@@ -41,8 +93,7 @@ pub(crate) fn map(args: &MapArgs) -> anyhow::Result<End> {
     }
     if !args.quiet {
         let table = case.table(&mapped);
-        let taken = [&out, &json].into_iter().flatten().any(|path| output::is_stdout(path));
-        if taken {
+        if args.profile || outputs.named().any(|(_, path)| output::is_stdout(path)) {
             tell(table.trim_end());
         } else {
             output::write(Path::new("-"), table.as_bytes())?;
@@ -51,17 +102,20 @@ pub(crate) fn map(args: &MapArgs) -> anyhow::Result<End> {
             tell(&format!("evenly: note: {note}"));
         }
     }
-    Ok(End::Status(0))
+    Ok(())
 }
 
 /// Nothing is written over what is read, and no two things to one place.
-fn check(args: &MapArgs, out: Option<&Path>, json: Option<&Path>) -> anyhow::Result<()> {
+fn check(args: &MapArgs, outputs: &Outputs) -> anyhow::Result<()> {
     let files = files(args);
     let machine = Path::new(&args.topology);
     let read = files.all().chain(args.factors.as_deref()).chain([machine]);
     let read: Vec<&Path> = read.chain(args.judge.iter().map(PathBuf::as_path)).collect();
-    for (option, path) in [("--out", out), ("--json", json)] {
-        let Some(path) = path else { continue };
+    let mut before: Vec<(&str, &Path)> = Vec::new();
+    for (option, path) in outputs.named() {
+        if args.profile {
+            output::not_stdout(option, path)?;
+        }
         output::check(option, path)?;
         if let Some(input) = read.iter().find(|input| output::same_file(input, path)) {
             anyhow::bail!(
@@ -69,13 +123,11 @@ fn check(args: &MapArgs, out: Option<&Path>, json: Option<&Path>) -> anyhow::Res
                 input.display()
             );
         }
-    }
-    if let (Some(out), Some(json)) = (out, json) {
-        anyhow::ensure!(
-            out != json && !output::same_file(out, json),
-            "--out and --json are both {}; name two files",
-            out.display()
-        );
+        let same = |other: &Path| other == path || output::same_file(other, path);
+        if let Some((other, _)) = before.iter().find(|(_, other)| same(other)) {
+            anyhow::bail!("{other} and {option} are both {}; name two files", path.display());
+        }
+        before.push((option, path));
     }
     Ok(())
 }
@@ -91,9 +143,8 @@ fn files(args: &MapArgs) -> Files {
     }
 }
 
-fn case(args: &MapArgs) -> anyhow::Result<Case> {
-    let Described { cluster, factors_from } = machine(&args.topology, args.factors.as_deref())?;
-    let input = files(args).read()?;
+fn case(args: &MapArgs, described: Described, input: Input) -> anyhow::Result<Case> {
+    let Described { cluster, factors_from } = described;
     let (present, from) = present(&input, &cluster, args.current.as_ref())?;
     Ok(Case { input, cluster, topology: args.topology.clone(), factors_from, present, from })
 }

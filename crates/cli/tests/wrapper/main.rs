@@ -11,6 +11,7 @@ mod invisible;
 mod json;
 mod limits;
 mod map;
+mod profile;
 mod reports;
 #[path = "../common/schema.rs"]
 mod schema;

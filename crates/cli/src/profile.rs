@@ -1,0 +1,114 @@
+//! `evenly map --profile`: an MPI program run with the probe, and what its ranks wrote put together.
+//!
+//! Invariant (promise P9): the program runs as without evenly, and its standard output is its own.
+//! Whatever cannot be done is found before it is started, as far as that is possible.
+
+use crate::balance::{Wait, check_command};
+use crate::flags::MapArgs;
+use crate::{output, tell};
+use anyhow::Context;
+use evenly_linux::supervise::{Outcome, Program, Signals, SpawnOptions, Supervisor};
+use evenly_map::{Files, Input, JoinError, RankProfile, join, read_profile};
+use evenly_probe::build::{Compiler, build};
+use evenly_probe::loaded;
+use evenly_probe::mpi::Used;
+use evenly_topology::cache_dir;
+use std::fs::{self, File};
+use std::path::Path;
+
+/// What became of the program.
+pub(crate) enum Taken {
+    /// It could not be started, which has been said.
+    NotStarted(Outcome),
+    /// It ran.
+    Ran(Profiled),
+}
+
+/// A program that ran.
+pub(crate) struct Profiled {
+    /// How it ended.
+    pub(crate) outcome: Outcome,
+    /// Its ranks as tasks, or why there are none.
+    pub(crate) input: anyhow::Result<Input>,
+}
+
+/// Runs the program. What was counted is written to `counted`, too.
+pub(crate) fn take(args: &MapArgs, counted: Option<&Path>) -> anyhow::Result<Taken> {
+    check_command("map", &args.command)?;
+    let cache = |part: &str| {
+        cache_dir(part).context(
+            "the MPI probe has no place: neither XDG_CACHE_HOME nor HOME is set; set one of them",
+        )
+    };
+    let (probes, profiles) = (cache("probe")?, cache("profiles")?);
+    let used = Used::of(&args.command)?;
+    let compiler = Compiler::of(&used, args.mpicc.as_deref())?;
+    let built = build(&compiler, &probes)?;
+    if built.new && !args.quiet {
+        tell(&format!(
+            "evenly: built the MPI probe for {} {} with {}, into {}",
+            compiler.flavour,
+            compiler.version,
+            compiler.path.display(),
+            built.library.display()
+        ));
+    }
+    // Not in /tmp: ranks on other hosts write there, too.
+    let cannot_make = || format!("cannot make a directory for profiles in {}", profiles.display());
+    fs::create_dir_all(&profiles).with_context(cannot_make)?;
+    let dir = tempfile::tempdir_in(&profiles).with_context(cannot_make)?;
+    let before = std::env::var_os("LD_PRELOAD");
+    let loaded =
+        loaded(&args.command, used.launcher, &built.library, dir.path(), before.as_deref())?;
+    let signals = Signals::block().context("cannot receive signals")?;
+    let program = match Program::spawn(&loaded.command, &SpawnOptions { env: loaded.env }) {
+        Ok(program) => program,
+        Err(e) => {
+            tell(&format!("evenly: {e}"));
+            return Ok(Taken::NotStarted(e.outcome()));
+        }
+    };
+    let pid = program.pid();
+    let supervisor = Supervisor::new(signals, program).with_context(|| {
+        format!("cannot supervise process {pid}, which runs on by itself; nothing is mapped")
+    })?;
+    let outcome = supervisor.run(&mut Wait);
+    Ok(Taken::Ran(Profiled { outcome, input: collect(args, dir.path(), counted) }))
+}
+
+/// What the ranks wrote, as tasks.
+fn collect(args: &MapArgs, dir: &Path, counted: Option<&Path>) -> anyhow::Result<Input> {
+    let cannot_read = || format!("cannot read {}", dir.display());
+    let mut ranks: Vec<RankProfile> = Vec::new();
+    let mut again = false;
+    for entry in fs::read_dir(dir).with_context(cannot_read)? {
+        let path = entry.with_context(cannot_read)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        again |= name == "again";
+        if name.starts_with("rank-") {
+            let file = File::open(&path).with_context(|| format!("cannot read {name}"))?;
+            ranks.push(read_profile(file, &name)?);
+        }
+    }
+    let profile = join(ranks).map_err(|e| match e {
+        JoinError::None => anyhow::anyhow!(
+            "{e}: '{}' is no MPI program, or not linked dynamically, or ended before MPI_Finalize",
+            args.command.join(" ".as_ref()).to_string_lossy()
+        ),
+        e => e.into(),
+    })?;
+    if !args.quiet {
+        tell(&format!("evenly: {}", profile.summary()));
+    }
+    let kept = dir.join("tasks.json");
+    let file = counted.unwrap_or(&kept);
+    output::write_json(file, &profile.json())?;
+    let mut input = Files { tasks: Some(file.to_owned()), ..Files::default() }.read()?;
+    input.notes.extend(profile.notes);
+    if again {
+        input.notes.push(String::from(
+            "the command ran more than one MPI program; what was counted is of the first",
+        ));
+    }
+    Ok(input)
+}
