@@ -384,12 +384,7 @@ fn seldom(cpus: &CpuSet, seed: u64) -> anyhow::Result<Vec<SeldomCost>> {
     std::thread::spawn(all).join().map_err(|_| anyhow::anyhow!("the reader ended early"))?
 }
 
-fn seldom_one(
-    threads: usize,
-    gap_ms: u64,
-    cpus: &CpuSet,
-    seed: u64,
-) -> anyhow::Result<SeldomCost> {
+fn seldom_one(threads: usize, gap_ms: u64, cpus: &CpuSet, seed: u64) -> anyhow::Result<SeldomCost> {
     affinity::set(own_tid(), cpus).context("cannot go to the CPUs of the benchmark")?;
     let computing = Threads::computing(threads, cpus)?;
     let (files, journal, mut machine) = readers(&computing, threads)?;
