@@ -9,7 +9,7 @@ use crate::flags::{AttachArgs, BalanceArgs, RunArgs};
 use crate::output::{self, expand};
 use crate::{End, tell};
 use anyhow::Context;
-use evenly_engine::{Candidate, Eligible, Event, GuardOptions, Observer};
+use evenly_engine::{Candidate, Eligible, Event, GuardOptions, Mapping, Observer};
 use evenly_linux::affinity;
 use evenly_linux::clock::now;
 use evenly_linux::guardian::Guardian;
@@ -36,7 +36,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
     check_command("run", &args.program.command)?;
-    let notes = check_cpus(&args.balance, None)?;
+    let mut notes = check_cpus(&args.balance, None)?;
+    let mapping = mapping(&args.balance, None, &mut notes)?;
     check_outputs(&args.balance)?;
     let filter = Filter::new(&args.balance)?;
     let began = now();
@@ -56,7 +57,8 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
     };
     let command = args.program.command.iter().map(|a| a.to_string_lossy().into_owned()).collect();
     let facts = Facts::new(&args.balance, pid, command, notes, began);
-    let balancing = Balancing::start(args.balance, filter, pid, facts, supervisor.waker());
+    let said = Said { args: args.balance, filter, mapping };
+    let balancing = Balancing::start(said, pid, facts, supervisor.waker());
     let outcome = supervisor.run(&mut Wait);
     finish(balancing, outcome);
     Ok(End::Like(outcome))
@@ -75,10 +77,12 @@ pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
     let command: Vec<String> =
         proc.command_line(pid).iter().map(|a| a.to_string_lossy().into_owned()).collect();
     let supervisor = Supervisor::for_attach(signals, pid)?;
-    let notes = check_cpus(&args.balance, Some(pid))?;
+    let mut notes = check_cpus(&args.balance, Some(pid))?;
+    let mapping = mapping(&args.balance, Some(pid), &mut notes)?;
     may_change(&args.balance, pid)?;
     let facts = Facts::new(&args.balance, pid, command, notes, now());
-    let balancing = Balancing::start(args.balance, filter, pid, facts, supervisor.waker());
+    let said = Said { args: args.balance, filter, mapping };
+    let balancing = Balancing::start(said, pid, facts, supervisor.waker());
     // Where nothing is balanced there is nothing to wait for.
     let outcome = match &balancing {
         Ok(_) => supervisor.run(&mut Wait),
@@ -131,7 +135,8 @@ pub(crate) fn check_command(name: &str, command: &[OsString]) -> anyhow::Result<
 
 /// Options that cannot work for a program that this process would start are bad input.
 pub(crate) fn check_options(args: &BalanceArgs) -> anyhow::Result<()> {
-    check_cpus(args, None)?;
+    let mut notes = check_cpus(args, None)?;
+    mapping(args, None, &mut notes)?;
     check_outputs(args)?;
     Filter::new(args).map(drop)
 }
@@ -157,11 +162,7 @@ fn check_outputs(args: &BalanceArgs) -> anyhow::Result<()> {
 /// that this process would start.
 fn check_cpus(args: &BalanceArgs, program: Option<Pid>) -> anyhow::Result<Vec<String>> {
     if let Some(asked) = &args.cpus {
-        let allowed = match program {
-            Some(pid) => affinity::of_program(&Proc::default(), pid)
-                .with_context(|| format!("cannot read the affinity mask of process {pid}"))?,
-            None => affinity::get(Tid(0)).context("cannot read this process's affinity mask")?,
-        };
+        let allowed = allowed(program)?;
         if asked.and(&allowed).is_empty() {
             anyhow::bail!(
                 "--cpus {asked}: the program may use the CPUs {allowed}, and none of these is among \
@@ -180,6 +181,61 @@ fn check_cpus(args: &BalanceArgs, program: Option<Pid>) -> anyhow::Result<Vec<St
         }
     }
     Ok(Vec::new())
+}
+
+/// What a running program may use, or one that this process would start.
+fn allowed(program: Option<Pid>) -> anyhow::Result<CpuSet> {
+    match program {
+        Some(pid) => affinity::of_program(&Proc::default(), pid)
+            .with_context(|| format!("cannot read the affinity mask of process {pid}")),
+        None => affinity::get(Tid(0)).context("cannot read this process's affinity mask"),
+    }
+}
+
+/// `--map`. A mapping of which no task can have its place is bad input; what else is odd about it is
+/// told, and added to the notes.
+fn mapping(
+    args: &BalanceArgs,
+    program: Option<Pid>,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<Option<Mapping>> {
+    let Some(path) = &args.map else { return Ok(None) };
+    let file = path.display();
+    anyhow::ensure!(
+        !args.policy.only_watches(),
+        "--map {file}: the policy {} moves nothing; take another, or leave --map out",
+        args.policy.name
+    );
+    let found = evenly_map::assignment_file(path).context("--map")?;
+    let allowed = allowed(program)?;
+    let allowed = args.cpus.as_ref().map_or_else(|| allowed.clone(), |cpus| allowed.and(cpus));
+    let named = found.places.values().fold(CpuSet::new(), |all, cpus| all.or(cpus));
+    anyhow::ensure!(
+        !named.and(&allowed).is_empty(),
+        "--map {file}: it names the CPUs {named}; the program may use {allowed}, and none of these \
+         is among them"
+    );
+    let mut odd = Vec::new();
+    let lost = named.minus(&allowed);
+    if !lost.is_empty() {
+        odd.push(format!(
+            "--map {file}: it names the CPUs {lost}, which the program may not use (it may use \
+             {allowed})"
+        ));
+    }
+    if let Some(machine) = found.made_for.filter(|m| m != "this") {
+        odd.push(format!(
+            "--map {file}: it was made for {machine}; its core numbers are taken for the CPU numbers \
+             of this machine"
+        ));
+    }
+    for note in odd {
+        if !args.quiet {
+            tell(&format!("evenly: {note}"));
+        }
+        notes.push(note);
+    }
+    Ok(Some(Mapping::new(found.places, args.map_by.into())))
 }
 
 /// The options that choose threads by name, as they were given.
@@ -292,6 +348,13 @@ impl Hooks for Wait {
         // or it failed. Whether its thread has ended yet must not be asked: it may not have.
         ControlFlow::Break(())
     }
+}
+
+/// What the user said, read and found good.
+struct Said {
+    args: BalanceArgs,
+    filter: Filter,
+    mapping: Option<Mapping>,
 }
 
 /// A balancer at work beside the supervisor.
@@ -421,14 +484,8 @@ impl Facts {
 
 impl Balancing {
     /// Starts balancing. Where that is not possible one line says why, and what would mend it.
-    fn start(
-        args: BalanceArgs,
-        filter: Filter,
-        pid: Pid,
-        facts: Facts,
-        waker: Waker,
-    ) -> Result<Self, Failed> {
-        match Parts::prepare(args, filter, pid, &facts, waker) {
+    fn start(said: Said, pid: Pid, facts: Facts, waker: Waker) -> Result<Self, Failed> {
+        match Parts::prepare(said, pid, &facts, waker) {
             Ok(p) => Ok(Self {
                 control: p.control,
                 thread: Some(p.thread),
@@ -482,13 +539,8 @@ struct Parts {
 }
 
 impl Parts {
-    fn prepare(
-        args: BalanceArgs,
-        filter: Filter,
-        pid: Pid,
-        facts: &Facts,
-        waker: Waker,
-    ) -> anyhow::Result<Self> {
+    fn prepare(what: Said, pid: Pid, facts: &Facts, waker: Waker) -> anyhow::Result<Self> {
+        let args = &what.args;
         let dir = StateDir::find()?;
         let proc = Proc::default();
         if !args.policy.only_watches()
@@ -506,14 +558,13 @@ impl Parts {
         };
         // A recording that cannot be made is no reason not to balance.
         let recorder = args.record.as_deref().and_then(|path| {
-            recorder(path, &args, pid, &facts.command)
+            recorder(path, args, pid, &facts.command)
                 .map_err(|e| tell(&format!("evenly: not recording: {}", said(&e))))
                 .ok()
         });
         let log = args.verbose.then(Log::start).transpose()?;
         let control = Control::default();
-        let mut live =
-            Live::new(live_options(&args, filter, facts.names.clone()), pid, journal.clone());
+        let mut live = Live::new(live_options(what, facts.names.clone()), pid, journal.clone());
         if let Some(guardian) = &guardian {
             live = live.guarded_by(guardian.clone());
         }
@@ -542,12 +593,12 @@ impl Parts {
     }
 }
 
-fn live_options(args: &BalanceArgs, filter: Filter, names: Names) -> LiveOptions {
+fn live_options(Said { args, filter, mapping }: Said, names: Names) -> LiveOptions {
     LiveOptions {
         policy: args.policy,
         period: args.period.0,
         budget: args.budget,
-        cpus: args.cpus.clone(),
+        cpus: args.cpus,
         domain: args.domain.map(Into::into),
         expected: args.threads,
         eligible: filter.into_eligible(names),
@@ -558,6 +609,7 @@ fn live_options(args: &BalanceArgs, filter: Filter, names: Names) -> LiveOptions
         source: args.source.into(),
         progress: args.progress.into(),
         seed: args.seed,
+        mapping,
     }
 }
 

@@ -4,6 +4,7 @@
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use evenly_engine::MapBy;
 use evenly_linux::limits::DomainKind;
 use evenly_linux::live::{ProgressKind, SourceKind};
 use evenly_model::theory::Speeds;
@@ -182,6 +183,13 @@ pub(crate) struct BalanceArgs {
     /// Use only these CPUs, for example 0-3,8
     #[arg(long, value_name = "LIST", value_parser = cpu_list)]
     pub(crate) cpus: Option<CpuSet>,
+    /// Run each thread or rank where this mapping says, and balance within it: a file of evenly map,
+    /// as its --json or --format masks or csv writes it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) map: Option<PathBuf>,
+    /// What the tasks of --map are
+    #[arg(long, value_enum, default_value = "auto", requires = "map")]
+    pub(crate) map_by: MapByArg,
     /// Which sets of CPUs are balanced on their own [default: numa where there is more than one]
     #[arg(long, value_enum)]
     pub(crate) domain: Option<DomainArg>,
@@ -650,6 +658,28 @@ pub(crate) struct TopArgs {
     /// instead of the screen
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+}
+
+/// `--map-by`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum MapByArg {
+    /// Ranks where a launcher has numbered the processes, else threads
+    Auto,
+    /// Threads that compute, in the order in which they were created
+    Threads,
+    /// Ranks by OMPI_COMM_WORLD_RANK, PMI_RANK, PMIX_RANK, MV2_COMM_WORLD_RANK or SLURM_PROCID; where
+    /// there are none, processes in the order in which they were created
+    Ranks,
+}
+
+impl From<MapByArg> for MapBy {
+    fn from(by: MapByArg) -> Self {
+        match by {
+            MapByArg::Auto => Self::Auto,
+            MapByArg::Threads => Self::Threads,
+            MapByArg::Ranks => Self::Ranks,
+        }
+    }
 }
 
 /// `--domain`.

@@ -194,6 +194,7 @@ fn watch(
         source: SourceKind::Auto,
         progress: ProgressKind::CpuTime,
         seed: 1,
+        mapping: None,
     };
     let live = Live::new(options, pid, journal);
     thread::Builder::new()

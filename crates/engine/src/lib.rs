@@ -12,6 +12,7 @@ mod event;
 mod guard;
 mod handover;
 mod machine;
+mod mapping;
 mod period;
 mod rates;
 mod speed;
@@ -26,6 +27,7 @@ pub use domains::{
 pub use event::{CpuRecord, Event, MoveRecord, Observer, PointRecord, ThreadMeta, ThreadRecord};
 pub use guard::{Guard, GuardOptions, Verdict};
 pub use machine::{ApplyError, Located, Machine, Neighbour, Reading, RunState, Times};
+pub use mapping::{MapBy, Mapping, Newcomer, Numbering};
 pub use period::{Period, PeriodControl, PeriodOptions};
 pub use summary::{
     CostBreakdown, DomainSummary, SearchSummary, Summary, ThreadSummary, level_of_stays,

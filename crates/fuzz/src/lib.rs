@@ -14,11 +14,11 @@ use evenly_linux::limits::{
     Cache, last_cache, parse_cfs_quota, parse_cgroup, parse_cpu_max, parse_cpu_stat, parse_memory,
     parse_mountinfo, parse_stat_cpus, partition,
 };
-use evenly_linux::proc::{Stat, parse_schedstat, status_field, status_number};
+use evenly_linux::proc::{Stat, parse_rank, parse_schedstat, status_field, status_number};
 use evenly_linux::taskstats::{TaskTimes, parse_answer};
 use evenly_map::{
-    Edges, InputError, Monitoring, join, read_edges, read_factors, read_mapping, read_matrix,
-    read_monitoring, read_objects, read_profile, read_tasks,
+    Edges, InputError, Monitoring, join, read_assignment, read_edges, read_factors, read_mapping,
+    read_matrix, read_monitoring, read_objects, read_profile, read_tasks,
 };
 use evenly_model::theory::Speeds;
 use evenly_model::{Cluster, CpuSet, Nanos, Task, TaskGraph, parse_duration};
@@ -29,12 +29,14 @@ use std::path::{Component, Path};
 pub type Target = fn(&[u8]);
 
 /// All targets, by the names that they have in `fuzz/`.
-pub const TARGETS: [(&str, Target); 26] = [
+pub const TARGETS: [(&str, Target); 28] = [
+    ("assignment", assignment),
     ("cache", cache),
     ("cgroup", cgroup),
     ("cpulist", cpulist),
     ("duration", duration),
     ("edges", edges),
+    ("environ", environ),
     ("factors", factors),
     ("hmat", hmat),
     ("journal", journal),
@@ -57,6 +59,16 @@ pub const TARGETS: [(&str, Target); 26] = [
     ("taskstats", taskstats),
     ("tasks", tasks),
 ];
+
+/// Mappings that are carried out, as JSON or CSV: every task has a CPU.
+///
+/// # Panics
+/// Where one has none.
+pub fn assignment(bytes: &[u8]) {
+    if let Some(found) = read(read_assignment(bytes, "file")) {
+        assert!(!found.places.is_empty() && found.places.values().all(|cpus| !cpus.is_empty()));
+    }
+}
 
 /// Caches of CPUs (three lines each: level, type, CPUs), the `cpuN` lines of `/proc/stat`, and the
 /// division into domains: nothing is lost, and nothing is in two.
@@ -130,6 +142,17 @@ pub fn edges(bytes: &[u8]) {
     if let Some(edges) = read(read_edges(bytes, "file", &known)) {
         check_edges(&edges);
         assert!(edges.list.iter().all(|e| known(e.from) && known(e.to)));
+    }
+}
+
+/// `/proc/<pid>/environ`: a rank is one that is written there.
+///
+/// # Panics
+/// Where it is not.
+pub fn environ(bytes: &[u8]) {
+    if let Some((name, rank)) = parse_rank(bytes) {
+        let text = String::from_utf8_lossy(bytes);
+        assert!(text.contains(name) && text.contains(&rank.to_string()));
     }
 }
 

@@ -11,11 +11,11 @@ use evenly_linux::limits::{
     Cache, parse_cfs_quota, parse_cgroup, parse_cpu_max, parse_cpu_stat, parse_memory,
     parse_mountinfo,
 };
-use evenly_linux::proc::{Stat, parse_schedstat, status_field};
+use evenly_linux::proc::{Stat, parse_rank, parse_schedstat, status_field};
 use evenly_linux::taskstats::{TaskTimes, parse_answer};
 use evenly_map::{
-    Monitoring, read_edges, read_factors, read_mapping, read_matrix, read_monitoring, read_objects,
-    read_profile, read_tasks,
+    Monitoring, read_assignment, read_edges, read_factors, read_mapping, read_matrix,
+    read_monitoring, read_objects, read_profile, read_tasks,
 };
 use evenly_model::stats::Random;
 use evenly_model::theory::Speeds;
@@ -131,12 +131,14 @@ fn the_seeds_are_what_they_stand_for() {
         bytes.split(|&b| b == b'\n').map(<[u8]>::to_vec).collect()
     };
     let read = |name: &str, bytes: &[u8]| match name {
+        "assignment" => read_assignment(bytes, "f").is_ok_and(|a| a.places.len() > 1),
         "cache" => {
             lines(bytes).chunks_exact(3).any(|l| Cache::parse(&l[0], &l[1], &l[2]).is_some())
         }
         "cgroup" => !parse_cgroup(bytes).is_empty(),
         "cpulist" => text(bytes).trim().parse::<CpuSet>().is_ok_and(|s| !s.is_empty()),
         "edges" => read_edges(bytes, "f", &|_| true).is_ok_and(|e| !e.list.is_empty()),
+        "environ" => parse_rank(bytes).is_some(),
         "factors" => read_factors(bytes, "f").is_ok_and(|f| f.len() > 1),
         "mapping" => {
             let task = |id| Task { id, load_s: 1.0, size_bytes: 0.0, core: None, movable: true };

@@ -23,12 +23,14 @@ use crate::scan::Scanner;
 use crate::taskstats::TaskStats;
 use crate::workers::{Workers, lock};
 use evenly_engine::{
-    Balancer, BalancerOptions, Board, CARE, DomainSpread, DomainThread, Eligible, Event,
-    GuardOptions, Machine, Observer, Period, PeriodControl, PeriodOptions, Selection, Summary,
-    Times, Tracker, TrackerOptions, home_of_newcomer, left_to_nobody, roomiest,
+    ApplyError, Balancer, BalancerOptions, Board, CARE, DomainSpread, DomainThread, Eligible,
+    Event, GuardOptions, Machine, Mapping, Newcomer, Observer, Period, PeriodControl,
+    PeriodOptions, Selection, Summary, Times, Tracker, TrackerOptions, home_of_newcomer,
+    left_to_nobody, roomiest,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Nanos, Pid, ThreadId, Tid};
 use evenly_policy::PolicyInfo;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -84,6 +86,8 @@ pub struct LiveOptions {
     pub progress: ProgressKind,
     /// Seed of all that is random.
     pub seed: u64,
+    /// Where the threads or ranks are to run; the policy balances within it.
+    pub mapping: Option<Mapping>,
 }
 
 /// Why a program cannot be balanced. It runs on (promise P8).
@@ -277,6 +281,17 @@ struct Domain {
     generation: u64,
     /// Whether the period is ours to choose, and threads are moved at all.
     may_rest: bool,
+    /// Threads that join with less than they might use, because a mapping says so.
+    mapped: Option<Vec<Mapped>>,
+}
+
+/// A thread that has a place in a mapping.
+struct Mapped {
+    id: ThreadId,
+    /// Its place.
+    cpus: CpuSet,
+    /// It has been put there.
+    done: bool,
 }
 
 impl Domain {
@@ -288,14 +303,19 @@ impl Domain {
         if generation != self.generation {
             self.generation = generation;
             self.balancer.masks_were_restored();
+            self.mapped.iter_mut().flatten().for_each(|m| m.done = false);
         }
         self.take_in_and_hand_on(machine);
+        self.put_in_place(machine);
         // Relaxed: whoever reads an old value reads the new one at its next point.
         self.balancer.open(machine, self.together.vacant.load(Ordering::Relaxed));
         self.period.share_budget(self.together.at_work.load(Ordering::Relaxed));
         if !self.balancer.is_empty() {
             let left = self.balancer.point(machine, self.period.current(), &mut self.observers);
             if !left.is_empty() {
+                for (id, _) in &left {
+                    self.forget_place(*id);
+                }
                 put(&self.mailbox.leaving, left);
             }
             self.period.shared_by(self.balancer.len().div_ceil(self.balancer.usable_cpus().max(1)));
@@ -344,6 +364,7 @@ impl Domain {
     fn take_in_and_hand_on(&mut self, machine: &mut LinuxMachine) {
         for id in take(&self.mailbox.replaced) {
             let times = self.balancer.let_go(id, now(), &mut self.observers);
+            self.forget_place(id);
             // First of all: the program may be about to size its pool of threads.
             machine.reclaim(id);
             put(&self.mailbox.leaving, times.map(|t| (id, t)));
@@ -359,6 +380,9 @@ impl Domain {
         }
         for j in joining {
             let id = j.selection.thread.id;
+            if let Some(mapped) = &mut self.mapped {
+                mapped.push(Mapped { id, cpus: j.original.clone(), done: false });
+            }
             self.balancer.join(machine, j.selection, &j.original, &mut self.observers);
             if j.from_another {
                 put(&self.mailbox.changed, [(id, true)]);
@@ -367,12 +391,49 @@ impl Domain {
         for d in take(&self.mailbox.departing) {
             let released = self.balancer.release(machine, d.id, d.to, &mut self.observers);
             match released {
-                Some(selection) => put(
-                    &d.mailbox.joining,
-                    [Joining { selection, original: d.original, from_another: true }],
-                ),
+                Some(selection) => {
+                    self.forget_place(d.id);
+                    put(
+                        &d.mailbox.joining,
+                        [Joining { selection, original: d.original, from_another: true }],
+                    );
+                }
                 None => put(&self.mailbox.changed, [(d.id, false)]),
             }
+        }
+    }
+
+    /// Puts threads where the mapping says that have not been put there yet. The balancer confines
+    /// threads only where their domain is less than what they may use, and knows no more than that.
+    fn put_in_place(&mut self, machine: &mut LinuxMachine) {
+        let Some(mapped) = &mut self.mapped else { return };
+        let domain = self.balancer.cpus();
+        let mut refused = Vec::new();
+        mapped.retain_mut(|m| {
+            if m.done {
+                return true;
+            }
+            match machine.confine(m.id, &m.cpus.and(domain)) {
+                Ok(()) => m.done = true,
+                // Asked for again at the next point.
+                Err(ApplyError::Unusable { .. }) => {}
+                Err(ApplyError::Gone) => return false,
+                Err(e) => {
+                    refused.push((m.id, e));
+                    return false;
+                }
+            }
+            true
+        });
+        for (id, e) in refused {
+            let text = format!("thread {id} is not where the mapping has it: {e}");
+            self.balancer.note(now(), text, &mut self.observers);
+        }
+    }
+
+    fn forget_place(&mut self, id: ThreadId) {
+        if let Some(mapped) = &mut self.mapped {
+            mapped.retain(|m| m.id != id);
         }
     }
 
@@ -616,6 +677,7 @@ impl Live {
                 generation: 0,
                 may_rest: self.options.period == Period::Auto
                     && !self.options.policy.only_watches(),
+                mapped: self.options.mapping.is_some().then(Vec::new),
             });
         }
         let mut coordinator = Coordinator {
@@ -648,6 +710,7 @@ impl Live {
             most_threads: 0,
             most_processes: 0,
             realtime_threads: 0,
+            mapping: self.options.mapping,
             limits: self.limits.clone(),
             root: self.root,
             quota: self.limits.quota(self.root).unwrap_or_default(),
@@ -693,6 +756,9 @@ impl Live {
             .and(&report.cpus);
         if !allowed.is_empty() {
             report.cpus = allowed;
+        }
+        if let Some(mapping) = coordinator.mapping.filter(|_| report.started) {
+            report.summary.notes.extend(mapping.notes());
         }
         Ok(report)
     }
@@ -960,6 +1026,8 @@ struct Coordinator {
     next_guardian: Nanos,
     /// Why nobody would restore masks any more.
     unguarded: Option<GuardianError>,
+    /// Where threads are to run.
+    mapping: Option<Mapping>,
     /// What is to be said in the report and the decision log.
     notes: Vec<String>,
 }
@@ -1148,10 +1216,11 @@ impl Coordinator {
             return;
         }
         machine.look_at_cpuset();
-        let met: Vec<(Selection, CpuSet)> = chosen
+        let mut met: Vec<(Selection, CpuSet)> = chosen
             .into_iter()
             .filter_map(|s| machine.mask_when_met(s.thread.id).map(|original| (s, original)))
             .collect();
+        self.map(&mut met);
         let masks: Vec<usize> = met.iter().map(|(_, original)| self.mask(original)).collect();
         let (rooms, allowed) = self.rooms(&self.usable(machine), &masks);
         let mut counts = vec![0; self.homes.len()];
@@ -1170,6 +1239,37 @@ impl Coordinator {
                 &self.homes[home].mailbox.joining,
                 [Joining { selection, original, from_another: false }],
             );
+        }
+    }
+
+    /// Narrows what threads may use to what the mapping says, if there is one.
+    fn map(&mut self, met: &mut [(Selection, CpuSet)]) {
+        let Some(mapping) = &mut self.mapping else { return };
+        let proc = Proc::default();
+        // What evenly has as well tells nothing apart: it was set for whatever started it.
+        let own = proc.rank(Process::own().pid);
+        let mut ranks: HashMap<Pid, Option<u64>> = HashMap::new();
+        for (s, _) in met.iter() {
+            ranks.entry(s.thread.pid).or_insert_with(|| {
+                proc.rank(s.thread.pid).filter(|found| own != Some(*found)).map(|(_, rank)| rank)
+            });
+        }
+        let balanced = self.homes.iter().fold(CpuSet::new(), |all, h| all.or(&h.cpus));
+        let may_use: Vec<CpuSet> =
+            met.iter().map(|(_, original)| original.and(&balanced)).collect();
+        let found: Vec<Newcomer<'_>> = (met.iter().zip(&may_use))
+            .map(|((s, _), may_use)| Newcomer {
+                id: s.thread.id,
+                pid: s.thread.pid,
+                rank: ranks.get(&s.thread.pid).copied().flatten(),
+                may_use,
+            })
+            .collect();
+        let narrowed = mapping.narrow(&found);
+        for ((_, original), cpus) in met.iter_mut().zip(narrowed) {
+            if let Some(cpus) = cpus {
+                *original = cpus;
+            }
         }
     }
 

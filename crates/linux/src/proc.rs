@@ -278,6 +278,13 @@ impl Proc {
         entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect()
     }
 
+    /// The rank that the launcher of an MPI program gave to a process ([`parse_rank`]). None where it
+    /// gave none, or the environment cannot be read.
+    #[must_use]
+    pub fn rank(&self, pid: Pid) -> Option<(&'static str, u64)> {
+        parse_rank(&read_all(&self.process_file(pid, "environ")).ok()?)
+    }
+
     /// The command line of a process, one element an argument.
     #[must_use]
     pub fn command_line(&self, pid: Pid) -> Vec<OsString> {
@@ -286,6 +293,23 @@ impl Proc {
         let bytes = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
         bytes.split(|&b| b == 0).map(|a| OsString::from_vec(a.to_vec())).collect()
     }
+}
+
+/// Variables by which launchers tell a process its rank; the first that is there counts. What starts
+/// the others may itself have been started by Slurm, so that comes last.
+pub const RANK_VARIABLES: [&str; 5] =
+    ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID"];
+
+/// The rank of a process by its environment (`/proc/<pid>/environ`), and the variable that says so.
+#[must_use]
+pub fn parse_rank(environ: &[u8]) -> Option<(&'static str, u64)> {
+    RANK_VARIABLES.into_iter().find_map(|name| {
+        let mut variables = environ.split(|&b| b == 0);
+        let value = variables
+            .find_map(|v| v.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+            .and_then(|v| std::str::from_utf8(v).ok())?;
+        Some((name, value.trim().parse().ok()?))
+    })
 }
 
 /// Reads a whole file of a kernel file system. Bounded: such files are small, and a larger one is
@@ -364,6 +388,16 @@ mod tests {
         assert_eq!(status_number(status, "voluntary_ctxt_switches"), Some(99));
         assert_eq!(status_field(status, "SigIgn"), Some(&b"0000000000001000"[..]));
         assert_eq!(status_number(status, "Pid"), None);
+    }
+
+    #[test]
+    fn ranks_are_what_launchers_say() {
+        let env = |text: &str| parse_rank(text.replace(' ', "\0").as_bytes());
+        assert_eq!(env("A=b OMPI_COMM_WORLD_RANK=3 SLURM_PROCID=0"), Some((RANK_VARIABLES[0], 3)));
+        assert_eq!(env("SLURM_PROCID=0 PMI_RANK=12 "), Some(("PMI_RANK", 12)));
+        assert_eq!(env("PMIX_RANK=many SLURM_PROCID=4"), Some(("SLURM_PROCID", 4)));
+        assert_eq!(env("XPMI_RANK=1 PMI_RANKS=2 PMI_RANK"), None);
+        assert_eq!(parse_rank(b""), None);
     }
 
     #[test]

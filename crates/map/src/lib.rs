@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod assignment;
 mod case;
 mod error;
 mod factors;
@@ -29,6 +30,7 @@ mod present;
 mod profile;
 mod table;
 
+pub use assignment::{Assignment, assignment_file, read_assignment};
 pub use case::{Case, Mapped, SCHEMA, SCHEMA_COMPARISON, expected_s};
 pub use error::InputError;
 pub use factors::read_factors;
