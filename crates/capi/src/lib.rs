@@ -1,0 +1,395 @@
+//! The mappers for runtimes that are not written in Rust, such as Charm++: a C interface,
+//! `include/evenly_mapper.h`, over `evenly_policy::map`.
+//!
+//! ```text
+//! C arrays -> (here: checked, borrowed) -> problem::solve, which is safe -> C array
+//! ```
+//!
+//! Invariants:
+//! - No panic crosses the border: one is caught and returned as a status.
+//! - There is no state: a call touches what it is given and its own memory, nothing else.
+//! - Outputs are written when all is well, and only then.
+//! - Whatever numbers the arrays hold is data, and is checked; that pointers point to as many elements
+//!   as their counts say is the caller's promise, and all that cannot be checked.
+//!
+//! The structures here and in the header are the same; `tests/c.rs` holds them against each other.
+
+mod problem;
+
+use evenly_policy::map::{Alpha, MAPPERS, Objectives, Options, mapper};
+use problem::{Problem, Status, Trouble, solve};
+use std::ffi::{CStr, c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The version of the interface.
+pub const VERSION: u32 = 1;
+
+/// The algorithm where none is named.
+const USUAL: &str = "nuco+";
+
+/// Most tasks: as many as `evenly map` reads.
+const MOST_TASKS: usize = 4_000_000;
+/// Most edges.
+const MOST_EDGES: usize = 20_000_000;
+/// Most cores and most nodes.
+const MOST_CORES: usize = 1 << 20;
+const MOST_NODES: usize = 1 << 12;
+
+/// `struct evenly_map_problem`: see the header.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+#[expect(missing_docs, reason = "the header has them")]
+pub struct EvenlyMapProblem {
+    pub struct_size: usize,
+    pub tasks: usize,
+    pub loads_s: *const f64,
+    pub sizes_bytes: *const f64,
+    pub movable: *const u8,
+    pub present: *const u32,
+    pub edges: usize,
+    pub edge_from: *const u32,
+    pub edge_to: *const u32,
+    pub edge_messages: *const f64,
+    pub edge_bytes: *const f64,
+    pub cores: usize,
+    pub core_node: *const u32,
+    pub core_speed: *const f64,
+    pub nodes: usize,
+    pub node_host: *const u32,
+    pub factors: *const f64,
+    pub bandwidths: *const f64,
+}
+
+/// `struct evenly_map_options`: see the header.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+#[expect(missing_docs, reason = "the header has them")]
+pub struct EvenlyMapOptions {
+    pub struct_size: usize,
+    pub algorithm: *const c_char,
+    pub alpha: f64,
+    pub seed: u64,
+    pub time_limit_s: f64,
+    pub migration_worth_s: f64,
+    pub max_migrations: i64,
+    pub max_imbalance: f64,
+    pub tolerance: f64,
+}
+
+/// `struct evenly_map_objectives`: see the header.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[expect(missing_docs, reason = "the header has them")]
+pub struct EvenlyMapObjectives {
+    pub makespan_s: f64,
+    pub mean_load_s: f64,
+    pub imbalance: f64,
+    pub nuco_messages: f64,
+    pub remote_messages: f64,
+    pub hop_bytes: f64,
+    pub migrations: usize,
+    pub migrated_bytes: f64,
+}
+
+impl From<Objectives> for EvenlyMapObjectives {
+    fn from(o: Objectives) -> Self {
+        Self {
+            makespan_s: o.makespan_s,
+            mean_load_s: o.mean_load_s,
+            imbalance: o.imbalance,
+            nuco_messages: o.nuco_messages,
+            remote_messages: o.remote_messages,
+            hop_bytes: o.hop_bytes,
+            migrations: o.migrations,
+            migrated_bytes: o.migrated_bytes,
+        }
+    }
+}
+
+impl EvenlyMapOptions {
+    /// What is usual.
+    #[must_use]
+    pub fn usual() -> Self {
+        let usual = Options::default();
+        Self {
+            struct_size: size_of::<Self>(),
+            algorithm: std::ptr::null(),
+            alpha: match usual.alpha {
+                Alpha::Fixed(alpha) => alpha,
+                Alpha::Auto => -1.0,
+            },
+            seed: usual.seed,
+            time_limit_s: usual.time_limit.as_secs_f64(),
+            migration_worth_s: usual.migration_worth_s,
+            max_migrations: -1,
+            max_imbalance: -1.0,
+            tolerance: usual.tolerance,
+        }
+    }
+}
+
+/// `evenly_map_version`: see the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn evenly_map_version() -> u32 {
+    VERSION
+}
+
+/// `evenly_map_algorithm`: see the header.
+///
+/// # Safety
+/// `name` is NULL, or has room for `size` bytes that nobody else uses meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenly_map_algorithm(i: usize, name: *mut c_char, size: usize) -> usize {
+    let found = MAPPERS.get(i).map_or("", |m| m.name);
+    // SAFETY: the caller's promise is the same.
+    unsafe { tell(found, name, size) };
+    found.len()
+}
+
+/// `evenly_map_options_init`: see the header.
+///
+/// # Safety
+/// `options` is NULL, or points to memory for such a structure that nobody else uses meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenly_map_options_init(options: *mut EvenlyMapOptions) {
+    if !options.is_null() {
+        // SAFETY: it is not null, so by the caller's promise it can be written.
+        unsafe { options.write(EvenlyMapOptions::usual()) };
+    }
+}
+
+/// `evenly_map`: see the header.
+///
+/// # Safety
+/// Pointers are NULL, or point to as many elements as the header says, properly aligned; nobody
+/// writes to what is read meanwhile, or uses what is written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenly_map(
+    problem: *const EvenlyMapProblem,
+    options: *const EvenlyMapOptions,
+    assignment: *mut u32,
+    before: *mut EvenlyMapObjectives,
+    after: *mut EvenlyMapObjectives,
+    message: *mut c_char,
+    message_size: usize,
+) -> c_int {
+    let solved = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: the caller promises what `borrow` and `choices` need; both look at nothing but what
+        // they are given here.
+        let (problem, (mapper, options)) = unsafe { (borrow(problem)?, choices(options)?) };
+        if assignment.is_null() {
+            return Err(Trouble::input(
+                "assignment is NULL; room for a core for each task is needed",
+            ));
+        }
+        // When it returns the caller's arrays have been read, and may be the ones that are written.
+        solve(&problem, mapper, &options)
+    }));
+    let trouble = match solved {
+        Ok(Ok(solved)) => {
+            for (i, core) in solved.assignment.iter().enumerate() {
+                // SAFETY: there is a core for each task, and the caller has room for as many.
+                unsafe { assignment.add(i).write(*core) };
+            }
+            for (to, value) in [(before, solved.before), (after, solved.after)] {
+                if !to.is_null() {
+                    // SAFETY: it is not null, so by the caller's promise it can be written.
+                    unsafe { to.write(value.into()) };
+                }
+            }
+            None
+        }
+        Ok(Err(trouble)) => Some(trouble),
+        Err(panic) => {
+            let said = panic.downcast_ref::<String>().map(String::as_str);
+            let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
+            Some(Trouble { status: Status::Fault, what: format!("a fault in evenly: {said}") })
+        }
+    };
+    let what = trouble.as_ref().map_or("", |t| &t.what);
+    // SAFETY: by the caller's promise there are `message_size` bytes, or none where it is null.
+    unsafe { tell(what, message, message_size) };
+    trouble.map_or(Status::Ok, |t| t.status) as c_int
+}
+
+/// Writes a line as C has it: cut to the room that there is, on a whole character, with a closing 0.
+///
+/// # Safety
+/// `to` is NULL, or has room for `size` bytes that nobody else uses meanwhile.
+unsafe fn tell(what: &str, to: *mut c_char, size: usize) {
+    if to.is_null() || size == 0 {
+        return;
+    }
+    let clean: String = what.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let mut end = clean.len().min(size - 1);
+    while !clean.is_char_boundary(end) {
+        end -= 1;
+    }
+    // SAFETY: `end` is less than `size`, so text and closing 0 fit; our text is not in the caller's
+    // memory, so the two do not overlap.
+    unsafe {
+        std::ptr::copy_nonoverlapping(clean.as_ptr(), to.cast::<u8>(), end);
+        to.add(end).write(0);
+    }
+}
+
+/// Borrows so many elements; None where the pointer is null.
+///
+/// # Safety
+/// The pointer is null, or there are that many elements, properly aligned, and nobody writes to them
+/// during `'a`.
+unsafe fn optional<'a, T>(
+    first: *const T,
+    len: usize,
+    name: &str,
+) -> Result<Option<&'a [T]>, Trouble> {
+    if first.is_null() {
+        return Ok(None);
+    }
+    if !first.is_aligned() {
+        return Err(Trouble::input(format!("{name} is not aligned as its elements must be")));
+    }
+    // SAFETY: it is neither null nor misaligned, `len` is below the limits that were checked, so that
+    // the bytes are fewer than isize::MAX; the rest is the caller's promise.
+    Ok(Some(unsafe { std::slice::from_raw_parts(first, len) }))
+}
+
+/// The same, where an array must be there unless it would have no element.
+///
+/// # Safety
+/// As for [`optional`].
+unsafe fn needed<'a, T>(first: *const T, len: usize, name: &str) -> Result<&'a [T], Trouble> {
+    if len == 0 {
+        return Ok(&[]);
+    }
+    // SAFETY: the caller's promise is the same.
+    let found = unsafe { optional(first, len, name) }?;
+    found.ok_or_else(|| Trouble::input(format!("{name} is NULL; {len} elements are needed")))
+}
+
+/// Checks counts, and borrows the arrays.
+///
+/// # Safety
+/// As for [`evenly_map`].
+unsafe fn borrow<'a>(problem: *const EvenlyMapProblem) -> Result<Problem<'a>, Trouble> {
+    // SAFETY: the caller promises that it is null or points to such a structure.
+    let p = unsafe { structure(problem, "problem") }?
+        .ok_or_else(|| Trouble::input("problem is NULL"))?;
+    for (name, found, least, most) in [
+        ("tasks", p.tasks, 1, MOST_TASKS),
+        ("edges", p.edges, 0, MOST_EDGES),
+        ("cores", p.cores, 1, MOST_CORES),
+        ("nodes", p.nodes, 1, MOST_NODES),
+    ] {
+        if found < least || found > most {
+            return Err(Trouble::input(format!("{name} is {found}; {least} to {most} is needed")));
+        }
+    }
+    let square = p.nodes * p.nodes;
+    // SAFETY: the counts are within their limits, and the caller promises that many elements.
+    unsafe {
+        Ok(Problem {
+            loads_s: needed(p.loads_s, p.tasks, "loads_s")?,
+            sizes_bytes: optional(p.sizes_bytes, p.tasks, "sizes_bytes")?,
+            movable: optional(p.movable, p.tasks, "movable")?,
+            present: needed(p.present, p.tasks, "present")?,
+            edge_from: needed(p.edge_from, p.edges, "edge_from")?,
+            edge_to: needed(p.edge_to, p.edges, "edge_to")?,
+            edge_messages: needed(p.edge_messages, p.edges, "edge_messages")?,
+            edge_bytes: optional(p.edge_bytes, p.edges, "edge_bytes")?,
+            core_node: needed(p.core_node, p.cores, "core_node")?,
+            core_speed: optional(p.core_speed, p.cores, "core_speed")?,
+            nodes: p.nodes,
+            node_host: optional(p.node_host, p.nodes, "node_host")?,
+            factors: needed(p.factors, square, "factors")?,
+            bandwidths: optional(p.bandwidths, square, "bandwidths")?,
+        })
+    }
+}
+
+/// Reads a structure that says its own size first, so that one of another version is noticed.
+///
+/// # Safety
+/// The pointer is null, or points to a structure whose first field is its size, of that many bytes.
+unsafe fn structure<T: Copy>(at: *const T, name: &str) -> Result<Option<T>, Trouble> {
+    if at.is_null() {
+        return Ok(None);
+    }
+    if !at.is_aligned() {
+        return Err(Trouble::input(format!("{name} is not aligned as a structure must be")));
+    }
+    // SAFETY: its first field is its size, which is there in every version.
+    let found = unsafe { at.cast::<usize>().read() };
+    let needed = size_of::<T>();
+    if found != needed {
+        return Err(Trouble::input(format!(
+            "{name}: struct_size is {found}; {needed} is needed (version {VERSION})"
+        )));
+    }
+    // SAFETY: it is as long as ours.
+    Ok(Some(unsafe { at.read() }))
+}
+
+type Choices = (&'static evenly_policy::map::MapperInfo, Options);
+
+/// The algorithm and its options.
+///
+/// # Safety
+/// `options` is null or points to such a structure, and its `algorithm` to a text with a closing 0.
+unsafe fn choices(options: *const EvenlyMapOptions) -> Result<Choices, Trouble> {
+    // SAFETY: the caller promises that it is null or points to such a structure.
+    let given = unsafe { structure(options, "options") }?;
+    let o = given.unwrap_or_else(EvenlyMapOptions::usual);
+    let name = if o.algorithm.is_null() {
+        std::borrow::Cow::Borrowed(USUAL)
+    } else {
+        // SAFETY: it is not null, so by the caller's promise there is a text with a closing 0.
+        unsafe { CStr::from_ptr(o.algorithm) }.to_string_lossy()
+    };
+    let mapper = mapper(&name).ok_or_else(|| {
+        let names: Vec<&str> = MAPPERS.iter().map(|m| m.name).collect();
+        let shown: String = name.chars().take(40).collect();
+        let what = format!("there is no algorithm '{shown}'; there are {}", names.join(", "));
+        Trouble { status: Status::Algorithm, what }
+    })?;
+    Ok((mapper, problem::options(&o)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn algorithms_have_names() {
+        let name = |i: usize| {
+            let mut room = [1; 32];
+            // SAFETY: there is as much room as is said.
+            let length = unsafe { evenly_map_algorithm(i, room.as_mut_ptr(), room.len()) };
+            let text: String = room
+                .iter()
+                .take_while(|c| **c != 0)
+                .map(|c| char::from(c.cast_unsigned()))
+                .collect();
+            assert_eq!(text.len(), length);
+            text
+        };
+        let names: Vec<String> = (0..).map(name).take_while(|n| !n.is_empty()).collect();
+        assert_eq!(names, MAPPERS.iter().map(|m| m.name).collect::<Vec<_>>());
+        assert!(mapper(USUAL).is_some());
+    }
+
+    #[test]
+    fn messages_are_cut_on_a_whole_character() {
+        let told = |what: &str, size: usize| {
+            let mut room = [b'x'.cast_signed(); 16];
+            // SAFETY: there is more room than is said.
+            unsafe { tell(what, room.as_mut_ptr(), size) };
+            room.map(i8::cast_unsigned)
+        };
+        assert_eq!(&told("abc\ndef", 16)[..9], b"abc def\0x");
+        assert_eq!(&told("abcdef", 4)[..5], b"abc\0x");
+        assert_eq!(&told("ab\u{e9}f", 4)[..5], b"ab\0xx");
+        assert_eq!(told("abc", 1)[..2], [0, b'x']);
+        assert_eq!(told("abc", 0)[0], b'x');
+    }
+}

@@ -1,0 +1,171 @@
+//! A program in C, built against the header and each form of the library: it gets the same answers as
+//! `evenly map`, and nothing that it can do wrong ends in anything but a status.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use evenly_map::{Case, Files, machine, present, write};
+use evenly_mapper::{EvenlyMapObjectives, EvenlyMapOptions, EvenlyMapProblem};
+use evenly_model::Nanos;
+use evenly_policy::map::{MAPPERS, Options};
+use std::fs;
+use std::mem::offset_of;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+const FACTORS: &str = "1,1.36,2.48,3.6\n1.36,1,3.6,2.48\n2.48,3.6,1,1.36\n3.6,2.48,1.36,1\n";
+
+fn source(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
+}
+
+fn run(program: &mut Command) -> Output {
+    let output = program.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program:?}: {said}");
+    output
+}
+
+/// Builds a program, linked with the shared or with the static library.
+fn build(file: &Path, shared: bool) -> PathBuf {
+    // Libraries lie beside the test program.
+    let own = std::env::current_exe().unwrap();
+    let libraries = own.parent().unwrap();
+    let name = file.file_stem().unwrap().to_str().unwrap();
+    let form = if shared { "shared" } else { "static" };
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{form}"));
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g", "-I"])
+        .arg(source("include"))
+        .arg(file)
+        .arg("-o")
+        .arg(&program);
+    if shared {
+        cc.arg("-L").arg(libraries).arg("-levenly_mapper");
+        cc.arg(format!("-Wl,-rpath,{}", libraries.display()));
+    } else {
+        cc.arg(libraries.join("libevenly_mapper.a")).args(["-lpthread", "-ldl", "-lm"]);
+    }
+    run(&mut cc);
+    program
+}
+
+fn programs() -> &'static [PathBuf; 2] {
+    static BUILT: OnceLock<[PathBuf; 2]> = OnceLock::new();
+    BUILT.get_or_init(|| [true, false].map(|shared| build(&source("tests/map.c"), shared)))
+}
+
+/// The example of the manual, as it stands there, prints what stands there.
+#[test]
+fn the_manuals_example_works() {
+    let manual = fs::read_to_string(source("../../docs/map.md")).unwrap();
+    let behind = |mark: &str| {
+        let (_, rest) = manual.split_once(mark).unwrap();
+        let code = rest.lines().skip_while(|l| l.is_empty());
+        let code = code.take_while(|l| l.is_empty() || l.starts_with("    "));
+        code.map(|l| format!("{}\n", l.strip_prefix("    ").unwrap_or(l))).collect::<String>()
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("strategy.c");
+    fs::write(&file, behind("<!-- C example -->\n")).unwrap();
+    let output = run(&mut Command::new(build(&file, true)));
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(printed.trim_end(), behind("<!-- its output -->\n").trim_end());
+}
+
+#[test]
+fn the_structures_are_those_of_the_header() {
+    type P = EvenlyMapProblem;
+    type O = EvenlyMapOptions;
+    type V = EvenlyMapObjectives;
+    let expected = [
+        ("problem", size_of::<P>()),
+        ("loads_s", offset_of!(P, loads_s)),
+        ("movable", offset_of!(P, movable)),
+        ("present", offset_of!(P, present)),
+        ("edges", offset_of!(P, edges)),
+        ("edge_bytes", offset_of!(P, edge_bytes)),
+        ("cores", offset_of!(P, cores)),
+        ("core_speed", offset_of!(P, core_speed)),
+        ("nodes", offset_of!(P, nodes)),
+        ("bandwidths", offset_of!(P, bandwidths)),
+        ("options", size_of::<O>()),
+        ("alpha", offset_of!(O, alpha)),
+        ("seed", offset_of!(O, seed)),
+        ("max_migrations", offset_of!(O, max_migrations)),
+        ("tolerance", offset_of!(O, tolerance)),
+        ("objectives", size_of::<V>()),
+        ("hop_bytes", offset_of!(V, hop_bytes)),
+        ("migrations", offset_of!(V, migrations)),
+        ("migrated_bytes", offset_of!(V, migrated_bytes)),
+    ];
+    let expected: String = expected.map(|(name, at)| format!("{name} {at}\n")).concat();
+    let output = run(Command::new(&programs()[0]).arg("layout"));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+}
+
+#[test]
+fn what_is_wrong_is_refused_with_a_line() {
+    for program in programs() {
+        let output = run(Command::new(program).arg("wrong"));
+        let said = String::from_utf8(output.stdout).unwrap();
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!(lines.len(), 10, "{said}");
+        for (line, words) in lines.iter().zip([
+            "problem: struct_size is 8;",
+            "tasks is 0; 1 to 4000000 is needed",
+            "tasks is 18446744073709551615;",
+            "loads_s is NULL; 2 elements are needed",
+            "present is not aligned",
+            "edge_to is NULL; 1 elements are needed",
+            "edge from 0 to 2: there is no task 2;",
+            "task 1: the load is -1;",
+            "there is no algorithm 'best'; there are nuco+,",
+            "tolerance is -1;",
+        ]) {
+            assert!(line.starts_with(words), "{line}, not: {words}");
+        }
+    }
+}
+
+/// The same dumps, machine and options for the C program and for what `evenly map` is made of.
+#[test]
+fn the_answers_are_those_of_evenly_map() {
+    let dir = tempfile::tempdir().unwrap();
+    let factors = dir.path().join("factors.csv");
+    fs::write(&factors, FACTORS).unwrap();
+    let described = machine("numa:4 core:8", Some(&factors)).unwrap();
+    let options = Options { time_limit: Nanos::ZERO, ..Options::default() };
+    for dump in ["lb_test_p32", "kneighbor_p32"] {
+        let file = |kind: &str| source(&format!("../policy/tests/data/charm/{dump}.{kind}.csv"));
+        let (objects, edges) = (file("objects"), file("edges"));
+        let files = Files {
+            objects: Some(objects.clone()),
+            edges: Some(edges.clone()),
+            ..Files::default()
+        };
+        let input = files.read().unwrap();
+        let cluster = described.cluster.clone();
+        let (now, from) = present(&input, &cluster, None).unwrap();
+        let factors_from = described.factors_from;
+        let topology = String::from("numa:4 core:8");
+        let case = Case { input, cluster, topology, factors_from, present: now, from };
+        for mapper in MAPPERS {
+            let mapped = case.map(mapper, &options);
+            let csv = evenly_map::format("csv").unwrap();
+            let expected =
+                write(csv, &case.input.graph, &case.cluster, &mapped.mapping, &[]).unwrap();
+            let worth = mapped.objectives;
+            for program in programs() {
+                let mut c = Command::new(program);
+                c.args([&objects, &edges, &factors]).args(["4", "32", mapper.name]);
+                let output = run(&mut c);
+                let found = String::from_utf8(output.stdout).unwrap();
+                assert!(found == expected, "{dump}, {}: not the same mapping", mapper.name);
+                let said = String::from_utf8(output.stderr).unwrap();
+                let said: Vec<f64> = said.split_whitespace().map(|w| w.parse().unwrap()).collect();
+                let migrations = worth.migrations as f64;
+                assert_eq!(said, [worth.makespan_s, worth.nuco_messages, migrations], "{dump}");
+            }
+        }
+    }
+}

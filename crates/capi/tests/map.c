@@ -1,0 +1,164 @@
+// Maps the tasks of CSV files through the C interface. For tests/c.rs.
+//   map layout                                     sizes and offsets of the structures
+//   map wrong                                      what is refused, and how
+//   map OBJECTS EDGES FACTORS NODES CORES NAME     id,pe of each task, as evenly map writes it
+// The cores are spread over the nodes in blocks; files have the columns of Charm++ dumps.
+#include "evenly_mapper.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *need(void *p) {
+    if (!p) { perror("map"); exit(1); }
+    return p;
+}
+
+// The columns of these names, in one array of rows.
+static double *columns(const char *path, int count, const char *const names[], size_t *rows) {
+    FILE *file = need(fopen(path, "r"));
+    char line[4096];
+    int at[8];
+    need(fgets(line, sizeof line, file));
+    for (int c = 0; c < count; c++) at[c] = -1;
+    int column = 0;
+    for (char *word = strtok(line, ",\r\n"); word; word = strtok(NULL, ",\r\n"), column++)
+        for (int c = 0; c < count; c++)
+            if (!strcmp(word, names[c])) at[c] = column;
+    for (int c = 0; c < count; c++)
+        if (at[c] < 0) { fprintf(stderr, "%s: no column %s\n", path, names[c]); exit(1); }
+    double *values = NULL;
+    *rows = 0;
+    while (fgets(line, sizeof line, file)) {
+        values = need(realloc(values, (*rows + 1) * (size_t)count * sizeof *values));
+        column = 0;
+        for (char *word = strtok(line, ",\r\n"); word; word = strtok(NULL, ",\r\n"), column++)
+            for (int c = 0; c < count; c++)
+                if (at[c] == column) values[*rows * (size_t)count + (size_t)c] = strtod(word, NULL);
+        (*rows)++;
+    }
+    fclose(file);
+    return values;
+}
+
+#define SHOW(type, field) printf("%s %zu\n", #field, offsetof(struct type, field))
+
+static int layout(void) {
+    printf("problem %zu\n", sizeof(struct evenly_map_problem));
+    SHOW(evenly_map_problem, loads_s); SHOW(evenly_map_problem, movable);
+    SHOW(evenly_map_problem, present); SHOW(evenly_map_problem, edges);
+    SHOW(evenly_map_problem, edge_bytes); SHOW(evenly_map_problem, cores);
+    SHOW(evenly_map_problem, core_speed); SHOW(evenly_map_problem, nodes);
+    SHOW(evenly_map_problem, bandwidths);
+    printf("options %zu\n", sizeof(struct evenly_map_options));
+    SHOW(evenly_map_options, alpha); SHOW(evenly_map_options, seed);
+    SHOW(evenly_map_options, max_migrations); SHOW(evenly_map_options, tolerance);
+    printf("objectives %zu\n", sizeof(struct evenly_map_objectives));
+    SHOW(evenly_map_objectives, hop_bytes); SHOW(evenly_map_objectives, migrations);
+    SHOW(evenly_map_objectives, migrated_bytes);
+    return 0;
+}
+
+static int wrong(void) {
+    double loads[2] = {1, 1}, factors[1] = {1}, messages[1] = {1};
+    uint32_t present[2] = {0, 0}, core_node[2] = {0, 0}, from[1] = {0}, to[1] = {1}, out[2] = {9, 9};
+    struct evenly_map_problem fine = {.struct_size = sizeof fine, .tasks = 2, .loads_s = loads,
+        .present = present, .edges = 1, .edge_from = from, .edge_to = to,
+        .edge_messages = messages, .cores = 2, .core_node = core_node, .nodes = 1,
+        .factors = factors};
+    struct evenly_map_problem p;
+    struct evenly_map_options o;
+    struct evenly_map_objectives before = {0}, after = {0};
+    char said[128];
+    evenly_map_options_init(&o);
+    evenly_map_options_init(NULL);
+#define REFUSED(status) do { \
+        int r = evenly_map(&p, &o, out, &before, &after, said, sizeof said); \
+        assert(r == (status) && *said && out[0] == 9 && after.makespan_s == 0); \
+        puts(said); } while (0)
+    p = fine; p.struct_size = 8; REFUSED(EVENLY_MAP_INPUT);
+    p = fine; p.tasks = 0; REFUSED(EVENLY_MAP_INPUT);
+    p = fine; p.tasks = SIZE_MAX; REFUSED(EVENLY_MAP_INPUT);
+    p = fine; p.loads_s = NULL; REFUSED(EVENLY_MAP_INPUT);
+    p = fine; p.present = (const uint32_t *)((const char *)present + 1); REFUSED(EVENLY_MAP_INPUT);
+    p = fine; p.edge_to = NULL; REFUSED(EVENLY_MAP_INPUT);
+    p = fine; to[0] = 2; REFUSED(EVENLY_MAP_INPUT); to[0] = 1;
+    p = fine; loads[1] = -1; REFUSED(EVENLY_MAP_INPUT); loads[1] = 1;
+    p = fine; o.algorithm = "best"; REFUSED(EVENLY_MAP_ALGORITHM);
+    evenly_map_options_init(&o);
+    o.tolerance = -1; REFUSED(EVENLY_MAP_INPUT);
+    evenly_map_options_init(&o);
+    assert(evenly_map(NULL, &o, out, NULL, NULL, NULL, 0) == EVENLY_MAP_INPUT);
+    assert(evenly_map(&fine, NULL, NULL, NULL, NULL, said, sizeof said) == EVENLY_MAP_INPUT);
+    /* A message that does not fit is cut. */
+    memset(said, 'x', sizeof said);
+    p = fine; p.cores = 0;
+    assert(evenly_map(&p, &o, out, NULL, NULL, said, 9) == EVENLY_MAP_INPUT);
+    assert(!strcmp(said, "cores is") && said[9] == 'x');
+    /* The assignment may replace the present one. */
+    assert(evenly_map(&fine, NULL, present, &before, &after, said, sizeof said) == EVENLY_MAP_OK);
+    assert(!*said && present[0] != present[1] && before.makespan_s == 2 && after.makespan_s == 1);
+    assert(after.migrations == 1 && evenly_map_version() == EVENLY_MAP_VERSION);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    if (argc == 2 && !strcmp(argv[1], "layout")) return layout();
+    if (argc == 2 && !strcmp(argv[1], "wrong")) return wrong();
+    assert(argc == 7);
+    static const char *const of_objects[] = {"id", "load_s", "pe", "migratable"};
+    static const char *const of_edges[] = {"from", "to", "messages", "bytes"};
+    size_t tasks, edges;
+    double *o = columns(argv[1], 4, of_objects, &tasks);
+    double *e = columns(argv[2], 4, of_edges, &edges);
+    size_t nodes = strtoul(argv[4], NULL, 10), cores = strtoul(argv[5], NULL, 10);
+
+    double *loads = need(calloc(tasks, sizeof *loads));
+    uint8_t *movable = need(calloc(tasks, 1));
+    uint32_t *present = need(calloc(tasks, sizeof *present)), *out = need(calloc(tasks, sizeof *out));
+    for (size_t t = 0; t < tasks; t++) {
+        loads[t] = o[4 * t + 1];
+        present[t] = (uint32_t)o[4 * t + 2];
+        movable[t] = o[4 * t + 3] != 0;
+    }
+    // Numbers of tasks in the files are any; here they are places.
+    uint32_t *from = need(calloc(edges, sizeof *from)), *to = need(calloc(edges, sizeof *to));
+    double *messages = need(calloc(edges, sizeof *messages)), *bytes = need(calloc(edges, sizeof *bytes));
+    for (size_t i = 0; i < edges; i++) {
+        for (size_t t = 0; t < tasks; t++) {
+            if (o[4 * t] == e[4 * i]) from[i] = (uint32_t)t;
+            if (o[4 * t] == e[4 * i + 1]) to[i] = (uint32_t)t;
+        }
+        messages[i] = e[4 * i + 2];
+        bytes[i] = e[4 * i + 3];
+    }
+    double *factors = need(calloc(nodes * nodes, sizeof *factors));
+    FILE *file = need(fopen(argv[3], "r"));
+    for (size_t i = 0; i < nodes * nodes; i++)
+        if (fscanf(file, "%lf%*[,\n]", &factors[i]) != 1) { fputs("factors\n", stderr); return 1; }
+    fclose(file);
+    uint32_t *core_node = need(calloc(cores, sizeof *core_node));
+    for (size_t c = 0; c < cores; c++) core_node[c] = (uint32_t)(c / (cores / nodes));
+
+    struct evenly_map_problem problem = {.struct_size = sizeof problem, .tasks = tasks,
+        .loads_s = loads, .movable = movable, .present = present, .edges = edges, .edge_from = from,
+        .edge_to = to, .edge_messages = messages, .edge_bytes = bytes, .cores = cores,
+        .core_node = core_node, .nodes = nodes, .factors = factors};
+    struct evenly_map_options options;
+    struct evenly_map_objectives after;
+    char message[256];
+    evenly_map_options_init(&options);
+    options.algorithm = argv[6];
+    options.time_limit_s = 0; // so that the answer does not depend on the speed of the machine
+    if (evenly_map(&problem, &options, out, NULL, &after, message, sizeof message)) {
+        fprintf(stderr, "%s\n", message);
+        return 1;
+    }
+    printf("id,pe\n");
+    for (size_t t = 0; t < tasks; t++) printf("%.0f,%u\n", o[4 * t], (unsigned)out[t]);
+    fprintf(stderr, "%.17g %.17g %zu\n", after.makespan_s, after.nuco_messages, after.migrations);
+    free(o); free(e); free(loads); free(movable); free(present); free(out); free(from); free(to);
+    free(messages); free(bytes); free(factors); free(core_node);
+    return 0;
+}
