@@ -198,6 +198,22 @@ impl TaskGraph {
         &self.links[self.first[task]..self.first[task + 1]]
     }
 
+    /// The same tasks and messages with other loads, in seconds, by the place of each task: what
+    /// another window measured.
+    ///
+    /// # Errors
+    /// Where a load is no number or negative.
+    pub fn with_loads(mut self, load_s: impl Fn(TaskIndex) -> f64) -> Result<Self, GraphError> {
+        for (t, task) in self.tasks.iter_mut().enumerate() {
+            let found = load_s(t);
+            if !is_amount(found) {
+                return Err(GraphError::Task { id: task.id, what: "the load", found });
+            }
+            task.load_s = found;
+        }
+        Ok(self)
+    }
+
     /// The place of a task by its number.
     #[must_use]
     pub fn find(&self, id: u64) -> Option<TaskIndex> {
@@ -263,6 +279,17 @@ mod tests {
         assert_eq!((g.links(1)[0].received, g.links(1)[0].sent), (5.0, 3.0));
         assert!(g.links(2).is_empty());
         assert_eq!((g.messages(), g.bytes(), g.pairs(), g.load_s()), (8.0, 80.0, 1, 3.0));
+    }
+
+    #[test]
+    fn loads_are_replaced_and_nothing_else() {
+        let edges = [edge(1, 2, 3.0)];
+        let g = TaskGraph::new(vec![task(1), task(2)], &edges).unwrap();
+        let other = g.clone().with_loads(|t| 2.0 + t as f64).unwrap();
+        assert_eq!((other.tasks()[0].load_s, other.tasks()[1].load_s), (2.0, 3.0));
+        assert_eq!((other.messages(), other.links(0), other.find(2)), (3.0, g.links(0), Some(1)));
+        let said = g.with_loads(|_| f64::NAN).unwrap_err().to_string();
+        assert!(said.starts_with("task 1: the load is NaN"), "{said}");
     }
 
     #[test]

@@ -18,6 +18,9 @@
 //! late. Work is counted in thousandths of a nanosecond of a CPU of speed 1, so that a CPU of any
 //! whole per-mille speed adds no further error than the last nanosecond of a phase.
 //!
+//! Tasks that compute and exchange messages on NUMA machines are a model of their own, without
+//! threads: [`iterations`].
+//!
 //! Known gaps: no caches but a fixed cost of a move, no priorities.
 
 #![forbid(unsafe_code)]
@@ -25,6 +28,7 @@
 mod driver;
 mod file;
 mod ideal;
+pub mod iterations;
 mod machine;
 mod replay;
 mod report;

@@ -3,7 +3,7 @@
 //! Invariant: present places are not looked at, but for tasks that are not movable: these are
 //! placed before all others. Equal speeds: makespan at most 4/3 - 1/(3m) of the best one's.
 
-use super::{MapperInfo, Request, heaviest_first};
+use super::{Effort, MapperInfo, Request, heaviest_first};
 use evenly_model::{Cluster, CoreIndex};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 pub(super) const GREEDY: MapperInfo = MapperInfo {
     name: "greedy",
     about: "heaviest task first, to the core that ends it first (LPT)",
+    effort: Effort::EveryTask,
     map: greedy,
 };
 

@@ -10,13 +10,14 @@
 //! Time: O((n + e) log m).
 
 use super::greedy::{Ends, Order};
-use super::{MapperInfo, Request, heaviest_first};
+use super::{Effort, MapperInfo, Request, heaviest_first};
 use evenly_model::CoreIndex;
 
 /// `greedy-comm`.
 pub(super) const GREEDY_COMM: MapperInfo = MapperInfo {
     name: "greedy-comm",
     about: "heaviest task first, to the core of least load and messages from other cores",
+    effort: Effort::EveryTask,
     map: greedy_comm,
 };
 

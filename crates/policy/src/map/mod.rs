@@ -114,6 +114,37 @@ impl Alpha {
     }
 }
 
+/// What a mapper has to do: for guesses of how long it takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effort {
+    /// It puts tasks in order and places each.
+    EveryTask,
+    /// It looks at every core for every task.
+    EveryCore,
+    /// It looks at every core for every task, twice, and then searches for as long as it may
+    /// ([`Options::time_limit`]).
+    Search,
+}
+
+impl Effort {
+    /// Tasks, cores and pairs that are looked at, about and from above, without the search.
+    #[must_use]
+    pub fn looks(self, tasks: usize, cores: usize, pairs: usize) -> f64 {
+        let [n, m, e] = [tasks, cores, pairs].map(|x| x as f64);
+        match self {
+            Self::EveryTask => n * (n + m).log2().max(1.0) + e,
+            Self::EveryCore => n * m + e,
+            Self::Search => 2.0 * (n * m + e),
+        }
+    }
+
+    /// Whether it searches until its time is up.
+    #[must_use]
+    pub fn searches(self) -> bool {
+        self == Self::Search
+    }
+}
+
 /// An entry of the registry: all that the rest of evenly has to know of a mapper.
 #[derive(Debug, Clone, Copy)]
 pub struct MapperInfo {
@@ -121,6 +152,8 @@ pub struct MapperInfo {
     pub name: &'static str,
     /// One line for the help.
     pub about: &'static str,
+    /// What it has to do.
+    pub effort: Effort,
     /// Maps: for each task, by its place, the place of its core.
     pub map: fn(&Request<'_>) -> Vec<CoreIndex>,
 }

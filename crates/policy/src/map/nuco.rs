@@ -29,13 +29,14 @@
 //! task has partners on: what the messages cost is computed once a node, and only the cores that
 //! hold partners differ from the others of their node.
 
-use super::{Alpha, MapperInfo, Request, core_loads, heaviest_first};
+use super::{Alpha, Effort, MapperInfo, Request, core_loads, heaviest_first};
 use evenly_model::{Cluster, CoreIndex, NodeIndex, TaskGraph};
 
 /// `nuco`.
 pub(super) const NUCO: MapperInfo = MapperInfo {
     name: "nuco",
     about: "NUCOLB (Algorithm 1): heaviest task first, to the core of least load and communication",
+    effort: Effort::EveryCore,
     map: |r| nuco(r.graph, r.cluster, r.present, r.options.alpha.seconds(r.graph)),
 };
 
@@ -43,6 +44,7 @@ pub(super) const NUCO: MapperInfo = MapperInfo {
 pub(super) const NUCO_AUTO: MapperInfo = MapperInfo {
     name: "nuco-auto",
     about: "nuco with alpha scaled so that all messages weigh a tenth of all load",
+    effort: Effort::EveryCore,
     map: |r: &Request<'_>| nuco(r.graph, r.cluster, r.present, Alpha::Auto.seconds(r.graph)),
 };
 

@@ -10,7 +10,7 @@
 //!
 //! Time: O(n log n + moves x (log m + tasks of a core)) for each of at most 24 bounds.
 
-use super::{MapperInfo, Request, core_loads, mean_load_s, movable};
+use super::{Effort, MapperInfo, Request, core_loads, mean_load_s, movable};
 use evenly_model::{Cluster, CoreIndex, TaskGraph, TaskIndex};
 use std::collections::BTreeSet;
 
@@ -18,6 +18,7 @@ use std::collections::BTreeSet;
 pub(super) const REFINE: MapperInfo = MapperInfo {
     name: "refine",
     about: "fewest migrations from overloaded cores, until within a tolerance of the mean",
+    effort: Effort::EveryTask,
     map: |r: &Request<'_>| {
         let mean = mean_load_s(r.graph, r.cluster);
         refine(r.graph, r.cluster, r.present, mean * (1.0 + r.options.tolerance.max(0.0)))

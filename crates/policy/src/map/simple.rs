@@ -3,7 +3,7 @@
 //!
 //! Invariant: but for `random`, counts of movable tasks on cores differ by at most one.
 
-use super::{MapperInfo, Request, movable, tree};
+use super::{Effort, MapperInfo, Request, movable, tree};
 use evenly_model::CoreIndex;
 use evenly_model::stats::Random;
 
@@ -11,6 +11,7 @@ use evenly_model::stats::Random;
 pub(super) const ROUND_ROBIN: MapperInfo = MapperInfo {
     name: "round-robin",
     about: "tasks dealt to the cores in the order of their numbers",
+    effort: Effort::EveryTask,
     map: |r| {
         let order: Vec<CoreIndex> = (0..r.cluster.cores().len()).collect();
         deal(r, |i, _| order[i % order.len()])
@@ -21,6 +22,7 @@ pub(super) const ROUND_ROBIN: MapperInfo = MapperInfo {
 pub(super) const COMPACT: MapperInfo = MapperInfo {
     name: "compact",
     about: "blocks of consecutive tasks, on cores that are close to each other",
+    effort: Effort::EveryTask,
     map: |r| {
         let order = tree::compact(r.cluster);
         // Fewer tasks than cores are kept together, on the first cores.
@@ -32,6 +34,7 @@ pub(super) const COMPACT: MapperInfo = MapperInfo {
 pub(super) const SCATTER: MapperInfo = MapperInfo {
     name: "scatter",
     about: "tasks dealt in turn to hosts, nodes, caches, cores: as far apart as can be",
+    effort: Effort::EveryTask,
     map: |r| {
         let order = tree::scatter(r.cluster);
         deal(r, |i, _| order[i % order.len()])
@@ -42,6 +45,7 @@ pub(super) const SCATTER: MapperInfo = MapperInfo {
 pub(super) const RANDOM: MapperInfo = MapperInfo {
     name: "random",
     about: "every task on a core drawn by lot (seeded)",
+    effort: Effort::EveryTask,
     map: |r| {
         let mut random = Random::new(r.options.seed);
         let cores = r.cluster.cores().len();

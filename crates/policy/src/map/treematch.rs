@@ -12,7 +12,7 @@
 //! the most to do with it, until its share is reached. So it is O((n + e) log n) a level, and a
 //! core gets a share of the load, not of the tasks.
 
-use super::{MapperInfo, movable, tree};
+use super::{Effort, MapperInfo, movable, tree};
 use evenly_model::{Cluster, CoreIndex, TaskGraph, TaskIndex};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
@@ -21,6 +21,7 @@ use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 pub(super) const TREEMATCH: MapperInfo = MapperInfo {
     name: "treematch",
     about: "tasks grouped by communication, down the tree of nodes, caches and cores",
+    effort: Effort::EveryCore,
     map: |r| treematch(r.graph, r.cluster, r.present),
 };
 

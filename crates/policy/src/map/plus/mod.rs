@@ -52,7 +52,7 @@ use super::greedy::greedy;
 use super::nuco::nuco;
 use super::refine::refine;
 use super::treematch::treematch;
-use super::{MapperInfo, Request, core_loads, mean_load_s, movable};
+use super::{Effort, MapperInfo, Request, core_loads, mean_load_s, movable};
 use evenly_model::stats::Random;
 use evenly_model::{Cluster, CoreIndex, TaskGraph, TaskIndex};
 use search::{Best, State};
@@ -62,6 +62,7 @@ use std::collections::BTreeMap;
 pub(super) const NUCO_PLUS: MapperInfo = MapperInfo {
     name: "nuco+",
     about: "least makespan, communication and migration together, by search within a time limit",
+    effort: Effort::Search,
     map: nuco_plus,
 };
 
