@@ -18,7 +18,7 @@ pub(crate) fn figures(args: &FiguresArgs) -> anyhow::Result<End> {
     let wanted = select(args.paper.map(Into::into), &args.only).context("--only")?;
     anyhow::ensure!(
         !wanted.is_empty(),
-        "--only names figures of the other paper than --paper; leave --paper out"
+        "--only names figures of another paper than --paper; leave --paper out"
     );
     let out = output::of_this_process(&args.out);
     let json = args.json.as_deref().map(output::of_this_process);
@@ -50,6 +50,9 @@ fn write_files(figures: &[Figure], out: &Path) -> anyhow::Result<()> {
     for panel in figures.iter().flat_map(|f| &f.panels) {
         output::write(&out.join(format!("{}.svg", panel.name)), panel.svg().as_bytes())?;
         output::write(&out.join(format!("{}.csv", panel.name)), panel.csv().as_bytes())?;
+    }
+    for table in figures.iter().flat_map(|f| &f.tables) {
+        output::write(&out.join(format!("{}.csv", table.name)), table.csv().as_bytes())?;
     }
     output::write(&out.join(PAGE), page(figures, "").as_bytes())
 }

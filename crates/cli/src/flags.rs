@@ -589,6 +589,8 @@ pub(crate) enum PaperArg {
     Juggle,
     /// Yun: secretary algorithm for load balancing, 2013
     Oslb,
+    /// Pilla and others: NucoLB, 2012
+    Nuco,
 }
 
 impl From<PaperArg> for evenly_figures::Paper {
@@ -596,6 +598,7 @@ impl From<PaperArg> for evenly_figures::Paper {
         match p {
             PaperArg::Juggle => Self::Juggle,
             PaperArg::Oslb => Self::Oslb,
+            PaperArg::Nuco => Self::Nuco,
         }
     }
 }

@@ -144,6 +144,7 @@ struct Side {
     from: f64,
     to: f64,
     log: bool,
+    named: bool,
     ticks: Vec<(f64, String)>,
 }
 
@@ -152,6 +153,13 @@ impl Side {
     fn part(&self, value: f64) -> f64 {
         let on = |v: f64| if self.log { v.log10() } else { v };
         (on(value) - on(self.from)) / (on(self.to) - on(self.from))
+    }
+
+    /// Room for a second row of names, where they are too long for one.
+    fn second_row(&self) -> f64 {
+        let room = (WIDTH - LEFT - RIGHT) / self.ticks.len().max(1) as f64;
+        let longest = self.ticks.iter().map(|t| t.1.chars().count()).max().unwrap_or(0);
+        if self.named && LETTER * longest as f64 > room { 14.0 } else { 0.0 }
     }
 
     fn of(axis: &Axis, values: impl Iterator<Item = f64>, room: bool) -> Self {
@@ -166,11 +174,12 @@ impl Side {
                 from: -0.5,
                 to: names.len() as f64 - 0.5,
                 log: false,
+                named: true,
                 ticks: names.iter().enumerate().map(|(i, n)| (i as f64, n.clone())).collect(),
             },
             Scale::Log => {
                 let (from, to) = (least / 1.08, most * 1.08);
-                Self { from, to, log: true, ticks: decades(from, to) }
+                Self { from, to, log: true, named: false, ticks: decades(from, to) }
             }
             Scale::Linear => {
                 let step = draw::step((most - least).max(1e-6), if room { 8.0 } else { 6.0 });
@@ -181,7 +190,7 @@ impl Side {
                 let tick = |i| from + f64::from(i) * step;
                 let ticks =
                     (0..=count).map(|i| (tick(i), format!("{:.decimals$}", tick(i)))).collect();
-                Self { from, to, log: false, ticks }
+                Self { from, to, log: false, named: false, ticks }
             }
         }
     }
@@ -236,7 +245,7 @@ impl Chart {
                 draw_series(&mut body, s, &points);
             }
         }
-        let height = TOP + HEIGHT + 46.0;
+        let height = TOP + HEIGHT + 46.0 + x.second_row();
         let height = height + self.legend(&mut body, height);
         draw::document(WIDTH, height, &body)
     }
@@ -299,12 +308,14 @@ fn axes(out: &mut String, title: &str, axes: [&Axis; 2], x: &Side, y: &Side) {
             at + 4.0
         );
     }
-    for (value, text) in &x.ticks {
+    let second_row = x.second_row();
+    for (i, (value, text)) in x.ticks.iter().enumerate() {
+        let lower = if i % 2 == 1 { second_row } else { 0.0 };
         let at = LEFT + x.part(*value) * (WIDTH - LEFT - RIGHT);
         let _ = write!(
             out,
             r#"<path class="grid" d="M{at:.1} {TOP}V{bottom:.1}"/><text class="dim" text-anchor="middle" x="{at:.1}" y="{:.1}">{}</text>"#,
-            bottom + 16.0,
+            bottom + 16.0 + lower,
             draw::escape(text)
         );
     }
@@ -312,7 +323,7 @@ fn axes(out: &mut String, title: &str, axes: [&Axis; 2], x: &Side, y: &Side) {
         out,
         r#"<text class="dim" text-anchor="middle" x="{:.1}" y="{:.1}">{}</text>"#,
         LEFT + (WIDTH - LEFT - RIGHT) / 2.0,
-        bottom + 34.0,
+        bottom + 34.0 + second_row,
         draw::escape(axes[0].label)
     );
 }

@@ -18,6 +18,7 @@ mod chart;
 mod heat;
 mod juggle;
 mod lanes;
+mod nuco;
 mod oslb;
 mod page;
 mod runs;
@@ -28,8 +29,10 @@ pub use heat::{Field, HeatMap, LEVELS, heat_colours};
 pub use juggle::sweep_map;
 pub use lanes::Lanes;
 pub use page::{page, section};
+pub use table::Table;
 
 use evenly_model::theory::{OutOfRange, ShapeError};
+use evenly_model::{ClusterError, GraphError};
 use evenly_sim::RunError;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -46,6 +49,9 @@ pub enum Paper {
     /// Yun: Application of secretary algorithm to dynamic load balancing in user-space on multicore
     /// systems, 2013.
     Oslb,
+    /// Pilla and others: A hierarchical approach for load balancing on parallel multi-core systems
+    /// (NucoLB), 2012.
+    Nuco,
 }
 
 impl Paper {
@@ -55,6 +61,7 @@ impl Paper {
         match self {
             Self::Juggle => "Juggle",
             Self::Oslb => "OSLB",
+            Self::Nuco => "NucoLB",
         }
     }
 }
@@ -77,6 +84,12 @@ pub enum FigureError {
     /// No threads or no CPUs.
     #[error(transparent)]
     Shape(#[from] ShapeError),
+    /// No tasks.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// No machine.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
 }
 
 fn ids() -> String {
@@ -181,6 +194,8 @@ pub struct Figure {
     pub setting: String,
     /// Its pictures.
     pub panels: Vec<Panel>,
+    /// Its tables.
+    pub tables: Vec<Table>,
     /// What it shows.
     pub findings: Vec<Finding>,
 }
@@ -209,13 +224,14 @@ impl Figure {
     #[must_use]
     pub fn json(&self) -> Summary<'_> {
         let files = |p: &Panel| [format!("{}.svg", p.name), format!("{}.csv", p.name)];
+        let tables = self.tables.iter().map(|t| format!("{}.csv", t.name));
         Summary {
             id: self.info.id,
             paper: self.info.paper,
             number: self.info.number,
             title: self.info.title,
             setting: &self.setting,
-            files: self.panels.iter().flat_map(files).collect(),
+            files: self.panels.iter().flat_map(files).chain(tables).collect(),
             findings: &self.findings,
         }
     }
@@ -231,6 +247,7 @@ impl Figure {
 pub(crate) struct Made {
     pub(crate) setting: String,
     pub(crate) panels: Vec<Panel>,
+    pub(crate) tables: Vec<Table>,
     pub(crate) findings: Vec<Finding>,
 }
 
@@ -266,8 +283,8 @@ impl Info {
     /// # Errors
     /// [`FigureError`] where a run comes to nothing.
     pub fn make(&'static self) -> Result<Figure, FigureError> {
-        let Made { setting, panels, findings } = (self.make)()?;
-        Ok(Figure { info: self, setting, panels, findings })
+        let Made { setting, panels, tables, findings } = (self.make)()?;
+        Ok(Figure { info: self, setting, panels, tables, findings })
     }
 }
 
@@ -378,9 +395,37 @@ pub const FIGURES: &[Info] = &[
         title: "nine programs at once",
         make: oslb::together,
     },
+    Info {
+        id: "nuco-table-4",
+        paper: Paper::Nuco,
+        number: "Table IV",
+        title: "lb_test, 200 uneven tasks that hardly communicate",
+        make: nuco::lb_test,
+    },
+    Info {
+        id: "nuco-3",
+        paper: Paper::Nuco,
+        number: "3",
+        title: "kNeighbor, 400 equal tasks that communicate a lot",
+        make: nuco::k_neighbor,
+    },
+    Info {
+        id: "nuco-4",
+        paper: Paper::Nuco,
+        number: "4 and Table V",
+        title: "stencil4D, 256 large and uneven tasks",
+        make: nuco::stencil,
+    },
+    Info {
+        id: "nuco-6",
+        paper: Paper::Nuco,
+        number: "6 and Table VI",
+        title: "LeanMD, 1,875 small tasks, also on a cluster",
+        make: nuco::lean_md,
+    },
 ];
 
-/// The figures of a paper, or of both, or those that are named.
+/// The figures of a paper, or of all, or those that are named.
 ///
 /// # Errors
 /// [`FigureError::Unknown`].

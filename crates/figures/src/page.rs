@@ -20,6 +20,9 @@ pub fn section(figure: &Figure, pictures: &str) -> String {
     for f in &figure.findings {
         let _ = writeln!(t, "| {} | {} | {} |", f.paper, f.here, f.agrees.word());
     }
+    for table in &figure.tables {
+        let _ = write!(t, "\n{}", table.markdown());
+    }
     t
 }
 
@@ -35,14 +38,15 @@ measured live is in the README.
 `evenly figures --out DIR` writes all pictures and their data as CSV, `--only juggle-9` one of them.
 
 Words: n threads on m CPUs, e the CPU time of a phase of one thread, lambda the balancing period.
-Relative speedup is the makespan under static distribution over the makespan.
+Relative speedup is the makespan under static distribution over the makespan. For NucoLB's
+applications a speedup is the total time without balancing over the total time.
 ";
 
 /// The whole page.
 #[must_use]
 pub fn page(figures: &[Figure], pictures: &str) -> String {
     let mut t = String::from(HEAD);
-    for paper in [Paper::Juggle, Paper::Oslb] {
+    for paper in [Paper::Juggle, Paper::Oslb, Paper::Nuco] {
         for f in figures.iter().filter(|f| f.info.paper == paper) {
             let _ = write!(t, "\n{}", section(f, pictures));
         }

@@ -64,7 +64,7 @@ pub struct Parameters {
     /// the paper's alpha says that a message weighs (section V-C).
     pub message_s: f64,
     /// CPU time for a message to another host, at the sender as at the receiver, in seconds. Default
-    /// 90 us: with it LeanMD takes the paper's 115 ms an iteration on 20xNUMA4 before balancing
+    /// 100 us: with it LeanMD takes the paper's 115 ms an iteration on 20xNUMA4 before balancing
     /// (Table VI).
     pub network_s: f64,
     /// From a sender to a receiver on another host, in seconds. Default 50 us: chosen, as Gigabit
@@ -89,7 +89,7 @@ impl Default for Parameters {
             memory_share: 0.2,
             memory_follows: true,
             message_s: 10e-6,
-            network_s: 90e-6,
+            network_s: 100e-6,
             flight_s: 50e-6,
             jitter: 0.02,
             gather_s: 45e-6,

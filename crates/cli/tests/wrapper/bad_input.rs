@@ -26,7 +26,7 @@ fn options_of_figures() {
     let json = tool.path("no/x.json");
     let cases: [(&[&str], &str); 5] = [
         (&["--only", "juggle-99"], "--only|juggle-99|juggle-9, "),
-        (&["--paper", "numa"], "--paper|juggle|oslb"),
+        (&["--paper", "numa"], "--paper|juggle|oslb|nuco"),
         (&["--paper", "oslb", "--only", "juggle-9"], "--only|--paper"),
         (&["--only", "oslb-2", "--out", file], "--out|file"),
         (&["--only", "oslb-2", "--out", out, "--json", json.to_str().unwrap()], "--json|no/x.json"),

@@ -94,6 +94,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
         },
     ];
     Ok(Made {
+        tables: Vec::new(),
         setting: String::from(
             "Simulated: the idealised algorithm of section 3, as `evenly simulate --sweep` runs it. A \
              field is the mean of all runs in it, the CSV has the greatest of each too. How the paper \

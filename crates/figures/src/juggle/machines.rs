@@ -107,6 +107,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
         },
     ];
     Ok(Made {
+        tables: Vec::new(),
         setting: format!(
             "Simulated: n = 16, m = 12, lambda = 100 ms with jitter, phases of e = 20 s down to 10 ms, \
              {TOTAL} s of CPU time for each thread, barriers at which threads yield, fair sharing, \

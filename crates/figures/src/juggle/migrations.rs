@@ -80,6 +80,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
         }),
     };
     Ok(Made {
+        tables: Vec::new(),
         setting: String::from(
             "Simulated: one phase of e = 30 s, lambda from 100 ms to e / 2, fair sharing, nothing costs \
              anything, policy `juggle`. The paper measured EP class C on a Nehalem; its shapes other \

@@ -88,6 +88,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
         },
     ];
     Ok(Made {
+        tables: Vec::new(),
         setting: format!(
             "Simulated: m = 8, lambda = 100 ms with jitter, 60 s of CPU time for each thread in phases \
              of 100 ms to 60 s, barriers at which threads yield, fair sharing; CPUs 2 and 5 have a \

@@ -56,6 +56,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
         agrees: Agrees::when(falls && off < 0.01, falls),
     }];
     Ok(Made {
+        tables: Vec::new(),
         setting: String::from(
             "Theory (Eq. 1 over Eq. 14), and the idealised algorithm of section 3 with lambda = \
              e / 100; n = m floor(n/m) + 1, the most imbalanced static distribution, as in the paper \

@@ -130,6 +130,7 @@ pub(crate) fn one() -> Result<Made, FigureError> {
         },
     ];
     Ok(Made {
+        tables: Vec::new(),
         setting: String::from(
             "Simulated: one phase of e = 30 s, lambda from 100 ms to 3 e, fair sharing, nothing costs \
              anything, policy `juggle`. Dotted: Eq. 1 over the greater of Eq. 2 and 14. The paper \
@@ -180,6 +181,7 @@ pub(crate) fn many() -> Result<Made, FigureError> {
         },
     ];
     Ok(Made {
+        tables: Vec::new(),
         setting: String::from(
             "As Figure 8, up to lambda = 5 e, with the idealised algorithm of section 3 as solid lines.",
         ),

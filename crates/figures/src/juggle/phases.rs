@@ -86,6 +86,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
         },
     ];
     Ok(Made {
+        tables: Vec::new(),
         setting: format!(
             "Simulated: n = 8, m = 7, {PHASES} phases of e = 1 s with barriers at which threads yield \
              (as UPC's do), fair sharing, nothing costs anything, policy `juggle`; with jitter the mean \

@@ -98,6 +98,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
         },
     ];
     Ok(Made {
+        tables: Vec::new(),
         setting: String::from(
             "Simulated: n = 8 to 16, m = 8, one phase of e = 30 s, lambda = 100 ms, fair sharing, \
              nothing costs anything; domains are CPUs 0-3 and 4-7. The paper ran its \

@@ -71,6 +71,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
         },
     ];
     Ok(Made {
+        tables: Vec::new(),
         setting: String::from(
             "Simulated: n = 8, m = 7, one phase of e = 3 s, a scheduler with slices of 10 ms, all CPUs stand still for 100 us at each balancing point (what the paper measured on its Nehalem), \
              policy `juggle`. The paper measured EP class C, e = 30 s.",

@@ -58,6 +58,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
         },
     ];
     Ok(Made {
+        tables: Vec::new(),
         setting: format!(
             "Simulated: n = 3, m = 2, lambda = 1 s, fair sharing, nothing costs anything, policy \
              `juggle` (and `static` beside it); the first {PERIODS} periods of a long phase."

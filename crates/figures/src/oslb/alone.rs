@@ -79,6 +79,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
         },
     ];
     Ok(Made {
+        tables: Vec::new(),
         setting: format!(
             "Simulated: 12 CPUs, slices of 4 ms, one program of 12 threads at a time, {} s of CPU time for \
              each thread in phases of 5 ms to 1.28 s; every CPU has work of the system of 20 to 200 us every \

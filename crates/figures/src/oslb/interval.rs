@@ -75,6 +75,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
         },
     ];
     Ok(Made {
+        tables: Vec::new(),
         setting: format!(
             "Simulated: the programs and the machine of Figures 7 and 8 with a quarter of the work, a kernel that only pulls threads \
              to idle CPUs; mean of {} seeds. A balancing point takes {} us from every CPU (OSLB gives no \

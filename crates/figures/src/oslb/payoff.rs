@@ -59,6 +59,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
         agrees: Agrees::when(as_stated && off < 0.02, as_stated),
     }];
     Ok(Made {
+        tables: Vec::new(),
         setting: String::from(
             "Theory (Bearden 2006) and trials: candidates uniform in [0, 1] in random order, \
              sqrt(n) - 1 pass (rounded), then the first that is better than all before is taken, or the \

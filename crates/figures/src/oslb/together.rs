@@ -106,6 +106,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
         },
     ];
     Ok(Made {
+        tables: Vec::new(),
         setting: format!(
             "Simulated: 12 CPUs, slices of 4 ms, nine programs of 12 threads each with {} s of CPU time, \
              in phases of 5 ms to 1.28 s, with barriers at which threads spin; threads start on random \

@@ -109,7 +109,7 @@ fn the_heat_map_is_current_where_it_is_looked_at() {
 }
 
 #[test]
-fn every_figure_of_both_papers_has_something_to_say() {
+fn every_figure_has_something_to_say() {
     for f in figures() {
         assert!(!f.panels.is_empty() && !f.findings.is_empty(), "{:?}", f.info);
         for p in &f.panels {

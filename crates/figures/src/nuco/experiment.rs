@@ -1,0 +1,325 @@
+//! An application of the paper on machines of the paper, with every mapper as its load balancer.
+//!
+//! Invariant: the parameters of the model are the same for all of them ([`Parameters::default`]), and
+//! so are the options of the mappers.
+
+use crate::runs::mean;
+use crate::table::{decimals, number};
+use crate::{Axis, Chart, Drawing, FigureError, Look, Panel, Scale, Series, Table};
+use evenly_model::Nanos;
+use evenly_policy::map::apps::App;
+use evenly_policy::map::machines::Machine;
+use evenly_policy::map::{Alpha, MAPPERS, Options};
+use evenly_sim::iterations::{Balancer, Parameters, Program, run};
+use rayon::prelude::*;
+
+/// Runs of each, with other tasks and other jitter. The paper has at least 20.
+const SEEDS: u64 = 3;
+/// How long `nuco+` may search: what the paper's balancers take in all on the cluster (Table VI).
+const SEARCH: Nanos = Nanos::from_millis(100);
+/// Nothing is balanced.
+pub(crate) const BASELINE: &str = "baseline";
+/// SCOTCHLB, which is in the paper, and not here: no pure code has it. Numbers of the paper stand at the
+/// mapper that is like its balancer: NUCOLB at `nuco`, GREEDYCOMMLB at `greedy-comm`, TREEMATCHLB at
+/// `treematch`, SCOTCHLB here.
+pub(crate) const SCOTCH: &str = "scotch";
+/// What one balancer made of it: means of all runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    /// Iterations and balancing, in seconds.
+    pub(crate) makespan_s: f64,
+    /// An iteration after the first balancing, in seconds.
+    pub(crate) iteration_s: f64,
+    /// A call, in seconds.
+    pub(crate) balancing_s: f64,
+    /// Tasks moved in a call.
+    pub(crate) migrations: f64,
+    /// Tasks moved in the first call.
+    pub(crate) first: f64,
+    /// Tasks moved in the last call.
+    pub(crate) last: f64,
+    /// Part of the time that cores idle after the first balancing.
+    pub(crate) idle: f64,
+}
+
+/// Numbers of the paper, by the mapper that is like its balancer.
+pub(crate) type Known = &'static [(&'static str, f64)];
+
+/// What the paper says of an application on a machine.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Said {
+    pub(crate) makespan_s: Known,
+    pub(crate) iteration_s: Known,
+    pub(crate) balancing_s: Known,
+    pub(crate) migrations: Known,
+}
+
+/// An application on a machine.
+pub(crate) struct Experiment {
+    pub(crate) machine: Machine,
+    pub(crate) said: Said,
+    /// The baseline, and then the mappers as they are registered.
+    pub(crate) rows: Vec<Row>,
+}
+
+impl Experiment {
+    pub(crate) fn new(app: &App, machine: Machine, said: Said) -> Result<Self, FigureError> {
+        let mappers = std::iter::once(None).chain(MAPPERS.iter().map(Some));
+        let row = |mapper| Self::row_of(app, &machine, mapper);
+        let mappers: Vec<_> = mappers.collect();
+        let rows = mappers.into_par_iter().map(row).collect::<Result<_, _>>()?;
+        Ok(Self { machine, said, rows })
+    }
+
+    fn row_of(
+        app: &App,
+        machine: &Machine,
+        mapper: Option<&'static evenly_policy::map::MapperInfo>,
+    ) -> Result<Row, FigureError> {
+        let cluster = (machine.make)()?;
+        let runs = (1..=SEEDS).map(|seed| {
+            let graph = app.graph(seed)?;
+            let start = app.start(&graph, &cluster);
+            // The paper's alpha for the paper's algorithms.
+            let alpha = match mapper {
+                Some(m) if m.effort.searches() => Alpha::Auto,
+                _ => Options::default().alpha,
+            };
+            let options = Options { seed, time_limit: SEARCH, alpha, ..Options::default() };
+            let balancer = mapper.map(|mapper| Balancer { mapper, options: &options });
+            let program = Program::of(app, &graph, &start);
+            Ok(run(&program, &cluster, &Parameters::default(), balancer, seed)?)
+        });
+        let runs = runs.collect::<Result<Vec<_>, FigureError>>()?;
+        let over = |of: &dyn Fn(&evenly_sim::iterations::Run) -> f64| {
+            mean(&runs.iter().map(of).collect::<Vec<f64>>())
+        };
+        Ok(Row {
+            name: mapper.map_or(BASELINE, |m| m.name),
+            makespan_s: over(&|r| r.makespan_s),
+            iteration_s: over(&|r| r.iteration_s()),
+            balancing_s: over(&|r| r.balancing_s()),
+            migrations: over(&|r| r.migrations()),
+            first: over(&|r| r.calls.first().map_or(0.0, |c| c.migrations as f64)),
+            last: over(&|r| r.calls.last().map_or(0.0, |c| c.migrations as f64)),
+            idle: over(&|r| r.idle()),
+        })
+    }
+
+    /// What this one made of it; nothing but NaN where there is none.
+    pub(crate) fn of(&self, name: &str) -> Row {
+        let none = f64::NAN;
+        let nothing = Row {
+            name: "",
+            makespan_s: none,
+            iteration_s: none,
+            balancing_s: none,
+            migrations: none,
+            first: none,
+            last: none,
+            idle: none,
+        };
+        self.rows.iter().find(|r| r.name == name).copied().unwrap_or(nothing)
+    }
+
+    /// The baseline's makespan over that of this one.
+    pub(crate) fn speedup(&self, name: &str) -> f64 {
+        self.of(BASELINE).makespan_s / self.of(name).makespan_s
+    }
+
+    /// The mapper with the shortest makespan of all that are not left out.
+    pub(crate) fn fastest(&self, left_out: &[&str]) -> Row {
+        let rows = self.rows.iter().filter(|r| !left_out.contains(&r.name));
+        rows.min_by(|a, b| a.makespan_s.total_cmp(&b.makespan_s)).copied().unwrap_or(self.of(""))
+    }
+}
+
+/// Whether a number is within a part of what is expected.
+pub(crate) fn near(found: f64, expected: f64, part: f64) -> bool {
+    (found / expected - 1.0).abs() <= part
+}
+
+/// A name as code.
+pub(crate) fn code(name: &str) -> String {
+    format!("`{name}`")
+}
+
+/// A number that the paper gives.
+fn known(of: Known, name: &str) -> Option<f64> {
+    of.iter().find(|k| k.0 == name).map(|k| k.1)
+}
+
+/// Names on the axis: all of ours, and the one that only the paper has.
+fn names() -> Vec<String> {
+    let ours = std::iter::once(BASELINE).chain(MAPPERS.iter().map(|m| m.name));
+    ours.chain([SCOTCH]).map(str::to_owned).collect()
+}
+
+/// Makespan, iteration, balancing and migrations, a picture each; the machines beside each other,
+/// and what the paper has beside them.
+pub(crate) fn panels(id: &str, app: &App, experiments: &[Experiment]) -> Vec<Panel> {
+    type Of = fn(&Row) -> f64;
+    type Says = fn(&Said) -> Known;
+    let pictures: [(&str, &str, &'static str, &'static str, Of, Says); 4] = [
+        ("", "total time", "total_s", "total time, s", |r| r.makespan_s, |s| s.makespan_s),
+        (
+            "-iteration",
+            "an iteration after the first balancing",
+            "iteration_s",
+            "time of an iteration, s",
+            |r| r.iteration_s,
+            |s| s.iteration_s,
+        ),
+        (
+            "-balancing",
+            "a call of the balancer",
+            "balancing_s",
+            "time of a call, s",
+            |r| r.balancing_s,
+            |s| s.balancing_s,
+        ),
+        (
+            "-migrations",
+            "tasks moved in a call",
+            "migrations",
+            "tasks",
+            |r| r.migrations,
+            |s| s.migrations,
+        ),
+    ];
+    let panel = |(ending, title, column, label, of, says): (&str, &str, _, _, Of, Says)| {
+        let mut series = Vec::new();
+        for (i, e) in experiments.iter().enumerate() {
+            let ours = e.rows.iter().enumerate().map(|(k, r)| (k as f64, of(r))).collect();
+            series.push(Series::new(e.machine.name, i, Look::Bars, ours));
+            let known = says(&e.said);
+            let names = names();
+            let theirs = names.iter().enumerate().filter_map(|(k, name)| {
+                known.iter().find(|n| n.0 == name).map(|n| (k as f64, n.1))
+            });
+            let theirs: Vec<(f64, f64)> = theirs.collect();
+            if !theirs.is_empty() {
+                // The same colour, lighter.
+                let name = format!("{} in the paper", e.machine.name);
+                series.push(Series::new(name, i + 16, Look::Bars, theirs));
+            }
+        }
+        Panel {
+            name: format!("{id}{ending}"),
+            title: format!("{}: {title}", app.name),
+            drawing: Drawing::Chart(Chart {
+                x: Axis {
+                    scale: Scale::Names(names()),
+                    ..Axis::linear("balancer", "load balancer")
+                },
+                y: Axis::linear(column, label).showing(0.0),
+                series,
+            }),
+        }
+    };
+    pictures.map(panel).into()
+}
+
+/// All numbers, ours and the paper's.
+pub(crate) fn table(id: &str, experiments: &[Experiment]) -> Table {
+    let columns = vec![
+        ("machine", "machine"),
+        ("balancer", "balancer"),
+        ("total_s", "total s"),
+        ("paper_total_s", "paper"),
+        ("speedup", "speedup"),
+        ("paper_speedup", "paper"),
+        ("iteration_ms", "iteration ms"),
+        ("paper_iteration_ms", "paper"),
+        ("balancing_ms", "balancing ms"),
+        ("paper_balancing_ms", "paper"),
+        ("migrations", "migrations a call"),
+        ("paper_migrations", "paper"),
+        ("idle_percent", "idle %"),
+    ];
+    let mut rows = Vec::new();
+    for e in experiments {
+        let said = |name: &str| {
+            let of = |k: Known, factor: f64| {
+                known(k, name).map_or_else(String::new, |v| number(v * factor))
+            };
+            let total = known(e.said.makespan_s, name);
+            let speedup = known(e.said.makespan_s, BASELINE).zip(total).map(|(b, t)| b / t);
+            [
+                of(e.said.makespan_s, 1.0),
+                speedup.map_or_else(String::new, |s| decimals(s, 2)),
+                of(e.said.iteration_s, 1e3),
+                of(e.said.balancing_s, 1e3),
+                of(e.said.migrations, 1.0),
+            ]
+        };
+        let row = |name: &str, ours: [String; 6]| {
+            let [total, speedup, iteration, balancing, migrations, idle] = ours;
+            let [p_total, p_speedup, p_iteration, p_balancing, p_migrations] = said(name);
+            let machine = e.machine.name.to_owned();
+            vec![
+                machine,
+                name.to_owned(),
+                total,
+                p_total,
+                speedup,
+                p_speedup,
+                iteration,
+                p_iteration,
+                balancing,
+                p_balancing,
+                migrations,
+                p_migrations,
+                idle,
+            ]
+        };
+        for r in &e.rows {
+            let ours = [
+                decimals(r.makespan_s, 2),
+                decimals(e.speedup(r.name), 2),
+                decimals(1e3 * r.iteration_s, 1),
+                decimals(1e3 * r.balancing_s, 1),
+                decimals(r.migrations, 0),
+                decimals(100.0 * r.idle, 1),
+            ];
+            rows.push(row(r.name, ours));
+        }
+        let scotch = row(SCOTCH, Default::default());
+        if scotch.iter().skip(2).any(|cell| !cell.is_empty()) {
+            rows.push(scotch);
+        }
+    }
+    Table { name: format!("{id}-table"), columns, rows }
+}
+
+/// What all figures say of their runs.
+pub(crate) fn setting(app: &App, experiments: &[Experiment]) -> String {
+    let machines: Vec<&str> = experiments.iter().map(|e| e.machine.name).collect();
+    let p = Parameters::default();
+    let us = |s: f64| number(1e6 * s);
+    format!(
+        "Simulated: {} ({}), {} iterations, a call of the balancer after every {}, on {}; mean of {SEEDS} \
+         runs with other tasks and other jitter. The model and where its parameters are from: \
+         `crates/sim/src/iterations.rs`; reading a message takes {} us and its bytes over the memory's \
+         bandwidth, times the NUMA or NETWORK factor; a message between hosts {} us of CPU time on \
+         either side and {} us until it is there; a call {} us a task, {} ns for each task and core \
+         ({} for `nuco+`, its time limit), and {} us a migration and its bytes over the bandwidth. \
+         Balancing time is of this model; it is not measured. alpha is 1e-5 as in the paper, and scaled to \
+         the load for `nuco+` (--alpha auto). NUCOLB stands at `nuco`, \
+         GREEDYCOMMLB at `greedy-comm`, TREEMATCHLB at `treematch`; its SCOTCHLB has no counterpart here, as \
+         the simulator is pure. What is left empty the paper's text does not say.",
+        app.name,
+        app.about,
+        app.iterations,
+        app.window,
+        machines.join(", "),
+        us(p.message_s),
+        us(p.network_s),
+        us(p.flight_s),
+        us(p.gather_s),
+        number(1e9 * p.look_s),
+        SEARCH,
+        us(p.migration_s),
+    )
+}
