@@ -7,9 +7,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use evenly_engine::MapBy;
 use evenly_linux::limits::DomainKind;
 use evenly_linux::live::{ProgressKind, SourceKind};
+use evenly_map::Algorithm;
 use evenly_model::theory::Speeds;
 use evenly_model::{CpuSet, Nanos, parse_duration};
-use evenly_policy::map::{Alpha, MAPPERS, MapperInfo};
+use evenly_policy::map::Alpha;
 use evenly_policy::{POLICIES, PolicyInfo};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -463,7 +464,7 @@ pub(crate) struct MapArgs {
     /// What decides
     #[arg(long, default_value = USUAL_MAPPER, value_parser = mapper, value_name = "NAME",
         conflicts_with_all = ["compare", "judge"], long_help = mapper_help())]
-    pub(crate) algorithm: &'static MapperInfo,
+    pub(crate) algorithm: Algorithm,
     /// What a message counts for beside load, in seconds: a number, or auto [default: 1e-5]
     #[arg(long, value_parser = alpha)]
     pub(crate) alpha: Option<Alpha>,
@@ -482,16 +483,21 @@ pub(crate) struct MapArgs {
     /// nuco+: no more imbalance than that, in percent: 5 is a makespan of 1.05 times the mean load
     #[arg(long, value_name = "PERCENT", value_parser = not_negative)]
     pub(crate) max_imbalance: Option<f64>,
-    /// refine: how far above the mean a core may be loaded, in percent [default: 5]
+    /// refine, scotch, metis: how far above the mean a core may be loaded, in percent [default: 5]
     #[arg(long, value_name = "PERCENT", value_parser = not_negative)]
     pub(crate) tolerance: Option<f64>,
-    /// Show what all algorithms make of it, instead of one
+    /// Show what all algorithms make of it, instead of one; programs only where they are installed
     #[arg(long)]
     pub(crate) compare: bool,
     /// Show what this mapping is worth (CSV with columns id and pe), instead of an algorithm's; may be
     /// given more than once, and with --compare
     #[arg(long, value_name = "FILE")]
     pub(crate) judge: Vec<PathBuf>,
+    /// Draw what nuco+ gets for how many migrations, with the mappings of --judge beside it, to
+    /// NAME-imbalance.svg, NAME-messages.svg and NAME.csv; each of some 20 runs takes --time-limit
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["compare", "out", "algorithm",
+        "migration_worth", "max_migrations", "max_imbalance"])]
+    pub(crate) front: Option<PathBuf>,
     /// Write the mapping to FILE; - is standard output, and the table goes to standard error then
     #[arg(long, value_name = "FILE", conflicts_with_all = ["compare", "judge"])]
     pub(crate) out: Option<PathBuf>,
@@ -517,17 +523,17 @@ pub(crate) struct MapArgs {
 /// The algorithm where none is named.
 const USUAL_MAPPER: &str = "nuco+";
 
-fn mapper(name: &str) -> Result<&'static MapperInfo, String> {
-    evenly_policy::map::mapper(name).ok_or_else(|| {
-        let names: Vec<&str> = MAPPERS.iter().map(|m| m.name).collect();
+fn mapper(name: &str) -> Result<Algorithm, String> {
+    Algorithm::find(name).ok_or_else(|| {
+        let names: Vec<&str> = Algorithm::all().map(Algorithm::name).collect();
         format!("there is no such algorithm; there are {}", names.join(", "))
     })
 }
 
 fn mapper_help() -> String {
-    let width = MAPPERS.iter().map(|m| m.name.len()).max().unwrap_or(0);
+    let width = Algorithm::all().map(|a| a.name().len()).max().unwrap_or(0);
     let list: Vec<String> =
-        MAPPERS.iter().map(|m| format!("  {:width$}  {}", m.name, m.about)).collect();
+        Algorithm::all().map(|a| format!("  {:width$}  {}", a.name(), a.about())).collect();
     format!("What decides:\n{}", list.join("\n"))
 }
 

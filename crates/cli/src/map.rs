@@ -7,9 +7,12 @@ use crate::{End, output, tell};
 use anyhow::Context;
 use evenly_linux::supervise::Outcome;
 use evenly_map::{
-    Case, Described, Files, Input, Mapped, expected_s, machine, mapping_file, present,
+    Algorithm, Case, Described, Files, Input, Mapped, Point, expected_s, machine, mapping_file,
+    present,
 };
-use evenly_policy::map::{MAPPERS, MapperInfo, Options};
+use evenly_policy::map::Options;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 /// Above so many seconds it is said beforehand how long it will take.
@@ -19,7 +22,8 @@ pub(crate) fn map(args: &MapArgs) -> anyhow::Result<End> {
     let json = args.json.as_deref().map(output::of_this_process);
     let out = args.out.as_deref().map(output::of_this_process);
     let counted = args.profile_out.as_deref().map(output::of_this_process);
-    let outputs = Outputs { out, json, counted };
+    let front = args.front.as_deref().map(output::of_this_process);
+    let outputs = Outputs { out, json, counted, front };
     check(args, &outputs)?;
     let described = machine(&args.topology, args.factors.as_deref())?;
     if !args.profile {
@@ -50,12 +54,16 @@ struct Outputs {
     out: Option<PathBuf>,
     json: Option<PathBuf>,
     counted: Option<PathBuf>,
+    /// What the names of the files of `--front` begin with.
+    front: Option<PathBuf>,
 }
 
 impl Outputs {
-    fn named(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+    fn named(&self) -> Vec<(&'static str, PathBuf)> {
         let all = [("--out", &self.out), ("--json", &self.json), ("--profile-out", &self.counted)];
-        all.into_iter().filter_map(|(option, path)| Some((option, path.as_deref()?)))
+        let files = all.into_iter().filter_map(|(option, path)| Some((option, path.clone()?)));
+        let drawn = self.front.iter().flat_map(|prefix| front_files(prefix));
+        files.chain(drawn.map(|path| ("--front", path))).collect()
     }
 }
 
@@ -69,17 +77,26 @@ fn place(
     let case = case(args, described, input)?;
     let options = options(args);
     let mut mapped = Vec::new();
+    let mut missing = Vec::new();
     if args.compare {
-        say_how_long(&case, MAPPERS, &options, args.quiet);
-        mapped.extend(MAPPERS.iter().map(|m| case.map(m, &options)));
-    } else if args.judge.is_empty() {
-        let algorithm = std::slice::from_ref(args.algorithm);
-        say_how_long(&case, algorithm, &options, args.quiet);
-        mapped.push(case.map(args.algorithm, &options));
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let (there, not_there): (Vec<Algorithm>, Vec<Algorithm>) = Algorithm::all()
+            .partition(|a| !matches!(a, Algorithm::Program(p) if p.find(&path).is_none()));
+        missing = not_there;
+        say_how_long(&case, &there, &options, args.quiet);
+        for algorithm in there {
+            mapped.push(case.decide(algorithm, &options)?);
+        }
+    } else if args.judge.is_empty() && args.front.is_none() {
+        say_how_long(&case, std::slice::from_ref(&args.algorithm), &options, args.quiet);
+        mapped.push(case.decide(args.algorithm, &options)?);
     }
     let several = args.compare || !args.judge.is_empty();
     for path in &args.judge {
         mapped.push(judged(&case, path)?);
+    }
+    if let Some(prefix) = &outputs.front {
+        return draw_front(args, &case, &options, mapped, prefix, outputs.json.as_deref());
     }
     if let (Some(path), [m]) = (&outputs.out, &mapped[..]) {
         write(args, &case, m, path)?;
@@ -93,13 +110,21 @@ fn place(
     }
     if !args.quiet {
         let table = case.table(&mapped);
-        if args.profile || outputs.named().any(|(_, path)| output::is_stdout(path)) {
+        if args.profile || outputs.named().iter().any(|(_, path)| output::is_stdout(path)) {
             tell(table.trim_end());
         } else {
             output::write(Path::new("-"), table.as_bytes())?;
         }
         for note in case.notes(&mapped) {
             tell(&format!("evenly: note: {note}"));
+        }
+        for algorithm in missing {
+            if let Algorithm::Program(p) = algorithm {
+                tell(&format!(
+                    "evenly: note: left out: {}, as {} is not in PATH (package {})",
+                    p.name, p.executable, p.package
+                ));
+            }
         }
     }
     Ok(())
@@ -111,8 +136,9 @@ fn check(args: &MapArgs, outputs: &Outputs) -> anyhow::Result<()> {
     let machine = Path::new(&args.topology);
     let read = files.all().chain(args.factors.as_deref()).chain([machine]);
     let read: Vec<&Path> = read.chain(args.judge.iter().map(PathBuf::as_path)).collect();
+    let named = outputs.named();
     let mut before: Vec<(&str, &Path)> = Vec::new();
-    for (option, path) in outputs.named() {
+    for (option, path) in named.iter().map(|(option, path)| (*option, path.as_path())) {
         if args.profile {
             output::not_stdout(option, path)?;
         }
@@ -164,18 +190,24 @@ fn options(args: &MapArgs) -> Options {
 }
 
 /// Whoever waits for long knows it.
-fn say_how_long(case: &Case, mappers: &[MapperInfo], options: &Options, quiet: bool) {
+fn say_how_long(case: &Case, algorithms: &[Algorithm], options: &Options, quiet: bool) {
     let (n, m) = (case.input.graph.len(), case.cluster.cores().len());
-    let each = expected_s(n, m, case.input.graph.pairs());
-    let seconds = each * mappers.len() as f64;
+    let pairs = case.input.graph.pairs();
+    let own = |a: &Algorithm| match a {
+        Algorithm::Own(mapper) => expected_s(mapper, n, m, pairs),
+        // Nobody knows.
+        Algorithm::Program(_) => 0.0,
+    };
+    let seconds: f64 = algorithms.iter().map(own).sum();
     if !quiet && seconds > LONG_S {
-        let search = if mappers.iter().any(|m| m.name == SEARCHES) {
+        let searches = |a: &Algorithm| matches!(a, Algorithm::Own(m) if m.effort.searches());
+        let search = if algorithms.iter().any(searches) {
             format!(", and {} of search (--time-limit)", options.time_limit)
         } else {
             String::new()
         };
-        let what = match mappers {
-            [m] => m.name.to_owned(),
+        let what = match algorithms {
+            [a] => a.name().to_owned(),
             all => format!("{} algorithms", all.len()),
         };
         tell(&format!(
@@ -184,8 +216,64 @@ fn say_how_long(case: &Case, mappers: &[MapperInfo], options: &Options, quiet: b
     }
 }
 
-/// The algorithm that searches until its time is up.
-const SEARCHES: &str = "nuco+";
+/// The files of `--front`: two pictures and their data.
+fn front_files(prefix: &Path) -> [PathBuf; 3] {
+    ["-imbalance.svg", "-messages.svg", ".csv"].map(|ending| {
+        let mut name = prefix.as_os_str().to_owned();
+        name.push(ending);
+        PathBuf::from(name)
+    })
+}
+
+/// Searches for what can be had for how many migrations, and draws it.
+fn draw_front(
+    args: &MapArgs,
+    case: &Case,
+    options: &Options,
+    judged: Vec<Mapped>,
+    prefix: &Path,
+    json: Option<&Path>,
+) -> anyhow::Result<()> {
+    let bar = progress("runs of nuco+")?;
+    let front = case.front(options, judged, |done, all| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+    });
+    bar.finish_and_clear();
+    let [imbalance, messages, data] = front_files(prefix);
+    let title = prefix.file_name().unwrap_or(prefix.as_os_str()).to_string_lossy();
+    for (path, picture) in [imbalance, messages].iter().zip(front.pictures(&title)) {
+        output::write(path, picture.svg().as_bytes())?;
+    }
+    output::write(&data, front.csv().as_bytes())?;
+    if let Some(path) = json {
+        let named = |p: &Point| Mapped { name: format!("nuco+, {}", p.how), ..p.mapped.clone() };
+        let all: Vec<Mapped> =
+            front.points().map(named).chain(front.judged.iter().cloned()).collect();
+        output::write_json(path, &case.comparison_json(&all, options))?;
+    }
+    if !args.quiet {
+        let words = front.table();
+        if json.is_some_and(output::is_stdout) {
+            tell(words.trim_end());
+        } else {
+            output::write(Path::new("-"), words.as_bytes())?;
+        }
+        for note in case.notes(&front.judged) {
+            tell(&format!("evenly: note: {note}"));
+        }
+    }
+    Ok(())
+}
+
+/// A bar on a terminal, and nothing elsewhere.
+fn progress(of_what: &str) -> anyhow::Result<ProgressBar> {
+    if !std::io::stderr().is_terminal() {
+        return Ok(ProgressBar::hidden());
+    }
+    let style = ProgressStyle::with_template(&format!("{{bar:24}} {{pos}}/{{len}} {of_what}"))?;
+    Ok(ProgressBar::new(1).with_style(style))
+}
 
 /// What a mapping from a file is worth.
 fn judged(case: &Case, path: &Path) -> anyhow::Result<Mapped> {

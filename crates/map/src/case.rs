@@ -5,8 +5,9 @@
 
 use crate::input::Input;
 use crate::present::PresentFrom;
+use crate::programs::{Job, PROGRAMS, Program, ProgramError};
 use evenly_model::{Cluster, CoreIndex, CpuId, CpuSet, Nanos, TaskGraph};
-use evenly_policy::map::{Alpha, MapperInfo, Objectives, Options, Request, objectives};
+use evenly_policy::map::{Alpha, MAPPERS, MapperInfo, Objectives, Options, Request, objectives};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -47,6 +48,46 @@ pub struct Mapped {
     pub seconds: Option<f64>,
 }
 
+/// What decides.
+#[derive(Debug, Clone, Copy)]
+pub enum Algorithm {
+    /// A mapper of evenly.
+    Own(&'static MapperInfo),
+    /// A program of others.
+    Program(&'static Program),
+}
+
+impl Algorithm {
+    /// All that there are, in the order of the help; also programs that are not installed.
+    pub fn all() -> impl Iterator<Item = Self> {
+        MAPPERS.iter().map(Self::Own).chain(PROGRAMS.iter().map(Self::Program))
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn find(name: &str) -> Option<Self> {
+        Self::all().find(|a| a.name() == name)
+    }
+
+    /// Its name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Own(m) => m.name,
+            Self::Program(p) => p.name,
+        }
+    }
+
+    /// One line about it.
+    #[must_use]
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Own(m) => m.about,
+            Self::Program(p) => p.about,
+        }
+    }
+}
+
 #[derive(Serialize)]
 struct Assigned {
     id: u64,
@@ -69,6 +110,24 @@ impl Case {
         let mapping = (mapper.map)(&request);
         let seconds = Some(began.elapsed().as_secs_f64());
         Mapped { seconds, ..self.judge(mapper.name.to_owned(), mapping) }
+    }
+
+    /// Calls whatever decides; programs are looked for in the directories of PATH.
+    ///
+    /// # Errors
+    /// Where a program is not there, fails, or answers with no mapping.
+    pub fn decide(&self, algorithm: Algorithm, options: &Options) -> Result<Mapped, ProgramError> {
+        let program = match algorithm {
+            Algorithm::Own(mapper) => return Ok(self.map(mapper, options)),
+            Algorithm::Program(program) => program,
+        };
+        let Self { input, cluster, present, .. } = self;
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let began = Instant::now();
+        let mapping =
+            program.map(&path, &Job { graph: &input.graph, cluster, present, options })?;
+        let seconds = Some(began.elapsed().as_secs_f64());
+        Ok(Mapped { seconds, ..self.judge(program.name.to_owned(), mapping) })
     }
 
     /// What a mapping is worth that somebody else made.
@@ -250,16 +309,15 @@ fn amount(x: f64) -> String {
     if x < 1e7 { format!("{x:.0}") } else { format!("{x:.3e}") }
 }
 
-/// What a task and a core take those that look at every core for every task, in seconds; a pair of
-/// tasks counts as much. Measured once, on a machine that had other work too: `nuco` 15 to 25 ns and
-/// `treematch` 25 to 60 ns, with 10,000 and 100,000 tasks on 1,000 cores.
-const STEP_S: f64 = 60e-9;
+/// What a mapper takes for each that it looks at ([`evenly_policy::map::Effort::looks`]), in seconds.
+/// Measured once, on a machine that had other work too: `nuco` 15 to 25 ns and `treematch` 25 to 60 ns
+/// for a task and a core, with 10,000 and 100,000 tasks on 1,000 cores.
+const LOOK_S: f64 = 60e-9;
 
-/// How long an algorithm may take that does not search until a time limit, in seconds: a rough guess
-/// from above, by the number of tasks times that of cores.
+/// How long a mapper may take, but for the time that it searches, in seconds: a rough guess from above.
 #[must_use]
-pub fn expected_s(tasks: usize, cores: usize, pairs: usize) -> f64 {
-    STEP_S * (tasks as f64 * cores as f64 + pairs as f64)
+pub fn expected_s(mapper: &MapperInfo, tasks: usize, cores: usize, pairs: usize) -> f64 {
+    LOOK_S * mapper.effort.looks(tasks, cores, pairs)
 }
 
 fn counted(n: usize, what: &str) -> String {

@@ -19,6 +19,7 @@ mod case;
 mod error;
 mod factors;
 mod format;
+mod front;
 mod input;
 mod json;
 mod lines;
@@ -28,13 +29,15 @@ mod monitoring;
 mod objects;
 mod present;
 mod profile;
+mod programs;
 mod table;
 
 pub use assignment::{Assignment, assignment_file, read_assignment};
-pub use case::{Case, Mapped, SCHEMA, SCHEMA_COMPARISON, expected_s};
+pub use case::{Algorithm, Case, Mapped, SCHEMA, SCHEMA_COMPARISON, expected_s};
 pub use error::InputError;
 pub use factors::read_factors;
 pub use format::{FORMATS, Format, FormatError, FormatInfo, format, write};
+pub use front::{Front, Point};
 pub use input::{Edges, Files, Input, MOST_EDGES, MOST_TASKS};
 pub use json::{SCHEMA_TASKS, read_tasks};
 pub use lines::MOST_BYTES;
@@ -44,6 +47,7 @@ pub use monitoring::{Monitoring, read_monitoring};
 pub use objects::{read_edges, read_mapping, read_objects};
 pub use present::{Current, PresentFrom, mapping_file, present};
 pub use profile::{JoinError, Profile, RankEnded, RankProfile, SCHEMA_PROFILE, join, read_profile};
+pub use programs::{Job, PROGRAMS, Program, ProgramError};
 
 #[cfg(test)]
 mod tests;

@@ -587,7 +587,10 @@ fn masks_of_high_cpus_and_tasks_that_are_no_ranks() {
 
 #[test]
 fn long_work_is_foreseen() {
-    let [small, large] =
-        [(400, 32, 3_000), (1_000_000, 1_000, 3_000_000)].map(|(n, m, p)| expected_s(n, m, p));
-    assert!(small < 0.1 && large > 5.0, "{small} {large}");
+    let expected = |name, n, m, p| expected_s(evenly_policy::map::mapper(name).unwrap(), n, m, p);
+    assert!(expected("nuco+", 400, 32, 3_000) < 0.1);
+    assert!(expected("nuco", 1_000_000, 1_000, 3_000_000) > 20.0);
+    assert!(expected("nuco+", 1_000_000, 1_000, 3_000_000) > 40.0);
+    // What only looks at every task once is done at once.
+    assert!(expected("greedy", 1_000_000, 1_000, 3_000_000) < 5.0);
 }

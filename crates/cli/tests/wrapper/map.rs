@@ -311,3 +311,86 @@ fn the_example_of_the_manual_works() {
     assert_eq!(mapping, block("<!-- its mapping -->"));
     valid(&json(&tool.path("map.json")));
 }
+
+/// `--front` draws what there is to choose from, and how mappings of others compare.
+#[test]
+fn a_front_is_drawn_beside_the_mappings_of_others() {
+    let tool = Tool::new();
+    let name = tool.path("front");
+    let judged = dumps().join("lb_test_p32.map.GreedyLB.csv");
+    let options = ["--front", name.to_str().unwrap(), "--time-limit", "20ms", "--alpha", "auto"];
+    let judge = ["--judge", judged.to_str().unwrap()];
+    let (output, value) = mapped(&tool, "lb_test_p32", &[&options[..], &judge].concat());
+    assert!(stderr(&output).starts_with("nuco+: 18 mappings, "), "{}", stderr(&output));
+    let results = value["results"].as_array().unwrap();
+    assert_eq!(results.len(), 19, "17 prices, a run within bounds, and what was read");
+
+    let data = fs::read_to_string(tool.path("front.csv")).unwrap();
+    let rows: Vec<Vec<&str>> = data.lines().skip(1).map(|l| l.split(',').collect()).collect();
+    assert_eq!(rows.len(), results.len());
+    for (row, result) in rows.iter().zip(results) {
+        let o = &result["objectives"];
+        assert_eq!(row[2], o["migrations"].to_string());
+        assert_eq!(row[3], format!("{:.4}", 100.0 * o["imbalance"].as_f64().unwrap()));
+    }
+    // Where no migration is worth it there is none, and the lower its price, the more there are.
+    let migrations: Vec<u32> = rows[..17].iter().map(|r| r[2].parse().unwrap()).collect();
+    assert_eq!(migrations[16], 0, "{migrations:?}");
+    assert!(migrations[0] > 50 && migrations[0] > migrations[10], "{migrations:?}");
+    let within = results[17]["objectives"].clone();
+    let theirs = &results[18]["objectives"];
+    for bound in ["imbalance", "migrations"] {
+        assert!(within[bound].as_f64() <= theirs[bound].as_f64(), "{bound}");
+    }
+    for picture in ["front-imbalance.svg", "front-messages.svg"] {
+        let svg = fs::read_to_string(tool.path(picture)).unwrap();
+        assert!(svg.starts_with("<svg") && svg.contains("GreedyLB"), "{picture}");
+    }
+}
+
+/// A program that is not there is named, with the package that has it; a comparison goes on without.
+#[test]
+fn programs_that_are_not_installed() {
+    let tool = Tool::new();
+    let tasks = tool.path("t.csv");
+    fs::write(&tasks, "id,load_s\n0,1\n1,1\n").unwrap();
+    let map = |options: &[&str]| {
+        let given = ["map", "--objects", tasks.to_str().unwrap(), "--topology", "core:2"];
+        tool.evenly(given.iter().chain(options)).env("PATH", "/nowhere").output().unwrap()
+    };
+    for (name, executable) in [("scotch", "scotch_gmap"), ("metis", "gpmetis")] {
+        let output = map(&["--algorithm", name]);
+        assert_eq!((output.status.code(), stderr(&output).lines().count()), (Some(125), 1));
+        let said = stderr(&output);
+        assert!(said.contains(executable) && said.contains(&format!("install {name}")), "{said}");
+    }
+    let output = map(&["--compare", "--time-limit", "1ms"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stderr(&output).contains("left out: scotch, as scotch_gmap is not in PATH"));
+    assert!(!text(&output.stdout).contains("metis"));
+}
+
+/// A million tasks: it is said how long it will take, and then it is done.
+#[test]
+fn a_million_tasks() {
+    let tool = Tool::new();
+    let (objects, edges) = (tool.path("o.csv"), tool.path("e.csv"));
+    let (mut o, mut e) = (String::from("id,load_s\n"), String::from("from,to,messages\n"));
+    for id in 0..1_000_000_u32 {
+        o.push_str(&format!("{id},0.{}\n", 1 + id % 9));
+        e.push_str(&format!("{id},{},1\n", (id + 1) % 1_000_000));
+    }
+    fs::write(&objects, o).unwrap();
+    fs::write(&edges, e).unwrap();
+    let (objects, edges) = (objects.to_str().unwrap(), edges.to_str().unwrap());
+    let given = ["map", "--objects", objects, "--edges", edges, "--topology", "numa:10 core:10"];
+    let output = tool.evenly(given.iter().chain(&["--algorithm", "nuco"])).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let said = stderr(&output);
+    let foreseen = "evenly: nuco, 1000000 tasks on 100 cores: this may take up to ";
+    assert!(said.lines().any(|l| l.starts_with(foreseen)), "{said}");
+    let table = text(&output.stdout);
+    let row = table.lines().find(|l| l.starts_with("nuco")).unwrap();
+    // Loads that are tenths fit together.
+    assert_eq!(row.split_ascii_whitespace().nth(2), Some("0.0"), "{table}");
+}

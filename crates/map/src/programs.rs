@@ -1,0 +1,577 @@
+//! Mappers that are programs of others: SCOTCH and METIS, which many systems have as packages.
+//!
+//! They are called with files in a directory of their own, which is gone afterwards; nothing of them
+//! is linked, so that evenly is built and runs without them, and what goes wrong in them ends them
+//! and not evenly.
+//!
+//! Invariants: what a program answers is believed only where it names a core for every task. A task
+//! that is not movable stays where it is, whatever is answered.
+
+use crate::error::quoted;
+use evenly_model::{Cluster, CoreIndex, TaskGraph, TaskIndex};
+use evenly_policy::map::Options;
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Most cores that SCOTCH is given: it wants the distance of each pair.
+const MOST_CORES: usize = 4_096;
+/// What all loads, and all messages, are together once they are whole numbers: far below 2^31, with
+/// room for each to be 1 at least.
+const WHOLE: f64 = 1e9;
+
+/// What a program maps.
+#[derive(Debug, Clone, Copy)]
+pub struct Job<'a> {
+    /// The tasks and who talks to whom.
+    pub graph: &'a TaskGraph,
+    /// The machine.
+    pub cluster: &'a Cluster,
+    /// Where each task is now.
+    pub present: &'a [CoreIndex],
+    /// What the user can choose.
+    pub options: &'a Options,
+}
+
+/// A program that maps.
+#[derive(Clone, Copy)]
+pub struct Program {
+    /// Its name on the command line of evenly.
+    pub name: &'static str,
+    /// One line for the help.
+    pub about: &'static str,
+    /// What is called.
+    pub executable: &'static str,
+    /// The package that has it, as Debian, Ubuntu and Fedora call it.
+    pub package: &'static str,
+    run: fn(&Called<'_>, &Job<'_>) -> Result<Vec<CoreIndex>, ProgramError>,
+}
+
+impl std::fmt::Debug for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl PartialEq for Program {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+/// All of them.
+pub static PROGRAMS: [Program; 2] = [
+    Program {
+        name: "scotch",
+        about: "SCOTCH's static mapping onto the machine's distances (its program scotch_gmap)",
+        executable: "scotch_gmap",
+        package: "scotch",
+        run: scotch,
+    },
+    Program {
+        name: "metis",
+        about: "METIS' k-way partition, a part for each core, blind to distances (its program gpmetis)",
+        executable: "gpmetis",
+        package: "metis",
+        run: metis,
+    },
+];
+
+/// Why a program gave no mapping.
+#[derive(Debug, thiserror::Error)]
+pub enum ProgramError {
+    /// It is not there.
+    #[error(
+        "{name}: its program {executable} is not in PATH; install the package {package} (apt-get \
+         install {package}), or choose another algorithm"
+    )]
+    Missing {
+        /// What was asked for.
+        name: &'static str,
+        /// What is called.
+        executable: &'static str,
+        /// Which package has it.
+        package: &'static str,
+    },
+    /// It was called and gave nothing.
+    #[error("{executable}: {what}")]
+    Failed {
+        /// What was called.
+        executable: &'static str,
+        /// What happened.
+        what: String,
+    },
+    /// It cannot map this.
+    #[error("{name}: {what}")]
+    Unfit {
+        /// What was asked for.
+        name: &'static str,
+        /// Why, and what is possible.
+        what: String,
+    },
+}
+
+impl Program {
+    /// Where it is, in a list of directories such as PATH.
+    #[must_use]
+    pub fn find(&self, path: &OsStr) -> Option<PathBuf> {
+        std::env::split_paths(path)
+            .filter(|dir| dir.is_absolute())
+            .map(|dir| dir.join(self.executable))
+            .find(|file| is_executable(file))
+    }
+
+    /// Calls it, as found in a list of directories such as PATH.
+    ///
+    /// # Errors
+    /// Where it is not there, fails, or answers with no mapping.
+    pub fn map(&self, path: &OsStr, job: &Job<'_>) -> Result<Vec<CoreIndex>, ProgramError> {
+        let Self { name, executable, package, .. } = *self;
+        let file = self.find(path).ok_or(ProgramError::Missing { name, executable, package })?;
+        if job.cluster.cores().len() == 1 {
+            return Ok(vec![0; job.graph.len()]);
+        }
+        let failed = |what: String| ProgramError::Failed { executable, what };
+        let dir = tempfile::Builder::new().prefix("evenly-map-").tempdir();
+        let dir = dir.map_err(|e| failed(format!("no directory for its files: {e}")))?;
+        let called = Called { program: *self, file: &file, dir: dir.path() };
+        let mut mapping = (self.run)(&called, job)?;
+        for (t, to) in mapping.iter_mut().enumerate() {
+            if !job.graph.tasks()[t].movable {
+                *to = job.present[t];
+            }
+        }
+        Ok(mapping)
+    }
+}
+
+fn is_executable(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+}
+
+/// A program that was found, and a directory for its files.
+struct Called<'a> {
+    program: Program,
+    file: &'a Path,
+    dir: &'a Path,
+}
+
+impl Called<'_> {
+    fn failed(&self, what: impl Into<String>) -> ProgramError {
+        ProgramError::Failed { executable: self.program.executable, what: what.into() }
+    }
+
+    fn unfit(&self, what: impl Into<String>) -> ProgramError {
+        ProgramError::Unfit { name: self.program.name, what: what.into() }
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<(), ProgramError> {
+        let result = fs::write(self.dir.join(name), text);
+        result.map_err(|e| self.failed(format!("cannot write {name} for it: {e}")))
+    }
+
+    fn run(&self, arguments: &[String]) -> Result<(), ProgramError> {
+        let output = Command::new(self.file)
+            .args(arguments)
+            .current_dir(self.dir)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|e: io::Error| self.failed(format!("cannot be started: {e}")))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let words =
+            [&output.stderr, &output.stdout].map(|o| String::from_utf8_lossy(o).into_owned());
+        let line = words.iter().flat_map(|w| w.lines()).find(|l| !l.trim().is_empty());
+        let said = line.map_or_else(String::new, |l| format!(", having said {}", quoted(l.trim())));
+        Err(self.failed(format!("it ended with {}{said}", output.status)))
+    }
+
+    /// Numbers that it wrote.
+    fn numbers(&self, name: &str) -> Result<Vec<u64>, ProgramError> {
+        let text = fs::read_to_string(self.dir.join(name))
+            .map_err(|e| self.failed(format!("it wrote no {name}: {e}")))?;
+        let number = |word: &str| {
+            word.parse()
+                .map_err(|_| self.failed(format!("it wrote {}; a number is needed", quoted(word))))
+        };
+        text.split_ascii_whitespace().map(number).collect()
+    }
+
+    /// A core for each task.
+    fn checked(
+        &self,
+        cores: impl Iterator<Item = Option<CoreIndex>>,
+        job: &Job<'_>,
+    ) -> Result<Vec<CoreIndex>, ProgramError> {
+        let (n, m) = (job.graph.len(), job.cluster.cores().len());
+        let cores: Option<Vec<CoreIndex>> = cores.map(|c| c.filter(|&c| c < m)).collect();
+        cores.filter(|c| c.len() == n).ok_or_else(|| {
+            self.failed(format!("it answered with something other than {n} tasks on {m} cores"))
+        })
+    }
+}
+
+/// Amounts as whole numbers, which is what both programs want, so that all together are [`WHOLE`];
+/// none is less than 1.
+struct Whole(f64);
+
+impl Whole {
+    fn new(sum: f64) -> Self {
+        Self(if sum.is_finite() && sum > 0.0 { WHOLE / sum } else { 0.0 })
+    }
+
+    fn of(&self, amount: f64) -> u64 {
+        ((amount * self.0).round() as u64).max(1)
+    }
+}
+
+/// The graph as both formats have it: below `head`, a line for each task with its load, then what
+/// `link` makes of each of its links.
+fn graph(
+    job: &Job<'_>,
+    head: &str,
+    line: impl Fn(&mut String, u64, usize),
+    link: impl Fn(&mut String, TaskIndex, u64),
+) -> String {
+    let (loads, messages) = (Whole::new(job.graph.load_s()), Whole::new(job.graph.messages()));
+    let mut text = format!("{head}\n");
+    for (t, task) in job.graph.tasks().iter().enumerate() {
+        let links = job.graph.links(t);
+        line(&mut text, loads.of(task.load_s), links.len());
+        for l in links {
+            link(&mut text, l.with, messages.of(l.received + l.sent));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// `scotch_gmap GRAPH MACHINE MAPPING`, with the load of tasks, the messages between them, and the
+/// distances of cores ([`Cluster::cost`], in thousandths). Deterministic; at most
+/// [`Options::tolerance`] above the mean, where it can.
+fn scotch(called: &Called<'_>, job: &Job<'_>) -> Result<Vec<CoreIndex>, ProgramError> {
+    let Job { graph: tasks, cluster, present, options } = *job;
+    let cores = cluster.cores().len();
+    if cores > MOST_CORES {
+        return Err(called
+            .unfit(format!("the machine has {cores} cores; it maps onto {MOST_CORES} at most")));
+    }
+    let head = format!("0\n{} {}\n0 011", tasks.len(), 2 * tasks.pairs());
+    let line = |text: &mut String, load: u64, links: usize| {
+        let _ = write!(text, "{load} {links}");
+    };
+    let link = |text: &mut String, with: TaskIndex, messages: u64| {
+        let _ = write!(text, " {messages} {with}");
+    };
+    called.write("tasks", &graph(job, &head, line, link))?;
+    called.write("machine", &machine(cluster))?;
+    let mut arguments = vec![String::from("-Cd"), format!("-b{}", tolerance(options))];
+    let fixed: Vec<TaskIndex> = (0..tasks.len()).filter(|&t| !tasks.tasks()[t].movable).collect();
+    if !fixed.is_empty() {
+        let mut text = format!("{}\n", fixed.len());
+        for t in fixed {
+            let _ = writeln!(text, "{t} {}", present[t]);
+        }
+        called.write("fixed", &text)?;
+        arguments.push(String::from("-ffixed"));
+    }
+    arguments.extend(["tasks", "machine", "mapping", "log"].map(str::to_owned));
+    called.run(&arguments)?;
+    let numbers = called.numbers("mapping")?;
+    let mut answer = vec![None; tasks.len()];
+    // How many, and then pairs of a task and its core.
+    for pair in numbers.get(1..).unwrap_or_default().chunks_exact(2) {
+        if let Some(a) = answer.get_mut(pair[0] as usize) {
+            *a = Some(pair[1] as CoreIndex);
+        }
+    }
+    called.checked(answer.into_iter(), job)
+}
+
+/// How far above the mean a core may be loaded, as a share.
+fn tolerance(options: &Options) -> f64 {
+    if options.tolerance.is_finite() { options.tolerance.clamp(0.001, 10.0) } else { 0.05 }
+}
+
+/// The machine as a decomposition-defined architecture of SCOTCH (user's guide, "deco 0"): each core
+/// with its label, its weight and its number in a tree of halves, then the distances of all pairs.
+fn machine(cluster: &Cluster) -> String {
+    let cores = cluster.cores();
+    let mut order: Vec<CoreIndex> = (0..cores.len()).collect();
+    let place = |c: CoreIndex| {
+        let node = cores[c].node;
+        (cluster.nodes()[node].host, node, c)
+    };
+    order.sort_by_key(|&c| place(c));
+    let mut domains = vec![0; cores.len()];
+    let hierarchical = |cut: &[CoreIndex], at: usize| {
+        let (a, b) = (place(cut[at - 1]), place(cut[at]));
+        if a.0 != b.0 { 0 } else { 1 + usize::from(a.1 == b.1) }
+    };
+    halve(&order, 1, &hierarchical, &mut domains);
+    // SCOTCH keeps a number for every pair of domains.
+    if domains.iter().any(|&d| d > 4 * cores.len() as u64 + 64) {
+        halve(&order, 1, &|_, _| 0, &mut domains);
+    }
+    let fastest = cores.iter().map(|c| c.speed).fold(0.0, f64::max);
+    let most = domains.iter().copied().max().unwrap_or(1);
+    let mut text = format!("deco 0\n{} {most}\n", cores.len());
+    for (c, core) in cores.iter().enumerate() {
+        let speed = (1_000.0 * core.speed / fastest).round().max(1.0);
+        let _ = writeln!(text, "{c} {speed} {}", domains[c]);
+    }
+    for a in 1..cores.len() {
+        for b in 0..a {
+            let both = (cluster.cost(a, b) + cluster.cost(b, a)) / 2.0;
+            let _ = write!(text, "{} ", (1_000.0 * both).round().max(1.0));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Numbers the cores of a domain: it is cut where the machine is cut at the highest level (`level`, of
+/// the cut before a place), and there as near to the middle as can be. The halves of domain d are 2d
+/// and 2d + 1.
+fn halve(
+    cores: &[CoreIndex],
+    domain: u64,
+    level: &dyn Fn(&[CoreIndex], usize) -> usize,
+    domains: &mut [u64],
+) {
+    if let [core] = cores {
+        domains[*core] = domain;
+        return;
+    }
+    let cut = (1..cores.len()).min_by_key(|&at| (level(cores, at), at.abs_diff(cores.len() / 2)));
+    // There is one: two cores at least.
+    let (a, b) = cores.split_at(cut.unwrap_or(1));
+    halve(a, domain.saturating_mul(2), level, domains);
+    halve(b, domain.saturating_mul(2).saturating_add(1), level, domains);
+}
+
+/// `gpmetis GRAPH PARTS`: as many parts as there are cores, in the order of hosts and nodes, as large
+/// as the cores are fast.
+fn metis(called: &Called<'_>, job: &Job<'_>) -> Result<Vec<CoreIndex>, ProgramError> {
+    let Job { graph: tasks, cluster, options, .. } = *job;
+    let cores = cluster.cores();
+    let line = |text: &mut String, load: u64, _| {
+        let _ = write!(text, "{load}");
+    };
+    // Counted from 1.
+    let link = |text: &mut String, with: TaskIndex, messages: u64| {
+        let _ = write!(text, " {} {messages}", with + 1);
+    };
+    let head = format!("{} {} 011", tasks.len(), tasks.pairs());
+    called.write("tasks", &graph(job, &head, line, link))?;
+    let mut order: Vec<CoreIndex> = (0..cores.len()).collect();
+    order.sort_by_key(|&c| (cluster.nodes()[cores[c].node].host, cores[c].node, c));
+    let above = (1_000.0 * tolerance(options)).round().max(1.0);
+    let mut arguments =
+        vec![format!("-ufactor={above}"), format!("-seed={}", options.seed % (1 << 31))];
+    let speeds: HashSet<u64> = cores.iter().map(|c| c.speed.to_bits()).collect();
+    if speeds.len() > 1 {
+        let all: f64 = cores.iter().map(|c| c.speed).sum();
+        let part = |(i, &c): (usize, &CoreIndex)| format!("{i} = {}\n", cores[c].speed / all);
+        called.write("parts", &order.iter().enumerate().map(part).collect::<String>())?;
+        arguments.push(String::from("-tpwgts=parts"));
+    }
+    arguments.extend([String::from("tasks"), cores.len().to_string()]);
+    called.run(&arguments)?;
+    let parts = called.numbers(&format!("tasks.part.{}", cores.len()))?;
+    called.checked(parts.iter().map(|&p| order.get(p as usize).copied()), job)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenly_model::{Core, Edge, Node, Task};
+    use std::os::unix::fs::PermissionsExt;
+
+    fn tasks(loads: &[f64], edges: &[(u64, u64, f64)]) -> TaskGraph {
+        let task = |(id, &load_s): (usize, &f64)| Task {
+            id: id as u64,
+            load_s,
+            size_bytes: 0.0,
+            core: None,
+            movable: true,
+        };
+        let edge =
+            |&(from, to, messages): &(u64, u64, f64)| Edge { from, to, messages, bytes: 0.0 };
+        let tasks = loads.iter().enumerate().map(task).collect();
+        TaskGraph::new(tasks, &edges.iter().map(edge).collect::<Vec<_>>()).unwrap()
+    }
+
+    /// Four pairs that talk a lot, and a little from pair to pair.
+    fn pairs() -> TaskGraph {
+        let mut edges = Vec::new();
+        for p in 0..4 {
+            edges.push((p, p + 4, 900.0));
+            edges.push((p, (p + 1) % 4, 1.0));
+        }
+        tasks(&[1.0; 8], &edges)
+    }
+
+    /// A program of ours that is called as one of theirs, and PATH with it.
+    fn pretend(program: &Program, script: &str) -> (tempfile::TempDir, std::ffi::OsString) {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join(program.executable);
+        fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        let path = dir.path().as_os_str().to_owned();
+        (dir, path)
+    }
+
+    fn said(program: &Program, script: &str) -> String {
+        let (graph, cluster) = (pairs(), Cluster::even(2, 2, 2.0).unwrap());
+        let options = Options::default();
+        let job = Job { graph: &graph, cluster: &cluster, present: &[0; 8], options: &options };
+        let (_dir, path) = pretend(program, script);
+        program.map(&path, &job).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_not_installed_is_named_with_its_package() {
+        let (graph, cluster) = (pairs(), Cluster::even(2, 2, 2.0).unwrap());
+        let options = Options::default();
+        let job = Job { graph: &graph, cluster: &cluster, present: &[0; 8], options: &options };
+        for p in PROGRAMS {
+            let said = p.map(OsStr::new("/nowhere"), &job).unwrap_err().to_string();
+            assert!(
+                said.starts_with(&format!("{}: its program {}", p.name, p.executable)),
+                "{said}"
+            );
+            assert!(said.contains(&format!("apt-get install {}", p.package)), "{said}");
+        }
+    }
+
+    #[test]
+    fn what_a_program_answers_is_not_believed_blindly() {
+        let [scotch, metis] = PROGRAMS;
+        let failed = said(&scotch, "echo; echo 'no such graph' >&2; exit 3");
+        assert_eq!(
+            failed,
+            "scotch_gmap: it ended with exit status: 3, having said 'no such graph'"
+        );
+        let none = said(&scotch, "exit 0");
+        assert!(none.starts_with("scotch_gmap: it wrote no mapping: "), "{none}");
+        for wrong in [
+            "7\\n0 1",
+            "8\\n0 0 1 0 2 0 3 0 4 0 5 0 6 0 7 4",
+            "8\\n0 0 1 0 2 0 3 0 4 0 5 0 6 0 9 0",
+        ] {
+            let wrong = said(&scotch, &format!("printf '{wrong}' > mapping"));
+            assert!(wrong.ends_with("something other than 8 tasks on 4 cores"), "{wrong}");
+        }
+        let word = said(&metis, "echo 0 1 x > tasks.part.4");
+        assert_eq!(word, "gpmetis: it wrote 'x'; a number is needed");
+        let short = said(&metis, "echo 0 1 > tasks.part.4");
+        assert!(short.ends_with("something other than 8 tasks on 4 cores"), "{short}");
+    }
+
+    #[test]
+    fn files_are_as_their_guides_say() {
+        let graph = tasks(&[1.0, 3.0, 0.0], &[(0, 1, 2.0), (1, 0, 1.0), (1, 2, 1.0)]);
+        let even = Cluster::even(2, 2, 2.5).unwrap();
+        let mut cores: Vec<Core> = even.cores().to_vec();
+        cores[3].speed = 0.5;
+        let cluster =
+            Cluster::new(cores, even.nodes().to_vec(), Vec::new(), even.factors().to_vec())
+                .unwrap();
+        let options = Options::default();
+        let job = Job { graph: &graph, cluster: &cluster, present: &[0; 3], options: &options };
+        // What they are given is kept beside them, and an answer is written that can be checked.
+        let (dir, path) = pretend(
+            &PROGRAMS[0],
+            "here=$(dirname \"$0\"); cp tasks machine $here; echo \"$*\" > $here/arguments; \
+             printf '3\\n0 1\\n1 2\\n2 3\\n' > mapping",
+        );
+        assert_eq!(PROGRAMS[0].map(&path, &job).unwrap(), [1, 2, 3]);
+        let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
+        assert_eq!(
+            read("tasks"),
+            "0\n3 4\n0 011\n250000000 1 750000000 1\n750000000 2 750000000 0 250000000 2\n1 1 250000000 1\n"
+        );
+        assert_eq!(
+            read("machine"),
+            "deco 0\n4 7\n0 1000 4\n1 1000 5\n2 1000 6\n3 500 7\n1000 \n2500 2500 \n2500 2500 1000 \n"
+        );
+        assert_eq!(read("arguments"), "-Cd -b0.05 tasks machine mapping log\n");
+        let (dir, path) = pretend(
+            &PROGRAMS[1],
+            "here=$(dirname \"$0\"); cp tasks parts $here; echo \"$*\" > $here/arguments; \
+             printf '3\\n0\\n1\\n' > tasks.part.4",
+        );
+        assert_eq!(PROGRAMS[1].map(&path, &job).unwrap(), [3, 0, 1]);
+        let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
+        assert_eq!(
+            read("tasks"),
+            "3 2 011\n250000000 2 750000000\n750000000 1 750000000 3 250000000\n1 2 250000000\n"
+        );
+        assert_eq!(read("arguments"), "-ufactor=50 -seed=1 -tpwgts=parts tasks 4\n");
+        assert_eq!(read("parts").lines().last(), Some("3 = 0.14285714285714285"));
+    }
+
+    #[test]
+    fn a_task_that_is_not_movable_stays() {
+        let mut all = pairs().tasks().to_vec();
+        all[1].movable = false;
+        let graph = TaskGraph::new(all, &[]).unwrap();
+        let cluster = Cluster::even(2, 2, 2.0).unwrap();
+        let options = Options::default();
+        let job = Job { graph: &graph, cluster: &cluster, present: &[3; 8], options: &options };
+        let (_dir, path) = pretend(&PROGRAMS[1], "yes 0 | head -n 8 > tasks.part.4");
+        assert_eq!(PROGRAMS[1].map(&path, &job).unwrap(), [0, 3, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn machines_are_cut_where_they_are_cut() {
+        // Three nodes of 1, 2 and 3 cores on two hosts, in no order.
+        let nodes = vec![Node { id: 0, host: 1 }, Node { id: 0, host: 0 }, Node { id: 1, host: 1 }];
+        let on = [2, 0, 1, 2, 2, 0];
+        let core =
+            |(id, &node): (usize, &usize)| Core { id: id as u32, node, speed: 1.0, caches: vec![] };
+        let cores = on.iter().enumerate().map(core).collect();
+        let factors = (0..9).map(|k| if k % 4 == 0 { 1.0 } else { 2.0 }).collect();
+        let cluster = Cluster::new(cores, nodes, Vec::new(), factors).unwrap();
+        let text = machine(&cluster);
+        let domain = |core: usize| text.lines().nth(2 + core).unwrap().rsplit(' ').next().unwrap();
+        // The host with one core is 2; the other is 3, its nodes 6 (two cores) and 7 (three).
+        assert_eq!([0, 1, 2, 3, 4, 5].map(domain), ["14", "12", "2", "30", "31", "13"]);
+        // A core, a core and 32 cores would make the tree two levels deeper: cut in the middle.
+        let nodes = vec![Node { id: 0, host: 0 }, Node { id: 0, host: 1 }, Node { id: 1, host: 1 }];
+        let core = |id: u32| Core { id, node: id.min(2) as usize, speed: 1.0, caches: vec![] };
+        let factors = (0..9).map(|k| if k % 4 == 0 { 1.0 } else { 2.0 }).collect();
+        let cluster =
+            Cluster::new((0..34).map(core).collect(), nodes, Vec::new(), factors).unwrap();
+        let text = machine(&cluster);
+        let most: u64 = text.lines().nth(1).unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        assert!(most < 128, "{most}");
+    }
+
+    /// With the real ones, where they are installed.
+    #[test]
+    fn pairs_stay_together() {
+        let graph = pairs();
+        let cluster = Cluster::even(2, 2, 2.5).unwrap();
+        let options = Options::default();
+        let job = Job { graph: &graph, cluster: &cluster, present: &[0; 8], options: &options };
+        for p in PROGRAMS {
+            let path = std::env::var_os("PATH").unwrap_or_default();
+            if p.find(&path).is_none() {
+                evenly_testing::skip(p.package, format_args!("{} is not installed", p.executable));
+                continue;
+            }
+            let mapping = p.map(&path, &job).unwrap();
+            let cores: HashSet<CoreIndex> = mapping.iter().copied().collect();
+            assert_eq!(cores.len(), 4, "{}: {mapping:?}", p.name);
+            assert!((0..4).all(|t| mapping[t] == mapping[t + 4]), "{}: {mapping:?}", p.name);
+        }
+    }
+}
