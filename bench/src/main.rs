@@ -13,6 +13,7 @@ mod figures;
 mod host;
 mod labs;
 mod measure;
+mod probe;
 mod secretary;
 mod show;
 mod simulated;
@@ -48,6 +49,8 @@ enum Command {
     Lab(LabArgs),
     /// A balancer for each CPU against one for all, on up to thousands of CPUs, in virtual time
     Secretary(secretary::SecretaryArgs),
+    /// What profiling costs an MPI program that sends small messages
+    Probe(probe::ProbeArgs),
 }
 
 #[derive(Debug, Args)]
@@ -135,6 +138,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run_benchmarks(&args),
         Command::Lab(args) => run_labs(&args),
         Command::Secretary(args) => secretary::compare(&args),
+        Command::Probe(args) => probe::compare(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
