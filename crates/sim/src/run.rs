@@ -16,8 +16,9 @@ use evenly_policy::{Mechanism, POLICIES, by_name};
 /// The name under which the idealised algorithm of section 3 runs.
 pub const IDEAL: &str = "ideal";
 
-/// The most balancing points times threads and CPUs that a run may have.
-const MOST_WORK: u128 = 20_000_000_000;
+/// The most balancing points times threads and CPUs that a run may have: minutes, where a central
+/// balancer decides, and below an hour for `secretary` on the largest machines.
+const MOST_WORK: u128 = 200_000_000;
 /// The most threads.
 pub const MOST_THREADS: u32 = 100_000;
 /// The most CPUs: the bound that the model sets for CPU sets.
@@ -43,14 +44,16 @@ pub enum RunError {
     },
     /// It would take too long.
     #[error(
-        "about {points} balancing points for {entities} threads and CPUs are too many; choose a \
-         longer period (at least {least})"
+        "about {points} balancing points with {entities} threads and CPUs would take hours; at most \
+         {most} points are simulated with so many: choose a longer period (at least {least})"
     )]
     TooLong {
         /// Balancing points.
         points: u128,
         /// Threads and CPUs.
         entities: usize,
+        /// The most balancing points with so many.
+        most: u128,
         /// The least period that would do.
         least: Nanos,
     },
@@ -205,7 +208,8 @@ fn check_length(length: Nanos, period: Nanos, entities: usize) -> Result<(), Run
         return Ok(());
     }
     let least = u128::from(length.0) * entities as u128 / MOST_WORK + 1;
-    Err(RunError::TooLong { points, entities, least: Nanos(least as u64) })
+    let most = MOST_WORK / entities as u128;
+    Err(RunError::TooLong { points, entities, most, least: Nanos(least as u64) })
 }
 
 /// Runs a scenario under a policy of the registry and under `static`. `expected` is about how long

@@ -278,10 +278,13 @@ fn what_cannot_be_run_is_refused() {
     assert!(matches!(s.run("nope"), Err(RunError::Policy { .. })));
     let spinning = Simple { barrier: Barrier::Spin, ..s.clone() };
     assert!(matches!(spinning.run(IDEAL), Err(RunError::Ideal { .. })));
-    let endless = Simple { period: Nanos(1), ..s };
+    // The shortest that is refused: a billionth of two seconds, for five threads and CPUs.
+    let endless = Simple { period: Nanos(1), ..simple(3, 2, part(100)) };
     for policy in [IDEAL, "juggle"] {
-        let Err(RunError::TooLong { least, .. }) = endless.run(policy) else { panic!("{policy}") };
-        assert!(least > Nanos(1));
+        let Err(RunError::TooLong { points, most, least, .. }) = endless.run(policy) else {
+            panic!("{policy}")
+        };
+        assert!(points > most && least > Nanos(1), "{points} {most} {least}");
     }
 }
 
