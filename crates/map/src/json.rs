@@ -5,25 +5,29 @@ use crate::error::{InputError, quoted};
 use crate::input::{Edges, MOST_TASKS};
 use crate::lines::Bounded;
 use evenly_model::{Edge, Task};
-use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use std::collections::HashSet;
+use std::fmt;
 use std::io::{BufReader, Read};
+use std::marker::PhantomData;
 
 /// Name and version of the format.
 pub const SCHEMA_TASKS: &str = "evenly.tasks/1";
 
 /// The file. Fields that it does not know are refused: one that is misspelt would else be taken for
 /// one that is not given.
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TasksFile {
     schema: String,
-    tasks: Vec<TaskEntry>,
+    tasks: Vec<Object<TaskEntry>>,
     #[serde(default)]
-    edges: Vec<EdgeEntry>,
+    edges: Vec<Object<EdgeEntry>>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TaskEntry {
     id: u64,
@@ -36,7 +40,7 @@ struct TaskEntry {
     movable: bool,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct EdgeEntry {
     from: u64,
@@ -44,6 +48,42 @@ struct EdgeEntry {
     messages: Amount,
     #[serde(default)]
     bytes: Amount,
+}
+
+/// What an object of the file has in it, for errors.
+trait Described {
+    const IS: &'static str;
+}
+
+impl Described for TasksFile {
+    const IS: &'static str = "an object with schema, tasks and edges";
+}
+
+impl Described for TaskEntry {
+    const IS: &'static str = "a task: an object with id and load_s";
+}
+
+impl Described for EdgeEntry {
+    const IS: &'static str = "an edge: an object with from, to and messages";
+}
+
+/// Of a JSON object, and of nothing else: serde would take a list for one, its elements by their order.
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de> + Described> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de> + Described> Visitor<'de> for Members<T> {
+            type Value = Object<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(T::IS)
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+        deserializer.deserialize_map(Members(PhantomData))
+    }
 }
 
 /// Finite and not negative.
@@ -72,8 +112,8 @@ fn yes() -> bool {
 /// The first thing that is wrong, with its line where it is one of form.
 pub fn read_tasks(input: impl Read, file: &str) -> Result<(Vec<Task>, Edges), InputError> {
     let reader = BufReader::with_capacity(1 << 16, Bounded::new(input));
-    let found: TasksFile =
-        serde_json::from_reader(reader).map_err(|e| wrong(file, SCHEMA_TASKS, &e))?;
+    let Object(found) = serde_json::from_reader::<_, Object<TasksFile>>(reader)
+        .map_err(|e| wrong(file, SCHEMA_TASKS, &e))?;
     if found.schema != SCHEMA_TASKS {
         let what = format!("its schema is {}; {SCHEMA_TASKS} is needed", quoted(&found.schema));
         return Err(InputError::new(file, what));
@@ -82,15 +122,15 @@ pub fn read_tasks(input: impl Read, file: &str) -> Result<(Vec<Task>, Edges), In
         let what = format!("there are more than {MOST_TASKS} tasks, the most that are read");
         return Err(InputError::new(file, what));
     }
-    let ids: HashSet<u64> = found.tasks.iter().map(|t| t.id).collect();
+    let ids: HashSet<u64> = found.tasks.iter().map(|t| t.0.id).collect();
     let mut edges = Edges::default();
-    for e in found.edges {
+    for Object(e) in found.edges {
         let EdgeEntry { from, to, messages: Amount(messages), bytes: Amount(bytes) } = e;
         edges
             .add(Edge { from, to, messages, bytes }, &|id| ids.contains(&id))
             .map_err(|what| InputError::new(file, what))?;
     }
-    let tasks = found.tasks.into_iter().map(|t| Task {
+    let tasks = found.tasks.into_iter().map(|Object(t)| Task {
         id: t.id,
         load_s: t.load_s.0,
         size_bytes: t.size_bytes.0,
