@@ -10,6 +10,7 @@
 use crate::tree::{CpuKind, Kind, Object};
 use evenly_model::{CpuId, CpuSet};
 use hwlocality::Topology;
+use hwlocality::errors::RawHwlocError;
 use hwlocality::object::TopologyObject;
 use hwlocality::object::attributes::ObjectAttributes;
 use hwlocality::object::distance::{AddDistancesFlags, DistancesKind};
@@ -95,7 +96,15 @@ fn load(input: Input<'_>) -> Result<Topology, String> {
         Input::Synthetic(text) => builder.from_synthetic(text).map_err(|e| e.to_string())?,
         Input::Xml(text) => builder.from_xml(text).map_err(|e| e.to_string())?,
     };
-    builder.build().map_err(|e| e.to_string())
+    builder.build().map_err(|e| words(&e))
+}
+
+/// What hwloc says, for those who do not program with it.
+fn words(e: &RawHwlocError) -> String {
+    match e.errno {
+        Some(why) => format!("hwloc says: {why}"),
+        None => String::from("hwloc does not say why"),
+    }
 }
 
 fn text(c: &CStr) -> String {
