@@ -21,7 +21,9 @@ mod suite;
 mod tools;
 
 use anyhow::Context;
-use clap::{Args, Parser, Subcommand};
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use evenly_errors::{refused, said};
 use evenly_linux::affinity;
 use evenly_model::{CpuSet, Tid};
 use std::path::PathBuf;
@@ -92,7 +94,7 @@ struct Suite {
     #[command(flatten)]
     programs: Programs,
     /// Only benchmarks whose name contains this (may be given more than once)
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     only: Vec<String>,
     /// Name the benchmarks, and run none
     #[arg(long)]
@@ -128,12 +130,16 @@ struct LabArgs {
     #[arg(long)]
     quick: bool,
     /// Kernel of the emulated machine: the beginning of its version, or an image
-    #[arg(long, default_value = "6.1")]
+    #[arg(long, default_value = "6.1", value_parser = NonEmptyStringValueParser::new())]
     kernel: String,
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => return refuse(&e),
+    };
+    let result = match cli.command {
         Command::Demo(args) => run_demo(&args),
         Command::Run(args) => run_benchmarks(&args),
         Command::Lab(args) => run_labs(&args),
@@ -143,8 +149,23 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            show::tell(&format!("evenly-bench: {e:#}"));
+            show::tell(&format!("evenly-bench: {}", said(&e)));
             ExitCode::from(FAILURE)
+        }
+    }
+}
+
+/// Help and version are no errors; anything else is one clear line and the status of a failure.
+fn refuse(e: &clap::Error) -> ExitCode {
+    match refused(e, &Cli::command(), std::env::args_os().nth(1)) {
+        Some(line) => {
+            show::tell(&format!("evenly-bench: {line}"));
+            ExitCode::from(FAILURE)
+        }
+        None => {
+            // A reader that has gone away is no failure of ours.
+            let _ = e.print();
+            ExitCode::from(if e.use_stderr() { FAILURE } else { 0 })
         }
     }
 }
@@ -222,7 +243,6 @@ fn run_labs(args: &LabArgs) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {

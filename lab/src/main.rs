@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::Parser;
+use clap::builder::NonEmptyStringValueParser;
+use clap::{CommandFactory, Parser};
+use evenly_errors::{refused, said};
 use evenly_lab::{Include, Killer, Lab, LabError, LabOptions, Share, Stream, shell_quote};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -41,7 +43,8 @@ struct Arguments {
     #[arg(long, default_value_t = 1024)]
     memory_mb: u32,
     /// Beginning of the kernel's version (6.1, 6.16, 7.0), or the path of an image
-    #[arg(long, default_value = "6.1", value_name = "VERSION")]
+    #[arg(long, default_value = "6.1", value_name = "VERSION",
+        value_parser = NonEmptyStringValueParser::new())]
     kernel: String,
     /// Share of a host CPU for each CPU: a fraction, `auto`, or `none` for no limit
     #[arg(long, default_value = "auto", value_parser = parse_share, value_name = "FRACTION")]
@@ -97,9 +100,13 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
+            if let Some(line) = refused(&error, &Arguments::command(), None) {
+                eprintln!("evenly-lab: {line}");
+                return ExitCode::from(FAILED);
+            }
             // A closed stream leaves nobody to tell.
             let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { FAILED } else { 0 });
+            return ExitCode::SUCCESS;
         }
     };
     let interrupt = Interrupt::default();
@@ -113,7 +120,7 @@ fn main() -> ExitCode {
             let unavailable =
                 error.downcast_ref::<LabError>().is_some_and(LabError::is_unavailable);
             let word = if unavailable { "skipped: " } else { "" };
-            eprintln!("evenly-lab: {word}{error:#}");
+            eprintln!("evenly-lab: {word}{}", said(&error));
             ExitCode::from(if unavailable { SKIPPED } else { FAILED })
         }
     }
@@ -213,8 +220,15 @@ mod tests {
 
     #[test]
     fn flags_are_consistent() {
-        use clap::CommandFactory;
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn what_the_system_says_is_said_once() {
+        let source = io::Error::from_raw_os_error(2);
+        let error = LabError::File { path: PathBuf::from("/no/such/image"), source };
+        let line = said(&anyhow::Error::from(error));
+        assert_eq!(line, "/no/such/image: No such file or directory (os error 2)");
     }
 
     #[test]

@@ -4,12 +4,12 @@
 //! Invariant (promises P8 and P9): from the moment when the program runs, nothing that goes wrong
 //! here stops it. It is said in one line, and the program goes on unbalanced.
 
-use crate::errors::said;
 use crate::flags::{AttachArgs, BalanceArgs, RunArgs};
 use crate::output::{self, expand};
 use crate::{End, tell};
 use anyhow::Context;
 use evenly_engine::{Candidate, Eligible, Event, GuardOptions, Mapping, Observer};
+use evenly_errors::said;
 use evenly_linux::affinity;
 use evenly_linux::clock::now;
 use evenly_linux::guardian::Guardian;

@@ -1,7 +1,6 @@
 //! `evenly compare`: arms, executor, progress and table of `evenly-compare`, wired together.
 
 use crate::balance::{check_command, check_options};
-use crate::errors::{problem, said};
 use crate::flags::{Cli, Command, CompareArgs};
 use crate::{End, output, tell};
 use anyhow::Context;
@@ -9,6 +8,7 @@ use clap::Parser;
 use evenly_compare::{
     Arm, Executor, Metric, Options, ProcessExecutor, Progress, Round, compare as run, table,
 };
+use evenly_errors::{given_twice, problem, said};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -136,7 +136,12 @@ fn arm(
             check_options(&run.balance).map_err(|e| wrong(&said(&e)))?;
         }
         Ok(_) => return Err(wrong("that is not a run")),
-        Err(e) if e.use_stderr() => return Err(wrong(&problem(&e))),
+        Err(e) if e.use_stderr() => {
+            // For these, there is one that was not asked for.
+            let own = given_twice(&e).filter(|o| ["--policy", "--json", "--quiet"].contains(o));
+            let why = own.map(|o| format!("compare gives each run a {o} of its own; leave it out"));
+            return Err(wrong(&why.unwrap_or_else(|| problem(&e))));
+        }
         Err(_) => return Err(wrong("that asks for help, not for a run")),
     }
     Ok(Arm { report: Some(report), ..Arm::new(spec, argv) })

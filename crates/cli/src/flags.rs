@@ -2,7 +2,8 @@
 //!
 //! Invariant: parsing makes no system call.
 
-use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::builder::{NonEmptyStringValueParser, PathBufValueParser, PossibleValue};
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use evenly_engine::MapBy;
 use evenly_linux::limits::DomainKind;
@@ -195,13 +196,13 @@ pub(crate) struct BalanceArgs {
     #[arg(long, value_enum)]
     pub(crate) domain: Option<DomainArg>,
     /// Leave this thread alone: `first` (of each process), or a thread name
-    #[arg(long, value_name = "WHICH")]
+    #[arg(long, value_name = "WHICH", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) idle_thread: Option<String>,
     /// Balance only threads whose name matches (may be given more than once)
-    #[arg(long, value_name = "GLOB")]
+    #[arg(long, value_name = "GLOB", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) only: Vec<String>,
     /// Leave threads alone whose name matches (may be given more than once)
-    #[arg(long, value_name = "GLOB")]
+    #[arg(long, value_name = "GLOB", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) skip: Vec<String>,
     /// Where thread times come from
     #[arg(long, value_enum, default_value = "auto")]
@@ -255,7 +256,7 @@ pub(crate) struct CompareArgs {
     pub(crate) same_output: bool,
     /// Compare this number of seconds from the last JSON object that the program prints, instead of
     /// wall time
-    #[arg(long, value_name = "FIELD")]
+    #[arg(long, value_name = "FIELD", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) metric: Option<String>,
     /// The least time that is possible, in seconds: shown beside the results
     #[arg(long, value_name = "SECONDS")]
@@ -440,18 +441,19 @@ pub(crate) struct MapArgs {
     pub(crate) monitoring: Vec<PathBuf>,
     /// Run an MPI program and count who computes and who sends to whom: every rank is a task. evenly
     /// ends as the program does
-    #[arg(long, requires = "command", conflicts_with_all = ["objects", "edges", "tasks", "matrix",
-        "bytes_matrix", "monitoring"])]
+    #[arg(long, requires = "command", conflicts_with_all = INPUTS)]
     pub(crate) profile: bool,
     /// Write what was counted to FILE (evenly.tasks/1), for --tasks
-    #[arg(long, value_name = "FILE", requires = "profile")]
+    #[arg(long, value_name = "FILE", requires = "profile", conflicts_with_all = INPUTS)]
     pub(crate) profile_out: Option<PathBuf>,
     /// The compiler of the program's MPI, which builds the probe when it is needed first [default: the
     /// mpicc of the MPI that program and launcher belong to]
-    #[arg(long, value_name = "MPICC", requires = "profile")]
+    #[arg(long, value_name = "MPICC", requires = "profile", conflicts_with_all = INPUTS,
+        value_parser = PathBufValueParser::new().map(PathBuf::into_os_string))]
     pub(crate) mpicc: Option<OsString>,
     /// The machine: this, hwloc's synthetic syntax such as 'numa:4 core:8', or an XML file of hwloc
-    #[arg(long, value_name = "MACHINE", default_value = "this")]
+    #[arg(long, value_name = "MACHINE", default_value = "this",
+        value_parser = NonEmptyStringValueParser::new())]
     pub(crate) topology: String,
     /// NUCO factors: CSV, a square of numbers, in row i, column j the latency of node i reading from
     /// node j over that of its own memory
@@ -506,7 +508,8 @@ pub(crate) struct MapArgs {
         value_parser = format_names())]
     pub(crate) format: String,
     /// Names of the hosts, separated by commas, for rankfile and hostfile
-    #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "out")]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "out",
+        value_parser = NonEmptyStringValueParser::new())]
     pub(crate) hosts: Vec<String>,
     /// Write everything to FILE as JSON (evenly.map/1, with --compare and --judge
     /// evenly.map-comparison/1); with - to standard output, and the table to standard error
@@ -516,9 +519,13 @@ pub(crate) struct MapArgs {
     #[arg(short, long)]
     pub(crate) quiet: bool,
     /// With --profile: the program as it is started, with its launcher
-    #[arg(last = true, requires = "profile", value_name = "CMD")]
+    #[arg(last = true, requires = "profile", value_name = "CMD", conflicts_with_all = INPUTS)]
     pub(crate) command: Vec<OsString>,
 }
+
+/// Where tasks come from without --profile. What belongs to --profile names them too: clap lets go of
+/// what is required where it conflicts with what is given.
+const INPUTS: [&str; 6] = ["objects", "edges", "tasks", "matrix", "bytes_matrix", "monitoring"];
 
 /// The algorithm where none is named.
 const USUAL_MAPPER: &str = "nuco+";
@@ -846,10 +853,36 @@ mod tests {
             &["map", "--profile", "--tasks", "t", "--", "x"],
             &["map", "--tasks", "t", "--", "x"],
             &["map", "--tasks", "t", "--mpicc", "x"],
+            &["map", "--tasks", "t", "--profile-out", "x"],
         ] {
             let argv = ["evenly"].iter().chain(bad);
             assert!(Cli::try_parse_from(argv).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn what_is_refused_is_said_in_one_line() {
+        let line = |args: &[&str]| {
+            let e = Cli::try_parse_from(["evenly"].iter().chain(args)).unwrap_err();
+            evenly_errors::refused(&e, &Cli::command(), args.first().map(OsString::from)).unwrap()
+        };
+        assert_eq!(
+            line(&["compare", "--timeout", "5", "--", "x"]),
+            "--timeout: duration '5' needs a number and a unit: ns, us, ms, s or min (for example \
+             20ms) (see evenly compare --help)"
+        );
+        assert_eq!(
+            line(&["run", "--budget", "0", "--", "x"]),
+            "--budget '0': it must be more than 0 and at most 100 (see evenly run --help)"
+        );
+        assert_eq!(
+            line(&["attach", "abc"]),
+            "<PID> 'abc': a whole number is needed (see evenly attach --help)"
+        );
+        assert_eq!(
+            line(&["attach"]),
+            "the following required arguments were not provided: <PID> (see evenly attach --help)"
+        );
     }
 
     #[test]

@@ -7,7 +7,6 @@
 
 mod balance;
 mod compare;
-mod errors;
 mod figures;
 mod flags;
 mod generate;
@@ -21,8 +20,8 @@ mod simulate;
 mod top;
 mod topology;
 
-use clap::Parser;
-use errors::{refused, said};
+use clap::{CommandFactory, Parser};
+use evenly_errors::{refused, said};
 use evenly_linux::journal::StateDir;
 use evenly_linux::supervise::{Outcome, end_like};
 use flags::{Cli, Command};
@@ -73,7 +72,7 @@ fn main() -> ExitCode {
 
 /// Help and version are no errors; anything else is one clear line and status 125.
 fn refuse(e: &clap::Error) -> ExitCode {
-    match refused(e, std::env::args_os().nth(1)) {
+    match refused(e, &Cli::command(), std::env::args_os().nth(1)) {
         Some(line) => {
             tell(&format!("evenly: {line}"));
             ExitCode::from(FAILURE)

@@ -1,10 +1,10 @@
 //! `evenly map`: where communicating tasks should run.
 
-use crate::errors::said;
 use crate::flags::MapArgs;
 use crate::profile::{self, Taken};
 use crate::{End, output, tell};
 use anyhow::Context;
+use evenly_errors::said;
 use evenly_linux::supervise::Outcome;
 use evenly_map::{
     Algorithm, Case, Described, Files, Input, Mapped, Point, expected_s, machine, mapping_file,

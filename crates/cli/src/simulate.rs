@@ -49,7 +49,8 @@ fn replayed(args: &SimulateArgs, path: &Path, json: Option<&Path>) -> anyhow::Re
     let Some(policy) = evenly_policy::by_name(name) else {
         anyhow::bail!("--replay: {name} sees no recordings; name a policy of `evenly run`");
     };
-    let recording = Recording::read(path)?;
+    let recording =
+        Recording::read(path).with_context(|| format!("--replay {}", path.display()))?;
     let r = replay(&recording.events, policy);
     let text = format!(
         "{name} on {}: {} points, {} left out\n  moves that were made       {:>8}\n  moves that it would make   \

@@ -11,7 +11,9 @@ fn refused(output: &Output, words: &str) {
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(said.starts_with("evenly: "), "{said}");
     assert!(words.split('|').all(|w| said.contains(w)), "{said} should have {words}");
-    for twice in ["os error", "cannot", "see evenly", "duration '", "glob", "EVENLY_STATE_DIR"] {
+    for twice in
+        ["os error", "cannot", "see evenly", "duration '", "glob", "EVENLY_STATE_DIR", "errno"]
+    {
         assert!(said.matches(twice).count() <= 1, "{said} has '{twice}' twice");
     }
     assert!(output.stdout.is_empty());
@@ -46,8 +48,13 @@ fn options_of_topology() {
     let (file, out) = (file.to_str().unwrap(), out.to_str().unwrap());
     let missing = tool.path("no/x.json");
     let missing = missing.to_str().unwrap();
-    let cases: [(&[&str], &str); 10] = [
+    let tag = tool.path("tag");
+    fs::write(&tag, "<topology version=\"2.0\"/>").unwrap();
+    let tag = tag.to_str().unwrap();
+    let cases: [(&[&str], &str); 12] = [
         (&["--synthetic", "cheese:2"], "--synthetic|cheese:2|numa:2 core:4 pu:2"),
+        (&["--synthetic", ""], "--synthetic|it is empty"),
+        (&["--xml", tag], "--xml|is no XML of hwloc|hwloc says: "),
         (&["--synthetic", "core:99999 pu:9"], "--synthetic|more than 16384 CPUs"),
         (&["--synthetic", "pu:2", "--xml", file], "--synthetic|--xml"),
         (&["--synthetic", "pu:2", "--measure"], "--synthetic|--measure"),
@@ -90,6 +97,9 @@ fn options_of_run() {
         ("--seed x", "--seed"),
         ("--only [", "--only"),
         ("--skip {", "--skip"),
+        ("--only=", "--only"),
+        ("--skip=", "--skip"),
+        ("--idle-thread=", "--idle-thread"),
         ("--record-limit 0", "--record-limit"),
         ("-q -v", "cannot be used with"),
         ("--polcy juggle", "no option --polcy|--help"),
@@ -111,7 +121,7 @@ fn processes_that_cannot_be_attached_to() {
     let attach = |pid: &str| tool.evenly(["attach", pid]).output().unwrap();
     refused(&attach("0"), "0");
     refused(&attach("-1"), "-1");
-    refused(&attach("self"), "self");
+    refused(&attach("self"), "'self': a whole number is needed");
     refused(&attach("999999999"), "no|process|999999999");
     if fs::read_to_string("/proc/2/comm").is_ok_and(|c| c.trim() == "kthreadd") {
         refused(&attach("2"), "kernel");
@@ -165,7 +175,7 @@ fn recordings_and_the_rest() {
         let words = "simulate --threads 8 --cpus 7 --phase 1s".split_whitespace();
         words.chain(options.split_whitespace()).collect::<Vec<&str>>()
     };
-    let cases: [(&[&str], &str); 34] = [
+    let cases: [(&[&str], &str); 38] = [
         (&["report", &missing], "missing|No such file"),
         (&["report", &file("empty", "")], "empty"),
         (&["report", &file("text", "no recording\n")], "text"),
@@ -188,17 +198,24 @@ fn recordings_and_the_rest() {
         (&["simulate"], "--threads|--cpus|--phase"),
         (&simulate("--policy nope"), "--policy|nope|ideal, hybrid"),
         (&simulate("--phases 0"), "--phases"),
-        (&simulate("--period 1ns"), "balancing points|longer period"),
+        (&simulate("--period 1ns"), "balancing points|at most|longer period (at least "),
+        (
+            &["simulate", "--threads", "3", "--cpus", "2", "--phase", "1s", "--period", "1ns"],
+            "about 2000000000 balancing points with 5|at most 40000000 points|at least 51 ns",
+        ),
         (&simulate("--policy ideal --barrier spin"), "ideal|barriers that block"),
         (&simulate("--barrier wait"), "--barrier|block"),
         (&simulate("--json /no/such/x"), "--json|/no/such/x"),
         (&["simulate", "--sweep", "--out", "/no/such/x"], "--out|/no/such/x"),
         (&["simulate", "--replay", &missing], "missing|No such file"),
+        (&["simulate", "--replay", &file("short", "")], "--replay|short|no complete first line"),
+        (&["simulate", "--replay", &file("words", "no recording\n")], "--replay|words|line 1"),
         (&["simulate", "--replay", &missing, "--policy", "ideal"], "--replay|ideal"),
         (&["simulate", "--sweep", "--threads", "8"], "--threads|--sweep"),
         (&["predict", "--from", &missing], "--from|missing|No such file"),
         (&["restore", "999999"], "999999"),
         (&["compare", "--runs", "0", "--", "true"], "--runs"),
+        (&["compare", "--metric", "", "--", "true"], "--metric"),
         (&["compare", "--policies", "kernel,nope", "--", "true"], "--policies|nope|kernel"),
         (&["compare", "--json", "/no/such/x", "--", "true"], "--json|/no/such/x"),
         (&["compare", "--timeout", "5", "--", "true"], "--timeout|20ms|evenly compare --help"),
@@ -228,7 +245,9 @@ fn what_cannot_be_mapped() {
     let outside = file("outside.csv", "id,pe\n0,0\n1,9\n");
     let on = ["--topology", "numa:2 core:2"];
     let missing = tool.path("none").to_str().unwrap().to_owned();
-    let cases: [(&[&str], &str); 24] = [
+    let list = file("list.json", "[]");
+    let rows = file("rows.json", r#"{"schema":"evenly.tasks/1","tasks":[[0, 1.0]]}"#);
+    let cases: [(&[&str], &str); 27] = [
         (&["--objects", &objects], "o.csv|task 1 is on core 40|the machine has 4 cores: 0-3"),
         (&["--objects", &missing], "none|No such file"),
         (&["--objects", &empty], "empty: it is empty"),
@@ -240,6 +259,8 @@ fn what_cannot_be_mapped() {
         (&["--matrix", &unequal], "m.mtx, line 3|above the diagonal|symmetric"),
         (&["--monitoring", &good], "good.csv|Open MPI's monitoring|pml_monitoring_enable"),
         (&["--tasks", &good], "good.csv, line 1"),
+        (&["--tasks", &list], "list.json, line 1|sequence|an object with schema, tasks and edges"),
+        (&["--tasks", &rows], "rows.json, line 1|sequence|a task: an object with id and load_s"),
         (&["--tasks", &empty], "empty: it is empty"),
         (&["--objects", &good, "--factors", &square], "f.csv|3 x 3|2 NUMA nodes"),
         (&["--objects", &good, "--factors", &good], "good.csv, line 1|'id'"),
@@ -249,6 +270,7 @@ fn what_cannot_be_mapped() {
         (&["--objects", &good, "--out", "/no/such/x"], "--out|/no/such/x"),
         (&["--objects", &good, "--out", "-", "--json", "-"], "--out|--json|two files"),
         (&["--objects", &good, "--algorithm", "best"], "--algorithm|best|nuco"),
+        (&["--objects", &good, "--out", "x", "--hosts", "a,,b"], "--hosts"),
         (&["--objects", &good, "--alpha=-1"], "--alpha|auto"),
         (&["--objects", &good, "--out", "x", "--format", "xml"], "--format|rankfile"),
         (
@@ -275,8 +297,10 @@ fn options_of_a_policy_are_refused_before_the_first_run() {
         ("juggle:--period=5ms,hybird", "--period|5ms,hybird"),
         ("juggle:--cpus=8000,8001", "--cpus 8000-8001|may use"),
         ("juggle:--only=[", "--only '['"),
-        ("juggle:--json=x", "--json|cannot be used multiple times"),
-        ("juggle:--policy=static", "--policy|cannot be used multiple times"),
+        ("juggle:--json=x", "compare gives each run a --json of its own"),
+        ("juggle:--policy=static", "compare gives each run a --policy of its own"),
+        ("juggle:-q", "compare gives each run a --quiet of its own"),
+        ("juggle:--period=5ms --period=6ms", "--period|multiple times"),
         ("juggle:-v", "--verbose|--quiet"),
         ("juggle:--help", "help"),
         ("juggle:other program", "no option other"),

@@ -1,0 +1,183 @@
+//! Errors in words: one line each, and nothing said twice. All of evenly's programs use it, so that
+//! bad input looks the same everywhere.
+//!
+//! Invariant: what is made here from the error of a command line has no line break.
+
+#![forbid(unsafe_code)]
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use std::error::Error;
+use std::ffi::OsString;
+use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
+
+/// An error with its causes. Many messages quote their cause; it is not repeated.
+#[must_use]
+pub fn said(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if line.is_empty() {
+            line = cause;
+        } else if !line.contains(&cause) {
+            line += ": ";
+            line += &cause;
+        }
+    }
+    line
+}
+
+/// What is wrong with the command line of a program, whose first argument this is, and where help is:
+/// that of the command, if it is one. None where help or version was asked for, or nothing at all was.
+#[must_use]
+pub fn refused(
+    e: &clap::Error,
+    program: &clap::Command,
+    first: Option<OsString>,
+) -> Option<String> {
+    if matches!(
+        e.kind(),
+        ErrorKind::DisplayHelp
+            | ErrorKind::DisplayVersion
+            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    ) {
+        return None;
+    }
+    let name = program.get_name();
+    let command = first.and_then(|c| c.into_string().ok()).unwrap_or_default();
+    let known = program.find_subcommand(&command).is_some();
+    let help = if known { format!("{name} {command} --help") } else { format!("{name} --help") };
+    Some(format!("{} (see {help})", problem(e)))
+}
+
+/// What is wrong with a command line.
+#[must_use]
+pub fn problem(e: &clap::Error) -> String {
+    if let Some(text) = bad_value(e) {
+        return text;
+    }
+    let text = e.render().to_string();
+    let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
+    let first = lines.next().unwrap_or("bad command line").trim_start_matches("error: ");
+    // Where clap lists what is missing, the list belongs to the line.
+    let list: Vec<&str> =
+        lines.take_while(|l| !l.starts_with("Usage:") && !l.starts_with("For more")).collect();
+    if list.is_empty() { first.to_owned() } else { format!("{first} {}", list.join("; ")) }
+}
+
+/// A value that its own parser refused: option, value and reason, the value once.
+fn bad_value(e: &clap::Error) -> Option<String> {
+    let reason = reason(e.source().filter(|_| e.kind() == ErrorKind::ValueValidation)?);
+    let option = option_of(e, ContextKind::InvalidArg)?;
+    let value = string(e, ContextKind::InvalidValue)?;
+    let quoted = reason.contains(&format!("'{value}'")) || reason.starts_with(&format!("{value} "));
+    Some(if quoted {
+        format!("{option}: {reason}")
+    } else {
+        format!("{option} '{value}': {reason}")
+    })
+}
+
+/// The option that was given twice, where that is what is wrong.
+#[must_use]
+pub fn given_twice(e: &clap::Error) -> Option<&str> {
+    let (now, before) = (ContextKind::InvalidArg, ContextKind::PriorArg);
+    let option = option_of(e, now).filter(|_| e.kind() == ErrorKind::ArgumentConflict)?;
+    (option_of(e, before) == Some(option)).then_some(option)
+}
+
+fn string(e: &clap::Error, kind: ContextKind) -> Option<&str> {
+    match e.get(kind) {
+        Some(ContextValue::String(text)) => Some(text),
+        _ => None,
+    }
+}
+
+/// `--timeout <TIMEOUT>` by its name alone; an argument without a name is shown as it is, `<PID>`.
+fn option_of(e: &clap::Error, kind: ContextKind) -> Option<&str> {
+    string(e, kind).map(|option| option.split_once(' ').map_or(option, |(name, _)| name))
+}
+
+/// Why a value is none. Of numbers Rust says what is of use to programmers.
+fn reason(why: &(dyn Error + 'static)) -> String {
+    if let Some(e) = why.downcast_ref::<ParseIntError>() {
+        return String::from(match e.kind() {
+            IntErrorKind::PosOverflow => "the number is too large",
+            IntErrorKind::NegOverflow => "the number is too small",
+            _ => "a whole number is needed",
+        });
+    }
+    if why.is::<ParseFloatError>() {
+        return String::from("a number is needed");
+    }
+    why.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::{Context, anyhow};
+    use clap::{Arg, ArgAction, Command, value_parser};
+
+    #[test]
+    fn a_cause_that_is_quoted_is_not_repeated() {
+        let e = anyhow!("no such file").context("cannot read x: no such file; try y");
+        assert_eq!(said(&e), "cannot read x: no such file; try y");
+        let e = Err::<(), _>(anyhow!("no such file")).context("cannot read x").unwrap_err();
+        assert_eq!(said(&e), "cannot read x: no such file");
+        assert_eq!(said(&e.context("b")), "b: cannot read x: no such file");
+    }
+
+    fn program() -> Command {
+        let option = |name: &'static str| Arg::new(name).long(name);
+        let count = Arg::new("n").required(true).value_parser(value_parser!(i32).range(1..));
+        Command::new("prog").subcommand_required(true).subcommand(
+            Command::new("do")
+                .arg(option("part").value_parser(value_parser!(f64)))
+                .arg(option("quiet").action(ArgAction::SetTrue))
+                .arg(count),
+        )
+    }
+
+    fn error(args: &[&str]) -> clap::Error {
+        program().try_get_matches_from(["prog"].iter().chain(args)).unwrap_err()
+    }
+
+    fn line(args: &[&str]) -> Option<String> {
+        refused(&error(args), &program(), args.first().map(OsString::from))
+    }
+
+    #[test]
+    fn of_command_lines() {
+        for (args, said) in [
+            (&["fly"][..], "unrecognized subcommand 'fly' (see prog --help)"),
+            (&["do", "abc"], "<n> 'abc': a whole number is needed (see prog do --help)"),
+            (&["do", ""], "<n> '': a whole number is needed (see prog do --help)"),
+            (
+                &["do", "99999999999999999999"],
+                "<n> '99999999999999999999': the number is too large (see prog do --help)",
+            ),
+            (&["do", "0"], "<n>: 0 is not in 1..=2147483647 (see prog do --help)"),
+            (&["do", "1", "--part", "x"], "--part 'x': a number is needed (see prog do --help)"),
+            (
+                &["do"],
+                "the following required arguments were not provided: <n> (see prog do --help)",
+            ),
+        ] {
+            assert_eq!(line(args).as_deref(), Some(said));
+        }
+    }
+
+    #[test]
+    fn help_is_no_error() {
+        assert_eq!(line(&["--help"]), None);
+        assert_eq!(line(&["do", "--help"]), None);
+    }
+
+    #[test]
+    fn of_an_option_that_is_given_twice() {
+        let e = error(&["do", "1", "--quiet", "--quiet"]);
+        assert_eq!(given_twice(&e), Some("--quiet"));
+        let e = error(&["do", "1", "--part", "1", "--part", "2"]);
+        assert_eq!(given_twice(&e), Some("--part"));
+        assert_eq!(given_twice(&error(&["do", "x"])), None);
+    }
+}
