@@ -10,7 +10,7 @@
 use crate::show::{interrupts, print, tell};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use evenly_compare::{Arm, Metric, Options, ProcessExecutor, Silent, table};
+use evenly_compare::{Arm, ArmResult, Comparison, Metric, Options, ProcessExecutor, Silent, table};
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -105,42 +105,66 @@ pub(crate) fn compare(args: &ProbeArgs) -> anyhow::Result<()> {
     };
     let steps = calibrated(&launch(&["--calibrate", &args.rate.to_string()]))?;
     tell(&format!("{steps} steps of work after each message"));
-    let messages = args.messages.to_string();
-    let plain = launch(&["--messages", &messages, "--steps", &steps.to_string()]);
-    let options =
-        ["map", "--profile", "-q", "--topology", "core:64", "--algorithm", "compact", "--"];
-    let profiled = [evenly.into_os_string()]
-        .into_iter()
-        .chain(options.map(OsString::from))
-        .chain(plain.iter().cloned());
-    let mut arms = [Arm::new(PLAIN, plain.clone()), Arm::new(PROBE, profiled)];
-    for arm in &mut arms {
-        arm.env = ENVIRONMENT.map(|(name, value)| (name.into(), value.into())).into();
-    }
-    let options = Options {
-        command: plain.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-        runs: args.runs as usize,
-        warmup: 1,
-        seed: args.seed,
-        metric: Metric::Field(String::from("cpu_s")),
-        ..Options::default()
-    };
     let mut executor = ProcessExecutor { interrupted: interrupts()?, ..ProcessExecutor::default() };
-    let found = evenly_compare::compare(&arms, &options, &mut executor, &mut Silent)?;
+    let mut run = |messages: u32, steps: u64| -> anyhow::Result<Comparison> {
+        let words = ["--messages", &messages.to_string(), "--steps", &steps.to_string()];
+        let plain = launch(&words);
+        let profiled = PROFILE.map(OsString::from).into_iter().chain(plain.iter().cloned());
+        let profiled = [evenly.clone().into_os_string()].into_iter().chain(profiled);
+        let mut arms = [Arm::new(PLAIN, plain.clone()), Arm::new(PROBE, profiled)];
+        for arm in &mut arms {
+            arm.env = ENVIRONMENT.map(|(name, value)| (name.into(), value.into())).into();
+        }
+        let options = Options {
+            command: plain.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+            runs: args.runs as usize,
+            warmup: 1,
+            seed: args.seed,
+            metric: Metric::Field(String::from("cpu_s")),
+            ..Options::default()
+        };
+        Ok(evenly_compare::compare(&arms, &options, &mut executor, &mut Silent)?)
+    };
+    let found = run(args.messages, steps)?;
     print(&table(&found, false))?;
-    let plain = found.results.iter().find(|r| r.policy == PLAIN);
-    if let Some(cost) = plain.and_then(|r| r.speedup_vs.get(PROBE)) {
+    if let Some(cost) = result(&found, PLAIN).and_then(|r| r.speedup_vs.get(PROBE)) {
         let percent = |ratio: f64| 100.0 * (ratio - 1.0);
         let interval = cost.ci95.map_or_else(String::new, |[low, high]| {
             format!(" [{:.2}, {:.2}]", percent(low), percent(high))
         });
         print(&format!("the probe adds {:.2}{interval} % of CPU time\n", percent(cost.ratio)))?;
     }
+    // The same without work: what is small beside work, and lost in the noise of a busy machine, is
+    // large here.
+    let messages = args.messages.saturating_mul(10);
+    let bare = run(messages, 0)?;
+    if let Some(ns) = added_ns(&bare, messages) {
+        print(&format!(
+            "without work a message takes {ns:.0} ns of CPU time more: {:.2} % at {} messages a \
+             second\n",
+            ns * f64::from(args.rate) / 1e7,
+            args.rate
+        ))?;
+    }
     if let Some(file) = &args.json {
         let text = serde_json::to_string_pretty(&found)? + "\n";
         std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(())
+}
+
+/// The options before the program.
+const PROFILE: [&str; 8] =
+    ["map", "--profile", "-q", "--topology", "core:64", "--algorithm", "compact", "--"];
+
+fn result<'a>(found: &'a Comparison, name: &str) -> Option<&'a ArmResult> {
+    found.results.iter().find(|r| r.policy == name)
+}
+
+/// What the probe adds to a message, in ns: the difference of the medians.
+fn added_ns(found: &Comparison, messages: u32) -> Option<f64> {
+    let median = |name| result(found, name)?.median_s;
+    Some((median(PROBE)? - median(PLAIN)?) * 1e9 / f64::from(messages))
 }
 
 /// Builds the program with the MPI's compiler.
