@@ -20,7 +20,7 @@ use evenly_linux::live::{
 use evenly_linux::proc::Proc;
 use evenly_linux::restore::{Fate, restore_all};
 use evenly_linux::supervise::{Hooks, Outcome, Program, Signals, SpawnOptions, Supervisor, Waker};
-use evenly_model::{CpuSet, DomainId, Nanos, Pid, Tid};
+use evenly_model::{CpuSet, DomainId, Knowledge, Nanos, Pid, TaskGraph, Tid};
 use evenly_policy::PolicyInfo;
 use evenly_report::{Ended, RunReport};
 use evenly_trace::{Header, Recorder, RecorderOptions};
@@ -38,6 +38,7 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
     check_command("run", &args.program.command)?;
     let mut notes = check_cpus(&args.balance, None)?;
     let mapping = mapping(&args.balance, None, &mut notes)?;
+    let knowledge = knowledge(&args.balance, &mut notes)?;
     check_outputs(&args.balance)?;
     let filter = Filter::new(&args.balance)?;
     let began = now();
@@ -57,7 +58,7 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
     };
     let command = args.program.command.iter().map(|a| a.to_string_lossy().into_owned()).collect();
     let facts = Facts::new(&args.balance, pid, command, notes, began);
-    let said = Said { args: args.balance, filter, mapping };
+    let said = Said { args: args.balance, filter, mapping, knowledge };
     let balancing = Balancing::start(said, pid, facts, supervisor.waker());
     let outcome = supervisor.run(&mut Wait);
     finish(balancing, outcome);
@@ -79,9 +80,10 @@ pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
     let supervisor = Supervisor::for_attach(signals, pid)?;
     let mut notes = check_cpus(&args.balance, Some(pid))?;
     let mapping = mapping(&args.balance, Some(pid), &mut notes)?;
+    let knowledge = knowledge(&args.balance, &mut notes)?;
     may_change(&args.balance, pid)?;
     let facts = Facts::new(&args.balance, pid, command, notes, now());
-    let said = Said { args: args.balance, filter, mapping };
+    let said = Said { args: args.balance, filter, mapping, knowledge };
     let balancing = Balancing::start(said, pid, facts, supervisor.waker());
     // Where nothing is balanced there is nothing to wait for.
     let outcome = match &balancing {
@@ -137,6 +139,7 @@ pub(crate) fn check_command(name: &str, command: &[OsString]) -> anyhow::Result<
 pub(crate) fn check_options(args: &BalanceArgs) -> anyhow::Result<()> {
     let mut notes = check_cpus(args, None)?;
     mapping(args, None, &mut notes)?;
+    knowledge(args, &mut notes)?;
     check_outputs(args)?;
     Filter::new(args).map(drop)
 }
@@ -236,6 +239,64 @@ fn mapping(
         notes.push(note);
     }
     Ok(Some(Mapping::new(found.places, args.map_by.into())))
+}
+
+/// What a policy that places threads by load is told of machine and program; notes say what it is not
+/// told.
+fn knowledge(
+    args: &BalanceArgs,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<Option<Arc<Knowledge>>> {
+    let name = args.policy.name;
+    if !args.policy.places_load {
+        for (option, given) in
+            [("--profile", args.profile.is_some()), ("--every", args.every.is_some())]
+        {
+            anyhow::ensure!(
+                !given,
+                "{option}: the policy {name} does not look at it; add --policy nuco, or leave it out"
+            );
+        }
+        return Ok(None);
+    }
+    let profile = args.profile.as_deref().map(profile).transpose()?;
+    let mut knowledge = match evenly_topology::this_machine() {
+        Ok(machine) => {
+            let known = machine.knowledge();
+            notes.push(match known.nodes.len() {
+                1 => format!(
+                    "{name}: this machine has one NUMA node: threads are placed by load among its \
+                     CPUs, messages cost the same between all of them, and no memory is moved"
+                ),
+                n => format!(
+                    "{name}: factors between the {n} NUMA nodes: {} (evenly topology --measure)",
+                    machine.factors().source().words()
+                ),
+            });
+            known
+        }
+        Err(e) => {
+            notes.push(format!("{name}: nothing is known of NUMA nodes, load alone counts: {e}"));
+            Knowledge::even(vec![(0, CpuSet::new())], 1.0)
+        }
+    };
+    if profile.is_none() {
+        notes.push(format!(
+            "{name}: without --profile nothing is known of messages; threads are placed by load alone"
+        ));
+    }
+    knowledge.profile = profile;
+    knowledge.every = args.every.unwrap_or(Knowledge::USUAL_EVERY);
+    Ok(Some(Arc::new(knowledge)))
+}
+
+/// `--profile`.
+fn profile(path: &Path) -> anyhow::Result<TaskGraph> {
+    let name = path.display().to_string();
+    let file =
+        std::fs::File::open(path).with_context(|| format!("--profile: {name} cannot be read"))?;
+    let (tasks, edges) = evenly_map::read_tasks(file, &name).context("--profile")?;
+    TaskGraph::new(tasks, &edges.list).with_context(|| format!("--profile: {name}"))
 }
 
 /// The options that choose threads by name, as they were given.
@@ -355,6 +416,7 @@ struct Said {
     args: BalanceArgs,
     filter: Filter,
     mapping: Option<Mapping>,
+    knowledge: Option<Arc<Knowledge>>,
 }
 
 /// A balancer at work beside the supervisor.
@@ -593,7 +655,7 @@ impl Parts {
     }
 }
 
-fn live_options(Said { args, filter, mapping }: Said, names: Names) -> LiveOptions {
+fn live_options(Said { args, filter, mapping, knowledge }: Said, names: Names) -> LiveOptions {
     LiveOptions {
         policy: args.policy,
         period: args.period.0,
@@ -610,6 +672,8 @@ fn live_options(Said { args, filter, mapping }: Said, names: Names) -> LiveOptio
         progress: args.progress.into(),
         seed: args.seed,
         mapping,
+        knowledge,
+        numbered_by: args.map_by.into(),
     }
 }
 

@@ -189,9 +189,16 @@ pub(crate) struct BalanceArgs {
     /// as its --json or --format masks or csv writes it
     #[arg(long, value_name = "FILE")]
     pub(crate) map: Option<PathBuf>,
-    /// What the tasks of --map are
-    #[arg(long, value_enum, default_value = "auto", requires = "map")]
+    /// What the tasks of --map and --profile are
+    #[arg(long, value_enum, default_value = "auto")]
     pub(crate) map_by: MapByArg,
+    /// nuco: loads and messages of the program's ranks or threads, recorded in an earlier run (JSON,
+    /// evenly.tasks/1); without it nothing is known of messages
+    #[arg(long, value_name = "FILE")]
+    pub(crate) profile: Option<PathBuf>,
+    /// nuco: place threads anew after this many periods [default: 50]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) every: Option<u32>,
     /// Which sets of CPUs are balanced on their own [default: numa where there is more than one]
     #[arg(long, value_enum)]
     pub(crate) domain: Option<DomainArg>,

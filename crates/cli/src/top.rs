@@ -195,6 +195,8 @@ fn watch(
         progress: ProgressKind::CpuTime,
         seed: 1,
         mapping: None,
+        knowledge: None,
+        numbered_by: evenly_engine::MapBy::Auto,
     };
     let live = Live::new(options, pid, journal);
     thread::Builder::new()

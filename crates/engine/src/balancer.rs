@@ -26,7 +26,8 @@ use crate::{
     Selection, ThreadMeta, ThreadRecord, ThreadSummary, Times,
 };
 use evenly_model::{
-    CpuId, CpuSet, CpuView, DomainId, Nanos, Pid, Plan, Snapshot, ThreadId, ThreadView,
+    CpuId, CpuSet, CpuView, DomainId, Knowledge, MemoryMove, Nanos, Pid, Plan, Snapshot, TaskView,
+    ThreadId, ThreadView,
 };
 use evenly_policy::stopping::CutOff;
 use evenly_policy::{Effort, Mechanism, Policy, Spreader, Spreading};
@@ -93,6 +94,8 @@ struct Entity {
     major_faults: u64,
     /// As the balancers of CPUs see it, where there are such.
     member: Option<Arc<Member>>,
+    /// Which task of the program it is, where that is known.
+    number: Option<u64>,
 }
 
 impl Entity {
@@ -312,6 +315,10 @@ pub struct Balancer {
     board: Option<Arc<Board>>,
     /// Threads have come or gone since these were told.
     members_changed: bool,
+    /// What the policy has been told, where it asks for that.
+    knowledge: Option<Arc<Knowledge>>,
+    /// Memory that is on its way.
+    moving: Vec<MemoryMove>,
 }
 
 impl Balancer {
@@ -364,7 +371,22 @@ impl Balancer {
             complained: false,
             board: None,
             members_changed: false,
+            knowledge: None,
+            moving: Vec::new(),
             options,
+        }
+    }
+
+    /// Tells the policy what is known of machine and program, and from now on what it asks for.
+    pub fn learn(&mut self, knowledge: Arc<Knowledge>) {
+        self.policy.learn(&knowledge);
+        self.knowledge = Some(knowledge);
+    }
+
+    /// Which task of the program a thread of the domain is.
+    pub fn number(&mut self, id: ThreadId, number: u64) {
+        if let Some(e) = self.entities.iter_mut().find(|e| e.meta.id == id) {
+            e.number = Some(number);
         }
     }
 
@@ -521,6 +543,7 @@ impl Balancer {
             minor_faults: 0,
             major_faults: 0,
             member,
+            number: None,
         });
         self.most_threads = self.most_threads.max(self.entities.len() as u32);
         self.placed = false;
@@ -638,6 +661,7 @@ impl Balancer {
         let left = self.observe(machine, now, elapsed == Nanos::ZERO, observers);
         self.locate(machine, now);
         self.fill_snapshot(machine, now, elapsed);
+        self.fill_tasks(machine);
         self.pin_or_release(machine, now);
         let observed = machine.now();
 
@@ -652,6 +676,7 @@ impl Balancer {
         let decided = machine.now();
 
         moves.extend(self.apply(machine, now, observers));
+        self.move_memory(machine, now, observers);
         self.tell(now, paused);
         let applied = machine.now();
 
@@ -1128,6 +1153,74 @@ impl Balancer {
                 cpu.speed = board.speed(cpu.id);
             }
         }
+    }
+
+    /// What threads are in their program, for a policy that asks.
+    fn fill_tasks(&mut self, machine: &mut dyn Machine) {
+        self.snapshot.tasks.clear();
+        if self.knowledge.is_none() {
+            return;
+        }
+        let sizes = self.policy.wants_sizes();
+        let mut last: Option<(Pid, f64)> = None;
+        for e in &self.entities {
+            let pid = e.meta.pid;
+            // Threads of a process mostly stand side by side.
+            let bytes = match last {
+                Some((of, bytes)) if of == pid => bytes,
+                _ if sizes => machine.memory_of(pid).map_or(0.0, |b| b as f64),
+                _ => 0.0,
+            };
+            last = Some((pid, bytes));
+            let task = TaskView { process: pid, number: e.number, process_bytes: bytes };
+            self.snapshot.tasks.push(task);
+        }
+    }
+
+    /// Begins to move the memory that is in the plan, and goes on with what is on its way.
+    fn move_memory(
+        &mut self,
+        machine: &mut dyn Machine,
+        now: Nanos,
+        observers: &mut [Box<dyn Observer>],
+    ) {
+        let Some(knowledge) = self.knowledge.clone() else { return };
+        let number = |node: usize| knowledge.nodes.get(node).map_or(0, |(number, _)| *number);
+        for m in std::mem::take(&mut self.plan.memory) {
+            if machine.move_memory(m.process, number(m.from), number(m.to)) {
+                self.moving.push(m);
+            } else {
+                self.policy.memory_stayed(m);
+            }
+        }
+        if self.moving.is_empty() {
+            return;
+        }
+        let Some(done) = machine.go_on_moving() else { return };
+        let of = |m: &MemoryMove| {
+            (m.process, number(m.from), number(m.to)) == (done.pid, done.from, done.to)
+        };
+        if let Some(at) = self.moving.iter().position(of) {
+            let planned = self.moving.remove(at);
+            if done.bytes < done.stayed || done.error.is_some() {
+                self.policy.memory_stayed(planned);
+            }
+        }
+        let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let mut text = format!(
+            "memory of process {} moved from node {} to node {}: {:.1} MiB",
+            done.pid,
+            done.from,
+            done.to,
+            mib(done.bytes)
+        );
+        if done.stayed > 0 {
+            text.push_str(&format!(", {:.1} MiB stayed", mib(done.stayed)));
+        }
+        if let Some(error) = &done.error {
+            text.push_str(&format!("; then: {error}"));
+        }
+        self.note(now, text, observers);
     }
 
     /// Pins all threads where they are, or releases all, where that has become right.

@@ -87,6 +87,23 @@ pub struct Neighbour {
     pub was_first: bool,
 }
 
+/// What became of memory that was to be moved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemoryMoved {
+    /// Whose.
+    pub pid: Pid,
+    /// From this NUMA node, by its number on the system.
+    pub from: u32,
+    /// To this one.
+    pub to: u32,
+    /// Bytes that went.
+    pub bytes: u64,
+    /// Bytes that were on the first node and stayed: the kernel did not move these pages.
+    pub stayed: u64,
+    /// Why it came to an early end, if it did.
+    pub error: Option<String>,
+}
+
 /// What the cycle needs of a machine. Linux is one; the simulator is another.
 pub trait Machine {
     /// Monotonic time.
@@ -154,6 +171,22 @@ pub trait Machine {
     /// [`Machine::read`] with the same threads.
     fn retired(&mut self, _ids: &[ThreadId], out: &mut Vec<Option<u64>>) {
         out.clear();
+    }
+
+    /// Bytes that a process has in memory. None where that is not known.
+    fn memory_of(&mut self, _pid: Pid) -> Option<u64> {
+        None
+    }
+
+    /// Memory of a process is to go from one NUMA node to another, by their numbers on the system.
+    /// It goes piece by piece, with [`Machine::go_on_moving`]. False where there is no such thing.
+    fn move_memory(&mut self, _pid: Pid, _from: u32, _to: u32) -> bool {
+        false
+    }
+
+    /// Goes on with memory that is to be moved, for a short while. What is done with, if anything is.
+    fn go_on_moving(&mut self) -> Option<MemoryMoved> {
+        None
     }
 
     /// How fast a CPU is, of [`FULL_CAPACITY`]; at least 1.

@@ -14,6 +14,7 @@ use evenly_linux::limits::{
     Cache, last_cache, parse_cfs_quota, parse_cgroup, parse_cpu_max, parse_cpu_stat, parse_memory,
     parse_mountinfo, parse_stat_cpus, partition,
 };
+use evenly_linux::memory::{parse_maps, parse_numa_maps};
 use evenly_linux::proc::{Stat, parse_rank, parse_schedstat, status_field, status_number};
 use evenly_linux::taskstats::{TaskTimes, parse_answer};
 use evenly_map::{
@@ -29,7 +30,7 @@ use std::path::{Component, Path};
 pub type Target = fn(&[u8]);
 
 /// All targets, by the names that they have in `fuzz/`.
-pub const TARGETS: [(&str, Target); 28] = [
+pub const TARGETS: [(&str, Target); 29] = [
     ("assignment", assignment),
     ("cache", cache),
     ("cgroup", cgroup),
@@ -41,6 +42,7 @@ pub const TARGETS: [(&str, Target); 28] = [
     ("hmat", hmat),
     ("journal", journal),
     ("mapping", mapping),
+    ("maps", maps),
     ("matrix", matrix),
     ("memory", memory),
     ("metric", metric),
@@ -180,6 +182,16 @@ pub fn mapping(bytes: &[u8]) {
     if let Some(mapping) = read(read_mapping(bytes, "file", &graph, &cluster)) {
         assert!(mapping.len() == 4 && mapping.iter().all(|core| *core < 4));
     }
+}
+
+/// `/proc/<pid>/maps` and `/proc/<pid>/numa_maps`: no mapping is empty, and none is counted without a
+/// page.
+///
+/// # Panics
+/// Where one is.
+pub fn maps(bytes: &[u8]) {
+    assert!(parse_maps(bytes).iter().all(|range| range.start < range.end));
+    assert!(parse_numa_maps(bytes, 0).values().all(|pages| *pages > 0));
 }
 
 /// Matrix Market files: entries are within the matrix.

@@ -11,6 +11,7 @@ use evenly_linux::limits::{
     Cache, parse_cfs_quota, parse_cgroup, parse_cpu_max, parse_cpu_stat, parse_memory,
     parse_mountinfo,
 };
+use evenly_linux::memory::{parse_maps, parse_numa_maps};
 use evenly_linux::proc::{Stat, parse_rank, parse_schedstat, status_field};
 use evenly_linux::taskstats::{TaskTimes, parse_answer};
 use evenly_map::{
@@ -145,6 +146,7 @@ fn the_seeds_are_what_they_stand_for() {
             let graph = TaskGraph::new((0..4).map(task).collect(), &[]).unwrap();
             read_mapping(bytes, "f", &graph, &Cluster::even(2, 2, 2.0).unwrap()).is_ok()
         }
+        "maps" => !parse_maps(bytes).is_empty() && !parse_numa_maps(bytes, 0).is_empty(),
         "matrix" => read_matrix(bytes, "f", &|_| true).is_ok_and(|m| !m.edges.list.is_empty()),
         "monitoring" => {
             let mut all = Monitoring::default();

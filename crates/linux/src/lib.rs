@@ -12,6 +12,7 @@ pub mod journal;
 pub mod limits;
 pub mod live;
 pub mod machine;
+pub mod memory;
 pub mod proc;
 pub mod restore;
 pub mod scan;

@@ -24,11 +24,11 @@ use crate::taskstats::TaskStats;
 use crate::workers::{Workers, lock};
 use evenly_engine::{
     ApplyError, Balancer, BalancerOptions, Board, CARE, DomainSpread, DomainThread, Eligible,
-    Event, GuardOptions, Machine, Mapping, Newcomer, Observer, Period, PeriodControl,
-    PeriodOptions, Selection, Summary, Times, Tracker, TrackerOptions, home_of_newcomer,
-    left_to_nobody, roomiest,
+    Event, GuardOptions, Machine, MapBy, Mapping, Newcomer, Numbering, Observer, Period,
+    PeriodControl, PeriodOptions, Selection, Summary, Times, Tracker, TrackerOptions,
+    home_of_newcomer, left_to_nobody, roomiest,
 };
-use evenly_model::{CpuId, CpuSet, DomainId, Nanos, Pid, ThreadId, Tid};
+use evenly_model::{CpuId, CpuSet, DomainId, Knowledge, Nanos, Pid, ThreadId, Tid};
 use evenly_policy::PolicyInfo;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -88,6 +88,10 @@ pub struct LiveOptions {
     pub seed: u64,
     /// Where the threads or ranks are to run; the policy balances within it.
     pub mapping: Option<Mapping>,
+    /// What is known of the machine and the program, for a policy that places threads by load.
+    pub knowledge: Option<Arc<Knowledge>>,
+    /// What the tasks of the mapping, and those of the profile, are in the program.
+    pub numbered_by: MapBy,
 }
 
 /// Why a program cannot be balanced. It runs on (promise P8).
@@ -235,6 +239,8 @@ struct Joining {
     selection: Selection,
     original: CpuSet,
     from_another: bool,
+    /// Which task it is, where that matters.
+    number: Option<u64>,
 }
 
 /// A thread that is to leave for another domain.
@@ -384,6 +390,9 @@ impl Domain {
                 mapped.push(Mapped { id, cpus: j.original.clone(), done: false });
             }
             self.balancer.join(machine, j.selection, &j.original, &mut self.observers);
+            if let Some(number) = j.number {
+                self.balancer.number(id, number);
+            }
             if j.from_another {
                 put(&self.mailbox.changed, [(id, true)]);
             }
@@ -395,7 +404,12 @@ impl Domain {
                     self.forget_place(d.id);
                     put(
                         &d.mailbox.joining,
-                        [Joining { selection, original: d.original, from_another: true }],
+                        [Joining {
+                            selection,
+                            original: d.original,
+                            from_another: true,
+                            number: None,
+                        }],
                     );
                 }
                 None => put(&self.mailbox.changed, [(d.id, false)]),
@@ -610,7 +624,7 @@ impl Live {
         let decentral = self.options.policy.decentral;
         // What are domains elsewhere are the nodes of one.
         let nodes = if decentral.is_some() { sets.clone() } else { Vec::new() };
-        if decentral.is_some() {
+        if decentral.is_some() || self.options.policy.places_load {
             // Those that are not there yet are in it, of no node.
             sets = vec![sets.iter().fold(std::mem::take(&mut homeless), |all, d| all.or(d))];
         }
@@ -661,7 +675,11 @@ impl Live {
                 workers = Some(Workers::new(all, usable.len(), machine.clone(), eyes)?);
                 (caretaker, Some(board))
             } else {
-                (Balancer::new(options, (self.options.policy.make)(), began), None)
+                let mut balancer = Balancer::new(options, (self.options.policy.make)(), began);
+                if let Some(knowledge) = &self.options.knowledge {
+                    balancer.learn(knowledge.clone());
+                }
+                (balancer, None)
             };
             domains.push(Domain {
                 together: together.clone(),
@@ -711,6 +729,13 @@ impl Live {
             most_processes: 0,
             realtime_threads: 0,
             mapping: self.options.mapping,
+            numbering: self.options.knowledge.as_ref().map(|k| {
+                let tasks = k.profile.iter().flat_map(|p| p.tasks()).map(|t| t.id);
+                Numbering::new(
+                    self.options.numbered_by,
+                    tasks.max().map_or(0, |last| last.saturating_add(1)),
+                )
+            }),
             limits: self.limits.clone(),
             root: self.root,
             quota: self.limits.quota(self.root).unwrap_or_default(),
@@ -1028,6 +1053,8 @@ struct Coordinator {
     unguarded: Option<GuardianError>,
     /// Where threads are to run.
     mapping: Option<Mapping>,
+    /// Which task a thread is, for a policy that asks.
+    numbering: Option<Numbering>,
     /// What is to be said in the report and the decision log.
     notes: Vec<String>,
 }
@@ -1220,14 +1247,14 @@ impl Coordinator {
             .into_iter()
             .filter_map(|s| machine.mask_when_met(s.thread.id).map(|original| (s, original)))
             .collect();
-        self.map(&mut met);
+        let tasks = self.map(&mut met);
         let masks: Vec<usize> = met.iter().map(|(_, original)| self.mask(original)).collect();
         let (rooms, allowed) = self.rooms(&self.usable(machine), &masks);
         let mut counts = vec![0; self.homes.len()];
         for m in &self.members {
             counts[m.sent_to.unwrap_or(m.home)] += 1;
         }
-        for ((selection, original), mask) in met.into_iter().zip(masks) {
+        for (((selection, original), mask), number) in met.into_iter().zip(masks).zip(tasks) {
             let id = selection.thread.id;
             let here = machine
                 .locate(id)
@@ -1237,14 +1264,16 @@ impl Coordinator {
             self.members.push(Member { id, home, sent_to: None, stays: false, mask });
             put(
                 &self.homes[home].mailbox.joining,
-                [Joining { selection, original, from_another: false }],
+                [Joining { selection, original, from_another: false, number }],
             );
         }
     }
 
-    /// Narrows what threads may use to what the mapping says, if there is one.
-    fn map(&mut self, met: &mut [(Selection, CpuSet)]) {
-        let Some(mapping) = &mut self.mapping else { return };
+    /// Narrows what threads may use to what the mapping says, if there is one. Which tasks they are.
+    fn map(&mut self, met: &mut [(Selection, CpuSet)]) -> Vec<Option<u64>> {
+        if self.mapping.is_none() && self.numbering.is_none() {
+            return vec![None; met.len()];
+        }
         let proc = Proc::default();
         // What evenly has as well tells nothing apart: it was set for whatever started it.
         let own = proc.rank(Process::own().pid);
@@ -1265,12 +1294,17 @@ impl Coordinator {
                 may_use,
             })
             .collect();
-        let narrowed = mapping.narrow(&found);
+        let tasks = match &mut self.numbering {
+            Some(numbering) => numbering.numbers(&found),
+            None => vec![None; found.len()],
+        };
+        let narrowed = self.mapping.as_mut().map(|m| m.narrow(&found)).unwrap_or_default();
         for ((_, original), cpus) in met.iter_mut().zip(narrowed) {
             if let Some(cpus) = cpus {
                 *original = cpus;
             }
         }
+        tasks
     }
 
     /// Sends threads to other domains where CPUs or threads have come or gone, so that the domains

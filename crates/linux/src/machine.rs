@@ -38,10 +38,13 @@ use crate::clock::{self, now, thread_cpu_time};
 use crate::counters::Counters;
 use crate::journal::{Journal, Process, Slot, StateDir, others};
 use crate::limits::{Limits, Watch, slice};
+use crate::memory::{Mover, bytes_of};
 use crate::proc::{Image, Proc, Stat, parse_schedstat, status_field, status_number};
 use crate::restore::is_left_of;
 use crate::taskstats::{TaskStats, TaskTimes};
-use evenly_engine::{ApplyError, Located, Machine, Neighbour, Reading, RunState, Times};
+use evenly_engine::{
+    ApplyError, Located, Machine, MemoryMoved, Neighbour, Reading, RunState, Times,
+};
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -309,6 +312,7 @@ pub struct LinuxMachine {
     next_stat: usize,
     most_files: usize,
     resolution: Nanos,
+    mover: Mover,
 }
 
 impl LinuxMachine {
@@ -335,6 +339,7 @@ impl LinuxMachine {
             next_stat: 0,
             most_files,
             resolution: slice().tick,
+            mover: Mover::default(),
         };
         machine.read_cpuset();
         machine
@@ -896,6 +901,19 @@ impl Machine for LinuxMachine {
                 threads: o.counts,
             })
             .collect()
+    }
+
+    fn memory_of(&mut self, pid: Pid) -> Option<u64> {
+        bytes_of(&self.proc, pid)
+    }
+
+    fn move_memory(&mut self, pid: Pid, from: u32, to: u32) -> bool {
+        self.mover.add(&self.proc, pid, from, to);
+        true
+    }
+
+    fn go_on_moving(&mut self) -> Option<MemoryMoved> {
+        self.mover.go_on()
     }
 
     fn capacity(&self, cpu: CpuId) -> u32 {

@@ -9,6 +9,7 @@
 mod cluster;
 mod cpuset;
 mod ids;
+mod knowledge;
 pub mod metrics;
 mod plan;
 mod snapshot;
@@ -20,7 +21,8 @@ mod time;
 pub use cluster::{CacheLevel, Cluster, ClusterError, Core, CoreIndex, Node, NodeIndex};
 pub use cpuset::{CpuListError, CpuSet};
 pub use ids::{CpuId, DomainId, Pid, ThreadId, Tid};
-pub use plan::{Move, Plan, Reason};
-pub use snapshot::{CpuIndex, CpuView, FULL_CAPACITY, Snapshot, ThreadIndex, ThreadView};
+pub use knowledge::Knowledge;
+pub use plan::{MemoryMove, Move, Plan, Reason};
+pub use snapshot::{CpuIndex, CpuView, FULL_CAPACITY, Snapshot, TaskView, ThreadIndex, ThreadView};
 pub use tasks::{Edge, GraphError, Link, Task, TaskGraph, TaskIndex};
 pub use time::{DurationError, Nanos, parse_duration};

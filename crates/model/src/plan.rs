@@ -1,6 +1,6 @@
 //! What a policy decides: which thread goes where, and why.
 
-use crate::{CpuIndex, ThreadIndex};
+use crate::{CpuIndex, NodeIndex, Pid, ThreadIndex};
 use serde::{Deserialize, Serialize};
 
 /// Why a thread is moved.
@@ -15,6 +15,8 @@ pub enum Reason {
     Ahead,
     /// Its CPU can no longer be used.
     Evicted,
+    /// Load, communication or memory cost less with all threads placed anew.
+    Mapped,
 }
 
 impl Reason {
@@ -26,6 +28,7 @@ impl Reason {
             Self::Behind => "behind, to a fast CPU",
             Self::Ahead => "ahead, makes room",
             Self::Evicted => "its CPU is gone",
+            Self::Mapped => "placed anew by load and communication",
         }
     }
 }
@@ -41,18 +44,32 @@ pub struct Move {
     pub reason: Reason,
 }
 
+/// Memory of a process that is to be moved from one NUMA node to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryMove {
+    /// Whose.
+    pub process: Pid,
+    /// From this node, by its place in [`crate::Knowledge::nodes`].
+    pub from: NodeIndex,
+    /// To this one.
+    pub to: NodeIndex,
+}
+
 /// What is to be done at one balancing point. Re-used from point to point, so that the steady
 /// state allocates nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The moves, in the order in which they are to be applied.
     pub moves: Vec<Move>,
+    /// Memory that follows its threads, once these have been moved.
+    pub memory: Vec<MemoryMove>,
 }
 
 impl Plan {
     /// Forgets all moves.
     pub fn clear(&mut self) {
         self.moves.clear();
+        self.memory.clear();
     }
 
     /// Adds a move.

@@ -1,6 +1,6 @@
 //! What is observed at one balancing point of one domain.
 
-use crate::{CpuId, CpuSet, Nanos, ThreadId};
+use crate::{CpuId, CpuSet, Nanos, Pid, ThreadId};
 
 /// Index of a thread in [`Snapshot::threads`].
 pub type ThreadIndex = usize;
@@ -37,6 +37,18 @@ impl ThreadView {
     pub fn demand(&self) -> Nanos {
         self.ran + self.waited
     }
+}
+
+/// What a thread is in its program, for policies that look at memory and communication.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TaskView {
+    /// Its process.
+    pub process: Pid,
+    /// The number of its rank, or its own where threads are numbered: the number of its task in
+    /// [`crate::Knowledge::profile`].
+    pub number: Option<u64>,
+    /// Bytes that its process has in memory; 0 where that is not known.
+    pub process_bytes: f64,
 }
 
 /// The capacity of the fastest CPUs of a machine, in the kernel's unit.
@@ -84,6 +96,9 @@ pub struct Snapshot {
     /// Threads that other balancers, which were there first, place on each of `cpus`. Empty where
     /// there are none.
     pub taken: Vec<u32>,
+    /// What each of `threads` is in its program. Empty where nobody asks
+    /// ([`crate::Knowledge`]).
+    pub tasks: Vec<TaskView>,
 }
 
 impl CpuView {

@@ -12,6 +12,7 @@ pub(crate) const STATIC: PolicyInfo = PolicyInfo {
     mechanism: Mechanism::Pin,
     at_blocking: false,
     is_reference: true,
+    places_load: false,
     make: || Box::new(Static::default()),
     decentral: None,
 };
@@ -22,6 +23,7 @@ pub(crate) const OBSERVE: PolicyInfo = PolicyInfo {
     mechanism: Mechanism::Nothing,
     at_blocking: false,
     is_reference: false,
+    places_load: false,
     make: || Box::new(Observe),
     decentral: None,
 };

@@ -61,6 +61,7 @@ pub(crate) const JUGGLE: PolicyInfo = PolicyInfo {
     mechanism: Mechanism::Pin,
     at_blocking: false,
     is_reference: false,
+    places_load: false,
     make: || Box::new(Juggle::new(Margins::default())),
     decentral: None,
 };

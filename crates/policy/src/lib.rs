@@ -3,7 +3,8 @@
 //! Invariant: a policy is a pure, deterministic function of the snapshots that it has seen. It
 //! never moves a thread outside its mask, never moves a thread that is not movable, and its plan
 //! never leaves two CPUs with thread counts that differ by more than one where the masks permit
-//! better. The same code decides live, in the simulator and in replay.
+//! better; one that places threads by load ([`PolicyInfo::places_load`]) never takes the last thread
+//! from a CPU instead. The same code decides live, in the simulator and in replay.
 //!
 //! To add a policy: write its module here, with what is to be known of it as a [`PolicyInfo`], and
 //! add one line to [`POLICIES`]. It is then there in `run`, `attach`, `compare`, `simulate`, the help
@@ -18,16 +19,19 @@ mod fixed;
 mod juggle;
 pub mod map;
 mod reactive;
+mod remap;
 pub mod secretary;
 pub mod shared;
 pub mod speed;
 mod spread;
 pub mod stopping;
 
-use evenly_model::{Plan, Snapshot};
+use evenly_model::{Knowledge, MemoryMove, Plan, Snapshot};
+use std::sync::Arc;
 
 pub use juggle::{Juggle, Margins};
 pub use reactive::Reactive;
+pub use remap::Remap;
 pub use secretary::Secretary;
 pub use spread::{Spreader, spread};
 
@@ -47,6 +51,17 @@ pub enum Mechanism {
 pub trait Policy: Send {
     /// Decides. `plan` comes empty; moves are carried out in the order in which they are pushed.
     fn decide(&mut self, snapshot: &Snapshot, plan: &mut Plan);
+
+    /// Tells it what is known of machine and program. Before it decides first, if at all.
+    fn learn(&mut self, _knowledge: &Arc<Knowledge>) {}
+
+    /// Whether it wants to know at the next point how much memory processes have.
+    fn wants_sizes(&self) -> bool {
+        false
+    }
+
+    /// Memory that was to be moved stays where it is, or most of it.
+    fn memory_stayed(&mut self, _planned: MemoryMove) {}
 
     /// What its searches have cost so far; all 0 for one that does not search.
     fn effort(&self) -> Effort {
@@ -83,6 +98,9 @@ pub struct PolicyInfo {
     /// it is worth: that would let the kernel mix the threads, and another placement begin. It leaves
     /// places empty that threads leave, and nothing is said to be gained by it.
     pub is_reference: bool,
+    /// Whether it levels load and not numbers of threads, over all NUMA nodes at once, by what it is
+    /// told ([`Policy::learn`]). All CPUs are one domain for it.
+    pub places_load: bool,
     /// Makes an instance.
     pub make: fn() -> Box<dyn Policy>,
     /// Whether each CPU has a balancer of its own, without a cycle that all have in common, and then
@@ -111,6 +129,7 @@ pub const POLICIES: &[PolicyInfo] = &[
     secretary::SECRETARY,
     secretary::SECRETARY_GAUSSIAN,
     reactive::REACTIVE,
+    remap::NUCO,
     fixed::STATIC,
     fixed::OBSERVE,
 ];

@@ -27,6 +27,7 @@ pub(crate) const REACTIVE: PolicyInfo = PolicyInfo {
     mechanism: Mechanism::Pin,
     at_blocking: true,
     is_reference: false,
+    places_load: false,
     make: || Box::new(Reactive::default()),
     decentral: None,
 };

@@ -48,6 +48,7 @@ pub(crate) const SECRETARY: PolicyInfo = PolicyInfo {
     mechanism: Mechanism::Pin,
     at_blocking: false,
     is_reference: false,
+    places_load: false,
     make: || Box::new(Secretary::new(CutOff::Uniform)),
     decentral: Some(CutOff::Uniform),
 };

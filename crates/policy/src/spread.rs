@@ -373,6 +373,7 @@ mod tests {
             cpus: cpus.collect(),
             masks: vec![vec![true; m]],
             taken: taken.to_vec(),
+            tasks: Vec::new(),
             threads,
             ..Snapshot::default()
         };

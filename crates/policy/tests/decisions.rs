@@ -62,6 +62,7 @@ fn any_snapshot(most_threads: usize, most_cpus: usize) -> impl Strategy<Value = 
                     cpus,
                     masks,
                     taken: Vec::new(),
+                    tasks: Vec::new(),
                 }
             })
     })

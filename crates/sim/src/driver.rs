@@ -12,7 +12,7 @@ use evenly_engine::{
     Period, PeriodControl, PeriodOptions, SearchSummary, Selection, Step, Summary, Tracker,
     TrackerOptions,
 };
-use evenly_model::{CpuSet, DomainId, Nanos, ThreadId};
+use evenly_model::{CpuSet, DomainId, Knowledge, Nanos, ThreadId};
 use evenly_policy::{Mechanism, POLICIES, by_name};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -73,6 +73,9 @@ pub struct DriverOptions {
     pub domains: Vec<CpuSet>,
     /// Which programs are balanced.
     pub scope: Scope,
+    /// What is known of machine and program, for a policy that places threads by load. None: that
+    /// the domains are its nodes, equally far from each other, and no more.
+    pub knowledge: Option<Arc<Knowledge>>,
 }
 
 impl DriverOptions {
@@ -95,6 +98,7 @@ impl DriverOptions {
             cpus: None,
             domains: Vec::new(),
             scope: Scope::First,
+            knowledge: None,
         }
     }
 
@@ -218,11 +222,16 @@ impl Driver {
         let info = by_name(policy).ok_or_else(|| UnknownPolicy(policy.to_owned()))?;
         let all = options.cpus.clone().unwrap_or_else(|| sim.all_cpus());
         let sets = || options.domains.iter().map(|d| d.and(&all)).filter(|d| !d.is_empty());
-        let domains: Vec<CpuSet> = if info.decentral.is_some() || options.domains.is_empty() {
-            vec![all.clone()]
-        } else {
-            sets().collect()
-        };
+        let one = info.decentral.is_some() || info.places_load || options.domains.is_empty();
+        let domains: Vec<CpuSet> = if one { vec![all.clone()] } else { sets().collect() };
+        let knowledge = info.places_load.then(|| {
+            let even = || {
+                let nodes: Vec<(u32, CpuSet)> = (0..).zip(sets()).collect();
+                let nodes = if nodes.is_empty() { vec![(0, all.clone())] } else { nodes };
+                Arc::new(Knowledge::even(nodes, 1.0))
+            };
+            options.knowledge.clone().unwrap_or_else(even)
+        });
         // What are domains elsewhere are the nodes of one.
         let nodes: Vec<CpuSet> =
             if info.decentral.is_some() { sets().collect() } else { Vec::new() };
@@ -254,7 +263,11 @@ impl Driver {
                     },
                 };
                 let Some(cut_off) = info.decentral else {
-                    return Balancer::new(options, (info.make)(), sim.now());
+                    let mut balancer = Balancer::new(options, (info.make)(), sim.now());
+                    if let Some(knowledge) = &knowledge {
+                        balancer.learn(knowledge.clone());
+                    }
+                    return balancer;
                 };
                 let lambda = control.current();
                 let (caretaker, all) =

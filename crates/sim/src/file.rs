@@ -350,6 +350,7 @@ fn balancing(text: &Text, seed: u64) -> Result<DriverOptions, FileError> {
         guard: GuardOptions { enabled: b.guard, ..GuardOptions::default() },
         start: if b.recognise { Start::Recognised } else { Start::AtOnce },
         domains,
+        knowledge: None,
         scope,
         ..DriverOptions::fixed(Nanos::from_millis(100), seed)
     })

@@ -59,6 +59,7 @@ pub fn snapshot(
         threads,
         masks: vec![vec![true; m]],
         taken: Vec::new(),
+        tasks: Vec::new(),
     }
 }
 

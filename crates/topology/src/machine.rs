@@ -10,7 +10,7 @@ use crate::measured::Measurement;
 use crate::store;
 use crate::text;
 use crate::tree::{CpuKind, Kind, Object, speeds};
-use evenly_model::{CacheLevel, Cluster, ClusterError, Core, CpuSet, Node};
+use evenly_model::{CacheLevel, Cluster, ClusterError, Core, CpuSet, Knowledge, Node};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -377,6 +377,20 @@ impl Machine {
         Factors::from_latencies(&latencies, source).ok()
     }
 
+    /// What a policy that places threads by load may know of it: its nodes with their CPUs, and the
+    /// best factors and bandwidths that are known ([`Machine::factors`]).
+    #[must_use]
+    pub fn knowledge(&self) -> Knowledge {
+        let factors = self.factors();
+        let nodes: Vec<(u32, CpuSet)> =
+            self.homes().iter().map(|h| (h.shown(), h.cpus.clone())).collect();
+        Knowledge {
+            factors: factors.values().to_vec(),
+            bandwidths: factors.bandwidths().map(|b| transposed(b, nodes.len())),
+            ..Knowledge::even(nodes, 1.0)
+        }
+    }
+
     /// The machine as tasks are mapped onto it, with these factors or else the best known
     /// ([`Machine::factors`]).
     ///
@@ -402,11 +416,7 @@ impl Machine {
         let cluster =
             Cluster::new(parts.cores, parts.nodes, parts.caches, factors.values().to_vec())?;
         match factors.bandwidths() {
-            // From one node to another: at which the other reads from the one.
-            Some(b) => {
-                let n = factors.nodes();
-                cluster.with_bandwidths((0..n * n).map(|k| b[k % n * n + k / n]).collect())
-            }
+            Some(b) => cluster.with_bandwidths(transposed(b, factors.nodes())),
             None => Ok(cluster),
         }
     }
@@ -542,6 +552,11 @@ struct Parts {
     cores: Vec<Core>,
     nodes: Vec<Node>,
     caches: Vec<CacheLevel>,
+}
+
+/// Bandwidths from one node to another, from those at which the other reads from the one.
+fn transposed(reading: &[f64], n: usize) -> Vec<f64> {
+    (0..n * n).map(|k| reading[k % n * n + k / n]).collect()
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@
 
 use super::{FIRST_TID, Sim, UNITS, id_of};
 use crate::Counters;
-use evenly_engine::{ApplyError, Located, Machine, Reading, Times};
-use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, Nanos, ThreadId};
+use evenly_engine::{ApplyError, Located, Machine, MemoryMoved, Reading, Times};
+use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, Nanos, Pid, ThreadId};
 
 impl Sim {
     fn spend(&mut self, cost: Nanos) {
@@ -143,6 +143,21 @@ impl Machine for Sim {
         {
             self.tasks[t].mask = self.tasks[t].original.clone();
         }
+    }
+
+    fn memory_of(&mut self, _pid: Pid) -> Option<u64> {
+        Some(self.process_bytes)
+    }
+
+    fn move_memory(&mut self, pid: Pid, from: u32, to: u32) -> bool {
+        self.memory_moves.push((pid, from, to));
+        true
+    }
+
+    fn go_on_moving(&mut self) -> Option<MemoryMoved> {
+        let &(pid, from, to) = self.memory_moves.get(self.told_moves)?;
+        self.told_moves += 1;
+        Some(MemoryMoved { pid, from, to, bytes: self.process_bytes, stayed: 0, error: None })
     }
 
     /// What the kernel would say: it knows nothing of what a sibling does.

@@ -109,6 +109,12 @@ pub struct Sim {
     /// meanwhile.
     deferred: Option<u64>,
     kernel_moves: u64,
+    /// Bytes that every process has in memory.
+    process_bytes: u64,
+    /// Memory that was moved: whose, from which node, to which.
+    memory_moves: Vec<(Pid, u32, u32)>,
+    /// Of these, how many have been told.
+    told_moves: usize,
 }
 
 /// A program at a barrier.
@@ -173,6 +179,9 @@ impl Sim {
             own: 0,
             deferred: None,
             kernel_moves: 0,
+            process_bytes: 0,
+            memory_moves: Vec::new(),
+            told_moves: 0,
             scenario,
         };
         for cpu in 0..sim.queues.len() {
@@ -304,6 +313,20 @@ impl Sim {
     #[must_use]
     pub fn kernel_moves(&self) -> u64 {
         self.kernel_moves
+    }
+
+    /// The same machine, on which every process has so many bytes in memory. That costs nothing and
+    /// slows nothing: what is simulated is what a policy decides about it.
+    #[must_use]
+    pub fn with_memory(mut self, bytes: u64) -> Self {
+        self.process_bytes = bytes;
+        self
+    }
+
+    /// Memory that was moved so far: of which process, from which node, to which.
+    #[must_use]
+    pub fn memory_moves(&self) -> &[(Pid, u32, u32)] {
+        &self.memory_moves
     }
 
     /// The threads of all programs as a scan of the system would show them.

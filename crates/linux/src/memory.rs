@@ -1,0 +1,323 @@
+//! Memory of another process, moved from one NUMA node to another, piece by piece.
+//!
+//! Which pages: those of private writable mappings (`/proc/<pid>/maps`) of which `/proc/<pid>/numa_maps`
+//! says that some are on the node, and which move_pages(2) then finds there one by one. Shared memory
+//! and files are left alone: others use them too.
+//!
+//! Invariants:
+//! - The program notices nothing: pages keep their addresses and contents.
+//! - A piece is short (a few thousand pages), because the balancer waits for it.
+//! - Everything that the kernel refuses, a page or all of them, is counted or told, never an end of
+//!   anything else: a process may end, or belong to somebody else.
+
+use crate::proc::{Proc, read_all, status_number};
+use evenly_engine::MemoryMoved;
+use evenly_model::Pid;
+use std::collections::{HashMap, VecDeque};
+use std::ffi::{c_int, c_ulong, c_void};
+use std::io;
+use std::ops::Range;
+use std::ptr;
+
+/// Pages that are looked at in one piece.
+const PAGES_PER_PIECE: usize = 4096;
+/// Pages of one system call.
+const PAGES_PER_CALL: usize = 1024;
+/// Most pages of a process that are looked at: 64 GiB of small pages.
+const MOST_PAGES: u64 = 16 << 20;
+
+/// Private writable mappings of `/proc/<pid>/maps`: their addresses.
+#[must_use]
+pub fn parse_maps(text: &[u8]) -> Vec<Range<u64>> {
+    let line = |line: &[u8]| {
+        let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
+        let (start, end) = words.next()?.split_once('-')?;
+        let hex = |s: &str| u64::from_str_radix(s, 16).ok();
+        let (start, end) = (hex(start)?, hex(end)?);
+        let rights = words.next()?.as_bytes();
+        let ours = rights.get(1) == Some(&b'w') && rights.get(3) == Some(&b'p');
+        (ours && start < end).then_some(start..end)
+    };
+    // A line with a name that is no text is none of anonymous memory.
+    text.split(|&b| b == b'\n').filter_map(line).collect()
+}
+
+/// How many pages of each mapping, by its first address, `/proc/<pid>/numa_maps` says to be on the node:
+/// of small pages that are not shared with a file. Huge pages that were asked for as such are left out.
+#[must_use]
+pub fn parse_numa_maps(text: &[u8], node: u32) -> HashMap<u64, u64> {
+    let on = format!("N{node}=");
+    let line = |line: &[u8]| {
+        let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
+        let start = u64::from_str_radix(words.next()?, 16).ok()?;
+        let (mut pages, mut anonymous) = (0, false);
+        for word in words {
+            anonymous |= word.starts_with("anon=");
+            if let Some(n) = word.strip_prefix(&on) {
+                pages = n.parse().ok()?;
+            }
+            if word == "huge" {
+                return None;
+            }
+        }
+        (anonymous && pages > 0).then_some((start, pages))
+    };
+    text.split(|&b| b == b'\n').filter_map(line).collect()
+}
+
+/// Bytes of a process in memory that are its own.
+pub(crate) fn bytes_of(proc: &Proc, pid: Pid) -> Option<u64> {
+    let status = read_all(&proc.process_file(pid, "status")).ok()?;
+    let kib = |key| status_number(&status, key);
+    Some(kib("RssAnon").or_else(|| kib("VmRSS"))?.saturating_mul(1024))
+}
+
+/// Memory that is to be moved, one process after the other.
+#[derive(Default)]
+pub(crate) struct Mover {
+    jobs: VecDeque<Job>,
+}
+
+struct Job {
+    pid: Pid,
+    from: u32,
+    to: u32,
+    /// What is still to be looked at, with how many pages there are on the node.
+    ranges: VecDeque<(Range<u64>, u64)>,
+    looked_at: u64,
+    moved: u64,
+    stayed: u64,
+}
+
+impl Mover {
+    /// Adds the memory of a process.
+    pub(crate) fn add(&mut self, proc: &Proc, pid: Pid, from: u32, to: u32) {
+        let read = |file| read_all_of(proc, pid, file);
+        // What cannot be read has no ranges: then the first piece says what move_pages thinks of it.
+        let maps = parse_maps(&read("maps").unwrap_or_default());
+        let ranges = match read("numa_maps") {
+            Ok(text) => {
+                let on = parse_numa_maps(&text, from);
+                maps.into_iter().filter_map(|r| Some((r.clone(), *on.get(&r.start)?))).collect()
+            }
+            // A kernel without this file: all of them are looked at.
+            Err(_) => maps.into_iter().map(|r| (r, u64::MAX)).collect(),
+        };
+        self.jobs.push_back(Job { pid, from, to, ranges, looked_at: 0, moved: 0, stayed: 0 });
+    }
+
+    /// Moves a piece. What is done with, if that ended it.
+    pub(crate) fn go_on(&mut self) -> Option<MemoryMoved> {
+        let job = self.jobs.front_mut()?;
+        let error = match job.piece() {
+            Ok(true) => None,
+            Ok(false) => return None,
+            Err(e) => Some(told(&e, job.to)),
+        };
+        let job = self.jobs.pop_front()?;
+        let page = page_size();
+        Some(MemoryMoved {
+            pid: job.pid,
+            from: job.from,
+            to: job.to,
+            bytes: job.moved * page,
+            stayed: job.stayed * page,
+            error,
+        })
+    }
+}
+
+impl Job {
+    /// Whether all is done.
+    fn piece(&mut self) -> io::Result<bool> {
+        let page = page_size();
+        let mut left = PAGES_PER_PIECE;
+        while left > 0 {
+            let Some((range, pages)) = self.ranges.front_mut() else { return Ok(true) };
+            let in_range = usize::try_from((range.end - range.start).div_ceil(page));
+            let n = in_range.unwrap_or(usize::MAX).min(left).min(PAGES_PER_CALL);
+            if n == 0 || *pages == 0 {
+                self.ranges.pop_front();
+                continue;
+            }
+            let first = range.start;
+            range.start += n as u64 * page;
+            let addresses: Vec<u64> = (0..n as u64).map(|i| first + i * page).collect();
+            let here = on_node(self.pid, &addresses, self.from)?;
+            *pages = pages.saturating_sub(here.len() as u64);
+            if !here.is_empty() {
+                move_pages(self.pid, &here, Some(self.to))?;
+                // What the call says of each page is not the end of it: parts of a large page are
+                // moved with the first of them, and said to be busy.
+                let stayed = on_node(self.pid, &here, self.from)?.len();
+                self.stayed += stayed as u64;
+                self.moved += (here.len() - stayed) as u64;
+            }
+            self.looked_at += n as u64;
+            left -= n;
+            if self.looked_at >= MOST_PAGES {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Reads a whole file of a process: such as have a line for each mapping, of which there may be many.
+fn read_all_of(proc: &Proc, pid: Pid, file: &str) -> io::Result<Vec<u8>> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(proc.process_file(pid, file))?;
+    file.take(64 << 20).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Those of the addresses whose pages are on the node.
+fn on_node(pid: Pid, addresses: &[u64], node: u32) -> io::Result<Vec<u64>> {
+    let status = move_pages(pid, addresses, None)?;
+    let here = |(_, s): &(&u64, c_int)| u32::try_from(*s) == Ok(node);
+    Ok(addresses.iter().zip(status).filter(here).map(|(a, _)| *a).collect())
+}
+
+/// move_pages(2): what it says of each page, its node or less than 0. Without a node nothing is moved.
+///
+/// # Errors
+/// As the call: ESRCH where the process has ended, EPERM, EACCES where the node is not allowed, ENODEV
+/// where it is not there.
+fn move_pages(pid: Pid, addresses: &[u64], to: Option<u32>) -> io::Result<Vec<c_int>> {
+    const MPOL_MF_MOVE: c_int = 2;
+    let pages: Vec<*mut c_void> =
+        addresses.iter().map(|&a| ptr::without_provenance_mut(a as usize)).collect();
+    let node = |to: u32| c_int::try_from(to).map_err(|_| io::ErrorKind::InvalidInput);
+    let nodes: Option<Vec<c_int>> =
+        to.map(|to| node(to).map(|n| vec![n; pages.len()])).transpose()?;
+    let mut status: Vec<c_int> = vec![-libc::ENOENT; pages.len()];
+    // SAFETY: addresses are numbers to this process, which the kernel looks up in the other one; the
+    // vectors of addresses, nodes (or null, to move nothing) and status all have as many elements as
+    // it is told, and only those of the status are written.
+    let r = unsafe {
+        libc::syscall(
+            libc::SYS_move_pages,
+            pid.0,
+            pages.len() as c_ulong,
+            pages.as_ptr(),
+            nodes.as_ref().map_or(ptr::null(), |n| n.as_ptr()),
+            status.as_mut_ptr(),
+            MPOL_MF_MOVE,
+        )
+    };
+    // Above 0: so many pages were not moved.
+    if r < 0 { Err(io::Error::last_os_error()) } else { Ok(status) }
+}
+
+/// What an error means for the user.
+fn told(e: &io::Error, node: u32) -> String {
+    match e.raw_os_error() {
+        Some(libc::ESRCH) => String::from("the process has ended"),
+        Some(libc::EPERM) => String::from(
+            "moving memory of another user's process, or one that may not be traced, needs \
+             CAP_SYS_NICE and CAP_SYS_PTRACE (sudo evenly)",
+        ),
+        Some(libc::EACCES) => format!("node {node} is not in the cpuset of evenly or the program"),
+        Some(libc::ENODEV) => format!("there is no node {node} with memory"),
+        Some(libc::ENOSYS) => String::from("this kernel cannot move memory (CONFIG_MIGRATION)"),
+        _ => e.to_string(),
+    }
+}
+
+fn page_size() -> u64 {
+    rustix::param::page_size() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::process::{Child, Command, Stdio};
+
+    #[test]
+    fn files_are_read() {
+        let maps = b"5581-5582 r--p 00000000 fe:00 12 /bin/x\n7f00-7f10 rw-p 00000000 00:00 0\n\
+            7f20-7f30 rw-s 0 00:00 0 /dev/shm/a b\n9-8 rw-p 0\nx\n7f40-7f48 rw-p 0 00:00 0 [heap]\n";
+        assert_eq!(parse_maps(maps), [0x7f00..0x7f10, 0x7f40..0x7f48]);
+        let numa = b"7f00 default anon=12 dirty=12 N0=10 N1=2 kernelpagesize_kB=4\n\
+            7f20 default file=/x mapped=3 N1=3\n7f40 bind:1 anon=4 N1=4\n7f50 default huge anon=1 N1=1\n";
+        assert_eq!(parse_numa_maps(numa, 1), HashMap::from([(0x7f00, 2), (0x7f40, 4)]));
+        assert_eq!(parse_numa_maps(numa, 0), HashMap::from([(0x7f00, 10)]));
+        assert!(parse_numa_maps(numa, 10).is_empty());
+    }
+
+    /// A process that has some memory of its own, and waits.
+    struct Waiting(Child);
+
+    impl Waiting {
+        fn new() -> Self {
+            let script = "x=$(head -c 3000000 /dev/zero | tr '\\0' y); echo ready; read line";
+            let mut c = Command::new("sh");
+            c.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut child = c.spawn().unwrap();
+            child.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
+            Self(child)
+        }
+
+        fn pid(&self) -> Pid {
+            Pid(self.0.id().cast_signed())
+        }
+    }
+
+    impl Drop for Waiting {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    fn end(mover: &mut Mover) -> MemoryMoved {
+        (0..100_000).find_map(|_| mover.go_on()).unwrap()
+    }
+
+    #[test]
+    fn memory_of_a_real_process_is_found_where_it_is() {
+        let process = Waiting::new();
+        let proc = Proc::default();
+        assert!(bytes_of(&proc, process.pid()).unwrap() >= 3_000_000);
+        let mut mover = Mover::default();
+        assert_eq!(mover.go_on(), None);
+        // To where it is: all of it is found, and all of it stays on its node.
+        mover.add(&proc, process.pid(), 0, 0);
+        let done = end(&mut mover);
+        if done.error.is_some() {
+            return evenly_testing::skip("mbind", format!("move_pages: {:?}", done.error));
+        }
+        let all = done.bytes + done.stayed;
+        assert!(all >= 3_000_000 && done.bytes == 0, "{done:?}");
+        // From a node on which there is nothing.
+        mover.add(&proc, process.pid(), 900, 0);
+        let done = end(&mut mover);
+        assert_eq!((done.bytes, done.stayed, done.error), (0, 0, None));
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_is_told() {
+        let mut process = Waiting::new();
+        let proc = Proc::default();
+        let (mut mover, pid) = (Mover::default(), process.pid());
+        mover.add(&proc, pid, 0, 900);
+        let done = end(&mut mover);
+        assert!(done.bytes == 0 && done.error.is_some(), "{done:?}");
+        mover.add(&proc, pid, 0, 0);
+        process.0.kill().unwrap();
+        process.0.wait().unwrap();
+        assert_eq!(end(&mut mover).error.as_deref(), Some("the process has ended"));
+        assert_eq!(bytes_of(&proc, pid), None);
+    }
+
+    #[test]
+    fn pages_that_are_not_there_are_no_error() {
+        let own = Pid(std::process::id().cast_signed());
+        match move_pages(own, &[0x1000, 0x2000], None) {
+            Ok(status) => assert!(status.iter().all(|s| *s < 0), "{status:?}"),
+            Err(e) => evenly_testing::skip("mbind", format!("move_pages: {e}")),
+        }
+    }
+}

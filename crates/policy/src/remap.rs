@@ -1,0 +1,659 @@
+//! `nuco`: threads or ranks placed anew every k periods by load, communication and the distance of
+//! memory, with the mappers of [`crate::map`].
+//!
+//! NucoLB (Pilla and others, 2012) is called by a runtime that knows its tasks' loads and messages.
+//! Here the tasks are threads, a load is the progress that a thread made in the window of the last k
+//! periods, and messages are those of a record of an earlier run ([`Knowledge::profile`]), scaled
+//! to the load that is seen; without one nothing is known of them, and load alone counts.
+//!
+//! ```text
+//! k periods observed -> TaskGraph -> nuco+ (its starts: nuco, greedy, treematch ...) -> better than
+//! the present under the model, migrations counted? -> moves -> memory that pays to follow
+//! ```
+//!
+//! **What a plan must save.** Migrations cost at once, and what they save is saved for as long as the
+//! program goes on as it is. That is taken to be as long as it has run already, and at least a
+//! window: loads and messages are scaled to that horizon before they are held against the costs of
+//! migration. A plan is made for the mean loads of two windows, and is taken only if it lowers the
+//! model's objective by more than [`LEAST_GAIN`] under the loads of each of them: what differs from
+//! window to window is noise to a plan, and would have threads moved to and fro.
+//!
+//! **Memory** is where a process first computed, as far as is known here: the kernel gives pages on the
+//! node of the thread that touches them first. When all threads of a process are on another node,
+//! reading its memory from there costs [`MEMORY_SHARE`] of their load times the factor less 1, over
+//! the horizon; copying it costs its bytes over the bandwidth between the nodes. Memory follows
+//! where copying is less. Both constants are assumptions, not measured.
+//!
+//! Invariants:
+//! - No plan that the policy makes at the end of a window is worse than staying, under the model.
+//! - A thread that may not use all CPUs stays where it is: mappers know no masks.
+//! - Where threads are at least as many as CPUs, every CPU that some may use has one (promise P2).
+//!
+//! What it does not see: which CPU is slow because others use it (that is what `juggle` is for), and
+//! memory that the kernel has moved by itself.
+
+use crate::map::plus::objective_s;
+use crate::map::{Options, Request, mapper};
+use crate::{Mechanism, Policy, PolicyInfo, Spreader};
+use evenly_model::{
+    Cluster, Core, CoreIndex, CpuIndex, Edge, FULL_CAPACITY, Knowledge, MemoryMove, Nanos, Node,
+    NodeIndex, Pid, Plan, Reason, Snapshot, Task, TaskGraph, ThreadId, ThreadIndex, ThreadView,
+};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+pub(crate) const NUCO: PolicyInfo = PolicyInfo {
+    name: "nuco",
+    about: "place threads anew every 50 periods by load, communication and memory (NucoLB)",
+    mechanism: Mechanism::Pin,
+    at_blocking: false,
+    is_reference: false,
+    places_load: true,
+    make: || Box::new(Remap::default()),
+    decentral: None,
+};
+
+/// What a plan must save, of the makespan that the present placement has.
+const LEAST_GAIN: f64 = 0.01;
+/// The part of a thread's CPU time in which it waits for memory, if that is near. Assumed.
+const MEMORY_SHARE: f64 = 0.1;
+/// Bytes a second at which memory is copied at most, page by page. Assumed.
+const COPIES_AT_MOST: f64 = 2e9;
+/// A bandwidth at which copying costs nothing.
+const AT_ONCE: f64 = 1e18;
+/// How long the mapper may search, as its module counts: some thousand looks, so that a point stays
+/// short.
+const SEARCH: Nanos = Nanos::from_millis(2);
+
+/// The policy.
+#[derive(Debug, Clone, Default)]
+pub struct Remap {
+    knowledge: Option<Arc<Knowledge>>,
+    spreader: Spreader,
+    /// When the first window began.
+    began: Option<Nanos>,
+    /// When the present window began, and how many points it has had.
+    window: Nanos,
+    points: u32,
+    /// The progress that threads had then.
+    progress: HashMap<ThreadId, i64>,
+    /// The loads of the window before, as parts of a CPU.
+    before: HashMap<ThreadId, f64>,
+    /// Threads have been distributed once; from then on only loads count.
+    distributed: bool,
+    /// The node that the memory of a process is on.
+    homes: BTreeMap<Pid, NodeIndex>,
+    /// Threads on each CPU, and where each thread is.
+    counts: Vec<u32>,
+    at: Vec<CpuIndex>,
+}
+
+impl Policy for Remap {
+    fn learn(&mut self, knowledge: &Arc<Knowledge>) {
+        self.knowledge = Some(knowledge.clone());
+    }
+
+    fn wants_sizes(&self) -> bool {
+        self.points + 1 >= self.every()
+    }
+
+    fn memory_stayed(&mut self, planned: MemoryMove) {
+        self.homes.insert(planned.process, planned.from);
+    }
+
+    fn decide(&mut self, s: &Snapshot, plan: &mut Plan) {
+        if !self.distributed && s.point == 0 {
+            // Before anything is moved: memory is where threads were that touched it.
+            self.see(s);
+            if let Some(knowledge) = self.knowledge.clone() {
+                self.find_homes(s, &knowledge);
+            }
+            self.spreader.spread(s, plan);
+            self.distributed = true;
+            self.open_window(s);
+            return;
+        }
+        if self.began.is_none() {
+            self.open_window(s);
+        }
+        self.points += 1;
+        let done = self.points >= self.every();
+        self.see(s);
+        // Whoever has no CPU needs one now.
+        if s.threads.iter().any(|t| t.cpu >= s.cpus.len()) || !done || !self.remap(s, plan) {
+            self.house(s, plan);
+        }
+        if done {
+            self.open_window(s);
+        }
+    }
+}
+
+/// The threads as tasks of a machine.
+struct Case {
+    graph: TaskGraph,
+    cluster: Cluster,
+    present: Vec<CoreIndex>,
+    options: Options,
+}
+
+impl Case {
+    fn request(&self) -> Request<'_> {
+        // The same at every moment: what is searched for follows from the sizes alone.
+        const CLOCK: fn() -> Nanos = || Nanos::ZERO;
+        Request {
+            graph: &self.graph,
+            cluster: &self.cluster,
+            present: &self.present,
+            options: &self.options,
+            clock: &CLOCK,
+        }
+    }
+}
+
+impl Remap {
+    fn every(&self) -> u32 {
+        self.knowledge.as_ref().map_or(Knowledge::USUAL_EVERY, |k| k.every).max(1)
+    }
+
+    fn open_window(&mut self, s: &Snapshot) {
+        self.began.get_or_insert(s.now);
+        (self.window, self.points) = (s.now, 0);
+        self.progress.clear();
+        self.progress.extend(s.threads.iter().map(|t| (t.id, t.progress)));
+        if s.tasks.len() == s.threads.len() {
+            self.homes.retain(|p, _| s.tasks.iter().any(|t| t.process == *p));
+        }
+    }
+
+    /// Where threads are.
+    fn see(&mut self, s: &Snapshot) {
+        self.at.clear();
+        self.at.extend(s.threads.iter().map(|t| t.cpu));
+        self.counts.clear();
+        self.counts.resize(s.cpus.len(), 0);
+        for &c in &self.at {
+            if let Some(count) = self.counts.get_mut(c) {
+                *count += 1;
+            }
+        }
+    }
+
+    /// Gives a CPU to threads that have none, and a thread to CPUs that have none, as far as there are
+    /// others to give: the CPU with fewest threads, and a thread from the CPU with most.
+    fn house(&mut self, s: &Snapshot, plan: &mut Plan) {
+        for (t, thread) in s.threads.iter().enumerate() {
+            if thread.cpu < s.cpus.len() || !thread.movable {
+                continue;
+            }
+            let free = (0..s.cpus.len()).filter(|&c| s.allows(t, c));
+            if let Some(to) = free.min_by_key(|&c| self.counts[c]) {
+                self.put(t, to);
+                plan.push(t, to, Reason::Evicted);
+            }
+        }
+        while let Some((t, to)) = self.to_fill(s) {
+            self.put(t, to);
+            plan.push(t, to, Reason::Spread);
+        }
+    }
+
+    fn put(&mut self, t: ThreadIndex, to: CpuIndex) {
+        if let Some(count) = self.counts.get_mut(self.at[t]) {
+            *count -= 1;
+        }
+        self.counts[to] += 1;
+        self.at[t] = to;
+    }
+
+    /// A thread that may go to a CPU that has none, from one that has others: that which ran least of
+    /// those on the CPU with most. A thread is asked once, so that the plan has it once.
+    fn to_fill(&self, s: &Snapshot) -> Option<(ThreadIndex, CpuIndex)> {
+        let empty = (0..s.cpus.len()).filter(|&c| self.counts[c] == 0);
+        let donor = |to: CpuIndex| {
+            let others = |t: &ThreadIndex| {
+                let thread = &s.threads[*t];
+                let stays = thread.cpu == self.at[*t] && thread.cpu < s.cpus.len();
+                thread.movable && stays && self.counts[thread.cpu] > 1 && s.allows(*t, to)
+            };
+            let least = |&t: &ThreadIndex| {
+                let thread = &s.threads[t];
+                (std::cmp::Reverse(self.counts[thread.cpu]), thread.ran, t)
+            };
+            (0..s.threads.len()).filter(others).min_by_key(least)
+        };
+        empty.filter_map(|to| Some((donor(to)?, to))).next()
+    }
+
+    /// Places threads anew where that pays. Returns whether it did.
+    fn remap(&mut self, s: &Snapshot, plan: &mut Plan) -> bool {
+        let Some(knowledge) = self.knowledge.clone().or_else(|| Self::nothing_known(s)) else {
+            return false;
+        };
+        self.find_homes(s, &knowledge);
+        let rates = self.rates(s);
+        let known = !self.before.is_empty();
+        let of_before =
+            |(t, rate): (&ThreadView, &f64)| self.before.get(&t.id).copied().unwrap_or(*rate);
+        let before: Vec<f64> = s.threads.iter().zip(&rates).map(of_before).collect();
+        self.before.clear();
+        self.before.extend(s.threads.iter().zip(&rates).map(|(t, rate)| (t.id, *rate)));
+        if !known {
+            return false;
+        }
+        let mean: Vec<f64> = rates.iter().zip(&before).map(|(a, b)| (a + b) / 2.0).collect();
+        let Some(case) = self.case(s, &knowledge, &mean) else { return false };
+        let Some(nuco) = mapper("nuco+") else { return false };
+        let mapping = (nuco.map)(&case.request());
+        // No CPU is left to nobody, whatever the mapper thinks of it.
+        let mut counts = vec![0u32; s.cpus.len()];
+        mapping.iter().for_each(|&c| counts[c] += 1);
+        let emptied = |c: usize| counts[c] == 0 && self.counts[c] > 0;
+        let leaves_one = s.threads.len() >= s.cpus.len() && (0..s.cpus.len()).any(emptied);
+        let pays = |case: &Case| {
+            let request = case.request();
+            let now = objective_s(&request, &case.present);
+            objective_s(&request, &mapping) < (1.0 - LEAST_GAIN) * now
+        };
+        let under = |rates: &[f64]| self.case(s, &knowledge, rates).is_some_and(|c| pays(&c));
+        if leaves_one || !pays(&case) || !under(&rates) || !under(&before) {
+            self.follow(s, &knowledge, &case, &case.present, plan);
+            return false;
+        }
+        for (t, &to) in mapping.iter().enumerate() {
+            if to != s.threads[t].cpu {
+                plan.push(t, to, Reason::Mapped);
+            }
+        }
+        self.follow(s, &knowledge, &case, &mapping, plan);
+        true
+    }
+
+    /// One node, where nobody has said what the machine is.
+    fn nothing_known(s: &Snapshot) -> Option<Arc<Knowledge>> {
+        (!s.cpus.is_empty()).then(|| Arc::new(Knowledge::even(vec![(0, s.cpu_set())], 1.0)))
+    }
+
+    /// The memory of a process that is new is where it computes, if that is one node.
+    fn find_homes(&mut self, s: &Snapshot, knowledge: &Knowledge) {
+        for (process, node) in nodes_of_processes(s, knowledge, &self.at) {
+            if let Some(node) = node {
+                self.homes.entry(process).or_insert(node);
+            }
+        }
+    }
+
+    /// What part of a CPU, one of the fastest, each thread used in the window.
+    fn rates(&self, s: &Snapshot) -> Vec<f64> {
+        let window = (s.now - self.window).0 as f64;
+        let every = f64::from(self.points.max(1));
+        let fastest = s.cpus.iter().map(|c| c.capacity).max().unwrap_or(FULL_CAPACITY);
+        let full = f64::from(fastest) / f64::from(FULL_CAPACITY);
+        let rate = |t: &ThreadView| {
+            let gained = match self.progress.get(&t.id) {
+                Some(then) => (t.progress - then).max(0) as f64,
+                // It came meanwhile: as it ran last.
+                None => t.ran.0 as f64 * every,
+            };
+            if window > 0.0 { gained / full / window } else { 0.0 }
+        };
+        s.threads.iter().map(rate).collect()
+    }
+
+    /// The threads as tasks with these loads, in seconds up to the horizon; None where they have none.
+    fn case(&self, s: &Snapshot, knowledge: &Knowledge, rates: &[f64]) -> Option<Case> {
+        let horizon = (s.now - self.began.unwrap_or(s.now)).max(s.now - self.window);
+        let fastest = s.cpus.iter().map(|c| c.capacity).max()?;
+        let bytes = |i: ThreadIndex| s.tasks.get(i).map_or(0.0, |t| t.process_bytes);
+        let mut threads_of: HashMap<Pid, f64> = HashMap::new();
+        for t in &s.tasks {
+            *threads_of.entry(t.process).or_default() += 1.0;
+        }
+        let everywhere: Vec<bool> = s.masks.iter().map(|m| m.iter().all(|may| *may)).collect();
+        let tasks = (0..s.threads.len()).map(|i| {
+            let sharing = s.tasks.get(i).and_then(|t| threads_of.get(&t.process)).unwrap_or(&1.0);
+            let t = &s.threads[i];
+            Task {
+                id: i as u64,
+                load_s: rates[i] * horizon.as_secs_f64(),
+                size_bytes: bytes(i) / sharing,
+                core: None,
+                movable: t.movable && everywhere.get(t.mask).copied().unwrap_or(false),
+            }
+        });
+        let tasks: Vec<Task> = tasks.collect();
+        let all_load_s: f64 = tasks.iter().map(|t| t.load_s).sum();
+        if all_load_s <= 0.0 {
+            return None;
+        }
+        let edges = edges(s, knowledge, all_load_s);
+        let graph = TaskGraph::new(tasks, &edges).ok()?;
+        let cores = s.cpus.iter().map(|c| Core {
+            id: c.id.0,
+            node: knowledge.node_of(c.id),
+            speed: f64::from(c.capacity) / f64::from(fastest),
+            caches: Vec::new(),
+        });
+        let nodes = knowledge.nodes.iter().map(|(id, _)| Node { id: *id, host: 0 }).collect();
+        let mut cluster =
+            Cluster::new(cores.collect(), nodes, Vec::new(), knowledge.factors.clone()).ok()?;
+        if let Some(bandwidths) = &knowledge.bandwidths {
+            // Within a node nothing is copied.
+            let n = knowledge.nodes.len();
+            let copying = |(k, b): (usize, &f64)| if k / n == k % n { AT_ONCE } else { *b };
+            let bandwidths = bandwidths.iter().enumerate().map(copying).collect();
+            cluster = cluster.with_bandwidths(bandwidths).ok()?;
+        }
+        let options = Options { time_limit: SEARCH, ..Options::default() };
+        Some(Case { graph, cluster, present: self.at.clone(), options })
+    }
+
+    /// Memory that pays to be moved to where its threads are.
+    fn follow(
+        &mut self,
+        s: &Snapshot,
+        knowledge: &Knowledge,
+        case: &Case,
+        mapping: &[CoreIndex],
+        plan: &mut Plan,
+    ) {
+        let n = knowledge.nodes.len();
+        for (process, node) in nodes_of_processes(s, knowledge, mapping) {
+            let (Some(to), Some(&from)) = (node, self.homes.get(&process)) else { continue };
+            let of_it = || (0..s.tasks.len()).filter(|&i| s.tasks[i].process == process);
+            let bytes: f64 = of_it().map(|i| case.graph.tasks()[i].size_bytes).sum();
+            if from == to || bytes <= 0.0 {
+                continue;
+            }
+            let load_s: f64 = of_it().map(|i| case.graph.tasks()[i].load_s).sum();
+            let farther = case.cluster.factor(to, from) - 1.0;
+            let bandwidth =
+                knowledge.bandwidths.as_ref().map_or(f64::INFINITY, |b| b[from * n + to]);
+            if MEMORY_SHARE * load_s * farther > bytes / bandwidth.min(COPIES_AT_MOST) {
+                plan.memory.push(MemoryMove { process, from, to });
+                self.homes.insert(process, to);
+            }
+        }
+    }
+}
+
+/// Each process with the node that all its threads are on; None where they are on several.
+fn nodes_of_processes(
+    s: &Snapshot,
+    knowledge: &Knowledge,
+    at: &[CpuIndex],
+) -> BTreeMap<Pid, Option<NodeIndex>> {
+    let mut found: BTreeMap<Pid, Option<NodeIndex>> = BTreeMap::new();
+    for (task, &c) in s.tasks.iter().zip(at) {
+        let node = s.cpus.get(c).map(|c| knowledge.node_of(c.id));
+        let all = found.entry(task.process).or_insert(node);
+        if *all != node {
+            *all = None;
+        }
+    }
+    found
+}
+
+/// Messages between threads, as the profile has them for as much load as there is here. A rank's are
+/// those of its first thread.
+fn edges(s: &Snapshot, knowledge: &Knowledge, all_load_s: f64) -> Vec<Edge> {
+    let Some(profile) = &knowledge.profile else { return Vec::new() };
+    let mut of_number: HashMap<u64, usize> = HashMap::new();
+    for (i, t) in s.tasks.iter().enumerate() {
+        if let Some(number) = t.number {
+            let first = of_number.entry(number).or_insert(i);
+            let created = |i: usize| (s.threads[i].id.start, s.threads[i].id.tid.0);
+            if created(i) < created(*first) {
+                *first = i;
+            }
+        }
+    }
+    let scale = if profile.load_s() > 0.0 { all_load_s / profile.load_s() } else { 1.0 };
+    let mut edges = Vec::new();
+    for (t, task) in profile.tasks().iter().enumerate() {
+        let Some(&to) = of_number.get(&task.id) else { continue };
+        for link in profile.links(t).iter().filter(|l| l.received > 0.0) {
+            let with = profile.tasks()[link.with].id;
+            if let Some(&from) = of_number.get(&with) {
+                edges.push(Edge {
+                    from: from as u64,
+                    to: to as u64,
+                    messages: link.received * scale,
+                    bytes: link.received_bytes * scale,
+                });
+            }
+        }
+    }
+    edges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenly_model::{CpuId, CpuSet, CpuView, TaskView, Tid};
+
+    const PERIOD: Nanos = Nanos::from_millis(20);
+
+    /// Threads of processes of their own on four CPUs in two nodes: (CPU, part of its time that each
+    /// ran).
+    struct Machine {
+        at: Vec<CpuIndex>,
+        shares: Vec<f64>,
+        bytes: f64,
+        masks: Vec<Vec<bool>>,
+        point: u64,
+    }
+
+    impl Machine {
+        fn new(threads: &[(CpuIndex, f64)]) -> Self {
+            Self {
+                at: threads.iter().map(|t| t.0).collect(),
+                shares: threads.iter().map(|t| t.1).collect(),
+                bytes: 0.0,
+                masks: vec![vec![true; 4]],
+                point: 0,
+            }
+        }
+
+        fn snapshot(&self) -> Snapshot {
+            let threads = self.at.iter().zip(&self.shares).enumerate();
+            let thread = |(i, (&cpu, &share)): (usize, (&CpuIndex, &f64))| ThreadView {
+                id: ThreadId { tid: Tid(i as i32), start: 0 },
+                cpu,
+                progress: (share * (PERIOD.0 * self.point) as f64) as i64,
+                ran: PERIOD.scale(share),
+                waited: Nanos::ZERO,
+                blocked: PERIOD.scale(1.0 - share),
+                movable: true,
+                mask: i.min(self.masks.len() - 1),
+            };
+            let threads: Vec<ThreadView> = threads.map(thread).collect();
+            let cpu = |c: u32| CpuView {
+                id: CpuId(c),
+                capacity: FULL_CAPACITY,
+                threads: threads.iter().filter(|t| t.cpu == c as usize).count() as u32,
+                speed: None,
+                paper_speed: None,
+            };
+            let task = |i: usize| TaskView {
+                process: Pid(i as i32),
+                number: Some(i as u64),
+                process_bytes: self.bytes,
+            };
+            Snapshot {
+                point: self.point,
+                now: Nanos(PERIOD.0 * self.point),
+                elapsed: PERIOD,
+                cpus: (0..4).map(cpu).collect(),
+                masks: self.masks.clone(),
+                tasks: (0..threads.len()).map(task).collect(),
+                threads,
+                ..Snapshot::default()
+            }
+        }
+
+        /// So many points; the plans that were not empty.
+        fn run(&mut self, policy: &mut Remap, points: u64) -> Vec<Plan> {
+            let mut plans = Vec::new();
+            for _ in 0..points {
+                let mut plan = Plan::default();
+                policy.decide(&self.snapshot(), &mut plan);
+                plan.moves.iter().for_each(|m| self.at[m.thread] = m.to);
+                self.point += 1;
+                if plan != Plan::default() {
+                    plans.push(plan);
+                }
+            }
+            plans
+        }
+    }
+
+    fn policy(every: u32, factor: f64, profile: Option<TaskGraph>) -> Remap {
+        let cpus = |list: &str| -> CpuSet { list.parse().unwrap() };
+        let nodes = vec![(0, cpus("0-1")), (1, cpus("2-3"))];
+        let mut policy = Remap::default();
+        policy.learn(&Arc::new(Knowledge { every, profile, ..Knowledge::even(nodes, factor) }));
+        policy
+    }
+
+    fn heaviest(m: &Machine) -> f64 {
+        let load = |c| -> f64 {
+            m.at.iter().zip(&m.shares).filter(|(at, _)| **at == c).map(|(_, s)| s).sum()
+        };
+        (0..4).map(load).fold(0.0, f64::max)
+    }
+
+    #[test]
+    fn loads_are_levelled_at_the_end_of_a_window_and_then_left() {
+        // Two heavy ones on CPU 0, light ones elsewhere.
+        let mut m = Machine::new(&[
+            (0, 0.45),
+            (0, 0.45),
+            (1, 0.1),
+            (1, 0.1),
+            (2, 0.1),
+            (2, 0.1),
+            (3, 0.1),
+            (3, 0.1),
+        ]);
+        let mut nuco = policy(10, 1.5, None);
+        assert!(m.run(&mut nuco, 20).is_empty(), "within the first two windows");
+        let plans = m.run(&mut nuco, 1);
+        assert_eq!(plans.len(), 1);
+        assert!(plans[0].moves.iter().all(|m| m.reason == Reason::Mapped));
+        assert!(heaviest(&m) <= 0.5, "{:?}", m.at);
+        assert!(m.run(&mut nuco, 100).is_empty(), "nothing more to gain");
+    }
+
+    /// Of two windows in which different threads were the busy ones, neither decides.
+    #[test]
+    fn what_changes_from_window_to_window_is_not_followed() {
+        let mut m = Machine::new(&[(0, 0.4), (0, 0.4), (1, 0.1), (2, 0.1), (3, 0.1), (3, 0.1)]);
+        let mut nuco = policy(10, 1.5, None);
+        // Progress counts from the beginning, so each window's is added to it.
+        let mut progress = [0i64; 6];
+        let mut moved = 0;
+        for point in 0..400u64 {
+            let mut s = m.snapshot();
+            let busy = if point.saturating_sub(1) / 10 % 2 == 0 { [0, 1] } else { [4, 5] };
+            for (i, t) in s.threads.iter_mut().enumerate() {
+                progress[i] += if busy.contains(&i) { 8_000_000 } else { 1_000_000 };
+                t.progress = progress[i];
+            }
+            let mut plan = Plan::default();
+            nuco.decide(&s, &mut plan);
+            plan.moves.iter().for_each(|x| m.at[x.thread] = x.to);
+            moved += plan.moves.len();
+            m.point += 1;
+        }
+        // At most once, when it is best for both.
+        assert!(moved <= 4, "{moved}: {:?}", m.at);
+    }
+
+    #[test]
+    fn nothing_is_moved_for_less_than_it_costs() {
+        // 2 ms of work in a window of 200 ms, which no move of 1 ms can pay for.
+        let mut m = Machine::new(&[(0, 0.006), (0, 0.004), (1, 0.0), (2, 0.0), (3, 0.0)]);
+        assert!(m.run(&mut policy(10, 1.5, None), 12).is_empty());
+        // A program that goes on for ever.
+        let plans = m.run(&mut policy(10, 1.5, None), 5_000);
+        assert!(!plans.is_empty() && heaviest(&m) < 0.0061, "{:?}", m.at);
+    }
+
+    #[test]
+    fn threads_with_masks_stay_and_no_cpu_is_left_to_nobody() {
+        let mut m = Machine::new(&[(0, 0.4), (0, 0.4), (1, 0.0), (2, 0.0), (3, 0.0)]);
+        m.masks = vec![vec![true, false, false, false]; 2];
+        m.masks.push(vec![true; 4]);
+        let mut nuco = policy(5, 1.5, None);
+        m.run(&mut nuco, 50);
+        assert_eq!(m.at[..2], [0, 0]);
+        m.masks = vec![vec![true; 4]];
+        m.run(&mut nuco, 50);
+        let used: std::collections::BTreeSet<usize> = m.at.iter().copied().collect();
+        assert_eq!(used.len(), 4, "{:?}", m.at);
+    }
+
+    #[test]
+    fn a_thread_whose_cpu_has_gone_gets_another_at_once() {
+        let mut m = Machine::new(&[(0, 0.4), (1, 0.4), (2, 0.4), (3, 0.4), (3, 0.1)]);
+        let mut nuco = policy(50, 1.5, None);
+        m.run(&mut nuco, 3);
+        m.at[4] = usize::MAX;
+        let plans = m.run(&mut nuco, 1);
+        assert_eq!(plans[0].moves.len(), 1);
+        assert_eq!((plans[0].moves[0].thread, plans[0].moves[0].reason), (4, Reason::Evicted));
+        // And a CPU that has nobody gets a thread.
+        m.at = vec![0, 0, 2, 3, 3];
+        let plans = m.run(&mut nuco, 1);
+        assert_eq!((plans[0].moves.len(), plans[0].moves[0].to), (1, 1));
+    }
+
+    /// Of ranks that talk, as a profile says, partners come to one node.
+    #[test]
+    fn partners_are_brought_to_one_node() {
+        let task = |id| Task { id, load_s: 1.0, size_bytes: 0.0, core: None, movable: true };
+        let edge = |from, to| Edge { from, to, messages: 50_000.0, bytes: 0.0 };
+        let edges = [edge(0, 2), edge(2, 0), edge(1, 3), edge(3, 1)];
+        let profile = TaskGraph::new((0..4).map(task).collect(), &edges).unwrap();
+        // 0 and 1 on node 0; 2 and 3, to whom they talk, on node 1.
+        let mut m = Machine::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)]);
+        m.run(&mut policy(10, 3.0, Some(profile)), 200);
+        let node = |t: usize| m.at[t] / 2;
+        assert!(node(0) == node(2) && node(1) == node(3), "{:?}", m.at);
+        // Without it nothing is known.
+        let mut m = Machine::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)]);
+        assert!(m.run(&mut policy(10, 3.0, None), 200).is_empty());
+    }
+
+    #[test]
+    fn memory_follows_where_that_pays() {
+        let start = [(0, 0.45), (0, 0.45), (1, 0.4), (2, 0.1), (2, 0.05), (3, 0.1)];
+        let moved = |bytes: f64, factor: f64| {
+            let mut m = Machine::new(&start);
+            m.bytes = bytes;
+            let plans = m.run(&mut policy(10, factor, None), 2_000);
+            let memory: Vec<MemoryMove> = plans.iter().flat_map(|p| p.memory.clone()).collect();
+            for (t, at) in m.at.iter().enumerate() {
+                let last = memory.iter().rfind(|x| x.process.0 == t as i32);
+                assert!(last.is_none_or(|x| x.to == at / 2), "{t} on {at}: {memory:?}");
+            }
+            assert!(heaviest(&m) < 0.6, "{:?}", m.at);
+            memory.len()
+        };
+        assert!(moved(1e6, 2.0) > 0);
+        // Nothing to move; nothing to gain; not in any time.
+        assert_eq!((moved(0.0, 2.0), moved(1e6, 1.0), moved(1e15, 2.0)), (0, 0, 0));
+    }
+
+    #[test]
+    fn memory_that_stayed_is_tried_again() {
+        let mut m = Machine::new(&[(0, 0.45), (0, 0.45), (1, 0.4), (2, 0.1), (2, 0.05), (3, 0.1)]);
+        m.bytes = 1e6;
+        let mut nuco = policy(10, 2.0, None);
+        let first = m.run(&mut nuco, 500).into_iter().flat_map(|p| p.memory).next().unwrap();
+        nuco.memory_stayed(first);
+        let again = m.run(&mut nuco, 500).into_iter().flat_map(|p| p.memory).next();
+        assert_eq!(again, Some(first));
+    }
+}

@@ -1,0 +1,115 @@
+//! `nuco` on a simulated machine of two domains, through the whole cycle: threads of unequal work that
+//! meet at barriers, and processes whose memory is to follow them.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use evenly_model::{CpuSet, Knowledge, Nanos};
+use evenly_sim::{Barrier, Driver, DriverOptions, Program, Scenario, Scope, Sim, Start, simulate};
+use std::sync::Arc;
+
+const LIMIT: Nanos = Nanos::from_millis(3_600_000);
+const PERIOD: Nanos = Nanos::from_millis(20);
+
+fn ms(ms: u64) -> Nanos {
+    Nanos::from_millis(ms)
+}
+
+fn cpus(list: &str) -> CpuSet {
+    list.parse().unwrap()
+}
+
+fn options(every: u32, factor: f64) -> DriverOptions {
+    let domains = vec![cpus("0-1"), cpus("2-3")];
+    let nodes = (0..).zip(domains.clone()).collect();
+    let knowledge = Knowledge { every, ..Knowledge::even(nodes, factor) };
+    DriverOptions {
+        domains,
+        knowledge: Some(Arc::new(knowledge)),
+        ..DriverOptions::fixed(PERIOD, 1)
+    }
+}
+
+/// Eight threads of unequal work on four CPUs, placed so that CPU 0 has the two heaviest.
+fn uneven(phases: u32) -> Scenario {
+    let mut s = Scenario::new(8, 4, ms(10));
+    for (t, work) in s.threads.iter_mut().zip([40, 10, 10, 10, 40, 10, 10, 10]) {
+        t.work = ms(work);
+    }
+    (s.phases, s.barrier) = (phases, Barrier::Block);
+    s
+}
+
+/// Every phase takes 80 ms as the threads are placed, 40 ms as they should be: the heavy ones alone,
+/// three light ones on each of the others. Policies that level numbers or progress leave them, or mix them.
+#[test]
+fn threads_of_unequal_work_are_placed_by_load() {
+    let (phases, ideal) = (1_000, ms(40 * 1_000));
+    let run = |policy: &str, options: &DriverOptions| {
+        simulate(Sim::new(uneven(phases)), policy, options, LIMIT).unwrap()
+    };
+    // All of them from the first moment, also those that compute little; and for static as one
+    // domain, so that they are not handed from one to the other.
+    let start = Start::AtOnce;
+    let fixed = run("static", &DriverOptions { start, ..DriverOptions::fixed(PERIOD, 1) });
+    let placed = run("nuco", &DriverOptions { start, ..options(50, 1.0) });
+    let (placed_s, fixed_s) =
+        (placed.makespan.unwrap().as_secs_f64(), fixed.makespan.unwrap().as_secs_f64());
+    assert!((fixed_s - 80.0).abs() < 0.5, "{fixed_s}");
+    // The first window, a second and a half with what comes before it, is as static.
+    assert!(placed_s < 1.03 * ideal.as_secs_f64() && placed_s >= ideal.as_secs_f64(), "{placed_s}");
+    assert!((1..=6).contains(&placed.migrations), "{}", placed.migrations);
+}
+
+/// Where loads are level nothing is moved, however long it runs.
+#[test]
+fn what_is_level_is_left() {
+    let mut s = Scenario::new(8, 4, ms(20));
+    (s.phases, s.barrier) = (1_000, Barrier::Block);
+    let out = simulate(Sim::new(s), "nuco", &options(10, 2.0), LIMIT).unwrap();
+    assert_eq!(out.migrations, 0);
+    // Two threads a CPU, one after the other.
+    let makespan = out.makespan.unwrap().as_secs_f64();
+    assert!((makespan - 40.0).abs() < 0.5, "{makespan}");
+}
+
+/// Processes of a thread each: one that has to leave its node takes its memory with it, where copying
+/// it costs less than reading it from afar.
+#[test]
+fn memory_follows_its_process_where_that_pays() {
+    let moves = |bytes: u64, factor: f64| {
+        let mut s = Scenario::new(8, 4, ms(200_000));
+        // Those on the CPUs of node 1 end soon, and node 0 has all that are left.
+        for (i, t) in s.threads.iter_mut().enumerate() {
+            t.program = i;
+            if i % 4 >= 2 {
+                t.work = ms(400);
+            }
+        }
+        s.others = vec![Program { phases: 1, barrier: Barrier::None }; 7];
+        let options = DriverOptions { scope: Scope::Together, ..options(20, factor) };
+        let mut driver = Driver::new(Sim::new(s).with_memory(bytes), "nuco", &options).unwrap();
+        let mut observers = Vec::new();
+        while driver.sim.makespan().is_none() && driver.step(&mut observers) {}
+        // Four threads, four CPUs: each has one for itself.
+        let makespan = driver.sim.makespan().unwrap().as_secs_f64();
+        assert!(makespan < 206.0, "{makespan}");
+        driver.sim.memory_moves().to_vec()
+    };
+    let followed = moves(100_000_000, 2.0);
+    assert_eq!(followed.len(), 2, "{followed:?}");
+    assert!(followed.iter().all(|&(_, from, to)| (from, to) == (0, 1)), "{followed:?}");
+    assert!(followed[0].0 != followed[1].0, "{followed:?}");
+    assert_eq!(moves(0, 2.0), []);
+    assert_eq!(moves(100_000_000, 1.0), []);
+}
+
+/// On one node it says nothing of memory, and levels loads all the same.
+#[test]
+fn one_node_will_do() {
+    let options = DriverOptions::fixed(PERIOD, 1);
+    let sim = Sim::new(uneven(200)).with_memory(1 << 30);
+    let mut driver = Driver::new(sim, "nuco", &options).unwrap();
+    let mut observers = Vec::new();
+    while driver.sim.makespan().is_none() && driver.step(&mut observers) {}
+    assert!(driver.sim.makespan().unwrap() < ms(200 * 48), "{:?}", driver.sim.makespan());
+    assert!(driver.sim.memory_moves().is_empty() && driver.migrations() > 0);
+}
