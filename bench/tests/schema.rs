@@ -26,6 +26,44 @@ fn evenly(bench: &Path) -> PathBuf {
     evenly
 }
 
+/// What stands in this file: as its own schema, the one that it names, says.
+#[track_caller]
+fn valid(file: &Path) -> Value {
+    let value: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let name = value["schema"].as_str().unwrap().replace('/', "-");
+    let schemas = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/schemas");
+    let schema = std::fs::read_to_string(schemas.join(format!("{name}.json"))).unwrap();
+    let validator = jsonschema::validator_for(&serde_json::from_str(&schema).unwrap()).unwrap();
+    let errors: Vec<String> =
+        validator.iter_errors(&value).map(|e| format!("{}: {e}", e.instance_path)).collect();
+    assert!(errors.is_empty(), "{errors:?}\n{value:#}");
+    value
+}
+
+#[test]
+fn a_comparison_of_balancers_writes_what_the_schema_describes() {
+    let room = tempfile::tempdir().unwrap();
+    let json = room.path().join("secretary.json");
+    succeed(
+        Command::new(env!("CARGO_BIN_EXE_evenly-bench"))
+            .args(["secretary", "--cpus", "8", "--runs", "1", "--phase-ms", "500", "--json"])
+            .arg(&json),
+    );
+    let value = valid(&json);
+    assert_eq!(value["schema"], "evenly.bench-secretary/1");
+    // Without costs, and with them.
+    let rows = value["rows"].as_array().unwrap();
+    assert_eq!(rows.iter().map(|r| r["costs"] == true).collect::<Vec<_>>(), [false, true]);
+    // The schema knows what must be there.
+    let schema = include_str!("../../docs/schemas/evenly.bench-secretary-1.json");
+    let validator = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
+    for member in ["rows", "crossover_cpus", "period_s"] {
+        let mut without = value.clone();
+        without.as_object_mut().unwrap().remove(member);
+        assert!(!validator.is_valid(&without), "{member} may be missing");
+    }
+}
+
 #[test]
 fn a_real_benchmark_writes_what_the_schema_describes() {
     let bench = Path::new(env!("CARGO_BIN_EXE_evenly-bench"));
@@ -48,13 +86,7 @@ fn a_real_benchmark_writes_what_the_schema_describes() {
             .arg(&json)
             .env("EVENLY_STATE_DIR", room.path().join("state")),
     );
-    let value: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
-    let schema: Value =
-        serde_json::from_str(include_str!("../../docs/schemas/evenly.bench-1.json")).unwrap();
-    let validator = jsonschema::validator_for(&schema).unwrap();
-    let errors: Vec<String> =
-        validator.iter_errors(&value).map(|e| format!("{}: {e}", e.instance_path)).collect();
-    assert!(errors.is_empty(), "{errors:?}\n{value:#}");
+    let value = valid(&json);
     // It is not empty: one benchmark with a run of each arm, and evenly's own reports.
     assert_eq!(value["benchmarks"].as_array().unwrap().len(), 1, "{value:#}");
     let arms = value["benchmarks"][0]["arms"].as_array().unwrap();
