@@ -9,6 +9,8 @@ use evenly_model::{CpuId, CpuSet, DomainId, Nanos, Pid, ThreadId, Tid};
 use evenly_policy::by_name;
 use proptest::prelude::*;
 
+/// The policies with a balancer for each CPU.
+const DECENTRAL: [&str; 2] = ["secretary", "secretary-gaussian"];
 const PERIOD: Nanos = Nanos::from_millis(20);
 
 fn cpus(list: impl IntoIterator<Item = usize>) -> CpuSet {
@@ -268,10 +270,10 @@ impl Story {
     }
 
     /// Balanced by one balancer for each CPU. Nobody ends or joins here.
-    fn decentral(&self) -> (Recorder, u64) {
+    fn decentral(&self, policy: &str) -> (Recorder, u64) {
         let mut machine = self.recorder();
-        let cut_off = by_name("secretary").unwrap().decentral.unwrap();
-        let options = options(&self.whole(), "secretary");
+        let cut_off = by_name(policy).unwrap().decentral.unwrap();
+        let options = options(&self.whole(), policy);
         let (mut caretaker, Decentral { board, mut balancers }) =
             Balancer::decentral(options, cut_off, &[], PERIOD, 7, machine.now);
         for (selection, original) in machine.selections(0) {
@@ -311,7 +313,9 @@ fn two_that_are_alone_swap_without_leaving_a_cpu() {
         points: 200,
         ..Story::default()
     };
-    for (machine, migrations) in [story.cycle("juggle"), story.decentral()] {
+    for (machine, migrations) in
+        [story.cycle("juggle"), story.decentral(DECENTRAL[0]), story.decentral(DECENTRAL[1])]
+    {
         assert!(machine.broken.is_empty(), "{:#?}", machine.broken);
         assert!(migrations > 20 && machine.let_off, "{migrations}");
         let ran: Vec<f64> = machine.threads.iter().map(|t| t.times.ran.as_secs_f64()).collect();
@@ -328,7 +332,9 @@ fn three_on_two_need_no_more_calls_than_before() {
         points: 100,
         ..Story::default()
     };
-    for (machine, migrations) in [story.cycle("juggle"), story.decentral()] {
+    for (machine, migrations) in
+        [story.cycle("juggle"), story.decentral(DECENTRAL[0]), story.decentral(DECENTRAL[1])]
+    {
         assert!(machine.broken.is_empty(), "{:#?}", machine.broken);
         assert!(migrations > 20 && !machine.let_off, "{migrations}");
     }
@@ -373,12 +379,16 @@ proptest! {
 
     #[test]
     fn secretary_leaves_no_cpu_to_nobody(story in stories()) {
-        story.decentral().0.check()?;
+        for policy in DECENTRAL {
+            story.decentral(policy).0.check()?;
+        }
     }
 
     #[test]
     fn secretary_leaves_none_where_masks_differ(story in stories_with_masks()) {
-        story.decentral().0.check()?;
+        for policy in DECENTRAL {
+            story.decentral(policy).0.check()?;
+        }
     }
 
     /// Threads that cannot be moved any more, from any moment on: while they are let off their CPUs,
@@ -390,6 +400,8 @@ proptest! {
     ) {
         let story = Story { obey, ..story };
         story.cycle("juggle").0.check()?;
-        story.decentral().0.check()?;
+        for policy in DECENTRAL {
+            story.decentral(policy).0.check()?;
+        }
     }
 }

@@ -115,7 +115,13 @@ proptest! {
         n in 2..14usize,
         m in 2..9usize,
         seed in any::<u64>(),
-        policy in prop_oneof![Just("juggle"), Just("hybrid"), Just("secretary"), Just("reactive")],
+        policy in prop_oneof![
+            Just("juggle"),
+            Just("hybrid"),
+            Just("secretary"),
+            Just("secretary-gaussian"),
+            Just("reactive"),
+        ],
     ) {
         let mut random = Random::new(seed);
         let mut s = Scenario { seed, ..Scenario::new(n, m, ms(60_000)) };
@@ -142,7 +148,7 @@ proptest! {
 /// leave a CPU empty. They are placed anew without it instead.
 #[test]
 fn a_thread_with_a_wish_of_its_own_does_not_leave_a_cpu_to_nobody() {
-    for policy in ["juggle", "hybrid", "reactive", "secretary"] {
+    for policy in ["juggle", "hybrid", "reactive", "secretary", "secretary-gaussian"] {
         let mut pinned = 0;
         for seed in 0..300 {
             let mut random = Random::new(seed);
