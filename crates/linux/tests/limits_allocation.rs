@@ -1,5 +1,5 @@
 //! What is called in every period allocates nothing in the steady state: checking the limits for
-//! changes, reading the times of threads, and a balancing point as a whole.
+//! changes, reading the times of threads, and a balancing point that moves nobody.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -148,17 +148,24 @@ fn scanning_allocates_nothing_once_the_threads_are_known() {
     assert!(steady);
 }
 
-/// Of a balancer that observes. Now and then it looks at CPUs and neighbours, which is not the
-/// steady state: of many points nearly all must be free of allocations.
-#[test]
-fn a_balancing_point_allocates_nothing_once_the_threads_are_known() {
+/// A balancing point.
+#[derive(Debug, Clone, Copy)]
+struct Point {
+    allocations: usize,
+    /// Threads that were moved.
+    moved: u64,
+}
+
+/// Points of a balancer with three threads on two CPUs, after the first ones, which make room for what they
+/// measure; and how long these took.
+fn points(policy: &str) -> (Vec<Point>, Nanos) {
     let (tmp, threads) = (tempfile::tempdir().unwrap(), Threads::new(3));
     let mut machine = machine(tmp.path());
     let cpus = evenly_linux::affinity::get(Tid(0)).unwrap();
-    let policy = evenly_policy::by_name("observe").unwrap();
+    let policy = evenly_policy::by_name(policy).unwrap();
     let options = BalancerOptions {
         domain: DomainId(0),
-        cpus: cpus.clone(),
+        cpus: cpus.iter().take(2).collect(),
         wanted: None,
         mechanism: policy.mechanism,
         guard: GuardOptions { enabled: false, ..GuardOptions::default() },
@@ -178,16 +185,35 @@ fn a_balancing_point_allocates_nothing_once_the_threads_are_known() {
         let selection = Selection { thread, baseline: Times::default() };
         balancer.join(&mut machine, selection, &cpus, &mut []);
     }
-    let mut counts = Vec::with_capacity(100);
-    for _ in 0..100 {
-        let n = allocations(|| {
+    let mut point = || {
+        let before = balancer.summary(now()).0.migrations;
+        let allocations = allocations(|| {
             assert!(balancer.point(&mut machine, Nanos::from_millis(10), &mut []).is_empty());
         });
-        counts.push(n);
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        Point { allocations, moved: balancer.summary(now()).0.migrations - before }
+    };
+    (0..20).for_each(|_| _ = point());
+    let began = now();
+    let points = (0..80).map(|_| point()).collect();
+    let took = now() - began;
     assert_eq!(balancer.len(), 3);
-    // The first points make room for what they measure.
-    let steady = counts[10..].iter().filter(|n| **n == 0).count();
-    assert!(steady > 45, "{counts:?}");
+    balancer.finish(&mut machine);
+    (points, took)
+}
+
+/// Where nobody is moved a point allocates nothing, but when it looks at CPUs, neighbours or the places
+/// of all threads anew. It does so by the clock: five times a second, and once a second each.
+#[test]
+fn a_balancing_point_allocates_nothing_where_nobody_is_moved() {
+    let cpus = evenly_linux::affinity::get(Tid(0)).unwrap().len();
+    for policy in ["observe", "juggle"] {
+        let (points, took) = points(policy);
+        let moves = points.iter().filter(|p| p.moved > 0).count();
+        let taking_turns = policy == "juggle" && cpus > 1;
+        assert_eq!(moves > 0, taking_turns, "{policy}: {points:?}");
+        let other = points.iter().filter(|p| p.moved == 0 && p.allocations > 0).count();
+        let looks = 7.0 * took.as_secs_f64() + 3.0;
+        assert!(other as f64 <= looks, "{policy}: {other} in {took}: {points:?}");
+    }
 }
