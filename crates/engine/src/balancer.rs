@@ -306,6 +306,8 @@ pub struct Balancer {
     cpu_time: Nanos,
     balanced_for: Nanos,
     slowest_slot: f64,
+    /// CPU time in which CPUs had no thread to run while threads waited for others.
+    idle: Nanos,
     most_threads: u32,
     /// With the index of its mask, as for an entity.
     finished: Vec<(ThreadSummary, usize)>,
@@ -365,6 +367,7 @@ impl Balancer {
             cpu_time: Nanos::ZERO,
             balanced_for: Nanos::ZERO,
             slowest_slot: 0.0,
+            idle: Nanos::ZERO,
             most_threads: 0,
             finished: Vec::new(),
             notes: Vec::new(),
@@ -1526,11 +1529,17 @@ impl Balancer {
         self.notes.push(text);
     }
 
-    /// Adds to the estimate of what a thread in the slowest slot would have received.
+    /// Adds to the estimates of what a thread in the slowest slot would have received, and of how long
+    /// CPUs were idle although threads waited.
     fn estimate(&mut self, elapsed: Nanos, paused: bool) {
         if paused || !self.placed || self.points == 0 {
             return;
         }
+        let threads = &self.snapshot.threads;
+        let ran: u64 = threads.iter().map(|t| t.ran.0).sum();
+        let waited: u64 = threads.iter().map(|t| t.waited.0).sum();
+        let all = elapsed.0.saturating_mul(self.snapshot.cpus.len() as u64);
+        self.idle += Nanos(all.saturating_sub(ran).min(waited));
         let slowest =
             self.snapshot.cpus.iter().filter_map(|c| c.speed).fold(f64::INFINITY, f64::min);
         if slowest.is_finite() {
@@ -1663,10 +1672,18 @@ impl Balancer {
                 .then(|| (least / slot).max(1.0)),
             verdict: self.guard.verdict(),
             stood_down: self.guard.stood_down(),
+            idle_s: board.is_none().then(|| self.idle.as_secs_f64()),
             wait_share: part(|t| t.waited_s),
             blocked_share: part(|t| t.blocked_s),
         };
         let mut notes = self.notes.clone();
+        if self.policy.reacts() {
+            notes.push(format!(
+                "CPUs did none of the program's work for {:.2} s of their time, while its threads \
+                 waited for others: that is what reacting costs, and what others took",
+                self.idle.as_secs_f64()
+            ));
+        }
         if effort.searches > 0 {
             let each = |sum: u64| sum as f64 / effort.searches as f64;
             notes.push(format!(

@@ -151,6 +151,10 @@ pub struct DomainSummary {
     pub stood_down: bool,
     /// Part of the threads' time that was waiting for a CPU.
     pub wait_share: f64,
+    /// CPU time, in seconds, in which CPUs had none of the threads to run while threads waited for
+    /// others, outside pauses; what others used of it is in it. None where each CPU has a balancer of
+    /// its own: what it reads are not the threads of one period.
+    pub idle_s: Option<f64>,
     /// Part of the threads' time that was blocked.
     pub blocked_share: f64,
 }
@@ -245,6 +249,7 @@ mod tests {
             verdict: Verdict::default(),
             stood_down: false,
             wait_share: 0.0,
+            idle_s: None,
             blocked_share: 0.0,
         }
     }

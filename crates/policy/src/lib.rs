@@ -67,6 +67,11 @@ pub trait Policy: Send {
     fn effort(&self) -> Effort {
         Effort::default()
     }
+
+    /// Whether it waits until a CPU has fallen idle: the report then says for how long they were.
+    fn reacts(&self) -> bool {
+        false
+    }
 }
 
 /// What a policy that looks at threads one by one has looked at.

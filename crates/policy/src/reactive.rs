@@ -124,4 +124,8 @@ impl Policy for Reactive {
             self.crowded.extend(self.passed.drain(..));
         }
     }
+
+    fn reacts(&self) -> bool {
+        true
+    }
 }

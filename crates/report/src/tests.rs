@@ -44,6 +44,7 @@ fn domain(id: u32, cpus: &str, threads: &[ThreadSummary]) -> DomainSummary {
         verdict: Verdict::default(),
         stood_down: false,
         wait_share: sum(|t| t.waited_s) / all,
+        idle_s: Some(0.0),
         blocked_share: sum(|t| t.blocked_s) / all,
     }
 }

@@ -25,7 +25,7 @@ fn check(chosen: impl Fn(&Case) -> bool, most: f64) {
 /// Figures 8, 9 and 17: one phase.
 #[test]
 fn with_one_phase_it_is_near_the_best() {
-    check(|c| c.phases == 1 && c.figure != "9", 0.015);
+    check(|c| c.phases == 1, 0.015);
 }
 
 /// Figure 11, whatever threads do at barriers.
@@ -37,5 +37,7 @@ fn with_phases_it_is_near_the_best() {
 /// Where a phase is no longer than one or two periods it depends on chance what a period wins.
 #[test]
 fn with_phases_as_short_as_the_period_it_is_near_the_best() {
-    check(|c| c.figure == "11" && c.phase < ms(50) && c.barrier != Barrier::Spin, 0.06);
+    let short = |c: &Case| c.figure == "11" && c.phase < ms(50);
+    check(|c| short(c) && c.barrier != Barrier::Spin, 0.06);
+    check(|c| short(c) && c.barrier == Barrier::Spin, 0.08);
 }

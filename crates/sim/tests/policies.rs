@@ -1,6 +1,7 @@
 //! The policies other than Juggle on the simulated machine, against the papers.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+use evenly_engine::Machine;
 use evenly_model::theory::{Job, Shape, reactive_rounds, reactive_time, share};
 use evenly_model::{CpuId, Nanos};
 use evenly_policy::stopping::{Gaussian, uniform_skip};
@@ -87,6 +88,26 @@ fn reactive_is_equation_21_in_every_phase() {
             makespan >= ideal && makespan <= ideal + late,
             "n={n} m={m}: {makespan}, Eq. 21 {ideal}, up to {late} late"
         );
+    }
+}
+
+/// What it says that reacting late has cost is what the makespan is over that of Eq. 21: one CPU is idle
+/// while the two threads that are left share the other.
+#[test]
+fn reactive_says_what_its_latency_costs() {
+    let (e, phases) = (ms(500), 4);
+    let ideal = Nanos(reactive_time(Shape::new(3, 2).unwrap(), e).unwrap().nanos() as u64);
+    for period in [5, 50] {
+        let s = Scenario { phases, barrier: Barrier::Block, ..Scenario::new(3, 2, e) };
+        let mut d =
+            Driver::new(Sim::new(s), "reactive", &DriverOptions::fixed(ms(period), 1)).unwrap();
+        while d.step(&mut []) {}
+        let now = d.sim.now();
+        let late = d.sim.makespan().unwrap() - ideal.scale(f64::from(phases));
+        let (domain, _, notes) = d.balancer().summary(now);
+        let (idle, expected) = (domain.idle_s.unwrap(), 2.0 * late.as_secs_f64());
+        assert!((idle / expected - 1.0).abs() < 0.2, "{period} ms: {idle} s, not {expected} s");
+        assert!(notes.iter().any(|n| n.contains("what reacting costs")), "{notes:?}");
     }
 }
 
