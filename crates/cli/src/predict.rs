@@ -69,8 +69,13 @@ struct Case {
 
 impl Case {
     fn new(args: &PredictArgs) -> anyhow::Result<Self> {
+        let mut observed = false;
         let recording = match &args.from {
-            Some(path) => Some((path.display().to_string(), read(path)?)),
+            Some(path) => {
+                let (program, policy) = read(path)?;
+                observed = policy.as_deref() == Some(evenly_policy::watching().name);
+                Some((path.display().to_string(), program))
+            }
             None => None,
         };
         let program = recording.as_ref().map(|(_, p)| p);
@@ -95,9 +100,13 @@ impl Case {
                 Ok(found) => (found.length, Source::Recording),
                 Err(why) => anyhow::bail!(
                     "the recording does not show how long a phase is: {why}; give --phase (each \
-                     thread used {} of CPU time in all), or record with --policy observe, under \
-                     which waits are longer",
-                    p.ran
+                     thread used {} of CPU time in all){}",
+                    p.ran,
+                    if observed {
+                        ""
+                    } else {
+                        ", or record with --policy observe, under which waits are longer"
+                    }
                 ),
             },
             (None, None) => anyhow::bail!("--phase is needed"),
@@ -265,15 +274,17 @@ impl Case {
     }
 }
 
-fn read(path: &Path) -> anyhow::Result<Program> {
+/// The program of a recording, and the policy under which it ran.
+fn read(path: &Path) -> anyhow::Result<(Program, Option<String>)> {
     let recording = Recording::read(path).with_context(|| format!("--from {}", path.display()))?;
-    recording.program().with_context(|| {
+    let program = recording.program().with_context(|| {
         format!(
             "--from {}: no thread was ever balanced in this recording; give --threads, --cpus and \
              --phase instead",
             path.display()
         )
-    })
+    })?;
+    Ok((program, recording.header.settings.get("policy").cloned()))
 }
 
 fn nearest(whole: Nanos, part: Nanos) -> u64 {

@@ -6,8 +6,9 @@
 mod common;
 
 use common::*;
+use evenly_linux::affinity;
 use evenly_linux::proc::Proc;
-use evenly_model::{CpuSet, Nanos, Pid};
+use evenly_model::{CpuSet, Nanos, Pid, Tid};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -62,6 +63,45 @@ fn a_program_that_sets_its_own_affinity_has_its_wish() {
         let status = evenly.wait();
         assert_eq!(status.code(), Some(0), "{policy}: {}", evenly.stderr());
     }
+}
+
+/// Libraries that look around a machine bind a thread to one CPU after the other, and then let it go
+/// (hwloc in `MPI_Init`): that is no wish, whenever evenly comes across it.
+#[test]
+fn a_thread_that_was_bound_and_is_let_go_is_balanced_again() {
+    let Some(whole) = whole() else { return };
+    let (first, last) = (whole.first().unwrap(), whole.iter().last().unwrap());
+    // Among those that are balanced.
+    for policy in ["juggle", "hybrid", "secretary"] {
+        let state = State::new();
+        let spmd = workload("spmd");
+        let program = state.run(policy, 3, &[&spmd, "--threads", "3", "--iters", "1000000000000"]);
+        let pid = program.program();
+        wait_until_narrowed(pid, &whole, 3);
+        let tid = *masks(pid).iter().find(|(_, m)| **m != whole).unwrap().0;
+        // The CPU that it has from evenly at that moment would not be seen as a wish.
+        wait_until("it is left alone", || {
+            let elsewhere = if mask(tid) == Some(CpuSet::single(first)) { last } else { first };
+            affinity::set(Tid(tid), &CpuSet::single(elsewhere)).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            program.decisions("is left alone") > 0
+        });
+        affinity::set(Tid(tid), &whole).unwrap();
+        wait_until("it is balanced again", || mask(tid).is_some_and(|m| m != whole));
+        wait_until("it is told", || program.decisions("may use all CPUs again") > 0);
+    }
+    // Before evenly came.
+    let state = State::new();
+    let program = Running::computing(3);
+    wait_until("threads", || masks(program.pid()).len() >= 4);
+    let tid = *masks(program.pid()).iter().last().unwrap().0;
+    affinity::set(Tid(tid), &CpuSet::single(last)).unwrap();
+    let evenly = state.attach("juggle", 3, program.pid());
+    evenly.wait_until_moving();
+    affinity::set(Tid(tid), &whole).unwrap();
+    wait_until("it is balanced", || {
+        mask(tid).is_some_and(|m| m != whole && m != CpuSet::single(last))
+    });
 }
 
 /// Whether this machine lets a program have such threads at all; a skip where not.

@@ -427,6 +427,11 @@ impl Balancer {
         &self.options.cpus
     }
 
+    /// The threads that it holds, each with the CPUs of this domain that it may use.
+    pub fn threads(&self) -> impl Iterator<Item = (ThreadId, &CpuSet)> {
+        self.entities.iter().map(|e| (e.meta.id, &self.masks[e.mask]))
+    }
+
     /// How many threads it holds.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -12,6 +12,7 @@
 //! Invariant: whichever way [`Live::run`] is left, every balancer has finished, so every mask that
 //! is still ours has been given back.
 
+use crate::affinity;
 use crate::clock::{now, process_cpu_time, thread_cpu_time};
 use crate::counters::{Counted, Counters, CountersError, several_kinds_of_cpus};
 use crate::guardian::{Guardian, GuardianError};
@@ -289,6 +290,11 @@ struct Domain {
     may_rest: bool,
     /// Threads that join with less than they might use, because a mapping says so.
     mapped: Option<Vec<Mapped>>,
+    /// The CPUs that the program could use when balancing began.
+    whole: CpuSet,
+    /// When it is looked next whether threads are bound no longer.
+    next_unbound: Nanos,
+    told_of_unbound: bool,
 }
 
 /// A thread that has a place in a mapping.
@@ -312,6 +318,7 @@ impl Domain {
             self.mapped.iter_mut().flatten().for_each(|m| m.done = false);
         }
         self.take_in_and_hand_on(machine);
+        self.look_for_unbound(machine);
         self.put_in_place(machine);
         // Relaxed: whoever reads an old value reads the new one at its next point.
         self.balancer.open(machine, self.together.vacant.load(Ordering::Relaxed));
@@ -417,6 +424,39 @@ impl Domain {
         }
     }
 
+    /// A thread that bound itself, and may use all that the program could by now, has no wish any more:
+    /// it is let go, and met anew with the mask that it has as soon as it is seen to compute. Libraries
+    /// do so when they look around a machine: Open MPI binds each rank to one CPU after the other while
+    /// it starts.
+    fn look_for_unbound(&mut self, machine: &mut LinuxMachine) {
+        let time = now();
+        // What a mapping leaves to a thread is less than what it may use.
+        if time < self.next_unbound || self.mapped.is_some() {
+            return;
+        }
+        self.next_unbound = time + UNBOUND_LOOKS;
+        let whole = self.whole.and(self.balancer.cpus());
+        if whole.is_empty() {
+            return;
+        }
+        let unbound: Vec<ThreadId> = self
+            .balancer
+            .threads()
+            .filter(|(id, within)| machine.is_unbound(*id, within, &whole))
+            .map(|(id, _)| id)
+            .collect();
+        for id in unbound {
+            if !std::mem::replace(&mut self.told_of_unbound, true) {
+                let text =
+                    format!("thread {id} may use all CPUs again, and is balanced like others");
+                self.balancer.note(time, text, &mut self.observers);
+            }
+            let times = self.balancer.let_go(id, time, &mut self.observers);
+            machine.forget(id);
+            put(&self.mailbox.leaving, times.map(|t| (id, t)));
+        }
+    }
+
     /// Puts threads where the mapping says that have not been put there yet. The balancer confines
     /// threads only where their domain is less than what they may use, and knows no more than that.
     fn put_in_place(&mut self, machine: &mut LinuxMachine) {
@@ -482,6 +522,8 @@ const PROCESS_SCANS: Nanos = Nanos::from_millis(100);
 const LATER_PROCESS_SCANS: Nanos = Nanos::from_millis(500);
 /// How often the CPU quota is looked at.
 const QUOTA_LOOKS: Nanos = Nanos::from_millis(1_000);
+/// How often it is looked whether threads that are bound still are.
+const UNBOUND_LOOKS: Nanos = Nanos::from_millis(1_000);
 /// The least period of a domain that has one CPU or no thread: it only waits for that to change.
 const REST: Nanos = Nanos::from_millis(250);
 /// How often it is looked whether the guardian lives.
@@ -631,6 +673,8 @@ impl Live {
         let threads =
             if decentral.is_some() { 1 + Workers::number(usable.len()) } else { sets.len() };
         let began = now();
+        // A program that has ended meanwhile is found out elsewhere.
+        let whole = affinity::of_program(&Proc::default(), self.root).unwrap_or_default();
         // Half of the descriptors for the coordinator, half for the balancers.
         let files_each = self.most_files / 2 / threads.max(1);
         let cpus_differ = self.options.progress == ProgressKind::Auto && self.cpus_differ(&usable);
@@ -696,6 +740,9 @@ impl Live {
                 may_rest: self.options.period == Period::Auto
                     && !self.options.policy.only_watches(),
                 mapped: self.options.mapping.is_some().then(Vec::new),
+                whole: whole.clone(),
+                next_unbound: began + UNBOUND_LOOKS,
+                told_of_unbound: false,
             });
         }
         let mut coordinator = Coordinator {
@@ -1414,6 +1461,12 @@ pub enum TargetError {
     /// This process.
     #[error("process {0} is this evenly itself; give the process id of the program")]
     Own(Pid),
+    /// The first process, that everything is started from.
+    #[error(
+        "process {0} is the first one, and everything on this machine descends from it, this evenly \
+         too; give the process id of the program"
+    )]
+    First(Pid),
     /// Another evenly.
     #[error("process {evenly} is an evenly; give the process id of a program")]
     Evenly {
@@ -1471,6 +1524,11 @@ pub fn check_target(proc: &Proc, pid: Pid, others: &[Other]) -> Result<(), Targe
 /// [`TargetError`].
 pub fn check_target_is_free(proc: &Proc, pid: Pid, others: &[Other]) -> Result<(), TargetError> {
     check_target(proc, pid, others)?;
+    // In a container the first process may be the program; who comes in from outside does not descend
+    // from it.
+    if pid == Pid(1) && proc.descends(Pid(std::process::id().cast_signed()), pid) {
+        return Err(TargetError::First(pid));
+    }
     let related = |p: Pid| proc.descends(pid, p) || proc.descends(p, pid);
     match others.iter().find(|o| o.program.is_some_and(|p| related(p.pid))) {
         Some(other) => Err(TargetError::Balanced { pid, by: other.evenly.pid }),
@@ -1566,6 +1624,17 @@ mod tests {
             counts: Vec::new(),
             stands_still: false,
         }
+    }
+
+    #[test]
+    fn the_first_process_is_not_a_program() {
+        if !Proc::default().descends(Pid(std::process::id().cast_signed()), Pid(1)) {
+            // In a container, and come in from outside.
+            return;
+        }
+        let e = check(1, &[]).unwrap_err();
+        assert_eq!(e, TargetError::First(Pid(1)));
+        assert!(e.to_string().contains("everything"), "{e}");
     }
 
     #[test]

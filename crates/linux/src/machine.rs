@@ -584,6 +584,22 @@ impl LinuxMachine {
         }
     }
 
+    /// Whether a thread that has been bound, as far as we know, by the program or by whoever started
+    /// it, may use all of `whole` by now. `within` is what we know of one whose mask was never changed.
+    #[must_use]
+    pub fn is_unbound(&self, id: ThreadId, within: &CpuSet, whole: &CpuSet) -> bool {
+        let bound = match self.managed.get(&id) {
+            Some(m) => m.left_alone || !whole.is_subset(&m.original),
+            None => !whole.is_subset(within),
+        };
+        bound && affinity::get(id.tid).is_ok_and(|found| whole.is_subset(&found))
+    }
+
+    /// Forgets a thread whose mask is not ours, so that it can be met anew.
+    pub fn forget(&mut self, id: ThreadId) {
+        self.part(id);
+    }
+
     /// Meets a thread: from now on its mask may be changed.
     ///
     /// # Errors

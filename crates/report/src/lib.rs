@@ -356,6 +356,8 @@ impl RunReport {
             )
         } else if let Some(why) = self.own_masks() {
             format!("evenly moved nothing: {why}.")
+        } else if self.policy.is_reference {
+            String::from("The threads were spread evenly already, and stayed where they were.")
         } else if wait < 0.02 {
             String::from("evenly moved nothing: the threads hardly waited for CPUs.")
         } else {
