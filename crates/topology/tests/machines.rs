@@ -161,6 +161,22 @@ fn what_is_written_is_read_again() {
     }
 }
 
+/// Captured with hwloc's own tool: what a real machine has that synthetic ones have not.
+#[test]
+fn a_captured_machine_is_read() {
+    let captured = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/captured/vm.xml");
+    let machine = from_xml(std::path::Path::new(captured)).unwrap();
+    assert_eq!(machine.allowed(), set("0-1"));
+    assert_eq!(machine.root().of(Kind::Cpu).len(), 2);
+    let cluster = machine.cluster(None).unwrap();
+    assert_eq!((cluster.cores().len(), cluster.nodes().len()), (2, 1));
+    // The level 3 is shared, the others are not.
+    let level = cluster.shared_cache(0, 1).unwrap();
+    assert_eq!(cluster.caches()[level].name, "L3");
+    let text = machine.describe();
+    assert!(text.contains("Intel(R) Xeon(R) Processor") && text.contains("260 MiB"), "{text}");
+}
+
 #[test]
 fn what_is_no_xml_of_hwloc_is_refused_in_one_line() {
     let dir = tempfile::tempdir().unwrap();
