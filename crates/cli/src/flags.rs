@@ -203,13 +203,13 @@ pub(crate) struct BalanceArgs {
     #[arg(long, value_enum)]
     pub(crate) domain: Option<DomainArg>,
     /// Leave this thread alone: `first` (of each process), or a thread name
-    #[arg(long, value_name = "WHICH", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "WHICH")]
     pub(crate) idle_thread: Option<String>,
     /// Balance only threads whose name matches (may be given more than once)
-    #[arg(long, value_name = "GLOB", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "GLOB")]
     pub(crate) only: Vec<String>,
     /// Leave threads alone whose name matches (may be given more than once)
-    #[arg(long, value_name = "GLOB", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "GLOB")]
     pub(crate) skip: Vec<String>,
     /// Where thread times come from
     #[arg(long, value_enum, default_value = "auto")]

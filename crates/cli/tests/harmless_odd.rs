@@ -96,8 +96,9 @@ fn a_thread_that_was_bound_and_is_let_go_is_balanced_again() {
     wait_until("threads", || masks(program.pid()).len() >= 4);
     let tid = *masks(program.pid()).iter().last().unwrap().0;
     affinity::set(Tid(tid), &CpuSet::single(last)).unwrap();
-    let evenly = state.attach("juggle", 3, program.pid());
-    evenly.wait_until_moving();
+    let _evenly = state.attach("juggle", 3, program.pid());
+    // It is one of them.
+    wait_until_narrowed(program.pid(), &whole, 3);
     affinity::set(Tid(tid), &whole).unwrap();
     wait_until("it is balanced", || {
         mask(tid).is_some_and(|m| m != whole && m != CpuSet::single(last))
