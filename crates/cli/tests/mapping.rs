@@ -86,6 +86,7 @@ fn threads_run_where_evenly_map_says() {
         evenly.wait();
         let report = evenly.report();
         schema::valid(&report);
+        assert!(report["threads"].as_array().unwrap().iter().all(|t| t["own_mask"] == false));
         let notes = report["notes"].to_string();
         assert!(notes.contains("of the 3 threads in the mapping 3 had their place"), "{notes}");
         assert!(!notes.contains("does not name") && !notes.contains("did not have"), "{notes}");

@@ -831,6 +831,13 @@ impl Live {
         }
         if let Some(mapping) = coordinator.mapping.filter(|_| report.started) {
             report.summary.notes.extend(mapping.notes());
+            // What a mapping narrows is no mask of the thread's own.
+            let mapped = |id: ThreadId| {
+                domains.iter().flat_map(|d| d.mapped.iter().flatten()).any(|m| m.id == id)
+            };
+            for t in report.summary.threads.iter_mut().filter(|t| mapped(t.id)) {
+                t.own_mask = false;
+            }
         }
         Ok(report)
     }
