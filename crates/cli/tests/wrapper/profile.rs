@@ -45,20 +45,24 @@ impl Mpi {
     /// The program in a form, built once in a run of the tests.
     fn program(self, form: &str) -> String {
         static BUILT: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
-        let (compiler, source, option) = match form {
-            "c" => ("mpicc", "pattern.c", "-pthread"),
-            "mpi" => ("mpif90", "pattern.F90", "-UF08"),
-            "f08" => ("mpif90", "pattern.F90", "-DF08"),
+        let workload = ["../../../../workloads/mpi_stencil.c", "../../../../workloads/common.c"];
+        let (compiler, sources, option) = match form {
+            "c" => ("mpicc", &["pattern.c"][..], "-pthread"),
+            "mpi" => ("mpif90", &["pattern.F90"][..], "-UF08"),
+            "f08" => ("mpif90", &["pattern.F90"][..], "-DF08"),
+            "stencil" => ("mpicc", &workload[..], "-D_GNU_SOURCE"),
             other => panic!("{other}"),
         };
         let name = format!("pattern-{form}-{}", self.name);
         let build = || {
             let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&name);
-            let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mpi").join(source);
+            let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mpi");
             let output = Command::new(self.tool(compiler))
                 // Without optimisation: compilers of Fortran know nothing of one-sided messages.
                 .args(["-O0", option, "-o"])
-                .args([&out, &source])
+                .arg(&out)
+                .args(sources.iter().map(|source| here.join(source)))
+                .arg("-lm")
                 .output()
                 .unwrap();
             assert!(output.status.success(), "{}", stderr(&output));
@@ -362,6 +366,52 @@ fn a_profiled_run_and_a_mapped_run() {
             .collect();
         for (i, j) in (0..N as usize).flat_map(|i| (0..i).map(move |j| (i, j))) {
             assert_eq!(planned[i] == planned[j], found[i] == found[j], "{file}: {found:?}");
+        }
+    }
+}
+
+/// The workload `mpi_stencil`, whose answer is known: four ranks in a square, the lower two with blocks
+/// three times as high. What is counted is its pattern, and mapped it computes the same.
+#[test]
+fn a_stencil_with_uneven_rows_is_mapped() {
+    const SWEEPS: u64 = 60;
+    for mpi in here() {
+        let tool = Tool::new();
+        let path = |name: &str| tool.path(name).to_str().unwrap().to_owned();
+        let (file, map, first, second) =
+            (path("tasks.json"), path("map.csv"), path("first.json"), path("second.json"));
+        let program = mpi.program("stencil");
+        let sweeps = SWEEPS.to_string();
+        let words = [&program, "--size", "120", "--sweeps", &sweeps, "--output"];
+        let options = ["--topology", "numa:2 core:1", "--algorithm", "nuco", "--alpha", "auto"];
+        let options = [&options[..], &["--profile-out", &file, "--out", &map]].concat();
+        let launch = |out: &str| mpi.launch(&[&words[..], &[out]].concat());
+        let output = profile(&tool, &options, &launch(&first)).output().unwrap();
+        assert!(output.status.success(), "{}: {}", mpi.said, stderr(&output));
+        let (_, messages) = counted(Path::new(&file));
+        let (high, low, wide) = (90, 30, 60);
+        for (from, to, points) in [(0, 1, low), (2, 3, high), (0, 2, wide), (1, 3, wide)] {
+            for pair in [(from, to), (to, from)] {
+                let (count, bytes) = messages[&pair];
+                // A few more are of collectives.
+                assert!((SWEEPS..SWEEPS + 30).contains(&count), "{}, {pair:?}: {count}", mpi.said);
+                let edges = SWEEPS * points * 8;
+                assert!((edges..edges + 2_000).contains(&bytes), "{}, {pair:?}: {bytes}", mpi.said);
+            }
+        }
+        for pair in [(0, 3), (3, 0), (1, 2), (2, 1)] {
+            assert!(messages.get(&pair).is_none_or(|(count, _)| *count < 30), "{messages:?}");
+        }
+        let csv = fs::read_to_string(&map).unwrap();
+        assert_eq!(csv.lines().count() as u64, 1 + N, "{csv}");
+        // Once more, where the mapping says.
+        let mut again = tool.evenly(["run", "--map", &map, "--policy", "juggle", "--"]);
+        let output = again.args(launch(&second)).envs(ENVIRONMENT).output().unwrap();
+        assert!(output.status.success(), "{}: {}", mpi.said, stderr(&output));
+        for file in [&first, &second] {
+            let said = json(Path::new(file));
+            assert!(said["verified"] == true && said["ranks"] == N, "{said:#}");
+            assert_eq!(said["grid"], serde_json::json!([2, 2]));
         }
     }
 }
