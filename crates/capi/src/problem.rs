@@ -102,7 +102,7 @@ pub(crate) fn solve(
         )));
     }
     let began = Instant::now();
-    let clock = || Nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    let clock = || Nanos::from(began.elapsed());
     let request =
         Request { graph: &graph, cluster: &cluster, present: &present, options, clock: &clock };
     let mapping = (mapper.map)(&request);

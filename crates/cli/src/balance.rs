@@ -41,6 +41,8 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
     let knowledge = knowledge(&args.balance, &mut notes)?;
     check_outputs(&args.balance)?;
     let filter = Filter::new(&args.balance)?;
+    // What it starts with: no need to look over all processes for that.
+    let whole = allowed(None).unwrap_or_default();
     let began = now();
     let signals = Signals::block().context("cannot receive signals")?;
     let program = match Program::spawn(&args.program.command, &SpawnOptions::default()) {
@@ -58,7 +60,7 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
     };
     let command = args.program.command.iter().map(|a| a.to_string_lossy().into_owned()).collect();
     let facts = Facts::new(&args.balance, pid, command, notes, began);
-    let said = Said { args: args.balance, filter, mapping, knowledge };
+    let said = Said { args: args.balance, filter, whole, mapping, knowledge };
     let balancing = Balancing::start(said, pid, facts, supervisor.waker());
     let outcome = supervisor.run(&mut Wait);
     finish(balancing, outcome);
@@ -83,7 +85,9 @@ pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
     let knowledge = knowledge(&args.balance, &mut notes)?;
     may_change(&args.balance, pid)?;
     let facts = Facts::new(&args.balance, pid, command, notes, now());
-    let said = Said { args: args.balance, filter, mapping, knowledge };
+    // A program that has ended meanwhile is found out elsewhere.
+    let whole = allowed(Some(pid)).unwrap_or_default();
+    let said = Said { args: args.balance, filter, whole, mapping, knowledge };
     let balancing = Balancing::start(said, pid, facts, supervisor.waker());
     // Where nothing is balanced there is nothing to wait for.
     let outcome = match &balancing {
@@ -187,7 +191,7 @@ fn check_cpus(args: &BalanceArgs, program: Option<Pid>) -> anyhow::Result<Vec<St
 }
 
 /// What a running program may use, or one that this process would start.
-fn allowed(program: Option<Pid>) -> anyhow::Result<CpuSet> {
+pub(crate) fn allowed(program: Option<Pid>) -> anyhow::Result<CpuSet> {
     match program {
         Some(pid) => affinity::of_program(&Proc::default(), pid)
             .with_context(|| format!("cannot read the affinity mask of process {pid}")),
@@ -415,6 +419,8 @@ impl Hooks for Wait {
 struct Said {
     args: BalanceArgs,
     filter: Filter,
+    /// What the program may use.
+    whole: CpuSet,
     mapping: Option<Mapping>,
     knowledge: Option<Arc<Knowledge>>,
 }
@@ -655,7 +661,10 @@ impl Parts {
     }
 }
 
-fn live_options(Said { args, filter, mapping, knowledge }: Said, names: Names) -> LiveOptions {
+fn live_options(
+    Said { args, filter, whole, mapping, knowledge }: Said,
+    names: Names,
+) -> LiveOptions {
     LiveOptions {
         policy: args.policy,
         period: args.period.0,
@@ -671,6 +680,7 @@ fn live_options(Said { args, filter, mapping, knowledge }: Said, names: Names) -
         source: args.source.into(),
         progress: args.progress.into(),
         seed: args.seed,
+        whole,
         mapping,
         knowledge,
         numbered_by: args.map_by.into(),

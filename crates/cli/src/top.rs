@@ -194,6 +194,7 @@ fn watch(
         source: SourceKind::Auto,
         progress: ProgressKind::CpuTime,
         seed: 1,
+        whole: crate::balance::allowed(Some(pid)).unwrap_or_default(),
         mapping: None,
         knowledge: None,
         numbered_by: evenly_engine::MapBy::Auto,

@@ -12,7 +12,6 @@
 //! Invariant: whichever way [`Live::run`] is left, every balancer has finished, so every mask that
 //! is still ours has been given back.
 
-use crate::affinity;
 use crate::clock::{now, process_cpu_time, thread_cpu_time};
 use crate::counters::{Counted, Counters, CountersError, several_kinds_of_cpus};
 use crate::guardian::{Guardian, GuardianError};
@@ -31,7 +30,7 @@ use evenly_engine::{
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Knowledge, Nanos, Pid, ThreadId, Tid};
 use evenly_policy::PolicyInfo;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -87,6 +86,8 @@ pub struct LiveOptions {
     pub progress: ProgressKind,
     /// Seed of all that is random.
     pub seed: u64,
+    /// What any thread of the program may use when balancing begins; nothing where that is not known.
+    pub whole: CpuSet,
     /// Where the threads or ranks are to run; the policy balances within it.
     pub mapping: Option<Mapping>,
     /// What is known of the machine and the program, for a policy that places threads by load.
@@ -376,11 +377,9 @@ impl Domain {
 
     fn take_in_and_hand_on(&mut self, machine: &mut LinuxMachine) {
         for id in take(&self.mailbox.replaced) {
-            let times = self.balancer.let_go(id, now(), &mut self.observers);
-            self.forget_place(id);
             // First of all: the program may be about to size its pool of threads.
             machine.reclaim(id);
-            put(&self.mailbox.leaving, times.map(|t| (id, t)));
+            self.let_go(id);
         }
         let adopted: CpuSet = take(&self.mailbox.adopted).into_iter().collect();
         if !adopted.is_empty() {
@@ -451,10 +450,16 @@ impl Domain {
                     format!("thread {id} may use all CPUs again, and is balanced like others");
                 self.balancer.note(time, text, &mut self.observers);
             }
-            let times = self.balancer.let_go(id, time, &mut self.observers);
-            machine.forget(id);
-            put(&self.mailbox.leaving, times.map(|t| (id, t)));
+            machine.part(id);
+            self.let_go(id);
         }
+    }
+
+    /// Hands a thread back to be watched until it computes (again).
+    fn let_go(&mut self, id: ThreadId) {
+        let times = self.balancer.let_go(id, now(), &mut self.observers);
+        self.forget_place(id);
+        put(&self.mailbox.leaving, times.map(|t| (id, t)));
     }
 
     /// Puts threads where the mapping says that have not been put there yet. The balancer confines
@@ -673,8 +678,6 @@ impl Live {
         let threads =
             if decentral.is_some() { 1 + Workers::number(usable.len()) } else { sets.len() };
         let began = now();
-        // A program that has ended meanwhile is found out elsewhere.
-        let whole = affinity::of_program(&Proc::default(), self.root).unwrap_or_default();
         // Half of the descriptors for the coordinator, half for the balancers.
         let files_each = self.most_files / 2 / threads.max(1);
         let cpus_differ = self.options.progress == ProgressKind::Auto && self.cpus_differ(&usable);
@@ -740,7 +743,7 @@ impl Live {
                 may_rest: self.options.period == Period::Auto
                     && !self.options.policy.only_watches(),
                 mapped: self.options.mapping.is_some().then(Vec::new),
-                whole: whole.clone(),
+                whole: self.options.whole.clone(),
                 next_unbound: began + UNBOUND_LOOKS,
                 told_of_unbound: false,
             });
@@ -832,10 +835,9 @@ impl Live {
         if let Some(mapping) = coordinator.mapping.filter(|_| report.started) {
             report.summary.notes.extend(mapping.notes());
             // What a mapping narrows is no mask of the thread's own.
-            let mapped = |id: ThreadId| {
-                domains.iter().flat_map(|d| d.mapped.iter().flatten()).any(|m| m.id == id)
-            };
-            for t in report.summary.threads.iter_mut().filter(|t| mapped(t.id)) {
+            let mapped = domains.iter().flat_map(|d| d.mapped.iter().flatten());
+            let mapped: HashSet<ThreadId> = mapped.map(|m| m.id).collect();
+            for t in report.summary.threads.iter_mut().filter(|t| mapped.contains(&t.id)) {
                 t.own_mask = false;
             }
         }

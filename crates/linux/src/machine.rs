@@ -595,11 +595,6 @@ impl LinuxMachine {
         bound && affinity::get(id.tid).is_ok_and(|found| whole.is_subset(&found))
     }
 
-    /// Forgets a thread whose mask is not ours, so that it can be met anew.
-    pub fn forget(&mut self, id: ThreadId) {
-        self.part(id);
-    }
-
     /// Meets a thread: from now on its mask may be changed.
     ///
     /// # Errors
@@ -632,8 +627,9 @@ impl LinuxMachine {
         self.managed.get_mut(&id).ok_or(ApplyError::Gone)
     }
 
-    /// Forgets a thread that has ended or has its original mask.
-    fn part(&mut self, id: ThreadId) {
+    /// Forgets a thread that has ended or has its original mask, or one that is not ours: it can be met
+    /// anew.
+    pub fn part(&mut self, id: ThreadId) {
         if let Some(m) = self.managed.remove(&id) {
             self.masks.ended(id, m.pid);
             self.masks.journal.forget(m.slot);

@@ -99,7 +99,7 @@ impl Case {
     #[must_use]
     pub fn map(&self, mapper: &MapperInfo, options: &Options) -> Mapped {
         let began = Instant::now();
-        let clock = || Nanos(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        let clock = || Nanos::from(began.elapsed());
         let request = Request {
             graph: &self.input.graph,
             cluster: &self.cluster,
