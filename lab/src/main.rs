@@ -18,6 +18,8 @@ use signal_hook::iterator::Signals;
 const FAILED: u8 = 125;
 /// Turns of the equal-speed check: some twenty seconds.
 const TURNS: u32 = 9;
+/// As often again where they say too little.
+const ROUNDS: u32 = 4;
 /// Something that the lab needs is missing: a reason to skip, as automake has it.
 const SKIPPED: u8 = 77;
 
@@ -148,7 +150,7 @@ fn run(arguments: &Arguments, interrupt: &Interrupt) -> anyhow::Result<i32> {
         lab.boot_time().as_secs_f64()
     );
     if !arguments.no_equal_speed_check {
-        let check = lab.equal_speed(TURNS, arguments.equal_speed_limit / 100.0)?;
+        let check = lab.equal_speed(TURNS, ROUNDS, arguments.equal_speed_limit / 100.0)?;
         eprintln!("evenly-lab: {check}");
     }
     let timeout = Duration::from_secs(arguments.timeout_s);

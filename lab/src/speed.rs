@@ -38,6 +38,17 @@ pub struct EqualSpeed {
     pub deviations: Vec<Deviation>,
     /// The largest deviation allowed, as a fraction (0.05 for 5 %).
     pub limit: f64,
+    /// What each CPU took, relative to the mean of one thread alone in the same
+    /// turn: as many for each as there were turns.
+    samples: Vec<Samples>,
+}
+
+/// What a CPU took, turn by turn.
+#[derive(Debug, Clone, PartialEq)]
+struct Samples {
+    cpu: u32,
+    all_busy: bool,
+    relative: Vec<f64>,
 }
 
 /// What a check came to.
@@ -107,18 +118,56 @@ impl EqualSpeed {
         let base: Vec<f64> = (0..turns)
             .map(|t| alone.iter().map(|(_, s)| s[t]).sum::<f64>() / alone.len() as f64)
             .collect();
-        let deviation = |all_busy: bool, cpu: u32, seconds: &[f64]| {
-            let by: Vec<f64> = seconds.iter().zip(&base).map(|(s, b)| s / b - 1.0).collect();
-            let median = median(&by).ok_or_else(unexpected)?;
-            let interval = median_interval(&by, SEED).ok_or_else(unexpected)?;
-            Ok(Deviation { cpu, all_busy, median, interval })
+        let relative = |all_busy: bool, (cpu, seconds): &(u32, Vec<f64>)| Samples {
+            cpu: *cpu,
+            all_busy,
+            relative: seconds.iter().zip(&base).map(|(s, b)| s / b - 1.0).collect(),
         };
-        let lone = alone.iter().map(|(cpu, s)| deviation(false, *cpu, s));
-        let deviations = lone
-            .chain(all.iter().map(|(cpu, s)| deviation(true, *cpu, s)))
-            .collect::<Result<_>>()?;
-        Ok(EqualSpeed { alone_s: base.iter().sum::<f64>() / turns as f64, deviations, limit })
+        let lone = alone.iter().map(|c| relative(false, c));
+        let samples: Vec<Samples> = lone.chain(all.iter().map(|c| relative(true, c))).collect();
+        let deviations = deviations(&samples).ok_or_else(unexpected)?;
+        let alone_s = base.iter().sum::<f64>() / turns as f64;
+        Ok(EqualSpeed { alone_s, deviations, limit, samples })
     }
+
+    /// Turns that were taken.
+    pub fn turns(&self) -> usize {
+        self.samples.first().map_or(0, |s| s.relative.len())
+    }
+
+    /// Adds the turns of another check of the same machine.
+    pub(crate) fn add(&mut self, other: &EqualSpeed) -> Result<()> {
+        let same = |(a, b): (&Samples, &Samples)| a.cpu == b.cpu && a.all_busy == b.all_busy;
+        let unexpected = || LabError::Protocol {
+            from: "the busy program",
+            answer: "other CPUs than in the turns before".to_owned(),
+        };
+        if self.samples.len() != other.samples.len()
+            || !self.samples.iter().zip(&other.samples).all(same)
+        {
+            return Err(unexpected());
+        }
+        let (mine, theirs) = (self.turns() as f64, other.turns() as f64);
+        for (mine, theirs) in self.samples.iter_mut().zip(&other.samples) {
+            mine.relative.extend_from_slice(&theirs.relative);
+        }
+        self.deviations = deviations(&self.samples).ok_or_else(unexpected)?;
+        self.alone_s = (self.alone_s * mine + other.alone_s * theirs) / (mine + theirs);
+        Ok(())
+    }
+}
+
+/// Median and interval of each CPU; none where there was no turn.
+fn deviations(samples: &[Samples]) -> Option<Vec<Deviation>> {
+    let deviation = |s: &Samples| {
+        Some(Deviation {
+            cpu: s.cpu,
+            all_busy: s.all_busy,
+            median: median(&s.relative)?,
+            interval: median_interval(&s.relative, SEED)?,
+        })
+    };
+    samples.iter().map(deviation).collect()
 }
 
 impl fmt::Display for Deviation {
@@ -141,7 +190,8 @@ impl fmt::Display for EqualSpeed {
         let mean = self.all_busy_mean() * 100.0;
         write!(
             f,
-            "equal-speed check: alone {:.3} s, all {all} in the mean {mean:+.1} %, ",
+            "equal-speed check: {} turns, alone {:.3} s, all {all} in the mean {mean:+.1} %, ",
+            self.turns(),
             self.alone_s
         )?;
         let limit = self.limit * 100.0;
@@ -174,7 +224,7 @@ mod tests {
         assert!(c.ok());
         assert_eq!(
             c.to_string(),
-            "equal-speed check: alone 1.000 s, all 2 in the mean +1.5 %, most CPU 1 +2.0 % \
+            "equal-speed check: 2 turns, alone 1.000 s, all 2 in the mean +1.5 %, most CPU 1 +2.0 % \
              [+2.0, +2.0]: ok"
         );
     }
@@ -208,6 +258,17 @@ mod tests {
         let c = check("alone 0 1.0 1.0 1.0\nall 0 1.0 1.3 0.8\nall 1 1.0 1.0 1.0\n");
         assert!(matches!(c.verdict(), Verdict::Unclear(d) if d.cpu == 0));
         assert!(!c.ok() && c.to_string().contains("void"));
+    }
+
+    #[test]
+    fn more_turns_can_show_what_few_cannot() {
+        let mut c = check("alone 0 1.0 1.0 1.0\nall 0 1.0 1.3 0.8\n");
+        assert!(matches!(c.verdict(), Verdict::Unclear(_)));
+        let more = ["1.0"; 30].join(" ");
+        c.add(&check(&format!("alone 0 {more}\nall 0 {more}\n"))).unwrap();
+        assert!(c.ok() && c.turns() == 33, "{c}");
+        let other = check("alone 0 1.0\nall 0 1.0\nall 1 1.0\n");
+        assert!(c.add(&other).is_err());
     }
 
     #[test]

@@ -54,7 +54,7 @@ fn a_machine_of_eight_cpus_and_two_nodes() {
         timeout(lab);
         push(lab);
 
-        let check = common::answered(lab.equal_speed(3, 0.05), "the check of equal speed");
+        let check = common::answered(lab.equal_speed(3, 1, 0.05), "the check of equal speed");
         let all = check.deviations.iter().filter(|d| d.all_busy).count();
         assert_eq!((check.deviations.len() - all, all), (3, 8));
         // Its verdict depends on what else this host does: it voids figures, but
