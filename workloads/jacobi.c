@@ -1,9 +1,5 @@
-// Jacobi's method for Poisson's equation on the unit square, five-point stencil,
-// zero boundary. The right-hand side is chosen so that the discrete solution is
-// u* = sin(pi x) sin(pi y). That is an eigenvector of the iteration with
-// eigenvalue r = cos(pi h), so that from zero, after k sweeps, the iterate is
-// exactly (1 - r^k) u* and the residual has shrunk to r^k of what it was: an
-// answer known independently of the program.
+// Jacobi's method for Poisson's equation in OpenMP. The answer, solution and residual, is that of
+// poisson.h.
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -14,6 +10,7 @@
 
 #include "common.h"
 #include "omp_support.h"
+#include "poisson.h"
 
 static void help(void) {
     printf("Usage: %s [OPTIONS]\n"
@@ -55,12 +52,9 @@ int main(int argc, char **argv) {
     const size_t width = n + 2;
     // malloc, not calloc: the first touch below decides the NUMA node.
     double *grids[2] = {malloc(width * width * sizeof(double)), malloc(width * width * sizeof(double))};
-    double *mode = checked_alloc(width, sizeof *mode); // sin(pi i h)
     if (!grids[0] || !grids[1]) die_machine("no memory for two grids of %zu x %zu", width, width);
-    const double pi = acos(-1), h = 1 / (double)(n + 1);
-    for (size_t i = 1; i <= n; i++) mode[i] = sin(pi * (double)i * h);
-    // h^2 times the right-hand side is b u*, with b = 4 (1 - cos(pi h)).
-    const double b = 8 * pow(sin(pi * h / 2), 2);
+    const struct poisson answer = poisson_start(n, sweeps);
+    const double *mode = answer.mode, b = answer.b;
 
 #pragma omp parallel
     {
@@ -92,17 +86,14 @@ int main(int argc, char **argv) {
     }
 
     const double *u = grids[sweeps % 2];
-    // log r and 1 - r^k without the cancellation that cos(pi h) near 1 would bring.
-    const double gap = 2 * pow(sin(pi * h / 2), 2), log_shrunk = (double)sweeps * log1p(-gap);
-    const double shrunk = exp(log_shrunk), amplitude = -expm1(log_shrunk);
     double worst = 0, residual_squared = 0, start_squared = 0;
     uint64_t checksum = 0;
     for (size_t row = 1; row <= n; row++) {
         for (size_t column = 1; column <= n; column++) {
             const double *at = u + row * width + column;
-            double exact = mode[row] * mode[column], start = b * exact;
+            double start = b * (mode[row] * mode[column]);
             double residual = start + at[1] + at[-1] + *(at + width) + *(at - width) - 4 * *at;
-            worst = fmax(worst, fabs(*at - amplitude * exact));
+            worst = fmax(worst, poisson_error(&answer, row, column, *at));
             residual_squared += residual * residual;
             start_squared += start * start;
             uint64_t bits;
@@ -110,13 +101,13 @@ int main(int argc, char **argv) {
             checksum = splitmix64(checksum ^ bits);
         }
     }
-    double solution_error = worst / amplitude;
+    double solution_error = worst / answer.amplitude;
     double residual_ratio = sqrt(residual_squared / start_squared);
     // One sweep too many or too few changes the residual by the factor r = 1 - gap,
     // so a tenth of the gap detects it; b is the size of the residual at the
     // start and sets how far rounding can be seen.
-    double residual_tolerance = 0.1 * gap * shrunk + 1e-14 / b;
-    int verified = solution_error <= 1e-7 && fabs(residual_ratio - shrunk) <= residual_tolerance;
+    double residual_tolerance = 0.1 * answer.gap * answer.shrunk + 1e-14 / b;
+    int verified = solution_error <= 1e-7 && fabs(residual_ratio - answer.shrunk) <= residual_tolerance;
 
     FILE *out = open_output(output);
     fprintf(out, "{\"workload\":\"jacobi\",\"runtime\":\"%s\",\"threads\":%d,\"size\":%zu,\"sweeps\":%"
@@ -124,7 +115,7 @@ int main(int argc, char **argv) {
     timing_print(out, &timing);
     fprintf(out, ",\"checksum\":\"%016" PRIx64 "\",\"verified\":%s,\"solution_error\":%.3e,"
             "\"residual_ratio\":%.15e,\"residual_ratio_expected\":%.15e}\n", checksum,
-            verified ? "true" : "false", solution_error, residual_ratio, shrunk);
+            verified ? "true" : "false", solution_error, residual_ratio, answer.shrunk);
     close_output(out);
     return verified ? EXIT_SUCCESS : EXIT_FAILURE;
 }
