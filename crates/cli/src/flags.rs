@@ -91,7 +91,9 @@ pub(crate) enum Command {
     /// Give threads their affinity masks back after a balancer was killed
     #[command(
         after_help = "Example:\n  evenly restore\n\nThe guardian does this by itself; this is for \
-        the case that it was killed too."
+        the case that it was killed too. A program whose balancer lives is left to it, and named.\n\n\
+        Exit status 0: whatever killed balancers left is undone. 125: a mask could not be given back, \
+        or the balancer of the PID that was named is alive and --force was not given."
     )]
     Restore(RestoreArgs),
     /// Turn a recording into a Perfetto trace, an HTML page or a picture
@@ -636,7 +638,7 @@ pub(crate) struct RestoreArgs {
     /// Only what the balancer with this process id left, or the balancer of the program with it
     #[arg(value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) pid: Option<i32>,
-    /// Also threads of a balancer that is alive
+    /// Also threads of a balancer that is alive; one that is at work goes on and sets masks anew
     #[arg(long)]
     pub(crate) force: bool,
     /// Write what was done to FILE as JSON (evenly.restore/1); - is standard output

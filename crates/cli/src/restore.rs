@@ -2,9 +2,11 @@
 
 use crate::flags::RestoreArgs;
 use crate::{End, output, tell};
-use evenly_linux::journal::StateDir;
-use evenly_linux::restore::{Fate, restore_all};
+use evenly_linux::journal::{Process, StateDir};
+use evenly_linux::proc::Proc;
+use evenly_linux::restore::{Fate, Living, restore_all};
 use evenly_model::Pid;
+use evenly_top::{BalancerState, printable};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -18,7 +20,7 @@ pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<End> {
     }
     let dir = StateDir::find()?;
     let fates = restore_all(&dir, args.pid.map(Pid), args.force)?;
-    let complete = fates.iter().all(|(_, fate)| complete(fate));
+    let complete = fates.iter().all(|(_, fate)| complete(fate, args.pid.is_some()));
     if let Some(path) = &json {
         output::write_json(path, &as_json(&dir, complete, &fates))?;
     }
@@ -36,11 +38,14 @@ pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<End> {
     Ok(End::Status(if complete { 0 } else { crate::FAILURE }))
 }
 
-fn complete(fate: &Fate) -> bool {
+/// Whether all was done that was asked for. Threads of a living balancer are not left behind, and are
+/// asked for only by who names them.
+fn complete(fate: &Fate, named: bool) -> bool {
     match fate {
         Fate::Failed(_) => false,
         Fate::Restored(report) => report.failed.is_empty(),
-        Fate::Alive | Fate::Stale | Fate::OtherNamespace => true,
+        Fate::Alive(_) => !named,
+        Fate::Stale | Fate::OtherNamespace => true,
     }
 }
 
@@ -61,7 +66,10 @@ fn as_json(dir: &StateDir, complete: bool, fates: &[(PathBuf, Fate)]) -> Value {
                     "restored": r.restored, "foreign": r.foreign, "unchanged": r.unchanged,
                     "gone": r.gone, "failed": failed}})
             }
-            Fate::Alive => json!({"journal": path, "fate": "alive"}),
+            Fate::Alive(living) => json!({"journal": path, "fate": "alive",
+                "balancer": {"pid": living.evenly.pid, "state": state(living).word()},
+                "program": living.program.map(|p| json!({"pid": p.pid, "name": name(p)})),
+                "held": living.held}),
             Fate::Stale => json!({"journal": path, "fate": "stale"}),
             Fate::OtherNamespace => json!({"journal": path, "fate": "other_namespace"}),
             Fate::Failed(e) => {
@@ -69,8 +77,43 @@ fn as_json(dir: &StateDir, complete: bool, fates: &[(PathBuf, Fate)]) -> Value {
             }
         })
         .collect();
+    let alive = fates.iter().filter(|(_, fate)| matches!(fate, Fate::Alive(_))).count();
     json!({"schema": SCHEMA, "evenly": env!("CARGO_PKG_VERSION"), "directory": dir.path(),
-        "complete": complete, "journals": journals})
+        "complete": complete, "left_to_living": alive, "journals": journals})
+}
+
+fn state(living: &Living) -> BalancerState {
+    if living.stands_still { BalancerState::Stopped } else { BalancerState::Working }
+}
+
+/// The name of a program, where it still runs.
+fn name(program: Process) -> Option<String> {
+    let proc = Proc::default();
+    let stat = proc.process_stat(program.pid).filter(|s| s.start == program.start)?;
+    Some(stat.name())
+}
+
+/// Which program is left to whom, and how its masks can be had all the same.
+fn left_to(living: &Living) -> String {
+    let program = match living.program.map(|p| (p.pid, name(p))) {
+        Some((pid, Some(name))) => format!("program {pid} ({})", printable(&name)),
+        Some((pid, None)) => format!("program {pid}, which has ended,"),
+        None => String::from("its program"),
+    };
+    let held = match living.held {
+        1 => String::from("1 thread has a mask"),
+        n => format!("{n} threads have masks"),
+    };
+    let now = match state(living) {
+        BalancerState::Stopped => {
+            "which is stopped: its guardian gives them back; --force does it at once"
+        }
+        _ => {
+            "which is at work and gives them back when it ends; --force does it now, and the \
+             balancer goes on"
+        }
+    };
+    format!("{program} was left alone: {held} from evenly (pid {}), {now}", living.evenly.pid)
 }
 
 fn describe(fate: &Fate) -> String {
@@ -88,9 +131,7 @@ fn describe(fate: &Fate) -> String {
             }
             text
         }
-        Fate::Alive => String::from(
-            "its balancer is at work; nothing was done (--force restores all the same)",
-        ),
+        Fate::Alive(living) => left_to(living),
         Fate::Stale => String::from("nothing was left to restore; removed"),
         Fate::OtherNamespace => {
             String::from("it was written in another process id namespace; run evenly restore there")

@@ -67,6 +67,47 @@ fn a_balancer_and_a_guardian_that_were_both_killed_are_cleaned_up_after_by_resto
 }
 
 #[test]
+fn a_program_under_a_living_balancer_is_left_to_it_and_named() {
+    let Some(whole) = whole() else { return };
+    let (state, program) = (State::new(), program());
+    let mut evenly = state.attach("static", 3, program.pid());
+    wait_until_narrowed(program.pid(), &whole, 3);
+    let (pid, target) = (evenly.pid().to_string(), program.pid().to_string());
+    let restore = |args: &[&str]| {
+        let o = state.command(&[&["restore", "--json", "-"][..], args].concat()).output().unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&o.stdout).unwrap();
+        schema::valid(&report);
+        assert_eq!(report["journals"].as_array().unwrap().len(), 1, "{report:#}");
+        (o.status.code(), String::from_utf8(o.stderr).unwrap(), report)
+    };
+    let left = |said: &str, state: &str| {
+        said.lines().count() == 1
+            && said.contains(&format!("program {target} (churn) was left alone: 3 threads"))
+            && said.contains(&format!("evenly (pid {pid}), which is {state}"))
+    };
+    // It is told, and nothing of what was asked for is undone: that was left by nobody.
+    let (status, said, report) = restore(&[]);
+    assert!(left(&said, "at work"), "{said}");
+    assert_eq!((status, &report["complete"]), (Some(0), &true.into()));
+    assert_eq!((&report["left_to_living"], &report["journals"][0]["held"]), (&1.into(), &3.into()));
+    // Who names one of both wants its masks back.
+    for named in [&pid, &target] {
+        let (status, said, report) = restore(&[named]);
+        assert!(left(&said, "at work"), "{said}");
+        assert_eq!((status, &report["complete"]), (Some(125), &false.into()));
+        assert_eq!(report["journals"][0]["balancer"]["state"], "working");
+        assert_eq!(report["journals"][0]["program"]["name"], "churn");
+    }
+    assert_eq!(narrowed(program.pid(), &whole), 3);
+    let (status, said, report) = restore(&["--force", &target]);
+    assert_eq!((status, &report["complete"]), (Some(0), &true.into()), "{said}");
+    assert_eq!(report["left_to_living"], 0);
+    evenly.kill(Signal::TERM);
+    evenly.wait();
+    wait_until_restored(program.pid(), &whole);
+}
+
+#[test]
 fn a_new_balancer_undoes_what_a_killed_one_left() {
     let Some(whole) = whole() else { return };
     let (state, program) = (State::new(), program());

@@ -823,6 +823,14 @@ impl Header {
         Self::parse(&bytes).map_err(|why| JournalError::Malformed { path: path.to_owned(), why })
     }
 
+    /// Whether its evenly stands still: stopped by a signal or by a debugger, or not at work for so
+    /// long that its guardian gives all masks back. None where it lives no more.
+    #[must_use]
+    pub fn stands_still(&self, proc: &Proc) -> Option<bool> {
+        let stopped = self.writer.stat_if_alive(proc)?.run_state() == RunState::Stopped;
+        Some(stopped || now() >= self.heartbeat + guardian::patience(self.period))
+    }
+
     /// Whether its ids can still mean anything.
     #[must_use]
     pub fn is_of_this_boot(&self) -> bool {
@@ -1015,11 +1023,8 @@ pub fn others(dir: &StateDir, proc: &Proc) -> Result<Vec<Other>, JournalError> {
             !h.clean && h.writer != own && h.is_of_this_boot() && h.is_of_this_pid_namespace()
         })
         .filter_map(|h| {
-            let stat = h.writer.stat_if_alive(proc)?;
             Some(Other {
-                // Stopped by a signal or by a debugger, or for whatever reason.
-                stands_still: stat.run_state() == RunState::Stopped
-                    || now() >= h.heartbeat + guardian::patience(h.period),
+                stands_still: h.stands_still(proc)?,
                 evenly: h.writer,
                 program: h.program,
                 counts: h.counts,

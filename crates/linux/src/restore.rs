@@ -24,7 +24,7 @@
 
 use crate::affinity;
 use crate::journal::{
-    self, Header, Journal, JournalError, JournalView, LiveHeader, Record, State, StateDir,
+    self, Header, Journal, JournalError, JournalView, LiveHeader, Process, Record, State, StateDir,
 };
 use crate::limits::Limits;
 use crate::proc::Proc;
@@ -421,13 +421,26 @@ pub fn end(journal: &Journal) -> Result<RestoreReport, JournalError> {
     Ok(report)
 }
 
+/// An evenly that lives, so that its threads are left to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Living {
+    /// The evenly.
+    pub evenly: Process,
+    /// The program that it balances, where that is known.
+    pub program: Option<Process>,
+    /// Whether it is stopped, or not at work for another reason: its guardian restores then.
+    pub stands_still: bool,
+    /// Threads that have a mask of its making at this moment.
+    pub held: usize,
+}
+
 /// What became of one journal.
 #[derive(Debug)]
 pub enum Fate {
     /// Its threads were restored. The file is removed unless a thread failed, or its evenly lives.
     Restored(RestoreReport),
     /// Its evenly is at work, or stopped: nothing was done. `--force` releases its threads.
-    Alive,
+    Alive(Living),
     /// It was of another boot, or everything was undone already; it is removed.
     Stale,
     /// Its ids mean nothing here: it was written in another process id name space.
@@ -475,10 +488,26 @@ fn restore_one(path: &Path, view: &JournalView, proc: &Proc, force: bool) -> Fat
     if !header.is_of_this_pid_namespace() {
         return Fate::OtherNamespace;
     }
-    if header.writer.is_alive(proc) {
-        return if force { release(path) } else { Fate::Alive };
+    match header.stands_still(proc) {
+        Some(_) if force => release(path),
+        Some(stands_still) => Fate::Alive(Living {
+            evenly: header.writer,
+            program: header.program,
+            stands_still,
+            held: held(view, proc),
+        }),
+        None => finish(path, proc).map_or_else(Fate::Failed, Fate::Restored),
     }
-    finish(path, proc).map_or_else(Fate::Failed, Fate::Restored)
+}
+
+/// How many threads have a mask now that the evenly of a journal set.
+fn held(view: &JournalView, proc: &Proc) -> usize {
+    let is_held = |r: &&Record| {
+        r.state == State::Live
+            && is_alive(proc, r.id)
+            && affinity::get(r.id.tid).is_ok_and(|mask| mask != r.original && r.set.contains(&mask))
+    };
+    view.records.iter().filter(is_held).count()
 }
 
 fn release(path: &Path) -> Fate {

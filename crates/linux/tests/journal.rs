@@ -600,7 +600,10 @@ fn a_living_evenly_is_seen_by_others_and_released_only_by_force() {
     own.finish().unwrap();
 
     let fates = restore::restore_all(&scene.dir, None, false).unwrap();
-    assert!(matches!(fates[..], [(_, Fate::Alive)]), "{fates:?}");
+    let [(_, Fate::Alive(living))] = fates[..] else { panic!("{fates:?}") };
+    assert_eq!(living.evenly.pid, scene.balancer.pid());
+    assert_eq!(living.program.unwrap().pid, scene.program.pid());
+    assert_eq!((living.stands_still, living.held), (false, scene.threads()));
     assert!(scene.all_threads_have(&scene.pinned));
     scene.balancer.signal(Signal::STOP);
     // It may be about to place a thread until it has really stopped.
