@@ -3,6 +3,7 @@
 //! Invariant: whatever was assumed or taken from a recording is said.
 
 use crate::flags::PredictArgs;
+use crate::report::warn_if_unfinished;
 use crate::{End, output};
 use anyhow::Context;
 use evenly_engine::{Period, PeriodControl, PeriodOptions};
@@ -277,6 +278,7 @@ impl Case {
 /// The program of a recording, and the policy under which it ran.
 fn read(path: &Path) -> anyhow::Result<(Program, Option<String>)> {
     let recording = Recording::read(path).with_context(|| format!("--from {}", path.display()))?;
+    warn_if_unfinished(path, &recording);
     let program = recording.program().with_context(|| {
         format!(
             "--from {}: no thread was ever balanced in this recording; give --threads, --cpus and \

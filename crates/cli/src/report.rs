@@ -115,11 +115,20 @@ fn as_json(file: &Path, recording: &Recording, wrote: &[&PathBuf]) -> Value {
 }
 
 fn read(path: &Path) -> anyhow::Result<Recording> {
-    Recording::read(path).map_err(|e| match e {
+    let recording = Recording::read(path).map_err(|e| match e {
         // It names the file itself.
         RecordError::Read { .. } => e.into(),
         e => anyhow::Error::new(e).context(format!("cannot read {}", path.display())),
-    })
+    })?;
+    warn_if_unfinished(path, &recording);
+    Ok(recording)
+}
+
+/// What is shown of a recording that was cut off must not be taken for all of it.
+pub(crate) fn warn_if_unfinished(path: &Path, recording: &Recording) {
+    if let Some(why) = recording.unfinished() {
+        tell(&format!("evenly: warning: {}: {why}", path.display()));
+    }
 }
 
 /// Longest command shown as a title, in characters.

@@ -1,6 +1,7 @@
 //! `evenly simulate`: the policies on a simulated machine.
 
 use crate::flags::{BarrierArg, SimulateArgs};
+use crate::report::warn_if_unfinished;
 use crate::{End, output, tell};
 use anyhow::Context;
 use evenly_model::Nanos;
@@ -51,6 +52,7 @@ fn replayed(args: &SimulateArgs, path: &Path, json: Option<&Path>) -> anyhow::Re
     };
     let recording =
         Recording::read(path).with_context(|| format!("--replay {}", path.display()))?;
+    warn_if_unfinished(path, &recording);
     let r = replay(&recording.events, policy);
     let text = format!(
         "{name} on {}: {} points, {} left out\n  moves that were made       {:>8}\n  moves that it would make   \

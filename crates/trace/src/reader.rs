@@ -220,6 +220,20 @@ impl Recording {
         Ok(recording)
     }
 
+    /// Where the recorder did not finish it: that in a line, and what is missing therefore.
+    #[must_use]
+    pub fn unfinished(&self) -> Option<String> {
+        if self.end.is_some() {
+            return None;
+        }
+        let whole = if self.truncated { ", within a line" } else { "" };
+        Some(format!(
+            "it is not finished (its recorder was killed, had no room left, or still writes): it breaks \
+             off after {:.2} s{whole}, and what came later is missing, the report of the run too",
+            self.duration().as_secs_f64()
+        ))
+    }
+
     /// The time of the last event.
     #[must_use]
     pub fn duration(&self) -> Nanos {
@@ -364,7 +378,11 @@ mod tests {
         for cut in header..whole.len() {
             let r = Recording::parse(&whole[..cut]).unwrap();
             assert_eq!(r.events, all.events[..r.events.len()]);
+            // Only the very end is whole without its line break.
+            let said = r.unfinished().map(|said| said.contains("within a line"));
+            assert_eq!(said, (cut + 1 < whole.len()).then_some(r.truncated), "{cut}");
         }
+        assert_eq!(all.unfinished(), None);
         for cut in 0..header - 1 {
             assert!(matches!(Recording::parse(&whole[..cut]), Err(RecordError::Empty)), "{cut}");
         }

@@ -63,6 +63,7 @@ fn of_a_recording() {
     assert!(run.unwrap().success());
     let report = |args: &[&str]| tool.evenly(["report", name]).args(args).output().unwrap();
 
+    assert_eq!(stderr(&report(&["--json", "-"])), "");
     let figures = parsed(&report(&["--json", "-"]), "evenly.report/1");
     valid(&figures["run"]);
     assert_eq!((&figures["threads"], &figures["truncated"]), (&3.into(), &false.into()));
@@ -96,9 +97,22 @@ fn of_a_recording() {
     // Of a recorder that was killed.
     let whole = fs::read_to_string(&record).unwrap();
     let cut = whole.trim_end().rfind('\n').unwrap();
-    fs::write(&record, &whole[..=cut]).unwrap();
-    let figures = parsed(&report(&["--json", "-"]), "evenly.report/1");
-    assert_eq!((&figures["run"], &figures["truncated"]), (&Value::Null, &true.into()));
+    for (length, within) in [(cut + 1, false), (cut - 1, true)] {
+        fs::write(&record, &whole[..length]).unwrap();
+        let output = report(&["--json", "-"]);
+        let figures = parsed(&output, "evenly.report/1");
+        assert_eq!((&figures["run"], &figures["truncated"]), (&Value::Null, &true.into()));
+        // Who looks at the page only is told as well, and whoever makes something else of it.
+        let replay = ["simulate", "--replay", name, "--policy", "observe"];
+        let predict = ["predict", "--from", name, "--phase", "1s"];
+        let others = [&replay[..], &predict].map(|args| tool.evenly(args).output().unwrap());
+        for output in [output].iter().chain(&others) {
+            let said = stderr(output);
+            assert!(said.lines().count() == 1 && output.status.success(), "{said}");
+            assert!(said.starts_with(&format!("evenly: warning: {name}: it is not fin")), "{said}");
+            assert_eq!(said.contains("within a line"), within, "{said}");
+        }
+    }
 }
 
 #[test]
