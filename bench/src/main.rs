@@ -23,7 +23,7 @@ mod tools;
 use anyhow::Context;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use evenly_errors::{refused, said};
+use evenly_errors::{parse, refused, said};
 use evenly_linux::affinity;
 use evenly_model::{CpuSet, Tid};
 use std::path::PathBuf;
@@ -135,7 +135,7 @@ struct LabArgs {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match parse::<Cli, _>(std::env::args_os()) {
         Ok(cli) => cli,
         Err(e) => return refuse(&e),
     };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{CommandFactory, Parser};
-use evenly_errors::{refused, said};
+use evenly_errors::{parse, refused, said};
 use evenly_lab::{Include, Killer, Lab, LabError, LabOptions, Share, Stream, shell_quote};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -62,7 +62,7 @@ struct Arguments {
     #[arg(long)]
     no_equal_speed_check: bool,
     /// Largest deviation that the equal-speed check allows, in percent
-    #[arg(long, default_value_t = 5.0, value_name = "PERCENT")]
+    #[arg(long, default_value_t = 5.0, value_name = "PERCENT", value_parser = percent)]
     equal_speed_limit: f64,
     /// The command: one word is a shell command line, several are a program and
     /// its arguments
@@ -78,6 +78,13 @@ fn parse_share(text: &str) -> Result<Share, String> {
             .parse()
             .map(Share::Fraction)
             .map_err(|_| "needed: a fraction such as 0.2, `auto`, or `none`".into()),
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
+        _ => Err("a number from 0 to 100 is needed".into()),
     }
 }
 
@@ -99,7 +106,7 @@ fn command_line(words: &[String]) -> String {
 }
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let arguments = match parse::<Arguments, _>(std::env::args_os()) {
         Ok(arguments) => arguments,
         Err(error) => {
             if let Some(line) = refused(&error, &Arguments::command(), None) {

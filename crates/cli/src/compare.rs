@@ -4,11 +4,10 @@ use crate::balance::{check_command, check_options};
 use crate::flags::{Cli, Command, CompareArgs};
 use crate::{End, output, tell};
 use anyhow::Context;
-use clap::Parser;
 use evenly_compare::{
     Arm, Executor, Metric, Options, ProcessExecutor, Progress, Round, compare as run, table,
 };
-use evenly_errors::{given_twice, problem, said};
+use evenly_errors::{given_twice, parse, problem, said};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -126,7 +125,7 @@ fn arm(
     argv.push("--".into());
     argv.extend(args.program.command.iter().cloned());
     let wrong = |why: &str| anyhow::anyhow!("--policies {spec}: {why} (see evenly run --help)");
-    match Cli::try_parse_from(&argv) {
+    match parse::<Cli, _>(&argv) {
         Ok(Cli { command: Command::Run(run) }) => {
             // An option that is not known would be taken for the program.
             if run.program.command != args.program.command {

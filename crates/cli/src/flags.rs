@@ -179,13 +179,14 @@ pub(crate) struct BalanceArgs {
         long_help = policy_help())]
     pub(crate) policy: &'static PolicyInfo,
     /// Balancing period: auto, or a duration such as 20ms
-    #[arg(long, default_value = "auto", value_name = "DURATION", value_parser = period)]
+    #[arg(long, default_value = "auto", value_name = "DURATION",
+        allow_hyphen_values = true, value_parser = period)]
     pub(crate) period: PeriodArg,
     /// Begin when this many threads compute, instead of when their number is stable
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) threads: Option<u32>,
     /// Use only these CPUs, for example 0-3,8
-    #[arg(long, value_name = "LIST", value_parser = cpu_list)]
+    #[arg(long, value_name = "LIST", allow_hyphen_values = true, value_parser = cpu_list)]
     pub(crate) cpus: Option<CpuSet>,
     /// Run each thread or rank where this mapping says, and balance within it: a file of evenly map,
     /// as its --json or --format masks or csv writes it
@@ -268,10 +269,10 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "FIELD", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) metric: Option<String>,
     /// The least time that is possible, in seconds: shown beside the results
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = positive)]
     pub(crate) bound: Option<f64>,
     /// Longest time for one run, for example 5min
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true, value_parser = parse_duration)]
     pub(crate) timeout: Option<Nanos>,
     /// Seed of the order of runs
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -298,20 +299,21 @@ pub(crate) struct PredictArgs {
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) cpus: Option<u32>,
     /// CPU time that a thread needs from one barrier to the next, for example 30s
-    #[arg(long, required_unless_present = "from", value_parser = parse_duration)]
+    #[arg(long, required_unless_present = "from",
+        allow_hyphen_values = true, value_parser = parse_duration)]
     pub(crate) phase: Option<Nanos>,
     /// Number of phases [default: 1, or what --from shows]
     #[arg(long, value_name = "K",
         value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000))]
     pub(crate) phases: Option<u64>,
     /// Balancing period: auto, or a duration such as 20ms [default: auto, or what --from shows]
-    #[arg(long, value_parser = period)]
+    #[arg(long, allow_hyphen_values = true, value_parser = period)]
     pub(crate) period: Option<PeriodArg>,
     /// For how long the scheduler lets a thread run while others wait [default: 4ms]
-    #[arg(long, value_parser = parse_duration)]
+    #[arg(long, allow_hyphen_values = true, value_parser = parse_duration)]
     pub(crate) slice: Option<Nanos>,
     /// Speeds of the CPUs where they differ, for example 4x1,4x0.6; --phase is for speed 1
-    #[arg(long, value_name = "LIST")]
+    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     pub(crate) speeds: Option<Speeds>,
     /// Take what is not given from this recording of `evenly run --record`
     #[arg(long, value_name = "FILE")]
@@ -333,10 +335,11 @@ pub(crate) struct SimulateArgs {
         value_parser = clap::value_parser!(u32).range(1..=i64::from(evenly_sim::MOST_CPUS)))]
     pub(crate) cpus: Option<u32>,
     /// CPU time that a thread needs from one barrier to the next, for example 30s
-    #[arg(long, required_unless_present_any = ["sweep", "scenario", "replay"], value_parser = parse_duration)]
+    #[arg(long, required_unless_present_any = ["sweep", "scenario", "replay"],
+        allow_hyphen_values = true, value_parser = parse_duration)]
     pub(crate) phase: Option<Nanos>,
     /// Balancing period [default: 100ms, or that of the scenario]
-    #[arg(long, value_parser = parse_duration)]
+    #[arg(long, allow_hyphen_values = true, value_parser = parse_duration)]
     pub(crate) period: Option<Nanos>,
     /// Number of phases [default: 1]
     #[arg(long, value_name = "K",
@@ -483,7 +486,8 @@ pub(crate) struct MapArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     /// How long those may search that search
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "1s",
+        allow_hyphen_values = true, value_parser = parse_duration)]
     pub(crate) time_limit: Nanos,
     /// nuco+: makespan that a migration must save, in seconds [default: 0.001]
     #[arg(long, value_name = "SECONDS", value_parser = not_negative)]
@@ -573,6 +577,13 @@ fn alpha(text: &str) -> Result<Alpha, String> {
         return Ok(Alpha::Auto);
     }
     not_negative(text).map(Alpha::Fixed).map_err(|e| format!("{e}; or auto"))
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(x) if x.is_finite() && x > 0.0 => Ok(x),
+        _ => Err(String::from("it must be a number that is more than 0")),
+    }
 }
 
 fn not_negative(text: &str) -> Result<f64, String> {
@@ -677,7 +688,8 @@ pub(crate) struct TopArgs {
     #[arg(long)]
     pub(crate) plain: bool,
     /// How often threads are read
-    #[arg(long, default_value = "100ms", value_name = "DURATION", value_parser = parse_duration)]
+    #[arg(long, default_value = "100ms", value_name = "DURATION",
+        allow_hyphen_values = true, value_parser = parse_duration)]
     pub(crate) period: Nanos,
     /// Write the state to FILE as JSON, a line a second (evenly.top/1); with - to standard output,
     /// instead of the screen
@@ -816,6 +828,7 @@ fn percent(text: &str) -> Result<f64, String> {
 mod tests {
     use super::*;
     use clap::CommandFactory;
+    use evenly_errors::parse;
 
     #[test]
     fn the_definition_holds_together() {
@@ -865,14 +878,14 @@ mod tests {
             &["map", "--tasks", "t", "--profile-out", "x"],
         ] {
             let argv = ["evenly"].iter().chain(bad);
-            assert!(Cli::try_parse_from(argv).is_err(), "{bad:?}");
+            assert!(parse::<Cli, _>(argv).is_err(), "{bad:?}");
         }
     }
 
     #[test]
     fn what_is_refused_is_said_in_one_line() {
         let line = |args: &[&str]| {
-            let e = Cli::try_parse_from(["evenly"].iter().chain(args)).unwrap_err();
+            let e = parse::<Cli, _>(["evenly"].iter().chain(args)).unwrap_err();
             evenly_errors::refused(&e, &Cli::command(), args.first().map(OsString::from)).unwrap()
         };
         assert_eq!(
@@ -880,10 +893,48 @@ mod tests {
             "--timeout: duration '5' needs a number and a unit: ns, us, ms, s or min (for example \
              20ms) (see evenly compare --help)"
         );
-        assert_eq!(
-            line(&["run", "--budget", "0", "--", "x"]),
-            "--budget '0': it must be more than 0 and at most 100 (see evenly run --help)"
-        );
+        for (args, said) in [
+            (
+                &["run", "--budget", "0", "--", "x"][..],
+                "--budget '0': it must be more than 0 and at most 100 (see evenly run --help)",
+            ),
+            (
+                &["run", "--budget", "-1", "x"],
+                "--budget '-1': it must be more than 0 and at most 100 (see evenly run --help)",
+            ),
+            (
+                &["run", "--period", "-5ms", "x"],
+                "--period: duration '-5ms' must be longer than 0 and at most 1000000 s; or auto (see \
+                 evenly run --help)",
+            ),
+            (
+                &["run", "--cpus", "-1", "x"],
+                "--cpus: CPU list '-1': '-1' is not a CPU number or a range such as 0-3,8 (see \
+                 evenly run --help)",
+            ),
+            (&["attach", "-1"], "<PID>: -1 is not in 1..=2147483647 (see evenly attach --help)"),
+            (
+                &["map", "--alpha", "-1"],
+                "--alpha '-1': it must be a number that is not negative; or auto (see evenly map \
+                 --help)",
+            ),
+            (
+                &["map", "--max-migrations", "-1"],
+                "--max-migrations '-1': a whole number that is not negative is needed (see evenly map \
+                 --help)",
+            ),
+            (
+                &["compare", "--bound", "-1", "x"],
+                "--bound '-1': it must be a number that is more than 0 (see evenly compare --help)",
+            ),
+            (
+                &["predict", "--speeds", "-1"],
+                "--speeds: speed '-1' must be a number from 0.000001 to 1000000, several equal ones \
+                 as in 4x0.5 (see evenly predict --help)",
+            ),
+        ] {
+            assert_eq!(line(args), said);
+        }
         assert_eq!(
             line(&["attach", "abc"]),
             "<PID> 'abc': a whole number is needed (see evenly attach --help)"
@@ -892,6 +943,21 @@ mod tests {
             line(&["attach"]),
             "the following required arguments were not provided: <PID> (see evenly attach --help)"
         );
+    }
+
+    #[test]
+    fn a_negative_number_is_a_value_and_no_option() {
+        for command in Cli::command().get_subcommands() {
+            for arg in command.get_arguments().filter(|a| a.get_action().takes_values()) {
+                let Some(long) = arg.get_long() else { continue };
+                let option = format!("--{long}");
+                let argv = ["evenly", command.get_name(), &option, "-1"];
+                // What else the command needs is not there; but that is not what is wrong with it.
+                let error = parse::<Cli, _>(argv).err().map(|e| e.kind());
+                let unknown = clap::error::ErrorKind::UnknownArgument;
+                assert_ne!(error, Some(unknown), "{argv:?}");
+            }
+        }
     }
 
     #[test]

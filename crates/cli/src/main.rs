@@ -20,8 +20,8 @@ mod simulate;
 mod top;
 mod topology;
 
-use clap::{CommandFactory, Parser};
-use evenly_errors::{refused, said};
+use clap::CommandFactory;
+use evenly_errors::{parse, refused, said};
 use evenly_linux::journal::StateDir;
 use evenly_linux::supervise::{Outcome, end_like};
 use flags::{Cli, Command};
@@ -40,7 +40,7 @@ const FAILURE: u8 = 125;
 fn main() -> ExitCode {
     // Before there are threads, and before anything can change the working directory.
     StateDir::settle();
-    let cli = match Cli::try_parse() {
+    let cli = match parse::<Cli, _>(std::env::args_os()) {
         Ok(cli) => cli,
         Err(e) => return refuse(&e),
     };

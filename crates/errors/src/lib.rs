@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, CommandFactory, FromArgMatches};
 use std::error::Error;
 use std::ffi::OsString;
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
@@ -23,6 +24,30 @@ pub fn said(error: &anyhow::Error) -> String {
         }
     }
     line
+}
+
+/// Reads a command line. A negative number is a value here, for its option to refuse with what it
+/// needs; clap would take it for an option that is not known.
+///
+/// # Errors
+/// What is wrong with it, or that help was asked for: for [`refused`].
+pub fn parse<P, T>(args: impl IntoIterator<Item = T>) -> Result<P, clap::Error>
+where
+    P: CommandFactory + FromArgMatches,
+    T: Into<OsString> + Clone,
+{
+    let mut command = with_negative_numbers(P::command());
+    let matches = command.try_get_matches_from_mut(args)?;
+    P::from_arg_matches(&matches).map_err(|e| e.format(&mut command))
+}
+
+fn with_negative_numbers(command: Command) -> Command {
+    command
+        .mut_args(|arg| {
+            let takes = arg.get_action().takes_values();
+            if takes { arg.allow_negative_numbers(true) } else { arg }
+        })
+        .mut_subcommands(with_negative_numbers)
 }
 
 /// What is wrong with the command line of a program, whose first argument this is, and where help is:
@@ -55,7 +80,9 @@ pub fn problem(e: &clap::Error) -> String {
         return text;
     }
     let text = e.render().to_string();
-    let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
+    // That tip is for programs whose arguments begin with a minus; there is none among ours.
+    let useful = |l: &&str| !l.is_empty() && !l.starts_with("tip: to pass '");
+    let mut lines = text.lines().map(str::trim).filter(useful);
     let first = lines.next().unwrap_or("bad command line").trim_start_matches("error: ");
     // Where clap lists what is missing, the list belongs to the line.
     let list: Vec<&str> =
@@ -65,9 +92,9 @@ pub fn problem(e: &clap::Error) -> String {
 
 /// A value that its own parser refused: option, value and reason, the value once.
 fn bad_value(e: &clap::Error) -> Option<String> {
-    let reason = reason(e.source().filter(|_| e.kind() == ErrorKind::ValueValidation)?);
     let option = option_of(e, ContextKind::InvalidArg)?;
     let value = string(e, ContextKind::InvalidValue)?;
+    let reason = reason(e.source().filter(|_| e.kind() == ErrorKind::ValueValidation)?, value);
     let quoted = reason.contains(&format!("'{value}'")) || reason.starts_with(&format!("{value} "));
     Some(if quoted {
         format!("{option}: {reason}")
@@ -97,11 +124,14 @@ fn option_of(e: &clap::Error, kind: ContextKind) -> Option<&str> {
 }
 
 /// Why a value is none. Of numbers Rust says what is of use to programmers.
-fn reason(why: &(dyn Error + 'static)) -> String {
+fn reason(why: &(dyn Error + 'static), value: &str) -> String {
     if let Some(e) = why.downcast_ref::<ParseIntError>() {
+        // Types without a sign know no negative numbers, but no digits that are wrong in them either.
+        let negative = value.strip_prefix('-').is_some_and(|rest| rest.parse::<u64>().is_ok());
         return String::from(match e.kind() {
             IntErrorKind::PosOverflow => "the number is too large",
             IntErrorKind::NegOverflow => "the number is too small",
+            _ if negative => "a whole number that is not negative is needed",
             _ => "a whole number is needed",
         });
     }
@@ -115,7 +145,7 @@ fn reason(why: &(dyn Error + 'static)) -> String {
 mod tests {
     use super::*;
     use anyhow::{Context, anyhow};
-    use clap::{Arg, ArgAction, Command, value_parser};
+    use clap::{Arg, ArgAction, value_parser};
 
     #[test]
     fn a_cause_that_is_quoted_is_not_repeated() {
@@ -132,13 +162,15 @@ mod tests {
         Command::new("prog").subcommand_required(true).subcommand(
             Command::new("do")
                 .arg(option("part").value_parser(value_parser!(f64)))
+                .arg(option("seed").value_parser(value_parser!(u64)))
                 .arg(option("quiet").action(ArgAction::SetTrue))
                 .arg(count),
         )
     }
 
     fn error(args: &[&str]) -> clap::Error {
-        program().try_get_matches_from(["prog"].iter().chain(args)).unwrap_err()
+        let program = with_negative_numbers(program());
+        program.try_get_matches_from(["prog"].iter().chain(args)).unwrap_err()
     }
 
     fn line(args: &[&str]) -> Option<String> {
@@ -157,6 +189,16 @@ mod tests {
             ),
             (&["do", "0"], "<n>: 0 is not in 1..=2147483647 (see prog do --help)"),
             (&["do", "1", "--part", "x"], "--part 'x': a number is needed (see prog do --help)"),
+            (&["do", "-1"], "<n>: -1 is not in 1..=2147483647 (see prog do --help)"),
+            (
+                &["do", "1", "--seed", "-1"],
+                "--seed '-1': a whole number that is not negative is needed (see prog do --help)",
+            ),
+            (&["do", "1", "--seed", "-1x"], "unexpected argument '-1' found (see prog do --help)"),
+            (
+                &["do", "1", "--seed=-x"],
+                "--seed '-x': a whole number is needed (see prog do --help)",
+            ),
             (
                 &["do"],
                 "the following required arguments were not provided: <n> (see prog do --help)",
@@ -164,6 +206,17 @@ mod tests {
         ] {
             assert_eq!(line(args).as_deref(), Some(said));
         }
+    }
+
+    #[test]
+    fn what_is_well_is_read() {
+        #[derive(clap::Parser)]
+        struct Program {
+            #[arg(long)]
+            shift: i32,
+        }
+        assert_eq!(parse::<Program, _>(["p", "--shift", "-7"]).unwrap().shift, -7);
+        assert!(parse::<Program, _>(["p", "--shift"]).is_err());
     }
 
     #[test]

@@ -115,7 +115,10 @@ pub enum DurationError {
 /// # Errors
 /// [`DurationError`] where number or unit is missing, or where the span is zero or absurd.
 pub fn parse_duration(text: &str) -> Result<Nanos, DurationError> {
-    let t = text.trim();
+    let (t, sign) = match text.trim().strip_prefix('-') {
+        Some(rest) => (rest, -1.0),
+        None => (text.trim(), 1.0),
+    };
     let split = t
         .find(|c: char| !(c.is_ascii_digit() || c == '.'))
         .ok_or_else(|| DurationError::Form(text.to_owned()))?;
@@ -129,7 +132,7 @@ pub fn parse_duration(text: &str) -> Result<Nanos, DurationError> {
         "min" => 60.0,
         _ => return Err(DurationError::Form(text.to_owned())),
     };
-    let seconds = value * factor;
+    let seconds = sign * value * factor;
     if !(seconds > 0.0 && seconds <= 1e6) {
         return Err(DurationError::Range(text.to_owned()));
     }
@@ -153,6 +156,9 @@ mod tests {
         for bad in ["", "20", "ms", "-1ms", "0ms", "1h", "1..2s", "nan s", "9999999s", "1e3s"] {
             assert!(parse_duration(bad).is_err(), "{bad}");
         }
+        // Of a negative one it is not the form that is wrong.
+        assert_eq!(parse_duration("-5ms"), Err(DurationError::Range("-5ms".into())));
+        assert_eq!(parse_duration("--5ms"), Err(DurationError::Form("--5ms".into())));
     }
 
     #[test]
