@@ -430,8 +430,7 @@ pub(crate) struct TopologyArgs {
 #[derive(Debug, Args)]
 pub(crate) struct MapArgs {
     /// Tasks: CSV with columns id and load_s, and where known pe, migratable, size_bytes
-    #[arg(long, value_name = "FILE",
-        required_unless_present_any = ["tasks", "matrix", "monitoring", "profile"])]
+    #[arg(long, value_name = "FILE")]
     pub(crate) objects: Option<PathBuf>,
     /// Who sends to whom: CSV with columns from, to, messages, and where known bytes
     #[arg(long, value_name = "FILE", requires = "objects")]
@@ -857,7 +856,6 @@ mod tests {
             &["attach", "0"],
             &["attach", "-1"],
             &["compare", "--runs", "0", "--", "x"],
-            &["map"],
             &["map", "--edges", "e"],
             &["map", "--objects", "o", "--edges", "e", "--matrix", "m"],
             &["map", "--tasks", "t", "--objects", "o"],

@@ -19,6 +19,13 @@ use std::path::{Path, PathBuf};
 const LONG_S: f64 = 5.0;
 
 pub(crate) fn map(args: &MapArgs) -> anyhow::Result<End> {
+    // Not left to the parser, which names the first option of several.
+    anyhow::ensure!(
+        args.profile || files(args).all().next().is_some(),
+        "nothing says which tasks there are; give --objects FILE (with --edges FILE), --tasks FILE, \
+         --matrix FILE or --monitoring FILE, or --profile -- CMD, which runs an MPI program and counts \
+         (see evenly map --help)"
+    );
     let json = args.json.as_deref().map(output::of_this_process);
     let out = args.out.as_deref().map(output::of_this_process);
     let counted = args.profile_out.as_deref().map(output::of_this_process);

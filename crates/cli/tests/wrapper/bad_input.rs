@@ -244,7 +244,7 @@ fn what_cannot_be_mapped() {
     let missing = tool.path("none").to_str().unwrap().to_owned();
     let list = file("list.json", "[]");
     let rows = file("rows.json", r#"{"schema":"evenly.tasks/1","tasks":[[0, 1.0]]}"#);
-    let cases: [(&[&str], &str); 27] = [
+    let cases: [(&[&str], &str); 29] = [
         (&["--objects", &objects], "o.csv|task 1 is on core 40|the machine has 4 cores: 0-3"),
         (&["--objects", &missing], "none|No such file"),
         (&["--objects", &empty], "empty: it is empty"),
@@ -274,7 +274,9 @@ fn what_cannot_be_mapped() {
             &["--objects", &good, "--out", "-", "--format", "rankfile", "--hosts", "a,b"],
             "rankfile|2 names",
         ),
-        (&[], "--objects|evenly map --help"),
+        (&[], "--objects|--edges|--tasks|--matrix|--monitoring|--profile|evenly map --help"),
+        (&["--compare"], "--objects|--tasks|--matrix|--monitoring|--profile"),
+        (&["--edges", &good], "--objects"),
     ];
     for (args, words) in cases {
         let output = tool.evenly(["map"].iter().chain(&on).chain(args)).output().unwrap();
