@@ -5,7 +5,7 @@ use crate::profile::{self, Taken};
 use crate::{End, output, tell};
 use anyhow::Context;
 use evenly_errors::said;
-use evenly_linux::supervise::Outcome;
+use evenly_linux::supervise::{Outcome, Signals};
 use evenly_map::{
     Algorithm, Case, Described, Files, Input, Mapped, Point, expected_s, machine, mapping_file,
     present,
@@ -41,6 +41,8 @@ pub(crate) fn map(args: &MapArgs) -> anyhow::Result<End> {
         Taken::Ran(profiled) => profiled,
         Taken::NotStarted(outcome) => return Ok(End::Like(outcome)),
     };
+    // Only the search is left, which may take as long as --time-limit says.
+    Signals::let_through();
     // The program has run: its end is ours, unless that was well and what follows is not.
     let placed = match profiled.input {
         Ok(input) => place(args, described, input, &outputs),

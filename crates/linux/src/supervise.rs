@@ -258,6 +258,13 @@ impl Signals {
         Ok(Self { fd, this_thread_only: PhantomData })
     }
 
+    /// Lets all signals through again that evenly did not find blocked when it was started: for
+    /// whoever goes on after the program has ended, with nothing that must not be interrupted. What
+    /// waits is delivered at once. Concerns the calling thread, and those that it starts from now on.
+    pub fn let_through() {
+        change_mask(libc::SIG_SETMASK, Original::get().mask);
+    }
+
     /// The next signal that waits, None where there is none.
     fn next(&self) -> Option<Received> {
         let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
@@ -756,7 +763,8 @@ impl Supervisor {
     /// Supervises until the program has ended or, attached, until the user or the target ends it.
     /// Sleeps in poll(2) between events.
     ///
-    /// The signals stay blocked afterwards, so that restoring and reporting are not interrupted.
+    /// The signals stay blocked afterwards, so that restoring and reporting are not interrupted; see
+    /// [`Signals::let_through`].
     pub fn run(mut self, hooks: &mut dyn Hooks) -> Outcome {
         loop {
             // Before the first poll too: a signal or an end may have come before.

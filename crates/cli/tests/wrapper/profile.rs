@@ -5,12 +5,13 @@
 //! count in docs/map.md. Here both are put into numbers anew.
 
 use crate::schema::valid;
-use crate::support::{Tool, json, stderr, text};
+use crate::support::{Child, Tool, json, stderr, text, wait_until};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
 
 /// An MPI, named as Debian names it beside another.
@@ -477,6 +478,30 @@ fn however_the_program_ends() {
             assert!(all != some, "{} {what}: {said}", mpi.said);
         }
     }
+}
+
+/// Signals are the program's while it runs; after it they are evenly's again.
+#[test]
+fn a_long_search_is_ended_by_a_signal() {
+    let Some(mpi) = here().into_iter().next() else { return };
+    let tool = Tool::new();
+    let (program, said) = (mpi.program("c"), tool.path("said"));
+    let mut c = profile(&tool, &["--time-limit", "10000min"], &mpi.launch(&[&program]));
+    let files = c.stdout(Stdio::null()).stderr(fs::File::create(&said).unwrap());
+    let mut evenly = Child::spawn(files);
+    wait_until("the program has ended", || {
+        assert_eq!(evenly.0.try_wait().unwrap(), None, "{}", fs::read_to_string(&said).unwrap());
+        fs::read_to_string(&said).unwrap().contains("evenly: 4 ranks computed")
+    });
+    let pid = rustix::process::Pid::from_child(&evenly.0);
+    // Not SIGINT, which shells have background jobs ignore, and so this test.
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let mut ended = None;
+    wait_until("the search has ended", || {
+        ended = evenly.0.try_wait().unwrap();
+        ended.is_some()
+    });
+    assert_eq!(ended.unwrap().signal(), Some(15), "{}", fs::read_to_string(&said).unwrap());
 }
 
 #[test]
