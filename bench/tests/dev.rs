@@ -16,14 +16,21 @@ impl Room {
         let dev = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dev");
         fs::copy(dev, room.path("dev")).unwrap();
         fs::create_dir(room.path("bin")).unwrap();
+        fs::create_dir_all(room.path("crates/capi/include")).unwrap();
+        for file in ["crates/capi/evenly_mapper.pc.in", "crates/capi/include/evenly_mapper.h"] {
+            let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
+            fs::copy(from, room.path(file)).unwrap();
+        }
         // "Builds" programs that tell their arguments.
         room.script(
             "cargo",
             r#"mkdir -p "$CARGO_TARGET_DIR/release"
                for p in evenly evenly-bench; do
-                   printf '#!/bin/sh\necho "$@" >>"%s"\n' "$ROOM/called" >"$CARGO_TARGET_DIR/release/$p"
+                   printf '#!/bin/sh\necho "$@" >>"%s"\n[ "$1" != --version ] || echo evenly 9.8.7\n' \
+                       "$ROOM/called" >"$CARGO_TARGET_DIR/release/$p"
                    chmod +x "$CARGO_TARGET_DIR/release/$p"
-               done"#,
+               done
+               [[ $* != *evenly-capi ]] || touch "$CARGO_TARGET_DIR"/release/libevenly_mapper.{a,so}"#,
         );
         room.script("make", "exit 0");
         room.script(
@@ -111,7 +118,15 @@ fn installing_needs_a_linker_and_hwloc_only_and_tells_of_the_path() {
     assert!(said.contains("is not in PATH"), "{said}");
     let there = room.path("prefix/bin");
     let said = room.dev(&["install"], there.to_str().unwrap());
-    assert!(!said.contains("PATH"), "{said}");
+    assert!(!said.contains("is not in PATH"), "{said}");
+    // With it the library for C.
+    for file in ["include/evenly_mapper.h", "lib/libevenly_mapper.a", "lib/libevenly_mapper.so"] {
+        assert!(room.path("prefix").join(file).exists(), "{file}");
+    }
+    let described = room.read("prefix/lib/pkgconfig/evenly_mapper.pc");
+    let prefix = format!("prefix={}\n", room.path("prefix").canonicalize().unwrap().display());
+    assert!(described.starts_with(&prefix) && !described.contains('@'), "{described}");
+    assert!(described.contains("Version: 9.8.7\n"), "{described}");
 }
 
 /// The tests are told to skip no more than what the machine cannot do; a lab without a kernel is one of

@@ -72,6 +72,37 @@ fn the_manuals_example_works() {
     assert_eq!(printed.trim_end(), behind("<!-- its output -->\n").trim_end());
 }
 
+/// As `./dev install` lays it out, by what pkg-config says of it.
+#[test]
+fn what_is_installed_is_found_by_pkg_config() {
+    let prefix = tempfile::tempdir().unwrap();
+    let at = |path: &str| prefix.path().join(path);
+    for dir in ["include", "lib/pkgconfig"] {
+        fs::create_dir_all(at(dir)).unwrap();
+    }
+    let own = std::env::current_exe().unwrap();
+    let library = "libevenly_mapper.so";
+    fs::copy(own.with_file_name(library), at("lib").join(library)).unwrap();
+    fs::copy(source("include/evenly_mapper.h"), at("include/evenly_mapper.h")).unwrap();
+    let form = fs::read_to_string(source("evenly_mapper.pc.in")).unwrap();
+    let described = form
+        .replace("@prefix@", prefix.path().to_str().unwrap())
+        .replace("@version@", env!("CARGO_PKG_VERSION"));
+    fs::write(at("lib/pkgconfig/evenly_mapper.pc"), described).unwrap();
+    let output = run(Command::new("pkg-config")
+        .env("PKG_CONFIG_PATH", at("lib/pkgconfig"))
+        .args(["--cflags", "--libs", "evenly_mapper >= 0.1"]));
+    let flags = String::from_utf8(output.stdout).unwrap();
+    let program = at("map");
+    run(Command::new("cc")
+        .arg(source("tests/map.c"))
+        .args(flags.split_whitespace())
+        .arg(format!("-Wl,-rpath,{}", at("lib").display()))
+        .arg("-o")
+        .arg(&program));
+    assert!(!run(Command::new(&program).arg("layout")).stdout.is_empty());
+}
+
 #[test]
 fn the_structures_are_those_of_the_header() {
     type P = EvenlyMapProblem;
