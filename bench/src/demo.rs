@@ -1,14 +1,14 @@
 //! The demo: three threads on two CPUs, under static pinning, the kernel and evenly, and a picture
 //! of who ran where.
 
-use crate::figures::Report;
+use crate::figures::{Report, VOID};
 use crate::host::{Load, Machine, Usage};
-use crate::measure::{HostExecutor, Site};
-use crate::show::{interrupts, print, tell};
+use crate::measure::{HostExecutor, Note, Noting, Site};
+use crate::show::{interrupts, print, tell, tell_above};
 use crate::suite::{Benchmark, HYBRID, Program, Way};
 use crate::tools::Tools;
 use anyhow::Context;
-use evenly_compare::{Arm, Executor};
+use evenly_compare::{Arm, Executor, RunError, RunOutcome};
 use evenly_model::CpuSet;
 use evenly_trace::{Recording, svg};
 use std::ffi::OsString;
@@ -32,37 +32,57 @@ fn benchmark(runs: usize) -> Benchmark {
     }
 }
 
+/// How it is run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Options {
+    /// Runs of each.
+    pub(crate) runs: usize,
+    /// Seed of their order.
+    pub(crate) seed: u64,
+    /// How long it waits for others to leave the CPUs.
+    pub(crate) patience: Duration,
+    /// Whether it runs where others use the CPUs all the same.
+    pub(crate) despite_load: bool,
+}
+
 /// Runs it; files go to `out`.
 ///
 /// # Errors
-/// Where a run fails or a file cannot be written.
+/// Where a run fails or a file cannot be written, and where others use the CPUs, so that figures
+/// would be void, unless that is asked for.
 pub(crate) fn demo(
     tools: &Tools,
     cpus: &CpuSet,
-    runs: usize,
-    seed: u64,
+    options: Options,
     out: &Path,
 ) -> anyhow::Result<()> {
+    let Options { runs, seed, .. } = options;
     std::fs::create_dir_all(out)
         .with_context(|| format!("cannot make the directory {}", out.display()))?;
     let benchmark = benchmark(runs);
+    wait_for_quiet(cpus, options, &mut || look(cpus), &mut tell)?;
     tell(&format!(
         "evenly-bench: {}: the program with one thread, with two, and with three under static \
          pinning, the kernel alone, and evenly; {runs} runs of each in random order, about a minute",
         benchmark.what()
     ));
-    if let Some(warning) = busy(&look(cpus)?, cpus) {
-        tell(&warning);
-    }
     let site = Site::host(tools, seed)?;
     let mut executor = HostExecutor::new(cpus.clone(), interrupts()?);
     let mut report = Report::new(Machine::this(cpus), true, seed);
-    report.run(&benchmark, &site, &mut executor)?;
+    let planned = runs * benchmark.ways.len();
+    let mut say = tell_above;
+    let mut watched = Watched::new(&mut executor, planned, options.despite_load, &mut say);
+    report.run(&benchmark, &site, &mut watched)?;
     if !report.interrupted && !report.benchmarks.is_empty() {
         let picture = picture(&benchmark, &site, &mut executor, out)?;
         print(&legend(&picture))?;
     }
-    report.finish(Some(&out.join("demo.json")))
+    report.finish(Some(&out.join("demo.json")))?;
+    match report.benchmarks.first().and_then(|b| b.void.as_ref()).filter(|_| !options.despite_load)
+    {
+        Some(why) => anyhow::bail!("the demo shows nothing: {why}"),
+        None => Ok(()),
+    }
 }
 
 /// What is to be known to read the table, and where the picture is.
@@ -75,11 +95,8 @@ fn legend(picture: &Path) -> String {
     )
 }
 
-/// For how long is looked whether others use the CPUs before anything is measured.
+/// For how long is looked whether others use the CPUs.
 const LOOK: Duration = Duration::from_secs(1);
-/// If others use more than this part of them, the figures will be poor, which is better known now
-/// than in a minute.
-const BUSY: f64 = 0.2;
 
 /// What the CPUs are used for while this sleeps.
 fn look(cpus: &CpuSet) -> anyhow::Result<Load> {
@@ -89,15 +106,122 @@ fn look(cpus: &CpuSet) -> anyhow::Result<Load> {
     Ok(usage()?.since(&before, cpus.len()))
 }
 
-fn busy(load: &Load, cpus: &CpuSet) -> Option<String> {
-    let part = load.others + load.stolen;
-    (part > BUSY).then(|| {
-        format!(
-            "demo: others use {:.0} % of CPUs {cpus} at this moment: the figures will not be worth \
-             much; end what runs beside it (top shows it), or try again later",
-            100.0 * part
-        )
-    })
+/// The part of the CPUs that others take.
+fn taken(load: &Load) -> f64 {
+    load.others + load.stolen
+}
+
+/// Begins where others leave the CPUs to the demo: a minute of runs whose figures are void is worth
+/// nothing to anybody, and that is better known before it. It gives up in the end.
+fn wait_for_quiet(
+    cpus: &CpuSet,
+    options: Options,
+    look: &mut dyn FnMut() -> anyhow::Result<Load>,
+    tell: &mut dyn FnMut(&str),
+) -> anyhow::Result<()> {
+    let mut part = taken(&look()?);
+    if part <= VOID {
+        return Ok(());
+    }
+    let most = 100.0 * VOID;
+    let others = |part: f64| format!("others use {:.0} % of CPUs {cpus}", 100.0 * part);
+    if options.despite_load {
+        tell(&format!(
+            "demo: {}: above {most:.0} % the figures are void; going on (--despite-load)",
+            others(part)
+        ));
+        return Ok(());
+    }
+    tell(&format!(
+        "demo: {} at this moment, and above {most:.0} % the figures would be void: waiting up to {:.0} s \
+         for them to end (top shows them; --despite-load does not wait)",
+        others(part),
+        options.patience.as_secs_f64()
+    ));
+    let looks = options.patience.as_secs_f64() / LOOK.as_secs_f64();
+    for _ in 0..looks.ceil() as u64 {
+        part = taken(&look()?);
+        if part <= VOID {
+            tell("demo: they have ended; it begins");
+            return Ok(());
+        }
+    }
+    anyhow::bail!(
+        "{} still, so the figures would be void, and nothing was run; end them (top shows them), name \
+         other CPUs with --cpus, wait longer with --wait-s, or see void figures with --despite-load",
+        others(part)
+    )
+}
+
+/// An executor that looks after each run whether the figures can still be of use, and ends the runs
+/// where they cannot.
+struct Watched<'a, E> {
+    inner: &'a mut E,
+    planned: usize,
+    heavy: usize,
+    despite_load: bool,
+    tell: &'a mut dyn FnMut(&str),
+}
+
+impl<'a, E: Noting> Watched<'a, E> {
+    fn new(
+        inner: &'a mut E,
+        planned: usize,
+        despite_load: bool,
+        tell: &'a mut dyn FnMut(&str),
+    ) -> Self {
+        Self { inner, planned, heavy: 0, despite_load, tell }
+    }
+
+    /// Whether the median run will be one of which others took too much, whatever comes.
+    fn is_void(&self) -> bool {
+        2 * self.heavy > self.planned && !self.despite_load
+    }
+
+    fn note(&mut self, part: f64) {
+        self.heavy += 1;
+        let (heavy, planned, most) = (self.heavy, self.planned, 100.0 * VOID);
+        if self.is_void() {
+            (self.tell)(&format!(
+                "demo: others took more than {most:.0} % of the CPUs in {heavy} of {planned} runs: the \
+                 figures are void whatever comes, so it ends here"
+            ));
+        } else if heavy == 1 && !self.despite_load {
+            (self.tell)(&format!(
+                "demo: others took {:.0} % of the CPUs in this run; it goes on, and ends when that was \
+                 more than {most:.0} % in more than half of the {planned} runs, as the figures are void \
+                 then",
+                100.0 * part
+            ));
+        }
+    }
+}
+
+impl<E: Noting> Executor for Watched<'_, E> {
+    fn run(&mut self, arm: &Arm, index: usize) -> Result<RunOutcome, RunError> {
+        if self.is_void() {
+            return Err(RunError::Interrupted);
+        }
+        let outcome = self.inner.run(arm, index)?;
+        if let Some(part) = self.inner.last_load().map(|l| taken(&l)).filter(|part| *part > VOID) {
+            self.note(part);
+        }
+        Ok(outcome)
+    }
+}
+
+impl<E: Noting> Noting for Watched<'_, E> {
+    fn begin(&mut self, benchmark: &Benchmark, tools: &Tools) {
+        self.inner.begin(benchmark, tools);
+    }
+
+    fn notes(&mut self) -> Vec<Note> {
+        self.inner.notes()
+    }
+
+    fn last_load(&self) -> Option<Load> {
+        self.inner.last_load()
+    }
 }
 
 /// What is recorded for the picture: what it is called there, and the policy.
@@ -285,12 +409,78 @@ mod tests {
         assert!(picture.ends_with("</svg>\n"));
     }
 
+    fn load(others: f64, stolen: f64) -> Load {
+        Load { elapsed_s: 1.0, own_s: 0.0, others, stolen }
+    }
+
+    /// Whether it begins after these looks, and what is said.
+    fn waited(loads: &[Load], patience_s: u64, despite_load: bool) -> (Result<(), String>, String) {
+        let patience = Duration::from_secs(patience_s);
+        let options = Options { runs: 4, seed: 1, patience, despite_load };
+        let (mut loads, mut said) = (loads.iter(), String::new());
+        let result = wait_for_quiet(
+            &"0-1".parse().unwrap(),
+            options,
+            &mut || Ok(*loads.next().unwrap()),
+            &mut |line| said += line,
+        );
+        (result.map_err(|e| e.to_string()), said)
+    }
+
     #[test]
-    fn a_busy_machine_is_told_at_once() {
-        let cpus = "0-1".parse().unwrap();
-        let load = |others, stolen| Load { elapsed_s: 1.0, own_s: 0.0, others, stolen };
-        assert_eq!(busy(&load(0.1, 0.05), &cpus), None);
-        let said = busy(&load(0.2, 0.15), &cpus).unwrap();
-        assert!(said.contains("35 % of CPUs 0-1"), "{said}");
+    fn it_waits_for_others_and_gives_up_in_the_end() {
+        assert_eq!(waited(&[load(0.05, 0.05)], 30, false), (Ok(()), String::new()));
+        let busy = load(0.2, 0.15);
+        let (result, said) = waited(&[busy, busy, load(0.0, 0.0)], 30, false);
+        assert!(said.contains("35 % of CPUs 0-1") && said.contains("up to 30 s"), "{said}");
+        assert!(result.is_ok() && said.ends_with("it begins"), "{said}");
+        let (result, _) = waited(&[busy; 4], 3, false);
+        let why = result.unwrap_err();
+        assert!(why.contains("35 % of CPUs 0-1 still") && why.contains("nothing was run"), "{why}");
+        let (result, said) = waited(&[busy], 30, true);
+        assert!(result.is_ok() && said.contains("are void; going on"), "{said}");
+    }
+
+    /// Runs that take no time, beside others that take these parts of the CPUs.
+    struct Beside(Vec<f64>, usize);
+
+    impl Executor for Beside {
+        fn run(&mut self, _: &Arm, _: usize) -> Result<RunOutcome, RunError> {
+            self.1 += 1;
+            crate::measure::outcome(1.0, 0, b"{}", b"")
+        }
+    }
+
+    impl Noting for Beside {
+        fn begin(&mut self, _: &Benchmark, _: &Tools) {}
+
+        fn notes(&mut self) -> Vec<Note> {
+            Vec::new()
+        }
+
+        fn last_load(&self) -> Option<Load> {
+            Some(load(self.0[self.1 - 1], 0.0))
+        }
+    }
+
+    #[test]
+    fn runs_end_as_soon_as_figures_must_be_void() {
+        let run = |others: &[f64], despite_load| -> (usize, Vec<String>) {
+            let (mut inner, mut said) = (Beside(others.to_vec(), 0), Vec::new());
+            let mut tell = |line: &str| said.push(line.to_owned());
+            let planned = others.len();
+            let mut watched = Watched::new(&mut inner, planned, despite_load, &mut tell);
+            let arm = Arm::new("kernel", ["x"]);
+            let made = (0..planned).take_while(|i| watched.run(&arm, *i).is_ok()).count();
+            (made, said)
+        };
+        assert_eq!(run(&[0.0, 0.05, 0.1, 0.0], false), (4, vec![]));
+        let (made, said) = run(&[0.5, 0.0, 0.5, 0.0], false);
+        assert_eq!((made, said.len()), (4, 1));
+        assert!(said[0].contains("50 %") && said[0].contains("half of the 4 runs"), "{said:?}");
+        let (made, said) = run(&[0.5, 0.5, 0.5, 0.0], false);
+        assert_eq!((made, said.len()), (3, 2));
+        assert!(said[1].contains("in 3 of 4 runs") && said[1].contains("ends here"), "{said:?}");
+        assert_eq!(run(&[0.5, 0.5, 0.5, 0.5], true), (4, vec![]));
     }
 }

@@ -23,7 +23,7 @@ const SCHEMA: &str = "evenly.bench/1";
 /// A run of which others took more than this part of the CPUs is called disturbed.
 const DISTURBED: f64 = 0.02;
 /// Where others took more than this part of the CPUs in the median run, figures are void.
-const VOID: f64 = 0.1;
+pub(crate) const VOID: f64 = 0.1;
 /// A makespan that differs from the simulator's by more than this part is pointed at.
 const DIFFERS: f64 = 0.03;
 /// With fewer runs no interval is given.

@@ -4,6 +4,7 @@
 //! they were not, the figures are shown, and called void.
 
 use crate::figures::Report;
+use crate::host::Load;
 use crate::host::Machine;
 use crate::measure::{MAKESPAN, Note, Noting, Site, note, outcome};
 use crate::show::{interrupts, print, tell};
@@ -184,6 +185,10 @@ impl Noting for GuestExecutor {
 
     fn notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.notes)
+    }
+
+    fn last_load(&self) -> Option<Load> {
+        self.notes.last()?.load
     }
 }
 

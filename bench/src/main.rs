@@ -28,6 +28,7 @@ use evenly_linux::affinity;
 use evenly_model::{CpuSet, Tid};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 use tools::Tools;
 
 /// Exit status where the benchmarks could not be made, as evenly's own.
@@ -83,6 +84,13 @@ struct DemoArgs {
     /// Runs of each
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     runs: u32,
+    /// How long to wait, in seconds, where others use the CPUs
+    #[arg(long, value_name = "SECONDS", default_value_t = 30,
+        value_parser = clap::value_parser!(u64).range(..=86_400))]
+    wait_s: u64,
+    /// Run also where others use the CPUs, so that the figures are void
+    #[arg(long)]
+    despite_load: bool,
     /// Seed of the order of runs
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -177,6 +185,11 @@ fn cpu_list(text: &str) -> Result<CpuSet, String> {
 /// Confines this process, and so all that it starts, to two CPUs.
 fn take_two_cpus(asked: Option<&CpuSet>) -> anyhow::Result<CpuSet> {
     let allowed = affinity::get(Tid(0)).context("cannot read the affinity mask")?;
+    anyhow::ensure!(
+        allowed.len() >= 2,
+        "two CPUs are needed, and there is only one here that may be used, CPU {allowed}; where there \
+         are more, taskset, a cpuset or a container keeps them back"
+    );
     let cpus: CpuSet = match asked {
         Some(asked) => asked.and(&allowed),
         None => allowed.iter().take(2).collect(),
@@ -194,10 +207,20 @@ fn take_two_cpus(asked: Option<&CpuSet>) -> anyhow::Result<CpuSet> {
     Ok(cpus)
 }
 
+fn programs(args: &Programs, needed: &[&str]) -> anyhow::Result<Tools> {
+    Tools::find(args.evenly.as_deref(), &args.workloads, needed)
+}
+
 fn run_demo(args: &DemoArgs) -> anyhow::Result<()> {
-    let tools = Tools::find(args.programs.evenly.as_deref(), &args.programs.workloads)?;
     let cpus = take_two_cpus(args.cpus.as_ref())?;
-    demo::demo(&tools, &cpus, args.runs as usize, args.seed, &args.out)
+    let tools = programs(&args.programs, &tools::SPMD)?;
+    let options = demo::Options {
+        runs: args.runs as usize,
+        seed: args.seed,
+        patience: Duration::from_secs(args.wait_s),
+        despite_load: args.despite_load,
+    };
+    demo::demo(&tools, &cpus, options, &args.out)
 }
 
 fn run_benchmarks(args: &RunArgs) -> anyhow::Result<()> {
@@ -206,7 +229,7 @@ fn run_benchmarks(args: &RunArgs) -> anyhow::Result<()> {
     if args.suite.list {
         return show::print(&suite::listing(&chosen, costs.then_some((cost::NAME, cost::WHAT))));
     }
-    let tools = Tools::find(args.suite.programs.evenly.as_deref(), &args.suite.programs.workloads)?;
+    let tools = programs(&args.suite.programs, &tools::NEEDED)?;
     let cpus = take_two_cpus(args.cpus.as_ref())?;
     let mut all = figures::Report::new(host::Machine::this(&cpus), args.quick, args.suite.seed);
     let interrupted = show::interrupts()?;
@@ -229,7 +252,7 @@ fn run_labs(args: &LabArgs) -> anyhow::Result<()> {
     if args.suite.list {
         return show::print(&suite::listing(&chosen, None));
     }
-    let tools = Tools::find(args.suite.programs.evenly.as_deref(), &args.suite.programs.workloads)?;
+    let tools = programs(&args.suite.programs, &tools::NEEDED)?;
     labs::labs(
         &tools,
         &chosen,

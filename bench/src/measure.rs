@@ -141,6 +141,9 @@ pub(crate) trait Noting: Executor {
 
     /// The notes since then, one for each run, in order.
     fn notes(&mut self) -> Vec<Note>;
+
+    /// What others took during the last run; none where that cannot be seen.
+    fn last_load(&self) -> Option<Load>;
 }
 
 /// Runs on this machine.
@@ -253,6 +256,10 @@ impl Noting for HostExecutor {
 
     fn notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.notes)
+    }
+
+    fn last_load(&self) -> Option<Load> {
+        self.notes.last()?.load
     }
 }
 

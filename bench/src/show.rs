@@ -13,6 +13,12 @@ pub(crate) fn tell(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
+/// The same while a bar may be drawn: the line takes its place, and it is drawn anew below.
+pub(crate) fn tell_above(line: &str) {
+    let clear = if io::stderr().is_terminal() { "\r\x1b[2K" } else { "" };
+    tell(&format!("{clear}{line}"));
+}
+
 /// Text on standard output.
 ///
 /// # Errors

@@ -15,15 +15,21 @@ pub(crate) struct Tools {
     workloads: PathBuf,
 }
 
-/// What every benchmark needs; the OpenMP programs are looked for when they are used.
-const NEEDED: [&str; 3] = ["spmd", "noise", "churn"];
+/// What the benchmarks need; the OpenMP programs are looked for when they are used.
+pub(crate) const NEEDED: [&str; 3] = ["spmd", "noise", "churn"];
+/// What the demo needs.
+pub(crate) const SPMD: [&str; 1] = ["spmd"];
 
 impl Tools {
-    /// Finds evenly (beside this program unless told where) and the workloads.
+    /// Finds evenly (beside this program unless told where) and the workloads that are needed.
     ///
     /// # Errors
     /// Where one is missing, with the command that makes it.
-    pub(crate) fn find(evenly: Option<&Path>, workloads: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn find(
+        evenly: Option<&Path>,
+        workloads: &Path,
+        needed: &[&str],
+    ) -> anyhow::Result<Self> {
         let evenly = match evenly {
             Some(path) => path.to_owned(),
             None => std::env::current_exe()
@@ -38,7 +44,7 @@ impl Tools {
             )
         })?;
         let tools = Self { evenly, workloads: workloads.to_owned() };
-        for name in NEEDED {
+        for name in needed {
             tools.path(name)?;
         }
         Ok(Self { workloads: workloads.canonicalize()?, ..tools })
@@ -111,10 +117,10 @@ mod tests {
     #[test]
     fn a_missing_program_is_told_with_its_remedy() {
         let dir = tempfile::tempdir().unwrap();
-        let e = Tools::find(Some(&dir.path().join("evenly")), dir.path()).unwrap_err();
+        let e = Tools::find(Some(&dir.path().join("evenly")), dir.path(), &SPMD).unwrap_err();
         assert!(e.to_string().contains("cargo build --release -p evenly-cli"), "{e}");
         std::fs::write(dir.path().join("evenly"), "").unwrap();
-        let e = Tools::find(Some(&dir.path().join("evenly")), dir.path()).unwrap_err();
+        let e = Tools::find(Some(&dir.path().join("evenly")), dir.path(), &SPMD).unwrap_err();
         assert!(e.to_string().contains("make -C workloads"), "{e}");
     }
 }

@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 struct Room {
     dir: tempfile::TempDir,
@@ -25,14 +25,15 @@ impl Room {
         room.script(
             "cargo",
             r#"mkdir -p "$CARGO_TARGET_DIR/release"
-               for p in evenly evenly-bench; do
+               for p in evenly evenly-bench evenly-lab; do
                    printf '#!/bin/sh\necho "$@" >>"%s"\n[ "$1" != --version ] || echo evenly 9.8.7\n' \
                        "$ROOM/called" >"$CARGO_TARGET_DIR/release/$p"
                    chmod +x "$CARGO_TARGET_DIR/release/$p"
                done
                [[ $* != *evenly-capi ]] || touch "$CARGO_TARGET_DIR"/release/libevenly_mapper.{a,so}"#,
         );
-        room.script("make", "exit 0");
+        room.script("make", r#"echo "$@" >>"$ROOM/made""#);
+        room.script("nproc", "echo 2");
         room.script(
             "dpkg-query",
             r#"for last; do :; done; echo "$last" >>"$ROOM/packages"; echo "install ok installed""#,
@@ -57,12 +58,19 @@ impl Room {
 
     /// The same with this folder of downloads.
     fn dev_with(&self, args: &[&str], more_path: &str, cache: &str) -> String {
+        let output = self.output(args, more_path, cache);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        said
+    }
+
+    fn output(&self, args: &[&str], more_path: &str, cache: &str) -> Output {
         let path = format!(
             "{}:{more_path}:{}",
             self.path("bin").display(),
             std::env::var("PATH").unwrap_or_default()
         );
-        let output = Command::new("bash")
+        Command::new("bash")
             .arg(self.path("dev"))
             .args(args)
             .env("PATH", path)
@@ -71,10 +79,7 @@ impl Room {
             .env("PREFIX", self.path("prefix"))
             .env("XDG_CACHE_HOME", self.path(cache))
             .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{said}");
-        said
+            .unwrap()
     }
 
     fn read(&self, name: &str) -> String {
@@ -104,6 +109,41 @@ fn demo_and_benchmarks_find_what_was_built_elsewhere() {
         room.read("called").trim(),
         format!("lab --workloads {target}/workloads-static --runs 3")
     );
+}
+
+/// What is looked for is what is used: no emulator and no MPI for a demo.
+#[test]
+fn each_command_needs_no_more_than_it_uses() {
+    const BUILDING: [&str; 5] = ["gcc", "libc6-dev", "pkg-config", "libhwloc-dev", "libudev-dev"];
+    for (args, more) in [
+        (&["demo"][..], &["make"][..]),
+        (&["bench", "--quick"], &["make", "clang", "libomp-dev"]),
+        (&["bench", "lab"], &["make", "qemu-system-x86", "busybox-static"]),
+        (&["lab", "--", "true"], &["make", "qemu-system-x86", "busybox-static"]),
+        (&["install"], &[]),
+    ] {
+        let room = Room::new();
+        room.dev(args, "");
+        let packages = room.read("packages");
+        let looked_for: Vec<&str> = packages.split_whitespace().collect();
+        assert_eq!(looked_for, [&BUILDING[..], more].concat(), "{args:?}");
+        if args == ["demo"] {
+            assert!(room.read("made").trim_end().ends_with(" threads"), "{}", room.read("made"));
+        }
+    }
+}
+
+#[test]
+fn with_one_cpu_there_is_no_demo_and_nothing_is_built_for_it() {
+    let room = Room::new();
+    room.script("nproc", r#"[ "$*" = --all ] && echo 4 || echo 1"#);
+    let output = room.output(&["demo"], "", "cache");
+    assert_eq!(output.status.code(), Some(125));
+    assert_eq!(
+        String::from_utf8(output.stderr).unwrap(),
+        "dev: the demo needs two CPUs, and this process may use one of 4\n"
+    );
+    assert!(!room.path("packages").exists() && !room.path("target elsewhere").exists());
 }
 
 #[test]
