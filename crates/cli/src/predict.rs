@@ -7,10 +7,10 @@ use crate::report::warn_if_unfinished;
 use crate::{End, output};
 use anyhow::Context;
 use evenly_engine::{Period, PeriodControl, PeriodOptions};
-use evenly_model::Nanos;
 use evenly_model::theory::{
     ExactTime, Prediction, Question, Regime, Shape, Speeds, predict as ask,
 };
+use evenly_model::{Nanos, counted};
 use evenly_trace::{Program, Recording};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -143,9 +143,9 @@ impl Case {
         });
         let mut out = format!(
             "evenly: {} on {}{speeds}, {} of {} CPU time a thread, period {}\n",
-            plural(u64::from(q.shape.n()), "thread"),
-            plural(u64::from(q.shape.m()), "CPU"),
-            plural(q.phases, "phase"),
+            counted(q.shape.n(), "thread"),
+            counted(q.shape.m(), "CPU"),
+            counted(q.phases, "phase"),
             q.phase,
             q.period,
         );
@@ -212,7 +212,7 @@ impl Case {
             }
             let mut words = format!("{file}: {}", parts.join(", "));
             if let (Source::Recording, Ok(found)) = (self.phase, p.phases) {
-                let _ = write!(words, "; {} were seen whole", plural(found.seen.into(), "phase"));
+                let _ = write!(words, "; {} were seen whole", counted(found.seen, "phase"));
             }
             if p.domains > 1 {
                 let _ = write!(
@@ -317,10 +317,6 @@ fn regime(q: &Question, regime: Regime) -> String {
             String::from("never balanced: the program ends before the first balancing point")
         }
     }
-}
-
-fn plural(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// As a sentence begins, save where it begins with our name.

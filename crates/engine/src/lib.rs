@@ -28,7 +28,7 @@ pub use event::{CpuRecord, Event, MoveRecord, Observer, PointRecord, ThreadMeta,
 pub use guard::{Guard, GuardOptions, Verdict};
 pub use machine::{ApplyError, Located, Machine, MemoryMoved, Neighbour, Reading, RunState, Times};
 pub use mapping::{MapBy, Mapping, Newcomer, Numbering};
-pub use period::{Period, PeriodControl, PeriodOptions};
+pub use period::{ADVANCE, Period, PeriodControl, PeriodOptions};
 pub use summary::{
     CostBreakdown, DomainSummary, SearchSummary, Summary, ThreadSummary, level_of_stays,
 };

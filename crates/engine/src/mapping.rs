@@ -12,7 +12,7 @@
 //!   processes the same rank unless the launcher says so.
 //! - What is kept grows with the mapping, not with the number of threads that come and go.
 
-use evenly_model::{CpuSet, Pid, ThreadId};
+use evenly_model::{CpuSet, Pid, ThreadId, counted};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Display;
 
@@ -229,15 +229,11 @@ impl Mapping {
             notes.push(format!(
                 "{} in processes without a rank, beside others with one: balanced as without the \
                  mapping",
-                counted(usize::try_from(self.without_rank).unwrap_or(usize::MAX), "thread")
+                counted(self.without_rank, "thread")
             ));
         }
         notes
     }
-}
-
-fn counted(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 fn listed<T: Display>(all: impl ExactSizeIterator<Item = T>) -> String {

@@ -30,6 +30,10 @@ pub enum Period {
     Fixed(Nanos),
 }
 
+/// The CPU time that evenly may use beside its part of one CPU, however short the run is: half of it
+/// for finding the threads, half for its own start and end.
+pub const ADVANCE: Nanos = Nanos::from_millis(100);
+
 /// What the period depends on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PeriodOptions {

@@ -958,7 +958,7 @@ struct Allowance {
 }
 
 /// CPU time in advance, and the most that is saved up, in nanoseconds.
-const ADVANCE: f64 = 50e6;
+const ADVANCE: f64 = evenly_engine::ADVANCE.0 as f64 / 2.0;
 
 /// What other work leaves over for looks at the threads that compute.
 const FOR_LOOKS: f64 = 20e6;

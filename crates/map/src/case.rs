@@ -6,7 +6,7 @@
 use crate::input::Input;
 use crate::present::PresentFrom;
 use crate::programs::{Job, PROGRAMS, Program, ProgramError};
-use evenly_model::{Cluster, CoreIndex, CpuId, CpuSet, Nanos, TaskGraph};
+use evenly_model::{Cluster, CoreIndex, CpuId, CpuSet, Nanos, TaskGraph, counted};
 use evenly_policy::map::{Alpha, MAPPERS, MapperInfo, Objectives, Options, Request, objectives};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -318,8 +318,4 @@ const LOOK_S: f64 = 60e-9;
 #[must_use]
 pub fn expected_s(mapper: &MapperInfo, tasks: usize, cores: usize, pairs: usize) -> f64 {
     LOOK_S * mapper.effort.looks(tasks, cores, pairs)
-}
-
-fn counted(n: usize, what: &str) -> String {
-    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }

@@ -17,6 +17,7 @@ pub mod stats;
 mod tasks;
 pub mod theory;
 mod time;
+mod words;
 
 pub use cluster::{CacheLevel, Cluster, ClusterError, Core, CoreIndex, Node, NodeIndex};
 pub use cpuset::{CpuListError, CpuSet};
@@ -26,3 +27,4 @@ pub use plan::{MemoryMove, Move, Plan, Reason};
 pub use snapshot::{CpuIndex, CpuView, FULL_CAPACITY, Snapshot, TaskView, ThreadIndex, ThreadView};
 pub use tasks::{Edge, GraphError, Link, Task, TaskGraph, TaskIndex};
 pub use time::{DurationError, Nanos, parse_duration};
+pub use words::counted;

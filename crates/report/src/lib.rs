@@ -6,8 +6,8 @@
 
 #![forbid(unsafe_code)]
 
-use evenly_engine::{DomainSummary, Summary, ThreadSummary};
-use evenly_model::{CpuSet, Nanos};
+use evenly_engine::{ADVANCE, DomainSummary, Summary, ThreadSummary};
+use evenly_model::{CpuSet, Nanos, counted};
 use evenly_policy::PolicyInfo;
 use serde::Serialize;
 use std::fmt::Write;
@@ -112,6 +112,9 @@ const LEAST_GAIN: f64 = 1.02;
 const LEVEL: f64 = 0.05;
 /// A run that was balanced for a shorter time says nothing.
 const SHORT_S: f64 = 0.5;
+/// With fewer balancing points nothing is said of what balancing did: what threads got in so few
+/// periods is as much chance and the kernel's doing.
+const LEAST_POINTS: u64 = 10;
 /// How many domains and notes are shown one by one.
 const SHOWN: usize = 3;
 /// How many names of threads are shown.
@@ -157,6 +160,22 @@ impl RunReport {
         self.total(|d| d.migrations)
     }
 
+    /// Balancing points of the domain that has most of them.
+    fn points(&self) -> u64 {
+        self.summary.domains.iter().map(|d| d.points).max().unwrap_or(0)
+    }
+
+    fn has_few_points(&self) -> bool {
+        self.points() < LEAST_POINTS
+    }
+
+    /// How few they were.
+    fn too_few(&self) -> String {
+        let verb = if self.points() == 1 { "is" } else { "are" };
+        let points = counted(self.points(), "balancing point");
+        format!("{points} in {:.2} s {verb} too few to say", self.balanced_s)
+    }
+
     /// One that changed its domain has been counted in two.
     fn balanced_threads(&self) -> usize {
         self.total(|d| d.threads as usize).min(self.summary.threads.len())
@@ -177,6 +196,7 @@ impl RunReport {
             || !steady
             || self.blocked_share() > MUCH_BLOCKED
             || self.balanced_s < SHORT_S
+            || self.has_few_points()
         {
             return None;
         }
@@ -297,6 +317,10 @@ impl RunReport {
         if self.policy.is_reference {
             return String::from("The threads were spread evenly once and stayed where they were.");
         }
+        if self.has_few_points() && self.measured.is_none() {
+            let moves = counted(self.migrations(), "migration");
+            return format!("{} what {moves} {} worth.", self.too_few(), was(self.migrations()));
+        }
         let (imbalance, percent) = (self.imbalance(), 100.0 * self.imbalance());
         match (self.measured, self.gain) {
             (Some(Measured { ratio, ci95: Some([low, _]), .. }), _) if low > 1.0 => format!(
@@ -342,6 +366,11 @@ impl RunReport {
         let wait = self.most_wait();
         if m == 1 {
             String::from("Nothing to balance: there is only one CPU to use.")
+        } else if self.has_few_points() && !self.policy.is_reference {
+            match self.own_masks() {
+                Some(why) => format!("evenly moved nothing: {why}."),
+                None => format!("evenly moved nothing; {} more.", self.too_few()),
+            }
         } else if n > 0 && (n < m || n.is_multiple_of(m)) && self.imbalance() <= LEVEL {
             let how = if n <= m {
                 format!("each of the {n} threads had a CPU to itself")
@@ -371,13 +400,15 @@ impl RunReport {
     }
 
     /// What the observation says about trying to balance.
-    fn prospect(&self) -> &'static str {
-        if self.most_wait() < 0.02 {
-            " The threads hardly waited for CPUs, so balancing has nothing to win."
+    fn prospect(&self) -> String {
+        if self.has_few_points() {
+            format!(" {} more.", self.too_few())
+        } else if self.most_wait() < 0.02 {
+            String::from(" The threads hardly waited for CPUs, so balancing has nothing to win.")
         } else if self.imbalance() > 0.03 {
-            " Some threads progressed more than others: try without --policy observe."
+            String::from(" Some threads progressed more than others: try without --policy observe.")
         } else {
-            ""
+            String::new()
         }
     }
 
@@ -398,11 +429,11 @@ impl RunReport {
             return writeln!(t, "  {}", self.verdict);
         }
         let (n, m) = (self.balanced_threads(), self.cpus.len());
-        write!(t, "evenly: {n} thread{}", s(n))?;
+        write!(t, "evenly: {}", counted(n, "thread"))?;
         if self.all_threads > n {
             write!(t, " (of {})", self.all_threads)?;
         }
-        write!(t, " on {m} CPU{} ({})", s(m), self.cpus)?;
+        write!(t, " on {} ({})", counted(m, "CPU"), self.cpus)?;
         let domains = self.summary.domains.len();
         if domains > 1 {
             write!(t, " in {domains} domains")?;
@@ -462,7 +493,11 @@ impl RunReport {
         if failed > 0 {
             write!(t, ", {failed} could not be made")?;
         }
-        writeln!(t, "; {points} balancing points, every {mean_ms:.1} ms")?;
+        write!(t, "; {}", counted(points, "balancing point"))?;
+        if points > 1 {
+            write!(t, ", every {mean_ms:.1} ms")?;
+        }
+        writeln!(t)?;
         self.write_cost(t, points)?;
         if let Some(gain) = self.gain {
             writeln!(
@@ -475,8 +510,7 @@ impl RunReport {
             None => true,
         };
         if let Some(m) = self.measured.filter(says_something) {
-            let pairs = m.pairs as usize;
-            write!(t, "  measured    {:.2} by pausing {pairs} time{}", m.ratio, s(pairs))?;
+            write!(t, "  measured    {:.2} by pausing {}", m.ratio, counted(m.pairs, "time"))?;
             match m.ci95 {
                 Some([low, high]) => writeln!(t, " (95 % interval {low:.2} to {high:.2})")?,
                 None => writeln!(t)?,
@@ -494,10 +528,10 @@ impl RunReport {
             let (n, id) = (d.threads as usize, d.id.to_string());
             writeln!(
                 t,
-                "  domain {id:<4} {n} thread{} on CPUs {}, {} migrations",
-                s(n),
+                "  domain {id:<4} {} on CPUs {}, {}",
+                counted(n, "thread"),
                 d.cpus,
-                d.migrations
+                counted(d.migrations, "migration")
             )?;
         }
         if all.len() > SHOWN {
@@ -511,11 +545,16 @@ impl RunReport {
         let each = |f: fn(&DomainSummary) -> Nanos| {
             Nanos(self.total(|d| f(d).0) / points.max(1)).to_string()
         };
+        let (used, part) = (self.overhead_s, self.overhead_s / self.seconds.max(1e-9));
+        let advance = ADVANCE.as_secs_f64();
+        write!(t, "  overhead    {:.2} % of one CPU ({used:.3} s", 100.0 * part)?;
+        // In a short run that is much, and no more than was said that it takes.
+        if part > self.budget && used <= self.budget * self.seconds + advance {
+            return writeln!(t, "; {advance:.1} s in advance are allowed); a point {cost}");
+        }
         writeln!(
             t,
-            "  overhead    {:.2} % of one CPU; a balancing point: {cost} of it (elapsed: read {}, \
-             decide {}, apply {})",
-            100.0 * self.overhead_s / self.seconds.max(1e-9),
+            "); a point {cost} (elapsed: read {}, decide {}, apply {})",
             each(|d| d.cost.read),
             each(|d| d.cost.decide),
             each(|d| d.cost.apply),
@@ -523,8 +562,8 @@ impl RunReport {
     }
 }
 
-fn s(n: usize) -> &'static str {
-    if n == 1 { "" } else { "s" }
+fn was(n: u64) -> &'static str {
+    if n == 1 { "was" } else { "were" }
 }
 
 #[cfg(test)]

@@ -334,6 +334,74 @@ fn verdicts_do_not_claim_what_was_not_reached() {
     assert_eq!(failed, "The program was not balanced: no journal");
 }
 
+/// Whatever the threads got: it is not said to be balancing's doing, nor that there was none to do.
+#[test]
+fn of_few_points_nothing_is_claimed() {
+    let few = |mut r: RunReport, points, f: fn(&mut RunReport)| {
+        r.summary.domains[0].points = points;
+        r.summary.domains[0].verdict = Verdict::default();
+        f(&mut r);
+        r.judged()
+    };
+    let level = few(three_on_two(), 9, |_| ());
+    assert_eq!(
+        level.verdict,
+        "9 balancing points in 10.00 s are too few to say what 312 migrations were worth."
+    );
+    assert_eq!(level.gain, None);
+    let uneven = few(three_on_two(), 1, |r| {
+        r.balanced_s = 0.02;
+        r.summary.domains[0].migrations = 1;
+        r.summary.threads[0].ran_s = 9.9;
+    });
+    assert_eq!(
+        uneven.verdict,
+        "1 balancing point in 0.02 s is too few to say what 1 migration was worth."
+    );
+    assert!(uneven.text().contains("migrations  1 (50.0 per second); 1 balancing point\n"));
+    let level = few(balanced(), 3, |_| ()).verdict;
+    assert_eq!(
+        level,
+        "evenly moved nothing; 3 balancing points in 10.00 s are too few to say more."
+    );
+    let observed = few(three_on_two(), 4, |r| r.policy = policy("observe")).verdict;
+    assert!(
+        observed.ends_with("4 balancing points in 10.00 s are too few to say more."),
+        "{observed}"
+    );
+    // What does not depend on how many there were.
+    let bound =
+        few(balanced(), 3, |r| r.summary.threads.iter_mut().for_each(|t| t.own_mask = true));
+    assert!(bound.verdict.contains("2 of 2 threads have affinity masks of their own"));
+    let one_cpu = few(balanced(), 3, |r| r.cpus = "3".parse().unwrap()).verdict;
+    assert!(one_cpu.contains("only one CPU"), "{one_cpu}");
+    let fixed = few(three_on_two(), 1, |r| r.policy = policy("static")).verdict;
+    assert!(fixed.contains("spread evenly once"), "{fixed}");
+    assert!(few(three_on_two(), 10, |_| ()).verdict.contains("kept level"));
+}
+
+#[test]
+fn overhead_is_in_seconds_too_and_what_is_allowed_is_no_alarm() {
+    let with = |seconds, overhead_s| {
+        let mut r = three_on_two();
+        (r.seconds, r.overhead_s) = (seconds, overhead_s);
+        let text = r.judged().text();
+        text.lines().find(|l| l.contains("overhead")).unwrap().to_owned()
+    };
+    let short = with(0.2, 0.03);
+    assert!(
+        short.contains("15.00 % of one CPU (0.030 s; 0.1 s in advance are allowed);"),
+        "{short}"
+    );
+    for (seconds, used, said) in [
+        (10.0, 0.05, "0.50 % of one CPU (0.050 s); a point 24.5 us (elapsed: read"),
+        (0.2, 0.15, "75.00 % of one CPU (0.150 s); a point"),
+    ] {
+        let line = with(seconds, used);
+        assert!(line.contains(said), "{line}");
+    }
+}
+
 #[test]
 fn no_report_is_longer_than_fifteen_lines_or_wider_than_a_hundred_and_twenty_columns() {
     let mut worst = three_on_two();

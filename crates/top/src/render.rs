@@ -7,6 +7,7 @@ use crate::{
     Balancer, BalancerState, Happened, Header, Look, Pace, Rates, Recent, Row, Shares, Sort,
     Standing, Ui, View,
 };
+use evenly_model::counted;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
@@ -140,10 +141,6 @@ fn rate(r: f64) -> String {
 
 fn percent(share: f64) -> String {
     format!("{:.0}%", share * 100.0)
-}
-
-fn plural(n: usize, what: &str) -> String {
-    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
 /// Running, waiting and blocked as one bar. Rounded so that the parts fill it.
@@ -339,7 +336,7 @@ fn cpus(view: &View, ui: &Ui, w: usize, most: usize, pen: &Pen) -> Vec<Line<'sta
             cells.push(vec![
                 Span::raw(format!(" CPU {:>3}  ", id.0)),
                 Span::styled(format!("{speed} {sign} {}", pace.word()), style),
-                Span::raw(format!("  {:<11}", plural(c.threads as usize, "thread"))),
+                Span::raw(format!("  {:<11}", counted(c.threads as usize, "thread"))),
             ]);
         }
     }
@@ -650,10 +647,10 @@ pub(crate) fn plain(view: &View, id: evenly_model::DomainId, header: &Header) ->
         rows.iter().max_by(|a, b| a.lead.total_cmp(&b.lead)),
     ) else {
         let trouble = trouble(view).map(|t| format!("; {t}")).unwrap_or_default();
-        return format!("{name}no compute threads on {}{trouble}", plural(cpus, "CPU"));
+        return format!("{name}no compute threads on {}{trouble}", counted(cpus, "CPU"));
     };
     let Some(level) = d.level else {
-        return format!("{name}{} not measured yet", plural(rows.len(), "thread"));
+        return format!("{name}{} not measured yet", counted(rows.len(), "thread"));
     };
     let rates = view.rates(Some(id));
     let one = |r: &Row<'_>| {
@@ -669,8 +666,8 @@ pub(crate) fn plain(view: &View, id: evenly_model::DomainId, header: &Header) ->
     format!(
         "{name}{} on {}; progress min {} mean {} max {}; wait {}; migrations {}/s; \
          {extremes}{}",
-        plural(rows.len(), "thread"),
-        plural(cpus, "CPU"),
+        counted(rows.len(), "thread"),
+        counted(cpus, "CPU"),
         span(level.min),
         span(level.mean),
         span(level.max),

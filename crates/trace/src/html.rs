@@ -8,7 +8,7 @@ use crate::reader::Recording;
 use crate::summary;
 use crate::timeline::{Cast, Timeline};
 use evenly_engine::{Event, PointRecord};
-use evenly_model::Nanos;
+use evenly_model::{Nanos, counted};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -83,7 +83,7 @@ fn facts(page: &mut String, recording: &Recording, timeline: &Timeline) {
         parts.push(shown.replace('T', " ").replace('Z', " UTC"));
     }
     parts.push(format!("{} of balancing", Nanos(timeline.end)));
-    parts.push(format!("{} balancing points recorded", recording.full_points()));
+    parts.push(format!("{} recorded", counted(recording.full_points(), "balancing point")));
     let tables = h.settings.iter().chain(&h.host).map(|(k, v)| format!("{k} {v}"));
     parts.extend(tables);
     parts.push(format!("evenly {}", h.evenly));
@@ -368,7 +368,8 @@ fn decisions(page: &mut String, recording: &Recording, cast: &Cast) {
     let failed = all().filter(|(_, m)| m.error.is_some()).count();
     let _ = writeln!(
         page,
-        "<p class=\"quiet\">{count} moves recorded{}.{}</p>",
+        "<p class=\"quiet\">{} recorded{}.{}</p>",
+        counted(count, "move"),
         if failed > 0 {
             format!(", {failed} of them could not be carried out")
         } else {

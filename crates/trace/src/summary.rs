@@ -10,9 +10,9 @@
 use crate::draw::escape;
 use crate::reader::Recording;
 use crate::timeline::Cast;
-use evenly_engine::{Event, level_of_stays};
+use evenly_engine::{ADVANCE, Event, level_of_stays};
 use evenly_model::metrics::Level;
-use evenly_model::{CpuSet, DomainId, Nanos};
+use evenly_model::{CpuSet, DomainId, Nanos, counted};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -248,8 +248,8 @@ impl Figures {
             None => String::from("No thread was balanced."),
             Some(l) => format!(
                 "{} at {}: the thread that got most received {:.1} % more CPU time than the mean.",
-                plural(self.moves, "move"),
-                plural(self.points, "recorded point"),
+                counted(self.moves, "move"),
+                counted(self.points, "recorded point"),
                 100.0 * l.imbalance().abs()
             ),
         }
@@ -328,8 +328,12 @@ impl Figures {
         }
         let cost = self.point_cost.map(|s| format!("{} a point", span(s)));
         let overhead = self.overhead.map(|(cpu, of)| {
-            let budget = self.budget.map(|b| format!(" (budget {} %)", rounded(100.0 * b)));
-            format!("{:.2} % of one CPU{}", 100.0 * cpu / of, budget.unwrap_or_default())
+            let budget = self.budget.map(|b| {
+                let advance = rounded(ADVANCE.as_secs_f64());
+                format!(" (budget: {} % and {advance} s in advance)", rounded(100.0 * b))
+            });
+            let percent = 100.0 * cpu / of;
+            format!("{percent:.2} % of one CPU, {cpu:.3} s{}", budget.unwrap_or_default())
         });
         let overhead: Vec<String> = [overhead, cost].into_iter().flatten().collect();
         if !overhead.is_empty() {
@@ -341,7 +345,7 @@ impl Figures {
                 "Measured effect",
                 format!(
                     "{ratio:.2} times the progress of the stretches in which evenly paused ({}{})",
-                    plural(pairs, "pause"),
+                    counted(pairs, "pause"),
                     ci.unwrap_or_default()
                 ),
             );
@@ -410,13 +414,9 @@ impl Figures {
 /// Says how many were left out.
 fn more(page: &mut String, all: usize, what: &str) {
     if all > MAX_ROWS {
-        let left_out = plural((all - MAX_ROWS) as u64, &format!("more {what}"));
+        let left_out = counted((all - MAX_ROWS) as u64, &format!("more {what}"));
         let _ = writeln!(page, "<p class=\"quiet\">{left_out}: evenly report --json has all.</p>");
     }
-}
-
-fn plural(n: u64, what: &str) -> String {
-    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
 /// Without zeros behind the point.
@@ -486,7 +486,10 @@ mod tests {
             ("Progress", "min 50.0 %, mean 60.0 %, max 70.0 % of a CPU per thread"),
             ("Imbalance", "16.7 % (max / mean - 1)"),
             ("Waiting", "30.0 % of their time for a CPU, 10.0 % blocked"),
-            ("Overhead", "0.40 % of one CPU (budget 1 %), 20.0 us a point"),
+            (
+                "Overhead",
+                "0.40 % of one CPU, 0.050 s (budget: 1 % and 0.1 s in advance), 20.0 us a point",
+            ),
             (
                 "Measured effect",
                 "1.26 times the progress of the stretches in which evenly paused (3 pauses, 95 % \

@@ -8,7 +8,7 @@ use super::{
     expected_single_balance, lag_bound, phases_bound, phases_time, proactive_limit,
     rarely_balanced_time, reactive_time, reactive_time_anywhere, static_time, unbalanced_time,
 };
-use crate::Nanos;
+use crate::{Nanos, counted};
 
 /// A program and its machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -275,13 +275,9 @@ fn turn(q: &Question) -> Nanos {
     Nanos(q.slice.0.saturating_mul(u64::from(q.shape.ceil())))
 }
 
-fn plural(count: u32, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
 fn advise(q: &Question, p: &Prediction) -> (Advice, String) {
     let (n, m) = (q.shape.n(), q.shape.m());
-    let here = format!("{} on {}", plural(n, "thread"), plural(m, "CPU"));
+    let here = format!("{} on {}", counted(n, "thread"), counted(m, "CPU"));
     // The longest period that is short against a phase.
     let shorter = Nanos(q.phase.0 / SHORT);
     let possible = p.upper_bound;
