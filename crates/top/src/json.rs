@@ -48,6 +48,7 @@ fn state(view: &View, header: &Header) -> Value {
                 .collect();
             json!({
                 "domain": id,
+                "measured": d.is_measured(),
                 "period_s": rates.period.as_secs_f64(),
                 "imbalance": d.level.map(|l| l.imbalance()),
                 "moves_per_s": rates.own,
@@ -71,6 +72,7 @@ fn state(view: &View, header: &Header) -> Value {
                 "name": t.name,
                 "domain": t.domain,
                 "cpu": t.cpu,
+                "measured": t.is_measured(),
                 "progress_s": t.progress as f64 / 1e9,
                 "lead_s": row.lead / 1e9,
                 "standing": row.standing.word(),

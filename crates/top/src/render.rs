@@ -223,6 +223,7 @@ fn headline(rows: &[Row<'_>], view: &View, ui: &Ui, w: usize, pen: &Pen) -> Line
         None if rows.is_empty() && view.ended => {
             (Style::new(), String::from("The program has ended"))
         }
+        _ if !view.is_measured(ui.only) => (Style::new(), measuring(rows.len())),
         None if rows.is_empty() => (Style::new(), String::from("No compute threads now")),
         None if rows.len() == 1 => {
             (Style::new(), String::from("One compute thread: there is nothing to level"))
@@ -255,6 +256,14 @@ fn headline(rows: &[Row<'_>], view: &View, ui: &Ui, w: usize, pen: &Pen) -> Line
     };
     let text = format!(" {domain}{text}");
     Line::styled(cut(&text, w, pen.signs), style.add_modifier(Modifier::BOLD))
+}
+
+/// What is said before the first period is over, in place of figures.
+fn measuring(threads: usize) -> String {
+    match threads {
+        0 => String::from("MEASURING: no thread has been seen computing yet"),
+        n => format!("MEASURING: {} found, the first period is not over", counted(n, "thread")),
+    }
 }
 
 /// That nobody balances the program any more, where somebody did.
@@ -297,13 +306,15 @@ fn balancing(view: &View, header: &Header, ui: &Ui, w: usize, pen: &Pen) -> Vec<
         format!("migrations {}/s by evenly, {}/s by others", rate(own), rate(other))
     };
     let whose = if view.balancer.is_some() { "this view: " } else { "" };
-    let mut parts = vec![
-        doing(view, header, ui),
-        migrations,
-        // Beside a balancer these would be taken for the balancer's.
-        format!("{whose}period {period}"),
-        format!("{whose}overhead {:.2}% of a CPU, {cost} a point", overhead * 100.0),
-    ];
+    let mut parts = vec![doing(view, header, ui)];
+    if view.is_measured(ui.only) {
+        parts.extend([
+            migrations,
+            // Beside a balancer these would be taken for the balancer's.
+            format!("{whose}period {period}"),
+            format!("{whose}overhead {:.2}% of a CPU, {cost} a point", overhead * 100.0),
+        ]);
+    }
     if view.missed > 0 {
         parts.push(format!("{} events not shown", view.missed));
     }
@@ -328,7 +339,7 @@ fn cpus(view: &View, ui: &Ui, w: usize, most: usize, pen: &Pen) -> Vec<Line<'sta
     const CELL: usize = 36;
     let mut cells: Vec<Vec<Span<'static>>> = Vec::new();
     let mut paces = Vec::new();
-    for (_, d) in view.shown(ui.only) {
+    for (_, d) in view.shown(ui.only).filter(|(_, d)| d.is_measured()) {
         for (id, c, pace) in d.paces() {
             paces.push(pace);
             let (style, sign) = pen.pace(pace);
@@ -448,14 +459,17 @@ fn thread(row: &Row<'_>, columns: &[(Column, usize)], pen: &Pen) -> Line<'static
     let (style, sign) = pen.standing(row.standing);
     let mut spans = Vec::with_capacity(2 * columns.len());
     for &(c, size) in columns {
-        let number = |text: String| Span::raw(right(&text, size, pen.signs));
+        let known = |text: String| Span::raw(right(&text, size, pen.signs));
+        // Not a zero, which would be a figure.
+        let number = |text: String| known(if t.is_measured() { text } else { String::from("-") });
         spans.push(Span::raw(" "));
         spans.push(match c {
             Column::Name => Span::raw(left(&t.name, size, pen.signs)),
-            Column::Tid => number(t.id.to_string()),
-            Column::Domain => number(t.domain.to_string()),
-            Column::Cpu => number(t.cpu.map_or_else(|| String::from("?"), |c| c.to_string())),
+            Column::Tid => known(t.id.to_string()),
+            Column::Domain => known(t.domain.to_string()),
+            Column::Cpu => known(t.cpu.map_or_else(|| String::from("?"), |c| c.to_string())),
             Column::Progress => number(span(t.progress as f64)),
+            Column::Mean if !t.is_measured() => Span::raw(left("measuring", size, pen.signs)),
             Column::Mean => {
                 let text = if row.standing == Standing::Level {
                     format!("{sign} level")
@@ -508,8 +522,10 @@ fn body<'a>(
     if h >= 20 {
         lines.push(Line::default());
     }
-    lines.extend(cpus(view, ui, w, if h < 12 { 1.min(h / 9) } else { h / 5 }, pen));
-    if h >= 20 {
+    let speeds = cpus(view, ui, w, if h < 12 { 1.min(h / 9) } else { h / 5 }, pen);
+    let apart = h >= 20 && !speeds.is_empty();
+    lines.extend(speeds);
+    if apart {
         lines.push(Line::default());
     }
     // What is left: heading, threads, recent decisions, footer.
@@ -649,8 +665,9 @@ pub(crate) fn plain(view: &View, id: evenly_model::DomainId, header: &Header) ->
         let trouble = trouble(view).map(|t| format!("; {t}")).unwrap_or_default();
         return format!("{name}no compute threads on {}{trouble}", counted(cpus, "CPU"));
     };
-    let Some(level) = d.level else {
-        return format!("{name}{} not measured yet", counted(rows.len(), "thread"));
+    let Some(level) = d.level.filter(|_| d.is_measured()) else {
+        let trouble = trouble(view).map(|t| format!("; {t}")).unwrap_or_default();
+        return format!("{name}{}{trouble}", measuring(rows.len()));
     };
     let rates = view.rates(Some(id));
     let one = |r: &Row<'_>| {
@@ -771,6 +788,33 @@ mod tests {
     fn small_40x10() {
         let v = view(3, 2, 1, false);
         insta::assert_snapshot!(draw(&v, &header("observe"), &Ui::default(), (40, 10)));
+    }
+
+    /// Before the first period is over nothing is known, and no zero stands for that.
+    #[test]
+    fn the_first_screen_says_that_it_is_measuring() {
+        let h = header("observe");
+        let screen = |v: &View| draw(v, &h, &Ui::default(), (80, 24)).to_string();
+        let none = View::new(true);
+        let seen = screen(&none);
+        assert!(seen.contains("MEASURING: no thread has been seen computing yet"), "{seen}");
+        assert!(!seen.contains("0.00") && !seen.contains("LEVEL"), "{seen}");
+        // Found, and at their first point, which has no period before it.
+        let mut v = View::new(true);
+        let events = synthetic::run(3, 2, 1, 2, false);
+        let (second, first) = events.split_last().unwrap();
+        for e in first {
+            v.apply(e);
+        }
+        insta::assert_snapshot!("the_first_screen_80x24", draw(&v, &h, &Ui::default(), (80, 24)));
+        assert!(plain(&v, DomainId(0), &h).contains("MEASURING: 3 threads found"));
+        v.apply(second);
+        let seen = screen(&v);
+        assert!(!seen.to_lowercase().contains("measuring") && seen.contains("CPU   0"), "{seen}");
+        // An end before that is an end.
+        let mut ended = none;
+        ended.ended = true;
+        assert!(screen(&ended).contains("The program has ended"));
     }
 
     #[test]

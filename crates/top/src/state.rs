@@ -240,6 +240,13 @@ impl ThreadState {
         }
     }
 
+    /// Whether a whole period has been seen of it: before that, all its figures are 0.
+    #[must_use]
+    pub fn is_measured(&self) -> bool {
+        let s = self.spent.sum();
+        s.ran + s.waited + s.blocked > Nanos::ZERO
+    }
+
     /// All changes of CPU that were seen.
     #[must_use]
     pub fn migrations(&self) -> u64 {
@@ -284,6 +291,12 @@ impl DomainState {
     pub fn period(&self) -> Nanos {
         let t = self.traffic.sum();
         Nanos(t.elapsed.0 / t.points.max(1))
+    }
+
+    /// Whether a whole period has been seen of it: before that, all its figures are 0.
+    #[must_use]
+    pub fn is_measured(&self) -> bool {
+        self.traffic.sum().elapsed > Nanos::ZERO
     }
 
     /// The CPUs, with their pace: fast and slow as Juggle has them (section 2.3 and the noise
@@ -608,6 +621,12 @@ impl View {
             .iter()
             .map(|(&id, d)| (id, d))
             .filter(move |(id, _)| only.is_none_or(|o| o == *id))
+    }
+
+    /// Whether a whole period has been seen of any of the domains shown.
+    #[must_use]
+    pub fn is_measured(&self, only: Option<DomainId>) -> bool {
+        self.shown(only).any(|(_, d)| d.is_measured())
     }
 
     /// The threads, sorted. Equal ones stay in the order of their ids, so rows do not dance.
