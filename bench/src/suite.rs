@@ -232,9 +232,14 @@ pub(crate) fn host(quick: bool) -> Vec<Benchmark> {
         add(format!("secretary-{n}-on-2"), n, program, WITH_SECRETARY, runs(3, 7));
     }
     for (phase_ms, phases) in [(100, pick(8, 20)), (20, pick(40, 100))] {
-        for barrier in ["block", "spin", "yield", "spinblock"] {
-            let program = Program::Spmd { phases, phase_ms, barrier };
-            add(format!("phases-{phase_ms}ms-{barrier}-3-on-2"), 3, program, ALL, runs(3, 5));
+        for (n, barriers) in
+            [(3, &["block", "spin", "yield", "spinblock"][..]), (5, &["block", "spin"])]
+        {
+            for &barrier in barriers {
+                let program = Program::Spmd { phases, phase_ms, barrier };
+                let name = format!("phases-{phase_ms}ms-{barrier}-{n}-on-2");
+                add(name, n, program, ALL, runs(3, 5));
+            }
         }
     }
     for runtime in ["gomp", "omp"] {
