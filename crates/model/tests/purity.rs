@@ -10,13 +10,18 @@ use std::process::Command;
 const PURE: [&str; 4] = ["evenly-model", "evenly-policy", "evenly-engine", "evenly-sim"];
 
 /// What makes a crate impure: ours that talk to the world, and doors to the system.
-const IMPURE: [&str; 17] = [
+const IMPURE: [&str; 22] = [
     "evenly-linux",
     "evenly-map",
     "evenly-probe",
     "evenly-topology",
     "evenly-trace",
     "evenly-compare",
+    "evenly-report",
+    "evenly-top",
+    "evenly-figures",
+    "evenly-capi",
+    "evenly-errors",
     "evenly-cli",
     "evenly-lab",
     "evenly",

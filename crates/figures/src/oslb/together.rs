@@ -87,8 +87,11 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
                 table(&levels),
                 table(&balanced)
             ),
+            // Steadier than either, but faster only than the one that pulls.
             agrees: Agrees::when(
-                steadier && variance(&balanced.totals) < variance(&levels.totals),
+                steadier
+                    && variance(&balanced.totals) < variance(&levels.totals)
+                    && balanced.mean() < levels.mean(),
                 steadier,
             ),
         },

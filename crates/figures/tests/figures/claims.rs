@@ -163,21 +163,14 @@ fn slack(csv: &Csv, shapes: [(u32, u32); 4]) -> f64 {
 fn juggle_9_the_bound_is_loose_and_juggle_follows_the_ideal() {
     let csv = Csv::of("juggle-9", "juggle-9");
     let shapes = [(17, 8), (20, 8), (25, 8), (31, 8)];
-    let (mut far, mut all) = (0, 0);
     for (n, m) in shapes {
         let name = |kind: &str| format!("{n} on {m} {kind}");
         for (x, y) in csv.series(&name("juggle")) {
             let (bound, ideal) = (csv.at(&name("bound"), x), csv.at(&name("ideal"), x));
             assert!(y <= bound + 1e-5 && ideal <= bound + 1e-5, "{n} on {m} at {x}");
-            if x <= 0.1 {
-                near(y, ideal, 0.01);
-            } else {
-                all += 1;
-                far += usize::from((y / ideal - 1.0).abs() > 0.01);
-            }
+            near(y, ideal, 0.01);
         }
     }
-    assert!(far * 6 < all, "{far} of {all} beyond 1 %");
     let one = slack(&Csv::of("juggle-8", "juggle-8"), [(8, 7), (9, 8), (12, 8), (15, 8)]);
     let many = slack(&csv, shapes);
     assert!(many > 2.0 * one, "{many} and {one}");
