@@ -4,7 +4,8 @@
 //! that we waited for used. The difference is what others took. Both count in hundredths of a
 //! second, so short runs give a rough figure.
 
-use evenly_model::{CpuId, CpuSet};
+use evenly_linux::proc::{CpuTicks, parse_cpu_ticks, parse_used_ticks};
+use evenly_model::CpuSet;
 use serde::Serialize;
 use std::fs;
 use std::io;
@@ -73,9 +74,9 @@ impl Usage {
     pub(crate) fn now(cpus: &CpuSet) -> io::Result<Self> {
         let unreadable = |file: &str| io::Error::other(format!("{file} is not as expected"));
         let tick = 1.0 / rustix::param::clock_ticks_per_second() as f64;
-        let own = own_ticks(&fs::read_to_string("/proc/self/stat")?)
+        let own = parse_used_ticks(&fs::read("/proc/self/stat")?)
             .ok_or_else(|| unreadable("/proc/self/stat"))?;
-        let (busy, steal) = busy_ticks(&fs::read_to_string("/proc/stat")?, cpus)
+        let CpuTicks { busy, stolen: steal } = parse_cpu_ticks(&fs::read("/proc/stat")?, cpus)
             .ok_or_else(|| unreadable("/proc/stat"))?;
         Ok(Self {
             at: Instant::now(),
@@ -100,64 +101,9 @@ impl Usage {
     }
 }
 
-/// Busy and stolen ticks of these CPUs (proc_stat(5)). None where a CPU is missing.
-fn busy_ticks(stat: &str, cpus: &CpuSet) -> Option<(u64, u64)> {
-    let (mut busy, mut steal, mut found) = (0, 0, 0);
-    for line in stat.lines() {
-        let mut fields = line.split_ascii_whitespace();
-        let Some(id) = fields.next().and_then(|name| name.strip_prefix("cpu")) else { continue };
-        let Ok(id) = id.parse() else { continue };
-        if !cpus.contains(CpuId(id)) {
-            continue;
-        }
-        // user nice system idle iowait irq softirq steal
-        let t: Vec<u64> = fields.take(8).map(str::parse).collect::<Result<_, _>>().ok()?;
-        let [user, nice, system, _, _, irq, softirq, stolen] = t[..] else { return None };
-        busy += user + nice + system + irq + softirq;
-        steal += stolen;
-        found += 1;
-    }
-    (found == cpus.len()).then_some((busy, steal))
-}
-
-/// Ticks of a process and of the children that it has waited for (proc_pid_stat(5)).
-fn own_ticks(stat: &str) -> Option<u64> {
-    let after_name = stat.rsplit_once(')')?.1;
-    // utime, stime, cutime and cstime are the fields 14 to 17; the state is field 3.
-    let t: Vec<u64> = after_name
-        .split_ascii_whitespace()
-        .skip(11)
-        .take(4)
-        .map(str::parse)
-        .collect::<Result<_, _>>()
-        .ok()?;
-    (t.len() == 4).then(|| t.iter().sum())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const STAT: &str = "cpu  230 1 60 900 5 0 9 2 0 0\n\
-        cpu0 120 1 30 450 2 0 6 1 0 0\n\
-        cpu1 110 0 30 450 3 0 3 1 0 0\n\
-        intr 12345 0 0\nctxt 99\n";
-
-    #[test]
-    fn busy_time_of_some_cpus() {
-        assert_eq!(busy_ticks(STAT, &"0".parse().unwrap()), Some((157, 1)));
-        assert_eq!(busy_ticks(STAT, &"0-1".parse().unwrap()), Some((300, 2)));
-        assert_eq!(busy_ticks(STAT, &"0-2".parse().unwrap()), None);
-        assert_eq!(busy_ticks("cpu0 1 2\n", &"0".parse().unwrap()), None);
-    }
-
-    #[test]
-    fn own_time_behind_a_difficult_name() {
-        let stat = "71 (a) b 9) S 1 71 71 0 -1 4194560 300 900 0 1 10 20 300 4000 20 0 1 0 555";
-        assert_eq!(own_ticks(stat), Some(4330));
-        assert_eq!(own_ticks("71 (a) S 1"), None);
-        assert_eq!(own_ticks(""), None);
-    }
 
     #[test]
     fn others_are_what_is_left() {

@@ -284,6 +284,11 @@ impl Hierarchy {
     }
 }
 
+/// Whether there is a hierarchy in a text that is read as mounts and as groups.
+pub(crate) fn is_hierarchy(text: &str) -> bool {
+    Hierarchy::parse(text, text).is_some_and(|h| h.ancestors().count() > 0)
+}
+
 /// The owner's process id and start time.
 fn parse_name(name: &str) -> Option<(u32, u64)> {
     let mut parts = name.strip_prefix(PREFIX)?.split('-');

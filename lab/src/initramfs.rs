@@ -154,7 +154,7 @@ fn pad(archive: &mut Vec<u8>) {
 
 /// The dynamic loader that a program asks for; none for static programs and for
 /// what is no program.
-fn interpreter(data: &[u8]) -> Option<PathBuf> {
+pub(crate) fn interpreter(data: &[u8]) -> Option<PathBuf> {
     let header = object::elf::FileHeader64::<object::Endianness>::parse(data).ok()?;
     let endian = header.endian().ok()?;
     header.program_headers(endian, data).ok()?.iter().find_map(|segment| {
@@ -164,7 +164,7 @@ fn interpreter(data: &[u8]) -> Option<PathBuf> {
 }
 
 /// Reads what `ld.so --list` prints. The error names a library that is missing.
-fn libraries(listing: &str) -> std::result::Result<Vec<PathBuf>, String> {
+pub(crate) fn libraries(listing: &str) -> std::result::Result<Vec<PathBuf>, String> {
     let mut paths = Vec::new();
     for line in listing.lines() {
         let line = line.trim();

@@ -140,7 +140,7 @@ fn first_with_prefix(directory: &Path, prefix: &str) -> Option<PathBuf> {
 }
 
 /// Packages that match, as (name, version), the best last.
-fn candidates(names: &str, pattern: &str) -> Vec<(String, String)> {
+pub(crate) fn candidates(names: &str, pattern: &str) -> Vec<(String, String)> {
     let mut found: Vec<(usize, &str, &str)> = names
         .lines()
         .filter_map(|name| {
@@ -291,7 +291,7 @@ fn write_vmlinux(image: &Path, vmlinux: &Path) -> Result<()> {
 /// Takes the ELF kernel out of a bzImage (the x86 boot protocol, version 2.08
 /// and later: `setup_sects` at 0x1f1, `payload_offset` and `payload_length` at
 /// 0x248).
-fn extract(image: &[u8]) -> std::result::Result<Vec<u8>, String> {
+pub(crate) fn extract(image: &[u8]) -> std::result::Result<Vec<u8>, String> {
     if image.get(0x202..0x206) != Some(b"HdrS".as_slice()) {
         return Err("not a bzImage: no `HdrS` at 0x202".into());
     }

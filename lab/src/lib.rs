@@ -19,6 +19,7 @@
 
 mod cgroup;
 mod error;
+mod exercise;
 mod initramfs;
 pub mod kernel;
 mod lab;
@@ -30,6 +31,7 @@ mod turns;
 
 pub use cgroup::{CpuCaps, Quota};
 pub use error::{LabError, Result};
+pub use exercise::{Read, exercise};
 pub use lab::{GuestFile, Include, Lab, LabOptions, Output, Share, shell_quote};
 pub use qemu::Killer;
 pub use session::Stream;

@@ -69,7 +69,7 @@ impl Qmp {
     }
 }
 
-fn parse_vcpus(answer: &Value) -> Result<Vec<Pid>> {
+pub(crate) fn parse_vcpus(answer: &Value) -> Result<Vec<Pid>> {
     let mut cpus = answer
         .as_array()
         .and_then(|cpus| {

@@ -5,7 +5,8 @@ use crate::flags::{Cli, Command, CompareArgs};
 use crate::{End, output, tell};
 use anyhow::Context;
 use evenly_compare::{
-    Arm, Executor, Metric, Options, ProcessExecutor, Progress, Round, compare as run, table,
+    Arm, Executor, Metric, Options, ProcessExecutor, Progress, Round, Spec, compare as run, specs,
+    table,
 };
 use evenly_errors::{given_twice, parse, problem, said};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -14,6 +15,9 @@ use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+
+/// The program as it is, among what can be compared.
+const KERNEL: &str = "kernel";
 
 pub(crate) fn compare(args: CompareArgs) -> anyhow::Result<End> {
     check_command("compare", &args.program.command)?;
@@ -26,7 +30,7 @@ pub(crate) fn compare(args: CompareArgs) -> anyhow::Result<End> {
     let arms: Vec<Arm> = args
         .policies
         .iter()
-        .flat_map(|list| split(list))
+        .flat_map(|list| specs(list, &is_known))
         .enumerate()
         .map(|(i, spec)| arm(spec, i, &args, &exe, scratch.path()))
         .collect::<anyhow::Result<_>>()?;
@@ -73,40 +77,25 @@ pub(crate) fn compare(args: CompareArgs) -> anyhow::Result<End> {
     Ok(End::Status(0))
 }
 
-/// Whether this begins with the name of something to compare.
-fn begins_policy(text: &str) -> bool {
-    let name = text.split([',', ':']).next().unwrap_or_default();
-    name == "kernel" || evenly_policy::by_name(name).is_some()
-}
-
-/// The parts of a list of policies. Options may have commas of their own (`juggle:--cpus=0,1`):
-/// behind a colon only a comma with the name of a policy after it begins the next part.
-fn split(list: &str) -> Vec<&str> {
-    let (mut parts, mut start) = (Vec::new(), 0);
-    for (at, _) in list.match_indices(',') {
-        if !list[start..at].contains(':') || begins_policy(&list[at + 1..]) {
-            parts.push(&list[start..at]);
-            start = at + 1;
-        }
-    }
-    parts.push(&list[start..]);
-    parts
+/// Whether this is the name of something to compare.
+fn is_known(name: &str) -> bool {
+    name == KERNEL || evenly_policy::by_name(name).is_some()
 }
 
 /// What is run for `kernel`, `hybrid`, `juggle:--period=50ms` ... Options that `evenly run` would
 /// refuse are refused here, before the first run.
 fn arm(
-    spec: &str,
+    asked: Spec<'_>,
     index: usize,
     args: &CompareArgs,
     exe: &std::path::Path,
     scratch: &std::path::Path,
 ) -> anyhow::Result<Arm> {
-    if spec == "kernel" {
-        return Ok(Arm::new("kernel", args.program.command.clone()));
+    let Spec { text: spec, policy, .. } = asked;
+    if spec == KERNEL {
+        return Ok(Arm::new(KERNEL, args.program.command.clone()));
     }
-    let (policy, options) = spec.split_once(':').unwrap_or((spec, ""));
-    if policy == "kernel" {
+    if policy == KERNEL {
         anyhow::bail!(
             "--policies {spec}: kernel is the program without evenly, and has no options"
         );
@@ -121,7 +110,7 @@ fn arm(
     let report = scratch.join(format!("{index}.json"));
     let mut argv: Vec<OsString> = vec![exe.into(), "run".into(), "-q".into()];
     argv.extend(["--policy".into(), policy.into(), "--json".into(), report.clone().into()]);
-    argv.extend(options.split_whitespace().map(OsString::from));
+    argv.extend(asked.words().map(OsString::from));
     argv.push("--".into());
     argv.extend(args.program.command.iter().cloned());
     let wrong = |why: &str| anyhow::anyhow!("--policies {spec}: {why} (see evenly run --help)");
@@ -199,23 +188,5 @@ impl Progress for Shown {
 
     fn interrupted(&mut self) {
         tell("evenly: interrupted; the results are those of the runs so far");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_of_policies() {
-        assert_eq!(split("kernel,static,hybrid"), ["kernel", "static", "hybrid"]);
-        assert_eq!(
-            split("juggle:--cpus=0,1 --period=5ms,hybrid:--cpus=0,2-3,kernel,observe"),
-            ["juggle:--cpus=0,1 --period=5ms", "hybrid:--cpus=0,2-3", "kernel", "observe"]
-        );
-        // A name that is wrong is found to be wrong, and not swallowed.
-        assert_eq!(split("kernel,hybird,juggle"), ["kernel", "hybird", "juggle"]);
-        assert_eq!(split("kernel,,juggle"), ["kernel", "", "juggle"]);
-        assert_eq!(split(""), [""]);
     }
 }

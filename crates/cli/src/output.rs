@@ -5,7 +5,7 @@
 
 use crate::{End, tell};
 use anyhow::Context;
-use evenly_model::Pid;
+use evenly_model::{Pid, filled};
 use serde_json::Value;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -15,7 +15,13 @@ use std::path::{Path, PathBuf};
 /// Replaces `%h`, `%p` and `%r` in an output name by host, process id and MPI rank, so that the
 /// ranks of one job do not overwrite each other's files.
 pub(crate) fn expand(path: &Path, pid: Pid) -> PathBuf {
-    let Some(text) = path.to_str().filter(|t| t.contains('%')) else { return path.to_owned() };
+    // Letters that stand for nothing are refused where names are checked.
+    let name = path.to_str().and_then(|text| filled(text, &mut |c| value(c, pid)).ok());
+    name.map_or_else(|| path.to_owned(), PathBuf::from)
+}
+
+/// What a letter stands for.
+fn value(letter: char, pid: Pid) -> Option<String> {
     let host = || {
         fs::read_to_string("/proc/sys/kernel/hostname")
             .map_or_else(|_| String::from("host"), |h| h.trim().to_owned())
@@ -26,33 +32,17 @@ pub(crate) fn expand(path: &Path, pid: Pid) -> PathBuf {
             .find_map(|v| std::env::var(v).ok())
             .unwrap_or_else(|| String::from("0"))
     };
-    let mut out = String::with_capacity(text.len());
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        match (c, if c == '%' { chars.next() } else { None }) {
-            ('%', Some('h')) => out.push_str(&host()),
-            ('%', Some('p')) => out.push_str(&pid.to_string()),
-            ('%', Some('r')) => out.push_str(&rank()),
-            ('%', Some('%')) => out.push('%'),
-            ('%', Some(other)) => out.extend(['%', other]),
-            (c, _) => out.push(c),
-        }
+    match letter {
+        'h' => Some(host()),
+        'p' => Some(pid.to_string()),
+        'r' => Some(rank()),
+        _ => None,
     }
-    PathBuf::from(out)
 }
 
 /// A letter behind `%` in a name that [`expand`] does not know.
 fn unknown_letter(path: &Path) -> Option<String> {
-    let mut chars = path.to_str()?.chars();
-    while let Some(c) = chars.next() {
-        if c == '%' {
-            match chars.next() {
-                Some('h' | 'p' | 'r' | '%') => {}
-                other => return Some(format!("%{}", other.map(String::from).unwrap_or_default())),
-            }
-        }
-    }
-    None
+    filled(path.to_str()?, &mut |c| value(c, Pid(0))).err()
 }
 
 /// As [`expand`], for commands that do not start a program: `%p` is evenly's own process id.
@@ -201,7 +191,9 @@ mod tests {
         let p = |t: &str| expand(Path::new(t), Pid(42)).display().to_string();
         assert_eq!(p("a.json"), "a.json");
         assert_eq!(p("a-%p.json"), "a-42.json");
-        assert_eq!(p("100%%-%x%"), "100%-%x%");
+        assert_eq!(p("100%%-%p%%"), "100%-42%");
+        // Refused before it is used.
+        assert_eq!(p("%p-%x"), "%p-%x");
         assert!(!p("%h").contains('%') && !p("%r").contains('%'));
     }
 

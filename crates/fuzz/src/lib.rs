@@ -8,29 +8,35 @@
 
 #![forbid(unsafe_code)]
 
-use evenly_compare::Metric;
+use evenly_compare::{Metric, specs};
 use evenly_linux::journal::JournalView;
 use evenly_linux::limits::{
     Cache, last_cache, parse_cfs_quota, parse_cgroup, parse_cpu_max, parse_cpu_stat, parse_memory,
     parse_mountinfo, parse_stat_cpus, partition,
 };
 use evenly_linux::memory::{parse_maps, parse_numa_maps};
-use evenly_linux::proc::{Stat, parse_rank, parse_schedstat, status_field, status_number};
+use evenly_linux::proc::{
+    Stat, parse_cpu_ticks, parse_rank, parse_schedstat, parse_used_ticks, status_field,
+    status_number,
+};
 use evenly_linux::taskstats::{TaskTimes, parse_answer};
 use evenly_map::{
     Edges, InputError, Monitoring, join, read_assignment, read_edges, read_factors, read_mapping,
-    read_matrix, read_monitoring, read_objects, read_profile, read_tasks,
+    read_matrix, read_monitoring, read_objects, read_pairs, read_parts, read_profile, read_tasks,
 };
 use evenly_model::theory::Speeds;
-use evenly_model::{Cluster, CpuSet, Nanos, Task, TaskGraph, parse_duration};
-use evenly_topology::{parse_free, parse_hmat, parse_huge, parse_slit};
+use evenly_model::{Cluster, CpuSet, Nanos, Task, TaskGraph, filled, parse_duration};
+use evenly_topology::{
+    Machine, TopologyError, parse_free, parse_hmat, parse_huge, parse_kept, parse_slit, parse_xml,
+};
 use std::path::{Component, Path};
 
 /// A fuzz target.
 pub type Target = fn(&[u8]);
 
 /// All targets, by the names that they have in `fuzz/`.
-pub const TARGETS: [(&str, Target); 29] = [
+pub const TARGETS: [(&str, Target); 38] = [
+    ("answer", answer),
     ("assignment", assignment),
     ("cache", cache),
     ("cgroup", cgroup),
@@ -40,7 +46,10 @@ pub const TARGETS: [(&str, Target); 29] = [
     ("environ", environ),
     ("factors", factors),
     ("hmat", hmat),
+    ("hwloc_xml", hwloc_xml),
     ("journal", journal),
+    ("kept", kept),
+    ("lab", lab),
     ("mapping", mapping),
     ("maps", maps),
     ("matrix", matrix),
@@ -48,7 +57,10 @@ pub const TARGETS: [(&str, Target); 29] = [
     ("metric", metric),
     ("monitoring", monitoring),
     ("mountinfo", mountinfo),
+    ("mpi", mpi),
+    ("names", names),
     ("objects", objects),
+    ("policies", policies),
     ("proc_schedstat", proc_schedstat),
     ("proc_stat", proc_stat),
     ("proc_status", proc_status),
@@ -58,8 +70,10 @@ pub const TARGETS: [(&str, Target); 29] = [
     ("scenario", scenario),
     ("slit", slit),
     ("speeds", speeds),
-    ("taskstats", taskstats),
+    ("synthetic", synthetic),
     ("tasks", tasks),
+    ("taskstats", taskstats),
+    ("ticks", ticks),
 ];
 
 /// Mappings that are carried out, as JSON or CSV: every task has a CPU.
@@ -445,4 +459,115 @@ pub fn speeds(bytes: &[u8]) {
 pub fn taskstats(bytes: &[u8]) {
     let _ = parse_answer(bytes);
     let _ = TaskTimes::parse(bytes);
+}
+
+/// What SCOTCH and METIS answer: a core that there is for each of four tasks, or a line that says what
+/// is wrong.
+///
+/// # Panics
+/// Where it is neither.
+pub fn answer(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    for read in [read_pairs, read_parts] {
+        match read(text, 4, 3) {
+            Ok(cores) => assert!(cores.len() == 4 && cores.iter().all(|core| *core < 3)),
+            Err(what) => assert_eq!(what.lines().count(), 1, "{what:?}"),
+        }
+    }
+}
+
+/// A machine that may be used, and everything that is made of it; or a line that says why not.
+fn machine(found: Result<Machine, TopologyError>) {
+    match found {
+        Ok(machine) => {
+            assert!(!machine.allowed().is_empty());
+            let _ = (machine.describe(), evenly_topology::svg(&machine), machine.to_xml());
+            if let Ok(cluster) = machine.cluster(None) {
+                assert!(!cluster.cores().is_empty() && !cluster.nodes().is_empty());
+            }
+        }
+        Err(e) => assert_eq!(e.to_string().lines().count(), 1, "{e}"),
+    }
+}
+
+/// XML of hwloc.
+///
+/// # Panics
+/// Where a machine has no CPU that may be used, or an error has not one line.
+pub fn hwloc_xml(bytes: &[u8]) {
+    machine(parse_xml(bytes, Path::new("file.xml")));
+}
+
+/// Synthetic descriptions of machines, as users write them. Small ones: building one of thousands of
+/// CPUs takes long, and shows nothing more.
+///
+/// # Panics
+/// As [`hwloc_xml`].
+pub fn synthetic(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|n| !n.is_empty());
+    let large = numbers.filter_map(|n| n.parse().ok()).fold(1_u64, u64::saturating_mul);
+    // Beyond what is accepted it is refused, before anything is built.
+    if !(1_024..u64::from(u32::MAX)).contains(&large) && !text.contains('\n') {
+        machine(evenly_topology::synthetic(text));
+    }
+}
+
+/// Measurements that were kept: latencies that are some, and factors that are 1 where a node reads its
+/// own memory.
+///
+/// # Panics
+/// Where they are not.
+pub fn kept(bytes: &[u8]) {
+    let Some(found) = parse_kept(bytes) else { return };
+    assert!(found.pairs.iter().all(|p| p.latency_ns.median > 0.0));
+    let nodes: Vec<u32> = found.pairs.iter().map(|p| p.reader).take(8).collect();
+    for &node in &nodes {
+        assert!(found.factor(node, node).is_none_or(|f| f.value == 1.0));
+    }
+    let _ = found.factors(&nodes);
+}
+
+/// What the lab reads.
+pub fn lab(bytes: &[u8]) {
+    let _ = evenly_lab::exercise(bytes);
+}
+
+/// Programs, launchers and compilers of MPIs.
+pub fn mpi(bytes: &[u8]) {
+    let _ = evenly_probe::exercise(bytes);
+}
+
+/// Letters in names of files: all are replaced, or one is named that stands for nothing.
+///
+/// # Panics
+/// Where neither is so.
+pub fn names(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let mut value = |letter| matches!(letter, 'h' | 'p' | 'r').then(|| String::from("x"));
+    match filled(text, &mut value) {
+        Ok(name) => assert_eq!(name.matches('%').count(), text.matches("%%").count()),
+        Err(letter) => assert!(letter.starts_with('%') && text.contains(&letter)),
+    }
+}
+
+/// Lists of `evenly compare --policies`: nothing of a list is lost, and every part has a policy.
+///
+/// # Panics
+/// Where that is not so.
+pub fn policies(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let parts = specs(text, &|name| ["kernel", "juggle", "hybrid"].contains(&name));
+    let all: Vec<&str> = parts.iter().map(|part| part.text).collect();
+    assert_eq!(all.join(","), text);
+    for part in parts {
+        assert!(part.text.starts_with(part.policy) && !part.policy.contains(':'));
+        assert!(part.options.is_some() || part.words().count() == 0);
+    }
+}
+
+/// CPU time by `/proc/stat` and by a process's `stat`: read, or not.
+pub fn ticks(bytes: &[u8]) {
+    let one: CpuSet = [evenly_model::CpuId(0)].into_iter().collect();
+    let _ = (parse_cpu_ticks(bytes, &one), parse_used_ticks(bytes));
 }

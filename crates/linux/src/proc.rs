@@ -4,7 +4,7 @@
 //! threads may hold blanks, parentheses and line ends, so a stat line is read from its last ')'.
 
 use evenly_engine::{RunState, Times};
-use evenly_model::{CpuId, Nanos, Pid, Tid};
+use evenly_model::{CpuId, CpuSet, Nanos, Pid, Tid};
 use smallvec::SmallVec;
 use std::ffi::OsString;
 use std::fs;
@@ -166,6 +166,49 @@ pub fn parse_schedstat(text: &[u8]) -> Option<Times> {
     };
     let (ran, waited, slices) = (number()?, number()?, number()?);
     Some(Times { ran: Nanos(ran), waited: Nanos(waited), slices })
+}
+
+/// What CPUs were used for, in clock ticks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CpuTicks {
+    /// By whatever ran on them.
+    pub busy: u64,
+    /// By the host of a virtual machine.
+    pub stolen: u64,
+}
+
+/// The use of these CPUs by `/proc/stat` (proc_stat(5)). None where one is missing.
+#[must_use]
+pub fn parse_cpu_ticks(stat: &[u8], cpus: &CpuSet) -> Option<CpuTicks> {
+    let (mut all, mut found) = (CpuTicks::default(), 0);
+    for line in stat.split(|&b| b == b'\n') {
+        let mut fields = line.split(u8::is_ascii_whitespace).filter(|f| !f.is_empty());
+        let Some(id) = fields.next().and_then(|name| ascii(name.strip_prefix(b"cpu")?)) else {
+            continue;
+        };
+        if !cpus.contains(CpuId(id)) {
+            continue;
+        }
+        // user nice system idle iowait irq softirq steal
+        let t: Vec<u64> = fields.take(8).map(ascii).collect::<Option<_>>()?;
+        let [user, nice, system, _, _, irq, softirq, stolen] = t[..] else { return None };
+        for part in [user, nice, system, irq, softirq] {
+            all.busy = all.busy.checked_add(part)?;
+        }
+        all.stolen = all.stolen.checked_add(stolen)?;
+        found += 1;
+    }
+    (found == cpus.len()).then_some(all)
+}
+
+/// Clock ticks of CPU time of a process and of the children that it has waited for, by its `stat`.
+#[must_use]
+pub fn parse_used_ticks(stat: &[u8]) -> Option<u64> {
+    let behind = stat.iter().rposition(|&b| b == b')')? + 1;
+    // utime, stime, cutime and cstime are the fields 14 to 17; the state is field 3.
+    let fields = stat[behind..].split(u8::is_ascii_whitespace).filter(|f| !f.is_empty());
+    let t: Vec<u64> = fields.skip(11).take(4).map(ascii).collect::<Option<_>>()?;
+    (t.len() == 4).then(|| t.iter().try_fold(0, |sum: u64, n| sum.checked_add(*n)))?
 }
 
 /// The value of a numeric line of `/proc/<pid>/status`, such as `voluntary_ctxt_switches`.
@@ -331,6 +374,28 @@ mod tests {
     // Captured on kernels 6.1 and 6.18; the names were set with prctl(PR_SET_NAME).
     const PLAIN: &[u8] = b"2209 (cat) R 2205 2205 2205 0 -1 4194304 96 0 3 0 0 0 0 0 20 0 1 0 10067 5865472 431 18446744073709551615 94040206884864 94040206901873 140729391430000 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 94040206917040 94040206918656 94040213753856 140729391437284 140729391437304 140729391437304 140729391439851 0\n";
     const ODD: &[u8] = b"77 (a) b(\nx) S 1 77 77 0 -1 1077936128 12 34 5 6 7 8 9 10 -51 0 3 0 4242 5865472 431 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 63 40 1 0 0 0 0 0 0 0 0 0 0 0\n";
+
+    const STAT: &[u8] = b"cpu  230 1 60 900 5 0 9 2 0 0\n\
+        cpu0 120 1 30 450 2 0 6 1 0 0\n\
+        cpu1 110 0 30 450 3 0 3 1 0 0\n\
+        intr 12345 0 0\nctxt 99\n";
+
+    #[test]
+    fn busy_time_of_some_cpus() {
+        let ticks = |stat, cpus: &str| parse_cpu_ticks(stat, &cpus.parse().unwrap());
+        assert_eq!(ticks(STAT, "0"), Some(CpuTicks { busy: 157, stolen: 1 }));
+        assert_eq!(ticks(STAT, "0-1"), Some(CpuTicks { busy: 300, stolen: 2 }));
+        assert_eq!((ticks(STAT, "0-2"), ticks(b"cpu0 1 2\n", "0")), (None, None));
+    }
+
+    #[test]
+    fn own_time_behind_a_difficult_name() {
+        let stat = b"71 (a) b 9) S 1 71 71 0 -1 4194560 300 900 0 1 10 20 300 4000 20 0 1 0 555";
+        assert_eq!(parse_used_ticks(stat), Some(4330));
+        assert_eq!((parse_used_ticks(b"71 (a) S 1"), parse_used_ticks(b"")), (None, None));
+        let much = b"7 (a) S 1 7 7 0 -1 0 0 0 0 0 18446744073709551615 1 0 0";
+        assert_eq!(parse_used_ticks(much), None);
+    }
 
     #[test]
     fn stat_lines() {

@@ -47,7 +47,7 @@ pub use monitoring::{Monitoring, read_monitoring};
 pub use objects::{read_edges, read_mapping, read_objects};
 pub use present::{Current, PresentFrom, mapping_file, present};
 pub use profile::{JoinError, Profile, RankEnded, RankProfile, SCHEMA_PROFILE, join, read_profile};
-pub use programs::{Job, PROGRAMS, Program, ProgramError};
+pub use programs::{Job, PROGRAMS, Program, ProgramError, read_pairs, read_parts};
 
 #[cfg(test)]
 mod tests;

@@ -192,29 +192,61 @@ impl Called<'_> {
         Err(self.failed(format!("it ended with {}{said}", output.status)))
     }
 
-    /// Numbers that it wrote.
-    fn numbers(&self, name: &str) -> Result<Vec<u64>, ProgramError> {
+    /// What it wrote, read by `read`.
+    fn answer(
+        &self,
+        name: &str,
+        job: &Job<'_>,
+        read: fn(&str, usize, usize) -> Result<Vec<usize>, String>,
+    ) -> Result<Vec<usize>, ProgramError> {
         let text = fs::read_to_string(self.dir.join(name))
             .map_err(|e| self.failed(format!("it wrote no {name}: {e}")))?;
-        let number = |word: &str| {
-            word.parse()
-                .map_err(|_| self.failed(format!("it wrote {}; a number is needed", quoted(word))))
-        };
-        text.split_ascii_whitespace().map(number).collect()
+        let (tasks, cores) = (job.graph.len(), job.cluster.cores().len());
+        read(&text, tasks, cores).map_err(|what| self.failed(what))
     }
+}
 
-    /// A core for each task.
-    fn checked(
-        &self,
-        cores: impl Iterator<Item = Option<CoreIndex>>,
-        job: &Job<'_>,
-    ) -> Result<Vec<CoreIndex>, ProgramError> {
-        let (n, m) = (job.graph.len(), job.cluster.cores().len());
-        let cores: Option<Vec<CoreIndex>> = cores.map(|c| c.filter(|&c| c < m)).collect();
-        cores.filter(|c| c.len() == n).ok_or_else(|| {
-            self.failed(format!("it answered with something other than {n} tasks on {m} cores"))
-        })
+/// A mapping of so many tasks onto so many cores, as SCOTCH writes it: how many, and then pairs of a
+/// task and its core.
+///
+/// # Errors
+/// In words, where it is none.
+pub fn read_pairs(text: &str, tasks: usize, cores: usize) -> Result<Vec<usize>, String> {
+    let numbers = numbers(text)?;
+    let mut answer = vec![None; tasks];
+    for pair in numbers.get(1..).unwrap_or_default().chunks_exact(2) {
+        if let Some(a) = answer.get_mut(pair[0]) {
+            *a = Some(pair[1]);
+        }
     }
+    checked(answer.into_iter(), tasks, cores)
+}
+
+/// Parts of so many tasks, one for each of so many cores, as METIS writes them: for each task its part.
+///
+/// # Errors
+/// In words, where they are none.
+pub fn read_parts(text: &str, tasks: usize, cores: usize) -> Result<Vec<usize>, String> {
+    checked(numbers(text)?.into_iter().map(Some), tasks, cores)
+}
+
+fn numbers(text: &str) -> Result<Vec<usize>, String> {
+    let number = |word: &str| {
+        word.parse().map_err(|_| format!("it wrote {}; a number is needed", quoted(word)))
+    };
+    text.split_ascii_whitespace().map(number).collect()
+}
+
+/// One of the cores for each task.
+fn checked(
+    answer: impl Iterator<Item = Option<usize>>,
+    tasks: usize,
+    cores: usize,
+) -> Result<Vec<usize>, String> {
+    let answer: Option<Vec<usize>> = answer.map(|c| c.filter(|&c| c < cores)).collect();
+    answer.filter(|a| a.len() == tasks).ok_or_else(|| {
+        format!("it answered with something other than {tasks} tasks on {cores} cores")
+    })
 }
 
 /// Amounts as whole numbers, which is what both programs want, so that all together are [`WHOLE`];
@@ -283,15 +315,7 @@ fn scotch(called: &Called<'_>, job: &Job<'_>) -> Result<Vec<CoreIndex>, ProgramE
     }
     arguments.extend(["tasks", "machine", "mapping", "log"].map(str::to_owned));
     called.run(&arguments)?;
-    let numbers = called.numbers("mapping")?;
-    let mut answer = vec![None; tasks.len()];
-    // How many, and then pairs of a task and its core.
-    for pair in numbers.get(1..).unwrap_or_default().chunks_exact(2) {
-        if let Some(a) = answer.get_mut(pair[0] as usize) {
-            *a = Some(pair[1] as CoreIndex);
-        }
-    }
-    called.checked(answer.into_iter(), job)
+    called.answer("mapping", job, read_pairs)
 }
 
 /// How far above the mean a core may be loaded, as a share.
@@ -384,8 +408,8 @@ fn metis(called: &Called<'_>, job: &Job<'_>) -> Result<Vec<CoreIndex>, ProgramEr
     }
     arguments.extend([String::from("tasks"), cores.len().to_string()]);
     called.run(&arguments)?;
-    let parts = called.numbers(&format!("tasks.part.{}", cores.len()))?;
-    called.checked(parts.iter().map(|&p| order.get(p as usize).copied()), job)
+    let parts = called.answer(&format!("tasks.part.{}", cores.len()), job, read_parts)?;
+    Ok(parts.into_iter().map(|p| order[p]).collect())
 }
 
 #[cfg(test)]

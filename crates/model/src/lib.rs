@@ -27,4 +27,4 @@ pub use plan::{MemoryMove, Move, Plan, Reason};
 pub use snapshot::{CpuIndex, CpuView, FULL_CAPACITY, Snapshot, TaskView, ThreadIndex, ThreadView};
 pub use tasks::{Edge, GraphError, Link, Task, TaskGraph, TaskIndex};
 pub use time::{DurationError, Nanos, parse_duration};
-pub use words::counted;
+pub use words::{counted, filled};

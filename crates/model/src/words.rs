@@ -1,4 +1,4 @@
-//! Numbers with their nouns.
+//! Numbers with their nouns, and names with letters that stand for something.
 
 use std::fmt::Display;
 
@@ -9,9 +9,40 @@ pub fn counted<N: Display + PartialEq + From<u8>>(n: N, what: &str) -> String {
     format!("{n} {what}{s}")
 }
 
+/// A name in which `%` and a letter stand for what `value` gives, and `%%` for `%`.
+///
+/// # Errors
+/// The first `%` with a letter for which there is nothing, or with none.
+pub fn filled(name: &str, value: &mut dyn FnMut(char) -> Option<String>) -> Result<String, String> {
+    let mut out = String::with_capacity(name.len());
+    let mut chars = name.chars();
+    while let Some(c) = chars.next() {
+        if c != '%' {
+            out.push(c);
+            continue;
+        }
+        match chars.next() {
+            Some('%') => out.push('%'),
+            Some(letter) => match value(letter) {
+                Some(text) => out.push_str(&text),
+                None => return Err(format!("%{letter}")),
+            },
+            None => return Err(String::from("%")),
+        }
+    }
+    Ok(out)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn letters_stand_for_what_they_are_given() {
+        let fill = |name| filled(name, &mut |c| (c == 'p').then(|| String::from("7%p")));
+        assert_eq!(fill("a-%p-100%%.json"), Ok("a-7%p-100%.json".into()));
+        assert_eq!((fill("%q"), fill("x%")), (Err("%q".into()), Err("%".into())));
+    }
 
     #[test]
     fn one_is_not_many() {

@@ -30,6 +30,18 @@ evenly_other
 #endif
 ";
 
+/// The MPI and its version, of what a compiler answers to [`QUESTION`].
+pub(crate) fn answer(text: &str) -> Option<(Flavour, String)> {
+    let (name, version) =
+        text.lines().find_map(|line| line.trim().strip_prefix("evenly_"))?.split_once(' ')?;
+    let flavour = match name {
+        "openmpi" => Flavour::OpenMpi,
+        "mpich" => Flavour::Mpich,
+        _ => return None,
+    };
+    Some((flavour, version.trim().trim_matches('"').replace(' ', ".")))
+}
+
 /// A compiler of an MPI.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compiler {
@@ -95,15 +107,9 @@ impl Compiler {
         if !output.status.success() {
             return Err(first_line(&output));
         }
-        let text = String::from_utf8_lossy(&output.stdout);
-        let answer = text.lines().find_map(|line| line.trim().strip_prefix("evenly_"));
-        let (name, version) = answer.and_then(|a| a.split_once(' ')).unwrap_or_default();
-        let flavour = match name {
-            "openmpi" => Flavour::OpenMpi,
-            "mpich" => Flavour::Mpich,
-            _ => return Err(String::from("it knows neither of them")),
-        };
-        let version = version.trim().trim_matches('"').replace(' ', ".");
+        let answered = answer(&String::from_utf8_lossy(&output.stdout));
+        let (flavour, version) =
+            answered.ok_or_else(|| String::from("it knows neither of them"))?;
         Ok(Self { path: path.to_owned(), flavour, version })
     }
 

@@ -16,6 +16,28 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+/// What programs, launchers and compilers tell of their MPI.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Told {
+    /// A program's file.
+    pub by_file: Option<mpi::Flavour>,
+    /// A launcher's version.
+    pub by_launcher: Option<mpi::Flavour>,
+    /// A compiler's answer.
+    pub by_compiler: Option<(mpi::Flavour, String)>,
+}
+
+/// Reads arbitrary bytes as each of these. For fuzzing: whatever the bytes are, it returns.
+#[must_use]
+pub fn exercise(bytes: &[u8]) -> Told {
+    let text = String::from_utf8_lossy(bytes);
+    Told {
+        by_file: mpi::linked(bytes),
+        by_launcher: mpi::Flavour::of_version(&text),
+        by_compiler: build::answer(&text),
+    }
+}
+
 /// Why a program cannot be profiled.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {

@@ -4,8 +4,8 @@
 use crate::ProbeError;
 use object::Endianness;
 use object::elf::{DT_NEEDED, FileHeader64};
-use object::read::ReadCache;
 use object::read::elf::{Dyn, FileHeader};
+use object::read::{ReadCache, ReadRef};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
@@ -47,7 +47,7 @@ impl Flavour {
     }
 
     /// By what a launcher says of its version.
-    fn of_version(text: &str) -> Option<Self> {
+    pub(crate) fn of_version(text: &str) -> Option<Self> {
         let has = |words: &[&str]| words.iter().any(|w| text.contains(w));
         if has(&["Open MPI", "OpenRTE", "PRRTE", "prterun"]) {
             Some(Self::OpenMpi)
@@ -140,11 +140,16 @@ pub(crate) fn found(word: &OsStr) -> Option<PathBuf> {
 /// The MPI that a program is linked against: None where it is no program, or linked against none.
 fn flavour_of(program: &Path) -> Option<Flavour> {
     let file = ReadCache::new(File::open(program).ok()?);
-    let elf = FileHeader64::<Endianness>::parse(&file).ok()?;
+    linked(&file)
+}
+
+/// The same of what the program's file holds.
+pub(crate) fn linked<'d>(file: impl ReadRef<'d>) -> Option<Flavour> {
+    let elf = FileHeader64::<Endianness>::parse(file).ok()?;
     let endian = elf.endian().ok()?;
-    let sections = elf.sections(endian, &file).ok()?;
-    let (entries, link) = sections.dynamic(endian, &file).ok()??;
-    let strings = sections.strings(endian, &file, link).ok()?;
+    let sections = elf.sections(endian, file).ok()?;
+    let (entries, link) = sections.dynamic(endian, file).ok()??;
+    let strings = sections.strings(endian, file, link).ok()?;
     entries
         .iter()
         .filter(|entry| entry.tag32(endian) == Some(DT_NEEDED))

@@ -31,11 +31,11 @@ pub use declared::{Access, Declared, declared, parse_free, parse_hmat, parse_hug
 pub use factors::{Factors, FactorsError, NetworkFactors, Source, compose};
 pub use machine::{
     ASSUMED_CACHE_FACTORS, ClusterOfError, MOST_CPUS, MOST_XML_BYTES, Machine, Origin,
-    TopologyError, from_xml, synthetic, this_machine, this_machine_kept_in,
+    TopologyError, from_xml, parse_xml, synthetic, this_machine, this_machine_kept_in,
 };
 pub use measure::{MeasureError, MeasureOptions, measure};
 pub use measured::{Binding, Factor, Measurement, Pair, Spread};
 pub use report::{Report, SCHEMA};
-pub use store::{cache_dir, default_dir};
+pub use store::{cache_dir, default_dir, parse_kept};
 pub use svg::svg;
 pub use tree::{CpuKind, Kind, Object};

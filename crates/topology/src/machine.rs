@@ -11,6 +11,8 @@ use crate::store;
 use crate::text;
 use crate::tree::{CpuKind, Kind, Object, speeds};
 use evenly_model::{CacheLevel, Cluster, ClusterError, Core, CpuSet, Knowledge, Node};
+use quick_xml::Reader;
+use quick_xml::events::Event;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -165,19 +167,63 @@ fn levels(text: &str) -> Result<Vec<(&str, u64)>, String> {
 /// Where the file cannot be read or is no such XML.
 pub fn from_xml(path: &Path) -> Result<Machine, TopologyError> {
     let cannot = |source| TopologyError::Read { path: path.to_owned(), source };
-    let refused = |why: String| TopologyError::Xml { path: path.to_owned(), why };
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(cannot)?;
     file.take(MOST_XML_BYTES + 1).read_to_end(&mut bytes).map_err(cannot)?;
+    parse_xml(&bytes, path)
+}
+
+/// The machine of what such a file holds; `path` is what errors name.
+///
+/// # Errors
+/// Where it is no such XML.
+pub fn parse_xml(bytes: &[u8], path: &Path) -> Result<Machine, TopologyError> {
+    let refused = |why: String| TopologyError::Xml { path: path.to_owned(), why };
     if bytes.len() as u64 > MOST_XML_BYTES {
         return Err(refused(format!("it has more than {MOST_XML_BYTES} bytes")));
     }
-    let text = String::from_utf8(bytes).map_err(|_| refused("it is not text (UTF-8)".into()))?;
+    let text = std::str::from_utf8(bytes).map_err(|_| refused("it is not text (UTF-8)".into()))?;
     if !text.contains("<topology") {
         return Err(refused("it has no element 'topology'".into()));
     }
-    let found = hwloc::read(Input::Xml(&text)).map_err(refused)?;
+    // What is no XML at all does not get to hwloc, whose reader says so itself, at length.
+    well_formed(text).map_err(refused)?;
+    let found = hwloc::read(Input::Xml(text)).map_err(refused)?;
     Machine::new(Origin::Xml(path.to_owned()), found)
+}
+
+/// The error is where it is no XML, and why.
+fn well_formed(text: &str) -> Result<(), String> {
+    let line = |at: u64| {
+        let at = usize::try_from(at).unwrap_or(usize::MAX).min(text.len());
+        1 + text.as_bytes()[..at].iter().filter(|&&b| b == b'\n').count()
+    };
+    let plain = |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t');
+    if let Some(at) = text.find(|c| !plain(c)) {
+        return Err(format!("line {} has a character that no XML has", line(at as u64)));
+    }
+    let mut reader = Reader::from_str(text);
+    let mut open = 0_usize;
+    loop {
+        let event = reader.read_event();
+        let event = event.map_err(|e| format!("line {}: {e}", line(reader.error_position())))?;
+        let at = line(reader.buffer_position());
+        if let Event::Start(element) | Event::Empty(element) = &event {
+            for attribute in element.attributes() {
+                let value = attribute.map_err(|e| format!("line {at}: {e}"))?;
+                value.unescape_value().map_err(|e| format!("line {at}: {e}"))?;
+            }
+        }
+        match event {
+            Event::Start(_) => open += 1,
+            Event::End(_) => open = open.saturating_sub(1),
+            Event::Eof if open > 0 => {
+                return Err(format!("it ends within an element, in line {at}"));
+            }
+            Event::Eof => return Ok(()),
+            _ => {}
+        }
+    }
 }
 
 /// The machine that this runs on, as its cpuset lets it be used, with what was measured on it and kept

@@ -61,7 +61,13 @@ fn path(dir: &Path, key: &str) -> PathBuf {
 
 /// What was kept of this machine.
 pub(crate) fn load(dir: &Path, key: &str) -> Option<Measurement> {
-    let file: File = serde_json::from_slice(&fs::read(path(dir, key)).ok()?).ok()?;
+    parse_kept(&fs::read(path(dir, key)).ok()?)
+}
+
+/// What a kept file holds; None where it does not hold together.
+#[must_use]
+pub fn parse_kept(bytes: &[u8]) -> Option<Measurement> {
+    let file: File = serde_json::from_slice(bytes).ok()?;
     Some(file.measured).filter(|m| file.schema == SCHEMA && m.is_sound())
 }
 

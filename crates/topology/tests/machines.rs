@@ -177,6 +177,18 @@ fn a_captured_machine_is_read() {
     assert!(text.contains("Intel(R) Xeon(R) Processor") && text.contains("260 MiB"), "{text}");
 }
 
+/// In the form of hwloc 1, which has NUMA nodes among the levels, and no names of caches.
+#[test]
+fn a_captured_machine_in_the_old_form_is_read() {
+    let captured = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/captured/vm-v1.xml");
+    let machine = from_xml(std::path::Path::new(captured)).unwrap();
+    let cluster = machine.cluster(None).unwrap();
+    assert_eq!(machine.allowed(), set("0-1"));
+    assert_eq!((cluster.cores().len(), cluster.nodes().len()), (2, 1));
+    assert_eq!(cluster.caches()[cluster.shared_cache(0, 1).unwrap()].name, "L3");
+    assert!(machine.describe().contains("480 MiB"), "{}", machine.describe());
+}
+
 #[test]
 fn what_is_no_xml_of_hwloc_is_refused_in_one_line() {
     let dir = tempfile::tempdir().unwrap();
@@ -190,6 +202,13 @@ fn what_is_no_xml_of_hwloc_is_refused_in_one_line() {
             error.contains("x.xml is no XML of hwloc") && error.lines().count() == 1,
             "{error}"
         );
+    }
+    let wrong = whole.replacen("</object>", "</objet>", 1);
+    let nul = whole.replacen("Machine", "Mach\0ne", 1);
+    for (bad, why) in [(cut, "line "), (&wrong, "line "), (&nul, "a character that no XML has")] {
+        fs::write(&file, bad).unwrap();
+        let error = from_xml(&file).unwrap_err().to_string();
+        assert!(error.contains(why) && !error.contains("hwloc says"), "{error}");
     }
     fs::write(&file, [0xff, 0xfe]).unwrap();
     assert!(from_xml(&file).unwrap_err().to_string().contains("UTF-8"));
