@@ -2,7 +2,7 @@
 
 use crate::EvenlyMapOptions;
 use evenly_model::{Cluster, Core, Edge, Nanos, Node, Task, TaskGraph};
-use evenly_policy::map::{Alpha, MapperInfo, Objectives, Options, Request, objectives};
+use evenly_policy::map::{Alpha, MapperInfo, Objectives, Options, Request, no_stop, objectives};
 use std::fmt::Display;
 use std::time::Instant;
 
@@ -103,8 +103,14 @@ pub(crate) fn solve(
     }
     let began = Instant::now();
     let clock = || Nanos::from(began.elapsed());
-    let request =
-        Request { graph: &graph, cluster: &cluster, present: &present, options, clock: &clock };
+    let request = Request {
+        graph: &graph,
+        cluster: &cluster,
+        present: &present,
+        options,
+        clock: &clock,
+        stop: &no_stop,
+    };
     let mapping = (mapper.map)(&request);
     Ok(Solved {
         before: objectives(&graph, &cluster, &present, &present),
@@ -138,6 +144,7 @@ pub(crate) fn options(given: &EvenlyMapOptions) -> Result<Options, Trouble> {
         max_migrations: usize::try_from(given.max_migrations).ok(),
         max_imbalance: bound(given.max_imbalance),
         tolerance: given.tolerance,
+        ..Options::default()
     })
 }
 

@@ -192,13 +192,18 @@ pub(crate) struct BalanceArgs {
     /// as its --json or --format masks or csv writes it
     #[arg(long, value_name = "FILE")]
     pub(crate) map: Option<PathBuf>,
-    /// What the tasks of --map and --profile are
+    /// What the tasks of --map, --profile and --edges are
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) map_by: MapByArg,
     /// nuco: loads and messages of the program's ranks or threads, recorded in an earlier run (JSON,
     /// evenly.tasks/1); without it nothing is known of messages
     #[arg(long, value_name = "FILE")]
     pub(crate) profile: Option<PathBuf>,
+    /// nuco: who sends to whom, by the numbers of ranks or threads, instead of the messages of
+    /// --profile: CSV with columns from, to, messages, and where known bytes. Without --profile all
+    /// tasks are taken to compute for 1 s meanwhile
+    #[arg(long, value_name = "FILE")]
+    pub(crate) edges: Option<PathBuf>,
     /// nuco: place threads anew after this many periods [default: 50]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) every: Option<u32>,
@@ -481,6 +486,10 @@ pub(crate) struct MapArgs {
     /// What a message counts for beside load, in seconds: a number, or auto [default: 1e-5]
     #[arg(long, value_parser = alpha)]
     pub(crate) alpha: Option<Alpha>,
+    /// nuco+: what a byte counts for beside load, in seconds; 0: messages alone count, as in NucoLB
+    /// [default: what the machine's memory takes, 5e-10 where that is not known]
+    #[arg(long, value_name = "SECONDS", value_parser = not_negative)]
+    pub(crate) beta: Option<f64>,
     /// Seed of all that is random
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
@@ -491,6 +500,10 @@ pub(crate) struct MapArgs {
     /// nuco+: makespan that a migration must save, in seconds [default: 0.001]
     #[arg(long, value_name = "SECONDS", value_parser = not_negative)]
     pub(crate) migration_worth: Option<f64>,
+    /// nuco+: for how many windows, as long as the one that was observed, the mapping will hold:
+    /// migrations cost once, and save so often [default: 1]
+    #[arg(long, value_name = "N", value_parser = above_0)]
+    pub(crate) windows: Option<f64>,
     /// nuco+: no more migrations than that
     #[arg(long, value_name = "N")]
     pub(crate) max_migrations: Option<usize>,
@@ -589,6 +602,13 @@ fn not_negative(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(x) if x.is_finite() && x >= 0.0 => Ok(x),
         _ => Err(String::from("it must be a number that is not negative")),
+    }
+}
+
+fn above_0(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(x) if x.is_finite() && x > 0.0 => Ok(x),
+        _ => Err(String::from("it must be a number above 0")),
     }
 }
 

@@ -396,6 +396,13 @@ pub const FIGURES: &[Info] = &[
         make: oslb::together,
     },
     Info {
+        id: "nuco-2",
+        paper: Paper::Nuco,
+        number: "2",
+        title: "lb_test before and after NucoLB, on four cores",
+        make: nuco::execution,
+    },
+    Info {
         id: "nuco-table-4",
         paper: Paper::Nuco,
         number: "Table IV",
@@ -415,6 +422,13 @@ pub const FIGURES: &[Info] = &[
         number: "4 and Table V",
         title: "stencil4D, 256 large and uneven tasks",
         make: nuco::stencil,
+    },
+    Info {
+        id: "nuco-5",
+        paper: Paper::Nuco,
+        number: "5",
+        title: "messages that each core receives, stencil4D before and after NucoLB",
+        make: nuco::messages,
     },
     Info {
         id: "nuco-6",

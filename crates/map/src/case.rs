@@ -7,7 +7,9 @@ use crate::input::Input;
 use crate::present::PresentFrom;
 use crate::programs::{Job, PROGRAMS, Program, ProgramError};
 use evenly_model::{Cluster, CoreIndex, CpuId, CpuSet, Nanos, TaskGraph, counted};
-use evenly_policy::map::{Alpha, MAPPERS, MapperInfo, Objectives, Options, Request, objectives};
+use evenly_policy::map::{
+    Alpha, MAPPERS, MapperInfo, Objectives, Options, Request, no_stop, objectives, plus,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -106,6 +108,7 @@ impl Case {
             present: &self.present,
             options,
             clock: &clock,
+            stop: &no_stop,
         };
         let mapping = (mapper.map)(&request);
         let seconds = Some(began.elapsed().as_secs_f64());
@@ -137,6 +140,22 @@ impl Case {
         Mapped { name, mapping, objectives, seconds: None }
     }
 
+    /// What `nuco+` makes small, J, in seconds, of a mapping with these options, and what it is not
+    /// below with any ([`plus::objective_s`], [`plus::lower_bound_s`]).
+    #[must_use]
+    pub fn objective_s(&self, mapping: &[CoreIndex], options: &Options) -> (f64, f64) {
+        let clock = || Nanos::ZERO;
+        let request = Request {
+            graph: &self.input.graph,
+            cluster: &self.cluster,
+            present: &self.present,
+            options,
+            clock: &clock,
+            stop: &no_stop,
+        };
+        (plus::objective_s(&request, mapping), plus::lower_bound_s(&request))
+    }
+
     /// What the present mapping is worth.
     #[must_use]
     pub fn before(&self) -> Mapped {
@@ -166,7 +185,7 @@ impl Case {
 
     /// The mappings in a table, the present one first, below a line that says what was mapped.
     #[must_use]
-    pub fn table(&self, mapped: &[Mapped]) -> String {
+    pub fn table(&self, mapped: &[Mapped], options: &Options) -> String {
         let Self { input, cluster, .. } = self;
         let mut text = String::new();
         // Writing to a string cannot fail.
@@ -189,10 +208,12 @@ impl Case {
             "hop-bytes",
             "migrations",
             "moved bytes",
+            "J s",
             "took s",
         ];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
-        rows.extend(std::iter::once(&self.before()).chain(mapped).map(row));
+        let j = |m: &Mapped| self.objective_s(&m.mapping, options).0;
+        rows.extend(std::iter::once(&self.before()).chain(mapped).map(|m| row(m, j(m))));
         let widths: Vec<usize> = (0..head.len())
             .map(|c| rows.iter().map(|r| r[c].chars().count()).max().unwrap_or(0))
             .collect();
@@ -215,6 +236,9 @@ impl Case {
         value["algorithm"] = mapped.name.as_str().into();
         value["objectives"] =
             json!({ "before": self.before().objectives, "after": mapped.objectives });
+        let (before, bound) = self.objective_s(&self.present, options);
+        let (after, _) = self.objective_s(&mapped.mapping, options);
+        value["objective_s"] = json!({ "before": before, "after": after, "lower_bound": bound });
         value["migrations"] = mapped.objectives.migrations.into();
         value["seconds"] = mapped.seconds.into();
         value["assignment"] = json!(self.assignment(&mapped.mapping));
@@ -227,11 +251,14 @@ impl Case {
         let mut value = self.common(options, &self.notes(mapped));
         value["schema"] = SCHEMA_COMPARISON.into();
         value["before"] = json!(self.before().objectives);
+        let (before, bound) = self.objective_s(&self.present, options);
+        value["objective_s"] = json!({ "before": before, "lower_bound": bound });
         let result = |m: &Mapped| {
             json!({
                 "name": m.name,
                 "by": if m.seconds.is_some() { "algorithm" } else { "file" },
                 "objectives": m.objectives,
+                "objective_s": self.objective_s(&m.mapping, options).0,
                 "migrations": m.objectives.migrations,
                 "seconds": m.seconds,
             })
@@ -267,9 +294,11 @@ impl Case {
             "present": self.from.words(),
             "options": {
                 "alpha": alpha,
+                "beta": options.byte_s(cluster),
                 "seed": options.seed,
                 "time_limit_s": options.time_limit.as_secs_f64(),
                 "migration_worth_s": options.migration_worth_s,
+                "windows": options.windows,
                 "max_migrations": options.max_migrations,
                 "max_imbalance": options.max_imbalance,
                 "tolerance": options.tolerance,
@@ -289,7 +318,7 @@ impl Case {
 }
 
 /// A line of the table.
-fn row(m: &Mapped) -> Vec<String> {
+fn row(m: &Mapped, objective_s: f64) -> Vec<String> {
     let o = &m.objectives;
     vec![
         m.name.chars().map(|c| if c.is_control() { '?' } else { c }).collect(),
@@ -300,6 +329,7 @@ fn row(m: &Mapped) -> Vec<String> {
         amount(o.hop_bytes),
         o.migrations.to_string(),
         amount(o.migrated_bytes),
+        format!("{objective_s:.4}"),
         m.seconds.map_or_else(String::new, |s| format!("{s:.3}")),
     ]
 }

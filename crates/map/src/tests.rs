@@ -590,7 +590,8 @@ fn long_work_is_foreseen() {
     let expected = |name, n, m, p| expected_s(evenly_policy::map::mapper(name).unwrap(), n, m, p);
     assert!(expected("nuco+", 400, 32, 3_000) < 0.1);
     assert!(expected("nuco", 1_000_000, 1_000, 3_000_000) > 20.0);
-    assert!(expected("nuco+", 1_000_000, 1_000, 3_000_000) > 40.0);
+    // It keeps its time limit, and judges mappings before and after.
+    assert!((0.5..2.0).contains(&expected("nuco+", 1_000_000, 1_000, 3_000_000)));
     // What only looks at every task once is done at once.
     assert!(expected("greedy", 1_000_000, 1_000, 3_000_000) < 5.0);
 }

@@ -5,7 +5,7 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use evenly_model::stats::Random;
 use evenly_model::{Cluster, CoreIndex, Edge, Nanos, Task, TaskGraph};
-use evenly_policy::map::{MAPPERS, Options, Request};
+use evenly_policy::map::{MAPPERS, Options, Request, no_stop};
 use std::time::Instant;
 
 const TASKS: u64 = 10_000;
@@ -48,6 +48,7 @@ fn map(c: &mut Criterion) {
                     present: &present,
                     options: &options,
                     clock: &clock,
+                    stop: &no_stop,
                 })
             });
         });

@@ -33,7 +33,7 @@
 //! memory that the kernel has moved by itself.
 
 use crate::map::plus::objective_s;
-use crate::map::{Options, Request, mapper};
+use crate::map::{Options, Request, mapper, no_stop};
 use crate::{Mechanism, Policy, PolicyInfo, Spreader};
 use evenly_model::{
     Cluster, Core, CoreIndex, CpuIndex, Edge, FULL_CAPACITY, Knowledge, MemoryMove, Nanos, Node,
@@ -147,6 +147,7 @@ impl Case {
             present: &self.present,
             options: &self.options,
             clock: &CLOCK,
+            stop: &no_stop,
         }
     }
 }

@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_model::{CacheLevel, Cluster, Core, CoreIndex, Edge, Nanos, Node, Task, TaskGraph};
-use evenly_policy::map::{Alpha, MAPPERS, Options, Request, mapper, objectives, plus};
+use evenly_policy::map::{Alpha, MAPPERS, Options, Request, mapper, no_stop, objectives, plus};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -27,6 +27,7 @@ impl Instance {
             present: &self.present,
             options,
             clock: &clock,
+            stop: &no_stop,
         };
         (mapper(name).unwrap().map)(&request)
     }
@@ -194,6 +195,7 @@ proptest! {
             present,
             options: &options,
             clock: &clock,
+            stop: &no_stop,
         };
         let mapping = instance.map("nuco+", &options);
         let judge = |m: &[CoreIndex]| objectives(&graph, &instance.cluster, present, m);
@@ -210,6 +212,39 @@ proptest! {
             prop_assert!(after.imbalance <= before.imbalance);
         }
         prop_assert!(value(&mapping) >= plus::lower_bound_s(&request) * (1.0 - 1e-12));
+    }
+
+    /// Whatever it may cost: where the others fit into half of its time, it starts from them.
+    #[test]
+    fn nuco_plus_is_never_worse_than_any_other_mapper(
+        instance in any_instance(false),
+        worth in 0..4u32,
+        auto in any::<bool>(),
+        beta in prop_oneof![Just(None), (0..4u32).prop_map(|b| Some(f64::from(b) * 1e-3))],
+    ) {
+        let options = Options {
+            alpha: if auto { Alpha::Auto } else { Options::default().alpha },
+            beta,
+            time_limit: Nanos::from_millis(5),
+            migration_worth_s: f64::from(worth) / 10.0,
+            ..Options::default()
+        };
+        let (graph, present) = (instance.graph(), &instance.present);
+        let clock = || Nanos::ZERO;
+        let request = Request {
+            graph: &graph,
+            cluster: &instance.cluster,
+            present,
+            options: &options,
+            clock: &clock,
+            stop: &no_stop,
+        };
+        let value = |name: &str| plus::objective_s(&request, &instance.map(name, &options));
+        let ours = value("nuco+");
+        for other in MAPPERS {
+            let theirs = value(other.name);
+            prop_assert!(ours <= theirs * (1.0 + 1e-12), "{}: {theirs}, {ours}", other.name);
+        }
     }
 
     #[test]

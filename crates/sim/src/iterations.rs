@@ -48,7 +48,7 @@ use evenly_model::{Cluster, CoreIndex, GraphError, Nanos, NodeIndex, TaskGraph, 
 #[cfg(doc)]
 use evenly_policy::map::Effort;
 use evenly_policy::map::apps::App;
-use evenly_policy::map::{MapperInfo, Options, Request, objectives};
+use evenly_policy::map::{MapperInfo, Options, Request, no_stop, objectives};
 
 /// What things cost, beside what the tasks and the [`Cluster`] say: the parameters of the model, all
 /// of them. The default is what the figures of docs/figures.md are drawn with, and says for each
@@ -147,12 +147,12 @@ pub struct Run {
     pub makespan_s: f64,
     /// What each iteration took, in seconds.
     pub iterations_s: Vec<f64>,
-    /// What all cores were at work in each iteration, in seconds of CPU time.
-    pub busy_s: Vec<f64>,
+    /// What each core was at work in each iteration, in seconds.
+    pub busy_s: Vec<Vec<f64>>,
     /// The calls of the balancer.
     pub calls: Vec<Call>,
-    /// Where the tasks are in the end, by the place of each.
-    pub mapping: Vec<CoreIndex>,
+    /// Where the tasks are in each window, by the place of each.
+    pub mappings: Vec<Vec<CoreIndex>>,
     /// Iterations before the first call; all where there was none.
     pub before: usize,
     cores: usize,
@@ -186,7 +186,7 @@ impl Run {
     pub fn idle(&self) -> f64 {
         let from = self.after();
         let all: f64 = self.iterations_s[from..].iter().sum();
-        1.0 - self.busy_s[from..].iter().sum::<f64>() / (all * self.cores as f64)
+        1.0 - self.busy_s[from..].iter().flatten().sum::<f64>() / (all * self.cores as f64)
     }
 
     fn after(&self) -> usize {
@@ -223,13 +223,15 @@ pub fn run(
         iterations_s: Vec::new(),
         busy_s: Vec::new(),
         calls: Vec::new(),
-        mapping: start.to_vec(),
+        mappings: Vec::new(),
         before: iterations.min(window) as usize,
         cores: cluster.cores().len(),
     };
     let mut left = iterations;
+    let mut mapping = start.to_vec();
     loop {
-        let placed = Placed::new(program, cluster, parameters, &run.mapping, &home);
+        run.mappings.push(mapping.clone());
+        let placed = Placed::new(program, cluster, parameters, &mapping, &home);
         let mut took = vec![0.0; graph.len()];
         for _ in 0..left.min(window) {
             let (iteration_s, busy_s) = placed.iteration(parameters, &mut random, &mut took);
@@ -244,11 +246,11 @@ pub fn run(
             continue;
         };
         let seen = graph.clone().with_loads(|t| took[t])?;
-        let (to, call) = balance(&seen, cluster, parameters, balancer, &run.mapping);
+        let (to, call) = balance(&seen, cluster, parameters, balancer, &mapping);
         if parameters.memory_follows {
             home = to.iter().map(|&c| cluster.cores()[c].node).collect();
         }
-        run.mapping = to;
+        mapping = to;
         run.calls.push(call);
     }
     run.makespan_s =
@@ -266,7 +268,8 @@ fn balance(
     let Balancer { mapper, options } = balancer;
     // Nobody is late in virtual time; a search then does what its limit stands for.
     let clock = || Nanos::ZERO;
-    let to = (mapper.map)(&Request { graph, cluster, present, options, clock: &clock });
+    let to =
+        (mapper.map)(&Request { graph, cluster, present, options, clock: &clock, stop: &no_stop });
     let looks = mapper.effort.looks(graph.len(), cluster.cores().len(), graph.pairs());
     let searching_s = if mapper.effort.searches() { options.time_limit.as_secs_f64() } else { 0.0 };
     let deciding_s = searching_s.max(looks * parameters.look_s);
@@ -357,9 +360,9 @@ impl Placed {
         placed
     }
 
-    /// How long an iteration takes and how long all cores are at work in it; what each task took is
+    /// How long an iteration takes and how long each core is at work in it; what each task took is
     /// added to `took`.
-    fn iteration(&self, p: &Parameters, random: &mut Random, took: &mut [f64]) -> (f64, f64) {
+    fn iteration(&self, p: &Parameters, random: &mut Random, took: &mut [f64]) -> (f64, Vec<f64>) {
         // Drawn in the order of tasks, so that a task varies in the same way wherever it is.
         let takes = |t: TaskIndex, unit: f64| {
             self.computes_s[t] * (1.0 + p.jitter * (2.0 * unit - 1.0)) + self.messages_s[t]
@@ -368,7 +371,7 @@ impl Placed {
         for (took, takes) in took.iter_mut().zip(&takes) {
             *took += takes;
         }
-        let (mut end, mut busy) = (self.network_s, 0.0);
+        let (mut end, mut busy) = (self.network_s, Vec::with_capacity(self.of_core.len()));
         for tasks in &self.of_core {
             let mut at = 0.0;
             for &t in tasks {
@@ -376,7 +379,7 @@ impl Placed {
                 end = self.arrives_s[t].map_or(end, |arrives_s| end.max(at + arrives_s));
             }
             end = end.max(at);
-            busy += at;
+            busy.push(at);
         }
         (end, busy)
     }

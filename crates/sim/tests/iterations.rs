@@ -64,12 +64,17 @@ fn near(found: f64, expected: f64) {
     assert!((found - expected).abs() <= 1e-12 + 1e-9 * expected.abs(), "{found}, not {expected}");
 }
 
+/// What all cores are at work in the first iteration.
+fn busy_s(r: &Run) -> f64 {
+    r.busy_s[0].iter().sum()
+}
+
 #[test]
 fn an_iteration_ends_with_the_slowest_core() {
     let g = graph(&[1.0, 2.0, 4.0], &[]);
     let r = once(&g, &[0, 0, 1], &FREE);
     near(r.makespan_s, 4.0);
-    near(r.busy_s[0], 7.0);
+    near(busy_s(&r), 7.0);
     near(r.idle(), 1.0 - 7.0 / 32.0);
     near(once(&g, &[0, 0, 0], &FREE).makespan_s, 7.0);
     // A window of several iterations has the load of all of them.
@@ -93,7 +98,7 @@ fn a_message_from_another_node_is_read_at_its_factor() {
     near(once(&g, &[2, 0], &p).makespan_s, 1.0 + read);
     let back = graph(&[1.0, 0.0], &[(0, 1, 3.0, 60e6)]);
     near(once(&back, &[0, 2], &p).makespan_s, 1.0);
-    near(once(&back, &[0, 2], &p).busy_s[0], 1.0 + read);
+    near(busy_s(&once(&back, &[0, 2], &p)), 1.0 + read);
 }
 
 #[test]
@@ -104,12 +109,12 @@ fn a_message_between_hosts_costs_both_and_arrives_later() {
     // The receiver: 1 s, reading 4 times more than in its load, and handling; the sender: 3 s and
     // handling. Then 10 MB at 0.1 GB/s, and the flight.
     let read = 2.0 * 0.01 + 10e6 / 0.5e9;
-    near(r.busy_s[0], 1.0 + 4.0 * read + 0.2 + 3.0 + 0.2);
+    near(busy_s(&r), 1.0 + 4.0 * read + 0.2 + 3.0 + 0.2);
     near(r.makespan_s, 3.2 + 0.5 + 0.1);
     // All hosts share the network: three messages of 10 s, which nobody reads for as long.
     let g = graph(&[0.0; 4], &[(0, 1, 1.0, 1e9), (1, 0, 1.0, 1e9), (2, 3, 1.0, 1e9)]);
     let r = once(&g, &[0, 4, 2, 6], &FREE);
-    near(r.busy_s[0], 3.0 * 4.0 * 2.0);
+    near(busy_s(&r), 3.0 * 4.0 * 2.0);
     near(r.makespan_s, 30.0);
 }
 
@@ -138,18 +143,18 @@ fn a_call_takes_deciding_and_copying_host_by_host() {
     assert_eq!((call.migrations, call.migrated_bytes), (4, 4e6));
     near(r.iteration_s(), 4.0);
     near(r.makespan_s, 1.0 + 4.0 + call.took_s);
-    assert_eq!(r.mapping, [0; 4]);
+    assert_eq!(r.mappings, [vec![1, 2, 4, 6], vec![0; 4]]);
     // One that searches takes its time.
     let searches = MapperInfo { effort: Effort::Search, ..heap_up };
     let options = Options { time_limit: Nanos::from_millis(2_500), ..options };
     let balancer = Balancer { mapper: &searches, options: &options };
     let r = run(&program, &machine(), &p, Some(balancer), 1).unwrap();
     near(r.calls[0].took_s, 4.0 + 2.5 + 2.0 * (0.1 + 0.01));
-    // Longer where only its starts take longer.
+    // Longer where only judging takes longer.
     let options = Options { time_limit: Nanos::from_millis(250), ..options };
     let balancer = Balancer { mapper: &searches, options: &options };
     let r = run(&program, &machine(), &p, Some(balancer), 1).unwrap();
-    near(r.calls[0].took_s, 4.0 + 2.0 * 0.33 + 2.0 * (0.1 + 0.01));
+    near(r.calls[0].took_s, 4.0 + 4.0 * 0.13 + 2.0 * (0.1 + 0.01));
 }
 
 #[test]
@@ -185,7 +190,7 @@ fn the_balancer_is_called_between_windows_and_sees_what_tasks_took() {
     };
     // On another node task 1 takes 1 s and 3 s more an iteration: 16 s in a window, more than 8.
     let r = go([0, 2], 12);
-    assert_eq!((r.calls.len(), r.mapping[1], r.before), (2, 0, 4));
+    assert_eq!((r.calls.len(), r.mappings[2][1], r.before), (2, 0, 4));
     assert_eq!(r.calls[0].migrations, 1);
     // After that it is on the node of its partner and takes less: then it goes to the same core.
     assert_eq!(r.iterations_s, [4.0, 4.0, 4.0, 4.0, 2.0, 2.0, 2.0, 2.0, 3.0, 3.0, 3.0, 3.0]);
@@ -214,7 +219,8 @@ fn a_run_is_repeatable_and_no_time_is_lost() {
             assert_eq!(r.calls.len() as u32, app.iterations / app.window - 1, "{}", app.name);
             assert!((0.0..1.0).contains(&r.idle()), "{}: {}", app.name, r.idle());
             for (busy, iteration) in r.busy_s.iter().zip(&r.iterations_s) {
-                assert!(*busy <= iteration * cluster.cores().len() as f64 * (1.0 + 1e-12));
+                assert_eq!(busy.len(), cluster.cores().len());
+                assert!(busy.iter().all(|busy| *busy <= iteration * (1.0 + 1e-12)));
             }
         }
     }

@@ -86,8 +86,8 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
         Finding {
             paper: "on NUMA48 only NUCOLB is faster than the baseline, 1.14 times",
             here: format!(
-                "`nuco` {:.2}, `greedy-comm` {:.2}, `treematch` {:.2}; `nuco+`, which weighs all messages as a \
-                 tenth of all load (--alpha auto), {:.2}, and {:.2} on NUMA32",
+                "`nuco` {:.2}, `greedy-comm` {:.2}, `treematch` {:.2}; `nuco+`, which weighs bytes too, {:.2}, \
+                 and {:.2} on NUMA32",
                 b.speedup("nuco"),
                 b.speedup("greedy-comm"),
                 b.speedup("treematch"),

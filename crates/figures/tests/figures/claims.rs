@@ -376,8 +376,6 @@ fn nuco_table_4_is_near_the_papers() {
         assert!(of(machine, "nuco", "migrations") < 30.0);
         assert!(of(machine, "greedy-comm", "migrations") > 120.0);
         assert!(of(machine, "nuco", "idle_percent") < 8.0);
-        // What searches is among the fastest, although its search takes a fifth of an iteration.
-        assert!(total("nuco+") < 1.01 * total("nuco"), "{}", total("nuco+"));
         assert!(of(machine, "nuco+", "iteration_ms") < of(machine, "nuco", "iteration_ms"));
     }
 }
@@ -425,6 +423,63 @@ fn nuco_6_the_cluster_is_levelled() {
         assert!((1.0..1.1).contains(&of(machine, "nuco", "speedup")), "{machine}");
         assert!(of(machine, "nuco", "idle_percent") < 1.5, "{machine}");
     }
+}
+
+/// With `nuco+` iterations are shorter than with every other mapper, on every machine; and the whole is not
+/// longer, the time of its search included (on kNeighbor, NUMA48, `treematch` is as fast).
+#[test]
+fn nuco_plus_is_the_fastest_of_all() {
+    for (id, machines) in [
+        ("nuco-table-4", &["NUMA32", "NUMA48"][..]),
+        ("nuco-3", &["NUMA32", "NUMA48"]),
+        ("nuco-4", &["NUMA32", "NUMA48"]),
+        ("nuco-6", &["NUMA32", "NUMA48", "20xNUMA4"]),
+    ] {
+        let table = &figure(id).tables[0];
+        for machine in machines {
+            let ours = cell(id, machine, "nuco+", "total_s");
+            let others = table.rows.iter().filter(|r| r[0] == *machine && r[1] != "nuco+");
+            for other in others.filter(|r| !r[2].is_empty()) {
+                let theirs: f64 = other[2].parse().unwrap();
+                let said = format!("{id}, {machine}: {} {theirs} s, nuco+ {ours} s", other[1]);
+                assert!(ours < 1.001 * theirs, "{said}");
+                let iteration = |balancer| cell(id, machine, balancer, "iteration_ms");
+                assert!(iteration("nuco+") < iteration(&other[1]), "{said}");
+            }
+        }
+    }
+}
+
+/// Four cores that are unevenly busy, and level after the first call.
+#[test]
+fn nuco_2_cores_are_level_after_the_call() {
+    let csv = Csv::of("nuco-2", "nuco-2");
+    let names = csv.names();
+    assert_eq!(names, ["core 4", "core 5", "core 6", "core 7"]);
+    // Two points an iteration: 10 before the call, 15 after it.
+    let part = |range: std::ops::Range<usize>| -> Vec<f64> {
+        names.iter().map(|n| mean(&csv.values(n)[range.clone()])).collect()
+    };
+    let (before, after) = (part(0..20), part(20..50));
+    assert!(most(&before) - least(&before) > 10.0, "{before:?}");
+    assert!(least(&after) > 85.0 && least(&after) > least(&before), "{after:?}");
+    let idle = |row: usize| figure("nuco-2").tables[0].rows[row][3].parse::<f64>().unwrap();
+    let idle = |rows: std::ops::Range<usize>| rows.map(idle).sum::<f64>();
+    assert!(idle(4..8) < idle(0..4));
+}
+
+/// Cores that receive nothing receive their part after the call.
+#[test]
+fn nuco_5_messages_are_shared_out() {
+    let of = |panel, name| Csv::of("nuco-5", panel).values(name);
+    let before = of("nuco-5-before", "the first 10 iterations");
+    let after = of("nuco-5-after", "the other 40");
+    assert_eq!((before.len(), after.len()), (48, 48));
+    let none = |v: &[f64]| v.iter().filter(|m| **m == 0.0).count();
+    assert!(none(&before) > 0 && none(&after) == 0, "{after:?}");
+    // Messages between tasks on one core are not among them: of 1,536 an iteration.
+    let all: f64 = before.iter().sum();
+    assert!(all < 15_360.0 && all > 7_000.0, "{all}");
 }
 
 /// Every figure has a test of its own here.

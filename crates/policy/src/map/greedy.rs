@@ -3,7 +3,7 @@
 //! Invariant: present places are not looked at, but for tasks that are not movable: these are
 //! placed before all others. Equal speeds: makespan at most 4/3 - 1/(3m) of the best one's.
 
-use super::{Effort, MapperInfo, Request, heaviest_first};
+use super::{Effort, Hurry, MapperInfo, Request, heaviest_first};
 use evenly_model::{Cluster, CoreIndex};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -16,8 +16,9 @@ pub(super) const GREEDY: MapperInfo = MapperInfo {
     map: greedy,
 };
 
-pub(super) fn greedy(request: &Request<'_>) -> Vec<CoreIndex> {
-    let Request { graph, cluster, present, .. } = *request;
+fn greedy(request: &Request<'_>) -> Vec<CoreIndex> {
+    let Request { graph, cluster, present, stop, .. } = *request;
+    let hurry = Hurry::new(stop);
     let mut mapping = present.to_vec();
     let mut cores = Ends::new(cluster);
     for (t, task) in graph.tasks().iter().enumerate().filter(|(_, task)| !task.movable) {
@@ -25,6 +26,9 @@ pub(super) fn greedy(request: &Request<'_>) -> Vec<CoreIndex> {
     }
     let mut order = Order::new(&cores);
     for t in heaviest_first(graph) {
+        if hurry.after(1) {
+            break;
+        }
         let load_s = graph.tasks()[t].load_s;
         let to = order.first(&cores, load_s);
         cores.add(to, load_s);
@@ -104,7 +108,7 @@ impl Order {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Options, objectives};
+    use super::super::{Options, no_stop, objectives};
     use super::*;
     use evenly_model::{Nanos, Node, Task, TaskGraph};
 
@@ -129,6 +133,7 @@ mod tests {
             present: &present,
             options: &options,
             clock: &clock,
+            stop: &no_stop,
         });
         let makespan = objectives(&graph, &cluster, &present, &mapping).makespan_s;
         (mapping, makespan)

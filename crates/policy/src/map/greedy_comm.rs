@@ -10,7 +10,7 @@
 //! Time: O((n + e) log m).
 
 use super::greedy::{Ends, Order};
-use super::{Effort, MapperInfo, Request, heaviest_first};
+use super::{Effort, Hurry, MapperInfo, Request, heaviest_first};
 use evenly_model::CoreIndex;
 
 /// `greedy-comm`.
@@ -22,7 +22,8 @@ pub(super) const GREEDY_COMM: MapperInfo = MapperInfo {
 };
 
 fn greedy_comm(request: &Request<'_>) -> Vec<CoreIndex> {
-    let Request { graph, cluster, present, options, .. } = *request;
+    let Request { graph, cluster, present, options, stop, .. } = *request;
+    let hurry = Hurry::new(stop);
     let alpha = options.alpha.seconds(graph);
     let mut placed: Vec<bool> = graph.tasks().iter().map(|t| !t.movable).collect();
     let mut mapping = present.to_vec();
@@ -35,6 +36,9 @@ fn greedy_comm(request: &Request<'_>) -> Vec<CoreIndex> {
     let mut with_core = vec![0.0; cluster.cores().len()];
     let mut candidates: Vec<CoreIndex> = Vec::new();
     for t in heaviest_first(graph) {
+        if hurry.after(1 + graph.links(t).len()) {
+            break;
+        }
         let load_s = graph.tasks()[t].load_s;
         candidates.push(order.first(&cores, load_s));
         let mut all = 0.0;
@@ -65,7 +69,7 @@ fn greedy_comm(request: &Request<'_>) -> Vec<CoreIndex> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Alpha, Options};
+    use super::super::{Alpha, Options, no_stop};
     use super::*;
     use evenly_model::{Cluster, Edge, Nanos, Task, TaskGraph};
 
@@ -84,6 +88,7 @@ mod tests {
                 present: &[0; 4],
                 options: &options,
                 clock: &clock,
+                stop: &no_stop,
             })
         };
         // On its partner's core a task ends a second later, and saves 100 messages.

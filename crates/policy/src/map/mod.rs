@@ -21,7 +21,9 @@ mod simple;
 mod tree;
 mod treematch;
 
-use evenly_model::{Cluster, CoreIndex, Nanos, TaskGraph, TaskIndex};
+use evenly_model::{Cluster, Core, CoreIndex, Nanos, TaskGraph, TaskIndex};
+use std::cell::Cell;
+use std::cmp::Reverse;
 
 pub use objectives::{Objectives, objectives};
 
@@ -39,6 +41,15 @@ pub struct Request<'a> {
     pub options: &'a Options,
     /// Time since some moment; for those that work within a time limit.
     pub clock: &'a dyn Fn() -> Nanos,
+    /// Whether to stop where one is: asked now and then by those that take long. The tasks that have
+    /// not been placed by then stay where they are. [`no_stop`] where nobody is in a hurry.
+    pub stop: &'a dyn Fn() -> bool,
+}
+
+/// Never: what [`Request::stop`] mostly is.
+#[must_use]
+pub fn no_stop() -> bool {
+    false
 }
 
 /// What the user can choose of a mapper. Construct it with `..Options::default()`.
@@ -46,6 +57,10 @@ pub struct Request<'a> {
 pub struct Options {
     /// What a message costs beside computing time (section III-A). Default: the paper's 1e-5.
     pub alpha: Alpha,
+    /// `nuco+`: what a byte costs beside computing time, in seconds; the paper counts messages only.
+    /// None, the default: what the machine says ([`Options::byte_s`]). With [`Alpha::Auto`] a byte
+    /// keeps its proportion to a message that costs 1e-5. Less than 0 and not-a-number are 0.
+    pub beta: Option<f64>,
     /// Seed of those that draw random numbers. Default 1.
     pub seed: u64,
     /// How long those that search may search. Default 1 s.
@@ -55,6 +70,10 @@ pub struct Options {
     /// (lb_test: 9 ms for 14), 1.3 ms (kNeighbor: 150 ms for 116) and 2.1 ms (stencil4D: 100 ms for
     /// 47; section VI-A).
     pub migration_worth_s: f64,
+    /// `nuco+`: for how many windows, each as long as the one whose loads and messages these are, the
+    /// mapping will hold: migrations cost once, and save so often. Default 1. What is not above 0 is
+    /// 1.
+    pub windows: f64,
     /// `nuco+`: no more migrations than that, and a migration costs nothing but the time to copy
     /// it.
     pub max_migrations: Option<usize>,
@@ -70,14 +89,40 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             alpha: Alpha::Fixed(PAPER_ALPHA),
+            beta: None,
             seed: 1,
             time_limit: Nanos::from_millis(1_000),
             migration_worth_s: 1e-3,
+            windows: 1.0,
             max_migrations: None,
             max_imbalance: None,
             tolerance: 0.05,
         }
     }
+}
+
+impl Options {
+    /// What a byte costs, in seconds: beta, or where that is not given, what a core reads its node's
+    /// memory at while all others do: cores over bandwidth, on the average of the nodes. Where
+    /// bandwidths are not known, 5e-10, which is 2 GB/s a core: the nodes of the paper's machines
+    /// have 1.1 to 1.7, and 20 kB cost as much then as the paper's message.
+    #[must_use]
+    pub fn byte_s(&self, cluster: &Cluster) -> f64 {
+        let sound = |x: f64| if x.is_finite() && x > 0.0 { x } else { 0.0 };
+        self.beta.map_or_else(|| byte_s_of(cluster).unwrap_or(UNKNOWN_BYTE_S), sound)
+    }
+}
+
+/// Seconds a byte, where bandwidths are not known.
+const UNKNOWN_BYTE_S: f64 = 5e-10;
+
+fn byte_s_of(cluster: &Cluster) -> Option<f64> {
+    // Of each core its node's bandwidth, so that a node with n cores counts n times.
+    let of_core = |c: &Core| cluster.bandwidth(c.node, c.node).map(|b| 1.0 / b);
+    let sum: f64 = cluster.cores().iter().map(of_core).sum::<Option<f64>>()?;
+    let with_cores =
+        (0..cluster.nodes().len()).filter(|&n| cluster.cores().iter().any(|c| c.node == n)).count();
+    Some(sum / with_cores as f64)
 }
 
 /// The alpha of the paper's experiments (section V-C), in seconds a message.
@@ -121,20 +166,21 @@ pub enum Effort {
     EveryTask,
     /// It looks at every core for every task.
     EveryCore,
-    /// It looks at every core for every task, twice, and then searches for as long as it may
-    /// ([`Options::time_limit`]).
+    /// It judges mappings, some before it looks at its time and some after, and meanwhile searches for
+    /// as long as it may ([`Options::time_limit`]).
     Search,
 }
 
 impl Effort {
-    /// Tasks, cores and pairs that are looked at, about and from above, without the search.
+    /// Tasks, cores and pairs that are looked at, about and from above, but for what is looked at
+    /// within the time limit.
     #[must_use]
     pub fn looks(self, tasks: usize, cores: usize, pairs: usize) -> f64 {
         let [n, m, e] = [tasks, cores, pairs].map(|x| x as f64);
         match self {
             Self::EveryTask => n * (n + m).log2().max(1.0) + e,
             Self::EveryCore => n * m + e,
-            Self::Search => 2.0 * (n * m + e),
+            Self::Search => 4.0 * (n + m + e),
         }
     }
 
@@ -201,10 +247,47 @@ fn movable(graph: &TaskGraph) -> Vec<TaskIndex> {
 
 /// The tasks that may be moved, the heaviest first; of equal ones the first.
 fn heaviest_first(graph: &TaskGraph) -> Vec<TaskIndex> {
-    let mut tasks = movable(graph);
-    let load = |t: TaskIndex| graph.tasks()[t].load_s;
-    tasks.sort_by(|&a, &b| load(b).total_cmp(&load(a)));
-    tasks
+    let tasks = movable(graph).into_iter();
+    let mut keyed: Vec<(Reverse<u64>, TaskIndex)> =
+        tasks.map(|t| (Reverse(order_of(graph.tasks()[t].load_s)), t)).collect();
+    keyed.sort_unstable();
+    keyed.into_iter().map(|(_, t)| t).collect()
+}
+
+/// A number by which amounts, which are not negative, are in order.
+fn order_of(amount: f64) -> u64 {
+    // That of -0 would be the greatest.
+    (amount + 0.0).to_bits()
+}
+
+/// Asks whether to stop now and then: not so often that it costs much, nor so seldom that it comes
+/// late.
+struct Hurry<'a> {
+    stop: &'a dyn Fn() -> bool,
+    looks: Cell<usize>,
+    stopped: Cell<bool>,
+}
+
+impl<'a> Hurry<'a> {
+    /// Looks between two questions: some tenths of a millisecond.
+    const LOOKS: usize = 1 << 14;
+
+    fn new(stop: &'a dyn Fn() -> bool) -> Self {
+        // The first look asks.
+        Self { stop, looks: Cell::new(Self::LOOKS), stopped: Cell::new(false) }
+    }
+
+    /// Whether to stop, after so many looks more at a task, a core or a link. Once said, it stays so.
+    fn after(&self, looks: usize) -> bool {
+        let sum = self.looks.get() + looks;
+        if sum < Self::LOOKS || self.stopped.get() {
+            self.looks.set(sum);
+        } else {
+            self.looks.set(0);
+            self.stopped.set((self.stop)());
+        }
+        self.stopped.get()
+    }
 }
 
 #[cfg(test)]
@@ -218,6 +301,46 @@ mod tests {
             assert_eq!(mapper(m.name).map(|found| found.about), Some(m.about));
         }
         assert!(mapper("none of them").is_none());
+    }
+
+    #[test]
+    fn who_is_in_a_hurry_is_asked_now_and_then() {
+        let asked = Cell::new(0);
+        let stop = || {
+            asked.set(asked.get() + 1);
+            asked.get() > 3
+        };
+        let hurry = Hurry::new(&stop);
+        let looks = (0..).take_while(|_| !hurry.after(1)).count();
+        assert_eq!((looks, asked.get()), (3 * Hurry::LOOKS, 4));
+        assert!(hurry.after(1) && hurry.after(1 << 20));
+        assert_eq!(asked.get(), 4);
+    }
+
+    #[test]
+    fn the_heaviest_is_first_and_of_equal_ones_the_first() {
+        let task = |(id, &load_s): (usize, &f64)| Task {
+            id: id as u64,
+            load_s,
+            size_bytes: 0.0,
+            core: None,
+            movable: id != 1,
+        };
+        let loads = [0.0, 9.0, 2.0, -0.0, 3.0, 2.0];
+        let graph = TaskGraph::new(loads.iter().enumerate().map(task).collect(), &[]).unwrap();
+        assert_eq!(heaviest_first(&graph), [4, 2, 5, 0, 3]);
+    }
+
+    #[test]
+    fn a_byte_costs_what_the_machine_says() {
+        let even = Cluster::even(2, 4, 2.0).unwrap();
+        let beta = |beta| Options { beta, ..Options::default() };
+        assert_eq!(beta(None).byte_s(&even), UNKNOWN_BYTE_S);
+        // Four cores share 8 bytes a second, four others 2.
+        let cluster = even.with_bandwidths(vec![8.0, 1.0, 1.0, 2.0]).unwrap();
+        assert_eq!(beta(None).byte_s(&cluster), (0.5 + 2.0) / 2.0);
+        let given = [Some(3.0), Some(0.0), Some(-1.0), Some(f64::NAN)];
+        assert_eq!(given.map(|b| beta(b).byte_s(&cluster)), [3.0, 0.0, 0.0, 0.0]);
     }
 
     #[test]

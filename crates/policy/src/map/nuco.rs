@@ -29,15 +29,15 @@
 //! task has partners on: what the messages cost is computed once a node, and only the cores that
 //! hold partners differ from the others of their node.
 
-use super::{Alpha, Effort, MapperInfo, Request, core_loads, heaviest_first};
-use evenly_model::{Cluster, CoreIndex, NodeIndex, TaskGraph};
+use super::{Alpha, Effort, Hurry, MapperInfo, Request, core_loads, heaviest_first};
+use evenly_model::{CoreIndex, NodeIndex};
 
 /// `nuco`.
 pub(super) const NUCO: MapperInfo = MapperInfo {
     name: "nuco",
     about: "NUCOLB (Algorithm 1): heaviest task first, to the core of least load and communication",
     effort: Effort::EveryCore,
-    map: |r| nuco(r.graph, r.cluster, r.present, r.options.alpha.seconds(r.graph)),
+    map: |r| nuco(r, r.options.alpha.seconds(r.graph)),
 };
 
 /// `nuco-auto`.
@@ -45,16 +45,13 @@ pub(super) const NUCO_AUTO: MapperInfo = MapperInfo {
     name: "nuco-auto",
     about: "nuco with alpha scaled so that all messages weigh a tenth of all load",
     effort: Effort::EveryCore,
-    map: |r: &Request<'_>| nuco(r.graph, r.cluster, r.present, Alpha::Auto.seconds(r.graph)),
+    map: |r| nuco(r, Alpha::Auto.seconds(r.graph)),
 };
 
 /// Algorithm 1, with alpha in seconds a message.
-pub(super) fn nuco(
-    graph: &TaskGraph,
-    cluster: &Cluster,
-    present: &[CoreIndex],
-    alpha: f64,
-) -> Vec<CoreIndex> {
+fn nuco(request: &Request<'_>, alpha: f64) -> Vec<CoreIndex> {
+    let Request { graph, cluster, present, stop, .. } = *request;
+    let hurry = Hurry::new(stop);
     let cores = cluster.cores();
     let nodes = cluster.nodes().len();
     let node: Vec<NodeIndex> = cores.iter().map(|c| c.node).collect();
@@ -71,6 +68,9 @@ pub(super) fn nuco(
     let mut remote = vec![0.0; nodes];
 
     for t in heaviest_first(graph) {
+        if hurry.after(cores.len() + graph.links(t).len()) {
+            break;
+        }
         let task = graph.tasks()[t];
         let now = mapping[t];
         load[now] -= task.load_s / cores[now].speed;
@@ -116,8 +116,24 @@ pub(super) fn nuco(
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Options, no_stop};
     use super::*;
-    use evenly_model::{Edge, Task};
+    use evenly_model::{Cluster, Edge, Nanos, Task, TaskGraph};
+
+    fn nuco(
+        graph: &TaskGraph,
+        cluster: &Cluster,
+        present: &[CoreIndex],
+        alpha: f64,
+    ) -> Vec<CoreIndex> {
+        let options = Options::default();
+        let clock = || Nanos::ZERO;
+        let stop = &no_stop;
+        super::nuco(
+            &Request { graph, cluster, present, options: &options, clock: &clock, stop },
+            alpha,
+        )
+    }
 
     fn graph(loads: &[f64], edges: &[(u64, u64, f64)]) -> TaskGraph {
         let task = |(id, &load_s)| Task { id, load_s, size_bytes: 0.0, core: None, movable: true };

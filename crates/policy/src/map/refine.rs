@@ -8,10 +8,11 @@
 //! below the bound alone, if one fits anywhere; else the heaviest that fits; to the core with the
 //! most room.
 //!
-//! Time: O(n log n + moves x (log m + tasks of a core)) for each of at most 24 bounds.
+//! Time: O(n log n + moves x log (m n)) for each of at most 24 bounds. Where it is to stop it takes
+//! the best bound that it has found works.
 
-use super::{Effort, MapperInfo, Request, core_loads, mean_load_s, movable};
-use evenly_model::{Cluster, CoreIndex, TaskGraph, TaskIndex};
+use super::{Effort, Hurry, MapperInfo, Request, core_loads, mean_load_s, movable, order_of};
+use evenly_model::{CoreIndex, TaskIndex};
 use std::collections::BTreeSet;
 
 /// `refine`.
@@ -21,7 +22,7 @@ pub(super) const REFINE: MapperInfo = MapperInfo {
     effort: Effort::EveryTask,
     map: |r: &Request<'_>| {
         let mean = mean_load_s(r.graph, r.cluster);
-        refine(r.graph, r.cluster, r.present, mean * (1.0 + r.options.tolerance.max(0.0)))
+        refine(r, mean * (1.0 + r.options.tolerance.max(0.0)))
     },
 };
 
@@ -29,34 +30,31 @@ pub(super) const REFINE: MapperInfo = MapperInfo {
 const BISECTIONS: usize = 23;
 
 /// Takes the makespan to `bound_s`, or as near to it as it can.
-pub(super) fn refine(
-    graph: &TaskGraph,
-    cluster: &Cluster,
-    present: &[CoreIndex],
-    bound_s: f64,
-) -> Vec<CoreIndex> {
-    if let Some(mapping) = below(graph, cluster, present, bound_s) {
+pub(super) fn refine(request: &Request<'_>, bound_s: f64) -> Vec<CoreIndex> {
+    let Request { graph, cluster, present, stop, .. } = *request;
+    let hurry = Hurry::new(stop);
+    if let Some(mapping) = below(request, bound_s, &hurry) {
         return mapping;
     }
     let makespan = core_loads(graph, cluster, present).into_iter().fold(0.0, f64::max);
     let (mut fails, mut works, mut best) = (bound_s, makespan, present.to_vec());
     for _ in 0..BISECTIONS {
         let middle = (fails + works) / 2.0;
-        match below(graph, cluster, present, middle) {
+        match below(request, middle, &hurry) {
             Some(mapping) => (works, best) = (middle, mapping),
             None => fails = middle,
+        }
+        if hurry.after(0) {
+            break;
         }
     }
     best
 }
 
-/// A mapping with every core at the bound or below it; None where moves as described find none.
-fn below(
-    graph: &TaskGraph,
-    cluster: &Cluster,
-    present: &[CoreIndex],
-    bound_s: f64,
-) -> Option<Vec<CoreIndex>> {
+/// A mapping with every core at the bound or below it; None where moves as described find none, or
+/// there is no time for them.
+fn below(request: &Request<'_>, bound_s: f64, hurry: &Hurry<'_>) -> Option<Vec<CoreIndex>> {
+    let Request { graph, cluster, present, .. } = *request;
     let speed = |c: CoreIndex| cluster.cores()[c].speed;
     let mut mapping = present.to_vec();
     let mut loads = core_loads(graph, cluster, present);
@@ -65,10 +63,10 @@ fn below(
         return Some(mapping);
     }
     givers.sort_by(|&a, &b| loads[b].total_cmp(&loads[a]));
-    // Tasks of the givers, the lightest first.
-    let mut tasks: Vec<Vec<TaskIndex>> = vec![Vec::new(); loads.len()];
+    let load_of = |t: TaskIndex| graph.tasks()[t].load_s;
+    let mut tasks: Vec<Vec<(u64, TaskIndex)>> = vec![Vec::new(); loads.len()];
     for t in movable(graph).into_iter().filter(|&t| loads[present[t]] > bound_s) {
-        tasks[present[t]].push(t);
+        tasks[present[t]].push((order_of(load_of(t)), t));
     }
     // Room below the bound in seconds of load: numbers that are not negative are in the order of
     // their bits. Of equal ones the lowest place is last, and is taken.
@@ -78,21 +76,25 @@ fn below(
         .filter(|&c| loads[c] < bound_s)
         .map(|c| (room(c, loads[c]), last - c))
         .collect();
-    let load_of = |t: TaskIndex| graph.tasks()[t].load_s;
     for giver in givers {
-        let list = &mut tasks[giver];
-        list.sort_by(|&a, &b| load_of(a).total_cmp(&load_of(b)));
+        // The lightest first; of equal ones the first.
+        let mut list: BTreeSet<(u64, TaskIndex)> =
+            std::mem::take(&mut tasks[giver]).into_iter().collect();
+        if hurry.after(list.len()) {
+            return None;
+        }
         while loads[giver] > bound_s {
+            if hurry.after(16) {
+                return None;
+            }
             let &(most, place) = rooms.last()?;
             let to = last - place;
             let excess = (loads[giver] - bound_s) * speed(giver);
-            let fits = list.partition_point(|&t| load_of(t) <= f64::from_bits(most));
-            let alone = list.partition_point(|&t| load_of(t) < excess);
-            let t = match () {
-                () if alone < fits => list.remove(alone),
-                () if fits > 0 => list.remove(fits - 1),
-                () => return None,
-            };
+            let alone = list.range((order_of(excess), 0)..).next().filter(|alone| alone.0 <= most);
+            let fits = || list.range(..=(most, TaskIndex::MAX)).next_back();
+            let chosen = *alone.or_else(fits)?;
+            list.remove(&chosen);
+            let t = chosen.1;
             // A task that takes nothing away brings nothing.
             if load_of(t) <= 0.0 {
                 return None;
@@ -111,9 +113,24 @@ fn below(
 
 #[cfg(test)]
 mod tests {
-    use super::super::objectives;
+    use super::super::{Options, no_stop, objectives};
     use super::*;
-    use evenly_model::Task;
+    use evenly_model::{Cluster, Nanos, Task, TaskGraph};
+
+    fn refine(
+        graph: &TaskGraph,
+        cluster: &Cluster,
+        present: &[CoreIndex],
+        bound_s: f64,
+    ) -> Vec<CoreIndex> {
+        let options = Options::default();
+        let clock = || Nanos::ZERO;
+        let stop = &no_stop;
+        super::refine(
+            &Request { graph, cluster, present, options: &options, clock: &clock, stop },
+            bound_s,
+        )
+    }
 
     fn graph(loads: &[f64]) -> TaskGraph {
         let task = |(id, &load_s)| Task { id, load_s, size_bytes: 0.0, core: None, movable: true };
@@ -128,6 +145,16 @@ mod tests {
         assert_eq!(refine(&g, &c, &[0, 0, 0, 0, 1, 1], 8.0), [0, 1, 0, 0, 1, 1]);
         // Within the tolerance nothing is moved.
         assert_eq!(refine(&g, &c, &[0, 0, 0, 0, 1, 1], 10.0), [0, 0, 0, 0, 1, 1]);
+    }
+
+    /// All tasks on one core: each bound takes as many moves as there are tasks.
+    #[test]
+    fn many_tasks_on_one_core_are_no_more_work_each() {
+        let n = 100_000;
+        let g = graph(&vec![1.0; n]);
+        let c = Cluster::even(1, 4, 1.0).unwrap();
+        let at = refine(&g, &c, &vec![0; n], n as f64 / 4.0);
+        assert_eq!(objectives(&g, &c, &vec![0; n], &at).imbalance, 0.0);
     }
 
     #[test]

@@ -65,7 +65,7 @@ fn deal(request: &Request<'_>, mut to: impl FnMut(usize, usize) -> CoreIndex) ->
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Options, mapper};
+    use super::super::{Options, mapper, no_stop};
     use super::*;
     use evenly_model::{Cluster, Nanos, Task, TaskGraph};
 
@@ -82,6 +82,7 @@ mod tests {
             present: &present,
             options: &options,
             clock: &clock,
+            stop: &no_stop,
         };
         (mapper(name).unwrap().map)(&request)
     }

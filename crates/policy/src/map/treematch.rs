@@ -12,7 +12,7 @@
 //! the most to do with it, until its share is reached. So it is O((n + e) log n) a level, and a
 //! core gets a share of the load, not of the tasks.
 
-use super::{Effort, MapperInfo, movable, tree};
+use super::{Effort, Hurry, MapperInfo, Request, movable, tree};
 use evenly_model::{Cluster, CoreIndex, TaskGraph, TaskIndex};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
@@ -22,22 +22,20 @@ pub(super) const TREEMATCH: MapperInfo = MapperInfo {
     name: "treematch",
     about: "tasks grouped by communication, down the tree of nodes, caches and cores",
     effort: Effort::EveryCore,
-    map: |r| treematch(r.graph, r.cluster, r.present),
+    map: treematch,
 };
 
 /// No group, or not looked at.
 const NONE: usize = usize::MAX;
 
 /// Groups; see the module.
-pub(super) fn treematch(
-    graph: &TaskGraph,
-    cluster: &Cluster,
-    present: &[CoreIndex],
-) -> Vec<CoreIndex> {
+pub(super) fn treematch(request: &Request<'_>) -> Vec<CoreIndex> {
+    let Request { graph, cluster, present, stop, .. } = *request;
     // Tasks without load count a little, so that they are shared out too.
     let least = graph.load_s() / graph.len() as f64 * 1e-3;
     let least = if least > 0.0 { least } else { 1.0 };
     let mut grouping = Grouping {
+        hurry: Hurry::new(stop),
         graph,
         cluster,
         weights: graph.tasks().iter().map(|t| t.load_s.max(least)).collect(),
@@ -53,6 +51,7 @@ pub(super) fn treematch(
 }
 
 struct Grouping<'a> {
+    hurry: Hurry<'a>,
     graph: &'a TaskGraph,
     cluster: &'a Cluster,
     weights: Vec<f64>,
@@ -85,6 +84,9 @@ impl Grouping<'_> {
             return self.share_out(tasks, fixed, cores, level + 1);
         }
         self.split(tasks, &fixed, &children);
+        if self.hurry.after(0) {
+            return;
+        }
         let mut parts = vec![(Vec::new(), Vec::new()); children.len()];
         for &t in tasks {
             parts[self.group[t]].0.push(t);
@@ -97,7 +99,7 @@ impl Grouping<'_> {
         }
     }
 
-    /// Sets the group of each task.
+    /// Sets the group of each task; not of all where it is to stop.
     fn split(&mut self, tasks: &[TaskIndex], fixed: &[TaskIndex], children: &[Vec<CoreIndex>]) {
         self.vertices += 1;
         let here = self.vertices;
@@ -117,6 +119,9 @@ impl Grouping<'_> {
         for &t in fixed {
             (self.vertex[t], self.group[t]) = (here, child_of[self.mapping[t]]);
             filled[self.group[t]] += self.weights[t];
+        }
+        if self.hurry.after(child_of.len() + 2 * tasks.len()) {
+            return;
         }
         let order = self.rim_first(tasks, here);
         let mut next = order.iter().copied();
@@ -139,6 +144,10 @@ impl Grouping<'_> {
                 self.grow(t, here, &mut near);
             }
             loop {
+                // Hash maps and heaps are dear.
+                if self.hurry.after(16) {
+                    return;
+                }
                 let open = |t: TaskIndex| self.group[t] == NONE;
                 let t = near.most(open).or_else(|| rim.most(open));
                 let Some(t) = t.or_else(|| next.find(|&t| open(t))) else { break };
@@ -186,6 +195,10 @@ impl Grouping<'_> {
             }
             while let Some(t) = queue.pop_front() {
                 order.push(t);
+                let links = self.graph.links(t).len();
+                if self.hurry.after(4 * (1 + links)) {
+                    return order;
+                }
                 for link in self.graph.links(t) {
                     let u = link.with;
                     let inside = self.vertex[u] == here && self.group[u] == NONE;
@@ -231,9 +244,23 @@ impl Frontier {
 
 #[cfg(test)]
 mod tests {
-    use super::super::objectives;
+    use super::super::{Options, no_stop, objectives};
     use super::*;
-    use evenly_model::{Edge, Task};
+    use evenly_model::{Edge, Nanos, Task};
+
+    fn treematch(graph: &TaskGraph, cluster: &Cluster, present: &[CoreIndex]) -> Vec<CoreIndex> {
+        let options = Options::default();
+        let clock = || Nanos::ZERO;
+        let stop = &no_stop;
+        super::treematch(&Request {
+            graph,
+            cluster,
+            present,
+            options: &options,
+            clock: &clock,
+            stop,
+        })
+    }
 
     /// Cliques of eight, tied to the next by one edge, their tasks numbered far apart.
     fn cliques(count: u64) -> TaskGraph {

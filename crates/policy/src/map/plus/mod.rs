@@ -4,8 +4,8 @@
 //! In seconds, of a mapping M of n tasks onto m cores:
 //!
 //! ```text
-//! J(M) = makespan(M) + alpha' x C(M) / m
-//!      + sum over migrated tasks t of (worth + size(t) / bandwidth)
+//! J(M) = makespan(M) + (alpha' x C(M) + beta' x B(M)) / m
+//!      + sum over migrated tasks t of (worth + size(t) / bandwidth) / windows
 //! ```
 //!
 //! - makespan: the largest sum of loads on a core, over its speed;
@@ -13,12 +13,14 @@
 //!   cache that both cores share (the paper's future work, section VIII), 1 within a node, else the
 //!   NUCO factor of the receiver's node reading from the sender's. Over m, because cores
 //!   communicate side by side as they compute side by side;
-//! - alpha': the alpha of the options, but at most load / messages: what a task takes includes the
-//!   time in which it communicates (section IV), so that a message cannot cost more than a
-//!   message's share of the load. The fixed 1e-5 exceeds that where windows are long and messages
-//!   many;
+//! - B: their bytes, each times the same;
+//! - alpha', beta': those of the options, both less by the same factor where all messages and bytes
+//!   at factor 1 would cost more than all load: what a task takes includes the time in which it
+//!   communicates (section IV). The fixed 1e-5 exceeds that where windows are long and messages
+//!   many. With [`Alpha::Auto`] they cost a tenth of it;
 //! - worth: [`super::Options::migration_worth_s`], the seconds of makespan that a migration must
-//!   save to be worth it; size over bandwidth is added where the cluster's bandwidths are known.
+//!   save to be worth it; size over bandwidth is added where the cluster's bandwidths are known;
+//! - windows: [`super::Options::windows`], for how many windows the mapping will hold.
 //!
 //! **The trade-off** between the three is the user's: `migration_worth_s` prices migrations,
 //! `alpha` communication. [`super::Options::max_migrations`] and [`super::Options::max_imbalance`]
@@ -31,30 +33,33 @@
 //!
 //! # The search
 //! Invariant: the mapping returned is the best of all that were looked at, and the present one is
-//! among them: it is never worse than that under the model, whenever the search is ended.
+//! among them: it is never worse than that under the model, whenever the search is ended. Where all
+//! other mappers fit into half of the time limit, theirs are among them, too.
 //!
-//! It starts from the present mapping, `refine`, `nuco`, `greedy` and `treematch` (this also with
-//! its groups given the cores that most of their tasks are on). The makespan is not searched for
+//! It starts from the present mapping and from what every other mapper makes of it, each also with
+//! its groups given the cores that most of their tasks are on. The makespan is not searched for
 //! but bounded (the epsilon-constraint method of multi-objective optimisation): for each of several
 //! bounds, or the one that the options give, the rest of J is reduced by simulated annealing and
 //! then by descent to a mapping that no move or swap of the kinds described in `search` improves.
 //! What exceeds the bound is charged for, at a price that rises while there is some and falls while
 //! there is none.
 //!
-//! **Lower bound**: [`lower_bound_s`]. **Time**: starts as their modules say; a sweep of the search
-//! is O(n + e + m). The number of sweeps follows from the size and the time limit by a fixed rate,
+//! **Lower bound**: [`lower_bound_s`]. **Time**: what the other mappers look at and the number of
+//! sweeps, of which one is O(n + e + m), follow from the sizes and the time limit by a fixed rate,
 //! not from the clock, so that the result is the same on every machine on which the limit is not
-//! hit.
+//! hit. Where it is hit, it is kept: other mappers are stopped on their way
+//! ([`Request::stop`]), and what judging a mapping takes is measured at the beginning and kept in
+//! reserve. Only that first judging, O(n + e), is done whatever the limit.
 
 mod search;
 
-use super::greedy::greedy;
-use super::nuco::nuco;
 use super::refine::refine;
-use super::treematch::treematch;
-use super::{Effort, MapperInfo, Request, core_loads, mean_load_s, movable};
+use super::{
+    AUTO_SHARE, Alpha, Effort, MAPPERS, MapperInfo, PAPER_ALPHA, Request, core_loads, mean_load_s,
+    movable, treematch,
+};
 use evenly_model::stats::Random;
-use evenly_model::{Cluster, CoreIndex, TaskGraph, TaskIndex};
+use evenly_model::{Cluster, CoreIndex, Link, TaskGraph, TaskIndex};
 use search::{Best, State};
 use std::collections::BTreeMap;
 
@@ -72,6 +77,10 @@ const LOOKS_PER_SECOND: f64 = 60e6;
 const LOOKS_PER_TRIAL: usize = 10;
 /// Sweeps that a second of the time limit stands for at most: small graphs need no more.
 const SWEEPS_PER_SECOND: f64 = 10_000.0;
+/// The part of the time limit that other mappers may take.
+const OTHERS: f64 = 0.5;
+/// How often a start is levelled where its bounds are not kept after it.
+const LEVELLINGS: usize = 4;
 /// Fewer sweeps than these are not worth a start of their own.
 const LEAST_SWEEPS: usize = 40;
 /// Bounds of the makespan that are searched below where the options give none, as a share above
@@ -121,9 +130,11 @@ struct Model<'a> {
     cluster: &'a Cluster,
     present: &'a [CoreIndex],
     costs: Costs<'a>,
-    /// Seconds of J that a message at factor 1 is.
+    /// Seconds of J that a message at factor 1 is, and that a byte is.
     message_s: f64,
+    byte_s: f64,
     worth_s: f64,
+    windows: f64,
     mean_s: f64,
     /// What a makespan counts as at least.
     floor_s: f64,
@@ -134,10 +145,20 @@ struct Model<'a> {
 impl<'a> Model<'a> {
     fn new(request: &Request<'a>) -> Self {
         let Request { graph, cluster, present, options, .. } = *request;
-        let most = graph.load_s() / graph.messages();
-        let alpha = options.alpha.seconds(graph);
-        let alpha = if most.is_finite() && most > 0.0 { alpha.min(most) } else { alpha };
         let at_least_0 = |x: f64| if x.is_finite() && x > 0.0 { x } else { 0.0 };
+        let beta = options.byte_s(cluster);
+        let (alpha, beta) = match options.alpha {
+            Alpha::Fixed(_) => {
+                let alpha = options.alpha.seconds(graph);
+                let less = share(graph, 1.0, alpha, beta).map_or(1.0, |s| s.min(1.0));
+                (alpha * less, beta * less)
+            }
+            Alpha::Auto => {
+                let scale = share(graph, AUTO_SHARE, PAPER_ALPHA, beta).unwrap_or(1.0);
+                (PAPER_ALPHA * scale, beta * scale)
+            }
+        };
+        let cores = cluster.cores().len() as f64;
         let mean_s = mean_load_s(graph, cluster);
         let (worth_s, max_migrations) = match options.max_migrations {
             Some(most) => (0.0, most),
@@ -152,8 +173,10 @@ impl<'a> Model<'a> {
             cluster,
             present,
             costs: Costs::new(cluster),
-            message_s: alpha / cluster.cores().len() as f64,
+            message_s: alpha / cores,
+            byte_s: beta / cores,
             worth_s,
+            windows: Some(at_least_0(options.windows)).filter(|w| *w > 0.0).unwrap_or(1.0),
             mean_s,
             floor_s,
             max_imbalance,
@@ -169,7 +192,8 @@ impl<'a> Model<'a> {
         }
         let node = |c: CoreIndex| self.cluster.cores()[c].node;
         let copying = self.cluster.bandwidth(node(from), node(to));
-        self.worth_s + copying.map_or(0.0, |b| self.graph.tasks()[t].size_bytes / b)
+        let copying_s = copying.map_or(0.0, |b| self.graph.tasks()[t].size_bytes / b);
+        (self.worth_s + copying_s) / self.windows
     }
 
     fn imbalance(&self, makespan_s: f64) -> f64 {
@@ -183,10 +207,20 @@ impl<'a> Model<'a> {
         imbalance + migrations as f64 / self.graph.len() as f64
     }
 
-    fn communication(&self, mapping: &[CoreIndex]) -> f64 {
+    /// What so many messages with so many bytes cost at factor 1, in seconds of J.
+    fn communication_s(&self, messages: f64, bytes: f64) -> f64 {
+        messages * self.message_s + bytes * self.byte_s
+    }
+
+    /// What all communication costs, in seconds of J.
+    fn all_communication_s(&self, mapping: &[CoreIndex]) -> f64 {
         let received = |(t, &to): (TaskIndex, &CoreIndex)| -> f64 {
             let links = self.graph.links(t).iter();
-            links.map(|l| l.received * self.costs.between(to, mapping[l.with])).sum()
+            let cost = |l: &Link| {
+                self.communication_s(l.received, l.received_bytes)
+                    * self.costs.between(to, mapping[l.with])
+            };
+            links.map(cost).sum()
         };
         mapping.iter().enumerate().map(received).sum()
     }
@@ -197,13 +231,13 @@ impl<'a> Model<'a> {
         let tasks = || mapping.iter().enumerate();
         let migrations = tasks().filter(|&(t, &c)| c != self.present[t]).count();
         let moving_s = tasks().map(|(t, &c)| self.migration_s(t, c)).sum();
-        self.value_of(makespan_s, self.communication(mapping), moving_s, migrations)
+        self.value_of(makespan_s, self.all_communication_s(mapping), moving_s, migrations)
     }
 
     fn value_of(
         &self,
         makespan_s: f64,
-        communication: f64,
+        communication_s: f64,
         moving_s: f64,
         migrations: usize,
     ) -> Value {
@@ -211,10 +245,17 @@ impl<'a> Model<'a> {
         let share = migrations as f64 / self.graph.len() as f64;
         Value {
             excess: self.excess(makespan_s, migrations),
-            objective_s: makespan + self.message_s * communication + moving_s,
+            objective_s: makespan + communication_s + moving_s,
             rest: self.imbalance(makespan_s) + share,
         }
     }
+}
+
+/// What messages and bytes have to be multiplied by, so that all of them at factor 1 cost this part
+/// of all load. None where that is no number: there is nothing of one of them.
+fn share(graph: &TaskGraph, part: f64, alpha: f64, beta: f64) -> Option<f64> {
+    let factor = part * graph.load_s() / (alpha * graph.messages() + beta * graph.bytes());
+    (factor.is_finite() && factor > 0.0).then_some(factor)
 }
 
 /// [`Cluster::cost`], quickly.
@@ -253,15 +294,20 @@ impl<'a> Costs<'a> {
 }
 
 fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
-    let Request { graph, cluster, present, options, clock } = *request;
+    let Request { graph, cluster, present, options, clock, stop } = *request;
+    let began = clock();
+    let spent = || clock() - began;
     let model = Model::new(request);
     let mut best = Best::new(&model, present);
     let tasks = movable(graph);
     if tasks.is_empty() || cluster.cores().len() == 1 {
         return best.mapping;
     }
-    let start = clock();
-    let late = || clock().0.saturating_sub(start.0) >= options.time_limit.0;
+    // Whoever is late sums up and judges once more.
+    let judging = spent();
+    let limit = options.time_limit;
+    let has_time_for = |judgings: f64| !stop() && spent() + judging.scale(judgings) < limit;
+    let late = || !has_time_for(2.0);
     let mut random = Random::new(options.seed);
 
     // Bounds of the makespan.
@@ -274,26 +320,40 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
         BOUNDS.iter().map(|b| least * (1.0 + b)).collect()
     };
 
-    // Starts that do not depend on the bound.
+    // Starts that do not depend on the bound: what others make of it, the quickest first.
+    let looks = options.time_limit.as_secs_f64() * LOOKS_PER_SECOND;
+    let sizes = (graph.len(), cluster.cores().len(), graph.pairs());
+    let mut others: Vec<(f64, &MapperInfo)> = MAPPERS
+        .iter()
+        .filter(|m| !m.effort.searches())
+        .map(|m| (m.effort.looks(sizes.0, sizes.1, sizes.2), m))
+        .collect();
+    others.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut looks_of_others = 0.0;
     let mut grouped = Vec::new();
-    if !late() {
-        best.offer(&nuco(graph, cluster, present, options.alpha.seconds(graph)));
-    }
-    if !late() {
-        best.offer(&greedy(request));
-    }
-    if !late() {
-        let groups = treematch(graph, cluster, present);
-        let home = at_home(&model, &groups);
-        best.offer(&groups);
+    for (its_looks, other) in others {
+        // Orders and copies of all tasks are made before one can stop.
+        if looks_of_others + its_looks > OTHERS * looks || !has_time_for(16.0) {
+            break;
+        }
+        looks_of_others += its_looks;
+        let stop = || late() || spent() >= limit.scale(OTHERS);
+        let mapping = (other.map)(&Request { stop: &stop, ..*request });
+        best.offer(&mapping);
+        if !has_time_for(12.0) {
+            break;
+        }
+        let home = at_home(&model, &mapping);
         best.offer(&home);
-        grouped = if model.value(&home) < model.value(&groups) { home } else { groups };
+        if other.name == treematch::TREEMATCH.name {
+            grouped = if model.value(&home) < model.value(&mapping) { home } else { mapping };
+        }
     }
 
     let links: usize = tasks.iter().map(|&t| graph.links(t).len()).sum();
     let sweep = (tasks.len() * LOOKS_PER_TRIAL + links * 3 / 2) as f64;
-    let seconds = options.time_limit.as_secs_f64();
-    let sweeps = (seconds * LOOKS_PER_SECOND / sweep).min(seconds * SWEEPS_PER_SECOND) as usize;
+    let most_sweeps = options.time_limit.as_secs_f64() * SWEEPS_PER_SECOND;
+    let sweeps = ((looks - looks_of_others) / sweep).min(most_sweeps) as usize;
     let all_may_move = model.max_migrations >= tasks.len() / 2;
     let mut runs: Vec<(f64, Start)> = Vec::new();
     for &bound in &bounds {
@@ -306,17 +366,33 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
             runs.push((bound, Start::Molten));
         }
     }
-    let polish = (sweeps / 8).max(1);
-    let most_runs = (sweeps / LEAST_SWEEPS).saturating_sub(1);
-    runs.truncate(most_runs);
+    runs.truncate((sweeps / LEAST_SWEEPS).saturating_sub(1));
+    // Where there is no time for others, all of it is for what was found.
+    let polish = if runs.is_empty() { sweeps / 2 } else { sweeps / 8 }.max(1);
     let each = (sweeps - 2 * polish.min(sweeps / 2)) / runs.len().max(1);
 
     let run = |run: Run<'_>, best: &mut Best, random: &mut Random| {
         let mut state = State::new(&model, &tasks, run.from, run.bound_s);
-        let levelling = if run.level_first { run.sweeps / 2 } else { 0 };
-        state.level(levelling, random, &late);
-        best.offer(&state.at);
-        state.anneal(run.sweeps - levelling, run.heat, random, best, &late);
+        let mut sweeps = run.sweeps;
+        if run.level_first {
+            sweeps -= run.sweeps / 2;
+            for left in (0..LEVELLINGS).rev() {
+                state.level(run.sweeps / 2, random, &late);
+                if late() {
+                    return state.claim(best);
+                }
+                best.offer(&state.at);
+                if state.is_level() || left == 0 {
+                    break;
+                }
+                // By other lots.
+                state = State::new(&model, &tasks, run.from, run.bound_s);
+            }
+        }
+        state.anneal(sweeps, run.heat, random, best, &late);
+        if late() {
+            return state.claim(best);
+        }
         state.descend(run.sweeps.saturating_mul(sweep as usize), &late);
         best.offer(&state.at);
     };
@@ -325,6 +401,9 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
         None => core_loads(graph, cluster, &best.mapping).into_iter().fold(0.0, f64::max),
     };
     let polished = |best: &mut Best, random: &mut Random| {
+        if !has_time_for(8.0) {
+            return;
+        }
         let (from, bound_s) = (best.mapping.clone(), own_bound(best));
         let sweeps = polish;
         run(Run { from: &from, bound_s, sweeps, heat: COOL, level_first: false }, best, random);
@@ -332,17 +411,17 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
     // The best start first: what it gives is there early.
     polished(&mut best, &mut random);
     for (bound_s, start) in runs {
-        if late() {
+        if !has_time_for(12.0) {
             break;
         }
-        let refined = refine(graph, cluster, present, bound_s);
+        let refined = refine(&Request { stop: &late, ..*request }, bound_s);
         best.offer(&refined);
         let (from, heat) = match start {
             Start::Refined | Start::Levelled => (&refined, WARM),
             Start::Grouped => (&grouped, WARM),
             Start::Molten => (&refined, HOT),
         };
-        if !from.is_empty() {
+        if !from.is_empty() && has_time_for(8.0) {
             let level_first = start == Start::Levelled;
             let how = Run { from, bound_s, sweeps: each, heat, level_first };
             run(how, &mut best, &mut random);

@@ -1,0 +1,107 @@
+//! `nuco+` keeps its time limit, whatever it is doing when its time is up.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use evenly_model::stats::Random;
+use evenly_model::{Cluster, CoreIndex, Edge, Nanos, Task, TaskGraph};
+use evenly_policy::map::{Options, Request, mapper, no_stop, objectives, plus};
+use rustix::time::{ClockId, clock_gettime};
+use std::cell::{Cell, RefCell};
+
+/// Tasks in a ring with as many other edges, all on the first core: whatever is done with them is
+/// much.
+fn ring(n: u64) -> (TaskGraph, Vec<CoreIndex>) {
+    let mut random = Random::new(3);
+    let task =
+        |id| Task { id, load_s: 1.0 + (id % 7) as f64, size_bytes: 0.0, core: None, movable: true };
+    let mut edges = Vec::new();
+    for from in 0..n {
+        let other = random.below(n as usize) as u64;
+        edges.extend([(from + 1) % n, other].map(|to| Edge {
+            from,
+            to,
+            messages: 1.0,
+            bytes: 100.0,
+        }));
+    }
+    (TaskGraph::new((0..n).map(task).collect(), &edges).unwrap(), vec![0; n as usize])
+}
+
+/// A clock that goes on by looking at it: time is up at every place where somebody looks.
+#[test]
+fn a_search_ends_wherever_its_time_is_up() {
+    let (graph, present) = ring(300);
+    let cluster = Cluster::even(2, 4, 2.0).unwrap();
+    let ends_after = |limit: u64| {
+        let options = Options { time_limit: Nanos(limit), ..Options::default() };
+        let time = Cell::new(0);
+        let clock = || {
+            time.set(time.get() + 1);
+            Nanos(time.get())
+        };
+        let request = Request {
+            graph: &graph,
+            cluster: &cluster,
+            present: &present,
+            options: &options,
+            clock: &clock,
+            stop: &no_stop,
+        };
+        let mapping = (mapper("nuco+").unwrap().map)(&request);
+        let value = |m: &[CoreIndex]| plus::objective_s(&request, m);
+        assert!(mapping.iter().all(|&c| c < 8) && value(&mapping) <= value(&present));
+        time.get().saturating_sub(limit)
+    };
+    // A limit of some nanoseconds stands for no sweep: what is done is done by others.
+    for limit in 0..400 {
+        // Whoever is stopped asks again further out, and once more.
+        assert!(ends_after(limit) <= 16, "{limit}: {} looks too many", ends_after(limit));
+    }
+}
+
+/// Counted in judgements of a mapping, and by the CPU time of this thread, so that neither the speed of
+/// the machine nor what else it does matters.
+#[test]
+fn a_search_never_goes_on_for_long_without_looking_at_its_time() {
+    let (graph, present) = ring(50_000);
+    let cluster = Cluster::even(8, 8, 2.0).unwrap();
+    let cpu_time = || {
+        let t = clock_gettime(ClockId::ThreadCPUTime);
+        Nanos(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
+    };
+    let judging = (0..5)
+        .map(|_| {
+            let began = cpu_time();
+            std::hint::black_box(objectives(&graph, &cluster, &present, &present));
+            cpu_time() - began
+        })
+        .min()
+        .unwrap();
+    let limit = Nanos::from_millis(400).max(judging.scale(60.0));
+    let options = Options { time_limit: limit, ..Options::default() };
+    let looks = RefCell::new(Vec::new());
+    let clock = || {
+        looks.borrow_mut().push(cpu_time());
+        cpu_time()
+    };
+    let mapping = (mapper("nuco+").unwrap().map)(&Request {
+        graph: &graph,
+        cluster: &cluster,
+        present: &present,
+        options: &options,
+        clock: &clock,
+        stop: &no_stop,
+    });
+    looks.borrow_mut().push(cpu_time());
+    let looks = looks.into_inner();
+    let longest = looks.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+    let took = looks[looks.len() - 1] - looks[0];
+    println!(
+        "judging {judging}, limit {limit}, took {took}, {} looks, longest without {longest}",
+        looks.len()
+    );
+    assert!(longest < judging.scale(15.0), "{longest} without a look, judging takes {judging}");
+    assert!(took < limit.scale(1.1) + judging.scale(10.0), "{took} of {limit}");
+    let after = objectives(&graph, &cluster, &present, &mapping);
+    let before = objectives(&graph, &cluster, &present, &present);
+    assert!(after.makespan_s < before.makespan_s / 4.0, "{after:?}");
+}
