@@ -20,7 +20,7 @@ use evenly_linux::live::{
 use evenly_linux::proc::Proc;
 use evenly_linux::restore::{Fate, restore_all};
 use evenly_linux::supervise::{Hooks, Outcome, Program, Signals, SpawnOptions, Supervisor, Waker};
-use evenly_model::{CpuSet, DomainId, Knowledge, Nanos, Pid, TaskGraph, Tid};
+use evenly_model::{CpuSet, DomainId, Knowledge, Nanos, Pid, Task, TaskGraph, Tid};
 use evenly_policy::PolicyInfo;
 use evenly_report::{Ended, RunReport};
 use evenly_trace::{Header, Recorder, RecorderOptions};
@@ -36,13 +36,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
     check_command("run", &args.program.command)?;
-    let mut notes = check_cpus(&args.balance, None)?;
-    let mapping = mapping(&args.balance, None, &mut notes)?;
+    // What it starts with: no need to look over all processes for that.
+    let whole = may_use(&args.balance, None)?;
+    let mut notes = check_cpus(&args.balance, &whole)?;
+    let mapping = mapping(&args.balance, &whole, &mut notes)?;
     let knowledge = knowledge(&args.balance, &mut notes)?;
     check_outputs(&args.balance)?;
     let filter = Filter::new(&args.balance)?;
-    // What it starts with: no need to look over all processes for that.
-    let whole = allowed(None).unwrap_or_default();
     let began = now();
     let signals = Signals::block().context("cannot receive signals")?;
     let program = match Program::spawn(&args.program.command, &SpawnOptions::default()) {
@@ -80,13 +80,13 @@ pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
     let command: Vec<String> =
         proc.command_line(pid).iter().map(|a| a.to_string_lossy().into_owned()).collect();
     let supervisor = Supervisor::for_attach(signals, pid)?;
-    let mut notes = check_cpus(&args.balance, Some(pid))?;
-    let mapping = mapping(&args.balance, Some(pid), &mut notes)?;
+    // All of its threads are looked at, once for all that has to know.
+    let whole = may_use(&args.balance, Some(pid))?;
+    let mut notes = check_cpus(&args.balance, &whole)?;
+    let mapping = mapping(&args.balance, &whole, &mut notes)?;
     let knowledge = knowledge(&args.balance, &mut notes)?;
     may_change(&args.balance, pid)?;
     let facts = Facts::new(&args.balance, pid, command, notes, now());
-    // A program that has ended meanwhile is found out elsewhere.
-    let whole = allowed(Some(pid)).unwrap_or_default();
     let said = Said { args: args.balance, filter, whole, mapping, knowledge };
     let balancing = Balancing::start(said, pid, facts, supervisor.waker());
     // Where nothing is balanced there is nothing to wait for.
@@ -141,8 +141,9 @@ pub(crate) fn check_command(name: &str, command: &[OsString]) -> anyhow::Result<
 
 /// Options that cannot work for a program that this process would start are bad input.
 pub(crate) fn check_options(args: &BalanceArgs) -> anyhow::Result<()> {
-    let mut notes = check_cpus(args, None)?;
-    mapping(args, None, &mut notes)?;
+    let whole = may_use(args, None)?;
+    let mut notes = check_cpus(args, &whole)?;
+    mapping(args, &whole, &mut notes)?;
     knowledge(args, &mut notes)?;
     check_outputs(args)?;
     Filter::new(args).map(drop)
@@ -165,18 +166,16 @@ fn check_outputs(args: &BalanceArgs) -> anyhow::Result<()> {
 }
 
 /// A list of CPUs of which the program can use none is bad input. Where it can use some, those that
-/// it cannot are told, and returned as a note for the report. The program is a running one, or one
-/// that this process would start.
-fn check_cpus(args: &BalanceArgs, program: Option<Pid>) -> anyhow::Result<Vec<String>> {
+/// it cannot are told, and returned as a note for the report.
+fn check_cpus(args: &BalanceArgs, allowed: &CpuSet) -> anyhow::Result<Vec<String>> {
     if let Some(asked) = &args.cpus {
-        let allowed = allowed(program)?;
-        if asked.and(&allowed).is_empty() {
+        if asked.and(allowed).is_empty() {
             anyhow::bail!(
                 "--cpus {asked}: the program may use the CPUs {allowed}, and none of these is among \
                  them"
             );
         }
-        let left_out = asked.minus(&allowed);
+        let left_out = asked.minus(allowed);
         if !left_out.is_empty() {
             let note = format!(
                 "--cpus {asked}: the program may use the CPUs {allowed}; {left_out} cannot be used"
@@ -188,6 +187,13 @@ fn check_cpus(args: &BalanceArgs, program: Option<Pid>) -> anyhow::Result<Vec<St
         }
     }
     Ok(Vec::new())
+}
+
+/// What a running program may use, or one that this process would start. Nothing where that cannot be
+/// read and no option is to be held against it: a program that has ended is found out elsewhere.
+fn may_use(args: &BalanceArgs, program: Option<Pid>) -> anyhow::Result<CpuSet> {
+    let found = allowed(program);
+    if args.cpus.is_some() || args.map.is_some() { found } else { Ok(found.unwrap_or_default()) }
 }
 
 /// What a running program may use, or one that this process would start.
@@ -203,7 +209,7 @@ pub(crate) fn allowed(program: Option<Pid>) -> anyhow::Result<CpuSet> {
 /// told, and added to the notes.
 fn mapping(
     args: &BalanceArgs,
-    program: Option<Pid>,
+    allowed: &CpuSet,
     notes: &mut Vec<String>,
 ) -> anyhow::Result<Option<Mapping>> {
     let Some(path) = &args.map else { return Ok(None) };
@@ -214,7 +220,6 @@ fn mapping(
         args.policy.name
     );
     let found = evenly_map::assignment_file(path).context("--map")?;
-    let allowed = allowed(program)?;
     let allowed = args.cpus.as_ref().map_or_else(|| allowed.clone(), |cpus| allowed.and(cpus));
     let named = found.places.values().fold(CpuSet::new(), |all, cpus| all.or(cpus));
     anyhow::ensure!(
@@ -242,7 +247,7 @@ fn mapping(
         }
         notes.push(note);
     }
-    Ok(Some(Mapping::new(found.places, args.map_by.into())))
+    Ok(Some(Mapping::new(found.places)))
 }
 
 /// What a policy that places threads by load is told of machine and program; notes say what it is not
@@ -253,9 +258,11 @@ fn knowledge(
 ) -> anyhow::Result<Option<Arc<Knowledge>>> {
     let name = args.policy.name;
     if !args.policy.places_load {
-        for (option, given) in
-            [("--profile", args.profile.is_some()), ("--every", args.every.is_some())]
-        {
+        for (option, given) in [
+            ("--profile", args.profile.is_some()),
+            ("--edges", args.edges.is_some()),
+            ("--every", args.every.is_some()),
+        ] {
             anyhow::ensure!(
                 !given,
                 "{option}: the policy {name} does not look at it; add --policy nuco, or leave it out"
@@ -263,7 +270,7 @@ fn knowledge(
         }
         return Ok(None);
     }
-    let profile = args.profile.as_deref().map(profile).transpose()?;
+    let profile = profile(args, notes)?;
     let mut knowledge = match evenly_topology::this_machine() {
         Ok(machine) => {
             let known = machine.knowledge();
@@ -286,7 +293,7 @@ fn knowledge(
     };
     if profile.is_none() {
         notes.push(format!(
-            "{name}: without --profile nothing is known of messages; threads are placed by load alone"
+            "{name}: without --profile or --edges nothing is known of messages; threads are placed by load alone"
         ));
     }
     knowledge.profile = profile;
@@ -294,13 +301,44 @@ fn knowledge(
     Ok(Some(Arc::new(knowledge)))
 }
 
-/// `--profile`.
-fn profile(path: &Path) -> anyhow::Result<TaskGraph> {
-    let name = path.display().to_string();
-    let file =
-        std::fs::File::open(path).with_context(|| format!("--profile: {name} cannot be read"))?;
-    let (tasks, edges) = evenly_map::read_tasks(file, &name).context("--profile")?;
-    TaskGraph::new(tasks, &edges.list).with_context(|| format!("--profile: {name}"))
+/// Loads and messages of an earlier run: `--profile`, `--edges`, or the loads of the one and the
+/// messages of the other.
+fn profile(args: &BalanceArgs, notes: &mut Vec<String>) -> anyhow::Result<Option<TaskGraph>> {
+    let open = |option: &str, path: &Path| {
+        let name = path.display().to_string();
+        let file = std::fs::File::open(path)
+            .with_context(|| format!("{option}: {name} cannot be read"))?;
+        anyhow::Ok((file, name))
+    };
+    let mut read = None;
+    if let Some(path) = &args.profile {
+        let (file, name) = open("--profile", path)?;
+        let (tasks, edges) = evenly_map::read_tasks(file, &name).context("--profile")?;
+        let graph = TaskGraph::new(tasks, &edges.list);
+        read = Some(graph.with_context(|| format!("--profile: {name}"))?);
+    }
+    let Some(path) = &args.edges else { return Ok(read) };
+    let (file, name) = open("--edges", path)?;
+    let known = |id| read.as_ref().is_none_or(|graph| graph.find(id).is_some());
+    let edges = evenly_map::read_edges(file, &name, &known).context("--edges")?.list;
+    let tasks = match &read {
+        Some(graph) => graph.tasks().to_vec(),
+        None => {
+            notes.push(format!(
+                "{}: no loads are given with --edges: each of its tasks counts as 1 s of computing \
+                 (--profile)",
+                args.policy.name
+            ));
+            let ids: BTreeSet<u64> = edges.iter().flat_map(|e| [e.from, e.to]).collect();
+            let task = |id| Task { id, load_s: 1.0, size_bytes: 0.0, core: None, movable: true };
+            ids.into_iter().map(task).collect()
+        }
+    };
+    anyhow::ensure!(
+        !edges.is_empty(),
+        "--edges: {name} has no edge between two tasks; at least one is needed"
+    );
+    Ok(Some(TaskGraph::new(tasks, &edges).with_context(|| format!("--edges: {name}"))?))
 }
 
 /// The options that choose threads by name, as they were given.

@@ -6,7 +6,9 @@
 mod common;
 
 use common::*;
-use evenly_model::CpuSet;
+use evenly_linux::proc::Proc;
+use evenly_model::{CpuSet, Pid};
+use std::collections::BTreeMap;
 use std::fs;
 
 const PLACED: &str = "placed anew by load and communication";
@@ -41,7 +43,10 @@ fn threads_of_unequal_work_are_placed_by_load() {
         let report = evenly.report();
         schema::valid(&report);
         let notes = report["notes"].to_string();
-        assert!(notes.contains("nuco: without --profile nothing is known of messages"), "{notes}");
+        assert!(
+            notes.contains("nuco: without --profile or --edges nothing is known of messages"),
+            "{notes}"
+        );
         found
     });
     assert!(placed, "in none of the runs");
@@ -63,10 +68,19 @@ fn profiles_are_read_before_anything_is_started() {
             "edges": [{"from": 0, "to": 1, "messages": 100}]}"#,
     );
     let bad = file("bad", r#"{"schema": "evenly.tasks/1", "tasks": [{"id": 0, "load_s": -1}]}"#);
+    let edges = file("edges", "from,to,messages\n0,1,100\n1,0,100\n");
+    let (dangling, alone) =
+        (file("dangling", "from,to,messages\n0,7,1\n"), file("alone", "from,to,messages\n1,1,1\n"));
+    let negative = file("negative", "from,to,messages\n0,1,-1\n");
     for (args, words) in [
         (vec!["--policy", "nuco", "--profile", "/nowhere"], "--profile: /nowhere cannot be read"),
         (vec!["--policy", "nuco", "--profile", &bad], "a number that is not negative is needed"),
         (vec!["--profile", &good], "--profile: the policy hybrid does not look at it"),
+        (vec!["--edges", &edges], "--edges: the policy hybrid does not look at it"),
+        (vec!["--policy", "nuco", "--edges", "/nowhere"], "--edges: /nowhere cannot be read"),
+        (vec!["--policy", "nuco", "--profile", &good, "--edges", &dangling], "there is no task 7"),
+        (vec!["--policy", "nuco", "--edges", &alone], "has no edge between two tasks"),
+        (vec!["--policy", "nuco", "--edges", &negative], "line 2"),
         (vec!["--policy", "juggle", "--every", "9"], "--every: the policy juggle does not look"),
     ] {
         let command = ["--", "sh", "-c", "echo started >&2"];
@@ -77,6 +91,17 @@ fn profiles_are_read_before_anything_is_started() {
     let args = ["run", "--policy", "nuco", "--profile", &good, "--", "true"];
     let (status, said) = state.output(&args);
     assert!(status == Some(0) && !said.contains("without --profile"), "{said}");
+    // The messages of the one with the loads of the other, or each task the same.
+    for with in [&["--profile", good.as_str()][..], &[]] {
+        let json = state.sign("report.json");
+        let args = ["run", "--policy", "nuco", "--edges", &edges, "--json", &json];
+        let (status, said) = state.output(&[&args[..], with, &["--", "true"]].concat());
+        assert_eq!(status, Some(0), "{said}");
+        let report: serde_json::Value =
+            serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+        let assumed = report["notes"].to_string().contains("each of its tasks counts as 1 s");
+        assert_eq!(assumed, with.is_empty(), "{report:#}");
+    }
 }
 
 /// Killed in between, it leaves nothing.
@@ -90,4 +115,158 @@ fn masks_are_given_back() {
     wait_until_narrowed(program.pid(), &whole, n);
     evenly.kill(Signal::KILL);
     wait_until_restored(program.pid(), &whole);
+}
+
+/// Who talks to whom, as pairs of ranks: in one of these three ways at most they share CPUs by accident.
+const PAIRS: [[(u64, u64); 2]; 3] = [[(0, 1), (2, 3)], [(0, 2), (1, 3)], [(0, 3), (1, 2)]];
+
+/// A file for --edges in which these talk to each other a lot.
+fn edges(state: &State, pairs: [(u64, u64); 2]) -> String {
+    let path = state.sign("edges.csv");
+    let line = |(a, b)| format!("{a},{b},1000000,8000000\n{b},{a},1000000,8000000\n");
+    let text = format!("from,to,messages,bytes\n{}", pairs.map(line).concat());
+    fs::write(&path, text).unwrap();
+    path
+}
+
+/// The processes of an MPI program by their ranks.
+fn ranks(launcher: Pid) -> BTreeMap<u64, Pid> {
+    let proc = Proc::default();
+    let rank = |p: Pid| Some((proc.rank(p)?.1, p));
+    descendants(launcher).into_iter().filter_map(rank).collect()
+}
+
+/// The CPU that the computing thread of a process is pinned to.
+fn pinned(p: Pid) -> Option<CpuSet> {
+    masks(p).into_values().find(|mask| mask.len() == 1)
+}
+
+/// A stencil over four ranks with blocks of unequal height, on two CPUs, run and attached to: evenly finds
+/// the ranks, measures their loads, brings those to one CPU that talk to each other as it is told, gives
+/// all masks back, and the program computes what it would without.
+#[test]
+fn ranks_of_real_mpi_programs_are_brought_together_and_compute_the_same() {
+    let Some(whole) = whole() else { return };
+    let two: CpuSet = whole.iter().take(2).collect();
+    let cpus = two.to_string();
+    for mpi in mpi::here() {
+        // Ranks that spin make little headway where others have their CPU; and how fast they are depends
+        // on the machine. So the program is made longer until evenly has had the time for its windows.
+        let mut sweeps = 400;
+        let mut placed = 0;
+        let program = mpi.program("stencil");
+        for pairs in PAIRS.into_iter().cycle().take(12) {
+            let state = State::new();
+            let (edges, out) = (edges(&state, pairs), state.sign("out.json"));
+            let count = sweeps.to_string();
+            let words = [&program, "--size", "160", "--sweeps", &count, "--output", &out];
+            let command = mpi.launch(&words);
+            let command: Vec<&str> = command.iter().map(String::as_str).collect();
+            let record = state.sign("record");
+            let options =
+                ["--every", "10", "--cpus", &cpus, "--edges", &edges, "--record", &record];
+            let mut evenly = state.run_in(&mpi::ENVIRONMENT, "nuco", 4, &options, &command);
+            let launcher = evenly.program();
+            let mut together = false;
+            while evenly.is_alive() {
+                let at = |(rank, p)| Some((rank, pinned(p)?));
+                let at: BTreeMap<u64, CpuSet> =
+                    ranks(launcher).into_iter().filter_map(at).collect();
+                assert!(at.values().all(|cpu| cpu.is_subset(&two)), "{at:?}");
+                let same = |&(a, b): &(u64, u64)| at.contains_key(&a) && at.get(&a) == at.get(&b);
+                together |= evenly.decisions(PLACED) > 0 && pairs.iter().all(same);
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            let (status, report) = (evenly.wait(), evenly.report());
+            assert!(status.success(), "{}: {}", mpi.said, evenly.stderr());
+            schema::valid(&report);
+            let answer: serde_json::Value =
+                serde_json::from_str(&fs::read_to_string(&out).unwrap()).unwrap();
+            assert!(answer["verified"] == true && answer["ranks"] == 4, "{answer:#}");
+            assert_eq!(state.journals().len(), 0, "{}", mpi.said);
+            if report["started"] != true {
+                sweeps *= 2;
+                continue;
+            }
+            let notes = report["notes"].to_string();
+            assert!(
+                notes.contains("of the 4 ranks that are recorded to communicate 4 were there"),
+                "{notes}"
+            );
+            let threads = report["threads"].as_array().unwrap();
+            let ran = |t: &&serde_json::Value| t["ran_s"].as_f64().unwrap() > 0.0;
+            assert!(threads.iter().filter(ran).count() >= 4, "{report:#}");
+            let points = moves_at_points(&record);
+            if together {
+                placed += 1;
+                // Never within the first two windows, and at the end of a window.
+                assert!(points.iter().all(|p| *p >= 20 && p % 10 == 0), "{points:?}");
+                break;
+            }
+            // So few points that there was no second window, or they were together from the start.
+            sweeps *= if last_point(&record) < 40 { 3 } else { 1 };
+        }
+        assert!(placed > 0, "{}: in none of the runs", mpi.said);
+    }
+}
+
+/// The points of a recording at which threads were placed anew.
+fn moves_at_points(record: &str) -> Vec<u64> {
+    points(record)
+        .iter()
+        .filter(|p| {
+            p["moves"].as_array().is_some_and(|m| m.iter().any(|m| m["reason"] == "mapped"))
+        })
+        .map(|p| p["point"].as_u64().unwrap())
+        .collect()
+}
+
+fn last_point(record: &str) -> u64 {
+    points(record).iter().filter_map(|p| p["point"].as_u64()).max().unwrap_or(0)
+}
+
+fn points(record: &str) -> Vec<serde_json::Value> {
+    let text = fs::read_to_string(record).unwrap();
+    let lines = text.lines().filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok());
+    lines.filter(|l| l["event"] == "point").collect()
+}
+
+/// Attached to a program that runs, and ended while it goes on: no rank is left pinned.
+#[test]
+fn ranks_are_let_go_while_they_compute() {
+    let Some(whole) = whole() else { return };
+    let two: CpuSet = whole.iter().take(2).collect();
+    for mpi in mpi::here() {
+        let state = State::new();
+        let edges = edges(&state, PAIRS[0]);
+        let command =
+            mpi.launch(&[&mpi.program("stencil"), "--size", "160", "--sweeps", "1000000"]);
+        let mut c = std::process::Command::new(&command[0]);
+        c.args(&command[1..]).envs(mpi::ENVIRONMENT);
+        c.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
+        let launcher = Running(c.spawn().unwrap());
+        // Open MPI binds each rank to one CPU after the other while it starts.
+        let mut steady = 0;
+        wait_until("four ranks that have started", || {
+            let of_all: Vec<CpuSet> =
+                ranks(launcher.pid()).into_values().flat_map(|p| masks(p).into_values()).collect();
+            let free = of_all.len() >= 4 && of_all.iter().all(|mask| *mask == whole);
+            steady = if free { steady + 1 } else { 0 };
+            steady > 100
+        });
+        let pid = launcher.pid().to_string();
+        let cpus = two.to_string();
+        let args =
+            ["attach", "--policy", "nuco", "--period", "10ms", "--budget", "50", "--no-guard"];
+        let more = ["--threads", "4", "--every", "10", "--cpus", &cpus, "--edges", &edges, &pid];
+        let mut evenly = state.start(&[&args[..], &more].concat());
+        let all_pinned = || ranks(launcher.pid()).into_values().all(|p| pinned(p).is_some());
+        wait_until("all ranks to be pinned", all_pinned);
+        evenly.kill(Signal::TERM);
+        assert!(evenly.wait().success(), "{}", evenly.stderr());
+        for (rank, p) in ranks(launcher.pid()) {
+            assert!(masks(p).values().all(|mask| *mask == whole), "{}, rank {rank}", mpi.said);
+        }
+        assert_eq!(state.journals().len(), 0);
+    }
 }

@@ -54,6 +54,8 @@ pub struct Numbering {
     /// A launcher has numbered processes of the program.
     launched: bool,
     next: u64,
+    /// Numbers below `kept` that somebody had.
+    seen: BTreeSet<u64>,
 }
 
 impl Numbering {
@@ -68,13 +70,29 @@ impl Numbering {
             processes: HashMap::new(),
             launched: false,
             next: 0,
+            seen: BTreeSet::new(),
         }
     }
 
-    /// What the tasks are: never [`MapBy::Auto`] once there was one.
+    /// What the tasks are, in a word.
     #[must_use]
-    pub fn by(&self) -> MapBy {
-        self.by
+    pub fn what(&self) -> &'static str {
+        match self.by {
+            MapBy::Ranks => "rank",
+            // It is never auto once there was one.
+            MapBy::Threads | MapBy::Auto => "thread",
+        }
+    }
+
+    /// How many of the tasks of a record, by their numbers, the program had.
+    #[must_use]
+    pub fn note(&self, recorded: impl ExactSizeIterator<Item = u64>) -> String {
+        let all = recorded.len();
+        let there = recorded.filter(|number| self.seen.contains(number)).count();
+        format!(
+            "of the {} that are recorded to communicate {there} were there",
+            counted(all, self.what())
+        )
     }
 
     /// The numbers of threads that were found together. None for those of a process without a rank,
@@ -96,6 +114,7 @@ impl Numbering {
                 MapBy::Ranks => Some(self.process(newcomer.pid)),
                 MapBy::Auto | MapBy::Threads => Some(self.thread(newcomer.id)),
             };
+            self.seen.extend(numbers[i].filter(|number| *number < self.kept));
         }
         numbers
     }
@@ -133,7 +152,6 @@ impl Numbering {
 #[derive(Debug, Clone)]
 pub struct Mapping {
     places: BTreeMap<u64, CpuSet>,
-    numbering: Numbering,
     /// Tasks that were there, and those of them that could not be put where they should be.
     seen: BTreeSet<u64>,
     refused: BTreeSet<u64>,
@@ -150,11 +168,9 @@ const MOST_LISTED: usize = 8;
 impl Mapping {
     /// From the CPUs of each task.
     #[must_use]
-    pub fn new(places: BTreeMap<u64, CpuSet>, by: MapBy) -> Self {
-        let kept = places.keys().next_back().map_or(0, |last| last.saturating_add(1));
+    pub fn new(places: BTreeMap<u64, CpuSet>) -> Self {
         Self {
             places,
-            numbering: Numbering::new(by, kept),
             seen: BTreeSet::new(),
             refused: BTreeSet::new(),
             strangers: 0,
@@ -163,14 +179,23 @@ impl Mapping {
         }
     }
 
-    /// What each of these threads, which were found together, may use from now on: what the mapping
+    /// How many numbers a [`Numbering`] for it has to remember.
+    #[must_use]
+    pub fn numbers(&self) -> u64 {
+        self.places.keys().next_back().map_or(0, |last| last.saturating_add(1))
+    }
+
+    /// What each of these threads may use from now on, which have these numbers: what the mapping
     /// says of what it might use before. None where it says nothing, or nothing that can be.
     #[must_use]
-    pub fn narrow(&mut self, found: &[Newcomer<'_>]) -> Vec<Option<CpuSet>> {
-        let numbers = self.numbering.numbers(found);
+    pub fn narrow(
+        &mut self,
+        found: &[Newcomer<'_>],
+        numbers: &[Option<u64>],
+    ) -> Vec<Option<CpuSet>> {
         self.without_rank += numbers.iter().filter(|n| n.is_none()).count() as u64;
         let pairs = found.iter().zip(numbers);
-        pairs.map(|(newcomer, number)| self.place(number?, newcomer.may_use)).collect()
+        pairs.map(|(newcomer, number)| self.place((*number)?, newcomer.may_use)).collect()
     }
 
     fn place(&mut self, number: u64, may_use: &CpuSet) -> Option<CpuSet> {
@@ -191,11 +216,8 @@ impl Mapping {
     /// What there is to say about it at the end: what was put where it should be, what the mapping
     /// names and the program did not have, and the reverse.
     #[must_use]
-    pub fn notes(&self) -> Vec<String> {
-        let what = match self.numbering.by() {
-            MapBy::Ranks => "rank",
-            MapBy::Threads | MapBy::Auto => "thread",
-        };
+    pub fn notes(&self, numbering: &Numbering) -> Vec<String> {
+        let what = numbering.what();
         let all = self.places.len();
         let placed = self.seen.difference(&self.refused).count();
         let mut notes =
@@ -252,12 +274,23 @@ mod tests {
         list.parse().unwrap()
     }
 
-    fn mapping(places: &[(u64, &str)], by: MapBy) -> Mapping {
-        Mapping::new(places.iter().map(|(n, list)| (*n, cpus(list))).collect(), by)
+    /// A mapping with its numbering.
+    struct Mapped(Mapping, Numbering);
+
+    impl Mapped {
+        fn notes(&self) -> Vec<String> {
+            self.0.notes(&self.1)
+        }
+    }
+
+    fn mapping(places: &[(u64, &str)], by: MapBy) -> Mapped {
+        let mapping = Mapping::new(places.iter().map(|(n, list)| (*n, cpus(list))).collect());
+        let numbering = Numbering::new(by, mapping.numbers());
+        Mapped(mapping, numbering)
     }
 
     /// Threads (process, thread, start, rank) that may all use CPUs 0 to 3.
-    fn narrow(m: &mut Mapping, threads: &[(i32, i32, u64, Option<u64>)]) -> Vec<String> {
+    fn narrow(m: &mut Mapped, threads: &[(i32, i32, u64, Option<u64>)]) -> Vec<String> {
         let all = cpus("0-3");
         let found: Vec<Newcomer<'_>> = threads
             .iter()
@@ -268,7 +301,7 @@ mod tests {
                 may_use: &all,
             })
             .collect();
-        let narrowed = m.narrow(&found);
+        let narrowed = m.0.narrow(&found, &m.1.numbers(&found));
         narrowed.iter().map(|n| n.as_ref().unwrap_or(&all).to_string()).collect()
     }
 
@@ -283,7 +316,9 @@ mod tests {
         for tid in 100..200 {
             assert_eq!(narrow(&mut m, &[(1, tid, 20, None)]), ["0-3"]);
         }
-        assert_eq!(m.numbering.numbers.len(), 3);
+        assert_eq!(m.1.numbers.len(), 3);
+        let note = m.1.note([0, 2, 9].into_iter());
+        assert_eq!(note, "of the 3 threads that are recorded to communicate 2 were there");
         assert!(m.notes()[1].contains("does not name thread 3 and 99 later"), "{:?}", m.notes());
     }
 
@@ -323,7 +358,8 @@ mod tests {
             rank: None,
             may_use,
         };
-        let narrowed = m.narrow(&[newcomer(1, &even), newcomer(2, &odd)]);
+        let found = [newcomer(1, &even), newcomer(2, &odd)];
+        let narrowed = m.0.narrow(&found, &m.1.numbers(&found));
         assert_eq!(narrowed, [Some(CpuSet::single(CpuId(2))), None]);
         let notes = m.notes();
         assert_eq!(notes[0], "of the 2 threads in the mapping 1 had their place");

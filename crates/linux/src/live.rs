@@ -778,14 +778,12 @@ impl Live {
             most_threads: 0,
             most_processes: 0,
             realtime_threads: 0,
+            numbering: numbering(
+                self.options.numbered_by,
+                self.options.mapping.as_ref(),
+                self.options.knowledge.as_deref(),
+            ),
             mapping: self.options.mapping,
-            numbering: self.options.knowledge.as_ref().map(|k| {
-                let tasks = k.profile.iter().flat_map(|p| p.tasks()).map(|t| t.id);
-                Numbering::new(
-                    self.options.numbered_by,
-                    tasks.max().map_or(0, |last| last.saturating_add(1)),
-                )
-            }),
             limits: self.limits.clone(),
             root: self.root,
             quota: self.limits.quota(self.root).unwrap_or_default(),
@@ -832,8 +830,13 @@ impl Live {
         if !allowed.is_empty() {
             report.cpus = allowed;
         }
-        if let Some(mapping) = coordinator.mapping.filter(|_| report.started) {
-            report.summary.notes.extend(mapping.notes());
+        let told = coordinator.numbering.filter(|_| report.started);
+        let profile = self.options.knowledge.as_ref().and_then(|k| k.profile.as_ref());
+        if let (Some(numbering), Some(profile)) = (&told, profile) {
+            report.summary.notes.push(numbering.note(profile.tasks().iter().map(|t| t.id)));
+        }
+        if let (Some(mapping), Some(numbering)) = (coordinator.mapping, told) {
+            report.summary.notes.extend(mapping.notes(&numbering));
             // What a mapping narrows is no mask of the thread's own.
             let mapped = domains.iter().flat_map(|d| d.mapped.iter().flatten());
             let mapped: HashSet<ThreadId> = mapped.map(|m| m.id).collect();
@@ -1109,7 +1112,7 @@ struct Coordinator {
     unguarded: Option<GuardianError>,
     /// Where threads are to run.
     mapping: Option<Mapping>,
-    /// Which task a thread is, for a policy that asks.
+    /// Which task a thread is, for the mapping and for a policy that asks.
     numbering: Option<Numbering>,
     /// What is to be said in the report and the decision log.
     notes: Vec<String>,
@@ -1327,9 +1330,7 @@ impl Coordinator {
 
     /// Narrows what threads may use to what the mapping says, if there is one. Which tasks they are.
     fn map(&mut self, met: &mut [(Selection, CpuSet)]) -> Vec<Option<u64>> {
-        if self.mapping.is_none() && self.numbering.is_none() {
-            return vec![None; met.len()];
-        }
+        let Some(numbering) = &mut self.numbering else { return vec![None; met.len()] };
         let proc = Proc::default();
         // What evenly has as well tells nothing apart: it was set for whatever started it.
         let own = proc.rank(Process::own().pid);
@@ -1350,11 +1351,8 @@ impl Coordinator {
                 may_use,
             })
             .collect();
-        let tasks = match &mut self.numbering {
-            Some(numbering) => numbering.numbers(&found),
-            None => vec![None; found.len()],
-        };
-        let narrowed = self.mapping.as_mut().map(|m| m.narrow(&found)).unwrap_or_default();
+        let tasks = numbering.numbers(&found);
+        let narrowed = self.mapping.as_mut().map(|m| m.narrow(&found, &tasks)).unwrap_or_default();
         for ((_, original), cpus) in met.iter_mut().zip(narrowed) {
             if let Some(cpus) = cpus {
                 *original = cpus;
@@ -1437,6 +1435,20 @@ impl Coordinator {
 }
 
 /// The source of thread times, where schedstat is there or not.
+/// Numbers threads where a mapping or what is known of communication names them by numbers.
+fn numbering(
+    by: MapBy,
+    mapping: Option<&Mapping>,
+    knowledge: Option<&Knowledge>,
+) -> Option<Numbering> {
+    if mapping.is_none() && knowledge.is_none() {
+        return None;
+    }
+    let recorded = knowledge.iter().flat_map(|k| &k.profile).flat_map(|p| p.tasks());
+    let recorded = recorded.map(|t| t.id.saturating_add(1)).max().unwrap_or(0);
+    Some(Numbering::new(by, recorded.max(mapping.map_or(0, Mapping::numbers))))
+}
+
 fn source(wanted: SourceKind, has_schedstat: bool) -> Result<Source, LiveError> {
     let taskstats = || TaskStats::open().map(|t| Source::Taskstats(Box::new(t)));
     match wanted {

@@ -7,6 +7,7 @@
 #![allow(dead_code, unreachable_pub, reason = "shared by several tests")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
+pub mod mpi;
 pub mod schema;
 
 use evenly_linux::affinity;
@@ -231,6 +232,11 @@ impl State {
 
     /// The same with this copy of `evenly`.
     pub fn start_as(&self, evenly: &Path, args: &[&str]) -> Evenly {
+        self.start_in(evenly, args, &[])
+    }
+
+    /// The same with these variables.
+    pub fn start_in(&self, evenly: &Path, args: &[&str], variables: &[(&str, &str)]) -> Evenly {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let file = || tempfile::NamedTempFile::new().unwrap();
         let (stdout, stderr) = (file(), file());
@@ -238,7 +244,8 @@ impl State {
         let json = self.0.path().join(format!("report-{number}.json"));
         let (verb, rest) = args.split_first().unwrap();
         let mut c = self.command_as(evenly, &[verb, "-v", "--json", json.to_str().unwrap()]);
-        c.args(rest).stdout(stdout.reopen().unwrap()).stderr(stderr.reopen().unwrap());
+        c.args(rest).envs(variables.iter().copied());
+        c.stdout(stdout.reopen().unwrap()).stderr(stderr.reopen().unwrap());
         Evenly { running: Running(c.spawn().unwrap()), stdout, stderr, json, state: self.path() }
     }
 
@@ -252,6 +259,21 @@ impl State {
         let n = n.to_string();
         let restless = restless(policy, &n);
         self.start(&[&["run"], &restless[..], options, &["--"], command].concat())
+    }
+
+    /// The same in an environment with these variables.
+    pub fn run_in(
+        &self,
+        variables: &[(&str, &str)],
+        policy: &str,
+        n: u32,
+        options: &[&str],
+        command: &[&str],
+    ) -> Evenly {
+        let n = n.to_string();
+        let restless = restless(policy, &n);
+        let args = [&["run"], &restless[..], options, &["--"], command].concat();
+        self.start_in(&evenly(), &args, variables)
     }
 
     /// The same with `evenly attach`.

@@ -244,7 +244,42 @@ fn what_cannot_be_mapped() {
     let missing = tool.path("none").to_str().unwrap().to_owned();
     let list = file("list.json", "[]");
     let rows = file("rows.json", r#"{"schema":"evenly.tasks/1","tasks":[[0, 1.0]]}"#);
-    let cases: [(&[&str], &str); 29] = [
+    let twice = file("twice.csv", "id,load_s\n4,1\n4,1\n");
+    let infinite = file("inf.csv", "id,load_s\n0,inf\n");
+    let names = file("names.csv", "id,load_s\n");
+    let fewer = file("fewer.csv", "from,to,messages\n0,1,-3\n");
+    let unknown = file("unknown.csv", "from,to,messages\n0,1,1\n1,0,NaN\n");
+    let head = "%%MatrixMarket matrix coordinate real general\n";
+    let oblong = file("oblong.mtx", &format!("{head}2 3 1\n1 1 1\n"));
+    let many = file("many.mtx", &format!("{head}9000000 9000000 0\n"));
+    let below = file("below.mtx", &format!("{head}2 2 1\n1 2 -1\n"));
+    let factors = file("factors.csv", "1,nan\n2,1\n");
+    let own = file("own.csv", "2,1\n2,1\n");
+    let part = file("part.csv", "id,pe\n0,0\n");
+    let edge = |to: u8, messages: &str| {
+        format!(
+            r#"{{"schema":"evenly.tasks/1","tasks":[{{"id":0,"load_s":1}}],"edges":[{{"from":0,"to":{to},"messages":{messages}}}]}}"#
+        )
+    };
+    let leads_nowhere = file("nowhere.json", &edge(3, "1"));
+    let no_number = file("number.json", &edge(0, "NaN"));
+    let cases: [(&[&str], &str); 45] = [
+        (&["--objects", &twice], "twice.csv, line 3|task 4 is there twice"),
+        (&["--objects", &infinite], "inf.csv, line 2|load_s|'inf'"),
+        (&["--objects", &names], "names.csv|no tasks"),
+        (&["--objects", &good, "--edges", &fewer], "fewer.csv, line 2|messages is '-3'"),
+        (&["--objects", &good, "--edges", &unknown], "unknown.csv, line 3|messages is 'NaN'"),
+        (&["--objects", &good, "--edges", &empty], "empty: it is empty"),
+        (&["--matrix", &oblong], "oblong.mtx, line 2|2 rows and 3 columns"),
+        (&["--matrix", &many], "many.mtx, line 2|9000000 rows|4000000"),
+        (&["--matrix", &below], "below.mtx, line 3|'-1'"),
+        (&["--matrix", &empty], "empty: it is empty"),
+        (&["--monitoring", &empty], "empty"),
+        (&["--objects", &good, "--factors", &factors], "factors.csv, line 1|'nan'"),
+        (&["--objects", &good, "--factors", &own], "own.csv, line 1|itself is '2'"),
+        (&["--objects", &good, "--judge", &part], "part.csv|task 1 is not there"),
+        (&["--tasks", &leads_nowhere], "nowhere.json|there is no task 3"),
+        (&["--tasks", &no_number], "number.json, line 1"),
         (&["--objects", &objects], "o.csv|task 1 is on core 40|the machine has 4 cores: 0-3"),
         (&["--objects", &missing], "none|No such file"),
         (&["--objects", &empty], "empty: it is empty"),

@@ -11,6 +11,8 @@ mod invisible;
 mod json;
 mod limits;
 mod map;
+#[path = "../common/mpi.rs"]
+mod mpi;
 mod profile;
 mod reports;
 #[path = "../common/schema.rs"]

@@ -4,6 +4,7 @@
 //! What the programs send is written down in `tests/mpi/pattern.c` and `pattern.F90`; how collectives
 //! count in docs/map.md. Here both are put into numbers anew.
 
+use crate::mpi::{ENVIRONMENT, Mpi, N, here};
 use crate::schema::valid;
 use crate::support::{Child, Tool, json, stderr, text, wait_until};
 use serde_json::Value;
@@ -12,84 +13,6 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::Mutex;
-
-/// An MPI, named as Debian names it beside another.
-#[derive(Clone, Copy)]
-struct Mpi {
-    name: &'static str,
-    said: &'static str,
-}
-
-const MPIS: [Mpi; 2] =
-    [Mpi { name: "openmpi", said: "Open MPI" }, Mpi { name: "mpich", said: "MPICH" }];
-
-/// Ranks that the programs are for.
-const N: u64 = 4;
-
-/// The MPIs that are here.
-fn here() -> Vec<Mpi> {
-    let (found, missing): (Vec<Mpi>, Vec<Mpi>) = MPIS.into_iter().partition(|mpi| {
-        Command::new(mpi.tool("mpicc")).arg("--version").output().is_ok_and(|o| o.status.success())
-    });
-    for mpi in missing {
-        evenly_testing::skip(mpi.name, format!("{} is not installed", mpi.tool("mpicc")));
-    }
-    found
-}
-
-impl Mpi {
-    fn tool(self, name: &str) -> String {
-        format!("{name}.{}", self.name)
-    }
-
-    /// The program in a form, built once in a run of the tests.
-    fn program(self, form: &str) -> String {
-        static BUILT: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
-        let workload = ["../../../../workloads/mpi_stencil.c", "../../../../workloads/common.c"];
-        let (compiler, sources, option) = match form {
-            "c" => ("mpicc", &["pattern.c"][..], "-pthread"),
-            "mpi" => ("mpif90", &["pattern.F90"][..], "-UF08"),
-            "f08" => ("mpif90", &["pattern.F90"][..], "-DF08"),
-            "stencil" => ("mpicc", &workload[..], "-D_GNU_SOURCE"),
-            other => panic!("{other}"),
-        };
-        let name = format!("pattern-{form}-{}", self.name);
-        let build = || {
-            let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&name);
-            let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mpi");
-            let output = Command::new(self.tool(compiler))
-                // Without optimisation: compilers of Fortran know nothing of one-sided messages.
-                .args(["-O0", option, "-o"])
-                .arg(&out)
-                .args(sources.iter().map(|source| here.join(source)))
-                .arg("-lm")
-                .output()
-                .unwrap();
-            assert!(output.status.success(), "{}", stderr(&output));
-            out.to_str().unwrap().to_owned()
-        };
-        let mut built = BUILT.lock().unwrap_or_else(|e| e.into_inner());
-        built.entry(name.clone()).or_insert_with(build).clone()
-    }
-
-    /// The launcher's words before these.
-    fn launch(self, program: &[&str]) -> Vec<String> {
-        let launcher = [self.tool("mpirun"), "-n".to_owned(), N.to_string()];
-        launcher.into_iter().chain(program.iter().map(|w| (*w).to_owned())).collect()
-    }
-}
-
-/// What lets launchers run here: as root, and more ranks than CPUs. Open MPI's usual way of one-sided
-/// messages fails now and then where containers forbid process_vm_writev(2).
-const ENVIRONMENT: [(&str, &str); 6] = [
-    ("OMPI_MCA_osc", "pt2pt"),
-    ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
-    ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
-    ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
-    ("OMPI_MCA_hwloc_base_binding_policy", "none"),
-    ("OMPI_MCA_mpi_yield_when_idle", "1"),
-];
 
 /// Where probes are kept: for all tests together, as each takes seconds to build.
 fn cache() -> PathBuf {
