@@ -85,6 +85,11 @@ struct Entity {
     ran: Nanos,
     waited: Nanos,
     blocked: Nanos,
+    /// What was booked beyond the time that went by: waiting is booked when it ends, and until then
+    /// looks like blocking, which it is not.
+    overbooked: Nanos,
+    /// Waiting that was seen and booked, and that the kernel will tell when it ends.
+    ahead_of_kernel: Nanos,
     /// Its progress in the last period.
     gained: Nanos,
     total_ran: Nanos,
@@ -106,10 +111,12 @@ impl Entity {
 
     /// Adds what it did to its account. Returns whether it is busy.
     fn book(&mut self, s: &Stretch, first: bool) -> bool {
-        let blocked = s.elapsed - s.ran - s.waited;
+        let booked = s.ran + s.waiting_booked + self.overbooked;
+        let blocked = s.elapsed - booked;
+        self.overbooked = booked - s.elapsed;
         self.progress += s.gained.0 as i64;
         self.total_ran += s.ran;
-        self.total_waited += s.waited;
+        self.total_waited += s.waiting_booked;
         self.total_blocked += blocked;
         // Before the first point there was no period.
         if !first {
@@ -152,7 +159,10 @@ struct Stretch {
     index: usize,
     elapsed: Nanos,
     ran: Nanos,
+    /// At most what went by beside running.
     waited: Nanos,
+    /// As the kernel books it, when it ends: some of it may belong to earlier stretches.
+    waiting_booked: Nanos,
     /// Progress: what its instructions take on the fastest CPUs, or CPU time by the capacity of the
     /// CPU that it was on.
     gained: Nanos,
@@ -544,6 +554,8 @@ impl Balancer {
             ran: Nanos::ZERO,
             waited: Nanos::ZERO,
             blocked: Nanos::ZERO,
+            overbooked: Nanos::ZERO,
+            ahead_of_kernel: Nanos::ZERO,
             gained: Nanos::ZERO,
             total_ran: Nanos::ZERO,
             total_waited: Nanos::ZERO,
@@ -900,7 +912,9 @@ impl Balancer {
                 e.window_start = times;
             }
             let ran = times.ran - e.last.ran;
-            let waited = times.waited - e.last.waited;
+            let told = times.waited - e.last.waited;
+            let waiting_booked = told - e.ahead_of_kernel;
+            e.ahead_of_kernel = e.ahead_of_kernel - told;
             e.ran_on = times.slices == e.last.slices && ran.0 * 4 >= elapsed.0 * 3;
             e.last = times;
             e.seen = None;
@@ -911,14 +925,13 @@ impl Balancer {
             }
             if elapsed > Nanos::ZERO {
                 let missing = elapsed - ran;
-                // The kernel books waiting when it ends: some may belong to earlier.
-                let waited = waited.min(missing);
+                let waited = told.min(missing);
                 let cpus = &self.snapshot.cpus;
                 let on = e.cpu.and_then(|c| cpus.binary_search_by_key(&c, |v| v.id).ok());
                 let by_time = || ran.scale(on.map_or(1.0, |c| cpus[c].weight()));
                 let counted = e.newly_retired.and_then(|k| self.rates.time(k));
                 let gained = counted.unwrap_or_else(by_time);
-                let period = Stretch { index: i, elapsed, ran, waited, gained };
+                let period = Stretch { index: i, elapsed, ran, waited, waiting_booked, gained };
                 if (ran + waited).0 * 4 < elapsed.0 * 3 {
                     self.unclear.push(period);
                 } else {
@@ -1055,6 +1068,8 @@ impl Balancer {
             };
             if waits && (s.ran + s.waited).0 * 4 < s.elapsed.0 {
                 s.waited = s.elapsed - s.ran;
+                e.ahead_of_kernel += s.waited - s.waiting_booked;
+                s.waiting_booked = s.waiting_booked.max(s.waited);
             }
             busy |= e.book(s, first);
         }

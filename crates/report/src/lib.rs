@@ -142,12 +142,8 @@ impl RunReport {
                 ratio: v.ratio,
                 ci95: (v.pairs > 1).then_some([v.low, v.high]),
             });
-        // What was measured goes before what is estimated, and an estimate that does not fit is none.
-        self.gain = self.meaningful_gain().filter(|gain| match self.measured {
-            None => true,
-            Some(Measured { ci95: Some([low, high]), .. }) => (low..=high).contains(gain),
-            Some(_) => false,
-        });
+        // What was measured goes before what is estimated.
+        self.gain = self.meaningful_gain().filter(|_| self.measured.is_none());
         self.verdict = self.verdict_text();
         self
     }
@@ -197,6 +193,7 @@ impl RunReport {
             || self.blocked_share() > MUCH_BLOCKED
             || self.balanced_s < SHORT_S
             || self.has_few_points()
+            || self.imbalance() > LEVEL
         {
             return None;
         }
@@ -340,8 +337,9 @@ impl RunReport {
                  worth.",
             ),
             (None, Some(gain)) if imbalance <= LEVEL => format!(
-                "The threads were kept level: the slowest progressed about {gain:.2} times as fast \
-                 as one left in the slowest place would have."
+                "The threads were kept level. A thread left in the slowest place all the time would \
+                 have held the program up: against that, not against the kernel, it gained at most \
+                 {gain:.2} times. evenly compare tells what it gained."
             ),
             _ if imbalance <= LEVEL => String::from(
                 "The threads were level; how much of that is evenly's doing was not measured.",
@@ -502,19 +500,19 @@ impl RunReport {
         if let Some(gain) = self.gain {
             writeln!(
                 t,
-                "  gain        about {gain:.2} (estimate: slowest thread / slowest place)"
+                "  gain        at most {gain:.2} against threads left where they are (estimate)"
             )?;
         }
         let says_something = |m: &Measured| match m.ci95 {
             Some([low, high]) => low > 0.0 && high <= WIDE * low,
-            None => true,
+            None => false,
         };
         if let Some(m) = self.measured.filter(says_something) {
             write!(t, "  measured    {:.2} by pausing {}", m.ratio, counted(m.pairs, "time"))?;
-            match m.ci95 {
-                Some([low, high]) => writeln!(t, " (95 % interval {low:.2} to {high:.2})")?,
-                None => writeln!(t)?,
+            if let Some([low, high]) = m.ci95 {
+                write!(t, " (95 % interval {low:.2} to {high:.2})")?;
             }
+            writeln!(t)?;
         }
         Ok(())
     }

@@ -351,7 +351,10 @@ impl Figures {
             );
         }
         if let Some(gain) = self.gain {
-            row("Estimated gain", format!("about {gain:.2} (slowest thread / slowest place)"));
+            row(
+                "Estimated gain",
+                format!("at most {gain:.2}, against threads left where they are"),
+            );
         }
         rows
     }
@@ -495,7 +498,7 @@ mod tests {
                 "1.26 times the progress of the stretches in which evenly paused (3 pauses, 95 % \
                  interval 1.10 to 1.40)",
             ),
-            ("Estimated gain", "about 1.30 (slowest thread / slowest place)"),
+            ("Estimated gain", "at most 1.30, against threads left where they are"),
         ] {
             assert_eq!(value(&page, name), Some(is));
         }
