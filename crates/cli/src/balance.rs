@@ -43,9 +43,13 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
     let knowledge = knowledge(&args.balance, &mut notes)?;
     check_outputs(&args.balance)?;
     let filter = Filter::new(&args.balance)?;
+    // As under taskset: from its first instruction the program sees, and is held to, these.
+    let cpus = args.balance.cpus.as_ref().map(|asked| whole.and(asked));
+    let whole = cpus.clone().unwrap_or(whole);
     let began = now();
     let signals = Signals::block().context("cannot receive signals")?;
-    let program = match Program::spawn(&args.program.command, &SpawnOptions::default()) {
+    let spawn = SpawnOptions { cpus, ..SpawnOptions::default() };
+    let program = match Program::spawn(&args.program.command, &spawn) {
         Ok(program) => program,
         Err(e) => {
             tell(&format!("evenly: {e}"));

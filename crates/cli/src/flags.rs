@@ -185,7 +185,7 @@ pub(crate) struct BalanceArgs {
     /// Begin when this many threads compute, instead of when their number is stable
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) threads: Option<u32>,
-    /// Use only these CPUs, for example 0-3,8
+    /// Use only these CPUs, for example 0-3,8; a program that is run starts on them, as under taskset
     #[arg(long, value_name = "LIST", allow_hyphen_values = true, value_parser = cpu_list)]
     pub(crate) cpus: Option<CpuSet>,
     /// Run each thread or rank where this mapping says, and balance within it: a file of evenly map,

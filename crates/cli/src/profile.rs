@@ -61,13 +61,14 @@ pub(crate) fn take(args: &MapArgs, counted: Option<&Path>) -> anyhow::Result<Tak
     let loaded =
         loaded(&args.command, used.launcher, &built.library, dir.path(), before.as_deref())?;
     let signals = Signals::block().context("cannot receive signals")?;
-    let program = match Program::spawn(&loaded.command, &SpawnOptions { env: loaded.env }) {
-        Ok(program) => program,
-        Err(e) => {
-            tell(&format!("evenly: {e}"));
-            return Ok(Taken::NotStarted(e.outcome()));
-        }
-    };
+    let program =
+        match Program::spawn(&loaded.command, &SpawnOptions { env: loaded.env, cpus: None }) {
+            Ok(program) => program,
+            Err(e) => {
+                tell(&format!("evenly: {e}"));
+                return Ok(Taken::NotStarted(e.outcome()));
+            }
+        };
     let pid = program.pid();
     let supervisor = Supervisor::new(signals, program).with_context(|| {
         format!("cannot supervise process {pid}, which runs on by itself; nothing is mapped")

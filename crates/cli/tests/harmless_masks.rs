@@ -139,9 +139,24 @@ fn only_the_cpus_that_were_asked_for_are_used() {
         "300",
     ]);
     let program = evenly.program();
-    wait_until_narrowed(program, &whole, 3);
     for _ in 0..LOOKS {
-        assert!(masks(program).values().all(|m| *m == one || *m == whole));
+        assert!(masks(program).values().all(|m| *m == one), "of {whole}");
+    }
+    // Also where nothing is balanced, and of what the program sees.
+    for policy in ["observe", "hybrid"] {
+        let (status, said) = state.output(&[
+            "run",
+            "--policy",
+            policy,
+            "--cpus",
+            &list,
+            "--",
+            "sh",
+            "-c",
+            "nproc >&2",
+        ]);
+        assert_eq!(status, Some(0), "{said}");
+        assert!(said.lines().any(|l| l == "1"), "{said}");
     }
     // Wholly invalid: one line, and nothing is started.
     for bad in ["1000-1010", "", "3-1", "x"] {

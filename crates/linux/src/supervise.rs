@@ -50,8 +50,9 @@
 //! A parent-death signal that evenly was started with is not handed to the program. Where evenly
 //! is a session or process group leader the program is not one.
 
+use crate::affinity;
 use crate::proc::Proc;
-use evenly_model::Pid;
+use evenly_model::{CpuSet, Pid, Tid};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -350,6 +351,8 @@ pub struct SpawnOptions {
     /// Variables set for the program on top of evenly's own environment. Where there are none the
     /// environment is passed on byte for byte.
     pub env: Vec<(OsString, OsString)>,
+    /// The CPUs that the program starts with, as under taskset(1); evenly's own where there are none.
+    pub cpus: Option<CpuSet>,
 }
 
 /// Why the program was not started.
@@ -562,7 +565,7 @@ impl Program {
         // functions that are safe after fork even if they did.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
-            let errno = become_program(original, &timers, &args, &env);
+            let errno = become_program(original, &timers, opts.cpus.as_ref(), &args, &env);
             // SAFETY: the descriptor is open and the four bytes are live; _exit has no
             // preconditions. Nothing of the parent's state is run or dropped.
             unsafe {
@@ -580,6 +583,10 @@ impl Program {
             if let Some(p) = positive(pid) {
                 // The child has ended or is about to; that it cannot be waited for changes nothing.
                 let _ = retry_on_intr(|| rp::waitid(WaitId::Pid(p), WaitIdOptions::EXITED));
+            }
+            if errno < 0 {
+                let source = io::Error::from_raw_os_error(-errno);
+                return Err(SpawnError::System { what: "set the CPUs of the program", source });
             }
             return Err(SpawnError::from_exec(&argv[0], errno));
         }
@@ -605,9 +612,14 @@ impl Program {
 fn become_program(
     original: &Original,
     timers: &[libc::itimerval; 3],
+    cpus: Option<&CpuSet>,
     args: &Vector,
     env: &Vector,
 ) -> c_int {
+    // A system call and nothing else. Its error is told by its sign from one of exec.
+    if let Some(Err(e)) = cpus.map(|cpus| affinity::set(Tid(0), cpus)) {
+        return -e.raw_os_error().unwrap_or(libc::EINVAL);
+    }
     for signal in 1..=MAX_SIGNAL {
         let ignored = original.ignored & bit(signal) != 0;
         set_disposition(signal, if ignored { libc::SIG_IGN } else { libc::SIG_DFL });
