@@ -11,8 +11,10 @@ mod cost;
 mod demo;
 mod figures;
 mod host;
+mod hosts;
 mod labs;
 mod measure;
+mod mpi;
 mod probe;
 mod secretary;
 mod show;
@@ -54,6 +56,8 @@ enum Command {
     Secretary(secretary::SecretaryArgs),
     /// What profiling costs an MPI program that sends small messages
     Probe(probe::ProbeArgs),
+    /// An MPI program profiled, mapped and run, on this machine and on two simulated hosts (needs root)
+    Hosts(hosts::HostsArgs),
 }
 
 #[derive(Debug, Args)]
@@ -153,6 +157,7 @@ fn main() -> ExitCode {
         Command::Lab(args) => run_labs(&args),
         Command::Secretary(args) => secretary::compare(&args),
         Command::Probe(args) => probe::compare(&args),
+        Command::Hosts(args) => hosts::compare(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

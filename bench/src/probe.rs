@@ -7,14 +7,14 @@
 //!
 //! Invariant: both arms do the same work, a number of steps found once in this very call.
 
+use crate::mpi::{ENVIRONMENT, MpiArg};
 use crate::show::{interrupts, print, tell};
 use anyhow::Context;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use evenly_compare::{Arm, ArmResult, Comparison, Metric, Options, ProcessExecutor, Silent, table};
 use std::ffi::OsString;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::PathBuf;
+use std::process::{Command, Output};
 
 /// The program.
 const SOURCE: &str = include_str!("../../workloads/mpi_rate.c");
@@ -48,33 +48,6 @@ pub(crate) struct ProbeArgs {
     json: Option<PathBuf>,
 }
 
-/// `--mpi`.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum MpiArg {
-    /// Open MPI
-    Openmpi,
-    /// MPICH
-    Mpich,
-}
-
-impl MpiArg {
-    fn tool(self, name: &str) -> String {
-        let suffix = match self {
-            Self::Openmpi => "openmpi",
-            Self::Mpich => "mpich",
-        };
-        format!("{name}.{suffix}")
-    }
-}
-
-/// Lets Open MPI's launcher start programs as root, and leaves it to the kernel where they run.
-const ENVIRONMENT: [(&str, &str); 4] = [
-    ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
-    ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
-    ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
-    ("OMPI_MCA_hwloc_base_binding_policy", "none"),
-];
-
 /// Names of the arms.
 const PLAIN: &str = "plain";
 const PROBE: &str = "probe";
@@ -94,7 +67,7 @@ pub(crate) fn compare(args: &ProbeArgs) -> anyhow::Result<()> {
     );
     let dir = tempfile::tempdir().context("cannot make a directory")?;
     let program = dir.path().join("mpi_rate");
-    build(args.mpi, &program)?;
+    args.mpi.build(&[("mpi_rate.c", SOURCE)], &program)?;
     let ranks = args.ranks.to_string();
     let launch = |rest: &[&str]| -> Vec<OsString> {
         let mut argv: Vec<OsString> =
@@ -165,24 +138,6 @@ fn result<'a>(found: &'a Comparison, name: &str) -> Option<&'a ArmResult> {
 fn added_ns(found: &Comparison, messages: u32) -> Option<f64> {
     let median = |name| result(found, name)?.median_s;
     Some((median(PROBE)? - median(PLAIN)?) * 1e9 / f64::from(messages))
-}
-
-/// Builds the program with the MPI's compiler.
-fn build(mpi: MpiArg, program: &Path) -> anyhow::Result<()> {
-    let compiler = mpi.tool("mpicc");
-    let mut child = Command::new(&compiler)
-        .args(["-O2", "-std=c11", "-D_GNU_SOURCE", "-o"])
-        .arg(program)
-        .args(["-x", "c", "-"])
-        .stdin(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("cannot start {compiler}; install it with `./dev setup`"))?;
-    if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(SOURCE.as_bytes()).with_context(|| format!("{compiler} does not read"))?;
-    }
-    let status = child.wait()?;
-    anyhow::ensure!(status.success(), "{compiler} cannot build mpi_rate.c: {status}");
-    Ok(())
 }
 
 /// The steps that the program finds for the rate.

@@ -113,7 +113,8 @@ pub(crate) enum Command {
     #[command(
         after_help = "Examples:\n  evenly topology                       # this machine\n  evenly \
         topology --measure             # and the latency between its NUMA nodes\n  evenly topology \
-        --synthetic \"numa:2 core:4 pu:2\" --svg machine.svg\n\nWhat was measured is kept in the \
+        --synthetic \"numa:2 core:4 pu:2\" --svg machine.svg\n  evenly topology --measure --network \
+        --export cluster.xml -- mpirun -host a,b -n 2\n\nWhat was measured is kept in the \
         user's cache directory and used again; --again measures anew. It takes some seconds for each \
         NUMA node; measure on an idle machine."
     )]
@@ -420,7 +421,21 @@ pub(crate) struct TopologyArgs {
     /// Measure again
     #[arg(long, requires = "measure")]
     pub(crate) again: bool,
-    /// Write the machine to FILE as XML of hwloc, with what was measured as distances
+    /// Measure several hosts and the messages between them, and show them as one machine; the command is
+    /// MPI's launcher with its options, without a program, and is to start a rank on each host
+    #[arg(long, requires_all = ["measure", "command"], conflicts_with_all = ["synthetic", "xml"])]
+    pub(crate) network: bool,
+    /// The compiler of the launcher's MPI, which builds the ping-pong when it is needed first [default:
+    /// the mpicc of the MPI that the launcher belongs to]
+    #[arg(long, value_name = "MPICC", requires = "network",
+        value_parser = PathBufValueParser::new().map(PathBuf::into_os_string))]
+    pub(crate) mpicc: Option<OsString>,
+    /// What --network starts on each host: measure it, and tell about it in a directory
+    #[arg(long, value_name = "DIR", requires = "measure", hide = true,
+        conflicts_with_all = ["network", "synthetic", "xml", "export", "svg", "json"])]
+    pub(crate) as_host: Option<PathBuf>,
+    /// Write the machine to FILE as XML of hwloc, with what was measured as distances: for `evenly map
+    /// --topology`
     #[arg(long, value_name = "FILE")]
     pub(crate) export: Option<PathBuf>,
     /// Draw the machine into FILE
@@ -430,6 +445,9 @@ pub(crate) struct TopologyArgs {
     /// to standard error
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    /// With --network: MPI's launcher with its options, such as mpirun -host a,b -n 2
+    #[arg(last = true, requires = "network", value_name = "LAUNCHER")]
+    pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]
@@ -483,9 +501,10 @@ pub(crate) struct MapArgs {
     #[arg(long, default_value = USUAL_MAPPER, value_parser = mapper, value_name = "NAME",
         conflicts_with_all = ["compare", "judge"], long_help = mapper_help())]
     pub(crate) algorithm: Algorithm,
-    /// What a message counts for beside load, in seconds: a number, or auto [default: 1e-5]
-    #[arg(long, value_parser = alpha)]
-    pub(crate) alpha: Option<Alpha>,
+    /// What a message counts for beside load, in seconds: a number; auto; or latency, what local memory
+    /// was measured to take, so that a message between hosts counts as long as it takes [default: 1e-5]
+    #[arg(long, value_parser = alpha, value_name = "SECONDS|auto|latency")]
+    pub(crate) alpha: Option<AlphaArg>,
     /// nuco+: what a byte counts for beside load, in seconds; 0: messages alone count, as in NucoLB
     /// [default: what the machine's memory takes, 5e-10 where that is not known]
     #[arg(long, value_name = "SECONDS", value_parser = not_negative)]
@@ -532,7 +551,8 @@ pub(crate) struct MapArgs {
     #[arg(long, value_name = "FORMAT", default_value = "csv", requires = "out",
         value_parser = format_names())]
     pub(crate) format: String,
-    /// Names of the hosts, separated by commas, for rankfile and hostfile
+    /// Names of the hosts, separated by commas, for rankfile and hostfile [default: those that the XML
+    /// of several hosts has]
     #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "out",
         value_parser = NonEmptyStringValueParser::new())]
     pub(crate) hosts: Vec<String>,
@@ -584,11 +604,23 @@ fn current(text: &str) -> Result<evenly_map::Current, String> {
     })
 }
 
-fn alpha(text: &str) -> Result<Alpha, String> {
-    if text == "auto" {
-        return Ok(Alpha::Auto);
+/// `--alpha`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum AlphaArg {
+    /// As it is.
+    Is(Alpha),
+    /// The measured latency of local memory.
+    Latency,
+}
+
+fn alpha(text: &str) -> Result<AlphaArg, String> {
+    match text {
+        "auto" => Ok(AlphaArg::Is(Alpha::Auto)),
+        "latency" => Ok(AlphaArg::Latency),
+        number => not_negative(number)
+            .map(|alpha| AlphaArg::Is(Alpha::Fixed(alpha)))
+            .map_err(|e| format!("{e}; or auto, or latency")),
     }
-    not_negative(text).map(Alpha::Fixed).map_err(|e| format!("{e}; or auto"))
 }
 
 fn positive(text: &str) -> Result<f64, String> {

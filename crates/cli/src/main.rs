@@ -11,6 +11,7 @@ mod figures;
 mod flags;
 mod generate;
 mod map;
+mod network;
 mod output;
 mod predict;
 mod profile;

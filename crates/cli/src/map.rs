@@ -1,6 +1,6 @@
 //! `evenly map`: where communicating tasks should run.
 
-use crate::flags::MapArgs;
+use crate::flags::{AlphaArg, MapArgs};
 use crate::profile::{self, Taken};
 use crate::{End, output, tell};
 use anyhow::Context;
@@ -10,7 +10,8 @@ use evenly_map::{
     Algorithm, Case, Described, Files, Input, Mapped, Point, expected_s, machine, mapping_file,
     present,
 };
-use evenly_policy::map::Options;
+use evenly_model::Nanos;
+use evenly_policy::map::{Alpha, Options};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -33,11 +34,12 @@ pub(crate) fn map(args: &MapArgs) -> anyhow::Result<End> {
     let outputs = Outputs { out, json, counted, front };
     check(args, &outputs)?;
     let described = machine(&args.topology, args.factors.as_deref())?;
+    let options = options(args, described.memory_s)?;
     if !args.profile {
         let files = files(args);
         say_how_long_to_read(&files, args.quiet);
         let input = files.read()?;
-        return place(args, described, input, &outputs).map(|()| End::Status(0));
+        return place(args, described, input, &options, &outputs).map(|()| End::Status(0));
     }
     let profiled = match profile::take(args, outputs.counted.as_deref())? {
         Taken::Ran(profiled) => profiled,
@@ -47,7 +49,7 @@ pub(crate) fn map(args: &MapArgs) -> anyhow::Result<End> {
     Signals::let_through();
     // The program has run: its end is ours, unless that was well and what follows is not.
     let placed = match profiled.input {
-        Ok(input) => place(args, described, input, &outputs),
+        Ok(input) => place(args, described, input, &options, &outputs),
         Err(e) => Err(e),
     };
     match placed {
@@ -83,10 +85,15 @@ fn place(
     args: &MapArgs,
     described: Described,
     input: Input,
+    options: &Options,
     outputs: &Outputs,
 ) -> anyhow::Result<()> {
+    let hosts = match &args.hosts[..] {
+        [] => described.hosts.clone(),
+        given => given.to_vec(),
+    };
+    let too_dear = too_dear(&described, options);
     let case = case(args, described, input)?;
-    let options = options(args);
     let mut mapped = Vec::new();
     let mut missing = Vec::new();
     if args.compare {
@@ -94,28 +101,28 @@ fn place(
         let (there, not_there): (Vec<Algorithm>, Vec<Algorithm>) = Algorithm::all()
             .partition(|a| !matches!(a, Algorithm::Program(p) if p.find(&path).is_none()));
         missing = not_there;
-        say_how_long(&case, &there, &options, args.quiet);
+        say_how_long(&case, &there, options, args.quiet);
         for algorithm in there {
-            mapped.push(case.decide(algorithm, &options)?);
+            mapped.push(case.decide(algorithm, options)?);
         }
     } else if args.judge.is_empty() && args.front.is_none() {
-        say_how_long(&case, std::slice::from_ref(&args.algorithm), &options, args.quiet);
-        mapped.push(case.decide(args.algorithm, &options)?);
+        say_how_long(&case, std::slice::from_ref(&args.algorithm), options, args.quiet);
+        mapped.push(case.decide(args.algorithm, options)?);
     }
     let several = args.compare || !args.judge.is_empty();
     for path in &args.judge {
         mapped.push(judged(&case, path)?);
     }
     if let Some(prefix) = &outputs.front {
-        return draw_front(args, &case, &options, mapped, prefix, outputs.json.as_deref());
+        return draw_front(args, &case, options, mapped, prefix, outputs.json.as_deref());
     }
     if let (Some(path), [m]) = (&outputs.out, &mapped[..]) {
-        write(args, &case, m, path)?;
+        write(args, &case, m, &hosts, path)?;
     }
     if let Some(path) = &outputs.json {
         let value = match &mapped[..] {
-            [m] if !several => case.json(m, &options),
-            all => case.comparison_json(all, &options),
+            [m] if !several => case.json(m, options),
+            all => case.comparison_json(all, options),
         };
         output::write_json(path, &value)?;
     }
@@ -126,7 +133,7 @@ fn place(
         } else {
             output::write(Path::new("-"), table.as_bytes())?;
         }
-        for note in case.notes(&mapped) {
+        for note in case.notes(&mapped).iter().chain(&too_dear) {
             tell(&format!("evenly: note: {note}"));
         }
         for algorithm in missing {
@@ -181,16 +188,47 @@ fn files(args: &MapArgs) -> Files {
 }
 
 fn case(args: &MapArgs, described: Described, input: Input) -> anyhow::Result<Case> {
-    let Described { cluster, factors_from } = described;
+    let Described { cluster, factors_from, .. } = described;
     let (present, from) = present(&input, &cluster, args.current.as_ref())?;
     Ok(Case { input, cluster, topology: args.topology.clone(), factors_from, present, from })
 }
 
-fn options(args: &MapArgs) -> Options {
+/// How much more than it takes a message between hosts may count before that is said.
+const DEAR: f64 = 3.0;
+
+/// Where the latency of messages between hosts was measured: what to say if they count for much more.
+/// The usual alpha is the paper's, and goes with the paper's machines.
+fn too_dear(described: &Described, options: &Options) -> Option<String> {
+    let (cluster, memory_s) = (&described.cluster, described.memory_s?);
+    let several = cluster.nodes().iter().any(|n| n.host != cluster.nodes()[0].host);
+    let farthest = cluster.factors().iter().copied().fold(1.0, f64::max);
+    match options.alpha {
+        Alpha::Fixed(alpha) if several && alpha > DEAR * memory_s => Some(format!(
+            "the farthest message counts for {} of load and takes {}; --alpha latency counts what \
+             messages take",
+            Nanos::from_secs_f64(alpha * farthest),
+            Nanos::from_secs_f64(memory_s * farthest),
+        )),
+        _ => None,
+    }
+}
+
+fn options(args: &MapArgs, memory_s: Option<f64>) -> anyhow::Result<Options> {
     let usual = Options::default();
+    let alpha = match args.alpha {
+        None => usual.alpha,
+        Some(AlphaArg::Is(alpha)) => alpha,
+        Some(AlphaArg::Latency) => Alpha::Fixed(memory_s.with_context(|| {
+            format!(
+                "--alpha latency: the latency of local memory is not known for {}; it is for this \
+                 machine after `evenly topology --measure`, and for hosts in what --network exports",
+                args.topology
+            )
+        })?),
+    };
     // All of them, so that one that is new cannot be forgotten here.
-    Options {
-        alpha: args.alpha.unwrap_or(usual.alpha),
+    Ok(Options {
+        alpha,
         beta: args.beta.or(usual.beta),
         seed: args.seed,
         time_limit: args.time_limit,
@@ -199,7 +237,7 @@ fn options(args: &MapArgs) -> Options {
         max_migrations: args.max_migrations,
         max_imbalance: args.max_imbalance.map(|percent| percent / 100.0),
         tolerance: args.tolerance.map_or(usual.tolerance, |percent| percent / 100.0),
-    }
+    })
 }
 
 /// What is read in a second, of CSV, with the graph that is made of it: a million tasks in a ring, 27
@@ -313,10 +351,15 @@ fn judged(case: &Case, path: &Path) -> anyhow::Result<Mapped> {
 }
 
 /// The mapping in the form that was asked for.
-fn write(args: &MapArgs, case: &Case, mapped: &Mapped, path: &Path) -> anyhow::Result<()> {
+fn write(
+    args: &MapArgs,
+    case: &Case,
+    mapped: &Mapped,
+    hosts: &[String],
+    path: &Path,
+) -> anyhow::Result<()> {
     let format = evenly_map::format(&args.format).context("--format")?;
-    let text =
-        evenly_map::write(format, &case.input.graph, &case.cluster, &mapped.mapping, &args.hosts)
-            .with_context(|| format!("--format {}", args.format))?;
+    let text = evenly_map::write(format, &case.input.graph, &case.cluster, &mapped.mapping, hosts)
+        .with_context(|| format!("--format {}", args.format))?;
     output::write(path, text.as_bytes())
 }

@@ -9,7 +9,7 @@ use crate::{output, tell};
 use anyhow::Context;
 use evenly_linux::supervise::{Outcome, Program, Signals, SpawnOptions, Supervisor};
 use evenly_map::{Files, Input, JoinError, RankProfile, join, read_profile};
-use evenly_probe::build::{Compiler, build};
+use evenly_probe::build::{Compiler, PROBE, build};
 use evenly_probe::loaded;
 use evenly_probe::mpi::Used;
 use evenly_topology::cache_dir;
@@ -43,14 +43,14 @@ pub(crate) fn take(args: &MapArgs, counted: Option<&Path>) -> anyhow::Result<Tak
     let (probes, profiles) = (cache("probe")?, cache("profiles")?);
     let used = Used::of(&args.command)?;
     let compiler = Compiler::of(&used, args.mpicc.as_deref())?;
-    let built = build(&compiler, &probes)?;
+    let built = build(&PROBE, &compiler, &probes)?;
     if built.new && !args.quiet {
         tell(&format!(
             "evenly: built the MPI probe for {} {} with {}, into {}",
             compiler.flavour,
             compiler.version,
             compiler.path.display(),
-            built.library.display()
+            built.file.display()
         ));
     }
     // Not in /tmp: ranks on other hosts write there, too.
@@ -58,8 +58,7 @@ pub(crate) fn take(args: &MapArgs, counted: Option<&Path>) -> anyhow::Result<Tak
     fs::create_dir_all(&profiles).with_context(cannot_make)?;
     let dir = tempfile::tempdir_in(&profiles).with_context(cannot_make)?;
     let before = std::env::var_os("LD_PRELOAD");
-    let loaded =
-        loaded(&args.command, used.launcher, &built.library, dir.path(), before.as_deref())?;
+    let loaded = loaded(&args.command, used.launcher, &built.file, dir.path(), before.as_deref())?;
     let signals = Signals::block().context("cannot receive signals")?;
     let program =
         match Program::spawn(&loaded.command, &SpawnOptions { env: loaded.env, cpus: None }) {

@@ -1,11 +1,11 @@
 //! `evenly topology`: what a machine is made of, and what its memory costs from where.
 
 use crate::flags::TopologyArgs;
-use crate::{End, output, tell};
+use crate::{End, network, output, tell};
 use anyhow::Context;
 use evenly_topology::{
-    Declared, Machine, MeasureOptions, Report, declared, default_dir, from_xml, measure, svg,
-    synthetic, this_machine,
+    Declared, Machine, MeasureOptions, Origin, Report, declared, default_dir, from_xml, measure,
+    svg, synthetic, this_machine,
 };
 use std::io::{IsTerminal, stderr};
 use std::path::{Path, PathBuf};
@@ -14,16 +14,20 @@ pub(crate) fn topology(args: &TopologyArgs) -> anyhow::Result<End> {
     let named = |path: &Option<PathBuf>| path.as_deref().map(output::of_this_process);
     let (export, picture, json) = (named(&args.export), named(&args.svg), named(&args.json));
     check(args, &[("--export", &export), ("--svg", &picture), ("--json", &json)])?;
+    if let Some(dir) = &args.as_host {
+        return network::one(args, dir);
+    }
+    let mut notes = Vec::new();
     let mut machine = match (&args.synthetic, &args.xml) {
         (Some(text), _) => synthetic(text).context("--synthetic")?,
         (None, Some(path)) => from_xml(path).context("--xml")?,
+        (None, None) if args.network => network::all(args, &mut notes)?,
         (None, None) => this_machine()?,
     };
-    let here = args.synthetic.is_none() && args.xml.is_none();
+    let here = *machine.origin() == Origin::Here;
     let found: Option<Declared> = here.then(|| declared(Path::new("/")));
-    let mut notes = Vec::new();
-    if args.measure && (args.again || machine.measurement().is_none()) {
-        machine = measured(machine, &mut notes);
+    if here && args.measure {
+        machine = measured_machine(machine, args.again, &mut notes);
     }
     let report = Report { machine: &machine, declared: found.as_ref(), notes: &notes };
     let outputs = [&export, &picture, &json];
@@ -63,9 +67,12 @@ fn check(args: &TopologyArgs, outputs: &[(&str, &Option<PathBuf>)]) -> anyhow::R
     Ok(())
 }
 
-/// The machine with what is measured on it now, which is kept. What cannot be measured or kept is
-/// noted.
-fn measured(machine: Machine, notes: &mut Vec<String>) -> Machine {
+/// The machine with what was measured on it, or is now, which is kept. What cannot be measured or kept
+/// is noted.
+pub(crate) fn measured_machine(machine: Machine, again: bool, notes: &mut Vec<String>) -> Machine {
+    if machine.measurement().is_some() && !again {
+        return machine;
+    }
     let mut said = |text: &str| {
         if stderr().is_terminal() {
             tell(&format!("evenly: {text}"));

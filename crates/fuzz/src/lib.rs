@@ -28,6 +28,7 @@ use evenly_model::theory::Speeds;
 use evenly_model::{Cluster, CpuSet, Nanos, Task, TaskGraph, filled, parse_duration};
 use evenly_topology::{
     Machine, TopologyError, parse_free, parse_hmat, parse_huge, parse_kept, parse_slit, parse_xml,
+    read_ping_pong,
 };
 use std::path::{Component, Path};
 
@@ -35,7 +36,7 @@ use std::path::{Component, Path};
 pub type Target = fn(&[u8]);
 
 /// All targets, by the names that they have in `fuzz/`.
-pub const TARGETS: [(&str, Target); 38] = [
+pub const TARGETS: [(&str, Target); 39] = [
     ("answer", answer),
     ("assignment", assignment),
     ("cache", cache),
@@ -60,6 +61,7 @@ pub const TARGETS: [(&str, Target); 38] = [
     ("mpi", mpi),
     ("names", names),
     ("objects", objects),
+    ("pingpong", pingpong),
     ("policies", policies),
     ("proc_schedstat", proc_schedstat),
     ("proc_stat", proc_stat),
@@ -255,6 +257,21 @@ pub fn tasks(bytes: &[u8]) {
         if let Err(e) = TaskGraph::new(tasks, &edges.list) {
             assert_eq!(e.to_string().lines().count(), 1);
         }
+    }
+}
+
+/// What the ping-pong between hosts wrote: a network with factors between all of its hosts, or a line.
+pub fn pingpong(bytes: &[u8]) {
+    match read_ping_pong(bytes, 0, 1.0) {
+        Ok(network) => {
+            let hosts = network.hosts.len();
+            assert!(hosts >= 2);
+            // A latency may be so large that its factor is none, which is an error.
+            if let Ok(factors) = network.factors(&vec![100.0; hosts]) {
+                assert_eq!(factors.hosts(), hosts);
+            }
+        }
+        Err(e) => assert_eq!(e.to_string().lines().count(), 1),
     }
 }
 

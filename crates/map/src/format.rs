@@ -26,7 +26,11 @@ pub enum Format {
     MapCpu,
     /// MPICH's Hydra: `-bind-to user:3,1`, a CPU number for each process of a host; several CPUs of one
     /// process would be joined by `+` (`mpiexec -bind-to -help`: "user:0+2,1+4,3,2 -- user specified
-    /// binding"; `src/pm/hydra` in MPICH's sources takes them for the system's numbers).
+    /// binding"; `src/pm/hydra` in MPICH's sources takes them for the system's numbers). For several
+    /// hosts `-hosts a:2,b:1,a:1`: ranks 0 and 1 on a, 2 on b, 3 on a. That places ranks on hosts, and
+    /// not on cores of these: the numbers behind `user:` would be the same on each host. Where a host
+    /// comes again after another, Hydra starts a second proxy there (`HYDU_add_to_node_list` joins
+    /// neighbours only), and ranks of the two send each other messages over the network.
     Mpich,
     /// A host for each rank, one a line: what Open MPI's `mpirun --hostfile FILE --map-by seq` reads
     /// (`mpirun(1)`: "one process is launched per line on whatever node is listed on the line"), and
@@ -62,7 +66,7 @@ pub const FORMATS: &[FormatInfo] = &[
     },
     FormatInfo {
         name: "mpich",
-        about: "option of MPICH's mpiexec: -bind-to user:...",
+        about: "option of MPICH's mpiexec: -bind-to user:..., for several hosts -hosts a:2,b:1,...",
         format: Format::Mpich,
     },
     FormatInfo {
@@ -187,6 +191,21 @@ pub fn write(
                 text.push_str(hosts.get(places[core].host).map_or("localhost", String::as_str));
                 text.push('\n');
             }
+        }
+        Format::Mpich if count > 1 => {
+            if hosts.is_empty() {
+                return Err(FormatError::Hosts { found: 0, hosts: count });
+            }
+            text.push_str("-hosts ");
+            let on: Vec<usize> =
+                ranks(graph, mapping)?.into_iter().map(|c| places[c].host).collect();
+            for (k, ranks) in on.chunk_by(|a, b| a == b).enumerate() {
+                let comma = if k == 0 { "" } else { "," };
+                let name =
+                    ranks.first().and_then(|host| hosts.get(*host)).map_or("", String::as_str);
+                let _ = write!(text, "{comma}{name}:{}", ranks.len());
+            }
+            text.push('\n');
         }
         Format::MapCpu | Format::Mpich => {
             one_host()?;

@@ -36,6 +36,10 @@ pub struct Described {
     pub cluster: Cluster,
     /// In words.
     pub factors_from: &'static str,
+    /// The names of its hosts, where it is several.
+    pub hosts: Vec<String>,
+    /// How long a load from local memory takes, in seconds, where it was measured.
+    pub memory_s: Option<f64>,
 }
 
 /// The machine of a description: `this`, a file of hwloc's XML, or hwloc's synthetic syntax; with
@@ -55,7 +59,12 @@ pub fn machine(topology: &str, factors: Option<&Path>) -> Result<Described, Mach
         None => machine.factors(),
     };
     let cluster = machine.cluster(Some(&factors))?;
-    Ok(Described { cluster, factors_from: factors.source().words() })
+    Ok(Described {
+        cluster,
+        factors_from: factors.source().words(),
+        hosts: machine.hosts(),
+        memory_s: machine.memory_ns().map(|ns| ns * 1e-9),
+    })
 }
 
 /// Factors from a file.

@@ -551,7 +551,9 @@ fn forms_for_two_hosts() {
     bb
     bb
     ");
-    for name in ["map-cpu", "mpich", "masks"] {
+    insta::assert_snapshot!(write("mpich", &names).unwrap(), @"-hosts aa:1,bb:2");
+    assert!(write("mpich", &[]).unwrap_err().contains("a name for each is needed"));
+    for name in ["map-cpu", "masks"] {
         let said = write(name, &names).unwrap_err();
         assert_eq!(
             said,

@@ -1,4 +1,4 @@
-//! The probe, built by the compiler of an MPI and kept for the next time.
+//! What evenly has written in C for MPI, built by the compiler of an MPI and kept for the next time.
 
 use crate::ProbeError;
 use crate::mpi::{Flavour, Used, found};
@@ -10,12 +10,35 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// The source of the probe.
-pub const SOURCE: &str = include_str!("../../../probe/mpi.c");
+/// A part that is written in C.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// The source.
+    pub source: &'static str,
+    /// How it is compiled.
+    flags: &'static [&'static str],
+    /// What its name begins with where it is kept.
+    prefix: &'static str,
+    /// What it ends with.
+    suffix: &'static str,
+}
 
-/// How it is compiled: no reference to the MPI library, so that it can be loaded into anything.
-const FLAGS: [&str; 7] =
-    ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared", "-Wl,--as-needed"];
+/// The library that counts what an MPI program sends: it has no reference to the MPI library, so that
+/// it can be loaded into anything.
+pub const PROBE: Part = Part {
+    source: include_str!("../../../probe/mpi.c"),
+    flags: &["-std=gnu11", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared", "-Wl,--as-needed"],
+    prefix: "",
+    suffix: ".so",
+};
+
+/// The program that measures how long messages take between hosts.
+pub const PING_PONG: Part = Part {
+    source: include_str!("../../../probe/pingpong.c"),
+    flags: &["-std=gnu11", "-O2", "-Wall", "-Wextra"],
+    prefix: "pingpong-",
+    suffix: "",
+};
 
 /// What a compiler is asked to find out which MPI it is for.
 const QUESTION: &str = "#include <mpi.h>
@@ -113,14 +136,14 @@ impl Compiler {
         Ok(Self { path: path.to_owned(), flavour, version })
     }
 
-    /// The name under which its probe is kept: MPI, version, and a number that is another for another
+    /// The name under which a part is kept: MPI, version, and a number that is another for another
     /// source, compiler or way to compile.
-    fn file(&self) -> String {
+    fn file(&self, part: &Part) -> String {
         let mut digest = Sha256::new();
         // A name may stand for another compiler tomorrow.
         let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
-        for part in [SOURCE, &FLAGS.join(" "), &path.to_string_lossy()] {
-            digest.update(part.as_bytes());
+        for text in [part.source, &part.flags.join(" "), &path.to_string_lossy()] {
+            digest.update(text.as_bytes());
             digest.update([0]);
         }
         let hex = digest.finalize().iter().take(6).fold(String::new(), |mut hex, byte| {
@@ -130,48 +153,49 @@ impl Compiler {
         });
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
         let version: String = self.version.chars().map(plain).collect();
-        format!("{}-{version}-{hex}.so", self.flavour.suffix())
+        let Part { prefix, suffix, .. } = part;
+        format!("{prefix}{}-{version}-{hex}{suffix}", self.flavour.suffix())
     }
 }
 
-/// A probe that is there.
+/// A part that is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Built {
-    /// The library.
-    pub library: PathBuf,
+    /// The file.
+    pub file: PathBuf,
     /// Whether it was built just now.
     pub new: bool,
 }
 
-/// The probe of this compiler's MPI, from `dir`; it is built where it is not there.
+/// A part for this compiler's MPI, from `dir`; it is built where it is not there.
 ///
 /// # Errors
 /// Where it cannot be built, or not be kept.
-pub fn build(compiler: &Compiler, dir: &Path) -> Result<Built, ProbeError> {
-    let library = dir.join(compiler.file());
-    if library.is_file() {
-        return Ok(Built { library, new: false });
+pub fn build(part: &Part, compiler: &Compiler, dir: &Path) -> Result<Built, ProbeError> {
+    let file = dir.join(compiler.file(part));
+    if file.is_file() {
+        return Ok(Built { file, new: false });
     }
     let cannot_keep = |source| ProbeError::Cache { dir: dir.to_owned(), source };
     fs::create_dir_all(dir).map_err(cannot_keep)?;
     let made = tempfile::Builder::new()
         .prefix(".probe-")
-        .suffix(".so")
+        .suffix(part.suffix)
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .tempfile_in(dir)
         .map_err(cannot_keep)?
         .into_temp_path();
     let mut command = Command::new(&compiler.path);
-    command.args(FLAGS).args([OsString::from("-o"), made.as_os_str().to_owned()]);
+    command.args(part.flags).args([OsString::from("-o"), made.as_os_str().to_owned()]);
     command.args(["-x", "c", "-", "-pthread", "-ldl"]);
     let failed =
         |what: String| ProbeError::Build { compiler: compiler.path.display().to_string(), what };
-    let output = fed(&mut command, SOURCE).map_err(|e| failed(e.to_string()))?;
+    let output = fed(&mut command, part.source).map_err(|e| failed(e.to_string()))?;
     if !output.status.success() {
         return Err(failed(first_line(&output)));
     }
-    made.persist(&library).map_err(|e| cannot_keep(e.error))?;
-    Ok(Built { library, new: true })
+    made.persist(&file).map_err(|e| cannot_keep(e.error))?;
+    Ok(Built { file, new: true })
 }
 
 /// Runs a command with this text on its standard input.
@@ -270,16 +294,22 @@ mod tests {
         let cache = dir.path().join("a/b");
         let path = mpicc(dir.path(), "mpicc", "evenly_openmpi 4 1 4");
         let compiler = Compiler::of(&Used::default(), Some(path.as_os_str())).unwrap();
-        let first = build(&compiler, &cache).unwrap();
-        assert!(first.new && first.library.starts_with(&cache));
-        assert!(first.library.file_name().unwrap().to_str().unwrap().starts_with("openmpi-4.1.4-"));
-        assert_eq!(fs::read_to_string(dir.path().join("source")).unwrap(), SOURCE);
-        assert_eq!(build(&compiler, &cache).unwrap(), Built { new: false, ..first.clone() });
+        let first = build(&PROBE, &compiler, &cache).unwrap();
+        assert!(first.new && first.file.starts_with(&cache));
+        assert!(first.file.file_name().unwrap().to_str().unwrap().starts_with("openmpi-4.1.4-"));
+        assert_eq!(fs::read_to_string(dir.path().join("source")).unwrap(), PROBE.source);
+        assert_eq!(
+            build(&PROBE, &compiler, &cache).unwrap(),
+            Built { new: false, ..first.clone() }
+        );
         // Nothing else is left there.
         assert_eq!(fs::read_dir(&cache).unwrap().count(), 1);
-        assert_eq!(fs::read_to_string(&first.library).unwrap(), "built\n");
+        assert_eq!(fs::read_to_string(&first.file).unwrap(), "built\n");
+        let other = build(&PING_PONG, &compiler, &cache).unwrap();
+        assert!(other.new && other.file != first.file);
+        assert_eq!(fs::read_to_string(dir.path().join("source")).unwrap(), PING_PONG.source);
         let newer = Compiler { version: "5.0.1".to_owned(), ..compiler };
-        assert_ne!(newer.file(), first.library.file_name().unwrap().to_str().unwrap());
+        assert_ne!(newer.file(&PROBE), first.file.file_name().unwrap().to_str().unwrap());
     }
 
     #[test]
@@ -288,10 +318,10 @@ mod tests {
         let path = script(dir.path(), "mpicc", "cat >/dev/null; echo 'ld: error: no' >&2; exit 1");
         let compiler = Compiler { path, flavour: Flavour::Mpich, version: "4".to_owned() };
         let cache = dir.path().join("cache");
-        let error = build(&compiler, &cache).unwrap_err().to_string();
+        let error = build(&PROBE, &compiler, &cache).unwrap_err().to_string();
         assert!(error.ends_with("cannot build the MPI probe: ld: error: no"), "{error}");
         assert_eq!(fs::read_dir(&cache).unwrap().count(), 0);
-        let error = build(&compiler, Path::new("/proc/none")).unwrap_err().to_string();
+        let error = build(&PROBE, &compiler, Path::new("/proc/none")).unwrap_err().to_string();
         assert!(error.starts_with("cannot keep the MPI probe in /proc/none"), "{error}");
     }
 }

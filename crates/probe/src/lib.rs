@@ -1,6 +1,7 @@
 //! The MPI probe, which `evenly map --profile` loads into a program (`probe/mpi.c`): which MPI the
 //! program uses ([`mod@mpi`]), the probe built for it and kept ([`build`]), and the environment in which
-//! the program has to be started ([`Loaded`]).
+//! the program has to be started ([`Loaded`]). In the same way `evenly topology --network` has its
+//! ping-pong between hosts (`probe/pingpong.c`).
 //!
 //! Invariants: what is in the cache was built from this very source by that very compiler; a file there
 //! is replaced as a whole or not at all; nothing is started here but compilers and `LAUNCHER --version`.

@@ -7,6 +7,7 @@
 //! Of hwlocality 1.0.0-alpha.13: `add_distances` with a name hands hwloc a string that has been freed
 //! already, so that distances are added without one. They are told from the firmware's by their kind.
 
+use crate::hosts;
 use crate::tree::{CpuKind, Kind, Object};
 use evenly_model::{CpuId, CpuSet};
 use hwlocality::Topology;
@@ -33,13 +34,32 @@ pub(crate) enum Input<'a> {
     Xml(&'a str),
 }
 
-/// Distances between NUMA nodes: a matrix of latencies in any unit, row by row.
+/// What the numbers of a matrix are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// Latencies, in any unit.
+    Latency,
+    /// Bandwidths, in megabytes a second.
+    Bandwidth,
+}
+
+impl Meaning {
+    const fn kind(self) -> DistancesKind {
+        match self {
+            Self::Latency => DistancesKind::MEANS_LATENCY,
+            Self::Bandwidth => DistancesKind::MEANS_BANDWIDTH,
+        }
+    }
+}
+
+/// Distances between NUMA nodes, row by row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Matrix {
     /// Numbers of the nodes.
     pub(crate) nodes: Vec<u32>,
     /// From row to column.
     pub(crate) values: Vec<u64>,
+    pub(crate) meaning: Meaning,
     /// Whether somebody put it there; else it is the firmware's.
     pub(crate) by_user: bool,
 }
@@ -54,6 +74,8 @@ pub(crate) struct Found {
     pub(crate) offline: CpuSet,
     pub(crate) kinds: Vec<CpuKind>,
     pub(crate) matrices: Vec<Matrix>,
+    /// How long a load from local memory takes, where the XML of several hosts says it.
+    pub(crate) memory_ns: Option<f64>,
     pub(crate) xml: String,
 }
 
@@ -76,7 +98,10 @@ pub(crate) fn read(input: Input<'_>) -> Result<Found, String> {
             .collect()
     });
     let xml = topology.export_xml(XMLExportFlags::empty()).map_err(|e| e.to_string())?;
+    let memory_ns = topology.root_object().info(hosts::MEMORY_NS);
+    let memory_ns = memory_ns.and_then(|value| text(value).parse().ok());
     Ok(Found {
+        memory_ns: memory_ns.filter(|ns: &f64| ns.is_finite() && *ns > 0.0),
         root: object(topology.root_object()),
         allowed: set(&topology.allowed_cpuset()),
         offline: complete.minus(&present),
@@ -121,7 +146,9 @@ fn cpus(set: &hwlocality::cpu::cpuset::CpuSet) -> CpuSet {
 }
 
 fn kind(object: &TopologyObject) -> Kind {
+    let is_host = || object.subtype().is_some_and(|s| s.to_bytes() == hosts::SUBTYPE.as_bytes());
     match object.object_type() {
+        ObjectType::Group if is_host() => Kind::Host,
         ObjectType::Machine => Kind::Machine,
         ObjectType::Package => Kind::Package,
         ObjectType::Die => Kind::Die,
@@ -148,6 +175,7 @@ fn object(o: &TopologyObject) -> Object {
     };
     let name = match kind {
         Kind::Package => o.info("CPUModel"),
+        Kind::Host => o.info(hosts::NAME),
         Kind::Node | Kind::Group => o.subtype(),
         _ => None,
     };
@@ -164,7 +192,15 @@ fn object(o: &TopologyObject) -> Object {
 }
 
 fn matrices(topology: &Topology) -> Result<Vec<Matrix>, String> {
-    let all = topology.distances(Some(DistancesKind::MEANS_LATENCY)).map_err(|e| e.to_string())?;
+    let mut found = Vec::new();
+    for meaning in [Meaning::Latency, Meaning::Bandwidth] {
+        found.extend(matrices_of(topology, meaning)?);
+    }
+    Ok(found)
+}
+
+fn matrices_of(topology: &Topology, meaning: Meaning) -> Result<Vec<Matrix>, String> {
+    let all = topology.distances(Some(meaning.kind())).map_err(|e| e.to_string())?;
     let number = |o: Option<&TopologyObject>| -> Option<u32> {
         let node = o.filter(|o| o.object_type() == ObjectType::NUMANode)?;
         node.os_index().and_then(|n| u32::try_from(n).ok())
@@ -173,6 +209,7 @@ fn matrices(topology: &Topology) -> Result<Vec<Matrix>, String> {
         Some(Matrix {
             nodes: d.objects().map(number).collect::<Option<_>>()?,
             values: d.distances().to_vec(),
+            meaning,
             by_user: d.kind().contains(DistancesKind::FROM_USER),
         })
     };
@@ -180,25 +217,27 @@ fn matrices(topology: &Topology) -> Result<Vec<Matrix>, String> {
     Ok(all.iter().filter_map(matrix).collect())
 }
 
-/// The XML with a matrix of latencies between NUMA nodes added to it. hwloc has no distances of a
-/// single object: with one node the XML stays as it is.
-pub(crate) fn with_distances(xml: &str, matrix: &Matrix) -> Result<String, String> {
-    if matrix.nodes.len() < 2 {
+/// The XML with matrices between NUMA nodes added to it. hwloc has no distances of a single object:
+/// with one node the XML stays as it is.
+pub(crate) fn with_distances(xml: &str, matrices: &[Matrix]) -> Result<String, String> {
+    if matrices.iter().all(|m| m.nodes.len() < 2) {
         return Ok(xml.to_owned());
     }
     let mut topology = load(Input::Xml(xml))?;
-    let kind = DistancesKind::FROM_USER | DistancesKind::MEANS_LATENCY;
-    let added = topology.edit(|editor| {
-        editor.add_distances(None, kind, AddDistancesFlags::empty(), |topology| {
-            let find = |&number: &u32| {
-                topology
-                    .objects_with_type(ObjectType::NUMANode)
-                    .find(|o| o.os_index().and_then(|n| u32::try_from(n).ok()) == Some(number))
-            };
-            (matrix.nodes.iter().map(find).collect(), matrix.values.clone())
-        })
-    });
-    added.map_err(|e| e.to_string())?;
+    for matrix in matrices {
+        let kind = DistancesKind::FROM_USER | matrix.meaning.kind();
+        let added = topology.edit(|editor| {
+            editor.add_distances(None, kind, AddDistancesFlags::empty(), |topology| {
+                let find = |&number: &u32| {
+                    topology
+                        .objects_with_type(ObjectType::NUMANode)
+                        .find(|o| o.os_index().and_then(|n| u32::try_from(n).ok()) == Some(number))
+                };
+                (matrix.nodes.iter().map(find).collect(), matrix.values.clone())
+            })
+        });
+        added.map_err(|e| e.to_string())?;
+    }
     let xml = topology.export_xml(XMLExportFlags::empty()).map_err(|e| e.to_string())?;
     Ok(xml.as_str().to_owned())
 }

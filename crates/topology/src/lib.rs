@@ -4,7 +4,8 @@
 //! [this machine](this_machine), of an [XML file](from_xml) or of a [synthetic
 //! description](synthetic). [`Factors`] say what a NUMA node pays to read from another, over what its
 //! own memory costs (the NUCO factors of NucoLB, section III-A); [`measure()`] measures them, and
-//! [`declared()`] reads what the firmware says of them. Tree and factors together are the
+//! [`declared()`] reads what the firmware says of them. [`join`] makes one
+//! machine of several hosts, with a ping-pong's [`Network`] between them. Tree and factors together are the
 //! [`Cluster`](evenly_model::Cluster) that tasks are mapped onto.
 //!
 //! Invariant: every factor says where it comes from ([`Source`]); one that was declared is never shown
@@ -16,10 +17,13 @@
 mod chase;
 mod declared;
 mod factors;
+mod host_file;
+mod hosts;
 mod hwloc;
 mod machine;
 mod measure;
 mod measured;
+mod network;
 mod pages;
 mod report;
 mod store;
@@ -29,13 +33,15 @@ mod tree;
 
 pub use declared::{Access, Declared, declared, parse_free, parse_hmat, parse_huge, parse_slit};
 pub use factors::{Factors, FactorsError, NetworkFactors, Source, compose};
+pub use host_file::{HostError, Told, claim_host, tell_host, told_hosts};
 pub use machine::{
-    ASSUMED_CACHE_FACTORS, ClusterOfError, MOST_CPUS, MOST_XML_BYTES, Machine, Origin,
-    TopologyError, from_xml, parse_xml, synthetic, this_machine, this_machine_kept_in,
+    ASSUMED_CACHE_FACTORS, Host, JoinError, MOST_CPUS, MOST_XML_BYTES, Machine, Origin,
+    TopologyError, from_xml, join, parse_xml, synthetic, this_machine, this_machine_kept_in,
 };
 pub use measure::{MeasureError, MeasureOptions, measure};
 pub use measured::{Binding, Factor, Measurement, Pair, Spread};
+pub use network::{HostPair, MOST_PING_PONG_BYTES, Network, NetworkError, read_ping_pong};
 pub use report::{Report, SCHEMA};
-pub use store::{cache_dir, default_dir, parse_kept};
+pub use store::{cache_dir, default_dir, keep_network, kept_network, parse_kept};
 pub use svg::svg;
 pub use tree::{CpuKind, Kind, Object};

@@ -4,12 +4,15 @@
 //! Invariant: a machine that is here has at least one CPU that may be used, and what a cluster is made
 //! of does not depend on whether CPUs beside those are there.
 
-use crate::factors::{Factors, NetworkFactors, Source, compose};
-use crate::hwloc::{self, Found, Input, Matrix};
-use crate::measured::Measurement;
+use crate::factors::{Factors, FactorsError, Source, compose};
+use crate::hosts::{self, HostXml};
+use crate::hwloc::{self, Found, Input, Matrix, Meaning};
+use crate::measured::{Factor, Measurement, Pair};
+use crate::network::Network;
 use crate::store;
 use crate::text;
 use crate::tree::{CpuKind, Kind, Object, speeds};
+use evenly_model::stats::median;
 use evenly_model::{CacheLevel, Cluster, ClusterError, Core, CpuSet, Knowledge, Node};
 use quick_xml::Reader;
 use quick_xml::events::Event;
@@ -27,6 +30,9 @@ pub const MOST_XML_BYTES: u64 = 64 << 20;
 /// assumed, because it is not measured yet. Of the order that today's servers have (a few, 15, 50
 /// nanoseconds and more over 100).
 pub const ASSUMED_CACHE_FACTORS: [f64; 5] = [0.05, 0.15, 0.5, 0.7, 0.8];
+
+/// Most hosts that a title names.
+const MOST_NAMES: usize = 8;
 
 /// Why there is no machine.
 #[derive(Debug, thiserror::Error)]
@@ -94,6 +100,8 @@ pub enum Origin {
     Xml(PathBuf),
     /// It is the one that this runs on.
     Here,
+    /// It is these hosts together, by their names.
+    Hosts(Vec<String>),
 }
 
 /// A machine.
@@ -102,6 +110,17 @@ pub struct Machine {
     origin: Origin,
     found: Found,
     measurement: Option<Measurement>,
+    joined: Option<Joined>,
+}
+
+/// What is known of hosts that were put together.
+#[derive(Debug, Clone)]
+struct Joined {
+    network: Network,
+    /// Within the hosts and between them.
+    factors: Factors,
+    /// The latency of each host's own memory.
+    memory_ns: Vec<f64>,
 }
 
 /// The machine that a synthetic description of hwloc stands for, such as `numa:2 core:4 pu:2`. Where
@@ -183,13 +202,22 @@ pub fn parse_xml(bytes: &[u8], path: &Path) -> Result<Machine, TopologyError> {
         return Err(refused(format!("it has more than {MOST_XML_BYTES} bytes")));
     }
     let text = std::str::from_utf8(bytes).map_err(|_| refused("it is not text (UTF-8)".into()))?;
+    from_xml_text(text, Origin::Xml(path.to_owned()), path)
+}
+
+/// The machine of such XML, which came from `path`.
+pub(crate) fn from_xml_text(
+    text: &str,
+    origin: Origin,
+    path: &Path,
+) -> Result<Machine, TopologyError> {
+    let refused = |why: String| TopologyError::Xml { path: path.to_owned(), why };
     if !text.contains("<topology") {
         return Err(refused("it has no element 'topology'".into()));
     }
     // What is no XML at all does not get to hwloc, whose reader says so itself, at length.
     well_formed(text).map_err(refused)?;
-    let found = hwloc::read(Input::Xml(text)).map_err(refused)?;
-    Machine::new(Origin::Xml(path.to_owned()), found)
+    Machine::new(origin, hwloc::read(Input::Xml(text)).map_err(refused)?)
 }
 
 /// The error is where it is no XML, and why.
@@ -249,6 +277,112 @@ pub fn this_machine_kept_in(dir: Option<&Path>) -> Result<Machine, TopologyError
     })
 }
 
+/// A host that is to be put together with others.
+#[derive(Debug, Clone)]
+pub struct Host {
+    /// Its name, as it calls itself.
+    pub name: String,
+    /// Its tree, with what was measured on it.
+    pub machine: Machine,
+}
+
+/// Why hosts cannot be put together.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum JoinError {
+    /// A host of the network of which nothing else is known.
+    #[error(
+        "messages were measured to host {host}, and nothing is known of its memory; every host needs \
+         a rank in both runs of the launcher"
+    )]
+    Missing {
+        /// The host.
+        host: String,
+    },
+    /// A host whose own memory was not measured, so that nothing can be related to it.
+    #[error(
+        "the memory of host {host} was not measured, and factors are over its latency; run `evenly \
+         topology --measure` there to see why"
+    )]
+    NotMeasured {
+        /// The host.
+        host: String,
+    },
+    /// Factors that are none.
+    #[error(transparent)]
+    Factors(#[from] FactorsError),
+    /// No machine came out.
+    #[error("the hosts are no machine together: {0}")]
+    Machine(String),
+}
+
+/// Several hosts as one machine, in the order of the network: within a host its own factors, between
+/// hosts the latency of a message over that of the receiver's local memory (NucoLB, section IV).
+/// CPUs, cores and nodes are numbered through, host by host; hosts may differ in everything.
+///
+/// # Errors
+/// Where a host of the network is missing, or its memory was not measured.
+pub fn join(hosts: &[Host], network: Network) -> Result<Machine, JoinError> {
+    let of_network = |name: &String| {
+        let host = hosts.iter().find(|h| h.name == *name);
+        host.ok_or_else(|| JoinError::Missing { host: name.clone() })
+    };
+    let hosts: Vec<&Host> = network.hosts.iter().map(of_network).collect::<Result<_, _>>()?;
+    let (mut own, mut memory_ns) = (Vec::new(), Vec::new());
+    for host in &hosts {
+        let not_measured = || JoinError::NotMeasured { host: host.name.clone() };
+        own.push(host.machine.measured_factors().ok_or_else(not_measured)?);
+        memory_ns.push(host.machine.memory_ns().ok_or_else(not_measured)?);
+    }
+    let mut factors = Factors::new(
+        compose(&own.iter().collect::<Vec<_>>(), &network.factors(&memory_ns)?)?,
+        Source::Measured,
+    )?;
+    if let Some(bandwidths) = bandwidths(&own, &network) {
+        factors = factors.with_bandwidths(bandwidths)?;
+    }
+    let parts: Vec<HostXml<'_>> =
+        hosts.iter().map(|h| HostXml { name: &h.name, xml: h.machine.plain_xml() }).collect();
+    let middle = median(&memory_ns).unwrap_or_default();
+    let merged = hosts::merge(&parts, middle).map_err(JoinError::Machine)?;
+    let found = hwloc::read(Input::Xml(&merged.xml)).map_err(JoinError::Machine)?;
+    let origin = Origin::Hosts(network.hosts.clone());
+    let mut machine = Machine::new(origin, found).map_err(|e| JoinError::Machine(e.to_string()))?;
+    let parts = hosts.iter().zip(&merged.node_offsets);
+    machine.measurement =
+        together(parts.filter_map(|(h, by)| Some((h.machine.measurement()?, *by))));
+    machine.joined = Some(Joined { network, factors, memory_ns });
+    Ok(machine)
+}
+
+/// At which bandwidth each node reads from each; None where a host's own are not known.
+fn bandwidths(own: &[Factors], network: &Network) -> Option<Vec<f64>> {
+    let nodes: Vec<(usize, usize)> =
+        own.iter().enumerate().flat_map(|(h, f)| (0..f.nodes()).map(move |n| (h, n))).collect();
+    let of = |&(a, i): &(usize, usize), &(b, j): &(usize, usize)| {
+        if a == b {
+            own[a].bandwidths().map(|values| values[i * own[a].nodes() + j])
+        } else {
+            network.pair(a, b).map(|pair| pair.bytes_per_s.median)
+        }
+    };
+    nodes.iter().flat_map(|to| nodes.iter().map(move |from| of(to, from))).collect()
+}
+
+/// What was measured on several hosts, with their nodes numbered through.
+fn together<'a>(all: impl Iterator<Item = (&'a Measurement, u32)>) -> Option<Measurement> {
+    all.map(|(measured, by)| {
+        let shifted = |p: &Pair| Pair { reader: p.reader + by, memory: p.memory + by, ..p.clone() };
+        Measurement { pairs: measured.pairs.iter().map(shifted).collect(), ..measured.clone() }
+    })
+    .reduce(|mut all, next| {
+        all.unix_s = all.unix_s.min(next.unix_s);
+        all.seconds = all.seconds.max(next.seconds);
+        all.pairs.extend(next.pairs);
+        all.notes.extend(next.notes);
+        all
+    })
+}
+
 /// A place where a task runs: a core, or a CPU that belongs to none.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
@@ -258,6 +392,8 @@ pub(crate) struct Place {
     pub(crate) cpus: CpuSet,
     /// hwloc's number of its NUMA node.
     pub(crate) home: u32,
+    /// Its host, counted from 0.
+    host: u32,
     /// hwloc's numbers of its caches.
     caches: BTreeMap<Kind, u32>,
 }
@@ -267,10 +403,15 @@ struct Finder<'a> {
     allowed: &'a CpuSet,
     caches: BTreeMap<Kind, u32>,
     places: Vec<Place>,
+    /// Hosts that were found so far.
+    hosts: u32,
 }
 
 impl Finder<'_> {
     fn visit(&mut self, object: &Object, home: Option<u32>) {
+        if object.kind == Kind::Host {
+            self.hosts += 1;
+        }
         let home = object.home().map(|n| n.index).or(home);
         if object.kind.is_cache() {
             self.caches.insert(object.kind, object.index);
@@ -279,7 +420,8 @@ impl Finder<'_> {
             let cpus = object.cpus.and(self.allowed);
             if !cpus.is_empty() {
                 let (index, caches) = (object.index, self.caches.clone());
-                self.places.push(Place { index, cpus, home: home.unwrap_or(0), caches });
+                let host = self.hosts.saturating_sub(1);
+                self.places.push(Place { index, cpus, home: home.unwrap_or(0), host, caches });
             }
         } else {
             object.children.iter().for_each(|c| self.visit(c, home));
@@ -292,7 +434,7 @@ impl Finder<'_> {
 
 impl Machine {
     fn new(origin: Origin, found: Found) -> Result<Self, TopologyError> {
-        let machine = Self { origin, found, measurement: None };
+        let machine = Self { origin, found, measurement: None, joined: None };
         if machine.places().is_empty() {
             return Err(TopologyError::Empty { what: machine.title() });
         }
@@ -312,6 +454,10 @@ impl Machine {
             Origin::Synthetic(text) => format!("\"{text}\""),
             Origin::Xml(path) => path.display().to_string(),
             Origin::Here => "this machine".to_owned(),
+            Origin::Hosts(names) if names.len() > MOST_NAMES => {
+                format!("{} and {} more", names[..MOST_NAMES].join(", "), names.len() - MOST_NAMES)
+            }
+            Origin::Hosts(names) => names.join(", "),
         }
     }
 
@@ -346,8 +492,12 @@ impl Machine {
     }
 
     pub(crate) fn places(&self) -> Vec<Place> {
-        let mut finder =
-            Finder { allowed: &self.found.allowed, caches: BTreeMap::new(), places: Vec::new() };
+        let mut finder = Finder {
+            allowed: &self.found.allowed,
+            caches: BTreeMap::new(),
+            places: Vec::new(),
+            hosts: 0,
+        };
         finder.visit(&self.found.root, None);
         finder.places
     }
@@ -389,7 +539,74 @@ impl Machine {
     }
 
     fn measured_factors(&self) -> Option<Factors> {
+        if let Some(joined) = &self.joined {
+            return Some(joined.factors.clone());
+        }
         self.measurement.as_ref()?.factors(&self.home_numbers()?)
+    }
+
+    /// The names of its hosts, where it is several.
+    #[must_use]
+    pub fn hosts(&self) -> Vec<String> {
+        let hosts = self.root().all().filter(|o| o.kind == Kind::Host);
+        hosts.map(|h| h.name.clone().unwrap_or_default()).collect()
+    }
+
+    /// What was measured between its hosts, where it is several that were put together now.
+    #[must_use]
+    pub fn network(&self) -> Option<&Network> {
+        self.joined.as_ref().map(|j| &j.network)
+    }
+
+    /// The latency of each host's own memory in nanoseconds, in the order of the hosts, where it is
+    /// several that were put together now.
+    #[must_use]
+    pub fn memory_ns_of_hosts(&self) -> Option<&[f64]> {
+        self.joined.as_ref().map(|j| &j.memory_ns[..])
+    }
+
+    /// How long a load from local memory takes, in nanoseconds, where it was measured: the median of
+    /// the nodes, or of the hosts.
+    #[must_use]
+    pub fn memory_ns(&self) -> Option<f64> {
+        if let Some(joined) = &self.joined {
+            return median(&joined.memory_ns);
+        }
+        let measured = self.measurement.as_ref().and_then(|m| {
+            let own = |n: u32| Some(m.pair(n, n)?.latency_ns.median);
+            let own: Vec<f64> = self.home_numbers()?.into_iter().map(own).collect::<Option<_>>()?;
+            median(&own)
+        });
+        measured.or(self.found.memory_ns)
+    }
+
+    /// The factor of one home for another ([`Machine::homes`], by their places) with its spread, where
+    /// it was measured.
+    pub(crate) fn measured_factor(&self, to: usize, from: usize) -> Option<Factor> {
+        if self.factors().source() != Source::Measured {
+            return None;
+        }
+        let numbers = self.home_numbers()?;
+        let within = self.measurement.as_ref()?.factor(*numbers.get(to)?, *numbers.get(from)?);
+        within.or_else(|| {
+            let joined = self.joined.as_ref()?;
+            let hosts = self.home_hosts();
+            let (a, b) = (*hosts.get(to)? as usize, *hosts.get(from)? as usize);
+            let (message, own) = (&joined.network.pair(a, b)?.latency_ns, joined.memory_ns.get(a)?);
+            let over = |ns: f64| ns / own;
+            Some(Factor {
+                value: over(message.median),
+                low: over(message.low),
+                high: over(message.high),
+            })
+        })
+    }
+
+    /// The host of each home, counted from 0.
+    fn home_hosts(&self) -> Vec<u32> {
+        let places = self.places();
+        let host = |home: &&Object| places.iter().find(|p| p.home == home.index).map(|p| p.host);
+        self.homes().iter().map(|h| host(h).unwrap_or(0)).collect()
     }
 
     /// The best factors that are known of it: measured; else distances that are in its XML; else the
@@ -400,27 +617,37 @@ impl Machine {
             return f;
         }
         let n = self.homes().len();
-        let by = |user: bool, source: Source| {
-            let matrices = self.found.matrices.iter().filter(|m| m.by_user == user);
-            matrices.filter_map(|m| self.of_matrix(m, source)).next()
+        let of = |meaning: Meaning, by_user: bool| {
+            let wanted = move |m: &&Matrix| m.by_user == by_user && m.meaning == meaning;
+            let matrices = self.found.matrices.iter().filter(wanted);
+            matrices.filter_map(|m| self.of_matrix(m))
         };
-        by(true, Source::Xml)
-            .or_else(|| by(false, Source::Slit))
-            .unwrap_or_else(|| Factors::unknown(n))
+        let by = |user: bool, source: Source| {
+            let mut latencies = of(Meaning::Latency, user);
+            latencies.find_map(|values| Factors::from_latencies(&values, source).ok())
+        };
+        let from_xml = by(true, Source::Xml).map(|factors| {
+            let bandwidths = of(Meaning::Bandwidth, true).next();
+            let bandwidths = bandwidths.map(|all| all.into_iter().map(|mb| mb * 1e6).collect());
+            match bandwidths.map(|all| factors.clone().with_bandwidths(all)) {
+                Some(Ok(both)) => both,
+                _ => factors,
+            }
+        });
+        from_xml.or_else(|| by(false, Source::Slit)).unwrap_or_else(|| Factors::unknown(n))
     }
 
-    /// Factors from a matrix of distances; None where a node is not in it, or a value is none.
-    fn of_matrix(&self, matrix: &Matrix, source: Source) -> Option<Factors> {
+    /// The values of a matrix between homes, row by row; None where a node is not in it.
+    fn of_matrix(&self, matrix: &Matrix) -> Option<Vec<f64>> {
         let homes = self.homes();
         let at = |o: &&Object| matrix.nodes.iter().position(|&n| Some(n) == o.number);
         let places: Vec<usize> = homes.iter().map(at).collect::<Option<_>>()?;
         let side = matrix.nodes.len();
-        let latency = |&i: &usize| {
+        let values = |&i: &usize| {
             let row = places.iter().map(move |&j| matrix.values.get(i * side + j));
             row.map(|v| v.map(|&v| v as f64)).collect::<Vec<_>>()
         };
-        let latencies: Vec<f64> = places.iter().flat_map(latency).collect::<Option<_>>()?;
-        Factors::from_latencies(&latencies, source).ok()
+        places.iter().flat_map(values).collect()
     }
 
     /// What a policy that places threads by load may know of it: its nodes with their CPUs, and the
@@ -508,7 +735,11 @@ impl Machine {
         };
         Parts {
             cores: cores.collect(),
-            nodes: homes.iter().map(|h| Node { id: h.shown(), host: 0 }).collect(),
+            nodes: homes
+                .iter()
+                .zip(self.home_hosts())
+                .map(|(h, host)| Node { id: h.shown(), host })
+                .collect(),
             caches: levels
                 .iter()
                 .map(|k| CacheLevel { name: k.name().to_owned(), factor: factor(k) })
@@ -516,52 +747,14 @@ impl Machine {
         }
     }
 
-    /// Several hosts, each with its factors (or the best known), as one machine: within a host its own
-    /// factors, between hosts those of the network. Cores are numbered through, host by host.
-    ///
-    /// Levels of caches are those that any host has.
-    ///
-    /// # Errors
-    /// Where the network has another number of hosts, or factors are for another number of nodes.
-    pub fn cluster_of(
-        hosts: &[(&Self, Option<&Factors>)],
-        network: &NetworkFactors,
-    ) -> Result<Cluster, ClusterOfError> {
-        let all: Vec<Factors> =
-            hosts.iter().map(|(m, f)| f.cloned().unwrap_or_else(|| m.factors())).collect();
-        let factors = compose(&all.iter().collect::<Vec<_>>(), network)?;
-        let parts: Vec<Parts> = hosts.iter().map(|(m, _)| m.parts()).collect();
-        let mut caches: Vec<CacheLevel> = Vec::new();
-        for level in parts.iter().flat_map(|p| &p.caches) {
-            if !caches.iter().any(|c| c.name == level.name) {
-                caches.push(level.clone());
-            }
-        }
-        // Their names are L1 to L5.
-        caches.sort_by(|a, b| a.name.cmp(&b.name));
-        let (mut cores, mut nodes) = (Vec::new(), Vec::new());
-        // Caches of different hosts are different caches: a number for each, level by level.
-        let mut numbers: BTreeMap<(usize, usize, u32), u32> = BTreeMap::new();
-        for (host, part) in parts.into_iter().enumerate() {
-            let first = nodes.len();
-            for core in part.cores {
-                let place = cores.len() as u32;
-                let number = |(level, cache): (usize, &CacheLevel)| {
-                    let own = part.caches.iter().position(|c| c.name == cache.name);
-                    let key = (level, host, own.map_or(u32::MAX - place, |l| core.caches[l]));
-                    let next = numbers.len() as u32;
-                    *numbers.entry(key).or_insert(next)
-                };
-                let caches = caches.iter().enumerate().map(number).collect();
-                cores.push(Core { id: place, node: first + core.node, caches, ..core });
-            }
-            nodes.extend(part.nodes.into_iter().map(|n| Node { host: host as u32, ..n }));
-        }
-        Ok(Cluster::new(cores, nodes, caches, factors)?)
+    /// The machine as hwloc's XML, as it was found, without what was measured.
+    pub(crate) fn plain_xml(&self) -> &str {
+        &self.found.xml
     }
 
     /// The machine as hwloc's XML, with the factors that were measured as distances (kind: latency,
-    /// from the user).
+    /// from the user), and with the bandwidths, where they were (kind: bandwidth, in megabytes a
+    /// second).
     ///
     /// # Errors
     /// Where hwloc cannot write it.
@@ -570,8 +763,16 @@ impl Machine {
             return Ok(self.found.xml.clone());
         };
         // hwloc has whole numbers: thousandths of the latency of the own memory.
-        let values = factors.values().iter().map(|f| (f * 1000.0).round() as u64).collect();
-        hwloc::with_distances(&self.found.xml, &Matrix { nodes, values, by_user: true })
+        let scaled = |values: &[f64], by: f64| -> Vec<u64> {
+            values.iter().map(|f| ((f * by).round() as u64).max(1)).collect()
+        };
+        let matrix =
+            |meaning, values| Matrix { nodes: nodes.clone(), values, meaning, by_user: true };
+        let mut matrices = vec![matrix(Meaning::Latency, scaled(factors.values(), 1000.0))];
+        if let Some(bandwidths) = factors.bandwidths() {
+            matrices.push(matrix(Meaning::Bandwidth, scaled(bandwidths, 1e-6)));
+        }
+        hwloc::with_distances(&self.found.xml, &matrices)
             .map_err(|why| TopologyError::Export { why })
     }
 
@@ -580,17 +781,6 @@ impl Machine {
     pub fn describe(&self) -> String {
         text::describe(self)
     }
-}
-
-/// Why hosts are no cluster.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum ClusterOfError {
-    /// Factors of hosts and network do not fit.
-    #[error(transparent)]
-    Factors(#[from] crate::factors::FactorsError),
-    /// What came out is none.
-    #[error(transparent)]
-    Cluster(#[from] ClusterError),
 }
 
 /// What a cluster is made of.

@@ -33,7 +33,7 @@ impl Spread {
     }
 
     /// Whether it is what its values say, but for the last digit, which a file may not keep.
-    fn is_sound(&self) -> bool {
+    pub(crate) fn is_sound(&self) -> bool {
         let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b;
         Self::of(self.values.clone()).is_some_and(|s| {
             near(self.median, s.median) && near(self.low, s.low) && near(self.high, s.high)

@@ -7,6 +7,7 @@ use crate::declared::Declared;
 use crate::factors::Source;
 use crate::machine::{Machine, Origin};
 use crate::measured::{Binding, Pair, Spread};
+use crate::network::HostPair;
 use crate::text::{self, bytes};
 use crate::tree::Kind;
 use serde_json::{Value, json};
@@ -49,6 +50,7 @@ impl Report<'_> {
         let mut out = text::describe(self.machine);
         self.factors(&mut out);
         self.pairs(&mut out);
+        self.network(&mut out);
         self.declared(&mut out);
         for note in self.notes {
             let _ = writeln!(out, "note: {note}");
@@ -74,7 +76,7 @@ impl Report<'_> {
         let cells: Vec<Vec<String>> = (0..homes.len())
             .map(|i| {
                 let cell = |j: usize| {
-                    let spread = self.factor(i, j);
+                    let spread = self.machine.measured_factor(i, j);
                     let value = factors.at(i, j);
                     spread.map_or_else(
                         || format!("{value:.2}"),
@@ -94,15 +96,6 @@ impl Report<'_> {
         for (name, row) in names.iter().zip(&cells) {
             out.push_str(&line(name, row));
         }
-    }
-
-    /// The spread of a factor between two homes, where it was measured.
-    fn factor(&self, i: usize, j: usize) -> Option<crate::measured::Factor> {
-        if self.machine.factors().source() != Source::Measured {
-            return None;
-        }
-        let homes = self.machine.homes();
-        self.machine.measurement()?.factor(homes[i].number?, homes[j].number?)
     }
 
     fn pairs(&self, out: &mut String) {
@@ -142,6 +135,29 @@ impl Report<'_> {
         }
         for note in &m.notes {
             let _ = writeln!(out, "  {note}");
+        }
+    }
+
+    fn network(&self, out: &mut String) {
+        let Some(n) = self.machine.network() else { return };
+        let _ = writeln!(
+            out,
+            "messages between hosts, {} by {}: half a round trip of {}; bandwidth of {}:",
+            date(n.unix_s),
+            n.mpi,
+            bytes(n.small_bytes),
+            bytes(n.large_bytes)
+        );
+        let most = MOST_PRINTED * 2;
+        let line = |p: &HostPair| {
+            let [a, b] = p.hosts.map(|h| n.hosts.get(h).map_or("?", String::as_str));
+            let (latency, bandwidth) =
+                (spread(&p.latency_ns, 1e3, "us"), spread(&p.bytes_per_s, 1e6, "MB/s"));
+            format!("  {a} and {b}: {latency}, {bandwidth}\n")
+        };
+        n.pairs.iter().take(most).for_each(|p| out.push_str(&line(p)));
+        if n.pairs.len() > most {
+            let _ = writeln!(out, "  {} pairs more: the JSON has them", n.pairs.len() - most);
         }
     }
 
@@ -189,9 +205,10 @@ impl Report<'_> {
             Origin::Here => ("here", Value::Null),
             Origin::Synthetic(text) => ("synthetic", json!(text)),
             Origin::Xml(path) => ("xml", json!(path.display().to_string())),
+            Origin::Hosts(_) => ("hosts", Value::Null),
         };
         let spread = |high: bool| {
-            rows(&|i, j| json!(self.factor(i, j).map(|f| if high { f.high } else { f.low })))
+            rows(&|i, j| json!(m.measured_factor(i, j).map(|f| if high { f.high } else { f.low })))
         };
         let measured = factors.source() == Source::Measured;
         json!({
@@ -217,6 +234,9 @@ impl Report<'_> {
             },
             "declared": self.declared,
             "measured": m.measurement(),
+            "hosts": m.hosts(),
+            "memory_ns": m.memory_ns_of_hosts(),
+            "network": m.network(),
             "notes": self.notes,
         })
     }
@@ -231,7 +251,8 @@ mod tests {
     use super::*;
     use crate::declared::Access;
     use crate::measured::tests::two_nodes;
-    use crate::synthetic;
+    use crate::network::tests::two_hosts;
+    use crate::{Host, join, synthetic};
 
     fn declared() -> Declared {
         Declared {
@@ -262,6 +283,24 @@ mod tests {
         );
         assert_eq!(json["measured"]["pairs"].as_array().unwrap().len(), 4);
         assert_eq!((&json["cores"], &json["allowed"]), (&json!(4), &json!("0-3")));
+    }
+
+    #[test]
+    fn hosts_and_their_network() {
+        let host = |name: &str| Host {
+            name: name.to_owned(),
+            machine: synthetic("numa:2 core:2 pu:1").unwrap().with_measurement(two_nodes()),
+        };
+        let all = join(&[host("b"), host("a")], two_hosts()).unwrap();
+        let report = Report { machine: &all, declared: None, notes: &[] };
+        insta::assert_snapshot!(report.text());
+        let json = report.json();
+        assert_eq!((&json["source"], &json["hosts"]), (&json!("hosts"), &json!(["a", "b"])));
+        // 34 us over the median of 80 and 100 ns.
+        assert_eq!(json["memory_ns"], json!([90.0, 90.0]));
+        let factor = json["factors"]["matrix"][0][3].as_f64().unwrap();
+        assert!((factor - 34_000.0 / 90.0).abs() < 1e-6, "{factor}");
+        assert_eq!(json["network"]["pairs"].as_array().unwrap().len(), 1);
     }
 
     #[test]

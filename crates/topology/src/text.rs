@@ -34,6 +34,7 @@ pub(crate) fn describe(machine: &Machine) -> String {
     let root = machine.root();
     let mut parts = Vec::new();
     for (kind, name) in [
+        (Kind::Host, "host"),
         (Kind::Package, "package"),
         (Kind::Node, "NUMA node"),
         (Kind::Core, "core"),
@@ -79,7 +80,7 @@ fn cpu_list(cpus: &CpuSet) -> String {
 /// What it is, without its number.
 pub(crate) fn label(o: &Object) -> String {
     match (o.kind, o.bytes) {
-        (Kind::Node | Kind::Package | Kind::Group, _) => o.kind.name().to_owned(),
+        (Kind::Node | Kind::Package | Kind::Group | Kind::Host, _) => o.kind.name().to_owned(),
         (kind, Some(n)) => format!("{} {}", kind.name(), bytes(n)),
         (kind, None) => kind.name().to_owned(),
     }
@@ -88,6 +89,9 @@ pub(crate) fn label(o: &Object) -> String {
 /// One object with its number.
 pub(crate) fn alone(o: &Object) -> String {
     let mut text = label(o);
+    if let (Kind::Host, Some(name)) = (o.kind, &o.name) {
+        return format!("{text} {name}");
+    }
     if matches!(
         o.kind,
         Kind::Package | Kind::Die | Kind::Group | Kind::Node | Kind::Core | Kind::Cpu

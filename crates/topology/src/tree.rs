@@ -10,8 +10,10 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// The whole machine: the root.
+    /// The whole machine: the root. Of several hosts: all of them.
     Machine,
+    /// A host, where there are several.
+    Host,
     /// A package: what sits in a socket.
     Package,
     /// A die of a package.
@@ -47,6 +49,7 @@ impl Kind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Machine => "machine",
+            Self::Host => "host",
             Self::Package => "package",
             Self::Die => "die",
             Self::Group => "group",
@@ -83,7 +86,8 @@ pub struct Object {
     pub cpus: CpuSet,
     /// Bytes of a cache, or of a node's memory; None where that is not known.
     pub bytes: Option<u64>,
-    /// What else is known of it: the model of a package, the kind of a node's memory.
+    /// What else is known of it: the model of a package, the kind of a node's memory, the name of a
+    /// host.
     pub name: Option<String>,
     /// Memory that is attached to it: nodes, and caches in front of them.
     pub memory: Vec<Object>,

@@ -4,8 +4,8 @@
 
 use evenly_model::CpuSet;
 use evenly_topology::{
-    Factors, Kind, Machine, NetworkFactors, Origin, Source, from_xml, synthetic,
-    this_machine_kept_in,
+    Binding, Factors, Host, HostPair, Kind, Machine, Measurement, Network, Origin, Pair, Source,
+    Spread, from_xml, join, synthetic, this_machine_kept_in,
 };
 use std::fs;
 
@@ -217,26 +217,118 @@ fn what_is_no_xml_of_hwloc_is_refused_in_one_line() {
     assert!(from_xml(dir.path()).unwrap_err().to_string().starts_with("cannot read"));
 }
 
+/// What was measured on a machine: the latency of each node's memory for each, row by row.
+fn measured(latencies: &[f64], bytes_per_s: f64) -> Measurement {
+    let n = latencies.len().isqrt() as u32;
+    let pair = |(k, ns): (u32, &f64)| Pair {
+        reader: k / n,
+        memory: k % n,
+        latency_ns: Spread::of(vec![*ns, *ns, 1.5 * ns]).unwrap(),
+        read_bytes_per_s: Spread::of(vec![bytes_per_s]),
+        readers: 1,
+        buffer_bytes: 1 << 26,
+        huge_share: None,
+        binding: Binding::Checked,
+    };
+    let pairs = (0..).zip(latencies).map(pair).collect();
+    Measurement { unix_s: 1_700_000_000, seconds: 1.0, pairs, notes: Vec::new() }
+}
+
+/// A network with these latencies in microseconds: 0 and 1, 0 and 2, 1 and 2, ...
+fn network(hosts: &[&str], us: &[f64]) -> Network {
+    let n = hosts.len();
+    let all = (0..n).flat_map(|a| (a + 1..n).map(move |b| [a, b]));
+    let pair = |(hosts, us): ([usize; 2], &f64)| HostPair {
+        hosts,
+        latency_ns: Spread::of(vec![1e3 * us]).unwrap(),
+        bytes_per_s: Spread::of(vec![1e9]).unwrap(),
+    };
+    Network {
+        unix_s: 1_700_000_000,
+        seconds: 0.1,
+        mpi: String::from("An MPI"),
+        small_bytes: 8,
+        large_bytes: 1 << 20,
+        hosts: hosts.iter().map(|h| (*h).to_owned()).collect(),
+        pairs: all.zip(us).map(pair).collect(),
+    }
+}
+
+fn host(name: &str, machine: Machine) -> Host {
+    Host { name: name.to_owned(), machine }
+}
+
 #[test]
 fn several_hosts_are_one_machine() {
     let old = synthetic("numa:2 l3:1 core:2 pu:1").unwrap();
-    let new = synthetic("l2:2 core:2 pu:2").unwrap();
-    let within = Factors::given(vec![1.0, 1.52, 1.53, 1.0]).unwrap();
-    let network = NetworkFactors::new(vec![1.0, 3.4, 5.0, 1.0]).unwrap();
-    let all = Machine::cluster_of(&[(&old, Some(&within)), (&new, None)], &network).unwrap();
-    let ids: Vec<(u32, usize)> = all.cores().iter().map(|c| (c.id, c.node)).collect();
-    assert_eq!(ids, [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (5, 2), (6, 2), (7, 2)]);
-    let hosts: Vec<u32> = all.nodes().iter().map(|n| n.host).collect();
-    assert_eq!(hosts, [0, 0, 1]);
-    assert_eq!((all.factor(0, 1), all.factor(1, 0)), (1.52, 1.53));
-    assert_eq!((all.factor(0, 2), all.factor(2, 1)), (3.4, 5.0));
-    // Each host has a level that the other has not, and shares none with it.
-    let shared = |a, b| all.shared_cache(a, b).map(|l| all.caches()[l].name.clone());
-    assert_eq!(shared(0, 1).as_deref(), Some("L3"));
-    assert_eq!(shared(4, 5).as_deref(), Some("L2"));
-    assert_eq!((shared(1, 2), shared(5, 6), shared(0, 4)), (None, None, None));
-    let error = Machine::cluster_of(&[(&old, None)], &network).unwrap_err().to_string();
-    assert!(error.contains("the network has 2 hosts, and 1"), "{error}");
+    let old = old.with_measurement(measured(&[100.0, 152.0, 153.0, 100.0], 2e10));
+    let new = synthetic("l2:2 core:2 pu:2").unwrap().with_measurement(measured(&[50.0], 4e10));
+    let both = [host("new", new), host("old", old)];
+    let joined = join(&both, network(&["old", "new"], &[10.0])).unwrap();
+    assert_eq!(joined.hosts(), ["old", "new"]);
+    let exported = {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("all.xml");
+        fs::write(&file, joined.to_xml().unwrap()).unwrap();
+        from_xml(&file).unwrap()
+    };
+    assert_eq!(exported.factors().source(), Source::Xml);
+    assert_eq!((joined.memory_ns(), exported.memory_ns()), (Some(75.0), Some(75.0)));
+    // As it is and read from its own XML it is the same.
+    for machine in [joined, exported] {
+        assert_eq!(machine.hosts(), ["old", "new"]);
+        let all = machine.cluster(None).unwrap();
+        let ids: Vec<(u32, usize)> = all.cores().iter().map(|c| (c.id, c.node)).collect();
+        assert_eq!(ids, [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (5, 2), (6, 2), (7, 2)]);
+        let nodes: Vec<(u32, u32)> = all.nodes().iter().map(|n| (n.id, n.host)).collect();
+        assert_eq!(nodes, [(0, 0), (1, 0), (2, 1)]);
+        assert_eq!((all.factor(0, 1), all.factor(1, 0)), (1.52, 1.53));
+        // 10 us over 100 ns, and over the 50 ns of the newer host.
+        assert_eq!((all.factor(0, 2), all.factor(2, 1)), (100.0, 200.0));
+        // What goes from a node to another is what the other reads.
+        assert_eq!(all.bandwidth(0, 1), Some(2e10));
+        assert_eq!((all.bandwidth(0, 2), all.bandwidth(2, 2)), (Some(1e9), Some(4e10)));
+        // Each host has a level that the other has not, and shares none with it.
+        let shared = |a, b| all.shared_cache(a, b).map(|l| all.caches()[l].name.clone());
+        assert_eq!(shared(0, 1).as_deref(), Some("L3"));
+        assert_eq!(shared(4, 5).as_deref(), Some("L2"));
+        assert_eq!((shared(1, 2), shared(5, 6), shared(0, 4)), (None, None, None));
+        assert_eq!((machine.allowed(), machine.offline().len()), (set("0-11"), 0));
+    }
+}
+
+#[test]
+fn hosts_that_are_alike_are_two_all_the_same() {
+    let xml = fs::read_to_string("tests/captured/vm.xml").unwrap();
+    let machine = || {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("vm.xml");
+        fs::write(&file, &xml).unwrap();
+        from_xml(&file).unwrap().with_measurement(measured(&[80.0], 2e10))
+    };
+    let names = ["n1", "n2", "n3"];
+    let hosts = names.map(|name| host(name, machine()));
+    let all = join(&hosts, network(&names, &[8.0, 16.0, 24.0])).unwrap();
+    assert_eq!((all.root().of(Kind::Package).len(), all.root().of(Kind::Cpu).len()), (3, 6));
+    // They have one kind of CPUs, which is none.
+    assert!(all.kinds().len() <= 1, "{:?}", all.kinds());
+    let cluster = all.cluster(None).unwrap();
+    assert_eq!(cluster.factors(), [1.0, 100.0, 200.0, 100.0, 1.0, 300.0, 200.0, 300.0, 1.0]);
+    assert_eq!(cluster.cores().iter().map(|c| c.node).collect::<Vec<_>>(), [0, 0, 1, 1, 2, 2]);
+    let text = all.describe();
+    assert!(text.starts_with("n1, n2, n3: 3 hosts, 3 packages, 3 NUMA nodes, 6 cores"), "{text}");
+    assert!(text.contains("\n  host n2, package 0"), "{text}");
+}
+
+#[test]
+fn hosts_that_do_not_fit_are_named() {
+    let machine = || synthetic("core:2").unwrap();
+    let measured = || machine().with_measurement(measured(&[80.0], 1e10));
+    let said = |hosts: &[Host]| join(hosts, network(&["a", "b"], &[9.0])).unwrap_err().to_string();
+    let error = said(&[host("a", measured())]);
+    assert!(error.contains("host b, and nothing is known"), "{error}");
+    let error = said(&[host("a", measured()), host("b", machine())]);
+    assert!(error.contains("the memory of host b was not measured"), "{error}");
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod limits;
 mod map;
 #[path = "../common/mpi.rs"]
 mod mpi;
+mod network;
 mod profile;
 mod reports;
 #[path = "../common/schema.rs"]

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// Where probes are kept: for all tests together, as each takes seconds to build.
-fn cache() -> PathBuf {
+pub(crate) fn cache() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache")
 }
 
@@ -341,7 +341,7 @@ fn a_stencil_with_uneven_rows_is_mapped() {
 }
 
 /// An executable script.
-fn script_at(path: &Path, body: &str) {
+pub(crate) fn script_at(path: &Path, body: &str) {
     fs::write(path, format!("#!/bin/sh\n{body}\n")).unwrap();
     fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
 }
