@@ -127,7 +127,7 @@ fn place(
         output::write_json(path, &value)?;
     }
     if !args.quiet {
-        let table = case.table(&mapped, &options);
+        let table = case.table(&mapped, options);
         if args.profile || outputs.named().iter().any(|(_, path)| output::is_stdout(path)) {
             tell(table.trim_end());
         } else {
