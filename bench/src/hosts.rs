@@ -30,10 +30,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The program.
-const SOURCES: [(&str, &str); 3] = [
+const SOURCES: [(&str, &str); 4] = [
     ("mpi_stencil.c", include_str!("../../workloads/mpi_stencil.c")),
     ("common.c", include_str!("../../workloads/common.c")),
     ("common.h", include_str!("../../workloads/common.h")),
+    ("poisson.h", include_str!("../../workloads/poisson.h")),
 ];
 /// Name and version of the JSON form.
 const SCHEMA: &str = "evenly.bench-hosts/1";
