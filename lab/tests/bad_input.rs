@@ -12,7 +12,7 @@ fn bad_options_are_one_line() {
         (&["--share", "all", "--", "true"], "--share 'all': needed: a fraction"),
         (
             &["--equal-speed-limit", "x", "--", "true"],
-            "--equal-speed-limit 'x': a number is needed",
+            "--equal-speed-limit 'x': a number from 0 to 100 is needed",
         ),
         (&["--kernel=", "--", "true"], "--kernel"),
         (&["--fly", "--", "true"], "unexpected argument '--fly' found"),
