@@ -97,19 +97,23 @@ struct Assigned {
 }
 
 impl Case {
+    fn request<'a>(&'a self, options: &'a Options, clock: &'a dyn Fn() -> Nanos) -> Request<'a> {
+        Request {
+            graph: &self.input.graph,
+            cluster: &self.cluster,
+            present: &self.present,
+            options,
+            clock,
+            stop: &no_stop,
+        }
+    }
+
     /// Calls a mapper.
     #[must_use]
     pub fn map(&self, mapper: &MapperInfo, options: &Options) -> Mapped {
         let began = Instant::now();
         let clock = || Nanos::from(began.elapsed());
-        let request = Request {
-            graph: &self.input.graph,
-            cluster: &self.cluster,
-            present: &self.present,
-            options,
-            clock: &clock,
-            stop: &no_stop,
-        };
+        let request = self.request(options, &clock);
         let mapping = (mapper.map)(&request);
         let seconds = Some(began.elapsed().as_secs_f64());
         Mapped { seconds, ..self.judge(mapper.name.to_owned(), mapping) }
@@ -145,14 +149,7 @@ impl Case {
     #[must_use]
     pub fn objective_s(&self, mapping: &[CoreIndex], options: &Options) -> (f64, f64) {
         let clock = || Nanos::ZERO;
-        let request = Request {
-            graph: &self.input.graph,
-            cluster: &self.cluster,
-            present: &self.present,
-            options,
-            clock: &clock,
-            stop: &no_stop,
-        };
+        let request = self.request(options, &clock);
         (plus::objective_s(&request, mapping), plus::lower_bound_s(&request))
     }
 
