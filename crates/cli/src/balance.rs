@@ -566,6 +566,7 @@ impl Facts {
             realtime_threads: live.realtime_threads,
             processes: live.processes,
             summary: live.summary,
+            efficiency: None,
             measured: None,
             gain: None,
             verdict: String::new(),

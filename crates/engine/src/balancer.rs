@@ -1730,5 +1730,6 @@ fn summary_of(e: &Entity, now: Nanos) -> ThreadSummary {
         major_faults: e.major_faults,
         present_s: (now - e.joined).as_secs_f64(),
         own_mask: e.foreign,
+        span: (e.joined, now),
     }
 }

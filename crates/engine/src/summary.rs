@@ -4,6 +4,7 @@
 //! assumes what the machine did.
 
 use crate::Verdict;
+use evenly_model::efficiency::{Efficiency, Stay};
 use evenly_model::metrics::Level;
 use evenly_model::{CpuSet, DomainId, Nanos, Pid, ThreadId};
 use evenly_policy::Effort;
@@ -98,6 +99,9 @@ pub struct ThreadSummary {
     /// Whether it had an affinity mask of its own: one that allowed it less than the threads of its
     /// domain together, or that the program set while it was balanced. It is never moved out of that.
     pub own_mask: bool,
+    /// When it was first balanced, and until when: one that slept for long was let go in between.
+    #[serde(skip)]
+    pub span: (Nanos, Nanos),
 }
 
 impl ThreadSummary {
@@ -108,6 +112,7 @@ impl ThreadSummary {
         self.blocked_s += other.blocked_s;
         self.present_s += other.present_s;
         self.own_mask |= other.own_mask;
+        self.span = (self.span.0.min(other.span.0), self.span.1.max(other.span.1));
         self.migrations += other.migrations;
         // These are counted from the thread's start.
         self.minor_faults = self.minor_faults.max(other.minor_faults);
@@ -197,6 +202,18 @@ impl Summary {
     pub fn progress_level(&self) -> Option<Level> {
         level_of_stays(self.threads.iter().map(|t| (t.ran_s, t.present_s)))
     }
+
+    /// Where the time of the threads went that were there for most of the run.
+    #[must_use]
+    pub fn efficiency(&self) -> Option<Efficiency> {
+        Efficiency::of(self.threads.iter().map(|t| {
+            // Who was let go in between slept.
+            let present_s = (t.span.1 - t.span.0).as_secs_f64();
+            let (ran_s, waited_s) = (t.ran_s, t.waited_s);
+            let blocked_s = (present_s - ran_s - waited_s).max(0.0);
+            Stay { ran_s, spun_s: None, waited_s, blocked_s, present_s }
+        }))
+    }
 }
 
 /// Threads that were there for less than this part of the longest stay say nothing about how level the
@@ -229,6 +246,7 @@ mod tests {
             major_faults: minor_faults,
             present_s: 6.0 * ran_s,
             own_mask: false,
+            span: (Nanos(1_000), Nanos(1_000 + (6e9 * ran_s) as u64)),
         }
     }
 
@@ -278,7 +296,8 @@ mod tests {
         let mut with = all.clone();
         with.add((domain(3), vec![bound], Vec::new()));
         assert!(with.threads[2].own_mask);
-        assert_eq!(all.threads[0], stay(2, 4.0, 4, 30));
+        let merged = ThreadSummary { span: stay(2, 2.0, 4, 30).span, ..stay(2, 4.0, 4, 30) };
+        assert_eq!(all.threads[0], merged);
         assert_eq!((all.threads[1].clone(), all.domains.len()), (stay(1, 4.0, 0, 0), 3));
     }
 }

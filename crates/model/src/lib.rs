@@ -8,6 +8,7 @@
 
 mod cluster;
 mod cpuset;
+pub mod efficiency;
 mod ids;
 mod knowledge;
 pub mod metrics;

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 use evenly_engine::{ADVANCE, DomainSummary, Summary, ThreadSummary};
+use evenly_model::efficiency::Efficiency;
 use evenly_model::{CpuSet, Nanos, counted};
 use evenly_policy::PolicyInfo;
 use serde::Serialize;
@@ -83,6 +84,9 @@ pub struct RunReport {
     /// Domains, threads and notes.
     #[serde(flatten)]
     pub summary: Summary,
+    /// Where the threads' time went. Filled in by [`RunReport::judged`]; None where nothing was
+    /// balanced.
+    pub efficiency: Option<Efficiency>,
     /// What pausing showed, for the domain with most comparisons.
     pub measured: Option<Measured>,
     /// Progress of the slowest thread over that of one left in the slowest slot throughout: an
@@ -142,6 +146,7 @@ impl RunReport {
                 ratio: v.ratio,
                 ci95: (v.pairs > 1).then_some([v.low, v.high]),
             });
+        self.efficiency = self.summary.efficiency();
         // What was measured goes before what is estimated.
         self.gain = self.meaningful_gain().filter(|_| self.measured.is_none());
         self.verdict = self.verdict_text();
@@ -478,6 +483,9 @@ impl RunReport {
             part(|d| d.wait_share),
             part(|d| d.blocked_share)
         )?;
+        if let Some(efficiency) = &self.efficiency {
+            writeln!(t, "  efficiency  {}", efficiency.words())?;
+        }
         self.write_domains(t)?;
         let points: u64 = self.total(|d| d.points);
         let per_domain = points as f64 / self.summary.domains.len().max(1) as f64;

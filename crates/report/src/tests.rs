@@ -17,6 +17,7 @@ fn thread(tid: i32, ran_s: f64, waited_s: f64, blocked_s: f64) -> ThreadSummary 
         major_faults: 0,
         present_s: ran_s + waited_s + blocked_s,
         own_mask: false,
+        span: (Nanos::ZERO, Nanos::from_secs_f64(ran_s + waited_s + blocked_s)),
     }
 }
 
@@ -78,6 +79,7 @@ fn report(threads: Vec<ThreadSummary>) -> RunReport {
         realtime_threads: 0,
         processes: 1,
         summary: Summary { domains: vec![domain(0, "0-1", &threads)], threads, notes: Vec::new() },
+        efficiency: None,
         measured: None,
         gain: None,
         verdict: String::new(),

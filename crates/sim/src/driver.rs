@@ -482,10 +482,7 @@ impl Driver {
         let mut summary = Summary { domains: Vec::new(), threads: Vec::new(), notes: Vec::new() };
         for b in self.groups.iter_mut().flat_map(|g| &mut g.balancers) {
             b.finish(&mut self.sim);
-            let (domain, threads, notes) = b.summary(self.sim.now());
-            summary.domains.push(domain);
-            summary.threads.extend(threads);
-            summary.notes.extend(notes);
+            summary.add(b.summary(self.sim.now()));
         }
         Outcome {
             makespan: self.sim.makespan(),

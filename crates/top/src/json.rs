@@ -95,6 +95,7 @@ fn state(view: &View, header: &Header) -> Value {
         "balancer": view.balancer.map(|b| json!({"pid": b.pid, "state": b.state.word()})),
         "domains": domains,
         "threads": threads,
+        "efficiency": view.efficiency(None),
         "missed_events": view.missed,
     })
 }

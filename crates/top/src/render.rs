@@ -315,6 +315,14 @@ fn balancing(view: &View, header: &Header, ui: &Ui, w: usize, pen: &Pen) -> Vec<
             format!("{whose}overhead {:.2}% of a CPU, {cost} a point", overhead * 100.0),
         ]);
     }
+    if let Some(f) = view.efficiency(ui.only).and_then(|e| e.factors) {
+        parts.push(format!(
+            "parallel efficiency {} = load balance {} x communication {}",
+            percent(f.parallel),
+            percent(f.load_balance),
+            percent(f.communication)
+        ));
+    }
     if view.missed > 0 {
         parts.push(format!("{} events not shown", view.missed));
     }

@@ -9,6 +9,7 @@
 
 use crate::{Balancer, BalancerState};
 use evenly_engine::{Event, MoveRecord, PointRecord};
+use evenly_model::efficiency::{Efficiency, Stay};
 use evenly_model::metrics::Level;
 use evenly_model::{CpuId, DomainId, Nanos, Pid, Reason, ThreadId};
 use evenly_policy::Margins;
@@ -696,6 +697,23 @@ impl View {
         r.cost = Nanos(cost.0 / points.max(1));
         r.period = Nanos(elapsed.0 / points.max(1));
         r
+    }
+
+    /// Where the time of the last [`WINDOW`] went, of all threads that are shown. None where nothing is
+    /// measured yet.
+    #[must_use]
+    pub fn efficiency(&self, only: Option<DomainId>) -> Option<Efficiency> {
+        let shown = self.threads.values().filter(|t| only.is_none_or(|d| d == t.domain));
+        Efficiency::of(shown.filter(|t| t.is_measured()).map(|t| {
+            let s = t.spent.sum();
+            Stay {
+                ran_s: s.ran.as_secs_f64(),
+                spun_s: None,
+                waited_s: s.waited.as_secs_f64(),
+                blocked_s: s.blocked.as_secs_f64(),
+                present_s: (s.ran + s.waited + s.blocked).as_secs_f64(),
+            }
+        }))
     }
 
     /// Whether the domains shown are paused, all of them.
