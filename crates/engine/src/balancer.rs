@@ -70,7 +70,11 @@ struct Entity {
     /// Where it may run while balancing is paused.
     base: CpuSet,
     quiet: Nanos,
-    window_start: Times,
+    /// What it had done when [`Balancer::nobody_gives_up`] looked last, or when it joined.
+    window: Window,
+    /// How much of the time since it was last seen to have run is not explained: it may be waiting
+    /// still, which the kernel books when that ends.
+    unexplained: Nanos,
     /// For how long it has not run at all.
     not_run_for: Nanos,
     /// It was seen runnable, and has not run since.
@@ -151,6 +155,15 @@ enum Parting {
     Idle,
     /// It goes to another domain.
     To(DomainId),
+}
+
+/// From when on, and from which times, blocking of a thread is judged.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    began: Nanos,
+    times: Times,
+    /// What was not explained at its beginning, and so was not judged before it.
+    unexplained: Nanos,
 }
 
 /// What a thread did since it was read last.
@@ -544,7 +557,8 @@ impl Balancer {
             mask,
             base,
             quiet: Nanos::ZERO,
-            window_start: thread.times,
+            window: Window { began: thread.read_at, times: thread.times, unexplained: Nanos::ZERO },
+            unexplained: Nanos::ZERO,
             not_run_for: Nanos::ZERO,
             waits: false,
             ran_on: false,
@@ -909,7 +923,8 @@ impl Balancer {
                 // The thread's counters were replaced: a thread that is not the leader called
                 // exec and took over this id. What it did before is not known here.
                 e.last = times;
-                e.window_start = times;
+                e.window = Window { began: read_at, times, unexplained: Nanos::ZERO };
+                e.unexplained = Nanos::ZERO;
             }
             let ran = times.ran - e.last.ran;
             let told = times.waited - e.last.waited;
@@ -918,14 +933,16 @@ impl Balancer {
             e.ran_on = times.slices == e.last.slices && ran.0 * 4 >= elapsed.0 * 3;
             e.last = times;
             e.seen = None;
+            let missing = elapsed - ran;
+            let waited = told.min(missing);
             if ran > Nanos::ZERO {
                 (e.not_run_for, e.waits) = (Nanos::ZERO, false);
+                e.unexplained = missing - waited;
             } else {
                 e.not_run_for += elapsed;
+                e.unexplained += missing - waited;
             }
             if elapsed > Nanos::ZERO {
-                let missing = elapsed - ran;
-                let waited = told.min(missing);
                 let cpus = &self.snapshot.cpus;
                 let on = e.cpu.and_then(|c| cpus.binary_search_by_key(&c, |v| v.id).ok());
                 let by_time = || ran.scale(on.map_or(1.0, |c| cpus[c].weight()));
@@ -1313,21 +1330,29 @@ impl Balancer {
     fn nobody_gives_up(&mut self, now: Nanos) -> bool {
         let window = now - self.window_began;
         if window >= GIVE_UP_WINDOW {
-            let length = window.0 as f64;
-            let (mut blocked, mut slices) = (0.0, 0.0f64);
+            let (mut blocked, mut length, mut slices) = (0.0, 0.0, 0.0f64);
             for e in &mut self.entities {
-                let (last, first) = (e.last, e.window_start);
-                let wanted = (last.ran - first.ran) + (last.waited - first.waited);
+                let next = Window { began: e.read_at, times: e.last, unexplained: e.unexplained };
+                let last = std::mem::replace(&mut e.window, next);
+                // One that joined meanwhile is judged from then on.
+                let own = (next.began - last.began).0 as f64;
+                if own <= 0.0 {
+                    continue;
+                }
+                let wanted =
+                    (next.times.ran - last.times.ran) + (next.times.waited - last.times.waited);
+                // What is not explained yet is judged in the next window; one that waits for ever, or
+                // is blocked, is looked at.
+                let open = last.unexplained.0 as f64 - next.unexplained.0 as f64;
                 // Below zero where more was booked than fits, because some of it belongs to before:
                 // it is lacking in the accounts of others, whose waiting has not ended yet.
-                blocked += length - wanted.0 as f64;
-                let given = last.slices.saturating_sub(first.slices);
-                slices = slices.max(given as f64 / length * 1e9);
-                e.window_start = last;
+                blocked += own + open - wanted.0 as f64;
+                length += own;
+                let given = next.times.slices.saturating_sub(last.times.slices);
+                slices = slices.max(given as f64 / own * 1e9);
             }
             self.window_began = now;
-            let n = self.entities.len().max(1) as f64;
-            if blocked / (n * length) > GIVE_UP_BLOCKED || slices > GIVE_UP_SLICES_PER_S {
+            if blocked > GIVE_UP_BLOCKED * length || slices > GIVE_UP_SLICES_PER_S {
                 self.gave_up_at = now;
             }
         }

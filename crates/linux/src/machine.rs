@@ -500,8 +500,7 @@ impl LinuxMachine {
     fn look(&self, id: ThreadId) -> Option<(Pid, CpuSet, CpuSet)> {
         let status = self.proc.thread_status(id.tid).ok()?;
         let pid = Pid(status_number(&status, "Tgid").and_then(|n| i32::try_from(n).ok())?);
-        let list = status_field(&status, "Cpus_allowed_list")?;
-        let found: CpuSet = std::str::from_utf8(list).ok()?.parse().ok()?;
+        let found = whole_mask(&status)?;
         // Read after the status: that was of this thread, and not of one with its id.
         self.proc.thread_stat(id.tid).filter(|s| s.start == id.start)?;
         if self.masks.can_be_inherited(&found) {
@@ -654,6 +653,17 @@ impl LinuxMachine {
             m.suspect = None;
             return self.take_charge(id);
         }
+        // A CPU that goes offline is taken from masks as they are told before it is taken from the
+        // CPUs that are online, and a thread that may use no other gets all of them: the whole mask
+        // tells that.
+        let status = self.proc.thread_status(id.tid).ok();
+        if let Some(whole) = status.as_deref().and_then(whole_mask)
+            && whole != found
+            && m.explains(&whole, &fresh, moved_on)
+        {
+            m.suspect = None;
+            return self.take_charge(id);
+        }
         let pid = m.pid;
         let took_over = id.tid.0 == pid.0
             && self.masks.inherited(id, pid, &[pid], &found, &self.proc).is_some();
@@ -736,6 +746,12 @@ impl LinuxMachine {
              the same user, or CAP_SYS_NICE (sudo evenly)"
         )
     }
+}
+
+/// The mask of a thread in its `/proc` status: the whole one, with CPUs that are offline.
+fn whole_mask(status: &[u8]) -> Option<CpuSet> {
+    let list = status_field(status, "Cpus_allowed_list")?;
+    std::str::from_utf8(list).ok()?.parse().ok()
 }
 
 fn read_schedstat(file: &File) -> Option<Times> {

@@ -256,6 +256,34 @@ fn threads_give_way_to_a_cpu_that_goes_and_come_back_with_it() {
     two.finish();
 }
 
+/// What a thread did before it came is no blocking of the domain that it comes to, which would let
+/// all go that are held there.
+#[test]
+fn a_thread_that_comes_does_not_let_those_go_that_are_held() {
+    let hotplug = vec![hotplug(Nanos::from_millis(3_450), 3, false), hotplug(s(6), 3, true)];
+    let mut two = Two::new(Scenario { hotplug, ..Scenario::new(8, 8, s(60)) }, "hybrid");
+    two.sim.run_until(PERIOD);
+    two.start();
+    two.run_until(s(2));
+    let mut seen = vec![two.counts()];
+    let mut free_for = [0; 8];
+    for step in 1..=80 {
+        two.run_until(s(2) + Nanos::from_millis(100 * step));
+        if seen.last() != Some(&two.counts()) {
+            seen.push(two.counts());
+        }
+        let (masks, rooms, counts) = (two.sim.masks(), two.rooms(), two.counts());
+        for ((mask, (.., home)), steps) in masks.iter().zip(&two.members).zip(&mut free_for) {
+            // Three threads that are pinned would leave a CPU of four to nobody.
+            let too_few = counts[*home] < rooms[*home];
+            *steps = if mask.len() == 1 || too_few { 0 } else { *steps + 1 };
+            assert!(*steps <= 2, "{mask} at step {step}");
+        }
+    }
+    assert_eq!(seen, [[4, 4], [3, 5], [4, 4]]);
+    two.finish();
+}
+
 #[test]
 fn a_domain_that_loses_all_of_its_cpus_is_left() {
     let gone = (4..8).map(|cpu| hotplug(s(3), cpu, false));
