@@ -247,6 +247,18 @@ impl Cluster {
         }
     }
 
+    /// What a byte from one core to another costs, over one read from the memory of the reader's node:
+    /// as a message ([`Self::cost`]), but between nodes of which bandwidths are known in the ratio of
+    /// these. A network takes thousands of times as long as memory to begin, and not for each byte.
+    #[must_use]
+    pub fn byte_cost(&self, to: CoreIndex, from: CoreIndex) -> f64 {
+        let (reader, writer) = (self.cores[to].node, self.cores[from].node);
+        match (self.bandwidth(reader, reader), self.bandwidth(writer, reader)) {
+            (Some(own), Some(between)) if reader != writer => own / between,
+            _ => self.cost(to, from),
+        }
+    }
+
     /// Hops between two cores, for hop-bytes: 0 on the same core, 1 within a node, 2 between nodes of
     /// a host, 3 between hosts.
     #[must_use]

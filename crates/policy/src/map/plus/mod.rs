@@ -13,7 +13,8 @@
 //!   cache that both cores share (the paper's future work, section VIII), 1 within a node, else the
 //!   NUCO factor of the receiver's node reading from the sender's. Over m, because cores
 //!   communicate side by side as they compute side by side;
-//! - B: their bytes, each times the same;
+//! - B: their bytes, each times [`Cluster::byte_cost`]: the same, but between nodes of which
+//!   bandwidths are known the ratio of these;
 //! - alpha', beta': those of the options, both less by the same factor where all messages and bytes
 //!   at factor 1 would cost more than all load: what a task takes includes the time in which it
 //!   communicates (section IV). The fixed 1e-5 exceeds that where windows are long and messages
@@ -130,9 +131,6 @@ struct Model<'a> {
     cluster: &'a Cluster,
     present: &'a [CoreIndex],
     costs: Costs<'a>,
-    /// Seconds of J that a message at factor 1 is, and that a byte is.
-    message_s: f64,
-    byte_s: f64,
     worth_s: f64,
     windows: f64,
     mean_s: f64,
@@ -172,9 +170,7 @@ impl<'a> Model<'a> {
             graph,
             cluster,
             present,
-            costs: Costs::new(cluster),
-            message_s: alpha / cores,
-            byte_s: beta / cores,
+            costs: Costs::new(cluster, [alpha / cores, beta / cores]),
             worth_s,
             windows: Some(at_least_0(options.windows)).filter(|w| *w > 0.0).unwrap_or(1.0),
             mean_s,
@@ -207,19 +203,12 @@ impl<'a> Model<'a> {
         imbalance + migrations as f64 / self.graph.len() as f64
     }
 
-    /// What so many messages with so many bytes cost at factor 1, in seconds of J.
-    fn communication_s(&self, messages: f64, bytes: f64) -> f64 {
-        messages * self.message_s + bytes * self.byte_s
-    }
-
     /// What all communication costs, in seconds of J.
     fn all_communication_s(&self, mapping: &[CoreIndex]) -> f64 {
         let received = |(t, &to): (TaskIndex, &CoreIndex)| -> f64 {
             let links = self.graph.links(t).iter();
-            let cost = |l: &Link| {
-                self.communication_s(l.received, l.received_bytes)
-                    * self.costs.between(to, mapping[l.with])
-            };
+            let cost =
+                |l: &Link| self.costs.between(to, mapping[l.with]).of(l.received, l.received_bytes);
             links.map(cost).sum()
         };
         mapping.iter().enumerate().map(received).sum()
@@ -258,37 +247,57 @@ fn share(graph: &TaskGraph, part: f64, alpha: f64, beta: f64) -> Option<f64> {
     (factor.is_finite() && factor > 0.0).then_some(factor)
 }
 
-/// [`Cluster::cost`], quickly.
+/// What a message and a byte are between two cores, in seconds of J.
+#[derive(Debug, Clone, Copy)]
+struct Cost {
+    message_s: f64,
+    byte_s: f64,
+}
+
+impl Cost {
+    fn of(self, messages: f64, bytes: f64) -> f64 {
+        messages * self.message_s + bytes * self.byte_s
+    }
+
+    fn less(self, other: Self) -> Self {
+        Self { message_s: self.message_s - other.message_s, byte_s: self.byte_s - other.byte_s }
+    }
+}
+
+/// [`Cluster::cost`] and [`Cluster::byte_cost`], quickly.
 struct Costs<'a> {
     cluster: &'a Cluster,
     cores: usize,
+    /// At factor 1.
+    one: Cost,
     /// Of every pair of cores, where these are few.
-    table: Vec<f64>,
-    nodes: Vec<usize>,
+    table: Vec<Cost>,
 }
 
 impl<'a> Costs<'a> {
     const MOST_CORES_IN_A_TABLE: usize = 512;
 
-    fn new(cluster: &'a Cluster) -> Self {
+    fn new(cluster: &'a Cluster, [message_s, byte_s]: [f64; 2]) -> Self {
         let cores = cluster.cores().len();
-        let table = if cores <= Self::MOST_CORES_IN_A_TABLE {
-            (0..cores * cores).map(|k| cluster.cost(k / cores, k % cores)).collect()
-        } else {
-            Vec::new()
-        };
-        Self { cluster, cores, table, nodes: cluster.cores().iter().map(|c| c.node).collect() }
+        let mut costs = Self { cluster, cores, one: Cost { message_s, byte_s }, table: Vec::new() };
+        if cores <= Self::MOST_CORES_IN_A_TABLE {
+            costs.table =
+                (0..cores * cores).map(|k| costs.work_out(k / cores, k % cores)).collect();
+        }
+        costs
     }
 
-    fn between(&self, to: CoreIndex, from: CoreIndex) -> f64 {
-        if let Some(&cost) = self.table.get(to * self.cores + from) {
-            cost
-        } else if to == from {
-            0.0
-        } else if self.cluster.caches().is_empty() {
-            self.cluster.factor(self.nodes[to], self.nodes[from])
-        } else {
-            self.cluster.cost(to, from)
+    fn work_out(&self, to: CoreIndex, from: CoreIndex) -> Cost {
+        Cost {
+            message_s: self.one.message_s * self.cluster.cost(to, from),
+            byte_s: self.one.byte_s * self.cluster.byte_cost(to, from),
+        }
+    }
+
+    fn between(&self, to: CoreIndex, from: CoreIndex) -> Cost {
+        match self.table.get(to * self.cores + from) {
+            Some(&cost) => cost,
+            None => self.work_out(to, from),
         }
     }
 }

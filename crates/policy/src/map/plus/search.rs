@@ -160,10 +160,9 @@ impl<'m, 'a> State<'m, 'a> {
         let mut change = 0.0;
         for l in m.graph.links(task) {
             let other = self.at[l.with];
-            change += m.communication_s(l.received, l.received_bytes)
-                * (m.costs.between(to, other) - m.costs.between(from, other))
-                + m.communication_s(l.sent, l.sent_bytes)
-                    * (m.costs.between(other, to) - m.costs.between(other, from));
+            let received = m.costs.between(to, other).less(m.costs.between(from, other));
+            let sent = m.costs.between(other, to).less(m.costs.between(other, from));
+            change += received.of(l.received, l.received_bytes) + sent.of(l.sent, l.sent_bytes);
         }
         let taken = Taken { task, from, to, from_load: self.load[from], to_load: self.load[to] };
         let (cores, load_s) = (m.cluster.cores(), m.graph.tasks()[task].load_s);
@@ -606,6 +605,9 @@ mod tests {
     }
 
     fn with_costs_of<'a>(m: &Model<'a>) -> Model<'a> {
-        Model { costs: super::super::Costs::new(m.cluster), ..*m }
+        Model {
+            costs: super::super::Costs::new(m.cluster, [m.costs.one.message_s, m.costs.one.byte_s]),
+            ..*m
+        }
     }
 }
