@@ -322,6 +322,6 @@ mod tests {
         assert!(error.ends_with("cannot build the MPI probe: ld: error: no"), "{error}");
         assert_eq!(fs::read_dir(&cache).unwrap().count(), 0);
         let error = build(&PROBE, &compiler, Path::new("/proc/none")).unwrap_err().to_string();
-        assert!(error.starts_with("cannot keep the MPI probe in /proc/none"), "{error}");
+        assert!(error.starts_with("cannot keep the probe in /proc/none"), "{error}");
     }
 }

@@ -3,6 +3,9 @@
 //! the program has to be started ([`Loaded`]). In the same way `evenly topology --network` has its
 //! ping-pong between hosts (`probe/pingpong.c`).
 //!
+//! The other probe tells who computes and who waits while a program runs (`probe/waiting.c`): it is built
+//! with evenly, as it needs to know no MPI; [`load`] loads it into a program, [`waiting`] makes and reads the mapping into which it writes.
+//!
 //! Invariants: what is in the cache was built from this very source by that very compiler; a file there
 //! is replaced as a whole or not at all; nothing is started here but compilers and `LAUNCHER --version`.
 //! The crate prints nothing.
@@ -10,11 +13,12 @@
 #![forbid(unsafe_code)]
 
 pub mod build;
+pub mod load;
 pub mod mpi;
+pub mod waiting;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// What programs, launchers and compilers tell of their MPI.
@@ -26,6 +30,8 @@ pub struct Told {
     pub by_launcher: Option<mpi::Flavour>,
     /// A compiler's answer.
     pub by_compiler: Option<(mpi::Flavour, String)>,
+    /// The lines of a mapping, and who is seen in it.
+    pub by_mapping: (Option<u32>, Vec<waiting::Observed>),
 }
 
 /// Reads arbitrary bytes as each of these. For fuzzing: whatever the bytes are, it returns.
@@ -36,6 +42,7 @@ pub fn exercise(bytes: &[u8]) -> Told {
         by_file: mpi::linked(bytes),
         by_launcher: mpi::Flavour::of_version(&text),
         by_compiler: build::answer(&text),
+        by_mapping: waiting::exercise(bytes),
     }
 }
 
@@ -87,7 +94,7 @@ pub enum ProbeError {
         what: String,
     },
     /// Where the probe is kept cannot be used.
-    #[error("cannot keep the MPI probe in {}: {source}", .dir.display())]
+    #[error("cannot keep the probe in {}: {source}", .dir.display())]
     Cache {
         /// The directory.
         dir: PathBuf,
@@ -96,7 +103,7 @@ pub enum ProbeError {
     },
     /// The name of the library cannot be put into `LD_PRELOAD`.
     #[error(
-        "the MPI probe is kept as {}, and LD_PRELOAD takes no names with spaces or colons; set \
+        "the probe is kept as {}, and LD_PRELOAD takes no names with spaces or colons; set \
          XDG_CACHE_HOME to a directory without",
         .0.display()
     )]
@@ -124,14 +131,7 @@ pub fn loaded(
     dir: &Path,
     before: Option<&OsStr>,
 ) -> Result<Loaded, ProbeError> {
-    if library.as_os_str().as_bytes().iter().any(|b| b" \t\n:".contains(b)) {
-        return Err(ProbeError::Name(library.to_owned()));
-    }
-    let mut preload = library.as_os_str().to_owned();
-    if let Some(before) = before.filter(|b| !b.is_empty()) {
-        preload.push(":");
-        preload.push(before);
-    }
+    let preload = load::preload(library, before)?;
     let mut command = command.to_vec();
     if launcher == Some(mpi::Flavour::OpenMpi) {
         // It passes on what it is told to, where MPICH's passes on all.

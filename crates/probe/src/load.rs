@@ -1,0 +1,303 @@
+//! The probe that tells who waits, loaded into a program: kept as a file, named to the loader, and what the
+//! loader would not load it into.
+//!
+//! Invariant: it is named to no loader that would end the program, or complain, because of it.
+
+use crate::ProbeError;
+use crate::mpi::{Used, found};
+use object::Endianness;
+use object::elf::{FileHeader64, PT_INTERP};
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::read::{ReadCache, ReadRef};
+use rustix::process::{getegid, geteuid};
+use sha2::{Digest, Sha256};
+use std::ffi::{OsStr, OsString};
+use std::fmt::{self, Write as _};
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// The library for programs without MPI.
+const PLAIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/waiting.so"));
+/// That for programs with MPI, of either kind.
+const MPI: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/waiting-mpi.so"));
+/// The loader that it was built for.
+const LOADER: &str = if cfg!(target_arch = "aarch64") {
+    "/lib/ld-linux-aarch64.so.1"
+} else {
+    "/lib64/ld-linux-x86-64.so.2"
+};
+
+/// Why a program would run without the probe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unseen {
+    /// It has no loader.
+    Static,
+    /// It runs with other rights than whoever starts it, and the loader takes nothing from him.
+    Privileged(&'static str),
+    /// It is for another kind of processor than the probe.
+    Other,
+    /// It has the loader of another C library.
+    Loader(PathBuf),
+}
+
+impl fmt::Display for Unseen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Static => f.write_str("it is linked statically; link it dynamically to be seen"),
+            Self::Privileged(what) => {
+                write!(f, "it {what}, and such a program takes no libraries from others")
+            }
+            Self::Other => f.write_str("it is not a program for 64-bit processors of this kind"),
+            Self::Loader(loader) => {
+                write!(f, "its loader is {}, and the probe is for {LOADER}", loader.display())
+            }
+        }
+    }
+}
+
+impl Unseen {
+    /// Whether the loader complains, or ends the program, when it is told of the probe.
+    #[must_use]
+    pub const fn harms(&self) -> bool {
+        matches!(self, Self::Other | Self::Loader(_))
+    }
+
+    /// Of the program of a command; None where the probe is loaded into it, as far as can be told.
+    #[must_use]
+    pub fn of(command: &[OsString]) -> Option<Self> {
+        let program = found(command.first()?)?;
+        Self::of_file(&program)
+    }
+
+    fn of_file(program: &Path) -> Option<Self> {
+        let mut start = [0; 256];
+        let mut file = File::open(program).ok()?;
+        let read = file.read(&mut start).ok()?;
+        if let Some(interpreter) = start[..read].strip_prefix(b"#!") {
+            // The kernel gives scripts no other rights. One more step, as the kernel allows few.
+            let line = interpreter.split(|&b| b == b'\n').next()?;
+            let name = line.trim_ascii().split(|b| b.is_ascii_whitespace()).next()?;
+            let interpreter = PathBuf::from(OsString::from_vec(name.to_vec()));
+            return if interpreter == program { None } else { Self::of_program(&interpreter) };
+        }
+        Self::of_program(program)
+    }
+
+    fn of_program(program: &Path) -> Option<Self> {
+        let file = File::open(program).ok()?;
+        let metadata = file.metadata().ok()?;
+        let unseen = Self::of_elf(&ReadCache::new(file))?;
+        if unseen != Seen::Loaded {
+            return unseen.into();
+        }
+        let mode = metadata.mode();
+        if mode & 0o4000 != 0 && metadata.uid() != geteuid().as_raw() {
+            Some(Self::Privileged("runs as its owner (setuid)"))
+        } else if mode & 0o2010 == 0o2010 && metadata.gid() != getegid().as_raw() {
+            Some(Self::Privileged("runs as its group (setgid)"))
+        } else if !geteuid().is_root()
+            && rustix::fs::getxattr(program, "security.capability", &mut [0u8; 64]).is_ok()
+        {
+            Some(Self::Privileged("has capabilities of its own"))
+        } else {
+            None
+        }
+    }
+
+    /// By what the program's file holds; None where it is none.
+    fn of_elf<'d>(file: impl ReadRef<'d>) -> Option<Seen> {
+        let start = file.read_bytes_at(0, 5).ok()?;
+        if !start.starts_with(b"\x7fELF") {
+            return None;
+        }
+        let Ok(elf) = FileHeader64::<Endianness>::parse(file) else {
+            return Some(Seen::Not(Self::Other));
+        };
+        let endian = elf.endian().ok()?;
+        let mine = if cfg!(target_arch = "aarch64") {
+            object::elf::EM_AARCH64
+        } else {
+            object::elf::EM_X86_64
+        };
+        if elf.e_machine(endian) != mine {
+            return Some(Seen::Not(Self::Other));
+        }
+        let headers = elf.program_headers(endian, file).ok()?;
+        let Some(header) = headers.iter().find(|h| h.p_type(endian) == PT_INTERP) else {
+            return Some(Seen::Not(Self::Static));
+        };
+        let name = header.data(endian, file).ok()?;
+        let name = name.strip_suffix(b"\0").unwrap_or(name);
+        if name == LOADER.as_bytes() {
+            return Some(Seen::Loaded);
+        }
+        Some(Seen::Not(Self::Loader(PathBuf::from(OsStr::from_bytes(name)))))
+    }
+}
+
+/// What a program's file says.
+#[derive(Debug, PartialEq, Eq)]
+enum Seen {
+    Loaded,
+    Not(Unseen),
+}
+
+impl From<Seen> for Option<Unseen> {
+    fn from(seen: Seen) -> Self {
+        match seen {
+            Seen::Loaded => None,
+            Seen::Not(why) => Some(why),
+        }
+    }
+}
+
+/// Whether the command uses an MPI, as far as its words tell. What is wrong with a launcher is its own
+/// business here.
+fn uses_mpi(command: &[OsString]) -> bool {
+    Used::of(command).map_or(true, |used| used.flavour().is_some())
+}
+
+/// The library for this command, kept in `dir`.
+///
+/// # Errors
+/// Where it cannot be kept there, or the loader cannot be told its name.
+pub fn library(command: &[OsString], dir: &Path) -> Result<PathBuf, ProbeError> {
+    keep(uses_mpi(command), dir)
+}
+
+/// The library with wrappers for MPI or without, kept in `dir`.
+///
+/// # Errors
+/// As [`library`].
+pub fn keep(mpi: bool, dir: &Path) -> Result<PathBuf, ProbeError> {
+    let (name, bytes) = if mpi { ("waiting-mpi", MPI) } else { ("waiting", PLAIN) };
+    let hex = Sha256::digest(bytes).iter().take(6).fold(String::new(), |mut hex, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    });
+    let file = dir.join(format!("{name}-{hex}.so"));
+    // One that was cut short by a full disk is not taken.
+    if fs::metadata(&file).is_ok_and(|m| m.is_file() && m.len() == bytes.len() as u64) {
+        return Ok(file);
+    }
+    let cannot_keep = |source| ProbeError::Cache { dir: dir.to_owned(), source };
+    fs::create_dir_all(dir).map_err(cannot_keep)?;
+    let mut made = tempfile::Builder::new()
+        .prefix(".probe-")
+        .permissions(fs::Permissions::from_mode(0o755))
+        .tempfile_in(dir)
+        .map_err(cannot_keep)?;
+    made.write_all(bytes).map_err(cannot_keep)?;
+    made.persist(&file).map_err(|e| cannot_keep(e.error))?;
+    Ok(file)
+}
+
+/// The value of `LD_PRELOAD` with this library before what is there.
+///
+/// # Errors
+/// Where the loader cannot be told its name.
+pub fn preload(library: &Path, before: Option<&OsStr>) -> Result<OsString, ProbeError> {
+    if library.as_os_str().as_bytes().iter().any(|b| b" \t\n:".contains(b)) {
+        return Err(ProbeError::Name(library.to_owned()));
+    }
+    let mut value = library.as_os_str().to_owned();
+    if let Some(before) = before.filter(|b| !b.is_empty()) {
+        value.push(":");
+        value.push(before);
+    }
+    Ok(value)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    fn built(dir: &Path, name: &str, options: &[&str]) -> PathBuf {
+        let (source, program) = (dir.join("x.c"), dir.join(name));
+        fs::write(&source, "int main(void){return 0;}").unwrap();
+        let status =
+            Command::new("cc").args(options).arg(&source).arg("-o").arg(&program).status().unwrap();
+        assert!(status.success());
+        program
+    }
+
+    #[test]
+    fn what_it_is_not_loaded_into() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |program: &Path| Unseen::of(&[program.into()]);
+        let usual = built(dir.path(), "usual", &[]);
+        assert_eq!(of(&usual), None);
+        let alone = built(dir.path(), "static", &["-static"]);
+        assert_eq!(of(&alone), Some(Unseen::Static));
+        let other = built(dir.path(), "other", &["-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1"]);
+        let found = of(&other).unwrap();
+        assert_eq!(found, Unseen::Loader("/lib/ld-musl-x86_64.so.1".into()));
+        assert!(found.harms() && found.to_string().contains("its loader is /lib/ld-musl"));
+        // Of a script it is the interpreter.
+        let script = dir.path().join("script");
+        fs::write(&script, format!("#! {} -x\n", alone.display())).unwrap();
+        assert_eq!(of(&script), Some(Unseen::Static));
+        // A number in the header says which kind of processor.
+        let mut bytes = fs::read(&usual).unwrap();
+        bytes[18] = 8;
+        fs::write(&other, &bytes).unwrap();
+        assert_eq!(of(&other), Some(Unseen::Other));
+        bytes[4] = 1;
+        fs::write(&other, &bytes).unwrap();
+        assert_eq!(of(&other), Some(Unseen::Other));
+        fs::write(&other, "echo\n").unwrap();
+        assert_eq!((of(&other), of(dir.path()), Unseen::of(&[])), (None, None, None));
+    }
+
+    #[test]
+    fn rights_of_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = built(dir.path(), "program", &[]);
+        let set = |mode| fs::set_permissions(&program, fs::Permissions::from_mode(mode)).unwrap();
+        set(0o4755);
+        // One's own gives no other rights.
+        assert_eq!(Unseen::of_file(&program), None);
+        if !geteuid().is_root() {
+            return evenly_testing::skip("root", "only root can give files away");
+        }
+        std::os::unix::fs::chown(&program, Some(12345), Some(12346)).unwrap();
+        // Giving it away has taken the bits.
+        assert_eq!(Unseen::of_file(&program), None);
+        set(0o4755);
+        let found = Unseen::of_file(&program).unwrap();
+        assert_eq!(found, Unseen::Privileged("runs as its owner (setuid)"));
+        assert!(!found.harms() && found.to_string().contains("takes no libraries"));
+        set(0o2755);
+        let found = Unseen::of_file(&program).unwrap();
+        assert_eq!(found, Unseen::Privileged("runs as its group (setgid)"));
+        set(0o2745);
+        assert_eq!(Unseen::of_file(&program), None);
+    }
+
+    #[test]
+    fn it_is_kept_once_and_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = dir.path().join("a/b");
+        let plain = keep(false, &cache).unwrap();
+        assert_eq!(fs::read(&plain).unwrap(), PLAIN);
+        assert_eq!(keep(false, &cache).unwrap(), plain);
+        let mpi = keep(true, &cache).unwrap();
+        assert!(mpi != plain && fs::read(&mpi).unwrap() == MPI);
+        assert_eq!(fs::read_dir(&cache).unwrap().count(), 2);
+        fs::write(&plain, &PLAIN[..100]).unwrap();
+        keep(false, &cache).unwrap();
+        assert_eq!(fs::read(&plain).unwrap(), PLAIN);
+        assert_eq!(preload(&plain, None).unwrap(), plain.as_os_str());
+        let both = preload(Path::new("/p.so"), Some(OsStr::new("/x.so /y.so"))).unwrap();
+        assert_eq!(both, "/p.so:/x.so /y.so");
+        assert!(preload(Path::new("/a b.so"), None).is_err());
+        let error = keep(false, Path::new("/proc/none")).unwrap_err().to_string();
+        assert!(error.starts_with("cannot keep the probe in /proc/none"), "{error}");
+    }
+}

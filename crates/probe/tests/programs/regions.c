@@ -1,0 +1,115 @@
+// Parallel regions for tests of the probe, as steps.c: three threads, of which the first does not come until it
+// is told to. Also built as a module, to be loaded by module.c.
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void step(const char *name)
+{
+	char byte;
+	printf("%s\n", name);
+	fflush(stdout);
+	if (read(0, &byte, 1) != 1)
+		exit(9);
+}
+
+static volatile int hold;
+
+static void *task_of_another(const char *name)
+{
+	step(name);
+	return NULL;
+}
+
+int run(const char *what);
+int run(const char *what)
+{
+	long sum = 0;
+	int threads = 0;
+	omp_set_num_threads(3);
+	if (!strcmp(what, "regions")) {
+#pragma omp parallel reduction(+ : sum)
+		{
+			sum += omp_get_thread_num();
+			if (omp_get_thread_num() == 0) {
+				threads = omp_get_num_threads();
+				step("end");
+			}
+		}
+		step("outside");
+#pragma omp parallel
+		{
+			if (omp_get_thread_num() == 0)
+				step("barrier");
+#pragma omp barrier
+			if (omp_get_thread_num() == 0)
+				step("again");
+		}
+#pragma omp parallel for schedule(static, 1) reduction(+ : sum)
+		for (int i = 0; i < 3; i++) {
+			if (i == 0)
+				step("for");
+			sum += i;
+		}
+#pragma omp parallel for schedule(dynamic, 1) reduction(+ : sum)
+		for (int i = 0; i < 300; i++)
+			sum += i;
+#pragma omp parallel
+		{
+#pragma omp for schedule(static, 1)
+			for (int i = 0; i < 3; i++)
+				if (i == 0)
+					step("loop");
+			// Without this the barrier would be that of the region's end.
+#pragma omp atomic
+			sum += 1;
+		}
+		step("last");
+		printf("sum %ld threads %d\n", sum, threads);
+		return sum == 3 + 3 + 44850 + 3 && threads == 3 ? 0 : 1;
+	}
+	if (!strcmp(what, "nested")) {
+		omp_set_max_active_levels(2);
+#pragma omp parallel num_threads(2) reduction(+ : sum)
+		{
+			if (omp_get_thread_num() == 0) {
+#pragma omp parallel num_threads(2) reduction(+ : sum)
+				{
+					sum += 1;
+					if (omp_get_thread_num() == 0)
+						step("inner");
+				}
+				step("outer");
+			}
+		}
+		step("last");
+		return sum == 2 ? 0 : 1;
+	}
+	if (!strcmp(what, "tasks")) {
+		// The first thread makes a task and works on; another, which waits, executes it.
+#pragma omp parallel
+		{
+			if (omp_get_thread_num() == 0) {
+#pragma omp task shared(hold)
+				{
+					hold = 1;
+					task_of_another("task");
+				}
+				while (!hold) {
+				}
+			}
+		}
+		step("last");
+		return 0;
+	}
+	return 2;
+}
+
+#ifndef MODULE
+int main(int argc, char **argv)
+{
+	return run(argc > 1 ? argv[1] : "");
+}
+#endif

@@ -1,0 +1,504 @@
+//! The probe that tells who waits, in real programs: each stops where it is known who waits and who
+//! computes (`tests/programs`), and that is what must be read. And the program must notice nothing.
+//!
+//! Nothing here depends on how fast the machine is: what is expected is waited for.
+#![allow(missing_docs)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use evenly_model::{Nanos, Pid};
+use evenly_probe::load::{keep, preload};
+use evenly_probe::waiting::{Activity, Mapping, Observed, Reader};
+use rustix::time::{ClockId, clock_gettime};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// However busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn now() -> Nanos {
+    let t = clock_gettime(ClockId::Monotonic);
+    Nanos(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
+}
+
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")
+}
+
+/// A program of `tests/programs`, built once by this compiler with these options.
+fn built(source: &str, compiler: &str, options: &[&str]) -> PathBuf {
+    static BUILT: Mutex<Option<HashMap<String, PathBuf>>> = Mutex::new(None);
+    let name = format!("{source}-{compiler}{}", options.concat().replace('/', "_"));
+    let mut built = BUILT.lock().unwrap();
+    built
+        .get_or_insert_default()
+        .entry(name.clone())
+        .or_insert_with(|| {
+            let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+            let input = sources().join(format!("{source}.c"));
+            let mut command = Command::new(compiler);
+            command.args(["-O1", "-g", "-Wall", "-Wextra"]).args(options).arg(input);
+            let output = command.args(["-pthread", "-ldl", "-o"]).arg(&out).output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            out
+        })
+        .clone()
+}
+
+fn has(compiler: &str) -> bool {
+    let there = Command::new(compiler).arg("--version").output().is_ok_and(|o| o.status.success());
+    if !there {
+        evenly_testing::skip(compiler, format!("{compiler} is not installed"));
+    }
+    there
+}
+
+/// A program that runs with the probe.
+struct Watched {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+    mapping: Mapping,
+    reader: Reader,
+}
+
+impl Watched {
+    fn start(mpi: bool, command: &mut Command) -> Self {
+        Self::start_before(mpi, command, None)
+    }
+
+    fn start_before(mpi: bool, command: &mut Command, before: Option<&OsStr>) -> Self {
+        let mapping = Mapping::new().unwrap();
+        let library = keep(mpi, Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();
+        let (name, value) = mapping.variable();
+        command.env(name, value).env("LD_PRELOAD", preload(&library, before).unwrap());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let reader = mapping.reader().unwrap();
+        Self { child, stdin, stdout: BufReader::new(stdout), mapping, reader }
+    }
+
+    /// Reads lines until the program says that it has come to this step.
+    fn until(&mut self, step: &str) {
+        let mut line = String::new();
+        while line.trim() != step {
+            line.clear();
+            let n = self.stdout.read_line(&mut line).unwrap();
+            assert!(n > 0, "the program has ended before '{step}': {:?}", self.child.wait());
+        }
+    }
+
+    /// Tells it to go on.
+    fn go(&mut self) {
+        self.stdin.write_all(b"x").unwrap();
+    }
+
+    fn read(&mut self) -> Vec<Observed> {
+        let mut seen = Vec::new();
+        self.reader.read(now(), &mut seen).unwrap();
+        seen
+    }
+
+    /// Waits until just these activities are seen, in any order.
+    fn expect(&mut self, mut wanted: Vec<Activity>) -> Vec<Observed> {
+        let order = |a: &Activity| a.word();
+        wanted.sort_by_key(order);
+        let began = Instant::now();
+        loop {
+            let seen = self.read();
+            let mut found: Vec<Activity> = seen.iter().map(|o| o.activity).collect();
+            found.sort_by_key(order);
+            if found == wanted {
+                return seen;
+            }
+            assert!(began.elapsed() < PATIENCE, "{wanted:?} expected, and this is seen: {seen:?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn end(mut self) -> (ExitStatus, String) {
+        let mut rest = String::new();
+        self.stdout.read_to_string(&mut rest).unwrap();
+        (self.child.wait().unwrap(), rest)
+    }
+
+    fn ends_well(self) {
+        let (status, rest) = self.end();
+        assert!(status.success(), "{status}: {rest}");
+    }
+}
+
+use Activity::{Barrier, Collective, Computing, Lock, Mpi, Outside, RegionEnd};
+
+fn steps(what: &str) -> Watched {
+    let mut command = Command::new(built("steps", "gcc", &[]));
+    Watched::start(false, command.arg(what))
+}
+
+/// How long those who wait have waited grows, and only theirs.
+fn grows(program: &mut Watched, seen: &[Observed]) {
+    std::thread::sleep(Duration::from_millis(20));
+    let later = program.read();
+    for o in seen.iter().filter(|o| o.activity != Computing) {
+        let l = later.iter().find(|l| l.tid == o.tid).unwrap();
+        let grown = (l.waited.0 + l.outside.0) - (o.waited.0 + o.outside.0);
+        assert!(grown >= 20_000_000, "{o:?} {l:?}");
+        assert_eq!((l.activity, l.since, l.waits), (o.activity, o.since, o.waits));
+    }
+}
+
+#[test]
+fn barriers_of_posix_threads() {
+    let mut p = steps("barriers");
+    p.until("waiting");
+    let seen = p.expect(vec![Barrier, Barrier]);
+    assert_eq!(seen[0].object, seen[1].object);
+    assert!(seen.iter().all(|o| (o.waits, o.phases) == (1, 1) && o.since.0 > 0));
+    assert_eq!(seen[0].pid, Pid(p.child.id() as i32));
+    // They were started before they got their lines.
+    let started = |o: &Observed| {
+        let stat = fs::read_to_string(format!("/proc/{}/task/{}/stat", o.pid, o.tid)).unwrap();
+        let ticks: u64 =
+            stat.rsplit(')').next().unwrap().split_whitespace().nth(19).unwrap().parse().unwrap();
+        Nanos(ticks * (1_000_000_000 / rustix::param::clock_ticks_per_second()))
+    };
+    for o in &seen {
+        assert!(o.is_of(started(o)) && !o.is_of(Nanos(o.registered.0 + 10_000_000)));
+        assert!(o.registered.0 - started(o).0 < 60_000_000_000);
+    }
+    grows(&mut p, &seen);
+    // Whoever has the name can read it, too, as another program of evenly does.
+    let mut other = Reader::open(&p.mapping.path()).unwrap();
+    let mut again = Vec::new();
+    other.read(now(), &mut again).unwrap();
+    assert_eq!((again.len(), other.counts().attached, other.counts().refused), (2, 1, 0));
+    p.go();
+    p.until("over");
+    // The two have ended, and their lines are free.
+    let seen = p.expect(vec![Computing]);
+    assert_eq!(seen[0].tid.0, p.child.id() as i32);
+    assert!(seen[0].waited.0 < 60_000_000_000);
+    p.go();
+    p.ends_well();
+}
+
+#[test]
+fn conditions() {
+    let mut p = steps("conditions");
+    p.until("waiting");
+    let seen = p.expect(vec![Lock; 3]);
+    assert!(seen.iter().all(|o| o.phases == 0 && o.waits == 1));
+    grows(&mut p, &seen);
+    p.go();
+    p.ends_well();
+}
+
+#[test]
+fn a_thread_that_is_cancelled_while_it_waits() {
+    let mut p = steps("cancel");
+    p.until("waiting");
+    p.expect(vec![Lock]);
+    p.go();
+    p.until("over");
+    p.expect(vec![]);
+    p.go();
+    p.ends_well();
+}
+
+#[test]
+fn a_wait_that_a_signal_handler_leaves() {
+    let mut p = steps("jumps");
+    p.until("waiting");
+    p.expect(vec![Barrier]);
+    p.go();
+    p.until("jumped");
+    let seen = p.expect(vec![Lock]);
+    assert_eq!(seen[0].waits, 2);
+    p.go();
+    p.ends_well();
+}
+
+#[test]
+fn a_crash_in_a_wrapped_call_is_the_programs_own() {
+    let p = steps("crash");
+    let (status, said) = p.end();
+    assert_eq!((status.signal(), said.as_str()), (Some(11), ""));
+}
+
+#[test]
+fn fork() {
+    let mut p = steps("forks");
+    p.until("forked");
+    let seen = p.expect(vec![Computing, Computing]);
+    let of = |seen: &[Observed], pid| *seen.iter().find(|o| o.pid.0 == pid).unwrap();
+    let me = p.child.id() as i32;
+    assert_eq!(of(&seen, me).waits, 1);
+    let child = seen.iter().find(|o| o.pid.0 != me).unwrap();
+    assert_eq!((child.waits, child.tid.0), (5, child.pid.0));
+    p.go();
+    p.until("parent");
+    // The line of the child stays until somebody needs to know: it is of no thread any more.
+    let seen = p.read();
+    assert_eq!(of(&seen, me).waits, 2);
+    p.go();
+    p.ends_well();
+}
+
+#[test]
+fn exec() {
+    let mut p = steps("execs");
+    p.until("before");
+    p.expect(vec![Barrier, Barrier]);
+    p.go();
+    // Another program with the same number: nothing of the one before is left.
+    p.until("one");
+    let seen = p.expect(vec![Computing]);
+    assert_eq!((seen[0].waits, seen[0].pid.0), (1, p.child.id() as i32));
+    p.go();
+    p.ends_well();
+}
+
+#[test]
+fn lines_are_used_again() {
+    let mut p = steps("many");
+    p.until("many");
+    p.expect(vec![]);
+    let counts = p.reader.counts();
+    assert!(counts.changes >= 4_000 && counts.refused == 0, "{counts:?}");
+    let size = p.reader.lines_used();
+    assert!(size <= 8, "{size} lines for four threads at a time");
+    p.go();
+    p.ends_well();
+}
+
+#[test]
+fn a_static_program_runs_as_it_does() {
+    let mut p =
+        Watched::start(false, Command::new(built("steps", "gcc", &["-static"])).arg("barriers"));
+    p.until("waiting");
+    assert_eq!(p.read(), []);
+    p.go();
+    p.until("over");
+    p.go();
+    assert_eq!(p.reader.counts().attached, 0);
+    p.ends_well();
+}
+
+#[test]
+fn a_library_that_somebody_else_preloads() {
+    let other = built("other", "gcc", &["-shared", "-fPIC"]);
+    let mut command = Command::new(built("steps", "gcc", &[]));
+    let mut p = Watched::start_before(false, command.arg("barriers"), Some(other.as_os_str()));
+    p.until("waiting");
+    p.expect(vec![Barrier, Barrier]);
+    p.go();
+    p.until("over");
+    p.go();
+    let (status, said) = p.end();
+    assert!(status.success());
+    assert_eq!(said, "barriers 3\n");
+}
+
+#[test]
+fn without_the_variable_nothing_happens() {
+    let library = keep(true, Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();
+    for variable in [None, Some("/proc/self/fd/0"), Some("/no/such"), Some("")] {
+        let mut command = Command::new(built("steps", "gcc", &[]));
+        command.arg("barriers").env("LD_PRELOAD", &library).stdin(Stdio::piped());
+        if let Some(value) = variable {
+            command.env("EVENLY_PROBE", value);
+        }
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(b"xx").unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success() && output.stdout == b"waiting\nover\n", "{output:?}");
+    }
+}
+
+/// Who is seen in regions of three threads, where the first is held up. The runtime says how those wait who
+/// have ended their part.
+fn regions(mut p: Watched, end: Activity) {
+    p.until("end");
+    let seen = p.expect(vec![Computing, end, end]);
+    grows(&mut p, &seen);
+    p.go();
+    p.until("outside");
+    let seen = p.expect(vec![Computing, Outside, Outside]);
+    grows(&mut p, &seen);
+    let held: Vec<_> = seen.iter().filter(|o| o.activity == Outside).collect();
+    assert!(held.iter().all(|o| o.waited.0 >= 20_000_000), "{seen:?}");
+    p.go();
+    p.until("barrier");
+    p.expect(vec![Computing, Barrier, Barrier]);
+    p.go();
+    p.until("again");
+    p.expect(vec![Computing, end, end]);
+    p.go();
+    p.until("for");
+    p.expect(vec![Computing, end, end]);
+    p.go();
+    p.until("loop");
+    p.expect(vec![Computing, Barrier, Barrier]);
+    p.go();
+    p.until("last");
+    let seen = p.expect(vec![Computing, Outside, Outside]);
+    // All have reached the same barriers and ends.
+    assert!(seen.iter().all(|o| o.phases == seen[0].phases), "{seen:?}");
+    let main = seen.iter().find(|o| o.activity == Computing).unwrap();
+    assert!(seen.iter().all(|o| o.tid == main.tid || o.waited > main.waited), "{seen:?}");
+    p.go();
+    let (status, said) = p.end();
+    assert!(status.success() && said == "sum 44859 threads 3\n", "{status} {said}");
+}
+
+/// A region within a region, whose threads the runtime keeps for the next, or ends.
+fn nested(mut p: Watched, end: Activity, kept: bool) {
+    let and = |mut all: Vec<Activity>| {
+        all.extend(kept.then_some(Outside));
+        all
+    };
+    p.until("inner");
+    p.expect(vec![Computing, end, end]);
+    p.go();
+    p.until("outer");
+    p.expect(and(vec![Computing, end]));
+    p.go();
+    p.until("last");
+    p.expect(and(vec![Computing, Outside]));
+    p.go();
+    p.ends_well();
+}
+
+#[test]
+fn regions_of_libgomp() {
+    let start = |what| {
+        Watched::start(false, Command::new(built("regions", "gcc", &["-fopenmp"])).arg(what))
+    };
+    regions(start("regions"), RegionEnd);
+    nested(start("nested"), RegionEnd, false);
+    // With tasks one cannot tell, and nobody is said to wait.
+    let mut p = start("tasks");
+    p.until("task");
+    p.expect(vec![Computing; 3]);
+    p.go();
+    p.until("last");
+    p.expect(vec![Computing, Outside, Outside]);
+    p.go();
+    p.ends_well();
+}
+
+#[test]
+fn a_module_with_libgomp_of_its_own() {
+    let module = built("regions", "gcc", &["-fopenmp", "-DMODULE", "-shared", "-fPIC"]);
+    let mut command = Command::new(built("module", "gcc", &[]));
+    regions(Watched::start(false, command.arg(module).arg("regions")), RegionEnd);
+}
+
+#[test]
+fn regions_of_libomp() {
+    if !has("clang") {
+        return;
+    }
+    let start = |what| {
+        Watched::start(false, Command::new(built("regions", "clang", &["-fopenmp"])).arg(what))
+    };
+    regions(start("regions"), Barrier);
+    nested(start("nested"), Barrier, true);
+    // One of those who wait executes the task, and computes meanwhile.
+    let mut p = start("tasks");
+    p.until("task");
+    p.expect(vec![Computing, Barrier, Barrier]);
+    p.go();
+    p.until("last");
+    p.go();
+    p.ends_well();
+}
+
+#[test]
+fn ranks_of_mpi_at_every_level_of_threads() {
+    for mpi in ["openmpi", "mpich"] {
+        let (compiler, launcher) = (format!("mpicc.{mpi}"), format!("mpirun.{mpi}"));
+        if !has(&compiler) {
+            continue;
+        }
+        let program = built("ranks", &compiler, &[]);
+        for level in ["plain", "0", "1", "2", "3"] {
+            let mut command = Command::new(&launcher);
+            command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+            command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
+            command.env("OMPI_MCA_mpi_yield_when_idle", "1");
+            command.args(["-n", "2"]).arg(&program).arg(level);
+            let mut p = Watched::start(true, &mut command);
+            for (step, activity, call) in [
+                ("barrier", Collective, "Barrier"),
+                ("receive", Mpi, "Recv"),
+                ("wait", Mpi, "Wait"),
+            ] {
+                p.until(step);
+                ranks(&mut p, activity, call);
+                p.go();
+            }
+            p.until("last");
+            ranks(&mut p, Collective, "Barrier");
+            p.go();
+            p.ends_well();
+        }
+    }
+}
+
+/// Waits until one of two ranks is in this call, and the other computes. Threads that MPI starts for itself wait
+/// for conditions, or are not seen.
+fn ranks(p: &mut Watched, activity: Activity, call: &str) {
+    let (began, launcher) = (Instant::now(), p.child.id() as i32);
+    loop {
+        let mut seen = p.read();
+        seen.retain(|o| o.pid.0 != launcher);
+        let waits =
+            |o: &Observed| o.tid.0 == o.pid.0 && o.activity == activity && o.call() == Some(call);
+        let computing =
+            seen.iter().filter(|o| o.tid.0 == o.pid.0 && o.activity == Computing).count();
+        if seen.iter().any(waits) && computing == 1 {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{call} expected, and this is seen: {seen:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// That the table has the right number of arguments for each call is what each MPI's own header says.
+#[test]
+fn the_table_agrees_with_each_mpi() {
+    let table = include_str!("../../../probe/mpi_calls.h");
+    let mut source = String::from("#include <mpi.h>\nint main(void)\n{\n\treturn 0\n");
+    let mut calls = 0;
+    for call in table.lines().filter_map(|l| l.strip_prefix("CALL(")?.strip_suffix(')')) {
+        let fields: Vec<&str> = call.split(", ").collect();
+        let [name, fortran, n, "MPI" | "COLLECTIVE"] = fields[..] else {
+            panic!("{call}");
+        };
+        assert_eq!(name.to_lowercase(), fortran);
+        let zeros = vec!["0"; n.parse().unwrap()].join(", ");
+        // Not evaluated, but its arguments are counted.
+        source += &format!("\t\t+ 0 * (int)sizeof(MPI_{name}({zeros}))\n");
+        calls += 1;
+    }
+    assert!(calls > 60 && evenly_probe::waiting::calls().count() == calls);
+    source += "\t;\n}\n";
+    for mpi in ["openmpi", "mpich"] {
+        let compiler = format!("mpicc.{mpi}");
+        if !has(&compiler) {
+            continue;
+        }
+        let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("calls-{mpi}.c"));
+        fs::write(&file, &source).unwrap();
+        let output =
+            Command::new(compiler).args(["-w", "-fsyntax-only"]).arg(&file).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}

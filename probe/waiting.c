@@ -1,0 +1,964 @@
+/*
+ * Who computes and who waits, told by the program itself while it runs.
+ *
+ * A library for LD_PRELOAD. It stands before barriers and conditions of POSIX threads, before libgomp and
+ * before MPI (of any kind: it knows of a call only how many arguments to pass on), and is a tool of libomp
+ * (OMPT); it writes what it sees into the mapping that waiting.h describes. Without $EVENLY_PROBE it only
+ * passes calls on.
+ *
+ * Invariants: the program sees the same results, errno among them. Nothing is allocated, no thread is
+ * started, nothing is locked, no signal is handled or blocked. A wait within a wait (MPI that uses
+ * conditions) belongs to the outer one. What leaves a wrapper by another way (a signal handler that jumps,
+ * a thread that is cancelled) leaves nothing behind that counts.
+ *
+ * What libgomp does inside cannot be seen: it calls its own functions past any preload. What can be seen is
+ * when each thread begins and ends its part of a region, as the function that it is given can be another,
+ * and when the region is over for the thread that began it. From there to there everybody waited. Tasks
+ * break this, as they are executed where threads wait: in a region in which one was made (GOMP_task) nobody is
+ * said to wait at barriers and ends. With libomp they are told apart.
+ *
+ * Not seen: barriers that a program makes itself; regions of programs that were compiled by a gcc before
+ * 4.9; parallel regions nested in more than three others; MPI from Fortran 2008 of MPICH; collective calls
+ * that do not block, but for the waiting for them; collective input and output.
+ */
+#define _GNU_SOURCE
+#include "waiting.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define COLD __attribute__((noinline, cold))
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+
+typedef struct evenly_line line_t;
+
+static struct evenly_header *header;
+static line_t *lines;
+static uint32_t pid;
+static pthread_key_t key;
+
+/* Zero in a process that was forked, whichever way: then nothing that threads remember is theirs. */
+static uint32_t no_generation = 2;
+static volatile uint32_t *generation = &no_generation;
+static uint32_t last_generation = 2;
+static bool attached;
+
+/* The two clocks when this process began, for their ratio. */
+static uint64_t began_ticks, began_ns;
+
+/* Regions within regions that are seen. */
+#define NESTING 4
+
+static __thread struct {
+	uint32_t generation; /* that in which the rest is true; 1 is none */
+	bool busy;           /* getting a line */
+	bool by_runtime;     /* libomp has said that this thread waits */
+	line_t *line;
+	const void *outer;   /* the stack frame of the wrapper that waits */
+	line_t *teams[NESTING];
+	unsigned depth;      /* regions that this thread has begun */
+	struct { uint16_t team; uint32_t region; } parts[2 * NESTING]; /* outer ones, libomp's */
+	unsigned part;
+	/* The clock: ns at a tick, and for how many ticks from there that holds. */
+	uint64_t at_ticks, at_ns, holds, mult;
+} here __attribute__((tls_model("initial-exec"))) = { .generation = 1 };
+
+#define GET(field) atomic_load_explicit(&(field), memory_order_relaxed)
+#define SET(field, value) atomic_store_explicit(&(field), value, memory_order_relaxed)
+
+/* ---------------------------------------------------------------- time */
+
+static uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec t;
+	clock_gettime(clock, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static inline uint64_t ticks(void)
+{
+#if defined(__x86_64__)
+	return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+	uint64_t t;
+	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(t));
+	return t;
+#else
+	return 0;
+#endif
+}
+
+/*
+ * The kernel's clock takes twice as long as the cycle counter (27 and 12 ns on a virtual machine), too much
+ * for a barrier. So ns are counted from a reading of it, which is repeated ten times a second: a ratio found
+ * over 10 ms is right to some parts in a million, which makes less than a microsecond then.
+ */
+static COLD uint64_t read_clock(uint64_t t)
+{
+	uint64_t ns = clock_ns(CLOCK_MONOTONIC);
+	if (!header || !header->ticks)
+		return ns;
+	uint64_t mult = GET(header->mult);
+	if (!mult && ns - began_ns > 10000000 && t > began_ticks) {
+		mult = (uint64_t)(((unsigned __int128)(ns - began_ns) << 32) / (t - began_ticks));
+		SET(header->mult, mult);
+	}
+	if (mult) {
+		here.at_ticks = t;
+		here.at_ns = ns;
+		here.mult = mult;
+		here.holds = (UINT64_C(100000000) << 32) / mult;
+	}
+	return ns;
+}
+
+static inline uint64_t now(void)
+{
+	uint64_t t = ticks(), passed = t - here.at_ticks;
+	/* One that goes backwards gives a huge number. */
+	return LIKELY(passed < here.holds) ? here.at_ns + (passed * here.mult >> 32) : read_clock(t);
+}
+
+/* ---------------------------------------------------------------- lines */
+
+/* Relaxed and a fence before the fields, release after them: who sees a field sees an odd `seq` or a new
+ * one. Nobody else writes, so that no locked operation is needed. */
+static inline void begin_write(line_t *line)
+{
+	SET(line->seq, GET(line->seq) + 1);
+	atomic_thread_fence(memory_order_release);
+}
+
+static inline void end_write(line_t *line)
+{
+	atomic_store_explicit(&line->seq, GET(line->seq) + 1, memory_order_release);
+}
+
+static uint16_t number_of(const line_t *line)
+{
+	return (uint16_t)(line - lines + 1);
+}
+
+/* A line of the list, or one that was never used. Acquire and release: what its last owner wrote is seen. */
+static line_t *take(void)
+{
+	uint64_t head = atomic_load_explicit(&header->free, memory_order_acquire);
+	while ((uint32_t)head) {
+		line_t *line = &lines[(uint32_t)head - 1];
+		/* It may be taken meanwhile, and this be nonsense: then the count is another. */
+		uint64_t next = ((head >> 32) + 1) << 32 | GET(line->object);
+		if (atomic_compare_exchange_weak_explicit(&header->free, &head, next, memory_order_acq_rel,
+			    memory_order_acquire))
+			return line;
+	}
+	uint32_t high = GET(header->high);
+	do {
+		if (high >= header->lines)
+			return NULL;
+	} while (!atomic_compare_exchange_weak_explicit(&header->high, &high, high + 1,
+		memory_order_acq_rel, memory_order_relaxed));
+	return &lines[high];
+}
+
+static line_t *claim(uint8_t kind)
+{
+	line_t *line = take();
+	if (!line) {
+		atomic_fetch_add_explicit(&header->refused, 1, memory_order_relaxed);
+		return NULL;
+	}
+	/* What was killed while it wrote has left an odd number. */
+	if (GET(line->seq) & 1)
+		SET(line->seq, GET(line->seq) + 1);
+	begin_write(line);
+	SET(line->tid, (uint32_t)syscall(SYS_gettid));
+	SET(line->pid, pid);
+	SET(line->registered, clock_ns(CLOCK_BOOTTIME));
+	SET(line->entered, now());
+	SET(line->waited, 0);
+	SET(line->outside, 0);
+	SET(line->object, 0);
+	SET(line->region, 0);
+	SET(line->phases, 0);
+	SET(line->waits, 0);
+	SET(line->team, 0);
+	SET(line->state, EVENLY_COMPUTING);
+	SET(line->kind, kind);
+	end_write(line);
+	atomic_fetch_add_explicit(&header->changes, 1, memory_order_release);
+	return line;
+}
+
+/* Puts a line of `owner` on the list, unless somebody else does. */
+static void give_back(line_t *line, uint32_t owner)
+{
+	if (!atomic_compare_exchange_strong(&line->pid, &owner, 0))
+		return;
+	if (GET(line->seq) & 1)
+		SET(line->seq, GET(line->seq) + 1);
+	begin_write(line);
+	SET(line->kind, EVENLY_FREE);
+	SET(line->tid, 0);
+	end_write(line);
+	uint64_t head = GET(header->free), first;
+	do {
+		SET(line->object, (uint32_t)head);
+		first = ((head >> 32) + 1) << 32 | number_of(line);
+	} while (!atomic_compare_exchange_weak_explicit(&header->free, &head, first, memory_order_acq_rel,
+		memory_order_relaxed));
+	atomic_fetch_add_explicit(&header->changes, 1, memory_order_release);
+}
+
+/* A thread ends. */
+static void thread_ends(void *value)
+{
+	(void)value;
+	if (here.generation != *generation || !here.line)
+		return;
+	give_back(here.line, pid);
+	here.line = NULL;
+	for (unsigned i = 0; i < NESTING; i++)
+		if (here.teams[i])
+			give_back(here.teams[i], pid);
+	memset(here.teams, 0, sizeof here.teams);
+	/* It keeps the generation: other destructors that wait get no new line. */
+}
+
+/* Lines of programs that were killed, and of what this process was before exec. */
+static void sweep(void)
+{
+	uint32_t high = atomic_load_explicit(&header->high, memory_order_acquire);
+	uint32_t alive = 0;
+	for (uint32_t i = 0; i < high && i < header->lines; i++) {
+		uint32_t owner = GET(lines[i].pid);
+		if (!owner || owner == alive)
+			continue;
+		if (owner != pid && (kill((pid_t)owner, 0) == 0 || errno != ESRCH))
+			alive = owner;
+		else
+			give_back(&lines[i], owner);
+	}
+}
+
+/* Whether the mapping is of this host and numbers its processes as this one does: programs may have been
+ * started elsewhere, with the same variables. */
+static bool fits(const struct evenly_header *h)
+{
+	char boot[sizeof h->boot] = "";
+	struct stat namespace;
+	if (h->magic != EVENLY_MAGIC || h->version != EVENLY_VERSION || h->line_size != sizeof(line_t)
+		|| h->lines > EVENLY_LINES)
+		return false;
+	int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	ssize_t n = file < 0 ? 0 : read(file, boot, sizeof boot - 1);
+	if (file >= 0)
+		close(file);
+	if (n > 0 && boot[n - 1] == '\n')
+		boot[n - 1] = 0;
+	return n > 0 && !strncmp(boot, h->boot, sizeof boot) && stat("/proc/self/ns/pid", &namespace) == 0
+		&& namespace.st_ino == h->pid_namespace;
+}
+
+/* Maps the file; nothing happens where that cannot be. */
+static void attach(void)
+{
+	char link[sizeof EVENLY_NAME];
+	const char *name = getenv(EVENLY_VARIABLE);
+	if (!name || readlink(name, link, sizeof link) < (ssize_t)sizeof EVENLY_NAME - 1
+		|| memcmp(link, EVENLY_NAME, sizeof EVENLY_NAME - 1))
+		return;
+	int file = open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (file < 0)
+		return;
+	struct stat stat;
+	size_t size = EVENLY_HEADER + EVENLY_LINES * sizeof(line_t);
+	void *at = MAP_FAILED, *page = MAP_FAILED;
+	if (fstat(file, &stat) == 0 && stat.st_size >= (off_t)size)
+		at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	close(file);
+	if (at != MAP_FAILED && fits(at))
+		page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (page != MAP_FAILED && madvise(page, 4096, MADV_WIPEONFORK) == 0
+		&& pthread_key_create(&key, thread_ends) == 0) {
+		header = at;
+		lines = (line_t *)((char *)at + EVENLY_HEADER);
+		pid = (uint32_t)getpid();
+		began_ns = clock_ns(CLOCK_MONOTONIC);
+		began_ticks = ticks();
+		sweep();
+		atomic_fetch_add_explicit(&header->attached, 1, memory_order_relaxed);
+		*(uint32_t *)page = last_generation = 3;
+		generation = page;
+		return;
+	}
+	if (page != MAP_FAILED)
+		munmap(page, 4096);
+	if (at != MAP_FAILED)
+		munmap(at, size);
+}
+
+/* The first call of a thread, also in a process that was forked. */
+static COLD line_t *first(void)
+{
+	int before = errno;
+	line_t *line = NULL;
+	/* Not while libraries before this one are initialised, nor in a signal handler while this goes on. */
+	if (!attached || here.busy)
+		return NULL;
+	here.busy = true;
+	if (!*generation) {
+		pid = (uint32_t)getpid();
+		*generation = ++last_generation;
+	}
+	here.line = NULL;
+	here.outer = NULL;
+	here.by_runtime = false;
+	here.depth = here.part = 0;
+	memset(here.teams, 0, sizeof here.teams);
+	if (header) {
+		line = here.line = claim(EVENLY_THREAD);
+		if (line)
+			pthread_setspecific(key, &here);
+	}
+	here.generation = *generation;
+	here.busy = false;
+	errno = before;
+	return line;
+}
+
+/* This thread's line; NULL where it has none. */
+static inline line_t *mine(void)
+{
+	return LIKELY(here.generation == *generation) ? here.line : first();
+}
+
+/* ---------------------------------------------------------------- states */
+
+/* When the region was over in which a thread of this line began to wait; 0 where it goes on. Where later
+ * ones are over, too, it is not known: then it is as if it had been at once. */
+static uint64_t over(const line_t *line, uint64_t entered)
+{
+	uint16_t team = GET(line->team);
+	if (!team)
+		return 0;
+	const line_t *t = &lines[team - 1];
+	uint32_t region = GET(line->region), last = GET(t->region);
+	bool goes_on = GET(t->state) != EVENLY_COMPUTING;
+	if (region == last && goes_on)
+		return 0;
+	/* Begun anew: `entered` is still when the one before ended, see begin_region. */
+	bool next = last == region + 1 && goes_on;
+	uint64_t ended = GET(t->entered);
+	return (region == last || next) && ended > entered ? ended : entered;
+}
+
+/* Whether it may have executed tasks of its team while it seemed to wait. */
+static bool with_tasks(const line_t *line, uint8_t state)
+{
+	uint16_t team = GET(line->team);
+	return team && (state == EVENLY_BARRIER || state == EVENLY_END) && GET(lines[team - 1].object);
+}
+
+/* Adds what has passed since `entered` to what it was spent on. Within a write. */
+static inline void account(line_t *line, uint64_t t)
+{
+	uint8_t state = GET(line->state);
+	uint64_t entered = GET(line->entered), end = t;
+	if (state == EVENLY_COMPUTING || t < entered)
+		return;
+	if (state == EVENLY_OUTSIDE) {
+		end = entered;
+	} else if (state == EVENLY_BARRIER || state == EVENLY_END) {
+		uint64_t ended = over(line, entered);
+		if (ended && ended < t)
+			end = ended;
+	}
+	if (!with_tasks(line, state))
+		SET(line->waited, GET(line->waited) + (end - entered));
+	if (end < t)
+		SET(line->outside, GET(line->outside) + (t - end));
+}
+
+static inline void change(line_t *line, uint8_t state, uint32_t object)
+{
+	uint64_t t = now();
+	begin_write(line);
+	account(line, t);
+	SET(line->entered, t);
+	SET(line->object, object);
+	SET(line->state, state);
+	if (state != EVENLY_COMPUTING && state != EVENLY_OUTSIDE) {
+		SET(line->waits, GET(line->waits) + 1);
+		if (state != EVENLY_LOCK && state != EVENLY_MPI)
+			SET(line->phases, GET(line->phases) + 1);
+	}
+	end_write(line);
+}
+
+static inline uint32_t name_of(const void *object)
+{
+	return (uint32_t)((uintptr_t)object >> 4);
+}
+
+/* The wait that a jump has ended, at a time that is not known. */
+static COLD void forget(line_t *line)
+{
+	begin_write(line);
+	SET(line->entered, now());
+	SET(line->state, EVENLY_COMPUTING);
+	end_write(line);
+}
+
+/* A wrapper begins to wait; NULL where that is not to be counted. `frame` is its own: stacks grow downwards,
+ * so one that is above the wrapper that waits shows that this one was left by a jump. One that is below may be
+ * within it, and is taken for that: of a program that jumps and then waits further down nothing is counted
+ * until it waits further up. */
+static inline line_t *enter(uint8_t state, uint32_t object, const void *frame)
+{
+	line_t *line = mine();
+	if (!line || here.by_runtime || (here.outer && (uintptr_t)here.outer > (uintptr_t)frame))
+		return NULL;
+	if (here.outer)
+		forget(line);
+	here.outer = frame;
+	change(line, state, object);
+	return line;
+}
+
+/* Called by the compiler, however the wrapper is left. */
+static inline void leave(line_t **entered)
+{
+	/* Not so in a process that was forked within. */
+	if (!*entered || here.generation != *generation || here.line != *entered)
+		return;
+	change(*entered, EVENLY_COMPUTING, 0);
+	here.outer = NULL;
+}
+
+#define WAITS(state, object)                                                            \
+	line_t *entered __attribute__((cleanup(leave), unused)) =                       \
+		enter(state, object, __builtin_frame_address(0))
+
+/* ---------------------------------------------------------------- what is behind */
+
+static COLD void *missing(const char *name)
+{
+	static const char said[] = "evenly: probe: a function was called that is in no library: ";
+	if (write(2, said, sizeof said - 1) >= 0 && write(2, name, strlen(name)) >= 0 && write(2, "\n", 1) >= 0)
+		abort();
+	abort();
+}
+
+/* A function as the library sees it that calls it: one that was loaded for a part of the program only (a
+ * module of an interpreter) has libraries of its own, which are not found from here, perhaps other ones than
+ * the next module has. */
+static COLD void *of_caller(const char *name, const void *caller)
+{
+	Dl_info info;
+	void *at = NULL, *library = NULL;
+	if (dladdr(caller, &info) && info.dli_fname)
+		library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+	if (library) {
+		at = dlsym(library, name);
+		dlclose(library);
+	}
+	return at ? at : missing(name);
+}
+
+/* The next function of this name. What is called is there, or the program would not have been linked. */
+static COLD void *look_up(_Atomic(void *) *slot, const char *name, const char *version, const void *caller)
+{
+	int before = errno;
+	void *at = version ? dlvsym(RTLD_NEXT, name, version) : NULL;
+	if (!at)
+		at = dlsym(RTLD_NEXT, name);
+	/* Relaxed: what it points to was there before any thread. */
+	if (at)
+		SET(*slot, at);
+	else
+		at = of_caller(name, caller);
+	errno = before;
+	return at;
+}
+
+#define CALLER __builtin_extract_return_addr(__builtin_return_address(0))
+#define NEXT(name)                                                                     \
+	({                                                                             \
+		static _Atomic(void *) next_;                                          \
+		void *at_ = GET(next_);                                                \
+		LIKELY(at_) ? at_ : look_up(&next_, name, NULL, CALLER);               \
+	})
+
+/* ---------------------------------------------------------------- POSIX threads */
+
+/* Of these there are two on this machine, for structures of different sizes. */
+#if defined(__x86_64__) && defined(__GLIBC__)
+#define CONDITION "GLIBC_2.3.2"
+#define AS(name) evenly_##name
+__asm__(".symver evenly_pthread_cond_wait,pthread_cond_wait@@GLIBC_2.3.2");
+__asm__(".symver evenly_pthread_cond_timedwait,pthread_cond_timedwait@@GLIBC_2.3.2");
+#else
+#define CONDITION NULL
+#define AS(name) name
+#endif
+
+static _Atomic(void *) barrier_wait, cond_wait, cond_timedwait, cond_clockwait;
+
+/* Before the program runs: to look for them later may mean to wait for somebody who loads a library, and who
+ * waits for this very thread. */
+__attribute__((constructor)) static void begin(void)
+{
+	int before = errno;
+	attach();
+	attached = true;
+	errno = before;
+	look_up(&barrier_wait, "pthread_barrier_wait", NULL, NULL);
+	look_up(&cond_wait, "pthread_cond_wait", CONDITION, NULL);
+	look_up(&cond_timedwait, "pthread_cond_timedwait", CONDITION, NULL);
+}
+
+static inline void *known(_Atomic(void *) *slot, const char *name, const char *version)
+{
+	void *at = GET(*slot);
+	return LIKELY(at) ? at : look_up(slot, name, version, NULL);
+}
+
+EXPORT int pthread_barrier_wait(pthread_barrier_t *barrier)
+{
+	int (*next)(pthread_barrier_t *) = known(&barrier_wait, "pthread_barrier_wait", NULL);
+	WAITS(EVENLY_BARRIER, name_of(barrier));
+	return next(barrier);
+}
+
+EXPORT int AS(pthread_cond_wait)(pthread_cond_t *condition, pthread_mutex_t *mutex);
+int AS(pthread_cond_wait)(pthread_cond_t *condition, pthread_mutex_t *mutex)
+{
+	int (*next)(pthread_cond_t *, pthread_mutex_t *) = known(&cond_wait, "pthread_cond_wait", CONDITION);
+	WAITS(EVENLY_LOCK, name_of(condition));
+	return next(condition, mutex);
+}
+
+EXPORT int AS(pthread_cond_timedwait)(pthread_cond_t *condition, pthread_mutex_t *mutex,
+	const struct timespec *until);
+int AS(pthread_cond_timedwait)(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until)
+{
+	int (*next)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *) =
+		known(&cond_timedwait, "pthread_cond_timedwait", CONDITION);
+	WAITS(EVENLY_LOCK, name_of(condition));
+	return next(condition, mutex, until);
+}
+
+EXPORT int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mutex, clockid_t clock,
+	const struct timespec *until)
+{
+	int (*next)(pthread_cond_t *, pthread_mutex_t *, clockid_t, const struct timespec *) =
+		known(&cond_clockwait, "pthread_cond_clockwait", NULL);
+	WAITS(EVENLY_LOCK, name_of(condition));
+	return next(condition, mutex, clock, until);
+}
+
+/* ---------------------------------------------------------------- parallel regions */
+
+/* This thread begins a region; the line of its team, NULL where that is not to be seen. end_region is called
+ * in either case. */
+static line_t *begin_region(void)
+{
+	line_t *line = mine();
+	if (!line)
+		return NULL;
+	unsigned level = here.depth++;
+	if (level >= NESTING || here.outer)
+		return NULL;
+	line_t *team = here.teams[level];
+	if (!team)
+		team = here.teams[level] = claim(EVENLY_TEAM);
+	if (!team)
+		return NULL;
+	/* `entered` stays: when the region before was over. */
+	begin_write(team);
+	SET(team->region, GET(team->region) + 1);
+	SET(team->object, 0);
+	SET(team->state, EVENLY_END);
+	end_write(team);
+	return team;
+}
+
+/* The region is over: everybody has ended. */
+static void end_region(line_t *team)
+{
+	line_t *line = mine();
+	if (!line || !here.depth)
+		return;
+	here.depth--;
+	if (!team || GET(team->tid) != GET(line->tid))
+		return;
+	begin_write(team);
+	SET(team->entered, now());
+	SET(team->state, EVENLY_COMPUTING);
+	end_write(team);
+}
+
+/* This thread begins, or goes back to, its part of a region. */
+static void take_part(line_t *line, uint16_t team, uint32_t region)
+{
+	uint64_t t = now();
+	begin_write(line);
+	account(line, t);
+	SET(line->entered, t);
+	SET(line->object, 0);
+	SET(line->team, team);
+	SET(line->region, region);
+	SET(line->state, EVENLY_COMPUTING);
+	end_write(line);
+}
+
+/* ---------------------------------------------------------------- libgomp */
+
+struct region {
+	void *first;  /* of the data: libgomp looks at it where there are reductions */
+	void (*function)(void *);
+	void *data;
+	line_t *team, *master;
+	uint16_t outer_team;  /* of the master */
+	uint32_t number, outer_region;
+};
+
+/* What a thread does in a region. */
+static void part(void *argument)
+{
+	struct region *region = argument;
+	line_t *line = mine();
+	if (line) {
+		here.outer = NULL;
+		take_part(line, number_of(region->team), region->number);
+	}
+	region->function(region->data);
+	/* Nothing of the region is touched from here on: it is gone as soon as all have ended. */
+	line = mine();
+	if (line)
+		change(line, EVENLY_END, 0);
+}
+
+static bool begins(struct region *region, void (*function)(void *), void *data)
+{
+	region->team = begin_region();
+	region->master = mine();
+	if (!region->team)
+		return false;
+	region->first = data ? *(void **)data : NULL;
+	region->function = function;
+	region->data = data;
+	region->number = GET(region->team->region);
+	region->outer_team = GET(region->master->team);
+	region->outer_region = GET(region->master->region);
+	return true;
+}
+
+static void ended(struct region *region)
+{
+	line_t *line = mine();
+	/* First the thread, so that all of the time until now is waiting. Not in a process that was forked in
+	 * the region. */
+	if (region->team && line && line == region->master)
+		take_part(line, region->outer_team, region->outer_region);
+	end_region(region->team);
+}
+
+#define P1 long a0
+#define P2 P1, long a1
+#define P3 P2, long a2
+#define P4 P3, long a3
+#define P5 P4, long a4
+#define P6 P5, long a5
+#define P7 P6, long a6
+#define P8 P7, long a7
+#define P9 P8, long a8
+#define P10 P9, long a9
+#define P11 P10, long a10
+#define P12 P11, long a11
+#define P13 P12, long a12
+#define P0 void
+#define A0
+#define A1 a0
+#define A2 A1, a1
+#define A3 A2, a2
+#define A4 A3, a3
+#define A5 A4, a4
+#define A6 A5, a5
+#define A7 A6, a6
+#define A8 A7, a7
+#define A9 A8, a8
+#define A10 A9, a9
+#define A11 A10, a10
+#define A12 A11, a11
+#define A13 A12, a12
+
+/*
+ * Arguments are passed on as words, whatever they are: integers, handles and addresses all are one each, in
+ * the calling conventions of Linux on 64-bit machines, and the halves that an int does not fill are passed
+ * on with it. None of these functions has an argument of floating point.
+ */
+_Static_assert(sizeof(long) == sizeof(void *) && sizeof(long) == 8, "arguments are words");
+
+/* Of libgomp there may be several in a process, so what is called is kept only where it is the one of all.
+ * In place of libgomp there may be libomp, which has the same functions and tells more (below). */
+static COLD bool is_libgomp(void *at)
+{
+	Dl_info info;
+	return !dladdr(at, &info) || !info.dli_fname || strstr(info.dli_fname, "libgomp");
+}
+
+#define REGION(name, n)                                                                     \
+	EXPORT long name(P##n);                                                             \
+	long name(P##n)                                                                     \
+	{                                                                                   \
+		static _Atomic int gomp; /* 0: not known, 1: it is, 2: it is another */     \
+		long (*next)(P##n) = NEXT(#name);                                           \
+		if (!GET(gomp))                                                             \
+			SET(gomp, is_libgomp((void *)next) ? 1 : 2);                        \
+		if (GET(gomp) == 2)                                                         \
+			return next(A##n);                                                  \
+		struct region region;                                                       \
+		if (begins(&region, (void (*)(void *))a0, (void *)a1)) {                    \
+			a0 = (long)part;                                                    \
+			a1 = (long)&region;                                                 \
+		}                                                                           \
+		long result = next(A##n);                                                   \
+		ended(&region);                                                             \
+		return result;                                                              \
+	}
+REGION(GOMP_parallel, 4)
+REGION(GOMP_parallel_reductions, 4)
+REGION(GOMP_parallel_sections, 5)
+REGION(GOMP_parallel_loop_static, 8)
+REGION(GOMP_parallel_loop_dynamic, 8)
+REGION(GOMP_parallel_loop_guided, 8)
+REGION(GOMP_parallel_loop_nonmonotonic_dynamic, 8)
+REGION(GOMP_parallel_loop_nonmonotonic_guided, 8)
+REGION(GOMP_parallel_loop_runtime, 7)
+REGION(GOMP_parallel_loop_nonmonotonic_runtime, 7)
+REGION(GOMP_parallel_loop_maybe_nonmonotonic_runtime, 7)
+
+/* Barriers, and what has one at its end. */
+#define GOMP_WAIT(name, n, state)                                                           \
+	EXPORT long name(P##n);                                                             \
+	long name(P##n)                                                                     \
+	{                                                                                   \
+		long (*next)(P##n) = NEXT(#name);                                           \
+		WAITS(state, 0);                                                            \
+		return next(A##n);                                                          \
+	}
+GOMP_WAIT(GOMP_barrier, 0, EVENLY_BARRIER)
+GOMP_WAIT(GOMP_barrier_cancel, 0, EVENLY_BARRIER)
+GOMP_WAIT(GOMP_loop_end, 0, EVENLY_BARRIER)
+GOMP_WAIT(GOMP_loop_end_cancel, 0, EVENLY_BARRIER)
+GOMP_WAIT(GOMP_sections_end, 0, EVENLY_BARRIER)
+GOMP_WAIT(GOMP_sections_end_cancel, 0, EVENLY_BARRIER)
+GOMP_WAIT(GOMP_workshare_task_reduction_unregister, 1, EVENLY_BARRIER)
+GOMP_WAIT(GOMP_single_copy_start, 0, EVENLY_LOCK)
+
+/* It is executed by whoever of the team waits. */
+static void task_is_made(void)
+{
+	line_t *line = mine();
+	uint16_t team = line ? GET(line->team) : 0;
+	/* The only field of a line that others than its thread write. */
+	if (team && !GET(lines[team - 1].object))
+		SET(lines[team - 1].object, 1);
+}
+
+#define GOMP_TASKS(name, n)                                                                 \
+	EXPORT long name(P##n);                                                             \
+	long name(P##n)                                                                     \
+	{                                                                                   \
+		long (*next)(P##n) = NEXT(#name);                                           \
+		task_is_made();                                                             \
+		return next(A##n);                                                          \
+	}
+GOMP_TASKS(GOMP_task, 10)
+GOMP_TASKS(GOMP_taskloop, 11)
+GOMP_TASKS(GOMP_taskloop_ull, 11)
+
+/* ---------------------------------------------------------------- libomp */
+
+/* The interface for tools of OpenMP 5.0 (4.5), as far as it is used. */
+union ompt_data { uint64_t value; void *ptr; };
+typedef void (*ompt_callback)(void);
+typedef int (*ompt_set_callback)(int event, ompt_callback callback);
+typedef ompt_callback (*ompt_lookup)(const char *name);
+struct ompt_tool {
+	int (*initialize)(ompt_lookup lookup, int device, union ompt_data *tool);
+	void (*finalize)(union ompt_data *tool);
+	union ompt_data tool;
+};
+enum { PARALLEL_BEGIN = 3, PARALLEL_END = 4, TASK_SCHEDULE = 6, IMPLICIT_TASK = 7, SYNC_WAIT = 16 };
+enum { SCOPE_BEGIN = 1, SCOPE_END = 2 };
+enum { TASKWAIT = 5, TASKGROUP = 6 };
+enum { INITIAL_TASK = 1 };
+/* What this tool keeps of a task. */
+enum { TASK_WAITS = 1, TASK_IN_PART = 2 };
+
+static void runtime_says(line_t *line, uint8_t state)
+{
+	here.by_runtime = state != EVENLY_COMPUTING;
+	change(line, state, 0);
+}
+
+static void on_parallel_begin(union ompt_data *task, const void *frame, union ompt_data *parallel,
+	unsigned wanted, int flags, const void *code)
+{
+	(void)task, (void)frame, (void)wanted, (void)flags, (void)code;
+	parallel->ptr = begin_region();
+}
+
+static void on_parallel_end(union ompt_data *parallel, union ompt_data *task, int flags, const void *code)
+{
+	(void)task, (void)flags, (void)code;
+	end_region(parallel->ptr);
+}
+
+static void on_implicit_task(int end, union ompt_data *parallel, union ompt_data *task, unsigned of,
+	unsigned index, int flags)
+{
+	(void)of;
+	line_t *line = flags & INITIAL_TASK ? NULL : mine();
+	if (!line)
+		return;
+	unsigned size = sizeof here.parts / sizeof *here.parts;
+	if (end == SCOPE_BEGIN) {
+		line_t *team = parallel ? parallel->ptr : NULL;
+		if (!team || here.part >= size)
+			return;
+		here.parts[here.part].team = GET(line->team);
+		here.parts[here.part++].region = GET(line->region);
+		task->value = TASK_IN_PART;
+		here.by_runtime = false;
+		take_part(line, number_of(team), GET(team->region));
+	} else if (task && task->value & TASK_IN_PART && here.part) {
+		here.part--;
+		/* Those who were started for the region have nothing to do until the next. They keep its team:
+		 * what they waited is accounted when they are told that they have. */
+		if (index != 0) {
+			runtime_says(line, EVENLY_OUTSIDE);
+		} else {
+			here.by_runtime = false;
+			take_part(line, here.parts[here.part].team, here.parts[here.part].region);
+		}
+	}
+}
+
+static void on_sync_wait(int kind, int end, union ompt_data *parallel, union ompt_data *task, const void *code)
+{
+	(void)parallel, (void)code;
+	line_t *line = mine();
+	/* With MPI inside of a call, or in no region. */
+	if (!line || here.outer)
+		return;
+	if (end == SCOPE_BEGIN) {
+		if (task)
+			task->value |= TASK_WAITS;
+		runtime_says(line, kind == TASKWAIT || kind == TASKGROUP ? EVENLY_LOCK : EVENLY_BARRIER);
+	} else if (end == SCOPE_END) {
+		if (task)
+			task->value &= ~(uint64_t)TASK_WAITS;
+		runtime_says(line, EVENLY_COMPUTING);
+	}
+}
+
+/* A thread that waits executes the task of another, or goes on waiting. */
+static void on_task_schedule(union ompt_data *prior, int status, union ompt_data *next)
+{
+	(void)prior, (void)status;
+	line_t *line = next && !here.outer ? mine() : NULL;
+	if (line && here.by_runtime != ((next->value & TASK_WAITS) != 0))
+		runtime_says(line, next->value & TASK_WAITS ? EVENLY_BARRIER : EVENLY_COMPUTING);
+}
+
+static int ompt_initialize(ompt_lookup lookup, int device, union ompt_data *tool)
+{
+	(void)device, (void)tool;
+	ompt_set_callback set = (ompt_set_callback)lookup("ompt_set_callback");
+	if (!set)
+		return 0;
+	set(PARALLEL_BEGIN, (ompt_callback)on_parallel_begin);
+	set(PARALLEL_END, (ompt_callback)on_parallel_end);
+	set(IMPLICIT_TASK, (ompt_callback)on_implicit_task);
+	set(SYNC_WAIT, (ompt_callback)on_sync_wait);
+	set(TASK_SCHEDULE, (ompt_callback)on_task_schedule);
+	return 1;
+}
+
+static void ompt_finalize(union ompt_data *tool)
+{
+	(void)tool;
+}
+
+/* There can be one tool; that of the user comes first. */
+EXPORT struct ompt_tool *ompt_start_tool(unsigned version, const char *runtime)
+{
+	static struct ompt_tool tool = { ompt_initialize, ompt_finalize, { 0 } };
+	const char *libraries = getenv("OMP_TOOL_LIBRARIES");
+	struct ompt_tool *(*next)(unsigned, const char *) = dlsym(RTLD_NEXT, "ompt_start_tool");
+	struct ompt_tool *other = next ? next(version, runtime) : NULL;
+	if (other || (libraries && *libraries) || !getenv(EVENLY_VARIABLE))
+		return other;
+	return &tool;
+}
+
+/* ---------------------------------------------------------------- MPI */
+
+/* A library of its own, so that programs that ask whether there is MPI are not told so where there is none. */
+#ifdef EVENLY_MPI_CALLS
+
+enum {
+	CALL_NONE,
+#define CALL(name, fortran, n, kind) CALL_##name,
+#include "mpi_calls.h"
+#undef CALL
+};
+
+#define FORTRAN(symbol, n, kind, number)                     \
+	EXPORT void symbol(P##n);                            \
+	void symbol(P##n)                                    \
+	{                                                    \
+		void (*next)(P##n) = NEXT(#symbol);          \
+		WAITS(EVENLY_##kind, number);                \
+		next(A##n);                                  \
+	}
+#define CALL(name, fortran, n, kind)                                   \
+	EXPORT int MPI_##name(P##n);                                   \
+	int MPI_##name(P##n)                                           \
+	{                                                              \
+		int (*next)(P##n) = NEXT("MPI_" #name);                \
+		WAITS(EVENLY_##kind, CALL_##name);                     \
+		return next(A##n);                                     \
+	}                                                              \
+	WITH_ERROR_##n(mpi_##fortran##_, kind, CALL_##name)            \
+	WITH_ERROR_##n(mpi_##fortran##_f08_, kind, CALL_##name)
+#define WITH_ERROR_0(symbol, kind, number) FORTRAN(symbol, 1, kind, number)
+#define WITH_ERROR_1(symbol, kind, number) FORTRAN(symbol, 2, kind, number)
+#define WITH_ERROR_2(symbol, kind, number) FORTRAN(symbol, 3, kind, number)
+#define WITH_ERROR_3(symbol, kind, number) FORTRAN(symbol, 4, kind, number)
+#define WITH_ERROR_4(symbol, kind, number) FORTRAN(symbol, 5, kind, number)
+#define WITH_ERROR_5(symbol, kind, number) FORTRAN(symbol, 6, kind, number)
+#define WITH_ERROR_6(symbol, kind, number) FORTRAN(symbol, 7, kind, number)
+#define WITH_ERROR_7(symbol, kind, number) FORTRAN(symbol, 8, kind, number)
+#define WITH_ERROR_8(symbol, kind, number) FORTRAN(symbol, 9, kind, number)
+#define WITH_ERROR_9(symbol, kind, number) FORTRAN(symbol, 10, kind, number)
+#define WITH_ERROR_12(symbol, kind, number) FORTRAN(symbol, 13, kind, number)
+#include "mpi_calls.h"
+
+#endif
