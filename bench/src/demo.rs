@@ -2,13 +2,14 @@
 //! of who ran where.
 
 use crate::figures::{Report, VOID};
-use crate::host::{Load, Machine, Usage};
+use crate::host::Machine;
 use crate::measure::{HostExecutor, Note, Noting, Site};
 use crate::show::{interrupts, print, tell, tell_above};
 use crate::suite::{Benchmark, HYBRID, Program, Way};
 use crate::tools::Tools;
 use anyhow::Context;
 use evenly_compare::{Arm, Executor, RunError, RunOutcome};
+use evenly_linux::usage::{Load, Usage};
 use evenly_model::CpuSet;
 use evenly_trace::{Recording, svg};
 use std::ffi::OsString;

@@ -500,9 +500,9 @@ impl Report {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::host::Load;
     use crate::suite;
     use evenly_compare::{Arm, Executor, Metric, Options, RunError, RunOutcome, Silent, compare};
+    use evenly_linux::usage::Load;
 
     /// Prints what each arm is said to take.
     struct Scripted(Vec<Note>, Option<Load>);

@@ -9,7 +9,7 @@
 //! what is compared is what the program itself measured, and a run whose answer is wrong ends all.
 
 use crate::figures::Measured;
-use crate::host::{Load, Machine, Usage};
+use crate::host::Machine;
 use crate::mpi::{ENVIRONMENT, MpiArg};
 use crate::show::{Shown, interrupts, print, table, tell};
 use anyhow::Context;
@@ -17,6 +17,7 @@ use clap::{Args, ValueEnum};
 use evenly_compare::{Arm, Executor, Metric, Options, ProcessExecutor, RunError, RunOutcome};
 use evenly_hosts::{Hosts, Wanted};
 use evenly_linux::affinity;
+use evenly_linux::usage::{Load, Usage};
 use evenly_model::stats::{Random, median};
 use evenly_model::{CpuId, CpuSet, Nanos, Tid, parse_duration};
 use serde::Serialize;

@@ -4,7 +4,6 @@
 //! they were not, the figures are shown, and called void.
 
 use crate::figures::Report;
-use crate::host::Load;
 use crate::host::Machine;
 use crate::measure::{MAKESPAN, Note, Noting, Site, note, outcome};
 use crate::show::{interrupts, print, tell};
@@ -14,6 +13,7 @@ use anyhow::Context;
 use evenly_compare::{Arm, Executor, RunError, RunOutcome};
 use evenly_lab::{Include, Lab, LabOptions, shell_quote};
 use evenly_linux::affinity;
+use evenly_linux::usage::Load;
 use evenly_model::Tid;
 use std::collections::BTreeSet;
 use std::ffi::OsString;

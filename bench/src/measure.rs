@@ -2,7 +2,6 @@
 //! took and how much the neighbours got.
 
 use crate::figures::Figures;
-use crate::host::{Load, Usage};
 use crate::show::Shown;
 use crate::simulated::GUEST;
 use crate::suite::{Benchmark, Habit, Neighbour, Way};
@@ -12,6 +11,7 @@ use evenly_compare::{
     Arm, Executor, Metric, Options, Output, ProcessExecutor, RunError, RunOutcome, compare,
 };
 use evenly_linux::limits::{self, Slice};
+use evenly_linux::usage::{Load, Usage};
 use evenly_model::CpuSet;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;

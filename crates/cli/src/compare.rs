@@ -5,10 +5,13 @@ use crate::flags::{Cli, Command, CompareArgs};
 use crate::{End, output, tell};
 use anyhow::Context;
 use evenly_compare::{
-    Arm, Executor, Metric, Options, ProcessExecutor, Progress, Round, Spec, compare as run, specs,
-    table,
+    Arm, Executor, Metric, Options, ProcessExecutor, Progress, Round, RunError, RunOutcome, Spec,
+    compare as run, on_others, specs, table,
 };
 use evenly_errors::{given_twice, parse, problem, said};
+use evenly_linux::affinity;
+use evenly_linux::usage::Usage;
+use evenly_model::{CpuSet, Tid};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -16,6 +19,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+/// What others take is not told of shorter runs.
+const SHORTEST_S: f64 = 0.5;
 /// The program as it is, among what can be compared.
 const KERNEL: &str = "kernel";
 
@@ -49,15 +54,20 @@ pub(crate) fn compare(args: CompareArgs) -> anyhow::Result<End> {
         signal_hook::flag::register(signal, interrupted.clone())
             .context("cannot receive signals")?;
     }
-    let mut executor = ProcessExecutor {
-        limit: args.timeout.map(Duration::from),
-        interrupted,
-        ..ProcessExecutor::default()
+    let mut executor = Watching {
+        inner: ProcessExecutor {
+            limit: args.timeout.map(Duration::from),
+            interrupted,
+            ..ProcessExecutor::default()
+        },
+        cpus: affinity::get(Tid(0)).context("cannot read own affinity mask")?,
+        others: Vec::new(),
     };
     let mut shown = Shown::new(args.quiet);
     let result = run(&arms, &options, &mut executor as &mut dyn Executor, &mut shown);
     shown.clear();
-    let comparison = result?;
+    let mut comparison = result?;
+    comparison.warnings.extend(on_others(&executor.others, &executor.cpus.to_string()));
     if !args.quiet {
         let colour =
             |terminal: bool| terminal && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
@@ -75,6 +85,29 @@ pub(crate) fn compare(args: CompareArgs) -> anyhow::Result<End> {
         output::write_json(path, &serde_json::to_value(&comparison)?)?;
     }
     Ok(End::Status(0))
+}
+
+/// Starts programs, and looks how much of the CPUs others take meanwhile.
+struct Watching {
+    inner: ProcessExecutor,
+    cpus: CpuSet,
+    /// A share of all CPUs for each run of which it is known.
+    others: Vec<f64>,
+}
+
+impl Executor for Watching {
+    fn run(&mut self, arm: &Arm, index: usize) -> Result<RunOutcome, RunError> {
+        let before = Usage::now(&self.cpus);
+        let outcome = self.inner.run(arm, index)?;
+        if let (Ok(before), Ok(after)) = (before, Usage::now(&self.cpus)) {
+            let load = after.since(&before, self.cpus.len());
+            // Ticks say too little of what is shorter.
+            if load.elapsed_s >= SHORTEST_S {
+                self.others.push(load.others);
+            }
+        }
+        Ok(outcome)
+    }
 }
 
 /// Whether this is the name of something to compare.

@@ -42,7 +42,7 @@ pub use run::{CompareError, Options, Progress, Round, Silent, compare};
 pub use spec::{Spec, specs};
 pub use table::table;
 pub use verdict::{Finding, Verdict};
-pub use warning::{Warning, WarningKind};
+pub use warning::{Warning, WarningKind, on_others};
 
 #[cfg(test)]
 mod tests;

@@ -38,6 +38,8 @@ pub enum WarningKind {
     BeyondBound,
     /// evenly was there and never began to balance.
     NotBalanced,
+    /// Others used the CPUs.
+    Others,
 }
 
 /// A warning, with the remedy in its text.
@@ -49,6 +51,26 @@ pub struct Warning {
     pub policy: Option<String>,
     /// What was found and what to try.
     pub text: String,
+}
+
+/// Others may take so much of the CPUs before it is told.
+const MUCH_BY_OTHERS: f64 = 0.05;
+
+/// The warning where others took much of the CPUs in a run: their shares, one a run.
+#[must_use]
+pub fn on_others(shares: &[f64], cpus: &str) -> Option<Warning> {
+    let most = shares.iter().copied().fold(0.0, f64::max);
+    let middle = median(shares)?;
+    (most > MUCH_BY_OTHERS).then(|| Warning {
+        kind: WarningKind::Others,
+        policy: None,
+        text: format!(
+            "others took up to {:.0} % of CPUs {cpus} during a run, {:.0} % in the median: their time \
+             is in these figures; compare on an idle machine, or with more --runs",
+            100.0 * most,
+            100.0 * middle
+        ),
+    })
 }
 
 /// Warnings on the whole: `done` and `asked` runs per arm, `done` that of the arm with the fewest.
@@ -165,6 +187,16 @@ mod tests {
     fn kinds(seconds: &[f64]) -> Vec<WarningKind> {
         let all = on_arm("kernel", seconds, &Metric::WallTime, 0, Some(1.0));
         all.iter().map(|w| w.kind).collect()
+    }
+
+    #[test]
+    fn others_are_told_of_where_they_took_much() {
+        assert_eq!(on_others(&[], "0-1"), None);
+        assert_eq!(on_others(&[0.0, 0.05, 0.01], "0-1"), None);
+        let warning = on_others(&[0.0, 0.302, 0.01], "0-1").unwrap();
+        assert_eq!(warning.kind, WarningKind::Others);
+        assert!(warning.text.contains("up to 30 % of CPUs 0-1"), "{}", warning.text);
+        assert!(warning.text.contains("1 % in the median"), "{}", warning.text);
     }
 
     #[test]

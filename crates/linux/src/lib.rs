@@ -18,4 +18,5 @@ pub mod restore;
 pub mod scan;
 pub mod supervise;
 pub mod taskstats;
+pub mod usage;
 mod workers;

@@ -5,7 +5,7 @@ use crate::schema::valid;
 use crate::support::{Child, Tool, json, stderr, text, workload};
 use serde_json::Value;
 use std::fs;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 #[track_caller]
 fn parsed(output: &Output, schema: &str) -> Value {
@@ -50,6 +50,24 @@ fn of_a_comparison() {
     let output = compare("%r.json");
     assert!(text(&output.stdout).contains("median"), "{}", stderr(&output));
     valid(&json(&tool.path("0.json")));
+}
+
+/// Whoever else computes is in the figures, and that is said.
+#[test]
+fn a_comparison_tells_of_others() {
+    let tool = Tool::new();
+    let mut hog = Command::new(workload("churn"))
+        .args(["--workers", "1", "--duration-s", "600"])
+        .spawn()
+        .unwrap();
+    let mut c = tool.evenly(["compare", "--runs", "1", "--policies", "kernel,observe"]);
+    let output = c.args(["--json", "-", "--", "sleep", "1"]).output().unwrap();
+    hog.kill().unwrap();
+    hog.wait().unwrap();
+    let value = parsed(&output, "evenly.compare/1");
+    let warnings = value["warnings"].as_array().unwrap();
+    assert!(warnings.iter().any(|w| w["kind"] == "others"), "{warnings:?}");
+    assert!(stderr(&output).contains("others took up to"), "{}", stderr(&output));
 }
 
 #[test]
