@@ -4,8 +4,9 @@
 //! Invariant (promises P8 and P9): from the moment when the program runs, nothing that goes wrong
 //! here stops it. It is said in one line, and the program goes on unbalanced.
 
-use crate::flags::{AttachArgs, BalanceArgs, RunArgs};
+use crate::flags::{AttachArgs, BalanceArgs, ProbeArg, RunArgs};
 use crate::output::{self, expand};
+use crate::probe::Watch;
 use crate::{End, tell};
 use anyhow::Context;
 use evenly_engine::{Candidate, Eligible, Event, GuardOptions, Mapping, Observer};
@@ -48,7 +49,12 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
     let whole = cpus.clone().unwrap_or(whole);
     let began = now();
     let signals = Signals::block().context("cannot receive signals")?;
-    let spawn = SpawnOptions { cpus, ..SpawnOptions::default() };
+    let (watch, env) = match args.probe {
+        ProbeArg::Off => None,
+        ProbeArg::On => Watch::prepare(&args.program.command, args.balance.quiet, &mut notes),
+    }
+    .unzip();
+    let spawn = SpawnOptions { cpus, env: env.unwrap_or_default() };
     let program = match Program::spawn(&args.program.command, &spawn) {
         Ok(program) => program,
         Err(e) => {
@@ -63,7 +69,8 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
         Err(e) => anyhow::bail!("cannot supervise process {pid}, which runs on by itself: {e}"),
     };
     let command = args.program.command.iter().map(|a| a.to_string_lossy().into_owned()).collect();
-    let facts = Facts::new(&args.balance, pid, command, notes, began);
+    let mut facts = Facts::new(&args.balance, pid, command, notes, began);
+    facts.watch = watch;
     let said = Said { args: args.balance, filter, whole, mapping, knowledge };
     let balancing = Balancing::start(said, pid, facts, supervisor.waker());
     let outcome = supervisor.run(&mut Wait);
@@ -491,6 +498,8 @@ struct Facts {
     began: Nanos,
     quiet: bool,
     json: Option<PathBuf>,
+    /// What its threads say of themselves.
+    watch: Option<Watch>,
 }
 
 /// Balancing that could not begin. It has been told why.
@@ -525,6 +534,7 @@ impl Facts {
             began,
             quiet: args.quiet,
             json: args.json.as_deref().map(|p| expand(p, pid)),
+            watch: None,
         }
     }
 
@@ -567,6 +577,7 @@ impl Facts {
             processes: live.processes,
             summary: live.summary,
             efficiency: None,
+            probe: self.watch.as_ref().map(Watch::report),
             measured: None,
             gain: None,
             verdict: String::new(),

@@ -146,6 +146,9 @@ pub(crate) enum Command {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) balance: BalanceArgs,
+    /// Load a library into the program that tells how long its threads wait for each other
+    #[arg(long, value_enum, default_value = "off")]
+    pub(crate) probe: ProbeArg,
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
 }
@@ -810,6 +813,16 @@ impl From<SourceArg> for SourceKind {
             SourceArg::Taskstats => Self::Taskstats,
         }
     }
+}
+
+/// `--probe`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProbeArg {
+    /// The program is watched from outside only
+    Off,
+    /// Barriers, conditions, OpenMP and MPI are watched inside of it; the report says how long each
+    /// thread waited
+    On,
 }
 
 /// `--progress`.

@@ -14,6 +14,7 @@ mod map;
 mod network;
 mod output;
 mod predict;
+mod probe;
 mod profile;
 mod report;
 mod restore;

@@ -8,7 +8,7 @@
 
 use evenly_engine::{ADVANCE, DomainSummary, Summary, ThreadSummary};
 use evenly_model::efficiency::Efficiency;
-use evenly_model::{CpuSet, Nanos, counted};
+use evenly_model::{CpuSet, Nanos, Pid, Tid, counted};
 use evenly_policy::PolicyInfo;
 use serde::Serialize;
 use std::fmt::Write;
@@ -87,6 +87,8 @@ pub struct RunReport {
     /// Where the threads' time went. Filled in by [`RunReport::judged`]; None where nothing was
     /// balanced.
     pub efficiency: Option<Efficiency>,
+    /// What the probe has told, where there was one in the program.
+    pub probe: Option<ProbeReport>,
     /// What pausing showed, for the domain with most comparisons.
     pub measured: Option<Measured>,
     /// Progress of the slowest thread over that of one left in the slowest slot throughout: an
@@ -94,6 +96,58 @@ pub struct RunReport {
     pub gain: Option<f64>,
     /// The verdict. Filled in by [`RunReport::judged`].
     pub verdict: String,
+}
+
+/// What the probe has told of the program's threads, each as it was last seen.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ProbeReport {
+    /// Processes that have had the probe.
+    pub processes: u32,
+    /// Times that a thread was not counted because there were too many.
+    pub left_out: u64,
+    /// Threads that have waited, or taken part in a parallel region.
+    pub threads: Vec<ProbeThread>,
+}
+
+/// One thread, as it tells itself.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct ProbeThread {
+    /// Its process.
+    pub pid: Pid,
+    /// The thread.
+    pub tid: Tid,
+    /// For how long it waited for others, in seconds.
+    pub waited_s: f64,
+    /// For how long it was outside of parallel regions, in seconds, of those that are there for them.
+    pub outside_s: f64,
+    /// Barriers, collectives and ends of regions that it reached.
+    pub phases: u32,
+    /// Waits of all kinds that it began.
+    pub waits: u32,
+}
+
+impl ProbeReport {
+    /// As a line of text.
+    fn words(&self) -> String {
+        let of = |f: fn(&ProbeThread) -> f64| self.threads.iter().map(f);
+        let Some(least) = of(|t| t.waited_s).min_by(f64::total_cmp) else {
+            return String::from(match self.processes {
+                0 => "it was loaded into no process",
+                _ => "no thread waited for another in a way that it sees",
+            });
+        };
+        let most = of(|t| t.waited_s).fold(0.0, f64::max);
+        let all: f64 = of(|t| t.waited_s).sum();
+        let mut text = format!(
+            "{} waited {all:.2} s for others (least {least:.2}, most {most:.2} s)",
+            counted(self.threads.len() as u64, "thread")
+        );
+        let outside: f64 = of(|t| t.outside_s).sum();
+        if outside >= 0.005 {
+            let _ = write!(text, ", and {outside:.2} s outside of parallel regions");
+        }
+        text
+    }
 }
 
 /// Effect of balancing as measured by pausing it.
@@ -485,6 +539,9 @@ impl RunReport {
         )?;
         if let Some(efficiency) = &self.efficiency {
             writeln!(t, "  efficiency  {}", efficiency.words())?;
+        }
+        if let Some(probe) = &self.probe {
+            writeln!(t, "  probe       {}", probe.words())?;
         }
         self.write_domains(t)?;
         let points: u64 = self.total(|d| d.points);

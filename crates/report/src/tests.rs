@@ -2,7 +2,7 @@
 
 use super::*;
 use evenly_engine::{CostBreakdown, SearchSummary, Verdict};
-use evenly_model::{DomainId, Pid, ThreadId, Tid};
+use evenly_model::{DomainId, ThreadId};
 
 fn thread(tid: i32, ran_s: f64, waited_s: f64, blocked_s: f64) -> ThreadSummary {
     ThreadSummary {
@@ -80,6 +80,7 @@ fn report(threads: Vec<ThreadSummary>) -> RunReport {
         processes: 1,
         summary: Summary { domains: vec![domain(0, "0-1", &threads)], threads, notes: Vec::new() },
         efficiency: None,
+        probe: None,
         measured: None,
         gain: None,
         verdict: String::new(),
@@ -434,4 +435,35 @@ fn the_json_is_as_the_schema_says() {
         assert!(errors.is_empty(), "{errors:?}\n{json:#}");
     }
     assert!(!validator.is_valid(&serde_json::json!({"schema": "evenly.run/2"})));
+}
+
+#[test]
+fn what_the_probe_has_told() {
+    let thread = |tid: i32, waited_s: f64, outside_s: f64| ProbeThread {
+        pid: Pid(100),
+        tid: Tid(tid),
+        waited_s,
+        outside_s,
+        phases: 40,
+        waits: 41,
+    };
+    let with = |processes, threads| {
+        let probe = Some(ProbeReport { processes, left_out: 0, threads });
+        let report = RunReport { probe, ..balanced() }.judged();
+        let text = report.text();
+        let line = text.lines().find_map(|l| l.trim().strip_prefix("probe")).unwrap();
+        line.trim().to_owned()
+    };
+    assert_eq!(with(0, vec![]), "it was loaded into no process");
+    assert_eq!(with(1, vec![]), "no thread waited for another in a way that it sees");
+    assert_eq!(
+        with(1, vec![thread(1, 0.25, 0.0), thread(2, 3.5, 0.0)]),
+        "2 threads waited 3.75 s for others (least 0.25, most 3.50 s)"
+    );
+    assert_eq!(
+        with(1, vec![thread(1, 0.25, 0.75)]),
+        "1 thread waited 0.25 s for others (least 0.25, most 0.25 s), and 0.75 s outside of parallel \
+         regions"
+    );
+    assert!(!balanced().judged().text().contains("probe "));
 }

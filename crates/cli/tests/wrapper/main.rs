@@ -14,6 +14,7 @@ mod map;
 #[path = "../common/mpi.rs"]
 mod mpi;
 mod network;
+mod probe;
 mod profile;
 mod reports;
 #[path = "../common/schema.rs"]

@@ -1,0 +1,136 @@
+//! `evenly run --probe on`: the probe loaded into the program, and what its threads say of their waiting.
+//!
+//! Invariant (promise P8): where the probe cannot be loaded one line says why, and the program runs without.
+
+use crate::tell;
+use evenly_linux::clock::now;
+use evenly_probe::load::{Unseen, library, preload};
+use evenly_probe::waiting::{Mapping, Observed, Reader};
+use evenly_report::{ProbeReport, ProbeThread};
+use evenly_topology::cache_dir;
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+/// How often threads are asked. What the last stretch of a thread was that ends in between is not known.
+const INTERVAL: Duration = Duration::from_millis(250);
+/// Of so many threads an account is kept; a program can start and end them for days.
+const MOST: usize = 16_384;
+
+/// The probe for a program that is to be started.
+pub(crate) struct Watch {
+    // The programs look for it in this process.
+    _mapping: Mapping,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    reader: Reader,
+    seen: Vec<Observed>,
+    threads: HashMap<(i32, u64), Observed>,
+    left_out: u64,
+}
+
+impl State {
+    fn read(&mut self) {
+        // Nothing can be said any more where the program has cut its own mapping short.
+        if self.reader.read(now(), &mut self.seen).is_err() {
+            return;
+        }
+        for o in &self.seen {
+            let key = (o.tid.0, o.registered.0);
+            if self.threads.len() < MOST || self.threads.contains_key(&key) {
+                self.threads.insert(key, *o);
+            } else {
+                self.left_out += 1;
+            }
+        }
+    }
+}
+
+impl Watch {
+    /// The probe for this command, and variables with which it has to be started. None where it cannot
+    /// be loaded, which is told, and noted for the report.
+    pub(crate) fn prepare(
+        command: &[OsString],
+        quiet: bool,
+        notes: &mut Vec<String>,
+    ) -> Option<(Self, Vec<(OsString, OsString)>)> {
+        let mut say = |why: String| {
+            let note = format!("--probe: {why}");
+            if !quiet {
+                tell(&format!("evenly: {note}"));
+            }
+            notes.push(note);
+        };
+        let program = command.first().map(|c| c.to_string_lossy()).unwrap_or_default();
+        if let Some(unseen) = Unseen::of(command) {
+            say(format!("'{program}' runs without the probe: {unseen}"));
+            // What it starts may be seen all the same, unless its loader would complain.
+            if unseen.harms() {
+                return None;
+            }
+        }
+        match Self::new(command) {
+            Ok(found) => Some(found),
+            Err(e) => {
+                say(format!("'{program}' runs without the probe: {}", evenly_errors::said(&e)));
+                None
+            }
+        }
+    }
+
+    fn new(command: &[OsString]) -> anyhow::Result<(Self, Vec<(OsString, OsString)>)> {
+        let dir = cache_dir("probe").ok_or_else(|| {
+            anyhow::anyhow!(
+                "it has no place: neither XDG_CACHE_HOME nor HOME is set; set one of them"
+            )
+        })?;
+        let file = library(command, &dir)?;
+        let before = std::env::var_os("LD_PRELOAD");
+        let value = preload(&file, before.as_deref())?;
+        let mapping = Mapping::new()?;
+        let (threads, seen) = (HashMap::new(), Vec::new());
+        let reader = mapping.reader()?;
+        let state = Arc::new(Mutex::new(State { reader, seen, threads, left_out: 0 }));
+        let watched = Arc::downgrade(&state);
+        std::thread::Builder::new().name(String::from("probe")).spawn(move || ask(&watched))?;
+        let env = vec![("LD_PRELOAD".into(), value), mapping.variable()];
+        Ok((Self { _mapping: mapping, state }, env))
+    }
+
+    /// What its threads have said.
+    pub(crate) fn report(&self) -> ProbeReport {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.read();
+        let counts = state.reader.counts();
+        let mut threads: Vec<ProbeThread> = state
+            .threads
+            .values()
+            .map(|o| ProbeThread {
+                pid: o.pid,
+                tid: o.tid,
+                waited_s: o.waited.as_secs_f64(),
+                outside_s: o.outside.as_secs_f64(),
+                phases: o.phases,
+                waits: o.waits,
+            })
+            .collect();
+        threads.sort_by_key(|t| (t.pid, t.tid));
+        ProbeReport {
+            processes: counts.attached,
+            left_out: u64::from(counts.refused) + state.left_out,
+            threads,
+        }
+    }
+}
+
+/// Asks until nobody wants to know any more.
+fn ask(state: &Weak<Mutex<State>>) {
+    loop {
+        std::thread::sleep(INTERVAL);
+        let Some(state) = state.upgrade() else { return };
+        state.lock().unwrap_or_else(PoisonError::into_inner).read();
+    }
+}

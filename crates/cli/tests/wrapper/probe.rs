@@ -1,0 +1,101 @@
+//! `evenly run --probe on`: programs compute the same with the probe, the report says how long their threads
+//! waited, and what cannot be watched is said.
+
+use crate::profile::cache;
+use crate::schema::valid;
+use crate::support::{Tool, json, stderr, text, workload};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Runs a program with the probe; the report.
+fn probed(tool: &Tool, options: &str, program: &[&str]) -> (Output, Value) {
+    let file = tool.path("run.json");
+    let options = format!("--policy observe --probe on {options} --json {}", file.display());
+    let output = tool.run(&options, program).env("XDG_CACHE_HOME", cache()).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report = json(&file);
+    valid(&report);
+    (output, report)
+}
+
+fn checksum(output: &[u8]) -> String {
+    let value: Value = serde_json::from_slice(output).unwrap();
+    value["checksum"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn workloads_compute_the_same() {
+    let tool = Tool::new();
+    let same = ["--threads", "3", "--phases", "20", "--iters", "2000", "--imbalance", "1,1,2"];
+    let jacobi = ["--threads", "3", "--size", "200", "--sweeps", "200"];
+    for (program, args) in [
+        ("spmd", &same[..]),
+        ("omp_spmd-gomp", &same),
+        ("omp_spmd-omp", &same),
+        ("ep-gomp", &["--threads", "3"]),
+        ("ep-omp", &["--threads", "3"]),
+        ("jacobi-gomp", &jacobi),
+        ("jacobi-omp", &jacobi),
+    ] {
+        let path = workload(program);
+        if !Path::new(&path).exists() {
+            evenly_testing::skip("clang", format!("there is no {path}"));
+            continue;
+        }
+        let plain = Command::new(&path).args(args).output().unwrap();
+        let words: Vec<&str> = [path.as_str()].into_iter().chain(args.iter().copied()).collect();
+        let (output, report) = probed(&tool, "-q", &words);
+        assert_eq!(checksum(&output.stdout), checksum(&plain.stdout), "{program}");
+        assert_eq!(stderr(&output), "", "{program}");
+        let probe = &report["probe"];
+        assert_eq!((&probe["processes"], &probe["left_out"]), (&1.into(), &0.into()), "{program}");
+        let threads = probe["threads"].as_array().unwrap();
+        // spmd has barriers of its own. The others end before all of their threads were asked; the
+        // first one lasts as long as its program.
+        let least = if program == "spmd" { 0 } else { 1 };
+        assert!((least..=3 * least).contains(&threads.len()), "{program}: {probe:#}");
+        for t in threads {
+            assert!(t["phases"].as_u64().unwrap() >= 1 && t["waited_s"].as_f64().unwrap() >= 0.0);
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_watched_is_said() {
+    let tool = Tool::new();
+    let source = tool.path("x.c");
+    std::fs::write(&source, "int main(void){return 0;}").unwrap();
+    let program = tool.path("static");
+    let built = Command::new("gcc").arg("-static").arg(&source).arg("-o").arg(&program).status();
+    assert!(built.unwrap().success());
+    let (output, report) = probed(&tool, "", &[program.to_str().unwrap()]);
+    let said = stderr(&output);
+    assert_eq!(
+        said.matches("runs without the probe: it is linked statically").count(),
+        2,
+        "{said}"
+    );
+    assert!(said.starts_with("evenly: --probe: '"), "{said}");
+    assert_eq!(report["probe"]["processes"], 0);
+    // Without a place for the library it runs all the same.
+    let mut c = tool.run("--policy observe --probe on", &["echo", "x"]);
+    let output = c.env("XDG_CACHE_HOME", "/proc/none").output().unwrap();
+    assert!(output.status.success() && text(&output.stdout) == "x\n", "{}", stderr(&output));
+    assert!(stderr(&output).contains("cannot keep the probe in /proc/none"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_library_that_is_preloaded_already_stays() {
+    let tool = Tool::new();
+    let print = ["sh", "-c", "echo \"$LD_PRELOAD\""];
+    let mut c = tool.run("-q --policy observe --probe on", &print);
+    // It need not be there for the loader to go on, which says so.
+    let other = "/no/such/library.so";
+    let output = c.env("XDG_CACHE_HOME", cache()).env("LD_PRELOAD", other).output().unwrap();
+    let value = text(&output.stdout);
+    let (first, rest) = value.trim().split_once(':').unwrap();
+    assert!(first.contains("/evenly/probe/waiting-") && rest == other, "{value}");
+    let output = tool.run("-q --policy observe", &print).output().unwrap();
+    assert_eq!(text(&output.stdout), "\n");
+}
