@@ -22,15 +22,16 @@ use crate::rates::Rates;
 use crate::speed::{LEAST_WANTED, OnCpu};
 use crate::{
     ApplyError, Candidate, CostBreakdown, CpuRecord, DomainSummary, Event, Guard, GuardOptions,
-    Located, Machine, MoveRecord, Observer, PointRecord, Reading, RunState, SearchSummary,
-    Selection, ThreadMeta, ThreadRecord, ThreadSummary, Times,
+    Located, Machine, MemoryUnknown, MoveRecord, Observer, PointRecord, Reading, RunState,
+    SearchSummary, Selection, ThreadMeta, ThreadRecord, ThreadSummary, Times,
 };
 use evenly_model::{
-    CpuId, CpuSet, CpuView, DomainId, Knowledge, MemoryMove, Nanos, Pid, Plan, Snapshot, TaskView,
-    ThreadId, ThreadView,
+    CpuId, CpuSet, CpuView, DomainId, Knowledge, MemoryMove, MemoryView, Nanos, Pid, Plan,
+    Snapshot, TaskView, ThreadId, ThreadView,
 };
 use evenly_policy::stopping::CutOff;
 use evenly_policy::{Effort, Mechanism, Policy, Spreader, Spreading};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Settings of a balancer.
@@ -202,6 +203,12 @@ const LOOK_AT_CPUS: Nanos = Nanos::from_millis(200);
 const LOOK_AT_NEIGHBOURS: Nanos = Nanos::from_millis(1_000);
 /// How often pinned threads are looked at.
 const LOOK_AT_ALL: Nanos = Nanos::from_millis(1_000);
+/// The part of a CPU that it may take to find out where processes have their memory, over any time
+/// but the beginning.
+const MEMORY_LOOKS: f64 = 0.001;
+/// At one point no further process is looked at after this: a process with much memory takes
+/// milliseconds.
+const MEMORY_LOOKS_AT_ONCE: Nanos = Nanos::from_millis(5);
 /// A thread that no balancer of a CPU has read for so many periods is read by the caretaker.
 const UNREAD: f64 = 3.0;
 
@@ -280,6 +287,40 @@ impl Cover {
     }
 }
 
+/// Which processes are looked at for where they have their memory, and when.
+#[derive(Debug, Default)]
+struct MemoryLooks {
+    /// Those that are to be, in this order.
+    due: VecDeque<Pid>,
+    /// Those that are or have been.
+    known: BTreeSet<Pid>,
+    /// When all of them may be again.
+    again: Nanos,
+    /// One that cannot be read has been told.
+    told: bool,
+}
+
+impl MemoryLooks {
+    /// All of these are due if it is time; else those that are new.
+    fn begin(&mut self, here: &BTreeSet<Pid>, now: Nanos) {
+        self.known.retain(|p| here.contains(p));
+        if self.due.is_empty() && now >= self.again {
+            self.known.clear();
+        }
+        self.due.retain(|p| here.contains(p));
+        for &process in here {
+            if self.known.insert(process) {
+                self.due.push_back(process);
+            }
+        }
+    }
+
+    /// So much was spent on it.
+    fn spent(&mut self, cost: Nanos, now: Nanos) {
+        self.again = self.again.max(now) + cost.scale(1.0 / MEMORY_LOOKS);
+    }
+}
+
 /// The cycle of one domain.
 pub struct Balancer {
     options: BalancerOptions,
@@ -344,6 +385,7 @@ pub struct Balancer {
     knowledge: Option<Arc<Knowledge>>,
     /// Memory that is on its way.
     moving: Vec<MemoryMove>,
+    memory_looks: MemoryLooks,
 }
 
 impl Balancer {
@@ -399,6 +441,7 @@ impl Balancer {
             members_changed: false,
             knowledge: None,
             moving: Vec::new(),
+            memory_looks: MemoryLooks::default(),
             options,
         }
     }
@@ -695,7 +738,6 @@ impl Balancer {
         let left = self.observe(machine, now, elapsed == Nanos::ZERO, observers);
         self.locate(machine, now);
         self.fill_snapshot(machine, now, elapsed);
-        self.fill_tasks(machine);
         self.pin_or_release(machine, now);
         let observed = machine.now();
 
@@ -703,7 +745,13 @@ impl Balancer {
         self.plan.clear();
         // One thread is enough: where it is pinned beside a stranger, only we can free it.
         let enough = !self.snapshot.threads.is_empty() && !self.snapshot.cpus.is_empty();
+        let mut asking = Nanos::ZERO;
         if enough && !paused && self.options.mechanism != Mechanism::Nothing {
+            if self.knowledge.is_some() {
+                let before = machine.now();
+                self.fill_tasks(machine, now, observers);
+                asking = machine.now() - before;
+            }
             // What cannot be known yet is not acted on: the first point only distributes.
             self.policy.decide(&self.snapshot, &mut self.plan);
         }
@@ -725,8 +773,8 @@ impl Balancer {
             }
         }
         self.points += 1;
-        self.cost.read += observed - now;
-        self.cost.decide += decided - observed;
+        self.cost.read += observed - now + asking;
+        self.cost.decide += decided - observed - asking;
         self.cost.apply += applied - decided;
         self.cost.record += machine.now() - applied;
         let cost = machine.own_cpu_time() - cpu_before;
@@ -1196,11 +1244,14 @@ impl Balancer {
     }
 
     /// What threads are in their program, for a policy that asks.
-    fn fill_tasks(&mut self, machine: &mut dyn Machine) {
+    fn fill_tasks(
+        &mut self,
+        machine: &mut dyn Machine,
+        now: Nanos,
+        observers: &mut [Box<dyn Observer>],
+    ) {
         self.snapshot.tasks.clear();
-        if self.knowledge.is_none() {
-            return;
-        }
+        self.snapshot.memory.clear();
         let sizes = self.policy.wants_sizes();
         let mut last: Option<(Pid, f64)> = None;
         for e in &self.entities {
@@ -1215,6 +1266,56 @@ impl Balancer {
             let task = TaskView { process: pid, number: e.number, process_bytes: bytes };
             self.snapshot.tasks.push(task);
         }
+        if sizes {
+            self.look_at_memory(machine, now, observers);
+        }
+    }
+
+    /// Where processes have their memory, as far as that may be looked at now.
+    fn look_at_memory(
+        &mut self,
+        machine: &mut dyn Machine,
+        now: Nanos,
+        observers: &mut [Box<dyn Observer>],
+    ) {
+        let Some(knowledge) = self.knowledge.clone().filter(|k| k.nodes.len() > 1) else { return };
+        let here: BTreeSet<Pid> = self.entities.iter().map(|e| e.meta.pid).collect();
+        self.memory_looks.begin(&here, now);
+        let before = machine.own_cpu_time();
+        let mut spent = Nanos::ZERO;
+        while spent < MEMORY_LOOKS_AT_ONCE
+            && let Some(process) = self.memory_looks.due.pop_front()
+        {
+            // What is on its way is neither here nor there.
+            if self.moving.iter().any(|m| m.process == process) {
+                continue;
+            }
+            match machine.memory_on_nodes(process) {
+                Ok(found) => {
+                    let mut view = MemoryView {
+                        process,
+                        on: vec![0.0; knowledge.nodes.len()],
+                        elsewhere: 0.0,
+                    };
+                    for (number, bytes) in found {
+                        let at = knowledge.nodes.iter().position(|(n, _)| *n == number);
+                        *at.map_or(&mut view.elsewhere, |at| &mut view.on[at]) += bytes as f64;
+                    }
+                    self.snapshot.memory.push(view);
+                }
+                Err(MemoryUnknown::Gone) => {}
+                Err(MemoryUnknown::Unreadable(why)) => {
+                    if !std::mem::replace(&mut self.memory_looks.told, true) {
+                        let text = format!(
+                            "memory of process {process}, and of others of which it is as little                              known, is taken to be where it was first seen computing: {why}"
+                        );
+                        self.note(now, text, observers);
+                    }
+                }
+            }
+            spent = machine.own_cpu_time() - before;
+        }
+        self.memory_looks.spent(spent, now);
     }
 
     /// Begins to move the memory that is in the plan, and goes on with what is on its way.

@@ -26,7 +26,9 @@ pub use domains::{
 };
 pub use event::{CpuRecord, Event, MoveRecord, Observer, PointRecord, ThreadMeta, ThreadRecord};
 pub use guard::{Guard, GuardOptions, Verdict};
-pub use machine::{ApplyError, Located, Machine, MemoryMoved, Neighbour, Reading, RunState, Times};
+pub use machine::{
+    ApplyError, Located, Machine, MemoryMoved, MemoryUnknown, Neighbour, Reading, RunState, Times,
+};
 pub use mapping::{MapBy, Mapping, Newcomer, Numbering};
 pub use period::{ADVANCE, Period, PeriodControl, PeriodOptions};
 pub use summary::{

@@ -104,6 +104,17 @@ pub struct MemoryMoved {
     pub error: Option<String>,
 }
 
+/// Why it is not known where the memory of a process is.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MemoryUnknown {
+    /// The process has ended: no error to the user.
+    #[error("the process has ended")]
+    Gone,
+    /// It cannot be read, for a reason that will not go away.
+    #[error("{0}")]
+    Unreadable(String),
+}
+
 /// What the cycle needs of a machine. Linux is one; the simulator is another.
 pub trait Machine {
     /// Monotonic time.
@@ -176,6 +187,15 @@ pub trait Machine {
     /// Bytes that a process has in memory. None where that is not known.
     fn memory_of(&mut self, _pid: Pid) -> Option<u64> {
         None
+    }
+
+    /// Bytes of its own that a process has on each NUMA node, by the nodes' numbers on the system;
+    /// nodes with nothing may be left out. That may take long: the more memory, the longer.
+    ///
+    /// # Errors
+    /// [`MemoryUnknown`].
+    fn memory_on_nodes(&mut self, _pid: Pid) -> Result<Vec<(u32, u64)>, MemoryUnknown> {
+        Err(MemoryUnknown::Unreadable(String::from("this machine does not tell")))
     }
 
     /// Memory of a process is to go from one NUMA node to another, by their numbers on the system.

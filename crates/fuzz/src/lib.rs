@@ -14,7 +14,7 @@ use evenly_linux::limits::{
     Cache, last_cache, parse_cfs_quota, parse_cgroup, parse_cpu_max, parse_cpu_stat, parse_memory,
     parse_mountinfo, parse_stat_cpus, partition,
 };
-use evenly_linux::memory::{parse_maps, parse_numa_maps};
+use evenly_linux::memory::{parse_maps, parse_nodes, parse_numa_maps};
 use evenly_linux::proc::{
     Stat, parse_cpu_ticks, parse_rank, parse_schedstat, parse_used_ticks, status_field,
     status_number,
@@ -201,13 +201,18 @@ pub fn mapping(bytes: &[u8]) {
 }
 
 /// `/proc/<pid>/maps` and `/proc/<pid>/numa_maps`: no mapping is empty, and none is counted without a
-/// page.
+/// page; a node has at least what any mapping has on it.
 ///
 /// # Panics
-/// Where one is.
+/// Where that is not so.
 pub fn maps(bytes: &[u8]) {
     assert!(parse_maps(bytes).iter().all(|range| range.start < range.end));
-    assert!(parse_numa_maps(bytes, 0).values().all(|pages| *pages > 0));
+    let nodes = parse_nodes(bytes);
+    assert!(nodes.values().all(|pages| *pages > 0));
+    for node in [0, 1] {
+        let all = nodes.get(&node).copied().unwrap_or(0);
+        assert!(parse_numa_maps(bytes, node).values().all(|pages| *pages > 0 && *pages <= all));
+    }
 }
 
 /// Matrix Market files: entries are within the matrix.

@@ -38,12 +38,12 @@ use crate::clock::{self, now, thread_cpu_time};
 use crate::counters::Counters;
 use crate::journal::{Journal, Process, Slot, StateDir, others};
 use crate::limits::{Limits, Watch, slice};
-use crate::memory::{Mover, bytes_of};
+use crate::memory::{Mover, bytes_of, on_nodes};
 use crate::proc::{Image, Proc, Stat, parse_schedstat, status_field, status_number};
 use crate::restore::is_left_of;
 use crate::taskstats::{TaskStats, TaskTimes};
 use evenly_engine::{
-    ApplyError, Located, Machine, MemoryMoved, Neighbour, Reading, RunState, Times,
+    ApplyError, Located, Machine, MemoryMoved, MemoryUnknown, Neighbour, Reading, RunState, Times,
 };
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
 use smallvec::SmallVec;
@@ -933,6 +933,10 @@ impl Machine for LinuxMachine {
 
     fn memory_of(&mut self, pid: Pid) -> Option<u64> {
         bytes_of(&self.proc, pid)
+    }
+
+    fn memory_on_nodes(&mut self, pid: Pid) -> Result<Vec<(u32, u64)>, MemoryUnknown> {
+        on_nodes(&self.proc, pid)
     }
 
     fn move_memory(&mut self, pid: Pid, from: u32, to: u32) -> bool {

@@ -1,4 +1,5 @@
-//! Memory of another process, moved from one NUMA node to another, piece by piece.
+//! Memory of another process: on which NUMA nodes it is, and how it is moved from one to another, piece by
+//! piece.
 //!
 //! Which pages: those of private writable mappings (`/proc/<pid>/maps`) of which `/proc/<pid>/numa_maps`
 //! says that some are on the node, and which move_pages(2) then finds there one by one. Shared memory
@@ -11,9 +12,9 @@
 //!   anything else: a process may end, or belong to somebody else.
 
 use crate::proc::{Proc, read_all, status_number};
-use evenly_engine::MemoryMoved;
+use evenly_engine::{MemoryMoved, MemoryUnknown};
 use evenly_model::Pid;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::{c_int, c_ulong, c_void};
 use std::io;
 use std::ops::Range;
@@ -46,23 +47,75 @@ pub fn parse_maps(text: &[u8]) -> Vec<Range<u64>> {
 /// of small pages that are not shared with a file. Huge pages that were asked for as such are left out.
 #[must_use]
 pub fn parse_numa_maps(text: &[u8], node: u32) -> HashMap<u64, u64> {
-    let on = format!("N{node}=");
+    let on = |(start, nodes): (u64, Vec<(u32, u64)>)| {
+        let pages = nodes.into_iter().filter(|(n, _)| *n == node).map(|(_, pages)| pages).max()?;
+        (pages > 0).then_some((start, pages))
+    };
+    own_mappings(text).filter_map(on).collect()
+}
+
+/// How many pages `/proc/<pid>/numa_maps` says to be on each node, of the same mappings. Such a mapping
+/// may have pages of a file beside its own, which are counted, too.
+#[must_use]
+pub fn parse_nodes(text: &[u8]) -> BTreeMap<u32, u64> {
+    let mut found: BTreeMap<u32, u64> = BTreeMap::new();
+    for (node, pages) in own_mappings(text).flat_map(|(_, nodes)| nodes) {
+        if pages > 0 {
+            let all = found.entry(node).or_default();
+            *all = all.saturating_add(pages);
+        }
+    }
+    found
+}
+
+/// The lines of `/proc/<pid>/numa_maps` of mappings with pages of the process's own: where each begins,
+/// and its pages on nodes. A line that cannot be read is left out.
+fn own_mappings(text: &[u8]) -> impl Iterator<Item = (u64, Vec<(u32, u64)>)> {
     let line = |line: &[u8]| {
         let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
         let start = u64::from_str_radix(words.next()?, 16).ok()?;
-        let (mut pages, mut anonymous) = (0, false);
+        let (mut nodes, mut anonymous) = (Vec::new(), false);
         for word in words {
             anonymous |= word.starts_with("anon=");
-            if let Some(n) = word.strip_prefix(&on) {
-                pages = n.parse().ok()?;
+            // Nothing else begins with an N and a number.
+            let of_node = word.strip_prefix('N').and_then(|w| w.split_once('='));
+            if let Some((Ok(node), pages)) = of_node.map(|(node, pages)| (node.parse(), pages)) {
+                nodes.push((node, pages.parse().ok()?));
             }
             if word == "huge" {
                 return None;
             }
         }
-        (anonymous && pages > 0).then_some((start, pages))
+        anonymous.then_some((start, nodes))
     };
-    text.split(|&b| b == b'\n').filter_map(line).collect()
+    text.split(|&b| b == b'\n').filter_map(line)
+}
+
+/// Bytes of its own that a process has on each node. The kernel goes through all its pages for that, and
+/// the process cannot change its mappings meanwhile.
+///
+/// # Errors
+/// [`MemoryUnknown`], with what would mend it.
+pub(crate) fn on_nodes(proc: &Proc, pid: Pid) -> Result<Vec<(u32, u64)>, MemoryUnknown> {
+    let unknown = |e: io::Error| {
+        let has_ended = !proc.process_file(pid, "stat").exists();
+        if e.raw_os_error() == Some(libc::ESRCH) || has_ended {
+            return MemoryUnknown::Gone;
+        }
+        let remedy = match e.kind() {
+            io::ErrorKind::PermissionDenied => {
+                "; that of another user's process, or of one that may not be traced, needs \
+                 CAP_SYS_PTRACE (sudo evenly)"
+            }
+            io::ErrorKind::NotFound => "; needed: a kernel with CONFIG_PROC_PAGE_MONITOR",
+            _ => "",
+        };
+        let file = proc.process_file(pid, "numa_maps");
+        MemoryUnknown::Unreadable(format!("{} cannot be read: {e}{remedy}", file.display()))
+    };
+    let text = read_all_of(proc, pid, "numa_maps").map_err(unknown)?;
+    let page = page_size();
+    Ok(parse_nodes(&text).into_iter().map(|(n, pages)| (n, pages.saturating_mul(page))).collect())
 }
 
 /// Bytes of a process in memory that are its own.
@@ -245,6 +298,16 @@ mod tests {
         assert_eq!(parse_numa_maps(numa, 1), HashMap::from([(0x7f00, 2), (0x7f40, 4)]));
         assert_eq!(parse_numa_maps(numa, 0), HashMap::from([(0x7f00, 10)]));
         assert!(parse_numa_maps(numa, 10).is_empty());
+        assert_eq!(parse_nodes(numa), BTreeMap::from([(0, 10), (1, 6)]));
+    }
+
+    #[test]
+    fn lines_that_nobody_would_expect_are_left_out() {
+        let odd = b"7f00 default anon=1 N0=18446744073709551615\n7f10 default anon=1 N0=9 N1=2\n\
+            7f20 default anon=1 N0=-3 N1=1\n7f30 default anon=1 N0=1 N1=0 NX=5 N=7 N4294967296=8\n\
+            g default anon=1 N0=1\n7f40\n\n7f50 default anon=1 N2=1 N2=2 \xff\n7f60 x anon=1 N3=4";
+        assert_eq!(parse_nodes(odd), BTreeMap::from([(0, u64::MAX), (1, 2), (3, 4)]));
+        assert_eq!(parse_nodes(b""), BTreeMap::new());
     }
 
     /// A process that has some memory of its own, and waits.
@@ -289,6 +352,16 @@ mod tests {
         if done.error.is_some() {
             return evenly_testing::skip("mbind", format!("move_pages: {:?}", done.error));
         }
+        // Which is what numa_maps says, but for what the shell did meanwhile; a kernel without NUMA has none.
+        match on_nodes(&proc, process.pid()) {
+            Ok(nodes) => {
+                assert!(
+                    nodes.iter().map(|(_, bytes)| bytes).sum::<u64>() >= 3_000_000,
+                    "{nodes:?}"
+                );
+            }
+            Err(e) => evenly_testing::skip("mbind", e.to_string()),
+        }
         let all = done.bytes + done.stayed;
         assert!(all >= 3_000_000 && done.bytes == 0, "{done:?}");
         // From a node on which there is nothing.
@@ -310,6 +383,25 @@ mod tests {
         process.0.wait().unwrap();
         assert_eq!(end(&mut mover).error.as_deref(), Some("the process has ended"));
         assert_eq!(bytes_of(&proc, pid), None);
+        assert_eq!(on_nodes(&proc, pid), Err(MemoryUnknown::Gone));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_with_its_remedy() {
+        let dir = tempfile::tempdir().unwrap();
+        let proc = Proc::at(dir.path());
+        let process = dir.path().join("7");
+        std::fs::create_dir(&process).unwrap();
+        assert_eq!(on_nodes(&proc, Pid(7)), Err(MemoryUnknown::Gone));
+        std::fs::write(process.join("stat"), "").unwrap();
+        let said = on_nodes(&proc, Pid(7)).unwrap_err().to_string();
+        assert!(
+            said.contains("7/numa_maps cannot be read: ") && said.contains("CONFIG_"),
+            "{said}"
+        );
+        std::fs::write(process.join("numa_maps"), "7f00 default anon=3 N0=1 N1=2\n").unwrap();
+        let page = page_size();
+        assert_eq!(on_nodes(&proc, Pid(7)), Ok(vec![(0, page), (1, 2 * page)]));
     }
 
     #[test]

@@ -25,7 +25,9 @@ pub use cpuset::{CpuListError, CpuSet};
 pub use ids::{CpuId, DomainId, Pid, ThreadId, Tid};
 pub use knowledge::Knowledge;
 pub use plan::{MemoryMove, Move, Plan, Reason};
-pub use snapshot::{CpuIndex, CpuView, FULL_CAPACITY, Snapshot, TaskView, ThreadIndex, ThreadView};
+pub use snapshot::{
+    CpuIndex, CpuView, FULL_CAPACITY, MemoryView, Snapshot, TaskView, ThreadIndex, ThreadView,
+};
 pub use tasks::{Edge, GraphError, Link, Task, TaskGraph, TaskIndex};
 pub use time::{DurationError, Nanos, parse_duration};
 pub use words::{counted, filled};

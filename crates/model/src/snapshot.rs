@@ -51,6 +51,17 @@ pub struct TaskView {
     pub process_bytes: f64,
 }
 
+/// Where a process has memory of its own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MemoryView {
+    /// Whose.
+    pub process: Pid,
+    /// Bytes on each of [`crate::Knowledge::nodes`], in their order.
+    pub on: Vec<f64>,
+    /// Bytes on nodes that are not among them, because they have no CPUs.
+    pub elsewhere: f64,
+}
+
 /// The capacity of the fastest CPUs of a machine, in the kernel's unit.
 pub const FULL_CAPACITY: u32 = 1024;
 
@@ -99,6 +110,9 @@ pub struct Snapshot {
     /// What each of `threads` is in its program. Empty where nobody asks
     /// ([`crate::Knowledge`]).
     pub tasks: Vec<TaskView>,
+    /// Where processes have their memory, of those that were looked at just now. Empty at most points,
+    /// because that is costly, and on a machine with one node.
+    pub memory: Vec<MemoryView>,
 }
 
 impl CpuView {

@@ -55,7 +55,7 @@ pub trait Policy: Send {
     /// Tells it what is known of machine and program. Before it decides first, if at all.
     fn learn(&mut self, _knowledge: &Arc<Knowledge>) {}
 
-    /// Whether it wants to know at the next point how much memory processes have.
+    /// Whether it wants to know at the next point how much memory processes have, and where.
     fn wants_sizes(&self) -> bool {
         false
     }

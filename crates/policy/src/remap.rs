@@ -18,28 +18,32 @@
 //! model's objective by more than [`LEAST_GAIN`] under the loads of each of them: what differs from
 //! window to window is noise to a plan, and would have threads moved to and fro.
 //!
-//! **Memory** is where a process first computed, as far as is known here: the kernel gives pages on the
-//! node of the thread that touches them first. When all threads of a process are on another node,
-//! reading its memory from there costs [`MEMORY_SHARE`] of their load times the factor less 1, over
-//! the horizon; copying it costs its bytes over the bandwidth between the nodes. Memory follows
-//! where copying is less. Both constants are assumptions, not measured.
+//! **Memory** is where it is read to be ([`Snapshot::memory`]), at the start and at the ends of windows.
+//! Of a process of which that cannot be read it is taken to be where it first computed: the kernel
+//! gives pages on the node of the thread that touches them first. When all threads of a process are on
+//! another node than a part of its memory, reading that part from there costs [`MEMORY_SHARE`] of
+//! their load, in proportion to the part, times the factor less 1, over the horizon; copying it costs
+//! its bytes over the bandwidth between the nodes. Memory follows where copying is less. Both
+//! constants are assumptions, not measured.
 //!
 //! Invariants:
 //! - No plan that the policy makes at the end of a window is worse than staying, under the model.
 //! - A thread that may not use all CPUs stays where it is: mappers know no masks.
 //! - Where threads are at least as many as CPUs, every CPU that some may use has one (promise P2).
 //!
-//! What it does not see: which CPU is slow because others use it (that is what `juggle` is for), and
-//! memory that the kernel has moved by itself.
+//! What it does not see: which CPU is slow because others use it (that is what `juggle` is for).
+//! Threads are not drawn to where their memory is: plans know what memory costs to move, not what it
+//! costs to be far from.
 
 use crate::map::plus::objective_s;
 use crate::map::{Options, Request, mapper, no_stop};
 use crate::{Mechanism, Policy, PolicyInfo, Spreader};
 use evenly_model::{
-    Cluster, Core, CoreIndex, CpuIndex, Edge, FULL_CAPACITY, Knowledge, MemoryMove, Nanos, Node,
-    NodeIndex, Pid, Plan, Reason, Snapshot, Task, TaskGraph, ThreadId, ThreadIndex, ThreadView,
+    Cluster, Core, CoreIndex, CpuIndex, Edge, FULL_CAPACITY, Knowledge, MemoryMove, MemoryView,
+    Nanos, Node, NodeIndex, Pid, Plan, Reason, Snapshot, Task, TaskGraph, ThreadId, ThreadIndex,
+    ThreadView,
 };
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 pub(crate) const NUCO: PolicyInfo = PolicyInfo {
@@ -59,6 +63,10 @@ const LEAST_GAIN: f64 = 0.01;
 const MEMORY_SHARE: f64 = 0.1;
 /// Bytes a second at which memory is copied at most, page by page. Assumed.
 const COPIES_AT_MOST: f64 = 2e9;
+/// A smaller part of a process's memory than this is not worth a move: some pages always stay.
+const REMNANT: f64 = 0.05;
+/// Memory that stayed is left for a window, then for two, and so on, but for no more than this.
+const LONGEST_REST: u64 = 64;
 /// A bandwidth at which copying costs nothing.
 const AT_ONCE: f64 = 1e18;
 /// How long the mapper may search, as its module counts: some thousand looks, so that a point stays
@@ -81,11 +89,54 @@ pub struct Remap {
     before: HashMap<ThreadId, f64>,
     /// Threads have been distributed once; from then on only loads count.
     distributed: bool,
-    /// The node that the memory of a process is on.
-    homes: BTreeMap<Pid, NodeIndex>,
+    /// Where the memory of each process is.
+    homes: BTreeMap<Pid, Home>,
+    /// Windows that have ended.
+    windows: u64,
+    /// Processes whose memory stayed where it was to be moved: how often, and until which window they
+    /// are left alone.
+    stayed: BTreeMap<Pid, (u32, u64)>,
     /// Threads on each CPU, and where each thread is.
     counts: Vec<u32>,
     at: Vec<CpuIndex>,
+}
+
+/// Where the memory of a process is.
+#[derive(Debug, Clone, PartialEq)]
+enum Home {
+    /// So many bytes on each node, and in all, as they were read; what was moved since then is taken
+    /// to be where it was to go.
+    Read { on: Vec<f64>, all: f64 },
+    /// It could not be read: all of it is taken to be on this node.
+    Guessed(NodeIndex),
+}
+
+impl Home {
+    fn read(view: &MemoryView) -> Self {
+        Self::Read { on: view.on.clone(), all: view.on.iter().sum::<f64>() + view.elsewhere }
+    }
+
+    /// What is on each of so many nodes, and all there is; `bytes` where that was not read.
+    fn bytes(&self, nodes: usize, bytes: f64) -> (Vec<f64>, f64) {
+        match self {
+            Self::Read { on, all } => (on.clone(), *all),
+            Self::Guessed(node) => {
+                ((0..nodes).map(|i| if i == *node { bytes } else { 0.0 }).collect(), bytes)
+            }
+        }
+    }
+
+    fn moved(&mut self, from: NodeIndex, to: NodeIndex) {
+        match self {
+            Self::Read { on, .. } => {
+                let bytes = on.get_mut(from).map(std::mem::take).unwrap_or_default();
+                if let Some(there) = on.get_mut(to) {
+                    *there += bytes;
+                }
+            }
+            Self::Guessed(node) => *node = to,
+        }
+    }
 }
 
 impl Policy for Remap {
@@ -94,16 +145,24 @@ impl Policy for Remap {
     }
 
     fn wants_sizes(&self) -> bool {
-        self.points + 1 >= self.every()
+        !self.distributed || self.points + 1 >= self.every()
     }
 
     fn memory_stayed(&mut self, planned: MemoryMove) {
-        self.homes.insert(planned.process, planned.from);
+        // What was read is read again, but a guess has to be mended here.
+        if let Some(Home::Guessed(node)) = self.homes.get_mut(&planned.process) {
+            *node = planned.from;
+        }
+        let (times, until) = self.stayed.entry(planned.process).or_default();
+        let rest = 1u64.checked_shl(*times).map_or(LONGEST_REST, |r| r.min(LONGEST_REST));
+        *until = self.windows + rest;
+        *times += 1;
     }
 
     fn decide(&mut self, s: &Snapshot, plan: &mut Plan) {
         if !self.distributed && s.point == 0 {
-            // Before anything is moved: memory is where threads were that touched it.
+            // Before anything is moved: where nothing can be read, memory is taken to be where
+            // threads were that touched it.
             self.see(s);
             if let Some(knowledge) = self.knowledge.clone() {
                 self.find_homes(s, &knowledge);
@@ -124,6 +183,7 @@ impl Policy for Remap {
             self.house(s, plan);
         }
         if done {
+            self.windows += 1;
             self.open_window(s);
         }
     }
@@ -163,7 +223,9 @@ impl Remap {
         self.progress.clear();
         self.progress.extend(s.threads.iter().map(|t| (t.id, t.progress)));
         if s.tasks.len() == s.threads.len() {
-            self.homes.retain(|p, _| s.tasks.iter().any(|t| t.process == *p));
+            let here: BTreeSet<Pid> = s.tasks.iter().map(|t| t.process).collect();
+            self.homes.retain(|p, _| here.contains(p));
+            self.stayed.retain(|p, _| here.contains(p));
         }
     }
 
@@ -275,11 +337,15 @@ impl Remap {
         (!s.cpus.is_empty()).then(|| Arc::new(Knowledge::even(vec![(0, s.cpu_set())], 1.0)))
     }
 
-    /// The memory of a process that is new is where it computes, if that is one node.
+    /// Memory is where it was read to be just now. That of a process of which nothing was ever read is
+    /// where it computes when it is new, if that is one node.
     fn find_homes(&mut self, s: &Snapshot, knowledge: &Knowledge) {
+        for view in s.memory.iter().filter(|view| view.on.len() == knowledge.nodes.len()) {
+            self.homes.insert(view.process, Home::read(view));
+        }
         for (process, node) in nodes_of_processes(s, knowledge, &self.at) {
             if let Some(node) = node {
-                self.homes.entry(process).or_insert(node);
+                self.homes.entry(process).or_insert(Home::Guessed(node));
             }
         }
     }
@@ -360,19 +426,26 @@ impl Remap {
     ) {
         let n = knowledge.nodes.len();
         for (process, node) in nodes_of_processes(s, knowledge, mapping) {
-            let (Some(to), Some(&from)) = (node, self.homes.get(&process)) else { continue };
-            let of_it = || (0..s.tasks.len()).filter(|&i| s.tasks[i].process == process);
-            let bytes: f64 = of_it().map(|i| case.graph.tasks()[i].size_bytes).sum();
-            if from == to || bytes <= 0.0 {
+            let (Some(to), Some(home)) = (node, self.homes.get_mut(&process)) else { continue };
+            if self.stayed.get(&process).is_some_and(|(_, until)| self.windows < *until) {
                 continue;
             }
+            let of_it = || (0..s.tasks.len()).filter(|&i| s.tasks[i].process == process);
+            let size: f64 = of_it().map(|i| case.graph.tasks()[i].size_bytes).sum();
             let load_s: f64 = of_it().map(|i| case.graph.tasks()[i].load_s).sum();
-            let farther = case.cluster.factor(to, from) - 1.0;
-            let bandwidth =
-                knowledge.bandwidths.as_ref().map_or(f64::INFINITY, |b| b[from * n + to]);
-            if MEMORY_SHARE * load_s * farther > bytes / bandwidth.min(COPIES_AT_MOST) {
-                plan.memory.push(MemoryMove { process, from, to });
-                self.homes.insert(process, to);
+            let (on, all) = home.bytes(n, size);
+            let away = |(from, bytes): &(NodeIndex, f64)| {
+                *from != to && *bytes > 0.0 && *bytes >= REMNANT * all
+            };
+            for (from, bytes) in on.into_iter().enumerate().filter(away) {
+                let farther = case.cluster.factor(to, from) - 1.0;
+                let bandwidth =
+                    knowledge.bandwidths.as_ref().map_or(f64::INFINITY, |b| b[from * n + to]);
+                let copying_s = bytes / bandwidth.min(COPIES_AT_MOST);
+                if MEMORY_SHARE * load_s * (bytes / all) * farther > copying_s {
+                    plan.memory.push(MemoryMove { process, from, to });
+                    home.moved(from, to);
+                }
             }
         }
     }
@@ -437,10 +510,13 @@ mod tests {
 
     /// Threads of processes of their own on four CPUs in two nodes: (CPU, part of its time that each
     /// ran).
+    #[derive(Clone)]
     struct Machine {
         at: Vec<CpuIndex>,
         shares: Vec<f64>,
         bytes: f64,
+        /// Where the memory of processes is, if that can be read.
+        on: BTreeMap<i32, Vec<f64>>,
         masks: Vec<Vec<bool>>,
         point: u64,
     }
@@ -451,6 +527,7 @@ mod tests {
                 at: threads.iter().map(|t| t.0).collect(),
                 shares: threads.iter().map(|t| t.1).collect(),
                 bytes: 0.0,
+                on: BTreeMap::new(),
                 masks: vec![vec![true; 4]],
                 point: 0,
             }
@@ -498,7 +575,16 @@ mod tests {
             let mut plans = Vec::new();
             for _ in 0..points {
                 let mut plan = Plan::default();
-                policy.decide(&self.snapshot(), &mut plan);
+                let mut snapshot = self.snapshot();
+                if policy.wants_sizes() {
+                    let view = |(&p, on): (&i32, &Vec<f64>)| MemoryView {
+                        process: Pid(p),
+                        on: on.clone(),
+                        elsewhere: 0.0,
+                    };
+                    snapshot.memory = self.on.iter().map(view).collect();
+                }
+                policy.decide(&snapshot, &mut plan);
                 plan.moves.iter().for_each(|m| self.at[m.thread] = m.to);
                 self.point += 1;
                 if plan != Plan::default() {
@@ -645,6 +731,80 @@ mod tests {
         assert!(moved(1e6, 2.0) > 0);
         // Nothing to move; nothing to gain; not in any time.
         assert_eq!((moved(0.0, 2.0), moved(1e6, 1.0), moved(1e15, 2.0)), (0, 0, 0));
+    }
+
+    /// The kernel has moved threads before they are seen: nobody is to be moved, but memory is.
+    #[test]
+    fn memory_that_was_left_behind_follows() {
+        let mut m = Machine::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)]);
+        m.bytes = 1e7;
+        // Of 0 all is where it computes, of 1 none, of 2 half, of 3 nearly all.
+        m.on = BTreeMap::from([
+            (0, vec![1e7, 0.0]),
+            (1, vec![0.0, 1e7]),
+            (2, vec![5e6, 5e6]),
+            (3, vec![1e5, 9.9e6]),
+        ]);
+        let moves = |m: &mut Machine, nuco: &mut Remap| -> Vec<MemoryMove> {
+            let plans = m.run(nuco, 60);
+            assert!(plans.iter().all(|p| p.moves.is_empty()), "{plans:?}");
+            plans.into_iter().flat_map(|p| p.memory).collect()
+        };
+        let followed = |process, from| MemoryMove { process: Pid(process), from, to: 1 - from };
+        let mut nuco = policy(10, 2.0, None);
+        // What was read was true at first, and is read again and again: as if nothing had been moved.
+        let first = moves(&mut m.clone(), &mut nuco);
+        assert_eq!(first[..2], [followed(1, 1), followed(2, 0)]);
+        m.on = BTreeMap::from([(1, vec![1e7, 0.0]), (2, vec![0.0, 1e7])]);
+        assert_eq!(moves(&mut m, &mut nuco), []);
+        // Where reading from afar costs nothing it stays; and where nothing is read it is not known.
+        m.on = BTreeMap::from([(1, vec![0.0, 1e7])]);
+        assert_eq!(moves(&mut m.clone(), &mut policy(10, 1.0, None)), []);
+        m.on = BTreeMap::new();
+        assert_eq!(moves(&mut m, &mut policy(10, 2.0, None)), []);
+    }
+
+    /// Of a process with 1 MB beside the one node and 50 GB elsewhere, only the part that is far counts.
+    #[test]
+    fn a_part_of_memory_counts_for_a_part_of_the_load() {
+        let run = |bytes: f64, elsewhere: f64| {
+            let m = Machine::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)]);
+            let mut nuco = policy(10, 2.0, None);
+            let mut plans = Vec::new();
+            for point in 0..=40 {
+                let mut s = Machine { point, ..m.clone() }.snapshot();
+                s.memory = vec![MemoryView { process: Pid(0), on: vec![0.0, bytes], elsewhere }];
+                let mut plan = Plan::default();
+                nuco.decide(&s, &mut plan);
+                plans.extend(plan.memory);
+            }
+            plans.len()
+        };
+        // 0.5 of 0.8 s, a tenth of it waiting: 40 ms, in which 80 MB are copied.
+        assert!(run(7e7, 0.0) > 0);
+        assert_eq!(run(1e9, 0.0), 0);
+        // Half the gain, for half the bytes.
+        assert!(run(3.5e7, 3.5e7) > 0);
+        // A remnant.
+        assert_eq!(run(3e6, 6.7e7), 0);
+    }
+
+    #[test]
+    fn memory_that_stays_is_tried_ever_more_rarely() {
+        let mut m = Machine::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)]);
+        m.on = BTreeMap::from([(0, vec![0.0, 1e6])]);
+        let mut nuco = policy(10, 2.0, None);
+        // Windows in which it was tried: between two of them are those in which it was left.
+        let mut tried = Vec::new();
+        for window in 0..200 {
+            for planned in m.run(&mut nuco, 10).into_iter().flat_map(|p| p.memory) {
+                nuco.memory_stayed(planned);
+                tried.push(window);
+            }
+        }
+        let apart: Vec<i32> = tried.windows(2).map(|w| w[1] - w[0]).collect();
+        assert!(apart.starts_with(&[2, 3, 5, 9, 17, 33, 65]), "{tried:?}");
+        assert!(apart.iter().skip(7).all(|a| *a == 65), "{tried:?}");
     }
 
     #[test]

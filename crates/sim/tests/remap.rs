@@ -102,6 +102,41 @@ fn memory_follows_its_process_where_that_pays() {
     assert_eq!(moves(100_000_000, 1.0), []);
 }
 
+/// Four processes that stay where they are, two of them with memory on the other node: where it can be
+/// read, that memory comes to them, once; reading costs what a reading costs.
+#[test]
+fn memory_that_was_left_behind_follows() {
+    let run = |homes: Option<&[u32]>, factor: f64| {
+        let mut s = Scenario::new(4, 4, ms(60_000));
+        for (i, t) in s.threads.iter_mut().enumerate() {
+            t.program = i;
+        }
+        s.others = vec![Program { phases: 1, barrier: Barrier::None }; 3];
+        let options = DriverOptions { scope: Scope::Together, ..options(20, factor) };
+        let mut sim = Sim::new(s).with_memory(100_000_000);
+        if let Some(homes) = homes {
+            sim = sim.with_memory_on(homes);
+        }
+        let mut driver = Driver::new(sim, "nuco", &options).unwrap();
+        let mut observers = Vec::new();
+        while driver.sim.makespan().is_none() && driver.step(&mut observers) {}
+        assert!(driver.sim.makespan().unwrap() < ms(60_500), "{:?}", driver.sim.makespan());
+        let (_, _, notes) = driver.balancer().summary(ms(60_000));
+        let notes = notes.iter().filter(|n| n.contains("first seen computing")).count();
+        (driver.sim.memory_moves().to_vec(), driver.sim.memory_readings(), notes)
+    };
+    let (followed, readings, untold) = run(Some(&[1, 0, 0, 1]), 2.0);
+    let moves: Vec<(u32, u32)> = followed.iter().map(|&(_, from, to)| (from, to)).collect();
+    assert_eq!(moves, [(1, 0), (0, 1)], "{followed:?}");
+    // At the start and at the ends of windows, of which there are 150, but not at every point.
+    assert!((8..=4 * 151).contains(&readings) && untold == 0, "{readings}");
+    assert_eq!(run(Some(&[1, 0, 0, 1]), 1.0).0, []);
+    assert_eq!(run(Some(&[0, 0, 1, 1]), 2.0).0, []);
+    // Unreadable, which is told once: it is taken to be where they compute.
+    let (followed, readings, told) = run(None, 2.0);
+    assert!(followed.is_empty() && readings > 0 && told == 1, "{readings} {told}");
+}
+
 /// On one node it says nothing of memory, and levels loads all the same.
 #[test]
 fn one_node_will_do() {
@@ -112,4 +147,5 @@ fn one_node_will_do() {
     while driver.sim.makespan().is_none() && driver.step(&mut observers) {}
     assert!(driver.sim.makespan().unwrap() < ms(200 * 48), "{:?}", driver.sim.makespan());
     assert!(driver.sim.memory_moves().is_empty() && driver.migrations() > 0);
+    assert_eq!(driver.sim.memory_readings(), 0);
 }

@@ -60,6 +60,7 @@ pub fn snapshot(
         masks: vec![vec![true; m]],
         taken: Vec::new(),
         tasks: Vec::new(),
+        memory: Vec::new(),
     }
 }
 

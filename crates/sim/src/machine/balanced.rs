@@ -5,7 +5,7 @@
 
 use super::{FIRST_TID, Sim, UNITS, id_of};
 use crate::Counters;
-use evenly_engine::{ApplyError, Located, Machine, MemoryMoved, Reading, Times};
+use evenly_engine::{ApplyError, Located, Machine, MemoryMoved, MemoryUnknown, Reading, Times};
 use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, Nanos, Pid, ThreadId};
 
 impl Sim {
@@ -149,6 +149,16 @@ impl Machine for Sim {
         Some(self.process_bytes)
     }
 
+    fn memory_on_nodes(&mut self, pid: Pid) -> Result<Vec<(u32, u64)>, MemoryUnknown> {
+        self.spend(self.scenario.costs.read);
+        self.memory_readings += 1;
+        if self.process_bytes == 0 {
+            return Ok(Vec::new());
+        }
+        let unknown = || MemoryUnknown::Unreadable(String::from("the scenario does not tell"));
+        self.memory.get(&pid).map(|&node| vec![(node, self.process_bytes)]).ok_or_else(unknown)
+    }
+
     fn move_memory(&mut self, pid: Pid, from: u32, to: u32) -> bool {
         self.memory_moves.push((pid, from, to));
         true
@@ -157,6 +167,9 @@ impl Machine for Sim {
     fn go_on_moving(&mut self) -> Option<MemoryMoved> {
         let &(pid, from, to) = self.memory_moves.get(self.told_moves)?;
         self.told_moves += 1;
+        if let Some(node) = self.memory.get_mut(&pid).filter(|node| **node == from) {
+            *node = to;
+        }
         Some(MemoryMoved { pid, from, to, bytes: self.process_bytes, stayed: 0, error: None })
     }
 

@@ -14,7 +14,7 @@ use evenly_engine::{Candidate, Times};
 use evenly_model::stats::Random;
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 /// Work is counted in thousandths of a nanosecond at speed 1.
 const UNITS: u64 = 1000;
@@ -111,6 +111,10 @@ pub struct Sim {
     kernel_moves: u64,
     /// Bytes that every process has in memory.
     process_bytes: u64,
+    /// Whose memory is on which node, where that can be read.
+    memory: BTreeMap<Pid, u32>,
+    /// How often that was read.
+    memory_readings: u64,
     /// Memory that was moved: whose, from which node, to which.
     memory_moves: Vec<(Pid, u32, u32)>,
     /// Of these, how many have been told.
@@ -180,6 +184,8 @@ impl Sim {
             deferred: None,
             kernel_moves: 0,
             process_bytes: 0,
+            memory: BTreeMap::new(),
+            memory_readings: 0,
             memory_moves: Vec::new(),
             told_moves: 0,
             scenario,
@@ -323,6 +329,20 @@ impl Sim {
         self
     }
 
+    /// The same machine, on which it can be read where memory is: that of each program on this node.
+    #[must_use]
+    pub fn with_memory_on(mut self, nodes: &[u32]) -> Self {
+        let process = |(program, &node): (usize, &u32)| Some((self.process(program)?, node));
+        self.memory = nodes.iter().enumerate().filter_map(process).collect();
+        self
+    }
+
+    /// How often it was read where the memory of a process is.
+    #[must_use]
+    pub fn memory_readings(&self) -> u64 {
+        self.memory_readings
+    }
+
     /// Memory that was moved so far: of which process, from which node, to which.
     #[must_use]
     pub fn memory_moves(&self) -> &[(Pid, u32, u32)] {
@@ -346,10 +366,7 @@ impl Sim {
     /// Brings a list from [`Sim::candidates_of`] up to date. Of a thread that was in it only what may
     /// have changed is new, as where a system is scanned again and again.
     pub fn refresh(&self, program: Option<usize>, candidates: &mut Vec<Candidate>) {
-        let first = |t: usize| {
-            let p = self.scenario.threads[t].program;
-            self.programs.get(p).and_then(|p| p.threads.first()).copied().unwrap_or(0)
-        };
+        let process = |t: usize| self.process(self.scenario.threads[t].program);
         let mut known = std::mem::take(candidates).into_iter().peekable();
         candidates.extend(self.of(program).map(|t| {
             let id = id_of(t);
@@ -358,18 +375,27 @@ impl Sim {
             let (times, state, read_at) = (self.times(t), self.run_state(t), Nanos(self.now));
             match known.next_if(|c| c.id == id) {
                 Some(c) => Candidate { times, state, read_at, ..c },
-                None => Candidate {
-                    id,
-                    pid: Pid(FIRST_TID + first(t) as i32),
-                    name: format!("thread-{t}"),
-                    first: t == first(t),
-                    fair: true,
-                    times,
-                    state,
-                    read_at,
-                },
+                None => {
+                    let pid = process(t).unwrap_or(Pid(FIRST_TID));
+                    Candidate {
+                        id,
+                        pid,
+                        name: format!("thread-{t}"),
+                        first: id.tid.0 == pid.0,
+                        fair: true,
+                        times,
+                        state,
+                        read_at,
+                    }
+                }
             }
         }));
+    }
+
+    /// The process that a program is: it has the number of its first thread.
+    fn process(&self, program: usize) -> Option<Pid> {
+        let first = *self.programs.get(program)?.threads.first()?;
+        Some(Pid(FIRST_TID + first as i32))
     }
 
     /// How many threads of one program, or of all, have started and not ended.
