@@ -59,7 +59,8 @@ struct evenly_map_problem {
                                     node j; NULL: not known, and copying costs nothing */
 };
 
-/* What can be chosen; evenly_map_options_init sets what is usual. */
+/* What can be chosen; evenly_map_options_init sets what is usual. Fields are only ever added, at the end:
+ * a structure that ends before `beta`, of a program built when there was nothing more, will do. */
 struct evenly_map_options {
     size_t struct_size;          /* sizeof(struct evenly_map_options) */
     const char *algorithm;       /* a name, see evenly_map_algorithm; NULL: nuco+ */
@@ -71,6 +72,12 @@ struct evenly_map_options {
     double max_imbalance;        /* nuco+: no more imbalance than that (0.05: a makespan of 1.05
                                     times the mean load); below 0: no bound */
     double tolerance;            /* refine: how far above the mean a core may be loaded, a share */
+    double beta;                 /* nuco+: what a byte counts for, in seconds; 0: messages alone count;
+                                    below 0: what a core reads its node's memory at while all others
+                                    do, where bandwidths are known, else 5e-10 */
+    double windows;              /* nuco+: for how many windows, as long as the one that was observed,
+                                    the assignment will hold: migrations cost once and save so often;
+                                    above 0 */
 };
 
 /* What an assignment is worth; smaller is better. */
@@ -93,8 +100,12 @@ uint32_t evenly_map_version(void);
  * (may be NULL). Returns its length; 0 past the last. */
 size_t evenly_map_algorithm(size_t i, char *name, size_t size);
 
-/* Sets all options to what is usual, those of `evenly map`. */
-void evenly_map_options_init(struct evenly_map_options *options);
+/* Sets all options to what is usual, those of `evenly map`: as many as fit into `size` bytes. Does nothing
+ * where that is less than what the first version of the interface had. */
+void evenly_map_options_init_sized(struct evenly_map_options *options, size_t size);
+/* The library has a function of this name, too, for programs that were built before there was `beta`. */
+#define evenly_map_options_init(options) \
+    evenly_map_options_init_sized((options), sizeof(struct evenly_map_options))
 
 /*
  * Maps. `options` may be NULL: as evenly_map_options_init sets them. `assignment` has room for a core

@@ -74,7 +74,13 @@ pub struct EvenlyMapOptions {
     pub max_migrations: i64,
     pub max_imbalance: f64,
     pub tolerance: f64,
+    pub beta: f64,
+    pub windows: f64,
 }
+
+/// How long that structure has been: as it was at first, and as it is.
+const OPTIONS_SIZES: [usize; 2] =
+    [std::mem::offset_of!(EvenlyMapOptions, beta), size_of::<EvenlyMapOptions>()];
 
 /// `struct evenly_map_objectives`: see the header.
 #[repr(C)]
@@ -124,6 +130,8 @@ impl EvenlyMapOptions {
             max_migrations: -1,
             max_imbalance: -1.0,
             tolerance: usual.tolerance,
+            beta: usual.beta.unwrap_or(-1.0),
+            windows: usual.windows,
         }
     }
 }
@@ -146,16 +154,37 @@ pub unsafe extern "C" fn evenly_map_algorithm(i: usize, name: *mut c_char, size:
     found.len()
 }
 
-/// `evenly_map_options_init`: see the header.
+/// `evenly_map_options_init_sized`: see the header.
 ///
 /// # Safety
-/// `options` is NULL, or points to memory for such a structure that nobody else uses meanwhile.
+/// `options` is NULL, or points to `size` bytes that nobody else uses meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn evenly_map_options_init_sized(
+    options: *mut EvenlyMapOptions,
+    size: usize,
+) {
+    let Some(known) = OPTIONS_SIZES.into_iter().rfind(|known| *known <= size) else { return };
+    if options.is_null() {
+        return;
+    }
+    // A structure that is longer than ours keeps its size: evenly_map refuses it then.
+    let struct_size = if size > size_of::<EvenlyMapOptions>() { size } else { known };
+    let usual = EvenlyMapOptions { struct_size, ..EvenlyMapOptions::usual() };
+    // SAFETY: it is not null, so by the caller's promise there are at least as many bytes; `usual` has
+    // no fewer, without padding, as all of its fields have eight.
+    unsafe {
+        std::ptr::copy_nonoverlapping((&raw const usual).cast::<u8>(), options.cast::<u8>(), known);
+    }
+}
+
+/// As programs call it that were built when `tolerance` was the last field: they have no room for more.
+///
+/// # Safety
+/// `options` is NULL, or points to memory for the structure of that time, which nobody else uses meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenly_map_options_init(options: *mut EvenlyMapOptions) {
-    if !options.is_null() {
-        // SAFETY: it is not null, so by the caller's promise it can be written.
-        unsafe { options.write(EvenlyMapOptions::usual()) };
-    }
+    // SAFETY: the caller's promise is the same.
+    unsafe { evenly_map_options_init_sized(options, OPTIONS_SIZES[0]) };
 }
 
 /// `evenly_map`: see the header.
@@ -273,8 +302,10 @@ unsafe fn needed<'a, T>(first: *const T, len: usize, name: &str) -> Result<&'a [
 /// As for [`evenly_map`].
 unsafe fn borrow<'a>(problem: *const EvenlyMapProblem) -> Result<Problem<'a>, Trouble> {
     // SAFETY: the caller promises that it is null or points to such a structure.
-    let p = unsafe { structure(problem, "problem") }?
+    unsafe { size_of_structure(problem, "problem", &[size_of::<EvenlyMapProblem>()]) }?
         .ok_or_else(|| Trouble::input("problem is NULL"))?;
+    // SAFETY: it is neither null nor misaligned, and as long as ours.
+    let p = unsafe { problem.read() };
     for (name, found, least, most) in [
         ("tasks", p.tasks, 1, MOST_TASKS),
         ("edges", p.edges, 0, MOST_EDGES),
@@ -307,11 +338,16 @@ unsafe fn borrow<'a>(problem: *const EvenlyMapProblem) -> Result<Problem<'a>, Tr
     }
 }
 
-/// Reads a structure that says its own size first, so that one of another version is noticed.
+/// Reads the size of a structure that says it first, so that one of another version is noticed: it must be
+/// one of these. None where there is no structure.
 ///
 /// # Safety
 /// The pointer is null, or points to a structure whose first field is its size, of that many bytes.
-unsafe fn structure<T: Copy>(at: *const T, name: &str) -> Result<Option<T>, Trouble> {
+unsafe fn size_of_structure<T>(
+    at: *const T,
+    name: &str,
+    sizes: &[usize],
+) -> Result<Option<usize>, Trouble> {
     if at.is_null() {
         return Ok(None);
     }
@@ -320,14 +356,14 @@ unsafe fn structure<T: Copy>(at: *const T, name: &str) -> Result<Option<T>, Trou
     }
     // SAFETY: its first field is its size, which is there in every version.
     let found = unsafe { at.cast::<usize>().read() };
-    let needed = size_of::<T>();
-    if found != needed {
+    if !sizes.contains(&found) {
+        let needed: Vec<String> = sizes.iter().map(usize::to_string).collect();
         return Err(Trouble::input(format!(
-            "{name}: struct_size is {found}; {needed} is needed (version {VERSION})"
+            "{name}: struct_size is {found}; {} is needed (version {VERSION})",
+            needed.join(" or ")
         )));
     }
-    // SAFETY: it is as long as ours.
-    Ok(Some(unsafe { at.read() }))
+    Ok(Some(found))
 }
 
 type Choices = (&'static evenly_policy::map::MapperInfo, Options);
@@ -338,8 +374,15 @@ type Choices = (&'static evenly_policy::map::MapperInfo, Options);
 /// `options` is null or points to such a structure, and its `algorithm` to a text with a closing 0.
 unsafe fn choices(options: *const EvenlyMapOptions) -> Result<Choices, Trouble> {
     // SAFETY: the caller promises that it is null or points to such a structure.
-    let given = unsafe { structure(options, "options") }?;
-    let o = given.unwrap_or_else(EvenlyMapOptions::usual);
+    let given = unsafe { size_of_structure(options, "options", &OPTIONS_SIZES) }?;
+    let mut o = EvenlyMapOptions::usual();
+    if let Some(size) = given {
+        // SAFETY: the caller's structure has so many bytes, and ours no fewer; any bytes are a value of
+        // its fields. What it does not have stays as is usual.
+        unsafe {
+            std::ptr::copy_nonoverlapping(options.cast::<u8>(), (&raw mut o).cast::<u8>(), size);
+        }
+    }
     let name = if o.algorithm.is_null() {
         std::borrow::Cow::Borrowed(USUAL)
     } else {

@@ -128,11 +128,16 @@ pub(crate) fn options(given: &EvenlyMapOptions) -> Result<Options, Trouble> {
         ("migration_worth_s", given.migration_worth_s, 0.0),
         ("max_imbalance", given.max_imbalance, f64::NEG_INFINITY),
         ("tolerance", given.tolerance, 0.0),
+        ("beta", given.beta, f64::NEG_INFINITY),
+        ("windows", given.windows, 0.0),
     ] {
         if !value.is_finite() || value < least {
             let need = if least == 0.0 { "that is not negative" } else { "that is finite" };
             return Err(Trouble::input(format!("{name} is {value}; a number {need} is needed")));
         }
+    }
+    if given.windows == 0.0 {
+        return Err(Trouble::input("windows is 0; a number above 0 is needed"));
     }
     let bound = |x: f64| (x >= 0.0).then_some(x);
     Ok(Options {
@@ -144,7 +149,8 @@ pub(crate) fn options(given: &EvenlyMapOptions) -> Result<Options, Trouble> {
         max_migrations: usize::try_from(given.max_migrations).ok(),
         max_imbalance: bound(given.max_imbalance),
         tolerance: given.tolerance,
-        ..Options::default()
+        beta: bound(given.beta),
+        windows: given.windows,
     })
 }
 
@@ -213,6 +219,9 @@ mod tests {
         let d = Options::default();
         assert_eq!((o.alpha, o.seed, o.time_limit), (d.alpha, d.seed, d.time_limit));
         assert_eq!((o.max_migrations, o.max_imbalance), (d.max_migrations, d.max_imbalance));
+        assert_eq!((o.beta, o.windows), (d.beta, d.windows));
+        let o = options(&EvenlyMapOptions { beta: 0.0, windows: 20.0, ..usual }).unwrap();
+        assert_eq!((o.beta, o.windows), (Some(0.0), 20.0));
         let bounded =
             EvenlyMapOptions { alpha: -1.0, max_migrations: 3, max_imbalance: 0.0, ..usual };
         let o = options(&bounded).unwrap();
@@ -221,6 +230,9 @@ mod tests {
             EvenlyMapOptions { alpha: f64::NAN, ..usual },
             EvenlyMapOptions { time_limit_s: -1.0, ..usual },
             EvenlyMapOptions { tolerance: f64::INFINITY, ..usual },
+            EvenlyMapOptions { beta: f64::NAN, ..usual },
+            EvenlyMapOptions { windows: 0.0, ..usual },
+            EvenlyMapOptions { windows: -1.0, ..usual },
         ] {
             assert_eq!(options(&bad).unwrap_err().status, Status::Input);
         }

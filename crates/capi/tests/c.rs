@@ -124,6 +124,8 @@ fn the_structures_are_those_of_the_header() {
         ("seed", offset_of!(O, seed)),
         ("max_migrations", offset_of!(O, max_migrations)),
         ("tolerance", offset_of!(O, tolerance)),
+        ("beta", offset_of!(O, beta)),
+        ("windows", offset_of!(O, windows)),
         ("objectives", size_of::<V>()),
         ("hop_bytes", offset_of!(V, hop_bytes)),
         ("migrations", offset_of!(V, migrations)),
@@ -140,7 +142,7 @@ fn what_is_wrong_is_refused_with_a_line() {
         let output = run(Command::new(program).arg("wrong"));
         let said = String::from_utf8(output.stdout).unwrap();
         let lines: Vec<&str> = said.lines().collect();
-        assert_eq!(lines.len(), 10, "{said}");
+        assert_eq!(lines.len(), 13, "{said}");
         for (line, words) in lines.iter().zip([
             "problem: struct_size is 8;",
             "tasks is 0; 1 to 4000000 is needed",
@@ -152,9 +154,20 @@ fn what_is_wrong_is_refused_with_a_line() {
             "task 1: the load is -1;",
             "there is no algorithm 'best'; there are nuco+,",
             "tolerance is -1;",
+            "windows is 0; a number above 0 is needed",
+            "beta is NaN;",
+            "options: struct_size is 96; 72 or 88 is needed",
         ]) {
             assert!(line.starts_with(words), "{line}, not: {words}");
         }
+    }
+}
+
+/// What a byte counts for and how long an assignment holds; and programs built before one could say so.
+#[test]
+fn choices_of_nuco_plus_are_made() {
+    for program in programs() {
+        run(Command::new(program).arg("choices"));
     }
 }
 

@@ -1,6 +1,7 @@
 // Maps the tasks of CSV files through the C interface. For tests/c.rs.
 //   map layout                                     sizes and offsets of the structures
 //   map wrong                                      what is refused, and how
+//   map choices                                    what nuco+ makes of beta and windows; older programs
 //   map OBJECTS EDGES FACTORS NODES CORES NAME     id,pe of each task, as evenly map writes it
 // The cores are spread over the nodes in blocks; files have the columns of Charm++ dumps.
 #include "evenly_mapper.h"
@@ -54,6 +55,7 @@ static int layout(void) {
     printf("options %zu\n", sizeof(struct evenly_map_options));
     SHOW(evenly_map_options, alpha); SHOW(evenly_map_options, seed);
     SHOW(evenly_map_options, max_migrations); SHOW(evenly_map_options, tolerance);
+    SHOW(evenly_map_options, beta); SHOW(evenly_map_options, windows);
     printf("objectives %zu\n", sizeof(struct evenly_map_objectives));
     SHOW(evenly_map_objectives, hop_bytes); SHOW(evenly_map_objectives, migrations);
     SHOW(evenly_map_objectives, migrated_bytes);
@@ -71,6 +73,7 @@ static int wrong(void) {
     struct evenly_map_options o;
     struct evenly_map_objectives before = {0}, after = {0};
     char said[128];
+    volatile double zero = 0;
     evenly_map_options_init(&o);
     evenly_map_options_init(NULL);
 #define REFUSED(status) do { \
@@ -89,6 +92,13 @@ static int wrong(void) {
     evenly_map_options_init(&o);
     o.tolerance = -1; REFUSED(EVENLY_MAP_INPUT);
     evenly_map_options_init(&o);
+    o.windows = 0; REFUSED(EVENLY_MAP_INPUT);
+    evenly_map_options_init(&o);
+    o.beta = 0.0 / zero; REFUSED(EVENLY_MAP_INPUT);
+    /* A program that was built for more than the library has. */
+    evenly_map_options_init_sized(&o, sizeof o);
+    o.struct_size = sizeof o + 8; REFUSED(EVENLY_MAP_INPUT);
+    evenly_map_options_init(&o);
     assert(evenly_map(NULL, &o, out, NULL, NULL, NULL, 0) == EVENLY_MAP_INPUT);
     assert(evenly_map(&fine, NULL, NULL, NULL, NULL, said, sizeof said) == EVENLY_MAP_INPUT);
     /* A message that does not fit is cut. */
@@ -103,9 +113,64 @@ static int wrong(void) {
     return 0;
 }
 
+/* Programs that were built when the options ended with `tolerance` call the function, not the macro. */
+#undef evenly_map_options_init
+void evenly_map_options_init(struct evenly_map_options *options);
+
+/* Two tasks that talk, on the first of two cores: whether one is moved. */
+static int is_moved(double load, double bytes, const void *options) {
+    double loads[2] = {load, load}, factors[1] = {1}, messages[1] = {1}, edge_bytes[1] = {bytes};
+    uint32_t present[2] = {0, 0}, core_node[2] = {0, 0}, from[1] = {0}, to[1] = {1}, out[2] = {9, 9};
+    struct evenly_map_problem p = {.struct_size = sizeof p, .tasks = 2, .loads_s = loads,
+        .present = present, .edges = 1, .edge_from = from, .edge_to = to, .edge_messages = messages,
+        .edge_bytes = edge_bytes, .cores = 2, .core_node = core_node, .nodes = 1, .factors = factors};
+    char said[128];
+    int r = evenly_map(&p, options, out, NULL, NULL, said, sizeof said);
+    if (r) puts(said);
+    assert(r == EVENLY_MAP_OK);
+    return out[0] != out[1];
+}
+
+static int choices(void) {
+    struct evenly_map_options o;
+    evenly_map_options_init_sized(&o, sizeof o);
+    assert(o.struct_size == sizeof o && o.beta < 0 && o.windows == 1);
+    /* A migration that costs 1 ms saves 0.4 ms, but in each of 20 windows. */
+    assert(!is_moved(4e-4, 0, &o) && is_moved(1, 0, &o));
+    o.windows = 20;
+    assert(is_moved(4e-4, 0, &o));
+    o.windows = 1;
+    /* What a GB takes from core to core would cost more than is saved, if bytes count. */
+    assert(!is_moved(0.01, 1e9, &o));
+    o.beta = 0;
+    assert(is_moved(0.01, 1e9, &o));
+    o.beta = 1e-12; /* 0.5 ms for each core, beside 10 ms that are saved */
+    assert(is_moved(0.01, 1e9, &o));
+
+    /* The structure as it was, and what stands behind it. */
+    struct { char first[offsetof(struct evenly_map_options, beta)]; char behind[64]; } old;
+    struct evenly_map_options *as_old = need(malloc(sizeof old));
+    memset(as_old, 'x', sizeof old);
+    evenly_map_options_init(as_old);
+    memcpy(&old, as_old, sizeof old);
+    for (size_t i = 0; i < sizeof old.behind; i++) assert(old.behind[i] == 'x');
+    assert(as_old->struct_size == sizeof old.first && as_old->migration_worth_s == 1e-3);
+    assert(!is_moved(4e-4, 0, as_old) && is_moved(1, 0, as_old) && !is_moved(0.01, 1e9, as_old));
+    /* Too short for anything: left as it is. Longer than ours: refused, not taken for what it is not. */
+    memset(as_old, 'x', sizeof old);
+    evenly_map_options_init_sized(as_old, sizeof old.first - 1);
+    assert(*(char *)as_old == 'x');
+    evenly_map_options_init_sized(as_old, sizeof(struct evenly_map_options) + 8);
+    assert(as_old->struct_size == sizeof(struct evenly_map_options) + 8);
+    evenly_map_options_init_sized(NULL, sizeof o);
+    free(as_old);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     if (argc == 2 && !strcmp(argv[1], "layout")) return layout();
     if (argc == 2 && !strcmp(argv[1], "wrong")) return wrong();
+    if (argc == 2 && !strcmp(argv[1], "choices")) return choices();
     assert(argc == 7);
     static const char *const of_objects[] = {"id", "load_s", "pe", "migratable"};
     static const char *const of_edges[] = {"from", "to", "messages", "bytes"};
@@ -148,7 +213,7 @@ int main(int argc, char **argv) {
     struct evenly_map_options options;
     struct evenly_map_objectives after;
     char message[256];
-    evenly_map_options_init(&options);
+    evenly_map_options_init_sized(&options, sizeof options);
     options.algorithm = argv[6];
     options.time_limit_s = 0; // so that the answer does not depend on the speed of the machine
     if (evenly_map(&problem, &options, out, NULL, &after, message, sizeof message)) {
