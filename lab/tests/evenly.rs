@@ -120,6 +120,136 @@ fn integration_tests_of_other_crates() {
     });
 }
 
+/// Two nodes with a CPU each, twice as far as the own one: ranks that talk are brought together, and
+/// their memory goes with them. Where the nodes are measured to be equally far it stays. Wherever the
+/// kernel has the ranks when evenly comes, two of them end on another node than their memory was on.
+#[test]
+fn memory_follows_ranks_where_that_pays() {
+    let _one = common::one_lab();
+    if !common::wanted() {
+        return;
+    }
+    common::in_a_lab(boot(2), |lab| {
+        let start = Instant::now();
+        let told = |what: &str| eprintln!("{what}: {:.1} s", start.elapsed().as_secs_f64());
+        // The kernel moves memory, too, where it sees who reads it.
+        text(lab, "echo 0 >/proc/sys/kernel/numa_balancing");
+        let ranks = Ranks::of(lab, "await 'memory beside the ranks' have_memory_beside_them");
+        ranks.assert_paired();
+        for (rank, after) in ranks.after.iter().enumerate() {
+            let (here, all) = (after.pages[after.node()], after.pages[0] + after.pages[1]);
+            assert!(here * 10 > all * 9, "rank {rank}: {ranks:?}");
+        }
+        let is_move =
+            |line: &&str| line.starts_with("evenly: ") && line.contains(" moved from node ");
+        assert!(ranks.said.lines().filter(is_move).count() >= 2, "{ranks:?}");
+        told("far");
+
+        equally_far(lab);
+        told("measured");
+        let ranks = Ranks::of(lab, "await 'the ranks in pairs' are_paired; more 20");
+        ranks.assert_paired();
+        assert!(!ranks.said.contains("moved from node"), "{}", ranks.said);
+        for rank in ranks.moved() {
+            let (before, after) = (&ranks.before[rank], &ranks.after[rank]);
+            let there = 1 - after.node();
+            assert!(after.pages[there] * 10 > before.pages[there] * 9, "rank {rank}: {ranks:?}");
+        }
+        told("equally far");
+    });
+}
+
+/// A measurement that says so, where evenly keeps its own: under emulation every node is as far as any
+/// other, but for noise.
+fn equally_far(lab: &mut Lab) {
+    let output = common::run(lab, "evenly topology --measure --json -", PATIENCE);
+    assert_eq!(output.status, 0, "{}", String::from_utf8_lossy(&output.stderr));
+    let kept = text(lab, "echo ~/.cache/evenly/topology/*.json");
+    assert!(kept.ends_with(".json") && !kept.contains(' '), "{kept}");
+    let pair = |k: u32| {
+        let latency =
+            serde_json::json!({ "median": 100.0, "low": 100.0, "high": 100.0, "values": [100.0] });
+        serde_json::json!({
+            "reader": k / 2, "memory": k % 2, "latency_ns": latency, "read_bytes_per_s": null,
+            "readers": 1, "buffer_bytes": 1, "huge_share": null, "binding": "checked",
+        })
+    };
+    let pairs: Vec<Value> = (0..4).map(pair).collect();
+    let measured = serde_json::json!({ "unix_s": 0, "seconds": 0.0, "pairs": pairs, "notes": [] });
+    let file = serde_json::json!({ "schema": "evenly.factors/1", "measured": measured });
+    text(lab, &format!("echo '{file}' >{kept}"));
+}
+
+/// A rank, as `look_at_ranks` prints it.
+#[derive(Debug)]
+struct Rank {
+    /// On node 0 and on node 1.
+    pages: [u64; 2],
+    /// What its threads may use: as many sets as differ.
+    masks: Vec<BTreeSet<u32>>,
+}
+
+impl Rank {
+    /// The node that it is pinned to; node k has CPU k.
+    fn node(&self) -> usize {
+        // The first thread may only wait for the one that computes.
+        let pinned: Vec<_> = self.masks.iter().filter(|mask| mask.len() == 1).flatten().collect();
+        let [cpu] = pinned[..] else { panic!("{self:?}") };
+        *cpu as usize
+    }
+}
+
+/// Four ranks, before they were placed and when they were.
+#[derive(Debug)]
+struct Ranks {
+    before: Vec<Rank>,
+    after: Vec<Rank>,
+    said: String,
+}
+
+impl Ranks {
+    fn of(lab: &mut Lab, meanwhile: &str) -> Ranks {
+        let output = run_script(lab, &format!("meanwhile() {{ {meanwhile}; }}; pair meanwhile"));
+        let text = output.text();
+        assert!(text.starts_with("status 0\n"), "{text}");
+        let parts = parts(&text);
+        let ranks = |part: &str| -> Vec<Rank> {
+            let rank = |line: &str| {
+                let mut words = line.split_ascii_whitespace();
+                let mut number = || words.next().unwrap().parse().unwrap();
+                let pages = [number(), number()];
+                Rank { pages, masks: words.map(cpus).collect() }
+            };
+            parts[part].lines().map(rank).collect()
+        };
+        // Nobody is left pinned.
+        for free in ranks("free") {
+            assert_eq!(free.masks, [cpus("0-1")], "{text}");
+        }
+        let ranks =
+            Ranks { before: ranks("before"), after: ranks("after"), said: parts["said"].clone() };
+        assert_eq!((ranks.before.len(), ranks.after.len()), (4, 4), "{text}");
+        ranks
+    }
+
+    fn assert_paired(&self) {
+        let node = |rank: usize| self.after[rank].node();
+        assert!(node(0) == node(2) && node(1) == node(3) && node(0) != node(1), "{self:?}");
+        assert_eq!(self.moved().len(), 2, "{self:?}");
+        // Nothing was guessed.
+        assert!(!self.said.contains("first seen computing"), "{}", self.said);
+    }
+
+    /// Those on another node than most of their memory was.
+    fn moved(&self) -> Vec<usize> {
+        let moved = |&rank: &usize| {
+            let [a, b] = self.before[rank].pages;
+            self.after[rank].node() != usize::from(b > a)
+        };
+        (0..4).filter(moved).collect()
+    }
+}
+
 #[test]
 fn twelve_cpus_in_two_nodes() {
     let _one = common::one_lab();
@@ -420,6 +550,7 @@ fn boot_with(cpus: u32, mut more: Vec<Include>) -> impl Fn() -> Result<Lab, LabE
     };
     more.push(include(evenly, "evenly"));
     more.extend(["churn", "odd", "spmd"].map(|name| include(workloads.join(name), name)));
+    more.push(include(workloads.join("jacobi-gomp"), "jacobi"));
     let options = LabOptions {
         cpus,
         include: more,

@@ -63,6 +63,7 @@ fn any_snapshot(most_threads: usize, most_cpus: usize) -> impl Strategy<Value = 
                     masks,
                     taken: Vec::new(),
                     tasks: Vec::new(),
+                    memory: Vec::new(),
                 }
             })
     })
