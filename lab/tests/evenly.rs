@@ -147,7 +147,7 @@ fn memory_follows_ranks_where_that_pays() {
 
         equally_far(lab);
         told("measured");
-        let ranks = Ranks::of(lab, "await 'the ranks in pairs' are_paired; more 20");
+        let ranks = Ranks::of(lab, "await 'the ranks in pairs' are_paired; more 10");
         ranks.assert_paired();
         assert!(!ranks.said.contains("moved from node"), "{}", ranks.said);
         for rank in ranks.moved() {

@@ -11,7 +11,7 @@ use evenly_linux::limits::{
     Cache, parse_cfs_quota, parse_cgroup, parse_cpu_max, parse_cpu_stat, parse_memory,
     parse_mountinfo,
 };
-use evenly_linux::memory::{parse_maps, parse_numa_maps};
+use evenly_linux::memory::{parse_maps, parse_nodes, parse_numa_maps};
 use evenly_linux::proc::{
     Stat, parse_cpu_ticks, parse_rank, parse_schedstat, parse_used_ticks, status_field,
 };
@@ -156,7 +156,10 @@ fn the_seeds_are_what_they_stand_for() {
             let graph = TaskGraph::new((0..4).map(task).collect(), &[]).unwrap();
             read_mapping(bytes, "f", &graph, &Cluster::even(2, 2, 2.0).unwrap()).is_ok()
         }
-        "maps" => !parse_maps(bytes).is_empty() && !parse_numa_maps(bytes, 0).is_empty(),
+        "maps" => {
+            let mappings = !parse_maps(bytes).is_empty() && !parse_numa_maps(bytes, 0).is_empty();
+            mappings && parse_nodes(bytes).contains_key(&0)
+        }
         "matrix" => read_matrix(bytes, "f", &|_| true).is_ok_and(|m| !m.edges.list.is_empty()),
         "monitoring" => {
             let mut all = Monitoring::default();

@@ -301,6 +301,19 @@ mod tests {
         assert_eq!(parse_nodes(numa), BTreeMap::from([(0, 10), (1, 6)]));
     }
 
+    /// Captured: a rank in a virtual machine of two nodes (Linux 6.1), which started on node 0 and then was
+    /// bound to node 1; and a program on a machine with one (Linux 6.18).
+    #[test]
+    fn captured_files_say_where_memory_is() {
+        let seed = |name: &str| {
+            let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/maps/");
+            parse_nodes(&std::fs::read(format!("{dir}{name}")).unwrap())
+        };
+        assert_eq!(seed("two-nodes"), BTreeMap::from([(0, 2), (1, 2 + 3 + 3 + 4 + 1416 + 2)]));
+        let spmd = seed("spmd");
+        assert!(spmd.keys().eq([&0]) && spmd[&0] > 3, "{spmd:?}");
+    }
+
     #[test]
     fn lines_that_nobody_would_expect_are_left_out() {
         let odd = b"7f00 default anon=1 N0=18446744073709551615\n7f10 default anon=1 N0=9 N1=2\n\
