@@ -96,6 +96,16 @@ pub(crate) enum Command {
         or the balancer of the PID that was named is alive and --force was not given."
     )]
     Restore(RestoreArgs),
+    /// Say why a program is slow, and what to change
+    #[command(
+        override_usage = "evenly doctor [OPTIONS] <PID | --from RECORDING | -- CMD...>",
+        after_help = "Examples:\n  evenly doctor -- ./solver --threads 3\n  evenly doctor 4711 --for \
+        10s\n  evenly run --record run.evenly -- ./solver && evenly doctor --from run.evenly\n\nIt \
+        watches and changes nothing, but for what --fix-env says that it sets. docs/doctor.md has the \
+        causes that it knows. Exit status of a program that it runs: the program's own; 125: evenly \
+        itself failed."
+    )]
+    Doctor(DoctorArgs),
     /// Turn a recording into a Perfetto trace, an HTML page or a picture
     #[command(
         after_help = "Example:\n  evenly run --record run.evenly -- ./solver\n  evenly report \
@@ -749,6 +759,33 @@ pub(crate) struct TopArgs {
     /// instead of the screen
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("patient").required(true).args(["pid", "from", "command"]))]
+pub(crate) struct DoctorArgs {
+    /// Process id of a program that runs; its children are looked at with it
+    #[arg(value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: Option<i32>,
+    /// For how long to watch a program that runs
+    #[arg(long = "for", default_value = "5s", value_name = "DURATION", requires = "pid",
+        allow_hyphen_values = true, value_parser = parse_duration)]
+    pub(crate) for_: Nanos,
+    /// A recording of `evenly run --record`; it has threads and CPUs only, no settings and no other
+    /// programs
+    #[arg(long, value_name = "FILE")]
+    pub(crate) from: Option<PathBuf>,
+    /// Set what is wrong with OMP_NUM_THREADS, OMP_WAIT_POLICY, GOMP_SPINCOUNT and KMP_BLOCKTIME, for
+    /// the CPUs and the quota that there are, before the program starts, and say so
+    #[arg(long, conflicts_with_all = ["pid", "from"])]
+    pub(crate) fix_env: bool,
+    /// Write the diagnosis to FILE as JSON (evenly.doctor/1); with - to standard output where that is
+    /// not the program's; %h, %p and %r as for evenly run
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// The program to run, and its arguments
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// `--map-by`.

@@ -7,6 +7,7 @@
 
 mod balance;
 mod compare;
+mod doctor;
 mod figures;
 mod flags;
 mod generate;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Map(args) => map::map(&args),
         Command::Figures(args) => figures::figures(&args),
         Command::Restore(args) => restore::restore(&args),
+        Command::Doctor(args) => doctor::doctor(&args),
         Command::Report(args) => report::report(&args),
         Command::Top(args) => top::top(&args),
         Command::Topology(args) => topology::topology(&args),

@@ -16,8 +16,8 @@ use evenly_linux::limits::{
 };
 use evenly_linux::memory::{parse_maps, parse_nodes, parse_numa_maps};
 use evenly_linux::proc::{
-    Stat, parse_cpu_ticks, parse_rank, parse_schedstat, parse_used_ticks, status_field,
-    status_number,
+    Stat, parse_cpu_ticks, parse_file_call, parse_rank, parse_schedstat, parse_used_ticks,
+    status_field, status_number,
 };
 use evenly_linux::taskstats::{TaskTimes, parse_answer};
 use evenly_map::{
@@ -403,7 +403,7 @@ pub fn proc_stat(bytes: &[u8]) {
     assert_eq!((stat.minor_faults, stat.major_faults, stat.start), (12, 34, 4242));
 }
 
-/// `/proc/<pid>/status`: what has a number has a field.
+/// `/proc/<pid>/status`: what has a number has a field; and `/proc/<pid>/syscall`.
 ///
 /// # Panics
 /// Where that is not so.
@@ -412,6 +412,7 @@ pub fn proc_status(bytes: &[u8]) {
         let field = status_field(bytes, key);
         assert!(status_number(bytes, key).is_none() || field.is_some());
     }
+    let _ = parse_file_call(bytes);
 }
 
 /// `cpu.max`, `cpu.cfs_quota_us` with `cpu.cfs_period_us`, and `cpu.stat`: a quota is a positive

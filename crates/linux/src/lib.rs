@@ -19,4 +19,5 @@ pub mod scan;
 pub mod supervise;
 pub mod taskstats;
 pub mod usage;
+pub mod witness;
 mod workers;

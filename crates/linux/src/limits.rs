@@ -86,6 +86,21 @@ pub struct Quota {
     pub throttling: Throttling,
 }
 
+/// The file that sets a quota.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuotaSource {
+    file: PathBuf,
+    v2: bool,
+}
+
+impl QuotaSource {
+    /// The line of shell that takes the quota away.
+    #[must_use]
+    pub fn lift(&self) -> String {
+        format!("echo {} > {}", if self.v2 { "max" } else { "-1" }, self.file.display())
+    }
+}
+
 /// One line of `/proc/<pid>/cgroup`: the group of a process in one hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CgroupLine {
@@ -545,6 +560,27 @@ impl Limits {
             }
         }
         Ok(quota)
+    }
+
+    /// Where the quota of a process comes from: the group of which it is least. None where nothing limits.
+    #[must_use]
+    pub fn quota_source(&self, pid: Pid) -> Option<QuotaSource> {
+        let group = self.group(pid, "cpu")?;
+        let limited = group.levels.iter().filter_map(|level| {
+            let cpus = read_quota(&group, level).ok().flatten()?;
+            Some((cpus, level))
+        });
+        let (_, level) = limited.min_by(|a, b| a.0.total_cmp(&b.0))?;
+        Some(QuotaSource { file: level.join(group.quota_files()[0]), v2: group.v2 })
+    }
+
+    /// The NUMA nodes with their CPUs; none where they cannot be read.
+    #[must_use]
+    pub fn numbered_nodes(&self) -> Vec<(u32, CpuSet)> {
+        numbered(&self.path("sys/devices/system/node"), "node")
+            .into_iter()
+            .filter_map(|(n, dir)| Some((n, list(&read_all(&dir.join("cpulist")).ok()?)?)))
+            .collect()
     }
 
     /// Bytes of memory that the process's groups may still use: the least of all levels. What they

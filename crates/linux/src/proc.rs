@@ -321,6 +321,16 @@ impl Proc {
         entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect()
     }
 
+    /// The file for which a thread waits inside a system call that reads, writes or flushes one. None
+    /// where it waits for something else, or where that may not be seen.
+    #[must_use]
+    pub fn waits_for_file(&self, pid: Pid, tid: Tid) -> Option<String> {
+        let text = read_all(&self.thread_file(tid, "syscall")).ok()?;
+        let fd = parse_file_call(&text)?;
+        let link = fs::read_link(self.process_file(pid, "fd").join(fd.to_string())).ok()?;
+        Some(link.to_string_lossy().into_owned())
+    }
+
     /// The rank that the launcher of an MPI program gave to a process ([`parse_rank`]). None where it
     /// gave none, or the environment cannot be read.
     #[must_use]
@@ -336,6 +346,28 @@ impl Proc {
         let bytes = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
         bytes.split(|&b| b == 0).map(|a| OsString::from_vec(a.to_vec())).collect()
     }
+}
+
+/// The descriptor of a system call that reads, writes or flushes a file, by `/proc/<pid>/syscall`: its
+/// number and its arguments, of which the descriptor is the first.
+#[must_use]
+pub fn parse_file_call(text: &[u8]) -> Option<u32> {
+    const CALLS: [libc::c_long; 9] = [
+        libc::SYS_read,
+        libc::SYS_write,
+        libc::SYS_pread64,
+        libc::SYS_pwrite64,
+        libc::SYS_readv,
+        libc::SYS_writev,
+        libc::SYS_fsync,
+        libc::SYS_fdatasync,
+        libc::SYS_sync_file_range,
+    ];
+    let mut fields = Fields(text);
+    let call: libc::c_long = ascii(fields.next()?)?;
+    let first = std::str::from_utf8(fields.next()?).ok()?;
+    let fd = u32::from_str_radix(first.strip_prefix("0x")?, 16).ok()?;
+    CALLS.contains(&call).then_some(fd)
 }
 
 /// Variables by which launchers tell a process its rank; the first that is there counts. What starts
@@ -453,6 +485,16 @@ mod tests {
         assert_eq!(status_number(status, "voluntary_ctxt_switches"), Some(99));
         assert_eq!(status_field(status, "SigIgn"), Some(&b"0000000000001000"[..]));
         assert_eq!(status_number(status, "Pid"), None);
+    }
+
+    #[test]
+    fn calls_that_wait_for_files() {
+        let call = |n: libc::c_long| format!("{n} 0x4 0x0 0x7f00 0x0 0x0 0x0 0x7ffc 0x7f4e\n");
+        assert_eq!(parse_file_call(call(libc::SYS_fsync).as_bytes()), Some(4));
+        assert_eq!(parse_file_call(call(libc::SYS_futex).as_bytes()), None);
+        for other in [&b"running\n"[..], b"-1 0x7ffc 0x7f4e", b"", b"74 4", b"74"] {
+            assert_eq!(parse_file_call(other), None);
+        }
     }
 
     #[test]

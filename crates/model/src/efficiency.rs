@@ -106,7 +106,7 @@ impl Efficiency {
         let sum = |f: fn(&Stay) -> f64| counted.iter().map(|s| f(s)).sum::<f64>();
         let most = |f: fn(&Stay) -> f64| counted.iter().map(|s| f(s)).fold(0.0, f64::max);
         let present = sum(|s| s.present_s);
-        let run_queue_share = sum(|s| s.waited_s) / (counted.len() as f64 * time);
+        let run_queue_share = sum(|s| s.waited_s) / (counted.len() as f64 * time).max(1e-9);
         let told = counted.iter().all(|s| s.spun_s.is_some());
         let basis = if told { Basis::Probe } else { Basis::CpuTime };
         let sleeps = sum(|s| s.blocked_s) >= LEAST_BLOCKED * present;
@@ -122,6 +122,7 @@ impl Efficiency {
             let parallel = load_balance * communication;
             Factors { parallel, load_balance, communication, run_queue, synchronisation }
         });
+        let run_queue_share = run_queue_share.clamp(0.0, 1.0);
         Some(Self { run_queue_share, basis, factors })
     }
 

@@ -14,6 +14,7 @@ fn of_every_command() {
         "simulate",
         "map",
         "figures",
+        "doctor",
         "restore",
         "report",
         "top",

@@ -1,0 +1,177 @@
+//! `evenly doctor`: watches a program, or reads a recording, and says what ails it.
+//!
+//! Invariant (promise P9): a program that is run runs as without evenly, but for the settings that
+//! `--fix-env` says that it makes. Nothing else is changed, in the program or anywhere.
+
+use crate::balance::{Wait, check_command};
+use crate::flags::DoctorArgs;
+use crate::report::warn_if_unfinished;
+use crate::{End, output, tell};
+use anyhow::Context;
+use evenly_doctor::{Diagnosis, Evidence, Setting, settings};
+use evenly_linux::clock::now;
+use evenly_linux::journal::{StateDir, others};
+use evenly_linux::live::check_target;
+use evenly_linux::proc::Proc;
+use evenly_linux::supervise::{Outcome, Program, Signals, SpawnOptions, Supervisor, Waker};
+use evenly_linux::witness::{Witness, before_start};
+use evenly_model::{Nanos, Pid};
+use evenly_trace::Recording;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+pub(crate) fn doctor(args: &DoctorArgs) -> anyhow::Result<End> {
+    match (&args.from, args.pid) {
+        (Some(recording), _) => of_recording(recording, args.json.as_deref()),
+        (None, Some(pid)) => of_process(Pid(pid), args),
+        (None, None) => of_program(args),
+    }
+}
+
+fn of_recording(path: &Path, json: Option<&Path>) -> anyhow::Result<End> {
+    let json = json.map(output::of_this_process);
+    if let Some(file) = &json {
+        output::check("--json", file)?;
+        anyhow::ensure!(
+            !output::same_file(path, file),
+            "--json would be written over the recording {}; name another file",
+            path.display()
+        );
+    }
+    let recording = Recording::read(path).with_context(|| format!("--from {}", path.display()))?;
+    warn_if_unfinished(path, &recording);
+    let end = recording.end.as_ref().and_then(|end| Evidence::of_run(&end.summary));
+    let mut evidence = end.with_context(|| {
+        format!(
+            "--from {}: evenly's account of the run is not in this recording, which was cut short or \
+             made by another program; record again, and let the program end",
+            path.display()
+        )
+    })?;
+    evidence.phase = recording
+        .program()
+        .and_then(|p| p.phases.ok())
+        .map(|phases| (phases.length.as_secs_f64(), phases.total));
+    let diagnosis = Diagnosis::of(&evidence, Vec::new());
+    output::say(&diagnosis.text(), json.as_deref(), || as_json(&diagnosis))
+}
+
+fn of_process(pid: Pid, args: &DoctorArgs) -> anyhow::Result<End> {
+    let proc = Proc::default();
+    let known = StateDir::find().and_then(|dir| others(&dir, &proc)).unwrap_or_default();
+    check_target(&proc, pid, &known)?;
+    let json = args.json.as_deref().map(|path| output::expand(path, pid));
+    if let Some(path) = &json {
+        output::check("--json", path)?;
+    }
+    let signals = Signals::block().context("cannot receive signals")?;
+    let supervisor = Supervisor::for_attach(signals, pid)?;
+    let command = proc.command_line(pid).iter().map(|a| a.to_string_lossy().into_owned()).collect();
+    let watching = Watching::start(pid, Some((args.for_, supervisor.waker())))?;
+    let outcome = supervisor.run(&mut Wait);
+    let evidence = watching.end(command, outcome == Outcome::Detached)?;
+    let diagnosis = Diagnosis::of(&evidence, Vec::new());
+    output::say(&diagnosis.text(), json.as_deref(), || as_json(&diagnosis))
+}
+
+fn of_program(args: &DoctorArgs) -> anyhow::Result<End> {
+    check_command("doctor", &args.command)?;
+    if let Some(path) = &args.json {
+        output::not_stdout("--json", path)?;
+        output::check("--json", path)?;
+    }
+    let applied = if args.fix_env { applied() } else { Vec::new() };
+    for s in &applied {
+        tell(&format!("evenly: sets {}: {}", s.assignment(), s.why));
+    }
+    let env = applied.iter().map(|s| (OsString::from(s.name), OsString::from(&s.value))).collect();
+    let signals = Signals::block().context("cannot receive signals")?;
+    let spawn = SpawnOptions { env, ..SpawnOptions::default() };
+    let program = match Program::spawn(&args.command, &spawn) {
+        Ok(program) => program,
+        Err(e) => {
+            tell(&format!("evenly: {e}"));
+            return Ok(End::Like(e.outcome()));
+        }
+    };
+    let pid = program.pid();
+    // From here on the program runs: failures are told, not returned.
+    let watching = Watching::start(pid, None);
+    let supervisor = match Supervisor::new(signals, program) {
+        Ok(s) => s,
+        Err(e) => anyhow::bail!("cannot supervise process {pid}, which runs on by itself: {e}"),
+    };
+    let outcome = supervisor.run(&mut Wait);
+    let command = args.command.iter().map(|a| a.to_string_lossy().into_owned()).collect();
+    match watching.and_then(|w| w.end(command, false)) {
+        Ok(evidence) => {
+            let diagnosis = Diagnosis::of(&evidence, applied);
+            tell(diagnosis.text().trim_end());
+            let json: Option<PathBuf> = args.json.as_deref().map(|p| output::expand(p, pid));
+            if let Some(Err(e)) = json.map(|p| output::write_json(&p, &as_json(&diagnosis))) {
+                tell(&format!("evenly: {}", evenly_errors::said(&e)));
+            }
+        }
+        Err(e) => tell(&format!("evenly: no diagnosis: {}", evenly_errors::said(&e))),
+    }
+    Ok(End::Like(outcome))
+}
+
+/// What `--fix-env` sets.
+fn applied() -> Vec<Setting> {
+    let (environment, cpus, quota) = before_start();
+    settings(&environment, cpus, quota)
+}
+
+fn as_json(diagnosis: &Diagnosis) -> serde_json::Value {
+    serde_json::to_value(diagnosis).unwrap_or_default()
+}
+
+/// A thread that watches a program.
+struct Watching {
+    end: Sender<()>,
+    thread: JoinHandle<Witness>,
+}
+
+impl Watching {
+    /// Watches until it is told to end; with a time, until that is over, of which the supervisor is
+    /// told.
+    fn start(pid: Pid, until: Option<(Nanos, Waker)>) -> anyhow::Result<Self> {
+        let (end, ends) = channel();
+        let deadline = until.as_ref().map(|(time, _)| now() + *time);
+        let work = move || {
+            let mut witness = Witness::new(pid);
+            while let Some(pause) = witness.look() {
+                let left = deadline
+                    .map_or(Duration::MAX, |d| Duration::from_nanos(d.0.saturating_sub(now().0)));
+                if left.is_zero() {
+                    break;
+                }
+                // Anything but the time being over means that the end has come.
+                if ends.recv_timeout(pause.min(left)) != Err(RecvTimeoutError::Timeout) {
+                    break;
+                }
+            }
+            if let Some((_, waker)) = until {
+                waker.wake();
+            }
+            witness
+        };
+        let builder = std::thread::Builder::new().name(String::from("witness"));
+        let thread = builder.spawn(work).context("cannot start the thread that watches")?;
+        Ok(Self { end, thread })
+    }
+
+    fn end(self, command: Vec<String>, runs_on: bool) -> anyhow::Result<Evidence> {
+        // It may have ended by itself, with the program.
+        let _ = self.end.send(());
+        let witness = self
+            .thread
+            .join()
+            .map_err(|_| anyhow::anyhow!("the thread that watches has failed"))?;
+        Ok(witness.evidence(command, runs_on))
+    }
+}

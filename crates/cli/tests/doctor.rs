@@ -1,0 +1,401 @@
+//! `evenly doctor` on real programs: a table of ailing ones with their verdicts, and of healthy ones with
+//! none. `cargo test -p evenly-cli --test doctor -- --nocapture` prints it.
+//!
+//! Nothing here depends on how fast the machine is. Whether somebody else uses its CPUs does: what the
+//! doctor says of that is right, and left out where a program is to be healthy.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::*;
+use evenly_testing::groups::{Group, KEY};
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::fs;
+
+/// What other programs, and the host of a virtual machine, do to any program.
+const OF_THE_MACHINE: [&str; 2] = ["neighbour", "slow_cpu"];
+
+/// A program, and what ails it.
+struct Patient {
+    name: &'static str,
+    command: Vec<String>,
+    variables: Vec<(&'static str, String)>,
+    /// One of the findings; none for a healthy one.
+    ails: Option<&'static str>,
+}
+
+fn patient(name: &'static str, ails: &'static str, command: &[&str]) -> Patient {
+    let command = command.iter().map(|w| (*w).to_owned()).collect();
+    let ails = (ails != "healthy").then_some(ails);
+    Patient { name, command, variables: Vec::new(), ails }
+}
+
+impl Patient {
+    fn with(mut self, name: &'static str, value: &str) -> Self {
+        self.variables.push((name, value.to_owned()));
+        self
+    }
+
+    /// What the doctor says, as JSON and as text.
+    fn see(&self, state: &State) -> (Value, String) {
+        let json = state.sign("diagnosis.json");
+        let command: Vec<&str> = self.command.iter().map(String::as_str).collect();
+        let args = [&["doctor", "--json", &json, "--"], &command[..]].concat();
+        let mut evenly = state.command(&args);
+        for name in ["OMP_NUM_THREADS", "OMP_WAIT_POLICY", "OMP_PROC_BIND", "OMP_PLACES"] {
+            evenly.env_remove(name);
+        }
+        let output = evenly.envs(self.variables.iter().map(|(k, v)| (k, v))).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{}: {said}", self.name);
+        let value: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+        schema::valid(&value);
+        assert!(said.lines().count() <= 30, "{}: more than a screen: {said}", self.name);
+        (value, said)
+    }
+}
+
+fn kinds(diagnosis: &Value) -> Vec<String> {
+    let all = diagnosis["findings"].as_array().unwrap();
+    all.iter().map(|f| f["kind"].as_str().unwrap().to_owned()).collect()
+}
+
+/// A group with a quota, and a shell that runs a program in it.
+fn limited(name: &str, quota_us: u64) -> Option<(Group, String)> {
+    let group = match Group::new("cpu", name) {
+        Ok(group) => group,
+        Err(e) => {
+            evenly_testing::skip(KEY, format!("cannot make a control group: {e}"));
+            return None;
+        }
+    };
+    group.set_quota(Some(quota_us), 50_000).unwrap();
+    let script = format!("echo $$ > {}/cgroup.procs; exec \"$@\"", group.path().display());
+    Some((group, script))
+}
+
+fn ailing(limited: Option<&str>) -> Vec<Patient> {
+    let (spmd, gomp, omp) = (workload("spmd"), workload("omp_spmd-gomp"), workload("omp_spmd-omp"));
+    let phases = ["--phases", "20", "--iters", "8000000"];
+    let eight = ["--threads", "8", "--iters", "20000000"];
+    let here = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let file = format!("of={}", here.join(format!("doctor-{}", std::process::id())).display());
+    let both = format!("taskset -c 0 {spmd} --threads 1 --main-works 1 --iters 200000000");
+    let mut all = vec![
+        patient(
+            "4 threads under taskset -c 0",
+            "narrow_mask",
+            &[&["taskset", "-c", "0", &spmd, "--threads", "4"], &phases[..]].concat(),
+        ),
+        patient(
+            "2 processes pinned to CPU 0",
+            "pinned_together",
+            &["sh", "-c", &format!("{both} & {both}; wait")],
+        ),
+        patient(
+            "OpenMP, OMP_PLACES={0}",
+            "narrow_mask",
+            &[&[gomp.as_str(), "--threads", "2"], &phases[..]].concat(),
+        )
+        .with("OMP_PLACES", "{0}"),
+        patient(
+            "4 threads on 2 CPUs, barriers with sched_yield",
+            "spinning",
+            &[
+                &[
+                    spmd.as_str(),
+                    "--threads",
+                    "4",
+                    "--barrier",
+                    "yield",
+                    "--imbalance",
+                    "0.4,1,1,1.6",
+                ],
+                &phases[..],
+            ]
+            .concat(),
+        ),
+        patient(
+            "OpenMP, 4 threads on 2 CPUs, OMP_WAIT_POLICY=active",
+            "spinning",
+            &[&[omp.as_str(), "--threads", "4", "--imbalance", "0.4,1,1,1.6"], &phases[..]]
+                .concat(),
+        )
+        .with("OMP_WAIT_POLICY", "active"),
+        patient(
+            "work of 1 and 3",
+            "uneven_work",
+            &[
+                spmd.as_str(),
+                "--threads",
+                "2",
+                "--imbalance",
+                "0.5,1.5",
+                "--phases",
+                "20",
+                "--iters",
+                "15000000",
+            ],
+        ),
+        patient(
+            "work of 1, 1 and 4 on 2 CPUs",
+            "uneven_work",
+            &[
+                spmd.as_str(),
+                "--threads",
+                "3",
+                "--imbalance",
+                "0.5,0.5,2",
+                "--phases",
+                "10",
+                "--iters",
+                "15000000",
+            ],
+        ),
+        patient(
+            "OpenMP, OMP_NUM_THREADS=8 on 2 CPUs",
+            "too_many_threads",
+            &[&[gomp.as_str(), "--threads", "8"], &phases[..]].concat(),
+        )
+        .with("OMP_NUM_THREADS", "8"),
+        patient(
+            "writes that wait for the disk",
+            "blocked_io",
+            &["dd", "if=/dev/zero", &file, "bs=4k", "count=600", "oflag=dsync", "status=none"],
+        ),
+    ];
+    if let Some(script) = limited {
+        let shell = ["sh", "-c", script, "limited"];
+        all.push(patient(
+            "8 threads, quota of a fifth of a CPU",
+            "quota",
+            &[&shell[..], &[&spmd], &eight].concat(),
+        ));
+        all.push(patient(
+            "OpenMP, 2 threads, quota of a fifth of a CPU",
+            "quota",
+            &[&shell[..], &[&gomp, "--threads", "2"], &phases].concat(),
+        ));
+    }
+    for mpi in mpi::here() {
+        let name = if mpi.name == "mpich" {
+            "4 MPI ranks on 2 CPUs (MPICH)"
+        } else {
+            "4 MPI ranks on 2 CPUs (Open MPI)"
+        };
+        let program = mpi.program("stencil");
+        let words = mpi.launch(&[&program, "--size", "1200", "--sweeps", "200"]);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let mut ranks = patient(name, "mpi_oversubscribed", &words);
+        ranks.variables = mpi::ENVIRONMENT.map(|(k, v)| (k, v.to_owned())).into();
+        all.push(ranks);
+    }
+    all
+}
+
+fn healthy(limited: Option<&str>) -> Vec<Patient> {
+    let (spmd, gomp, omp) = (workload("spmd"), workload("omp_spmd-gomp"), workload("omp_spmd-omp"));
+    let phases = ["--phases", "20", "--iters", "10000000"];
+    let of = |name, program: &str, options: &[&str]| {
+        patient(name, "healthy", &[&[program], options, &phases].concat())
+    };
+    let mut all = vec![
+        of("1 thread", &spmd, &["--threads", "1"]),
+        of("2 threads, blocking barriers", &spmd, &["--threads", "2"]),
+        of("2 threads, spinning barriers", &spmd, &["--threads", "2", "--barrier", "spin"]),
+        of(
+            "2 threads, barriers with sched_yield",
+            &spmd,
+            &["--threads", "2", "--barrier", "yield"],
+        ),
+        of("4 threads, blocking barriers", &spmd, &["--threads", "4"]),
+        of("2 threads, each pinned to a CPU", &spmd, &["--threads", "2", "--pin", "static"]),
+        of("OpenMP (gcc), 2 threads", &gomp, &["--threads", "2"]),
+        of("OpenMP (clang), 2 threads", &omp, &["--threads", "2"]),
+        of("OpenMP, 2 threads, OMP_WAIT_POLICY=active", &omp, &["--threads", "2"])
+            .with("OMP_WAIT_POLICY", "active"),
+        of("OpenMP, 2 threads, OMP_PROC_BIND=true", &gomp, &["--threads", "2"])
+            .with("OMP_PROC_BIND", "true"),
+        patient(
+            "100 threads that sleep",
+            "healthy",
+            &[&workload("churn"), "--threads", "100", "--workers", "2", "--duration-s", "1"],
+        ),
+        patient("a program that sleeps", "healthy", &["sleep", "0.7"]),
+    ];
+    if let Some(script) = limited {
+        let shell = ["sh", "-c", script, "limited", &spmd, "--threads", "2"];
+        all.push(patient(
+            "2 threads, a quota of 8 CPUs",
+            "healthy",
+            &[&shell[..], &phases].concat(),
+        ));
+    }
+    all
+}
+
+#[test]
+fn ailing_programs_have_their_verdicts_and_healthy_ones_none() {
+    // Masks and pins are of CPU 0 among two.
+    if whole().is_none_or(|cpus| cpus.to_string() != "0-1") {
+        return evenly_testing::skip("whole-cpuset", "not exactly the CPUs 0 and 1");
+    }
+    let state = State::new();
+    let (tight, ample) = (limited("doctor-tight", 10_000), limited("doctor-ample", 400_000));
+    let script = |group: &Option<(Group, String)>| group.as_ref().map(|g| g.1.clone());
+    let patients =
+        ailing(script(&tight).as_deref()).into_iter().chain(healthy(script(&ample).as_deref()));
+    let (mut table, mut wrong) = (String::new(), String::new());
+    for p in patients {
+        let (diagnosis, said) = p.see(&state);
+        let found = kinds(&diagnosis);
+        let own: Vec<&String> =
+            found.iter().filter(|k| !OF_THE_MACHINE.contains(&k.as_str())).collect();
+        let right = match p.ails {
+            Some(kind) => found.iter().any(|k| k == kind),
+            None => own.is_empty(),
+        };
+        let verdict = if own.is_empty() { String::from("-") } else { format!("{own:?}") };
+        let _ = writeln!(table, "| {} | {} | {verdict} |", p.name, p.ails.unwrap_or("-"));
+        if !right {
+            let _ = writeln!(wrong, "{} is not {:?}:\n{said}", p.name, p.ails);
+        }
+    }
+    eprintln!("\n| program | ails | verdict |\n|---|---|---|\n{table}");
+    assert!(wrong.is_empty(), "{wrong}");
+    let _ = fs::remove_file(
+        std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("doctor-{}", std::process::id())),
+    );
+}
+
+#[test]
+fn a_neighbour_is_named() {
+    if whole().is_none() {
+        return;
+    }
+    let state = State::new();
+    let hog =
+        Running::start(&[&workload("noise"), "--always", "--cpu", "0", "--duration-s", "300"]);
+    // More than others of the machine use of that CPU, as a rule: several.
+    let spmd = workload("spmd");
+    let p = patient(
+        "",
+        "neighbour",
+        &["taskset", "-c", "0", &spmd, "--threads", "1", "--iters", "300000000"],
+    );
+    let (diagnosis, said) = p.see(&state);
+    let all = diagnosis["findings"].as_array().unwrap();
+    let found = all.iter().find(|f| f["kind"] == "neighbour").unwrap_or_else(|| panic!("{said}"));
+    assert_eq!(found["cpus"], "0", "{said}");
+    let named = found["evidence"].to_string() + &found["sentence"].to_string();
+    assert!(
+        named.contains(&format!("noise (pid {})", hog.pid())) || named.contains("more"),
+        "{said}"
+    );
+}
+
+#[test]
+fn threads_are_named() {
+    let state = State::new();
+    let p = patient(
+        "",
+        "uneven_work",
+        &[
+            &workload("spmd"),
+            "--threads",
+            "2",
+            "--imbalance",
+            "0.5,1.5",
+            "--phases",
+            "20",
+            "--iters",
+            "15000000",
+            "--name-prefix",
+            "rank",
+        ],
+    );
+    let (diagnosis, said) = p.see(&state);
+    let all = diagnosis["findings"].as_array().unwrap();
+    let found = all.iter().find(|f| f["kind"] == "uneven_work").unwrap_or_else(|| panic!("{said}"));
+    assert!(found["sentence"].as_str().unwrap().starts_with("rank1 ("), "{said}");
+    let balance = diagnosis["efficiency"]["factors"]["load_balance"].as_f64().unwrap();
+    assert!((balance - 2.0 / 3.0).abs() < 0.1, "{said}");
+}
+
+#[test]
+fn the_program_runs_as_without_it() {
+    let state = State::new();
+    let run = |args: &[&str], threads: Option<&str>| {
+        let mut c = state.command(&[&["doctor"], args].concat());
+        match threads {
+            Some(n) => c.env("OMP_NUM_THREADS", n),
+            None => c.env_remove("OMP_NUM_THREADS"),
+        };
+        let o = c.output().unwrap();
+        let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+        (o.status.code(), text(&o.stdout), text(&o.stderr))
+    };
+    let echo = "echo $OMP_NUM_THREADS; exit 7";
+    let (status, out, said) = run(&["--", "sh", "-c", echo], Some("9999"));
+    assert_eq!((status, out.as_str()), (Some(7), "9999\n"), "{said}");
+    let (status, out, said) = run(&["--fix-env", "--", "sh", "-c", echo], Some("9999"));
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    assert_eq!(status, Some(7));
+    assert!(out.trim().parse::<usize>().is_ok_and(|n| n <= cpus), "{out}");
+    assert!(said.contains(&format!("evenly: sets OMP_NUM_THREADS={}", out.trim())), "{said}");
+    // What is in order is left alone.
+    let (_, out, said) = run(&["--fix-env", "--", "sh", "-c", echo], Some("1"));
+    assert!(out == "1\n" && !said.contains("sets"), "{out}{said}");
+    for (bad, word) in [
+        (&["--", "/nowhere/program"][..], "cannot run"),
+        (&[], "required"),
+        (&["--fix-env", "4711"], "--fix-env"),
+        (&["--from", "/nowhere/recording"], "/nowhere/recording"),
+        (&["999999999"], "999999999"),
+        (&["--json", "-", "--", "true"], "standard output"),
+    ] {
+        let (status, out, said) = run(bad, None);
+        let expected = if word == "cannot run" { 127 } else { 125 };
+        assert_eq!((status, out.as_str()), (Some(expected), ""), "{said}");
+        assert!(said.contains(word) && said.lines().count() == 1, "{bad:?}: {said}");
+    }
+}
+
+#[test]
+fn a_running_program_and_a_recording() {
+    let Some(whole) = whole() else { return };
+    let state = State::new();
+    let running = Running::start(&[
+        "taskset",
+        "-c",
+        &whole.first().unwrap().to_string(),
+        &workload("churn"),
+        "--workers",
+        "3",
+        "--duration-s",
+        "300",
+    ]);
+    wait_until("the program to compute", || masks(running.pid()).len() > 3);
+    let (status, said) = {
+        let pid = running.pid().to_string();
+        let o = state.command(&["doctor", &pid, "--for", "700ms"]).output().unwrap();
+        (o.status.code(), String::from_utf8_lossy(&o.stdout).into_owned())
+    };
+    assert_eq!(status, Some(0), "{said}");
+    let paste = format!("taskset -apc {whole} {}", running.pid());
+    assert!(said.contains(&paste), "{said}");
+
+    let record = state.sign("record");
+    let spmd = workload("spmd");
+    let args = ["run", "-q", "--policy", "observe", "--record", &record, "--", &spmd, "--threads"];
+    let work = ["2", "--imbalance", "0.5,1.5", "--phases", "20", "--iters", "25000000"];
+    assert_eq!(state.output(&[&args[..], &work].concat()).0, Some(0));
+    let o = state.command(&["doctor", "--from", &record, "--json", "-"]).output().unwrap();
+    let value: Value = serde_json::from_slice(&o.stdout).unwrap();
+    schema::valid(&value);
+    assert!(value["gaps"][0].as_str().unwrap().contains("recording"), "{value:#}");
+    assert_eq!(kinds(&value), ["uneven_work"], "{value:#}");
+}

@@ -1,0 +1,160 @@
+//! What the doctor says, as data.
+
+use crate::rules::{self, Case};
+use crate::{Evidence, MIN_SECONDS, Setting};
+use evenly_model::CpuSet;
+use evenly_model::efficiency::Efficiency;
+use serde::Serialize;
+
+/// Name and version of the JSON form.
+pub const SCHEMA: &str = "evenly.doctor/1";
+
+/// What ails a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A CPU quota holds it back.
+    Quota,
+    /// Its mask allows it fewer CPUs than it has threads, and there are more.
+    NarrowMask,
+    /// Threads are pinned to one CPU while another has room.
+    PinnedTogether,
+    /// Somebody else uses its CPUs.
+    Neighbour,
+    /// A CPU is slower than others, or its host takes it away.
+    SlowCpu,
+    /// One thread has more work than the others, which wait for it.
+    UnevenWork,
+    /// Threads do not divide evenly among CPUs.
+    UnevenDivision,
+    /// Threads spin while others of the program wait for their CPUs.
+    Spinning,
+    /// More MPI ranks than CPUs, and ranks wait by polling.
+    MpiOversubscribed,
+    /// OpenMP was told to start more threads than there are CPUs.
+    TooManyThreads,
+    /// OpenMP was told to start fewer threads than there are CPUs.
+    TooFewThreads,
+    /// Threads wait for a disk.
+    BlockedIo,
+    /// Memory is on other NUMA nodes than the threads.
+    RemoteMemory,
+}
+
+/// One thing that ails it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Finding {
+    /// What.
+    pub kind: Kind,
+    /// One sentence with the cause.
+    pub sentence: String,
+    /// The part of the threads' time that it costs; None where that cannot be told.
+    pub cost: Option<f64>,
+    /// Whether the cost is an upper bound.
+    pub at_most: bool,
+    /// What was measured.
+    pub evidence: Vec<String>,
+    /// What to do, in words.
+    pub remedy: String,
+    /// A line to paste, where one helps.
+    pub paste: Option<String>,
+    /// Ids of the threads that it is about.
+    pub threads: Vec<i32>,
+    /// The CPUs that it is about.
+    pub cpus: CpuSet,
+}
+
+/// What evenly would gain.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Prospect {
+    /// At most so many times as fast as threads that stay where they are; 1 where nothing can be gained;
+    /// None where that cannot be told.
+    pub gain_at_most: Option<f64>,
+    /// The same in words, with the reason.
+    pub reason: String,
+}
+
+/// The whole answer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Diagnosis {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Version of evenly.
+    pub evenly: &'static str,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// For how long it was watched.
+    pub seconds: f64,
+    /// Threads that compute.
+    pub threads: usize,
+    /// CPUs that they may use.
+    pub cpus: CpuSet,
+    /// What ails it, what costs most first.
+    pub findings: Vec<Finding>,
+    /// What cannot be decided from what was seen.
+    pub unknown: Vec<String>,
+    /// Where the threads' time went.
+    pub efficiency: Option<Efficiency>,
+    /// What evenly would gain.
+    pub prospect: Prospect,
+    /// Settings that were applied before the program started.
+    pub applied: Vec<Setting>,
+    /// The line that measures it.
+    pub compare: Option<String>,
+    /// What could not be read.
+    pub gaps: Vec<String>,
+}
+
+impl Diagnosis {
+    /// Of what was seen.
+    #[must_use]
+    pub fn of(evidence: &Evidence, applied: Vec<Setting>) -> Self {
+        let case = Case::new(evidence);
+        let enough = evidence.seconds >= MIN_SECONDS && case.n() > 0;
+        let mut findings = if enough { rules::all(&case) } else { Vec::new() };
+        // What costs most first, what was measured before what is bounded; of equals, and where nothing is
+        // known, in the order of the rules.
+        findings.sort_by(|a, b| {
+            let class = |f: &Finding| (f.cost.is_none(), f.at_most);
+            let cost = |f: &Finding| f.cost.unwrap_or(0.0);
+            class(a).cmp(&class(b)).then(cost(b).total_cmp(&cost(a))).then(a.kind.cmp(&b.kind))
+        });
+        let mut unknown = if enough { case.unknown(&findings) } else { Vec::new() };
+        if !enough {
+            unknown.push(match case.n() {
+                0 => String::from("nothing was seen computing, so there is nothing to say"),
+                _ => format!(
+                    "it was seen for {:.2} s only; {MIN_SECONDS} s are needed to say something",
+                    evidence.seconds
+                ),
+            });
+        }
+        let prospect = if enough {
+            case.prospect(&findings)
+        } else {
+            let reason = String::from("cannot be told");
+            Prospect { gain_at_most: None, reason }
+        };
+        Self {
+            schema: SCHEMA,
+            evenly: env!("CARGO_PKG_VERSION"),
+            command: evidence.command.clone(),
+            seconds: evidence.seconds,
+            threads: case.n(),
+            cpus: case.usable.clone(),
+            findings,
+            unknown,
+            efficiency: evidence.efficiency(),
+            prospect,
+            applied,
+            compare: case.line("evenly compare --"),
+            gaps: evidence.gaps.clone(),
+        }
+    }
+
+    /// Whether it was found to be ailing from this.
+    #[must_use]
+    pub fn has(&self, kind: Kind) -> bool {
+        self.findings.iter().any(|f| f.kind == kind)
+    }
+}

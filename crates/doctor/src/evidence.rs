@@ -1,0 +1,299 @@
+//! What was seen of a program.
+//!
+//! Invariant: everything here was measured or read; what was not is None, empty, or in
+//! [`Evidence::gaps`].
+
+use crate::settings::endless_spinning;
+use evenly_model::efficiency::{Efficiency, Stay};
+use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, Pid, Tid};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A program that was seen for a shorter time shows too little.
+pub const MIN_SECONDS: f64 = 0.3;
+
+/// Where evidence comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Source {
+    /// A program that ran while it was watched.
+    #[default]
+    Live,
+    /// A recording, which has less in it.
+    Recording,
+}
+
+/// Libraries whose threads or ranks wait in a way of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Runtime {
+    /// OpenMP of GCC.
+    Gomp,
+    /// OpenMP of LLVM and Intel.
+    Omp,
+    /// Open MPI.
+    OpenMpi,
+    /// MPICH and its descendants.
+    Mpich,
+}
+
+impl Runtime {
+    /// Which one a library is, by its file name.
+    #[must_use]
+    pub fn of_library(file: &str) -> Option<Self> {
+        let is = |prefix: &str| file.starts_with(prefix);
+        if is("libgomp.so") {
+            Some(Self::Gomp)
+        } else if is("libomp.so") || is("libomp5") || is("libiomp5.so") {
+            Some(Self::Omp)
+        } else if is("libmpich.so") || is("libmpi_intel") || is("libmpi.so.12") {
+            Some(Self::Mpich)
+        } else if is("libopen-rte.so") || is("libopen-pal.so") || is("libmpi.so") {
+            Some(Self::OpenMpi)
+        } else {
+            None
+        }
+    }
+}
+
+/// One thread, over the time for which it was watched.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ThreadUse {
+    /// Thread id.
+    pub tid: i32,
+    /// Process.
+    pub pid: i32,
+    /// Name.
+    pub name: String,
+    /// Times: on a CPU, waiting for one, asleep, there; and spinning, where a probe told.
+    pub stay: Stay,
+    /// Of the CPU time, that in the kernel.
+    pub system_s: f64,
+    /// Of the sleep, that in uninterruptible waits: for a disk, as a rule.
+    pub disk_s: f64,
+    /// What it waited for there most, if that is a file.
+    pub file: Option<String>,
+    /// How often it lost its CPU without going to sleep: its turn was over, or it yielded.
+    pub preempted: u64,
+    /// How often it went to sleep.
+    pub slept: u64,
+    /// Its affinity mask; empty where it is not known.
+    pub mask: CpuSet,
+    /// The CPU on which it ran most.
+    pub cpu: Option<CpuId>,
+}
+
+impl ThreadUse {
+    /// The time in which it wanted a CPU.
+    pub(crate) fn wanted_s(&self) -> f64 {
+        self.stay.ran_s + self.stay.waited_s
+    }
+
+    /// The time in which it computed, as far as that is known.
+    pub(crate) fn computed_s(&self) -> f64 {
+        (self.stay.ran_s - self.stay.spun_s.unwrap_or(0.0)).max(0.0)
+    }
+
+    /// How often it lost its CPU without going to sleep, for a second of its CPU time.
+    pub(crate) fn losses(&self) -> f64 {
+        self.preempted as f64 / self.stay.ran_s.max(1e-3)
+    }
+
+    /// Whether it yields in a loop.
+    pub(crate) fn yields(&self) -> bool {
+        self.losses() >= YIELDS
+    }
+
+    /// How it is called in sentences.
+    pub(crate) fn label(&self) -> String {
+        format!("{} ({})", self.name, self.tid)
+    }
+}
+
+/// One CPU, over the same time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CpuUse {
+    /// Which.
+    pub id: CpuId,
+    /// CPU time of the program on it, as far as places were seen.
+    pub program_s: f64,
+    /// CPU time of everybody on it.
+    pub busy_s: f64,
+    /// Time that the host of a virtual machine gave to others.
+    pub stolen_s: f64,
+    /// How fast it is, of [`FULL_CAPACITY`].
+    pub capacity: u32,
+}
+
+impl CpuUse {
+    /// One that was not used.
+    #[must_use]
+    pub fn new(id: CpuId) -> Self {
+        Self { id, program_s: 0.0, busy_s: 0.0, stolen_s: 0.0, capacity: FULL_CAPACITY }
+    }
+}
+
+/// The CPU quota of the program's control group.
+#[derive(Debug, Clone, PartialEq)]
+pub struct QuotaUse {
+    /// CPU time a second, in CPUs.
+    pub cpus: f64,
+    /// How often the group ran out of it.
+    pub times: u64,
+    /// CPU time for which its CPUs were held back.
+    pub held_s: f64,
+    /// Line of shell that takes the quota away, where the group's file is known.
+    pub lift: Option<String>,
+}
+
+/// Another process that used the program's CPUs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Other {
+    /// Its id.
+    pub pid: i32,
+    /// Its name.
+    pub name: String,
+    /// CPU time.
+    pub cpu_s: f64,
+    /// Where it was seen most.
+    pub cpu: CpuId,
+}
+
+/// One NUMA node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NodeUse {
+    /// Its number.
+    pub node: u32,
+    /// Its CPUs.
+    pub cpus: CpuSet,
+    /// Pages of the program's own memory on it.
+    pub pages: u64,
+}
+
+/// All that was seen.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Evidence {
+    /// Where it comes from.
+    pub source: Source,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// The process, where it runs on and can be acted on.
+    pub pid: Option<i32>,
+    /// For how long it was watched, in seconds.
+    pub seconds: f64,
+    /// CPUs that are online and that the program's cpuset allows.
+    pub cpuset: CpuSet,
+    /// All threads.
+    pub threads: Vec<ThreadUse>,
+    /// The CPUs; empty where their use is not known.
+    pub cpus: Vec<CpuUse>,
+    /// The quota, if there is one.
+    pub quota: Option<QuotaUse>,
+    /// Environment variables that runtimes heed.
+    pub environment: BTreeMap<String, String>,
+    /// Libraries that are loaded.
+    pub runtimes: BTreeSet<Runtime>,
+    /// Other processes, those that used most first.
+    pub others: Vec<Other>,
+    /// NUMA nodes, where there are several and pages were counted.
+    pub nodes: Vec<NodeUse>,
+    /// CPU time of a thread for one phase, and how many phases there were, where phases can be seen.
+    pub phase: Option<(f64, u64)>,
+    /// What could not be read, and what would mend that.
+    pub gaps: Vec<String>,
+}
+
+/// Threads that compute lose their CPU at most once a tick, a thousand times for a second of CPU time;
+/// a thread that yields in a loop does so tens of thousands of times.
+const YIELDS: f64 = 3_000.0;
+/// Threads that want a CPU for less than this part of what the busiest wants are helpers.
+const HELPER: f64 = 0.1;
+/// Threads that were there for less than this part of the longest stay come and go.
+const LONG_ENOUGH: f64 = 0.4;
+
+impl Evidence {
+    /// The threads that the program consists of: those that compute.
+    pub(crate) fn compute(&self) -> Vec<&ThreadUse> {
+        let most = self.threads.iter().map(ThreadUse::wanted_s).fold(0.0, f64::max);
+        let long = self
+            .threads
+            .iter()
+            .filter(|t| t.wanted_s() >= HELPER * most)
+            .map(|t| t.stay.present_s)
+            .fold(0.0, f64::max);
+        self.threads
+            .iter()
+            .filter(|t| {
+                most > 0.0
+                    && t.wanted_s() >= HELPER * most
+                    && t.stay.present_s >= LONG_ENOUGH * long
+            })
+            .collect()
+    }
+
+    /// Whether some are known to spin while they wait, even if they sleep now and then: at the start of an
+    /// MPI program, or when they have spun for long enough. Their CPU time is then not their work.
+    pub(crate) fn spins(&self, threads: &[&ThreadUse]) -> bool {
+        [Runtime::OpenMpi, Runtime::Mpich].iter().any(|r| self.runtimes.contains(r))
+            || endless_spinning(&self.environment).is_some()
+            || threads.iter().any(|t| t.yields())
+    }
+
+    /// Where the time of the threads that compute went.
+    #[must_use]
+    pub fn efficiency(&self) -> Option<Efficiency> {
+        let threads = self.compute();
+        let told = threads.iter().all(|t| t.stay.spun_s.is_some());
+        let spin = self.spins(&threads);
+        Efficiency::of(threads.iter().map(|t| t.stay))
+            .map(|e| if spin && !told { Efficiency { factors: None, ..e } } else { e })
+    }
+
+    /// What an `evenly.run/1` document says: the account at the end of a recording. None where this is
+    /// no such document.
+    #[must_use]
+    pub fn of_run(run: &Value) -> Option<Self> {
+        (run["schema"] == "evenly.run/1").then_some(())?;
+        let list = |v: &Value| v.as_array().cloned().unwrap_or_default();
+        let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+        let seconds = |v: &Value| v.as_f64().filter(|s| *s >= 0.0).unwrap_or(0.0);
+        let id = |v: &Value| v.as_i64().and_then(|n| i32::try_from(n).ok()).unwrap_or(0);
+        let cpuset: CpuSet = text(&run["cpus"]).parse().unwrap_or_default();
+        let watched = seconds(&run["balanced_s"]);
+        let threads = list(&run["threads"]).into_iter().map(|t| {
+            let (ran_s, waited_s) = (seconds(&t["ran_s"]), seconds(&t["waited_s"]));
+            let (blocked_s, present_s) = (seconds(&t["blocked_s"]), seconds(&t["present_s"]));
+            ThreadUse {
+                tid: id(&t["id"]["tid"]),
+                pid: id(&t["pid"]),
+                name: text(&t["name"]),
+                stay: Stay { ran_s, spun_s: None, waited_s, blocked_s, present_s },
+                ..ThreadUse::default()
+            }
+        });
+        let quota = run["quota_cpus"].as_f64().map(|cpus| QuotaUse {
+            cpus,
+            times: 0,
+            held_s: 0.0,
+            lift: None,
+        });
+        Some(Self {
+            source: Source::Recording,
+            command: list(&run["command"]).iter().map(text).collect(),
+            seconds: watched,
+            threads: threads.collect(),
+            cpuset,
+            quota,
+            gaps: vec![String::from(
+                "a recording has threads and CPUs only: settings, other programs, throttling and \
+                 disks need evenly doctor -- PROGRAM",
+            )],
+            ..Self::default()
+        })
+    }
+}
+
+/// A process and a thread, as ids.
+impl From<(Pid, Tid)> for ThreadUse {
+    fn from((pid, tid): (Pid, Tid)) -> Self {
+        Self { pid: pid.0, tid: tid.0, ..Self::default() }
+    }
+}

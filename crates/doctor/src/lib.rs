@@ -1,0 +1,29 @@
+//! Why a parallel program is slow: evidence in, findings out.
+//!
+//! [`Evidence`] is what was seen of a program: how its threads spent their time, who else used its
+//! CPUs, its quota, masks and runtime settings. [`Diagnosis::of`] makes [`Finding`]s of it, those that
+//! cost most first. A rule fires only on what was measured; what no rule can decide is in
+//! [`Diagnosis::unknown`] instead.
+//!
+//! The order in which causes are asked matters, because one hides another: threads that a quota holds
+//! back wait for CPUs, too, and threads that share one CPU because of their mask are no case of too many
+//! threads. Each rule leaves out what an earlier one explains.
+//!
+//! Invariant: pure. Where evidence comes from (a live program, a recording, a test) is not known here.
+
+#![forbid(unsafe_code)]
+
+mod diagnosis;
+mod evidence;
+mod rules;
+mod settings;
+mod text;
+
+pub use diagnosis::{Diagnosis, Finding, Kind, Prospect, SCHEMA};
+pub use evidence::{
+    CpuUse, Evidence, MIN_SECONDS, NodeUse, Other, QuotaUse, Runtime, Source, ThreadUse,
+};
+pub use settings::{Setting, settings};
+
+#[cfg(test)]
+mod tests;

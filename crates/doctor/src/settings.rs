@@ -1,0 +1,101 @@
+//! Runtime settings that can be seen to be wrong before anything runs.
+//!
+//! Invariant: a setting of the user is only replaced where it contradicts the machine; what is proposed
+//! does nothing for programs without the runtime.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A variable to set before the program starts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Setting {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value.
+    pub value: String,
+    /// Why.
+    pub why: String,
+}
+
+impl Setting {
+    /// As a shell takes it.
+    #[must_use]
+    pub fn assignment(&self) -> String {
+        format!("{}={}", self.name, self.value)
+    }
+}
+
+/// A number that OMP_NUM_THREADS holds: its first level.
+pub(crate) fn threads_wanted(environment: &BTreeMap<String, String>) -> Option<usize> {
+    let value = environment.get("OMP_NUM_THREADS")?;
+    value.split(',').next()?.trim().parse().ok().filter(|n| *n > 0)
+}
+
+/// Which variable makes OpenMP threads spin without end, if one does.
+pub(crate) fn endless_spinning(environment: &BTreeMap<String, String>) -> Option<String> {
+    let is = |name: &str, test: &dyn Fn(&str) -> bool| {
+        let value = environment.get(name)?.trim().to_ascii_lowercase();
+        test(&value).then(|| format!("{name}={value}"))
+    };
+    // What takes longer than any phase: 1e9 turns are seconds, and KMP_BLOCKTIME is milliseconds.
+    let endless = |value: &str| {
+        value.starts_with("inf") || value.parse::<f64>().is_ok_and(|turns| turns >= 1e9)
+    };
+    is("GOMP_SPINCOUNT", &endless)
+        .or_else(|| {
+            is("KMP_BLOCKTIME", &|v| endless(v) || v.parse::<f64>().is_ok_and(|t| t >= 1e5))
+        })
+        .or_else(|| is("OMP_WAIT_POLICY", &|v| v == "active"))
+}
+
+/// Whether and by which variable threads are bound.
+pub(crate) fn binding(environment: &BTreeMap<String, String>) -> Option<String> {
+    ["GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PROC_BIND", "OMP_PLACES"].iter().find_map(|name| {
+        let value = environment.get(*name)?.trim();
+        let off = ["", "false", "none", "disabled"].contains(&value.to_ascii_lowercase().as_str());
+        (!off).then(|| format!("{name}={value}"))
+    })
+}
+
+/// What to set for a program with this environment that may use so many CPUs, and so many of them at a
+/// time by its quota.
+#[must_use]
+pub fn settings(
+    environment: &BTreeMap<String, String>,
+    cpus: usize,
+    quota: Option<f64>,
+) -> Vec<Setting> {
+    let mut all = Vec::new();
+    let mut set = |name, value: String, why: String| all.push(Setting { name, value, why });
+    let room = quota.map_or(cpus, |q| cpus.min((q.floor() as usize).max(1))).max(1);
+    let limit = match quota {
+        Some(q) if room < cpus => format!("the CPU quota is {q:.2} CPUs"),
+        _ => format!("the program may use {cpus} CPUs"),
+    };
+    let wanted = threads_wanted(environment);
+    let threads = match wanted {
+        Some(n) if n > room => {
+            set("OMP_NUM_THREADS", room.to_string(), format!("it was {n}, and {limit}"));
+            room
+        }
+        Some(n) => n,
+        // OpenMP runtimes see masks and cpusets, but no quotas.
+        None if room < cpus => {
+            let why = format!("OpenMP would start {cpus} threads, and {limit}");
+            set("OMP_NUM_THREADS", room.to_string(), why);
+            room
+        }
+        None => cpus,
+    };
+    // Who wants more threads than there is room for shares CPUs, whatever is set here.
+    let shared = wanted.is_some_and(|n| n > cpus) || threads > room;
+    if let Some(found) = endless_spinning(environment).filter(|_| shared || room < cpus) {
+        let why = format!("{found} lets threads spin on CPUs that others of the program need");
+        match found.split('=').next() {
+            Some("GOMP_SPINCOUNT") => set("GOMP_SPINCOUNT", String::from("1000"), why),
+            Some("KMP_BLOCKTIME") => set("KMP_BLOCKTIME", String::from("0"), why),
+            _ => set("OMP_WAIT_POLICY", String::from("passive"), why),
+        }
+    }
+    all
+}

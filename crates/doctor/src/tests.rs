@@ -1,0 +1,452 @@
+//! Each rule with what provokes it and what must not, the text, and the JSON against its schema.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use evenly_model::efficiency::Stay;
+use evenly_model::{CpuId, CpuSet};
+use std::collections::BTreeMap;
+
+/// Running, waiting for a CPU and asleep, in seconds.
+fn thread(i: i32, ran_s: f64, waited_s: f64, blocked_s: f64) -> ThreadUse {
+    let present_s = ran_s + waited_s + blocked_s;
+    ThreadUse {
+        tid: 101 + i,
+        pid: 100,
+        name: format!("worker-{i}"),
+        stay: Stay { ran_s, spun_s: None, waited_s, blocked_s, present_s },
+        preempted: 300,
+        slept: 50,
+        mask: cpus("0-1"),
+        cpu: Some(CpuId(i as u32 % 2)),
+        ..ThreadUse::default()
+    }
+}
+
+fn cpus(list: &str) -> CpuSet {
+    list.parse().unwrap()
+}
+
+/// Threads on two CPUs with nobody else, watched for 10 s.
+fn evidence(threads: Vec<ThreadUse>) -> Evidence {
+    let mut all: Vec<CpuUse> = [0, 1].map(|id| CpuUse::new(CpuId(id))).into();
+    for t in &threads {
+        let u = &mut all[t.cpu.unwrap().0 as usize];
+        u.program_s += t.stay.ran_s;
+        u.busy_s += t.stay.ran_s;
+    }
+    Evidence {
+        command: vec!["./app".into(), "-n 3".into()],
+        seconds: 10.0,
+        cpuset: cpus("0-1"),
+        threads,
+        cpus: all,
+        ..Evidence::default()
+    }
+}
+
+fn kinds(e: &Evidence) -> Vec<Kind> {
+    Diagnosis::of(e, Vec::new()).findings.iter().map(|f| f.kind).collect()
+}
+
+fn of(e: &Evidence) -> (Diagnosis, Finding) {
+    let d = Diagnosis::of(e, Vec::new());
+    let f = d.findings.first().cloned().unwrap_or_else(|| panic!("{}", d.text()));
+    (d, f)
+}
+
+fn env(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+}
+
+fn balanced() -> Evidence {
+    evidence((0..2).map(|i| thread(i, 9.8, 0.1, 0.1)).collect())
+}
+
+/// Three on two, all the time busy.
+fn three() -> Evidence {
+    evidence((0..3).map(|i| thread(i, 6.6, 3.4, 0.0)).collect())
+}
+
+#[test]
+fn what_is_healthy_has_no_finding() {
+    let healthy = [
+        ("a CPU each", balanced()),
+        ("one thread", evidence(vec![thread(0, 9.9, 0.1, 0.0)])),
+        (
+            "asleep most of the time",
+            evidence(vec![thread(0, 0.1, 0.0, 9.9), thread(1, 0.1, 0.0, 9.9)]),
+        ),
+        ("four on two", evidence((0..4).map(|i| thread(i, 4.9, 5.0, 0.1)).collect())),
+        ("three on two, busy", three()),
+        ("a helper that sleeps", {
+            let mut e = balanced();
+            e.threads.push(thread(2, 0.05, 0.0, 9.95));
+            e
+        }),
+    ];
+    for (name, e) in healthy {
+        let d = Diagnosis::of(&e, Vec::new());
+        assert!(d.findings.is_empty(), "{name}: {}", d.text());
+        assert_eq!(d.prospect.gain_at_most == Some(1.0), name != "three on two, busy", "{name}");
+    }
+    // Without a probe it cannot be told whether these spin.
+    assert!(Diagnosis::of(&three(), Vec::new()).unknown[0].contains("spin"));
+}
+
+#[test]
+fn a_quota_that_ran_out() {
+    let mut e = evidence((0..8).map(|i| thread(i, 1.2, 8.8, 0.0)).collect());
+    let quota = |times, held_s| {
+        Some(QuotaUse { cpus: 1.0, times, held_s, lift: Some("echo -1 > q".into()) })
+    };
+    e.quota = quota(97, 10.0);
+    let (d, f) = of(&e);
+    assert_eq!((d.findings.len(), f.kind), (1, Kind::Quota), "{}", d.text());
+    assert!((f.cost.unwrap() - 10.0 / 19.6).abs() < 1e-9);
+    assert_eq!(f.paste.as_deref(), Some("echo -1 > q"));
+    assert_eq!(d.prospect.gain_at_most, Some(1.0));
+    e.runtimes.insert(Runtime::Gomp);
+    assert_eq!(of(&e).1.paste.as_deref(), Some("OMP_NUM_THREADS=1 ./app '-n 3'"));
+    // One that is never reached.
+    e.quota = quota(0, 0.0);
+    assert!(!kinds(&e).contains(&Kind::Quota));
+}
+
+#[test]
+fn a_mask_narrower_than_the_threads() {
+    let narrow = |mask: &str| {
+        let mut e = evidence((0..4).map(|i| thread(i, 2.4, 7.5, 0.0)).collect());
+        for t in &mut e.threads {
+            (t.mask, t.cpu) = (cpus(mask), Some(CpuId(0)));
+        }
+        e.cpus[0].program_s = 9.6;
+        e.cpus[0].busy_s = 9.6;
+        (e.cpus[1].program_s, e.cpus[1].busy_s) = (0.0, 0.0);
+        e
+    };
+    let (d, f) = of(&narrow("0"));
+    assert_eq!((d.findings.len(), f.kind), (1, Kind::NarrowMask), "{}", d.text());
+    assert_eq!(f.paste.as_deref(), Some("taskset -c 0-1 ./app '-n 3'"));
+    assert!((f.cost.unwrap() - 0.5).abs() < 1e-9);
+    assert_eq!(
+        of(&Evidence { pid: Some(7), ..narrow("0") }).1.paste.unwrap(),
+        "taskset -apc 0-1 7"
+    );
+    let mut bound = narrow("0");
+    bound.runtimes.insert(Runtime::Gomp);
+    bound.environment = env(&[("OMP_PLACES", "{0}")]);
+    let (_, f) = of(&bound);
+    assert!(f.sentence.contains("OMP_PLACES={0}"), "{}", f.sentence);
+    assert!(f.paste.unwrap().starts_with("env -u OMP_PLACES OMP_PROC_BIND=false ./app"));
+    // A cpuset leaves no more, and one thread needs no more.
+    assert!(kinds(&Evidence { cpuset: cpus("0"), ..narrow("0") }).is_empty());
+    let mut one = narrow("0");
+    one.threads.truncate(1);
+    (one.cpus[0].program_s, one.cpus[0].busy_s) = (2.4, 2.4);
+    assert!(kinds(&one).is_empty());
+}
+
+fn pinned(masks: &[&str]) -> Evidence {
+    let on = |mask: &str| masks.iter().filter(|m| **m == mask).count() as f64;
+    let threads = masks.iter().zip(0..).map(|(mask, i)| {
+        let k = on(mask);
+        let most = masks.iter().map(|m| on(m)).fold(0.0, f64::max);
+        let ran = 9.6 / most;
+        let mut t = thread(i, ran, ran * (k - 1.0), 9.6 - ran * k);
+        (t.mask, t.cpu) = (cpus(mask), cpus(mask).first());
+        t
+    });
+    let mut e = evidence(threads.collect());
+    // The first thread only waits for the others.
+    let first = ThreadUse { tid: 100, name: "app".into(), ..thread(9, 0.0, 0.0, 10.0) };
+    e.threads.push(first);
+    e
+}
+
+#[test]
+fn threads_pinned_to_one_cpu() {
+    let (d, f) = of(&pinned(&["0", "0"]));
+    assert_eq!((d.findings.len(), f.kind), (1, Kind::PinnedTogether), "{}", d.text());
+    assert_eq!((f.threads.as_slice(), &f.cpus), ([101, 102].as_slice(), &cpus("0")));
+    assert!(f.sentence.contains("worker-0 (101), worker-1 (102)"), "{}", f.sentence);
+    assert_eq!(f.paste.as_deref(), Some("for p in $(pgrep -x app); do taskset -apc 0-1 $p; done"));
+    // Three of which two share: the other CPU is idle while its thread waits.
+    assert_eq!(kinds(&pinned(&["0", "1", "1"])), [Kind::PinnedTogether]);
+    assert!(kinds(&pinned(&["0", "1"])).is_empty());
+    assert!(kinds(&pinned(&["0", "1", "0", "1"])).is_empty());
+}
+
+#[test]
+fn somebody_else_on_a_cpu() {
+    let mut e = evidence(vec![thread(0, 9.8, 0.2, 0.0), thread(1, 4.9, 5.1, 0.0)]);
+    e.cpus[1].busy_s += 4.9;
+    assert_eq!(kinds(&e), [Kind::Neighbour]);
+    e.others = vec![Other { pid: 7, name: "noise".into(), cpu_s: 4.9, cpu: CpuId(1) }];
+    let (d, f) = of(&e);
+    assert!(f.sentence.starts_with("noise (pid 7) uses CPU 1"), "{}", f.sentence);
+    assert_eq!((f.threads.as_slice(), &f.cpus), ([102].as_slice(), &cpus("1")));
+    assert_eq!(f.paste.as_deref(), Some("evenly run -- ./app '-n 3'"));
+    // CPUs of 1 and 0.51: 2 threads take 2/1.51 instead of 1/0.51.
+    let gain = d.prospect.gain_at_most.unwrap();
+    assert!((gain - 1.51 / 2.0 / 0.51).abs() < 0.01, "{gain}");
+    // On a CPU that the program does not use, or so little that nobody waits.
+    let mut beside = balanced();
+    beside.others = e.others;
+    assert!(kinds(&beside).is_empty());
+    beside.cpus[0].busy_s += 0.2;
+    assert!(kinds(&beside).is_empty());
+}
+
+#[test]
+fn a_slow_cpu() {
+    let mut e = balanced();
+    e.cpus[1].capacity = 512;
+    let (d, f) = of(&e);
+    assert_eq!(
+        (f.kind, &f.cpus, f.threads.as_slice()),
+        (Kind::SlowCpu, &cpus("1"), [102].as_slice())
+    );
+    assert!(d.prospect.gain_at_most.unwrap() > 1.3, "{:?}", d.prospect);
+    // Nobody is on it.
+    e.threads.truncate(1);
+    (e.cpus[1].program_s, e.cpus[1].busy_s) = (0.0, 0.0);
+    assert!(kinds(&e).is_empty());
+    let mut e = balanced();
+    e.cpus[0].stolen_s = 3.0;
+    assert_eq!(kinds(&e), [Kind::SlowCpu]);
+    e.cpus[0].stolen_s = 0.3;
+    assert!(kinds(&e).is_empty());
+}
+
+#[test]
+fn uneven_work() {
+    let e = evidence(vec![thread(0, 9.5, 0.1, 0.1), thread(1, 3.2, 0.1, 6.4)]);
+    let (d, f) = of(&e);
+    assert_eq!(
+        (d.findings.len(), f.kind, f.threads.as_slice()),
+        (1, Kind::UnevenWork, [101].as_slice())
+    );
+    assert!(f.sentence.contains("3.0 times"), "{}", f.sentence);
+    assert_eq!((f.paste, d.prospect.gain_at_most), (None, Some(1.0)));
+    // Their waiting is known by a probe.
+    let mut spun = evidence(vec![thread(0, 9.5, 0.1, 0.0), thread(1, 9.5, 0.1, 0.0)]);
+    assert!(kinds(&spun).is_empty());
+    spun.threads[0].stay.spun_s = Some(0.0);
+    spun.threads[1].stay.spun_s = Some(6.0);
+    assert_eq!(kinds(&spun), [Kind::UnevenWork]);
+    // All sleep much: they wait for something else than for one of them.
+    let served = evidence(vec![thread(0, 4.0, 0.1, 6.0), thread(1, 1.0, 0.1, 9.0)]);
+    assert!(kinds(&served).is_empty());
+}
+
+#[test]
+fn threads_that_do_not_divide_evenly() {
+    let mut e = evidence((0..3).map(|i| thread(i, 5.0, 3.0, 2.0)).collect());
+    let (d, f) = of(&e);
+    assert_eq!((d.findings.len(), f.kind), (1, Kind::UnevenDivision), "{}", d.text());
+    assert!((f.cost.unwrap() - 0.25).abs() < 1e-9);
+    // Not more than the idle CPUs could do: 1 / 0.75, which here is UB as well.
+    assert!((d.prospect.gain_at_most.unwrap() - 4.0 / 3.0).abs() < 1e-9);
+    e = evidence((0..3).map(|i| thread(i, 6.5, 3.2, 0.3)).collect());
+    for u in &mut e.cpus {
+        (u.program_s, u.busy_s) = (9.75, 9.75);
+    }
+    assert!(kinds(&e).is_empty());
+}
+
+#[test]
+fn spinning() {
+    // Yielding: a CPU given up tens of thousands of times.
+    let mut e = three();
+    for t in &mut e.threads[1..] {
+        (t.preempted, t.system_s) = (2_000_000, 3.0);
+    }
+    let (d, f) = of(&e);
+    assert_eq!(
+        (d.findings.len(), f.kind, f.threads.as_slice()),
+        (1, Kind::Spinning, [102, 103].as_slice())
+    );
+    assert_eq!(f.cost, None);
+    e.runtimes.insert(Runtime::Omp);
+    assert!(of(&e).1.paste.unwrap().starts_with("KMP_BLOCKTIME=0 "));
+    // By a setting.
+    let mut e = three();
+    e.runtimes.insert(Runtime::Omp);
+    e.environment = env(&[("KMP_BLOCKTIME", "infinite")]);
+    let (_, f) = of(&e);
+    assert!(
+        f.at_most && f.paste.unwrap().starts_with("env -u KMP_BLOCKTIME OMP_WAIT_POLICY=passive")
+    );
+    // By the probe.
+    let mut e = three();
+    for t in &mut e.threads {
+        t.stay.spun_s = Some(2.0);
+    }
+    assert_eq!(kinds(&e), [Kind::Spinning]);
+    for t in &mut e.threads {
+        t.stay.spun_s = Some(0.1);
+    }
+    assert!(kinds(&e).is_empty());
+    // Who has a CPU may spin.
+    let mut e = balanced();
+    e.runtimes.insert(Runtime::Omp);
+    e.environment = env(&[("OMP_WAIT_POLICY", "active")]);
+    e.threads[0].preempted = 2_000_000;
+    assert!(kinds(&e).is_empty());
+}
+
+#[test]
+fn ranks_and_threads_beyond_the_cpus() {
+    let mut e =
+        evidence((0..4).map(|i| ThreadUse { pid: 100 + i, ..thread(i, 4.9, 5.1, 0.0) }).collect());
+    assert!(kinds(&e).is_empty());
+    e.runtimes.insert(Runtime::OpenMpi);
+    let (d, f) = of(&e);
+    assert_eq!((d.findings.len(), f.kind), (1, Kind::MpiOversubscribed), "{}", d.text());
+    assert!(f.paste.unwrap().starts_with("OMPI_MCA_mpi_yield_when_idle=1 ./app"));
+    // Ranks that sleep while they wait.
+    for t in &mut e.threads {
+        (t.stay.waited_s, t.stay.blocked_s) = (1.0, 4.1);
+    }
+    assert!(kinds(&e).is_empty());
+
+    let mut e = evidence((0..4).map(|i| thread(i, 4.9, 5.0, 0.1)).collect());
+    e.runtimes.insert(Runtime::Gomp);
+    e.environment = env(&[("OMP_NUM_THREADS", "4,2")]);
+    let (_, f) = of(&e);
+    assert_eq!((f.kind, f.at_most), (Kind::TooManyThreads, true));
+    assert_eq!(f.paste.as_deref(), Some("OMP_NUM_THREADS=2 ./app '-n 3'"));
+    let mut e = evidence(vec![thread(0, 9.8, 0.1, 0.1)]);
+    e.runtimes.insert(Runtime::Gomp);
+    assert!(kinds(&e).is_empty());
+    e.environment = env(&[("OMP_NUM_THREADS", "1")]);
+    assert_eq!(kinds(&e), [Kind::TooFewThreads]);
+    // Somebody else needs the other CPU.
+    e.cpus[1].busy_s = 9.0;
+    assert!(kinds(&e).is_empty());
+}
+
+#[test]
+fn a_disk() {
+    let mut t = thread(0, 2.0, 0.1, 7.9);
+    (t.disk_s, t.file) = (7.0, Some("/data/out".into()));
+    let (d, f) = of(&evidence(vec![t]));
+    assert_eq!((f.kind, f.threads.as_slice()), (Kind::BlockedIo, [101].as_slice()));
+    assert!(
+        f.sentence.contains("worker-0 (101) waits for a disk (mostly /data/out)"),
+        "{}",
+        f.sentence
+    );
+    assert!(d.prospect.reason.contains("two threads"), "{}", d.prospect.reason);
+    let asleep = evidence(vec![ThreadUse { disk_s: 0.1, ..thread(0, 2.0, 0.1, 7.9) }]);
+    assert!(kinds(&asleep).is_empty());
+}
+
+#[test]
+fn memory_of_another_node() {
+    let node = |node, list: &str, pages| NodeUse { node, cpus: cpus(list), pages };
+    let mut e = balanced();
+    e.nodes = vec![node(0, "0", 1_000), node(1, "1", 10)];
+    let (_, f) = of(&e);
+    assert_eq!((f.kind, f.cost), (Kind::RemoteMemory, None));
+    assert!(
+        f.sentence.contains("99 % of the program's memory is on NUMA node 0"),
+        "{}",
+        f.sentence
+    );
+    // Spread as the threads are, or where they are.
+    e.nodes = vec![node(0, "0", 500), node(1, "1", 510)];
+    assert!(kinds(&e).is_empty());
+    e.nodes = vec![node(0, "0-1", 1_000), node(1, "2-3", 10)];
+    assert!(kinds(&e).is_empty());
+}
+
+#[test]
+fn settings_that_contradict_the_machine() {
+    let set = |pairs: &[(&str, &str)], cpus, quota| -> Vec<String> {
+        settings(&env(pairs), cpus, quota).iter().map(Setting::assignment).collect()
+    };
+    assert!(set(&[], 4, None).is_empty());
+    assert!(set(&[("OMP_NUM_THREADS", "4"), ("OMP_WAIT_POLICY", "active")], 4, None).is_empty());
+    assert_eq!(set(&[("OMP_NUM_THREADS", "8")], 4, None), ["OMP_NUM_THREADS=4"]);
+    assert_eq!(set(&[], 8, Some(2.5)), ["OMP_NUM_THREADS=2"]);
+    assert_eq!(set(&[("OMP_NUM_THREADS", "2")], 8, Some(2.5)), [""; 0]);
+    assert_eq!(set(&[], 8, Some(0.3)), ["OMP_NUM_THREADS=1"]);
+    assert!(set(&[], 2, Some(4.0)).is_empty());
+    assert_eq!(
+        set(&[("OMP_NUM_THREADS", "8"), ("KMP_BLOCKTIME", "infinite")], 4, None),
+        ["OMP_NUM_THREADS=4", "KMP_BLOCKTIME=0"]
+    );
+    assert_eq!(
+        set(&[("OMP_NUM_THREADS", "8"), ("GOMP_SPINCOUNT", "30000000000")], 4, None)[1],
+        "GOMP_SPINCOUNT=1000"
+    );
+    assert!(set(&[("OMP_NUM_THREADS", "lots")], 4, None).is_empty());
+}
+
+#[test]
+fn libraries_are_known_by_their_names() {
+    for (file, runtime) in [
+        ("libgomp.so.1.0.0", Some(Runtime::Gomp)),
+        ("libomp.so.5", Some(Runtime::Omp)),
+        ("libomp5-14.so", Some(Runtime::Omp)),
+        ("libmpi.so.40.30.4", Some(Runtime::OpenMpi)),
+        ("libmpich.so.12.2.1", Some(Runtime::Mpich)),
+        ("libc.so.6", None),
+        ("", None),
+    ] {
+        assert_eq!(Runtime::of_library(file), runtime, "{file}");
+    }
+}
+
+#[test]
+fn too_little_is_no_diagnosis() {
+    let d = Diagnosis::of(&Evidence { seconds: 0.1, ..pinned(&["0", "0"]) }, Vec::new());
+    assert!(d.findings.is_empty() && d.prospect.gain_at_most.is_none());
+    assert!(d.unknown[0].contains("0.10 s only"), "{:?}", d.unknown);
+    let d = Diagnosis::of(&Evidence { seconds: 5.0, ..Evidence::default() }, Vec::new());
+    assert!(d.unknown[0].contains("nothing was seen"), "{}", d.text());
+}
+
+#[test]
+fn a_recording_has_threads_and_cpus() {
+    let thread = |tid, ran, blocked| {
+        serde_json::json!({"id": {"tid": tid, "start": 1}, "pid": 5, "name": "w", "ran_s": ran,
+            "waited_s": 0.1, "blocked_s": blocked, "present_s": ran + 0.1 + blocked})
+    };
+    let run = serde_json::json!({"schema": "evenly.run/1", "command": ["./app"], "cpus": "0-1",
+        "balanced_s": 10.0, "quota_cpus": null, "threads": [thread(6, 9.9, 0.0), thread(7, 3.0, 6.9)]});
+    let e = Evidence::of_run(&run).unwrap();
+    assert_eq!(kinds(&e), [Kind::UnevenWork]);
+    assert!(Diagnosis::of(&e, Vec::new()).gaps[0].contains("recording"));
+    assert_eq!(Evidence::of_run(&serde_json::json!({"schema": "evenly.top/1"})), None);
+}
+
+#[test]
+fn the_text_is_one_screen() {
+    insta::assert_snapshot!(of(&pinned(&["0", "1", "1"])).0.text());
+    insta::assert_snapshot!(Diagnosis::of(&balanced(), Vec::new()).text());
+    let mut worst = three();
+    worst.quota = Some(QuotaUse { cpus: 1.5, times: 90, held_s: 5.0, lift: None });
+    worst.runtimes.insert(Runtime::Omp);
+    worst.environment = env(&[("OMP_NUM_THREADS", "3"), ("OMP_WAIT_POLICY", "active")]);
+    worst.cpus[1].stolen_s = 1.5;
+    worst.cpus[0].busy_s += 3.0;
+    let d = Diagnosis::of(&worst, settings(&worst.environment, 2, Some(1.5)));
+    assert!(d.findings.len() >= 3 && d.text().lines().count() <= 24, "{}", d.text());
+    insta::assert_snapshot!(d.text());
+}
+
+#[test]
+fn the_json_is_as_the_schema_says() {
+    let schema = include_str!("../../../docs/schemas/evenly.doctor-1.json");
+    let validator = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
+    let fixed = settings(&env(&[("OMP_NUM_THREADS", "9")]), 2, None);
+    for e in [balanced(), three(), pinned(&["0", "0"]), Evidence::default()] {
+        let json = serde_json::to_value(Diagnosis::of(&e, fixed.clone())).unwrap();
+        let errors: Vec<String> =
+            validator.iter_errors(&json).map(|e| format!("{}: {e}", e.instance_path)).collect();
+        assert!(errors.is_empty(), "{errors:?}\n{json:#}");
+    }
+    assert!(!validator.is_valid(&serde_json::json!({"schema": "evenly.doctor/2"})));
+}

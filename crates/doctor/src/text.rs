@@ -1,0 +1,98 @@
+//! The diagnosis as text: one screen, the cause first.
+
+use crate::{Diagnosis, Finding};
+use evenly_model::counted;
+use std::fmt::Write;
+
+/// How many findings are told in full; of the others one line each.
+const FULL: usize = 2;
+/// How many more have a line.
+const LINES: usize = 4;
+
+impl Diagnosis {
+    /// As text for people; ends with a newline.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut t = String::new();
+        // Writing to a String cannot fail.
+        let _ = self.write(&mut t);
+        t
+    }
+
+    fn write(&self, t: &mut String) -> std::fmt::Result {
+        let mut row = |name: &str, words: &str| writeln!(t, "  {name:<11} {words}");
+        let head = format!(
+            "evenly doctor: {} on {} ({}), {:.2} s",
+            counted(self.threads, "thread"),
+            counted(self.cpus.len(), "CPU"),
+            self.cpus,
+            self.seconds
+        );
+        let mut lines: Vec<(&str, String)> = Vec::new();
+        for s in &self.applied {
+            lines.push(("set", format!("{}: {}", s.assignment(), s.why)));
+        }
+        if self.findings.is_empty() {
+            lines.push(("diagnosis", self.healthy()));
+        }
+        for (i, f) in self.findings.iter().enumerate().take(FULL) {
+            let name = if i == 0 { "diagnosis" } else { "and" };
+            lines.push((name, format!("{} {}", f.sentence, cost(f))));
+            lines.extend(f.evidence.iter().map(|e| ("evidence", e.clone())));
+            lines.push(("remedy", f.remedy.clone()));
+            lines.extend(f.paste.iter().map(|p| ("paste", p.clone())));
+        }
+        for f in self.findings.iter().skip(FULL).take(LINES) {
+            lines.push(("also", format!("{} {}", f.sentence, cost(f))));
+        }
+        lines.extend(self.unknown.iter().map(|u| ("not known", u.clone())));
+        match &self.efficiency {
+            Some(e) if e.factors.is_some() => lines.push(("efficiency", e.words())),
+            // Why there are no more figures stands above.
+            Some(e) => lines.push((
+                "efficiency",
+                format!(
+                    "{:.1} % of the threads' time spent waiting for a CPU; no more is known",
+                    100.0 * e.run_queue_share
+                ),
+            )),
+            None => {}
+        }
+        lines.push(("evenly", self.prospect.reason.clone()));
+        if self.prospect.gain_at_most.is_none_or(|g| g > 1.0)
+            && let Some(line) = &self.compare
+        {
+            lines.push(("measure", line.clone()));
+        }
+        lines.extend(self.gaps.iter().map(|g| ("not seen", g.clone())));
+        let mut last = "";
+        let body: Vec<(&str, String)> = lines
+            .into_iter()
+            .map(|(name, words)| {
+                let again = name == last;
+                last = name;
+                (if again { "" } else { name }, words)
+            })
+            .collect();
+        for (name, words) in &body {
+            row(name, words)?;
+        }
+        t.insert_str(0, &format!("{head}\n"));
+        Ok(())
+    }
+
+    fn healthy(&self) -> String {
+        if self.prospect.gain_at_most.is_none() {
+            return String::from("none");
+        }
+        String::from("nothing ails it that can be seen from outside")
+    }
+}
+
+fn cost(f: &Finding) -> String {
+    match f.cost {
+        Some(c) if f.at_most => format!("[up to {:.0} % of the threads' time]", 100.0 * c),
+        Some(c) => format!("[{:.0} % of the threads' time]", 100.0 * c),
+        None => String::from("[cost not known]"),
+    }
+}

@@ -1,0 +1,498 @@
+//! What a program does, seen from outside: the evidence of `evenly doctor`.
+//!
+//! The witness reads, some twenty times a second, the times of all threads of a program, how often they
+//! gave up their CPU, their masks, where they are, what other processes use of the CPUs, and now and then
+//! what changes seldom: environment, libraries, quota, NUMA pages.
+//!
+//! Invariants: nothing is changed, in the program or anywhere else. What cannot be read is left out and
+//! told. The witness takes about a fiftieth of a CPU: it looks less often where a look takes long.
+//!
+//! Known gaps: what a thread does after the last look before its end is not seen; threads and processes
+//! that live for less than the time between two looks are not seen at all, only that CPUs were busy.
+
+use crate::affinity;
+use crate::clock;
+use crate::limits::{Limits, Quota, QuotaSource};
+use crate::memory::parse_numa_maps;
+use crate::proc::{
+    Proc, Stat, parse_cpu_ticks, parse_schedstat, read_all, status_field, status_number,
+};
+use evenly_doctor::{CpuUse, Evidence, NodeUse, Other, QuotaUse, Runtime, ThreadUse};
+use evenly_model::efficiency::Stay;
+use evenly_model::{CpuId, CpuSet, Nanos, Pid, Tid};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::time::Duration;
+
+/// The time between two looks, at least.
+const LOOK: Duration = Duration::from_millis(40);
+/// A look is followed by a pause of so many times its length.
+const PAUSE: u32 = 50;
+/// Environment variables that are looked for.
+const VARIABLES: [&str; 8] = [
+    "OMP_NUM_THREADS",
+    "OMP_PROC_BIND",
+    "OMP_PLACES",
+    "OMP_WAIT_POLICY",
+    "GOMP_SPINCOUNT",
+    "GOMP_CPU_AFFINITY",
+    "KMP_BLOCKTIME",
+    "KMP_AFFINITY",
+];
+/// More other processes than that are not told.
+const OTHERS: usize = 5;
+/// Libraries and variables are looked at in so many processes.
+const LOOKED_INTO: usize = 8;
+
+/// Counters of a thread at one moment.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    ran: Nanos,
+    waited: Nanos,
+    system: u64,
+    preempted: u64,
+    slept: u64,
+}
+
+/// A thread that is watched.
+#[derive(Debug)]
+struct Track {
+    pid: Pid,
+    name: String,
+    joined: Nanos,
+    seen: Nanos,
+    first: Counts,
+    last: Counts,
+    disk: Nanos,
+    files: HashMap<String, u32>,
+    mask: CpuSet,
+    on: HashMap<CpuId, Nanos>,
+}
+
+/// A process that is not of the program.
+#[derive(Debug)]
+struct Stranger {
+    name: String,
+    start: u64,
+    first: u64,
+    last: u64,
+    on: HashMap<CpuId, u32>,
+}
+
+/// Watches one program.
+#[derive(Debug)]
+pub struct Witness {
+    proc: Proc,
+    limits: Limits,
+    root: Pid,
+    me: Pid,
+    began: Nanos,
+    now: Nanos,
+    looks: u64,
+    threads: HashMap<(Tid, u64), Track>,
+    strangers: HashMap<Pid, Stranger>,
+    online: CpuSet,
+    cpuset: CpuSet,
+    ticks: BTreeMap<CpuId, [(u64, u64); 2]>,
+    quota: Option<(Quota, Quota)>,
+    quota_at: Option<QuotaSource>,
+    environment: BTreeMap<String, String>,
+    runtimes: BTreeSet<Runtime>,
+    pages: BTreeMap<u32, u64>,
+    nodes: Vec<(u32, CpuSet)>,
+    processes: Vec<Pid>,
+}
+
+impl Witness {
+    /// For the program whose first process is `root`, from now on.
+    #[must_use]
+    pub fn new(root: Pid) -> Self {
+        let limits = Limits::default();
+        let online = limits.online().unwrap_or_default();
+        let cpuset = limits.cpuset(root).unwrap_or_else(|_| online.clone());
+        let nodes = limits.numbered_nodes();
+        let now = clock::now();
+        Self {
+            proc: Proc::default(),
+            limits,
+            root,
+            me: Pid(std::process::id().cast_signed()),
+            began: now,
+            now,
+            looks: 0,
+            threads: HashMap::new(),
+            strangers: HashMap::new(),
+            online,
+            cpuset,
+            ticks: BTreeMap::new(),
+            quota: None,
+            quota_at: None,
+            environment: BTreeMap::new(),
+            runtimes: BTreeSet::new(),
+            pages: BTreeMap::new(),
+            nodes,
+            processes: Vec::new(),
+        }
+    }
+
+    /// Looks once, and says how long to wait before the next look. None where the program has ended.
+    pub fn look(&mut self) -> Option<Duration> {
+        let (start, used) = (clock::now(), clock::thread_cpu_time());
+        // What is left of a program that has ended says nothing.
+        self.proc.process_stat(self.root).filter(|s| s.state != b'Z')?;
+        let last = std::mem::replace(&mut self.now, start);
+        self.find(start);
+        self.look_at_cpus();
+        let since = start - last;
+        for pid in self.processes.clone() {
+            for tid in self.proc.threads(pid) {
+                self.look_at_thread(pid, tid, since);
+            }
+        }
+        self.look_at_quota();
+        self.looks += 1;
+        // Soon after the start, and then more and more seldom.
+        if self.looks.is_power_of_two() || self.looks.is_multiple_of(64) {
+            self.look_inside();
+        }
+        // Its own CPU time: on a busy machine a look may take long without costing much.
+        let took = clock::thread_cpu_time() - used;
+        Some(LOOK.max(Duration::from_nanos(took.0) * PAUSE))
+    }
+
+    /// Finds the processes of the program, and what others have used.
+    fn find(&mut self, now: Nanos) {
+        let all: Vec<(Pid, Stat, u64)> = self
+            .proc
+            .processes()
+            .into_iter()
+            .filter_map(|pid| {
+                let text = read_all(&self.proc.process_file(pid, "stat")).ok()?;
+                Some((pid, Stat::parse(&text)?, parse_own_ticks(&text)?))
+            })
+            .collect();
+        let parents: HashMap<Pid, Pid> = all.iter().map(|(p, s, _)| (*p, s.ppid)).collect();
+        let mut ours: HashSet<Pid> = HashSet::from([self.root]);
+        for pid in parents.keys() {
+            let mut path = Vec::new();
+            let mut at = *pid;
+            // Ids can change hands while they are read, so that a chain without end is conceivable.
+            while path.len() < 256 && !ours.contains(&at) {
+                path.push(at);
+                match parents.get(&at) {
+                    Some(parent) if parent.0 > 1 => at = *parent,
+                    _ => break,
+                }
+            }
+            if ours.contains(&at) {
+                ours.extend(path);
+            }
+        }
+        ours.remove(&self.me);
+        let first = self.strangers.is_empty() && now - self.began < Nanos::from_millis(200);
+        for (pid, stat, used) in all {
+            if ours.contains(&pid) || pid == self.me {
+                continue;
+            }
+            let before = if first { used } else { 0 };
+            let known = self.strangers.entry(pid).or_insert_with(|| Stranger {
+                name: stat.name(),
+                start: stat.start,
+                first: before,
+                last: before,
+                on: HashMap::new(),
+            });
+            // Ids are used again.
+            if known.start == stat.start && used > known.last {
+                known.last = used;
+                *known.on.entry(stat.cpu).or_default() += 1;
+            }
+        }
+        self.processes = ours.into_iter().collect();
+        self.processes.sort_unstable();
+    }
+
+    fn look_at_cpus(&mut self) {
+        let Ok(stat) = read_all(&self.proc.root().join("stat")) else { return };
+        for cpu in self.online.iter() {
+            if let Some(t) = parse_cpu_ticks(&stat, &CpuSet::single(cpu)) {
+                let now = (t.busy, t.stolen);
+                self.ticks.entry(cpu).or_insert([now, now])[1] = now;
+            }
+        }
+    }
+
+    fn look_at_thread(&mut self, pid: Pid, tid: Tid, since: Nanos) {
+        let read = |file| read_all(&self.proc.thread_file(tid, file)).ok();
+        let Some(text) = read("stat") else { return };
+        let (Some(stat), Some(times)) =
+            (Stat::parse(&text), read("schedstat").and_then(|t| parse_schedstat(&t)))
+        else {
+            return;
+        };
+        let status = read("status").unwrap_or_default();
+        let number = |key| status_number(&status, key).unwrap_or(0);
+        let counts = Counts {
+            ran: times.ran,
+            waited: times.waited,
+            system: parse_system_ticks(&text).unwrap_or(0),
+            preempted: number("nonvoluntary_ctxt_switches"),
+            slept: number("voluntary_ctxt_switches"),
+        };
+        let (now, began) = (self.now, self.began);
+        let track = self.threads.entry((tid, stat.start)).or_insert_with(|| {
+            // One that started while it was watched is known from its start.
+            let per_second = ticks_per_second();
+            let age = clock::since_boot()
+                .0
+                .saturating_sub((stat.start as f64 / per_second as f64 * 1e9) as u64);
+            let started = Nanos(now.0.saturating_sub(age));
+            let young = started >= Nanos(began.0.saturating_sub(20_000_000));
+            Track {
+                pid,
+                name: stat.name(),
+                joined: if young { started.max(began) } else { now },
+                seen: now,
+                first: if young { Counts::default() } else { counts },
+                last: counts,
+                disk: Nanos::ZERO,
+                files: HashMap::new(),
+                mask: CpuSet::new(),
+                on: HashMap::new(),
+            }
+        });
+        let ran = counts.ran - track.last.ran.min(counts.ran);
+        *track.on.entry(stat.cpu).or_default() += ran;
+        (track.last, track.seen) = (counts, now);
+        track.name = stat.name();
+        let list = status_field(&status, "Cpus_allowed_list");
+        if let Some(mask) = list.and_then(|l| std::str::from_utf8(l).ok()?.parse().ok()) {
+            track.mask = mask;
+        }
+        if stat.state == b'D' {
+            track.disk += since;
+            if let Some(file) = self.proc.waits_for_file(pid, tid) {
+                *track.files.entry(file).or_default() += 1;
+            }
+        }
+    }
+
+    fn look_at_quota(&mut self) {
+        // Of the youngest process: launchers may be in another group.
+        let pid = self.processes.last().copied().unwrap_or(self.root);
+        let Ok(quota) = self.limits.quota(pid) else { return };
+        match &mut self.quota {
+            // One that has just ended is in the topmost group, which has none.
+            Some((first, _)) if first.cpus.is_some() && quota.cpus.is_none() => {}
+            // Another group, or another quota: counting begins anew.
+            Some((first, last))
+                if first.cpus == quota.cpus && last.throttling.times <= quota.throttling.times =>
+            {
+                *last = quota;
+            }
+            _ => {
+                self.quota = Some((quota, quota));
+                self.quota_at = self.limits.quota_source(pid);
+            }
+        }
+    }
+
+    /// What changes seldom.
+    fn look_inside(&mut self) {
+        if let Ok(cpuset) = self.limits.cpuset(self.root) {
+            self.cpuset = cpuset;
+        }
+        self.pages.clear();
+        for &pid in self.processes.iter().rev().take(LOOKED_INTO) {
+            let read = |file| read_all(&self.proc.process_file(pid, file)).unwrap_or_default();
+            for line in read("maps").split(|&b| b == b'\n') {
+                let file = line.rsplit(|&b| b == b'/').next().unwrap_or_default();
+                let known = std::str::from_utf8(file).ok().and_then(Runtime::of_library);
+                self.runtimes.extend(known);
+            }
+            for variable in read("environ").split(|&b| b == 0) {
+                let text = String::from_utf8_lossy(variable);
+                if let Some((name, value)) = text.split_once('=')
+                    && VARIABLES.contains(&name)
+                {
+                    self.environment.insert(name.to_owned(), value.to_owned());
+                }
+            }
+            if self.nodes.len() > 1 {
+                let maps = read("numa_maps");
+                for (node, _) in &self.nodes {
+                    let pages: u64 = parse_numa_maps(&maps, *node).values().sum();
+                    *self.pages.entry(*node).or_default() += pages;
+                }
+            }
+        }
+    }
+
+    /// What was seen.
+    #[must_use]
+    pub fn evidence(&self, command: Vec<String>, runs_on: bool) -> Evidence {
+        let seconds = (self.now - self.began).as_secs_f64();
+        let tick = 1.0 / ticks_per_second() as f64;
+        let mut threads: Vec<ThreadUse> =
+            self.threads.iter().map(|((tid, _), t)| t.told(*tid, tick)).collect();
+        threads.sort_by_key(|t| (t.pid, t.tid));
+        let mut cpus: BTreeMap<CpuId, CpuUse> = BTreeMap::new();
+        for (id, [first, last]) in &self.ticks {
+            cpus.insert(
+                *id,
+                CpuUse {
+                    busy_s: last.0.saturating_sub(first.0) as f64 * tick,
+                    stolen_s: last.1.saturating_sub(first.1) as f64 * tick,
+                    capacity: self.limits.capacity(*id),
+                    ..CpuUse::new(*id)
+                },
+            );
+        }
+        for t in self.threads.values() {
+            for (cpu, ran) in &t.on {
+                if let Some(u) = cpus.get_mut(cpu) {
+                    u.program_s += ran.as_secs_f64();
+                }
+            }
+        }
+        let mut others: Vec<Other> = self
+            .strangers
+            .iter()
+            .filter(|(_, s)| s.last > s.first)
+            .map(|(pid, s)| Other {
+                pid: pid.0,
+                name: s.name.clone(),
+                cpu_s: (s.last - s.first) as f64 * tick,
+                cpu: s.on.iter().max_by_key(|o| (o.1, o.0)).map_or(CpuId(0), |o| *o.0),
+            })
+            .collect();
+        others.sort_by(|a, b| b.cpu_s.total_cmp(&a.cpu_s).then(a.pid.cmp(&b.pid)));
+        others.truncate(OTHERS);
+        let quota = self.quota.as_ref().and_then(|(first, last)| {
+            Some(QuotaUse {
+                cpus: last.cpus?,
+                times: last.throttling.times.saturating_sub(first.throttling.times),
+                held_s: Nanos(last.throttling.held.0.saturating_sub(first.throttling.held.0))
+                    .as_secs_f64(),
+                lift: self.quota_at.as_ref().map(QuotaSource::lift),
+            })
+        });
+        let nodes = self.nodes.iter().map(|(node, cpus)| NodeUse {
+            node: *node,
+            cpus: cpus.clone(),
+            pages: self.pages.get(node).copied().unwrap_or(0),
+        });
+        Evidence {
+            command,
+            pid: runs_on.then_some(self.root.0),
+            seconds,
+            cpuset: self.cpuset.clone(),
+            threads,
+            cpus: cpus.into_values().collect(),
+            quota,
+            environment: self.environment.clone(),
+            runtimes: self.runtimes.clone(),
+            others,
+            nodes: if self.nodes.len() > 1 { nodes.collect() } else { Vec::new() },
+            ..Evidence::default()
+        }
+    }
+}
+
+impl Track {
+    fn told(&self, tid: Tid, tick: f64) -> ThreadUse {
+        let of = |f: fn(&Counts) -> u64| f(&self.last).saturating_sub(f(&self.first));
+        let (ran_s, waited_s) =
+            (Nanos(of(|c| c.ran.0)).as_secs_f64(), Nanos(of(|c| c.waited.0)).as_secs_f64());
+        // Start times are known to a clock tick.
+        let seen = (self.seen - self.joined.min(self.seen)).as_secs_f64();
+        let present_s = seen.max(ran_s + waited_s);
+        let blocked_s = (present_s - ran_s - waited_s).max(0.0);
+        ThreadUse {
+            tid: tid.0,
+            pid: self.pid.0,
+            name: self.name.clone(),
+            stay: Stay { ran_s, spun_s: None, waited_s, blocked_s, present_s },
+            system_s: of(|c| c.system) as f64 * tick,
+            disk_s: self.disk.as_secs_f64().min(blocked_s),
+            file: self.files.iter().max_by_key(|f| (f.1, f.0)).map(|f| f.0.clone()),
+            preempted: of(|c| c.preempted),
+            slept: of(|c| c.slept),
+            mask: self.mask.clone(),
+            cpu: self.on.iter().max_by_key(|o| (o.1, o.0)).map(|o| *o.0),
+        }
+    }
+}
+
+/// Clock ticks in which `/proc` counts.
+fn ticks_per_second() -> u64 {
+    rustix::param::clock_ticks_per_second().max(1)
+}
+
+/// CPU time of a process without its children, in clock ticks, by its `stat`.
+fn parse_own_ticks(stat: &[u8]) -> Option<u64> {
+    tick_fields(stat).map(|[user, system]| user.saturating_add(system))
+}
+
+fn parse_system_ticks(stat: &[u8]) -> Option<u64> {
+    tick_fields(stat).map(|[_, system]| system)
+}
+
+/// utime and stime, the fields 14 and 15.
+fn tick_fields(stat: &[u8]) -> Option<[u64; 2]> {
+    let behind = stat.iter().rposition(|&b| b == b')')? + 1;
+    let text = std::str::from_utf8(&stat[behind..]).ok()?;
+    let mut fields = text.split_ascii_whitespace().skip(11);
+    Some([fields.next()?.parse().ok()?, fields.next()?.parse().ok()?])
+}
+
+/// The environment variables of this process that runtimes heed, and what it may use: what is known of a
+/// program before it is started.
+#[must_use]
+pub fn before_start() -> (BTreeMap<String, String>, usize, Option<f64>) {
+    let environment = VARIABLES
+        .iter()
+        .filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)))
+        .collect();
+    let me = Pid(std::process::id().cast_signed());
+    let limits = Limits::default();
+    let cpus =
+        affinity::get(Tid(0)).or_else(|_| limits.online().map_err(|_| ())).map_or(1, |c| c.len());
+    let quota = limits.quota(me).ok().and_then(|q| q.cpus);
+    (environment, cpus.max(1), quota)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_stand_behind_a_difficult_name() {
+        let stat = b"71 (a) b 9) S 1 71 71 0 -1 4194560 300 900 0 1 10 20 300 4000 20 0 1 0 555";
+        assert_eq!((parse_own_ticks(stat), parse_system_ticks(stat)), (Some(30), Some(20)));
+        assert_eq!((parse_own_ticks(b"71 (a) S 1"), parse_own_ticks(b"")), (None, None));
+    }
+
+    #[test]
+    fn it_sees_itself_computing() {
+        // The test's own process would leave itself out.
+        let mut child =
+            std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let pid = Pid(child.id().cast_signed());
+        let mut witness = Witness::new(pid);
+        let seen = (0..2_000).find_map(|_| {
+            witness.look()?;
+            std::thread::sleep(Duration::from_millis(10));
+            let e = witness.evidence(Vec::new(), true);
+            let t = e.threads.first()?.clone();
+            (t.stay.ran_s > 0.05).then_some((t, e))
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let (t, e) = seen.unwrap();
+        assert_eq!((t.pid, t.name.as_str()), (pid.0, "sh"));
+        assert!(t.stay.present_s >= t.stay.ran_s * 0.9 && !t.mask.is_empty(), "{t:?}");
+        assert_eq!((e.threads.len(), e.pid), (1, Some(pid.0)));
+        assert!(e.others.iter().all(|o| o.pid != pid.0), "{:?}", e.others);
+        assert_eq!(witness.look(), None);
+    }
+}
