@@ -151,6 +151,7 @@ pub(crate) fn options(given: &EvenlyMapOptions) -> Result<Options, Trouble> {
         tolerance: given.tolerance,
         beta: bound(given.beta),
         windows: given.windows,
+        ..Options::default()
     })
 }
 

@@ -234,6 +234,8 @@ fn options(args: &MapArgs, memory_s: Option<f64>) -> anyhow::Result<Options> {
         time_limit: args.time_limit,
         migration_worth_s: args.migration_worth.unwrap_or(usual.migration_worth_s),
         windows: args.windows.unwrap_or(usual.windows),
+        // Nobody asks for that here: objects of a runtime are copied.
+        copied_within_nodes: usual.copied_within_nodes,
         max_migrations: args.max_migrations,
         max_imbalance: args.max_imbalance.map(|percent| percent / 100.0),
         tolerance: args.tolerance.map_or(usual.tolerance, |percent| percent / 100.0),

@@ -67,8 +67,6 @@ const COPIES_AT_MOST: f64 = 2e9;
 const REMNANT: f64 = 0.05;
 /// Memory that stayed is left for a window, then for two, and so on, but for no more than this.
 const LONGEST_REST: u64 = 64;
-/// A bandwidth at which copying costs nothing.
-const AT_ONCE: f64 = 1e18;
 /// How long the mapper may search, as its module counts: some thousand looks, so that a point stays
 /// short.
 const SEARCH: Nanos = Nanos::from_millis(2);
@@ -405,13 +403,10 @@ impl Remap {
         let mut cluster =
             Cluster::new(cores.collect(), nodes, Vec::new(), knowledge.factors.clone()).ok()?;
         if let Some(bandwidths) = &knowledge.bandwidths {
-            // Within a node nothing is copied.
-            let n = knowledge.nodes.len();
-            let copying = |(k, b): (usize, &f64)| if k / n == k % n { AT_ONCE } else { *b };
-            let bandwidths = bandwidths.iter().enumerate().map(copying).collect();
-            cluster = cluster.with_bandwidths(bandwidths).ok()?;
+            cluster = cluster.with_bandwidths(bandwidths.clone()).ok()?;
         }
-        let options = Options { time_limit: SEARCH, ..Options::default() };
+        let options =
+            Options { time_limit: SEARCH, copied_within_nodes: false, ..Options::default() };
         Some(Case { graph, cluster, present: self.at.clone(), options })
     }
 
@@ -711,6 +706,32 @@ mod tests {
         // Without it nothing is known.
         let mut m = Machine::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)]);
         assert!(m.run(&mut policy(10, 3.0, None), 200).is_empty());
+    }
+
+    /// Where bandwidths are known, too: a thread is not copied to go to another CPU of its node, however
+    /// much memory it has, and bytes count by the bandwidths of the machine.
+    #[test]
+    fn known_bandwidths_do_not_keep_threads_from_their_own_node() {
+        let mut m = Machine::new(&[(0, 0.45), (0, 0.45), (1, 0.05), (2, 0.4), (3, 0.4)]);
+        m.bytes = 1e12;
+        let mut nuco = policy(10, 1.5, None);
+        let known = nuco.knowledge.take().unwrap();
+        let bandwidths = Some(vec![2e10, 1e10, 1e10, 2e10]);
+        nuco.learn(&Arc::new(Knowledge { bandwidths, ..(*known).clone() }));
+        let request = {
+            let s = m.snapshot();
+            nuco.see(&s);
+            nuco.window = Nanos::ZERO;
+            let known = nuco.knowledge.clone().unwrap();
+            let s = Snapshot { now: Nanos::from_millis(1_000), ..s };
+            nuco.case(&s, &known, &m.shares).unwrap()
+        };
+        // Two cores at 20 GB/s.
+        assert_eq!(request.options.byte_s(&request.cluster), 1e-10);
+        assert_eq!(request.cluster.byte_cost(0, 2), 2.0);
+        let plans = m.run(&mut nuco, 60);
+        assert!(!plans.is_empty() && heaviest(&m) <= 0.5, "{:?}", m.at);
+        assert!(m.at[..3].iter().all(|c| *c < 2) && m.at[3..].iter().all(|c| *c >= 2));
     }
 
     #[test]

@@ -74,6 +74,9 @@ pub struct Options {
     /// mapping will hold: migrations cost once, and save so often. Default 1. What is not above 0 is
     /// 1.
     pub windows: f64,
+    /// `nuco+`: whether a task has to be copied to go to another core of its node, where bandwidths are
+    /// known. Default true: objects of a runtime are; threads are not.
+    pub copied_within_nodes: bool,
     /// `nuco+`: no more migrations than that, and a migration costs nothing but the time to copy
     /// it.
     pub max_migrations: Option<usize>,
@@ -94,6 +97,7 @@ impl Default for Options {
             time_limit: Nanos::from_millis(1_000),
             migration_worth_s: 1e-3,
             windows: 1.0,
+            copied_within_nodes: true,
             max_migrations: None,
             max_imbalance: None,
             tolerance: 0.05,

@@ -20,7 +20,8 @@
 //!   communicates (section IV). The fixed 1e-5 exceeds that where windows are long and messages
 //!   many. With [`Alpha::Auto`] they cost a tenth of it;
 //! - worth: [`super::Options::migration_worth_s`], the seconds of makespan that a migration must
-//!   save to be worth it; size over bandwidth is added where the cluster's bandwidths are known;
+//!   save to be worth it; size over bandwidth is added where the cluster's bandwidths are known,
+//!   within a node only with [`super::Options::copied_within_nodes`];
 //! - windows: [`super::Options::windows`], for how many windows the mapping will hold.
 //!
 //! **The trade-off** between the three is the user's: `migration_worth_s` prices migrations,
@@ -133,6 +134,7 @@ struct Model<'a> {
     costs: Costs<'a>,
     worth_s: f64,
     windows: f64,
+    copied_within_nodes: bool,
     mean_s: f64,
     /// What a makespan counts as at least.
     floor_s: f64,
@@ -173,6 +175,7 @@ impl<'a> Model<'a> {
             costs: Costs::new(cluster, [alpha / cores, beta / cores]),
             worth_s,
             windows: Some(at_least_0(options.windows)).filter(|w| *w > 0.0).unwrap_or(1.0),
+            copied_within_nodes: options.copied_within_nodes,
             mean_s,
             floor_s,
             max_imbalance,
@@ -187,7 +190,8 @@ impl<'a> Model<'a> {
             return 0.0;
         }
         let node = |c: CoreIndex| self.cluster.cores()[c].node;
-        let copying = self.cluster.bandwidth(node(from), node(to));
+        let is_copied = node(from) != node(to) || self.copied_within_nodes;
+        let copying = self.cluster.bandwidth(node(from), node(to)).filter(|_| is_copied);
         let copying_s = copying.map_or(0.0, |b| self.graph.tasks()[t].size_bytes / b);
         (self.worth_s + copying_s) / self.windows
     }
