@@ -7,10 +7,10 @@ use anyhow::Context;
 use evenly_errors::said;
 use evenly_linux::supervise::{Outcome, Signals};
 use evenly_map::{
-    Algorithm, Case, Described, Files, Input, Mapped, Point, expected_s, machine, mapping_file,
-    present,
+    Algorithm, Case, Described, Files, Format, Input, Mapped, Point, expected_s, machine,
+    mapping_file, present,
 };
-use evenly_model::Nanos;
+use evenly_model::{CoreIndex, Nanos};
 use evenly_policy::map::{Alpha, Options};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
@@ -89,13 +89,16 @@ fn place(
     outputs: &Outputs,
 ) -> anyhow::Result<()> {
     let hosts = match &args.hosts[..] {
+        [] if described.hosts.is_empty() && args.topology == evenly_map::THIS => {
+            vec![String::from("localhost")]
+        }
         [] => described.hosts.clone(),
         given => given.to_vec(),
     };
     let too_dear = too_dear(&described, options);
     let case = case(args, described, input)?;
     let mut mapped = Vec::new();
-    let mut missing = Vec::new();
+    let (mut missing, mut failed) = (Vec::new(), Vec::new());
     if args.compare {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let (there, not_there): (Vec<Algorithm>, Vec<Algorithm>) = Algorithm::all()
@@ -103,7 +106,11 @@ fn place(
         missing = not_there;
         say_how_long(&case, &there, options, args.quiet);
         for algorithm in there {
-            mapped.push(case.decide(algorithm, options)?);
+            match case.decide(algorithm, options) {
+                Ok(one) => mapped.push(one),
+                // Somebody else's program: the others can be compared without it.
+                Err(error) => failed.push(format!("left out: {error}")),
+            }
         }
     } else if args.judge.is_empty() && args.front.is_none() {
         say_how_long(&case, std::slice::from_ref(&args.algorithm), options, args.quiet);
@@ -133,7 +140,10 @@ fn place(
         } else {
             output::write(Path::new("-"), table.as_bytes())?;
         }
-        for note in case.notes(&mapped).iter().chain(&too_dear) {
+        if let (Some(_), [m]) = (&outputs.out, &mapped[..]) {
+            failed.extend(launcher_note(args, &case, m));
+        }
+        for note in case.notes(&mapped).iter().chain(&too_dear).chain(&failed) {
             tell(&format!("evenly: note: {note}"));
         }
         for algorithm in missing {
@@ -350,6 +360,32 @@ fn judged(case: &Case, path: &Path) -> anyhow::Result<Mapped> {
     let mapping = mapping_file(path, &case.input.graph, &case.cluster)?;
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     Ok(case.judge(name, mapping))
+}
+
+/// What whoever starts the program by this mapping must know.
+fn launcher_note(args: &MapArgs, case: &Case, mapped: &Mapped) -> Option<String> {
+    match evenly_map::format(&args.format)? {
+        Format::RankFile if shares_cores(&mapped.mapping) => Some(String::from(
+            "ranks share cores: start with --bind-to :overload-allowed --mca mpi_yield_when_idle 1, or \
+             those that wait spin away the time of those that compute",
+        )),
+        Format::MapCpu | Format::Mpich | Format::Masks
+            if args.topology != evenly_map::THIS
+                && case.cluster.nodes().iter().all(|n| n.host == 0) =>
+        {
+            Some(String::from(
+                "CPUs have the numbers of the description's cores (logical), which need not be those \
+                 of the system; map with --topology this where the program is to run",
+            ))
+        }
+        _ => None,
+    }
+}
+
+fn shares_cores(mapping: &[CoreIndex]) -> bool {
+    let mut cores = mapping.to_vec();
+    cores.sort_unstable();
+    cores.windows(2).any(|w| w[0] == w[1])
 }
 
 /// The mapping in the form that was asked for.

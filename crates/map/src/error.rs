@@ -1,5 +1,6 @@
 //! What is wrong with an input, in one line.
 
+use evenly_model::MOST_OF_ANYTHING;
 use std::fmt;
 use std::path::Path;
 
@@ -63,7 +64,10 @@ pub(crate) fn quoted(text: &str) -> String {
 /// A number that is an amount of something: finite and not negative.
 pub(crate) fn amount(text: &str, what: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(x) if x.is_finite() && x >= 0.0 => Ok(x),
+        Ok(x) if (0.0..=MOST_OF_ANYTHING).contains(&x) => Ok(x),
+        Ok(x) if x.is_finite() && x > 0.0 => {
+            Err(format!("{what} is {}; at most {MOST_OF_ANYTHING:e} can be", quoted(text)))
+        }
         _ => Err(format!("{what} is {}; a number that is not negative is needed", quoted(text))),
     }
 }

@@ -4,7 +4,7 @@
 use crate::error::{InputError, quoted};
 use crate::input::{Edges, MOST_TASKS};
 use crate::lines::Bounded;
-use evenly_model::{Edge, Task};
+use evenly_model::{Edge, MOST_OF_ANYTHING, Task};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -94,8 +94,10 @@ struct Amount(f64);
 impl TryFrom<f64> for Amount {
     type Error = String;
     fn try_from(x: f64) -> Result<Self, String> {
-        if x.is_finite() && x >= 0.0 {
+        if (0.0..=MOST_OF_ANYTHING).contains(&x) {
             Ok(Self(x))
+        } else if x > 0.0 {
+            Err(format!("{x:e} was found; at most {MOST_OF_ANYTHING:e} can be"))
         } else {
             Err(format!("{x} was found; a number that is not negative is needed"))
         }

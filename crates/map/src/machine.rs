@@ -10,7 +10,7 @@ use std::fs::File;
 use std::path::Path;
 
 /// Stands for the machine that this runs on.
-const THIS: &str = "this";
+pub const THIS: &str = "this";
 
 /// Why there is no machine.
 #[derive(Debug, thiserror::Error)]

@@ -68,7 +68,7 @@ pub fn read_monitoring(
     Err(InputError::new(
         file,
         "no line of Open MPI's monitoring was found; lines such as 'E 0 1 1012 bytes 30 msgs sent' are \
-         needed (mpirun --mca pml_monitoring_enable 2)",
+         needed (mpirun --mca pml_monitoring_enable 2 --mca pml_monitoring_enable_output 1)",
     ))
 }
 

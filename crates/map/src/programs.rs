@@ -384,6 +384,10 @@ fn halve(
 /// as the cores are fast.
 fn metis(called: &Called<'_>, job: &Job<'_>) -> Result<Vec<CoreIndex>, ProgramError> {
     let Job { graph: tasks, cluster, options, .. } = *job;
+    if tasks.pairs() == 0 {
+        let what = String::from("it takes no tasks that do not communicate; try greedy");
+        return Err(ProgramError::Unfit { name: "metis", what });
+    }
     let cores = cluster.cores();
     let line = |text: &mut String, load: u64, _| {
         let _ = write!(text, "{load}");

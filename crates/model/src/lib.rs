@@ -28,6 +28,6 @@ pub use plan::{MemoryMove, Move, Plan, Reason};
 pub use snapshot::{
     CpuIndex, CpuView, FULL_CAPACITY, MemoryView, Snapshot, TaskView, ThreadIndex, ThreadView,
 };
-pub use tasks::{Edge, GraphError, Link, Task, TaskGraph, TaskIndex};
+pub use tasks::{Edge, GraphError, Link, MOST_OF_ANYTHING, Task, TaskGraph, TaskIndex};
 pub use time::{DurationError, Nanos, parse_duration};
 pub use words::{counted, filled};

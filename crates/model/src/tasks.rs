@@ -1,6 +1,6 @@
 //! Tasks that communicate: what the mapping of tasks onto cores starts from.
 //!
-//! Invariant: loads, sizes and amounts are finite and not negative, and every edge joins two tasks
+//! Invariant: loads, sizes and amounts are from 0 to [`MOST_OF_ANYTHING`], and every edge joins two tasks
 //! that are there; so whoever maps tasks need not look at their values again.
 
 use serde::Serialize;
@@ -251,9 +251,12 @@ impl fmt::Debug for TaskGraph {
     }
 }
 
+/// The largest load, size or amount: sums of millions of them, each times a factor, are numbers.
+pub const MOST_OF_ANYTHING: f64 = 1e18;
+
 /// Whether something can be an amount of anything.
 fn is_amount(x: f64) -> bool {
-    x.is_finite() && x >= 0.0
+    (0.0..=MOST_OF_ANYTHING).contains(&x)
 }
 
 #[cfg(test)]

@@ -26,6 +26,32 @@ fn ring(n: u64) -> (TaskGraph, Vec<CoreIndex>) {
     (TaskGraph::new((0..n).map(task).collect(), &edges).unwrap(), vec![0; n as usize])
 }
 
+/// With so many tasks that there is no time for other mappers it is still as good as what is found in
+/// no time.
+#[test]
+fn many_tasks_are_refined_at_least() {
+    let (graph, present) = ring(50_000);
+    let cluster = Cluster::even(4, 8, 2.0).unwrap();
+    let clock = || Nanos::ZERO;
+    let value = |name: &str, tolerance: f64| {
+        let time_limit = Nanos::from_millis(10);
+        let options = Options { time_limit, tolerance, ..Options::default() };
+        let request = Request {
+            graph: &graph,
+            cluster: &cluster,
+            present: &present,
+            options: &options,
+            clock: &clock,
+            stop: &no_stop,
+        };
+        plus::objective_s(&request, &(mapper(name).unwrap().map)(&request))
+    };
+    let ours = value("nuco+", 0.05);
+    for tolerance in [0.01, 0.03, 0.12, 0.5] {
+        assert!(ours <= value("refine", tolerance), "{tolerance}");
+    }
+}
+
 /// A clock that goes on by looking at it: time is up at every place where somebody looks.
 #[test]
 fn a_search_ends_wherever_its_time_is_up() {

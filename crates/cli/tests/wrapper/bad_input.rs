@@ -236,6 +236,8 @@ fn what_cannot_be_mapped() {
     let unequal = file("m.mtx", "%%MatrixMarket matrix coordinate real symmetric\n2 2 1\n1 2 1\n");
     let dangling = file("e.csv", "from,to,messages,bytes\n0,7,1,1\n");
     let negative = file("n.csv", "id,load_s,pe\n0,-1,0\n");
+    let huge = file("huge.csv", "id,load_s\n0,1\n1,1e308\n");
+    let heavy = file("heavy.json", r#"{"tasks":[{"id":0,"load_s":1e19}],"edges":[]}"#);
     let nan = file("nan.csv", "id,load_s,pe\n0,1,0\n1,nan,0\n");
     let empty = file("empty", "");
     let square = file("f.csv", "1,2,3\n2,1,3\n2,3,1\n");
@@ -263,7 +265,7 @@ fn what_cannot_be_mapped() {
     };
     let leads_nowhere = file("nowhere.json", &edge(3, "1"));
     let no_number = file("number.json", &edge(0, "NaN"));
-    let cases: [(&[&str], &str); 45] = [
+    let cases: [(&[&str], &str); 47] = [
         (&["--objects", &twice], "twice.csv, line 3|task 4 is there twice"),
         (&["--objects", &infinite], "inf.csv, line 2|load_s|'inf'"),
         (&["--objects", &names], "names.csv|no tasks"),
@@ -284,6 +286,8 @@ fn what_cannot_be_mapped() {
         (&["--objects", &missing], "none|No such file"),
         (&["--objects", &empty], "empty: it is empty"),
         (&["--objects", &negative], "n.csv, line 2|load_s|'-1'"),
+        (&["--objects", &huge], "huge.csv, line 3|load_s|'1e308'|at most 1e18"),
+        (&["--tasks", &heavy], "heavy.json, line 1|1e19|at most 1e18"),
         (&["--objects", &nan], "nan.csv, line 3|load_s|'nan'"),
         (&["--objects", &good, "--edges", &dangling], "e.csv, line 2|there is no task 7"),
         (&["--objects", &dangling], "e.csv, line 1|no column id"),

@@ -281,6 +281,34 @@ fn a_rank_file_for_ranks_that_were_monitored() {
     );
 }
 
+/// What the launchers need to know beside their files: Open MPI counts no ranks where it is given a
+/// rank file, and CPUs of a description are not those of the system.
+#[test]
+fn whoever_starts_ranks_is_told_how() {
+    let tool = Tool::new();
+    let tasks = tool.path("t.csv");
+    fs::write(&tasks, "id,load_s\n0,1\n1,1\n").unwrap();
+    let map = |topology: &str, judge: &str, format: &str| {
+        let given = ["map", "--objects", tasks.to_str().unwrap(), "--topology", topology];
+        let out = ["--out", "-", "--algorithm", judge, "--format", format];
+        let output = tool.evenly(given.iter().chain(&out)).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        (text(&output.stdout), stderr(&output))
+    };
+    let spins = "--mca mpi_yield_when_idle 1";
+    let (file, said) = map("core:1", "compact", "rankfile");
+    assert!(said.contains(spins), "{said}");
+    assert_eq!(file, "rank 0=+n0 slot=0\nrank 1=+n0 slot=0\n");
+    assert!(!map("core:2", "compact", "rankfile").1.contains(spins));
+    assert!(map("this", "compact", "rankfile").0.starts_with("rank 0=localhost slot="));
+    let logical = "numbers of the description's cores";
+    for format in ["mpich", "map-cpu", "masks"] {
+        let (_, said) = map("numa:2 core:2 pu:2", "scatter", format);
+        assert!(said.contains(logical), "{said}");
+        assert!(!map("this", "compact", format).1.contains(logical));
+    }
+}
+
 /// Between the two markers of the page stand commands, and what the mapping is that they end with.
 #[test]
 fn the_example_of_the_manual_works() {
@@ -364,6 +392,13 @@ fn programs_that_are_not_installed() {
         let said = stderr(&output);
         assert!(said.contains(executable) && said.contains(&format!("install {name}")), "{said}");
     }
+    // METIS refuses what has no edges; the others are compared.
+    let given = ["map", "--objects", tasks.to_str().unwrap(), "--topology", "core:2"];
+    let more = ["--compare", "--time-limit", "1ms"];
+    let output = tool.evenly(given.iter().chain(&more)).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(text(&output.stdout).contains("nuco+"));
+    assert!(stderr(&output).contains("left out: metis"), "{}", stderr(&output));
     let output = map(&["--compare", "--time-limit", "1ms"]);
     assert_eq!(output.status.code(), Some(0));
     assert!(stderr(&output).contains("left out: scotch, as scotch_gmap is not in PATH"));

@@ -344,13 +344,20 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
     others.sort_by(|a, b| a.0.total_cmp(&b.0));
     let mut looks_of_others = 0.0;
     let mut grouped = Vec::new();
+    // The cheapest of all by far, and what there is time for where there are millions of tasks.
+    let stop = || late() || spent() >= limit.scale(OTHERS);
+    for &bound_s in &bounds {
+        if !has_time_for(16.0) || stop() {
+            break;
+        }
+        best.offer(&refine(&Request { stop: &stop, ..*request }, bound_s));
+    }
     for (its_looks, other) in others {
         // Orders and copies of all tasks are made before one can stop.
-        if looks_of_others + its_looks > OTHERS * looks || !has_time_for(16.0) {
+        if looks_of_others + its_looks > OTHERS * looks || !has_time_for(16.0) || stop() {
             break;
         }
         looks_of_others += its_looks;
-        let stop = || late() || spent() >= limit.scale(OTHERS);
         let mapping = (other.map)(&Request { stop: &stop, ..*request });
         best.offer(&mapping);
         if !has_time_for(12.0) {
