@@ -240,7 +240,7 @@ fn healthy(limited: Option<&str>) -> Vec<Patient> {
 fn ailing_programs_have_their_verdicts_and_healthy_ones_none() {
     // Masks and pins are of CPU 0 among two.
     if whole().is_none_or(|cpus| cpus.to_string() != "0-1") {
-        return evenly_testing::skip("whole-cpuset", "not exactly the CPUs 0 and 1");
+        return evenly_testing::skip("exactly-two-cpus", "not exactly the CPUs 0 and 1");
     }
     let state = State::new();
     let (tight, ample) = (limited("doctor-tight", 10_000), limited("doctor-ample", 400_000));
