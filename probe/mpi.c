@@ -135,9 +135,9 @@ static struct {
 	struct tally *sent, *fetched;
 	_Atomic uint64_t outside;    /* messages to ranks that are not in MPI_COMM_WORLD */
 	_Atomic uint64_t uncounted;  /* collectives that were not counted */
-	/* Time in MPI: of short calls in ticks, CPU time of long ones. */
-	_Atomic uint64_t short_ticks, long_ns;
-	uint64_t long_from;          /* ticks from which on an interval is long */
+	_Atomic uint64_t mpi_ns;     /* CPU time in MPI, of windows that are closed */
+	/* In ticks: an interval outside that is long, time in MPI that closes a window, a long brief call. */
+	uint64_t long_from, mpi_from, brief_to;
 	double ns_per_tick;
 	uint64_t ticks_began, ns_began, wall_began, cpu_began;
 	atomic_flag written;
@@ -158,25 +158,40 @@ static inline void add(_Atomic uint64_t *to, uint64_t amount)
 
 /*
  * The CPU time of calls. A clock of CPU time costs a system call, which is too much for each call of
- * MPI; the cycle counter costs some ns. So an interval, in a call or between two, that is shorter than
- * LONG_NS is taken as spent on the CPU, all of it; at the end of a longer one CPU time is read, and what
- * is known of the short ones since the last reading is subtracted. Whether a rank waited, or others had
- * its CPU, is thus seen wherever it lasted.
+ * MPI; the cycle counter costs some ns. So intervals, in calls and between them, are measured in ticks, and
+ * CPU time is read at the end of a window: where MPI has had MPI_NS since the last reading, or after an
+ * interval outside of LONG_NS. The CPU time of the window is then first that of the intervals outside, as
+ * far as it reaches, and the rest is that of MPI. For a rank that waits gives its CPU away, by yielding or
+ * sleeping, for however short; but one that computes keeps it until its slice ends, and is gone for long
+ * then. So time in MPI is never more than the thread had of the CPU, and where the CPU is shared the ticks
+ * in MPI, much of which others had, are not taken for CPU time.
+ *
+ * What is wrong then: of a long interval outside in which others had the CPU, MPI_NS at most of MPI before
+ * it count as load; and where others had the CPU for less than LONG_NS outside, MPI after it in the same
+ * window does.
  *
  * Even the counter is dear (13 ns on a virtual machine): of calls that never wait one in SAMPLE is timed,
- * and stands for all of them. The number is odd so that calls made in turns get their turn.
+ * and stands for all of them; the time of the others, which is among that outside, is taken from there. The
+ * number is odd so that calls made in turns get their turn. One that took longer than BRIEF_NS (it was
+ * interrupted, or does more than others, as the first to a rank may) stands for itself alone, and each of
+ * the next ALL calls is timed, as are the first.
  */
 #define LONG_NS 100000
+#define MPI_NS 50000
+#define BRIEF_NS 10000
 #define SAMPLE 17
-#define UNTIMED UINT_MAX
+#define ALL (10 * SAMPLE)
 
 static __thread struct {
 	unsigned depth;  /* calls inside of calls */
 	uint64_t began, left;  /* ticks */
 	uint64_t known_ns;     /* CPU time when it was last read */
-	uint64_t since;        /* ticks on the CPU since then */
+	uint64_t outside, mpi; /* ticks since then */
+	uint64_t hidden;       /* of those outside: of calls that were not timed */
+	uint64_t since_brief;  /* ticks outside since a brief call was timed */
 	unsigned untimed;      /* calls since one that never waits was timed */
-} here __attribute__((tls_model("initial-exec")));
+	unsigned all;          /* so many more of these are timed without exception */
+} here __attribute__((tls_model("initial-exec"))) = { .all = ALL };
 
 static uint64_t ns_of(clockid_t clock)
 {
@@ -198,50 +213,75 @@ static inline uint64_t ticks(void)
 #endif
 }
 
-/* Reads CPU time; what is new since the last reading beyond the short intervals. */
-static uint64_t read_cpu(void)
+static uint64_t less(uint64_t a, uint64_t b)
 {
-	uint64_t cpu = ns_of(CLOCK_THREAD_CPUTIME_ID);
-	uint64_t before = here.known_ns + (uint64_t)((double)here.since * run.ns_per_tick);
-	here.known_ns = cpu;
-	here.since = 0;
-	return cpu > before ? cpu - before : 0;
+	return a > b ? a - b : 0;
 }
 
-/* Begins a call; `brief` is one that never waits. 0 where it is within another, and not to be counted; else
- * how often its time counts, or UNTIMED. */
+/* Reads CPU time, and divides what is new between MPI and the rest. */
+static __attribute__((noinline)) void close_window(void)
+{
+	uint64_t cpu = ns_of(CLOCK_THREAD_CPUTIME_ID);
+	double mpi = (double)less(cpu, here.known_ns) - (double)less(here.outside, here.hidden) * run.ns_per_tick;
+	if (mpi > 0)
+		add(&run.mpi_ns, (uint64_t)mpi);
+	here.known_ns = cpu;
+	/* Hidden time may be of windows before: what is left of it is of the next. */
+	here.hidden = less(here.hidden, here.outside);
+	here.outside = here.mpi = 0;
+}
+
+/* What a call is to `leave`: within another, or not to be counted; not timed; one that may wait; one that
+ * does not, and stands for itself; one that stands for SAMPLE of them. */
+enum { INSIDE, UNTIMED, WAITS, ALONE, FOR_OTHERS };
+
+/* Begins a call; `brief` is one that never waits. */
 static inline unsigned enter(bool brief)
 {
 	if (here.depth++ || !run.running)
-		return 0;
-	if (brief && ++here.untimed < SAMPLE)
-		return UNTIMED;
+		return INSIDE;
+	unsigned entered = WAITS;
+	if (brief) {
+		if (here.all) {
+			here.all--;
+			entered = ALONE;
+		} else {
+			if (++here.untimed < SAMPLE)
+				return UNTIMED;
+			here.untimed = 0;
+			entered = FOR_OTHERS;
+		}
+	}
 	uint64_t now = ticks();
-	/* A counter that goes backwards gives a huge number, which is long: CPU time is read then. */
-	if (now - here.left < run.long_from)
-		here.since += now - here.left;
-	else
-		read_cpu();
+	/* A counter that goes backwards gives a huge number, which is long. */
+	uint64_t outside = now - here.left;
+	here.outside += outside;
+	here.since_brief += outside;
+	if (outside >= run.long_from)
+		close_window();
 	here.began = now;
-	if (!brief)
-		return 1;
-	here.untimed = 0;
-	return SAMPLE;
+	return entered;
 }
 
 static inline void leave(unsigned entered)
 {
 	here.depth--;
-	if (entered == 0 || entered == UNTIMED)
+	if (entered == INSIDE || entered == UNTIMED)
 		return;
 	uint64_t now = ticks();
-	if (now - here.began < run.long_from) {
-		here.since += now - here.began;
-		add(&run.short_ticks, entered * (now - here.began));
-	} else {
-		add(&run.long_ns, read_cpu());
-	}
+	uint64_t took = now - here.began;
+	here.mpi += took;
 	here.left = now;
+	if (entered != WAITS) {
+		uint64_t others = (SAMPLE - 1) * took;
+		if (took >= run.brief_to)
+			here.all = ALL;
+		else if (entered == FOR_OTHERS)
+			here.hidden += others < here.since_brief ? others : here.since_brief;
+		here.since_brief = 0;
+	}
+	if (here.mpi >= run.mpi_from)
+		close_window();
 }
 
 /* ---------------------------------------------------------------- ranks of communicators */
@@ -667,11 +707,6 @@ static void persistent(MPI_Request request, bool forget)
 
 /* ---------------------------------------------------------------- beginning and end */
 
-static uint64_t less(uint64_t a, uint64_t b)
-{
-	return a > b ? a - b : 0;
-}
-
 static void write_tallies(FILE *file, const char *name, struct tally *tallies)
 {
 	const char *comma = "";
@@ -699,17 +734,17 @@ static void host_name(char *name, size_t size)
 			*c = '?';
 }
 
-static bool write_to(FILE *file, const char *ended, uint64_t wall, uint64_t compute, uint64_t mpi)
+static bool write_to(FILE *file, const char *ended, uint64_t wall, uint64_t cpu, uint64_t mpi)
 {
 	char host[256];
 	host_name(host, sizeof host);
 	/* Whole numbers only: the program may have set a language in which 1.5 is 1,5. */
 	fprintf(file,
 		"{\"schema\":\"evenly.profile/1\",\"rank\":%d,\"ranks\":%d,\"host\":\"%s\",\"pid\":%d,\"cpu\":%d,\n"
-		"\"ended\":\"%s\",\"wall_ns\":%llu,\"compute_ns\":%llu,\"mpi_ns\":%llu,"
+		"\"ended\":\"%s\",\"wall_ns\":%llu,\"cpu_ns\":%llu,\"compute_ns\":%llu,\"mpi_ns\":%llu,"
 		"\"outside_messages\":%llu,\"uncounted_collectives\":%llu",
 		run.rank, run.ranks, host, (int)run.pid, sched_getcpu(), ended, (unsigned long long)wall,
-		(unsigned long long)compute, (unsigned long long)mpi,
+		(unsigned long long)cpu, (unsigned long long)less(cpu, mpi), (unsigned long long)mpi,
 		(unsigned long long)atomic_load(&run.outside), (unsigned long long)atomic_load(&run.uncounted));
 	write_tallies(file, "sent", run.sent);
 	write_tallies(file, "fetched", run.fetched);
@@ -722,10 +757,11 @@ static void finish(const char *ended)
 {
 	if (!run.running || getpid() != run.pid || atomic_flag_test_and_set(&run.written))
 		return;
-	uint64_t ticks_passed = ticks() - run.ticks_began;
-	uint64_t ns_passed = less(ns_of(CLOCK_MONOTONIC), run.ns_began);
-	double ns_per_tick = ticks_passed ? (double)ns_passed / (double)ticks_passed : 0;
-	uint64_t mpi = atomic_load(&run.long_ns) + (uint64_t)((double)atomic_load(&run.short_ticks) * ns_per_tick);
+	/* The last window of this thread, which may be in no call. Those of others go without: MPI_NS at most. */
+	if (!here.depth)
+		here.outside += ticks() - here.left;
+	close_window();
+	uint64_t mpi = atomic_load(&run.mpi_ns);
 	uint64_t cpu = less(ns_of(CLOCK_PROCESS_CPUTIME_ID), run.cpu_began);
 	uint64_t wall = less(ns_of(CLOCK_MONOTONIC), run.wall_began);
 
@@ -735,7 +771,7 @@ static void finish(const char *ended)
 		(size_t)snprintf(made, sizeof made, "%s/.rank-%d.%d", dir, run.rank, (int)run.pid) >= sizeof made)
 		return;
 	FILE *file = fopen(made, "we");
-	bool ok = file && write_to(file, ended, wall, less(cpu, mpi), mpi);
+	bool ok = file && write_to(file, ended, wall, cpu, mpi);
 	int error = errno;
 	if (file && fclose(file) != 0) {
 		ok = false;
@@ -791,6 +827,8 @@ static void after_init(void)
 	uint64_t ticks_passed = ticks() - run.ticks_began;
 	run.ns_per_tick = ticks_passed ? (double)passed / (double)ticks_passed : 1;
 	run.long_from = (uint64_t)(LONG_NS / run.ns_per_tick);
+	run.mpi_from = (uint64_t)(MPI_NS / run.ns_per_tick);
+	run.brief_to = (uint64_t)(BRIEF_NS / run.ns_per_tick);
 
 	int level = MPI_THREAD_SINGLE;
 	MPI_Comm parent = PREDEFINED(MPI_Comm, "ompi_mpi_comm_null", MPI_COMM_NULL);
@@ -820,7 +858,6 @@ static void after_init(void)
 	run.wall_began = ns_of(CLOCK_MONOTONIC);
 	run.cpu_began = ns_of(CLOCK_PROCESS_CPUTIME_ID);
 	here.known_ns = ns_of(CLOCK_THREAD_CPUTIME_ID);
-	here.since = 0;
 	here.left = ticks();
 	run.running = true;
 }

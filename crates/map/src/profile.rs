@@ -52,6 +52,8 @@ pub struct RankProfile {
     pub ended: RankEnded,
     /// From `MPI_Init` to the end, in ns.
     pub wall_ns: u64,
+    /// CPU time of the process in that time, in ns; None in files of before it was written.
+    pub cpu_ns: Option<u64>,
     /// CPU time outside MPI in that time, in ns.
     pub compute_ns: u64,
     /// CPU time in MPI, in ns.
@@ -89,10 +91,27 @@ pub fn read_profile(input: impl Read, file: &str) -> Result<RankProfile, InputEr
     Ok(found)
 }
 
+impl RankProfile {
+    /// All of its CPU time, which MPI may have.
+    fn cpu_ns(&self) -> u64 {
+        self.cpu_ns.unwrap_or_else(|| self.compute_ns.saturating_add(self.mpi_ns))
+    }
+
+    /// Whether it can be told what it computed: to be called at all it has to compute something.
+    fn told(&self) -> bool {
+        self.compute_ns > 0 || self.cpu_ns() == 0
+    }
+
+    /// Its load: what it computed, or all of its CPU time where that cannot be told.
+    fn load_s(&self) -> f64 {
+        (if self.told() { self.compute_ns } else { self.cpu_ns() }) as f64 / 1e9
+    }
+}
+
 /// A whole program.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
-    /// A task for each rank; its load is CPU time outside MPI.
+    /// A task for each rank; its load is CPU time outside MPI, or all where that could not be told.
     pub tasks: Vec<Task>,
     /// Who sent to whom.
     pub edges: Edges,
@@ -157,7 +176,7 @@ pub fn join(mut ranks: Vec<RankProfile>) -> Result<Profile, JoinError> {
     }
     let task = |p: &RankProfile| Task {
         id: p.rank,
-        load_s: p.compute_ns as f64 / 1e9,
+        load_s: p.load_s(),
         size_bytes: 0.0,
         core: None,
         movable: true,
@@ -168,6 +187,14 @@ pub fn join(mut ranks: Vec<RankProfile>) -> Result<Profile, JoinError> {
 fn notes(ranks: &[RankProfile]) -> Vec<String> {
     let mut notes = Vec::new();
     let sum = |of: fn(&RankProfile) -> u64| ranks.iter().map(of).fold(0, u64::saturating_add);
+    let untold = ranks.iter().filter(|p| !p.told()).count();
+    if untold > 0 {
+        let ranks = if untold == 1 { "rank" } else { "ranks" };
+        notes.push(format!(
+            "load of {untold} {ranks} could not be told: time in MPI was found to be all of the CPU time; \
+             all of it is taken for load, waiting too"
+        ));
+    }
     let outside = sum(|p| p.outside_messages);
     if outside > 0 {
         notes.push(format!(
@@ -281,6 +308,26 @@ mod tests {
         assert_eq!(notes.len(), 3, "{notes:?}");
         assert!(notes[0].starts_with("2 messages") && notes[1].starts_with("3 calls"), "{notes:?}");
         assert_eq!(notes[2], "1 of 1 ranks ended without MPI_Finalize");
+    }
+
+    /// A load of 0 would put all such ranks on one core.
+    #[test]
+    fn a_load_that_cannot_be_told_is_not_nothing() {
+        let of = |n: u64| rank(n, 3, "", "");
+        let none = |n: u64| {
+            of(n).replace(&format!("\"compute_ns\":{}", (n + 1) * 500_000_000), "\"compute_ns\":0")
+        };
+        let with_cpu = none(1).replace("\"wall_ns\":5", "\"wall_ns\":5,\"cpu_ns\":700000000");
+        let before = none(2).replace("\"mpi_ns\":1", "\"mpi_ns\":600000000");
+        let joined = join([of(0), with_cpu, before].map(|t| read(&t)).into()).unwrap();
+        assert_eq!(joined.tasks.iter().map(|t| t.load_s).collect::<Vec<_>>(), [0.5, 0.7, 0.6]);
+        assert_eq!(joined.notes.len(), 1, "{:?}", joined.notes);
+        assert!(joined.notes[0].starts_with("load of 2 ranks could not be told: "));
+        // One that had no CPU time at all has computed nothing.
+        let idle =
+            none(0).replace("\"mpi_ns\":1", "\"mpi_ns\":0").replace("\"ranks\":3", "\"ranks\":1");
+        let joined = join(vec![read(&idle)]).unwrap();
+        assert_eq!((joined.tasks[0].load_s, joined.notes.len()), (0.0, 0));
     }
 
     #[test]

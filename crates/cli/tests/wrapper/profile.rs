@@ -340,6 +340,34 @@ fn a_stencil_with_uneven_rows_is_mapped() {
     }
 }
 
+/// Ranks that share CPUs and exchange messages every few microseconds of work: much of the time in MPI
+/// is then others' CPU time, and the loads are those of the blocks nevertheless.
+#[test]
+fn loads_of_ranks_that_share_cpus_are_those_of_their_blocks() {
+    for mpi in here() {
+        let tool = Tool::new();
+        let file = tool.path("tasks.json");
+        let options = ["--topology", "core:2", "--profile-out", file.to_str().unwrap()];
+        let program = mpi.program("stencil");
+        let words = [&program, "--size", "400", "--sweeps", "100", "--uneven", "3"];
+        let output = profile(&tool, &options, &mpi.launch(&words)).output().unwrap();
+        assert!(output.status.success(), "{}: {}", mpi.said, stderr(&output));
+        assert!(!stderr(&output).contains("could not be told"), "{}", stderr(&output));
+        let (tasks, _) = counted(&file);
+        let tasks = tasks["tasks"].as_array().unwrap();
+        let loads: Vec<f64> = tasks.iter().map(|t| t["load_s"].as_f64().unwrap()).collect();
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let whole: f64 = loads.iter().sum();
+        for (rank, blocks) in [1.0, 1.0, 3.0, 3.0].into_iter().enumerate() {
+            let part = loads[rank] / whole * 8.0 / blocks;
+            assert!((0.7..1.3).contains(&part), "{}, rank {rank}: {loads:?} s", mpi.said);
+            // Of what is before and after the sweeps nothing is in `cpu_s`.
+            let cpu = said["cpu_s"][rank].as_f64().unwrap();
+            assert!(loads[rank] < cpu + 0.05, "{}, rank {rank}: {loads:?}, {said}", mpi.said);
+        }
+    }
+}
+
 /// An executable script.
 pub(crate) fn script_at(path: &Path, body: &str) {
     fs::write(path, format!("#!/bin/sh\n{body}\n")).unwrap();
