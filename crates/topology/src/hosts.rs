@@ -24,7 +24,7 @@ pub(crate) const NAME: &str = "HostName";
 pub(crate) const MEMORY_NS: &str = "EvenlyMemoryLatencyNs";
 
 /// The highest number, exclusive, of a CPU of all hosts together.
-const MOST_CPUS: u32 = 1 << 20;
+pub(crate) const MOST_CPUS: u32 = 1 << 20;
 
 /// A host.
 #[derive(Debug, Clone, Copy)]
@@ -151,7 +151,7 @@ impl Element {
 
 /// A set of numbers as hwloc writes it: words of 32 bits in hexadecimal, the highest first, an empty one
 /// for 0; None where it is none, or has no end.
-fn parse_set(text: &str) -> Option<CpuSet> {
+pub(crate) fn parse_set(text: &str) -> Option<CpuSet> {
     let mut set = CpuSet::new();
     for (word, digits) in (0u32..).zip(text.rsplit(',')) {
         let digits = digits.strip_prefix("0x").unwrap_or(digits);

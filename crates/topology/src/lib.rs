@@ -30,6 +30,7 @@ mod store;
 mod svg;
 mod text;
 mod tree;
+mod xml;
 
 pub use declared::{Access, Declared, declared, parse_free, parse_hmat, parse_huge, parse_slit};
 pub use factors::{Factors, FactorsError, NetworkFactors, Source, compose};

@@ -12,10 +12,9 @@ use crate::network::Network;
 use crate::store;
 use crate::text;
 use crate::tree::{CpuKind, Kind, Object, speeds};
+use crate::xml;
 use evenly_model::stats::median;
 use evenly_model::{CacheLevel, Cluster, ClusterError, Core, CpuSet, Knowledge, Node};
-use quick_xml::Reader;
-use quick_xml::events::Event;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -215,43 +214,9 @@ pub(crate) fn from_xml_text(
     if !text.contains("<topology") {
         return Err(refused("it has no element 'topology'".into()));
     }
-    // What is no XML at all does not get to hwloc, whose reader says so itself, at length.
-    well_formed(text).map_err(refused)?;
+    // hwloc gets no XML that it could not stand.
+    xml::check(text).map_err(refused)?;
     Machine::new(origin, hwloc::read(Input::Xml(text)).map_err(refused)?)
-}
-
-/// The error is where it is no XML, and why.
-fn well_formed(text: &str) -> Result<(), String> {
-    let line = |at: u64| {
-        let at = usize::try_from(at).unwrap_or(usize::MAX).min(text.len());
-        1 + text.as_bytes()[..at].iter().filter(|&&b| b == b'\n').count()
-    };
-    let plain = |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t');
-    if let Some(at) = text.find(|c| !plain(c)) {
-        return Err(format!("line {} has a character that no XML has", line(at as u64)));
-    }
-    let mut reader = Reader::from_str(text);
-    let mut open = 0_usize;
-    loop {
-        let event = reader.read_event();
-        let event = event.map_err(|e| format!("line {}: {e}", line(reader.error_position())))?;
-        let at = line(reader.buffer_position());
-        if let Event::Start(element) | Event::Empty(element) = &event {
-            for attribute in element.attributes() {
-                let value = attribute.map_err(|e| format!("line {at}: {e}"))?;
-                value.unescape_value().map_err(|e| format!("line {at}: {e}"))?;
-            }
-        }
-        match event {
-            Event::Start(_) => open += 1,
-            Event::End(_) => open = open.saturating_sub(1),
-            Event::Eof if open > 0 => {
-                return Err(format!("it ends within an element, in line {at}"));
-            }
-            Event::Eof => return Ok(()),
-            _ => {}
-        }
-    }
 }
 
 /// The machine that this runs on, as its cpuset lets it be used, with what was measured on it and kept

@@ -54,7 +54,7 @@ fn options_of_topology() {
     let cases: [(&[&str], &str); 12] = [
         (&["--synthetic", "cheese:2"], "--synthetic|cheese:2|numa:2 core:4 pu:2"),
         (&["--synthetic", ""], "--synthetic|it is empty"),
-        (&["--xml", tag], "--xml|is no XML of hwloc|hwloc says: "),
+        (&["--xml", tag], "--xml|is no XML of hwloc|it has no machine"),
         (&["--synthetic", "core:99999 pu:9"], "--synthetic|more than 16384 CPUs"),
         (&["--synthetic", "pu:2", "--xml", file], "--synthetic|--xml"),
         (&["--synthetic", "pu:2", "--measure"], "--synthetic|--measure"),
