@@ -2,6 +2,8 @@
 //!
 //! What may crash or hang is done in a process of its own, which is this program again.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+
 use evenly_topology::{parse_xml, synthetic};
 use std::path::Path;
 use std::process::Command;
