@@ -78,10 +78,14 @@ fn limited(name: &str, quota_us: u64) -> Option<(Group, String)> {
 
 fn ailing(limited: Option<&str>) -> Vec<Patient> {
     let (spmd, gomp, omp) = (workload("spmd"), workload("omp_spmd-gomp"), workload("omp_spmd-omp"));
-    let phases = ["--phases", "20", "--iters", "8000000"];
+    let phases = ["--phases", "40", "--iters", "8000000"];
     let eight = ["--threads", "8", "--iters", "20000000"];
     let here = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
     let file = format!("of={}", here.join(format!("doctor-{}", std::process::id())).display());
+    // As many writes as there is time for: how long one takes is the disk's affair.
+    let writes = format!(
+        "timeout 2 dd if=/dev/zero {file} bs=4k count=1000000 oflag=dsync status=none; true"
+    );
     let both = format!("taskset -c 0 {spmd} --threads 1 --main-works 1 --iters 200000000");
     let mut all = vec![
         patient(
@@ -134,7 +138,7 @@ fn ailing(limited: Option<&str>) -> Vec<Patient> {
                 "--imbalance",
                 "0.5,1.5",
                 "--phases",
-                "20",
+                "60",
                 "--iters",
                 "15000000",
             ],
@@ -149,7 +153,7 @@ fn ailing(limited: Option<&str>) -> Vec<Patient> {
                 "--imbalance",
                 "0.5,0.5,2",
                 "--phases",
-                "10",
+                "40",
                 "--iters",
                 "15000000",
             ],
@@ -160,11 +164,7 @@ fn ailing(limited: Option<&str>) -> Vec<Patient> {
             &[&[gomp.as_str(), "--threads", "8"], &phases[..]].concat(),
         )
         .with("OMP_NUM_THREADS", "8"),
-        patient(
-            "writes that wait for the disk",
-            "blocked_io",
-            &["dd", "if=/dev/zero", &file, "bs=4k", "count=600", "oflag=dsync", "status=none"],
-        ),
+        patient("writes that wait for the disk", "blocked_io", &["sh", "-c", &writes]),
     ];
     if let Some(script) = limited {
         let shell = ["sh", "-c", script, "limited"];
@@ -197,7 +197,7 @@ fn ailing(limited: Option<&str>) -> Vec<Patient> {
 
 fn healthy(limited: Option<&str>) -> Vec<Patient> {
     let (spmd, gomp, omp) = (workload("spmd"), workload("omp_spmd-gomp"), workload("omp_spmd-omp"));
-    let phases = ["--phases", "20", "--iters", "10000000"];
+    let phases = ["--phases", "40", "--iters", "10000000"];
     let of = |name, program: &str, options: &[&str]| {
         patient(name, "healthy", &[&[program], options, &phases].concat())
     };
@@ -391,7 +391,7 @@ fn a_running_program_and_a_recording() {
     let record = state.sign("record");
     let spmd = workload("spmd");
     let args = ["run", "-q", "--policy", "observe", "--record", &record, "--", &spmd, "--threads"];
-    let work = ["2", "--imbalance", "0.5,1.5", "--phases", "20", "--iters", "25000000"];
+    let work = ["2", "--imbalance", "0.5,1.5", "--phases", "80", "--iters", "25000000"];
     assert_eq!(state.output(&[&args[..], &work].concat()).0, Some(0));
     let o = state.command(&["doctor", "--from", &record, "--json", "-"]).output().unwrap();
     let value: Value = serde_json::from_slice(&o.stdout).unwrap();

@@ -550,7 +550,8 @@ mod tests {
     fn a_task_that_is_not_movable_stays() {
         let mut all = pairs().tasks().to_vec();
         all[1].movable = false;
-        let graph = TaskGraph::new(all, &[]).unwrap();
+        let graph =
+            TaskGraph::new(all, &[Edge { from: 0, to: 1, messages: 1.0, bytes: 1.0 }]).unwrap();
         let cluster = Cluster::even(2, 2, 2.0).unwrap();
         let options = Options::default();
         let job = Job { graph: &graph, cluster: &cluster, present: &[3; 8], options: &options };
