@@ -7,9 +7,23 @@ use evenly_policy::map::{Options, Request, mapper, no_stop, objectives, plus};
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::{Cell, RefCell};
 
+/// What is mapped, and where to.
+struct Case {
+    graph: TaskGraph,
+    present: Vec<CoreIndex>,
+    cluster: Cluster,
+}
+
+impl Case {
+    fn request<'a>(&'a self, options: &'a Options, clock: &'a dyn Fn() -> Nanos) -> Request<'a> {
+        let Self { graph, present, cluster } = self;
+        Request { graph, cluster, present, options, clock, stop: &no_stop }
+    }
+}
+
 /// Tasks in a ring with as many other edges, all on the first core: whatever is done with them is
 /// much.
-fn ring(n: u64) -> (TaskGraph, Vec<CoreIndex>) {
+fn ring(n: u64, nodes: u32, cores: u32) -> Case {
     let mut random = Random::new(3);
     let task =
         |id| Task { id, load_s: 1.0 + (id % 7) as f64, size_bytes: 0.0, core: None, movable: true };
@@ -23,27 +37,23 @@ fn ring(n: u64) -> (TaskGraph, Vec<CoreIndex>) {
             bytes: 100.0,
         }));
     }
-    (TaskGraph::new((0..n).map(task).collect(), &edges).unwrap(), vec![0; n as usize])
+    Case {
+        graph: TaskGraph::new((0..n).map(task).collect(), &edges).unwrap(),
+        present: vec![0; n as usize],
+        cluster: Cluster::even(nodes, cores, 2.0).unwrap(),
+    }
 }
 
 /// With so many tasks that there is no time for other mappers it is still as good as what is found in
 /// no time.
 #[test]
 fn many_tasks_are_refined_at_least() {
-    let (graph, present) = ring(50_000);
-    let cluster = Cluster::even(4, 8, 2.0).unwrap();
+    let case = ring(50_000, 4, 8);
     let clock = || Nanos::ZERO;
     let value = |name: &str, tolerance: f64| {
         let time_limit = Nanos::from_millis(10);
         let options = Options { time_limit, tolerance, ..Options::default() };
-        let request = Request {
-            graph: &graph,
-            cluster: &cluster,
-            present: &present,
-            options: &options,
-            clock: &clock,
-            stop: &no_stop,
-        };
+        let request = case.request(&options, &clock);
         plus::objective_s(&request, &(mapper(name).unwrap().map)(&request))
     };
     let ours = value("nuco+", 0.05);
@@ -55,8 +65,7 @@ fn many_tasks_are_refined_at_least() {
 /// A clock that goes on by looking at it: time is up at every place where somebody looks.
 #[test]
 fn a_search_ends_wherever_its_time_is_up() {
-    let (graph, present) = ring(300);
-    let cluster = Cluster::even(2, 4, 2.0).unwrap();
+    let case = ring(300, 2, 4);
     let ends_after = |limit: u64| {
         let options = Options { time_limit: Nanos(limit), ..Options::default() };
         let time = Cell::new(0);
@@ -64,17 +73,10 @@ fn a_search_ends_wherever_its_time_is_up() {
             time.set(time.get() + 1);
             Nanos(time.get())
         };
-        let request = Request {
-            graph: &graph,
-            cluster: &cluster,
-            present: &present,
-            options: &options,
-            clock: &clock,
-            stop: &no_stop,
-        };
+        let request = case.request(&options, &clock);
         let mapping = (mapper("nuco+").unwrap().map)(&request);
         let value = |m: &[CoreIndex]| plus::objective_s(&request, m);
-        assert!(mapping.iter().all(|&c| c < 8) && value(&mapping) <= value(&present));
+        assert!(mapping.iter().all(|&c| c < 8) && value(&mapping) <= value(&case.present));
         time.get().saturating_sub(limit)
     };
     // A limit of some nanoseconds stands for no sweep: what is done is done by others.
@@ -88,8 +90,9 @@ fn a_search_ends_wherever_its_time_is_up() {
 /// the machine nor what else it does matters.
 #[test]
 fn a_search_never_goes_on_for_long_without_looking_at_its_time() {
-    let (graph, present) = ring(50_000);
-    let cluster = Cluster::even(8, 8, 2.0).unwrap();
+    let case = ring(50_000, 8, 8);
+    let judge =
+        |mapping: &[CoreIndex]| objectives(&case.graph, &case.cluster, &case.present, mapping);
     let cpu_time = || {
         let t = clock_gettime(ClockId::ThreadCPUTime);
         Nanos(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
@@ -97,7 +100,7 @@ fn a_search_never_goes_on_for_long_without_looking_at_its_time() {
     let judging = (0..5)
         .map(|_| {
             let began = cpu_time();
-            std::hint::black_box(objectives(&graph, &cluster, &present, &present));
+            std::hint::black_box(judge(&case.present));
             cpu_time() - began
         })
         .min()
@@ -109,14 +112,7 @@ fn a_search_never_goes_on_for_long_without_looking_at_its_time() {
         looks.borrow_mut().push(cpu_time());
         cpu_time()
     };
-    let mapping = (mapper("nuco+").unwrap().map)(&Request {
-        graph: &graph,
-        cluster: &cluster,
-        present: &present,
-        options: &options,
-        clock: &clock,
-        stop: &no_stop,
-    });
+    let mapping = (mapper("nuco+").unwrap().map)(&case.request(&options, &clock));
     looks.borrow_mut().push(cpu_time());
     let looks = looks.into_inner();
     let longest = looks.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
@@ -127,7 +123,6 @@ fn a_search_never_goes_on_for_long_without_looking_at_its_time() {
     );
     assert!(longest < judging.scale(15.0), "{longest} without a look, judging takes {judging}");
     assert!(took < limit.scale(1.1) + judging.scale(10.0), "{took} of {limit}");
-    let after = objectives(&graph, &cluster, &present, &mapping);
-    let before = objectives(&graph, &cluster, &present, &present);
+    let (before, after) = (judge(&case.present), judge(&mapping));
     assert!(after.makespan_s < before.makespan_s / 4.0, "{after:?}");
 }
