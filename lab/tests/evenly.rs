@@ -504,7 +504,8 @@ fn the_guardian_restores(lab: &mut Lab) {
 
 /// `evenly run`: the program's own output and exit status, and the report.
 fn a_program_from_start_to_end(lab: &mut Lab) {
-    let work = "spmd --threads 9 --phases 30 --iters 400000";
+    // Seconds on any host: evenly itself takes one to two to start on an emulated CPU.
+    let work = "spmd --threads 9 --phases 30 --iters 3000000";
     let output = run_script(
         lab,
         &format!(
