@@ -11,15 +11,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-static void step(const char *name)
-{
-	char byte;
-	printf("%s\n", name);
-	fflush(stdout);
-	if (read(0, &byte, 1) != 1)
-		exit(9);
-}
+#include "step.h"
 
 static pthread_barrier_t barrier;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
