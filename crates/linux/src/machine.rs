@@ -945,7 +945,7 @@ impl Machine for LinuxMachine {
     }
 
     fn go_on_moving(&mut self) -> Option<MemoryMoved> {
-        self.mover.go_on()
+        self.mover.go_on(&self.proc)
     }
 
     fn capacity(&self, cpu: CpuId) -> u32 {

@@ -24,8 +24,11 @@ use std::ptr;
 const PAGES_PER_PIECE: usize = 4096;
 /// Pages of one system call.
 const PAGES_PER_CALL: usize = 1024;
-/// Most pages of a process that are looked at: 64 GiB of small pages.
+/// Most pages of a process that are looked at in one go: 64 GiB of small pages.
 const MOST_PAGES: u64 = 16 << 20;
+/// How often a process is gone through: a page that the kernel is just making part of a large one is on
+/// no node, or on its old one again a moment after it was moved.
+const MOST_LOOKS: u32 = 4;
 
 /// Private writable mappings of `/proc/<pid>/maps`: their addresses.
 #[must_use]
@@ -137,34 +140,28 @@ struct Job {
     to: u32,
     /// What is still to be looked at, with how many pages there are on the node.
     ranges: VecDeque<(Range<u64>, u64)>,
+    looks: u32,
     looked_at: u64,
     moved: u64,
+    /// Of this look.
     stayed: u64,
 }
 
 impl Mover {
     /// Adds the memory of a process.
     pub(crate) fn add(&mut self, proc: &Proc, pid: Pid, from: u32, to: u32) {
-        let read = |file| read_all_of(proc, pid, file);
-        // What cannot be read has no ranges: then the first piece says what move_pages thinks of it.
-        let maps = parse_maps(&read("maps").unwrap_or_default());
-        let ranges = match read("numa_maps") {
-            Ok(text) => {
-                let on = parse_numa_maps(&text, from);
-                maps.into_iter().filter_map(|r| Some((r.clone(), *on.get(&r.start)?))).collect()
-            }
-            // A kernel without this file: all of them are looked at.
-            Err(_) => maps.into_iter().map(|r| (r, u64::MAX)).collect(),
-        };
-        self.jobs.push_back(Job { pid, from, to, ranges, looked_at: 0, moved: 0, stayed: 0 });
+        let ranges = ranges(proc, pid, from);
+        let (looked_at, moved, stayed) = (0, 0, 0);
+        self.jobs.push_back(Job { pid, from, to, ranges, looks: 1, looked_at, moved, stayed });
     }
 
     /// Moves a piece. What is done with, if that ended it.
-    pub(crate) fn go_on(&mut self) -> Option<MemoryMoved> {
+    pub(crate) fn go_on(&mut self, proc: &Proc) -> Option<MemoryMoved> {
         let job = self.jobs.front_mut()?;
         let error = match job.piece() {
-            Ok(true) => None,
             Ok(false) => return None,
+            Ok(true) if job.looks_again(proc) => return None,
+            Ok(true) => None,
             Err(e) => Some(told(&e, job.to)),
         };
         let job = self.jobs.pop_front()?;
@@ -213,6 +210,37 @@ impl Job {
             }
         }
         Ok(false)
+    }
+
+    /// Begins from the first page again, where more are on the node than those that stayed.
+    fn looks_again(&mut self, proc: &Proc) -> bool {
+        if self.looks >= MOST_LOOKS || self.looked_at >= MOST_PAGES {
+            return false;
+        }
+        let ranges = ranges(proc, self.pid, self.from);
+        let on_node = ranges.iter().fold(0u64, |all, (_, pages)| all.saturating_add(*pages));
+        // Without numa_maps nobody knows.
+        let is_more = on_node > self.stayed && on_node != u64::MAX;
+        if is_more {
+            (self.ranges, self.looked_at, self.stayed) = (ranges, 0, 0);
+            self.looks += 1;
+        }
+        is_more
+    }
+}
+
+/// The mappings of a process with pages on the node, and how many.
+fn ranges(proc: &Proc, pid: Pid, node: u32) -> VecDeque<(Range<u64>, u64)> {
+    let read = |file| read_all_of(proc, pid, file);
+    // What cannot be read has no ranges: then the first piece says what move_pages thinks of it.
+    let maps = parse_maps(&read("maps").unwrap_or_default());
+    match read("numa_maps") {
+        Ok(text) => {
+            let on = parse_numa_maps(&text, node);
+            maps.into_iter().filter_map(|r| Some((r.clone(), *on.get(&r.start)?))).collect()
+        }
+        // A kernel without this file: all of them are looked at.
+        Err(_) => maps.into_iter().map(|r| (r, u64::MAX)).collect(),
     }
 }
 
@@ -349,7 +377,7 @@ mod tests {
     }
 
     fn end(mover: &mut Mover) -> MemoryMoved {
-        (0..100_000).find_map(|_| mover.go_on()).unwrap()
+        (0..100_000).find_map(|_| mover.go_on(&Proc::default())).unwrap()
     }
 
     #[test]
@@ -358,7 +386,7 @@ mod tests {
         let proc = Proc::default();
         assert!(bytes_of(&proc, process.pid()).unwrap() >= 3_000_000);
         let mut mover = Mover::default();
-        assert_eq!(mover.go_on(), None);
+        assert_eq!(mover.go_on(&proc), None);
         // To where it is: all of it is found, and all of it stays on its node.
         mover.add(&proc, process.pid(), 0, 0);
         let done = end(&mut mover);
