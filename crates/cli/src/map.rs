@@ -236,6 +236,7 @@ fn options(args: &MapArgs, memory_s: Option<f64>) -> anyhow::Result<Options> {
             )
         })?),
     };
+    check_bounds(args)?;
     // All of them, so that one that is new cannot be forgotten here.
     Ok(Options {
         alpha,
@@ -250,6 +251,34 @@ fn options(args: &MapArgs, memory_s: Option<f64>) -> anyhow::Result<Options> {
         max_imbalance: args.max_imbalance.map(|percent| percent / 100.0),
         tolerance: args.tolerance.map_or(usual.tolerance, |percent| percent / 100.0),
     })
+}
+
+/// A bound that nobody would keep is not accepted in silence.
+///
+/// # Errors
+/// Where the algorithm does not look at it.
+fn check_bounds(args: &MapArgs) -> anyhow::Result<()> {
+    // Those of --front and --compare have nuco+ among them, and the others as a comparison.
+    if args.compare || args.front.is_some() || !args.judge.is_empty() {
+        return Ok(());
+    }
+    let name = args.algorithm.name();
+    let given = [
+        ("--beta", args.beta.is_some(), &["nuco+"][..]),
+        ("--migration-worth", args.migration_worth.is_some(), &["nuco+"]),
+        ("--windows", args.windows.is_some(), &["nuco+"]),
+        ("--max-migrations", args.max_migrations.is_some(), &["nuco+"]),
+        ("--max-imbalance", args.max_imbalance.is_some(), &["nuco+"]),
+        ("--tolerance", args.tolerance.is_some(), &["refine", "scotch", "metis"]),
+    ];
+    for (flag, is_given, known_by) in given {
+        anyhow::ensure!(
+            !is_given || known_by.contains(&name),
+            "{flag}: --algorithm {name} does not look at it; it is for {}",
+            known_by.join(", ")
+        );
+    }
+    Ok(())
 }
 
 /// What is read in a second, of CSV, with the graph that is made of it: a million tasks in a ring, 27

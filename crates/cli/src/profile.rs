@@ -73,11 +73,17 @@ pub(crate) fn take(args: &MapArgs, counted: Option<&Path>) -> anyhow::Result<Tak
         format!("cannot supervise process {pid}, which runs on by itself; nothing is mapped")
     })?;
     let outcome = supervisor.run(&mut Wait);
-    Ok(Taken::Ran(Profiled { outcome, input: collect(args, dir.path(), counted) }))
+    let input = collect(args, dir.path(), counted, outcome);
+    Ok(Taken::Ran(Profiled { outcome, input }))
 }
 
 /// What the ranks wrote, as tasks.
-fn collect(args: &MapArgs, dir: &Path, counted: Option<&Path>) -> anyhow::Result<Input> {
+fn collect(
+    args: &MapArgs,
+    dir: &Path,
+    counted: Option<&Path>,
+    outcome: Outcome,
+) -> anyhow::Result<Input> {
     let cannot_read = || format!("cannot read {}", dir.display());
     let mut ranks: Vec<RankProfile> = Vec::new();
     let mut again = false;
@@ -91,10 +97,17 @@ fn collect(args: &MapArgs, dir: &Path, counted: Option<&Path>) -> anyhow::Result
         }
     }
     let profile = join(ranks).map_err(|e| match e {
-        JoinError::None => anyhow::anyhow!(
-            "{e}: '{}' is no MPI program, or not linked dynamically, or ended before MPI_Finalize",
-            args.command.join(" ".as_ref()).to_string_lossy()
-        ),
+        JoinError::None => {
+            let command = args.command.join(" ".as_ref());
+            let command = command.to_string_lossy();
+            match outcome {
+                Outcome::Exited(0) => anyhow::anyhow!(
+                    "{e}: '{command}' is no MPI program, or not linked dynamically, or ended before \
+                     MPI_Finalize"
+                ),
+                _ => anyhow::anyhow!("{e}: '{command}' failed before one had come to MPI_Finalize"),
+            }
+        }
         e => e.into(),
     })?;
     if !args.quiet {

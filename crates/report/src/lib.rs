@@ -387,6 +387,11 @@ impl RunReport {
                 "Balancing has not paid so far: the program progressed {ratio:.2} times as fast as \
                  in the stretches in which evenly paused (95 % interval {low:.2} to {high:.2})."
             ),
+            _ if self.policy.places_load => format!(
+                "The threads were placed by load and communication, with {}. evenly compare tells \
+                 what that gained.",
+                counted(self.migrations(), "migration")
+            ),
             (Some(Measured { ci95: Some(_), .. }), _) if imbalance <= LEVEL => String::from(
                 "The threads were kept level; pausing showed no difference that these stretches \
                  can tell.",
@@ -428,6 +433,10 @@ impl RunReport {
                 Some(why) => format!("evenly moved nothing: {why}."),
                 None => format!("evenly moved nothing; {} more.", self.too_few()),
             }
+        } else if self.policy.places_load {
+            String::from(
+                "evenly moved nothing: no other place was better by load and communication.",
+            )
         } else if n > 0 && (n < m || n.is_multiple_of(m)) && self.imbalance() <= LEVEL {
             let how = if n <= m {
                 format!("each of the {n} threads had a CPU to itself")

@@ -202,6 +202,13 @@ fn threads_that_are_bound_are_why_nothing_was_moved() {
     moved.summary.domains[0].migrations = 7;
     let moved = moved.judged().verdict;
     assert!(moved.contains("could not be kept level") && moved.contains("1 of 3"), "{moved}");
+    // What nuco is for is not that threads are level.
+    let mut r = bound(&[]);
+    r.policy = policy("nuco");
+    assert!(r.clone().judged().verdict.contains("by load and communication"));
+    r.summary.domains[0].migrations = 7;
+    let verdict = r.judged().verdict;
+    assert!(verdict.contains("placed by load and communication, with 7 migrations"), "{verdict}");
     // Bound, each to a CPU of its own: there is nothing to win, whoever sees to it.
     let mut r = balanced();
     r.summary.threads.iter_mut().for_each(|t| t.own_mask = true);

@@ -84,7 +84,9 @@ impl Mpi {
 
 /// What lets launchers run here: as root, and more ranks than CPUs. Open MPI's usual way of one-sided
 /// messages fails now and then where containers forbid process_vm_writev(2).
-pub const ENVIRONMENT: [(&str, &str); 6] = [
+/// Launchers that hang end their program after 5 minutes.
+pub const ENVIRONMENT: [(&str, &str); 7] = [
+    ("MPIEXEC_TIMEOUT", "300"),
     ("OMPI_MCA_osc", "pt2pt"),
     ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
     ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),

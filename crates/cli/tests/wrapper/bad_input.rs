@@ -265,7 +265,7 @@ fn what_cannot_be_mapped() {
     };
     let leads_nowhere = file("nowhere.json", &edge(3, "1"));
     let no_number = file("number.json", &edge(0, "NaN"));
-    let cases: [(&[&str], &str); 47] = [
+    let cases: [(&[&str], &str); 49] = [
         (&["--objects", &twice], "twice.csv, line 3|task 4 is there twice"),
         (&["--objects", &infinite], "inf.csv, line 2|load_s|'inf'"),
         (&["--objects", &names], "names.csv|no tasks"),
@@ -308,6 +308,11 @@ fn what_cannot_be_mapped() {
         (&["--objects", &good, "--algorithm", "best"], "--algorithm|best|nuco"),
         (&["--objects", &good, "--out", "x", "--hosts", "a,,b"], "--hosts"),
         (&["--objects", &good, "--alpha=-1"], "--alpha|auto"),
+        (
+            &["--objects", &good, "--algorithm", "greedy", "--max-migrations", "3"],
+            "--max-migrations|greedy|nuco+",
+        ),
+        (&["--objects", &good, "--tolerance", "3"], "--tolerance|nuco+|refine, scotch, metis"),
         (&["--objects", &good, "--out", "x", "--format", "xml"], "--format|rankfile"),
         (
             &["--objects", &good, "--out", "-", "--format", "rankfile", "--hosts", "a,b"],

@@ -232,7 +232,10 @@ fn completions_and_manual_pages() {
     assert!(Command::new("bash").arg("-n").arg(tool.path("c")).status().unwrap().success());
     let pages = tool.path("man");
     assert!(tool.evenly(["manpages", pages.to_str().unwrap()]).status().unwrap().success());
-    assert!(pages.join("evenly-run.1").exists());
+    let page = fs::read_to_string(pages.join("evenly-run.1")).unwrap();
+    for part in [".SH OPTIONS", ".SH EXIT STATUS", ".SH ENVIRONMENT", ".SH FILES", "/run/evenly"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
 }
 
 #[test]
