@@ -82,6 +82,7 @@ pub(crate) fn solve(
     let graph = TaskGraph::new(tasks.collect(), &edges).map_err(Trouble::input)?;
     let cores = (0u32..).zip(p.core_node).map(|(id, &node)| Core {
         id,
+        cpu: id,
         node: node as usize,
         speed: at(p.core_speed, id as usize, 1.0),
         caches: Vec::new(),

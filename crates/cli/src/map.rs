@@ -399,12 +399,12 @@ fn launcher_note(args: &MapArgs, case: &Case, mapped: &Mapped) -> Option<String>
              those that wait spin away the time of those that compute",
         )),
         Format::MapCpu | Format::Mpich | Format::Masks
-            if args.topology != evenly_map::THIS
+            if evenly_map::is_synthetic(&args.topology)
                 && case.cluster.nodes().iter().all(|n| n.host == 0) =>
         {
             Some(String::from(
-                "CPUs have the numbers of the description's cores (logical), which need not be those \
-                 of the system; map with --topology this where the program is to run",
+                "CPUs have the numbers of the description, which need not be those of the system; map \
+                 with --topology this where the program is to run, or with its XML",
             ))
         }
         _ => None,

@@ -133,15 +133,14 @@ struct Place {
     host: usize,
     /// The logical number of the core on its host: its place among the host's.
     slot: usize,
-    /// The CPU number on its host.
+    /// The CPU number on its host; not where there are several, whose CPUs are numbered through.
     cpu: u32,
 }
 
 /// Writes a mapping; each form ends with a line feed. `hosts` are the names of the hosts, or none: then
 /// rank files count hosts, and one host is `localhost` in a host file.
 ///
-/// CPU numbers are those of the machine's description: of the system where it was read from this
-/// machine, logical ones where it is synthetic.
+/// CPU numbers are those that the described system has for them ([`evenly_model::Core::cpu`]).
 ///
 /// # Errors
 /// Where the form cannot say it.
@@ -230,21 +229,13 @@ fn places(cluster: &Cluster) -> Vec<Place> {
     let mut numbers: Vec<u32> = cluster.cores().iter().map(host_of).collect();
     numbers.sort_unstable();
     numbers.dedup();
-    // Cores of several hosts are numbered through; each host counts its own from 0.
-    let mut first = vec![u32::MAX; numbers.len()];
     let mut cores = vec![0; numbers.len()];
     let mut places = Vec::with_capacity(cluster.cores().len());
     for core in cluster.cores() {
         let number = host_of(core);
         let host = numbers.iter().position(|n| *n == number).unwrap_or(0);
-        first[host] = first[host].min(core.id);
-        places.push(Place { host, slot: cores[host], cpu: core.id });
+        places.push(Place { host, slot: cores[host], cpu: core.cpu });
         cores[host] += 1;
-    }
-    if numbers.len() > 1 {
-        for place in &mut places {
-            place.cpu -= first[place.host];
-        }
     }
     places
 }

@@ -41,7 +41,7 @@ pub use front::{Front, Point};
 pub use input::{Edges, Files, Input, MOST_EDGES, MOST_TASKS};
 pub use json::{SCHEMA_TASKS, read_tasks};
 pub use lines::MOST_BYTES;
-pub use machine::{Described, MachineError, THIS, machine};
+pub use machine::{Described, MachineError, THIS, is_synthetic, machine};
 pub use market::{Matrix, read_matrix};
 pub use monitoring::{Monitoring, read_monitoring};
 pub use objects::{read_edges, read_mapping, read_objects};

@@ -48,11 +48,10 @@ pub struct Described {
 /// # Errors
 /// What is wrong with either, in one line.
 pub fn machine(topology: &str, factors: Option<&Path>) -> Result<Described, MachineError> {
-    let path = Path::new(topology);
     let machine = match topology {
         THIS => this_machine()?,
-        _ if path.is_file() || path.extension().is_some_and(|e| e == "xml") => from_xml(path)?,
-        text => synthetic(text)?,
+        text if is_synthetic(text) => synthetic(text)?,
+        path => from_xml(Path::new(path))?,
     };
     let factors = match factors {
         Some(path) => given(path, &machine)?,
@@ -65,6 +64,14 @@ pub fn machine(topology: &str, factors: Option<&Path>) -> Result<Described, Mach
         hosts: machine.hosts(),
         memory_s: machine.memory_ns().map(|ns| ns * 1e-9),
     })
+}
+
+/// Whether a description is one in hwloc's synthetic syntax.
+#[must_use]
+pub fn is_synthetic(topology: &str) -> bool {
+    let path = Path::new(topology);
+    let is_xml = path.is_file() || path.extension().is_some_and(|e| e == "xml");
+    topology != THIS && !is_xml
 }
 
 /// Factors from a file.

@@ -564,8 +564,13 @@ mod tests {
         // Three nodes of 1, 2 and 3 cores on two hosts, in no order.
         let nodes = vec![Node { id: 0, host: 1 }, Node { id: 0, host: 0 }, Node { id: 1, host: 1 }];
         let on = [2, 0, 1, 2, 2, 0];
-        let core =
-            |(id, &node): (usize, &usize)| Core { id: id as u32, node, speed: 1.0, caches: vec![] };
+        let core = |(id, &node): (usize, &usize)| Core {
+            id: id as u32,
+            cpu: id as u32,
+            node,
+            speed: 1.0,
+            caches: vec![],
+        };
         let cores = on.iter().enumerate().map(core).collect();
         let factors = (0..9).map(|k| if k % 4 == 0 { 1.0 } else { 2.0 }).collect();
         let cluster = Cluster::new(cores, nodes, Vec::new(), factors).unwrap();
@@ -575,7 +580,8 @@ mod tests {
         assert_eq!([0, 1, 2, 3, 4, 5].map(domain), ["14", "12", "2", "30", "31", "13"]);
         // A core, a core and 32 cores would make the tree two levels deeper: cut in the middle.
         let nodes = vec![Node { id: 0, host: 0 }, Node { id: 0, host: 1 }, Node { id: 1, host: 1 }];
-        let core = |id: u32| Core { id, node: id.min(2) as usize, speed: 1.0, caches: vec![] };
+        let core =
+            |id: u32| Core { id, cpu: id, node: id.min(2) as usize, speed: 1.0, caches: vec![] };
         let factors = (0..9).map(|k| if k % 4 == 0 { 1.0 } else { 2.0 }).collect();
         let cluster =
             Cluster::new((0..34).map(core).collect(), nodes, Vec::new(), factors).unwrap();

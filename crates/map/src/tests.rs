@@ -526,7 +526,7 @@ fn forms_for_one_host() {
 
 #[test]
 fn forms_for_two_hosts() {
-    let core = |id, node| Core { id, node, speed: 1.0, caches: vec![] };
+    let core = |id, node| Core { id, cpu: id, node, speed: 1.0, caches: vec![] };
     let nodes = vec![Node { id: 0, host: 0 }, Node { id: 0, host: 1 }];
     let cores = vec![core(0, 0), core(2, 0), core(4, 1), core(5, 1)];
     let machine = Cluster::new(cores, nodes, vec![], vec![1.0, 3.4, 3.4, 1.0]).unwrap();
@@ -570,7 +570,7 @@ fn forms_for_two_hosts() {
 
 #[test]
 fn masks_of_high_cpus_and_tasks_that_are_no_ranks() {
-    let core = |id| Core { id, node: 0, speed: 1.0, caches: vec![] };
+    let core = |id| Core { id, cpu: id, node: 0, speed: 1.0, caches: vec![] };
     let machine = |id| {
         Cluster::new(vec![core(id)], vec![Node { id: 0, host: 0 }], vec![], vec![1.0]).unwrap()
     };

@@ -17,6 +17,9 @@ pub type NodeIndex = usize;
 pub struct Core {
     /// Its number outside: of a CPU, or of a processing element of a runtime.
     pub id: u32,
+    /// The number that the system of its host has for it, or for the first of its hardware threads:
+    /// where launchers are to put what runs on it.
+    pub cpu: u32,
     /// Its NUMA node.
     pub node: NodeIndex,
     /// How fast it computes; 1 is the fastest kind.
@@ -167,6 +170,7 @@ impl Cluster {
         let cores = (0..u32::try_from(count).unwrap_or(u32::MAX))
             .map(|id| Core {
                 id,
+                cpu: id,
                 node: (id / cores_per_node) as usize,
                 speed: 1.0,
                 caches: Vec::new(),
@@ -308,7 +312,7 @@ mod tests {
     use super::*;
 
     fn core(id: u32, node: NodeIndex, caches: &[u32]) -> Core {
-        Core { id, node, speed: 1.0, caches: caches.to_vec() }
+        Core { id, cpu: id, node, speed: 1.0, caches: caches.to_vec() }
     }
 
     #[test]

@@ -395,6 +395,7 @@ impl Remap {
         let graph = TaskGraph::new(tasks, &edges).ok()?;
         let cores = s.cpus.iter().map(|c| Core {
             id: c.id.0,
+            cpu: c.id.0,
             node: knowledge.node_of(c.id),
             speed: f64::from(c.capacity) / f64::from(fastest),
             caches: Vec::new(),

@@ -63,6 +63,7 @@ fn any_instance(plain: bool) -> impl Strategy<Value = Instance> {
                 };
                 let core = |c: usize| Core {
                     id: c as u32,
+                    cpu: c as u32,
                     node: c / each,
                     speed: if plain { 1.0 } else { f64::from(speeds[c]) / 4.0 },
                     caches: if plain { Vec::new() } else { vec![(c / 2) as u32] },

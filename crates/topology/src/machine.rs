@@ -635,7 +635,7 @@ impl Machine {
     /// Its cores are the physical cores of which a CPU may be used (hardware threads of one core are
     /// one place to compute), or CPUs where the tree has no cores. Their numbers are hwloc's (logical
     /// index, from 0) for synthetic machines and those of XML files, CPU numbers of the system (of the
-    /// core's first CPU that may be used) for this machine. Its nodes are the NUMA nodes that have
+    /// core's first CPU that may be used) for this machine; the latter is [`Core::cpu`] always. Its nodes are the NUMA nodes that have
     /// cores; memory without cores runs no tasks. Speeds are those of the CPU kinds, where there are
     /// several. Caches are those that cores share, with [`ASSUMED_CACHE_FACTORS`].
     ///
@@ -682,6 +682,7 @@ impl Machine {
         let twice = ids.iter().collect::<BTreeSet<_>>().len() < ids.len();
         let cores = places.iter().zip(ids).enumerate().map(|(at, (p, id))| Core {
             id: if twice { at as u32 } else { id },
+            cpu: p.cpus.first().map_or(id, |cpu| cpu.0),
             node: homes.iter().position(|h| h.index == p.home).unwrap_or(0),
             speed: kinds
                 .iter()

@@ -301,11 +301,25 @@ fn whoever_starts_ranks_is_told_how() {
     assert_eq!(file, "rank 0=+n0 slot=0\nrank 1=+n0 slot=0\n");
     assert!(!map("core:2", "compact", "rankfile").1.contains(spins));
     assert!(map("this", "compact", "rankfile").0.starts_with("rank 0=localhost slot="));
-    let logical = "numbers of the description's cores";
-    for format in ["mpich", "map-cpu", "masks"] {
-        let (_, said) = map("numa:2 core:2 pu:2", "scatter", format);
-        assert!(said.contains(logical), "{said}");
-        assert!(!map("this", "compact", format).1.contains(logical));
+    let described = "numbers of the description";
+    // Hardware threads as many systems number them: the second of each core after all first ones.
+    let machine = "numa:2 core:2 pu:2(indexes=0,4,1,5,2,6,3,7)";
+    let xml = tool.path("machine.xml");
+    let mut export =
+        tool.evenly(["topology", "--synthetic", machine, "--export", xml.to_str().unwrap()]);
+    assert!(export.output().unwrap().status.success());
+    for (format, wanted) in [
+        ("mpich", "-bind-to user:0,2\n"),
+        ("map-cpu", "--cpu-bind=map_cpu:0,2\n"),
+        ("masks", "id,mask\n0,0x1\n1,0x4\n"),
+        ("csv", "id,pe\n0,0\n1,2\n"),
+    ] {
+        let (file, said) = map(machine, "scatter", format);
+        assert!(file == wanted && said.contains(described) == (format != "csv"), "{file}{said}");
+        // Cores have the numbers of the system there.
+        let (file, said) = map(xml.to_str().unwrap(), "scatter", format);
+        assert!(file == wanted && !said.contains(described), "{file}{said}");
+        assert!(!map("this", "compact", format).1.contains(described));
     }
 }
 

@@ -87,7 +87,8 @@ fn machine(
     factor: impl Fn(u32, u32) -> f64,
 ) -> Result<Cluster, ClusterError> {
     let all = hosts * nodes;
-    let core = |id| Core { id, node: (id / cores) as NodeIndex, speed: 1.0, caches: Vec::new() };
+    let core =
+        |id| Core { id, cpu: id, node: (id / cores) as NodeIndex, speed: 1.0, caches: Vec::new() };
     // Of two nodes, numbered through.
     let value = |k: u32| {
         let (i, j) = (k / all, k % all);

@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        let core = |id, node, speed| Core { id, node, speed, caches: Vec::new() };
+        let core = |id, node, speed| Core { id, cpu: id, node, speed, caches: Vec::new() };
         let nodes = vec![Node { id: 0, host: 0 }, Node { id: 1, host: 0 }, Node { id: 0, host: 1 }];
         let factors = vec![1.0, 1.5, 4.0, 2.0, 1.0, 4.0, 5.0, 5.0, 1.0];
         let cores = vec![core(0, 0, 1.0), core(1, 0, 1.0), core(2, 1, 1.0), core(3, 2, 0.5)];

@@ -82,7 +82,13 @@ mod tests {
         // that neighbours in number are on different hosts.
         let core = |id: u32| {
             let (host, node, cache) = (id % 2, id / 2 % 2, id / 4 % 2);
-            Core { id, node: (2 * host + node) as usize, speed: 1.0, caches: vec![id % 8, cache] }
+            Core {
+                id,
+                cpu: id,
+                node: (2 * host + node) as usize,
+                speed: 1.0,
+                caches: vec![id % 8, cache],
+            }
         };
         let nodes = (0..4).map(|n| Node { id: n % 2, host: n / 2 }).collect();
         let level = |name: &str, factor| CacheLevel { name: name.into(), factor };
