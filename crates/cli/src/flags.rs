@@ -14,7 +14,7 @@ use evenly_model::{CpuSet, Nanos, parse_duration};
 use evenly_policy::map::Alpha;
 use evenly_policy::{POLICIES, PolicyInfo};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Keeps parallel programs level: moves the threads of a running program between CPUs, so that all
 /// progress at the same rate.
@@ -613,7 +613,8 @@ fn current(text: &str) -> Result<evenly_map::Current, String> {
         "" => return Err(String::from("it is empty; round-robin, compact or a file is needed")),
         "round-robin" => Current::RoundRobin,
         "compact" => Current::Compact,
-        file => Current::File(PathBuf::from(file)),
+        file if Path::new(file).exists() => Current::File(PathBuf::from(file)),
+        _ => return Err(String::from("No such file; round-robin, compact or a mapping is needed")),
     })
 }
 

@@ -197,8 +197,9 @@ fn files(args: &MapArgs) -> Files {
     }
 }
 
-fn case(args: &MapArgs, described: Described, input: Input) -> anyhow::Result<Case> {
-    let Described { cluster, factors_from, .. } = described;
+fn case(args: &MapArgs, described: Described, mut input: Input) -> anyhow::Result<Case> {
+    let Described { cluster, factors_from, notes, .. } = described;
+    input.notes.extend(notes);
     let (present, from) = present(&input, &cluster, args.current.as_ref())?;
     Ok(Case { input, cluster, topology: args.topology.clone(), factors_from, present, from })
 }

@@ -105,6 +105,12 @@ impl Files {
         let ids: HashSet<u64> = tasks.iter().map(|t| t.id).collect();
         let known = |id: u64| ids.is_empty() || ids.contains(&id);
         let (edges, ranks) = self.communication(&known, &mut notes)?;
+        if self.matrix.is_some() && !ids.is_empty() && ranks != ids.len() {
+            notes.push(format!(
+                "the matrix has {ranks} rows for {} tasks: row i is of task i - 1",
+                ids.len()
+            ));
+        }
         if tasks.is_empty() {
             file = self.all().next().map(name_of).unwrap_or_default();
             tasks = (0..ranks as u64).map(of_load_one).collect();

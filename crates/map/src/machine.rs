@@ -29,6 +29,9 @@ pub enum MachineError {
     Cluster(#[from] ClusterError),
 }
 
+/// Measured factors of nodes that are equally far are as much below 1 as measuring is inexact.
+const LEAST_FACTOR: f64 = 0.9;
+
 /// A machine, and where its factors come from.
 #[derive(Debug, Clone)]
 pub struct Described {
@@ -40,6 +43,8 @@ pub struct Described {
     pub hosts: Vec<String>,
     /// How long a load from local memory takes, in seconds, where it was measured.
     pub memory_s: Option<f64>,
+    /// What is odd about it.
+    pub notes: Vec<String>,
 }
 
 /// The machine of a description: `this`, a file of hwloc's XML, or hwloc's synthetic syntax; with
@@ -58,11 +63,19 @@ pub fn machine(topology: &str, factors: Option<&Path>) -> Result<Described, Mach
         None => machine.factors(),
     };
     let cluster = machine.cluster(Some(&factors))?;
+    let nearest = factors.values().iter().copied().fold(f64::INFINITY, f64::min);
+    let is_odd = (nearest < LEAST_FACTOR).then(|| {
+        format!(
+            "a factor is {nearest}: that memory is said to be nearer than a node's own; needed is the \
+             latency of the other node's memory over that of the own"
+        )
+    });
     Ok(Described {
         cluster,
         factors_from: factors.source().words(),
         hosts: machine.hosts(),
         memory_s: machine.memory_ns().map(|ns| ns * 1e-9),
+        notes: is_odd.into_iter().collect(),
     })
 }
 

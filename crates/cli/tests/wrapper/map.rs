@@ -323,6 +323,26 @@ fn whoever_starts_ranks_is_told_how() {
     }
 }
 
+#[test]
+fn what_is_odd_is_said() {
+    let tool = Tool::new();
+    let write = |name: &str, text: &str| {
+        fs::write(tool.path(name), text).unwrap();
+        tool.path(name).to_str().unwrap().to_owned()
+    };
+    let tasks = write("o.csv", "id,load_s\n0,1\n1,1\n");
+    let factors = write("f.csv", "1,0.5\n0.5,1\n");
+    let matrix = write("m.mtx", "%%MatrixMarket matrix coordinate real symmetric\n3 3 1\n2 1 5\n");
+    let given = ["map", "--objects", &tasks, "--topology", "numa:2 core:2"];
+    for (option, file, words) in
+        [("--factors", factors, "a factor is 0.5"), ("--matrix", matrix, "3 rows for 2 tasks")]
+    {
+        let output = tool.evenly(given.iter().copied().chain([option, &file])).output().unwrap();
+        let said = stderr(&output);
+        assert!(output.status.success() && said.contains(words), "{said}");
+    }
+}
+
 /// Between the two markers of the page stand commands, and what the mapping is that they end with.
 #[test]
 fn the_example_of_the_manual_works() {
