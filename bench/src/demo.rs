@@ -343,6 +343,7 @@ mod tests {
                     ran,
                     waited: length - ran,
                     blocked: Nanos::ZERO,
+                    spinning: None,
                     minor_faults: 0,
                     major_faults: 0,
                 }
@@ -353,6 +354,7 @@ mod tests {
                 at: Nanos(length.0 * (period + 1)),
                 elapsed: length,
                 paused: false,
+                held: false,
                 cost: Nanos::ZERO,
                 threads: on.iter().map(thread).collect(),
                 cpus: [0, 1]

@@ -6,7 +6,7 @@
 
 use crate::flags::{AttachArgs, BalanceArgs, ProbeArg, RunArgs};
 use crate::output::{self, expand};
-use crate::probe::Watch;
+use crate::probe::{TestimoniesMaker, Watch};
 use crate::{End, tell};
 use anyhow::Context;
 use evenly_engine::{Candidate, Eligible, Event, GuardOptions, Mapping, Observer};
@@ -71,7 +71,8 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
     let command = args.program.command.iter().map(|a| a.to_string_lossy().into_owned()).collect();
     let mut facts = Facts::new(&args.balance, pid, command, notes, began);
     facts.watch = watch;
-    let said = Said { args: args.balance, filter, whole, mapping, knowledge };
+    let told_by = facts.watch.as_ref().map(Watch::testimonies);
+    let said = Said { args: args.balance, filter, whole, mapping, knowledge, told_by };
     let balancing = Balancing::start(said, pid, facts, supervisor.waker());
     let outcome = supervisor.run(&mut Wait);
     finish(balancing, outcome);
@@ -98,7 +99,7 @@ pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
     let knowledge = knowledge(&args.balance, &mut notes)?;
     may_change(&args.balance, pid)?;
     let facts = Facts::new(&args.balance, pid, command, notes, now());
-    let said = Said { args: args.balance, filter, whole, mapping, knowledge };
+    let said = Said { args: args.balance, filter, whole, mapping, knowledge, told_by: None };
     let balancing = Balancing::start(said, pid, facts, supervisor.waker());
     // Where nothing is balanced there is nothing to wait for.
     let outcome = match &balancing {
@@ -472,6 +473,8 @@ struct Said {
     whole: CpuSet,
     mapping: Option<Mapping>,
     knowledge: Option<Arc<Knowledge>>,
+    /// Reads what threads tell of their waiting.
+    told_by: Option<TestimoniesMaker>,
 }
 
 /// A balancer at work beside the supervisor.
@@ -716,7 +719,7 @@ impl Parts {
 }
 
 fn live_options(
-    Said { args, filter, whole, mapping, knowledge }: Said,
+    Said { args, filter, whole, mapping, knowledge, told_by }: Said,
     names: Names,
 ) -> LiveOptions {
     LiveOptions {
@@ -737,6 +740,7 @@ fn live_options(
         whole,
         mapping,
         knowledge,
+        told_by,
         numbered_by: args.map_by.into(),
     }
 }

@@ -3,7 +3,9 @@
 //! Invariant (promise P8): where the probe cannot be loaded one line says why, and the program runs without.
 
 use crate::tell;
+use evenly_engine::Waiting;
 use evenly_linux::clock::now;
+use evenly_linux::machine::{Testimonies, Testimony};
 use evenly_probe::load::{Unseen, library, preload};
 use evenly_probe::waiting::{Mapping, Observed, Reader};
 use evenly_report::{ProbeReport, ProbeThread};
@@ -18,10 +20,13 @@ const INTERVAL: Duration = Duration::from_millis(250);
 /// Of so many threads an account is kept; a program can start and end them for days.
 const MOST: usize = 16_384;
 
+/// Makes one more reader of what threads tell.
+pub(crate) type TestimoniesMaker = Box<dyn Fn() -> Option<Testimonies> + Send>;
+
 /// The probe for a program that is to be started.
 pub(crate) struct Watch {
     // The programs look for it in this process.
-    _mapping: Mapping,
+    mapping: Arc<Mapping>,
     state: Arc<Mutex<State>>,
 }
 
@@ -97,7 +102,13 @@ impl Watch {
         let watched = Arc::downgrade(&state);
         std::thread::Builder::new().name(String::from("probe")).spawn(move || ask(&watched))?;
         let env = vec![("LD_PRELOAD".into(), value), mapping.variable()];
-        Ok((Self { _mapping: mapping, state }, env))
+        Ok((Self { mapping: Arc::new(mapping), state }, env))
+    }
+
+    /// For those who ask again and again.
+    pub(crate) fn testimonies(&self) -> TestimoniesMaker {
+        let mapping = self.mapping.clone();
+        Box::new(move || Some(testimonies(mapping.reader().ok()?)))
     }
 
     /// What its threads have said.
@@ -124,6 +135,21 @@ impl Watch {
             threads,
         }
     }
+}
+
+/// What threads tell, in the words of the balancing cycle.
+fn testimonies(mut reader: Reader) -> Testimonies {
+    let mut seen: Vec<Observed> = Vec::new();
+    Box::new(move |now, out| {
+        // A program that has cut its own mapping short says nothing any more.
+        if reader.read(now, &mut seen).is_ok() {
+            out.extend(seen.iter().map(|o| {
+                let (waited, outside, phases, waits) = (o.waited, o.outside, o.phases, o.waits);
+                let waiting = Waiting { waited, outside, phases, waits };
+                Testimony { tid: o.tid, since: o.registered, waiting }
+            }));
+        }
+    })
 }
 
 /// Asks until nobody wants to know any more.

@@ -197,6 +197,7 @@ fn watch(
         whole: crate::balance::allowed(Some(pid)).unwrap_or_default(),
         mapping: None,
         knowledge: None,
+        told_by: None,
         numbered_by: evenly_engine::MapBy::Auto,
     };
     let live = Live::new(options, pid, journal);

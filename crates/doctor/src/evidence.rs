@@ -260,12 +260,13 @@ impl Evidence {
         let watched = seconds(&run["balanced_s"]);
         let threads = list(&run["threads"]).into_iter().map(|t| {
             let (ran_s, waited_s) = (seconds(&t["ran_s"]), seconds(&t["waited_s"]));
+            let spun_s = t["spun_s"].as_f64().filter(|s| *s >= 0.0);
             let (blocked_s, present_s) = (seconds(&t["blocked_s"]), seconds(&t["present_s"]));
             ThreadUse {
                 tid: id(&t["id"]["tid"]),
                 pid: id(&t["pid"]),
                 name: text(&t["name"]),
-                stay: Stay { ran_s, spun_s: None, waited_s, blocked_s, present_s },
+                stay: Stay { ran_s, spun_s, waited_s, blocked_s, present_s },
                 ..ThreadUse::default()
             }
         });

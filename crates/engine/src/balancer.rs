@@ -20,10 +20,11 @@ use crate::decentral::{Account, Board, CARE, Complaint, CpuBalancer, Decentral, 
 use crate::handover::{Act, Handover};
 use crate::rates::Rates;
 use crate::speed::{LEAST_WANTED, OnCpu};
+use crate::waiting::Told;
 use crate::{
     ApplyError, Candidate, CostBreakdown, CpuRecord, DomainSummary, Event, Guard, GuardOptions,
     Located, Machine, MemoryUnknown, MoveRecord, Observer, PointRecord, Reading, RunState,
-    SearchSummary, Selection, ThreadMeta, ThreadRecord, ThreadSummary, Times,
+    SearchSummary, Selection, ThreadMeta, ThreadRecord, ThreadSummary, Times, Waiting,
 };
 use evenly_model::{
     CpuId, CpuSet, CpuView, DomainId, Knowledge, MemoryMove, MemoryView, Nanos, Pid, Plan,
@@ -59,6 +60,8 @@ struct Entity {
     retired: Option<u64>,
     /// Instructions since it was read before that.
     newly_retired: Option<u64>,
+    /// What it tells of its own waiting.
+    told: Told,
     /// When `last` was read.
     read_at: Nanos,
     /// P of the paper, section 2.1.
@@ -90,6 +93,8 @@ struct Entity {
     ran: Nanos,
     waited: Nanos,
     blocked: Nanos,
+    /// Of `ran` and `waited`, the time in which it only waited for others, as it tells.
+    spinning: Nanos,
     /// What was booked beyond the time that went by: waiting is booked when it ends, and until then
     /// looks like blocking, which it is not.
     overbooked: Nanos,
@@ -100,6 +105,7 @@ struct Entity {
     total_ran: Nanos,
     total_waited: Nanos,
     total_blocked: Nanos,
+    total_spun: Nanos,
     minor_faults: u64,
     major_faults: u64,
     /// As the balancers of CPUs see it, where there are such.
@@ -119,14 +125,18 @@ impl Entity {
         let booked = s.ran + s.waiting_booked + self.overbooked;
         let blocked = s.elapsed - booked;
         self.overbooked = booked - s.elapsed;
+        let spins = self.told.book(s.elapsed, blocked);
+        let gained = s.gained - s.gained.scale(spins);
         self.progress += s.gained.0 as i64;
+        self.total_spun += s.ran.scale(spins);
         self.total_ran += s.ran;
         self.total_waited += s.waiting_booked;
         self.total_blocked += blocked;
         // Before the first point there was no period.
         if !first {
             (self.ran, self.waited, self.blocked) = (s.ran, s.waited, blocked);
-            self.gained = s.gained;
+            self.spinning = (s.ran + s.waited).scale(spins);
+            self.gained = gained;
         }
         let (wanted, elapsed) = ((s.ran + s.waited).0 as f64, s.elapsed.0 as f64);
         if wanted < LEAST_WANTED * elapsed {
@@ -177,8 +187,8 @@ struct Stretch {
     waited: Nanos,
     /// As the kernel books it, when it ends: some of it may belong to earlier stretches.
     waiting_booked: Nanos,
-    /// Progress: what its instructions take on the fastest CPUs, or CPU time by the capacity of the
-    /// CPU that it was on.
+    /// What its instructions take on the fastest CPUs, or CPU time by the capacity of the CPU that it was
+    /// on: progress, with what it spun.
     gained: Nanos,
 }
 
@@ -340,6 +350,8 @@ pub struct Balancer {
     /// Instructions of the threads in `ids`; empty where none are counted.
     retired: Vec<Option<u64>>,
     rates: Rates,
+    /// What the threads in `ids` tell of their waiting; empty where none can.
+    waiting: Vec<Option<Waiting>>,
     masks: Vec<CpuSet>,
     usable: CpuSet,
     looked_at_cpus: Option<Nanos>,
@@ -405,6 +417,7 @@ impl Balancer {
             told_of_unknown: false,
             retired: Vec::new(),
             rates: Rates::default(),
+            waiting: Vec::new(),
             masks: Vec::new(),
             usable: CpuSet::new(),
             looked_at_cpus: None,
@@ -592,6 +605,7 @@ impl Balancer {
             last: thread.times,
             retired: None,
             newly_retired: None,
+            told: Told::default(),
             read_at: thread.read_at,
             progress,
             cpu: None,
@@ -611,12 +625,14 @@ impl Balancer {
             ran: Nanos::ZERO,
             waited: Nanos::ZERO,
             blocked: Nanos::ZERO,
+            spinning: Nanos::ZERO,
             overbooked: Nanos::ZERO,
             ahead_of_kernel: Nanos::ZERO,
             gained: Nanos::ZERO,
             total_ran: Nanos::ZERO,
             total_waited: Nanos::ZERO,
             total_blocked: Nanos::ZERO,
+            total_spun: Nanos::ZERO,
             minor_faults: 0,
             major_faults: 0,
             member,
@@ -739,6 +755,7 @@ impl Balancer {
         self.locate(machine, now);
         self.fill_snapshot(machine, now, elapsed);
         self.pin_or_release(machine, now);
+        self.snapshot.held = self.pinning;
         let observed = machine.now();
 
         let paused = self.pause(machine, now, elapsed, period, observers);
@@ -941,6 +958,10 @@ impl Balancer {
                 self.count_instructions(machine);
             }
         }
+        machine.waiting(&self.ids, &mut self.waiting);
+        for (e, said) in self.entities.iter_mut().zip(&self.waiting) {
+            e.told.hear(*said);
+        }
         let mut left = Vec::new();
         let mut i = 0;
         let mut busy = false;
@@ -1093,6 +1114,8 @@ impl Balancer {
             if let (Some(newly), Some(Reading::Times(times)), Some(cpu)) =
                 (e.newly_retired, self.readings.get(i), e.cpu)
                 && times.ran > e.last.ran
+                // What is retired while one spins says nothing of the CPU.
+                && e.spinning.0 * 2 <= (e.ran + e.waited).0
             {
                 self.rates.add(cpu, newly, times.ran - e.last.ran);
             }
@@ -1216,6 +1239,7 @@ impl Balancer {
                 ran: e.ran,
                 waited: e.waited,
                 blocked: e.blocked,
+                spinning: Nanos::ZERO,
                 movable: e.movable,
                 mask: e.mask,
             });
@@ -1478,7 +1502,7 @@ impl Balancer {
         }
         let before = self.guard.stood_down();
         if elapsed > Nanos::ZERO {
-            let threads = self.entities.iter().map(|e| (e.gained, e.blocked));
+            let threads = self.entities.iter().map(|e| (e.gained, e.blocked + e.spinning));
             self.guard.point(now, elapsed, period, threads);
         }
         let down = self.guard.stood_down();
@@ -1689,7 +1713,8 @@ impl Balancer {
         let slowest =
             self.snapshot.cpus.iter().filter_map(|c| c.speed).fold(f64::INFINITY, f64::min);
         if slowest.is_finite() {
-            let blocked = self.entities.iter().map(|e| e.blocked.0).min().unwrap_or(0);
+            let blocked =
+                self.entities.iter().map(|e| (e.blocked + e.spinning).0).min().unwrap_or(0);
             self.slowest_slot += slowest * (elapsed.0.saturating_sub(blocked)) as f64;
             self.balanced_for += elapsed;
         }
@@ -1709,6 +1734,7 @@ impl Balancer {
             at: now - self.began,
             elapsed,
             paused,
+            held: self.snapshot.held,
             cost,
             threads: self
                 .entities
@@ -1728,6 +1754,7 @@ impl Balancer {
                     ran: e.ran,
                     waited: e.waited,
                     blocked: e.blocked,
+                    spinning: e.told.is_known().then_some(e.spinning),
                     minor_faults: e.minor_faults,
                     major_faults: e.major_faults,
                 })
@@ -1790,7 +1817,7 @@ impl Balancer {
         let least = threads
             .iter()
             .filter(|t| t.present_s > 0.9 * longest)
-            .map(|t| t.ran_s / t.present_s)
+            .map(|t| t.computed_s() / t.present_s)
             .fold(f64::INFINITY, f64::min);
         let slot = self.slowest_slot / (self.balanced_for.0 as f64).max(1.0);
         let board = self.board.as_deref();
@@ -1849,6 +1876,7 @@ fn summary_of(e: &Entity, now: Nanos) -> ThreadSummary {
         pid: e.meta.pid,
         name: e.meta.name.clone(),
         ran_s: e.total_ran.as_secs_f64(),
+        spun_s: e.told.is_known().then(|| e.total_spun.as_secs_f64()),
         waited_s: e.total_waited.as_secs_f64(),
         blocked_s: e.total_blocked.as_secs_f64(),
         migrations: e.all_migrations(),

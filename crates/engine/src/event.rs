@@ -4,7 +4,7 @@
 //! that came before a point, and nothing else, to know who ran where, how far each thread was and
 //! why it was moved.
 
-use evenly_model::{CpuId, CpuSet, DomainId, Nanos, Pid, Reason, ThreadId};
+use evenly_model::{CpuId, CpuSet, DomainId, Nanos, Pid, Reason, ThreadId, spun};
 use serde::{Deserialize, Serialize};
 
 /// What is known of a thread from the moment it is met.
@@ -33,12 +33,24 @@ pub struct ThreadRecord {
     pub waited: Nanos,
     /// Time blocked in the last period.
     pub blocked: Nanos,
+    /// Of `ran` and `waited`, the time in which it only waited for others, as it tells itself. None where
+    /// it tells nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spinning: Option<Nanos>,
     /// Minor page faults since the thread started, as last seen.
     #[serde(default)]
     pub minor_faults: u64,
     /// Major page faults since the thread started, as last seen.
     #[serde(default)]
     pub major_faults: u64,
+}
+
+impl ThreadRecord {
+    /// CPU time in the last period that it spun. None where it tells nothing.
+    #[must_use]
+    pub fn spun(&self) -> Option<Nanos> {
+        self.spinning.map(|spinning| spun(self.ran, self.waited, spinning))
+    }
 }
 
 /// One CPU at a balancing point.
@@ -80,6 +92,9 @@ pub struct PointRecord {
     pub elapsed: Nanos,
     /// Whether balancing was paused to measure its own effect.
     pub paused: bool,
+    /// Whether threads stay where they are put, as the policy was told.
+    #[serde(default)]
+    pub held: bool,
     /// CPU time that this point cost.
     pub cost: Nanos,
     /// The threads.

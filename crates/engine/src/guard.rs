@@ -11,7 +11,8 @@
 //! before balancing has had time to show an effect.
 //!
 //! Known gap: a thread that spins at a barrier receives CPU time without progressing. Where
-//! threads spin the comparison says how fairly they ran, not how fast the program went.
+//! threads spin, and do not tell, the comparison says how fairly they ran, not how fast the program went.
+//! Where they tell, spinning is no progress, and threads that spin wait for each other.
 
 use evenly_model::Nanos;
 

@@ -174,7 +174,7 @@ impl Handover {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenly_model::{Reason, ThreadView};
+    use evenly_model::{Nanos, Reason, ThreadView};
 
     /// Threads on these CPUs, of which each goes where `moves` says, in that order.
     fn begin(at: &[usize], moves: &[(usize, usize)], pinned: bool) -> Handover {
@@ -195,6 +195,7 @@ mod tests {
             ran: evenly_model::Nanos::ZERO,
             waited: evenly_model::Nanos::ZERO,
             blocked: evenly_model::Nanos::ZERO,
+            spinning: Nanos::ZERO,
             movable: true,
             mask: 0,
         }));

@@ -18,6 +18,7 @@ mod rates;
 mod speed;
 mod summary;
 mod tracker;
+mod waiting;
 
 pub use balancer::{Balancer, BalancerOptions};
 pub use decentral::{Board, CARE, CpuBalancer, Decentral, Step};
@@ -28,6 +29,7 @@ pub use event::{CpuRecord, Event, MoveRecord, Observer, PointRecord, ThreadMeta,
 pub use guard::{Guard, GuardOptions, Verdict};
 pub use machine::{
     ApplyError, Located, Machine, MemoryMoved, MemoryUnknown, Neighbour, Reading, RunState, Times,
+    Waiting,
 };
 pub use mapping::{MapBy, Mapping, Newcomer, Numbering};
 pub use period::{ADVANCE, Period, PeriodControl, PeriodOptions};

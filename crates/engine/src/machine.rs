@@ -14,6 +14,28 @@ pub struct Times {
     pub slices: u64,
 }
 
+/// What a thread tells of its own waiting, since it began to tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Waiting {
+    /// For how long it has waited for others: at barriers, in messages and collectives, at ends of
+    /// parallel regions, whether it slept or spun.
+    pub waited: Nanos,
+    /// For how long it was outside of parallel regions, of a thread that is there for them.
+    pub outside: Nanos,
+    /// Barriers, collectives and ends of regions that it has reached.
+    pub phases: u32,
+    /// Waits of all kinds that it has begun.
+    pub waits: u32,
+}
+
+impl Waiting {
+    /// For how long it had nothing to compute.
+    #[must_use]
+    pub fn idle(&self) -> Nanos {
+        self.waited + self.outside
+    }
+}
+
 /// Outcome of reading one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reading {
@@ -181,6 +203,15 @@ pub trait Machine {
     /// not counted: then progress is CPU time, weighted by the capacity of CPUs. Asked right after
     /// [`Machine::read`] with the same threads.
     fn retired(&mut self, _ids: &[ThreadId], out: &mut Vec<Option<u64>>) {
+        out.clear();
+    }
+
+    /// What each of these threads tells of its own waiting until now, in order, on the clock of
+    /// [`Machine::now`]; None for a thread that says nothing, because it has never waited or cannot
+    /// tell. Nothing at all where no thread can: then CPU time is taken for computing. Asked right
+    /// after [`Machine::read`] with the same threads. Figures never go back, but for `waited`, a
+    /// little.
+    fn waiting(&mut self, _ids: &[ThreadId], out: &mut Vec<Option<Waiting>>) {
         out.clear();
     }
 

@@ -9,6 +9,10 @@
 //! which they ran. Blocked time drops out thread by thread, and a thread alone on an undisturbed
 //! CPU has exactly 1, however coarse the readings are.
 //!
+//! A thread that spins wants its CPU only to wait. What it gets is no progress, and counts as little as
+//! what it wants: a CPU whose threads all wait has no speed. The time of one that computes beside them
+//! is what it gets, as little as that is.
+//!
 //! Invariant: nothing is estimated for a CPU that nobody wanted.
 
 use evenly_model::{Nanos, ThreadView};
@@ -32,7 +36,7 @@ impl OnCpu {
         self.least_blocked =
             if self.threads == 0 { t.blocked } else { self.least_blocked.min(t.blocked) };
         self.threads += 1;
-        self.ran += t.ran;
+        self.ran += t.computed();
         self.wanted += t.demand();
     }
 
@@ -67,20 +71,26 @@ mod tests {
 
     const PERIOD: Nanos = Nanos::from_millis(100);
 
-    /// Both estimates for threads that ran, waited and were blocked for so many milliseconds.
+    /// A thread that ran, waited and was blocked for so many milliseconds.
+    fn view(ran: u64, waited: u64, blocked: u64) -> ThreadView {
+        ThreadView {
+            id: ThreadId::default(),
+            cpu: 0,
+            progress: 0,
+            ran: Nanos::from_millis(ran),
+            waited: Nanos::from_millis(waited),
+            blocked: Nanos::from_millis(blocked),
+            spinning: Nanos::ZERO,
+            movable: true,
+            mask: 0,
+        }
+    }
+
+    /// Both estimates for such threads.
     fn both(threads: &[(u64, u64, u64)]) -> (f64, f64) {
         let mut cpu = OnCpu::default();
         for &(ran, waited, blocked) in threads {
-            cpu.add(&ThreadView {
-                id: ThreadId::default(),
-                cpu: 0,
-                progress: 0,
-                ran: Nanos::from_millis(ran),
-                waited: Nanos::from_millis(waited),
-                blocked: Nanos::from_millis(blocked),
-                movable: true,
-                mask: 0,
-            });
+            cpu.add(&view(ran, waited, blocked));
         }
         let round = |v: Option<f64>| (v.unwrap() * 1e3).round() / 1e3;
         (round(cpu.speed(PERIOD)), round(cpu.paper_speed(PERIOD)))
@@ -108,6 +118,27 @@ mod tests {
         // One is done after half, the other goes on alone: 25 and 75 of CPU time, 25 of waiting
         // each.
         assert_eq!(both(&[(25, 25, 50), (75, 25, 0)]), (0.667, 0.5));
+    }
+
+    #[test]
+    fn who_spins_makes_no_cpu_fast() {
+        let speed = |threads: &[(u64, u64, u64)]| {
+            let mut cpu = OnCpu::default();
+            for &(ran, waited, spinning) in threads {
+                cpu.add(&ThreadView {
+                    spinning: Nanos::from_millis(spinning),
+                    ..view(ran, waited, 0)
+                });
+            }
+            cpu.speed(PERIOD).map(|s| (s * 1e3).round() / 1e3)
+        };
+        // Alone, and all the time or half of it; beside one that computes.
+        assert_eq!(speed(&[(100, 0, 100)]), None);
+        assert_eq!(speed(&[(100, 0, 50)]), Some(1.0));
+        assert_eq!(speed(&[(50, 50, 100), (50, 50, 0)]), Some(0.5));
+        assert_eq!(speed(&[(50, 50, 100), (50, 50, 100)]), None);
+        // It yields: the other has nearly all.
+        assert_eq!(speed(&[(5, 95, 100), (95, 5, 0)]), Some(0.95));
     }
 
     #[test]

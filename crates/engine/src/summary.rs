@@ -84,6 +84,8 @@ pub struct ThreadSummary {
     pub name: String,
     /// CPU time while it was balanced, in seconds.
     pub ran_s: f64,
+    /// Of that, spinning: waiting for others, as it told itself. None where it told nothing.
+    pub spun_s: Option<f64>,
     /// Waiting for a CPU, in seconds.
     pub waited_s: f64,
     /// Blocked, in seconds.
@@ -105,9 +107,17 @@ pub struct ThreadSummary {
 }
 
 impl ThreadSummary {
+    /// CPU time in which it computed, as far as that is known.
+    #[must_use]
+    pub fn computed_s(&self) -> f64 {
+        (self.ran_s - self.spun_s.unwrap_or(0.0)).max(0.0)
+    }
+
     /// Adds another stay of the same thread.
     fn add(&mut self, other: &Self) {
         self.ran_s += other.ran_s;
+        // Where one stay is not known, the sum is not.
+        self.spun_s = self.spun_s.zip(other.spun_s).map(|(a, b)| a + b);
         self.waited_s += other.waited_s;
         self.blocked_s += other.blocked_s;
         self.present_s += other.present_s;
@@ -197,10 +207,10 @@ impl Summary {
         }
     }
 
-    /// Progress (CPU time per second present) of the threads that were there for most of the run.
+    /// Progress (CPU time per second present, without spinning where that is known) of the threads that were there for most of the run.
     #[must_use]
     pub fn progress_level(&self) -> Option<Level> {
-        level_of_stays(self.threads.iter().map(|t| (t.ran_s, t.present_s)))
+        level_of_stays(self.threads.iter().map(|t| (t.computed_s(), t.present_s)))
     }
 
     /// Where the time of the threads went that were there for most of the run.
@@ -211,7 +221,7 @@ impl Summary {
             let present_s = (t.span.1 - t.span.0).as_secs_f64();
             let (ran_s, waited_s) = (t.ran_s, t.waited_s);
             let blocked_s = (present_s - ran_s - waited_s).max(0.0);
-            Stay { ran_s, spun_s: None, waited_s, blocked_s, present_s }
+            Stay { ran_s, spun_s: t.spun_s, waited_s, blocked_s, present_s }
         }))
     }
 }
@@ -239,6 +249,7 @@ mod tests {
             pid: Pid(1),
             name: format!("t{tid}"),
             ran_s,
+            spun_s: Some(0.5 * ran_s),
             waited_s: 2.0 * ran_s,
             blocked_s: 3.0 * ran_s,
             migrations,

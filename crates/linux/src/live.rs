@@ -17,7 +17,7 @@ use crate::counters::{Counted, Counters, CountersError, several_kinds_of_cpus};
 use crate::guardian::{Guardian, GuardianError};
 use crate::journal::{Journal, Other, Process};
 use crate::limits::{DomainKind, Limits, Quota, slice};
-use crate::machine::{LinuxMachine, Masks, Source};
+use crate::machine::{LinuxMachine, Masks, Source, Testimonies};
 use crate::proc::{Proc, Stat, parse_schedstat, read_all};
 use crate::scan::Scanner;
 use crate::taskstats::TaskStats;
@@ -92,6 +92,9 @@ pub struct LiveOptions {
     pub mapping: Option<Mapping>,
     /// What is known of the machine and the program, for a policy that places threads by load.
     pub knowledge: Option<Arc<Knowledge>>,
+    /// Makes what reads how threads say that they have waited, once for each domain; None where they say
+    /// nothing.
+    pub told_by: Option<Box<dyn Fn() -> Option<Testimonies> + Send>>,
     /// What the tasks of the mapping, and those of the profile, are in the program.
     pub numbered_by: MapBy,
 }
@@ -691,7 +694,8 @@ impl Live {
             let (counters, note) = self.counters(cpus_differ, files_each / 3)?;
             let files = files_each - if counters.is_some() { files_each / 3 } else { 0 };
             let machine = LinuxMachine::new(self.root, self.masks.clone(), self.source()?, files)
-                .counting(counters);
+                .counting(counters)
+                .told_by(self.options.told_by.as_ref().and_then(|make| make()));
             if i == 0 {
                 notes.extend(note);
             }

@@ -44,6 +44,7 @@ use crate::restore::is_left_of;
 use crate::taskstats::{TaskStats, TaskTimes};
 use evenly_engine::{
     ApplyError, Located, Machine, MemoryMoved, MemoryUnknown, Neighbour, Reading, RunState, Times,
+    Waiting,
 };
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
 use smallvec::SmallVec;
@@ -289,12 +290,54 @@ pub enum Source {
     Taskstats(Box<TaskStats>),
 }
 
+/// What a thread says of itself, from inside its program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Testimony {
+    /// Which thread.
+    pub tid: Tid,
+    /// When it said so first, since the host was started: it is older than that. One that is younger is
+    /// another with the same number.
+    pub since: Nanos,
+    /// How it has waited.
+    pub waiting: Waiting,
+}
+
+/// Reads what all threads of a program say of themselves at this moment. Nothing is added where nothing
+/// can be read any more.
+pub type Testimonies = Box<dyn FnMut(Nanos, &mut Vec<Testimony>) + Send>;
+
+/// Threads that tell of their waiting, and what they said last.
+struct Tellers {
+    read: Testimonies,
+    all: Vec<Testimony>,
+    by_tid: HashMap<Tid, usize>,
+    ticks_per_second: u64,
+}
+
+impl Tellers {
+    fn ask(&mut self, ids: &[ThreadId], out: &mut Vec<Option<Waiting>>) {
+        self.all.clear();
+        (self.read)(now(), &mut self.all);
+        self.by_tid.clear();
+        self.by_tid.extend(self.all.iter().enumerate().map(|(at, t)| (t.tid, at)));
+        let per_second = u128::from(self.ticks_per_second);
+        out.extend(ids.iter().map(|id| {
+            let said = self.all.get(*self.by_tid.get(&id.tid)?)?;
+            // Rounded down, as the kernel does.
+            let started = u128::from(id.start) * 1_000_000_000 / per_second;
+            (started <= u128::from(said.since.0)).then_some(said.waiting)
+        }));
+    }
+}
+
 /// Linux, for one domain.
 pub struct LinuxMachine {
     proc: Proc,
     source: Source,
     /// What the threads do, where that is counted.
     counters: Option<Counters>,
+    /// What they say of their waiting, where they do.
+    tellers: Option<Tellers>,
     limits: Limits,
     watch: Watch,
     root: Pid,
@@ -325,6 +368,7 @@ impl LinuxMachine {
             proc: Proc::default(),
             source,
             counters: None,
+            tellers: None,
             watch: limits.watch(root),
             possible: limits.possible().unwrap_or_default(),
             limits,
@@ -349,6 +393,19 @@ impl LinuxMachine {
     #[must_use]
     pub fn counting(mut self, counters: Option<Counters>) -> Self {
         self.counters = counters;
+        self
+    }
+
+    /// With what threads say of their own waiting.
+    #[must_use]
+    pub fn told_by(mut self, testimonies: Option<Testimonies>) -> Self {
+        let ticks_per_second = rustix::param::clock_ticks_per_second().max(1);
+        self.tellers = testimonies.map(|read| Tellers {
+            read,
+            all: Vec::new(),
+            by_tid: HashMap::new(),
+            ticks_per_second,
+        });
         self
     }
 
@@ -830,6 +887,13 @@ impl Machine for LinuxMachine {
         let is_it = |id: ThreadId| proc.thread_stat(id.tid).is_some_and(|s| s.start == id.start);
         out.extend(ids.iter().enumerate().map(|(i, &id)| counters.read(id, i, || is_it(id))));
         counters.keep(ids.len());
+    }
+
+    fn waiting(&mut self, ids: &[ThreadId], out: &mut Vec<Option<Waiting>>) {
+        out.clear();
+        if let Some(tellers) = &mut self.tellers {
+            tellers.ask(ids, out);
+        }
     }
 
     fn locate(&mut self, id: ThreadId) -> Option<Located> {

@@ -24,6 +24,9 @@ pub struct ThreadView {
     pub waited: Nanos,
     /// Time spent blocked in the last period.
     pub blocked: Nanos,
+    /// Of `ran` and `waited` together, the time in which it only waited for others, by what it tells
+    /// itself: it spun, or wanted a CPU in order to spin. Zero where nobody tells.
+    pub spinning: Nanos,
     /// Whether a plan may move it; false for a thread that has set its own affinity, and for
     /// real-time and deadline threads.
     pub movable: bool,
@@ -31,11 +34,32 @@ pub struct ThreadView {
     pub mask: usize,
 }
 
+/// CPU time that a thread spent spinning which ran, waited for a CPU, and for a part of both only waited for
+/// others. The kernel does not know what a thread does: of its CPU time it is the same part.
+#[must_use]
+pub fn spun(ran: Nanos, waited: Nanos, spinning: Nanos) -> Nanos {
+    let wanted = (ran + waited).0.max(1);
+    let spun = u128::from(ran.0) * u128::from(spinning.0) / u128::from(wanted);
+    Nanos(u64::try_from(spun).unwrap_or(u64::MAX).min(ran.0))
+}
+
 impl ThreadView {
-    /// Time in which it wanted a CPU: ran or waited.
+    /// Time in which it wanted a CPU in order to compute.
     #[must_use]
     pub fn demand(&self) -> Nanos {
-        self.ran + self.waited
+        self.ran + self.waited - self.spinning
+    }
+
+    /// CPU time that it spent spinning.
+    #[must_use]
+    pub fn spun(&self) -> Nanos {
+        spun(self.ran, self.waited, self.spinning)
+    }
+
+    /// CPU time in which it computed.
+    #[must_use]
+    pub fn computed(&self) -> Nanos {
+        self.ran - self.spun()
     }
 }
 
@@ -75,9 +99,10 @@ pub struct CpuView {
     /// Compute threads of this program on it.
     pub threads: u32,
     /// Mean progress rate of its threads over the last period, of the time in which they wanted
-    /// to run: sum of CPU time over sum of CPU time and waiting. 1 is a thread alone, whatever the
+    /// to run: sum of CPU time over sum of CPU time and waiting, both without what they spun
+    /// ([`ThreadView::spinning`]). 1 is a thread alone, whatever the
     /// capacity of the CPU, which a policy multiplies it by to compare CPUs. None where
-    /// no thread wanted this CPU. This is the paper's speed (section 2.1) with blocked time
+    /// no thread wanted this CPU to compute. This is the paper's speed (section 2.1) with blocked time
     /// discounted per thread, from its own waiting time.
     pub speed: Option<f64>,
     /// The paper's own estimate (section 2.1): mean CPU time of its threads over the period,
@@ -104,6 +129,8 @@ pub struct Snapshot {
     pub cpus: Vec<CpuView>,
     /// The distinct sets of CPUs where threads may run, as flags over `cpus`.
     pub masks: Vec<Vec<bool>>,
+    /// Whether threads stay where they are put, so that one that is put beside another stays there.
+    pub held: bool,
     /// Threads that other balancers, which were there first, place on each of `cpus`. Empty where
     /// there are none.
     pub taken: Vec<u32>,

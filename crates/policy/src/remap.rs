@@ -538,6 +538,7 @@ mod tests {
                 ran: PERIOD.scale(share),
                 waited: Nanos::ZERO,
                 blocked: PERIOD.scale(1.0 - share),
+                spinning: Nanos::ZERO,
                 movable: true,
                 mask: i.min(self.masks.len() - 1),
             };

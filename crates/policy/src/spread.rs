@@ -351,6 +351,7 @@ mod tests {
             ran: Nanos::ZERO,
             waited: Nanos::ZERO,
             blocked: Nanos::ZERO,
+            spinning: Nanos::ZERO,
             movable: true,
             mask: 0,
         }

@@ -38,6 +38,7 @@ fn any_snapshot(most_threads: usize, most_cpus: usize) -> impl Strategy<Value = 
                         ran: ms(ran),
                         waited: ms(waited.min(20 - ran)),
                         blocked: ms(20 - ran - waited.min(20 - ran)),
+                        spinning: Nanos::ZERO,
                         movable: movable > 0,
                         mask,
                     })
@@ -61,6 +62,7 @@ fn any_snapshot(most_threads: usize, most_cpus: usize) -> impl Strategy<Value = 
                     threads,
                     cpus,
                     masks,
+                    held: true,
                     taken: Vec::new(),
                     tasks: Vec::new(),
                     memory: Vec::new(),

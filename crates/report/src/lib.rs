@@ -236,11 +236,19 @@ impl RunReport {
         self.total(|d| d.threads as usize).min(self.summary.threads.len())
     }
 
-    /// The part of their time that all threads were blocked.
+    /// The part of their time that all threads were blocked, or spun as far as that is known.
     fn blocked_share(&self) -> f64 {
         let time = |f: fn(&ThreadSummary) -> f64| self.summary.threads.iter().map(f).sum::<f64>();
         let all = time(|t| t.ran_s + t.waited_s + t.blocked_s);
-        if all > 0.0 { time(|t| t.blocked_s) / all } else { 0.0 }
+        if all > 0.0 { time(|t| t.blocked_s + t.spun_s.unwrap_or(0.0)) / all } else { 0.0 }
+    }
+
+    /// The part of their time that threads spun. None where one did not tell.
+    fn spun_share(&self) -> Option<f64> {
+        let threads = &self.summary.threads;
+        let spun: f64 = threads.iter().map(|t| t.spun_s).sum::<Option<f64>>()?;
+        let all: f64 = threads.iter().map(|t| t.ran_s + t.waited_s + t.blocked_s).sum();
+        (all > 0.0).then(|| spun / all)
     }
 
     /// Of all domains the slowest one's, where it says something: the policy balanced, the threads
@@ -540,12 +548,16 @@ impl RunReport {
         let part = |f: fn(&DomainSummary) -> f64| {
             100.0 * self.total(f) / self.summary.domains.len().max(1) as f64
         };
-        writeln!(
+        write!(
             t,
             "  waiting     {:.1} % for a CPU, {:.1} % blocked",
             part(|d| d.wait_share),
             part(|d| d.blocked_share)
         )?;
+        if let Some(share) = self.spun_share() {
+            write!(t, ", {:.1} % spinning", 100.0 * share)?;
+        }
+        writeln!(t)?;
         if let Some(efficiency) = &self.efficiency {
             writeln!(t, "  efficiency  {}", efficiency.words())?;
         }

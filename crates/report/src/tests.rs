@@ -10,6 +10,7 @@ fn thread(tid: i32, ran_s: f64, waited_s: f64, blocked_s: f64) -> ThreadSummary 
         pid: Pid(100),
         name: format!("worker-{tid}"),
         ran_s,
+        spun_s: None,
         waited_s,
         blocked_s,
         migrations: 4,

@@ -134,6 +134,7 @@ impl Domain {
         let s = &mut self.snapshot;
         s.point = if self.changed { 0 } else { p.point.max(1) };
         (s.now, s.elapsed, s.resolution) = (p.at, p.elapsed, Nanos::ZERO);
+        s.held = p.held;
         s.cpus.clear();
         s.cpus.extend(p.cpus.iter().map(|c| CpuView {
             id: c.id,
@@ -153,6 +154,7 @@ impl Domain {
                 ran: t.ran,
                 waited: t.waited,
                 blocked: t.blocked,
+                spinning: Nanos::ZERO,
                 movable: true,
                 mask: 0,
             })

@@ -181,6 +181,8 @@ pub struct Scenario {
     pub readings: Readings,
     /// What tells of unequal speeds.
     pub counters: Counters,
+    /// Whether threads tell when they wait at barriers, as with the probe.
+    pub probe: bool,
     /// CPUs that come and go.
     pub hotplug: Vec<Hotplug>,
     /// Other tasks.
@@ -212,6 +214,7 @@ impl Scenario {
             costs: Costs::default(),
             readings: Readings::default(),
             counters: Counters::default(),
+            probe: false,
             hotplug: Vec::new(),
             strangers: Vec::new(),
             placement: Placement::Even,

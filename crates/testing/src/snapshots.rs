@@ -33,6 +33,7 @@ pub fn snapshot(
                 ran,
                 waited: PERIOD - ran,
                 blocked: Nanos::ZERO,
+                spinning: Nanos::ZERO,
                 movable: true,
                 mask: 0,
             };
@@ -58,6 +59,7 @@ pub fn snapshot(
         cpus: cpus.collect(),
         threads,
         masks: vec![vec![true; m]],
+        held: true,
         taken: Vec::new(),
         tasks: Vec::new(),
         memory: Vec::new(),

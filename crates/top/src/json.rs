@@ -79,6 +79,7 @@ fn state(view: &View, header: &Header) -> Value {
                 "running": row.shares.running,
                 "waiting": row.shares.waiting,
                 "blocked": row.shares.blocked,
+                "spinning": row.shares.spinning,
                 "moved": t.moved,
                 "wandered": t.wandered,
             })

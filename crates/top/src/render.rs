@@ -939,9 +939,10 @@ mod tests {
 
     #[test]
     fn bars_are_filled_by_their_parts() {
-        let s = Shares { running: 0.5, waiting: 0.25, blocked: 0.25 };
+        let s = Shares { running: 0.5, waiting: 0.25, blocked: 0.25, spinning: None };
         assert_eq!(bar(s, 8, &ASCII), "####--..");
-        let s = Shares { running: 1.0 / 3.0, waiting: 1.0 / 3.0, blocked: 1.0 / 3.0 };
+        let s =
+            Shares { running: 1.0 / 3.0, waiting: 1.0 / 3.0, blocked: 1.0 / 3.0, spinning: None };
         assert_eq!(bar(s, 10, &ASCII), "###----...");
         assert_eq!(bar(Shares::default(), 3, &ASCII), "   ");
     }

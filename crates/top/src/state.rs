@@ -64,6 +64,10 @@ struct Spent {
     ran: Nanos,
     waited: Nanos,
     blocked: Nanos,
+    /// CPU time that it spun.
+    spun: Nanos,
+    /// How often that was not told.
+    untold: u32,
 }
 
 impl AddAssign for Spent {
@@ -71,6 +75,8 @@ impl AddAssign for Spent {
         self.ran += o.ran;
         self.waited += o.waited;
         self.blocked += o.blocked;
+        self.spun += o.spun;
+        self.untold += o.untold;
     }
 }
 
@@ -106,7 +112,7 @@ impl AddAssign for Traffic {
     }
 }
 
-/// How a thread spent the last [`WINDOW`]; the parts add up to 1, or are all 0 where nothing is
+/// How a thread spent the last [`WINDOW`]; the first three parts add up to 1, or are all 0 where nothing is
 /// known yet.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Shares {
@@ -116,6 +122,8 @@ pub struct Shares {
     pub waiting: f64,
     /// Blocked.
     pub blocked: f64,
+    /// Of `running`, spinning, as it told itself. None where it told nothing.
+    pub spinning: Option<f64>,
 }
 
 /// Where a thread stands among those of its domain.
@@ -235,6 +243,7 @@ impl ThreadState {
                 running: s.ran.0 as f64 / total,
                 waiting: s.waited.0 as f64 / total,
                 blocked: s.blocked.0 as f64 / total,
+                spinning: (s.untold == 0).then(|| s.spun.0 as f64 / total),
             }
         } else {
             Shares::default()
@@ -547,7 +556,13 @@ impl View {
             let t = self.thread(r.id, p.domain);
             t.progress = r.progress;
             if p.elapsed > Nanos::ZERO {
-                let spent = Spent { ran: r.ran, waited: r.waited, blocked: r.blocked };
+                let spent = Spent {
+                    ran: r.ran,
+                    waited: r.waited,
+                    blocked: r.blocked,
+                    spun: r.spun().unwrap_or_default(),
+                    untold: u32::from(r.spinning.is_none()),
+                };
                 t.spent.add(p.at, spent);
             }
             let mut line = |t: &ThreadState, from, to, m: Option<&MoveRecord>| {
@@ -708,7 +723,7 @@ impl View {
             let s = t.spent.sum();
             Stay {
                 ran_s: s.ran.as_secs_f64(),
-                spun_s: None,
+                spun_s: (s.untold == 0).then(|| s.spun.as_secs_f64()),
                 waited_s: s.waited.as_secs_f64(),
                 blocked_s: s.blocked.as_secs_f64(),
                 present_s: (s.ran + s.waited + s.blocked).as_secs_f64(),
@@ -758,6 +773,7 @@ mod tests {
             ran: Nanos::from_millis(ran_ms),
             waited: Nanos::from_millis(100 - ran_ms),
             blocked: Nanos::ZERO,
+            spinning: None,
             minor_faults: 0,
             major_faults: 0,
         }
@@ -770,6 +786,7 @@ mod tests {
             at: Nanos::from_millis(100 * (n + 1)),
             elapsed: Nanos::from_millis(100),
             paused: false,
+            held: false,
             cost: Nanos::from_micros(50),
             cpus: (0..2)
                 .map(|c| {
@@ -827,7 +844,7 @@ mod tests {
         let rows = v.rows(None, Sort::Mean, false);
         assert_eq!(rows[0].standing, Standing::Behind);
         assert!((rows[0].lead + 533.333e6).abs() < 1e6, "{}", rows[0].lead);
-        assert_eq!(rows[0].shares, Shares { running: 0.5, waiting: 0.5, blocked: 0.0 });
+        assert_eq!(rows[0].shares, Shares { running: 0.5, waiting: 0.5, ..Shares::default() });
     }
 
     #[test]

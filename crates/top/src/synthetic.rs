@@ -86,6 +86,7 @@ impl Synthetic {
                     ran,
                     waited: elapsed - ran,
                     blocked: Nanos::ZERO,
+                    spinning: None,
                     minor_faults: 0,
                     major_faults: 0,
                 }
@@ -101,6 +102,7 @@ impl Synthetic {
             at,
             elapsed,
             paused: !self.balances,
+            held: false,
             cost: Nanos::from_micros(24),
             threads: records,
             cpus: domain_cpus

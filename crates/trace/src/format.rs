@@ -139,8 +139,44 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Row<T> {
     }
 }
 
-/// thread, cpu, progress, ran, waited, blocked, minor faults, major faults.
-type ThreadRow = (u32, CpuId, i64, Nanos, Nanos, Nanos, u64, u64);
+/// A row of a thread, as it is read.
+#[derive(Deserialize)]
+#[serde(expecting = "a row of 8 or 9 elements")]
+struct ThreadRow {
+    thread: u32,
+    cpu: CpuId,
+    progress: i64,
+    ran: Nanos,
+    waited: Nanos,
+    blocked: Nanos,
+    minor: u64,
+    major: u64,
+    /// Absent where threads tell nothing of their waiting.
+    #[serde(default)]
+    spinning: Option<Nanos>,
+}
+
+/// The same in this order, as it is written.
+type PlainRow = (u32, CpuId, i64, Nanos, Nanos, Nanos, u64, u64);
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum ThreadRowOut {
+    Plain(PlainRow),
+    #[allow(clippy::type_complexity, reason = "a row as it stands in the file")]
+    Told(u32, CpuId, i64, Nanos, Nanos, Nanos, u64, u64, Nanos),
+}
+
+impl ThreadRowOut {
+    fn new(row: PlainRow, spinning: Option<Nanos>) -> Self {
+        let (thread, cpu, progress, ran, waited, blocked, minor, major) = row;
+        match spinning {
+            None => Self::Plain(row),
+            Some(s) => Self::Told(thread, cpu, progress, ran, waited, blocked, minor, major, s),
+        }
+    }
+}
+
 /// cpu, threads, speed.
 type CpuRow = (CpuId, u32, Option<f64>);
 /// thread, from, to, reason, error.
@@ -180,9 +216,11 @@ enum LineOut<'a> {
         elapsed: Nanos,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         paused: bool,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        held: bool,
         cost: Nanos,
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
-        threads: &'a [ThreadRow],
+        threads: &'a [ThreadRowOut],
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         cpus: &'a [CpuRow],
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -209,7 +247,7 @@ enum LineOut<'a> {
 pub(crate) struct Encoder {
     numbers: HashMap<ThreadId, u32>,
     next: u32,
-    threads: Vec<ThreadRow>,
+    threads: Vec<ThreadRowOut>,
     cpus: Vec<CpuRow>,
 }
 
@@ -281,7 +319,7 @@ impl Encoder {
         let mut threads = std::mem::take(&mut self.threads);
         threads.clear();
         for t in &p.threads {
-            threads.push((
+            let row = (
                 self.number(t.id, out)?,
                 t.cpu,
                 t.progress,
@@ -290,7 +328,8 @@ impl Encoder {
                 t.blocked,
                 t.minor_faults,
                 t.major_faults,
-            ));
+            );
+            threads.push(ThreadRowOut::new(row, t.spinning));
         }
         self.cpus.clear();
         self.cpus.extend(p.cpus.iter().map(|c| (c.id, c.threads, c.speed.map(rounded))));
@@ -303,6 +342,7 @@ impl Encoder {
                 at: p.at,
                 elapsed: p.elapsed,
                 paused: p.paused,
+                held: p.held,
                 cost: p.cost,
                 threads: &threads,
                 cpus: &self.cpus,
@@ -425,6 +465,8 @@ struct PointIn<'a> {
     elapsed: Nanos,
     #[serde(default)]
     paused: bool,
+    #[serde(default)]
+    held: bool,
     cost: Nanos,
     #[serde(default)]
     threads: Vec<Row<ThreadRow>>,
@@ -560,20 +602,23 @@ impl Decoder {
             at: p.at,
             elapsed: p.elapsed,
             paused: p.paused,
+            held: p.held,
             cost: p.cost,
             threads: p
                 .threads
                 .into_iter()
-                .map(|Row((thread, cpu, progress, ran, waited, blocked, minor, major))| {
+                .map(|Row(t)| {
+                    let ThreadRow { progress, ran, waited, blocked, spinning, .. } = t;
                     Ok(ThreadRecord {
-                        id: self.id(thread)?,
-                        cpu: checked(cpu)?,
+                        id: self.id(t.thread)?,
+                        cpu: checked(t.cpu)?,
                         progress,
                         ran,
                         waited,
                         blocked,
-                        minor_faults: minor,
-                        major_faults: major,
+                        spinning,
+                        minor_faults: t.minor,
+                        major_faults: t.major,
                     })
                 })
                 .collect::<Result<_, LineError>>()?,

@@ -195,6 +195,7 @@ mod tests {
                     ran: Nanos(PERIOD).scale((1.0 - part) * 2.0 / 3.0),
                     waited: Nanos(PERIOD).scale((1.0 - part) / 3.0),
                     blocked: Nanos(PERIOD).scale(part),
+                    spinning: None,
                     minor_faults: 0,
                     major_faults: 0,
                 }
@@ -205,6 +206,7 @@ mod tests {
                 at: Nanos(PERIOD * (k + 1)),
                 elapsed: Nanos(PERIOD),
                 paused: false,
+                held: false,
                 cost: Nanos::ZERO,
                 threads: threads.collect(),
                 cpus: vec![CpuRecord { id: CpuId(0), threads: 3, speed: Some(1.0) }],

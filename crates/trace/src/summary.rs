@@ -27,6 +27,8 @@ struct Thread {
     ran: f64,
     waited: f64,
     blocked: f64,
+    /// Of `ran`, as far as it told.
+    spun: Option<f64>,
     present: f64,
     moves: u64,
 }
@@ -130,6 +132,7 @@ impl Figures {
                 ran: seconds(&t["ran_s"]).unwrap_or(0.0),
                 waited: seconds(&t["waited_s"]).unwrap_or(0.0),
                 blocked: seconds(&t["blocked_s"]).unwrap_or(0.0),
+                spun: seconds(&t["spun_s"]),
                 present: seconds(&t["present_s"]).unwrap_or(0.0),
                 moves: count(&t["migrations"]),
             })
@@ -194,6 +197,9 @@ impl Figures {
                         threads[i].ran += t.ran.as_secs_f64();
                         threads[i].waited += t.waited.as_secs_f64();
                         threads[i].blocked += t.blocked.as_secs_f64();
+                        if let Some(spun) = t.spun() {
+                            *threads[i].spun.get_or_insert_default() += spun.as_secs_f64();
+                        }
                         threads[i].present += p.elapsed.as_secs_f64();
                     }
                     for m in &p.moves {
@@ -239,7 +245,7 @@ impl Figures {
 
     /// The part of a CPU that each thread received, as in the report of `evenly run`.
     fn level(&self) -> Option<Level> {
-        level_of_stays(self.threads.iter().map(|t| (t.ran, t.present)))
+        level_of_stays(self.threads.iter().map(|t| (t.ran - t.spun.unwrap_or(0.0), t.present)))
     }
 
     /// In place of evenly's verdict.
@@ -317,14 +323,15 @@ impl Figures {
         let all = total(|t| t.ran + t.waited + t.blocked);
         if all > 0.0 {
             let part = |s: f64| 100.0 * s / all;
-            row(
-                "Waiting",
-                format!(
-                    "{:.1} % of their time for a CPU, {:.1} % blocked",
-                    part(total(|t| t.waited)),
-                    part(total(|t| t.blocked))
-                ),
+            let mut waiting = format!(
+                "{:.1} % of their time for a CPU, {:.1} % blocked",
+                part(total(|t| t.waited)),
+                part(total(|t| t.blocked))
             );
+            if let Some(spun) = self.threads.iter().map(|t| t.spun).sum::<Option<f64>>() {
+                let _ = write!(waiting, ", {:.1} % spinning", part(spun));
+            }
+            row("Waiting", waiting);
         }
         let cost = self.point_cost.map(|s| format!("{} a point", span(s)));
         let overhead = self.overhead.map(|(cpu, of)| {

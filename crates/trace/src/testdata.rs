@@ -48,6 +48,7 @@ pub(crate) fn events(points: u64, rotate: bool) -> Vec<Event> {
                     ran: Nanos(ran as u64),
                     waited: Nanos(10_000_000 - ran as u64),
                     blocked: Nanos::ZERO,
+                    spinning: None,
                     minor_faults: 7 * (k + 1),
                     major_faults: 0,
                 }
@@ -69,6 +70,7 @@ pub(crate) fn events(points: u64, rotate: bool) -> Vec<Event> {
             at: Nanos::from_millis(10 * (k + 1)),
             elapsed: Nanos::from_millis(10),
             paused: k == 3,
+            held: false,
             cost: Nanos::from_micros(12),
             threads,
             cpus: vec![

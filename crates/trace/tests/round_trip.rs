@@ -25,16 +25,19 @@ fn at() -> impl Strategy<Value = Nanos> {
 }
 
 fn thread() -> impl Strategy<Value = ThreadRecord> {
-    (id(), cpu(), any::<i64>(), at(), at(), at(), any::<u64>(), 0..9u64).prop_map(
-        |(id, cpu, progress, ran, waited, blocked, minor_faults, major_faults)| ThreadRecord {
-            id,
-            cpu,
-            progress,
-            ran,
-            waited,
-            blocked,
-            minor_faults,
-            major_faults,
+    (id(), cpu(), any::<i64>(), at(), at(), at(), option::of(at()), any::<u64>(), 0..9u64).prop_map(
+        |(id, cpu, progress, ran, waited, blocked, spinning, minor_faults, major_faults)| {
+            ThreadRecord {
+                id,
+                cpu,
+                progress,
+                ran,
+                waited,
+                blocked,
+                spinning,
+                minor_faults,
+                major_faults,
+            }
         },
     )
 }
@@ -55,15 +58,16 @@ fn point() -> impl Strategy<Value = Event> {
     let speed = option::of((0..=10_000u32).prop_map(|s| f64::from(s) / 1e4));
     let cpus =
         (cpu(), 0..9u32, speed).prop_map(|(id, threads, speed)| CpuRecord { id, threads, speed });
-    let head = (0..3u32, any::<u64>(), at(), at(), any::<bool>(), at());
+    let head = (0..3u32, any::<u64>(), at(), at(), any::<bool>(), any::<bool>(), at());
     (head, vec(thread(), 0..6), vec(cpus, 0..4), vec(a_move(), 0..4)).prop_map(
-        |((domain, point, at, elapsed, paused, cost), threads, cpus, moves)| {
+        |((domain, point, at, elapsed, paused, held, cost), threads, cpus, moves)| {
             Event::Point(PointRecord {
                 domain: DomainId(domain),
                 point,
                 at,
                 elapsed,
                 paused,
+                held,
                 cost,
                 threads,
                 cpus,

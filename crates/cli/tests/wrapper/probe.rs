@@ -61,6 +61,61 @@ fn workloads_compute_the_same() {
     }
 }
 
+/// Threads of which one has eight times the work of the others, at barriers where they spin. How they are
+/// placed does not matter: who has less to compute spins for longer, and that counts as waiting, though
+/// the kernel sees them all busy.
+fn spins(name: &str, threads: usize, settings: &[(&str, &str)]) {
+    let tool = Tool::new();
+    let program = workload(name);
+    if !Path::new(&program).exists() {
+        return evenly_testing::skip("clang", format!("there is no {program}"));
+    }
+    let file = tool.path("spin.json");
+    let n = threads.to_string();
+    let options = format!("--policy observe --threads {n} --probe on --json {}", file.display());
+    let imbalance = ["8", "1", "1"][..threads].join(",");
+    let work = ["--phases", "12", "--work-ms", "20", "--imbalance", &imbalance, "--threads", &n];
+    let words: Vec<&str> = [program.as_str()].into_iter().chain(work).collect();
+    let mut command = tool.run(&options, &words);
+    command.env("XDG_CACHE_HOME", cache()).envs(settings.iter().copied());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report = json(&file);
+    valid(&report);
+    let all = report["threads"].as_array().unwrap();
+    assert_eq!(all.len(), threads, "{report:#}");
+    let seconds = |t: &Value, key: &str| t[key].as_f64().unwrap();
+    let computed = |t: &Value| seconds(t, "ran_s") - seconds(t, "spun_s");
+    let most = all.iter().map(computed).fold(0.0, f64::max);
+    let light: Vec<&Value> = all.iter().filter(|t| computed(t) < 0.5 * most).collect();
+    assert_eq!(light.len(), threads - 1, "{report:#}");
+    for t in &light {
+        let slept = seconds(t, "blocked_s") > 0.5 * seconds(t, "present_s");
+        assert!(!slept && computed(t) >= 0.0, "{report:#}");
+        assert!(seconds(t, "spun_s") > computed(t), "{t:#}");
+    }
+    // Nobody sleeps: without the probe there would be nothing to tell.
+    let e = &report["efficiency"];
+    assert_eq!(e["basis"], "probe", "{e:#}");
+    assert!(e["factors"]["load_balance"].as_f64().unwrap() < 0.75, "{e:#}");
+    assert!(stderr(&output).contains(" % spinning\n"), "{}", stderr(&output));
+}
+
+/// libgomp spins where there are no more threads than CPUs.
+#[test]
+fn what_threads_of_libgomp_spin_is_no_progress() {
+    spins("omp_spmd-gomp", 2, &[("OMP_WAIT_POLICY", "active")]);
+}
+
+#[test]
+fn what_threads_of_libomp_spin_is_no_progress() {
+    spins(
+        "omp_spmd-omp",
+        3,
+        &[("OMP_WAIT_POLICY", "active"), ("KMP_LIBRARY", "turnaround"), ("KMP_USE_YIELD", "0")],
+    );
+}
+
 #[test]
 fn what_cannot_be_watched_is_said() {
     let tool = Tool::new();

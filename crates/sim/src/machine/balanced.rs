@@ -5,7 +5,9 @@
 
 use super::{FIRST_TID, Sim, UNITS, id_of};
 use crate::Counters;
-use evenly_engine::{ApplyError, Located, Machine, MemoryMoved, MemoryUnknown, Reading, Times};
+use evenly_engine::{
+    ApplyError, Located, Machine, MemoryMoved, MemoryUnknown, Reading, Times, Waiting,
+};
 use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, Nanos, Pid, ThreadId};
 
 impl Sim {
@@ -91,6 +93,19 @@ impl Machine for Sim {
         out.clear();
         if self.scenario.counters == Counters::Instructions {
             out.extend(ids.iter().map(|&id| self.living(id).map(|t| self.done(t) / UNITS)));
+        }
+    }
+
+    fn waiting(&mut self, ids: &[ThreadId], out: &mut Vec<Option<Waiting>>) {
+        out.clear();
+        if self.scenario.probe {
+            out.extend(ids.iter().map(|&id| {
+                let task = &self.tasks[self.living(id)?];
+                let lasts = task.waits_since.map_or(0, |since| self.now - since);
+                let waited = Nanos(task.waited_for + lasts);
+                let (phases, waits) = (task.phase, task.phase);
+                (phases > 0).then_some(Waiting { waited, outside: Nanos::ZERO, phases, waits })
+            }));
         }
     }
 

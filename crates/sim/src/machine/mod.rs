@@ -54,6 +54,9 @@ struct Task {
     /// It waits at a barrier and lets others run before it.
     yields: bool,
     phase: u32,
+    /// Since when it waits at a barrier, if it does, and for how long it has in all before that.
+    waits_since: Option<u64>,
+    waited_for: u64,
     ran: u64,
     /// CPU time by the speed that the CPU had, in the unit of work.
     done: u64,
@@ -147,6 +150,8 @@ impl Sim {
             left,
             yields: false,
             phase: 0,
+            waits_since: None,
+            waited_for: 0,
             ran: 0,
             done: 0,
             waited: 0,

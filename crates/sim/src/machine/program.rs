@@ -30,6 +30,7 @@ impl Sim {
         }
         self.programs[program].arrived += 1;
         self.tasks[t].left = None;
+        self.tasks[t].waits_since = Some(self.now);
         if self.release(program) {
             return;
         }
@@ -65,6 +66,8 @@ impl Sim {
             if self.tasks[t].left.is_some() || !self.tasks[t].alive() {
                 continue;
             }
+            let since = self.tasks[t].waits_since.take().unwrap_or(self.now);
+            self.tasks[t].waited_for += self.now - since;
             if self.tasks[t].state == State::Blocked {
                 self.tasks[t].left = Some(self.scenario.threads[t].work.0 * UNITS);
                 self.wake(t);
