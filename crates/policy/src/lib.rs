@@ -11,11 +11,13 @@
 //! and the completions, and in the tests of what no policy may do. Nothing outside its module knows
 //! it by its name.
 //!
+//! [`hpc`] is about programs that compute and wait in turns, and decides on priorities, not on places.
 //! [`map`] is about tasks that communicate: where each is to run, decided at once for all.
 
 #![forbid(unsafe_code)]
 
 mod fixed;
+pub mod hpc;
 mod juggle;
 pub mod map;
 mod reactive;

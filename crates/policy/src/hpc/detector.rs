@@ -1,0 +1,161 @@
+//! The load imbalance detector's account: what each entity computed and waited, gathered in rounds.
+//!
+//! A *round* is over when everybody has finished an iteration. Where one has finished [`LEAD`] and
+//! another none, it is over, too: who never waits must not keep the others from being balanced.
+//!
+//! Invariants: an account never goes back, whatever counters do; a part that is not known (nothing
+//! computed, nothing waited) is no number and not 0.
+
+use super::{Counters, Iteration, Priority};
+use evenly_model::Nanos;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Iterations of one in a round in which another finishes none, at most.
+const LEAD: u64 = 16;
+
+/// A sum of iterations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Sum {
+    pub(super) iterations: u64,
+    pub(super) computed: Nanos,
+    pub(super) waited: Nanos,
+}
+
+impl Sum {
+    fn add(&mut self, other: Self) {
+        self.iterations = self.iterations.saturating_add(other.iterations);
+        self.computed += other.computed;
+        self.waited += other.waited;
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self {
+            iterations: self.iterations.saturating_sub(before.iterations),
+            computed: self.computed - before.computed,
+            waited: self.waited - before.waited,
+        }
+    }
+
+    /// t, in seconds.
+    pub(super) fn total_s(self) -> f64 {
+        self.computed.as_secs_f64() + self.waited.as_secs_f64()
+    }
+
+    /// U = t_R / t.
+    pub(super) fn utilisation(self) -> Option<f64> {
+        let total = self.total_s();
+        (total > 0.0).then(|| self.computed.as_secs_f64() / total)
+    }
+}
+
+/// One entity's account.
+#[derive(Debug, Clone, Default)]
+struct Account {
+    /// Since the round began.
+    round: Sum,
+    /// Before it.
+    history: Sum,
+    /// What its counters were when they were last read.
+    counters: Option<Sum>,
+}
+
+/// What a finished round says of one entity.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct View {
+    pub(super) priority: Priority,
+    /// Of this round.
+    pub(super) sum: Sum,
+    /// U_l(i), of this round.
+    pub(super) local: Option<f64>,
+    /// U_g(i - 1), of all before this round.
+    pub(super) before: Option<f64>,
+    /// U of all, this round included.
+    pub(super) global: Option<f64>,
+}
+
+/// A finished round.
+pub(super) type Round<E> = BTreeMap<E, View>;
+
+/// The accounts of all.
+#[derive(Debug, Clone)]
+pub(super) struct Accounts<E> {
+    of: BTreeMap<E, Account>,
+}
+
+impl<E: Copy + Ord> Accounts<E> {
+    pub(super) fn new() -> Self {
+        Self { of: BTreeMap::new() }
+    }
+
+    /// One joins; false where it is there already.
+    pub(super) fn join(&mut self, entity: E) -> bool {
+        let new = !self.of.contains_key(&entity);
+        self.of.entry(entity).or_default();
+        new
+    }
+
+    /// One leaves; false where it was not there.
+    pub(super) fn leave(&mut self, entity: E) -> bool {
+        self.of.remove(&entity).is_some()
+    }
+
+    /// Those who are not among these leave.
+    pub(super) fn keep(&mut self, those: &[Counters<E>]) -> Vec<E> {
+        let those: BTreeSet<E> = those.iter().map(|c| c.entity).collect();
+        let gone: Vec<E> = self.of.keys().copied().filter(|e| !those.contains(e)).collect();
+        for e in &gone {
+            self.leave(*e);
+        }
+        gone
+    }
+
+    /// An iteration has been finished.
+    pub(super) fn finished(&mut self, i: &Iteration<E>) {
+        let sum = Sum { iterations: 1, computed: i.computed, waited: i.waited };
+        self.of.entry(i.entity).or_default().round.add(sum);
+    }
+
+    /// Counters were read. What they gained since they were last read belongs to this round.
+    pub(super) fn read(&mut self, c: &Counters<E>) {
+        let now = Sum { iterations: c.iterations, computed: c.computed, waited: c.waited };
+        let account = self.of.entry(c.entity).or_default();
+        // One that counts anew has begun anew: what it had is not taken away from it.
+        let before = account.counters.filter(|b| b.iterations <= now.iterations);
+        if let Some(before) = before {
+            account.round.add(now.since(before));
+        }
+        account.counters = Some(now);
+    }
+
+    /// The round, if it is over; another one begins then.
+    pub(super) fn close(&mut self, priority: impl Fn(&E) -> Priority) -> Option<Round<E>> {
+        let finished = |a: &Account| a.round.iterations;
+        let least = self.of.values().map(finished).min()?;
+        let most = self.of.values().map(finished).max()?;
+        if least == 0 && most < LEAD {
+            return None;
+        }
+        let mut round = BTreeMap::new();
+        for (entity, a) in &mut self.of {
+            let sum = std::mem::take(&mut a.round);
+            let before = a.history.utilisation();
+            a.history.add(sum);
+            let view = View {
+                priority: priority(entity),
+                sum,
+                local: sum.utilisation(),
+                before,
+                global: a.history.utilisation(),
+            };
+            round.insert(*entity, view);
+        }
+        Some(round)
+    }
+}
+
+/// The mean, the same in whatever order they come.
+pub(super) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut all: Vec<f64> = values.collect();
+    all.sort_unstable_by(f64::total_cmp);
+    (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
+}

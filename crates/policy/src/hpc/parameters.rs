@@ -1,0 +1,322 @@
+//! What can be tuned, while it runs.
+//!
+//! Invariant: values that are held are in range and in order; one that is not is refused with what
+//! was found, what was needed and what to do, and changes nothing.
+
+use super::Priority;
+use std::fmt;
+use std::str::FromStr;
+
+/// Something that can be tuned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Parameter {
+    /// `LOW_UTIL`: below it an entity counts as one of low utilisation. Percent.
+    LowUtil,
+    /// `HIGH_UTIL`: from it on an entity counts as one of high utilisation. Percent.
+    HighUtil,
+    /// G: what the history counts in the adaptive heuristic; the last iteration counts L = 1 - G.
+    GlobalWeight,
+    /// `MIN_PRIO`: the lowest priority that is given.
+    MinPrio,
+    /// `MAX_PRIO`: the highest.
+    MaxPrio,
+    /// By how much an entity's utilisation may differ from what it was when a stable state was found.
+    /// Percentage points.
+    Tolerance,
+    /// By what part an entity must compute shorter or longer than before for `auto` to see a change.
+    /// Percent.
+    Change,
+    /// How long nobody may finish an iteration before it counts as a program without any. Seconds.
+    Patience,
+    /// What one level of priority is in weight, where priorities are shares of a CPU.
+    LevelRatio,
+}
+
+/// What is known of a parameter.
+struct Known {
+    name: &'static str,
+    about: &'static str,
+    usual: f64,
+    range: (f64, f64),
+    whole: bool,
+}
+
+/// The decode ratio at the paper's greatest difference of priorities, 2, is 7:1 (Table I). Two equal
+/// levels make that up; one is then 2.65:1, where Table I has 3:1.
+const USUAL_LEVEL_RATIO: f64 = 2.645_751_311_064_59;
+
+fn known(parameter: Parameter) -> Known {
+    let of = |name, about, usual, range, whole| Known { name, about, usual, range, whole };
+    let normal = f64::from(Priority::NORMAL.0);
+    let most = f64::from(Priority::MOST.0);
+    match parameter {
+        Parameter::LowUtil => {
+            of("low-util", "below it an entity waits a lot, percent", 65.0, (0.0, 100.0), false)
+        }
+        Parameter::HighUtil => {
+            of("high-util", "from it on an entity hardly waits, percent", 85.0, (0.0, 100.0), false)
+        }
+        Parameter::GlobalWeight => {
+            of("global-weight", "what history counts in hpc-adaptive", 0.1, (0.0, 1.0), false)
+        }
+        Parameter::MinPrio => of("min-prio", "lowest priority given", normal, (1.0, normal), true),
+        Parameter::MaxPrio => of("max-prio", "highest priority given", most, (normal, most), true),
+        Parameter::Tolerance => of(
+            "tolerance",
+            "utilisation that a stable state may vary by, percentage points",
+            10.0,
+            (0.1, 100.0),
+            false,
+        ),
+        Parameter::Change => of(
+            "change",
+            "part by which computing must differ to be a change for hpc-auto, percent",
+            25.0,
+            (1.0, 100.0),
+            false,
+        ),
+        Parameter::Patience => of(
+            "patience",
+            "time without a finished iteration after which priorities are normal again, s",
+            10.0,
+            (0.001, 1e6),
+            false,
+        ),
+        Parameter::LevelRatio => of(
+            "level-ratio",
+            "weight of one level of priority, where they are shares of a CPU",
+            USUAL_LEVEL_RATIO,
+            (1.0, 100.0),
+            false,
+        ),
+    }
+}
+
+impl Parameter {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::LowUtil,
+        Self::HighUtil,
+        Self::GlobalWeight,
+        Self::MinPrio,
+        Self::MaxPrio,
+        Self::Tolerance,
+        Self::Change,
+        Self::Patience,
+        Self::LevelRatio,
+    ];
+
+    /// Its name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        known(self).name
+    }
+
+    /// One line for the help.
+    #[must_use]
+    pub fn about(self) -> &'static str {
+        known(self).about
+    }
+
+    /// What it is where nobody says otherwise: the paper's values where it has one.
+    #[must_use]
+    pub fn usual(self) -> f64 {
+        known(self).usual
+    }
+}
+
+impl fmt::Display for Parameter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Parameter {
+    type Err = ParameterError;
+
+    fn from_str(name: &str) -> Result<Self, ParameterError> {
+        let found = Self::ALL.into_iter().find(|p| p.name() == name);
+        found.ok_or_else(|| ParameterError::Unknown { found: name.to_owned() })
+    }
+}
+
+/// Why a parameter is not changed.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ParameterError {
+    /// There is none of that name.
+    #[error("there is no parameter '{found}'; there are {known}", known = names())]
+    Unknown {
+        /// The name found.
+        found: String,
+    },
+    /// It cannot be that.
+    #[error(
+        "{parameter} cannot be {found}: it must be {kind} from {least} to {most}; it is {usual} where \
+         nothing is said",
+        usual = parameter.usual()
+    )]
+    Range {
+        /// Which.
+        parameter: Parameter,
+        /// The value found.
+        found: f64,
+        /// `a number` or `a whole number`.
+        kind: &'static str,
+        /// The least that it can be.
+        least: f64,
+        /// The most.
+        most: f64,
+    },
+    /// The limits of utilisation would be in the wrong order.
+    #[error(
+        "{parameter} cannot be {found}: low-util ({low}) must be below high-util ({high}); change the \
+         other one first"
+    )]
+    Order {
+        /// Which.
+        parameter: Parameter,
+        /// The value found.
+        found: f64,
+        /// What low-util would be.
+        low: f64,
+        /// What high-util would be.
+        high: f64,
+    },
+}
+
+fn names() -> String {
+    Parameter::ALL.map(Parameter::name).join(", ")
+}
+
+/// The values of all parameters.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameters {
+    values: [f64; Parameter::ALL.len()],
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Self { values: Parameter::ALL.map(Parameter::usual) }
+    }
+}
+
+impl Parameters {
+    /// The value.
+    #[must_use]
+    pub fn get(&self, parameter: Parameter) -> f64 {
+        self.values[parameter as usize]
+    }
+
+    /// Changes one.
+    ///
+    /// # Errors
+    /// [`ParameterError`] where it is out of range or out of order; nothing is changed then.
+    pub fn set(&mut self, parameter: Parameter, value: f64) -> Result<(), ParameterError> {
+        let Known { range: (least, most), whole, .. } = known(parameter);
+        // Not-a-number is in no range.
+        if !(least..=most).contains(&value) || whole && value.fract() != 0.0 {
+            let kind = if whole { "a whole number" } else { "a number" };
+            return Err(ParameterError::Range { parameter, found: value, kind, least, most });
+        }
+        let mut next = self.clone();
+        next.values[parameter as usize] = value;
+        let (low, high) = (next.get(Parameter::LowUtil), next.get(Parameter::HighUtil));
+        if low >= high {
+            return Err(ParameterError::Order { parameter, found: value, low, high });
+        }
+        *self = next;
+        Ok(())
+    }
+
+    /// `LOW_UTIL` as a part.
+    #[must_use]
+    pub fn low(&self) -> f64 {
+        self.get(Parameter::LowUtil) / 100.0
+    }
+
+    /// `HIGH_UTIL` as a part.
+    #[must_use]
+    pub fn high(&self) -> f64 {
+        self.get(Parameter::HighUtil) / 100.0
+    }
+
+    /// `MIN_PRIO`.
+    #[must_use]
+    pub fn least(&self) -> Priority {
+        Priority(self.get(Parameter::MinPrio) as u8)
+    }
+
+    /// `MAX_PRIO`.
+    #[must_use]
+    pub fn most(&self) -> Priority {
+        Priority(self.get(Parameter::MaxPrio) as u8)
+    }
+
+    /// The weight of a priority relative to the normal one (1.0), for mechanisms that share out a
+    /// CPU: `level-ratio` to the power of its distance. That keeps the paper's intent, the ratio
+    /// between two that compete (7:1 at a difference of 2), where they compete for the time of a CPU
+    /// and not for its decode cycles.
+    #[must_use]
+    pub fn weight(&self, priority: Priority) -> f64 {
+        let levels = i32::from(priority.0) - i32::from(Priority::NORMAL.0);
+        self.get(Parameter::LevelRatio).powi(levels)
+    }
+
+    /// The same relative to the highest priority, never above 1: for who may only lower weights. The
+    /// ratios are those of [`Parameters::weight`].
+    #[must_use]
+    pub fn lowered_weight(&self, priority: Priority) -> f64 {
+        self.weight(priority) / self.weight(self.most())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_has_a_name_and_a_value_that_is_allowed() {
+        for (i, p) in Parameter::ALL.into_iter().enumerate() {
+            assert_eq!(p as usize, i);
+            assert_eq!(p.name().parse::<Parameter>(), Ok(p));
+            let mut all = Parameters::default();
+            all.set(p, p.usual()).unwrap();
+            assert_eq!(all, Parameters::default(), "{p}: {}", p.about());
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_and_changes_nothing() {
+        let mut p = Parameters::default();
+        let mut refused = |parameter, value: f64, words: &[&str]| {
+            let error = p.set(parameter, value).unwrap_err().to_string();
+            for word in words {
+                assert!(error.contains(word), "{error}");
+            }
+            assert_eq!(p, Parameters::default());
+        };
+        refused(Parameter::HighUtil, 101.0, &["high-util", "101", "0 to 100", "85"]);
+        refused(Parameter::HighUtil, f64::NAN, &["NaN"]);
+        refused(Parameter::HighUtil, f64::INFINITY, &["inf"]);
+        refused(Parameter::HighUtil, 65.0, &["high-util cannot be 65", "low-util (65)"]);
+        refused(Parameter::LowUtil, 90.0, &["low-util cannot be 90", "below high-util (85)"]);
+        refused(Parameter::MaxPrio, 7.0, &["max-prio", "whole number from 4 to 6"]);
+        refused(Parameter::MinPrio, 3.5, &["min-prio", "whole number from 1 to 4"]);
+        refused(Parameter::GlobalWeight, -0.1, &["global-weight", "0 to 1"]);
+        let error = "high".parse::<Parameter>().unwrap_err().to_string();
+        assert!(error.contains("'high'") && error.contains("low-util, high-util"), "{error}");
+    }
+
+    #[test]
+    fn weights_keep_the_ratio_of_decode_cycles() {
+        let mut p = Parameters::default();
+        let ratio = |p: &Parameters, a, b| p.weight(Priority(a)) / p.weight(Priority(b));
+        assert!((p.weight(Priority::NORMAL) - 1.0).abs() < 1e-12);
+        assert!((ratio(&p, 6, 4) - 7.0).abs() < 1e-9);
+        assert!((ratio(&p, 5, 4) - 3.0).abs() < 0.4, "Table I has 3:1");
+        assert!((p.lowered_weight(Priority(6)) - 1.0).abs() < 1e-12);
+        assert!((p.lowered_weight(Priority(4)) - 1.0 / 7.0).abs() < 1e-9);
+        p.set(Parameter::LevelRatio, 2.0).unwrap();
+        assert!((ratio(&p, 6, 4) - 4.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,400 @@
+use super::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+fn ms(ms: u64) -> Nanos {
+    Nanos::from_millis(ms)
+}
+
+fn balancer(heuristic: Heuristic, entities: u32) -> Balancer<u32> {
+    let mut b = Balancer::new(heuristic, Parameters::default());
+    (0..entities).for_each(|e| b.join(e));
+    b
+}
+
+/// One round in which entity e computes and waits for these milliseconds.
+fn round(b: &mut Balancer<u32>, times: &[(u64, u64)]) -> Vec<(u8, Why)> {
+    let iteration = |(e, &(r, w)): (usize, &(u64, u64))| Iteration {
+        entity: e as u32,
+        computed: ms(r),
+        waited: ms(w),
+    };
+    let all: Vec<_> = times.iter().enumerate().map(iteration).collect();
+    let decisions = b.finished(&all).unwrap();
+    decisions.iter().map(|d| (d.priority.0, d.why)).collect()
+}
+
+fn priorities(b: &mut Balancer<u32>, times: &[(u64, u64)]) -> Vec<u8> {
+    round(b, times).into_iter().map(|d| d.0).collect()
+}
+
+const UNEVEN: [(u64, u64); 2] = [(20, 80), (100, 0)];
+const TURNED: [(u64, u64); 2] = [(100, 0), (15, 85)];
+const EVEN: [(u64, u64); 2] = [(99, 1), (100, 0)];
+
+#[test]
+fn names() {
+    for h in Heuristic::ALL {
+        assert_eq!(Heuristic::by_name(h.name()), Some(h));
+    }
+    assert_eq!(Heuristic::by_name("hpc"), None);
+}
+
+#[test]
+fn who_computes_is_raised_step_by_step_and_a_balanced_program_is_left_alone() {
+    for h in [Heuristic::Uniform, Heuristic::Adaptive] {
+        let mut b = balancer(h, 2);
+        assert_eq!(b.state(), State::Learning);
+        assert_eq!(round(&mut b, &UNEVEN), [(4, Why::Kept), (5, Why::Raised)]);
+        assert_eq!(b.state(), State::Balancing);
+        assert_eq!(round(&mut b, &UNEVEN), [(4, Why::Kept), (6, Why::Raised)]);
+        let d = b.decisions()[1];
+        assert_eq!((d.before.0, d.entity, d.utilisation), (5, 1, Some(1.0)));
+        assert!((d.weight - 7.0).abs() < 1e-9);
+        // Now both compute throughout, so that both would be raised.
+        for _ in 0..50 {
+            assert_eq!(round(&mut b, &EVEN), [(4, Why::Stable), (6, Why::Stable)]);
+            assert_eq!(b.state(), State::Stable);
+        }
+    }
+}
+
+/// From the fourth iteration on the other one computes more: how many iterations pass until all is
+/// turned round.
+fn rounds_until_turned(h: Heuristic, balanced: usize) -> usize {
+    let mut b = balancer(h, 2);
+    (0..2).for_each(|_| drop(priorities(&mut b, &UNEVEN)));
+    (0..balanced).for_each(|_| drop(priorities(&mut b, &EVEN)));
+    (1..200).find(|_| priorities(&mut b, &TURNED) == [6, 4]).unwrap()
+}
+
+#[test]
+fn adaptive_needs_two_iterations_and_uniform_the_more_the_longer_it_ran() {
+    for balanced in [3, 13, 100] {
+        assert_eq!(rounds_until_turned(Heuristic::Adaptive, balanced), 2);
+    }
+    let uniform = [13, 30, 100].map(|n| rounds_until_turned(Heuristic::Uniform, n));
+    assert!(uniform.is_sorted() && uniform[0] >= 2 && uniform[2] > uniform[0], "{uniform:?}");
+}
+
+#[test]
+fn the_weight_of_history_makes_adaptive_slow() {
+    let mut b = balancer(Heuristic::Adaptive, 2);
+    b.set(Parameter::GlobalWeight, 1.0).unwrap();
+    (0..2).for_each(|_| drop(priorities(&mut b, &UNEVEN)));
+    (0..13).for_each(|_| drop(priorities(&mut b, &EVEN)));
+    assert_eq!(priorities(&mut b, &TURNED), [5, 6], "history says that both compute");
+    b.set(Parameter::GlobalWeight, 0.0).unwrap();
+    assert_eq!(priorities(&mut b, &TURNED), [6, 5]);
+}
+
+#[test]
+fn a_change_is_told() {
+    let mut b = balancer(Heuristic::Adaptive, 3);
+    let [calm, other] = [[(90, 10), (95, 5), (100, 0)], [(90, 10), (20, 80), (100, 0)]];
+    assert!(round(&mut b, &calm).iter().all(|d| *d == (4, Why::Stable)));
+    assert_eq!(round(&mut b, &other), [(5, Why::Raised), (4, Why::Changed), (5, Why::Raised)]);
+}
+
+/// BT-MZ is never balanced, as one has too little to do even with the lowest priority.
+#[test]
+fn what_cannot_be_balanced_is_stable_too() {
+    for h in Heuristic::ALL {
+        let mut b = balancer(h, 2);
+        (0..30).for_each(|_| drop(priorities(&mut b, &UNEVEN)));
+        assert_eq!(b.state(), State::Stable, "{h:?}");
+        // Trying gained nothing here, so auto has gone back.
+        let expected = if h == Heuristic::Auto { [4, 4] } else { [4, 6] };
+        assert_eq!(priorities(&mut b, &UNEVEN), expected);
+    }
+}
+
+#[test]
+fn auto_keeps_what_gains_and_gives_up_what_does_not() {
+    // Two on one CPU that spin: what the heavy one needs depends on its share. Loads 4:1.
+    let spinning = |p: &[u8]| -> [(u64, u64); 2] {
+        let weight = |p: u8| Parameters::default().weight(Priority(p));
+        let share = weight(p[1]) / (weight(p[0]) + weight(p[1]));
+        let [light, heavy] = [1000.0 / (1.0 - share), 4000.0 / share].map(|t| t as u64);
+        let all = light.max(heavy);
+        [(light, all - light), (heavy, all - heavy)]
+    };
+    let mut b = balancer(Heuristic::Auto, 2);
+    let mut now = vec![4, 4];
+    let mut seen = Vec::new();
+    for _ in 0..30 {
+        now = priorities(&mut b, &spinning(&now));
+        seen.push(now.clone());
+    }
+    // 7:1 is too much for 4:1: the light one would take as long as the heavy one did.
+    assert_eq!(seen[0], [4, 6]);
+    assert_eq!((now.as_slice(), b.state()), ([4, 5].as_slice(), State::Stable));
+    let settled = seen.iter().position(|s| s == &now).unwrap();
+    assert!(settled <= 3 && seen[settled..].iter().all(|s| s == &now), "{seen:?}");
+}
+
+#[test]
+fn auto_turns_at_once_and_is_not_misled_by_a_delay() {
+    let mut b = balancer(Heuristic::Auto, 2);
+    assert_eq!(priorities(&mut b, &UNEVEN), [4, 6]);
+    (0..13).for_each(|_| drop(priorities(&mut b, &[(88, 1), (89, 0)])));
+    assert_eq!(b.state(), State::Stable);
+    // One was held up, the other one waited for it; once.
+    assert_eq!(priorities(&mut b, &[(88, 60), (148, 0)]), [4, 6]);
+    assert_eq!(priorities(&mut b, &[(88, 1), (89, 0)]), [4, 6]);
+    // One has less to do: at once.
+    assert_eq!(priorities(&mut b, &[(102, 0), (15, 87)]), [6, 4]);
+    assert_eq!(
+        b.decisions().iter().map(|d| d.why).collect::<Vec<_>>(),
+        [Why::Raised, Why::Lowered]
+    );
+    (0..5).for_each(|_| drop(priorities(&mut b, &[(89, 0), (88, 1)])));
+    assert_eq!((b.state(), b.priority(&0).0), (State::Stable, 6));
+    // One has more to do, again and again.
+    assert_eq!(priorities(&mut b, &[(89, 60), (148, 1)]), [6, 4]);
+    assert_eq!(priorities(&mut b, &[(89, 60), (148, 1)]), [4, 6]);
+}
+
+#[test]
+fn who_is_alone_is_not_balanced() {
+    let mut b = balancer(Heuristic::Uniform, 1);
+    assert_eq!(round(&mut b, &[(1, 9)]), [(4, Why::StoodDown)]);
+    assert_eq!(b.state(), State::StoodDown(StandDown::Alone));
+    b.join(1);
+    assert_eq!(priorities(&mut b, &UNEVEN), [4, 5]);
+    b.leave(0);
+    assert_eq!(round(&mut b, &[(0, 0), (1, 9)])[0], (4, Why::Kept), "0 has joined again");
+}
+
+fn counters(of: &[(u64, u64, u64)]) -> Vec<Counters<u32>> {
+    let one = |(e, &(n, r, w)): (usize, &(u64, u64, u64))| Counters {
+        entity: e as u32,
+        iterations: n,
+        computed: ms(r),
+        waited: ms(w),
+    };
+    of.iter().enumerate().map(one).collect()
+}
+
+#[test]
+fn counters_are_iterations() {
+    let mut b = balancer(Heuristic::Adaptive, 0);
+    assert!(b.observe(ms(0), &counters(&[(7, 500, 500), (7, 900, 100)])).is_none());
+    // In the middle of an iteration, and when one of them has ended it.
+    assert!(b.observe(ms(50), &counters(&[(7, 520, 530), (7, 950, 100)])).is_none());
+    assert!(b.observe(ms(90), &counters(&[(7, 520, 570), (8, 990, 100)])).is_none());
+    let told = b.observe(ms(100), &counters(&[(8, 520, 580), (8, 1000, 100)])).unwrap();
+    let percent = |u: f64| (100.0 * u).round() as u32;
+    let seen: Vec<_> = told.iter().map(|d| (d.priority.0, d.utilisation.map(percent))).collect();
+    assert_eq!(seen, [(4, Some(20)), (5, Some(100))]);
+    // One that waits no more than nothing is there; one that goes backwards has begun anew.
+    assert!(b.observe(ms(110), &counters(&[(1, 0, 0), (9, 1100, 90)])).is_none());
+    assert!(b.observe(ms(120), &counters(&[(2, 10, 90), (10, 1200, 90)])).is_some());
+    // Who is not there any more does not hold the others up.
+    assert!(b.observe(ms(130), &counters(&[(3, 20, 90)])).is_some());
+    assert_eq!(b.state(), State::StoodDown(StandDown::Alone));
+}
+
+#[test]
+fn without_iterations_it_stands_down_and_comes_back() {
+    let mut b = balancer(Heuristic::Adaptive, 0);
+    let mut at = |n: u64, second: u64| {
+        let told = b.observe(ms(1000 * second), &counters(&[(n, 20 * n, 80 * n), (n, 100 * n, 0)]));
+        let told = told.map(|all| all.iter().map(|d| (d.priority.0, d.why)).collect::<Vec<_>>());
+        (told, b.state())
+    };
+    at(0, 0);
+    at(1, 1);
+    let (told, state) = at(2, 2);
+    assert_eq!(told, Some(vec![(4, Why::Kept), (6, Why::Raised)]));
+    assert_eq!(state, State::Balancing);
+    assert_eq!(at(2, 12), (None, State::Balancing), "10 s are not too long");
+    let down = State::StoodDown(StandDown::NoIterations);
+    assert_eq!(at(2, 13), (Some(vec![(4, Why::StoodDown); 2]), down));
+    assert_eq!(at(2, 1000), (None, down), "told once");
+    assert_eq!(at(3, 1001), (Some(vec![(4, Why::Kept), (5, Why::Raised)]), State::Balancing));
+    assert_eq!(at(3, 1011).1, State::Balancing, "the time without any was no round");
+    assert_eq!(at(3, 1012).1, down);
+}
+
+#[test]
+fn a_program_that_never_had_iterations_is_left_alone() {
+    let mut b = balancer(Heuristic::Auto, 0);
+    let spin = |s: u64| counters(&[(0, 1000 * s, 0), (0, 1000 * s, 0)]);
+    assert!((0..=10).all(|s| b.observe(ms(1000 * s), &spin(s)).is_none()));
+    assert!(b.observe(ms(11_000), &spin(11)).is_some());
+    assert_eq!(b.state(), State::StoodDown(StandDown::NoIterations));
+}
+
+#[test]
+fn one_that_never_waits_does_not_hold_the_others_up() {
+    let mut b = balancer(Heuristic::Uniform, 0);
+    let at = |n: u64| counters(&[(n, 20 * n, 80 * n), (0, 100 * n, 0)]);
+    let told: Vec<bool> = (0..=40).map(|n| b.observe(ms(100 * n), &at(n)).is_some()).collect();
+    assert_eq!(told.iter().filter(|t| **t).count(), 2);
+    assert_eq!((b.priority(&0).0, b.priority(&1).0), (4, 6));
+}
+
+#[test]
+fn parameters_change_while_it_runs() {
+    let mut b = balancer(Heuristic::Adaptive, 2);
+    (0..2).for_each(|_| drop(priorities(&mut b, &UNEVEN)));
+    assert_eq!(b.priority(&1).0, 6);
+    b.set(Parameter::MaxPrio, 5.0).unwrap();
+    assert_eq!(b.priority(&1).0, 5, "at once");
+    assert_eq!(priorities(&mut b, &UNEVEN), [4, 5]);
+    b.set(Parameter::MinPrio, 2.0).unwrap();
+    assert_eq!(priorities(&mut b, &UNEVEN), [3, 5]);
+    assert!(b.set(Parameter::MaxPrio, 9.0).is_err());
+    assert_eq!(b.parameters().most().0, 5);
+    // A stable state is looked at again: with a lower limit, this is balanced.
+    (0..20).for_each(|_| drop(priorities(&mut b, &UNEVEN)));
+    assert_eq!(b.state(), State::Stable);
+    b.set_heuristic(Heuristic::Uniform);
+    assert_eq!(b.state(), State::Balancing);
+}
+
+#[test]
+fn times_of_nothing_say_nothing() {
+    for h in Heuristic::ALL {
+        let mut b = balancer(h, 3);
+        for _ in 0..5 {
+            let told = round(&mut b, &[(0, 0), (0, 0), (0, 0)]);
+            assert!(told.iter().all(|d| d.0 == 4), "{h:?}: {told:?}");
+            assert!(b.decisions().iter().all(|d| d.utilisation.is_none()));
+        }
+        let told = priorities(&mut b, &[(0, 0), (20, 80), (100, 0)]);
+        assert_eq!(told[0], 4, "{h:?}");
+        assert!(told[2] > 4, "{h:?}");
+    }
+}
+
+fn any_heuristic() -> impl Strategy<Value = Heuristic> {
+    (0..3usize).prop_map(|i| Heuristic::ALL[i])
+}
+
+fn any_time() -> impl Strategy<Value = u64> {
+    prop_oneof![8 => 0..200_000_000u64, 1 => Just(0), 1 => Just(u64::MAX), 1 => any::<u64>()]
+}
+
+fn any_rounds(most: usize) -> impl Strategy<Value = Vec<Vec<(u64, u64)>>> {
+    (1..=5usize).prop_flat_map(move |n| vec(vec((any_time(), any_time()), n), 1..most))
+}
+
+fn iterations(round: &[(u64, u64)]) -> Vec<Iteration<u32>> {
+    let one = |(e, &(r, w)): (usize, &(u64, u64))| Iteration {
+        entity: e as u32,
+        computed: Nanos(r),
+        waited: Nanos(w),
+    };
+    round.iter().enumerate().map(one).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn whatever_comes_priorities_are_in_range(
+        h in any_heuristic(),
+        rounds in any_rounds(30),
+        set in vec((0..Parameter::ALL.len(), prop_oneof![any::<f64>(), 0.0..100.0]), 0..30),
+    ) {
+        let mut b = balancer(h, rounds[0].len() as u32);
+        let mut set = set.into_iter();
+        for r in &rounds {
+            if let Some((i, value)) = set.next() {
+                let _ = b.set(Parameter::ALL[i], value);
+            }
+            b.finished(&iterations(r));
+            let p = b.parameters().clone();
+            prop_assert!(p.low() < p.high());
+            for d in b.decisions() {
+                prop_assert!((p.least()..=p.most()).contains(&d.priority), "{d:?} {p:?}");
+                prop_assert!(d.weight > 0.0 && d.weight.is_finite());
+                prop_assert!(d.utilisation.is_none_or(|u| (0.0..=1.0).contains(&u)), "{d:?}");
+                prop_assert_eq!(b.priority(&d.entity), d.priority);
+            }
+        }
+    }
+
+    #[test]
+    fn the_order_and_the_names_of_entities_do_not_matter(h in any_heuristic(), rounds in any_rounds(30)) {
+        let n = rounds[0].len() as u32;
+        let (mut a, mut b, mut c) = (balancer(h, n), balancer(h, n), balancer(h, n));
+        for r in &rounds {
+            let one = iterations(r);
+            let mut other = one.clone();
+            other.reverse();
+            let turned: Vec<_> =
+                one.iter().map(|i| Iteration { entity: n - 1 - i.entity, ..*i }).collect();
+            a.finished(&one);
+            b.finished(&other);
+            c.finished(&turned);
+            prop_assert_eq!(a.decisions(), b.decisions());
+            for e in 0..n {
+                prop_assert_eq!(a.priority(&e), c.priority(&(n - 1 - e)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_stable_state_is_left_alone(
+        h in (0..2usize).prop_map(|i| Heuristic::ALL[i]),
+        rounds in any_rounds(20),
+    ) {
+        let mut b = balancer(h, rounds[0].len() as u32);
+        for r in &rounds {
+            b.finished(&iterations(r));
+            if b.state() == State::Stable {
+                let mut stable = b.clone();
+                for _ in 0..10 {
+                    stable.finished(&iterations(r));
+                    prop_assert_eq!(stable.state(), State::Stable);
+                    for d in b.decisions() {
+                        prop_assert_eq!(stable.priority(&d.entity), d.priority);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What goes on as it is comes to rest.
+    #[test]
+    fn constant_programs_come_to_rest(h in any_heuristic(), rounds in any_rounds(10)) {
+        let mut b = balancer(h, rounds[0].len() as u32);
+        for r in &rounds {
+            b.finished(&iterations(r));
+        }
+        let last = iterations(&rounds[rounds.len() - 1]);
+        for _ in 0..600 {
+            b.finished(&last);
+        }
+        let was: Vec<_> = b.decisions().iter().map(|d| d.priority).collect();
+        for _ in 0..50 {
+            b.finished(&last);
+            let now: Vec<_> = b.decisions().iter().map(|d| d.priority).collect();
+            prop_assert_eq!(&now, &was);
+        }
+    }
+
+    /// The same iterations, read as counters.
+    #[test]
+    fn counters_and_iterations_say_the_same(
+        h in any_heuristic(),
+        rounds in (2..=4usize).prop_flat_map(|n| vec(vec((0..10_000u64, 0..10_000u64), n), 1..20)),
+    ) {
+        let n = rounds[0].len();
+        let (mut a, mut b) = (balancer(h, n as u32), balancer(h, 0));
+        let mut sums = std::vec![(0, 0, 0); n];
+        b.observe(ms(0), &counters(&sums));
+        for (k, r) in rounds.iter().enumerate() {
+            for (s, (computed, waited)) in sums.iter_mut().zip(r) {
+                *s = (s.0 + 1, s.1 + computed, s.2 + waited);
+            }
+            let in_ms: Vec<_> = r.iter().map(|&(r, w)| (r * 1_000_000, w * 1_000_000)).collect();
+            a.finished(&iterations(&in_ms));
+            b.observe(ms(1 + k as u64), &counters(&sums));
+            prop_assert_eq!(a.decisions(), b.decisions());
+        }
+    }
+}
