@@ -19,9 +19,9 @@
 //! whole per-mille speed adds no further error than the last nanosecond of a phase.
 //!
 //! Tasks that compute and exchange messages on NUMA machines are a model of their own, without
-//! threads: [`iterations`].
+//! threads: [`iterations`]. So are programs whose ranks have priorities on a POWER5: [`power5`].
 //!
-//! Known gaps: no caches but a fixed cost of a move, no priorities.
+//! Known gaps: no caches but a fixed cost of a move, no priorities (but in [`power5`]).
 
 #![forbid(unsafe_code)]
 
@@ -30,6 +30,7 @@ mod file;
 mod ideal;
 pub mod iterations;
 mod machine;
+pub mod power5;
 mod replay;
 mod report;
 mod run;

@@ -1,0 +1,312 @@
+//! Programs that compute and wait in turns, on a POWER5: the experiments of HPCSched (Boneti and others
+//! 2008, section V) in virtual time.
+//!
+//! # The model
+//! One chip: two cores of two contexts, a rank on each context, for good. A rank computes its work of an
+//! iteration at a speed that depends on its priority, on that of the rank on the other context of its
+//! core, and on whether that one computes ([`Speeds`]). Then it sends its messages and sleeps until
+//! those that it needs have come: of each rank that it depends on, that of the same iteration or of
+//! some before ([`Program::needs`]), and never for less than [`Program::exchange_s`].
+//!
+//! A rank that is woken becomes runnable at once and runs after the *latency* of its scheduling class:
+//! under CFS another process may have its CPU ([`Latency`]); in the class of HPC tasks nobody else
+//! goes first. As in the paper a rank computes as long as it is runnable, so latency is computing, and
+//! the other context of its core is busy meanwhile.
+//!
+//! When a rank is woken its iteration is over: the balancer ([`evenly_policy::hpc`], the same code as
+//! anywhere) is told what it computed and waited, and new priorities hold from that moment.
+//!
+//! Invariant: what a rank computes in each iteration is drawn before the run, so that all arms run the
+//! same program.
+//!
+//! Known gaps: no caches, no memory, no network that could be full; a balancer costs nothing.
+
+mod cases;
+mod decode;
+
+pub use cases::{BT_MZ, CASES, Case, METBENCH, METBENCH_VAR, PaperRow, SIESTA, case};
+pub use decode::{Speeds, decode_cycles};
+
+use evenly_model::Nanos;
+use evenly_policy::hpc::{Balancer, Heuristic, Iteration, Parameters, Priority};
+
+/// How long a rank that is woken waits for its CPU, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Latency {
+    /// Under CFS, on average. Default 0.25 ms: assumed. It is what comes out where a process of the
+    /// system has the CPU 5 % of the time, in turns of 10 ms (CFS with two tasks and the 20 ms that the
+    /// paper names), and a woken task waits for the end of such a turn.
+    pub normal_s: f64,
+    /// In the class of HPC tasks. Default none.
+    pub hpc_s: f64,
+}
+
+impl Default for Latency {
+    fn default() -> Self {
+        Self { normal_s: 0.25e-3, hpc_s: 0.0 }
+    }
+}
+
+/// A message that a rank needs before it goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Need {
+    /// From whom.
+    pub from: usize,
+    /// So many iterations may this rank be ahead of that one: 0 to wait for that of the same iteration.
+    pub ahead: u32,
+}
+
+/// What runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Program {
+    /// What each rank computes in each iteration: seconds beside a rank of equal priority, by rank.
+    pub work_s: Vec<Vec<f64>>,
+    /// Iterations at the beginning that are its initialisation.
+    pub initial: usize,
+    /// The core of each rank; two at most are on one.
+    pub cores: Vec<usize>,
+    /// What each rank needs before it begins its next iteration.
+    pub needs: Vec<Vec<Need>>,
+    /// How long an exchange of messages takes that are there: a rank sleeps at least so long.
+    pub exchange_s: f64,
+    /// How fast it is.
+    pub speeds: Speeds,
+}
+
+/// Who decides on priorities, and which scheduling class the ranks are in.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Arm {
+    /// All priorities are equal; CFS.
+    Baseline,
+    /// These; CFS (as in the paper's reference [5]).
+    Static(Vec<u8>),
+    /// A heuristic; the class of HPC tasks.
+    Balanced(Heuristic, Parameters),
+}
+
+/// What a rank did in an iteration.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Did {
+    /// When it became runnable.
+    pub from_s: f64,
+    /// For how long it was.
+    pub computed_s: f64,
+    /// How long it then waited.
+    pub waited_s: f64,
+    /// The priority that it had at the beginning.
+    pub priority: u8,
+}
+
+impl Did {
+    /// U.
+    #[must_use]
+    pub fn utilisation(&self) -> f64 {
+        self.computed_s / (self.computed_s + self.waited_s)
+    }
+}
+
+/// What came out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Run {
+    /// When the last rank had ended, in seconds.
+    pub time_s: f64,
+    /// What each rank did in each iteration, by rank.
+    pub did: Vec<Vec<Did>>,
+    /// Changes of priorities.
+    pub changes: usize,
+}
+
+impl Run {
+    /// What part of the time a rank computed, in percent.
+    #[must_use]
+    pub fn computing_percent(&self, rank: usize) -> f64 {
+        100.0 * self.did[rank].iter().map(|d| d.computed_s).sum::<f64>() / self.time_s
+    }
+
+    /// The least utilisation of any rank in an iteration.
+    #[must_use]
+    pub fn least_utilisation(&self, iteration: usize) -> f64 {
+        self.did.iter().map(|d| d[iteration].utilisation()).fold(f64::INFINITY, f64::min)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Doing {
+    /// Runnable, without a CPU until then.
+    Latent(f64),
+    /// Work that is left.
+    Computing(f64),
+    /// Asleep.
+    Waiting,
+    Ended,
+}
+
+/// Times nearer than this are the same.
+const SAME_S: f64 = 1e-12;
+
+/// Runs a program.
+///
+/// # Panics
+/// Where the program's lists are not as long as it has ranks.
+#[must_use]
+pub fn run(program: &Program, arm: &Arm, latency: Latency) -> Run {
+    let ranks = program.work_s.len();
+    assert!(program.cores.len() == ranks && program.needs.len() == ranks, "lists of a program");
+    let (mut balancer, latency_s) = match arm {
+        Arm::Balanced(h, p) => (Some(Balancer::new(*h, p.clone())), latency.hpc_s),
+        _ => (None, latency.normal_s),
+    };
+    let normal = Priority::NORMAL.0;
+    let mut machine = Machine {
+        program,
+        latency_s,
+        now: 0.0,
+        priorities: match arm {
+            Arm::Static(fixed) => fixed.clone(),
+            _ => vec![normal; ranks],
+        },
+        doing: vec![Doing::Latent(latency_s); ranks],
+        finished: vec![Vec::new(); ranks],
+        did: vec![Vec::new(); ranks],
+    };
+    for rank in 0..ranks {
+        machine.begin(rank);
+        if let Some(b) = &mut balancer {
+            b.join(rank);
+        }
+    }
+    let mut changes = 0;
+    while let Some(at) = machine.next() {
+        machine.advance(at);
+        for rank in 0..ranks {
+            let Some(over) = machine.step(rank) else { continue };
+            let Some(b) = &mut balancer else { continue };
+            let [computed, waited] = [over.computed_s, over.waited_s].map(Nanos::from_secs_f64);
+            let iteration = Iteration { entity: rank, computed, waited };
+            for d in b.finished(&[iteration]).into_iter().flatten() {
+                changes += usize::from(d.priority != d.before);
+                machine.set_priority(d.entity, d.priority.0);
+            }
+        }
+    }
+    machine.wait_for_the_end();
+    Run { time_s: machine.now, did: machine.did, changes }
+}
+
+struct Machine<'a> {
+    program: &'a Program,
+    latency_s: f64,
+    now: f64,
+    priorities: Vec<u8>,
+    doing: Vec<Doing>,
+    /// When each rank had computed each of its iterations.
+    finished: Vec<Vec<f64>>,
+    did: Vec<Vec<Did>>,
+}
+
+impl Machine<'_> {
+    /// The rank becomes runnable.
+    fn begin(&mut self, rank: usize) {
+        let priority = self.priorities[rank];
+        self.doing[rank] = Doing::Latent(self.now + self.latency_s);
+        self.did[rank].push(Did { from_s: self.now, computed_s: 0.0, waited_s: 0.0, priority });
+    }
+
+    fn set_priority(&mut self, rank: usize, priority: u8) {
+        self.priorities[rank] = priority;
+        if let Some(d) = self.did[rank].last_mut()
+            && self.now - d.from_s <= SAME_S
+        {
+            // It has just been woken, too.
+            d.priority = priority;
+        }
+    }
+
+    /// Who has ended waits until all have.
+    fn wait_for_the_end(&mut self) {
+        for d in self.did.iter_mut().filter_map(|did| did.last_mut()) {
+            d.waited_s = self.now - d.from_s - d.computed_s;
+        }
+    }
+
+    /// The priority of the rank on the same core, where one has the other context. While a rank waits
+    /// for its CPU, another process has that, with the normal one.
+    fn beside(&self, rank: usize) -> Option<u8> {
+        let core = self.program.cores[rank];
+        let other = (0..self.doing.len()).find(|&o| o != rank && self.program.cores[o] == core)?;
+        match self.doing[other] {
+            Doing::Latent(_) => Some(Priority::NORMAL.0),
+            Doing::Computing(_) => Some(self.priorities[other]),
+            Doing::Waiting | Doing::Ended => None,
+        }
+    }
+
+    fn speed(&self, rank: usize) -> f64 {
+        self.program.speeds.of(self.priorities[rank], self.beside(rank))
+    }
+
+    /// When all that a waiting rank needs is there; none where that is not known yet.
+    fn ready(&self, rank: usize) -> Option<f64> {
+        let own = self.finished[rank].len();
+        let mut at = *self.finished[rank].last()?;
+        for need in &self.program.needs[rank] {
+            let Some(theirs) = own.checked_sub(1 + need.ahead as usize) else { continue };
+            at = at.max(*self.finished[need.from].get(theirs)?);
+        }
+        Some(at + self.program.exchange_s)
+    }
+
+    /// When something happens next.
+    fn next(&self) -> Option<f64> {
+        let of = |rank: usize| match self.doing[rank] {
+            Doing::Latent(until) => Some(until),
+            Doing::Computing(left) => {
+                let speed = self.speed(rank);
+                (speed > 0.0).then(|| self.now + left / speed)
+            }
+            Doing::Waiting => self.ready(rank),
+            Doing::Ended => None,
+        };
+        (0..self.doing.len()).filter_map(of).min_by(f64::total_cmp)
+    }
+
+    fn advance(&mut self, to: f64) {
+        let span = (to - self.now).max(0.0);
+        let speeds: Vec<f64> = (0..self.doing.len()).map(|r| self.speed(r)).collect();
+        for (doing, speed) in self.doing.iter_mut().zip(speeds) {
+            if let Doing::Computing(left) = doing {
+                *left -= span * speed;
+            }
+        }
+        self.now = self.now.max(to);
+    }
+
+    /// What happens to a rank now. The iteration that is over, where it is woken.
+    fn step(&mut self, rank: usize) -> Option<Did> {
+        let iteration = self.finished[rank].len();
+        match self.doing[rank] {
+            Doing::Latent(until) if until <= self.now + SAME_S => {
+                self.doing[rank] = Doing::Computing(self.program.work_s[rank][iteration]);
+            }
+            Doing::Computing(left) if left <= SAME_S => {
+                let did = self.did[rank].last_mut()?;
+                did.computed_s = self.now - did.from_s;
+                self.finished[rank].push(self.now);
+                let is_last = iteration + 1 == self.program.work_s[rank].len();
+                self.doing[rank] = if is_last { Doing::Ended } else { Doing::Waiting };
+            }
+            Doing::Waiting if self.ready(rank).is_some_and(|at| at <= self.now + SAME_S) => {
+                let did = self.did[rank].last_mut()?;
+                did.waited_s = self.now - did.from_s - did.computed_s;
+                let over = *did;
+                self.begin(rank);
+                return Some(over);
+            }
+            _ => {}
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

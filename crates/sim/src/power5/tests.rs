@@ -1,0 +1,157 @@
+use super::*;
+
+/// The arms of a case, with their names.
+fn arms(case: &Case) -> Vec<(&'static str, Arm)> {
+    let mut all = vec![("baseline", Arm::Baseline)];
+    all.extend(case.fixed.map(|f| ("static", Arm::Static(f.to_vec()))));
+    all.extend(Heuristic::ALL.map(|h| (h.name(), balanced(h))));
+    all
+}
+
+fn balanced(h: Heuristic) -> Arm {
+    Arm::Balanced(h, Parameters::default())
+}
+
+fn time(case: &Case, arm: &Arm, seed: u64) -> f64 {
+    run(&case.program(seed), arm, Latency::default()).time_s
+}
+
+fn near(found: f64, expected: f64, part: f64, what: &str) {
+    assert!((found / expected - 1.0).abs() <= part, "{what}: {found}, expected {expected}");
+}
+
+/// Speeds and loads are fitted on these rows, so they must come out.
+#[test]
+fn rows_without_a_heuristic_come_out_as_in_the_paper() {
+    for case in CASES {
+        for (name, arm) in arms(case).into_iter().filter(|a| matches!(a.0, "baseline" | "static")) {
+            let paper = case.paper.iter().find(|p| p.arm == name).unwrap();
+            let r = run(&case.program(1), &arm, Latency::default());
+            near(r.time_s, paper.time_s, 0.005, case.id);
+            for (rank, percent) in paper.computing_percent.iter().enumerate() {
+                let found = r.computing_percent(rank);
+                assert!((found - percent).abs() < 0.5, "{} {name} P{rank}: {found}", case.id);
+            }
+        }
+    }
+}
+
+/// Those of heuristics are not fitted.
+#[test]
+fn times_of_heuristics_are_near_the_papers() {
+    for case in CASES {
+        for row in case.paper.iter().filter(|r| r.arm.starts_with("hpc-")) {
+            let h = Heuristic::by_name(row.arm).unwrap();
+            near(time(case, &balanced(h), 1), row.time_s, 0.011, row.arm);
+        }
+    }
+}
+
+#[test]
+fn auto_is_never_behind_the_better_of_the_two() {
+    for case in CASES {
+        for seed in 1..=5 {
+            let [uniform, adaptive, auto] = Heuristic::ALL.map(|h| time(case, &balanced(h), seed));
+            let better = uniform.min(adaptive);
+            assert!(auto <= better * 1.000_5, "{} {seed}: {auto} and {better}", case.id);
+        }
+    }
+}
+
+/// Iterations after a switch in which somebody waits for more than HIGH_UTIL allows.
+fn uneven_after(r: &Run, program: &Program, switch: usize) -> usize {
+    let first = program.initial + switch;
+    (first..first + 15).take_while(|&i| r.least_utilisation(i) < 0.85).count()
+}
+
+#[test]
+fn iterations_until_a_reversed_load_is_balanced() {
+    for seed in 1..=5 {
+        let program = METBENCH_VAR.program(seed);
+        let [uniform, adaptive, auto] = Heuristic::ALL.map(|h| {
+            let r = run(&program, &balanced(h), Latency::default());
+            [15, 30].map(|k| uneven_after(&r, &program, k))
+        });
+        assert_eq!((uniform, adaptive, auto), ([2, 3], [2, 2], [1, 1]), "seed {seed}");
+    }
+}
+
+/// The paper: "the trend continue if the application runs for longer time".
+#[test]
+fn uniform_becomes_slower_and_adaptive_does_not() {
+    let long = METBENCH_VAR.lasting(105);
+    let program = long.program(1);
+    let needed = |h| {
+        let r = run(&program, &balanced(h), Latency::default());
+        [15, 30, 45, 60, 75, 90].map(|k| uneven_after(&r, &program, k))
+    };
+    let uniform = needed(Heuristic::Uniform);
+    assert!(uniform.is_sorted() && uniform[5] > uniform[0], "{uniform:?}");
+    assert_eq!(needed(Heuristic::Adaptive), [2; 6]);
+}
+
+/// With the speeds of MetBench, priorities matter to SIESTA.
+#[test]
+fn auto_finds_what_an_irregular_program_gains() {
+    let case = SIESTA.with_speeds(METBENCH.speeds);
+    near(time(&case, &Arm::Baseline, 1), 81.49, 0.03, "baseline");
+    let [uniform, adaptive, auto] = Heuristic::ALL.map(|h| time(&case, &balanced(h), 1));
+    assert!(auto <= 1.005 * uniform.min(adaptive), "{uniform} {adaptive} {auto}");
+}
+
+#[test]
+fn auto_is_not_misled_by_disturbances() {
+    let [mut uniform, mut adaptive, mut auto] = [0.0; 3];
+    for seed in 1..=20 {
+        let program = METBENCH.lasting(100).disturbed(seed, 0.02, 0.3);
+        let time = |h| run(&program, &balanced(h), Latency::default()).time_s;
+        uniform += time(Heuristic::Uniform);
+        adaptive += time(Heuristic::Adaptive);
+        auto += time(Heuristic::Auto);
+    }
+    assert!(adaptive > uniform && auto <= uniform, "{uniform} {adaptive} {auto}");
+}
+
+#[test]
+fn equal_seeds_give_equal_runs() {
+    for case in [&METBENCH_VAR, &BT_MZ] {
+        let one = || run(&case.program(7), &balanced(Heuristic::Auto), Latency::default());
+        assert_eq!(one(), one());
+    }
+}
+
+/// Time is computing and waiting, without a gap.
+#[test]
+fn a_ranks_time_is_the_time() {
+    let r = run(&BT_MZ.program(1), &balanced(Heuristic::Adaptive), Latency::default());
+    for did in &r.did {
+        let all: f64 = did.iter().map(|d| d.computed_s + d.waited_s).sum();
+        near(all, r.time_s, 1e-9, "sum");
+        assert!(did.iter().all(|d| (4..=6).contains(&d.priority)));
+    }
+}
+
+/// Two on a core, nothing else: what Table I says and what is off.
+#[test]
+fn priorities_out_of_the_table() {
+    let program = Program {
+        work_s: vec![vec![1.0], vec![1.0]],
+        initial: 0,
+        cores: vec![0, 0],
+        needs: vec![Vec::new(); 2],
+        exchange_s: 0.0,
+        speeds: Speeds { alone: 1.6, high: [1.4, 1.6], low: [0.5, 0.25] },
+    };
+    let none = Latency { normal_s: 0.0, hpc_s: 0.0 };
+    let ends = |a, b| {
+        let r = run(&program, &Arm::Static(vec![a, b]), none);
+        [0, 1].map(|i| r.did[i][0].computed_s)
+    };
+    assert_eq!(ends(4, 4), [1.0, 1.0]);
+    let [first, second] = ends(6, 4);
+    near(first, 1.0 / 1.6, 1e-9, "high");
+    near(second, first + (1.0 - 0.25 * first) / 1.6, 1e-9, "low, then alone");
+    // One that is off never ends; the other has the core.
+    assert_eq!(ends(0, 4)[1], 1.0 / 1.6);
+    assert_eq!(ends(0, 4)[0], 0.0);
+}
