@@ -78,7 +78,7 @@ pub struct Program {
 pub enum Arm {
     /// All priorities are equal; CFS.
     Baseline,
-    /// These; CFS (as in the paper's reference [5]).
+    /// These; CFS (as in the paper's earlier work).
     Static(Vec<u8>),
     /// A heuristic; the class of HPC tasks.
     Balanced(Heuristic, Parameters),
