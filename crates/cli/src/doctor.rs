@@ -24,6 +24,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub(crate) fn doctor(args: &DoctorArgs) -> anyhow::Result<End> {
+    if args.mechanisms {
+        return crate::mechanisms::mechanisms(args.json.as_deref());
+    }
     match (&args.from, args.pid) {
         (Some(recording), _) => of_recording(recording, args.json.as_deref()),
         (None, Some(pid)) => of_process(Pid(pid), args),

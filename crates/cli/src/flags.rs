@@ -98,7 +98,7 @@ pub(crate) enum Command {
     Restore(RestoreArgs),
     /// Say why a program is slow, and what to change
     #[command(
-        override_usage = "evenly doctor [OPTIONS] <PID | --from RECORDING | -- CMD...>",
+        override_usage = "evenly doctor [OPTIONS] <PID | --from RECORDING | --mechanisms | -- CMD...>",
         after_help = "Examples:\n  evenly doctor -- ./solver --threads 3\n  evenly doctor 4711 --for \
         10s\n  evenly run --record run.evenly -- ./solver && evenly doctor --from run.evenly\n\nIt \
         watches and changes nothing, but for what --fix-env says that it sets. docs/doctor.md has the \
@@ -763,7 +763,7 @@ pub(crate) struct TopArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("patient").required(true).args(["pid", "from", "command"]))]
+#[command(group = clap::ArgGroup::new("patient").required(true).args(["pid", "from", "mechanisms", "command"]))]
 pub(crate) struct DoctorArgs {
     /// Process id of a program that runs; its children are looked at with it
     #[arg(value_parser = clap::value_parser!(i32).range(1..))]
@@ -776,9 +776,13 @@ pub(crate) struct DoctorArgs {
     /// programs
     #[arg(long, value_name = "FILE")]
     pub(crate) from: Option<PathBuf>,
+    /// Say what this machine offers, for the present user, to give a rank or a thread more or less of it,
+    /// and why not the rest; with --json as evenly.mechanisms/1. docs/mechanisms.md explains them
+    #[arg(long)]
+    pub(crate) mechanisms: bool,
     /// Set what is wrong with OMP_NUM_THREADS, OMP_WAIT_POLICY, GOMP_SPINCOUNT and KMP_BLOCKTIME, for
     /// the CPUs and the quota that there are, before the program starts, and say so
-    #[arg(long, conflicts_with_all = ["pid", "from"])]
+    #[arg(long, conflicts_with_all = ["pid", "from", "mechanisms"])]
     pub(crate) fix_env: bool,
     /// Write the diagnosis to FILE as JSON (evenly.doctor/1); with - to standard output where that is
     /// not the program's; %h, %p and %r as for evenly run

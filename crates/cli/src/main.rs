@@ -12,6 +12,7 @@ mod figures;
 mod flags;
 mod generate;
 mod map;
+mod mechanisms;
 mod network;
 mod output;
 mod predict;

@@ -5,6 +5,7 @@ use crate::{End, output, tell};
 use evenly_linux::journal::{Process, StateDir};
 use evenly_linux::proc::Proc;
 use evenly_linux::restore::{Fate, Living, restore_all};
+use evenly_linux::share::ShareReport;
 use evenly_model::Pid;
 use evenly_top::{BalancerState, printable};
 use serde_json::{Value, json};
@@ -43,7 +44,7 @@ pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<End> {
 fn complete(fate: &Fate, named: bool) -> bool {
     match fate {
         Fate::Failed(_) => false,
-        Fate::Restored(report) => report.failed.is_empty(),
+        Fate::Restored(report) => report.is_complete(),
         Fate::Alive(_) => !named,
         Fate::Stale | Fate::OtherNamespace => true,
     }
@@ -64,7 +65,10 @@ fn as_json(dir: &StateDir, complete: bool, fates: &[(PathBuf, Fate)]) -> Value {
                     .collect();
                 json!({"journal": path, "fate": "restored", "threads": {
                     "restored": r.restored, "foreign": r.foreign, "unchanged": r.unchanged,
-                    "gone": r.gone, "failed": failed}})
+                    "gone": r.gone, "failed": failed},
+                    "shares": {"restored": r.shares.restored, "foreign": r.shares.foreign,
+                    "groups": r.shares.groups, "settings": r.shares.settings,
+                    "failed": r.shares.failed}})
             }
             Fate::Alive(living) => json!({"journal": path, "fate": "alive",
                 "balancer": {"pid": living.evenly.pid, "state": state(living).word()},
@@ -116,6 +120,29 @@ fn left_to(living: &Living) -> String {
     format!("{program} was left alone: {held} from evenly (pid {}), {now}", living.evenly.pid)
 }
 
+/// What was given back besides masks; nothing where nothing was.
+fn shares(r: &ShareReport) -> String {
+    let mut text = String::new();
+    for (n, one, many) in [
+        (r.restored, "1 thread is scheduled as before", "threads are scheduled as before"),
+        (r.groups, "1 control group is removed", "control groups are removed"),
+        (r.settings, "1 setting of a CPU is as before", "settings of CPUs are as before"),
+    ] {
+        match n {
+            0 => {}
+            1 => text += &format!(", {one}"),
+            n => text += &format!(", {n} {many}"),
+        }
+    }
+    if r.foreign > 0 {
+        text += &format!(", {} scheduled as the program chose", r.foreign);
+    }
+    for why in r.failed.iter().take(3) {
+        text += &format!("; {why}");
+    }
+    text
+}
+
 fn describe(fate: &Fate) -> String {
     match fate {
         Fate::Restored(r) => {
@@ -129,6 +156,7 @@ fn describe(fate: &Fate) -> String {
             for f in r.failed.iter().take(3) {
                 text += &format!("; thread {}: {}", f.id, f.reason);
             }
+            text += &shares(&r.shares);
             text
         }
         Fate::Alive(living) => left_to(living),

@@ -15,6 +15,7 @@ mod machine;
 mod mapping;
 mod period;
 mod rates;
+mod share;
 mod speed;
 mod summary;
 mod tracker;
@@ -33,6 +34,10 @@ pub use machine::{
 };
 pub use mapping::{MapBy, Mapping, Newcomer, Numbering};
 pub use period::{ADVANCE, Period, PeriodControl, PeriodOptions};
+pub use share::{
+    Bounds, Entity, Granularity, NICE_WEIGHTS, ShareError, ShareMechanism, Steps, Wish, fit,
+    nice_of_weight, weight_of_nice,
+};
 pub use summary::{
     CostBreakdown, DomainSummary, SearchSummary, Summary, ThreadSummary, level_of_stays,
 };

@@ -73,9 +73,9 @@ pub enum GuardianError {
     /// The journal cannot be read or removed.
     #[error("guardian: {0}")]
     Journal(#[from] JournalError),
-    /// Some masks could not be given back; the journal is kept for `evenly restore`.
+    /// Something could not be given back; the journal is kept for `evenly restore`.
     #[error(
-        "guardian: {count} threads could not be given their masks back, the first is {first}; the journal is kept: run evenly restore"
+        "guardian: {count} threads or settings could not be given back what they had, the first is {first}; the journal is kept: run evenly restore"
     )]
     Unrestored {
         /// How many.
@@ -251,12 +251,9 @@ pub fn main(journal: &Path, fd: RawFd) -> Result<Duty, GuardianError> {
         return Ok(Duty::Nothing);
     }
     let report = restore::finish(journal, &Proc::default())?;
-    match report.failed.first() {
+    match report.failures() {
         None => Ok(Duty::Restored(report)),
-        Some(f) => Err(GuardianError::Unrestored {
-            count: report.failed.len(),
-            first: format!("{}: {}", f.id, f.reason),
-        }),
+        Some((count, first)) => Err(GuardianError::Unrestored { count, first }),
     }
 }
 

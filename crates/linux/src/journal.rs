@@ -7,7 +7,9 @@
 //!
 //! Invariant: before a mask is set it is in the file, together with the mask that it replaces.
 //! Whatever the instruction at which evenly dies, the thread's mask is one of the two newest of
-//! its record, or the original one, or the program's own wish.
+//! its record, or the original one, or the program's own wish. The same holds for how a thread is
+//! scheduled (nice value, class, slice) and for settings of CPUs; and before a control group is made,
+//! the group in which it is made is in the file.
 //!
 //! # Layout
 //! The file is an array of 64-bit words in the machine's own byte order.
@@ -28,23 +30,36 @@
 //! | 16 | generation of releases: see [`Journal::released_generation`] |
 //! | 17-23 | zero |
 //! | then 16w | for each CPU a 16-bit count of threads placed there |
-//! | then the records | state; tid and tgid; start time; number n of masks set; original mask (w words); two set masks (w words each), of which number (n - 1) mod 2 is the newest |
+//! | then 4 times 128 | a directory in which groups were made: its kind (and 256 where a controller was switched on for it); length of its path in bytes; the path |
+//! | then the records | kind (0 masks, 1 scheduling, 2 setting of a CPU) times 256, and state; tid and tgid; start time; number n of values set; the original value; two set values, of which number (n - 1) mod 2 is the newest |
+//!
+//! A mask takes w words. How a thread is scheduled takes two: policy, nice value + 20, real-time
+//! priority and "reset on fork", a byte each from the lowest on, then 2^63; and the slice in
+//! nanoseconds. A setting of a CPU takes one word; which it is stands in place of the tid, the CPU in
+//! place of the tgid. A record has 4 + max(3w, 6) words.
+//!
+//! Version 1, which is still read, had masks only: no directories, and 4 + 3w words in a record.
 
 use crate::clock::now;
 use crate::guardian;
 use crate::proc::{Proc, Stat};
+use crate::share::groups::{self, Parent};
+use crate::share::knobs::Setting;
+use crate::share::sched::Scheduling;
 use evenly_engine::RunState;
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 use std::collections::VecDeque;
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -53,7 +68,17 @@ use std::sync::{Mutex, PoisonError};
 pub const RECORD_LIMIT: usize = 131_072;
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"evenly-J");
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
+/// The oldest version that is read.
+const OLDEST_VERSION: u64 = 1;
+/// Directories in which groups are made: that of the program, and a few more where its processes are in
+/// several.
+pub(crate) const PARENT_LIMIT: usize = 4;
+const PARENT_WORDS: usize = 128;
+/// The longest path of such a directory.
+pub(crate) const PARENT_PATH_LIMIT: usize = (PARENT_WORDS - 2) * WORD;
+/// In the first word of such a directory: a controller was switched on for its groups.
+const SWITCHED_ON: u64 = 1 << 8;
 const FIRST_CAPACITY: usize = 256;
 /// 16,384 CPUs: above every kernel that is built today.
 pub(crate) const MAX_MASK_WORDS: usize = 256;
@@ -87,6 +112,16 @@ mod field {
     pub(super) const START: usize = 2;
     pub(super) const SETS: usize = 3;
     pub(super) const MASKS: usize = 4;
+    /// Values that are no masks begin there, too.
+    pub(super) const VALUES: usize = MASKS;
+}
+
+/// What a record is about: in its first word, above the state.
+mod kind {
+    pub(super) const MASKS: u64 = 0;
+    pub(super) const SCHEDULING: u64 = 1;
+    pub(super) const SETTING: u64 = 2;
+    pub(super) const SHIFT: u32 = 8;
 }
 
 /// Why a journal cannot be kept or read.
@@ -152,7 +187,7 @@ pub enum Malformed {
     #[error("it does not begin as a journal does")]
     Magic,
     /// Written by another version.
-    #[error("its version is {found}, this evenly reads version {VERSION}")]
+    #[error("its version is {found}, this evenly reads {OLDEST_VERSION} to {VERSION}")]
     Version {
         /// Version found.
         found: u64,
@@ -166,6 +201,14 @@ pub enum Malformed {
         found: u64,
         /// What would do.
         needed: String,
+    },
+    /// A directory of groups that cannot be.
+    #[error("its directory of groups {index} has {what}")]
+    Parent {
+        /// Number of the directory.
+        index: usize,
+        /// What is wrong with it.
+        what: &'static str,
     },
     /// A record that cannot be.
     #[error("its record {index} has {what}")]
@@ -342,20 +385,35 @@ impl StateDir {
     }
 }
 
-/// Shapes that follow from the width of a mask.
+/// Shapes that follow from the version and the width of a mask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Layout {
+    version: u64,
     mask_words: usize,
 }
 
 impl Layout {
+    const fn newest(mask_words: usize) -> Self {
+        Self { version: VERSION, mask_words }
+    }
+
     /// Four 16-bit counts in a word, 64 CPUs in a word of a mask.
-    const fn header_words(self) -> usize {
+    const fn first_parent(self) -> usize {
         at::COUNTS + 16 * self.mask_words
     }
 
+    const fn parents(self) -> usize {
+        if self.version < 2 { 0 } else { PARENT_LIMIT }
+    }
+
+    const fn header_words(self) -> usize {
+        self.first_parent() + self.parents() * PARENT_WORDS
+    }
+
     const fn record_words(self) -> usize {
-        field::MASKS + 3 * self.mask_words
+        let masks = 3 * self.mask_words;
+        let least = if self.version < 2 { 0 } else { 3 * Scheduling::WORDS };
+        field::MASKS + if masks > least { masks } else { least }
     }
 
     const fn file_bytes(self, records: usize) -> usize {
@@ -369,6 +427,11 @@ impl Layout {
     /// Number of the first word of the original mask (0) or of a set mask (1, 2) in a record.
     const fn mask(self, record: usize, which: usize) -> usize {
         record + field::MASKS + which * self.mask_words
+    }
+
+    /// The same for a value of so many words.
+    const fn value(record: usize, which: usize, words: usize) -> usize {
+        record + field::VALUES + which * words
     }
 }
 
@@ -420,7 +483,7 @@ impl Mapping {
             return None;
         }
         let first: *const AtomicU16 = std::ptr::from_ref(self.word(at::COUNTS)).cast();
-        assert!(layout.header_words() * WORD <= self.bytes);
+        assert!(layout.first_parent() * WORD <= self.bytes);
         // SAFETY: the counts take 16 * mask_words words from at::COUNTS on, all of them inside the
         // mapping by the assertion; they are never accessed as words.
         Some(unsafe { &*first.add(cpu) })
@@ -483,7 +546,7 @@ impl Journal {
             Mode::RUSR | Mode::WUSR,
         )
         .map_err(io("make it"))?;
-        let layout = Layout { mask_words: kernel_mask_words() };
+        let layout = Layout::newest(kernel_mask_words());
         let journal = Self {
             map: Mapping::new(&file, layout.file_bytes(RECORD_LIMIT)).map_err(|source| {
                 JournalError::Io { path: path.clone(), what: "map it into memory", source }
@@ -584,6 +647,86 @@ impl Journal {
     /// [`JournalError::Full`] at [`RECORD_LIMIT`] threads, [`JournalError::Io`] where the file
     /// cannot grow. The thread must then be left alone.
     pub fn meet(&self, id: ThreadId, tgid: Pid, original: &CpuSet) -> Result<Slot, JournalError> {
+        let ids = [id.tid.0 as u32, tgid.0 as u32];
+        self.fill(kind::MASKS, ids, id.start, |record| self.store_mask(record, 0, original))
+    }
+
+    /// Records a thread with the way in which it was scheduled before evenly came; for one that
+    /// inherited what we set, that of its creator.
+    ///
+    /// # Errors
+    /// As [`Journal::meet`].
+    pub fn meet_scheduling(
+        &self,
+        id: ThreadId,
+        tgid: Pid,
+        original: &Scheduling,
+    ) -> Result<Slot, JournalError> {
+        let ids = [id.tid.0 as u32, tgid.0 as u32];
+        let store = |record| self.store_words(Layout::value(record, 0, 2), &original.to_words());
+        self.fill(kind::SCHEDULING, ids, id.start, store)
+    }
+
+    /// As [`Journal::about_to_set`], for how a thread is going to be scheduled.
+    pub fn about_to_schedule(&self, slot: &mut Slot, value: &Scheduling) {
+        self.about_to_store(slot, &value.to_words());
+    }
+
+    /// Records a setting of a CPU with the value that it had.
+    ///
+    /// # Errors
+    /// As [`Journal::meet`].
+    pub fn meet_setting(
+        &self,
+        setting: Setting,
+        cpu: CpuId,
+        original: u64,
+    ) -> Result<Slot, JournalError> {
+        let store = |record| self.store_words(Layout::value(record, 0, 1), &[original]);
+        self.fill(kind::SETTING, [setting as u32, cpu.0], 0, store)
+    }
+
+    /// As [`Journal::about_to_set`], for the value that a setting of a CPU is going to have.
+    pub fn about_to_write(&self, slot: &mut Slot, value: u64) {
+        self.about_to_store(slot, &[value]);
+    }
+
+    /// Records a directory in which groups are going to be made. To be called before the first is made.
+    ///
+    /// # Errors
+    /// [`JournalError::Full`] where there is no room for another directory, or for one with so long a
+    /// path.
+    pub fn about_to_make_groups(&self, parent: &Parent) -> Result<(), JournalError> {
+        let full = || JournalError::Full { path: self.path.clone() };
+        let path = parent.path.as_os_str().as_bytes();
+        if path.len() > PARENT_PATH_LIMIT {
+            return Err(full());
+        }
+        // Held so that two callers do not take the same place.
+        let _held = self.lock();
+        let first = (0..PARENT_LIMIT)
+            .map(|i| self.layout.first_parent() + i * PARENT_WORDS)
+            .find(|&first| self.map.word(first).load(Ordering::Relaxed) == 0)
+            .ok_or_else(full)?;
+        self.map.word(first + 1).store(path.len() as u64, Ordering::Relaxed);
+        for (i, bytes) in path.chunks(WORD).enumerate() {
+            let mut word = [0; WORD];
+            word[..bytes.len()].copy_from_slice(bytes);
+            self.map.word(first + 2 + i).store(u64::from_ne_bytes(word), Ordering::Relaxed);
+        }
+        let switched_on = if parent.switched_on { SWITCHED_ON } else { 0 };
+        // Release: who sees the kind sees the path. The directory is made by a system call after this.
+        self.map.word(first).store(parent.kind as u64 | switched_on, Ordering::Release);
+        Ok(())
+    }
+
+    fn fill(
+        &self,
+        kind: u64,
+        ids: [u32; 2],
+        start: u64,
+        store: impl FnOnce(usize),
+    ) -> Result<Slot, JournalError> {
         let slot = self.allocate()?;
         let record = self.layout.record(slot.0);
         let word = |n: usize| self.map.word(record + n);
@@ -591,14 +734,30 @@ impl Journal {
         // Release, so that no store below passes the blanking above: a record that is being
         // written is a blank one, whenever we die.
         std::sync::atomic::fence(Ordering::Release);
-        let ids = (u64::from(id.tid.0 as u32) << 32) | u64::from(tgid.0 as u32);
-        word(field::IDS).store(ids, Ordering::Relaxed);
-        word(field::START).store(id.start, Ordering::Relaxed);
+        word(field::IDS).store((u64::from(ids[0]) << 32) | u64::from(ids[1]), Ordering::Relaxed);
+        word(field::START).store(start, Ordering::Relaxed);
         word(field::SETS).store(0, Ordering::Relaxed);
-        self.store_mask(record, 0, original);
+        store(record);
         // Release: a reader who sees the record as live sees all of it.
-        word(field::STATE).store(State::Live as u64, Ordering::Release);
+        word(field::STATE).store(kind << kind::SHIFT | State::Live as u64, Ordering::Release);
         Ok(slot)
+    }
+
+    /// [`Journal::about_to_set`] for a value that is no mask; the argument is the same.
+    fn about_to_store(&self, slot: &mut Slot, value: &[u64]) {
+        let record = self.layout.record(slot.0);
+        let sets = self.map.word(record + field::SETS);
+        let n = sets.load(Ordering::Relaxed);
+        self.store_words(Layout::value(record, 1 + (n % 2) as usize, value.len()), value);
+        // Release, as for masks. Calls that change how a thread is scheduled release a lock of the
+        // thread, too; writing a file of the kernel's is a system call like them.
+        sets.store(n + 1, Ordering::Release);
+    }
+
+    fn store_words(&self, first: usize, words: &[u64]) {
+        for (i, word) in words.iter().enumerate() {
+            self.map.word(first + i).store(*word, Ordering::Relaxed);
+        }
     }
 
     /// Records that `mask` is going to be set on the thread. To be called before the system call;
@@ -648,14 +807,16 @@ impl Journal {
     /// balance the thread again, forget it and meet it anew.
     pub fn leave_alone(&self, slot: &mut Slot) {
         let state = self.map.word(self.layout.record(slot.0) + field::STATE);
-        state.store(State::LeftAlone as u64, Ordering::Release);
+        let kind = state.load(Ordering::Relaxed) >> kind::SHIFT << kind::SHIFT;
+        state.store(kind | State::LeftAlone as u64, Ordering::Release);
     }
 
     /// Frees the record of a thread that ended, or that has its original mask back.
     #[expect(clippy::needless_pass_by_value, reason = "the slot must not be used again")]
     pub fn forget(&self, slot: Slot) {
         let state = self.map.word(self.layout.record(slot.0) + field::STATE);
-        state.store(State::Ended as u64, Ordering::Release);
+        let kind = state.load(Ordering::Relaxed) >> kind::SHIFT << kind::SHIFT;
+        state.store(kind | State::Ended as u64, Ordering::Release);
         self.lock().freed.push_back(slot.0);
     }
 
@@ -785,6 +946,43 @@ pub struct Record {
     pub set: Vec<CpuSet>,
 }
 
+/// How a thread was and is scheduled, as read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchedulingRecord {
+    /// The thread.
+    pub id: ThreadId,
+    /// Its process.
+    pub tgid: Pid,
+    /// What it says.
+    pub state: State,
+    /// How the thread was scheduled when it was met.
+    pub original: Scheduling,
+    /// What was set last, newest first; at most two.
+    pub set: Vec<Scheduling>,
+}
+
+/// A setting of a CPU, as read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingRecord {
+    /// Which.
+    pub setting: Setting,
+    /// Of which CPU.
+    pub cpu: CpuId,
+    /// What it says.
+    pub state: State,
+    /// The value before evenly came.
+    pub original: u64,
+    /// What was written last, newest first; at most two.
+    pub set: Vec<u64>,
+}
+
+/// Any record, as read.
+enum AnyRecord {
+    Masks(Record),
+    Scheduling(SchedulingRecord),
+    Setting(SettingRecord),
+}
+
 /// The header of a journal, as read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
@@ -806,13 +1004,15 @@ pub struct Header {
     pub released: u64,
     /// How many threads it places on each CPU, where that is not 0.
     pub counts: Vec<(CpuId, u16)>,
+    /// Directories in which groups were made.
+    pub parents: Vec<Parent>,
     capacity: usize,
     layout: Layout,
 }
 
 impl Header {
     /// The most bytes that a header takes.
-    const MAX_BYTES: usize = Layout { mask_words: MAX_MASK_WORDS }.header_words() * WORD;
+    const MAX_BYTES: usize = Layout::newest(MAX_MASK_WORDS).header_words() * WORD;
 
     /// Reads the header of a file.
     ///
@@ -854,9 +1054,9 @@ impl Header {
         if word(at::MAGIC)? != MAGIC {
             return Err(Malformed::Magic);
         }
-        match word(at::VERSION)? {
-            VERSION => {}
-            found => return Err(Malformed::Version { found }),
+        let version = word(at::VERSION)?;
+        if !(OLDEST_VERSION..=VERSION).contains(&version) {
+            return Err(Malformed::Version { found: version });
         }
         let ranged = |n: usize, field: &'static str, least: u64, most: u64| {
             let found = word(n)?;
@@ -869,7 +1069,7 @@ impl Header {
             }
         };
         let mask_words = ranged(at::MASK_WORDS, "mask words", 1, MAX_MASK_WORDS as u64)? as usize;
-        let layout = Layout { mask_words };
+        let layout = Layout { version, mask_words };
         let (header, record) = (layout.header_words() * WORD, layout.record_words() * WORD);
         ranged(at::HEADER_BYTES, "header length", header as u64, header as u64)?;
         ranged(at::RECORD_BYTES, "record length", record as u64, record as u64)?;
@@ -879,13 +1079,17 @@ impl Header {
         let program_pid = ranged(at::PROGRAM_PID, "process id of the program", 0, largest)?;
         let clean = ranged(at::CLEAN, "clean", 0, 1)? == 1;
         let counts = bytes
-            .get(at::COUNTS * WORD..header)
+            .get(..header)
+            .and_then(|h| h.get(at::COUNTS * WORD..layout.first_parent() * WORD))
             .ok_or_else(|| short(layout.header_words()))?
             .chunks_exact(2)
             .zip(0u32..)
             .map(|(c, cpu)| (CpuId(cpu), u16::from_ne_bytes([c[0], c[1]])))
             .filter(|&(_, threads)| threads > 0)
             .collect();
+        let parents = (0..layout.parents())
+            .filter_map(|i| parse_parent(bytes, layout, i).transpose())
+            .collect::<Result<_, _>>()?;
         Ok(Self {
             boot_id: (u128::from(word(at::BOOT_ID)?) << 64) | u128::from(word(at::BOOT_ID + 1)?),
             pid_namespace: word(at::PID_NAMESPACE)?,
@@ -899,6 +1103,7 @@ impl Header {
             period: Nanos(word(at::PERIOD)?),
             released: word(at::RELEASED)?,
             counts,
+            parents,
             capacity,
             layout,
         })
@@ -910,8 +1115,12 @@ impl Header {
 pub struct JournalView {
     /// Its header.
     pub header: Header,
-    /// Its records, without the blank ones.
+    /// Its records of masks, without the blank ones.
     pub records: Vec<Record>,
+    /// Its records of how threads are scheduled.
+    pub scheduling: Vec<SchedulingRecord>,
+    /// Its records of settings of CPUs.
+    pub settings: Vec<SettingRecord>,
 }
 
 impl JournalView {
@@ -920,7 +1129,7 @@ impl JournalView {
     /// # Errors
     /// [`JournalError`] where the file cannot be read or is not a whole journal.
     pub fn open(path: &Path) -> Result<Self, JournalError> {
-        let limit = Layout { mask_words: MAX_MASK_WORDS }.file_bytes(RECORD_LIMIT) as u64;
+        let limit = Layout::newest(MAX_MASK_WORDS).file_bytes(RECORD_LIMIT) as u64;
         let bytes = read_file(path, limit)?;
         Self::parse(&bytes).map_err(|why| JournalError::Malformed { path: path.to_owned(), why })
     }
@@ -935,20 +1144,56 @@ impl JournalView {
         if bytes.len() < needed {
             return Err(Malformed::Short { found: bytes.len(), needed });
         }
-        let mut records = Vec::new();
+        let (mut records, mut scheduling, mut settings) = (Vec::new(), Vec::new(), Vec::new());
         for index in 0..header.capacity {
-            records.extend(parse_record(bytes, header.layout, index)?);
+            match parse_record(bytes, header.layout, index)? {
+                Some(AnyRecord::Masks(r)) => records.push(r),
+                Some(AnyRecord::Scheduling(r)) => scheduling.push(r),
+                Some(AnyRecord::Setting(r)) => settings.push(r),
+                None => {}
+            }
         }
-        Ok(Self { header, records })
+        Ok(Self { header, records, scheduling, settings })
     }
 }
 
-fn parse_record(bytes: &[u8], layout: Layout, index: usize) -> Result<Option<Record>, Malformed> {
+/// None where the place is free.
+fn parse_parent(bytes: &[u8], layout: Layout, index: usize) -> Result<Option<Parent>, Malformed> {
+    let bad = |what| Malformed::Parent { index, what };
+    let first = layout.first_parent() + index * PARENT_WORDS;
+    let word = |n: usize| word_at(bytes, first + n).ok_or_else(|| bad("no end"));
+    let state = word(0)?;
+    if state == 0 {
+        return Ok(None);
+    }
+    let kind = groups::Kind::from_number(state & !SWITCHED_ON)
+        .ok_or_else(|| bad("a kind that does not exist"))?;
+    let length = usize::try_from(word(1)?).ok().filter(|n| (1..=PARENT_PATH_LIMIT).contains(n));
+    let length = length.ok_or_else(|| bad("a path of a length that cannot be"))?;
+    let start = (first + 2) * WORD;
+    let path = bytes.get(start..start + length).ok_or_else(|| bad("no end"))?;
+    // What it says decides which directories are removed.
+    let path = PathBuf::from(OsStr::from_bytes(path));
+    let plain = path.components().all(|c| matches!(c, Component::RootDir | Component::Normal(_)));
+    if !path.is_absolute() || !plain {
+        return Err(bad("a path that is not absolute and plain"));
+    }
+    Ok(Some(Parent { kind, path, switched_on: state & SWITCHED_ON != 0 }))
+}
+
+fn parse_record(
+    bytes: &[u8],
+    layout: Layout,
+    index: usize,
+) -> Result<Option<AnyRecord>, Malformed> {
     let bad = |what| Malformed::Record { index, what };
     let first = layout.record(index);
     let word = |n: usize| word_at(bytes, first + n).ok_or_else(|| bad("no end"));
-    let state = match word(field::STATE)? {
-        s if s == State::Blank as u64 => return Ok(None),
+    let tag = word(field::STATE)?;
+    if tag == State::Blank as u64 {
+        return Ok(None);
+    }
+    let state = match tag & ((1 << kind::SHIFT) - 1) {
         s if s == State::Live as u64 => State::Live,
         s if s == State::Ended as u64 => State::Ended,
         s if s == State::LeftAlone as u64 => State::LeftAlone,
@@ -956,9 +1201,61 @@ fn parse_record(bytes: &[u8], layout: Layout, index: usize) -> Result<Option<Rec
     };
     let ids = word(field::IDS)?;
     let (tid, tgid) = ((ids >> 32) as u32 as i32, ids as u32 as i32);
-    if tid <= 0 || tgid <= 0 {
-        return Err(bad("a thread or process id that cannot be"));
+    let n = word(field::SETS)?;
+    // Where the values stand that were set last, newest first.
+    let newest = (0..n.min(2)).map(|back| 1 + ((n - 1 - back) % 2) as usize);
+    let of_thread = || {
+        if tid <= 0 || tgid <= 0 {
+            return Err(bad("a thread or process id that cannot be"));
+        }
+        Ok((ThreadId { tid: Tid(tid), start: word(field::START)? }, Pid(tgid)))
+    };
+    match tag >> kind::SHIFT {
+        kind::MASKS => {
+            let (id, tgid) = of_thread()?;
+            let (original, set) = parse_masks(bytes, layout, index, newest)?;
+            Ok(Some(AnyRecord::Masks(Record { id, tgid, state, original, set })))
+        }
+        kind::SCHEDULING if layout.version >= 2 => {
+            let (id, tgid) = of_thread()?;
+            let value = |which| -> Result<Option<Scheduling>, Malformed> {
+                let at = Layout::value(0, which, Scheduling::WORDS);
+                Ok(Scheduling::from_words([word(at)?, word(at + 1)?]))
+            };
+            let bad = || bad("a way of scheduling that cannot be");
+            let original = value(0)?.ok_or_else(bad)?;
+            let mut set = Vec::new();
+            for (back, which) in newest.enumerate() {
+                match value(which)? {
+                    Some(v) => set.push(v),
+                    // The older one may be half overwritten.
+                    None if back > 0 => {}
+                    None => return Err(bad()),
+                }
+            }
+            Ok(Some(AnyRecord::Scheduling(SchedulingRecord { id, tgid, state, original, set })))
+        }
+        kind::SETTING if layout.version >= 2 => {
+            let setting = Setting::from_number(ids >> 32)
+                .ok_or_else(|| bad("a setting that does not exist"))?;
+            let value = |which| word(Layout::value(0, which, 1));
+            let set = newest.map(value).collect::<Result<_, _>>()?;
+            let (cpu, original) = (CpuId(ids as u32), value(0)?);
+            Ok(Some(AnyRecord::Setting(SettingRecord { setting, cpu, state, original, set })))
+        }
+        _ => Err(bad("a kind that does not exist")),
     }
+}
+
+/// The original mask of a record, and those that were set, newest first.
+fn parse_masks(
+    bytes: &[u8],
+    layout: Layout,
+    index: usize,
+    newest: impl Iterator<Item = usize>,
+) -> Result<(CpuSet, Vec<CpuSet>), Malformed> {
+    let bad = |what| Malformed::Record { index, what };
+    let first = layout.record(index);
     let mask = |which: usize| -> Result<CpuSet, Malformed> {
         let start = layout.mask(first, which);
         (start..start + layout.mask_words)
@@ -970,10 +1267,9 @@ fn parse_record(bytes: &[u8], layout: Layout, index: usize) -> Result<Option<Rec
     if original.is_empty() {
         return Err(bad("an empty original mask"));
     }
-    let n = word(field::SETS)?;
     let mut set = Vec::new();
-    for back in 0..n.min(2) {
-        let m = mask(1 + ((n - 1 - back) % 2) as usize)?;
+    for (back, which) in newest.enumerate() {
+        let m = mask(which)?;
         if !m.is_empty() {
             set.push(m);
         } else if back == 0 {
@@ -982,8 +1278,7 @@ fn parse_record(bytes: &[u8], layout: Layout, index: usize) -> Result<Option<Rec
         // The older mask may be half overwritten by one that was never set: it is then no mask of
         // any thread, and an empty one says nothing.
     }
-    let id = ThreadId { tid: Tid(tid), start: word(field::START)? };
-    Ok(Some(Record { id, tgid: Pid(tgid), state, original, set }))
+    Ok((original, set))
 }
 
 /// A running evenly, as its journal shows it.
@@ -1411,10 +1706,12 @@ mod tests {
             }
         }
         assert!(matches!(why(at::CAPACITY, 1_000), Malformed::Short { .. }));
-        let layout = Layout { mask_words: kernel_mask_words() };
+        let layout = Layout::newest(kernel_mask_words());
         let record = layout.record(1);
         for (number, value) in [
             (record + field::STATE, 4),
+            (record + field::STATE, 3 << kind::SHIFT | 1),
+            (record + field::STATE, kind::SCHEDULING << kind::SHIFT | 1),
             (record + field::IDS, 0),
             (record + field::IDS, u64::MAX),
             (layout.mask(record, 0), 0),
@@ -1422,6 +1719,97 @@ mod tests {
         ] {
             let e = why(number, value);
             assert!(matches!(e, Malformed::Record { index: 1, .. }), "{e}");
+        }
+    }
+
+    /// `fuzz/seeds/journal/two-threads` was written by evenly when journals had version 1.
+    #[test]
+    fn a_journal_of_the_first_version_is_read() {
+        let bytes = include_bytes!("../../../fuzz/seeds/journal/two-threads");
+        let view = JournalView::parse(bytes).unwrap();
+        assert_eq!(word_at(bytes, at::VERSION), Some(1));
+        assert_eq!((view.header.layout.record_words(), view.header.parents.len()), (16, 0));
+        assert_eq!(view.records.len(), 2);
+        assert_eq!((view.scheduling.len(), view.settings.len()), (0, 0));
+        let masks = view.records.iter().map(|r| (r.id.tid.0, r.original.clone(), r.set.clone()));
+        assert_eq!(
+            masks.collect::<Vec<_>>(),
+            [(77, cpus("0-1"), vec![cpus("1")]), (78, cpus("0-1"), vec![])]
+        );
+        // Records of a later kind are none of it.
+        let layout = view.header.layout;
+        let tagged = with_word(bytes, layout.record(0), kind::SCHEDULING << kind::SHIFT | 1);
+        assert!(matches!(
+            JournalView::parse(&tagged),
+            Err(Malformed::Record { index: 0, what: "a kind that does not exist" })
+        ));
+    }
+
+    fn scheduled(nice: i8) -> Scheduling {
+        Scheduling { policy: 0, nice, priority: 0, reset_on_fork: false, slice: Nanos(3_000_000) }
+    }
+
+    #[test]
+    fn scheduling_settings_and_directories_are_read_back() {
+        let (_tmp, _dir, journal) = fresh();
+        let mut slot = journal.meet_scheduling(thread(5), Pid(4), &scheduled(0)).unwrap();
+        for nice in [3, 4, 5] {
+            journal.about_to_schedule(&mut slot, &scheduled(nice));
+        }
+        journal.about_to_schedule(&mut slot, &scheduled(9));
+        journal.not_set(&mut slot);
+        let highest = Setting::HighestFrequency;
+        let mut knob = journal.meet_setting(highest, CpuId(1), 3_000_000).unwrap();
+        journal.about_to_write(&mut knob, 2_000_000);
+        let parents = [groups::Kind::Shares, groups::Kind::Weight].map(|kind| Parent {
+            kind,
+            path: PathBuf::from(format!("/sys/fs/cgroup/a{}", "b".repeat(kind as usize * 9))),
+            switched_on: kind == groups::Kind::Weight,
+        });
+        for parent in &parents {
+            journal.about_to_make_groups(parent).unwrap();
+        }
+        let view = read(&journal);
+        assert_eq!(view.header.parents, parents);
+        let [s] = &view.scheduling[..] else { panic!("{view:?}") };
+        assert_eq!((s.id, s.tgid, s.state), (thread(5), Pid(4), State::Live));
+        // What was refused is not the newest; it may stand in place of the one before.
+        assert_eq!((s.original, s.set[0]), (scheduled(0), scheduled(5)));
+        let [k] = &view.settings[..] else { panic!("{view:?}") };
+        assert_eq!((k.setting, k.cpu, k.original), (highest, CpuId(1), 3_000_000));
+        assert_eq!((k.state, &k.set[..]), (State::Live, &[2_000_000][..]));
+        assert!(view.records.is_empty());
+        // A freed record keeps its kind, and may become one of another.
+        journal.forget(slot);
+        assert_eq!(read(&journal).scheduling[0].state, State::Ended);
+        // No room: for a fifth directory, and for a path that is too long.
+        let long = PathBuf::from(format!("/{}", "x".repeat(PARENT_PATH_LIMIT)));
+        assert!(
+            journal.about_to_make_groups(&Parent { path: long, ..parents[0].clone() }).is_err()
+        );
+        journal.about_to_make_groups(&parents[0]).unwrap();
+        journal.about_to_make_groups(&parents[0]).unwrap();
+        assert!(journal.about_to_make_groups(&parents[0]).is_err());
+    }
+
+    #[test]
+    fn directories_that_could_lead_elsewhere_are_refused() {
+        let (_tmp, _dir, journal) = fresh();
+        let path = PathBuf::from("/sys/fs/cgroup/one");
+        let kind = groups::Kind::Shares;
+        journal.about_to_make_groups(&Parent { kind, path, switched_on: false }).unwrap();
+        let good = fs::read(journal.path()).unwrap();
+        let first = journal.layout.first_parent();
+        let damage = |word, value| JournalView::parse(&with_word(&good, first + word, value));
+        for (word, value) in [
+            (0, 9),
+            (1, 0),
+            (1, 9_999),
+            (2, u64::from_ne_bytes(*b"/a/../bc")),
+            (2, u64::from_ne_bytes(*b"sys/fs/c")),
+        ] {
+            let e = damage(word, value).unwrap_err();
+            assert!(matches!(e, Malformed::Parent { index: 0, .. }), "{e}");
         }
     }
 

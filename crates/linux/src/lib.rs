@@ -2,7 +2,7 @@
 //! journal and the guardian that undo what a killed balancer left, and the program that is run.
 //!
 //! Invariant: this is the only crate that changes anything outside the process, and every change
-//! of a mask is in the [`journal`] before it is made (promise P4).
+//! of a mask or of a share is in the [`journal`] before it is made (promise P4).
 
 pub mod affinity;
 pub mod clock;
@@ -16,6 +16,7 @@ pub mod memory;
 pub mod proc;
 pub mod restore;
 pub mod scan;
+pub mod share;
 pub mod supervise;
 pub mod taskstats;
 pub mod usage;

@@ -13,6 +13,7 @@
 //! and hybrids of both are read: a controller is where `/proc/<pid>/cgroup` says that it is.
 
 use crate::proc::read_all;
+use crate::share::sched;
 use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, Nanos, Pid, Tid};
 use std::ffi::{CString, OsStr, OsString};
 use std::fmt;
@@ -600,6 +601,24 @@ impl Limits {
         group.levels.iter().filter_map(left).min()
     }
 
+    /// The directory of a process's group in the hierarchy of a controller, and whether that is of
+    /// version 2. With the id of a thread, of that.
+    #[must_use]
+    pub fn own_group(&self, pid: Pid, controller: &str) -> Option<(PathBuf, bool)> {
+        let group = self.group(pid, controller)?;
+        Some((group.levels.into_iter().next().filter(|d| d.is_dir())?, group.v2))
+    }
+
+    /// Whether a process's group for a controller is the topmost of its hierarchy. None where that cannot
+    /// be told.
+    #[must_use]
+    pub fn topmost(&self, pid: Pid, controller: &str) -> Option<bool> {
+        let lines = parse_cgroup(&read_all(&self.path(format!("proc/{pid}/cgroup"))).ok()?);
+        let v1 = lines.iter().find(|l| l.controllers.iter().any(|c| c == controller));
+        let line = v1.or_else(|| lines.iter().find(|l| l.controllers.is_empty()))?;
+        Some(line.path == Path::new("/"))
+    }
+
     /// Watches the limits of a process for changes.
     #[must_use]
     pub fn watch(&self, pid: Pid) -> Watch {
@@ -799,33 +818,10 @@ fn tick() -> Nanos {
     Nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
 }
 
-/// The kernel's `struct sched_attr`, first version.
-#[repr(C)]
-#[derive(Default)]
-struct SchedAttr {
-    size: u32,
-    policy: u32,
-    flags: u64,
-    nice: i32,
-    priority: u32,
-    runtime: u64,
-    deadline: u64,
-    period: u64,
-}
-
 fn fair_slice(tid: Tid) -> Option<Nanos> {
-    let mut attr = SchedAttr::default();
-    // SAFETY: the kernel writes at most the given number of bytes into the structure, which is
-    // live, has the layout of the call's first version and is valid for any bytes.
-    let r = unsafe {
-        libc::syscall(libc::SYS_sched_getattr, tid.0, &raw mut attr, size_of::<SchedAttr>(), 0)
-    };
-    // SCHED_OTHER 0, SCHED_BATCH 3, SCHED_IDLE 5, SCHED_EXT 7.
-    if r != 0 || !matches!(attr.policy, 0 | 3 | 5 | 7) {
-        return None;
-    }
-    if attr.runtime > 0 {
-        return Some(Nanos(attr.runtime));
+    let found = sched::get(tid).ok().filter(|s| s.is_fair() || s.policy == sched::EXT)?;
+    if found.slice > Nanos::ZERO {
+        return Some(found.slice);
     }
     let mut interval = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes one timespec, which is live.

@@ -1,6 +1,6 @@
 //! Giving threads the masks back that they had, from a journal: what the guardian does when
 //! evenly is gone, what `evenly restore` does when both are, and what evenly does itself at the
-//! end.
+//! end. Shares of the machine that were changed are undone with them ([`crate::share::undo`]).
 //!
 //! Invariant: only a mask that is still ours is changed (promise P4), and it is only ever changed
 //! to one that holds it.
@@ -28,6 +28,7 @@ use crate::journal::{
 };
 use crate::limits::Limits;
 use crate::proc::Proc;
+use crate::share::undo::{self, ShareReport};
 use evenly_engine::RunState;
 use evenly_model::{CpuSet, Pid, ThreadId, Tid};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -122,6 +123,24 @@ pub struct RestoreReport {
     pub gone: usize,
     /// Threads whose mask is ours and could not be given back.
     pub failed: Vec<Failure>,
+    /// What was given back besides masks.
+    pub shares: ShareReport,
+}
+
+impl RestoreReport {
+    /// Whether nothing is left that should have been given back.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.failed.is_empty() && self.shares.failed.is_empty()
+    }
+
+    /// How much could not be given back, and the first of it.
+    #[must_use]
+    pub fn failures(&self) -> Option<(usize, String)> {
+        let mask = self.failed.first().map(|f| format!("{}: {}", f.id, f.reason));
+        let first = mask.or_else(|| self.shares.failed.first().cloned())?;
+        Some((self.failed.len() + self.shares.failed.len(), first))
+    }
 }
 
 /// Outcome for one thread.
@@ -148,9 +167,16 @@ pub fn restore(view: &JournalView, proc: &Proc, machine: &mut dyn Affinity) -> R
     work.report()
 }
 
+/// [`restore`], and everything else that the journal says, on the real machine.
+fn restore_everything(view: &JournalView, proc: &Proc) -> RestoreReport {
+    let mut report = restore(view, proc, &mut System::default());
+    report.shares = undo::undo(view, proc, Path::new("/"));
+    report
+}
+
 /// Recorded processes that are alive and their descendants, each with those recorded processes
 /// from which its threads can have inherited: itself and its ancestors.
-type Tree = BTreeMap<Pid, Vec<Pid>>;
+pub(crate) type Tree = BTreeMap<Pid, Vec<Pid>>;
 
 struct Work<'a> {
     view: &'a JournalView,
@@ -321,42 +347,47 @@ impl<'a> Work<'a> {
     }
 
     fn tree(&self) -> Tree {
-        let mut parents = HashMap::new();
-        let mut starts = HashMap::new();
-        for pid in self.proc.processes() {
-            if let Some(stat) = self.proc.process_stat(pid) {
-                parents.insert(pid, stat.ppid);
-                starts.insert(pid, stat.start);
-            }
-        }
-        // A process id that is used anew belongs to a process that started after the threads
-        // recorded for the old one.
-        let roots: HashSet<Pid> = self
-            .by_process
-            .iter()
-            .filter(|(pid, records)| {
-                starts.get(pid).is_some_and(|s| records.iter().all(|r| *s <= r.id.start))
-            })
-            .map(|(&pid, _)| pid)
-            .collect();
-        let mut tree = BTreeMap::new();
-        for &pid in parents.keys() {
-            let mut chain = Vec::new();
-            // Read at different moments, parents could form a ring: the length is bounded.
-            let mut at = Some(pid);
-            for _ in 0..parents.len() {
-                let Some(p) = at else { break };
-                if roots.contains(&p) {
-                    chain.push(p);
-                }
-                at = parents.get(&p).copied();
-            }
-            if !chain.is_empty() {
-                tree.insert(pid, chain);
-            }
-        }
-        tree
+        let first = |records: &[&Record]| records.iter().map(|r| r.id.start).min().unwrap_or(0);
+        let starts = self.by_process.iter().map(|(&pid, records)| (pid, first(records))).collect();
+        tree(self.proc, &starts)
     }
+}
+
+/// The processes of these, each with the earliest start of a thread recorded for it, that are alive, and
+/// their descendants.
+pub(crate) fn tree(proc: &Proc, recorded: &BTreeMap<Pid, u64>) -> Tree {
+    let mut parents = HashMap::new();
+    let mut starts = HashMap::new();
+    for pid in proc.processes() {
+        if let Some(stat) = proc.process_stat(pid) {
+            parents.insert(pid, stat.ppid);
+            starts.insert(pid, stat.start);
+        }
+    }
+    // A process id that is used anew belongs to a process that started after the threads
+    // recorded for the old one.
+    let roots: HashSet<Pid> = recorded
+        .iter()
+        .filter(|(pid, first)| starts.get(pid).is_some_and(|s| *s <= **first))
+        .map(|(&pid, _)| pid)
+        .collect();
+    let mut tree = BTreeMap::new();
+    for &pid in parents.keys() {
+        let mut chain = Vec::new();
+        // Read at different moments, parents could form a ring: the length is bounded.
+        let mut at = Some(pid);
+        for _ in 0..parents.len() {
+            let Some(p) = at else { break };
+            if roots.contains(&p) {
+                chain.push(p);
+            }
+            at = parents.get(&p).copied();
+        }
+        if !chain.is_empty() {
+            tree.insert(pid, chain);
+        }
+    }
+    tree
 }
 
 /// Whether `current` is what the kernel leaves of the mask `set`.
@@ -387,7 +418,7 @@ fn common_original<'r>(
         .filter(|original| original != current)
 }
 
-fn is_alive(proc: &Proc, id: ThreadId) -> bool {
+pub(crate) fn is_alive(proc: &Proc, id: ThreadId) -> bool {
     proc.thread_stat(id.tid).is_some_and(|s| s.start == id.start && s.run_state() != RunState::Dead)
 }
 
@@ -414,8 +445,8 @@ fn failed(id: ThreadId, wanted: &CpuSet, e: &io::Error) -> Outcome {
 /// [`JournalError`] where the journal cannot be read or removed.
 pub fn end(journal: &Journal) -> Result<RestoreReport, JournalError> {
     let view = JournalView::open(journal.path())?;
-    let report = restore(&view, &Proc::default(), &mut System::default());
-    if report.failed.is_empty() {
+    let report = restore_everything(&view, &Proc::default());
+    if report.is_complete() {
         journal.finish()?;
     }
     Ok(report)
@@ -478,6 +509,7 @@ fn concerns(view: &JournalView, pid: Pid) -> bool {
     view.header.writer.pid == pid
         || view.header.program.is_some_and(|p| p.pid == pid)
         || view.records.iter().any(|r| r.tgid == pid)
+        || view.scheduling.iter().any(|r| r.tgid == pid)
 }
 
 fn restore_one(path: &Path, view: &JournalView, proc: &Proc, force: bool) -> Fate {
@@ -524,7 +556,7 @@ pub(crate) fn release_living(
 ) -> Result<RestoreReport, JournalError> {
     let view = JournalView::open(path)?;
     live.raise_released();
-    let report = restore(&view, &Proc::default(), &mut System::default());
+    let report = restore_everything(&view, &Proc::default());
     live.raise_released();
     Ok(report)
 }
@@ -533,8 +565,8 @@ pub(crate) fn release_living(
 /// do. The journal is read anew: it no longer changes.
 pub(crate) fn finish(path: &Path, proc: &Proc) -> Result<RestoreReport, JournalError> {
     let view = JournalView::open(path)?;
-    let report = restore(&view, proc, &mut System::default());
-    if report.failed.is_empty() {
+    let report = restore_everything(&view, proc);
+    if report.is_complete() {
         journal::remove(path)?;
     }
     Ok(report)

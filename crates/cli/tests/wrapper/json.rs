@@ -250,3 +250,22 @@ fn of_nothing_to_restore() {
     assert_eq!(value["journals"].as_array().unwrap().len(), 0);
     assert_eq!(stderr(&output), "evenly: nothing to restore\n");
 }
+
+/// Whatever this machine has: each mechanism is told, those that are missing with a reason.
+#[test]
+fn of_mechanisms() {
+    let tool = Tool::new();
+    let output = tool.evenly(["doctor", "--mechanisms", "--json", "-"]).output().unwrap();
+    let value = parsed(&output, "evenly.mechanisms/1");
+    let all = value["mechanisms"].as_array().unwrap();
+    assert!(all.len() >= 10, "{value:#}");
+    for m in all {
+        assert_eq!(m["available"].as_bool().unwrap(), m["why_not"].is_null(), "{m:#}");
+        assert!(stderr(&output).contains(m["name"].as_str().unwrap()), "{m:#}");
+    }
+    let placement = all.iter().find(|m| m["name"] == "placement").unwrap();
+    assert_eq!(placement["available"], true);
+    // It is for itself, and starts no program.
+    let both = tool.evenly(["doctor", "--mechanisms", "--", "true"]).output().unwrap();
+    assert_ne!(both.status.code(), Some(0));
+}

@@ -1,0 +1,90 @@
+//! `evenly doctor --mechanisms`: what this machine offers to give a rank or a thread more or less of it.
+//!
+//! Invariant: nothing is changed; what may be changed is tried on threads of evenly's own that end at
+//! once.
+
+use crate::{End, output};
+use evenly_linux::share::{Gives, Offer, Real, offers, user};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// Name and version of what `--json` writes.
+const SCHEMA: &str = "evenly.mechanisms/1";
+
+pub(crate) fn mechanisms(json: Option<&Path>) -> anyhow::Result<End> {
+    let json = json.map(output::of_this_process);
+    if let Some(path) = &json {
+        output::check("--json", path)?;
+    }
+    let offers = offers(&Real::default());
+    output::say(&text(&offers), json.as_deref(), || as_json(&offers))
+}
+
+/// A factor, shortly.
+fn factor(f: f64) -> String {
+    if f >= 100.0 {
+        format!("x{f:.0}")
+    } else if f >= 1.0 {
+        format!("x{}", (f * 10.0).round() / 10.0)
+    } else {
+        format!("x{f:.3}")
+    }
+}
+
+fn text(offers: &[Offer]) -> String {
+    let mut text = format!("evenly doctor: mechanisms for user {}\n", user());
+    let (here, not): (Vec<&Offer>, Vec<&Offer>) = offers.iter().partition(|o| o.missing.is_none());
+    for o in here {
+        let range = o.range.map_or_else(String::new, |(least, most)| {
+            format!(", {} to {}", factor(least), factor(most))
+        });
+        let lowers = if o.only_lowers && o.gives == Gives::Share {
+            "; only less: others are lowered instead"
+        } else {
+            ""
+        };
+        let (gives, unit) = (o.gives.word(), o.granularity.word());
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  {:18} {}", o.name, o.what);
+        let _ = writeln!(text, "  {:18} {gives} of a {unit}{range}: {}{lowers}", "", o.steps);
+        for note in &o.notes {
+            let _ = writeln!(text, "  {:18} {note}", "");
+        }
+    }
+    text += "not to be had\n";
+    for (o, missing) in not.iter().filter_map(|o| Some((o, o.missing.as_ref()?))) {
+        let _ = writeln!(text, "  {:18} {}: {}", o.name, o.what, missing.why);
+        if let Some(remedy) = &missing.remedy {
+            let _ = writeln!(text, "  {:18} remedy: {remedy}", "");
+        }
+    }
+    text
+}
+
+fn as_json(offers: &[Offer]) -> Value {
+    let mechanisms: Vec<Value> = offers
+        .iter()
+        .map(|o| {
+            json!({"name": o.name, "what": o.what, "gives": o.gives.word(),
+                "granularity": o.granularity.word(), "least": o.range.map(|r| r.0),
+                "most": o.range.map(|r| r.1), "steps": o.steps, "only_lowers": o.only_lowers,
+                "available": o.missing.is_none(),
+                "why_not": o.missing.as_ref().map(|m| &m.why),
+                "remedy": o.missing.as_ref().and_then(|m| m.remedy.as_ref()), "notes": o.notes})
+        })
+        .collect();
+    json!({"schema": SCHEMA, "evenly": env!("CARGO_PKG_VERSION"), "uid": user(),
+        "mechanisms": mechanisms})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn factors_are_short() {
+        let shown = [86.68, 1.0, 0.0146, 256.0].map(factor);
+        assert_eq!(shown, ["x86.7", "x1", "x0.015", "x256"]);
+    }
+}

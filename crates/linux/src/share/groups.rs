@@ -1,0 +1,485 @@
+//! More or less for a thread by a control group of its own: `cpu.shares` of version 1, `cpu.weight` of
+//! version 2.
+//!
+//! Invariant: a group is only ever made inside the group in which the thread is, so that all limits of
+//! that go on holding; the group above is in the journal before (promise P4); and removing ours puts
+//! every thread that is found in it, also those that the program has created there, back into the group
+//! above.
+//!
+//! # One group a thread
+//! A group's weight is shared by all its threads, and divided among the CPUs on which they run: of a
+//! group with four threads on four CPUs each would get a quarter. So each thread gets a group of its
+//! own, whose weight stands for the thread's nice value, which counts for nothing in a group alone.
+//! Threads that stay in the group above compete with these groups, each with its own weight; where the
+//! group above is the topmost and autogroup is on, all of a session's together with one.
+//!
+//! # Version 2
+//! Processes with threads in different groups are only there in *threaded* groups
+//! (`cgroup.type`), which are made right inside the program's group; that becomes the root of a
+//! threaded subtree as long as one of ours exists, and needs the cpu controller switched on for its
+//! children. Where it was off it is switched off again. Without privileges this works in groups that
+//! were delegated: whose directory, `cgroup.threads` and `cgroup.subtree_control` may be written.
+
+use super::{Missing, Real};
+use crate::journal::{Journal, PARENT_PATH_LIMIT, Process};
+use crate::limits::Limits;
+use crate::proc::Proc;
+use evenly_engine::{Bounds, Entity, ShareError, ShareMechanism, Steps, weight_of_nice};
+use evenly_model::{Nanos, Pid, ThreadId};
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// More groups than this are a mistake: each costs the kernel memory and time.
+const GROUP_LIMIT: usize = 1_024;
+/// Threads are created while a group is emptied.
+const PASSES: usize = 50;
+
+/// What kind of directory groups are made in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u64)]
+pub enum Kind {
+    /// A control group of version 1 with the cpu controller.
+    Shares = 1,
+    /// One of version 2.
+    Weight = 2,
+    /// The topmost directory of resctrl.
+    Resctrl = 3,
+}
+
+impl Kind {
+    pub(crate) fn from_number(number: u64) -> Option<Self> {
+        [Self::Shares, Self::Weight, Self::Resctrl].into_iter().find(|k| *k as u64 == number)
+    }
+
+    /// The file that lists a group's threads, and takes them in.
+    #[must_use]
+    pub fn threads_file(self) -> &'static str {
+        match self {
+            Self::Weight => "cgroup.threads",
+            Self::Shares | Self::Resctrl => "tasks",
+        }
+    }
+
+    fn weight_file(self) -> &'static str {
+        match self {
+            Self::Weight => "cpu.weight",
+            Self::Shares => "cpu.shares",
+            Self::Resctrl => "schemata",
+        }
+    }
+
+    /// The weight that the kernel gives a group, and the weights that there are.
+    fn scale(self) -> (f64, f64, f64) {
+        match self {
+            Self::Weight => (100.0, 1.0, 10_000.0),
+            Self::Shares | Self::Resctrl => (1_024.0, 2.0, 262_144.0),
+        }
+    }
+}
+
+/// A directory in which groups were made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parent {
+    /// Of which kind it is.
+    pub kind: Kind,
+    /// Its path.
+    pub path: PathBuf,
+    /// Whether a controller was switched on for its groups, which was off.
+    pub switched_on: bool,
+}
+
+/// What the names of all groups of an evenly begin with.
+#[must_use]
+pub(crate) fn prefix(writer: Process) -> String {
+    format!("evenly-{}-{}-", writer.pid, writer.start)
+}
+
+/// What removing groups did.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Removed {
+    pub(crate) removed: usize,
+    pub(crate) failed: Vec<String>,
+}
+
+/// Removes all groups that an evenly made in a directory, and gives their threads to the directory.
+pub(crate) fn remove_all(fs_root: &Path, parent: &Parent, writer: Process) -> Removed {
+    let mut done = Removed::default();
+    let above = fs_root.join(parent.path.strip_prefix("/").unwrap_or(&parent.path));
+    let prefix = prefix(writer);
+    // A directory that is gone has taken ours with it.
+    let Ok(entries) = fs::read_dir(&above) else { return done };
+    let (mut ours, mut others) = (Vec::new(), 0);
+    for entry in entries.flatten() {
+        if entry.file_name().to_str().is_some_and(|n| n.starts_with(&prefix)) {
+            ours.push(entry.path());
+        } else if entry.file_type().is_ok_and(|t| t.is_dir()) {
+            others += 1;
+        }
+    }
+    for group in &ours {
+        match remove(parent.kind, &above, group) {
+            Ok(()) => done.removed += 1,
+            Err(e) => done.failed.push(format!(
+                "{}: cannot empty and remove it: {e}; run evenly restore as root",
+                group.display()
+            )),
+        }
+    }
+    if parent.switched_on && others == 0 && done.failed.is_empty() {
+        // Where it is refused somebody else needs it by now.
+        let _ = fs::write(above.join("cgroup.subtree_control"), "-cpu");
+    }
+    done
+}
+
+/// Gives the threads of a group to the one above, and removes it.
+fn remove(kind: Kind, above: &Path, group: &Path) -> io::Result<()> {
+    let mut last = Ok(());
+    for _ in 0..PASSES {
+        let empty = empty(kind, above, group, None);
+        match fs::remove_dir(group) {
+            Ok(()) => return Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            // Why its threads could not leave says more than that it is busy.
+            Err(e) => last = empty.and(Err(e)),
+        }
+        // A thread that is about to end is listed no more, but holds the group for a moment.
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    last
+}
+
+/// Gives threads of a group to the one above: all, but one that is to stay.
+fn empty(kind: Kind, above: &Path, group: &Path, stays: Option<ThreadId>) -> io::Result<()> {
+    let listed = match fs::read_to_string(group.join(kind.threads_file())) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other?,
+    };
+    for tid in listed.lines().filter_map(|l| l.trim().parse::<i32>().ok()) {
+        if stays.is_none_or(|id| id.tid.0 != tid) {
+            match fs::write(above.join(kind.threads_file()), tid.to_string()) {
+                // It has ended.
+                Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
+                other => other?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether groups can be made for a process, and where.
+///
+/// # Errors
+/// What is missing.
+pub(crate) fn place(limits: &Limits, pid: Pid) -> Result<(Kind, PathBuf), Missing> {
+    let (dir, v2) = limits
+        .own_group(pid, "cpu")
+        .ok_or_else(|| Missing::of("the control group of the program is not mounted here", None))?;
+    let kind = if v2 { Kind::Weight } else { Kind::Shares };
+    let may = |path: &Path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK);
+    let mut needed = vec![dir.clone(), dir.join(kind.threads_file())];
+    if v2 {
+        let has = |file: &str| {
+            let text = fs::read_to_string(dir.join(file)).unwrap_or_default();
+            text.split_whitespace().any(|c| c == "cpu")
+        };
+        if !has("cgroup.controllers") {
+            return Err(Missing::of(
+                &format!("the cpu controller is not available in {}", dir.display()),
+                Some(format!(
+                    "echo +cpu > {}/cgroup.subtree_control, as root",
+                    dir.parent().unwrap_or(&dir).display()
+                )),
+            ));
+        }
+        if !has("cgroup.subtree_control") {
+            needed.push(dir.join("cgroup.subtree_control"));
+        }
+    }
+    for path in needed {
+        if let Err(e) = may(&path) {
+            return Err(Missing::of(
+                &format!("{} may not be written: {}", path.display(), super::words(e)),
+                Some(String::from(if v2 {
+                    "run as root, or in a group that is delegated: systemd-run --user --scope -p Delegate=yes COMMAND"
+                } else {
+                    "run as root"
+                })),
+            ));
+        }
+    }
+    if dir.as_os_str().len() > PARENT_PATH_LIMIT {
+        return Err(Missing::of(&format!("{} is too long a path", dir.display()), None));
+    }
+    Ok((kind, dir))
+}
+
+#[derive(Debug)]
+struct Own {
+    process: Pid,
+    parent: PathBuf,
+    group: PathBuf,
+    /// The weight of the thread by its nice value, when it was met.
+    met: f64,
+}
+
+/// Shares by control groups.
+#[derive(Debug)]
+pub struct GroupShares {
+    journal: Arc<Journal>,
+    proc: Proc,
+    limits: Limits,
+    kind: Kind,
+    prefix: String,
+    /// Directories that are in the journal.
+    parents: HashMap<PathBuf, Parent>,
+    own: HashMap<ThreadId, Own>,
+    /// Threads that somebody has moved out of the group that they were given.
+    left_alone: HashSet<ThreadId>,
+    made: u64,
+}
+
+impl GroupShares {
+    /// A mechanism for the threads of a program, of which this is the first process.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn new(journal: Arc<Journal>, program: Pid) -> Result<Self, Missing> {
+        let limits = Limits::default();
+        let (kind, _) = place(&limits, program)?;
+        Ok(Self {
+            journal,
+            proc: Proc::default(),
+            limits,
+            kind,
+            prefix: prefix(Process::own()),
+            parents: HashMap::new(),
+            own: HashMap::new(),
+            left_alone: HashSet::new(),
+            made: 0,
+        })
+    }
+
+    fn is_alive(&self, id: ThreadId) -> bool {
+        self.proc.thread_stat(id.tid).is_some_and(|s| s.start == id.start)
+    }
+
+    fn threads(&self, entity: Entity) -> Result<Vec<(Pid, ThreadId)>, ShareError> {
+        let threads = match entity {
+            Entity::Thread { process, id } if self.is_alive(id) => vec![(process, id)],
+            Entity::Process { process, start } => {
+                let same = self.proc.process_stat(process).is_some_and(|s| s.start == start);
+                let tids = if same { self.proc.threads(process) } else { Vec::new() };
+                let with_start = |tid| {
+                    Some((process, ThreadId { tid, start: self.proc.thread_stat(tid)?.start }))
+                };
+                tids.into_iter().filter_map(with_start).collect()
+            }
+            Entity::Thread { .. } => Vec::new(),
+            Entity::Cpu(_) => {
+                let entity = entity.to_string();
+                return Err(ShareError::Unfit { mechanism: self.name(), entity });
+            }
+        };
+        if threads.is_empty() { Err(ShareError::Gone) } else { Ok(threads) }
+    }
+
+    fn met(&self, id: ThreadId) -> Result<f64, ShareError> {
+        if let Some(own) = self.own.get(&id) {
+            return Ok(own.met);
+        }
+        let found = super::sched::get(id.tid).map_err(|_| ShareError::Gone)?;
+        if !found.is_fair() || found.policy == super::sched::IDLE {
+            return Err(ShareError::Foreign { what: "scheduling class", found: found.to_string() });
+        }
+        let (normal, ..) = self.kind.scale();
+        Ok(weight_of_nice(i32::from(found.nice)) / weight_of_nice(0) * normal)
+    }
+
+    /// Gives a thread a group with this weight.
+    fn give_one(&mut self, process: Pid, id: ThreadId, units: f64) -> Result<(), ShareError> {
+        let foreign = |found: &Path| ShareError::Foreign {
+            what: "control group",
+            found: found.display().to_string(),
+        };
+        let (now, v2) = self.limits.own_group(Pid(id.tid.0), "cpu").ok_or(ShareError::Gone)?;
+        if v2 != (self.kind == Kind::Weight) || self.left_alone.contains(&id) {
+            return Err(foreign(&now));
+        }
+        let refused = |path: &Path| {
+            let path = path.to_owned();
+            move |e: io::Error| match e.raw_os_error() {
+                Some(libc::ESRCH) => ShareError::Gone,
+                _ => ShareError::Refused(format!("{}: {e}", path.display())),
+            }
+        };
+        let weight = format!("{units:.0}");
+        if let Some(own) = self.own.get(&id) {
+            if own.group != now {
+                self.left_alone.insert(id);
+                return Err(foreign(&now));
+            }
+            // Threads that this one has created are in its group as well.
+            let _ = empty(self.kind, &own.parent, &own.group, Some(id));
+            let file = own.group.join(self.kind.weight_file());
+            return fs::write(&file, weight).map_err(refused(&file));
+        }
+        if self.own.len() >= GROUP_LIMIT {
+            return Err(ShareError::Refused(format!(
+                "there are {GROUP_LIMIT} control groups already; further threads are left as they are"
+            )));
+        }
+        let met = self.met(id)?;
+        // It may have been created in a group of ours.
+        let ours = |p: &Path| {
+            p.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with(&self.prefix))
+        };
+        let parent = if ours(&now) { now.parent().unwrap_or(&now).to_owned() } else { now.clone() };
+        self.record(&parent)?;
+        self.made += 1;
+        let group = parent.join(format!("{}{}", self.prefix, self.made));
+        fs::create_dir(&group).map_err(refused(&group))?;
+        let own = Own { process, parent, group, met };
+        let filled = self.fill(&own, id, &weight, &refused);
+        if filled.is_err() {
+            let _ = remove(self.kind, &own.parent, &own.group);
+        } else {
+            self.own.insert(id, own);
+        }
+        filled
+    }
+
+    fn fill<F: FnOnce(io::Error) -> ShareError>(
+        &self,
+        own: &Own,
+        id: ThreadId,
+        weight: &str,
+        refused: &impl Fn(&Path) -> F,
+    ) -> Result<(), ShareError> {
+        let write = |file: PathBuf, text: &str| fs::write(&file, text).map_err(refused(&file));
+        if self.kind == Kind::Weight {
+            write(own.group.join("cgroup.type"), "threaded")?;
+            if self.parents.get(&own.parent).is_some_and(|p| p.switched_on) {
+                // Only now that the group above is the root of a threaded subtree may it have both
+                // threads and a controller.
+                write(own.parent.join("cgroup.subtree_control"), "+cpu")?;
+            }
+        }
+        write(own.group.join(self.kind.weight_file()), weight)?;
+        // Ids are used again.
+        if !self.is_alive(id) {
+            return Err(ShareError::Gone);
+        }
+        write(own.group.join(self.kind.threads_file()), &id.tid.to_string())
+    }
+
+    /// Writes a directory into the journal, once.
+    fn record(&mut self, parent: &Path) -> Result<(), ShareError> {
+        if self.parents.contains_key(parent) {
+            return Ok(());
+        }
+        let controllers = fs::read_to_string(parent.join("cgroup.subtree_control"));
+        let on = |text: String| text.split_whitespace().any(|c| c == "cpu");
+        let switched_on = self.kind == Kind::Weight && !controllers.is_ok_and(on);
+        let entry = Parent { kind: self.kind, path: parent.to_owned(), switched_on };
+        self.journal.about_to_make_groups(&entry).map_err(|_| {
+            ShareError::Refused(format!(
+                "the program is in too many control groups: {} is left as it is",
+                parent.display()
+            ))
+        })?;
+        self.parents.insert(parent.to_owned(), entry);
+        Ok(())
+    }
+
+    fn undo(&mut self, id: ThreadId) -> Result<(), ShareError> {
+        self.left_alone.remove(&id);
+        let Some(own) = self.own.get(&id) else { return Ok(()) };
+        remove(self.kind, &own.parent, &own.group).map_err(|e| {
+            ShareError::Refused(format!("{}: cannot remove it: {e}", own.group.display()))
+        })?;
+        let parent = self.own.remove(&id).map(|own| own.parent);
+        if let Some(parent) = parent
+            && !self.own.values().any(|o| o.parent == parent)
+            && let Some(entry) = self.parents.get(&parent)
+        {
+            // Nothing is left in it: this switches its controller off again.
+            remove_all(Real::default().root(), entry, Process::own());
+        }
+        Ok(())
+    }
+}
+
+impl ShareMechanism for GroupShares {
+    fn name(&self) -> &'static str {
+        match self.kind {
+            Kind::Weight => "cpu.weight",
+            _ => "cpu.shares",
+        }
+    }
+
+    fn steps(&self) -> Steps {
+        let (_, least, most) = self.kind.scale();
+        Steps::Whole(least, most)
+    }
+
+    fn bounds(&mut self, entity: Entity) -> Result<Bounds, ShareError> {
+        let (_, least, most) = self.kind.scale();
+        // Of a process the first thread that has a weight.
+        let mut last = ShareError::Gone;
+        for (_, id) in self.threads(entity)? {
+            match self.met(id) {
+                Ok(met) => return Ok(Bounds { met, least, most }),
+                Err(e) => last = e,
+            }
+        }
+        Err(last)
+    }
+
+    fn give(&mut self, entity: Entity, units: f64) -> Result<f64, ShareError> {
+        let bounds = self.bounds(entity)?;
+        let mut any = false;
+        for (process, id) in self.threads(entity)? {
+            let own = match self.met(id) {
+                Ok(met) => units / bounds.met * met,
+                Err(_) => continue,
+            };
+            match self.give_one(process, id, own.round().clamp(bounds.least, bounds.most)) {
+                Ok(()) => any = true,
+                Err(ShareError::Gone) => {}
+                Err(ShareError::Foreign { .. }) if any => {}
+                Err(e) => return Err(e),
+            }
+        }
+        if any { Ok(units) } else { Err(ShareError::Gone) }
+    }
+
+    fn restore(&mut self, entity: Entity) -> Result<(), ShareError> {
+        let ids: Vec<ThreadId> = match entity {
+            Entity::Thread { id, .. } => vec![id],
+            Entity::Process { process, .. } => {
+                let of_it = self.own.iter().filter(|(_, o)| o.process == process);
+                of_it.map(|(id, _)| *id).collect()
+            }
+            Entity::Cpu(_) => Vec::new(),
+        };
+        let mut result = Ok(());
+        for id in ids {
+            // All of them, also behind one that failed.
+            result = result.and(self.undo(id));
+        }
+        result
+    }
+
+    fn tick(&mut self, _now: Nanos) {
+        let ended: Vec<ThreadId> =
+            self.own.keys().copied().filter(|id| !self.is_alive(*id)).collect();
+        for id in ended {
+            // Where it fails the group stays in `own`, and the next tick tries again.
+            let _ = self.undo(id);
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! Faster or slower CPUs: the limits of their frequency and their preference of performance or energy
+//! (cpufreq).
+//!
+//! Invariant: a setting is in the journal before it is written (promise P4), and is written back only
+//! where it has a value of ours still. Settings belong to the machine, not to a program: whoever else
+//! runs on the CPU has them as well.
+//!
+//! What this acts upon is described in the kernel's Documentation/admin-guide/pm (cpufreq.rst,
+//! intel_pstate.rst, amd-pstate.rst).
+
+use super::{Missing, Real};
+use crate::journal::{Journal, SettingRecord, Slot, State};
+use crate::proc::read_all;
+use evenly_engine::{Bounds, Entity, ShareError, ShareMechanism, Steps};
+use evenly_model::CpuId;
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A setting of a CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum Setting {
+    /// `scaling_max_freq`, in kHz.
+    HighestFrequency = 1,
+    /// `energy_performance_preference`.
+    EnergyPreference = 2,
+}
+
+/// The kernel's words for a preference, the one that saves most first. `default` is none of them: it
+/// cannot be told what it stands for, so it is in the journal with the number that follows.
+const PREFERENCES: [&str; 5] =
+    ["power", "balance_power", "balance_performance", "performance", "default"];
+/// Numbers (0 to 255) are told by some machines instead.
+const RAW: u64 = 256;
+
+impl Setting {
+    pub(crate) fn from_number(number: u64) -> Option<Self> {
+        [Self::HighestFrequency, Self::EnergyPreference]
+            .into_iter()
+            .find(|s| u64::from(*s as u32) == number)
+    }
+
+    fn file(self) -> &'static str {
+        match self {
+            Self::HighestFrequency => "scaling_max_freq",
+            Self::EnergyPreference => "energy_performance_preference",
+        }
+    }
+
+    fn path(self, fs_root: &Path, cpu: CpuId) -> PathBuf {
+        fs_root.join(format!("sys/devices/system/cpu/cpu{cpu}/cpufreq/{}", self.file()))
+    }
+
+    /// A value as it stands in the file. None where it is of no form that is known.
+    fn parse(self, text: &[u8]) -> Option<u64> {
+        let text = std::str::from_utf8(text).ok()?.trim();
+        match self {
+            Self::HighestFrequency => text.parse().ok(),
+            Self::EnergyPreference => PREFERENCES
+                .iter()
+                .position(|p| *p == text)
+                .map(|at| at as u64)
+                .or_else(|| text.parse().ok().filter(|n| *n < RAW).map(|n: u64| RAW + n)),
+        }
+    }
+
+    /// The same, back.
+    fn text(self, value: u64) -> String {
+        match self {
+            Self::EnergyPreference => usize::try_from(value)
+                .ok()
+                .and_then(|at| PREFERENCES.get(at))
+                .map_or_else(|| value.saturating_sub(RAW).to_string(), |p| String::from(*p)),
+            Self::HighestFrequency => value.to_string(),
+        }
+    }
+}
+
+/// Writes a setting back. Whether that was needed.
+pub(crate) fn undo(fs_root: &Path, record: &SettingRecord) -> Result<bool, String> {
+    let path = record.setting.path(fs_root, record.cpu);
+    // A CPU that is offline has none; when it comes back the kernel gives it its own.
+    let Ok(text) = read_all(&path) else { return Ok(false) };
+    let found = record.setting.parse(&text);
+    let ours = record.state == State::Live
+        && found.is_some_and(|f| f != record.original && record.set.contains(&f));
+    if !ours {
+        return Ok(false);
+    }
+    fs::write(&path, record.setting.text(record.original)).map(|()| true).map_err(|e| {
+        format!(
+            "{}: cannot write {} back: {e}; run evenly restore as root",
+            path.display(),
+            record.setting.text(record.original)
+        )
+    })
+}
+
+#[derive(Debug)]
+struct Managed {
+    slot: Slot,
+    original: u64,
+    set: u64,
+    left_alone: bool,
+}
+
+/// Speeds of CPUs by one of their settings.
+#[derive(Debug)]
+pub struct CpuSettings {
+    setting: Setting,
+    journal: Arc<Journal>,
+    real: Real,
+    managed: HashMap<CpuId, Managed>,
+}
+
+impl CpuSettings {
+    /// A mechanism that writes to this journal, below the root of a file system.
+    #[must_use]
+    pub fn new(setting: Setting, journal: Arc<Journal>, real: Real) -> Self {
+        Self { setting, journal, real, managed: HashMap::new() }
+    }
+
+    fn cpu(&self, entity: Entity) -> Result<CpuId, ShareError> {
+        match entity {
+            Entity::Cpu(cpu) => Ok(cpu),
+            _ => Err(ShareError::Unfit { mechanism: self.name(), entity: entity.to_string() }),
+        }
+    }
+
+    fn read(&self, cpu: CpuId) -> Result<u64, ShareError> {
+        let path = self.setting.path(self.real.root(), cpu);
+        let text = read_all(&path).map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => ShareError::Gone,
+            _ => ShareError::Refused(format!("{}: {e}", path.display())),
+        })?;
+        self.setting.parse(&text).ok_or_else(|| {
+            ShareError::Refused(format!(
+                "{} holds '{}', which is no value that is known",
+                path.display(),
+                String::from_utf8_lossy(&text[..text.len().min(40)]).trim()
+            ))
+        })
+    }
+
+    fn number(&self, cpu: CpuId, file: &str) -> Option<f64> {
+        let path = self.setting.path(self.real.root(), cpu).with_file_name(file);
+        std::str::from_utf8(&read_all(&path).ok()?).ok()?.trim().parse().ok()
+    }
+
+    fn change(&mut self, cpu: CpuId, to: u64) -> Result<(), ShareError> {
+        let found = self.read(cpu)?;
+        if !self.managed.contains_key(&cpu) {
+            if found == to {
+                return Ok(());
+            }
+            let slot = self
+                .journal
+                .meet_setting(self.setting, cpu, found)
+                .map_err(|e| ShareError::Refused(e.to_string()))?;
+            let m = Managed { slot, original: found, set: found, left_alone: false };
+            self.managed.insert(cpu, m);
+        }
+        let (setting, root) = (self.setting, self.real.root().to_owned());
+        let m = self.managed.get_mut(&cpu).ok_or(ShareError::Gone)?;
+        if m.left_alone || (found != m.set && found != m.original) {
+            m.left_alone = true;
+            self.journal.leave_alone(&mut m.slot);
+            let found = setting.text(found);
+            return Err(ShareError::Foreign { what: setting.file(), found });
+        }
+        if found != to {
+            self.journal.about_to_write(&mut m.slot, to);
+            let path = setting.path(&root, cpu);
+            if let Err(e) = fs::write(&path, setting.text(to)) {
+                self.journal.not_set(&mut m.slot);
+                return Err(ShareError::Refused(format!(
+                    "{}: cannot write {}: {e}",
+                    path.display(),
+                    setting.text(to)
+                )));
+            }
+            m.set = to;
+        }
+        Ok(())
+    }
+}
+
+impl ShareMechanism for CpuSettings {
+    fn name(&self) -> &'static str {
+        match self.setting {
+            Setting::HighestFrequency => "frequency",
+            Setting::EnergyPreference => "energy-preference",
+        }
+    }
+
+    fn steps(&self) -> Steps {
+        match self.setting {
+            Setting::HighestFrequency => Steps::Whole(1.0, 1e9),
+            // Which speed a preference gives is the hardware's secret: only their order is known.
+            Setting::EnergyPreference => Steps::Table(vec![1.0, 2.0, 3.0, 4.0]),
+        }
+    }
+
+    /// Frequencies: from the least of the hardware to the limit that was met, for above that is what
+    /// somebody has forbidden.
+    fn bounds(&mut self, entity: Entity) -> Result<Bounds, ShareError> {
+        let cpu = self.cpu(entity)?;
+        let found = self.read(cpu)?;
+        let original = self.managed.get(&cpu).map_or(found, |m| m.original);
+        match self.setting {
+            Setting::HighestFrequency => {
+                let met = original as f64;
+                let least = self
+                    .number(cpu, "scaling_min_freq")
+                    .or_else(|| self.number(cpu, "cpuinfo_min_freq"))
+                    .unwrap_or(met);
+                Ok(Bounds { met, least: least.min(met), most: met })
+            }
+            Setting::EnergyPreference if original < 4 => {
+                Ok(Bounds { met: (original + 1) as f64, least: 1.0, most: 4.0 })
+            }
+            Setting::EnergyPreference => Err(ShareError::Refused(format!(
+                "the preference of CPU {cpu} is '{}', which has no place among {}",
+                self.setting.text(original),
+                PREFERENCES[..4].join(", ")
+            ))),
+        }
+    }
+
+    fn give(&mut self, entity: Entity, units: f64) -> Result<f64, ShareError> {
+        let cpu = self.cpu(entity)?;
+        let to = match self.setting {
+            Setting::HighestFrequency => units.round().max(1.0) as u64,
+            Setting::EnergyPreference => units.round().clamp(1.0, 4.0) as u64 - 1,
+        };
+        self.change(cpu, to)?;
+        // The kernel takes the nearest that the hardware has.
+        let found = self.read(cpu)?;
+        if let Some(m) = self.managed.get_mut(&cpu)
+            && found != m.set
+        {
+            self.journal.about_to_write(&mut m.slot, found);
+            m.set = found;
+        }
+        Ok(match self.setting {
+            Setting::HighestFrequency => found as f64,
+            Setting::EnergyPreference => (found + 1) as f64,
+        })
+    }
+
+    fn restore(&mut self, entity: Entity) -> Result<(), ShareError> {
+        let cpu = self.cpu(entity)?;
+        let Some((original, left_alone)) =
+            self.managed.get(&cpu).map(|m| (m.original, m.left_alone))
+        else {
+            return Ok(());
+        };
+        if !left_alone {
+            match self.change(cpu, original) {
+                Ok(()) | Err(ShareError::Gone | ShareError::Foreign { .. }) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        if let Some(m) = self.managed.remove(&cpu) {
+            self.journal.forget(m.slot);
+        }
+        Ok(())
+    }
+}
+
+/// Whether any CPU has the setting, and it may be written.
+///
+/// # Errors
+/// What is missing.
+pub(crate) fn offered(real: &Real, setting: Setting) -> Result<(), Missing> {
+    let dir = real.root().join("sys/devices/system/cpu");
+    let cpus = fs::read_dir(&dir)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|e| e.file_name().to_str()?.strip_prefix("cpu")?.parse().ok().map(CpuId));
+    let Some(path) = cpus.map(|c| setting.path(real.root(), c)).find(|p| p.exists()) else {
+        return Err(Missing::of(
+            &format!("no CPU has cpufreq/{} in {}", setting.file(), dir.display()),
+            Some(String::from(
+                "none in a virtual machine; else a cpufreq driver of the kernel (and EPP of the hardware)",
+            )),
+        ));
+    };
+    rustix::fs::access(&path, rustix::fs::Access::WRITE_OK).map_err(|e| {
+        Missing::of(
+            &format!("{} may not be written: {}", path.display(), super::words(e)),
+            Some(String::from("run as root")),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::{JournalView, StateDir};
+    use crate::proc::Proc;
+    use crate::share::undo;
+
+    /// Two CPUs as the kernel's documentation describes them (cpufreq.rst, intel_pstate.rst): written for
+    /// this test, not captured of a machine.
+    struct Scene {
+        tmp: tempfile::TempDir,
+        journal: Arc<Journal>,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let tmp = tempfile::tempdir().unwrap();
+            let dir = StateDir::at(&tmp.path().join("state")).unwrap();
+            let scene = Self { journal: Arc::new(Journal::create(&dir, None).unwrap()), tmp };
+            for cpu in [0, 1] {
+                for (file, text) in [
+                    ("scaling_max_freq", "3600000\n"),
+                    ("scaling_min_freq", "800000\n"),
+                    ("cpuinfo_min_freq", "800000\n"),
+                    ("cpuinfo_max_freq", "4200000\n"),
+                    ("energy_performance_preference", "balance_performance\n"),
+                    (
+                        "energy_performance_available_preferences",
+                        "default performance balance_performance balance_power power \n",
+                    ),
+                ] {
+                    let path = scene.path(cpu, file);
+                    fs::create_dir_all(path.parent().unwrap()).unwrap();
+                    fs::write(path, text).unwrap();
+                }
+            }
+            scene
+        }
+
+        fn path(&self, cpu: u32, file: &str) -> PathBuf {
+            self.tmp.path().join(format!("root/sys/devices/system/cpu/cpu{cpu}/cpufreq/{file}"))
+        }
+
+        fn real(&self) -> Real {
+            Real::at(&self.tmp.path().join("root"))
+        }
+
+        fn of(&self, setting: Setting) -> CpuSettings {
+            CpuSettings::new(setting, self.journal.clone(), self.real())
+        }
+
+        fn has(&self, cpu: u32, file: &str) -> String {
+            fs::read_to_string(self.path(cpu, file)).unwrap().trim().to_owned()
+        }
+
+        fn undo(&self) -> undo::ShareReport {
+            let view = JournalView::open(self.journal.path()).unwrap();
+            undo::undo(&view, &Proc::default(), self.real().root())
+        }
+    }
+
+    const FIRST: Entity = Entity::Cpu(CpuId(0));
+    const SECOND: Entity = Entity::Cpu(CpuId(1));
+
+    #[test]
+    fn the_slower_cpu_gets_a_lower_limit_and_the_faster_keeps_what_it_was_met_with() {
+        let scene = Scene::new();
+        offered(&scene.real(), Setting::HighestFrequency).unwrap();
+        let mut frequency = scene.of(Setting::HighestFrequency);
+        let given = frequency.set_all(&[(FIRST, 2.0), (SECOND, 1.0)]);
+        let given: Vec<f64> = given.into_iter().map(Result::unwrap).collect();
+        assert!(given[0] == 1.0 && (given[1] - 0.5).abs() < 0.002, "{given:?}");
+        let max = "scaling_max_freq";
+        assert_eq!(scene.has(0, max), "3600000");
+        assert_eq!(scene.has(1, max), format!("{:.0}", given[1] * 3.6e6));
+        // No lower than the hardware goes.
+        let far = frequency.set_all(&[(FIRST, 9.0), (SECOND, 1.0)]).pop().unwrap().unwrap();
+        assert!((far - 2.0 / 9.0).abs() < 1e-6, "{far}");
+        assert_eq!(scene.has(1, max), "800000");
+        frequency.restore(SECOND).unwrap();
+        assert_eq!(scene.has(1, max), "3600000");
+        assert_eq!(scene.undo(), undo::ShareReport::default());
+    }
+
+    #[test]
+    fn the_journal_alone_undoes_what_is_still_ours() {
+        let scene = Scene::new();
+        let mut preference = scene.of(Setting::EnergyPreference);
+        let file = "energy_performance_preference";
+        assert!(preference.set(FIRST, 2.0).unwrap() > 1.0);
+        assert_eq!(scene.has(0, file), "performance");
+        preference.set(SECOND, 0.3).unwrap();
+        assert_eq!(scene.has(1, file), "power");
+        // Somebody else has thought otherwise since.
+        fs::write(scene.path(1, file), "balance_power\n").unwrap();
+        let report = scene.undo();
+        assert_eq!((report.settings, report.failed.len()), (1, 0));
+        assert_eq!(scene.has(0, file), "balance_performance");
+        assert_eq!(scene.has(1, file), "balance_power");
+        let refused = preference.set(SECOND, 0.3).unwrap_err();
+        assert!(matches!(refused, ShareError::Foreign { .. }), "{refused}");
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused_and_a_cpu_that_is_gone_is_gone() {
+        let scene = Scene::new();
+        let mut preference = scene.of(Setting::EnergyPreference);
+        for (text, why) in [("default", "no place among"), ("128", "no place"), ("odd", "no value")]
+        {
+            fs::write(scene.path(0, "energy_performance_preference"), text).unwrap();
+            let refused = preference.set(FIRST, 0.5).unwrap_err().to_string();
+            assert!(refused.contains(why), "{refused}");
+        }
+        let mut frequency = scene.of(Setting::HighestFrequency);
+        assert_eq!(frequency.set(Entity::Cpu(CpuId(7)), 0.5), Err(ShareError::Gone));
+        let thread = Entity::Process { process: evenly_model::Pid(1), start: 1 };
+        assert!(matches!(frequency.set(thread, 0.5), Err(ShareError::Unfit { .. })));
+        // A CPU that has gone offline since has nothing to be written back.
+        frequency.set(FIRST, 0.5).unwrap();
+        fs::remove_dir_all(scene.path(0, "").parent().unwrap()).unwrap();
+        assert_eq!(scene.undo(), undo::ShareReport::default());
+    }
+}

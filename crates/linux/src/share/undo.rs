@@ -1,0 +1,286 @@
+//! Giving back what was changed of shares, from a journal: for the guardian, `evenly restore` and the end
+//! of a run.
+//!
+//! Invariant: only what is still ours is changed. Of how a thread is scheduled each part (nice value,
+//! slice, class) is judged on its own: it is ours where it is one of the two that were set last and
+//! differs from the original one.
+//!
+//! A thread without a record, in a recorded process or a descendant of one, has inherited its part from
+//! an older thread where it is one that was set on that. Control groups need no such thoughts: whatever
+//! is found in a group of ours goes to the group above.
+
+use super::groups;
+use super::knobs;
+use super::sched::{self, Scheduling};
+use super::threads::set;
+use crate::journal::{JournalView, SchedulingRecord, State};
+use crate::proc::Proc;
+use crate::restore::{self, Tree};
+use evenly_model::{Nanos, Pid, ThreadId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// As for masks.
+const PASSES: usize = 5;
+
+/// What undoing shares did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ShareReport {
+    /// Threads that are scheduled as before, because that was set now.
+    pub restored: usize,
+    /// Threads that are scheduled as the program chose, and were left.
+    pub foreign: usize,
+    /// Control groups that were removed, their threads back in the group above.
+    pub groups: usize,
+    /// Settings of CPUs that were set back.
+    pub settings: usize,
+    /// What could not be given back, and why.
+    pub failed: Vec<String>,
+}
+
+/// Undoes what a journal says of shares, below this root of a file system.
+pub(crate) fn undo(view: &JournalView, proc: &Proc, fs_root: &Path) -> ShareReport {
+    let mut report = ShareReport::default();
+    if !view.scheduling.is_empty() {
+        scheduling(view, proc, &mut report);
+    }
+    for parent in &view.header.parents {
+        let done = groups::remove_all(fs_root, parent, view.header.writer);
+        report.groups += done.removed;
+        report.failed.extend(done.failed);
+    }
+    for record in &view.settings {
+        match knobs::undo(fs_root, record) {
+            Ok(changed) => report.settings += usize::from(changed),
+            Err(why) => report.failed.push(why),
+        }
+    }
+    report
+}
+
+fn scheduling(view: &JournalView, proc: &Proc, report: &mut ShareReport) {
+    let records = &view.scheduling;
+    let base = if records.iter().any(|r| r.set.iter().any(|s| s.slice != r.original.slice)) {
+        sched::base_slice()
+    } else {
+        None
+    };
+    let work = Work { records, proc, base: base.unwrap_or(Nanos::ZERO) };
+    let (mut done, mut foreign) = (BTreeSet::new(), BTreeSet::new());
+    let mut failed = BTreeMap::new();
+    // Threads are created while others are restored, and inherit.
+    for _ in 0..PASSES {
+        let before = done.len();
+        work.pass(&mut done, &mut foreign, &mut failed);
+        if done.len() == before {
+            break;
+        }
+    }
+    report.restored += done.len();
+    report.foreign += foreign.difference(&done).count();
+    report.failed.extend(failed.into_values());
+}
+
+struct Work<'a> {
+    records: &'a [SchedulingRecord],
+    proc: &'a Proc,
+    base: Nanos,
+}
+
+impl Work<'_> {
+    fn pass(
+        &self,
+        done: &mut BTreeSet<ThreadId>,
+        foreign: &mut BTreeSet<ThreadId>,
+        failed: &mut BTreeMap<ThreadId, String>,
+    ) {
+        let mut first_starts: BTreeMap<Pid, u64> = BTreeMap::new();
+        for r in self.records {
+            let start = first_starts.entry(r.tgid).or_insert(u64::MAX);
+            *start = r.id.start.min(*start);
+        }
+        let tree = restore::tree(self.proc, &first_starts);
+        let live = |r: &&SchedulingRecord| r.state != State::Ended;
+        for record in self.records.iter().filter(live) {
+            let id = record.id;
+            if !restore::is_alive(self.proc, id) || done.contains(&id) {
+                continue;
+            }
+            let Ok(found) = sched::get(id.tid) else { continue };
+            let back = if record.state == State::LeftAlone {
+                None
+            } else {
+                let own = back(&found, std::slice::from_ref(&record).iter().copied());
+                // A thread that called exec has become the leader.
+                own.or_else(|| (id.tid.0 == record.tgid.0).then(|| self.of_gone(record, &found))?)
+            };
+            match back {
+                Some(to) => self.set(id, &found, &to, done, failed),
+                None if changed(&found, &record.original) => {
+                    foreign.insert(id);
+                }
+                None => {}
+            }
+        }
+        self.inherited(&tree, done, failed);
+    }
+
+    /// What a leader has that took the place of a thread which is gone now.
+    fn of_gone(&self, leader: &SchedulingRecord, found: &Scheduling) -> Option<Scheduling> {
+        let gone = self.records.iter().filter(|r| {
+            r.tgid == leader.tgid && r.id != leader.id && !restore::is_alive(self.proc, r.id)
+        });
+        back(found, gone)
+    }
+
+    fn inherited(
+        &self,
+        tree: &Tree,
+        done: &mut BTreeSet<ThreadId>,
+        failed: &mut BTreeMap<ThreadId, String>,
+    ) {
+        let live = self.records.iter().filter(|r| r.state != State::Ended);
+        let recorded: BTreeSet<ThreadId> = live.map(|r| r.id).collect();
+        for (&process, ancestors) in tree {
+            for tid in self.proc.threads(process) {
+                let Some(stat) = self.proc.thread_stat(tid) else { continue };
+                let id = ThreadId { tid, start: stat.start };
+                if recorded.contains(&id) || done.contains(&id) {
+                    continue;
+                }
+                let Ok(found) = sched::get(tid) else { continue };
+                let older = self.records.iter().filter(|r| {
+                    ancestors.contains(&r.tgid)
+                        && r.id != id
+                        && (r.id.start <= id.start || tid.0 == process.0)
+                });
+                if let Some(to) = back(&found, older) {
+                    self.set(id, &found, &to, done, failed);
+                }
+            }
+        }
+    }
+
+    fn set(
+        &self,
+        id: ThreadId,
+        found: &Scheduling,
+        to: &Scheduling,
+        done: &mut BTreeSet<ThreadId>,
+        failed: &mut BTreeMap<ThreadId, String>,
+    ) {
+        match set(id.tid, found, to, self.base) {
+            Ok(()) => {
+                done.insert(id);
+                failed.remove(&id);
+            }
+            Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
+            Err(e) => {
+                let why = format!(
+                    "thread {id} is scheduled as {found} and should be as {to}: {e}; run evenly restore as root"
+                );
+                failed.insert(id, why);
+            }
+        }
+    }
+}
+
+/// Whether nice value, class or slice differ.
+fn changed(a: &Scheduling, b: &Scheduling) -> bool {
+    (a.nice, a.policy, a.priority) != (b.nice, b.policy, b.priority)
+        || (a.is_fair() && b.is_fair() && a.slice != b.slice)
+}
+
+/// How a thread is to be scheduled so that nothing is left of what these records say was set. None where
+/// nothing is.
+fn back<'r>(
+    found: &Scheduling,
+    records: impl Iterator<Item = &'r SchedulingRecord>,
+) -> Option<Scheduling> {
+    let mut to = *found;
+    for r in records {
+        let (was, sets) = (&r.original, &r.set);
+        if sets.iter().any(|s| s.nice == found.nice && s.nice != was.nice) && to.nice == found.nice
+        {
+            to.nice = was.nice;
+        }
+        let class = |s: &Scheduling| (s.policy, s.priority);
+        if sets.iter().any(|s| class(s) == class(found) && class(s) != class(was))
+            && class(&to) == class(found)
+        {
+            (to.policy, to.priority, to.reset_on_fork) =
+                (was.policy, was.priority, was.reset_on_fork);
+            // Real-time threads tell no slice.
+            if !found.is_fair() {
+                to.slice = was.slice;
+            }
+        }
+        if sets.iter().any(|s| s.slice == found.slice && s.slice != was.slice)
+            && to.slice == found.slice
+            && found.is_fair()
+        {
+            to.slice = was.slice;
+        }
+    }
+    (to != *found).then_some(to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenly_model::Tid;
+
+    fn normal(nice: i8) -> Scheduling {
+        Scheduling {
+            policy: sched::OTHER,
+            nice,
+            priority: 0,
+            reset_on_fork: false,
+            slice: Nanos(3_000_000),
+        }
+    }
+
+    fn record(original: Scheduling, set: &[Scheduling]) -> SchedulingRecord {
+        let id = ThreadId { tid: Tid(7), start: 1 };
+        SchedulingRecord { id, tgid: Pid(7), state: State::Live, original, set: set.to_vec() }
+    }
+
+    fn of(found: Scheduling, r: &SchedulingRecord) -> Option<Scheduling> {
+        back(&found, std::iter::once(r))
+    }
+
+    #[test]
+    fn each_part_is_ours_or_not_on_its_own() {
+        let r = record(normal(0), &[normal(5), normal(3)]);
+        assert_eq!(of(normal(5), &r), Some(normal(0)));
+        // The second newest: dying between the journal and the call.
+        assert_eq!(of(normal(3), &r), Some(normal(0)));
+        assert_eq!(of(normal(4), &r), None);
+        assert_eq!(of(normal(0), &r), None);
+        // The program made it a batch thread meanwhile; that stays.
+        let batch = |nice| Scheduling { policy: sched::BATCH, ..normal(nice) };
+        assert_eq!(of(batch(5), &r), Some(batch(0)));
+        assert_eq!(of(batch(1), &r), None);
+        let idle = Scheduling { policy: sched::IDLE, ..normal(0) };
+        let r = record(normal(0), &[idle]);
+        assert_eq!(of(Scheduling { nice: 9, ..idle }, &r), Some(normal(9)));
+        let long = Scheduling { slice: Nanos(9_000_000), ..normal(0) };
+        assert_eq!(
+            of(Scheduling { nice: 2, ..long }, &record(normal(0), &[long])),
+            Some(normal(2))
+        );
+    }
+
+    #[test]
+    fn a_raised_thread_gets_class_and_slice_back_and_what_was_set_to_the_original_is_nobodys() {
+        let raised = Scheduling {
+            policy: sched::ROUND_ROBIN,
+            priority: 1,
+            reset_on_fork: true,
+            slice: Nanos::ZERO,
+            ..normal(2)
+        };
+        assert_eq!(of(raised, &record(normal(2), &[raised])), Some(normal(2)));
+        assert_eq!(of(normal(2), &record(normal(2), &[normal(2), raised])), None);
+    }
+}
