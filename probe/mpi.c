@@ -4,7 +4,9 @@
  * A library for LD_PRELOAD: it stands before the MPI library (the profiling interface, MPI 4.0, chapter
  * 15), counts, and calls on. `evenly map --profile` builds it for the MPI that the program uses, starts
  * the program with it, and reads what it writes: a file for each rank, `rank-N.json` in
- * $EVENLY_PROFILE_DIR, of schema evenly.profile/1. Without that variable it only passes calls on.
+ * $EVENLY_PROFILE_DIR, of schema evenly.profile/1. `evenly run --probe on` reads the same numbers while the
+ * program runs, in the file that $EVENLY_MESSAGES names (messages.h). Without these variables it only passes
+ * calls on.
  *
  *   messages  a tally for each rank of MPI_COMM_WORLD: sent to it; fetched from it (one-sided reads).
  *             Collectives count as messages of the algorithm that docs/map.md ("Profiles") writes down,
@@ -20,9 +22,12 @@
  * communication), collectives between groups (intercommunicators; they are in "uncounted"), and reading
  * of memory that ranks share.
  */
-#define _GNU_SOURCE
+#ifndef EVENLY_MESSAGES_H /* it stands before this where evenly has it compiled */
+#include "messages.h"
+#endif
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <link.h>
 #include <mpi.h>
 #include <pthread.h>
@@ -33,6 +38,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -119,33 +126,33 @@ FROM_FORTRAN(MPI_Request, request_from)
 
 /* ---------------------------------------------------------------- state */
 
-struct tally {
-	_Atomic uint64_t messages, bytes;
-};
+static _Atomic uint64_t outside_words, uncounted_words;
 
 static struct {
-	bool running;     /* between MPI_Init and MPI_Finalize, and a profile is wanted */
+	bool running;     /* between MPI_Init and MPI_Finalize, and somebody wants the numbers */
 	bool several;     /* threads may call at the same time */
 	pid_t pid;
 	int rank, ranks;
 	MPI_Comm world;
 	MPI_Group world_group;
 	int comm_key, win_key;
-	struct tally *sent, *fetched;
-	_Atomic uint64_t outside;    /* messages to ranks that are not in MPI_COMM_WORLD */
-	_Atomic uint64_t uncounted;  /* collectives that were not counted */
+	struct evenly_tally *sent, *fetched;
+	_Atomic uint64_t *outside;   /* messages to ranks that are not in MPI_COMM_WORLD */
+	_Atomic uint64_t *uncounted; /* collectives that were not counted */
 	_Atomic uint64_t mpi_ns;     /* CPU time in MPI, of windows that are closed */
+	struct evenly_rank *shared;  /* what evenly reads while the program runs; NULL where it does not */
 	/* In ticks: an interval outside that is long, time in MPI that closes a window, a long brief call. */
 	uint64_t long_from, mpi_from, brief_to;
 	double ns_per_tick;
 	uint64_t ticks_began, ns_began, wall_began, cpu_began;
 	atomic_flag written;
-} run = { .written = ATOMIC_FLAG_INIT };
+} run = { .outside = &outside_words, .uncounted = &uncounted_words, .written = ATOMIC_FLAG_INIT };
 
 static inline void add(_Atomic uint64_t *to, uint64_t amount)
 {
 	/* Relaxed: counts, read at the end by one thread, which the program has synchronised with all that
-	 * call MPI (MPI 4.0, 11.2.2). Where one thread calls at a time no locked operation is needed. */
+	 * call MPI (MPI 4.0, 11.2.2), or by evenly, which takes each for itself. Where one thread calls at a
+	 * time no locked operation is needed. */
 	if (run.several)
 		atomic_fetch_add_explicit(to, amount, memory_order_relaxed);
 	else
@@ -190,6 +197,9 @@ static __thread struct {
 	uint64_t since_brief;  /* ticks outside since a brief call was timed */
 	unsigned untimed;      /* calls since one that never waits was timed */
 	unsigned all;          /* so many more of these are timed without exception */
+	struct evenly_rank *shared; /* where its times are told: of the thread that has initialised MPI */
+	uint64_t mpi_ns;            /* CPU time in MPI, of its windows that are closed */
+	bool untold;                /* a window was closed since the times were published */
 } here __attribute__((tls_model("initial-exec"))) = { .all = ALL };
 
 static uint64_t ns_of(clockid_t clock)
@@ -222,12 +232,34 @@ static __attribute__((noinline)) void close_window(void)
 {
 	uint64_t cpu = ns_of(CLOCK_THREAD_CPUTIME_ID);
 	double mpi = (double)less(cpu, here.known_ns) - (double)less(here.outside, here.hidden) * run.ns_per_tick;
-	if (mpi > 0)
+	if (mpi > 0) {
 		add(&run.mpi_ns, (uint64_t)mpi);
+		here.mpi_ns += (uint64_t)mpi;
+	}
+	here.untold = true;
 	here.known_ns = cpu;
 	/* Hidden time may be of windows before: what is left of it is of the next. */
 	here.hidden = less(here.hidden, here.outside);
 	here.outside = here.mpi = 0;
+}
+
+/* Tells evenly the times of this thread. A call that waits may last for seconds, in which CPU time goes up
+ * and nothing is written: so `open` says that it lasts, and what the thread had computed before it. */
+static inline void publish(uint64_t open)
+{
+	struct evenly_rank *to = here.shared;
+	/* A seqlock with one writer: the fence keeps the odd number before what it announces, the release
+	 * the even one behind it. */
+	uint32_t seq = atomic_load_explicit(&to->seq, memory_order_relaxed);
+	atomic_store_explicit(&to->seq, seq + 1, memory_order_relaxed);
+	atomic_thread_fence(memory_order_release);
+	if (here.untold) {
+		here.untold = false;
+		atomic_store_explicit(&to->cpu, here.known_ns, memory_order_relaxed);
+		atomic_store_explicit(&to->mpi, here.mpi_ns, memory_order_relaxed);
+	}
+	atomic_store_explicit(&to->open, open, memory_order_relaxed);
+	atomic_store_explicit(&to->seq, seq + 2, memory_order_release);
 }
 
 /* What a call is to `leave`: within another, or not to be counted; not timed; one that may wait; one that
@@ -259,6 +291,8 @@ static inline unsigned enter(bool brief)
 	if (outside >= run.long_from)
 		close_window();
 	here.began = now;
+	if (here.shared && entered == WAITS)
+		publish(less(here.outside, here.hidden) + 1);
 	return entered;
 }
 
@@ -281,6 +315,8 @@ static inline void leave(unsigned entered)
 	}
 	if (here.mpi >= run.mpi_from)
 		close_window();
+	if (here.shared && (entered == WAITS || here.untold))
+		publish(0);
 }
 
 /* ---------------------------------------------------------------- ranks of communicators */
@@ -483,10 +519,10 @@ static int in_world(const struct members *m, int i)
 	return m->world ? m->world[i] : i;
 }
 
-static void add_to(struct tally *tallies, int world, uint64_t messages, uint64_t bytes)
+static void add_to(struct evenly_tally *tallies, int world, uint64_t messages, uint64_t bytes)
 {
 	if (world < 0) {
-		add(&run.outside, messages);
+		add(run.outside, messages);
 		return;
 	}
 	add(&tallies[world].messages, messages);
@@ -512,7 +548,7 @@ static const struct members *collective(MPI_Comm comm)
 	const struct members *m = members_of(comm);
 	if (m && !m->inter)
 		return m;
-	add(&run.uncounted, 1);
+	add(run.uncounted, 1);
 	return NULL;
 }
 
@@ -706,7 +742,7 @@ static void persistent(MPI_Request request, bool forget)
 
 /* ---------------------------------------------------------------- beginning and end */
 
-static void write_tallies(FILE *file, const char *name, struct tally *tallies)
+static void write_tallies(FILE *file, const char *name, struct evenly_tally *tallies)
 {
 	const char *comma = "";
 	fprintf(file, ",\n\"%s\":[", name);
@@ -744,7 +780,7 @@ static bool write_to(FILE *file, const char *ended, uint64_t wall, uint64_t cpu,
 		"\"outside_messages\":%llu,\"uncounted_collectives\":%llu",
 		run.rank, run.ranks, host, (int)run.pid, sched_getcpu(), ended, (unsigned long long)wall,
 		(unsigned long long)cpu, (unsigned long long)less(cpu, mpi), (unsigned long long)mpi,
-		(unsigned long long)atomic_load(&run.outside), (unsigned long long)atomic_load(&run.uncounted));
+		(unsigned long long)atomic_load(run.outside), (unsigned long long)atomic_load(run.uncounted));
 	write_tallies(file, "sent", run.sent);
 	write_tallies(file, "fetched", run.fetched);
 	fprintf(file, "}\n");
@@ -760,6 +796,10 @@ static void finish(const char *ended)
 	if (!here.depth)
 		here.outside += ticks() - here.left;
 	close_window();
+	if (here.shared)
+		publish(0);
+	if (run.shared)
+		atomic_store_explicit(&run.shared->ended, ns_of(CLOCK_BOOTTIME), memory_order_relaxed);
 	uint64_t mpi = atomic_load(&run.mpi_ns);
 	uint64_t cpu = less(ns_of(CLOCK_PROCESS_CPUTIME_ID), run.cpu_began);
 	uint64_t wall = less(ns_of(CLOCK_MONOTONIC), run.wall_began);
@@ -809,6 +849,87 @@ static void check_library(void)
 	_exit(125);
 }
 
+/* Whether the file is of this host and numbers its processes as this one does: ranks may have been started
+ * elsewhere, with the same variables. */
+static bool fits(const struct evenly_messages *h)
+{
+	char boot[sizeof h->boot] = "";
+	struct stat namespace;
+	if (h->magic != EVENLY_MESSAGES_MAGIC || h->version != EVENLY_MESSAGES_VERSION
+		|| h->rank_size != sizeof(struct evenly_rank) || h->ranks != EVENLY_MESSAGES_RANKS
+		|| h->size != EVENLY_MESSAGES_SIZE)
+		return false;
+	int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	ssize_t n = file < 0 ? 0 : read(file, boot, sizeof boot - 1);
+	if (file >= 0)
+		close(file);
+	if (n > 0 && boot[n - 1] == '\n')
+		boot[n - 1] = 0;
+	return n > 0 && !strncmp(boot, h->boot, sizeof boot) && stat("/proc/self/ns/pid", &namespace) == 0
+		&& namespace.st_ino == h->pid_namespace;
+}
+
+/* A part of the file, mapped from the page on that it begins in. */
+static void *mapped(int file, uint64_t from, uint64_t size)
+{
+	uint64_t within = from % (uint64_t)sysconf(_SC_PAGESIZE);
+	char *at = mmap(NULL, size + within, PROT_READ | PROT_WRITE, MAP_SHARED, file, (off_t)(from - within));
+	return at == MAP_FAILED ? NULL : at + within;
+}
+
+/* Takes an entry and tallies in the file that evenly reads. Nothing happens where that cannot be. */
+static void share(void)
+{
+	char link[sizeof EVENLY_MESSAGES_NAME];
+	const char *name = getenv(EVENLY_MESSAGES_VARIABLE);
+	if (!name || readlink(name, link, sizeof link) < (ssize_t)sizeof EVENLY_MESSAGES_NAME - 1
+		|| memcmp(link, EVENLY_MESSAGES_NAME, sizeof EVENLY_MESSAGES_NAME - 1))
+		return;
+	int file = open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (file < 0)
+		return;
+	struct stat stat;
+	uint64_t index = EVENLY_MESSAGES_HEADER + EVENLY_MESSAGES_RANKS * sizeof(struct evenly_rank);
+	struct evenly_messages *header = NULL;
+	if (fstat(file, &stat) == 0 && stat.st_size >= (off_t)EVENLY_MESSAGES_SIZE)
+		header = mapped(file, 0, index);
+	if (header && fits(header)) {
+		uint64_t size = 2 * sizeof(struct evenly_tally) * (uint64_t)run.ranks;
+		uint32_t number = atomic_fetch_add(&header->count, 1);
+		/* Each begins a cache line, as different processes write them. */
+		uint64_t place = number < EVENLY_MESSAGES_RANKS
+			? atomic_fetch_add(&header->next, (size + 63) / 64 * 64) : EVENLY_MESSAGES_SIZE;
+		struct evenly_tally *tallies = NULL;
+		if (place >= index && place < EVENLY_MESSAGES_SIZE && size <= EVENLY_MESSAGES_SIZE - place)
+			tallies = mapped(file, place, size);
+		if (tallies) {
+			struct evenly_rank *rank = (struct evenly_rank *)((char *)header + EVENLY_MESSAGES_HEADER);
+			rank += number;
+			rank->tid = (uint32_t)gettid();
+			rank->rank = (uint32_t)run.rank;
+			rank->ranks = (uint32_t)run.ranks;
+			rank->registered = ns_of(CLOCK_BOOTTIME);
+			rank->place = place;
+			rank->mult = (uint64_t)(run.ns_per_tick * 4294967296.0);
+			rank->began = here.known_ns;
+			atomic_store_explicit(&rank->cpu, here.known_ns, memory_order_relaxed);
+			run.shared = here.shared = rank;
+			run.sent = tallies;
+			run.fetched = tallies + run.ranks;
+			run.outside = &rank->outside;
+			run.uncounted = &rank->uncounted;
+			/* Release: whoever sees the number sees all before it. */
+			atomic_store_explicit(&rank->pid, (uint32_t)run.pid, memory_order_release);
+		} else {
+			atomic_fetch_add(&header->refused, 1);
+		}
+	}
+	/* Mapped it stays, where it is of use. */
+	if (header && !run.shared)
+		munmap(header, index);
+	close(file);
+}
+
 /* Before MPI is initialised: from here on the two clocks are compared. */
 static void before_init(void)
 {
@@ -835,7 +956,7 @@ static void after_init(void)
 	run.world = PREDEFINED(MPI_Comm, "ompi_mpi_comm_world", MPI_COMM_WORLD);
 	PMPI(Comm_get_parent, (MPI_Comm *), &parent);
 	/* Ranks that a program starts itself are not placed by its launcher. */
-	if (parent != none || !getenv("EVENLY_PROFILE_DIR"))
+	if (parent != none || !(getenv("EVENLY_PROFILE_DIR") || getenv(EVENLY_MESSAGES_VARIABLE)))
 		return;
 	PMPI(Query_thread, (int *), &level);
 	PMPI(Comm_rank, (MPI_Comm, int *), run.world, &run.rank);
@@ -845,18 +966,23 @@ static void after_init(void)
 		copy_comm, forget_comm, &run.comm_key, NULL);
 	PMPI(Win_create_keyval, (MPI_Win_copy_attr_function *, MPI_Win_delete_attr_function *, int *, void *),
 		copy_win, forget_win, &run.win_key, NULL);
-	run.sent = calloc((size_t)run.ranks, sizeof *run.sent);
-	run.fetched = calloc((size_t)run.ranks, sizeof *run.fetched);
+	run.pid = getpid();
+	here.known_ns = ns_of(CLOCK_THREAD_CPUTIME_ID);
+	share();
+	if (!run.shared && !getenv("EVENLY_PROFILE_DIR"))
+		return;
+	if (!run.shared) {
+		run.sent = calloc((size_t)run.ranks, sizeof *run.sent);
+		run.fetched = calloc((size_t)run.ranks, sizeof *run.fetched);
+	}
 	if (!run.sent || !run.fetched) {
 		say("there is no memory for the tallies; this rank is not counted", "");
 		return;
 	}
 	run.several = level == MPI_THREAD_MULTIPLE;
 	all = (struct members){ .size = run.ranks, .me = run.rank };
-	run.pid = getpid();
 	run.wall_began = ns_of(CLOCK_MONOTONIC);
 	run.cpu_began = ns_of(CLOCK_PROCESS_CPUTIME_ID);
-	here.known_ns = ns_of(CLOCK_THREAD_CPUTIME_ID);
 	here.left = ticks();
 	run.running = true;
 }

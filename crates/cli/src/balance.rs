@@ -5,6 +5,7 @@
 //! here stops it. It is said in one line, and the program goes on unbalanced.
 
 use crate::flags::{AttachArgs, BalanceArgs, ProbeArg, RunArgs};
+use crate::messages::Counting;
 use crate::output::{self, expand};
 use crate::probe::{TestimoniesMaker, Watch};
 use crate::{End, tell};
@@ -18,6 +19,7 @@ use evenly_linux::journal::{Journal, Process, StateDir, others};
 use evenly_linux::live::{
     Control, Live, LiveOptions, LiveReport, balanced_above, check_target_is_free, describe,
 };
+use evenly_linux::machine::RankCounts;
 use evenly_linux::proc::Proc;
 use evenly_linux::restore::{Fate, restore_all};
 use evenly_linux::supervise::{Hooks, Outcome, Program, Signals, SpawnOptions, Supervisor, Waker};
@@ -49,12 +51,9 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
     let whole = cpus.clone().unwrap_or(whole);
     let began = now();
     let signals = Signals::block().context("cannot receive signals")?;
-    let (watch, env) = match args.probe {
-        ProbeArg::Off => None,
-        ProbeArg::On => Watch::prepare(&args.program.command, args.balance.quiet, &mut notes),
-    }
-    .unzip();
-    let spawn = SpawnOptions { cpus, env: env.unwrap_or_default() };
+    let Probes { watch, counting, counts, env } = probes(&args, &mut notes);
+    notes.extend(messages_by(&args.balance, counts.is_some()));
+    let spawn = SpawnOptions { cpus, env };
     let program = match Program::spawn(&args.program.command, &spawn) {
         Ok(program) => program,
         Err(e) => {
@@ -70,9 +69,9 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
     };
     let command = args.program.command.iter().map(|a| a.to_string_lossy().into_owned()).collect();
     let mut facts = Facts::new(&args.balance, pid, command, notes, began);
-    facts.watch = watch;
+    (facts.watch, facts.counting) = (watch, counting);
     let told_by = facts.watch.as_ref().map(Watch::testimonies);
-    let said = Said { args: args.balance, filter, whole, mapping, knowledge, told_by };
+    let said = Said { args: args.balance, filter, whole, mapping, knowledge, told_by, counts };
     let balancing = Balancing::start(said, pid, facts, supervisor.waker());
     let outcome = supervisor.run(&mut Wait);
     finish(balancing, outcome);
@@ -97,9 +96,11 @@ pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
     let mut notes = check_cpus(&args.balance, &whole)?;
     let mapping = mapping(&args.balance, &whole, &mut notes)?;
     let knowledge = knowledge(&args.balance, &mut notes)?;
+    notes.extend(messages_by(&args.balance, false));
     may_change(&args.balance, pid)?;
     let facts = Facts::new(&args.balance, pid, command, notes, now());
-    let said = Said { args: args.balance, filter, whole, mapping, knowledge, told_by: None };
+    let (told_by, counts) = (None, None);
+    let said = Said { args: args.balance, filter, whole, mapping, knowledge, told_by, counts };
     let balancing = Balancing::start(said, pid, facts, supervisor.waker());
     // Where nothing is balanced there is nothing to wait for.
     let outcome = match &balancing {
@@ -303,14 +304,72 @@ fn knowledge(
             Knowledge::even(vec![(0, CpuSet::new())], 1.0)
         }
     };
-    if profile.is_none() {
-        notes.push(format!(
-            "{name}: without --profile or --edges nothing is known of messages; threads are placed by load alone"
-        ));
-    }
     knowledge.profile = profile;
     knowledge.every = args.every.unwrap_or(Knowledge::USUAL_EVERY);
     Ok(Some(Arc::new(knowledge)))
+}
+
+/// Whether the user has told of messages.
+fn tells_messages(args: &BalanceArgs) -> bool {
+    args.profile.is_some() || args.edges.is_some()
+}
+
+/// Where loads and messages are from, for the report, where the policy looks at them.
+fn messages_by(args: &BalanceArgs, counted: bool) -> Option<String> {
+    let by = match (tells_messages(args), counted) {
+        _ if !args.policy.places_load => return None,
+        (false, false) => {
+            "nothing is known of messages (--profile, --edges; of MPI programs --probe on); threads are \
+             placed by load alone"
+        }
+        (false, true) => {
+            "messages between MPI ranks, and what each computes without waiting for others, are counted \
+             while the program runs"
+        }
+        (true, false) => "messages are those of --profile or --edges",
+        (true, true) => {
+            "messages are those of --profile or --edges; what each MPI rank computes without waiting for \
+             others is counted while the program runs"
+        }
+    };
+    Some(format!("{}: {by}", args.policy.name))
+}
+
+/// What is loaded into the program, as far as that is possible.
+#[derive(Default)]
+struct Probes {
+    watch: Option<Watch>,
+    counting: Option<Counting>,
+    counts: Option<RankCounts>,
+    /// Variables that it needs.
+    env: Vec<(OsString, OsString)>,
+}
+
+/// `--probe on`. What cannot be loaded is told, and noted.
+fn probes(args: &RunArgs, notes: &mut Vec<String>) -> Probes {
+    let mut probes = Probes::default();
+    if args.probe == ProbeArg::Off {
+        return probes;
+    }
+    let (command, quiet) = (&args.program.command, args.balance.quiet);
+    let mut before = std::env::var_os("LD_PRELOAD");
+    if args.balance.policy.places_load {
+        let decides = !tells_messages(&args.balance);
+        let mpicc = args.mpicc.as_deref();
+        if let Some((counting, env)) = Counting::prepare(command, mpicc, decides, quiet, notes) {
+            probes.counts = counting.counts().ok();
+            probes.counting = Some(counting);
+            before = env.iter().find(|(name, _)| name == "LD_PRELOAD").map(|(_, v)| v.clone());
+            probes.env = env;
+        }
+    }
+    // It stands before the other, which calls the MPI library itself.
+    if let Some((watch, env)) = Watch::prepare(command, before.as_deref(), quiet, notes) {
+        probes.watch = Some(watch);
+        probes.env.retain(|(name, _)| name != "LD_PRELOAD");
+        probes.env.extend(env);
+    }
+    probes
 }
 
 /// Loads and messages of an earlier run: `--profile`, `--edges`, or the loads of the one and the
@@ -475,6 +534,8 @@ struct Said {
     knowledge: Option<Arc<Knowledge>>,
     /// Reads what threads tell of their waiting.
     told_by: Option<TestimoniesMaker>,
+    /// Reads what ranks count.
+    counts: Option<RankCounts>,
 }
 
 /// A balancer at work beside the supervisor.
@@ -503,6 +564,8 @@ struct Facts {
     json: Option<PathBuf>,
     /// What its threads say of themselves.
     watch: Option<Watch>,
+    /// What its ranks count.
+    counting: Option<Counting>,
 }
 
 /// Balancing that could not begin. It has been told why.
@@ -538,6 +601,7 @@ impl Facts {
             quiet: args.quiet,
             json: args.json.as_deref().map(|p| expand(p, pid)),
             watch: None,
+            counting: None,
         }
     }
 
@@ -581,6 +645,7 @@ impl Facts {
             summary: live.summary,
             efficiency: None,
             probe: self.watch.as_ref().map(Watch::report),
+            messages: self.counting.as_ref().map(Counting::report),
             measured: None,
             gain: None,
             verdict: String::new(),
@@ -719,7 +784,7 @@ impl Parts {
 }
 
 fn live_options(
-    Said { args, filter, whole, mapping, knowledge, told_by }: Said,
+    Said { args, filter, whole, mapping, knowledge, told_by, counts }: Said,
     names: Names,
 ) -> LiveOptions {
     LiveOptions {
@@ -741,6 +806,7 @@ fn live_options(
         mapping,
         knowledge,
         told_by,
+        counted_by: counts,
         numbered_by: args.map_by.into(),
     }
 }

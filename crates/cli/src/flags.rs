@@ -159,6 +159,11 @@ pub(crate) struct RunArgs {
     /// Load a library into the program that tells how long its threads wait for each other
     #[arg(long, value_enum, default_value = "off")]
     pub(crate) probe: ProbeArg,
+    /// With --probe on and --policy nuco: the compiler of the program's MPI, which builds what counts its
+    /// messages when that is needed first [default: the mpicc of the MPI that program and launcher belong to]
+    #[arg(long, value_name = "MPICC", requires = "probe",
+        value_parser = PathBufValueParser::new().map(PathBuf::into_os_string))]
+    pub(crate) mpicc: Option<OsString>,
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
 }
@@ -863,7 +868,8 @@ pub(crate) enum ProbeArg {
     /// The program is watched from outside only
     Off,
     /// Barriers, conditions, OpenMP and MPI are watched inside of it; the report says how long each
-    /// thread waited
+    /// thread waited. With --policy nuco, messages and loads of MPI ranks are counted, and go into its
+    /// decisions
     On,
 }
 

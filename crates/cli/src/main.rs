@@ -13,6 +13,7 @@ mod flags;
 mod generate;
 mod map;
 mod mechanisms;
+mod messages;
 mod network;
 mod output;
 mod predict;

@@ -11,7 +11,7 @@ use evenly_probe::waiting::{Mapping, Observed, Reader};
 use evenly_report::{ProbeReport, ProbeThread};
 use evenly_topology::cache_dir;
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -55,10 +55,11 @@ impl State {
 }
 
 impl Watch {
-    /// The probe for this command, and variables with which it has to be started. None where it cannot
-    /// be loaded, which is told, and noted for the report.
+    /// The probe for this command, and variables with which it has to be started; `before` is what
+    /// `LD_PRELOAD` would be without. None where it cannot be loaded, which is told, and noted for the report.
     pub(crate) fn prepare(
         command: &[OsString],
+        before: Option<&OsStr>,
         quiet: bool,
         notes: &mut Vec<String>,
     ) -> Option<(Self, Vec<(OsString, OsString)>)> {
@@ -77,7 +78,7 @@ impl Watch {
                 return None;
             }
         }
-        match Self::new(command) {
+        match Self::new(command, before) {
             Ok(found) => Some(found),
             Err(e) => {
                 say(format!("'{program}' runs without the probe: {}", evenly_errors::said(&e)));
@@ -86,15 +87,17 @@ impl Watch {
         }
     }
 
-    fn new(command: &[OsString]) -> anyhow::Result<(Self, Vec<(OsString, OsString)>)> {
+    fn new(
+        command: &[OsString],
+        before: Option<&OsStr>,
+    ) -> anyhow::Result<(Self, Vec<(OsString, OsString)>)> {
         let dir = cache_dir("probe").ok_or_else(|| {
             anyhow::anyhow!(
                 "it has no place: neither XDG_CACHE_HOME nor HOME is set; set one of them"
             )
         })?;
         let file = library(command, &dir)?;
-        let before = std::env::var_os("LD_PRELOAD");
-        let value = preload(&file, before.as_deref())?;
+        let value = preload(&file, before)?;
         let mapping = Mapping::new()?;
         let (threads, seen) = (HashMap::new(), Vec::new());
         let reader = mapping.reader()?;

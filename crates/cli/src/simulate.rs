@@ -54,7 +54,7 @@ fn replayed(args: &SimulateArgs, path: &Path, json: Option<&Path>) -> anyhow::Re
         Recording::read(path).with_context(|| format!("--replay {}", path.display()))?;
     warn_if_unfinished(path, &recording);
     let r = replay(&recording.events, policy);
-    let text = format!(
+    let mut text = format!(
         "{name} on {}: {} points, {} left out\n  moves that were made       {:>8}\n  moves that it would make   \
          {:>8}\n  points with the same moves {:>8}\n",
         path.display(),
@@ -64,6 +64,9 @@ fn replayed(args: &SimulateArgs, path: &Path, json: Option<&Path>) -> anyhow::Re
         r.would_move,
         r.same
     );
+    if let Some(lacks) = r.lacks {
+        text += &format!("  not in recordings: {lacks}\n");
+    }
     let mut value = serde_json::to_value(&r)?;
     value["schema"] = "evenly.replay/1".into();
     value["policy"] = name.into();

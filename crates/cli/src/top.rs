@@ -198,6 +198,7 @@ fn watch(
         mapping: None,
         knowledge: None,
         told_by: None,
+        counted_by: None,
         numbered_by: evenly_engine::MapBy::Auto,
     };
     let live = Live::new(options, pid, journal);

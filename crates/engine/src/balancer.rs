@@ -18,6 +18,7 @@
 
 use crate::decentral::{Account, Board, CARE, Complaint, CpuBalancer, Decentral, Member};
 use crate::handover::{Act, Handover};
+use crate::ranks::links;
 use crate::rates::Rates;
 use crate::speed::{LEAST_WANTED, OnCpu};
 use crate::waiting::Told;
@@ -1287,12 +1288,29 @@ impl Balancer {
                 _ => 0.0,
             };
             last = Some((pid, bytes));
-            let task = TaskView { process: pid, number: e.number, process_bytes: bytes };
+            let number = e.number;
+            let task = TaskView { process: pid, number, process_bytes: bytes, computed: None };
             self.snapshot.tasks.push(task);
         }
+        self.snapshot.links = None;
         if sizes {
             self.look_at_memory(machine, now, observers);
+            self.ask_ranks(machine);
         }
+    }
+
+    /// What ranks have computed and sent, where they tell.
+    fn ask_ranks(&mut self, machine: &mut dyn Machine) {
+        let threads: Vec<(ThreadId, Nanos)> =
+            self.entities.iter().map(|e| (e.meta.id, e.last.ran)).collect();
+        let mut told = Vec::with_capacity(threads.len());
+        if !machine.ranks(&threads, &mut told) {
+            return;
+        }
+        for (task, told) in self.snapshot.tasks.iter_mut().zip(&told) {
+            task.computed = told.as_ref().map(|t| t.computed);
+        }
+        self.snapshot.links = Some(links(&told));
     }
 
     /// Where processes have their memory, as far as that may be looked at now.

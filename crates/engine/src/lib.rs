@@ -14,6 +14,7 @@ mod handover;
 mod machine;
 mod mapping;
 mod period;
+mod ranks;
 mod rates;
 mod share;
 mod speed;
@@ -29,8 +30,8 @@ pub use domains::{
 pub use event::{CpuRecord, Event, MoveRecord, Observer, PointRecord, ThreadMeta, ThreadRecord};
 pub use guard::{Guard, GuardOptions, Verdict};
 pub use machine::{
-    ApplyError, Located, Machine, MemoryMoved, MemoryUnknown, Neighbour, Reading, RunState, Times,
-    Waiting,
+    ApplyError, Located, Machine, MemoryMoved, MemoryUnknown, Neighbour, RankTold, Reading,
+    RunState, Tally, Times, Waiting,
 };
 pub use mapping::{MapBy, Mapping, Newcomer, Numbering};
 pub use period::{ADVANCE, Period, PeriodControl, PeriodOptions};

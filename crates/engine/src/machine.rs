@@ -137,6 +137,32 @@ pub enum MemoryUnknown {
     Unreadable(String),
 }
 
+/// What went between a rank of an MPI program and another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tally {
+    /// The other, by its rank.
+    pub with: u64,
+    /// Messages.
+    pub messages: u64,
+    /// Bytes of all of them.
+    pub bytes: u64,
+}
+
+/// What the thread of a rank of an MPI program has told of itself, since it was started.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RankTold {
+    /// Its number.
+    pub rank: u64,
+    /// Of how many ranks: those of programs of different sizes do not mean each other.
+    pub ranks: u64,
+    /// CPU time that it has used outside of MPI: of all that it had when it was read last.
+    pub computed: Nanos,
+    /// What it has sent, to each.
+    pub sent: Vec<Tally>,
+    /// What it has fetched by itself, from each.
+    pub fetched: Vec<Tally>,
+}
+
 /// What the cycle needs of a machine. Linux is one; the simulator is another.
 pub trait Machine {
     /// Monotonic time.
@@ -238,6 +264,12 @@ pub trait Machine {
     /// Goes on with memory that is to be moved, for a short while. What is done with, if anything is.
     fn go_on_moving(&mut self) -> Option<MemoryMoved> {
         None
+    }
+
+    /// What those of these threads tell of themselves that are of ranks, in order; beside each the CPU time
+    /// that it had when it was read last. False where nobody could tell.
+    fn ranks(&mut self, _threads: &[(ThreadId, Nanos)], _out: &mut Vec<Option<RankTold>>) -> bool {
+        false
     }
 
     /// How fast a CPU is, of [`FULL_CAPACITY`]; at least 1.

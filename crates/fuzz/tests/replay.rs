@@ -193,6 +193,7 @@ fn the_seeds_are_what_they_stand_for() {
             each.iter().any(|t| t.by_file.is_some())
                 && each.iter().any(|t| t.by_launcher.is_some())
                 && each.iter().any(|t| t.by_compiler.is_some())
+                && each.iter().any(|t| t.by_ranks.iter().any(|r| !r.sent.is_empty()))
         }
         "names" => filled(&text(bytes), &mut |c| "hpr".contains(c).then(String::new)).is_ok(),
         "policies" => specs(&text(bytes), &|name| name == "hybrid").len() > 2,

@@ -29,6 +29,12 @@ pub fn since_boot() -> Nanos {
     read(ClockId::Boottime)
 }
 
+/// How many of the kernel's clock ticks, in which it counts start times, there are in a second; at least 1.
+#[must_use]
+pub fn ticks_per_second() -> u64 {
+    rustix::param::clock_ticks_per_second().max(1)
+}
+
 fn read(clock: ClockId) -> Nanos {
     let t = clock_gettime(clock);
     Nanos(t.tv_sec.cast_unsigned().saturating_mul(1_000_000_000) + t.tv_nsec.cast_unsigned())

@@ -17,7 +17,7 @@ use crate::counters::{Counted, Counters, CountersError, several_kinds_of_cpus};
 use crate::guardian::{Guardian, GuardianError};
 use crate::journal::{Journal, Other, Process};
 use crate::limits::{DomainKind, Limits, Quota, slice};
-use crate::machine::{LinuxMachine, Masks, Source, Testimonies};
+use crate::machine::{LinuxMachine, Masks, RankCounts, Source, Testimonies};
 use crate::proc::{Proc, Stat, parse_schedstat, read_all};
 use crate::scan::Scanner;
 use crate::taskstats::TaskStats;
@@ -95,6 +95,9 @@ pub struct LiveOptions {
     /// Makes what reads how threads say that they have waited, once for each domain; None where they say
     /// nothing.
     pub told_by: Option<Box<dyn Fn() -> Option<Testimonies> + Send>>,
+    /// Reads what the ranks of the program count of their computing and their messages; None where they do
+    /// not. For the first domain, which for a policy that places threads by load is the only one.
+    pub counted_by: Option<RankCounts>,
     /// What the tasks of the mapping, and those of the profile, are in the program.
     pub numbered_by: MapBy,
 }
@@ -662,7 +665,7 @@ impl Live {
     /// # Errors
     /// [`LiveError`]; nothing has been changed then, or everything is as it was.
     pub fn run(
-        self,
+        mut self,
         control: &Control,
         mut observers: impl FnMut(DomainId) -> Vec<Box<dyn Observer>>,
     ) -> Result<LiveReport, LiveError> {
@@ -695,7 +698,8 @@ impl Live {
             let files = files_each - if counters.is_some() { files_each / 3 } else { 0 };
             let machine = LinuxMachine::new(self.root, self.masks.clone(), self.source()?, files)
                 .counting(counters)
-                .told_by(self.options.told_by.as_ref().and_then(|make| make()));
+                .told_by(self.options.told_by.as_ref().and_then(|make| make()))
+                .counted_by(self.options.counted_by.take());
             if i == 0 {
                 notes.extend(note);
             }

@@ -43,8 +43,8 @@ use crate::proc::{Image, Proc, Stat, parse_schedstat, status_field, status_numbe
 use crate::restore::is_left_of;
 use crate::taskstats::{TaskStats, TaskTimes};
 use evenly_engine::{
-    ApplyError, Located, Machine, MemoryMoved, MemoryUnknown, Neighbour, Reading, RunState, Times,
-    Waiting,
+    ApplyError, Located, Machine, MemoryMoved, MemoryUnknown, Neighbour, RankTold, Reading,
+    RunState, Times, Waiting,
 };
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
 use smallvec::SmallVec;
@@ -330,6 +330,10 @@ impl Tellers {
     }
 }
 
+/// Reads what the threads of ranks have counted, as [`Machine::ranks`].
+pub type RankCounts =
+    Box<dyn FnMut(&[(ThreadId, Nanos)], &mut Vec<Option<RankTold>>) -> bool + Send>;
+
 /// Linux, for one domain.
 pub struct LinuxMachine {
     proc: Proc,
@@ -338,6 +342,8 @@ pub struct LinuxMachine {
     counters: Option<Counters>,
     /// What they say of their waiting, where they do.
     tellers: Option<Tellers>,
+    /// What ranks count, where they do.
+    ranks: Option<RankCounts>,
     limits: Limits,
     watch: Watch,
     root: Pid,
@@ -369,6 +375,7 @@ impl LinuxMachine {
             source,
             counters: None,
             tellers: None,
+            ranks: None,
             watch: limits.watch(root),
             possible: limits.possible().unwrap_or_default(),
             limits,
@@ -406,6 +413,13 @@ impl LinuxMachine {
             by_tid: HashMap::new(),
             ticks_per_second,
         });
+        self
+    }
+
+    /// With what ranks count of their computing and their messages.
+    #[must_use]
+    pub fn counted_by(mut self, ranks: Option<RankCounts>) -> Self {
+        self.ranks = ranks;
         self
     }
 
@@ -894,6 +908,10 @@ impl Machine for LinuxMachine {
         if let Some(tellers) = &mut self.tellers {
             tellers.ask(ids, out);
         }
+    }
+
+    fn ranks(&mut self, threads: &[(ThreadId, Nanos)], out: &mut Vec<Option<RankTold>>) -> bool {
+        self.ranks.as_mut().is_some_and(|read| read(threads, out))
     }
 
     fn locate(&mut self, id: ThreadId) -> Option<Located> {

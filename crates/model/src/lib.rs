@@ -26,7 +26,8 @@ pub use ids::{CpuId, DomainId, Pid, ThreadId, Tid};
 pub use knowledge::Knowledge;
 pub use plan::{MemoryMove, Move, Plan, Reason};
 pub use snapshot::{
-    CpuIndex, CpuView, FULL_CAPACITY, MemoryView, Snapshot, TaskView, ThreadIndex, ThreadView, spun,
+    CpuIndex, CpuView, FULL_CAPACITY, LinkView, MemoryView, Snapshot, TaskView, ThreadIndex,
+    ThreadView, spun,
 };
 pub use tasks::{Edge, GraphError, Link, MOST_OF_ANYTHING, Task, TaskGraph, TaskIndex};
 pub use time::{DurationError, Nanos, parse_duration};

@@ -73,6 +73,21 @@ pub struct TaskView {
     pub number: Option<u64>,
     /// Bytes that its process has in memory; 0 where that is not known.
     pub process_bytes: f64,
+    /// CPU time that it has computed for in all, waiting not included, where it tells that itself.
+    pub computed: Option<Nanos>,
+}
+
+/// What a thread has sent to another, as the program counts it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LinkView {
+    /// The sender.
+    pub from: ThreadIndex,
+    /// The receiver.
+    pub to: ThreadIndex,
+    /// Messages in all.
+    pub messages: f64,
+    /// Bytes of all of them.
+    pub bytes: f64,
 }
 
 /// Where a process has memory of its own.
@@ -137,6 +152,9 @@ pub struct Snapshot {
     /// What each of `threads` is in its program. Empty where nobody asks
     /// ([`crate::Knowledge`]).
     pub tasks: Vec<TaskView>,
+    /// Who has sent how much to whom so far. None where the program does not tell, or was not asked just
+    /// now ([`TaskView::computed`] neither).
+    pub links: Option<Vec<LinkView>>,
     /// Where processes have their memory, of those that were looked at just now. Empty at most points,
     /// because that is costly, and on a machine with one node.
     pub memory: Vec<MemoryView>,

@@ -2,9 +2,11 @@
 //! memory, with the mappers of [`crate::map`].
 //!
 //! NucoLB (Pilla and others, 2012) is called by a runtime that knows its tasks' loads and messages.
-//! Here the tasks are threads, a load is the progress that a thread made in the window of the last k
-//! periods, and messages are those of a record of an earlier run ([`Knowledge::profile`]), scaled
-//! to the load that is seen; without one nothing is known of them, and load alone counts.
+//! Here the tasks are threads. A load is what a thread has computed in the window of the last k periods, as
+//! it tells itself ([`TaskView::computed`](evenly_model::TaskView::computed)), or else its progress. Messages
+//! are those of a record of an earlier run ([`Knowledge::profile`]), scaled to the load that is seen; without
+//! one those that the program counted in the window ([`Snapshot::links`]); else nothing is known of them, and
+//! load alone counts.
 //!
 //! ```text
 //! k periods observed -> TaskGraph -> nuco+ (its starts: nuco, greedy, treematch ...) -> better than
@@ -14,9 +16,10 @@
 //! **What a plan must save.** Migrations cost at once, and what they save is saved for as long as the
 //! program goes on as it is. That is taken to be as long as it has run already, and at least a
 //! window: loads and messages are scaled to that horizon before they are held against the costs of
-//! migration. A plan is made for the mean loads of two windows, and is taken only if it lowers the
-//! model's objective by more than [`LEAST_GAIN`] under the loads of each of them: what differs from
-//! window to window is noise to a plan, and would have threads moved to and fro.
+//! migration. A plan is made for the mean loads and messages of two windows, and is taken only if it lowers
+//! the model's objective by more than [`LEAST_GAIN`] under those of each of them: what differs from
+//! window to window is noise to a plan, and would have threads moved to and fro. So a program that changes
+//! its pattern is followed two windows later.
 //!
 //! **Memory** is where it is read to be ([`Snapshot::memory`]), at the start and at the ends of windows.
 //! Of a process of which that cannot be read it is taken to be where it first computed: the kernel
@@ -39,9 +42,9 @@ use crate::map::plus::objective_s;
 use crate::map::{Options, Request, mapper, no_stop};
 use crate::{Mechanism, Policy, PolicyInfo, Spreader};
 use evenly_model::{
-    Cluster, Core, CoreIndex, CpuIndex, Edge, FULL_CAPACITY, Knowledge, MemoryMove, MemoryView,
-    Nanos, Node, NodeIndex, Pid, Plan, Reason, Snapshot, Task, TaskGraph, ThreadId, ThreadIndex,
-    ThreadView,
+    Cluster, Core, CoreIndex, CpuIndex, CpuView, Edge, FULL_CAPACITY, Knowledge, MemoryMove,
+    MemoryView, Nanos, Node, NodeIndex, Pid, Plan, Reason, Snapshot, Task, TaskGraph, TaskView,
+    ThreadId, ThreadIndex, ThreadView,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -83,8 +86,14 @@ pub struct Remap {
     points: u32,
     /// The progress that threads had then.
     progress: HashMap<ThreadId, i64>,
+    /// What they had computed then, where they tell.
+    computed: HashMap<ThreadId, Nanos>,
+    /// Messages that had been sent then, where the program counts them.
+    sent: Option<HashMap<(ThreadId, ThreadId), Traffic>>,
     /// The loads of the window before, as parts of a CPU.
     before: HashMap<ThreadId, f64>,
+    /// Its messages, a second.
+    traffic: Option<HashMap<(ThreadId, ThreadId), Traffic>>,
     /// Threads have been distributed once; from then on only loads count.
     distributed: bool,
     /// Where the memory of each process is.
@@ -97,6 +106,60 @@ pub struct Remap {
     /// Threads on each CPU, and where each thread is.
     counts: Vec<u32>,
     at: Vec<CpuIndex>,
+}
+
+/// What one thread has sent to another.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct Traffic {
+    messages: f64,
+    bytes: f64,
+}
+
+impl Traffic {
+    fn scale(self, by: f64) -> Self {
+        Self { messages: self.messages * by, bytes: self.bytes * by }
+    }
+
+    fn and(self, other: Self) -> Self {
+        let Self { messages, bytes } = other;
+        Self { messages: self.messages + messages, bytes: self.bytes + bytes }
+    }
+
+    /// What has come since then.
+    fn since(self, then: Self) -> Self {
+        let messages = (self.messages - then.messages).max(0.0);
+        Self { messages, bytes: (self.bytes - then.bytes).max(0.0) }
+    }
+}
+
+/// What each thread of a snapshot has sent to each other.
+type Links = BTreeMap<(ThreadIndex, ThreadIndex), Traffic>;
+
+/// Loads as parts of a CPU, by threads, and messages a second, where the program counts them: what a plan
+/// is made for.
+#[derive(Debug, Clone)]
+struct Demand {
+    rates: Vec<f64>,
+    links: Option<Links>,
+}
+
+impl Demand {
+    /// Half of each.
+    fn mean(&self, other: &Self) -> Self {
+        let rates = self.rates.iter().zip(&other.rates).map(|(a, b)| (a + b) / 2.0).collect();
+        let links = match (&self.links, &other.links) {
+            (Some(a), Some(b)) => {
+                let mut sum: Links = Links::new();
+                for (&pair, &traffic) in a.iter().chain(b) {
+                    let all = sum.entry(pair).or_default();
+                    *all = all.and(traffic.scale(0.5));
+                }
+                Some(sum)
+            }
+            (one, other) => one.clone().or_else(|| other.clone()),
+        };
+        Self { rates, links }
+    }
 }
 
 /// Where the memory of a process is.
@@ -220,6 +283,13 @@ impl Remap {
         (self.window, self.points) = (s.now, 0);
         self.progress.clear();
         self.progress.extend(s.threads.iter().map(|t| (t.id, t.progress)));
+        let told = |(t, task): (&ThreadView, &TaskView)| Some((t.id, task.computed?));
+        self.computed.clear();
+        self.computed.extend(s.threads.iter().zip(&s.tasks).filter_map(told));
+        self.sent = s.links.as_ref().map(|_| {
+            let of = |t: ThreadIndex| s.threads[t].id;
+            links_of(s).into_iter().map(|((from, to), all)| ((of(from), of(to)), all)).collect()
+        });
         if s.tasks.len() == s.threads.len() {
             let here: BTreeSet<Pid> = s.tasks.iter().map(|t| t.process).collect();
             self.homes.retain(|p, _| here.contains(p));
@@ -292,17 +362,20 @@ impl Remap {
             return false;
         };
         self.find_homes(s, &knowledge);
-        let rates = self.rates(s);
+        let now = Demand { rates: self.rates(s), links: self.links(s) };
         let known = !self.before.is_empty();
-        let of_before =
-            |(t, rate): (&ThreadView, &f64)| self.before.get(&t.id).copied().unwrap_or(*rate);
-        let before: Vec<f64> = s.threads.iter().zip(&rates).map(of_before).collect();
+        let before = self.demand_before(s, &now);
         self.before.clear();
-        self.before.extend(s.threads.iter().zip(&rates).map(|(t, rate)| (t.id, *rate)));
+        self.before.extend(s.threads.iter().zip(&now.rates).map(|(t, rate)| (t.id, *rate)));
+        let of = |t: ThreadIndex| s.threads[t].id;
+        let traffic = |links: &Links| -> HashMap<_, _> {
+            links.iter().map(|((from, to), all)| ((of(*from), of(*to)), *all)).collect()
+        };
+        self.traffic = now.links.as_ref().map(traffic);
         if !known {
             return false;
         }
-        let mean: Vec<f64> = rates.iter().zip(&before).map(|(a, b)| (a + b) / 2.0).collect();
+        let mean = now.mean(&before);
         let Some(case) = self.case(s, &knowledge, &mean) else { return false };
         let Some(nuco) = mapper("nuco+") else { return false };
         let mapping = (nuco.map)(&case.request());
@@ -316,8 +389,8 @@ impl Remap {
             let now = objective_s(&request, &case.present);
             objective_s(&request, &mapping) < (1.0 - LEAST_GAIN) * now
         };
-        let under = |rates: &[f64]| self.case(s, &knowledge, rates).is_some_and(|c| pays(&c));
-        if leaves_one || !pays(&case) || !under(&rates) || !under(&before) {
+        let under = |demand: &Demand| self.case(s, &knowledge, demand).is_some_and(|c| pays(&c));
+        if leaves_one || !pays(&case) || !under(&now) || !under(&before) {
             self.follow(s, &knowledge, &case, &case.present, plan);
             return false;
         }
@@ -348,25 +421,74 @@ impl Remap {
         }
     }
 
+    /// What it was in the window before; of what was not there then, as it is now.
+    fn demand_before(&self, s: &Snapshot, now: &Demand) -> Demand {
+        let rate =
+            |(t, rate): (&ThreadView, &f64)| self.before.get(&t.id).copied().unwrap_or(*rate);
+        let rates = s.threads.iter().zip(&now.rates).map(rate).collect();
+        let Some(traffic) = &self.traffic else {
+            return Demand { rates, links: now.links.clone() };
+        };
+        let place: HashMap<ThreadId, ThreadIndex> =
+            s.threads.iter().enumerate().map(|(i, t)| (t.id, i)).collect();
+        let then = traffic
+            .iter()
+            .filter_map(|((from, to), all)| Some(((*place.get(from)?, *place.get(to)?), *all)));
+        let mut links: Links = then.collect();
+        for (&pair, &all) in now.links.iter().flatten() {
+            let new = [pair.0, pair.1].iter().any(|&t| !self.before.contains_key(&s.threads[t].id));
+            if new {
+                links.insert(pair, all);
+            }
+        }
+        Demand { rates, links: Some(links) }
+    }
+
+    /// Messages a second in the window. None where the program does not count them, or has only just
+    /// begun to.
+    fn links(&self, s: &Snapshot) -> Option<Links> {
+        let (then, _) = (self.sent.as_ref()?, s.links.as_ref()?);
+        let window = (s.now - self.window).as_secs_f64();
+        if window <= 0.0 {
+            return None;
+        }
+        let of = |t: ThreadIndex| s.threads[t].id;
+        let gained = |((from, to), all): ((ThreadIndex, ThreadIndex), Traffic)| {
+            // What one has counted that did not tell then may be of long before.
+            let told = [from, to].iter().all(|&t| self.computed.contains_key(&of(t)));
+            let before =
+                told.then(|| then.get(&(of(from), of(to))).copied().unwrap_or_default())?;
+            let gained = all.since(before).scale(1.0 / window);
+            (gained.messages > 0.0).then_some(((from, to), gained))
+        };
+        Some(links_of(s).into_iter().filter_map(gained).collect())
+    }
+
     /// What part of a CPU, one of the fastest, each thread used in the window.
     fn rates(&self, s: &Snapshot) -> Vec<f64> {
         let window = (s.now - self.window).0 as f64;
         let every = f64::from(self.points.max(1));
         let fastest = s.cpus.iter().map(|c| c.capacity).max().unwrap_or(FULL_CAPACITY);
         let full = f64::from(fastest) / f64::from(FULL_CAPACITY);
-        let rate = |t: &ThreadView| {
-            let gained = match self.progress.get(&t.id) {
+        let told = |i: ThreadIndex| {
+            let t = &s.threads[i];
+            let computed = s.tasks.get(i)?.computed? - *self.computed.get(&t.id)?;
+            // In the unit of progress. It was on this CPU, as threads are moved when windows end.
+            Some(computed.0 as f64 * s.cpus.get(t.cpu).map_or(1.0, CpuView::weight))
+        };
+        let rate = |(i, t): (ThreadIndex, &ThreadView)| {
+            let gained = told(i).unwrap_or_else(|| match self.progress.get(&t.id) {
                 Some(then) => (t.progress - then).max(0) as f64,
                 // It came meanwhile: as it ran last.
                 None => t.ran.0 as f64 * every,
-            };
+            });
             if window > 0.0 { gained / full / window } else { 0.0 }
         };
-        s.threads.iter().map(rate).collect()
+        s.threads.iter().enumerate().map(rate).collect()
     }
 
     /// The threads as tasks with these loads, in seconds up to the horizon; None where they have none.
-    fn case(&self, s: &Snapshot, knowledge: &Knowledge, rates: &[f64]) -> Option<Case> {
+    fn case(&self, s: &Snapshot, knowledge: &Knowledge, demand: &Demand) -> Option<Case> {
         let horizon = (s.now - self.began.unwrap_or(s.now)).max(s.now - self.window);
         let fastest = s.cpus.iter().map(|c| c.capacity).max()?;
         let bytes = |i: ThreadIndex| s.tasks.get(i).map_or(0.0, |t| t.process_bytes);
@@ -380,7 +502,7 @@ impl Remap {
             let t = &s.threads[i];
             Task {
                 id: i as u64,
-                load_s: rates[i] * horizon.as_secs_f64(),
+                load_s: demand.rates[i] * horizon.as_secs_f64(),
                 size_bytes: bytes(i) / sharing,
                 core: None,
                 movable: t.movable && everywhere.get(t.mask).copied().unwrap_or(false),
@@ -391,7 +513,11 @@ impl Remap {
         if all_load_s <= 0.0 {
             return None;
         }
-        let edges = edges(s, knowledge, all_load_s);
+        let edges = match (&knowledge.profile, &demand.links) {
+            (Some(profile), _) => edges(s, profile, all_load_s),
+            (None, Some(links)) => edges_of(links, horizon),
+            (None, None) => Vec::new(),
+        };
         let graph = TaskGraph::new(tasks, &edges).ok()?;
         let cores = s.cpus.iter().map(|c| Core {
             id: c.id.0,
@@ -464,10 +590,29 @@ fn nodes_of_processes(
     found
 }
 
+/// What was sent so far between the threads of a snapshot.
+fn links_of(s: &Snapshot) -> Links {
+    let mut links = Links::new();
+    let here = |t: ThreadIndex| t < s.threads.len();
+    for l in s.links.iter().flatten().filter(|l| here(l.from) && here(l.to)) {
+        let all = links.entry((l.from, l.to)).or_default();
+        *all = all.and(Traffic { messages: l.messages, bytes: l.bytes });
+    }
+    links
+}
+
+/// Messages between threads, as they were counted, up to the horizon.
+fn edges_of(links: &Links, horizon: Nanos) -> Vec<Edge> {
+    let edge = |(&(from, to), all): (&(ThreadIndex, ThreadIndex), &Traffic)| {
+        let Traffic { messages, bytes } = all.scale(horizon.as_secs_f64());
+        Edge { from: from as u64, to: to as u64, messages, bytes }
+    };
+    links.iter().map(edge).collect()
+}
+
 /// Messages between threads, as the profile has them for as much load as there is here. A rank's are
 /// those of its first thread.
-fn edges(s: &Snapshot, knowledge: &Knowledge, all_load_s: f64) -> Vec<Edge> {
-    let Some(profile) = &knowledge.profile else { return Vec::new() };
+fn edges(s: &Snapshot, profile: &TaskGraph, all_load_s: f64) -> Vec<Edge> {
     let mut of_number: HashMap<u64, usize> = HashMap::new();
     for (i, t) in s.tasks.iter().enumerate() {
         if let Some(number) = t.number {
@@ -500,7 +645,7 @@ fn edges(s: &Snapshot, knowledge: &Knowledge, all_load_s: f64) -> Vec<Edge> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenly_model::{CpuId, CpuSet, CpuView, TaskView, Tid};
+    use evenly_model::{CpuId, CpuSet, LinkView, Tid};
 
     const PERIOD: Nanos = Nanos::from_millis(20);
 
@@ -515,6 +660,10 @@ mod tests {
         on: BTreeMap<i32, Vec<f64>>,
         masks: Vec<Vec<bool>>,
         point: u64,
+        /// What threads tell: the part of the time for which each computes, and messages a second.
+        computes: Option<Vec<f64>>,
+        talk: Vec<(ThreadIndex, ThreadIndex, f64)>,
+        sent: BTreeMap<(ThreadIndex, ThreadIndex), f64>,
     }
 
     impl Machine {
@@ -526,6 +675,9 @@ mod tests {
                 on: BTreeMap::new(),
                 masks: vec![vec![true; 4]],
                 point: 0,
+                computes: None,
+                talk: Vec::new(),
+                sent: BTreeMap::new(),
             }
         }
 
@@ -554,6 +706,7 @@ mod tests {
                 process: Pid(i as i32),
                 number: Some(i as u64),
                 process_bytes: self.bytes,
+                computed: None,
             };
             Snapshot {
                 point: self.point,
@@ -565,6 +718,21 @@ mod tests {
                 threads,
                 ..Snapshot::default()
             }
+        }
+
+        /// What threads tell of themselves, if they do.
+        fn tell(&self, s: &mut Snapshot) {
+            let Some(computes) = &self.computes else { return };
+            for (task, share) in s.tasks.iter_mut().zip(computes) {
+                task.computed = Some(s.now.scale(*share));
+            }
+            let link = |(&(from, to), &messages): (&(usize, usize), &f64)| LinkView {
+                from,
+                to,
+                messages,
+                bytes: 8.0 * messages,
+            };
+            s.links = Some(self.sent.iter().map(link).collect());
         }
 
         /// So many points; the plans that were not empty.
@@ -580,6 +748,10 @@ mod tests {
                         elsewhere: 0.0,
                     };
                     snapshot.memory = self.on.iter().map(view).collect();
+                    self.tell(&mut snapshot);
+                }
+                for &(from, to, rate) in &self.talk {
+                    *self.sent.entry((from, to)).or_default() += rate * PERIOD.as_secs_f64();
                 }
                 policy.decide(&snapshot, &mut plan);
                 plan.moves.iter().for_each(|m| self.at[m.thread] = m.to);
@@ -710,6 +882,99 @@ mod tests {
         assert!(m.run(&mut policy(10, 3.0, None), 200).is_empty());
     }
 
+    /// Ranks that say to whom they talk, and then talk to others: partners come to one node, both times. What a
+    /// profile says of them counts more than what they say.
+    #[test]
+    fn partners_are_found_while_the_program_runs() {
+        let pairs = |a: [usize; 2], b: [usize; 2]| {
+            let both = |[i, j]: [usize; 2]| [(i, j, 20_000.0), (j, i, 20_000.0)];
+            [both(a), both(b)].concat()
+        };
+        let start = Machine {
+            computes: Some(vec![0.5; 4]),
+            talk: pairs([0, 2], [1, 3]),
+            ..Machine::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)])
+        };
+        let (mut m, mut nuco) = (start.clone(), policy(10, 3.0, None));
+        let together = |m: &Machine, i: usize, j: usize| m.at[i] / 2 == m.at[j] / 2;
+        assert!(m.run(&mut nuco, 20).is_empty(), "within the first two windows");
+        m.run(&mut nuco, 100);
+        assert!(together(&m, 0, 2) && together(&m, 1, 3), "{:?}", m.at);
+        assert!(m.run(&mut nuco, 100).is_empty(), "nothing more to gain");
+        m.talk = pairs([0, 1], [2, 3]);
+        m.run(&mut nuco, 100);
+        assert!(together(&m, 0, 1) && together(&m, 2, 3), "{:?}", m.at);
+        let task = |id| Task { id, load_s: 1.0, size_bytes: 0.0, core: None, movable: true };
+        let edge = |from, to| Edge { from, to, messages: 50_000.0, bytes: 0.0 };
+        let edges = [edge(0, 3), edge(3, 0), edge(1, 2), edge(2, 1)];
+        let profile = TaskGraph::new((0..4).map(task).collect(), &edges).unwrap();
+        let mut m = start;
+        m.run(&mut policy(10, 3.0, Some(profile)), 200);
+        assert!(together(&m, 0, 3) && together(&m, 1, 2), "{:?}", m.at);
+    }
+
+    /// A pattern that lasts for no longer than a window moves nobody.
+    #[test]
+    fn talk_that_changes_from_window_to_window_is_not_followed() {
+        let mut m = Machine {
+            computes: Some(vec![0.5; 4]),
+            ..Machine::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)])
+        };
+        let mut nuco = policy(10, 3.0, None);
+        let mut moves = 0;
+        for window in 0..40 {
+            let partner = |i: usize| i ^ if window % 2 == 0 { 1 } else { 2 };
+            m.talk = (0..4).map(|i| (i, partner(i), 20_000.0)).collect();
+            moves += m.run(&mut nuco, 10).iter().map(|p| p.moves.len()).sum::<usize>();
+        }
+        assert_eq!(moves, 0, "{:?}", m.at);
+    }
+
+    /// All are equally busy, as those that wait spin; who computes is what they say.
+    #[test]
+    fn those_that_spin_while_they_wait_are_light() {
+        let threads =
+            [(0, 0.5), (0, 0.5), (1, 0.5), (1, 0.5), (2, 0.5), (2, 0.5), (3, 0.5), (3, 0.5)];
+        let computes = vec![0.45, 0.45, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1];
+        let mut m = Machine { computes: Some(computes.clone()), ..Machine::new(&threads) };
+        m.run(&mut policy(10, 1.5, None), 100);
+        m.shares = computes;
+        assert!(heaviest(&m) <= 0.5, "{:?}", m.at);
+        let mut m = Machine::new(&threads);
+        assert!(m.run(&mut policy(10, 1.5, None), 100).is_empty(), "nobody knows better");
+    }
+
+    /// A rank that was not asked before has counted from its beginning: that is nothing of the window.
+    #[test]
+    fn what_was_sent_long_ago_is_not_of_the_window() {
+        let m = Machine {
+            computes: Some(vec![0.5; 4]),
+            sent: BTreeMap::from([((0, 2), 1e9), ((1, 3), 1e3)]),
+            ..Machine::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)])
+        };
+        let mut nuco = policy(10, 3.0, None);
+        let told = |point: u64, silent: Option<usize>| {
+            let mut s = Machine { point, ..m.clone() }.snapshot();
+            m.tell(&mut s);
+            if let Some(i) = silent {
+                s.tasks[i].computed = None;
+                s.links.as_mut().unwrap().retain(|l| l.from != i && l.to != i);
+            }
+            s
+        };
+        nuco.open_window(&told(1, Some(0)));
+        assert_eq!(nuco.links(&told(11, None)), Some(Links::new()));
+        nuco.open_window(&told(1, None));
+        assert_eq!(nuco.links(&told(11, None)), Some(Links::new()));
+        let mut s = told(11, None);
+        s.links.as_mut().unwrap()[1].messages += 20.0;
+        let found = nuco.links(&s).unwrap();
+        assert_eq!(found.keys().collect::<Vec<_>>(), [&(1, 3)]);
+        assert!((found[&(1, 3)].messages - 100.0).abs() < 1e-9);
+        s.links = None;
+        assert_eq!(nuco.links(&s), None);
+    }
+
     /// Where bandwidths are known, too: a thread is not copied to go to another CPU of its node, however
     /// much memory it has, and bytes count by the bandwidths of the machine.
     #[test]
@@ -726,7 +991,7 @@ mod tests {
             nuco.window = Nanos::ZERO;
             let known = nuco.knowledge.clone().unwrap();
             let s = Snapshot { now: Nanos::from_millis(1_000), ..s };
-            nuco.case(&s, &known, &m.shares).unwrap()
+            nuco.case(&s, &known, &Demand { rates: m.shares.clone(), links: None }).unwrap()
         };
         // Two cores at 20 GB/s.
         assert_eq!(request.options.byte_s(&request.cluster), 1e-10);

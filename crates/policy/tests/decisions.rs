@@ -66,6 +66,7 @@ fn any_snapshot(most_threads: usize, most_cpus: usize) -> impl Strategy<Value = 
                     taken: Vec::new(),
                     tasks: Vec::new(),
                     memory: Vec::new(),
+                    links: None,
                 }
             })
     })

@@ -26,7 +26,11 @@ pub struct Part {
 /// The library that counts what an MPI program sends: it has no reference to the MPI library, so that
 /// it can be loaded into anything.
 pub const PROBE: Part = Part {
-    source: include_str!("../../../probe/mpi.c"),
+    // The layout of what evenly reads while the program runs first, as nothing else is there to include.
+    source: concat!(
+        include_str!("../../../probe/messages.h"),
+        include_str!("../../../probe/mpi.c")
+    ),
     flags: &["-std=gnu11", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared", "-Wl,--as-needed"],
     prefix: "",
     suffix: ".so",

@@ -1,7 +1,8 @@
 //! The MPI probe, which `evenly map --profile` loads into a program (`probe/mpi.c`): which MPI the
 //! program uses ([`mod@mpi`]), the probe built for it and kept ([`build`]), and the environment in which
 //! the program has to be started ([`Loaded`]). In the same way `evenly topology --network` has its
-//! ping-pong between hosts (`probe/pingpong.c`).
+//! ping-pong between hosts (`probe/pingpong.c`). `evenly run --probe on` loads the probe, too, and reads while
+//! the program runs what it counts ([`messages`]).
 //!
 //! The other probe tells who computes and who waits while a program runs (`probe/waiting.c`): it is built
 //! with evenly, as it needs to know no MPI; [`load`] loads it into a program, [`waiting`] makes and reads the mapping into which it writes.
@@ -14,6 +15,7 @@
 
 pub mod build;
 pub mod load;
+pub mod messages;
 pub mod mpi;
 pub mod waiting;
 
@@ -32,6 +34,8 @@ pub struct Told {
     pub by_compiler: Option<(mpi::Flavour, String)>,
     /// The lines of a mapping, and who is seen in it.
     pub by_mapping: (Option<u32>, Vec<waiting::Observed>),
+    /// Ranks that count messages.
+    pub by_ranks: Vec<messages::Rank>,
 }
 
 /// Reads arbitrary bytes as each of these. For fuzzing: whatever the bytes are, it returns.
@@ -43,6 +47,7 @@ pub fn exercise(bytes: &[u8]) -> Told {
         by_launcher: mpi::Flavour::of_version(&text),
         by_compiler: build::answer(&text),
         by_mapping: waiting::exercise(bytes),
+        by_ranks: messages::exercise(bytes),
     }
 }
 

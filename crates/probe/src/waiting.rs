@@ -411,11 +411,11 @@ fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_ne_bytes(bytes_at(bytes, at))
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_ne_bytes(bytes_at(bytes, at))
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_ne_bytes(bytes_at(bytes, at))
 }
 

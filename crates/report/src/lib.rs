@@ -89,6 +89,8 @@ pub struct RunReport {
     pub efficiency: Option<Efficiency>,
     /// What the probe has told, where there was one in the program.
     pub probe: Option<ProbeReport>,
+    /// What MPI ranks have counted while they ran, where they did.
+    pub messages: Option<MessagesReport>,
     /// What pausing showed, for the domain with most comparisons.
     pub measured: Option<Measured>,
     /// Progress of the slowest thread over that of one left in the slowest slot throughout: an
@@ -124,6 +126,96 @@ pub struct ProbeThread {
     pub phases: u32,
     /// Waits of all kinds that it began.
     pub waits: u32,
+}
+
+/// What MPI ranks have counted of their computing and their messages, until they ended or the run did.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MessagesReport {
+    /// Whether threads were placed by these messages; else by what `--profile` or `--edges` say.
+    pub decided: bool,
+    /// From the first rank that had initialised MPI to the last that was done with it, in seconds.
+    pub seconds: f64,
+    /// Messages between ranks.
+    pub messages: u64,
+    /// Bytes of all of them.
+    pub bytes: u64,
+    /// Messages to ranks that are not in the sender's `MPI_COMM_WORLD`.
+    pub outside: u64,
+    /// Collective calls that are not among the messages.
+    pub uncounted: u64,
+    /// Ranks that are missing here because there were too many.
+    pub left_out: u32,
+    /// The ranks, in the order in which they began.
+    pub ranks: Vec<RankReport>,
+    /// Who sent to whom. Where several programs ran they are added up.
+    pub edges: Vec<EdgeReport>,
+}
+
+/// One rank: its thread that has initialised MPI, from then on.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct RankReport {
+    /// Its process.
+    pub pid: Pid,
+    /// The thread.
+    pub tid: Tid,
+    /// Its number in `MPI_COMM_WORLD`.
+    pub rank: u32,
+    /// CPU time outside of MPI, in seconds: its load.
+    pub computed_s: f64,
+    /// CPU time in MPI, in seconds.
+    pub mpi_s: f64,
+}
+
+/// What one rank has sent to another.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct EdgeReport {
+    /// The sender.
+    pub from: u32,
+    /// The receiver.
+    pub to: u32,
+    /// Messages.
+    pub messages: u64,
+    /// Bytes of all of them.
+    pub bytes: u64,
+}
+
+impl RankReport {
+    /// The part of its CPU time for which it computed.
+    fn share(&self) -> Option<f64> {
+        let all = self.computed_s + self.mpi_s;
+        (all > 0.0).then(|| self.computed_s / all)
+    }
+}
+
+impl MessagesReport {
+    /// As a line of text.
+    fn words(&self) -> String {
+        if self.ranks.is_empty() {
+            return String::from("no rank has counted any: none has initialised MPI");
+        }
+        let ranks = counted(self.ranks.len() as u64, "rank");
+        let mut text = if self.seconds > 0.0 {
+            let rate = |n: u64| n as f64 / self.seconds;
+            let (messages, mb) = (rate(self.messages), rate(self.bytes) / 1e6);
+            format!("{ranks} sent {messages:.0} messages/s ({mb:.2} MB/s)")
+        } else {
+            format!("{ranks} sent {}", counted(self.messages, "message"))
+        };
+        let shares = || self.ranks.iter().filter_map(RankReport::share);
+        if let Some(least) = shares().min_by(f64::total_cmp) {
+            let most = shares().fold(0.0, f64::max);
+            let _ = write!(
+                text,
+                " and computed for {:.0} to {:.0} % of their CPU time",
+                100.0 * least,
+                100.0 * most
+            );
+        }
+        if !self.decided {
+            text.push_str("; the messages of --profile or --edges counted instead");
+        }
+        text
+    }
 }
 
 impl ProbeReport {
@@ -563,6 +655,9 @@ impl RunReport {
         }
         if let Some(probe) = &self.probe {
             writeln!(t, "  probe       {}", probe.words())?;
+        }
+        if let Some(messages) = &self.messages {
+            writeln!(t, "  messages    {}", messages.words())?;
         }
         self.write_domains(t)?;
         let points: u64 = self.total(|d| d.points);

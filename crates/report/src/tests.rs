@@ -82,6 +82,7 @@ fn report(threads: Vec<ThreadSummary>) -> RunReport {
         summary: Summary { domains: vec![domain(0, "0-1", &threads)], threads, notes: Vec::new() },
         efficiency: None,
         probe: None,
+        messages: None,
         measured: None,
         gain: None,
         verdict: String::new(),
@@ -429,11 +430,15 @@ fn no_report_is_longer_than_fifteen_lines_or_wider_than_a_hundred_and_twenty_col
     }
 }
 
-#[test]
-fn the_json_is_as_the_schema_says() {
+fn validator() -> jsonschema::Validator {
     let schema = include_str!("../../../docs/schemas/evenly.run-1.json");
     let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
-    let validator = jsonschema::validator_for(&schema).unwrap();
+    jsonschema::validator_for(&schema).unwrap()
+}
+
+#[test]
+fn the_json_is_as_the_schema_says() {
+    let validator = validator();
     let mut ends = [Ended::Exit(3), Ended::Signal(9), Ended::RunsOn, Ended::Gone].into_iter();
     for mut r in [balanced(), three_on_two(), nothing_started(), balanced()] {
         r.ended = ends.next().unwrap();
@@ -474,4 +479,44 @@ fn what_the_probe_has_told() {
          regions"
     );
     assert!(!balanced().judged().text().contains("probe "));
+}
+
+#[test]
+fn what_ranks_have_counted() {
+    let rank = |rank: u32, computed_s, mpi_s| RankReport {
+        pid: Pid(100 + rank as i32),
+        tid: Tid(100 + rank as i32),
+        rank,
+        computed_s,
+        mpi_s,
+    };
+    let line = |ranks: Vec<RankReport>, seconds: f64, decided: bool| {
+        let edges = vec![EdgeReport { from: 0, to: 1, messages: 3_000, bytes: 2_000_000 }];
+        let messages = Some(MessagesReport {
+            decided,
+            seconds,
+            messages: 3_000,
+            bytes: 2_000_000,
+            outside: 0,
+            uncounted: 0,
+            left_out: 0,
+            ranks,
+            edges,
+        });
+        let report = RunReport { messages, ..balanced() }.judged();
+        assert!(validator().is_valid(&serde_json::to_value(&report).unwrap()));
+        let text = report.text();
+        text.lines().find_map(|l| l.trim().strip_prefix("messages ")).unwrap().trim().to_owned()
+    };
+    assert_eq!(line(vec![], 0.0, true), "no rank has counted any: none has initialised MPI");
+    let two = vec![rank(0, 3.0, 1.0), rank(1, 1.0, 3.0)];
+    assert_eq!(
+        line(two, 2.0, true),
+        "2 ranks sent 1500 messages/s (1.00 MB/s) and computed for 25 to 75 % of their CPU time"
+    );
+    assert_eq!(
+        line(vec![rank(0, 0.0, 0.0)], 0.0, false),
+        "1 rank sent 3000 messages; the messages of --profile or --edges counted instead"
+    );
+    assert!(!balanced().judged().text().contains("messages "));
 }

@@ -56,9 +56,16 @@ pub struct Replay {
     pub would_move: u64,
     /// Points at which the same threads would have gone to the same CPUs.
     pub same: u64,
+    /// What the policy looks at and a recording does not hold, where there is such.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lacks: Option<&'static str>,
     /// The points at which one of the two moved something.
     pub decisions: Vec<ReplayPoint>,
 }
+
+/// What is not in a recording, for a policy that places threads by load.
+const LACKING: &str = "distances between NUMA nodes, memory, messages, and what ranks said of their \
+                       computing: it decides by progress alone";
 
 struct Domain {
     policy: Box<dyn Policy>,
@@ -80,7 +87,8 @@ pub fn replay(events: &[Event], policy: &PolicyInfo) -> Replay {
             changed: true,
         }));
     };
-    let mut replay = Replay::default();
+    let lacks = policy.places_load.then_some(LACKING);
+    let mut replay = Replay { lacks, ..Replay::default() };
     for event in events {
         match event {
             Event::Domain { domain, cpus, .. } => of(*domain, &mut |d| {

@@ -63,6 +63,7 @@ pub fn snapshot(
         taken: Vec::new(),
         tasks: Vec::new(),
         memory: Vec::new(),
+        links: None,
     }
 }
 

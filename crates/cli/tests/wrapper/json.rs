@@ -97,6 +97,7 @@ fn of_a_recording() {
     let value = replayed("juggle");
     assert!(value["moved"].as_u64().unwrap() > 0 && value["points"].as_u64().unwrap() > 0);
     assert_eq!(replayed("observe")["would_move"], 0);
+    assert!(replayed("nuco")["lacks"].as_str().unwrap().contains("messages"));
 
     let (svg, page) = (tool.path("r.svg"), tool.path("r.html"));
     let figures = tool.path("r.json");

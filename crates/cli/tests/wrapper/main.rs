@@ -11,6 +11,7 @@ mod invisible;
 mod json;
 mod limits;
 mod map;
+mod messages;
 #[path = "../common/mpi.rs"]
 mod mpi;
 mod network;

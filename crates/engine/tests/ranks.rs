@@ -1,0 +1,170 @@
+//! The whole cycle over ranks that tell to whom they talk and what they compute: `nuco` places them by it,
+//! and follows them when they talk to others.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use evenly_engine::{
+    ApplyError, Balancer, BalancerOptions, Candidate, GuardOptions, Located, Machine, RankTold,
+    Reading, RunState, Selection, Tally, Times,
+};
+use evenly_model::{CpuId, CpuSet, DomainId, Knowledge, Nanos, Pid, ThreadId, Tid};
+use evenly_policy::by_name;
+use std::sync::Arc;
+
+const PERIOD: Nanos = Nanos::from_millis(20);
+const RANKS: usize = 4;
+
+/// Four CPUs in two nodes, and ranks of which each uses all of its share of a CPU.
+struct Ranks {
+    now: Nanos,
+    at: [usize; RANKS],
+    times: [Times; RANKS],
+    /// To whom each talks now, and what it has sent so far.
+    partner: fn(usize) -> usize,
+    sent: [[u64; RANKS]; RANKS],
+    /// How often they were asked.
+    asked: u32,
+}
+
+impl Ranks {
+    fn id(t: usize) -> ThreadId {
+        ThreadId { tid: Tid(100 + t as i32), start: 1 }
+    }
+
+    fn place_of(id: ThreadId) -> usize {
+        (id.tid.0 - 100) as usize
+    }
+
+    fn run(&mut self) {
+        self.now += PERIOD;
+        for t in 0..RANKS {
+            let sharing = self.at.iter().filter(|at| **at == self.at[t]).count() as u64;
+            let ran = Nanos(PERIOD.0 / sharing);
+            self.times[t].ran += ran;
+            self.times[t].waited += PERIOD - ran;
+            self.times[t].slices += 3;
+            self.sent[t][(self.partner)(t)] += 400;
+        }
+    }
+}
+
+impl Machine for Ranks {
+    fn now(&self) -> Nanos {
+        self.now
+    }
+
+    fn own_cpu_time(&self) -> Nanos {
+        Nanos::ZERO
+    }
+
+    fn read(&mut self, ids: &[ThreadId], out: &mut Vec<Reading>) {
+        out.clear();
+        out.extend(ids.iter().map(|id| Reading::Times(self.times[Self::place_of(*id)])));
+    }
+
+    fn locate(&mut self, id: ThreadId) -> Option<Located> {
+        let cpu = CpuId(self.at[Self::place_of(id)] as u32);
+        let state = RunState::Runnable;
+        Some(Located { cpu, state, minor_faults: 0, major_faults: 0 })
+    }
+
+    fn usable(&mut self, within: &CpuSet) -> CpuSet {
+        within.clone()
+    }
+
+    fn original_mask(&mut self, _id: ThreadId) -> Option<CpuSet> {
+        "0-3".parse().ok()
+    }
+
+    fn place(
+        &mut self,
+        id: ThreadId,
+        cpu: CpuId,
+        _release: Option<&CpuSet>,
+    ) -> Result<(), ApplyError> {
+        self.at[Self::place_of(id)] = cpu.0 as usize;
+        Ok(())
+    }
+
+    fn confine(&mut self, _id: ThreadId, _mask: &CpuSet) -> Result<(), ApplyError> {
+        Ok(())
+    }
+
+    fn restore(&mut self, _id: ThreadId) {}
+
+    fn ranks(&mut self, of: &[(ThreadId, Nanos)], out: &mut Vec<Option<RankTold>>) -> bool {
+        self.asked += 1;
+        out.extend(of.iter().map(|(id, cpu)| {
+            let t = Self::place_of(*id);
+            assert_eq!(*cpu, self.times[t].ran);
+            let tally = |(with, messages): (usize, &u64)| Tally {
+                with: with as u64,
+                messages: *messages,
+                bytes: 8 * messages,
+            };
+            Some(RankTold {
+                rank: t as u64,
+                ranks: RANKS as u64,
+                computed: cpu.scale(0.5),
+                sent: self.sent[t].iter().enumerate().map(tally).collect(),
+                fetched: Vec::new(),
+            })
+        }));
+        true
+    }
+
+    fn resolution(&self) -> Nanos {
+        Nanos::ZERO
+    }
+}
+
+#[test]
+fn ranks_are_placed_by_what_they_tell() {
+    let cpus = |list: &str| -> CpuSet { list.parse().unwrap() };
+    let mut machine = Ranks {
+        now: Nanos::from_millis(1_000),
+        at: [0, 1, 2, 3],
+        times: [Times { ran: Nanos(1), ..Times::default() }; RANKS],
+        partner: |t| t ^ 2,
+        sent: [[0; RANKS]; RANKS],
+        asked: 0,
+    };
+    let nuco = by_name("nuco").unwrap();
+    let options = BalancerOptions {
+        domain: DomainId(0),
+        cpus: cpus("0-3"),
+        wanted: None,
+        mechanism: nuco.mechanism,
+        guard: GuardOptions { enabled: false, ..GuardOptions::default() },
+    };
+    let mut balancer = Balancer::new(options, (nuco.make)(), machine.now);
+    let nodes = vec![(0, cpus("0-1")), (1, cpus("2-3"))];
+    balancer.learn(Arc::new(Knowledge { every: 10, ..Knowledge::even(nodes, 3.0) }));
+    for t in 0..RANKS {
+        let thread = Candidate {
+            id: Ranks::id(t),
+            pid: Pid(100 + t as i32),
+            name: format!("rank{t}"),
+            first: true,
+            fair: true,
+            times: machine.times[t],
+            state: RunState::Runnable,
+            read_at: machine.now,
+        };
+        let baseline = thread.times;
+        balancer.join(&mut machine, Selection { thread, baseline }, &cpus("0-3"), &mut []);
+    }
+    let mut run = |machine: &mut Ranks, points: u32| {
+        for _ in 0..points {
+            machine.run();
+            balancer.point(machine, PERIOD, &mut []);
+        }
+    };
+    let together = |machine: &Ranks, i: usize, j: usize| machine.at[i] / 2 == machine.at[j] / 2;
+    run(&mut machine, 100);
+    // At the first point, and at the end of each window.
+    assert_eq!(machine.asked, 1 + 9);
+    assert!(together(&machine, 0, 2) && together(&machine, 1, 3), "{:?}", machine.at);
+    machine.partner = |t| t ^ 1;
+    run(&mut machine, 200);
+    assert!(together(&machine, 0, 1) && together(&machine, 2, 3), "{:?}", machine.at);
+}
