@@ -409,7 +409,7 @@ pub fn exercise(bytes: &[u8]) -> Vec<Rank> {
     let few = std::cell::Cell::new(0);
     let wanted = |rank: &Rank| {
         few.set(few.get() + 1);
-        rank.ranks <= 1024 && few.get() <= 64
+        rank.ranks <= 64 && few.get() <= 8
     };
     let (mut known, mut out) = (Known::default(), Vec::new());
     for _ in 0..2 {
