@@ -694,6 +694,8 @@ pub(crate) enum PaperArg {
     Oslb,
     /// Pilla and others: NucoLB, 2012
     Nuco,
+    /// Boneti and others: HPCSched, 2008
+    Hpc,
 }
 
 impl From<PaperArg> for evenly_figures::Paper {
@@ -702,6 +704,7 @@ impl From<PaperArg> for evenly_figures::Paper {
             PaperArg::Juggle => Self::Juggle,
             PaperArg::Oslb => Self::Oslb,
             PaperArg::Nuco => Self::Nuco,
+            PaperArg::Hpc => Self::Hpc,
         }
     }
 }

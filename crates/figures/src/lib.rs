@@ -4,7 +4,7 @@
 //! A figure is computed by one function of a module of its own ([`FIGURES`] lists them): its panels
 //! as data, and findings, each of which sets what the paper says beside what came out here. Pictures
 //! (SVG), CSV and the page of docs/figures.md are made of these data by functions that all figures
-//! share ([`Chart`], [`HeatMap`], [`Lanes`], [`page()`]).
+//! share ([`Chart`], [`HeatMap`], [`Lanes`], [`Traces`], [`page()`]).
 //!
 //! Nothing here measures a real machine. What the papers measured on hardware is simulated, and each
 //! figure says with which parameters.
@@ -16,6 +16,7 @@
 
 mod chart;
 mod heat;
+mod hpc;
 mod juggle;
 mod lanes;
 mod nuco;
@@ -23,6 +24,7 @@ mod oslb;
 mod page;
 mod runs;
 mod table;
+mod traces;
 
 pub use chart::{Axis, Chart, Look, Scale, Series};
 pub use heat::{Field, HeatMap, LEVELS, heat_colours};
@@ -30,6 +32,7 @@ pub use juggle::sweep_map;
 pub use lanes::Lanes;
 pub use page::{page, section};
 pub use table::Table;
+pub use traces::Traces;
 
 use evenly_model::theory::{OutOfRange, ShapeError};
 use evenly_model::{ClusterError, GraphError};
@@ -52,6 +55,8 @@ pub enum Paper {
     /// Pilla and others: A hierarchical approach for load balancing on parallel multi-core systems
     /// (NucoLB), 2012.
     Nuco,
+    /// Boneti and others: A dynamic scheduler for balancing HPC applications (HPCSched), SC 2008.
+    Hpc,
 }
 
 impl Paper {
@@ -62,6 +67,7 @@ impl Paper {
             Self::Juggle => "Juggle",
             Self::Oslb => "OSLB",
             Self::Nuco => "NucoLB",
+            Self::Hpc => "HPCSched",
         }
     }
 }
@@ -150,6 +156,8 @@ pub enum Drawing {
     Heat(HeatMap),
     /// Who ran where.
     Lanes(Lanes),
+    /// Who computed and who waited.
+    Traces(Traces),
 }
 
 /// One picture of a figure.
@@ -171,6 +179,7 @@ impl Panel {
             Drawing::Chart(c) => c.svg(&self.title),
             Drawing::Heat(h) => h.svg(&self.title),
             Drawing::Lanes(l) => l.svg(&self.title),
+            Drawing::Traces(t) => t.svg(&self.title),
         }
     }
 
@@ -181,6 +190,7 @@ impl Panel {
             Drawing::Chart(c) => c.csv(),
             Drawing::Heat(h) => h.csv(),
             Drawing::Lanes(l) => l.csv(),
+            Drawing::Traces(t) => t.csv(),
         }
     }
 }
@@ -436,6 +446,34 @@ pub const FIGURES: &[Info] = &[
         number: "6 and Table VI",
         title: "LeanMD, 1,875 small tasks, also on a cluster",
         make: nuco::lean_md,
+    },
+    Info {
+        id: "hpc-3",
+        paper: Paper::Hpc,
+        number: "3 and Table III",
+        title: "MetBench, whose ranks have unequal loads",
+        make: hpc::metbench,
+    },
+    Info {
+        id: "hpc-4",
+        paper: Paper::Hpc,
+        number: "4 and Table IV",
+        title: "MetBenchVar, whose loads are reversed twice",
+        make: hpc::metbench_var,
+    },
+    Info {
+        id: "hpc-5",
+        paper: Paper::Hpc,
+        number: "5 and Table V",
+        title: "BT-MZ, whose ranks wait for neighbours only",
+        make: hpc::bt_mz,
+    },
+    Info {
+        id: "hpc-6",
+        paper: Paper::Hpc,
+        number: "6 and Table VI",
+        title: "a program like SIESTA, with many short and irregular phases",
+        make: hpc::siesta,
     },
 ];
 

@@ -39,14 +39,16 @@ measured live is in the README.
 
 Words: n threads on m CPUs, e the CPU time of a phase of one thread, lambda the balancing period.
 Relative speedup is the makespan under static distribution over the makespan. For NucoLB's
-applications a speedup is the total time without balancing over the total time.
+applications a speedup is the total time without balancing over the total time. For those of HPCSched
+`faster by` is the part of the baseline's time that an arm does not take, and a rank computes as long as
+it is runnable.
 ";
 
 /// The whole page.
 #[must_use]
 pub fn page(figures: &[Figure], pictures: &str) -> String {
     let mut t = String::from(HEAD);
-    for paper in [Paper::Juggle, Paper::Oslb, Paper::Nuco] {
+    for paper in [Paper::Juggle, Paper::Oslb, Paper::Nuco, Paper::Hpc] {
         for f in figures.iter().filter(|f| f.info.paper == paper) {
             let _ = write!(t, "\n{}", section(f, pictures));
         }

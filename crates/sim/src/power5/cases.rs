@@ -32,7 +32,7 @@
 //! says that priorities do not matter to it: [`SIESTA`] is indifferent to them. What it would be with the
 //! speeds of MetBench is [`Case::with_speeds`]. 20,000 phases of about 4 ms are assumed ("the execution
 //! phases are very small"), each ending in an exchange of 45 us, which is P1's 1.1 % of waiting. Latency
-//! over length of a phase is all that the time depends on, and both are assumed.
+//! over length of a phase is all that the gain depends on; both are chosen, so that the paper's gain comes out is no result.
 
 use super::{Need, Program, Speeds};
 use evenly_model::stats::Random;

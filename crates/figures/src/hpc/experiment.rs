@@ -1,0 +1,177 @@
+//! A program of the paper under all arms.
+
+use crate::table::decimals;
+use crate::traces::Traces;
+use crate::{Drawing, Panel, Table};
+use evenly_policy::hpc::{Heuristic, Parameters};
+use evenly_sim::power5::{Arm, Case, Latency, PaperRow, Program, Run, run};
+
+pub(super) const BASELINE: &str = "baseline";
+pub(super) const STATIC: &str = "static";
+pub(super) const UNIFORM: &str = "hpc-uniform";
+pub(super) const ADAPTIVE: &str = "hpc-adaptive";
+pub(super) const AUTO: &str = "hpc-auto";
+
+/// The seed of what is shown.
+pub(super) const SEED: u64 = 1;
+/// From here on nobody waits for long: HIGH_UTIL.
+const HIGH: f64 = 0.85;
+
+/// An arm with the values that are usual.
+pub(super) fn balanced(h: Heuristic) -> Arm {
+    Arm::Balanced(h, Parameters::default())
+}
+
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    pub(super) run: Run,
+    paper: Option<PaperRow>,
+}
+
+pub(super) struct Experiment {
+    pub(super) case: Case,
+    pub(super) program: Program,
+    rows: Vec<Row>,
+}
+
+impl Experiment {
+    pub(super) fn new(case: Case, latency: Latency) -> Self {
+        let mut arms = vec![(BASELINE, Arm::Baseline)];
+        arms.extend(case.fixed.map(|f| (STATIC, Arm::Static(f.to_vec()))));
+        arms.extend(Heuristic::ALL.map(|h| (h.name(), balanced(h))));
+        let program = case.program(SEED);
+        let row = |(name, arm): (&'static str, Arm)| Row {
+            name,
+            run: run(&program, &arm, latency),
+            paper: case.paper.iter().find(|p| p.arm == name).copied(),
+        };
+        let rows = arms.into_iter().map(row).collect();
+        Self { case, program, rows }
+    }
+
+    /// The run of an arm. Baseline where there is none of that name: there always is.
+    pub(super) fn of(&self, name: &str) -> &Run {
+        &self.rows.iter().find(|r| r.name == name).unwrap_or(&self.rows[0]).run
+    }
+
+    pub(super) fn time_s(&self, name: &str) -> f64 {
+        self.of(name).time_s
+    }
+
+    /// By how much an arm is faster than the baseline, in percent of that.
+    pub(super) fn gain(&self, name: &str) -> f64 {
+        100.0 * (1.0 - self.time_s(name) / self.time_s(BASELINE))
+    }
+
+    fn paper_s(&self, name: &str) -> Option<f64> {
+        Some(self.rows.iter().find(|r| r.name == name)?.paper?.time_s)
+    }
+
+    /// The same in the paper.
+    pub(super) fn paper_gain(&self, name: &str) -> f64 {
+        match (self.paper_s(name), self.paper_s(BASELINE)) {
+            (Some(s), Some(all)) => 100.0 * (1.0 - s / all),
+            _ => f64::NAN,
+        }
+    }
+
+    /// Whether both heuristics gain what they do in the paper, within so many percentage points.
+    pub(super) fn gains_agree(&self, points: f64) -> bool {
+        [UNIFORM, ADAPTIVE].iter().all(|n| (self.gain(n) - self.paper_gain(n)).abs() <= points)
+    }
+
+    /// Times and gains of the heuristics, in words.
+    pub(super) fn times(&self) -> String {
+        let one = |name: &str| {
+            format!("`{name}` {:.2} s ({:.1} % faster)", self.time_s(name), self.gain(name))
+        };
+        format!(
+            "{:.2} s without balancing; {}, {}, {}",
+            self.time_s(BASELINE),
+            one(UNIFORM),
+            one(ADAPTIVE),
+            one(AUTO)
+        )
+    }
+
+    /// How many iterations in a row from this one on are uneven.
+    pub(super) fn uneven_from(&self, name: &str, iteration: usize) -> usize {
+        let r = self.of(name);
+        let first = self.program.initial + iteration;
+        (first..r.did[0].len()).take_while(|&i| r.least_utilisation(i) < HIGH).count()
+    }
+
+    /// Whether auto is at least as fast as the faster of the two, within a part in a thousand.
+    pub(super) fn auto_is_best(&self) -> bool {
+        let better = self.time_s(UNIFORM).min(self.time_s(ADAPTIVE));
+        self.time_s(AUTO) <= better * 1.001
+    }
+
+    pub(super) fn traces(&self, id: &str, title: &str, from_s: f64, to_s: f64) -> Panel {
+        let runs = self.rows.iter().map(|r| (r.name, &r.run));
+        Panel {
+            name: id.to_owned(),
+            title: title.to_owned(),
+            drawing: Drawing::Traces(Traces::new(runs, from_s, to_s)),
+        }
+    }
+
+    /// The paper's table beside ours.
+    pub(super) fn table(&self, name: &str) -> Table {
+        let row = |r: &Row| {
+            let mut cells = vec![r.name.to_owned()];
+            for rank in 0..4 {
+                cells.push(decimals(r.run.computing_percent(rank), 2));
+                let paper = |p: PaperRow| decimals(p.computing_percent[rank], 2);
+                cells.push(r.paper.map(paper).unwrap_or_default());
+            }
+            cells.push(decimals(r.run.time_s, 2));
+            cells.push(r.paper.map(|p| decimals(p.time_s, 2)).unwrap_or_default());
+            cells.push(decimals(self.gain(r.name), 1));
+            let gain = r.paper.map(|_| decimals(self.paper_gain(r.name), 1));
+            cells.push(gain.unwrap_or_default());
+            cells
+        };
+        Table {
+            name: name.to_owned(),
+            columns: vec![
+                ("arm", "arm"),
+                ("p1_percent", "P1 computing %"),
+                ("p1_paper", "paper"),
+                ("p2_percent", "P2 computing %"),
+                ("p2_paper", "paper"),
+                ("p3_percent", "P3 computing %"),
+                ("p3_paper", "paper"),
+                ("p4_percent", "P4 computing %"),
+                ("p4_paper", "paper"),
+                ("time_s", "time s"),
+                ("time_paper_s", "paper"),
+                ("gain_percent", "faster by %"),
+                ("gain_paper_percent", "paper"),
+            ],
+            rows: self.rows.iter().map(row).collect(),
+        }
+    }
+
+    /// What was run, in words; speeds are fitted.
+    pub(super) fn setting(&self, more: &str) -> String {
+        let s = &self.case.speeds;
+        let speeds = format!(
+            "one whose neighbour waits has {}, with a priority higher by 1 and 2 {} and {}, lower {} and \
+             {}: fitted on the rows baseline and static, as were the loads, and on no other row",
+            s.alone, s.high[0], s.high[1], s.low[0], s.low[1]
+        );
+        self.setting_with(&speeds, more)
+    }
+
+    /// The same, with what is to be said of speeds.
+    pub(super) fn setting_with(&self, speeds: &str, more: &str) -> String {
+        format!(
+            "Simulated: one POWER5, two cores of two contexts, a rank on each; {}, {} iterations. Two \
+             tasks on a core with equal priorities have the speed 1; {speeds}. Under CFS, which baseline \
+             and static have, a woken rank waits 0.25 ms for its CPU (assumed), in the class of HPC tasks \
+             not at all. Loads vary with the seed, the same for all arms. {more}",
+            self.case.name, self.case.iterations
+        )
+    }
+}
