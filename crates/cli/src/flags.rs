@@ -11,6 +11,7 @@ use evenly_linux::live::{ProgressKind, SourceKind};
 use evenly_map::Algorithm;
 use evenly_model::theory::Speeds;
 use evenly_model::{CpuSet, Nanos, parse_duration};
+use evenly_policy::hpc::{Parameter, ParameterError};
 use evenly_policy::map::Alpha;
 use evenly_policy::{POLICIES, PolicyInfo};
 use std::ffi::OsString;
@@ -66,7 +67,7 @@ pub(crate) enum Command {
     #[command(
         after_help = "Examples:\n  evenly simulate --threads 8 --cpus 7 --phase 1s --period \
         100ms\n  evenly simulate --scenario docs/scenarios/neighbours.toml\n  evenly simulate --sweep \
-        --out figure-10.csv\n\nThe policies and the balancing cycle \
+        --out figure-10.csv\n  evenly simulate --power5 metbench-var\n\nThe policies and the balancing cycle \
         are those of `evenly run`; only the machine is simulated. Without --scenario it is that of \
         the Juggle paper's analysis (section 3): equal threads, perfectly fair sharing, nothing costs anything."
     )]
@@ -351,15 +352,15 @@ pub(crate) struct PredictArgs {
 #[derive(Debug, Args)]
 pub(crate) struct SimulateArgs {
     /// Number of threads
-    #[arg(long, value_name = "N", required_unless_present_any = ["sweep", "scenario", "replay"],
+    #[arg(long, value_name = "N", required_unless_present_any = ["sweep", "scenario", "replay", "power5"],
         value_parser = clap::value_parser!(u32).range(1..=i64::from(evenly_sim::MOST_THREADS)))]
     pub(crate) threads: Option<u32>,
     /// Number of CPUs
-    #[arg(long, value_name = "M", required_unless_present_any = ["sweep", "scenario", "replay"],
+    #[arg(long, value_name = "M", required_unless_present_any = ["sweep", "scenario", "replay", "power5"],
         value_parser = clap::value_parser!(u32).range(1..=i64::from(evenly_sim::MOST_CPUS)))]
     pub(crate) cpus: Option<u32>,
     /// CPU time that a thread needs from one barrier to the next, for example 30s
-    #[arg(long, required_unless_present_any = ["sweep", "scenario", "replay"],
+    #[arg(long, required_unless_present_any = ["sweep", "scenario", "replay", "power5"],
         allow_hyphen_values = true, value_parser = parse_duration)]
     pub(crate) phase: Option<Nanos>,
     /// Balancing period [default: 100ms, or that of the scenario]
@@ -370,7 +371,8 @@ pub(crate) struct SimulateArgs {
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) phases: Option<u32>,
     /// What decides: a policy of `evenly run`, or ideal, the paper's analysis itself
-    /// [default: juggle, or that of the scenario]
+    /// [default: juggle, or that of the scenario]. With --power5: baseline, static, hpc-uniform,
+    /// hpc-adaptive or hpc-auto [default: all of them]
     #[arg(long, value_name = "NAME", value_parser = simulated_policy)]
     pub(crate) policy: Option<String>,
     /// What threads do that wait for the others at the end of a phase [default: block]
@@ -387,10 +389,23 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "RECORDING", conflicts_with_all = ["threads", "cpus", "phase",
         "period", "phases", "barrier", "jitter", "seed", "scenario"])]
     pub(crate) replay: Option<PathBuf>,
+    /// Run a program of the HPCSched paper on a simulated POWER5, where ranks have priorities, and set
+    /// what comes out beside the paper's tables
+    #[arg(long, value_name = "CASE", value_parser = power5_cases(), conflicts_with_all = ["threads",
+        "cpus", "phase", "period", "phases", "barrier", "jitter", "scenario", "replay"])]
+    pub(crate) power5: Option<String>,
+    /// With --power5: a parameter of the heuristics, for example high-util=90; docs/simulate.md has
+    /// all of them (may be given more than once)
+    #[arg(long, value_name = "KEY=VALUE", requires = "power5", value_parser = hpc_parameter)]
+    pub(crate) set: Vec<(Parameter, f64)>,
+    /// With --power5: how long a woken task waits for its CPU under CFS [default: 250us]
+    #[arg(long, value_name = "DURATION", requires = "power5", allow_hyphen_values = true,
+        value_parser = parse_duration)]
+    pub(crate) latency: Option<Nanos>,
     /// Run ideal with 3 to 64 threads on all smaller numbers of CPUs, with periods of 0.01 to 5
     /// phases (Figure 10 of the paper), on all cores
     #[arg(long, conflicts_with_all = ["threads", "cpus", "phase", "period", "phases", "policy",
-        "barrier", "jitter", "seed", "json", "scenario", "replay"])]
+        "barrier", "jitter", "seed", "json", "scenario", "replay", "power5"])]
     pub(crate) sweep: bool,
     /// Write the runs of --sweep to FILE as CSV; - is standard output
     #[arg(long, value_name = "FILE", requires = "sweep")]
@@ -398,8 +413,8 @@ pub(crate) struct SimulateArgs {
     /// Seed of all that is random [default: 1, or that of the scenario]
     #[arg(long)]
     pub(crate) seed: Option<u64>,
-    /// Write the result to FILE as JSON (evenly.simulate/1, with --replay evenly.replay/1); with -
-    /// to standard output, and the words to standard error
+    /// Write the result to FILE as JSON (evenly.simulate/1, with --replay evenly.replay/1, with
+    /// --power5 evenly.power5/1); with - to standard output, and the words to standard error
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }
@@ -710,11 +725,33 @@ impl From<PaperArg> for evenly_figures::Paper {
 }
 
 fn simulated_policy(name: &str) -> Result<String, String> {
-    if name == evenly_sim::IDEAL || evenly_policy::by_name(name).is_some() {
+    let arms = evenly_sim::power5::arm_names();
+    let is_known = name == evenly_sim::IDEAL || evenly_policy::by_name(name).is_some();
+    if is_known || arms.contains(&name) {
         return Ok(name.to_owned());
     }
     let names: Vec<&str> = POLICIES.iter().map(|p| p.name).collect();
-    Err(format!("there is no such policy; there are {}, {}", evenly_sim::IDEAL, names.join(", ")))
+    Err(format!(
+        "there is no such policy; there are {}, {}, and with --power5 {}",
+        evenly_sim::IDEAL,
+        names.join(", "),
+        arms.join(", ")
+    ))
+}
+
+fn power5_cases() -> PossibleValuesParser {
+    let cases = evenly_sim::power5::CASES.into_iter();
+    PossibleValuesParser::new(cases.map(|c| PossibleValue::new(c.id).help(c.about)))
+}
+
+/// `high-util=90`.
+fn hpc_parameter(text: &str) -> Result<(Parameter, f64), String> {
+    let (name, value) =
+        text.split_once('=').ok_or("it must be a name and a number, as in high-util=90")?;
+    let parameter: Parameter = name.trim().parse().map_err(|e: ParameterError| e.to_string())?;
+    let value = value.trim();
+    let number = value.parse().map_err(|_| format!("'{value}' is no number"))?;
+    Ok((parameter, number))
 }
 
 #[derive(Debug, Args)]

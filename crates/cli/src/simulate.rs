@@ -6,6 +6,8 @@ use crate::{End, output, tell};
 use anyhow::Context;
 use evenly_model::Nanos;
 use evenly_model::theory::Shape;
+use evenly_policy::hpc::Parameters;
+use evenly_sim::power5::{Case, Comparison, Latency, case};
 use evenly_sim::{Report, Simple, Sweep, SweepRow, replay, run};
 use evenly_trace::Recording;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -30,12 +32,77 @@ pub(crate) fn simulate(args: &SimulateArgs) -> anyhow::Result<End> {
     if let Some(path) = &args.replay {
         return replayed(args, path, json.as_deref());
     }
+    if let Some(name) = &args.power5 {
+        return power5(args, name, json.as_deref());
+    }
+    if let Some(name) = args.policy.as_deref().filter(|name| !is_balancing(name)) {
+        anyhow::bail!(
+            "--policy {name} decides on priorities, which only the simulated POWER5 has; add --power5 CASE"
+        );
+    }
     let report = match &args.scenario {
         Some(path) => scenario(args, path)?,
         None => simple(args)?.run(args.policy.as_deref().unwrap_or(USUAL_POLICY))?,
     };
     let value = serde_json::to_value(&report)?;
     output::say(&text(&report), json.as_deref(), || value)
+}
+
+/// Whether it decides where threads run.
+fn is_balancing(policy: &str) -> bool {
+    policy == evenly_sim::IDEAL || evenly_policy::by_name(policy).is_some()
+}
+
+/// A program of the HPCSched paper.
+fn power5(args: &SimulateArgs, name: &str, json: Option<&Path>) -> anyhow::Result<End> {
+    // The parser has seen to it that it is there.
+    let case = case(name).context("--power5: there is no such case")?;
+    let mut parameters = Parameters::default();
+    for (parameter, value) in &args.set {
+        parameters.set(*parameter, *value).context("--set")?;
+    }
+    let mut latency = Latency::default();
+    if let Some(given) = args.latency {
+        latency.normal_s = given.as_secs_f64();
+    }
+    let compared =
+        case.compare(args.policy.as_deref(), &parameters, latency, args.seed.unwrap_or(1));
+    let compared = compared.context("--policy")?;
+    let value = serde_json::to_value(&compared)?;
+    output::say(&power5_text(case, &compared), json, || value)
+}
+
+fn power5_text(case: &Case, c: &Comparison) -> String {
+    let mut t = format!(
+        "{} on a POWER5, {} iterations; in brackets Table {} of the HPCSched paper\n",
+        case.name, c.iterations, c.table
+    );
+    let paper = |text: Option<String>| text.map_or(String::new(), |text| format!("({text})"));
+    let _ = writeln!(
+        t,
+        "  {:<12} {:>9} {:>9} {:>9} {:>7} {:>8}   computing, %: P1 to P4",
+        "", "time, s", "", "faster, %", "uneven", "changes"
+    );
+    for a in &c.arms {
+        let parts: Vec<String> = (a.computing_percent.iter().enumerate())
+            .map(|(i, here)| {
+                let there = a.paper_computing_percent.and_then(|p| p.get(i).copied());
+                format!("{here:6.2} {:>8}", paper(there.map(|p| format!("{p:.2}"))))
+            })
+            .collect();
+        let _ = writeln!(
+            t,
+            "  {:<12} {:>9.2} {:>9} {:>9.1} {:>7} {:>8}   {}",
+            a.arm,
+            a.time_s,
+            paper(a.paper_time_s.map(|s| format!("{s:.2}"))),
+            a.faster_percent,
+            a.uneven_iterations,
+            a.changes,
+            parts.join("  ").trim_end()
+        );
+    }
+    t
 }
 
 /// A recording, shown to a policy.

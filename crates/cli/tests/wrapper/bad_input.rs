@@ -172,7 +172,7 @@ fn recordings_and_the_rest() {
         let words = "simulate --threads 8 --cpus 7 --phase 1s".split_whitespace();
         words.chain(options.split_whitespace()).collect::<Vec<&str>>()
     };
-    let cases: [(&[&str], &str); 38] = [
+    let cases: [(&[&str], &str); 45] = [
         (&["report", &missing], "missing|No such file"),
         (&["report", &file("empty", "")], "empty"),
         (&["report", &file("text", "no recording\n")], "text"),
@@ -209,6 +209,16 @@ fn recordings_and_the_rest() {
         (&["simulate", "--replay", &file("words", "no recording\n")], "--replay|words|line 1"),
         (&["simulate", "--replay", &missing, "--policy", "ideal"], "--replay|ideal"),
         (&["simulate", "--sweep", "--threads", "8"], "--threads|--sweep"),
+        (&["simulate", "--power5", "metbench", "--threads", "8"], "--threads|--power5"),
+        (&["simulate", "--power5", "nope"], "--power5|nope|metbench-var"),
+        (&["simulate", "--power5", "siesta", "--policy", "static"], "static|siesta|baseline, hpc-"),
+        (&["simulate", "--power5", "bt-mz", "--set", "high=1"], "--set|'high'|low-util, high-util"),
+        (&["simulate", "--power5", "bt-mz", "--set", "high-util=x"], "--set|'x' is no number"),
+        (
+            &["simulate", "--power5", "bt-mz", "--set", "high-util=60"],
+            "--set|high-util cannot be 60|low-util (65)",
+        ),
+        (&simulate("--policy hpc-auto"), "--policy hpc-auto|add --power5"),
         (&["predict", "--from", &missing], "--from|missing|No such file"),
         (&["restore", "999999"], "999999"),
         (&["compare", "--runs", "0", "--", "true"], "--runs"),

@@ -181,6 +181,29 @@ fn of_a_simulation() {
 }
 
 #[test]
+fn of_a_simulated_power5() {
+    let tool = Tool::new();
+    let run = |options: &str| {
+        let all = format!("simulate --power5 metbench-var --json - {options}");
+        tool.evenly(all.split_whitespace()).output().unwrap()
+    };
+    let output = run("");
+    let value = parsed(&output, "evenly.power5/1");
+    assert_eq!(value["arms"].as_array().unwrap().len(), 5);
+    assert!(stderr(&output).contains("hpc-adaptive") && stderr(&output).contains("(326.41)"));
+    assert_eq!(output.stdout, run("").stdout, "repeatable");
+    let options = "--policy hpc-adaptive --set global-weight=1 --set max-prio=5 --latency 1ms";
+    let tuned = parsed(&run(options), "evenly.power5/1");
+    assert_eq!(tuned["arms"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        (&tuned["latency_s"], &tuned["parameters"]["max-prio"]),
+        (&1e-3.into(), &5.0.into())
+    );
+    let time = |v: &Value, arm: usize| v["arms"][arm]["time_s"].as_f64().unwrap();
+    assert!(time(&tuned, 1) > time(&value, 3), "only history, and less priority");
+}
+
+#[test]
 fn of_figures() {
     let tool = Tool::new();
     let out = tool.path("made/here");

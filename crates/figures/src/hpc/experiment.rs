@@ -36,9 +36,7 @@ pub(super) struct Experiment {
 
 impl Experiment {
     pub(super) fn new(case: Case, latency: Latency) -> Self {
-        let mut arms = vec![(BASELINE, Arm::Baseline)];
-        arms.extend(case.fixed.map(|f| (STATIC, Arm::Static(f.to_vec()))));
-        arms.extend(Heuristic::ALL.map(|h| (h.name(), balanced(h))));
+        let arms = case.arms(&Parameters::default());
         let program = case.program(SEED);
         let row = |(name, arm): (&'static str, Arm)| Row {
             name,

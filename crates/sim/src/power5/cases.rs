@@ -64,6 +64,8 @@ pub struct Case {
     pub id: &'static str,
     /// As it is called.
     pub name: &'static str,
+    /// In a line.
+    pub about: &'static str,
     /// The number of its table.
     pub table: &'static str,
     /// The priorities of the paper's static arm.
@@ -99,6 +101,7 @@ const fn row(arm: &'static str, computing_percent: [f64; 4], time_s: f64) -> Pap
 pub const METBENCH: Case = Case {
     id: "metbench",
     name: "MetBench",
+    about: "two light and two heavy ranks at a barrier (Table III)",
     table: "III",
     fixed: Some([4, 6, 4, 6]),
     paper: &[
@@ -123,6 +126,7 @@ pub const METBENCH: Case = Case {
 pub const METBENCH_VAR: Case = Case {
     id: "metbench-var",
     name: "MetBenchVar",
+    about: "the same, with loads that are reversed twice (Table IV)",
     table: "IV",
     paper: &[
         row("baseline", [50.24, 75.09, 50.22, 75.08], 368.17),
@@ -139,6 +143,7 @@ pub const METBENCH_VAR: Case = Case {
 pub const BT_MZ: Case = Case {
     id: "bt-mz",
     name: "BT-MZ",
+    about: "four unequal ranks that wait for neighbours (Table V)",
     table: "V",
     fixed: Some([4, 4, 5, 6]),
     paper: &[
@@ -164,6 +169,7 @@ pub const BT_MZ: Case = Case {
 pub const SIESTA: Case = Case {
     id: "siesta",
     name: "SIESTA-like",
+    about: "many short, irregular phases (Table VI)",
     table: "VI",
     fixed: None,
     paper: &[

@@ -22,9 +22,11 @@
 //! Known gaps: no caches, no memory, no network that could be full; a balancer costs nothing.
 
 mod cases;
+mod comparison;
 mod decode;
 
 pub use cases::{BT_MZ, CASES, Case, METBENCH, METBENCH_VAR, PaperRow, SIESTA, case};
+pub use comparison::{ArmReport, Comparison, NoArm, POWER5_SCHEMA, arm_names};
 pub use decode::{Speeds, decode_cycles};
 
 use evenly_model::Nanos;

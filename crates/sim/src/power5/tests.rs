@@ -1,11 +1,7 @@
 use super::*;
 
-/// The arms of a case, with their names.
 fn arms(case: &Case) -> Vec<(&'static str, Arm)> {
-    let mut all = vec![("baseline", Arm::Baseline)];
-    all.extend(case.fixed.map(|f| ("static", Arm::Static(f.to_vec()))));
-    all.extend(Heuristic::ALL.map(|h| (h.name(), balanced(h))));
-    all
+    case.arms(&Parameters::default())
 }
 
 fn balanced(h: Heuristic) -> Arm {
@@ -154,4 +150,20 @@ fn priorities_out_of_the_table() {
     // One that is off never ends; the other has the core.
     assert_eq!(ends(0, 4)[1], 1.0 / 1.6);
     assert_eq!(ends(0, 4)[0], 0.0);
+}
+
+#[test]
+fn arms_are_compared_with_the_baseline() {
+    let compare = |case: &Case, arm: Option<&str>| {
+        case.compare(arm, &Parameters::default(), Latency::default(), 1)
+    };
+    let all = compare(&METBENCH, None).unwrap();
+    let names: Vec<_> = all.arms.iter().map(|a| a.arm).collect();
+    assert_eq!(names, arm_names());
+    assert!(all.arms[0].faster_percent == 0.0 && all.arms[0].uneven_iterations == 11);
+    assert_eq!(all.arms[4].paper_time_s, None);
+    let one = compare(&METBENCH, Some("hpc-auto")).unwrap();
+    assert_eq!(one.arms, [all.arms[0].clone(), all.arms[4].clone()]);
+    let error = compare(&SIESTA, Some("static")).unwrap_err().to_string();
+    assert!(error.contains("'static' of siesta") && error.contains("baseline, hpc-uniform"));
 }
