@@ -355,6 +355,7 @@ mod tests {
                 elapsed: length,
                 paused: false,
                 held: false,
+                spins_progress: false,
                 cost: Nanos::ZERO,
                 threads: on.iter().map(thread).collect(),
                 cpus: [0, 1]

@@ -7,7 +7,7 @@ use evenly_engine::Waiting;
 use evenly_linux::clock::now;
 use evenly_linux::machine::{Testimonies, Testimony};
 use evenly_probe::load::{Unseen, library, preload};
-use evenly_probe::waiting::{Mapping, Observed, Reader};
+use evenly_probe::waiting::{Activity, Mapping, Observed, Reader};
 use evenly_report::{ProbeReport, ProbeThread};
 use evenly_topology::cache_dir;
 use std::collections::HashMap;
@@ -148,7 +148,9 @@ fn testimonies(mut reader: Reader) -> Testimonies {
         if reader.read(now, &mut seen).is_ok() {
             out.extend(seen.iter().map(|o| {
                 let (waited, outside, phases, waits) = (o.waited, o.outside, o.phases, o.waits);
-                let waiting = Waiting { waited, outside, phases, waits };
+                let computes_since =
+                    (o.activity == Activity::Computing).then_some(o.since.min(now));
+                let waiting = Waiting { waited, outside, phases, waits, computes_since };
                 Testimony { tid: o.tid, since: o.registered, waiting }
             }));
         }

@@ -18,6 +18,7 @@
 
 use crate::decentral::{Account, Board, CARE, Complaint, CpuBalancer, Decentral, Member};
 use crate::handover::{Act, Handover};
+use crate::phases::{InPhase, Participant, Phases};
 use crate::ranks::links;
 use crate::rates::Rates;
 use crate::speed::{LEAST_WANTED, OnCpu};
@@ -63,6 +64,8 @@ struct Entity {
     newly_retired: Option<u64>,
     /// What it tells of its own waiting.
     told: Told,
+    /// What it does from barrier to barrier, where it tells of them.
+    phase: InPhase,
     /// When `last` was read.
     read_at: Nanos,
     /// P of the paper, section 2.1.
@@ -121,14 +124,16 @@ impl Entity {
         self.migrations + self.member.as_ref().map_or(0, |m| m.migrations())
     }
 
-    /// Adds what it did to its account. Returns whether it is busy.
-    fn book(&mut self, s: &Stretch, first: bool) -> bool {
+    /// Adds what it did to its account; what it spun is progress only where that is said. Returns
+    /// whether it is busy.
+    fn book(&mut self, s: &Stretch, first: bool, spins_progress: bool) -> bool {
         let booked = s.ran + s.waiting_booked + self.overbooked;
         let blocked = s.elapsed - booked;
         self.overbooked = booked - s.elapsed;
         let spins = self.told.book(s.elapsed, blocked);
         let gained = s.gained - s.gained.scale(spins);
-        self.progress += s.gained.0 as i64;
+        self.progress += if spins_progress { s.gained } else { gained }.0 as i64;
+        self.phase.add(gained);
         self.total_spun += s.ran.scale(spins);
         self.total_ran += s.ran;
         self.total_waited += s.waiting_booked;
@@ -353,6 +358,9 @@ pub struct Balancer {
     rates: Rates,
     /// What the threads in `ids` tell of their waiting; empty where none can.
     waiting: Vec<Option<Waiting>>,
+    phases: Phases,
+    /// Phases are so short that what threads spin is taken for progress.
+    short_phases: bool,
     masks: Vec<CpuSet>,
     usable: CpuSet,
     looked_at_cpus: Option<Nanos>,
@@ -419,6 +427,8 @@ impl Balancer {
             retired: Vec::new(),
             rates: Rates::default(),
             waiting: Vec::new(),
+            phases: Phases::default(),
+            short_phases: false,
             masks: Vec::new(),
             usable: CpuSet::new(),
             looked_at_cpus: None,
@@ -607,6 +617,7 @@ impl Balancer {
             retired: None,
             newly_retired: None,
             told: Told::default(),
+            phase: InPhase::default(),
             read_at: thread.read_at,
             progress,
             cpu: None,
@@ -752,6 +763,8 @@ impl Balancer {
         let period = if self.board.is_some() { period.scale(CARE) } else { period };
         self.look_at_cpus(machine, now, observers);
         self.look_at_neighbours(machine, now, observers);
+        // Who places threads by load asks for no turns.
+        self.short_phases = self.knowledge.is_none() && self.phases.are_short(period);
         let left = self.observe(machine, now, elapsed == Nanos::ZERO, observers);
         self.locate(machine, now);
         self.fill_snapshot(machine, now, elapsed);
@@ -963,6 +976,7 @@ impl Balancer {
         for (e, said) in self.entities.iter_mut().zip(&self.waiting) {
             e.told.hear(*said);
         }
+        let short = self.short_phases;
         let mut left = Vec::new();
         let mut i = 0;
         let mut busy = false;
@@ -1022,7 +1036,7 @@ impl Balancer {
                 if (ran + waited).0 * 4 < elapsed.0 * 3 {
                     self.unclear.push(period);
                 } else {
-                    busy |= e.book(&period, first);
+                    busy |= e.book(&period, first, short);
                 }
             }
             i += 1;
@@ -1035,6 +1049,7 @@ impl Balancer {
                 e.progress = member.account().progress;
             }
         }
+        self.level_at_barriers(now);
         // While nobody computes (all wait for input, say), nobody is given back: the program as a
         // whole rests.
         if busy {
@@ -1051,6 +1066,39 @@ impl Balancer {
             }
         }
         left
+    }
+
+    /// Counts leads from the last barrier on, where all threads tell of those that they reach.
+    fn level_at_barriers(&mut self, now: Nanos) {
+        // Where each CPU has a balancer, that knows progress.
+        if self.waiting.is_empty() || self.board.is_some() {
+            return;
+        }
+        let elapsed = now - self.snapshot.now;
+        let mut all: Vec<Participant<'_>> = Vec::with_capacity(self.entities.len());
+        for e in &mut self.entities {
+            let Some(told) = e.told.last() else {
+                self.phases = Phases::default();
+                return;
+            };
+            let (progress, phase) = (&mut e.progress, &mut e.phase);
+            all.push(Participant { told, gained: e.gained, progress, phase });
+        }
+        self.phases.point(now, elapsed, &mut all);
+    }
+
+    /// For how many threads that share a CPU the period is to have turns ([`crate::PeriodControl`]). Where
+    /// threads tell that they have unequal work, what counts is how soon it is seen who waits, and not
+    /// whether shares are fair yet: then two, however many there are.
+    #[must_use]
+    pub fn taking_turns(&self) -> usize {
+        if self.phases.are_uneven() { 2 } else { self.len().div_ceil(self.usable_cpus().max(1)) }
+    }
+
+    /// How long the phases of the program last, on average over the last ones, where its threads tell.
+    #[must_use]
+    pub fn phase_length(&self) -> Option<Nanos> {
+        self.phases.length()
     }
 
     /// Says once that threads cannot be read for long.
@@ -1160,7 +1208,7 @@ impl Balancer {
                 e.ahead_of_kernel += s.waited - s.waiting_booked;
                 s.waiting_booked = s.waiting_booked.max(s.waited);
             }
-            busy |= e.book(s, first);
+            busy |= e.book(s, first, self.short_phases);
         }
         self.unclear = unclear;
         busy
@@ -1240,7 +1288,7 @@ impl Balancer {
                 ran: e.ran,
                 waited: e.waited,
                 blocked: e.blocked,
-                spinning: Nanos::ZERO,
+                spinning: if self.short_phases { Nanos::ZERO } else { e.spinning },
                 movable: e.movable,
                 mask: e.mask,
             });
@@ -1753,6 +1801,7 @@ impl Balancer {
             elapsed,
             paused,
             held: self.snapshot.held,
+            spins_progress: self.short_phases,
             cost,
             threads: self
                 .entities

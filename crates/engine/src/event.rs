@@ -95,6 +95,10 @@ pub struct PointRecord {
     /// Whether threads stay where they are put, as the policy was told.
     #[serde(default)]
     pub held: bool,
+    /// Whether what threads spun was taken for progress though they told of it, as the policy was told:
+    /// phases are too short for anything else.
+    #[serde(default)]
+    pub spins_progress: bool,
     /// CPU time that this point cost.
     pub cost: Nanos,
     /// The threads.

@@ -14,6 +14,7 @@ mod handover;
 mod machine;
 mod mapping;
 mod period;
+mod phases;
 mod ranks;
 mod rates;
 mod share;

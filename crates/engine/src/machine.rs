@@ -26,6 +26,8 @@ pub struct Waiting {
     pub phases: u32,
     /// Waits of all kinds that it has begun.
     pub waits: u32,
+    /// Since when it computes; None while it waits, or is outside of parallel regions.
+    pub computes_since: Option<Nanos>,
 }
 
 impl Waiting {

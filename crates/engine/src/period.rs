@@ -14,6 +14,9 @@
 //! the automatic period is within 1.2 % of the best fixed one, but for phases that are no longer than
 //! the period (docs/simulate.md has the table).
 //!
+//! Where threads tell of their phases, and have unequal work, it is two turns of two threads, however
+//! many share a CPU ([`crate::Balancer::taking_turns`]): then it must be seen soon who waits.
+//!
 //! Invariant: the period is never shorter than what keeps the CPU time of balancing within the
 //! budget (promise P6), whatever the user asked for.
 

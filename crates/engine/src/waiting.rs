@@ -48,6 +48,11 @@ impl Told {
         self.last = said.or(self.last);
     }
 
+    /// What it said last.
+    pub(crate) fn last(&self) -> Option<Waiting> {
+        self.last
+    }
+
     /// Whether the thread has ever told anything.
     pub(crate) fn is_known(&self) -> bool {
         self.last.is_some()
@@ -80,6 +85,7 @@ mod tests {
             outside: Nanos::ZERO,
             phases: waits,
             waits,
+            computes_since: None,
         })
     }
 

@@ -338,7 +338,7 @@ impl Domain {
                 }
                 put(&self.mailbox.leaving, left);
             }
-            self.period.shared_by(self.balancer.len().div_ceil(self.balancer.usable_cpus().max(1)));
+            self.period.shared_by(self.balancer.taking_turns());
             self.period.cost(self.balancer.period_cost());
             if self.period.newly_stretched() {
                 let text = self.period.told();

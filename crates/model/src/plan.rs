@@ -15,6 +15,8 @@ pub enum Reason {
     Ahead,
     /// Its CPU can no longer be used.
     Evicted,
+    /// It spins while it waits for others, and makes room for those that compute.
+    Waits,
     /// Load, communication or memory cost less with all threads placed anew.
     Mapped,
 }
@@ -28,6 +30,7 @@ impl Reason {
             Self::Behind => "behind, to a fast CPU",
             Self::Ahead => "ahead, makes room",
             Self::Evicted => "its CPU is gone",
+            Self::Waits => "waits for others, makes room",
             Self::Mapped => "placed anew by load and communication",
         }
     }

@@ -12,7 +12,8 @@
 //!    other way (Figure 3).
 //!
 //! Invariant: only swaps (and moves to a CPU that holds no thread from one that holds some), so
-//! counts of threads per CPU never come to differ by more than one through a decision here.
+//! counts of threads per CPU that want to compute never come to differ by more than one through a
+//! decision here.
 //!
 //! Where this departs from the paper, and why:
 //! - What decides whether a pair is swapped is the lead of the one over the other. In the paper a
@@ -40,6 +41,10 @@
 //! - Where the kernel knows CPUs of different capacity (performance and efficiency cores), CPU time
 //!   and speed count by it. A CPU that is faster by its capacity need not be so by a margin as well.
 //! - A CPU whose threads all wait is a fast one: whoever comes has it alone.
+//! - A thread that spins without a break, and tells (the probe), has nothing to do, and its CPU is fast as
+//!   one whose threads wait is, but for other threads that spin there. Where that leaves more to those that
+//!   compute, all that spin are put aside on few CPUs, and counts differ by more than one
+//!   (`crate::aside`).
 //! - A CPU without threads is a fast CPU with a free slot (the paper has n >= m throughout). One
 //!   that was found slow is remembered for a while, so that a thread does not go back and forth
 //!   between two CPUs that strangers use.
@@ -49,6 +54,7 @@
 //! - The mean progress is that of the threads that may be moved and that wanted a CPU. One that may
 //!   not be moved, or has less to do, falls behind for good, and would make all others seem ahead.
 
+use crate::aside::{Aside, only_spins};
 use crate::speed::{RESTS, averaged};
 use crate::{Mechanism, Policy, PolicyInfo, Spreader};
 use evenly_model::metrics::Level;
@@ -146,6 +152,11 @@ pub struct Juggle {
     fast: VecDeque<CpuIndex>,
     hopeless: Vec<i64>,
     counts: Vec<u32>,
+    /// For each CPU, how many threads did nothing but spin there.
+    spinning: Vec<u32>,
+    aside: Aside,
+    /// Counts are uneven because of what was decided here: they are levelled without patience.
+    at_once: bool,
 }
 
 impl Juggle {
@@ -169,7 +180,7 @@ impl Juggle {
             return;
         }
         self.uneven_points += 1;
-        if snapshot.point > 0 && self.uneven_points <= self.respread_patience {
+        if snapshot.point > 0 && !self.at_once && self.uneven_points <= self.respread_patience {
             plan.clear();
         }
     }
@@ -246,7 +257,14 @@ impl Juggle {
         // Neighbouring slots run at 1/k and 1/(k+1): relative to the slower one they are 1/k
         // apart, and the noise of one period is that of one sample.
         let noise = self.margins.noise * coarse;
-        for cpu in &snapshot.cpus {
+        self.spinning.clear();
+        self.spinning.resize(snapshot.cpus.len(), 0);
+        for t in snapshot.threads.iter().filter(|t| only_spins(t, snapshot.elapsed.0 as f64)) {
+            if let Some(count) = self.spinning.get_mut(t.cpu) {
+                *count += 1;
+            }
+        }
+        for (cpu, &spinning) in snapshot.cpus.iter().zip(&self.spinning) {
             let number = cpu.id.0 as usize;
             if number >= self.known.len() {
                 self.known.resize(number + 1, Known::default());
@@ -280,7 +298,8 @@ impl Juggle {
                 at_most: weight * known.speed * (1.0 + self.margins.fast / k + off),
                 bare_at_most: weight * known.speed * (1.0 + off),
                 at_least: match speed {
-                    None if !remembered => weight,
+                    // Beside others that spin one has its share.
+                    None if !remembered => weight / f64::from(spinning.max(1)),
                     _ => weight * known.speed / (1.0 + off),
                 },
             });
@@ -384,6 +403,20 @@ impl Juggle {
 
 impl Policy for Juggle {
     fn decide(&mut self, snapshot: &Snapshot, plan: &mut Plan) {
+        self.at_once = self.aside.were_any();
+        if !self.aside.is_worth_it(snapshot) {
+            return self.balance(snapshot, plan);
+        }
+        self.at_once = true;
+        let rest = self.aside.rest(snapshot);
+        self.balance(&rest, plan);
+        self.aside.complete(snapshot, rest, plan);
+    }
+}
+
+impl Juggle {
+    /// All threads, on all CPUs.
+    fn balance(&mut self, snapshot: &Snapshot, plan: &mut Plan) {
         self.estimate(snapshot);
         self.level_counts(snapshot, plan);
         self.foresee(snapshot, plan);

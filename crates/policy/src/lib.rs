@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod aside;
 mod fixed;
 pub mod hpc;
 mod juggle;

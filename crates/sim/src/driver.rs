@@ -467,8 +467,8 @@ impl Driver {
             }
             group.control.cost(cost);
             // The domain in which most threads share a CPU needs the longest turns.
-            let together = |b: &Balancer| b.len().div_ceil(b.usable_cpus().max(1));
-            group.control.shared_by(group.balancers.iter().map(together).max().unwrap_or(0));
+            let together = group.balancers.iter().map(Balancer::taking_turns).max();
+            group.control.shared_by(together.unwrap_or(0));
         }
         let period = next_period(&mut group.control, self.jitter);
         let many = group.decentral.is_some() && !group.balancers[0].is_empty();

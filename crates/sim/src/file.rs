@@ -83,6 +83,7 @@ pub fn parse_seeded(text: &str, seed: Option<u64>) -> Result<Described, FileErro
         Costs { point: c.point.0, read: c.read.0, place: c.place.0, refill: c.refill.0 };
     let stale = permille("readings.stale", text.readings.stale, 0.0, 0.9)?;
     scenario.readings = Readings { noise: text.readings.noise.0, stale_permille: stale };
+    scenario.probe = text.readings.probe;
     let options = balancing(&text, seed)?;
     let expected = expected(&scenario);
     Ok(Described { scenario, options, policy: text.balancing.policy.clone(), expected })

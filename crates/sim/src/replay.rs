@@ -162,7 +162,7 @@ impl Domain {
                 ran: t.ran,
                 waited: t.waited,
                 blocked: t.blocked,
-                spinning: Nanos::ZERO,
+                spinning: t.spinning.filter(|_| !p.spins_progress).unwrap_or_default(),
                 movable: true,
                 mask: 0,
             })

@@ -134,6 +134,7 @@ pub(crate) struct CostsText {
 pub(crate) struct ReadingsText {
     pub(crate) noise: Span,
     pub(crate) stale: f64,
+    pub(crate) probe: bool,
 }
 
 #[derive(Debug, Deserialize)]

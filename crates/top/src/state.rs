@@ -787,6 +787,7 @@ mod tests {
             elapsed: Nanos::from_millis(100),
             paused: false,
             held: false,
+            spins_progress: false,
             cost: Nanos::from_micros(50),
             cpus: (0..2)
                 .map(|c| {

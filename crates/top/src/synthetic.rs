@@ -103,6 +103,7 @@ impl Synthetic {
             elapsed,
             paused: !self.balances,
             held: false,
+            spins_progress: false,
             cost: Nanos::from_micros(24),
             threads: records,
             cpus: domain_cpus

@@ -218,6 +218,8 @@ enum LineOut<'a> {
         paused: bool,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         held: bool,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        spins_progress: bool,
         cost: Nanos,
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         threads: &'a [ThreadRowOut],
@@ -343,6 +345,7 @@ impl Encoder {
                 elapsed: p.elapsed,
                 paused: p.paused,
                 held: p.held,
+                spins_progress: p.spins_progress,
                 cost: p.cost,
                 threads: &threads,
                 cpus: &self.cpus,
@@ -467,6 +470,8 @@ struct PointIn<'a> {
     paused: bool,
     #[serde(default)]
     held: bool,
+    #[serde(default)]
+    spins_progress: bool,
     cost: Nanos,
     #[serde(default)]
     threads: Vec<Row<ThreadRow>>,
@@ -603,6 +608,7 @@ impl Decoder {
             elapsed: p.elapsed,
             paused: p.paused,
             held: p.held,
+            spins_progress: p.spins_progress,
             cost: p.cost,
             threads: p
                 .threads

@@ -207,6 +207,7 @@ mod tests {
                 elapsed: Nanos(PERIOD),
                 paused: false,
                 held: false,
+                spins_progress: false,
                 cost: Nanos::ZERO,
                 threads: threads.collect(),
                 cpus: vec![CpuRecord { id: CpuId(0), threads: 3, speed: Some(1.0) }],

@@ -71,6 +71,7 @@ pub(crate) fn events(points: u64, rotate: bool) -> Vec<Event> {
             elapsed: Nanos::from_millis(10),
             paused: k == 3,
             held: false,
+            spins_progress: false,
             cost: Nanos::from_micros(12),
             threads,
             cpus: vec![

@@ -47,7 +47,8 @@ fn a_move() -> impl Strategy<Value = MoveRecord> {
         Just(Reason::Spread),
         Just(Reason::Behind),
         Just(Reason::Ahead),
-        Just(Reason::Evicted)
+        Just(Reason::Evicted),
+        Just(Reason::Waits)
     ];
     (id(), cpu(), cpu(), reason, option::of(".{0,30}"))
         .prop_map(|(id, from, to, reason, error)| MoveRecord { id, from, to, reason, error })
@@ -58,9 +59,14 @@ fn point() -> impl Strategy<Value = Event> {
     let speed = option::of((0..=10_000u32).prop_map(|s| f64::from(s) / 1e4));
     let cpus =
         (cpu(), 0..9u32, speed).prop_map(|(id, threads, speed)| CpuRecord { id, threads, speed });
-    let head = (0..3u32, any::<u64>(), at(), at(), any::<bool>(), any::<bool>(), at());
+    let head = (0..3u32, any::<u64>(), at(), at(), any::<[bool; 3]>(), at());
     (head, vec(thread(), 0..6), vec(cpus, 0..4), vec(a_move(), 0..4)).prop_map(
-        |((domain, point, at, elapsed, paused, held, cost), threads, cpus, moves)| {
+        |(
+            (domain, point, at, elapsed, [paused, held, spins_progress], cost),
+            threads,
+            cpus,
+            moves,
+        )| {
             Event::Point(PointRecord {
                 domain: DomainId(domain),
                 point,
@@ -68,6 +74,7 @@ fn point() -> impl Strategy<Value = Event> {
                 elapsed,
                 paused,
                 held,
+                spins_progress,
                 cost,
                 threads,
                 cpus,

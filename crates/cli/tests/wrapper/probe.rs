@@ -90,11 +90,8 @@ fn spins(name: &str, threads: usize, settings: &[(&str, &str)]) {
     let light: Vec<&Value> = all.iter().filter(|t| computed(t) < 0.5 * most).collect();
     assert_eq!(light.len(), threads - 1, "{report:#}");
     for t in &light {
-        let slept = seconds(t, "blocked_s") > 0.5 * seconds(t, "present_s");
-        assert!(!slept && computed(t) >= 0.0, "{report:#}");
-        assert!(seconds(t, "spun_s") > computed(t), "{t:#}");
+        assert!(computed(t) >= 0.0 && seconds(t, "spun_s") > 0.25 * seconds(t, "ran_s"), "{t:#}");
     }
-    // Nobody sleeps: without the probe there would be nothing to tell.
     let e = &report["efficiency"];
     assert_eq!(e["basis"], "probe", "{e:#}");
     assert!(e["factors"]["load_balance"].as_f64().unwrap() < 0.75, "{e:#}");
@@ -114,6 +111,44 @@ fn what_threads_of_libomp_spin_is_no_progress() {
         3,
         &[("OMP_WAIT_POLICY", "active"), ("KMP_LIBRARY", "turnaround"), ("KMP_USE_YIELD", "0")],
     );
+}
+
+/// Four threads that spin at their barriers, of which one has nearly all of the work: the others make room
+/// for it. Juggle pins from the first point on, so that this does not depend on what the machine does.
+#[test]
+fn threads_that_spin_make_room_for_the_one_that_computes() {
+    let tool = Tool::new();
+    let program = workload("omp_spmd-omp");
+    if !Path::new(&program).exists() {
+        return evenly_testing::skip("clang", format!("there is no {program}"));
+    }
+    let whole = evenly_linux::affinity::get(evenly_model::Tid(0)).unwrap();
+    if whole.len() < 2 {
+        return evenly_testing::skip("cpus", "two CPUs are needed");
+    }
+    let two: evenly_model::CpuSet = whole.iter().take(2).collect();
+    let file = tool.path("room.evenly");
+    let options = format!(
+        "-v --policy juggle --no-guard --threads 4 --cpus {two} --probe on --record {}",
+        file.display()
+    );
+    let work = ["--threads", "4", "--phases", "6", "--work-ms", "40", "--imbalance", "12,1,1,1"];
+    let words: Vec<&str> = [program.as_str()].into_iter().chain(work).collect();
+    let mut command = tool.run(&options, &words);
+    command.env("XDG_CACHE_HOME", cache()).env("OMP_WAIT_POLICY", "active");
+    command.env("KMP_LIBRARY", "turnaround").env("KMP_USE_YIELD", "0");
+    let output = command.output().unwrap();
+    let said = stderr(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("waits for others, makes room"), "{said}");
+    // One computes alone, and three spin beside each other.
+    let recording = std::fs::read_to_string(&file).unwrap();
+    let alone = recording.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok()).any(|l| {
+        let counts: Vec<u64> =
+            l["cpus"].as_array().into_iter().flatten().filter_map(|c| c[1].as_u64()).collect();
+        counts == [1, 3] || counts == [3, 1]
+    });
+    assert!(alone, "{recording}");
 }
 
 #[test]

@@ -104,7 +104,14 @@ impl Machine for Sim {
                 let lasts = task.waits_since.map_or(0, |since| self.now - since);
                 let waited = Nanos(task.waited_for + lasts);
                 let (phases, waits) = (task.phase, task.phase);
-                (phases > 0).then_some(Waiting { waited, outside: Nanos::ZERO, phases, waits })
+                let computes = task.waits_since.is_none();
+                (phases > 0).then_some(Waiting {
+                    waited,
+                    outside: Nanos::ZERO,
+                    phases,
+                    waits,
+                    computes_since: computes.then_some(Nanos(task.computes_since)),
+                })
             }));
         }
     }

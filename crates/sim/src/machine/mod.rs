@@ -57,6 +57,8 @@ struct Task {
     /// Since when it waits at a barrier, if it does, and for how long it has in all before that.
     waits_since: Option<u64>,
     waited_for: u64,
+    /// When it began this phase.
+    computes_since: u64,
     ran: u64,
     /// CPU time by the speed that the CPU had, in the unit of work.
     done: u64,
@@ -152,6 +154,7 @@ impl Sim {
             phase: 0,
             waits_since: None,
             waited_for: 0,
+            computes_since: 0,
             ran: 0,
             done: 0,
             waited: 0,

@@ -68,6 +68,7 @@ impl Sim {
             }
             let since = self.tasks[t].waits_since.take().unwrap_or(self.now);
             self.tasks[t].waited_for += self.now - since;
+            self.tasks[t].computes_since = self.now;
             if self.tasks[t].state == State::Blocked {
                 self.tasks[t].left = Some(self.scenario.threads[t].work.0 * UNITS);
                 self.wake(t);
