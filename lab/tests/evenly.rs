@@ -117,7 +117,47 @@ fn integration_tests_of_other_crates() {
                 eprintln!("{program}: {test}: {:.1} s", start.elapsed().as_secs_f64());
             }
         }
+        shares_in_groups_of_version_two(lab);
     });
+}
+
+/// What is given of shares and undone, where control groups are of version 2 (the host's may not be): in
+/// the topmost group, in one that has processes of its own, and in one that is delegated to a user
+/// without privileges, who may then change nice values as far as RLIMIT_NICE allows it.
+fn shares_in_groups_of_version_two(lab: &mut Lab) {
+    let group = "/sys/fs/cgroup/shares";
+    let files = [".", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control"];
+    let files = files.map(|f| format!("{group}/{f}")).join(" ");
+    text(lab, &format!("mkdir {group}; chown 65534:65534 {files}; chmod 1777 /tmp"));
+    let nobody = "/tests/setpriv --reuid 65534 --regid 65534 --clear-groups";
+    // The kernel of the guest is older than slices of threads.
+    for (inside, user, lacks) in [
+        ("", "", "sched-slice"),
+        (group, "", "sched-slice"),
+        (group, nobody, "sched-slice,privileged-nice"),
+        (group, &format!("ulimit -e 20; {nobody}"), "sched-slice"),
+    ] {
+        let start = Instant::now();
+        let enter = match inside {
+            "" => String::new(),
+            group => format!("echo $$ >{group}/cgroup.procs; "),
+        };
+        let test = "shares_of_a_killed_balancer_are_undone_by_its_guardian";
+        let command = format!(
+            "export EVENLY_NO_SKIP=1 EVENLY_MAY_SKIP={lacks}; {enter}{user} /tests/journal --exact {test}"
+        );
+        let output = common::run(lab, &command, PATIENCE);
+        let said = String::from_utf8_lossy(&output.stderr);
+        let told = output.text();
+        assert!(output.status == 0 && told.contains(" 1 passed;"), "{command}: {told}\n{said}");
+        // As it was: no group is left, no controller on, no threaded subtree.
+        let left = format!(
+            "cat {group}/cgroup.type {group}/cgroup.subtree_control; ls {group} | grep evenly"
+        );
+        assert_eq!(text(lab, &format!("{left}; true")), "domain", "{command}");
+        eprintln!("{command}: {:.1} s", start.elapsed().as_secs_f64());
+    }
+    text(lab, &format!("rmdir {group}"));
 }
 
 /// Two nodes with a CPU each, twice as far as the own one: ranks that talk are brought together, and
@@ -613,7 +653,9 @@ fn shared_programs() -> Vec<Include> {
         succeed(Command::new("strip").arg("--strip-debug").arg("-o").arg(&host).arg(program));
         Include { host, guest: format!("/tests/{name}") }
     };
-    SHARED.map(include).into()
+    // busybox has one that knows no users.
+    let setpriv = Include { host: "/usr/bin/setpriv".into(), guest: "/tests/setpriv".into() };
+    SHARED.map(include).into_iter().chain([setpriv]).collect()
 }
 
 fn workloads() -> PathBuf {

@@ -19,6 +19,8 @@ use evenly_linux::proc::{
     Stat, parse_cpu_ticks, parse_file_call, parse_rank, parse_schedstat, parse_used_ticks,
     status_field, status_number,
 };
+use evenly_linux::share::resctrl::{parse_group, parse_schemata};
+use evenly_linux::share::{Resource, Setting, parse_nice_limit};
 use evenly_linux::taskstats::{TaskTimes, parse_answer};
 use evenly_map::{
     Edges, InputError, Monitoring, join, read_assignment, read_edges, read_factors, read_mapping,
@@ -36,7 +38,7 @@ use std::path::{Component, Path};
 pub type Target = fn(&[u8]);
 
 /// All targets, by the names that they have in `fuzz/`.
-pub const TARGETS: [(&str, Target); 39] = [
+pub const TARGETS: [(&str, Target); 40] = [
     ("answer", answer),
     ("assignment", assignment),
     ("cache", cache),
@@ -70,6 +72,7 @@ pub const TARGETS: [(&str, Target); 39] = [
     ("quota", quota),
     ("recording", recording),
     ("scenario", scenario),
+    ("shares", shares),
     ("slit", slit),
     ("speeds", speeds),
     ("synthetic", synthetic),
@@ -429,6 +432,27 @@ pub fn quota(bytes: &[u8]) {
         assert!(cpus > 0.0 && cpus.is_finite());
     }
     let _ = parse_cpu_stat(bytes);
+}
+
+/// What mechanisms for shares read: `/proc/<pid>/limits`, settings of CPUs, resctrl's `schemata` and
+/// `cpu_resctrl_groups`.
+///
+/// # Panics
+/// Where a setting is not written as it was read, or more caches are read than there are bytes.
+pub fn shares(bytes: &[u8]) {
+    let _ = parse_nice_limit(bytes);
+    for setting in [Setting::HighestFrequency, Setting::EnergyPreference] {
+        if let Some(value) = setting.parse(bytes) {
+            let text = setting.text(value);
+            assert_eq!(setting.parse(text.as_bytes()), Some(value), "{text}");
+        }
+    }
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        for resource in [Resource::Cache, Resource::Bandwidth] {
+            assert!(parse_schemata(text, resource).is_none_or(|all| all.len() <= bytes.len()));
+        }
+        assert!(parse_group(text).is_none_or(|group| !group.starts_with('/')));
+    }
 }
 
 /// Recordings, and everything that is made of them.

@@ -15,6 +15,8 @@ use evenly_linux::memory::{parse_maps, parse_nodes, parse_numa_maps};
 use evenly_linux::proc::{
     Stat, parse_cpu_ticks, parse_rank, parse_schedstat, parse_used_ticks, status_field,
 };
+use evenly_linux::share::resctrl::{parse_group, parse_schemata};
+use evenly_linux::share::{Resource, Setting, parse_nice_limit};
 use evenly_linux::taskstats::{TaskTimes, parse_answer};
 use evenly_map::{
     Monitoring, read_assignment, read_edges, read_factors, read_mapping, read_matrix,
@@ -202,7 +204,16 @@ fn the_seeds_are_what_they_stand_for() {
             let cpus = [CpuId(0)].into_iter().collect();
             parse_cpu_ticks(bytes, &cpus).is_some() || parse_used_ticks(bytes).is_some()
         }
-        "journal" => JournalView::parse(bytes).is_ok_and(|j| !j.records.is_empty()),
+        "journal" => {
+            // Of both versions, and with every kind of record.
+            let all: Vec<JournalView> =
+                seeds(name).into_values().filter_map(|b| JournalView::parse(&b).ok()).collect();
+            all.iter().any(|j| !j.records.is_empty() && j.header.parents.is_empty())
+                && all.iter().any(|j| {
+                    let shares = !j.scheduling.is_empty() && !j.settings.is_empty();
+                    shares && !j.header.parents.is_empty()
+                })
+        }
         "memory" => {
             parse_free(bytes).is_some()
                 || parse_huge(bytes, 0x7f00_0020_0000).is_some()
@@ -223,6 +234,17 @@ fn the_seeds_are_what_they_stand_for() {
         }
         "recording" => Recording::parse(bytes).is_ok_and(|r| !r.events.is_empty()),
         "scenario" => evenly_sim::parse(&text(bytes)).is_ok(),
+        // Each of what it reads has a seed.
+        "shares" => {
+            let all: Vec<Vec<u8>> = seeds(name).into_values().collect();
+            let any = |read: &dyn Fn(&[u8]) -> bool| all.iter().any(|bytes| read(bytes));
+            any(&|b| parse_nice_limit(b).is_some())
+                && any(&|b| Setting::HighestFrequency.parse(b).is_some())
+                && any(&|b| Setting::EnergyPreference.parse(b).is_some())
+                && any(&|b| parse_schemata(&text(b), Resource::Cache).is_some())
+                && any(&|b| parse_schemata(&text(b), Resource::Bandwidth).is_some())
+                && any(&|b| parse_group(&text(b)).is_some())
+        }
         "slit" => parse_slit(bytes).is_some(),
         "speeds" => text(bytes).trim().parse::<Speeds>().is_ok(),
         "taskstats" => parse_answer(bytes).is_some() || TaskTimes::parse(bytes).is_some(),

@@ -20,6 +20,7 @@
 //! children. Where it was off it is switched off again. Without privileges this works in groups that
 //! were delegated: whose directory, `cgroup.threads` and `cgroup.subtree_control` may be written.
 
+use super::files::{Files, System};
 use super::{Missing, Real};
 use crate::journal::{Journal, PARENT_PATH_LIMIT, Process};
 use crate::limits::Limits;
@@ -105,22 +106,23 @@ pub(crate) struct Removed {
 }
 
 /// Removes all groups that an evenly made in a directory, and gives their threads to the directory.
-pub(crate) fn remove_all(fs_root: &Path, parent: &Parent, writer: Process) -> Removed {
+pub(crate) fn remove_all(
+    files: &dyn Files,
+    fs_root: &Path,
+    parent: &Parent,
+    writer: Process,
+) -> Removed {
     let mut done = Removed::default();
     let above = fs_root.join(parent.path.strip_prefix("/").unwrap_or(&parent.path));
     let prefix = prefix(writer);
     // A directory that is gone has taken ours with it.
-    let Ok(entries) = fs::read_dir(&above) else { return done };
-    let (mut ours, mut others) = (Vec::new(), 0);
-    for entry in entries.flatten() {
-        if entry.file_name().to_str().is_some_and(|n| n.starts_with(&prefix)) {
-            ours.push(entry.path());
-        } else if entry.file_type().is_ok_and(|t| t.is_dir()) {
-            others += 1;
-        }
-    }
+    let Ok(dirs) = files.dirs(&above) else { return done };
+    let is_ours = |d: &PathBuf| {
+        d.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with(&prefix))
+    };
+    let (ours, others): (Vec<PathBuf>, Vec<PathBuf>) = dirs.into_iter().partition(is_ours);
     for group in &ours {
-        match remove(parent.kind, &above, group) {
+        match remove(files, parent.kind, &above, group) {
             Ok(()) => done.removed += 1,
             Err(e) => done.failed.push(format!(
                 "{}: cannot empty and remove it: {e}; run evenly restore as root",
@@ -128,19 +130,19 @@ pub(crate) fn remove_all(fs_root: &Path, parent: &Parent, writer: Process) -> Re
             )),
         }
     }
-    if parent.switched_on && others == 0 && done.failed.is_empty() {
+    if parent.switched_on && others.is_empty() && done.failed.is_empty() {
         // Where it is refused somebody else needs it by now.
-        let _ = fs::write(above.join("cgroup.subtree_control"), "-cpu");
+        let _ = files.write(&above.join("cgroup.subtree_control"), "-cpu");
     }
     done
 }
 
 /// Gives the threads of a group to the one above, and removes it.
-fn remove(kind: Kind, above: &Path, group: &Path) -> io::Result<()> {
+pub(super) fn remove(files: &dyn Files, kind: Kind, above: &Path, group: &Path) -> io::Result<()> {
     let mut last = Ok(());
     for _ in 0..PASSES {
-        let empty = empty(kind, above, group, None);
-        match fs::remove_dir(group) {
+        let empty = empty(files, kind, above, group, None);
+        match files.remove_dir(group) {
             Ok(()) => return Ok(()),
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
             // Why its threads could not leave says more than that it is busy.
@@ -153,14 +155,20 @@ fn remove(kind: Kind, above: &Path, group: &Path) -> io::Result<()> {
 }
 
 /// Gives threads of a group to the one above: all, but one that is to stay.
-fn empty(kind: Kind, above: &Path, group: &Path, stays: Option<ThreadId>) -> io::Result<()> {
-    let listed = match fs::read_to_string(group.join(kind.threads_file())) {
+fn empty(
+    files: &dyn Files,
+    kind: Kind,
+    above: &Path,
+    group: &Path,
+    stays: Option<ThreadId>,
+) -> io::Result<()> {
+    let listed = match files.read(&group.join(kind.threads_file())) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
         other => other?,
     };
     for tid in listed.lines().filter_map(|l| l.trim().parse::<i32>().ok()) {
         if stays.is_none_or(|id| id.tid.0 != tid) {
-            match fs::write(above.join(kind.threads_file()), tid.to_string()) {
+            match files.write(&above.join(kind.threads_file()), &tid.to_string()) {
                 // It has ended.
                 Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
                 other => other?,
@@ -323,7 +331,7 @@ impl GroupShares {
                 return Err(foreign(&now));
             }
             // Threads that this one has created are in its group as well.
-            let _ = empty(self.kind, &own.parent, &own.group, Some(id));
+            let _ = empty(&System, self.kind, &own.parent, &own.group, Some(id));
             let file = own.group.join(self.kind.weight_file());
             return fs::write(&file, weight).map_err(refused(&file));
         }
@@ -345,7 +353,7 @@ impl GroupShares {
         let own = Own { process, parent, group, met };
         let filled = self.fill(&own, id, &weight, &refused);
         if filled.is_err() {
-            let _ = remove(self.kind, &own.parent, &own.group);
+            let _ = remove(&System, self.kind, &own.parent, &own.group);
         } else {
             self.own.insert(id, own);
         }
@@ -398,7 +406,7 @@ impl GroupShares {
     fn undo(&mut self, id: ThreadId) -> Result<(), ShareError> {
         self.left_alone.remove(&id);
         let Some(own) = self.own.get(&id) else { return Ok(()) };
-        remove(self.kind, &own.parent, &own.group).map_err(|e| {
+        remove(&System, self.kind, &own.parent, &own.group).map_err(|e| {
             ShareError::Refused(format!("{}: cannot remove it: {e}", own.group.display()))
         })?;
         let parent = self.own.remove(&id).map(|own| own.parent);
@@ -407,7 +415,7 @@ impl GroupShares {
             && let Some(entry) = self.parents.get(&parent)
         {
             // Nothing is left in it: this switches its controller off again.
-            remove_all(Real::default().root(), entry, Process::own());
+            remove_all(&System, Real::default().root(), entry, Process::own());
         }
         Ok(())
     }

@@ -55,7 +55,8 @@ impl Setting {
     }
 
     /// A value as it stands in the file. None where it is of no form that is known.
-    fn parse(self, text: &[u8]) -> Option<u64> {
+    #[must_use]
+    pub fn parse(self, text: &[u8]) -> Option<u64> {
         let text = std::str::from_utf8(text).ok()?.trim();
         match self {
             Self::HighestFrequency => text.parse().ok(),
@@ -68,7 +69,8 @@ impl Setting {
     }
 
     /// The same, back.
-    fn text(self, value: u64) -> String {
+    #[must_use]
+    pub fn text(self, value: u64) -> String {
         match self {
             Self::EnergyPreference => usize::try_from(value)
                 .ok()

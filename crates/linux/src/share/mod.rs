@@ -5,8 +5,10 @@
 //! P5, P8); nothing here changes anything for good, and whether something may be changed is tried on
 //! threads of our own that end at once.
 
+mod files;
 pub mod groups;
 pub mod knobs;
+pub mod resctrl;
 pub mod sched;
 pub mod threads;
 pub mod undo;
@@ -21,6 +23,7 @@ use std::path::{Path, PathBuf};
 
 pub use groups::GroupShares;
 pub use knobs::{CpuSettings, Setting};
+pub use resctrl::{Resctrl, Resource};
 pub use threads::{ThreadShares, Way};
 pub use undo::ShareReport;
 
@@ -143,6 +146,8 @@ pub fn offers(real: &Real) -> Vec<Offer> {
         round_robin(real),
         placement(),
         smt_priority(std::env::consts::ARCH),
+        divided(real, Resource::Cache),
+        divided(real, Resource::Bandwidth),
         frequency(real),
         energy_preference(real),
     ]
@@ -378,6 +383,25 @@ fn smt_priority(architecture: &str) -> Offer {
         steps: "priorities 1 to 6, a factor of 2 each",
         only_lowers: false,
         missing: Some(missing),
+        notes: Vec::new(),
+    }
+}
+
+fn divided(real: &Real, resource: Resource) -> Offer {
+    let range = resctrl::range(real, resource);
+    let (what, steps) = match resource {
+        Resource::Cache => ("ways of the last cache (resctrl)", "ways"),
+        Resource::Bandwidth => ("memory bandwidth (resctrl)", "percent, as the hardware has them"),
+    };
+    Offer {
+        name: resource.name(),
+        what,
+        gives: Gives::Speed,
+        granularity: Granularity::Thread,
+        range: range.as_ref().ok().map(|least| (*least, 1.0)),
+        steps,
+        only_lowers: true,
+        missing: range.err(),
         notes: Vec::new(),
     }
 }

@@ -9,6 +9,7 @@
 //! an older thread where it is one that was set on that. Control groups need no such thoughts: whatever
 //! is found in a group of ours goes to the group above.
 
+use super::files;
 use super::groups;
 use super::knobs;
 use super::sched::{self, Scheduling};
@@ -45,7 +46,7 @@ pub(crate) fn undo(view: &JournalView, proc: &Proc, fs_root: &Path) -> ShareRepo
         scheduling(view, proc, &mut report);
     }
     for parent in &view.header.parents {
-        let done = groups::remove_all(fs_root, parent, view.header.writer);
+        let done = groups::remove_all(&files::System, fs_root, parent, view.header.writer);
         report.groups += done.removed;
         report.failed.extend(done.failed);
     }

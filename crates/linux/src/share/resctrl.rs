@@ -1,0 +1,638 @@
+//! Less cache or memory bandwidth for a thread: the file system resctrl.
+//!
+//! Invariant: as for control groups ([`super::groups`]): the directory is in the journal before the first
+//! group is made, and removing groups of ours gives their threads to the topmost one. Only threads that
+//! are there are taken: groups that somebody else has made are left alone.
+//!
+//! There are few groups (`num_closids`, often 16), so threads of the same weight share one. A group
+//! gets the lowest ways of the cache, or so many percent of the bandwidth: it is lowered, and what the
+//! topmost group has is the most.
+//!
+//! What this acts upon is described in the kernel's Documentation/arch/x86/resctrl.rst.
+
+use super::files::Files;
+use super::groups::{self, Kind, Parent};
+use super::{Missing, Real};
+use crate::journal::{Journal, Process};
+use evenly_engine::{Bounds, Entity, ShareError, ShareMechanism, Steps};
+use evenly_model::{Nanos, Pid, ThreadId};
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where it is mounted.
+const MOUNT: &str = "sys/fs/resctrl";
+
+/// What is divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resource {
+    /// Ways of the last cache.
+    Cache,
+    /// Memory bandwidth.
+    Bandwidth,
+}
+
+impl Resource {
+    /// The name of the mechanism.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cache => "cache",
+            Self::Bandwidth => "memory-bandwidth",
+        }
+    }
+
+    /// The kernel's name.
+    fn key(self) -> &'static str {
+        match self {
+            Self::Cache => "L3",
+            Self::Bandwidth => "MB",
+        }
+    }
+}
+
+/// The line of a `schemata` for a resource: its domains, each with a value as it stands there.
+#[must_use]
+pub fn parse_schemata(text: &str, resource: Resource) -> Option<Vec<(u32, u64)>> {
+    let line =
+        text.lines().find_map(|l| l.trim().strip_prefix(resource.key())?.strip_prefix(':'))?;
+    line.split(';')
+        .map(|domain| {
+            let (id, value) = domain.split_once('=')?;
+            let value = value.trim();
+            let value = match resource {
+                Resource::Cache => u64::from_str_radix(value, 16).ok()?,
+                Resource::Bandwidth => value.parse().ok()?,
+            };
+            Some((id.trim().parse().ok()?, value))
+        })
+        .collect()
+}
+
+/// The group in `/proc/<pid>/cpu_resctrl_groups`, relative to the mount point.
+#[must_use]
+pub fn parse_group(text: &str) -> Option<&str> {
+    text.lines().find_map(|l| l.strip_prefix("res:")).map(|g| g.trim_start_matches('/'))
+}
+
+/// What a machine can divide.
+#[derive(Debug, Clone, PartialEq)]
+struct Division {
+    /// Domains (caches, or memory controllers), with what the topmost group has of each.
+    domains: Vec<(u32, u64)>,
+    least: f64,
+    most: f64,
+    step: f64,
+    groups: usize,
+}
+
+impl Division {
+    fn read(files: &dyn Files, mount: &Path, resource: Resource) -> Option<Self> {
+        let info =
+            |file: &str| files.read(&mount.join("info").join(resource.key()).join(file)).ok();
+        let number = |file: &str| info(file)?.trim().parse::<f64>().ok();
+        let domains = parse_schemata(&files.read(&mount.join("schemata")).ok()?, resource)?;
+        // The same for all domains: the least of what they have.
+        let most = |(_, value): &(u32, u64)| match resource {
+            Resource::Cache => value.trailing_ones(),
+            Resource::Bandwidth => u32::try_from(*value).unwrap_or(100),
+        };
+        let most = f64::from(domains.iter().map(most).min()?);
+        let (least, step) = match resource {
+            Resource::Cache => (number("min_cbm_bits")?, 1.0),
+            Resource::Bandwidth => (number("min_bandwidth")?, number("bandwidth_gran")?.max(1.0)),
+        };
+        let groups = number("num_closids")? as usize;
+        (most >= least && least > 0.0).then_some(Self { domains, least, most, step, groups })
+    }
+
+    /// The line that gives a group so much.
+    fn schemata(&self, resource: Resource, units: u64) -> String {
+        let value = |(id, _): &(u32, u64)| match resource {
+            Resource::Cache => format!("{id}={:x}", (1u64 << units.clamp(1, 63)) - 1),
+            Resource::Bandwidth => format!("{id}={units}"),
+        };
+        let domains: Vec<String> = self.domains.iter().map(value).collect();
+        format!("{}:{}\n", resource.key(), domains.join(";"))
+    }
+}
+
+#[derive(Debug)]
+struct Own {
+    process: Pid,
+    units: u64,
+}
+
+/// Shares of the cache or of memory bandwidth.
+#[derive(Debug)]
+pub struct Resctrl {
+    resource: Resource,
+    journal: Arc<Journal>,
+    real: Real,
+    files: Box<dyn Files>,
+    division: Division,
+    prefix: String,
+    in_journal: bool,
+    made: u64,
+    /// Groups that were made, by what they give.
+    groups: BTreeMap<u64, PathBuf>,
+    own: HashMap<ThreadId, Own>,
+}
+
+impl Resctrl {
+    /// A mechanism for this machine.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn new(resource: Resource, journal: Arc<Journal>) -> Result<Self, Missing> {
+        Self::with(resource, journal, Real::default(), Box::new(super::files::System))
+    }
+
+    fn with(
+        resource: Resource,
+        journal: Arc<Journal>,
+        real: Real,
+        files: Box<dyn Files>,
+    ) -> Result<Self, Missing> {
+        let division = offered(&*files, &real, resource)?;
+        Ok(Self {
+            resource,
+            journal,
+            real,
+            files,
+            division,
+            prefix: groups::prefix(Process::own()),
+            in_journal: false,
+            made: 0,
+            groups: BTreeMap::new(),
+            own: HashMap::new(),
+        })
+    }
+
+    fn mount(&self) -> PathBuf {
+        self.real.root().join(MOUNT)
+    }
+
+    fn start(&self, file: &str) -> Option<u64> {
+        let text = self.files.read(&self.real.root().join(file)).ok()?;
+        crate::proc::Stat::parse(text.as_bytes()).map(|s| s.start)
+    }
+
+    fn is_alive(&self, id: ThreadId) -> bool {
+        self.start(&format!("proc/{0}/task/{0}/stat", id.tid)) == Some(id.start)
+    }
+
+    fn threads(&self, entity: Entity) -> Result<Vec<(Pid, ThreadId)>, ShareError> {
+        let threads = match entity {
+            Entity::Thread { process, id } if self.is_alive(id) => vec![(process, id)],
+            Entity::Thread { .. } => Vec::new(),
+            Entity::Process { process, start } => {
+                if self.start(&format!("proc/{process}/stat")) != Some(start) {
+                    return Err(ShareError::Gone);
+                }
+                let task = self.real.root().join(format!("proc/{process}/task"));
+                let tid =
+                    |p: PathBuf| Some(evenly_model::Tid(p.file_name()?.to_str()?.parse().ok()?));
+                let tids = self.files.dirs(&task).unwrap_or_default().into_iter().filter_map(tid);
+                let id = |tid| {
+                    let start = self.start(&format!("proc/{tid}/task/{tid}/stat"))?;
+                    Some((process, ThreadId { tid, start }))
+                };
+                tids.filter_map(id).collect()
+            }
+            Entity::Cpu(_) => {
+                let entity = entity.to_string();
+                return Err(ShareError::Unfit { mechanism: self.name(), entity });
+            }
+        };
+        if threads.is_empty() { Err(ShareError::Gone) } else { Ok(threads) }
+    }
+
+    /// The group for so much; None for the topmost one.
+    fn group(&mut self, units: u64) -> Result<Option<PathBuf>, ShareError> {
+        if units as f64 >= self.division.most {
+            return Ok(None);
+        }
+        if let Some(group) = self.groups.get(&units) {
+            return Ok(Some(group.clone()));
+        }
+        let mount = self.mount();
+        let there = self.files.dirs(&mount).unwrap_or_default();
+        // The directories `info`, `mon_data` and `mon_groups` are no groups; the topmost one is.
+        let taken =
+            there.iter().filter(|d| self.files.read(&d.join("schemata")).is_ok()).count() + 1;
+        if taken >= self.division.groups {
+            return Err(ShareError::Refused(format!(
+                "all {} groups of {} are in use",
+                self.division.groups,
+                mount.display()
+            )));
+        }
+        if !self.in_journal {
+            let path = Path::new("/").join(MOUNT);
+            let parent = Parent { kind: Kind::Resctrl, path, switched_on: false };
+            let full = |e: crate::journal::JournalError| ShareError::Refused(e.to_string());
+            self.journal.about_to_make_groups(&parent).map_err(full)?;
+            self.in_journal = true;
+        }
+        self.made += 1;
+        let group = mount.join(format!("{}{}{}", self.prefix, self.resource.key(), self.made));
+        self.files.make_dir(&group).map_err(|e| refused(&group, &e))?;
+        let schemata = group.join("schemata");
+        let line = self.division.schemata(self.resource, units);
+        if let Err(e) = self.files.write(&schemata, &line) {
+            let _ = self.files.remove_dir(&group);
+            return Err(refused(&schemata, &e));
+        }
+        self.groups.insert(units, group.clone());
+        Ok(Some(group))
+    }
+
+    fn move_to(&mut self, process: Pid, id: ThreadId, units: u64) -> Result<(), ShareError> {
+        let path = self.real.root().join(format!("proc/{0}/task/{0}/cpu_resctrl_groups", id.tid));
+        let text = self.files.read(&path).map_err(|e| refused(&path, &e))?;
+        let now = parse_group(&text).unwrap_or_default();
+        if !now.is_empty() && !now.starts_with(&self.prefix) {
+            let found = now.to_owned();
+            return Err(ShareError::Foreign { what: "resctrl group", found });
+        }
+        // Put back by somebody: that is what it was met with, and may be changed again.
+        let group = self.group(units)?;
+        let to = group.clone().unwrap_or_else(|| self.mount()).join(Kind::Resctrl.threads_file());
+        let name = group.as_deref().and_then(Path::file_name).and_then(|n| n.to_str());
+        if name.unwrap_or_default() != now {
+            // Ids are used again.
+            if !self.is_alive(id) {
+                return Err(ShareError::Gone);
+            }
+            self.files.write(&to, &id.tid.to_string()).map_err(|e| refused(&to, &e))?;
+        }
+        if group.is_some() {
+            self.own.insert(id, Own { process, units });
+        } else {
+            self.own.remove(&id);
+        }
+        self.remove_unused();
+        Ok(())
+    }
+
+    /// Removes groups in which no thread is that was put there.
+    fn remove_unused(&mut self) {
+        let mount = self.mount();
+        let unused: Vec<u64> = self
+            .groups
+            .keys()
+            .copied()
+            .filter(|units| !self.own.values().any(|o| o.units == *units))
+            .collect();
+        for units in unused {
+            if let Some(group) = self.groups.remove(&units)
+                && groups::remove(&*self.files, Kind::Resctrl, &mount, &group).is_err()
+            {
+                // It is tried again the next time, and by the guardian.
+                self.groups.insert(units, group);
+            }
+        }
+    }
+}
+
+fn refused(path: &Path, e: &io::Error) -> ShareError {
+    match e.raw_os_error() {
+        Some(libc::ESRCH) => ShareError::Gone,
+        _ => ShareError::Refused(format!("{}: {e}", path.display())),
+    }
+}
+
+impl ShareMechanism for Resctrl {
+    fn name(&self) -> &'static str {
+        self.resource.name()
+    }
+
+    fn steps(&self) -> Steps {
+        let d = &self.division;
+        let levels = ((d.most - d.least) / d.step) as u32;
+        let mut table: Vec<f64> = (0..=levels).map(|i| d.least + f64::from(i) * d.step).collect();
+        table.retain(|l| *l < d.most);
+        table.push(d.most);
+        Steps::Table(table)
+    }
+
+    fn bounds(&mut self, entity: Entity) -> Result<Bounds, ShareError> {
+        self.threads(entity)?;
+        let d = &self.division;
+        Ok(Bounds { met: d.most, least: d.least, most: d.most })
+    }
+
+    fn give(&mut self, entity: Entity, units: f64) -> Result<f64, ShareError> {
+        let mut any = false;
+        for (process, id) in self.threads(entity)? {
+            match self.move_to(process, id, units as u64) {
+                Ok(()) => any = true,
+                Err(ShareError::Gone) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        if any { Ok(units) } else { Err(ShareError::Gone) }
+    }
+
+    fn restore(&mut self, entity: Entity) -> Result<(), ShareError> {
+        let ids: Vec<(Pid, ThreadId)> = match entity {
+            Entity::Thread { process, id } => vec![(process, id)],
+            Entity::Process { process, .. } => {
+                let of_it = self.own.iter().filter(|(_, o)| o.process == process);
+                of_it.map(|(id, o)| (o.process, *id)).collect()
+            }
+            Entity::Cpu(_) => Vec::new(),
+        };
+        let mut result = Ok(());
+        for (process, id) in
+            ids.into_iter().filter(|(_, id)| self.own.contains_key(id)).collect::<Vec<_>>()
+        {
+            match self.move_to(process, id, self.division.most as u64) {
+                Ok(()) => {}
+                // It is somewhere else by now, or nowhere.
+                Err(ShareError::Foreign { .. } | ShareError::Gone) => {
+                    self.own.remove(&id);
+                }
+                Err(_) if !self.is_alive(id) => {
+                    self.own.remove(&id);
+                }
+                Err(e) => result = result.and(Err(e)),
+            }
+        }
+        self.remove_unused();
+        result
+    }
+
+    fn tick(&mut self, _now: Nanos) {
+        let ended: Vec<ThreadId> =
+            self.own.keys().copied().filter(|id| !self.is_alive(*id)).collect();
+        for id in ended {
+            self.own.remove(&id);
+        }
+        self.remove_unused();
+    }
+}
+
+/// Whether a resource can be divided, and how.
+///
+/// # Errors
+/// What is missing.
+fn offered(files: &dyn Files, real: &Real, resource: Resource) -> Result<Division, Missing> {
+    let mount = real.root().join(MOUNT);
+    if files.read(&mount.join("schemata")).is_err() {
+        let known = files.read(&real.root().join("proc/filesystems")).unwrap_or_default();
+        return Err(if known.split_whitespace().any(|f| f == "resctrl") {
+            Missing::of(
+                "resctrl is not mounted",
+                Some(String::from("sudo mount -t resctrl resctrl /sys/fs/resctrl")),
+            )
+        } else {
+            Missing::of("this kernel has no resctrl, or found nothing in the CPUs to divide", None)
+        });
+    }
+    let division = Division::read(files, &mount, resource).ok_or_else(|| {
+        Missing::of(
+            &format!("{} tells of no {} that can be divided", mount.display(), resource.key()),
+            None,
+        )
+    })?;
+    files.may_write(&mount.join(Kind::Resctrl.threads_file())).map_err(|e| {
+        Missing::of(
+            &format!("{} may not be written: {}", mount.display(), super::words(e)),
+            Some(String::from("run as root")),
+        )
+    })?;
+    Ok(division)
+}
+
+/// The least that can be given, relative to what is there; or what is missing.
+pub(crate) fn range(real: &Real, resource: Resource) -> Result<f64, Missing> {
+    offered(&super::files::System, real, resource).map(|d| d.least / d.most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::{JournalView, StateDir};
+    use evenly_model::Tid;
+    use std::fs;
+
+    /// A kernel with resctrl, in files below a directory: in the form of the kernel's documentation, written
+    /// for this test, and not captured of a machine.
+    #[derive(Debug, Clone)]
+    struct Kernel(PathBuf);
+
+    const SCHEMATA: &str = "    MB:0=100;1=100\n    L3:0=fffff;1=fffff\n";
+
+    impl Kernel {
+        fn mount(&self) -> PathBuf {
+            self.0.join(MOUNT)
+        }
+
+        fn groups(&self) -> Vec<PathBuf> {
+            let mut all = super::super::files::System.dirs(&self.mount()).unwrap();
+            all.retain(|d| d.join("tasks").exists());
+            all.push(self.mount());
+            all
+        }
+
+        fn thread(&self, tid: i32, pid: i32) {
+            let stat = format!(
+                "{tid} (x) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 7 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0\n"
+            );
+            for dir in [format!("{pid}/task/{tid}"), format!("{tid}/task/{tid}")] {
+                let dir = self.0.join("proc").join(dir);
+                fs::create_dir_all(&dir).unwrap();
+                fs::write(dir.join("stat"), &stat).unwrap();
+            }
+            if tid == pid {
+                fs::write(self.0.join(format!("proc/{tid}/stat")), &stat).unwrap();
+            }
+            self.write(&self.mount().join("tasks"), &tid.to_string()).unwrap();
+        }
+
+        fn tasks(&self, group: &Path) -> Vec<String> {
+            let text = fs::read_to_string(group.join("tasks")).unwrap();
+            text.lines().map(str::to_owned).collect()
+        }
+
+        fn group_of(&self, tid: i32) -> PathBuf {
+            let has = |g: &PathBuf| self.tasks(g).contains(&tid.to_string());
+            self.groups().into_iter().find(has).unwrap()
+        }
+    }
+
+    impl Files for Kernel {
+        fn read(&self, path: &Path) -> io::Result<String> {
+            if path.ends_with("cpu_resctrl_groups") {
+                let tid = path.parent().unwrap().file_name().unwrap().to_str().unwrap();
+                let group = self.group_of(tid.parse().unwrap());
+                let group = group.strip_prefix(self.mount()).unwrap().display().to_string();
+                return Ok(format!("res:/{group}\nmon:\n"));
+            }
+            fs::read_to_string(path)
+        }
+
+        fn write(&self, path: &Path, text: &str) -> io::Result<()> {
+            if !path.ends_with("tasks") {
+                return fs::write(path, text);
+            }
+            for group in self.groups() {
+                let mut left = self.tasks(&group);
+                left.retain(|t| t != text);
+                fs::write(group.join("tasks"), left.join("\n"))?;
+            }
+            let mut now = self.tasks(path.parent().unwrap());
+            now.push(text.to_owned());
+            fs::write(path, now.join("\n"))
+        }
+
+        fn make_dir(&self, path: &Path) -> io::Result<()> {
+            fs::create_dir(path)?;
+            fs::write(path.join("tasks"), "")?;
+            fs::write(path.join("schemata"), SCHEMATA)
+        }
+
+        fn remove_dir(&self, path: &Path) -> io::Result<()> {
+            for tid in self.tasks(path) {
+                self.write(&self.mount().join("tasks"), &tid)?;
+            }
+            fs::remove_dir_all(path)
+        }
+
+        fn dirs(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+            super::super::files::System.dirs(path)
+        }
+
+        fn may_write(&self, path: &Path) -> io::Result<()> {
+            super::super::files::System.may_write(path)
+        }
+    }
+
+    fn scene() -> (tempfile::TempDir, Kernel, Arc<Journal>) {
+        let tmp = tempfile::tempdir().unwrap();
+        let kernel = Kernel(tmp.path().join("root"));
+        for (file, text) in [
+            ("info/L3/cbm_mask", "fffff\n"),
+            ("info/L3/min_cbm_bits", "2\n"),
+            ("info/L3/num_closids", "4\n"),
+            ("info/MB/min_bandwidth", "10\n"),
+            ("info/MB/bandwidth_gran", "10\n"),
+            ("info/MB/num_closids", "8\n"),
+            ("schemata", SCHEMATA),
+            ("tasks", ""),
+        ] {
+            let path = kernel.mount().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        for (tid, pid) in [(70, 70), (71, 70), (80, 80)] {
+            kernel.thread(tid, pid);
+        }
+        let dir = StateDir::at(&tmp.path().join("state")).unwrap();
+        (tmp, kernel, Arc::new(Journal::create(&dir, None).unwrap()))
+    }
+
+    fn mechanism(resource: Resource, kernel: &Kernel, journal: &Arc<Journal>) -> Resctrl {
+        let (real, files) = (Real::at(&kernel.0), Box::new(kernel.clone()));
+        Resctrl::with(resource, journal.clone(), real, files).unwrap()
+    }
+
+    fn process(pid: i32) -> Entity {
+        Entity::Process { process: Pid(pid), start: 7 }
+    }
+
+    #[test]
+    fn who_has_less_to_do_gets_fewer_ways_and_gives_them_back() {
+        let (_tmp, kernel, journal) = scene();
+        let mut cache = mechanism(Resource::Cache, &kernel, &journal);
+        let given = cache.set_all(&[(process(70), 2.0), (process(80), 1.0)]);
+        assert_eq!(given, [Ok(1.0), Ok(0.5)]);
+        let group = kernel.group_of(80);
+        assert_eq!(fs::read_to_string(group.join("schemata")).unwrap(), "L3:0=3ff;1=3ff\n");
+        assert_eq!((kernel.group_of(70), kernel.group_of(71)), (kernel.mount(), kernel.mount()));
+        // A thread that it has created since is in its group, and goes back with it.
+        kernel.thread(81, 80);
+        kernel.write(&group.join("tasks"), "81").unwrap();
+        cache.restore(process(80)).unwrap();
+        assert_eq!((kernel.group_of(80), kernel.group_of(81)), (kernel.mount(), kernel.mount()));
+        assert!(!group.exists());
+    }
+
+    #[test]
+    fn the_journal_alone_removes_the_groups() {
+        let (_tmp, kernel, journal) = scene();
+        let mut bandwidth = mechanism(Resource::Bandwidth, &kernel, &journal);
+        let given = bandwidth.set_all(&[(process(70), 0.5), (process(80), 0.32)]);
+        assert!(given.iter().all(Result::is_ok), "{given:?}");
+        let texts: Vec<String> = [70, 80]
+            .map(|tid| fs::read_to_string(kernel.group_of(tid).join("schemata")).unwrap())
+            .into();
+        assert_eq!(texts, ["MB:0=50;1=50\n", "MB:0=30;1=30\n"]);
+        let view = JournalView::open(journal.path()).unwrap();
+        let [parent] = &view.header.parents[..] else { panic!("{:?}", view.header) };
+        assert_eq!(parent.path, Path::new("/sys/fs/resctrl"));
+        let done = groups::remove_all(&kernel, &kernel.0, parent, view.header.writer);
+        assert_eq!((done.removed, done.failed.len()), (2, 0));
+        assert!([70, 71, 80].iter().all(|tid| kernel.group_of(*tid) == kernel.mount()));
+        assert_eq!(kernel.groups().len(), 1);
+    }
+
+    #[test]
+    fn groups_of_others_are_left_and_there_are_only_so_many() {
+        let (_tmp, kernel, journal) = scene();
+        let mut cache = mechanism(Resource::Cache, &kernel, &journal);
+        let other = kernel.mount().join("batch");
+        kernel.make_dir(&other).unwrap();
+        kernel.write(&other.join("tasks"), "70").unwrap();
+        let refused = cache.set(process(70), 0.5).unwrap_err();
+        let found = String::from("batch");
+        assert_eq!(refused, ShareError::Foreign { what: "resctrl group", found });
+        // Four: the topmost, that one, and two of ours.
+        for (tid, weight) in [(71, 0.5), (80, 0.4)] {
+            let id = ThreadId { tid: Tid(tid), start: 7 };
+            cache.set(Entity::Thread { process: Pid(tid), id }, weight).unwrap();
+        }
+        kernel.thread(90, 90);
+        let refused = cache.set(process(90), 0.2).unwrap_err().to_string();
+        assert!(refused.contains("all 4 groups") && refused.contains("in use"), "{refused}");
+        cache.tick(Nanos::ZERO);
+        for pid in [71, 80] {
+            let id = ThreadId { tid: Tid(pid), start: 7 };
+            cache.restore(Entity::Thread { process: Pid(pid), id }).unwrap();
+        }
+        assert_eq!(kernel.groups(), [other, kernel.mount()]);
+    }
+
+    #[test]
+    fn what_is_missing_is_told() {
+        let tmp = tempfile::tempdir().unwrap();
+        let real = Real::at(tmp.path());
+        assert!(range(&real, Resource::Cache).unwrap_err().remedy.is_none());
+        fs::create_dir_all(tmp.path().join("proc")).unwrap();
+        fs::write(tmp.path().join("proc/filesystems"), "nodev\tsysfs\nnodev\tresctrl\n").unwrap();
+        let missing = range(&real, Resource::Bandwidth).unwrap_err();
+        assert!(missing.remedy.unwrap().contains("mount -t resctrl"));
+        let (_tmp, kernel, _) = scene();
+        fs::write(kernel.mount().join("schemata"), "MB:0=100\n").unwrap();
+        assert!(range(&Real::at(&kernel.0), Resource::Bandwidth).is_ok());
+        let missing = range(&Real::at(&kernel.0), Resource::Cache).unwrap_err();
+        assert!(missing.why.contains("no L3"), "{missing:?}");
+    }
+
+    #[test]
+    fn schemata_are_read_and_damaged_ones_are_none() {
+        assert_eq!(
+            parse_schemata(SCHEMATA, Resource::Cache),
+            Some(vec![(0, 0xfffff), (1, 0xfffff)])
+        );
+        assert_eq!(parse_schemata(SCHEMATA, Resource::Bandwidth), Some(vec![(0, 100), (1, 100)]));
+        for damaged in ["", "L3", "L3:", "L3:0", "L3:0=xyz", "L3:0=ff;", "L3CODE:0=ff", "L3:a=ff"] {
+            assert_eq!(parse_schemata(damaged, Resource::Cache), None, "{damaged}");
+        }
+        assert_eq!(parse_group("res:/p0\nmon:\n"), Some("p0"));
+        assert_eq!((parse_group("res:/\nmon:\n"), parse_group("mon:")), (Some(""), None));
+    }
+}
