@@ -22,6 +22,11 @@
 //! window to window is noise to a plan, and would have threads moved to and fro. So a program that changes
 //! its pattern is followed two windows later.
 //!
+//! **Threads that go to and fro.** What threads compute depends on where they are: ranks that wait for one that
+//! shares its CPU with others compute less, and their CPU looks free for these. So a plan can come of the one
+//! before and undo it, again and again. Each that puts a thread back to where it was before has to wait for
+//! twice as many windows as the last one did, up to [`LONGEST_REST`].
+//!
 //! **Memory** is where it is read to be ([`Snapshot::memory`]), at the start and at the ends of windows.
 //! Of a process of which that cannot be read it is taken to be where it first computed: the kernel
 //! gives pages on the node of the thread that touches them first. When all threads of a process are on
@@ -43,11 +48,11 @@ use crate::map::plus::objective_s;
 use crate::map::{Options, Request, mapper, no_stop};
 use crate::{Mechanism, Policy, PolicyInfo, Spreader};
 use evenly_model::{
-    Cluster, Core, CoreIndex, CpuIndex, CpuView, Edge, FULL_CAPACITY, Knowledge, MemoryMove,
+    Cluster, Core, CoreIndex, CpuId, CpuIndex, CpuView, Edge, FULL_CAPACITY, Knowledge, MemoryMove,
     MemoryView, Nanos, Node, NodeIndex, Pid, Plan, Reason, Snapshot, Task, TaskGraph, TaskView,
     ThreadId, ThreadIndex, ThreadView,
 };
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 pub(crate) const NUCO: PolicyInfo = PolicyInfo {
@@ -69,7 +74,8 @@ const MEMORY_SHARE: f64 = 0.1;
 const COPIES_AT_MOST: f64 = 2e9;
 /// A smaller part of a process's memory than this is not worth a move: some pages always stay.
 const REMNANT: f64 = 0.05;
-/// Memory that stayed is left for a window, then for two, and so on, but for no more than this.
+/// Memory that stayed is left for a window, then for two, and so on, but for no more than this; so are threads
+/// that would be put back.
 const LONGEST_REST: u64 = 64;
 /// How long the mapper may search, as its module counts: some thousand looks, so that a point stays
 /// short.
@@ -103,6 +109,10 @@ pub struct Remap {
     homes: BTreeMap<Pid, Home>,
     /// Windows that have ended.
     windows: u64,
+    /// The CPU that each thread was on before it was placed anew.
+    left: HashMap<ThreadId, CpuId>,
+    /// For how many windows nobody was put back after the last time, and in which that is possible again.
+    returns: (u64, u64),
     /// Processes whose memory stayed where it was to be moved: how often, and until which window they
     /// are left alone.
     stayed: BTreeMap<Pid, (u32, u64)>,
@@ -399,13 +409,30 @@ impl Remap {
             objective_s(&request, &mapping) < (1.0 - LEAST_GAIN) * now
         };
         let under = |demand: &Demand| self.case(s, &knowledge, demand).is_some_and(|c| pays(&c));
-        if leaves_one || !pays(&case) || !under(&now) || !under(&before) {
+        let returns = mapping.iter().zip(&s.threads).any(|(&to, t)| {
+            to != t.cpu && s.cpus.get(to).is_some_and(|to| self.left.get(&t.id) == Some(&to.id))
+        });
+        let too_soon = returns && self.windows < self.returns.1;
+        if leaves_one || too_soon || !pays(&case) || !under(&now) || !under(&before) {
             self.follow(s, &knowledge, &case, &case.present, plan);
             return false;
         }
+        let (rest, until) = self.returns;
+        if returns {
+            let rest = (2 * rest).clamp(2, LONGEST_REST);
+            self.returns = (rest, self.windows + rest);
+        } else if self.windows > until + LONGEST_REST {
+            self.returns = (0, until);
+        }
+        let here: HashSet<ThreadId> = s.threads.iter().map(|t| t.id).collect();
+        self.left.retain(|id, _| here.contains(id));
         for (t, &to) in mapping.iter().enumerate() {
-            if to != s.threads[t].cpu {
+            let thread = &s.threads[t];
+            if to != thread.cpu {
                 plan.push(t, to, Reason::Mapped);
+                if let Some(from) = s.cpus.get(thread.cpu) {
+                    self.left.insert(thread.id, from.id);
+                }
             }
         }
         self.follow(s, &knowledge, &case, &mapping, plan);
@@ -659,7 +686,7 @@ fn edges(s: &Snapshot, profile: &TaskGraph, all_load_s: f64) -> Vec<Edge> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenly_model::{CpuId, CpuSet, LinkView, Tid};
+    use evenly_model::{CpuSet, LinkView, Tid};
 
     const PERIOD: Nanos = Nanos::from_millis(20);
 
@@ -841,6 +868,37 @@ mod tests {
         }
         // At most once, when it is best for both.
         assert!(moved <= 4, "{moved}: {:?}", m.at);
+    }
+
+    /// A light one beside either of two heavy ones: the other is alone, and waits for its partner among those that
+    /// share a CPU, so that its CPU looks free. The light one goes to and fro ever more rarely.
+    #[test]
+    fn a_plan_that_comes_of_the_one_before_is_put_off() {
+        let mut m = Machine::new(&[(0, 0.5), (1, 0.3), (0, 0.15), (2, 0.5), (3, 0.5)]);
+        let mut nuco = policy(10, 1.5, None);
+        let mut progress = [0i64; 5];
+        let mut flights: Vec<u64> = Vec::new();
+        for point in 0..4_000 {
+            let mut s = m.snapshot();
+            let with = m.at[2];
+            let rates = if with == 0 { [0.5, 0.3] } else { [0.3, 0.5] };
+            for (i, t) in s.threads.iter_mut().enumerate() {
+                let rate = rates.get(i).copied().unwrap_or(m.shares[i]);
+                progress[i] += PERIOD.scale(rate).0 as i64;
+                t.progress = progress[i];
+            }
+            let mut plan = Plan::default();
+            nuco.decide(&s, &mut plan);
+            plan.moves.iter().for_each(|x| m.at[x.thread] = x.to);
+            if !plan.moves.is_empty() {
+                assert_eq!(m.at, [0, 1, 1 - with, 2, 3]);
+                flights.push(point / 10);
+            }
+            m.point += 1;
+        }
+        let between: Vec<u64> = flights.windows(2).map(|f| f[1] - f[0]).collect();
+        assert_eq!(between[..6], [2, 2, 4, 8, 16, 32], "{flights:?}");
+        assert!(between[6..].iter().all(|n| *n == LONGEST_REST), "{flights:?}");
     }
 
     #[test]
