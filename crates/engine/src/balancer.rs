@@ -1070,8 +1070,9 @@ impl Balancer {
 
     /// Counts leads from the last barrier on, where all threads tell of those that they reach.
     fn level_at_barriers(&mut self, now: Nanos) {
-        // Where each CPU has a balancer, that knows progress.
-        if self.waiting.is_empty() || self.board.is_some() {
+        // Where each CPU has a balancer, that knows progress; and to who places threads by load, what they
+        // compute is load and not a lead.
+        if self.waiting.is_empty() || self.board.is_some() || self.knowledge.is_some() {
             return;
         }
         let elapsed = now - self.snapshot.now;

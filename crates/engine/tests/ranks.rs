@@ -1,10 +1,10 @@
-//! The whole cycle over ranks that tell to whom they talk and what they compute: `nuco` places them by it,
-//! and follows them when they talk to others.
+//! The whole cycle over ranks that tell to whom they talk and what they compute, or only how long they wait:
+//! `nuco` places them by it, and follows them when they talk to others.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_engine::{
     ApplyError, Balancer, BalancerOptions, Candidate, GuardOptions, Located, Machine, RankTold,
-    Reading, RunState, Selection, Tally, Times,
+    Reading, RunState, Selection, Tally, Times, Waiting,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Knowledge, Nanos, Pid, ThreadId, Tid};
 use evenly_policy::by_name;
@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 const PERIOD: Nanos = Nanos::from_millis(20);
 const RANKS: usize = 4;
+const BEGAN: Nanos = Nanos::from_millis(1_000);
 
 /// Four CPUs in two nodes, and ranks of which each uses all of its share of a CPU.
 struct Ranks {
@@ -23,6 +24,8 @@ struct Ranks {
     sent: [[u64; RANKS]; RANKS],
     /// How often they were asked.
     asked: u32,
+    /// The part of the time that each waits, busily, for all at a barrier; None where they count messages.
+    waits: Option<[f64; RANKS]>,
 }
 
 impl Ranks {
@@ -91,7 +94,21 @@ impl Machine for Ranks {
 
     fn restore(&mut self, _id: ThreadId) {}
 
+    fn waiting(&mut self, ids: &[ThreadId], out: &mut Vec<Option<Waiting>>) {
+        out.clear();
+        let Some(waits) = self.waits else { return };
+        let passed = self.now - BEGAN;
+        out.extend(ids.iter().map(|id| {
+            let phases = (passed.0 / PERIOD.0) as u32 + 1;
+            let waited = passed.scale(waits[Self::place_of(*id)]);
+            Some(Waiting { waited, phases, waits: phases, ..Waiting::default() })
+        }));
+    }
+
     fn ranks(&mut self, of: &[(ThreadId, Nanos)], out: &mut Vec<Option<RankTold>>) -> bool {
+        if self.waits.is_some() {
+            return false;
+        }
         self.asked += 1;
         out.extend(of.iter().map(|(id, cpu)| {
             let t = Self::place_of(*id);
@@ -117,27 +134,19 @@ impl Machine for Ranks {
     }
 }
 
-#[test]
-fn ranks_are_placed_by_what_they_tell() {
+/// `nuco` on a machine; what it knows has windows of ten periods.
+fn balancer(machine: &mut Ranks, usable: &str, nodes: [&str; 2]) -> Balancer {
     let cpus = |list: &str| -> CpuSet { list.parse().unwrap() };
-    let mut machine = Ranks {
-        now: Nanos::from_millis(1_000),
-        at: [0, 1, 2, 3],
-        times: [Times { ran: Nanos(1), ..Times::default() }; RANKS],
-        partner: |t| t ^ 2,
-        sent: [[0; RANKS]; RANKS],
-        asked: 0,
-    };
     let nuco = by_name("nuco").unwrap();
     let options = BalancerOptions {
         domain: DomainId(0),
-        cpus: cpus("0-3"),
+        cpus: cpus(usable),
         wanted: None,
         mechanism: nuco.mechanism,
         guard: GuardOptions { enabled: false, ..GuardOptions::default() },
     };
     let mut balancer = Balancer::new(options, (nuco.make)(), machine.now);
-    let nodes = vec![(0, cpus("0-1")), (1, cpus("2-3"))];
+    let nodes = vec![(0, cpus(nodes[0])), (1, cpus(nodes[1]))];
     balancer.learn(Arc::new(Knowledge { every: 10, ..Knowledge::even(nodes, 3.0) }));
     for t in 0..RANKS {
         let thread = Candidate {
@@ -151,20 +160,54 @@ fn ranks_are_placed_by_what_they_tell() {
             read_at: machine.now,
         };
         let baseline = thread.times;
-        balancer.join(&mut machine, Selection { thread, baseline }, &cpus("0-3"), &mut []);
+        balancer.join(machine, Selection { thread, baseline }, &cpus(usable), &mut []);
     }
-    let mut run = |machine: &mut Ranks, points: u32| {
-        for _ in 0..points {
-            machine.run();
-            balancer.point(machine, PERIOD, &mut []);
-        }
-    };
+    balancer
+}
+
+fn run(balancer: &mut Balancer, machine: &mut Ranks, points: u32) {
+    for _ in 0..points {
+        machine.run();
+        balancer.point(machine, PERIOD, &mut []);
+    }
+}
+
+fn ranks(at: [usize; RANKS], waits: Option<[f64; RANKS]>) -> Ranks {
+    Ranks {
+        now: BEGAN,
+        at,
+        times: [Times { ran: Nanos(1), ..Times::default() }; RANKS],
+        partner: |t| t ^ 2,
+        sent: [[0; RANKS]; RANKS],
+        asked: 0,
+        waits,
+    }
+}
+
+#[test]
+fn ranks_are_placed_by_what_they_tell() {
+    let mut machine = ranks([0, 1, 2, 3], None);
+    let mut balancer = balancer(&mut machine, "0-3", ["0-1", "2-3"]);
     let together = |machine: &Ranks, i: usize, j: usize| machine.at[i] / 2 == machine.at[j] / 2;
-    run(&mut machine, 100);
+    run(&mut balancer, &mut machine, 100);
     // At the first point, and at the end of each window.
     assert_eq!(machine.asked, 1 + 9);
     assert!(together(&machine, 0, 2) && together(&machine, 1, 3), "{:?}", machine.at);
     machine.partner = |t| t ^ 1;
-    run(&mut machine, 200);
+    run(&mut balancer, &mut machine, 200);
     assert!(together(&machine, 0, 1) && together(&machine, 2, 3), "{:?}", machine.at);
+}
+
+/// All threads are as busy as the others; those that say how long they waited are as light as they are, though
+/// they are level at each barrier.
+#[test]
+fn what_threads_spin_at_barriers_is_no_load() {
+    let mut machine = ranks([0, 0, 1, 1], Some([0.0, 0.0, 0.9, 0.9]));
+    let mut balancer = balancer(&mut machine, "0-1", ["0-1", "2-3"]);
+    run(&mut balancer, &mut machine, 100);
+    assert_ne!(machine.at[0], machine.at[1], "{:?}", machine.at);
+    let mut machine = ranks([0, 0, 1, 1], Some([0.0; RANKS]));
+    let mut balancer = self::balancer(&mut machine, "0-1", ["0-1", "2-3"]);
+    run(&mut balancer, &mut machine, 100);
+    assert_eq!(machine.at, [0, 0, 1, 1]);
 }

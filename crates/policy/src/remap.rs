@@ -3,8 +3,7 @@
 //!
 //! NucoLB (Pilla and others, 2012) is called by a runtime that knows its tasks' loads and messages.
 //! Here the tasks are threads. A load is what a thread has computed in the window of the last k periods, as
-//! it tells itself ([`TaskView::computed`](evenly_model::TaskView::computed)), or else its progress, less the
-//! part of it in which it is known to have spun ([`ThreadView::spun`]). Messages
+//! it tells itself ([`TaskView::computed`](evenly_model::TaskView::computed)), or else its progress. Messages
 //! are those of a record of an earlier run ([`Knowledge::profile`]), scaled to the load that is seen; without
 //! one those that the program counted in the window ([`Snapshot::links`]); else nothing is known of them, and
 //! load alone counts.
@@ -93,8 +92,6 @@ pub struct Remap {
     points: u32,
     /// The progress that threads had then.
     progress: HashMap<ThreadId, i64>,
-    /// CPU time that they have had since then at the points that were seen, and what of it they spun.
-    ran: HashMap<ThreadId, (Nanos, Nanos)>,
     /// What they had computed then, where they tell.
     computed: HashMap<ThreadId, Nanos>,
     /// Messages that had been sent then, where the program counts them.
@@ -251,11 +248,6 @@ impl Policy for Remap {
         }
         self.points += 1;
         let done = self.points >= self.every();
-        for t in &s.threads {
-            let (ran, spun) = self.ran.entry(t.id).or_default();
-            *ran += t.ran;
-            *spun += t.spun();
-        }
         self.see(s);
         // Whoever has no CPU needs one now.
         if s.threads.iter().any(|t| t.cpu >= s.cpus.len()) || !done || !self.remap(s, plan) {
@@ -299,7 +291,6 @@ impl Remap {
     fn open_window(&mut self, s: &Snapshot) {
         self.began.get_or_insert(s.now);
         (self.window, self.points) = (s.now, 0);
-        self.ran.clear();
         self.progress.clear();
         self.progress.extend(s.threads.iter().map(|t| (t.id, t.progress)));
         let told = |(t, task): (&ThreadView, &TaskView)| Some((t.id, task.computed?));
@@ -512,17 +503,12 @@ impl Remap {
             // In the unit of progress. It was on this CPU, as threads are moved when windows end.
             Some(computed.0 as f64 * s.cpus.get(t.cpu).map_or(1.0, CpuView::weight))
         };
-        let computing = |t: &ThreadView| match self.ran.get(&t.id) {
-            Some(&(ran, spun)) if ran > Nanos::ZERO => (ran - spun).0 as f64 / ran.0 as f64,
-            _ => 1.0,
-        };
         let rate = |(i, t): (ThreadIndex, &ThreadView)| {
-            let ran = || match self.progress.get(&t.id) {
+            let gained = told(i).unwrap_or_else(|| match self.progress.get(&t.id) {
                 Some(then) => (t.progress - then).max(0) as f64,
-                // It came meanwhile: as it ran last.
-                None => t.ran.0 as f64 * every,
-            };
-            let gained = told(i).unwrap_or_else(|| ran() * computing(t));
+                // It came meanwhile: as it computed last.
+                None => (t.ran - t.spun()).0 as f64 * every,
+            });
             if window > 0.0 { gained / full / window } else { 0.0 }
         };
         s.threads.iter().enumerate().map(rate).collect()
@@ -703,8 +689,6 @@ mod tests {
         point: u64,
         /// What threads tell: the part of the time for which each computes, and messages a second.
         computes: Option<Vec<f64>>,
-        /// The part of the time for which each says that it spun.
-        waits: Vec<f64>,
         talk: Vec<(ThreadIndex, ThreadIndex, f64)>,
         sent: BTreeMap<(ThreadIndex, ThreadIndex), f64>,
     }
@@ -719,7 +703,6 @@ mod tests {
                 masks: vec![vec![true; 4]],
                 point: 0,
                 computes: None,
-                waits: Vec::new(),
                 talk: Vec::new(),
                 sent: BTreeMap::new(),
             }
@@ -734,7 +717,7 @@ mod tests {
                 ran: PERIOD.scale(share),
                 waited: Nanos::ZERO,
                 blocked: PERIOD.scale(1.0 - share),
-                spinning: PERIOD.scale(self.waits.get(i).copied().unwrap_or(0.0)),
+                spinning: Nanos::ZERO,
                 movable: true,
                 mask: i.min(self.masks.len() - 1),
             };
@@ -1012,12 +995,6 @@ mod tests {
             [(0, 0.5), (0, 0.5), (1, 0.5), (1, 0.5), (2, 0.5), (2, 0.5), (3, 0.5), (3, 0.5)];
         let computes = vec![0.45, 0.45, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1];
         let mut m = Machine { computes: Some(computes.clone()), ..Machine::new(&threads) };
-        m.run(&mut policy(10, 1.5, None), 100);
-        m.shares = computes.clone();
-        assert!(heaviest(&m) <= 0.5, "{:?}", m.at);
-        // The same where they say only how long they waited.
-        let mut m =
-            Machine { waits: computes.iter().map(|c| 0.5 - c).collect(), ..Machine::new(&threads) };
         m.run(&mut policy(10, 1.5, None), 100);
         m.shares = computes;
         assert!(heaviest(&m) <= 0.5, "{:?}", m.at);
