@@ -9,7 +9,7 @@
 //! intel_pstate.rst, amd-pstate.rst).
 
 use super::{Missing, Real};
-use crate::journal::{Journal, SettingRecord, Slot, State};
+use crate::journal::{Journal, JournalView, SettingRecord, Slot, State, StateDir};
 use crate::proc::read_all;
 use evenly_engine::{Bounds, Entity, ShareError, ShareMechanism, Steps};
 use evenly_model::CpuId;
@@ -147,6 +147,24 @@ impl CpuSettings {
         })
     }
 
+    /// Another evenly of this user that has changed the setting: what it set would be taken for what was
+    /// there before. One that is dead has a guardian, or evenly restore, that is about to undo it.
+    fn taken(&self, cpu: CpuId) -> Option<evenly_model::Pid> {
+        let own = self.journal.path();
+        let dir = StateDir::at(own.parent()?).ok()?;
+        let others = dir.journals().ok()?.into_iter().filter(|path| path != own);
+        others
+            .filter_map(|path| JournalView::open(&path).ok())
+            .filter(|view| !view.header.clean && view.header.is_of_this_boot())
+            .find(|view| {
+                let same = |s: &SettingRecord| {
+                    (s.setting, s.cpu, s.state) == (self.setting, cpu, State::Live)
+                };
+                view.settings.iter().any(same)
+            })
+            .map(|view| view.header.writer.pid)
+    }
+
     fn number(&self, cpu: CpuId, file: &str) -> Option<f64> {
         let path = self.setting.path(self.real.root(), cpu).with_file_name(file);
         std::str::from_utf8(&read_all(&path).ok()?).ok()?.trim().parse().ok()
@@ -157,6 +175,12 @@ impl CpuSettings {
         if !self.managed.contains_key(&cpu) {
             if found == to {
                 return Ok(());
+            }
+            if let Some(other) = self.taken(cpu) {
+                return Err(ShareError::Refused(format!(
+                    "{} of CPU {cpu} is set by another evenly (pid {other}); end that one first",
+                    self.setting.file()
+                )));
             }
             let slot = self
                 .journal
@@ -303,7 +327,6 @@ pub(crate) fn offered(real: &Real, setting: Setting) -> Result<(), Missing> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::{JournalView, StateDir};
     use crate::proc::Proc;
     use crate::share::undo;
 
@@ -401,6 +424,22 @@ mod tests {
         assert_eq!(scene.has(1, file), "balance_power");
         let refused = preference.set(SECOND, 0.3).unwrap_err();
         assert!(matches!(refused, ShareError::Foreign { .. }), "{refused}");
+    }
+
+    #[test]
+    fn what_another_evenly_has_set_is_left_to_it() {
+        let scene = Scene::new();
+        let mut first = scene.of(Setting::HighestFrequency);
+        first.set(FIRST, 0.5).unwrap();
+        // The journal of another process, as it looks.
+        let other = scene.tmp.path().join("state/1-1.journal");
+        fs::copy(scene.journal.path(), &other).unwrap();
+        let mut second = scene.of(Setting::HighestFrequency);
+        let refused = second.set(FIRST, 0.7).unwrap_err().to_string();
+        assert!(refused.contains("is set by another evenly"), "{refused}");
+        second.set(SECOND, 0.7).unwrap();
+        fs::remove_file(other).unwrap();
+        second.set(FIRST, 0.7).unwrap();
     }
 
     #[test]

@@ -152,6 +152,30 @@ fn slice_and_classes_are_given_and_taken_back_by_mechanism_and_by_journal() {
 }
 
 #[test]
+fn two_mechanisms_on_one_thread_are_both_undone() {
+    if !may_nice() {
+        return;
+    }
+    let scene = Scene::new();
+    let before = scene.now();
+    let mut nice = ThreadShares::new(Way::Nice, scene.journal.clone());
+    let mut batch = ThreadShares::new(Way::Batch, scene.journal.clone());
+    nice.set(scene.entity(), 0.5).unwrap();
+    batch.set(scene.entity(), 0.5).unwrap();
+    assert!(scene.now().nice != before.nice && scene.now().policy == sched::BATCH);
+    let report = scene.undo();
+    assert_eq!((report.restored, report.foreign), (1, 0));
+    assert_eq!(scene.now(), before);
+    // Of the two, what the program has changed since stays, and the other goes.
+    nice.set(scene.entity(), 0.5).unwrap();
+    batch.set(scene.entity(), 0.5).unwrap();
+    sched::set_nice(scene.tid(), 13).unwrap();
+    let report = scene.undo();
+    assert_eq!((report.restored, report.foreign), (1, 1));
+    assert_eq!(scene.now(), Scheduling { nice: 13, ..before });
+}
+
+#[test]
 fn a_raised_thread_falls_back_when_its_time_is_over() {
     let Ok(most) = realtime_share(&Real::default()) else { return };
     if let Some(missing) = round_robin(&Real::default()).missing {

@@ -29,7 +29,7 @@ const PASSES: usize = 5;
 pub struct ShareReport {
     /// Threads that are scheduled as before, because that was set now.
     pub restored: usize,
-    /// Threads that are scheduled as the program chose, and were left.
+    /// Threads in whose scheduling something is as the program chose, and was left.
     pub foreign: usize,
     /// Control groups that were removed, their threads back in the group above.
     pub groups: usize,
@@ -78,7 +78,7 @@ fn scheduling(view: &JournalView, proc: &Proc, report: &mut ShareReport) {
         }
     }
     report.restored += done.len();
-    report.foreign += foreign.difference(&done).count();
+    report.foreign += foreign.len();
     report.failed.extend(failed.into_values());
 }
 
@@ -101,26 +101,26 @@ impl Work<'_> {
             *start = r.id.start.min(*start);
         }
         let tree = restore::tree(self.proc, &first_starts);
-        let live = |r: &&SchedulingRecord| r.state != State::Ended;
-        for record in self.records.iter().filter(live) {
-            let id = record.id;
+        // Several mechanisms have a record each of one thread.
+        let mut by_thread: BTreeMap<ThreadId, Vec<&SchedulingRecord>> = BTreeMap::new();
+        for r in self.records.iter().filter(|r| r.state != State::Ended) {
+            by_thread.entry(r.id).or_default().push(r);
+        }
+        for (id, records) in by_thread {
             if !restore::is_alive(self.proc, id) || done.contains(&id) {
                 continue;
             }
             let Ok(found) = sched::get(id.tid) else { continue };
-            let back = if record.state == State::LeftAlone {
-                None
-            } else {
-                let own = back(&found, std::slice::from_ref(&record).iter().copied());
-                // A thread that called exec has become the leader.
-                own.or_else(|| (id.tid.0 == record.tgid.0).then(|| self.of_gone(record, &found))?)
-            };
-            match back {
-                Some(to) => self.set(id, &found, &to, done, failed),
-                None if changed(&found, &record.original) => {
-                    foreign.insert(id);
-                }
-                None => {}
+            let ours = records.iter().copied().filter(|r| r.state == State::Live);
+            // A thread that called exec has become the leader.
+            let leader = records.iter().find(|r| id.tid.0 == r.tgid.0 && r.state == State::Live);
+            let to = back(&found, ours).or_else(|| self.of_gone(leader?, &found));
+            let after = to.unwrap_or(found);
+            if records.iter().any(|r| is_foreign(&after, r)) {
+                foreign.insert(id);
+            }
+            if let Some(to) = to {
+                self.set(id, &found, &to, done, failed);
             }
         }
         self.inherited(&tree, done, failed);
@@ -186,10 +186,15 @@ impl Work<'_> {
     }
 }
 
-/// Whether nice value, class or slice differ.
-fn changed(a: &Scheduling, b: &Scheduling) -> bool {
-    (a.nice, a.policy, a.priority) != (b.nice, b.policy, b.priority)
-        || (a.is_fair() && b.is_fair() && a.slice != b.slice)
+/// Whether the program has changed what a record says that was set.
+fn is_foreign(now: &Scheduling, r: &SchedulingRecord) -> bool {
+    let class = |s: &Scheduling| (s.policy, s.priority);
+    let was = &r.original;
+    r.set.iter().any(|s| {
+        (s.nice != was.nice && now.nice != was.nice)
+            || (class(s) != class(was) && class(now) != class(was))
+            || (s.slice != was.slice && s.is_fair() && now.is_fair() && now.slice != was.slice)
+    })
 }
 
 /// How a thread is to be scheduled so that nothing is left of what these records say was set. None where
