@@ -16,7 +16,8 @@
 //!   acted on when it does so again. What was worse is tried twice before it is given up, for the same
 //!   reason.
 //!
-//! Invariant: between two changes of behaviour it tries at most [`MOST_TRIED`] sets of priorities.
+//! Invariant: it compares at most [`MOST_TRIED`] sets of priorities, and settles. It begins anew only when
+//! the behaviour changes, or when iterations turn out to differ more than was known.
 
 use super::detector::Round;
 use super::heuristics::{Targets, moved};
@@ -31,7 +32,7 @@ const MOST_ROUNDS: u32 = 256;
 const LESS: u32 = 4;
 /// What must be gained.
 const GAIN: f64 = 0.01;
-/// Sets of priorities that are tried at most, until the behaviour changes.
+/// Sets of priorities that are compared at most.
 const MOST_TRIED: usize = 8;
 /// Rounds by which it is judged how alike they are, and how few of them tell nothing.
 const REMEMBERED: usize = 16;

@@ -6,7 +6,7 @@
 //! more of the machine than it needs, who does not has less than it could use. So there are priorities
 //! (section IV-B), from `MIN_PRIO` 4, which is normal, to `MAX_PRIO` 6; what a priority is made of is the
 //! matter of a mechanism: decode cycles on a POWER5, elsewhere a share of a CPU
-//! ([`Parameters::weight`]).
+//! ([`Parameters::weight`], and [`shares`] where more is known).
 //!
 //! ```text
 //! iterations, or counters -> rounds -> load imbalance detector -> heuristic -> priorities, and why
@@ -46,10 +46,12 @@ mod auto;
 mod detector;
 mod heuristics;
 mod parameters;
+mod shares;
 #[cfg(test)]
 mod tests;
 
 pub use parameters::{Parameter, ParameterError, Parameters};
+pub use shares::shares;
 
 use auto::{Auto, Outcome};
 use detector::{Accounts, Round};
