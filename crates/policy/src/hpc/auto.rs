@@ -19,7 +19,7 @@
 //! Invariant: it compares at most [`MOST_TRIED`] sets of priorities, and settles. It begins anew only when
 //! the behaviour changes, or when iterations turn out to differ more than was known.
 
-use super::detector::Round;
+use super::detector::{NEGLIGIBLE, Round};
 use super::heuristics::{Targets, moved};
 use super::{Parameter, Parameters, Priority};
 use std::collections::{BTreeMap, VecDeque};
@@ -44,6 +44,12 @@ struct Usual {
     /// Of an iteration.
     computed_s: f64,
     utilisation: f64,
+}
+
+impl Usual {
+    fn is_idle(&self) -> bool {
+        self.utilisation < NEGLIGIBLE
+    }
 }
 
 /// Rounds that are taken together.
@@ -207,7 +213,7 @@ impl<E: Copy + Ord> Auto<E> {
 
     fn note_unrest(&mut self, round: &Round<E>) {
         let now: BTreeMap<E, f64> = (round.iter())
-            .filter(|(_, v)| v.sum.iterations > 0)
+            .filter(|(_, v)| v.sum.iterations > 0 && v.takes_part())
             .map(|(e, v)| (*e, v.sum.computed.as_secs_f64() / v.sum.iterations as f64))
             .collect();
         if let Some(before) = &self.previous {
@@ -288,9 +294,14 @@ impl<E: Copy + Ord> Auto<E> {
     }
 }
 
-/// Whether somebody computes clearly shorter, and whether somebody longer.
+/// Whether somebody computes clearly shorter, and whether somebody longer; who hardly computes does not
+/// count.
 fn differs<E: Ord>(was: &BTreeMap<E, Usual>, now: &BTreeMap<E, Usual>, part: f64) -> (bool, bool) {
-    let pairs = || now.iter().filter_map(|(e, n)| Some((was.get(e)?.computed_s, n.computed_s)));
+    let pairs = || {
+        let pair = |(e, n): (&E, &Usual)| Some((*was.get(e)?, *n));
+        let counts = |(was, now): &(Usual, Usual)| !(was.is_idle() && now.is_idle());
+        now.iter().filter_map(pair).filter(counts).map(|(w, n)| (w.computed_s, n.computed_s))
+    };
     let fell = pairs().any(|(was, now)| now < was * (1.0 - part));
     let rose = pairs().any(|(was, now)| now > was * (1.0 + part));
     (fell, rose)
@@ -315,15 +326,21 @@ fn is_other_work<E: Copy + Ord>(
         let (Some(shift), Some(w)) = (shift(e), was.get(e)) else { return false };
         // Above or below the mean shift, in whole numbers.
         let beside = shift * count - sum;
+        if n.is_idle() && w.is_idle() {
+            return false;
+        }
         beside > 0 && n.computed_s > w.computed_s * (1.0 + part)
             || beside < 0 && n.computed_s < w.computed_s * (1.0 - part)
     })
 }
 
-/// Utilisation beside that of the one who waits least.
+/// Utilisation beside that of the one who waits least; none of who hardly computes.
 fn beside_the_busiest<E: Ord>(usual: &BTreeMap<E, Usual>) -> impl Fn(&E) -> Option<f64> + '_ {
     let most = usual.values().map(|u| u.utilisation).fold(0.0, f64::max);
-    move |e| (most > 0.0).then_some(usual.get(e)?.utilisation / most)
+    move |e| {
+        let own = usual.get(e).filter(|u| !u.is_idle())?;
+        Some(own.utilisation / most)
+    }
 }
 
 fn is_balanced<E: Copy + Ord>(usual: &BTreeMap<E, Usual>, p: &Parameters) -> bool {

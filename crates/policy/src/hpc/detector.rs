@@ -1,7 +1,8 @@
 //! The load imbalance detector's account: what each entity computed and waited, gathered in rounds.
 //!
-//! A *round* is over when everybody has finished an iteration. Where one has finished [`LEAD`] and
-//! another none, it is over, too: who never waits must not keep the others from being balanced.
+//! A *round* is over when everybody has finished an iteration. Nobody waits for who sleeps all the time, as
+//! helper threads do. Where one has finished [`LEAD`] and another none, it is over, too: who never
+//! waits must not keep the others from being balanced.
 //!
 //! Invariants: an account never goes back, whatever counters do; a part that is not known (nothing
 //! computed, nothing waited) is no number and not 0.
@@ -12,6 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Iterations of one in a round in which another finishes none, at most.
 const LEAD: u64 = 16;
+
+/// Who computes for a smaller part of the time is there for something else: the master of a program,
+/// which waits for its workers, or a helper thread. It is not balanced, and does not count where it
+/// is asked whether the others are.
+pub(super) const NEGLIGIBLE: f64 = 0.02;
 
 /// A sum of iterations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -46,6 +52,11 @@ impl Sum {
         let total = self.total_s();
         (total > 0.0).then(|| self.computed.as_secs_f64() / total)
     }
+
+    /// Whether it is known that hardly anything was computed.
+    pub(super) fn is_idle(self) -> bool {
+        self.utilisation().is_some_and(|u| u < NEGLIGIBLE)
+    }
 }
 
 /// One entity's account.
@@ -71,6 +82,14 @@ pub(super) struct View {
     pub(super) before: Option<f64>,
     /// U of all, this round included.
     pub(super) global: Option<f64>,
+}
+
+impl View {
+    /// Whether it is one of those that are balanced: it computes, if not now then at other times.
+    pub(super) fn takes_part(&self) -> bool {
+        let is_more = |u: Option<f64>| u.is_some_and(|u| u >= NEGLIGIBLE);
+        self.local.is_some() && (is_more(self.local) || is_more(self.global))
+    }
 }
 
 /// A finished round.
@@ -129,10 +148,9 @@ impl<E: Copy + Ord> Accounts<E> {
 
     /// The round, if it is over; another one begins then.
     pub(super) fn close(&mut self, priority: impl Fn(&E) -> Priority) -> Option<Round<E>> {
-        let finished = |a: &Account| a.round.iterations;
-        let least = self.of.values().map(finished).min()?;
-        let most = self.of.values().map(finished).max()?;
-        if least == 0 && most < LEAD {
+        let most = self.of.values().map(|a| a.round.iterations).max()?;
+        let holds_up = |a: &Account| a.round.iterations == 0 && !a.round.is_idle();
+        if most == 0 || most < LEAD && self.of.values().any(holds_up) {
             return None;
         }
         let mut round = BTreeMap::new();

@@ -6,7 +6,7 @@
 //! more of the machine than it needs, who does not has less than it could use. So there are priorities
 //! (section IV-B), from `MIN_PRIO` 4, which is normal, to `MAX_PRIO` 6; what a priority is made of is the
 //! matter of a mechanism: decode cycles on a POWER5, elsewhere a share of a CPU
-//! ([`Parameters::weight`], and [`shares`] where more is known).
+//! ([`Parameters::weight`], and [`shares()`] where more is known).
 //!
 //! ```text
 //! iterations, or counters -> rounds -> load imbalance detector -> heuristic -> priorities, and why
@@ -14,7 +14,8 @@
 //!
 //! The detector ([`Balancer`]) decides when a heuristic is asked:
 //!
-//! - A *round* is over when everybody has finished an iteration.
+//! - A *round* is over when everybody has finished an iteration. Who hardly computes at all, as the master
+//!   of MetBench, is not balanced and holds nobody up.
 //! - A round is *balanced* when nobody's utilisation is below `HIGH_UTIL`. A balanced program is in a *stable
 //!   state*, as is one that the heuristic has nothing more to do for, once history says the same as the
 //!   last round. It only watches then, until somebody's utilisation differs from what it was by more
@@ -405,8 +406,10 @@ impl<E: Copy + Ord> Balancer<E> {
 
     /// The detector of uniform and adaptive.
     fn decide(&mut self, round: &Round<E>, heuristic: fn(&Round<E>, &Parameters) -> Targets<E>) {
+        let mut parties = round.clone();
+        parties.retain(|_, v| v.takes_part());
         let local: BTreeMap<E, f64> =
-            round.iter().filter_map(|(e, v)| Some((*e, v.local?))).collect();
+            parties.iter().filter_map(|(e, v)| Some((*e, v.local?))).collect();
         let tolerance = self.parameters.get(Parameter::Tolerance) / 100.0;
         let was_stable = self.state == State::Stable;
         if was_stable {
@@ -424,7 +427,7 @@ impl<E: Copy + Ord> Balancer<E> {
             self.hold(round, Why::Stable);
             return;
         }
-        let targets = heuristic(round, &self.parameters);
+        let targets = heuristic(&parties, &self.parameters);
         self.state = State::Balancing;
         self.go(round, &targets, if was_stable { Why::Changed } else { Why::Kept });
         // It has nothing more to do, and history will not come to another result.
@@ -432,7 +435,7 @@ impl<E: Copy + Ord> Balancer<E> {
             v.local.zip(v.global).is_none_or(|(l, g)| (l - g).abs() <= tolerance)
         };
         let at_rest = self.decisions.iter().all(|d| d.priority == d.before);
-        if at_rest && round.values().all(is_settled) {
+        if at_rest && parties.values().all(is_settled) {
             self.state = State::Stable;
             self.profile = local;
         }

@@ -235,6 +235,33 @@ fn one_that_never_waits_does_not_hold_the_others_up() {
     assert_eq!((b.priority(&0).0, b.priority(&1).0), (4, 6));
 }
 
+/// MetBench has a master that only waits.
+#[test]
+fn a_master_does_not_keep_its_workers_from_being_balanced() {
+    for h in Heuristic::ALL {
+        let mut b = balancer(h, 3);
+        // As many steps as it takes to 4 and 6.
+        let steps = if h == Heuristic::Auto { 1 } else { 2 };
+        (0..steps).for_each(|_| drop(priorities(&mut b, &[(20, 80), (100, 0), (1, 99)])));
+        for k in 0..50 {
+            // What little it does varies.
+            let told = round(&mut b, &[(88, 1), (89, 0), (k % 2, 89)]);
+            let (found, why): (Vec<u8>, Vec<Why>) = told.into_iter().unzip();
+            assert_eq!(found, [4, 6, 4], "{h:?}");
+            assert!(k == 0 || why == [Why::Stable; 3], "{h:?} {k}: {why:?}");
+        }
+    }
+}
+
+#[test]
+fn a_thread_that_sleeps_does_not_hold_the_others_up() {
+    let mut b = balancer(Heuristic::Adaptive, 0);
+    let at = |n: u64| counters(&[(n, 20 * n, 80 * n), (n, 100 * n, 0), (0, 0, 100 * n)]);
+    let told: Vec<bool> = (0..=10).map(|n| b.observe(ms(100 * n), &at(n)).is_some()).collect();
+    assert_eq!(told.iter().filter(|t| **t).count(), 10);
+    assert_eq!([0, 1, 2].map(|e| b.priority(&e).0), [4, 6, 4]);
+}
+
 #[test]
 fn parameters_change_while_it_runs() {
     let mut b = balancer(Heuristic::Adaptive, 2);
