@@ -1,10 +1,11 @@
 //! `evenly doctor`: watches a program, or reads a recording, and says what ails it.
 //!
 //! Invariant (promise P9): a program that is run runs as without evenly, but for the settings that
-//! `--fix-env` says that it makes. Nothing else is changed, in the program or anywhere.
+//! `--fix-env` says that it makes, and for the probe, which only watches. Nothing else is changed, in the program or anywhere.
 
 use crate::balance::{Wait, check_command};
-use crate::flags::DoctorArgs;
+use crate::flags::{DoctorArgs, ProbeArg};
+use crate::probe::{Watch, of_running};
 use crate::report::warn_if_unfinished;
 use crate::{End, output, tell};
 use anyhow::Context;
@@ -12,6 +13,7 @@ use evenly_doctor::{Diagnosis, Evidence, Setting, settings};
 use evenly_linux::clock::now;
 use evenly_linux::journal::{StateDir, others};
 use evenly_linux::live::check_target;
+use evenly_linux::machine::Testimonies;
 use evenly_linux::proc::Proc;
 use evenly_linux::supervise::{Outcome, Program, Signals, SpawnOptions, Supervisor, Waker};
 use evenly_linux::witness::{Witness, before_start};
@@ -73,7 +75,7 @@ fn of_process(pid: Pid, args: &DoctorArgs) -> anyhow::Result<End> {
     let signals = Signals::block().context("cannot receive signals")?;
     let supervisor = Supervisor::for_attach(signals, pid)?;
     let command = proc.command_line(pid).iter().map(|a| a.to_string_lossy().into_owned()).collect();
-    let watching = Watching::start(pid, Some((args.for_, supervisor.waker())))?;
+    let watching = Watching::start(pid, Some((args.for_, supervisor.waker())), of_running(pid))?;
     let outcome = supervisor.run(&mut Wait);
     let evidence = watching.end(command, outcome == Outcome::Detached)?;
     let diagnosis = Diagnosis::of(&evidence, Vec::new());
@@ -90,7 +92,20 @@ fn of_program(args: &DoctorArgs) -> anyhow::Result<End> {
     for s in &applied {
         tell(&format!("evenly: sets {}: {}", s.assignment(), s.why));
     }
-    let env = applied.iter().map(|s| (OsString::from(s.name), OsString::from(&s.value))).collect();
+    let mut env: Vec<(OsString, OsString)> =
+        applied.iter().map(|s| (OsString::from(s.name), OsString::from(&s.value))).collect();
+    let mut notes = Vec::new();
+    // Nobody who has not asked for it need be told that it cannot be loaded.
+    let watch = (args.probe != Some(ProbeArg::Off))
+        .then(|| {
+            let before = std::env::var_os("LD_PRELOAD");
+            Watch::prepare(&args.command, before.as_deref(), args.probe.is_none(), &mut notes)
+        })
+        .flatten();
+    let watch = watch.map(|(watch, variables)| {
+        env.extend(variables);
+        watch
+    });
     let signals = Signals::block().context("cannot receive signals")?;
     let spawn = SpawnOptions { env, ..SpawnOptions::default() };
     let program = match Program::spawn(&args.command, &spawn) {
@@ -102,7 +117,8 @@ fn of_program(args: &DoctorArgs) -> anyhow::Result<End> {
     };
     let pid = program.pid();
     // From here on the program runs: failures are told, not returned.
-    let watching = Watching::start(pid, None);
+    let told_by = watch.as_ref().and_then(|w| w.testimonies()());
+    let watching = Watching::start(pid, None, told_by);
     let supervisor = match Supervisor::new(signals, program) {
         Ok(s) => s,
         Err(e) => anyhow::bail!("cannot supervise process {pid}, which runs on by itself: {e}"),
@@ -142,11 +158,15 @@ struct Watching {
 impl Watching {
     /// Watches until it is told to end; with a time, until that is over, of which the supervisor is
     /// told.
-    fn start(pid: Pid, until: Option<(Nanos, Waker)>) -> anyhow::Result<Self> {
+    fn start(
+        pid: Pid,
+        until: Option<(Nanos, Waker)>,
+        told_by: Option<Testimonies>,
+    ) -> anyhow::Result<Self> {
         let (end, ends) = channel();
         let deadline = until.as_ref().map(|(time, _)| now() + *time);
         let work = move || {
-            let mut witness = Witness::new(pid);
+            let mut witness = Witness::new(pid).told_by(told_by);
             while let Some(pause) = witness.look() {
                 let left = deadline
                     .map_or(Duration::MAX, |d| Duration::from_nanos(d.0.saturating_sub(now().0)));

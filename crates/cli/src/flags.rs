@@ -157,7 +157,8 @@ pub(crate) enum Command {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) balance: BalanceArgs,
-    /// Load a library into the program that tells how long its threads wait for each other
+    /// Load a library into the program that tells when its threads wait for each other, so that spinning is
+    /// no progress
     #[arg(long, value_enum, default_value = "off")]
     pub(crate) probe: ProbeArg,
     /// With --probe on and --policy nuco: the compiler of the program's MPI, which builds what counts its
@@ -829,6 +830,11 @@ pub(crate) struct DoctorArgs {
     /// the CPUs and the quota that there are, before the program starts, and say so
     #[arg(long, conflicts_with_all = ["pid", "from", "mechanisms"])]
     pub(crate) fix_env: bool,
+    /// Load a library into the program that tells when its threads wait for each other, so that spinning is
+    /// told from computing [default: on, where it can be loaded]
+    #[arg(long, value_enum, hide_possible_values = true, value_name = "on|off",
+        conflicts_with_all = ["pid", "from", "mechanisms"])]
+    pub(crate) probe: Option<ProbeArg>,
     /// Write the diagnosis to FILE as JSON (evenly.doctor/1); with - to standard output where that is
     /// not the program's; %h, %p and %r as for evenly run
     #[arg(long, value_name = "FILE")]
@@ -907,8 +913,8 @@ impl From<SourceArg> for SourceKind {
 pub(crate) enum ProbeArg {
     /// The program is watched from outside only
     Off,
-    /// Barriers, conditions, OpenMP and MPI are watched inside of it; the report says how long each
-    /// thread waited. With --policy nuco, messages and loads of MPI ranks are counted, and go into its
+    /// Barriers, conditions, OpenMP and MPI are watched inside of it: balancing goes by what threads
+    /// compute, and the report says how long each waited. With --policy nuco, messages and loads of MPI ranks are counted, and go into its
     /// decisions
     On,
 }

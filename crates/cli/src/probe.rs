@@ -6,12 +6,15 @@ use crate::tell;
 use evenly_engine::Waiting;
 use evenly_linux::clock::now;
 use evenly_linux::machine::{Testimonies, Testimony};
+use evenly_model::Pid;
 use evenly_probe::load::{Unseen, library, preload};
-use evenly_probe::waiting::{Activity, Mapping, Observed, Reader};
+use evenly_probe::waiting::{Activity, Mapping, Observed, Reader, VARIABLE};
 use evenly_report::{ProbeReport, ProbeThread};
 use evenly_topology::cache_dir;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -138,6 +141,16 @@ impl Watch {
             threads,
         }
     }
+}
+
+/// What the threads of a program tell that runs with the probe of another evenly already.
+pub(crate) fn of_running(pid: Pid) -> Option<Testimonies> {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let path = environment
+        .split(|&b| b == 0)
+        .find_map(|variable| variable.strip_prefix(VARIABLE.as_bytes())?.strip_prefix(b"="))?;
+    let path = Path::new(OsStr::from_bytes(path));
+    Some(testimonies(Reader::open(path).ok()?))
 }
 
 /// What threads tell, in the words of the balancing cycle.

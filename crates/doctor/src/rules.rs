@@ -556,8 +556,9 @@ fn spinning(c: &Case<'_>) -> Option<Finding> {
         (who, c.part(system), false, seen)
     };
     // Spinning without yielding looks like computing: a setting that asks for it is what can be known.
-    let by_setting = who.is_empty() && setting.is_some() && c.sleeps() < ASLEEP;
-    if (who.is_empty() || (c.told() && cost < LEAST)) && !by_setting {
+    let little = who.is_empty() || (c.told() && cost < LEAST);
+    let by_setting = little && setting.is_some() && c.sleeps() < ASLEEP;
+    if little && !by_setting {
         return None;
     }
     let (who, cost, at_most, seen) = if by_setting {

@@ -44,3 +44,4 @@ pub use summary::{
     CostBreakdown, DomainSummary, SearchSummary, Summary, ThreadSummary, level_of_stays,
 };
 pub use tracker::{Candidate, Eligible, Selection, Tracker, TrackerOptions};
+pub use waiting::Told;

@@ -25,7 +25,7 @@ use evenly_model::Nanos;
 
 /// What a thread has told, and what of it is booked.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Told {
+pub struct Told {
     /// It has been asked before.
     asked: bool,
     last: Option<Waiting>,
@@ -36,7 +36,7 @@ pub(crate) struct Told {
 impl Told {
     /// Takes in what the thread says now, or that it says nothing. What it says first is where counting
     /// begins; one that said nothing at first had not waited.
-    pub(crate) fn hear(&mut self, said: Option<Waiting>) {
+    pub fn hear(&mut self, said: Option<Waiting>) {
         // Counters that went back are those of another program, which the thread has become by exec.
         let anew = said.zip(self.last).is_some_and(|(now, before)| now.waits < before.waits);
         if !self.asked {
@@ -49,18 +49,20 @@ impl Told {
     }
 
     /// What it said last.
-    pub(crate) fn last(&self) -> Option<Waiting> {
+    #[must_use]
+    pub fn last(&self) -> Option<Waiting> {
         self.last
     }
 
     /// Whether the thread has ever told anything.
-    pub(crate) fn is_known(&self) -> bool {
+    #[must_use]
+    pub fn is_known(&self) -> bool {
         self.last.is_some()
     }
 
     /// Books a stretch of time. Returns which part of the time in which the thread wanted a CPU it only
     /// waited for others, from 0 to 1.
-    pub(crate) fn book(&mut self, elapsed: Nanos, blocked: Nanos) -> f64 {
+    pub fn book(&mut self, elapsed: Nanos, blocked: Nanos) -> f64 {
         let Some(last) = self.last else { return 0.0 };
         // What was read later than the times belongs to the next stretch.
         let waited = (last.idle() - self.booked).min(elapsed);

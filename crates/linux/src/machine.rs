@@ -307,7 +307,7 @@ pub struct Testimony {
 pub type Testimonies = Box<dyn FnMut(Nanos, &mut Vec<Testimony>) + Send>;
 
 /// Threads that tell of their waiting, and what they said last.
-struct Tellers {
+pub(crate) struct Tellers {
     read: Testimonies,
     all: Vec<Testimony>,
     by_tid: HashMap<Tid, usize>,
@@ -315,18 +315,32 @@ struct Tellers {
 }
 
 impl Tellers {
-    fn ask(&mut self, ids: &[ThreadId], out: &mut Vec<Option<Waiting>>) {
+    pub(crate) fn new(read: Testimonies) -> Self {
+        let ticks_per_second = rustix::param::clock_ticks_per_second().max(1);
+        Self { read, all: Vec::new(), by_tid: HashMap::new(), ticks_per_second }
+    }
+
+    /// Reads what all of them say now.
+    pub(crate) fn listen(&mut self) {
         self.all.clear();
         (self.read)(now(), &mut self.all);
         self.by_tid.clear();
         self.by_tid.extend(self.all.iter().enumerate().map(|(at, t)| (t.tid, at)));
+    }
+
+    /// What this one said.
+    pub(crate) fn said(&self, id: ThreadId) -> Option<Waiting> {
+        let said = self.all.get(*self.by_tid.get(&id.tid)?)?;
+        // Rounded down, as the kernel does.
         let per_second = u128::from(self.ticks_per_second);
-        out.extend(ids.iter().map(|id| {
-            let said = self.all.get(*self.by_tid.get(&id.tid)?)?;
-            // Rounded down, as the kernel does.
-            let started = u128::from(id.start) * 1_000_000_000 / per_second;
-            (started <= u128::from(said.since.0)).then_some(said.waiting)
-        }));
+        let started = u128::from(id.start) * 1_000_000_000 / per_second;
+        (started <= u128::from(said.since.0)).then_some(said.waiting)
+    }
+}
+
+impl std::fmt::Debug for Tellers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tellers").field("all", &self.all).finish_non_exhaustive()
     }
 }
 
@@ -406,13 +420,7 @@ impl LinuxMachine {
     /// With what threads say of their own waiting.
     #[must_use]
     pub fn told_by(mut self, testimonies: Option<Testimonies>) -> Self {
-        let ticks_per_second = rustix::param::clock_ticks_per_second().max(1);
-        self.tellers = testimonies.map(|read| Tellers {
-            read,
-            all: Vec::new(),
-            by_tid: HashMap::new(),
-            ticks_per_second,
-        });
+        self.tellers = testimonies.map(Tellers::new);
         self
     }
 
@@ -906,7 +914,8 @@ impl Machine for LinuxMachine {
     fn waiting(&mut self, ids: &[ThreadId], out: &mut Vec<Option<Waiting>>) {
         out.clear();
         if let Some(tellers) = &mut self.tellers {
-            tellers.ask(ids, out);
+            tellers.listen();
+            out.extend(ids.iter().map(|&id| tellers.said(id)));
         }
     }
 

@@ -13,13 +13,15 @@
 use crate::affinity;
 use crate::clock;
 use crate::limits::{Limits, Quota, QuotaSource};
+use crate::machine::{Tellers, Testimonies};
 use crate::memory::parse_numa_maps;
 use crate::proc::{
     Proc, Stat, parse_cpu_ticks, parse_schedstat, read_all, status_field, status_number,
 };
 use evenly_doctor::{CpuUse, Evidence, NodeUse, Other, QuotaUse, Runtime, ThreadUse};
+use evenly_engine::Told;
 use evenly_model::efficiency::Stay;
-use evenly_model::{CpuId, CpuSet, Nanos, Pid, Tid};
+use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
@@ -62,6 +64,9 @@ struct Track {
     seen: Nanos,
     first: Counts,
     last: Counts,
+    /// What it tells of its own waiting, and how long it spun by that.
+    told: Told,
+    spun: Nanos,
     disk: Nanos,
     files: HashMap<String, u32>,
     mask: CpuSet,
@@ -100,6 +105,7 @@ pub struct Witness {
     pages: BTreeMap<u32, u64>,
     nodes: Vec<(u32, CpuSet)>,
     processes: Vec<Pid>,
+    tellers: Option<Tellers>,
 }
 
 impl Witness {
@@ -131,7 +137,15 @@ impl Witness {
             pages: BTreeMap::new(),
             nodes,
             processes: Vec::new(),
+            tellers: None,
         }
+    }
+
+    /// With what threads say of their own waiting.
+    #[must_use]
+    pub fn told_by(mut self, testimonies: Option<Testimonies>) -> Self {
+        self.tellers = testimonies.map(Tellers::new);
+        self
     }
 
     /// Looks once, and says how long to wait before the next look. None where the program has ended.
@@ -143,6 +157,9 @@ impl Witness {
         self.find(start);
         self.look_at_cpus();
         let since = start - last;
+        if let Some(tellers) = &mut self.tellers {
+            tellers.listen();
+        }
         for pid in self.processes.clone() {
             for tid in self.proc.threads(pid) {
                 self.look_at_thread(pid, tid, since);
@@ -254,6 +271,8 @@ impl Witness {
                 seen: now,
                 first: if young { Counts::default() } else { counts },
                 last: counts,
+                told: Told::default(),
+                spun: Nanos::ZERO,
                 disk: Nanos::ZERO,
                 files: HashMap::new(),
                 mask: CpuSet::new(),
@@ -262,6 +281,13 @@ impl Witness {
         });
         let ran = counts.ran - track.last.ran.min(counts.ran);
         *track.on.entry(stat.cpu).or_default() += ran;
+        if let Some(tellers) = &self.tellers {
+            track.told.hear(tellers.said(ThreadId { tid, start: stat.start }));
+            let elapsed = now - track.seen;
+            let waited = counts.waited - track.last.waited;
+            let spins = track.told.book(elapsed, elapsed - ran - waited);
+            track.spun += ran.scale(spins);
+        }
         (track.last, track.seen) = (counts, now);
         track.name = stat.name();
         let list = status_field(&status, "Cpus_allowed_list");
@@ -403,6 +429,7 @@ impl Track {
         let of = |f: fn(&Counts) -> u64| f(&self.last).saturating_sub(f(&self.first));
         let (ran_s, waited_s) =
             (Nanos(of(|c| c.ran.0)).as_secs_f64(), Nanos(of(|c| c.waited.0)).as_secs_f64());
+        let spun_s = self.told.is_known().then(|| self.spun.as_secs_f64().min(ran_s));
         // Start times are known to a clock tick.
         let seen = (self.seen - self.joined.min(self.seen)).as_secs_f64();
         let present_s = seen.max(ran_s + waited_s);
@@ -411,7 +438,7 @@ impl Track {
             tid: tid.0,
             pid: self.pid.0,
             name: self.name.clone(),
-            stay: Stay { ran_s, spun_s: None, waited_s, blocked_s, present_s },
+            stay: Stay { ran_s, spun_s, waited_s, blocked_s, present_s },
             system_s: of(|c| c.system) as f64 * tick,
             disk_s: self.disk.as_secs_f64().min(blocked_s),
             file: self.files.iter().max_by_key(|f| (f.1, f.0)).map(|f| f.0.clone()),
