@@ -328,7 +328,7 @@ impl<E: Copy + Ord> Balancer<E> {
         self.close().then_some(self.decisions.as_slice())
     }
 
-    /// Counters of all were read, at this moment of any clock that goes on. Whoever is not known joins,
+    /// Counters of all were read, one for each, at this moment of any clock that goes on. Whoever is not known joins,
     /// whoever is not among them has left. What is decided, where a round is over, or none has been
     /// for too long.
     pub fn observe(&mut self, now: Nanos, counters: &[Counters<E>]) -> Option<&[Decision<E>]> {
