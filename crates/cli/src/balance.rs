@@ -98,6 +98,13 @@ pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
     let knowledge = knowledge(&args.balance, &mut notes)?;
     notes.extend(messages_by(&args.balance, false));
     may_change(&args.balance, pid)?;
+    if args.balance.policy.gives_weights {
+        notes.push(format!(
+            "{}: threads are only spread evenly, as they do not tell when they wait: start the \
+             program with evenly run",
+            args.balance.policy.name
+        ));
+    }
     let facts = Facts::new(&args.balance, pid, command, notes, now());
     let (told_by, counts) = (None, None);
     let said = Said { args: args.balance, filter, whole, mapping, knowledge, told_by, counts };
@@ -348,7 +355,8 @@ struct Probes {
 /// `--probe on`. What cannot be loaded is told, and noted.
 fn probes(args: &RunArgs, notes: &mut Vec<String>) -> Probes {
     let mut probes = Probes::default();
-    if args.probe == ProbeArg::Off {
+    // Those can do nothing without it.
+    if args.probe == ProbeArg::Off && !args.balance.policy.gives_weights {
         return probes;
     }
     let (command, quiet) = (&args.program.command, args.balance.quiet);
@@ -807,6 +815,7 @@ fn live_options(
         knowledge,
         told_by,
         counted_by: counts,
+        shares: args.shares.into(),
         numbered_by: args.map_by.into(),
     }
 }

@@ -216,6 +216,9 @@ pub(crate) struct BalanceArgs {
     /// What the tasks of --map, --profile and --edges are
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) map_by: MapByArg,
+    /// hpc-auto, hpc-uniform, hpc-adaptive: how threads are given parts of the CPU that they share
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(crate) shares: SharesArg,
     /// nuco: loads and messages of the program's ranks or threads, recorded in an earlier run (JSON,
     /// evenly.tasks/1); without it nothing is known of messages
     #[arg(long, value_name = "FILE")]
@@ -862,6 +865,27 @@ impl From<MapByArg> for MapBy {
             MapByArg::Auto => Self::Auto,
             MapByArg::Threads => Self::Threads,
             MapByArg::Ranks => Self::Ranks,
+        }
+    }
+}
+
+/// `--shares`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum SharesArg {
+    /// Nice values where they can be given back and count between these threads, else control groups
+    Auto,
+    /// Nice values
+    Nice,
+    /// Control groups
+    Group,
+}
+
+impl From<SharesArg> for evenly_linux::share::Choice {
+    fn from(arg: SharesArg) -> Self {
+        match arg {
+            SharesArg::Auto => Self::Auto,
+            SharesArg::Nice => Self::Nice,
+            SharesArg::Group => Self::Group,
         }
     }
 }

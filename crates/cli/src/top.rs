@@ -199,6 +199,7 @@ fn watch(
         knowledge: None,
         told_by: None,
         counted_by: None,
+        shares: evenly_linux::share::Choice::Auto,
         numbered_by: evenly_engine::MapBy::Auto,
     };
     let live = Live::new(options, pid, journal);

@@ -44,7 +44,7 @@ fn threads_of_unequal_work_are_placed_by_load() {
         schema::valid(&report);
         let notes = report["notes"].to_string();
         assert!(
-            notes.contains("nuco: without --profile or --edges nothing is known of messages"),
+            notes.contains("nuco: nothing is known of messages (--profile, --edges"),
             "{notes}"
         );
         found
@@ -116,6 +116,90 @@ fn masks_are_given_back() {
     evenly.kill(Signal::KILL);
     wait_until_restored(program.pid(), &whole);
 }
+
+/// Nice values of all threads of a program and those that it started.
+fn nice_values(program: Pid) -> Vec<i64> {
+    let of = |pid: Pid| -> Vec<i64> {
+        let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+        let nice = |task: fs::DirEntry| {
+            let stat = fs::read_to_string(task.path().join("stat")).ok()?;
+            stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(16)?.parse().ok()
+        };
+        tasks.flatten().filter_map(nice).collect()
+    };
+    [program].into_iter().chain(descendants(program)).flat_map(of).collect()
+}
+
+/// MPI as it waits by itself: it spins.
+fn spinning() -> Vec<(&'static str, &'static str)> {
+    let yields = "OMPI_MCA_mpi_yield_when_idle";
+    let others = mpi::ENVIRONMENT.into_iter().filter(|(name, _)| *name != yields);
+    others.chain([(yields, "0")]).collect()
+}
+
+/// Ranks with more work are given more of their CPUs, by nice values; killed in between, evenly leaves
+/// nothing of that.
+#[test]
+fn parts_of_cpus_are_given_and_taken_back() {
+    let Some(whole) = whole() else { return };
+    let two: CpuSet = whole.iter().take(2).collect();
+    for mpi in mpi::here() {
+        let state = State::new();
+        let program = mpi.program("metbench");
+        let long = ["--iterations", "1000000", "--iters", "10000000"];
+        let command = mpi.launch(&[&[program.as_str()][..], &long].concat());
+        let command: Vec<&str> = command.iter().map(String::as_str).collect();
+        let cpus = two.to_string();
+        let options = ["--cpus", cpus.as_str(), "--shares", "nice"];
+        let evenly = state.run_in(&spinning(), "hpc-auto", 4, &options, &command);
+        let launcher = evenly.program();
+        let met = nice_values(launcher).into_iter().max().unwrap();
+        let given = || nice_values(launcher).into_iter().any(|nice| nice != met);
+        wait_until("parts of CPUs to be given", || {
+            given() || evenly.decisions("keeps its share of a CPU") > 0
+        });
+        if !given() {
+            return evenly_testing::skip("nice", evenly.stderr());
+        }
+        evenly.kill(Signal::KILL);
+        wait_until("them to be taken back", || !given());
+        // All who compute are there still.
+        assert!(nice_values(launcher).len() > 4);
+        for pid in [launcher].into_iter().chain(descendants(launcher)) {
+            signal(pid, Signal::KILL);
+        }
+    }
+}
+
+/// It computes the same, the report says what was done, and that fits the schema.
+#[test]
+fn unequal_work_is_levelled_and_told() {
+    let Some(whole) = whole() else { return };
+    let two: CpuSet = whole.iter().take(2).collect();
+    for mpi in mpi::here() {
+        let state = State::new();
+        let program = mpi.program("metbench");
+        let work = ["--iterations", "60", "--iters", "5000000", "--reverse", "30"];
+        let command = mpi.launch(&[&[program.as_str()][..], &work].concat());
+        let command: Vec<&str> = command.iter().map(String::as_str).collect();
+        let cpus = two.to_string();
+        let mut evenly = state.run_in(&spinning(), "hpc-auto", 4, &["--cpus", &cpus], &command);
+        assert!(evenly.wait().success(), "{}", evenly.stderr());
+        let said: serde_json::Value = serde_json::from_str(&evenly.stdout()).unwrap();
+        let report = evenly.report();
+        schema::valid(&report);
+        // The same for both, and for any number of iterations at a time.
+        assert_eq!(said["checksum"], CHECKSUM, "{}", mpi.said);
+        assert!(report["started"] == true, "{report:#}");
+        let weighings = report["domains"][0]["weighings"].as_u64().unwrap();
+        let notes = report["notes"].to_string();
+        assert_eq!(notes.contains("were given parts of the CPUs"), weighings > 0, "{notes}");
+        assert_eq!(state.journals().len(), 0);
+    }
+}
+
+/// Of these iterations, by a run without evenly.
+const CHECKSUM: &str = "ab3fc809316b61d7";
 
 /// Who talks to whom, as pairs of ranks: in one of these three ways at most they share CPUs by accident.
 const PAIRS: [[(u64, u64); 2]; 3] = [[(0, 1), (2, 3)], [(0, 2), (1, 3)], [(0, 3), (1, 2)]];

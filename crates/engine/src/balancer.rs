@@ -26,11 +26,11 @@ use crate::waiting::Told;
 use crate::{
     ApplyError, Candidate, CostBreakdown, CpuRecord, DomainSummary, Event, Guard, GuardOptions,
     Located, Machine, MemoryUnknown, MoveRecord, Observer, PointRecord, Reading, RunState,
-    SearchSummary, Selection, ThreadMeta, ThreadRecord, ThreadSummary, Times, Waiting,
+    SearchSummary, Selection, ThreadMeta, ThreadRecord, ThreadSummary, Times, Waiting, Wanted,
 };
 use evenly_model::{
     CpuId, CpuSet, CpuView, DomainId, Knowledge, MemoryMove, MemoryView, Nanos, Pid, Plan,
-    Snapshot, TaskView, ThreadId, ThreadView,
+    Snapshot, TaskView, ThreadId, ThreadView, Turns,
 };
 use evenly_policy::stopping::CutOff;
 use evenly_policy::{Effort, Mechanism, Policy, Spreader, Spreading};
@@ -66,6 +66,10 @@ struct Entity {
     told: Told,
     /// What it does from barrier to barrier, where it tells of them.
     phase: InPhase,
+    /// What it is to have of its CPU, relative to what it had when it was met.
+    weight: Option<f64>,
+    /// What it has been given of that.
+    weighs: Option<f64>,
     /// When `last` was read.
     read_at: Nanos,
     /// P of the paper, section 2.1.
@@ -361,6 +365,14 @@ pub struct Balancer {
     phases: Phases,
     /// Phases are so short that what threads spin is taken for progress.
     short_phases: bool,
+    /// How often weights were given.
+    weighings: u64,
+    /// The least and the most that was given last, and how.
+    weighed: Option<(f64, f64)>,
+    weighed_by: Option<&'static str>,
+    /// They are to be given again, because a pause has ended or somebody has joined.
+    weigh_anew: bool,
+    told_of_weights: bool,
     masks: Vec<CpuSet>,
     usable: CpuSet,
     looked_at_cpus: Option<Nanos>,
@@ -429,6 +441,11 @@ impl Balancer {
             waiting: Vec::new(),
             phases: Phases::default(),
             short_phases: false,
+            weighings: 0,
+            weighed: None,
+            weighed_by: None,
+            weigh_anew: false,
+            told_of_weights: false,
             masks: Vec::new(),
             usable: CpuSet::new(),
             looked_at_cpus: None,
@@ -616,7 +633,9 @@ impl Balancer {
             last: thread.times,
             retired: None,
             newly_retired: None,
-            told: Told::default(),
+            told: Told::new(now),
+            weight: None,
+            weighs: None,
             phase: InPhase::default(),
             read_at: thread.read_at,
             progress,
@@ -710,6 +729,10 @@ impl Balancer {
         observers: &mut [Box<dyn Observer>],
     ) -> Option<Selection> {
         let index = self.entities.iter().position(|e| e.meta.id == id)?;
+        let pid = self.entities[index].meta.pid;
+        if self.entities[index].weighs.take().is_some() {
+            machine.unweigh(pid, id);
+        }
         if !self.entities[index].movable || !machine.release(id) {
             return None;
         }
@@ -1059,6 +1082,9 @@ impl Balancer {
                     let e = &self.entities[i];
                     left.push((e.meta.id, e.last));
                     machine.restore(e.meta.id);
+                    if e.weighs.is_some() {
+                        machine.unweigh(e.meta.pid, e.meta.id);
+                    }
                     self.drop_entity(i, now, Parting::Idle, observers);
                 } else {
                     i += 1;
@@ -1290,6 +1316,11 @@ impl Balancer {
                 waited: e.waited,
                 blocked: e.blocked,
                 spinning: if self.short_phases { Nanos::ZERO } else { e.spinning },
+                turns: e.told.turns(now).map(|t| Turns {
+                    computed: e.total_ran - e.total_spun,
+                    spun: e.total_spun,
+                    ..t
+                }),
                 movable: e.movable,
                 mask: e.mask,
             });
@@ -1584,6 +1615,7 @@ impl Balancer {
         }
         let paused = self.guard.paused() || down;
         if paused && !self.was_paused {
+            self.level_weights(machine);
             for e in self.entities.iter().filter(|e| e.movable) {
                 // One that cannot be released now is released when balancing ends.
                 let _ = machine.confine(e.meta.id, &e.base);
@@ -1591,6 +1623,7 @@ impl Balancer {
         }
         if !paused && self.was_paused {
             self.placed = false;
+            self.weigh_anew = true;
             for e in self.entities.iter().filter(|e| e.movable && self.masks[e.mask] != e.base) {
                 // As above: the thread runs in a wider domain until it is moved.
                 let _ = machine.confine(e.meta.id, self.roaming_mask(e));
@@ -1612,8 +1645,88 @@ impl Balancer {
         if !plan.moves.is_empty() || first {
             done = self.carry_out(machine, now, &plan, first, observers);
         }
+        self.weigh(machine, now, &plan, observers);
         self.plan = plan;
         done
+    }
+
+    /// Gives threads the weights that are planned, or after a pause those that they had before it.
+    fn weigh(
+        &mut self,
+        machine: &mut dyn Machine,
+        now: Nanos,
+        plan: &Plan,
+        observers: &mut [Box<dyn Observer>],
+    ) {
+        if self.was_paused {
+            // What was planned for now is given when it is over.
+            self.weigh_anew |= self.remember_weights(plan);
+            return;
+        }
+        let is_new = self.remember_weights(plan);
+        if !is_new && !std::mem::take(&mut self.weigh_anew) {
+            return;
+        }
+        self.weigh_anew = false;
+        let wanted: Vec<Wanted> = self
+            .entities
+            .iter()
+            .filter_map(|e| {
+                let weight = e.weight?;
+                Some(Wanted { process: e.meta.pid, thread: e.meta.id, weight })
+            })
+            .collect();
+        let given = machine.weigh(&wanted);
+        self.weighed_by = machine.weighs_by();
+        let mut refused = None;
+        for (e, given) in self.entities.iter_mut().filter(|e| e.weight.is_some()).zip(given) {
+            match given {
+                Ok(weight) => e.weighs = Some(weight),
+                Err(ApplyError::Gone) => {}
+                Err(error) => refused = Some((e.meta.id, error)),
+            }
+        }
+        if let Some((id, error)) = refused
+            && !std::mem::replace(&mut self.told_of_weights, true)
+        {
+            self.note(now, format!("thread {id} keeps its share of a CPU: {error}"), observers);
+        }
+        let of = |e: &Entity| Some((e.meta.id, e.weighs?));
+        let weights: Vec<_> = self.entities.iter().filter_map(of).collect();
+        if weights.is_empty() {
+            return;
+        }
+        self.weighings += 1;
+        let least = weights.iter().map(|w| w.1).fold(f64::INFINITY, f64::min);
+        self.weighed = Some((least, weights.iter().map(|w| w.1).fold(0.0, f64::max)));
+        if observers.is_empty() {
+            return;
+        }
+        let list: Vec<String> =
+            weights.iter().map(|(id, weight)| format!("{id} {weight:.2}")).collect();
+        let text = format!("parts of CPUs, by thread: {}", list.join(", "));
+        for o in observers {
+            o.event(&Event::Note { at: now - self.began, text: text.clone() });
+        }
+    }
+
+    /// Whether there are any in the plan.
+    fn remember_weights(&mut self, plan: &Plan) -> bool {
+        for w in &plan.weights {
+            if let Some(e) = self.entities.get_mut(w.thread) {
+                e.weight = Some(w.weight);
+            }
+        }
+        !plan.weights.is_empty()
+    }
+
+    /// Threads have again what they had when they were met.
+    fn level_weights(&mut self, machine: &mut dyn Machine) {
+        for e in &mut self.entities {
+            if e.weighs.take().is_some() {
+                machine.unweigh(e.meta.pid, e.meta.id);
+            }
+        }
     }
 
     fn carry_out(
@@ -1842,6 +1955,7 @@ impl Balancer {
         if let Some(board) = &self.board {
             board.set_active(false);
         }
+        self.level_weights(machine);
         for e in &self.entities {
             machine.restore(e.meta.id);
         }
@@ -1902,6 +2016,7 @@ impl Balancer {
             allowed,
             points,
             migrations,
+            weighings: self.weighings,
             failed: self.failed + board.map_or(0, Board::failed),
             cpu_s: cpu_time.as_secs_f64(),
             period_s: (now - self.began).as_secs_f64() / points.max(1) as f64 * at_once,
@@ -1923,6 +2038,14 @@ impl Balancer {
                 "CPUs did none of the program's work for {:.2} s of their time, while its threads \
                  waited for others: that is what reacting costs, and what others took",
                 self.idle.as_secs_f64()
+            ));
+        }
+        if let Some((least, most)) = self.weighed {
+            notes.push(format!(
+                "threads were given parts of the CPUs that they share {} times ({}), at the end from \
+                 {least:.2} to {most:.2} of an even part",
+                self.weighings,
+                self.weighed_by.unwrap_or("by weights")
             ));
         }
         if effort.searches > 0 {

@@ -196,6 +196,7 @@ mod tests {
             waited: evenly_model::Nanos::ZERO,
             blocked: evenly_model::Nanos::ZERO,
             spinning: Nanos::ZERO,
+            turns: None,
             movable: true,
             mask: 0,
         }));

@@ -32,7 +32,7 @@ pub use event::{CpuRecord, Event, MoveRecord, Observer, PointRecord, ThreadMeta,
 pub use guard::{Guard, GuardOptions, Verdict};
 pub use machine::{
     ApplyError, Located, Machine, MemoryMoved, MemoryUnknown, Neighbour, RankTold, Reading,
-    RunState, Tally, Times, Waiting,
+    RunState, Tally, Times, Waiting, Wanted,
 };
 pub use mapping::{MapBy, Mapping, Newcomer, Numbering};
 pub use period::{ADVANCE, Period, PeriodControl, PeriodOptions};

@@ -111,6 +111,17 @@ pub struct Neighbour {
     pub was_first: bool,
 }
 
+/// What a thread is to have of the CPU that it shares with others.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Wanted {
+    /// Its process.
+    pub process: Pid,
+    /// The thread.
+    pub thread: ThreadId,
+    /// Relative to what it had when it was met.
+    pub weight: f64,
+}
+
 /// What became of memory that was to be moved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryMoved {
@@ -242,6 +253,25 @@ pub trait Machine {
     fn waiting(&mut self, _ids: &[ThreadId], out: &mut Vec<Option<Waiting>>) {
         out.clear();
     }
+
+    /// Gives threads that share CPUs other parts of them: where nothing may be raised, others are
+    /// lowered instead, as only ratios matter. What each has then, in order, relative to what it had
+    /// when it was met.
+    ///
+    /// # Errors
+    /// [`ApplyError`] for each whose part stays as it is.
+    fn weigh(&mut self, wanted: &[Wanted]) -> Vec<Result<f64, ApplyError>> {
+        let why = "this machine gives no parts of CPUs";
+        wanted.iter().map(|_| Err(ApplyError::Refused(String::from(why)))).collect()
+    }
+
+    /// What [`Machine::weigh`] does it by, in words.
+    fn weighs_by(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Gives a thread back the part of a CPU that it had when it was met, if that is still ours.
+    fn unweigh(&mut self, _process: Pid, _thread: ThreadId) {}
 
     /// Bytes that a process has in memory. None where that is not known.
     fn memory_of(&mut self, _pid: Pid) -> Option<u64> {

@@ -81,6 +81,7 @@ mod tests {
             waited: Nanos::from_millis(waited),
             blocked: Nanos::from_millis(blocked),
             spinning: Nanos::ZERO,
+            turns: None,
             movable: true,
             mask: 0,
         }

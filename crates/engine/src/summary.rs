@@ -144,6 +144,8 @@ pub struct DomainSummary {
     pub points: u64,
     /// Moves.
     pub migrations: u64,
+    /// How often threads were given parts of the CPUs that they share.
+    pub weighings: u64,
     /// Moves that could not be carried out, vanished threads not counted.
     pub failed: u64,
     /// CPU time of its balancer, in seconds.
@@ -268,6 +270,7 @@ mod tests {
             allowed: CpuSet::new(),
             points: 1,
             migrations: 0,
+            weighings: 0,
             failed: 0,
             cpu_s: 0.0,
             period_s: 0.0,

@@ -21,11 +21,16 @@
 //! (`probe/waiting.h`: waiting at a barrier turns out to be none where tasks are made).
 
 use crate::Waiting;
-use evenly_model::Nanos;
+use evenly_model::{Nanos, Turns};
 
 /// What a thread has told, and what of it is booked.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Told {
+    /// When the thread was met.
+    met: Nanos,
+    /// What programs that the thread was before had told, and where this one began.
+    before: Turns,
+    first: Option<Waiting>,
     /// It has been asked before.
     asked: bool,
     last: Option<Waiting>,
@@ -34,11 +39,26 @@ pub struct Told {
 }
 
 impl Told {
+    /// A thread that was met at this moment.
+    pub(crate) fn new(met: Nanos) -> Self {
+        Self { met, ..Self::default() }
+    }
+
     /// Takes in what the thread says now, or that it says nothing. What it says first is where counting
     /// begins; one that said nothing at first had not waited.
     pub fn hear(&mut self, said: Option<Waiting>) {
         // Counters that went back are those of another program, which the thread has become by exec.
         let anew = said.zip(self.last).is_some_and(|(now, before)| now.waits < before.waits);
+        if anew {
+            self.before = self.said();
+            self.first = None;
+        }
+        if self.asked {
+            // One that said nothing at first had not waited.
+            self.first = self.first.or(said.map(|_| Waiting::default()));
+        } else {
+            self.first = said;
+        }
         if !self.asked {
             self.booked = said.map_or(Nanos::ZERO, |w| w.idle());
         } else if anew {
@@ -52,6 +72,25 @@ impl Told {
     #[must_use]
     pub fn last(&self) -> Option<Waiting> {
         self.last
+    }
+
+    /// Its turns since it was met; how long it was runnable is not among them.
+    fn said(&self) -> Turns {
+        let (first, last) = (self.first.unwrap_or_default(), self.last.unwrap_or_default());
+        let more = |now: u32, then: u32| u64::from(now.wrapping_sub(then));
+        Turns {
+            phases: self.before.phases + more(last.phases, first.phases),
+            waits: self.before.waits + more(last.waits, first.waits),
+            waited: self.before.waited + (last.idle() - first.idle()),
+            ..Turns::default()
+        }
+    }
+
+    /// Its turns since it was met, if it tells of them.
+    pub(crate) fn turns(&self, now: Nanos) -> Option<Turns> {
+        self.last?;
+        let said = self.said();
+        Some(Turns { runnable: now - self.met - said.waited, ..said })
     }
 
     /// Whether the thread has ever told anything.

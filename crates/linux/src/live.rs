@@ -20,6 +20,7 @@ use crate::limits::{DomainKind, Limits, Quota, slice};
 use crate::machine::{LinuxMachine, Masks, RankCounts, Source, Testimonies};
 use crate::proc::{Proc, Stat, parse_schedstat, read_all};
 use crate::scan::Scanner;
+use crate::share::{Choice, Shares};
 use crate::taskstats::TaskStats;
 use crate::workers::{Workers, lock};
 use evenly_engine::{
@@ -98,6 +99,8 @@ pub struct LiveOptions {
     /// Reads what the ranks of the program count of their computing and their messages; None where they do
     /// not. For the first domain, which for a policy that places threads by load is the only one.
     pub counted_by: Option<RankCounts>,
+    /// How threads are given parts of CPUs, by a policy that does that.
+    pub shares: Choice,
     /// What the tasks of the mapping, and those of the profile, are in the program.
     pub numbered_by: MapBy,
 }
@@ -696,10 +699,14 @@ impl Live {
             // Of these a third is for counters: a thread has two files and one or two counters.
             let (counters, note) = self.counters(cpus_differ, files_each / 3)?;
             let files = files_each - if counters.is_some() { files_each / 3 } else { 0 };
-            let machine = LinuxMachine::new(self.root, self.masks.clone(), self.source()?, files)
-                .counting(counters)
-                .told_by(self.options.told_by.as_ref().and_then(|make| make()))
-                .counted_by(self.options.counted_by.take());
+            let machine =
+                LinuxMachine::new(self.root, self.masks.clone(), self.source()?, files)
+                    .counting(counters)
+                    .told_by(self.options.told_by.as_ref().and_then(|make| make()))
+                    .counted_by(self.options.counted_by.take())
+                    .sharing(self.options.policy.gives_weights.then(|| {
+                        Shares::new(self.options.shares, self.journal.clone(), self.root)
+                    }));
             if i == 0 {
                 notes.extend(note);
             }

@@ -41,10 +41,11 @@ use crate::limits::{Limits, Watch, slice};
 use crate::memory::{Mover, bytes_of, on_nodes};
 use crate::proc::{Image, Proc, Stat, parse_schedstat, status_field, status_number};
 use crate::restore::is_left_of;
+use crate::share::Shares;
 use crate::taskstats::{TaskStats, TaskTimes};
 use evenly_engine::{
     ApplyError, Located, Machine, MemoryMoved, MemoryUnknown, Neighbour, RankTold, Reading,
-    RunState, Times, Waiting,
+    RunState, ShareError, Times, Waiting, Wanted,
 };
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
 use smallvec::SmallVec;
@@ -358,6 +359,8 @@ pub struct LinuxMachine {
     tellers: Option<Tellers>,
     /// What ranks count, where they do.
     ranks: Option<RankCounts>,
+    /// What gives them parts of CPUs, where they may be given any.
+    shares: Option<Shares>,
     limits: Limits,
     watch: Watch,
     root: Pid,
@@ -390,6 +393,7 @@ impl LinuxMachine {
             counters: None,
             tellers: None,
             ranks: None,
+            shares: None,
             watch: limits.watch(root),
             possible: limits.possible().unwrap_or_default(),
             limits,
@@ -414,6 +418,13 @@ impl LinuxMachine {
     #[must_use]
     pub fn counting(mut self, counters: Option<Counters>) -> Self {
         self.counters = counters;
+        self
+    }
+
+    /// With what gives threads parts of the CPUs that they share.
+    #[must_use]
+    pub fn sharing(mut self, shares: Option<Shares>) -> Self {
+        self.shares = shares;
         self
     }
 
@@ -921,6 +932,28 @@ impl Machine for LinuxMachine {
 
     fn ranks(&mut self, threads: &[(ThreadId, Nanos)], out: &mut Vec<Option<RankTold>>) -> bool {
         self.ranks.as_mut().is_some_and(|read| read(threads, out))
+    }
+
+    fn weigh(&mut self, wanted: &[Wanted]) -> Vec<Result<f64, ApplyError>> {
+        let Some(shares) = &mut self.shares else {
+            let why = || ApplyError::Refused(String::from("parts of CPUs are not given here"));
+            return wanted.iter().map(|_| Err(why())).collect();
+        };
+        let told = |e| match e {
+            ShareError::Gone => ApplyError::Gone,
+            e => ApplyError::Refused(e.to_string()),
+        };
+        shares.weigh(wanted).into_iter().map(|given| given.map_err(told)).collect()
+    }
+
+    fn weighs_by(&self) -> Option<&'static str> {
+        self.shares.as_ref().and_then(Shares::name)
+    }
+
+    fn unweigh(&mut self, process: Pid, thread: ThreadId) {
+        if let Some(shares) = &mut self.shares {
+            shares.restore(&Wanted { process, thread, weight: 1.0 });
+        }
     }
 
     fn locate(&mut self, id: ThreadId) -> Option<Located> {

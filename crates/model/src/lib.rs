@@ -24,10 +24,10 @@ pub use cluster::{CacheLevel, Cluster, ClusterError, Core, CoreIndex, Node, Node
 pub use cpuset::{CpuListError, CpuSet};
 pub use ids::{CpuId, DomainId, Pid, ThreadId, Tid};
 pub use knowledge::Knowledge;
-pub use plan::{MemoryMove, Move, Plan, Reason};
+pub use plan::{MemoryMove, Move, Plan, Reason, Weight};
 pub use snapshot::{
     CpuIndex, CpuView, FULL_CAPACITY, LinkView, MemoryView, Snapshot, TaskView, ThreadIndex,
-    ThreadView, spun,
+    ThreadView, Turns, spun,
 };
 pub use tasks::{Edge, GraphError, Link, MOST_OF_ANYTHING, Task, TaskGraph, TaskIndex};
 pub use time::{DurationError, Nanos, parse_duration};

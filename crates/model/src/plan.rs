@@ -19,6 +19,8 @@ pub enum Reason {
     Waits,
     /// Load, communication or memory cost less with all threads placed anew.
     Mapped,
+    /// With it the CPU with the most work has less of it.
+    Paired,
 }
 
 impl Reason {
@@ -32,6 +34,7 @@ impl Reason {
             Self::Evicted => "its CPU is gone",
             Self::Waits => "waits for others, makes room",
             Self::Mapped => "placed anew by load and communication",
+            Self::Paired => "heavy threads beside light ones",
         }
     }
 }
@@ -58,14 +61,26 @@ pub struct MemoryMove {
     pub to: NodeIndex,
 }
 
+/// What a thread is to have of the CPU that it shares with others.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Weight {
+    /// Which thread: index into the snapshot.
+    pub thread: ThreadIndex,
+    /// Relative to what it had when it was met; only ratios between threads matter.
+    pub weight: f64,
+}
+
 /// What is to be done at one balancing point. Re-used from point to point, so that the steady
 /// state allocates nothing.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
     /// The moves, in the order in which they are to be applied.
     pub moves: Vec<Move>,
     /// Memory that follows its threads, once these have been moved.
     pub memory: Vec<MemoryMove>,
+    /// What threads are to have of their CPUs from now on: of all of them, or nothing where that stays
+    /// as it is.
+    pub weights: Vec<Weight>,
 }
 
 impl Plan {
@@ -73,6 +88,7 @@ impl Plan {
     pub fn clear(&mut self) {
         self.moves.clear();
         self.memory.clear();
+        self.weights.clear();
     }
 
     /// Adds a move.

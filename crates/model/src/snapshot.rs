@@ -7,6 +7,23 @@ pub type ThreadIndex = usize;
 /// Index of a CPU in [`Snapshot::cpus`].
 pub type CpuIndex = usize;
 
+/// How a thread computes and waits in turns, as it tells itself, since it was met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Turns {
+    /// Barriers, collectives and ends of parallel regions that it has reached.
+    pub phases: u64,
+    /// Waits of all kinds that it has begun.
+    pub waits: u64,
+    /// For how long it had nothing to wait for, whether it had a CPU or stood in a queue for one.
+    pub runnable: Nanos,
+    /// For how long it has waited for others.
+    pub waited: Nanos,
+    /// CPU time in which it computed.
+    pub computed: Nanos,
+    /// CPU time in which it only waited for others.
+    pub spun: Nanos,
+}
+
 /// One compute thread at a balancing point.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ThreadView {
@@ -27,6 +44,8 @@ pub struct ThreadView {
     /// Of `ran` and `waited` together, the time in which it only waited for others, by what it tells
     /// itself: it spun, or wanted a CPU in order to spin. Zero where nobody tells.
     pub spinning: Nanos,
+    /// What it tells of its turns, if it does.
+    pub turns: Option<Turns>,
     /// Whether a plan may move it; false for a thread that has set its own affinity, and for
     /// real-time and deadline threads.
     pub movable: bool,

@@ -13,6 +13,7 @@ pub(crate) const STATIC: PolicyInfo = PolicyInfo {
     at_blocking: false,
     is_reference: true,
     places_load: false,
+    gives_weights: false,
     make: || Box::new(Static::default()),
     decentral: None,
 };
@@ -24,6 +25,7 @@ pub(crate) const OBSERVE: PolicyInfo = PolicyInfo {
     at_blocking: false,
     is_reference: false,
     places_load: false,
+    gives_weights: false,
     make: || Box::new(Observe),
     decentral: None,
 };

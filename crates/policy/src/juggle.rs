@@ -68,6 +68,7 @@ pub(crate) const JUGGLE: PolicyInfo = PolicyInfo {
     at_blocking: false,
     is_reference: false,
     places_load: false,
+    gives_weights: false,
     make: || Box::new(Juggle::new(Margins::default())),
     decentral: None,
 };

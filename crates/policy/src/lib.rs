@@ -110,6 +110,9 @@ pub struct PolicyInfo {
     /// Whether it levels load and not numbers of threads, over all NUMA nodes at once, by what it is
     /// told ([`Policy::learn`]). All CPUs are one domain for it.
     pub places_load: bool,
+    /// Whether it gives threads parts of the CPUs that they share. It needs to know when they wait for
+    /// each other, which they tell with the probe.
+    pub gives_weights: bool,
     /// Makes an instance.
     pub make: fn() -> Box<dyn Policy>,
     /// Whether each CPU has a balancer of its own, without a cycle that all have in common, and then
@@ -139,6 +142,9 @@ pub const POLICIES: &[PolicyInfo] = &[
     secretary::SECRETARY_GAUSSIAN,
     reactive::REACTIVE,
     remap::NUCO,
+    hpc::live::AUTO,
+    hpc::live::UNIFORM,
+    hpc::live::ADAPTIVE,
     fixed::STATIC,
     fixed::OBSERVE,
 ];

@@ -28,6 +28,7 @@ pub(crate) const REACTIVE: PolicyInfo = PolicyInfo {
     at_blocking: true,
     is_reference: false,
     places_load: false,
+    gives_weights: false,
     make: || Box::new(Reactive::default()),
     decentral: None,
 };

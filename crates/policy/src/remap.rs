@@ -61,6 +61,7 @@ pub(crate) const NUCO: PolicyInfo = PolicyInfo {
     at_blocking: false,
     is_reference: false,
     places_load: true,
+    gives_weights: false,
     make: || Box::new(Remap::default()),
     decentral: None,
 };
@@ -718,6 +719,7 @@ mod tests {
                 waited: Nanos::ZERO,
                 blocked: PERIOD.scale(1.0 - share),
                 spinning: Nanos::ZERO,
+                turns: None,
                 movable: true,
                 mask: i.min(self.masks.len() - 1),
             };

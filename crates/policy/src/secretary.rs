@@ -49,6 +49,7 @@ pub(crate) const SECRETARY: PolicyInfo = PolicyInfo {
     at_blocking: false,
     is_reference: false,
     places_load: false,
+    gives_weights: false,
     make: || Box::new(Secretary::new(CutOff::Uniform)),
     decentral: Some(CutOff::Uniform),
 };

@@ -352,6 +352,7 @@ mod tests {
             waited: Nanos::ZERO,
             blocked: Nanos::ZERO,
             spinning: Nanos::ZERO,
+            turns: None,
             movable: true,
             mask: 0,
         }

@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_model::{
-    CpuId, CpuView, FULL_CAPACITY, Nanos, Plan, Snapshot, ThreadId, ThreadView, Tid,
+    CpuId, CpuView, FULL_CAPACITY, Nanos, Plan, Snapshot, ThreadId, ThreadView, Tid, Turns,
 };
 use evenly_policy::{POLICIES, by_name, spread};
 use evenly_testing::snapshots;
@@ -39,6 +39,15 @@ fn any_snapshot(most_threads: usize, most_cpus: usize) -> impl Strategy<Value = 
                         waited: ms(waited.min(20 - ran)),
                         blocked: ms(20 - ran - waited.min(20 - ran)),
                         spinning: Nanos::ZERO,
+                        // Some tell of their turns, more from point to point.
+                        turns: (movable % 2 == 0).then(|| Turns {
+                            phases: point * ran,
+                            waits: point * waited,
+                            runnable: ms(ran),
+                            waited: ms(waited),
+                            computed: ms(point * ran),
+                            spun: ms(point),
+                        }),
                         movable: movable > 0,
                         mask,
                     })

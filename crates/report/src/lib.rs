@@ -467,6 +467,12 @@ impl RunReport {
                  without it.",
             );
         }
+        if self.total(|d| d.weighings) > 0 && self.measured.is_none_or(|m| m.ci95.is_none()) {
+            return String::from(
+                "Threads with more work were given more of the CPUs that they share. evenly compare \
+                 tells what that gained.",
+            );
+        }
         if self.migrations() == 0 {
             return self.verdict_without_moves(n, m);
         }

@@ -32,6 +32,7 @@ fn domain(id: u32, cpus: &str, threads: &[ThreadSummary]) -> DomainSummary {
         allowed: cpus.parse().unwrap(),
         points: 490,
         migrations: 0,
+        weighings: 0,
         failed: 0,
         cpu_s: 0.012,
         period_s: 0.0204,
@@ -211,6 +212,11 @@ fn threads_that_are_bound_are_why_nothing_was_moved() {
     r.summary.domains[0].migrations = 7;
     let verdict = r.judged().verdict;
     assert!(verdict.contains("placed by load and communication, with 7 migrations"), "{verdict}");
+    // Nor is it what parts of CPUs are for.
+    let mut r = bound(&[]);
+    r.policy = policy("hpc-auto");
+    r.summary.domains[0].weighings = 2;
+    assert!(r.judged().verdict.contains("more work were given more"));
     // Bound, each to a CPU of its own: there is nothing to win, whoever sees to it.
     let mut r = balanced();
     r.summary.threads.iter_mut().for_each(|t| t.own_mask = true);

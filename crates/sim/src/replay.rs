@@ -163,6 +163,7 @@ impl Domain {
                 waited: t.waited,
                 blocked: t.blocked,
                 spinning: t.spinning.filter(|_| !p.spins_progress).unwrap_or_default(),
+                turns: None,
                 movable: true,
                 mask: 0,
             })

@@ -34,6 +34,7 @@ pub fn snapshot(
                 waited: PERIOD - ran,
                 blocked: Nanos::ZERO,
                 spinning: Nanos::ZERO,
+                turns: None,
                 movable: true,
                 mask: 0,
             };

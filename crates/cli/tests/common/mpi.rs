@@ -46,12 +46,18 @@ impl Mpi {
     pub fn program(self, form: &str) -> String {
         static BUILT: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
         let workload = ["../../../../workloads/mpi_stencil.c", "../../../../workloads/common.c"];
+        let metbench = [
+            "../../../../workloads/metbench.c",
+            "../../../../workloads/kernel.c",
+            "../../../../workloads/common.c",
+        ];
         let (compiler, sources, option) = match form {
             "c" => ("mpicc", &["pattern.c"][..], "-pthread"),
             "pairs" => ("mpicc", &["pairs.c"][..], "-pthread"),
             "mpi" => ("mpif90", &["pattern.F90"][..], "-UF08"),
             "f08" => ("mpif90", &["pattern.F90"][..], "-DF08"),
             "stencil" => ("mpicc", &workload[..], "-D_GNU_SOURCE"),
+            "metbench" => ("mpicc", &metbench[..], "-D_GNU_SOURCE"),
             other => panic!("{other}"),
         };
         let name = format!("pattern-{form}-{}", self.name);

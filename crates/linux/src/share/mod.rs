@@ -5,6 +5,7 @@
 //! P5, P8); nothing here changes anything for good, and whether something may be changed is tried on
 //! threads of our own that end at once.
 
+pub mod choice;
 mod files;
 pub mod groups;
 pub mod knobs;
@@ -21,6 +22,7 @@ use sched::Scheduling;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use choice::{Choice, Shares};
 pub use groups::GroupShares;
 pub use knobs::{CpuSettings, Setting};
 pub use resctrl::{Resctrl, Resource};

@@ -46,11 +46,13 @@
 mod auto;
 mod detector;
 mod heuristics;
+pub(crate) mod live;
 mod parameters;
 mod shares;
 #[cfg(test)]
 mod tests;
 
+pub use live::Hpc;
 pub use parameters::{Parameter, ParameterError, Parameters};
 pub use shares::shares;
 

@@ -3,10 +3,11 @@
 //! Invariant: promise P1 is checked here. A mask outside the thread's original one is refused with
 //! a panic.
 
+use super::sharing::USUAL_WEIGHT;
 use super::{FIRST_TID, Sim, UNITS, id_of};
 use crate::Counters;
 use evenly_engine::{
-    ApplyError, Located, Machine, MemoryMoved, MemoryUnknown, Reading, Times, Waiting,
+    ApplyError, Located, Machine, MemoryMoved, MemoryUnknown, Reading, Times, Waiting, Wanted,
 };
 use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, Nanos, Pid, ThreadId};
 
@@ -113,6 +114,21 @@ impl Machine for Sim {
                     computes_since: computes.then_some(Nanos(task.computes_since)),
                 })
             }));
+        }
+    }
+
+    fn weigh(&mut self, wanted: &[Wanted]) -> Vec<Result<f64, ApplyError>> {
+        let mut give = |w: &Wanted| {
+            let t = self.living(w.thread).ok_or(ApplyError::Gone)?;
+            self.weigh_task(t, ((w.weight * 1000.0).round() as u64).clamp(1, 1_000_000));
+            Ok(w.weight)
+        };
+        wanted.iter().map(&mut give).collect()
+    }
+
+    fn unweigh(&mut self, _process: Pid, thread: ThreadId) {
+        if let Some(t) = self.living(thread) {
+            self.weigh_task(t, USUAL_WEIGHT);
         }
     }
 

@@ -54,6 +54,8 @@ struct Task {
     /// It waits at a barrier and lets others run before it.
     yields: bool,
     phase: u32,
+    /// What it counts beside others on its CPU, in thousandths.
+    weight: u64,
     /// Since when it waits at a barrier, if it does, and for how long it has in all before that.
     waits_since: Option<u64>,
     waited_for: u64,
@@ -152,6 +154,7 @@ impl Sim {
             left,
             yields: false,
             phase: 0,
+            weight: sharing::USUAL_WEIGHT,
             waits_since: None,
             waited_for: 0,
             computes_since: 0,

@@ -8,6 +8,22 @@ use crate::Sharing;
 use evenly_engine::{RunState, Times};
 use evenly_model::Nanos;
 
+/// What a task counts beside others that share its CPU, unless it is told otherwise.
+pub(super) const USUAL_WEIGHT: u64 = 1000;
+
+/// `of` times a ratio, rounded down.
+fn part(of: u64, ratio: u64, to: u64) -> u64 {
+    let part = u128::from(of) * u128::from(ratio) / u128::from(to.max(1));
+    u64::try_from(part).unwrap_or(u64::MAX)
+}
+
+/// How long it takes to receive `wanted` with this part of all weights: rounded up, as what is received
+/// is rounded down, and an event that comes too early would never be the last.
+fn time_for(wanted: u64, weight: u64, all: u64) -> u64 {
+    let time = (u128::from(wanted) * u128::from(all)).div_ceil(u128::from(weight.max(1)));
+    u64::try_from(time).unwrap_or(u64::MAX)
+}
+
 impl Sim {
     /// What a task has at `time`: CPU time and waiting. `time` is not before the settled moment.
     pub(super) fn account(&self, t: usize, time: u64) -> (u64, u64) {
@@ -39,6 +55,13 @@ impl Sim {
                 if !q.tasks.get(position).is_some_and(counts) {
                     return 0;
                 }
+                if self.has_weights(q) {
+                    // In whole nanoseconds, of which none is lost: from one border to the next.
+                    let upto = |n| self.weights(q.tasks.iter().take(n).filter(|t| counts(t)));
+                    let all = self.weights(q.tasks.iter().filter(|t| counts(t)));
+                    let border = |weights| part(delta, weights, all);
+                    return border(upto(position + 1)) - border(upto(position));
+                }
                 let k = q.tasks.iter().filter(|t| counts(t)).count() as u64;
                 let position = q.tasks.iter().take(position).filter(|t| counts(t)).count() as u64;
                 let extra = (position + k - q.turn % k) % k < delta % k;
@@ -52,6 +75,20 @@ impl Sim {
                 }
             }
         }
+    }
+
+    fn weights<'a>(&self, tasks: impl Iterator<Item = &'a usize>) -> u64 {
+        tasks.map(|&t| self.tasks[t].weight).sum()
+    }
+
+    fn has_weights(&self, q: &Queue) -> bool {
+        q.tasks.iter().any(|&t| self.tasks[t].weight != USUAL_WEIGHT)
+    }
+
+    /// The slice of the task that begins to run.
+    fn slice_of_head(&self, q: &Queue, slice: Nanos) -> u64 {
+        let weight = q.tasks.front().map_or(USUAL_WEIGHT, |&t| self.tasks[t].weight);
+        part(slice.0, weight, USUAL_WEIGHT).max(1)
     }
 
     fn all_yield(&self, q: &Queue) -> bool {
@@ -115,11 +152,22 @@ impl Sim {
     /// Plans the next event of a CPU whose tasks have changed. Its accounts are settled.
     pub(super) fn plan(&mut self, cpu: usize) {
         let k = self.sharing(&self.queues[cpu]);
+        let has_weights = self.has_weights(&self.queues[cpu]);
+        let all_yield = self.all_yield(&self.queues[cpu]);
+        let counts = |t: &usize| all_yield || !self.tasks[*t].yields;
+        let all = self.weights(self.queues[cpu].tasks.iter().filter(|t| counts(t)));
         let q = &mut self.queues[cpu];
         q.version += 1;
         let from = q.settled.max(self.now);
         let needed = |&t: &usize| self.tasks[t].left.map(|w| w.div_ceil(q.speed));
         let next = match self.scenario.sharing {
+            Sharing::Fluid if has_weights => q
+                .tasks
+                .iter()
+                .filter(|t| counts(t))
+                .filter_map(|t| Some(time_for(needed(t)?, self.tasks[*t].weight, all)))
+                .min()
+                .map(|w| from.saturating_add(w)),
             Sharing::Fluid => q
                 .tasks
                 .iter()
@@ -151,7 +199,10 @@ impl Sim {
                 }
                 q.tasks.rotate_left(first);
             }
-            q.slice_end = self.now.max(q.settled) + slice.0.max(1);
+            let from = self.now.max(q.settled);
+            let length = self.slice_of_head(&self.queues[cpu], slice);
+            let q = &mut self.queues[cpu];
+            q.slice_end = from + length;
             if let Some(&t) = q.tasks.front() {
                 self.tasks[t].booked_wait = self.tasks[t].waited;
                 self.tasks[t].slices += 1;
@@ -167,6 +218,14 @@ impl Sim {
         if self.queues[cpu].tasks.front() == Some(&t) {
             self.head_begins(cpu);
         }
+        self.plan(cpu);
+    }
+
+    /// Gives a task another part of the CPU that it shares.
+    pub(super) fn weigh_task(&mut self, t: usize, weight: u64) {
+        let cpu = self.tasks[t].cpu;
+        self.settle(cpu);
+        self.tasks[t].weight = weight;
         self.plan(cpu);
     }
 
@@ -234,7 +293,7 @@ impl Sim {
             (_, Sharing::Slices(_)) if head_yields => self.head_begins(cpu),
             (2, Sharing::Slices(s)) => {
                 let from = self.now.max(self.queues[cpu].settled);
-                self.queues[cpu].slice_end = from + s.0.max(1);
+                self.queues[cpu].slice_end = from + self.slice_of_head(&self.queues[cpu], s);
             }
             _ => {}
         }

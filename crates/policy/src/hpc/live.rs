@@ -1,0 +1,483 @@
+//! The heuristics of HPCSched at work: `hpc-uniform`, `hpc-adaptive`, `hpc-auto`.
+//!
+//! Two things level a program whose threads have unequal work. *Placement* (section IV-A): each CPU has as
+//! many threads as any other, and heavy ones are beside light ones; threads change places where the CPU with
+//! the most work has less of it then. *Weights* are what threads have of the CPU that they share; they matter
+//! where those that wait spin, and eat the time of those that compute.
+//!
+//! `hpc-uniform` and `hpc-adaptive` give weights by the paper's priorities, which [`Balancer`] finds. These
+//! were made for the contexts of a core, of which one that waits sleeps. Where CPUs are shared in time and
+//! waiting is spinning, too much is as bad as nothing: a thread that is done early spins with its large
+//! weight. So `hpc-auto` gives threads that share a CPU weights in proportion to what they computed in the
+//! last rounds: then they are done at the same time, nobody spins, and no weights are better with these
+//! places.
+//!
+//! Both need to know when an iteration ends and how long threads wait, which they tell themselves
+//! ([`evenly_model::Turns`]; the probe). Threads that tell nothing are spread evenly, and nothing else.
+//!
+//! Invariants: counts of threads differ by no more than one, as far as masks permit; weights are in
+//! every plan in which one of them is another than before, those of all threads together.
+
+use super::{Balancer, Counters, Heuristic, Parameters, State};
+use crate::{Mechanism, Policy, PolicyInfo, Spreader};
+use evenly_model::{
+    CpuIndex, FULL_CAPACITY, Nanos, Plan, Reason, Snapshot, ThreadId, ThreadIndex, ThreadView,
+    Turns, Weight,
+};
+use std::collections::{HashMap, HashSet};
+
+/// What the CPU with the most work must have less of it, for threads to change places.
+const LEAST_GAIN: f64 = 0.05;
+/// Rounds between two changes of places: what one has brought must be seen first.
+const ROUNDS_BETWEEN: u64 = 3;
+/// What the last round counts in the load of a thread, beside those before.
+const RECENT: f64 = 0.5;
+/// Weights of `hpc-auto` are within this of 1: whoever is met by a change of behaviour with too little must
+/// get on all the same.
+const FARTHEST_WEIGHT: f64 = 4.0;
+/// `hpc-auto` changes weights only where one is off by this part.
+const OFF: f64 = 0.15;
+/// Below this part of all CPU time spinning is not worth any weights.
+const LEAST_SPINNING: f64 = 0.02;
+/// Without a barrier or collective of anybody for so long, but with other waiting, iterations end with any
+/// waiting.
+const WITHOUT_PHASES: Nanos = Nanos::from_millis(2_000);
+
+const fn info(
+    name: &'static str,
+    about: &'static str,
+    make: fn() -> Box<dyn Policy>,
+) -> PolicyInfo {
+    PolicyInfo {
+        name,
+        about,
+        mechanism: Mechanism::Pin,
+        at_blocking: false,
+        is_reference: false,
+        places_load: false,
+        gives_weights: true,
+        make,
+        decentral: None,
+    }
+}
+
+pub(crate) const AUTO: PolicyInfo = info(
+    "hpc-auto",
+    "unequal work: who computes longest gets more of its CPU, found by trying (needs --probe on)",
+    || Box::new(Hpc::new(Heuristic::Auto)),
+);
+pub(crate) const UNIFORM: PolicyInfo =
+    info("hpc-uniform", "the same by the utilisation since the beginning (HPCSched)", || {
+        Box::new(Hpc::new(Heuristic::Uniform))
+    });
+pub(crate) const ADAPTIVE: PolicyInfo = info(
+    "hpc-adaptive",
+    "the same by the utilisation of the last iteration, mostly (HPCSched)",
+    || Box::new(Hpc::new(Heuristic::Adaptive)),
+);
+
+/// What is known of a thread's work.
+#[derive(Debug, Clone, Copy, Default)]
+struct Work {
+    /// CPU time in which it computed and in which it spun until the last round, since it was met.
+    computed: Nanos,
+    spun: Nanos,
+    /// What it spun in the last round.
+    spun_s: f64,
+    /// The same in a round, the last ones counting most. None until it has had one.
+    load_s: Option<f64>,
+}
+
+/// The policy.
+#[derive(Debug, Clone)]
+pub struct Hpc {
+    heuristic: Heuristic,
+    balancer: Balancer<ThreadId>,
+    spreader: Spreader,
+    work: HashMap<ThreadId, Work>,
+    counters: Vec<Counters<ThreadId>>,
+    /// Weights as they were planned last.
+    weights: HashMap<ThreadId, f64>,
+    /// Iterations end at barriers and collectives, or else with any waiting.
+    by_phases: bool,
+    /// When somebody reached one last, and how many all had reached.
+    last_phase: Option<(Nanos, u64)>,
+    placed_at: u64,
+    at: Vec<CpuIndex>,
+    loads: Vec<f64>,
+}
+
+impl Hpc {
+    /// One that knows nothing yet.
+    #[must_use]
+    pub fn new(heuristic: Heuristic) -> Self {
+        Self {
+            heuristic,
+            balancer: Balancer::new(heuristic, Parameters::default()),
+            spreader: Spreader::default(),
+            work: HashMap::new(),
+            counters: Vec::new(),
+            weights: HashMap::new(),
+            by_phases: true,
+            last_phase: None,
+            placed_at: 0,
+            at: Vec::new(),
+            loads: Vec::new(),
+        }
+    }
+
+    /// Reads what threads tell. False where one of them tells nothing.
+    fn read(&mut self, s: &Snapshot) -> bool {
+        if self.work.len().max(self.weights.len()) > s.threads.len() {
+            let here: HashSet<ThreadId> = s.threads.iter().map(|t| t.id).collect();
+            self.work.retain(|id, _| here.contains(id));
+            self.weights.retain(|id, _| here.contains(id));
+        }
+        let phases: u64 = s.threads.iter().filter_map(|t| t.turns).map(|t| t.phases).sum();
+        match &mut self.last_phase {
+            Some((_, before)) if *before == phases => {}
+            last => *last = Some((s.now, phases)),
+        }
+        let all_tell = s.threads.iter().all(|t| t.turns.is_some());
+        let is_silent = self.last_phase.is_some_and(|(at, _)| s.now - at > WITHOUT_PHASES);
+        if self.by_phases && all_tell && is_silent {
+            self.by_phases = false;
+        }
+        all_tell
+    }
+
+    fn counters(&mut self, s: &Snapshot) {
+        let by_phases = self.by_phases;
+        let iterations = |t: &Turns| if by_phases { t.phases } else { t.waits };
+        self.counters.clear();
+        self.counters.extend(s.threads.iter().filter_map(|thread| {
+            let t = thread.turns?;
+            Some(Counters {
+                entity: thread.id,
+                iterations: iterations(&t),
+                computed: t.runnable,
+                waited: t.waited,
+            })
+        }));
+    }
+
+    /// A round has ended: what each thread has computed in it.
+    fn book(&mut self, s: &Snapshot) {
+        for t in &s.threads {
+            let Some(turns) = t.turns else { continue };
+            let is_new = !self.work.contains_key(&t.id);
+            let work = self.work.entry(t.id).or_default();
+            let done_s = (turns.computed - work.computed).as_secs_f64();
+            work.spun_s = (turns.spun - work.spun).as_secs_f64();
+            (work.computed, work.spun) = (turns.computed, turns.spun);
+            // What it did before it was asked first is not of one round.
+            if !is_new {
+                work.load_s =
+                    Some(work.load_s.map_or(done_s, |l| RECENT * done_s + (1.0 - RECENT) * l));
+            }
+        }
+    }
+
+    /// Threads that change places, so that the CPU with the most work has less.
+    fn place(&mut self, s: &Snapshot, plan: &mut Plan) {
+        let m = s.cpus.len();
+        let load = |work: &HashMap<ThreadId, Work>, t: ThreadIndex| {
+            work.get(&s.threads[t].id).and_then(|w| w.load_s).unwrap_or(0.0)
+        };
+        self.at.clear();
+        self.at.extend(s.threads.iter().map(|t| t.cpu));
+        self.loads.clear();
+        self.loads.resize(m, 0.0);
+        for (t, &cpu) in self.at.iter().enumerate() {
+            if let Some(l) = self.loads.get_mut(cpu) {
+                *l += load(&self.work, t);
+            }
+        }
+        let time = |load: f64, cpu: CpuIndex| {
+            load * f64::from(FULL_CAPACITY) / f64::from(s.cpus[cpu].capacity.max(1))
+        };
+        let longest = |loads: &[f64]| (0..m).map(|c| time(loads[c], c)).fold(0.0, f64::max);
+        let before = longest(&self.loads);
+        let may = |t: ThreadIndex, cpu: CpuIndex| {
+            let thread = &s.threads[t];
+            let mask = s.masks.get(thread.mask);
+            thread.movable && mask.and_then(|m| m.get(cpu)).copied().unwrap_or(false)
+        };
+        // Each exchange makes the longest CPU shorter, or it is the last.
+        for _ in 0..s.threads.len() {
+            let Some(full) =
+                (0..m).max_by(|&a, &b| time(self.loads[a], a).total_cmp(&time(self.loads[b], b)))
+            else {
+                return;
+            };
+            let now = time(self.loads[full], full);
+            let mut best: Option<(f64, ThreadIndex, ThreadIndex)> = None;
+            for (a, _) in self.at.iter().enumerate().filter(|(_, cpu)| **cpu == full) {
+                for (b, &other) in self.at.iter().enumerate() {
+                    if other == full || other >= m || !may(a, other) || !may(b, full) {
+                        continue;
+                    }
+                    let less = load(&self.work, a) - load(&self.work, b);
+                    let after = time(self.loads[full] - less, full)
+                        .max(time(self.loads[other] + less, other));
+                    if after < now && best.is_none_or(|(least, ..)| after < least) {
+                        best = Some((after, a, b));
+                    }
+                }
+            }
+            let Some((_, a, b)) = best else { break };
+            let less = load(&self.work, a) - load(&self.work, b);
+            let (from, to) = (self.at[a], self.at[b]);
+            self.loads[from] -= less;
+            self.loads[to] += less;
+            self.at.swap(a, b);
+        }
+        if longest(&self.loads) < before * (1.0 - LEAST_GAIN) {
+            for (t, (thread, &to)) in s.threads.iter().zip(&self.at).enumerate() {
+                if thread.cpu != to {
+                    plan.push(t, to, Reason::Paired);
+                }
+            }
+        }
+    }
+
+    /// In proportion to work, among threads that share a CPU.
+    fn by_work(&self, s: &Snapshot) -> Option<Vec<f64>> {
+        let work: Vec<Work> =
+            s.threads.iter().map(|t| self.work.get(&t.id).copied()).collect::<Option<_>>()?;
+        let loads: Vec<f64> = work.iter().map(|w| w.load_s).collect::<Option<_>>()?;
+        let spun: f64 = work.iter().map(|w| w.spun_s).sum();
+        let is_set = s.threads.iter().any(|t| self.weights.contains_key(&t.id));
+        if spun < LEAST_SPINNING * (spun + loads.iter().sum::<f64>()) && !is_set {
+            return None;
+        }
+        let mut sums = vec![(0.0, 0.0); s.cpus.len()];
+        for (t, load) in s.threads.iter().zip(&loads) {
+            let (sum, count) = sums.get_mut(t.cpu)?;
+            *sum += load;
+            *count += 1.0;
+        }
+        let weight = |t: &ThreadView, load: &f64| {
+            let (sum, count) = sums[t.cpu];
+            let weight = if sum > 0.0 { load * count / sum } else { 1.0 };
+            weight.clamp(1.0 / FARTHEST_WEIGHT, FARTHEST_WEIGHT)
+        };
+        let weights: Vec<f64> =
+            s.threads.iter().zip(&loads).map(|(t, load)| weight(t, load)).collect();
+        let is_off = s.threads.iter().zip(&weights).any(|(t, weight)| {
+            let before = self.weights.get(&t.id).copied().unwrap_or(1.0);
+            (weight / before - 1.0).abs() > OFF
+        });
+        is_off.then_some(weights)
+    }
+
+    /// The weights of all, where one has changed.
+    fn weigh(&mut self, s: &Snapshot, plan: &mut Plan) {
+        let by_priority =
+            |t: &ThreadView| self.balancer.parameters().weight(self.balancer.priority(&t.id));
+        let stood_down = matches!(self.balancer.state(), State::StoodDown(_));
+        let weights: Vec<f64> = match self.heuristic {
+            _ if stood_down => vec![1.0; s.threads.len()],
+            Heuristic::Auto => match self.by_work(s) {
+                Some(weights) => weights,
+                None => return,
+            },
+            Heuristic::Uniform | Heuristic::Adaptive => s.threads.iter().map(by_priority).collect(),
+        };
+        let is_new = s.threads.iter().zip(&weights).any(|(t, weight)| {
+            let before = self.weights.get(&t.id).copied().unwrap_or(1.0);
+            (before - weight).abs() > f64::EPSILON
+        });
+        if is_new {
+            let planned = weights.iter().enumerate();
+            plan.weights.extend(planned.map(|(thread, &weight)| Weight { thread, weight }));
+            self.weights = s.threads.iter().map(|t| t.id).zip(weights).collect();
+        }
+    }
+}
+
+impl Policy for Hpc {
+    fn decide(&mut self, s: &Snapshot, plan: &mut Plan) {
+        let all_tell = self.read(s);
+        if self.spreader.spread(s, plan) {
+            // Loads count again once all have places.
+            self.placed_at = self.balancer.rounds();
+        }
+        if !all_tell || s.threads.is_empty() {
+            return;
+        }
+        self.counters(s);
+        let rounds = self.balancer.rounds();
+        let decided = self.balancer.observe(s.now, &self.counters).is_some();
+        if self.balancer.rounds() > rounds {
+            self.book(s);
+            if plan.moves.is_empty() && self.balancer.rounds() >= self.placed_at + ROUNDS_BETWEEN {
+                self.place(s, plan);
+                if !plan.moves.is_empty() {
+                    self.placed_at = self.balancer.rounds();
+                }
+            }
+        }
+        if decided {
+            self.weigh(s, plan);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenly_model::{CpuId, CpuView, Tid};
+
+    /// Threads of a program that compute and wait in turns: where each is, what it computes in an
+    /// iteration, and what it spins then.
+    struct Program {
+        at: Vec<CpuIndex>,
+        loads_ms: Vec<u64>,
+        spins: bool,
+        iterations: u64,
+        turns: Vec<Turns>,
+    }
+
+    impl Program {
+        fn new(at: &[CpuIndex], loads_ms: &[u64], spins: bool) -> Self {
+            let turns = vec![Turns::default(); at.len()];
+            Self { at: at.to_vec(), loads_ms: loads_ms.to_vec(), spins, iterations: 0, turns }
+        }
+
+        /// Another iteration, which takes as long as the CPU with the most work; and what is planned
+        /// then, carried out.
+        fn iterate(&mut self, policy: &mut Hpc) -> Plan {
+            let took = 2 * self.loads_ms.iter().max().unwrap();
+            self.iterations += 1;
+            for (t, &load) in self.turns.iter_mut().zip(&self.loads_ms) {
+                t.phases += 1;
+                t.waits += 1;
+                t.computed += Nanos::from_millis(load);
+                t.runnable += Nanos::from_millis(load);
+                t.waited += Nanos::from_millis(took - load);
+                if self.spins {
+                    t.spun += Nanos::from_millis((took - load) / 2);
+                }
+            }
+            let mut plan = Plan::default();
+            policy.decide(&self.snapshot(took), &mut plan);
+            for m in &plan.moves {
+                self.at[m.thread] = m.to;
+            }
+            plan
+        }
+
+        fn snapshot(&self, took_ms: u64) -> Snapshot {
+            let thread = |(i, &cpu): (usize, &CpuIndex)| ThreadView {
+                id: ThreadId { tid: Tid(i as i32), start: 0 },
+                cpu,
+                progress: 0,
+                ran: Nanos::ZERO,
+                waited: Nanos::ZERO,
+                blocked: Nanos::ZERO,
+                spinning: Nanos::ZERO,
+                turns: Some(self.turns[i]),
+                movable: true,
+                mask: 0,
+            };
+            let cpu = |id| CpuView {
+                id: CpuId(id),
+                capacity: FULL_CAPACITY,
+                threads: 2,
+                speed: None,
+                paper_speed: None,
+            };
+            Snapshot {
+                point: self.iterations,
+                now: Nanos::from_millis(took_ms * self.iterations),
+                elapsed: Nanos::from_millis(took_ms),
+                threads: self.at.iter().enumerate().map(thread).collect(),
+                cpus: (0..2).map(cpu).collect(),
+                masks: vec![vec![true; 2]],
+                ..Snapshot::default()
+            }
+        }
+
+        fn longest(&self) -> u64 {
+            let on = |cpu| {
+                let of = self.at.iter().zip(&self.loads_ms).filter(move |(at, _)| **at == cpu);
+                of.map(|(_, load)| load).sum::<u64>()
+            };
+            on(0).max(on(1))
+        }
+    }
+
+    #[test]
+    fn heavy_ones_come_beside_light_ones_once() {
+        for heuristic in Heuristic::ALL {
+            let mut policy = Hpc::new(heuristic);
+            let mut program = Program::new(&[0, 0, 1, 1], &[40, 40, 10, 10], false);
+            let plans: Vec<Plan> = (0..20).map(|_| program.iterate(&mut policy)).collect();
+            assert_eq!(program.longest(), 50, "{heuristic:?}");
+            let moves: Vec<usize> = plans.iter().map(|p| p.moves.len()).collect();
+            assert_eq!(moves.iter().sum::<usize>(), 2, "{heuristic:?}: {moves:?}");
+            assert!(plans.iter().flat_map(|p| &p.moves).all(|m| m.reason == Reason::Paired));
+        }
+    }
+
+    #[test]
+    fn little_to_gain_moves_nobody() {
+        let mut policy = Hpc::new(Heuristic::Auto);
+        let mut program = Program::new(&[0, 0, 1, 1], &[40, 11, 40, 10], false);
+        assert!((0..20).all(|_| program.iterate(&mut policy).moves.is_empty()));
+    }
+
+    #[test]
+    fn weights_are_in_proportion_to_work_where_threads_spin() {
+        let mut policy = Hpc::new(Heuristic::Auto);
+        let mut program = Program::new(&[0, 0, 1, 1], &[30, 10, 20, 20], true);
+        let plans: Vec<Plan> = (0..10).map(|_| program.iterate(&mut policy)).collect();
+        let given: Vec<&Plan> = plans.iter().filter(|p| !p.weights.is_empty()).collect();
+        let [plan] = given[..] else { panic!("{plans:?}") };
+        let weights: Vec<f64> = plan.weights.iter().map(|w| w.weight).collect();
+        assert_eq!(weights, [1.5, 0.5, 1.0, 1.0]);
+        // The other way round: first there is no knowing, then it follows.
+        program.loads_ms = vec![10, 30, 20, 20];
+        let plans: Vec<Plan> = (0..10).map(|_| program.iterate(&mut policy)).collect();
+        let last = plans.iter().rfind(|p| !p.weights.is_empty()).unwrap();
+        assert!(last.weights[0].weight < 0.6 && last.weights[1].weight > 1.4, "{last:?}");
+        assert!(plans[6..].iter().all(|p| p.weights.is_empty()), "{plans:?}");
+    }
+
+    #[test]
+    fn where_nobody_spins_weights_are_left_as_they_are() {
+        let mut policy = Hpc::new(Heuristic::Auto);
+        let mut program = Program::new(&[0, 0, 1, 1], &[30, 10, 20, 20], false);
+        assert!((0..20).all(|_| program.iterate(&mut policy).weights.is_empty()));
+    }
+
+    #[test]
+    fn without_barriers_any_waiting_ends_an_iteration() {
+        let mut policy = Hpc::new(Heuristic::Auto);
+        let mut program = Program::new(&[0, 0, 1, 1], &[300, 100, 200, 200], true);
+        let mut weighed = false;
+        for _ in 0..20 {
+            weighed |= !program.iterate(&mut policy).weights.is_empty();
+            program.turns.iter_mut().for_each(|t| t.phases = 1);
+        }
+        assert!(weighed);
+    }
+
+    #[test]
+    fn a_program_that_iterates_no_more_has_its_own_weights_again() {
+        let mut policy = Hpc::new(Heuristic::Auto);
+        let mut program = Program::new(&[0, 0, 1, 1], &[30, 10, 20, 20], true);
+        for _ in 0..10 {
+            program.iterate(&mut policy);
+        }
+        let mut plan = Plan::default();
+        for seconds in 1..60 {
+            let mut s = program.snapshot(80);
+            s.now += Nanos::from_millis(1_000 * seconds);
+            policy.decide(&s, &mut plan);
+        }
+        let last: Vec<f64> = plan.weights.iter().rev().take(4).map(|w| w.weight).collect();
+        assert_eq!(last, [1.0; 4]);
+    }
+}
