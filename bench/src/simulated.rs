@@ -56,6 +56,9 @@ fn course(program: Program) -> (u32, Barrier) {
 
 /// With more threads than CPUs libgomp spins for microseconds and blocks, libomp yields.
 fn barrier_of(runtime: &str) -> Barrier {
+    if runtime == crate::suite::SPINS {
+        return Barrier::Spin;
+    }
     if runtime == "omp" { Barrier::Yield } else { Barrier::Block }
 }
 
@@ -96,6 +99,7 @@ pub(crate) fn makespan_s(
             kernel: Kernel { reactive: true, rotate: None },
             phases,
             barrier,
+            probe: options.contains(&"--probe"),
             strangers: strangers.clone(),
             seed,
             ..Scenario::new(n, m, Nanos::from_secs_f64(work))

@@ -11,13 +11,20 @@ use std::ffi::OsString;
 pub(crate) enum Program {
     /// POSIX threads with a barrier after each phase. The work is per thread.
     Spmd { phases: u32, phase_ms: u32, barrier: &'static str },
-    /// The same work in OpenMP.
+    /// The same work in OpenMP; with the runtime [`SPINS`], libomp whose threads spin at barriers.
     OmpSpmd { runtime: &'static str, phases: u32, phase_ms: u32 },
     /// The EP kernel. The work is shared by the threads.
     Ep { runtime: &'static str, class: &'static str },
     /// Jacobi sweeps. The work is shared by the threads.
     Jacobi { runtime: &'static str, size: u32, sweeps: u32 },
 }
+
+/// The runtime of programs whose threads spin at the barriers of libomp, without yielding: there the probe
+/// sees them, as it does not at barriers of a program's own.
+pub(crate) const SPINS: &str = "omp-spin";
+/// What makes them do so, also where there are more threads than CPUs.
+const SETTINGS_THAT_SPIN: [&str; 3] =
+    ["OMP_WAIT_POLICY=active", "KMP_LIBRARY=turnaround", "KMP_USE_YIELD=0"];
 
 impl Program {
     /// The command.
@@ -37,6 +44,7 @@ impl Program {
             }
             Self::OmpSpmd { runtime, phases, phase_ms } => {
                 let list = ["--phases", &phases.to_string(), "--iters", &iters(phase_ms)];
+                let runtime = if runtime == SPINS { "omp" } else { runtime };
                 (format!("omp_spmd-{runtime}"), list.map(str::to_owned).into())
             }
             Self::Ep { runtime, class } => {
@@ -47,7 +55,12 @@ impl Program {
                 (format!("jacobi-{runtime}"), list.map(str::to_owned).into())
             }
         };
-        let mut argv = vec![tools.workload(&file).into_os_string(), "--threads".into(), n.into()];
+        let mut argv: Vec<OsString> = Vec::new();
+        if matches!(self, Self::OmpSpmd { runtime: SPINS, .. }) {
+            argv.push("env".into());
+            argv.extend(SETTINGS_THAT_SPIN.map(OsString::from));
+        }
+        argv.extend([tools.workload(&file).into_os_string(), "--threads".into(), n.into()]);
         argv.extend(arguments.into_iter().map(OsString::from));
         argv
     }
@@ -135,6 +148,14 @@ pub(crate) const JUGGLE: Way = Way::Evenly { name: "juggle", policy: "juggle", o
 pub(crate) const HYBRID: Way = Way::Evenly { name: "hybrid", policy: "hybrid", options: &[] };
 /// A balancer for each CPU, as in the OSLB paper.
 const SECRETARY: Way = Way::Evenly { name: "secretary", policy: "secretary", options: &[] };
+/// The default policy, where threads tell when they wait.
+const HYBRID_PROBE: Way =
+    Way::Evenly { name: "hybrid+probe", policy: "hybrid", options: &["--probe", "on"] };
+/// The same, always pinned.
+const JUGGLE_PROBE: Way =
+    Way::Evenly { name: "juggle+probe", policy: "juggle", options: &["--probe", "on"] };
+const WITH_PROBE: &[Way] =
+    &[Way::Alone, Way::Full, Way::Static, Way::Kernel, JUGGLE, HYBRID, JUGGLE_PROBE, HYBRID_PROBE];
 const WITH_SECRETARY: &[Way] =
     &[Way::Alone, Way::Full, Way::Static, Way::Kernel, JUGGLE, HYBRID, SECRETARY];
 const ALL: &[Way] = &[Way::Alone, Way::Full, Way::Static, Way::Kernel, JUGGLE, HYBRID];
@@ -240,6 +261,12 @@ pub(crate) fn host(quick: bool) -> Vec<Benchmark> {
                 let name = format!("phases-{phase_ms}ms-{barrier}-{n}-on-2");
                 add(name, n, program, ALL, runs(3, 5));
             }
+        }
+    }
+    for (phase_ms, phases) in [(100, pick(8, 20)), (20, pick(40, 100))] {
+        for n in [3, 5] {
+            let program = Program::OmpSpmd { runtime: SPINS, phases, phase_ms };
+            add(format!("probe-{phase_ms}ms-spin-{n}-on-2"), n, program, WITH_PROBE, runs(3, 5));
         }
     }
     for runtime in ["gomp", "omp"] {
@@ -397,6 +424,10 @@ mod tests {
             "/w/spmd --threads 3 --phases 8 --iters 100000 --barrier spin"
         );
         assert_eq!(argv(1)[3..], argv(3)[3..]);
+        let program = Program::OmpSpmd { runtime: SPINS, phases: 8, phase_ms: 100 };
+        let words = crate::tools::words(&program.argv(&tools, 3, 1_000)).join(" ");
+        assert!(words.starts_with("env OMP_WAIT_POLICY=active "), "{words}");
+        assert!(words.contains(" /w/omp_spmd-omp --threads 3 --phases 8 "), "{words}");
     }
 
     #[test]
