@@ -18,7 +18,7 @@
 //! Invariants: counts of threads differ by no more than one, as far as masks permit; weights are in
 //! every plan in which one of them is another than before, those of all threads together.
 
-use super::{Balancer, Counters, Heuristic, Parameters, State};
+use super::{Balancer, Counters, Heuristic, Parameters, State, shares};
 use crate::{Mechanism, Policy, PolicyInfo, Spreader};
 use evenly_model::{
     CpuIndex, FULL_CAPACITY, Nanos, Plan, Reason, Snapshot, ThreadId, ThreadIndex, ThreadView,
@@ -32,9 +32,9 @@ const LEAST_GAIN: f64 = 0.05;
 const ROUNDS_BETWEEN: u64 = 3;
 /// What the last round counts in the load of a thread, beside those before.
 const RECENT: f64 = 0.5;
-/// Weights of `hpc-auto` are within this of 1: whoever is met by a change of behaviour with too little must
-/// get on all the same.
-const FARTHEST_WEIGHT: f64 = 4.0;
+/// How many times as much one may have as another on its CPU: whoever is met by a change of behaviour with too
+/// little must get on all the same.
+const FARTHEST: f64 = 8.0;
 /// `hpc-auto` changes weights only where one is off by this part.
 const OFF: f64 = 0.15;
 /// Below this part of all CPU time spinning is not worth any weights.
@@ -251,19 +251,17 @@ impl Hpc {
         if spun < LEAST_SPINNING * (spun + loads.iter().sum::<f64>()) && !is_set {
             return None;
         }
-        let mut sums = vec![(0.0, 0.0); s.cpus.len()];
-        for (t, load) in s.threads.iter().zip(&loads) {
-            let (sum, count) = sums.get_mut(t.cpu)?;
-            *sum += load;
-            *count += 1.0;
+        let mut on: Vec<Vec<ThreadIndex>> = vec![Vec::new(); s.cpus.len()];
+        for (i, t) in s.threads.iter().enumerate() {
+            on.get_mut(t.cpu)?.push(i);
         }
-        let weight = |t: &ThreadView, load: &f64| {
-            let (sum, count) = sums[t.cpu];
-            let weight = if sum > 0.0 { load * count / sum } else { 1.0 };
-            weight.clamp(1.0 / FARTHEST_WEIGHT, FARTHEST_WEIGHT)
-        };
-        let weights: Vec<f64> =
-            s.threads.iter().zip(&loads).map(|(t, load)| weight(t, load)).collect();
+        let mut weights = vec![1.0; s.threads.len()];
+        for together in on {
+            let needs: Vec<f64> = together.iter().map(|&i| loads[i]).collect();
+            for (i, weight) in together.into_iter().zip(shares(&needs, FARTHEST)) {
+                weights[i] = weight;
+            }
+        }
         let is_off = s.threads.iter().zip(&weights).any(|(t, weight)| {
             let before = self.weights.get(&t.id).copied().unwrap_or(1.0);
             (weight / before - 1.0).abs() > OFF
@@ -435,8 +433,8 @@ mod tests {
         let plans: Vec<Plan> = (0..10).map(|_| program.iterate(&mut policy)).collect();
         let given: Vec<&Plan> = plans.iter().filter(|p| !p.weights.is_empty()).collect();
         let [plan] = given[..] else { panic!("{plans:?}") };
-        let weights: Vec<f64> = plan.weights.iter().map(|w| w.weight).collect();
-        assert_eq!(weights, [1.5, 0.5, 1.0, 1.0]);
+        let near = |(w, wanted): (&Weight, f64)| (w.weight - wanted).abs() < 1e-9;
+        assert!(plan.weights.iter().zip([1.5, 0.5, 1.0, 1.0]).all(near), "{plan:?}");
         // The other way round: first there is no knowing, then it follows.
         program.loads_ms = vec![10, 30, 20, 20];
         let plans: Vec<Plan> = (0..10).map(|_| program.iterate(&mut policy)).collect();
