@@ -244,7 +244,12 @@ fn options(args: &MapArgs, memory_s: Option<f64>) -> anyhow::Result<Options> {
         beta: args.beta.or(usual.beta),
         seed: args.seed,
         time_limit: args.time_limit,
-        migration_worth_s: args.migration_worth.unwrap_or(usual.migration_worth_s),
+        // Ranks that are started where they should be have not migrated.
+        migration_worth_s: args.migration_worth.unwrap_or(if args.profile {
+            0.0
+        } else {
+            usual.migration_worth_s
+        }),
         windows: args.windows.unwrap_or(usual.windows),
         // Nobody asks for that here: objects of a runtime are copied.
         copied_within_nodes: usual.copied_within_nodes,

@@ -114,6 +114,11 @@ fn replayed(args: &SimulateArgs, path: &Path, json: Option<&Path>) -> anyhow::Re
         );
     }
     let name = args.policy.as_deref().unwrap_or(USUAL_POLICY);
+    if evenly_policy::by_name(name).is_some_and(|policy| policy.gives_weights) {
+        anyhow::bail!(
+            "--replay: {name} goes by the turns that threads tell of, which recordings do not have"
+        );
+    }
     let Some(policy) = evenly_policy::by_name(name) else {
         anyhow::bail!("--replay: {name} sees no recordings; name a policy of `evenly run`");
     };

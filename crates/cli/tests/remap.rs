@@ -117,15 +117,16 @@ fn masks_are_given_back() {
     wait_until_restored(program.pid(), &whole);
 }
 
-/// Nice values of all threads of a program and those that it started.
-fn nice_values(program: Pid) -> Vec<i64> {
-    let of = |pid: Pid| -> Vec<i64> {
+/// How the threads of a program, and those that it started, are scheduled: nice values and control groups.
+fn scheduled(program: Pid) -> Vec<(String, String)> {
+    let of = |pid: Pid| -> Vec<(String, String)> {
         let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-        let nice = |task: fs::DirEntry| {
+        let thread = |task: fs::DirEntry| {
             let stat = fs::read_to_string(task.path().join("stat")).ok()?;
-            stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(16)?.parse().ok()
+            let nice = stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(16)?.to_owned();
+            Some((nice, fs::read_to_string(task.path().join("cgroup")).ok()?))
         };
-        tasks.flatten().filter_map(nice).collect()
+        tasks.flatten().filter_map(thread).collect()
     };
     [program].into_iter().chain(descendants(program)).flat_map(of).collect()
 }
@@ -137,8 +138,7 @@ fn spinning() -> Vec<(&'static str, &'static str)> {
     others.chain([(yields, "0")]).collect()
 }
 
-/// Ranks with more work are given more of their CPUs, by nice values; killed in between, evenly leaves
-/// nothing of that.
+/// Ranks with more work are given more of their CPUs; killed in between, evenly leaves nothing of that.
 #[test]
 fn parts_of_cpus_are_given_and_taken_back() {
     let Some(whole) = whole() else { return };
@@ -150,21 +150,20 @@ fn parts_of_cpus_are_given_and_taken_back() {
         let command = mpi.launch(&[&[program.as_str()][..], &long].concat());
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
         let cpus = two.to_string();
-        let options = ["--cpus", cpus.as_str(), "--shares", "nice"];
-        let evenly = state.run_in(&spinning(), "hpc-auto", 4, &options, &command);
+        let evenly = state.run_in(&spinning(), "hpc-auto", 4, &["--cpus", cpus.as_str()], &command);
         let launcher = evenly.program();
-        let met = nice_values(launcher).into_iter().max().unwrap();
-        let given = || nice_values(launcher).into_iter().any(|nice| nice != met);
+        let met = scheduled(launcher).pop().unwrap();
+        let given = || scheduled(launcher).into_iter().any(|now| now != met);
         wait_until("parts of CPUs to be given", || {
             given() || evenly.decisions("keeps its share of a CPU") > 0
         });
         if !given() {
-            return evenly_testing::skip("nice", evenly.stderr());
+            return evenly_testing::skip("shares", evenly.stderr());
         }
         evenly.kill(Signal::KILL);
         wait_until("them to be taken back", || !given());
         // All who compute are there still.
-        assert!(nice_values(launcher).len() > 4);
+        assert!(scheduled(launcher).len() > 4);
         for pid in [launcher].into_iter().chain(descendants(launcher)) {
             signal(pid, Signal::KILL);
         }

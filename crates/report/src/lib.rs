@@ -191,7 +191,10 @@ impl MessagesReport {
     /// As a line of text.
     fn words(&self) -> String {
         if self.ranks.is_empty() {
-            return String::from("no rank has counted any: none has initialised MPI");
+            return String::from(
+                "no rank has counted any: none has initialised MPI, or a launcher handed on no \
+                 environment",
+            );
         }
         let ranks = counted(self.ranks.len() as u64, "rank");
         let mut text = if self.seconds > 0.0 {
@@ -540,9 +543,12 @@ impl RunReport {
                 None => format!("evenly moved nothing; {} more.", self.too_few()),
             }
         } else if self.policy.places_load {
-            String::from(
-                "evenly moved nothing: no other place was better by load and communication.",
-            )
+            match self.own_masks() {
+                Some(why) => format!("evenly moved nothing: {why}."),
+                None => String::from(
+                    "evenly moved nothing: no other place was better by load and communication.",
+                ),
+            }
         } else if n > 0 && (n < m || n.is_multiple_of(m)) && self.imbalance() <= LEVEL {
             let how = if n <= m {
                 format!("each of the {n} threads had a CPU to itself")

@@ -212,6 +212,10 @@ fn threads_that_are_bound_are_why_nothing_was_moved() {
     r.summary.domains[0].migrations = 7;
     let verdict = r.judged().verdict;
     assert!(verdict.contains("placed by load and communication, with 7 migrations"), "{verdict}");
+    let mut r = bound(&[0, 1, 2]);
+    r.policy = policy("nuco");
+    let verdict = r.judged().verdict;
+    assert!(verdict.contains("3 of 3 threads have affinity masks of their own"), "{verdict}");
     // Nor is it what parts of CPUs are for.
     let mut r = bound(&[]);
     r.policy = policy("hpc-auto");
@@ -514,7 +518,9 @@ fn what_ranks_have_counted() {
         let text = report.text();
         text.lines().find_map(|l| l.trim().strip_prefix("messages ")).unwrap().trim().to_owned()
     };
-    assert_eq!(line(vec![], 0.0, true), "no rank has counted any: none has initialised MPI");
+    assert!(
+        line(vec![], 0.0, true).starts_with("no rank has counted any: none has initialised MPI")
+    );
     let two = vec![rank(0, 3.0, 1.0), rank(1, 1.0, 3.0)];
     assert_eq!(
         line(two, 2.0, true),

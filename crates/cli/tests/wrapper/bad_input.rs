@@ -172,7 +172,7 @@ fn recordings_and_the_rest() {
         let words = "simulate --threads 8 --cpus 7 --phase 1s".split_whitespace();
         words.chain(options.split_whitespace()).collect::<Vec<&str>>()
     };
-    let cases: [(&[&str], &str); 45] = [
+    let cases: [(&[&str], &str); 46] = [
         (&["report", &missing], "missing|No such file"),
         (&["report", &file("empty", "")], "empty"),
         (&["report", &file("text", "no recording\n")], "text"),
@@ -218,7 +218,8 @@ fn recordings_and_the_rest() {
             &["simulate", "--power5", "bt-mz", "--set", "high-util=60"],
             "--set|high-util cannot be 60|low-util (65)",
         ),
-        (&simulate("--policy hpc-auto"), "--policy hpc-auto|add --power5"),
+        (&simulate("--policy baseline"), "--policy baseline|add --power5"),
+        (&["simulate", "--replay", &missing, "--policy", "hpc-auto"], "--replay|hpc-auto|turns"),
         (&["predict", "--from", &missing], "--from|missing|No such file"),
         (&["restore", "999999"], "999999"),
         (&["compare", "--runs", "0", "--", "true"], "--runs"),
