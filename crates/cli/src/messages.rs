@@ -4,17 +4,16 @@
 //! Invariant (promise P8): where that cannot be one line says why and what would mend it, and the program
 //! runs without.
 
+use crate::profile::built_probe;
 use crate::tell;
 use evenly_engine::{RankTold, Tally};
 use evenly_linux::clock::since_boot;
 use evenly_linux::machine::RankCounts;
 use evenly_model::{Nanos, ThreadId, Tid};
-use evenly_probe::build::{Compiler, PROBE, build};
 use evenly_probe::load::{Unseen, preload};
 use evenly_probe::messages::{self, Mapping, Rank, Reader};
 use evenly_probe::mpi::Used;
 use evenly_report::{EdgeReport, MessagesReport, RankReport};
-use evenly_topology::cache_dir;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 
@@ -75,22 +74,7 @@ impl Counting {
             "'{}' is neither linked against Open MPI or MPICH nor started by their launchers",
             command.first().map(|c| c.to_string_lossy()).unwrap_or_default()
         );
-        let dir = cache_dir("probe").ok_or_else(|| {
-            anyhow::anyhow!(
-                "the probe has no place: neither XDG_CACHE_HOME nor HOME is set; set one of them"
-            )
-        })?;
-        let compiler = Compiler::of(&used, mpicc)?;
-        let built = build(&PROBE, &compiler, &dir)?;
-        if built.new && !quiet {
-            tell(&format!(
-                "evenly: built the MPI probe for {} {} with {}, into {}",
-                compiler.flavour,
-                compiler.version,
-                compiler.path.display(),
-                built.file.display()
-            ));
-        }
+        let built = built_probe(&used, mpicc, quiet)?;
         let before = std::env::var_os("LD_PRELOAD");
         let library = preload(&built.file, before.as_deref())?;
         let mapping = Mapping::new()?;

@@ -9,12 +9,13 @@ use crate::{output, tell};
 use anyhow::Context;
 use evenly_linux::supervise::{Outcome, Program, Signals, SpawnOptions, Supervisor};
 use evenly_map::{Files, Input, JoinError, RankProfile, join, read_profile};
-use evenly_probe::build::{Compiler, PROBE, build};
+use evenly_probe::build::{Built, Compiler, PROBE, build};
 use evenly_probe::loaded;
 use evenly_probe::mpi::Used;
 use evenly_topology::cache_dir;
+use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What became of the program.
 pub(crate) enum Taken {
@@ -35,24 +36,9 @@ pub(crate) struct Profiled {
 /// Runs the program. What was counted is written to `counted`, too.
 pub(crate) fn take(args: &MapArgs, counted: Option<&Path>) -> anyhow::Result<Taken> {
     check_command("map", &args.command)?;
-    let cache = |part: &str| {
-        cache_dir(part).context(
-            "the MPI probe has no place: neither XDG_CACHE_HOME nor HOME is set; set one of them",
-        )
-    };
-    let (probes, profiles) = (cache("probe")?, cache("profiles")?);
+    let profiles = cache_for_probe("profiles")?;
     let used = Used::of(&args.command)?;
-    let compiler = Compiler::of(&used, args.mpicc.as_deref())?;
-    let built = build(&PROBE, &compiler, &probes)?;
-    if built.new && !args.quiet {
-        tell(&format!(
-            "evenly: built the MPI probe for {} {} with {}, into {}",
-            compiler.flavour,
-            compiler.version,
-            compiler.path.display(),
-            built.file.display()
-        ));
-    }
+    let built = built_probe(&used, args.mpicc.as_deref(), args.quiet)?;
     // Not in /tmp: ranks on other hosts write there, too.
     let cannot_make = || format!("cannot make a directory for profiles in {}", profiles.display());
     fs::create_dir_all(&profiles).with_context(cannot_make)?;
@@ -75,6 +61,34 @@ pub(crate) fn take(args: &MapArgs, counted: Option<&Path>) -> anyhow::Result<Tak
     let outcome = supervisor.run(&mut Wait);
     let input = collect(args, dir.path(), counted, outcome);
     Ok(Taken::Ran(Profiled { outcome, input }))
+}
+
+/// A directory of the cache; what is in it is made when it is needed first.
+fn cache_for_probe(part: &str) -> anyhow::Result<PathBuf> {
+    cache_dir(part).context(
+        "the MPI probe has no place: neither XDG_CACHE_HOME nor HOME is set; set one of them",
+    )
+}
+
+/// The MPI probe for a program, built where it is not there yet, which is told.
+pub(crate) fn built_probe(
+    used: &Used,
+    mpicc: Option<&OsStr>,
+    quiet: bool,
+) -> anyhow::Result<Built> {
+    let dir = cache_for_probe("probe")?;
+    let compiler = Compiler::of(used, mpicc)?;
+    let built = build(&PROBE, &compiler, &dir)?;
+    if built.new && !quiet {
+        tell(&format!(
+            "evenly: built the MPI probe for {} {} with {}, into {}",
+            compiler.flavour,
+            compiler.version,
+            compiler.path.display(),
+            built.file.display()
+        ));
+    }
+    Ok(built)
 }
 
 /// What the ranks wrote, as tasks.

@@ -1658,16 +1658,11 @@ impl Balancer {
         plan: &Plan,
         observers: &mut [Box<dyn Observer>],
     ) {
-        if self.was_paused {
-            // What was planned for now is given when it is over.
-            self.weigh_anew |= self.remember_weights(plan);
+        self.weigh_anew |= self.remember_weights(plan);
+        // What is planned in a pause is given when it is over.
+        if self.was_paused || !std::mem::take(&mut self.weigh_anew) {
             return;
         }
-        let is_new = self.remember_weights(plan);
-        if !is_new && !std::mem::take(&mut self.weigh_anew) {
-            return;
-        }
-        self.weigh_anew = false;
         let wanted: Vec<Wanted> = self
             .entities
             .iter()
