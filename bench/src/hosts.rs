@@ -44,7 +44,9 @@ const NAMES: [&str; 2] = ["evenly-a", "evenly-b"];
 /// The arm that others are held against.
 const DEFAULT: &str = "default";
 /// Algorithms whose mappings are run.
-const ALGORITHMS: [&str; 3] = ["treematch", "nuco", "nuco+"];
+const ALGORITHMS: [&str; 3] = ["treematch", "nuco", OURS];
+/// The one that is to be no worse than all others.
+const OURS: &str = "nuco+";
 /// Longer than any run should take.
 const LIMIT: Duration = Duration::from_secs(300);
 
@@ -158,6 +160,8 @@ struct ArmFigures {
     makespan_s: Option<Measured>,
     /// The default arm's makespan over this one's, round by round.
     speedup: Option<Measured>,
+    /// This arm's makespan over that of `nuco+`, round by round: below 1 where it is the better one.
+    over_nuco_plus: Option<Measured>,
     /// CPU time that other programs of this machine took, in the median run.
     others: Option<f64>,
 }
@@ -455,11 +459,14 @@ impl Bench<'_> {
         let found = evenly_compare::compare(&arms, &options, &mut executor, &mut shown)?;
         shown.clear();
 
-        let default =
-            found.results.iter().find(|r| r.policy == DEFAULT).map_or(&[][..], |r| &r.seconds);
+        let of = |name: &str| {
+            found.results.iter().find(|r| r.policy == name).map_or(&[][..], |r| &r.seconds)
+        };
+        let over = |a: &[f64], b: &[f64]| {
+            let ratios: Vec<f64> = a.iter().zip(b).map(|(a, b)| a / b).collect();
+            Measured::median(&ratios, self.args.seed)
+        };
         let figures = |(planned, result): (Planned, &evenly_compare::ArmResult)| {
-            let ratios: Vec<f64> =
-                default.iter().zip(&result.seconds).map(|(theirs, own)| theirs / own).collect();
             let others: Vec<f64> = executor
                 .loads
                 .iter()
@@ -469,7 +476,8 @@ impl Bench<'_> {
             ArmFigures {
                 seconds: result.seconds.clone(),
                 makespan_s: Measured::median(&result.seconds, self.args.seed),
-                speedup: Measured::median(&ratios, self.args.seed),
+                speedup: over(of(DEFAULT), &result.seconds),
+                over_nuco_plus: over(&result.seconds, of(OURS)),
                 others: median(&others),
                 name: planned.name,
                 placement: planned.placement,
@@ -638,7 +646,8 @@ impl Case {
             ));
         }
         text.push('\n');
-        let head = ["arm", "ranks on", "makespan s", "default over it", "others %"];
+        let head =
+            ["arm", "ranks on", "makespan s", "default over it", "it over nuco+", "others %"];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
         for arm in &self.arms {
             let measured =
@@ -648,6 +657,7 @@ impl Case {
                 arm.placement.clone().unwrap_or_else(|| "-".into()),
                 measured(&arm.makespan_s),
                 measured(&arm.speedup),
+                measured(&arm.over_nuco_plus),
                 arm.others.map_or_else(|| "-".into(), |part| format!("{:.1}", 100.0 * part)),
             ]);
         }
@@ -692,6 +702,7 @@ mod tests {
             seconds: seconds.to_vec(),
             makespan_s: Measured::median(seconds, 1),
             speedup: Measured::median(&[2.0], 1),
+            over_nuco_plus: Measured::median(&[1.25], 1),
             others: None,
         };
         let wire = Wire {
@@ -713,6 +724,9 @@ mod tests {
         let first = "two hosts, 200 us between them, MPICH, 4 ranks; a message takes 215.0 \
                      [210.0, 230.0] us, 2400 times local memory, and 100 MB/s go over";
         assert_eq!(text.lines().next(), Some(first));
-        assert!(text.contains("abab") && text.contains("2.000"), "{text}");
+        assert!(
+            text.contains("abab") && text.contains("2.000") && text.contains("1.250"),
+            "{text}"
+        );
     }
 }
