@@ -46,13 +46,14 @@ impl Measured {
     }
 
     /// The ratio of the medians of two samples.
-    fn ratio(over: &[f64], under: &[f64], seed: u64) -> Option<Self> {
+    pub(crate) fn ratio(over: &[f64], under: &[f64], seed: u64) -> Option<Self> {
         let r = ratio_of_medians(over, under, seed)?;
         let enough = over.len().min(under.len()) >= MIN_RUNS;
         Some(Self { value: r.value, ci95: enough.then_some([r.low, r.high]) })
     }
 
-    fn scaled(self, factor: f64) -> Self {
+    /// The same in another unit.
+    pub(crate) fn scaled(self, factor: f64) -> Self {
         Self {
             value: self.value * factor,
             ci95: self.ci95.map(|[low, high]| [low * factor, high * factor]),
@@ -79,6 +80,8 @@ pub(crate) struct Own {
     pub(crate) period_ms: f64,
     /// Migrations.
     pub(crate) migrations: f64,
+    /// How often threads were given parts of the CPUs that they share.
+    pub(crate) weighings: f64,
     /// CPU time of evenly as part of one CPU, in percent.
     pub(crate) overhead_percent: f64,
     /// Runs in which it stood down.
@@ -387,7 +390,7 @@ impl Figures {
 }
 
 /// What evenly's reports (`evenly.run/1`) say. None where there are none.
-fn own(reports: &[Value]) -> Option<Own> {
+pub(crate) fn own(reports: &[Value]) -> Option<Own> {
     let total = |report: &Value, field: &str| -> f64 {
         let domains = report["domains"].as_array().map(Vec::as_slice).unwrap_or_default();
         domains.iter().filter_map(|d| d[field].as_f64()).sum()
@@ -397,6 +400,7 @@ fn own(reports: &[Value]) -> Option<Own> {
         points: over(&|r| total(r, "points"))?,
         period_ms: over(&|r| r["domains"][0]["period_s"].as_f64().unwrap_or(0.0) * 1e3)?,
         migrations: over(&|r| total(r, "migrations"))?,
+        weighings: over(&|r| total(r, "weighings"))?,
         overhead_percent: over(&|r| {
             let (used, of) = (r["overhead_s"].as_f64(), r["seconds"].as_f64());
             100.0 * used.unwrap_or(0.0) / of.unwrap_or(f64::INFINITY)

@@ -10,14 +10,14 @@
 
 use crate::figures::Measured;
 use crate::host::Machine;
+use crate::measure::Watching;
 use crate::mpi::{ENVIRONMENT, MpiArg};
 use crate::show::{Shown, interrupts, print, table, tell};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use evenly_compare::{Arm, Executor, Metric, Options, ProcessExecutor, RunError, RunOutcome};
+use evenly_compare::{Arm, Metric, Options, ProcessExecutor};
 use evenly_hosts::{Hosts, Wanted};
 use evenly_linux::affinity;
-use evenly_linux::usage::{Load, Usage};
 use evenly_model::stats::{Random, median};
 use evenly_model::{CpuId, CpuSet, Nanos, Tid, parse_duration};
 use serde::Serialize;
@@ -664,24 +664,6 @@ impl Case {
         text.push_str(&table(&rows));
         text.push('\n');
         text
-    }
-}
-
-/// An executor that notes how much of the CPUs others took in each run.
-struct Watching {
-    inner: ProcessExecutor,
-    cpus: CpuSet,
-    loads: Vec<(String, Load)>,
-}
-
-impl Executor for Watching {
-    fn run(&mut self, arm: &Arm, index: usize) -> Result<RunOutcome, RunError> {
-        let now = |cpus| Usage::now(cpus).map_err(RunError::Capture);
-        let before = now(&self.cpus)?;
-        let outcome = self.inner.run(arm, index)?;
-        let load = now(&self.cpus)?.since(&before, self.cpus.len());
-        self.loads.push((arm.name.clone(), load));
-        Ok(outcome)
     }
 }
 

@@ -21,6 +21,7 @@ mod show;
 mod simulated;
 mod suite;
 mod tools;
+mod uneven;
 
 use anyhow::Context;
 use clap::builder::NonEmptyStringValueParser;
@@ -58,6 +59,8 @@ enum Command {
     Probe(probe::ProbeArgs),
     /// An MPI program profiled, mapped and run, on this machine and on two simulated hosts (needs root)
     Hosts(hosts::HostsArgs),
+    /// Ranks and threads of unequal work that wait for each other: MetBench over MPI, triangular loops
+    Uneven(uneven::UnevenArgs),
 }
 
 #[derive(Debug, Args)]
@@ -158,6 +161,7 @@ fn main() -> ExitCode {
         Command::Secretary(args) => secretary::compare(&args),
         Command::Probe(args) => probe::compare(&args),
         Command::Hosts(args) => hosts::compare(&args),
+        Command::Uneven(args) => uneven::compare(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -263,6 +263,27 @@ impl Noting for HostExecutor {
     }
 }
 
+/// An executor that notes how much of the CPUs others took in each run.
+pub(crate) struct Watching {
+    /// What runs.
+    pub(crate) inner: ProcessExecutor,
+    /// The CPUs that are looked at.
+    pub(crate) cpus: CpuSet,
+    /// What was noted: the arm, and the load.
+    pub(crate) loads: Vec<(String, Load)>,
+}
+
+impl Executor for Watching {
+    fn run(&mut self, arm: &Arm, index: usize) -> Result<RunOutcome, RunError> {
+        let now = |cpus| Usage::now(cpus).map_err(RunError::Capture);
+        let before = now(&self.cpus)?;
+        let outcome = self.inner.run(arm, index)?;
+        let load = now(&self.cpus)?.since(&before, self.cpus.len());
+        self.loads.push((arm.name.clone(), load));
+        Ok(outcome)
+    }
+}
+
 /// The note of a run.
 pub(crate) fn note(arm: &Arm, outcome: &RunOutcome, got: f64, load: Option<Load>) -> Note {
     Note {
@@ -276,7 +297,7 @@ pub(crate) fn note(arm: &Arm, outcome: &RunOutcome, got: f64, load: Option<Load>
 }
 
 /// What the program has printed, as far as it is no more than it prints of itself.
-fn printed(outcome: &RunOutcome) -> Option<String> {
+pub(crate) fn printed(outcome: &RunOutcome) -> Option<String> {
     let mut text = String::new();
     outcome.output.reader().take(1 << 20).read_to_string(&mut text).ok()?;
     Some(text)

@@ -19,7 +19,7 @@ pub(crate) enum MpiArg {
 
 impl MpiArg {
     /// Its name behind those of its programs.
-    const fn suffix(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Openmpi => "openmpi",
             Self::Mpich => "mpich",
@@ -36,7 +36,7 @@ impl MpiArg {
 
     /// A program of it.
     pub(crate) fn tool(self, name: &str) -> String {
-        format!("{name}.{}", self.suffix())
+        format!("{name}.{}", self.name())
     }
 
     /// Builds a program from sources, the first of which has `main`; their names are those by which they

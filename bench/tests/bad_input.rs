@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
 fn bad_options_are_one_line() {
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 10] = [
         (&["fly"], "unrecognized subcommand 'fly' (see evenly-bench --help)"),
         (
             &["run", "--runs", "many"],
@@ -22,6 +22,8 @@ fn bad_options_are_one_line() {
         (&["demo", "--cpus", "3-1"], "--cpus"),
         (&["lab", "--kernel="], "--kernel"),
         (&["secretary", "--cpus", "3"], "--cpus"),
+        (&["uneven", "--longer", "0"], "--longer '0': it must be a number from 0.01 to 1000"),
+        (&["uneven", "--only", "nonsense"], "no case has that in its name; there are metbench-4-1"),
     ];
     for (args, words) in cases {
         let output = Command::new(env!("CARGO_BIN_EXE_evenly-bench")).args(args).output().unwrap();

@@ -86,6 +86,24 @@ fn a_real_benchmark_writes_what_the_schema_describes() {
             .arg(&json)
             .env("EVENLY_STATE_DIR", room.path().join("state")),
     );
+    // Unequal work: a loop of OpenMP, which needs no MPI and no clang.
+    let uneven = room.path().join("uneven.json");
+    let one = ["uneven", "--only", "triangle-gomp-3-passive", "--runs", "1", "--longer", "0.1"];
+    succeed(
+        Command::new(bench)
+            .args(one)
+            .arg("--evenly")
+            .arg(evenly(bench))
+            .arg("--workloads")
+            .arg(&workloads)
+            .arg("--json")
+            .arg(&uneven)
+            .env("EVENLY_STATE_DIR", room.path().join("state")),
+    );
+    let value = valid(&uneven);
+    let arms = value["cases"][0]["arms"].as_array().unwrap();
+    assert!(arms.len() == 4 && arms.iter().all(|a| a["seconds"].as_array().unwrap().len() == 1));
+    assert_eq!(arms.iter().filter(|a| !a["own"].is_null()).count(), 2, "{value:#}");
     let value = valid(&json);
     // It is not empty: one benchmark with a run of each arm, and evenly's own reports.
     assert_eq!(value["benchmarks"].as_array().unwrap().len(), 1, "{value:#}");
