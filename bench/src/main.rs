@@ -15,6 +15,7 @@ mod hosts;
 mod labs;
 mod measure;
 mod mpi;
+mod overhead;
 mod probe;
 mod secretary;
 mod show;
@@ -57,6 +58,8 @@ enum Command {
     Secretary(secretary::SecretaryArgs),
     /// What profiling costs an MPI program that sends small messages
     Probe(probe::ProbeArgs),
+    /// What the probe that tells who waits costs the workloads
+    Overhead(overhead::OverheadArgs),
     /// An MPI program profiled, mapped and run, on this machine and on two simulated hosts (needs root)
     Hosts(hosts::HostsArgs),
     /// Ranks and threads of unequal work that wait for each other: MetBench over MPI, triangular loops
@@ -160,6 +163,7 @@ fn main() -> ExitCode {
         Command::Lab(args) => run_labs(&args),
         Command::Secretary(args) => secretary::compare(&args),
         Command::Probe(args) => probe::compare(&args),
+        Command::Overhead(args) => overhead::compare(&args),
         Command::Hosts(args) => hosts::compare(&args),
         Command::Uneven(args) => uneven::compare(&args),
     };

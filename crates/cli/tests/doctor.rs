@@ -13,6 +13,7 @@ use evenly_testing::groups::{Group, KEY};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs;
+use std::process::{Command, Stdio};
 
 /// What other programs, and the host of a virtual machine, do to any program.
 const OF_THE_MACHINE: [&str; 2] = ["neighbour", "slow_cpu"];
@@ -277,9 +278,14 @@ fn a_neighbour_is_named() {
         return;
     }
     let state = State::new();
+    // One that gets more of that CPU than all the others of a busy machine, where that may be asked for.
+    let noise = workload("noise");
+    let mut raised = Command::new(&noise);
+    raised.args(["--nice", "-5", "--always", "--duration-s", "0"]);
+    let raised = raised.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let nice = if raised.unwrap().success() { "-5" } else { "0" };
     let hog =
-        Running::start(&[&workload("noise"), "--always", "--cpu", "0", "--duration-s", "300"]);
-    // More than others of the machine use of that CPU, as a rule: several.
+        Running::start(&[&noise, "--always", "--cpu", "0", "--nice", nice, "--duration-s", "300"]);
     let spmd = workload("spmd");
     let p = patient(
         "",
@@ -361,6 +367,42 @@ fn the_program_runs_as_without_it() {
         let expected = if word == "cannot run" { 127 } else { 125 };
         assert_eq!((status, out.as_str()), (Some(expected), ""), "{said}");
         assert!(said.contains(word) && said.lines().count() == 1, "{bad:?}: {said}");
+    }
+}
+
+/// A program that another evenly has started with the probe tells the doctor, too, who spins.
+#[test]
+fn a_running_program_that_has_the_probe_is_asked() {
+    let Some(whole) = whole() else { return };
+    let program = workload("omp_spmd-omp");
+    if !std::path::Path::new(&program).exists() {
+        return evenly_testing::skip("clang", format!("there is no {program}"));
+    }
+    let state = State::new();
+    let threads = (2 * whole.len()).to_string();
+    let work = ["--threads", &threads, "--phases", "100000", "--iters", "4000000"];
+    // Without yielding: from outside nobody can tell.
+    let spins =
+        [("OMP_WAIT_POLICY", "active"), ("KMP_LIBRARY", "turnaround"), ("KMP_USE_YIELD", "0")];
+    let command = [&[program.as_str(), "--imbalance-linear", "1.6"], &work[..]].concat();
+    for (probe, basis) in [("on", "probe"), ("off", "cpu_time")] {
+        let options =
+            [&["run", "--policy", "observe", "--probe", probe, "--"], &command[..]].concat();
+        let running = state.start_in(&evenly(), &options, &spins);
+        let pid = running.program();
+        wait_until("its threads", || masks(pid).len() >= 2 * whole.len());
+        let json = state.sign("asked.json");
+        let args = ["doctor", &pid.to_string(), "--for", "1s", "--json", &json];
+        let o = state.command(&args).output().unwrap();
+        let said = String::from_utf8_lossy(&o.stdout).into_owned();
+        assert_eq!(o.status.code(), Some(0), "{said}{}", String::from_utf8_lossy(&o.stderr));
+        let value: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+        schema::valid(&value);
+        assert_eq!(value["efficiency"]["basis"], basis, "{said}");
+        // Which of several findings is told in full depends on who else uses the machine.
+        let by_probe = value["findings"].to_string().contains("(by the probe)");
+        assert_eq!(by_probe, probe == "on", "{value:#}");
+        signal(pid, Signal::TERM);
     }
 }
 

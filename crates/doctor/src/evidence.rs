@@ -119,15 +119,18 @@ pub struct CpuUse {
     pub busy_s: f64,
     /// Time that the host of a virtual machine gave to others.
     pub stolen_s: f64,
-    /// How fast it is, of [`FULL_CAPACITY`].
+    /// How fast it is, of [`FULL_CAPACITY`], by the kernel.
     pub capacity: u32,
+    /// What the same short work takes on it in ns, measured meanwhile, and the standard error of that.
+    pub work_ns: Option<(f64, f64)>,
 }
 
 impl CpuUse {
     /// One that was not used.
     #[must_use]
     pub fn new(id: CpuId) -> Self {
-        Self { id, program_s: 0.0, busy_s: 0.0, stolen_s: 0.0, capacity: FULL_CAPACITY }
+        let (program_s, busy_s, stolen_s) = (0.0, 0.0, 0.0);
+        Self { id, program_s, busy_s, stolen_s, capacity: FULL_CAPACITY, work_ns: None }
     }
 }
 

@@ -22,6 +22,10 @@ const HARDLY_SLEEPS: f64 = 0.25;
 const LEAST_GAIN: f64 = 1.02;
 /// A CPU below this part of the fastest is slow.
 const SLOW: f64 = 0.9;
+/// A CPU counts as slower than another where their measured speeds differ by so many standard errors.
+const SURELY: f64 = 4.0;
+/// A CPU that was idle for more than this part of the time has a low clock when its speed is measured.
+const MOSTLY_BUSY: f64 = 0.5;
 /// Where less than this part of the time is spent asleep, nobody is seen to wait.
 const ASLEEP: f64 = 0.02;
 
@@ -103,6 +107,34 @@ impl<'a> Case<'a> {
     /// CPUs with their use, of those that the threads may use.
     fn used(&self) -> impl Iterator<Item = &CpuUse> {
         self.e.cpus.iter().filter(|c| self.usable.contains(c.id))
+    }
+
+    /// What the same work took on CPUs that were busy: the one where it took least.
+    fn fastest(&self) -> Option<&CpuUse> {
+        let busy = self.used().filter(|u| u.busy_s >= MOSTLY_BUSY * self.e.seconds);
+        let known = busy.filter_map(|u| Some((u, u.work_ns?.0)));
+        known.min_by(|a, b| a.1.total_cmp(&b.1)).map(|found| found.0)
+    }
+
+    /// Whether a CPU was measured to be slow, beyond doubt.
+    fn is_slow(&self, u: &CpuUse) -> bool {
+        let fastest = self.fastest().and_then(|f| f.work_ns);
+        let (Some((least, its_error)), Some((took, error))) = (fastest, u.work_ns) else {
+            return false;
+        };
+        let sure = took - least > SURELY * its_error.hypot(error);
+        sure && least < SLOW * took && u.busy_s >= MOSTLY_BUSY * self.e.seconds
+    }
+
+    /// The speed of a CPU beside that of the fastest: by the kernel, or less where less was measured.
+    fn speed(&self, u: &CpuUse) -> f64 {
+        let most = self.used().map(|u| u.capacity).max().unwrap_or(FULL_CAPACITY).max(1);
+        let told = f64::from(u.capacity) / f64::from(most);
+        let fastest = self.fastest().and_then(|f| f.work_ns).filter(|_| self.is_slow(u));
+        match (fastest, u.work_ns) {
+            (Some((least, _)), Some((took, _))) => told.min(least / took),
+            _ => told,
+        }
     }
 
     /// The part of the watched time for which a CPU had nothing to do.
@@ -392,11 +424,8 @@ fn neighbour(c: &Case<'_>) -> Option<Finding> {
 }
 
 fn slow_cpu(c: &Case<'_>) -> Option<Finding> {
-    let fastest = c.used().map(|u| u.capacity).max()?;
-    let slow: CpuSet = (c.used())
-        .filter(|u| f64::from(u.capacity) < SLOW * f64::from(fastest) && u.program_s > 0.0)
-        .map(|u| u.id)
-        .collect();
+    let slow: CpuSet =
+        c.used().filter(|u| c.speed(u) < SLOW && u.program_s > 0.0).map(|u| u.id).collect();
     let stolen: f64 = c.used().map(|u| u.stolen_s).sum();
     let part = stolen / (c.m() as f64 * c.e.seconds).max(1e-9);
     if part >= LEAST {
@@ -424,19 +453,22 @@ fn slow_cpu(c: &Case<'_>) -> Option<Finding> {
     if slow.is_empty() || c.n() < 2 {
         return None;
     }
-    let mean = c.used().map(|u| f64::from(u.capacity)).sum::<f64>() / c.m() as f64;
-    let least = c.used().filter(|u| slow.contains(u.id)).map(|u| u.capacity).min()?;
-    let cost = 1.0 - f64::from(least) / mean;
+    let mean = c.used().map(|u| c.speed(u)).sum::<f64>() / c.m() as f64;
+    let least = c.used().filter(|u| slow.contains(u.id)).map(|u| c.speed(u)).fold(1.0, f64::min);
+    let cost = 1.0 - least / mean;
     let on: Vec<&&ThreadUse> =
         c.threads.iter().filter(|t| t.cpu.is_some_and(|at| slow.contains(at))).collect();
     let mut f = c.found(
         Kind::SlowCpu,
         cost,
         format!(
-            "{} {} of {FULL_CAPACITY} as fast as the fastest {fastest}, so that threads with the same \
-             work end later there{}.",
+            "{} {} of the speed of the fastest, so that threads with the same work end later there{}.",
             cpu_list(&slow),
-            if slow.len() == 1 { format!("is {least}") } else { format!("are {least} or more") },
+            if slow.len() == 1 {
+                format!("computes at {}", percent(least))
+            } else {
+                format!("compute at {} and more", percent(least))
+            },
             match on.as_slice() {
                 [] => String::new(),
                 all => format!(": {}", few(all.iter().map(|t| t.label()))),
@@ -444,7 +476,20 @@ fn slow_cpu(c: &Case<'_>) -> Option<Finding> {
         ),
     );
     f.at_most = true;
-    f.evidence = vec![format!("capacities by the kernel: {least} to {fastest} of {FULL_CAPACITY}")];
+    let capacities = || c.used().map(|u| u.capacity);
+    if let (Some(least), Some(most)) = (capacities().min(), capacities().max())
+        && least < most
+    {
+        f.evidence.push(format!("capacities by the kernel: {least} to {most} of {FULL_CAPACITY}"));
+    }
+    let measured = c.used().filter(|u| c.is_slow(u)).chain(c.fastest());
+    let times: Vec<String> = measured
+        .filter_map(|u| Some(format!("{:.0} us on CPU {}", u.work_ns?.0 / 1e3, u.id)))
+        .collect();
+    if times.len() > 1 {
+        let times = times.join(", ");
+        f.evidence.push(format!("the same short work takes {times} (measured meanwhile)"));
+    }
     f.remedy = String::from("let threads take turns on slow and fast CPUs");
     f.paste = c.line("evenly run --");
     f.threads = on.iter().map(|t| t.tid).collect();
@@ -859,7 +904,6 @@ impl Case<'_> {
     /// How fast each CPU is for the program: capacity, less what others and the host take. And whether
     /// they differ.
     fn speeds(&self) -> (Option<Speeds>, bool) {
-        let fastest = self.used().map(|u| u.capacity).max().unwrap_or(FULL_CAPACITY).max(1);
         let others = of_others(self);
         let list: Vec<f64> = self
             .used()
@@ -867,7 +911,7 @@ impl Case<'_> {
                 let taken = others.iter().find(|o| o.0 == u.id).map_or(0.0, |o| o.1) + u.stolen_s;
                 // One that shares a CPU fairly with k others still has its part of it.
                 let left = (1.0 - taken / self.e.seconds.max(1e-9)).clamp(0.1, 1.0);
-                left * f64::from(u.capacity) / f64::from(fastest)
+                left * self.speed(u)
             })
             .collect();
         let least = list.iter().copied().fold(1.0, f64::min);

@@ -211,6 +211,24 @@ fn a_slow_cpu() {
     e.threads.truncate(1);
     (e.cpus[1].program_s, e.cpus[1].busy_s) = (0.0, 0.0);
     assert!(kinds(&e).is_empty());
+    // Told by nobody, but measured.
+    let mut e = balanced();
+    (e.cpus[0].work_ns, e.cpus[1].work_ns) = (Some((100_000.0, 500.0)), Some((160_000.0, 9_000.0)));
+    let (d, f) = of(&e);
+    assert_eq!((f.kind, &f.cpus), (Kind::SlowCpu, &cpus("1")), "{}", d.text());
+    assert!(f.sentence.starts_with("CPU 1 computes at 62 % of the speed"), "{}", f.sentence);
+    assert_eq!(
+        f.evidence,
+        ["the same short work takes 160 us on CPU 1, 100 us on CPU 0 (measured meanwhile)"]
+    );
+    assert!(d.prospect.gain_at_most.unwrap() > 1.2, "{:?}", d.prospect);
+    // Not where it varies too much, differs too little, or a CPU idles.
+    for (work_ns, busy_s) in
+        [((160_000.0, 20_000.0), 9.9), ((108_000.0, 100.0), 9.9), ((160_000.0, 100.0), 4.0)]
+    {
+        (e.cpus[1].work_ns, e.cpus[1].busy_s) = (Some(work_ns), busy_s);
+        assert!(!kinds(&e).contains(&Kind::SlowCpu), "{work_ns:?}");
+    }
     let mut e = balanced();
     e.cpus[0].stolen_s = 3.0;
     assert_eq!(kinds(&e), [Kind::SlowCpu]);

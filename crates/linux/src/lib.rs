@@ -13,6 +13,7 @@ pub mod limits;
 pub mod live;
 pub mod machine;
 pub mod memory;
+pub mod pace;
 pub mod proc;
 pub mod restore;
 pub mod scan;

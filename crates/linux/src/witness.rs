@@ -2,7 +2,8 @@
 //!
 //! The witness reads, some twenty times a second, the times of all threads of a program, how often they
 //! gave up their CPU, their masks, where they are, what other processes use of the CPUs, and now and then
-//! what changes seldom: environment, libraries, quota, NUMA pages.
+//! what changes seldom: environment, libraries, quota, NUMA pages. Beside it is measured how fast the CPUs
+//! compute ([`crate::pace`]).
 //!
 //! Invariants: nothing is changed, in the program or anywhere else. What cannot be read is left out and
 //! told. The witness takes about a fiftieth of a CPU: it looks less often where a look takes long.
@@ -15,6 +16,7 @@ use crate::clock;
 use crate::limits::{Limits, Quota, QuotaSource};
 use crate::machine::{Tellers, Testimonies};
 use crate::memory::parse_numa_maps;
+use crate::pace::Pace;
 use crate::proc::{
     Proc, Stat, parse_cpu_ticks, parse_schedstat, read_all, status_field, status_number,
 };
@@ -40,8 +42,9 @@ const VARIABLES: [&str; 8] = [
     "KMP_BLOCKTIME",
     "KMP_AFFINITY",
 ];
-/// More other processes than that are not told.
-const OTHERS: usize = 5;
+/// More other processes than that are not told. Many, as those on other CPUs than the program's are among
+/// them.
+const OTHERS: usize = 64;
 /// Libraries and variables are looked at in so many processes.
 const LOOKED_INTO: usize = 8;
 
@@ -106,6 +109,7 @@ pub struct Witness {
     nodes: Vec<(u32, CpuSet)>,
     processes: Vec<Pid>,
     tellers: Option<Tellers>,
+    pace: Pace,
 }
 
 impl Witness {
@@ -116,6 +120,7 @@ impl Witness {
         let online = limits.online().unwrap_or_default();
         let cpuset = limits.cpuset(root).unwrap_or_else(|_| online.clone());
         let nodes = limits.numbered_nodes();
+        let pace = Pace::of(cpuset.and(&online));
         let now = clock::now();
         Self {
             proc: Proc::default(),
@@ -138,6 +143,7 @@ impl Witness {
             nodes,
             processes: Vec::new(),
             tellers: None,
+            pace,
         }
     }
 
@@ -362,6 +368,7 @@ impl Witness {
             self.threads.iter().map(|((tid, _), t)| t.told(*tid, tick)).collect();
         threads.sort_by_key(|t| (t.pid, t.tid));
         let mut cpus: BTreeMap<CpuId, CpuUse> = BTreeMap::new();
+        let paces = self.pace.known();
         for (id, [first, last]) in &self.ticks {
             cpus.insert(
                 *id,
@@ -369,6 +376,7 @@ impl Witness {
                     busy_s: last.0.saturating_sub(first.0) as f64 * tick,
                     stolen_s: last.1.saturating_sub(first.1) as f64 * tick,
                     capacity: self.limits.capacity(*id),
+                    work_ns: paces.get(id).copied(),
                     ..CpuUse::new(*id)
                 },
             );

@@ -14,15 +14,23 @@ const RUNS: usize = 9;
 fn main() {
     let dir = tempfile::tempdir().unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/cost.c");
-    // What issue and design allow, in ns.
-    for (what, compiler, mpi, limit) in [
-        ("pthread_barrier_wait", "gcc", false, 50.0),
-        ("Open MPI, MPI_Iprobe", "mpicc.openmpi", true, 100.0),
-        ("MPICH, MPI_Iprobe", "mpicc.mpich", true, 100.0),
+    let (plain, ranks): (&[&str], &[&str]) = (&[], &["-DWITH_MPI"]);
+    let region: &[&str] = &["-fopenmp", "-DWITH_OPENMP"];
+    // What may be added at most, in ns, and the threads of a region. Of what a region may take nobody has said
+    // anything: it has a beginning and an end, each of which could be a barrier. With two threads both are
+    // needed on CPUs of their own, and it is the runtime's own turns that vary most.
+    for (what, compiler, options, mpi, limit, threads) in [
+        ("pthread_barrier_wait", "gcc", plain, false, Some(50.0), "1"),
+        ("Open MPI, MPI_Iprobe", "mpicc.openmpi", ranks, true, Some(100.0), "1"),
+        ("MPICH, MPI_Iprobe", "mpicc.mpich", ranks, true, Some(100.0), "1"),
+        ("libgomp, parallel region of 1 thread", "gcc", region, false, None, "1"),
+        ("libgomp, parallel region of 2 threads", "gcc", region, false, None, "2"),
+        ("libomp, parallel region of 1 thread", "clang", region, false, None, "1"),
+        ("libomp, parallel region of 2 threads", "clang", region, false, None, "2"),
     ] {
-        let program = dir.path().join(compiler);
+        let program = dir.path().join("cost");
         let mut build = Command::new(compiler);
-        build.args(["-O2", "-pthread"]).args(mpi.then_some("-DWITH_MPI"));
+        build.args(["-O2", "-pthread"]).args(options);
         if !build.arg(&source).arg("-o").arg(&program).status().is_ok_and(|s| s.success()) {
             println!("{what}: {compiler} is not here, or cannot build it");
             continue;
@@ -31,6 +39,7 @@ fn main() {
         let run = |probed: bool| -> f64 {
             let mapping = Mapping::new().unwrap();
             let mut command = Command::new(&program);
+            command.arg(threads).env("OMP_WAIT_POLICY", "active");
             command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
             if probed {
                 let (name, value) = mapping.variable();
@@ -47,9 +56,10 @@ fn main() {
             times[RUNS / 2]
         };
         let (plain, probed) = (median(&mut plain), median(&mut probed));
+        let allowed =
+            limit.map_or_else(String::new, |l: f64| format!(" (at most {l} are allowed)"));
         println!(
-            "{what}: {plain:.1} ns without, {probed:.1} ns with the probe: {:.1} ns added (at most \
-             {limit} are allowed)",
+            "{what}: {plain:.1} ns without, {probed:.1} ns with the probe: {:.1} ns added{allowed}",
             probed - plain
         );
     }

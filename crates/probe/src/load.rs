@@ -9,6 +9,7 @@ use object::Endianness;
 use object::elf::{FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::read::{ReadCache, ReadRef};
+use rustix::fs::StatVfsMountFlags;
 use rustix::process::{getegid, geteuid};
 use sha2::{Digest, Sha256};
 use std::ffi::{OsStr, OsString};
@@ -94,6 +95,9 @@ impl Unseen {
             return unseen.into();
         }
         let mode = metadata.mode();
+        if gives_no_rights(program) {
+            return None;
+        }
         if mode & 0o4000 != 0 && metadata.uid() != geteuid().as_raw() {
             Some(Self::Privileged("runs as its owner (setuid)"))
         } else if mode & 0o2010 == 0o2010 && metadata.gid() != getegid().as_raw() {
@@ -136,6 +140,13 @@ impl Unseen {
         }
         Some(Seen::Not(Self::Loader(PathBuf::from(OsStr::from_bytes(name)))))
     }
+}
+
+/// Whether no program gets other rights here: those of this file system, or any that this process starts.
+fn gives_no_rights(program: &Path) -> bool {
+    let mounted = rustix::fs::statvfs(program);
+    mounted.is_ok_and(|m| m.f_flag.contains(StatVfsMountFlags::NOSUID))
+        || rustix::thread::no_new_privs().unwrap_or(false)
 }
 
 /// What a program's file says.
@@ -263,8 +274,10 @@ mod tests {
         set(0o4755);
         // One's own gives no other rights.
         assert_eq!(Unseen::of_file(&program), None);
-        if !geteuid().is_root() {
-            return evenly_testing::skip("root", "only root can give files away");
+        if !geteuid().is_root() || gives_no_rights(&program) {
+            let why =
+                "root has to give a program rights, and its file system and this process to let it";
+            return evenly_testing::skip("setuid", why);
         }
         std::os::unix::fs::chown(&program, Some(12345), Some(12346)).unwrap();
         // Giving it away has taken the bits.

@@ -8,12 +8,14 @@
 use evenly_model::{Nanos, Pid};
 use evenly_probe::load::{keep, preload};
 use evenly_probe::waiting::{Activity, Mapping, Observed, Reader};
+use rustix::fs::StatVfsMountFlags;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
@@ -41,7 +43,9 @@ fn built(source: &str, compiler: &str, options: &[&str]) -> PathBuf {
         .entry(name.clone())
         .or_insert_with(|| {
             let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-            let input = sources().join(format!("{source}.c"));
+            // Fortran is named with its ending.
+            let ending = if source.contains('.') { "" } else { ".c" };
+            let input = sources().join(format!("{source}{ending}"));
             let mut command = Command::new(compiler);
             command.args(["-O1", "-g", "-Wall", "-Wextra"]).args(options).arg(input);
             let output = command.args(["-pthread", "-ldl", "-o"]).arg(&out).output().unwrap();
@@ -277,6 +281,47 @@ fn lines_are_used_again() {
     p.ends_well();
 }
 
+/// In a program that runs with the rights of another than who starts it the loader leaves out what it is to
+/// load first, and says nothing. The same program without such rights, started by the same user, has it.
+#[test]
+fn a_program_with_rights_of_its_own_runs_as_it_does() {
+    const NOBODY: u32 = 65_534;
+    let dir = tempfile::tempdir().unwrap();
+    let mounted = rustix::fs::statvfs(dir.path()).unwrap();
+    if !rustix::process::geteuid().is_root()
+        || mounted.f_flag.contains(StatVfsMountFlags::NOSUID)
+        || rustix::thread::no_new_privs().unwrap()
+    {
+        let why =
+            "root has to give a program rights, and its file system and this process to let it";
+        return evenly_testing::skip("setuid", why);
+    }
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+    let library = keep(false, dir.path()).unwrap();
+    let program = dir.path().join("steps");
+    fs::copy(built("steps", "gcc", &[]), &program).unwrap();
+    for (mode, loaded) in [(0o755, true), (0o4755, false)] {
+        fs::set_permissions(&program, Permissions::from_mode(mode)).unwrap();
+        let mapping = Mapping::new().unwrap();
+        let (name, value) = mapping.variable();
+        let mut command = Command::new(&program);
+        command.arg("barriers").uid(NOBODY).gid(NOBODY).env(name, value);
+        command.env("LD_PRELOAD", preload(&library, None).unwrap());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        let maps = fs::read_to_string(format!("/proc/{}/maps", child.id())).unwrap();
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let user = if loaded { NOBODY } else { 0 };
+        assert!(status.contains(&format!("\nUid:\t{NOBODY}\t{user}\t")), "{status}");
+        assert_eq!(maps.contains(library.to_str().unwrap()), loaded, "{mode:o}: {maps}");
+        child.stdin.take().unwrap().write_all(b"xx").unwrap();
+        said.read_to_string(&mut line).unwrap();
+        assert!(child.wait().unwrap().success() && line == "waiting\nover\n", "{line}");
+    }
+}
+
 #[test]
 fn a_static_program_runs_as_it_does() {
     let mut p =
@@ -429,26 +474,72 @@ fn ranks_of_mpi_at_every_level_of_threads() {
         }
         let program = built("ranks", &compiler, &[]);
         for level in ["plain", "0", "1", "2", "3"] {
-            let mut command = Command::new(&launcher);
-            command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-            command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
-            command.env("OMPI_MCA_mpi_yield_when_idle", "1");
-            command.args(["-n", "2"]).arg(&program).arg(level);
-            let mut p = Watched::start(true, &mut command);
-            for (step, activity, call) in [
-                ("barrier", Collective, "Barrier"),
-                ("receive", Mpi, "Recv"),
-                ("wait", Mpi, "Wait"),
-            ] {
-                p.until(step);
-                ranks(&mut p, activity, call);
-                p.go();
-            }
-            p.until("last");
-            ranks(&mut p, Collective, "Barrier");
-            p.go();
-            p.ends_well();
+            two_ranks(&launcher, &program, level, true);
         }
+    }
+}
+
+#[test]
+fn ranks_of_mpi_in_fortran() {
+    for mpi in ["openmpi", "mpich"] {
+        let (compiler, launcher) = (format!("mpif90.{mpi}"), format!("mpirun.{mpi}"));
+        if !has(&format!("mpicc.{mpi}")) {
+            continue;
+        }
+        for form in ["-UF08", "-DF08"] {
+            let program = built("ranks.F90", &compiler, &[form]);
+            // What is called there has no name by which it can be found.
+            let seen = (mpi, form) != ("mpich", "-DF08");
+            two_ranks(&launcher, &program, "", seen);
+        }
+    }
+}
+
+/// A launcher where tests run.
+fn as_root(command: &mut Command) -> &mut Command {
+    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
+    command.env("OMPI_MCA_mpi_yield_when_idle", "1")
+}
+
+/// The steps of two ranks, and who waits at each, if that is to be seen.
+fn two_ranks(launcher: &str, program: &Path, argument: &str, seen: bool) {
+    let mut command = Command::new(launcher);
+    as_root(&mut command).args(["-n", "2"]).arg(program).arg(argument);
+    let mut p = Watched::start(true, &mut command);
+    for (step, activity, call) in [
+        ("barrier", Collective, "Barrier"),
+        ("receive", Mpi, "Recv"),
+        ("wait", Mpi, "Wait"),
+        ("last", Collective, "Barrier"),
+    ] {
+        p.until(step);
+        if seen {
+            ranks(&mut p, activity, call);
+        }
+        p.go();
+    }
+    p.ends_well();
+}
+
+/// What an MPI makes of it, which may catch the signal first, is the same with the probe.
+#[test]
+fn a_crash_in_a_call_of_mpi_is_the_programs_own() {
+    for mpi in ["openmpi", "mpich"] {
+        let compiler = format!("mpicc.{mpi}");
+        if !has(&compiler) {
+            continue;
+        }
+        let program = built("ranks", &compiler, &[]);
+        let alone = as_root(&mut Command::new(&program)).arg("crash").output().unwrap();
+        assert!(!alone.status.success() && alone.status.code() != Some(7), "{alone:?}");
+        let mut command = Command::new(&program);
+        let p = Watched::start(true, as_root(&mut command).arg("crash").stderr(Stdio::null()));
+        let mut reader = p.mapping.reader().unwrap();
+        let (status, said) = p.end();
+        assert_eq!((status, said.as_bytes()), (alone.status, alone.stdout.as_slice()));
+        reader.read(now(), &mut Vec::new()).unwrap();
+        assert!(reader.counts().attached >= 1, "{mpi} without the probe");
     }
 }
 

@@ -51,6 +51,7 @@ impl Mpi {
             "../../../../workloads/kernel.c",
             "../../../../workloads/common.c",
         ];
+        let rate = ["../../../../workloads/mpi_rate.c"];
         let (compiler, sources, option) = match form {
             "c" => ("mpicc", &["pattern.c"][..], "-pthread"),
             "pairs" => ("mpicc", &["pairs.c"][..], "-pthread"),
@@ -58,6 +59,7 @@ impl Mpi {
             "f08" => ("mpif90", &["pattern.F90"][..], "-DF08"),
             "stencil" => ("mpicc", &workload[..], "-D_GNU_SOURCE"),
             "metbench" => ("mpicc", &metbench[..], "-D_GNU_SOURCE"),
+            "rate" => ("mpicc", &rate[..], "-D_GNU_SOURCE"),
             other => panic!("{other}"),
         };
         let name = format!("pattern-{form}-{}", self.name);

@@ -4,9 +4,15 @@
 use crate::profile::cache;
 use crate::schema::valid;
 use crate::support::{Tool, json, stderr, text, workload};
+use rustix::fs::StatVfsMountFlags;
 use serde_json::Value;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
+
+const NOBODY: u32 = 65_534;
 
 /// Runs a program with the probe; the report.
 fn probed(tool: &Tool, options: &str, program: &[&str]) -> (Output, Value) {
@@ -173,6 +179,39 @@ fn what_cannot_be_watched_is_said() {
     let output = c.env("XDG_CACHE_HOME", "/proc/none").output().unwrap();
     assert!(output.status.success() && text(&output.stdout) == "x\n", "{}", stderr(&output));
     assert!(stderr(&output).contains("cannot keep the probe in /proc/none"), "{}", stderr(&output));
+}
+
+/// The loader drops a preload without a word where a program gets the rights of another user.
+#[test]
+fn a_program_with_rights_of_its_own_is_told() {
+    let tool = Tool::for_everybody();
+    let program = tool.path("mine");
+    std::fs::copy("/bin/true", &program).unwrap();
+    let run = |mode| {
+        std::fs::set_permissions(&program, Permissions::from_mode(mode)).unwrap();
+        let mut c = tool.run("--policy observe --probe on", &[program.to_str().unwrap()]);
+        let home = tool.directory_of(NOBODY);
+        c.uid(NOBODY).gid(NOBODY).env("EVENLY_STATE_DIR", &home).env("XDG_CACHE_HOME", &home);
+        let output = c.output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        stderr(&output)
+    };
+    let mounted = rustix::fs::statvfs(tool.dir.path()).unwrap();
+    if !rustix::process::geteuid().is_root()
+        || mounted.f_flag.contains(StatVfsMountFlags::NOSUID)
+        || rustix::thread::no_new_privs().unwrap()
+    {
+        let why =
+            "root has to give a program rights, and its file system and this process to let it";
+        return evenly_testing::skip("setuid", why);
+    }
+    let said = run(0o4755);
+    let why = "runs without the probe: it runs as its owner (setuid), and such a program takes no \
+               libraries from others";
+    assert!(said.contains(why), "{said}");
+    // Without these rights there is nothing to say.
+    let said = run(0o755);
+    assert!(!said.contains("--probe"), "{said}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 // Two ranks for tests of the probe, as steps.c: the first holds up the second. The argument is the level of
-// threads that is asked for, or "plain" for MPI_Init. Rank 1 tells by itself nothing; both compute a sum.
+// threads that is asked for, or "plain" for MPI_Init. Rank 1 tells by itself nothing; both compute a sum. With
+// "crash" a rank that is alone dies of its own fault within a call.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +13,19 @@ int main(int argc, char **argv)
 	int rank, size, level = 0, got = 0, sum = 0;
 	const char *what = argc > 1 ? argv[1] : "plain";
 	int levels[] = { MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE };
-	if (!strcmp(what, "plain"))
+	if (!strcmp(what, "plain") || !strcmp(what, "crash"))
 		MPI_Init(&argc, &argv);
 	else
 		MPI_Init_thread(&argc, &argv, levels[atoi(what)], &level);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
+	if (!strcmp(what, "crash")) {
+		MPI_Request request;
+		MPI_Irecv((void *)8, 1, MPI_INT, 0, 0, MPI_COMM_SELF, &request);
+		MPI_Send(&rank, 1, MPI_INT, 0, 0, MPI_COMM_SELF);
+		MPI_Wait(&request, MPI_STATUS_IGNORE);
+		return 7;
+	}
 	if (rank == 0)
 		step("barrier");
 	MPI_Barrier(MPI_COMM_WORLD);
