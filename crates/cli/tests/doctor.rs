@@ -399,9 +399,9 @@ fn a_running_program_that_has_the_probe_is_asked() {
         let value: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
         schema::valid(&value);
         assert_eq!(value["efficiency"]["basis"], basis, "{said}");
-        // Which of several findings is told in full depends on who else uses the machine.
-        let by_probe = value["findings"].to_string().contains("(by the probe)");
-        assert_eq!(by_probe, probe == "on", "{value:#}");
+        // How much they spin, and so whether that is a finding, depends on who else uses the machine.
+        let known = value["efficiency"]["factors"].is_object();
+        assert!(known || probe == "off", "{value:#}");
         signal(pid, Signal::TERM);
     }
 }
