@@ -1,7 +1,7 @@
 //! What is known of a machine and of a program beside what is observed: for policies that place
 //! threads by load, communication and memory.
 
-use crate::{CpuId, CpuSet, NodeIndex, TaskGraph};
+use crate::{CacheLevel, CpuId, CpuSet, NodeIndex, TaskGraph};
 
 /// The NUMA nodes of a machine, what they cost each other, and what was recorded of the program.
 #[derive(Debug, Clone)]
@@ -14,6 +14,9 @@ pub struct Knowledge {
     pub factors: Vec<f64>,
     /// Bytes a second from node i to node j, row by row, where that is known.
     pub bandwidths: Option<Vec<f64>>,
+    /// Levels of caches that CPUs share, from the innermost: for each the CPUs of each cache. CPUs of none
+    /// share nothing there.
+    pub caches: Vec<(CacheLevel, Vec<CpuSet>)>,
     /// Loads and messages of the program's ranks (or threads) in an earlier run, by their numbers,
     /// where there is such a record.
     pub profile: Option<TaskGraph>,
@@ -31,13 +34,25 @@ impl Knowledge {
     pub fn even(nodes: Vec<(u32, CpuSet)>, factor: f64) -> Self {
         let n = nodes.len();
         let factors = (0..n * n).map(|k| if k / n == k % n { 1.0 } else { factor }).collect();
-        Self { nodes, factors, bandwidths: None, profile: None, every: Self::USUAL_EVERY }
+        let (bandwidths, profile, caches) = (None, None, Vec::new());
+        Self { nodes, factors, bandwidths, caches, profile, every: Self::USUAL_EVERY }
     }
 
     /// The node of a CPU.
     #[must_use]
     pub fn node_of(&self, cpu: CpuId) -> NodeIndex {
         self.nodes.iter().position(|(_, cpus)| cpus.contains(cpu)).unwrap_or(0)
+    }
+
+    /// Which cache a CPU has at each level, as [`crate::Core::caches`] has it.
+    #[must_use]
+    pub fn caches_of(&self, cpu: CpuId) -> Vec<u32> {
+        let number = |caches: &Vec<CpuSet>| {
+            let at = caches.iter().position(|cpus| cpus.contains(cpu));
+            // One that lacks a level shares it with nobody.
+            at.and_then(|at| u32::try_from(at).ok()).unwrap_or(u32::MAX - cpu.0)
+        };
+        self.caches.iter().map(|(_, caches)| number(caches)).collect()
     }
 }
 
@@ -51,5 +66,9 @@ mod tests {
         let k = Knowledge::even(vec![(0, cpus("0-1")), (2, cpus("2-3"))], 1.5);
         assert_eq!([0, 1, 2, 3, 9].map(|c| k.node_of(CpuId(c))), [0, 0, 1, 1, 0]);
         assert_eq!(k.factors, [1.0, 1.5, 1.5, 1.0]);
+        let level = CacheLevel { name: String::from("L2"), factor: 0.15 };
+        let k = Knowledge { caches: vec![(level, vec![cpus("0-1"), cpus("2")])], ..k };
+        let of = |cpu| k.caches_of(CpuId(cpu));
+        assert!(of(0) == of(1) && of(1) != of(2) && of(2) != of(3) && of(3) != of(4));
     }
 }

@@ -552,11 +552,12 @@ impl Remap {
             cpu: c.id.0,
             node: knowledge.node_of(c.id),
             speed: f64::from(c.capacity) / f64::from(fastest),
-            caches: Vec::new(),
+            caches: knowledge.caches_of(c.id),
         });
+        let caches = knowledge.caches.iter().map(|(level, _)| level.clone()).collect();
         let nodes = knowledge.nodes.iter().map(|(id, _)| Node { id: *id, host: 0 }).collect();
         let mut cluster =
-            Cluster::new(cores.collect(), nodes, Vec::new(), knowledge.factors.clone()).ok()?;
+            Cluster::new(cores.collect(), nodes, caches, knowledge.factors.clone()).ok()?;
         if let Some(bandwidths) = &knowledge.bandwidths {
             cluster = cluster.with_bandwidths(bandwidths.clone()).ok()?;
         }
@@ -673,7 +674,7 @@ fn edges(s: &Snapshot, profile: &TaskGraph, all_load_s: f64) -> Vec<Edge> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenly_model::{CpuSet, LinkView, Tid};
+    use evenly_model::{CacheLevel, CpuSet, LinkView, Tid};
 
     const PERIOD: Nanos = Nanos::from_millis(20);
 
@@ -940,6 +941,32 @@ mod tests {
         // Without it nothing is known.
         let mut m = Machine::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)]);
         assert!(m.run(&mut policy(10, 3.0, None), 200).is_empty());
+    }
+
+    /// On one node partners come to CPUs that share a cache; where nothing is known of caches all are alike.
+    #[test]
+    fn partners_are_brought_to_one_cache() {
+        let cpus = |list: &str| -> CpuSet { list.parse().unwrap() };
+        let both = |i, j| [(i, j, 20_000.0), (j, i, 20_000.0)];
+        let start = Machine {
+            computes: Some(vec![0.5; 4]),
+            talk: [both(0, 2), both(1, 3)].concat(),
+            ..Machine::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)])
+        };
+        let level = CacheLevel { name: String::from("L2"), factor: 0.15 };
+        let caches = vec![(level, vec![cpus("0-1"), cpus("2-3")])];
+        for caches in [caches, Vec::new()] {
+            let known = !caches.is_empty();
+            let node = vec![(0, cpus("0-3"))];
+            let mut nuco = Remap::default();
+            let knowledge = Knowledge { every: 10, caches, ..Knowledge::even(node, 1.0) };
+            nuco.learn(&Arc::new(knowledge));
+            let mut m = start.clone();
+            let moved = !m.run(&mut nuco, 200).is_empty();
+            let together = |i: usize, j: usize| m.at[i] / 2 == m.at[j] / 2;
+            assert_eq!(moved, known, "{:?}", m.at);
+            assert!(!known || (together(0, 2) && together(1, 3)), "{:?}", m.at);
+        }
     }
 
     /// Ranks that say to whom they talk, and then talk to others: partners come to one node, both times. What a

@@ -19,12 +19,16 @@ pub struct Declared {
     /// ACPI SLIT: relative distances from each node (rows) to each, 10 to itself. None where a row is
     /// missing or none.
     pub slit: Option<Vec<Vec<u32>>>,
-    /// ACPI HMAT, of the nodes that have it.
+    /// ACPI HMAT, of the nodes that have it: what the nearest of all initiators get, which may be
+    /// devices (`access0`).
     pub hmat: Vec<Access>,
+    /// The same of the nearest nodes that have CPUs (`access1`).
+    pub hmat_cpus: Vec<Access>,
 }
 
-/// What the nearest readers get from a node's memory (`access0`: all readers; sysfs shows it for the
-/// nearest only).
+/// What the nearest readers get from a node's memory. Linux shows no others, in two classes
+/// (Documentation/admin-guide/mm/numaperf.rst): the best of all initiators, and the best of those with
+/// CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Access {
     /// The node whose memory it is.
@@ -58,7 +62,7 @@ pub fn parse_slit(text: &[u8]) -> Option<Vec<u32>> {
     (!row.is_empty() && row.len() <= MOST_NODES).then_some(row)
 }
 
-/// Reads a file of `access0/initiators`, such as `read_latency`: one number. The kernel writes 0 where
+/// Reads a file of `access0/initiators` or `access1/initiators`, such as `read_latency`: one number. The kernel writes 0 where
 /// the firmware gives none.
 #[must_use]
 pub fn parse_hmat(text: &[u8]) -> Option<u64> {
@@ -129,8 +133,8 @@ pub fn declared(root: &Path) -> Declared {
     };
     let slit: Option<Vec<Vec<u32>>> =
         if nodes.is_empty() { None } else { nodes.iter().map(row).collect() };
-    let access = |&memory: &u32| {
-        let dir = of(memory).join("access0/initiators");
+    let access = |memory: u32, class: &str| {
+        let dir = of(memory).join(class).join("initiators");
         let value = |file: &str| parse_hmat(&fs::read(dir.join(file)).ok()?);
         let access = Access {
             memory,
@@ -148,8 +152,9 @@ pub fn declared(root: &Path) -> Declared {
         ];
         values.iter().any(Option::is_some).then_some(access)
     };
-    let hmat = nodes.iter().filter_map(access).collect();
-    Declared { nodes, slit, hmat }
+    let all = |class: &str| nodes.iter().filter_map(|&memory| access(memory, class)).collect();
+    let (hmat, hmat_cpus) = (all("access0"), all("access1"));
+    Declared { nodes, slit, hmat, hmat_cpus }
 }
 
 /// Free memory of a node, in bytes; None where the system does not tell.
@@ -232,6 +237,50 @@ mod tests {
         assert_eq!((far.read_latency_ns, far.write_latency_ns), (Some(250), None));
         assert_eq!(d.hmat[0].read_mb_per_s, Some(100_000));
         assert_eq!((free_memory(dir.path(), 1), free_memory(dir.path(), 2)), (Some(8192), None));
+    }
+
+    /// As Linux lays it out (drivers/base/node.c): a link to each initiator beside the values of the
+    /// class, `targets` on the other side, and `power` and `uevent` as every device has them. Node 0 has
+    /// CPUs, node 1 is a device that starts accesses of its own, node 2 is memory next to that.
+    #[test]
+    fn both_classes_of_access() {
+        let class = |node: u32, class: u32, values: [&'static str; 4]| {
+            let names = ["read_bandwidth", "read_latency", "write_bandwidth", "write_latency"];
+            let path = move |name: &str| format!("node{node}/access{class}/initiators/{name}");
+            names.into_iter().zip(values).map(move |(name, value)| (path(name), value))
+        };
+        let plain = |path: &str, text: &'static str| (path.to_owned(), text);
+        let mut files = vec![
+            plain("node0/distance", "10 255 20\n"),
+            plain("node1/distance", "255 10 255\n"),
+            plain("node2/distance", "20 255 10\n"),
+            plain("node0/access0/uevent", ""),
+            plain("node0/access0/power/runtime_status", "unsupported\n"),
+            plain("node0/access0/targets/power", ""),
+            plain("node2/access1/power/runtime_status", "unsupported\n"),
+        ];
+        files.extend(class(0, 0, ["130000\n", "96\n", "110000\n", "96\n"]));
+        files.extend(class(0, 1, ["130000\n", "96\n", "110000\n", "96\n"]));
+        files.extend(class(2, 0, ["400000\n", "60\n", "400000\n", "60\n"]));
+        files.extend(class(2, 1, ["20000\n", "310\n", "0\n", "0\n"]));
+        let files: Vec<(&str, &str)> = files.iter().map(|(p, t)| (p.as_str(), *t)).collect();
+        let dir = tree(&files);
+        let node = |n: u32| dir.path().join(format!("sys/devices/system/node/node{n}"));
+        for (memory, class, initiator) in [(0, 0, 0), (0, 1, 0), (2, 0, 1), (2, 1, 0)] {
+            let link = node(memory).join(format!("access{class}/initiators/node{initiator}"));
+            std::os::unix::fs::symlink(node(initiator), link).unwrap();
+        }
+        let d = declared(dir.path());
+        let seen = |all: &[Access]| {
+            let one =
+                |a: &Access| (a.memory, a.readers.clone(), a.read_latency_ns, a.read_mb_per_s);
+            all.iter().map(one).collect::<Vec<_>>()
+        };
+        let near = (0, vec![0], Some(96), Some(130_000));
+        assert_eq!(seen(&d.hmat), [near.clone(), (2, vec![1], Some(60), Some(400_000))]);
+        assert_eq!(seen(&d.hmat_cpus), [near, (2, vec![0], Some(310), Some(20_000))]);
+        let far = &d.hmat_cpus[1];
+        assert_eq!((far.write_latency_ns, far.write_mb_per_s), (None, None));
     }
 
     #[test]

@@ -615,14 +615,24 @@ impl Machine {
         places.iter().flat_map(values).collect()
     }
 
-    /// What a policy that places threads by load may know of it: its nodes with their CPUs, and the
-    /// best factors and bandwidths that are known ([`Machine::factors`]).
+    /// What a policy that places threads by load may know of it: its nodes with their CPUs, the
+    /// best factors and bandwidths that are known ([`Machine::factors`]), and which CPUs share caches.
     #[must_use]
     pub fn knowledge(&self) -> Knowledge {
         let factors = self.factors();
         let nodes: Vec<(u32, CpuSet)> =
             self.homes().iter().map(|h| (h.shown(), h.cpus.clone())).collect();
+        let allowed = self.allowed();
+        let level = |kind: Kind| {
+            let caches = self.root().of(kind);
+            let sets: Vec<CpuSet> = caches.iter().map(|c| c.cpus.and(&allowed)).collect();
+            let shared = sets.iter().any(|cpus| cpus.len() > 1);
+            shared.then(|| {
+                (CacheLevel { name: kind.name().to_owned(), factor: cache_factor(kind) }, sets)
+            })
+        };
         Knowledge {
+            caches: Kind::CACHES.into_iter().filter_map(level).collect(),
             factors: factors.values().to_vec(),
             bandwidths: factors.bandwidths().map(|b| transposed(b, nodes.len())),
             ..Knowledge::even(nodes, 1.0)
@@ -695,10 +705,6 @@ impl Machine {
                 .map(|l| p.caches.get(l).copied().unwrap_or(u32::MAX - at as u32))
                 .collect(),
         });
-        let factor = |k: &Kind| {
-            let at = Kind::CACHES.iter().position(|c| c == k).unwrap_or(0);
-            ASSUMED_CACHE_FACTORS[at]
-        };
         Parts {
             cores: cores.collect(),
             nodes: homes
@@ -708,7 +714,7 @@ impl Machine {
                 .collect(),
             caches: levels
                 .iter()
-                .map(|k| CacheLevel { name: k.name().to_owned(), factor: factor(k) })
+                .map(|k| CacheLevel { name: k.name().to_owned(), factor: cache_factor(*k) })
                 .collect(),
         }
     }
@@ -747,6 +753,12 @@ impl Machine {
     pub fn describe(&self) -> String {
         text::describe(self)
     }
+}
+
+/// What two cores that share a cache of this level are taken to pay, over the latency of local memory.
+fn cache_factor(kind: Kind) -> f64 {
+    let at = Kind::CACHES.iter().position(|c| *c == kind);
+    at.and_then(|at| ASSUMED_CACHE_FACTORS.get(at)).copied().unwrap_or(1.0)
 }
 
 /// What a cluster is made of.

@@ -13,12 +13,13 @@
 use crate::chase;
 use crate::declared::{free_memory, parse_huge};
 use crate::machine::{Machine, Origin};
-use crate::measured::{Binding, Measurement, Pair, Spread};
+use crate::measured::{Binding, Meanwhile, Measurement, Pair, Spread};
 use crate::pages::Pages;
 use crate::text::bytes;
 use crate::tree::Kind;
 use evenly_linux::affinity;
 use evenly_linux::limits::Limits;
+use evenly_linux::usage::Usage;
 use evenly_model::{CpuId, CpuSet, Pid, Tid};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;
@@ -172,6 +173,8 @@ pub fn measure(
     let caches = machine.root().all().filter(|o| o.kind.is_cache());
     let last_cache = caches.filter_map(|o| o.bytes).max().unwrap_or(0);
     let (mut pairs, mut notes) = (Vec::new(), Vec::new());
+    let cpus = readers.iter().fold(CpuSet::new(), |all, r| all.or(&r.cpus));
+    let before = Usage::now(&cpus).ok();
     for &memory in &memories {
         said(&format!("reading the memory of NUMA node {memory}"));
         let only = memories.len() == 1;
@@ -181,7 +184,12 @@ pub fn measure(
             Err(e) => notes.push(format!("the memory of node {memory} was not measured: {e}")),
         }
     }
-    Ok(Measurement { unix_s, seconds: start.elapsed().as_secs_f64(), pairs, notes })
+    let seconds = start.elapsed().as_secs_f64();
+    let load = before.zip(Usage::now(&cpus).ok()).map(|(before, after)| {
+        let load = after.since(&before, cpus.len());
+        Meanwhile { others: load.others, stolen: load.stolen }
+    });
+    Ok(Measurement { unix_s, seconds, pairs, notes, load })
 }
 
 fn of_memory(
@@ -346,6 +354,33 @@ mod tests {
             assert!(p.huge_share.is_none_or(|s| (0.0..=1.0).contains(&s)));
         }
         assert!(m.is_sound());
+    }
+
+    /// A program on each CPU that never sleeps has a part of them, however fast they are.
+    #[test]
+    fn others_are_noticed() {
+        struct Spinner(std::process::Child);
+        impl Drop for Spinner {
+            fn drop(&mut self) {
+                let _ = self.0.kill();
+                let _ = self.0.wait();
+            }
+        }
+        let machine = this_machine_kept_in(None).unwrap();
+        let spin = || {
+            let mut c = std::process::Command::new("sh");
+            Spinner(c.args(["-c", "while :; do :; done"]).spawn().unwrap())
+        };
+        let all: Vec<Spinner> = (0..machine.allowed().len()).map(|_| spin()).collect();
+        let options = MeasureOptions { repetitions: 3, buffer_bytes: Some(8 << 20), seed: 3 };
+        let m = match measure(&machine, &options, &mut |_| {}) {
+            Err(MeasureError::Bind { source, .. }) => {
+                return evenly_testing::skip("mbind", format!("mbind: {source}"));
+            }
+            m => m.unwrap(),
+        };
+        drop(all);
+        assert!(m.load.is_some_and(|l| l.others > 0.1), "{:?}", m.load);
     }
 
     /// No machine has this node.

@@ -85,6 +85,19 @@ pub struct Measurement {
     pub pairs: Vec<Pair>,
     /// What could not be measured, and why.
     pub notes: Vec<String>,
+    /// What else the CPUs did meanwhile; None where the system does not tell, and in files of before it
+    /// was looked at.
+    #[serde(default)]
+    pub load: Option<Meanwhile>,
+}
+
+/// Parts of the time of the CPUs that were measured, from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Meanwhile {
+    /// What other programs had.
+    pub others: f64,
+    /// What the host of a virtual machine took.
+    pub stolen: f64,
 }
 
 /// A factor with its spread.
@@ -134,7 +147,9 @@ impl Measurement {
 
     /// Whether it can have come from measuring: what is read from a file need not have.
     pub(crate) fn is_sound(&self) -> bool {
-        self.pairs.iter().all(|p| {
+        let part = |p: f64| (0.0..=1.0).contains(&p);
+        let load = self.load.is_none_or(|l| part(l.others) && part(l.stolen));
+        load && self.pairs.iter().all(|p| {
             p.latency_ns.is_sound() && p.read_bytes_per_s.as_ref().is_none_or(Spread::is_sound)
         })
     }
@@ -168,6 +183,7 @@ pub(crate) mod tests {
                 pair(1, 1, &[100.0, 100.0, 125.0]),
             ],
             notes: vec![],
+            load: None,
         }
     }
 
@@ -202,5 +218,8 @@ pub(crate) mod tests {
         let mut m = two_nodes();
         m.pairs[0].latency_ns.median = 1.0;
         assert!(!m.is_sound());
+        let load = |others| Some(Meanwhile { others, stolen: 0.0 });
+        assert!(Measurement { load: load(1.0), ..two_nodes() }.is_sound());
+        assert!(!Measurement { load: load(-0.1), ..two_nodes() }.is_sound());
     }
 }

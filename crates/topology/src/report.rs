@@ -20,6 +20,9 @@ pub const SCHEMA: &str = "evenly.topology/1";
 /// Most nodes of which all pairs are printed; the JSON has them all.
 const MOST_PRINTED: usize = 16;
 
+/// Part of the CPUs' time above which it is said that others had it while it was measured.
+const BUSY: f64 = 0.05;
+
 /// What is said of a machine.
 #[derive(Debug, Clone, Copy)]
 pub struct Report<'a> {
@@ -136,6 +139,20 @@ impl Report<'_> {
         for note in &m.notes {
             let _ = writeln!(out, "  {note}");
         }
+        if let Some(load) = m.load.filter(|l| l.others + l.stolen > BUSY) {
+            let percent = |part: f64| (100.0 * part).round();
+            let host = if load.stolen > 0.005 {
+                format!(", and the host of this virtual machine {} %", percent(load.stolen))
+            } else {
+                String::new()
+            };
+            let _ = writeln!(
+                out,
+                "  other programs had {} % of these CPUs meanwhile{host}: for figures of an idle \
+                 machine measure again when it is (--measure --again)",
+                percent(load.others)
+            );
+        }
     }
 
     fn network(&self, out: &mut String) {
@@ -174,14 +191,16 @@ impl Report<'_> {
             }
             None => out.push_str("declared distances (SLIT): none\n"),
         }
-        for a in &d.hmat {
+        let nearest = d.hmat.iter().map(|a| (a, "access0"));
+        let with_cpus = d.hmat_cpus.iter().map(|a| (a, "access1, nodes with CPUs"));
+        for (a, class) in nearest.chain(with_cpus) {
             let readers: Vec<String> = a.readers.iter().map(u32::to_string).collect();
             let value = |v: Option<u64>, unit: &str| {
                 v.map_or_else(|| "?".to_owned(), |v| format!("{v} {unit}"))
             };
             let _ = writeln!(
                 out,
-                "declared by the HMAT: node {} read by node {}: {}, {}; written: {}, {}",
+                "declared by the HMAT ({class}): node {} read by node {}: {}, {}; written: {}, {}",
                 a.memory,
                 readers.join(", "),
                 value(a.read_latency_ns, "ns"),
@@ -250,22 +269,25 @@ fn threads(n: u32) -> String {
 mod tests {
     use super::*;
     use crate::declared::Access;
+    use crate::measured::Meanwhile;
     use crate::measured::tests::two_nodes;
     use crate::network::tests::two_hosts;
     use crate::{Host, join, synthetic};
 
     fn declared() -> Declared {
+        let access = Access {
+            memory: 0,
+            readers: vec![0, 1],
+            read_latency_ns: Some(90),
+            write_latency_ns: None,
+            read_mb_per_s: Some(100_000),
+            write_mb_per_s: Some(80_000),
+        };
         Declared {
             nodes: vec![0, 1],
             slit: Some(vec![vec![10, 21], vec![21, 10]]),
-            hmat: vec![Access {
-                memory: 0,
-                readers: vec![0, 1],
-                read_latency_ns: Some(90),
-                write_latency_ns: None,
-                read_mb_per_s: Some(100_000),
-                write_mb_per_s: Some(80_000),
-            }],
+            hmat: vec![access.clone()],
+            hmat_cpus: vec![Access { readers: vec![0], read_latency_ns: Some(95), ..access }],
         }
     }
 
@@ -283,6 +305,24 @@ mod tests {
         );
         assert_eq!(json["measured"]["pairs"].as_array().unwrap().len(), 4);
         assert_eq!((&json["cores"], &json["allowed"]), (&json!(4), &json!("0-3")));
+    }
+
+    #[test]
+    fn a_busy_machine_is_named() {
+        let with = |load| {
+            let measured = crate::Measurement { load, ..two_nodes() };
+            let machine = synthetic("numa:2 core:2").unwrap().with_measurement(measured);
+            let report = Report { machine: &machine, declared: None, notes: &[] };
+            (report.text(), report.json()["measured"]["load"].clone())
+        };
+        let (text, json) = with(Some(Meanwhile { others: 0.43, stolen: 0.0 }));
+        assert!(text.contains("  other programs had 43 % of these CPUs meanwhile: "), "{text}");
+        assert_eq!(json, json!({ "others": 0.43, "stolen": 0.0 }));
+        let (text, _) = with(Some(Meanwhile { others: 0.01, stolen: 0.25 }));
+        assert!(text.contains("had 1 % of these CPUs meanwhile, and the host of this"), "{text}");
+        for quiet in [Some(Meanwhile { others: 0.02, stolen: 0.01 }), None] {
+            assert!(!with(quiet).0.contains("other programs"));
+        }
     }
 
     #[test]

@@ -4,8 +4,8 @@
 
 use evenly_model::CpuSet;
 use evenly_topology::{
-    Binding, Factors, Host, HostPair, Kind, Machine, Measurement, Network, Origin, Pair, Source,
-    Spread, from_xml, join, synthetic, this_machine_kept_in,
+    ASSUMED_CACHE_FACTORS, Binding, Factors, Host, HostPair, Kind, Machine, Measurement, Network,
+    Origin, Pair, Source, Spread, from_xml, join, synthetic, this_machine_kept_in,
 };
 use std::fs;
 
@@ -68,6 +68,13 @@ fn caches_that_cores_share_are_in_the_cluster() {
     assert_eq!((names, cluster.cores().len()), (vec!["L2", "L3"], 16));
     assert_eq!([0, 1, 2, 4].map(|k| cluster.shared_cache(0, k)), [Some(0), Some(0), Some(1), None]);
     // Of each core alone: no level to share.
+    // The same for threads, which run on CPUs: those of a core share its L2 only where cores do.
+    let known = machine.knowledge();
+    let levels: Vec<(&str, usize)> =
+        known.caches.iter().map(|(level, sets)| (level.name.as_str(), sets.len())).collect();
+    assert_eq!(levels, [("L2", 8), ("L3", 4)]);
+    assert_eq!(known.caches[0].1[1].to_string(), "4-7");
+    assert_eq!(known.caches[1].0.factor, ASSUMED_CACHE_FACTORS[2]);
     let private = synthetic("l2:4 core:1 pu:1").unwrap().cluster(None).unwrap();
     assert!(private.caches().is_empty());
 }
@@ -231,7 +238,7 @@ fn measured(latencies: &[f64], bytes_per_s: f64) -> Measurement {
         binding: Binding::Checked,
     };
     let pairs = (0..).zip(latencies).map(pair).collect();
-    Measurement { unix_s: 1_700_000_000, seconds: 1.0, pairs, notes: Vec::new() }
+    Measurement { unix_s: 1_700_000_000, seconds: 1.0, pairs, notes: Vec::new(), load: None }
 }
 
 /// A network with these latencies in microseconds: 0 and 1, 0 and 2, 1 and 2, ...
