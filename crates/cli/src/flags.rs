@@ -566,7 +566,7 @@ pub(crate) struct MapArgs {
     /// nuco+: no more imbalance than that, in percent: 5 is a makespan of 1.05 times the mean load
     #[arg(long, value_name = "PERCENT", value_parser = not_negative)]
     pub(crate) max_imbalance: Option<f64>,
-    /// refine, scotch, metis: how far above the mean a core may be loaded, in percent [default: 5]
+    /// refine, scotch, metis, kahip: how far above the mean a core may be loaded, in percent [default: 5]
     #[arg(long, value_name = "PERCENT", value_parser = not_negative)]
     pub(crate) tolerance: Option<f64>,
     /// Show what all algorithms make of it, instead of one; programs only where they are installed

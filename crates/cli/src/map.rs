@@ -7,8 +7,8 @@ use anyhow::Context;
 use evenly_errors::said;
 use evenly_linux::supervise::{Outcome, Signals};
 use evenly_map::{
-    Algorithm, Case, Described, Files, Format, Input, Mapped, Point, expected_s, machine,
-    mapping_file, present,
+    Algorithm, Case, Described, Files, Format, Input, Mapped, Point, PresentFrom, expected_s,
+    machine, mapping_file, names_differ, present,
 };
 use evenly_model::{CoreIndex, Nanos};
 use evenly_policy::map::{Alpha, Options};
@@ -33,8 +33,13 @@ pub(crate) fn map(args: &MapArgs) -> anyhow::Result<End> {
     let front = args.front.as_deref().map(output::of_this_process);
     let outputs = Outputs { out, json, counted, front };
     check(args, &outputs)?;
+    names_differ(&args.hosts).context("--hosts")?;
     let described = machine(&args.topology, args.factors.as_deref())?;
     let options = options(args, described.memory_s)?;
+    if args.profile && args.current.is_none() {
+        // Ranks are wherever their launcher puts them; said before the program runs for nothing.
+        no_migrations_from_nowhere(args)?;
+    }
     if !args.profile {
         let files = files(args);
         say_how_long_to_read(&files, args.quiet);
@@ -97,6 +102,9 @@ fn place(
     };
     let too_dear = too_dear(&described, options);
     let case = case(args, described, input)?;
+    if case.from == PresentFrom::Assumed {
+        no_migrations_from_nowhere(args)?;
+    }
     let mut mapped = Vec::new();
     let (mut missing, mut failed) = (Vec::new(), Vec::new());
     if args.compare {
@@ -148,13 +156,21 @@ fn place(
         }
         for algorithm in missing {
             if let Algorithm::Program(p) = algorithm {
-                tell(&format!(
-                    "evenly: note: left out: {}, as {} is not in PATH (package {})",
-                    p.name, p.executable, p.package
-                ));
+                tell(&format!("evenly: note: left out: {}, as {}", p.name, p.missing()));
             }
         }
     }
+    Ok(())
+}
+
+/// For where nothing says where tasks are: who moves them by a list would move them from where they are
+/// not.
+fn no_migrations_from_nowhere(args: &MapArgs) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        evenly_map::format(&args.format) != Some(Format::Migrations),
+        "--format migrations: nothing says where the tasks are now; give --current, or the column pe \
+         of --objects"
+    );
     Ok(())
 }
 
@@ -275,7 +291,7 @@ fn check_bounds(args: &MapArgs) -> anyhow::Result<()> {
         ("--windows", args.windows.is_some(), &["nuco+"]),
         ("--max-migrations", args.max_migrations.is_some(), &["nuco+"]),
         ("--max-imbalance", args.max_imbalance.is_some(), &["nuco+"]),
-        ("--tolerance", args.tolerance.is_some(), &["refine", "scotch", "metis"]),
+        ("--tolerance", args.tolerance.is_some(), &["refine", "scotch", "metis", "kahip"]),
     ];
     for (flag, is_given, known_by) in given {
         anyhow::ensure!(
@@ -432,7 +448,8 @@ fn write(
     path: &Path,
 ) -> anyhow::Result<()> {
     let format = evenly_map::format(&args.format).context("--format")?;
-    let text = evenly_map::write(format, &case.input.graph, &case.cluster, &mapped.mapping, hosts)
+    let Case { input, cluster, present, .. } = case;
+    let text = evenly_map::write(format, &input.graph, cluster, present, &mapped.mapping, hosts)
         .with_context(|| format!("--format {}", args.format))?;
     output::write(path, text.as_bytes())
 }

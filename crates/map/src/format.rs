@@ -4,6 +4,7 @@
 //! say something else than was asked for.
 
 use evenly_model::{Cluster, CoreIndex, TaskGraph};
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 /// The highest CPU number, exclusive, of which a mask is written.
@@ -38,6 +39,9 @@ pub enum Format {
     HostFile,
     /// `id,mask` with a first line: hexadecimal CPU masks as `taskset` takes them.
     Masks,
+    /// `id,from,to,bytes` with a first line: the tasks that change their core, in the order that they
+    /// were given in, and what has to be moved with each. For runtimes that move objects themselves.
+    Migrations,
 }
 
 /// What is to be known of a form.
@@ -79,6 +83,11 @@ pub const FORMATS: &[FormatInfo] = &[
         about: "id,mask: CPU masks in hexadecimal, as taskset takes them",
         format: Format::Masks,
     },
+    FormatInfo {
+        name: "migrations",
+        about: "id,from,to,bytes: the tasks that change their core, and no others",
+        format: Format::Migrations,
+    },
 ];
 
 /// A form by its name.
@@ -118,6 +127,12 @@ pub enum FormatError {
         /// Hosts there are.
         hosts: usize,
     },
+    /// A launcher could not tell two hosts apart.
+    #[error("two hosts have the name '{name}'; each host needs a name of its own")]
+    SameName {
+        /// The name.
+        name: String,
+    },
     /// A mask would be too long.
     #[error("CPU {cpu} is beyond {}, the highest that a mask is written for", MOST_CPUS - 1)]
     Mask {
@@ -137,7 +152,8 @@ struct Place {
     cpu: u32,
 }
 
-/// Writes a mapping; each form ends with a line feed. `hosts` are the names of the hosts, or none: then
+/// Writes a mapping; each form ends with a line feed. `present` is where each task is before, which
+/// only [`Format::Migrations`] looks at; `hosts` are the names of the hosts, or none: then
 /// rank files count hosts, and one host is `localhost` in a host file.
 ///
 /// CPU numbers are those that the described system has for them ([`evenly_model::Core::cpu`]).
@@ -148,6 +164,7 @@ pub fn write(
     format: Format,
     graph: &TaskGraph,
     cluster: &Cluster,
+    present: &[CoreIndex],
     mapping: &[CoreIndex],
     hosts: &[String],
 ) -> Result<String, FormatError> {
@@ -156,6 +173,7 @@ pub fn write(
     if !hosts.is_empty() && hosts.len() != count {
         return Err(FormatError::Hosts { found: hosts.len(), hosts: count });
     }
+    names_differ(hosts)?;
     let one_host = || if count > 1 { Err(FormatError::OneHost { hosts: count }) } else { Ok(()) };
     let mut text = String::new();
     // Writing to a string cannot fail.
@@ -164,6 +182,15 @@ pub fn write(
             text.push_str("id,pe\n");
             for (t, &core) in graph.tasks().iter().zip(mapping) {
                 let _ = writeln!(text, "{},{}", t.id, cluster.cores()[core].id);
+            }
+        }
+        Format::Migrations => {
+            text.push_str("id,from,to,bytes\n");
+            let id = |core: CoreIndex| cluster.cores()[core].id;
+            for ((t, &from), &to) in graph.tasks().iter().zip(present).zip(mapping) {
+                if from != to {
+                    let _ = writeln!(text, "{},{},{},{}", t.id, id(from), id(to), t.size_bytes);
+                }
             }
         }
         Format::Masks => {
@@ -221,6 +248,18 @@ pub fn write(
         }
     }
     Ok(text)
+}
+
+/// Whether each host has a name of its own.
+///
+/// # Errors
+/// The first name that is there twice.
+pub fn names_differ(hosts: &[String]) -> Result<(), FormatError> {
+    let mut names = HashSet::new();
+    match hosts.iter().find(|name| !names.insert(name.as_str())) {
+        Some(name) => Err(FormatError::SameName { name: name.clone() }),
+        None => Ok(()),
+    }
 }
 
 /// Where each core is, by its index.

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! CSV, JSON, Matrix Market, Open MPI's monitoring -> Input -> Case -> Mapped -> CSV, JSON, rank file,
-//!                                        machine ------------^                  --cpu-bind, masks ...
+//!                                        machine ------------^                  migrations, masks ...
 //! ```
 //!
 //! Invariants: whatever is in a file, reading it ends with a graph or with one line that names file,
@@ -36,7 +36,7 @@ pub use assignment::{Assignment, assignment_file, read_assignment};
 pub use case::{Algorithm, Case, Mapped, SCHEMA, SCHEMA_COMPARISON, expected_s};
 pub use error::InputError;
 pub use factors::read_factors;
-pub use format::{FORMATS, Format, FormatError, FormatInfo, format, write};
+pub use format::{FORMATS, Format, FormatError, FormatInfo, format, names_differ, write};
 pub use front::{Front, Point};
 pub use input::{Edges, Files, Input, MOST_EDGES, MOST_TASKS};
 pub use json::{SCHEMA_TASKS, read_tasks};
@@ -47,7 +47,7 @@ pub use monitoring::{Monitoring, read_monitoring};
 pub use objects::{read_edges, read_mapping, read_objects};
 pub use present::{Current, PresentFrom, mapping_file, present};
 pub use profile::{JoinError, Profile, RankEnded, RankProfile, SCHEMA_PROFILE, join, read_profile};
-pub use programs::{Job, PROGRAMS, Program, ProgramError, read_pairs, read_parts};
+pub use programs::{Job, PROGRAMS, Package, Program, ProgramError, read_pairs, read_parts};
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,5 @@
-//! Mappers that are programs of others: SCOTCH and METIS, which many systems have as packages.
+//! Mappers that are programs of others: SCOTCH and METIS, which many systems have as packages, and KaHIP,
+//! which is a module of Python.
 //!
 //! They are called with files in a directory of their own, which is gone afterwards; nothing of them
 //! is linked, so that evenly is built and runs without them, and what goes wrong in them ends them
@@ -46,9 +47,28 @@ pub struct Program {
     pub about: &'static str,
     /// What is called.
     pub executable: &'static str,
-    /// The package that has it, as Debian, Ubuntu and Fedora call it.
-    pub package: &'static str,
+    /// The package that has it.
+    pub package: Package,
     run: fn(&Called<'_>, &Job<'_>) -> Result<Vec<CoreIndex>, ProgramError>,
+}
+
+/// Where a program is to be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Package {
+    /// A package of the system, as Debian, Ubuntu and Fedora call it.
+    System(&'static str),
+    /// A module of Python, which has its name in the Python Package Index, too.
+    Python(&'static str),
+}
+
+impl Package {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::System(name) | Self::Python(name) => name,
+        }
+    }
 }
 
 impl std::fmt::Debug for Program {
@@ -64,20 +84,27 @@ impl PartialEq for Program {
 }
 
 /// All of them.
-pub static PROGRAMS: [Program; 2] = [
+pub static PROGRAMS: [Program; 3] = [
     Program {
         name: "scotch",
         about: "SCOTCH's static mapping onto the machine's distances (its program scotch_gmap)",
         executable: "scotch_gmap",
-        package: "scotch",
+        package: Package::System("scotch"),
         run: scotch,
     },
     Program {
         name: "metis",
         about: "METIS' k-way partition, a part for each core, blind to distances (its program gpmetis)",
         executable: "gpmetis",
-        package: "metis",
+        package: Package::System("metis"),
         run: metis,
+    },
+    Program {
+        name: "kahip",
+        about: "KaHIP's partition, a part for each core, blind to distances (its module of Python)",
+        executable: "python3",
+        package: Package::Python("kahip"),
+        run: kahip,
     },
 ];
 
@@ -85,17 +112,14 @@ pub static PROGRAMS: [Program; 2] = [
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
     /// It is not there.
-    #[error(
-        "{name}: its program {executable} is not in PATH; install the package {package} (apt-get \
-         install {package}), or choose another algorithm"
-    )]
+    #[error("{name}: {}, or choose another algorithm", missing(executable, *package, true))]
     Missing {
         /// What was asked for.
         name: &'static str,
         /// What is called.
         executable: &'static str,
         /// Which package has it.
-        package: &'static str,
+        package: Package,
     },
     /// It was called and gave nothing.
     #[error("{executable}: {what}")]
@@ -115,14 +139,51 @@ pub enum ProgramError {
     },
 }
 
+/// That a program is not there, and what would mend it: as an advice, or in brackets.
+fn missing(executable: &str, package: Package, advice: bool) -> String {
+    match (package, advice) {
+        (Package::System(name), true) => format!(
+            "its program {executable} is not in PATH; install the package {name} (apt-get install \
+             {name})"
+        ),
+        (Package::System(name), false) => format!("{executable} is not in PATH (package {name})"),
+        (Package::Python(name), true) => format!(
+            "no {executable} in PATH has the module {name}; install it (pip install {name}, in a \
+             virtual environment of which the directory bin is in PATH)"
+        ),
+        (Package::Python(name), false) => {
+            format!("no {executable} in PATH has the module {name} (pip install {name})")
+        }
+    }
+}
+
 impl Program {
-    /// Where it is, in a list of directories such as PATH.
+    /// Where it is, in a list of directories such as PATH. A module of Python has to be known to the
+    /// first interpreter there, which is asked.
     #[must_use]
     pub fn find(&self, path: &OsStr) -> Option<PathBuf> {
-        std::env::split_paths(path)
+        let file = std::env::split_paths(path)
             .filter(|dir| dir.is_absolute())
             .map(|dir| dir.join(self.executable))
-            .find(|file| is_executable(file))
+            .find(|file| is_executable(file))?;
+        match self.package {
+            Package::System(_) => Some(file),
+            Package::Python(module) => has_module(&file, module).then_some(file),
+        }
+    }
+
+    /// What failed, where it fails: Python is not to blame for its modules.
+    const fn called(&self) -> &'static str {
+        match self.package {
+            Package::System(_) => self.executable,
+            Package::Python(module) => module,
+        }
+    }
+
+    /// That it is not there, with the package that has it, in a few words.
+    #[must_use]
+    pub fn missing(&self) -> String {
+        missing(self.executable, self.package, false)
     }
 
     /// Calls it, as found in a list of directories such as PATH.
@@ -135,7 +196,7 @@ impl Program {
         if job.cluster.cores().len() == 1 {
             return Ok(vec![0; job.graph.len()]);
         }
-        let failed = |what: String| ProgramError::Failed { executable, what };
+        let failed = |what: String| ProgramError::Failed { executable: self.called(), what };
         let dir = tempfile::Builder::new().prefix("evenly-map-").tempdir();
         let dir = dir.map_err(|e| failed(format!("no directory for its files: {e}")))?;
         let called = Called { program: *self, file: &file, dir: dir.path() };
@@ -154,6 +215,14 @@ fn is_executable(file: &Path) -> bool {
     fs::metadata(file).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
 
+/// Whether an interpreter of Python knows a module. Not asked where files lie that could be taken for it.
+fn has_module(python: &Path, module: &str) -> bool {
+    let mut c = Command::new(python);
+    c.args(["-c", &format!("import {module}")]).current_dir("/");
+    c.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    c.status().is_ok_and(|status| status.success())
+}
+
 /// A program that was found, and a directory for its files.
 struct Called<'a> {
     program: Program,
@@ -163,7 +232,7 @@ struct Called<'a> {
 
 impl Called<'_> {
     fn failed(&self, what: impl Into<String>) -> ProgramError {
-        ProgramError::Failed { executable: self.program.executable, what: what.into() }
+        ProgramError::Failed { executable: self.program.called(), what: what.into() }
     }
 
     fn unfit(&self, what: impl Into<String>) -> ProgramError {
@@ -187,7 +256,14 @@ impl Called<'_> {
         }
         let words =
             [&output.stderr, &output.stdout].map(|o| String::from_utf8_lossy(o).into_owned());
-        let line = words.iter().flat_map(|w| w.lines()).find(|l| !l.trim().is_empty());
+        let line = words.iter().find_map(|words| {
+            let mut lines = words.lines().filter(|l| !l.trim().is_empty());
+            match self.program.package {
+                Package::System(_) => lines.next(),
+                // What went wrong stands behind where it did.
+                Package::Python(_) => lines.next_back(),
+            }
+        });
         let said = line.map_or_else(String::new, |l| format!(", having said {}", quoted(l.trim())));
         Err(self.failed(format!("it ended with {}{said}", output.status)))
     }
@@ -380,13 +456,26 @@ fn halve(
     halve(b, domain.saturating_mul(2).saturating_add(1), level, domains);
 }
 
+/// The cores in the order of hosts and nodes: parts that follow each other have more to do with each other
+/// than with the rest.
+fn in_order(cluster: &Cluster) -> Vec<CoreIndex> {
+    let cores = cluster.cores();
+    let mut order: Vec<CoreIndex> = (0..cores.len()).collect();
+    order.sort_by_key(|&c| (cluster.nodes()[cores[c].node].host, cores[c].node, c));
+    order
+}
+
+fn equally_fast(cluster: &Cluster) -> bool {
+    let speeds: HashSet<u64> = cluster.cores().iter().map(|c| c.speed.to_bits()).collect();
+    speeds.len() == 1
+}
+
 /// `gpmetis GRAPH PARTS`: as many parts as there are cores, in the order of hosts and nodes, as large
 /// as the cores are fast.
 fn metis(called: &Called<'_>, job: &Job<'_>) -> Result<Vec<CoreIndex>, ProgramError> {
     let Job { graph: tasks, cluster, options, .. } = *job;
     if tasks.pairs() == 0 {
-        let what = String::from("it takes no tasks that do not communicate; try greedy");
-        return Err(ProgramError::Unfit { name: "metis", what });
+        return Err(called.unfit("it takes no tasks that do not communicate; try greedy"));
     }
     let cores = cluster.cores();
     let line = |text: &mut String, load: u64, _| {
@@ -398,13 +487,11 @@ fn metis(called: &Called<'_>, job: &Job<'_>) -> Result<Vec<CoreIndex>, ProgramEr
     };
     let head = format!("{} {} 011", tasks.len(), tasks.pairs());
     called.write("tasks", &graph(job, &head, line, link))?;
-    let mut order: Vec<CoreIndex> = (0..cores.len()).collect();
-    order.sort_by_key(|&c| (cluster.nodes()[cores[c].node].host, cores[c].node, c));
+    let order = in_order(cluster);
     let above = (1_000.0 * tolerance(options)).round().max(1.0);
     let mut arguments =
         vec![format!("-ufactor={above}"), format!("-seed={}", options.seed % (1 << 31))];
-    let speeds: HashSet<u64> = cores.iter().map(|c| c.speed.to_bits()).collect();
-    if speeds.len() > 1 {
+    if !equally_fast(cluster) {
         let all: f64 = cores.iter().map(|c| c.speed).sum();
         let part = |(i, &c): (usize, &CoreIndex)| format!("{i} = {}\n", cores[c].speed / all);
         called.write("parts", &order.iter().enumerate().map(part).collect::<String>())?;
@@ -413,6 +500,54 @@ fn metis(called: &Called<'_>, job: &Job<'_>) -> Result<Vec<CoreIndex>, ProgramEr
     arguments.extend([String::from("tasks"), cores.len().to_string()]);
     called.run(&arguments)?;
     let parts = called.answer(&format!("tasks.part.{}", cores.len()), job, read_parts)?;
+    Ok(parts.into_iter().map(|p| order[p]).collect())
+}
+
+/// What Python does: the graph is in JSON, as the arrays that `kaffpa` takes, and so are its options
+/// (user guide, section 5.2); the answer is as METIS would write it. Mode 1 is "eco", KaHIP's middle between
+/// time and quality. It is told to be silent, and what it says all the same is for nobody.
+const KAHIP: &str = "\
+import json, kahip
+with open('tasks') as file:
+    graph = json.load(file)
+names = 'vwgt xadj adjcwgt adjncy parts imbalance silent seed mode'.split()
+cut, parts = kahip.kaffpa(*(graph[name] for name in names))
+with open('parts', 'w') as file:
+    file.write('\\n'.join(map(str, parts)) + '\\n')
+";
+
+/// KaHIP's `kaffpa`: as many parts as there are cores, in the order of hosts and nodes, all of them equally
+/// large.
+fn kahip(called: &Called<'_>, job: &Job<'_>) -> Result<Vec<CoreIndex>, ProgramError> {
+    let Job { graph: tasks, cluster, options, .. } = *job;
+    if tasks.pairs() == 0 {
+        return Err(called.unfit("it takes no tasks that do not communicate; try greedy"));
+    }
+    if !equally_fast(cluster) {
+        return Err(called.unfit("it has no parts for cores of unequal speed; try metis"));
+    }
+    let (loads, messages) = (Whole::new(tasks.load_s()), Whole::new(tasks.messages()));
+    let (mut starts, mut ends, mut weights) = (vec![0], Vec::new(), Vec::new());
+    for t in 0..tasks.len() {
+        let links = tasks.links(t);
+        ends.extend(links.iter().map(|l| l.with));
+        weights.extend(links.iter().map(|l| messages.of(l.received + l.sent)));
+        starts.push(ends.len());
+    }
+    let graph = serde_json::json!({
+        "vwgt": tasks.tasks().iter().map(|t| loads.of(t.load_s)).collect::<Vec<_>>(),
+        "xadj": starts,
+        "adjcwgt": weights,
+        "adjncy": ends,
+        "parts": cluster.cores().len(),
+        "imbalance": tolerance(options),
+        "silent": true,
+        "seed": options.seed % (1 << 31),
+        "mode": 1,
+    });
+    called.write("tasks", &graph.to_string())?;
+    called.run(&[String::from("-c"), String::from(KAHIP)])?;
+    let (parts, order) = (called.answer("parts", job, read_parts)?, in_order(cluster));
     Ok(parts.into_iter().map(|p| order[p]).collect())
 }
 
@@ -471,17 +606,18 @@ mod tests {
         let job = Job { graph: &graph, cluster: &cluster, present: &[0; 8], options: &options };
         for p in PROGRAMS {
             let said = p.map(OsStr::new("/nowhere"), &job).unwrap_err().to_string();
-            assert!(
-                said.starts_with(&format!("{}: its program {}", p.name, p.executable)),
-                "{said}"
-            );
-            assert!(said.contains(&format!("apt-get install {}", p.package)), "{said}");
+            let (begins, install) = match p.package {
+                Package::System(_) => (format!("its program {}", p.executable), "apt-get install"),
+                Package::Python(_) => (format!("no {} in PATH", p.executable), "pip install"),
+            };
+            assert!(said.starts_with(&format!("{}: {begins}", p.name)), "{said}");
+            assert!(said.contains(&format!("{install} {}", p.package.name())), "{said}");
         }
     }
 
     #[test]
     fn what_a_program_answers_is_not_believed_blindly() {
-        let [scotch, metis] = PROGRAMS;
+        let [scotch, metis, kahip] = PROGRAMS;
         let failed = said(&scotch, "echo; echo 'no such graph' >&2; exit 3");
         assert_eq!(
             failed,
@@ -501,6 +637,12 @@ mod tests {
         assert_eq!(word, "gpmetis: it wrote 'x'; a number is needed");
         let short = said(&metis, "echo 0 1 > tasks.part.4");
         assert!(short.ends_with("something other than 8 tasks on 4 cores"), "{short}");
+        // It is asked for its module first.
+        let python = |script: &str| said(&kahip, &format!("[ -e tasks ] || exit 0; {script}"));
+        let many = python("echo 0 1 2 3 4 5 6 7 > parts");
+        assert!(many.ends_with("something other than 8 tasks on 4 cores"), "{many}");
+        let failed = python("echo Traceback >&2; echo 'MemoryError: no' >&2; exit 1");
+        assert_eq!(failed, "kahip: it ended with exit status: 1, having said 'MemoryError: no'");
     }
 
     #[test]
@@ -544,6 +686,24 @@ mod tests {
         );
         assert_eq!(read("arguments"), "-ufactor=50 -seed=1 -tpwgts=parts tasks 4\n");
         assert_eq!(read("parts").lines().last(), Some("3 = 0.14285714285714285"));
+        let unequal = PROGRAMS[2].map(&pretend(&PROGRAMS[2], "exit 0").1, &job);
+        assert!(unequal.unwrap_err().to_string().ends_with("unequal speed; try metis"));
+        let job = Job { cluster: &even, ..job };
+        let (dir, path) = pretend(
+            &PROGRAMS[2],
+            "[ -e tasks ] || exit 0; cp tasks $(dirname \"$0\"); printf '3\\n0\\n1\\n' > parts",
+        );
+        assert_eq!(PROGRAMS[2].map(&path, &job).unwrap(), [3, 0, 1]);
+        let text = fs::read_to_string(dir.path().join("tasks")).unwrap();
+        let graph: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let expected = serde_json::json!({
+            "vwgt": [250_000_000, 750_000_000, 1],
+            "xadj": [0, 1, 3, 4],
+            "adjcwgt": [750_000_000, 750_000_000, 250_000_000, 250_000_000],
+            "adjncy": [1, 0, 2, 1],
+            "parts": 4, "imbalance": 0.05, "silent": true, "seed": 1, "mode": 1,
+        });
+        assert_eq!(graph, expected);
     }
 
     #[test]
@@ -600,7 +760,7 @@ mod tests {
         for p in PROGRAMS {
             let path = std::env::var_os("PATH").unwrap_or_default();
             if p.find(&path).is_none() {
-                evenly_testing::skip(p.package, format_args!("{} is not installed", p.executable));
+                evenly_testing::skip(p.package.name(), p.missing());
                 continue;
             }
             let mapping = p.map(&path, &job).unwrap();

@@ -485,7 +485,8 @@ fn where_tasks_are() {
 /// Four ranks on one host, given in another order than that of their numbers.
 fn written(name: &str) -> String {
     let machine = Cluster::even(2, 4, 2.0).unwrap();
-    write(format(name).unwrap(), &graph(&[2, 0, 3, 1], None), &machine, &[3, 7, 0, 7], &[]).unwrap()
+    let tasks = graph(&[2, 0, 3, 1], None);
+    write(format(name).unwrap(), &tasks, &machine, &[3, 1, 2, 7], &[3, 7, 0, 7], &[]).unwrap()
 }
 
 #[test]
@@ -518,6 +519,11 @@ fn forms_for_one_host() {
     3,0x1
     1,0x80
     ");
+    insta::assert_snapshot!(written("migrations"), @r"
+    id,from,to,bytes
+    0,1,7,0
+    3,2,0,0
+    ");
     for f in FORMATS {
         assert!(written(f.name).ends_with('\n') && format(f.name) == Some(f.format), "{}", f.name);
     }
@@ -533,7 +539,8 @@ fn forms_for_two_hosts() {
     let tasks = graph(&[0, 1, 2], None);
     let names = ["aa".to_owned(), "bb".to_owned()];
     let write = |name: &str, hosts: &[String]| {
-        write(format(name).unwrap(), &tasks, &machine, &[1, 3, 2], hosts).map_err(|e| e.to_string())
+        write(format(name).unwrap(), &tasks, &machine, &[0; 3], &[1, 3, 2], hosts)
+            .map_err(|e| e.to_string())
     };
     // A slot is the place of the core on its host, whatever its number is.
     insta::assert_snapshot!(write("rankfile", &names).unwrap(), @r"
@@ -566,6 +573,8 @@ fn forms_for_two_hosts() {
         "there are 1 names of hosts; the machine has 2, and a name for each is needed"
     );
     assert!(write("hostfile", &[]).is_err());
+    let said = write("rankfile", &["aa".to_owned(), "aa".to_owned()]).unwrap_err();
+    assert_eq!(said, "two hosts have the name 'aa'; each host needs a name of its own");
 }
 
 #[test]
@@ -574,11 +583,12 @@ fn masks_of_high_cpus_and_tasks_that_are_no_ranks() {
     let machine = |id| {
         Cluster::new(vec![core(id)], vec![Node { id: 0, host: 0 }], vec![], vec![1.0]).unwrap()
     };
-    let mask = |id| write(Format::Masks, &graph(&[0], None), &machine(id), &[0], &[]);
+    let mask = |id| write(Format::Masks, &graph(&[0], None), &machine(id), &[0], &[0], &[]);
     assert_eq!(mask(70).unwrap(), format!("id,mask\n0,0x4{}\n", "0".repeat(17)));
     assert!(mask(1 << 16).unwrap_err().to_string().starts_with("CPU 65536 is beyond 65535"));
     for name in ["rankfile", "map-cpu", "mpich", "hostfile"] {
-        let said = write(format(name).unwrap(), &graph(&[0, 5], None), &machine(0), &[0, 0], &[]);
+        let said =
+            write(format(name).unwrap(), &graph(&[0, 5], None), &machine(0), &[0; 2], &[0; 2], &[]);
         assert!(
             said.unwrap_err()
                 .to_string()

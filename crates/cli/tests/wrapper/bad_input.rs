@@ -72,6 +72,39 @@ fn options_of_topology() {
     assert_eq!(fs::read_to_string(file).unwrap(), "kept");
 }
 
+/// The XML of a real machine, cut short and with values changed: a machine, or refused in one line, by both
+/// commands that read it. `crates/topology/tests/malformed.rs` tries hundreds, of this one and of others.
+#[test]
+fn xml_of_hwloc_that_is_broken() {
+    let tool = Tool::new();
+    let (xml, tasks) = (tool.path("broken.xml"), tool.path("t.csv"));
+    fs::write(&tasks, "id,load_s\n0,1\n").unwrap();
+    let whole = include_str!("../../../topology/tests/captured/vm.xml");
+    let quotes: Vec<usize> = whole.match_indices("=\"").map(|(at, _)| at + 2).collect();
+    let cut = (0..12).map(|k| whole[..whole.len() * k / 12].to_owned());
+    let changed =
+        quotes.iter().step_by(quotes.len() / 12).zip(["", "99999999", "-1"].iter().cycle());
+    let changed = changed.map(|(&at, value)| {
+        let end = at + whole[at..].find('"').unwrap();
+        [&whole[..at], value, &whole[end..]].concat()
+    });
+    let mut bad = 0;
+    for text in cut.chain(changed) {
+        fs::write(&xml, text).unwrap();
+        let xml = xml.to_str().unwrap();
+        let topology = tool.evenly(["topology", "--xml", xml]).output().unwrap();
+        let tasks = tasks.to_str().unwrap();
+        let map = tool.evenly(["map", "--objects", tasks, "--topology", xml]).output().unwrap();
+        for (output, option) in [(topology, "--xml"), (map, "--topology")] {
+            if output.status.code() != Some(0) {
+                refused(&output, &format!("{option}|broken.xml"));
+                bad += 1;
+            }
+        }
+    }
+    assert!(bad >= 24, "{bad} of 48");
+}
+
 #[test]
 fn options_of_run() {
     let tool = Tool::new();
@@ -244,6 +277,7 @@ fn what_cannot_be_mapped() {
     };
     let objects = file("o.csv", "id,load_s,pe\n0,1,0\n1,1,40\n");
     let good = file("good.csv", "id,load_s,pe\n0,1,0\n1,1,1\n");
+    let nowhere = file("placeless.csv", "id,load_s\n0,1\n1,1\n");
     let unequal = file("m.mtx", "%%MatrixMarket matrix coordinate real symmetric\n2 2 1\n1 2 1\n");
     let dangling = file("e.csv", "from,to,messages,bytes\n0,7,1,1\n");
     let negative = file("n.csv", "id,load_s,pe\n0,-1,0\n");
@@ -276,7 +310,7 @@ fn what_cannot_be_mapped() {
     };
     let leads_nowhere = file("nowhere.json", &edge(3, "1"));
     let no_number = file("number.json", &edge(0, "NaN"));
-    let cases: [(&[&str], &str); 49] = [
+    let cases: [(&[&str], &str); 52] = [
         (&["--objects", &twice], "twice.csv, line 3|task 4 is there twice"),
         (&["--objects", &infinite], "inf.csv, line 2|load_s|'inf'"),
         (&["--objects", &names], "names.csv|no tasks"),
@@ -323,11 +357,26 @@ fn what_cannot_be_mapped() {
             &["--objects", &good, "--algorithm", "greedy", "--max-migrations", "3"],
             "--max-migrations|greedy|nuco+",
         ),
-        (&["--objects", &good, "--tolerance", "3"], "--tolerance|nuco+|refine, scotch, metis"),
+        (
+            &["--objects", &good, "--tolerance", "3"],
+            "--tolerance|nuco+|refine, scotch, metis, kahip",
+        ),
         (&["--objects", &good, "--out", "x", "--format", "xml"], "--format|rankfile"),
         (
             &["--objects", &good, "--out", "-", "--format", "rankfile", "--hosts", "a,b"],
             "rankfile|2 names",
+        ),
+        (
+            &["--objects", &good, "--out", "-", "--format", "rankfile", "--hosts", "a,a"],
+            "--hosts|two hosts have the name 'a'",
+        ),
+        (
+            &["--objects", &nowhere, "--out", "-", "--format", "migrations"],
+            "migrations|where the tasks are now|--current",
+        ),
+        (
+            &["--profile", "--out", "x", "--format", "migrations", "--", "true"],
+            "migrations|where the tasks are now|--current",
         ),
         (&[], "--objects|--edges|--tasks|--matrix|--monitoring|--profile|evenly map --help"),
         (&["--compare"], "--objects|--tasks|--matrix|--monitoring|--profile"),

@@ -208,6 +208,30 @@ fn every_algorithm_maps_the_dumps_and_says_what_it_did() {
     }
 }
 
+/// The list of migrations is what is different between the mappings before and after, and no more.
+#[test]
+fn a_list_of_migrations_leads_from_the_one_mapping_to_the_other() {
+    let tool = Tool::new();
+    let [map, list] = ["map.csv", "list.csv"].map(|name| tool.path(name));
+    for program in PROGRAMS {
+        let run = |format: &str, out: &Path| {
+            let options = ["--algorithm", "refine", "--format", format, "--out"];
+            mapped(&tool, program, &[&options[..], &[out.to_str().unwrap()]].concat()).1
+        };
+        run("csv", &map);
+        let said = run("migrations", &list)["migrations"].as_u64().unwrap();
+        let objects = dumps().join(format!("{program}.objects.csv"));
+        let mut places = pairs(&objects);
+        let moves = columns(&list, ["id", "from", "to", "bytes"]);
+        assert!(said > 0 && moves.len() as u64 == said, "{program}: {moves:?}");
+        for [id, from, to, bytes] in moves {
+            assert!(from != to && bytes >= 0.0);
+            assert_eq!(places.insert(id as u64, to as usize), Some(from as usize), "{program}");
+        }
+        assert_eq!(places, pairs(&map), "{program}");
+    }
+}
+
 /// The same tasks in three forms are the same tasks.
 #[test]
 fn whatever_the_form_of_the_input_is() {
@@ -420,7 +444,9 @@ fn programs_that_are_not_installed() {
         let given = ["map", "--objects", tasks.to_str().unwrap(), "--topology", "core:2"];
         tool.evenly(given.iter().chain(options)).env("PATH", "/nowhere").output().unwrap()
     };
-    for (name, executable) in [("scotch", "scotch_gmap"), ("metis", "gpmetis")] {
+    for (name, executable) in
+        [("scotch", "scotch_gmap"), ("metis", "gpmetis"), ("kahip", "python3")]
+    {
         let output = map(&["--algorithm", name]);
         assert_eq!((output.status.code(), stderr(&output).lines().count()), (Some(125), 1));
         let said = stderr(&output);
@@ -436,6 +462,8 @@ fn programs_that_are_not_installed() {
     let output = map(&["--compare", "--time-limit", "1ms"]);
     assert_eq!(output.status.code(), Some(0));
     assert!(stderr(&output).contains("left out: scotch, as scotch_gmap is not in PATH"));
+    let module = "left out: kahip, as no python3 in PATH has the module kahip (pip install kahip)";
+    assert!(stderr(&output).contains(module), "{}", stderr(&output));
     assert!(!text(&output.stdout).contains("metis"));
 }
 
