@@ -326,8 +326,8 @@ fn messages_by(args: &BalanceArgs, counted: bool) -> Option<String> {
     let by = match (tells_messages(args), counted) {
         _ if !args.policy.places_load => return None,
         (false, false) => {
-            "nothing is known of messages (--profile, --edges; of MPI programs --probe on); threads are \
-             placed by load alone"
+            "nothing is known of messages (--profile, --edges; evenly run --probe on counts those of MPI \
+             programs); threads are placed by load alone"
         }
         (false, true) => {
             "messages between MPI ranks, and what each computes without waiting for others, are counted \

@@ -58,6 +58,9 @@ pub struct Numbering {
     seen: BTreeSet<u64>,
 }
 
+/// Most numbers of tasks that a note names.
+const MOST_NAMED: usize = 5;
+
 impl Numbering {
     /// With room for so many numbers: a thread that comes back has its own still if it is one of
     /// these.
@@ -84,15 +87,29 @@ impl Numbering {
         }
     }
 
-    /// How many of the tasks of a record, by their numbers, the program had.
+    /// How many of the tasks of a record, by their numbers, the program had, and which it had not.
     #[must_use]
     pub fn note(&self, recorded: impl ExactSizeIterator<Item = u64>) -> String {
         let all = recorded.len();
-        let there = recorded.filter(|number| self.seen.contains(number)).count();
-        format!(
+        let mut missing: Vec<u64> = recorded.filter(|n| !self.seen.contains(n)).collect();
+        missing.sort_unstable();
+        let there = all - missing.len();
+        let mut note = format!(
             "of the {} that are recorded to communicate {there} were there",
             counted(all, self.what())
-        )
+        );
+        if !missing.is_empty() {
+            let named: Vec<String> =
+                missing.iter().take(MOST_NAMED).map(ToString::to_string).collect();
+            let more = missing.len() - named.len();
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            note += &format!(
+                "; not there: {}{more} ({}s are numbered from 0, --map-by)",
+                named.join(", "),
+                self.what()
+            );
+        }
+        note
     }
 
     /// The numbers of threads that were found together. None for those of a process without a rank,
@@ -318,7 +335,11 @@ mod tests {
         }
         assert_eq!(m.1.numbers.len(), 3);
         let note = m.1.note([0, 2, 9].into_iter());
-        assert_eq!(note, "of the 3 threads that are recorded to communicate 2 were there");
+        assert_eq!(
+            note,
+            "of the 3 threads that are recorded to communicate 2 were there; not there: 9 (threads are \
+             numbered from 0, --map-by)"
+        );
         assert!(m.notes()[1].contains("does not name thread 3 and 99 later"), "{:?}", m.notes());
     }
 
