@@ -114,6 +114,8 @@ struct Entity {
     total_waited: Nanos,
     total_blocked: Nanos,
     total_spun: Nanos,
+    /// What it had counted of its computing when that was heard last, of a rank that counts it.
+    counted: Option<Counted>,
     minor_faults: u64,
     major_faults: u64,
     /// As the balancers of CPUs see it, where there are such.
@@ -157,6 +159,23 @@ impl Entity {
         wanted > 5.0 * LEAST_WANTED * elapsed
     }
 
+    /// Takes over how much of its CPU time it has computed for by its own count, which is exact: what it
+    /// spun since it told that last is what is left. The estimate ([`crate::waiting`]) counts for the time
+    /// after that, and for how what was computed before the first count is divided by the moment when the
+    /// thread was met.
+    fn agree(&mut self, computed: Nanos) {
+        let ran = self.last.ran;
+        self.total_spun = match self.counted {
+            Some(before) => before.spun + ((ran - before.ran) - (computed - before.computed)),
+            None => {
+                let before_met = ran - self.total_ran;
+                let least = self.total_ran - computed;
+                self.total_spun.clamp(least, self.total_ran - (computed - before_met))
+            }
+        };
+        self.counted = Some(Counted { ran, computed, spun: self.total_spun });
+    }
+
     /// Takes over where the thread was found. A thread that ended a moment ago stays where it
     /// was; the next reading tells.
     fn found(&mut self, located: Option<Located>) {
@@ -165,6 +184,17 @@ impl Entity {
             (self.minor_faults, self.major_faults) = (l.minor_faults, l.major_faults);
         }
     }
+}
+
+/// What a rank had counted of itself at a moment.
+#[derive(Debug, Clone, Copy)]
+struct Counted {
+    /// All of its CPU time.
+    ran: Nanos,
+    /// That in which it computed.
+    computed: Nanos,
+    /// What it had spun since it was met.
+    spun: Nanos,
 }
 
 /// Why a thread leaves.
@@ -664,6 +694,7 @@ impl Balancer {
             total_waited: Nanos::ZERO,
             total_blocked: Nanos::ZERO,
             total_spun: Nanos::ZERO,
+            counted: None,
             minor_faults: 0,
             major_faults: 0,
             member,
@@ -995,6 +1026,7 @@ impl Balancer {
                 self.count_instructions(machine);
             }
         }
+        self.ask_the_ended(machine);
         machine.waiting(&self.ids, &mut self.waiting);
         for (e, said) in self.entities.iter_mut().zip(&self.waiting) {
             e.told.hear(*said);
@@ -1387,10 +1419,34 @@ impl Balancer {
         if !machine.ranks(&threads, &mut told) {
             return;
         }
-        for (task, told) in self.snapshot.tasks.iter_mut().zip(&told) {
+        for ((task, e), told) in self.snapshot.tasks.iter_mut().zip(&mut self.entities).zip(&told) {
             task.computed = told.as_ref().map(|t| t.computed);
+            if let Some(computed) = task.computed {
+                e.agree(computed);
+            }
         }
         self.snapshot.links = Some(links(&told));
+    }
+
+    /// What ranks that have ended had counted in the end. Before they are dropped.
+    fn ask_the_ended(&mut self, machine: &mut dyn Machine) {
+        let is_gone = |k: &usize| matches!(self.readings.get(*k), Some(Reading::Gone));
+        let gone: Vec<usize> = (0..self.entities.len()).filter(is_gone).collect();
+        if gone.is_empty() {
+            return;
+        }
+        let threads: Vec<(ThreadId, Nanos)> = gone
+            .iter()
+            .filter_map(|&k| self.entities.get(k).map(|e| (e.meta.id, e.last.ran)))
+            .collect();
+        let mut told = Vec::with_capacity(threads.len());
+        if machine.ranks(&threads, &mut told) {
+            for (k, told) in gone.into_iter().zip(told) {
+                if let (Some(e), Some(told)) = (self.entities.get_mut(k), told) {
+                    e.agree(told.computed);
+                }
+            }
+        }
     }
 
     /// Where processes have their memory, as far as that may be looked at now.

@@ -14,7 +14,10 @@
 //!
 //! was spinning. One that spins without a break (W = E, b = 0) spun for all of r, one that sleeps at its
 //! barriers (W = b) for nothing. One that yields while it waits runs less then than the formula says: what
-//! it computed is taken for less than it was, by no more than q allows.
+//! it computed is taken for less than it was, by no more than q allows. Where one computes beside others and
+//! waits alone it is the reverse. Ranks of MPI programs whose messages are counted say what they computed, by
+//! readings of their CPU time: that replaces the estimate whenever it is heard (`Entity::agree` in the
+//! balancer).
 //!
 //! Invariants: what was spun is from 0 to r, whatever is told; and of the waiting that is told none is
 //! counted twice, though it is read at another moment than the times, and may become less again
