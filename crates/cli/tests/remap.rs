@@ -293,6 +293,49 @@ fn ranks_of_real_mpi_programs_are_brought_together_and_compute_the_same() {
     }
 }
 
+/// Nobody tells evenly who talks to whom: that is counted while the program runs, and moves ranks. Four
+/// ranks that compute equally are paired anew twice; each time the new pairs are apart, as each CPU holds a
+/// pair of before, and level loads are no reason to move anybody.
+#[test]
+fn ranks_are_brought_together_by_the_messages_that_were_counted() {
+    let Some(whole) = whole() else { return };
+    let two: CpuSet = whole.iter().take(2).collect();
+    let cpus = two.to_string();
+    let cache = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
+    for mpi in mpi::here() {
+        let state = State::new();
+        let partner = state.sign("partner");
+        fs::write(&partner, "1").unwrap();
+        let command = mpi.launch(&[&mpi.program("partners"), &partner, "5", "400"]);
+        let command: Vec<&str> = command.iter().map(String::as_str).collect();
+        let options = ["--probe", "on", "--every", "10", "--cpus", &cpus];
+        let variables = [&mpi::ENVIRONMENT[..], &[("XDG_CACHE_HOME", cache.to_str().unwrap())]];
+        let mut evenly = state.run_in(&variables.concat(), "nuco", 4, &options, &command);
+        let launcher = evenly.program();
+        for with in 1..=3 {
+            let placed = evenly.decisions(PLACED);
+            fs::write(&partner, with.to_string()).unwrap();
+            wait_until("those who talk to each other to share a CPU", || {
+                assert!(evenly.is_alive(), "{}: {}", mpi.said, evenly.stderr());
+                let at = |(rank, p)| Some((rank, pinned(p)?));
+                let at: BTreeMap<u64, CpuSet> =
+                    ranks(launcher).into_iter().filter_map(at).collect();
+                // Who talk to each other, and nobody else with them: Open MPI binds ranks, too, to one CPU
+                // after the other while it starts. They may be so from the start.
+                let together = |of| at.iter().all(|(rank, cpu)| at.get(&(rank ^ of)) == Some(cpu));
+                let placed = with == 1 || evenly.decisions(PLACED) > placed;
+                at.len() == 4 && placed && (1..4).all(|of| together(of) == (of == with))
+            });
+        }
+        fs::write(&partner, "0").unwrap();
+        let (status, report) = (evenly.wait(), evenly.report_of_moves());
+        assert!(status.success(), "{}: {}", mpi.said, evenly.stderr());
+        assert!(evenly.decisions(PLACED) >= 2, "{}: {}", mpi.said, evenly.stderr());
+        assert_eq!(report["messages"]["decided"], true, "{report:#}");
+        assert_eq!(state.journals().len(), 0);
+    }
+}
+
 /// The points of a recording at which threads were placed anew.
 fn moves_at_points(record: &str) -> Vec<u64> {
     points(record)
