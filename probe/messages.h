@@ -5,8 +5,9 @@
  * as struct evenly_tally. Ranks map it and write; evenly (crates/probe, module messages) has made it and
  * reads. Its name is in $EVENLY_MESSAGES. It is sparse and never grows; pages that nobody used cost nothing.
  *
- * Everything of a rank has one writer, its process. Tallies only go up. What belongs together of a rank's
- * times is bracketed by `seq`, odd while it is written (a seqlock). Readers hold nobody up.
+ * Everything of a rank has one writer, its process. Tallies only go up. `cpu` and `mpi` change together, and
+ * `open` with them, bracketed by `seq`, odd while that is written (a seqlock); `open` changes alone, too, which
+ * is one store. Readers hold nobody up: they read twice, and take what was the same with the same even `seq`.
  *
  * An entry is never used again: the numbers of a program that has ended stay. It is that of a thread only if
  * that was started before `registered`.
@@ -65,8 +66,21 @@ struct evenly_rank {
 	_Atomic uint64_t mpi;       /* of that in MPI, since it was initialised, ns */
 	_Atomic uint64_t open;      /* in a call that may wait: ticks that it computed since `cpu`, and 1; else 0 */
 	_Atomic uint64_t ended;     /* CLOCK_BOOTTIME at MPI_Finalize, MPI_Abort or exit, ns; 0 before */
-	_Atomic uint32_t seq;       /* of the three before that */
+	_Atomic uint32_t seq;       /* of the three before `ended` */
 };
+
+/*
+ * Not in the file: what the library that tells who waits (waiting.c) and the MPI probe share in a thread, as the
+ * one calls on to the other. To read the cycle counter is most of what both cost, so that the one takes the
+ * reading of the other that was made a moment ago. `of` says which that is, and whoever takes it clears it.
+ */
+struct evenly_stamp {
+	uint64_t ticks;
+	uint32_t of;
+};
+enum { EVENLY_STAMP_NONE, EVENLY_STAMP_ENTERED, EVENLY_STAMP_LEFT };
+/* A function of waiting.c: this thread's. */
+#define EVENLY_STAMP "evenly_waiting_stamp"
 
 _Static_assert(sizeof(struct evenly_rank) == 128, "an entry is two cache lines");
 _Static_assert(sizeof(struct evenly_messages) <= EVENLY_MESSAGES_HEADER, "the header has its place");

@@ -200,6 +200,7 @@ static __thread struct {
 	struct evenly_rank *shared; /* where its times are told: of the thread that has initialised MPI */
 	uint64_t mpi_ns;            /* CPU time in MPI, of its windows that are closed */
 	bool untold;                /* a window was closed since the times were published */
+	struct evenly_stamp *stamp; /* of the library before this one that tells who waits, where it is there */
 } here __attribute__((tls_model("initial-exec"))) = { .all = ALL };
 
 static uint64_t ns_of(clockid_t clock)
@@ -248,16 +249,20 @@ static __attribute__((noinline)) void close_window(void)
 static inline void publish(uint64_t open)
 {
 	struct evenly_rank *to = here.shared;
+	if (!here.untold) {
+		/* The other two are as they were, so that this one is right beside them at any moment. Release:
+		 * who sees it does not see what they were before. */
+		atomic_store_explicit(&to->open, open, memory_order_release);
+		return;
+	}
 	/* A seqlock with one writer: the fence keeps the odd number before what it announces, the release
 	 * the even one behind it. */
 	uint32_t seq = atomic_load_explicit(&to->seq, memory_order_relaxed);
 	atomic_store_explicit(&to->seq, seq + 1, memory_order_relaxed);
 	atomic_thread_fence(memory_order_release);
-	if (here.untold) {
-		here.untold = false;
-		atomic_store_explicit(&to->cpu, here.known_ns, memory_order_relaxed);
-		atomic_store_explicit(&to->mpi, here.mpi_ns, memory_order_relaxed);
-	}
+	here.untold = false;
+	atomic_store_explicit(&to->cpu, here.known_ns, memory_order_relaxed);
+	atomic_store_explicit(&to->mpi, here.mpi_ns, memory_order_relaxed);
 	atomic_store_explicit(&to->open, open, memory_order_relaxed);
 	atomic_store_explicit(&to->seq, seq + 2, memory_order_release);
 }
@@ -265,6 +270,16 @@ static inline void publish(uint64_t open)
 /* What a call is to `leave`: within another, or not to be counted; not timed; one that may wait; one that
  * does not, and stands for itself; one that stands for SAMPLE of them. */
 enum { INSIDE, UNTIMED, WAITS, ALONE, FOR_OTHERS };
+
+/* When a call was entered: the library before this one has looked. */
+static inline uint64_t entered_at(void)
+{
+	struct evenly_stamp *stamp = here.stamp;
+	if (!stamp || stamp->of != EVENLY_STAMP_ENTERED)
+		return ticks();
+	stamp->of = EVENLY_STAMP_NONE;
+	return stamp->ticks;
+}
 
 /* Begins a call; `brief` is one that never waits. */
 static inline unsigned enter(bool brief)
@@ -283,7 +298,7 @@ static inline unsigned enter(bool brief)
 			entered = FOR_OTHERS;
 		}
 	}
-	uint64_t now = ticks();
+	uint64_t now = entered_at();
 	/* A counter that goes backwards gives a huge number, which is long. */
 	uint64_t outside = now - here.left;
 	here.outside += outside;
@@ -302,6 +317,10 @@ static inline void leave(unsigned entered)
 	if (entered == INSIDE || entered == UNTIMED)
 		return;
 	uint64_t now = ticks();
+	if (here.stamp) {
+		here.stamp->ticks = now;
+		here.stamp->of = EVENLY_STAMP_LEFT;
+	}
 	uint64_t took = now - here.began;
 	here.mpi += took;
 	here.left = now;
@@ -983,6 +1002,8 @@ static void after_init(void)
 	all = (struct members){ .size = run.ranks, .me = run.rank };
 	run.wall_began = ns_of(CLOCK_MONOTONIC);
 	run.cpu_began = ns_of(CLOCK_PROCESS_CPUTIME_ID);
+	struct evenly_stamp *(*stamp)(void) = (struct evenly_stamp *(*)(void))dlsym(RTLD_DEFAULT, EVENLY_STAMP);
+	here.stamp = stamp ? stamp() : NULL;
 	here.left = ticks();
 	run.running = true;
 }

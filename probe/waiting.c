@@ -23,6 +23,9 @@
  */
 #define _GNU_SOURCE
 #include "waiting.h"
+#ifdef EVENLY_MPI_CALLS
+#include "messages.h"
+#endif
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -125,11 +128,17 @@ static COLD uint64_t read_clock(uint64_t t)
 	return ns;
 }
 
-static inline uint64_t now(void)
+/* The moment of a reading of the cycle counter that was made just now. */
+static inline uint64_t ns_at(uint64_t t)
 {
-	uint64_t t = ticks(), passed = t - here.at_ticks;
+	uint64_t passed = t - here.at_ticks;
 	/* One that goes backwards gives a huge number. */
 	return LIKELY(passed < here.holds) ? here.at_ns + (passed * here.mult >> 32) : read_clock(t);
+}
+
+static inline uint64_t now(void)
+{
+	return ns_at(ticks());
 }
 
 /* ---------------------------------------------------------------- lines */
@@ -392,9 +401,8 @@ static inline void account(line_t *line, uint64_t t)
 		SET(line->outside, GET(line->outside) + (t - end));
 }
 
-static inline void change(line_t *line, uint8_t state, uint32_t object)
+static inline void change_at(line_t *line, uint8_t state, uint32_t object, uint64_t t)
 {
-	uint64_t t = now();
 	begin_write(line);
 	account(line, t);
 	SET(line->entered, t);
@@ -406,6 +414,11 @@ static inline void change(line_t *line, uint8_t state, uint32_t object)
 			SET(line->phases, GET(line->phases) + 1);
 	}
 	end_write(line);
+}
+
+static inline void change(line_t *line, uint8_t state, uint32_t object)
+{
+	change_at(line, state, object, now());
 }
 
 static inline uint32_t name_of(const void *object)
@@ -426,7 +439,7 @@ static COLD void forget(line_t *line)
  * so one that is above the wrapper that waits shows that this one was left by a jump. One that is below may be
  * within it, and is taken for that: of a program that jumps and then waits further down nothing is counted
  * until it waits further up. */
-static inline line_t *enter(uint8_t state, uint32_t object, const void *frame)
+static inline line_t *begins_to_wait(const void *frame)
 {
 	line_t *line = mine();
 	if (!line || here.by_runtime || (here.outer && (uintptr_t)here.outer > (uintptr_t)frame))
@@ -434,15 +447,28 @@ static inline line_t *enter(uint8_t state, uint32_t object, const void *frame)
 	if (here.outer)
 		forget(line);
 	here.outer = frame;
-	change(line, state, object);
 	return line;
+}
+
+static inline line_t *enter(uint8_t state, uint32_t object, const void *frame)
+{
+	line_t *line = begins_to_wait(frame);
+	if (line)
+		change(line, state, object);
+	return line;
+}
+
+/* Whether a wrapper that waited is left by the thread that entered it: not so in a process that was forked
+ * within. */
+static inline bool has_waited(line_t *entered)
+{
+	return entered && here.generation == *generation && here.line == entered;
 }
 
 /* Called by the compiler, however the wrapper is left. */
 static inline void leave(line_t **entered)
 {
-	/* Not so in a process that was forked within. */
-	if (!*entered || here.generation != *generation || here.line != *entered)
+	if (!has_waited(*entered))
 		return;
 	change(*entered, EVENLY_COMPUTING, 0);
 	here.outer = NULL;
@@ -930,12 +956,48 @@ enum {
 #undef CALL
 };
 
+static __thread struct evenly_stamp stamp;
+
+EXPORT struct evenly_stamp *evenly_waiting_stamp(void);
+struct evenly_stamp *evenly_waiting_stamp(void)
+{
+	return &stamp;
+}
+
+/* As `enter` and `leave`, beside the MPI probe, where that is behind: it takes the reading of the counter with
+ * which the call was entered, and leaves the one that it made at the end. */
+static inline line_t *enter_mpi(uint8_t state, uint32_t object, const void *frame)
+{
+	line_t *line = begins_to_wait(frame);
+	if (!line)
+		return NULL;
+	uint64_t t = ticks();
+	change_at(line, state, object, ns_at(t));
+	stamp.ticks = t;
+	stamp.of = EVENLY_STAMP_ENTERED;
+	return line;
+}
+
+static inline void leave_mpi(line_t **entered)
+{
+	uint64_t t = stamp.of == EVENLY_STAMP_LEFT ? stamp.ticks : ticks();
+	stamp.of = EVENLY_STAMP_NONE;
+	if (!has_waited(*entered))
+		return;
+	change_at(*entered, EVENLY_COMPUTING, 0, ns_at(t));
+	here.outer = NULL;
+}
+
+#define WAITS_IN_MPI(state, object)                                                     \
+	line_t *entered __attribute__((cleanup(leave_mpi), unused)) =                   \
+		enter_mpi(state, object, __builtin_frame_address(0))
+
 #define FORTRAN(symbol, n, kind, number)                     \
 	EXPORT void symbol(P##n);                            \
 	void symbol(P##n)                                    \
 	{                                                    \
 		void (*next)(P##n) = NEXT(#symbol);          \
-		WAITS(EVENLY_##kind, number);                \
+		WAITS_IN_MPI(EVENLY_##kind, number);         \
 		next(A##n);                                  \
 	}
 #define CALL(name, fortran, n, kind)                                   \
@@ -943,7 +1005,7 @@ enum {
 	int MPI_##name(P##n)                                           \
 	{                                                              \
 		int (*next)(P##n) = NEXT("MPI_" #name);                \
-		WAITS(EVENLY_##kind, CALL_##name);                     \
+		WAITS_IN_MPI(EVENLY_##kind, CALL_##name);              \
 		return next(A##n);                                     \
 	}                                                              \
 	WITH_ERROR_##n(mpi_##fortran##_, kind, CALL_##name)            \
