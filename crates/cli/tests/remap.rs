@@ -306,9 +306,9 @@ fn ranks_are_brought_together_by_the_messages_that_were_counted() {
         let state = State::new();
         let partner = state.sign("partner");
         fs::write(&partner, "1").unwrap();
-        let command = mpi.launch(&[&mpi.program("partners"), &partner, "5", "400"]);
+        let command = mpi.launch(&[&mpi.program("partners"), &partner, "20", "1000"]);
         let command: Vec<&str> = command.iter().map(String::as_str).collect();
-        let options = ["--probe", "on", "--every", "10", "--cpus", &cpus];
+        let options = ["--probe", "on", "--every", "60", "--cpus", &cpus];
         let variables = [&mpi::ENVIRONMENT[..], &[("XDG_CACHE_HOME", cache.to_str().unwrap())]];
         let mut evenly = state.run_in(&variables.concat(), "nuco", 4, &options, &command);
         let launcher = evenly.program();

@@ -67,14 +67,14 @@ fn caches_that_cores_share_are_in_the_cluster() {
     let names: Vec<&str> = cluster.caches().iter().map(|c| c.name.as_str()).collect();
     assert_eq!((names, cluster.cores().len()), (vec!["L2", "L3"], 16));
     assert_eq!([0, 1, 2, 4].map(|k| cluster.shared_cache(0, k)), [Some(0), Some(0), Some(1), None]);
-    // Of each core alone: no level to share.
-    // The same for threads, which run on CPUs: those of a core share its L2 only where cores do.
+    // For threads, which run on CPUs.
     let known = machine.knowledge();
     let levels: Vec<(&str, usize)> =
         known.caches.iter().map(|(level, sets)| (level.name.as_str(), sets.len())).collect();
     assert_eq!(levels, [("L2", 8), ("L3", 4)]);
     assert_eq!(known.caches[0].1[1].to_string(), "4-7");
     assert_eq!(known.caches[1].0.factor, ASSUMED_CACHE_FACTORS[2]);
+    // Of each core alone: no level to share.
     let private = synthetic("l2:4 core:1 pu:1").unwrap().cluster(None).unwrap();
     assert!(private.caches().is_empty());
 }
