@@ -196,8 +196,10 @@ fn the_answers_are_those_of_evenly_map() {
         for mapper in MAPPERS {
             let mapped = case.map(mapper, &options);
             let csv = evenly_map::format("csv").unwrap();
-            let expected =
-                write(csv, &case.input.graph, &case.cluster, &mapped.mapping, &[]).unwrap();
+            let expected = {
+                let (graph, cluster) = (&case.input.graph, &case.cluster);
+                write(csv, graph, cluster, &case.present, &mapped.mapping, &[]).unwrap()
+            };
             let worth = mapped.objectives;
             for program in programs() {
                 let mut c = Command::new(program);
