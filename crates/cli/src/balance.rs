@@ -23,8 +23,10 @@ use evenly_linux::machine::RankCounts;
 use evenly_linux::proc::Proc;
 use evenly_linux::restore::{Fate, restore_all};
 use evenly_linux::supervise::{Hooks, Outcome, Program, Signals, SpawnOptions, Supervisor, Waker};
+use evenly_linux::tuning::{self, Tuned, Tuning};
 use evenly_model::{CpuSet, DomainId, Knowledge, Nanos, Pid, Task, TaskGraph, Tid};
 use evenly_policy::PolicyInfo;
+use evenly_policy::hpc::{Heuristic, Parameters};
 use evenly_report::{Ended, RunReport};
 use evenly_trace::{Header, Recorder, RecorderOptions};
 use globset::{Glob, GlobSet, GlobSetBuilder};
@@ -44,6 +46,7 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
     let mut notes = check_cpus(&args.balance, &whole)?;
     let mapping = mapping(&args.balance, &whole, &mut notes)?;
     let knowledge = knowledge(&args.balance, &mut notes)?;
+    let parameters = parameters(&args.balance)?;
     check_outputs(&args.balance)?;
     let filter = Filter::new(&args.balance)?;
     // As under taskset: from its first instruction the program sees, and is held to, these.
@@ -71,7 +74,8 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
     let mut facts = Facts::new(&args.balance, pid, command, notes, began);
     (facts.watch, facts.counting) = (watch, counting);
     let told_by = facts.watch.as_ref().map(Watch::testimonies);
-    let said = Said { args: args.balance, filter, whole, mapping, knowledge, told_by, counts };
+    let said =
+        Said { args: args.balance, filter, whole, mapping, knowledge, parameters, told_by, counts };
     let balancing = Balancing::start(said, pid, facts, supervisor.waker());
     let outcome = supervisor.run(&mut Wait);
     finish(balancing, outcome);
@@ -81,6 +85,7 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
 pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
     let pid = Pid(args.pid);
     let filter = Filter::new(&args.balance)?;
+    let parameters = parameters(&args.balance)?;
     check_outputs(&args.balance)?;
     let proc = Proc::default();
     let known = StateDir::find().and_then(|dir| others(&dir, &proc)).unwrap_or_default();
@@ -107,7 +112,8 @@ pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
     }
     let facts = Facts::new(&args.balance, pid, command, notes, now());
     let (told_by, counts) = (None, None);
-    let said = Said { args: args.balance, filter, whole, mapping, knowledge, told_by, counts };
+    let said =
+        Said { args: args.balance, filter, whole, mapping, knowledge, parameters, told_by, counts };
     let balancing = Balancing::start(said, pid, facts, supervisor.waker());
     // Where nothing is balanced there is nothing to wait for.
     let outcome = match &balancing {
@@ -165,6 +171,7 @@ pub(crate) fn check_options(args: &BalanceArgs) -> anyhow::Result<()> {
     let mut notes = check_cpus(args, &whole)?;
     mapping(args, &whole, &mut notes)?;
     knowledge(args, &mut notes)?;
+    parameters(args)?;
     check_outputs(args)?;
     Filter::new(args).map(drop)
 }
@@ -314,6 +321,18 @@ fn knowledge(
     knowledge.profile = profile;
     knowledge.every = args.every.unwrap_or(Knowledge::USUAL_EVERY);
     Ok(Some(Arc::new(knowledge)))
+}
+
+/// What a policy goes by that can be tuned (`--set`).
+fn parameters(args: &BalanceArgs) -> anyhow::Result<Parameters> {
+    let mut parameters = Parameters::default();
+    anyhow::ensure!(
+        args.set.is_empty() || args.policy.gives_weights,
+        "--set: the policy {} has nothing that can be tuned; add --policy hpc-auto, or leave it out",
+        args.policy.name
+    );
+    tuning::set(args.policy.name, &mut parameters, &args.set).context("--set")?;
+    Ok(parameters)
 }
 
 /// Whether the user has told of messages.
@@ -540,6 +559,7 @@ struct Said {
     whole: CpuSet,
     mapping: Option<Mapping>,
     knowledge: Option<Arc<Knowledge>>,
+    parameters: Parameters,
     /// Reads what threads tell of their waiting.
     told_by: Option<TestimoniesMaker>,
     /// Reads what ranks count.
@@ -762,7 +782,14 @@ impl Parts {
         });
         let log = args.verbose.then(Log::start).transpose()?;
         let control = Control::default();
-        let mut live = Live::new(live_options(what, facts.names.clone()), pid, journal.clone());
+        // Where it cannot be tuned it is balanced all the same.
+        let tuning = Heuristic::by_name(args.policy.name).and_then(|policy| {
+            let tuned = Tuned { policy, parameters: what.parameters.clone() };
+            Tuning::create(&dir, tuned).map_err(|e| tell(&format!("evenly: {e}"))).ok()
+        });
+        let mut options = live_options(what, facts.names.clone());
+        options.tuning = tuning;
+        let mut live = Live::new(options, pid, journal.clone());
         if let Some(guardian) = &guardian {
             live = live.guarded_by(guardian.clone());
         }
@@ -792,7 +819,7 @@ impl Parts {
 }
 
 fn live_options(
-    Said { args, filter, whole, mapping, knowledge, told_by, counts }: Said,
+    Said { args, filter, whole, mapping, knowledge, parameters, told_by, counts }: Said,
     names: Names,
 ) -> LiveOptions {
     LiveOptions {
@@ -816,6 +843,8 @@ fn live_options(
         told_by,
         counted_by: counts,
         shares: args.shares.into(),
+        parameters,
+        tuning: None,
         numbered_by: args.map_by.into(),
     }
 }

@@ -120,6 +120,14 @@ pub(crate) enum Command {
         another evenly balances."
     )]
     Top(TopArgs),
+    /// Change what hpc-auto, hpc-uniform and hpc-adaptive go by, while they balance a program
+    #[command(
+        after_help = "Examples:\n  evenly tune 4711                                # what there is, and \
+        what holds\n  evenly tune 4711 high-util=90 low-util=70\n\nWhat cannot be is refused, and \
+        changes nothing. It counts from the next iterations on; evenly run --set gives values at the \
+        start."
+    )]
+    Tune(TuneArgs),
     /// Say what this machine is made of, and what its memory costs from where
     #[command(
         after_help = "Examples:\n  evenly topology                       # this machine\n  evenly \
@@ -219,6 +227,10 @@ pub(crate) struct BalanceArgs {
     /// hpc-auto, hpc-uniform, hpc-adaptive: how threads are given parts of the CPU that they share
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) shares: SharesArg,
+    /// hpc-auto, hpc-uniform, hpc-adaptive: what they go by, for example weight-step=10; evenly tune changes it
+    /// while the program runs, and names all of it (may be given more than once)
+    #[arg(long, value_name = "NAME=VALUE", value_parser = hpc_parameter)]
+    pub(crate) set: Vec<(Parameter, f64)>,
     /// nuco: loads and messages of the program's ranks or threads, recorded in an earlier run (JSON,
     /// evenly.tasks/1); without it nothing is known of messages
     #[arg(long, value_name = "FILE")]
@@ -749,13 +761,22 @@ fn power5_cases() -> PossibleValuesParser {
 }
 
 /// `high-util=90`.
-fn hpc_parameter(text: &str) -> Result<(Parameter, f64), String> {
-    let (name, value) =
-        text.split_once('=').ok_or("it must be a name and a number, as in high-util=90")?;
-    let parameter: Parameter = name.trim().parse().map_err(|e: ParameterError| e.to_string())?;
-    let value = value.trim();
-    let number = value.parse().map_err(|_| format!("'{value}' is no number"))?;
-    Ok((parameter, number))
+fn hpc_parameter(text: &str) -> Result<(Parameter, f64), ParameterError> {
+    Parameter::given(text)
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TuneArgs {
+    /// Process id of the program that is balanced, or of the evenly that balances it
+    #[arg(value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: i32,
+    /// What is to hold from now on, for example high-util=90; several are changed together. Without any, all
+    /// are shown
+    #[arg(value_name = "NAME=VALUE", value_parser = hpc_parameter)]
+    pub(crate) values: Vec<(Parameter, f64)>,
+    /// Write what holds to FILE as JSON (evenly.tune/1); - is standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -24,6 +24,7 @@ mod restore;
 mod simulate;
 mod top;
 mod topology;
+mod tune;
 
 use clap::CommandFactory;
 use evenly_errors::{parse, refused, said};
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Report(args) => report::report(&args),
         Command::Top(args) => top::top(&args),
+        Command::Tune(args) => tune::tune(&args),
         Command::Topology(args) => topology::topology(&args),
         Command::Completions { shell } => generate::completions(shell),
         Command::Manpages { dir } => generate::manpages(&dir),

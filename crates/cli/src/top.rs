@@ -200,6 +200,8 @@ fn watch(
         told_by: None,
         counted_by: None,
         shares: evenly_linux::share::Choice::Auto,
+        parameters: evenly_policy::hpc::Parameters::default(),
+        tuning: None,
         numbered_by: evenly_engine::MapBy::Auto,
     };
     let live = Live::new(options, pid, journal);

@@ -32,6 +32,7 @@ use evenly_model::{
     CpuId, CpuSet, CpuView, DomainId, Knowledge, MemoryMove, MemoryView, Nanos, Pid, Plan,
     Snapshot, TaskView, ThreadId, ThreadView, Turns,
 };
+use evenly_policy::hpc::Parameters;
 use evenly_policy::stopping::CutOff;
 use evenly_policy::{Effort, Mechanism, Policy, Spreader, Spreading};
 use std::collections::{BTreeSet, VecDeque};
@@ -521,6 +522,11 @@ impl Balancer {
     pub fn learn(&mut self, knowledge: Arc<Knowledge>) {
         self.policy.learn(&knowledge);
         self.knowledge = Some(knowledge);
+    }
+
+    /// Changes what the policy goes by.
+    pub fn tune(&mut self, parameters: &Parameters) {
+        self.policy.tune(parameters);
     }
 
     /// Which task of the program a thread of the domain is.

@@ -22,6 +22,7 @@ use evenly_linux::proc::{
 use evenly_linux::share::resctrl::{parse_group, parse_schemata};
 use evenly_linux::share::{Resource, Setting, parse_nice_limit};
 use evenly_linux::taskstats::{TaskTimes, parse_answer};
+use evenly_linux::tuning::parse_tuning;
 use evenly_map::{
     Edges, InputError, Monitoring, join, read_assignment, read_edges, read_factors, read_mapping,
     read_matrix, read_monitoring, read_objects, read_pairs, read_parts, read_profile, read_tasks,
@@ -38,7 +39,7 @@ use std::path::{Component, Path};
 pub type Target = fn(&[u8]);
 
 /// All targets, by the names that they have in `fuzz/`.
-pub const TARGETS: [(&str, Target); 40] = [
+pub const TARGETS: [(&str, Target); 41] = [
     ("answer", answer),
     ("assignment", assignment),
     ("cache", cache),
@@ -79,6 +80,7 @@ pub const TARGETS: [(&str, Target); 40] = [
     ("tasks", tasks),
     ("taskstats", taskstats),
     ("ticks", ticks),
+    ("tuning", tuning),
 ];
 
 /// Mappings that are carried out, as JSON or CSV: every task has a CPU.
@@ -617,4 +619,20 @@ pub fn policies(bytes: &[u8]) {
 pub fn ticks(bytes: &[u8]) {
     let one: CpuSet = [evenly_model::CpuId(0)].into_iter().collect();
     let _ = (parse_cpu_ticks(bytes, &one), parse_used_ticks(bytes));
+}
+
+/// What a balancer goes by: what is read is in range and in order, and is read again as it is written.
+///
+/// # Panics
+/// Where it is not, or a refusal is no single line.
+pub fn tuning(bytes: &[u8]) {
+    match parse_tuning(bytes) {
+        Ok(found) => {
+            let p = found.parameters;
+            assert!(p.low() < p.high() && p.least() <= p.most());
+            let again = format!("policy={}\n{}", found.policy.name(), p.text());
+            assert_eq!(parse_tuning(again.as_bytes()).map(|t| t.parameters), Ok(p));
+        }
+        Err(why) => assert!(!why.is_empty() && why.lines().count() == 1, "{why:?}"),
+    }
 }

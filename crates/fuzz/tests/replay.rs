@@ -18,6 +18,7 @@ use evenly_linux::proc::{
 use evenly_linux::share::resctrl::{parse_group, parse_schemata};
 use evenly_linux::share::{Resource, Setting, parse_nice_limit};
 use evenly_linux::taskstats::{TaskTimes, parse_answer};
+use evenly_linux::tuning::parse_tuning;
 use evenly_map::{
     Monitoring, read_assignment, read_edges, read_factors, read_mapping, read_matrix,
     read_monitoring, read_objects, read_pairs, read_parts, read_profile, read_tasks,
@@ -248,6 +249,7 @@ fn the_seeds_are_what_they_stand_for() {
         "slit" => parse_slit(bytes).is_some(),
         "speeds" => text(bytes).trim().parse::<Speeds>().is_ok(),
         "taskstats" => parse_answer(bytes).is_some() || TaskTimes::parse(bytes).is_some(),
+        "tuning" => parse_tuning(bytes).is_ok(),
         other => panic!("{other} is not known here"),
     };
     for (name, _) in TARGETS {

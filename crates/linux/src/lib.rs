@@ -20,6 +20,7 @@ pub mod scan;
 pub mod share;
 pub mod supervise;
 pub mod taskstats;
+pub mod tuning;
 pub mod usage;
 pub mod witness;
 mod workers;

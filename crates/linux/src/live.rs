@@ -22,6 +22,7 @@ use crate::proc::{Proc, Stat, parse_schedstat, read_all};
 use crate::scan::Scanner;
 use crate::share::{Choice, Shares};
 use crate::taskstats::TaskStats;
+use crate::tuning::{Tuning, TuningReader};
 use crate::workers::{Workers, lock};
 use evenly_engine::{
     ApplyError, Balancer, BalancerOptions, Board, CARE, DomainSpread, DomainThread, Eligible,
@@ -31,6 +32,7 @@ use evenly_engine::{
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Knowledge, Nanos, Pid, ThreadId, Tid};
 use evenly_policy::PolicyInfo;
+use evenly_policy::hpc::Parameters;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -101,6 +103,10 @@ pub struct LiveOptions {
     pub counted_by: Option<RankCounts>,
     /// How threads are given parts of CPUs, by a policy that does that.
     pub shares: Choice,
+    /// What such a policy goes by at first.
+    pub parameters: Parameters,
+    /// Where it is said what it goes by later.
+    pub tuning: Option<Tuning>,
     /// What the tasks of the mapping, and those of the profile, are in the program.
     pub numbered_by: MapBy,
 }
@@ -305,6 +311,9 @@ struct Domain {
     /// When it is looked next whether threads are bound no longer.
     next_unbound: Nanos,
     told_of_unbound: bool,
+    /// What the policy goes by, where that may change; one of the domains tells of it.
+    tuning: Option<TuningReader>,
+    tells_of_tuning: bool,
 }
 
 /// A thread that has a place in a mapping.
@@ -329,6 +338,7 @@ impl Domain {
         }
         self.take_in_and_hand_on(machine);
         self.look_for_unbound(machine);
+        self.look_at_tuning();
         self.put_in_place(machine);
         // Relaxed: whoever reads an old value reads the new one at its next point.
         self.balancer.open(machine, self.together.vacant.load(Ordering::Relaxed));
@@ -461,6 +471,21 @@ impl Domain {
             }
             machine.part(id);
             self.let_go(id);
+        }
+    }
+
+    fn look_at_tuning(&mut self) {
+        let time = now();
+        let Some(found) = self.tuning.as_mut().and_then(|t| t.look(time)) else { return };
+        let text = match found {
+            Ok((parameters, changes)) => {
+                self.balancer.tune(&parameters);
+                format!("tuned: {changes}")
+            }
+            Err(why) => why,
+        };
+        if self.tells_of_tuning {
+            self.balancer.note(time, text, &mut self.observers);
         }
     }
 
@@ -741,6 +766,7 @@ impl Live {
                 if let Some(knowledge) = &self.options.knowledge {
                     balancer.learn(knowledge.clone());
                 }
+                balancer.tune(&self.options.parameters);
                 (balancer, None)
             };
             domains.push(Domain {
@@ -761,6 +787,8 @@ impl Live {
                 whole: self.options.whole.clone(),
                 next_unbound: began + UNBOUND_LOOKS,
                 told_of_unbound: false,
+                tuning: self.options.tuning.as_ref().map(Tuning::reader),
+                tells_of_tuning: i == 0,
             });
         }
         let mut coordinator = Coordinator {

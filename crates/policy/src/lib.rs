@@ -58,6 +58,9 @@ pub trait Policy: Send {
     /// Tells it what is known of machine and program. Before it decides first, if at all.
     fn learn(&mut self, _knowledge: &Arc<Knowledge>) {}
 
+    /// Changes what it goes by, while it is at work. For those that give threads parts of CPUs.
+    fn tune(&mut self, _parameters: &hpc::Parameters) {}
+
     /// Whether it wants to know at the next point how much memory processes have, and where, and what
     /// the program tells of its computing and its messages.
     fn wants_sizes(&self) -> bool {

@@ -18,6 +18,7 @@ fn of_every_command() {
         "restore",
         "report",
         "top",
+        "tune",
         "topology",
         "completions",
         "manpages",

@@ -23,3 +23,4 @@ mod schema;
 mod support;
 mod threads;
 mod top;
+mod tune;

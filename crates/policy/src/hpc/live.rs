@@ -18,7 +18,7 @@
 //! Invariants: counts of threads differ by no more than one, as far as masks permit; weights are in
 //! every plan in which one of them is another than before, those of all threads together.
 
-use super::{Balancer, Counters, Heuristic, Parameters, State, shares};
+use super::{Balancer, Counters, Heuristic, Parameter, Parameters, State, shares};
 use crate::{Mechanism, Policy, PolicyInfo, Spreader};
 use evenly_model::{
     CpuIndex, FULL_CAPACITY, Nanos, Plan, Reason, Snapshot, ThreadId, ThreadIndex, ThreadView,
@@ -26,17 +26,8 @@ use evenly_model::{
 };
 use std::collections::{HashMap, HashSet};
 
-/// What the CPU with the most work must have less of it, for threads to change places.
-const LEAST_GAIN: f64 = 0.05;
 /// Rounds between two changes of places: what one has brought must be seen first.
 const ROUNDS_BETWEEN: u64 = 3;
-/// What the last round counts in the load of a thread, beside those before.
-const RECENT: f64 = 0.5;
-/// How many times as much one may have as another on its CPU: whoever is met by a change of behaviour with too
-/// little must get on all the same.
-const FARTHEST: f64 = 8.0;
-/// `hpc-auto` changes weights only where one is off by this part.
-const OFF: f64 = 0.15;
 /// Below this part of all CPU time spinning is not worth any weights.
 const LEAST_SPINNING: f64 = 0.02;
 /// Without a barrier or collective of anybody for so long, but with other waiting, iterations end with any
@@ -161,8 +152,13 @@ impl Hpc {
         }));
     }
 
+    fn parameter(&self, parameter: Parameter) -> f64 {
+        self.balancer.parameters().get(parameter)
+    }
+
     /// A round has ended: what each thread has computed in it.
     fn book(&mut self, s: &Snapshot) {
+        let recent = self.parameter(Parameter::LastWeight);
         for t in &s.threads {
             let Some(turns) = t.turns else { continue };
             let is_new = !self.work.contains_key(&t.id);
@@ -173,7 +169,7 @@ impl Hpc {
             // What it did before it was asked first is not of one round.
             if !is_new {
                 work.load_s =
-                    Some(work.load_s.map_or(done_s, |l| RECENT * done_s + (1.0 - RECENT) * l));
+                    Some(work.load_s.map_or(done_s, |l| recent * done_s + (1.0 - recent) * l));
             }
         }
     }
@@ -232,7 +228,8 @@ impl Hpc {
             self.loads[to] += less;
             self.at.swap(a, b);
         }
-        if longest(&self.loads) < before * (1.0 - LEAST_GAIN) {
+        let gain = self.parameter(Parameter::PlaceGain) / 100.0;
+        if longest(&self.loads) < before * (1.0 - gain) {
             for (t, (thread, &to)) in s.threads.iter().zip(&self.at).enumerate() {
                 if thread.cpu != to {
                     plan.push(t, to, Reason::Paired);
@@ -255,16 +252,18 @@ impl Hpc {
         for (i, t) in s.threads.iter().enumerate() {
             on.get_mut(t.cpu)?.push(i);
         }
+        let farthest = self.parameter(Parameter::MostRatio);
         let mut weights = vec![1.0; s.threads.len()];
         for together in on {
             let needs: Vec<f64> = together.iter().map(|&i| loads[i]).collect();
-            for (i, weight) in together.into_iter().zip(shares(&needs, FARTHEST)) {
+            for (i, weight) in together.into_iter().zip(shares(&needs, farthest)) {
                 weights[i] = weight;
             }
         }
+        let step = self.parameter(Parameter::WeightStep) / 100.0;
         let is_off = s.threads.iter().zip(&weights).any(|(t, weight)| {
             let before = self.weights.get(&t.id).copied().unwrap_or(1.0);
-            (weight / before - 1.0).abs() > OFF
+            (weight / before - 1.0).abs() > step
         });
         is_off.then_some(weights)
     }
@@ -295,6 +294,10 @@ impl Hpc {
 }
 
 impl Policy for Hpc {
+    fn tune(&mut self, parameters: &Parameters) {
+        self.balancer.tune(parameters);
+    }
+
     fn decide(&mut self, s: &Snapshot, plan: &mut Plan) {
         let all_tell = self.read(s);
         if self.spreader.spread(s, plan) {
@@ -441,6 +444,32 @@ mod tests {
         let last = plans.iter().rfind(|p| !p.weights.is_empty()).unwrap();
         assert!(last.weights[0].weight < 0.6 && last.weights[1].weight > 1.4, "{last:?}");
         assert!(plans[6..].iter().all(|p| p.weights.is_empty()), "{plans:?}");
+    }
+
+    #[test]
+    fn what_is_tuned_counts_from_the_next_round_on() {
+        let mut policy = Hpc::new(Heuristic::Auto);
+        let mut program = Program::new(&[0, 0, 1, 1], &[30, 10, 20, 20], true);
+        let last = |plans: &[Plan]| {
+            let plan = plans.iter().rfind(|p| !p.weights.is_empty());
+            plan.map(|p| p.weights.iter().map(|w| w.weight).collect::<Vec<f64>>())
+        };
+        let mut iterate = |policy: &mut Hpc| {
+            let plans: Vec<Plan> = (0..10).map(|_| program.iterate(policy)).collect();
+            last(&plans)
+        };
+        let near = |found: Option<Vec<f64>>, wanted: [f64; 4]| {
+            found.is_some_and(|f| f.iter().zip(wanted).all(|(f, w)| (f - w).abs() < 1e-9))
+        };
+        assert!(near(iterate(&mut policy), [1.5, 0.5, 1.0, 1.0]));
+        let tuned = |text| Parameters::from_text(text).unwrap();
+        policy.tune(&tuned("most-ratio=1.5"));
+        assert!(near(iterate(&mut policy), [1.2, 0.8, 1.0, 1.0]));
+        // What is as it was changes nothing.
+        policy.tune(&tuned("most-ratio=1.5"));
+        assert_eq!(iterate(&mut policy), None);
+        policy.tune(&tuned("most-ratio=1"));
+        assert!(near(iterate(&mut policy), [1.0; 4]));
     }
 
     #[test]

@@ -290,13 +290,23 @@ impl<E: Copy + Ord> Balancer<E> {
     /// # Errors
     /// [`ParameterError`]; nothing is changed then.
     pub fn set(&mut self, parameter: Parameter, value: f64) -> Result<(), ParameterError> {
-        self.parameters.set(parameter, value)?;
+        let mut parameters = self.parameters.clone();
+        parameters.set(parameter, value)?;
+        self.tune(&parameters);
+        Ok(())
+    }
+
+    /// The same for all of them. Those that are as they were are nothing to look at again.
+    pub fn tune(&mut self, parameters: &Parameters) {
+        if self.parameters == *parameters {
+            return;
+        }
+        self.parameters = parameters.clone();
         let (least, most) = (self.parameters.least(), self.parameters.most());
         for p in self.priorities.values_mut() {
             *p = (*p).clamp(least, most);
         }
         self.look_again();
-        Ok(())
     }
 
     /// Changes the heuristic. Priorities stay until the next round.

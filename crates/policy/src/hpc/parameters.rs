@@ -3,7 +3,7 @@
 //! Invariant: values that are held are in range and in order; one that is not is refused with what
 //! was found, what was needed and what to do, and changes nothing.
 
-use super::Priority;
+use super::{Heuristic, Priority};
 use std::fmt;
 use std::str::FromStr;
 
@@ -30,6 +30,15 @@ pub enum Parameter {
     Patience,
     /// What one level of priority is in weight, where priorities are shares of a CPU.
     LevelRatio,
+    /// What the CPU with the most work must have less of it, for threads to change places. Percent.
+    PlaceGain,
+    /// What the last round counts in the load of a thread, beside those before.
+    LastWeight,
+    /// How many times as much of a CPU one may have as another, where weights are by work: whoever is met by
+    /// a change of behaviour with too little must get on all the same.
+    MostRatio,
+    /// By what part a weight must be off to be changed, where weights are by work. Percent.
+    WeightStep,
 }
 
 /// What is known of a parameter.
@@ -39,61 +48,103 @@ struct Known {
     usual: f64,
     range: (f64, f64),
     whole: bool,
+    /// Which policies of programs that run look at it; in the simulator's POWER5 others do.
+    by: &'static [Heuristic],
 }
+
+const ALL: &[Heuristic] = &Heuristic::ALL;
+const AUTO: &[Heuristic] = &[Heuristic::Auto];
+const ADAPTIVE: &[Heuristic] = &[Heuristic::Adaptive];
+const UNIFORM: &[Heuristic] = &[Heuristic::Uniform];
+/// Those of the paper.
+const PAPER: &[Heuristic] = &[Heuristic::Uniform, Heuristic::Adaptive];
 
 /// 2:1 at the greatest difference of priorities; see [`Parameters::weight`].
 const USUAL_LEVEL_RATIO: f64 = std::f64::consts::SQRT_2;
 
 fn known(parameter: Parameter) -> Known {
-    let of = |name, about, usual, range, whole| Known { name, about, usual, range, whole };
+    let of = |name, about, usual, range, by| Known { name, about, usual, range, whole: false, by };
+    let whole = |known: Known| Known { whole: true, ..known };
     let normal = f64::from(Priority::NORMAL.0);
     let most = f64::from(Priority::MOST.0);
     match parameter {
         Parameter::LowUtil => {
-            of("low-util", "below it an entity waits a lot, percent", 65.0, (0.0, 100.0), false)
+            of("low-util", "below it an entity waits a lot, percent", 65.0, (0.0, 100.0), UNIFORM)
         }
         Parameter::HighUtil => {
-            of("high-util", "from it on an entity hardly waits, percent", 85.0, (0.0, 100.0), false)
+            of("high-util", "from it on an entity hardly waits, percent", 85.0, (0.0, 100.0), PAPER)
         }
         Parameter::GlobalWeight => {
-            of("global-weight", "what history counts in hpc-adaptive", 0.1, (0.0, 1.0), false)
+            of("global-weight", "what history counts in hpc-adaptive", 0.1, (0.0, 1.0), ADAPTIVE)
         }
-        Parameter::MinPrio => of("min-prio", "lowest priority given", normal, (1.0, normal), true),
-        Parameter::MaxPrio => of("max-prio", "highest priority given", most, (normal, most), true),
+        Parameter::MinPrio => {
+            whole(of("min-prio", "lowest priority given", normal, (1.0, normal), PAPER))
+        }
+        Parameter::MaxPrio => {
+            whole(of("max-prio", "highest priority given", most, (normal, most), PAPER))
+        }
         Parameter::Tolerance => of(
             "tolerance",
             "utilisation that a stable state may vary by, percentage points",
             10.0,
             (0.1, 100.0),
-            false,
+            PAPER,
         ),
         Parameter::Change => of(
             "change",
             "part by which computing must differ to be a change for hpc-auto, percent",
             25.0,
             (1.0, 100.0),
-            false,
+            &[],
         ),
         Parameter::Patience => of(
             "patience",
-            "time without a finished iteration after which priorities are normal again, s",
+            "time without a finished iteration after which all have even parts again, s",
             10.0,
             (0.001, 1e6),
-            false,
+            ALL,
         ),
         Parameter::LevelRatio => of(
             "level-ratio",
             "weight of one level of priority, where they are shares of a CPU",
             USUAL_LEVEL_RATIO,
             (1.0, 100.0),
-            false,
+            PAPER,
+        ),
+        Parameter::PlaceGain => of(
+            "place-gain",
+            "what the fullest CPU must have less of for threads to change places, percent",
+            5.0,
+            (0.0, 100.0),
+            ALL,
+        ),
+        Parameter::LastWeight => of(
+            "last-weight",
+            "what the last iterations count in a thread's load",
+            0.5,
+            (0.01, 1.0),
+            ALL,
+        ),
+        Parameter::MostRatio => of(
+            "most-ratio",
+            "how many times as much of a CPU one may have as another",
+            8.0,
+            (1.0, 1_000.0),
+            AUTO,
+        ),
+        Parameter::WeightStep => of(
+            "weight-step",
+            "by how much the part of one must be off for all to be changed, percent",
+            15.0,
+            (0.0, 100.0),
+            AUTO,
         ),
     }
 }
 
 impl Parameter {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 13] = [
         Self::LowUtil,
         Self::HighUtil,
         Self::GlobalWeight,
@@ -103,6 +154,10 @@ impl Parameter {
         Self::Change,
         Self::Patience,
         Self::LevelRatio,
+        Self::PlaceGain,
+        Self::LastWeight,
+        Self::MostRatio,
+        Self::WeightStep,
     ];
 
     /// Its name on the command line.
@@ -121,6 +176,37 @@ impl Parameter {
     #[must_use]
     pub fn usual(self) -> f64 {
         known(self).usual
+    }
+
+    /// The least and the most that it can be.
+    #[must_use]
+    pub fn range(self) -> (f64, f64) {
+        known(self).range
+    }
+
+    /// Whether a policy looks at it where it balances a program that runs.
+    #[must_use]
+    pub fn counts_for(self, heuristic: Heuristic) -> bool {
+        known(self).by.contains(&heuristic)
+    }
+
+    /// A value that is given: `high-util=90`. The paper's names will do as well: `HIGH_UTIL`, `G`, and `L`,
+    /// which is 1 - G.
+    ///
+    /// # Errors
+    /// [`ParameterError`] where that names no parameter or has no number. Whether the number is in range is
+    /// seen when it is set.
+    pub fn given(text: &str) -> Result<(Self, f64), ParameterError> {
+        let malformed = || ParameterError::Malformed { found: text.trim().to_owned() };
+        let (name, value) = text.split_once('=').ok_or_else(malformed)?;
+        let (name, value) = (name.trim(), value.trim());
+        let number: f64 =
+            value.parse().map_err(|_| ParameterError::Number { found: value.to_owned() })?;
+        match name {
+            "L" => Ok((Self::GlobalWeight, 1.0 - number)),
+            "G" => Ok((Self::GlobalWeight, number)),
+            _ => Ok((name.to_lowercase().replace('_', "-").parse()?, number)),
+        }
     }
 }
 
@@ -148,6 +234,18 @@ pub enum ParameterError {
         /// The name found.
         found: String,
     },
+    /// What was given is no value of a parameter.
+    #[error("'{found}': it must be a name and a number, as in high-util=90")]
+    Malformed {
+        /// What was found.
+        found: String,
+    },
+    /// What was given has no number.
+    #[error("'{found}' is no number")]
+    Number {
+        /// What was found.
+        found: String,
+    },
     /// It cannot be that.
     #[error(
         "{parameter} cannot be {found}: it must be {kind} from {least} to {most}; it is {usual} where \
@@ -169,7 +267,7 @@ pub enum ParameterError {
     /// The limits of utilisation would be in the wrong order.
     #[error(
         "{parameter} cannot be {found}: low-util ({low}) must be below high-util ({high}); change the \
-         other one first"
+         other one with it"
     )]
     Order {
         /// Which.
@@ -211,20 +309,56 @@ impl Parameters {
     /// # Errors
     /// [`ParameterError`] where it is out of range or out of order; nothing is changed then.
     pub fn set(&mut self, parameter: Parameter, value: f64) -> Result<(), ParameterError> {
-        let Known { range: (least, most), whole, .. } = known(parameter);
-        // Not-a-number is in no range.
-        if !(least..=most).contains(&value) || whole && value.fract() != 0.0 {
-            let kind = if whole { "a whole number" } else { "a number" };
-            return Err(ParameterError::Range { parameter, found: value, kind, least, most });
-        }
+        self.set_all(&[(parameter, value)])
+    }
+
+    /// Changes several together: it is what comes of all of them that must be in order.
+    ///
+    /// # Errors
+    /// As [`Parameters::set`]; nothing is changed then.
+    pub fn set_all(&mut self, values: &[(Parameter, f64)]) -> Result<(), ParameterError> {
         let mut next = self.clone();
-        next.values[parameter as usize] = value;
+        for &(parameter, value) in values {
+            let Known { range: (least, most), whole, .. } = known(parameter);
+            // Not-a-number is in no range.
+            if !(least..=most).contains(&value) || whole && value.fract() != 0.0 {
+                let kind = if whole { "a whole number" } else { "a number" };
+                return Err(ParameterError::Range { parameter, found: value, kind, least, most });
+            }
+            next.values[parameter as usize] = value;
+        }
         let (low, high) = (next.get(Parameter::LowUtil), next.get(Parameter::HighUtil));
         if low >= high {
-            return Err(ParameterError::Order { parameter, found: value, low, high });
+            let is_one = |p: &Parameter| matches!(p, Parameter::LowUtil | Parameter::HighUtil);
+            let parameter = values.iter().map(|v| v.0).find(is_one).unwrap_or(Parameter::LowUtil);
+            return Err(ParameterError::Order { parameter, found: next.get(parameter), low, high });
         }
         *self = next;
         Ok(())
+    }
+
+    /// All of them as text, a line each, as [`Parameters::from_text`] reads them.
+    #[must_use]
+    pub fn text(&self) -> String {
+        Parameter::ALL.map(|p| format!("{p}={}\n", self.get(p))).concat()
+    }
+
+    /// What stands in such a text; what it does not name is as usual. Empty lines count for nothing.
+    ///
+    /// # Errors
+    /// [`ParameterError`] of the first line that is wrong.
+    pub fn from_text(text: &str) -> Result<Self, ParameterError> {
+        let lines = text.lines().filter(|line| !line.trim().is_empty());
+        let values = lines.map(Parameter::given).collect::<Result<Vec<_>, _>>()?;
+        let mut all = Self::default();
+        all.set_all(&values)?;
+        Ok(all)
+    }
+
+    /// Those that differ: what, from what, to what.
+    pub fn changes(&self, to: &Self) -> impl Iterator<Item = (Parameter, f64, f64)> {
+        let pairs = Parameter::ALL.map(|p| (p, self.get(p), to.get(p)));
+        pairs.into_iter().filter(|(_, from, to)| from != to)
     }
 
     /// `LOW_UTIL` as a part.
@@ -311,6 +445,45 @@ mod tests {
         refused(Parameter::GlobalWeight, -0.1, &["global-weight", "0 to 1"]);
         let error = "high".parse::<Parameter>().unwrap_err().to_string();
         assert!(error.contains("'high'") && error.contains("low-util, high-util"), "{error}");
+    }
+
+    #[test]
+    fn several_are_changed_together_or_not_at_all() {
+        let mut p = Parameters::default();
+        let both = [(Parameter::LowUtil, 88.0), (Parameter::HighUtil, 95.0)];
+        p.set_all(&both).unwrap();
+        assert_eq!((p.get(Parameter::LowUtil), p.get(Parameter::HighUtil)), (88.0, 95.0));
+        let before = p.clone();
+        let wrong = [(Parameter::GlobalWeight, 0.5), (Parameter::MaxPrio, 9.0)];
+        assert!(p.set_all(&wrong).is_err());
+        assert!(p.set_all(&[(Parameter::Tolerance, 3.0), (Parameter::HighUtil, 50.0)]).is_err());
+        assert_eq!(p, before);
+        let changes: Vec<_> = Parameters::default().changes(&p).collect();
+        assert_eq!(changes, [(Parameter::LowUtil, 65.0, 88.0), (Parameter::HighUtil, 85.0, 95.0)]);
+    }
+
+    #[test]
+    fn values_as_text() {
+        assert_eq!(Parameter::given(" high-util = 90 "), Ok((Parameter::HighUtil, 90.0)));
+        assert_eq!(Parameter::given("HIGH_UTIL=90"), Ok((Parameter::HighUtil, 90.0)));
+        assert_eq!(Parameter::given("G=0.25"), Ok((Parameter::GlobalWeight, 0.25)));
+        assert_eq!(Parameter::given("L=0.75"), Ok((Parameter::GlobalWeight, 0.25)));
+        for (wrong, words) in [
+            ("high-util", "as in high-util=90"),
+            ("high-util=x", "'x' is no number"),
+            ("x=1", "no parameter 'x'"),
+        ] {
+            let error = Parameter::given(wrong).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+        let mut p = Parameters::default();
+        p.set_all(&[(Parameter::LowUtil, 86.5), (Parameter::HighUtil, 95.0)]).unwrap();
+        assert_eq!(Parameters::from_text(&p.text()), Ok(p));
+        assert_eq!(Parameters::from_text("\n"), Ok(Parameters::default()));
+        assert!(Parameters::from_text("low-util=90\n").is_err());
+        // Each policy looks at some, and each is looked at by one, but for that of the simulator alone.
+        let of = |h| Parameter::ALL.into_iter().filter(move |p| p.counts_for(h)).count();
+        assert_eq!(Heuristic::ALL.map(of), [9, 9, 5]);
     }
 
     #[test]
