@@ -4,6 +4,7 @@
 //! of it: the journal of the observing cycle is private to it.
 
 use crate::flags::TopArgs;
+use crate::probe::TestimoniesMaker;
 use crate::{End, output};
 use anyhow::Context;
 use evenly_engine::{GuardOptions, Observer, Period};
@@ -197,7 +198,9 @@ fn watch(
         whole: crate::balance::allowed(Some(pid)).unwrap_or_default(),
         mapping: None,
         knowledge: None,
-        told_by: None,
+        // Where another evenly has loaded the probe into it.
+        told_by: crate::probe::of_running(pid)
+            .map(|_| Box::new(move || crate::probe::of_running(pid)) as TestimoniesMaker),
         counted_by: None,
         shares: evenly_linux::share::Choice::Auto,
         parameters: evenly_policy::hpc::Parameters::default(),

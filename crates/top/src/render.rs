@@ -396,6 +396,7 @@ enum Column {
     Mean,
     Bar,
     Running,
+    Spinning,
     Waiting,
     Blocked,
     Migrations,
@@ -413,6 +414,7 @@ impl Column {
             Self::Mean => ("VS MEAN", 17, true, Some(Sort::Mean)),
             Self::Bar => ("RUN/WAIT/BLOCK", 14, true, None),
             Self::Running => ("RUN", 5, false, Some(Sort::Running)),
+            Self::Spinning => ("SPIN", 5, false, Some(Sort::Spinning)),
             Self::Waiting => ("WAIT", 5, false, Some(Sort::Waiting)),
             Self::Blocked => ("BLOCK", 6, false, Some(Sort::Blocked)),
             Self::Migrations => ("MIGR", 6, false, Some(Sort::Migrations)),
@@ -421,15 +423,16 @@ impl Column {
 }
 
 /// The columns that fit, with their widths; the name gets what remains, up to a limit.
-fn columns(w: usize, domains: bool) -> Vec<(Column, usize)> {
+fn columns(w: usize, domains: bool, spinning: bool) -> Vec<(Column, usize)> {
     use Column::*;
     // From the least to the most necessary, which is also the order in which they go.
-    let expendable = [Bar, Domain, Migrations, Progress, Blocked, Tid, Running, Waiting, Cpu, Mean];
-    let mut shown =
-        vec![Name, Tid, Domain, Cpu, Progress, Mean, Running, Waiting, Blocked, Migrations, Bar];
-    if !domains {
-        shown.retain(|c| *c != Domain);
-    }
+    let expendable =
+        [Bar, Domain, Migrations, Progress, Blocked, Tid, Running, Waiting, Spinning, Cpu, Mean];
+    let mut shown = vec![
+        Name, Tid, Domain, Cpu, Progress, Mean, Running, Spinning, Waiting, Blocked, Migrations,
+        Bar,
+    ];
+    shown.retain(|c| (domains || *c != Domain) && (spinning || *c != Spinning));
     let need = |shown: &[Column]| shown.iter().map(|c| c.about().1 + 1).sum::<usize>();
     for gone in expendable {
         if need(&shown) <= w {
@@ -488,6 +491,10 @@ fn thread(row: &Row<'_>, columns: &[(Column, usize)], pen: &Pen) -> Line<'static
             }
             Column::Bar => Span::raw(bar(row.shares, size, pen.signs)),
             Column::Running => number(percent(row.shares.running)),
+            // One that says nothing may spin or not.
+            Column::Spinning => {
+                known(row.shares.spinning.map_or_else(|| String::from("-"), percent))
+            }
             Column::Waiting => number(percent(row.shares.waiting)),
             Column::Blocked => number(percent(row.shares.blocked)),
             Column::Migrations => number(t.migrations().to_string()),
@@ -548,7 +555,8 @@ fn body<'a>(
         0
     };
     let for_threads = left_over.saturating_sub(for_recent + 1);
-    let columns = columns(w, view.domains.len() > 1 && ui.only.is_none());
+    let spinning = rows.iter().any(|r| r.shares.spinning.is_some());
+    let columns = columns(w, view.domains.len() > 1 && ui.only.is_none(), spinning);
     lines.push(heading(&columns, ui, w, pen));
     let hidden = rows.len() > for_threads;
     // One line tells where in the list this is.
@@ -629,6 +637,7 @@ fn help(w: usize, pen: &Pen) -> Vec<Line<'static>> {
         ("slow, fast".into(), "below or above the mean speed of the domain's CPUs"),
         ("free, idle".into(), "a CPU without threads, or with threads that all block"),
         (format!("RUN {}", s.bar[0]), "share of the last 2 s on a CPU"),
+        ("SPIN".into(), "of RUN, share spinning for others; where a probe tells it"),
         (format!("WAIT {}", s.bar[1]), "share waiting for a CPU"),
         (format!("BLOCK {}", s.bar[2]), "share blocked: sleeping, or at a barrier"),
         ("MIGR".into(), "changes of CPU that were seen, whoever made them"),
@@ -707,7 +716,7 @@ mod tests {
     use super::*;
     use crate::synthetic;
     use evenly_engine::Event;
-    use evenly_model::{DomainId, Pid};
+    use evenly_model::{DomainId, Nanos, Pid};
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
@@ -751,6 +760,28 @@ mod tests {
     fn observed_uneven_120x40() {
         let v = view(9, 8, 2, false);
         insta::assert_snapshot!(draw(&v, &header("observe"), &Ui::default(), (120, 40)));
+    }
+
+    /// Where the probe of whoever started the program tells it; of one thread here it does not.
+    #[test]
+    fn what_threads_spin_is_a_column_where_they_tell() {
+        let mut v = View::new(true);
+        for mut e in synthetic::run(3, 2, 1, 300, false) {
+            if let Event::Point(p) = &mut e {
+                for (i, t) in p.threads.iter_mut().enumerate().take(2) {
+                    t.spinning = Some(Nanos((t.ran + t.waited).0 * i as u64 / 4));
+                }
+            }
+            v.apply(&e);
+        }
+        let h = header("observe");
+        let ui = Ui { sort: Sort::Spinning, ..Ui::default() };
+        insta::assert_snapshot!(draw(&v, &h, &ui, (80, 24)));
+        assert!(draw(&v, &h, &ui, (120, 24)).to_string().contains("RUN/WAIT/BLOCK"));
+        // The column goes where there is no room, before those that say where a thread stands.
+        assert!(!draw(&v, &h, &ui, (34, 10)).to_string().contains("SPIN"));
+        let silent = draw(&view(3, 2, 1, false), &h, &Ui::default(), (120, 24)).to_string();
+        assert!(!silent.contains("SPIN"), "{silent}");
     }
 
     #[test]

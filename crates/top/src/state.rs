@@ -392,6 +392,8 @@ pub enum Sort {
     Progress,
     /// Share running, greatest first.
     Running,
+    /// Share spinning, greatest first, and last those that do not tell.
+    Spinning,
     /// Share waiting, greatest first.
     Waiting,
     /// Share blocked, greatest first.
@@ -410,7 +412,8 @@ impl Sort {
             Self::Tid => Self::Cpu,
             Self::Cpu => Self::Progress,
             Self::Progress => Self::Running,
-            Self::Running => Self::Waiting,
+            Self::Running => Self::Spinning,
+            Self::Spinning => Self::Waiting,
             Self::Waiting => Self::Blocked,
             Self::Blocked => Self::Migrations,
             Self::Migrations => Self::Mean,
@@ -427,6 +430,7 @@ impl Sort {
             Self::Cpu => "cpu",
             Self::Progress => "progress",
             Self::Running => "running",
+            Self::Spinning => "spinning",
             Self::Waiting => "waiting",
             Self::Blocked => "blocked",
             Self::Migrations => "migrations",
@@ -681,6 +685,10 @@ impl View {
                 Sort::Cpu => a.thread.cpu.cmp(&b.thread.cpu),
                 Sort::Progress => a.thread.progress.cmp(&b.thread.progress),
                 Sort::Running => b.shares.running.total_cmp(&a.shares.running),
+                Sort::Spinning => {
+                    let spins = |r: &Row<'_>| r.shares.spinning.unwrap_or(-1.0);
+                    spins(b).total_cmp(&spins(a))
+                }
                 Sort::Waiting => b.shares.waiting.total_cmp(&a.shares.waiting),
                 Sort::Blocked => b.shares.blocked.total_cmp(&a.shares.blocked),
                 Sort::Migrations => b.thread.migrations().cmp(&a.thread.migrations()),

@@ -1,8 +1,10 @@
 //! `evenly top` without a terminal.
 
+use crate::profile::cache;
 use crate::schema::valid;
 use crate::support::{Child, Tool, stderr, text, wait_until, workload};
 use rustix::process::Signal;
+use serde_json::Value;
 use std::fs;
 use std::process::Stdio;
 
@@ -69,6 +71,31 @@ fn without_a_process_the_one_that_is_balanced() {
             && said.contains("2 programs")
             && said.contains(&program)
     });
+}
+
+/// What the threads of a program spin that another evenly has started with the probe.
+#[test]
+fn what_threads_spin_is_read_from_the_probe_of_another() {
+    let tool = Tool::new();
+    let program = [&workload("omp_spmd-gomp"), "--threads", "2", "--phases", "600", "--work-ms"];
+    let mut run = tool.run("-q --policy observe --probe on", &program);
+    run.args(["20", "--imbalance", "4,1"]).env("OMP_WAIT_POLICY", "active");
+    let evenly = Child::spawn(run.env("XDG_CACHE_HOME", cache()).stdout(Stdio::null()));
+    wait_until("top tells what is spun", || {
+        // Ends by a signal after a few lines.
+        let line = format!("timeout -s INT 4 {} top --json -", tool.exe());
+        let output = tool.by("sh").args(["-c", &line]).output().unwrap();
+        let last = text(&output.stdout).lines().last().map(serde_json::from_str::<Value>);
+        let Some(Ok(state)) = last else { return false };
+        valid(&state);
+        let threads = state["threads"].as_array().unwrap();
+        // The one with less to do spins for most of its time.
+        let most = threads.iter().filter_map(|t| t["spinning"].as_f64()).fold(0.0, f64::max);
+        threads.len() == 2 && most > 0.2
+    });
+    // The program ends with it.
+    let pid = rustix::process::Pid::from_child(&evenly.0);
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
 }
 
 #[test]
