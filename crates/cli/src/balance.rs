@@ -660,6 +660,7 @@ impl Facts {
             period_ms: live.period.as_millis_f64(),
             overhead_s: live.overhead_s,
             budget: self.budget,
+            source: live.source.map(String::from),
             failure,
             started: live.started,
             expected_threads: self.expected,

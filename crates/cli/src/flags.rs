@@ -941,6 +941,9 @@ pub(crate) enum SourceArg {
     Schedstat,
     /// The taskstats netlink interface: needs CAP_NET_ADMIN
     Taskstats,
+    /// BPF programs that keep an account of each thread in the kernel, read without system calls: needs
+    /// CAP_BPF and CAP_PERFMON, and Linux 5.14 or newer
+    Bpf,
 }
 
 impl From<SourceArg> for SourceKind {
@@ -949,6 +952,7 @@ impl From<SourceArg> for SourceKind {
             SourceArg::Auto => Self::Auto,
             SourceArg::Schedstat => Self::Schedstat,
             SourceArg::Taskstats => Self::Taskstats,
+            SourceArg::Bpf => Self::Bpf,
         }
     }
 }

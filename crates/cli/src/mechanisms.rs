@@ -1,9 +1,11 @@
-//! `evenly doctor --mechanisms`: what this machine offers to give a rank or a thread more or less of it.
+//! `evenly doctor --mechanisms`: what this machine offers to give a rank or a thread more or less of it,
+//! and where the times of threads can be had from.
 //!
 //! Invariant: nothing is changed; what may be changed is tried on threads of evenly's own that end at
 //! once.
 
 use crate::{End, output};
+use evenly_linux::live::{SourceOffer, sources};
 use evenly_linux::share::{Gives, Offer, Real, offers, user};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -17,8 +19,9 @@ pub(crate) fn mechanisms(json: Option<&Path>) -> anyhow::Result<End> {
     if let Some(path) = &json {
         output::check("--json", path)?;
     }
-    let offers = offers(&Real::default());
-    output::say(&text(&offers), json.as_deref(), || as_json(&offers))
+    let (offers, sources) = (offers(&Real::default()), sources());
+    let text = text(&offers) + &sources_text(&sources);
+    output::say(&text, json.as_deref(), || as_json(&offers, &sources))
 }
 
 /// A factor, shortly.
@@ -62,7 +65,18 @@ fn text(offers: &[Offer]) -> String {
     text
 }
 
-fn as_json(offers: &[Offer]) -> Value {
+fn sources_text(sources: &[SourceOffer]) -> String {
+    let mut text = String::from("thread times (--source)\n");
+    for s in sources {
+        let _ = writeln!(text, "  {:18} {}", s.name, s.what);
+        if let Some(why) = &s.missing {
+            let _ = writeln!(text, "  {:18} not to be had: {why}", "");
+        }
+    }
+    text
+}
+
+fn as_json(offers: &[Offer], sources: &[SourceOffer]) -> Value {
     let mechanisms: Vec<Value> = offers
         .iter()
         .map(|o| {
@@ -74,8 +88,15 @@ fn as_json(offers: &[Offer]) -> Value {
                 "remedy": o.missing.as_ref().and_then(|m| m.remedy.as_ref()), "notes": o.notes})
         })
         .collect();
+    let sources: Vec<Value> = sources
+        .iter()
+        .map(|s| {
+            json!({"name": s.name, "what": s.what, "available": s.missing.is_none(),
+                "why_not": s.missing})
+        })
+        .collect();
     json!({"schema": SCHEMA, "evenly": env!("CARGO_PKG_VERSION"), "uid": user(),
-        "mechanisms": mechanisms})
+        "mechanisms": mechanisms, "sources": sources})
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! of a mask or of a share is in the [`journal`] before it is made (promise P4).
 
 pub mod affinity;
+pub mod bpf;
 pub mod clock;
 pub mod counters;
 pub mod guardian;

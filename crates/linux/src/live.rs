@@ -12,6 +12,7 @@
 //! Invariant: whichever way [`Live::run`] is left, every balancer has finished, so every mask that
 //! is still ours has been given back.
 
+use crate::bpf::{SLOTS, Switches};
 use crate::clock::{now, process_cpu_time, thread_cpu_time};
 use crate::counters::{Counted, Counters, CountersError, several_kinds_of_cpus};
 use crate::guardian::{Guardian, GuardianError};
@@ -50,6 +51,8 @@ pub enum SourceKind {
     Schedstat,
     /// The taskstats netlink interface.
     Taskstats,
+    /// Accounts that BPF programs keep in the kernel.
+    Bpf,
 }
 
 /// What is taken for the progress of threads.
@@ -118,8 +121,8 @@ pub enum LiveError {
     #[error(transparent)]
     Limits(#[from] crate::limits::LimitsError),
     /// The source of thread times that was asked for does not work here.
-    #[error("--source taskstats: {0}")]
-    Source(String),
+    #[error("--source {0}: {1}")]
+    Source(&'static str, String),
     /// This kernel has no schedstat, and what would do instead does not work either.
     #[error(
         "this kernel does not tell how long threads waited for a CPU (/proc/self/schedstat; needed: \
@@ -217,6 +220,8 @@ pub struct LiveReport {
     pub quota: Quota,
     /// The period that was aimed at.
     pub period: Nanos,
+    /// Where thread times came from, as `--source` has it; None where balancing never began.
+    pub source: Option<&'static str>,
     /// The CPUs that the program could use when balancing began: no more than what the masks of the
     /// threads that were balanced allowed to any of them.
     pub cpus: CpuSet,
@@ -548,6 +553,8 @@ pub struct Live {
     masks: Arc<Masks>,
     limits: Limits,
     most_files: usize,
+    /// What counts in the kernel, where that is asked for.
+    switches: Option<Arc<Switches>>,
 }
 
 /// How often threads are looked for before balancing begins, and after.
@@ -590,6 +597,7 @@ impl Live {
             guardian: None,
             limits: Limits::default(),
             most_files: most_files(),
+            switches: None,
         }
     }
 
@@ -643,6 +651,10 @@ impl Live {
     }
 
     fn source(&self) -> Result<Source, LiveError> {
+        // One for all domains: each switch of a thread is counted once.
+        if let Some(switches) = &self.switches {
+            return Ok(Source::Bpf(switches.clone()));
+        }
         let own = || read_all(&Proc::default().process_file(Process::own().pid, "schedstat"));
         source(self.options.source, own().is_ok_and(|t| parse_schedstat(&t).is_some()))
     }
@@ -700,6 +712,10 @@ impl Live {
         if self.is_hidden() {
             return Err(LiveError::Invisible(self.root));
         }
+        if self.options.source == SourceKind::Bpf {
+            let switches = Switches::open().map_err(|e| LiveError::Source("bpf", e.to_string()))?;
+            self.switches = Some(Arc::new(switches));
+        }
         let (mut sets, usable, mut homeless) = self.domains()?;
         let kind = self.domain_kind();
         let decentral = self.options.policy.decentral;
@@ -717,6 +733,7 @@ impl Live {
         let cpus_differ = self.options.progress == ProgressKind::Auto && self.cpus_differ(&usable);
         let mut workers = None;
         let mut notes = Vec::new();
+        let mut source_name = None;
         let together = Arc::new(Together::default());
         let mut domains = Vec::new();
         for (i, cpus) in sets.into_iter().enumerate() {
@@ -724,8 +741,10 @@ impl Live {
             // Of these a third is for counters: a thread has two files and one or two counters.
             let (counters, note) = self.counters(cpus_differ, files_each / 3)?;
             let files = files_each - if counters.is_some() { files_each / 3 } else { 0 };
+            let source = self.source()?;
+            source_name = Some(source.name());
             let machine =
-                LinuxMachine::new(self.root, self.masks.clone(), self.source()?, files)
+                LinuxMachine::new(self.root, self.masks.clone(), source, files)
                     .counting(counters)
                     .told_by(self.options.told_by.as_ref().and_then(|make| make()))
                     .counted_by(self.options.counted_by.take())
@@ -852,6 +871,7 @@ impl Live {
             started: coordinator.started_at.is_some(),
             quota: coordinator.quota,
             period,
+            source: source_name,
             cpus: usable,
             summary: Summary::default(),
         };
@@ -872,6 +892,12 @@ impl Live {
             .and(&report.cpus);
         if !allowed.is_empty() {
             report.cpus = allowed;
+        }
+        if let Some(left_out) = self.switches.map(|s| s.left_out()).filter(|n| *n > 0) {
+            report.summary.notes.push(format!(
+                "--source bpf: {left_out} times a thread was read from /proc, because accounts are kept \
+                 of {SLOTS} threads at once"
+            ));
         }
         let told = coordinator.numbering.filter(|_| report.started);
         let profile = self.options.knowledge.as_ref().and_then(|k| k.profile.as_ref());
@@ -1477,7 +1503,6 @@ impl Coordinator {
     }
 }
 
-/// The source of thread times, where schedstat is there or not.
 /// Numbers threads where a mapping or what is known of communication names them by numbers.
 fn numbering(
     by: MapBy,
@@ -1492,14 +1517,54 @@ fn numbering(
     Some(Numbering::new(by, recorded.max(mapping.map_or(0, Mapping::numbers))))
 }
 
+/// The source of thread times, where schedstat is there or not: one that is there for each domain anew; the one that is there once is not asked for here.
 fn source(wanted: SourceKind, has_schedstat: bool) -> Result<Source, LiveError> {
     let taskstats = || TaskStats::open().map(|t| Source::Taskstats(Box::new(t)));
     match wanted {
-        SourceKind::Schedstat => Ok(Source::Schedstat),
+        SourceKind::Schedstat | SourceKind::Bpf => Ok(Source::Schedstat),
         SourceKind::Auto if has_schedstat => Ok(Source::Schedstat),
         SourceKind::Auto => taskstats().map_err(|e| LiveError::NoSource(e.to_string())),
-        SourceKind::Taskstats => taskstats().map_err(|e| LiveError::Source(e.to_string())),
+        SourceKind::Taskstats => {
+            taskstats().map_err(|e| LiveError::Source("taskstats", e.to_string()))
+        }
     }
+}
+
+/// A source of thread times, and whether this machine and this user have it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceOffer {
+    /// As `--source` has it.
+    pub name: &'static str,
+    /// What it is, in words.
+    pub what: &'static str,
+    /// Why it is not to be had, where that is so.
+    pub missing: Option<String>,
+}
+
+/// The sources of thread times that there are, each tried.
+#[must_use]
+pub fn sources() -> Vec<SourceOffer> {
+    let own = read_all(&Proc::default().process_file(Process::own().pid, "schedstat"));
+    let schedstat = own.is_ok_and(|t| parse_schedstat(&t).is_some());
+    let lacks =
+        || String::from("this kernel has no /proc/PID/schedstat (needed: CONFIG_SCHED_INFO)");
+    vec![
+        SourceOffer {
+            name: "schedstat",
+            what: "/proc/PID/task/TID/schedstat, one system call for a thread",
+            missing: (!schedstat).then(lacks),
+        },
+        SourceOffer {
+            name: "taskstats",
+            what: "the taskstats netlink interface, two system calls for 32 threads",
+            missing: TaskStats::open().err().map(|e| e.to_string()),
+        },
+        SourceOffer {
+            name: "bpf",
+            what: "accounts that BPF programs keep at each switch, read without a system call",
+            missing: Switches::with_slots(1).err().map(|e| e.to_string()),
+        },
+    ]
 }
 
 /// Why a process cannot be attached to, found before anything is begun.

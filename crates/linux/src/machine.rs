@@ -11,7 +11,7 @@
 //!   the thread is not touched again.
 //! - Before a mask is changed the thread is looked at through a descriptor that was opened on it, so
 //!   that a thread which has the same id by now is not taken for it.
-//! - In the steady state a reading is one `pread` and allocates nothing.
+//! - In the steady state a reading is one `pread`, or with BPF none, and allocates nothing.
 //!
 //! # Whose mask is it?
 //! A thread that could use its whole cpuset when it was met is taken to want every CPU that there
@@ -34,6 +34,7 @@
 //! its first thread, the only one after exec, gets its original mask back.
 
 use crate::affinity;
+use crate::bpf::{Seen, Switches, Watched};
 use crate::clock::{self, now, thread_cpu_time};
 use crate::counters::Counters;
 use crate::journal::{Journal, Process, Slot, StateDir, others};
@@ -279,8 +280,24 @@ struct Files {
     id: ThreadId,
     /// A time at which the thread of this id was seen to be this one. None where it was not.
     seen: Option<Nanos>,
+    /// The account that is kept of it in the kernel, where there is one.
+    watched: Option<Watched>,
     schedstat: Option<File>,
     stat: Option<File>,
+}
+
+impl Files {
+    /// The times of the thread, from what is kept for it: its account, or until that has been begun its
+    /// `schedstat`. None where nothing is kept.
+    fn times(&self, now: Nanos) -> Option<Reading> {
+        match self.watched.as_ref().map(|w| w.look(now)) {
+            Some(Seen::Account(account)) => return Some(Reading::Times(account.times)),
+            Some(Seen::Ended) => return Some(Reading::Gone),
+            Some(Seen::Nothing) | None => {}
+        }
+        let file = self.schedstat.as_ref()?;
+        Some(read_schedstat(file).map_or(Reading::Gone, Reading::Times))
+    }
 }
 
 /// Where thread times come from.
@@ -289,6 +306,21 @@ pub enum Source {
     Schedstat,
     /// The taskstats netlink interface, as in the papers: needs CAP_NET_ADMIN.
     Taskstats(Box<TaskStats>),
+    /// Accounts that BPF programs keep in the kernel: needs CAP_BPF and CAP_PERFMON. For threads of which
+    /// there is no account, as [`Source::Schedstat`].
+    Bpf(Arc<Switches>),
+}
+
+impl Source {
+    /// As `--source` has it.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Schedstat => "schedstat",
+            Self::Taskstats(_) => "taskstats",
+            Self::Bpf(_) => "bpf",
+        }
+    }
 }
 
 /// What a thread says of itself, from inside its program.
@@ -520,13 +552,16 @@ impl LinuxMachine {
         let keep = self.has_room();
         let open =
             |file| keep.then(|| File::open(self.proc.thread_file(id.tid, file)).ok()).flatten();
-        let schedstat = matches!(self.source, Source::Schedstat);
+        let watched = if let Source::Bpf(all) = &self.source { all.watch(id) } else { None };
+        let schedstat = !matches!(self.source, Source::Taskstats(_));
         let schedstat = schedstat.then(|| open("schedstat")).flatten();
-        let mut files = Files { id, seen: Some(now()), schedstat, stat: open("stat") };
-        // The descriptor must be of this thread, not of one that has its id now.
+        let mut files = Files { id, seen: Some(now()), watched, schedstat, stat: open("stat") };
+        // They must be of this thread, not of one that has its id now.
         match self.proc.thread_stat(id.tid) {
             Some(s) if s.start == id.start => {}
-            Some(_) => (files.seen, files.schedstat, files.stat) = (None, None, None),
+            Some(_) => {
+                files = Files { id, seen: None, watched: None, schedstat: None, stat: None };
+            }
             None => files.seen = None,
         }
         files
@@ -547,17 +582,19 @@ impl LinuxMachine {
         reading
     }
 
-    fn read_in_order(&mut self, id: ThreadId, hint: usize) -> Reading {
-        let kept = self.files(id, hint).schedstat.as_ref().map(read_schedstat);
-        let times = kept.unwrap_or_else(|| self.read_by_name(id));
-        times.map_or(Reading::Gone, Reading::Times)
+    fn read_in_order(&mut self, id: ThreadId, hint: usize, now: Nanos) -> Reading {
+        let kept = self.files(id, hint).times(now);
+        kept.unwrap_or_else(|| self.read_by_name(id))
     }
 
     /// Reads the times of a thread of which no file is kept open.
-    fn read_by_name(&self, id: ThreadId) -> Option<Times> {
-        self.proc.thread_stat(id.tid).filter(|s| s.start == id.start)?;
-        let text = crate::proc::read_all(&self.proc.thread_file(id.tid, "schedstat")).ok()?;
-        parse_schedstat(&text)
+    fn read_by_name(&self, id: ThreadId) -> Reading {
+        let read = || {
+            self.proc.thread_stat(id.tid).filter(|s| s.start == id.start)?;
+            let text = crate::proc::read_all(&self.proc.thread_file(id.tid, "schedstat")).ok()?;
+            parse_schedstat(&text)
+        };
+        read().map_or(Reading::Gone, Reading::Times)
     }
 
     fn stat(&mut self, id: ThreadId) -> Option<Stat> {
@@ -871,8 +908,9 @@ impl Machine for LinuxMachine {
         if matches!(self.source, Source::Taskstats(_)) {
             self.read_by_taskstats(ids, out);
         } else {
+            let now = now();
             for (i, &id) in ids.iter().enumerate() {
-                let reading = self.read_in_order(id, i);
+                let reading = self.read_in_order(id, i, now);
                 out.push(reading);
             }
         }
@@ -896,21 +934,21 @@ impl Machine for LinuxMachine {
         if matches!(self.source, Source::Taskstats(_)) {
             return self.read_one_by_taskstats(id);
         }
-        let mut kept = self.single.get(&id).and_then(|f| f.schedstat.as_ref()).map(read_schedstat);
+        let now = now();
+        let mut kept = self.single.get(&id).and_then(|f| f.times(now));
         if kept.is_none() && self.has_room() {
             let files = self.open(id);
-            kept = files.schedstat.as_ref().map(read_schedstat);
-            if let Some(Some(_)) = kept {
+            kept = files.times(now);
+            if let Some(Reading::Times(_)) = kept {
                 self.single.insert(id, files);
             }
         }
-        let times = kept.unwrap_or_else(|| self.read_by_name(id));
-        let Some(times) = times else {
+        let reading = kept.unwrap_or_else(|| self.read_by_name(id));
+        if reading == Reading::Gone {
             self.single.remove(&id);
             self.part(id);
-            return Reading::Gone;
-        };
-        Reading::Times(times)
+        }
+        reading
     }
 
     fn retired(&mut self, ids: &[ThreadId], out: &mut Vec<Option<u64>>) {

@@ -7,8 +7,10 @@ mod counting;
 
 use counting::allocations;
 use evenly_engine::{
-    Balancer, BalancerOptions, Candidate, GuardOptions, Machine, RunState, Selection, Times,
+    Balancer, BalancerOptions, Candidate, GuardOptions, Machine, Reading, RunState, Selection,
+    Times,
 };
+use evenly_linux::bpf::Switches;
 use evenly_linux::clock::now;
 use evenly_linux::journal::{Journal, StateDir};
 use evenly_linux::limits::Limits;
@@ -94,9 +96,13 @@ impl Drop for Threads {
 }
 
 fn machine(dir: &std::path::Path) -> LinuxMachine {
+    machine_by(Source::Schedstat, dir)
+}
+
+fn machine_by(source: Source, dir: &std::path::Path) -> LinuxMachine {
     let dir = StateDir::at(&dir.join("state")).unwrap();
     let masks = Arc::new(Masks::new(Arc::new(Journal::create(&dir, None).unwrap())));
-    LinuxMachine::new(Pid(std::process::id().cast_signed()), masks, Source::Schedstat, 64)
+    LinuxMachine::new(Pid(std::process::id().cast_signed()), masks, source, 64)
 }
 
 #[test]
@@ -112,6 +118,50 @@ fn a_reading_allocates_nothing_once_the_threads_are_known() {
     reading();
     reading();
     assert_eq!(allocations(|| (0..10).for_each(|_| reading())), 0);
+}
+
+/// By what BPF programs count, and what is read of it: of threads that come and go in between, too.
+#[test]
+fn a_reading_by_bpf_allocates_nothing_and_tells_what_schedstat_does() {
+    let switches = match Switches::open() {
+        Ok(switches) => Arc::new(switches),
+        Err(e) => return evenly_testing::skip("bpf", e),
+    };
+    let tmp = tempfile::tempdir().unwrap();
+    let by = |source, name| machine_by(source, &tmp.path().join(name));
+    let mut bpf = by(Source::Bpf(switches.clone()), "bpf");
+    let mut schedstat = by(Source::Schedstat, "schedstat");
+    let mut out = [Vec::new(), Vec::new(), Vec::new()];
+    let ran = |r: &Reading| if let Reading::Times(t) = r { t.ran } else { panic!("{r:?}") };
+    // Where a hypervisor takes a CPU away, that is known at the next tick only.
+    let mut right = 0;
+    for _ in 0..3 {
+        let threads = Threads::new(3);
+        for _ in 0..10 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            schedstat.read(&threads.ids, &mut out[0]);
+            bpf.read(&threads.ids, &mut out[1]);
+            schedstat.read(&threads.ids, &mut out[2]);
+            let [before, between, after] = &out;
+            for ((before, between), after) in before.iter().zip(between).zip(after) {
+                let [before, between, after] = [before, between, after].map(ran);
+                right += usize::from(
+                    before <= between + Nanos::from_micros(1)
+                        && between <= after + Nanos::from_millis(10),
+                );
+            }
+        }
+        assert_eq!(allocations(|| (0..10).for_each(|_| bpf.read(&threads.ids, &mut out[1]))), 0);
+        let one = bpf.read_one(threads.ids[0]);
+        assert!(ran(&one) >= ran(&out[1][0]), "{one:?} {out:?}");
+        let ids = threads.ids.clone();
+        drop(threads);
+        bpf.read(&ids, &mut out[1]);
+        assert_eq!(out[1], [Reading::Gone; 3]);
+        assert_eq!(bpf.read_one(ids[0]), Reading::Gone);
+    }
+    assert!(right >= 80, "{right} of 90");
+    assert_eq!(switches.left_out(), 0);
 }
 
 #[test]

@@ -59,6 +59,8 @@ pub struct RunReport {
     pub overhead_s: f64,
     /// The part of one CPU that balancing was allowed.
     pub budget: f64,
+    /// Where thread times came from, as `--source` has it; None where balancing never began.
+    pub source: Option<String>,
     /// Why the program could not be balanced, where that is so.
     pub failure: Option<String>,
     /// Whether balancing ever began.
@@ -736,6 +738,10 @@ impl RunReport {
         let each = |f: fn(&DomainSummary) -> Nanos| {
             Nanos(self.total(|d| f(d).0) / points.max(1)).to_string()
         };
+        // The one that everybody has goes without saying.
+        if let Some(source) = self.source.as_deref().filter(|s| *s != "schedstat") {
+            writeln!(t, "  source      thread times by {source}")?;
+        }
         let (used, part) = (self.overhead_s, self.overhead_s / self.seconds.max(1e-9));
         let advance = ADVANCE.as_secs_f64();
         write!(t, "  overhead    {:.2} % of one CPU ({used:.3} s", 100.0 * part)?;

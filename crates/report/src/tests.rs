@@ -82,6 +82,7 @@ fn report(threads: Vec<ThreadSummary>) -> RunReport {
         processes: 1,
         summary: Summary { domains: vec![domain(0, "0-1", &threads)], threads, notes: Vec::new() },
         efficiency: None,
+        source: Some(String::from("schedstat")),
         probe: None,
         messages: None,
         measured: None,
@@ -458,6 +459,13 @@ fn the_json_is_as_the_schema_says() {
         assert!(errors.is_empty(), "{errors:?}\n{json:#}");
     }
     assert!(!validator.is_valid(&serde_json::json!({"schema": "evenly.run/2"})));
+}
+
+#[test]
+fn a_source_of_times_that_was_asked_for() {
+    let of = |source: &str| RunReport { source: Some(source.to_owned()), ..balanced() }.judged();
+    assert!(of("bpf").text().contains("\n  source      thread times by bpf\n"));
+    assert!(!of("schedstat").text().contains("thread times by"));
 }
 
 #[test]

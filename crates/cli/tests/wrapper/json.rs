@@ -287,6 +287,11 @@ fn of_mechanisms() {
         assert_eq!(m["available"].as_bool().unwrap(), m["why_not"].is_null(), "{m:#}");
         assert!(stderr(&output).contains(m["name"].as_str().unwrap()), "{m:#}");
     }
+    let sources = value["sources"].as_array().unwrap();
+    assert_eq!(sources.len(), 3, "{value:#}");
+    for s in sources {
+        assert_eq!(s["available"].as_bool().unwrap(), s["why_not"].is_null(), "{s:#}");
+    }
     let placement = all.iter().find(|m| m["name"] == "placement").unwrap();
     assert_eq!(placement["available"], true);
     // It is for itself, and starts no program.

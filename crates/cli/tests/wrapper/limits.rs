@@ -109,6 +109,41 @@ fn a_source_that_does_not_work_here() {
     one_line(&output, 3, "not balancing|--source taskstats");
 }
 
+/// The program runs, and one line says which capability is missing; root is given the times by BPF.
+#[test]
+fn the_source_that_needs_capabilities() {
+    let tool = Tool::for_everybody();
+    if is_root("the_source_that_needs_capabilities") {
+        let output = tool
+            .run("--source bpf", &["sh", "-c", "exit 3"])
+            .env("EVENLY_STATE_DIR", tool.directory_of(NOBODY))
+            .uid(NOBODY)
+            .gid(NOBODY)
+            .output()
+            .unwrap();
+        let lacks = "not balancing|--source bpf|lacks CAP_BPF and CAP_PERFMON|setcap";
+        let without = "--source bpf|built without";
+        one_line(&output, 3, if stderr(&output).contains("built") { without } else { lacks });
+    }
+    let program = [&workload("spmd"), "--threads", "3", "--iters", "60000000", "--phases", "3"];
+    // One that reads all threads of a domain at a time, and one that also reads single ones.
+    for policy in ["hybrid", "secretary"] {
+        let (output, report) = tool.json(&format!("--source bpf --policy {policy}"), &program);
+        if let Some(why) = report["failure"].as_str() {
+            return evenly_testing::skip("bpf", why);
+        }
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_eq!(report["source"], "bpf", "{report:#}");
+        assert!(stderr(&output).contains("thread times by bpf"), "{}", stderr(&output));
+        let threads = report["threads"].as_array().unwrap();
+        assert!(threads.len() >= 3, "{report:#}");
+        // No more than the CPUs had to give, and no less than what all three computed for.
+        let ran: f64 = threads.iter().map(|t| t["ran_s"].as_f64().unwrap()).sum();
+        let most = report["balanced_s"].as_f64().unwrap() * 2.0;
+        assert!(ran > 0.2 && ran < 1.1 * most + 0.1, "{ran} s of {most} s: {report:#}");
+    }
+}
+
 #[test]
 fn threads_that_are_all_of_a_real_time_class() {
     if !is_root("threads_that_are_all_of_a_real_time_class") {
