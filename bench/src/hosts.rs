@@ -589,9 +589,14 @@ impl Bench<'_> {
             .filter_map(|place| Some((place["id"].as_u64()?, place["core"].as_u64()?)))
             .collect();
         cores.sort_unstable();
-        // Each host has one core here; on this machine cores have the numbers of CPUs.
+        let used: CpuSet = map["machine"]["core_ids"]
+            .as_str()
+            .and_then(|list| list.parse().ok())
+            .context("evenly map names no cores")?;
+        // Each host uses one core here, whatever its number is; on this machine cores have the numbers
+        // of CPUs.
         let place_of = |core: u64| match place.hosts {
-            Some(_) => core as usize,
+            Some(_) => used.iter().position(|id| u64::from(id.0) == core).unwrap_or_default(),
             None => place.cpus.iter().position(|cpu| u64::from(cpu.0) == core).unwrap_or_default(),
         };
         let cores: Vec<usize> = cores.into_iter().map(|(_, core)| place_of(core)).collect();

@@ -56,7 +56,7 @@ enum Command {
     Lab(LabArgs),
     /// A balancer for each CPU against one for all, on up to thousands of CPUs, in virtual time
     Secretary(secretary::SecretaryArgs),
-    /// What profiling costs an MPI program that sends small messages
+    /// What profiling, and counting live, cost an MPI program that sends small messages
     Probe(probe::ProbeArgs),
     /// What the probe that tells who waits costs the workloads
     Overhead(overhead::OverheadArgs),

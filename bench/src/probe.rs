@@ -1,11 +1,11 @@
-//! What the MPI probe of `evenly map --profile` costs: a program whose ranks each send small messages at
-//! a steady rate, with the probe and without, in turns.
+//! What the MPI probe costs: a program whose ranks each send small messages at a steady rate, as it is, with
+//! the probe of `evenly map --profile`, and with those of `evenly run --probe on --policy nuco`, in turns.
 //!
 //! What is compared is the CPU time of the slowest rank between two barriers, as the program prints it.
 //! On idle CPUs that is the time that passes, as MPI spins; beside other programs a single rank, which
 //! sends to itself and waits for nobody, still shows what the probe adds (`--ranks 1`).
 //!
-//! Invariant: both arms do the same work, a number of steps found once in this very call.
+//! Invariant: all arms do the same work, a number of steps found once in this very call.
 
 use crate::mpi::{ENVIRONMENT, MpiArg};
 use crate::show::{interrupts, print, tell};
@@ -51,6 +51,7 @@ pub(crate) struct ProbeArgs {
 /// Names of the arms.
 const PLAIN: &str = "plain";
 const PROBE: &str = "probe";
+const LIVE: &str = "live";
 
 /// Runs the benchmark.
 pub(crate) fn compare(args: &ProbeArgs) -> anyhow::Result<()> {
@@ -82,9 +83,12 @@ pub(crate) fn compare(args: &ProbeArgs) -> anyhow::Result<()> {
     let mut run = |messages: u32, steps: u64| -> anyhow::Result<Comparison> {
         let words = ["--messages", &messages.to_string(), "--steps", &steps.to_string()];
         let plain = launch(&words);
-        let profiled = PROFILE.map(OsString::from).into_iter().chain(plain.iter().cloned());
-        let profiled = [evenly.clone().into_os_string()].into_iter().chain(profiled);
-        let mut arms = [Arm::new(PLAIN, plain.clone()), Arm::new(PROBE, profiled)];
+        let with = |name, options: &[&str]| {
+            let options = options.iter().map(OsString::from).chain(plain.iter().cloned());
+            Arm::new(name, [evenly.clone().into_os_string()].into_iter().chain(options))
+        };
+        let mut arms =
+            [Arm::new(PLAIN, plain.clone()), with(PROBE, &PROFILE), with(LIVE, &COUNTED_LIVE)];
         for arm in &mut arms {
             arm.env = ENVIRONMENT.map(|(name, value)| (name.into(), value.into())).into();
         }
@@ -100,21 +104,25 @@ pub(crate) fn compare(args: &ProbeArgs) -> anyhow::Result<()> {
     };
     let found = run(args.messages, steps)?;
     print(&table(&found, false))?;
-    if let Some(cost) = result(&found, PLAIN).and_then(|r| r.speedup_vs.get(PROBE)) {
+    for (name, what) in WORDS {
+        let Some(cost) = result(&found, PLAIN).and_then(|r| r.speedup_vs.get(name)) else {
+            continue;
+        };
         let percent = |ratio: f64| 100.0 * (ratio - 1.0);
         let interval = cost.ci95.map_or_else(String::new, |[low, high]| {
             format!(" [{:.2}, {:.2}]", percent(low), percent(high))
         });
-        print(&format!("the probe adds {:.2}{interval} % of CPU time\n", percent(cost.ratio)))?;
+        print(&format!("{what} adds {:.2}{interval} % of CPU time\n", percent(cost.ratio)))?;
     }
     // The same without work: what is small beside work, and lost in the noise of a busy machine, is
     // large here.
     let messages = args.messages.saturating_mul(10);
     let bare = run(messages, 0)?;
-    if let Some(ns) = added_ns(&bare, messages) {
+    for (name, what) in WORDS {
+        let Some(ns) = added_ns(&bare, name, messages) else { continue };
         print(&format!(
-            "without work a message takes {ns:.0} ns of CPU time more: {:.2} % at {} messages a \
-             second\n",
+            "without work a message takes {ns:.0} ns of CPU time more with {what}: {:.2} % at {} \
+             messages a second\n",
             ns * f64::from(args.rate) / 1e7,
             args.rate
         ))?;
@@ -129,15 +137,19 @@ pub(crate) fn compare(args: &ProbeArgs) -> anyhow::Result<()> {
 /// The options before the program.
 const PROFILE: [&str; 8] =
     ["map", "--profile", "-q", "--topology", "core:64", "--algorithm", "compact", "--"];
+const COUNTED_LIVE: [&str; 7] = ["run", "-q", "--probe", "on", "--policy", "nuco", "--"];
+
+/// The arms that have the probe, in words.
+const WORDS: [(&str, &str); 2] = [(PROBE, "a profile"), (LIVE, "counting while it runs")];
 
 fn result<'a>(found: &'a Comparison, name: &str) -> Option<&'a ArmResult> {
     found.results.iter().find(|r| r.policy == name)
 }
 
-/// What the probe adds to a message, in ns: the difference of the medians.
-fn added_ns(found: &Comparison, messages: u32) -> Option<f64> {
+/// What an arm adds to a message, in ns: the difference of the medians.
+fn added_ns(found: &Comparison, arm: &str, messages: u32) -> Option<f64> {
     let median = |name| result(found, name)?.median_s;
-    Some((median(PROBE)? - median(PLAIN)?) * 1e9 / f64::from(messages))
+    Some((median(arm)? - median(PLAIN)?) * 1e9 / f64::from(messages))
 }
 
 /// The steps that the program finds for the rate.

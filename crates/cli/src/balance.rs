@@ -304,7 +304,13 @@ fn knowledge(
             notes.push(match known.nodes.len() {
                 1 => format!(
                     "{name}: this machine has one NUMA node: threads are placed by load among its \
-                     CPUs, messages cost the same between all of them, and no memory is moved"
+                     CPUs, messages cost {}, and no memory is moved",
+                    // One that all have tells no CPU from another.
+                    if known.caches.iter().all(|(_, sets)| sets.len() == 1) {
+                        "the same between all of them"
+                    } else {
+                        "less between those that share a cache"
+                    }
                 ),
                 n => format!(
                     "{name}: factors between the {n} NUMA nodes: {} (evenly topology --measure)",

@@ -625,7 +625,8 @@ impl Machine {
         let allowed = self.allowed();
         let level = |kind: Kind| {
             let caches = self.root().of(kind);
-            let sets: Vec<CpuSet> = caches.iter().map(|c| c.cpus.and(&allowed)).collect();
+            let sets = caches.iter().map(|c| c.cpus.and(&allowed)).filter(|c| !c.is_empty());
+            let sets: Vec<CpuSet> = sets.collect();
             let shared = sets.iter().any(|cpus| cpus.len() > 1);
             shared.then(|| {
                 (CacheLevel { name: kind.name().to_owned(), factor: cache_factor(kind) }, sets)
