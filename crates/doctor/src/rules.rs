@@ -26,6 +26,8 @@ const SLOW: f64 = 0.9;
 const SURELY: f64 = 4.0;
 /// A CPU that was idle for more than this part of the time has a low clock when its speed is measured.
 const MOSTLY_BUSY: f64 = 0.5;
+/// Memory of fewer pages is in the caches: 16 MiB, where pages have 4 KiB.
+const LEAST_PAGES: u64 = 4_096;
 /// Where less than this part of the time is spent asleep, nobody is seen to wait.
 const ASLEEP: f64 = 0.02;
 
@@ -109,10 +111,9 @@ impl<'a> Case<'a> {
         self.e.cpus.iter().filter(|c| self.usable.contains(c.id))
     }
 
-    /// What the same work took on CPUs that were busy: the one where it took least.
+    /// The CPU on which the same work took least. An idle one may well be faster than that.
     fn fastest(&self) -> Option<&CpuUse> {
-        let busy = self.used().filter(|u| u.busy_s >= MOSTLY_BUSY * self.e.seconds);
-        let known = busy.filter_map(|u| Some((u, u.work_ns?.0)));
+        let known = self.used().filter_map(|u| Some((u, u.work_ns?.0)));
         known.min_by(|a, b| a.1.total_cmp(&b.1)).map(|found| found.0)
     }
 
@@ -135,6 +136,12 @@ impl<'a> Case<'a> {
             (Some((least, _)), Some((took, _))) => told.min(least / took),
             _ => told,
         }
+    }
+
+    /// What a thread computed, in seconds of the fastest CPU.
+    fn work(&self, t: &ThreadUse) -> f64 {
+        let speed = t.cpu.and_then(|at| self.used().find(|u| u.id == at)).map(|u| self.speed(u));
+        t.computed_s() * speed.unwrap_or(1.0)
     }
 
     /// The part of the watched time for which a CPU had nothing to do.
@@ -378,7 +385,10 @@ fn neighbour(c: &Case<'_>) -> Option<Finding> {
     let all = (busy - seen).max(0.0).min(shares.iter().map(|s| s.1).sum());
     let waited = c.sum(|t| t.stay.waited_s);
     let cost = c.part(all.min(waited));
-    if all < LEAST * c.e.seconds || cost < LEAST {
+    // Little in all may be much for one thread, for which the others wait.
+    let longest = c.threads.iter().map(|t| t.stay.waited_s).fold(0.0, f64::max);
+    let late = cost >= LEAST / 2.0 && longest >= 2.0 * LEAST * c.time;
+    if all < LEAST * c.e.seconds || (cost < LEAST && !late) {
         return None;
     }
     let (cpu, most) = shares.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1))?;
@@ -502,9 +512,10 @@ fn uneven_work(c: &Case<'_>) -> Option<Finding> {
     if c.n() < 2 || (!c.told() && (c.sleeps() < LEAST || c.e.spins(&c.threads))) {
         return None;
     }
-    let heavy = c.threads.iter().max_by(|a, b| a.computed_s().total_cmp(&b.computed_s()))?;
-    let most = heavy.computed_s();
-    let mean = c.sum(ThreadUse::computed_s) / c.n() as f64;
+    // A slow CPU makes time of the same work.
+    let heavy = c.threads.iter().max_by(|a, b| c.work(a).total_cmp(&c.work(b)))?;
+    let most = c.work(heavy);
+    let mean = c.sum(|t| c.work(t)) / c.n() as f64;
     let balance = mean / most.max(1e-9);
     let idle = heavy.stay.blocked_s + heavy.stay.spun_s.unwrap_or(0.0);
     let hardly = idle <= HARDLY_SLEEPS * heavy.stay.present_s;
@@ -514,7 +525,7 @@ fn uneven_work(c: &Case<'_>) -> Option<Finding> {
         return None;
     }
     let mut rest: Vec<f64> =
-        c.threads.iter().filter(|t| t.tid != heavy.tid).map(|t| t.computed_s()).collect();
+        c.threads.iter().filter(|t| t.tid != heavy.tid).map(|t| c.work(t)).collect();
     rest.sort_by(f64::total_cmp);
     let median = rest.get(rest.len() / 2).copied().unwrap_or(0.0);
     let alone =
@@ -760,7 +771,7 @@ fn blocked_io(c: &Case<'_>) -> Option<Finding> {
 fn remote_memory(c: &Case<'_>) -> Option<Finding> {
     let pages: u64 = c.e.nodes.iter().map(|n| n.pages).sum();
     let ran: f64 = c.e.cpus.iter().map(|u| u.program_s).sum();
-    if c.e.nodes.len() < 2 || pages == 0 || ran <= 0.0 {
+    if c.e.nodes.len() < 2 || pages < LEAST_PAGES || ran <= 0.0 {
         return None;
     }
     // The part of accesses that go to other nodes, if all pages are used alike by all.

@@ -189,6 +189,15 @@ fn somebody_else_on_a_cpu() {
     // CPUs of 1 and 0.51: 2 threads take 2/1.51 instead of 1/0.51.
     let gain = d.prospect.gain_at_most.unwrap();
     assert!((gain - 1.51 / 2.0 / 0.51).abs() < 0.01, "{gain}");
+    // Little of the threads' time, but one of four is late because of it.
+    let mut one = evidence(vec![
+        thread(0, 7.0, 0.0, 3.0),
+        thread(1, 7.0, 1.5, 1.5),
+        thread(2, 0.9, 0.0, 9.0),
+        thread(3, 0.9, 0.0, 9.0),
+    ]);
+    one.cpus[1].busy_s = 9.9;
+    assert!(kinds(&one).contains(&Kind::Neighbour), "{:?}", kinds(&one));
     // On a CPU that the program does not use, or so little that nobody waits.
     let mut beside = balanced();
     beside.others = e.others;
@@ -222,6 +231,12 @@ fn a_slow_cpu() {
         ["the same short work takes 160 us on CPU 1, 100 us on CPU 0 (measured meanwhile)"]
     );
     assert!(d.prospect.gain_at_most.unwrap() > 1.2, "{:?}", d.prospect);
+    // The thread on it takes longer for the same work, and the others wait for it: that is no uneven work.
+    let mut late = evidence(vec![thread(0, 6.0, 0.0, 4.0), thread(1, 9.6, 0.1, 0.2)]);
+    for (u, from) in late.cpus.iter_mut().zip(&e.cpus) {
+        u.work_ns = from.work_ns;
+    }
+    assert_eq!(kinds(&late), [Kind::SlowCpu]);
     // Not where it varies too much, differs too little, or a CPU idles.
     for (work_ns, busy_s) in
         [((160_000.0, 20_000.0), 9.9), ((108_000.0, 100.0), 9.9), ((160_000.0, 100.0), 4.0)]
@@ -364,7 +379,7 @@ fn a_disk() {
 fn memory_of_another_node() {
     let node = |node, list: &str, pages| NodeUse { node, cpus: cpus(list), pages };
     let mut e = balanced();
-    e.nodes = vec![node(0, "0", 1_000), node(1, "1", 10)];
+    e.nodes = vec![node(0, "0", 100_000), node(1, "1", 1_000)];
     let (_, f) = of(&e);
     assert_eq!((f.kind, f.cost), (Kind::RemoteMemory, None));
     assert!(
@@ -373,9 +388,12 @@ fn memory_of_another_node() {
         f.sentence
     );
     // Spread as the threads are, or where they are.
-    e.nodes = vec![node(0, "0", 500), node(1, "1", 510)];
+    e.nodes = vec![node(0, "0", 50_000), node(1, "1", 51_000)];
     assert!(kinds(&e).is_empty());
-    e.nodes = vec![node(0, "0-1", 1_000), node(1, "2-3", 10)];
+    e.nodes = vec![node(0, "0-1", 100_000), node(1, "2-3", 1_000)];
+    assert!(kinds(&e).is_empty());
+    // So little that caches hold it.
+    e.nodes = vec![node(0, "0", 2_000), node(1, "1", 10)];
     assert!(kinds(&e).is_empty());
 }
 

@@ -29,7 +29,8 @@ use std::time::Duration;
 
 /// The time between two looks, at least.
 const LOOK: Duration = Duration::from_millis(40);
-/// A look is followed by a pause of so many times its length.
+/// A look is followed by a pause of so many times its length, but not by one that is longer than the time until
+/// then.
 const PAUSE: u32 = 50;
 /// Environment variables that are looked for.
 const VARIABLES: [&str; 8] = [
@@ -179,7 +180,9 @@ impl Witness {
         }
         // Its own CPU time: on a busy machine a look may take long without costing much.
         let took = clock::thread_cpu_time() - used;
-        Some(LOOK.max(Duration::from_nanos(took.0) * PAUSE))
+        // A program that ends soon is to be seen more than once, however slow the machine is.
+        let so_far = Duration::from_nanos((clock::now() - self.began).0);
+        Some(LOOK.max((Duration::from_nanos(took.0) * PAUSE).min(so_far)))
     }
 
     /// Finds the processes of the program, and what others have used.
