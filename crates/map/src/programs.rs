@@ -24,6 +24,10 @@ const MOST_CORES: usize = 4_096;
 /// What all loads, and all messages, are together once they are whole numbers: far below 2^31, with
 /// room for each to be 1 at least.
 const WHOLE: f64 = 1e9;
+/// What distance 1 is for SCOTCH, as a whole number, and what no distance is above: it multiplies messages
+/// by distances.
+const DISTANCE: f64 = 100.0;
+const FARTHEST: f64 = 1_000.0;
 
 /// What a program maps.
 #[derive(Debug, Clone, Copy)]
@@ -325,13 +329,13 @@ fn checked(
     })
 }
 
-/// Amounts as whole numbers, which is what both programs want, so that all together are [`WHOLE`];
-/// none is less than 1.
+/// Amounts as whole numbers, which is what both programs want, so that all together are a given
+/// one, [`WHOLE`] mostly; none is less than 1.
 struct Whole(f64);
 
 impl Whole {
-    fn new(sum: f64) -> Self {
-        Self(if sum.is_finite() && sum > 0.0 { WHOLE / sum } else { 0.0 })
+    fn new(sum: f64, whole: f64) -> Self {
+        Self(if sum.is_finite() && sum > 0.0 { whole / sum } else { 0.0 })
     }
 
     fn of(&self, amount: f64) -> u64 {
@@ -344,10 +348,12 @@ impl Whole {
 fn graph(
     job: &Job<'_>,
     head: &str,
+    all_messages: f64,
     line: impl Fn(&mut String, u64, usize),
     link: impl Fn(&mut String, TaskIndex, u64),
 ) -> String {
-    let (loads, messages) = (Whole::new(job.graph.load_s()), Whole::new(job.graph.messages()));
+    let loads = Whole::new(job.graph.load_s(), WHOLE);
+    let messages = Whole::new(job.graph.messages(), all_messages);
     let mut text = format!("{head}\n");
     for (t, task) in job.graph.tasks().iter().enumerate() {
         let links = job.graph.links(t);
@@ -361,7 +367,7 @@ fn graph(
 }
 
 /// `scotch_gmap GRAPH MACHINE MAPPING`, with the load of tasks, the messages between them, and the
-/// distances of cores ([`Cluster::cost`], in thousandths). Deterministic; at most
+/// distances of cores ([`Cluster::cost`], in hundredths, or less where some are far). Deterministic; at most
 /// [`Options::tolerance`] above the mean, where it can.
 fn scotch(called: &Called<'_>, job: &Job<'_>) -> Result<Vec<CoreIndex>, ProgramError> {
     let Job { graph: tasks, cluster, present, options } = *job;
@@ -377,8 +383,12 @@ fn scotch(called: &Called<'_>, job: &Job<'_>) -> Result<Vec<CoreIndex>, ProgramE
     let link = |text: &mut String, with: TaskIndex, messages: u64| {
         let _ = write!(text, " {messages} {with}");
     };
-    called.write("tasks", &graph(job, &head, line, link))?;
-    called.write("machine", &machine(cluster))?;
+    // It multiplies messages by distances, and crashes or never ends where the sum does not fit into 31
+    // bits: so every distance counts as the greatest there may be.
+    let farthest = cluster.factors().iter().copied().fold(1.0, f64::max);
+    let unit = (FARTHEST / farthest).min(DISTANCE);
+    called.write("tasks", &graph(job, &head, WHOLE / FARTHEST, line, link))?;
+    called.write("machine", &machine(cluster, unit))?;
     let mut arguments = vec![String::from("-Cd"), format!("-b{}", tolerance(options))];
     let fixed: Vec<TaskIndex> = (0..tasks.len()).filter(|&t| !tasks.tasks()[t].movable).collect();
     if !fixed.is_empty() {
@@ -400,8 +410,9 @@ fn tolerance(options: &Options) -> f64 {
 }
 
 /// The machine as a decomposition-defined architecture of SCOTCH (user's guide, "deco 0"): each core
-/// with its label, its weight and its number in a tree of halves, then the distances of all pairs.
-fn machine(cluster: &Cluster) -> String {
+/// with its label, its weight and its number in a tree of halves, then the distances of all pairs, `unit`
+/// for 1.
+fn machine(cluster: &Cluster, unit: f64) -> String {
     let cores = cluster.cores();
     let mut order: Vec<CoreIndex> = (0..cores.len()).collect();
     let place = |c: CoreIndex| {
@@ -429,7 +440,7 @@ fn machine(cluster: &Cluster) -> String {
     for a in 1..cores.len() {
         for b in 0..a {
             let both = (cluster.cost(a, b) + cluster.cost(b, a)) / 2.0;
-            let _ = write!(text, "{} ", (1_000.0 * both).round().max(1.0));
+            let _ = write!(text, "{} ", (unit * both).round().max(1.0));
         }
         text.push('\n');
     }
@@ -486,7 +497,7 @@ fn metis(called: &Called<'_>, job: &Job<'_>) -> Result<Vec<CoreIndex>, ProgramEr
         let _ = write!(text, " {} {messages}", with + 1);
     };
     let head = format!("{} {} 011", tasks.len(), tasks.pairs());
-    called.write("tasks", &graph(job, &head, line, link))?;
+    called.write("tasks", &graph(job, &head, WHOLE, line, link))?;
     let order = in_order(cluster);
     let above = (1_000.0 * tolerance(options)).round().max(1.0);
     let mut arguments =
@@ -526,7 +537,8 @@ fn kahip(called: &Called<'_>, job: &Job<'_>) -> Result<Vec<CoreIndex>, ProgramEr
     if !equally_fast(cluster) {
         return Err(called.unfit("it has no parts for cores of unequal speed; try metis"));
     }
-    let (loads, messages) = (Whole::new(tasks.load_s()), Whole::new(tasks.messages()));
+    let (loads, messages) =
+        (Whole::new(tasks.load_s(), WHOLE), Whole::new(tasks.messages(), WHOLE));
     let (mut starts, mut ends, mut weights) = (vec![0], Vec::new(), Vec::new());
     for t in 0..tasks.len() {
         let links = tasks.links(t);
@@ -666,11 +678,11 @@ mod tests {
         let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
         assert_eq!(
             read("tasks"),
-            "0\n3 4\n0 011\n250000000 1 750000000 1\n750000000 2 750000000 0 250000000 2\n1 1 250000000 1\n"
+            "0\n3 4\n0 011\n250000000 1 750000 1\n750000000 2 750000 0 250000 2\n1 1 250000 1\n"
         );
         assert_eq!(
             read("machine"),
-            "deco 0\n4 7\n0 1000 4\n1 1000 5\n2 1000 6\n3 500 7\n1000 \n2500 2500 \n2500 2500 1000 \n"
+            "deco 0\n4 7\n0 1000 4\n1 1000 5\n2 1000 6\n3 500 7\n100 \n250 250 \n250 250 100 \n"
         );
         assert_eq!(read("arguments"), "-Cd -b0.05 tasks machine mapping log\n");
         let (dir, path) = pretend(
@@ -734,7 +746,7 @@ mod tests {
         let cores = on.iter().enumerate().map(core).collect();
         let factors = (0..9).map(|k| if k % 4 == 0 { 1.0 } else { 2.0 }).collect();
         let cluster = Cluster::new(cores, nodes, Vec::new(), factors).unwrap();
-        let text = machine(&cluster);
+        let text = machine(&cluster, 1_000.0);
         let domain = |core: usize| text.lines().nth(2 + core).unwrap().rsplit(' ').next().unwrap();
         // The host with one core is 2; the other is 3, its nodes 6 (two cores) and 7 (three).
         assert_eq!([0, 1, 2, 3, 4, 5].map(domain), ["14", "12", "2", "30", "31", "13"]);
@@ -745,9 +757,30 @@ mod tests {
         let factors = (0..9).map(|k| if k % 4 == 0 { 1.0 } else { 2.0 }).collect();
         let cluster =
             Cluster::new((0..34).map(core).collect(), nodes, Vec::new(), factors).unwrap();
-        let text = machine(&cluster);
+        let text = machine(&cluster, 1_000.0);
         let most: u64 = text.lines().nth(1).unwrap().split(' ').nth(1).unwrap().parse().unwrap();
         assert!(most < 128, "{most}");
+    }
+
+    /// A ring of equal tasks that was too much for SCOTCH when messages were as great as loads: it crashed,
+    /// or never ended.
+    #[test]
+    fn what_scotch_multiplies_stays_small() {
+        let edges: Vec<(u64, u64, f64)> = (0..400)
+            .flat_map(|a| (1..=7).map(move |d| (a, (a + d) % 400)))
+            .flat_map(|(a, b)| [(a, b, 10.0), (b, a, 10.0)])
+            .collect();
+        let graph = tasks(&[1.0; 400], &edges);
+        let cluster = Cluster::even(4, 8, 3.6).unwrap();
+        let options = Options::default();
+        let job = Job { graph: &graph, cluster: &cluster, present: &[0; 400], options: &options };
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        if PROGRAMS[0].find(&path).is_none() {
+            return;
+        }
+        let mapping = PROGRAMS[0].map(&path, &job).unwrap();
+        let o = evenly_policy::map::objectives(&graph, &cluster, &[0; 400], &mapping);
+        assert!(o.imbalance < 0.1 && o.remote_share < 0.1, "{o:?}");
     }
 
     /// With the real ones, where they are installed.
