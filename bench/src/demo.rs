@@ -344,6 +344,7 @@ mod tests {
                     waited: length - ran,
                     blocked: Nanos::ZERO,
                     spinning: None,
+                    turns: None,
                     minor_faults: 0,
                     major_faults: 0,
                 }
@@ -362,6 +363,7 @@ mod tests {
                     .map(|c| CpuRecord { id: CpuId(c), threads: with(c) as u32, speed: None })
                     .into(),
                 moves: Vec::new(),
+                weights: Vec::new(),
             }));
         }
         recorder.finish(serde_json::Value::Null).unwrap();

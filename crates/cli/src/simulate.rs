@@ -114,11 +114,6 @@ fn replayed(args: &SimulateArgs, path: &Path, json: Option<&Path>) -> anyhow::Re
         );
     }
     let name = args.policy.as_deref().unwrap_or(USUAL_POLICY);
-    if evenly_policy::by_name(name).is_some_and(|policy| policy.gives_weights) {
-        anyhow::bail!(
-            "--replay: {name} goes by the turns that threads tell of, which recordings do not have"
-        );
-    }
     let Some(policy) = evenly_policy::by_name(name) else {
         anyhow::bail!("--replay: {name} sees no recordings; name a policy of `evenly run`");
     };
@@ -136,6 +131,12 @@ fn replayed(args: &SimulateArgs, path: &Path, json: Option<&Path>) -> anyhow::Re
         r.would_move,
         r.same
     );
+    if policy.gives_weights || r.weighed > 0 {
+        text += &format!(
+            "  points with weights        {:>8}\n  points it would weigh at   {:>8}\n",
+            r.weighed, r.would_weigh
+        );
+    }
     if let Some(lacks) = r.lacks {
         text += &format!("  not in recordings: {lacks}\n");
     }

@@ -1993,6 +1993,7 @@ impl Balancer {
                     waited: e.waited,
                     blocked: e.blocked,
                     spinning: e.told.is_known().then_some(e.spinning),
+                    turns: seen.turns,
                     minor_faults: e.minor_faults,
                     major_faults: e.major_faults,
                 })
@@ -2004,6 +2005,9 @@ impl Balancer {
                 .map(|c| CpuRecord { id: c.id, threads: c.threads, speed: c.speed })
                 .collect(),
             moves,
+            weights: (self.plan.weights.iter())
+                .filter_map(|w| Some((self.snapshot.threads.get(w.thread)?.id, w.weight)))
+                .collect(),
         })
     }
 

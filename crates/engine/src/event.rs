@@ -4,7 +4,7 @@
 //! that came before a point, and nothing else, to know who ran where, how far each thread was and
 //! why it was moved.
 
-use evenly_model::{CpuId, CpuSet, DomainId, Nanos, Pid, Reason, ThreadId, spun};
+use evenly_model::{CpuId, CpuSet, DomainId, Nanos, Pid, Reason, ThreadId, Turns, spun};
 use serde::{Deserialize, Serialize};
 
 /// What is known of a thread from the moment it is met.
@@ -37,6 +37,9 @@ pub struct ThreadRecord {
     /// it tells nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spinning: Option<Nanos>,
+    /// What it tells of its turns, if it does, as the policy was told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns: Option<Turns>,
     /// Minor page faults since the thread started, as last seen.
     #[serde(default)]
     pub minor_faults: u64,
@@ -107,6 +110,10 @@ pub struct PointRecord {
     pub cpus: Vec<CpuRecord>,
     /// The moves.
     pub moves: Vec<MoveRecord>,
+    /// The parts of their CPUs that threads are to have from now on, where the policy said so at this point:
+    /// relative to what they had when they were met.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub weights: Vec<(ThreadId, f64)>,
 }
 
 /// Something that happened.

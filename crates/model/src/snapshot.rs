@@ -1,6 +1,7 @@
 //! What is observed at one balancing point of one domain.
 
 use crate::{CpuId, CpuSet, Nanos, Pid, ThreadId};
+use serde::{Deserialize, Serialize};
 
 /// Index of a thread in [`Snapshot::threads`].
 pub type ThreadIndex = usize;
@@ -8,7 +9,7 @@ pub type ThreadIndex = usize;
 pub type CpuIndex = usize;
 
 /// How a thread computes and waits in turns, as it tells itself, since it was met.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Turns {
     /// Barriers, collectives and ends of parallel regions that it has reached.
     pub phases: u64,

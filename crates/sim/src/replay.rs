@@ -28,7 +28,7 @@ pub struct ReplayMove {
     pub reason: Reason,
 }
 
-/// One point at which one of the two moved something.
+/// One point at which one of the two moved something, or gave weights.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ReplayPoint {
     /// Time since balancing began.
@@ -41,6 +41,12 @@ pub struct ReplayPoint {
     pub was: Vec<ReplayMove>,
     /// What the policy would have done.
     pub would: Vec<ReplayMove>,
+    /// Parts of their CPUs that threads were to have from then on, by their numbers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub was_weights: Vec<(i32, f64)>,
+    /// Those that the policy would have given.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub would_weights: Vec<(i32, f64)>,
 }
 
 /// A recording seen by a policy.
@@ -54,18 +60,25 @@ pub struct Replay {
     pub moved: u64,
     /// Moves that the policy would have made.
     pub would_move: u64,
-    /// Points at which the same threads would have gone to the same CPUs.
+    /// Points at which weights were given.
+    pub weighed: u64,
+    /// Points at which the policy would have given some.
+    pub would_weigh: u64,
+    /// Points at which the same threads would have gone to the same CPUs, and have been given the same weights.
     pub same: u64,
     /// What the policy looks at and a recording does not hold, where there is such.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lacks: Option<&'static str>,
-    /// The points at which one of the two moved something.
+    /// The points at which one of the two moved something, or gave weights.
     pub decisions: Vec<ReplayPoint>,
 }
 
 /// What is not in a recording, for a policy that places threads by load.
 const LACKING: &str = "distances between NUMA nodes, memory, messages, and what ranks said of their \
                        computing: it decides by progress alone";
+/// What is not in this one, for a policy that gives weights.
+const SILENT: &str = "turns of computing and waiting, because no thread told of any (evenly run --probe on): \
+                      it spreads threads evenly, and nothing else";
 
 struct Domain {
     policy: Box<dyn Policy>,
@@ -87,7 +100,12 @@ pub fn replay(events: &[Event], policy: &PolicyInfo) -> Replay {
             changed: true,
         }));
     };
-    let lacks = policy.places_load.then_some(LACKING);
+    let told = |e: &Event| match e {
+        Event::Point(p) => p.threads.iter().any(|t| t.turns.is_some()),
+        _ => false,
+    };
+    let silent = policy.gives_weights && !events.iter().any(told);
+    let lacks = policy.places_load.then_some(LACKING).or(silent.then_some(SILENT));
     let mut replay = Replay { lacks, ..Replay::default() };
     for event in events {
         match event {
@@ -95,12 +113,22 @@ pub fn replay(events: &[Event], policy: &PolicyInfo) -> Replay {
                 (d.cpus, d.changed) = (cpus.clone(), true);
             }),
             Event::Joined { domain, .. } => of(*domain, &mut |d| d.changed = true),
-            Event::Point(p) if p.paused || p.threads.is_empty() => replay.left_out += 1,
+            // Threads are distributed anew after a pause.
+            Event::Point(p) if p.paused => {
+                replay.left_out += 1;
+                of(p.domain, &mut |d| d.changed = true);
+            }
+            Event::Point(p) if p.threads.is_empty() => replay.left_out += 1,
             Event::Point(p) => of(p.domain, &mut |d| replay.point(d, p)),
             Event::Left { .. } | Event::Note { .. } => {}
         }
     }
     replay
+}
+
+/// A weight as recordings have it.
+fn rounded(weight: f64) -> f64 {
+    (weight * 1e4).round() / 1e4
 }
 
 impl Replay {
@@ -128,10 +156,20 @@ impl Replay {
             all.sort_unstable();
             all
         };
-        self.same += u64::from(places(&was) == places(&would));
-        if !was.is_empty() || !would.is_empty() {
-            let (at_s, domain) = (p.at.as_secs_f64(), p.domain.0);
-            self.decisions.push(ReplayPoint { at_s, domain, point: p.point, was, would });
+        let was_weights: Vec<(i32, f64)> =
+            p.weights.iter().map(|&(t, weight)| (id(t), rounded(weight))).collect();
+        let would_weights: Vec<(i32, f64)> = (plan.weights.iter())
+            .filter_map(|w| Some((id(p.threads.get(w.thread)?.id), rounded(w.weight))))
+            .collect();
+        self.weighed += u64::from(!was_weights.is_empty());
+        self.would_weigh += u64::from(!would_weights.is_empty());
+        self.same += u64::from(places(&was) == places(&would) && was_weights == would_weights);
+        let moves = was.len() + would.len();
+        if moves + was_weights.len() + would_weights.len() > 0 {
+            let (at_s, domain, point) = (p.at.as_secs_f64(), p.domain.0, p.point);
+            let decided =
+                ReplayPoint { at_s, domain, point, was, would, was_weights, would_weights };
+            self.decisions.push(decided);
         }
     }
 }
@@ -163,7 +201,7 @@ impl Domain {
                 waited: t.waited,
                 blocked: t.blocked,
                 spinning: t.spinning.filter(|_| !p.spins_progress).unwrap_or_default(),
-                turns: None,
+                turns: t.turns,
                 movable: true,
                 mask: 0,
             })

@@ -4,7 +4,7 @@
 use evenly_engine::{Event, Observer};
 use evenly_model::Nanos;
 use evenly_policy::by_name;
-use evenly_sim::{Driver, DriverOptions, Replay, Scenario, Sim, replay};
+use evenly_sim::{Barrier, Driver, DriverOptions, Replay, Scenario, Sim, replay};
 use std::sync::{Arc, Mutex};
 
 #[derive(Clone, Default)]
@@ -24,6 +24,43 @@ fn recorded(policy: &str) -> Vec<Event> {
     let mut driver = Driver::new(sim, policy, &options).unwrap();
     while driver.step(&mut observers) {}
     events.0.lock().unwrap().clone()
+}
+
+/// Threads of unequal work that spin at their barriers, and tell of it.
+fn uneven(policy: &str, probe: bool) -> Vec<Event> {
+    let unit = Nanos::from_millis(50);
+    let mut s = Scenario { phases: 60, barrier: Barrier::Spin, probe, ..Scenario::new(4, 2, unit) };
+    for (thread, load) in s.threads.iter_mut().zip([4, 1, 4, 1]) {
+        thread.work = Nanos(unit.0 * load);
+    }
+    let events = Events::default();
+    let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(events.clone())];
+    let options = DriverOptions::fixed(Nanos::from_millis(20), 1);
+    let mut driver = Driver::new(Sim::new(s), policy, &options).unwrap();
+    while driver.step(&mut observers) {}
+    events.0.lock().unwrap().clone()
+}
+
+/// Turns and weights are in the record: whoever gives weights decides again what it decided.
+#[test]
+fn weights_are_given_again_as_they_were() {
+    for policy in ["hpc-auto", "hpc-uniform", "hpc-adaptive"] {
+        let events = uneven(policy, true);
+        let r = seen_by(&events, policy);
+        assert!(
+            r.points > 80 && r.moved > 0 && r.weighed > 0 && r.lacks.is_none(),
+            "{policy}: {r:?}"
+        );
+        assert_eq!((r.same, r.would_weigh), (r.points, r.weighed), "{policy}: {r:?}");
+        assert_eq!(r, seen_by(&events, policy));
+    }
+    // What it would have made of a run in which nobody was moved.
+    let r = seen_by(&uneven("static", true), "hpc-auto");
+    assert!(r.moved + r.weighed == 0 && r.would_move > 0 && r.same < r.points, "{r:?}");
+    assert!(r.lacks.is_none());
+    // Where nobody told of turns, that is said.
+    let r = seen_by(&uneven("static", false), "hpc-auto");
+    assert!(r.would_weigh == 0 && r.lacks.unwrap().contains("--probe on"), "{r:?}");
 }
 
 fn seen_by(events: &[Event], policy: &str) -> Replay {

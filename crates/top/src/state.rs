@@ -782,6 +782,7 @@ mod tests {
             waited: Nanos::from_millis(100 - ran_ms),
             blocked: Nanos::ZERO,
             spinning: None,
+            turns: None,
             minor_faults: 0,
             major_faults: 0,
         }
@@ -809,6 +810,7 @@ mod tests {
                 .collect(),
             threads,
             moves,
+            weights: Vec::new(),
         })
     }
 

@@ -87,6 +87,7 @@ impl Synthetic {
                     waited: elapsed - ran,
                     blocked: Nanos::ZERO,
                     spinning: None,
+                    turns: None,
                     minor_faults: 0,
                     major_faults: 0,
                 }
@@ -116,6 +117,7 @@ impl Synthetic {
                 })
                 .collect(),
             moves,
+            weights: Vec::new(),
         }
     }
 

@@ -1,11 +1,11 @@
 //! The lines of `evenly.record/1`, as they are written and as they are read.
 //!
 //! Invariant: what [`Encoder`] writes, [`Decoder`] reads back as the same events, save that speeds
-//! keep four decimals. A thread is named by its number, and the line that gives the number its
+//! and weights keep four decimals. A thread is named by its number, and the line that gives the number its
 //! thread stands before the first line that uses it.
 
 use evenly_engine::{CpuRecord, Event, MoveRecord, PointRecord, ThreadMeta, ThreadRecord};
-use evenly_model::{CpuId, CpuSet, DomainId, Nanos, Pid, Reason, ThreadId, Tid};
+use evenly_model::{CpuId, CpuSet, DomainId, Nanos, Pid, Reason, ThreadId, Tid, Turns};
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -104,9 +104,9 @@ fn cut(text: &str, bytes: usize) -> &str {
     &text[..end]
 }
 
-/// A speed with four decimals: finer than any clock that it was measured with.
-fn rounded(speed: f64) -> f64 {
-    (speed * 1e4).round() / 1e4
+/// A speed or a weight with four decimals: finer than any clock that it was measured with.
+fn rounded(value: f64) -> f64 {
+    (value * 1e4).round() / 1e4
 }
 
 #[derive(Serialize, Deserialize)]
@@ -141,7 +141,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Row<T> {
 
 /// A row of a thread, as it is read.
 #[derive(Deserialize)]
-#[serde(expecting = "a row of 8 or 9 elements")]
+#[serde(expecting = "a row of 8, 9 or 15 elements")]
 struct ThreadRow {
     thread: u32,
     cpu: CpuId,
@@ -154,10 +154,42 @@ struct ThreadRow {
     /// Absent where threads tell nothing of their waiting.
     #[serde(default)]
     spinning: Option<Nanos>,
+    /// Their turns: all of these, or none.
+    #[serde(default)]
+    phases: Option<u64>,
+    #[serde(default)]
+    waits: Option<u64>,
+    #[serde(default)]
+    runnable: Option<Nanos>,
+    #[serde(default)]
+    waited_for_others: Option<Nanos>,
+    #[serde(default)]
+    computed: Option<Nanos>,
+    #[serde(default)]
+    spun: Option<Nanos>,
+}
+
+impl ThreadRow {
+    fn turns(&self) -> Option<Turns> {
+        Some(Turns {
+            phases: self.phases?,
+            waits: self.waits?,
+            runnable: self.runnable?,
+            waited: self.waited_for_others?,
+            computed: self.computed?,
+            spun: self.spun?,
+        })
+    }
 }
 
 /// The same in this order, as it is written.
 type PlainRow = (u32, CpuId, i64, Nanos, Nanos, Nanos, u64, u64);
+/// With what it tells of its waiting, if that is known, and of its turns.
+#[rustfmt::skip]
+type TurnsRow = (
+    u32, CpuId, i64, Nanos, Nanos, Nanos, u64, u64, Option<Nanos>,
+    u64, u64, Nanos, Nanos, Nanos, Nanos,
+);
 
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -165,14 +197,21 @@ enum ThreadRowOut {
     Plain(PlainRow),
     #[allow(clippy::type_complexity, reason = "a row as it stands in the file")]
     Told(u32, CpuId, i64, Nanos, Nanos, Nanos, u64, u64, Nanos),
+    Turns(TurnsRow),
 }
 
 impl ThreadRowOut {
-    fn new(row: PlainRow, spinning: Option<Nanos>) -> Self {
+    fn new(row: PlainRow, spinning: Option<Nanos>, turns: Option<Turns>) -> Self {
         let (thread, cpu, progress, ran, waited, blocked, minor, major) = row;
-        match spinning {
-            None => Self::Plain(row),
-            Some(s) => Self::Told(thread, cpu, progress, ran, waited, blocked, minor, major, s),
+        match (spinning, turns) {
+            (None, None) => Self::Plain(row),
+            (Some(s), None) => {
+                Self::Told(thread, cpu, progress, ran, waited, blocked, minor, major, s)
+            }
+            (s, Some(t)) => Self::Turns((
+                thread, cpu, progress, ran, waited, blocked, minor, major, s, t.phases, t.waits,
+                t.runnable, t.waited, t.computed, t.spun,
+            )),
         }
     }
 }
@@ -227,6 +266,8 @@ enum LineOut<'a> {
         cpus: &'a [CpuRow],
         #[serde(skip_serializing_if = "<[_]>::is_empty")]
         moves: &'a [MoveRow<'a>],
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        weights: &'a [(u32, f64)],
     },
     Note {
         at: Nanos,
@@ -331,11 +372,14 @@ impl Encoder {
                 t.minor_faults,
                 t.major_faults,
             );
-            threads.push(ThreadRowOut::new(row, t.spinning));
+            threads.push(ThreadRowOut::new(row, t.spinning, t.turns));
         }
         self.cpus.clear();
         self.cpus.extend(p.cpus.iter().map(|c| (c.id, c.threads, c.speed.map(rounded))));
         let moves = self.moves(&p.moves, out)?;
+        let weights: Vec<(u32, f64)> = (p.weights.iter())
+            .map(|&(id, weight)| Ok((self.number(id, out)?, rounded(weight))))
+            .collect::<serde_json::Result<_>>()?;
         let written = line(
             out,
             &LineOut::Point {
@@ -350,6 +394,7 @@ impl Encoder {
                 threads: &threads,
                 cpus: &self.cpus,
                 moves: &moves,
+                weights: &weights,
             },
         );
         self.threads = threads;
@@ -479,6 +524,8 @@ struct PointIn<'a> {
     cpus: Vec<Row<CpuRow>>,
     #[serde(default, borrow)]
     moves: Vec<Row<MoveRow<'a>>>,
+    #[serde(default)]
+    weights: Vec<Row<(u32, f64)>>,
 }
 
 #[derive(Deserialize)]
@@ -614,6 +661,7 @@ impl Decoder {
                 .threads
                 .into_iter()
                 .map(|Row(t)| {
+                    let turns = t.turns();
                     let ThreadRow { progress, ran, waited, blocked, spinning, .. } = t;
                     Ok(ThreadRecord {
                         id: self.id(t.thread)?,
@@ -623,6 +671,7 @@ impl Decoder {
                         waited,
                         blocked,
                         spinning,
+                        turns,
                         minor_faults: t.minor,
                         major_faults: t.major,
                     })
@@ -645,6 +694,11 @@ impl Decoder {
                         error: error.map(Cow::into_owned),
                     })
                 })
+                .collect::<Result<_, LineError>>()?,
+            weights: p
+                .weights
+                .into_iter()
+                .map(|Row((thread, weight))| Ok((self.id(thread)?, weight)))
                 .collect::<Result<_, LineError>>()?,
         })
     }

@@ -196,6 +196,7 @@ mod tests {
                     waited: Nanos(PERIOD).scale((1.0 - part) / 3.0),
                     blocked: Nanos(PERIOD).scale(part),
                     spinning: None,
+                    turns: None,
                     minor_faults: 0,
                     major_faults: 0,
                 }
@@ -212,6 +213,7 @@ mod tests {
                 threads: threads.collect(),
                 cpus: vec![CpuRecord { id: CpuId(0), threads: 3, speed: Some(1.0) }],
                 moves: Vec::new(),
+                weights: Vec::new(),
             }));
         }
         let bytes = testdata::bytes(&testdata::header(), &events, &serde_json::Value::Null);

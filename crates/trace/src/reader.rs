@@ -362,7 +362,7 @@ mod tests {
         let r = parse(&[
             r#"{"schema":"evenly.record/1","evenly":"9.0.0","colour":{"deep":[1]}}"#,
             r#"{"event":"thread","thread":0,"tid":1,"start":2,"numa":1}"#,
-            r#"{"event":"point","domain":0,"point":0,"at":1,"elapsed":1,"cost":0,"energy":[1],"threads":[[0,0,1,1,0,0,0,0,1,"new",{"x":1}]],"cpus":[[0,1,1.0,55]],"moves":[[0,0,1,"spread",null,7]]}"#,
+            r#"{"event":"point","domain":0,"point":0,"at":1,"elapsed":1,"cost":0,"energy":[1],"threads":[[0,0,1,1,0,0,0,0,1,1,2,3,4,5,6,"new",{"x":1}]],"cpus":[[0,1,1.0,55]],"moves":[[0,0,1,"spread",null,7]],"weights":[[0,0.5,{}]]}"#,
             r#"{"event":"weather","at":1}"#,
         ])
         .unwrap();

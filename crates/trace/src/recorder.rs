@@ -217,6 +217,7 @@ fn weight(event: &Event) -> usize {
                     .iter()
                     .map(|m| size_of::<MoveRecord>() + m.error.as_ref().map_or(0, String::len))
                     .sum::<usize>()
+                + p.weights.len() * size_of::<(evenly_model::ThreadId, f64)>()
         }
         Event::Joined { thread, .. } => thread.name.len(),
         Event::Note { text, .. } => text.len(),
@@ -335,7 +336,8 @@ impl<W: Write> Writer<W> {
         let at = point.at;
         if !point.point.is_multiple_of(self.keep_every) {
             self.counts.thinned += 1;
-            if point.moves.is_empty() || self.keep_every > MOVES_UP_TO {
+            let decided = !point.moves.is_empty() || !point.weights.is_empty();
+            if !decided || self.keep_every > MOVES_UP_TO {
                 return Ok(());
             }
             point.threads.clear();

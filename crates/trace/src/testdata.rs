@@ -49,6 +49,7 @@ pub(crate) fn events(points: u64, rotate: bool) -> Vec<Event> {
                     waited: Nanos(10_000_000 - ran as u64),
                     blocked: Nanos::ZERO,
                     spinning: None,
+                    turns: None,
                     minor_faults: 7 * (k + 1),
                     major_faults: 0,
                 }
@@ -79,6 +80,7 @@ pub(crate) fn events(points: u64, rotate: bool) -> Vec<Event> {
                 CpuRecord { id: CpuId(1), threads: 2, speed: Some(0.5) },
             ],
             moves,
+            weights: Vec::new(),
         }));
     }
     let end = Nanos::from_millis(10 * points);

@@ -5,7 +5,7 @@
 use evenly_engine::{
     CpuRecord, Event, MoveRecord, Observer, PointRecord, ThreadMeta, ThreadRecord,
 };
-use evenly_model::{CpuId, CpuSet, DomainId, Nanos, Pid, Reason, ThreadId, Tid};
+use evenly_model::{CpuId, CpuSet, DomainId, Nanos, Pid, Reason, ThreadId, Tid, Turns};
 use evenly_trace::{Header, Recorder, RecorderOptions, Recording, exercise};
 use proptest::collection::{btree_map, vec};
 use proptest::option;
@@ -24,9 +24,33 @@ fn at() -> impl Strategy<Value = Nanos> {
     prop_oneof![(0..10_000_000_000u64).prop_map(Nanos), any::<u64>().prop_map(Nanos)]
 }
 
+fn turns() -> impl Strategy<Value = Turns> {
+    (any::<u64>(), any::<u64>(), at(), at(), at(), at()).prop_map(
+        |(phases, waits, runnable, waited, computed, spun)| Turns {
+            phases,
+            waits,
+            runnable,
+            waited,
+            computed,
+            spun,
+        },
+    )
+}
+
 fn thread() -> impl Strategy<Value = ThreadRecord> {
-    (id(), cpu(), any::<i64>(), at(), at(), at(), option::of(at()), any::<u64>(), 0..9u64).prop_map(
-        |(id, cpu, progress, ran, waited, blocked, spinning, minor_faults, major_faults)| {
+    let told = (option::of(at()), option::of(turns()));
+    (id(), cpu(), any::<i64>(), at(), at(), at(), told, any::<u64>(), 0..9u64).prop_map(
+        |(
+            id,
+            cpu,
+            progress,
+            ran,
+            waited,
+            blocked,
+            (spinning, turns),
+            minor_faults,
+            major_faults,
+        )| {
             ThreadRecord {
                 id,
                 cpu,
@@ -35,6 +59,7 @@ fn thread() -> impl Strategy<Value = ThreadRecord> {
                 waited,
                 blocked,
                 spinning,
+                turns,
                 minor_faults,
                 major_faults,
             }
@@ -60,12 +85,14 @@ fn point() -> impl Strategy<Value = Event> {
     let cpus =
         (cpu(), 0..9u32, speed).prop_map(|(id, threads, speed)| CpuRecord { id, threads, speed });
     let head = (0..3u32, any::<u64>(), at(), at(), any::<[bool; 3]>(), at());
-    (head, vec(thread(), 0..6), vec(cpus, 0..4), vec(a_move(), 0..4)).prop_map(
+    let weights = vec((id(), (0..=100_000u32).prop_map(|w| f64::from(w) / 1e4)), 0..4);
+    (head, vec(thread(), 0..6), vec(cpus, 0..4), vec(a_move(), 0..4), weights).prop_map(
         |(
             (domain, point, at, elapsed, [paused, held, spins_progress], cost),
             threads,
             cpus,
             moves,
+            weights,
         )| {
             Event::Point(PointRecord {
                 domain: DomainId(domain),
@@ -79,6 +106,7 @@ fn point() -> impl Strategy<Value = Event> {
                 threads,
                 cpus,
                 moves,
+                weights,
             })
         },
     )
