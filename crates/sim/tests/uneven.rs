@@ -58,12 +58,15 @@ fn threads_that_spin_do_not_eat_the_time_of_those_that_compute() {
 
 #[test]
 fn what_is_even_stays_so() {
-    for barrier in [Barrier::Block, Barrier::Spin] {
-        let even = scenario([2, 2, 2, 2], barrier, Sharing::Fluid);
-        let fixed = iteration(&even, "static");
-        for policy in HPC {
-            let took = iteration(&even, policy);
-            assert!(took < 1.005 * fixed, "{policy}: {took} after {fixed}");
+    for barrier in [Barrier::Block, Barrier::Yield, Barrier::Spin] {
+        for sharing in [Sharing::Fluid, Sharing::Slices(Nanos::from_millis(4))] {
+            let even = scenario([2, 2, 2, 2], barrier, sharing);
+            let fixed = iteration(&even, "static");
+            for policy in HPC {
+                let took = iteration(&even, policy);
+                let what = format!("{policy}, {barrier:?}, {sharing:?}");
+                assert!(took < 1.005 * fixed, "{what}: {took} after {fixed}");
+            }
         }
     }
 }

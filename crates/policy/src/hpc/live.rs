@@ -12,6 +12,13 @@
 //! last rounds: then they are done at the same time, nobody spins, and no weights are better with these
 //! places.
 //!
+//! What a thread computes in an iteration (its *load*) is only known from balancing points, which come
+//! somewhere in iterations: of one round it may be wrong by a third. What one round has too much the next has
+//! too little, so loads are means over the rounds since work last changed, what is known from few rounds must
+//! differ by more to count ([`UNSURE`]), and a mean in which the last rounds count most tells when work has
+//! changed ([`CHANGED`]): then the last round is all that is known. Giving weights costs a millisecond, and
+//! weights that follow the noise are worse than those that stay.
+//!
 //! Both need to know when an iteration ends and how long threads wait, which they tell themselves
 //! ([`evenly_model::Turns`]; the probe). Threads that tell nothing are spread evenly, and nothing else.
 //!
@@ -26,8 +33,18 @@ use evenly_model::{
 };
 use std::collections::{HashMap, HashSet};
 
-/// Rounds between two changes of places: what one has brought must be seen first.
-const ROUNDS_BETWEEN: u64 = 3;
+/// Rounds between two changes of places, and before the first: of the first round no load is known.
+const ROUNDS_BETWEEN: u64 = 2;
+/// Rounds that a load is the mean of, at most.
+const MOST_ROUNDS: u32 = 16;
+/// And at the least, for weights to be given by it.
+const LEAST_ROUNDS: u32 = 2;
+/// What a load of a single round may be wrong by; the mean of some by so many times less.
+const UNSURE: f64 = 0.25;
+/// By what part the last rounds must differ from the mean for work to have changed.
+const CHANGED: f64 = 0.4;
+/// What is less than this part of the mean load of all is not looked at for that.
+const SMALL: f64 = 0.25;
 /// Below this part of all CPU time spinning is not worth any weights.
 const LEAST_SPINNING: f64 = 0.02;
 /// Without a barrier or collective of anybody for so long, but with other waiting, iterations end with any
@@ -75,8 +92,12 @@ struct Work {
     spun: Nanos,
     /// What it spun in the last round.
     spun_s: f64,
-    /// The same in a round, the last ones counting most. None until it has had one.
+    /// The same in a round: the mean of all since work changed. None until it has had one.
     load_s: Option<f64>,
+    /// And with the last ones counting most.
+    recent_s: f64,
+    /// In the last one.
+    done_s: f64,
 }
 
 /// The policy.
@@ -94,6 +115,8 @@ pub struct Hpc {
     /// When somebody reached one last, and how many all had reached.
     last_phase: Option<(Nanos, u64)>,
     placed_at: u64,
+    /// Rounds that loads are the means of.
+    alike: u32,
     at: Vec<CpuIndex>,
     loads: Vec<f64>,
 }
@@ -112,6 +135,7 @@ impl Hpc {
             by_phases: true,
             last_phase: None,
             placed_at: 0,
+            alike: 0,
             at: Vec::new(),
             loads: Vec::new(),
         }
@@ -158,20 +182,52 @@ impl Hpc {
 
     /// A round has ended: what each thread has computed in it.
     fn book(&mut self, s: &Snapshot) {
-        let recent = self.parameter(Parameter::LastWeight);
+        let weight = self.parameter(Parameter::LastWeight);
+        let mut is_told = false;
         for t in &s.threads {
             let Some(turns) = t.turns else { continue };
             let is_new = !self.work.contains_key(&t.id);
             let work = self.work.entry(t.id).or_default();
-            let done_s = (turns.computed - work.computed).as_secs_f64();
+            work.done_s = (turns.computed - work.computed).as_secs_f64();
             work.spun_s = (turns.spun - work.spun).as_secs_f64();
             (work.computed, work.spun) = (turns.computed, turns.spun);
             // What it did before it was asked first is not of one round.
-            if !is_new {
-                work.load_s =
-                    Some(work.load_s.map_or(done_s, |l| recent * done_s + (1.0 - recent) * l));
+            if is_new {
+                continue;
+            }
+            is_told = true;
+            match work.load_s {
+                Some(_) => work.recent_s += weight * (work.done_s - work.recent_s),
+                None => (work.load_s, work.recent_s) = (Some(work.done_s), work.done_s),
             }
         }
+        if !is_told {
+            return;
+        }
+        self.alike = if self.has_changed() { 1 } else { (self.alike + 1).min(MOST_ROUNDS) };
+        for work in self.work.values_mut() {
+            let Some(load) = &mut work.load_s else { continue };
+            *load += (work.done_s - *load) / f64::from(self.alike);
+            if self.alike == 1 {
+                work.recent_s = work.done_s;
+            }
+        }
+    }
+
+    /// Whether somebody's last rounds are clearly not like those before.
+    fn has_changed(&self) -> bool {
+        let known = || self.work.values().filter_map(|w| Some((w.load_s?, w.recent_s)));
+        let count = known().count().max(1);
+        let small = SMALL * known().map(|(load, _)| load).sum::<f64>() / count as f64;
+        let differs = |(load, recent): (f64, f64)| {
+            (recent - load).abs() > CHANGED * load.max(recent).max(small)
+        };
+        known().any(differs)
+    }
+
+    /// What is known from few rounds must differ by this much more.
+    fn unsure(&self) -> f64 {
+        UNSURE / f64::from(self.alike.max(1))
     }
 
     /// Threads that change places, so that the CPU with the most work has less.
@@ -228,7 +284,7 @@ impl Hpc {
             self.loads[to] += less;
             self.at.swap(a, b);
         }
-        let gain = self.parameter(Parameter::PlaceGain) / 100.0;
+        let gain = self.parameter(Parameter::PlaceGain) / 100.0 + self.unsure();
         if longest(&self.loads) < before * (1.0 - gain) {
             for (t, (thread, &to)) in s.threads.iter().zip(&self.at).enumerate() {
                 if thread.cpu != to {
@@ -243,6 +299,10 @@ impl Hpc {
         let work: Vec<Work> =
             s.threads.iter().map(|t| self.work.get(&t.id).copied()).collect::<Option<_>>()?;
         let loads: Vec<f64> = work.iter().map(|w| w.load_s).collect::<Option<_>>()?;
+        // A single round may be no iteration: programs wait for each other as they begin and end, too.
+        if self.alike < LEAST_ROUNDS {
+            return None;
+        }
         let spun: f64 = work.iter().map(|w| w.spun_s).sum();
         let is_set = s.threads.iter().any(|t| self.weights.contains_key(&t.id));
         if spun < LEAST_SPINNING * (spun + loads.iter().sum::<f64>()) && !is_set {
@@ -260,7 +320,7 @@ impl Hpc {
                 weights[i] = weight;
             }
         }
-        let step = self.parameter(Parameter::WeightStep) / 100.0;
+        let step = self.parameter(Parameter::WeightStep) / 100.0 + self.unsure();
         let is_off = s.threads.iter().zip(&weights).any(|(t, weight)| {
             let before = self.weights.get(&t.id).copied().unwrap_or(1.0);
             (weight / before - 1.0).abs() > step
@@ -338,12 +398,21 @@ mod tests {
         spins: bool,
         iterations: u64,
         turns: Vec<Turns>,
+        /// What each has computed of its next iteration when it is looked at, as a part of it.
+        cut_off: [f64; 4],
     }
 
     impl Program {
         fn new(at: &[CpuIndex], loads_ms: &[u64], spins: bool) -> Self {
             let turns = vec![Turns::default(); at.len()];
-            Self { at: at.to_vec(), loads_ms: loads_ms.to_vec(), spins, iterations: 0, turns }
+            Self {
+                at: at.to_vec(),
+                loads_ms: loads_ms.to_vec(),
+                spins,
+                iterations: 0,
+                turns,
+                cut_off: [0.0; 4],
+            }
         }
 
         /// Another iteration, which takes as long as the CPU with the most work; and what is planned
@@ -378,7 +447,7 @@ mod tests {
                 waited: Nanos::ZERO,
                 blocked: Nanos::ZERO,
                 spinning: Nanos::ZERO,
-                turns: Some(self.turns[i]),
+                turns: Some(self.told(i)),
                 movable: true,
                 mask: 0,
             };
@@ -400,6 +469,12 @@ mod tests {
             }
         }
 
+        fn told(&self, thread: ThreadIndex) -> Turns {
+            let ahead = Nanos::from_millis(self.loads_ms[thread]).scale(self.cut_off[thread]);
+            let turns = self.turns[thread];
+            Turns { computed: turns.computed + ahead, runnable: turns.runnable + ahead, ..turns }
+        }
+
         fn longest(&self) -> u64 {
             let on = |cpu| {
                 let of = self.at.iter().zip(&self.loads_ms).filter(move |(at, _)| **at == cpu);
@@ -419,6 +494,46 @@ mod tests {
             let moves: Vec<usize> = plans.iter().map(|p| p.moves.len()).collect();
             assert_eq!(moves.iter().sum::<usize>(), 2, "{heuristic:?}: {moves:?}");
             assert!(plans.iter().flat_map(|p| &p.moves).all(|m| m.reason == Reason::Paired));
+        }
+    }
+
+    /// Points come somewhere in iterations, so that what is booked of one is partly of the next.
+    #[test]
+    fn what_points_cut_off_is_no_other_work() {
+        let mut random = evenly_model::stats::Random::new(7);
+        for (loads, most) in [([20, 20, 20, 20], 0), ([40, 10, 40, 10], 3)] {
+            for _ in 0..50 {
+                let mut policy = Hpc::new(Heuristic::Auto);
+                let mut program = Program::new(&[0, 0, 1, 1], &loads, true);
+                let (mut weighed, mut moved) = (0, 0);
+                for _ in 0..60 {
+                    // A third of what each does in an iteration, at most.
+                    program.cut_off = std::array::from_fn(|_| random.unit() / 3.0);
+                    let plan = program.iterate(&mut policy);
+                    weighed += usize::from(!plan.weights.is_empty());
+                    moved += plan.moves.len();
+                }
+                assert!(weighed <= most && moved == 0, "{loads:?}: {weighed}, {moved}");
+                assert_eq!(weighed > 0, most > 0, "{loads:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_has_changed_is_followed_in_two_iterations() {
+        let mut policy = Hpc::new(Heuristic::Auto);
+        let mut program = Program::new(&[0, 0, 1, 1], &[40, 10, 40, 10], true);
+        for _ in 0..15 {
+            program.iterate(&mut policy);
+        }
+        for loads in [[10, 40, 10, 40], [40, 10, 40, 10]] {
+            program.loads_ms = loads.to_vec();
+            let plans: Vec<Plan> = (0..15).map(|_| program.iterate(&mut policy)).collect();
+            let first = plans.iter().position(|p| !p.weights.is_empty()).unwrap();
+            let given = plans.iter().filter(|p| !p.weights.is_empty()).count();
+            assert!(first < 2 && given == 1, "{first}, {given}");
+            let is_right = |(w, load): (&Weight, u64)| (w.weight - load as f64 / 25.0).abs() < 0.1;
+            assert!(plans[first].weights.iter().zip(loads).all(is_right), "{:?}", plans[first]);
         }
     }
 

@@ -32,7 +32,7 @@ pub enum Parameter {
     LevelRatio,
     /// What the CPU with the most work must have less of it, for threads to change places. Percent.
     PlaceGain,
-    /// What the last round counts in the load of a thread, beside those before.
+    /// What the last round counts, beside those before, where it is seen whether work has changed.
     LastWeight,
     /// How many times as much of a CPU one may have as another, where weights are by work: whoever is met by
     /// a change of behaviour with too little must get on all the same.
@@ -120,7 +120,7 @@ fn known(parameter: Parameter) -> Known {
         ),
         Parameter::LastWeight => of(
             "last-weight",
-            "what the last iterations count in a thread's load",
+            "what the last iterations count where it is seen whether work has changed",
             0.5,
             (0.01, 1.0),
             ALL,
