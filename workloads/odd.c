@@ -571,6 +571,18 @@ static int run_inherit(char **arguments) {
     return EXIT_SUCCESS;
 }
 
+// ---- memory-on
+
+static int run_memory_on(char **arguments) {
+    unsigned long node = 1UL << parse_u64("memory-on", arguments[0], 0, 62);
+    if (!arguments[1]) die_input("memory-on: PROG is needed");
+    // MPOL_BIND, of the thread, and kept over execve. The kernel takes the count of bits plus one.
+    if (syscall(SYS_set_mempolicy, 2, &node, 64UL))
+        die_machine("memory-on: set_mempolicy: %s; there may be no node %s", strerror(errno), arguments[0]);
+    execvp(arguments[1], arguments + 1);
+    die_machine("cannot execute %s: %s", arguments[1], strerror(errno));
+}
+
 // ----
 
 static const struct oddity {
@@ -596,6 +608,7 @@ static const struct oddity {
      run_relay},
     {"sigs", NULL, "prints \"ready\", then each signal received; status 0 at SIGTERM, 1 without",
      run_sigs},
+    {"memory-on", "NODE PROG ARGS..", "PROG with all of its memory on that NUMA node", run_memory_on},
     {"inherit", NULL, "what it inherited: descriptors, signals, group, session, nice, mask", run_inherit},
 };
 enum { ODDITIES = sizeof oddities / sizeof *oddities };
@@ -646,7 +659,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < ODDITIES; i++)
         if (!strcmp(argv[0], oddities[i].name)) oddity = &oddities[i];
     if (!oddity) die_input("'%s' is not a subcommand", argv[0]);
-    int takes_command = oddity->run == run_exec_nonleader;
+    int takes_command = oddity->run == run_exec_nonleader || oddity->run == run_memory_on;
     duration_ms = parse_options(argc, argv, takes_command ? "+" : "", duration_ms);
 
     int given = argc - optind, wanted = oddity->argument ? 1 : 0;
