@@ -135,6 +135,17 @@ impl Diagnosis {
             let reason = String::from("cannot be told");
             Prospect { gain_at_most: None, reason }
         };
+        if prospect.gain_at_most == Some(1.0) {
+            for f in &mut findings {
+                // What evenly cannot mend is not to be tried for it: as things are, at least.
+                if f.paste.as_deref().is_some_and(|line| line.starts_with("evenly run")) {
+                    f.paste = match f.kind {
+                        Kind::Spinning | Kind::MpiOversubscribed => case.line("evenly compare --"),
+                        _ => case.unbound("evenly run --").filter(|_| case.is_bound()),
+                    };
+                }
+            }
+        }
         Self {
             schema: SCHEMA,
             evenly: env!("CARGO_PKG_VERSION"),

@@ -28,6 +28,8 @@ const SURELY: f64 = 4.0;
 const MOSTLY_BUSY: f64 = 0.5;
 /// Memory of fewer pages is in the caches: 16 MiB, where pages have 4 KiB.
 const LEAST_PAGES: u64 = 4_096;
+/// What is said where a launcher may have bound ranks.
+const MPI_BINDS: &str = " (mpirun --bind-to none, where it is mpirun that binds)";
 /// Where less than this part of the time is spent asleep, nobody is seen to wait.
 const ASLEEP: f64 = 0.02;
 
@@ -176,6 +178,57 @@ impl<'a> Case<'a> {
         (!words.is_empty()).then(|| format!("{before} {}", words.join(" ")))
     }
 
+    /// The program's command without what binds its threads, behind something. None where it is not known
+    /// what does.
+    pub(crate) fn unbound(&self, before: &str) -> Option<String> {
+        let what = match binding(&self.e.environment).filter(|_| self.open_mp()) {
+            Some(setting) => {
+                let name = setting.split('=').next().unwrap_or_default();
+                format!("env -u {name} OMP_PROC_BIND=false")
+            }
+            // Its launcher binds unless it is told not to.
+            None if self.mpi() == Some(Runtime::OpenMpi) => {
+                String::from("OMPI_MCA_hwloc_base_binding_policy=none")
+            }
+            None => return None,
+        };
+        self.line(format!("{what} {before}").trim_end())
+    }
+
+    /// Whether a thread may use one CPU only, though the program may use more.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.m() > 1 && self.threads.iter().any(|t| t.mask.len() == 1)
+    }
+
+    /// The line that lets these threads go while they run: they may be of several processes, of which the
+    /// one that was named is perhaps none.
+    fn let_go(&self, threads: &[&ThreadUse]) -> Option<String> {
+        self.e.pid?;
+        let mut pids: Vec<i32> = threads.iter().map(|t| t.pid).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        let cpus = &self.e.cpuset;
+        match pids.as_slice() {
+            [] => None,
+            [pid] => Some(format!("taskset -apc {cpus} {pid}")),
+            several => {
+                let list: Vec<String> = several.iter().map(ToString::to_string).collect();
+                let list = list.join(" ");
+                Some(format!("for p in {list}; do taskset -apc {cpus} $p; done"))
+            }
+        }
+    }
+
+    /// The thread among these that was kept waiting longest, and where.
+    fn worst(&self, threads: &[i32]) -> Option<String> {
+        let among = self.threads.iter().filter(|t| threads.contains(&t.tid));
+        let t = among.max_by(|a, b| a.stay.waited_s.total_cmp(&b.stay.waited_s))?;
+        let place = t.cpu.map_or_else(String::new, |cpu| format!(" on CPU {cpu}"));
+        let part = t.stay.waited_s / t.stay.present_s.max(1e-9);
+        (part >= LEAST)
+            .then(|| format!("{}{place} waited longest: {} of its time", t.label(), percent(part)))
+    }
+
     fn found(&self, kind: Kind, cost: f64, sentence: String) -> Finding {
         Finding {
             kind,
@@ -215,6 +268,20 @@ pub(crate) fn all(c: &Case<'_>) -> Vec<Finding> {
         all.extend([mpi, many, too_few_threads(c)].into_iter().flatten());
     }
     all.extend([uneven, spinning].into_iter().flatten());
+    for f in &mut all {
+        // Where all threads suffer, the one that suffers most is named.
+        let of_all = [
+            Kind::Quota,
+            Kind::NarrowMask,
+            Kind::Neighbour,
+            Kind::UnevenDivision,
+            Kind::MpiOversubscribed,
+            Kind::TooManyThreads,
+        ];
+        if of_all.contains(&f.kind) {
+            f.evidence.extend(c.worst(&f.threads));
+        }
+    }
     all
 }
 
@@ -249,6 +316,7 @@ fn quota(c: &Case<'_>) -> Option<Finding> {
         f.paste = q.lift.clone();
     }
     f.threads = c.threads.iter().map(|t| t.tid).collect();
+    f.cpus = c.usable.clone();
     Some(f)
 }
 
@@ -280,14 +348,11 @@ fn narrow_mask(c: &Case<'_>) -> Option<Finding> {
     f.evidence.extend(idle_words(c, &spare));
     f.remedy = format!("let them use {} too", cpu_list(&spare));
     f.paste = match (&bound, c.e.pid) {
-        (Some(setting), _) => {
-            let name = setting.split('=').next().unwrap_or_default();
-            c.line(&format!("env -u {name} OMP_PROC_BIND=false"))
-        }
-        (None, Some(pid)) => Some(format!("taskset -apc {} {pid}", c.e.cpuset)),
+        (Some(_), _) => c.unbound(""),
+        (None, Some(_)) => c.let_go(&c.threads),
         (None, None) if c.mpi().is_some() => {
-            f.remedy.push_str(" (mpirun --bind-to none, where it is mpirun that binds)");
-            c.line(&format!("taskset -c {}", c.e.cpuset))
+            f.remedy.push_str(MPI_BINDS);
+            c.unbound("").or_else(|| c.line(&format!("taskset -c {}", c.e.cpuset)))
         }
         // What narrowed it need only be left out.
         (None, None) => match c.e.command.as_slice() {
@@ -333,11 +398,13 @@ fn pinned_together(c: &Case<'_>) -> Option<Finding> {
         return None;
     }
     let names = few(pinned.iter().map(|t| t.label()));
+    let bound = binding(&c.e.environment).filter(|_| c.open_mp());
+    let by = bound.as_ref().map_or_else(String::new, |setting| format!(" by {setting}"));
     let mut f = c.found(
         Kind::PinnedTogether,
         c.part(waited),
         format!(
-            "{} are pinned to CPU {cpu} and take turns on it, while there is room on {}: {names}.",
+            "{} are pinned to CPU {cpu}{by} and take turns on it, while there is room on {}: {names}.",
             counted(k, "thread"),
             cpu_list(&free),
         ),
@@ -347,12 +414,16 @@ fn pinned_together(c: &Case<'_>) -> Option<Finding> {
         vec![format!("these threads waited for CPU {cpu} for {} of their time", percent(share))];
     f.evidence.extend(idle_words(c, &free));
     f.remedy = String::from("let them go, or pin each to a CPU of its own");
-    f.paste = match (binding(&c.e.environment).filter(|_| c.open_mp()), c.e.pid) {
-        (Some(setting), _) => {
-            let name = setting.split('=').next().unwrap_or_default();
-            c.line(&format!("env -u {name} OMP_PROC_BIND=false"))
+    f.paste = match (&bound, c.e.pid) {
+        (Some(_), _) => c.unbound(""),
+        (None, Some(_)) => {
+            let those: Vec<&ThreadUse> = pinned.iter().map(|t| **t).collect();
+            c.let_go(&those)
         }
-        (None, Some(pid)) => Some(format!("taskset -apc {} {pid}", c.e.cpuset)),
+        (None, None) if c.mpi().is_some() && c.processes() > 1 => {
+            f.remedy.push_str(MPI_BINDS);
+            c.unbound("")
+        }
         // The program did it itself: it can be let go while it runs.
         (None, None) => {
             let pid = pinned.first().map(|t| t.pid);
@@ -763,7 +834,15 @@ fn blocked_io(c: &Case<'_>) -> Option<Finding> {
         percent(worst.disk_s / worst.stay.present_s.max(1e-9)),
         percent(worst.stay.ran_s / worst.stay.present_s.max(1e-9))
     )];
-    f.remedy = String::from("write less often and more at a time, or to memory (/dev/shm)");
+    f.remedy = String::from(
+        "write less often and more at a time, or to memory (/dev/shm); which system calls it waits in, \
+         the line below tells",
+    );
+    f.paste = match c.e.pid {
+        Some(_) => Some(format!("timeout 10 strace -f -c -w -p {}", worst.pid)),
+        None => c.line("strace -f -c -w"),
+    };
+    f.cpus = worst.cpu.map(CpuSet::single).unwrap_or_default();
     f.threads = who.iter().map(|t| t.tid).collect();
     Some(f)
 }
@@ -789,11 +868,24 @@ fn remote_memory(c: &Case<'_>) -> Option<Finding> {
     if remote < 0.3 || crowded < 0.8 {
         return None;
     }
+    let far: Vec<&&ThreadUse> =
+        c.threads.iter().filter(|t| t.cpu.is_some_and(|at| !home.cpus.contains(at))).collect();
+    let who = match far.as_slice() {
+        [] => String::new(),
+        all => format!(
+            ": {}",
+            few(all.iter().map(|t| {
+                let place = t.cpu.map_or_else(String::new, |cpu| format!(" on CPU {cpu}"));
+                format!("{}{place}", t.label())
+            }))
+        ),
+    };
     let mut f = c.found(
         Kind::RemoteMemory,
         0.0,
         format!(
-            "{} of the program's memory is on NUMA node {}, while {} of its CPU time is on other nodes.",
+            "{} of the program's memory is on NUMA node {}, while {} of its CPU time is on other \
+             nodes{who}.",
             percent(crowded),
             home.node,
             percent(remote)
@@ -810,6 +902,7 @@ fn remote_memory(c: &Case<'_>) -> Option<Finding> {
          --measure",
     );
     f.paste = c.line("numactl --interleave=all");
+    f.threads = far.iter().map(|t| t.tid).collect();
     f.cpus = home.cpus.clone();
     Some(f)
 }
@@ -847,8 +940,12 @@ impl Case<'_> {
         if has(Kind::NarrowMask) {
             return none("evenly never moves a thread out of its mask; mend that first");
         }
-        if has(Kind::PinnedTogether) || self.threads.iter().any(|t| t.mask.len() == 1 && m > 1) {
-            return none("threads are bound, and evenly leaves such threads where they are");
+        if has(Kind::PinnedTogether) || self.is_bound() {
+            let by = binding(&self.e.environment).filter(|_| self.open_mp());
+            let by = by.map_or_else(String::new, |setting| format!(" by {setting}"));
+            return none(&format!(
+                "threads are bound{by}, and evenly leaves such threads where they are"
+            ));
         }
         if n < 2 || m < 2 {
             return none("it takes two threads and two CPUs");

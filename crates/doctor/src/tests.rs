@@ -130,8 +130,18 @@ fn a_mask_narrower_than_the_threads() {
     assert!((f.cost.unwrap() - 0.5).abs() < 1e-9);
     assert_eq!(
         of(&Evidence { pid: Some(7), ..narrow("0") }).1.paste.unwrap(),
-        "taskset -apc 0-1 7"
+        "taskset -apc 0-1 100"
     );
+    // The process that was named may be their launcher.
+    let mut ranks = Evidence { pid: Some(7), ..narrow("0") };
+    ranks.threads[3].pid = 90;
+    assert_eq!(of(&ranks).1.paste.unwrap(), "for p in 90 100; do taskset -apc 0-1 $p; done");
+    ranks.pid = None;
+    ranks.runtimes.insert(Runtime::OpenMpi);
+    let (_, f) = of(&ranks);
+    let none = "OMPI_MCA_hwloc_base_binding_policy=none ./app '-n 3'";
+    assert_eq!(f.paste.as_deref(), Some(none));
+    assert!(f.remedy.contains("mpirun --bind-to none"), "{}", f.remedy);
     let mut bound = narrow("0");
     bound.runtimes.insert(Runtime::Gomp);
     bound.environment = env(&[("OMP_PLACES", "{0}")]);
@@ -170,6 +180,22 @@ fn threads_pinned_to_one_cpu() {
     assert_eq!((f.threads.as_slice(), &f.cpus), ([101, 102].as_slice(), &cpus("0")));
     assert!(f.sentence.contains("worker-0 (101), worker-1 (102)"), "{}", f.sentence);
     assert_eq!(f.paste.as_deref(), Some("for p in $(pgrep -x app); do taskset -apc 0-1 $p; done"));
+    // By a setting, or by a launcher of ranks.
+    let mut bound = pinned(&["0", "0"]);
+    bound.runtimes.insert(Runtime::Gomp);
+    bound.environment = env(&[("GOMP_CPU_AFFINITY", "0")]);
+    let (d, f) = of(&bound);
+    assert!(f.sentence.contains("pinned to CPU 0 by GOMP_CPU_AFFINITY=0 and"), "{}", f.sentence);
+    let free = "env -u GOMP_CPU_AFFINITY OMP_PROC_BIND=false ./app '-n 3'";
+    assert_eq!(f.paste.as_deref(), Some(free));
+    assert!(d.prospect.reason.contains("bound by GOMP_CPU_AFFINITY=0"), "{}", d.prospect.reason);
+    let mut ranks = pinned(&["0", "0"]);
+    ranks.threads[1].pid = 99;
+    ranks.runtimes.insert(Runtime::OpenMpi);
+    let (_, f) = of(&ranks);
+    let none = "OMPI_MCA_hwloc_base_binding_policy=none ./app '-n 3'";
+    assert_eq!(f.paste.as_deref(), Some(none));
+    assert!(f.remedy.contains("mpirun --bind-to none"), "{}", f.remedy);
     // Three of which two share: the other CPU is idle while its thread waits.
     assert_eq!(kinds(&pinned(&["0", "1", "1"])), [Kind::PinnedTogether]);
     assert!(kinds(&pinned(&["0", "1"])).is_empty());
@@ -186,6 +212,22 @@ fn somebody_else_on_a_cpu() {
     assert!(f.sentence.starts_with("noise (pid 7) uses CPU 1"), "{}", f.sentence);
     assert_eq!((f.threads.as_slice(), &f.cpus), ([102].as_slice(), &cpus("1")));
     assert_eq!(f.paste.as_deref(), Some("evenly run -- ./app '-n 3'"));
+    assert_eq!(
+        f.evidence.last().unwrap(),
+        "worker-1 (102) on CPU 1 waited longest: 51 % of its time"
+    );
+    // What binds them to it is to go first: evenly leaves bound threads where they are.
+    let mut bound = e.clone();
+    for (t, mask) in bound.threads.iter_mut().zip(["0", "1"]) {
+        t.mask = cpus(mask);
+    }
+    let (healthy, f) = of(&bound);
+    assert_eq!((f.paste, healthy.prospect.gain_at_most), (None, Some(1.0)));
+    bound.runtimes.insert(Runtime::Gomp);
+    bound.environment = env(&[("OMP_PROC_BIND", "true")]);
+    let (_, f) = of(&bound);
+    let free = "env -u OMP_PROC_BIND OMP_PROC_BIND=false evenly run -- ./app '-n 3'";
+    assert_eq!(f.paste.as_deref(), Some(free));
     // CPUs of 1 and 0.51: 2 threads take 2/1.51 instead of 1/0.51.
     let gain = d.prospect.gain_at_most.unwrap();
     assert!((gain - 1.51 / 2.0 / 0.51).abs() < 0.01, "{gain}");
@@ -300,6 +342,13 @@ fn spinning() {
         (1, Kind::Spinning, [102, 103].as_slice())
     );
     assert_eq!(f.cost, None);
+    assert_eq!(f.paste.as_deref(), Some("evenly run -- ./app '-n 3'"));
+    // Where evenly promises nothing, measuring is all that can be told.
+    let mut four = evidence((0..4).map(|i| thread(i, 4.9, 5.1, 0.0)).collect());
+    four.threads[1].preempted = 2_000_000;
+    let (d, f) = of(&four);
+    assert_eq!(f.paste.as_deref(), Some("evenly compare -- ./app '-n 3'"));
+    assert!(d.text().contains("measure     evenly compare -- ./app"), "{}", d.text());
     e.runtimes.insert(Runtime::Omp);
     assert!(of(&e).1.paste.unwrap().starts_with("KMP_BLOCKTIME=0 "));
     // By a setting.
@@ -370,6 +419,8 @@ fn a_disk() {
         "{}",
         f.sentence
     );
+    assert_eq!(f.paste.as_deref(), Some("strace -f -c -w ./app '-n 3'"));
+    assert_eq!(f.cpus, cpus("0"));
     assert!(d.prospect.reason.contains("two threads"), "{}", d.prospect.reason);
     let asleep = evidence(vec![ThreadUse { disk_s: 0.1, ..thread(0, 2.0, 0.1, 7.9) }]);
     assert!(kinds(&asleep).is_empty());
@@ -387,6 +438,8 @@ fn memory_of_another_node() {
         "{}",
         f.sentence
     );
+    assert!(f.sentence.ends_with("other nodes: worker-1 (102) on CPU 1."), "{}", f.sentence);
+    assert_eq!(f.threads, [102]);
     // Spread as the threads are, or where they are.
     e.nodes = vec![node(0, "0", 50_000), node(1, "1", 51_000)];
     assert!(kinds(&e).is_empty());

@@ -1,6 +1,6 @@
 //! The diagnosis as text: one screen, the cause first.
 
-use crate::{Diagnosis, Finding};
+use crate::{Diagnosis, Finding, Kind};
 use evenly_model::counted;
 use std::fmt::Write;
 
@@ -59,7 +59,9 @@ impl Diagnosis {
             None => {}
         }
         lines.push(("evenly", self.prospect.reason.clone()));
-        if self.prospect.gain_at_most.is_none_or(|g| g > 1.0)
+        // Of waiting by spinning no rule tells what is best.
+        let open = self.has(Kind::Spinning) || self.has(Kind::MpiOversubscribed);
+        if (open || self.prospect.gain_at_most.is_none_or(|g| g > 1.0))
             && let Some(line) = &self.compare
         {
             lines.push(("measure", line.clone()));

@@ -132,12 +132,14 @@ impl Efficiency {
         let Some(f) = self.factors else { return String::from(UNKNOWN) };
         let percent = |part: f64| format!("{:.1}", 100.0 * part);
         format!(
-            "{} % parallel = {} load balance x {} communication ({} run queue x {} synchronisation)",
+            "{} % parallel = {} load balance x {} communication ({} run queue x {} synchronisation); {} % of \
+             the threads' time in run queues",
             percent(f.parallel),
             percent(f.load_balance),
             percent(f.communication),
             percent(f.run_queue),
-            percent(f.synchronisation)
+            percent(f.synchronisation),
+            percent(self.run_queue_share)
         )
     }
 }
@@ -226,7 +228,7 @@ mod tests {
         assert_eq!(
             e.words(),
             "50.0 % parallel = 100.0 load balance x 50.0 communication (50.0 run queue x 100.0 \
-             synchronisation)"
+             synchronisation); 25.0 % of the threads' time in run queues"
         );
     }
 }

@@ -8,6 +8,7 @@ use crate::{
     Standing, Ui, View,
 };
 use evenly_model::counted;
+use evenly_model::efficiency::Efficiency;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
@@ -298,6 +299,20 @@ pub(crate) fn doing(view: &View, header: &Header, ui: &Ui) -> String {
     }
 }
 
+/// The part of the threads' time that is lost in run queues, and where they are known the efficiencies.
+fn efficiency(e: &Efficiency) -> impl Iterator<Item = String> {
+    let share = format!("in run queues {}", percent(e.run_queue_share));
+    let factors = e.factors.map(|f| {
+        format!(
+            "parallel efficiency {} = load balance {} x communication {}",
+            percent(f.parallel),
+            percent(f.load_balance),
+            percent(f.communication)
+        )
+    });
+    std::iter::once(share).chain(factors)
+}
+
 fn balancing(view: &View, header: &Header, ui: &Ui, w: usize, pen: &Pen) -> Vec<Line<'static>> {
     let Rates { own, other, overhead, cost, period } = view.rates(ui.only);
     let migrations = if header.observes() {
@@ -315,13 +330,8 @@ fn balancing(view: &View, header: &Header, ui: &Ui, w: usize, pen: &Pen) -> Vec<
             format!("{whose}overhead {:.2}% of a CPU, {cost} a point", overhead * 100.0),
         ]);
     }
-    if let Some(f) = view.efficiency(ui.only).and_then(|e| e.factors) {
-        parts.push(format!(
-            "parallel efficiency {} = load balance {} x communication {}",
-            percent(f.parallel),
-            percent(f.load_balance),
-            percent(f.communication)
-        ));
+    if let Some(e) = view.efficiency(ui.only) {
+        parts.extend(efficiency(&e));
     }
     if view.missed > 0 {
         parts.push(format!("{} events not shown", view.missed));
@@ -691,21 +701,23 @@ pub(crate) fn plain(view: &View, id: evenly_model::DomainId, header: &Header) ->
         let sign = if r.lead < 0.0 { '-' } else { '+' };
         format!("{} (tid {}) {sign}{}", r.thread.name, r.thread.id, span(r.lead))
     };
-    let wait = rows.iter().map(|r| r.shares.waiting).sum::<f64>() / rows.len() as f64;
+    let efficiency: String = (view.efficiency(Some(id)).iter())
+        .flat_map(efficiency)
+        .map(|part| format!("{part}; "))
+        .collect();
     let extremes = if rows.len() > 1 {
         format!("worst {}; best {}; ", one(last), one(first))
     } else {
         String::new()
     };
     format!(
-        "{name}{} on {}; progress min {} mean {} max {}; wait {}; migrations {}/s; \
+        "{name}{} on {}; progress min {} mean {} max {}; {efficiency}migrations {}/s; \
          {extremes}{}",
         counted(rows.len(), "thread"),
         counted(cpus, "CPU"),
         span(level.min),
         span(level.mean),
         span(level.max),
-        percent(wait),
         rate(rates.own + rates.other),
         doing(view, header, &ui)
     )
