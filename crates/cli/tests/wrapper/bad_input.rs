@@ -252,7 +252,7 @@ fn recordings_and_the_rest() {
             "--set|high-util cannot be 60|low-util (65)",
         ),
         (&simulate("--policy baseline"), "--policy baseline|add --power5"),
-        (&["simulate", "--replay", &missing, "--policy", "hpc-auto"], "--replay|hpc-auto|turns"),
+        (&["simulate", "--replay", &missing, "--policy", "hpc-auto"], "missing|No such file"),
         (&["predict", "--from", &missing], "--from|missing|No such file"),
         (&["restore", "999999"], "999999"),
         (&["compare", "--runs", "0", "--", "true"], "--runs"),
