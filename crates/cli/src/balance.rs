@@ -856,6 +856,22 @@ fn live_options(
     }
 }
 
+/// What a recording says of the machine.
+pub(crate) fn host() -> BTreeMap<String, String> {
+    let fact =
+        |file: &str| std::fs::read_to_string(file).map(|t| t.trim().to_owned()).unwrap_or_default();
+    BTreeMap::from([
+        (String::from("hostname"), fact("/proc/sys/kernel/hostname")),
+        (String::from("kernel"), fact("/proc/sys/kernel/osrelease")),
+        (String::from("cpus"), fact("/sys/devices/system/cpu/online")),
+    ])
+}
+
+/// A moment as recordings say it; 0 where the clock is before 1970.
+pub(crate) fn unix_ms(at: SystemTime) -> u64 {
+    at.duration_since(UNIX_EPOCH).map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(0))
+}
+
 fn recorder(
     path: &Path,
     args: &BalanceArgs,
@@ -863,16 +879,10 @@ fn recorder(
     command: &[String],
 ) -> anyhow::Result<Recorder> {
     let path = expand(path, pid);
-    let fact =
-        |file: &str| std::fs::read_to_string(file).map(|t| t.trim().to_owned()).unwrap_or_default();
     let header = Header {
         evenly: env!("CARGO_PKG_VERSION").to_owned(),
         command: command.to_vec(),
-        host: BTreeMap::from([
-            (String::from("hostname"), fact("/proc/sys/kernel/hostname")),
-            (String::from("kernel"), fact("/proc/sys/kernel/osrelease")),
-            (String::from("cpus"), fact("/sys/devices/system/cpu/online")),
-        ]),
+        host: host(),
         settings: BTreeMap::from([
             (String::from("policy"), args.policy.name.to_owned()),
             (
@@ -888,9 +898,7 @@ fn recorder(
             ),
             (String::from("seed"), args.seed.to_string()),
         ]),
-        started_unix_ms: SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(0)),
+        started_unix_ms: unix_ms(SystemTime::now()),
     };
     let options = RecorderOptions { limit_bytes: args.record_limit << 20, header };
     Recorder::create(&path, options).with_context(|| format!("cannot record to {}", path.display()))

@@ -3,7 +3,7 @@
 //! Invariant (promise P9): a program that is run runs as without evenly, but for the settings that
 //! `--fix-env` says that it makes, and for the probe, which only watches. Nothing else is changed, in the program or anywhere.
 
-use crate::balance::{Wait, check_command};
+use crate::balance::{Wait, check_command, host, unix_ms};
 use crate::flags::{DoctorArgs, ProbeArg};
 use crate::probe::{Watch, of_running};
 use crate::report::warn_if_unfinished;
@@ -18,12 +18,13 @@ use evenly_linux::proc::Proc;
 use evenly_linux::supervise::{Outcome, Program, Signals, SpawnOptions, Supervisor, Waker};
 use evenly_linux::witness::{Witness, before_start};
 use evenly_model::{Nanos, Pid};
-use evenly_trace::Recording;
+use evenly_trace::{Header, Recorder, RecorderOptions, Recording};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 pub(crate) fn doctor(args: &DoctorArgs) -> anyhow::Result<End> {
     if args.mechanisms {
@@ -48,18 +49,21 @@ fn of_recording(path: &Path, json: Option<&Path>) -> anyhow::Result<End> {
     }
     let recording = Recording::read(path).with_context(|| format!("--from {}", path.display()))?;
     warn_if_unfinished(path, &recording);
-    let end = recording.end.as_ref().and_then(|end| Evidence::of_run(&end.summary));
-    let mut evidence = end.with_context(|| {
+    let summary = recording.end.as_ref().map(|end| &end.summary);
+    let watched = summary.and_then(Evidence::of_json).transpose().map_err(|what| {
+        anyhow::anyhow!("--from {}: what the doctor saw cannot be read: {what}", path.display())
+    })?;
+    let known = watched.or_else(|| summary.and_then(Evidence::of_run));
+    let mut evidence = known.with_context(|| {
         format!(
             "--from {}: evenly's account of the run is not in this recording, which was cut short or \
              made by another program; record again, and let the program end",
             path.display()
         )
     })?;
-    evidence.phase = recording
-        .program()
-        .and_then(|p| p.phases.ok())
-        .map(|phases| (phases.length.as_secs_f64(), phases.total));
+    let phases = recording.program().and_then(|p| p.phases.ok());
+    let phase = phases.map(|phases| (phases.length.as_secs_f64(), phases.total));
+    evidence.phase = phase.or(evidence.phase);
     let diagnosis = Diagnosis::of(&evidence, Vec::new());
     output::say(&diagnosis.text(), json.as_deref(), || as_json(&diagnosis))
 }
@@ -72,6 +76,7 @@ fn of_process(pid: Pid, args: &DoctorArgs) -> anyhow::Result<End> {
     if let Some(path) = &json {
         output::check("--json", path)?;
     }
+    let record = Record::checked(args, pid)?;
     let signals = Signals::block().context("cannot receive signals")?;
     let supervisor = Supervisor::for_attach(signals, pid)?;
     let command = proc.command_line(pid).iter().map(|a| a.to_string_lossy().into_owned()).collect();
@@ -79,6 +84,9 @@ fn of_process(pid: Pid, args: &DoctorArgs) -> anyhow::Result<End> {
     let outcome = supervisor.run(&mut Wait);
     let evidence = watching.end(command, outcome == Outcome::Detached)?;
     let diagnosis = Diagnosis::of(&evidence, Vec::new());
+    if let Some(record) = record {
+        record.write(&evidence)?;
+    }
     output::say(&diagnosis.text(), json.as_deref(), || as_json(&diagnosis))
 }
 
@@ -87,6 +95,10 @@ fn of_program(args: &DoctorArgs) -> anyhow::Result<End> {
     if let Some(path) = &args.json {
         output::not_stdout("--json", path)?;
         output::check("--json", path)?;
+    }
+    if let Some(path) = &args.record {
+        output::not_stdout("--record", path)?;
+        output::check("--record", path)?;
     }
     let applied = if args.fix_env { applied() } else { Vec::new() };
     for s in &applied {
@@ -116,6 +128,7 @@ fn of_program(args: &DoctorArgs) -> anyhow::Result<End> {
         }
     };
     let pid = program.pid();
+    let record = args.record.as_deref().map(|path| Record::to(path, pid));
     // From here on the program runs: failures are told, not returned.
     let told_by = watch.as_ref().and_then(|w| w.testimonies()());
     let watching = Watching::start(pid, None, told_by);
@@ -129,6 +142,9 @@ fn of_program(args: &DoctorArgs) -> anyhow::Result<End> {
         Ok(evidence) => {
             let diagnosis = Diagnosis::of(&evidence, applied);
             tell(diagnosis.text().trim_end());
+            if let Some(Err(e)) = record.map(|record| record.write(&evidence)) {
+                tell(&format!("evenly: {}", evenly_errors::said(&e)));
+            }
             let json: Option<PathBuf> = args.json.as_deref().map(|p| output::expand(p, pid));
             if let Some(Err(e)) = json.map(|p| output::write_json(&p, &as_json(&diagnosis))) {
                 tell(&format!("evenly: {}", evenly_errors::said(&e)));
@@ -149,6 +165,42 @@ fn as_json(diagnosis: &Diagnosis) -> serde_json::Value {
     serde_json::to_value(diagnosis).unwrap_or_default()
 }
 
+/// A recording of what was seen, made when all of it has been.
+struct Record {
+    path: PathBuf,
+    started: SystemTime,
+}
+
+impl Record {
+    fn to(path: &Path, pid: Pid) -> Self {
+        Self { path: output::expand(path, pid), started: SystemTime::now() }
+    }
+
+    /// Where it is asked for and can be written.
+    fn checked(args: &DoctorArgs, pid: Pid) -> anyhow::Result<Option<Self>> {
+        let Some(path) = &args.record else { return Ok(None) };
+        output::not_stdout("--record", path)?;
+        let record = Self::to(path, pid);
+        output::check("--record", &record.path)?;
+        Ok(Some(record))
+    }
+
+    fn write(self, evidence: &Evidence) -> anyhow::Result<()> {
+        let header = Header {
+            command: evidence.command.clone(),
+            host: host(),
+            settings: BTreeMap::from([(String::from("policy"), String::from("doctor"))]),
+            started_unix_ms: unix_ms(self.started),
+            ..Header::default()
+        };
+        let options = RecorderOptions { header, ..RecorderOptions::default() };
+        let recorder = Recorder::create(&self.path, options)
+            .with_context(|| format!("cannot record to {}", self.path.display()))?;
+        recorder.finish(evidence.json())?;
+        Ok(())
+    }
+}
+
 /// A thread that watches a program.
 struct Watching {
     end: Sender<()>,
@@ -164,10 +216,13 @@ impl Watching {
         told_by: Option<Testimonies>,
     ) -> anyhow::Result<Self> {
         let (end, ends) = channel();
-        let deadline = until.as_ref().map(|(time, _)| now() + *time);
         let work = move || {
             let mut witness = Witness::new(pid).told_by(told_by);
+            // From when it can see: on a busy machine this thread may have to wait before it begins.
+            let mut deadline = None;
             while let Some(pause) = witness.look() {
+                let time = until.as_ref().map(|u| u.0);
+                let deadline = *deadline.get_or_insert_with(|| time.map(|time| now() + time));
                 let left = deadline
                     .map_or(Duration::MAX, |d| Duration::from_nanos(d.0.saturating_sub(now().0)));
                 if left.is_zero() {

@@ -842,10 +842,13 @@ pub(crate) struct DoctorArgs {
     #[arg(long = "for", default_value = "5s", value_name = "DURATION", requires = "pid",
         allow_hyphen_values = true, value_parser = parse_duration)]
     pub(crate) for_: Nanos,
-    /// A recording of `evenly run --record`; it has threads and CPUs only, no settings and no other
-    /// programs
+    /// A recording of `evenly doctor --record`; or one of `evenly run --record`, which has threads and CPUs
+    /// only, no settings and no other programs
     #[arg(long, value_name = "FILE")]
     pub(crate) from: Option<PathBuf>,
+    /// Record what is seen, to be diagnosed with --from, here or elsewhere; %h, %p and %r as for evenly run
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "mechanisms"])]
+    pub(crate) record: Option<PathBuf>,
     /// Say what this machine offers, for the present user, to give a rank or a thread more or less of it,
     /// and why not the rest; with --json as evenly.mechanisms/1. docs/mechanisms.md explains them
     #[arg(long)]

@@ -441,3 +441,42 @@ fn a_running_program_and_a_recording() {
     assert!(value["gaps"][0].as_str().unwrap().contains("recording"), "{value:#}");
     assert_eq!(kinds(&value), ["uneven_work"], "{value:#}");
 }
+
+/// The doctor's own recording says later what the doctor said.
+#[test]
+fn a_recording_of_the_doctor_has_the_same_verdict() {
+    let Some(whole) = whole() else { return };
+    let state = State::new();
+    let (record, live) = (state.sign("record.evenly"), state.sign("live.json"));
+    let first = whole.first().unwrap().to_string();
+    let gomp = workload("omp_spmd-gomp");
+    let program = ["taskset", "-c", &first, &gomp, "--threads", "4", "--phases", "40"];
+    let args = ["doctor", "--record", &record, "--json", &live, "--"];
+    let words = [&args[..], &program, &["--iters", "8000000"]].concat();
+    let o = state.command(&words).env("OMP_NUM_THREADS", "4").output().unwrap();
+    assert_eq!(o.status.code(), Some(0), "{}", String::from_utf8_lossy(&o.stderr));
+    let live: Value = serde_json::from_str(&fs::read_to_string(&live).unwrap()).unwrap();
+    let said = String::from_utf8_lossy(&o.stderr).into_owned();
+    assert!(kinds(&live).iter().any(|k| k == "narrow_mask"), "{said}");
+
+    let o = state.command(&["doctor", "--from", &record]).output().unwrap();
+    assert_eq!(o.status.code(), Some(0), "{}", String::from_utf8_lossy(&o.stderr));
+    assert_eq!(String::from_utf8_lossy(&o.stdout), said);
+    let text = fs::read_to_string(&record).unwrap();
+    let end: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    schema::valid(&end["summary"]);
+    assert_eq!(end["summary"]["environment"]["OMP_NUM_THREADS"], "4", "{end:#}");
+    // Other readers of recordings say that there is nothing to show, or show it.
+    let page = state.sign("page.html");
+    for args in [&["report", &record, "--html", &page][..], &["predict", "--from", &record]] {
+        let o = state.command(args).output().unwrap();
+        let said = String::from_utf8_lossy(&o.stderr);
+        let ended = o.status.code();
+        assert!([Some(0), Some(125)].contains(&ended) && !said.contains("panicked"), "{said}");
+    }
+    // What is broken in it is told.
+    fs::write(&record, text.replace("\"seconds\":", "\"seconds\":-")).unwrap();
+    let o = state.command(&["doctor", "--from", &record]).output().unwrap();
+    let said = String::from_utf8_lossy(&o.stderr);
+    assert!(o.status.code() == Some(125) && said.contains("seconds is not from 0"), "{said}");
+}

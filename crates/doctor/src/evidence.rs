@@ -6,24 +6,32 @@
 use crate::settings::endless_spinning;
 use evenly_model::efficiency::{Efficiency, Stay};
 use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, Pid, Tid};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A program that was seen for a shorter time shows too little.
 pub const MIN_SECONDS: f64 = 0.3;
 
+/// Name and version of the JSON form of evidence.
+pub const EVIDENCE_SCHEMA: &str = "evenly.evidence/1";
+
+/// No time, count or size that was read is beyond this; sums of those stay exact.
+const MOST: f64 = 1e15;
+
 /// Where evidence comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Source {
-    /// A program that ran while it was watched.
+    /// A program that the doctor watched while it ran, now or when it was recorded.
     #[default]
     Live,
-    /// A recording, which has less in it.
+    /// The recording of a balancer, which has less in it.
     Recording,
 }
 
 /// Libraries whose threads or ranks wait in a way of their own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Runtime {
     /// OpenMP of GCC.
     Gomp,
@@ -55,7 +63,7 @@ impl Runtime {
 }
 
 /// One thread, over the time for which it was watched.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ThreadUse {
     /// Thread id.
     pub tid: i32,
@@ -64,6 +72,7 @@ pub struct ThreadUse {
     /// Name.
     pub name: String,
     /// Times: on a CPU, waiting for one, asleep, there; and spinning, where a probe told.
+    #[serde(flatten)]
     pub stay: Stay,
     /// Of the CPU time, that in the kernel.
     pub system_s: f64,
@@ -109,7 +118,7 @@ impl ThreadUse {
 }
 
 /// One CPU, over the same time.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct CpuUse {
     /// Which.
     pub id: CpuId,
@@ -135,7 +144,7 @@ impl CpuUse {
 }
 
 /// The CPU quota of the program's control group.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QuotaUse {
     /// CPU time a second, in CPUs.
     pub cpus: f64,
@@ -148,7 +157,7 @@ pub struct QuotaUse {
 }
 
 /// Another process that used the program's CPUs.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Other {
     /// Its id.
     pub pid: i32,
@@ -161,7 +170,7 @@ pub struct Other {
 }
 
 /// One NUMA node.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeUse {
     /// Its number.
     pub node: u32,
@@ -172,13 +181,16 @@ pub struct NodeUse {
 }
 
 /// All that was seen.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Evidence {
     /// Where it comes from.
+    #[serde(skip)]
     pub source: Source,
     /// The program and its arguments.
     pub command: Vec<String>,
     /// The process, where it runs on and can be acted on.
+    #[serde(skip)]
     pub pid: Option<i32>,
     /// For how long it was watched, in seconds.
     pub seconds: f64,
@@ -250,6 +262,60 @@ impl Evidence {
             .map(|e| if spin && !told { Efficiency { factors: None, ..e } } else { e })
     }
 
+    /// As a JSON document, with everything but the process that it could be acted on.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let mut json = serde_json::to_value(self).unwrap_or_default();
+        if let Some(fields) = json.as_object_mut() {
+            fields.insert(String::from("schema"), EVIDENCE_SCHEMA.into());
+        }
+        json
+    }
+
+    /// What [`Self::json`] wrote. None where this is no such document; else perhaps what is wrong with it.
+    #[must_use]
+    pub fn of_json(json: &Value) -> Option<Result<Self, String>> {
+        (json["schema"] == EVIDENCE_SCHEMA).then_some(())?;
+        let read = Self::deserialize(json).map_err(|e| e.to_string());
+        Some(read.and_then(|e| match e.absurd() {
+            Some(what) => Err(format!("{what} is not from 0 to {MOST:e}")),
+            None => Ok(e),
+        }))
+    }
+
+    /// A number that nobody can have measured.
+    fn absurd(&self) -> Option<&'static str> {
+        let threads = self.threads.iter().flat_map(|t| {
+            let s = t.stay;
+            let spun_s = s.spun_s.unwrap_or(0.0);
+            [s.ran_s, spun_s, s.waited_s, s.blocked_s, s.present_s, t.system_s, t.disk_s]
+                .into_iter()
+                .chain([t.preempted as f64, t.slept as f64])
+                .map(|n| ("a number of a thread", n))
+        });
+        let cpus = self.cpus.iter().flat_map(|u| {
+            let (took, error) = u.work_ns.unwrap_or_default();
+            [u.program_s, u.busy_s, u.stolen_s, took, error].map(|n| ("a number of a CPU", n))
+        });
+        let quota = self
+            .quota
+            .iter()
+            .flat_map(|q| [q.cpus, q.times as f64, q.held_s].map(|n| ("a number of the quota", n)));
+        let others = self.others.iter().map(|o| ("the CPU time of another process", o.cpu_s));
+        let nodes = self.nodes.iter().map(|n| ("the pages of a NUMA node", n.pages as f64));
+        let phase = self.phase.iter().map(|p| ("the length of a phase", p.0));
+        [("seconds", self.seconds)]
+            .into_iter()
+            .chain(threads)
+            .chain(cpus)
+            .chain(quota)
+            .chain(others)
+            .chain(nodes)
+            .chain(phase)
+            .find(|(_, n)| !(0.0..=MOST).contains(n))
+            .map(|(what, _)| what)
+    }
+
     /// What an `evenly.run/1` document says: the account at the end of a recording. None where this is
     /// no such document.
     #[must_use]
@@ -287,8 +353,8 @@ impl Evidence {
             cpuset,
             quota,
             gaps: vec![String::from(
-                "a recording has threads and CPUs only: settings, other programs, throttling and \
-                 disks need evenly doctor -- PROGRAM",
+                "this recording has threads and CPUs only: settings, other programs, throttling and \
+                 disks need evenly doctor --record FILE -- PROGRAM",
             )],
             ..Self::default()
         })

@@ -21,7 +21,8 @@ mod text;
 
 pub use diagnosis::{Diagnosis, Finding, Kind, Prospect, SCHEMA};
 pub use evidence::{
-    CpuUse, Evidence, MIN_SECONDS, NodeUse, Other, QuotaUse, Runtime, Source, ThreadUse,
+    CpuUse, EVIDENCE_SCHEMA, Evidence, MIN_SECONDS, NodeUse, Other, QuotaUse, Runtime, Source,
+    ThreadUse,
 };
 pub use settings::{Setting, settings};
 

@@ -511,6 +511,55 @@ fn a_recording_has_threads_and_cpus() {
     assert_eq!(Evidence::of_run(&serde_json::json!({"schema": "evenly.top/1"})), None);
 }
 
+/// Everything in it, so that nothing is lost on the way into a recording and out of it.
+fn full() -> Evidence {
+    let mut e = three();
+    e.threads[0].stay.spun_s = Some(0.5);
+    (e.threads[1].disk_s, e.threads[1].file) = (0.25, Some("/data/out".into()));
+    e.cpus[1].work_ns = Some((160_000.0, 500.0));
+    e.quota = Some(QuotaUse { cpus: 1.5, times: 90, held_s: 5.0, lift: Some("echo".into()) });
+    e.environment = env(&[("OMP_NUM_THREADS", "3"), ("OMP_WAIT_POLICY", "active")]);
+    e.runtimes = [Runtime::Omp, Runtime::OpenMpi].into();
+    e.others = vec![Other { pid: 7, name: "noise".into(), cpu_s: 4.5, cpu: CpuId(1) }];
+    e.nodes = vec![NodeUse { node: 0, cpus: cpus("0"), pages: 1 << 20 }];
+    e.phase = Some((0.25, 40));
+    e.gaps = vec!["something".into()];
+    e
+}
+
+#[test]
+fn evidence_that_was_recorded_says_the_same() {
+    let schema = include_str!("../../../docs/schemas/evenly.evidence-1.json");
+    let validator = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
+    let mut slow = balanced();
+    slow.cpus[1].capacity = 512;
+    let all = [full(), balanced(), slow, three(), pinned(&["0", "1", "1"]), Evidence::default()];
+    for e in all {
+        let text = e.json().to_string();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let errors: Vec<String> = validator.iter_errors(&json).map(|e| e.to_string()).collect();
+        assert!(errors.is_empty(), "{errors:?}\n{json:#}");
+        let read = Evidence::of_json(&json).unwrap().unwrap();
+        assert_eq!(read, e);
+        assert_eq!(Diagnosis::of(&read, Vec::new()), Diagnosis::of(&e, Vec::new()));
+    }
+    // The process that was watched may be another by now.
+    let live = Evidence { pid: Some(7), ..balanced() };
+    assert_eq!(Evidence::of_json(&live.json()).unwrap().unwrap().pid, None);
+    // Fields that a later version adds, and those that an earlier one did not know.
+    let few = serde_json::json!({"schema": "evenly.evidence/1", "seconds": 1.0, "later": 1});
+    assert_eq!(Evidence::of_json(&few).unwrap().unwrap().seconds, 1.0);
+    assert!(Evidence::of_json(&serde_json::json!({"schema": "evenly.run/1"})).is_none());
+    for (field, value) in [("seconds", serde_json::json!(-1)), ("cpuset", "x".into())] {
+        let mut bad = full().json();
+        bad[field] = value;
+        assert!(Evidence::of_json(&bad).unwrap().is_err(), "{field}");
+    }
+    let mut bad = full().json();
+    bad["nodes"][0]["pages"] = u64::MAX.into();
+    assert!(Evidence::of_json(&bad).unwrap().unwrap_err().contains("NUMA node"));
+}
+
 #[test]
 fn the_text_is_one_screen() {
     insta::assert_snapshot!(of(&pinned(&["0", "1", "1"])).0.text());

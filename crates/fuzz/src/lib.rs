@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 use evenly_compare::{Metric, specs};
+use evenly_doctor::{Diagnosis, Evidence};
 use evenly_linux::journal::JournalView;
 use evenly_linux::limits::{
     Cache, last_cache, parse_cfs_quota, parse_cgroup, parse_cpu_max, parse_cpu_stat, parse_memory,
@@ -458,8 +459,19 @@ pub fn shares(bytes: &[u8]) {
 }
 
 /// Recordings, and everything that is made of them.
+///
+/// # Panics
+/// Where a diagnosis costs less than nothing or more than all.
 pub fn recording(bytes: &[u8]) {
     evenly_trace::exercise(bytes);
+    // What the doctor recorded is at the end of one.
+    let last = bytes.split(|&b| b == b'\n').rfind(|line| !line.is_empty()).unwrap_or_default();
+    let end: serde_json::Value = serde_json::from_slice(last).unwrap_or_default();
+    if let Some(Ok(evidence)) = Evidence::of_json(&end["summary"]) {
+        let diagnosis = Diagnosis::of(&evidence, Vec::new());
+        assert!(diagnosis.text().ends_with('\n'));
+        assert!(diagnosis.findings.iter().all(|f| f.cost.is_none_or(|c| (0.0..=1.0).contains(&c))));
+    }
 }
 
 /// Scenario files of `evenly simulate`: something to run, or one line that says what is wrong.

@@ -30,7 +30,7 @@
 use serde::{Deserialize, Serialize};
 
 /// How one thread spent its time, in seconds.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Stay {
     /// On a CPU.
     pub ran_s: f64,
