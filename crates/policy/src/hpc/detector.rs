@@ -30,8 +30,14 @@ pub(super) struct Sum {
 impl Sum {
     fn add(&mut self, other: Self) {
         self.iterations = self.iterations.saturating_add(other.iterations);
-        self.computed += other.computed;
-        self.waited += other.waited;
+        // What does not fit any more is left out of both: one that stays at the end of its range would make
+        // another utilisation of the same rounds.
+        let sum = |a: Nanos, b: Nanos| a.0.checked_add(b.0).map(Nanos);
+        if let (Some(computed), Some(waited)) =
+            (sum(self.computed, other.computed), sum(self.waited, other.waited))
+        {
+            (self.computed, self.waited) = (computed, waited);
+        }
     }
 
     fn since(self, before: Self) -> Self {

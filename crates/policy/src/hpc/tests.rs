@@ -281,6 +281,25 @@ fn parameters_change_while_it_runs() {
     assert_eq!(b.state(), State::Balancing);
 }
 
+/// Found by [`a_stable_state_is_left_alone`]: the sum of what one waited was at its end, and what it computed
+/// counted for more and more.
+#[test]
+fn times_of_centuries_are_no_other_behaviour() {
+    let of = |r: u64, w: u64| (Nanos(r), Nanos(w));
+    let times = [of(0, 0), of(34_224_014_979_052_972, u64::MAX), of(u64::MAX, 0)];
+    let one = |(e, &(computed, waited)): (usize, &(Nanos, Nanos))| Iteration {
+        entity: e as u32,
+        computed,
+        waited,
+    };
+    let all: Vec<_> = times.iter().enumerate().map(one).collect();
+    let mut b = balancer(Heuristic::Uniform, 3);
+    for _ in 0..30 {
+        b.finished(&all);
+        assert_eq!(b.state(), State::Stable);
+    }
+}
+
 #[test]
 fn times_of_nothing_say_nothing() {
     for h in Heuristic::ALL {
