@@ -22,11 +22,12 @@ use evenly_linux::live::{
 use evenly_linux::machine::RankCounts;
 use evenly_linux::proc::Proc;
 use evenly_linux::restore::{Fate, restore_all};
+use evenly_linux::share::{Choice, Real};
 use evenly_linux::supervise::{Hooks, Outcome, Program, Signals, SpawnOptions, Supervisor, Waker};
 use evenly_linux::tuning::{self, Tuned, Tuning};
 use evenly_model::{CpuSet, DomainId, Knowledge, Nanos, Pid, Task, TaskGraph, Tid};
 use evenly_policy::PolicyInfo;
-use evenly_policy::hpc::{Heuristic, Parameters};
+use evenly_policy::hpc::{Heuristic, Levels, Parameters};
 use evenly_report::{Ended, RunReport};
 use evenly_trace::{Header, Recorder, RecorderOptions};
 use globset::{Glob, GlobSet, GlobSetBuilder};
@@ -47,6 +48,7 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
     let mapping = mapping(&args.balance, &whole, &mut notes)?;
     let knowledge = knowledge(&args.balance, &mut notes)?;
     let parameters = parameters(&args.balance)?;
+    check_shares(&args.balance, &mut notes)?;
     check_outputs(&args.balance)?;
     let filter = Filter::new(&args.balance)?;
     // As under taskset: from its first instruction the program sees, and is held to, these.
@@ -86,6 +88,8 @@ pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
     let pid = Pid(args.pid);
     let filter = Filter::new(&args.balance)?;
     let parameters = parameters(&args.balance)?;
+    let mut unbalanced = Vec::new();
+    check_shares(&args.balance, &mut unbalanced)?;
     check_outputs(&args.balance)?;
     let proc = Proc::default();
     let known = StateDir::find().and_then(|dir| others(&dir, &proc)).unwrap_or_default();
@@ -99,6 +103,7 @@ pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
     // All of its threads are looked at, once for all that has to know.
     let whole = may_use(&args.balance, Some(pid))?;
     let mut notes = check_cpus(&args.balance, &whole)?;
+    notes.append(&mut unbalanced);
     let mapping = mapping(&args.balance, &whole, &mut notes)?;
     let knowledge = knowledge(&args.balance, &mut notes)?;
     notes.extend(messages_by(&args.balance, false));
@@ -172,6 +177,7 @@ pub(crate) fn check_options(args: &BalanceArgs) -> anyhow::Result<()> {
     mapping(args, &whole, &mut notes)?;
     knowledge(args, &mut notes)?;
     parameters(args)?;
+    check_shares(args, &mut notes)?;
     check_outputs(args)?;
     Filter::new(args).map(drop)
 }
@@ -329,6 +335,16 @@ fn knowledge(
     Ok(Some(Arc::new(knowledge)))
 }
 
+/// The parts of this machine at which counts of threads are made even: nodes, then caches, those of cores last. None
+/// where nothing is known of them.
+fn levels() -> Levels {
+    let Ok(machine) = evenly_topology::this_machine() else { return Levels::new() };
+    let known = machine.knowledge();
+    let nodes = known.nodes.into_iter().map(|(_, cpus)| cpus).collect();
+    let caches = known.caches.into_iter().rev().map(|(_, caches)| caches);
+    std::iter::once(nodes).chain(caches).collect()
+}
+
 /// What a policy goes by that can be tuned (`--set`).
 fn parameters(args: &BalanceArgs) -> anyhow::Result<Parameters> {
     let mut parameters = Parameters::default();
@@ -339,6 +355,32 @@ fn parameters(args: &BalanceArgs) -> anyhow::Result<Parameters> {
     );
     tuning::set(args.policy.name, &mut parameters, &args.set).context("--set")?;
     Ok(parameters)
+}
+
+/// A mechanism of `--shares` that the policy has no weights for is bad input; one that this machine lacks is
+/// told, and threads are only placed.
+fn check_shares(args: &BalanceArgs, notes: &mut Vec<String>) -> anyhow::Result<()> {
+    let choice: Choice = args.shares.into();
+    if !choice.gives_speed() {
+        return Ok(());
+    }
+    let (asked, name) = (args.shares.name(), args.policy.name);
+    // Such an account of work in CPU time is longer on a slower CPU: it would answer itself.
+    anyhow::ensure!(
+        args.policy.gives_weights && name != Heuristic::Auto.name(),
+        "--shares {asked}: the policy {name} gives no weights to threads that have a CPU of their own; add \
+         --policy hpc-adaptive, or leave it out"
+    );
+    if let Some(missing) = choice.missing(&Real::default()) {
+        let remedy = missing.remedy.map(|r| format!("; {r}")).unwrap_or_default();
+        let note =
+            format!("{name}: threads are only placed, --shares {asked}: {}{remedy}", missing.why);
+        if !args.quiet {
+            tell(&format!("evenly: {note}"));
+        }
+        notes.push(note);
+    }
+    Ok(())
 }
 
 /// Whether the user has told of messages.
@@ -850,6 +892,7 @@ fn live_options(
         told_by,
         counted_by: counts,
         shares: args.shares.into(),
+        levels: if args.policy.gives_weights { levels() } else { Levels::new() },
         parameters,
         tuning: None,
         numbered_by: args.map_by.into(),

@@ -224,7 +224,8 @@ pub(crate) struct BalanceArgs {
     /// What the tasks of --map, --profile and --edges are
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) map_by: MapByArg,
-    /// hpc-auto, hpc-uniform, hpc-adaptive: how threads are given parts of the CPU that they share
+    /// hpc-auto, hpc-uniform, hpc-adaptive: how threads are given parts of the CPU that they share; the
+    /// latter two: how they, or their CPUs, are made faster or slower (evenly doctor --mechanisms)
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) shares: SharesArg,
     /// hpc-auto, hpc-uniform, hpc-adaptive: what they go by, for example weight-step=10; evenly tune changes it
@@ -902,6 +903,23 @@ pub(crate) enum SharesArg {
     Nice,
     /// Control groups
     Group,
+    /// Limits of the frequencies of CPUs
+    Frequency,
+    /// What CPUs prefer: performance or energy
+    EnergyPreference,
+    /// Ways of the last cache (resctrl)
+    Cache,
+    /// Memory bandwidth (resctrl)
+    MemoryBandwidth,
+    /// Priorities of the threads of a POWER core: refused, as no machine lets one process set another's
+    SmtPriority,
+}
+
+impl SharesArg {
+    /// As it is written.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default()
+    }
 }
 
 impl From<SharesArg> for evenly_linux::share::Choice {
@@ -910,6 +928,11 @@ impl From<SharesArg> for evenly_linux::share::Choice {
             SharesArg::Auto => Self::Auto,
             SharesArg::Nice => Self::Nice,
             SharesArg::Group => Self::Group,
+            SharesArg::Frequency => Self::Frequency,
+            SharesArg::EnergyPreference => Self::EnergyPreference,
+            SharesArg::Cache => Self::Cache,
+            SharesArg::MemoryBandwidth => Self::MemoryBandwidth,
+            SharesArg::SmtPriority => Self::SmtPriority,
         }
     }
 }

@@ -203,6 +203,7 @@ fn watch(
             .map(|_| Box::new(move || crate::probe::of_running(pid)) as TestimoniesMaker),
         counted_by: None,
         shares: evenly_linux::share::Choice::Auto,
+        levels: Vec::new(),
         parameters: evenly_policy::hpc::Parameters::default(),
         tuning: None,
         numbered_by: evenly_engine::MapBy::Auto,

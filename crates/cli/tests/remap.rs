@@ -138,6 +138,37 @@ fn spinning() -> Vec<(&'static str, &'static str)> {
     others.chain([(yields, "0")]).collect()
 }
 
+/// Mechanisms that make CPUs or threads faster: a policy that has no weights for them is bad input, a machine
+/// that lacks them runs the program all the same.
+#[test]
+fn speeds_that_cannot_be_given_are_refused_in_one_line() {
+    let state = State::new();
+    for (args, words) in [
+        (
+            ["--policy", "hpc-auto", "--shares", "frequency"],
+            "--shares frequency: the policy hpc-auto gives no",
+        ),
+        (["--policy", "juggle", "--shares", "cache"], "add --policy hpc-adaptive, or leave it out"),
+        (["--policy", "hpc-auto", "--shares", "resctrl"], "invalid value 'resctrl' for '--shares"),
+    ] {
+        let command = ["--", "sh", "-c", "echo started >&2"];
+        let (status, said) = state.output(&[&["run"], &args[..], &command].concat());
+        assert_eq!(status, Some(125), "{args:?}: {said}");
+        assert!(said.contains(words) && !said.contains("started"), "{args:?}: {said}");
+    }
+    // No machine has it, POWER neither.
+    let json = state.sign("report.json");
+    let args = ["run", "--policy", "hpc-adaptive", "--shares", "smt-priority", "--json", &json];
+    let (status, said) = state.output(&[&args[..], &["--", "sh", "-c", "exit 7"]].concat());
+    assert_eq!(status, Some(7), "{said}");
+    let why = "hpc-adaptive: threads are only placed, --shares smt-priority: ";
+    let told = format!("evenly: {why}");
+    assert_eq!(said.lines().filter(|l| l.starts_with(&told)).count(), 1, "{said}");
+    let report: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    assert!(report["notes"].to_string().contains(why), "{report:#}");
+}
+
 /// Ranks with more work are given more of their CPUs; killed in between, evenly leaves nothing of that.
 #[test]
 fn parts_of_cpus_are_given_and_taken_back() {
@@ -194,6 +225,27 @@ fn unequal_work_is_levelled_and_told() {
         let notes = report["notes"].to_string();
         assert_eq!(notes.contains("were given parts of the CPUs"), weighings > 0, "{notes}");
         assert_eq!(state.journals().len(), 0);
+    }
+}
+
+/// Ranks of equal work that spin have nothing to gain from parts of CPUs, and get none. Iterations are long beside
+/// periods, also on a busy machine, so that what points cut off them is little.
+#[test]
+fn equal_work_is_left_alone() {
+    let Some(whole) = whole() else { return };
+    let two: CpuSet = whole.iter().take(2).collect();
+    for mpi in mpi::here() {
+        let state = State::new();
+        let program = mpi.program("metbench");
+        let work = ["--iterations", "12", "--iters", "80000000", "--loads", "1"];
+        let command = mpi.launch(&[&[program.as_str()][..], &work].concat());
+        let command: Vec<&str> = command.iter().map(String::as_str).collect();
+        let options = ["--cpus", &two.to_string()];
+        let mut evenly = state.run_in(&spinning(), "hpc-auto", 4, &options, &command);
+        assert!(evenly.wait().success(), "{}", evenly.stderr());
+        let report = evenly.report();
+        assert!(report["started"] == true, "{report:#}");
+        assert_eq!(report["domains"][0]["weighings"], 0, "{report:#}");
     }
 }
 

@@ -524,6 +524,11 @@ impl Balancer {
         self.knowledge = Some(knowledge);
     }
 
+    /// Tells the policy which parts the machine has.
+    pub fn levels(&mut self, levels: &evenly_policy::hpc::Levels) {
+        self.policy.levels(levels);
+    }
+
     /// Changes what the policy goes by.
     pub fn tune(&mut self, parameters: &Parameters) {
         self.policy.tune(parameters);
@@ -1706,6 +1711,8 @@ impl Balancer {
         let plan = std::mem::take(&mut self.plan);
         if !plan.moves.is_empty() || first {
             done = self.carry_out(machine, now, &plan, first, observers);
+            let is_weighed = || self.entities.iter().any(|e| e.weighs.is_some());
+            self.weigh_anew |= machine.weighs_cpus() && is_weighed();
         }
         self.weigh(machine, now, &plan, observers);
         self.plan = plan;

@@ -270,6 +270,12 @@ pub trait Machine {
         None
     }
 
+    /// Whether weights are those of the CPUs that threads are on (their speed): then they are given again
+    /// when threads have been moved.
+    fn weighs_cpus(&self) -> bool {
+        false
+    }
+
     /// Gives a thread back the part of a CPU that it had when it was met, if that is still ours.
     fn unweigh(&mut self, _process: Pid, _thread: ThreadId) {}
 

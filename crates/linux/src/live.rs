@@ -33,7 +33,7 @@ use evenly_engine::{
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Knowledge, Nanos, Pid, ThreadId, Tid};
 use evenly_policy::PolicyInfo;
-use evenly_policy::hpc::Parameters;
+use evenly_policy::hpc::{Levels, Parameters};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -106,6 +106,8 @@ pub struct LiveOptions {
     pub counted_by: Option<RankCounts>,
     /// How threads are given parts of CPUs, by a policy that does that.
     pub shares: Choice,
+    /// Parts of the machine, from the outermost on, for policies that give weights.
+    pub levels: Levels,
     /// What such a policy goes by at first.
     pub parameters: Parameters,
     /// Where it is said what it goes by later.
@@ -786,6 +788,7 @@ impl Live {
                     balancer.learn(knowledge.clone());
                 }
                 balancer.tune(&self.options.parameters);
+                balancer.levels(&self.options.levels);
                 (balancer, None)
             };
             domains.push(Domain {

@@ -988,6 +988,10 @@ impl Machine for LinuxMachine {
         self.shares.as_ref().and_then(Shares::name)
     }
 
+    fn weighs_cpus(&self) -> bool {
+        self.shares.as_ref().is_some_and(Shares::of_cpus)
+    }
+
     fn unweigh(&mut self, process: Pid, thread: ThreadId) {
         if let Some(shares) = &mut self.shares {
             shares.restore(&Wanted { process, thread, weight: 1.0 });

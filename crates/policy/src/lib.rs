@@ -61,6 +61,10 @@ pub trait Policy: Send {
     /// Changes what it goes by, while it is at work. For those that give threads parts of CPUs.
     fn tune(&mut self, _parameters: &hpc::Parameters) {}
 
+    /// The parts that the machine has, level by level from the outermost on: nodes, caches, cores. Told before the
+    /// first point, to those that give threads parts of CPUs.
+    fn levels(&mut self, _levels: &hpc::Levels) {}
+
     /// Whether it wants to know at the next point how much memory processes have, and where, and what
     /// the program tells of its computing and its messages.
     fn wants_sizes(&self) -> bool {

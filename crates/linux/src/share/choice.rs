@@ -1,14 +1,23 @@
-//! Which mechanism gives threads their parts of CPUs.
+//! Which mechanism gives threads their parts of CPUs, or CPUs of another speed.
 //!
 //! Invariant: one is chosen when the first part is to be given, and stays; nothing is changed by a
 //! mechanism that this user could not undo, as each refuses that itself.
+//!
+//! Frequencies and energy preferences belong to CPUs. A CPU gets the greatest weight of the threads on it,
+//! as those wait for who has most to do; one that none of them is on any more is as it was met.
 
-use super::{GroupShares, ThreadShares, Way, autogroups};
+use super::{
+    CpuSettings, GroupShares, Missing, Offer, Real, Resctrl, Resource, Setting, ThreadShares, Way,
+    autogroups,
+};
+use crate::affinity;
 use crate::journal::Journal;
 use crate::proc::Proc;
 use evenly_engine::{Entity, ShareError, ShareMechanism, Wanted};
-use evenly_model::Pid;
+use evenly_model::{CpuId, CpuSet, Pid, ThreadId, Tid};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
 /// Which to take.
@@ -21,21 +30,146 @@ pub enum Choice {
     Nice,
     /// Control groups.
     Group,
+    /// Limits of the frequencies of CPUs.
+    Frequency,
+    /// What CPUs prefer: performance or energy.
+    EnergyPreference,
+    /// Ways of the last cache.
+    Cache,
+    /// Memory bandwidth.
+    MemoryBandwidth,
+    /// Priorities of the threads of a core, of which no machine lets one process set another's.
+    SmtPriority,
 }
+
+impl Choice {
+    /// Whether it makes threads faster or slower that have CPUs of their own, rather than giving parts of a
+    /// CPU that several have.
+    #[must_use]
+    pub fn gives_speed(self) -> bool {
+        !matches!(self, Self::Auto | Self::Nice | Self::Group)
+    }
+
+    /// What it is called as a mechanism ([`super::offers`]); none for [`Choice::Auto`] and [`Choice::Group`],
+    /// which may be several.
+    fn mechanism(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Auto | Self::Group => return None,
+            Self::Nice => "nice",
+            Self::Frequency => "frequency",
+            Self::EnergyPreference => "energy-preference",
+            Self::Cache => "cache",
+            Self::MemoryBandwidth => "memory-bandwidth",
+            Self::SmtPriority => "smt-priority",
+        })
+    }
+
+    /// Why this one, which gives speed, is not to be had here.
+    #[must_use]
+    pub fn missing(self, real: &Real) -> Option<Missing> {
+        if !self.gives_speed() {
+            return None;
+        }
+        let name = self.mechanism()?;
+        super::speeds(real).into_iter().find(|o: &Offer| o.name == name)?.missing
+    }
+}
+
+/// Where a thread may run.
+type WhereIs = Box<dyn Fn(Tid) -> io::Result<CpuSet> + Send>;
 
 /// Parts of CPUs for the threads of a program.
 pub struct Shares {
     choice: Choice,
     journal: Arc<Journal>,
     program: Pid,
-    chosen: Option<Box<dyn ShareMechanism + Send>>,
+    real: Real,
+    where_is: WhereIs,
+    chosen: Option<Chosen>,
+}
+
+enum Chosen {
+    OfThreads(Box<dyn ShareMechanism + Send>),
+    OfCpus(OfCpus),
+}
+
+/// Settings of CPUs, by the threads that are on them.
+struct OfCpus {
+    settings: CpuSettings,
+    on: BTreeMap<ThreadId, CpuId>,
+}
+
+impl OfCpus {
+    /// The CPU of a thread, or the first of those that have one setting.
+    fn cpu(&self, thread: ThreadId, where_is: &WhereIs) -> Result<CpuId, ShareError> {
+        let mask = where_is(thread.tid).map_err(|e| match e.raw_os_error() {
+            Some(libc::ESRCH) => ShareError::Gone,
+            _ => ShareError::Refused(format!("where it may run cannot be read: {e}")),
+        })?;
+        let mut cpus = mask.iter();
+        match (cpus.next(), cpus.next()) {
+            (Some(cpu), None) => Ok(self.settings.first_of(cpu)),
+            _ => Err(ShareError::Refused(format!(
+                "it may run on CPUs {mask}: a setting of one is none of its own; needed is a thread that is \
+                 kept on one CPU"
+            ))),
+        }
+    }
+
+    fn weigh(&mut self, wanted: &[Wanted], where_is: &WhereIs) -> Vec<Result<f64, ShareError>> {
+        let cpus: Vec<_> = wanted.iter().map(|w| self.cpu(w.thread, where_is)).collect();
+        let mut weights = BTreeMap::<CpuId, f64>::new();
+        for (w, cpu) in wanted.iter().zip(&cpus) {
+            if let Ok(cpu) = cpu {
+                let weight = weights.entry(*cpu).or_insert(w.weight);
+                *weight = weight.max(w.weight);
+            }
+        }
+        let before: BTreeSet<CpuId> = std::mem::take(&mut self.on).into_values().collect();
+        for cpu in before.into_iter().filter(|cpu| !weights.contains_key(cpu)) {
+            // Where it fails the record stays, for the guardian.
+            let _ = self.settings.restore(Entity::Cpu(cpu));
+        }
+        let all: Vec<(Entity, f64)> =
+            weights.iter().map(|(cpu, weight)| (Entity::Cpu(*cpu), *weight)).collect();
+        let given: BTreeMap<CpuId, Result<f64, ShareError>> =
+            weights.keys().copied().zip(self.settings.set_all(&all)).collect();
+        let of = |(w, cpu): (&Wanted, Result<CpuId, ShareError>)| {
+            let cpu = cpu?;
+            self.on.insert(w.thread, cpu);
+            match given.get(&cpu) {
+                // A CPU that is gone has no setting; the thread is still there.
+                Some(Err(ShareError::Gone)) | None => Err(ShareError::Refused(format!(
+                    "CPU {cpu} has no such setting; evenly doctor --mechanisms"
+                ))),
+                Some(given) => given.clone(),
+            }
+        };
+        wanted.iter().zip(cpus).map(of).collect()
+    }
+
+    fn restore(&mut self, thread: ThreadId) {
+        let Some(cpu) = self.on.remove(&thread) else { return };
+        if self.on.values().all(|other| *other != cpu) {
+            let _ = self.settings.restore(Entity::Cpu(cpu));
+        }
+    }
+}
+
+impl Chosen {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::OfThreads(mechanism) => mechanism.name(),
+            Self::OfCpus(cpus) => cpus.settings.name(),
+        }
+    }
 }
 
 impl fmt::Debug for Shares {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shares")
             .field("choice", &self.choice)
-            .field("chosen", &self.chosen.as_ref().map(|m| m.name()))
+            .field("chosen", &self.chosen.as_ref().map(Chosen::name))
             .finish_non_exhaustive()
     }
 }
@@ -44,7 +178,24 @@ impl Shares {
     /// For the threads of a program, of which this is the first process.
     #[must_use]
     pub fn new(choice: Choice, journal: Arc<Journal>, program: Pid) -> Self {
-        Self { choice, journal, program, chosen: None }
+        Self::at(choice, journal, program, Real::default(), Box::new(affinity::get))
+    }
+
+    fn at(
+        choice: Choice,
+        journal: Arc<Journal>,
+        program: Pid,
+        real: Real,
+        where_is: WhereIs,
+    ) -> Self {
+        Self { choice, journal, program, real, where_is, chosen: None }
+    }
+
+    /// Whether weights are those of the CPUs that threads are on, so that they are to be given again when
+    /// threads are moved.
+    #[must_use]
+    pub fn of_cpus(&self) -> bool {
+        matches!(self.choice, Choice::Frequency | Choice::EnergyPreference)
     }
 
     /// What was chosen, in words, once something was.
@@ -52,6 +203,10 @@ impl Shares {
     pub fn name(&self) -> Option<&'static str> {
         Some(match self.chosen.as_ref()?.name() {
             "nice" => "by nice values",
+            "frequency" => "by limits of their frequencies",
+            "energy-preference" => "by their preferences of performance or energy",
+            "cache" => "by ways of the last cache",
+            "memory-bandwidth" => "by memory bandwidth",
             _ => "by control groups",
         })
     }
@@ -67,20 +222,67 @@ impl Shares {
                 Err(e) => return wanted.iter().map(|_| Err(e.clone())).collect(),
             }
         }
-        let Some(mechanism) = &mut self.chosen else { return Vec::new() };
-        let wanted: Vec<(Entity, f64)> = wanted.iter().map(|w| (entity(w), w.weight)).collect();
-        mechanism.set_all(&wanted)
+        match &mut self.chosen {
+            None => Vec::new(),
+            Some(Chosen::OfCpus(cpus)) => cpus.weigh(wanted, &self.where_is),
+            Some(Chosen::OfThreads(mechanism)) => {
+                let wanted: Vec<(Entity, f64)> =
+                    wanted.iter().map(|w| (entity(w), w.weight)).collect();
+                mechanism.set_all(&wanted)
+            }
+        }
     }
 
     /// Undoes what was given to one.
     pub fn restore(&mut self, wanted: &Wanted) {
-        if let Some(mechanism) = &mut self.chosen {
-            // What cannot be undone now stays in the journal, for the guardian.
-            let _ = mechanism.restore(entity(wanted));
+        match &mut self.chosen {
+            None => {}
+            Some(Chosen::OfCpus(cpus)) => cpus.restore(wanted.thread),
+            Some(Chosen::OfThreads(mechanism)) => {
+                // What cannot be undone now stays in the journal, for the guardian.
+                let _ = mechanism.restore(entity(wanted));
+            }
         }
     }
 
-    fn choose(&self, wanted: &[Wanted]) -> Result<Box<dyn ShareMechanism + Send>, ShareError> {
+    /// One that gives speed, where this machine has it.
+    fn speed(&self) -> Result<Chosen, ShareError> {
+        let name = self.choice.mechanism().unwrap_or_default();
+        let refused = |m: Missing| {
+            let remedy = m.remedy.map(|r| format!("; {r}")).unwrap_or_default();
+            ShareError::Refused(format!("{name}: {}{remedy}", m.why))
+        };
+        if let Some(missing) = self.choice.missing(&self.real) {
+            return Err(refused(missing));
+        }
+        let (journal, real) = (self.journal.clone(), self.real.clone());
+        let of_cpus = |setting| {
+            let settings = CpuSettings::new(setting, journal.clone(), real.clone());
+            Chosen::OfCpus(OfCpus { settings, on: BTreeMap::new() })
+        };
+        Ok(match self.choice {
+            Choice::Frequency => of_cpus(Setting::HighestFrequency),
+            Choice::EnergyPreference => of_cpus(Setting::EnergyPreference),
+            Choice::Cache | Choice::MemoryBandwidth => {
+                let resource = match self.choice {
+                    Choice::Cache => Resource::Cache,
+                    _ => Resource::Bandwidth,
+                };
+                let divided = Resctrl::new(resource, journal, real).map_err(refused)?;
+                Chosen::OfThreads(Box::new(divided))
+            }
+            _ => return Err(ShareError::Refused(format!("{name}: no machine has it"))),
+        })
+    }
+
+    fn choose(&self, wanted: &[Wanted]) -> Result<Chosen, ShareError> {
+        if self.choice.gives_speed() {
+            return self.speed();
+        }
+        self.part(wanted).map(Chosen::OfThreads)
+    }
+
+    fn part(&self, wanted: &[Wanted]) -> Result<Box<dyn ShareMechanism + Send>, ShareError> {
         let nice = || -> Result<Box<dyn ShareMechanism + Send>, ShareError> {
             let mut processes: Vec<Pid> = wanted.iter().map(|w| w.process).collect();
             processes.sort_unstable();
@@ -113,7 +315,7 @@ impl Shares {
         match self.choice {
             Choice::Nice => nice(),
             Choice::Group => group(),
-            Choice::Auto => nice().or_else(|first| {
+            _ => nice().or_else(|first| {
                 group().map_err(|second| ShareError::Refused(format!("{first}; {second}")))
             }),
         }
@@ -122,4 +324,132 @@ impl Shares {
 
 fn entity(w: &Wanted) -> Entity {
     Entity::Thread { process: w.process, id: w.thread }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::{JournalView, StateDir};
+    use crate::share::{tests::captured, undo};
+    use std::fs;
+    use std::path::Path;
+    use std::sync::Mutex;
+
+    /// Threads 1, 2 and 3 of a program on the CPUs of a captured machine.
+    struct Scene {
+        tree: tempfile::TempDir,
+        _state: tempfile::TempDir,
+        journal: Arc<Journal>,
+        at: Arc<Mutex<BTreeMap<i32, &'static str>>>,
+    }
+
+    impl Scene {
+        fn new(tree: &str) -> Self {
+            let state = tempfile::tempdir().unwrap();
+            let journal =
+                Journal::create(&StateDir::at(state.path()).unwrap(), None).map(Arc::new).unwrap();
+            let at = BTreeMap::from([(1, "0"), (2, "0"), (3, "1")]);
+            let at = Arc::new(Mutex::new(at));
+            Self { tree: captured(tree), _state: state, journal, at }
+        }
+
+        fn shares(&self, choice: Choice) -> Shares {
+            let at = self.at.clone();
+            let where_is = move |tid: Tid| match at.lock().unwrap().get(&tid.0) {
+                Some(list) => Ok(list.parse().unwrap()),
+                None => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+            };
+            let real = Real::at(self.tree.path());
+            Shares::at(choice, self.journal.clone(), Pid(1), real, Box::new(where_is))
+        }
+
+        fn has(&self, file: &str) -> [String; 2] {
+            [0, 1].map(|cpu| {
+                let path = format!("sys/devices/system/cpu/cpu{cpu}/cpufreq/{file}");
+                fs::read_to_string(self.tree.path().join(path)).unwrap().trim().to_owned()
+            })
+        }
+    }
+
+    fn wanted(weights: &[f64]) -> Vec<Wanted> {
+        let one = |(i, &weight): (usize, &f64)| {
+            let thread = ThreadId { tid: Tid(i as i32 + 1), start: 7 };
+            Wanted { process: Pid(1), thread, weight }
+        };
+        weights.iter().enumerate().map(one).collect()
+    }
+
+    #[test]
+    fn a_cpu_is_as_fast_as_the_thread_on_it_that_computes_longest_needs() {
+        let scene = Scene::new("cpufreq-pstate.txt");
+        let mut shares = scene.shares(Choice::Frequency);
+        assert!(shares.of_cpus() && shares.name().is_none());
+        let given = shares.weigh(&wanted(&[1.0, 2.0, 1.0]));
+        assert!(given[..2] == [Ok(1.0), Ok(1.0)], "{given:?}");
+        assert!((given[2].clone().unwrap() - 0.5).abs() < 0.01, "{given:?}");
+        let [fast, slow] = scene.has("scaling_max_freq").map(|f| f.parse::<u64>().unwrap());
+        assert!(fast == 4_700_000 && slow.abs_diff(2_350_000) < 50_000, "{fast} {slow}");
+        assert_eq!(shares.name(), Some("by limits of their frequencies"));
+        // The heavy one goes to the other CPU: that is the fast one then.
+        scene.at.lock().unwrap().extend([(2, "1"), (3, "0")]);
+        shares.weigh(&wanted(&[1.0, 2.0, 1.0]));
+        let [slow, fast] = scene.has("scaling_max_freq").map(|f| f.parse::<u64>().unwrap());
+        assert!(fast == 4_700_000 && slow.abs_diff(2_350_000) < 50_000, "{fast} {slow}");
+        // One of two that are there leaves, then the other one.
+        let all = wanted(&[1.0, 2.0, 1.0]);
+        shares.restore(&all[0]);
+        assert_ne!(scene.has("scaling_max_freq")[0], "4700000");
+        shares.restore(&all[2]);
+        assert_eq!(scene.has("scaling_max_freq"), ["4700000", "4700000"]);
+    }
+
+    #[test]
+    fn a_cpu_that_is_left_and_a_death_in_between_leave_nothing() {
+        let scene = Scene::new("cpufreq-pstate.txt");
+        let file = "energy_performance_preference";
+        let mut shares = scene.shares(Choice::EnergyPreference);
+        let given = shares.weigh(&wanted(&[2.0, 1.0, 1.0]));
+        assert!(given.iter().all(Result::is_ok), "{given:?}");
+        assert_eq!(scene.has(file), ["performance", "balance_power"]);
+        scene.at.lock().unwrap().extend([(1, "1"), (2, "1")]);
+        shares.weigh(&wanted(&[2.0, 1.0, 1.0]));
+        assert_eq!(scene.has(file), ["balance_power", "performance"]);
+        let view = JournalView::open(scene.journal.path()).unwrap();
+        let undone = undo::undo(&view, &Proc::default(), scene.tree.path());
+        assert_eq!((undone.settings, undone.failed.len()), (1, 0));
+        assert_eq!(scene.has(file), ["balance_power", "balance_power"]);
+    }
+
+    #[test]
+    fn who_is_not_on_one_cpu_is_refused_and_who_has_ended_is_gone() {
+        let scene = Scene::new("cpufreq-epyc.txt");
+        let mut shares = scene.shares(Choice::Frequency);
+        scene.at.lock().unwrap().insert(2, "0-1");
+        let given = shares.weigh(&wanted(&[1.0, 2.0, 1.5, 1.0]));
+        assert!(given[0].is_ok() && given[2] == Ok(1.0), "{given:?}");
+        assert!(given[1].clone().unwrap_err().to_string().contains("may run on CPUs 0-1"));
+        assert_eq!(given[3], Err(ShareError::Gone));
+    }
+
+    #[test]
+    fn what_a_machine_lacks_is_refused_with_the_reason() {
+        let scene = Scene::new("resctrl-cdp.txt");
+        for (choice, why) in [
+            (Choice::Frequency, "frequency: no CPU has cpufreq/scaling_max_freq"),
+            (Choice::EnergyPreference, "no CPU has cpufreq/energy_performance_preference"),
+            (Choice::Cache, "cache: "),
+            (Choice::MemoryBandwidth, "no MB that can be divided"),
+            (Choice::SmtPriority, "smt-priority: "),
+        ] {
+            assert!(choice.gives_speed() && choice.missing(&Real::at(scene.tree.path())).is_some());
+            for refused in scene.shares(choice).weigh(&wanted(&[1.0, 2.0])) {
+                let said = refused.unwrap_err().to_string();
+                assert!(said.contains(why), "{said}");
+            }
+        }
+        // Parts of CPUs are looked for when they are to be given.
+        assert!(!Choice::Auto.gives_speed() && Choice::Nice.missing(&Real::default()).is_none());
+        let nothing = Real::at(Path::new("/nowhere"));
+        assert!(Choice::Cache.missing(&nothing).unwrap().why.contains("no resctrl"));
+    }
 }

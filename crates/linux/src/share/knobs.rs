@@ -3,7 +3,9 @@
 //!
 //! Invariant: a setting is in the journal before it is written (promise P4), and is written back only
 //! where it has a value of ours still. Settings belong to the machine, not to a program: whoever else
-//! runs on the CPU has them as well.
+//! runs on the CPU has them as well. CPUs that change frequency together have one setting, which is
+//! journalled for the first of them ([`CpuSettings::first_of`]): for another one ours would be taken for what
+//! was met.
 //!
 //! What this acts upon is described in the kernel's Documentation/admin-guide/pm (cpufreq.rst,
 //! intel_pstate.rst, amd-pstate.rst).
@@ -125,9 +127,20 @@ impl CpuSettings {
         Self { setting, journal, real, managed: HashMap::new() }
     }
 
+    /// The first of the CPUs that have this setting together with that one.
+    #[must_use]
+    pub fn first_of(&self, cpu: CpuId) -> CpuId {
+        let path = self.setting.path(self.real.root(), cpu).with_file_name("affected_cpus");
+        let text = read_all(&path).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let all = text.split_ascii_whitespace().filter_map(|c| c.parse().ok());
+        // Those that are offline are not among them, and it is always one itself.
+        CpuId(all.min().unwrap_or(cpu.0).min(cpu.0))
+    }
+
     fn cpu(&self, entity: Entity) -> Result<CpuId, ShareError> {
         match entity {
-            Entity::Cpu(cpu) => Ok(cpu),
+            Entity::Cpu(cpu) => Ok(self.first_of(cpu)),
             _ => Err(ShareError::Unfit { mechanism: self.name(), entity: entity.to_string() }),
         }
     }
@@ -331,7 +344,7 @@ mod tests {
     use crate::share::undo;
 
     /// Two CPUs as the kernel's documentation describes them (cpufreq.rst, intel_pstate.rst): written for
-    /// this test, not captured of a machine.
+    /// this test; trees of machines are in [`captured_cpus_are_slowed_down_and_set_back`].
     struct Scene {
         tmp: tempfile::TempDir,
         journal: Arc<Journal>,
@@ -405,6 +418,61 @@ mod tests {
         frequency.restore(SECOND).unwrap();
         assert_eq!(scene.has(1, max), "3600000");
         assert_eq!(scene.undo(), undo::ShareReport::default());
+    }
+
+    /// Of an EPYC 7451 (acpi-cpufreq), a Core i7-1165G7 (intel_pstate) and a telephone (qcom-cpufreq-hw), whose
+    /// CPUs 0 to 2 and 3 to 6 have a setting together.
+    #[test]
+    fn captured_cpus_are_slowed_down_and_set_back() {
+        for (name, cpus, met, least) in [
+            ("cpufreq-epyc.txt", [0, 1], [2_300_000, 2_300_000], 1_200_000),
+            ("cpufreq-pstate.txt", [0, 1], [4_700_000, 4_700_000], 400_000),
+            ("cpufreq-arm.txt", [2, 4], [1_017_600, 1_056_000], 556_800),
+        ] {
+            let tree = super::super::tests::captured(name);
+            let real = Real::at(tree.path());
+            offered(&real, Setting::HighestFrequency).unwrap();
+            let prefers = name == "cpufreq-pstate.txt";
+            assert_eq!(offered(&real, Setting::EnergyPreference).is_ok(), prefers, "{name}");
+            let state = tempfile::tempdir().unwrap();
+            let dir = StateDir::at(state.path()).unwrap();
+            let journal = Arc::new(Journal::create(&dir, None).unwrap());
+            let has = |cpu: u32, setting: Setting| {
+                let text = read_all(&setting.path(tree.path(), CpuId(cpu))).unwrap();
+                setting.parse(&text).unwrap()
+            };
+            let frequency = |cpu| has(cpu, Setting::HighestFrequency);
+            assert_eq!(cpus.map(frequency), met, "{name}");
+            let of = |setting| CpuSettings::new(setting, journal.clone(), real.clone());
+            let mut limits = of(Setting::HighestFrequency);
+            let [slow, fast] = cpus.map(|c| Entity::Cpu(CpuId(c)));
+            let given = limits.set_all(&[(slow, 1.0), (fast, 1.25)]);
+            assert!((given[0].clone().unwrap() - 0.8).abs() < 0.01, "{name}: {given:?}");
+            assert_eq!(frequency(cpus[1]), met[1], "{name}");
+            limits.set_all(&[(slow, 1.0), (fast, 1e3)]);
+            assert_eq!(frequency(cpus[0]), least, "{name}");
+            // Another CPU with the same setting finds what was met, and not what is ours.
+            let again = limits.bounds(Entity::Cpu(limits.first_of(CpuId(cpus[0])))).unwrap();
+            assert!((again.met - met[0] as f64).abs() < 1.0, "{name}: {again:?}");
+            let mut preferences = of(Setting::EnergyPreference);
+            if prefers {
+                assert_eq!(preferences.set_all(&[(slow, 1.0), (fast, 2.0)]), [Ok(1.0), Ok(2.0)]);
+                assert_eq!(
+                    Setting::EnergyPreference.text(has(cpus[1], Setting::EnergyPreference)),
+                    "performance"
+                );
+            } else {
+                assert_eq!(preferences.set(fast, 2.0), Err(ShareError::Gone));
+            }
+            let view = JournalView::open(journal.path()).unwrap();
+            let undone = undo::undo(&view, &Proc::default(), tree.path());
+            assert_eq!(
+                (undone.settings, undone.failed.len()),
+                (1 + usize::from(prefers), 0),
+                "{name}"
+            );
+            assert_eq!(cpus.map(frequency), met, "{name}");
+        }
     }
 
     #[test]

@@ -139,14 +139,15 @@ pub struct Offer {
 /// Which mechanisms this machine has for the present user.
 #[must_use]
 pub fn offers(real: &Real) -> Vec<Offer> {
-    vec![
-        nice(real),
-        group(real),
-        slice(),
-        batch(),
-        idle(),
-        round_robin(real),
-        placement(),
+    vec![nice(real), group(real), slice(), batch(), idle(), round_robin(real), placement()]
+        .into_iter()
+        .chain(speeds(real))
+        .collect()
+}
+
+/// Those that make threads or CPUs faster or slower.
+fn speeds(real: &Real) -> [Offer; 5] {
+    [
         smt_priority(std::env::consts::ARCH),
         divided(real, Resource::Cache),
         divided(real, Resource::Bandwidth),

@@ -5,7 +5,7 @@
 //! are there are taken: groups that somebody else has made are left alone.
 //!
 //! There are few groups (`num_closids`, often 16), so threads of the same weight share one. A group
-//! gets the lowest ways of the cache, or so many percent of the bandwidth: it is lowered, and what the
+//! gets the lowest ways of those that the topmost one has, or so many percent of the bandwidth: it is lowered, and what the
 //! topmost group has is the most.
 //!
 //! What this acts upon is described in the kernel's Documentation/arch/x86/resctrl.rst.
@@ -76,11 +76,38 @@ pub fn parse_group(text: &str) -> Option<&str> {
     text.lines().find_map(|l| l.strip_prefix("res:")).map(|g| g.trim_start_matches('/'))
 }
 
+/// What the topmost group has of a domain: so many ways from this one on, or so many percent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Part {
+    first: u32,
+    size: u32,
+}
+
+impl Part {
+    /// Ways of a group must be beside each other, and those that the topmost one lacks are somebody's: the
+    /// longest run of those that it has.
+    fn of(value: u64, resource: Resource) -> Self {
+        if resource == Resource::Bandwidth {
+            return Self { first: 0, size: u32::try_from(value).unwrap_or(100) };
+        }
+        let (mut longest, mut first) = (Self { first: 0, size: 0 }, 0);
+        while first < u64::BITS {
+            let rest = value >> first;
+            let size = rest.trailing_ones();
+            if size > longest.size {
+                longest = Self { first, size };
+            }
+            first += size.max(1);
+        }
+        longest
+    }
+}
+
 /// What a machine can divide.
 #[derive(Debug, Clone, PartialEq)]
 struct Division {
     /// Domains (caches, or memory controllers), with what the topmost group has of each.
-    domains: Vec<(u32, u64)>,
+    domains: Vec<(u32, Part)>,
     least: f64,
     most: f64,
     step: f64,
@@ -93,12 +120,10 @@ impl Division {
             |file: &str| files.read(&mount.join("info").join(resource.key()).join(file)).ok();
         let number = |file: &str| info(file)?.trim().parse::<f64>().ok();
         let domains = parse_schemata(&files.read(&mount.join("schemata")).ok()?, resource)?;
-        // The same for all domains: the least of what they have.
-        let most = |(_, value): &(u32, u64)| match resource {
-            Resource::Cache => value.trailing_ones(),
-            Resource::Bandwidth => u32::try_from(*value).unwrap_or(100),
-        };
-        let most = f64::from(domains.iter().map(most).min()?);
+        let domains: Vec<(u32, Part)> =
+            domains.into_iter().map(|(id, value)| (id, Part::of(value, resource))).collect();
+        // The least of what they have; a domain with more is divided in the same ratio.
+        let most = f64::from(domains.iter().map(|(_, part)| part.size).min()?);
         let (least, step) = match resource {
             Resource::Cache => (number("min_cbm_bits")?, 1.0),
             Resource::Bandwidth => (number("min_bandwidth")?, number("bandwidth_gran")?.max(1.0)),
@@ -109,8 +134,12 @@ impl Division {
 
     /// The line that gives a group so much.
     fn schemata(&self, resource: Resource, units: u64) -> String {
-        let value = |(id, _): &(u32, u64)| match resource {
-            Resource::Cache => format!("{id}={:x}", (1u64 << units.clamp(1, 63)) - 1),
+        let value = |(id, part): &(u32, Part)| match resource {
+            Resource::Cache => {
+                let ways = (units as f64 * f64::from(part.size) / self.most).round() as u32;
+                let ways = ways.clamp(1, part.size.clamp(1, 63));
+                format!("{id}={:x}", ((1u64 << ways) - 1) << part.first)
+            }
             Resource::Bandwidth => format!("{id}={units}"),
         };
         let domains: Vec<String> = self.domains.iter().map(value).collect();
@@ -141,12 +170,12 @@ pub struct Resctrl {
 }
 
 impl Resctrl {
-    /// A mechanism for this machine.
+    /// A mechanism for the machine with this file system.
     ///
     /// # Errors
     /// What is missing.
-    pub fn new(resource: Resource, journal: Arc<Journal>) -> Result<Self, Missing> {
-        Self::with(resource, journal, Real::default(), Box::new(super::files::System))
+    pub fn new(resource: Resource, journal: Arc<Journal>, real: Real) -> Result<Self, Missing> {
+        Self::with(resource, journal, real, Box::new(super::files::System))
     }
 
     fn with(
@@ -420,7 +449,7 @@ mod tests {
     use std::fs;
 
     /// A kernel with resctrl, in files below a directory: in the form of the kernel's documentation, written
-    /// for this test, and not captured of a machine.
+    /// for this test; trees of machines are in [`captured_trees_are_divided_as_they_are`].
     #[derive(Debug, Clone)]
     struct Kernel(PathBuf);
 
@@ -620,6 +649,48 @@ mod tests {
         assert!(range(&Real::at(&kernel.0), Resource::Bandwidth).is_ok());
         let missing = range(&Real::at(&kernel.0), Resource::Cache).unwrap_err();
         assert!(missing.why.contains("no L3"), "{missing:?}");
+    }
+
+    /// What real topmost groups have: not always all ways, nor from the first one on.
+    #[test]
+    fn captured_trees_are_divided_as_they_are() {
+        for (name, least, half) in [
+            ("resctrl-skx.txt", Some(0.25), "L3:0=30\n"),
+            ("resctrl-two.txt", Some(0.25), "L3:0=30;1=3f\n"),
+            ("resctrl-moved.txt", Some(2.0 / 9.0), "L3:0=1f00;1=1f00\n"),
+            // Code and data apart.
+            ("resctrl-cdp.txt", None, ""),
+        ] {
+            let tree = super::super::tests::captured(name);
+            let kernel = Kernel(tree.path().to_owned());
+            fs::write(kernel.mount().join("tasks"), "").unwrap();
+            let real = Real::at(tree.path());
+            // The machines could not divide bandwidth, whatever `info` tells.
+            let missing = range(&real, Resource::Bandwidth).unwrap_err();
+            assert!(missing.why.contains("no MB that can be divided"), "{missing:?}");
+            let Some(least) = least else {
+                let missing = range(&real, Resource::Cache).unwrap_err();
+                assert!(missing.why.contains("no L3 that can be divided"), "{missing:?}");
+                continue;
+            };
+            assert!((range(&real, Resource::Cache).unwrap() - least).abs() < 1e-9, "{name}");
+            let state = tempfile::tempdir().unwrap();
+            let dir = StateDir::at(state.path()).unwrap();
+            let journal = Arc::new(Journal::create(&dir, None).unwrap());
+            // Groups of others have their threads in a file that was not kept.
+            for group in super::super::files::System.dirs(&kernel.mount()).unwrap() {
+                if group.join("schemata").exists() {
+                    fs::write(group.join("tasks"), "").unwrap();
+                }
+            }
+            kernel.thread(70, 70);
+            let mut cache = mechanism(Resource::Cache, &kernel, &journal);
+            cache.set(process(70), 0.5).unwrap();
+            let group = kernel.group_of(70);
+            assert_eq!(fs::read_to_string(group.join("schemata")).unwrap(), half, "{name}");
+            cache.restore(process(70)).unwrap();
+            assert!(kernel.group_of(70) == kernel.mount() && !group.exists());
+        }
     }
 
     #[test]

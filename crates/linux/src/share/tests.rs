@@ -9,6 +9,32 @@ use evenly_model::ThreadId;
 use std::process::{Child, Command};
 use std::sync::Arc;
 
+/// Writes a captured tree out (`tests/captured/README.md` has the format), with the links that the kernel
+/// makes to settings of CPUs.
+pub(super) fn captured(name: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captured").join(name);
+    let text = std::fs::read_to_string(file).unwrap();
+    let mut files = std::collections::BTreeMap::<&str, String>::new();
+    for (path, line) in text.lines().map(|l| l.split_once(':').unwrap()) {
+        *files.entry(path).or_default() += &format!("{line}\n");
+    }
+    for (path, text) in files {
+        let to = dir.path().join(path);
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        std::fs::write(&to, &text).unwrap();
+        if to.ends_with("affected_cpus") {
+            let policy = to.parent().unwrap();
+            for cpu in text.split_ascii_whitespace() {
+                let of = policy.parent().unwrap().with_file_name(format!("cpu{cpu}"));
+                std::fs::create_dir_all(&of).unwrap();
+                std::os::unix::fs::symlink(policy, of.join("cpufreq")).unwrap();
+            }
+        }
+    }
+    dir
+}
+
 struct Scene {
     tmp: tempfile::TempDir,
     journal: Arc<Journal>,

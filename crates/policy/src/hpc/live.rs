@@ -1,7 +1,7 @@
 //! The heuristics of HPCSched at work: `hpc-uniform`, `hpc-adaptive`, `hpc-auto`.
 //!
 //! Two things level a program whose threads have unequal work. *Placement* (section IV-A): each CPU has as
-//! many threads as any other, and heavy ones are beside light ones; threads change places where the CPU with
+//! many threads as any other, and so has each core, cache and node; heavy ones are beside light ones; threads change places where the CPU with
 //! the most work has less of it then. *Weights* are what threads have of the CPU that they share; they matter
 //! where those that wait spin, and eat the time of those that compute.
 //!
@@ -19,12 +19,19 @@
 //! changed ([`CHANGED`]): then the last round is all that is known. Giving weights costs a millisecond, and
 //! weights that follow the noise are worse than those that stay.
 //!
+//! As programs begin and end they wait for each other without working in between: MPI_Init, MPI_Finalize, a
+//! result that is gathered. Where CPUs are busy each such meeting is a round of its own, in which one has a
+//! multiple of nearly nothing to do. So rounds with far less work than usual do not count ([`TINY`]) unless
+//! there are more and more of them, and loads count once they stand for some work ([`LEAST_KNOWN_S`]).
+//!
 //! Both need to know when an iteration ends and how long threads wait, which they tell themselves
 //! ([`evenly_model::Turns`]; the probe). Threads that tell nothing are spread evenly, and nothing else.
 //!
-//! Invariants: counts of threads differ by no more than one, as far as masks permit; weights are in
+//! Invariants: counts of threads differ by no more than one, as far as masks permit, and no part of the
+//! machine has more than another while moving one would change that; weights are in
 //! every plan in which one of them is another than before, those of all threads together.
 
+use super::levels::{Levels, level};
 use super::{Balancer, Counters, Heuristic, Parameter, Parameters, State, shares};
 use crate::{Mechanism, Policy, PolicyInfo, Spreader};
 use evenly_model::{
@@ -41,6 +48,12 @@ const MOST_ROUNDS: u32 = 16;
 const LEAST_ROUNDS: u32 = 2;
 /// What a load of a single round may be wrong by; the mean of some by so many times less.
 const UNSURE: f64 = 0.25;
+/// Rounds with a smaller part of the usual work are none of the program's iterations,
+const TINY: f64 = 0.1;
+/// unless so many come one after the other.
+const MOST_TINY: u32 = 8;
+/// CPU time that all threads together must have computed since work last changed, for weights to be given by it.
+const LEAST_KNOWN_S: f64 = 0.02;
 /// By what part the last rounds must differ from the mean for work to have changed.
 const CHANGED: f64 = 0.4;
 /// What is less than this part of the mean load of all is not looked at for that.
@@ -117,6 +130,12 @@ pub struct Hpc {
     placed_at: u64,
     /// Rounds that loads are the means of.
     alike: u32,
+    /// Levels at which counts are even, from the outermost on.
+    levels: Levels,
+    /// What all have computed in these, and in any before since work last changed.
+    known_s: f64,
+    /// Rounds without work, up to the last one.
+    tiny: u32,
     at: Vec<CpuIndex>,
     loads: Vec<f64>,
 }
@@ -136,6 +155,9 @@ impl Hpc {
             last_phase: None,
             placed_at: 0,
             alike: 0,
+            levels: Levels::new(),
+            known_s: 0.0,
+            tiny: 0,
             at: Vec::new(),
             loads: Vec::new(),
         }
@@ -184,6 +206,9 @@ impl Hpc {
     fn book(&mut self, s: &Snapshot) {
         let weight = self.parameter(Parameter::LastWeight);
         let mut is_told = false;
+        if self.is_tiny(s) {
+            return;
+        }
         for t in &s.threads {
             let Some(turns) = t.turns else { continue };
             let is_new = !self.work.contains_key(&t.id);
@@ -204,7 +229,13 @@ impl Hpc {
         if !is_told {
             return;
         }
-        self.alike = if self.has_changed() { 1 } else { (self.alike + 1).min(MOST_ROUNDS) };
+        let done: f64 = self.work.values().filter(|w| w.load_s.is_some()).map(|w| w.done_s).sum();
+        if self.has_changed() {
+            (self.alike, self.known_s) = (1, done);
+        } else {
+            self.alike = (self.alike + 1).min(MOST_ROUNDS);
+            self.known_s += done;
+        }
         for work in self.work.values_mut() {
             let Some(load) = &mut work.load_s else { continue };
             *load += (work.done_s - *load) / f64::from(self.alike);
@@ -212,6 +243,20 @@ impl Hpc {
                 work.recent_s = work.done_s;
             }
         }
+    }
+
+    /// Whether the round that has ended was without work; what little there was is booked with the next.
+    fn is_tiny(&mut self, s: &Snapshot) -> bool {
+        let (mut done, mut usual) = (0.0, 0.0);
+        for t in &s.threads {
+            let (Some(turns), Some(work)) = (t.turns, self.work.get(&t.id)) else { continue };
+            let Some(load) = work.load_s else { continue };
+            done += (turns.computed - work.computed).as_secs_f64();
+            usual += load;
+        }
+        let is_tiny = done < TINY * usual && self.tiny < MOST_TINY;
+        self.tiny = if is_tiny { self.tiny + 1 } else { 0 };
+        is_tiny
     }
 
     /// Whether somebody's last rounds are clearly not like those before.
@@ -300,7 +345,7 @@ impl Hpc {
             s.threads.iter().map(|t| self.work.get(&t.id).copied()).collect::<Option<_>>()?;
         let loads: Vec<f64> = work.iter().map(|w| w.load_s).collect::<Option<_>>()?;
         // A single round may be no iteration: programs wait for each other as they begin and end, too.
-        if self.alike < LEAST_ROUNDS {
+        if self.alike < LEAST_ROUNDS || self.known_s < LEAST_KNOWN_S {
             return None;
         }
         let spun: f64 = work.iter().map(|w| w.spun_s).sum();
@@ -358,9 +403,15 @@ impl Policy for Hpc {
         self.balancer.tune(parameters);
     }
 
+    fn levels(&mut self, levels: &Levels) {
+        self.levels.clone_from(levels);
+    }
+
     fn decide(&mut self, s: &Snapshot, plan: &mut Plan) {
         let all_tell = self.read(s);
-        if self.spreader.spread(s, plan) {
+        let spread = self.spreader.spread(s, plan);
+        level(s, &self.levels, plan);
+        if spread || !plan.moves.is_empty() {
             // Loads count again once all have places.
             self.placed_at = self.balancer.rounds();
         }
@@ -517,6 +568,44 @@ mod tests {
                 assert_eq!(weighed > 0, most > 0, "{loads:?}");
             }
         }
+    }
+
+    /// As an MPI program ends under load: its ranks meet some times, and one of them has written the result.
+    #[test]
+    fn meetings_without_work_are_no_iterations() {
+        for (loads, wanted) in [([20, 20, 20, 20], 0), ([40, 10, 40, 10], 1)] {
+            let mut policy = Hpc::new(Heuristic::Auto);
+            let mut program = Program::new(&[0, 0, 1, 1], &[1, 0, 0, 0], true);
+            let mut given = 0;
+            let mut iterate = |program: &mut Program, loads: [u64; 4], rounds: u32| {
+                program.loads_ms = loads.to_vec();
+                for _ in 0..rounds {
+                    let plan = program.iterate(&mut policy);
+                    assert!(plan.moves.is_empty(), "{loads:?}: {plan:?}");
+                    given += usize::from(!plan.weights.is_empty());
+                }
+            };
+            iterate(&mut program, [1, 0, 0, 0], 8);
+            for _ in 0..3 {
+                iterate(&mut program, loads, 12);
+                iterate(&mut program, [1, 0, 0, 0], 4);
+                iterate(&mut program, [0, 0, 1, 0], 4);
+            }
+            assert_eq!(given, wanted, "{loads:?}");
+        }
+    }
+
+    /// One that goes on with less work is followed all the same.
+    #[test]
+    fn short_iterations_after_long_ones_are_work() {
+        let mut policy = Hpc::new(Heuristic::Auto);
+        let mut program = Program::new(&[0, 0, 1, 1], &[400, 400, 400, 400], true);
+        (0..10).for_each(|_| drop(program.iterate(&mut policy)));
+        program.loads_ms = vec![30, 10, 20, 20];
+        let plans: Vec<Plan> = (0..16).map(|_| program.iterate(&mut policy)).collect();
+        let last = plans.iter().rfind(|p| !p.weights.is_empty()).unwrap();
+        let near = |(w, wanted): (&Weight, f64)| (w.weight - wanted).abs() < 0.1;
+        assert!(last.weights.iter().zip([1.5, 0.5, 1.0, 1.0]).all(near), "{last:?}");
     }
 
     #[test]

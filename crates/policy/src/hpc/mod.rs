@@ -46,12 +46,14 @@
 mod auto;
 mod detector;
 mod heuristics;
+mod levels;
 pub(crate) mod live;
 mod parameters;
 mod shares;
 #[cfg(test)]
 mod tests;
 
+pub use levels::Levels;
 pub use live::Hpc;
 pub use parameters::{Parameter, ParameterError, Parameters};
 pub use shares::shares;
