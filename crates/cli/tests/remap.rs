@@ -324,6 +324,12 @@ fn ranks_of_real_mpi_programs_are_brought_together_and_compute_the_same() {
                 continue;
             }
             let notes = report["notes"].to_string();
+            if notes.contains("has set its own affinity mask") {
+                // As MPI starts it binds ranks to one CPU after the other for a moment; a rank that is met
+                // just then is met anew within a second, and the program was over before.
+                sweeps *= 2;
+                continue;
+            }
             assert!(
                 notes.contains("of the 4 ranks that are recorded to communicate 4 were there"),
                 "{notes}"
