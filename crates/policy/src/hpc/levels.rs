@@ -9,9 +9,49 @@ use evenly_model::{CpuIndex, CpuSet, Plan, Reason, Snapshot, ThreadIndex};
 /// The groups of CPUs of a level; levels from the outermost on.
 pub type Levels = Vec<Vec<CpuSet>>;
 
+/// Exchanges of counts at a point at most: what is left then follows at the next one, so that a point of many
+/// threads on many CPUs stays short.
+const EXCHANGES: usize = 64;
+
+/// Evens out counts, and keeps what it has found even from point to point: there nothing is looked for, and
+/// nothing allocated.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Leveller {
+    levels: Levels,
+    /// CPU and mask of each thread where nothing was left to be done.
+    even: Vec<(CpuIndex, usize)>,
+    masks: Vec<Vec<bool>>,
+}
+
+impl Leveller {
+    /// Other levels, from the outermost on.
+    pub(super) fn set(&mut self, levels: &Levels) {
+        self.levels.clone_from(levels);
+        self.even.clear();
+    }
+
+    /// As [`level`], where anything has changed since nothing was to be done.
+    pub(super) fn level(&mut self, s: &Snapshot, plan: &mut Plan) {
+        if self.levels.is_empty() {
+            return;
+        }
+        let threads = || s.threads.iter().map(|t| (t.cpu, t.mask));
+        if plan.moves.is_empty() && self.masks == s.masks && threads().eq(self.even.iter().copied())
+        {
+            return;
+        }
+        level(s, &self.levels, plan);
+        self.even.clear();
+        if plan.moves.is_empty() {
+            self.even.extend(threads());
+            self.masks.clone_from(&s.masks);
+        }
+    }
+}
+
 /// Plans moves after which counts are even at each level, as far as masks permit. `at` is where threads are
 /// with what is planned already; those that have a place from the plan are moved on by it.
-pub(super) fn level(s: &Snapshot, levels: &[Vec<CpuSet>], plan: &mut Plan) {
+fn level(s: &Snapshot, levels: &[Vec<CpuSet>], plan: &mut Plan) {
     let m = s.cpus.len();
     let mut at: Vec<CpuIndex> = s.threads.iter().map(|t| t.cpu).collect();
     for planned in &plan.moves {
@@ -27,61 +67,63 @@ pub(super) fn level(s: &Snapshot, levels: &[Vec<CpuSet>], plan: &mut Plan) {
     }
     // The part of the level above that each CPU is in: groups are evened out within it only.
     let mut above = vec![0usize; m];
+    let mut left = EXCHANGES;
     for level in levels {
         let of = |cpu: CpuIndex| level.iter().position(|g| g.contains(s.cpus[cpu].id));
         // CPUs of no group are groups of their own.
         let group: Vec<usize> = (0..m).map(|c| of(c).unwrap_or(level.len() + c)).collect();
-        for _ in 0..s.threads.len() {
-            let Some((thread, to)) = exchange(s, &at, &counts, &group, &above) else { break };
-            counts[at[thread]] -= 1;
-            counts[to] += 1;
-            at[thread] = to;
-        }
-        // Numbers of pairs, so that what is beside each other has the same above it.
-        above = (0..m)
+        // Each part of this level by its first CPU, so that what is beside each other has the same above it.
+        let part: Vec<usize> = (0..m)
             .map(|c| {
                 (0..=c).position(|d| (above[d], group[d]) == (above[c], group[c])).unwrap_or(c)
             })
             .collect();
+        while left > 0 {
+            let Some((thread, to)) = exchange(s, &at, &counts, &part, &above) else { break };
+            counts[at[thread]] -= 1;
+            counts[to] += 1;
+            at[thread] = to;
+            left -= 1;
+        }
+        above = part;
     }
     plan.moves.retain(|planned| at[planned.thread] == planned.to);
-    let is_planned: Vec<ThreadIndex> = plan.moves.iter().map(|p| p.thread).collect();
+    let mut is_planned = vec![false; s.threads.len()];
+    plan.moves.iter().for_each(|planned| is_planned[planned.thread] = true);
     for (t, (thread, &to)) in s.threads.iter().zip(&at).enumerate() {
-        if thread.cpu != to && !is_planned.contains(&t) {
+        if thread.cpu != to && !is_planned[t] {
             plan.push(t, to, Reason::Spread);
         }
     }
 }
 
-/// The thread that goes from the fullest group to one with more room beside it, and its CPU there; it has one
+/// The thread that goes from the fullest part to one with more room beside it, and its CPU there; it has one
 /// thread fewer than the one that it comes from.
 fn exchange(
     s: &Snapshot,
     at: &[CpuIndex],
     counts: &[usize],
-    group: &[usize],
+    part: &[usize],
     above: &[usize],
 ) -> Option<(ThreadIndex, CpuIndex)> {
-    let filled = |c: CpuIndex| {
-        let of = |d: &CpuIndex| (group[*d], above[*d]) == (group[c], above[c]);
-        let (threads, cpus) = (0..counts.len())
-            .filter(of)
-            .fold((0, 0), |(threads, cpus), d| (threads + counts[d], cpus + 1));
-        (threads, cpus)
-    };
+    // Threads and CPUs of each part, where its first CPU is.
+    let mut filled = vec![(0usize, 0usize); counts.len()];
+    for (c, &count) in counts.iter().enumerate() {
+        let (threads, cpus) = filled[part[c]];
+        filled[part[c]] = (threads + count, cpus + 1);
+    }
+    let per = |threads: usize, cpus: usize| threads as f64 / cpus as f64;
     let mut best: Option<(f64, ThreadIndex, CpuIndex)> = None;
     for (t, &from) in at.iter().enumerate().filter(|(t, _)| s.threads[*t].movable) {
         if from >= counts.len() {
             continue;
         }
-        for to in
-            (0..counts.len()).filter(|&to| above[to] == above[from] && group[to] != group[from])
+        for to in (0..counts.len()).filter(|&to| above[to] == above[from] && part[to] != part[from])
         {
             if counts[from] != counts[to] + 1 || !s.allows(t, to) {
                 continue;
             }
-            let ((full, cpus), (room, others)) = (filled(from), filled(to));
-            let per = |threads: usize, cpus: usize| threads as f64 / cpus as f64;
+            let ((full, cpus), (room, others)) = (filled[part[from]], filled[part[to]]);
             let gain = per(full, cpus) - per(room + 1, others);
             if gain > 1e-9 && best.is_none_or(|(most, ..)| gain > most) {
                 best = Some((gain, t, to));

@@ -31,7 +31,7 @@
 //! machine has more than another while moving one would change that; weights are in
 //! every plan in which one of them is another than before, those of all threads together.
 
-use super::levels::{Levels, level};
+use super::levels::{Leveller, Levels};
 use super::{Balancer, Counters, Heuristic, Parameter, Parameters, State, shares};
 use crate::{Mechanism, Policy, PolicyInfo, Spreader};
 use evenly_model::{
@@ -130,8 +130,7 @@ pub struct Hpc {
     placed_at: u64,
     /// Rounds that loads are the means of.
     alike: u32,
-    /// Levels at which counts are even, from the outermost on.
-    levels: Levels,
+    leveller: Leveller,
     /// What all have computed in these, and in any before since work last changed.
     known_s: f64,
     /// Rounds without work, up to the last one.
@@ -155,7 +154,7 @@ impl Hpc {
             last_phase: None,
             placed_at: 0,
             alike: 0,
-            levels: Levels::new(),
+            leveller: Leveller::default(),
             known_s: 0.0,
             tiny: 0,
             at: Vec::new(),
@@ -404,13 +403,13 @@ impl Policy for Hpc {
     }
 
     fn levels(&mut self, levels: &Levels) {
-        self.levels.clone_from(levels);
+        self.leveller.set(levels);
     }
 
     fn decide(&mut self, s: &Snapshot, plan: &mut Plan) {
         let all_tell = self.read(s);
         let spread = self.spreader.spread(s, plan);
-        level(s, &self.levels, plan);
+        self.leveller.level(s, plan);
         if spread || !plan.moves.is_empty() {
             // Loads count again once all have places.
             self.placed_at = self.balancer.rounds();
