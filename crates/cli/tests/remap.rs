@@ -324,16 +324,14 @@ fn ranks_of_real_mpi_programs_are_brought_together_and_compute_the_same() {
                 continue;
             }
             let notes = report["notes"].to_string();
-            if notes.contains("has set its own affinity mask") {
+            let all = "of the 4 ranks that are recorded to communicate 4 were there";
+            if !notes.contains(all) && notes.contains("has set its own affinity mask") {
                 // As MPI starts it binds ranks to one CPU after the other for a moment; a rank that is met
                 // just then is met anew within a second, and the program was over before.
-                sweeps *= 2;
+                sweeps = (2 * sweeps).min(6_400);
                 continue;
             }
-            assert!(
-                notes.contains("of the 4 ranks that are recorded to communicate 4 were there"),
-                "{notes}"
-            );
+            assert!(notes.contains(all), "{notes}");
             let threads = report["threads"].as_array().unwrap();
             let ran = |t: &&serde_json::Value| t["ran_s"].as_f64().unwrap() > 0.0;
             assert!(threads.iter().filter(ran).count() >= 4, "{report:#}");
