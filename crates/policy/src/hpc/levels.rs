@@ -137,35 +137,13 @@ fn exchange(
 mod tests {
     use super::*;
     use crate::Spreader;
-    use evenly_model::{CpuId, CpuView, FULL_CAPACITY, Nanos, ThreadId, ThreadView, Tid};
+    use evenly_model::ThreadView;
+    use evenly_testing::snapshots;
     use proptest::prelude::*;
 
     fn snapshot(at: &[CpuIndex], cpus: usize, masks: Vec<Vec<bool>>, of: &[usize]) -> Snapshot {
-        let thread = |(i, &cpu): (usize, &CpuIndex)| ThreadView {
-            id: ThreadId { tid: Tid(i as i32), start: 0 },
-            cpu,
-            progress: 0,
-            ran: Nanos::ZERO,
-            waited: Nanos::ZERO,
-            blocked: Nanos::ZERO,
-            spinning: Nanos::ZERO,
-            turns: None,
-            movable: true,
-            mask: of.get(i).copied().unwrap_or(0),
-        };
-        let cpu = |id: usize| CpuView {
-            id: CpuId(id as u32),
-            capacity: FULL_CAPACITY,
-            threads: 0,
-            speed: None,
-            paper_speed: None,
-        };
-        Snapshot {
-            threads: at.iter().enumerate().map(thread).collect(),
-            cpus: (0..cpus).map(cpu).collect(),
-            masks,
-            ..Snapshot::default()
-        }
+        let mask = |i: usize, t: &mut ThreadView| t.mask = of.get(i).copied().unwrap_or(0);
+        Snapshot { masks, ..snapshots::snapshot(at.len(), cpus, |i| at[i], mask) }
     }
 
     fn levels(text: &[&[&str]]) -> Levels {
