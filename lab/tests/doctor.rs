@@ -7,10 +7,13 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+#[path = "common/builds.rs"]
+mod builds;
 mod common;
 
+use builds::{evenly, succeed, target};
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -173,28 +176,6 @@ fn options() -> LabOptions {
     LabOptions { cpus: 4, numa: 2, include: all, ..LabOptions::default() }
 }
 
-/// The directory that the build goes to: the one above this profile's.
-fn target() -> PathBuf {
-    let lab = Path::new(env!("CARGO_BIN_EXE_evenly-lab"));
-    lab.parent().and_then(Path::parent).unwrap().to_owned()
-}
-
-/// A release build of evenly, as in `evenly.rs`.
-fn evenly() -> PathBuf {
-    if let Some(directory) = std::env::var_os("EVENLY_BIN_DIR") {
-        return PathBuf::from(directory).join("evenly");
-    }
-    let target = target();
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    succeed(
-        Command::new(cargo)
-            .args(["build", "--quiet", "--release", "--locked", "--package", "evenly-cli"])
-            .arg("--target-dir")
-            .arg(&target),
-    );
-    target.join("release/evenly")
-}
-
 fn workloads(name: &str, fixed: bool) -> PathBuf {
     let out = target().join(name);
     let mut make = Command::new("make");
@@ -202,10 +183,4 @@ fn workloads(name: &str, fixed: bool) -> PathBuf {
     make.args(fixed.then_some("STATIC=1")).arg(format!("OUT={}", out.display()));
     succeed(&mut make);
     out
-}
-
-fn succeed(command: &mut Command) {
-    let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {}\n{said}", output.status);
 }

@@ -11,10 +11,13 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+#[path = "common/builds.rs"]
+mod builds;
 mod common;
 
+use builds::{evenly, succeed, target};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -606,28 +609,6 @@ fn boot_with(cpus: u32, mut more: Vec<Include>) -> impl Fn() -> Result<Lab, LabE
     }
 }
 
-/// The directory that the build goes to: the one above this profile's.
-fn target() -> PathBuf {
-    let lab = Path::new(env!("CARGO_BIN_EXE_evenly-lab"));
-    lab.parent().and_then(Path::parent).unwrap().to_owned()
-}
-
-/// A release build of evenly: unoptimized, a balancing point takes very long in emulation.
-fn evenly() -> PathBuf {
-    if let Some(directory) = std::env::var_os("EVENLY_BIN_DIR") {
-        return PathBuf::from(directory).join("evenly");
-    }
-    let target = target();
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    succeed(
-        Command::new(cargo)
-            .args(["build", "--quiet", "--release", "--locked", "--package", "evenly-cli"])
-            .arg("--target-dir")
-            .arg(&target),
-    );
-    target.join("release/evenly")
-}
-
 /// The test programs of [`SHARED`]. Built with all the others, so that after `cargo test` of the
 /// workspace nothing is left to be built.
 fn shared_programs() -> Vec<Include> {
@@ -669,13 +650,6 @@ fn workloads() -> PathBuf {
 }
 
 /// What it printed.
-fn succeed(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {}\n{said}", output.status);
-    String::from_utf8(output.stdout).unwrap()
-}
-
 fn text(lab: &mut Lab, command: &str) -> String {
     let output = common::run(lab, command, PATIENCE);
     assert_eq!(output.status, 0, "{command}: {}", String::from_utf8_lossy(&output.stderr));
