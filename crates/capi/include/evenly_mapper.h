@@ -30,7 +30,8 @@ enum evenly_map_status {
 };
 
 /* Tasks, who talks to whom, and the machine. Tasks, cores and nodes are numbered from 0, by their
- * places in the arrays. What may be NULL says so. */
+ * places in the arrays. What may be NULL says so. Loads, sizes, messages and bytes are from 0 to 1e18,
+ * speeds and factors from 1e-9 to 1e9, bandwidths from 1 to 1e18. */
 struct evenly_map_problem {
     size_t struct_size;          /* sizeof(struct evenly_map_problem) */
 

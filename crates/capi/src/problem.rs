@@ -1,7 +1,9 @@
 //! The safe part: what the arrays say, checked and mapped.
 
 use crate::EvenlyMapOptions;
-use evenly_model::{Cluster, Core, Edge, Nanos, Node, Task, TaskGraph};
+use evenly_model::{
+    Cluster, Core, Edge, MOST_OF_ANYTHING, Nanos, Node, RATIO_NEEDED, RATIOS, Task, TaskGraph, short,
+};
 use evenly_policy::map::{Alpha, MapperInfo, Objectives, Options, Request, no_stop, objectives};
 use std::fmt::Display;
 use std::time::Instant;
@@ -132,13 +134,17 @@ pub(crate) fn options(given: &EvenlyMapOptions) -> Result<Options, Trouble> {
         ("beta", given.beta, f64::NEG_INFINITY),
         ("windows", given.windows, 0.0),
     ] {
-        if !value.is_finite() || value < least {
-            let need = if least == 0.0 { "that is not negative" } else { "that is finite" };
-            return Err(Trouble::input(format!("{name} is {value}; a number {need} is needed")));
+        if value.is_nan() || value < least || value > MOST_OF_ANYTHING {
+            let need = if least == 0.0 { "not negative and at most" } else { "at most" };
+            return Err(Trouble::input(format!(
+                "{name} is {}; a number that is {need} {MOST_OF_ANYTHING:e} is needed",
+                short(value)
+            )));
         }
     }
-    if given.windows == 0.0 {
-        return Err(Trouble::input("windows is 0; a number above 0 is needed"));
+    if !RATIOS.contains(&given.windows) {
+        let found = short(given.windows);
+        return Err(Trouble::input(format!("windows is {found}; {RATIO_NEEDED} is needed")));
     }
     let bound = |x: f64| (x >= 0.0).then_some(x);
     Ok(Options {
@@ -212,6 +218,10 @@ mod tests {
         assert!(said.starts_with("the factors from node 1 to node 0 is -2"), "{said}");
         let said = refused(&Problem { bandwidths: Some(&[1.0, 0.0, 1.0, 1.0]), ..two() });
         assert!(said.starts_with("the bandwidths"), "{said}");
+        let said = refused(&Problem { factors: &[1.0, 2.0, 1e308, 1.0], ..two() });
+        assert!(said.starts_with("the factors from node 1 to node 0 is 1e308; a number"), "{said}");
+        let said = refused(&Problem { core_speed: Some(&[1.0, 1e-308]), ..two() });
+        assert!(said.starts_with("core 1: its speed"), "{said}");
     }
 
     #[test]
@@ -235,6 +245,9 @@ mod tests {
             EvenlyMapOptions { beta: f64::NAN, ..usual },
             EvenlyMapOptions { windows: 0.0, ..usual },
             EvenlyMapOptions { windows: -1.0, ..usual },
+            EvenlyMapOptions { windows: 1e-308, ..usual },
+            EvenlyMapOptions { alpha: 1e308, ..usual },
+            EvenlyMapOptions { migration_worth_s: 1e19, ..usual },
         ] {
             assert_eq!(options(&bad).unwrap_err().status, Status::Input);
         }

@@ -142,7 +142,7 @@ fn what_is_wrong_is_refused_with_a_line() {
         let output = run(Command::new(program).arg("wrong"));
         let said = String::from_utf8(output.stdout).unwrap();
         let lines: Vec<&str> = said.lines().collect();
-        assert_eq!(lines.len(), 13, "{said}");
+        assert_eq!(lines.len(), 18, "{said}");
         for (line, words) in lines.iter().zip([
             "problem: struct_size is 8;",
             "tasks is 0; 1 to 4000000 is needed",
@@ -152,10 +152,15 @@ fn what_is_wrong_is_refused_with_a_line() {
             "edge_to is NULL; 1 elements are needed",
             "edge from 0 to 2: there is no task 2;",
             "task 1: the load is -1;",
+            "the factors from node 0 to node 1 is 1e308; a number above 0, from 1e-9 to 1e9,",
+            "the bandwidths from node 0 to node 0 is 1e308;",
+            "core 1: its speed must be above 0,",
+            "edge from 0 to 1: the number of messages is 1e308;",
             "there is no algorithm 'best'; there are nuco+,",
             "tolerance is -1;",
-            "windows is 0; a number above 0 is needed",
+            "windows is 0; a number above 0, from 1e-9 to 1e9, is needed",
             "beta is NaN;",
+            "alpha is 1e308; a number that is at most 1e18 is needed",
             "options: struct_size is 96; 72 or 88 is needed",
         ]) {
             assert!(line.starts_with(words), "{line}, not: {words}");

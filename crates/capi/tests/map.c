@@ -88,6 +88,11 @@ static int wrong(void) {
     p = fine; p.edge_to = NULL; REFUSED(EVENLY_MAP_INPUT);
     p = fine; to[0] = 2; REFUSED(EVENLY_MAP_INPUT); to[0] = 1;
     p = fine; loads[1] = -1; REFUSED(EVENLY_MAP_INPUT); loads[1] = 1;
+    double far[4] = {1, 1e308, 1, 1}, fast[4] = {1e308, 1, 1, 1}, speeds[2] = {1, 1e-308};
+    p = fine; p.nodes = 2; p.factors = far; REFUSED(EVENLY_MAP_INPUT);
+    far[1] = 1; p.bandwidths = fast; REFUSED(EVENLY_MAP_INPUT);
+    p = fine; p.core_speed = speeds; REFUSED(EVENLY_MAP_INPUT);
+    p = fine; messages[0] = 1e308; REFUSED(EVENLY_MAP_INPUT); messages[0] = 1;
     p = fine; o.algorithm = "best"; REFUSED(EVENLY_MAP_ALGORITHM);
     evenly_map_options_init(&o);
     o.tolerance = -1; REFUSED(EVENLY_MAP_INPUT);
@@ -95,6 +100,8 @@ static int wrong(void) {
     o.windows = 0; REFUSED(EVENLY_MAP_INPUT);
     evenly_map_options_init(&o);
     o.beta = 0.0 / zero; REFUSED(EVENLY_MAP_INPUT);
+    evenly_map_options_init(&o);
+    o.alpha = 1e308; REFUSED(EVENLY_MAP_INPUT);
     /* A program that was built for more than the library has. */
     evenly_map_options_init_sized(&o, sizeof o);
     o.struct_size = sizeof o + 8; REFUSED(EVENLY_MAP_INPUT);

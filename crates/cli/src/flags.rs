@@ -10,7 +10,7 @@ use evenly_linux::limits::DomainKind;
 use evenly_linux::live::{ProgressKind, SourceKind};
 use evenly_map::Algorithm;
 use evenly_model::theory::Speeds;
-use evenly_model::{CpuSet, Nanos, parse_duration};
+use evenly_model::{CpuSet, MOST_OF_ANYTHING, Nanos, RATIOS, parse_duration};
 use evenly_policy::hpc::{Parameter, ParameterError};
 use evenly_policy::map::Alpha;
 use evenly_policy::{POLICIES, PolicyInfo};
@@ -683,15 +683,15 @@ fn positive(text: &str) -> Result<f64, String> {
 
 fn not_negative(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(x) if x.is_finite() && x >= 0.0 => Ok(x),
-        _ => Err(String::from("it must be a number that is not negative")),
+        Ok(x) if (0.0..=MOST_OF_ANYTHING).contains(&x) => Ok(x),
+        _ => Err(format!("it must be a number that is not negative, at most {MOST_OF_ANYTHING:e}")),
     }
 }
 
 fn above_0(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(x) if x.is_finite() && x > 0.0 => Ok(x),
-        _ => Err(String::from("it must be a number above 0")),
+        Ok(x) if RATIOS.contains(&x) => Ok(x),
+        _ => Err(String::from("it must be a number above 0, from 1e-9 to 1e9")),
     }
 }
 

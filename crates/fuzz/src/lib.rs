@@ -29,7 +29,7 @@ use evenly_map::{
     read_matrix, read_monitoring, read_objects, read_pairs, read_parts, read_profile, read_tasks,
 };
 use evenly_model::theory::Speeds;
-use evenly_model::{Cluster, CpuSet, Nanos, Task, TaskGraph, filled, parse_duration};
+use evenly_model::{Cluster, CpuSet, Nanos, RATIOS, Task, TaskGraph, filled, parse_duration};
 use evenly_topology::{
     Machine, TopologyError, parse_free, parse_hmat, parse_huge, parse_kept, parse_slit, parse_xml,
     read_ping_pong,
@@ -188,7 +188,7 @@ pub fn factors(bytes: &[u8]) {
     if let Some(factors) = read(read_factors(bytes, "file")) {
         let n = factors.len().isqrt();
         assert!(n > 0 && n * n == factors.len());
-        assert!(factors.iter().all(|f| f.is_finite() && *f > 0.0));
+        assert!(factors.iter().all(|f| RATIOS.contains(f)));
         assert!((0..n).all(|k| factors[k * n + k] == 1.0));
     }
 }

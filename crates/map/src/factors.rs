@@ -4,6 +4,7 @@ use crate::error::{InputError, quoted};
 use crate::lines::Clean;
 use crate::table::wrong;
 use csv::{ReaderBuilder, StringRecord, Trim};
+use evenly_model::{RATIO_NEEDED, RATIOS};
 use std::io::Read;
 
 /// Most rows that are read.
@@ -11,7 +12,7 @@ const MOST_ROWS: usize = 4_096;
 
 /// Reads n rows of n numbers, separated by commas, without names: from row i, column j the latency of
 /// node i reading from node j over that of i reading its own memory. The diagonal is 1, all others
-/// are above 0. Lines that begin with `#` are comments. The numbers are given back row by row.
+/// are some of [`RATIOS`]. Lines that begin with `#` are comments. The numbers are given back row by row.
 ///
 /// # Errors
 /// The first thing that is wrong, with its line.
@@ -60,10 +61,10 @@ pub fn read_factors(input: impl Read, file: &str) -> Result<Vec<f64>, InputError
                         quoted(text)
                     ));
                 }
-                Ok(f) if f.is_finite() && f > 0.0 => factors.push(f),
+                Ok(f) if RATIOS.contains(&f) => factors.push(f),
                 _ => {
                     return refuse(format!(
-                        "the factor of node {rows} to node {column} is {}; a number above 0 is needed",
+                        "the factor of node {rows} to node {column} is {}; {RATIO_NEEDED} is needed",
                         quoted(text)
                     ));
                 }

@@ -399,11 +399,15 @@ fn factors_are_a_square_with_ones() {
         ("1,2\n2,1.1\n", "f, line 2: the factor of node 1 to itself is '1.1'; 1 is needed"),
         (
             "1,0\n2,1\n",
-            "f, line 1: the factor of node 0 to node 1 is '0'; a number above 0 is needed",
+            "f, line 1: the factor of node 0 to node 1 is '0'; a number above 0, from 1e-9 to 1e9, is needed",
         ),
         (
             "1,NaN\n2,1\n",
-            "f, line 1: the factor of node 0 to node 1 is 'NaN'; a number above 0 is needed",
+            "f, line 1: the factor of node 0 to node 1 is 'NaN'; a number above 0, from 1e-9 to 1e9, is needed",
+        ),
+        (
+            "1,1e308\n2,1\n",
+            "f, line 1: the factor of node 0 to node 1 is '1e308'; a number above 0, from 1e-9 to 1e9, is needed",
         ),
         ("a,b\n1,2\n", "f, line 1: the factor of node 0 to itself is 'a'; 1 is needed"),
     ] {

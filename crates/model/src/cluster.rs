@@ -1,11 +1,26 @@
 //! The machine that communicating tasks are mapped onto: cores in NUMA nodes on hosts, and what it
 //! costs to reach from one node to another.
 //!
-//! Invariant: every core is on a node that is there, every factor is finite, positive, and 1 from a
-//! node to itself.
+//! Invariant: every core is on a node that is there, every factor and speed is one of [`RATIOS`], every
+//! bandwidth one of [`BANDWIDTHS`], and a factor is 1 from a node to itself; so what is made of them and of
+//! the amounts of a task graph stays a number.
 
+use crate::words::short;
 use serde::Serialize;
 use std::fmt;
+use std::ops::RangeInclusive;
+
+/// What a factor may be, over the latency of local memory, and a speed, over that of the fastest cores.
+/// Anything real is far within: 1e9 times the latency of memory is more than a minute. Sums of millions of
+/// loads and messages ([`MOST_OF_ANYTHING`](crate::MOST_OF_ANYTHING)) times or over these are numbers
+/// still.
+pub const RATIOS: RangeInclusive<f64> = 1e-9..=1e9;
+/// In words, for errors.
+pub const RATIO_NEEDED: &str = "a number above 0, from 1e-9 to 1e9,";
+/// What a bandwidth may be, in bytes a second; for the same reason.
+pub const BANDWIDTHS: RangeInclusive<f64> = 1.0..=1e18;
+/// In words, for errors.
+pub const BANDWIDTH_NEEDED: &str = "a number above 0, from 1 to 1e18 bytes a second,";
 
 /// A core by its place in [`Cluster::cores`].
 pub type CoreIndex = usize;
@@ -87,7 +102,7 @@ pub enum ClusterError {
         nodes: usize,
     },
     /// A value of a matrix that is none.
-    #[error("{what} from node {from} to node {to} is {found}; {needed} is needed")]
+    #[error("{what} from node {from} to node {to} is {}; {needed} is needed", short(*found))]
     Value {
         /// Which matrix.
         what: &'static str,
@@ -138,14 +153,20 @@ impl Cluster {
             if node >= nodes.len() {
                 return Err(ClusterError::Node { id, node, nodes: nodes.len() });
             }
-            if !(c.speed.is_finite() && c.speed > 0.0) {
-                return Err(ClusterError::Core { id, what: "its speed must be above 0" });
+            if !RATIOS.contains(&c.speed) {
+                let what = "its speed must be above 0, from 1e-9 to 1e9";
+                return Err(ClusterError::Core { id, what });
             }
             if c.caches.len() != caches.len() {
                 return Err(ClusterError::Core { id, what: "it needs a cache of every level" });
             }
         }
-        check("the factors", &factors, nodes.len(), "1")?;
+        check("the factors", &factors, nodes.len(), (RATIOS, RATIO_NEEDED))?;
+        let itself = (0..nodes.len()).find(|k| factors[k * nodes.len() + k] != 1.0);
+        if let Some(k) = itself {
+            let (what, found) = ("the factors", factors[k * nodes.len() + k]);
+            return Err(ClusterError::Value { what, from: k, to: k, found, needed: "1" });
+        }
         Ok(Self { cores, nodes, caches, factors, bandwidths: None })
     }
 
@@ -153,9 +174,10 @@ impl Cluster {
     /// copied with.
     ///
     /// # Errors
-    /// Where one is not above 0.
+    /// Where one is none of [`BANDWIDTHS`].
     pub fn with_bandwidths(mut self, bandwidths: Vec<f64>) -> Result<Self, ClusterError> {
-        check("the bandwidths", &bandwidths, self.nodes.len(), "a number above 0")?;
+        let usual = (BANDWIDTHS, BANDWIDTH_NEEDED);
+        check("the bandwidths", &bandwidths, self.nodes.len(), usual)?;
         self.bandwidths = Some(bandwidths);
         Ok(self)
     }
@@ -283,24 +305,19 @@ impl fmt::Debug for Cluster {
     }
 }
 
-/// Whether a matrix has the right size, values above 0, and, where that is asked for by "1", ones in
-/// its diagonal.
+/// Whether a matrix has the right size, and values that it may have.
 fn check(
     what: &'static str,
     matrix: &[f64],
     nodes: usize,
-    diagonal: &'static str,
+    (range, needed): (RangeInclusive<f64>, &'static str),
 ) -> Result<(), ClusterError> {
     if Some(matrix.len()) != nodes.checked_mul(nodes) {
         return Err(ClusterError::Size { what, found: matrix.len(), nodes });
     }
     for (k, &found) in matrix.iter().enumerate() {
         let (from, to) = (k / nodes, k % nodes);
-        if from == to && diagonal == "1" && found != 1.0 {
-            return Err(ClusterError::Value { what, from, to, found, needed: diagonal });
-        }
-        if !(found.is_finite() && found > 0.0) {
-            let needed = "a number above 0";
+        if !range.contains(&found) {
             return Err(ClusterError::Value { what, from, to, found, needed });
         }
     }
@@ -355,5 +372,17 @@ mod tests {
         assert!(with(vec![core(1, 0, &[3])], vec![1.0]).starts_with("core 1: it needs a cache"));
         assert!(with(vec![core(1, 0, &[])], vec![2.0]).contains("1 is needed"));
         assert!(with(vec![core(1, 0, &[])], vec![]).contains("0 numbers were found"));
+        for far in [1e308, 1e10, 1e-10, f64::INFINITY, 0.0, -1.0] {
+            let said = said(Cluster::even(2, 1, far));
+            assert!(said.contains("a number above 0, from 1e-9 to 1e9, is needed"), "{said}");
+            let slow = Core { speed: far, ..core(1, 0, &[]) };
+            assert!(with(vec![slow], vec![1.0]).starts_with("core 1: its speed must be above 0"));
+        }
+        let two = || Cluster::even(2, 1, 1e9).unwrap();
+        for far in [1e19, 0.5, f64::NAN] {
+            let said = two().with_bandwidths(vec![far; 4]).unwrap_err().to_string();
+            assert!(said.contains("from 1 to 1e18 bytes a second, is needed"), "{said}");
+        }
+        assert!(two().with_bandwidths(vec![1e18; 4]).is_ok());
     }
 }

@@ -20,7 +20,10 @@ pub mod theory;
 mod time;
 mod words;
 
-pub use cluster::{CacheLevel, Cluster, ClusterError, Core, CoreIndex, Node, NodeIndex};
+pub use cluster::{
+    BANDWIDTH_NEEDED, BANDWIDTHS, CacheLevel, Cluster, ClusterError, Core, CoreIndex, Node,
+    NodeIndex, RATIO_NEEDED, RATIOS,
+};
 pub use cpuset::{CpuListError, CpuSet};
 pub use ids::{CpuId, DomainId, Pid, ThreadId, Tid};
 pub use knowledge::Knowledge;
@@ -31,4 +34,4 @@ pub use snapshot::{
 };
 pub use tasks::{Edge, GraphError, Link, MOST_OF_ANYTHING, Task, TaskGraph, TaskIndex};
 pub use time::{DurationError, Nanos, parse_duration};
-pub use words::{counted, filled};
+pub use words::{counted, filled, short};

@@ -3,6 +3,7 @@
 //! Invariant: loads, sizes and amounts are from 0 to [`MOST_OF_ANYTHING`], and every edge joins two tasks
 //! that are there; so whoever maps tasks need not look at their values again.
 
+use crate::words::short;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::fmt;
@@ -66,7 +67,7 @@ pub enum GraphError {
         id: u64,
     },
     /// A value of a task that is none.
-    #[error("task {id}: {what} is {found}; a number that is not negative is needed")]
+    #[error("task {id}: {what} is {}; {AMOUNT} is needed", short(*found))]
     Task {
         /// The task.
         id: u64,
@@ -76,7 +77,7 @@ pub enum GraphError {
         found: f64,
     },
     /// A value of an edge that is none.
-    #[error("edge from {from} to {to}: {what} is {found}; a number that is not negative is needed")]
+    #[error("edge from {from} to {to}: {what} is {}; {AMOUNT} is needed", short(*found))]
     Edge {
         /// The sender.
         from: u64,
@@ -254,6 +255,9 @@ impl fmt::Debug for TaskGraph {
 /// The largest load, size or amount: sums of millions of them, each times a factor, are numbers.
 pub const MOST_OF_ANYTHING: f64 = 1e18;
 
+/// What an amount has to be, for errors.
+const AMOUNT: &str = "a number that is not negative, at most 1e18,";
+
 /// Whether something can be an amount of anything.
 fn is_amount(x: f64) -> bool {
     (0.0..=MOST_OF_ANYTHING).contains(&x)
@@ -308,6 +312,14 @@ mod tests {
             let said = refused(vec![task(1), task(2)], &[edge(1, 2, bad)]);
             assert!(said.starts_with("edge from 1 to 2: the number of messages is"), "{said}");
         }
+        let said = refused(vec![Task { size_bytes: 1e308, ..task(4) }], &[]);
+        let needed = "a number that is not negative, at most 1e18, is needed";
+        assert_eq!(said, format!("task 4: the size is 1e308; {needed}"));
+        // Sums of the most that there can be are numbers.
+        let most = Task { load_s: MOST_OF_ANYTHING, ..task(1) };
+        let much = [edge(1, 2, MOST_OF_ANYTHING / 10.0); 100];
+        let g = TaskGraph::new(vec![most, Task { id: 2, ..most }], &much).unwrap();
+        assert!([g.load_s(), g.messages(), g.bytes()].iter().all(|sum| sum.is_finite()));
         let said = refused(vec![task(1)], &[edge(1, 2, 1.0)]);
         assert_eq!(said, "edge from 1 to 2: there is no task 2; add it, or remove the edge");
     }

@@ -9,6 +9,13 @@ pub fn counted<N: Display + PartialEq + From<u8>>(n: N, what: &str) -> String {
     format!("{n} {what}{s}")
 }
 
+/// A number as it is shown in an error: with a power of ten where it would be hundreds of digits.
+#[must_use]
+pub fn short(x: f64) -> String {
+    let plain = x == 0.0 || !x.is_finite() || (1e-6..1e15).contains(&x.abs());
+    if plain { x.to_string() } else { format!("{x:e}") }
+}
+
 /// A name in which `%` and a letter stand for what `value` gives, and `%%` for `%`.
 ///
 /// # Errors
@@ -48,5 +55,20 @@ mod tests {
     fn one_is_not_many() {
         let said = [counted(0_u32, "move"), counted(1_u64, "move"), counted(2_usize, "move")];
         assert_eq!(said, ["0 moves", "1 move", "2 moves"]);
+    }
+
+    #[test]
+    fn numbers_in_errors_are_short() {
+        for (x, shown) in [
+            (0.0, "0"),
+            (-1.5, "-1.5"),
+            (4e6, "4000000"),
+            (1e308, "1e308"),
+            (-2e-300, "-2e-300"),
+            (f64::NAN, "NaN"),
+            (f64::INFINITY, "inf"),
+        ] {
+            assert_eq!(short(x), shown);
+        }
     }
 }

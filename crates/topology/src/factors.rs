@@ -2,8 +2,9 @@
 //! (NucoLB, section III-A), and how those of several hosts and of the network between them become one
 //! matrix (section IV).
 //!
-//! Invariant: pure arithmetic; factors are finite and above 0, and 1 from a node to itself.
+//! Invariant: pure arithmetic; factors are some of [`RATIOS`], and 1 from a node to itself.
 
+use evenly_model::{BANDWIDTH_NEEDED, BANDWIDTHS, RATIO_NEEDED, RATIOS, short};
 use serde::{Deserialize, Serialize};
 
 /// Where factors come from.
@@ -50,7 +51,7 @@ pub enum FactorsError {
         things: &'static str,
     },
     /// A value that is none.
-    #[error("{what} of row {row}, column {column} is {found}; {needed} is needed")]
+    #[error("{what} of row {row}, column {column} is {}; {needed} is needed", short(*found))]
     Value {
         /// What it was to be.
         what: &'static str,
@@ -88,24 +89,37 @@ fn side(numbers: usize) -> Option<usize> {
     (n * n == numbers && n > 0).then_some(n)
 }
 
-fn positive(what: &'static str, size: usize, values: &[f64]) -> Result<(), FactorsError> {
-    match values.iter().position(|v| !(v.is_finite() && *v > 0.0)) {
+/// Whether all values are such; `needed` says so in words.
+fn check(
+    what: &'static str,
+    size: usize,
+    values: &[f64],
+    fits: impl Fn(f64) -> bool,
+    needed: &'static str,
+) -> Result<(), FactorsError> {
+    match values.iter().position(|v| !fits(*v)) {
         None => Ok(()),
-        Some(k) => Err(FactorsError::Value {
-            what,
-            row: k / size,
-            column: k % size,
-            found: values[k],
-            needed: "a number above 0",
-        }),
+        Some(k) => {
+            let (row, column, found) = (k / size, k % size, values[k]);
+            Err(FactorsError::Value { what, row, column, found, needed })
+        }
     }
+}
+
+/// Latencies, in any unit.
+fn positive(what: &'static str, size: usize, values: &[f64]) -> Result<(), FactorsError> {
+    check(what, size, values, |v| v.is_finite() && v > 0.0, "a number above 0")
+}
+
+fn ratios(what: &'static str, size: usize, values: &[f64]) -> Result<(), FactorsError> {
+    check(what, size, values, |v| RATIOS.contains(&v), RATIO_NEEDED)
 }
 
 impl Factors {
     /// From the matrix itself, row by row.
     ///
     /// # Errors
-    /// Where it is no square, a value is not above 0, or one of the diagonal is not 1.
+    /// Where it is no square, a value is none of [`RATIOS`], or one of the diagonal is not 1.
     pub fn new(values: Vec<f64>, source: Source) -> Result<Self, FactorsError> {
         let what = "the factor";
         let size = side(values.len()).ok_or(FactorsError::Size {
@@ -113,7 +127,7 @@ impl Factors {
             found: values.len(),
             things: "NUMA nodes",
         })?;
-        positive(what, size, &values)?;
+        ratios(what, size, &values)?;
         if let Some(k) = (0..size).find(|k| values[k * size + k] != 1.0) {
             let (found, needed) = (values[k * size + k], "1, from a node to itself,");
             return Err(FactorsError::Value { what, row: k, column: k, found, needed });
@@ -133,7 +147,7 @@ impl Factors {
     /// section III-A).
     ///
     /// # Errors
-    /// Where they are no square, or one is not above 0.
+    /// Where they are no square, one is not above 0, or a factor would be none.
     pub fn from_latencies(latencies: &[f64], source: Source) -> Result<Self, FactorsError> {
         let size = side(latencies.len()).ok_or(FactorsError::Size {
             what: "the latencies",
@@ -158,7 +172,7 @@ impl Factors {
     /// second.
     ///
     /// # Errors
-    /// Where they are of another size, or one is not above 0.
+    /// Where they are of another size, or one is none of [`BANDWIDTHS`].
     pub fn with_bandwidths(mut self, bandwidths: Vec<f64>) -> Result<Self, FactorsError> {
         if bandwidths.len() != self.values.len() {
             return Err(FactorsError::Size {
@@ -167,7 +181,8 @@ impl Factors {
                 things: "NUMA nodes",
             });
         }
-        positive("the bandwidth", self.size, &bandwidths)?;
+        let fits = |b: f64| BANDWIDTHS.contains(&b);
+        check("the bandwidth", self.size, &bandwidths, fits, BANDWIDTH_NEEDED)?;
         self.bandwidths = Some(bandwidths);
         Ok(self)
     }
@@ -216,7 +231,7 @@ impl NetworkFactors {
     /// From the factors themselves, row by row; the diagonal does not count.
     ///
     /// # Errors
-    /// Where they are no square, or one outside the diagonal is not above 0.
+    /// Where they are no square, or one outside the diagonal is none of [`RATIOS`].
     pub fn new(mut values: Vec<f64>) -> Result<Self, FactorsError> {
         let hosts = side(values.len()).ok_or(FactorsError::Size {
             what: "the network's factors",
@@ -224,14 +239,14 @@ impl NetworkFactors {
             things: "hosts",
         })?;
         (0..hosts).for_each(|k| values[k * hosts + k] = 1.0);
-        positive("the network's factor", hosts, &values)?;
+        ratios("the network's factor", hosts, &values)?;
         Ok(Self { hosts, values })
     }
 
     /// The same factor between all hosts.
     ///
     /// # Errors
-    /// Where there is no host, or the factor is not above 0.
+    /// Where there is no host, or the factor is none of [`RATIOS`].
     pub fn uniform(hosts: usize, factor: f64) -> Result<Self, FactorsError> {
         Self::new(vec![factor; hosts * hosts])
     }
@@ -323,11 +338,22 @@ mod tests {
         assert!(said(Factors::given(vec![1.0, 1.0, 1.0, 2.0])).contains("row 1, column 1 is 2"));
         let nan = Factors::from_latencies(&[f64::NAN], Source::Measured);
         assert!(said(nan).contains("NaN"));
+        // What could be computed with it would be no number any more.
+        for far in [1e308, 2e9, 1e-10] {
+            let given = said(Factors::given(vec![1.0, far, 1.0, 1.0]));
+            assert!(given.contains("from 1e-9 to 1e9, is needed"), "{given}");
+            let latencies = [1.0, far, 1.0, 1.0];
+            assert!(Factors::from_latencies(&latencies, Source::Xml).is_err());
+        }
+        let far = Factors::from_latencies(&[1e-308, 1e308, 1.0, 1.0], Source::Xml);
+        assert!(said(far).contains("row 0, column 1 is inf"));
         let f = Factors::unknown(2);
         assert!(f.clone().with_bandwidths(vec![1.0]).is_err());
         assert!(f.clone().with_bandwidths(vec![1.0, -1.0, 1.0, 1.0]).is_err());
+        assert!(f.clone().with_bandwidths(vec![1e19; 4]).is_err());
         assert!(f.with_bandwidths(vec![1e9; 4]).unwrap().bandwidths().is_some());
         assert!(NetworkFactors::uniform(2, f64::INFINITY).is_err());
+        assert!(NetworkFactors::uniform(2, 1e10).is_err());
         assert!(NetworkFactors::uniform(0, 2.0).is_err());
         assert!(NetworkFactors::from_latencies(&[1.0; 3], &[1.0; 2]).is_err());
         assert_eq!(NetworkFactors::uniform(1, f64::NAN).unwrap().at(0, 0), 1.0);

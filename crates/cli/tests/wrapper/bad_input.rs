@@ -1,5 +1,6 @@
 //! Bad input: one line that names it, status 125, and nothing was started.
 
+use crate::schema::valid;
 use crate::support::{Child, Tool, stderr, wait_until, workload};
 use std::fs;
 use std::process::{Output, Stdio};
@@ -310,7 +311,22 @@ fn what_cannot_be_mapped() {
     };
     let leads_nowhere = file("nowhere.json", &edge(3, "1"));
     let no_number = file("number.json", &edge(0, "NaN"));
-    let cases: [(&[&str], &str); 52] = [
+    let far = file("far.csv", "1,1e308\n1e308,1\n");
+    let many_messages = file("messages.csv", "from,to,messages,bytes\n0,1,1e308,1\n");
+    let many_bytes = file("bytes.csv", "from,to,messages,bytes\n0,1,1,1e300\n");
+    let big = file("big.csv", "id,load_s,size_bytes\n0,1,1e19\n1,1,0\n");
+    let dense = file("dense.mtx", &format!("{head}2 2 1\n1 2 1e200\n"));
+    let told = file("told.prof", "E\t0\t1\t1e300 bytes\t1 msgs sent\n");
+    let cases: [(&[&str], &str); 60] = [
+        // Each a number, and no more where they are added up and multiplied.
+        (&["--objects", &good, "--factors", &far], "far.csv, line 1|'1e308'|from 1e-9 to 1e9"),
+        (&["--objects", &good, "--edges", &many_messages], "messages.csv, line 2|at most 1e18"),
+        (&["--objects", &good, "--edges", &many_bytes], "bytes.csv, line 2|at most 1e18"),
+        (&["--objects", &big], "big.csv, line 2|size_bytes|at most 1e18"),
+        (&["--matrix", &dense], "dense.mtx, line 3|at most 1e18"),
+        (&["--monitoring", &told], "told.prof, line 1|1e300"),
+        (&["--objects", &good, "--alpha", "1e308"], "--alpha|at most 1e18"),
+        (&["--objects", &good, "--windows", "1e-308"], "--windows|from 1e-9 to 1e9"),
         (&["--objects", &twice], "twice.csv, line 3|task 4 is there twice"),
         (&["--objects", &infinite], "inf.csv, line 2|load_s|'inf'"),
         (&["--objects", &names], "names.csv|no tasks"),
@@ -388,6 +404,19 @@ fn what_cannot_be_mapped() {
     }
     let output = tool.evenly(["map", "--objects", &good, "--topology", "numa:x"]).output();
     refused(&output.unwrap(), "--topology|numa:x");
+    // The most that is accepted is mapped, and what is written has numbers only.
+    let most = file("most.csv", "id,load_s,size_bytes,pe\n0,1e18,1e18,0\n1,1e18,1e18,0\n");
+    let much = file("much.csv", "from,to,messages,bytes\n0,1,1e18,1e18\n1,0,1e18,1e18\n");
+    let farthest = file("farthest.csv", "1,1e9\n1e-9,1\n");
+    let args = ["map", "--topology", "numa:2 core:2", "--json", "-", "--time-limit", "0s"];
+    let files = ["--objects", &most, "--edges", &much, "--factors", &farthest];
+    for more in [&["--algorithm", "nuco"][..], &["--alpha", "1e18"], &["--compare"]] {
+        let output = tool.evenly(args.iter().chain(&files).chain(more)).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        valid(&serde_json::from_slice(&output.stdout).unwrap());
+        let said = stderr(&output);
+        assert!(!said.contains("inf ") && !said.contains("NaN"), "{said}");
+    }
 }
 
 #[test]
