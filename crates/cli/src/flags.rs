@@ -459,7 +459,8 @@ impl From<BarrierArg> for evenly_sim::Barrier {
 
 #[derive(Debug, Args)]
 pub(crate) struct TopologyArgs {
-    /// Another machine, as hwloc's synthetic description, such as "numa:2 core:4 pu:2"
+    /// Another machine, as hwloc's synthetic description, such as "numa:2 core:4 pu:2"; several hosts:
+    /// "host:2 numa:2 core:4"
     #[arg(long, value_name = "TEXT", conflicts_with = "xml")]
     pub(crate) synthetic: Option<String>,
     /// Another machine, as an XML file that hwloc (`lstopo FILE.xml`) or evenly wrote
@@ -535,12 +536,13 @@ pub(crate) struct MapArgs {
     #[arg(long, value_name = "MPICC", requires = "profile", conflicts_with_all = INPUTS,
         value_parser = PathBufValueParser::new().map(PathBuf::into_os_string))]
     pub(crate) mpicc: Option<OsString>,
-    /// The machine: this, hwloc's synthetic syntax such as 'numa:4 core:8', or an XML file of hwloc
+    /// The machine: this, hwloc's synthetic syntax such as 'numa:4 core:8' or, for two hosts, 'host:2
+    /// numa:4 core:8', or an XML file of hwloc
     #[arg(long, value_name = "MACHINE", default_value = "this",
         value_parser = NonEmptyStringValueParser::new())]
     pub(crate) topology: String,
     /// NUCO factors: CSV, a square of numbers, in row i, column j the latency of node i reading from
-    /// node j over that of its own memory
+    /// node j over that of its own memory; of several hosts all nodes, or those of one for each
     #[arg(long, value_name = "FILE")]
     pub(crate) factors: Option<PathBuf>,
     /// Where tasks are now: round-robin, compact, or a mapping (CSV with columns id and pe) [default:
@@ -601,8 +603,8 @@ pub(crate) struct MapArgs {
     #[arg(long, value_name = "FORMAT", default_value = "csv", requires = "out",
         value_parser = format_names())]
     pub(crate) format: String,
-    /// Names of the hosts, separated by commas, for rankfile and hostfile [default: those that the XML
-    /// of several hosts has]
+    /// Names of the hosts, separated by commas, for rankfile, hostfile and mpich [default: those that
+    /// the XML of several hosts has; host0, host1, ... of a synthetic machine]
     #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "out",
         value_parser = NonEmptyStringValueParser::new())]
     pub(crate) hosts: Vec<String>,

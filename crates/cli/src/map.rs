@@ -149,7 +149,7 @@ fn place(
             output::write(Path::new("-"), table.as_bytes())?;
         }
         if let (Some(_), [m]) = (&outputs.out, &mapped[..]) {
-            failed.extend(launcher_note(args, &case, m));
+            failed.extend(launcher_notes(args, &case, m));
         }
         for note in case.notes(&mapped).iter().chain(&too_dear).chain(&failed) {
             tell(&format!("evenly: note: {note}"));
@@ -414,23 +414,28 @@ fn judged(case: &Case, path: &Path) -> anyhow::Result<Mapped> {
 }
 
 /// What whoever starts the program by this mapping must know.
-fn launcher_note(args: &MapArgs, case: &Case, mapped: &Mapped) -> Option<String> {
-    match evenly_map::format(&args.format)? {
-        Format::RankFile if shares_cores(&mapped.mapping) => Some(String::from(
+fn launcher_notes(args: &MapArgs, case: &Case, mapped: &Mapped) -> Vec<String> {
+    let Some(format) = evenly_map::format(&args.format) else { return Vec::new() };
+    let described = evenly_map::is_synthetic(&args.topology);
+    let several = case.cluster.nodes().iter().any(|n| n.host != 0);
+    let mut notes = Vec::new();
+    if format == Format::RankFile && shares_cores(&mapped.mapping) {
+        notes.push(String::from(
             "ranks share cores: start with --bind-to :overload-allowed --mca mpi_yield_when_idle 1, or \
              those that wait spin away the time of those that compute",
-        )),
-        Format::MapCpu | Format::Mpich | Format::Masks
-            if evenly_map::is_synthetic(&args.topology)
-                && case.cluster.nodes().iter().all(|n| n.host == 0) =>
-        {
-            Some(String::from(
-                "CPUs have the numbers of the description, which need not be those of the system; map \
-                 with --topology this where the program is to run, or with its XML",
-            ))
-        }
-        _ => None,
+        ));
     }
+    if described && !several && matches!(format, Format::MapCpu | Format::Mpich | Format::Masks) {
+        notes.push(String::from(
+            "CPUs have the numbers of the description, which need not be those of the system; map \
+             with --topology this where the program is to run, or with its XML",
+        ));
+    }
+    let named = matches!(format, Format::RankFile | Format::HostFile | Format::Mpich);
+    if described && several && named && args.hosts.is_empty() {
+        notes.push(String::from("hosts have the names of the description; --hosts gives theirs"));
+    }
+    notes
 }
 
 fn shares_cores(mapping: &[CoreIndex]) -> bool {

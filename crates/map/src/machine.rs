@@ -4,7 +4,8 @@ use crate::error::{InputError, name_of};
 use crate::factors::read_factors;
 use evenly_model::{Cluster, ClusterError};
 use evenly_topology::{
-    Factors, FactorsError, Machine, TopologyError, from_xml, synthetic, this_machine,
+    ASSUMED_NETWORK_FACTOR, Factors, FactorsError, Machine, Source, TopologyError, from_xml,
+    synthetic, this_machine,
 };
 use std::fs::File;
 use std::path::Path;
@@ -47,8 +48,8 @@ pub struct Described {
     pub notes: Vec<String>,
 }
 
-/// The machine of a description: `this`, a file of hwloc's XML, or hwloc's synthetic syntax; with
-/// factors from a file where one is given.
+/// The machine of a description: `this`, a file of hwloc's XML, or hwloc's synthetic syntax with hosts
+/// ([`synthetic`]); with factors from a file where one is given.
 ///
 /// # Errors
 /// What is wrong with either, in one line.
@@ -58,24 +59,35 @@ pub fn machine(topology: &str, factors: Option<&Path>) -> Result<Described, Mach
         text if is_synthetic(text) => synthetic(text)?,
         path => from_xml(Path::new(path))?,
     };
-    let factors = match factors {
+    let (factors, factors_from) = match factors {
         Some(path) => given(path, &machine)?,
-        None => machine.factors(),
+        None => {
+            let factors = machine.factors();
+            let from = factors.source().words();
+            (factors, from)
+        }
     };
     let cluster = machine.cluster(Some(&factors))?;
     let nearest = factors.values().iter().copied().fold(f64::INFINITY, f64::min);
-    let is_odd = (nearest < LEAST_FACTOR).then(|| {
-        format!(
+    let mut notes = Vec::new();
+    if nearest < LEAST_FACTOR {
+        notes.push(format!(
             "a factor is {nearest}: that memory is said to be nearer than a node's own; needed is the \
              latency of the other node's memory over that of the own"
-        )
-    });
+        ));
+    }
+    if factors.source() == Source::Assumed || factors_from == GIVEN_WITHIN {
+        notes.push(format!(
+            "what messages between hosts cost is assumed, {ASSUMED_NETWORK_FACTOR} times what local \
+             memory does; `evenly topology --measure --network` measures it, --factors gives it"
+        ));
+    }
     Ok(Described {
         cluster,
-        factors_from: factors.source().words(),
+        factors_from,
         hosts: machine.hosts(),
         memory_s: machine.memory_ns().map(|ns| ns * 1e-9),
-        notes: is_odd.into_iter().collect(),
+        notes,
     })
 }
 
@@ -87,14 +99,22 @@ pub fn is_synthetic(topology: &str) -> bool {
     topology != THIS && !is_xml
 }
 
-/// Factors from a file.
-fn given(path: &Path, machine: &Machine) -> Result<Factors, MachineError> {
+/// Where the factors of each host are given, and of the network nothing is known.
+const GIVEN_WITHIN: &str = "given within a host, assumed between hosts: 3.4";
+
+/// Factors from a file, and where they come from: those of all nodes, or of the nodes of one host for
+/// each of several.
+fn given(path: &Path, machine: &Machine) -> Result<(Factors, &'static str), MachineError> {
     let file = name_of(path);
     let input = File::open(path).map_err(|e| InputError::unreadable(&file, &e))?;
     let factors = Factors::given(read_factors(input, &file)?)?;
     let (found, nodes) = (factors.nodes(), machine.homes().len());
     if found == nodes {
-        return Ok(factors);
+        let from = factors.source().words();
+        return Ok((factors, from));
+    }
+    if let Some(all) = machine.factors_of_each_host(&factors) {
+        return Ok((all, GIVEN_WITHIN));
     }
     let what = format!(
         "there are {found} x {found} factors; the machine has {nodes} NUMA nodes, so \

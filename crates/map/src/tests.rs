@@ -432,6 +432,32 @@ fn a_machine_with_factors_of_its_own() {
     assert!(said.starts_with("--topology: 'nonsense'") && said.lines().count() == 1, "{said}");
 }
 
+/// The paper's cluster, with the factors of one of its hosts.
+#[test]
+fn several_hosts_can_be_described() {
+    let room = Room::new();
+    let file = room.file("f.csv", "1,1.52\n1.52,1\n");
+    let m = machine("host:20 numa:2 core:2", Some(&file)).unwrap();
+    let paper = evenly_policy::map::machines::numa4x20().unwrap();
+    assert_eq!(m.cluster.factors(), paper.factors());
+    let places = |c: &Cluster| -> Vec<(usize, u32)> {
+        c.cores().iter().map(|core| (core.node, c.nodes()[core.node].host)).collect()
+    };
+    assert_eq!(places(&m.cluster), places(&paper));
+    assert_eq!((m.hosts.len(), m.hosts[19].as_str(), m.memory_s), (20, "host19", None));
+    assert_eq!(m.factors_from, "given within a host, assumed between hosts: 3.4");
+    assert!(m.notes[0].starts_with("what messages between hosts cost is assumed, 3.4 times"));
+    // All factors are theirs, or none is.
+    let all = room.file("all.csv", "1,50\n60,1\n");
+    let m = machine("host:2 core:2", Some(&all)).unwrap();
+    assert_eq!((m.cluster.factors(), m.factors_from), (&[1.0, 50.0, 60.0, 1.0][..], "given"));
+    assert!(m.notes.is_empty());
+    let m = machine("host:2 core:2", None).unwrap();
+    assert!(m.factors_from.starts_with("assumed") && m.notes.len() == 1);
+    let said = machine("host:2 numa:4 core:2", Some(&file)).unwrap_err().to_string();
+    assert!(said.ends_with("the machine has 8 NUMA nodes, so 8 x 8 are needed"), "{said}");
+}
+
 fn graph(ids: &[u64], core: Option<u32>) -> TaskGraph {
     let task = |id: &u64| Task { id: *id, load_s: 1.0, size_bytes: 0.0, core, movable: true };
     TaskGraph::new(ids.iter().map(task).collect(), &[]).unwrap()

@@ -7,6 +7,11 @@
 use evenly_model::{BANDWIDTH_NEEDED, BANDWIDTHS, RATIO_NEEDED, RATIOS, short};
 use serde::{Deserialize, Serialize};
 
+/// What a message between hosts is taken to cost, over the latency of local memory, where nothing is
+/// known: the least of the NETWORK factors on the paper's cluster (NucoLB, Figure 1). Others have
+/// hundreds.
+pub const ASSUMED_NETWORK_FACTOR: f64 = 3.4;
+
 /// Where factors come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -19,6 +24,9 @@ pub enum Source {
     Slit,
     /// Given by the user.
     Given,
+    /// Of several hosts nothing is known: what they and the network between them are taken to cost
+    /// ([`ASSUMED_NETWORK_FACTOR`]).
+    Assumed,
     /// Nothing is known: all are 1.
     Unknown,
 }
@@ -32,6 +40,7 @@ impl Source {
             Self::Xml => "distances in the XML",
             Self::Slit => "declared by the firmware (SLIT), not measured",
             Self::Given => "given",
+            Self::Assumed => "assumed: 1 within a host, 3.4 between hosts",
             Self::Unknown => "unknown: all 1",
         }
     }

@@ -180,8 +180,9 @@ fn shifted(set: &CpuSet, by: u32) -> CpuSet {
 const CPU_SETS: [&str; 3] = ["cpuset", "complete_cpuset", "allowed_cpuset"];
 const NODE_SETS: [&str; 3] = ["nodeset", "complete_nodeset", "allowed_nodeset"];
 
-/// Puts hosts together; the error names the host. `memory_ns` is kept in it ([`MEMORY_NS`]).
-pub(crate) fn merge(hosts: &[HostXml<'_>], memory_ns: f64) -> Result<Merged, String> {
+/// Puts hosts together; the error names the host. `memory_ns` is kept in it, where it is known
+/// ([`MEMORY_NS`]).
+pub(crate) fn merge(hosts: &[HostXml<'_>], memory_ns: Option<f64>) -> Result<Merged, String> {
     let mut whole = Whole::default();
     let mut groups = Vec::new();
     for host in hosts {
@@ -194,7 +195,7 @@ pub(crate) fn merge(hosts: &[HostXml<'_>], memory_ns: f64) -> Result<Merged, Str
             (String::from("type"), String::from("Machine")),
             (String::from("os_index"), String::from("0")),
         ],
-        children: vec![Element::info(MEMORY_NS, &memory_ns.to_string())],
+        children: memory_ns.map(|ns| Element::info(MEMORY_NS, &ns.to_string())).into_iter().collect(),
     };
     for (attribute, set) in CPU_SETS.iter().chain(&NODE_SETS).zip(&whole.sets) {
         machine.set(attribute, set_text(set));
@@ -344,7 +345,7 @@ mod tests {
             "<topology><object type=\"Machine\"/></topology>",
             "<topology><object type=\"Machine\" complete_cpuset=\"0xf...f\"/></topology>",
         ] {
-            let error = merge(&[HostXml { name: "h", xml: bad }], 80.0).unwrap_err();
+            let error = merge(&[HostXml { name: "h", xml: bad }], Some(80.0)).unwrap_err();
             assert!(error.starts_with("host h: ") && error.lines().count() == 1, "{bad}: {error}");
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! The tree (packages, NUMA nodes, caches, cores, hardware threads, kinds of CPUs) is hwloc's: of
 //! [this machine](this_machine), of an [XML file](from_xml) or of a [synthetic
-//! description](synthetic). [`Factors`] say what a NUMA node pays to read from another, over what its
+//! description](synthetic), which can be one of several hosts. [`Factors`] say what a NUMA node pays to read from another, over what its
 //! own memory costs (the NUCO factors of NucoLB, section III-A); [`measure()`] measures them, and
 //! [`declared()`] reads what the firmware says of them. [`join`] makes one
 //! machine of several hosts, with a ping-pong's [`Network`] between them. Tree and factors together are the
@@ -33,7 +33,9 @@ mod tree;
 mod xml;
 
 pub use declared::{Access, Declared, declared, parse_free, parse_hmat, parse_huge, parse_slit};
-pub use factors::{Factors, FactorsError, NetworkFactors, Source, compose};
+pub use factors::{
+    ASSUMED_NETWORK_FACTOR, Factors, FactorsError, NetworkFactors, Source, compose,
+};
 pub use host_file::{HostError, Told, claim_host, tell_host, told_hosts};
 pub use machine::{
     ASSUMED_CACHE_FACTORS, Host, JoinError, MOST_CPUS, MOST_XML_BYTES, Machine, Origin,

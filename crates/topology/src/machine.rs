@@ -4,11 +4,13 @@
 //! Invariant: a machine that is here has at least one CPU that may be used, and what a cluster is made
 //! of does not depend on whether CPUs beside those are there.
 
-use crate::factors::{Factors, FactorsError, Source, compose};
+use crate::factors::{
+    ASSUMED_NETWORK_FACTOR, Factors, FactorsError, NetworkFactors, Source, compose,
+};
 use crate::hosts::{self, HostXml};
 use crate::hwloc::{self, Found, Input, Matrix, Meaning};
 use crate::measured::{Factor, Measurement, Pair};
-use crate::network::Network;
+use crate::network::{MOST_HOSTS, Network};
 use crate::store;
 use crate::text;
 use crate::tree::{CpuKind, Kind, Object, speeds};
@@ -29,6 +31,9 @@ pub const MOST_XML_BYTES: u64 = 64 << 20;
 /// assumed, because it is not measured yet. Of the order that today's servers have (a few, 15, 50
 /// nanoseconds and more over 100).
 pub const ASSUMED_CACHE_FACTORS: [f64; 5] = [0.05, 0.15, 0.5, 0.7, 0.8];
+
+/// The level of synthetic descriptions that hwloc has not: so many hosts, each as the rest says.
+const HOST_LEVEL: &str = "host";
 
 /// Most hosts that a title names.
 const MOST_NAMES: usize = 8;
@@ -123,10 +128,12 @@ struct Joined {
 }
 
 /// The machine that a synthetic description of hwloc stands for, such as `numa:2 core:4 pu:2`. Where
-/// it does not go down to the CPUs (`pu`), each thing of its last level has one.
+/// it does not go down to the CPUs (`pu`), each thing of its last level has one. A first level `host` is
+/// ours: `host:2 numa:2 core:4` are two hosts as one machine, as [`join`] makes them, named `host0` and
+/// `host1`.
 ///
 /// # Errors
-/// Where hwloc does not understand it, or it has more than [`MOST_CPUS`] CPUs.
+/// Where hwloc does not understand it, or it has more than [`MOST_CPUS`] CPUs or 256 hosts.
 pub fn synthetic(text: &str) -> Result<Machine, TopologyError> {
     let refused = |why: String| TopologyError::Synthetic { text: text.to_owned(), why };
     let levels = levels(text).map_err(refused)?;
@@ -134,13 +141,48 @@ pub fn synthetic(text: &str) -> Result<Machine, TopologyError> {
         return Err(TopologyError::TooMany { text: text.to_owned() });
     }
     let last = levels.last().ok_or_else(|| refused("it is empty".into()))?;
+    let (hosts, each) = host_level(text, &levels).map_err(refused)?;
     let whole = match last.0.to_ascii_lowercase().as_str() {
         // hwloc takes numbers without names, too; the last is of CPUs.
-        "pu" | "" => text.to_owned(),
-        _ => format!("{text} pu:1"),
+        "pu" | "" => each.to_owned(),
+        _ => format!("{each} pu:1"),
     };
-    let found = hwloc::read(Input::Synthetic(&whole)).map_err(refused)?;
+    let mut found = hwloc::read(Input::Synthetic(whole.trim())).map_err(refused)?;
+    if let Some(hosts) = hosts {
+        let names: Vec<String> = (0..hosts).map(|k| format!("{HOST_LEVEL}{k}")).collect();
+        let parts: Vec<HostXml<'_>> =
+            names.iter().map(|name| HostXml { name, xml: &found.xml }).collect();
+        let merged = hosts::merge(&parts, None).map_err(refused)?;
+        found = hwloc::read(Input::Xml(&merged.xml)).map_err(refused)?;
+    }
     Machine::new(Origin::Synthetic(text.to_owned()), found)
+}
+
+/// How many hosts a synthetic description is of, where it says so, and what each of them is. The error
+/// is what is wrong.
+fn host_level<'a>(
+    text: &'a str,
+    levels: &[(&str, u64)],
+) -> Result<(Option<u64>, &'a str), String> {
+    let is_host = |(name, _): &(&str, u64)| name.eq_ignore_ascii_case(HOST_LEVEL);
+    let Some((first, inner)) = levels.split_first() else { return Ok((None, text)) };
+    if inner.iter().any(is_host) {
+        return Err(String::from("hosts are the first level, as in host:2 numa:2 core:4"));
+    }
+    if !is_host(first) {
+        return Ok((None, text));
+    }
+    if !(1..=MOST_HOSTS as u64).contains(&first.1) {
+        return Err(format!("there can be 1 to {MOST_HOSTS} hosts"));
+    }
+    match text.trim_start().split_at_checked(HOST_LEVEL.len()) {
+        Some((name, rest)) if name.eq_ignore_ascii_case(HOST_LEVEL) => {
+            let number = |c: char| c == ':' || c.is_ascii_digit();
+            Ok((Some(first.1), rest.trim_start_matches(number)))
+        }
+        // Memory, or attributes of the machine.
+        _ => Err(String::from("nothing can stand before the hosts")),
+    }
 }
 
 /// The levels of a synthetic description with their numbers, as hwloc will read them; attributes (in
@@ -307,8 +349,7 @@ pub fn join(hosts: &[Host], network: Network) -> Result<Machine, JoinError> {
     }
     let parts: Vec<HostXml<'_>> =
         hosts.iter().map(|h| HostXml { name: &h.name, xml: h.machine.plain_xml() }).collect();
-    let middle = median(&memory_ns).unwrap_or_default();
-    let merged = hosts::merge(&parts, middle).map_err(JoinError::Machine)?;
+    let merged = hosts::merge(&parts, median(&memory_ns)).map_err(JoinError::Machine)?;
     let found = hwloc::read(Input::Xml(&merged.xml)).map_err(JoinError::Machine)?;
     let origin = Origin::Hosts(network.hosts.clone());
     let mut machine = Machine::new(origin, found).map_err(|e| JoinError::Machine(e.to_string()))?;
@@ -575,13 +616,12 @@ impl Machine {
     }
 
     /// The best factors that are known of it: measured; else distances that are in its XML; else the
-    /// firmware's (SLIT); else all 1.
+    /// firmware's (SLIT); else all 1, but between hosts [`ASSUMED_NETWORK_FACTOR`].
     #[must_use]
     pub fn factors(&self) -> Factors {
         if let Some(f) = self.measured_factors() {
             return f;
         }
-        let n = self.homes().len();
         let of = |meaning: Meaning, by_user: bool| {
             let wanted = move |m: &&Matrix| m.by_user == by_user && m.meaning == meaning;
             let matrices = self.found.matrices.iter().filter(wanted);
@@ -599,7 +639,34 @@ impl Machine {
                 _ => factors,
             }
         });
-        from_xml.or_else(|| by(false, Source::Slit)).unwrap_or_else(|| Factors::unknown(n))
+        from_xml.or_else(|| by(false, Source::Slit)).unwrap_or_else(|| self.assumed_factors())
+    }
+
+    /// Where nothing is known.
+    fn assumed_factors(&self) -> Factors {
+        let hosts = self.home_hosts();
+        let n = hosts.len();
+        if hosts.iter().all(|h| *h == hosts[0]) {
+            return Factors::unknown(n);
+        }
+        let factor =
+            |k: usize| if hosts[k / n] == hosts[k % n] { 1.0 } else { ASSUMED_NETWORK_FACTOR };
+        let assumed = Factors::new((0..n * n).map(factor).collect(), Source::Assumed);
+        assumed.unwrap_or_else(|_| Factors::unknown(n))
+    }
+
+    /// Factors for all of its hosts, from those of one, which are those of each, and
+    /// [`ASSUMED_NETWORK_FACTOR`] between them; None where it is one host, or one has another number of
+    /// nodes with cores.
+    #[must_use]
+    pub fn factors_of_each_host(&self, own: &Factors) -> Option<Factors> {
+        let of_nodes = self.home_hosts();
+        let hosts: Vec<&[u32]> = of_nodes.chunk_by(|a, b| a == b).collect();
+        if hosts.len() < 2 || hosts.iter().any(|nodes| nodes.len() != own.nodes()) {
+            return None;
+        }
+        let network = NetworkFactors::uniform(hosts.len(), ASSUMED_NETWORK_FACTOR).ok()?;
+        Factors::given(compose(&vec![own; hosts.len()], &network).ok()?).ok()
     }
 
     /// The values of a matrix between homes, row by row; None where a node is not in it.
@@ -789,6 +856,7 @@ mod tests {
         assert_eq!(of("2 3 4"), [("", 2), ("", 3), ("", 4)]);
         assert_eq!(of("core:99999999999999999999"), [("core", u64::MAX)]);
         assert!(of(" ").is_empty());
+        assert_eq!(of("host:20 numa:2 core:2"), [("host", 20), ("numa", 2), ("core", 2)]);
         for bad in ["core", "core:", "core:0x10", "core:-1", "core:4,"] {
             assert!(levels(bad).unwrap_err().contains(bad), "{bad}");
         }

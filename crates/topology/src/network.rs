@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 /// Name and version of what the ping-pong writes.
 const SCHEMA_PING_PONG: &str = "evenly.pingpong/1";
 /// Most hosts: as in `probe/pingpong.c`.
-const MOST_HOSTS: usize = 256;
+pub(crate) const MOST_HOSTS: usize = 256;
 /// Most bytes that the ping-pong writes: its pairs are some 600 bytes each.
 pub const MOST_PING_PONG_BYTES: u64 = 64 << 20;
 

@@ -4,7 +4,7 @@
 
 use evenly_model::CpuSet;
 use evenly_topology::{
-    ASSUMED_CACHE_FACTORS, Binding, Factors, Host, HostPair, Kind, Machine, Measurement, Network,
+    ASSUMED_CACHE_FACTORS, ASSUMED_NETWORK_FACTOR, Binding, Factors, Host, HostPair, Kind, Machine, Measurement, Network,
     Origin, Pair, Source, Spread, from_xml, join, synthetic, this_machine_kept_in,
 };
 use std::fs;
@@ -325,6 +325,74 @@ fn hosts_that_are_alike_are_two_all_the_same() {
     let text = all.describe();
     assert!(text.starts_with("n1, n2, n3: 3 hosts, 3 packages, 3 NUMA nodes, 6 cores"), "{text}");
     assert!(text.contains("\n  host n2, package 0"), "{text}");
+}
+
+#[test]
+fn hosts_are_a_level_of_descriptions() {
+    let machine = synthetic("host:2 numa:2 l3:1 core:4 pu:2").unwrap();
+    assert_eq!(machine.hosts(), ["host0", "host1"]);
+    assert_eq!((machine.allowed(), machine.memory_ns()), (set("0-31"), None));
+    let cluster = machine.cluster(None).unwrap();
+    let of = |c: &evenly_model::Core| (c.id, c.cpu, c.node);
+    let ids: Vec<_> = cluster.cores().iter().map(of).collect();
+    let expected: Vec<_> = (0..16).map(|k: u32| (k, 2 * k, k as usize / 4)).collect();
+    assert_eq!(ids, expected);
+    let nodes: Vec<(u32, u32)> = cluster.nodes().iter().map(|n| (n.id, n.host)).collect();
+    assert_eq!(nodes, [(0, 0), (1, 0), (2, 1), (3, 1)]);
+    assert_eq!([1, 4, 8].map(|k| cluster.hops(0, k)), [1, 2, 3]);
+    // Nothing is known of the network, and that is said.
+    let factors = machine.factors();
+    assert_eq!((factors.source(), ASSUMED_NETWORK_FACTOR), (Source::Assumed, 3.4));
+    assert!(factors.source().words().contains("3.4 between hosts"));
+    assert_eq!(&factors.values()[..4], [1.0, 1.0, 3.4, 3.4]);
+    let text = machine.describe();
+    assert!(text.contains(": 2 hosts, 4 NUMA nodes, 16 cores, 32 CPUs"), "{text}");
+    // As XML it is the same again.
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("hosts.xml");
+    fs::write(&file, machine.to_xml().unwrap()).unwrap();
+    let again = from_xml(&file).unwrap();
+    assert_eq!((again.root(), again.hosts()), (machine.root(), machine.hosts()));
+    assert_eq!((again.factors(), again.cluster(None).unwrap()), (factors, cluster));
+
+    // Factors of the nodes of one host are those of each.
+    let own = Factors::given(vec![1.0, 1.5, 1.6, 1.0]).unwrap();
+    let all = machine.factors_of_each_host(&own).unwrap();
+    assert_eq!(all.values()[4..8], [1.6, 1.0, 3.4, 3.4]);
+    assert_eq!(all.values()[12..], [3.4, 3.4, 1.6, 1.0]);
+    assert!(machine.factors_of_each_host(&Factors::unknown(3)).is_none());
+    let one = synthetic("numa:2 core:2").unwrap();
+    assert!(one.factors_of_each_host(&own).is_none());
+}
+
+#[test]
+fn hosts_can_be_all_that_is_described() {
+    for (text, hosts, cpus) in [
+        ("host:3", 3, 3),
+        (" Host:2 2 4", 2, 16),
+        ("host:1 core:2", 1, 2),
+        ("host:2(memory=1GiB) core:2", 2, 4),
+        ("host:2 [numa(memory=2GiB)] [numa(memory=1GiB)] core:2", 2, 4),
+    ] {
+        let machine = synthetic(text).unwrap();
+        assert_eq!((machine.hosts().len(), machine.allowed().len()), (hosts, cpus), "{text}");
+        assert_eq!(machine.cluster(None).unwrap().nodes().len(), hosts, "{text}");
+    }
+    let one = synthetic("host:1 numa:2 core:2").unwrap();
+    assert_eq!(one.factors().source(), Source::Unknown);
+    for (text, why) in [
+        ("numa:2 host:2 core:2", "hosts are the first level, as in host:2 numa:2 core:4"),
+        ("host:2 host:2 core:2", "hosts are the first level"),
+        ("[numa] host:2 core:2", "nothing can stand before the hosts"),
+        ("host:0 core:2", "there can be 1 to 256 hosts"),
+        ("host:257 core:2", "there can be 1 to 256 hosts"),
+        ("host core:2", "'host' has no number of things"),
+        ("host:2 cheese:2", "describes no machine"),
+        ("host:200 core:200", "more than 16384 CPUs"),
+    ] {
+        let error = synthetic(text).unwrap_err().to_string();
+        assert!(error.contains(why) && error.lines().count() == 1, "{text}: {error}");
+    }
 }
 
 #[test]

@@ -52,7 +52,9 @@ fn options_of_topology() {
     let tag = tool.path("tag");
     fs::write(&tag, "<topology version=\"2.0\"/>").unwrap();
     let tag = tag.to_str().unwrap();
-    let cases: [(&[&str], &str); 12] = [
+    let cases: [(&[&str], &str); 14] = [
+        (&["--synthetic", "numa:2 host:2"], "--synthetic|hosts are the first level"),
+        (&["--synthetic", "host:999 core:2"], "--synthetic|1 to 256 hosts"),
         (&["--synthetic", "cheese:2"], "--synthetic|cheese:2|numa:2 core:4 pu:2"),
         (&["--synthetic", ""], "--synthetic|it is empty"),
         (&["--xml", tag], "--xml|is no XML of hwloc|it has no machine"),

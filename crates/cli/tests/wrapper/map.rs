@@ -305,6 +305,56 @@ fn a_rank_file_for_ranks_that_were_monitored() {
     );
 }
 
+/// Two hosts that need not be there yet: planned by a description, in each form that launchers of several
+/// hosts take, and by the XML that is made of it.
+#[test]
+fn hosts_are_planned_beforehand() {
+    let tool = Tool::new();
+    let (tasks, edges) = (tool.path("t.csv"), tool.path("e.csv"));
+    fs::write(&tasks, "id,load_s\n0,1\n1,1\n2,1\n3,1\n").unwrap();
+    let talk = "0,3,1e5\n3,0,1e5\n1,2,1e5\n2,1,1e5\n";
+    fs::write(&edges, format!("from,to,messages\n{talk}")).unwrap();
+    let xml = tool.path("hosts.xml");
+    let described = "host:2 numa:1 core:2";
+    let mut c = tool.evenly(["topology", "--synthetic", described, "--json", "-", "--export"]);
+    let output = c.arg(&xml).output().unwrap();
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    valid(&found);
+    assert_eq!(found["hosts"], serde_json::json!(["host0", "host1"]));
+    assert_eq!(
+        (&found["factors"]["source"], &found["factors"]["matrix"]),
+        (&"assumed".into(), &serde_json::json!([[1.0, 3.4], [3.4, 1.0]]))
+    );
+    let map = |topology: &str, options: &[&str]| {
+        let given = ["map", "--objects", tasks.to_str().unwrap(), "--edges", edges.to_str().unwrap()];
+        let more = ["--topology", topology, "--algorithm", "nuco+", "--out", "-"];
+        let output = tool.evenly(given.iter().chain(&more).chain(options)).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        (text(&output.stdout), stderr(&output))
+    };
+    // Those that talk are on one host.
+    let (file, said) = map(described, &["--format", "hostfile"]);
+    let on: Vec<&str> = file.lines().collect();
+    assert!(on[0] == on[3] && on[1] == on[2] && on[0] != on[1], "{file}");
+    assert!(on.iter().all(|host| ["host0", "host1"].contains(host)), "{file}");
+    assert!(said.contains("--hosts gives theirs") && said.contains("3.4 times"), "{said}");
+    let xml = xml.to_str().unwrap();
+    for format in ["hostfile", "rankfile", "mpich", "csv"] {
+        assert_eq!(map(described, &["--format", format]).0, map(xml, &["--format", format]).0);
+        if format != "csv" {
+            let (file, said) = map(described, &["--format", format, "--hosts", "aa,bb"]);
+            assert!(file.contains("aa") && file.contains("bb") && !file.contains("host"), "{file}");
+            assert!(!said.contains("--hosts gives"), "{said}");
+        }
+    }
+    let file = tool.path("map.json");
+    map(described, &["--json", file.to_str().unwrap()]);
+    let found = json(&file);
+    valid(&found);
+    assert!(found["machine"]["factors_from"].as_str().unwrap().starts_with("assumed"));
+    assert_eq!(found["objectives"]["after"]["remote_messages"], 0.0);
+}
+
 /// What the launchers need to know beside their files: Open MPI counts no ranks where it is given a
 /// rank file, and CPUs of a description are not those of the system.
 #[test]
