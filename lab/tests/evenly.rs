@@ -188,8 +188,9 @@ fn memory_follows_ranks_where_that_pays() {
         assert!(ranks.said.lines().filter(is_move).count() >= 2, "{ranks:?}");
         told("far");
 
-        equally_far(lab);
+        every_pair_of_nodes_is_measured(lab);
         told("measured");
+        equally_far(lab);
         let ranks = Ranks::of(lab, "await 'the ranks in pairs' are_paired; more 10");
         ranks.assert_paired();
         assert!(!ranks.said.contains("moved from node"), "{}", ranks.said);
@@ -202,13 +203,70 @@ fn memory_follows_ranks_where_that_pays() {
     });
 }
 
+/// The file in which evenly keeps what it has measured.
+fn kept(lab: &mut Lab) -> String {
+    let kept = text(lab, "echo ~/.cache/evenly/topology/*.json");
+    assert!(kept.ends_with(".json") && !kept.contains(' ') && !kept.contains('*'), "{kept}");
+    kept
+}
+
+/// On two nodes, each with a CPU and memory of its own: every pair is measured on memory that was looked
+/// up, each figure has its spread, what the firmware declares stands beside it, and all of it is kept and
+/// exported. How far the nodes are from each other is not looked at: under emulation it is noise.
+fn every_pair_of_nodes_is_measured(lab: &mut Lab) {
+    let command = "evenly topology --measure --export /tmp/measured.xml --json -";
+    let output = common::run(lab, command, PATIENCE);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status, 0, "{said}");
+    let found: Value = serde_json::from_str(&output.text()).unwrap();
+    let measured = &found["measured"];
+    let pairs = measured["pairs"].as_array().unwrap();
+    let who: Vec<_> = pairs.iter().map(|p| (p["reader"].as_u64(), p["memory"].as_u64())).collect();
+    let all = [(0, 0), (1, 0), (0, 1), (1, 1)].map(|(r, m)| (Some(r), Some(m)));
+    assert_eq!(who, all, "{found:#}");
+    let spread = |s: &Value, values: usize| {
+        let [low, median, high] = ["low", "median", "high"].map(|k| s[k].as_f64().unwrap());
+        assert!(0.0 < low && low <= median && median <= high, "{s:#}");
+        assert_eq!(s["values"].as_array().unwrap().len(), values);
+        median
+    };
+    let mut latencies = BTreeMap::new();
+    for pair in pairs {
+        assert_eq!((&pair["binding"], &pair["readers"]), (&"checked".into(), &1.into()), "{pair:#}");
+        assert!(pair["buffer_bytes"].as_u64().unwrap() >= 64 << 20, "{pair:#}");
+        spread(&pair["read_bytes_per_s"], 5);
+        let place = |of: &str| pair[of].as_u64().unwrap() as usize;
+        latencies.insert((place("reader"), place("memory")), spread(&pair["latency_ns"], 11));
+    }
+    let factors = &found["factors"];
+    assert_eq!((&factors["source"], &factors["nodes"]), (&"measured".into(), &vec![0, 1].into()));
+    let of = |matrix: &str, i: usize, j: usize| factors[matrix][i][j].as_f64().unwrap();
+    for (&(i, j), latency) in &latencies {
+        let expected = latency / latencies[&(i, i)];
+        assert!((of("matrix", i, j) - expected).abs() < 1e-9, "{found:#}");
+        assert!(of("low", i, j) <= expected && expected <= of("high", i, j), "{found:#}");
+    }
+    assert_eq!(found["declared"]["slit"], serde_json::json!([[10, 21], [21, 10]]));
+    // The same for people, in the words that name them.
+    assert_eq!(said.matches(", pages checked)").count(), 4, "{said}");
+    assert!(said.contains("declared distances (SLIT): 10 21 / 21 10"), "{said}");
+    let path = kept(lab);
+    let file: Value = serde_json::from_str(&text(lab, &format!("cat {path}"))).unwrap();
+    assert_eq!(&file["measured"], measured);
+    // In the XML they are distances, in thousandths.
+    let again = text(lab, "evenly topology --xml /tmp/measured.xml --json - 2>/dev/null");
+    let again: Value = serde_json::from_str(&again).unwrap();
+    assert_eq!(again["factors"]["source"], "xml");
+    for &(i, j) in latencies.keys() {
+        let exported = again["factors"]["matrix"][i][j].as_f64().unwrap();
+        assert!((exported - of("matrix", i, j)).abs() <= 0.0005, "{again:#}");
+    }
+}
+
 /// A measurement that says so, where evenly keeps its own: under emulation every node is as far as any
 /// other, but for noise.
 fn equally_far(lab: &mut Lab) {
-    let output = common::run(lab, "evenly topology --measure --json -", PATIENCE);
-    assert_eq!(output.status, 0, "{}", String::from_utf8_lossy(&output.stderr));
-    let kept = text(lab, "echo ~/.cache/evenly/topology/*.json");
-    assert!(kept.ends_with(".json") && !kept.contains(' '), "{kept}");
+    let kept = kept(lab);
     let pair = |k: u32| {
         let latency =
             serde_json::json!({ "median": 100.0, "low": 100.0, "high": 100.0, "values": [100.0] });

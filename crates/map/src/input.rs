@@ -134,6 +134,7 @@ impl Files {
         if let Some(path) = &self.matrix {
             let file = name_of(path);
             let mut matrix = read_matrix(open(path, &file)?, &file, known)?;
+            notes.extend(said_again(&file, matrix.again));
             match &self.bytes_matrix {
                 Some(path) => {
                     let name = name_of(path);
@@ -145,6 +146,7 @@ impl Files {
                         );
                         return Err(InputError::new(&name, what));
                     }
+                    notes.extend(said_again(&name, bytes.again));
                     let edges = bytes.edges.list.into_iter();
                     matrix.edges.list.extend(edges.map(|e| Edge {
                         bytes: e.messages,
@@ -166,6 +168,16 @@ impl Files {
         let ranks = all.ranks;
         Ok((all.into_edges(), ranks))
     }
+}
+
+/// What is said of a matrix that has more than one entry for a row and column.
+fn said_again(file: &str, again: usize) -> Option<String> {
+    let entries = match again {
+        0 => return None,
+        1 => String::from("an entry stands"),
+        n => format!("{n} entries stand"),
+    };
+    Some(format!("{file}: {entries} in a row and column that had one before: all are added up"))
 }
 
 /// A task of which nothing is known.

@@ -19,6 +19,8 @@ pub struct Matrix {
     pub tasks: usize,
     /// Its entries as messages.
     pub edges: Edges,
+    /// Entries in a row and column that had one before: they are added up.
+    pub again: usize,
 }
 
 /// What the first line says.
@@ -55,6 +57,7 @@ pub fn read_matrix(
     };
     let mut edges = Edges::default();
     let mut found = 0_usize;
+    let mut places: Vec<u64> = Vec::new();
     while let Some((_, text)) = lines.next()? {
         if text.is_empty() || text.starts_with('%') {
             continue;
@@ -65,6 +68,8 @@ pub fn read_matrix(
         }
         found += 1;
         let added = entry(text, &kind, tasks).and_then(|(from, to, messages)| {
+            // Tasks are far fewer than 2^32.
+            places.push(from << 32 | to);
             let edge = Edge { from, to, messages, bytes: 0.0 };
             edges.add(edge, known)?;
             if kind.symmetric && from != to {
@@ -78,7 +83,9 @@ pub fn read_matrix(
         let what = format!("there are {found} entries; {entries} are announced");
         return Err(InputError::new(file, what));
     }
-    Ok(Matrix { tasks, edges })
+    places.sort_unstable();
+    let again = places.windows(2).filter(|two| two[0] == two[1]).count();
+    Ok(Matrix { tasks, edges, again })
 }
 
 /// The first line.

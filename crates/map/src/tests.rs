@@ -219,6 +219,31 @@ fn matrices() {
     assert_eq!([sent(&g, 2, 0).0, sent(&g, 0, 2).0, g.messages()], [1.0, 1.0, 2.0]);
 }
 
+/// The format knows no such thing; they may be a mistake, or parts of a sum.
+#[test]
+fn entries_that_are_there_again_are_added_up_and_told() {
+    let room = Room::new();
+    let head = "%%MatrixMarket matrix coordinate real";
+    let read = |text: &str| {
+        let matrix = Some(room.file("m", &format!("{head} {text}")));
+        let input = Files { matrix, ..Files::default() }.read().unwrap();
+        let told = input.notes.iter().find(|n| n.contains("m: ")).map(|n| {
+            n.replace(&format!("{}/", room.0.path().display()), "")
+        });
+        (sent(&input.graph, 1, 0).0, told)
+    };
+    let added = "in a row and column that had one before: all are added up";
+    assert_eq!(
+        read("symmetric\n2 2 2\n2 1 5\n2 1 3\n"),
+        (8.0, Some(format!("m: an entry stands {added}")))
+    );
+    assert_eq!(
+        read("general\n2 2 4\n2 1 5\n1 2 1\n2 1 3\n2 1 2\n"),
+        (10.0, Some(format!("m: 2 entries stand {added}")))
+    );
+    assert_eq!(read("general\n2 2 2\n2 1 5\n1 2 5\n"), (5.0, None));
+}
+
 #[test]
 fn bad_matrices_are_named() {
     const REAL: &str = "%%MatrixMarket matrix coordinate real";

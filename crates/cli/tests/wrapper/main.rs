@@ -23,4 +23,5 @@ mod schema;
 mod support;
 mod threads;
 mod top;
+mod topology;
 mod tune;

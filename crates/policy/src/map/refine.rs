@@ -1,4 +1,5 @@
-//! `refine`: the fewest migrations that take every core below a bound (after Charm++'s RefineLB).
+//! `refine`: few migrations that take every core below a bound (after Charm++'s RefineLB). It goes by a
+//! rule and does not search: fewer may do.
 //!
 //! Invariant: only tasks of cores above the bound are moved, each once, and never onto a core that
 //! they would take above it. The bound is 1 + tolerance times the mean load; where that cannot be
@@ -18,7 +19,7 @@ use std::collections::BTreeSet;
 /// `refine`.
 pub(super) const REFINE: MapperInfo = MapperInfo {
     name: "refine",
-    about: "fewest migrations from overloaded cores, until within a tolerance of the mean",
+    about: "few migrations from overloaded cores, until within a tolerance of the mean",
     effort: Effort::EveryTask,
     map: |r: &Request<'_>| {
         let mean = mean_load_s(r.graph, r.cluster);
