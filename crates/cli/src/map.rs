@@ -214,10 +214,11 @@ fn files(args: &MapArgs) -> Files {
 }
 
 fn case(args: &MapArgs, described: Described, mut input: Input) -> anyhow::Result<Case> {
-    let Described { cluster, factors_from, notes, .. } = described;
+    let Described { cluster, factors_from, caches_from, notes, .. } = described;
     input.notes.extend(notes);
     let (present, from) = present(&input, &cluster, args.current.as_ref())?;
-    Ok(Case { input, cluster, topology: args.topology.clone(), factors_from, present, from })
+    let topology = args.topology.clone();
+    Ok(Case { input, cluster, topology, factors_from, caches_from, present, from })
 }
 
 /// How much more than it takes a message between hosts may count before that is said.

@@ -4,9 +4,10 @@
 //! `evenly.map-comparison-1.json` describe; a field is never renamed or re-used.
 
 use crate::input::Input;
+use crate::machine::ASSUMED;
 use crate::present::PresentFrom;
 use crate::programs::{Job, PROGRAMS, Program, ProgramError};
-use evenly_model::{Cluster, CoreIndex, CpuId, CpuSet, Nanos, TaskGraph, counted};
+use evenly_model::{CacheLevel, Cluster, CoreIndex, CpuId, CpuSet, Nanos, TaskGraph, counted};
 use evenly_policy::map::{
     Alpha, MAPPERS, MapperInfo, Objectives, Options, Request, no_stop, objectives, plus,
 };
@@ -31,6 +32,8 @@ pub struct Case {
     pub topology: String,
     /// Where its factors come from, in words.
     pub factors_from: &'static str,
+    /// The same of the factors of caches that cores share, where they share some: measured or assumed.
+    pub caches_from: Option<&'static str>,
     /// Where each task is, by its place.
     pub present: Vec<CoreIndex>,
     /// Where that comes from.
@@ -170,6 +173,15 @@ impl Case {
                 self.factors_from
             ));
         }
+        if self.caches_from == Some(ASSUMED) {
+            let level = |l: &CacheLevel| format!("{} {}", l.name, l.factor);
+            let levels: Vec<String> = self.cluster.caches().iter().map(level).collect();
+            notes.push(format!(
+                "what cores pay that share a cache is assumed, over local memory: {}; `evenly topology \
+                 --measure` measures it, for --topology this",
+                levels.join(", ")
+            ));
+        }
         for m in mapped {
             let tasks = self.input.graph.tasks().iter().zip(&self.present).zip(&m.mapping);
             let moved = tasks.filter(|((t, now), then)| !t.movable && now != then).count();
@@ -287,6 +299,8 @@ impl Case {
                 "nodes": cluster.nodes().len(),
                 "factors": factors,
                 "factors_from": self.factors_from,
+                "caches": cluster.caches(),
+                "caches_from": self.caches_from,
             },
             "present": self.from.words(),
             "options": {

@@ -40,6 +40,8 @@ pub struct Described {
     pub cluster: Cluster,
     /// In words.
     pub factors_from: &'static str,
+    /// The same of what cores pay that share a cache; None where they share none.
+    pub caches_from: Option<&'static str>,
     /// The names of its hosts, where it is several.
     pub hosts: Vec<String>,
     /// How long a load from local memory takes, in seconds, where it was measured.
@@ -82,9 +84,14 @@ pub fn machine(topology: &str, factors: Option<&Path>) -> Result<Described, Mach
              memory does; `evenly topology --measure --network` measures it, --factors gives it"
         ));
     }
+    let caches_from = machine.caches_from().map(|from| match from {
+        Source::Measured => "measured",
+        _ => ASSUMED,
+    });
     Ok(Described {
         cluster,
         factors_from,
+        caches_from,
         hosts: machine.hosts(),
         memory_s: machine.memory_ns().map(|ns| ns * 1e-9),
         notes,
@@ -98,6 +105,9 @@ pub fn is_synthetic(topology: &str) -> bool {
     let is_xml = path.is_file() || path.extension().is_some_and(|e| e == "xml");
     topology != THIS && !is_xml
 }
+
+/// What is not known of caches.
+pub(crate) const ASSUMED: &str = "assumed";
 
 /// Where the factors of each host are given, and of the network nothing is known.
 const GIVEN_WITHIN: &str = "given within a host, assumed between hosts: 3.4";

@@ -42,7 +42,7 @@ pub use machine::{
     TopologyError, from_xml, join, parse_xml, synthetic, this_machine, this_machine_kept_in,
 };
 pub use measure::{MeasureError, MeasureOptions, measure};
-pub use measured::{Binding, Factor, Meanwhile, Measurement, Pair, Spread};
+pub use measured::{Binding, CachePair, Factor, Meanwhile, Measurement, Pair, Spread};
 pub use network::{HostPair, MOST_PING_PONG_BYTES, Network, NetworkError, read_ping_pong};
 pub use report::{Report, SCHEMA};
 pub use store::{cache_dir, default_dir, keep_network, kept_network, parse_kept};

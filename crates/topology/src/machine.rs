@@ -28,7 +28,7 @@ pub const MOST_CPUS: u64 = 16_384;
 pub const MOST_XML_BYTES: u64 = 64 << 20;
 
 /// Latency between cores that share a cache of a level, from the innermost, over that of local memory:
-/// assumed, because it is not measured yet. Of the order that today's servers have (a few, 15, 50
+/// assumed where it was not measured. Of the order that today's servers have (a few, 15, 50
 /// nanoseconds and more over 100).
 pub const ASSUMED_CACHE_FACTORS: [f64; 5] = [0.05, 0.15, 0.5, 0.7, 0.8];
 
@@ -374,11 +374,13 @@ fn bandwidths(own: &[Factors], network: &Network) -> Option<Vec<f64>> {
     nodes.iter().flat_map(|to| nodes.iter().map(move |from| of(to, from))).collect()
 }
 
-/// What was measured on several hosts, with their nodes numbered through.
+/// What was measured on several hosts, with their nodes numbered through. Caches are left out: a factor
+/// there is of one host, and a level has one for all.
 fn together<'a>(all: impl Iterator<Item = (&'a Measurement, u32)>) -> Option<Measurement> {
     all.map(|(measured, by)| {
         let shifted = |p: &Pair| Pair { reader: p.reader + by, memory: p.memory + by, ..p.clone() };
-        Measurement { pairs: measured.pairs.iter().map(shifted).collect(), ..measured.clone() }
+        let pairs = measured.pairs.iter().map(shifted).collect();
+        Measurement { pairs, caches: Vec::new(), ..measured.clone() }
     })
     .reduce(|mut all, next| {
         all.unix_s = all.unix_s.min(next.unix_s);
@@ -401,7 +403,7 @@ pub(crate) struct Place {
     /// Its host, counted from 0.
     host: u32,
     /// hwloc's numbers of its caches.
-    caches: BTreeMap<Kind, u32>,
+    pub(crate) caches: BTreeMap<Kind, u32>,
 }
 
 /// Finds all places below an object.
@@ -696,7 +698,7 @@ impl Machine {
             let sets: Vec<CpuSet> = sets.collect();
             let shared = sets.iter().any(|cpus| cpus.len() > 1);
             shared.then(|| {
-                (CacheLevel { name: kind.name().to_owned(), factor: cache_factor(kind) }, sets)
+                (CacheLevel { name: kind.name().to_owned(), factor: self.cache_factor(kind) }, sets)
             })
         };
         Knowledge {
@@ -715,7 +717,8 @@ impl Machine {
     /// index, from 0) for synthetic machines and those of XML files, CPU numbers of the system (of the
     /// core's first CPU that may be used) for this machine; the latter is [`Core::cpu`] always. Its nodes are the NUMA nodes that have
     /// cores; memory without cores runs no tasks. Speeds are those of the CPU kinds, where there are
-    /// several. Caches are those that cores share, with [`ASSUMED_CACHE_FACTORS`].
+    /// several. Caches are those that cores share, with what was measured of them, or else
+    /// [`ASSUMED_CACHE_FACTORS`].
     ///
     /// # Errors
     /// Where the factors are for another number of nodes.
@@ -737,18 +740,36 @@ impl Machine {
         }
     }
 
+    /// What two cores that share a cache of this level pay, over the latency of local memory: measured, or
+    /// else assumed.
+    fn cache_factor(&self, level: Kind) -> f64 {
+        let measured = self.measurement.as_ref().and_then(|m| m.cache_factor(level.name()));
+        let at = Kind::CACHES.iter().position(|c| *c == level);
+        let assumed = at.and_then(|at| ASSUMED_CACHE_FACTORS.get(at)).copied();
+        measured.or(assumed).unwrap_or(1.0)
+    }
+
+    /// Where the factors of the caches come from that cores share: all of them measured, or one or
+    /// another assumed ([`ASSUMED_CACHE_FACTORS`]); None where cores share none.
+    #[must_use]
+    pub fn caches_from(&self) -> Option<Source> {
+        let levels = shared_levels(&self.places());
+        let measured = |level: &Kind| {
+            self.measurement.as_ref().is_some_and(|m| m.cache_factor(level.name()).is_some())
+        };
+        match levels.iter().all(measured) {
+            _ if levels.is_empty() => None,
+            true => Some(Source::Measured),
+            false => Some(Source::Assumed),
+        }
+    }
+
     fn parts(&self) -> Parts {
         let places = self.places();
         let homes = self.homes();
         let kinds = self.kinds();
         let speeds = speeds(kinds);
-        let levels: Vec<Kind> = Kind::CACHES
-            .into_iter()
-            .filter(|level| {
-                let mut seen = BTreeSet::new();
-                places.iter().filter_map(|p| p.caches.get(level)).any(|c| !seen.insert(c))
-            })
-            .collect();
+        let levels = shared_levels(&places);
         let ids: Vec<u32> = places
             .iter()
             .map(|p| match (&self.origin, p.cpus.first()) {
@@ -782,7 +803,7 @@ impl Machine {
                 .collect(),
             caches: levels
                 .iter()
-                .map(|k| CacheLevel { name: k.name().to_owned(), factor: cache_factor(*k) })
+                .map(|k| CacheLevel { name: k.name().to_owned(), factor: self.cache_factor(*k) })
                 .collect(),
         }
     }
@@ -823,10 +844,13 @@ impl Machine {
     }
 }
 
-/// What two cores that share a cache of this level are taken to pay, over the latency of local memory.
-fn cache_factor(kind: Kind) -> f64 {
-    let at = Kind::CACHES.iter().position(|c| *c == kind);
-    at.and_then(|at| ASSUMED_CACHE_FACTORS.get(at)).copied().unwrap_or(1.0)
+/// The levels of caches that some of these share, from the innermost.
+fn shared_levels(places: &[Place]) -> Vec<Kind> {
+    let is_shared = |level: &Kind| {
+        let mut seen = BTreeSet::new();
+        places.iter().filter_map(|p| p.caches.get(level)).any(|c| !seen.insert(c))
+    };
+    Kind::CACHES.into_iter().filter(is_shared).collect()
 }
 
 /// What a cluster is made of.

@@ -7,13 +7,17 @@
 //! leaves that half in the caches; then one thread, bound to the node's CPUs, walks lines of the first
 //! half in random order (latency, in CPU time of the thread, so that others on the CPU do not count).
 //!
+//! Then, for each level of caches that cores share, two cores that share it and nothing nearer hand a line
+//! to each other, by the clock on the wall, in samples that are short against a turn on a CPU: whoever
+//! takes one of the two CPUs away spoils the sample that he is in, and not the median.
+//!
 //! Invariant: nothing is measured on memory of which it is known that it is elsewhere. What of this
 //! could be computed is computed in [`chase`] and [`measured`](crate::measured).
 
 use crate::chase;
 use crate::declared::{free_memory, parse_huge};
-use crate::machine::{Machine, Origin};
-use crate::measured::{Binding, Meanwhile, Measurement, Pair, Spread};
+use crate::machine::{Machine, Origin, Place};
+use crate::measured::{Binding, CachePair, Meanwhile, Measurement, Pair, Spread};
 use crate::pages::Pages;
 use crate::text::bytes;
 use crate::tree::Kind;
@@ -23,12 +27,13 @@ use evenly_linux::usage::Usage;
 use evenly_model::{CpuId, CpuSet, Pid, Tid};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;
-use std::hint::black_box;
+use std::hint::{black_box, spin_loop};
 use std::io;
 use std::path::Path;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often the bandwidth is measured.
 const BANDWIDTH_REPETITIONS: usize = 5;
@@ -36,6 +41,14 @@ const BANDWIDTH_REPETITIONS: usize = 5;
 const REPETITION_NS: f64 = 4e7;
 /// Steps that tell how long a step takes.
 const FIRST_STEPS: u64 = 10_000;
+/// Round trips of a line in one sample: some 50 us.
+const ROUND_TRIPS: u32 = 500;
+/// Samples of a level of caches.
+const CACHE_SAMPLES: usize = 101;
+/// Samples without which there is no median.
+const LEAST_CACHE_SAMPLES: usize = 11;
+/// How long a level of caches may take: others may have its CPUs.
+const CACHE_PATIENCE: Duration = Duration::from_secs(2);
 /// Pages of which it is looked up where they are.
 const SAMPLES: usize = 256;
 
@@ -184,12 +197,101 @@ pub fn measure(
             Err(e) => notes.push(format!("the memory of node {memory} was not measured: {e}")),
         }
     }
+    let home = |index: u32| machine.homes().iter().find(|h| h.index == index).map(|h| h.shown());
+    let mut caches = Vec::new();
+    for (level, a, b) in sharing(&places) {
+        let (Some(x), Some(y), Some(node)) = (a.cpus.first(), b.cpus.first(), home(a.home)) else {
+            continue;
+        };
+        let level = level.name().to_owned();
+        said(&format!("handing a line of the {level} from CPU {x} to CPU {y}"));
+        let why = match hand_over([x, y]) {
+            Ok(all) if all.len() >= LEAST_CACHE_SAMPLES => match Spread::of(all) {
+                Some(latency_ns) => {
+                    caches.push(CachePair { level, cpus: [x.0, y.0], node, latency_ns });
+                    continue;
+                }
+                None => String::from("the clock did not advance"),
+            },
+            Ok(_) => format!("they did not run beside each other for {CACHE_PATIENCE:?}"),
+            Err(e) => format!("no thread can be bound to them: {e}"),
+        };
+        notes.push(format!("CPUs {x} and {y}, which share an {level}, were not measured: {why}"));
+    }
     let seconds = start.elapsed().as_secs_f64();
     let load = before.zip(Usage::now(&cpus).ok()).map(|(before, after)| {
         let load = after.since(&before, cpus.len());
         Meanwhile { others: load.others, stolen: load.stolen }
     });
-    Ok(Measurement { unix_s, seconds, pairs, notes, load })
+    Ok(Measurement { unix_s, seconds, pairs, caches, notes, load })
+}
+
+/// For each level of caches that cores share, the first two for which it is the innermost that they share.
+fn sharing(places: &[Place]) -> Vec<(Kind, &Place, &Place)> {
+    let innermost = |a: &Place, b: &Place| {
+        let shares = |level: &Kind| a.caches.get(level).is_some_and(|c| b.caches.get(level) == Some(c));
+        Kind::CACHES.into_iter().find(shares).filter(|_| a.home == b.home)
+    };
+    let pairs = || {
+        let rest = |(i, a)| places[i + 1..].iter().map(move |b| (a, b));
+        places.iter().enumerate().flat_map(rest)
+    };
+    let first = |level: Kind| {
+        let (a, b) = pairs().find(|(a, b)| innermost(a, b) == Some(level))?;
+        Some((level, a, b))
+    };
+    Kind::CACHES.into_iter().filter_map(first).collect()
+}
+
+/// A word with no other beside it. Two lines: prefetchers bring the neighbour along.
+#[repr(align(128))]
+struct Line(AtomicU64);
+
+/// Nanoseconds that a line takes from one CPU to another, each time; fewer times than are wanted where
+/// the CPUs are busy. The first sample, in which the threads come to their CPUs, is none.
+fn hand_over([asks, answers]: [CpuId; 2]) -> io::Result<Vec<f64>> {
+    const END: u64 = u64::MAX;
+    let line = Line(AtomicU64::new(0));
+    // Relaxed throughout: the word itself is all that is handed over, and of one word all threads see
+    // the same order of writes.
+    let answer = || {
+        // Who cannot be bound answers all the same: the other waits.
+        let bound = affinity::set(Tid(0), &CpuSet::single(answers));
+        let mut awaited = 1;
+        loop {
+            match line.0.load(Ordering::Relaxed) {
+                END => return bound,
+                n if n == awaited => {
+                    line.0.store(n + 1, Ordering::Relaxed);
+                    awaited = n + 2;
+                }
+                _ => spin_loop(),
+            }
+        }
+    };
+    let ask = || {
+        let bound = affinity::set(Tid(0), &CpuSet::single(asks));
+        let (begun, mut n, mut samples) = (Instant::now(), 0, Vec::new());
+        while bound.is_ok() && samples.len() <= CACHE_SAMPLES && begun.elapsed() < CACHE_PATIENCE {
+            let start = Instant::now();
+            for _ in 0..ROUND_TRIPS {
+                line.0.store(n + 1, Ordering::Relaxed);
+                n += 2;
+                while line.0.load(Ordering::Relaxed) != n {
+                    spin_loop();
+                }
+            }
+            samples.push(start.elapsed().as_secs_f64() * 1e9 / f64::from(2 * ROUND_TRIPS));
+        }
+        line.0.store(END, Ordering::Relaxed);
+        bound.map(|()| samples.into_iter().skip(1).collect())
+    };
+    thread::scope(|s| {
+        let answering = s.spawn(answer);
+        let asked = s.spawn(ask).join().unwrap_or_else(|p| std::panic::resume_unwind(p));
+        answering.join().unwrap_or_else(|p| std::panic::resume_unwind(p))?;
+        asked
+    })
 }
 
 fn of_memory(
@@ -354,6 +456,43 @@ mod tests {
             assert!(p.huge_share.is_none_or(|s| (0.0..=1.0).contains(&s)));
         }
         assert!(m.is_sound());
+        // Every level that is shared was measured, or it is said why not.
+        let shared = sharing(&machine.places()).len();
+        assert_eq!(m.caches.len() + m.notes.len(), shared, "{m:?}");
+        for c in &m.caches {
+            assert!(c.latency_ns.values.len() >= LEAST_CACHE_SAMPLES && c.cpus[0] != c.cpus[1]);
+            assert!(c.latency_ns.low > 0.1 && m.cache_factor(&c.level).unwrap() <= 1.0, "{c:?}");
+        }
+        let level = machine.cluster(None).unwrap().caches().iter().map(|l| l.factor).next();
+        let with = machine.with_measurement(m.clone());
+        if let (Some(level), false) = (level, m.caches.is_empty()) {
+            assert_ne!(with.cluster(None).unwrap().caches()[0].factor, level);
+        }
+    }
+
+    #[test]
+    fn of_each_level_two_cores_that_share_nothing_nearer() {
+        let machine = synthetic("numa:2 l3:2 l2:2 l1:1 core:2 pu:2").unwrap();
+        let places = machine.places();
+        let found: Vec<(Kind, String, String)> = sharing(&places)
+            .iter()
+            .map(|(level, a, b)| (*level, a.cpus.to_string(), b.cpus.to_string()))
+            .collect();
+        let cpus = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        let of = |level, (a, b)| (level, a, b);
+        assert_eq!(
+            found,
+            [of(Kind::L1, cpus("0-1", "2-3")), of(Kind::L3, cpus("0-1", "4-5"))],
+            "two cores share an L1 and with it the L2"
+        );
+        assert!(sharing(&synthetic("core:4 pu:2").unwrap().places()).is_empty());
+    }
+
+    /// No machine has this CPU.
+    #[test]
+    fn cpus_that_are_not_there_hand_nothing_over() {
+        let cpu = affinity::get(Tid(0)).unwrap().first().unwrap();
+        assert!(hand_over([cpu, CpuId(8191)]).is_err() && hand_over([CpuId(8191), cpu]).is_err());
     }
 
     /// A program on each CPU that never sleeps has a part of them, however fast they are.

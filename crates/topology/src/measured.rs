@@ -3,6 +3,7 @@
 //! Invariant: pure; every figure is from values that were measured, and they are all kept.
 
 use crate::factors::{Factors, Source};
+use evenly_model::RATIOS;
 use evenly_model::stats::median;
 use serde::{Deserialize, Serialize};
 
@@ -74,6 +75,19 @@ pub struct Pair {
     pub binding: Binding,
 }
 
+/// Two cores that hand a cache line to each other.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CachePair {
+    /// The innermost level of caches that they share, such as L3.
+    pub level: String,
+    /// A CPU of each of them.
+    pub cpus: [u32; 2],
+    /// Number of their NUMA node.
+    pub node: u32,
+    /// Nanoseconds from what one core writes to the other's having read it: half of a round trip.
+    pub latency_ns: Spread,
+}
+
 /// What was measured on a machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
@@ -83,6 +97,10 @@ pub struct Measurement {
     pub seconds: f64,
     /// Every pair of nodes that could be measured.
     pub pairs: Vec<Pair>,
+    /// For each level of caches that cores share two of those that share it; none in files of before it
+    /// was measured.
+    #[serde(default)]
+    pub caches: Vec<CachePair>,
     /// What could not be measured, and why.
     pub notes: Vec<String>,
     /// What else the CPUs did meanwhile; None where the system does not tell, and in files of before it
@@ -127,6 +145,16 @@ impl Measurement {
         Some(Factor { value: l.median / own, low: l.low / own, high: l.high / own })
     }
 
+    /// What cores that share a cache of this level pay, over the latency of their own memory. They share
+    /// the memory, too, so that it is 1 at most.
+    #[must_use]
+    pub fn cache_factor(&self, level: &str) -> Option<f64> {
+        let pair = self.caches.iter().find(|c| c.level == level)?;
+        let own = self.pair(pair.node, pair.node)?.latency_ns.median;
+        let factor = (pair.latency_ns.median / own).min(1.0);
+        RATIOS.contains(&factor).then_some(factor)
+    }
+
     /// The factors between these nodes, with bandwidths where all were measured; None where a latency
     /// is missing.
     #[must_use]
@@ -149,7 +177,8 @@ impl Measurement {
     pub(crate) fn is_sound(&self) -> bool {
         let part = |p: f64| (0.0..=1.0).contains(&p);
         let load = self.load.is_none_or(|l| part(l.others) && part(l.stolen));
-        load && self.pairs.iter().all(|p| {
+        let caches = self.caches.iter().all(|c| c.latency_ns.is_sound());
+        load && caches && self.pairs.iter().all(|p| {
             p.latency_ns.is_sound() && p.read_bytes_per_s.as_ref().is_none_or(Spread::is_sound)
         })
     }
@@ -182,9 +211,32 @@ pub(crate) mod tests {
                 pair(1, 0, &[150.0, 150.0, 150.0]),
                 pair(1, 1, &[100.0, 100.0, 125.0]),
             ],
+            caches: vec![],
             notes: vec![],
             load: None,
         }
+    }
+
+    /// Two CPUs of node 1 that share an L2.
+    pub(crate) fn cache_pair(latencies: &[f64]) -> CachePair {
+        let latency_ns = Spread::of(latencies.to_vec()).unwrap();
+        CachePair { level: String::from("L2"), cpus: [2, 3], node: 1, latency_ns }
+    }
+
+    #[test]
+    fn caches_are_over_the_memory_of_their_node() {
+        let mut m = two_nodes();
+        assert_eq!(m.cache_factor("L2"), None);
+        m.caches.push(cache_pair(&[20.0, 25.0, 90.0]));
+        assert_eq!((m.cache_factor("L2"), m.cache_factor("L3")), (Some(0.25), None));
+        assert!(m.is_sound());
+        m.caches[0].latency_ns.low = 1.0;
+        assert!(!m.is_sound());
+        // On a busy machine; memory they share, too.
+        m.caches[0] = cache_pair(&[300.0]);
+        assert_eq!(m.cache_factor("L2"), Some(1.0));
+        m.caches[0].node = 7;
+        assert_eq!(m.cache_factor("L2"), None);
     }
 
     #[test]

@@ -136,6 +136,17 @@ impl Report<'_> {
         if m.pairs.len() > most {
             let _ = writeln!(out, "  {} pairs more: the JSON has them", m.pairs.len() - most);
         }
+        for c in &m.caches {
+            let factor = m.cache_factor(&c.level).map_or_else(String::new, |f| format!(", {f:.2} of memory"));
+            let _ = writeln!(
+                out,
+                "  a line from CPU {} to CPU {}, which share an {}: {}{factor}",
+                c.cpus[0],
+                c.cpus[1],
+                c.level,
+                spread(&c.latency_ns, 1.0, "ns")
+            );
+        }
         for note in &m.notes {
             let _ = writeln!(out, "  {note}");
         }
@@ -270,7 +281,7 @@ mod tests {
     use super::*;
     use crate::declared::Access;
     use crate::measured::Meanwhile;
-    use crate::measured::tests::two_nodes;
+    use crate::measured::tests::{cache_pair, two_nodes};
     use crate::network::tests::two_hosts;
     use crate::{Host, join, synthetic};
 
@@ -305,6 +316,23 @@ mod tests {
         );
         assert_eq!(json["measured"]["pairs"].as_array().unwrap().len(), 4);
         assert_eq!((&json["cores"], &json["allowed"]), (&json!(4), &json!("0-3")));
+    }
+
+    #[test]
+    fn caches_are_beside_the_memory() {
+        let measured = crate::Measurement { caches: vec![cache_pair(&[20.0, 25.0, 90.0])], ..two_nodes() };
+        let machine = synthetic("numa:2 l2:1 core:2").unwrap();
+        assert_eq!(machine.caches_from(), Some(Source::Assumed));
+        assert_eq!(machine.cluster(None).unwrap().caches()[0].factor, 0.15);
+        let machine = machine.with_measurement(measured);
+        assert_eq!(machine.caches_from(), Some(Source::Measured));
+        assert_eq!(machine.cluster(None).unwrap().caches()[0].factor, 0.25);
+        assert_eq!(machine.knowledge().caches[0].0.factor, 0.25);
+        let report = Report { machine: &machine, declared: None, notes: &[] };
+        let line = "a line from CPU 2 to CPU 3, which share an L2: 25.0 [20.0, 90.0] ns, 0.25 of memory";
+        assert!(report.text().contains(line), "{}", report.text());
+        assert_eq!(report.json()["measured"]["caches"][0]["level"], "L2");
+        assert_eq!(synthetic("numa:2 core:2").unwrap().caches_from(), None);
     }
 
     #[test]

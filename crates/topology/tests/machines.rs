@@ -238,7 +238,14 @@ fn measured(latencies: &[f64], bytes_per_s: f64) -> Measurement {
         binding: Binding::Checked,
     };
     let pairs = (0..).zip(latencies).map(pair).collect();
-    Measurement { unix_s: 1_700_000_000, seconds: 1.0, pairs, notes: Vec::new(), load: None }
+    Measurement {
+        unix_s: 1_700_000_000,
+        seconds: 1.0,
+        pairs,
+        caches: Vec::new(),
+        notes: Vec::new(),
+        load: None,
+    }
 }
 
 /// A network with these latencies in microseconds: 0 and 1, 0 and 2, 1 and 2, ...
