@@ -232,7 +232,11 @@ fn every_pair_of_nodes_is_measured(lab: &mut Lab) {
     };
     let mut latencies = BTreeMap::new();
     for pair in pairs {
-        assert_eq!((&pair["binding"], &pair["readers"]), (&"checked".into(), &1.into()), "{pair:#}");
+        assert_eq!(
+            (&pair["binding"], &pair["readers"]),
+            (&"checked".into(), &1.into()),
+            "{pair:#}"
+        );
         assert!(pair["buffer_bytes"].as_u64().unwrap() >= 64 << 20, "{pair:#}");
         spread(&pair["read_bytes_per_s"], 5);
         let place = |of: &str| pair[of].as_u64().unwrap() as usize;

@@ -2,7 +2,8 @@
 
 use crate::EvenlyMapOptions;
 use evenly_model::{
-    Cluster, Core, Edge, MOST_OF_ANYTHING, Nanos, Node, RATIO_NEEDED, RATIOS, Task, TaskGraph, short,
+    Cluster, Core, Edge, MOST_OF_ANYTHING, Nanos, Node, RATIO_NEEDED, RATIOS, Task, TaskGraph,
+    short,
 };
 use evenly_policy::map::{Alpha, MapperInfo, Objectives, Options, Request, no_stop, objectives};
 use std::fmt::Display;

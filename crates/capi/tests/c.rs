@@ -197,7 +197,17 @@ fn the_answers_are_those_of_evenly_map() {
         let (now, from) = present(&input, &cluster, None).unwrap();
         let (factors_from, caches_from) = (described.factors_from, described.caches_from);
         let topology = String::from("numa:4 core:8");
-        let case = Case { input, cluster, topology, factors_from, caches_from, present: now, from };
+        let background = None;
+        let case = Case {
+            input,
+            cluster,
+            topology,
+            factors_from,
+            caches_from,
+            present: now,
+            from,
+            background,
+        };
         for mapper in MAPPERS {
             let mapped = case.map(mapper, &options);
             let csv = evenly_map::format("csv").unwrap();

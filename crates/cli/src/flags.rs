@@ -545,6 +545,10 @@ pub(crate) struct MapArgs {
     /// node j over that of its own memory; of several hosts all nodes, or those of one for each
     #[arg(long, value_name = "FILE")]
     pub(crate) factors: Option<PathBuf>,
+    /// What cores have to do besides and how fast they are: CSV with the column pe, and where known
+    /// background_s (it stays on its core) and speed, as in dumps of Charm++
+    #[arg(long, value_name = "FILE", conflicts_with = "profile")]
+    pub(crate) procs: Option<PathBuf>,
     /// Where tasks are now: round-robin, compact, or a mapping (CSV with columns id and pe) [default:
     /// what the tasks say; compact where they say nothing]
     #[arg(long, value_name = "WHERE", value_parser = current)]

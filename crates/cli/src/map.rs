@@ -7,8 +7,8 @@ use anyhow::Context;
 use evenly_errors::said;
 use evenly_linux::supervise::{Outcome, Signals};
 use evenly_map::{
-    Algorithm, Case, Described, Files, Format, Input, Mapped, Point, PresentFrom, expected_s,
-    machine, mapping_file, names_differ, present,
+    Algorithm, Background, Case, Described, Files, Format, Input, Mapped, Point, PresentFrom,
+    expected_s, machine, mapping_file, names_differ, present, procs_file, with_speeds,
 };
 use evenly_model::{CoreIndex, Nanos};
 use evenly_policy::map::{Alpha, Options};
@@ -178,7 +178,8 @@ fn no_migrations_from_nowhere(args: &MapArgs) -> anyhow::Result<()> {
 fn check(args: &MapArgs, outputs: &Outputs) -> anyhow::Result<()> {
     let files = files(args);
     let machine = Path::new(&args.topology);
-    let read = files.all().chain(args.factors.as_deref()).chain([machine]);
+    let read = files.all().chain(args.factors.as_deref()).chain(args.procs.as_deref());
+    let read = read.chain([machine]);
     let read: Vec<&Path> = read.chain(args.judge.iter().map(PathBuf::as_path)).collect();
     let named = outputs.named();
     let mut before: Vec<(&str, &Path)> = Vec::new();
@@ -214,11 +215,18 @@ fn files(args: &MapArgs) -> Files {
 }
 
 fn case(args: &MapArgs, described: Described, mut input: Input) -> anyhow::Result<Case> {
-    let Described { cluster, factors_from, caches_from, notes, .. } = described;
+    let Described { mut cluster, factors_from, caches_from, notes, .. } = described;
     input.notes.extend(notes);
+    let mut background = None;
+    if let Some(path) = &args.procs {
+        let procs = procs_file(path, &cluster)?;
+        let wrong = |what: String| anyhow::anyhow!("{}: {what}", path.display());
+        cluster = with_speeds(cluster, &procs).map_err(wrong)?;
+        background = Background::of(&input.graph, &cluster, &procs).map_err(wrong)?;
+    }
     let (present, from) = present(&input, &cluster, args.current.as_ref())?;
     let topology = args.topology.clone();
-    Ok(Case { input, cluster, topology, factors_from, caches_from, present, from })
+    Ok(Case { input, cluster, topology, factors_from, caches_from, present, from, background })
 }
 
 /// How much more than it takes a message between hosts may count before that is said.

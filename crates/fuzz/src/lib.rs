@@ -25,8 +25,9 @@ use evenly_linux::share::{Resource, Setting, parse_nice_limit};
 use evenly_linux::taskstats::{TaskTimes, parse_answer};
 use evenly_linux::tuning::parse_tuning;
 use evenly_map::{
-    Edges, InputError, Monitoring, join, read_assignment, read_edges, read_factors, read_mapping,
-    read_matrix, read_monitoring, read_objects, read_pairs, read_parts, read_profile, read_tasks,
+    Background, Edges, InputError, Monitoring, join, read_assignment, read_edges, read_factors,
+    read_mapping, read_matrix, read_monitoring, read_objects, read_pairs, read_parts, read_procs,
+    read_profile, read_tasks, with_speeds,
 };
 use evenly_model::theory::Speeds;
 use evenly_model::{Cluster, CpuSet, Nanos, RATIOS, Task, TaskGraph, filled, parse_duration};
@@ -40,7 +41,7 @@ use std::path::{Component, Path};
 pub type Target = fn(&[u8]);
 
 /// All targets, by the names that they have in `fuzz/`.
-pub const TARGETS: [(&str, Target); 41] = [
+pub const TARGETS: [(&str, Target); 42] = [
     ("answer", answer),
     ("assignment", assignment),
     ("cache", cache),
@@ -70,6 +71,7 @@ pub const TARGETS: [(&str, Target); 41] = [
     ("proc_schedstat", proc_schedstat),
     ("proc_stat", proc_stat),
     ("proc_status", proc_status),
+    ("procs", procs),
     ("profile", profile),
     ("quota", quota),
     ("recording", recording),
@@ -204,6 +206,22 @@ pub fn mapping(bytes: &[u8]) {
     if let Some(mapping) = read(read_mapping(bytes, "file", &graph, &cluster)) {
         assert!(mapping.len() == 4 && mapping.iter().all(|core| *core < 4));
     }
+}
+
+/// What cores have to do besides and how fast they are, as CSV: each of four cores once, and a machine with
+/// these speeds.
+///
+/// # Panics
+/// Where that is not so.
+#[allow(clippy::expect_used, reason = "a panic is what a fuzz target answers with")]
+pub fn procs(bytes: &[u8]) {
+    let cluster = Cluster::even(2, 2, 2.0).expect("a machine");
+    let Some(procs) = read(read_procs(bytes, "file", &cluster)) else { return };
+    assert!(procs.len() <= 4 && procs.iter().all(|p| p.core < 4));
+    let Ok(cluster) = with_speeds(cluster, &procs) else { return };
+    let graph = TaskGraph::new((0..4).map(task).collect(), &[]).expect("a graph");
+    let background = Background::of(&graph, &cluster, &procs).expect("loads of cores");
+    assert_eq!(background.is_some(), procs.iter().any(|p| p.background_s > 0.0));
 }
 
 /// `/proc/<pid>/maps` and `/proc/<pid>/numa_maps`: no mapping is empty, and none is counted without a

@@ -21,7 +21,7 @@ use evenly_linux::taskstats::{TaskTimes, parse_answer};
 use evenly_linux::tuning::parse_tuning;
 use evenly_map::{
     Monitoring, read_assignment, read_edges, read_factors, read_mapping, read_matrix,
-    read_monitoring, read_objects, read_pairs, read_parts, read_profile, read_tasks,
+    read_monitoring, read_objects, read_pairs, read_parts, read_procs, read_profile, read_tasks,
 };
 use evenly_model::stats::Random;
 use evenly_model::theory::Speeds;
@@ -158,6 +158,10 @@ fn the_seeds_are_what_they_stand_for() {
             let task = |id| Task { id, load_s: 1.0, size_bytes: 0.0, core: None, movable: true };
             let graph = TaskGraph::new((0..4).map(task).collect(), &[]).unwrap();
             read_mapping(bytes, "f", &graph, &Cluster::even(2, 2, 2.0).unwrap()).is_ok()
+        }
+        "procs" => {
+            let procs = read_procs(bytes, "f", &Cluster::even(2, 2, 2.0).unwrap());
+            procs.is_ok_and(|p| p.iter().any(|p| p.background_s > 0.0))
         }
         "maps" => {
             let mappings = !parse_maps(bytes).is_empty() && !parse_numa_maps(bytes, 0).is_empty();

@@ -6,6 +6,7 @@
 use crate::input::Input;
 use crate::machine::ASSUMED;
 use crate::present::PresentFrom;
+use crate::procs::Background;
 use crate::programs::{Job, PROGRAMS, Program, ProgramError};
 use evenly_model::{CacheLevel, Cluster, CoreIndex, CpuId, CpuSet, Nanos, TaskGraph, counted};
 use evenly_policy::map::{
@@ -13,6 +14,7 @@ use evenly_policy::map::{
 };
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::time::Instant;
 
@@ -38,6 +40,8 @@ pub struct Case {
     pub present: Vec<CoreIndex>,
     /// Where that comes from.
     pub from: PresentFrom,
+    /// What cores have to do besides, where they have.
+    pub background: Option<Background>,
 }
 
 /// A mapping, and what it is worth.
@@ -100,15 +104,34 @@ struct Assigned {
 }
 
 impl Case {
-    fn request<'a>(&'a self, options: &'a Options, clock: &'a dyn Fn() -> Nanos) -> Request<'a> {
-        Request {
-            graph: &self.input.graph,
-            cluster: &self.cluster,
-            present: &self.present,
-            options,
-            clock,
-            stop: &no_stop,
+    /// The tasks, with what cores have to do besides.
+    fn graph(&self) -> &TaskGraph {
+        self.background.as_ref().map_or(&self.input.graph, |b| &b.graph)
+    }
+
+    /// A mapping of the tasks as one of [`Self::graph`].
+    fn with_background<'a>(&self, mapping: &'a [CoreIndex]) -> Cow<'a, [CoreIndex]> {
+        match &self.background {
+            Some(background) => [mapping, &background.cores].concat().into(),
+            None => mapping.into(),
         }
+    }
+
+    /// And back.
+    fn without_background(&self, mut mapping: Vec<CoreIndex>) -> Vec<CoreIndex> {
+        mapping.truncate(self.input.graph.len());
+        mapping
+    }
+
+    /// `present` is that of [`Self::graph`].
+    fn request<'a>(
+        &'a self,
+        present: &'a [CoreIndex],
+        options: &'a Options,
+        clock: &'a dyn Fn() -> Nanos,
+    ) -> Request<'a> {
+        let (graph, cluster) = (self.graph(), &self.cluster);
+        Request { graph, cluster, present, options, clock, stop: &no_stop }
     }
 
     /// Calls a mapper.
@@ -116,9 +139,10 @@ impl Case {
     pub fn map(&self, mapper: &MapperInfo, options: &Options) -> Mapped {
         let began = Instant::now();
         let clock = || Nanos::from(began.elapsed());
-        let request = self.request(options, &clock);
-        let mapping = (mapper.map)(&request);
+        let present = self.with_background(&self.present);
+        let mapping = (mapper.map)(&self.request(&present, options, &clock));
         let seconds = Some(began.elapsed().as_secs_f64());
+        let mapping = self.without_background(mapping);
         Mapped { seconds, ..self.judge(mapper.name.to_owned(), mapping) }
     }
 
@@ -131,19 +155,21 @@ impl Case {
             Algorithm::Own(mapper) => return Ok(self.map(mapper, options)),
             Algorithm::Program(program) => program,
         };
-        let Self { input, cluster, present, .. } = self;
+        let (graph, cluster) = (self.graph(), &self.cluster);
+        let present = &self.with_background(&self.present);
         let path = std::env::var_os("PATH").unwrap_or_default();
         let began = Instant::now();
-        let mapping =
-            program.map(&path, &Job { graph: &input.graph, cluster, present, options })?;
+        let mapping = program.map(&path, &Job { graph, cluster, present, options })?;
         let seconds = Some(began.elapsed().as_secs_f64());
+        let mapping = self.without_background(mapping);
         Ok(Mapped { seconds, ..self.judge(program.name.to_owned(), mapping) })
     }
 
     /// What a mapping is worth that somebody else made.
     #[must_use]
     pub fn judge(&self, name: String, mapping: Vec<CoreIndex>) -> Mapped {
-        let objectives = objectives(&self.input.graph, &self.cluster, &self.present, &mapping);
+        let [present, after] = [&self.present, &mapping].map(|m| self.with_background(m));
+        let objectives = objectives(self.graph(), &self.cluster, &present, &after);
         Mapped { name, mapping, objectives, seconds: None }
     }
 
@@ -152,8 +178,9 @@ impl Case {
     #[must_use]
     pub fn objective_s(&self, mapping: &[CoreIndex], options: &Options) -> (f64, f64) {
         let clock = || Nanos::ZERO;
-        let request = self.request(options, &clock);
-        (plus::objective_s(&request, mapping), plus::lower_bound_s(&request))
+        let present = self.with_background(&self.present);
+        let request = self.request(&present, options, &clock);
+        (plus::objective_s(&request, &self.with_background(mapping)), plus::lower_bound_s(&request))
     }
 
     /// What the present mapping is worth.
@@ -171,6 +198,13 @@ impl Case {
             notes.push(format!(
                 "no NUMA node is farther than another; factors: {} (--factors)",
                 self.factors_from
+            ));
+        }
+        if let Some(background) = &self.background {
+            notes.push(format!(
+                "{:.2} s of load that is of no task on {} (--procs): it stays, and is in all figures",
+                background.load_s,
+                counted(background.cores.len(), "core"),
             ));
         }
         if self.caches_from == Some(ASSUMED) {
@@ -290,6 +324,7 @@ impl Case {
             "tasks": input.graph.len(),
             "pairs": input.graph.pairs(),
             "load_s": input.graph.load_s(),
+            "background_s": self.background.as_ref().map_or(0.0, |b| b.load_s),
             "messages": input.graph.messages(),
             "bytes": input.graph.bytes(),
             "machine": {

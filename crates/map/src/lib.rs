@@ -28,6 +28,7 @@ mod market;
 mod monitoring;
 mod objects;
 mod present;
+mod procs;
 mod profile;
 mod programs;
 mod table;
@@ -46,6 +47,7 @@ pub use market::{Matrix, read_matrix};
 pub use monitoring::{Monitoring, read_monitoring};
 pub use objects::{read_edges, read_mapping, read_objects};
 pub use present::{Current, PresentFrom, mapping_file, present};
+pub use procs::{Background, Proc, procs_file, read_procs, with_speeds};
 pub use profile::{JoinError, Profile, RankEnded, RankProfile, SCHEMA_PROFILE, join, read_profile};
 pub use programs::{Job, PROGRAMS, Package, Program, ProgramError, read_pairs, read_parts};
 

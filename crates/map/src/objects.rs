@@ -4,7 +4,7 @@
 
 use crate::error::InputError;
 use crate::input::{Edges, MOST_TASKS};
-use crate::present::core_index;
+use crate::present::core_of;
 use crate::table::Table;
 use evenly_model::{Cluster, CoreIndex, Edge, Task, TaskGraph};
 use std::collections::HashSet;
@@ -102,7 +102,7 @@ pub fn read_mapping(
                 row.wrong(format!("task {number} has no pe; a mapping needs one for every task"))
             );
         };
-        let core = core_index(cluster, number, core).map_err(|what| row.wrong(what))?;
+        let core = core_of(cluster, number, core).map_err(|what| row.wrong(what))?;
         if mapping[task].replace(core).is_some() {
             return Err(row.wrong(format!("task {number} is there twice; once is needed")));
         }

@@ -44,14 +44,16 @@ impl PresentFrom {
 }
 
 /// The place of a core in the machine.
-pub(crate) fn core_index(cluster: &Cluster, task: u64, core: u32) -> Result<CoreIndex, String> {
+pub(crate) fn core_index(cluster: &Cluster, core: u32) -> Result<CoreIndex, String> {
     cluster.find(core).ok_or_else(|| {
         let ids: CpuSet = cluster.cores().iter().map(|c| CpuId(c.id)).collect();
-        format!(
-            "task {task} is on core {core}; the machine has {} cores: {ids}",
-            cluster.cores().len()
-        )
+        format!("the machine has {} cores: {ids}", cluster.cores().len())
     })
+}
+
+/// The place of the core that a task is on.
+pub(crate) fn core_of(cluster: &Cluster, task: u64, core: u32) -> Result<CoreIndex, String> {
+    core_index(cluster, core).map_err(|has| format!("task {task} is on core {core}; {has}"))
 }
 
 /// Reads the file of a mapping ([`read_mapping`]).
@@ -92,7 +94,7 @@ pub fn present(
         return Ok((compact(), PresentFrom::Assumed));
     }
     let mapping = tasks.iter().map(|t| match t.core {
-        Some(core) => core_index(cluster, t.id, core),
+        Some(core) => core_of(cluster, t.id, core),
         None => Err(format!(
             "task {} is on no core, others are on one; all are needed, or --current",
             t.id

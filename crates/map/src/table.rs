@@ -3,6 +3,7 @@
 use crate::error::{InputError, amount, id, quoted};
 use crate::lines::Clean;
 use csv::{ErrorKind, ReaderBuilder, StringRecord, Trim};
+use evenly_model::{RATIO_NEEDED, RATIOS};
 use std::fmt::Display;
 use std::io::Read;
 
@@ -99,6 +100,18 @@ impl Row<'_> {
     /// An amount of something.
     pub(crate) fn amount(&self, column: Column) -> Result<f64, InputError> {
         amount(self.text(column), column.name).map_err(|what| self.wrong(what))
+    }
+
+    /// How much of something there is, over something else.
+    pub(crate) fn ratio(&self, column: Column) -> Result<f64, InputError> {
+        let text = self.text(column);
+        match text.parse() {
+            Ok(x) if RATIOS.contains(&x) => Ok(x),
+            _ => {
+                let found = quoted(text);
+                Err(self.wrong(format!("{} is {found}; {RATIO_NEEDED} is needed", column.name)))
+            }
+        }
     }
 
     /// The number of a task.

@@ -227,9 +227,11 @@ fn entries_that_are_there_again_are_added_up_and_told() {
     let read = |text: &str| {
         let matrix = Some(room.file("m", &format!("{head} {text}")));
         let input = Files { matrix, ..Files::default() }.read().unwrap();
-        let told = input.notes.iter().find(|n| n.contains("m: ")).map(|n| {
-            n.replace(&format!("{}/", room.0.path().display()), "")
-        });
+        let told = input
+            .notes
+            .iter()
+            .find(|n| n.contains("m: "))
+            .map(|n| n.replace(&format!("{}/", room.0.path().display()), ""));
         (sent(&input.graph, 1, 0).0, told)
     };
     let added = "in a row and column that had one before: all are added up";
@@ -650,6 +652,81 @@ fn masks_of_high_cpus_and_tasks_that_are_no_ranks() {
                 .starts_with("task 5 is no rank: 2 tasks must be numbered 0 to 1")
         );
     }
+}
+
+#[test]
+fn cores_that_have_other_work_and_speeds_of_their_own() {
+    let machine = || Cluster::even(1, 2, 1.0).unwrap();
+    let read = |text: &str| read_procs(text.as_bytes(), "p", &machine());
+    let procs =
+        read("pe,total_s,idle_s,background_s,speed,n_objs\n1,9,1,3,2,4\n0,9,1,0,4,4\n").unwrap();
+    let proc = |core, speed, background_s| Proc { core, speed: Some(speed), background_s };
+    assert_eq!(procs, [proc(0, 4.0, 0.0), proc(1, 2.0, 3.0)]);
+    let cluster = with_speeds(machine(), &procs).unwrap();
+    assert_eq!(cluster.cores().iter().map(|c| c.speed).collect::<Vec<_>>(), [1.0, 0.5]);
+    let input = input(&[1, 0, 2, 3], Some(0));
+    let background = Background::of(&input.graph, &cluster, &procs).unwrap();
+    let case = Case {
+        present: vec![0; 4],
+        from: PresentFrom::Tasks,
+        topology: "core:2".into(),
+        factors_from: "unknown",
+        caches_from: None,
+        input,
+        cluster,
+        background,
+    };
+    // What the slow core has to do takes it three seconds: the four tasks of a second stay where they are.
+    let before = case.before();
+    assert_eq!((before.mapping.len(), before.objectives.makespan_s), (4, 4.0));
+    assert_eq!(before.objectives.mean_load_s, (4.0 + 1.5) / 1.5);
+    for mapper in evenly_policy::map::MAPPERS {
+        let mapped = case.map(mapper, &evenly_policy::map::Options::default());
+        assert_eq!(mapped.mapping.len(), 4, "{}", mapper.name);
+        if ["refine", "nuco+"].contains(&mapper.name) {
+            assert_eq!(mapped.objectives.makespan_s, 4.0, "{}", mapper.name);
+        }
+    }
+    let judged = case.judge("j".into(), vec![0, 0, 0, 1]);
+    assert_eq!((judged.objectives.makespan_s, judged.objectives.migrations), (5.0, 1));
+    let notes = case.notes(std::slice::from_ref(&judged));
+    let said =
+        "1.50 s of load that is of no task on 1 core (--procs): it stays, and is in all figures";
+    assert_eq!(notes, [said]);
+    let json = case.json(&judged, &evenly_policy::map::Options::default());
+    assert_eq!((&json["tasks"], &json["load_s"]), (&4.into(), &4.0.into()));
+    assert_eq!(json["background_s"], 1.5);
+    assert_eq!(json["assignment"].as_array().unwrap().len(), 4);
+
+    // Without speeds those of the machine stay, and without other work there is nothing to add.
+    let some = read("pe,background_s\n1,0\n").unwrap();
+    assert_eq!(some, [Proc { core: 1, speed: None, background_s: 0.0 }]);
+    assert_eq!(with_speeds(machine(), &some).unwrap(), machine());
+    assert!(Background::of(&graph(&[0], None), &machine(), &some).unwrap().is_none());
+    for (text, said) in [
+        ("", "p: it is empty; a first line with the names of columns is needed"),
+        ("core\n1\n", "p, line 1: there is no column pe, which is needed; there are 'core'"),
+        ("pe\n2\n", "p, line 2: pe is 2; the machine has 2 cores: 0-1"),
+        ("pe,speed\n,1\n", "p, line 2: pe is empty; the number of a core is needed"),
+        ("pe\n1\n1\n", "p, line 3: core 1 is there twice; once is needed"),
+        ("pe,speed\n1,1\n", "p: core 0 is not there; the speed of every core is needed"),
+        (
+            "pe,speed\n1,0\n",
+            "p, line 2: speed is '0'; a number above 0, from 1e-9 to 1e9, is needed",
+        ),
+        (
+            "pe,background_s\n1,-1\n",
+            "p, line 2: background_s is '-1'; a number that is not negative is needed",
+        ),
+    ] {
+        assert_eq!(read(text).unwrap_err().to_string(), said);
+    }
+    let apart = read("pe,speed\n0,1e-9\n1,1e9\n").unwrap();
+    let said = with_speeds(machine(), &apart).unwrap_err();
+    assert!(
+        said.starts_with("core 0 is ") && said.contains("times as fast as the fastest"),
+        "{said}"
+    );
 }
 
 #[test]

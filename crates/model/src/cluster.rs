@@ -153,10 +153,7 @@ impl Cluster {
             if node >= nodes.len() {
                 return Err(ClusterError::Node { id, node, nodes: nodes.len() });
             }
-            if !RATIOS.contains(&c.speed) {
-                let what = "its speed must be above 0, from 1e-9 to 1e9";
-                return Err(ClusterError::Core { id, what });
-            }
+            check_speed(c)?;
             if c.caches.len() != caches.len() {
                 return Err(ClusterError::Core { id, what: "it needs a cache of every level" });
             }
@@ -168,6 +165,18 @@ impl Cluster {
             return Err(ClusterError::Value { what, from: k, to: k, found, needed: "1" });
         }
         Ok(Self { cores, nodes, caches, factors, bandwidths: None })
+    }
+
+    /// With other speeds of its cores, in their order.
+    ///
+    /// # Errors
+    /// Where one is none of [`RATIOS`].
+    pub fn with_speeds(mut self, speeds: &[f64]) -> Result<Self, ClusterError> {
+        for (c, speed) in self.cores.iter_mut().zip(speeds) {
+            c.speed = *speed;
+            check_speed(c)?;
+        }
+        Ok(self)
     }
 
     /// With bandwidths between nodes, row by row, in bytes a second: what a task that is moved is
@@ -305,6 +314,14 @@ impl fmt::Debug for Cluster {
     }
 }
 
+fn check_speed(core: &Core) -> Result<(), ClusterError> {
+    if RATIOS.contains(&core.speed) {
+        return Ok(());
+    }
+    let what = "its speed must be above 0, from 1e-9 to 1e9";
+    Err(ClusterError::Core { id: core.id, what })
+}
+
 /// Whether a matrix has the right size, and values that it may have.
 fn check(
     what: &'static str,
@@ -379,6 +396,8 @@ mod tests {
             assert!(with(vec![slow], vec![1.0]).starts_with("core 1: its speed must be above 0"));
         }
         let two = || Cluster::even(2, 1, 1e9).unwrap();
+        assert!(said(two().with_speeds(&[1.0, 0.0])).starts_with("core 1: its speed"));
+        assert_eq!(two().with_speeds(&[1.0, 0.5]).unwrap().cores()[1].speed, 0.5);
         for far in [1e19, 0.5, f64::NAN] {
             let said = two().with_bandwidths(vec![far; 4]).unwrap_err().to_string();
             assert!(said.contains("from 1 to 1e18 bytes a second, is needed"), "{said}");

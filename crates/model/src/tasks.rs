@@ -123,11 +123,7 @@ impl TaskGraph {
         }
         let mut by_id = HashMap::with_capacity(tasks.len());
         for (index, t) in tasks.iter().enumerate() {
-            for (what, found) in [("the load", t.load_s), ("the size", t.size_bytes)] {
-                if !is_amount(found) {
-                    return Err(GraphError::Task { id: t.id, what, found });
-                }
-            }
+            check_task(t)?;
             if by_id.insert(t.id, index).is_some() {
                 return Err(GraphError::Twice { id: t.id });
             }
@@ -215,6 +211,22 @@ impl TaskGraph {
         Ok(self)
     }
 
+    /// With further tasks behind the others, which talk to nobody.
+    ///
+    /// # Errors
+    /// As [`TaskGraph::new`].
+    pub fn with_silent(mut self, tasks: Vec<Task>) -> Result<Self, GraphError> {
+        for t in tasks {
+            check_task(&t)?;
+            if self.by_id.insert(t.id, self.tasks.len()).is_some() {
+                return Err(GraphError::Twice { id: t.id });
+            }
+            self.tasks.push(t);
+            self.first.push(self.links.len());
+        }
+        Ok(self)
+    }
+
     /// The place of a task by its number.
     #[must_use]
     pub fn find(&self, id: u64) -> Option<TaskIndex> {
@@ -258,6 +270,14 @@ pub const MOST_OF_ANYTHING: f64 = 1e18;
 /// What an amount has to be, for errors.
 const AMOUNT: &str = "a number that is not negative, at most 1e18,";
 
+fn check_task(t: &Task) -> Result<(), GraphError> {
+    let values = [("the load", t.load_s), ("the size", t.size_bytes)];
+    match values.into_iter().find(|(_, found)| !is_amount(*found)) {
+        Some((what, found)) => Err(GraphError::Task { id: t.id, what, found }),
+        None => Ok(()),
+    }
+}
+
 /// Whether something can be an amount of anything.
 fn is_amount(x: f64) -> bool {
     (0.0..=MOST_OF_ANYTHING).contains(&x)
@@ -297,6 +317,18 @@ mod tests {
         assert_eq!((other.messages(), other.links(0), other.find(2)), (3.0, g.links(0), Some(1)));
         let said = g.with_loads(|_| f64::NAN).unwrap_err().to_string();
         assert!(said.starts_with("task 1: the load is NaN"), "{said}");
+    }
+
+    #[test]
+    fn silent_tasks_stand_behind_the_others() {
+        let g = TaskGraph::new(vec![task(1), task(2)], &[edge(1, 2, 3.0)]).unwrap();
+        let more = g.clone().with_silent(vec![task(7)]).unwrap();
+        assert_eq!((more.len(), more.find(7), more.load_s()), (3, Some(2), 3.0));
+        assert_eq!((more.links(1), more.pairs(), more.messages()), (g.links(1), 1, 3.0));
+        assert!(more.links(2).is_empty());
+        let said = |bad| g.clone().with_silent(vec![bad]).unwrap_err().to_string();
+        assert!(said(task(2)).starts_with("task 2 is there twice"));
+        assert!(said(Task { load_s: -1.0, ..task(7) }).starts_with("task 7: the load is -1"));
     }
 
     #[test]

@@ -24,8 +24,8 @@ pub enum Source {
     Slit,
     /// Given by the user.
     Given,
-    /// Of several hosts nothing is known: what they and the network between them are taken to cost
-    /// ([`ASSUMED_NETWORK_FACTOR`]).
+    /// Nothing is known, and all 1 would be far from it: what the network between hosts is taken to cost
+    /// ([`ASSUMED_NETWORK_FACTOR`]), and what caches are.
     Assumed,
     /// Nothing is known: all are 1.
     Unknown,

@@ -195,7 +195,10 @@ pub(crate) fn merge(hosts: &[HostXml<'_>], memory_ns: Option<f64>) -> Result<Mer
             (String::from("type"), String::from("Machine")),
             (String::from("os_index"), String::from("0")),
         ],
-        children: memory_ns.map(|ns| Element::info(MEMORY_NS, &ns.to_string())).into_iter().collect(),
+        children: memory_ns
+            .map(|ns| Element::info(MEMORY_NS, &ns.to_string()))
+            .into_iter()
+            .collect(),
     };
     for (attribute, set) in CPU_SETS.iter().chain(&NODE_SETS).zip(&whole.sets) {
         machine.set(attribute, set_text(set));

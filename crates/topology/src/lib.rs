@@ -33,9 +33,7 @@ mod tree;
 mod xml;
 
 pub use declared::{Access, Declared, declared, parse_free, parse_hmat, parse_huge, parse_slit};
-pub use factors::{
-    ASSUMED_NETWORK_FACTOR, Factors, FactorsError, NetworkFactors, Source, compose,
-};
+pub use factors::{ASSUMED_NETWORK_FACTOR, Factors, FactorsError, NetworkFactors, Source, compose};
 pub use host_file::{HostError, Told, claim_host, tell_host, told_hosts};
 pub use machine::{
     ASSUMED_CACHE_FACTORS, Host, JoinError, MOST_CPUS, MOST_XML_BYTES, Machine, Origin,

@@ -148,7 +148,8 @@ pub fn synthetic(text: &str) -> Result<Machine, TopologyError> {
         _ => format!("{each} pu:1"),
     };
     let mut found = hwloc::read(Input::Synthetic(whole.trim())).map_err(refused)?;
-    if let Some(hosts) = hosts {
+    // One host is a machine.
+    if let Some(hosts) = hosts.filter(|hosts| *hosts > 1) {
         let names: Vec<String> = (0..hosts).map(|k| format!("{HOST_LEVEL}{k}")).collect();
         let parts: Vec<HostXml<'_>> =
             names.iter().map(|name| HostXml { name, xml: &found.xml }).collect();
@@ -160,10 +161,7 @@ pub fn synthetic(text: &str) -> Result<Machine, TopologyError> {
 
 /// How many hosts a synthetic description is of, where it says so, and what each of them is. The error
 /// is what is wrong.
-fn host_level<'a>(
-    text: &'a str,
-    levels: &[(&str, u64)],
-) -> Result<(Option<u64>, &'a str), String> {
+fn host_level<'a>(text: &'a str, levels: &[(&str, u64)]) -> Result<(Option<u64>, &'a str), String> {
     let is_host = |(name, _): &(&str, u64)| name.eq_ignore_ascii_case(HOST_LEVEL);
     let Some((first, inner)) = levels.split_first() else { return Ok((None, text)) };
     if inner.iter().any(is_host) {
@@ -757,11 +755,8 @@ impl Machine {
         let measured = |level: &Kind| {
             self.measurement.as_ref().is_some_and(|m| m.cache_factor(level.name()).is_some())
         };
-        match levels.iter().all(measured) {
-            _ if levels.is_empty() => None,
-            true => Some(Source::Measured),
-            false => Some(Source::Assumed),
-        }
+        let from = if levels.iter().all(measured) { Source::Measured } else { Source::Assumed };
+        (!levels.is_empty()).then_some(from)
     }
 
     fn parts(&self) -> Parts {

@@ -229,7 +229,8 @@ pub fn measure(
 /// For each level of caches that cores share, the first two for which it is the innermost that they share.
 fn sharing(places: &[Place]) -> Vec<(Kind, &Place, &Place)> {
     let innermost = |a: &Place, b: &Place| {
-        let shares = |level: &Kind| a.caches.get(level).is_some_and(|c| b.caches.get(level) == Some(c));
+        let shares =
+            |level: &Kind| a.caches.get(level).is_some_and(|c| b.caches.get(level) == Some(c));
         Kind::CACHES.into_iter().find(shares).filter(|_| a.home == b.home)
     };
     let pairs = || {
@@ -248,15 +249,16 @@ fn sharing(places: &[Place]) -> Vec<(Kind, &Place, &Place)> {
 struct Line(AtomicU64);
 
 /// Nanoseconds that a line takes from one CPU to another, each time; fewer times than are wanted where
-/// the CPUs are busy. The first sample, in which the threads come to their CPUs, is none.
+/// the CPUs are busy. The first sample, in which the line and the code come to their CPUs, is none.
 fn hand_over([asks, answers]: [CpuId; 2]) -> io::Result<Vec<f64>> {
     const END: u64 = u64::MAX;
-    let line = Line(AtomicU64::new(0));
+    const NOT_YET: u64 = END - 1;
+    let line = Line(AtomicU64::new(NOT_YET));
     // Relaxed throughout: the word itself is all that is handed over, and of one word all threads see
     // the same order of writes.
     let answer = || {
-        // Who cannot be bound answers all the same: the other waits.
         let bound = affinity::set(Tid(0), &CpuSet::single(answers));
+        line.0.store(if bound.is_ok() { 0 } else { END }, Ordering::Relaxed);
         let mut awaited = 1;
         loop {
             match line.0.load(Ordering::Relaxed) {
@@ -271,8 +273,12 @@ fn hand_over([asks, answers]: [CpuId; 2]) -> io::Result<Vec<f64>> {
     };
     let ask = || {
         let bound = affinity::set(Tid(0), &CpuSet::single(asks));
+        while line.0.load(Ordering::Relaxed) == NOT_YET {
+            spin_loop();
+        }
+        let both = bound.is_ok() && line.0.load(Ordering::Relaxed) != END;
         let (begun, mut n, mut samples) = (Instant::now(), 0, Vec::new());
-        while bound.is_ok() && samples.len() <= CACHE_SAMPLES && begun.elapsed() < CACHE_PATIENCE {
+        while both && samples.len() <= CACHE_SAMPLES && begun.elapsed() < CACHE_PATIENCE {
             let start = Instant::now();
             for _ in 0..ROUND_TRIPS {
                 line.0.store(n + 1, Ordering::Relaxed);

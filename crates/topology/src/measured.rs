@@ -178,9 +178,10 @@ impl Measurement {
         let part = |p: f64| (0.0..=1.0).contains(&p);
         let load = self.load.is_none_or(|l| part(l.others) && part(l.stolen));
         let caches = self.caches.iter().all(|c| c.latency_ns.is_sound());
-        load && caches && self.pairs.iter().all(|p| {
-            p.latency_ns.is_sound() && p.read_bytes_per_s.as_ref().is_none_or(Spread::is_sound)
-        })
+        load && caches
+            && self.pairs.iter().all(|p| {
+                p.latency_ns.is_sound() && p.read_bytes_per_s.as_ref().is_none_or(Spread::is_sound)
+            })
     }
 }
 

@@ -137,7 +137,9 @@ impl Report<'_> {
             let _ = writeln!(out, "  {} pairs more: the JSON has them", m.pairs.len() - most);
         }
         for c in &m.caches {
-            let factor = m.cache_factor(&c.level).map_or_else(String::new, |f| format!(", {f:.2} of memory"));
+            let factor = m
+                .cache_factor(&c.level)
+                .map_or_else(String::new, |f| format!(", {f:.2} of memory"));
             let _ = writeln!(
                 out,
                 "  a line from CPU {} to CPU {}, which share an {}: {}{factor}",
@@ -320,7 +322,8 @@ mod tests {
 
     #[test]
     fn caches_are_beside_the_memory() {
-        let measured = crate::Measurement { caches: vec![cache_pair(&[20.0, 25.0, 90.0])], ..two_nodes() };
+        let measured =
+            crate::Measurement { caches: vec![cache_pair(&[20.0, 25.0, 90.0])], ..two_nodes() };
         let machine = synthetic("numa:2 l2:1 core:2").unwrap();
         assert_eq!(machine.caches_from(), Some(Source::Assumed));
         assert_eq!(machine.cluster(None).unwrap().caches()[0].factor, 0.15);
@@ -329,7 +332,8 @@ mod tests {
         assert_eq!(machine.cluster(None).unwrap().caches()[0].factor, 0.25);
         assert_eq!(machine.knowledge().caches[0].0.factor, 0.25);
         let report = Report { machine: &machine, declared: None, notes: &[] };
-        let line = "a line from CPU 2 to CPU 3, which share an L2: 25.0 [20.0, 90.0] ns, 0.25 of memory";
+        let line =
+            "a line from CPU 2 to CPU 3, which share an L2: 25.0 [20.0, 90.0] ns, 0.25 of memory";
         assert!(report.text().contains(line), "{}", report.text());
         assert_eq!(report.json()["measured"]["caches"][0]["level"], "L2");
         assert_eq!(synthetic("numa:2 core:2").unwrap().caches_from(), None);

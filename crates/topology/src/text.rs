@@ -74,6 +74,9 @@ pub(crate) fn describe(machine: &Machine) -> String {
 }
 
 fn cpu_list(cpus: &CpuSet) -> String {
+    if cpus.is_empty() {
+        return String::from("no CPUs");
+    }
     format!("{} {cpus}", if cpus.len() == 1 { "CPU" } else { "CPUs" })
 }
 

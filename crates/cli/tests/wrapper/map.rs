@@ -172,6 +172,34 @@ fn the_dumps_are_those_that_are_known() {
     }
 }
 
+/// What Charm++ dumped of its PEs, which had nothing else to do; and what it would be if one had.
+#[test]
+fn what_cores_have_to_do_besides_stays_there() {
+    let tool = Tool::new();
+    let dump = dumps().join("lb_test_p32.procs.csv");
+    let with = |procs: &Path| {
+        let options = ["--algorithm", "nuco", "--procs", procs.to_str().unwrap()];
+        mapped(&tool, "lb_test_p32", &options)
+    };
+    let (_, plain) = mapped(&tool, "lb_test_p32", &["--algorithm", "nuco"]);
+    let (_, idle) = with(&dump);
+    assert_eq!((&idle["assignment"], &idle["background_s"]), (&plain["assignment"], &0.0.into()));
+    assert_eq!(idle["objectives"], plain["objectives"]);
+    // One PE that had more to do than all objects take gets none of them.
+    let busy = tool.path("busy.csv");
+    let text = fs::read_to_string(&dump).unwrap();
+    let changed = text.replacen("1.477536233,0.000000000", "1.477536233,1000.0", 1);
+    assert_ne!(changed, text);
+    fs::write(&busy, changed).unwrap();
+    let (output, value) = with(&busy);
+    assert_eq!(value["background_s"], 1000.0);
+    assert_eq!(value["objectives"]["after"]["makespan_s"], 1000.0);
+    let on: Vec<&Value> =
+        value["assignment"].as_array().unwrap().iter().map(|a| &a["core"]).collect();
+    assert!(on.len() == 200 && !on.contains(&&Value::from(1)), "{on:?}");
+    assert!(stderr(&output).contains("1000.00 s of load that is of no task on 1 core"));
+}
+
 #[test]
 fn every_algorithm_maps_the_dumps_and_says_what_it_did() {
     let tool = Tool::new();
@@ -326,7 +354,8 @@ fn hosts_are_planned_beforehand() {
         (&"assumed".into(), &serde_json::json!([[1.0, 3.4], [3.4, 1.0]]))
     );
     let map = |topology: &str, options: &[&str]| {
-        let given = ["map", "--objects", tasks.to_str().unwrap(), "--edges", edges.to_str().unwrap()];
+        let given =
+            ["map", "--objects", tasks.to_str().unwrap(), "--edges", edges.to_str().unwrap()];
         let more = ["--topology", topology, "--algorithm", "nuco+", "--out", "-"];
         let output = tool.evenly(given.iter().chain(&more).chain(options)).output().unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
@@ -343,7 +372,10 @@ fn hosts_are_planned_beforehand() {
         assert_eq!(map(described, &["--format", format]).0, map(xml, &["--format", format]).0);
         if format != "csv" {
             let (file, said) = map(described, &["--format", format, "--hosts", "aa,bb"]);
-            assert!(file.contains("aa") && file.contains("bb") && !file.contains("host"), "{file}");
+            assert!(
+                file.contains("aa") && file.contains("bb") && !file.contains("host0"),
+                "{file}"
+            );
             assert!(!said.contains("--hosts gives"), "{said}");
         }
     }

@@ -25,7 +25,7 @@ fn where_memory_cannot_be_bound_there_is_the_slit_and_it_is_named() {
     let tool = Tool::new();
     let xml = tool.path("two.xml");
     let described = ["topology", "--synthetic", "numa:2 core:1", "--export", xml.to_str().unwrap()];
-    assert!(tool.evenly(described).status().unwrap().success());
+    assert!(tool.evenly(described).output().unwrap().status.success());
     let two = fs::read_to_string(&xml).unwrap().replace("</topology>", SLIT);
     fs::write(&xml, two).unwrap();
     let cache = tool.path("cache");
@@ -51,9 +51,13 @@ fn where_memory_cannot_be_bound_there_is_the_slit_and_it_is_named() {
     let note = note.as_str().unwrap();
     let why = "not measured: memory cannot be bound to NUMA node 0: Operation not permitted";
     assert!(note.starts_with(why), "{note}");
-    assert!(note.ends_with("; the factors: declared by the firmware (SLIT), not measured"), "{note}");
+    assert!(
+        note.ends_with("; the factors: declared by the firmware (SLIT), not measured"),
+        "{note}"
+    );
     let said = text(&run(&[]).stdout);
-    let head = "latency over that of the own memory (declared by the firmware (SLIT), not measured):";
+    let head =
+        "latency over that of the own memory (declared by the firmware (SLIT), not measured):";
     assert!(said.contains(head) && said.contains(note), "{said}");
     // Nothing is kept as if it had been measured.
     assert!(!cache.join("evenly/topology").exists());
