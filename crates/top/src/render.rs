@@ -796,6 +796,30 @@ mod tests {
         assert!(!silent.contains("SPIN"), "{silent}");
     }
 
+    /// Three threads that stay where they are on two CPUs and sleep while they wait: half of their time is
+    /// computing, a third goes to run queues.
+    #[test]
+    fn efficiencies_stand_below_what_evenly_does() {
+        let mut v = View::new(true);
+        for mut e in synthetic::run(3, 2, 1, 300, false) {
+            if let Event::Point(p) = &mut e {
+                // The one that has a CPU to itself is done in half of the time.
+                for t in p.threads.iter_mut().filter(|t| t.waited == Nanos::ZERO) {
+                    t.blocked = Nanos(t.ran.0 / 2);
+                    t.ran = t.ran - t.blocked;
+                    t.progress /= 2;
+                }
+            }
+            v.apply(&e);
+        }
+        let h = header("observe");
+        insta::assert_snapshot!(draw(&v, &h, &Ui::default(), (120, 20)));
+        let words =
+            "in run queues 33%; parallel efficiency 50% = load balance 100% x communication 50%;";
+        let line = plain(&v, DomainId(0), &h);
+        assert!(line.contains(words), "{line}");
+    }
+
     #[test]
     fn beside_a_balancer_the_figures_are_told_to_be_those_of_the_view() {
         let (mut v, alone) = (view(3, 2, 1, false), header("observe"));

@@ -918,6 +918,63 @@ mod tests {
         assert_eq!(v.threads[&id(1)].wandered, 1);
     }
 
+    /// Programs whose efficiencies are known: parallel, load balance, communication, run queue,
+    /// synchronisation, and the share of run queues.
+    #[test]
+    fn efficiencies_are_those_of_the_window() {
+        // Running, of that spinning, waiting for a CPU and asleep, in ms of a period of 100.
+        type Times = (u64, Option<u64>, u64, u64);
+        let threads = |all: &[Times]| -> Vec<ThreadRecord> {
+            let of = |(i, &(ran, spun, waited, blocked)): (i32, &Times)| ThreadRecord {
+                waited: Nanos::from_millis(waited),
+                blocked: Nanos::from_millis(blocked),
+                spinning: spun.map(Nanos::from_millis),
+                ..record(i, i as u32 % 2, 0, ran)
+            };
+            (1..).zip(all).map(of).collect()
+        };
+        let known = |v: &View| {
+            let e = v.efficiency(None).unwrap();
+            let f = e.factors?;
+            let factors = [f.parallel, f.load_balance, f.communication, f.run_queue];
+            Some((factors, f.synchronisation, e.run_queue_share))
+        };
+        let near = |found: Option<([f64; 4], f64, f64)>, factors: [f64; 4], rest: [f64; 2]| {
+            let (f, synchronisation, share) = found.unwrap();
+            let all = f.into_iter().chain([synchronisation, share]);
+            let close = all.zip(factors.into_iter().chain(rest)).all(|(a, b)| (a - b).abs() < 1e-9);
+            assert!(close, "{found:?}");
+        };
+        let mut v = View::new(true);
+        let mut points = 0;
+        let mut pass = |v: &mut View, all: &[Times], n: u64| {
+            for _ in 0..n {
+                v.apply(&point(points, threads(all), vec![]));
+                points += 1;
+            }
+        };
+        assert_eq!(v.efficiency(None), None);
+        // A CPU each, work of 4 and 1.
+        pass(&mut v, &[(100, None, 0, 0), (25, None, 0, 75)], 4);
+        near(known(&v), [0.625, 0.625, 1.0, 1.0], [1.0, 0.0]);
+        assert_eq!(v.efficiency(Some(DomainId(1))), None);
+        // The other spins instead: nobody knows that, unless it is told.
+        let mut v = View::new(true);
+        pass(&mut v, &[(100, None, 0, 0), (100, None, 0, 0)], 4);
+        assert_eq!(known(&v), None);
+        let mut v = View::new(true);
+        pass(&mut v, &[(100, Some(0), 0, 0), (100, Some(75), 0, 0)], 4);
+        near(known(&v), [0.625, 0.625, 1.0, 1.0], [1.0, 0.0]);
+        // Three on two CPUs, left where they are, and asleep at the barrier.
+        let mut v = View::new(true);
+        let three = [(50, None, 0, 50), (50, None, 50, 0), (50, None, 50, 0)];
+        pass(&mut v, &three, 40);
+        near(known(&v), [0.5, 1.0, 0.5, 0.5], [1.0, 1.0 / 3.0]);
+        // What is over for as long as the window is forgotten: all wait for messages now.
+        pass(&mut v, &[(75, None, 0, 25); 3], 24);
+        near(known(&v), [0.75, 1.0, 0.75, 1.0], [0.75, 0.0]);
+    }
+
     #[test]
     fn a_lost_departure_is_healed_by_the_next_point() {
         let mut v = View::new(false);
