@@ -6,7 +6,7 @@ use crate::{End, output, tell};
 use anyhow::Context;
 use evenly_compare::{
     Arm, Executor, Metric, Options, ProcessExecutor, Progress, Round, RunError, RunOutcome, Spec,
-    compare as run, on_others, specs, table,
+    compare as run, on_others, specs, table, variable,
 };
 use evenly_errors::{given_twice, parse, problem, said};
 use evenly_linux::affinity;
@@ -115,8 +115,8 @@ fn is_known(name: &str) -> bool {
     name == KERNEL || evenly_policy::by_name(name).is_some()
 }
 
-/// What is run for `kernel`, `hybrid`, `juggle:--period=50ms` ... Options that `evenly run` would
-/// refuse are refused here, before the first run.
+/// What is run for `kernel`, `kernel:OMP_WAIT_POLICY=passive`, `juggle:--period=50ms` ... Options that
+/// `evenly run` would refuse are refused here, before the first run.
 fn arm(
     asked: Spec<'_>,
     index: usize,
@@ -124,14 +124,16 @@ fn arm(
     exe: &std::path::Path,
     scratch: &std::path::Path,
 ) -> anyhow::Result<Arm> {
-    let Spec { text: spec, policy, .. } = asked;
-    if spec == KERNEL {
-        return Ok(Arm::new(KERNEL, args.program.command.clone()));
-    }
+    let Spec { text: spec, policy, options } = asked;
+    let env: Vec<(OsString, OsString)> =
+        asked.variables().map(|(name, value)| (name.into(), value.into())).collect();
     if policy == KERNEL {
-        anyhow::bail!(
-            "--policies {spec}: kernel is the program without evenly, and has no options"
+        anyhow::ensure!(
+            asked.words().next().is_none() && (options.is_none() || !env.is_empty()),
+            "--policies {spec}: kernel is the program without evenly, and has no options, but variables \
+             (kernel:OMP_WAIT_POLICY=passive)"
         );
+        return Ok(Arm { env, ..Arm::new(spec, args.program.command.clone()) });
     }
     if evenly_policy::by_name(policy).is_none() {
         let names: Vec<&str> = evenly_policy::POLICIES.iter().map(|p| p.name).collect();
@@ -152,7 +154,11 @@ fn arm(
             // An option that is not known would be taken for the program.
             if run.program.command != args.program.command {
                 let word = run.program.command[0].to_string_lossy().into_owned();
-                return Err(wrong(&format!("there is no option {word}")));
+                let why = match variable(&word) {
+                    Some(_) => format!("{word} has to stand before the options"),
+                    None => format!("there is no option {word}"),
+                };
+                return Err(wrong(&why));
             }
             check_options(&run.balance).map_err(|e| wrong(&said(&e)))?;
         }
@@ -165,7 +171,7 @@ fn arm(
         }
         Err(_) => return Err(wrong("that asks for help, not for a run")),
     }
-    Ok(Arm { report: Some(report), ..Arm::new(spec, argv) })
+    Ok(Arm { env, report: Some(report), ..Arm::new(spec, argv) })
 }
 
 /// Progress: a bar on a terminal, a line for each run elsewhere.

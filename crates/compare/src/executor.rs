@@ -11,7 +11,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// One way to run the command: a policy, or the kernel alone.
+/// One way to run the command: a policy or the kernel alone, perhaps with other variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arm {
     /// Name of the policy, unique within a comparison.

@@ -641,7 +641,8 @@ pub fn policies(bytes: &[u8]) {
     assert_eq!(all.join(","), text);
     for part in parts {
         assert!(part.text.starts_with(part.policy) && !part.policy.contains(':'));
-        assert!(part.options.is_some() || part.words().count() == 0);
+        let words = part.options.unwrap_or_default().split_whitespace().count();
+        assert_eq!(part.variables().count() + part.words().count(), words);
     }
 }
 

@@ -439,6 +439,10 @@ fn options_of_a_policy_are_refused_before_the_first_run() {
         ("juggle:--help", "help"),
         ("juggle:other program", "no option other"),
         ("kernel:--period=5ms", "kernel is the program without evenly"),
+        ("kernel:", "kernel is the program without evenly"),
+        ("kernel:A=1 --period=5ms", "has no options, but variables"),
+        ("juggle:--period=5ms A=1", "A=1 has to stand before the options"),
+        ("juggle:1A=1", "no option 1A=1"),
         ("", "no policy ''"),
     ] {
         let list = format!("static,{spec}");
@@ -463,6 +467,25 @@ fn options_of_a_policy_may_have_commas() {
         "{}",
         stderr(&output)
     );
+}
+
+/// The program is started with them, under each policy.
+#[test]
+fn arms_may_have_variables() {
+    let tool = Tool::new();
+    let list = "kernel,kernel:SECONDS=2 OMP_NUM_THREADS=4,2,observe:SECONDS=3 --period=20ms";
+    let mut c = tool.evenly(["compare", "--runs", "1", "--json", "-", "--metric", "s"]);
+    let script = r#"echo "{\"s\": ${SECONDS:-1}.${OMP_NUM_THREADS%,*}5}""#;
+    c.args(["--policies", list, "--", "sh", "-c", script]).env_remove("SECONDS");
+    let output = c.env("OMP_NUM_THREADS", "1").output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let arms: Vec<(&str, f64)> = (json["results"].as_array().unwrap().iter())
+        .map(|r| (r["policy"].as_str().unwrap(), r["median_s"].as_f64().unwrap()))
+        .collect();
+    let [_, second, third] =
+        ["kernel", "kernel:SECONDS=2 OMP_NUM_THREADS=4,2", "observe:SECONDS=3 --period=20ms"];
+    assert_eq!(arms, [("kernel", 1.15), (second, 2.45), (third, 3.15)]);
 }
 
 #[test]
