@@ -139,7 +139,11 @@ fn of_program(args: &DoctorArgs) -> anyhow::Result<End> {
     let outcome = supervisor.run(&mut Wait);
     let command = args.command.iter().map(|a| a.to_string_lossy().into_owned()).collect();
     match watching.and_then(|w| w.end(command, false)) {
-        Ok(evidence) => {
+        Ok(mut evidence) => {
+            evidence.gaps.extend(notes.iter().map(|note| {
+                let why = note.strip_prefix("--probe: ").unwrap_or(note);
+                format!("who spins while waiting: {why}")
+            }));
             let diagnosis = Diagnosis::of(&evidence, applied);
             tell(diagnosis.text().trim_end());
             if let Some(Err(e)) = record.map(|record| record.write(&evidence)) {

@@ -42,7 +42,7 @@ impl Counting {
         notes: &mut Vec<String>,
     ) -> Option<(Self, Environment)> {
         // Why nothing is loaded into it is said of the other probe.
-        if Unseen::of(command).is_some() {
+        if !Unseen::of(command).is_empty() {
             return None;
         }
         match Self::new(command, mpicc, decides, quiet) {

@@ -74,12 +74,13 @@ impl Watch {
             notes.push(note);
         };
         let program = command.first().map(|c| c.to_string_lossy()).unwrap_or_default();
-        if let Some(unseen) = Unseen::of(command) {
-            say(format!("'{program}' runs without the probe: {unseen}"));
-            // What it starts may be seen all the same, unless its loader would complain.
-            if unseen.harms() {
-                return None;
-            }
+        let unseen = Unseen::of(command);
+        for (word, why) in &unseen {
+            say(format!("'{}' runs without the probe: {why}", word.display()));
+        }
+        // What it starts may be seen all the same, unless a loader would complain.
+        if unseen.iter().any(|(_, why)| why.harms()) {
+            return None;
         }
         match Self::new(command, before) {
             Ok(found) => Some(found),

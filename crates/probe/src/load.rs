@@ -66,11 +66,20 @@ impl Unseen {
         matches!(self, Self::Other | Self::Loader(_))
     }
 
-    /// Of the program of a command; None where the probe is loaded into it, as far as can be told.
+    /// Of each program among the words of a command into which the probe is not loaded, with the word: the
+    /// program may stand behind others that start it (`mpirun`, `env`, `sh -c`). Empty where it is loaded into
+    /// all, as far as can be told.
     #[must_use]
-    pub fn of(command: &[OsString]) -> Option<Self> {
-        let program = found(command.first()?)?;
-        Self::of_file(&program)
+    pub fn of(command: &[OsString]) -> Vec<(OsString, Self)> {
+        let mut all: Vec<(OsString, Self)> = Vec::new();
+        for (word, program) in programs(command) {
+            if !all.iter().any(|(known, _)| *known == word)
+                && let Some(why) = Self::of_file(&program)
+            {
+                all.push((word, why));
+            }
+        }
+        all
     }
 
     fn of_file(program: &Path) -> Option<Self> {
@@ -140,6 +149,89 @@ impl Unseen {
         }
         Some(Seen::Not(Self::Loader(PathBuf::from(OsStr::from_bytes(name)))))
     }
+}
+
+/// Programs that start the one which is named behind them.
+const STARTERS: [&str; 31] = [
+    "bash",
+    "catchsegv",
+    "chrt",
+    "command",
+    "dash",
+    "doas",
+    "env",
+    "evenly",
+    "exec",
+    "flock",
+    "gdb",
+    "ionice",
+    "ksh",
+    "ltrace",
+    "nice",
+    "nohup",
+    "numactl",
+    "perf",
+    "prlimit",
+    "setarch",
+    "setsid",
+    "sh",
+    "srun",
+    "stdbuf",
+    "strace",
+    "sudo",
+    "taskset",
+    "time",
+    "timeout",
+    "valgrind",
+    "zsh",
+];
+/// The same of MPI; their names may go on, as mpirun.openmpi.
+const LAUNCHERS: [&str; 4] = ["mpirun", "mpiexec", "orterun", "prterun"];
+/// Shells, of which a word behind `-c` is a script.
+const SHELLS: [&str; 5] = ["bash", "dash", "ksh", "sh", "zsh"];
+
+/// The words of a command that are programs which it starts, with their files: the first one, those behind it
+/// while only programs stand before them that start others, and whatever is named with its directory.
+fn programs(command: &[OsString]) -> Vec<(OsString, PathBuf)> {
+    let mut all = Vec::new();
+    let (mut before, mut seeks, mut script) = (None, true, false);
+    for word in command {
+        let bytes = word.as_bytes();
+        if std::mem::take(&mut script) {
+            for part in commands(bytes) {
+                all.extend(programs(&part));
+            }
+            continue;
+        }
+        if let Some(options) = bytes.strip_prefix(b"-") {
+            let of_shell = before.as_deref().is_some_and(|b| SHELLS.contains(&b));
+            script = of_shell && !options.starts_with(b"-") && options.ends_with(b"c");
+            continue;
+        }
+        // Launchers of MPI have another command behind this.
+        seeks |= bytes == b":";
+        if !seeks && !bytes.contains(&b'/') {
+            continue;
+        }
+        let is_program = |p: &PathBuf| p.metadata().is_ok_and(|m| m.mode() & 0o111 != 0);
+        let Some(program) = found(word).filter(is_program) else { continue };
+        let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        seeks = STARTERS.contains(&name.as_str()) || LAUNCHERS.iter().any(|l| name.starts_with(l));
+        before = Some(name);
+        all.push((word.clone(), program));
+    }
+    all
+}
+
+/// The commands of a script, as far as they are plain words.
+fn commands(script: &[u8]) -> Vec<Vec<OsString>> {
+    let words = |part: &[u8]| -> Vec<OsString> {
+        part.split(|b| b.is_ascii_whitespace() || b"\"'`${}<>".contains(b))
+            .filter(|word| !word.is_empty())
+            .map(|word| OsString::from_vec(word.to_vec()))
+            .collect()
+    };
+    script.split(|b| b";&|()\n".contains(b)).map(words).collect()
 }
 
 /// Whether no program gets other rights here: those of this file system, or any that this process starts.
@@ -241,7 +333,7 @@ mod tests {
     #[test]
     fn what_it_is_not_loaded_into() {
         let dir = tempfile::tempdir().unwrap();
-        let of = |program: &Path| Unseen::of(&[program.into()]);
+        let of = |program: &Path| Unseen::of(&[program.into()]).pop().map(|found| found.1);
         let usual = built(dir.path(), "usual", &[]);
         assert_eq!(of(&usual), None);
         let alone = built(dir.path(), "static", &["-static"]);
@@ -253,6 +345,7 @@ mod tests {
         // Of a script it is the interpreter.
         let script = dir.path().join("script");
         fs::write(&script, format!("#! {} -x\n", alone.display())).unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
         assert_eq!(of(&script), Some(Unseen::Static));
         // A number in the header says which kind of processor.
         let mut bytes = fs::read(&usual).unwrap();
@@ -263,7 +356,57 @@ mod tests {
         fs::write(&other, &bytes).unwrap();
         assert_eq!(of(&other), Some(Unseen::Other));
         fs::write(&other, "echo\n").unwrap();
-        assert_eq!((of(&other), of(dir.path()), Unseen::of(&[])), (None, None, None));
+        assert_eq!((of(&other), of(dir.path()), Unseen::of(&[])), (None, None, Vec::new()));
+    }
+
+    /// Whoever starts the program is seen, but not the program.
+    #[test]
+    fn programs_behind_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let (usual, fixed) =
+            (built(dir.path(), "usual", &[]), built(dir.path(), "fixed", &["-static"]));
+        let (usual, fixed) = (usual.to_str().unwrap(), fixed.to_str().unwrap());
+        let of = |words: &[&str]| -> Vec<String> {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            let found = Unseen::of(&words).into_iter();
+            found
+                .map(|(word, why)| {
+                    assert_eq!(why, Unseen::Static);
+                    word.into_string().unwrap()
+                })
+                .collect()
+        };
+        let mpirun = dir.path().join("mpirun.any");
+        fs::write(&mpirun, "#!/bin/sh\nexec \"$@\"\n").unwrap();
+        fs::set_permissions(&mpirun, fs::Permissions::from_mode(0o755)).unwrap();
+        let mpirun = mpirun.to_str().unwrap();
+        for command in [
+            &[fixed][..],
+            &[mpirun, "-n", "2", fixed, "--size", "5"],
+            &["env", "-i", "A=b", fixed],
+            &["taskset", "-c", "0", "nice", "-n", "3", fixed],
+            &[mpirun, "-n", "1", usual, ":", "-n", "1", fixed],
+            &["sh", "-c", &format!("cd /tmp && A=b exec {fixed} --threads 4 >out; echo $?")],
+            &["bash", "-ec", &format!("({fixed}&{fixed}); wait")],
+        ] {
+            assert_eq!(of(command), [fixed], "{command:?}");
+        }
+        for command in [
+            &[usual][..],
+            &[mpirun, "-n", "2", usual],
+            &["sh", "-c", "echo fixed"],
+            &["sh", "-c"],
+            &["sh", "--c"],
+        ] {
+            assert!(of(command).is_empty(), "{command:?}");
+        }
+        // What is no program, and words of programs that start no others.
+        let data = dir.path().join("data");
+        fs::write(&data, fs::read(fixed).unwrap()).unwrap();
+        assert!(of(&[usual, data.to_str().unwrap()]).is_empty());
+        let bare: Vec<OsString> = [usual, "sh", "true"].iter().map(OsString::from).collect();
+        let names: Vec<OsString> = programs(&bare).into_iter().map(|p| p.0).collect();
+        assert_eq!(names, [usual]);
     }
 
     #[test]

@@ -230,6 +230,12 @@ fn a_program_with_rights_of_its_own_is_told() {
     let why = "runs without the probe: it runs as its owner (setuid), and such a program takes no \
                libraries from others";
     assert!(said.contains(why), "{said}");
+    // The doctor says it, too, where another program starts it.
+    let mut c = tool.evenly(["doctor", "--", "env", program.to_str().unwrap()]);
+    let home = tool.directory_of(NOBODY);
+    c.uid(NOBODY).gid(NOBODY).env("EVENLY_STATE_DIR", &home).env("XDG_CACHE_HOME", &home);
+    let said = stderr(&c.output().unwrap());
+    assert!(said.contains("not seen") && said.contains(why), "{said}");
     // Without these rights there is nothing to say.
     let said = run(0o755);
     assert!(!said.contains("--probe"), "{said}");
