@@ -51,8 +51,9 @@ pub(crate) enum Command {
     Attach(AttachArgs),
     /// Run a program under several policies, interleaved, and say what the runs show
     #[command(
-        after_help = "Example:\n  evenly compare --runs 10 -- ./solver --threads 3\n\n`kernel` is \
-        the program as it is, without evenly."
+        after_help = "Examples:\n  evenly compare --runs 10 -- ./solver --threads 3\n  evenly compare \
+        --policies kernel,kernel:OMP_WAIT_POLICY=passive -- ./solver\n\n`kernel` is the program as it is, \
+        without evenly."
     )]
     Compare(CompareArgs),
     /// Say what balancing can reach for a program, before anything is run
@@ -292,8 +293,9 @@ pub(crate) struct BalanceArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
-    /// What to compare, separated by commas: kernel, or any policy, with options of evenly run after
-    /// a colon (hybrid,juggle:--period=50ms --cpus=0,1); may be given more than once
+    /// What to compare, separated by commas: kernel, or any policy; after a colon variables with which
+    /// the program is started (kernel:OMP_WAIT_POLICY=passive), then, of a policy, options of evenly run
+    /// (hybrid,juggle:--period=50ms --cpus=0,1); may be given more than once
     #[arg(long, value_name = "LIST", default_value = "kernel,static,hybrid")]
     pub(crate) policies: Vec<String>,
     /// Measured runs of each
@@ -860,8 +862,8 @@ pub(crate) struct DoctorArgs {
     /// and why not the rest; with --json as evenly.mechanisms/1. docs/mechanisms.md explains them
     #[arg(long)]
     pub(crate) mechanisms: bool,
-    /// Set what is wrong with OMP_NUM_THREADS, OMP_WAIT_POLICY, GOMP_SPINCOUNT and KMP_BLOCKTIME, for
-    /// the CPUs and the quota that there are, before the program starts, and say so
+    /// Set what is wrong with OMP_NUM_THREADS, OMP_WAIT_POLICY, GOMP_SPINCOUNT, KMP_BLOCKTIME and
+    /// KMP_LIBRARY, for the CPUs and the quota that there are, before the program starts, and say so
     #[arg(long, conflicts_with_all = ["pid", "from", "mechanisms"])]
     pub(crate) fix_env: bool,
     /// Load a library into the program that tells when its threads wait for each other, so that spinning is

@@ -13,24 +13,53 @@ use evenly_testing::groups::{Group, KEY};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// What other programs, and the host of a virtual machine, do to any program.
 const OF_THE_MACHINE: [&str; 2] = ["neighbour", "slow_cpu"];
+
+/// What runtimes heed, and a user may have set.
+const SETTINGS: [&str; 7] = [
+    "OMP_NUM_THREADS",
+    "OMP_WAIT_POLICY",
+    "OMP_PROC_BIND",
+    "OMP_PLACES",
+    "GOMP_SPINCOUNT",
+    "KMP_BLOCKTIME",
+    "KMP_LIBRARY",
+];
 
 /// A program, and what ails it.
 struct Patient {
     name: &'static str,
     command: Vec<String>,
     variables: Vec<(&'static str, String)>,
-    /// One of the findings; none for a healthy one.
+    /// The first finding; none for a healthy one.
     ails: Option<&'static str>,
+    /// Whether the line to paste is tried, and has to mend it.
+    mended: bool,
 }
 
 fn patient(name: &'static str, ails: &'static str, command: &[&str]) -> Patient {
     let command = command.iter().map(|w| (*w).to_owned()).collect();
     let ails = (ails != "healthy").then_some(ails);
-    Patient { name, command, variables: Vec::new(), ails }
+    Patient { name, command, variables: Vec::new(), ails, mended: false }
+}
+
+/// MPI ranks, so many.
+fn ranks(
+    mpi: mpi::Mpi,
+    names: [&'static str; 2],
+    ails: &'static str,
+    n: u32,
+    program: &[&str],
+) -> Patient {
+    let name = names[usize::from(mpi.name != "mpich")];
+    let (launcher, n) = (mpi.tool("mpirun"), n.to_string());
+    let mut patient = patient(name, ails, &[&[launcher.as_str(), "-n", &n], program].concat());
+    patient.variables = mpi::ENVIRONMENT.map(|(k, v)| (k, v.to_owned())).into();
+    patient
 }
 
 impl Patient {
@@ -39,13 +68,25 @@ impl Patient {
         self
     }
 
+    /// The line to paste mends it.
+    fn mended(mut self) -> Self {
+        self.mended = true;
+        self
+    }
+
+    /// The same after the user has pasted what was proposed.
+    fn pasted(&self, line: &str) -> Self {
+        let command = ["sh", "-c", line].map(str::to_owned).into();
+        Self { name: self.name, command, variables: self.variables.clone(), ..*self }
+    }
+
     /// What the doctor says, as JSON and as text.
     fn see(&self, state: &State) -> (Value, String) {
         let json = state.sign("diagnosis.json");
         let command: Vec<&str> = self.command.iter().map(String::as_str).collect();
         let args = [&["doctor", "--json", &json, "--"], &command[..]].concat();
         let mut evenly = state.command(&args);
-        for name in ["OMP_NUM_THREADS", "OMP_WAIT_POLICY", "OMP_PROC_BIND", "OMP_PLACES"] {
+        for name in SETTINGS {
             evenly.env_remove(name);
         }
         let output = evenly.envs(self.variables.iter().map(|(k, v)| (k, v))).output().unwrap();
@@ -77,23 +118,30 @@ fn limited(name: &str, quota_us: u64) -> Option<(Group, String)> {
     Some((group, script))
 }
 
+/// A file that programs write to.
+fn scratch() -> PathBuf {
+    let here = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    here.join(format!("doctor-{}", std::process::id()))
+}
+
 fn ailing(limited: Option<&str>) -> Vec<Patient> {
     let (spmd, gomp, omp) = (workload("spmd"), workload("omp_spmd-gomp"), workload("omp_spmd-omp"));
     let phases = ["--phases", "40", "--iters", "8000000"];
     let eight = ["--threads", "8", "--iters", "20000000"];
-    let here = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let file = format!("of={}", here.join(format!("doctor-{}", std::process::id())).display());
+    let file = format!("of={}", scratch().display());
     // As many writes as there is time for: how long one takes is the disk's affair.
     let writes = format!(
         "timeout 2 dd if=/dev/zero {file} bs=4k count=1000000 oflag=dsync status=none; true"
     );
+    let two = format!("{gomp} --threads 2 --phases 40 --iters 8000000");
     let both = format!("taskset -c 0 {spmd} --threads 1 --main-works 1 --iters 200000000");
     let mut all = vec![
         patient(
             "4 threads under taskset -c 0",
             "narrow_mask",
             &[&["taskset", "-c", "0", &spmd, "--threads", "4"], &phases[..]].concat(),
-        ),
+        )
+        .mended(),
         patient(
             "2 processes pinned to CPU 0",
             "pinned_together",
@@ -104,7 +152,8 @@ fn ailing(limited: Option<&str>) -> Vec<Patient> {
             "narrow_mask",
             &[&[gomp.as_str(), "--threads", "2"], &phases[..]].concat(),
         )
-        .with("OMP_PLACES", "{0}"),
+        .with("OMP_PLACES", "{0}")
+        .mended(),
         patient(
             "4 threads on 2 CPUs, barriers with sched_yield",
             "spinning",
@@ -125,10 +174,31 @@ fn ailing(limited: Option<&str>) -> Vec<Patient> {
         patient(
             "OpenMP, 4 threads on 2 CPUs, OMP_WAIT_POLICY=active",
             "spinning",
-            &[&[omp.as_str(), "--threads", "4", "--imbalance", "0.4,1,1,1.6"], &phases[..]]
-                .concat(),
+            &[&[omp.as_str(), "--threads", "4"], &phases[..]].concat(),
         )
-        .with("OMP_WAIT_POLICY", "active"),
+        .with("OMP_WAIT_POLICY", "active")
+        .mended(),
+        // It does not see that another process has as many, and spins without end.
+        patient(
+            "OpenMP (gcc), 2 processes with 2 threads on 2 CPUs, GOMP_SPINCOUNT=infinity",
+            "spinning",
+            &["sh", "-c", &format!("{two} & {two}; wait")],
+        )
+        .with("GOMP_SPINCOUNT", "infinity"),
+        patient(
+            "OpenMP (clang), 4 threads on 2 CPUs, KMP_BLOCKTIME=infinite",
+            "spinning",
+            &[&[omp.as_str(), "--threads", "4"], &phases[..]].concat(),
+        )
+        .with("KMP_BLOCKTIME", "infinite"),
+        // Without yielding: nobody sees that but the probe.
+        patient(
+            "OpenMP (clang), 4 threads on 2 CPUs, KMP_LIBRARY=turnaround, KMP_USE_YIELD=0",
+            "spinning",
+            &[&[omp.as_str(), "--threads", "4"], &phases[..]].concat(),
+        )
+        .with("KMP_LIBRARY", "turnaround")
+        .with("KMP_USE_YIELD", "0"),
         patient(
             "work of 1 and 3",
             "uneven_work",
@@ -162,9 +232,10 @@ fn ailing(limited: Option<&str>) -> Vec<Patient> {
         patient(
             "OpenMP, OMP_NUM_THREADS=8 on 2 CPUs",
             "too_many_threads",
-            &[&[gomp.as_str(), "--threads", "8"], &phases[..]].concat(),
+            &[&[gomp.as_str()], &phases[..]].concat(),
         )
-        .with("OMP_NUM_THREADS", "8"),
+        .with("OMP_NUM_THREADS", "8")
+        .mended(),
         patient("writes that wait for the disk", "blocked_io", &["sh", "-c", &writes]),
     ];
     if let Some(script) = limited {
@@ -181,24 +252,27 @@ fn ailing(limited: Option<&str>) -> Vec<Patient> {
         ));
     }
     for mpi in mpi::here() {
-        let name = if mpi.name == "mpich" {
-            "4 MPI ranks on 2 CPUs (MPICH)"
-        } else {
-            "4 MPI ranks on 2 CPUs (Open MPI)"
-        };
-        let program = mpi.program("stencil");
-        let words = mpi.launch(&[&program, "--size", "1200", "--sweeps", "200"]);
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let mut ranks = patient(name, "mpi_oversubscribed", &words);
-        ranks.variables = mpi::ENVIRONMENT.map(|(k, v)| (k, v.to_owned())).into();
-        all.push(ranks);
+        let (stencil, metbench) = (mpi.program("stencil"), mpi.program("metbench"));
+        let names = ["4 MPI ranks on 2 CPUs (MPICH)", "4 MPI ranks on 2 CPUs (Open MPI)"];
+        let work = [stencil.as_str(), "--size", "1200", "--sweeps", "200"];
+        all.push(ranks(mpi, names, "mpi_oversubscribed", 4, &work).with(YIELDS, "0"));
+        let names =
+            ["2 MPI ranks, work of 1 and 4 (MPICH)", "2 MPI ranks, work of 1 and 4 (Open MPI)"];
+        let work =
+            [metbench.as_str(), "--loads", "1,4", "--iterations", "20", "--iters", "4000000"];
+        all.push(ranks(mpi, names, "uneven_work", 2, &work));
     }
     all
 }
 
+/// Whether ranks of Open MPI yield while they wait.
+const YIELDS: &str = "OMPI_MCA_mpi_yield_when_idle";
+
 fn healthy(limited: Option<&str>) -> Vec<Patient> {
     let (spmd, gomp, omp) = (workload("spmd"), workload("omp_spmd-gomp"), workload("omp_spmd-omp"));
     let phases = ["--phases", "40", "--iters", "10000000"];
+    let writes =
+        format!("timeout 1 sh -c 'while :; do echo x; done' >{}; true", scratch().display());
     let of = |name, program: &str, options: &[&str]| {
         patient(name, "healthy", &[&[program], options, &phases].concat())
     };
@@ -225,7 +299,33 @@ fn healthy(limited: Option<&str>) -> Vec<Patient> {
             &[&workload("churn"), "--threads", "100", "--workers", "2", "--duration-s", "1"],
         ),
         patient("a program that sleeps", "healthy", &["sleep", "0.7"]),
+        of("OpenMP, OMP_NUM_THREADS=2 on 2 CPUs", &gomp, &[]).with("OMP_NUM_THREADS", "2"),
+        of(
+            "OpenMP (gcc), 4 threads on 2 CPUs, GOMP_SPINCOUNT=infinity",
+            &gomp,
+            &["--threads", "4"],
+        )
+        .with("GOMP_SPINCOUNT", "infinity"),
+        of("OpenMP (clang), 2 threads, KMP_LIBRARY=turnaround", &omp, &["--threads", "2"])
+            .with("KMP_LIBRARY", "turnaround"),
+        patient(
+            "1 thread under taskset -c 0",
+            "healthy",
+            &[&["taskset", "-c", "0", &spmd, "--threads", "1"], &phases[..]].concat(),
+        ),
+        patient("writes that nobody waits for", "healthy", &["sh", "-c", &writes]),
     ];
+    for mpi in mpi::here() {
+        let metbench = mpi.program("metbench");
+        let work = [metbench.as_str(), "--loads", "1", "--iterations", "20", "--iters", "8000000"];
+        let names = ["2 MPI ranks on 2 CPUs (MPICH)", "2 MPI ranks on 2 CPUs (Open MPI)"];
+        all.push(ranks(mpi, names, "healthy", 2, &work));
+        // MPICH knows no yielding.
+        if mpi.name != "mpich" {
+            let name = "4 MPI ranks on 2 CPUs that yield (Open MPI)";
+            all.push(ranks(mpi, [name; 2], "healthy", 4, &work).with(YIELDS, "1"));
+        }
+    }
     if let Some(script) = limited {
         let shell = ["sh", "-c", script, "limited", &spmd, "--threads", "2"];
         all.push(patient(
@@ -254,22 +354,44 @@ fn ailing_programs_have_their_verdicts_and_healthy_ones_none() {
         let found = kinds(&diagnosis);
         let own: Vec<&String> =
             found.iter().filter(|k| !OF_THE_MACHINE.contains(&k.as_str())).collect();
-        let right = match p.ails {
-            Some(kind) => found.iter().any(|k| k == kind),
-            None => own.is_empty(),
-        };
+        let right = own.first().map(|k| k.as_str()) == p.ails;
         let verdict = if own.is_empty() { String::from("-") } else { format!("{own:?}") };
         let _ = writeln!(table, "| {} | {} | {verdict} |", p.name, p.ails.unwrap_or("-"));
         if !right {
             let _ = writeln!(wrong, "{} is not {:?}:\n{said}", p.name, p.ails);
         }
+        if let (Some(kind), true) = (p.ails, right && p.mended) {
+            let all = diagnosis["findings"].as_array().unwrap();
+            let finding = all.iter().find(|f| f["kind"] == kind).unwrap();
+            let line = finding["paste"].as_str().unwrap();
+            let (after, said) = p.pasted(line).see(&state);
+            let gone = !kinds(&after).iter().any(|k| k == kind);
+            let _ = writeln!(table, "| the same, pasted: {} | - | {:?} |", p.name, kinds(&after));
+            if !gone || after["threads"] == 0 {
+                let _ = writeln!(wrong, "{} is still so with {line}:\n{said}", p.name);
+            }
+        }
     }
     eprintln!("\n| program | ails | verdict |\n|---|---|---|\n{table}");
     assert!(wrong.is_empty(), "{wrong}");
-    let _ = fs::remove_file(
-        std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("doctor-{}", std::process::id())),
-    );
+    let _ = fs::remove_file(scratch());
+}
+
+/// A program on one CPU, and somebody else on the other.
+#[test]
+fn a_neighbour_on_another_cpu_is_none() {
+    let Some(whole) = whole() else { return };
+    let [first, second] = [0, 1].map(|i| whole.iter().nth(i).unwrap().to_string());
+    let state = State::new();
+    let noise = workload("noise");
+    let hog = Running::start(&[&noise, "--always", "--cpu", &first, "--duration-s", "300"]);
+    let spmd = workload("spmd");
+    let work = ["--threads", "1", "--iters", "300000000"];
+    let p = patient("", "healthy", &[&["taskset", "-c", &second, &spmd], &work[..]].concat());
+    let (diagnosis, said) = p.see(&state);
+    // Others on its own CPU are their affair.
+    let pid = format!("(pid {})", hog.pid());
+    assert!(diagnosis["threads"] == 1 && !said.contains(&pid), "{said}");
 }
 
 #[test]
@@ -352,6 +474,46 @@ fn the_program_runs_as_without_it() {
     assert_eq!(status, Some(7));
     assert!(out.trim().parse::<usize>().is_ok_and(|n| n <= cpus), "{out}");
     assert!(said.contains(&format!("evenly: sets OMP_NUM_THREADS={}", out.trim())), "{said}");
+    // All that is wrong, and each is said.
+    let wrong = [
+        ("OMP_WAIT_POLICY", "active", "passive"),
+        ("GOMP_SPINCOUNT", "infinity", "1000"),
+        ("KMP_BLOCKTIME", "infinite", "0"),
+        ("KMP_LIBRARY", "turnaround", "throughput"),
+    ];
+    let names: Vec<String> = wrong.iter().map(|(name, ..)| format!("${name}")).collect();
+    let echo_all = format!("echo $OMP_NUM_THREADS {}", names.join(" "));
+    let fixed = |before: &[&str], threads: Option<&str>| {
+        let evenly = evenly().display().to_string();
+        let words =
+            [before, &[evenly.as_str(), "doctor", "--fix-env", "--", "sh", "-c", &echo_all]]
+                .concat();
+        let mut c = Command::new(words[0]);
+        c.args(&words[1..]).env("EVENLY_STATE_DIR", state.path()).env_remove("OMP_NUM_THREADS");
+        c.envs(wrong.map(|(name, value, _)| (name, value)));
+        c.envs(threads.map(|n| ("OMP_NUM_THREADS", n)));
+        let o = c.output().unwrap();
+        let said = String::from_utf8_lossy(&o.stderr).into_owned();
+        let out = String::from_utf8_lossy(&o.stdout).into_owned();
+        let (threads, rest) = out.trim().split_once(' ').unwrap_or_else(|| panic!("{out}{said}"));
+        assert_eq!(rest, "passive 1000 0 throughput", "{said}");
+        for (name, value, fixed) in wrong {
+            let set = format!("evenly: sets {name}={fixed}: {name}={value} lets threads spin");
+            assert!(said.contains(&set), "{said}");
+        }
+        let set = format!("evenly: sets OMP_NUM_THREADS={threads}: ");
+        let why = said.lines().find_map(|l| l.strip_prefix(&set)).unwrap_or_default().to_owned();
+        (threads.to_owned(), why)
+    };
+    let (threads, why) = fixed(&[], Some("9999"));
+    assert!(threads.parse::<usize>().is_ok_and(|n| n <= cpus), "{threads}");
+    assert!(why.starts_with("it was 9999, and "), "{why}");
+    // A quota that OpenMP does not see.
+    if let Some((_group, script)) = limited("doctor-fix", 50_000).filter(|_| cpus > 1) {
+        let (threads, why) = fixed(&["sh", "-c", &script, "limited"], None);
+        assert_eq!(threads, "1");
+        assert!(why.contains("the CPU quota is 1.00 CPUs"), "{why}");
+    }
     // What is in order is left alone.
     let (_, out, said) = run(&["--fix-env", "--", "sh", "-c", echo], Some("1"));
     assert!(out == "1\n" && !said.contains("sets"), "{out}{said}");
@@ -368,6 +530,50 @@ fn the_program_runs_as_without_it() {
         assert_eq!((status, out.as_str()), (Some(expected), ""), "{said}");
         assert!(said.contains(word) && said.lines().count() == 1, "{bad:?}: {said}");
     }
+}
+
+/// The loader drops the probe without a word, also where somebody else starts the program.
+#[test]
+fn what_cannot_be_seen_is_said() {
+    let state = State::new();
+    let (source, program) = (state.sign("x.c"), state.sign("fixed"));
+    fs::write(&source, "int main(void){return 0;}").unwrap();
+    let built = Command::new("gcc").args(["-static", &source, "-o", &program]).status();
+    assert!(built.unwrap().success());
+    let script = format!("cd / && exec {program} x");
+    let mut commands: Vec<Vec<String>> = vec![
+        vec![program.clone()],
+        ["env", "A=b", &program].map(str::to_owned).into(),
+        ["sh", "-c", &script].map(str::to_owned).into(),
+    ];
+    for mpi in mpi::here() {
+        let mpirun = mpi.tool("mpirun");
+        let words = [mpirun.as_str(), "-n", "2", &program];
+        commands.push(words.map(str::to_owned).into());
+    }
+    let gaps = |options: &[&str], command: &[String]| {
+        let json = state.sign("gaps.json");
+        let command: Vec<&str> = command.iter().map(String::as_str).collect();
+        let args = [&["doctor", "--json", &json], options, &["--"], &command[..]].concat();
+        let o = state.command(&args).envs(mpi::ENVIRONMENT).output().unwrap();
+        let said = String::from_utf8_lossy(&o.stderr).into_owned();
+        assert!(o.status.success(), "{said}");
+        let value: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+        schema::valid(&value);
+        (value["gaps"].clone(), said)
+    };
+    let why = format!(
+        "who spins while waiting: '{program}' runs without the probe: it is linked statically; link \
+         it dynamically to be seen"
+    );
+    for command in &commands {
+        let (gaps, said) = gaps(&[], command);
+        assert_eq!(gaps, serde_json::json!([why]), "{said}");
+        assert!(said.contains(&format!("  not seen    {why}\n")), "{said}");
+    }
+    assert_eq!(gaps(&["--probe", "off"], &commands[0]).0, serde_json::json!([]));
+    let usual = ["sh", "-c", "env true"].map(str::to_owned);
+    assert_eq!(gaps(&[], &usual).0, serde_json::json!([]));
 }
 
 /// A program that another evenly has started with the probe tells the doctor, too, who spins.

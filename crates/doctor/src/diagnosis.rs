@@ -1,7 +1,7 @@
 //! What the doctor says, as data.
 
 use crate::rules::{self, Case};
-use crate::{Evidence, MIN_SECONDS, Setting};
+use crate::{Evidence, MIN_SECONDS, Setting, Source};
 use evenly_model::CpuSet;
 use evenly_model::efficiency::Efficiency;
 use serde::Serialize;
@@ -103,6 +103,9 @@ pub struct Diagnosis {
     pub compare: Option<String>,
     /// What could not be read.
     pub gaps: Vec<String>,
+    /// Where the evidence is from.
+    #[serde(skip)]
+    pub source: Source,
 }
 
 impl Diagnosis {
@@ -135,14 +138,12 @@ impl Diagnosis {
             let reason = String::from("cannot be told");
             Prospect { gain_at_most: None, reason }
         };
+        let compare = case.measure(&findings);
         if prospect.gain_at_most == Some(1.0) {
             for f in &mut findings {
                 // What evenly cannot mend is not to be tried for it: as things are, at least.
-                if f.paste.as_deref().is_some_and(|line| line.starts_with("evenly run")) {
-                    f.paste = match f.kind {
-                        Kind::Spinning | Kind::MpiOversubscribed => case.line("evenly compare --"),
-                        _ => case.unbound("evenly run --").filter(|_| case.is_bound()),
-                    };
+                if let Some(before) = f.paste.as_deref().and_then(rules::balances) {
+                    f.paste = case.instead(f, before, compare.as_deref());
                 }
             }
         }
@@ -158,8 +159,9 @@ impl Diagnosis {
             efficiency: evidence.efficiency(),
             prospect,
             applied,
-            compare: case.line("evenly compare --"),
+            compare,
             gaps: evidence.gaps.clone(),
+            source: evidence.source,
         }
     }
 

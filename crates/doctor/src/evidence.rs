@@ -115,6 +115,11 @@ impl ThreadUse {
     pub(crate) fn label(&self) -> String {
         format!("{} ({})", self.name, self.tid)
     }
+
+    /// The same, with its CPU where that is known.
+    pub(crate) fn placed(&self) -> String {
+        self.cpu.map_or_else(|| self.label(), |cpu| format!("{} on CPU {cpu}", self.label()))
+    }
 }
 
 /// One CPU, over the same time.
@@ -248,7 +253,7 @@ impl Evidence {
     /// MPI program, or when they have spun for long enough. Their CPU time is then not their work.
     pub(crate) fn spins(&self, threads: &[&ThreadUse]) -> bool {
         [Runtime::OpenMpi, Runtime::Mpich].iter().any(|r| self.runtimes.contains(r))
-            || endless_spinning(&self.environment).is_some()
+            || !endless_spinning(&self.environment).is_empty()
             || threads.iter().any(|t| t.yields())
     }
 

@@ -4,7 +4,7 @@
 //! holds nothing but what was seen.
 
 use crate::evidence::{CpuUse, ThreadUse};
-use crate::settings::{binding, endless_spinning, threads_wanted};
+use crate::settings::{Spinning, binding, endless_spinning, threads_wanted};
 use crate::{Evidence, Finding, Kind, Prospect, Runtime, Source};
 use evenly_model::theory::{self, Speeds};
 use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, counted};
@@ -15,8 +15,8 @@ const LEAST: f64 = 0.05;
 const LEAST_HELD: f64 = 0.02;
 /// Load balance below this is uneven work.
 const LEVEL: f64 = 0.9;
-/// The part of its time for which a thread with more work than others may sleep and still be the one
-/// that they wait for.
+/// The part of its time, but for that in run queues, for which a thread with more work than others may
+/// sleep or spin and still be the one that they wait for.
 const HARDLY_SLEEPS: f64 = 0.25;
 /// A gain below this is not worth trying for.
 const LEAST_GAIN: f64 = 1.02;
@@ -30,8 +30,22 @@ const MOSTLY_BUSY: f64 = 0.5;
 const LEAST_PAGES: u64 = 4_096;
 /// What is said where a launcher may have bound ranks.
 const MPI_BINDS: &str = " (mpirun --bind-to none, where it is mpirun that binds)";
+/// More than this part of a program's CPU time is much for polling.
+const POLLS: f64 = 0.1;
 /// Where less than this part of the time is spent asleep, nobody is seen to wait.
 const ASLEEP: f64 = 0.02;
+
+/// What keeps equal threads level, before a command.
+const RUN: &str = "evenly run -- ";
+/// The same for those of unequal work that wait for each other.
+const RUN_UNEVEN: &str = "evenly run --policy hpc-auto -- ";
+/// How ranks of Open MPI are told to yield while they wait, or not to.
+const OPEN_MPI_YIELDS: &str = "OMPI_MCA_mpi_yield_when_idle";
+
+/// What a line has before the program's command, where it is one that balances.
+pub(crate) fn balances(line: &str) -> Option<&'static str> {
+    [RUN, RUN_UNEVEN].into_iter().find(|before| line.starts_with(before))
+}
 
 /// The evidence, with what several rules need of it.
 pub(crate) struct Case<'a> {
@@ -175,7 +189,7 @@ impl<'a> Case<'a> {
     /// The program's command behind something, to be pasted. None where it is not known.
     pub(crate) fn line(&self, before: &str) -> Option<String> {
         let words: Vec<String> = self.e.command.iter().map(|w| quoted(w)).collect();
-        (!words.is_empty()).then(|| format!("{before} {}", words.join(" ")))
+        (!words.is_empty()).then(|| format!("{} {}", before.trim_end(), words.join(" ")))
     }
 
     /// The program's command without what binds its threads, behind something. None where it is not known
@@ -192,7 +206,100 @@ impl<'a> Case<'a> {
             }
             None => return None,
         };
-        self.line(format!("{what} {before}").trim_end())
+        self.line(&format!("{what} {before}"))
+    }
+
+    /// The line that shows who computes and who waits, and when.
+    fn show(&self) -> Option<String> {
+        if let Some(pid) = self.e.pid {
+            return Some(format!("evenly top {pid}"));
+        }
+        // Without it those that spin would seem to compute.
+        let probe = if self.told() { " --probe on" } else { "" };
+        let run = format!("evenly run --policy observe{probe} --record run.evenly --");
+        self.line(&run).map(|line| format!("{line}; evenly report run.evenly"))
+    }
+
+    /// The line that balances the program, as far as its work is known.
+    fn balance(&self, uneven: bool) -> Option<String> {
+        self.line(if uneven { RUN_UNEVEN } else { RUN })
+    }
+
+    /// What helps instead of a line that balances, where that promises nothing as things are.
+    pub(crate) fn instead(
+        &self,
+        f: &Finding,
+        before: &str,
+        measure: Option<&str>,
+    ) -> Option<String> {
+        match f.kind {
+            Kind::Spinning | Kind::MpiOversubscribed => measure.map(str::to_owned),
+            _ if self.is_bound() && self.unbound(before).is_some() => self.unbound(before),
+            Kind::Neighbour => self.named().first().map(|o| renice(o)).or_else(|| self.show()),
+            Kind::UnevenWork => self.show(),
+            _ => None,
+        }
+    }
+
+    /// The line that measures what no rule decides: how to wait best, and what evenly makes of it.
+    pub(crate) fn measure(&self, findings: &[Finding]) -> Option<String> {
+        let has = |kind: Kind| findings.iter().any(|f| f.kind == kind);
+        let mut arms = Vec::from([String::from("kernel")]);
+        arms.extend(self.other_waiting(findings).map(|variables| format!("kernel:{variables}")));
+        let uneven = has(Kind::UnevenWork) && self.n() > self.m();
+        if arms.len() == 1 && !uneven {
+            return self.line("evenly compare --");
+        }
+        arms.push(String::from("hybrid"));
+        arms.extend(uneven.then(|| String::from("hpc-auto")));
+        self.line(&format!("evenly compare --policies {} --", quoted(&arms.join(","))))
+    }
+
+    /// Variables with which threads wait in another way than they did, where there are such and waiting
+    /// is what ails them.
+    fn other_waiting(&self, findings: &[Finding]) -> Option<String> {
+        let has = |kind: Kind| findings.iter().any(|f| f.kind == kind);
+        if has(Kind::MpiOversubscribed) && self.mpi() == Some(Runtime::OpenMpi) {
+            let other = if self.yields() { "0" } else { "1" };
+            return Some(format!("{OPEN_MPI_YIELDS}={other}"));
+        }
+        if !has(Kind::Spinning) || !self.open_mp() {
+            return None;
+        }
+        let set: Vec<String> =
+            endless_spinning(&self.e.environment).iter().map(Spinning::sleeping).collect();
+        Some(if set.is_empty() { self.sleeping().to_owned() } else { set.join(" ") })
+    }
+
+    /// The variable with which threads of OpenMP sleep while they wait.
+    fn sleeping(&self) -> &'static str {
+        if self.e.runtimes.contains(&Runtime::Omp) {
+            "KMP_BLOCKTIME=0"
+        } else {
+            "OMP_WAIT_POLICY=passive"
+        }
+    }
+
+    /// Whether threads yield in a loop while they wait.
+    fn yields(&self) -> bool {
+        self.threads.iter().any(|t| t.yields())
+    }
+
+    /// The CPU time that spinning took, as far as others could not have it: who yields gives it to
+    /// whoever wants it, and only the calls that do so are lost. None where nobody told who spins.
+    fn lost_s(&self) -> Option<f64> {
+        let lost = |t: &ThreadUse| {
+            let spun = t.stay.spun_s.unwrap_or(0.0);
+            if t.yields() { spun.min(t.system_s) } else { spun }
+        };
+        self.told().then(|| self.sum(lost))
+    }
+
+    /// Other processes that used much of the CPUs.
+    fn named(&self) -> Vec<&'a crate::Other> {
+        let much =
+            |o: &&crate::Other| o.cpu_s >= LEAST * self.e.seconds && self.usable.contains(o.cpu);
+        self.e.others.iter().filter(much).collect()
     }
 
     /// Whether a thread may use one CPU only, though the program may use more.
@@ -223,10 +330,9 @@ impl<'a> Case<'a> {
     fn worst(&self, threads: &[i32]) -> Option<String> {
         let among = self.threads.iter().filter(|t| threads.contains(&t.tid));
         let t = among.max_by(|a, b| a.stay.waited_s.total_cmp(&b.stay.waited_s))?;
-        let place = t.cpu.map_or_else(String::new, |cpu| format!(" on CPU {cpu}"));
         let part = t.stay.waited_s / t.stay.present_s.max(1e-9);
         (part >= LEAST)
-            .then(|| format!("{}{place} waited longest: {} of its time", t.label(), percent(part)))
+            .then(|| format!("{} waited longest: {} of its time", t.placed(), percent(part)))
     }
 
     fn found(&self, kind: Kind, cost: f64, sentence: String) -> Finding {
@@ -258,9 +364,13 @@ pub(crate) fn all(c: &Case<'_>) -> Vec<Finding> {
     let mut all: Vec<Finding> = [quota, narrow, pinned].into_iter().flatten().collect();
     all.extend([neighbour(c), slow_cpu(c), blocked_io(c), remote_memory(c)].into_iter().flatten());
     let uneven = uneven_work(c);
-    let spinning = spinning(c);
+    let mut spinning = spinning(c, uneven.is_some());
     if !explained {
-        let mpi = mpi_oversubscribed(c);
+        let mpi = mpi_oversubscribed(c, uneven.is_some());
+        // Ranks that poll are ranks that spin, of which that rule knows more.
+        if c.mpi().is_some() && c.processes() > c.m() && !c.open_mp() {
+            spinning = None;
+        }
         let many = if mpi.is_none() { too_many_threads(c) } else { None };
         if mpi.is_none() && many.is_none() && uneven.is_none() {
             all.extend(uneven_division(c));
@@ -463,11 +573,7 @@ fn neighbour(c: &Case<'_>) -> Option<Finding> {
         return None;
     }
     let (cpu, most) = shares.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1))?;
-    let named: Vec<&crate::Other> =
-        c.e.others
-            .iter()
-            .filter(|o| o.cpu_s >= LEAST * c.e.seconds && c.usable.contains(o.cpu))
-            .collect();
+    let named = c.named();
     let who = match named.as_slice() {
         [] => String::from("Programs that came and went"),
         [o] => format!("{} (pid {})", o.name, o.pid),
@@ -490,9 +596,12 @@ fn neighbour(c: &Case<'_>) -> Option<Finding> {
     f.evidence = vec![if list.is_empty() { sum } else { format!("{sum}: {list}") }, c.waiting()];
     f.remedy = String::from("keep the threads level beside it, or send it elsewhere");
     f.paste = match named.first() {
-        _ if c.n() > 1 && c.m() > 1 && c.speeds().1 => c.line("evenly run --"),
-        Some(o) => Some(format!("renice -n 19 -p {}", o.pid)),
-        None => None,
+        _ if c.n() > 1 && c.m() > 1 && c.speeds().1 => c.balance(false),
+        Some(o) => Some(renice(o)),
+        None => {
+            f.remedy.push_str("; evenly shows when they come");
+            c.show()
+        }
     };
     f.cpus = if one { CpuSet::single(cpu) } else { c.usable.clone() };
     f.threads = c
@@ -502,6 +611,10 @@ fn neighbour(c: &Case<'_>) -> Option<Finding> {
         .map(|t| t.tid)
         .collect();
     Some(f)
+}
+
+fn renice(other: &crate::Other) -> String {
+    format!("renice -n 19 -p {}", other.pid)
 }
 
 fn slow_cpu(c: &Case<'_>) -> Option<Finding> {
@@ -526,7 +639,7 @@ fn slow_cpu(c: &Case<'_>) -> Option<Finding> {
             .take(4)
             .collect();
         f.remedy = String::from("keep the threads level, or ask for CPUs of its own");
-        f.paste = c.line("evenly run --");
+        f.paste = c.balance(false);
         f.cpus = CpuSet::single(u.id);
         return Some(f);
     }
@@ -572,27 +685,54 @@ fn slow_cpu(c: &Case<'_>) -> Option<Finding> {
         f.evidence.push(format!("the same short work takes {times} (measured meanwhile)"));
     }
     f.remedy = String::from("let threads take turns on slow and fast CPUs");
-    f.paste = c.line("evenly run --");
+    f.paste = c.balance(false);
     f.threads = on.iter().map(|t| t.tid).collect();
     f.cpus = slow;
     Some(f)
 }
 
-fn uneven_work(c: &Case<'_>) -> Option<Finding> {
+/// One thread that takes longer than the others, which wait for it.
+struct Heavy<'a> {
+    thread: &'a ThreadUse,
+    most: f64,
+    balance: f64,
+    cost: f64,
+}
+
+fn heavy<'a>(c: &Case<'a>) -> Option<Heavy<'a>> {
     // Who spins while others wait looks as if it had as much work.
     if c.n() < 2 || (!c.told() && (c.sleeps() < LEAST || c.e.spins(&c.threads))) {
         return None;
     }
     // A slow CPU makes time of the same work.
-    let heavy = c.threads.iter().max_by(|a, b| c.work(a).total_cmp(&c.work(b)))?;
-    let most = c.work(heavy);
+    let thread = *c.threads.iter().max_by(|a, b| c.work(a).total_cmp(&c.work(b)))?;
+    let most = c.work(thread);
     let mean = c.sum(|t| c.work(t)) / c.n() as f64;
     let balance = mean / most.max(1e-9);
-    let idle = heavy.stay.blocked_s + heavy.stay.spun_s.unwrap_or(0.0);
-    let hardly = idle <= HARDLY_SLEEPS * heavy.stay.present_s;
+    let idle = thread.stay.blocked_s + thread.stay.spun_s.unwrap_or(0.0);
+    let hardly = idle <= HARDLY_SLEEPS * (thread.stay.present_s - thread.stay.waited_s);
     // While it waits for a CPU the others wait for it, too: the cost is of what is its work.
-    let cost = (1.0 - balance) * (heavy.wanted_s() / c.time.max(1e-9)).min(1.0);
-    if balance >= LEVEL || !hardly || cost < LEAST {
+    let cost = (1.0 - balance) * (thread.wanted_s() / c.time.max(1e-9)).min(1.0);
+    let found = balance < LEVEL && hardly && cost >= LEAST;
+    found.then_some(Heavy { thread, most, balance, cost })
+}
+
+/// The CPU of that thread and what the same short work took there and where it took least, where this may
+/// be all that ails it: too little was measured to be sure.
+fn perhaps_slow(c: &Case<'_>, heavy: &ThreadUse) -> Option<(CpuId, f64, f64)> {
+    let own = c.used().find(|u| heavy.cpu == Some(u.id))?;
+    let (took, error) = own.work_ns?;
+    let (least, its_error) = c.fastest()?.work_ns?;
+    let others = c.threads.iter().filter(|t| t.tid != heavy.tid).map(|t| c.work(t));
+    let most = others.fold(0.0, f64::max);
+    let explains = heavy.computed_s() * least <= took * most / LEVEL;
+    let perhaps = took - least > error.hypot(its_error) && !c.is_slow(own);
+    (perhaps && explains).then_some((own.id, took, least))
+}
+
+fn uneven_work(c: &Case<'_>) -> Option<Finding> {
+    let Heavy { thread: heavy, most, balance, cost } = heavy(c)?;
+    if perhaps_slow(c, heavy).is_some() {
         return None;
     }
     let mut rest: Vec<f64> =
@@ -606,7 +746,7 @@ fn uneven_work(c: &Case<'_>) -> Option<Finding> {
         cost,
         format!(
             "{} has {:.1} times as much work as the others, which wait for it{alone}.",
-            heavy.label(),
+            heavy.placed(),
             most / median.max(1e-3)
         ),
     );
@@ -617,16 +757,23 @@ fn uneven_work(c: &Case<'_>) -> Option<Finding> {
         percent(balance)
     )];
     if c.n() > c.m() {
-        f.remedy =
-            String::from("divide the work anew; until then, leave the busiest a CPU of its own");
-        f.paste = c.line("evenly run --");
-    } else {
+        f.remedy = String::from(
+            "divide the work anew; until then, leave those with most work more of the CPUs",
+        );
+        f.paste = c.balance(true);
+    } else if c.open_mp() {
         f.remedy = String::from(
             "divide the work anew: smaller pieces, or a dynamic schedule; each thread has a CPU, so \
              moving them changes nothing",
         );
         // Heeded by loops with schedule(runtime).
-        f.paste = if c.open_mp() { c.line("OMP_SCHEDULE=dynamic") } else { None };
+        f.paste = c.line("OMP_SCHEDULE=dynamic");
+    } else {
+        f.remedy = String::from(
+            "divide the work anew, in smaller pieces; each thread has a CPU, so moving them changes nothing; \
+             evenly shows who works when",
+        );
+        f.paste = c.show();
     }
     f.threads = vec![heavy.tid];
     f.cpus = heavy.cpu.map(CpuSet::single).unwrap_or_default();
@@ -657,21 +804,29 @@ fn uneven_division(c: &Case<'_>) -> Option<Finding> {
     );
     f.evidence = vec![c.waiting(), format!("CPUs were idle for {} of the time", percent(idle))];
     f.remedy = format!("let all take turns, or start {} threads", m * rest.max(1));
-    f.paste = c.line("evenly run --");
+    f.paste = c.balance(false);
     f.threads = c.threads.iter().map(|t| t.tid).collect();
     f.cpus = c.usable.clone();
     Some(f)
 }
 
-fn spinning(c: &Case<'_>) -> Option<Finding> {
+fn spinning(c: &Case<'_>, uneven: bool) -> Option<Finding> {
     if c.n() <= c.m() || c.waits() < LEAST {
         return None;
     }
-    let setting = endless_spinning(&c.e.environment).filter(|_| c.open_mp());
-    let (who, cost, at_most, seen): (Vec<&&ThreadUse>, f64, bool, String) = if c.told() {
+    let settings = if c.open_mp() { endless_spinning(&c.e.environment) } else { Vec::new() };
+    let (who, cost, at_most, seen): (Vec<&&ThreadUse>, f64, bool, String) = if let Some(lost) =
+        c.lost_s()
+    {
         let spun = c.sum(|t| t.stay.spun_s.unwrap_or(0.0));
         let who = c.threads.iter().filter(|t| t.stay.spun_s > Some(0.0)).collect();
-        (who, c.part(spun), false, format!("they spun for {spun:.2} s (by the probe)"))
+        let mut seen = format!("they spun for {spun:.2} s of CPU time (by the probe)");
+        if c.yields() {
+            seen.push_str(&format!(
+                "; they yield meanwhile, which took {lost:.2} s of it at least"
+            ));
+        }
+        (who, c.part(lost), false, seen)
     } else {
         let who: Vec<&&ThreadUse> = c.threads.iter().filter(|t| t.yields()).collect();
         let system: f64 = who.iter().map(|t| t.stay.ran_s.min(t.system_s)).sum();
@@ -684,7 +839,7 @@ fn spinning(c: &Case<'_>) -> Option<Finding> {
     };
     // Spinning without yielding looks like computing: a setting that asks for it is what can be known.
     let little = who.is_empty() || (c.told() && cost < LEAST);
-    let by_setting = little && setting.is_some() && c.sleeps() < ASLEEP;
+    let by_setting = little && !settings.is_empty() && c.sleeps() < ASLEEP;
     if little && !by_setting {
         return None;
     }
@@ -694,14 +849,15 @@ fn spinning(c: &Case<'_>) -> Option<Finding> {
     } else {
         (who, cost, at_most, seen)
     };
-    let because = setting.as_ref().map_or_else(String::new, |s| format!(" ({s})"));
+    let list: Vec<String> = settings.iter().map(Spinning::assignment).collect();
+    let because = if list.is_empty() { String::new() } else { format!(" ({})", list.join(", ")) };
     let mut f = c.found(
         Kind::Spinning,
         cost,
         format!(
             "{} spin while they wait{because}, on CPUs that the threads need for which they wait: \
              there are {} on {}.",
-            few(who.iter().map(|t| t.label())),
+            few(who.iter().map(|t| t.placed())),
             counted(c.n(), "thread"),
             counted(c.m(), "CPU"),
         ),
@@ -713,46 +869,58 @@ fn spinning(c: &Case<'_>) -> Option<Finding> {
     }
     f.evidence = vec![seen];
     f.remedy = String::from("let them sleep, or start no more threads than there are CPUs");
-    f.paste = if let Some(setting) = &setting {
-        let name = setting.split('=').next().unwrap_or_default();
-        c.line(&format!("env -u {name} OMP_WAIT_POLICY=passive"))
-    } else if c.e.runtimes.contains(&Runtime::Omp) {
-        c.line("KMP_BLOCKTIME=0")
-    } else if c.open_mp() {
+    // What is set otherwise beside it would be stronger.
+    let stronger: Vec<&str> =
+        settings.iter().map(|s| s.name).filter(|name| *name != "OMP_WAIT_POLICY").collect();
+    f.paste = if !stronger.is_empty() {
+        c.line(&format!("env -u {} OMP_WAIT_POLICY=passive", stronger.join(" -u ")))
+    } else if !settings.is_empty() {
         c.line("OMP_WAIT_POLICY=passive")
+    } else if c.open_mp() {
+        c.line(c.sleeping())
     } else {
-        c.line("evenly run --")
+        c.balance(uneven)
     };
     f.threads = who.iter().map(|t| t.tid).collect();
     f.cpus = c.usable.clone();
     Some(f)
 }
 
-fn mpi_oversubscribed(c: &Case<'_>) -> Option<Finding> {
+fn mpi_oversubscribed(c: &Case<'_>, uneven: bool) -> Option<Finding> {
     let mpi = c.mpi()?;
     let (ranks, m) = (c.processes(), c.m());
     // While they start ranks sleep, too.
     if ranks <= m || c.waits() < LEAST || c.sleeps() >= 0.4 {
         return None;
     }
+    // Where it is known what polling takes: much of the threads' time, or of their CPU time, of which others
+    // may leave them little. Ranks that yield and hardly wait lose nothing by being many.
+    let yielding = || c.sum(|t| if t.yields() { t.system_s } else { 0.0 });
+    let lost = c.lost_s().or_else(|| c.yields().then(yielding));
+    let little = |lost: f64| c.part(lost) < LEAST && lost < POLLS * c.sum(|t| t.stay.ran_s);
+    if lost.is_some_and(little) {
+        return None;
+    }
     let mut f = c.found(
         Kind::MpiOversubscribed,
-        c.waits(),
+        c.lost_s().map_or(c.waits(), |lost| c.part(lost)),
         format!(
             "{ranks} MPI ranks on {} wait for messages by polling, on CPUs that the ranks need which \
              are to send them.",
             counted(m, "CPU")
         ),
     );
-    f.at_most = true;
+    f.at_most = c.lost_s().is_none();
     f.evidence = vec![c.waiting(), format!("ranks slept for {} of it", percent(c.sleeps()))];
+    if let Some(lost) = c.lost_s() {
+        f.evidence.push(format!("{lost:.2} s of CPU time went into polling (by the probe)"));
+    }
     f.remedy = format!("no more ranks than CPUs (-n {m}), or ranks that yield while they wait");
     // Open MPI yields where it knows of it; MPICH has no such setting.
-    let yields = c.threads.iter().any(|t| t.yields());
-    f.paste = if mpi == Runtime::OpenMpi && !yields {
-        c.line("OMPI_MCA_mpi_yield_when_idle=1")
+    f.paste = if mpi == Runtime::OpenMpi && !c.yields() && !uneven {
+        c.line(&format!("{OPEN_MPI_YIELDS}=1"))
     } else {
-        c.line("evenly run --")
+        c.balance(uneven)
     };
     f.threads = c.threads.iter().map(|t| t.tid).collect();
     f.cpus = c.usable.clone();
@@ -872,13 +1040,7 @@ fn remote_memory(c: &Case<'_>) -> Option<Finding> {
         c.threads.iter().filter(|t| t.cpu.is_some_and(|at| !home.cpus.contains(at))).collect();
     let who = match far.as_slice() {
         [] => String::new(),
-        all => format!(
-            ": {}",
-            few(all.iter().map(|t| {
-                let place = t.cpu.map_or_else(String::new, |cpu| format!(" on CPU {cpu}"));
-                format!("{}{place}", t.label())
-            }))
-        ),
+        all => format!(": {}", few(all.iter().map(|t| t.placed()))),
     };
     let mut f = c.found(
         Kind::RemoteMemory,
@@ -911,6 +1073,18 @@ impl Case<'_> {
     /// What no rule can decide.
     pub(crate) fn unknown(&self, findings: &[Finding]) -> Vec<String> {
         let mut all = Vec::new();
+        if let Some(found) = heavy(self)
+            && let Some((cpu, took, least)) = perhaps_slow(self, found.thread)
+        {
+            all.push(format!(
+                "whether CPU {cpu} is slow or {} has more work than others: the same short work took \
+                 {:.0} us there and {:.0} us on the fastest CPU, measured too seldom to be sure; watch it \
+                 for longer",
+                found.thread.label(),
+                took / 1e3,
+                least / 1e3
+            ));
+        }
         let spinning = findings.iter().any(|f| f.kind == Kind::Spinning);
         if !self.told() && !spinning && self.n() > 1 && self.sleeps() < ASLEEP {
             let more = if self.n() > self.m() && !self.n().is_multiple_of(self.m()) {

@@ -31,21 +31,48 @@ pub(crate) fn threads_wanted(environment: &BTreeMap<String, String>) -> Option<u
     value.split(',').next()?.trim().parse().ok().filter(|n| *n > 0)
 }
 
-/// Which variable makes OpenMP threads spin without end, if one does.
-pub(crate) fn endless_spinning(environment: &BTreeMap<String, String>) -> Option<String> {
-    let is = |name: &str, test: &dyn Fn(&str) -> bool| {
-        let value = environment.get(name)?.trim().to_ascii_lowercase();
-        test(&value).then(|| format!("{name}={value}"))
-    };
+/// A variable that makes OpenMP threads spin without end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Spinning {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// Its value.
+    value: String,
+    /// The value with which they sleep.
+    sleeping: &'static str,
+}
+
+impl Spinning {
+    /// As it is set.
+    pub(crate) fn assignment(&self) -> String {
+        format!("{}={}", self.name, self.value)
+    }
+
+    /// As it has to be set for them to sleep.
+    pub(crate) fn sleeping(&self) -> String {
+        format!("{}={}", self.name, self.sleeping)
+    }
+}
+
+/// Which variables make OpenMP threads spin without end: mostly none.
+pub(crate) fn endless_spinning(environment: &BTreeMap<String, String>) -> Vec<Spinning> {
+    type Test = fn(&str) -> bool;
     // What takes longer than any phase: 1e9 turns are seconds, and KMP_BLOCKTIME is milliseconds.
-    let endless = |value: &str| {
-        value.starts_with("inf") || value.parse::<f64>().is_ok_and(|turns| turns >= 1e9)
-    };
-    is("GOMP_SPINCOUNT", &endless)
-        .or_else(|| {
-            is("KMP_BLOCKTIME", &|v| endless(v) || v.parse::<f64>().is_ok_and(|t| t >= 1e5))
-        })
-        .or_else(|| is("OMP_WAIT_POLICY", &|v| v == "active"))
+    let known: [(&'static str, Test, &'static str); 4] = [
+        ("GOMP_SPINCOUNT", |v| v.starts_with("inf") || at_least(v, 1e9), "1000"),
+        ("KMP_BLOCKTIME", |v| v.starts_with("inf") || at_least(v, 1e5), "0"),
+        ("KMP_LIBRARY", |v| v == "turnaround", "throughput"),
+        ("OMP_WAIT_POLICY", |v| v == "active", "passive"),
+    ];
+    let set = known.into_iter().filter_map(|(name, test, sleeping)| {
+        let value = environment.get(name)?.trim().to_ascii_lowercase();
+        test(&value).then_some(Spinning { name, value, sleeping })
+    });
+    set.collect()
+}
+
+fn at_least(value: &str, least: f64) -> bool {
+    value.parse::<f64>().is_ok_and(|turns| turns >= least)
 }
 
 /// Whether and by which variable threads are bound.
@@ -89,13 +116,10 @@ pub fn settings(
     };
     // Who wants more threads than there is room for shares CPUs, whatever is set here.
     let shared = wanted.is_some_and(|n| n > cpus) || threads > room;
-    if let Some(found) = endless_spinning(environment).filter(|_| shared || room < cpus) {
-        let why = format!("{found} lets threads spin on CPUs that others of the program need");
-        match found.split('=').next() {
-            Some("GOMP_SPINCOUNT") => set("GOMP_SPINCOUNT", String::from("1000"), why),
-            Some("KMP_BLOCKTIME") => set("KMP_BLOCKTIME", String::from("0"), why),
-            _ => set("OMP_WAIT_POLICY", String::from("passive"), why),
-        }
+    for found in endless_spinning(environment).into_iter().filter(|_| shared || room < cpus) {
+        let is = found.assignment();
+        let why = format!("{is} lets threads spin on CPUs that others of the program need");
+        set(found.name, found.sleeping.to_owned(), why);
     }
     all
 }

@@ -222,7 +222,8 @@ fn somebody_else_on_a_cpu() {
         t.mask = cpus(mask);
     }
     let (healthy, f) = of(&bound);
-    assert_eq!((f.paste, healthy.prospect.gain_at_most), (None, Some(1.0)));
+    let reniced = Some("renice -n 19 -p 7".to_owned());
+    assert_eq!((f.paste, healthy.prospect.gain_at_most), (reniced, Some(1.0)));
     bound.runtimes.insert(Runtime::Gomp);
     bound.environment = env(&[("OMP_PROC_BIND", "true")]);
     let (_, f) = of(&bound);
@@ -240,6 +241,16 @@ fn somebody_else_on_a_cpu() {
     ]);
     one.cpus[1].busy_s = 9.9;
     assert!(kinds(&one).contains(&Kind::Neighbour), "{:?}", kinds(&one));
+    // Of those that came and went nobody can be named, but it can be shown when they did.
+    let mut alone = evidence(vec![thread(0, 4.9, 5.1, 0.0)]);
+    alone.cpus[0].busy_s = 9.9;
+    let (_, f) = of(&alone);
+    let shown =
+        "evenly run --policy observe --record run.evenly -- ./app '-n 3'; evenly report run.evenly";
+    assert_eq!(f.paste.as_deref(), Some(shown), "{f:?}");
+    assert!(f.sentence.starts_with("Programs that came and went use CPU 0"), "{}", f.sentence);
+    alone.pid = Some(100);
+    assert_eq!(of(&alone).1.paste.as_deref(), Some("evenly top 100"));
     // On a CPU that the program does not use, or so little that nobody waits.
     let mut beside = balanced();
     beside.others = e.others;
@@ -279,6 +290,18 @@ fn a_slow_cpu() {
         u.work_ns = from.work_ns;
     }
     assert_eq!(kinds(&late), [Kind::SlowCpu]);
+    // Where that was measured too seldom, neither is said.
+    late.cpus[1].work_ns = Some((160_000.0, 20_000.0));
+    let d = Diagnosis::of(&late, Vec::new());
+    assert!(d.findings.is_empty(), "{}", d.text());
+    let doubt = "whether CPU 1 is slow or worker-1 (102) has more work than others: the same short work \
+                 took 160 us there and 100 us on the fastest CPU";
+    assert!(d.unknown[0].starts_with(doubt), "{:?}", d.unknown);
+    // It is not enough to explain it, or nothing at all.
+    for slow in [(130_000.0, 10_000.0), (110_000.0, 20_000.0)] {
+        late.cpus[1].work_ns = Some(slow);
+        assert_eq!(kinds(&late), [Kind::UnevenWork], "{slow:?}");
+    }
     // Not where it varies too much, differs too little, or a CPU idles.
     for (work_ns, busy_s) in
         [((160_000.0, 20_000.0), 9.9), ((108_000.0, 100.0), 9.9), ((160_000.0, 100.0), 4.0)]
@@ -301,17 +324,84 @@ fn uneven_work() {
         (d.findings.len(), f.kind, f.threads.as_slice()),
         (1, Kind::UnevenWork, [101].as_slice())
     );
-    assert!(f.sentence.contains("3.0 times"), "{}", f.sentence);
-    assert_eq!((f.paste, d.prospect.gain_at_most), (None, Some(1.0)));
+    assert!(
+        f.sentence.starts_with("worker-0 (101) on CPU 0 has 3.0 times as much work"),
+        "{}",
+        f.sentence
+    );
+    // Evenly cannot mend it, and shows it.
+    let shown =
+        "evenly run --policy observe --record run.evenly -- ./app '-n 3'; evenly report run.evenly";
+    assert_eq!((f.paste.as_deref(), d.prospect.gain_at_most), (Some(shown), Some(1.0)));
+    let live = Evidence { pid: Some(100), ..e.clone() };
+    assert_eq!(of(&live).1.paste.as_deref(), Some("evenly top 100"));
+    let openmp = Evidence { runtimes: [Runtime::Gomp].into(), ..e };
+    assert_eq!(of(&openmp).1.paste.as_deref(), Some("OMP_SCHEDULE=dynamic ./app '-n 3'"));
     // Their waiting is known by a probe.
     let mut spun = evidence(vec![thread(0, 9.5, 0.1, 0.0), thread(1, 9.5, 0.1, 0.0)]);
     assert!(kinds(&spun).is_empty());
     spun.threads[0].stay.spun_s = Some(0.0);
     spun.threads[1].stay.spun_s = Some(6.0);
     assert_eq!(kinds(&spun), [Kind::UnevenWork]);
+    assert!(of(&spun).1.paste.unwrap().contains(" --probe on --record "), "{:?}", of(&spun).1);
+    // Ranks that hardly compute, but poll: what differs there is no work that others wait for.
+    let mut polling = evidence((0..4).map(|i| thread(i, 4.9, 5.1, 0.0)).collect());
+    for (t, computed) in polling.threads.iter_mut().zip([0.4, 0.1, 0.1, 0.1]) {
+        t.stay.spun_s = Some(4.9 - computed);
+    }
+    assert_eq!(kinds(&polling), [Kind::Spinning]);
     // All sleep much: they wait for something else than for one of them.
     let served = evidence(vec![thread(0, 4.0, 0.1, 6.0), thread(1, 1.0, 0.1, 9.0)]);
     assert!(kinds(&served).is_empty());
+}
+
+/// More threads than CPUs and unequal work: what keeps equal threads level is not for those.
+#[test]
+fn uneven_work_that_evenly_can_mend() {
+    let measured = "evenly compare --policies kernel,hybrid,hpc-auto -- ./app '-n 3'";
+    let threads =
+        vec![thread(0, 7.4, 1.8, 0.8), thread(1, 3.7, 2.5, 3.8), thread(2, 3.6, 2.6, 3.8)];
+    let e = evidence(threads);
+    let (d, f) = of(&e);
+    assert_eq!(f.kind, Kind::UnevenWork, "{}", d.text());
+    assert!(d.prospect.gain_at_most.unwrap() > 1.2, "{:?}", d.prospect);
+    assert_eq!(f.paste.as_deref(), Some("evenly run --policy hpc-auto -- ./app '-n 3'"));
+    assert_eq!(d.compare.as_deref(), Some(measured));
+    assert!(d.text().contains(&format!("measure     {measured}\n")), "{}", d.text());
+    // What binds them is to go first.
+    let mut bound = e.clone();
+    for (t, mask) in bound.threads.iter_mut().zip(["0", "1", "0-1"]) {
+        t.mask = cpus(mask);
+    }
+    bound.runtimes.insert(Runtime::Gomp);
+    bound.environment = env(&[("OMP_PROC_BIND", "true")]);
+    let free =
+        "env -u OMP_PROC_BIND OMP_PROC_BIND=false evenly run --policy hpc-auto -- ./app '-n 3'";
+    assert_eq!(of(&bound).1.paste.as_deref(), Some(free));
+
+    // Ranks of an MPI that spin, of whom a probe tells: 4:1, two of each.
+    let ranks = (0..4).map(|i| {
+        let (ran, waited, spun) = if i % 2 == 0 { (7.0, 3.0, 0.0) } else { (3.0, 7.0, 1.25) };
+        let mut t = ThreadUse { pid: 101 + i, ..thread(i, ran, waited, 0.0) };
+        t.stay.spun_s = Some(spun);
+        t.cpu = Some(CpuId(i as u32 / 2));
+        t
+    });
+    let mut e = evidence(ranks.collect());
+    for (mpi, arms) in [
+        (Runtime::Mpich, "kernel,hybrid,hpc-auto"),
+        (Runtime::OpenMpi, "kernel,kernel:OMPI_MCA_mpi_yield_when_idle=1,hybrid,hpc-auto"),
+    ] {
+        e.runtimes = [mpi].into();
+        let d = Diagnosis::of(&e, Vec::new());
+        assert!(d.has(Kind::UnevenWork), "{}", d.text());
+        let many = d.findings.iter().find(|f| f.kind == Kind::MpiOversubscribed).unwrap();
+        let paste = many.paste.as_deref();
+        assert_eq!(paste, Some("evenly run --policy hpc-auto -- ./app '-n 3'"), "{}", d.text());
+        let measured = format!("evenly compare --policies {arms} -- ./app '-n 3'");
+        assert_eq!(d.compare.as_ref(), Some(&measured));
+        assert!(d.text().contains(&format!("measure     {measured}\n")), "{}", d.text());
+    }
 }
 
 #[test]
@@ -342,6 +432,11 @@ fn spinning() {
         (1, Kind::Spinning, [102, 103].as_slice())
     );
     assert_eq!(f.cost, None);
+    assert!(
+        f.sentence.starts_with("worker-1 (102) on CPU 1, worker-2 (103) on CPU 0 spin"),
+        "{}",
+        f.sentence
+    );
     assert_eq!(f.paste.as_deref(), Some("evenly run -- ./app '-n 3'"));
     // Where evenly promises nothing, measuring is all that can be told.
     let mut four = evidence((0..4).map(|i| thread(i, 4.9, 5.1, 0.0)).collect());
@@ -350,15 +445,69 @@ fn spinning() {
     assert_eq!(f.paste.as_deref(), Some("evenly compare -- ./app '-n 3'"));
     assert!(d.text().contains("measure     evenly compare -- ./app"), "{}", d.text());
     e.runtimes.insert(Runtime::Omp);
-    assert!(of(&e).1.paste.unwrap().starts_with("KMP_BLOCKTIME=0 "));
-    // By a setting.
-    let mut e = three();
-    e.runtimes.insert(Runtime::Omp);
-    e.environment = env(&[("KMP_BLOCKTIME", "infinite")]);
-    let (_, f) = of(&e);
-    assert!(
-        f.at_most && f.paste.unwrap().starts_with("env -u KMP_BLOCKTIME OMP_WAIT_POLICY=passive")
-    );
+    let (d, f) = of(&e);
+    assert_eq!(f.paste.as_deref(), Some("KMP_BLOCKTIME=0 ./app '-n 3'"));
+    let measured = "evenly compare --policies kernel,kernel:KMP_BLOCKTIME=0,hybrid -- ./app '-n 3'";
+    assert!(d.text().contains(&format!("measure     {measured}\n")), "{}", d.text());
+    // By a setting; and how it is measured whether it is to be blamed.
+    let by = |runtime, pairs: &[(&str, &str)]| {
+        let e = Evidence { runtimes: [runtime].into(), environment: env(pairs), ..three() };
+        let (d, f) = of(&e);
+        assert_eq!((f.kind, f.at_most), (Kind::Spinning, true), "{pairs:?}: {}", d.text());
+        let set: Vec<String> = pairs.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        assert!(f.sentence.contains(&format!("({})", set.join(", "))), "{}", f.sentence);
+        let words = |line: Option<String>| line.unwrap().replace(" ./app '-n 3'", "");
+        (words(f.paste), words(d.compare))
+    };
+    for (runtime, pairs, paste, arm) in [
+        (
+            Runtime::Omp,
+            &[("KMP_BLOCKTIME", "infinite")][..],
+            "env -u KMP_BLOCKTIME OMP_WAIT_POLICY=passive",
+            "kernel:KMP_BLOCKTIME=0",
+        ),
+        (
+            Runtime::Gomp,
+            &[("GOMP_SPINCOUNT", "30000000000")],
+            "env -u GOMP_SPINCOUNT OMP_WAIT_POLICY=passive",
+            "kernel:GOMP_SPINCOUNT=1000",
+        ),
+        (
+            Runtime::Omp,
+            &[("KMP_LIBRARY", "turnaround")],
+            "env -u KMP_LIBRARY OMP_WAIT_POLICY=passive",
+            "kernel:KMP_LIBRARY=throughput",
+        ),
+        (
+            Runtime::Gomp,
+            &[("OMP_WAIT_POLICY", "active")],
+            "OMP_WAIT_POLICY=passive",
+            "kernel:OMP_WAIT_POLICY=passive",
+        ),
+        (
+            Runtime::Gomp,
+            &[("GOMP_SPINCOUNT", "infinity"), ("OMP_WAIT_POLICY", "active")],
+            "env -u GOMP_SPINCOUNT OMP_WAIT_POLICY=passive",
+            "'kernel:GOMP_SPINCOUNT=1000 OMP_WAIT_POLICY=passive",
+        ),
+    ] {
+        let measured = match arm.strip_prefix('\'') {
+            Some(arm) => format!("evenly compare --policies 'kernel,{arm},hybrid' --"),
+            None => format!("evenly compare --policies kernel,{arm},hybrid --"),
+        };
+        assert_eq!(by(runtime, pairs), (paste.to_owned(), measured));
+    }
+    // Of a runtime that is not loaded a setting says nothing, and a limit is no lack of one.
+    for (runtime, pairs) in [
+        (Runtime::Mpich, ("GOMP_SPINCOUNT", "infinity")),
+        (Runtime::Gomp, ("GOMP_SPINCOUNT", "300000")),
+        (Runtime::Omp, ("KMP_BLOCKTIME", "200")),
+        (Runtime::Omp, ("KMP_LIBRARY", "throughput")),
+        (Runtime::Gomp, ("OMP_WAIT_POLICY", "passive")),
+    ] {
+        let e = Evidence { runtimes: [runtime].into(), environment: env(&[pairs]), ..three() };
+        assert!(kinds(&e).is_empty(), "{pairs:?}");
+    }
     // By the probe.
     let mut e = three();
     for t in &mut e.threads {
@@ -386,9 +535,48 @@ fn ranks_and_threads_beyond_the_cpus() {
     let (d, f) = of(&e);
     assert_eq!((d.findings.len(), f.kind), (1, Kind::MpiOversubscribed), "{}", d.text());
     assert!(f.paste.unwrap().starts_with("OMPI_MCA_mpi_yield_when_idle=1 ./app"));
+    let arms = |d: &Diagnosis| {
+        let line = d.compare.clone().unwrap();
+        assert!(d.text().contains(&format!("measure     {line}")), "{}", d.text());
+        line.split(' ').nth(3).unwrap().to_owned()
+    };
+    assert_eq!(arms(&d), "kernel,kernel:OMPI_MCA_mpi_yield_when_idle=1,hybrid");
+    // Those that yield and hardly wait lose nothing.
+    for t in &mut e.threads {
+        (t.preempted, t.system_s) = (2_000_000, 0.3);
+    }
+    assert!(kinds(&e).is_empty());
+    let mut told = e.clone();
+    for t in &mut told.threads {
+        t.stay.spun_s = Some(1.5);
+    }
+    assert!(kinds(&told).is_empty());
+    // By a probe it is known what polling took: not all that they wait for CPUs is its fault.
+    for (lost, found) in [(0.1, false), (0.4, false), (0.5, true), (2.0, true)] {
+        for t in &mut told.threads {
+            (t.preempted, t.stay.spun_s) = (300, Some(lost));
+        }
+        let d = Diagnosis::of(&told, Vec::new());
+        let costs: Vec<_> = d.findings.iter().map(|f| (f.kind, f.cost, f.at_most)).collect();
+        let all = [(Kind::MpiOversubscribed, Some(lost / 10.0), false)];
+        assert_eq!(costs, if found { &all[..] } else { &[] }, "{}", d.text());
+    }
+    // Others leave them little CPU time, and much of that is lost.
+    for t in &mut told.threads {
+        (t.stay.ran_s, t.stay.waited_s, t.stay.spun_s) = (1.0, 9.0, Some(0.2));
+    }
+    assert!(kinds(&told).contains(&Kind::MpiOversubscribed), "{:?}", kinds(&told));
+    // Those that yield already and lose by it may do better otherwise; evenly promises nothing here.
+    for t in &mut e.threads {
+        t.system_s = 1.0;
+    }
+    let d = Diagnosis::of(&e, Vec::new());
+    assert_eq!(arms(&d), "kernel,kernel:OMPI_MCA_mpi_yield_when_idle=0,hybrid");
+    let many = d.findings.iter().find(|f| f.kind == Kind::MpiOversubscribed).unwrap();
+    assert_eq!(many.paste, d.compare);
     // Ranks that sleep while they wait.
     for t in &mut e.threads {
-        (t.stay.waited_s, t.stay.blocked_s) = (1.0, 4.1);
+        (t.stay.waited_s, t.stay.blocked_s, t.preempted) = (1.0, 4.1, 300);
     }
     assert!(kinds(&e).is_empty());
 
@@ -470,6 +658,16 @@ fn settings_that_contradict_the_machine() {
         set(&[("OMP_NUM_THREADS", "8"), ("GOMP_SPINCOUNT", "30000000000")], 4, None)[1],
         "GOMP_SPINCOUNT=1000"
     );
+    assert_eq!(
+        set(&[("OMP_NUM_THREADS", "8"), ("KMP_LIBRARY", "turnaround")], 4, None)[1],
+        "KMP_LIBRARY=throughput"
+    );
+    // Each that is wrong, and by a quota alone.
+    let all = [("OMP_WAIT_POLICY", "ACTIVE"), ("KMP_BLOCKTIME", "999999999")];
+    assert_eq!(
+        set(&all, 4, Some(2.0)),
+        ["OMP_NUM_THREADS=2", "KMP_BLOCKTIME=0", "OMP_WAIT_POLICY=passive"]
+    );
     assert!(set(&[("OMP_NUM_THREADS", "lots")], 4, None).is_empty());
 }
 
@@ -508,6 +706,12 @@ fn a_recording_has_threads_and_cpus() {
     let e = Evidence::of_run(&run).unwrap();
     assert_eq!(kinds(&e), [Kind::UnevenWork]);
     assert!(Diagnosis::of(&e, Vec::new()).gaps[0].contains("recording"));
+    // Where nothing is found it is not called healthy.
+    let mut even = run;
+    even["threads"] = serde_json::json!([thread(6, 9.9, 0.0), thread(7, 9.8, 0.1)]);
+    let text = Diagnosis::of(&Evidence::of_run(&even).unwrap(), Vec::new()).text();
+    assert!(text.contains("nothing ails it that this recording shows, which is little"), "{text}");
+    assert!(text.contains("not seen    this recording has threads and CPUs only"), "{text}");
     assert_eq!(Evidence::of_run(&serde_json::json!({"schema": "evenly.top/1"})), None);
 }
 

@@ -1,6 +1,6 @@
 //! The diagnosis as text: one screen, the cause first.
 
-use crate::{Diagnosis, Finding, Kind};
+use crate::{Diagnosis, Finding, Kind, Source};
 use evenly_model::counted;
 use std::fmt::Write;
 
@@ -87,7 +87,12 @@ impl Diagnosis {
         if self.prospect.gain_at_most.is_none() {
             return String::from("none");
         }
-        String::from("nothing ails it that can be seen from outside")
+        String::from(match self.source {
+            Source::Live => "nothing ails it that can be seen from outside",
+            Source::Recording => {
+                "nothing ails it that this recording shows, which is little: see below"
+            }
+        })
     }
 }
 

@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_millis(40);
 /// then.
 const PAUSE: u32 = 50;
 /// Environment variables that are looked for.
-const VARIABLES: [&str; 8] = [
+const VARIABLES: [&str; 9] = [
     "OMP_NUM_THREADS",
     "OMP_PROC_BIND",
     "OMP_PLACES",
@@ -41,6 +41,7 @@ const VARIABLES: [&str; 8] = [
     "GOMP_SPINCOUNT",
     "GOMP_CPU_AFFINITY",
     "KMP_BLOCKTIME",
+    "KMP_LIBRARY",
     "KMP_AFFINITY",
 ];
 /// More other processes than that are not told. Many, as those on other CPUs than the program's are among
@@ -105,6 +106,8 @@ pub struct Witness {
     quota: Option<(Quota, Quota)>,
     quota_at: Option<QuotaSource>,
     environment: BTreeMap<String, String>,
+    /// Whether these are of a process with a runtime that heeds them.
+    heeded: bool,
     runtimes: BTreeSet<Runtime>,
     pages: BTreeMap<u32, u64>,
     nodes: Vec<(u32, CpuSet)>,
@@ -139,6 +142,7 @@ impl Witness {
             quota: None,
             quota_at: None,
             environment: BTreeMap::new(),
+            heeded: false,
             runtimes: BTreeSet::new(),
             pages: BTreeMap::new(),
             nodes,
@@ -337,19 +341,25 @@ impl Witness {
             self.cpuset = cpuset;
         }
         self.pages.clear();
+        let mut heeded: Option<BTreeMap<String, String>> = None;
+        let mut others = BTreeMap::new();
         for &pid in self.processes.iter().rev().take(LOOKED_INTO) {
             let read = |file| read_all(&self.proc.process_file(pid, file)).unwrap_or_default();
+            let mut heeds = false;
             for line in read("maps").split(|&b| b == b'\n') {
                 let file = line.rsplit(|&b| b == b'/').next().unwrap_or_default();
                 let known = std::str::from_utf8(file).ok().and_then(Runtime::of_library);
+                heeds |= matches!(known, Some(Runtime::Gomp | Runtime::Omp));
                 self.runtimes.extend(known);
             }
+            // Whoever starts the program may have others than it.
+            let found = if heeds { heeded.get_or_insert_default() } else { &mut others };
             for variable in read("environ").split(|&b| b == 0) {
                 let text = String::from_utf8_lossy(variable);
                 if let Some((name, value)) = text.split_once('=')
                     && VARIABLES.contains(&name)
                 {
-                    self.environment.insert(name.to_owned(), value.to_owned());
+                    found.entry(name.to_owned()).or_insert_with(|| value.to_owned());
                 }
             }
             if self.nodes.len() > 1 {
@@ -359,6 +369,11 @@ impl Witness {
                     *self.pages.entry(*node).or_default() += pages;
                 }
             }
+        }
+        match heeded {
+            Some(found) => (self.environment, self.heeded) = (found, true),
+            None if !self.heeded => self.environment.extend(others),
+            None => {}
         }
     }
 
