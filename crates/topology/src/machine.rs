@@ -414,11 +414,17 @@ struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    fn visit(&mut self, object: &Object, home: Option<u32>) {
+    /// `home` is the node of the object's memory; `near` what serves where there is none: the first of
+    /// what is nearest around it.
+    fn visit(&mut self, object: &Object, home: Option<u32>, near: Option<u32>) {
         if object.kind == Kind::Host {
             self.hosts += 1;
         }
         let home = object.home().map(|n| n.index).or(home);
+        let near = match home {
+            Some(_) => near,
+            None => object.all().find_map(Object::home).map(|n| n.index).or(near),
+        };
         if object.kind.is_cache() {
             self.caches.insert(object.kind, object.index);
         }
@@ -427,10 +433,11 @@ impl Finder<'_> {
             if !cpus.is_empty() {
                 let (index, caches) = (object.index, self.caches.clone());
                 let host = self.hosts.saturating_sub(1);
-                self.places.push(Place { index, cpus, home: home.unwrap_or(0), host, caches });
+                let home = home.or(near).unwrap_or(0);
+                self.places.push(Place { index, cpus, home, host, caches });
             }
         } else {
-            object.children.iter().for_each(|c| self.visit(c, home));
+            object.children.iter().for_each(|c| self.visit(c, home, near));
         }
         if object.kind.is_cache() {
             self.caches.remove(&object.kind);
@@ -504,7 +511,7 @@ impl Machine {
             places: Vec::new(),
             hosts: 0,
         };
-        finder.visit(&self.found.root, None);
+        finder.visit(&self.found.root, None, None);
         finder.places
     }
 
