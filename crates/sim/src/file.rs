@@ -243,6 +243,8 @@ fn programs(text: &Text, scenario: &mut Scenario) -> Result<(), FileError> {
             scenario.threads.push(Thread {
                 program: i,
                 work: own,
+                works: Vec::new(),
+                partners: Vec::new(),
                 start: p.start.0,
                 end: None,
                 mask: mask.clone(),

@@ -49,6 +49,12 @@ pub struct Thread {
     pub program: usize,
     /// CPU time that each of its phases needs on a CPU of speed 1.
     pub work: Nanos,
+    /// Where they differ: what they need one after the other, and from the first on again. Empty: `work`
+    /// each.
+    pub works: Vec<Nanos>,
+    /// Which threads it waits for after a phase, until each of them has finished as many; by their place
+    /// among the threads of the scenario. Empty: all of its program, as at a barrier.
+    pub partners: Vec<usize>,
     /// When it starts.
     pub start: Nanos,
     /// When it ends whatever it is doing; None to let it finish.
@@ -201,6 +207,17 @@ pub struct Scenario {
     pub seed: u64,
 }
 
+impl Thread {
+    /// What its phase of this number needs; the first is 0.
+    #[must_use]
+    pub fn work_of(&self, phase: u32) -> Nanos {
+        match self.works.len() {
+            0 => self.work,
+            n => self.works[phase as usize % n],
+        }
+    }
+}
+
 impl Scenario {
     /// n equal threads that each compute for `work` once, on m equal CPUs, with nothing else.
     #[must_use]
@@ -222,6 +239,8 @@ impl Scenario {
                 Thread {
                     program: 0,
                     work,
+                    works: Vec::new(),
+                    partners: Vec::new(),
                     start: Nanos::ZERO,
                     end: None,
                     mask: all,

@@ -1,8 +1,10 @@
 //! Threads of unequal work that wait for each other, as in MetBench of the HPCSched paper, on CPUs that two
-//! of them share: what placement and weights together make of it.
+//! of them share: what placement and weights together make of it. And the paper's other programs, as far
+//! as it describes them: loads that are reversed, neighbours, irregular work.
 #![allow(clippy::unwrap_used)]
 
 use evenly_model::Nanos;
+use evenly_model::stats::Random;
 use evenly_sim::{Barrier, DriverOptions, Scenario, Sharing, Sim, simulate};
 
 const UNIT: Nanos = Nanos::from_millis(50);
@@ -19,10 +21,164 @@ fn scenario(loads: [u64; 4], barrier: Barrier, sharing: Sharing) -> Scenario {
 
 /// What an iteration takes on the average, in units of work.
 fn iteration(scenario: &Scenario, policy: &str) -> f64 {
-    let options = DriverOptions::fixed(Nanos::from_millis(20), 1);
+    makespan(scenario, policy, Nanos::from_millis(20)) / UNIT.as_secs_f64() / 80.0
+}
+
+/// In seconds.
+fn makespan(scenario: &Scenario, policy: &str, period: Nanos) -> f64 {
+    let options = DriverOptions::fixed(period, scenario.seed);
     let out =
         simulate(Sim::new(scenario.clone()), policy, &options, Nanos::from_millis(10_000_000));
-    out.unwrap().makespan.unwrap().as_secs_f64() / UNIT.as_secs_f64() / 80.0
+    out.unwrap().makespan.unwrap().as_secs_f64()
+}
+
+/// A program of the paper: what each thread computes in its phases, in units of a time, and which threads it
+/// waits for.
+struct Shape {
+    name: &'static str,
+    unit: Nanos,
+    works: [Vec<f64>; 4],
+    phases: u32,
+    partners: [&'static [usize]; 4],
+}
+
+const ALL: [&[usize]; 4] = [&[]; 4];
+
+/// Section V's four: MetBench; MetBenchVar with k = 15; BT-MZ's loads, whose ranks wait for their neighbours
+/// (all but the first and the third are); and SIESTA's, whose phases are short and of which one does not tell
+/// the next: all are in touch with the first.
+fn shapes(seed: u64) -> [Shape; 4] {
+    let mut random = Random::new(seed);
+    let mut around = |part: f64| 1.0 + part * (2.0 * random.unit() - 1.0);
+    let (there, back) = ([1.0, 4.0, 1.0, 4.0], [4.0, 1.0, 4.0, 1.0]);
+    let turning = |t: usize| [vec![there[t]; 15], vec![back[t]; 15]].concat();
+    let zones = [0.84, 1.42, 3.89, 6.46];
+    let together: Vec<f64> = (0..500).map(|_| around(0.6)).collect();
+    let mean = [3.78, 1.90, 0.91, 0.56];
+    let irregular = mean.map(|load| together.iter().map(|all| load * all * around(0.4)).collect());
+    let ms = Nanos::from_millis;
+    [
+        Shape {
+            name: "MetBench",
+            unit: ms(40),
+            works: there.map(|load| vec![load]),
+            phases: 60,
+            partners: ALL,
+        },
+        Shape {
+            name: "MetBenchVar",
+            unit: ms(40),
+            works: [0, 1, 2, 3].map(turning),
+            phases: 90,
+            partners: ALL,
+        },
+        Shape {
+            name: "BT-MZ",
+            unit: ms(30),
+            works: zones.map(|load| vec![load]),
+            phases: 60,
+            partners: [&[1, 3], &[0, 2, 3], &[1, 3], &[0, 1, 2]],
+        },
+        Shape {
+            name: "SIESTA",
+            unit: ms(1),
+            works: irregular,
+            phases: 1_500,
+            partners: [&[1, 2, 3], &[0], &[0], &[0]],
+        },
+    ]
+}
+
+impl Shape {
+    fn scenario(&self, barrier: Barrier, sharing: Sharing, seed: u64) -> Scenario {
+        let new = Scenario::new(4, 2, self.unit);
+        let mut s = Scenario { sharing, phases: self.phases, barrier, probe: true, seed, ..new };
+        for (i, thread) in s.threads.iter_mut().enumerate() {
+            thread.works = self.works[i].iter().map(|load| self.unit.scale(*load)).collect();
+            thread.partners = self.partners[i].to_vec();
+        }
+        s
+    }
+}
+
+#[test]
+fn neighbours_are_waited_for_and_nobody_else() {
+    let ms = Nanos::from_millis;
+    for barrier in [Barrier::Block, Barrier::Spin, Barrier::Yield] {
+        let mut s = Scenario { phases: 4, barrier, ..Scenario::new(4, 4, ms(1)) };
+        for (thread, partners) in
+            s.threads.iter_mut().zip([vec![1], vec![0, 2], vec![1, 3], vec![2]])
+        {
+            thread.partners = partners;
+        }
+        // The first phase of the first takes long.
+        s.threads[0].works = vec![ms(10), ms(1), ms(1), ms(1)];
+        let mut sim = Sim::new(s);
+        sim.run_until(ms(9));
+        assert_eq!(sim.phases(), [0, 1, 2, 3], "{barrier:?}");
+        sim.run_until(ms(100));
+        assert_eq!(sim.makespan(), Some(ms(13)), "{barrier:?}");
+    }
+}
+
+#[test]
+fn phases_have_work_of_their_own() {
+    let ms = Nanos::from_millis;
+    let mut s = Scenario { phases: 5, barrier: Barrier::Block, ..Scenario::new(2, 2, ms(9)) };
+    s.threads[0].works = vec![ms(1), ms(4)];
+    s.threads[1].works = vec![ms(2)];
+    let mut sim = Sim::new(s);
+    sim.run_until(ms(100));
+    // 2, 4, 2, 4 and 2.
+    assert_eq!(sim.makespan(), Some(ms(14)));
+}
+
+const SLICES: Sharing = Sharing::Slices(Nanos::from_millis(3));
+
+/// The policy as it runs live: on each of the paper's programs, whatever threads do while they wait.
+#[test]
+fn auto_is_as_good_as_the_better_of_the_two() {
+    for seed in 1..=2 {
+        for shape in shapes(seed) {
+            for (barrier, sharing) in [
+                (Barrier::Spin, SLICES),
+                (Barrier::Spin, Sharing::Fluid),
+                (Barrier::Yield, SLICES),
+                (Barrier::Block, SLICES),
+            ] {
+                let scenario = shape.scenario(barrier, sharing, seed);
+                let took = |policy| makespan(&scenario, policy, Nanos::from_millis(10));
+                let [auto, uniform, adaptive] = HPC.map(took);
+                let better = uniform.min(adaptive);
+                let what = format!("{} {seed}, {barrier:?}, {sharing:?}", shape.name);
+                assert!(auto <= 1.003 * better, "{what}: {auto} s, {uniform} and {adaptive}");
+                assert!(auto <= 1.003 * took("static"), "{what}");
+                // Where threads spin, parts that are as the work beat steps of priority.
+                let gains = if barrier == Barrier::Spin { 0.95 } else { 1.003 };
+                assert!(auto <= gains * better, "{what}: {auto} s, {uniform} and {adaptive}");
+            }
+        }
+    }
+}
+
+/// Each time that the loads of MetBenchVar are reversed costs no more than about two iterations with even parts of
+/// CPUs, though for a while parts are the wrong way round.
+#[test]
+fn reversed_loads_are_followed_within_two_iterations() {
+    for sharing in [SLICES, Sharing::Fluid] {
+        for seed in 1..=5 {
+            let [constant, turning, ..] = shapes(seed);
+            let constant = Shape { phases: turning.phases, ..constant };
+            let took = |shape: &Shape, policy| {
+                let scenario = shape.scenario(Barrier::Spin, sharing, seed);
+                makespan(&scenario, policy, Nanos::from_millis(10))
+            };
+            let changes = f64::from(turning.phases / 15 - 1);
+            let cost = (took(&turning, "hpc-auto") - took(&constant, "hpc-auto")) / changes;
+            let even = took(&constant, "static") / f64::from(turning.phases);
+            assert!(cost < 2.2 * even, "{sharing:?} {seed}: {cost} s, an iteration {even} s");
+        }
+    }
 }
 
 #[test]

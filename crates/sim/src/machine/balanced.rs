@@ -101,12 +101,16 @@ impl Machine for Sim {
         out.clear();
         if self.scenario.probe {
             out.extend(ids.iter().map(|&id| {
-                let task = &self.tasks[self.living(id)?];
+                let t = self.living(id)?;
+                let task = &self.tasks[t];
                 let lasts = task.waits_since.map_or(0, |since| self.now - since);
                 let waited = Nanos(task.waited_for + lasts);
-                let (phases, waits) = (task.phase, task.phase);
+                let waits = task.phase;
+                // Waiting for some is no barrier.
+                let is_barrier = self.scenario.threads[t].partners.is_empty();
+                let phases = if is_barrier { waits } else { 0 };
                 let computes = task.waits_since.is_none();
-                (phases > 0).then_some(Waiting {
+                (waits > 0).then_some(Waiting {
                     waited,
                     outside: Nanos::ZERO,
                     phases,

@@ -134,6 +134,8 @@ struct Program {
     threads: Vec<usize>,
     arrived: usize,
     alive: usize,
+    /// Some of its threads wait for some others only.
+    has_partners: bool,
     ended: Option<Nanos>,
 }
 
@@ -167,7 +169,7 @@ impl Sim {
             moves: 0,
         };
         let threads = scenario.threads.iter();
-        let threads = threads.map(|t| task(&t.mask, Some(t.program), Some(t.work.0 * UNITS)));
+        let threads = threads.map(|t| task(&t.mask, Some(t.program), Some(t.work_of(0).0 * UNITS)));
         let strangers = scenario.strangers.iter();
         let strangers = strangers.map(|s| task(&CpuSet::single(s.cpu), None, None));
         let mut programs = vec![Program::default(); 1 + scenario.others.len()];
@@ -175,6 +177,7 @@ impl Sim {
             let last = programs.len() - 1;
             let p = &mut programs[t.program.min(last)];
             p.threads.push(i);
+            p.has_partners |= !t.partners.is_empty();
             p.alive += 1;
         }
         let mut sim = Self {

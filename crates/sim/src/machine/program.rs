@@ -1,7 +1,8 @@
 //! Phases and barriers.
 //!
 //! Invariant: a program's barrier opens at the moment when all of its threads that have not ended
-//! have arrived.
+//! have arrived. A thread with partners goes on at the moment when each of these has finished as many
+//! phases as itself, or has ended.
 
 use super::{Sim, State, UNITS};
 use crate::Barrier;
@@ -31,7 +32,8 @@ impl Sim {
         self.programs[program].arrived += 1;
         self.tasks[t].left = None;
         self.tasks[t].waits_since = Some(self.now);
-        if self.release(program) {
+        self.release(program);
+        if self.tasks[t].left.is_some() {
             return;
         }
         match barrier {
@@ -49,34 +51,55 @@ impl Sim {
     fn next_phase(&mut self, t: usize) {
         let cpu = self.tasks[t].cpu;
         self.settle(cpu);
-        self.tasks[t].left = Some(self.scenario.threads[t].work.0 * UNITS);
+        self.tasks[t].left = Some(self.work(t));
         self.tasks[t].yields = false;
         self.plan(cpu);
     }
 
-    /// Opens the barrier if all living threads have arrived.
-    fn release(&mut self, program: usize) -> bool {
-        let p = &mut self.programs[program];
-        if p.arrived == 0 || p.arrived < p.alive {
-            return false;
+    /// What the phase that a thread is in needs.
+    fn work(&self, t: usize) -> u64 {
+        self.scenario.threads[t].work_of(self.tasks[t].phase).0 * UNITS
+    }
+
+    /// Whether those that a thread waits for have finished as many phases.
+    fn are_there(&self, t: usize, program: usize) -> bool {
+        let own = self.tasks[t].phase;
+        let is_there = |&other: &usize| {
+            self.tasks.get(other).is_none_or(|o| o.phase >= own || o.state == State::Ended)
+        };
+        match self.scenario.threads[t].partners.as_slice() {
+            [] => self.programs[program].threads.iter().all(is_there),
+            partners => partners.iter().all(is_there),
         }
-        p.arrived = 0;
+    }
+
+    /// Opens the barrier if all living threads have arrived; where threads have partners, for those
+    /// whose partners have.
+    fn release(&mut self, program: usize) {
+        let p = &self.programs[program];
+        let by_partners = p.has_partners;
+        if p.arrived == 0 || p.arrived < p.alive && !by_partners {
+            return;
+        }
         for i in 0..self.programs[program].threads.len() {
             let t = self.programs[program].threads[i];
             if self.tasks[t].left.is_some() || !self.tasks[t].alive() {
                 continue;
             }
+            if by_partners && !self.are_there(t, program) {
+                continue;
+            }
+            self.programs[program].arrived -= 1;
             let since = self.tasks[t].waits_since.take().unwrap_or(self.now);
             self.tasks[t].waited_for += self.now - since;
             self.tasks[t].computes_since = self.now;
             if self.tasks[t].state == State::Blocked {
-                self.tasks[t].left = Some(self.scenario.threads[t].work.0 * UNITS);
+                self.tasks[t].left = Some(self.work(t));
                 self.wake(t);
             } else {
                 self.next_phase(t);
             }
         }
-        true
     }
 
     fn wake(&mut self, t: usize) {
