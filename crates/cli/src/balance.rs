@@ -357,20 +357,52 @@ fn parameters(args: &BalanceArgs) -> anyhow::Result<Parameters> {
     Ok(parameters)
 }
 
+/// A setting of the environment by which a runtime spins without end where it waits.
+fn told_to_spin(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+    [
+        ("OMP_WAIT_POLICY", "active"),
+        ("KMP_BLOCKTIME", "infinite"),
+        ("KMP_LIBRARY", "turnaround"),
+        ("OMPI_MCA_mpi_yield_when_idle", "0"),
+    ]
+    .into_iter()
+    .find(|(name, spins)| variable(name).is_some_and(|v| v.trim().eq_ignore_ascii_case(spins)))
+    .map(|(name, spins)| format!("{name}={spins}"))
+}
+
 /// A mechanism of `--shares` that the policy has no weights for is bad input; one that this machine lacks is
 /// told, and threads are only placed.
 fn check_shares(args: &BalanceArgs, notes: &mut Vec<String>) -> anyhow::Result<()> {
     let choice: Choice = args.shares.into();
-    if !choice.gives_speed() {
+    if choice.gives_parts() {
         return Ok(());
     }
     let (asked, name) = (args.shares.name(), args.policy.name);
+    let is_auto = name == Heuristic::Auto.name();
     // Such an account of work in CPU time is longer on a slower CPU: it would answer itself.
     anyhow::ensure!(
-        args.policy.gives_weights && name != Heuristic::Auto.name(),
+        choice.gives_turns() || args.policy.gives_weights && !is_auto,
         "--shares {asked}: the policy {name} gives no weights to threads that have a CPU of their own; add \
          --policy hpc-adaptive, or leave it out"
     );
+    anyhow::ensure!(
+        args.policy.gives_weights,
+        "--shares {asked}: the policy {name} gives no weights to threads; add --policy hpc-adaptive, or leave \
+         it out"
+    );
+    if choice == Choice::RoundRobin {
+        anyhow::ensure!(
+            !is_auto,
+            "--shares {asked}: the policy {name} gives weights only to threads that spin while they wait, and \
+             those are not raised above others; add --policy hpc-adaptive, or leave it out"
+        );
+        if let Some(setting) = told_to_spin(|name| std::env::var(name).ok()) {
+            anyhow::bail!(
+                "--shares {asked}: {setting} tells threads to spin while they wait, and they would do so above \
+                 all others; let them sleep (OMP_WAIT_POLICY=passive), or leave it out"
+            );
+        }
+    }
     if let Some(missing) = choice.missing(&Real::default()) {
         let remedy = missing.remedy.map(|r| format!("; {r}")).unwrap_or_default();
         let note =

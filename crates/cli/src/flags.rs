@@ -911,6 +911,11 @@ pub(crate) enum SharesArg {
     Nice,
     /// Control groups
     Group,
+    /// For how long a thread runs at a stretch (Linux 6.12 or newer): turns, and no parts
+    Slice,
+    /// hpc-uniform, hpc-adaptive: who has more than an even part is above all normal threads, for a second at
+    /// a time; refused where threads spin while they wait
+    RoundRobin,
     /// Limits of the frequencies of CPUs
     Frequency,
     /// What CPUs prefer: performance or energy
@@ -936,6 +941,8 @@ impl From<SharesArg> for evenly_linux::share::Choice {
             SharesArg::Auto => Self::Auto,
             SharesArg::Nice => Self::Nice,
             SharesArg::Group => Self::Group,
+            SharesArg::Slice => Self::Slice,
+            SharesArg::RoundRobin => Self::RoundRobin,
             SharesArg::Frequency => Self::Frequency,
             SharesArg::EnergyPreference => Self::EnergyPreference,
             SharesArg::Cache => Self::Cache,

@@ -404,6 +404,8 @@ pub struct Balancer {
     /// They are to be given again, because a pause has ended or somebody has joined.
     weigh_anew: bool,
     told_of_weights: bool,
+    /// When they were given last.
+    weighed_at: Nanos,
     masks: Vec<CpuSet>,
     usable: CpuSet,
     looked_at_cpus: Option<Nanos>,
@@ -477,6 +479,7 @@ impl Balancer {
             weighed_by: None,
             weigh_anew: false,
             told_of_weights: false,
+            weighed_at: Nanos::ZERO,
             masks: Vec::new(),
             usable: CpuSet::new(),
             looked_at_cpus: None,
@@ -1728,16 +1731,22 @@ impl Balancer {
         observers: &mut [Box<dyn Observer>],
     ) {
         self.weigh_anew |= self.remember_weights(plan);
+        let ends = machine.weighs_for().is_some_and(|l| now - self.weighed_at >= Nanos(l.0 / 2))
+            && self.entities.iter().any(|e| e.weighs.is_some());
         // What is planned in a pause is given when it is over.
-        if self.was_paused || !std::mem::take(&mut self.weigh_anew) {
+        if self.was_paused || !(self.weigh_anew || ends) {
             return;
         }
+        let are_others = std::mem::take(&mut self.weigh_anew);
+        self.weighed_at = now;
         let wanted: Vec<Wanted> = self
             .entities
             .iter()
-            .filter_map(|e| {
-                let weight = e.weight?;
-                Some(Wanted { process: e.meta.pid, thread: e.meta.id, weight })
+            .enumerate()
+            .filter_map(|(i, e)| {
+                let (weight, view) = (e.weight?, self.snapshot.threads.get(i));
+                let turns = view.filter(|v| v.id == e.meta.id).and_then(|v| v.turns);
+                Some(Wanted { process: e.meta.pid, thread: e.meta.id, weight, turns })
             })
             .collect();
         let given = machine.weigh(&wanted);
@@ -1757,7 +1766,7 @@ impl Balancer {
         }
         let of = |e: &Entity| Some((e.meta.id, e.weighs?));
         let weights: Vec<_> = self.entities.iter().filter_map(of).collect();
-        if weights.is_empty() {
+        if weights.is_empty() || !are_others {
             return;
         }
         self.weighings += 1;

@@ -1,6 +1,6 @@
 //! The machine as the cycle sees it.
 
-use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, Nanos, Pid, ThreadId};
+use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, Nanos, Pid, ThreadId, Turns};
 
 /// Cumulative times of one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -120,6 +120,8 @@ pub struct Wanted {
     pub thread: ThreadId,
     /// Relative to what it had when it was met.
     pub weight: f64,
+    /// What it tells of its turns, if it does.
+    pub turns: Option<Turns>,
 }
 
 /// What became of memory that was to be moved.
@@ -274,6 +276,12 @@ pub trait Machine {
     /// when threads have been moved.
     fn weighs_cpus(&self) -> bool {
         false
+    }
+
+    /// For how long what is given lasts, where that is not until something else is given: then it is given
+    /// again in time.
+    fn weighs_for(&self) -> Option<Nanos> {
+        None
     }
 
     /// Gives a thread back the part of a CPU that it had when it was met, if that is still ours.

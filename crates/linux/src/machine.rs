@@ -826,7 +826,8 @@ impl LinuxMachine {
     /// gets its mask back.
     fn check_before_narrowing(&mut self, id: ThreadId) -> Result<(), ApplyError> {
         // The mask is read last, so that hardly any time is left in which the program can set it.
-        if self.stat(id).ok_or(ApplyError::Gone)?.is_fair() {
+        let is_raised = self.shares.as_ref().is_some_and(|s| s.raises(id));
+        if self.stat(id).ok_or(ApplyError::Gone)?.is_fair() || is_raised {
             return self.check(id);
         }
         self.restore(id);
@@ -905,6 +906,9 @@ impl Machine for LinuxMachine {
     fn read(&mut self, ids: &[ThreadId], out: &mut Vec<Reading>) {
         out.clear();
         self.next_stat = 0;
+        if let Some(shares) = &mut self.shares {
+            shares.tick(now());
+        }
         if matches!(self.source, Source::Taskstats(_)) {
             self.read_by_taskstats(ids, out);
         } else {
@@ -992,9 +996,13 @@ impl Machine for LinuxMachine {
         self.shares.as_ref().is_some_and(Shares::of_cpus)
     }
 
+    fn weighs_for(&self) -> Option<Nanos> {
+        self.shares.as_ref().and_then(Shares::lasts)
+    }
+
     fn unweigh(&mut self, process: Pid, thread: ThreadId) {
         if let Some(shares) = &mut self.shares {
-            shares.restore(&Wanted { process, thread, weight: 1.0 });
+            shares.restore(process, thread);
         }
     }
 

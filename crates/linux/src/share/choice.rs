@@ -5,16 +5,20 @@
 //!
 //! Frequencies and energy preferences belong to CPUs. A CPU gets the greatest weight of the threads on it,
 //! as those wait for who has most to do; one that none of them is on any more is as it was met.
+//!
+//! Round robin raises threads above all normal ones: those with a weight above 1, for [`RR_LEASE`] at a time.
+//! Nobody may be kept from a CPU by a thread that only waits, so it is refused, and taken back, where threads
+//! spin.
 
 use super::{
-    CpuSettings, GroupShares, Missing, Offer, Real, Resctrl, Resource, Setting, ThreadShares, Way,
-    autogroups,
+    CpuSettings, GroupShares, Missing, Offer, RR_LEASE, Real, Resctrl, Resource, Setting,
+    ThreadShares, Way, autogroups, realtime_share,
 };
 use crate::affinity;
 use crate::journal::Journal;
 use crate::proc::Proc;
 use evenly_engine::{Entity, ShareError, ShareMechanism, Wanted};
-use evenly_model::{CpuId, CpuSet, Pid, ThreadId, Tid};
+use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
@@ -30,6 +34,10 @@ pub enum Choice {
     Nice,
     /// Control groups.
     Group,
+    /// For how long they run at a stretch.
+    Slice,
+    /// Above all normal threads, or not.
+    RoundRobin,
     /// Limits of the frequencies of CPUs.
     Frequency,
     /// What CPUs prefer: performance or energy.
@@ -47,7 +55,19 @@ impl Choice {
     /// CPU that several have.
     #[must_use]
     pub fn gives_speed(self) -> bool {
-        !matches!(self, Self::Auto | Self::Nice | Self::Group)
+        !self.gives_parts() && !self.gives_turns()
+    }
+
+    /// Whether it gives parts of a CPU that several have.
+    #[must_use]
+    pub fn gives_parts(self) -> bool {
+        matches!(self, Self::Auto | Self::Nice | Self::Group)
+    }
+
+    /// Whether it says when and for how long threads run.
+    #[must_use]
+    pub fn gives_turns(self) -> bool {
+        matches!(self, Self::Slice | Self::RoundRobin)
     }
 
     /// What it is called as a mechanism ([`super::offers`]); none for [`Choice::Auto`] and [`Choice::Group`],
@@ -56,6 +76,8 @@ impl Choice {
         Some(match self {
             Self::Auto | Self::Group => return None,
             Self::Nice => "nice",
+            Self::Slice => "slice",
+            Self::RoundRobin => "round-robin",
             Self::Frequency => "frequency",
             Self::EnergyPreference => "energy-preference",
             Self::Cache => "cache",
@@ -64,14 +86,16 @@ impl Choice {
         })
     }
 
-    /// Why this one, which gives speed, is not to be had here.
+    /// Why this one, which gives speed or turns, is not to be had here.
     #[must_use]
     pub fn missing(self, real: &Real) -> Option<Missing> {
-        if !self.gives_speed() {
-            return None;
-        }
         let name = self.mechanism()?;
-        super::speeds(real).into_iter().find(|o: &Offer| o.name == name)?.missing
+        match self {
+            Self::Slice => super::slice().missing,
+            Self::RoundRobin => super::round_robin(real).missing,
+            _ if self.gives_parts() => None,
+            _ => super::speeds(real).into_iter().find(|o: &Offer| o.name == name)?.missing,
+        }
     }
 }
 
@@ -91,6 +115,89 @@ pub struct Shares {
 enum Chosen {
     OfThreads(Box<dyn ShareMechanism + Send>),
     OfCpus(OfCpus),
+    Raised(Raised),
+}
+
+/// Threads that are raised above all normal ones.
+struct Raised {
+    shares: ThreadShares,
+    /// What such a thread gets at most, to one of others.
+    most: f64,
+    up: BTreeSet<ThreadId>,
+    /// CPU time in which threads spun, and all of it, when that was looked at last; and whether they spun
+    /// too much of it.
+    heard: (Nanos, Nanos),
+    spins: Option<f64>,
+}
+
+/// This part of their CPU time may threads spin that are raised. What is told of spinning is an estimate, in
+/// which waiting in a run queue counts a little.
+const MOST_SPINNING: f64 = 0.05;
+/// It is looked at after so much CPU time.
+const HEARD_AFTER: Nanos = Nanos::from_millis(20);
+
+impl Raised {
+    fn new(shares: ThreadShares, most: f64) -> Self {
+        let (up, heard) = (BTreeSet::new(), (Nanos::ZERO, Nanos::ZERO));
+        Self { shares, most, up, heard, spins: None }
+    }
+
+    /// The part of their CPU time in which these threads spun, where that is too much.
+    fn hear(&mut self, wanted: &[Wanted]) -> Option<f64> {
+        let (mut spun, mut all) = (Nanos::ZERO, Nanos::ZERO);
+        for t in wanted.iter().filter_map(|w| w.turns) {
+            spun += t.spun;
+            all += t.spun + t.computed;
+        }
+        let (newly, of) = (spun - self.heard.0, all - self.heard.1);
+        if of >= HEARD_AFTER {
+            self.heard = (spun, all);
+            self.spins = Some(newly.0 as f64 / of.0 as f64).filter(|part| *part > MOST_SPINNING);
+        } else if of == Nanos::ZERO {
+            // Of fewer threads than before.
+            self.heard = (spun, all);
+        }
+        self.spins
+    }
+
+    fn weigh(&mut self, wanted: &[Wanted]) -> Vec<Result<f64, ShareError>> {
+        // One that tells nothing may spin.
+        let refused = match self.hear(wanted) {
+            _ if wanted.iter().any(|w| w.turns.is_none()) => Some(String::from(
+                "it is not known whether threads spin while they wait (--probe on)",
+            )),
+            Some(part) => Some(format!(
+                "threads spin while they wait ({:.0} % of their CPU time), and would do so above all \
+                 others; let them sleep (OMP_WAIT_POLICY=passive), or leave --shares out",
+                100.0 * part
+            )),
+            None => None,
+        };
+        if let Some(why) = refused {
+            wanted.iter().for_each(|w| self.restore(entity(w)));
+            let error = ShareError::Refused(format!("round-robin: {why}"));
+            return vec![Err(error); wanted.len()];
+        }
+        let give = |w: &Wanted| {
+            let units = if w.weight > 1.0 { self.most } else { 1.0 };
+            let given = self.shares.give(entity(w), units)?;
+            if given > 1.0 {
+                self.up.insert(w.thread)
+            } else {
+                self.up.remove(&w.thread)
+            };
+            Ok(given)
+        };
+        wanted.iter().map(give).collect()
+    }
+
+    fn restore(&mut self, entity: Entity) {
+        // What cannot be undone now stays in the journal, for the guardian.
+        let _ = self.shares.restore(entity);
+        if let Entity::Thread { id, .. } = entity {
+            self.up.remove(&id);
+        }
+    }
 }
 
 /// Settings of CPUs, by the threads that are on them.
@@ -161,6 +268,7 @@ impl Chosen {
         match self {
             Self::OfThreads(mechanism) => mechanism.name(),
             Self::OfCpus(cpus) => cpus.settings.name(),
+            Self::Raised(raised) => raised.shares.name(),
         }
     }
 }
@@ -207,6 +315,8 @@ impl Shares {
             "energy-preference" => "by their preferences of performance or energy",
             "cache" => "by ways of the last cache",
             "memory-bandwidth" => "by memory bandwidth",
+            "slice" => "by slices, which are turns and no parts",
+            "round-robin" => "by raising them above all normal threads, or not",
             _ => "by control groups",
         })
     }
@@ -225,6 +335,7 @@ impl Shares {
         match &mut self.chosen {
             None => Vec::new(),
             Some(Chosen::OfCpus(cpus)) => cpus.weigh(wanted, &self.where_is),
+            Some(Chosen::Raised(raised)) => raised.weigh(wanted),
             Some(Chosen::OfThreads(mechanism)) => {
                 let wanted: Vec<(Entity, f64)> =
                     wanted.iter().map(|w| (entity(w), w.weight)).collect();
@@ -234,19 +345,39 @@ impl Shares {
     }
 
     /// Undoes what was given to one.
-    pub fn restore(&mut self, wanted: &Wanted) {
+    pub fn restore(&mut self, process: Pid, id: ThreadId) {
         match &mut self.chosen {
             None => {}
-            Some(Chosen::OfCpus(cpus)) => cpus.restore(wanted.thread),
+            Some(Chosen::OfCpus(cpus)) => cpus.restore(id),
+            Some(Chosen::Raised(raised)) => raised.restore(Entity::Thread { process, id }),
             Some(Chosen::OfThreads(mechanism)) => {
                 // What cannot be undone now stays in the journal, for the guardian.
-                let _ = mechanism.restore(entity(wanted));
+                let _ = mechanism.restore(Entity::Thread { process, id });
             }
         }
     }
 
-    /// One that gives speed, where this machine has it.
-    fn speed(&self) -> Result<Chosen, ShareError> {
+    /// For how long what is given lasts, where that is for a time only.
+    #[must_use]
+    pub fn lasts(&self) -> Option<Nanos> {
+        matches!(self.chosen, Some(Chosen::Raised(_))).then_some(RR_LEASE)
+    }
+
+    /// Whether a thread is a real-time thread by what was given to it.
+    #[must_use]
+    pub fn raises(&self, thread: ThreadId) -> bool {
+        matches!(&self.chosen, Some(Chosen::Raised(raised)) if raised.up.contains(&thread))
+    }
+
+    /// To be called about once a period: takes back what was given for a time that is over.
+    pub fn tick(&mut self, now: Nanos) {
+        if let Some(Chosen::Raised(raised)) = &mut self.chosen {
+            raised.shares.tick(now);
+        }
+    }
+
+    /// One that gives speed or turns, where this machine has it.
+    fn speed_or_turns(&self) -> Result<Chosen, ShareError> {
         let name = self.choice.mechanism().unwrap_or_default();
         let refused = |m: Missing| {
             let remedy = m.remedy.map(|r| format!("; {r}")).unwrap_or_default();
@@ -261,6 +392,14 @@ impl Shares {
             Chosen::OfCpus(OfCpus { settings, on: BTreeMap::new() })
         };
         Ok(match self.choice {
+            Choice::Slice => {
+                Chosen::OfThreads(Box::new(ThreadShares::new(Way::Slice, self.journal.clone())))
+            }
+            Choice::RoundRobin => {
+                let most = realtime_share(&self.real).map_err(ShareError::Refused)?;
+                let way = Way::RoundRobin(most);
+                Chosen::Raised(Raised::new(ThreadShares::new(way, self.journal.clone()), most))
+            }
             Choice::Frequency => of_cpus(Setting::HighestFrequency),
             Choice::EnergyPreference => of_cpus(Setting::EnergyPreference),
             Choice::Cache | Choice::MemoryBandwidth => {
@@ -276,10 +415,10 @@ impl Shares {
     }
 
     fn choose(&self, wanted: &[Wanted]) -> Result<Chosen, ShareError> {
-        if self.choice.gives_speed() {
-            return self.speed();
+        if self.choice.gives_parts() {
+            return self.part(wanted).map(Chosen::OfThreads);
         }
-        self.part(wanted).map(Chosen::OfThreads)
+        self.speed_or_turns()
     }
 
     fn part(&self, wanted: &[Wanted]) -> Result<Box<dyn ShareMechanism + Send>, ShareError> {
@@ -287,7 +426,8 @@ impl Shares {
             let mut processes: Vec<Pid> = wanted.iter().map(|w| w.process).collect();
             processes.sort_unstable();
             processes.dedup();
-            let groups = autogroups(&Proc::default(), &processes);
+            let proc = Proc::at(&self.real.root().join("proc"));
+            let groups = autogroups(&proc, &processes);
             if !groups.is_empty() {
                 return Err(ShareError::Refused(format!(
                     "nice values do not count between sessions while autogroup is on ({}); sysctl \
@@ -309,7 +449,8 @@ impl Shares {
                 let remedy = m.remedy.map(|r| format!("; {r}")).unwrap_or_default();
                 ShareError::Refused(format!("control groups: {}{remedy}", m.why))
             };
-            let groups = GroupShares::new(self.journal.clone(), self.program).map_err(missing)?;
+            let groups = GroupShares::at(self.journal.clone(), self.program, &self.real);
+            let groups = groups.map_err(missing)?;
             Ok(Box::new(groups))
         };
         match self.choice {
@@ -330,7 +471,9 @@ fn entity(w: &Wanted) -> Entity {
 mod tests {
     use super::*;
     use crate::journal::{JournalView, StateDir};
-    use crate::share::{tests::captured, undo};
+    use crate::share::tests::{captured, sessions};
+    use crate::share::{sched, undo};
+    use evenly_model::Turns;
     use std::fs;
     use std::path::Path;
     use std::sync::Mutex;
@@ -374,7 +517,7 @@ mod tests {
     fn wanted(weights: &[f64]) -> Vec<Wanted> {
         let one = |(i, &weight): (usize, &f64)| {
             let thread = ThreadId { tid: Tid(i as i32 + 1), start: 7 };
-            Wanted { process: Pid(1), thread, weight }
+            Wanted { process: Pid(1), thread, weight, turns: None }
         };
         weights.iter().enumerate().map(one).collect()
     }
@@ -397,9 +540,9 @@ mod tests {
         assert!(fast == 4_700_000 && slow.abs_diff(2_350_000) < 50_000, "{fast} {slow}");
         // One of two that are there leaves, then the other one.
         let all = wanted(&[1.0, 2.0, 1.0]);
-        shares.restore(&all[0]);
+        shares.restore(all[0].process, all[0].thread);
         assert_ne!(scene.has("scaling_max_freq")[0], "4700000");
-        shares.restore(&all[2]);
+        shares.restore(all[2].process, all[2].thread);
         assert_eq!(scene.has("scaling_max_freq"), ["4700000", "4700000"]);
     }
 
@@ -431,6 +574,91 @@ mod tests {
         assert_eq!(given[3], Err(ShareError::Gone));
     }
 
+    /// Threads that have ended, of processes that the tree has.
+    fn of_processes(processes: &[Pid]) -> Vec<Wanted> {
+        let one = |&process: &Pid| {
+            let thread = ThreadId { tid: Tid(i32::MAX - process.0), start: 7 };
+            Wanted { process, thread, weight: 2.0, turns: None }
+        };
+        processes.iter().map(one).collect()
+    }
+
+    #[test]
+    fn nice_values_are_taken_unless_sessions_stand_between() {
+        let scene = Scene::new("v1-hybrid.txt");
+        let (root, [a, b]) = (scene.tree.path(), [Pid(1), Pid(2)]);
+        let chosen = |choice: Choice, processes: &[Pid]| {
+            let mut shares = scene.shares(choice);
+            let said = shares.weigh(&of_processes(processes)).pop().unwrap();
+            // All have ended: what could be refused is the mechanism.
+            match said {
+                Err(ShareError::Gone) => Ok(shares.name().unwrap()),
+                other => Err(other.unwrap_err().to_string()),
+            }
+        };
+        let (nice, group) = (Ok("by nice values"), Ok("by control groups"));
+        assert_eq!(chosen(Choice::Auto, &[a, b]), nice, "autogroup is not there");
+        sessions(root, &[(a, "7", "/"), (b, "9", "/")]);
+        assert_eq!(chosen(Choice::Auto, &[a, a]), nice, "one session");
+        // Groups cannot be made either: the tree has no file for it.
+        let both = chosen(Choice::Auto, &[a, b]).unwrap_err();
+        for words in ["autogroup is on (/autogroup-7, /autogroup-9)", "; control groups: ", "tasks"]
+        {
+            assert!(both.contains(words), "{both}");
+        }
+        fs::write(root.join("sys/fs/cgroup/cpu/tasks"), "").unwrap();
+        assert_eq!(chosen(Choice::Auto, &[a, b]), group);
+        assert_eq!(chosen(Choice::Group, &[a, a]), group);
+        let refused = chosen(Choice::Nice, &[a, b]).unwrap_err();
+        assert!(refused.contains("sysctl kernel.sched_autogroup_enabled=0"), "{refused}");
+        sessions(root, &[(a, "7", "/batch/job"), (b, "9", "/batch/job")]);
+        assert_eq!(chosen(Choice::Auto, &[a, b]), nice, "in a group sessions do not count");
+    }
+
+    #[test]
+    fn who_spins_is_not_raised_and_falls_back() {
+        if let Some(missing) = Choice::RoundRobin.missing(&Real::default()) {
+            return evenly_testing::skip("realtime", missing.why);
+        }
+        let scene = Scene::new("v1-hybrid.txt");
+        let mut sleeper = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let process = Pid(sleeper.id().cast_signed());
+        let start = Proc::default().process_stat(process).unwrap().start;
+        let thread = ThreadId { tid: Tid(process.0), start };
+        let mut shares = Shares::new(Choice::RoundRobin, scene.journal.clone(), process);
+        let class = || sched::get(thread.tid).unwrap().policy;
+        let mut weigh = |weight: f64, turns: Option<[u64; 2]>| {
+            let turns = turns.map(|[computed, spun]| Turns {
+                computed: Nanos::from_millis(computed),
+                spun: Nanos::from_millis(spun),
+                ..Turns::default()
+            });
+            let given = shares.weigh(&[Wanted { process, thread, weight, turns }]).pop().unwrap();
+            (given, shares.raises(thread), class(), shares.lasts())
+        };
+        let (up, down) = ((true, sched::ROUND_ROBIN), (false, sched::OTHER));
+        let is = |found: &(_, bool, u8, Option<Nanos>)| (found.1, found.2);
+        // Nobody knows whether it spins.
+        let unknown = weigh(2.0, None);
+        assert!(is(&unknown) == down && unknown.0.is_err(), "{unknown:?}");
+        let raised = weigh(2.0, Some([1_000, 10]));
+        assert!(is(&raised) == up && raised.0.unwrap() > 1.0 && raised.3 == Some(RR_LEASE));
+        assert_eq!(is(&weigh(1.0, Some([1_100, 10]))), down);
+        assert_eq!(is(&weigh(1.4, Some([1_200, 10]))), up);
+        // It begins to spin, and ends.
+        let spins = weigh(2.0, Some([1_250, 60]));
+        let why = spins.0.clone().unwrap_err().to_string();
+        assert!(is(&spins) == down && why.contains("(50 % of their CPU time)"), "{why}");
+        assert!(weigh(2.0, Some([1_255, 60])).0.is_err(), "too little to tell");
+        assert_eq!(is(&weigh(2.0, Some([1_400, 60]))), up);
+        // A time that is over.
+        shares.tick(crate::clock::now() + RR_LEASE + RR_LEASE);
+        assert_eq!(class(), sched::OTHER);
+        shares.restore(process, thread);
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+    }
+
     #[test]
     fn what_a_machine_lacks_is_refused_with_the_reason() {
         let scene = Scene::new("resctrl-cdp.txt");
@@ -448,7 +676,7 @@ mod tests {
             }
         }
         // Parts of CPUs are looked for when they are to be given.
-        assert!(!Choice::Auto.gives_speed() && Choice::Nice.missing(&Real::default()).is_none());
+        assert!(Choice::Auto.gives_parts() && Choice::Nice.missing(&Real::default()).is_none());
         let nothing = Real::at(Path::new("/nowhere"));
         assert!(Choice::Cache.missing(&nothing).unwrap().why.contains("no resctrl"));
     }

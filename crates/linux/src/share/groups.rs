@@ -256,7 +256,15 @@ impl GroupShares {
     /// # Errors
     /// What is missing.
     pub fn new(journal: Arc<Journal>, program: Pid) -> Result<Self, Missing> {
-        let limits = Limits::default();
+        Self::at(journal, program, &Real::default())
+    }
+
+    /// The same where control groups are those of this file system.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn at(journal: Arc<Journal>, program: Pid, real: &Real) -> Result<Self, Missing> {
+        let limits = Limits::new(real.root());
         let (kind, _) = place(&limits, program)?;
         Ok(Self {
             journal,

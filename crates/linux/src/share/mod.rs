@@ -139,10 +139,23 @@ pub struct Offer {
 /// Which mechanisms this machine has for the present user.
 #[must_use]
 pub fn offers(real: &Real) -> Vec<Offer> {
-    vec![nice(real), group(real), slice(), batch(), idle(), round_robin(real), placement()]
-        .into_iter()
-        .chain(speeds(real))
-        .collect()
+    offers_to(real, Pid(std::process::id().cast_signed()))
+}
+
+/// The same for a process.
+fn offers_to(real: &Real, pid: Pid) -> Vec<Offer> {
+    vec![
+        nice(real, pid),
+        group(real, pid),
+        slice(),
+        batch(),
+        idle(),
+        round_robin(real),
+        placement(),
+    ]
+    .into_iter()
+    .chain(speeds(real))
+    .collect()
 }
 
 /// Those that make threads or CPUs faster or slower.
@@ -182,7 +195,7 @@ fn there_and_back(change: impl FnOnce(&mut Scheduling) + Send + 'static) -> io::
     })
 }
 
-fn nice(real: &Real) -> Offer {
+fn nice(real: &Real, pid: Pid) -> Offer {
     let own = sched::get(Tid(0)).map_or(0, |s| s.nice);
     let back = there_and_back(|s| s.nice = (s.nice + 1).min(19));
     // The least that may be set, by trying.
@@ -194,7 +207,6 @@ fn nice(real: &Real) -> Offer {
     let relative = |nice: i8| weight_of_nice(i32::from(nice)) / weight_of_nice(i32::from(own));
     let missing = back.err().map(|e| match e.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
-            let pid = Pid(std::process::id().cast_signed());
             let why = threads::Leave::of(&Proc::at(&real.root.join("proc")), pid);
             without_remedy(&why.refusal("nice value", None, own))
         }
@@ -202,7 +214,7 @@ fn nice(real: &Real) -> Offer {
     });
     let mut notes = Vec::new();
     if real.number("proc/sys/kernel/sched_autogroup_enabled") == Some(1) {
-        let here = Limits::new(&real.root).topmost(Pid(std::process::id().cast_signed()), "cpu");
+        let here = Limits::new(&real.root).topmost(pid, "cpu");
         notes.push(match here {
             Some(false) => String::from(
                 "autogroup is on, but not in force: the program is in a control group of its own",
@@ -234,9 +246,8 @@ fn without_remedy(refusal: &str) -> Missing {
     }
 }
 
-fn group(real: &Real) -> Offer {
+fn group(real: &Real, pid: Pid) -> Offer {
     let limits = Limits::new(&real.root);
-    let pid = Pid(std::process::id().cast_signed());
     let place = groups::place(&limits, pid);
     let v2 = limits.own_group(pid, "cpu").is_some_and(|(_, v2)| v2);
     let mut notes = Vec::new();

@@ -358,3 +358,121 @@ fn every_mechanism_is_told_with_a_reason_where_it_is_missing() {
     let power = smt_priority("powerpc64").missing.unwrap();
     assert!(power.why.contains("instruction"), "{power:?}");
 }
+
+/// Processes of these sessions and control groups, as /proc shows them where autogroup is on.
+pub(super) fn sessions(root: &Path, of: &[(Pid, &str, &str)]) {
+    let write = |file: String, text: String| {
+        let to = root.join(file);
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        std::fs::write(to, text).unwrap();
+    };
+    write(String::from("proc/sys/kernel/sched_autogroup_enabled"), String::from("1\n"));
+    for (pid, session, group) in of {
+        write(format!("proc/{pid}/autogroup"), format!("/autogroup-{session} nice 0\n"));
+        write(format!("proc/{pid}/cgroup"), format!("2:cpuacct:/\n1:cpu:{group}\n0::/\n"));
+    }
+}
+
+#[test]
+fn sessions_stand_between_processes_in_the_topmost_group_only() {
+    let tmp = tempfile::tempdir().unwrap();
+    let proc = Proc::at(&tmp.path().join("proc"));
+    let [a, b, c] = [Pid(11), Pid(12), Pid(13)];
+    assert_eq!(autogroups(&proc, &[a, b]), [""; 0]);
+    sessions(tmp.path(), &[(a, "7", "/"), (b, "7", "/"), (c, "9", "/")]);
+    assert_eq!(autogroups(&proc, &[a, b]), [""; 0]);
+    assert_eq!(autogroups(&proc, &[c, a, b]), ["/autogroup-7", "/autogroup-9"]);
+    // One that has ended, and none at all.
+    assert_eq!(autogroups(&proc, &[a, Pid(14)]), [""; 0]);
+    assert_eq!(autogroups(&proc, &[]), [""; 0]);
+    // In a group of their own sessions do not count.
+    sessions(tmp.path(), &[(a, "7", "/batch"), (c, "9", "/batch")]);
+    assert_eq!(autogroups(&proc, &[a, c]), [""; 0]);
+    // Of version 2 the only group there is counts.
+    std::fs::write(tmp.path().join("proc/11/cgroup"), "0::/\n").unwrap();
+    std::fs::write(tmp.path().join("proc/13/cgroup"), "0::/\n").unwrap();
+    assert_eq!(autogroups(&proc, &[a, c]).len(), 2);
+    std::fs::write(tmp.path().join("proc/13/cgroup"), "0::/user.slice\n").unwrap();
+    assert_eq!(autogroups(&proc, &[a, c]), [""; 0]);
+    // Switched off.
+    sessions(tmp.path(), &[(a, "7", "/"), (c, "9", "/")]);
+    assert_eq!(autogroups(&proc, &[a, c]).len(), 2);
+    std::fs::write(tmp.path().join("proc/sys/kernel/sched_autogroup_enabled"), "0\n").unwrap();
+    assert_eq!(autogroups(&proc, &[a, c]), [""; 0]);
+}
+
+/// What captured trees leave out of groups: the files by which they are made.
+fn with_files_of_groups(tree: &Path) {
+    let mut dirs = ["sys/fs/cgroup", "sys/fs/resctrl", "tmp"].map(|dir| tree.join(dir)).to_vec();
+    while let Some(dir) = dirs.pop() {
+        let Ok(inside) = std::fs::read_dir(&dir) else { continue };
+        let inside: Vec<PathBuf> = inside.map(|e| e.unwrap().path()).collect();
+        dirs.extend(inside.iter().filter(|p| p.is_dir()).cloned());
+        for (file, text) in [
+            ("tasks", ""),
+            ("cgroup.threads", ""),
+            ("cgroup.controllers", "cpuset cpu memory\n"),
+            ("cgroup.subtree_control", "memory\n"),
+        ] {
+            if inside.iter().any(|p| p.is_file()) && !dir.join(file).exists() {
+                std::fs::write(dir.join(file), text).unwrap();
+            }
+        }
+    }
+}
+
+/// What depends on the tree, and not on the machine that tests run on: what is there, and of the rest why not.
+fn offered(tree: &Path) -> Vec<String> {
+    let offers = offers_to(&Real::at(tree), Pid(1000)).into_iter();
+    let own = ["nice", "slice", "batch", "idle", "round-robin", "placement", "smt-priority"];
+    let line = |o: Offer| match o.missing {
+        None => o.name.to_owned(),
+        Some(m) => format!("{}: {}", o.name, m.why.replace(tree.to_str().unwrap(), "")),
+    };
+    offers.filter(|o| !own.contains(&o.name)).map(line).collect()
+}
+
+#[test]
+fn what_captured_machines_offer() {
+    for (tree, expected) in EXPECTED {
+        let dir = captured(tree);
+        with_files_of_groups(dir.path());
+        assert_eq!(offered(dir.path()), expected, "{tree}");
+    }
+    // Each of them.
+    let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captured");
+    let trees = std::fs::read_dir(all).unwrap().map(|e| e.unwrap().path());
+    assert_eq!(trees.filter(|p| p.extension().is_some_and(|e| e == "txt")).count(), EXPECTED.len());
+}
+
+const NOWHERE: &str = "cpu.shares: the control group of the program is not mounted here";
+const NO_WAYS: &str = "cache: this kernel has no resctrl, or found nothing in the CPUs to divide";
+const NO_BANDWIDTH: &str =
+    "memory-bandwidth: this kernel has no resctrl, or found nothing in the CPUs to divide";
+const NOT_DIVIDED: &str = "memory-bandwidth: /sys/fs/resctrl tells of no MB that can be divided";
+const NO_LIMIT: &str = "frequency: no CPU has cpufreq/scaling_max_freq in /sys/devices/system/cpu";
+const NO_PREFERENCE: &str = "energy-preference: no CPU has cpufreq/energy_performance_preference in /sys/devices/system/cpu";
+
+const EXPECTED: [(&str, [&str; 5]); 12] = [
+    ("v1-hybrid.txt", ["cpu.shares", NO_WAYS, NO_BANDWIDTH, NO_LIMIT, NO_PREFERENCE]),
+    ("v2-numa-offline.txt", ["cpu.weight", NO_WAYS, NO_BANDWIDTH, NO_LIMIT, NO_PREFERENCE]),
+    ("v2-namespace.txt", ["cpu.weight", NO_WAYS, NO_BANDWIDTH, NO_LIMIT, NO_PREFERENCE]),
+    ("v2-part-mounted.txt", ["cpu.weight", NO_WAYS, NO_BANDWIDTH, NO_LIMIT, NO_PREFERENCE]),
+    ("hybrid-laptop.txt", [NOWHERE, NO_WAYS, NO_BANDWIDTH, NO_LIMIT, NO_PREFERENCE]),
+    ("cpufreq-epyc.txt", [NOWHERE, NO_WAYS, NO_BANDWIDTH, "frequency", NO_PREFERENCE]),
+    ("cpufreq-pstate.txt", [NOWHERE, NO_WAYS, NO_BANDWIDTH, "frequency", "energy-preference"]),
+    ("cpufreq-arm.txt", [NOWHERE, NO_WAYS, NO_BANDWIDTH, "frequency", NO_PREFERENCE]),
+    ("resctrl-skx.txt", [NOWHERE, "cache", NOT_DIVIDED, NO_LIMIT, NO_PREFERENCE]),
+    ("resctrl-two.txt", [NOWHERE, "cache", NOT_DIVIDED, NO_LIMIT, NO_PREFERENCE]),
+    ("resctrl-moved.txt", [NOWHERE, "cache", NOT_DIVIDED, NO_LIMIT, NO_PREFERENCE]),
+    (
+        "resctrl-cdp.txt",
+        [
+            NOWHERE,
+            "cache: /sys/fs/resctrl tells of no L3 that can be divided",
+            NOT_DIVIDED,
+            NO_LIMIT,
+            NO_PREFERENCE,
+        ],
+    ),
+];
