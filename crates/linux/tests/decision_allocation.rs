@@ -6,8 +6,9 @@
 mod counting;
 
 use counting::allocations;
-use evenly_model::{Nanos, Plan, Snapshot};
+use evenly_model::{CpuId, Nanos, Plan, Snapshot, Turns};
 use evenly_policy::POLICIES;
+use evenly_policy::hpc::Levels;
 use evenly_testing::snapshots;
 
 /// 200 threads on 150 CPUs, placed by `at`; every tenth thread rests.
@@ -47,6 +48,42 @@ fn deciding_the_same_again_allocates_nothing() {
                 s.now += s.elapsed;
                 plan.clear();
                 policy.decide(&s, &mut plan);
+            };
+            (0..20).for_each(|_| point());
+            let times = allocations(|| (0..20).for_each(|_| point()));
+            assert_eq!(times, 0, "{}, {name}", info.name);
+        }
+    }
+}
+
+/// 15 parts of 10 CPUs, and cores of two.
+fn levels() -> Levels {
+    let of =
+        |each: u32| (0..150 / each).map(move |i| (i * each..(i + 1) * each).map(CpuId).collect());
+    vec![of(10).collect(), of(2).collect()]
+}
+
+/// Those that give weights are told of a machine's levels, and threads tell them of their turns.
+#[test]
+fn deciding_by_levels_and_turns_allocates_nothing_between_rounds() {
+    // Of 200 threads three or four are on each two CPUs next to each other, 13 or 14 in each part.
+    let even = |i: usize| if i < 150 { i } else { (i - 150) * 3 };
+    let quiet = snapshots::snapshot(200, 150, even, |_, _| {});
+    let mut telling = quiet.clone();
+    for t in &mut telling.threads {
+        t.turns = Some(Turns { phases: 7, waits: 7, ..Turns::default() });
+    }
+    for info in POLICIES.iter().filter(|p| p.gives_weights) {
+        for (name, s) in [("quiet", &quiet), ("telling", &telling)] {
+            let (mut policy, mut plan) = ((info.make)(), Plan::default());
+            policy.levels(&levels());
+            let mut s = s.clone();
+            let mut point = || {
+                s.point += 1;
+                s.now += s.elapsed;
+                plan.clear();
+                policy.decide(&s, &mut plan);
+                assert!(plan.moves.is_empty(), "{}, {name}: {:?}", info.name, plan.moves);
             };
             (0..20).for_each(|_| point());
             let times = allocations(|| (0..20).for_each(|_| point()));
