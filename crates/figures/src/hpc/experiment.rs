@@ -156,7 +156,10 @@ impl Experiment {
         let s = &self.case.speeds;
         let speeds = format!(
             "one whose neighbour waits has {}, with a priority higher by 1 and 2 {} and {}, lower {} and \
-             {}: fitted on the rows baseline and static, as were the loads, and on no other row",
+             {}: fitted on the rows baseline and static, as were the loads, and on no other row. So speed \
+             is a fitted table by the difference of priorities; it is a function of the decode share (Table I) \
+             only where no row tells it: with a priority higher by 1 on MetBench, and beyond a difference of \
+             2, to which no heuristic goes",
             s.alone, s.high[0], s.high[1], s.low[0], s.low[1]
         );
         self.setting_with(&speeds, more)
