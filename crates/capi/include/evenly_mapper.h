@@ -31,7 +31,8 @@ enum evenly_map_status {
 
 /* Tasks, who talks to whom, and the machine. Tasks, cores and nodes are numbered from 0, by their
  * places in the arrays. What may be NULL says so. Loads, sizes, messages and bytes are from 0 to 1e18,
- * speeds and factors from 1e-9 to 1e9, bandwidths from 1 to 1e18. */
+ * speeds and factors from 1e-9 to 1e9, bandwidths from 1 to 1e18. Fields are only ever added, at the end: a
+ * structure that ends before `cache_levels`, of a program built when there was nothing more, will do. */
 struct evenly_map_problem {
     size_t struct_size;          /* sizeof(struct evenly_map_problem) */
 
@@ -58,6 +59,13 @@ struct evenly_map_problem {
                                     the diagonal */
     const double *bandwidths;    /* nodes x nodes, row i, column j: bytes a second from node i to
                                     node j; NULL: not known, and copying costs nothing */
+
+    size_t cache_levels;         /* levels of caches that cores share, 0 to 16; 0: nothing is said of
+                                    them, and all cores of a node are equally far from each other */
+    const double *cache_factors; /* of each level, from the innermost: latency between two cores that
+                                    share such a cache over that of local memory, mostly below 1 */
+    const uint32_t *core_caches; /* cores x cache_levels, row by row: which cache of each level the core
+                                    has; those with the same number share it */
 };
 
 /* What can be chosen; evenly_map_options_init sets what is usual. Fields are only ever added, at the end:
@@ -65,7 +73,8 @@ struct evenly_map_problem {
 struct evenly_map_options {
     size_t struct_size;          /* sizeof(struct evenly_map_options) */
     const char *algorithm;       /* a name, see evenly_map_algorithm; NULL: nuco+ */
-    double alpha;                /* what a message counts for, in seconds; below 0: scaled to load */
+    double alpha;                /* what a message counts for, in seconds; below 0: scaled to load. What
+                                    `evenly map --alpha latency` takes is the latency of local memory */
     uint64_t seed;               /* of those that draw random numbers */
     double time_limit_s;         /* how long those may search that search */
     double migration_worth_s;    /* nuco+: makespan that a migration must save */

@@ -35,6 +35,9 @@ const MOST_EDGES: usize = 20_000_000;
 const MOST_CORES: usize = 1 << 20;
 const MOST_NODES: usize = 1 << 12;
 
+/// Most levels of caches.
+const MOST_LEVELS: usize = 16;
+
 /// `struct evenly_map_problem`: see the header.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -58,6 +61,40 @@ pub struct EvenlyMapProblem {
     pub node_host: *const u32,
     pub factors: *const f64,
     pub bandwidths: *const f64,
+    pub cache_levels: usize,
+    pub cache_factors: *const f64,
+    pub core_caches: *const u32,
+}
+
+/// How long that structure has been: as it was at first, and as it is.
+const PROBLEM_SIZES: [usize; 2] =
+    [std::mem::offset_of!(EvenlyMapProblem, cache_levels), size_of::<EvenlyMapProblem>()];
+
+impl EvenlyMapProblem {
+    /// Nothing of anything: what is not given.
+    const NOTHING: Self = Self {
+        struct_size: 0,
+        tasks: 0,
+        loads_s: std::ptr::null(),
+        sizes_bytes: std::ptr::null(),
+        movable: std::ptr::null(),
+        present: std::ptr::null(),
+        edges: 0,
+        edge_from: std::ptr::null(),
+        edge_to: std::ptr::null(),
+        edge_messages: std::ptr::null(),
+        edge_bytes: std::ptr::null(),
+        cores: 0,
+        core_node: std::ptr::null(),
+        core_speed: std::ptr::null(),
+        nodes: 0,
+        node_host: std::ptr::null(),
+        factors: std::ptr::null(),
+        bandwidths: std::ptr::null(),
+        cache_levels: 0,
+        cache_factors: std::ptr::null(),
+        core_caches: std::ptr::null(),
+    };
 }
 
 /// `struct evenly_map_options`: see the header.
@@ -302,15 +339,20 @@ unsafe fn needed<'a, T>(first: *const T, len: usize, name: &str) -> Result<&'a [
 /// As for [`evenly_map`].
 unsafe fn borrow<'a>(problem: *const EvenlyMapProblem) -> Result<Problem<'a>, Trouble> {
     // SAFETY: the caller promises that it is null or points to such a structure.
-    unsafe { size_of_structure(problem, "problem", &[size_of::<EvenlyMapProblem>()]) }?
+    let size = unsafe { size_of_structure(problem, "problem", &PROBLEM_SIZES) }?
         .ok_or_else(|| Trouble::input("problem is NULL"))?;
-    // SAFETY: it is neither null nor misaligned, and as long as ours.
-    let p = unsafe { problem.read() };
+    let mut p = EvenlyMapProblem::NOTHING;
+    // SAFETY: the caller's structure has so many bytes, and ours no fewer; any bytes are a value of its
+    // fields.
+    unsafe {
+        std::ptr::copy_nonoverlapping(problem.cast::<u8>(), (&raw mut p).cast::<u8>(), size);
+    }
     for (name, found, least, most) in [
         ("tasks", p.tasks, 1, MOST_TASKS),
         ("edges", p.edges, 0, MOST_EDGES),
         ("cores", p.cores, 1, MOST_CORES),
         ("nodes", p.nodes, 1, MOST_NODES),
+        ("cache_levels", p.cache_levels, 0, MOST_LEVELS),
     ] {
         if found < least || found > most {
             return Err(Trouble::input(format!("{name} is {found}; {least} to {most} is needed")));
@@ -334,6 +376,8 @@ unsafe fn borrow<'a>(problem: *const EvenlyMapProblem) -> Result<Problem<'a>, Tr
             node_host: optional(p.node_host, p.nodes, "node_host")?,
             factors: needed(p.factors, square, "factors")?,
             bandwidths: optional(p.bandwidths, square, "bandwidths")?,
+            cache_factors: needed(p.cache_factors, p.cache_levels, "cache_factors")?,
+            core_caches: needed(p.core_caches, p.cores * p.cache_levels, "core_caches")?,
         })
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::EvenlyMapOptions;
 use evenly_model::{
-    Cluster, Core, Edge, MOST_OF_ANYTHING, Nanos, Node, RATIO_NEEDED, RATIOS, Task, TaskGraph,
-    short,
+    CacheLevel, Cluster, Core, Edge, MOST_OF_ANYTHING, Nanos, Node, RATIO_NEEDED, RATIOS, Task,
+    TaskGraph, short,
 };
 use evenly_policy::map::{Alpha, MapperInfo, Objectives, Options, Request, no_stop, objectives};
 use std::fmt::Display;
@@ -47,6 +47,8 @@ pub(crate) struct Problem<'a> {
     pub(crate) node_host: Option<&'a [u32]>,
     pub(crate) factors: &'a [f64],
     pub(crate) bandwidths: Option<&'a [f64]>,
+    pub(crate) cache_factors: &'a [f64],
+    pub(crate) core_caches: &'a [u32],
 }
 
 /// An assignment, and what it is worth.
@@ -83,15 +85,25 @@ pub(crate) fn solve(
         })
         .collect();
     let graph = TaskGraph::new(tasks.collect(), &edges).map_err(Trouble::input)?;
+    let levels = p.cache_factors.len();
+    if let Some(level) = p.cache_factors.iter().position(|f| !RATIOS.contains(f)) {
+        let found = short(p.cache_factors[level]);
+        return Err(Trouble::input(format!(
+            "cache_factors: that of level {level} is {found}; {RATIO_NEEDED} is needed"
+        )));
+    }
+    let caches: Vec<CacheLevel> = (0..levels)
+        .map(|level| CacheLevel { name: format!("level {level}"), factor: p.cache_factors[level] })
+        .collect();
     let cores = (0u32..).zip(p.core_node).map(|(id, &node)| Core {
         id,
         cpu: id,
         node: node as usize,
         speed: at(p.core_speed, id as usize, 1.0),
-        caches: Vec::new(),
+        caches: p.core_caches[id as usize * levels..][..levels].to_vec(),
     });
     let nodes = (0u32..).zip(0..p.nodes).map(|(id, i)| Node { id, host: at(p.node_host, i, 0) });
-    let cluster = Cluster::new(cores.collect(), nodes.collect(), Vec::new(), p.factors.to_vec())
+    let cluster = Cluster::new(cores.collect(), nodes.collect(), caches, p.factors.to_vec())
         .and_then(|cluster| match p.bandwidths {
             Some(b) => cluster.with_bandwidths(b.to_vec()),
             None => Ok(cluster),
@@ -184,6 +196,8 @@ mod tests {
             node_host: None,
             factors: &[1.0, 2.0, 2.0, 1.0],
             bandwidths: None,
+            cache_factors: &[],
+            core_caches: &[],
         }
     }
 
@@ -223,6 +237,11 @@ mod tests {
         assert!(said.starts_with("the factors from node 1 to node 0 is 1e308; a number"), "{said}");
         let said = refused(&Problem { core_speed: Some(&[1.0, 1e-308]), ..two() });
         assert!(said.starts_with("core 1: its speed"), "{said}");
+        let said = refused(&Problem { cache_factors: &[0.5, 0.0], core_caches: &[0; 4], ..two() });
+        assert_eq!(
+            said,
+            "cache_factors: that of level 1 is 0; a number above 0, from 1e-9 to 1e9, is needed"
+        );
     }
 
     #[test]

@@ -119,6 +119,8 @@ fn the_structures_are_those_of_the_header() {
         ("core_speed", offset_of!(P, core_speed)),
         ("nodes", offset_of!(P, nodes)),
         ("bandwidths", offset_of!(P, bandwidths)),
+        ("cache_levels", offset_of!(P, cache_levels)),
+        ("core_caches", offset_of!(P, core_caches)),
         ("options", size_of::<O>()),
         ("alpha", offset_of!(O, alpha)),
         ("seed", offset_of!(O, seed)),
@@ -142,7 +144,7 @@ fn what_is_wrong_is_refused_with_a_line() {
         let output = run(Command::new(program).arg("wrong"));
         let said = String::from_utf8(output.stdout).unwrap();
         let lines: Vec<&str> = said.lines().collect();
-        assert_eq!(lines.len(), 18, "{said}");
+        assert_eq!(lines.len(), 20, "{said}");
         for (line, words) in lines.iter().zip([
             "problem: struct_size is 8;",
             "tasks is 0; 1 to 4000000 is needed",
@@ -162,6 +164,8 @@ fn what_is_wrong_is_refused_with_a_line() {
             "beta is NaN;",
             "alpha is 1e308; a number that is at most 1e18 is needed",
             "options: struct_size is 96; 72 or 88 is needed",
+            "cache_levels is 17; 0 to 16 is needed",
+            "core_caches is NULL; 2 elements are needed",
         ]) {
             assert!(line.starts_with(words), "{line}, not: {words}");
         }
@@ -176,15 +180,53 @@ fn choices_of_nuco_plus_are_made() {
     }
 }
 
-/// The same dumps, machine and options for the C program and for what `evenly map` is made of.
+/// Cores of unequal speed, nodes of two hosts, bandwidths, and problems of before there were caches.
+#[test]
+fn machines_are_as_they_are_said_to_be() {
+    for program in programs() {
+        run(Command::new(program).arg("machines"));
+    }
+}
+
+/// Charm++ is C++.
+#[test]
+fn the_header_is_for_cpp_too() {
+    if !Command::new("clang").arg("--version").output().is_ok_and(|o| o.status.success()) {
+        return evenly_testing::skip("clang", "clang is not installed");
+    }
+    let own = std::env::current_exe().unwrap();
+    let libraries = own.parent().unwrap();
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("map-cpp");
+    // Without its library, which is not needed.
+    run(Command::new("clang")
+        .args(["-x", "c++", "-std=c++11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"])
+        .arg(source("include"))
+        .arg(source("tests/map.cpp"))
+        .arg("-L")
+        .arg(libraries)
+        .arg("-levenly_mapper")
+        .arg(format!("-Wl,-rpath,{}", libraries.display()))
+        .arg("-o")
+        .arg(&program));
+    run(&mut Command::new(&program));
+}
+
+/// The same dumps, machine and options for the C program and for what `evenly map` is made of; a machine
+/// without caches that cores share, and one with.
 #[test]
 fn the_answers_are_those_of_evenly_map() {
     let dir = tempfile::tempdir().unwrap();
     let factors = dir.path().join("factors.csv");
     fs::write(&factors, FACTORS).unwrap();
-    let described = machine("numa:4 core:8", Some(&factors)).unwrap();
     let options = Options { time_limit: Nanos::ZERO, ..Options::default() };
-    for dump in ["lb_test_p32", "kneighbor_p32"] {
+    let machines = ["numa:4 core:8", "numa:4 l3:2 core:4"];
+    for (topology, dump) in
+        machines.into_iter().flat_map(|m| ["lb_test_p32", "kneighbor_p32"].map(|dump| (m, dump)))
+    {
+        let described = machine(topology, Some(&factors)).unwrap();
+        let caches: Vec<String> =
+            described.cluster.caches().iter().map(|level| level.factor.to_string()).collect();
+        assert_eq!(caches.len(), usize::from(topology.contains("l3")));
         let file = |kind: &str| source(&format!("../policy/tests/data/charm/{dump}.{kind}.csv"));
         let (objects, edges) = (file("objects"), file("edges"));
         let files = Files {
@@ -196,7 +238,7 @@ fn the_answers_are_those_of_evenly_map() {
         let cluster = described.cluster.clone();
         let (now, from) = present(&input, &cluster, None).unwrap();
         let (factors_from, caches_from) = (described.factors_from, described.caches_from);
-        let topology = String::from("numa:4 core:8");
+        let topology = topology.to_owned();
         let background = None;
         let case = Case {
             input,
@@ -218,7 +260,7 @@ fn the_answers_are_those_of_evenly_map() {
             let worth = mapped.objectives;
             for program in programs() {
                 let mut c = Command::new(program);
-                c.args([&objects, &edges, &factors]).args(["4", "32", mapper.name]);
+                c.args([&objects, &edges, &factors]).args(["4", "32", mapper.name]).args(&caches);
                 let output = run(&mut c);
                 let found = String::from_utf8(output.stdout).unwrap();
                 assert!(found == expected, "{dump}, {}: not the same mapping", mapper.name);

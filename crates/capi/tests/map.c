@@ -2,7 +2,10 @@
 //   map layout                                     sizes and offsets of the structures
 //   map wrong                                      what is refused, and how
 //   map choices                                    what nuco+ makes of beta and windows; older programs
-//   map OBJECTS EDGES FACTORS NODES CORES NAME     id,pe of each task, as evenly map writes it
+//   map machines                                   what is made of speeds, hosts, bandwidths
+//   map OBJECTS EDGES FACTORS NODES CORES NAME [FACTOR]
+//                                                  id,pe of each task, as evenly map writes it; FACTOR: of
+//                                                  caches that four cores share
 // The cores are spread over the nodes in blocks; files have the columns of Charm++ dumps.
 #include "evenly_mapper.h"
 
@@ -51,7 +54,8 @@ static int layout(void) {
     SHOW(evenly_map_problem, present); SHOW(evenly_map_problem, edges);
     SHOW(evenly_map_problem, edge_bytes); SHOW(evenly_map_problem, cores);
     SHOW(evenly_map_problem, core_speed); SHOW(evenly_map_problem, nodes);
-    SHOW(evenly_map_problem, bandwidths);
+    SHOW(evenly_map_problem, bandwidths); SHOW(evenly_map_problem, cache_levels);
+    SHOW(evenly_map_problem, core_caches);
     printf("options %zu\n", sizeof(struct evenly_map_options));
     SHOW(evenly_map_options, alpha); SHOW(evenly_map_options, seed);
     SHOW(evenly_map_options, max_migrations); SHOW(evenly_map_options, tolerance);
@@ -106,6 +110,8 @@ static int wrong(void) {
     evenly_map_options_init_sized(&o, sizeof o);
     o.struct_size = sizeof o + 8; REFUSED(EVENLY_MAP_INPUT);
     evenly_map_options_init(&o);
+    p = fine; p.cache_levels = 17; REFUSED(EVENLY_MAP_INPUT);
+    p = fine; p.cache_levels = 1; p.cache_factors = factors; REFUSED(EVENLY_MAP_INPUT);
     assert(evenly_map(NULL, &o, out, NULL, NULL, NULL, 0) == EVENLY_MAP_INPUT);
     assert(evenly_map(&fine, NULL, NULL, NULL, NULL, said, sizeof said) == EVENLY_MAP_INPUT);
     /* A message that does not fit is cut. */
@@ -174,11 +180,65 @@ static int choices(void) {
     return 0;
 }
 
+/* Tasks on core 0 of two; what came out. */
+static struct evenly_map_objectives mapped(struct evenly_map_problem *p, uint32_t *out) {
+    struct evenly_map_objectives after;
+    char said[128];
+    int r = evenly_map(p, NULL, out, NULL, &after, said, sizeof said);
+    if (r) puts(said);
+    assert(r == EVENLY_MAP_OK);
+    return after;
+}
+
+static int machines(void) {
+    double loads[3] = {1, 1, 1}, sizes[3] = {1e9, 1e9, 1e9}, one[1] = {1}, far[4] = {1, 2, 2, 1};
+    double messages[1] = {5}, bytes[1] = {10}, speeds[2] = {1, 0.5};
+    uint32_t present[3] = {0, 0, 0}, apart[2] = {0, 1}, core_node[2] = {0, 0}, two[2] = {0, 1};
+    uint32_t from[1] = {0}, to[1] = {1}, hosts[2] = {0, 1}, out[4];
+    uint8_t fixed[2] = {0, 0};
+    struct evenly_map_problem p = {.struct_size = sizeof p, .tasks = 3, .loads_s = loads,
+        .present = present, .cores = 2, .core_node = core_node, .core_speed = speeds, .nodes = 1,
+        .factors = one};
+    /* One that takes twice as long on the slow core, and two on the fast one. */
+    assert(mapped(&p, out).makespan_s == 2 && out[0] + out[1] + out[2] == 1);
+    speeds[1] = 0.25;
+    assert(mapped(&p, out).makespan_s == 3 && out[0] + out[1] + out[2] == 0);
+
+    /* A message between nodes: two hops, between hosts three. */
+    struct evenly_map_problem q = {.struct_size = sizeof q, .tasks = 2, .loads_s = loads,
+        .movable = fixed, .present = apart, .edges = 1, .edge_from = from, .edge_to = to,
+        .edge_messages = messages, .edge_bytes = bytes, .cores = 2, .core_node = two, .nodes = 2,
+        .factors = far};
+    struct evenly_map_objectives after = mapped(&q, out);
+    assert(after.hop_bytes == 20 && after.nuco_messages == 10 && after.remote_messages == 5);
+    q.node_host = hosts;
+    assert(mapped(&q, out).hop_bytes == 30);
+
+    /* Two tasks on one node: a second is saved, and a GB takes a second or ten to the other node. */
+    double bandwidths[4] = {1e10, 1e10, 1e10, 1e10};
+    struct evenly_map_problem r = {.struct_size = sizeof r, .tasks = 2, .loads_s = loads,
+        .sizes_bytes = sizes, .present = present, .cores = 2, .core_node = two, .nodes = 2,
+        .factors = far, .bandwidths = bandwidths};
+    after = mapped(&r, out);
+    assert(after.migrations == 1 && after.migrated_bytes == 1e9 && after.makespan_s == 1);
+    bandwidths[1] = bandwidths[2] = 1e8;
+    assert(mapped(&r, out).migrations == 0);
+    r.bandwidths = NULL;
+    assert(mapped(&r, out).migrations == 1);
+
+    /* The structure as it was, and what stands behind it. */
+    p.struct_size = offsetof(struct evenly_map_problem, cache_levels);
+    memset((char *)&p + p.struct_size, 'x', sizeof p - p.struct_size);
+    assert(mapped(&p, out).makespan_s == 3);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     if (argc == 2 && !strcmp(argv[1], "layout")) return layout();
     if (argc == 2 && !strcmp(argv[1], "wrong")) return wrong();
     if (argc == 2 && !strcmp(argv[1], "choices")) return choices();
-    assert(argc == 7);
+    if (argc == 2 && !strcmp(argv[1], "machines")) return machines();
+    assert(argc == 7 || argc == 8);
     static const char *const of_objects[] = {"id", "load_s", "pe", "migratable"};
     static const char *const of_edges[] = {"from", "to", "messages", "bytes"};
     size_t tasks, edges;
@@ -217,6 +277,14 @@ int main(int argc, char **argv) {
         .loads_s = loads, .movable = movable, .present = present, .edges = edges, .edge_from = from,
         .edge_to = to, .edge_messages = messages, .edge_bytes = bytes, .cores = cores,
         .core_node = core_node, .nodes = nodes, .factors = factors};
+    uint32_t *core_caches = need(calloc(cores, sizeof *core_caches));
+    for (size_t c = 0; c < cores; c++) core_caches[c] = (uint32_t)(c / 4);
+    double cache_factor = argc == 8 ? strtod(argv[7], NULL) : 1;
+    if (argc == 8) {
+        problem.cache_levels = 1;
+        problem.cache_factors = &cache_factor;
+        problem.core_caches = core_caches;
+    }
     struct evenly_map_options options;
     struct evenly_map_objectives after;
     char message[256];
@@ -231,6 +299,6 @@ int main(int argc, char **argv) {
     for (size_t t = 0; t < tasks; t++) printf("%.0f,%u\n", o[4 * t], (unsigned)out[t]);
     fprintf(stderr, "%.17g %.17g %zu\n", after.makespan_s, after.nuco_messages, after.migrations);
     free(o); free(e); free(loads); free(movable); free(present); free(out); free(from); free(to);
-    free(messages); free(bytes); free(factors); free(core_node);
+    free(messages); free(bytes); free(factors); free(core_node); free(core_caches);
     return 0;
 }
