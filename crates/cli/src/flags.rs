@@ -574,6 +574,10 @@ pub(crate) struct MapArgs {
     #[arg(long, value_name = "DURATION", default_value = "1s",
         allow_hyphen_values = true, value_parser = parse_duration)]
     pub(crate) time_limit: Nanos,
+    /// How long scotch, metis or kahip may take before they are ended
+    #[arg(long, value_name = "DURATION", default_value = "10min",
+        allow_hyphen_values = true, value_parser = parse_duration)]
+    pub(crate) program_limit: Nanos,
     /// nuco+: makespan that a migration must save, in seconds [default: 0.001; 0 with --profile]
     #[arg(long, value_name = "SECONDS", value_parser = not_negative)]
     pub(crate) migration_worth: Option<f64>,

@@ -281,6 +281,7 @@ fn options(args: &MapArgs, memory_s: Option<f64>) -> anyhow::Result<Options> {
         max_migrations: args.max_migrations,
         max_imbalance: args.max_imbalance.map(|percent| percent / 100.0),
         tolerance: args.tolerance.map_or(usual.tolerance, |percent| percent / 100.0),
+        program_limit: args.program_limit,
     })
 }
 

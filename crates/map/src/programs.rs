@@ -6,7 +6,8 @@
 //! and not evenly.
 //!
 //! Invariants: what a program answers is believed only where it names a core for every task. A task
-//! that is not movable stays where it is, whatever is answered.
+//! that is not movable stays where it is, whatever is answered. No program is waited for longer than
+//! [`Options::program_limit`].
 
 use crate::error::quoted;
 use evenly_model::{Cluster, CoreIndex, TaskGraph, TaskIndex};
@@ -14,10 +15,12 @@ use evenly_policy::map::Options;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// Most cores that SCOTCH is given: it wants the distance of each pair.
 const MOST_CORES: usize = 4_096;
@@ -28,6 +31,10 @@ const WHOLE: f64 = 1e9;
 /// by distances.
 const DISTANCE: f64 = 100.0;
 const FARTHEST: f64 = 1_000.0;
+
+/// How long to wait before a program is looked at again.
+const SHORTEST_WAIT: Duration = Duration::from_micros(500);
+const LONGEST_WAIT: Duration = Duration::from_millis(20);
 
 /// What a program maps.
 #[derive(Debug, Clone, Copy)]
@@ -203,7 +210,8 @@ impl Program {
         let failed = |what: String| ProgramError::Failed { executable: self.called(), what };
         let dir = tempfile::Builder::new().prefix("evenly-map-").tempdir();
         let dir = dir.map_err(|e| failed(format!("no directory for its files: {e}")))?;
-        let called = Called { program: *self, file: &file, dir: dir.path() };
+        let limit = job.options.program_limit.into();
+        let called = Called { program: *self, file: &file, dir: dir.path(), limit };
         let mut mapping = (self.run)(&called, job)?;
         for (t, to) in mapping.iter_mut().enumerate() {
             if !job.graph.tasks()[t].movable {
@@ -232,6 +240,8 @@ struct Called<'a> {
     program: Program,
     file: &'a Path,
     dir: &'a Path,
+    /// How long it may take.
+    limit: Duration,
 }
 
 impl Called<'_> {
@@ -249,17 +259,26 @@ impl Called<'_> {
     }
 
     fn run(&self, arguments: &[String]) -> Result<(), ProgramError> {
-        let output = Command::new(self.file)
+        // What it says goes into files: nobody has to read it for it to go on.
+        let outputs = ["stderr", "stdout"].map(|name| self.dir.join(name));
+        let [stderr, stdout] = outputs.each_ref().map(|file| {
+            File::create(file).map_err(|e| self.failed(format!("no file for what it says: {e}")))
+        });
+        let mut child = Command::new(self.file)
             .args(arguments)
             .current_dir(self.dir)
             .stdin(Stdio::null())
-            .output()
+            .stdout(stdout?)
+            .stderr(stderr?)
+            .spawn()
             .map_err(|e: io::Error| self.failed(format!("cannot be started: {e}")))?;
-        if output.status.success() {
+        let status = self.end_of(&mut child)?;
+        if status.success() {
             return Ok(());
         }
-        let words =
-            [&output.stderr, &output.stdout].map(|o| String::from_utf8_lossy(o).into_owned());
+        let words = outputs.map(|file| {
+            fs::read(file).map_or_else(|_| String::new(), |o| String::from_utf8_lossy(&o).into())
+        });
         let line = words.iter().find_map(|words| {
             let mut lines = words.lines().filter(|l| !l.trim().is_empty());
             match self.program.package {
@@ -269,7 +288,29 @@ impl Called<'_> {
             }
         });
         let said = line.map_or_else(String::new, |l| format!(", having said {}", quoted(l.trim())));
-        Err(self.failed(format!("it ended with {}{said}", output.status)))
+        Err(self.failed(format!("it ended with {status}{said}")))
+    }
+
+    /// Waits until it has ended, or ends it when its time is up: SCOTCH never ends with some input.
+    fn end_of(&self, child: &mut Child) -> Result<ExitStatus, ProgramError> {
+        let began = Instant::now();
+        loop {
+            let ended = child.try_wait();
+            match ended.map_err(|e| self.failed(format!("cannot be waited for: {e}")))? {
+                Some(status) => return Ok(status),
+                None if began.elapsed() >= self.limit => break,
+                // Little beside what it took until now.
+                None => sleep((began.elapsed() / 32).clamp(SHORTEST_WAIT, LONGEST_WAIT)),
+            }
+        }
+        // It may have ended just now.
+        let _ = child.kill();
+        let _ = child.wait();
+        let limit = self.limit.as_secs_f64();
+        Err(self.failed(format!(
+            "it was ended, as it had not answered after {limit} s; give it more (--program-limit), or choose \
+             another algorithm"
+        )))
     }
 
     /// What it wrote, read by `read`.
@@ -566,7 +607,7 @@ fn kahip(called: &Called<'_>, job: &Job<'_>) -> Result<Vec<CoreIndex>, ProgramEr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenly_model::{Core, Edge, Node, Task};
+    use evenly_model::{Core, Edge, Nanos, Node, Task};
     use std::os::unix::fs::PermissionsExt;
 
     fn tasks(loads: &[f64], edges: &[(u64, u64, f64)]) -> TaskGraph {
@@ -655,6 +696,24 @@ mod tests {
         assert!(many.ends_with("something other than 8 tasks on 4 cores"), "{many}");
         let failed = python("echo Traceback >&2; echo 'MemoryError: no' >&2; exit 1");
         assert_eq!(failed, "kahip: it ended with exit status: 1, having said 'MemoryError: no'");
+    }
+
+    #[test]
+    fn one_that_does_not_answer_is_ended() {
+        let (graph, cluster) = (pairs(), Cluster::even(2, 2, 2.0).unwrap());
+        let options = Options { program_limit: Nanos::from_millis(50), ..Options::default() };
+        let job = Job { graph: &graph, cluster: &cluster, present: &[0; 8], options: &options };
+        for (program, script) in PROGRAMS.iter().zip([
+            "exec sleep 1000",
+            "exec sleep 1000",
+            "[ -e tasks ] || exit 0; exec sleep 1000",
+        ]) {
+            let (_dir, path) = pretend(program, script);
+            let said = program.map(&path, &job).unwrap_err().to_string();
+            let ended =
+                "it was ended, as it had not answered after 0.05 s; give it more (--program-limit)";
+            assert!(said.starts_with(&format!("{}: {ended}", program.called())), "{said}");
+        }
     }
 
     #[test]
@@ -776,7 +835,7 @@ mod tests {
         let job = Job { graph: &graph, cluster: &cluster, present: &[0; 400], options: &options };
         let path = std::env::var_os("PATH").unwrap_or_default();
         if PROGRAMS[0].find(&path).is_none() {
-            return;
+            return evenly_testing::skip("scotch", PROGRAMS[0].missing());
         }
         let mapping = PROGRAMS[0].map(&path, &job).unwrap();
         let o = evenly_policy::map::objectives(&graph, &cluster, &[0; 400], &mapping);

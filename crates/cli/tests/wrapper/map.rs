@@ -549,6 +549,25 @@ fn programs_that_are_not_installed() {
     assert!(!text(&output.stdout).contains("metis"));
 }
 
+/// A program that never answers is ended when its time is up.
+#[test]
+fn a_program_that_hangs() {
+    let tool = Tool::new();
+    let tasks = tool.path("t.csv");
+    fs::write(&tasks, "id,load_s\n0,1\n1,1\n").unwrap();
+    crate::profile::script_at(&tool.path("scotch_gmap"), "exec sleep 1000");
+    let path = format!("{}:/usr/bin:/bin", tool.dir.path().display());
+    let given = ["map", "--objects", tasks.to_str().unwrap(), "--topology", "core:2"];
+    let more = ["--algorithm", "scotch", "--program-limit", "50ms"];
+    let output = tool.evenly(given.iter().chain(&more)).env("PATH", path).output().unwrap();
+    let said = stderr(&output);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(125), 1), "{said}");
+    assert!(
+        said.contains("scotch_gmap: it was ended, as it had not answered after 0.05 s"),
+        "{said}"
+    );
+}
+
 /// A million tasks: it is said how long it will take, and then it is done.
 #[test]
 fn a_million_tasks() {

@@ -86,6 +86,8 @@ pub struct Options {
     pub max_imbalance: Option<f64>,
     /// `refine`: how far above the mean a core may be loaded, as a share of the mean. Default 0.05.
     pub tolerance: f64,
+    /// How long a mapper may take that is a program of others, before it is ended. Default 10 min.
+    pub program_limit: Nanos,
 }
 
 impl Default for Options {
@@ -101,6 +103,7 @@ impl Default for Options {
             max_migrations: None,
             max_imbalance: None,
             tolerance: 0.05,
+            program_limit: Nanos::from_millis(600_000),
         }
     }
 }
