@@ -28,6 +28,7 @@ use evenly_linux::tuning::{self, Tuned, Tuning};
 use evenly_model::{CpuSet, DomainId, Knowledge, Nanos, Pid, Task, TaskGraph, Tid};
 use evenly_policy::PolicyInfo;
 use evenly_policy::hpc::{Heuristic, Levels, Parameters};
+use evenly_probe::binding::unbound;
 use evenly_report::{Ended, RunReport};
 use evenly_trace::{Header, Recorder, RecorderOptions};
 use globset::{Glob, GlobSet, GlobSetBuilder};
@@ -56,7 +57,8 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
     let whole = cpus.clone().unwrap_or(whole);
     let began = now();
     let signals = Signals::block().context("cannot receive signals")?;
-    let Probes { watch, counting, counts, env } = probes(&args, &mut notes);
+    let Probes { watch, counting, counts, mut env } = probes(&args, &mut notes);
+    env.extend(unbound_ranks(&args, &mut notes));
     notes.extend(messages_by(&args.balance, counts.is_some()));
     let spawn = SpawnOptions { cpus, env };
     let program = match Program::spawn(&args.program.command, &spawn) {
@@ -477,6 +479,29 @@ fn probes(args: &RunArgs, notes: &mut Vec<String>) -> Probes {
         probes.env.extend(env);
     }
     probes
+}
+
+/// What keeps a launcher from binding ranks that are to be placed here. It is told, and noted.
+fn unbound_ranks(args: &RunArgs, notes: &mut Vec<String>) -> Vec<(OsString, OsString)> {
+    let by = match (&args.balance.map, args.balance.policy) {
+        (Some(_), _) => "--map",
+        (None, policy) if policy.places_load => policy.name,
+        _ => return Vec::new(),
+    };
+    let set = unbound(&args.program.command, |name| std::env::var_os(name));
+    if !set.is_empty() {
+        let list: Vec<String> = set.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let note = format!(
+            "sets {}: Open MPI binds ranks where nothing says otherwise (mpirun --bind-to), and {by} could \
+             place none that is bound",
+            list.join(" ")
+        );
+        if !args.balance.quiet {
+            tell(&format!("evenly: {note}"));
+        }
+        notes.push(note);
+    }
+    set.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
 }
 
 /// Loads and messages of an earlier run: `--profile`, `--edges`, or the loads of the one and the

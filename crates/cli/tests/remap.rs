@@ -604,6 +604,87 @@ fn ranks_are_brought_together_by_the_messages_that_were_counted() {
     }
 }
 
+/// Open MPI binds two ranks to a core each unless it is told not to: under `nuco`, or with a mapping, it is, where
+/// the user has not said how they are to be bound.
+#[test]
+fn ranks_that_their_launcher_would_bind_are_placed() {
+    const WHERE: &str = "grep Cpus_allowed_list /proc/self/status; sleep 0.3";
+    const POLICY: &str = "OMPI_MCA_hwloc_base_binding_policy";
+    let Some(whole) = whole() else { return };
+    // Where ranks may share cores nothing is bound either.
+    let usual =
+        |(name, _): &(&str, &str)| ![POLICY, "OMPI_MCA_rmaps_base_oversubscribe"].contains(name);
+    let usual: Vec<(&str, &str)> = mpi::ENVIRONMENT.into_iter().filter(usual).collect();
+    let state = State::new();
+    let map = state.sign("map.csv");
+    let last = whole.iter().last().unwrap().0;
+    fs::write(&map, format!("id,pe\n0,{last}\n1,{last}\n")).unwrap();
+    // The masks with which ranks begin, and what was said.
+    let begin = |command: &mut std::process::Command, set: &[(&str, &str)]| {
+        let output =
+            command.envs(usual.iter().copied()).envs(set.iter().copied()).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (masks, said) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "{said}");
+        let masks = masks.lines().filter_map(|l| l.split_once(':')?.1.trim().parse().ok());
+        (masks.collect::<Vec<CpuSet>>(), said)
+    };
+    for mpi in mpi::here() {
+        let open_mpi = mpi.name == "openmpi";
+        let launcher = &mpi.tool("mpirun");
+        let ranks = ["-n", "2", "sh", "-c", WHERE];
+        let under = |options: &[&str], bound: &[&str], set: &[(&str, &str)]| {
+            let command = [&["--", launcher][..], bound, &ranks].concat();
+            let (masks, said) =
+                begin(&mut state.command(&[&["run"], options, &command].concat()), set);
+            assert_eq!(masks.len(), 2, "{}: {said}", mpi.said);
+            (masks, said.contains(&format!("evenly: sets {POLICY}=none")))
+        };
+        if open_mpi {
+            let mut alone = std::process::Command::new(launcher);
+            let (masks, said) = begin(alone.args(ranks), &[]);
+            if masks.contains(&whole) {
+                let why = format!("two ranks are not bound to cores of their own: {said}");
+                evenly_testing::skip("two-cores", why);
+                continue;
+            }
+        }
+        let free = vec![whole.clone(); 2];
+        assert_eq!(under(&["--policy", "nuco"], &[], &[]), (free.clone(), open_mpi));
+        assert_eq!(under(&["--policy", "nuco", "--quiet"], &[], &[]), (free.clone(), false));
+        if !open_mpi {
+            continue;
+        }
+        let (masks, said) = under(&["--map", &map], &[], &[]);
+        assert!(said && masks == free, "{masks:?}");
+        for (options, bound, set) in [
+            ("nuco", &["--bind-to", "core"][..], &[][..]),
+            ("nuco", &[][..], &[(POLICY, "core")][..]),
+            ("hybrid", &[][..], &[][..]),
+        ] {
+            let (masks, said) = under(&["--policy", options], bound, set);
+            assert!(!said && !masks.contains(&whole), "{options} {bound:?} {set:?}: {masks:?}");
+        }
+        // Ranks that compute are met without masks of their own.
+        let program = mpi.program("stencil");
+        let met = (0..6).any(|k| {
+            let sweeps = (2_000 << k).to_string();
+            let command = [launcher, "-n", "2", &program, "--size", "160", "--sweeps", &sweeps];
+            let mut evenly = state.run_in(&usual, "nuco", 2, &["--every", "10"], &command);
+            assert!(evenly.wait().success(), "{}", evenly.stderr());
+            let report = evenly.report();
+            schema::valid(&report);
+            assert!(report["notes"].to_string().contains("sets OMPI_MCA_hwloc"), "{report:#}");
+            let threads = report["threads"].as_array().unwrap();
+            // While MPI starts it binds ranks to one CPU after the other for a moment.
+            report["started"] == true
+                && threads.len() >= 2
+                && threads.iter().all(|t| t["own_mask"] == false)
+        });
+        assert!(met, "{}: ranks had masks of their own in all runs", mpi.said);
+    }
+}
+
 /// The points of a recording at which threads were placed anew.
 fn moves_at_points(record: &str) -> Vec<u64> {
     points(record)

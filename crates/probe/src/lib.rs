@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod binding;
 pub mod build;
 pub mod load;
 pub mod messages;

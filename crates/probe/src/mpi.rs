@@ -158,7 +158,7 @@ pub(crate) fn linked<'d>(file: impl ReadRef<'d>) -> Option<Flavour> {
 }
 
 /// The MPI whose launcher this is.
-fn launcher(word: &OsStr) -> Option<Flavour> {
+pub(crate) fn launcher(word: &OsStr) -> Option<Flavour> {
     let name = Path::new(word).file_name()?.to_str()?;
     if !["mpirun", "mpiexec", "orterun", "prterun"].iter().any(|l| name.starts_with(l)) {
         return None;
