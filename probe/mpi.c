@@ -18,9 +18,9 @@
  * counted twice (`depth`). It refers to no symbol of MPI when it is linked, so that it can be loaded into
  * anything (a launcher, a shell) without harm: all is looked up when it is needed.
  *
- * Not counted, and said in docs/map.md: calls of MPI-4 (large counts, persistent collectives, partitioned
- * communication), collectives between groups (intercommunicators; they are in "uncounted"), and reading
- * of memory that ranks share.
+ * Not counted, and said in docs/map.md: persistent collectives and partitioned communication (MPI-4),
+ * collectives between groups (intercommunicators; they are in "uncounted"), files, and reading of memory that
+ * ranks share.
  */
 #ifndef EVENLY_MESSAGES_H /* it stands before this where evenly has it compiled */
 #include "messages.h"
@@ -522,8 +522,20 @@ static const struct members *members_of_win(MPI_Win win)
 
 /* ---------------------------------------------------------------- what is counted */
 
+/* How much each of several gets: the same, or what stands in an array, of either kind. */
+struct counts {
+	int64_t one;
+	const int *ints;
+	const MPI_Count *large;
+};
+
+static int64_t count_at(struct counts counts, int i)
+{
+	return counts.ints ? counts.ints[i] : counts.large ? counts.large[i] : counts.one;
+}
+
 /* Of nothing the type need not be one. */
-static uint64_t bytes_of(int count, MPI_Datatype type)
+static uint64_t bytes_of(int64_t count, MPI_Datatype type)
 {
 	int size = 0;
 	if (count <= 0)
@@ -555,7 +567,7 @@ static void tell(const struct members *m, int to, uint64_t bytes)
 		add_to(run.sent, in_world(m, to), 1, bytes);
 }
 
-static void count_send(int count, MPI_Datatype type, int to, MPI_Comm comm)
+static void count_send(int64_t count, MPI_Datatype type, int to, MPI_Comm comm)
 {
 	if (to >= 0)
 		tell(members_of(comm), to, bytes_of(count, type));
@@ -581,7 +593,7 @@ static void count_barrier(MPI_Comm comm)
 
 /* A binomial tree: from the root, whose number counts as 0, to v + 1, v + 2, v + 4... below the lowest
  * bit of v. */
-static void count_bcast(int count, MPI_Datatype type, int root, MPI_Comm comm)
+static void count_bcast(int64_t count, MPI_Datatype type, int root, MPI_Comm comm)
 {
 	const struct members *m = collective(comm);
 	if (!m || root < 0 || root >= m->size)
@@ -594,7 +606,7 @@ static void count_bcast(int count, MPI_Datatype type, int root, MPI_Comm comm)
 }
 
 /* The same tree, the other way. */
-static void count_reduce(int count, MPI_Datatype type, int root, MPI_Comm comm)
+static void count_reduce(int64_t count, MPI_Datatype type, int root, MPI_Comm comm)
 {
 	const struct members *m = collective(comm);
 	if (!m || root < 0 || root >= m->size || m->me == root)
@@ -604,7 +616,7 @@ static void count_reduce(int count, MPI_Datatype type, int root, MPI_Comm comm)
 }
 
 /* Recursive doubling among the first 2^k; the others give theirs to one of these and get the result. */
-static void count_allreduce(int count, MPI_Datatype type, MPI_Comm comm)
+static void count_allreduce(int64_t count, MPI_Datatype type, MPI_Comm comm)
 {
 	const struct members *m = collective(comm);
 	if (!m)
@@ -624,50 +636,50 @@ static void count_allreduce(int count, MPI_Datatype type, MPI_Comm comm)
 }
 
 /* Each to the root. */
-static void count_gather(int count, MPI_Datatype type, int root, MPI_Comm comm)
+static void count_gather(int64_t count, MPI_Datatype type, int root, MPI_Comm comm)
 {
 	const struct members *m = collective(comm);
 	if (m && m->me != root)
 		tell(m, root, bytes_of(count, type));
 }
 
-/* The root to each; counts may be one for all. */
-static void count_scatter(const int *counts, bool one, MPI_Datatype type, int root, MPI_Comm comm)
+/* The root to each. */
+static void count_scatter(struct counts counts, MPI_Datatype type, int root, MPI_Comm comm)
 {
 	const struct members *m = collective(comm);
 	for (int i = 0; m && m->me == root && i < m->size; i++)
 		if (i != root)
-			tell(m, i, bytes_of(counts[one ? 0 : i], type));
+			tell(m, i, bytes_of(count_at(counts, i), type));
 }
 
 /* Around a ring: all parts but the right neighbour's own, to it. */
-static void count_allgather(const int *counts, bool one, MPI_Datatype type, MPI_Comm comm)
+static void count_allgather(struct counts counts, MPI_Datatype type, MPI_Comm comm)
 {
 	const struct members *m = collective(comm);
 	if (!m || m->size < 2)
 		return;
 	int right = (m->me + 1) % m->size;
 	uint64_t bytes = 0;
+	bool one = !counts.ints && !counts.large;
 	if (one)
-		bytes = bytes_of(counts[0], type) * (uint64_t)(m->size - 1);
+		bytes = bytes_of(counts.one, type) * (uint64_t)(m->size - 1);
 	for (int i = 0; !one && i < m->size; i++)
 		if (i != right)
-			bytes += bytes_of(counts[i], type);
+			bytes += bytes_of(count_at(counts, i), type);
 	add_to(run.sent, in_world(m, right), (uint64_t)m->size - 1, bytes);
 }
 
 /* Each to each other; types may be one for all. */
-static void count_alltoall(
-	const int *counts, bool one, const MPI_Datatype *types, bool one_type, MPI_Comm comm)
+static void count_alltoall(struct counts counts, const MPI_Datatype *types, bool one_type, MPI_Comm comm)
 {
 	const struct members *m = collective(comm);
 	for (int i = 0; m && i < m->size; i++)
 		if (i != m->me)
-			tell(m, i, bytes_of(counts[one ? 0 : i], types[one_type ? 0 : i]));
+			tell(m, i, bytes_of(count_at(counts, i), types[one_type ? 0 : i]));
 }
 
 /* Recursive doubling without an end: to 1, 2, 4... further. */
-static void count_scan(int count, MPI_Datatype type, MPI_Comm comm)
+static void count_scan(int64_t count, MPI_Datatype type, MPI_Comm comm)
 {
 	const struct members *m = collective(comm);
 	uint64_t bytes = m ? bytes_of(count, type) : 0;
@@ -676,22 +688,21 @@ static void count_scan(int count, MPI_Datatype type, MPI_Comm comm)
 }
 
 /* To each neighbour of the topology. */
-static void count_neighbours(
-	const int *counts, bool one, const MPI_Datatype *types, bool one_type, MPI_Comm comm)
+static void count_neighbours(struct counts counts, const MPI_Datatype *types, bool one_type, MPI_Comm comm)
 {
 	const struct members *m = collective(comm);
 	for (int i = 0; m && i < m->degree; i++)
 		if (m->neighbours[i] >= 0)
-			tell(m, m->neighbours[i], bytes_of(counts[one ? 0 : i], types[one_type ? 0 : i]));
+			tell(m, m->neighbours[i], bytes_of(count_at(counts, i), types[one_type ? 0 : i]));
 }
 
-static void count_put(int count, MPI_Datatype type, int target, MPI_Win win)
+static void count_put(int64_t count, MPI_Datatype type, int target, MPI_Win win)
 {
 	if (target >= 0)
 		tell(members_of_win(win), target, bytes_of(count, type));
 }
 
-static void count_get(int count, MPI_Datatype type, int target, MPI_Win win)
+static void count_get(int64_t count, MPI_Datatype type, int target, MPI_Win win)
 {
 	const struct members *m = target >= 0 ? members_of_win(win) : NULL;
 	if (m && target < m->size)
@@ -700,7 +711,7 @@ static void count_get(int count, MPI_Datatype type, int target, MPI_Win win)
 
 /* There and back. */
 static void count_both(
-	int count, MPI_Datatype type, int back, MPI_Datatype back_type, int target, MPI_Win win)
+	int64_t count, MPI_Datatype type, int64_t back, MPI_Datatype back_type, int target, MPI_Win win)
 {
 	count_put(count, type, target, win);
 	count_get(back, back_type, target, win);
@@ -725,7 +736,7 @@ static struct persistent **chain_of(MPI_Request request)
 	return &persistents[h >> 54];
 }
 
-static void keep_send(int count, MPI_Datatype type, int to, MPI_Comm comm, MPI_Request request)
+static void keep_send(int64_t count, MPI_Datatype type, int to, MPI_Comm comm, MPI_Request request)
 {
 	const struct members *m = to >= 0 ? members_of(comm) : NULL;
 	struct persistent *p = m && to < m->size ? malloc(sizeof *p) : NULL;
@@ -1079,6 +1090,7 @@ __attribute__((destructor)) static void at_exit(void)
 	void symbol(P##n);                                                         \
 	void symbol(P##n)                                                          \
 	{                                                                          \
+		enum { by_value = 0 };                                             \
 		static _Atomic(void *) next;                                       \
 		unsigned entered = enter(brief);                                   \
 		if (entered) {                                                     \
@@ -1098,12 +1110,54 @@ __attribute__((destructor)) static void at_exit(void)
 #define FORTRAN_BRIEF(name, n, count) FORTRAN_AS(true, name, n, count, )
 #define FORTRAN_TIMED(name, n) FORTRAN_AS(false, name, n, , )
 
-#define INT(i) (*(const MPI_Fint *)a##i)
-#define INTS(i) ((const int *)a##i)
-#define TYPE(i) type_from(INT(i))
-#define COMM(i) comm_from(INT(i))
-#define WIN(i) win_from(INT(i))
-#define REQUEST(i) request_from(INT(i))
+/*
+ * The functions of MPI-4 in C that take large counts (MPI_Send_c) have the same arguments at the same places as
+ * those of Fortran, so that what is counted is written down once for both: here arguments are words, and so
+ * are the addresses that are Fortran's. They are defined under another name in C, as mpi.h declares them with
+ * their own types.
+ */
+#if MPI_VERSION >= 4
+_Static_assert(sizeof(void *) == 8 && sizeof(MPI_Count) == 8, "arguments are words");
+#define LARGE_AS(brief, name, n, before, after)                                     \
+	int evenly_##name##_c(P##n) __asm__("MPI_" #name "_c");                     \
+	int evenly_##name##_c(P##n)                                                 \
+	{                                                                           \
+		enum { by_value = 1 };                                              \
+		static _Atomic(void *) next;                                        \
+		unsigned entered = enter(brief);                                    \
+		if (entered) {                                                      \
+			before;                                                     \
+		}                                                                   \
+		int rc = ((int(*)(P##n))next_of(&next, "PMPI_" #name "_c"))(A##n);  \
+		if (entered && rc == MPI_SUCCESS) {                                 \
+			after;                                                      \
+		}                                                                   \
+		leave(entered);                                                     \
+		return rc;                                                          \
+	}
+#else
+#define LARGE_AS(brief, name, n, before, after)
+#endif
+#define LARGE(name, n, count) LARGE_AS(false, name, n, count, )
+#define LARGE_BRIEF(name, n, count) LARGE_AS(true, name, n, count, )
+
+/* The arguments of either; `by_value` says whose. */
+#define WORD(i) ((intptr_t)a##i)
+#define FINT(i) (*(const MPI_Fint *)a##i)
+#define INT(i) (by_value ? (int)WORD(i) : FINT(i))
+#define COUNT(i) (by_value ? (int64_t)WORD(i) : (int64_t)FINT(i))
+#define TYPE(i) (by_value ? (MPI_Datatype)WORD(i) : type_from(FINT(i)))
+#define COMM(i) (by_value ? (MPI_Comm)WORD(i) : comm_from(FINT(i)))
+#define WIN(i) (by_value ? (MPI_Win)WORD(i) : win_from(FINT(i)))
+#define REQUEST(i) (by_value ? *(const MPI_Request *)a##i : request_from(FINT(i)))
+#define ONE(i) ((struct counts){ .one = COUNT(i) })
+#define EACH(i)                                                                     \
+	((struct counts){ .ints = by_value ? NULL : (const int *)a##i,              \
+		.large = by_value ? (const MPI_Count *)a##i : NULL })
+#define IN_PLACE(i) (by_value ? a##i == MPI_IN_PLACE : fortran_in_place(a##i))
+/* Those of C that take ints. */
+#define OF_ONE(all) ((struct counts){ .one = all })
+#define OF_EACH(several) ((struct counts){ .ints = several })
 
 /* Whether a buffer is the MPI_IN_PLACE of Fortran, which is a variable. */
 static bool fortran_in_place(const void *buffer)
@@ -1117,21 +1171,21 @@ static bool fortran_in_place(const void *buffer)
 }
 
 /* Collectives with types for each rank or neighbour; the types of Fortran are numbers. */
-static void count_types(const int *counts, const MPI_Fint *types, MPI_Comm comm, bool neighbours)
+static void count_types(struct counts counts, const void *types, bool by_value, MPI_Comm comm, bool neighbours)
 {
+	void (*count)(struct counts, const MPI_Datatype *, bool, MPI_Comm) =
+		neighbours ? count_neighbours : count_alltoall;
+	if (by_value) {
+		count(counts, types, false, comm);
+		return;
+	}
 	const struct members *m = members_of(comm);
 	int n = !m ? 0 : neighbours ? m->degree : m->size;
 	MPI_Datatype *converted = malloc(sizeof *converted * (size_t)(n + 1));
-	if (!m || !converted) {
-		free(converted);
-		return;
-	}
-	for (int i = 0; i < n; i++)
-		converted[i] = type_from(types[i]);
-	if (neighbours)
-		count_neighbours(counts, false, converted, false, comm);
-	else
-		count_alltoall(counts, false, converted, false, comm);
+	for (int i = 0; converted && i < n; i++)
+		converted[i] = type_from(((const MPI_Fint *)types)[i]);
+	if (m && converted)
+		count(counts, converted, false, comm);
 	free(converted);
 }
 
@@ -1180,19 +1234,21 @@ FORTRAN(abort, 3, finish("abort"))
 #define SEND(name, fortran)                                                                          \
 	COUNTED(name, (const void *buffer, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm), \
 		(buffer, count, type, to, tag, comm), count_send(count, type, to, comm))                  \
-	FORTRAN(fortran, 7, count_send(INT(1), TYPE(2), INT(3), COMM(5)))
+	FORTRAN(fortran, 7, count_send(COUNT(1), TYPE(2), INT(3), COMM(5)))                       \
+	LARGE(name, 7, count_send(COUNT(1), TYPE(2), INT(3), COMM(5)))
 #define SEND_REQUEST(name, fortran, before, after, f_before, f_after)                                      \
 	WRAP(name,                                                                                         \
 		(const void *buffer, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,         \
 			MPI_Request *request),                                                             \
 		(buffer, count, type, to, tag, comm, request), before, after)                              \
-	FORTRAN_WRAP(fortran, 8, f_before, f_after)
+	FORTRAN_WRAP(fortran, 8, f_before, f_after)                                                \
+	LARGE_AS(true, name, 8, f_before, f_after)
 #define ISEND(name, fortran)                                                         \
 	SEND_REQUEST(name, fortran, count_send(count, type, to, comm), ,             \
-		count_send(INT(1), TYPE(2), INT(3), COMM(5)), )
+		count_send(COUNT(1), TYPE(2), INT(3), COMM(5)), )
 #define SEND_INIT(name, fortran)                                                     \
 	SEND_REQUEST(name, fortran, , keep_send(count, type, to, comm, *request), ,  \
-		keep_send(INT(1), TYPE(2), INT(3), COMM(5), REQUEST(6)))
+		keep_send(COUNT(1), TYPE(2), INT(3), COMM(5), REQUEST(6)))
 
 SEND(Send, send)
 SEND(Bsend, bsend)
@@ -1212,142 +1268,163 @@ COUNTED(Sendrecv,
 		MPI_Datatype in_type, int from, int in_tag, MPI_Comm comm, MPI_Status *status),
 	(buffer, count, type, to, tag, in, in_count, in_type, from, in_tag, comm, status),
 	count_send(count, type, to, comm))
-FORTRAN(sendrecv, 13, count_send(INT(1), TYPE(2), INT(3), COMM(10)))
+FORTRAN(sendrecv, 13, count_send(COUNT(1), TYPE(2), INT(3), COMM(10)))
+LARGE(Sendrecv, 13, count_send(COUNT(1), TYPE(2), INT(3), COMM(10)))
 COUNTED(Sendrecv_replace,
 	(void *buffer, int count, MPI_Datatype type, int to, int tag, int from, int in_tag, MPI_Comm comm,
 		MPI_Status *status),
 	(buffer, count, type, to, tag, from, in_tag, comm, status), count_send(count, type, to, comm))
-FORTRAN(sendrecv_replace, 10, count_send(INT(1), TYPE(2), INT(3), COMM(7)))
+FORTRAN(sendrecv_replace, 10, count_send(COUNT(1), TYPE(2), INT(3), COMM(7)))
+LARGE(Sendrecv_replace, 10, count_send(COUNT(1), TYPE(2), INT(3), COMM(7)))
+#if MPI_VERSION >= 4
+BRIEF(Isendrecv,
+	(const void *buffer, int count, MPI_Datatype type, int to, int tag, void *in, int in_count,
+		MPI_Datatype in_type, int from, int in_tag, MPI_Comm comm, MPI_Request *request),
+	(buffer, count, type, to, tag, in, in_count, in_type, from, in_tag, comm, request),
+	count_send(count, type, to, comm))
+FORTRAN_BRIEF(isendrecv, 13, count_send(COUNT(1), TYPE(2), INT(3), COMM(10)))
+LARGE_BRIEF(Isendrecv, 13, count_send(COUNT(1), TYPE(2), INT(3), COMM(10)))
+BRIEF(Isendrecv_replace,
+	(void *buffer, int count, MPI_Datatype type, int to, int tag, int from, int in_tag, MPI_Comm comm,
+		MPI_Request *request),
+	(buffer, count, type, to, tag, from, in_tag, comm, request), count_send(count, type, to, comm))
+FORTRAN_BRIEF(isendrecv_replace, 10, count_send(COUNT(1), TYPE(2), INT(3), COMM(7)))
+LARGE_BRIEF(Isendrecv_replace, 10, count_send(COUNT(1), TYPE(2), INT(3), COMM(7)))
+#endif
 
 BRIEF(Start, (MPI_Request *request), (request), persistent(*request, false))
 FORTRAN_BRIEF(start, 2, persistent(REQUEST(0), false))
 BRIEF(Startall, (int count, MPI_Request requests[]), (count, requests),
 	for (int i = 0; i < count; i++) persistent(requests[i], false))
-FORTRAN_BRIEF(startall, 3, for (int i = 0; i < INT(0); i++) persistent(request_from(INTS(1)[i]), false))
+FORTRAN_BRIEF(startall, 3, for (int i = 0; i < INT(0); i++) persistent(request_from(((const MPI_Fint *)a1)[i]), false))
 BRIEF(Request_free, (MPI_Request *request), (request), persistent(*request, true))
 FORTRAN_BRIEF(request_free, 2, persistent(REQUEST(0), true))
 
 /* ---------------------------------------------------------------- collectives, blocking and not */
 
 /* n: arguments of the blocking one in Fortran. */
-#define COLLECTIVE(name, iname, fortran, ifortran, n, in, params, args, count, f_count)            \
+#define WITHOUT_COUNTS(name, iname, fortran, ifortran, n, in, params, args, count, f_count)        \
 	COUNTED(name, (LIST params), (LIST args), count)                                           \
 	COUNTED(iname, (LIST params, MPI_Request *request), (LIST args, request), count)           \
 	FORTRAN(fortran, n, f_count)                                                               \
 	FORTRAN(ifortran, in, f_count)
+#define COLLECTIVE(name, iname, fortran, ifortran, n, in, params, args, count, f_count)            \
+	WITHOUT_COUNTS(name, iname, fortran, ifortran, n, in, params, args, count, f_count)        \
+	LARGE(name, n, f_count)                                                                    \
+	LARGE(iname, in, f_count)
 
-COLLECTIVE(Barrier, Ibarrier, barrier, ibarrier, 2, 3, (MPI_Comm comm), (comm), count_barrier(comm),
+WITHOUT_COUNTS(Barrier, Ibarrier, barrier, ibarrier, 2, 3, (MPI_Comm comm), (comm), count_barrier(comm),
 	count_barrier(COMM(0)))
 COLLECTIVE(Bcast, Ibcast, bcast, ibcast, 6, 7,
 	(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm),
 	(buffer, count, type, root, comm), count_bcast(count, type, root, comm),
-	count_bcast(INT(1), TYPE(2), INT(3), COMM(4)))
+	count_bcast(COUNT(1), TYPE(2), INT(3), COMM(4)))
 COLLECTIVE(Reduce, Ireduce, reduce, ireduce, 8, 9,
 	(const void *buffer, void *in, int count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm),
 	(buffer, in, count, type, op, root, comm), count_reduce(count, type, root, comm),
-	count_reduce(INT(2), TYPE(3), INT(5), COMM(6)))
+	count_reduce(COUNT(2), TYPE(3), INT(5), COMM(6)))
 COLLECTIVE(Allreduce, Iallreduce, allreduce, iallreduce, 7, 8,
 	(const void *buffer, void *in, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
 	(buffer, in, count, type, op, comm), count_allreduce(count, type, comm),
-	count_allreduce(INT(2), TYPE(3), COMM(5)))
+	count_allreduce(COUNT(2), TYPE(3), COMM(5)))
 COLLECTIVE(Scan, Iscan, scan, iscan, 7, 8,
 	(const void *buffer, void *in, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
 	(buffer, in, count, type, op, comm), count_scan(count, type, comm),
-	count_scan(INT(2), TYPE(3), COMM(5)))
+	count_scan(COUNT(2), TYPE(3), COMM(5)))
 COLLECTIVE(Exscan, Iexscan, exscan, iexscan, 7, 8,
 	(const void *buffer, void *in, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
 	(buffer, in, count, type, op, comm), count_scan(count, type, comm),
-	count_scan(INT(2), TYPE(3), COMM(5)))
+	count_scan(COUNT(2), TYPE(3), COMM(5)))
 COLLECTIVE(Gather, Igather, gather, igather, 9, 10,
 	(const void *buffer, int count, MPI_Datatype type, void *in, int in_count, MPI_Datatype in_type, int root,
 		MPI_Comm comm),
 	(buffer, count, type, in, in_count, in_type, root, comm), count_gather(count, type, root, comm),
-	count_gather(INT(1), TYPE(2), INT(6), COMM(7)))
+	count_gather(COUNT(1), TYPE(2), INT(6), COMM(7)))
 COLLECTIVE(Gatherv, Igatherv, gatherv, igatherv, 10, 11,
 	(const void *buffer, int count, MPI_Datatype type, void *in, const int in_counts[], const int places[],
 		MPI_Datatype in_type, int root, MPI_Comm comm),
 	(buffer, count, type, in, in_counts, places, in_type, root, comm), count_gather(count, type, root, comm),
-	count_gather(INT(1), TYPE(2), INT(7), COMM(8)))
+	count_gather(COUNT(1), TYPE(2), INT(7), COMM(8)))
 COLLECTIVE(Scatter, Iscatter, scatter, iscatter, 9, 10,
 	(const void *buffer, int count, MPI_Datatype type, void *in, int in_count, MPI_Datatype in_type, int root,
 		MPI_Comm comm),
-	(buffer, count, type, in, in_count, in_type, root, comm), count_scatter(&count, true, type, root, comm),
-	count_scatter(INTS(1), true, TYPE(2), INT(6), COMM(7)))
+	(buffer, count, type, in, in_count, in_type, root, comm), count_scatter(OF_ONE(count), type, root, comm),
+	count_scatter(ONE(1), TYPE(2), INT(6), COMM(7)))
 COLLECTIVE(Scatterv, Iscatterv, scatterv, iscatterv, 10, 11,
 	(const void *buffer, const int counts[], const int places[], MPI_Datatype type, void *in, int in_count,
 		MPI_Datatype in_type, int root, MPI_Comm comm),
 	(buffer, counts, places, type, in, in_count, in_type, root, comm),
-	count_scatter(counts, false, type, root, comm),
-	count_scatter(INTS(1), false, TYPE(3), INT(7), COMM(8)))
+	count_scatter(OF_EACH(counts), type, root, comm),
+	count_scatter(EACH(1), TYPE(3), INT(7), COMM(8)))
 /* What is received says how much each part is also where MPI_IN_PLACE is sent. */
 COLLECTIVE(Allgather, Iallgather, allgather, iallgather, 8, 9,
 	(const void *buffer, int count, MPI_Datatype type, void *in, int in_count, MPI_Datatype in_type,
 		MPI_Comm comm),
-	(buffer, count, type, in, in_count, in_type, comm), count_allgather(&in_count, true, in_type, comm),
-	count_allgather(INTS(4), true, TYPE(5), COMM(6)))
+	(buffer, count, type, in, in_count, in_type, comm), count_allgather(OF_ONE(in_count), in_type, comm),
+	count_allgather(ONE(4), TYPE(5), COMM(6)))
 COLLECTIVE(Allgatherv, Iallgatherv, allgatherv, iallgatherv, 9, 10,
 	(const void *buffer, int count, MPI_Datatype type, void *in, const int in_counts[], const int places[],
 		MPI_Datatype in_type, MPI_Comm comm),
 	(buffer, count, type, in, in_counts, places, in_type, comm),
-	count_allgather(in_counts, false, in_type, comm),
-	count_allgather(INTS(4), false, TYPE(6), COMM(7)))
+	count_allgather(OF_EACH(in_counts), in_type, comm),
+	count_allgather(EACH(4), TYPE(6), COMM(7)))
 COLLECTIVE(Alltoall, Ialltoall, alltoall, ialltoall, 8, 9,
 	(const void *buffer, int count, MPI_Datatype type, void *in, int in_count, MPI_Datatype in_type,
 		MPI_Comm comm),
 	(buffer, count, type, in, in_count, in_type, comm),
-	count_alltoall(&in_count, true, &in_type, true, comm),
-	MPI_Datatype type = TYPE(5); count_alltoall(INTS(4), true, &type, true, COMM(6)))
+	count_alltoall(OF_ONE(in_count), &in_type, true, comm),
+	MPI_Datatype type = TYPE(5); count_alltoall(ONE(4), &type, true, COMM(6)))
 COLLECTIVE(Alltoallv, Ialltoallv, alltoallv, ialltoallv, 10, 11,
 	(const void *buffer, const int counts[], const int places[], MPI_Datatype type, void *in,
 		const int in_counts[], const int in_places[], MPI_Datatype in_type, MPI_Comm comm),
 	(buffer, counts, places, type, in, in_counts, in_places, in_type, comm),
 	bool same = buffer == MPI_IN_PLACE;
-	count_alltoall(same ? in_counts : counts, false, same ? &in_type : &type, true, comm),
-	bool same = fortran_in_place(a0); MPI_Datatype type = same ? TYPE(7) : TYPE(3);
-	count_alltoall(same ? INTS(5) : INTS(1), false, &type, true, COMM(8)))
+	count_alltoall(OF_EACH(same ? in_counts : counts), same ? &in_type : &type, true, comm),
+	bool same = IN_PLACE(0); MPI_Datatype type = same ? TYPE(7) : TYPE(3);
+	count_alltoall(same ? EACH(5) : EACH(1), &type, true, COMM(8)))
 COLLECTIVE(Alltoallw, Ialltoallw, alltoallw, ialltoallw, 10, 11,
 	(const void *buffer, const int counts[], const int places[], const MPI_Datatype types[], void *in,
 		const int in_counts[], const int in_places[], const MPI_Datatype in_types[], MPI_Comm comm),
 	(buffer, counts, places, types, in, in_counts, in_places, in_types, comm),
 	bool same = buffer == MPI_IN_PLACE;
-	count_alltoall(same ? in_counts : counts, false, same ? in_types : types, false, comm),
-	bool same = fortran_in_place(a0);
-	count_types(same ? INTS(5) : INTS(1), same ? INTS(7) : INTS(3), COMM(8), false))
+	count_alltoall(OF_EACH(same ? in_counts : counts), same ? in_types : types, false, comm),
+	bool same = IN_PLACE(0);
+	count_types(same ? EACH(5) : EACH(1), same ? a7 : a3, by_value, COMM(8), false))
 COLLECTIVE(Reduce_scatter_block, Ireduce_scatter_block, reduce_scatter_block, ireduce_scatter_block, 7, 8,
 	(const void *buffer, void *in, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
-	(buffer, in, count, type, op, comm), count_alltoall(&count, true, &type, true, comm),
-	MPI_Datatype type = TYPE(3); count_alltoall(INTS(2), true, &type, true, COMM(5)))
+	(buffer, in, count, type, op, comm), count_alltoall(OF_ONE(count), &type, true, comm),
+	MPI_Datatype type = TYPE(3); count_alltoall(ONE(2), &type, true, COMM(5)))
 COLLECTIVE(Reduce_scatter, Ireduce_scatter, reduce_scatter, ireduce_scatter, 7, 8,
 	(const void *buffer, void *in, const int counts[], MPI_Datatype type, MPI_Op op, MPI_Comm comm),
-	(buffer, in, counts, type, op, comm), count_alltoall(counts, false, &type, true, comm),
-	MPI_Datatype type = TYPE(3); count_alltoall(INTS(2), false, &type, true, COMM(5)))
+	(buffer, in, counts, type, op, comm), count_alltoall(OF_EACH(counts), &type, true, comm),
+	MPI_Datatype type = TYPE(3); count_alltoall(EACH(2), &type, true, COMM(5)))
 COLLECTIVE(Neighbor_allgather, Ineighbor_allgather, neighbor_allgather, ineighbor_allgather, 8, 9,
 	(const void *buffer, int count, MPI_Datatype type, void *in, int in_count, MPI_Datatype in_type,
 		MPI_Comm comm),
-	(buffer, count, type, in, in_count, in_type, comm), count_neighbours(&count, true, &type, true, comm),
-	MPI_Datatype type = TYPE(2); count_neighbours(INTS(1), true, &type, true, COMM(6)))
+	(buffer, count, type, in, in_count, in_type, comm), count_neighbours(OF_ONE(count), &type, true, comm),
+	MPI_Datatype type = TYPE(2); count_neighbours(ONE(1), &type, true, COMM(6)))
 COLLECTIVE(Neighbor_allgatherv, Ineighbor_allgatherv, neighbor_allgatherv, ineighbor_allgatherv, 9, 10,
 	(const void *buffer, int count, MPI_Datatype type, void *in, const int in_counts[], const int places[],
 		MPI_Datatype in_type, MPI_Comm comm),
 	(buffer, count, type, in, in_counts, places, in_type, comm),
-	count_neighbours(&count, true, &type, true, comm),
-	MPI_Datatype type = TYPE(2); count_neighbours(INTS(1), true, &type, true, COMM(7)))
+	count_neighbours(OF_ONE(count), &type, true, comm),
+	MPI_Datatype type = TYPE(2); count_neighbours(ONE(1), &type, true, COMM(7)))
 COLLECTIVE(Neighbor_alltoall, Ineighbor_alltoall, neighbor_alltoall, ineighbor_alltoall, 8, 9,
 	(const void *buffer, int count, MPI_Datatype type, void *in, int in_count, MPI_Datatype in_type,
 		MPI_Comm comm),
-	(buffer, count, type, in, in_count, in_type, comm), count_neighbours(&count, true, &type, true, comm),
-	MPI_Datatype type = TYPE(2); count_neighbours(INTS(1), true, &type, true, COMM(6)))
+	(buffer, count, type, in, in_count, in_type, comm), count_neighbours(OF_ONE(count), &type, true, comm),
+	MPI_Datatype type = TYPE(2); count_neighbours(ONE(1), &type, true, COMM(6)))
 COLLECTIVE(Neighbor_alltoallv, Ineighbor_alltoallv, neighbor_alltoallv, ineighbor_alltoallv, 10, 11,
 	(const void *buffer, const int counts[], const int places[], MPI_Datatype type, void *in,
 		const int in_counts[], const int in_places[], MPI_Datatype in_type, MPI_Comm comm),
 	(buffer, counts, places, type, in, in_counts, in_places, in_type, comm),
-	count_neighbours(counts, false, &type, true, comm),
-	MPI_Datatype type = TYPE(3); count_neighbours(INTS(1), false, &type, true, COMM(8)))
+	count_neighbours(OF_EACH(counts), &type, true, comm),
+	MPI_Datatype type = TYPE(3); count_neighbours(EACH(1), &type, true, COMM(8)))
 COLLECTIVE(Neighbor_alltoallw, Ineighbor_alltoallw, neighbor_alltoallw, ineighbor_alltoallw, 10, 11,
 	(const void *buffer, const int counts[], const MPI_Aint places[], const MPI_Datatype types[], void *in,
 		const int in_counts[], const MPI_Aint in_places[], const MPI_Datatype in_types[], MPI_Comm comm),
 	(buffer, counts, places, types, in, in_counts, in_places, in_types, comm),
-	count_neighbours(counts, false, types, false, comm), count_types(INTS(1), INTS(3), COMM(8), true))
+	count_neighbours(OF_EACH(counts), types, false, comm), count_types(EACH(1), a3, by_value, COMM(8), true))
 
 /* ---------------------------------------------------------------- one-sided */
 
@@ -1355,30 +1432,32 @@ COLLECTIVE(Neighbor_alltoallw, Ineighbor_alltoallw, neighbor_alltoallw, ineighbo
 #define ONE_SIDED(name, rname, fortran, rfortran, n, rn, params, args, count, f_count)             \
 	BRIEF(name, (LIST params), (LIST args), count)                                           \
 	BRIEF(rname, (LIST params, MPI_Request *request), (LIST args, request), count)           \
-	FORTRAN_BRIEF(fortran, n, f_count)                                                               \
-	FORTRAN_BRIEF(rfortran, rn, f_count)
+	FORTRAN_BRIEF(fortran, n, f_count)                                                       \
+	FORTRAN_BRIEF(rfortran, rn, f_count)                                                     \
+	LARGE_BRIEF(name, n, f_count)                                                            \
+	LARGE_BRIEF(rname, rn, f_count)
 
 ONE_SIDED(Put, Rput, put, rput, 9, 10,
 	(const void *buffer, int count, MPI_Datatype type, int target, MPI_Aint place, int there,
 		MPI_Datatype there_type, MPI_Win win),
 	(buffer, count, type, target, place, there, there_type, win), count_put(count, type, target, win),
-	count_put(INT(1), TYPE(2), INT(3), WIN(7)))
+	count_put(COUNT(1), TYPE(2), INT(3), WIN(7)))
 ONE_SIDED(Get, Rget, get, rget, 9, 10,
 	(void *buffer, int count, MPI_Datatype type, int target, MPI_Aint place, int there,
 		MPI_Datatype there_type, MPI_Win win),
 	(buffer, count, type, target, place, there, there_type, win), count_get(count, type, target, win),
-	count_get(INT(1), TYPE(2), INT(3), WIN(7)))
+	count_get(COUNT(1), TYPE(2), INT(3), WIN(7)))
 ONE_SIDED(Accumulate, Raccumulate, accumulate, raccumulate, 10, 11,
 	(const void *buffer, int count, MPI_Datatype type, int target, MPI_Aint place, int there,
 		MPI_Datatype there_type, MPI_Op op, MPI_Win win),
 	(buffer, count, type, target, place, there, there_type, op, win), count_put(count, type, target, win),
-	count_put(INT(1), TYPE(2), INT(3), WIN(8)))
+	count_put(COUNT(1), TYPE(2), INT(3), WIN(8)))
 ONE_SIDED(Get_accumulate, Rget_accumulate, get_accumulate, rget_accumulate, 13, 14,
 	(const void *buffer, int count, MPI_Datatype type, void *in, int in_count, MPI_Datatype in_type,
 		int target, MPI_Aint place, int there, MPI_Datatype there_type, MPI_Op op, MPI_Win win),
 	(buffer, count, type, in, in_count, in_type, target, place, there, there_type, op, win),
 	count_both(count, type, in_count, in_type, target, win),
-	count_both(INT(1), TYPE(2), INT(4), TYPE(5), INT(6), WIN(11)))
+	count_both(COUNT(1), TYPE(2), COUNT(4), TYPE(5), INT(6), WIN(11)))
 BRIEF(Fetch_and_op,
 	(const void *buffer, void *in, MPI_Datatype type, int target, MPI_Aint place, MPI_Op op, MPI_Win win),
 	(buffer, in, type, target, place, op, win), count_both(1, type, 1, type, target, win))
@@ -1395,13 +1474,16 @@ TIMED(Recv,
 	(void *buffer, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status *status),
 	(buffer, count, type, from, tag, comm, status))
 FORTRAN_TIMED(recv, 8)
+LARGE(Recv, 8, )
 BRIEF(Irecv,
 	(void *buffer, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Request *request),
 	(buffer, count, type, from, tag, comm, request), )
 FORTRAN_BRIEF(irecv, 8, )
+LARGE_BRIEF(Irecv, 8, )
 TIMED(Mrecv, (void *buffer, int count, MPI_Datatype type, MPI_Message *message, MPI_Status *status),
 	(buffer, count, type, message, status))
 FORTRAN_TIMED(mrecv, 6)
+LARGE(Mrecv, 6, )
 TIMED(Probe, (int from, int tag, MPI_Comm comm, MPI_Status *status), (from, tag, comm, status))
 FORTRAN_TIMED(probe, 5)
 TIMED(Iprobe, (int from, int tag, MPI_Comm comm, int *flag, MPI_Status *status),
@@ -1452,9 +1534,12 @@ FORTRAN_TIMED(cart_create, 7)
 TIMED(Win_create, (void *base, MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, MPI_Win *win),
 	(base, size, unit, info, comm, win))
 FORTRAN_TIMED(win_create, 7)
+LARGE(Win_create, 7, )
 TIMED(Win_allocate, (MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void *base, MPI_Win *win),
 	(size, unit, info, comm, base, win))
 FORTRAN_TIMED(win_allocate, 7)
+FORTRAN_NAME(false, mpi_win_allocate_cptr_, 7, , )
+LARGE(Win_allocate, 7, )
 TIMED(Win_free, (MPI_Win *win), (win))
 FORTRAN_TIMED(win_free, 2)
 TIMED(Win_fence, (int assertion, MPI_Win win), (assertion, win))
@@ -1483,3 +1568,70 @@ TIMED(Win_flush_local, (int rank, MPI_Win win), (rank, win))
 FORTRAN_TIMED(win_flush_local, 3)
 TIMED(Win_flush_local_all, (MPI_Win win), (win))
 FORTRAN_TIMED(win_flush_local_all, 2)
+
+/*
+ * Others that wait, of which nothing is counted: their arguments are words in C, too, so that those of each
+ * MPI's header need not be repeated. n: arguments in Fortran, where behind the last come the lengths of texts
+ * that are among them; to pass on more than there are does no harm.
+ */
+#define PASSED(name, fortran, n)                                                    \
+	int evenly_##name(P##n) __asm__("MPI_" #name);                              \
+	int evenly_##name(P##n)                                                     \
+	{                                                                           \
+		static _Atomic(void *) next;                                        \
+		unsigned entered = enter(false);                                    \
+		int rc = ((int(*)(P##n))next_of(&next, "PMPI_" #name))(A##n);       \
+		leave(entered);                                                     \
+		return rc;                                                          \
+	}                                                                           \
+	FORTRAN_TIMED(fortran, n)
+PASSED(Request_get_status, request_get_status, 4)
+PASSED(Win_test, win_test, 3)
+PASSED(Comm_dup_with_info, comm_dup_with_info, 4)
+PASSED(Comm_create_group, comm_create_group, 5)
+PASSED(Intercomm_create, intercomm_create, 7)
+PASSED(Intercomm_merge, intercomm_merge, 4)
+PASSED(Cart_sub, cart_sub, 4)
+PASSED(Graph_create, graph_create, 7)
+PASSED(Dist_graph_create, dist_graph_create, 10)
+PASSED(Dist_graph_create_adjacent, dist_graph_create_adjacent, 11)
+PASSED(Comm_spawn, comm_spawn, 11)
+PASSED(Comm_spawn_multiple, comm_spawn_multiple, 12)
+PASSED(Comm_connect, comm_connect, 7)
+PASSED(Comm_accept, comm_accept, 7)
+PASSED(Comm_join, comm_join, 3)
+PASSED(Comm_disconnect, comm_disconnect, 2)
+PASSED(Win_create_dynamic, win_create_dynamic, 4)
+PASSED(Win_allocate_shared, win_allocate_shared, 7)
+FORTRAN_NAME(false, mpi_win_allocate_shared_cptr_, 7, , )
+LARGE(Win_allocate_shared, 7, )
+
+/* Files: those that all ranks which have one open call together. */
+#define FILE_COUNTED(name, fortran, n) \
+	PASSED(name, fortran, n)       \
+	LARGE(name, n, )
+PASSED(File_open, file_open, 7)
+PASSED(File_close, file_close, 2)
+PASSED(File_set_view, file_set_view, 8)
+PASSED(File_set_size, file_set_size, 3)
+PASSED(File_preallocate, file_preallocate, 3)
+PASSED(File_sync, file_sync, 2)
+PASSED(File_seek_shared, file_seek_shared, 4)
+FILE_COUNTED(File_read_all, file_read_all, 6)
+FILE_COUNTED(File_read_at_all, file_read_at_all, 7)
+FILE_COUNTED(File_read_ordered, file_read_ordered, 6)
+FILE_COUNTED(File_write_all, file_write_all, 6)
+FILE_COUNTED(File_write_at_all, file_write_at_all, 7)
+FILE_COUNTED(File_write_ordered, file_write_ordered, 6)
+FILE_COUNTED(File_read_all_begin, file_read_all_begin, 5)
+PASSED(File_read_all_end, file_read_all_end, 4)
+FILE_COUNTED(File_read_at_all_begin, file_read_at_all_begin, 6)
+PASSED(File_read_at_all_end, file_read_at_all_end, 4)
+FILE_COUNTED(File_read_ordered_begin, file_read_ordered_begin, 5)
+PASSED(File_read_ordered_end, file_read_ordered_end, 4)
+FILE_COUNTED(File_write_all_begin, file_write_all_begin, 5)
+PASSED(File_write_all_end, file_write_all_end, 4)
+FILE_COUNTED(File_write_at_all_begin, file_write_at_all_begin, 6)
+PASSED(File_write_at_all_end, file_write_at_all_end, 4)
+FILE_COUNTED(File_write_ordered_begin, file_write_ordered_begin, 5)
+PASSED(File_write_ordered_end, file_write_ordered_end, 4)

@@ -13,13 +13,14 @@
  *
  * What libgomp does inside cannot be seen: it calls its own functions past any preload. What can be seen is
  * when each thread begins and ends its part of a region, as the function that it is given can be another,
- * and when the region is over for the thread that began it. From there to there everybody waited. Tasks
- * break this, as they are executed where threads wait: in a region in which one was made (GOMP_task) nobody is
- * said to wait at barriers and ends. With libomp they are told apart.
+ * and when the region is over for the thread that began it. From there to there everybody waited, but for
+ * tasks, which are executed where threads wait: when each begins and ends is seen in the same way. Tasks of loops
+ * (GOMP_taskloop) and those that end when an event comes (detach) cannot be followed so: in a region in which
+ * one was made nobody is said to wait at barriers and ends. With libomp they are told apart.
  *
  * Not seen: barriers that a program makes itself; regions of programs that were compiled by a gcc before
  * 4.9; parallel regions nested in more than three others; MPI from Fortran 2008 of MPICH; collective calls
- * that do not block, but for the waiting for them; collective input and output.
+ * that do not block, but for the waiting for them; input and output of files that is not collective.
  */
 #define _GNU_SOURCE
 #include "waiting.h"
@@ -30,6 +31,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -543,6 +545,28 @@ __asm__(".symver evenly_pthread_cond_timedwait,pthread_cond_timedwait@@GLIBC_2.3
 
 static _Atomic(void *) barrier_wait, cond_wait, cond_timedwait, cond_clockwait;
 
+/* Of what a program uses as it begins or ends: MPI that this library does not stand before is told, as nobody
+ * would know why no rank is seen to wait. That which is in the program from the start, as programs need not end
+ * so that there is an end to look at; and modules that it has loaded meanwhile. */
+#ifndef EVENLY_MPI_CALLS
+static int is_mpi(struct dl_phdr_info *info, size_t size, void *unused)
+{
+	(void)size, (void)unused;
+	const char *name = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
+	return name && (!strncmp(name, "/libmpi.so", 10) || !strncmp(name, "/libmpich.so", 12));
+}
+
+__attribute__((destructor)) static void look_for_mpi(void)
+{
+	if (header && !GET(header->unseen_mpi) && dl_iterate_phdr(is_mpi, NULL))
+		SET(header->unseen_mpi, 1);
+}
+#else
+static void look_for_mpi(void)
+{
+}
+#endif
+
 /* Before the program runs: to look for them later may mean to wait for somebody who loads a library, and who
  * waits for this very thread. */
 __attribute__((constructor)) static void begin(void)
@@ -550,6 +574,7 @@ __attribute__((constructor)) static void begin(void)
 	int before = errno;
 	attach();
 	attached = true;
+	look_for_mpi();
 	errno = before;
 	look_up(&barrier_wait, "pthread_barrier_wait", NULL, NULL);
 	look_up(&cond_wait, "pthread_cond_wait", CONDITION, NULL);
@@ -814,9 +839,100 @@ static void task_is_made(void)
 		task_is_made();                                                             \
 		return next(A##n);                                                          \
 	}
-GOMP_TASKS(GOMP_task, 10)
 GOMP_TASKS(GOMP_taskloop, 11)
 GOMP_TASKS(GOMP_taskloop_ull, 11)
+
+/* libomp says itself who waits for tasks. */
+#define IS_LIBGOMP(next)                                                                    \
+	({                                                                                  \
+		static _Atomic int gomp_; /* as in REGION */                                \
+		if (!GET(gomp_))                                                            \
+			SET(gomp_, is_libgomp((void *)next) ? 1 : 2);                       \
+		GET(gomp_) == 1;                                                            \
+	})
+#define WAIT_FOR_TASKS(name, n)                                                             \
+	EXPORT long name(P##n);                                                             \
+	long name(P##n)                                                                     \
+	{                                                                                   \
+		long (*next)(P##n) = NEXT(#name);                                           \
+		if (!IS_LIBGOMP(next))                                                      \
+			return next(A##n);                                                  \
+		WAITS(EVENLY_LOCK, 0);                                                      \
+		return next(A##n);                                                          \
+	}
+WAIT_FOR_TASKS(GOMP_taskwait, 0)
+WAIT_FOR_TASKS(GOMP_taskwait_depend, 1)
+WAIT_FOR_TASKS(GOMP_taskgroup_end, 0)
+
+/* A task as it is made: libgomp has it copied (`copy_task`) into memory of its own before GOMP_task returns. */
+struct made_task {
+	void (*function)(void *);
+	void (*copy)(void *, void *);
+	void *data;
+	size_t size, before;
+};
+
+/* What stands before the data of a task in that memory. */
+struct task {
+	void (*function)(void *);
+	size_t before;  /* bytes until the data */
+};
+
+static void copy_task(void *to, void *from)
+{
+	const struct made_task *made = from;
+	char *data = (char *)to + made->before;
+	*(struct task *)to = (struct task){ made->function, made->before };
+	if (made->copy)
+		made->copy(data, made->data);
+	else if (made->size)
+		memcpy(data, made->data, made->size);
+}
+
+/* A thread that waits executes a task, computes meanwhile, and goes on waiting: that is no other wait. */
+static void execute_task(void *argument)
+{
+	const struct task *task = argument;
+	line_t *line = mine();
+	uint8_t state = line ? GET(line->state) : EVENLY_COMPUTING;
+	uint32_t object = line ? GET(line->object) : 0;
+	const void *outer = here.outer;
+	bool waits = state != EVENLY_COMPUTING && state != EVENLY_OUTSIDE;
+	if (waits) {
+		here.outer = NULL;
+		change(line, EVENLY_COMPUTING, 0);
+	}
+	task->function((char *)argument + task->before);
+	/* Not in a process that was forked by the task. */
+	if (!waits || mine() != line)
+		return;
+	here.outer = outer;
+	begin_write(line);
+	SET(line->entered, now());
+	SET(line->object, object);
+	SET(line->state, state);
+	end_write(line);
+}
+
+/* GOMP_TASK_FLAG_DETACH: libgomp writes to the data that it is given. */
+#define DETACHED (1 << 13)
+
+/* (function, data, copying, size, alignment, at once, flags, dependences, priority, event) */
+EXPORT long GOMP_task(P10);
+long GOMP_task(P10)
+{
+	long (*next)(P10) = NEXT("GOMP_task");
+	if (!IS_LIBGOMP(next) || !mine())
+		return next(A10);
+	if (a6 & DETACHED) {
+		task_is_made();
+		return next(A10);
+	}
+	size_t align = (size_t)a4 > sizeof(struct task) ? (size_t)a4 : sizeof(struct task);
+	struct made_task made = { (void (*)(void *))a0, (void (*)(void *, void *))a2, (void *)a1, (size_t)a3, align };
+	return next((long)execute_task, (long)&made, (long)copy_task, (long)(align + made.size), (long)align, a5, a6, a7,
+		a8, a9);
+}
 
 /* ---------------------------------------------------------------- libomp */
 
@@ -952,8 +1068,12 @@ EXPORT struct ompt_tool *ompt_start_tool(unsigned version, const char *runtime)
 enum {
 	CALL_NONE,
 #define CALL(name, fortran, n, kind) CALL_##name,
+#define CALL_TEXT CALL
+#define CALL_LARGE(name, n, kind) CALL_##name,
 #include "mpi_calls.h"
 #undef CALL
+#undef CALL_TEXT
+#undef CALL_LARGE
 };
 
 static __thread struct evenly_stamp stamp;
@@ -1000,16 +1120,29 @@ static inline void leave_mpi(line_t **entered)
 		WAITS_IN_MPI(EVENLY_##kind, number);         \
 		next(A##n);                                  \
 	}
-#define CALL(name, fortran, n, kind)                                   \
+#define IN_C(name, n, kind)                                            \
 	EXPORT int MPI_##name(P##n);                                   \
 	int MPI_##name(P##n)                                           \
 	{                                                              \
 		int (*next)(P##n) = NEXT("MPI_" #name);                \
 		WAITS_IN_MPI(EVENLY_##kind, CALL_##name);              \
 		return next(A##n);                                     \
-	}                                                              \
+	}
+#define CALL(name, fortran, n, kind)                                   \
+	IN_C(name, n, kind)                                            \
 	WITH_ERROR_##n(mpi_##fortran##_, kind, CALL_##name)            \
 	WITH_ERROR_##n(mpi_##fortran##_f08_, kind, CALL_##name)
+/* With the lengths of two texts at most. */
+#define CALL_TEXT(name, fortran, n, kind)                              \
+	IN_C(name, n, kind)                                            \
+	WITH_TEXTS_##n(mpi_##fortran##_, kind, CALL_##name)            \
+	WITH_TEXTS_##n(mpi_##fortran##_f08_, kind, CALL_##name)
+/* Programs that ask whether there are such calls are told so only where there are. */
+#ifdef EVENLY_MPI_LARGE
+#define CALL_LARGE IN_C
+#else
+#define CALL_LARGE(name, n, kind)
+#endif
 #define WITH_ERROR_0(symbol, kind, number) FORTRAN(symbol, 1, kind, number)
 #define WITH_ERROR_1(symbol, kind, number) FORTRAN(symbol, 2, kind, number)
 #define WITH_ERROR_2(symbol, kind, number) FORTRAN(symbol, 3, kind, number)
@@ -1020,7 +1153,15 @@ static inline void leave_mpi(line_t **entered)
 #define WITH_ERROR_7(symbol, kind, number) FORTRAN(symbol, 8, kind, number)
 #define WITH_ERROR_8(symbol, kind, number) FORTRAN(symbol, 9, kind, number)
 #define WITH_ERROR_9(symbol, kind, number) FORTRAN(symbol, 10, kind, number)
+#define WITH_ERROR_10(symbol, kind, number) FORTRAN(symbol, 11, kind, number)
 #define WITH_ERROR_12(symbol, kind, number) FORTRAN(symbol, 13, kind, number)
+#define WITH_TEXTS_5(symbol, kind, number) FORTRAN(symbol, 8, kind, number)
+#define WITH_TEXTS_6(symbol, kind, number) FORTRAN(symbol, 9, kind, number)
+#define WITH_TEXTS_8(symbol, kind, number) FORTRAN(symbol, 11, kind, number)
+#define WITH_TEXTS_9(symbol, kind, number) FORTRAN(symbol, 12, kind, number)
 #include "mpi_calls.h"
+/* Windows whose address Fortran takes as a type(c_ptr). */
+FORTRAN(mpi_win_allocate_cptr_, 7, COLLECTIVE, CALL_Win_allocate)
+FORTRAN(mpi_win_allocate_shared_cptr_, 7, COLLECTIVE, CALL_Win_allocate_shared)
 
 #endif

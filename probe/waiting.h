@@ -18,8 +18,8 @@
  * whether their region goes on. A thread that has ended its part of a region cannot tell when the region
  * ended, as it is within its runtime then. So its line stays as it is, and waiting that began in region R of
  * team T is over when T's `region` is another or `state` is COMPUTING; `entered` of T is when that was. From
- * then on the thread is outside. Where tasks were made in the region (`object` of T), those who wait at its
- * barriers and its end may execute them, and count as computing.
+ * then on the thread is outside. Where tasks were made in the region that cannot be followed (`object` of T), those
+ * who wait at its barriers and its end may execute them, and count as computing.
  */
 #ifndef EVENLY_WAITING_H
 #define EVENLY_WAITING_H
@@ -50,6 +50,7 @@ struct evenly_header {
 	_Atomic uint64_t mult;     /* ns in a tick of the cycle counter, times 2^32; 0 where not known yet */
 	_Atomic uint32_t refused;  /* threads for which there was no line */
 	_Atomic uint32_t attached; /* processes that have mapped this */
+	_Atomic uint32_t unseen_mpi; /* 1: one of them had MPI, and the library that knows no MPI */
 };
 
 enum evenly_kind { EVENLY_FREE = 0, EVENLY_THREAD = 1, EVENLY_TEAM = 2 };
@@ -73,7 +74,7 @@ struct evenly_line {
 	_Atomic uint64_t outside;    /* ns outside of parallel regions, of those that were started for them */
 	_Atomic uint32_t object;     /* what is waited for: bits 4 to 35 of the address; of MPI the number of
 	                                the call in mpi_calls.h, from 1; of a team 1 where tasks were made
-	                                that waiting threads may execute; of free lines the next + 1 */
+	                                that waiting threads may execute unseen; of free lines the next + 1 */
 	_Atomic uint32_t region;     /* which region of the team it takes part in; of a team: the last */
 	_Atomic uint32_t phases;     /* barriers, collectives and ends of regions reached */
 	_Atomic uint32_t waits;      /* waits of all kinds begun: each ends an iteration of computing */

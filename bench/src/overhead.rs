@@ -15,7 +15,8 @@ use clap::Args;
 use clap::ValueEnum as _;
 use clap::builder::NonEmptyStringValueParser;
 use evenly_compare::{Arm, Comparison, Metric, Options, ProcessExecutor};
-use evenly_probe::load::{keep, preload};
+use evenly_probe::load::{Calls, keep, preload};
+use evenly_probe::mpi::Flavour;
 use evenly_probe::waiting::Mapping;
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -46,7 +47,8 @@ const PROBE: &str = "with";
 struct Subject {
     name: String,
     argv: Vec<OsString>,
-    mpi: bool,
+    /// Which calls of MPI the probe stands before.
+    calls: Calls,
     /// The field that is compared.
     metric: &'static str,
     /// How often each thread or rank waits, by what it was asked for; none where the probe sees nothing.
@@ -66,7 +68,7 @@ fn with_threads(tools: &Tools, ms: u64) -> Vec<Subject> {
         let options = options.split_whitespace().map(OsString::from);
         let argv = [path.into_os_string()].into_iter().chain(options).collect();
         let name = program.to_owned();
-        all.push(Subject { name, argv, mpi: false, metric: "makespan_s", waits });
+        all.push(Subject { name, argv, calls: Calls::None, metric: "makespan_s", waits });
     };
     // Its barriers are its own.
     add("spmd", &phases, None);
@@ -108,7 +110,11 @@ fn with_ranks(dir: &Path, ms: u64) -> Vec<Subject> {
                 .chain(options.split_whitespace().map(OsString::from))
                 .collect();
             let name = format!("{name}, {}", mpi.words());
-            all.push(Subject { name, argv, mpi: true, metric, waits: Some(waits) });
+            let calls = Calls::of(match mpi {
+                MpiArg::Openmpi => Flavour::OpenMpi,
+                MpiArg::Mpich => Flavour::Mpich,
+            });
+            all.push(Subject { name, argv, calls, metric, waits: Some(waits) });
         };
         let sources = |first| [&[first], &common[..], &[poisson]].concat();
         let barrier = format!("--iterations 500 --iters {ms} --loads 1");
@@ -144,7 +150,7 @@ pub(crate) fn compare(args: &OverheadArgs) -> anyhow::Result<()> {
         if !wanted(&subject) {
             continue;
         }
-        let library = keep(subject.mpi, dir.path())?;
+        let library = keep(subject.calls, dir.path())?;
         let mut arms = [PLAIN, PROBE].map(|name| Arm::new(name, subject.argv.clone()));
         for arm in &mut arms {
             arm.env = ENVIRONMENT.map(|(name, value)| (name.into(), value.into())).into();

@@ -24,11 +24,16 @@ fn main() {
         println!("cargo:rerun-if-changed={}", sources.join(name).display());
     }
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    for (name, define) in [("waiting.so", None), ("waiting-mpi.so", Some("-DEVENLY_MPI_CALLS"))] {
+    let (mpi, large) = ("-DEVENLY_MPI_CALLS", "-DEVENLY_MPI_LARGE");
+    for (name, defines) in [
+        ("waiting.so", &[][..]),
+        ("waiting-mpi.so", &[mpi]),
+        ("waiting-mpi-large.so", &[mpi, large]),
+    ] {
         // Always optimised: what it costs is paid by the program that is watched.
         let mut compile = cc::Build::new().opt_level(2).get_compiler().to_command();
         let script = format!("-Wl,--version-script={}", sources.join("waiting.map").display());
-        compile.args(FLAGS).args(define).arg(script).arg("-o").arg(out.join(name));
+        compile.args(FLAGS).args(defines).arg(script).arg("-o").arg(out.join(name));
         compile.arg(sources.join("waiting.c"));
         let status = compile.status().expect("the C compiler cannot be run");
         assert!(status.success(), "the C compiler could not build probe/waiting.c: {status}");

@@ -747,6 +747,7 @@ impl Facts {
         recorder: Option<Recorder>,
     ) {
         live.summary.notes.splice(0..0, self.notes.iter().cloned());
+        live.summary.notes.extend(self.watch.as_ref().and_then(Watch::note));
         let report = RunReport {
             schema: evenly_report::SCHEMA,
             evenly: env!("CARGO_PKG_VERSION"),

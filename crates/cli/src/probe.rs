@@ -118,6 +118,18 @@ impl Watch {
         Box::new(move || Some(testimonies(mapping.reader().ok()?)))
     }
 
+    /// What is to be said of what could not be seen.
+    pub(crate) fn note(&self) -> Option<String> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.read();
+        state.reader.counts().unseen_mpi.then(|| {
+            String::from(
+                "--probe: a program had MPI, and calls of it were not seen, as the command did not tell that there \
+                 would be MPI: begin it with the launcher (evenly run --probe on -- mpirun -n 1 ...)",
+            )
+        })
+    }
+
     /// What its threads have said.
     pub(crate) fn report(&self) -> ProbeReport {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

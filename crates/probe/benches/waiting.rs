@@ -3,7 +3,7 @@
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on has failed")]
 
-use evenly_probe::load::{keep, preload};
+use evenly_probe::load::{Calls, keep, preload};
 use evenly_probe::waiting::Mapping;
 use std::path::Path;
 use std::process::Command;
@@ -19,14 +19,14 @@ fn main() {
     // What may be added at most, in ns, and the threads of a region. Of what a region may take nobody has said
     // anything: it has a beginning and an end, each of which could be a barrier. With two threads both are
     // needed on CPUs of their own, and it is the runtime's own turns that vary most.
-    for (what, compiler, options, mpi, limit, threads) in [
-        ("pthread_barrier_wait", "gcc", plain, false, Some(50.0), "1"),
-        ("Open MPI, MPI_Iprobe", "mpicc.openmpi", ranks, true, Some(100.0), "1"),
-        ("MPICH, MPI_Iprobe", "mpicc.mpich", ranks, true, Some(100.0), "1"),
-        ("libgomp, parallel region of 1 thread", "gcc", region, false, None, "1"),
-        ("libgomp, parallel region of 2 threads", "gcc", region, false, None, "2"),
-        ("libomp, parallel region of 1 thread", "clang", region, false, None, "1"),
-        ("libomp, parallel region of 2 threads", "clang", region, false, None, "2"),
+    for (what, compiler, options, calls, limit, threads) in [
+        ("pthread_barrier_wait", "gcc", plain, Calls::None, Some(50.0), "1"),
+        ("Open MPI, MPI_Iprobe", "mpicc.openmpi", ranks, Calls::Mpi, Some(100.0), "1"),
+        ("MPICH, MPI_Iprobe", "mpicc.mpich", ranks, Calls::Large, Some(100.0), "1"),
+        ("libgomp, parallel region of 1 thread", "gcc", region, Calls::None, None, "1"),
+        ("libgomp, parallel region of 2 threads", "gcc", region, Calls::None, None, "2"),
+        ("libomp, parallel region of 1 thread", "clang", region, Calls::None, None, "1"),
+        ("libomp, parallel region of 2 threads", "clang", region, Calls::None, None, "2"),
     ] {
         let program = dir.path().join("cost");
         let mut build = Command::new(compiler);
@@ -35,7 +35,7 @@ fn main() {
             println!("{what}: {compiler} is not here, or cannot build it");
             continue;
         }
-        let library = keep(mpi, dir.path()).unwrap();
+        let library = keep(calls, dir.path()).unwrap();
         let run = |probed: bool| -> f64 {
             let mapping = Mapping::new().unwrap();
             let mut command = Command::new(&program);

@@ -4,7 +4,7 @@
 //! Invariant: it is named to no loader that would end the program, or complain, because of it.
 
 use crate::ProbeError;
-use crate::mpi::{Used, found};
+use crate::mpi::{Flavour, Used, found};
 use object::Endianness;
 use object::elf::{FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader, ProgramHeader};
@@ -24,6 +24,8 @@ use std::path::{Path, PathBuf};
 const PLAIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/waiting.so"));
 /// That for programs with MPI, of either kind.
 const MPI: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/waiting-mpi.so"));
+/// That for programs with MPICH: it has the calls of MPI-4 with large counts, too.
+const MPI_LARGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/waiting-mpi-large.so"));
 /// The loader that it was built for.
 const LOADER: &str = if cfg!(target_arch = "aarch64") {
     "/lib/ld-linux-aarch64.so.1"
@@ -257,10 +259,45 @@ impl From<Seen> for Option<Unseen> {
     }
 }
 
-/// Whether the command uses an MPI, as far as its words tell. What is wrong with a launcher is its own
-/// business here.
-fn uses_mpi(command: &[OsString]) -> bool {
-    Used::of(command).map_or(true, |used| used.flavour().is_some())
+/// Which calls of MPI the library stands before. One that stands before calls that the program's MPI does not
+/// have tells programs that there are such.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Calls {
+    /// None: the program has no MPI.
+    None,
+    /// Those that every MPI has.
+    Mpi,
+    /// Those with large counts, too.
+    Large,
+}
+
+impl Calls {
+    /// Of an MPI. Open MPI has no calls with large counts before its version 6.
+    #[must_use]
+    pub const fn of(mpi: Flavour) -> Self {
+        match mpi {
+            Flavour::OpenMpi => Self::Mpi,
+            Flavour::Mpich => Self::Large,
+        }
+    }
+
+    /// Of the MPI that a command uses, as far as its words tell. What is wrong with a launcher is its own
+    /// business here.
+    fn used(command: &[OsString]) -> Self {
+        match Used::of(command) {
+            Ok(used) => used.flavour().map_or(Self::None, Self::of),
+            Err(_) => Self::Mpi,
+        }
+    }
+
+    /// The library, and what its name begins with where it is kept.
+    const fn library(self) -> (&'static str, &'static [u8]) {
+        match self {
+            Self::None => ("waiting", PLAIN),
+            Self::Mpi => ("waiting-mpi", MPI),
+            Self::Large => ("waiting-mpi-large", MPI_LARGE),
+        }
+    }
 }
 
 /// The library for this command, kept in `dir`.
@@ -268,15 +305,15 @@ fn uses_mpi(command: &[OsString]) -> bool {
 /// # Errors
 /// Where it cannot be kept there, or the loader cannot be told its name.
 pub fn library(command: &[OsString], dir: &Path) -> Result<PathBuf, ProbeError> {
-    keep(uses_mpi(command), dir)
+    keep(Calls::used(command), dir)
 }
 
-/// The library with wrappers for MPI or without, kept in `dir`.
+/// The library with wrappers for these calls of MPI, kept in `dir`.
 ///
 /// # Errors
 /// As [`library`].
-pub fn keep(mpi: bool, dir: &Path) -> Result<PathBuf, ProbeError> {
-    let (name, bytes) = if mpi { ("waiting-mpi", MPI) } else { ("waiting", PLAIN) };
+pub fn keep(calls: Calls, dir: &Path) -> Result<PathBuf, ProbeError> {
+    let (name, bytes) = calls.library();
     let hex = Sha256::digest(bytes).iter().take(6).fold(String::new(), |mut hex, byte| {
         // Writing to a string cannot fail.
         let _ = write!(hex, "{byte:02x}");
@@ -440,20 +477,22 @@ mod tests {
     fn it_is_kept_once_and_whole() {
         let dir = tempfile::tempdir().unwrap();
         let cache = dir.path().join("a/b");
-        let plain = keep(false, &cache).unwrap();
+        let plain = keep(Calls::None, &cache).unwrap();
         assert_eq!(fs::read(&plain).unwrap(), PLAIN);
-        assert_eq!(keep(false, &cache).unwrap(), plain);
-        let mpi = keep(true, &cache).unwrap();
+        assert_eq!(keep(Calls::None, &cache).unwrap(), plain);
+        let mpi = keep(Calls::Mpi, &cache).unwrap();
         assert!(mpi != plain && fs::read(&mpi).unwrap() == MPI);
-        assert_eq!(fs::read_dir(&cache).unwrap().count(), 2);
+        let large = keep(Calls::Large, &cache).unwrap();
+        assert!(large != mpi && fs::read(&large).unwrap() == MPI_LARGE);
+        assert_eq!(fs::read_dir(&cache).unwrap().count(), 3);
         fs::write(&plain, &PLAIN[..100]).unwrap();
-        keep(false, &cache).unwrap();
+        keep(Calls::None, &cache).unwrap();
         assert_eq!(fs::read(&plain).unwrap(), PLAIN);
         assert_eq!(preload(&plain, None).unwrap(), plain.as_os_str());
         let both = preload(Path::new("/p.so"), Some(OsStr::new("/x.so /y.so"))).unwrap();
         assert_eq!(both, "/p.so:/x.so /y.so");
         assert!(preload(Path::new("/a b.so"), None).is_err());
-        let error = keep(false, Path::new("/proc/none")).unwrap_err().to_string();
+        let error = keep(Calls::None, Path::new("/proc/none")).unwrap_err().to_string();
         assert!(error.starts_with("cannot keep the probe in /proc/none"), "{error}");
     }
 }

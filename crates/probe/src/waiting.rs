@@ -46,6 +46,8 @@ mod header {
     pub(super) const ATTACHED: usize = 100;
     /// What is read of it.
     pub(super) const SIZE: usize = 104;
+    /// Behind that.
+    pub(super) const UNSEEN_MPI: usize = 104;
 }
 
 /// Where those of a line are.
@@ -170,7 +172,9 @@ impl Observed {
 /// The MPI calls that are seen, in the order of their numbers.
 pub fn calls() -> impl Iterator<Item = &'static str> {
     include_str!("../../../probe/mpi_calls.h").lines().filter_map(|line| {
-        line.strip_prefix("CALL(").and_then(|rest| Some(rest.split_once(',')?.0))
+        let (kind, rest) = line.split_once('(')?;
+        let is_one = ["CALL", "CALL_TEXT", "CALL_LARGE"].contains(&kind);
+        is_one.then_some(rest.split_once(',')?.0)
     })
 }
 
@@ -281,6 +285,8 @@ pub struct Counts {
     pub refused: u32,
     /// Goes up whenever a thread comes or goes.
     pub changes: u32,
+    /// One of the processes had MPI, and the library that sees no calls of MPI.
+    pub unseen_mpi: bool,
 }
 
 /// Reads a mapping.
@@ -356,10 +362,13 @@ impl Reader {
     fn refresh(&mut self) -> io::Result<()> {
         let mut bytes = [0; header::SIZE];
         self.file.read_exact_at(&mut bytes, 0)?;
+        let mut unseen_mpi = [0; 4];
+        self.file.read_exact_at(&mut unseen_mpi, header::UNSEEN_MPI as u64)?;
         self.counts = Counts {
             attached: u32_at(&bytes, header::ATTACHED),
             refused: u32_at(&bytes, header::REFUSED),
             changes: u32_at(&bytes, header::CHANGES),
+            unseen_mpi: u32::from_ne_bytes(unseen_mpi) != 0,
         };
         let size = u32_at(&bytes, header::HIGH).min(self.lines) as usize * LINE;
         self.once.resize(size, 0);
@@ -523,6 +532,7 @@ mod tests {
             ("header", "changes", header::CHANGES),
             ("header", "refused", header::REFUSED),
             ("header", "attached", header::ATTACHED),
+            ("header", "unseen_mpi", header::UNSEEN_MPI),
             ("line", "tid", line::TID),
             ("line", "pid", line::PID),
             ("line", "registered", line::REGISTERED),
@@ -543,7 +553,8 @@ mod tests {
         for (of, field, at) in fields {
             say(format!("offsetof(struct evenly_{of}, {field}) == {at}"));
         }
-        say(format!("sizeof(struct evenly_header) == {}", header::SIZE));
+        // With four bytes to fill it.
+        say(format!("sizeof(struct evenly_header) == {}", header::SIZE + 8));
         say(format!("sizeof(((struct evenly_header *)0)->boot) == {}", header::BOOT_SIZE));
         say(format!("sizeof(struct evenly_line) == {LINE}"));
         say(format!("EVENLY_HEADER == {HEADER} && EVENLY_LINES == {LINES}"));

@@ -6,7 +6,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use evenly_model::{Nanos, Pid};
-use evenly_probe::load::{keep, preload};
+use evenly_probe::load::{Calls, keep, preload};
+use evenly_probe::mpi::Flavour;
 use evenly_probe::waiting::{Activity, Mapping, Observed, Reader};
 use rustix::fs::StatVfsMountFlags;
 use rustix::time::{ClockId, clock_gettime};
@@ -73,13 +74,13 @@ struct Watched {
 }
 
 impl Watched {
-    fn start(mpi: bool, command: &mut Command) -> Self {
-        Self::start_before(mpi, command, None)
+    fn start(calls: Calls, command: &mut Command) -> Self {
+        Self::start_before(calls, command, None)
     }
 
-    fn start_before(mpi: bool, command: &mut Command, before: Option<&OsStr>) -> Self {
+    fn start_before(calls: Calls, command: &mut Command, before: Option<&OsStr>) -> Self {
         let mapping = Mapping::new().unwrap();
-        let library = keep(mpi, Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();
+        let library = keep(calls, Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();
         let (name, value) = mapping.variable();
         command.env(name, value).env("LD_PRELOAD", preload(&library, before).unwrap());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -142,7 +143,7 @@ use Activity::{Barrier, Collective, Computing, Lock, Mpi, Outside, RegionEnd};
 
 fn steps(what: &str) -> Watched {
     let mut command = Command::new(built("steps", "gcc", &[]));
-    Watched::start(false, command.arg(what))
+    Watched::start(Calls::None, command.arg(what))
 }
 
 /// How long those who wait have waited grows, and only theirs.
@@ -297,7 +298,7 @@ fn a_program_with_rights_of_its_own_runs_as_it_does() {
         return evenly_testing::skip("setuid", why);
     }
     fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
-    let library = keep(false, dir.path()).unwrap();
+    let library = keep(Calls::None, dir.path()).unwrap();
     let program = dir.path().join("steps");
     fs::copy(built("steps", "gcc", &[]), &program).unwrap();
     for (mode, loaded) in [(0o755, true), (0o4755, false)] {
@@ -324,8 +325,10 @@ fn a_program_with_rights_of_its_own_runs_as_it_does() {
 
 #[test]
 fn a_static_program_runs_as_it_does() {
-    let mut p =
-        Watched::start(false, Command::new(built("steps", "gcc", &["-static"])).arg("barriers"));
+    let mut p = Watched::start(
+        Calls::None,
+        Command::new(built("steps", "gcc", &["-static"])).arg("barriers"),
+    );
     p.until("waiting");
     assert_eq!(p.read(), []);
     p.go();
@@ -339,7 +342,8 @@ fn a_static_program_runs_as_it_does() {
 fn a_library_that_somebody_else_preloads() {
     let other = built("other", "gcc", &["-shared", "-fPIC"]);
     let mut command = Command::new(built("steps", "gcc", &[]));
-    let mut p = Watched::start_before(false, command.arg("barriers"), Some(other.as_os_str()));
+    let mut p =
+        Watched::start_before(Calls::None, command.arg("barriers"), Some(other.as_os_str()));
     p.until("waiting");
     p.expect(vec![Barrier, Barrier]);
     p.go();
@@ -352,7 +356,7 @@ fn a_library_that_somebody_else_preloads() {
 
 #[test]
 fn without_the_variable_nothing_happens() {
-    let library = keep(true, Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();
+    let library = keep(Calls::Large, Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();
     for variable in [None, Some("/proc/self/fd/0"), Some("/no/such"), Some("")] {
         let mut command = Command::new(built("steps", "gcc", &[]));
         command.arg("barriers").env("LD_PRELOAD", &library).stdin(Stdio::piped());
@@ -423,13 +427,34 @@ fn nested(mut p: Watched, end: Activity, kept: bool) {
 #[test]
 fn regions_of_libgomp() {
     let start = |what| {
-        Watched::start(false, Command::new(built("regions", "gcc", &["-fopenmp"])).arg(what))
+        Watched::start(Calls::None, Command::new(built("regions", "gcc", &["-fopenmp"])).arg(what))
     };
     regions(start("regions"), RegionEnd);
     nested(start("nested"), RegionEnd, false);
-    // With tasks one cannot tell, and nobody is said to wait.
+    // One of those who wait executes the task, and computes meanwhile.
     let mut p = start("tasks");
     p.until("task");
+    p.expect(vec![Computing, RegionEnd, RegionEnd]);
+    p.go();
+    p.until("last");
+    p.expect(vec![Computing, Outside, Outside]);
+    p.go();
+    p.ends_well();
+    // Who waits for tasks of others, then for a group of them, and in between executes some.
+    let mut p = start("taskwait");
+    for step in ["wait", "group"] {
+        p.until(step);
+        p.expect(vec![Computing, Lock, RegionEnd]);
+        p.go();
+    }
+    p.until("last");
+    p.expect(vec![Computing, Outside, Outside]);
+    p.go();
+    let (status, said) = p.end();
+    assert!(status.success() && said == "sum 4950\n", "{status} {said}");
+    // Of loops of tasks nobody can tell, and nobody is said to wait.
+    let mut p = start("taskloop");
+    p.until("loop");
     p.expect(vec![Computing; 3]);
     p.go();
     p.until("last");
@@ -442,7 +467,7 @@ fn regions_of_libgomp() {
 fn a_module_with_libgomp_of_its_own() {
     let module = built("regions", "gcc", &["-fopenmp", "-DMODULE", "-shared", "-fPIC"]);
     let mut command = Command::new(built("module", "gcc", &[]));
-    regions(Watched::start(false, command.arg(module).arg("regions")), RegionEnd);
+    regions(Watched::start(Calls::None, command.arg(module).arg("regions")), RegionEnd);
 }
 
 #[test]
@@ -451,7 +476,10 @@ fn regions_of_libomp() {
         return;
     }
     let start = |what| {
-        Watched::start(false, Command::new(built("regions", "clang", &["-fopenmp"])).arg(what))
+        Watched::start(
+            Calls::None,
+            Command::new(built("regions", "clang", &["-fopenmp"])).arg(what),
+        )
     };
     regions(start("regions"), Barrier);
     nested(start("nested"), Barrier, true);
@@ -463,6 +491,123 @@ fn regions_of_libomp() {
     p.until("last");
     p.go();
     p.ends_well();
+}
+
+/// A thread that dies of its own fault while others wait at the end of a region.
+#[test]
+fn a_crash_in_a_region_is_the_programs_own() {
+    for compiler in ["gcc", "clang"] {
+        if !has(compiler) {
+            continue;
+        }
+        let mut command = Command::new(built("regions", compiler, &["-fopenmp"]));
+        let p = Watched::start(Calls::None, command.arg("crash"));
+        let (status, said) = p.end();
+        assert_eq!((status.signal(), said.as_str()), (Some(11), ""), "{compiler}");
+    }
+}
+
+/// Two threads of a rank wait in MPI at the same time, each in a line of its own.
+#[test]
+fn threads_of_a_rank_that_wait_at_the_same_time() {
+    for mpi in ["openmpi", "mpich"] {
+        let compiler = format!("mpicc.{mpi}");
+        if !has(&compiler) {
+            continue;
+        }
+        let program = built("ranks", &compiler, &[]);
+        let mut command = Command::new(format!("mpirun.{mpi}"));
+        as_root(&mut command).args(["-n", "2"]).arg(program).arg("threads");
+        let mut p = Watched::start(calls_of(mpi), &mut command);
+        p.until("threads");
+        let began = Instant::now();
+        loop {
+            let mut seen = p.read();
+            seen.retain(|o| o.activity == Mpi && o.call() == Some("Recv"));
+            if let [a, b] = seen[..]
+                && a.pid == b.pid
+                && a.tid != b.tid
+            {
+                break;
+            }
+            assert!(began.elapsed() < PATIENCE, "two threads in Recv expected: {:?}", p.read());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        p.go();
+        p.ends_well();
+    }
+}
+
+/// What all ranks do with a file together is waited for as a collective is.
+#[test]
+fn a_file_that_all_write() {
+    let dir = tempfile::tempdir().unwrap();
+    for mpi in ["openmpi", "mpich"] {
+        let compiler = format!("mpicc.{mpi}");
+        if !has(&compiler) {
+            continue;
+        }
+        let program = built("ranks", &compiler, &[]);
+        let mut command = Command::new(format!("mpirun.{mpi}"));
+        as_root(&mut command).args(["-n", "2"]).arg(program).arg("file").env("TMPDIR", dir.path());
+        let mut p = Watched::start(calls_of(mpi), &mut command);
+        p.until("file");
+        // Of MPICH setting the size waits for nobody.
+        let began = Instant::now();
+        loop {
+            let seen = p.read();
+            let at_file = |o: &&Observed| {
+                o.activity == Collective && o.call().is_some_and(|call| call.starts_with("File_"))
+            };
+            if seen.iter().filter(at_file).count() == 1 {
+                break;
+            }
+            assert!(began.elapsed() < PATIENCE, "one rank in File_... expected: {seen:?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        p.go();
+        p.ends_well();
+    }
+}
+
+/// MPI that comes with a module, which the program loads for itself only. Where the library knows no MPI, as
+/// nobody could tell beforehand that there would be any, that is told.
+#[test]
+fn a_module_with_mpi() {
+    let options = ["-DMODULE", "-shared", "-fPIC"];
+    for mpi in ["openmpi", "mpich"] {
+        let compiler = format!("mpicc.{mpi}");
+        if !has(&compiler) {
+            continue;
+        }
+        let module = built("ranks", &compiler, &options);
+        let loader = built("module", "gcc", &[]);
+        let mut command = Command::new(format!("mpirun.{mpi}"));
+        let command = as_root(&mut command).args(["-n", "2"]).arg(&loader).arg(&module);
+        let mut p = Watched::start(calls_of(mpi), command.arg("plain"));
+        steps_of_ranks(&mut p, true);
+        assert!(!p.reader.counts().unseen_mpi);
+        p.ends_well();
+        let mut command = Command::new(&loader);
+        let command = as_root(&mut command).arg(&module).arg("alone");
+        let mut p = Watched::start(Calls::None, command);
+        p.until("alone");
+        p.read();
+        assert!(!p.reader.counts().unseen_mpi);
+        let mut reader = p.mapping.reader().unwrap();
+        p.go();
+        p.ends_well();
+        reader.read(now(), &mut Vec::new()).unwrap();
+        assert!(reader.counts().unseen_mpi, "{mpi}");
+        // A program that is linked against it tells from the start.
+        let mut command = Command::new(built("ranks", &compiler, &[]));
+        let mut p = Watched::start(Calls::None, as_root(&mut command).arg("alone"));
+        p.until("alone");
+        p.read();
+        assert!(p.reader.counts().unseen_mpi, "{mpi}");
+        p.go();
+        p.ends_well();
+    }
 }
 
 #[test]
@@ -502,11 +647,21 @@ fn as_root(command: &mut Command) -> &mut Command {
     command.env("OMPI_MCA_mpi_yield_when_idle", "1")
 }
 
+/// By the name of an MPI, or of its launcher.
+fn calls_of(mpi: &str) -> Calls {
+    Calls::of(if mpi.ends_with("mpich") { Flavour::Mpich } else { Flavour::OpenMpi })
+}
+
 /// The steps of two ranks, and who waits at each, if that is to be seen.
 fn two_ranks(launcher: &str, program: &Path, argument: &str, seen: bool) {
     let mut command = Command::new(launcher);
     as_root(&mut command).args(["-n", "2"]).arg(program).arg(argument);
-    let mut p = Watched::start(true, &mut command);
+    let mut p = Watched::start(calls_of(launcher), &mut command);
+    steps_of_ranks(&mut p, seen);
+    p.ends_well();
+}
+
+fn steps_of_ranks(p: &mut Watched, seen: bool) {
     for (step, activity, call) in [
         ("barrier", Collective, "Barrier"),
         ("receive", Mpi, "Recv"),
@@ -515,11 +670,10 @@ fn two_ranks(launcher: &str, program: &Path, argument: &str, seen: bool) {
     ] {
         p.until(step);
         if seen {
-            ranks(&mut p, activity, call);
+            ranks(p, activity, call);
         }
         p.go();
     }
-    p.ends_well();
 }
 
 /// What an MPI makes of it, which may catch the signal first, is the same with the probe.
@@ -534,7 +688,8 @@ fn a_crash_in_a_call_of_mpi_is_the_programs_own() {
         let alone = as_root(&mut Command::new(&program)).arg("crash").output().unwrap();
         assert!(!alone.status.success() && alone.status.code() != Some(7), "{alone:?}");
         let mut command = Command::new(&program);
-        let p = Watched::start(true, as_root(&mut command).arg("crash").stderr(Stdio::null()));
+        let command = as_root(&mut command).arg("crash").stderr(Stdio::null());
+        let p = Watched::start(calls_of(mpi), command);
         let mut reader = p.mapping.reader().unwrap();
         let (status, said) = p.end();
         assert_eq!((status, said.as_bytes()), (alone.status, alone.stdout.as_slice()));
@@ -568,18 +723,24 @@ fn the_table_agrees_with_each_mpi() {
     let table = include_str!("../../../probe/mpi_calls.h");
     let mut source = String::from("#include <mpi.h>\nint main(void)\n{\n\treturn 0\n");
     let mut calls = 0;
-    for call in table.lines().filter_map(|l| l.strip_prefix("CALL(")?.strip_suffix(')')) {
+    for line in table.lines().filter(|line| line.starts_with("CALL")) {
+        let (kind, call) = line.strip_suffix(')').unwrap().split_once('(').unwrap();
         let fields: Vec<&str> = call.split(", ").collect();
-        let [name, fortran, n, "MPI" | "COLLECTIVE"] = fields[..] else {
-            panic!("{call}");
+        let (name, n, large) = match (kind, &fields[..]) {
+            ("CALL" | "CALL_TEXT", [name, fortran, n, "MPI" | "COLLECTIVE"]) => {
+                assert_eq!(name.to_lowercase(), **fortran);
+                (name, n, false)
+            }
+            ("CALL_LARGE", [name, n, "MPI" | "COLLECTIVE"]) => (name, n, true),
+            _ => panic!("{line}"),
         };
-        assert_eq!(name.to_lowercase(), fortran);
         let zeros = vec!["0"; n.parse().unwrap()].join(", ");
         // Not evaluated, but its arguments are counted.
-        source += &format!("\t\t+ 0 * (int)sizeof(MPI_{name}({zeros}))\n");
+        let call = format!("\t\t+ 0 * (int)sizeof(MPI_{name}({zeros}))\n");
+        source += &if large { format!("#if MPI_VERSION >= 4\n{call}#endif\n") } else { call };
         calls += 1;
     }
-    assert!(calls > 60 && evenly_probe::waiting::calls().count() == calls);
+    assert!(calls > 140 && evenly_probe::waiting::calls().count() == calls);
     source += "\t;\n}\n";
     for mpi in ["openmpi", "mpich"] {
         let compiler = format!("mpicc.{mpi}");

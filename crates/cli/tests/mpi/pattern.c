@@ -2,8 +2,8 @@
  * Messages that are known beforehand, of every kind that the probe counts, and results that are checked.
  * What is sent is written down beside it, as FROM -> TO MESSAGES x BYTES; `profile.rs` expects exactly this.
  *
- *   pattern WHAT...     for 4 ranks; WHAT: point split derived persistent collective neighbour sided load
- *                       threads abort exit die fail
+ *   pattern WHAT...     for 4 ranks; WHAT: point split derived persistent collective neighbour sided other
+ *                       large load threads abort exit die fail
  */
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -13,6 +13,34 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+/* Large counts of MPI-4; where there are none, the same with small ones. */
+#if MPI_VERSION >= 4
+typedef MPI_Count Large;
+typedef MPI_Aint Place;
+#else
+typedef int Large, Place;
+#define MPI_Send_c MPI_Send
+#define MPI_Isend_c MPI_Isend
+#define MPI_Recv_c MPI_Recv
+#define MPI_Irecv_c MPI_Irecv
+#define MPI_Send_init_c MPI_Send_init
+#define MPI_Sendrecv_c MPI_Sendrecv
+#define MPI_Bcast_c MPI_Bcast
+#define MPI_Gather_c MPI_Gather
+#define MPI_Scatterv_c MPI_Scatterv
+#define MPI_Allgather_c MPI_Allgather
+#define MPI_Allgatherv_c MPI_Allgatherv
+#define MPI_Iallreduce_c MPI_Iallreduce
+#define MPI_Alltoallv_c MPI_Alltoallv
+#define MPI_Alltoallw_c MPI_Alltoallw
+#define MPI_Reduce_scatter_c MPI_Reduce_scatter
+#define MPI_Exscan_c MPI_Exscan
+#define MPI_Neighbor_alltoallv_c MPI_Neighbor_alltoallv
+#define MPI_Win_create_c(base, size, unit, info, comm, win) MPI_Win_create(base, size, (int)(unit), info, comm, win)
+#define MPI_Put_c MPI_Put
+#define MPI_Get_accumulate_c MPI_Get_accumulate
+#endif
 
 static int me, n;
 
@@ -177,6 +205,11 @@ static void collective(void)
 	}
 	MPI_Scatterv(a, counts, places, MPI_INT, b, me + 1, MPI_INT, 0, MPI_COMM_WORLD);
 	NEED(b[me] == 9 * me);
+	/* 3 -> i: 1 x 12; i -> 1: 1 x 4 (i + 1) */
+	MPI_Scatter(a, 3, MPI_INT, b, 3, MPI_INT, 3, MPI_COMM_WORLD);
+	NEED(b[2] == 302 + 3 * me);
+	MPI_Gatherv(a, me + 1, MPI_INT, b, counts, places, MPI_INT, 1, MPI_COMM_WORLD);
+	NEED(me != 1 || b[27] == 303);
 	MPI_Allgather(a, 2, MPI_INT, b, 2, MPI_INT, MPI_COMM_WORLD);
 	NEED(b[7] == 301);
 	MPI_Allgatherv(text, me + 1, MPI_CHAR, text + 64, counts, places, MPI_CHAR, MPI_COMM_WORLD);
@@ -238,6 +271,21 @@ static void neighbour(void)
 	MPI_Neighbor_alltoallv(a, &count, &place, MPI_INT, b, &count, &place, MPI_INT, graph);
 	NEED(b[0] == from);
 	MPI_Comm_free(&graph);
+	/* On the ring, i -> i-1: 1 x 12, i -> i+1: 1 x 8; then 1 x 20 each */
+	int counts[2] = { 3, 1 }, in_counts[2] = { 1, 3 }, in_places[2] = { 0 };
+	MPI_Aint bytes[2] = { 0, 16 }, in_bytes[2] = { 0, 8 };
+	MPI_Datatype types[2] = { MPI_INT, MPI_DOUBLE }, in_types[2] = { MPI_DOUBLE, MPI_INT };
+	double x = me;
+	memcpy(a + 4, &x, sizeof x);
+	MPI_Cart_create(MPI_COMM_WORLD, 1, &size, &round, 0, &line);
+	MPI_Neighbor_alltoallw(a, counts, bytes, types, b, in_counts, in_bytes, in_types, line);
+	memcpy(&x, b, sizeof x);
+	NEED(x == (me + n - 1) % n && b[2] == (me + 1) % n);
+	int all[10];
+	in_counts[0] = in_counts[1] = in_places[1] = 5;
+	MPI_Neighbor_allgatherv(a, 5, MPI_INT, all, in_counts, in_places, MPI_INT, line);
+	NEED(all[0] == (me + n - 1) % n && all[5] == (me + 1) % n);
+	MPI_Comm_free(&line);
 }
 
 static void sided(void)
@@ -290,6 +338,168 @@ static void sided(void)
 	NEED(mine == 0 || room[0] == me - 2);
 	MPI_Win_free(&win);
 	MPI_Comm_free(&half);
+	/* In memory that MPI gives, between those who say so: i -> i+1: 1 x 16 */
+	int *given, left = (me + n - 1) % n, flag = 0;
+	MPI_Group world, to, from;
+	MPI_Comm_group(MPI_COMM_WORLD, &world);
+	MPI_Group_incl(world, 1, &right, &to);
+	MPI_Group_incl(world, 1, &left, &from);
+	MPI_Win_allocate(16, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &given, &win);
+	MPI_Win_post(from, 0, win);
+	MPI_Win_start(to, 0, win);
+	MPI_Put(a, 4, MPI_INT, right, 0, 4, MPI_INT, win);
+	MPI_Win_complete(win);
+	while (!flag)
+		MPI_Win_test(win, &flag);
+	NEED(given[0] == left);
+	MPI_Win_free(&win);
+	MPI_Group_free(&to);
+	MPI_Group_free(&from);
+	MPI_Group_free(&world);
+}
+
+/* Calls that wait and of which nothing is counted; what was made by them is. */
+static void other(void)
+{
+	char out[8] = "", in[8];
+	int ranks[2] = { me & ~1, me | 1 }, twin = 1 - (me & 1), right = (me + 1) % n, left = (me + n - 1) % n;
+	int flag = 0, mine, a[2] = { me, me }, b[2];
+	MPI_Comm pair, between, both, graph;
+	MPI_Group world, group;
+	MPI_Request request;
+	/* i -> i^1: 1 x 6 */
+	MPI_Comm_group(MPI_COMM_WORLD, &world);
+	MPI_Group_incl(world, 2, ranks, &group);
+	MPI_Comm_create_group(MPI_COMM_WORLD, group, 5, &pair);
+	MPI_Irecv(in, 6, MPI_CHAR, twin, 0, pair, &request);
+	MPI_Send(out, 6, MPI_CHAR, twin, 0, pair);
+	while (!flag)
+		MPI_Request_get_status(request, &flag, MPI_STATUS_IGNORE);
+	MPI_Wait(&request, MPI_STATUS_IGNORE);
+	/* i -> i+1: 1 x 2 */
+	MPI_Intercomm_create(pair, 0, MPI_COMM_WORLD, me < 2 ? 2 : 0, 7, &between);
+	MPI_Intercomm_merge(between, me >= 2, &both);
+	MPI_Comm_rank(both, &mine);
+	NEED(mine == me);
+	MPI_Sendrecv(out, 2, MPI_CHAR, right, 0, in, 2, MPI_CHAR, left, 0, both, MPI_STATUS_IGNORE);
+	MPI_Comm_disconnect(&both);
+	MPI_Comm_disconnect(&between);
+	MPI_Comm_free(&pair);
+	MPI_Group_free(&group);
+	MPI_Group_free(&world);
+	/* i -> i^1: 1 x 4 */
+	int index[4] = { 1, 2, 3, 4 }, edges[4] = { 1, 0, 3, 2 };
+	MPI_Graph_create(MPI_COMM_WORLD, n, index, edges, 0, &graph);
+	MPI_Neighbor_allgather(a, 1, MPI_INT, b, 1, MPI_INT, graph);
+	NEED(b[0] == (me ^ 1));
+	MPI_Comm_free(&graph);
+	/* i -> i+1: 1 x 8 */
+	int one = 1;
+	MPI_Dist_graph_create(MPI_COMM_WORLD, 1, &me, &one, &right, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &graph);
+	MPI_Neighbor_alltoall(a, 2, MPI_INT, b, 2, MPI_INT, graph);
+	NEED(b[0] == left);
+	MPI_Comm_free(&graph);
+	/* A file, and a barrier */
+	char path[4096];
+	MPI_File file;
+	snprintf(path, sizeof path, "%s/file", getenv("TMPDIR"));
+	MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL,
+		&file);
+	MPI_File_write_at_all(file, me * (MPI_Offset)sizeof me, &me, 1, MPI_INT, MPI_STATUS_IGNORE);
+	MPI_File_sync(file);
+	MPI_Barrier(MPI_COMM_WORLD);
+	MPI_File_sync(file);
+	MPI_File_read_at_all(file, right * (MPI_Offset)sizeof me, &mine, 1, MPI_INT, MPI_STATUS_IGNORE);
+	NEED(mine == right);
+	MPI_File_close(&file);
+}
+
+static void large(void)
+{
+	int right = (me + 1) % n, left = (me + n - 1) % n, a[64], b[64];
+	Large counts[4], in_counts[4];
+	Place places[4], in_places[4];
+	MPI_Datatype types[4];
+	MPI_Request requests[2];
+	for (int i = 0; i < 64; i++)
+		a[i] = 100 * me + i;
+	for (int i = 0; i < n; i++) {
+		counts[i] = i + 1;
+		places[i] = 8 * i;
+		in_counts[i] = me + 1;
+		in_places[i] = 8 * i;
+		types[i] = MPI_INT;
+	}
+	/* i -> i+1: 1 x 12; i -> i-1: 1 x 16; 0 -> 1: 1 x 20; 2 -> 3: 2 x 4 */
+	MPI_Irecv_c(b, 3, MPI_INT, left, 0, MPI_COMM_WORLD, &requests[0]);
+	MPI_Isend_c(a, 3, MPI_INT, right, 0, MPI_COMM_WORLD, &requests[1]);
+	MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+	NEED(b[0] == 100 * left);
+	MPI_Sendrecv_c(a, 4, MPI_INT, left, 1, b, 4, MPI_INT, right, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	NEED(b[3] == 100 * right + 3);
+	if (me == 0) {
+		MPI_Send_c(a, 5, MPI_INT, 1, 2, MPI_COMM_WORLD);
+	} else if (me == 1) {
+		MPI_Recv_c(b, 5, MPI_INT, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	} else if (me == 2) {
+		MPI_Send_init_c(a, 1, MPI_INT, 3, 3, MPI_COMM_WORLD, &requests[0]);
+		for (int k = 0; k < 2; k++) {
+			MPI_Start(&requests[0]);
+			MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+		}
+		MPI_Request_free(&requests[0]);
+	} else {
+		for (int k = 0; k < 2; k++)
+			MPI_Recv_c(b, 1, MPI_INT, 2, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	}
+	/* The tree from 1: 24; i -> 2: 1 x 8; 0 -> i: 1 x 4 (i + 1); a ring of 4; one of 4 (i + 1) */
+	MPI_Bcast_c(b, 6, MPI_INT, 1, MPI_COMM_WORLD);
+	MPI_Gather_c(a, 2, MPI_INT, b, 2, MPI_INT, 2, MPI_COMM_WORLD);
+	NEED(me != 2 || b[6] == 300);
+	MPI_Scatterv_c(a, counts, places, MPI_INT, b, me + 1, MPI_INT, 0, MPI_COMM_WORLD);
+	NEED(b[me] == 9 * me);
+	MPI_Allgather_c(a, 1, MPI_INT, b, 1, MPI_INT, MPI_COMM_WORLD);
+	NEED(b[3] == 300);
+	MPI_Allgatherv_c(a, me + 1, MPI_INT, b, counts, places, MPI_INT, MPI_COMM_WORLD);
+	NEED(b[27] == 303);
+	/* Allreduce of 4; i -> j: 1 x 4 (j + 1), twice; 1 x 4 (j + 1); scan of 8 */
+	MPI_Iallreduce_c(a, b, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[0]);
+	MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+	NEED(b[0] == 600);
+	MPI_Alltoallv_c(a, counts, places, MPI_INT, b, in_counts, in_places, MPI_INT, MPI_COMM_WORLD);
+	NEED(b[24] == 300 + 8 * me);
+	for (int i = 0; i < n; i++)
+		places[i] = in_places[i] = 32 * i;
+	MPI_Alltoallw_c(a, counts, places, types, b, in_counts, in_places, types, MPI_COMM_WORLD);
+	NEED(b[24] == 300 + 8 * me);
+	MPI_Reduce_scatter_c(a, b, counts, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+	NEED(b[0] == 300 + me * (me + 1) / 2);
+	MPI_Exscan_c(a, b, 2, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+	/* On the ring i -> i-1: 1 x 4, i -> i+1: 1 x 8 */
+	MPI_Comm line;
+	int size = n, round = 1;
+	in_counts[0] = 2;
+	in_counts[1] = 1;
+	places[0] = in_places[0] = 0;
+	places[1] = in_places[1] = 2;
+	MPI_Cart_create(MPI_COMM_WORLD, 1, &size, &round, 0, &line);
+	MPI_Neighbor_alltoallv_c(a, counts, places, MPI_INT, b, in_counts, in_places, MPI_INT, line);
+	NEED(b[0] == 100 * left + 2 && b[2] == 100 * right);
+	MPI_Comm_free(&line);
+	/* i -> i+1: 1 x 12; 1 -> 3 and back: 1 x 8 */
+	MPI_Win win;
+	memset(b, 0, sizeof b);
+	MPI_Win_create_c(b, sizeof b, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+	MPI_Win_fence(0, win);
+	MPI_Put_c(a, 3, MPI_INT, right, 0, 3, MPI_INT, win);
+	MPI_Win_fence(0, win);
+	NEED(b[2] == 100 * left + 2);
+	int got[2];
+	if (me == 1)
+		MPI_Get_accumulate_c(a, 2, MPI_INT, got, 2, MPI_INT, 3, 8, 2, MPI_INT, MPI_SUM, win);
+	MPI_Win_fence(0, win);
+	NEED(me != 3 || b[9] == 101);
+	MPI_Win_free(&win);
 }
 
 /* Rank k computes for k * 200 ms of its CPU time, and waits for the others. */
@@ -348,7 +558,7 @@ int main(int argc, char **argv)
 			void (*run)(void);
 		} all[] = { { "point", point }, { "split", split }, { "derived", derived },
 			{ "persistent", persistent }, { "collective", collective }, { "neighbour", neighbour },
-			{ "sided", sided }, { "load", load }, { "threads", threads } };
+			{ "sided", sided }, { "other", other }, { "large", large }, { "load", load }, { "threads", threads } };
 		for (size_t k = 0; k < sizeof all / sizeof *all; k++)
 			if (!strcmp(argv[i], all[k].name))
 				all[k].run();

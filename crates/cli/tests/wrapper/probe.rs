@@ -1,7 +1,7 @@
 //! `evenly run --probe on`: programs compute the same with the probe, the report says how long their threads
 //! waited, and what cannot be watched is said.
 
-use crate::profile::cache;
+use crate::profile::{cache, script_at};
 use crate::schema::valid;
 use crate::support::{Tool, json, stderr, text, workload};
 use rustix::fs::StatVfsMountFlags;
@@ -176,6 +176,30 @@ fn threads_that_spin_make_room_for_the_one_that_computes() {
         counts == [1, 3] || counts == [3, 1]
     });
     assert!(alone, "{recording}");
+}
+
+/// A script that starts MPI tells nobody of it: the report says that its calls were not seen.
+#[test]
+fn mpi_that_the_command_does_not_tell_of_is_noted() {
+    for mpi in crate::mpi::here() {
+        let tool = Tool::new();
+        let script = tool.path("job");
+        script_at(
+            &script,
+            &format!("exec {} -n 2 {} 1 1 1", mpi.tool("mpirun"), mpi.program("pairs")),
+        );
+        let file = tool.path("run.json");
+        let options = format!("-q --policy observe --probe on --json {}", file.display());
+        let mut c = tool.run(&options, &[script.to_str().unwrap()]);
+        c.envs(crate::mpi::ENVIRONMENT).env("XDG_CACHE_HOME", cache());
+        let output = c.output().unwrap();
+        assert!(output.status.success(), "{}: {}", mpi.said, stderr(&output));
+        let notes = json(&file)["notes"].to_string();
+        assert!(
+            notes.contains("--probe: a program had MPI, and calls of it were not seen"),
+            "{notes}"
+        );
+    }
 }
 
 #[test]

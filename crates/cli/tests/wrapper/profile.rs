@@ -67,6 +67,22 @@ impl Expected {
         }
     }
 
+    /// Around a ring: parts of 1 to 4 units, without the right neighbour's own.
+    fn parts_around(&mut self, unit: u64) {
+        for i in 0..N {
+            let right = (i + 1) % N;
+            let edge = self.0.entry((i, right)).or_default();
+            *edge = (edge.0 + 3, edge.1 + unit * (10 - (right + 1)));
+        }
+    }
+
+    /// To 1 and 2 further, as far as there are ranks.
+    fn scan(&mut self, bytes: u64) {
+        for (i, j) in [(0, 1), (1, 2), (2, 3), (0, 2), (1, 3)] {
+            self.add(i, j, 1, bytes);
+        }
+    }
+
     /// Recursive doubling among four.
     fn allreduce(&mut self, bytes: u64) {
         self.each(|i| i ^ 1, 1, bytes);
@@ -101,20 +117,17 @@ fn expected_of_c() -> Expected {
     e.allreduce(12);
     [0, 1, 3].into_iter().for_each(|i| e.add(i, 2, 1, 16));
     (1..N).for_each(|i| e.add(0, i, 1, 4 * (i + 1)));
+    (0..3).for_each(|i| e.add(3, i, 1, 12));
+    [0, 2, 3].into_iter().for_each(|i| e.add(i, 1, 1, 4 * (i + 1)));
     e.each(right, 3, 8);
-    // Four parts of 1 to 4 bytes, without the right neighbour's own.
-    for i in 0..N {
-        let edge = e.0.entry((i, right(i))).or_default();
-        *edge = (edge.0 + 3, edge.1 + 10 - (right(i) + 1));
-    }
+    e.parts_around(1);
     e.pairs(|_, _| 8);
     e.pairs(|_, _| 8);
     e.pairs(|_, j| j + 1);
     e.pairs(|_, _| 8);
     e.pairs(|_, j| 4 * (j + 1));
-    for _ in ["scan", "exscan"] {
-        [(0, 1), (1, 2), (2, 3), (0, 2), (1, 3)].into_iter().for_each(|(i, j)| e.add(i, j, 1, 4));
-    }
+    e.scan(4);
+    e.scan(4);
     e.barrier();
     e.tree(0, 1, true);
     e.allreduce(4);
@@ -128,6 +141,10 @@ fn expected_of_c() -> Expected {
         e.add(i + 1, i, 1, 8);
     });
     e.each(|i| (i + 2) % N, 1, 12);
+    e.each(left, 1, 12);
+    e.each(right, 1, 8);
+    e.each(left, 1, 20);
+    e.each(right, 1, 20);
     // sided: what is got goes from its owner
     e.each(right, 1, 8);
     e.each(left, 1, 12);
@@ -139,6 +156,37 @@ fn expected_of_c() -> Expected {
     e.add(1, 2, 1, 4);
     e.add(0, 2, 1, 4);
     e.add(1, 3, 1, 4);
+    e.each(right, 1, 16);
+    // other
+    e.each(|i| i ^ 1, 1, 6);
+    e.each(right, 1, 2);
+    e.each(|i| i ^ 1, 1, 4);
+    e.each(right, 1, 8);
+    e.barrier();
+    e
+}
+
+/// What its part with large counts sends.
+fn expected_of_large_counts() -> Expected {
+    let mut e = Expected::default();
+    let (right, left) = (|i| (i + 1) % N, |i| (i + N - 1) % N);
+    e.each(right, 1, 12);
+    e.each(left, 1, 16);
+    e.add(0, 1, 1, 20);
+    e.add(2, 3, 2, 4);
+    e.tree(1, 24, true);
+    [0, 1, 3].into_iter().for_each(|i| e.add(i, 2, 1, 8));
+    (1..N).for_each(|i| e.add(0, i, 1, 4 * (i + 1)));
+    e.each(right, 3, 4);
+    e.parts_around(4);
+    e.allreduce(4);
+    (0..3).for_each(|_| e.pairs(|_, j| 4 * (j + 1)));
+    e.scan(8);
+    e.each(left, 1, 4);
+    e.each(right, 1, 8);
+    e.each(right, 1, 12);
+    e.add(1, 3, 1, 8);
+    e.add(3, 1, 1, 8);
     e
 }
 
@@ -157,7 +205,41 @@ fn expected_of_fortran() -> Expected {
     e.pairs(|_, _| 8);
     (1..N).for_each(|i| e.add(0, i, 1, 4));
     e.barrier();
-    e.each(|i| (i + 1) % N, 1, 8);
+    let (right, left) = (|i| (i + 1) % N, |i| (i + N - 1) % N);
+    // every_collective
+    [0, 1, 3].into_iter().for_each(|i| e.add(i, 2, 1, 8));
+    [0, 2, 3].into_iter().for_each(|i| e.add(i, 1, 1, 4 * (i + 1)));
+    [0, 1, 3].into_iter().for_each(|i| e.add(2, i, 1, 4 * (i + 1)));
+    e.each(right, 3, 4);
+    e.parts_around(4);
+    e.tree(3, 16, false);
+    e.pairs(|_, j| 4 * (j + 1));
+    e.pairs(|_, _| 4);
+    e.pairs(|_, _| 12);
+    e.pairs(|_, j| 4 * (j + 1));
+    e.scan(4);
+    e.scan(8);
+    // neighbours
+    for bytes in [4, 8, 12] {
+        e.each(left, 1, bytes);
+        e.each(right, 1, bytes);
+    }
+    e.each(left, 1, 4);
+    e.each(right, 1, 8);
+    e.each(left, 1, 12);
+    e.each(right, 1, 8);
+    // One-sided: what is got goes from its owner.
+    e.each(right, 1, 8);
+    e.each(left, 1, 12);
+    (1..N).for_each(|i| e.add(i, 0, 1, 4));
+    for (i, j, bytes) in [(3, 0, 4), (2, 1, 4), (1, 3, 8)] {
+        e.add(i, j, 1, bytes);
+        e.add(j, i, 1, bytes);
+    }
+    e.add(1, 2, 1, 12);
+    e.add(2, 1, 1, 4);
+    // Before the file.
+    e.each(right, 1, 4);
     e
 }
 
@@ -207,7 +289,8 @@ fn same(mpi: Mpi, form: &str, counted: &Messages, expected: &Messages) {
 
 #[test]
 fn every_message_of_a_c_program_is_counted() {
-    let parts = ["point", "split", "derived", "persistent", "collective", "neighbour", "sided"];
+    let parts =
+        ["point", "split", "derived", "persistent", "collective", "neighbour", "sided", "other"];
     let expected = expected_of_c();
     each("c", &parts, |mpi, output, _, messages| {
         same(mpi, "c", messages, &expected.0);
@@ -216,6 +299,13 @@ fn every_message_of_a_c_program_is_counted() {
         assert!(said.contains("note: 4 calls of collectives between groups"), "{said}");
         assert!(said.contains("on 4 cores of 2 NUMA nodes"), "{said}");
     });
+}
+
+/// The calls of MPI-4, where they are there.
+#[test]
+fn messages_with_large_counts_are_counted() {
+    let expected = expected_of_large_counts();
+    each("c", &["large"], |mpi, _, _, messages| same(mpi, "large", messages, &expected.0));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-// Loads a module that uses OpenMP, as an interpreter does: for itself only.
+// Loads a module that uses OpenMP or MPI, as an interpreter does: for itself only.
 #include <dlfcn.h>
 #include <stdio.h>
 

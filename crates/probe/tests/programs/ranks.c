@@ -1,24 +1,87 @@
 // Two ranks for tests of the probe, as steps.c: the first holds up the second. The argument is the level of
 // threads that is asked for, or "plain" for MPI_Init. Rank 1 tells by itself nothing; both compute a sum. With
-// "crash" a rank that is alone dies of its own fault within a call.
+// "crash" a rank that is alone dies of its own fault within a call; with "threads" two threads of rank 1 wait in
+// MPI at the same time; with "file" rank 0 is late at a file; "alone" is one rank. Also built as a module, to be loaded by module.c.
 #include <mpi.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "step.h"
 
-int main(int argc, char **argv)
+// Receives what rank 0 sends with this tag.
+static void *receive(void *tag)
+{
+	int got = -1, wanted = (int)(long)tag;
+	MPI_Recv(&got, 1, MPI_INT, 0, wanted, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	return got == wanted ? NULL : (void *)1;
+}
+
+static int threads(int rank)
+{
+	if (rank == 0) {
+		step("threads");
+		for (int tag = 7; tag <= 8; tag++)
+			MPI_Send(&tag, 1, MPI_INT, 1, tag, MPI_COMM_WORLD);
+	} else {
+		pthread_t other;
+		void *wrong;
+		pthread_create(&other, NULL, receive, (void *)7L);
+		if (receive((void *)8L))
+			return 1;
+		pthread_join(other, &wrong);
+		if (wrong)
+			return 2;
+	}
+	MPI_Finalize();
+	return 0;
+}
+
+static int file(int rank)
+{
+	char path[4096];
+	int got = -1, other = 1 - rank;
+	MPI_File file;
+	snprintf(path, sizeof path, "%s/evenly-ranks", getenv("TMPDIR"));
+	MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL,
+		&file);
+	if (rank == 0)
+		step("file");
+	MPI_File_set_size(file, 8);
+	MPI_File_write_at_all(file, 4 * rank, &rank, 1, MPI_INT, MPI_STATUS_IGNORE);
+	MPI_File_sync(file);
+	MPI_Barrier(MPI_COMM_WORLD);
+	MPI_File_sync(file);
+	MPI_File_read_at_all(file, 4 * other, &got, 1, MPI_INT, MPI_STATUS_IGNORE);
+	MPI_File_close(&file);
+	MPI_Finalize();
+	return got == other ? 0 : 1;
+}
+
+int run(const char *what);
+int run(const char *what)
 {
 	int rank, size, level = 0, got = 0, sum = 0;
-	const char *what = argc > 1 ? argv[1] : "plain";
 	int levels[] = { MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE };
-	if (!strcmp(what, "plain") || !strcmp(what, "crash"))
-		MPI_Init(&argc, &argv);
+	if (!strcmp(what, "threads"))
+		MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
+	else if (what[0] >= '0' && what[0] <= '3')
+		MPI_Init_thread(NULL, NULL, levels[atoi(what)], &level);
 	else
-		MPI_Init_thread(&argc, &argv, levels[atoi(what)], &level);
+		MPI_Init(NULL, NULL);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &size);
+	if (!strcmp(what, "threads"))
+		return level == MPI_THREAD_MULTIPLE ? threads(rank) : 3;
+	if (!strcmp(what, "file"))
+		return file(rank);
+	if (!strcmp(what, "alone")) {
+		MPI_Barrier(MPI_COMM_WORLD);
+		step("alone");
+		MPI_Finalize();
+		return 0;
+	}
 	if (!strcmp(what, "crash")) {
 		MPI_Request request;
 		MPI_Irecv((void *)8, 1, MPI_INT, 0, 0, MPI_COMM_SELF, &request);
@@ -55,3 +118,10 @@ int main(int argc, char **argv)
 	// 43 and 1, and the number of the other.
 	return sum == 4310 + other ? 0 : 1;
 }
+
+#ifndef MODULE
+int main(int argc, char **argv)
+{
+	return run(argc > 1 ? argv[1] : "plain");
+}
+#endif

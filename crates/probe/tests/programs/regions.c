@@ -79,6 +79,12 @@ int run(const char *what)
 		step("last");
 		return sum == 2 ? 0 : 1;
 	}
+	if (!strcmp(what, "crash")) {
+#pragma omp parallel
+		if (omp_get_thread_num() == 1)
+			*(volatile int *)8 = 1;
+		return 7;
+	}
 	if (!strcmp(what, "tasks")) {
 		// The first thread makes a task and works on; another, which waits, executes it.
 #pragma omp parallel
@@ -91,6 +97,60 @@ int run(const char *what)
 				}
 				while (!hold) {
 				}
+			}
+		}
+		step("last");
+		return 0;
+	}
+	if (!strcmp(what, "taskwait")) {
+		// Another thread executes the task that the first waits for.
+#pragma omp parallel shared(sum)
+		{
+			if (omp_get_thread_num() == 0) {
+#pragma omp task shared(hold)
+				{
+					hold = 1;
+					task_of_another("wait");
+				}
+				while (!hold) {
+				}
+#pragma omp taskwait
+				hold = 0;
+#pragma omp taskgroup
+				{
+#pragma omp task shared(hold)
+					{
+						hold = 1;
+						task_of_another("group");
+					}
+					while (!hold) {
+					}
+				}
+				struct { long of[3]; } values = { { 0, 0, 0 } };
+				for (int i = 0; i < 100; i++) {
+					values.of[1] = i;
+					// Its own copy of the values, at once and later.
+#pragma omp task firstprivate(values) shared(sum) if (i % 2)
+					{
+#pragma omp atomic
+						sum += values.of[1];
+					}
+				}
+#pragma omp taskwait
+			}
+		}
+		step("last");
+		printf("sum %ld\n", sum);
+		return 0;
+	}
+	if (!strcmp(what, "taskloop")) {
+#pragma omp parallel
+		{
+			if (omp_get_thread_num() == 0) {
+#pragma omp taskloop grainsize(1) nogroup
+				for (int i = 0; i < 2; i++)
+					if (i == 0)
+						task_of_another("loop");
 			}
 		}
 		step("last");
