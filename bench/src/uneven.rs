@@ -1,6 +1,6 @@
 //! Programs whose ranks or threads have unequal work and wait for each other, more of them than CPUs:
 //! MetBench and MetBenchVar of the HPCSched paper over both MPIs, and triangular loops in OpenMP.
-//! The kernel, the default policy and `hpc-auto`, one of each in every round.
+//! The kernel, the default policy and the `hpc-` policies, one of each in every round.
 //!
 //! The limit is measured in between: for MetBench the same work in two ranks that have half of it each; for a
 //! loop what one thread takes for all of it, divided by the CPUs, or the part of the thread that has most
@@ -58,7 +58,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Names of the arms.
 const REFERENCE: &str = "limit";
 const KERNEL: &str = "kernel";
-const POLICIES: [&str; 2] = ["hybrid", "hpc-auto"];
+const POLICIES: [&str; 4] = ["hybrid", "hpc-auto", "hpc-uniform", "hpc-adaptive"];
 
 /// The arguments of `evenly-bench uneven`.
 #[derive(Debug, Args)]
@@ -108,8 +108,8 @@ enum Waiting {
 #[serde(rename_all = "kebab-case", tag = "name")]
 enum Program {
     /// The loads of four ranks are the two in turn, and turn round after so many iterations, where
-    /// that is not 0.
-    Metbench { mpi: MpiArg, loads: [u32; 2], iterations: u32, reverse: u32 },
+    /// that is not 0. They wait for all others in a barrier, or for messages of both neighbours.
+    Metbench { mpi: MpiArg, loads: [u32; 2], iterations: u32, reverse: u32, neighbours: bool },
     /// A triangular loop in equal blocks of rows.
     Triangle { runtime: &'static str, threads: u32, sweeps: u32 },
 }
@@ -181,16 +181,17 @@ fn cases(longer: f64) -> Vec<Case> {
         (MpiArg::Openmpi, Waiting::Spin),
         (MpiArg::Openmpi, Waiting::Yield),
     ] {
-        for (what, loads, iterations, reverse) in [
-            ("4-1", [1, 4], 60, 0),
-            ("3-1", [1, 3], 70, 0),
-            ("1-1", [2, 2], 80, 0),
-            ("var", [1, 4], 45, 15),
+        for (what, loads, iterations, reverse, neighbours) in [
+            ("4-1", [1, 4], 60, 0, false),
+            ("3-1", [1, 3], 70, 0, false),
+            ("1-1", [2, 2], 80, 0, false),
+            ("var", [1, 4], 45, 15, false),
+            ("neighbours", [1, 4], 60, 0, true),
         ] {
             let iterations = times(iterations);
             all.push(Case {
                 name: format!("metbench-{what}-{}-{}", mpi.name(), waiting.name()),
-                program: Program::Metbench { mpi, loads, iterations, reverse },
+                program: Program::Metbench { mpi, loads, iterations, reverse, neighbours },
                 waiting,
             });
         }
@@ -222,16 +223,17 @@ impl Case {
     /// In words.
     fn what(&self) -> String {
         match self.program {
-            Program::Metbench { mpi, loads: [a, b], iterations, reverse } => {
+            Program::Metbench { mpi, loads: [a, b], iterations, reverse, neighbours } => {
                 let turning = match reverse {
                     0 => String::new(),
                     k => format!(" that turn round every {k}"),
                 };
                 format!(
-                    "MetBench, {}, {RANKS} ranks on {CPUS} CPUs that {}, {iterations} iterations with \
+                    "MetBench, {}, {RANKS} ranks on {CPUS} CPUs that {}{}, {iterations} iterations with \
                      loads {a} and {b}{turning}",
                     mpi.words(),
                     self.waiting.name(),
+                    if neighbours { " for their neighbours" } else { "" },
                 )
             }
             Program::Triangle { runtime, threads, sweeps } => format!(
@@ -264,7 +266,7 @@ impl Case {
         let per_ms = bench.iterations_per_ms;
         let argv = |words: Vec<String>| words.into_iter().map(OsString::from).collect();
         match self.program {
-            Program::Metbench { mpi, loads: [a, b], iterations, reverse } => {
+            Program::Metbench { mpi, loads: [a, b], iterations, reverse, neighbours } => {
                 let command = |ranks: u32, loads: String| {
                     argv(vec![
                         mpi.tool("mpirun"),
@@ -279,6 +281,8 @@ impl Case {
                         loads,
                         "--reverse".into(),
                         reverse.to_string(),
+                        "--sync".into(),
+                        String::from(if neighbours { "neighbours" } else { "barrier" }),
                     ])
                 };
                 // Two pairs of ranks, each with both loads.
@@ -595,7 +599,7 @@ mod tests {
     fn names_are_unique_and_policies_exist() {
         let all = cases(1.0);
         let names: BTreeSet<&str> = all.iter().map(|c| c.name.as_str()).collect();
-        assert_eq!((names.len(), all.len()), (20, 20));
+        assert_eq!((names.len(), all.len()), (23, 23));
         assert!(POLICIES.iter().all(|p| evenly_policy::by_name(p).is_some()));
     }
 
@@ -611,8 +615,11 @@ mod tests {
         let [command, reference] = case.commands(&bench(&args));
         assert_eq!(
             words(&command).join(" "),
-            "mpirun.mpich -n 4 /r/metbench.mpich --iterations 60 --iters 10000 --loads 1,4 --reverse 0"
+            "mpirun.mpich -n 4 /r/metbench.mpich --iterations 60 --iters 10000 --loads 1,4 --reverse 0 \
+             --sync barrier"
         );
+        let [command, _] = of("metbench-neighbours-mpich-spin").commands(&bench(&args));
+        assert!(words(&command).join(" ").ends_with("--sync neighbours"));
         assert!(words(&reference).join(" ").contains("-n 2 "));
         assert!(words(&reference).join(" ").contains("--loads 5 "));
     }
