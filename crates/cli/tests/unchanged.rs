@@ -1,6 +1,7 @@
 //! What the probe and the balancer do to a program's answers: nothing. Every program of `workloads/`, with
 //! each runtime that it is built for, and Fortran's MPI, runs by itself, watched with the probe, balanced with
-//! it, and under the doctor; its output, but for times, and its status are the same each time.
+//! it by progress and by work, and under the doctor; its output, but for times, and its status are the same
+//! each time.
 //!
 //! Balanced as restlessly as possible, and with more threads than CPUs. Nothing here depends on how fast the
 //! machine is.
@@ -169,7 +170,7 @@ fn seen(output: &Output) -> (String, Option<i32>, Option<i32>) {
 fn same_in_all_ways(cases: &[Case]) {
     let state = State::new();
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
-    let restless = words("--policy hybrid --period 10ms --budget 50 --no-guard");
+    let restless = words("run -q --period 10ms --budget 50 --no-guard --policy");
     for case in cases {
         let run = |command: &mut Command| {
             command.envs(case.variables.iter().copied()).env("XDG_CACHE_HOME", &cache);
@@ -185,9 +186,10 @@ fn same_in_all_ways(cases: &[Case]) {
             all.concat()
         };
         let watched = under(&words("run -q --policy observe"));
-        let balanced = under(&[words("run -q"), restless.clone()].concat());
+        let [level, uneven] =
+            ["hybrid", "hpc-auto"].map(|policy| under(&[restless.clone(), words(policy)].concat()));
         let examined = under(&words("doctor"));
-        for arguments in [&watched, &balanced, &examined] {
+        for arguments in [&watched, &level, &uneven, &examined] {
             let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
             let (found, said) = run(&mut state.command(&arguments));
             assert_eq!(found, alone, "{arguments:?}: {said}");
