@@ -1,6 +1,6 @@
 //! `evenly doctor` where it is alone: on a machine with four CPUs in two nodes and control groups of
 //! version 2, on which nobody else computes. What ails a program because of the machine can be made there:
-//! memory on the other node, a quota, CPUs that idle.
+//! memory on the other node, a quota, a neighbour on a CPU of its own, CPUs that idle.
 //! Each of these has a program beside it that it does not ail.
 //!
 //! Verdicts only, and no figures of speed. Skipped unless `EVENLY_LAB=1`; see `evenly.rs` for the variables.
@@ -30,6 +30,8 @@ const OF_THE_HOST: [&str; 2] = ["slow_cpu", "uneven_work"];
 struct Patient {
     name: &'static str,
     command: String,
+    /// What is started before it, and ended behind it.
+    before: &'static str,
     /// The finding, and the CPUs that it has to name; none for a healthy one.
     ails: Option<(&'static str, &'static str)>,
     /// What the line to paste or the evidence has to contain.
@@ -43,17 +45,20 @@ const fn ailing(
     told: &'static str,
     command: String,
 ) -> Patient {
-    Patient { name, command, ails: Some((kind, cpus)), told }
+    Patient { name, command, before: "", ails: Some((kind, cpus)), told }
 }
 
 const fn healthy(name: &'static str, command: String) -> Patient {
-    Patient { name, command, ails: None, told: "" }
+    Patient { name, command, before: "", ails: None, told: "" }
 }
 
 /// About two seconds of an emulated CPU for each thread.
 fn spmd(threads: u32, options: &str) -> String {
     format!("spmd --threads {threads} --phases 8 --iters 2500000 {options}")
 }
+
+/// Another program, which computes on one CPU as long as this one runs.
+const HOG: &str = "noise --always --cpu 1 >/dev/null & N=$!";
 
 #[test]
 fn what_the_machine_does_to_a_program_is_told() {
@@ -112,6 +117,14 @@ fn what_the_machine_does_to_a_program_is_told() {
                 ),
                 healthy("4 threads, quota of 8 CPUs (version 2)", within("800000", spmd(4, ""))),
                 ailing(
+                    "8 threads, quota of 2 CPUs (version 2)",
+                    "quota",
+                    "",
+                    "/sys/fs/cgroup/quota/cpu.max",
+                    within("200000", spmd(8, "")),
+                ),
+                healthy("2 threads, quota of 2 CPUs (version 2)", within("200000", spmd(2, ""))),
+                ailing(
                     "threads on node 1, memory on node 0",
                     "remote_memory",
                     "0-1",
@@ -119,6 +132,13 @@ fn what_the_machine_does_to_a_program_is_told() {
                     on_node_1(0),
                 ),
                 healthy("threads on node 1, memory there", on_node_1(1)),
+                Patient {
+                    before: HOG,
+                    ..healthy(
+                        "2 threads on CPUs 2-3, a hog on CPU 1",
+                        format!("taskset c {}", spmd(2, "")),
+                    )
+                },
             ] {
                 see(lab, &p);
             }
@@ -131,8 +151,9 @@ fn what_the_machine_does_to_a_program_is_told() {
 /// A row of the table, and what is wrong with it.
 fn verdict(lab: &mut Lab, p: &Patient) -> (String, String) {
     let script = format!(
-        "cd /tmp; rm -f d.json; evenly doctor --json d.json -- {} >out 2>said; echo status $?; cat d.json",
-        p.command
+        "cd /tmp; rm -f d.json; {}\nevenly doctor --json d.json -- {} >out 2>said; S=$?; \
+         [ -z \"$N\" ] || kill $N; echo status $S; cat d.json",
+        p.before, p.command
     );
     let output = common::run(lab, &script, PATIENCE);
     let said = common::run(lab, "cat /tmp/said /tmp/out", PATIENCE).text();
@@ -170,7 +191,7 @@ fn options() -> LabOptions {
     let (fixed, linked) = (workloads("workloads-static", true), workloads("workloads", false));
     let include = |host: PathBuf, name: &str| Include { host, guest: format!("/usr/bin/{name}") };
     let mut all = vec![include(evenly(), "evenly")];
-    all.extend(["spmd", "odd"].map(|name| include(fixed.join(name), name)));
+    all.extend(["spmd", "noise", "odd"].map(|name| include(fixed.join(name), name)));
     // One with a runtime that can be seen to be loaded.
     all.push(include(linked.join("omp_spmd-gomp"), "omp_spmd"));
     LabOptions { cpus: 4, numa: 2, include: all, ..LabOptions::default() }
