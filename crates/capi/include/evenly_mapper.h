@@ -77,7 +77,8 @@ struct evenly_map_options {
                                     `evenly map --alpha latency` takes is the latency of local memory */
     uint64_t seed;               /* of those that draw random numbers */
     double time_limit_s;         /* how long those may search that search */
-    double migration_worth_s;    /* nuco+: makespan that a migration must save */
+    double migration_worth_s;    /* nuco+: makespan that a migration must save; below 0: a millisecond over
+                                    the number of cores that tasks are on at present */
     int64_t max_migrations;      /* nuco+: no more migrations than that; below 0: no bound */
     double max_imbalance;        /* nuco+: no more imbalance than that (0.05: a makespan of 1.05
                                     times the mean load); below 0: no bound */

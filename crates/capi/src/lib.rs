@@ -163,7 +163,7 @@ impl EvenlyMapOptions {
             },
             seed: usual.seed,
             time_limit_s: usual.time_limit.as_secs_f64(),
-            migration_worth_s: usual.migration_worth_s,
+            migration_worth_s: usual.migration_worth_s.unwrap_or(-1.0),
             max_migrations: -1,
             max_imbalance: -1.0,
             tolerance: usual.tolerance,

@@ -141,7 +141,7 @@ pub(crate) fn options(given: &EvenlyMapOptions) -> Result<Options, Trouble> {
     for (name, value, least) in [
         ("alpha", given.alpha, f64::NEG_INFINITY),
         ("time_limit_s", given.time_limit_s, 0.0),
-        ("migration_worth_s", given.migration_worth_s, 0.0),
+        ("migration_worth_s", given.migration_worth_s, f64::NEG_INFINITY),
         ("max_imbalance", given.max_imbalance, f64::NEG_INFINITY),
         ("tolerance", given.tolerance, 0.0),
         ("beta", given.beta, f64::NEG_INFINITY),
@@ -165,7 +165,7 @@ pub(crate) fn options(given: &EvenlyMapOptions) -> Result<Options, Trouble> {
         seed: given.seed,
         // More than any number of nanoseconds is the most that there is.
         time_limit: Nanos((given.time_limit_s * 1e9) as u64),
-        migration_worth_s: given.migration_worth_s,
+        migration_worth_s: bound(given.migration_worth_s),
         max_migrations: usize::try_from(given.max_migrations).ok(),
         max_imbalance: bound(given.max_imbalance),
         tolerance: given.tolerance,
@@ -252,6 +252,9 @@ mod tests {
         assert_eq!((o.alpha, o.seed, o.time_limit), (d.alpha, d.seed, d.time_limit));
         assert_eq!((o.max_migrations, o.max_imbalance), (d.max_migrations, d.max_imbalance));
         assert_eq!((o.beta, o.windows), (d.beta, d.windows));
+        assert_eq!((o.migration_worth_s, d.migration_worth_s), (None, None));
+        let o = options(&EvenlyMapOptions { migration_worth_s: 1e-3, ..usual }).unwrap();
+        assert_eq!(o.migration_worth_s, Some(1e-3));
         let o = options(&EvenlyMapOptions { beta: 0.0, windows: 20.0, ..usual }).unwrap();
         assert_eq!((o.beta, o.windows), (Some(0.0), 20.0));
         let bounded =

@@ -578,7 +578,8 @@ pub(crate) struct MapArgs {
     #[arg(long, value_name = "DURATION", default_value = "10min",
         allow_hyphen_values = true, value_parser = parse_duration)]
     pub(crate) program_limit: Nanos,
-    /// nuco+: makespan that a migration must save, in seconds [default: 0.001; 0 with --profile]
+    /// nuco+: makespan that a migration must save, in seconds [default: 0.001 over the number of cores
+    /// that tasks are on at present; 0 with --profile]
     #[arg(long, value_name = "SECONDS", value_parser = not_negative)]
     pub(crate) migration_worth: Option<f64>,
     /// nuco+: for how many windows, as long as the one that was observed, the mapping will hold:

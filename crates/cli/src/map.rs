@@ -8,7 +8,7 @@ use evenly_errors::said;
 use evenly_linux::supervise::{Outcome, Signals};
 use evenly_map::{
     Algorithm, Background, Case, Described, Files, Format, Input, Mapped, Point, PresentFrom,
-    expected_s, machine, mapping_file, names_differ, present, procs_file, with_speeds,
+    expected_s, judging_s, machine, mapping_file, names_differ, present, procs_file, with_speeds,
 };
 use evenly_model::{CoreIndex, Nanos};
 use evenly_policy::map::{Alpha, Options};
@@ -16,8 +16,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
-/// Above so many seconds it is said beforehand how long it will take.
+/// Above so many seconds it is said beforehand how long it will take, and how long reading will.
 const LONG_S: f64 = 5.0;
+const LONG_READING_S: f64 = 1.0;
+/// For so many tasks, or pairs that communicate, it always is.
+const MANY: usize = 100_000;
 
 pub(crate) fn map(args: &MapArgs) -> anyhow::Result<End> {
     // Not left to the parser, which names the first option of several.
@@ -270,14 +273,12 @@ fn options(args: &MapArgs, memory_s: Option<f64>) -> anyhow::Result<Options> {
         seed: args.seed,
         time_limit: args.time_limit,
         // Ranks that are started where they should be have not migrated.
-        migration_worth_s: args.migration_worth.unwrap_or(if args.profile {
-            0.0
-        } else {
-            usual.migration_worth_s
-        }),
+        migration_worth_s: args.migration_worth.or(args.profile.then_some(0.0)),
         windows: args.windows.unwrap_or(usual.windows),
         // Nobody asks for that here: objects of a runtime are copied.
         copied_within_nodes: usual.copied_within_nodes,
+        // Of a profile they are what ranks computed outside of MPI.
+        received_in_loads: !args.profile,
         max_migrations: args.max_migrations,
         max_imbalance: args.max_imbalance.map(|percent| percent / 100.0),
         tolerance: args.tolerance.map_or(usual.tolerance, |percent| percent / 100.0),
@@ -323,7 +324,7 @@ fn say_how_long_to_read(files: &Files, quiet: bool) {
     let length = |path: &Path| std::fs::metadata(path).map_or(0, |m| m.len());
     let bytes = files.all().map(length).sum::<u64>() as f64;
     let seconds = bytes / READ_IN_A_SECOND;
-    if !quiet && seconds > LONG_S {
+    if !quiet && seconds > LONG_READING_S {
         tell(&format!("evenly: {:.0} MB to read: this may take {seconds:.0} s", bytes / 1e6));
     }
 }
@@ -340,10 +341,11 @@ fn say_how_long(case: &Case, algorithms: &[Algorithm], options: &Options, quiet:
     let searches = |a: &&Algorithm| matches!(a, Algorithm::Own(m) if m.effort.searches());
     let searching = algorithms.iter().filter(searches).count() as f64;
     let search_s = searching * options.time_limit.as_secs_f64();
-    let seconds = algorithms.iter().map(own).sum::<f64>() + search_s;
-    if !quiet && seconds > LONG_S {
+    let deciding_s = algorithms.iter().map(own).sum::<f64>() + search_s;
+    let seconds = deciding_s + judging_s(algorithms.len(), n, pairs);
+    if !quiet && (seconds > LONG_S || n.max(pairs) >= MANY) {
         let search = if search_s > 0.0 {
-            format!(", {search_s:.0} s of it search (--time-limit)")
+            format!(", {} of it search (--time-limit)", Nanos::from_secs_f64(search_s))
         } else {
             String::new()
         };
@@ -351,8 +353,18 @@ fn say_how_long(case: &Case, algorithms: &[Algorithm], options: &Options, quiet:
             [a] => a.name().to_owned(),
             all => format!("{} algorithms", all.len()),
         };
+        let programs = algorithms.iter().filter(|a| matches!(a, Algorithm::Program(_)));
+        let programs: Vec<&str> = programs.map(|a| a.name()).collect();
+        let besides = match &programs[..] {
+            [] => String::new(),
+            names => format!(", and what {} needs", names.join(" and ")),
+        };
+        // Nobody is told of less than a tenth of a second.
+        let digits = usize::from(seconds < 9.95);
+        let seconds = seconds.max(0.1);
         tell(&format!(
-            "evenly: {what}, {n} tasks on {m} cores: this may take up to {seconds:.0} s{search}"
+            "evenly: {what}, {n} tasks on {m} cores: this may take up to {seconds:.digits$} \
+             s{search}{besides}"
         ));
     }
 }

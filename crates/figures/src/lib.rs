@@ -30,6 +30,7 @@ pub use chart::{Axis, Chart, Look, Scale, Series};
 pub use heat::{Field, HeatMap, LEVELS, heat_colours};
 pub use juggle::sweep_map;
 pub use lanes::Lanes;
+pub use nuco::others;
 pub use page::{page, section};
 pub use table::Table;
 pub use traces::Traces;

@@ -343,7 +343,7 @@ impl Case {
                 "beta": options.byte_s(cluster),
                 "seed": options.seed,
                 "time_limit_s": options.time_limit.as_secs_f64(),
-                "migration_worth_s": options.migration_worth_s,
+                "migration_worth_s": options.worth_s(&self.present),
                 "windows": options.windows,
                 "max_migrations": options.max_migrations,
                 "max_imbalance": options.max_imbalance,
@@ -389,6 +389,13 @@ fn amount(x: f64) -> String {
 /// Measured once, on a machine that had other work too: `nuco` 15 to 25 ns and `treematch` 25 to 60 ns
 /// for a task and a core, with 10,000 and 100,000 tasks on 1,000 cores.
 const LOOK_S: f64 = 60e-9;
+
+/// How long it may take to say what so many mappings are worth, in seconds: a rough guess from above.
+#[must_use]
+pub fn judging_s(mappings: usize, tasks: usize, pairs: usize) -> f64 {
+    // Objectives and J, of the present mapping twice.
+    LOOK_S * (2 + mappings) as f64 * 2.0 * (tasks as f64 + 2.0 * pairs as f64)
+}
 
 /// How long a mapper may take, but for the time that it searches, in seconds: a rough guess from above.
 #[must_use]

@@ -54,7 +54,7 @@ impl Case {
         let step = |k: u32| makespan_s * LEAST.powf(1.0 - f64::from(k) / f64::from(PRICES - 1));
         let prices = std::iter::once(0.0).chain((0..PRICES).map(step));
         for worth_s in prices {
-            let options = Options { migration_worth_s: worth_s, ..options.clone() };
+            let options = Options { migration_worth_s: Some(worth_s), ..options.clone() };
             let mapped = self.map(searcher, &options);
             let how = format!("a migration must save {worth_s:.2e} s");
             front.prices.push(Point { how, mapped, on_front: false });

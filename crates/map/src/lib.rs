@@ -34,7 +34,7 @@ mod programs;
 mod table;
 
 pub use assignment::{Assignment, assignment_file, read_assignment};
-pub use case::{Algorithm, Case, Mapped, SCHEMA, SCHEMA_COMPARISON, expected_s};
+pub use case::{Algorithm, Case, Mapped, SCHEMA, SCHEMA_COMPARISON, expected_s, judging_s};
 pub use error::InputError;
 pub use factors::read_factors;
 pub use format::{FORMATS, Format, FormatError, FormatInfo, format, names_differ, write};

@@ -77,6 +77,8 @@ const REMNANT: f64 = 0.05;
 /// Memory that stayed is left for a window, then for two, and so on, but for no more than this; so are threads
 /// that would be put back.
 const LONGEST_REST: u64 = 64;
+/// What a migration must save of the makespan: what NucoLB's took, one after the other.
+const MIGRATION_S: f64 = 1e-3;
 /// How long the mapper may search, as its module counts: some thousand looks, so that a point stays
 /// short.
 const SEARCH: Nanos = Nanos::from_millis(2);
@@ -561,8 +563,14 @@ impl Remap {
         if let Some(bandwidths) = &knowledge.bandwidths {
             cluster = cluster.with_bandwidths(bandwidths.clone()).ok()?;
         }
-        let options =
-            Options { time_limit: SEARCH, copied_within_nodes: false, ..Options::default() };
+        let options = Options {
+            time_limit: SEARCH,
+            migration_worth_s: Some(MIGRATION_S),
+            copied_within_nodes: false,
+            // CPU time outside of MPI, or less what was spun.
+            received_in_loads: false,
+            ..Options::default()
+        };
         Some(Case { graph, cluster, present: self.at.clone(), options })
     }
 

@@ -131,7 +131,7 @@ fn dominates(a: &Objectives, b: &Objectives) -> bool {
 fn as_good_as(o: &Objectives) -> Options {
     Options {
         alpha: Alpha::Auto,
-        migration_worth_s: 0.0,
+        migration_worth_s: Some(0.0),
         max_migrations: Some(o.migrations),
         max_imbalance: Some(o.imbalance),
         ..Options::default()
@@ -275,7 +275,7 @@ fn the_worth_of_a_migration_trades_migrations_for_the_rest() {
         let dump = Dump::read(program);
         let mut last = usize::MAX;
         for worth in [0.0, 1e-3, 1e-2, 1e-1, 10.0] {
-            let options = Options { migration_worth_s: worth, ..Options::default() };
+            let options = Options { migration_worth_s: Some(worth), ..Options::default() };
             let mapping = dump.map("nuco+", cluster, &options);
             let o = dump.judge(cluster, &mapping);
             println!(

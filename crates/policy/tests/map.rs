@@ -2,6 +2,8 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_model::{CacheLevel, Cluster, Core, CoreIndex, Edge, Nanos, Node, Task, TaskGraph};
+use evenly_policy::map::apps::APPS;
+use evenly_policy::map::machines::MACHINES;
 use evenly_policy::map::{Alpha, MAPPERS, Options, Request, mapper, no_stop, objectives, plus};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -183,7 +185,7 @@ proptest! {
         let options = Options {
             alpha: Alpha::Auto,
             time_limit: Nanos::from_millis(if late { 0 } else { 5 }),
-            migration_worth_s: f64::from(worth) / 10.0,
+            migration_worth_s: Some(f64::from(worth) / 10.0),
             max_migrations,
             max_imbalance,
             ..Options::default()
@@ -227,7 +229,7 @@ proptest! {
             alpha: if auto { Alpha::Auto } else { Options::default().alpha },
             beta,
             time_limit: Nanos::from_millis(5),
-            migration_worth_s: f64::from(worth) / 10.0,
+            migration_worth_s: Some(f64::from(worth) / 10.0),
             ..Options::default()
         };
         let (graph, present) = (instance.graph(), &instance.present);
@@ -301,6 +303,30 @@ fn corners() {
         mapping.sort_unstable();
         mapping.dedup();
         assert_eq!(mapping.len(), 3, "{name}");
+    }
+}
+
+/// `nuco-auto` is the first to fit into half of the time, whatever else does not.
+#[test]
+fn nuco_plus_is_never_worse_than_nuco_auto_in_a_short_time() {
+    for app in &APPS {
+        for machine in &MACHINES {
+            let (graph, cluster) = (app.graph(1).unwrap(), (machine.make)().unwrap());
+            let present = app.start(&graph, &cluster);
+            let options = Options { time_limit: Nanos::from_millis(10), ..Options::default() };
+            let clock = || Nanos::ZERO;
+            let request = Request {
+                graph: &graph,
+                cluster: &cluster,
+                present: &present,
+                options: &options,
+                clock: &clock,
+                stop: &no_stop,
+            };
+            let value = |name| plus::objective_s(&request, &(mapper(name).unwrap().map)(&request));
+            let (ours, theirs) = (value("nuco+"), value("nuco-auto"));
+            assert!(ours <= theirs, "{} on {}: {theirs}, {ours}", app.name, machine.name);
+        }
     }
 }
 

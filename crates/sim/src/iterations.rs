@@ -34,8 +34,8 @@
 //!   + the longest, over hosts, of: sum over tasks that leave a core there: migration_s + size / bandwidth
 //! ```
 //!
-//! where what it looks at is [`Effort::looks`], and meanwhile nothing else happens. The balancer's own time is modelled, never measured, so that
-//! a run is the same on every machine.
+//! where what it looks at is [`Effort::looks`], and meanwhile nothing else happens. The balancer's own time is
+//! modelled, never measured, so that a run is the same on every machine.
 //!
 //! Invariants: equal arguments give equal runs; no clock is read. What cores compute and idle adds
 //! up to their number times the time of the iterations.
@@ -45,10 +45,8 @@
 
 use evenly_model::stats::Random;
 use evenly_model::{Cluster, CoreIndex, GraphError, Nanos, NodeIndex, TaskGraph, TaskIndex};
-#[cfg(doc)]
-use evenly_policy::map::Effort;
 use evenly_policy::map::apps::App;
-use evenly_policy::map::{MapperInfo, Options, Request, no_stop, objectives};
+use evenly_policy::map::{Effort, MapperInfo, Options, Request, no_stop, objectives};
 
 /// What things cost, beside what the tasks and the [`Cluster`] say: the parameters of the model, all
 /// of them. The default is what the figures of docs/figures.md are drawn with, and says for each
@@ -76,7 +74,8 @@ pub struct Parameters {
     /// What a call of the balancer takes for each task before it decides, in seconds: collecting what
     /// was measured. Default 45 us: 9 ms for the 200 tasks of lb_test on NUMA32 (section VI-A).
     pub gather_s: f64,
-    /// What a balancer takes for what it looks at ([`Effort::looks`]), in seconds. Default 60 ns: what `evenly map` says that its algorithms may take at most.
+    /// What a balancer takes for what it looks at ([`Effort::looks`]), in seconds. Default 60 ns: what
+    /// `evenly map` says that its algorithms may take at most.
     pub look_s: f64,
     /// A migration, apart from copying, in seconds. Default 15 us: SCOTCHLB takes 3 ms more than
     /// NUCOLB on lb_test, for 181 migrations more (section VI-A).
@@ -121,12 +120,28 @@ impl<'a> Program<'a> {
 }
 
 /// What balances it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Balancer<'a> {
     /// Who decides.
-    pub mapper: &'a MapperInfo,
+    pub map: &'a dyn Fn(&Request<'_>) -> Vec<CoreIndex>,
+    /// What deciding takes.
+    pub effort: Effort,
     /// With which options.
     pub options: &'a Options,
+}
+
+impl<'a> Balancer<'a> {
+    /// A mapper of evenly.
+    #[must_use]
+    pub fn of(mapper: &'a MapperInfo, options: &'a Options) -> Self {
+        Self { map: &mapper.map, effort: mapper.effort, options }
+    }
+}
+
+impl std::fmt::Debug for Balancer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Balancer").field("effort", &self.effort).finish_non_exhaustive()
+    }
 }
 
 /// A call of the balancer.
@@ -265,13 +280,12 @@ fn balance(
     balancer: Balancer<'_>,
     present: &[CoreIndex],
 ) -> (Vec<CoreIndex>, Call) {
-    let Balancer { mapper, options } = balancer;
+    let Balancer { map, effort, options } = balancer;
     // Nobody is late in virtual time; a search then does what its limit stands for.
     let clock = || Nanos::ZERO;
-    let to =
-        (mapper.map)(&Request { graph, cluster, present, options, clock: &clock, stop: &no_stop });
-    let looks = mapper.effort.looks(graph.len(), cluster.cores().len(), graph.pairs());
-    let searching_s = if mapper.effort.searches() { options.time_limit.as_secs_f64() } else { 0.0 };
+    let to = map(&Request { graph, cluster, present, options, clock: &clock, stop: &no_stop });
+    let looks = effort.looks(graph.len(), cluster.cores().len(), graph.pairs());
+    let searching_s = if effort.searches() { options.time_limit.as_secs_f64() } else { 0.0 };
     let deciding_s = searching_s.max(looks * parameters.look_s);
     let node = |c: CoreIndex| cluster.cores()[c].node;
     let hosts = cluster.nodes().iter().map(|n| n.host as usize + 1).max().unwrap_or(1);

@@ -593,6 +593,30 @@ fn a_million_tasks() {
     assert_eq!(row.split_ascii_whitespace().nth(2), Some("0.0"), "{table}");
 }
 
+/// From 100,000 tasks or pairs on one line says how long it may take, whoever maps.
+#[test]
+fn it_is_said_how_long_many_tasks_take() {
+    let tool = Tool::new();
+    let told = |tasks: u32, more: &[&str]| -> Vec<String> {
+        let objects = tool.path("o.csv");
+        let rows: String = (0..tasks).map(|id| format!("{id},1\n")).collect();
+        fs::write(&objects, format!("id,load_s\n{rows}")).unwrap();
+        let given = ["map", "--objects", objects.to_str().unwrap(), "--topology", "core:4"];
+        let limit = ["--time-limit", "200ms"];
+        let output = tool.evenly(given.iter().chain(&limit).chain(more)).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        let lines = stderr(&output);
+        lines.lines().filter(|l| l.contains("may take")).map(str::to_owned).collect()
+    };
+    let said = told(100_000, &[]);
+    let line = "evenly: nuco+, 100000 tasks on 4 cores: this may take up to ";
+    assert!(said.len() == 1 && said[0].starts_with(line), "{said:?}");
+    assert!(said[0].contains("200.0 ms of it search (--time-limit)"), "{said:?}");
+    assert_eq!(told(100_000, &["--algorithm", "compact"]).len(), 1);
+    assert!(told(100_000, &["-q"]).is_empty());
+    assert!(told(99_999, &[]).is_empty());
+}
+
 /// `nuco+` does not wait for what others make of so many tasks: with a small limit it takes less than
 /// `nuco` alone does, however fast the machine is, and is better than the present mapping still.
 #[test]

@@ -22,7 +22,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
     let start = LB_TEST.start(&graph, &cluster);
     let program = Program::of(&LB_TEST, &graph, &start);
     let options = Options::default();
-    let balancer = mapper("nuco").map(|mapper| Balancer { mapper, options: &options });
+    let balancer = mapper("nuco").map(|mapper| Balancer::of(mapper, &options));
     let run = run(&program, &cluster, &Parameters::default(), balancer, 1)?;
 
     let window = LB_TEST.window as usize;

@@ -1,33 +1,40 @@
 //! An application of the paper on machines of the paper, with every mapper as its load balancer.
 //!
 //! Invariant: the parameters of the model are the same for all of them ([`Parameters::default`]), and
-//! so are the options of the mappers.
+//! so are the options of the mappers. Programs of others are not called here: what they made of it is
+//! recorded ([`super::others`]).
 
+use super::others::{self, Outcome};
 use crate::runs::mean;
 use crate::table::{decimals, number};
 use crate::{Axis, Chart, Drawing, FigureError, Look, Panel, Scale, Series, Table};
-use evenly_model::Nanos;
+use evenly_model::{CoreIndex, Nanos};
 use evenly_policy::map::apps::App;
 use evenly_policy::map::machines::Machine;
-use evenly_policy::map::{MAPPERS, Options};
+use evenly_policy::map::{Effort, MAPPERS, Options, Request};
 use evenly_sim::iterations::{Balancer, Parameters, Program, run};
 use rayon::prelude::*;
 
 /// Runs of each, with other tasks and other jitter. The paper has at least 20.
-const SEEDS: u64 = 3;
-/// How long `nuco+` may search: a fifth of what the paper's balancers take in all on the cluster (Table
+pub(super) const SEEDS: u64 = 5;
+/// Student's t for so many runs: 95 % within.
+const STUDENT: f64 = 2.776;
+/// How long `nuco+` may search: a tenth of what the paper's balancers take in all on the cluster (Table
 /// VI).
-const SEARCH: Nanos = Nanos::from_millis(20);
+const SEARCH: Nanos = Nanos::from_millis(10);
 /// Nothing is balanced.
 pub(crate) const BASELINE: &str = "baseline";
-/// SCOTCHLB, which is in the paper, and not here: no pure code has it. Numbers of the paper stand at the
-/// mapper that is like its balancer: NUCOLB at `nuco`, GREEDYCOMMLB at `greedy-comm`, TREEMATCHLB at
-/// `treematch`, SCOTCHLB here.
+/// Numbers of the paper stand at the mapper that is like its balancer: NUCOLB at `nuco`, GREEDYCOMMLB at
+/// `greedy-comm`, TREEMATCHLB at `treematch`, SCOTCHLB here.
 pub(crate) const SCOTCH: &str = "scotch";
+/// What is held against all others.
+const OURS: &str = "nuco+";
 /// What one balancer made of it: means of all runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
+    /// Of each run.
+    totals_s: [f64; SEEDS as usize],
     /// Iterations and balancing, in seconds.
     pub(crate) makespan_s: f64,
     /// An iteration after the first balancing, in seconds.
@@ -69,7 +76,13 @@ impl Experiment {
         let mappers = std::iter::once(None).chain(MAPPERS.iter().map(Some));
         let row = |mapper| Self::row_of(app, &machine, mapper);
         let mappers: Vec<_> = mappers.collect();
-        let rows = mappers.into_par_iter().map(row).collect::<Result<_, _>>()?;
+        let mut rows = mappers.into_par_iter().map(row).collect::<Result<Vec<_>, _>>()?;
+        for program in others::PROGRAMS {
+            let runs = others::recorded(app.name, machine.name, program);
+            if !runs.is_empty() {
+                rows.push(Row::of(program, &runs));
+            }
+        }
         Ok(Self { machine, said, rows })
     }
 
@@ -78,35 +91,12 @@ impl Experiment {
         machine: &Machine,
         mapper: Option<&'static evenly_policy::map::MapperInfo>,
     ) -> Result<Row, FigureError> {
-        let cluster = (machine.make)()?;
-        let runs = (1..=SEEDS).map(|seed| {
-            let graph = app.graph(seed)?;
-            let start = app.start(&graph, &cluster);
-            let options = Options {
-                seed,
-                time_limit: SEARCH,
-                migration_worth_s: Parameters::default().migration_s,
-                windows: windows_to_come(app),
-                ..Options::default()
-            };
-            let balancer = mapper.map(|mapper| Balancer { mapper, options: &options });
-            let program = Program::of(app, &graph, &start);
-            Ok(run(&program, &cluster, &Parameters::default(), balancer, seed)?)
-        });
-        let runs = runs.collect::<Result<Vec<_>, FigureError>>()?;
-        let over = |of: &dyn Fn(&evenly_sim::iterations::Run) -> f64| {
-            mean(&runs.iter().map(of).collect::<Vec<f64>>())
+        let outcome = |seed| match mapper {
+            None => outcome(app, machine, None, seed),
+            Some(m) => outcome(app, machine, Some((&m.map, m.effort)), seed),
         };
-        Ok(Row {
-            name: mapper.map_or(BASELINE, |m| m.name),
-            makespan_s: over(&|r| r.makespan_s),
-            iteration_s: over(&|r| r.iteration_s()),
-            balancing_s: over(&|r| r.balancing_s()),
-            migrations: over(&|r| r.migrations()),
-            first: over(&|r| r.calls.first().map_or(0.0, |c| c.migrations as f64)),
-            last: over(&|r| r.calls.last().map_or(0.0, |c| c.migrations as f64)),
-            idle: over(&|r| r.idle()),
-        })
+        let runs = (1..=SEEDS).map(outcome).collect::<Result<Vec<_>, FigureError>>()?;
+        Ok(Row::of(mapper.map_or(BASELINE, |m| m.name), &runs))
     }
 
     /// What this one made of it; nothing but NaN where there is none.
@@ -114,6 +104,7 @@ impl Experiment {
         let none = f64::NAN;
         let nothing = Row {
             name: "",
+            totals_s: [none; SEEDS as usize],
             makespan_s: none,
             iteration_s: none,
             balancing_s: none,
@@ -123,6 +114,18 @@ impl Experiment {
             idle: none,
         };
         self.rows.iter().find(|r| r.name == name).copied().unwrap_or(nothing)
+    }
+
+    /// How much longer this one takes than `nuco+`, run by run, in percent: the mean and what it is within
+    /// with 95 %.
+    pub(crate) fn slower(&self, name: &str) -> (f64, f64, f64) {
+        let pairs = self.of(name).totals_s.into_iter().zip(self.of(OURS).totals_s);
+        let percent: Vec<f64> = pairs.map(|(theirs, ours)| 100.0 * (theirs / ours - 1.0)).collect();
+        let n = percent.len() as f64;
+        let middle = mean(&percent);
+        let variance = percent.iter().map(|p| (p - middle).powi(2)).sum::<f64>() / (n - 1.0);
+        let within = STUDENT * (variance / n).sqrt();
+        (middle, middle - within, middle + within)
     }
 
     /// The baseline's makespan over that of this one.
@@ -137,14 +140,61 @@ impl Experiment {
     }
 }
 
-/// For how many windows what a call decides can hold: from all but the first window down to the last.
-fn windows_to_come(app: &App) -> f64 {
-    f64::from(app.iterations / app.window) / 2.0
+impl Row {
+    fn of(name: &'static str, runs: &[Outcome]) -> Self {
+        let over = |of: fn(&Outcome) -> f64| mean(&runs.iter().map(of).collect::<Vec<f64>>());
+        let total = |seed: usize| runs.get(seed).map_or(f64::NAN, |r| r.makespan_s);
+        Self {
+            name,
+            totals_s: std::array::from_fn(total),
+            makespan_s: over(|r| r.makespan_s),
+            iteration_s: over(|r| r.iteration_s),
+            balancing_s: over(|r| r.balancing_s),
+            migrations: over(|r| r.migrations),
+            first: over(|r| r.first),
+            last: over(|r| r.last),
+            idle: over(|r| r.idle),
+        }
+    }
+}
+
+/// Whoever decides, and what that takes.
+pub(super) type Decides<'a> = (&'a dyn Fn(&Request<'_>) -> Vec<CoreIndex>, Effort);
+
+/// A run with a balancer, or without.
+pub(super) fn outcome(
+    app: &App,
+    machine: &Machine,
+    decides: Option<Decides<'_>>,
+    seed: u64,
+) -> Result<Outcome, FigureError> {
+    let cluster = (machine.make)()?;
+    let graph = app.graph(seed)?;
+    let start = app.start(&graph, &cluster);
+    let options = Options { seed, time_limit: SEARCH, ..Options::default() };
+    let balancer = decides.map(|(map, effort)| Balancer { map, effort, options: &options });
+    let program = Program::of(app, &graph, &start);
+    let run = run(&program, &cluster, &Parameters::default(), balancer, seed)?;
+    Ok(Outcome {
+        makespan_s: run.makespan_s,
+        iteration_s: run.iteration_s(),
+        balancing_s: run.balancing_s(),
+        migrations: run.migrations(),
+        first: run.calls.first().map_or(0.0, |c| c.migrations as f64),
+        last: run.calls.last().map_or(0.0, |c| c.migrations as f64),
+        idle: run.idle(),
+    })
 }
 
 /// Whether a number is within a part of what is expected.
 pub(crate) fn near(found: f64, expected: f64, part: f64) -> bool {
     (found / expected - 1.0).abs() <= part
+}
+
+/// Who is the fastest on each of two machines, as the end of a sentence.
+pub(crate) fn fastest_on([a, b]: &[Experiment; 2]) -> String {
+    let [on_a, on_b] = [a, b].map(|e| code(e.fastest(&[]).name));
+    if on_a == on_b { format!("is {on_a}, on both") } else { format!("is {on_a}, and {on_b}") }
 }
 
 /// A name as code.
@@ -157,10 +207,10 @@ fn known(of: Known, name: &str) -> Option<f64> {
     of.iter().find(|k| k.0 == name).map(|k| k.1)
 }
 
-/// Names on the axis: all of ours, and the one that only the paper has.
+/// Names on the axis: all of ours, and programs of others.
 fn names() -> Vec<String> {
     let ours = std::iter::once(BASELINE).chain(MAPPERS.iter().map(|m| m.name));
-    ours.chain([SCOTCH]).map(str::to_owned).collect()
+    ours.chain(others::PROGRAMS).map(str::to_owned).collect()
 }
 
 /// Makespan, iteration, balancing and migrations, a picture each; the machines beside each other,
@@ -244,6 +294,9 @@ pub(crate) fn table(id: &str, experiments: &[Experiment]) -> Table {
         ("migrations", "migrations a call"),
         ("paper_migrations", "paper"),
         ("idle_percent", "idle %"),
+        ("slower_percent", "longer than nuco+, %"),
+        ("slower_least_percent", "from"),
+        ("slower_most_percent", "to"),
     ];
     let mut rows = Vec::new();
     for e in experiments {
@@ -261,8 +314,8 @@ pub(crate) fn table(id: &str, experiments: &[Experiment]) -> Table {
                 of(e.said.migrations, 1.0),
             ]
         };
-        let row = |name: &str, ours: [String; 6]| {
-            let [total, speedup, iteration, balancing, migrations, idle] = ours;
+        let row = |name: &str, ours: [String; 9]| {
+            let [total, speedup, iteration, balancing, migrations, idle, more, least, most] = ours;
             let [p_total, p_speedup, p_iteration, p_balancing, p_migrations] = said(name);
             let machine = e.machine.name.to_owned();
             vec![
@@ -279,9 +332,14 @@ pub(crate) fn table(id: &str, experiments: &[Experiment]) -> Table {
                 migrations,
                 p_migrations,
                 idle,
+                more,
+                least,
+                most,
             ]
         };
         for r in &e.rows {
+            let (more, least, most) = e.slower(r.name);
+            let percent = |x: f64| if r.name == OURS { String::new() } else { decimals(x, 1) };
             let ours = [
                 decimals(r.makespan_s, 2),
                 decimals(e.speedup(r.name), 2),
@@ -289,11 +347,15 @@ pub(crate) fn table(id: &str, experiments: &[Experiment]) -> Table {
                 decimals(1e3 * r.balancing_s, 1),
                 decimals(r.migrations, 0),
                 decimals(100.0 * r.idle, 1),
+                percent(more),
+                percent(least),
+                percent(most),
             ];
             rows.push(row(r.name, ours));
         }
         let scotch = row(SCOTCH, Default::default());
-        if scotch.iter().skip(2).any(|cell| !cell.is_empty()) {
+        let is_there = e.rows.iter().any(|r| r.name == SCOTCH);
+        if !is_there && scotch.iter().skip(2).any(|cell| !cell.is_empty()) {
             rows.push(scotch);
         }
     }
@@ -312,11 +374,14 @@ pub(crate) fn setting(app: &App, experiments: &[Experiment]) -> String {
          bandwidth, times the NUMA or NETWORK factor; a message between hosts {} us of CPU time on \
          either side and {} us until it is there; a call {} us a task, {} ns for each task and core \
          ({} for `nuco+`, its time limit), and {} us a migration and its bytes over the bandwidth. \
-         Balancing time is of this model; it is not measured. alpha is 1e-5 as in the paper; `nuco+` also counts bytes, \
-         by the machine's bandwidths, and is told what a migration costs and that there are {} windows to come in the mean \
-         (--migration-worth, --windows). NUCOLB stands at `nuco`, \
-         GREEDYCOMMLB at `greedy-comm`, TREEMATCHLB at `treematch`; its SCOTCHLB has no counterpart here, as \
-         the simulator is pure. What is left empty the paper's text does not say.",
+         Balancing time is of this model; it is not measured. alpha is 1e-5 as in the paper; `nuco+` also \
+         counts bytes, by the machine's bandwidths; all options but its time limit are the usual ones. NUCOLB \
+         stands at `nuco`, GREEDYCOMMLB at `greedy-comm`, TREEMATCHLB at `treematch`, SCOTCHLB at `scotch`, \
+         which with `metis` is a program of others: what it made of these runs is recorded \
+         (crates/figures/src/nuco/others.csv). The last three columns are how much longer the total is than \
+         with `nuco+`, run by run, and what the mean is within with 95 %. Its time limit was chosen by these \
+         runs; with 5 and 20 ms, and with five more runs: `cargo bench -p evenly-sim --bench limits` \
+         (docs/map.md). What is left empty the paper's text does not say.",
         app.name,
         app.about,
         app.iterations,
@@ -329,6 +394,5 @@ pub(crate) fn setting(app: &App, experiments: &[Experiment]) -> String {
         number(1e9 * p.look_s),
         SEARCH,
         us(p.migration_s),
-        windows_to_come(app),
     )
 }

@@ -74,7 +74,8 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
                  ms, `treematch` to {:.0} ms. Levelling is nearly all of it: 60 messages of a window at \
                  alpha = 1e-5 and factor 3.4 are 2 ms beside tasks of 200 ms, so that `nuco` leaves them where \
                  they are as the others do. What the paper's gains by communication cannot be explained by \
-                 its cost function and these messages alone",
+                 its cost function and these messages alone: with alpha = 1e-3 it would be 98 ms, with less \
+                 and with more alpha longer (crates/sim/tests/differences.rs)",
                 ms(base.iteration_s),
                 ms(nuco.iteration_s),
                 100.0 * off(c),
@@ -102,7 +103,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
             here: format!(
                 "`nuco` {:.0} ms, `greedy-comm` {:.0} ms, `treematch` {:.0} ms, nearly all of it the collecting \
                  of what was measured, at a price per task that is from lb_test; what takes TREEMATCHLB so \
-                 long is not known",
+                 long the paper does not say",
                 ms(nuco.balancing_s),
                 ms(comm.balancing_s),
                 ms(tree.balancing_s)

@@ -19,7 +19,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
     let start = STENCIL_4D.start(&graph, &cluster);
     let program = Program::of(&STENCIL_4D, &graph, &start);
     let options = Options::default();
-    let balancer = mapper("nuco").map(|mapper| Balancer { mapper, options: &options });
+    let balancer = mapper("nuco").map(|mapper| Balancer::of(mapper, &options));
     let run = run(&program, &cluster, &Parameters::default(), balancer, 1)?;
 
     let cores = cluster.cores().len();

@@ -9,6 +9,7 @@ mod k_neighbor;
 mod lb_test;
 mod lean_md;
 mod messages;
+pub mod others;
 mod stencil;
 
 pub(crate) use execution::figure as execution;

@@ -4,6 +4,7 @@
 
 mod claims;
 mod committed;
+mod others;
 
 use evenly_figures::{Figure, Info, make, select};
 use std::sync::OnceLock;

@@ -66,10 +66,8 @@ pub struct Options {
     /// How long those that search may search. Default 1 s.
     pub time_limit: Nanos,
     /// `nuco+`: seconds of makespan that a migration must save to be worth it, beside the time to
-    /// copy the task where that is known. Default 1 ms: the paper's migrations cost 0.6 ms
-    /// (lb_test: 9 ms for 14), 1.3 ms (kNeighbor: 150 ms for 116) and 2.1 ms (stencil4D: 100 ms for
-    /// 47; section VI-A).
-    pub migration_worth_s: f64,
+    /// copy the task where that is known. None, the default: what [`Options::worth_s`] says.
+    pub migration_worth_s: Option<f64>,
     /// `nuco+`: for how many windows, each as long as the one whose loads and messages these are, the
     /// mapping will hold: migrations cost once, and save so often. Default 1. What is not above 0 is
     /// 1.
@@ -77,6 +75,9 @@ pub struct Options {
     /// `nuco+`: whether a task has to be copied to go to another core of its node, where bandwidths are
     /// known. Default true: objects of a runtime are; threads are not.
     pub copied_within_nodes: bool,
+    /// `nuco+`: whether what a task took includes what it received, as where a runtime measures it. Default
+    /// true; where loads are CPU time outside of communication it is false.
+    pub received_in_loads: bool,
     /// `nuco+`: no more migrations than that, and a migration costs nothing but the time to copy
     /// it.
     pub max_migrations: Option<usize>,
@@ -97,9 +98,10 @@ impl Default for Options {
             beta: None,
             seed: 1,
             time_limit: Nanos::from_millis(1_000),
-            migration_worth_s: 1e-3,
+            migration_worth_s: None,
             windows: 1.0,
             copied_within_nodes: true,
+            received_in_loads: true,
             max_migrations: None,
             max_imbalance: None,
             tolerance: 0.05,
@@ -119,6 +121,27 @@ impl Options {
         self.beta.map_or_else(|| byte_s_of(cluster).unwrap_or(UNKNOWN_BYTE_S), sound)
     }
 }
+
+impl Options {
+    /// What a migration must save of the makespan, in seconds: what was given, or a millisecond over the
+    /// number of cores that tasks are on at present. The paper's migrations cost 0.6 ms (lb_test: 9 ms
+    /// for 14), 1.3 ms (kNeighbor: 150 ms for 116) and 2.1 ms (stencil4D: 100 ms for 47; section VI-A),
+    /// and cores take leave of their tasks side by side, as they compute.
+    #[must_use]
+    pub fn worth_s(&self, present: &[CoreIndex]) -> f64 {
+        if let Some(given) = self.migration_worth_s {
+            return if given.is_finite() && given > 0.0 { given } else { 0.0 };
+        }
+        let mut used = vec![false; present.iter().max().map_or(0, |&most| most + 1)];
+        for &c in present {
+            used[c] = true;
+        }
+        MIGRATION_S / used.iter().filter(|u| **u).count().max(1) as f64
+    }
+}
+
+/// CPU time of a migration.
+const MIGRATION_S: f64 = 1e-3;
 
 /// Seconds a byte, where bandwidths are not known.
 const UNKNOWN_BYTE_S: f64 = 5e-10;

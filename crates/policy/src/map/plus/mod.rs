@@ -4,24 +4,31 @@
 //! In seconds, of a mapping M of n tasks onto m cores:
 //!
 //! ```text
-//! J(M) = makespan(M) + (alpha' x C(M) + beta' x B(M)) / m
-//!      + sum over migrated tasks t of (worth + size(t) / bandwidth) / windows
+//! J(M) = greatest over cores c of ( computes(c) + alpha' x C(c) + beta' x B(c) )
+//!      + a tenth of ( alpha' x C(all) + beta' x B(all) ) / m
+//!      + sum over migrated tasks t of ( worth + size(t) / bandwidth ) / windows
 //! ```
 //!
-//! - makespan: the largest sum of loads on a core, over its speed;
-//! - C: messages, each times [`Cluster::cost`]: nothing on a core, the factor of the innermost
-//!   cache that both cores share (the paper's future work, section VIII), 1 within a node, else the
-//!   NUCO factor of the receiver's node reading from the sender's. Over m, because cores
-//!   communicate side by side as they compute side by side;
-//! - B: their bytes, each times [`Cluster::byte_cost`]: the same, but between nodes of which
+//! - computes(c): what the tasks on c compute, over its speed: the load of each, less what it received
+//!   where it is at present (below), but at least half of its load. What a task takes includes the
+//!   time in which it communicates (section IV); counted once more, it is levelled twice. So J of the
+//!   present mapping is its makespan, but for the tenth, as long as no task receives for more than half
+//!   of its load. Where imbalance is bounded, or loads
+//!   are without it ([`super::Options::received_in_loads`]), the load;
+//! - C(c): messages that tasks on c receive, each times [`Cluster::cost`]: nothing on a core, the factor
+//!   of the innermost cache that both cores share (the paper's future work, section VIII), 1 within a
+//!   node, else the NUCO factor of the receiver's node reading from the sender's. A core that receives
+//!   computes meanwhile for nobody, as the paper's cost(c, t) has it;
+//! - B(c): their bytes, each times [`Cluster::byte_cost`]: the same, but between nodes of which
 //!   bandwidths are known the ratio of these;
+//! - a tenth of the mean of all cores counts besides, because memory and network are shared, and so that
+//!   of mappings that end at the same time the one with less communication is better;
 //! - alpha', beta': those of the options, both less by the same factor where all messages and bytes
-//!   at factor 1 would cost more than all load: what a task takes includes the time in which it
-//!   communicates (section IV). The fixed 1e-5 exceeds that where windows are long and messages
-//!   many. With [`Alpha::Auto`] they cost a tenth of it;
-//! - worth: [`super::Options::migration_worth_s`], the seconds of makespan that a migration must
-//!   save to be worth it; size over bandwidth is added where the cluster's bandwidths are known,
-//!   within a node only with [`super::Options::copied_within_nodes`];
+//!   at factor 1 would cost more than all load, of which they are a part. The fixed 1e-5 exceeds that
+//!   where windows are long and messages many. With [`Alpha::Auto`] they cost a tenth of it;
+//! - worth: [`super::Options::worth_s`], the seconds of makespan that a migration must save to be worth
+//!   it; size over bandwidth is added where the cluster's bandwidths are known, within a node only with
+//!   [`super::Options::copied_within_nodes`];
 //! - windows: [`super::Options::windows`], for how many windows the mapping will hold.
 //!
 //! **The trade-off** between the three is the user's: `migration_worth_s` prices migrations,
@@ -29,22 +36,29 @@
 //! are bounds instead of prices: a mapping that keeps them is better than any that does not, and of
 //! two that do not, the one that exceeds them by less (imbalance, and migrations as a share of the
 //! tasks). What has a bound has no price within it: worth is not charged where migrations are
-//! bounded, and a makespan below its bound counts as the bound. So with both bounds it is
-//! communication alone that is made small, and of mappings with equal J the one with less imbalance
-//! and fewer migrations is taken.
+//! bounded; where imbalance is, a makespan (of loads alone) below its bound counts as the bound, and
+//! communication as the mean of the cores. So with both bounds it is communication alone that is made
+//! small, and of mappings with equal J the one with less imbalance and fewer migrations is taken.
 //!
 //! # The search
 //! Invariant: the mapping returned is the best of all that were looked at, and the present one is
-//! among them: it is never worse than that under the model, whenever the search is ended. Where all
-//! other mappers fit into half of the time limit, theirs are among them, too.
+//! among them: it is never worse than that under the model, whenever the search is ended. Those of
+//! other mappers are among them, too, as far as they fit into half of the time limit: that of `nuco-auto`
+//! first, and then the quickest.
 //!
 //! It starts from the present mapping and from what every other mapper makes of it, each also with
-//! its groups given the cores that most of their tasks are on. The makespan is not searched for
-//! but bounded (the epsilon-constraint method of multi-objective optimisation): for each of several
-//! bounds, or the one that the options give, the rest of J is reduced by simulated annealing and
-//! then by descent to a mapping that no move or swap of the kinds described in `search` improves.
-//! What exceeds the bound is charged for, at a price that rises while there is some and falls while
-//! there is none.
+//! its groups given the cores that most of their tasks are on. The slowest core is not searched for
+//! but bounded (the epsilon-constraint method of multi-objective optimisation): below a bound the mean
+//! of communication and what migrations cost are reduced. Three things do that:
+//!
+//! - **passes by gain** (`buckets`): moves and exchanges of tasks kept in buckets by what they gain, losses
+//!   among them, of which the best moment is kept. From the best start and from groups by communication,
+//!   below bounds nearer and nearer to what each core would take if all took the same; and then from
+//!   places near the best, where some tasks were moved by lot;
+//! - **simulated annealing** (`search`) for each of several bounds, or the one that the options give, where
+//!   there is the time: what exceeds the bound is charged for, at a price that rises while there is
+//!   some and falls while there is none; passes by gain end it;
+//! - and passes by gain from places near the best with what is left of the time.
 //!
 //! **Lower bound**: [`lower_bound_s`]. **Time**: what the other mappers look at and the number of
 //! sweeps, of which one is O(n + e + m), follow from the sizes and the time limit by a fixed rate,
@@ -53,15 +67,17 @@
 //! ([`Request::stop`]), and what judging a mapping takes is measured at the beginning and kept in
 //! reserve. Only that first judging, O(n + e), is done whatever the limit.
 
+mod buckets;
 mod search;
 
+use super::nuco::NUCO_AUTO;
 use super::refine::refine;
 use super::{
-    AUTO_SHARE, Alpha, Effort, MAPPERS, MapperInfo, PAPER_ALPHA, Request, core_loads, mean_load_s,
-    movable, treematch,
+    AUTO_SHARE, Alpha, Effort, MAPPERS, MapperInfo, PAPER_ALPHA, Request, movable, treematch,
 };
+use buckets::Spent;
 use evenly_model::stats::Random;
-use evenly_model::{Cluster, CoreIndex, Link, TaskGraph, TaskIndex};
+use evenly_model::{Cluster, CoreIndex, Link, NodeIndex, Task, TaskGraph, TaskIndex};
 use search::{Best, State};
 use std::collections::BTreeMap;
 
@@ -85,9 +101,13 @@ const OTHERS: f64 = 0.5;
 const LEVELLINGS: usize = 4;
 /// Fewer sweeps than these are not worth a start of their own.
 const LEAST_SWEEPS: usize = 40;
-/// Bounds of the makespan that are searched below where the options give none, as a share above
-/// what no mapping is below.
+/// Bounds of the slowest core that are searched below where the options give none, as a share above
+/// what each would take if all took the same.
 const BOUNDS: [f64; 4] = [0.03, 0.01, 0.12, 0.5];
+/// What part of a task's load is computing at least.
+const LEAST_COMPUTING: f64 = 0.5;
+/// What communication counts for that is not on the slowest core: memory and network are shared.
+const SHARED: f64 = 0.1;
 
 /// J of a mapping, in seconds (see the module), for the options of the request. What exceeds their
 /// bounds is not in it.
@@ -101,20 +121,8 @@ pub fn objective_s(request: &Request<'_>, mapping: &[CoreIndex]) -> f64 {
 /// migration costs less than nothing. Where the makespan is bounded, the bound if that is more.
 #[must_use]
 pub fn lower_bound_s(request: &Request<'_>) -> f64 {
-    let least = least_makespan_s(request.graph, request.cluster, request.present);
-    least.max(Model::new(request).floor_s)
-}
-
-fn least_makespan_s(graph: &TaskGraph, cluster: &Cluster, present: &[CoreIndex]) -> f64 {
-    let fastest = cluster.cores().iter().map(|c| c.speed).fold(0.0, f64::max);
-    let tasks = || graph.tasks().iter().zip(present);
-    let heaviest = tasks().filter(|(t, _)| t.movable).map(|(t, _)| t.load_s).fold(0.0, f64::max);
-    let mut fixed = vec![0.0; cluster.cores().len()];
-    for (t, &c) in tasks().filter(|(t, _)| !t.movable) {
-        fixed[c] += t.load_s / cluster.cores()[c].speed;
-    }
-    let fixed = fixed.into_iter().fold(0.0, f64::max);
-    mean_load_s(graph, cluster).max(heaviest / fastest).max(fixed)
+    let model = Model::new(request);
+    model.least_s(|t| model.computes_s[t]).max(model.floor_s)
 }
 
 /// What a mapping is worth: smaller is better, what exceeds the bounds first.
@@ -132,6 +140,12 @@ struct Model<'a> {
     cluster: &'a Cluster,
     present: &'a [CoreIndex],
     costs: Costs<'a>,
+    /// What each task computes, in seconds at speed 1: its load without what it received at present.
+    computes_s: Vec<f64>,
+    /// 1 over the number of cores.
+    per_core: f64,
+    /// Whether each core's communication counts in what it takes; else that of all, over the cores.
+    communication_on_cores: bool,
     worth_s: f64,
     windows: f64,
     copied_within_nodes: bool,
@@ -158,11 +172,17 @@ impl<'a> Model<'a> {
                 (PAPER_ALPHA * scale, beta * scale)
             }
         };
-        let cores = cluster.cores().len() as f64;
-        let mean_s = mean_load_s(graph, cluster);
+        let cores = cluster.cores();
+        let costs = Costs::new(cluster, [alpha, beta]);
+        let communication_on_cores = options.max_imbalance.is_none();
+        let is_in_loads = communication_on_cores && options.received_in_loads;
+        let received = is_in_loads.then_some(&costs);
+        let computes_s = computing_s(graph, cluster, present, received);
+        let speeds: f64 = cores.iter().map(|c| c.speed).sum();
+        let mean_s = computes_s.iter().sum::<f64>() / speeds;
         let (worth_s, max_migrations) = match options.max_migrations {
             Some(most) => (0.0, most),
-            None => (at_least_0(options.migration_worth_s), usize::MAX),
+            None => (options.worth_s(present), usize::MAX),
         };
         let (floor_s, max_imbalance) = match options.max_imbalance.map(at_least_0) {
             Some(most) => (mean_s * (1.0 + most), most),
@@ -172,7 +192,10 @@ impl<'a> Model<'a> {
             graph,
             cluster,
             present,
-            costs: Costs::new(cluster, [alpha / cores, beta / cores]),
+            costs,
+            computes_s,
+            per_core: 1.0 / cores.len() as f64,
+            communication_on_cores,
             worth_s,
             windows: Some(at_least_0(options.windows)).filter(|w| *w > 0.0).unwrap_or(1.0),
             copied_within_nodes: options.copied_within_nodes,
@@ -196,6 +219,37 @@ impl<'a> Model<'a> {
         (self.worth_s + copying_s) / self.windows
     }
 
+    /// What no makespan is below, if tasks take so long: the mean, the heaviest, and what is not movable.
+    fn least_s(&self, takes_s: impl Fn(TaskIndex) -> f64) -> f64 {
+        let cores = self.cluster.cores();
+        let (mut all_s, mut heaviest_s) = (0.0, 0.0_f64);
+        let mut fixed_s = vec![0.0; cores.len()];
+        for (t, task) in self.graph.tasks().iter().enumerate() {
+            let takes_s = takes_s(t);
+            all_s += takes_s;
+            if task.movable {
+                heaviest_s = heaviest_s.max(takes_s);
+            } else {
+                let c = self.present[t];
+                fixed_s[c] += takes_s / cores[c].speed;
+            }
+        }
+        let speeds = || cores.iter().map(|c| c.speed);
+        let fixed_s = fixed_s.into_iter().fold(0.0, f64::max);
+        let fastest = speeds().fold(0.0, f64::max);
+        (all_s / speeds().sum::<f64>()).max(heaviest_s / fastest).max(fixed_s)
+    }
+
+    /// What each core computes, over its speed.
+    fn computing_s(&self, mapping: &[CoreIndex]) -> Vec<f64> {
+        let cores = self.cluster.cores();
+        let mut time_s = vec![0.0; cores.len()];
+        for (computes_s, &c) in self.computes_s.iter().zip(mapping) {
+            time_s[c] += computes_s / cores[c].speed;
+        }
+        time_s
+    }
+
     fn imbalance(&self, makespan_s: f64) -> f64 {
         if self.mean_s > 0.0 { makespan_s / self.mean_s - 1.0 } else { 0.0 }
     }
@@ -207,41 +261,85 @@ impl<'a> Model<'a> {
         imbalance + migrations as f64 / self.graph.len() as f64
     }
 
-    /// What all communication costs, in seconds of J.
-    fn all_communication_s(&self, mapping: &[CoreIndex]) -> f64 {
-        let received = |(t, &to): (TaskIndex, &CoreIndex)| -> f64 {
+    /// Adds to each core's time what its tasks receive, if it counts there; what all receive, in
+    /// seconds of the cores that do.
+    fn receive(&self, mapping: &[CoreIndex], time_s: &mut [f64]) -> f64 {
+        let mut all_s = 0.0;
+        for (t, &to) in mapping.iter().enumerate() {
             let links = self.graph.links(t).iter();
             let cost =
                 |l: &Link| self.costs.between(to, mapping[l.with]).of(l.received, l.received_bytes);
-            links.map(cost).sum()
-        };
-        mapping.iter().enumerate().map(received).sum()
+            let received_s: f64 = links.map(cost).sum();
+            all_s += received_s;
+            if self.communication_on_cores {
+                time_s[to] += received_s;
+            }
+        }
+        all_s
     }
 
     fn value(&self, mapping: &[CoreIndex]) -> Value {
-        let loads = core_loads(self.graph, self.cluster, mapping);
-        let makespan_s = loads.into_iter().fold(0.0, f64::max);
+        self.judge(mapping).value
+    }
+
+    fn judge(&self, mapping: &[CoreIndex]) -> Judged {
+        let mut time_s = self.computing_s(mapping);
+        let greatest = |of: &[f64]| of.iter().copied().fold(0.0, f64::max);
+        let makespan_s = greatest(&time_s);
+        let communication_s = self.receive(mapping, &mut time_s) * self.per_core;
+        let slowest_s = greatest(&time_s);
         let tasks = || mapping.iter().enumerate();
         let migrations = tasks().filter(|&(t, &c)| c != self.present[t]).count();
         let moving_s = tasks().map(|(t, &c)| self.migration_s(t, c)).sum();
-        self.value_of(makespan_s, self.all_communication_s(mapping), moving_s, migrations)
+        let value = self.value_of(makespan_s, slowest_s, communication_s, moving_s, migrations);
+        Judged { value, communication_s, slowest_s }
     }
 
     fn value_of(
         &self,
         makespan_s: f64,
+        slowest_s: f64,
         communication_s: f64,
         moving_s: f64,
         migrations: usize,
     ) -> Value {
-        let makespan = makespan_s.max(self.floor_s);
         let share = migrations as f64 / self.graph.len() as f64;
+        let working_s = if self.communication_on_cores {
+            slowest_s + SHARED * communication_s
+        } else {
+            makespan_s.max(self.floor_s) + communication_s
+        };
         Value {
             excess: self.excess(makespan_s, migrations),
-            objective_s: makespan + communication_s + moving_s,
+            objective_s: working_s + moving_s,
             rest: self.imbalance(makespan_s) + share,
         }
     }
+}
+
+/// What tasks compute: their loads, and where costs are given, less what they received where they were,
+/// as what a task takes includes that; but at least half of it.
+fn computing_s(
+    graph: &TaskGraph,
+    cluster: &Cluster,
+    present: &[CoreIndex],
+    costs: Option<&Costs<'_>>,
+) -> Vec<f64> {
+    let computes = |(t, task): (TaskIndex, &Task)| {
+        let Some(costs) = costs else { return task.load_s };
+        let here = present[t];
+        let cost = |l: &Link| costs.between(here, present[l.with]).of(l.received, l.received_bytes);
+        let received_s: f64 = graph.links(t).iter().map(cost).sum();
+        (task.load_s - received_s * cluster.cores()[here].speed).max(LEAST_COMPUTING * task.load_s)
+    };
+    graph.tasks().iter().enumerate().map(computes).collect()
+}
+
+/// A mapping's value, what all its communication costs over the cores, and when its slowest core ends.
+struct Judged {
+    value: Value,
+    communication_s: f64,
+    slowest_s: f64,
 }
 
 /// What messages and bytes have to be multiplied by, so that all of them at factor 1 cost this part
@@ -268,26 +366,56 @@ impl Cost {
     }
 }
 
-/// [`Cluster::cost`] and [`Cluster::byte_cost`], quickly.
+/// [`Cluster::cost`] and [`Cluster::byte_cost`], quickly, in seconds of the core that receives.
 struct Costs<'a> {
     cluster: &'a Cluster,
-    cores: usize,
     /// At factor 1.
     one: Cost,
-    /// Of every pair of cores, where these are few.
-    table: Vec<Cost>,
+    known: Known,
+}
+
+/// What has been worked out beforehand.
+enum Known {
+    /// The cost of every pair of cores, row by row.
+    Cores(Vec<Cost>, usize),
+    /// The cost of every pair of nodes, where it is that of their cores: each core's node, and how
+    /// many there are.
+    Nodes(Vec<Cost>, Vec<NodeIndex>, usize),
+    /// There are too many.
+    Nothing,
 }
 
 impl<'a> Costs<'a> {
-    const MOST_CORES_IN_A_TABLE: usize = 512;
+    /// A table that stays in the CPU's cache.
+    const FEW: usize = 128;
+    const MOST: usize = 512;
 
     fn new(cluster: &'a Cluster, [message_s, byte_s]: [f64; 2]) -> Self {
-        let cores = cluster.cores().len();
-        let mut costs = Self { cluster, cores, one: Cost { message_s, byte_s }, table: Vec::new() };
-        if cores <= Self::MOST_CORES_IN_A_TABLE {
-            costs.table =
-                (0..cores * cores).map(|k| costs.work_out(k / cores, k % cores)).collect();
-        }
+        let (cores, nodes) = (cluster.cores().len(), cluster.nodes().len());
+        let one = Cost { message_s, byte_s };
+        let mut costs = Self { cluster, one, known: Known::Nothing };
+        let table = |n: usize, of: &dyn Fn(usize, usize) -> Cost| -> Vec<Cost> {
+            (0..n * n).map(|k| of(k / n, k % n)).collect()
+        };
+        costs.known = if cores <= Self::FEW {
+            Known::Cores(table(cores, &|to, from| costs.work_out(to, from)), cores)
+        } else if cluster.caches().is_empty() && nodes <= Self::MOST {
+            let node = cluster.cores().iter().map(|c| c.node).collect();
+            // Any two different cores of theirs; what is between cores of one node is 1.
+            let mut core_of = vec![None; nodes];
+            for (c, core) in cluster.cores().iter().enumerate() {
+                core_of[core.node].get_or_insert(c);
+            }
+            let of = |to: usize, from: usize| match (core_of[to], core_of[from]) {
+                (Some(a), Some(b)) if a != b => costs.work_out(a, b),
+                _ => one,
+            };
+            Known::Nodes(table(nodes, &of), node, nodes)
+        } else if cores <= Self::MOST {
+            Known::Cores(table(cores, &|to, from| costs.work_out(to, from)), cores)
+        } else {
+            Known::Nothing
+        };
         costs
     }
 
@@ -299,9 +427,11 @@ impl<'a> Costs<'a> {
     }
 
     fn between(&self, to: CoreIndex, from: CoreIndex) -> Cost {
-        match self.table.get(to * self.cores + from) {
-            Some(&cost) => cost,
-            None => self.work_out(to, from),
+        match &self.known {
+            Known::Cores(table, cores) => table[to * cores + from],
+            Known::Nodes(..) if to == from => Cost { message_s: 0.0, byte_s: 0.0 },
+            Known::Nodes(table, node, nodes) => table[node[to] * nodes + node[from]],
+            Known::Nothing => self.work_out(to, from),
         }
     }
 }
@@ -323,17 +453,25 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
     let late = || !has_time_for(2.0);
     let mut random = Random::new(options.seed);
 
-    // Bounds of the makespan.
-    let least = least_makespan_s(graph, cluster, present);
-    let bounds: Vec<f64> = if options.max_imbalance.is_some() {
+    // Bounds of the slowest core, of loads alone and with communication.
+    let least = model.least_s(|t| model.computes_s[t]);
+    let least_load_s = model.least_s(|t| graph.tasks()[t].load_s);
+    let bounds = if options.max_imbalance.is_some() { &[0.0][..] } else { &BOUNDS };
+    let load_bound_s = |bound: f64| match options.max_imbalance {
         // A core that nothing is moved to or from may be at the bound, if it is taken from another
         // mapping; rounding must not make it exceed it.
-        vec![model.floor_s * (1.0 + 1e-12)]
-    } else {
-        BOUNDS.iter().map(|b| least * (1.0 + b)).collect()
+        Some(_) => model.floor_s * (1.0 + 1e-12),
+        None => least_load_s * (1.0 + bound),
+    };
+    // What each core would take if all took the same, as far as is known.
+    let level_s = |best: &Best| least.max(model.mean_s + best.communication_s);
+    let bound_s = |best: &Best, bound: f64| match options.max_imbalance {
+        Some(_) => load_bound_s(bound),
+        None => level_s(best) * (1.0 + bound),
     };
 
-    // Starts that do not depend on the bound: what others make of it, the quickest first.
+    // Starts that do not depend on the bound: what others make of it, the quickest first; before all that
+    // of `nuco-auto`, which mostly is the best of them.
     let looks = options.time_limit.as_secs_f64() * LOOKS_PER_SECOND;
     let sizes = (graph.len(), cluster.cores().len(), graph.pairs());
     let mut others: Vec<(f64, &MapperInfo)> = MAPPERS
@@ -341,23 +479,31 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
         .filter(|m| !m.effort.searches())
         .map(|m| (m.effort.looks(sizes.0, sizes.1, sizes.2), m))
         .collect();
-    others.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let is_later = |m: &MapperInfo| m.name != NUCO_AUTO.name;
+    others.sort_by(|a, b| is_later(a.1).cmp(&is_later(b.1)).then(a.0.total_cmp(&b.0)));
     let mut looks_of_others = 0.0;
     let mut grouped = Vec::new();
     // The cheapest of all by far, and what there is time for where there are millions of tasks.
     let stop = || late() || spent() >= limit.scale(OTHERS);
-    for &bound_s in &bounds {
+    for &bound in bounds {
         if !has_time_for(16.0) || stop() {
             break;
         }
-        best.offer(&refine(&Request { stop: &stop, ..*request }, bound_s));
+        best.offer(&refine(&Request { stop: &stop, ..*request }, load_bound_s(bound)));
     }
     for (its_looks, other) in others {
         // Orders and copies of all tasks are made before one can stop.
-        if looks_of_others + its_looks > OTHERS * looks || !has_time_for(16.0) || stop() {
+        if !has_time_for(16.0) || stop() {
             break;
         }
-        looks_of_others += its_looks;
+        if looks_of_others + its_looks > OTHERS * looks {
+            continue;
+        }
+        // Its looks go along the cores in order, and take a fraction of what others do; none of the search
+        // is given up for it.
+        if is_later(other) {
+            looks_of_others += its_looks;
+        }
         let mapping = (other.map)(&Request { stop: &stop, ..*request });
         best.offer(&mapping);
         if !has_time_for(12.0) {
@@ -373,10 +519,19 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
     let links: usize = tasks.iter().map(|&t| graph.links(t).len()).sum();
     let sweep = (tasks.len() * LOOKS_PER_TRIAL + links * 3 / 2) as f64;
     let most_sweeps = options.time_limit.as_secs_f64() * SWEEPS_PER_SECOND;
-    let sweeps = ((looks - looks_of_others) / sweep).min(most_sweeps) as usize;
+    let all_sweeps = ((looks - looks_of_others) / sweep).min(most_sweeps);
+    // Passes by gain of what is there, and at the end of what was found; the rest is annealed.
+    let part = |part: f64| (all_sweeps * part * sweep) as usize;
+    let (first, last, sweeps) = if all_sweeps < 3.0 * LEAST_SWEEPS as f64 {
+        // No time to anneal anything.
+        (part(0.5), part(0.5), 0)
+    } else {
+        (part(FIRST), part(LAST), (all_sweeps * (1.0 - FIRST - LAST)) as usize)
+    };
+
     let all_may_move = model.max_migrations >= tasks.len() / 2;
     let mut runs: Vec<(f64, Start)> = Vec::new();
-    for &bound in &bounds {
+    for &bound in bounds {
         runs.push((bound, Start::Refined));
         if options.max_imbalance.is_some() {
             runs.push((bound, Start::Levelled));
@@ -388,9 +543,47 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
     }
     runs.truncate((sweeps / LEAST_SWEEPS).saturating_sub(1));
     // Where there is no time for others, all of it is for what was found.
-    let polish = if runs.is_empty() { sweeps / 2 } else { sweeps / 8 }.max(1);
+    let polish = if runs.is_empty() { sweeps / 2 } else { sweeps / 8 };
     let each = (sweeps - 2 * polish.min(sweeps / 2)) / runs.len().max(1);
 
+    // Passes below nearer and nearer bounds, and then from places near the best.
+    let squeeze = |from: &[CoreIndex], looks: usize, best: &mut Best, random: &mut Random| {
+        let mut state = State::new(&model, &tasks, from, load_bound_s(0.0));
+        let mut spent = Spent { looks: 0, limit: looks, late: &late };
+        let scale_s = state.scale_s(random);
+        let mut scratch = state.scratch(if scale_s > 0.0 { scale_s } else { model.mean_s });
+        let slides = options.max_imbalance.is_none();
+        if slides {
+            state.bind(state.slowest_s());
+        }
+        state.pass_by_gain(&mut scratch, &mut spent);
+        state.claim(best);
+        let (mut part, mut rounds) = (0.5, 0);
+        while !spent.all() {
+            let slowest_s = state.slowest_s();
+            if slides {
+                let level_s = least.max(model.mean_s + state.sums.communication_s);
+                state.bind(slowest_s - (slowest_s - level_s).max(0.0) * part);
+                state.pass_of_slow_cores(&mut scratch, &mut spent);
+                state.claim(best);
+            }
+            for _ in 0..KICKS {
+                if spent.all() {
+                    break;
+                }
+                state.kick(random, &mut scratch, &mut spent);
+            }
+            state.claim(best);
+            rounds += 1;
+            if slides && state.slowest_s() >= slowest_s {
+                part = if part < 0.02 { 0.5 } else { part / 2.0 };
+            }
+            // Sums drift by rounding, and a state may have gone astray.
+            if rounds % 32 == 0 && !late() {
+                state = State::new(&model, &tasks, &best.mapping, best.slowest_s);
+            }
+        }
+    };
     let run = |run: Run<'_>, best: &mut Best, random: &mut Random| {
         let mut state = State::new(&model, &tasks, run.from, run.bound_s);
         let mut sweeps = run.sweeps;
@@ -413,28 +606,37 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
         if late() {
             return state.claim(best);
         }
-        state.descend(run.sweeps.saturating_mul(sweep as usize), &late);
+        let looks = run.sweeps.saturating_mul(sweep as usize);
+        let scale_s = state.scale_s(random);
+        let mut scratch = state.scratch(if scale_s > 0.0 { scale_s } else { model.mean_s });
+        state.pass_by_gain(&mut scratch, &mut Spent { looks: 0, limit: looks, late: &late });
         best.offer(&state.at);
     };
-    let own_bound = |best: &Best| match options.max_imbalance {
-        Some(_) => bounds[0],
-        None => core_loads(graph, cluster, &best.mapping).into_iter().fold(0.0, f64::max),
+    let own_bound_s = |best: &Best| match options.max_imbalance {
+        Some(_) => load_bound_s(0.0),
+        None => best.slowest_s,
     };
     let polished = |best: &mut Best, random: &mut Random| {
-        if !has_time_for(8.0) {
-            return;
+        if has_time_for(8.0) && polish > 0 {
+            let (from, bound_s) = (best.mapping.clone(), own_bound_s(best));
+            let how = Run { from: &from, bound_s, sweeps: polish, heat: COOL, level_first: false };
+            run(how, best, random);
         }
-        let (from, bound_s) = (best.mapping.clone(), own_bound(best));
-        let sweeps = polish;
-        run(Run { from: &from, bound_s, sweeps, heat: COOL, level_first: false }, best, random);
     };
     // The best start first: what it gives is there early.
+    if first > 0 && has_time_for(8.0) {
+        let from = best.mapping.clone();
+        squeeze(&from, first / 2, &mut best, &mut random);
+        if all_may_move && !grouped.is_empty() && has_time_for(8.0) {
+            squeeze(&grouped, first / 2, &mut best, &mut random);
+        }
+    }
     polished(&mut best, &mut random);
-    for (bound_s, start) in runs {
+    for (bound, start) in runs {
         if !has_time_for(12.0) {
             break;
         }
-        let refined = refine(&Request { stop: &late, ..*request }, bound_s);
+        let refined = refine(&Request { stop: &late, ..*request }, load_bound_s(bound));
         best.offer(&refined);
         let (from, heat) = match start {
             Start::Refined | Start::Levelled => (&refined, WARM),
@@ -443,11 +645,16 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
         };
         if !from.is_empty() && has_time_for(8.0) {
             let level_first = start == Start::Levelled;
+            let bound_s = bound_s(&best, bound);
             let how = Run { from, bound_s, sweeps: each, heat, level_first };
             run(how, &mut best, &mut random);
         }
     }
     polished(&mut best, &mut random);
+    if last > 0 && has_time_for(8.0) {
+        let from = best.mapping.clone();
+        squeeze(&from, last, &mut best, &mut random);
+    }
     best.mapping
 }
 
@@ -480,6 +687,11 @@ const COOL: f64 = 0.01;
 const WARM: f64 = 0.1;
 /// Nothing of the start remains.
 const HOT: f64 = 1.0;
+/// The parts of the search that are passes by gain, before annealing and after it.
+const FIRST: f64 = 0.1;
+const LAST: f64 = 0.3;
+/// How often a pass begins with steps by lot before the bound is looked at.
+const KICKS: usize = 16;
 
 /// The same groups on other cores, so that more tasks are where they are at present: whole nodes
 /// change places with nodes of as many cores, and then cores with cores of their node and speed. A

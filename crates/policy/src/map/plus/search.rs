@@ -1,4 +1,4 @@
-//! Simulated annealing and descent over moves and swaps.
+//! Simulated annealing over moves and swaps.
 //!
 //! Invariant: what a step changes (communication, what moving costs, migrations, loads and what of
 //! them exceeds the bound) is kept up to date from the links of the tasks that are moved, and is
@@ -14,27 +14,37 @@
 //!   another task of the core that it came from.
 
 use super::{Model, Value};
-use crate::map::core_loads;
 use evenly_model::stats::Random;
 use evenly_model::{CoreIndex, TaskIndex};
-use std::collections::VecDeque;
 
 /// The best mapping so far.
 pub(super) struct Best<'m, 'a> {
     model: &'m Model<'a>,
     pub(super) mapping: Vec<CoreIndex>,
     value: Value,
+    /// What all its communication costs, and when its slowest core ends.
+    pub(super) communication_s: f64,
+    pub(super) slowest_s: f64,
 }
 
 impl<'m, 'a> Best<'m, 'a> {
     pub(super) fn new(model: &'m Model<'a>, mapping: &[CoreIndex]) -> Self {
-        Self { model, mapping: mapping.to_vec(), value: model.value(mapping) }
+        let judged = model.judge(mapping);
+        Self {
+            model,
+            mapping: mapping.to_vec(),
+            value: judged.value,
+            communication_s: judged.communication_s,
+            slowest_s: judged.slowest_s,
+        }
     }
 
     pub(super) fn offer(&mut self, mapping: &[CoreIndex]) {
-        let value = self.model.value(mapping);
-        if value < self.value {
-            self.value = value;
+        let judged = self.model.judge(mapping);
+        if judged.value < self.value {
+            self.value = judged.value;
+            self.communication_s = judged.communication_s;
+            self.slowest_s = judged.slowest_s;
             self.mapping.clear();
             self.mapping.extend_from_slice(mapping);
         }
@@ -43,7 +53,7 @@ impl<'m, 'a> Best<'m, 'a> {
 
 /// Who is on a core, or away from home, with each task's place in the list.
 #[derive(Default, Clone)]
-struct List(Vec<TaskIndex>);
+pub(super) struct List(pub(super) Vec<TaskIndex>);
 
 impl List {
     fn insert(&mut self, t: TaskIndex, places: &mut [usize]) {
@@ -58,48 +68,51 @@ impl List {
         }
     }
 
-    fn any(&self, random: &mut Random) -> Option<TaskIndex> {
+    pub(super) fn any(&self, random: &mut Random) -> Option<TaskIndex> {
         self.0.get(random.below(self.0.len())).copied()
     }
 }
 
-/// What J consists of, but for the makespan, and what exceeds the bounds.
+/// What J consists of, but for the slowest core, and what exceeds the bounds.
 #[derive(Debug, Clone, Copy)]
-struct Sums {
-    communication_s: f64,
-    moving_s: f64,
-    over_s: f64,
-    migrations: usize,
+pub(super) struct Sums {
+    pub(super) communication_s: f64,
+    pub(super) moving_s: f64,
+    pub(super) over_s: f64,
+    pub(super) migrations: usize,
 }
 
 /// A step that has been taken but can be undone.
 #[derive(Debug, Clone, Copy)]
-struct Taken {
+pub(super) struct Taken {
     task: TaskIndex,
     from: CoreIndex,
     to: CoreIndex,
-    from_load: f64,
-    to_load: f64,
+    /// How long [`State::changed`] was before it.
+    mark: usize,
 }
 
 /// One or two moves.
-type Step = [Option<(TaskIndex, CoreIndex)>; 2];
+pub(super) type Step = [Option<(TaskIndex, CoreIndex)>; 2];
 
 /// A mapping that is being improved.
 pub(super) struct State<'m, 'a> {
-    model: &'m Model<'a>,
-    tasks: &'m [TaskIndex],
+    pub(super) model: &'m Model<'a>,
+    pub(super) tasks: &'m [TaskIndex],
     pub(super) at: Vec<CoreIndex>,
-    load: Vec<f64>,
-    bound_s: f64,
-    sums: Sums,
+    /// How long each core takes: its load, and where that counts there, what its tasks receive.
+    pub(super) time: Vec<f64>,
+    pub(super) bound_s: f64,
+    pub(super) sums: Sums,
     /// The movable tasks of each core.
-    on: Vec<List>,
+    pub(super) on: Vec<List>,
     on_place: Vec<usize>,
     /// Those that have been migrated.
-    away: List,
+    pub(super) away: List,
     away_place: Vec<usize>,
-    of_node: Vec<Vec<CoreIndex>>,
+    pub(super) of_node: Vec<Vec<CoreIndex>>,
+    /// Cores whose time steps that can still be undone have changed, and what it was.
+    changed: Vec<(CoreIndex, f64)>,
 }
 
 impl<'m, 'a> State<'m, 'a> {
@@ -119,7 +132,7 @@ impl<'m, 'a> State<'m, 'a> {
             model,
             tasks,
             at: from.to_vec(),
-            load: Vec::new(),
+            time: Vec::new(),
             bound_s,
             sums,
             on: vec![List::default(); cores.len()],
@@ -127,6 +140,7 @@ impl<'m, 'a> State<'m, 'a> {
             away: List::default(),
             away_place: vec![0; from.len()],
             of_node,
+            changed: Vec::new(),
         };
         for &t in tasks {
             state.on[from[t]].insert(t, &mut state.on_place);
@@ -139,63 +153,93 @@ impl<'m, 'a> State<'m, 'a> {
     }
 
     /// Takes all sums anew.
-    fn sum_up(&mut self) {
+    pub(super) fn sum_up(&mut self) {
         let m = self.model;
-        self.load = core_loads(m.graph, m.cluster, &self.at);
+        self.time = m.computing_s(&self.at);
+        let all_s = m.receive(&self.at, &mut self.time);
+        self.changed.clear();
         self.sums = Sums {
-            communication_s: m.all_communication_s(&self.at),
+            communication_s: all_s * m.per_core,
             moving_s: self.tasks.iter().map(|&t| m.migration_s(t, self.at[t])).sum(),
-            over_s: self.load.iter().map(|&l| self.over(l)).sum(),
+            over_s: self.time.iter().map(|&l| self.over(l)).sum(),
             migrations: self.away.0.len(),
         };
     }
 
-    fn over(&self, load_s: f64) -> f64 {
-        (load_s - self.bound_s).max(0.0)
+    pub(super) fn over(&self, time_s: f64) -> f64 {
+        (time_s - self.bound_s).max(0.0)
+    }
+
+    pub(super) fn slowest_s(&self) -> f64 {
+        self.time.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// From now on cores are above the bound that are above this one.
+    pub(super) fn bind(&mut self, bound_s: f64) {
+        self.bound_s = bound_s;
+        self.sums.over_s = self.time.iter().map(|&l| self.over(l)).sum();
+    }
+
+    fn add(&mut self, core: CoreIndex, time_s: f64) {
+        let before = self.time[core];
+        self.changed.push((core, before));
+        let now = before + time_s;
+        self.time[core] = now;
+        self.sums.over_s += self.over(now) - self.over(before);
     }
 
     fn shift(&mut self, task: TaskIndex, to: CoreIndex) -> Taken {
         let m = self.model;
         let from = self.at[task];
-        let mut change = 0.0;
+        let mark = self.changed.len();
+        let (cores, load_s) = (m.cluster.cores(), m.computes_s[task]);
+        let (mut gone, mut come, mut change) = (0.0, 0.0, 0.0);
         for l in m.graph.links(task) {
             let other = self.at[l.with];
-            let received = m.costs.between(to, other).less(m.costs.between(from, other));
-            let sent = m.costs.between(other, to).less(m.costs.between(other, from));
-            change += received.of(l.received, l.received_bytes) + sent.of(l.sent, l.sent_bytes);
+            gone += m.costs.between(from, other).of(l.received, l.received_bytes);
+            come += m.costs.between(to, other).of(l.received, l.received_bytes);
+            if l.sent > 0.0 || l.sent_bytes > 0.0 {
+                let sent = m.costs.between(other, to).less(m.costs.between(other, from));
+                let sent_s = sent.of(l.sent, l.sent_bytes);
+                change += sent_s;
+                if m.communication_on_cores && sent_s != 0.0 {
+                    self.add(other, sent_s);
+                }
+            }
         }
-        let taken = Taken { task, from, to, from_load: self.load[from], to_load: self.load[to] };
-        let (cores, load_s) = (m.cluster.cores(), m.graph.tasks()[task].load_s);
-        self.load[from] -= load_s / cores[from].speed;
-        self.load[to] += load_s / cores[to].speed;
-        let over = self.over(self.load[from]) - self.over(taken.from_load)
-            + self.over(self.load[to])
-            - self.over(taken.to_load);
+        change += come - gone;
+        let on_cores = f64::from(u8::from(m.communication_on_cores));
+        self.add(from, -load_s / cores[from].speed - on_cores * gone);
+        self.add(to, load_s / cores[to].speed + on_cores * come);
         let home = m.present[task];
         let s = &mut self.sums;
-        s.communication_s += change;
-        s.over_s += over;
+        s.communication_s += change * m.per_core;
         s.moving_s += m.migration_s(task, to) - m.migration_s(task, from);
         s.migrations = s.migrations + usize::from(to != home) - usize::from(from != home);
         self.at[task] = to;
-        taken
+        Taken { task, from, to, mark }
     }
 
     /// Takes a step; what it was, in order.
-    fn take(&mut self, step: Step) -> [Option<Taken>; 2] {
+    pub(super) fn take(&mut self, step: Step) -> [Option<Taken>; 2] {
         step.map(|s| s.map(|(t, to)| self.shift(t, to)))
     }
 
-    fn undo(&mut self, taken: [Option<Taken>; 2], sums: Sums) {
+    pub(super) fn undo(&mut self, taken: [Option<Taken>; 2], sums: Sums) {
         for t in taken.into_iter().rev().flatten() {
             self.at[t.task] = t.from;
-            self.load[t.from] = t.from_load;
-            self.load[t.to] = t.to_load;
+            while self.changed.len() > t.mark
+                && let Some((core, time_s)) = self.changed.pop()
+            {
+                self.time[core] = time_s;
+            }
         }
         self.sums = sums;
     }
 
-    fn keep(&mut self, taken: [Option<Taken>; 2]) {
+    /// Steps that were taken before cannot be undone any more.
+    pub(super) fn keep(&mut self, taken: [Option<Taken>; 2]) {
+        self.changed.clear();
         for Taken { task, from, to, .. } in taken.into_iter().flatten() {
             let home = self.model.present[task];
             self.on[from].remove(task, &mut self.on_place);
@@ -209,18 +253,18 @@ impl<'m, 'a> State<'m, 'a> {
     }
 
     /// Migrations above what is allowed.
-    fn too_many(&self, sums: &Sums) -> f64 {
+    pub(super) fn too_many(&self, sums: &Sums) -> f64 {
         sums.migrations.saturating_sub(self.model.max_migrations) as f64
     }
 
-    /// What J has changed by since `before`, but for the makespan.
-    fn change_s(&self, before: &Sums) -> f64 {
+    /// What J has changed by since `before`, but for the slowest core.
+    pub(super) fn change_s(&self, before: &Sums) -> f64 {
         (self.sums.communication_s - before.communication_s)
             + (self.sums.moving_s - before.moving_s)
     }
 
     /// A step by lot. None where it would change nothing.
-    fn any_step(&self, random: &mut Random) -> Option<Step> {
+    pub(super) fn any_step(&self, random: &mut Random) -> Option<Step> {
         let m = self.model;
         let full = self.sums.migrations >= m.max_migrations;
         if full
@@ -243,7 +287,7 @@ impl<'m, 'a> State<'m, 'a> {
         } else if way < 0.75 {
             m.present[t]
         } else {
-            random.below(self.load.len())
+            random.below(self.time.len())
         };
         if to == from {
             return None;
@@ -265,7 +309,7 @@ impl<'m, 'a> State<'m, 'a> {
     /// came from.
     fn step_when_full(&self, away: TaskIndex, random: &mut Random) -> Option<Step> {
         let (at, home) = (self.at[away], self.model.present[away]);
-        let any_core = random.below(self.load.len());
+        let any_core = random.below(self.time.len());
         let way = random.unit();
         if way < 0.4 {
             let other = self.away.any(random)?;
@@ -281,7 +325,7 @@ impl<'m, 'a> State<'m, 'a> {
     }
 
     /// What a move by lot changes, on the average, of what it does change.
-    fn scale_s(&mut self, random: &mut Random) -> f64 {
+    pub(super) fn scale_s(&mut self, random: &mut Random) -> f64 {
         let (mut sum, mut count) = (0.0, 0);
         for _ in 0..512 {
             if let Some(step) = self.any_step(random) {
@@ -404,113 +448,21 @@ impl<'m, 'a> State<'m, 'a> {
     /// Offers the mapping where it seems to be better.
     pub(super) fn claim(&self, best: &mut Best<'_, '_>) {
         let m = self.model;
-        let makespan_s = self.load.iter().copied().fold(0.0, f64::max);
+        let slowest_s = self.slowest_s();
         let s = &self.sums;
-        let seems = m.value_of(makespan_s, s.communication_s, s.moving_s, s.migrations);
+        // Loads alone are not known where communication is among them; they decide hardly anything then.
+        let makespan_s = slowest_s;
+        let seems = m.value_of(makespan_s, slowest_s, s.communication_s, s.moving_s, s.migrations);
         if seems < best.value {
             best.offer(&self.at);
         }
-    }
-
-    /// Takes steps that lessen what is above the bounds, or where that stays, the rest of J, until
-    /// there is none, `looks` have been spent, or it is late. Tasks are tried again only when
-    /// something that they see has changed: a partner, or the load of a core that they or their
-    /// partners are on.
-    pub(super) fn descend(&mut self, mut looks: usize, late: &dyn Fn() -> bool) {
-        self.sum_up();
-        let mut queue: VecDeque<TaskIndex> = self.tasks.iter().copied().collect();
-        let mut queued = vec![false; self.at.len()];
-        for &t in self.tasks {
-            queued[t] = true;
-        }
-        while let Some(t) = queue.pop_front() {
-            queued[t] = false;
-            if looks == 0 || late() {
-                return;
-            }
-            let Some(step) = self.best_step(t, &mut looks, late) else { continue };
-            let taken = self.take(step);
-            self.keep(taken);
-            let mut again = |t: TaskIndex| {
-                if self.model.graph.tasks()[t].movable && !queued[t] {
-                    queued[t] = true;
-                    queue.push_back(t);
-                }
-            };
-            for Taken { task, from, to, .. } in taken.into_iter().flatten() {
-                again(task);
-                for link in self.model.graph.links(task) {
-                    again(link.with);
-                }
-                for &near in self.on[from].0.iter().chain(&self.on[to].0) {
-                    again(near);
-                }
-            }
-        }
-    }
-
-    /// The best of a task's moves, alone or in exchange, to its partners' cores, home, or to the
-    /// core with the least load if its own is above the bound. None where none is any good.
-    fn best_step(
-        &mut self,
-        t: TaskIndex,
-        looks: &mut usize,
-        late: &dyn Fn() -> bool,
-    ) -> Option<Step> {
-        let m = self.model;
-        let from = self.at[t];
-        let mut to: Vec<CoreIndex> = m.graph.links(t).iter().map(|l| self.at[l.with]).collect();
-        to.push(m.present[t]);
-        if self.over(self.load[from]) > 0.0 {
-            let least = (0..self.load.len()).min_by(|&a, &b| self.load[a].total_cmp(&self.load[b]));
-            to.extend(least);
-        }
-        to.sort_unstable();
-        to.dedup();
-        let mut best: Option<(f64, f64, Step)> = None;
-        // What rounding makes of nothing is no gain.
-        let least_over = 1e-12 * (1.0 + m.mean_s);
-        let least_gain =
-            1e-12 * (self.sums.communication_s.abs() + self.sums.moving_s.abs()).max(1e-300);
-        for to in to.into_iter().filter(|&to| to != from) {
-            let partners: Vec<TaskIndex> = self.on[to].0.clone();
-            let swaps = partners.into_iter().map(|u| Some((u, from)));
-            let others = if self.sums.migrations >= m.max_migrations {
-                self.away.0.iter().map(|&u| Some((u, m.present[u]))).collect()
-            } else {
-                Vec::new()
-            };
-            for (i, second) in std::iter::once(None).chain(swaps).chain(others).enumerate() {
-                if second.is_some_and(|s| s.0 == t) {
-                    continue;
-                }
-                let cost = super::LOOKS_PER_TRIAL + m.graph.links(t).len();
-                *looks = looks.saturating_sub(cost);
-                if *looks == 0 || (i % 1024 == 1023 && late()) {
-                    break;
-                }
-                let step = [Some((t, to)), second];
-                let before = self.sums;
-                let taken = self.take(step);
-                let above = (self.sums.over_s - before.over_s) / m.mean_s.max(1e-300)
-                    + self.too_many(&self.sums)
-                    - self.too_many(&before);
-                let change = self.change_s(&before);
-                self.undo(taken, before);
-                let above = if above.abs() <= least_over { 0.0 } else { above };
-                let good = above < 0.0 || (above == 0.0 && change < -least_gain);
-                if good && best.is_none_or(|b| (above, change) < (b.0, b.1)) {
-                    best = Some((above, change, step));
-                }
-            }
-        }
-        best.map(|b| b.2)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::super::{Alpha, Options, Request, no_stop};
+    use super::super::buckets::Spent;
     use super::*;
     use evenly_model::{Cluster, Edge, Nanos, Task, TaskGraph};
 
@@ -568,7 +520,7 @@ mod tests {
                 } else {
                     state.undo(taken, before);
                 }
-                let (kept, load, at) = (state.sums, state.load.clone(), state.at.clone());
+                let (kept, load, at) = (state.sums, state.time.clone(), state.at.clone());
                 state.sum_up();
                 let anew = state.sums;
                 let change = kept.communication_s - anew.communication_s;
@@ -578,7 +530,7 @@ mod tests {
                 assert_eq!(kept.migrations, anew.migrations);
                 let away = (0..40).filter(|&t| at[t] != model.present[t]).count();
                 assert_eq!(anew.migrations, away);
-                assert!(load.iter().zip(&state.load).all(|(a, b)| (a - b).abs() < 1e-9));
+                assert!(load.iter().zip(&state.time).all(|(a, b)| (a - b).abs() < 1e-9));
                 for (c, list) in state.on.iter().enumerate() {
                     assert!(list.0.iter().all(|&t| at[t] == c));
                 }
@@ -588,25 +540,57 @@ mod tests {
         });
     }
 
+    fn by_gain(state: &mut State<'_, '_>) {
+        let mut spent = Spent { looks: 0, limit: usize::MAX, late: &|| false };
+        let mut scratch = state.scratch(1.0);
+        state.pass_by_gain(&mut scratch, &mut spent);
+        assert!(spent.looks > 0);
+    }
+
+    /// What a kick does not gain by is undone, whatever it was.
     #[test]
-    fn descent_ends_below_the_bound_and_within_the_migrations() {
+    fn kicks_never_lose() {
+        with_model(|model, tasks| {
+            let mut state = State::new(model, tasks, model.present, 1.6 * model.mean_s);
+            by_gain(&mut state);
+            let mut random = Random::new(9);
+            let mut scratch = state.scratch(1.0);
+            let mut spent = Spent { looks: 0, limit: usize::MAX, late: &|| false };
+            let worth =
+                |s: &State<'_, '_>| (s.sums.over_s, s.sums.communication_s + s.sums.moving_s);
+            for _ in 0..300 {
+                state.sum_up();
+                let (before, at) = (worth(&state), state.at.clone());
+                let gained = state.kick(&mut random, &mut scratch, &mut spent);
+                state.sum_up();
+                let after = worth(&state);
+                assert!(after.0 <= before.0 + 1e-9, "{before:?} {after:?}");
+                assert!(after.0 < before.0 || after.1 <= before.1 + 1e-9);
+                assert!(gained || state.at == at, "undone");
+            }
+        });
+    }
+
+    #[test]
+    fn passes_end_below_the_bound_and_within_the_migrations() {
         with_model(|model, tasks| {
             let mean = model.mean_s;
             let mut state = State::new(model, tasks, model.present, 1.6 * mean);
-            state.descend(usize::MAX, &|| false);
+            by_gain(&mut state);
             // Nine cores, of which four have everything: six tasks cannot level that.
             assert_eq!(state.sums.migrations, 6);
             let mut free = Model { max_migrations: usize::MAX, ..with_costs_of(model) };
             free.worth_s = 0.0;
-            let mut state = State::new(&free, tasks, model.present, 1.2 * mean);
-            state.descend(usize::MAX, &|| false);
-            assert_eq!(state.sums.over_s, 0.0, "{:?}", state.load);
+            let mut state = State::new(&free, tasks, model.present, 1.6 * mean);
+            by_gain(&mut state);
+            assert_eq!(state.sums.over_s, 0.0, "{:?}", state.time);
         });
     }
 
     fn with_costs_of<'a>(m: &Model<'a>) -> Model<'a> {
         Model {
             costs: super::super::Costs::new(m.cluster, [m.costs.one.message_s, m.costs.one.byte_s]),
+            computes_s: m.computes_s.clone(),
             ..*m
         }
     }

@@ -1,0 +1,51 @@
+//! What SCOTCH and METIS make of the applications is what is recorded, where they are installed.
+//!
+//! To record it anew: `EVENLY_BLESS=1 cargo test --release -p evenly-figures --test figures others`, and then
+//! bless the figures (committed.rs).
+
+use crate::blessing;
+use evenly_figures::others::{RECORD, record};
+use evenly_map::{Job, PROGRAMS};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Of SCOTCH; that of METIS is 5.1.0.
+const VERSION: &str = "7.0.3";
+
+#[test]
+fn others_are_recorded_as_they_are() {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let recorded = PROGRAMS.iter().filter(|p| evenly_figures::others::PROGRAMS.contains(&p.name));
+    if recorded.clone().any(|p| p.find(&path).is_none()) {
+        assert!(!blessing(), "a program is not installed; nothing can be recorded");
+        println!("skipped: scotch_gmap or gpmetis is not installed");
+        return;
+    }
+    // Another version may map in another way.
+    let said = Command::new("scotch_gmap").arg("-V").output().unwrap().stdout;
+    if !String::from_utf8_lossy(&said).contains(VERSION) && !blessing() {
+        println!("skipped: another SCOTCH than {VERSION}");
+        return;
+    }
+    let seeds = if blessing() { 1..=u64::MAX } else { 1..=1 };
+    let made = record(seeds.take(100), &|name, r| {
+        let program = PROGRAMS.iter().find(|p| p.name == name).unwrap();
+        let job =
+            Job { graph: r.graph, cluster: r.cluster, present: r.present, options: r.options };
+        // SCOTCH 7.0.3 crashes on some of these; nothing is moved then.
+        program.map(&path, &job).unwrap_or_else(|error| {
+            println!("{} tasks, {} cores: {error}", r.graph.len(), r.cluster.cores().len());
+            r.present.to_vec()
+        })
+    })
+    .unwrap();
+    if blessing() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/nuco/others.csv");
+        fs::write(file, made).unwrap();
+        return;
+    }
+    for line in made.lines() {
+        assert!(RECORD.lines().any(|l| l == line), "not what is recorded: {line}");
+    }
+}
