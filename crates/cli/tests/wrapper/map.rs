@@ -486,7 +486,7 @@ fn a_front_is_drawn_beside_the_mappings_of_others() {
     let tool = Tool::new();
     let name = tool.path("front");
     let judged = dumps().join("lb_test_p32.map.GreedyLB.csv");
-    let options = ["--front", name.to_str().unwrap(), "--time-limit", "20ms", "--alpha", "auto"];
+    let options = ["--front", name.to_str().unwrap(), "--time-limit", "100ms", "--alpha", "auto"];
     let judge = ["--judge", judged.to_str().unwrap()];
     let (output, value) = mapped(&tool, "lb_test_p32", &[&options[..], &judge].concat());
     assert!(stderr(&output).starts_with("nuco+: 18 mappings, "), "{}", stderr(&output));
