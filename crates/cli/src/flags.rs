@@ -1167,8 +1167,8 @@ mod tests {
             (&["attach", "-1"], "<PID>: -1 is not in 1..=2147483647 (see evenly attach --help)"),
             (
                 &["map", "--alpha", "-1"],
-                "--alpha '-1': it must be a number that is not negative; or auto, or latency (see \
-                 evenly map --help)",
+                "--alpha '-1': it must be a number that is not negative, at most 1e18; or auto, or \
+                 latency (see evenly map --help)",
             ),
             (
                 &["map", "--max-migrations", "-1"],
