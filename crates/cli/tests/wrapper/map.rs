@@ -340,7 +340,7 @@ fn hosts_are_planned_beforehand() {
     let tool = Tool::new();
     let (tasks, edges) = (tool.path("t.csv"), tool.path("e.csv"));
     fs::write(&tasks, "id,load_s\n0,1\n1,1\n2,1\n3,1\n").unwrap();
-    let talk = "0,3,1e5\n3,0,1e5\n1,2,1e5\n2,1,1e5\n";
+    let talk = "0,3,1e4\n3,0,1e4\n1,2,1e4\n2,1,1e4\n";
     fs::write(&edges, format!("from,to,messages\n{talk}")).unwrap();
     let xml = tool.path("hosts.xml");
     let described = "host:2 numa:1 core:2";
