@@ -9,16 +9,18 @@ use evenly_policy::map::machines::{NUMA32, NUMA48};
 
 const ID: &str = "nuco-4";
 
-/// Section VI-A and Table V. The others migrate 5.3 times as many as NUCOLB.
+/// Section VI-A and Table V.
 const ON_NUMA32: Said = Said {
     makespan_s: &[],
+    speedup: &[],
     iteration_s: &[],
     balancing_s: &[("nuco", 0.11), ("greedy-comm", 1.17), (SCOTCH, 1.13), ("treematch", 1.14)],
-    migrations: &[("nuco", 47.0), ("greedy-comm", 249.0), (SCOTCH, 249.0), ("treematch", 249.0)],
+    migrations: &[("nuco", 47.0)],
 };
 
 const ON_NUMA48: Said = Said {
     makespan_s: &[],
+    speedup: &[("nuco", 1.58)],
     iteration_s: &[(BASELINE, 1.84), ("nuco", 0.78)],
     balancing_s: &[("nuco", 0.27), ("greedy-comm", 0.84), (SCOTCH, 1.02), ("treematch", 1.04)],
     migrations: &[],
