@@ -7,8 +7,8 @@ mod counting;
 
 use counting::allocations;
 use evenly_model::{CpuId, Nanos, Plan, Snapshot, Turns};
-use evenly_policy::POLICIES;
 use evenly_policy::hpc::Levels;
+use evenly_policy::{POLICIES, Policy};
 use evenly_testing::snapshots;
 
 /// 200 threads on 150 CPUs, placed by `at`; every tenth thread rests.
@@ -28,6 +28,21 @@ fn the_count_counts() {
     assert!(allocations(|| drop(std::hint::black_box(vec![1u8; 100]))) > 0);
 }
 
+/// Allocations at 20 points of a snapshot after 20 others, with a look at the plan of each point.
+fn allocations_of(mut policy: Box<dyn Policy>, s: &Snapshot, look: impl Fn(&Plan)) -> usize {
+    let (mut plan, mut s) = (Plan::default(), s.clone());
+    let mut point = || {
+        // Time goes on, as it does live.
+        s.point += 1;
+        s.now += s.elapsed;
+        plan.clear();
+        policy.decide(&s, &mut plan);
+        look(&plan);
+    };
+    (0..20).for_each(|_| point());
+    allocations(|| (0..20).for_each(|_| point()))
+}
+
 #[test]
 fn deciding_the_same_again_allocates_nothing() {
     let all = vec![vec![true; 150]];
@@ -40,17 +55,7 @@ fn deciding_the_same_again_allocates_nothing() {
     ];
     for info in POLICIES {
         for (name, s) in &snapshots {
-            let (mut policy, mut plan) = ((info.make)(), Plan::default());
-            let mut s = s.clone();
-            let mut point = || {
-                // Time goes on, as it does live.
-                s.point += 1;
-                s.now += s.elapsed;
-                plan.clear();
-                policy.decide(&s, &mut plan);
-            };
-            (0..20).for_each(|_| point());
-            let times = allocations(|| (0..20).for_each(|_| point()));
+            let times = allocations_of((info.make)(), s, |_| {});
             assert_eq!(times, 0, "{}, {name}", info.name);
         }
     }
@@ -75,18 +80,11 @@ fn deciding_by_levels_and_turns_allocates_nothing_between_rounds() {
     }
     for info in POLICIES.iter().filter(|p| p.gives_weights) {
         for (name, s) in [("quiet", &quiet), ("telling", &telling)] {
-            let (mut policy, mut plan) = ((info.make)(), Plan::default());
+            let mut policy = (info.make)();
             policy.levels(&levels());
-            let mut s = s.clone();
-            let mut point = || {
-                s.point += 1;
-                s.now += s.elapsed;
-                plan.clear();
-                policy.decide(&s, &mut plan);
+            let times = allocations_of(policy, s, |plan| {
                 assert!(plan.moves.is_empty(), "{}, {name}: {:?}", info.name, plan.moves);
-            };
-            (0..20).for_each(|_| point());
-            let times = allocations(|| (0..20).for_each(|_| point()));
+            });
             assert_eq!(times, 0, "{}, {name}", info.name);
         }
     }

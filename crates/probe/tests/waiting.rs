@@ -64,6 +64,11 @@ fn has(compiler: &str) -> bool {
     there
 }
 
+/// The MPIs that are installed, as Debian names their programs.
+fn mpis() -> impl Iterator<Item = &'static str> {
+    ["openmpi", "mpich"].into_iter().filter(|mpi| has(&format!("mpicc.{mpi}")))
+}
+
 /// A program that runs with the probe.
 struct Watched {
     child: Child,
@@ -510,11 +515,8 @@ fn a_crash_in_a_region_is_the_programs_own() {
 /// Two threads of a rank wait in MPI at the same time, each in a line of its own.
 #[test]
 fn threads_of_a_rank_that_wait_at_the_same_time() {
-    for mpi in ["openmpi", "mpich"] {
+    for mpi in mpis() {
         let compiler = format!("mpicc.{mpi}");
-        if !has(&compiler) {
-            continue;
-        }
         let program = built("ranks", &compiler, &[]);
         let mut command = Command::new(format!("mpirun.{mpi}"));
         as_root(&mut command).args(["-n", "2"]).arg(program).arg("threads");
@@ -542,11 +544,8 @@ fn threads_of_a_rank_that_wait_at_the_same_time() {
 #[test]
 fn a_file_that_all_write() {
     let dir = tempfile::tempdir().unwrap();
-    for mpi in ["openmpi", "mpich"] {
+    for mpi in mpis() {
         let compiler = format!("mpicc.{mpi}");
-        if !has(&compiler) {
-            continue;
-        }
         let program = built("ranks", &compiler, &[]);
         let mut command = Command::new(format!("mpirun.{mpi}"));
         as_root(&mut command).args(["-n", "2"]).arg(program).arg("file").env("TMPDIR", dir.path());
@@ -575,11 +574,8 @@ fn a_file_that_all_write() {
 #[test]
 fn a_module_with_mpi() {
     let options = ["-DMODULE", "-shared", "-fPIC"];
-    for mpi in ["openmpi", "mpich"] {
+    for mpi in mpis() {
         let compiler = format!("mpicc.{mpi}");
-        if !has(&compiler) {
-            continue;
-        }
         let module = built("ranks", &compiler, &options);
         let loader = built("module", "gcc", &[]);
         let mut command = Command::new(format!("mpirun.{mpi}"));
@@ -612,11 +608,8 @@ fn a_module_with_mpi() {
 
 #[test]
 fn ranks_of_mpi_at_every_level_of_threads() {
-    for mpi in ["openmpi", "mpich"] {
+    for mpi in mpis() {
         let (compiler, launcher) = (format!("mpicc.{mpi}"), format!("mpirun.{mpi}"));
-        if !has(&compiler) {
-            continue;
-        }
         let program = built("ranks", &compiler, &[]);
         for level in ["plain", "0", "1", "2", "3"] {
             two_ranks(&launcher, &program, level, true);
@@ -626,11 +619,8 @@ fn ranks_of_mpi_at_every_level_of_threads() {
 
 #[test]
 fn ranks_of_mpi_in_fortran() {
-    for mpi in ["openmpi", "mpich"] {
+    for mpi in mpis() {
         let (compiler, launcher) = (format!("mpif90.{mpi}"), format!("mpirun.{mpi}"));
-        if !has(&format!("mpicc.{mpi}")) {
-            continue;
-        }
         for form in ["-UF08", "-DF08"] {
             let program = built("ranks.F90", &compiler, &[form]);
             // What is called there has no name by which it can be found.
@@ -679,11 +669,8 @@ fn steps_of_ranks(p: &mut Watched, seen: bool) {
 /// What an MPI makes of it, which may catch the signal first, is the same with the probe.
 #[test]
 fn a_crash_in_a_call_of_mpi_is_the_programs_own() {
-    for mpi in ["openmpi", "mpich"] {
+    for mpi in mpis() {
         let compiler = format!("mpicc.{mpi}");
-        if !has(&compiler) {
-            continue;
-        }
         let program = built("ranks", &compiler, &[]);
         let alone = as_root(&mut Command::new(&program)).arg("crash").output().unwrap();
         assert!(!alone.status.success() && alone.status.code() != Some(7), "{alone:?}");
@@ -742,11 +729,8 @@ fn the_table_agrees_with_each_mpi() {
     }
     assert!(calls > 140 && evenly_probe::waiting::calls().count() == calls);
     source += "\t;\n}\n";
-    for mpi in ["openmpi", "mpich"] {
+    for mpi in mpis() {
         let compiler = format!("mpicc.{mpi}");
-        if !has(&compiler) {
-            continue;
-        }
         let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("calls-{mpi}.c"));
         fs::write(&file, &source).unwrap();
         let output =

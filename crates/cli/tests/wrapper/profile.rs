@@ -30,6 +30,16 @@ fn profile<S: AsRef<str>>(tool: &Tool, options: &[&str], command: &[S]) -> Comma
 /// Messages and bytes by sender and receiver.
 type Messages = BTreeMap<(u64, u64), (u64, u64)>;
 
+/// The next rank, around.
+fn right(i: u64) -> u64 {
+    (i + 1) % N
+}
+
+/// The rank before, around.
+fn left(i: u64) -> u64 {
+    (i + N - 1) % N
+}
+
 #[derive(Default)]
 struct Expected(Messages);
 
@@ -48,6 +58,17 @@ impl Expected {
     fn pairs(&mut self, bytes: impl Fn(u64, u64) -> u64) {
         for (i, j) in (0..N).flat_map(|i| (0..N).map(move |j| (i, j))).filter(|(i, j)| i != j) {
             self.add(i, j, 1, bytes(i, j));
+        }
+    }
+
+    /// What `pattern.c` and `pattern.F90` both do one-sided: what is got goes from its owner.
+    fn one_sided(&mut self) {
+        self.each(right, 1, 8);
+        self.each(left, 1, 12);
+        (1..N).for_each(|i| self.add(i, 0, 1, 4));
+        for (i, j, bytes) in [(3, 0, 4), (2, 1, 4), (1, 3, 8)] {
+            self.add(i, j, 1, bytes);
+            self.add(j, i, 1, bytes);
         }
     }
 
@@ -93,7 +114,6 @@ impl Expected {
 /// What pattern.c sends, part by part.
 fn expected_of_c() -> Expected {
     let mut e = Expected::default();
-    let (right, left) = (|i| (i + 1) % N, |i| (i + N - 1) % N);
     // point
     e.each(right, 10, 12);
     [8, 16, 24, 32, 40, 48, 56].into_iter().for_each(|bytes| e.add(0, 1, 1, bytes));
@@ -145,14 +165,8 @@ fn expected_of_c() -> Expected {
     e.each(right, 1, 8);
     e.each(left, 1, 20);
     e.each(right, 1, 20);
-    // sided: what is got goes from its owner
-    e.each(right, 1, 8);
-    e.each(left, 1, 12);
-    (1..N).for_each(|i| e.add(i, 0, 1, 4));
-    for (i, j, bytes) in [(3, 0, 4), (2, 1, 4), (1, 3, 8)] {
-        e.add(i, j, 1, bytes);
-        e.add(j, i, 1, bytes);
-    }
+    // sided
+    e.one_sided();
     e.add(1, 2, 1, 4);
     e.add(0, 2, 1, 4);
     e.add(1, 3, 1, 4);
@@ -169,7 +183,6 @@ fn expected_of_c() -> Expected {
 /// What its part with large counts sends.
 fn expected_of_large_counts() -> Expected {
     let mut e = Expected::default();
-    let (right, left) = (|i| (i + 1) % N, |i| (i + N - 1) % N);
     e.each(right, 1, 12);
     e.each(left, 1, 16);
     e.add(0, 1, 1, 20);
@@ -205,7 +218,6 @@ fn expected_of_fortran() -> Expected {
     e.pairs(|_, _| 8);
     (1..N).for_each(|i| e.add(0, i, 1, 4));
     e.barrier();
-    let (right, left) = (|i| (i + 1) % N, |i| (i + N - 1) % N);
     // every_collective
     [0, 1, 3].into_iter().for_each(|i| e.add(i, 2, 1, 8));
     [0, 2, 3].into_iter().for_each(|i| e.add(i, 1, 1, 4 * (i + 1)));
@@ -228,14 +240,7 @@ fn expected_of_fortran() -> Expected {
     e.each(right, 1, 8);
     e.each(left, 1, 12);
     e.each(right, 1, 8);
-    // One-sided: what is got goes from its owner.
-    e.each(right, 1, 8);
-    e.each(left, 1, 12);
-    (1..N).for_each(|i| e.add(i, 0, 1, 4));
-    for (i, j, bytes) in [(3, 0, 4), (2, 1, 4), (1, 3, 8)] {
-        e.add(i, j, 1, bytes);
-        e.add(j, i, 1, bytes);
-    }
+    e.one_sided();
     e.add(1, 2, 1, 12);
     e.add(2, 1, 1, 4);
     // Before the file.
