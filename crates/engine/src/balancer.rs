@@ -802,12 +802,17 @@ impl Balancer {
     /// is for the caller to give back.
     pub fn let_go(
         &mut self,
+        machine: &mut dyn Machine,
         id: ThreadId,
         now: Nanos,
         observers: &mut [Box<dyn Observer>],
     ) -> Option<Times> {
         let index = self.entities.iter().position(|e| e.meta.id == id)?;
-        let times = self.entities[index].last;
+        let e = &self.entities[index];
+        let times = e.last;
+        if e.weighs.is_some() {
+            machine.unweigh(e.meta.pid, id);
+        }
         self.drop_entity(index, now, Parting::Idle, observers);
         Some(times)
     }
@@ -1055,6 +1060,11 @@ impl Balancer {
             let times = match reading {
                 Reading::Times(times) => times,
                 Reading::Gone => {
+                    // What it was given may outlive it, as control groups do.
+                    let e = &self.entities[i];
+                    if e.weighs.is_some() {
+                        machine.unweigh(e.meta.pid, e.meta.id);
+                    }
                     self.drop_entity(i, now, Parting::Ended, observers);
                     continue;
                 }

@@ -284,7 +284,8 @@ pub trait Machine {
         None
     }
 
-    /// Gives a thread back the part of a CPU that it had when it was met, if that is still ours.
+    /// Gives a thread back the part of a CPU that it had when it was met, if that is still ours. Of one that has
+    /// ended nothing is left behind.
     fn unweigh(&mut self, _process: Pid, _thread: ThreadId) {}
 
     /// Bytes that a process has in memory. None where that is not known.

@@ -405,7 +405,7 @@ impl Domain {
         for id in take(&self.mailbox.replaced) {
             // First of all: the program may be about to size its pool of threads.
             machine.reclaim(id);
-            self.let_go(id);
+            self.let_go(machine, id);
         }
         let adopted: CpuSet = take(&self.mailbox.adopted).into_iter().collect();
         if !adopted.is_empty() {
@@ -477,7 +477,7 @@ impl Domain {
                 self.balancer.note(time, text, &mut self.observers);
             }
             machine.part(id);
-            self.let_go(id);
+            self.let_go(machine, id);
         }
     }
 
@@ -497,8 +497,8 @@ impl Domain {
     }
 
     /// Hands a thread back to be watched until it computes (again).
-    fn let_go(&mut self, id: ThreadId) {
-        let times = self.balancer.let_go(id, now(), &mut self.observers);
+    fn let_go(&mut self, machine: &mut LinuxMachine, id: ThreadId) {
+        let times = self.balancer.let_go(machine, id, now(), &mut self.observers);
         self.forget_place(id);
         put(&self.mailbox.leaving, times.map(|t| (id, t)));
     }

@@ -26,7 +26,7 @@ use crate::journal::{Journal, PARENT_PATH_LIMIT, Process};
 use crate::limits::Limits;
 use crate::proc::Proc;
 use evenly_engine::{Bounds, Entity, ShareError, ShareMechanism, Steps, weight_of_nice};
-use evenly_model::{Nanos, Pid, ThreadId};
+use evenly_model::{Pid, ThreadId};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
@@ -488,14 +488,5 @@ impl ShareMechanism for GroupShares {
             result = result.and(self.undo(id));
         }
         result
-    }
-
-    fn tick(&mut self, _now: Nanos) {
-        let ended: Vec<ThreadId> =
-            self.own.keys().copied().filter(|id| !self.is_alive(*id)).collect();
-        for id in ended {
-            // Where it fails the group stays in `own`, and the next tick tries again.
-            let _ = self.undo(id);
-        }
     }
 }

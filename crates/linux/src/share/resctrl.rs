@@ -15,7 +15,7 @@ use super::groups::{self, Kind, Parent};
 use super::{Missing, Real};
 use crate::journal::{Journal, Process};
 use evenly_engine::{Bounds, Entity, ShareError, ShareMechanism, Steps};
-use evenly_model::{Nanos, Pid, ThreadId};
+use evenly_model::{Pid, ThreadId};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -393,15 +393,6 @@ impl ShareMechanism for Resctrl {
         self.remove_unused();
         result
     }
-
-    fn tick(&mut self, _now: Nanos) {
-        let ended: Vec<ThreadId> =
-            self.own.keys().copied().filter(|id| !self.is_alive(*id)).collect();
-        for id in ended {
-            self.own.remove(&id);
-        }
-        self.remove_unused();
-    }
 }
 
 /// Whether a resource can be divided, and how.
@@ -627,7 +618,6 @@ mod tests {
         kernel.thread(90, 90);
         let refused = cache.set(process(90), 0.2).unwrap_err().to_string();
         assert!(refused.contains("all 4 groups") && refused.contains("in use"), "{refused}");
-        cache.tick(Nanos::ZERO);
         for pid in [71, 80] {
             let id = ThreadId { tid: Tid(pid), start: 7 };
             cache.restore(Entity::Thread { process: Pid(pid), id }).unwrap();

@@ -319,6 +319,45 @@ fn a_thread_in_a_group_of_its_own_goes_back_and_the_group_is_gone() {
     }
 }
 
+/// Threads that have ended leave no groups behind, as they come and go: more of them than there may be groups at a
+/// time must not be a matter of how many have been there.
+#[test]
+fn groups_of_those_that_come_and_go_are_removed() {
+    let scene = Scene::new();
+    let mut groups = match GroupShares::new(scene.journal.clone(), Pid(scene.tid().0)) {
+        Ok(groups) => groups,
+        Err(missing) => return evenly_testing::skip("own-cgroup", missing.why),
+    };
+    let one = |sleeper: &Sleeper| {
+        let process = Pid(sleeper.0.id().cast_signed());
+        let start = Proc::default().process_stat(process).unwrap().start;
+        Entity::Thread { process, id: ThreadId { tid: Tid(process.0), start } }
+    };
+    let stays = one(&scene.sleeper);
+    groups.set(stays, 0.5).unwrap();
+    let own = Limits::default().own_group(Pid(scene.tid().0), "cpu").unwrap().0;
+    let parent = own.parent().unwrap();
+    let ours = || {
+        let all = std::fs::read_dir(parent).unwrap().filter_map(Result::ok);
+        let name = own.file_name().unwrap().to_str().unwrap();
+        let prefix = &name[..=name.rfind('-').unwrap()];
+        all.filter(|d| d.file_name().to_str().is_some_and(|n| n.starts_with(prefix))).count()
+    };
+    for _ in 0..20 {
+        let sleeper = Sleeper(Command::new("sleep").arg("600").spawn().unwrap());
+        let comes = one(&sleeper);
+        let given = groups.set_all(&[(stays, 0.5), (comes, 2.0)]);
+        assert!(given.iter().all(Result::is_ok), "{given:?}");
+        assert_eq!(ours(), 2);
+        // It ends, and the balancer hears of it.
+        drop(sleeper);
+        groups.restore(comes).unwrap();
+        assert_eq!(ours(), 1);
+    }
+    groups.restore(stays).unwrap();
+    assert_eq!(ours(), 0);
+}
+
 #[test]
 fn limits_of_nice_values_are_read() {
     let text = b"Limit                     Soft Limit           Hard Limit           Units     \n\
