@@ -26,6 +26,11 @@
 //! its CPU. So where somebody computes for much longer than is known, those on its CPU that wait get as little as
 //! may be until the round is over, and the round by itself tells what work is.
 //!
+//! Threads that sleep while they wait leave their CPU to those that compute, and every CPU is busy until all on it
+//! are done: parts of CPUs gain nothing then, and lose where one that is lowered is the one that wakes the others.
+//! So these are placed, and have even parts ([`SLEEPS`]). Of those that spin it is tried whether other parts are
+//! better, where CPUs do not compute as much as they could ([`Trial`]).
+//!
 //! As programs begin and end they wait for each other without working in between: MPI_Init, MPI_Finalize, a
 //! result that is gathered. Where CPUs are busy each such meeting is a round of its own, in which one has a
 //! multiple of nearly nothing to do. So rounds with far less work than usual do not count ([`TINY`]) unless
@@ -39,6 +44,7 @@
 //! every plan in which one of them is another than before, those of all threads together.
 
 use super::levels::{Leveller, Levels};
+use super::trial::{Arm, Done, Trial};
 use super::{Balancer, Counters, Heuristic, Parameter, Parameters, State, shares};
 use crate::{Mechanism, Policy, PolicyInfo, Spreader};
 use evenly_model::{
@@ -67,6 +73,13 @@ const CHANGED: f64 = 0.4;
 const SMALL: f64 = 0.25;
 /// Below this part of all CPU time spinning is not worth any weights.
 const LEAST_SPINNING: f64 = 0.02;
+/// Threads sleep while they wait where they are blocked for more than this part of their waiting, and no longer
+/// where that is less than the other.
+const SLEEPS: [f64; 2] = [0.6, 0.4];
+/// What the last round counts there.
+const LAST_WAITING: f64 = 0.5;
+/// Weights are damped to this ratio: two levels of HPCSched's priorities.
+const DAMPED: f64 = 2.0;
 /// Without a barrier or collective of anybody for so long, but with other waiting, iterations end with any
 /// waiting.
 const WITHOUT_PHASES: Nanos = Nanos::from_millis(2_000);
@@ -119,6 +132,9 @@ struct Work {
     waits: bool,
     /// What it spun in the last round.
     spun_s: f64,
+    /// For how long it had waited until the last round, and was blocked since.
+    waited: Nanos,
+    blocked: Nanos,
     /// The same in a round: the mean of all since work changed. None until it has had one.
     load_s: Option<f64>,
     /// And with the last ones counting most.
@@ -152,6 +168,13 @@ pub struct Hpc {
     tiny: u32,
     /// In this round somebody computes for much longer than was known.
     overran: bool,
+    /// For how many seconds all have waited in the last rounds, and been blocked then; and what that makes them.
+    waited_s: f64,
+    blocked_s: f64,
+    sleep: bool,
+    trial: Trial,
+    /// When the last round was over.
+    round_at: Option<Nanos>,
     at: Vec<CpuIndex>,
     loads: Vec<f64>,
 }
@@ -175,6 +198,11 @@ impl Hpc {
             known_s: 0.0,
             tiny: 0,
             overran: false,
+            waited_s: 0.0,
+            blocked_s: 0.0,
+            sleep: false,
+            trial: Trial::new(),
+            round_at: None,
             at: Vec::new(),
             loads: Vec::new(),
         }
@@ -218,11 +246,12 @@ impl Hpc {
     fn meet(&mut self, s: &Snapshot) {
         for t in &s.threads {
             let Some(turns) = t.turns else { continue };
-            let Turns { computed, spun, .. } = turns;
+            let Turns { computed, spun, waited, .. } = turns;
             let iterations = iterations(&turns, self.by_phases);
             let seen = (computed, spun);
-            let met = || Work { computed, spun, iterations, seen, ..Work::default() };
+            let met = || Work { computed, spun, iterations, seen, waited, ..Work::default() };
             let work = self.work.entry(t.id).or_insert_with(met);
+            work.blocked += t.blocked;
             let newly = (computed - work.seen.0, spun - work.seen.1);
             work.waits = newly.1.0 > 9 * newly.0.0;
             work.seen = seen;
@@ -240,12 +269,17 @@ impl Hpc {
         if self.is_tiny(s) {
             return;
         }
+        let (mut waited, mut blocked) = (Nanos::ZERO, Nanos::ZERO);
         for t in &s.threads {
             let (Some(turns), Some(work)) = (t.turns, self.work.get_mut(&t.id)) else { continue };
             let done_s = (turns.computed - work.computed).as_secs_f64();
             work.before_s = work.done_s.replace(done_s);
             work.spun_s = (turns.spun - work.spun).as_secs_f64();
             (work.computed, work.spun) = (turns.computed, turns.spun);
+            let newly = turns.waited - work.waited;
+            waited += newly;
+            blocked += std::mem::take(&mut work.blocked).min(newly);
+            work.waited = turns.waited;
             work.iterations = iterations(&turns, self.by_phases);
             // Of the round in which it was met only the end was seen.
             if work.before_s.is_none() {
@@ -260,6 +294,7 @@ impl Hpc {
         if !is_told {
             return;
         }
+        self.note_waiting(waited, blocked);
         let known = self.work.values().filter(|w| w.load_s.is_some());
         let done: f64 = known.filter_map(|w| w.done_s).sum();
         if self.has_changed() {
@@ -275,6 +310,53 @@ impl Hpc {
                 work.recent_s = done_s;
             }
         }
+    }
+
+    /// What all have waited in a round, and for how long they were blocked then.
+    fn note_waiting(&mut self, waited: Nanos, blocked: Nanos) {
+        for (all, newly) in [(&mut self.waited_s, waited), (&mut self.blocked_s, blocked)] {
+            *all += newly.as_secs_f64() - LAST_WAITING * *all;
+        }
+        let sleep = self.blocked_s > SLEEPS[usize::from(self.sleep)] * self.waited_s;
+        if sleep != self.sleep {
+            self.sleep = sleep;
+            self.trial.forget();
+        }
+    }
+
+    /// How parts are made of work where nothing has been tried.
+    fn usual(&self) -> Arm {
+        if self.sleep { Arm::Even } else { Arm::Work }
+    }
+
+    /// A round has ended, and has been booked: whether other parts are to be tried.
+    fn try_others(&mut self, s: &Snapshot, plan: &Plan) {
+        let since = self.round_at.replace(s.now);
+        let is_same = self.alike > 1 && self.tiny == 0 && !self.overran && plan.moves.is_empty();
+        let (true, false, Some(since)) = (is_same, self.sleep, since) else {
+            self.trial.interrupt();
+            return;
+        };
+        self.loads.clear();
+        self.loads.resize(s.cpus.len(), 0.0);
+        for t in &s.threads {
+            let done = self.work.get(&t.id).and_then(|w| w.done_s);
+            if let (Some(load), Some(done)) = (self.loads.get_mut(t.cpu), done) {
+                *load += done;
+            }
+        }
+        let done = Done {
+            elapsed_s: (s.now - since).as_secs_f64(),
+            computed_s: self.loads.iter().sum(),
+            fullest_s: self.loads.iter().copied().fold(0.0, f64::max),
+        };
+        let mut trial = std::mem::replace(&mut self.trial, Trial::new());
+        let step = self.parameter(Parameter::WeightStep) / 100.0 + self.unsure();
+        trial.round(done, self.usual(), |arm| {
+            let weights = self.in_proportion(s, plan, arm, |w| w.load_s);
+            weights.is_some_and(|weights| self.off(s, &weights).iter().any(|off| off.abs() > step))
+        });
+        self.trial = trial;
     }
 
     /// Whether the round that has ended was without work; what little there was is booked with the next.
@@ -419,44 +501,61 @@ impl Hpc {
         }
     }
 
-    /// In proportion to work, among threads that share a CPU once they are where the plan has them.
-    fn by_work(&mut self, s: &Snapshot, plan: &Plan) -> Option<Vec<f64>> {
-        let work: Vec<Work> =
-            s.threads.iter().map(|t| self.work.get(&t.id).copied()).collect::<Option<_>>()?;
-        let loads: Vec<f64> = work.iter().map(|w| w.load_s).collect::<Option<_>>()?;
-        if self.known_s < LEAST_KNOWN_S {
-            return None;
-        }
-        let spun: f64 = work.iter().map(|w| w.spun_s).sum();
-        let is_set = s.threads.iter().any(|t| self.weights.contains_key(&t.id));
-        if spun < LEAST_SPINNING * (spun + loads.iter().sum::<f64>()) && !is_set {
-            return None;
-        }
-        self.at.clear();
-        self.at.extend(s.threads.iter().map(|t| t.cpu));
-        plan.moves.iter().for_each(|m| self.at[m.thread] = m.to);
+    /// Weights by such loads among threads that share a CPU once they are where the plan has them; none where the
+    /// load of one is not known.
+    fn in_proportion(
+        &self,
+        s: &Snapshot,
+        plan: &Plan,
+        arm: Arm,
+        load: impl Fn(&Work) -> Option<f64>,
+    ) -> Option<Vec<f64>> {
+        let loads = s.threads.iter().map(|t| self.work.get(&t.id).and_then(&load));
+        let loads: Vec<f64> = loads.collect::<Option<_>>()?;
         let mut on: Vec<Vec<ThreadIndex>> = vec![Vec::new(); s.cpus.len()];
-        for (i, &cpu) in self.at.iter().enumerate() {
+        let mut at: Vec<CpuIndex> = s.threads.iter().map(|t| t.cpu).collect();
+        plan.moves.iter().for_each(|m| at[m.thread] = m.to);
+        for (i, cpu) in at.into_iter().enumerate() {
             on.get_mut(cpu)?.push(i);
         }
         let most = self.parameter(Parameter::MostRatio);
-        let in_proportion = |loads: &[f64]| {
-            let mut weights = vec![1.0; loads.len()];
-            for together in &on {
-                let needs: Vec<f64> = together.iter().map(|&i| loads[i]).collect();
-                for (&i, weight) in together.iter().zip(shares(&needs, most)) {
-                    weights[i] = weight;
-                }
+        let most = match arm {
+            Arm::Work => most,
+            Arm::Damped => most.min(DAMPED),
+            Arm::Even => 1.0,
+        };
+        let mut weights = vec![1.0; loads.len()];
+        for together in &on {
+            let needs: Vec<f64> = together.iter().map(|&i| loads[i]).collect();
+            for (&i, weight) in together.iter().zip(shares(&needs, most)) {
+                weights[i] = weight;
             }
-            weights
+        }
+        Some(weights)
+    }
+
+    /// By how much weights are other ones than threads have.
+    fn off(&self, s: &Snapshot, weights: &[f64]) -> Vec<f64> {
+        let has = |t: &ThreadView| self.weights.get(&t.id).copied().unwrap_or(1.0);
+        s.threads.iter().zip(weights).map(|(t, weight)| weight / has(t) - 1.0).collect()
+    }
+
+    /// By work, where parts gain something and are other ones than those that threads have.
+    fn by_work(&mut self, s: &Snapshot, plan: &Plan) -> Option<Vec<f64>> {
+        let arm = self.trial.arm(self.usual());
+        let weights = self.in_proportion(s, plan, arm, |w| w.load_s)?;
+        if self.known_s < LEAST_KNOWN_S {
+            return None;
+        }
+        let sum = |of: fn(&Work) -> f64| -> f64 {
+            s.threads.iter().filter_map(|t| self.work.get(&t.id)).map(of).sum()
         };
-        // By how much they are other ones than threads have.
-        let off = |weights: &[f64]| -> Vec<f64> {
-            let has = |t: &ThreadView| self.weights.get(&t.id).copied().unwrap_or(1.0);
-            s.threads.iter().zip(weights).map(|(t, weight)| weight / has(t) - 1.0).collect()
-        };
-        let weights = in_proportion(&loads);
-        let (least, now) = (self.parameter(Parameter::WeightStep) / 100.0, off(&weights));
+        let (spun, load) = (sum(|w| w.spun_s), sum(|w| w.load_s.unwrap_or(0.0)));
+        let is_set = s.threads.iter().any(|t| self.weights.contains_key(&t.id));
+        if spun < LEAST_SPINNING * (spun + load) && !is_set {
+            return None;
+        }
+        let (least, now) = (self.parameter(Parameter::WeightStep) / 100.0, self.off(s, &weights));
         let step = least + self.unsure();
         let is_off = |off: &f64| off.abs() > step;
         if !now.iter().any(is_off) {
@@ -464,8 +563,8 @@ impl Hpc {
         }
         if self.alike < ENOUGH_ROUNDS && !self.overran {
             // A single round may be no iteration: programs wait for each other as they begin and end, too.
-            let before: Vec<f64> = work.iter().map(|w| w.before_s).collect::<Option<_>>()?;
-            let before = off(&in_proportion(&before));
+            let before = self.in_proportion(s, plan, arm, |w| w.before_s)?;
+            let before = self.off(s, &before);
             let says_the_same = |(now, before): (&f64, &f64)| before * now.signum() > least;
             if !now.iter().zip(&before).filter(|(now, _)| is_off(now)).all(says_the_same) {
                 return None;
@@ -512,6 +611,9 @@ fn iterations(turns: &Turns, by_phases: bool) -> u64 {
 
 impl Policy for Hpc {
     fn tune(&mut self, parameters: &Parameters) {
+        if self.balancer.parameters() != parameters {
+            self.trial.forget();
+        }
         self.balancer.tune(parameters);
     }
 
@@ -543,6 +645,9 @@ impl Policy for Hpc {
                     self.placed_at = self.balancer.rounds();
                 }
             }
+            if self.heuristic == Heuristic::Auto {
+                self.try_others(s, plan);
+            }
         }
         if decided {
             self.weigh(s, plan);
@@ -568,11 +673,20 @@ mod tests {
         loads_ms: Vec<u64>,
         spins: bool,
         iterations: u64,
+        /// How long all iterations have taken.
+        took: u64,
         turns: Vec<Turns>,
         /// What each has computed of its next iteration when it is looked at, as a part of it.
         cut_off: [f64; 4],
         /// Loads of the next iterations, where work changes.
         then_ms: Option<Vec<u64>>,
+        /// What threads have been given.
+        weights: Vec<f64>,
+        /// For how long the thread that wakes the others must compute for that, of its part of its CPU.
+        wakes_ms: f64,
+        /// They sleep while they wait, but some of it seems to be spinning, as it does live.
+        sleep: bool,
+        blocked: Vec<Nanos>,
     }
 
     impl Program {
@@ -583,25 +697,48 @@ mod tests {
                 loads_ms: loads_ms.to_vec(),
                 spins,
                 iterations: 0,
+                took: 0,
                 turns,
                 cut_off: [0.0; 4],
                 then_ms: None,
+                weights: vec![1.0; at.len()],
+                wakes_ms: 0.0,
+                sleep: false,
+                blocked: vec![Nanos::ZERO; at.len()],
             }
         }
 
-        /// Another iteration, which takes as long as the CPU with the most work; and what is planned
-        /// then, carried out.
+        /// What a thread has of its CPU while all on it compute or spin.
+        fn part(&self, t: usize) -> f64 {
+            let on = self.at.iter().zip(&self.weights).filter(|(cpu, _)| **cpu == self.at[t]);
+            self.weights[t] / on.map(|(_, w)| w).sum::<f64>()
+        }
+
+        /// How long an iteration takes. Where threads spin, until all are done with their parts; where they sleep, as
+        /// long as the CPU with the most work. Then the first wakes the others.
+        fn took_ms(&self) -> u64 {
+            let alone = (0..4).map(|t| self.loads_ms[t] as f64 / self.part(t)).fold(0.0, f64::max);
+            let all = if self.sleep { self.longest() as f64 } else { alone };
+            (all + self.wakes_ms / self.part(0)).round() as u64
+        }
+
+        /// Another iteration; and what is planned then, carried out.
         fn iterate(&mut self, policy: &mut Hpc) -> Plan {
-            let took = 2 * self.loads_ms.iter().max().unwrap();
+            let took = self.took_ms();
+            self.took += took;
             self.iterations += 1;
-            for (t, &load) in self.turns.iter_mut().zip(&self.loads_ms) {
+            for (i, (t, &load)) in self.turns.iter_mut().zip(&self.loads_ms).enumerate() {
                 t.phases += 1;
                 t.waits += 1;
                 t.computed += Nanos::from_millis(load);
                 t.runnable += Nanos::from_millis(load);
                 t.waited += Nanos::from_millis(took - load);
                 if self.spins {
-                    t.spun += Nanos::from_millis((took - load) / 2);
+                    let part = if self.sleep { 10 } else { 2 };
+                    t.spun += Nanos::from_millis((took - load) / part);
+                }
+                if self.sleep {
+                    self.blocked[i] = Nanos::from_millis((took - load) * 9 / 10);
                 }
             }
             if let Some(then) = self.then_ms.take() {
@@ -612,6 +749,7 @@ mod tests {
             for m in &plan.moves {
                 self.at[m.thread] = m.to;
             }
+            plan.weights.iter().for_each(|w| self.weights[w.thread] = w.weight);
             plan
         }
 
@@ -628,7 +766,7 @@ mod tests {
                 progress: 0,
                 ran: Nanos::ZERO,
                 waited: Nanos::ZERO,
-                blocked: Nanos::ZERO,
+                blocked: self.blocked[i],
                 spinning: Nanos::ZERO,
                 turns: Some(self.told(i)),
                 movable: true,
@@ -643,7 +781,7 @@ mod tests {
             };
             Snapshot {
                 point: self.iterations,
-                now: Nanos::from_millis(took_ms * self.iterations),
+                now: Nanos::from_millis(self.took),
                 elapsed: Nanos::from_millis(took_ms),
                 threads: self.at.iter().enumerate().map(thread).collect(),
                 cpus: (0..2).map(cpu).collect(),
@@ -684,7 +822,8 @@ mod tests {
     #[test]
     fn what_points_cut_off_is_no_other_work() {
         let mut random = Random::new(7);
-        for (loads, most) in [([20, 20, 20, 20], 0), ([40, 10, 40, 10], 3)] {
+        // Two of them may be other parts that are tried, and those before again.
+        for (loads, most) in [([20, 20, 20, 20], 0), ([40, 10, 40, 10], 5)] {
             for _ in 0..50 {
                 let mut policy = Hpc::new(Heuristic::Auto);
                 let mut program = Program::new(&[0, 0, 1, 1], &loads, true);
@@ -832,7 +971,7 @@ mod tests {
             plan.map(|p| p.weights.iter().map(|w| w.weight).collect::<Vec<f64>>())
         };
         let mut iterate = |policy: &mut Hpc| {
-            let plans: Vec<Plan> = (0..10).map(|_| program.iterate(policy)).collect();
+            let plans: Vec<Plan> = (0..7).map(|_| program.iterate(policy)).collect();
             last(&plans)
         };
         let near = |found: Option<Vec<f64>>, wanted: [f64; 4]| {
@@ -854,6 +993,88 @@ mod tests {
         let mut policy = Hpc::new(Heuristic::Auto);
         let mut program = Program::new(&[0, 0, 1, 1], &[30, 10, 20, 20], false);
         assert!((0..20).all(|_| program.iterate(&mut policy).weights.is_empty()));
+    }
+
+    /// What sleeping looks like live: a little of it seems to be spinning.
+    #[test]
+    fn threads_that_sleep_while_they_wait_have_even_parts() {
+        let iterate = |sleep: bool| {
+            let mut policy = Hpc::new(Heuristic::Auto);
+            let mut program = Program::new(&[0, 1, 0, 1], &[10, 30, 50, 70], true);
+            (program.sleep, program.wakes_ms) = (sleep, 2.0);
+            let plans: Vec<Plan> = (0..200).map(|_| program.iterate(&mut policy)).collect();
+            let given = plans.iter().filter(|p| !p.weights.is_empty()).count();
+            assert_eq!(program.longest(), 80);
+            (given, program)
+        };
+        let (given, program) = iterate(true);
+        assert_eq!((given, program.weights), (0, vec![1.0; 4]));
+        let (given, program) = iterate(false);
+        assert!(given > 0 && program.weights[0] < program.weights[3], "{:?}", program.weights);
+    }
+
+    /// It spins, and then sleeps.
+    #[test]
+    fn parts_are_taken_back_where_threads_begin_to_sleep() {
+        let mut policy = Hpc::new(Heuristic::Auto);
+        let mut program = Program::new(&[0, 0, 1, 1], &[40, 10, 40, 10], true);
+        (0..10).for_each(|_| drop(program.iterate(&mut policy)));
+        assert!(program.weights[0] > 1.4, "{:?}", program.weights);
+        program.sleep = true;
+        (0..3).for_each(|_| drop(program.iterate(&mut policy)));
+        assert_eq!(program.weights, [1.0; 4]);
+    }
+
+    /// As with libomp where iterations are short: the first thread has least to do, and wakes the others. Parts as
+    /// work wants them to be, and what each of the three ways takes then.
+    #[test]
+    fn who_wakes_the_others_is_not_kept_from_it() {
+        let took = |set: &str, wakes_ms: f64| {
+            let mut policy = Hpc::new(Heuristic::Auto);
+            policy.tune(&Parameters::from_text(set).unwrap());
+            let mut program = Program::new(&[0, 1, 1, 0], &[10, 30, 50, 70], true);
+            program.wakes_ms = wakes_ms;
+            for _ in 0..300 {
+                assert!(program.iterate(&mut policy).moves.is_empty());
+            }
+            program.took as f64 / 300.0
+        };
+        for wakes_ms in [0.0, 2.0, 5.0, 10.0, 20.0] {
+            let auto = took("", wakes_ms);
+            let arms = ["", "most-ratio=2", "most-ratio=1"].map(|set| {
+                // What it takes without anything being tried.
+                let mut program = Program::new(&[0, 1, 1, 0], &[10, 30, 50, 70], true);
+                program.wakes_ms = wakes_ms;
+                let most = set.rsplit('=').next().and_then(|n| n.parse().ok()).unwrap_or(8.0);
+                for pair in [[0, 3], [1, 2]] {
+                    let needs = pair.map(|t| program.loads_ms[t] as f64);
+                    let weights = shares(&needs, most);
+                    pair.iter().zip(weights).for_each(|(&t, w)| program.weights[t] = w);
+                }
+                program.took_ms() as f64
+            });
+            let best = arms.iter().copied().fold(f64::INFINITY, f64::min);
+            assert!(auto < best * 1.05, "{wakes_ms} ms: {auto}, {arms:?}");
+        }
+    }
+
+    /// A balanced program is only looked at, however points come and whatever noise there is.
+    #[test]
+    fn a_balanced_program_is_given_nothing() {
+        let mut random = Random::new(11);
+        for sleep in [false, true] {
+            for _ in 0..10 {
+                let mut policy = Hpc::new(Heuristic::Auto);
+                let mut program = Program::new(&[0, 0, 1, 1], &[100; 4], true);
+                program.sleep = sleep;
+                for _ in 0..300 {
+                    let around = |_| 95 + (random.unit() * 10.0) as u64;
+                    program.loads_ms = (0..4).map(around).collect();
+                    let plan = program.iterate_somewhere(&mut policy, &mut random, 0.3);
+                    assert!(plan.weights.is_empty() && plan.moves.is_empty(), "{plan:?}");
+                }
+            }
+        }
     }
 
     #[test]

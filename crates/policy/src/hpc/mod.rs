@@ -52,6 +52,7 @@ mod parameters;
 mod shares;
 #[cfg(test)]
 mod tests;
+mod trial;
 
 pub use levels::Levels;
 pub use live::Hpc;
