@@ -134,6 +134,10 @@ fn what_the_machine_does_to_a_program_is_told() {
                 healthy("threads on node 1, memory there", on_node_1(1)),
                 Patient {
                     before: HOG,
+                    ..ailing("4 threads, a hog on CPU 1", "neighbour", "1", "noise", spmd(4, ""))
+                },
+                Patient {
+                    before: HOG,
                     ..healthy(
                         "2 threads on CPUs 2-3, a hog on CPU 1",
                         format!("taskset c {}", spmd(2, "")),

@@ -133,6 +133,10 @@ pub struct CpuUse {
     pub busy_s: f64,
     /// Time that the host of a virtual machine gave to others.
     pub stolen_s: f64,
+    /// Time in which it was not idle, and for which nobody is known: a virtual CPU that its host stops without a
+    /// word misses the clock ticks by which busy time is counted.
+    #[serde(default)]
+    pub uncounted_s: f64,
     /// How fast it is, of [`FULL_CAPACITY`], by the kernel.
     pub capacity: u32,
     /// What the same short work takes on it in ns, measured meanwhile, and the standard error of that.
@@ -143,8 +147,9 @@ impl CpuUse {
     /// One that was not used.
     #[must_use]
     pub fn new(id: CpuId) -> Self {
-        let (program_s, busy_s, stolen_s) = (0.0, 0.0, 0.0);
-        Self { id, program_s, busy_s, stolen_s, capacity: FULL_CAPACITY, work_ns: None }
+        let (program_s, busy_s, stolen_s, uncounted_s) = (0.0, 0.0, 0.0, 0.0);
+        let capacity = FULL_CAPACITY;
+        Self { id, program_s, busy_s, stolen_s, uncounted_s, capacity, work_ns: None }
     }
 }
 
@@ -267,6 +272,25 @@ impl Evidence {
             .map(|e| if spin && !told { Efficiency { factors: None, ..e } } else { e })
     }
 
+    /// The same seen beside a balancer of this name, which had put threads on CPUs: their masks are its own,
+    /// but for threads that it left alone. `cpus` are those that it could use.
+    pub fn beside(&mut self, policy: &str, cpus: &CpuSet, left_alone: impl Fn(i32) -> bool) {
+        for t in self.threads.iter_mut().filter(|t| !left_alone(t.tid)) {
+            t.mask = cpus.clone();
+        }
+        self.gaps.push(format!(
+            "how it runs without evenly: it was balanced by {policy} meanwhile; --policy observe only watches"
+        ));
+    }
+
+    /// What threads told of their waiting says too little, for this reason: it is left out.
+    pub fn forget_spinning(&mut self, why: &str) {
+        for t in &mut self.threads {
+            t.stay.spun_s = None;
+        }
+        self.gaps.push(format!("who spins while waiting: {why}"));
+    }
+
     /// As a JSON document, with everything but the process that it could be acted on.
     #[must_use]
     pub fn json(&self) -> Value {
@@ -300,7 +324,8 @@ impl Evidence {
         });
         let cpus = self.cpus.iter().flat_map(|u| {
             let (took, error) = u.work_ns.unwrap_or_default();
-            [u.program_s, u.busy_s, u.stolen_s, took, error].map(|n| ("a number of a CPU", n))
+            [u.program_s, u.busy_s, u.stolen_s, u.uncounted_s, took, error]
+                .map(|n| ("a number of a CPU", n))
         });
         let quota = self
             .quota
@@ -358,8 +383,9 @@ impl Evidence {
             cpuset,
             quota,
             gaps: vec![String::from(
-                "this recording has threads and CPUs only: settings, other programs, throttling and \
-                 disks need evenly doctor --record FILE -- PROGRAM",
+                "this recording has threads and CPUs only, as they were too many or it is of an earlier \
+                 evenly: settings, other programs, throttling and disks need evenly doctor --record FILE \
+                 -- PROGRAM",
             )],
             ..Self::default()
         })

@@ -140,7 +140,7 @@ impl<'a> Case<'a> {
             return false;
         };
         let sure = took - least > SURELY * its_error.hypot(error);
-        sure && least < SLOW * took && u.busy_s >= MOSTLY_BUSY * self.e.seconds
+        sure && least < SLOW * took && u.busy_s + u.uncounted_s >= MOSTLY_BUSY * self.e.seconds
     }
 
     /// The speed of a CPU beside that of the fastest: by the kernel, or less where less was measured.
@@ -162,7 +162,7 @@ impl<'a> Case<'a> {
 
     /// The part of the watched time for which a CPU had nothing to do.
     fn idle(&self, c: &CpuUse) -> f64 {
-        (1.0 - (c.busy_s + c.stolen_s) / self.e.seconds.max(1e-9)).clamp(0.0, 1.0)
+        (1.0 - (c.busy_s + c.uncounted_s + c.stolen_s) / self.e.seconds.max(1e-9)).clamp(0.0, 1.0)
     }
 
     /// Whether a probe told of all threads when they spin.
@@ -555,7 +555,14 @@ fn of_others(c: &Case<'_>) -> Vec<(CpuId, f64)> {
     let seen: f64 = c.used().map(|u| u.program_s).sum();
     let ran: f64 = c.e.threads.iter().map(|t| t.stay.ran_s).sum();
     let scale = if seen > 0.0 { ran / seen } else { 1.0 };
-    c.used().map(|u| (u.id, (u.busy_s - u.program_s * scale).max(0.0))).collect()
+    c.used().map(|u| (u.id, (u.busy_s - u.program_s * scale).max(of_known(c, u)))).collect()
+}
+
+/// CPU time of processes that were seen on a CPU whose busy time was not counted in full: what they used is known
+/// all the same.
+fn of_known(c: &Case<'_>, u: &CpuUse) -> f64 {
+    let there = c.e.others.iter().filter(|o| u.uncounted_s > 0.0 && o.cpu == u.id);
+    there.map(|o| o.cpu_s).sum::<f64>().min(c.e.seconds)
 }
 
 fn neighbour(c: &Case<'_>) -> Option<Finding> {
@@ -564,6 +571,7 @@ fn neighbour(c: &Case<'_>) -> Option<Finding> {
     let busy: f64 = c.used().map(|u| u.busy_s).sum();
     // Threads may have run elsewhere than they were seen: all CPUs together tell how much it was.
     let all = (busy - seen).max(0.0).min(shares.iter().map(|s| s.1).sum());
+    let all = all.max(c.used().map(|u| of_known(c, u)).sum());
     let waited = c.sum(|t| t.stay.waited_s);
     let cost = c.part(all.min(waited));
     // Little in all may be much for one thread, for which the others wait.

@@ -216,6 +216,15 @@ fn somebody_else_on_a_cpu() {
         f.evidence.last().unwrap(),
         "worker-1 (102) on CPU 1 waited longest: 51 % of its time"
     );
+    // Busy time that was not counted, as on a virtual CPU that is stopped without a word: what the other used is
+    // known all the same, and the rest is nobody's.
+    let mut lost = e.clone();
+    (lost.cpus[0].busy_s, lost.cpus[0].uncounted_s) = (3.0, 6.8);
+    (lost.cpus[1].busy_s, lost.cpus[1].uncounted_s) = (3.0, 6.8);
+    assert_eq!(of(&lost).1.cpus, cpus("1"));
+    assert!((of(&lost).1.cost.unwrap() - 0.245).abs() < 0.01, "{:?}", of(&lost).1);
+    lost.others.clear();
+    assert!(!kinds(&lost).contains(&Kind::Neighbour), "{:?}", kinds(&lost));
     // What binds them to it is to go first: evenly leaves bound threads where they are.
     let mut bound = e.clone();
     for (t, mask) in bound.threads.iter_mut().zip(["0", "1"]) {
@@ -302,6 +311,12 @@ fn a_slow_cpu() {
         late.cpus[1].work_ns = Some(slow);
         assert_eq!(kinds(&late), [Kind::UnevenWork], "{slow:?}");
     }
+    // Who is not idle is busy, also where that was not counted.
+    let mut uncounted = balanced();
+    for (u, from) in uncounted.cpus.iter_mut().zip(&e.cpus) {
+        (u.work_ns, u.busy_s, u.uncounted_s) = (from.work_ns, 3.0, 6.5);
+    }
+    assert_eq!(kinds(&uncounted), [Kind::SlowCpu]);
     // Not where it varies too much, differs too little, or a CPU idles.
     for (work_ns, busy_s) in
         [((160_000.0, 20_000.0), 9.9), ((108_000.0, 100.0), 9.9), ((160_000.0, 100.0), 4.0)]
@@ -720,7 +735,7 @@ fn full() -> Evidence {
     let mut e = three();
     e.threads[0].stay.spun_s = Some(0.5);
     (e.threads[1].disk_s, e.threads[1].file) = (0.25, Some("/data/out".into()));
-    e.cpus[1].work_ns = Some((160_000.0, 500.0));
+    (e.cpus[1].work_ns, e.cpus[1].uncounted_s) = (Some((160_000.0, 500.0)), 0.5);
     e.quota = Some(QuotaUse { cpus: 1.5, times: 90, held_s: 5.0, lift: Some("echo".into()) });
     e.environment = env(&[("OMP_NUM_THREADS", "3"), ("OMP_WAIT_POLICY", "active")]);
     e.runtimes = [Runtime::Omp, Runtime::OpenMpi].into();

@@ -175,6 +175,8 @@ pub struct CpuTicks {
     pub busy: u64,
     /// By the host of a virtual machine.
     pub stolen: u64,
+    /// By nobody.
+    pub idle: u64,
 }
 
 /// The use of these CPUs by `/proc/stat` (proc_stat(5)). None where one is missing.
@@ -191,9 +193,12 @@ pub fn parse_cpu_ticks(stat: &[u8], cpus: &CpuSet) -> Option<CpuTicks> {
         }
         // user nice system idle iowait irq softirq steal
         let t: Vec<u64> = fields.take(8).map(ascii).collect::<Option<_>>()?;
-        let [user, nice, system, _, _, irq, softirq, stolen] = t[..] else { return None };
+        let [user, nice, system, idle, waiting, irq, softirq, stolen] = t[..] else { return None };
         for part in [user, nice, system, irq, softirq] {
             all.busy = all.busy.checked_add(part)?;
+        }
+        for part in [idle, waiting] {
+            all.idle = all.idle.checked_add(part)?;
         }
         all.stolen = all.stolen.checked_add(stolen)?;
         found += 1;
@@ -415,8 +420,8 @@ mod tests {
     #[test]
     fn busy_time_of_some_cpus() {
         let ticks = |stat, cpus: &str| parse_cpu_ticks(stat, &cpus.parse().unwrap());
-        assert_eq!(ticks(STAT, "0"), Some(CpuTicks { busy: 157, stolen: 1 }));
-        assert_eq!(ticks(STAT, "0-1"), Some(CpuTicks { busy: 300, stolen: 2 }));
+        assert_eq!(ticks(STAT, "0"), Some(CpuTicks { busy: 157, stolen: 1, idle: 452 }));
+        assert_eq!(ticks(STAT, "0-1"), Some(CpuTicks { busy: 300, stolen: 2, idle: 905 }));
         assert_eq!((ticks(STAT, "0-2"), ticks(b"cpu0 1 2\n", "0")), (None, None));
     }
 

@@ -43,7 +43,7 @@ impl Usage {
         let tick = 1.0 / rustix::param::clock_ticks_per_second() as f64;
         let own = parse_used_ticks(&fs::read("/proc/self/stat")?)
             .ok_or_else(|| unreadable("/proc/self/stat"))?;
-        let CpuTicks { busy, stolen: steal } = parse_cpu_ticks(&fs::read("/proc/stat")?, cpus)
+        let CpuTicks { busy, stolen: steal, .. } = parse_cpu_ticks(&fs::read("/proc/stat")?, cpus)
             .ok_or_else(|| unreadable("/proc/stat"))?;
         Ok(Self {
             at: Instant::now(),

@@ -6,7 +6,9 @@
 //! compute ([`crate::pace`]).
 //!
 //! Invariants: nothing is changed, in the program or anywhere else. What cannot be read is left out and
-//! told. The witness takes about a fiftieth of a CPU: it looks less often where a look takes long.
+//! told. The witness takes about a fiftieth of a CPU: it looks less often where a look takes long. A sparing
+//! one, which watches beside a balancer, takes a five-hundredth, measures no CPUs, and gives up where it would
+//! have to remember too much.
 //!
 //! Known gaps: what a thread does after the last look before its end is not seen; threads and processes
 //! that live for less than the time between two looks are not seen at all, only that CPUs were busy.
@@ -18,7 +20,7 @@ use crate::machine::{Tellers, Testimonies};
 use crate::memory::parse_numa_maps;
 use crate::pace::Pace;
 use crate::proc::{
-    Proc, Stat, parse_cpu_ticks, parse_schedstat, read_all, status_field, status_number,
+    CpuTicks, Proc, Stat, parse_cpu_ticks, parse_schedstat, read_all, status_field, status_number,
 };
 use evenly_doctor::{CpuUse, Evidence, NodeUse, Other, QuotaUse, Runtime, ThreadUse};
 use evenly_engine::Told;
@@ -47,8 +49,29 @@ const VARIABLES: [&str; 9] = [
 /// More other processes than that are not told. Many, as those on other CPUs than the program's are among
 /// them.
 const OTHERS: usize = 64;
+/// A CPU for which more than this part of the time was not counted has lost ticks.
+const MISSING: f64 = 0.1;
 /// Libraries and variables are looked at in so many processes.
 const LOOKED_INTO: usize = 8;
+
+/// How much a witness may take.
+#[derive(Debug, Clone, Copy)]
+struct Effort {
+    /// The time between two looks, at least.
+    look: Duration,
+    /// A look is followed by a pause of so many times its length.
+    pause: u32,
+    /// Threads and strangers that are remembered.
+    most: usize,
+    /// Looks at what changes seldom are repeated after so many looks.
+    inside: Option<u64>,
+}
+
+/// For a doctor that is waited for.
+const CLOSE: Effort = Effort { look: LOOK, pause: PAUSE, most: usize::MAX, inside: Some(64) };
+/// For a program that is perhaps to be diagnosed later.
+const SPARING: Effort =
+    Effort { look: Duration::from_millis(200), pause: 10 * PAUSE, most: 2_048, inside: None };
 
 /// Counters of a thread at one moment.
 #[derive(Debug, Clone, Copy, Default)]
@@ -102,7 +125,7 @@ pub struct Witness {
     strangers: HashMap<Pid, Stranger>,
     online: CpuSet,
     cpuset: CpuSet,
-    ticks: BTreeMap<CpuId, [(u64, u64); 2]>,
+    ticks: BTreeMap<CpuId, [(Nanos, CpuTicks); 2]>,
     quota: Option<(Quota, Quota)>,
     quota_at: Option<QuotaSource>,
     environment: BTreeMap<String, String>,
@@ -113,18 +136,29 @@ pub struct Witness {
     nodes: Vec<(u32, CpuSet)>,
     processes: Vec<Pid>,
     tellers: Option<Tellers>,
-    pace: Pace,
+    pace: Option<Pace>,
+    effort: Effort,
 }
 
 impl Witness {
     /// For the program whose first process is `root`, from now on.
     #[must_use]
     pub fn new(root: Pid) -> Self {
+        Self::with(root, CLOSE)
+    }
+
+    /// One that takes little, for a program that somebody balances.
+    #[must_use]
+    pub fn sparing(root: Pid) -> Self {
+        Self::with(root, SPARING)
+    }
+
+    fn with(root: Pid, effort: Effort) -> Self {
         let limits = Limits::default();
         let online = limits.online().unwrap_or_default();
         let cpuset = limits.cpuset(root).unwrap_or_else(|_| online.clone());
         let nodes = limits.numbered_nodes();
-        let pace = Pace::of(cpuset.and(&online));
+        let pace = effort.inside.map(|_| Pace::of(cpuset.and(&online)));
         let now = clock::now();
         Self {
             proc: Proc::default(),
@@ -149,6 +183,7 @@ impl Witness {
             processes: Vec::new(),
             tellers: None,
             pace,
+            effort,
         }
     }
 
@@ -159,8 +194,12 @@ impl Witness {
         self
     }
 
-    /// Looks once, and says how long to wait before the next look. None where the program has ended.
+    /// Looks once, and says how long to wait before the next look. None where the program has ended, or
+    /// [`Self::gave_up`].
     pub fn look(&mut self) -> Option<Duration> {
+        if self.gave_up() {
+            return None;
+        }
         let (start, used) = (clock::now(), clock::thread_cpu_time());
         // What is left of a program that has ended says nothing.
         self.proc.process_stat(self.root).filter(|s| s.state != b'Z')?;
@@ -179,14 +218,23 @@ impl Witness {
         self.look_at_quota();
         self.looks += 1;
         // Soon after the start, and then more and more seldom.
-        if self.looks.is_power_of_two() || self.looks.is_multiple_of(64) {
+        if self.looks.is_power_of_two()
+            || self.effort.inside.is_some_and(|n| self.looks.is_multiple_of(n))
+        {
             self.look_inside();
         }
         // Its own CPU time: on a busy machine a look may take long without costing much.
         let took = clock::thread_cpu_time() - used;
         // A program that ends soon is to be seen more than once, however slow the machine is.
         let so_far = Duration::from_nanos((clock::now() - self.began).0);
-        Some(LOOK.max((Duration::from_nanos(took.0) * PAUSE).min(so_far)))
+        let pause = Duration::from_nanos(took.0) * self.effort.pause;
+        Some(self.effort.look.max(pause.min(so_far)))
+    }
+
+    /// Whether there was more than it may remember.
+    #[must_use]
+    pub fn gave_up(&self) -> bool {
+        self.threads.len() > self.effort.most
     }
 
     /// Finds the processes of the program, and what others have used.
@@ -237,15 +285,20 @@ impl Witness {
                 *known.on.entry(stat.cpu).or_default() += 1;
             }
         }
+        if self.strangers.len() > self.effort.most {
+            // Those that have done nothing, or as good as nothing, will not be named.
+            self.strangers.retain(|_, s| s.last > s.first + 1);
+        }
         self.processes = ours.into_iter().collect();
         self.processes.sort_unstable();
     }
 
     fn look_at_cpus(&mut self) {
         let Ok(stat) = read_all(&self.proc.root().join("stat")) else { return };
+        let at = clock::now();
         for cpu in self.online.iter() {
             if let Some(t) = parse_cpu_ticks(&stat, &CpuSet::single(cpu)) {
-                let now = (t.busy, t.stolen);
+                let now = (at, t);
                 self.ticks.entry(cpu).or_insert([now, now])[1] = now;
             }
         }
@@ -386,13 +439,15 @@ impl Witness {
             self.threads.iter().map(|((tid, _), t)| t.told(*tid, tick)).collect();
         threads.sort_by_key(|t| (t.pid, t.tid));
         let mut cpus: BTreeMap<CpuId, CpuUse> = BTreeMap::new();
-        let paces = self.pace.known();
-        for (id, [first, last]) in &self.ticks {
+        let paces = self.pace.as_ref().map(Pace::known).unwrap_or_default();
+        for (id, ticks) in &self.ticks {
+            let Spent { busy_s, stolen_s, uncounted_s } = Spent::of(ticks, tick);
             cpus.insert(
                 *id,
                 CpuUse {
-                    busy_s: last.0.saturating_sub(first.0) as f64 * tick,
-                    stolen_s: last.1.saturating_sub(first.1) as f64 * tick,
+                    busy_s,
+                    stolen_s,
+                    uncounted_s,
                     capacity: self.limits.capacity(*id),
                     work_ns: paces.get(id).copied(),
                     ..CpuUse::new(*id)
@@ -476,6 +531,29 @@ impl Track {
     }
 }
 
+/// What became of a CPU's time between two looks, but for idle time, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Spent {
+    busy_s: f64,
+    stolen_s: f64,
+    uncounted_s: f64,
+}
+
+impl Spent {
+    /// Idle time is read from a clock, but busy time is the ticks that came while something ran: a virtual CPU that
+    /// its host stops without a word gets few of them, and seems to be neither busy nor idle.
+    fn of([first, last]: &[(Nanos, CpuTicks); 2], tick: f64) -> Self {
+        let of = |f: fn(&CpuTicks) -> u64| f(&last.1).saturating_sub(f(&first.1)) as f64 * tick;
+        let (busy_s, stolen_s) = (of(|t| t.busy), of(|t| t.stolen));
+        let counted = busy_s + stolen_s + of(|t| t.idle);
+        let elapsed = Nanos(last.0.0.saturating_sub(first.0.0)).as_secs_f64();
+        let missing = elapsed - counted;
+        // Nothing at all is what a kernel says that does not count.
+        let lost = counted > 0.0 && missing > MISSING * elapsed;
+        Self { busy_s, stolen_s, uncounted_s: if lost { missing } else { 0.0 } }
+    }
+}
+
 /// Clock ticks in which `/proc` counts.
 fn ticks_per_second() -> u64 {
     rustix::param::clock_ticks_per_second().max(1)
@@ -523,6 +601,44 @@ mod tests {
         let stat = b"71 (a) b 9) S 1 71 71 0 -1 4194560 300 900 0 1 10 20 300 4000 20 0 1 0 555";
         assert_eq!((parse_own_ticks(stat), parse_system_ticks(stat)), (Some(30), Some(20)));
         assert_eq!((parse_own_ticks(b"71 (a) S 1"), parse_own_ticks(b"")), (None, None));
+    }
+
+    #[test]
+    fn time_without_ticks_is_told() {
+        let at = |ms, busy, stolen, idle| (Nanos::from_millis(ms), CpuTicks { busy, stolen, idle });
+        let seen = |last| {
+            let Spent { busy_s, stolen_s, uncounted_s } =
+                Spent::of(&[at(5_000, 100, 10, 1_000), last], 0.01);
+            [busy_s, stolen_s, uncounted_s].map(|s| (s * 100.0).round())
+        };
+        // All was counted, or nearly.
+        assert_eq!(seen(at(15_000, 800, 60, 1_250)), [700.0, 50.0, 0.0]);
+        assert_eq!(seen(at(15_000, 800, 10, 1_250)), [700.0, 0.0, 0.0]);
+        // As on an emulated CPU of which the host stops the thread.
+        assert_eq!(seen(at(15_000, 140, 10, 1_000)), [40.0, 0.0, 960.0]);
+        assert_eq!(seen(at(15_000, 140, 10, 1_500)), [40.0, 0.0, 460.0]);
+        // Nothing is counted; and idle time that was corrected.
+        assert_eq!(seen(at(15_000, 100, 10, 1_000)), [0.0, 0.0, 0.0]);
+        assert_eq!(seen(at(15_000, 1_100, 10, 990)), [1_000.0, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn a_sparing_one_gives_up_where_there_is_too_much() {
+        let me = Pid(std::process::id().cast_signed());
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = Pid(child.id().cast_signed());
+        let few = Effort { most: 0, ..SPARING };
+        let mut witness = Witness::with(pid, few);
+        assert!(!witness.gave_up() && witness.pace.is_none());
+        assert!(witness.look().is_some_and(|pause| pause >= SPARING.look));
+        assert_eq!((witness.gave_up(), witness.look()), (true, None));
+        // This process has used CPU time since, and is one of few strangers that are kept.
+        assert!(witness.strangers.values().all(|s| s.last > s.first + 1));
+        let mut enough = Witness::sparing(pid);
+        assert!(enough.look().is_some() && !enough.gave_up());
+        assert!(enough.strangers.contains_key(&Pid(1)) && !enough.strangers.contains_key(&me));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]
