@@ -4,13 +4,14 @@
 //! Invariant (promises P8 and P9): from the moment when the program runs, nothing that goes wrong
 //! here stops it. It is said in one line, and the program goes on unbalanced.
 
+use crate::doctor::Watching;
 use crate::flags::{AttachArgs, BalanceArgs, ProbeArg, RunArgs};
 use crate::messages::Counting;
 use crate::output::{self, expand};
-use crate::probe::{TestimoniesMaker, Watch};
+use crate::probe::{TestimoniesMaker, Watch, unseen_mpi};
 use crate::{End, tell};
 use anyhow::Context;
-use evenly_engine::{Candidate, Eligible, Event, GuardOptions, Mapping, Observer};
+use evenly_engine::{Candidate, Eligible, Event, GuardOptions, Mapping, Observer, ThreadSummary};
 use evenly_errors::said;
 use evenly_linux::affinity;
 use evenly_linux::clock::now;
@@ -77,6 +78,7 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
     let command = args.program.command.iter().map(|a| a.to_string_lossy().into_owned()).collect();
     let mut facts = Facts::new(&args.balance, pid, command, notes, began);
     (facts.watch, facts.counting) = (watch, counting);
+    facts.watch_for_doctor(&args.balance, pid);
     let told_by = facts.watch.as_ref().map(Watch::testimonies);
     let said =
         Said { args: args.balance, filter, whole, mapping, knowledge, parameters, told_by, counts };
@@ -117,7 +119,8 @@ pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
             args.balance.policy.name
         ));
     }
-    let facts = Facts::new(&args.balance, pid, command, notes, now());
+    let mut facts = Facts::new(&args.balance, pid, command, notes, now());
+    facts.watch_for_doctor(&args.balance, pid);
     let (told_by, counts) = (None, None);
     let said =
         Said { args: args.balance, filter, whole, mapping, knowledge, parameters, told_by, counts };
@@ -154,7 +157,7 @@ fn undo_leftovers(args: &BalanceArgs) {
 fn finish(balancing: Result<Balancing, Failed>, outcome: Outcome) -> bool {
     match balancing {
         Ok(balancing) => balancing.finish(outcome),
-        Err(Failed { facts, why }) => {
+        Err(Failed { mut facts, why }) => {
             facts.report(outcome, LiveReport::default(), Some(why), None);
             false
         }
@@ -682,6 +685,9 @@ struct Balancing {
     facts: Facts,
 }
 
+/// The part of a recording that what the doctor saw may take: of what is kept free for its end, a quarter.
+const EVIDENCE_PART: u64 = 64;
+
 /// What the report says beside what the balancer measured.
 struct Facts {
     command: Vec<String>,
@@ -699,6 +705,10 @@ struct Facts {
     watch: Option<Watch>,
     /// What its ranks count.
     counting: Option<Counting>,
+    /// Sees for a recording what the doctor will need.
+    watching: Option<Watching>,
+    /// Bytes that the recording may have.
+    record_limit: u64,
 }
 
 /// Balancing that could not begin. It has been told why.
@@ -735,12 +745,38 @@ impl Facts {
             json: args.json.as_deref().map(|p| expand(p, pid)),
             watch: None,
             counting: None,
+            watching: None,
+            record_limit: args.record_limit << 20,
         }
+    }
+
+    /// Has the program watched if it is recorded. Nobody need be told where that fails: the doctor will say that
+    /// the recording has less in it.
+    fn watch_for_doctor(&mut self, args: &BalanceArgs, pid: Pid) {
+        let told_by = || self.watch.as_ref().and_then(|w| w.testimonies()());
+        self.watching = (args.record.as_ref()).and_then(|_| Watching::sparing(pid, told_by()).ok());
+    }
+
+    /// What the doctor will need, for the recording. None where there is nothing, or too much of it.
+    fn evidence(&mut self, report: &RunReport) -> Option<serde_json::Value> {
+        let mut evidence = self.watching.take()?.seen(self.command.clone())?;
+        if !self.policy.only_watches() && report.started {
+            let own = |t: &ThreadSummary, tid| t.id.tid.0 == tid && t.own_mask;
+            let threads = &report.summary.threads;
+            evidence
+                .beside(self.policy.name, &report.cpus, |tid| threads.iter().any(|t| own(t, tid)));
+        }
+        if self.watch.as_ref().is_some_and(Watch::misses_mpi) {
+            evidence.forget_spinning(&unseen_mpi("run --probe on"));
+        }
+        let json = evidence.json();
+        let most = self.record_limit / EVIDENCE_PART;
+        (json.to_string().len() as u64 <= most).then_some(json)
     }
 
     /// The report at the end: as text, as JSON, and as the last line of the recording.
     fn report(
-        &self,
+        &mut self,
         outcome: Outcome,
         mut live: LiveReport,
         failure: Option<String>,
@@ -799,10 +835,14 @@ impl Facts {
         {
             tell(&format!("evenly: cannot write {}: {e}", path.display()));
         }
-        if let Some(recorder) = recorder
-            && let Err(e) = recorder.finish(json)
-        {
-            tell(&format!("evenly: {e}"));
+        if let Some(recorder) = recorder {
+            let mut summary = json;
+            if let (Some(fields), Some(seen)) = (summary.as_object_mut(), self.evidence(&report)) {
+                fields.insert(String::from("evidence"), seen);
+            }
+            if let Err(e) = recorder.finish(summary) {
+                tell(&format!("evenly: {e}"));
+            }
         }
     }
 }

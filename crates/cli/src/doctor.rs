@@ -5,7 +5,7 @@
 
 use crate::balance::{Wait, check_command, host, unix_ms};
 use crate::flags::{DoctorArgs, ProbeArg};
-use crate::probe::{Watch, of_running};
+use crate::probe::{Watch, of_running, running_misses_mpi, unseen_mpi};
 use crate::report::warn_if_unfinished;
 use crate::{End, output, tell};
 use anyhow::Context;
@@ -50,7 +50,10 @@ fn of_recording(path: &Path, json: Option<&Path>) -> anyhow::Result<End> {
     let recording = Recording::read(path).with_context(|| format!("--from {}", path.display()))?;
     warn_if_unfinished(path, &recording);
     let summary = recording.end.as_ref().map(|end| &end.summary);
-    let watched = summary.and_then(Evidence::of_json).transpose().map_err(|what| {
+    // As the doctor recorded it, or beside the report of a balancer.
+    let seen =
+        summary.and_then(|s| Evidence::of_json(s).or_else(|| Evidence::of_json(&s["evidence"])));
+    let watched = seen.transpose().map_err(|what| {
         anyhow::anyhow!("--from {}: what the doctor saw cannot be read: {what}", path.display())
     })?;
     let known = watched.or_else(|| summary.and_then(Evidence::of_run));
@@ -80,9 +83,15 @@ fn of_process(pid: Pid, args: &DoctorArgs) -> anyhow::Result<End> {
     let signals = Signals::block().context("cannot receive signals")?;
     let supervisor = Supervisor::for_attach(signals, pid)?;
     let command = proc.command_line(pid).iter().map(|a| a.to_string_lossy().into_owned()).collect();
-    let watching = Watching::start(pid, Some((args.for_, supervisor.waker())), of_running(pid))?;
+    let until = Some((args.for_, supervisor.waker()));
+    let watching = Watching::start(move || Witness::new(pid).told_by(of_running(pid)), until)?;
+    // At its end nobody can ask it any more.
+    let missed = running_misses_mpi(pid);
     let outcome = supervisor.run(&mut Wait);
-    let evidence = watching.end(command, outcome == Outcome::Detached)?;
+    let mut evidence = watching.end(command, outcome == Outcome::Detached)?;
+    if missed || running_misses_mpi(pid) {
+        evidence.forget_spinning(&unseen_mpi("run --probe on"));
+    }
     let diagnosis = Diagnosis::of(&evidence, Vec::new());
     if let Some(record) = record {
         record.write(&evidence)?;
@@ -131,7 +140,7 @@ fn of_program(args: &DoctorArgs) -> anyhow::Result<End> {
     let record = args.record.as_deref().map(|path| Record::to(path, pid));
     // From here on the program runs: failures are told, not returned.
     let told_by = watch.as_ref().and_then(|w| w.testimonies()());
-    let watching = Watching::start(pid, None, told_by);
+    let watching = Watching::start(move || Witness::new(pid).told_by(told_by), None);
     let supervisor = match Supervisor::new(signals, program) {
         Ok(s) => s,
         Err(e) => anyhow::bail!("cannot supervise process {pid}, which runs on by itself: {e}"),
@@ -144,6 +153,9 @@ fn of_program(args: &DoctorArgs) -> anyhow::Result<End> {
                 let why = note.strip_prefix("--probe: ").unwrap_or(note);
                 format!("who spins while waiting: {why}")
             }));
+            if watch.as_ref().is_some_and(Watch::misses_mpi) {
+                evidence.forget_spinning(&unseen_mpi("doctor"));
+            }
             let diagnosis = Diagnosis::of(&evidence, applied);
             tell(diagnosis.text().trim_end());
             if let Some(Err(e)) = record.map(|record| record.write(&evidence)) {
@@ -206,7 +218,7 @@ impl Record {
 }
 
 /// A thread that watches a program.
-struct Watching {
+pub(crate) struct Watching {
     end: Sender<()>,
     thread: JoinHandle<Witness>,
 }
@@ -215,13 +227,12 @@ impl Watching {
     /// Watches until it is told to end; with a time, until that is over, of which the supervisor is
     /// told.
     fn start(
-        pid: Pid,
+        witness: impl FnOnce() -> Witness + Send + 'static,
         until: Option<(Nanos, Waker)>,
-        told_by: Option<Testimonies>,
     ) -> anyhow::Result<Self> {
         let (end, ends) = channel();
         let work = move || {
-            let mut witness = Witness::new(pid).told_by(told_by);
+            let mut witness = witness();
             // From when it can see: on a busy machine this thread may have to wait before it begins.
             let mut deadline = None;
             while let Some(pause) = witness.look() {
@@ -247,13 +258,24 @@ impl Watching {
         Ok(Self { end, thread })
     }
 
+    /// One that takes little, beside a balancer.
+    pub(crate) fn sparing(pid: Pid, told_by: Option<Testimonies>) -> anyhow::Result<Self> {
+        Self::start(move || Witness::sparing(pid).told_by(told_by), None)
+    }
+
+    /// What it has seen. None where that was too much for one that takes little.
+    pub(crate) fn seen(self, command: Vec<String>) -> Option<Evidence> {
+        let witness = self.witness().ok().filter(|w| !w.gave_up())?;
+        Some(witness.evidence(command, false))
+    }
+
     fn end(self, command: Vec<String>, runs_on: bool) -> anyhow::Result<Evidence> {
+        Ok(self.witness()?.evidence(command, runs_on))
+    }
+
+    fn witness(self) -> anyhow::Result<Witness> {
         // It may have ended by itself, with the program.
         let _ = self.end.send(());
-        let witness = self
-            .thread
-            .join()
-            .map_err(|_| anyhow::anyhow!("the thread that watches has failed"))?;
-        Ok(witness.evidence(command, runs_on))
+        self.thread.join().map_err(|_| anyhow::anyhow!("the thread that watches has failed"))
     }
 }

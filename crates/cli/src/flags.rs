@@ -856,8 +856,8 @@ pub(crate) struct DoctorArgs {
     #[arg(long = "for", default_value = "5s", value_name = "DURATION", requires = "pid",
         allow_hyphen_values = true, value_parser = parse_duration)]
     pub(crate) for_: Nanos,
-    /// A recording of `evenly doctor --record`; or one of `evenly run --record`, which has threads and CPUs
-    /// only, no settings and no other programs
+    /// A recording of `evenly doctor --record`, or one of `evenly run --record`, which has no measured speeds of
+    /// CPUs
     #[arg(long, value_name = "FILE")]
     pub(crate) from: Option<PathBuf>,
     /// Record what is seen, to be diagnosed with --from, here or elsewhere; %h, %p and %r as for evenly run

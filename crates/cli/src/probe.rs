@@ -118,16 +118,16 @@ impl Watch {
         Box::new(move || Some(testimonies(mapping.reader().ok()?)))
     }
 
-    /// What is to be said of what could not be seen.
-    pub(crate) fn note(&self) -> Option<String> {
+    /// Whether a program had MPI of which the command did not tell: what waits in it is not known.
+    pub(crate) fn misses_mpi(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.read();
-        state.reader.counts().unseen_mpi.then(|| {
-            String::from(
-                "--probe: a program had MPI, and calls of it were not seen, as the command did not tell that there \
-                 would be MPI: begin it with the launcher (evenly run --probe on -- mpirun -n 1 ...)",
-            )
-        })
+        state.reader.counts().unseen_mpi
+    }
+
+    /// What is to be said of what could not be seen.
+    pub(crate) fn note(&self) -> Option<String> {
+        self.misses_mpi().then(|| format!("--probe: {}", unseen_mpi("run --probe on")))
     }
 
     /// What its threads have said.
@@ -156,14 +156,33 @@ impl Watch {
     }
 }
 
-/// What the threads of a program tell that runs with the probe of another evenly already.
-pub(crate) fn of_running(pid: Pid) -> Option<Testimonies> {
+/// What is said of MPI that was not expected; this form of evenly would have seen it.
+pub(crate) fn unseen_mpi(form: &str) -> String {
+    format!(
+        "a program had MPI, and calls of it were not seen, as the command did not tell that there would be MPI: \
+         begin it with the launcher (evenly {form} -- mpirun -n 1 ...)"
+    )
+}
+
+/// Reads what the threads of a program tell that runs with the probe of another evenly already.
+fn reader_of(pid: Pid) -> Option<Reader> {
     let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
     let path = environment
         .split(|&b| b == 0)
         .find_map(|variable| variable.strip_prefix(VARIABLE.as_bytes())?.strip_prefix(b"="))?;
-    let path = Path::new(OsStr::from_bytes(path));
-    Some(testimonies(Reader::open(path).ok()?))
+    Reader::open(Path::new(OsStr::from_bytes(path))).ok()
+}
+
+/// What the threads of such a program tell.
+pub(crate) fn of_running(pid: Pid) -> Option<Testimonies> {
+    reader_of(pid).map(testimonies)
+}
+
+/// Whether such a program has MPI of which its command did not tell.
+pub(crate) fn running_misses_mpi(pid: Pid) -> bool {
+    reader_of(pid).is_some_and(|mut reader| {
+        reader.read(now(), &mut Vec::new()).is_ok() && reader.counts().unseen_mpi
+    })
 }
 
 /// What threads tell, in the words of the balancing cycle.

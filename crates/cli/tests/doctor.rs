@@ -13,6 +13,7 @@ use evenly_testing::groups::{Group, KEY};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -576,6 +577,29 @@ fn what_cannot_be_seen_is_said() {
     assert_eq!(gaps(&[], &usual).0, serde_json::json!([]));
 }
 
+/// A script that starts MPI tells nobody of it: who polls is not known then, and no words are made of it.
+#[test]
+fn mpi_that_the_command_does_not_tell_of_is_said() {
+    let state = State::new();
+    for mpi in mpi::here() {
+        let script = state.sign("job");
+        let line = format!("exec {} -n 2 {} 1 1 1", mpi.tool("mpirun"), mpi.program("pairs"));
+        fs::write(&script, format!("#!/bin/sh\n{line}\n")).unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        let json = state.sign("script.json");
+        let mut evenly = state.command(&["doctor", "--json", &json, "--", &script]);
+        let o = evenly.envs(mpi::ENVIRONMENT).output().unwrap();
+        let said = String::from_utf8_lossy(&o.stderr);
+        assert!(o.status.success(), "{}: {said}", mpi.said);
+        let value: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+        schema::valid(&value);
+        let missed = "who spins while waiting: a program had MPI, and calls of it were not seen";
+        assert!(value["gaps"][0].as_str().is_some_and(|g| g.starts_with(missed)), "{value:#}");
+        assert!(said.contains("(evenly doctor -- mpirun -n 1 ...)"), "{said}");
+        assert_ne!(value["efficiency"]["basis"], "probe", "{value:#}");
+    }
+}
+
 /// A program that another evenly has started with the probe tells the doctor, too, who spins.
 #[test]
 fn a_running_program_that_has_the_probe_is_asked() {
@@ -644,8 +668,56 @@ fn a_running_program_and_a_recording() {
     let o = state.command(&["doctor", "--from", &record, "--json", "-"]).output().unwrap();
     let value: Value = serde_json::from_slice(&o.stdout).unwrap();
     schema::valid(&value);
-    assert!(value["gaps"][0].as_str().unwrap().contains("recording"), "{value:#}");
+    assert_eq!(value["gaps"], serde_json::json!([]), "{value:#}");
+    assert!(kinds(&value).iter().any(|k| k == "uneven_work"), "{value:#}");
+
+    // One without what the doctor needs, as an earlier evenly made it.
+    let text = fs::read_to_string(&record).unwrap();
+    let (before, last) = text.trim_end().rsplit_once('\n').unwrap();
+    let mut end: Value = serde_json::from_str(last).unwrap();
+    assert!(end["summary"].as_object_mut().unwrap().remove("evidence").is_some());
+    fs::write(&record, format!("{before}\n{end}\n")).unwrap();
+    let o = state.command(&["doctor", "--from", &record, "--json", "-"]).output().unwrap();
+    let value: Value = serde_json::from_slice(&o.stdout).unwrap();
+    assert!(value["gaps"][0].as_str().unwrap().contains("evenly doctor --record"), "{value:#}");
     assert_eq!(kinds(&value), ["uneven_work"], "{value:#}");
+}
+
+/// A recording of a run holds what the doctor needs: settings, masks and who else was there.
+#[test]
+fn a_recording_of_a_run_can_be_diagnosed() {
+    let Some(whole) = whole() else { return };
+    let state = State::new();
+    let (record, first) = (state.sign("run.evenly"), whole.first().unwrap().to_string());
+    let gomp = workload("omp_spmd-gomp");
+    let work = ["--threads", "4", "--phases", "40", "--iters", "8000000"];
+    let narrow = [&["taskset", "-c", &first, &gomp][..], &work].concat();
+    let wide = [&[gomp.as_str()][..], &work].concat();
+    for (policy, command) in [("observe", &narrow), ("juggle", &wide)] {
+        let options = ["run", "-q", "--policy", policy, "--record", &record, "--"];
+        let mut evenly = state.command(&[&options[..], command].concat());
+        let o = evenly.env("OMP_NUM_THREADS", "4").output().unwrap();
+        assert_eq!(o.status.code(), Some(0), "{}", String::from_utf8_lossy(&o.stderr));
+        let text = fs::read_to_string(&record).unwrap();
+        let end: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        let evidence = &end["summary"]["evidence"];
+        schema::valid(evidence);
+        assert_eq!(evidence["environment"]["OMP_NUM_THREADS"], "4", "{end:#}");
+        let o = state.command(&["doctor", "--from", &record, "--json", "-"]).output().unwrap();
+        let value: Value = serde_json::from_slice(&o.stdout).unwrap();
+        schema::valid(&value);
+        let found = kinds(&value);
+        if policy == "observe" {
+            assert!(found.iter().any(|k| k == "narrow_mask"), "{value:#}");
+            assert_eq!(value["gaps"], serde_json::json!([]), "{value:#}");
+        } else {
+            // The masks were evenly's own.
+            assert_eq!(value["cpus"], whole.to_string(), "{value:#}");
+            assert!(!found.iter().any(|k| k == "pinned_together"), "{value:#}");
+            let gap = value["gaps"][0].as_str().unwrap();
+            assert!(gap.contains("it was balanced by juggle"), "{value:#}");
+        }
+    }
 }
 
 /// The doctor's own recording says later what the doctor said.
