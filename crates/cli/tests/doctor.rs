@@ -718,6 +718,16 @@ fn a_recording_of_a_run_can_be_diagnosed() {
             assert!(gap.contains("it was balanced by juggle"), "{value:#}");
         }
     }
+    // More threads than fit into what a small recording has for it.
+    let churn = ["--threads", "100", "--workers", "2", "--duration-s", "1"];
+    let options = ["run", "-q", "--policy", "observe", "--record-limit", "1", "--record", &record];
+    let program = workload("churn");
+    let words = [&options[..], &["--", &program], &churn].concat();
+    assert_eq!(state.output(&words).0, Some(0));
+    let o = state.command(&["doctor", "--from", &record]).output().unwrap();
+    let said = String::from_utf8_lossy(&o.stdout);
+    let gap = "not seen    this recording has threads and CPUs only, as they were too many";
+    assert!(o.status.success() && said.contains(gap), "{said}");
 }
 
 /// The doctor's own recording says later what the doctor said.

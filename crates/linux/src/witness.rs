@@ -7,7 +7,7 @@
 //!
 //! Invariants: nothing is changed, in the program or anywhere else. What cannot be read is left out and
 //! told. The witness takes about a fiftieth of a CPU: it looks less often where a look takes long. A sparing
-//! one, which watches beside a balancer, takes a five-hundredth, measures no CPUs, and gives up where it would
+//! one, which watches beside a balancer, takes a tenth of that, measures no CPUs, and gives up where it would
 //! have to remember too much.
 //!
 //! Known gaps: what a thread does after the last look before its end is not seen; threads and processes
