@@ -44,7 +44,7 @@
 //! costs to be far from.
 
 use crate::map::plus::objective_s;
-use crate::map::{Options, Request, mapper, no_stop};
+use crate::map::{Options, Request, mapper};
 use crate::{Mechanism, Policy, PolicyInfo, Spreader};
 use evenly_model::{
     Cluster, Core, CoreIndex, CpuId, CpuIndex, CpuView, Edge, FULL_CAPACITY, Knowledge, MemoryMove,
@@ -273,16 +273,7 @@ struct Case {
 
 impl Case {
     fn request(&self) -> Request<'_> {
-        // The same at every moment: what is searched for follows from the sizes alone.
-        const CLOCK: fn() -> Nanos = || Nanos::ZERO;
-        Request {
-            graph: &self.graph,
-            cluster: &self.cluster,
-            present: &self.present,
-            options: &self.options,
-            clock: &CLOCK,
-            stop: &no_stop,
-        }
+        Request::timeless(&self.graph, &self.cluster, &self.present, &self.options)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use evenly_model::stats::Random;
 use evenly_model::{Cluster, CoreIndex, Edge, Nanos, Task, TaskGraph};
-use evenly_policy::map::{Options, Request, mapper, no_stop, objectives, plus};
+use evenly_policy::map::{Options, Request, mapper, objectives, plus};
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::{Cell, RefCell};
 
@@ -17,7 +17,7 @@ struct Case {
 impl Case {
     fn request<'a>(&'a self, options: &'a Options, clock: &'a dyn Fn() -> Nanos) -> Request<'a> {
         let Self { graph, present, cluster } = self;
-        Request { graph, cluster, present, options, clock, stop: &no_stop }
+        Request { clock, ..Request::timeless(graph, cluster, present, options) }
     }
 }
 

@@ -4,7 +4,7 @@
 use evenly_model::{CacheLevel, Cluster, Core, CoreIndex, Edge, Nanos, Node, Task, TaskGraph};
 use evenly_policy::map::apps::APPS;
 use evenly_policy::map::machines::MACHINES;
-use evenly_policy::map::{Alpha, MAPPERS, Options, Request, mapper, no_stop, objectives, plus};
+use evenly_policy::map::{Alpha, MAPPERS, Options, Request, mapper, objectives, plus};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -22,16 +22,13 @@ impl Instance {
     }
 
     fn map(&self, name: &str, options: &Options) -> Vec<CoreIndex> {
-        let clock = || Nanos::ZERO;
-        let request = Request {
-            graph: &self.graph(),
-            cluster: &self.cluster,
-            present: &self.present,
+        let graph = self.graph();
+        (mapper(name).unwrap().map)(&Request::timeless(
+            &graph,
+            &self.cluster,
+            &self.present,
             options,
-            clock: &clock,
-            stop: &no_stop,
-        };
-        (mapper(name).unwrap().map)(&request)
+        ))
     }
 }
 
@@ -191,15 +188,7 @@ proptest! {
             ..Options::default()
         };
         let (graph, present) = (instance.graph(), &instance.present);
-        let clock = || Nanos::ZERO;
-        let request = Request {
-            graph: &graph,
-            cluster: &instance.cluster,
-            present,
-            options: &options,
-            clock: &clock,
-            stop: &no_stop,
-        };
+        let request = Request::timeless(&graph, &instance.cluster, present, &options);
         let mapping = instance.map("nuco+", &options);
         let judge = |m: &[CoreIndex]| objectives(&graph, &instance.cluster, present, m);
         let (before, after) = (judge(present), judge(&mapping));
@@ -233,15 +222,7 @@ proptest! {
             ..Options::default()
         };
         let (graph, present) = (instance.graph(), &instance.present);
-        let clock = || Nanos::ZERO;
-        let request = Request {
-            graph: &graph,
-            cluster: &instance.cluster,
-            present,
-            options: &options,
-            clock: &clock,
-            stop: &no_stop,
-        };
+        let request = Request::timeless(&graph, &instance.cluster, present, &options);
         let value = |name: &str| plus::objective_s(&request, &instance.map(name, &options));
         let ours = value("nuco+");
         for other in MAPPERS {
@@ -314,15 +295,7 @@ fn nuco_plus_is_never_worse_than_nuco_auto_in_a_short_time() {
             let (graph, cluster) = (app.graph(1).unwrap(), (machine.make)().unwrap());
             let present = app.start(&graph, &cluster);
             let options = Options { time_limit: Nanos::from_millis(10), ..Options::default() };
-            let clock = || Nanos::ZERO;
-            let request = Request {
-                graph: &graph,
-                cluster: &cluster,
-                present: &present,
-                options: &options,
-                clock: &clock,
-                stop: &no_stop,
-            };
+            let request = Request::timeless(&graph, &cluster, &present, &options);
             let value = |name| plus::objective_s(&request, &(mapper(name).unwrap().map)(&request));
             let (ours, theirs) = (value("nuco+"), value("nuco-auto"));
             assert!(ours <= theirs, "{} on {}: {theirs}, {ours}", app.name, machine.name);

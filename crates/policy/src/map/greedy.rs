@@ -108,9 +108,9 @@ impl Order {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Options, no_stop, objectives};
+    use super::super::{Options, objectives};
     use super::*;
-    use evenly_model::{Nanos, Node, Task, TaskGraph};
+    use evenly_model::{Node, Task, TaskGraph};
 
     fn map(loads: &[f64], speeds: &[f64], fixed: &[bool]) -> (Vec<CoreIndex>, f64) {
         let task = |(id, &load_s): (usize, &f64)| {
@@ -126,15 +126,7 @@ mod tests {
         let cluster = Cluster::new(cores, nodes, Vec::new(), vec![1.0]).unwrap();
         let present = vec![0; graph.len()];
         let options = Options::default();
-        let clock = || Nanos::ZERO;
-        let mapping = greedy(&Request {
-            graph: &graph,
-            cluster: &cluster,
-            present: &present,
-            options: &options,
-            clock: &clock,
-            stop: &no_stop,
-        });
+        let mapping = greedy(&Request::timeless(&graph, &cluster, &present, &options));
         let makespan = objectives(&graph, &cluster, &present, &mapping).makespan_s;
         (mapping, makespan)
     }

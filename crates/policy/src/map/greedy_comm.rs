@@ -69,9 +69,9 @@ fn greedy_comm(request: &Request<'_>) -> Vec<CoreIndex> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Alpha, Options, no_stop};
+    use super::super::{Alpha, Options};
     use super::*;
-    use evenly_model::{Cluster, Edge, Nanos, Task, TaskGraph};
+    use evenly_model::{Cluster, Edge, Task, TaskGraph};
 
     #[test]
     fn a_partner_attracts_as_much_as_alpha_says() {
@@ -81,15 +81,7 @@ mod tests {
         let cluster = Cluster::even(4, 1, 2.0).unwrap();
         let map = |alpha| {
             let options = Options { alpha: Alpha::Fixed(alpha), ..Options::default() };
-            let clock = || Nanos::ZERO;
-            greedy_comm(&Request {
-                graph: &graph,
-                cluster: &cluster,
-                present: &[0; 4],
-                options: &options,
-                clock: &clock,
-                stop: &no_stop,
-            })
+            greedy_comm(&Request::timeless(&graph, &cluster, &[0; 4], &options))
         };
         // On its partner's core a task ends a second later, and saves 100 messages.
         assert_eq!(map(0.009), [0, 1, 2, 3]);

@@ -46,6 +46,21 @@ pub struct Request<'a> {
     pub stop: &'a dyn Fn() -> bool,
 }
 
+impl<'a> Request<'a> {
+    /// Of somebody who has no clock and is in no hurry: the answer depends on what is given alone, and a
+    /// time limit is only what the amount of search follows from.
+    #[must_use]
+    pub fn timeless(
+        graph: &'a TaskGraph,
+        cluster: &'a Cluster,
+        present: &'a [CoreIndex],
+        options: &'a Options,
+    ) -> Self {
+        const CLOCK: fn() -> Nanos = || Nanos::ZERO;
+        Self { graph, cluster, present, options, clock: &CLOCK, stop: &no_stop }
+    }
+}
+
 /// Never: what [`Request::stop`] mostly is.
 #[must_use]
 pub fn no_stop() -> bool {

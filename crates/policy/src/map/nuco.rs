@@ -116,9 +116,9 @@ fn nuco(request: &Request<'_>, alpha: f64) -> Vec<CoreIndex> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Options, no_stop};
+    use super::super::Options;
     use super::*;
-    use evenly_model::{Cluster, Edge, Nanos, Task, TaskGraph};
+    use evenly_model::{Cluster, Edge, Task, TaskGraph};
 
     fn nuco(
         graph: &TaskGraph,
@@ -127,12 +127,7 @@ mod tests {
         alpha: f64,
     ) -> Vec<CoreIndex> {
         let options = Options::default();
-        let clock = || Nanos::ZERO;
-        let stop = &no_stop;
-        super::nuco(
-            &Request { graph, cluster, present, options: &options, clock: &clock, stop },
-            alpha,
-        )
+        super::nuco(&Request::timeless(graph, cluster, present, &options), alpha)
     }
 
     fn graph(loads: &[f64], edges: &[(u64, u64, f64)]) -> TaskGraph {

@@ -114,9 +114,9 @@ fn below(request: &Request<'_>, bound_s: f64, hurry: &Hurry<'_>) -> Option<Vec<C
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Options, no_stop, objectives};
+    use super::super::{Options, objectives};
     use super::*;
-    use evenly_model::{Cluster, Nanos, Task, TaskGraph};
+    use evenly_model::{Cluster, Task, TaskGraph};
 
     fn refine(
         graph: &TaskGraph,
@@ -125,12 +125,7 @@ mod tests {
         bound_s: f64,
     ) -> Vec<CoreIndex> {
         let options = Options::default();
-        let clock = || Nanos::ZERO;
-        let stop = &no_stop;
-        super::refine(
-            &Request { graph, cluster, present, options: &options, clock: &clock, stop },
-            bound_s,
-        )
+        super::refine(&Request::timeless(graph, cluster, present, &options), bound_s)
     }
 
     fn graph(loads: &[f64]) -> TaskGraph {

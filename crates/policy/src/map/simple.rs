@@ -65,9 +65,9 @@ fn deal(request: &Request<'_>, mut to: impl FnMut(usize, usize) -> CoreIndex) ->
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Options, mapper, no_stop};
+    use super::super::{Options, mapper};
     use super::*;
-    use evenly_model::{Cluster, Nanos, Task, TaskGraph};
+    use evenly_model::{Cluster, Task, TaskGraph};
 
     fn map(name: &str, tasks: u64) -> Vec<CoreIndex> {
         let task = |id| Task { id, load_s: 1.0, size_bytes: 0.0, core: None, movable: id != 1 };
@@ -75,15 +75,7 @@ mod tests {
         let cluster = Cluster::even(2, 2, 2.0).unwrap();
         let present = vec![3; graph.len()];
         let options = Options::default();
-        let clock = || Nanos::ZERO;
-        let request = Request {
-            graph: &graph,
-            cluster: &cluster,
-            present: &present,
-            options: &options,
-            clock: &clock,
-            stop: &no_stop,
-        };
+        let request = Request::timeless(&graph, &cluster, &present, &options);
         (mapper(name).unwrap().map)(&request)
     }
 

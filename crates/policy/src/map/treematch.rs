@@ -244,22 +244,13 @@ impl Frontier {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Options, no_stop, objectives};
+    use super::super::{Options, objectives};
     use super::*;
-    use evenly_model::{Edge, Nanos, Task};
+    use evenly_model::{Edge, Task};
 
     fn treematch(graph: &TaskGraph, cluster: &Cluster, present: &[CoreIndex]) -> Vec<CoreIndex> {
         let options = Options::default();
-        let clock = || Nanos::ZERO;
-        let stop = &no_stop;
-        super::treematch(&Request {
-            graph,
-            cluster,
-            present,
-            options: &options,
-            clock: &clock,
-            stop,
-        })
+        super::treematch(&Request::timeless(graph, cluster, present, &options))
     }
 
     /// Cliques of eight, tied to the next by one edge, their tasks numbered far apart.
