@@ -30,7 +30,10 @@ use evenly_topology::{parse_free, parse_hmat, parse_huge, parse_kept, parse_slit
 use evenly_trace::Recording;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
 
 /// Ways in which each input is cut short, and in which it is changed.
 const CUTS: usize = 150;
@@ -97,15 +100,29 @@ fn replay(name: &str, target: Target, from: &str, bytes: &[u8]) {
     }
 }
 
+/// On all CPUs: it is by far the longest of these tests.
 #[test]
 fn every_seed_is_replayed() {
+    let mut inputs = Vec::new();
     for (name, target) in TARGETS {
         let seeds = seeds(name);
         assert!(!seeds.is_empty(), "{name} has no seed");
-        for (file, bytes) in seeds {
-            replay(name, target, &format!("fuzz/seeds/{name}/{file}"), &bytes);
-        }
+        inputs.extend(seeds.into_iter().map(|(file, bytes)| (name, target, file, bytes)));
     }
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some((name, target, file, bytes)) = inputs.get(next.fetch_add(1, Relaxed)) {
+            replay(name, *target, &format!("fuzz/seeds/{name}/{file}"), bytes);
+        }
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..thread::available_parallelism().map_or(1, NonZero::get))
+            .map(|_| scope.spawn(work))
+            .collect();
+        for worker in workers {
+            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
+    });
 }
 
 /// The list of targets, what the fuzzer builds, and the seeds are the same.
