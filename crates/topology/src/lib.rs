@@ -16,6 +16,7 @@
 
 mod chase;
 mod declared;
+mod element;
 mod factors;
 mod host_file;
 mod hosts;
@@ -30,6 +31,7 @@ mod store;
 mod svg;
 mod text;
 mod tree;
+mod wide;
 mod xml;
 
 pub use declared::{Access, Declared, declared, parse_free, parse_hmat, parse_huge, parse_slit};

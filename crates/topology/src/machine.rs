@@ -14,12 +14,14 @@ use crate::network::{MOST_HOSTS, Network};
 use crate::store;
 use crate::text;
 use crate::tree::{CpuKind, Kind, Object, speeds};
+use crate::wide::{MOST_BESIDE, narrowed};
 use crate::xml;
 use evenly_model::stats::median;
 use evenly_model::{CacheLevel, Cluster, ClusterError, Core, CpuSet, Knowledge, Node};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read as _};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Most CPUs of a synthetic description.
@@ -147,7 +149,10 @@ pub fn synthetic(text: &str) -> Result<Machine, TopologyError> {
         "pu" | "" => each.to_owned(),
         _ => format!("{each} pu:1"),
     };
-    let mut found = hwloc::read(Input::Synthetic(whole.trim())).map_err(refused)?;
+    let mut found = match narrowed(whole.trim(), MOST_BESIDE) {
+        None => hwloc::read(Input::Synthetic(whole.trim())).map_err(refused)?,
+        Some(narrowed) => narrowed.read().map_err(refused)?,
+    };
     // One host is a machine.
     if let Some(hosts) = hosts.filter(|hosts| *hosts > 1) {
         let names: Vec<String> = (0..hosts).map(|k| format!("{HOST_LEVEL}{k}")).collect();
@@ -183,17 +188,27 @@ fn host_level<'a>(text: &'a str, levels: &[(&str, u64)]) -> Result<(Option<u64>,
     }
 }
 
-/// The levels of a synthetic description with their numbers, as hwloc will read them; attributes (in
-/// parentheses) and attached memory (in brackets) are no levels. hwloc builds whatever it is told to,
-/// so it is counted before. The error is what is wrong.
+/// The levels of a synthetic description with their numbers, as hwloc will read them. It builds whatever
+/// it is told to, so it is counted before. The error is what is wrong.
 fn levels(text: &str) -> Result<Vec<(&str, u64)>, String> {
+    let words = words(text).into_iter().map(|word| &text[word]);
+    words
+        .map(|word| {
+            level(word).ok_or_else(|| format!("'{word}' has no number of things, as in core:4"))
+        })
+        .collect()
+}
+
+/// Where the levels of a synthetic description stand; attributes (in parentheses) and attached memory
+/// (in brackets) are no levels.
+pub(crate) fn words(text: &str) -> Vec<Range<usize>> {
     let (mut depth, mut start, mut words) = (0_usize, None, Vec::new());
     for (at, c) in text.char_indices().chain([(text.len(), ' ')]) {
         let bare = depth == 0 && !c.is_whitespace() && !matches!(c, '(' | ')' | '[' | ']');
         match (bare, start) {
             (true, None) => start = Some(at),
             (false, Some(s)) => {
-                words.push(&text[s..at]);
+                words.push(s..at);
                 start = None;
             }
             _ => {}
@@ -204,19 +219,15 @@ fn levels(text: &str) -> Result<Vec<(&str, u64)>, String> {
             _ => {}
         }
     }
-    let level = |word: &'_ str| {
-        let (name, number) = word.rsplit_once(':').map_or(("", word), |(n, d)| (n, d));
-        let decimal = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
-        // A number that is too large for any type is too many, too.
-        decimal.then(|| (name.len(), number.parse().unwrap_or(u64::MAX)))
-    };
     words
-        .into_iter()
-        .map(|word| match level(word) {
-            Some((name, n)) => Ok((&word[..name], n)),
-            None => Err(format!("'{word}' has no number of things, as in core:4")),
-        })
-        .collect()
+}
+
+/// The name of such a level, which may be left out, and its number; None where it has none.
+pub(crate) fn level(word: &str) -> Option<(&str, u64)> {
+    let (name, number) = word.rsplit_once(':').unwrap_or(("", word));
+    let decimal = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
+    // A number that is too large for any type is too many, too.
+    decimal.then(|| (name, number.parse().unwrap_or(u64::MAX)))
 }
 
 /// The machine of an XML file that hwloc or evenly wrote.

@@ -6,7 +6,7 @@
 //! Invariant: what passes has the objects, sets and numbers that hwloc takes for granted; whatever
 //! hwloc and evenly wrote passes.
 
-use crate::hosts::{MOST_CPUS, parse_set};
+use crate::element::{MOST_CPUS, parse_set};
 use evenly_model::{CpuId, CpuSet};
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};

@@ -30,6 +30,16 @@ fn with(xml: &str, elements: &str) -> String {
     xml.replace("</topology>", &format!("{elements}</topology>"))
 }
 
+/// In seconds, where hwloc compares each core with all before it, for minutes.
+#[test]
+fn as_many_cores_side_by_side_as_are_accepted() {
+    let machine = synthetic("core:16384").unwrap();
+    assert_eq!(machine.cluster(None).unwrap().cores().len(), 16_384);
+    let said = machine.describe();
+    assert!(said.contains("16384 cores, 16384 CPUs"), "{said}");
+    assert!(said.contains("16384 x core: CPUs 0-16383"), "{said}");
+}
+
 #[test]
 fn synthetic_machines_are_numbered_as_hwloc_does() {
     let machine = synthetic("numa:4 core:8 pu:2").unwrap();
