@@ -352,11 +352,30 @@ impl Hpc {
         };
         let mut trial = std::mem::replace(&mut self.trial, Trial::new());
         let step = self.parameter(Parameter::WeightStep) / 100.0 + self.unsure();
-        trial.round(done, self.usual(), |arm| {
-            let weights = self.in_proportion(s, plan, arm, |w| w.load_s);
-            weights.is_some_and(|weights| self.off(s, &weights).iter().any(|off| off.abs() > step))
+        trial.round(done, self.usual(), |arm, round_s| {
+            let Some(weights) = self.in_proportion(s, plan, arm, |w| w.load_s) else {
+                return false;
+            };
+            let is_other = self.off(s, &weights).iter().any(|off| off.abs() > step);
+            is_other && self.least_round_s(s, &weights) < round_s
         });
         self.trial = trial;
+    }
+
+    /// How long a round takes with these weights where those that wait spin, and nothing is done in between.
+    fn least_round_s(&self, s: &Snapshot, weights: &[f64]) -> f64 {
+        let threads = || s.threads.iter().zip(weights);
+        let mut sums = vec![0.0; s.cpus.len()];
+        for (t, weight) in threads() {
+            if let Some(sum) = sums.get_mut(t.cpu) {
+                *sum += weight;
+            }
+        }
+        let took = |(t, weight): (&ThreadView, &f64)| {
+            let load = self.work.get(&t.id)?.load_s?;
+            Some(load * sums.get(t.cpu)? / weight)
+        };
+        threads().filter_map(took).fold(0.0, f64::max)
     }
 
     /// Whether the round that has ended was without work; what little there was is booked with the next.

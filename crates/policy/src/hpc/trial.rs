@@ -12,7 +12,7 @@
 //! the rounds before and with some after it, so that others on the machine do not decide.
 //!
 //! Invariants: nothing is tried where there is less than [`LOSS`] to gain, nor before work has been the same for
-//! as many rounds as its mean is taken over; what is clearly worse is left after one round; what was tried
+//! as many rounds as its mean is taken over, nor what in theory takes longer than what is seen; what is clearly worse is left after one round; what was tried
 //! in vain is tried again after twice as long.
 
 /// How weights are made of work.
@@ -138,13 +138,13 @@ impl Trial {
         *self = Self::new();
     }
 
-    /// A round is over, of the same work as before. `is_other` says of an arm whether it makes other parts than
-    /// threads have.
-    pub(super) fn round(&mut self, done: Done, usual: Arm, is_other: impl Fn(Arm) -> bool) {
+    /// A round is over, of the same work as before. `may_gain` says of an arm whether it makes other parts than
+    /// threads have, with which a round may be shorter than so many seconds.
+    pub(super) fn round(&mut self, done: Done, usual: Arm, may_gain: impl Fn(Arm, f64) -> bool) {
         let Some(attempt) = &mut self.attempt else {
             self.rest.add(done);
             if self.rest.rounds >= self.patience && self.rest.loses() {
-                self.begin(usual, is_other);
+                self.begin(usual, may_gain);
             }
             return;
         };
@@ -177,10 +177,11 @@ impl Trial {
         }
     }
 
-    fn begin(&mut self, usual: Arm, is_other: impl Fn(Arm) -> bool) {
+    fn begin(&mut self, usual: Arm, may_gain: impl Fn(Arm, f64) -> bool) {
+        let round_s = self.rest.elapsed_s / f64::from(self.rest.rounds.max(1));
         let others = self.kept.unwrap_or(usual).others();
         let turns = (0..others.len()).map(|i| others[(self.next + i) % others.len()]);
-        let Some(arm) = turns.into_iter().find(|arm| is_other(*arm)) else {
+        let Some(arm) = turns.into_iter().find(|arm| may_gain(*arm, round_s)) else {
             self.rest = Block::default();
             return;
         };
@@ -206,11 +207,13 @@ mod tests {
         noise: f64,
         random: Random,
         arms: Vec<Arm>,
+        /// What theory says is worse.
+        never: Vec<Arm>,
     }
 
     impl Program {
         fn new(full: [f64; 3], noise: f64) -> Self {
-            Self { full, noise, random: Random::new(5), arms: Vec::new() }
+            Self { full, noise, random: Random::new(5), arms: Vec::new(), never: Vec::new() }
         }
 
         fn run(&mut self, trial: &mut Trial, rounds: u32) {
@@ -221,7 +224,9 @@ mod tests {
                 let computed_s = 0.06 * self.full[arm as usize];
                 let elapsed_s = 0.03 * off;
                 let done = Done { elapsed_s, computed_s, fullest_s: computed_s / 2.0 };
-                trial.round(done, Arm::Work, |other| other != arm);
+                trial.round(done, Arm::Work, |other, _| {
+                    other != arm && !self.never.contains(&other)
+                });
             }
         }
 
@@ -253,6 +258,15 @@ mod tests {
         let (mut trial, mut program) = (Trial::new(), Program::new([0.97; 3], 0.01));
         program.run(&mut trial, 1_000);
         assert_eq!(program.count(Arm::Work), 1_000);
+    }
+
+    #[test]
+    fn what_theory_says_is_worse_is_not_tried() {
+        let (mut trial, mut program) = (Trial::new(), Program::new([0.70, 0.72, 0.92], 0.0));
+        program.never = vec![Arm::Even];
+        program.run(&mut trial, 1_000);
+        assert_eq!(program.count(Arm::Even), 0);
+        assert!(program.count(Arm::Damped) > 0);
     }
 
     /// What costs 20 % is left after the round that changes and one more.
