@@ -79,8 +79,13 @@ pub fn parse_seeded(text: &str, seed: Option<u64>) -> Result<Described, FileErro
     programs(&text, &mut scenario)?;
     interference(&text, &mut scenario)?;
     let c = &text.costs;
-    scenario.costs =
-        Costs { point: c.point.0, read: c.read.0, place: c.place.0, refill: c.refill.0 };
+    scenario.costs = Costs {
+        point: c.point.0,
+        read: c.read.0,
+        place: c.place.0,
+        refill: c.refill.0,
+        wake: c.wake.0,
+    };
     let stale = permille("readings.stale", text.readings.stale, 0.0, 0.9)?;
     scenario.readings = Readings { noise: text.readings.noise.0, stale_permille: stale };
     scenario.probe = text.readings.probe;
@@ -400,8 +405,11 @@ fn expected(s: &Scenario) -> Nanos {
         Some(p) => u128::from(s.others[p].phases),
     };
     let beside = 1 + s.strangers.len().div_ceil(s.cpus.len()) as u128;
+    let wake = u128::from(s.costs.wake.0);
     let work: u128 = (longest.iter().enumerate())
-        .map(|(p, &(work, n, m))| phases(p) * work * n.div_ceil(m.max(1)) * 1000 / slowest)
+        .map(|(p, &(work, n, m))| {
+            phases(p) * (work + wake * n) * n.div_ceil(m.max(1)) * 1000 / slowest
+        })
         .sum();
     let starts = s.threads.iter().map(|t| t.start.0);
     let last = starts.chain(s.hotplug.iter().map(|h| h.at.0)).max().unwrap_or(0);

@@ -148,6 +148,9 @@ pub struct Costs {
     pub place: Nanos,
     /// Work that a thread must do again because its caches are cold after it was moved, by anyone.
     pub refill: Nanos,
+    /// Work of the first thread of a program at a barrier for each of the others, which goes on only then; the
+    /// last of them first, as in libomp. Zero: the barrier opens for all at once. Not where threads have partners.
+    pub wake: Nanos,
 }
 
 /// A CPU that goes offline or comes online.

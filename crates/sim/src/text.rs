@@ -127,6 +127,7 @@ pub(crate) struct CostsText {
     pub(crate) read: Span,
     pub(crate) place: Span,
     pub(crate) refill: Span,
+    pub(crate) wake: Span,
 }
 
 #[derive(Debug, Default, Deserialize)]

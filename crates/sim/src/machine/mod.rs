@@ -136,6 +136,9 @@ struct Program {
     alive: usize,
     /// Some of its threads wait for some others only.
     has_partners: bool,
+    /// All have arrived, and the first thread wakes this one next, by its place in `threads`; it goes on itself
+    /// when it comes to that.
+    waking: Option<usize>,
     ended: Option<Nanos>,
 }
 

@@ -1,7 +1,7 @@
 //! Phases and barriers.
 //!
 //! Invariant: a program's barrier opens at the moment when all of its threads that have not ended
-//! have arrived. A thread with partners goes on at the moment when each of these has finished as many
+//! have arrived; where waking costs something, for one after the other as the first has worked for it. A thread with partners goes on at the moment when each of these has finished as many
 //! phases as itself, or has ended.
 
 use super::{Sim, State, UNITS};
@@ -19,6 +19,10 @@ impl Sim {
 
     pub(super) fn phase_ends(&mut self, t: usize) {
         let Some(program) = self.tasks[t].program else { return };
+        if self.programs[program].waking.is_some() && self.wakes(program) == Some(t) {
+            self.one_is_woken(t, program);
+            return;
+        }
         let (phases, barrier) = self.course(program);
         self.tasks[t].phase += 1;
         if self.tasks[t].phase >= phases {
@@ -26,7 +30,7 @@ impl Sim {
             return;
         }
         if barrier == Barrier::None {
-            self.next_phase(t);
+            self.goes_on_with(t, self.work(t));
             return;
         }
         self.programs[program].arrived += 1;
@@ -46,14 +50,6 @@ impl Sim {
                 self.fell_idle(self.tasks[t].cpu);
             }
         }
-    }
-
-    fn next_phase(&mut self, t: usize) {
-        let cpu = self.tasks[t].cpu;
-        self.settle(cpu);
-        self.tasks[t].left = Some(self.work(t));
-        self.tasks[t].yields = false;
-        self.plan(cpu);
     }
 
     /// What the phase that a thread is in needs.
@@ -78,7 +74,12 @@ impl Sim {
     fn release(&mut self, program: usize) {
         let p = &self.programs[program];
         let by_partners = p.has_partners;
-        if p.arrived == 0 || p.arrived < p.alive && !by_partners {
+        if p.waking.is_some() || p.arrived == 0 || p.arrived < p.alive && !by_partners {
+            return;
+        }
+        if let Some(first) = self.wakes(program) {
+            self.programs[program].waking = Some(self.programs[program].threads.len() - 1);
+            self.goes_on_with(first, self.scenario.costs.wake.0 * UNITS);
             return;
         }
         for i in 0..self.programs[program].threads.len() {
@@ -89,17 +90,56 @@ impl Sim {
             if by_partners && !self.are_there(t, program) {
                 continue;
             }
-            self.programs[program].arrived -= 1;
-            let since = self.tasks[t].waits_since.take().unwrap_or(self.now);
-            self.tasks[t].waited_for += self.now - since;
-            self.tasks[t].computes_since = self.now;
-            if self.tasks[t].state == State::Blocked {
-                self.tasks[t].left = Some(self.work(t));
-                self.wake(t);
-            } else {
-                self.next_phase(t);
-            }
+            self.waits_no_more(t, program);
         }
+    }
+
+    fn waits_no_more(&mut self, t: usize, program: usize) {
+        self.programs[program].arrived -= 1;
+        let since = self.tasks[t].waits_since.take().unwrap_or(self.now);
+        self.tasks[t].waited_for += self.now - since;
+        self.tasks[t].computes_since = self.now;
+        self.goes_on_with(t, self.work(t));
+    }
+
+    fn goes_on_with(&mut self, t: usize, work: u64) {
+        if self.tasks[t].state == State::Blocked {
+            self.tasks[t].left = Some(work);
+            self.wake(t);
+        } else {
+            let cpu = self.tasks[t].cpu;
+            self.settle(cpu);
+            self.tasks[t].left = Some(work);
+            self.tasks[t].yields = false;
+            self.plan(cpu);
+        }
+    }
+
+    /// The thread that wakes the others; none where that costs nothing.
+    fn wakes(&self, program: usize) -> Option<usize> {
+        let p = &self.programs[program];
+        let first = p.threads.first().copied().filter(|t| self.tasks[*t].alive())?;
+        (self.scenario.costs.wake > Nanos::ZERO && !p.has_partners).then_some(first)
+    }
+
+    /// The first thread has done what it takes to wake another.
+    fn one_is_woken(&mut self, first: usize, program: usize) {
+        let next = self.programs[program].waking.take().unwrap_or(0);
+        let sleeping = |i: &usize| {
+            let t = self.programs[program].threads[*i];
+            self.tasks[t].alive() && self.tasks[t].left.is_none()
+        };
+        let mut those = (1..=next).rev().filter(sleeping);
+        let (woken, more) = (those.next(), those.next());
+        if let Some(i) = woken {
+            self.waits_no_more(self.programs[program].threads[i], program);
+        }
+        if more.is_some() {
+            self.programs[program].waking = more;
+            self.goes_on_with(first, self.scenario.costs.wake.0 * UNITS);
+            return;
+        }
+        self.waits_no_more(first, program);
     }
 
     fn wake(&mut self, t: usize) {
@@ -133,6 +173,10 @@ impl Sim {
         let p = &mut self.programs[program];
         p.alive -= 1;
         p.arrived -= usize::from(waited_at_barrier);
+        if p.threads.first() == Some(&t) {
+            // Nobody is woken by it any more.
+            p.waking = None;
+        }
         if p.alive == 0 {
             p.ended = Some(Nanos(self.now));
         }
