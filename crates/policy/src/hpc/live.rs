@@ -357,7 +357,8 @@ impl Hpc {
                 return false;
             };
             let is_other = self.off(s, &weights).iter().any(|off| off.abs() > step);
-            is_other && self.least_round_s(s, &weights) < round_s
+            // With even ones those that spin cost most; others are tried even so, as threads may yield.
+            is_other && (arm != Arm::Even || self.least_round_s(s, &weights) < round_s)
         });
         self.trial = trial;
     }

@@ -12,7 +12,7 @@
 //! the rounds before and with some after it, so that others on the machine do not decide.
 //!
 //! Invariants: nothing is tried where there is less than [`LOSS`] to gain, nor before work has been the same for
-//! as many rounds as its mean is taken over, nor what in theory takes longer than what is seen; what is clearly worse is left after one round; what was tried
+//! as many rounds as its mean is taken over, nor even parts where they take longer in theory than what is seen; what is clearly worse is left after one round; what was tried
 //! in vain is tried again after twice as long.
 
 /// How weights are made of work.
@@ -38,9 +38,9 @@ impl Arm {
 }
 
 /// What the fullest CPU must leave for something to be tried.
-const LOSS: f64 = 0.05;
+const LOSS: f64 = 0.04;
 /// What must be gained to keep what is tried, and what is clearly worse.
-const GAIN: f64 = 0.03;
+const GAIN: f64 = 0.02;
 const WORSE: f64 = 1.15;
 /// Rounds of which what is tried is judged, and seconds.
 const JUDGED: u32 = 4;
