@@ -126,6 +126,8 @@ pub struct Witness {
     online: CpuSet,
     cpuset: CpuSet,
     ticks: BTreeMap<CpuId, [(Nanos, CpuTicks); 2]>,
+    /// What the witness itself used of each CPU, which the program need not hear of.
+    own: BTreeMap<CpuId, Nanos>,
     quota: Option<(Quota, Quota)>,
     quota_at: Option<QuotaSource>,
     environment: BTreeMap<String, String>,
@@ -173,6 +175,7 @@ impl Witness {
             online,
             cpuset,
             ticks: BTreeMap::new(),
+            own: BTreeMap::new(),
             quota: None,
             quota_at: None,
             environment: BTreeMap::new(),
@@ -225,6 +228,8 @@ impl Witness {
         }
         // Its own CPU time: on a busy machine a look may take long without costing much.
         let took = clock::thread_cpu_time() - used;
+        let here = u32::try_from(rustix::thread::sched_getcpu()).unwrap_or(0);
+        *self.own.entry(CpuId(here)).or_default() += took;
         // A program that ends soon is to be seen more than once, however slow the machine is.
         let so_far = Duration::from_nanos((clock::now() - self.began).0);
         let pause = Duration::from_nanos(took.0) * self.effort.pause;
@@ -442,10 +447,11 @@ impl Witness {
         let paces = self.pace.as_ref().map(Pace::known).unwrap_or_default();
         for (id, ticks) in &self.ticks {
             let Spent { busy_s, stolen_s, uncounted_s } = Spent::of(ticks, tick);
+            let own_s = self.own.get(id).map_or(0.0, |own| own.as_secs_f64());
             cpus.insert(
                 *id,
                 CpuUse {
-                    busy_s,
+                    busy_s: (busy_s - own_s).max(0.0),
                     stolen_s,
                     uncounted_s,
                     capacity: self.limits.capacity(*id),
