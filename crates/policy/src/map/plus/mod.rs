@@ -46,8 +46,11 @@
 //! other mappers are among them, too, as far as they fit into half of the time limit: that of `nuco-auto`
 //! first, and then the quickest.
 //!
-//! It starts from the present mapping and from what every other mapper makes of it, each also with
-//! its groups given the cores that most of their tasks are on. The slowest core is not searched for
+//! It starts from the present mapping, from what every other mapper makes of it and from groups by
+//! communication of its own (`multilevel`: halves of halves, down the tree of the machine; not where imbalance
+//! is bounded, and where there is little time only if the present mapping and `treematch` have not found such
+//! groups), each also with its
+//! groups given the cores that most of their tasks are on. The slowest core is not searched for
 //! but bounded (the epsilon-constraint method of multi-objective optimisation): below a bound the mean
 //! of communication and what migrations cost are reduced. Three things do that:
 //!
@@ -68,6 +71,7 @@
 //! reserve. Only that first judging, O(n + e), is done whatever the limit.
 
 mod buckets;
+mod multilevel;
 mod search;
 
 use super::nuco::NUCO_AUTO;
@@ -97,6 +101,14 @@ const LOOKS_PER_TRIAL: usize = 10;
 const SWEEPS_PER_SECOND: f64 = 10_000.0;
 /// The part of the time limit that other mappers may take.
 const OTHERS: f64 = 0.5;
+/// The part of what may be looked at that halving may take.
+const HALVING: f64 = 0.65;
+/// What halving looks at of each task and link, in looks.
+const HALVING_LOOKS: f64 = 6.0;
+/// What the present mapping communicates over what one by lot would, from where on it is not grouped.
+const SCATTERED: f64 = 0.6;
+/// Cores whose distances are looked at for that, at most.
+const MOST_JUDGED: usize = 128;
 /// How often a start is levelled where its bounds are not kept after it.
 const LEVELLINGS: usize = 4;
 /// Fewer sweeps than these are not worth a start of their own.
@@ -481,6 +493,11 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
         .collect();
     let is_later = |m: &MapperInfo| m.name != NUCO_AUTO.name;
     others.sort_by(|a, b| is_later(a.1).cmp(&is_later(b.1)).then(a.0.total_cmp(&b.0)));
+    let all_may_move = model.max_migrations >= tasks.len() / 2;
+    // Where imbalance is bounded, halves keep the bound no better than `treematch`'s groups.
+    let may_halve = all_may_move && options.max_imbalance.is_none();
+    let halving = if may_halve { halving_looks(&model, looks) } else { None };
+    let most_of_others = OTHERS * (looks - halving.map_or(0.0, |h| h.looks));
     let mut looks_of_others = 0.0;
     let mut grouped = Vec::new();
     // The cheapest of all by far, and what there is time for where there are millions of tasks.
@@ -496,7 +513,7 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
         if !has_time_for(16.0) || stop() {
             break;
         }
-        if looks_of_others + its_looks > OTHERS * looks {
+        if looks_of_others + its_looks > most_of_others {
             continue;
         }
         // Its looks go along the cores in order, and take a fraction of what others do; none of the search
@@ -515,11 +532,33 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
             grouped = if model.value(&home) < model.value(&mapping) { home } else { mapping };
         }
     }
+    let mut looks_of_halving = 0.0;
+    let mut is_halved = false;
+    if has_time_for(12.0)
+        && let Some(halving) = halving
+        && (!halving.is_dear || grouped.is_empty() || is_scattered(&model, &grouped))
+    {
+        let limit = (HALVING * looks) as usize;
+        let mut spent = Spent { looks: 0, limit, late: &late };
+        let made = multilevel::groups(&model, &mut random, &mut spent);
+        looks_of_halving = spent.looks as f64;
+        if let Some(mapping) = made {
+            best.offer(&mapping);
+            let home = at_home(&model, &mapping);
+            best.offer(&home);
+            let halves = if model.value(&home) < model.value(&mapping) { home } else { mapping };
+            if grouped.is_empty() || model.value(&halves) < model.value(&grouped) {
+                grouped = halves;
+                is_halved = true;
+            }
+        }
+    }
+    let best_is_halved = is_halved && best.mapping == grouped;
 
     let links: usize = tasks.iter().map(|&t| graph.links(t).len()).sum();
     let sweep = (tasks.len() * LOOKS_PER_TRIAL + links * 3 / 2) as f64;
     let most_sweeps = options.time_limit.as_secs_f64() * SWEEPS_PER_SECOND;
-    let all_sweeps = ((looks - looks_of_others) / sweep).min(most_sweeps);
+    let all_sweeps = ((looks - looks_of_others - looks_of_halving) / sweep).min(most_sweeps);
     // Passes by gain of what is there, and at the end of what was found; the rest is annealed.
     let part = |part: f64| (all_sweeps * part * sweep) as usize;
     let (first, last, sweeps) = if all_sweeps < 3.0 * LEAST_SWEEPS as f64 {
@@ -529,7 +568,6 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
         (part(FIRST), part(LAST), (all_sweeps * (1.0 - FIRST - LAST)) as usize)
     };
 
-    let all_may_move = model.max_migrations >= tasks.len() / 2;
     let mut runs: Vec<(f64, Start)> = Vec::new();
     for &bound in bounds {
         runs.push((bound, Start::Refined));
@@ -546,8 +584,13 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
     let polish = if runs.is_empty() { sweeps / 2 } else { sweeps / 8 };
     let each = (sweeps - 2 * polish.min(sweeps / 2)) / runs.len().max(1);
 
-    // Passes below nearer and nearer bounds, and then from places near the best.
-    let squeeze = |from: &[CoreIndex], looks: usize, best: &mut Best, random: &mut Random| {
+    // Passes below nearer and nearer bounds, and then from places near the best. Where what it starts from
+    // comes from such passes (halves do), one below no bound gains little and takes long.
+    let squeeze = |from: &[CoreIndex],
+                   is_passed: bool,
+                   looks: usize,
+                   best: &mut Best,
+                   random: &mut Random| {
         let mut state = State::new(&model, &tasks, from, load_bound_s(0.0));
         let mut spent = Spent { looks: 0, limit: looks, late: &late };
         let scale_s = state.scale_s(random);
@@ -556,8 +599,10 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
         if slides {
             state.bind(state.slowest_s());
         }
-        state.pass_by_gain(&mut scratch, &mut spent);
-        state.claim(best);
+        if !is_passed || !slides {
+            state.pass_by_gain(&mut scratch, &mut spent);
+            state.claim(best);
+        }
         let (mut part, mut rounds) = (0.5, 0);
         while !spent.all() {
             let slowest_s = state.slowest_s();
@@ -626,9 +671,10 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
     // The best start first: what it gives is there early.
     if first > 0 && has_time_for(8.0) {
         let from = best.mapping.clone();
-        squeeze(&from, first / 2, &mut best, &mut random);
-        if all_may_move && !grouped.is_empty() && has_time_for(8.0) {
-            squeeze(&grouped, first / 2, &mut best, &mut random);
+        let its = if best_is_halved { first } else { first / 2 };
+        squeeze(&from, best_is_halved, its, &mut best, &mut random);
+        if !best_is_halved && all_may_move && !grouped.is_empty() && has_time_for(8.0) {
+            squeeze(&grouped, is_halved, first / 2, &mut best, &mut random);
         }
     }
     polished(&mut best, &mut random);
@@ -653,9 +699,40 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
     polished(&mut best, &mut random);
     if last > 0 && has_time_for(8.0) {
         let from = best.mapping.clone();
-        squeeze(&from, last, &mut best, &mut random);
+        squeeze(&from, is_halved, last, &mut best, &mut random);
     }
     best.mapping
+}
+
+/// What halving takes.
+#[derive(Debug, Clone, Copy)]
+struct Halving {
+    looks: f64,
+    /// So much of what there is that it is left out where another mapper has found groups.
+    is_dear: bool,
+}
+
+/// What halving takes, where there is so much: always where it is little; where it is much, as long as the
+/// present mapping has not been made with an eye to who talks to whom.
+fn halving_looks(model: &Model<'_>, looks: f64) -> Option<Halving> {
+    let halvings = (model.cluster.cores().len() as f64).log2().ceil();
+    let links = model.graph.len() + 2 * model.graph.pairs();
+    let takes = HALVING_LOOKS * halvings * links as f64;
+    let part = takes / looks;
+    let is_worth = part <= HALVING / 10.0 || part <= HALVING && is_scattered(model, model.present);
+    is_worth.then_some(Halving { looks: takes, is_dear: part > HALVING / 2.0 })
+}
+
+/// Whether a mapping communicates hardly less than one by lot.
+fn is_scattered(model: &Model<'_>, mapping: &[CoreIndex]) -> bool {
+    let cores = model.cluster.cores().len();
+    // Of many cores some, evenly spread, stand for all.
+    let some = cores.min(MOST_JUDGED);
+    let core = |i: usize| i * cores / some;
+    let pairs = (0..some * some).map(|k| model.costs.between(core(k / some), core(k % some)));
+    let all_s: f64 = pairs.map(|c| c.of(model.graph.messages(), model.graph.bytes())).sum();
+    let by_lot_s = all_s / (some * some) as f64;
+    model.receive(mapping, &mut vec![0.0; cores]) > SCATTERED * by_lot_s
 }
 
 /// A search.

@@ -461,10 +461,10 @@ impl<'m, 'a> State<'m, 'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::{Alpha, Options, Request, no_stop};
+    use super::super::super::{Alpha, Options, Request};
     use super::super::buckets::Spent;
     use super::*;
-    use evenly_model::{Cluster, Edge, Nanos, Task, TaskGraph};
+    use evenly_model::{Cluster, Edge, Task, TaskGraph};
 
     fn graph() -> TaskGraph {
         let mut random = Random::new(3);
@@ -492,15 +492,7 @@ mod tests {
         let cluster = cluster.with_bandwidths(vec![50.0; 9]).unwrap();
         let present: Vec<CoreIndex> = (0..40).map(|t| t % 4).collect();
         let options = Options { alpha: Alpha::Auto, max_migrations: Some(6), ..Options::default() };
-        let clock = || Nanos::ZERO;
-        let request = Request {
-            graph: &graph,
-            cluster: &cluster,
-            present: &present,
-            options: &options,
-            clock: &clock,
-            stop: &no_stop,
-        };
+        let request = Request::timeless(&graph, &cluster, &present, &options);
         f(&Model::new(&request), &crate::map::movable(&graph));
     }
 

@@ -1,0 +1,621 @@
+//! Groups by communication, by halving: the multilevel bisection of Hendrickson and Leland ("A multilevel
+//! algorithm for partitioning graphs", 1995) and of Karypis and Kumar ("A fast and high quality multilevel
+//! scheme for partitioning irregular graphs", 1998), down the tree of the machine.
+//!
+//! ```text
+//! the cores of a vertex of the tree are parted in two where it parts, and its tasks too:
+//!   pairs of tasks that have most to do with each other become one, again and again, until few are left;
+//!   these are parted: one half grows around a task drawn by lot, the best of some tries;
+//!   and each step back is followed by moves by gain between the halves (Fiduccia and Mattheyses 1982)
+//! ```
+//!
+//! Invariant: every task gets a core, those that are not movable theirs. Halves have loads as the speeds of
+//! their cores, within [`UNEVEN`] or as near as tasks are small. Where tasks are now is not looked at, and
+//! distances only in so far as what is near in the tree is parted last.
+
+use super::buckets::Spent;
+use super::{super::tree, Model};
+use evenly_model::stats::Random;
+use evenly_model::{CoreIndex, TaskIndex};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// How far a half may be above its share, as a part of it: what is left to do is for the search.
+const UNEVEN: f64 = 0.002;
+/// Parted as they are.
+const FEW: usize = 48;
+/// Halves that are grown, of which the best is taken.
+const TRIES: usize = 4;
+/// Moves without a gain after which a pass ends.
+const PATIENCE: usize = 32;
+/// Passes after each step back, at most.
+const PASSES: usize = 2;
+/// No vertex.
+const NONE: u32 = u32::MAX;
+
+/// Groups for all cores. None where what may be spent was not enough.
+pub(super) fn groups(
+    model: &Model<'_>,
+    random: &mut Random,
+    spent: &mut Spent<'_>,
+) -> Option<Vec<CoreIndex>> {
+    let tasks: Vec<TaskIndex> = (0..model.graph.len()).collect();
+    let cores = tree::compact(model.cluster);
+    let least = model.mean_s * 1e-9;
+    let mut halving = Halving {
+        model,
+        random,
+        spent,
+        least: if least > 0.0 { least } else { 1.0 },
+        local: vec![NONE; tasks.len()],
+        is_second: vec![false; cores.len()],
+        to: model.present.to_vec(),
+    };
+    halving.share_out(&tasks, &cores)?;
+    Some(halving.to)
+}
+
+/// Vertices with weights and the links between them, by the place of each.
+struct Graph {
+    loads: Vec<f64>,
+    /// The half that a vertex must be in.
+    fixed: Vec<Option<bool>>,
+    /// Where the links of each begin in `links`, and where those of the last end.
+    first: Vec<u32>,
+    links: Vec<(u32, f64)>,
+}
+
+impl Graph {
+    fn len(&self) -> usize {
+        self.loads.len()
+    }
+
+    fn links(&self, v: usize) -> &[(u32, f64)] {
+        &self.links[self.first[v] as usize..self.first[v + 1] as usize]
+    }
+
+    /// What a pass over all of it looks at.
+    fn looks(&self) -> usize {
+        self.len() + self.links.len()
+    }
+}
+
+/// Two halves of a graph.
+#[derive(Clone)]
+struct Halves {
+    /// Whether each vertex is in the second.
+    second: Vec<bool>,
+    loads: [f64; 2],
+    /// What is between them.
+    cut: f64,
+}
+
+impl Halves {
+    fn new(graph: &Graph, second: Vec<bool>) -> Self {
+        let mut halves = Self { second, loads: [0.0; 2], cut: 0.0 };
+        for v in 0..graph.len() {
+            halves.loads[usize::from(halves.second[v])] += graph.loads[v];
+            let others = graph.links(v).iter();
+            let cut = others.filter(|l| halves.second[l.0 as usize] != halves.second[v]);
+            halves.cut += cut.map(|l| l.1).sum::<f64>() / 2.0;
+        }
+        halves
+    }
+
+    /// What is above the shares.
+    fn excess(&self, most: [f64; 2]) -> f64 {
+        (self.loads[0] - most[0]).max(0.0) + (self.loads[1] - most[1]).max(0.0)
+    }
+
+    fn is_better(&self, other: &Self, most: [f64; 2]) -> bool {
+        let (ours, theirs) = (self.excess(most), other.excess(most));
+        let tiny = 1e-9 * (most[0] + most[1]);
+        ours < theirs - tiny || (ours <= theirs + tiny && self.cut < other.cut)
+    }
+}
+
+struct Halving<'x, 'm, 's> {
+    model: &'x Model<'m>,
+    random: &'x mut Random,
+    spent: &'x mut Spent<'s>,
+    /// What a task without load counts for, so that such tasks are shared out too.
+    least: f64,
+    /// The vertex of each task of those that are being parted.
+    local: Vec<u32>,
+    /// Of each core, while tasks are being parted: whether it is of the second half.
+    is_second: Vec<bool>,
+    to: Vec<CoreIndex>,
+}
+
+impl Halving<'_, '_, '_> {
+    /// Places these tasks on these cores, which are in the order of the tree.
+    fn share_out(&mut self, tasks: &[TaskIndex], cores: &[CoreIndex]) -> Option<()> {
+        if tasks.is_empty() {
+            return Some(());
+        }
+        if cores.len() == 1 {
+            for &t in tasks.iter().filter(|&&t| self.model.graph.tasks()[t].movable) {
+                self.to[t] = cores[0];
+            }
+            return Some(());
+        }
+        let at = self.parting(cores);
+        let (a, b) = cores.split_at(at);
+        let all = self.model.cluster.cores();
+        let speed = |cores: &[CoreIndex]| cores.iter().map(|&c| all[c].speed).sum::<f64>();
+        let share = speed(a) / (speed(a) + speed(b));
+        let graph = self.graph(tasks, b);
+        let second = self.part(&graph, share)?;
+        let half = |of: bool| -> Vec<TaskIndex> {
+            tasks.iter().zip(&second).filter(|p| *p.1 == of).map(|p| *p.0).collect()
+        };
+        let (ours, theirs) = (half(false), half(true));
+        self.share_out(&ours, a)?;
+        self.share_out(&theirs, b)
+    }
+
+    /// Where to part these cores: between children of the vertex that they all are below, as near to the
+    /// middle as can be.
+    fn parting(&self, cores: &[CoreIndex]) -> usize {
+        let cluster = self.model.cluster;
+        let children = (0..tree::depth(cluster))
+            .map(|level| tree::children(cluster, cores, level))
+            .find(|children| children.len() > 1);
+        let mut end = 0;
+        let ends = children.iter().flatten().map(|child| {
+            end += child.len();
+            end
+        });
+        let inside = ends.filter(|&e| e < cores.len());
+        inside.min_by_key(|&e| e.abs_diff(cores.len() - e)).unwrap_or(cores.len() / 2)
+    }
+
+    /// What these tasks have to do with each other. Those that must be on the second cores are fixed there,
+    /// and those that must be on others in the first half.
+    fn graph(&mut self, tasks: &[TaskIndex], second: &[CoreIndex]) -> Graph {
+        let m = self.model;
+        for (v, &t) in tasks.iter().enumerate() {
+            self.local[t] = v as u32;
+        }
+        for &c in second {
+            self.is_second[c] = true;
+        }
+        let mut graph = Graph {
+            loads: Vec::with_capacity(tasks.len()),
+            fixed: Vec::with_capacity(tasks.len()),
+            first: vec![0],
+            links: Vec::new(),
+        };
+        for &t in tasks {
+            graph.loads.push(m.computes_s[t].max(self.least));
+            let movable = m.graph.tasks()[t].movable;
+            graph.fixed.push((!movable).then(|| self.is_second[m.present[t]]));
+            for l in m.graph.links(t) {
+                let v = self.local[l.with];
+                if v != NONE {
+                    let of = m.costs.one.of(l.received + l.sent, l.received_bytes + l.sent_bytes);
+                    graph.links.push((v, of));
+                }
+            }
+            self.spent.looks += 1 + m.graph.links(t).len();
+            graph.first.push(graph.links.len() as u32);
+        }
+        for &t in tasks {
+            self.local[t] = NONE;
+        }
+        for &c in second {
+            self.is_second[c] = false;
+        }
+        graph
+    }
+
+    /// Halves of a graph, the first of them with this share of the load.
+    fn part(&mut self, graph: &Graph, share: f64) -> Option<Vec<bool>> {
+        let all: f64 = graph.loads.iter().sum();
+        let most = [share, 1.0 - share].map(|s| all * s * (1.0 + UNEVEN));
+        // The load of a vertex that is made of many: a half must be made up of some.
+        let heaviest = all * share.min(1.0 - share) / 6.0;
+        let mut coarser: Vec<(Graph, Vec<u32>)> = Vec::new();
+        loop {
+            if self.spent.all() {
+                return None;
+            }
+            let finest = coarser.last().map_or(graph, |c| &c.0);
+            if finest.len() <= FEW {
+                break;
+            }
+            let made = self.coarsen(finest, heaviest);
+            if made.0.len() * 20 > finest.len() * 19 {
+                break;
+            }
+            coarser.push(made);
+        }
+        let coarsest = coarser.last().map_or(graph, |c| &c.0);
+        let mut best: Option<Halves> = None;
+        // Where nothing was made coarser, a try takes as much as all the rest.
+        let tries = if coarser.is_empty() { 1 } else { TRIES };
+        for _ in 0..tries {
+            let mut halves = self.grow(coarsest, all * share);
+            self.refine(coarsest, &mut halves, most);
+            if best.as_ref().is_none_or(|b| halves.is_better(b, most)) {
+                best = Some(halves);
+            }
+        }
+        let mut second = best?.second;
+        while let Some((_, vertex_of)) = coarser.pop() {
+            if self.spent.all() {
+                return None;
+            }
+            let finer = coarser.last().map_or(graph, |c| &c.0);
+            let second_of = |v: &u32| second[*v as usize];
+            let mut halves = Halves::new(finer, vertex_of.iter().map(second_of).collect());
+            self.refine(finer, &mut halves, most);
+            second = halves.second;
+        }
+        Some(second)
+    }
+
+    /// Pairs become one: each vertex and the one that it has most to do with, for their loads; and of those
+    /// that are left, two that have most to do with the same one, as of a hub and its many partners one only
+    /// would find another. The vertex of the coarser graph that each has become.
+    fn coarsen(&mut self, graph: &Graph, heaviest: f64) -> (Graph, Vec<u32>) {
+        let n = graph.len();
+        let mut order: Vec<u32> = (0..n as u32).collect();
+        for i in (1..n).rev() {
+            order.swap(i, self.random.below(i + 1));
+        }
+        let mut vertex_of = vec![NONE; n];
+        let mut members: Vec<[u32; 2]> = Vec::with_capacity(n * 2 / 3);
+        let mut alone: Vec<u32> = Vec::new();
+        let may = |v: u32, u: u32| {
+            let (v, u) = (v as usize, u as usize);
+            graph.fixed[v] == graph.fixed[u] && graph.loads[v] + graph.loads[u] <= heaviest
+        };
+        for &v in &order {
+            if vertex_of[v as usize] != NONE {
+                continue;
+            }
+            let mut partner: Option<(f64, u32)> = None;
+            for &(u, weight) in graph.links(v as usize) {
+                let rate = weight / graph.loads[u as usize];
+                let free = vertex_of[u as usize] == NONE && u != v;
+                if free && partner.is_none_or(|p| rate > p.0) && may(v, u) {
+                    partner = Some((rate, u));
+                }
+            }
+            match partner {
+                None => alone.push(v),
+                Some((_, u)) => {
+                    vertex_of[v as usize] = members.len() as u32;
+                    vertex_of[u as usize] = members.len() as u32;
+                    members.push([v, u]);
+                }
+            }
+        }
+        // Who waits at each for another that has most to do with it.
+        let mut waits = vec![NONE; n];
+        for &v in &alone {
+            if vertex_of[v as usize] != NONE {
+                continue;
+            }
+            let links = graph.links(v as usize).iter();
+            let Some(&(hub, _)) = links.max_by(|a, b| a.1.total_cmp(&b.1)) else { continue };
+            let waiting = waits[hub as usize];
+            if waiting != NONE && may(v, waiting) {
+                vertex_of[v as usize] = members.len() as u32;
+                vertex_of[waiting as usize] = members.len() as u32;
+                members.push([v, waiting]);
+                waits[hub as usize] = NONE;
+            } else {
+                waits[hub as usize] = v;
+            }
+        }
+        for &v in &alone {
+            if vertex_of[v as usize] == NONE {
+                vertex_of[v as usize] = members.len() as u32;
+                members.push([v, NONE]);
+            }
+        }
+        let mut coarse = Graph {
+            loads: Vec::with_capacity(members.len()),
+            fixed: Vec::with_capacity(members.len()),
+            first: vec![0],
+            links: Vec::with_capacity(graph.links.len()),
+        };
+        // Where in `links` the present vertex has its link to another, as long as that is behind its first.
+        let mut place = vec![0_usize; members.len()];
+        for (made, all) in members.iter().enumerate() {
+            let begin = coarse.links.len();
+            let mut load = 0.0;
+            for &v in all.iter().filter(|&&v| v != NONE) {
+                load += graph.loads[v as usize];
+                for &(u, weight) in graph.links(v as usize) {
+                    let with = vertex_of[u as usize];
+                    if with as usize == made {
+                        continue;
+                    }
+                    let at = place[with as usize];
+                    if at >= begin && at < coarse.links.len() && coarse.links[at].0 == with {
+                        coarse.links[at].1 += weight;
+                    } else {
+                        place[with as usize] = coarse.links.len();
+                        coarse.links.push((with, weight));
+                    }
+                }
+            }
+            coarse.loads.push(load);
+            coarse.fixed.push(graph.fixed[all[0] as usize]);
+            coarse.first.push(coarse.links.len() as u32);
+        }
+        self.spent.looks += graph.looks();
+        (coarse, vertex_of)
+    }
+
+    /// The second half is all but what grows around a vertex drawn by lot up to this load: always the vertex
+    /// that has most to do with what is there.
+    fn grow(&mut self, graph: &Graph, load: f64) -> Halves {
+        let n = graph.len();
+        let mut second: Vec<bool> = (0..n).map(|v| graph.fixed[v] != Some(false)).collect();
+        let mut grown = 0.0;
+        let mut amount = vec![0.0; n];
+        let mut heap: BinaryHeap<(u64, Reverse<u32>)> = BinaryHeap::new();
+        let mut near = |v: usize, second: &[bool], heap: &mut BinaryHeap<(u64, Reverse<u32>)>| {
+            for &(u, weight) in graph.links(v) {
+                if second[u as usize] && graph.fixed[u as usize].is_none() {
+                    amount[u as usize] += weight;
+                    heap.push((f64::to_bits(amount[u as usize]), Reverse(u)));
+                }
+            }
+        };
+        for v in (0..n).filter(|&v| graph.fixed[v] == Some(false)) {
+            grown += graph.loads[v];
+            near(v, &second, &mut heap);
+        }
+        let mut lot = self.random.below(n.max(1));
+        let mut tried = 0;
+        while grown < load && tried < n {
+            let open = |v: usize| second[v] && graph.fixed[v].is_none();
+            let next = loop {
+                match heap.pop() {
+                    Some((_, Reverse(u))) if open(u as usize) => break Some(u as usize),
+                    Some(_) => {}
+                    None => break None,
+                }
+            };
+            let v = next.unwrap_or_else(|| {
+                lot = (lot + 1) % n;
+                tried += 1;
+                lot
+            });
+            // Where it would go further above than it is below, the half is as near as it can be.
+            if !open(v) || grown + graph.loads[v] / 2.0 > load {
+                continue;
+            }
+            second[v] = false;
+            grown += graph.loads[v];
+            near(v, &second, &mut heap);
+        }
+        self.spent.looks += graph.looks();
+        Halves::new(graph, second)
+    }
+
+    /// Passes of moves by gain between halves, until one gains nothing.
+    fn refine(&mut self, graph: &Graph, halves: &mut Halves, most: [f64; 2]) {
+        for _ in 0..PASSES {
+            if !self.pass(graph, halves, most) {
+                return;
+            }
+        }
+    }
+
+    fn pass(&mut self, graph: &Graph, halves: &mut Halves, most: [f64; 2]) -> bool {
+        let n = graph.len();
+        let mut heaps: [BinaryHeap<(i64, Reverse<u32>)>; 2] = Default::default();
+        let push = |heap: &mut BinaryHeap<(i64, Reverse<u32>)>, v: usize, gain: f64| {
+            heap.push((in_order(gain), Reverse(v as u32)));
+        };
+        // What moving each would take off the cut.
+        let mut gain = vec![0.0; n];
+        for (v, gain) in gain.iter_mut().enumerate() {
+            let here = halves.second[v];
+            let mut inside = 0.0;
+            for &(u, weight) in graph.links(v) {
+                *gain += if halves.second[u as usize] == here { -weight } else { weight };
+                inside -= weight;
+            }
+            // Only what is at the border, or anything where a half is above its share.
+            let side = usize::from(here);
+            let is_over = halves.loads[side] > most[side];
+            if graph.fixed[v].is_none() && (is_over || *gain > inside) {
+                push(&mut heaps[side], v, *gain);
+            }
+        }
+        let tiny = 1e-9 * halves.cut.max(1e-300);
+        let tiny_load = 1e-9 * (most[0] + most[1]);
+        let mut locked = vec![false; n];
+        let mut log: Vec<u32> = Vec::new();
+        let (mut best, mut best_length) = ((halves.excess(most), halves.cut), 0);
+        let began = best;
+        let mut in_vain = 0;
+        let mut looks = graph.looks() / 2;
+        while in_vain < PATIENCE {
+            let over = [halves.loads[0] > most[0], halves.loads[1] > most[1]];
+            // The highest of each half that is as it was, and fits into the other.
+            let mut tops = [None, None];
+            for side in 0..2 {
+                while let Some(&(key, Reverse(v))) = heaps[side].peek() {
+                    let v = v as usize;
+                    let current = !locked[v]
+                        && usize::from(halves.second[v]) == side
+                        && key == in_order(gain[v]);
+                    let fits =
+                        over[side] || halves.loads[1 - side] + graph.loads[v] <= most[1 - side];
+                    if current && fits {
+                        tops[side] = Some((key, v));
+                        break;
+                    }
+                    heaps[side].pop();
+                    looks += 1;
+                }
+            }
+            let side = match (over, tops) {
+                ([true, _], [Some(_), _]) => 0,
+                ([_, true], [_, Some(_)]) => 1,
+                (_, [Some(a), Some(b)]) => usize::from(b.0 > a.0),
+                (_, [Some(_), None]) => 0,
+                (_, [None, Some(_)]) => 1,
+                (_, [None, None]) => break,
+            };
+            let Some((_, v)) = tops[side] else { break };
+            heaps[side].pop();
+            locked[v] = true;
+            log.push(v as u32);
+            halves.cut -= gain[v];
+            halves.loads[side] -= graph.loads[v];
+            halves.loads[1 - side] += graph.loads[v];
+            halves.second[v] = side == 0;
+            for &(u, weight) in graph.links(v) {
+                let u = u as usize;
+                let beside = usize::from(halves.second[u]);
+                gain[u] += if beside == side { 2.0 * weight } else { -2.0 * weight };
+                if !locked[u] && graph.fixed[u].is_none() {
+                    push(&mut heaps[beside], u, gain[u]);
+                }
+            }
+            looks += 2 + 2 * graph.links(v).len();
+            let reached = (halves.excess(most), halves.cut);
+            let is_less = reached.0 < best.0 - tiny_load
+                || (reached.0 <= best.0 + tiny_load && reached.1 < best.1 - tiny);
+            if is_less {
+                (best, best_length, in_vain) = (reached, log.len(), 0);
+            } else {
+                in_vain += 1;
+            }
+        }
+        for &v in &log[best_length..] {
+            let v = v as usize;
+            let side = usize::from(halves.second[v]);
+            halves.second[v] = side == 0;
+            halves.loads[side] -= graph.loads[v];
+            halves.loads[1 - side] += graph.loads[v];
+        }
+        halves.cut = best.1;
+        self.spent.looks += looks;
+        best_length > 0 && best != began
+    }
+}
+
+/// A number whose order is that of the gain.
+fn in_order(gain: f64) -> i64 {
+    let bits = (gain + 0.0).to_bits() as i64;
+    bits ^ ((bits >> 63) as u64 >> 1) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{Options, Request};
+    use super::*;
+    use evenly_model::{Cluster, Edge, Task, TaskGraph};
+
+    fn halved(
+        graph: &TaskGraph,
+        cluster: &Cluster,
+        present: &[CoreIndex],
+        limit: usize,
+    ) -> Option<Vec<CoreIndex>> {
+        let options = Options::default();
+        let request = Request::timeless(graph, cluster, present, &options);
+        let mut spent = Spent { looks: 0, limit, late: &|| false };
+        groups(&Model::new(&request), &mut Random::new(1), &mut spent)
+    }
+
+    fn task(id: u64, load_s: f64, movable: bool) -> Task {
+        Task { id, load_s, size_bytes: 0.0, core: None, movable }
+    }
+
+    fn edge(from: u64, to: u64, messages: f64) -> Edge {
+        Edge { from, to, messages, bytes: 0.0 }
+    }
+
+    fn between_cores(graph: &TaskGraph, mapping: &[CoreIndex]) -> f64 {
+        let of =
+            |t: TaskIndex| graph.links(t).iter().filter(move |l| mapping[l.with] != mapping[t]);
+        (0..graph.len()).flat_map(of).map(|l| l.received).sum()
+    }
+
+    #[test]
+    fn cliques_stay_together_wherever_they_are_at_present() {
+        let id = |clique: u64, i: u64| i * 16 + clique;
+        let mut edges = Vec::new();
+        for c in 0..16 {
+            for i in 0..8 {
+                edges.extend((0..i).map(|j| edge(id(c, i), id(c, j), 10.0)));
+            }
+            edges.push(edge(id(c, 7), id((c + 1) % 16, 0), 1.0));
+        }
+        let graph = TaskGraph::new((0..128).map(|t| task(t, 1.0, true)).collect(), &edges).unwrap();
+        let cluster = Cluster::even(4, 4, 2.0).unwrap();
+        let mapping = halved(&graph, &cluster, &vec![3; 128], usize::MAX).unwrap();
+        assert_eq!(between_cores(&graph, &mapping), 16.0, "the ties alone: {mapping:?}");
+        assert!((0..16).all(|c| mapping.iter().filter(|&&m| m == c).count() == 8));
+    }
+
+    /// Partners of a hub have nothing to do with each other: matched in pairs with hubs alone, hardly any
+    /// would be.
+    #[test]
+    fn partners_of_a_hub_are_found() {
+        let hubs = 32_u64;
+        let partners = |h: u64| hubs + h * 20..hubs + (h + 1) * 20;
+        let edges: Vec<Edge> =
+            (0..hubs).flat_map(|h| partners(h).map(move |p| edge(h, p, 5.0))).collect();
+        let tasks = (0..hubs * 21).map(|t| task(t, 1.0, true)).collect();
+        let graph = TaskGraph::new(tasks, &edges).unwrap();
+        let cluster = Cluster::even(4, 4, 2.0).unwrap();
+        let present: Vec<CoreIndex> = (0..graph.len()).map(|t| t % 16).collect();
+        let mapping = halved(&graph, &cluster, &present, usize::MAX).unwrap();
+        let cut = between_cores(&graph, &mapping) / between_cores(&graph, &present);
+        assert!(cut < 0.1, "{cut} of what there was");
+    }
+
+    #[test]
+    fn loads_follow_the_speeds_and_what_is_not_movable_stays() {
+        let mut random = Random::new(11);
+        for round in 0..20 {
+            let n = 60 + random.below(400) as u64;
+            let fixed = |t: u64| round % 2 == 1 && t.is_multiple_of(9);
+            let tasks: Vec<Task> =
+                (0..n).map(|t| task(t, 0.5 + random.unit(), !fixed(t))).collect();
+            let mut any = || random.below(n as usize) as u64;
+            let edges: Vec<Edge> = (0..3 * n).map(|_| edge(any(), any(), 1.0)).collect();
+            let graph = TaskGraph::new(tasks, &edges).unwrap();
+            let cluster = Cluster::even(3, 2, 2.0).unwrap();
+            let present: Vec<CoreIndex> = (0..graph.len()).map(|t| t % 6).collect();
+            let mapping = halved(&graph, &cluster, &present, usize::MAX).unwrap();
+            let mut loads = [0.0; 6];
+            for (t, &c) in mapping.iter().enumerate() {
+                loads[c] += graph.tasks()[t].load_s;
+                assert!(graph.tasks()[t].movable || c == present[t], "{t}");
+            }
+            let mean = graph.load_s() / 6.0;
+            // The heaviest task weighs 1.5, and cores are parted three times.
+            assert!(loads.iter().all(|l| (l - mean).abs() < 0.05 * mean + 3.0 * 1.5), "{loads:?}");
+        }
+    }
+
+    #[test]
+    fn it_ends_when_all_that_may_be_spent_is() {
+        let edges: Vec<Edge> = (0..999).map(|t| edge(t, t + 1, 1.0)).collect();
+        let graph =
+            TaskGraph::new((0..1_000).map(|t| task(t, 1.0, true)).collect(), &edges).unwrap();
+        let cluster = Cluster::even(4, 4, 2.0).unwrap();
+        assert_eq!(halved(&graph, &cluster, &vec![0; 1_000], 20_000), None);
+        assert!(halved(&graph, &cluster, &vec![0; 1_000], usize::MAX).is_some());
+    }
+
+    #[test]
+    fn numbers_in_order_are_as_gains() {
+        let gains = [-1e9, -2.0, -1e-9, -0.0, 1e-9, 3.0, 1e9];
+        assert!(gains.map(in_order).is_sorted());
+        assert_eq!(in_order(-0.0), in_order(0.0));
+    }
+}
