@@ -12,7 +12,7 @@ use evenly_policy::map::{MAPPERS, MapperInfo, Options, mapper};
 use evenly_sim::iterations::{Balancer, Parameters, Program, run};
 use rayon::prelude::*;
 
-/// Those of the figures are 1 to 20.
+/// Those of the figures are 21 to 40.
 const SEEDS: u64 = 10;
 const LIMITS_MS: [u64; 3] = [5, 10, 20];
 const AUTO: &str = "nuco-auto";

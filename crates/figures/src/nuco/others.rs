@@ -4,7 +4,7 @@
 //! what comes out with what is recorded, or records it anew (`tests/figures/others.rs`); so figures are
 //! the same where they are not installed.
 
-use super::experiment::{SEEDS, outcome};
+use super::experiment::{RUNS, outcome};
 use crate::FigureError;
 use evenly_model::{CoreIndex, Nanos};
 use evenly_policy::map::apps::{K_NEIGHBOR, LB_TEST, LEAN_MD, STENCIL_4D};
@@ -85,19 +85,19 @@ fn takes(app: &str, program: &str) -> Nanos {
     Nanos::from_millis(ms.sum())
 }
 
-/// Runs all applications with these programs, and says what comes out in the form of [`RECORD`]. Their own
+/// Runs all applications with these programs, so often each at most, and says what comes out in the form of [`RECORD`]. Their own
 /// time is in it as it was measured (`TAKES_MS`).
 ///
 /// # Errors
 /// Never, with the applications and machines that there are.
 pub fn record(
-    seeds: impl Iterator<Item = u64> + Clone,
+    runs_of_each: usize,
     map: &dyn Fn(&str, &Request<'_>) -> Vec<CoreIndex>,
 ) -> Result<String, FigureError> {
     let mut text = format!("{HEAD}\n");
     for (app, machine) in runs() {
         for program in PROGRAMS {
-            for seed in seeds.clone().filter(|s| (1..=SEEDS).contains(s)) {
+            for seed in RUNS.take(runs_of_each) {
                 let decides = |request: &Request<'_>| map(program, request);
                 let made = outcome(
                     &app,

@@ -534,20 +534,24 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
     }
     let mut looks_of_halving = 0.0;
     let mut is_halved = false;
-    if has_time_for(12.0)
+    if has_time_for(32.0)
         && let Some(halving) = halving
         && (!halving.is_dear || grouped.is_empty() || is_scattered(&model, &grouped))
     {
-        let limit = (HALVING * looks) as usize;
-        let mut spent = Spent { looks: 0, limit, late: &late };
-        let made = multilevel::groups(&model, &mut random, &mut spent);
+        // A step of it may take some judgings, and what it made is judged thrice.
+        let hurry = || !has_time_for(20.0);
+        let mut spent = Spent { looks: 0, limit: (HALVING * looks) as usize, late: &hurry };
+        // Lots of its own, so that the rest is the same with it and without.
+        let made = multilevel::groups(&model, &mut Random::new(!options.seed), &mut spent);
         looks_of_halving = spent.looks as f64;
-        if let Some(mapping) = made {
+        if let Some(mapping) = made.filter(|_| has_time_for(12.0)) {
             best.offer(&mapping);
             let home = at_home(&model, &mapping);
             best.offer(&home);
             let halves = if model.value(&home) < model.value(&mapping) { home } else { mapping };
-            if grouped.is_empty() || model.value(&halves) < model.value(&grouped) {
+            // Where there is time to anneal groups, those of `treematch` do as well.
+            let is_better = || !halving.is_cheap && model.value(&halves) < model.value(&grouped);
+            if grouped.is_empty() || is_better() {
                 grouped = halves;
                 is_halved = true;
             }
@@ -708,7 +712,9 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
 #[derive(Debug, Clone, Copy)]
 struct Halving {
     looks: f64,
-    /// So much of what there is that it is left out where another mapper has found groups.
+    /// Hardly anything of what there is.
+    is_cheap: bool,
+    /// So much of it that it is left out where another mapper has found groups.
     is_dear: bool,
 }
 
@@ -719,8 +725,9 @@ fn halving_looks(model: &Model<'_>, looks: f64) -> Option<Halving> {
     let links = model.graph.len() + 2 * model.graph.pairs();
     let takes = HALVING_LOOKS * halvings * links as f64;
     let part = takes / looks;
-    let is_worth = part <= HALVING / 10.0 || part <= HALVING && is_scattered(model, model.present);
-    is_worth.then_some(Halving { looks: takes, is_dear: part > HALVING / 2.0 })
+    let is_cheap = part <= HALVING / 10.0;
+    let is_worth = is_cheap || part <= HALVING && is_scattered(model, model.present);
+    is_worth.then_some(Halving { looks: takes, is_cheap, is_dear: part > HALVING / 2.0 })
 }
 
 /// Whether a mapping communicates hardly less than one by lot.

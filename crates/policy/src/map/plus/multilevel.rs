@@ -235,6 +235,9 @@ impl Halving<'_, '_, '_> {
         // Where nothing was made coarser, a try takes as much as all the rest.
         let tries = if coarser.is_empty() { 1 } else { TRIES };
         for _ in 0..tries {
+            if self.spent.all() {
+                return None;
+            }
             let mut halves = self.grow(coarsest, all * share);
             self.refine(coarsest, &mut halves, most);
             if best.as_ref().is_none_or(|b| halves.is_better(b, most)) {
@@ -402,7 +405,7 @@ impl Halving<'_, '_, '_> {
     /// Passes of moves by gain between halves, until one gains nothing.
     fn refine(&mut self, graph: &Graph, halves: &mut Halves, most: [f64; 2]) {
         for _ in 0..PASSES {
-            if !self.pass(graph, halves, most) {
+            if self.spent.all() || !self.pass(graph, halves, most) {
                 return;
             }
         }
@@ -515,7 +518,7 @@ fn in_order(gain: f64) -> i64 {
 mod tests {
     use super::super::super::{Options, Request};
     use super::*;
-    use evenly_model::{Cluster, Edge, Task, TaskGraph};
+    use evenly_model::{Cluster, Core, Edge, Node, Task, TaskGraph};
 
     fn halved(
         graph: &TaskGraph,
@@ -588,7 +591,19 @@ mod tests {
             let mut any = || random.below(n as usize) as u64;
             let edges: Vec<Edge> = (0..3 * n).map(|_| edge(any(), any(), 1.0)).collect();
             let graph = TaskGraph::new(tasks, &edges).unwrap();
-            let cluster = Cluster::even(3, 2, 2.0).unwrap();
+            // Two hosts, of two nodes and of one; the second core of each node is twice as fast.
+            let speed = |c: u32| f64::from(1 + c % 2) / 2.0;
+            let core = |c| Core {
+                id: c,
+                cpu: c,
+                node: c as usize / 2,
+                speed: speed(c),
+                caches: Vec::new(),
+            };
+            let nodes = [(0, 0), (1, 0), (0, 1)].map(|(id, host)| Node { id, host });
+            let factors = vec![1.0, 2.0, 9.0, 2.0, 1.0, 9.0, 9.0, 9.0, 1.0];
+            let cores = (0..6).map(core).collect();
+            let cluster = Cluster::new(cores, nodes.to_vec(), Vec::new(), factors).unwrap();
             let present: Vec<CoreIndex> = (0..graph.len()).map(|t| t % 6).collect();
             let mapping = halved(&graph, &cluster, &present, usize::MAX).unwrap();
             let mut loads = [0.0; 6];
@@ -596,10 +611,22 @@ mod tests {
                 loads[c] += graph.tasks()[t].load_s;
                 assert!(graph.tasks()[t].movable || c == present[t], "{t}");
             }
-            let mean = graph.load_s() / 6.0;
-            // The heaviest task weighs 1.5, and cores are parted three times.
-            assert!(loads.iter().all(|l| (l - mean).abs() < 0.05 * mean + 3.0 * 1.5), "{loads:?}");
+            // The heaviest task weighs 1.5, and a core is parted from others three times.
+            for (c, load) in loads.iter().enumerate() {
+                let share = graph.load_s() * speed(c as u32) / 4.5;
+                assert!((load - share).abs() < 0.02 * share + 1.5, "{c}: {load} of {share}");
+            }
         }
+    }
+
+    #[test]
+    fn tasks_without_load_or_partners_are_shared_out_too() {
+        let tasks = (0..400).map(|t| task(t, 0.0, true)).collect();
+        let graph = TaskGraph::new(tasks, &[]).unwrap();
+        let cluster = Cluster::even(4, 4, 2.0).unwrap();
+        let mapping = halved(&graph, &cluster, &vec![0; 400], usize::MAX).unwrap();
+        let on = |c: CoreIndex| mapping.iter().filter(|&&m| m == c).count();
+        assert!((0..16).all(|c| (20..=30).contains(&on(c))), "{mapping:?}");
     }
 
     #[test]
