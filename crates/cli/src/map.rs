@@ -252,6 +252,11 @@ fn too_dear(described: &Described, options: &Options) -> Option<String> {
     }
 }
 
+/// What a message between ranks of one core costs, over one from another core of its node: the one that
+/// waits has to get the CPU first. 2: with it `evenly-bench hosts --on here` has nobody faster than `nuco+`,
+/// with 0 three are (bench/README.md).
+const TURN: f64 = 2.0;
+
 fn options(args: &MapArgs, memory_s: Option<f64>) -> anyhow::Result<Options> {
     let usual = Options::default();
     let alpha = match args.alpha {
@@ -279,6 +284,7 @@ fn options(args: &MapArgs, memory_s: Option<f64>) -> anyhow::Result<Options> {
         copied_within_nodes: usual.copied_within_nodes,
         // Of a profile they are what ranks computed outside of MPI.
         received_in_loads: !args.profile,
+        same_core: if args.profile { TURN } else { usual.same_core },
         max_migrations: args.max_migrations,
         max_imbalance: args.max_imbalance.map(|percent| percent / 100.0),
         tolerance: args.tolerance.map_or(usual.tolerance, |percent| percent / 100.0),

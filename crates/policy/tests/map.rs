@@ -316,6 +316,31 @@ fn nuco_plus_is_never_worse_than_nuco_auto_in_a_short_time() {
 /// Ranks of a stencil on two hosts between which a message takes 1.08 ms and 233 MB/s go over, as
 /// measured: the computation is worth a second host. Bytes priced by the latency factor, 4,554
 /// times memory, kept all of it on one, which took 1.4 times as long.
+/// Two pairs that talk, on two cores: objects of a runtime are best together, processes that have to take
+/// turns apart.
+#[test]
+fn partners_are_parted_where_they_take_turns() {
+    let task = |id| Task { id, load_s: 1.0, size_bytes: 0.0, core: None, movable: true };
+    let edge = |from, to| Edge { from, to, messages: 1e4, bytes: 0.0 };
+    let edges = [edge(0, 1), edge(1, 0), edge(2, 3), edge(3, 2)];
+    let graph = TaskGraph::new((0..4).map(task).collect(), &edges).unwrap();
+    let cluster = Cluster::even(1, 2, 1.0).unwrap();
+    let mapped = |same_core| {
+        let migration_worth_s = Some(0.0);
+        let options = Options {
+            same_core,
+            migration_worth_s,
+            received_in_loads: false,
+            ..Options::default()
+        };
+        (mapper("nuco+").unwrap().map)(&Request::timeless(&graph, &cluster, &[0; 4], &options))
+    };
+    let together = |at: Vec<CoreIndex>| at[0] == at[1] && at[2] == at[3] && at[0] != at[2];
+    assert!(together(mapped(0.0)));
+    let apart = mapped(2.0);
+    assert!(apart[0] != apart[1] && apart[2] != apart[3], "{apart:?}");
+}
+
 #[test]
 fn bytes_cost_what_the_network_carries() {
     let cluster = Cluster::even(2, 1, 4_554.0).unwrap();

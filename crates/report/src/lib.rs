@@ -265,6 +265,8 @@ const MUCH_BLOCKED: f64 = 0.1;
 const LEAST_GAIN: f64 = 1.02;
 /// Threads are level up to this imbalance.
 const LEVEL: f64 = 0.05;
+/// Waiting that threads do not cause each other, as a share of their time, from where on it is said.
+const INTERFERED: f64 = 0.1;
 /// A run that was balanced for a shorter time says nothing.
 const SHORT_S: f64 = 0.5;
 /// With fewer balancing points nothing is said of what balancing did: what threads got in so few
@@ -557,7 +559,17 @@ impl RunReport {
             } else {
                 format!("{n} threads on {m} CPUs divide evenly")
             };
-            format!("No benefit possible: {how}, and nothing interfered. evenly moved nothing.")
+            // Threads that share a CPU wait for each other.
+            let shared = if n > m { 1.0 - m as f64 / n as f64 } else { 0.0 };
+            let others = if wait > shared + INTERFERED {
+                format!(
+                    "they waited for CPUs {:.0} % of the time because of others, all of them alike",
+                    100.0 * (wait - shared)
+                )
+            } else {
+                String::from("nothing interfered")
+            };
+            format!("No benefit possible: {how}, and {others}. evenly moved nothing.")
         } else if self.balanced_s < SHORT_S {
             format!(
                 "evenly moved nothing: the program computed for only {:.2} s with all its threads.",

@@ -225,7 +225,11 @@ fn threads_that_are_bound_are_why_nothing_was_moved() {
     // Bound, each to a CPU of its own: there is nothing to win, whoever sees to it.
     let mut r = balanced();
     r.summary.threads.iter_mut().for_each(|t| t.own_mask = true);
-    assert!(r.judged().verdict.contains("No benefit possible"));
+    assert!(r.clone().judged().verdict.contains("No benefit possible"));
+    // Others held up all of them alike.
+    r.summary.domains[0].wait_share = 0.65;
+    let verdict = r.judged().verdict;
+    assert!(verdict.contains("waited for CPUs 65 % of the time because of others"), "{verdict}");
 }
 
 #[test]

@@ -93,6 +93,9 @@ pub struct Options {
     /// `nuco+`: whether what a task took includes what it received, as where a runtime measures it. Default
     /// true; where loads are CPU time outside of communication it is false.
     pub received_in_loads: bool,
+    /// `nuco+`: what a message between tasks of one core costs, over one from another core of its node.
+    /// Default 0: objects of a runtime call each other. Processes have to take turns there.
+    pub same_core: f64,
     /// `nuco+`: no more migrations than that, and a migration costs nothing but the time to copy
     /// it.
     pub max_migrations: Option<usize>,
@@ -117,6 +120,7 @@ impl Default for Options {
             windows: 1.0,
             copied_within_nodes: true,
             received_in_loads: true,
+            same_core: 0.0,
             max_migrations: None,
             max_imbalance: None,
             tolerance: 0.05,

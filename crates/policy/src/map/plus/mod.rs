@@ -15,7 +15,8 @@
 //!   present mapping is its makespan, but for the tenth, as long as no task receives for more than half
 //!   of its load. Where imbalance is bounded, or loads
 //!   are without it ([`super::Options::received_in_loads`]), the load;
-//! - C(c): messages that tasks on c receive, each times [`Cluster::cost`]: nothing on a core, the factor
+//! - C(c): messages that tasks on c receive, each times [`Cluster::cost`]: nothing on a core (or
+//!   [`super::Options::same_core`], where tasks have to take turns there), the factor
 //!   of the innermost cache that both cores share (the paper's future work, section VIII), 1 within a
 //!   node, else the NUCO factor of the receiver's node reading from the sender's. A core that receives
 //!   computes meanwhile for nobody, as the paper's cost(c, t) has it;
@@ -185,7 +186,7 @@ impl<'a> Model<'a> {
             }
         };
         let cores = cluster.cores();
-        let costs = Costs::new(cluster, [alpha, beta]);
+        let costs = Costs::new(cluster, [alpha, beta], at_least_0(options.same_core));
         let communication_on_cores = options.max_imbalance.is_none();
         let is_in_loads = communication_on_cores && options.received_in_loads;
         let received = is_in_loads.then_some(&costs);
@@ -383,6 +384,8 @@ struct Costs<'a> {
     cluster: &'a Cluster,
     /// At factor 1.
     one: Cost,
+    /// On the same core.
+    same: Cost,
     known: Known,
 }
 
@@ -402,10 +405,11 @@ impl<'a> Costs<'a> {
     const FEW: usize = 128;
     const MOST: usize = 512;
 
-    fn new(cluster: &'a Cluster, [message_s, byte_s]: [f64; 2]) -> Self {
+    fn new(cluster: &'a Cluster, [message_s, byte_s]: [f64; 2], same_core: f64) -> Self {
         let (cores, nodes) = (cluster.cores().len(), cluster.nodes().len());
         let one = Cost { message_s, byte_s };
-        let mut costs = Self { cluster, one, known: Known::Nothing };
+        let same = Cost { message_s: message_s * same_core, byte_s: 0.0 };
+        let mut costs = Self { cluster, one, same, known: Known::Nothing };
         let table = |n: usize, of: &dyn Fn(usize, usize) -> Cost| -> Vec<Cost> {
             (0..n * n).map(|k| of(k / n, k % n)).collect()
         };
@@ -432,6 +436,9 @@ impl<'a> Costs<'a> {
     }
 
     fn work_out(&self, to: CoreIndex, from: CoreIndex) -> Cost {
+        if to == from {
+            return self.same;
+        }
         Cost {
             message_s: self.one.message_s * self.cluster.cost(to, from),
             byte_s: self.one.byte_s * self.cluster.byte_cost(to, from),
@@ -441,7 +448,7 @@ impl<'a> Costs<'a> {
     fn between(&self, to: CoreIndex, from: CoreIndex) -> Cost {
         match &self.known {
             Known::Cores(table, cores) => table[to * cores + from],
-            Known::Nodes(..) if to == from => Cost { message_s: 0.0, byte_s: 0.0 },
+            Known::Nodes(..) if to == from => self.same,
             Known::Nodes(table, node, nodes) => table[node[to] * nodes + node[from]],
             Known::Nothing => self.work_out(to, from),
         }

@@ -581,7 +581,11 @@ mod tests {
 
     fn with_costs_of<'a>(m: &Model<'a>) -> Model<'a> {
         Model {
-            costs: super::super::Costs::new(m.cluster, [m.costs.one.message_s, m.costs.one.byte_s]),
+            costs: super::super::Costs::new(
+                m.cluster,
+                [m.costs.one.message_s, m.costs.one.byte_s],
+                0.0,
+            ),
             computes_s: m.computes_s.clone(),
             ..*m
         }
