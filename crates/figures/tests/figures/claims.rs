@@ -439,6 +439,9 @@ fn nuco_plus_is_the_fastest_of_all() {
         for machine in machines {
             let ours = cell(id, machine, "nuco+", "total_s");
             let others = table.rows.iter().filter(|r| r[0] == *machine && r[1] != "nuco+");
+            for name in evenly_figures::others::PROGRAMS {
+                assert!(others.clone().any(|r| r[1] == name && !r[2].is_empty()), "{name}");
+            }
             for other in others.filter(|r| !r[2].is_empty()) {
                 let theirs: f64 = other[2].parse().unwrap();
                 let said = format!("{id}, {machine}: {} {theirs} s, nuco+ {ours} s", other[1]);
