@@ -386,8 +386,8 @@ pub(crate) fn setting(app: &App, experiments: &[Experiment]) -> String {
          stands at `nuco`, GREEDYCOMMLB at `greedy-comm`, TREEMATCHLB at `treematch`, SCOTCHLB at `scotch`, \
          which with `metis` and `kahip` is a program of others: what they made of these runs is recorded \
          (crates/figures/src/nuco/others.csv), with the time that they said they took (others.rs: 1 to 23 ms a \
-         call; KaHIP does not say and is taken to need none). The last three columns are how much longer the total is than \
-         with `nuco+`, run by run, and what the mean is within with 95 %. Its time limit, its starts and how it \
+         call; KaHIP does not say and is taken to need none). The last three columns are how much longer the \
+         total is than with `nuco+`, run by run, and what the mean is within with 95 %. Its time limit, its starts and how it \
          shares out its time were chosen by other runs; with 5 and 20 ms: `cargo bench -p evenly-sim --bench \
          limits` (docs/map.md). What is left empty the paper's text does not say.",
         app.name,

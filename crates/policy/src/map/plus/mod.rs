@@ -529,14 +529,14 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
             looks_of_others += its_looks;
         }
         let mapping = (other.map)(&Request { stop: &stop, ..*request });
-        best.offer(&mapping);
+        let there = best.offer(&mapping);
         if !has_time_for(12.0) {
             break;
         }
         let home = at_home(&model, &mapping);
-        best.offer(&home);
+        let is_better_at_home = best.offer(&home) < there;
         if other.name == treematch::TREEMATCH.name {
-            grouped = if model.value(&home) < model.value(&mapping) { home } else { mapping };
+            grouped = if is_better_at_home { home } else { mapping };
         }
     }
     let mut looks_of_halving = 0.0;
@@ -552,12 +552,12 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
         let made = multilevel::groups(&model, &mut Random::new(!options.seed), &mut spent);
         looks_of_halving = spent.looks as f64;
         if let Some(mapping) = made.filter(|_| has_time_for(12.0)) {
-            best.offer(&mapping);
+            let there = best.offer(&mapping);
             let home = at_home(&model, &mapping);
-            best.offer(&home);
-            let halves = if model.value(&home) < model.value(&mapping) { home } else { mapping };
+            let then = best.offer(&home);
+            let (halves, value) = if then < there { (home, then) } else { (mapping, there) };
             // Where there is time to anneal groups, those of `treematch` do as well.
-            let is_better = || !halving.is_cheap && model.value(&halves) < model.value(&grouped);
+            let is_better = || !halving.is_cheap && value < model.value(&grouped);
             if grouped.is_empty() || is_better() {
                 grouped = halves;
                 is_halved = true;

@@ -102,6 +102,14 @@ impl Halves {
         halves
     }
 
+    /// A vertex goes to the other half.
+    fn change_sides(&mut self, graph: &Graph, v: usize) {
+        let side = usize::from(self.second[v]);
+        self.second[v] = side == 0;
+        self.loads[side] -= graph.loads[v];
+        self.loads[1 - side] += graph.loads[v];
+    }
+
     /// What is above the shares.
     fn excess(&self, most: [f64; 2]) -> f64 {
         (self.loads[0] - most[0]).max(0.0) + (self.loads[1] - most[1]).max(0.0)
@@ -264,9 +272,7 @@ impl Halving<'_, '_, '_> {
     fn coarsen(&mut self, graph: &Graph, heaviest: f64) -> (Graph, Vec<u32>) {
         let n = graph.len();
         let mut order: Vec<u32> = (0..n as u32).collect();
-        for i in (1..n).rev() {
-            order.swap(i, self.random.below(i + 1));
-        }
+        self.random.shuffle(&mut order);
         let mut vertex_of = vec![NONE; n];
         let mut members: Vec<[u32; 2]> = Vec::with_capacity(n * 2 / 3);
         let mut alone: Vec<u32> = Vec::new();
@@ -474,9 +480,7 @@ impl Halving<'_, '_, '_> {
             locked[v] = true;
             log.push(v as u32);
             halves.cut -= gain[v];
-            halves.loads[side] -= graph.loads[v];
-            halves.loads[1 - side] += graph.loads[v];
-            halves.second[v] = side == 0;
+            halves.change_sides(graph, v);
             for &(u, weight) in graph.links(v) {
                 let u = u as usize;
                 let beside = usize::from(halves.second[u]);
@@ -496,11 +500,7 @@ impl Halving<'_, '_, '_> {
             }
         }
         for &v in &log[best_length..] {
-            let v = v as usize;
-            let side = usize::from(halves.second[v]);
-            halves.second[v] = side == 0;
-            halves.loads[side] -= graph.loads[v];
-            halves.loads[1 - side] += graph.loads[v];
+            halves.change_sides(graph, v as usize);
         }
         halves.cut = best.1;
         self.spent.looks += looks;

@@ -39,7 +39,8 @@ impl<'m, 'a> Best<'m, 'a> {
         }
     }
 
-    pub(super) fn offer(&mut self, mapping: &[CoreIndex]) {
+    /// Takes it if it is better; what it is worth.
+    pub(super) fn offer(&mut self, mapping: &[CoreIndex]) -> Value {
         let judged = self.model.judge(mapping);
         if judged.value < self.value {
             self.value = judged.value;
@@ -48,6 +49,7 @@ impl<'m, 'a> Best<'m, 'a> {
             self.mapping.clear();
             self.mapping.extend_from_slice(mapping);
         }
+        judged.value
     }
 }
 
