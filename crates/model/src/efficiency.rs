@@ -85,6 +85,9 @@ pub struct Efficiency {
 /// Threads that sleep for less than this part of their time do not show how they wait: that little may
 /// be an error of reading, or input and output.
 pub const LEAST_BLOCKED: f64 = 0.01;
+/// The same of the time in which they waited for a CPU: who stands in the queue as it is read has waited for
+/// longer than the kernel has counted yet, and seems to have slept.
+const LEAST_BLOCKED_OF_WAITED: f64 = 0.05;
 /// Threads that were there for less than this part of the longest stay are left out: they are not what
 /// the program consists of.
 const LONG_ENOUGH: f64 = 0.5;
@@ -109,7 +112,8 @@ impl Efficiency {
         let run_queue_share = sum(|s| s.waited_s) / (counted.len() as f64 * time).max(1e-9);
         let told = counted.iter().all(|s| s.spun_s.is_some());
         let basis = if told { Basis::Probe } else { Basis::CpuTime };
-        let sleeps = sum(|s| s.blocked_s) >= LEAST_BLOCKED * present;
+        let error = LEAST_BLOCKED * present + LEAST_BLOCKED_OF_WAITED * sum(|s| s.waited_s);
+        let sleeps = sum(|s| s.blocked_s) >= error;
         let computed = most(Stay::computed);
         let factors = ((told || sleeps) && computed > 0.0).then(|| {
             let n = counted.len() as f64;
@@ -210,6 +214,16 @@ mod tests {
         // One of whom nothing was told makes it unknown again.
         let mixed = [told(0.0), stay(2.0, 1.0, 0.0)];
         assert_eq!(Efficiency::of(mixed).unwrap().factors, None);
+    }
+
+    /// As read of two threads that spun on a machine that was full of others.
+    #[test]
+    fn a_long_queue_is_no_sleep() {
+        let spinning = [stay(0.370_8, 0.617_6, 0.011_6), stay(0.370_9, 0.616_6, 0.012_5)];
+        let e = Efficiency::of(spinning).unwrap();
+        assert_eq!((e.factors, e.basis), (None, Basis::CpuTime));
+        let asleep = [stay(0.37, 0.60, 0.03), stay(0.33, 0.59, 0.08)];
+        assert!(Efficiency::of(asleep).unwrap().factors.is_some());
     }
 
     #[test]

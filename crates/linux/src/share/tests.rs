@@ -7,7 +7,7 @@ use crate::restore;
 use evenly_engine::{Entity, ShareError, ShareMechanism};
 use evenly_model::ThreadId;
 use std::process::{Child, Command};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Writes a captured tree out (`tests/captured/README.md` has the format), with the links that the kernel
 /// makes to settings of CPUs.
@@ -34,6 +34,10 @@ pub(super) fn captured(name: &str) -> tempfile::TempDir {
     }
     dir
 }
+
+/// Groups have the name of this process and are removed by that name: a program has one balancer. Tests that make
+/// some take turns.
+static GROUPS: Mutex<()> = Mutex::new(());
 
 struct Scene {
     tmp: tempfile::TempDir,
@@ -290,6 +294,7 @@ fn masks_and_shares_of_one_thread_are_records_of_their_own() {
 
 #[test]
 fn a_thread_in_a_group_of_its_own_goes_back_and_the_group_is_gone() {
+    let _turn = GROUPS.lock().unwrap_or_else(PoisonError::into_inner);
     let scene = Scene::new();
     let process = Pid(scene.tid().0);
     let mut groups = match GroupShares::new(scene.journal.clone(), process) {
@@ -323,6 +328,7 @@ fn a_thread_in_a_group_of_its_own_goes_back_and_the_group_is_gone() {
 /// time must not be a matter of how many have been there.
 #[test]
 fn groups_of_those_that_come_and_go_are_removed() {
+    let _turn = GROUPS.lock().unwrap_or_else(PoisonError::into_inner);
     let scene = Scene::new();
     let mut groups = match GroupShares::new(scene.journal.clone(), Pid(scene.tid().0)) {
         Ok(groups) => groups,
