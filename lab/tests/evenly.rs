@@ -5,7 +5,7 @@
 //! end what it was. Nothing here depends on how fast the guest is: what has to have happened is
 //! waited for, and shares of CPU time are compared among threads of the same run.
 //!
-//! Skipped unless `EVENLY_LAB=1`. `EVENLY_BIN_DIR` names a directory that holds a release build of
+//! Skipped unless `EVENLY_LAB=1`. `EVENLY_BIN_DIR` names a directory that holds an optimized build of
 //! evenly; without it one is built. `EVENLY_LAB_CASE` names the one case on eight CPUs that is wanted,
 //! and `EVENLY_LAB_ROUNDS` how often: for one that fails now and then.
 

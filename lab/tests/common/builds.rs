@@ -10,7 +10,7 @@ pub(crate) fn target() -> PathBuf {
     lab.parent().and_then(Path::parent).unwrap().to_owned()
 }
 
-/// A release build of evenly: unoptimized, a balancing point takes very long in emulation.
+/// A build of evenly with the profile `lab`: unoptimized, a balancing point takes very long in emulation.
 pub(crate) fn evenly() -> PathBuf {
     if let Some(directory) = std::env::var_os("EVENLY_BIN_DIR") {
         return PathBuf::from(directory).join("evenly");
@@ -19,11 +19,11 @@ pub(crate) fn evenly() -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     succeed(
         Command::new(cargo)
-            .args(["build", "--quiet", "--release", "--locked", "--package", "evenly-cli"])
+            .args(["build", "--quiet", "--profile", "lab", "--locked", "--package", "evenly-cli"])
             .arg("--target-dir")
             .arg(&target),
     );
-    target.join("release/evenly")
+    target.join("lab/evenly")
 }
 
 pub(crate) fn succeed(command: &mut Command) -> String {
