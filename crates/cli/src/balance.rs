@@ -519,7 +519,7 @@ fn profile(args: &BalanceArgs, notes: &mut Vec<String>) -> anyhow::Result<Option
     let mut read = None;
     if let Some(path) = &args.profile {
         let (file, name) = open("--profile", path)?;
-        let (tasks, edges) = evenly_map::read_tasks(file, &name).context("--profile")?;
+        let (tasks, edges, _) = evenly_map::read_tasks(file, &name).context("--profile")?;
         let graph = TaskGraph::new(tasks, &edges.list);
         read = Some(graph.with_context(|| format!("--profile: {name}"))?);
     }

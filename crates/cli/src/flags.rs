@@ -579,7 +579,7 @@ pub(crate) struct MapArgs {
         allow_hyphen_values = true, value_parser = parse_duration)]
     pub(crate) program_limit: Nanos,
     /// nuco+: makespan that a migration must save, in seconds [default: 0.001 over the number of cores
-    /// that tasks are on at present; 0 with --profile]
+    /// that tasks are on at present; 0 with --profile, and for what it kept]
     #[arg(long, value_name = "SECONDS", value_parser = not_negative)]
     pub(crate) migration_worth: Option<f64>,
     /// nuco+: for how many windows, as long as the one that was observed, the mapping will hold:

@@ -7,8 +7,9 @@ use anyhow::Context;
 use evenly_errors::said;
 use evenly_linux::supervise::{Outcome, Signals};
 use evenly_map::{
-    Algorithm, Background, Case, Described, Files, Format, Input, Mapped, Point, PresentFrom,
-    expected_s, judging_s, machine, mapping_file, names_differ, present, procs_file, with_speeds,
+    Algorithm, Background, Case, Described, Files, Format, Input, Mapped, Nature, Point,
+    PresentFrom, expected_s, judging_s, machine, mapping_file, names_differ, present, procs_file,
+    with_speeds,
 };
 use evenly_model::{CoreIndex, Nanos};
 use evenly_policy::map::{Alpha, Options};
@@ -47,7 +48,7 @@ pub(crate) fn map(args: &MapArgs) -> anyhow::Result<End> {
         let files = files(args);
         say_how_long_to_read(&files, args.quiet);
         let input = files.read()?;
-        return place(args, described, input, &options, &outputs).map(|()| End::Status(0));
+        return place(args, described, input, options, &outputs).map(|()| End::Status(0));
     }
     let profiled = match profile::take(args, outputs.counted.as_deref())? {
         Taken::Ran(profiled) => profiled,
@@ -57,7 +58,7 @@ pub(crate) fn map(args: &MapArgs) -> anyhow::Result<End> {
     Signals::let_through();
     // The program has run: its end is ours, unless that was well and what follows is not.
     let placed = match profiled.input {
-        Ok(input) => place(args, described, input, &options, &outputs),
+        Ok(input) => place(args, described, input, options, &outputs),
         Err(e) => Err(e),
     };
     match placed {
@@ -93,9 +94,10 @@ fn place(
     args: &MapArgs,
     described: Described,
     input: Input,
-    options: &Options,
+    options: Options,
     outputs: &Outputs,
 ) -> anyhow::Result<()> {
+    let options = &of_nature(options, input.nature);
     let hosts = match &args.hosts[..] {
         [] if described.hosts.is_empty() && args.topology == evenly_map::THIS => {
             vec![String::from("localhost")]
@@ -277,19 +279,30 @@ fn options(args: &MapArgs, memory_s: Option<f64>) -> anyhow::Result<Options> {
         beta: args.beta.or(usual.beta),
         seed: args.seed,
         time_limit: args.time_limit,
-        // Ranks that are started where they should be have not migrated.
-        migration_worth_s: args.migration_worth.or(args.profile.then_some(0.0)),
+        migration_worth_s: args.migration_worth.or(usual.migration_worth_s),
         windows: args.windows.unwrap_or(usual.windows),
         // Nobody asks for that here: objects of a runtime are copied.
         copied_within_nodes: usual.copied_within_nodes,
-        // Of a profile they are what ranks computed outside of MPI.
-        received_in_loads: !args.profile,
-        same_core: if args.profile { TURN } else { usual.same_core },
+        // These two follow from what the tasks are, which is read later ([`of_nature`]).
+        received_in_loads: usual.received_in_loads,
+        same_core: usual.same_core,
         max_migrations: args.max_migrations,
         max_imbalance: args.max_imbalance.map(|percent| percent / 100.0),
         tolerance: args.tolerance.map_or(usual.tolerance, |percent| percent / 100.0),
         program_limit: args.program_limit,
     })
+}
+
+/// The options for such tasks, whether they were just profiled or are read from a file that was kept.
+fn of_nature(options: Options, nature: Nature) -> Options {
+    let Nature { received_in_loads, processes, mpi: _ } = nature;
+    let options = Options { received_in_loads, ..options };
+    if !processes {
+        return options;
+    }
+    // Ranks that are started where they should be have not migrated.
+    let migration_worth_s = options.migration_worth_s.or(Some(0.0));
+    Options { migration_worth_s, same_core: TURN, ..options }
 }
 
 /// A bound that nobody would keep is not accepted in silence.

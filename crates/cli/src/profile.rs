@@ -8,10 +8,10 @@ use crate::flags::MapArgs;
 use crate::{output, tell};
 use anyhow::Context;
 use evenly_linux::supervise::{Outcome, Program, Signals, SpawnOptions, Supervisor};
-use evenly_map::{Files, Input, JoinError, RankProfile, join, read_profile};
+use evenly_map::{Files, Input, JoinError, Mpi, RankProfile, join, read_profile};
 use evenly_probe::build::{Built, Compiler, PROBE, build};
 use evenly_probe::loaded;
-use evenly_probe::mpi::Used;
+use evenly_probe::mpi::{Flavour, Used};
 use evenly_topology::cache_dir;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -59,7 +59,7 @@ pub(crate) fn take(args: &MapArgs, counted: Option<&Path>) -> anyhow::Result<Tak
         format!("cannot supervise process {pid}, which runs on by itself; nothing is mapped")
     })?;
     let outcome = supervisor.run(&mut Wait);
-    let input = collect(args, dir.path(), counted, outcome);
+    let input = collect(args, &used, dir.path(), counted, outcome);
     Ok(Taken::Ran(Profiled { outcome, input }))
 }
 
@@ -91,9 +91,18 @@ pub(crate) fn built_probe(
     Ok(built)
 }
 
+/// The name of an MPI in files.
+fn named(flavour: Flavour) -> Mpi {
+    match flavour {
+        Flavour::OpenMpi => Mpi::OpenMpi,
+        Flavour::Mpich => Mpi::Mpich,
+    }
+}
+
 /// What the ranks wrote, as tasks.
 fn collect(
     args: &MapArgs,
+    used: &Used,
     dir: &Path,
     counted: Option<&Path>,
     outcome: Outcome,
@@ -129,7 +138,7 @@ fn collect(
     }
     let kept = dir.join("tasks.json");
     let file = counted.unwrap_or(&kept);
-    output::write_json(file, &profile.json())?;
+    output::write_json(file, &profile.json(used.flavour().map(named)))?;
     let mut input = Files { tasks: Some(file.to_owned()), ..Files::default() }.read()?;
     input.notes.extend(profile.notes);
     if again {

@@ -281,7 +281,7 @@ pub fn objects(bytes: &[u8]) {
 /// # Panics
 /// Where it does not.
 pub fn tasks(bytes: &[u8]) {
-    if let Some((tasks, edges)) = read(read_tasks(bytes, "file")) {
+    if let Some((tasks, edges, _)) = read(read_tasks(bytes, "file")) {
         check_edges(&edges);
         if let Err(e) = TaskGraph::new(tasks, &edges.list) {
             assert_eq!(e.to_string().lines().count(), 1);

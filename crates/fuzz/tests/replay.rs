@@ -190,7 +190,7 @@ fn the_seeds_are_what_they_stand_for() {
             read_monitoring(bytes, "f", &|_| true, &mut all).is_ok() && all.ranks > 1
         }
         "objects" => read_objects(bytes, "f").is_ok_and(|t| t.len() > 1),
-        "tasks" => read_tasks(bytes, "f").is_ok_and(|(t, e)| t.len() > 1 && !e.list.is_empty()),
+        "tasks" => read_tasks(bytes, "f").is_ok_and(|(t, e, _)| t.len() > 1 && !e.list.is_empty()),
         "duration" => parse_duration(text(bytes).trim()).is_ok(),
         "hmat" => parse_hmat(bytes).is_some(),
         "hwloc_xml" => parse_xml(bytes, Path::new("f")).is_ok(),

@@ -348,6 +348,8 @@ impl Case {
                 "max_migrations": options.max_migrations,
                 "max_imbalance": options.max_imbalance,
                 "tolerance": options.tolerance,
+                "received_in_loads": options.received_in_loads,
+                "same_core": options.same_core,
             },
             "notes": notes,
         })

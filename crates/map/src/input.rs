@@ -1,7 +1,7 @@
 //! What is given, put together: tasks from one file, and who talks to whom from another.
 
 use crate::error::{InputError, name_of};
-use crate::json::read_tasks;
+use crate::json::{Nature, read_tasks};
 use crate::market::read_matrix;
 use crate::monitoring::{Monitoring, read_monitoring};
 use crate::objects::{read_edges, read_objects};
@@ -72,6 +72,8 @@ pub struct Files {
 pub struct Input {
     /// Tasks and edges.
     pub graph: TaskGraph,
+    /// What the tasks are.
+    pub nature: Nature,
     /// The file that says where tasks are, for messages.
     pub tasks_file: String,
     /// What was left out or assumed.
@@ -93,8 +95,8 @@ impl Files {
         let mut notes = Vec::new();
         if let Some(path) = &self.tasks {
             let file = name_of(path);
-            let (tasks, edges) = read_tasks(open(path, &file)?, &file)?;
-            return finish(tasks, edges, file, notes);
+            let (tasks, edges, nature) = read_tasks(open(path, &file)?, &file)?;
+            return Ok(Input { nature, ..finish(tasks, edges, file, notes)? });
         }
         let mut tasks = Vec::new();
         let mut file = String::new();
@@ -207,5 +209,5 @@ fn finish(
         ));
     }
     let graph = TaskGraph::new(tasks, &edges.list).map_err(|e| InputError::new(&tasks_file, e))?;
-    Ok(Input { graph, tasks_file, notes })
+    Ok(Input { graph, nature: Nature::default(), tasks_file, notes })
 }

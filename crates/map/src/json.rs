@@ -7,7 +7,7 @@ use crate::lines::Bounded;
 use evenly_model::{Edge, MOST_OF_ANYTHING, Task};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::HashSet;
 use std::fmt;
 use std::io::{BufReader, Read};
@@ -22,6 +22,12 @@ pub const SCHEMA_TASKS: &str = "evenly.tasks/1";
 #[serde(deny_unknown_fields)]
 struct TasksFile {
     schema: String,
+    #[serde(default = "yes")]
+    received_in_loads: bool,
+    #[serde(default)]
+    processes: bool,
+    #[serde(default)]
+    mpi: Option<Mpi>,
     tasks: Vec<Object<TaskEntry>>,
     #[serde(default)]
     edges: Vec<Object<EdgeEntry>>,
@@ -48,6 +54,45 @@ struct EdgeEntry {
     messages: Amount,
     #[serde(default)]
     bytes: Amount,
+}
+
+/// A family of MPI libraries, by the name that the file has for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Mpi {
+    /// Open MPI.
+    #[serde(rename = "openmpi")]
+    OpenMpi,
+    /// MPICH and its kin.
+    #[serde(rename = "mpich")]
+    Mpich,
+}
+
+impl fmt::Display for Mpi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OpenMpi => "Open MPI",
+            Self::Mpich => "MPICH",
+        })
+    }
+}
+
+/// What tasks are, and how their loads were taken. Default: objects of a runtime, as in files that do not
+/// say it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Nature {
+    /// Whether what a task took includes what it received, as where a runtime measures it.
+    pub received_in_loads: bool,
+    /// Whether each is a process: those on one core have to take turns there to answer each other, and
+    /// one that is started elsewhere has not migrated.
+    pub processes: bool,
+    /// The MPI that they were ranks of, where that is known.
+    pub mpi: Option<Mpi>,
+}
+
+impl Default for Nature {
+    fn default() -> Self {
+        Self { received_in_loads: true, processes: false, mpi: None }
+    }
 }
 
 /// What an object of the file has in it, for errors.
@@ -112,7 +157,7 @@ fn yes() -> bool {
 ///
 /// # Errors
 /// The first thing that is wrong, with its line where it is one of form.
-pub fn read_tasks(input: impl Read, file: &str) -> Result<(Vec<Task>, Edges), InputError> {
+pub fn read_tasks(input: impl Read, file: &str) -> Result<(Vec<Task>, Edges, Nature), InputError> {
     let reader = BufReader::with_capacity(1 << 16, Bounded::new(input));
     let Object(found) = serde_json::from_reader::<_, Object<TasksFile>>(reader)
         .map_err(|e| wrong(file, SCHEMA_TASKS, &e))?;
@@ -124,6 +169,8 @@ pub fn read_tasks(input: impl Read, file: &str) -> Result<(Vec<Task>, Edges), In
         let what = format!("there are more than {MOST_TASKS} tasks, the most that are read");
         return Err(InputError::new(file, what));
     }
+    let TasksFile { received_in_loads, processes, mpi, .. } = found;
+    let nature = Nature { received_in_loads, processes, mpi };
     let ids: HashSet<u64> = found.tasks.iter().map(|t| t.0.id).collect();
     let mut edges = Edges::default();
     for Object(e) in found.edges {
@@ -139,7 +186,7 @@ pub fn read_tasks(input: impl Read, file: &str) -> Result<(Vec<Task>, Edges), In
         core: t.core,
         movable: t.movable,
     });
-    Ok((tasks.collect(), edges))
+    Ok((tasks.collect(), edges, nature))
 }
 
 /// What serde says, with our way of naming the line.

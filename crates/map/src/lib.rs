@@ -40,7 +40,7 @@ pub use factors::read_factors;
 pub use format::{FORMATS, Format, FormatError, FormatInfo, format, names_differ, write};
 pub use front::{Front, Point};
 pub use input::{Edges, Files, Input, MOST_EDGES, MOST_TASKS};
-pub use json::{SCHEMA_TASKS, read_tasks};
+pub use json::{Mpi, Nature, SCHEMA_TASKS, read_tasks};
 pub use lines::MOST_BYTES;
 pub use machine::{Described, MachineError, THIS, is_synthetic, machine};
 pub use market::{Matrix, read_matrix};

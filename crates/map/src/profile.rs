@@ -7,7 +7,7 @@
 
 use crate::error::{InputError, quoted};
 use crate::input::{Edges, MOST_TASKS};
-use crate::json::{SCHEMA_TASKS, wrong};
+use crate::json::{Mpi, SCHEMA_TASKS, wrong};
 use crate::lines::Bounded;
 use evenly_model::{Edge, Task};
 use serde::Deserialize;
@@ -215,10 +215,10 @@ fn notes(ranks: &[RankProfile]) -> Vec<String> {
 }
 
 impl Profile {
-    /// The tasks as `evenly.tasks/1`: what [`crate::read_tasks`] reads. Ranks that exchanged messages
-    /// in several ways are one edge.
+    /// The tasks as `evenly.tasks/1`: what [`crate::read_tasks`] reads; `mpi` is the one that they are ranks
+    /// of, where that is known. Ranks that exchanged messages in several ways are one edge.
     #[must_use]
-    pub fn json(&self) -> Value {
+    pub fn json(&self, mpi: Option<Mpi>) -> Value {
         let task = |t: &Task| json!({ "id": t.id, "load_s": t.load_s });
         let mut list = self.edges.list.clone();
         list.sort_by_key(|e| (e.from, e.to));
@@ -231,11 +231,17 @@ impl Profile {
             same
         });
         let edge = |e: &Edge| json!({ "from": e.from, "to": e.to, "messages": e.messages, "bytes": e.bytes });
-        json!({
+        let mut value = json!({
             "schema": SCHEMA_TASKS,
+            "received_in_loads": false,
+            "processes": true,
             "tasks": self.tasks.iter().map(task).collect::<Vec<_>>(),
             "edges": list.iter().map(edge).collect::<Vec<_>>(),
-        })
+        });
+        if let Some(mpi) = mpi {
+            value["mpi"] = json!(mpi);
+        }
+        value
     }
 
     /// What was found, in a line.
@@ -259,7 +265,7 @@ impl Profile {
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 mod tests {
     use super::*;
-    use crate::json::read_tasks;
+    use crate::json::{Nature, read_tasks};
 
     fn rank(rank: u64, ranks: u64, sent: &str, fetched: &str) -> String {
         format!(
@@ -288,8 +294,13 @@ mod tests {
             joined.summary(),
             "2 ranks computed 0.500 to 1.000 s and sent each other 6 messages with 328 bytes"
         );
-        let text = joined.json().to_string();
-        let (tasks, edges) = read_tasks(text.as_bytes(), "t").unwrap();
+        let text = joined.json(Some(Mpi::Mpich)).to_string();
+        let (tasks, edges, nature) = read_tasks(text.as_bytes(), "t").unwrap();
+        let ranks = Nature { received_in_loads: false, processes: true, mpi: Some(Mpi::Mpich) };
+        assert_eq!(nature, ranks);
+        let unknown = joined.json(None).to_string();
+        let (_, _, nature) = read_tasks(unknown.as_bytes(), "t").unwrap();
+        assert_eq!(nature, Nature { mpi: None, ..ranks });
         assert_eq!(tasks.iter().map(|t| t.load_s).collect::<Vec<_>>(), [0.5, 1.0]);
         let edge = |from, to, messages, bytes| Edge { from, to, messages, bytes };
         // What rank 0 fetched came from rank 1.

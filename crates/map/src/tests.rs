@@ -138,7 +138,8 @@ fn tasks_as_json() {
     let text = r#"{"schema": "evenly.tasks/1",
         "tasks": [{"id": 0, "load_s": 1.5, "core": 3}, {"id": 1, "load_s": 2, "size_bytes": 10, "movable": false}],
         "edges": [{"from": 0, "to": 1, "messages": 4, "bytes": 400}, {"from": 1, "to": 1, "messages": 9}]}"#;
-    let (tasks, edges) = read_tasks(text.as_bytes(), "t").unwrap();
+    let (tasks, edges, nature) = read_tasks(text.as_bytes(), "t").unwrap();
+    assert_eq!(nature, Nature::default());
     let first = Task { id: 0, load_s: 1.5, size_bytes: 0.0, core: Some(3), movable: true };
     assert_eq!(
         tasks,
@@ -150,6 +151,16 @@ fn tasks_as_json() {
     let schema = include_str!("../../../docs/schemas/evenly.tasks-1.json");
     let validator = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
     let value = serde_json::from_str(text).unwrap();
+    assert!(validator.is_valid(&value));
+    let of_ranks = text.replacen(
+        "\"tasks\"",
+        "\"received_in_loads\": false, \"processes\": true, \"mpi\": \"openmpi\", \"tasks\"",
+        1,
+    );
+    let (same, _, nature) = read_tasks(of_ranks.as_bytes(), "t").unwrap();
+    assert_eq!(same, tasks);
+    assert!(!nature.received_in_loads && nature.processes && nature.mpi == Some(Mpi::OpenMpi));
+    let value = serde_json::from_str(&of_ranks).unwrap();
     assert!(validator.is_valid(&value));
 }
 
@@ -491,7 +502,12 @@ fn graph(ids: &[u64], core: Option<u32>) -> TaskGraph {
 }
 
 fn input(ids: &[u64], core: Option<u32>) -> Input {
-    Input { graph: graph(ids, core), tasks_file: "o.csv".into(), notes: Vec::new() }
+    Input {
+        graph: graph(ids, core),
+        nature: Nature::default(),
+        tasks_file: "o.csv".into(),
+        notes: Vec::new(),
+    }
 }
 
 #[test]

@@ -402,8 +402,10 @@ fn a_stencil_with_uneven_rows_is_mapped() {
         let program = mpi.program("stencil");
         let sweeps = SWEEPS.to_string();
         let words = [&program, "--size", "120", "--sweeps", &sweeps, "--output"];
-        let options = ["--topology", "numa:2 core:1", "--algorithm", "nuco", "--alpha", "auto"];
-        let options = [&options[..], &["--profile-out", &file, "--out", &map]].concat();
+        let settings = ["--topology", "numa:2 core:1", "--algorithm", "nuco", "--alpha", "auto"];
+        let once = path("once.json");
+        let outputs = ["--profile-out", &file, "--out", &map, "--json", &once];
+        let options = [&settings[..], &outputs].concat();
         let launch = |out: &str| mpi.launch(&[&words[..], &[out]].concat());
         let output = profile(&tool, &options, &launch(&first)).output().unwrap();
         assert!(output.status.success(), "{}: {}", mpi.said, stderr(&output));
@@ -423,6 +425,20 @@ fn a_stencil_with_uneven_rows_is_mapped() {
         }
         let csv = fs::read_to_string(&map).unwrap();
         assert_eq!(csv.lines().count() as u64, 1 + N, "{csv}");
+        // What was kept is mapped as it was at once, by the same measure.
+        let later = path("later.json");
+        let kept = ["map", "--tasks", &file, "--json", &later, "--out", &map];
+        let mut keeping = tool.evenly(kept.iter().chain(&settings));
+        assert!(keeping.output().unwrap().status.success());
+        let [once, later] = [once, later].map(|name| json(Path::new(&name)));
+        valid(&later);
+        for part in ["options", "objective_s", "assignment"] {
+            assert_eq!(once[part], later[part], "{}, {part}", mpi.said);
+        }
+        assert_eq!(later["options"]["same_core"], 2.0);
+        assert_eq!(later["options"]["received_in_loads"], false);
+        assert_eq!(later["options"]["migration_worth_s"], 0.0);
+        assert_eq!(fs::read_to_string(&map).unwrap(), csv);
         // Once more, where the mapping says.
         let mut again = tool.evenly(["run", "--map", &map, "--policy", "juggle", "--"]);
         let output = again.args(launch(&second)).envs(ENVIRONMENT).output().unwrap();
