@@ -75,6 +75,17 @@ fn at_least(value: &str, least: f64) -> bool {
     value.parse::<f64>().is_ok_and(|turns| turns >= least)
 }
 
+/// Variables by which ranks of Open MPI are told whether to yield while they wait, the stronger first. The
+/// launcher sets the second where it starts more ranks than there is room for.
+pub(crate) const OPEN_MPI_YIELDS: [&str; 2] =
+    ["OMPI_MCA_mpi_yield_when_idle", "OMPI_MCA_mpi_oversubscribe"];
+
+/// Whether ranks of Open MPI were told to yield while they wait.
+pub(crate) fn told_to_yield(environment: &BTreeMap<String, String>) -> bool {
+    let set = OPEN_MPI_YIELDS.iter().find_map(|name| environment.get(*name));
+    set.is_some_and(|v| ["1", "true", "yes", "t"].contains(&v.trim().to_ascii_lowercase().as_str()))
+}
+
 /// Whether and by which variable threads are bound.
 pub(crate) fn binding(environment: &BTreeMap<String, String>) -> Option<String> {
     ["GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PROC_BIND", "OMP_PLACES"].iter().find_map(|name| {

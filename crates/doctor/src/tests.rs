@@ -581,9 +581,34 @@ fn ranks_and_threads_beyond_the_cpus() {
         (t.stay.ran_s, t.stay.waited_s, t.stay.spun_s) = (1.0, 9.0, Some(0.2));
     }
     assert!(kinds(&told).contains(&Kind::MpiOversubscribed), "{:?}", kinds(&told));
-    // Those that yield already and lose by it may do better otherwise; evenly promises nothing here.
+    // Who hands its CPU to somebody that keeps it seldom does so: one that is seen to yield tells of all, or the
+    // setting, of which the launcher's is the weaker.
+    told.threads[0].preempted = 2_000_000;
+    for t in &mut told.threads {
+        (t.system_s, t.stay.spun_s) = (0.05, Some(0.2));
+    }
+    assert!(!kinds(&told).contains(&Kind::MpiOversubscribed), "{:?}", kinds(&told));
+    told.threads[0].preempted = 300;
+    let (yields, many) = ("OMPI_MCA_mpi_yield_when_idle", "OMPI_MCA_mpi_oversubscribe");
+    for (pairs, found) in [
+        (&[][..], true),
+        (&[(yields, "0")], true),
+        (&[(yields, "1")], false),
+        (&[(many, "1")], false),
+        (&[(many, "1"), (yields, "0")], true),
+    ] {
+        told.environment = env(pairs);
+        assert_eq!(kinds(&told).contains(&Kind::MpiOversubscribed), found, "{pairs:?}");
+    }
+    // It hands it to those that wait, too, and get it back at once, which takes none from those that compute.
     for t in &mut e.threads {
-        t.system_s = 1.0;
+        (t.preempted, t.system_s) = (1_000_000, 2.0);
+    }
+    assert!(kinds(&e).is_empty());
+    // Those that yield already and lose by it, as most calls are in vain, may do better otherwise; evenly
+    // promises nothing here.
+    for t in &mut e.threads {
+        (t.preempted, t.system_s) = (20_000, 1.0);
     }
     let d = Diagnosis::of(&e, Vec::new());
     assert_eq!(arms(&d), "kernel,kernel:OMPI_MCA_mpi_yield_when_idle=0,hybrid");

@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_millis(40);
 /// then.
 const PAUSE: u32 = 50;
 /// Environment variables that are looked for.
-const VARIABLES: [&str; 9] = [
+const VARIABLES: [&str; 11] = [
     "OMP_NUM_THREADS",
     "OMP_PROC_BIND",
     "OMP_PLACES",
@@ -45,6 +45,8 @@ const VARIABLES: [&str; 9] = [
     "KMP_BLOCKTIME",
     "KMP_LIBRARY",
     "KMP_AFFINITY",
+    "OMPI_MCA_mpi_yield_when_idle",
+    "OMPI_MCA_mpi_oversubscribe",
 ];
 /// More other processes than that are not told. Many, as those on other CPUs than the program's are among
 /// them.
