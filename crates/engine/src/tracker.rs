@@ -2,13 +2,15 @@
 //!
 //! Threads are recognised by what they do: one that wants a CPU for a good part of the time
 //! computes; a launcher that waits for others, a helper that wakes now and then, do not, and are
-//! left alone. Nor is one judged that has never run.
+//! left alone. Nor is one judged that has never run. One that tells of barriers belongs to those
+//! that meet there, also where it has little to do and sleeps until the others have come; and so
+//! does one that waits for others, where nobody tells of barriers.
 //!
 //! Invariant (promise P3): no thread is handed over before the number of threads of the program
 //! has stood still for a while, or before the number that the user expects is there, because
 //! threads that are created later inherit masks, and runtimes size their pools by them.
 
-use crate::{RunState, Times};
+use crate::{Machine, RunState, Times, Waiting};
 use evenly_model::{Nanos, Pid, ThreadId};
 use std::collections::HashMap;
 
@@ -66,6 +68,35 @@ struct Known {
     baseline: Times,
     eligible: bool,
     selected: bool,
+    /// Where its turns began that have not been judged yet: how many it had taken by then, its
+    /// times, and when.
+    turns: Option<(u32, Times, Nanos)>,
+    /// It computed in the turns before.
+    takes_part: bool,
+}
+
+impl Known {
+    fn is_unclear(&self) -> bool {
+        !self.selected && self.busy_in_a_row < LOOKS
+    }
+
+    fn computes(&self) -> bool {
+        self.busy_in_a_row >= LOOKS || self.takes_part
+    }
+
+    /// Takes in how many turns it had taken about when its times were read.
+    fn took(&mut self, turns: u32) {
+        let (before, then, since) = *self.turns.get_or_insert((turns, self.times, self.since));
+        let elapsed = self.since - since;
+        if turns < before {
+            // Another program, by exec; or they are counted otherwise from now on.
+            self.turns = None;
+        } else if turns - before >= TURNS && elapsed >= LEAST_GAP {
+            let wanted = (self.times.ran - then.ran) + (self.times.waited - then.waited);
+            self.takes_part = wanted.0 as f64 >= WAITS * elapsed.0 as f64;
+            self.turns = Some((turns, self.times, self.since));
+        }
+    }
 }
 
 /// A thread computes if it wanted a CPU for at least this part of the time between two looks.
@@ -74,6 +105,9 @@ const COMPUTES: f64 = 0.25;
 const WAITS: f64 = 0.05;
 /// And does so at this many looks in a row.
 const LOOKS: u32 = 2;
+/// Or if it tells of its turns, and wanted one for at least [`WAITS`] of the time that so many took: between
+/// two looks it may sleep all the time.
+const TURNS: u32 = 2;
 /// Looks closer together than this say nothing: the kernel's counters move once a tick.
 const LEAST_GAP: Nanos = Nanos::from_millis(8);
 
@@ -92,6 +126,9 @@ pub struct Tracker {
     most: usize,
     busy: usize,
     started: bool,
+    /// Who is asked, and what they say: kept between looks.
+    asked: Vec<ThreadId>,
+    said: Vec<Option<Waiting>>,
 }
 
 impl Tracker {
@@ -119,6 +156,37 @@ impl Tracker {
         self.known.contains_key(&id)
     }
 
+    /// Asks those whose times do not show that they compute what they tell of themselves, before a look.
+    pub fn listen(&mut self, machine: &mut dyn Machine) {
+        self.asked.clear();
+        self.asked.extend(self.known.iter().filter(|(_, k)| k.is_unclear()).map(|(&id, _)| id));
+        if self.asked.is_empty() {
+            return;
+        }
+        machine.waiting(&self.asked, &mut self.said);
+        let tells = |w: &Option<Waiting>| w.is_some_and(|w| w.waits > 0);
+        if !self.said.iter().any(tells) {
+            return;
+        }
+        self.asked.clear();
+        self.asked.extend(self.known.keys());
+        machine.waiting(&self.asked, &mut self.said);
+        self.take_in();
+    }
+
+    /// What all who were asked have said.
+    fn take_in(&mut self) {
+        // Where some tell of barriers, who only waits for something else is a helper of theirs.
+        let by_barriers = self.said.iter().flatten().any(|w| w.phases > 0);
+        for (id, said) in self.asked.iter().zip(&self.said) {
+            if let (Some(k), Some(said)) = (self.known.get_mut(id), said)
+                && k.is_unclear()
+            {
+                k.took(if by_barriers { said.phases } else { said.waits });
+            }
+        }
+    }
+
     /// Takes a look at all threads of the program, and returns those that are to be balanced from
     /// now on.
     pub fn look(&mut self, now: Nanos, threads: &[Candidate]) -> Vec<Selection> {
@@ -143,6 +211,8 @@ impl Tracker {
                 baseline: c.times,
                 eligible: false,
                 selected: false,
+                turns: None,
+                takes_part: false,
             });
             known.seen = self.look;
             if !known.selected {
@@ -179,7 +249,7 @@ impl Tracker {
             if let Some(k) = self.known.get_mut(&c.id)
                 && !k.selected
                 && k.eligible
-                && k.busy_in_a_row >= LOOKS
+                && k.computes()
                 && c.state != RunState::Dead
             {
                 k.selected = true;
@@ -199,6 +269,8 @@ impl Tracker {
                 busy_in_a_row: 0,
                 baseline: times,
                 selected: false,
+                turns: None,
+                takes_part: false,
                 ..*k
             };
         }
@@ -208,7 +280,7 @@ impl Tracker {
         if self.started {
             return true;
         }
-        let busy = |k: &&Known| k.eligible && k.busy_in_a_row >= LOOKS;
+        let busy = |k: &&Known| k.eligible && k.computes();
         let busy = self.known.values().filter(busy).count();
         // Threads that end, and others that take their place, are no sign that more are to come:
         // some programs start and end threads all the time. And where compute threads have stood
@@ -271,6 +343,46 @@ mod tests {
             vec![candidate(1, 5, RunState::Blocked), candidate(5, ms / 50, RunState::Blocked)];
         v.extend((2..=4).map(|t| candidate(t, ms * 2 / 3, RunState::Runnable)));
         v
+    }
+
+    /// Thread 2 computes all the time, 3 and 4 an eighth of it, 5 as seldom as a helper. Of each is said how many
+    /// barriers it reaches in that time, and how often it waits.
+    fn joined(said: [Option<(u32, u32)>; 4]) -> Vec<i32> {
+        let mut t = tracker(None);
+        let mut chosen = Vec::new();
+        for ms in (0..6_000).step_by(50) {
+            let (turns, into) = (ms / 80, ms % 80);
+            let light = turns * 10 + into.min(10);
+            let ran = [ms, light, light, ms / 50];
+            let threads: Vec<Candidate> =
+                (2..).zip(ran).map(|(tid, ran)| candidate(tid, ran, RunState::Blocked)).collect();
+            t.asked = threads.iter().map(|c| c.id).collect();
+            t.said = said
+                .iter()
+                .map(|s| {
+                    let times = |n: u32| n * turns as u32;
+                    s.map(|(phases, waits)| Waiting {
+                        phases: times(phases),
+                        waits: times(waits),
+                        ..Waiting::default()
+                    })
+                })
+                .collect();
+            t.take_in();
+            chosen.extend(t.look(at(ms), &read(ms, &threads)));
+        }
+        let mut tids: Vec<i32> = chosen.iter().map(|s| s.thread.id.tid.0).collect();
+        tids.sort_unstable();
+        tids
+    }
+
+    #[test]
+    fn who_sleeps_most_of_its_turns_is_known_by_the_barriers_that_it_reaches() {
+        assert_eq!(joined([Some((1, 1)); 4]), [2, 3, 4]);
+        // Where nobody has barriers, by its waits.
+        assert_eq!(joined([Some((0, 3)); 4]), [2, 3, 4]);
+        // Where others have some, who has none is a helper.
+        assert_eq!(joined([Some((1, 1)), Some((1, 1)), Some((0, 9)), None]), [2, 3]);
     }
 
     #[test]

@@ -1268,6 +1268,7 @@ impl Coordinator {
             self.look_at_quota();
             self.adopt();
         }
+        self.tracker.listen(machine);
         let (threads, found) = (self.scanner.threads(), self.scanner.candidates());
         let chosen = self.tracker.look_among(threads, begin, found);
         let joined = !chosen.is_empty();

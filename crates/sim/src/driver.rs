@@ -445,6 +445,7 @@ impl Driver {
         let selected = match self.start {
             Start::Recognised => {
                 sim.refresh(group.program, &mut group.candidates);
+                group.tracker.listen(sim);
                 group.tracker.look(now, &group.candidates)
             }
             Start::AtOnce => group.newcomers(sim),

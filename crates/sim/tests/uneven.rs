@@ -203,7 +203,16 @@ fn auto_is_as_good_as_the_better_of_the_two() {
                 let better = uniform.min(adaptive);
                 let what = format!("{} {seed}, {barrier:?}, {sharing:?}", shape.name);
                 assert!(auto <= 1.003 * better, "{what}: {auto} s, {uniform} and {adaptive}");
-                assert!(auto <= 1.003 * took("static"), "{what}");
+                let part = auto / took("static");
+                // Where all are at one barrier and sleep, a kernel that fills idle CPUs does as well. With neighbours
+                // it does not: there is more to be had, also from those that sleep for most of the time.
+                let most = match (barrier, shape.partners == ALL) {
+                    (Barrier::Block, true) => 1.003,
+                    (Barrier::Yield, true) => 0.7,
+                    (Barrier::Block | Barrier::Yield, false) => 0.98,
+                    (Barrier::Spin | Barrier::None, _) => 0.85,
+                };
+                assert!(part <= most, "{what}: {part}");
                 // Where threads spin, parts that are as the work beat steps of priority.
                 let gains = if barrier == Barrier::Spin { 0.95 } else { 1.003 };
                 assert!(auto <= gains * better, "{what}: {auto} s, {uniform} and {adaptive}");
