@@ -7,13 +7,14 @@ use anyhow::Context;
 use evenly_errors::said;
 use evenly_linux::supervise::{Outcome, Signals};
 use evenly_map::{
-    Algorithm, Background, Case, Described, Files, Format, Input, Mapped, Nature, Point,
+    Algorithm, Background, Case, Described, Files, Format, Input, Mapped, Mpi, Nature, Point,
     PresentFrom, expected_s, judging_s, machine, mapping_file, names_differ, present, procs_file,
     with_speeds,
 };
 use evenly_model::{CoreIndex, Nanos};
 use evenly_policy::map::{Alpha, Options};
 use indicatif::{ProgressBar, ProgressStyle};
+use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
@@ -466,6 +467,14 @@ fn launcher_notes(args: &MapArgs, case: &Case, mapped: &Mapped) -> Vec<String> {
              those that wait spin away the time of those that compute",
         ));
     }
+    if format == Format::Mpich && has_too_many(case, mapped) {
+        notes.push(String::from(
+            "there are more ranks than cores: MPICH's spin while they wait, which no setting changes, and \
+             take the time of those that compute; start no more ranks than cores, or have evenly run \
+             --policy hpc-auto divide the time of CPUs among ranks that are not bound",
+        ));
+    }
+    notes.extend(case.input.nature.mpi.and_then(|mpi| of_another(mpi, format)));
     if described && !several && matches!(format, Format::MapCpu | Format::Mpich | Format::Masks) {
         notes.push(String::from(
             "CPUs have the numbers of the description, which need not be those of the system; map \
@@ -477,6 +486,36 @@ fn launcher_notes(args: &MapArgs, case: &Case, mapped: &Mapped) -> Vec<String> {
         notes.push(String::from("hosts have the names of the description; --hosts gives theirs"));
     }
     notes
+}
+
+/// Where the form is for the launcher of another MPI than that of which the tasks were ranks.
+fn of_another(mpi: Mpi, format: Format) -> Option<String> {
+    let (whose, instead) = match (mpi, format) {
+        (Mpi::Mpich, Format::RankFile) => (Mpi::OpenMpi, "mpich"),
+        (Mpi::OpenMpi, Format::Mpich) => (Mpi::Mpich, "rankfile"),
+        _ => return None,
+    };
+    Some(format!(
+        "this is for the launcher of {whose}, and what was profiled is of {mpi}; --format {instead} is for \
+         that"
+    ))
+}
+
+/// Whether ranks share cores as MPICH places them: on one host by cores, on several by hosts alone.
+fn has_too_many(case: &Case, mapped: &Mapped) -> bool {
+    let host = |core: CoreIndex| case.cluster.nodes()[case.cluster.cores()[core].node].host;
+    let several = case.cluster.nodes().iter().any(|n| n.host != 0);
+    if !several {
+        return shares_cores(&mapped.mapping);
+    }
+    let mut left: HashMap<u32, i64> = HashMap::new();
+    for core in 0..case.cluster.cores().len() {
+        *left.entry(host(core)).or_default() += 1;
+    }
+    for &core in &mapped.mapping {
+        *left.entry(host(core)).or_default() -= 1;
+    }
+    left.values().any(|free| *free < 0)
 }
 
 fn shares_cores(mapping: &[CoreIndex]) -> bool {

@@ -6,7 +6,9 @@
 
 use crate::case::{Case, Mapped};
 use evenly_figures::{Axis, Chart, Drawing, Look, Panel, Scale, Series};
+use evenly_model::{counted, short};
 use evenly_policy::map::{MAPPERS, Objectives, Options};
+use std::cmp::Ordering;
 use std::fmt::Write;
 
 /// Prices of a migration that are tried: nothing, and from a part of the makespan up to all of it,
@@ -56,7 +58,7 @@ impl Case {
         for worth_s in prices {
             let options = Options { migration_worth_s: Some(worth_s), ..options.clone() };
             let mapped = self.map(searcher, &options);
-            let how = format!("a migration must save {worth_s:.2e} s");
+            let how = format!("a migration must save {} s", three_digits(worth_s));
             front.prices.push(Point { how, mapped, on_front: false });
             done(front.prices.len(), all);
         }
@@ -74,6 +76,11 @@ impl Case {
         front.mark();
         front
     }
+}
+
+/// As `--migration-worth` takes it, and no longer than need be.
+fn three_digits(seconds: f64) -> String {
+    short(format!("{seconds:.2e}").parse().unwrap_or(seconds))
 }
 
 /// Imbalance, NUCO messages, migrations: what is compared.
@@ -183,12 +190,22 @@ impl Front {
     #[must_use]
     pub fn table(&self) -> String {
         let mut t = String::new();
-        let on_front = self.points().filter(|p| p.on_front).count();
+        // Several prices may lead to the same.
+        let different = |of: &dyn Fn(&Point) -> bool| {
+            let mut all: Vec<[f64; 3]> =
+                self.points().filter(|p| of(p)).map(|p| three(&p.mapped.objectives)).collect();
+            let order = |a: &[f64; 3], b: &[f64; 3]| a.partial_cmp(b).unwrap_or(Ordering::Equal);
+            all.sort_by(order);
+            all.dedup();
+            all.len()
+        };
         let _ = writeln!(
             t,
-            "nuco+: {} mappings, {on_front} of which no other beats in imbalance, NUCO messages and \
-             migrations together",
-            self.points().count()
+            "nuco+: {} runs with {} between them, {} of which no other beats in imbalance, NUCO messages \
+             and migrations together",
+            self.points().count(),
+            counted(different(&|_| true), "different result"),
+            different(&|p| p.on_front),
         );
         let one = |o: &Objectives| {
             format!(
@@ -260,7 +277,9 @@ mod tests {
         let better = |k: usize| f.better_than(&f.judged[k]).map(|p| p.how.as_str());
         assert_eq!((better(0), better(1), better(2)), (Some("at 5"), None, Some("at 0")));
         let said = f.table();
-        assert!(said.starts_with("nuco+: 5 mappings, 4 of which"), "{said}");
+        // In the table they are one.
+        let begins = "nuco+: 5 runs with 4 different results between them, 3 of which no other";
+        assert!(said.starts_with(begins), "{said}");
         assert!(
             said.contains("a: 6 migrations, 10.00 %, 110 messages; nuco+ is better: 5 "),
             "{said}"
@@ -270,6 +289,12 @@ mod tests {
             said.contains("c: 0 migrations, 50.00 %, 100 messages; nuco+ has the same"),
             "{said}"
         );
+    }
+
+    #[test]
+    fn prices_are_short() {
+        let said = [0.0, 1.234_56e-5, 0.5, 7.506_7, 3e-9].map(three_digits);
+        assert_eq!(said, ["0", "0.0000123", "0.5", "7.51", "3e-9"]);
     }
 
     #[test]

@@ -105,8 +105,7 @@ impl Files {
             tasks = read_objects(open(path, &file)?, &file)?;
         }
         let ids: HashSet<u64> = tasks.iter().map(|t| t.id).collect();
-        let known = |id: u64| ids.is_empty() || ids.contains(&id);
-        let (edges, ranks) = self.communication(&known, &mut notes)?;
+        let (edges, ranks) = self.communication(&ids, &mut notes)?;
         if self.matrix.is_some() && !ids.is_empty() && ranks != ids.len() {
             notes.push(format!(
                 "the matrix has {ranks} rows for {} tasks: row i is of task i - 1",
@@ -123,12 +122,14 @@ impl Files {
         finish(tasks, edges, file, notes)
     }
 
-    /// Edges, and how many tasks they are between where there is no other file that says so.
+    /// Edges, and how many tasks they are between where there is no other file that says so. `ids` are
+    /// those of the tasks; none where nothing says which there are.
     fn communication(
         &self,
-        known: &dyn Fn(u64) -> bool,
+        ids: &HashSet<u64>,
         notes: &mut Vec<String>,
     ) -> Result<(Edges, usize), InputError> {
+        let known: &dyn Fn(u64) -> bool = &|id| ids.is_empty() || ids.contains(&id);
         if let Some(path) = &self.edges {
             let file = name_of(path);
             return Ok((read_edges(open(path, &file)?, &file, known)?, 0));
@@ -166,6 +167,12 @@ impl Files {
             let file = name_of(path);
             read_monitoring(open(path, &file)?, &file, known, &mut all)?;
         }
+        let mut ids: Vec<u64> = ids.iter().copied().collect();
+        if ids.is_empty() {
+            ids.extend(0..all.ranks as u64);
+        }
+        ids.sort_unstable();
+        all.whole(ids.into_iter()).map_err(|what| InputError::new("--monitoring", what))?;
         notes.extend(all.notes());
         let ranks = all.ranks;
         Ok((all.into_edges(), ranks))

@@ -19,6 +19,7 @@ use crate::error::{InputError, amount, quoted};
 use crate::input::{Edges, MOST_TASKS};
 use crate::lines::Lines;
 use evenly_model::Edge;
+use std::collections::HashSet;
 use std::io::Read;
 
 /// What all files together say.
@@ -29,7 +30,23 @@ pub struct Monitoring {
     messages: Edges,
     collectives: Edges,
     others: u64,
+    /// Of each file the rank that wrote it.
+    writers: Vec<Writer>,
 }
+
+/// Which ranks wrote a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Writer {
+    /// This one alone.
+    One(u64),
+    /// One that sent nothing, and whose number its name does not tell.
+    Silent,
+    /// Several: a launcher's output.
+    Several,
+}
+
+/// Most ranks that are named where some are missing.
+const MOST_NAMED: usize = 8;
 
 /// Adds a file to what others have said. `known` says whether there is such a rank.
 ///
@@ -44,14 +61,20 @@ pub fn read_monitoring(
 ) -> Result<(), InputError> {
     let mut lines = Lines::new(file, input);
     let mut any = false;
+    let mut writer = Writer::Silent;
     while let Some((_, text)) = lines.next()? {
         let mut words = text.split_whitespace();
         let kind = words.next().unwrap_or_default();
         match kind {
             "E" | "I" | "S" | "R" | "C" => {
                 any = true;
-                let added = record(words, kind).and_then(|(edge, rank)| {
+                let added = record(words, kind).and_then(|(edge, from, rank)| {
                     all.ranks = all.ranks.max(rank + 1);
+                    writer = match writer {
+                        Writer::Silent => Writer::One(from),
+                        Writer::One(one) if one != from => Writer::Several,
+                        as_before => as_before,
+                    };
                     let to = if kind == "C" { &mut all.collectives } else { &mut all.messages };
                     to.add(edge, known)
                 });
@@ -63,20 +86,30 @@ pub fn read_monitoring(
         }
     }
     if any {
+        if writer == Writer::Silent {
+            writer = named_after(file).map_or(Writer::Silent, Writer::One);
+        }
+        all.writers.push(writer);
         return Ok(());
     }
     Err(InputError::new(
         file,
-        "no line of Open MPI's monitoring was found; lines such as 'E 0 1 1012 bytes 30 msgs sent' are \
-         needed (mpirun --mca pml_monitoring_enable 2 --mca pml_monitoring_enable_output 1)",
+        "no line of Open MPI's monitoring was found, such as 'E 0 1 1012 bytes 30 msgs sent'; mpirun's \
+         standard output has them with pml_monitoring_enable 2 and pml_monitoring_enable_output 1, its \
+         standard error with 2 for the latter",
     ))
 }
 
-/// What stands behind the letter: an edge, and the higher of its ranks.
+/// The rank in the name of a file that Open MPI writes for it: `NAME.RANK.prof`.
+fn named_after(file: &str) -> Option<u64> {
+    file.strip_suffix(".prof")?.rsplit_once('.')?.1.parse().ok()
+}
+
+/// What stands behind the letter: an edge, the rank that says it, and the higher of the edge's ranks.
 fn record<'a>(
     mut words: impl Iterator<Item = &'a str>,
     kind: &str,
-) -> Result<(Edge, usize), String> {
+) -> Result<(Edge, u64, usize), String> {
     let mut next = || words.next().unwrap_or_default();
     let (rank, peer) = (rank(next(), "the rank")?, rank(next(), "the peer")?);
     let bytes = amount(next(), "the number of bytes")?;
@@ -88,7 +121,8 @@ fn record<'a>(
         ));
     }
     let (from, to) = if kind == "R" { (peer, rank) } else { (rank, peer) };
-    Ok((Edge { from: from as u64, to: to as u64, messages, bytes }, rank.max(peer)))
+    let edge = Edge { from: from as u64, to: to as u64, messages, bytes };
+    Ok((edge, rank as u64, rank.max(peer)))
 }
 
 fn rank(text: &str, what: &str) -> Result<usize, String> {
@@ -114,6 +148,41 @@ impl Monitoring {
             notes.push(format!("{} lines that are not of the monitoring left out", self.others));
         }
         notes
+    }
+
+    /// Whether the files are those of each rank, and all are there. Every rank writes one, also one that
+    /// sent nothing; `ranks` are those that there are.
+    ///
+    /// # Errors
+    /// In words, which ranks' are not there.
+    pub fn whole(&self, ranks: impl Iterator<Item = u64>) -> Result<(), String> {
+        let several = self.writers.contains(&Writer::Several);
+        // What a launcher with one rank that sends wrote is not told from that rank's own.
+        if several || self.writers.len() < 2 {
+            return Ok(());
+        }
+        let ones = self.writers.iter().filter_map(|w| match w {
+            Writer::One(rank) => Some(*rank),
+            _ => None,
+        });
+        let there: HashSet<u64> = ones.collect();
+        let missing: Vec<u64> = ranks.filter(|rank| !there.contains(rank)).collect();
+        let silent = self.writers.iter().filter(|w| **w == Writer::Silent).count();
+        if missing.len() <= silent {
+            return Ok(());
+        }
+        let named: Vec<String> = missing.iter().take(MOST_NAMED).map(u64::to_string).collect();
+        let more = match missing.len() - named.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let s = if missing.len() == 1 { "" } else { "s" };
+        let of = self.writers.len();
+        Err(format!(
+            "the {of} files have nothing by rank{s} {}{more}, and each rank writes its own; give them all, \
+             each with --monitoring",
+            named.join(", ")
+        ))
     }
 
     /// Who sent to whom.

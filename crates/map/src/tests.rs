@@ -346,6 +346,44 @@ fn monitoring_of_open_mpi() {
     assert_eq!(sent(&collectives.graph, 0, 1), (5.0, 500.0));
 }
 
+/// Each rank writes a file, also one that sends nothing: one that is missing is no rank that is silent.
+#[test]
+fn ranks_of_which_no_file_was_given_are_named() {
+    let room = Room::new();
+    let one = |rank: u32, peer: u32| {
+        let lines = format!("# POINT TO POINT\nE\t{rank}\t{peer}\t8 bytes\t1 msgs sent\n# OSC\n");
+        room.file(&format!("p.{rank}.prof"), &lines)
+    };
+    let silent = |name: &str| room.file(name, "# POINT TO POINT\n# OSC\n# COLLECTIVES\n");
+    let read = |monitoring: &[PathBuf]| {
+        Files { monitoring: monitoring.to_vec(), ..Files::default() }.read()
+    };
+    let said = |files: &[PathBuf]| room.said(&read(files).unwrap_err());
+    let (zero, one_of_four) = (one(0, 1), one(1, 3));
+    assert_eq!(
+        said(&[zero.clone(), one_of_four.clone()]),
+        "--monitoring: the 2 files have nothing by ranks 2, 3, and each rank writes its own; give them \
+         all, each with --monitoring"
+    );
+    let named = silent("p.2.prof");
+    assert!(said(&[zero.clone(), one_of_four.clone(), named.clone()]).contains("by rank 3, and"));
+    // One that sent nothing may have any name.
+    let any = silent("fourth");
+    let all = [zero.clone(), one_of_four.clone(), named.clone(), any];
+    assert_eq!(read(&all).unwrap().graph.len(), 4);
+    let many = one(0, 20);
+    let text = said(&[many, one_of_four]);
+    assert!(text.contains("by ranks 2, 3, 4, 5, 6, 7, 8, 9 and 11 more, and"), "{text}");
+    // With loads it is known which ranks there are.
+    let objects = Some(room.file("o.csv", "id,load_s\n0,1\n1,1\n2,1\n"));
+    let monitoring = vec![one(0, 1), one(1, 0)];
+    let files = Files { objects, monitoring, ..Files::default() };
+    assert!(room.said(&files.read().unwrap_err()).contains("by rank 2, and"));
+    // All in one, as a launcher's output is.
+    let output = "E\t0\t3\t8 bytes\t1 msgs sent\nE\t1\t3\t8 bytes\t1 msgs sent\n";
+    assert_eq!(read(&[room.file("out", output)]).unwrap().graph.len(), 4);
+}
+
 #[test]
 fn bad_monitoring_is_named() {
     let said = |text: &str| {
@@ -357,7 +395,7 @@ fn bad_monitoring_is_named() {
     for nothing in ["", "hello\n", "# comment\n"] {
         assert!(
             said(nothing)
-                .starts_with("p: no line of Open MPI's monitoring was found; lines such as")
+                .starts_with("p: no line of Open MPI's monitoring was found, such as 'E 0 1 ")
         );
     }
     for (text, what) in [

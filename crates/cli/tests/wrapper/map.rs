@@ -406,6 +406,13 @@ fn whoever_starts_ranks_is_told_how() {
     assert!(said.contains(spins), "{said}");
     assert_eq!(file, "rank 0=+n0 slot=0\nrank 1=+n0 slot=0\n");
     assert!(!map("core:2", "compact", "rankfile").1.contains(spins));
+    // MPICH has no such setting. Of several hosts it is given no cores.
+    let many = "more ranks than cores: MPICH's spin";
+    assert!(map("core:1", "compact", "mpich").1.contains(many));
+    for machine in ["core:2", "host:2 core:1", "host:2 core:2"] {
+        let mapping = if machine == "core:2" { "compact" } else { "scatter" };
+        assert!(!map(machine, mapping, "mpich").1.contains(many), "{machine}");
+    }
     assert!(map("this", "compact", "rankfile").0.starts_with("rank 0=localhost slot="));
     let described = "numbers of the description";
     // Hardware threads as many systems number them: the second of each core after all first ones.
@@ -426,6 +433,39 @@ fn whoever_starts_ranks_is_told_how() {
         let (file, said) = map(xml.to_str().unwrap(), "scatter", format);
         assert!(file == wanted && !said.contains(described), "{file}{said}");
         assert!(!map("this", "compact", format).1.contains(described));
+    }
+}
+
+/// What was profiled with one MPI is not started by the launcher of the other.
+#[test]
+fn a_form_for_another_mpi_is_told() {
+    let tool = Tool::new();
+    let tasks = tool.path("t.json");
+    let of = |mpi: &str| {
+        format!(
+            r#"{{"schema":"evenly.tasks/1","processes":true{mpi},"tasks":[{{"id":0,"load_s":1}},{{"id":1,"load_s":1}}]}}"#
+        )
+    };
+    let other = "what was profiled is of";
+    for (mpi, format, said) in [
+        (
+            r#","mpi":"openmpi""#,
+            "mpich",
+            Some("the launcher of MPICH, and what was profiled is of Open MPI"),
+        ),
+        (r#","mpi":"mpich""#, "rankfile", Some("is of MPICH; --format mpich is for that")),
+        (r#","mpi":"openmpi""#, "rankfile", None),
+        (r#","mpi":"mpich""#, "mpich", None),
+        (r#","mpi":"mpich""#, "masks", None),
+        ("", "rankfile", None),
+    ] {
+        fs::write(&tasks, of(mpi)).unwrap();
+        let given = ["map", "--tasks", tasks.to_str().unwrap(), "--topology", "core:2", "--format"];
+        let output = tool.evenly(given.iter().chain(&[format, "--out", "-"])).output().unwrap();
+        let words = stderr(&output);
+        assert!(output.status.success(), "{words}");
+        assert_eq!(words.contains(other), said.is_some(), "{mpi} {format}: {words}");
+        assert!(said.is_none_or(|said| words.contains(said)), "{words}");
     }
 }
 
@@ -489,7 +529,7 @@ fn a_front_is_drawn_beside_the_mappings_of_others() {
     let options = ["--front", name.to_str().unwrap(), "--time-limit", "100ms", "--alpha", "auto"];
     let judge = ["--judge", judged.to_str().unwrap()];
     let (output, value) = mapped(&tool, "lb_test_p32", &[&options[..], &judge].concat());
-    assert!(stderr(&output).starts_with("nuco+: 18 mappings, "), "{}", stderr(&output));
+    assert!(stderr(&output).starts_with("nuco+: 18 runs with "), "{}", stderr(&output));
     let results = value["results"].as_array().unwrap();
     assert_eq!(results.len(), 19, "17 prices, a run within bounds, and what was read");
 
