@@ -812,6 +812,7 @@ impl Facts {
             mpi_ranks: mpi_ranks(|name| std::env::var(name).ok()),
             all_threads: live.threads,
             realtime_threads: live.realtime_threads,
+            mapping: live.mapping,
             processes: live.processes,
             summary: live.summary,
             efficiency: None,

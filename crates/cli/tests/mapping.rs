@@ -87,6 +87,9 @@ fn threads_run_where_evenly_map_says() {
         let report = evenly.report();
         schema::valid(&report);
         assert!(report["threads"].as_array().unwrap().iter().all(|t| t["own_mask"] == false));
+        assert_eq!(report["mapping"]["placed"], 3);
+        let verdict = report["verdict"].as_str().unwrap();
+        assert!(verdict.starts_with("3 threads were placed where the mapping says"), "{verdict}");
         let notes = report["notes"].to_string();
         assert!(notes.contains("of the 3 threads in the mapping 3 had their place"), "{notes}");
         assert!(!notes.contains("does not name") && !notes.contains("did not have"), "{notes}");

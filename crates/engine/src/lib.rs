@@ -34,7 +34,7 @@ pub use machine::{
     ApplyError, Located, Machine, MemoryMoved, MemoryUnknown, Neighbour, RankTold, Reading,
     RunState, Tally, Times, Waiting, Wanted,
 };
-pub use mapping::{MapBy, Mapping, Newcomer, Numbering};
+pub use mapping::{MapBy, Mapping, Newcomer, Numbering, Placed};
 pub use period::{ADVANCE, Period, PeriodControl, PeriodOptions};
 pub use share::{
     Bounds, Entity, Granularity, NICE_WEIGHTS, ShareError, ShareMechanism, Steps, Wish, fit,

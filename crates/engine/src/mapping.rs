@@ -13,6 +13,7 @@
 //! - What is kept grows with the mapping, not with the number of threads that come and go.
 
 use evenly_model::{CpuSet, Pid, ThreadId, counted};
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Display;
 
@@ -179,6 +180,17 @@ pub struct Mapping {
     without_rank: u64,
 }
 
+/// What became of a mapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Placed {
+    /// What its tasks are: rank or thread.
+    pub what: &'static str,
+    /// How many it names.
+    pub named: usize,
+    /// How many of these were put where it says.
+    pub placed: usize,
+}
+
 /// Most numbers that are listed one by one.
 const MOST_LISTED: usize = 8;
 
@@ -230,15 +242,20 @@ impl Mapping {
         Some(cpus)
     }
 
+    /// How many of its tasks were put where it says.
+    #[must_use]
+    pub fn placed(&self, numbering: &Numbering) -> Placed {
+        let placed = self.seen.difference(&self.refused).count();
+        Placed { what: numbering.what(), named: self.places.len(), placed }
+    }
+
     /// What there is to say about it at the end: what was put where it should be, what the mapping
     /// names and the program did not have, and the reverse.
     #[must_use]
     pub fn notes(&self, numbering: &Numbering) -> Vec<String> {
-        let what = numbering.what();
-        let all = self.places.len();
-        let placed = self.seen.difference(&self.refused).count();
-        let mut notes =
-            vec![format!("of the {} in the mapping {placed} had their place", counted(all, what))];
+        let Placed { what, named, placed } = self.placed(numbering);
+        let all = counted(named, what);
+        let mut notes = vec![format!("of the {all} in the mapping {placed} had their place")];
         if !self.refused.is_empty() {
             notes.push(format!(
                 "{what} {} might use none of the CPUs that the mapping gives, and stayed as it was",

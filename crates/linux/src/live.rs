@@ -28,7 +28,7 @@ use crate::workers::{Workers, lock};
 use evenly_engine::{
     ApplyError, Balancer, BalancerOptions, Board, CARE, DomainSpread, DomainThread, Eligible,
     Event, GuardOptions, Machine, MapBy, Mapping, Newcomer, Numbering, Observer, Period,
-    PeriodControl, PeriodOptions, Selection, Summary, Times, Tracker, TrackerOptions,
+    PeriodControl, PeriodOptions, Placed, Selection, Summary, Times, Tracker, TrackerOptions,
     home_of_newcomer, left_to_nobody, roomiest,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Knowledge, Nanos, Pid, ThreadId, Tid};
@@ -224,6 +224,8 @@ pub struct LiveReport {
     pub period: Nanos,
     /// Where thread times came from, as `--source` has it; None where balancing never began.
     pub source: Option<&'static str>,
+    /// What became of the mapping, where there was one and balancing began.
+    pub mapping: Option<Placed>,
     /// The CPUs that the program could use when balancing began: no more than what the masks of the
     /// threads that were balanced allowed to any of them.
     pub cpus: CpuSet,
@@ -875,6 +877,7 @@ impl Live {
             quota: coordinator.quota,
             period,
             source: source_name,
+            mapping: None,
             cpus: usable,
             summary: Summary::default(),
         };
@@ -909,6 +912,7 @@ impl Live {
         }
         if let (Some(mapping), Some(numbering)) = (coordinator.mapping, told) {
             report.summary.notes.extend(mapping.notes(&numbering));
+            report.mapping = Some(mapping.placed(&numbering));
             // What a mapping narrows is no mask of the thread's own.
             let mapped = domains.iter().flat_map(|d| d.mapped.iter().flatten());
             let mapped: HashSet<ThreadId> = mapped.map(|m| m.id).collect();

@@ -6,7 +6,7 @@
 
 #![forbid(unsafe_code)]
 
-use evenly_engine::{ADVANCE, DomainSummary, Summary, ThreadSummary};
+use evenly_engine::{ADVANCE, DomainSummary, Placed, Summary, ThreadSummary};
 use evenly_model::efficiency::Efficiency;
 use evenly_model::{CpuSet, Nanos, Pid, Tid, counted};
 use evenly_policy::PolicyInfo;
@@ -83,6 +83,8 @@ pub struct RunReport {
     pub realtime_threads: usize,
     /// Processes of the program at the last look.
     pub processes: usize,
+    /// What became of the mapping that was to be carried out, where there was one and balancing began.
+    pub mapping: Option<Placed>,
     /// Domains, threads and notes.
     #[serde(flatten)]
     pub summary: Summary,
@@ -379,7 +381,7 @@ impl RunReport {
         if !self.started {
             return format!("Nothing was balanced: {}.", self.why_not_started());
         }
-        let mut text = self.verdict_of_balancing();
+        let mut text = self.verdict_of_placing();
         let (n, m) = (self.balanced_threads(), self.cpus.len());
         if let Some(quota) = self.quota_cpus
             && quota < 0.99 * n.min(m) as f64
@@ -461,6 +463,31 @@ impl RunReport {
                  none)"
             )
         })
+    }
+
+    /// What a mapping placed goes before what was balanced within it, which may be nothing at all.
+    fn verdict_of_placing(&self) -> String {
+        let Some(Placed { what, named, placed: placed @ 1.. }) = self.mapping else {
+            return self.verdict_of_balancing();
+        };
+        let placed = if placed == named {
+            format!(
+                "{} {} placed where the mapping says",
+                counted(placed, what),
+                was(placed as u64)
+            )
+        } else {
+            let all = counted(named, what);
+            format!(
+                "{placed} of the {all} in the mapping {} placed where it says",
+                was(placed as u64)
+            )
+        };
+        let stood_down = self.summary.domains.iter().any(|d| d.stood_down);
+        if self.migrations() == 0 && self.total(|d| d.weighings) == 0 && !stood_down {
+            return format!("{placed}; evenly moved nothing else.");
+        }
+        format!("{placed}. {}", self.verdict_of_balancing())
     }
 
     fn verdict_of_balancing(&self) -> String {

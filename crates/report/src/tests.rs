@@ -80,6 +80,7 @@ fn report(threads: Vec<ThreadSummary>) -> RunReport {
         all_threads: threads.len() + 1,
         realtime_threads: 0,
         processes: 1,
+        mapping: None,
         summary: Summary { domains: vec![domain(0, "0-1", &threads)], threads, notes: Vec::new() },
         efficiency: None,
         source: Some(String::from("schedstat")),
@@ -93,6 +94,27 @@ fn report(threads: Vec<ThreadSummary>) -> RunReport {
 
 fn balanced() -> RunReport {
     report(vec![thread(1, 9.97, 0.03, 0.0), thread(2, 9.96, 0.04, 0.0)])
+}
+
+/// Threads that were placed by a mapping have been moved, also where nothing was balanced within it.
+#[test]
+fn what_a_mapping_placed_is_no_nothing() {
+    let said = |mapped: RunReport, placed: usize| {
+        let mapping = Some(Placed { what: "rank", named: 4, placed });
+        RunReport { mapping, ..mapped }.judged().verdict
+    };
+    assert_eq!(
+        said(balanced(), 4),
+        "4 ranks were placed where the mapping says; evenly moved nothing else."
+    );
+    assert_eq!(
+        said(balanced(), 1),
+        "1 of the 4 ranks in the mapping was placed where it says; evenly moved nothing else."
+    );
+    assert_eq!(said(balanced(), 0), balanced().judged().verdict);
+    let balanced_too = said(three_on_two(), 4);
+    let of_balancing = three_on_two().judged().verdict;
+    assert_eq!(balanced_too, format!("4 ranks were placed where the mapping says. {of_balancing}"));
 }
 
 /// n=3, m=2, as it should be.
