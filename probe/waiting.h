@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 #define EVENLY_MAGIC UINT64_C(0x74696177796c6e65) /* "enlywait", little-endian */
-#define EVENLY_VERSION 1
+#define EVENLY_VERSION 2
 #define EVENLY_HEADER 4096
 #define EVENLY_LINES 65535
 #define EVENLY_VARIABLE "EVENLY_PROBE"
@@ -53,7 +53,7 @@ struct evenly_header {
 	_Atomic uint32_t unseen_mpi; /* 1: one of them had MPI, and the library that knows no MPI */
 };
 
-enum evenly_kind { EVENLY_FREE = 0, EVENLY_THREAD = 1, EVENLY_TEAM = 2 };
+enum evenly_kind { EVENLY_FREE = 0, EVENLY_THREAD = 1, EVENLY_TEAM = 2, EVENLY_RANK = 3 };
 
 enum evenly_state {
 	EVENLY_COMPUTING = 0,
@@ -65,6 +65,19 @@ enum evenly_state {
 	EVENLY_OUTSIDE = 6,    /* in no parallel region, waiting for the next */
 };
 
+/* Whom an MPI call waits for. */
+enum evenly_peer {
+	EVENLY_PEER_UNKNOWN = 0,
+	EVENLY_PEER_WORLD = 1,  /* a rank of MPI_COMM_WORLD */
+	EVENLY_PEER_OTHER = 2,  /* of a communicator of which it is not known who is in it */
+	EVENLY_PEER_ANYONE = 3, /* MPI_ANY_SOURCE */
+};
+
+/* `object` of a thread in MPI. */
+#define EVENLY_CALL_BITS 9   /* the number of the call in mpi_calls.h, from 1 */
+#define EVENLY_PEER_BITS 2   /* above it, enum evenly_peer */
+#define EVENLY_RANK_BITS 21  /* above these, the rank; those beyond are not known */
+
 struct evenly_line {
 	_Atomic uint32_t tid;        /* of a team: its thread's */
 	_Atomic uint32_t pid;        /* 0: free */
@@ -72,9 +85,9 @@ struct evenly_line {
 	_Atomic uint64_t entered;    /* CLOCK_MONOTONIC when it came into this state, ns */
 	_Atomic uint64_t waited;     /* ns of all waiting before that */
 	_Atomic uint64_t outside;    /* ns outside of parallel regions, of those that were started for them */
-	_Atomic uint32_t object;     /* what is waited for: bits 4 to 35 of the address; of MPI the number of
-	                                the call in mpi_calls.h, from 1; of a team 1 where tasks were made
-	                                that waiting threads may execute unseen; of free lines the next + 1 */
+	_Atomic uint32_t object;     /* what is waited for: bits 4 to 35 of the address; of MPI the call and
+	                                whom it waits for, see above; of a team 1 where tasks were made that
+	                                waiting threads may execute unseen; of free lines the next + 1 */
 	_Atomic uint32_t region;     /* which region of the team it takes part in; of a team: the last */
 	_Atomic uint32_t phases;     /* barriers, collectives and ends of regions reached */
 	_Atomic uint32_t waits;      /* waits of all kinds begun: each ends an iteration of computing */

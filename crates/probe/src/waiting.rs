@@ -9,6 +9,7 @@
 use evenly_model::{Nanos, Pid, Tid};
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -20,7 +21,7 @@ pub const VARIABLE: &str = "EVENLY_PROBE";
 /// What a file begins with that is such a mapping.
 const MAGIC: u64 = u64::from_le_bytes(*b"enlywait");
 /// The version of the layout.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Bytes of the header.
 const HEADER: usize = 4096;
 /// Bytes of a line.
@@ -70,6 +71,11 @@ mod line {
 
 const THREAD: u8 = 1;
 const TEAM: u8 = 2;
+const RANK: u8 = 3;
+
+/// Of a thread in MPI `object` holds the number of the call, and above it of what kind the other is, and its rank.
+const CALL_BITS: u32 = 9;
+const PEER_BITS: u32 = 2;
 
 /// What a thread does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -125,6 +131,39 @@ impl Activity {
     }
 }
 
+/// For whom an MPI call waits that waits for one rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Peer {
+    /// The one of this rank in `MPI_COMM_WORLD`.
+    World(u32),
+    /// The one of this rank in another communicator, of which it is not known who is in it.
+    Other(u32),
+    /// Whoever comes first (`MPI_ANY_SOURCE`).
+    Anyone,
+}
+
+impl Peer {
+    fn of(object: u32) -> Option<Self> {
+        let rank = object >> (CALL_BITS + PEER_BITS);
+        match object >> CALL_BITS & ((1 << PEER_BITS) - 1) {
+            1 => Some(Self::World(rank)),
+            2 => Some(Self::Other(rank)),
+            3 => Some(Self::Anyone),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::World(rank) => write!(f, "rank {rank}"),
+            Self::Other(rank) => write!(f, "rank {rank} of another communicator"),
+            Self::Anyone => f.write_str("any rank"),
+        }
+    }
+}
+
 /// What is known of a thread at the moment of reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Observed {
@@ -148,8 +187,13 @@ pub struct Observed {
     pub phases: u32,
     /// Waits of all kinds that it has begun. Each ends an iteration: a stretch of computing.
     pub waits: u32,
-    /// What it waits for: the same for all that wait for the same in one process. 0 where not known.
+    /// What it waits for: the same for all that wait for the same in one process; of MPI the number of the
+    /// call. 0 where not known.
     pub object: u32,
+    /// For whom it waits, where it is in an MPI call that tells.
+    pub peer: Option<Peer>,
+    /// The rank of its process in `MPI_COMM_WORLD`, where that has initialised MPI.
+    pub rank: Option<u32>,
 }
 
 impl Observed {
@@ -173,8 +217,8 @@ impl Observed {
 pub fn calls() -> impl Iterator<Item = &'static str> {
     include_str!("../../../probe/mpi_calls.h").lines().filter_map(|line| {
         let (kind, rest) = line.split_once('(')?;
-        let is_one = ["CALL", "CALL_TEXT", "CALL_LARGE"].contains(&kind);
-        is_one.then_some(rest.split_once(',')?.0)
+        // Other lines tell how these are used.
+        kind.starts_with("CALL").then_some(rest.split_once(',')?.0)
     })
 }
 
@@ -439,6 +483,16 @@ fn observed<'a>(
     now: Nanos,
 ) -> impl Iterator<Item = Observed> + 'a {
     let lines = || once.chunks_exact(LINE).zip(twice.chunks_exact(LINE));
+    // By process; the one that registered last, should a number have been used again.
+    let mut ranks: Vec<(u32, u64, u32)> = lines()
+        .filter(|(a, b)| byte_at(a, line::KIND) == RANK && settled(a, b))
+        .map(|(a, _)| (u32_at(a, line::PID), u64_at(a, line::REGISTERED), u32_at(a, line::OBJECT)))
+        .collect();
+    ranks.sort_unstable();
+    let rank_of = move |pid: u32| {
+        let behind = ranks.partition_point(|known| known.0 <= pid);
+        ranks.get(behind.checked_sub(1)?).filter(|known| known.0 == pid).map(|known| known.2)
+    };
     lines().filter(|(a, b)| settled(a, b)).filter_map(move |(bytes, _)| {
         if byte_at(bytes, line::KIND) != THREAD {
             return None;
@@ -462,6 +516,11 @@ fn observed<'a>(
                 activity = Activity::Computing;
             }
         }
+        let (mut object, mut peer) = (u32_at(bytes, line::OBJECT), None);
+        if matches!(activity, Activity::Mpi | Activity::Collective) {
+            peer = Peer::of(object);
+            object &= (1 << CALL_BITS) - 1;
+        }
         let lasts = now.0.saturating_sub(since.0);
         if activity == Activity::Outside {
             outside.0 = outside.0.saturating_add(lasts);
@@ -478,7 +537,9 @@ fn observed<'a>(
             outside,
             phases: u32_at(bytes, line::PHASES),
             waits: u32_at(bytes, line::WAITS),
-            object: u32_at(bytes, line::OBJECT),
+            object,
+            peer,
+            rank: rank_of(u32_at(bytes, line::PID)),
         })
     })
 }
@@ -559,7 +620,15 @@ mod tests {
         say(format!("sizeof(struct evenly_line) == {LINE}"));
         say(format!("EVENLY_HEADER == {HEADER} && EVENLY_LINES == {LINES}"));
         say(format!("EVENLY_MAGIC == {MAGIC} && EVENLY_VERSION == {VERSION}"));
-        say(format!("EVENLY_THREAD == {THREAD} && EVENLY_TEAM == {TEAM}"));
+        say(format!("EVENLY_THREAD == {THREAD} && EVENLY_TEAM == {TEAM} && EVENLY_RANK == {RANK}"));
+        say(format!("EVENLY_CALL_BITS == {CALL_BITS} && EVENLY_PEER_BITS == {PEER_BITS}"));
+        for (name, peer) in
+            [("WORLD", Peer::World(5)), ("OTHER", Peer::Other(5)), ("ANYONE", Peer::Anyone)]
+        {
+            let object = |kind: u32| 5 << (CALL_BITS + PEER_BITS) | kind << CALL_BITS | 7;
+            let number = (0..4).find(|&n| Peer::of(object(n)) == Some(peer)).unwrap();
+            say(format!("EVENLY_PEER_{name} == {number}"));
+        }
         for (name, state) in [
             ("COMPUTING", Activity::Computing),
             ("BARRIER", Activity::Barrier),
@@ -647,6 +716,42 @@ mod tests {
     }
 
     #[test]
+    fn whom_a_rank_waits_for() {
+        let object = |mut bytes: [u8; LINE], kind: u8, value: u32| {
+            bytes[line::KIND] = kind;
+            bytes[line::OBJECT..line::OBJECT + 4].copy_from_slice(&value.to_ne_bytes());
+            bytes
+        };
+        let of = |waits: u32, lines: &[[u8; LINE]]| {
+            let mut all = vec![object(thread(3, 600, 50, 0, 0), THREAD, waits)];
+            all.extend(lines);
+            let all = all.concat();
+            let seen: Vec<Observed> = observed(&all, &all, Nanos(1000)).collect();
+            assert_eq!(seen.len(), 1);
+            (seen[0].object, seen[0].peer, seen[0].rank)
+        };
+        let rank = |pid: u32, registered: u64, rank: u32| {
+            let mut bytes = object(thread(0, 1, 0, 0, 4), RANK, rank);
+            bytes[line::PID..line::PID + 4].copy_from_slice(&pid.to_ne_bytes());
+            bytes[line::REGISTERED..line::REGISTERED + 8]
+                .copy_from_slice(&registered.to_ne_bytes());
+            bytes
+        };
+        let waits = |peer: u32, rank: u32| 7 | peer << 9 | rank << 11;
+        assert_eq!(of(waits(0, 0), &[]), (7, None, None));
+        assert_eq!(of(waits(1, 2_097_151), &[]), (7, Some(Peer::World(2_097_151)), None));
+        assert_eq!(of(waits(2, 3), &[rank(4, 1, 1)]), (7, Some(Peer::Other(3)), None));
+        let ranks = [rank(6, 1, 9), rank(5, 2, 3), rank(5, 1, 4), rank(4, 1, 8)];
+        assert_eq!(of(waits(3, 0), &ranks), (7, Some(Peer::Anyone), Some(3)));
+        let words = [Peer::World(2), Peer::Other(2), Peer::Anyone].map(|p| p.to_string());
+        assert_eq!(words, ["rank 2", "rank 2 of another communicator", "any rank"]);
+        // Elsewhere it is an address.
+        let barrier = object(thread(1, 600, 50, 0, 0), THREAD, waits(1, 2));
+        let seen: Vec<Observed> = observed(&barrier, &barrier, Nanos(1000)).collect();
+        assert_eq!((seen[0].object, seen[0].peer), (waits(1, 2), None));
+    }
+
+    #[test]
     fn what_is_torn_is_left_out() {
         let line = thread(1, 600, 50, 0, 0);
         let count = |a: &[u8], b: &[u8]| observed(a, b, Nanos(1000)).count();
@@ -679,8 +784,8 @@ mod tests {
         let mut out = Vec::new();
         reader.read(Nanos(0), &mut out).unwrap();
         assert_eq!((out.len(), reader.counts()), (0, Counts::default()));
-        mapping.file.write_all_at(&2u32.to_ne_bytes(), header::VERSION as u64).unwrap();
-        assert!(said(&mapping.path()).ends_with("its version is 2, not 1"));
+        mapping.file.write_all_at(&1u32.to_ne_bytes(), header::VERSION as u64).unwrap();
+        assert!(said(&mapping.path()).ends_with("its version is 1, not 2"));
         // A program that writes nonsense, or cuts the file short.
         mapping.file.write_all_at(&u32::MAX.to_ne_bytes(), header::HIGH as u64).unwrap();
         reader.read(Nanos(0), &mut out).unwrap();

@@ -8,7 +8,7 @@
 use evenly_model::{Nanos, Pid};
 use evenly_probe::load::{Calls, keep, preload};
 use evenly_probe::mpi::Flavour;
-use evenly_probe::waiting::{Activity, Mapping, Observed, Reader};
+use evenly_probe::waiting::{Activity, Mapping, Observed, Peer, Reader};
 use rustix::fs::StatVfsMountFlags;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
@@ -630,6 +630,86 @@ fn ranks_of_mpi_in_fortran() {
     }
 }
 
+/// For whom ranks 1 and 2 wait while rank 0 computes, in communicators of several kinds.
+#[test]
+fn whom_ranks_wait_for() {
+    for mpi in mpis() {
+        let compiler = format!("mpicc.{mpi}");
+        let module = built("ranks", &compiler, &["-DMODULE", "-shared", "-fPIC"]);
+        // Where Open MPI's communicators are, of which the program may have copies of its own.
+        for options in [&["-fPIE", "-pie"][..], &["-fno-pie", "-no-pie"]] {
+            let program = built("ranks", &compiler, options);
+            three_ranks(mpi, &[program.as_os_str(), OsStr::new("peers")], true);
+        }
+        let loader = built("module", "gcc", &[]);
+        let command = [loader.as_os_str(), module.as_os_str(), OsStr::new("peers")];
+        three_ranks(mpi, &command, true);
+    }
+}
+
+#[test]
+fn whom_ranks_wait_for_in_fortran() {
+    for mpi in mpis() {
+        let compiler = format!("mpif90.{mpi}");
+        for form in ["-UF08", "-DF08"] {
+            let program = built("ranks.F90", &compiler, &[form]);
+            three_ranks(mpi, &[program.as_os_str()], (mpi, form) != ("mpich", "-DF08"));
+        }
+    }
+}
+
+/// The steps of three ranks, and whom ranks 1 and 2 are waiting for at each, if that is to be seen.
+fn three_ranks(mpi: &str, command: &[&OsStr], seen: bool) {
+    let mut launcher = Command::new(format!("mpirun.{mpi}"));
+    as_root(&mut launcher).args(["-n", "3"]).args(command);
+    let mut p = Watched::start(calls_of(mpi), &mut launcher);
+    let zero = Some(Peer::World(0));
+    for (step, call, peer) in [
+        ("receive", "Recv", zero),
+        ("any", "Recv", Some(Peer::Anyone)),
+        ("probe", "Probe", zero),
+        ("send", "Ssend", zero),
+        ("sendrecv", "Sendrecv", zero),
+        ("replace", "Sendrecv_replace", zero),
+        ("wait", "Wait", None),
+        ("duplicate", "Recv", zero),
+        ("cart", "Recv", zero),
+        // The last of a communicator in which ranks are the other way round.
+        ("turned", "Recv", zero),
+        ("inter", "Recv", zero),
+        // Of those that nobody saw when they were made, and one that had to make room for others.
+        ("unseen", "Recv", Some(Peer::Other(0))),
+        ("old", "Recv", Some(Peer::Other(2))),
+        ("all", "Barrier", None),
+    ] {
+        p.until(step);
+        if seen {
+            wait_for(&mut p, step, call, peer);
+        }
+        p.go();
+    }
+    p.ends_well();
+}
+
+fn wait_for(p: &mut Watched, step: &str, call: &str, peer: Option<Peer>) {
+    let began = Instant::now();
+    loop {
+        let seen = p.read();
+        let mut of: Vec<_> = seen
+            .iter()
+            .filter(|o| o.tid.0 == o.pid.0 && o.rank.is_some())
+            .map(|o| (o.rank, o.activity == Computing, o.call(), o.peer))
+            .collect();
+        of.sort_by_key(|o| o.0);
+        let waits = |rank| (Some(rank), false, Some(call), peer);
+        if of == [(Some(0), true, None, None), waits(1), waits(2)] {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{step}: {call} for {peer:?} expected: {of:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// A launcher where tests run.
 fn as_root(command: &mut Command) -> &mut Command {
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
@@ -704,23 +784,41 @@ fn ranks(p: &mut Watched, activity: Activity, call: &str) {
     }
 }
 
-/// That the table has the right number of arguments for each call is what each MPI's own header says.
+/// That the table has the right number of arguments for each call, and that those which tell whom it waits for are
+/// what they are taken for, is what each MPI's own header says.
 #[test]
 fn the_table_agrees_with_each_mpi() {
     let table = include_str!("../../../probe/mpi_calls.h");
     let mut source = String::from("#include <mpi.h>\nint main(void)\n{\n\treturn 0\n");
-    let mut calls = 0;
+    let (mut calls, mut arguments) = (0, Vec::new());
     for line in table.lines().filter(|line| line.starts_with("CALL")) {
         let (kind, call) = line.strip_suffix(')').unwrap().split_once('(').unwrap();
         let fields: Vec<&str> = call.split(", ").collect();
         let (name, n, large) = match (kind, &fields[..]) {
-            ("CALL" | "CALL_TEXT", [name, fortran, n, "MPI" | "COLLECTIVE"]) => {
+            (
+                "CALL" | "CALL_TEXT" | "CALL_PEER" | "CALL_NEW" | "CALL_GONE" | "CALL_INIT",
+                [name, fortran, n, "MPI" | "COLLECTIVE", ..],
+            ) => {
                 assert_eq!(name.to_lowercase(), **fortran);
                 (name, n, false)
             }
-            ("CALL_LARGE", [name, n, "MPI" | "COLLECTIVE"]) => (name, n, true),
+            ("CALL_LARGE" | "CALL_LARGE_PEER", [name, n, "MPI" | "COLLECTIVE", ..]) => {
+                (name, n, true)
+            }
             _ => panic!("{line}"),
         };
+        let kinds: &[&[&str]] = match kind {
+            "CALL_PEER" | "CALL_LARGE_PEER" => &[&["int source", "int dest"], &["MPI_Comm comm"]],
+            "CALL_NEW" => &[&["MPI_Comm *"]],
+            _ => &[],
+        };
+        for (at, what) in fields[if large { 3 } else { 4 }..].iter().zip(kinds) {
+            arguments.push((*name, at.parse::<usize>().unwrap(), *what));
+        }
+        assert_eq!(fields.len(), kinds.len() + if large { 3 } else { 4 }, "{line}");
+        if kind == "CALL_GONE" {
+            arguments.push((name, 0, &["MPI_Comm *"]));
+        }
         let zeros = vec!["0"; n.parse().unwrap()].join(", ");
         // Not evaluated, but its arguments are counted.
         let call = format!("\t\t+ 0 * (int)sizeof(MPI_{name}({zeros}))\n");
@@ -733,8 +831,23 @@ fn the_table_agrees_with_each_mpi() {
         let compiler = format!("mpicc.{mpi}");
         let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("calls-{mpi}.c"));
         fs::write(&file, &source).unwrap();
-        let output =
-            Command::new(compiler).args(["-w", "-fsyntax-only"]).arg(&file).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let compile = |options: &[&str]| {
+            let output = Command::new(&compiler).args(options).arg(&file).output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        compile(&["-w", "-fsyntax-only"]);
+        let header: Vec<String> =
+            compile(&["-E", "-P"]).split_whitespace().map(str::to_owned).collect();
+        let header = header.join(" ");
+        for (name, at, kinds) in &arguments {
+            let Some((_, behind)) = header.split_once(&format!(" int MPI_{name}(")) else {
+                assert!(name.ends_with("_c"), "{mpi} has no {name}");
+                continue;
+            };
+            let argument = behind.split(')').next().unwrap().split(", ").nth(*at).unwrap();
+            let is = |kind: &&str| argument.replace("* ", "*").starts_with(*kind);
+            assert!(kinds.iter().any(is), "{mpi} {name}: argument {at} is {argument}");
+        }
     }
 }

@@ -1,7 +1,8 @@
 // Two ranks for tests of the probe, as steps.c: the first holds up the second. The argument is the level of
 // threads that is asked for, or "plain" for MPI_Init. Rank 1 tells by itself nothing; both compute a sum. With
 // "crash" a rank that is alone dies of its own fault within a call; with "threads" two threads of rank 1 wait in
-// MPI at the same time; with "file" rank 0 is late at a file; "alone" is one rank. Also built as a module, to be loaded by module.c.
+// MPI at the same time; with "file" rank 0 is late at a file; "alone" is one rank; with "peers" ranks 1 and 2 wait for
+// rank 0 in communicators of several kinds. Also built as a module, to be loaded by module.c.
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -59,6 +60,90 @@ static int file(int rank)
 	return got == other ? 0 : 1;
 }
 
+// Rank 0 computes, and then sends what the others wait for, from its rank in this communicator.
+static void held(const char *what, int rank, MPI_Comm comm, int zero)
+{
+	int token = rank, size, remote;
+	MPI_Comm_test_inter(comm, &remote);
+	(remote ? MPI_Comm_remote_size : MPI_Comm_size)(comm, &size);
+	if (rank == 0) {
+		step(what);
+		for (int to = 0; to < size; to++)
+			if (remote || to != zero)
+				MPI_Send(&token, 1, MPI_INT, to, 5, comm);
+	} else {
+		MPI_Recv(&token, 1, MPI_INT, zero, 5, comm, MPI_STATUS_IGNORE);
+		if (token != 0)
+			exit(8);
+	}
+}
+
+static int peers(int rank)
+{
+	MPI_Comm world = MPI_COMM_WORLD, comm, old, part, many[70];
+	MPI_Request request;
+	int token = rank, got, size[] = { 3 }, open[] = { 0 };
+	held("receive", rank, world, 0);
+	if (rank == 0) {
+		step("any");
+		for (int to = 1; to <= 2; to++)
+			MPI_Send(&token, 1, MPI_INT, to, 6, world);
+		step("probe");
+		for (int to = 1; to <= 2; to++)
+			MPI_Send(&token, 1, MPI_INT, to, 6, world);
+		step("send");
+		for (int from = 1; from <= 2; from++)
+			MPI_Recv(&token, 1, MPI_INT, from, 7, world, MPI_STATUS_IGNORE);
+		step("sendrecv");
+		for (int other = 1; other <= 2; other++)
+			MPI_Sendrecv(&token, 1, MPI_INT, other, 8, &got, 1, MPI_INT, other, 8, world, MPI_STATUS_IGNORE);
+		step("replace");
+		for (int other = 1; other <= 2; other++)
+			MPI_Sendrecv_replace(&token, 1, MPI_INT, other, 9, other, 9, world, MPI_STATUS_IGNORE);
+		step("wait");
+		for (int to = 1; to <= 2; to++)
+			MPI_Send(&token, 1, MPI_INT, to, 10, world);
+	} else {
+		MPI_Recv(&token, 1, MPI_INT, MPI_ANY_SOURCE, 6, world, MPI_STATUS_IGNORE);
+		MPI_Probe(0, 6, world, MPI_STATUS_IGNORE);
+		MPI_Recv(&token, 1, MPI_INT, 0, 6, world, MPI_STATUS_IGNORE);
+		MPI_Ssend(&token, 1, MPI_INT, 0, 7, world);
+		// The other one has gone on: it is not waited for.
+		MPI_Sendrecv(&token, 1, MPI_INT, 0, 8, &got, 1, MPI_INT, 0, 8, world, MPI_STATUS_IGNORE);
+		MPI_Sendrecv_replace(&token, 1, MPI_INT, 0, 9, 0, 9, world, MPI_STATUS_IGNORE);
+		MPI_Irecv(&token, 1, MPI_INT, 0, 10, world, &request);
+		MPI_Wait(&request, MPI_STATUS_IGNORE);
+	}
+	MPI_Comm_dup(world, &comm);
+	held("duplicate", rank, comm, 0);
+	MPI_Comm_free(&comm);
+	MPI_Cart_create(world, 1, size, open, 0, &comm);
+	held("cart", rank, comm, 0);
+	MPI_Comm_free(&comm);
+	MPI_Comm_split(world, 0, -rank, &old);
+	held("turned", rank, old, 2);
+	MPI_Comm_split(world, rank == 0, rank, &part);
+	MPI_Intercomm_create(part, 0, world, rank == 0 ? 1 : 0, 11, &comm);
+	held("inter", rank, comm, 0);
+	MPI_Comm_free(&comm);
+	MPI_Comm_idup(world, &comm, &request);
+	MPI_Wait(&request, MPI_STATUS_IGNORE);
+	held("unseen", rank, comm, 0);
+	MPI_Comm_free(&comm);
+	for (int i = 0; i < 70; i++)
+		MPI_Comm_dup(part, &many[i]);
+	held("old", rank, old, 2);
+	for (int i = 0; i < 70; i++)
+		MPI_Comm_free(&many[i]);
+	// Of which not all are members.
+	MPI_Comm_split(world, rank == 0 ? MPI_UNDEFINED : 0, 0, &comm);
+	if (rank == 0)
+		step("all");
+	MPI_Barrier(world);
+	MPI_Finalize();
+	return 0;
+}
+
 int run(const char *what);
 int run(const char *what)
 {
@@ -76,6 +161,8 @@ int run(const char *what)
 		return level == MPI_THREAD_MULTIPLE ? threads(rank) : 3;
 	if (!strcmp(what, "file"))
 		return file(rank);
+	if (!strcmp(what, "peers"))
+		return peers(rank);
 	if (!strcmp(what, "alone")) {
 		MPI_Barrier(MPI_COMM_WORLD);
 		step("alone");
