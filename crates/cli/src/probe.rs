@@ -8,9 +8,10 @@ use evenly_linux::clock::now;
 use evenly_linux::machine::{Testimonies, Testimony};
 use evenly_model::Pid;
 use evenly_probe::load::{Unseen, library, preload};
-use evenly_probe::waiting::{Activity, Mapping, Observed, Reader, VARIABLE};
-use evenly_report::{ProbeReport, ProbeThread};
+use evenly_probe::waiting::{Activity, Mapping, Observed, Peer, Reader, VARIABLE};
+use evenly_report::{ProbeReport, ProbeThread, WaitedFor};
 use evenly_topology::cache_dir;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -22,6 +23,9 @@ use std::time::Duration;
 const INTERVAL: Duration = Duration::from_millis(250);
 /// Of so many threads an account is kept; a program can start and end them for days.
 const MOST: usize = 16_384;
+
+/// Of a thread at most so many others are remembered for which it was seen to wait, with the calls.
+const MOST_OTHERS: usize = 256;
 
 /// Makes one more reader of what threads tell.
 pub(crate) type TestimoniesMaker = Box<dyn Fn() -> Option<Testimonies> + Send>;
@@ -36,8 +40,57 @@ pub(crate) struct Watch {
 struct State {
     reader: Reader,
     seen: Vec<Observed>,
-    threads: HashMap<(i32, u64), Observed>,
+    threads: HashMap<(i32, u64), Known>,
     left_out: u64,
+}
+
+/// What is known of a thread.
+struct Known {
+    last: Observed,
+    /// How often it was seen to wait, and for whom in which call.
+    waiting: u32,
+    waited_for: HashMap<(&'static str, Peer), u32>,
+}
+
+impl Known {
+    fn see(&mut self, o: &Observed) {
+        self.last = *o;
+        self.waiting += u32::from(o.activity.waits());
+        if let (Some(call), Some(peer)) = (o.call(), o.peer) {
+            let known = self.waited_for.len() < MOST_OTHERS;
+            if known || self.waited_for.contains_key(&(call, peer)) {
+                *self.waited_for.entry((call, peer)).or_default() += 1;
+            }
+        }
+    }
+
+    fn report(&self) -> ProbeThread {
+        let o = &self.last;
+        let waited_for = self.waited_for.iter().map(|(&(call, peer), &seen)| {
+            let (rank, world) = match peer {
+                Peer::World(rank) => (Some(rank), true),
+                Peer::Other(rank) => (Some(rank), false),
+                Peer::Anyone => (None, false),
+            };
+            WaitedFor { call: format!("MPI_{call}"), rank, world, seen }
+        });
+        let mut waited_for: Vec<WaitedFor> = waited_for.collect();
+        waited_for.sort_by(|a, b| {
+            let order = |w: &WaitedFor| (Reverse(w.seen), w.rank, !w.world);
+            order(a).cmp(&order(b)).then_with(|| a.call.cmp(&b.call))
+        });
+        ProbeThread {
+            pid: o.pid,
+            tid: o.tid,
+            rank: o.rank,
+            waited_s: o.waited.as_secs_f64(),
+            outside_s: o.outside.as_secs_f64(),
+            phases: o.phases,
+            waits: o.waits,
+            seen_waiting: self.waiting,
+            waited_for,
+        }
+    }
 }
 
 impl State {
@@ -49,7 +102,8 @@ impl State {
         for o in &self.seen {
             let key = (o.tid.0, o.registered.0);
             if self.threads.len() < MOST || self.threads.contains_key(&key) {
-                self.threads.insert(key, *o);
+                let new = || Known { last: *o, waiting: 0, waited_for: HashMap::new() };
+                self.threads.entry(key).or_insert_with(new).see(o);
             } else {
                 self.left_out += 1;
             }
@@ -135,18 +189,7 @@ impl Watch {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.read();
         let counts = state.reader.counts();
-        let mut threads: Vec<ProbeThread> = state
-            .threads
-            .values()
-            .map(|o| ProbeThread {
-                pid: o.pid,
-                tid: o.tid,
-                waited_s: o.waited.as_secs_f64(),
-                outside_s: o.outside.as_secs_f64(),
-                phases: o.phases,
-                waits: o.waits,
-            })
-            .collect();
+        let mut threads: Vec<ProbeThread> = state.threads.values().map(Known::report).collect();
         threads.sort_by_key(|t| (t.pid, t.tid));
         ProbeReport {
             processes: counts.attached,

@@ -11,6 +11,8 @@ use evenly_model::efficiency::Efficiency;
 use evenly_model::{CpuSet, Nanos, Pid, Tid, counted};
 use evenly_policy::PolicyInfo;
 use serde::Serialize;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// Name and version of the JSON form.
@@ -116,12 +118,14 @@ pub struct ProbeReport {
 }
 
 /// One thread, as it tells itself.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ProbeThread {
     /// Its process.
     pub pid: Pid,
     /// The thread.
     pub tid: Tid,
+    /// The rank of its process in `MPI_COMM_WORLD`; None where it is none.
+    pub rank: Option<u32>,
     /// For how long it waited for others, in seconds.
     pub waited_s: f64,
     /// For how long it was outside of parallel regions, in seconds, of those that are there for them.
@@ -130,6 +134,23 @@ pub struct ProbeThread {
     pub phases: u32,
     /// Waits of all kinds that it began.
     pub waits: u32,
+    /// How often it was seen to wait, of the times that it was looked at.
+    pub seen_waiting: u32,
+    /// For whom, in calls of MPI that tell.
+    pub waited_for: Vec<WaitedFor>,
+}
+
+/// Whom a thread was seen to wait for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WaitedFor {
+    /// In which call.
+    pub call: String,
+    /// For which rank; None where any would do.
+    pub rank: Option<u32>,
+    /// Whether that is its rank in `MPI_COMM_WORLD`; else it is that in another communicator.
+    pub world: bool,
+    /// How often it was seen so.
+    pub seen: u32,
 }
 
 /// What MPI ranks have counted of their computing and their messages, until they ended or the run did.
@@ -225,10 +246,24 @@ impl MessagesReport {
     }
 }
 
+/// A thread that waited for less than this part of what the one did that waited most is not worth a word.
+const MUCH: f64 = 0.1;
+/// One that was seen to wait less often than that may have been seen so by chance.
+const OFTEN: u32 = 4;
+/// Columns of a line behind its name.
+const ROOM: usize = 106;
+
 impl ProbeReport {
+    /// The threads that count: those of ranks, where there are any. What starts ranks waits for their end, and
+    /// that is no waiting of the program.
+    fn counted(&self) -> impl Iterator<Item = &ProbeThread> {
+        let ranks = self.threads.iter().any(|t| t.rank.is_some());
+        self.threads.iter().filter(move |t| t.rank.is_some() || !ranks)
+    }
+
     /// As a line of text.
     fn words(&self) -> String {
-        let of = |f: fn(&ProbeThread) -> f64| self.threads.iter().map(f);
+        let of = |f: fn(&ProbeThread) -> f64| self.counted().map(f);
         let Some(least) = of(|t| t.waited_s).min_by(f64::total_cmp) else {
             return String::from(match self.processes {
                 0 => "it was loaded into no process",
@@ -237,15 +272,85 @@ impl ProbeReport {
         };
         let most = of(|t| t.waited_s).fold(0.0, f64::max);
         let all: f64 = of(|t| t.waited_s).sum();
+        let ranks: BTreeSet<u32> = self.threads.iter().filter_map(|t| t.rank).collect();
+        let whose = match ranks.len() {
+            0 => String::new(),
+            n => format!(" of {}", counted(n as u64, "rank")),
+        };
         let mut text = format!(
-            "{} waited {all:.2} s for others (least {least:.2}, most {most:.2} s)",
-            counted(self.threads.len() as u64, "thread")
+            "{}{whose} waited {all:.2} s for others (least {least:.2}, most {most:.2} s)",
+            counted(self.counted().count() as u64, "thread")
         );
         let outside: f64 = of(|t| t.outside_s).sum();
         if outside >= 0.005 {
             let _ = write!(text, ", and {outside:.2} s outside of parallel regions");
         }
         text
+    }
+
+    /// Which ranks waited mostly for which one, as far as a line has room for it.
+    fn for_whom(&self) -> Option<String> {
+        let mut text = String::new();
+        for (whom, Waiters { ranks, calls }) in self.mostly() {
+            let who: Vec<u32> = ranks.into_iter().collect();
+            let calls: Vec<&str> = calls.into_iter().take(2).collect();
+            let (who, calls) = (ranks_in_words(&who), calls.join(", "));
+            let more = if text.is_empty() {
+                format!("{who} waited mostly for rank {whom} ({calls})")
+            } else {
+                format!("; {who} for rank {whom} ({calls})")
+            };
+            if text.len() + more.len() <= ROOM || text.is_empty() {
+                text.push_str(&more);
+            }
+        }
+        (!text.is_empty()).then_some(text)
+    }
+
+    /// Ranks for which others waited in most of the looks that found these waiting, with those and their calls;
+    /// those first for which most waited.
+    fn mostly(&self) -> Vec<(u32, Waiters<'_>)> {
+        let most = self.counted().map(|t| t.waited_s).fold(0.0, f64::max);
+        let mut all: BTreeMap<u32, Waiters<'_>> = BTreeMap::new();
+        for t in &self.threads {
+            let Some(rank) = t.rank else { continue };
+            if t.waited_s < MUCH * most || t.seen_waiting < OFTEN {
+                continue;
+            }
+            let known = || t.waited_for.iter().filter(|w| w.world);
+            let mut by_rank: BTreeMap<u32, u32> = BTreeMap::new();
+            for (whom, seen) in known().filter_map(|w| Some((w.rank?, w.seen))) {
+                *by_rank.entry(whom).or_default() += seen;
+            }
+            // More than half: at most one.
+            let Some((&whom, _)) = by_rank.iter().find(|(_, seen)| 2 * **seen > t.seen_waiting)
+            else {
+                continue;
+            };
+            let waiters = all.entry(whom).or_default();
+            waiters.ranks.insert(rank);
+            waiters.calls.extend(known().filter(|w| w.rank == Some(whom)).map(|w| w.call.as_str()));
+        }
+        let mut all: Vec<_> = all.into_iter().collect();
+        all.sort_by_key(|(whom, waiters)| (Reverse(waiters.ranks.len()), *whom));
+        all
+    }
+}
+
+/// Ranks that wait for one, and in which calls.
+#[derive(Default)]
+struct Waiters<'a> {
+    ranks: BTreeSet<u32>,
+    calls: BTreeSet<&'a str>,
+}
+
+/// Such as "ranks 1, 2 and 3". Of many only the first are named.
+fn ranks_in_words(ranks: &[u32]) -> String {
+    let named: Vec<String> = ranks.iter().take(4).map(u32::to_string).collect();
+    match (named.as_slice(), ranks.len().saturating_sub(4)) {
+        ([only], _) => format!("rank {only}"),
+        ([before @ .., last], 0) => format!("ranks {} and {last}", before.join(", ")),
+        (named, more) => format!("ranks {} and {more} more", named.join(", ")),
     }
 }
 
@@ -708,6 +813,9 @@ impl RunReport {
         }
         if let Some(probe) = &self.probe {
             writeln!(t, "  probe       {}", probe.words())?;
+            if let Some(whom) = probe.for_whom() {
+                writeln!(t, "  for whom    {whom}")?;
+            }
         }
         if let Some(messages) = &self.messages {
             writeln!(t, "  messages    {}", messages.words())?;

@@ -499,10 +499,13 @@ fn what_the_probe_has_told() {
     let thread = |tid: i32, waited_s: f64, outside_s: f64| ProbeThread {
         pid: Pid(100),
         tid: Tid(tid),
+        rank: None,
         waited_s,
         outside_s,
         phases: 40,
         waits: 41,
+        seen_waiting: 10,
+        waited_for: vec![],
     };
     let with = |processes, threads| {
         let probe = Some(ProbeReport { processes, left_out: 0, threads });
@@ -523,6 +526,57 @@ fn what_the_probe_has_told() {
          regions"
     );
     assert!(!balanced().judged().text().contains("probe "));
+    // Ranks and their launcher, which waits for their end.
+    let waits =
+        |call: &str, rank, world, seen| WaitedFor { call: call.to_owned(), rank, world, seen };
+    let rank = |n: u32, waited_s, waited_for: &[WaitedFor]| ProbeThread {
+        rank: Some(n),
+        waited_for: waited_for.to_vec(),
+        ..thread(n as i32, waited_s, 0.0)
+    };
+    let both = |processes, threads: Vec<ProbeThread>| {
+        let probe = ProbeReport { processes, left_out: 0, threads };
+        let whom = probe.for_whom();
+        let text = RunReport { probe: Some(probe), ..balanced() }.judged().text();
+        let figures = text.lines().count() - 1;
+        assert!(text.lines().take(figures).all(|l| l.len() <= 120), "{text}");
+        assert!(whom.as_ref().is_none_or(|w| text.contains(&format!("\n  for whom    {w}\n"))));
+        whom
+    };
+    let recv = waits("MPI_Recv", Some(0), true, 6);
+    let launcher = thread(99, 20.0, 0.0);
+    let few = vec![launcher.clone(), rank(0, 0.1, &[]), rank(1, 3.0, std::slice::from_ref(&recv))];
+    assert_eq!(
+        with(4, few.clone()),
+        "2 threads of 2 ranks waited 3.10 s for others (least 0.10, most 3.00 s)"
+    );
+    assert_eq!(both(4, few).unwrap(), "rank 1 waited mostly for rank 0 (MPI_Recv)");
+    let probe = waits("MPI_Probe", Some(0), true, 2);
+    let mut all: Vec<ProbeThread> =
+        (1..=6).map(|n| rank(n, 2.0, &[recv.clone(), probe.clone()])).collect();
+    all.extend([launcher, rank(0, 1.0, &[waits("MPI_Ssend", Some(5), true, 9)])]);
+    assert_eq!(
+        both(8, all.clone()).unwrap(),
+        "ranks 1, 2, 3, 4 and 2 more waited mostly for rank 0 (MPI_Probe, MPI_Recv); rank 0 for rank 5 \
+         (MPI_Ssend)"
+    );
+    let chain = |n| rank(n, 2.0, &[waits("MPI_Sendrecv_replace", Some(n + 1), true, 9)]);
+    let text = both(9, (100_000..100_009).map(chain).collect()).unwrap();
+    assert!(text.starts_with("rank 100000 waited mostly for rank 100001 (MPI_Send"), "{text}");
+    // In half of the looks; for anyone; for one of another communicator; hardly waiting; hardly seen.
+    let seldom =
+        ProbeThread { seen_waiting: 3, ..rank(6, 2.0, &[waits("MPI_Recv", Some(0), true, 3)]) };
+    let text = both(
+        6,
+        vec![
+            rank(1, 2.0, &[waits("MPI_Recv", Some(0), true, 5)]),
+            rank(2, 2.0, &[waits("MPI_Recv", None, true, 9)]),
+            rank(3, 2.0, &[waits("MPI_Recv", Some(0), false, 9)]),
+            rank(4, 0.1, &[recv]),
+            seldom,
+        ],
+    );
+    assert_eq!(text, None);
 }
 
 #[test]

@@ -55,6 +55,7 @@ impl Mpi {
         let (compiler, sources, option) = match form {
             "c" => ("mpicc", &["pattern.c"][..], "-pthread"),
             "pairs" => ("mpicc", &["pairs.c"][..], "-pthread"),
+            "server" => ("mpicc", &["server.c"][..], "-pthread"),
             "partners" => ("mpicc", &["partners.c"][..], "-pthread"),
             "mpi" => ("mpif90", &["pattern.F90"][..], "-UF08"),
             "f08" => ("mpif90", &["pattern.F90"][..], "-DF08"),

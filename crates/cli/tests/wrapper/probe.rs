@@ -202,6 +202,45 @@ fn mpi_that_the_command_does_not_tell_of_is_noted() {
     }
 }
 
+/// Who waits for whom, and that the launcher is none of those who wait.
+#[test]
+fn whom_ranks_wait_for_is_said() {
+    for mpi in crate::mpi::here() {
+        let tool = Tool::new();
+        let program = mpi.program("server");
+        let words = mpi.launch(&[&program, "3"]);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let file = tool.path("run.json");
+        let options = format!("--policy observe --probe on --json {}", file.display());
+        let mut c = tool.run(&options, &words);
+        c.envs(crate::mpi::ENVIRONMENT).env("XDG_CACHE_HOME", cache());
+        let output = c.output().unwrap();
+        assert!(output.status.success(), "{}: {}", mpi.said, stderr(&output));
+        let report = json(&file);
+        valid(&report);
+        let threads = report["probe"]["threads"].as_array().unwrap();
+        let mut ranks: Vec<u64> = threads.iter().filter_map(|t| t["rank"].as_u64()).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        assert_eq!(ranks, [0, 1, 2, 3], "{}: {threads:#?}", mpi.said);
+        for t in threads.iter().filter(|t| t["rank"].as_u64() > Some(0)) {
+            let first = &t["waited_for"][0];
+            // Threads that MPI has for itself wait for no rank.
+            if t["pid"] == t["tid"] {
+                let told = (&first["call"], &first["rank"], &first["world"]);
+                assert_eq!(told, (&"MPI_Recv".into(), &0.into(), &true.into()), "{t:#}");
+            }
+        }
+        let said = stderr(&output);
+        assert!(said.contains(" of 4 ranks waited "), "{}: {said}", mpi.said);
+        let often = |t: &Value| t["seen_waiting"].as_u64() >= Some(6);
+        if threads.iter().filter(|t| t["rank"].as_u64() > Some(0)).all(often) {
+            let wanted = "  for whom    ranks 1, 2 and 3 waited mostly for rank 0 (MPI_Recv)\n";
+            assert!(said.contains(wanted), "{}: {said}", mpi.said);
+        }
+    }
+}
+
 #[test]
 fn what_cannot_be_watched_is_said() {
     let tool = Tool::new();
