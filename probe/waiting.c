@@ -1098,7 +1098,7 @@ _Static_assert(EVENLY_CALL_BITS + EVENLY_PEER_BITS + EVENLY_RANK_BITS == 32, "th
  * order, or was made by a call that is not in the table, is said to be another. MPI is asked by the thread that has
  * just called it, and only where its kind is known, and with it what its handles are.
  */
-enum { KNOWN = 128, SLOTS = 64, MEMBERS = 1024 };
+enum { KNOWN = 128, SLOTS = 64, MEMBERS = 256 };
 
 static struct {
 	_Atomic uint64_t world, fortran_world; /* the keys of MPI_COMM_WORLD; never a key where not known */
@@ -1215,7 +1215,7 @@ static COLD void learn(long comm)
 			for (int rank = 0; rank < size; rank++) {
 				int at = -1;
 				mpi.translate(group, 1, &rank, of_world, &at);
-				SET(slots[slot].world[rank], at);
+				SET(slots[slot].world[rank], at < 1 << EVENLY_RANK_BITS ? at : -1);
 			}
 			mpi.group_free(&group);
 			mpi.group_free(&of_world);
