@@ -16,6 +16,13 @@ fn main() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/cost.c");
     let (plain, ranks): (&[&str], &[&str]) = (&[], &["-DWITH_MPI"]);
     let region: &[&str] = &["-fopenmp", "-DWITH_OPENMP"];
+    let barrier: &[&str] = &["-fopenmp", "-DBARRIERS"];
+    let all: &[&str] = &["-DWITH_MPI", "-DCALL=MPI_Barrier(MPI_COMM_SELF)"];
+    let to_self: &[&str] = &[
+        "-DWITH_MPI",
+        "-DCALL=MPI_Sendrecv(&found,1,MPI_INT,0,1,&all,1,MPI_INT,0,1,MPI_COMM_SELF,MPI_STATUS_IGNORE)",
+    ];
+    let mut over = 0;
     // What may be added at most, in ns, and the threads of a region. Of what a region may take nobody has said
     // anything: it has a beginning and an end, each of which could be a barrier. With two threads both are
     // needed on CPUs of their own, and it is the runtime's own turns that vary most.
@@ -23,6 +30,12 @@ fn main() {
         ("pthread_barrier_wait", "gcc", plain, Calls::None, Some(50.0), "1"),
         ("Open MPI, MPI_Iprobe", "mpicc.openmpi", ranks, Calls::Mpi, Some(100.0), "1"),
         ("MPICH, MPI_Iprobe", "mpicc.mpich", ranks, Calls::Large, Some(100.0), "1"),
+        ("Open MPI, MPI_Barrier", "mpicc.openmpi", all, Calls::Mpi, Some(100.0), "1"),
+        ("MPICH, MPI_Barrier", "mpicc.mpich", all, Calls::Large, Some(100.0), "1"),
+        ("Open MPI, MPI_Sendrecv", "mpicc.openmpi", to_self, Calls::Mpi, Some(100.0), "1"),
+        ("MPICH, MPI_Sendrecv", "mpicc.mpich", to_self, Calls::Large, Some(100.0), "1"),
+        ("libgomp, barrier", "gcc", barrier, Calls::None, Some(50.0), "1"),
+        ("libomp, barrier", "clang", barrier, Calls::None, Some(50.0), "1"),
         ("libgomp, parallel region of 1 thread", "gcc", region, Calls::None, None, "1"),
         ("libgomp, parallel region of 2 threads", "gcc", region, Calls::None, None, "2"),
         ("libomp, parallel region of 1 thread", "clang", region, Calls::None, None, "1"),
@@ -58,9 +71,11 @@ fn main() {
         let (plain, probed) = (median(&mut plain), median(&mut probed));
         let allowed =
             limit.map_or_else(String::new, |l: f64| format!(" (at most {l} are allowed)"));
+        over += u32::from(limit.is_some_and(|l| probed - plain > l));
         println!(
             "{what}: {plain:.1} ns without, {probed:.1} ns with the probe: {:.1} ns added{allowed}",
             probed - plain
         );
     }
+    assert_eq!(over, 0, "calls cost more than they may");
 }

@@ -1,5 +1,6 @@
-// What one call takes that waits for nobody: a barrier of one thread, MPI_Iprobe on MPI_COMM_SELF (WITH_MPI), or
-// a parallel region of so many threads as the argument says (WITH_OPENMP), of which those of one wait for nobody.
+// What one call takes that waits for nobody: a barrier of one thread; MPI_Iprobe on MPI_COMM_SELF (WITH_MPI), or
+// another call there (CALL); a parallel region of so many threads as the argument says (WITH_OPENMP), of which those
+// of one wait for nobody, or the barriers of one thread in a region (BARRIERS).
 // Prints the least of 501 batches in ns, which is what is left of others on the machine: a batch takes less than a
 // millisecond, so that some are not interrupted.
 #define _GNU_SOURCE
@@ -9,6 +10,9 @@
 #include <time.h>
 #ifdef WITH_MPI
 #include <mpi.h>
+#ifndef CALL
+#define CALL MPI_Iprobe(0, 0, MPI_COMM_SELF, &found, MPI_STATUS_IGNORE)
+#endif
 #endif
 
 enum { BATCHES = 501, CALLS = 1000 };
@@ -30,12 +34,20 @@ int main(int argc, char **argv)
 #endif
 	int threads = argc > 1 ? atoi(argv[1]) : 1;
 	(void)threads;
+#ifdef BARRIERS
+#pragma omp parallel num_threads(1)
+#endif
 	for (int k = 0; k < BATCHES; k++) {
 		double began = now();
 		for (int i = 0; i < CALLS; i++) {
 #if defined(WITH_MPI)
-			int found;
-			MPI_Iprobe(0, 0, MPI_COMM_SELF, &found, MPI_STATUS_IGNORE);
+			int found = 0;
+			double all = 0.0;
+			(void)found;
+			(void)all;
+			CALL;
+#elif defined(BARRIERS)
+#pragma omp barrier
 #elif defined(WITH_OPENMP)
 #pragma omp parallel num_threads(threads)
 			__asm__ volatile("" ::: "memory");
