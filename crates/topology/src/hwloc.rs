@@ -18,7 +18,11 @@ use hwlocality::object::distance::{AddDistancesFlags, DistancesKind};
 use hwlocality::object::types::ObjectType;
 use hwlocality::topology::builder::BuildFlags;
 use hwlocality::topology::export::xml::XMLExportFlags;
+use rustix::fs::{MemfdFlags, memfd_create};
 use std::ffi::CStr;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 
 /// No kernel has a CPU of this number.
 const CPU_NUMBERS: usize = 1 << 20;
@@ -112,16 +116,37 @@ pub(crate) fn read(input: Input<'_>) -> Result<Found, String> {
     })
 }
 
+/// hwloc's reader of XML (libxml2) takes 10 MB at most from memory, and any length from a file.
+const MOST_FROM_MEMORY: usize = 9_000_000;
+
+/// A file that is in memory only and has this text, and its name.
+fn file_of(text: &str) -> io::Result<(File, String)> {
+    let mut file = File::from(memfd_create("evenly-xml", MemfdFlags::CLOEXEC)?);
+    file.write_all(text.as_bytes())?;
+    let name = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok((file, name))
+}
+
 fn load(input: Input<'_>) -> Result<Topology, String> {
     let builder = Topology::builder()
         .with_flags(BuildFlags::INCLUDE_DISALLOWED)
         .map_err(|e| e.to_string())?;
+    // It has to be there until the tree is built.
+    let mut long = None;
     let builder = match input {
         Input::Here => builder,
         Input::Synthetic(text) => builder.from_synthetic(text).map_err(|e| e.to_string())?,
+        Input::Xml(text) if text.len() > MOST_FROM_MEMORY => {
+            let cannot = |e| format!("its {} bytes cannot be kept for hwloc: {e}", text.len());
+            let (file, name) = file_of(text).map_err(cannot)?;
+            long = Some(file);
+            builder.from_xml_file(name).map_err(|e| e.to_string())?
+        }
         Input::Xml(text) => builder.from_xml(text).map_err(|e| e.to_string())?,
     };
-    builder.build().map_err(|e| words(&e))
+    let built = builder.build().map_err(|e| words(&e));
+    drop(long);
+    built
 }
 
 /// What hwloc says, for those who do not program with it.

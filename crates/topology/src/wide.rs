@@ -3,8 +3,7 @@
 //! hwloc finds the place of an object by comparing its CPUs with those of its siblings, one after the
 //! other: n cores side by side take n * n comparisons of sets of n CPUs, minutes for 16,384. Such a
 //! description is handed to hwloc with two where there are many. What hwloc makes of the two is then
-//! repeated as often as it was asked for. hwloc does not see that again: of XML in memory it
-//! reads 10 MB at most.
+//! repeated as often as it was asked for. hwloc does not see that again: of XML, too, it takes minutes.
 //!
 //! Invariant: what comes out is what hwloc would have made of the description. It makes all things of a
 //! level alike, so that one of them stands for all.

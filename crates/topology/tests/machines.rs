@@ -40,6 +40,15 @@ fn as_many_cores_side_by_side_as_are_accepted() {
     assert!(said.contains("16384 x core: CPUs 0-16383"), "{said}");
 }
 
+/// Their XML is longer than hwloc reads from memory.
+#[test]
+fn as_many_cores_of_several_hosts_as_are_accepted() {
+    let machine = synthetic("host:16 core:1024").unwrap();
+    assert_eq!(machine.cluster(None).unwrap().cores().len(), 16_384);
+    assert_eq!(machine.hosts().len(), 16);
+    assert!(machine.to_xml().unwrap().len() > 10_000_000);
+}
+
 #[test]
 fn synthetic_machines_are_numbered_as_hwloc_does() {
     let machine = synthetic("numa:4 core:8 pu:2").unwrap();
