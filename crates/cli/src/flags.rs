@@ -483,8 +483,8 @@ pub(crate) struct TopologyArgs {
     #[arg(long, value_name = "MPICC", requires = "network",
         value_parser = PathBufValueParser::new().map(PathBuf::into_os_string))]
     pub(crate) mpicc: Option<OsString>,
-    /// What --network starts on each host: measure it, and tell about it in a directory
-    #[arg(long, value_name = "DIR", requires = "measure", hide = true,
+    /// What --network starts on each host: tell about it in a directory, with --measure measured before
+    #[arg(long, value_name = "DIR", hide = true,
         conflicts_with_all = ["network", "synthetic", "xml", "export", "svg", "json"])]
     pub(crate) as_host: Option<PathBuf>,
     /// Write the machine to FILE as XML of hwloc, with what was measured as distances: for `evenly map

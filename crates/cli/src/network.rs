@@ -1,10 +1,10 @@
 //! `evenly topology --measure --network`: several hosts and the network between them, measured by what
 //! MPI's launcher starts on each.
 //!
-//! The launcher runs twice: first it starts evenly itself on each host, which measures the host's memory
-//! (unless that was done before) and tells about the host in a directory that all share; then the
-//! ping-pong (`probe/pingpong.c`), unless what it found for these hosts is kept. The launcher's own words
-//! go to standard error.
+//! The launcher first starts evenly itself on each host, which tells about the host in a directory that all
+//! share, so that whatever cannot be is found before anything is measured. Where a host's memory was not
+//! measured before it starts evenly again, which does that; then the ping-pong (`probe/pingpong.c`), unless
+//! what it found for these hosts is kept. The launcher's own words go to standard error.
 
 use crate::balance::check_command;
 use crate::flags::TopologyArgs;
@@ -14,18 +14,21 @@ use anyhow::Context;
 use evenly_probe::build::{Compiler, PING_PONG, build};
 use evenly_probe::mpi::Used;
 use evenly_topology::{
-    Host, MOST_PING_PONG_BYTES, Machine, Network, Told, cache_dir, claim_host, default_dir, join,
-    keep_network, kept_network, read_ping_pong, tell_host, this_machine, told_hosts,
+    Host, MOST_PING_PONG_BYTES, Machine, Measurement, Network, NetworkError, Told, cache_dir,
+    claim_host, default_dir, join, keep_network, kept_network, read_ping_pong, tell_host,
+    this_machine, told_hosts,
 };
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{IsTerminal, Read, stderr};
+use std::iter;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// What a process that the launcher has started does: one of each host measures it.
+/// What a process that the launcher has started does: one of each host tells about it, and measures it
+/// before where it is to.
 pub(crate) fn one(args: &TopologyArgs, dir: &Path) -> anyhow::Result<End> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname")
         .context("cannot tell the name of this host")?;
@@ -34,7 +37,10 @@ pub(crate) fn one(args: &TopologyArgs, dir: &Path) -> anyhow::Result<End> {
         || format!("host {name}: cannot write to {}, which hosts must share", dir.display());
     if claim_host(dir, name).with_context(cannot)? {
         let mut notes = Vec::new();
-        let machine = measured_machine(this_machine()?, args.again, &mut notes);
+        let mut machine = this_machine()?;
+        if args.measure {
+            machine = measured_machine(machine, args.again, &mut notes);
+        }
         tell_host(dir, name, &machine, &notes).with_context(cannot)?;
     }
     Ok(End::Status(0))
@@ -79,18 +85,23 @@ pub(crate) fn all(args: &TopologyArgs, notes: &mut Vec<String>) -> anyhow::Resul
     fs::create_dir_all(&shared).with_context(cannot_make)?;
     let dir = tempfile::tempdir_in(&shared).with_context(cannot_make)?;
 
-    said("measuring the memory of each host");
-    let evenly = std::env::current_exe().context("cannot find this program's own file")?;
-    let mut measure = vec![evenly.into_os_string(), "topology".into(), "--measure".into()];
-    measure.extend(args.again.then(|| OsString::from("--again")));
-    measure.extend([OsString::from("--as-host"), dir.path().as_os_str().to_owned()]);
-    launch(&args.command, &measure)?;
-    let told = told_hosts(dir.path())?;
-    anyhow::ensure!(
-        !told.is_empty(),
-        "no host wrote to {}; hosts must share that directory (XDG_CACHE_HOME)",
-        dir.path().display()
-    );
+    said("asking which hosts there are");
+    let mut told = each_host(args, &dir.path().join("there"), &[])?;
+    if let [only] = &told[..] {
+        return Err(NetworkError::OneHost { host: only.host.name.clone() }.into());
+    }
+    if args.again || told.iter().any(|t| t.host.machine.measurement().is_none()) {
+        said("measuring the memory of each host");
+        let again = args.again.then_some("--again");
+        let options: Vec<&str> = iter::once("--measure").chain(again).collect();
+        told = each_host(args, &dir.path().join("measured"), &options)?;
+    } else {
+        let note =
+            |m: &Measurement| format!("measured before, at {}; --again measures anew", m.when());
+        for t in &mut told {
+            t.notes.extend(t.host.machine.measurement().map(note));
+        }
+    }
     let mut hosts: Vec<Host> = Vec::new();
     for Told { host, notes: of_host } in told {
         notes.extend(of_host.iter().map(|note| format!("host {}: {note}", host.name)));
@@ -102,7 +113,13 @@ pub(crate) fn all(args: &TopologyArgs, notes: &mut Vec<String>) -> anyhow::Resul
     let store = default_dir();
     let kept = store.as_deref().filter(|_| !args.again);
     let network = match kept.and_then(|store| kept_network(store, &hosts, &mpi)) {
-        Some(network) => network,
+        Some(network) => {
+            notes.push(format!(
+                "messages between hosts were measured before, at {}; --again measures anew",
+                network.when()
+            ));
+            network
+        }
         None => {
             let network = ping_pong(args, built.file.as_os_str(), dir.path())?;
             if let Some(Err(e)) = store.map(|store| keep_network(&store, &hosts, &mpi, &network)) {
@@ -112,6 +129,23 @@ pub(crate) fn all(args: &TopologyArgs, notes: &mut Vec<String>) -> anyhow::Resul
         }
     };
     Ok(join(&hosts, network)?)
+}
+
+/// Has the launcher start evenly on each host, and what each told in a directory, which is made.
+fn each_host(args: &TopologyArgs, dir: &Path, options: &[&str]) -> anyhow::Result<Vec<Told>> {
+    fs::create_dir(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let evenly = std::env::current_exe().context("cannot find this program's own file")?;
+    let mut words = vec![evenly.into_os_string(), "topology".into()];
+    words.extend(options.iter().map(OsString::from));
+    words.extend([OsString::from("--as-host"), dir.as_os_str().to_owned()]);
+    launch(&args.command, &words)?;
+    let told = told_hosts(dir)?;
+    anyhow::ensure!(
+        !told.is_empty(),
+        "no host wrote to {}; hosts must share that directory (XDG_CACHE_HOME)",
+        dir.display()
+    );
+    Ok(told)
 }
 
 /// Measures messages between hosts.

@@ -70,7 +70,8 @@ fn check(args: &TopologyArgs, outputs: &[(&str, &Option<PathBuf>)]) -> anyhow::R
 /// The machine with what was measured on it, or is now, which is kept. What cannot be measured or kept
 /// is noted.
 pub(crate) fn measured_machine(machine: Machine, again: bool, notes: &mut Vec<String>) -> Machine {
-    if machine.measurement().is_some() && !again {
+    if let Some(kept) = machine.measurement().filter(|_| !again) {
+        notes.push(format!("measured before, at {}; --again measures anew", kept.when()));
         return machine;
     }
     let mut said = |text: &str| {

@@ -308,7 +308,7 @@ pub enum JoinError {
     /// A host of the network of which nothing else is known.
     #[error(
         "messages were measured to host {host}, and nothing is known of its memory; every host needs \
-         a rank in both runs of the launcher"
+         a rank in all runs of the launcher"
     )]
     Missing {
         /// The host.

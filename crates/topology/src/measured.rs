@@ -3,6 +3,7 @@
 //! Invariant: pure; every figure is from values that were measured, and they are all kept.
 
 use crate::factors::{Factors, Source};
+use crate::report::date;
 use evenly_model::RATIOS;
 use evenly_model::stats::median;
 use serde::{Deserialize, Serialize};
@@ -130,6 +131,12 @@ pub struct Factor {
 }
 
 impl Measurement {
+    /// When it was measured, in words.
+    #[must_use]
+    pub fn when(&self) -> String {
+        date(self.unix_s)
+    }
+
     /// What was measured for the CPUs of one node and the memory of one.
     #[must_use]
     pub fn pair(&self, reader: u32, memory: u32) -> Option<&Pair> {

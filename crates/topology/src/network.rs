@@ -6,6 +6,7 @@
 
 use crate::factors::{FactorsError, NetworkFactors};
 use crate::measured::Spread;
+use crate::report::date;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -24,14 +25,12 @@ pub enum NetworkError {
     Unreadable(String),
     /// There is no network.
     #[error(
-        "all {ranks} ranks ran on host '{host}'; a rank on each of two hosts or more is needed, as with \
+        "all ranks ran on host '{host}'; a rank on each of two hosts or more is needed, as with \
          mpirun -host a,b -n 2, and hosts must have names of their own"
     )]
     OneHost {
         /// The host.
         host: String,
-        /// Ranks there were.
-        ranks: u64,
     },
 }
 
@@ -69,7 +68,6 @@ pub struct Network {
 struct PingPong {
     schema: String,
     mpi: String,
-    ranks: u64,
     small_bytes: u64,
     large_bytes: u64,
     hosts: Vec<PlayingHost>,
@@ -102,7 +100,7 @@ pub fn read_ping_pong(text: &[u8], unix_s: u64, seconds: f64) -> Result<Network,
         )));
     }
     if let [only] = &found.hosts[..] {
-        return Err(NetworkError::OneHost { host: only.name.clone(), ranks: found.ranks });
+        return Err(NetworkError::OneHost { host: only.name.clone() });
     }
     let pair = |p: PlayedPair| {
         let spread = |values: Vec<f64>, what: &str| {
@@ -133,6 +131,12 @@ pub fn read_ping_pong(text: &[u8], unix_s: u64, seconds: f64) -> Result<Network,
 }
 
 impl Network {
+    /// When it was measured, in words.
+    #[must_use]
+    pub fn when(&self) -> String {
+        date(self.unix_s)
+    }
+
     /// What was measured between two hosts, by their places.
     #[must_use]
     pub fn pair(&self, a: usize, b: usize) -> Option<&HostPair> {
@@ -225,7 +229,7 @@ pub(crate) mod tests {
     fn what_is_no_network() {
         let said = |text: &str| read_ping_pong(text.as_bytes(), 0, 1.0).unwrap_err().to_string();
         let one = said(&text(&["a"], &[]));
-        assert!(one.contains("all 4 ranks ran on host 'a'"), "{one}");
+        assert!(one.contains("all ranks ran on host 'a'"), "{one}");
         for bad in [
             String::new(),
             String::from("{}"),

@@ -118,6 +118,11 @@ fn hosts_and_their_network_are_measured() {
         // What was kept is used again, and measured again where that is asked for.
         let again = measure(&hosts, &tool, mpi, 1, &[]);
         assert_eq!(again["network"], found["network"]);
+        let notes = again["notes"].to_string();
+        assert!(notes.contains("messages between hosts were measured before, at 2"), "{notes}");
+        assert!(notes.contains(": measured before, at 2"), "{notes}");
+        let notes = found["notes"].to_string();
+        assert!(!notes.contains("messages between hosts were measured before"), "{notes}");
         // hwloc's own tools see hosts and distances.
         let exported = fs::read_to_string(&xml).unwrap();
         assert!(
@@ -245,11 +250,11 @@ fn a_stencil_on_two_hosts_is_profiled_mapped_and_run() {
 /// Without namespaces: all ranks are on this host, and that is said.
 #[test]
 fn what_is_no_network_is_said_in_a_line() {
-    let tool = Tool::new();
+    let (tool, home) = (Tool::new(), Tool::new());
     let topology = |words: &[&str]| {
         let mut c = tool.evenly(["topology", "--measure", "--network", "--"]);
-        let output =
-            c.args(words).envs(ENVIRONMENT).env("XDG_CACHE_HOME", cache()).output().unwrap();
+        let output = c.args(words).envs(ENVIRONMENT);
+        let output = output.env("XDG_CACHE_HOME", home.dir.path()).output().unwrap();
         (output.status.code(), stderr(&output))
     };
     let last = |said: &str| said.lines().last().unwrap_or_default().to_owned();
@@ -257,7 +262,10 @@ fn what_is_no_network_is_said_in_a_line() {
         let mpirun = mpi.tool("mpirun");
         let (status, said) = topology(&[&mpirun, "-n", "2"]);
         assert_eq!(status, Some(125), "{said}");
-        assert!(last(&said).contains("all 2 ranks ran on host"), "{}: {said}", mpi.said);
+        assert!(last(&said).contains("all ranks ran on host"), "{}: {said}", mpi.said);
+        // Before anything was measured.
+        let kept = home.path("evenly/topology");
+        assert!(!kept.exists(), "{}", mpi.said);
         let program = mpi.program("stencil");
         let (status, said) = topology(&[&mpirun, "-n", "2", &program]);
         assert_eq!((status, said.lines().count()), (Some(125), 1), "{said}");
