@@ -107,9 +107,16 @@ enum Waiting {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "name")]
 enum Program {
-    /// The loads of four ranks are the two in turn, and turn round after so many iterations, where
+    /// The loads of ranks are the two in turn, and turn round after so many iterations, where
     /// that is not 0. They wait for all others in a barrier, or for messages of both neighbours.
-    Metbench { mpi: MpiArg, loads: [u32; 2], iterations: u32, reverse: u32, neighbours: bool },
+    Metbench {
+        mpi: MpiArg,
+        ranks: u32,
+        loads: [u32; 2],
+        iterations: u32,
+        reverse: u32,
+        neighbours: bool,
+    },
     /// A triangular loop in equal blocks of rows.
     Triangle { runtime: &'static str, threads: u32, sweeps: u32 },
 }
@@ -187,11 +194,14 @@ fn cases(longer: f64) -> Vec<Case> {
             ("1-1", [2, 2], 80, 0, false),
             ("var", [1, 4], 45, 15, false),
             ("neighbours", [1, 4], 60, 0, true),
+            // Nothing is to be had here, and so little disturbs it that half a percent shows.
+            ("2-on-2", [4, 4], 80, 0, false),
         ] {
             let iterations = times(iterations);
+            let ranks = if what == "2-on-2" { CPUS } else { RANKS };
             all.push(Case {
                 name: format!("metbench-{what}-{}-{}", mpi.name(), waiting.name()),
-                program: Program::Metbench { mpi, loads, iterations, reverse, neighbours },
+                program: Program::Metbench { mpi, ranks, loads, iterations, reverse, neighbours },
                 waiting,
             });
         }
@@ -223,13 +233,13 @@ impl Case {
     /// In words.
     fn what(&self) -> String {
         match self.program {
-            Program::Metbench { mpi, loads: [a, b], iterations, reverse, neighbours } => {
+            Program::Metbench { mpi, ranks, loads: [a, b], iterations, reverse, neighbours } => {
                 let turning = match reverse {
                     0 => String::new(),
                     k => format!(" that turn round every {k}"),
                 };
                 format!(
-                    "MetBench, {}, {RANKS} ranks on {CPUS} CPUs that {}{}, {iterations} iterations with \
+                    "MetBench, {}, {ranks} ranks on {CPUS} CPUs that {}{}, {iterations} iterations with \
                      loads {a} and {b}{turning}",
                     mpi.words(),
                     self.waiting.name(),
@@ -266,7 +276,7 @@ impl Case {
         let per_ms = bench.iterations_per_ms;
         let argv = |words: Vec<String>| words.into_iter().map(OsString::from).collect();
         match self.program {
-            Program::Metbench { mpi, loads: [a, b], iterations, reverse, neighbours } => {
+            Program::Metbench { mpi, ranks, loads: [a, b], iterations, reverse, neighbours } => {
                 let command = |ranks: u32, loads: String| {
                     argv(vec![
                         mpi.tool("mpirun"),
@@ -285,9 +295,9 @@ impl Case {
                         String::from(if neighbours { "neighbours" } else { "barrier" }),
                     ])
                 };
-                // Two pairs of ranks, each with both loads.
-                let half = format!("{}", a + b);
-                [command(RANKS, format!("{a},{b}")), command(CPUS, half)]
+                // A CPU has as many ranks of the one load as of the other; all of its work is that of one rank.
+                let half = format!("{}", (a + b) * ranks / (2 * CPUS));
+                [command(ranks, format!("{a},{b}")), command(CPUS, half)]
             }
             Program::Triangle { runtime, threads, sweeps } => {
                 let units = ROWS * (ROWS + 1) / 2;
@@ -599,7 +609,7 @@ mod tests {
     fn names_are_unique_and_policies_exist() {
         let all = cases(1.0);
         let names: BTreeSet<&str> = all.iter().map(|c| c.name.as_str()).collect();
-        assert_eq!((names.len(), all.len()), (23, 23));
+        assert_eq!((names.len(), all.len()), (26, 26));
         assert!(POLICIES.iter().all(|p| evenly_policy::by_name(p).is_some()));
     }
 
@@ -617,6 +627,12 @@ mod tests {
             words(&command).join(" "),
             "mpirun.mpich -n 4 /r/metbench.mpich --iterations 60 --iters 10000 --loads 1,4 --reverse 0 \
              --sync barrier"
+        );
+        let [command, reference_of_two] = of("metbench-2-on-2-mpich-spin").commands(&bench(&args));
+        assert!(words(&command).join(" ").contains("-n 2 "));
+        assert_eq!(
+            words(&command).join(" ").replace("4,4", "4"),
+            words(&reference_of_two).join(" ")
         );
         let [command, _] = of("metbench-neighbours-mpich-spin").commands(&bench(&args));
         assert!(words(&command).join(" ").ends_with("--sync neighbours"));
