@@ -8,12 +8,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
 pub mod mpi;
+pub mod processes;
 pub mod schema;
 
 use evenly_linux::affinity;
 use evenly_linux::journal::{JournalView, StateDir, others};
 use evenly_linux::proc::{Proc, status_field};
 use evenly_model::{CpuSet, Pid, Tid};
+pub use processes::descendants;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -159,29 +161,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        for pid in descendants(self.pid()) {
-            signal(pid, Signal::KILL);
-        }
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        processes::end(&mut self.0);
     }
-}
-
-/// Processes that descend from this one, without itself.
-pub fn descendants(root: Pid) -> Vec<Pid> {
-    let proc = Proc::default();
-    let parents: Vec<(Pid, Pid)> = (proc.processes().into_iter())
-        .filter_map(|p| Some((p, proc.process_stat(p)?.ppid)))
-        .collect();
-    let mut found = vec![root];
-    let mut at = 0;
-    while at < found.len() {
-        let children = parents.iter().filter(|(_, parent)| *parent == found[at]).map(|(p, _)| *p);
-        found.extend(children.collect::<Vec<_>>());
-        at += 1;
-    }
-    found.remove(0);
-    found
 }
 
 /// Where journals are, for one test alone.

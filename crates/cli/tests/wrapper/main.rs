@@ -16,6 +16,8 @@ mod messages;
 mod mpi;
 mod network;
 mod probe;
+#[path = "../common/processes.rs"]
+mod processes;
 mod profile;
 mod reports;
 #[path = "../common/schema.rs"]

@@ -1,5 +1,6 @@
 //! The tool in a room of its own, and the workloads.
 
+use crate::processes;
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -151,7 +152,6 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        processes::end(&mut self.0);
     }
 }
