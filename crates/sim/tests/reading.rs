@@ -1,79 +1,15 @@
 //! How much is read at a balancing point, and that what is not read is known all the same.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use evenly_engine::{
-    ApplyError, Balancer, BalancerOptions, GuardOptions, Located, Machine, Reading, Selection,
-};
-use evenly_model::{CpuId, CpuSet, DomainId, Nanos, ThreadId};
-use evenly_policy::by_name;
-use evenly_sim::{Barrier, Hotplug, Scenario, Sharing, Sim};
-use std::cell::Cell;
+mod watched;
+
+use evenly_engine::{Balancer, Machine};
+use evenly_model::{CpuId, Nanos};
+use evenly_sim::{Barrier, Hotplug, Scenario, Sharing};
+use watched::{Watched, start as start_with};
 
 fn ms(ms: u64) -> Nanos {
     Nanos::from_millis(ms)
-}
-
-/// Counts what is read.
-struct Counting {
-    sim: Sim,
-    located: usize,
-    read: usize,
-    /// Capacities that were asked for.
-    capacities: Cell<usize>,
-    /// The second thread cannot be read.
-    blind: bool,
-}
-
-impl Machine for Counting {
-    fn now(&self) -> Nanos {
-        self.sim.now()
-    }
-
-    fn own_cpu_time(&self) -> Nanos {
-        self.sim.own_cpu_time()
-    }
-
-    fn read(&mut self, ids: &[ThreadId], out: &mut Vec<Reading>) {
-        self.read += ids.len();
-        self.sim.read(ids, out);
-        if self.blind {
-            out[1] = Reading::Unknown;
-        }
-    }
-
-    fn locate(&mut self, id: ThreadId) -> Option<Located> {
-        self.located += 1;
-        self.sim.locate(id)
-    }
-
-    fn usable(&mut self, within: &CpuSet) -> CpuSet {
-        self.sim.usable(within)
-    }
-
-    fn original_mask(&mut self, id: ThreadId) -> Option<CpuSet> {
-        self.sim.original_mask(id)
-    }
-
-    fn place(&mut self, id: ThreadId, cpu: CpuId, to: Option<&CpuSet>) -> Result<(), ApplyError> {
-        self.sim.place(id, cpu, to)
-    }
-
-    fn confine(&mut self, id: ThreadId, mask: &CpuSet) -> Result<(), ApplyError> {
-        self.sim.confine(id, mask)
-    }
-
-    fn restore(&mut self, id: ThreadId) {
-        self.sim.restore(id);
-    }
-
-    fn capacity(&self, cpu: CpuId) -> u32 {
-        self.capacities.set(self.capacities.get() + 1);
-        self.sim.capacity(cpu)
-    }
-
-    fn resolution(&self) -> Nanos {
-        self.sim.resolution()
-    }
 }
 
 /// Threads that share CPUs in slices of 4 ms, as a kernel lets them.
@@ -87,39 +23,8 @@ fn scenario(n: usize, work: Nanos, phases: u32, barrier: Barrier) -> Scenario {
     }
 }
 
-fn start(scenario: Scenario) -> (Counting, Balancer) {
+fn start(scenario: Scenario) -> (Watched, Balancer) {
     start_with("juggle", scenario)
-}
-
-fn start_with(policy: &str, scenario: Scenario) -> (Counting, Balancer) {
-    let info = by_name(policy).unwrap();
-    let options = BalancerOptions {
-        domain: DomainId(0),
-        cpus: "0-1".parse().unwrap(),
-        wanted: None,
-        mechanism: info.mechanism,
-        guard: GuardOptions { enabled: false, ..GuardOptions::default() },
-    };
-    let mut machine = Counting {
-        sim: Sim::new(scenario),
-        located: 0,
-        read: 0,
-        capacities: Cell::new(0),
-        blind: false,
-    };
-    machine.sim.run_until(ms(1));
-    let mut balancer = match info.decentral {
-        None => Balancer::new(options, (info.make)(), machine.now()),
-        // Those of CPUs sleep: only their caretaker's points are looked at.
-        Some(cut_off) => Balancer::decentral(options, cut_off, &[], ms(20), 1, machine.now()).0,
-    };
-    for thread in machine.sim.candidates() {
-        let baseline = thread.times;
-        let mask = machine.original_mask(thread.id).unwrap();
-        let selection = Selection { thread, baseline };
-        balancer.join(&mut machine, selection, &mask, &mut []);
-    }
-    (machine, balancer)
 }
 
 #[test]
@@ -182,9 +87,10 @@ fn what_a_thread_did_while_it_could_not_be_read_is_counted_when_it_can() {
     type At = fn(u64) -> bool;
     let run = |blind: At| {
         let (mut machine, mut balancer) = start(scenario(3, ms(100_000), 1, Barrier::None));
+        let second = machine.sim.candidates()[1].id;
         for point in 1..=200 {
             machine.sim.run_until(ms(20 * point));
-            machine.blind = blind(point);
+            machine.hidden = blind(point).then_some(second);
             balancer.point(&mut machine, ms(20), &mut []);
         }
         let (_, threads, notes) = balancer.summary(machine.now());

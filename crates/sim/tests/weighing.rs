@@ -1,95 +1,17 @@
 //! What a policy that gives weights does to threads, call by call.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use evenly_engine::{
-    ApplyError, Balancer, BalancerOptions, GuardOptions, Located, Machine, Reading, Selection,
-    Waiting, Wanted,
-};
-use evenly_model::{CpuId, CpuSet, DomainId, Nanos, Pid, ThreadId};
-use evenly_policy::by_name;
-use evenly_sim::{Barrier, Scenario, Sharing, Sim};
-use std::collections::BTreeMap;
+mod watched;
+
+use evenly_engine::{Balancer, Machine};
+use evenly_model::Nanos;
+use evenly_sim::{Barrier, Scenario, Sharing};
+use watched::Watched;
 
 const PERIOD: Nanos = Nanos::from_millis(20);
 
-/// Keeps account of what is done to threads.
-struct Account {
-    sim: Sim,
-    /// Calls that change something.
-    acts: usize,
-    weights: BTreeMap<ThreadId, f64>,
-    /// This one has ended.
-    ended: Option<ThreadId>,
-}
-
-impl Machine for Account {
-    fn now(&self) -> Nanos {
-        self.sim.now()
-    }
-
-    fn own_cpu_time(&self) -> Nanos {
-        self.sim.own_cpu_time()
-    }
-
-    fn read(&mut self, ids: &[ThreadId], out: &mut Vec<Reading>) {
-        self.sim.read(ids, out);
-        for (id, reading) in ids.iter().zip(out) {
-            if self.ended == Some(*id) {
-                *reading = Reading::Gone;
-            }
-        }
-    }
-
-    fn waiting(&mut self, ids: &[ThreadId], out: &mut Vec<Option<Waiting>>) {
-        self.sim.waiting(ids, out);
-    }
-
-    fn locate(&mut self, id: ThreadId) -> Option<Located> {
-        self.sim.locate(id)
-    }
-
-    fn usable(&mut self, within: &CpuSet) -> CpuSet {
-        self.sim.usable(within)
-    }
-
-    fn original_mask(&mut self, id: ThreadId) -> Option<CpuSet> {
-        self.sim.original_mask(id)
-    }
-
-    fn place(&mut self, id: ThreadId, cpu: CpuId, to: Option<&CpuSet>) -> Result<(), ApplyError> {
-        self.acts += 1;
-        self.sim.place(id, cpu, to)
-    }
-
-    fn confine(&mut self, id: ThreadId, mask: &CpuSet) -> Result<(), ApplyError> {
-        self.acts += 1;
-        self.sim.confine(id, mask)
-    }
-
-    fn restore(&mut self, id: ThreadId) {
-        self.acts += 1;
-        self.sim.restore(id);
-    }
-
-    fn weigh(&mut self, wanted: &[Wanted]) -> Vec<Result<f64, ApplyError>> {
-        self.acts += 1;
-        self.weights.extend(wanted.iter().map(|w| (w.thread, w.weight)));
-        self.sim.weigh(wanted)
-    }
-
-    fn unweigh(&mut self, process: Pid, thread: ThreadId) {
-        self.acts += 1;
-        assert!(self.weights.remove(&thread).is_some(), "{thread} has no weight");
-        self.sim.unweigh(process, thread);
-    }
-
-    fn resolution(&self) -> Nanos {
-        self.sim.resolution()
-    }
-}
-
 /// Threads with these loads that meet in a barrier and spin there, or sleep, on two CPUs in slices of 4 ms.
-fn start(policy: &str, loads_ms: [u64; 4], barrier: Barrier) -> (Account, Balancer) {
+fn start(policy: &str, loads_ms: [u64; 4], barrier: Barrier) -> (Watched, Balancer) {
     let work = Nanos::from_millis(10);
     let sharing = Sharing::Slices(Nanos::from_millis(4));
     let mut s =
@@ -97,27 +19,10 @@ fn start(policy: &str, loads_ms: [u64; 4], barrier: Barrier) -> (Account, Balanc
     for (thread, load) in s.threads.iter_mut().zip(loads_ms) {
         thread.work = Nanos::from_millis(load);
     }
-    let info = by_name(policy).unwrap();
-    let options = BalancerOptions {
-        domain: DomainId(0),
-        cpus: "0-1".parse().unwrap(),
-        wanted: None,
-        mechanism: info.mechanism,
-        guard: GuardOptions { enabled: false, ..GuardOptions::default() },
-    };
-    let sim = Sim::new(s);
-    let mut machine = Account { sim, acts: 0, weights: BTreeMap::new(), ended: None };
-    machine.sim.run_until(Nanos::from_millis(1));
-    let mut balancer = Balancer::new(options, (info.make)(), machine.now());
-    for thread in machine.sim.candidates() {
-        let baseline = thread.times;
-        let mask = machine.original_mask(thread.id).unwrap();
-        balancer.join(&mut machine, Selection { thread, baseline }, &mask, &mut []);
-    }
-    (machine, balancer)
+    watched::start(policy, s)
 }
 
-fn points(machine: &mut Account, balancer: &mut Balancer, count: u64) {
+fn points(machine: &mut Watched, balancer: &mut Balancer, count: u64) {
     for _ in 0..count {
         machine.sim.run_until(machine.now() + PERIOD);
         balancer.point(machine, PERIOD, &mut []);
