@@ -1176,6 +1176,11 @@ impl Case<'_> {
             };
         }
         if bound < LEAST_GAIN {
+            if unequal {
+                return none(&format!(
+                    "{n} threads can share {m} CPUs as unequal as these are so that each gets about as much"
+                ));
+            }
             let how = if n <= m {
                 String::from("each thread has a CPU to itself")
             } else {

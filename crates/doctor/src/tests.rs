@@ -216,6 +216,16 @@ fn somebody_else_on_a_cpu() {
         f.evidence.last().unwrap(),
         "worker-1 (102) on CPU 1 waited longest: 51 % of its time"
     );
+    // Three threads on CPUs of which one has half of its time for them: two and one are even, and CPUs are not.
+    let mut three = evidence((0..3).map(|i| thread(i, 5.0, 5.0, 0.0)).collect());
+    for (u, (ours, busy)) in three.cpus.iter_mut().zip([(10.0, 10.0), (5.0, 10.0)]) {
+        (u.program_s, u.busy_s) = (ours, busy);
+    }
+    let reason = Diagnosis::of(&three, Vec::new()).prospect.reason;
+    assert!(
+        reason.starts_with("no benefit here: 3 threads can share 2 CPUs as unequal"),
+        "{reason}"
+    );
     // Busy time that was not counted, as on a virtual CPU that is stopped without a word: what the other used is
     // known all the same, and the rest is nobody's.
     let mut lost = e.clone();
