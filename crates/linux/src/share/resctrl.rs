@@ -412,6 +412,18 @@ fn offered(files: &dyn Files, real: &Real, resource: Resource) -> Result<Divisio
             Missing::of("this kernel has no resctrl, or found nothing in the CPUs to divide", None)
         });
     }
+    if let Some(value) =
+        absolute_bandwidth(files, &mount).filter(|_| resource == Resource::Bandwidth)
+    {
+        return Err(Missing::of(
+            &format!(
+                "{} has MB in absolute numbers ({value} for all there is), and what the memory can do in all it does \
+                 not say, so that no part of it can be given",
+                mount.join("schemata").display()
+            ),
+            None,
+        ));
+    }
     let division = Division::read(files, &mount, resource).ok_or_else(|| {
         Missing::of(
             &format!("{} tells of no {} that can be divided", mount.display(), resource.key()),
@@ -425,6 +437,13 @@ fn offered(files: &dyn Files, real: &Real, resource: Resource) -> Result<Divisio
         )
     })?;
     Ok(division)
+}
+
+/// What the topmost group has of memory bandwidth where that is no percentage: on AMD eighths of a GB/s, of which 2048
+/// is no limit at all, and MB/s where resctrl is mounted with `mba_MBps`.
+fn absolute_bandwidth(files: &dyn Files, mount: &Path) -> Option<u64> {
+    let domains = parse_schemata(&files.read(&mount.join("schemata")).ok()?, Resource::Bandwidth)?;
+    domains.into_iter().map(|(_, value)| value).max().filter(|&value| value > 100)
 }
 
 /// The least that can be given, relative to what is there; or what is missing.
@@ -639,6 +658,12 @@ mod tests {
         assert!(range(&Real::at(&kernel.0), Resource::Bandwidth).is_ok());
         let missing = range(&Real::at(&kernel.0), Resource::Cache).unwrap_err();
         assert!(missing.why.contains("no L3"), "{missing:?}");
+        // As AMD's processors have it, and as `mba_MBps`.
+        for all in ["2048", "4294967295"] {
+            fs::write(kernel.mount().join("schemata"), format!("MB:0={all};1={all}\n")).unwrap();
+            let missing = range(&Real::at(&kernel.0), Resource::Bandwidth).unwrap_err();
+            assert!(missing.why.contains(&format!("absolute numbers ({all} ")), "{missing:?}");
+        }
     }
 
     /// What real topmost groups have: not always all ways, nor from the first one on.

@@ -706,6 +706,8 @@ mod tests {
         wakes_ms: f64,
         /// They sleep while they wait, but some of it seems to be spinning, as it does live.
         sleep: bool,
+        /// Those that compute stand in the queue of their CPU as well, and that is counted.
+        queues: bool,
         blocked: Vec<Nanos>,
     }
 
@@ -724,6 +726,7 @@ mod tests {
                 weights: vec![1.0; at.len()],
                 wakes_ms: 0.0,
                 sleep: false,
+                queues: false,
                 blocked: vec![Nanos::ZERO; at.len()],
             }
         }
@@ -747,12 +750,15 @@ mod tests {
             let took = self.took_ms();
             self.took += took;
             self.iterations += 1;
+            let parts: Vec<f64> = (0..self.turns.len()).map(|t| self.part(t)).collect();
             for (i, (t, &load)) in self.turns.iter_mut().zip(&self.loads_ms).enumerate() {
                 t.phases += 1;
                 t.waits += 1;
                 t.computed += Nanos::from_millis(load);
-                t.runnable += Nanos::from_millis(load);
-                t.waited += Nanos::from_millis(took - load);
+                let part = if self.queues { parts[i] } else { 1.0 };
+                let wanted = Nanos::from_millis(load).scale(1.0 / part);
+                t.runnable += wanted;
+                t.waited += Nanos::from_millis(took) - wanted;
                 if self.spins {
                     let part = if self.sleep { 10 } else { 2 };
                     t.spun += Nanos::from_millis((took - load) / part);
@@ -955,6 +961,30 @@ mod tests {
             assert!(first < 2 && given == 1, "{first}, {given}");
             let is_right = |(w, load): (&Weight, u64)| (w.weight - load as f64 / 25.0).abs() < 0.1;
             assert!(plans[first].weights.iter().zip(loads).all(is_right), "{:?}", plans[first]);
+        }
+    }
+
+    /// Section V-B: adaptive follows a reversal of loads within two iterations.
+    #[test]
+    fn adaptive_turns_round_within_two_iterations() {
+        let mut policy = Hpc::new(Heuristic::Adaptive);
+        let mut program = Program::new(&[0, 0, 1, 1], &[40, 10, 40, 10], true);
+        program.queues = true;
+        let mut weights = vec![1.0; 4];
+        let mut iterate = |program: &mut Program| {
+            let plan = program.iterate(&mut policy);
+            if !plan.weights.is_empty() {
+                weights = plan.weights.iter().map(|w| w.weight).collect();
+            }
+            weights[0] - weights[1]
+        };
+        let leads: Vec<f64> = (0..15).map(|_| iterate(&mut program)).collect();
+        assert!(leads.last() > Some(&0.2), "{leads:?}");
+        for (loads, sign) in [([10, 40, 10, 40], -1.0), ([40, 10, 40, 10], 1.0)] {
+            program.loads_ms = loads.to_vec();
+            let leads: Vec<f64> = (0..15).map(|_| sign * iterate(&mut program)).collect();
+            // The first iteration with the new loads is the one that shows them.
+            assert!(leads[2..].iter().all(|&lead| lead > 0.2), "{leads:?}");
         }
     }
 
