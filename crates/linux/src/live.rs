@@ -306,6 +306,10 @@ struct Domain {
     /// The next point may be as early as this, where one of them calls.
     called_at: Nanos,
     period: PeriodControl,
+    /// CPU time of this thread when the last point was measured, and what of it since then somebody else
+    /// answers for.
+    measured: Option<Nanos>,
+    paid: Nanos,
     observers: Vec<Box<dyn Observer>>,
     mailbox: Arc<Mailbox>,
     journal: Arc<Journal>,
@@ -352,8 +356,10 @@ impl Domain {
         // Relaxed: whoever reads an old value reads the new one at its next point.
         self.balancer.open(machine, self.together.vacant.load(Ordering::Relaxed));
         self.period.share_budget(self.together.at_work.load(Ordering::Relaxed));
+        let around = self.around();
         if !self.balancer.is_empty() {
             let left = self.balancer.point(machine, self.period.current(), &mut self.observers);
+            self.measured = Some(thread_cpu_time());
             if !left.is_empty() {
                 for (id, _) in &left {
                     self.forget_place(*id);
@@ -361,7 +367,7 @@ impl Domain {
                 put(&self.mailbox.leaving, left);
             }
             self.period.shared_by(self.balancer.taking_turns());
-            self.period.cost(self.balancer.period_cost());
+            self.period.cost(self.balancer.period_cost() + around.scale(1.0 / self.care()));
             if self.period.newly_stretched() {
                 let text = self.period.told();
                 self.balancer.note(now(), text, &mut self.observers);
@@ -386,6 +392,14 @@ impl Domain {
         self.called_at = time + period;
         let period = period.scale(self.care());
         self.due = time + if busy && !self.balancer.is_empty() { period } else { period.max(REST) };
+    }
+
+    /// What has been spent since the last point was measured: waking up and going to sleep, and all that is done
+    /// beside it. On a busy machine that is as much again.
+    fn around(&mut self) -> Nanos {
+        let cpu = thread_cpu_time();
+        let spent = self.measured.replace(cpu).map_or(Nanos::ZERO, |before| cpu - before);
+        spent - std::mem::take(&mut self.paid)
     }
 
     /// How many periods its points are apart.
@@ -799,6 +813,8 @@ impl Live {
                 machine,
                 board,
                 called_at: began,
+                measured: None,
+                paid: Nanos::ZERO,
                 period,
                 observers: observers(id),
                 mailbox: Arc::default(),
@@ -963,6 +979,7 @@ fn run_domains(
                     domain.due = domain.called_at;
                 }
                 if now() >= coordinator.due() {
+                    let before = thread_cpu_time();
                     if coordinator.work(&mut lock(&domain.machine)) {
                         domain.due = now();
                         control.wake();
@@ -970,6 +987,7 @@ fn run_domains(
                     for text in std::mem::take(&mut coordinator.notes) {
                         domain.balancer.note(now(), text, &mut domain.observers);
                     }
+                    domain.paid += thread_cpu_time() - before;
                 }
                 if now() >= domain.due {
                     let before = domain.activations();
