@@ -142,6 +142,47 @@ fn three_threads_on_two_cpus() {
     insta::assert_snapshot!(three_on_two().judged().text());
 }
 
+/// Programs of which is known by arithmetic where their time goes, in text and JSON.
+#[test]
+fn efficiencies_of_programs_that_are_known() {
+    let near = |json: &serde_json::Value, known: f64| (json.as_f64().unwrap() - known).abs() < 1e-9;
+    for (threads, share, factors, words) in [
+        // Three threads on two CPUs, left where they are: two share one, and the third sleeps for half of the time.
+        (
+            vec![thread(1, 5.0, 0.0, 5.0), thread(2, 5.0, 5.0, 0.0), thread(3, 5.0, 5.0, 0.0)],
+            1.0 / 3.0,
+            [0.5, 1.0, 0.5, 0.5, 1.0],
+            "50.0 % parallel = 100.0 load balance x 50.0 communication (50.0 run queue x 100.0 synchronisation); \
+             33.3 % of the threads' time in run queues",
+        ),
+        // Work of 4 and 1, a CPU each.
+        (
+            vec![thread(1, 8.0, 0.0, 0.0), thread(2, 2.0, 0.0, 6.0)],
+            0.0,
+            [0.625, 0.625, 1.0, 1.0, 1.0],
+            "62.5 % parallel = 62.5 load balance x 100.0 communication (100.0 run queue x 100.0 synchronisation); \
+             0.0 % of the threads' time in run queues",
+        ),
+        // All wait for a fifth of the time for something else than each other.
+        (
+            vec![thread(1, 8.0, 0.0, 2.0), thread(2, 8.0, 0.0, 2.0)],
+            0.0,
+            [0.8, 1.0, 0.8, 1.0, 0.8],
+            "80.0 % parallel = 100.0 load balance x 80.0 communication (100.0 run queue x 80.0 synchronisation); \
+             0.0 % of the threads' time in run queues",
+        ),
+    ] {
+        let judged = report(threads).judged();
+        let text = judged.text();
+        assert!(text.contains(&format!("\n  efficiency  {words}\n")), "{text}");
+        let json = serde_json::to_value(judged).unwrap();
+        let e = &json["efficiency"];
+        assert!(near(&e["run_queue_share"], share), "{e:#}");
+        let names = ["parallel", "load_balance", "communication", "run_queue", "synchronisation"];
+        assert!(names.iter().zip(factors).all(|(n, f)| near(&e["factors"][n], f)), "{e:#}");
+    }
+}
+
 #[test]
 fn what_was_measured_goes_before_what_is_estimated() {
     let with = |pairs, ratio, low, high| {

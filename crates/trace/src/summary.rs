@@ -11,8 +11,10 @@ use crate::draw::escape;
 use crate::reader::Recording;
 use crate::timeline::Cast;
 use evenly_engine::{ADVANCE, Event, level_of_stays};
+use evenly_model::efficiency::Efficiency;
 use evenly_model::metrics::Level;
 use evenly_model::{CpuSet, DomainId, Nanos, counted};
+use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -76,6 +78,8 @@ struct Figures {
     point_cost: Option<f64>,
     measured: Option<Effect>,
     gain: Option<f64>,
+    /// Where the threads' time went.
+    efficiency: Option<Efficiency>,
 }
 
 /// Writes the summary.
@@ -168,6 +172,7 @@ impl Figures {
             point_cost: (points > 0).then(|| cpu / points as f64),
             measured,
             gain: run["gain"].as_f64(),
+            efficiency: Efficiency::deserialize(&run["efficiency"]).ok(),
             domains,
             threads,
         })
@@ -333,6 +338,9 @@ impl Figures {
             }
             row("Waiting", waiting);
         }
+        if let Some(efficiency) = &self.efficiency {
+            row("Efficiency", efficiency.words());
+        }
         let cost = self.point_cost.map(|s| format!("{} a point", span(s)));
         let overhead = self.overhead.map(|(cpu, of)| {
             let budget = self.budget.map(|b| {
@@ -474,6 +482,8 @@ mod tests {
             "domains": [domain(0, "0-1", 2), domain(1, "2-3", 1)],
             "threads": [thread(11, 6.0), thread(12, 5.0), thread(13, 7.0)],
             "measured": {"pairs": 3, "ratio": 1.26, "ci95": [1.1, 1.4]}, "gain": 1.3,
+            "efficiency": {"run_queue_share": 0.25, "basis": "cpu_time", "factors": {"parallel": 0.375,
+                "load_balance": 0.75, "communication": 0.5, "run_queue": 0.5, "synchronisation": 1.0}},
         })
     }
 
@@ -496,6 +506,11 @@ mod tests {
             ("Progress", "min 50.0 %, mean 60.0 %, max 70.0 % of a CPU per thread"),
             ("Imbalance", "16.7 % (max / mean - 1)"),
             ("Waiting", "30.0 % of their time for a CPU, 10.0 % blocked"),
+            (
+                "Efficiency",
+                "37.5 % parallel = 75.0 load balance x 50.0 communication (50.0 run queue x 100.0 \
+                 synchronisation); 25.0 % of the threads&#39; time in run queues",
+            ),
             (
                 "Overhead",
                 "0.40 % of one CPU, 0.050 s (budget: 1 % and 0.1 s in advance), 20.0 us a point",
