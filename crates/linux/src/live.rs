@@ -395,7 +395,7 @@ impl Domain {
     }
 
     /// What has been spent since the last point was measured: waking up and going to sleep, and all that is done
-    /// beside it. On a busy machine that is as much again.
+    /// beside it.
     fn around(&mut self) -> Nanos {
         let cpu = thread_cpu_time();
         let spent = self.measured.replace(cpu).map_or(Nanos::ZERO, |before| cpu - before);

@@ -412,8 +412,8 @@ fn offered(files: &dyn Files, real: &Real, resource: Resource) -> Result<Divisio
             Missing::of("this kernel has no resctrl, or found nothing in the CPUs to divide", None)
         });
     }
-    if let Some(value) =
-        absolute_bandwidth(files, &mount).filter(|_| resource == Resource::Bandwidth)
+    if resource == Resource::Bandwidth
+        && let Some(value) = absolute_bandwidth(files, &mount)
     {
         return Err(Missing::of(
             &format!(
