@@ -6,9 +6,12 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <math.h>
 #include <mpi.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "common.h"
 #include "kernel.h"
@@ -25,6 +28,8 @@ static void help(void) {
            "  --reverse K     after every K iterations ranks have the list the other way round\n"
            "                  (default 0: never)\n"
            "  --sync HOW      barrier, or neighbours: a message to both (default barrier)\n"
+           "  --parts         print also what weight each rank had, and on which CPU it was, as each\n"
+           "                  iteration began\n"
            "  --output FILE   write the JSON to FILE instead of stdout\n"
            "  --help          this text\n\n"
            "Example: mpirun -n 4 %s --loads 1,4 --reverse 15\n",
@@ -48,6 +53,70 @@ static void exchange(struct work *work, int self, int ranks) {
     work_mix(work, splitmix64(from_left) ^ from_right);
 }
 
+// A number in a file, or `otherwise`.
+static double number_in(const char *path, double otherwise) {
+    FILE *in = fopen(path, "re");
+    if (!in) return otherwise;
+    double number;
+    if (fscanf(in, "%lf", &number) != 1) number = otherwise;
+    fclose(in);
+    return number;
+}
+
+// The weight of this thread's control group, 1 being what the kernel gives one; also where there is none, or
+// where groups are mounted in other places than usual.
+static double group_weight(void) {
+    FILE *in = fopen("/proc/thread-self/cgroup", "re");
+    if (!in) return 1;
+    char line[4200], path[4300];
+    double weight = 1;
+    while (fgets(line, sizeof line, in)) {
+        line[strcspn(line, "\n")] = 0;
+        // As in "1:cpu,cpuacct:/a/group", or "0::/a/group" of version 2.
+        char *names = strchr(line, ':'), *group = names ? strchr(names + 1, ':') : NULL;
+        if (!group) continue;
+        *names++ = *group++ = 0;
+        if (!*names) {
+            snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.weight", group);
+            weight *= number_in(path, 100) / 100;
+        }
+        for (char *rest = names, *name; (name = strtok_r(rest, ",", &rest));) {
+            if (strcmp(name, "cpu")) continue;
+            snprintf(path, sizeof path, "/sys/fs/cgroup/cpu%s/cpu.shares", group);
+            weight *= number_in(path, 1024) / 1024;
+        }
+    }
+    fclose(in);
+    return weight;
+}
+
+// What this thread gets of a CPU, beside others there: by its nice value, each of which is a factor of about
+// 1.25, and its control group.
+static double own_weight(void) {
+    return pow(1.25, -getpriority(PRIO_PROCESS, 0)) * group_weight();
+}
+
+// Values of all iterations, of each rank an array, at rank 0.
+static void json_histories(FILE *out, const char *key, const double *own, size_t count, int ranks) {
+    double *all = out ? checked_alloc((size_t)ranks * count, sizeof *all) : NULL;
+    MPI_Gather(own, (int)count, MPI_DOUBLE, all, (int)count, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    if (!out) return;
+    fprintf(out, ",\"%s\":[", key);
+    for (size_t i = 0; i < (size_t)ranks * count; i++)
+        fprintf(out, "%s%.6g", i % count ? "," : i ? "],[" : "[", all[i]);
+    fprintf(out, "]]");
+    free(all);
+}
+
+// The sum over the iterations of what the rank with most had in each, at rank 0.
+static void json_longest(FILE *out, const char *key, const double *own, size_t count) {
+    double *most = checked_alloc(count, sizeof *most), sum = 0;
+    MPI_Reduce(own, most, (int)count, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    for (size_t i = 0; i < count; i++) sum += most[i];
+    free(most);
+    if (out) fprintf(out, ",\"%s\":%.9f", key, sum);
+}
+
 // Of each rank, at rank 0.
 static void json_gathered(FILE *out, const char *key, double value, int ranks) {
     double *all = out ? checked_alloc((size_t)ranks, sizeof *all) : NULL;
@@ -59,18 +128,19 @@ static void json_gathered(FILE *out, const char *key, double value, int ranks) {
 }
 
 int main(int argc, char **argv) {
-    enum { ITERATIONS, ITERS, LOADS, REVERSE, SYNC, OUTPUT, HELP };
+    enum { ITERATIONS, ITERS, LOADS, REVERSE, SYNC, PARTS, OUTPUT, HELP };
     static const struct option long_options[] = {
         {"iterations", required_argument, NULL, ITERATIONS}, {"iters", required_argument, NULL, ITERS},
         {"loads", required_argument, NULL, LOADS},           {"reverse", required_argument, NULL, REVERSE},
-        {"sync", required_argument, NULL, SYNC},             {"output", required_argument, NULL, OUTPUT},
-        {"help", no_argument, NULL, HELP},                   {0},
+        {"sync", required_argument, NULL, SYNC},             {"parts", no_argument, NULL, PARTS},
+        {"output", required_argument, NULL, OUTPUT},         {"help", no_argument, NULL, HELP},
+        {0},
     };
     static const double default_loads[] = {1, 4};
     uint64_t iterations = 45, iters = 1000000, reverse = 0;
     const double *loads = default_loads;
     size_t load_count = 2;
-    int with_neighbours = 0;
+    int with_neighbours = 0, with_parts = 0;
     const char *output = NULL;
     // Before MPI starts: bad input ends each rank by itself.
     for (int c; (c = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
@@ -84,6 +154,7 @@ int main(int argc, char **argv) {
             if (!with_neighbours && strcmp(optarg, "barrier"))
                 die_input("--sync %s: barrier or neighbours is needed", optarg);
             break;
+        case PARTS: with_parts = 1; break;
         case OUTPUT: output = optarg; break;
         case HELP: help(); break;
         default: exit(EXIT_BAD_INPUT);
@@ -99,16 +170,25 @@ int main(int argc, char **argv) {
     const double back = loads[(size_t)(ranks - 1 - self) % load_count];
     struct work work;
     work_init(&work, KIND_COMPUTE, 0, (uint64_t)self + 1);
-    double *took = checked_alloc((size_t)iterations, sizeof *took);
+    const size_t count = (size_t)iterations;
+    double *took = checked_alloc(count, sizeof *took);
+    double *computed = checked_alloc(count, sizeof *computed), *cpus = checked_alloc(count, sizeof *cpus);
+    double *computed_cpu = checked_alloc(count, sizeof *computed_cpu);
+    double *weights = checked_alloc(count, sizeof *weights);
 
     MPI_Barrier(MPI_COMM_WORLD);
     const double begun = now_s(), cpu_begun = thread_cpu_s();
-    double computed = 0, last = begun;
+    double last = begun;
     for (uint64_t i = 0; i < iterations; i++) {
         const double load = reverse && i / reverse % 2 ? back : there;
-        const double start = now_s();
+        if (with_parts) {
+            weights[i] = own_weight();
+            cpus[i] = sched_getcpu();
+        }
+        const double start = now_s(), cpu_start = thread_cpu_s();
         work_run(&work, (uint64_t)(load * (double)iters));
-        computed += now_s() - start;
+        computed_cpu[i] = thread_cpu_s() - cpu_start;
+        computed[i] = now_s() - start;
         if (with_neighbours) exchange(&work, self, ranks);
         else MPI_Barrier(MPI_COMM_WORLD);
         const double now = now_s();
@@ -129,11 +209,25 @@ int main(int argc, char **argv) {
                      "\",\"makespan_s\":%.9f",
                 ranks, iterations, iters, reverse, with_neighbours ? "neighbours" : "barrier", sum, makespan);
         fputc(',', out);
-        json_seconds(out, "iteration_s", took, (size_t)iterations, 0);
+        json_seconds(out, "iteration_s", took, count, 0);
+    }
+    double computing = 0, computing_cpu = 0;
+    for (size_t i = 0; i < count; i++) {
+        computing += computed[i];
+        computing_cpu += computed_cpu[i];
     }
     // Wall time of computing, which being kept from a CPU lengthens, and CPU time, which spinning does.
-    json_gathered(out, "computing_s", computed, ranks);
+    json_gathered(out, "computing_s", computing, ranks);
     json_gathered(out, "cpu_s", cpu, ranks);
+    json_gathered(out, "computing_cpu_s", computing_cpu, ranks);
+    json_gathered(out, "elapsed_s", elapsed, ranks);
+    // At a barrier all wait for the one who computes for longest.
+    json_longest(out, "longest_s", computed, count);
+    json_longest(out, "longest_cpu_s", computed_cpu, count);
+    if (with_parts) {
+        json_histories(out, "weights", weights, count, ranks);
+        json_histories(out, "cpus", cpus, count, ranks);
+    }
     if (out) {
         fprintf(out, "}\n");
         close_output(out);

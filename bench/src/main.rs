@@ -22,6 +22,7 @@ mod show;
 mod simulated;
 mod suite;
 mod tools;
+mod turning;
 mod uneven;
 
 use anyhow::Context;

@@ -6,6 +6,11 @@
 //! loop what one thread takes for all of it, divided by the CPUs, or the part of the thread that has most
 //! where that is longer.
 //!
+//! What half a percent is cannot be seen from makespans, which differ more than that from run to run. So of
+//! ranks with equal work ([`Case::is_balanced`]) it is also measured what part of the CPUs' time was lost for
+//! computing, by the CPU time that ranks computed: a CPU that is slow for a while lengthens both that and the
+//! makespan. And of work that turns round, how soon parts and times follow ([`crate::turning`]).
+//!
 //! Invariant: all arms of a case but the one for the limit do the same work, which their checksums show; a
 //! wrong one ends all.
 
@@ -16,6 +21,7 @@ use crate::mpi::{ENVIRONMENT, MpiArg};
 use crate::show::{Shown, interrupts, print, table};
 use crate::suite::is_asked;
 use crate::tools::{Tools, words};
+use crate::turning::{Seen, Turning, reversals};
 use anyhow::Context;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
@@ -71,6 +77,9 @@ pub(crate) struct UnevenArgs {
     /// Name the cases, and run none
     #[arg(long)]
     pub(crate) list: bool,
+    /// Only this policy beside the kernel (may be given more than once) [default: all of them]
+    #[arg(long, value_name = "NAME", value_parser = POLICIES)]
+    pub(crate) policy: Vec<String>,
     /// Runs of each arm
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) runs: u32,
@@ -145,9 +154,38 @@ struct ArmFigures {
     others: Option<f64>,
     /// What evenly's own reports say.
     own: Option<Own>,
+    /// Of ranks with equal work: what part of the CPUs' time went where.
+    balanced: Option<Balanced>,
+    /// How soon parts and times followed work that turned round.
+    turning: Option<Turning>,
     /// These reports.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     reports: Vec<serde_json::Value>,
+}
+
+/// Where the CPUs' time went, of a program whose ranks have equal work, in percent of all that its ranks could
+/// have had until its makespan. Medians.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Balanced {
+    /// In which they did not compute. Where each rank has a CPU for itself: what the makespan has beyond the
+    /// computing of the rank with the longest in each iteration.
+    lost_percent: Option<Measured>,
+    /// How much more that is than under the kernel, round by round.
+    lost_more: Option<Measured>,
+    /// Which they did not have at all.
+    taken_percent: Option<Measured>,
+    taken_more: Option<Measured>,
+    /// CPU time of evenly, of its whole run.
+    own_percent: Option<Measured>,
+}
+
+/// What a run told beside its makespan.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Told {
+    /// The parts of the time that [`Balanced`] has in percent.
+    lost: Option<f64>,
+    taken: Option<f64>,
+    seen: Option<Seen>,
 }
 
 /// A case and its figures.
@@ -278,7 +316,7 @@ impl Case {
         match self.program {
             Program::Metbench { mpi, ranks, loads: [a, b], iterations, reverse, neighbours } => {
                 let command = |ranks: u32, loads: String| {
-                    argv(vec![
+                    let mut words = vec![
                         mpi.tool("mpirun"),
                         "-n".into(),
                         ranks.to_string(),
@@ -293,7 +331,11 @@ impl Case {
                         reverse.to_string(),
                         "--sync".into(),
                         String::from(if neighbours { "neighbours" } else { "barrier" }),
-                    ])
+                    ];
+                    if reverse > 0 {
+                        words.push("--parts".into());
+                    }
+                    argv(words)
                 };
                 // A CPU has as many ranks of the one load as of the other; all of its work is that of one rank.
                 let half = format!("{}", (a + b) * ranks / (2 * CPUS));
@@ -318,6 +360,27 @@ impl Case {
                 [command(threads), command(1)]
             }
         }
+    }
+
+    /// Whether there is nothing to balance.
+    fn is_balanced(&self) -> bool {
+        matches!(self.program, Program::Metbench { loads: [a, b], neighbours: false, .. } if a == b)
+    }
+
+    /// What a run has told, by what it printed.
+    fn told(&self, text: &str) -> Told {
+        let Program::Metbench { ranks, reverse, .. } = self.program else { return Told::default() };
+        let (lost, taken) = lost(text, ranks).unzip();
+        Told { lost, taken, seen: Seen::in_output(text).filter(|_| reverse > 0) }
+    }
+
+    /// How soon runs followed work that turned round.
+    fn turning(&self, told: &[&Told]) -> Option<Turning> {
+        let Program::Metbench { ranks, loads, reverse, .. } = self.program else { return None };
+        let loads: Vec<f64> =
+            loads.iter().cycle().take(ranks as usize).copied().map(f64::from).collect();
+        let seen = told.iter().filter_map(|t| t.seen.as_ref());
+        Turning::of(seen.map(|s| reversals(s, &loads, reverse as usize)).collect())
     }
 
     /// The limit as part of what the arm for it takes.
@@ -397,7 +460,7 @@ pub(crate) fn compare(args: &UnevenArgs) -> anyhow::Result<()> {
             ..ProcessExecutor::default()
         };
         let inner = Watching { inner, cpus: cpus.clone(), loads: Vec::new() };
-        let mut executor = Checking { inner, sums: Vec::new() };
+        let mut executor = Checking { inner, case, sums: Vec::new(), told: Vec::new() };
         let measured = bench.measure(case, &mut executor)?;
         print(&measured.text())?;
         report.cases.push(measured);
@@ -416,11 +479,14 @@ impl Bench<'_> {
         self.room.join(mpi.tool("metbench"))
     }
 
-    fn measure(&self, case: &Case, executor: &mut Checking) -> anyhow::Result<Measurement> {
+    fn measure(&self, case: &Case, executor: &mut Checking<'_>) -> anyhow::Result<Measurement> {
         let [command, reference] = case.commands(self);
         let mut arms =
             vec![Arm::new(REFERENCE, reference), Arm::new(KERNEL, command.iter().cloned())];
-        arms.extend(POLICIES.map(|policy| self.under(policy, &command)));
+        let asked = &self.args.policy;
+        let is_asked = |policy: &str| asked.is_empty() || asked.iter().any(|one| one == policy);
+        let policies = POLICIES.into_iter().filter(|policy| is_asked(policy));
+        arms.extend(policies.map(|policy| self.under(policy, &command)));
         for arm in &mut arms {
             arm.env = case.environment();
         }
@@ -444,7 +510,7 @@ impl Bench<'_> {
                 case.name
             );
         }
-        Ok(figures(case, found, &executor.inner, self.args.seed))
+        Ok(figures(case, found, executor, self.args.seed))
     }
 
     /// A command under evenly.
@@ -459,7 +525,7 @@ impl Bench<'_> {
 }
 
 /// The figures of a case.
-fn figures(case: &Case, found: Comparison, watched: &Watching, seed: u64) -> Measurement {
+fn figures(case: &Case, found: Comparison, noted: &Checking<'_>, seed: u64) -> Measurement {
     let seconds = |name: &str| {
         let arm = found.results.iter().find(|r| r.policy == name);
         arm.map(|r| r.seconds.clone()).unwrap_or_default()
@@ -469,7 +535,8 @@ fn figures(case: &Case, found: Comparison, watched: &Watching, seed: u64) -> Mea
     let of = |r: evenly_compare::ArmResult| {
         let by_round: Vec<f64> = kernel.iter().zip(&r.seconds).map(|(k, s)| k / s).collect();
         let is_compared = r.policy != REFERENCE && r.policy != KERNEL;
-        let others: Vec<f64> = watched
+        let others: Vec<f64> = noted
+            .inner
             .loads
             .iter()
             .filter(|(name, _)| *name == r.policy)
@@ -483,6 +550,9 @@ fn figures(case: &Case, found: Comparison, watched: &Watching, seed: u64) -> Mea
                 .map(|m| m.scaled(100.0)),
             others: median(&others),
             own: if is_compared { own(&r.reports) } else { None },
+            balanced: (case.is_balanced() && r.policy != REFERENCE)
+                .then(|| Balanced::new(&noted.of(&r.policy), &noted.of(KERNEL), &r.reports, seed)),
+            turning: case.turning(&noted.of(&r.policy)).filter(|_| r.policy != REFERENCE),
             seconds: r.seconds,
             name: r.policy,
             reports: r.reports,
@@ -490,6 +560,50 @@ fn figures(case: &Case, found: Comparison, watched: &Watching, seed: u64) -> Mea
     };
     let limit_s = Measured::median(&limit, seed);
     Measurement { case: case.clone(), limit_s, arms: found.results.into_iter().map(of).collect() }
+}
+
+impl Balanced {
+    /// Of the runs of an arm beside those of the kernel, in the order of rounds, and evenly's reports of them.
+    fn new(told: &[&Told], kernel: &[&Told], reports: &[serde_json::Value], seed: u64) -> Self {
+        let percent = |of: &dyn Fn(&Told) -> Option<f64>| {
+            let parts: Vec<f64> = told.iter().filter_map(|t| of(t)).map(|p| 100.0 * p).collect();
+            Measured::median(&parts, seed)
+        };
+        let more = |of: &dyn Fn(&Told) -> Option<f64>| {
+            let rounds = told.iter().zip(kernel);
+            let by_round = rounds.filter_map(|(t, k)| Some(100.0 * (of(t)? - of(k)?)));
+            let differences: Vec<f64> = by_round.collect();
+            Measured::median(&differences, seed).filter(|_| !reports.is_empty())
+        };
+        let own = reports.iter().filter_map(|r| {
+            let (used, elapsed) = (r["overhead_s"].as_f64()?, r["seconds"].as_f64()?);
+            (elapsed > 0.0).then(|| 100.0 * used / elapsed / f64::from(CPUS))
+        });
+        Self {
+            lost_percent: percent(&|t| t.lost),
+            lost_more: more(&|t| t.lost),
+            taken_percent: percent(&|t| t.taken),
+            taken_more: more(&|t| t.taken),
+            own_percent: Measured::median(&own.collect::<Vec<f64>>(), seed),
+        }
+    }
+}
+
+/// The part of the time of the CPUs that ranks can have, until the makespan, in which they did not compute, and
+/// that which they did not have at all, by what metbench prints.
+fn lost(text: &str, ranks: u32) -> Option<(f64, f64)> {
+    let object: serde_json::Value = serde_json::from_str(text.trim()).ok()?;
+    let sum = |field: &str| -> Option<f64> {
+        object.get(field)?.as_array()?.iter().map(serde_json::Value::as_f64).sum()
+    };
+    let one = |field: &str| object.get(field)?.as_f64();
+    let makespan = one(MAKESPAN).filter(|s| *s > 0.0)?;
+    let cpus = f64::from(ranks.min(CPUS));
+    let computed =
+        if ranks <= CPUS { one("longest_cpu_s")? } else { sum("computing_cpu_s")? / cpus };
+    // Each rank's own time: they do not begin and end at the same moment.
+    let elapsed = sum("elapsed_s").filter(|s| *s > 0.0)? / f64::from(ranks);
+    Some((1.0 - computed / makespan, 1.0 - sum("cpu_s")? / cpus / elapsed))
 }
 
 fn measured(m: Option<&Measured>, decimals: usize) -> String {
@@ -526,8 +640,41 @@ impl Measurement {
             ]);
         }
         text.push_str(&table(&rows));
+        text.push_str(&self.balanced());
+        text.push_str(&self.turning());
         text.push('\n');
         text
+    }
+
+    /// Where the CPUs' time went.
+    fn balanced(&self) -> String {
+        let head = ["% of the CPUs", "not computing", "more", "not had", "more", "evenly"];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        for arm in &self.arms {
+            let Some(b) = &arm.balanced else { continue };
+            let mut row = vec![arm.name.clone()];
+            for m in
+                [&b.lost_percent, &b.lost_more, &b.taken_percent, &b.taken_more, &b.own_percent]
+            {
+                row.push(measured(m.as_ref(), 2));
+            }
+            rows.push(row);
+        }
+        if rows.len() > 1 { table(&rows) } else { String::new() }
+    }
+
+    /// How soon work that turned round was followed.
+    fn turning(&self) -> String {
+        let head =
+            ["iterations after reversals", "until parts turned", "until times were back", "then s"];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        for arm in &self.arms {
+            let Some(turning) = &arm.turning else { continue };
+            let settled = turning.settled_s.map_or_else(|| "-".into(), |s| format!("{s:.4}"));
+            let [parts, times] = turning.words();
+            rows.push(vec![format!("{} ({})", arm.name, turning.reversals), parts, times, settled]);
+        }
+        if rows.len() > 1 { table(&rows) } else { String::new() }
     }
 }
 
@@ -557,19 +704,30 @@ impl Report {
     }
 }
 
-/// An executor that keeps the checksums of runs that do the same work.
-struct Checking {
+/// An executor that keeps the checksums of runs that do the same work, and what they tell.
+struct Checking<'a> {
     inner: Watching,
+    case: &'a Case,
     sums: Vec<String>,
+    /// Of each run, in order: its arm, and what it told.
+    told: Vec<(String, Told)>,
 }
 
-impl Executor for Checking {
+impl Checking<'_> {
+    /// What the runs of an arm told, in the order of rounds.
+    fn of(&self, arm: &str) -> Vec<&Told> {
+        self.told.iter().filter(|(name, _)| name == arm).map(|(_, told)| told).collect()
+    }
+}
+
+impl Executor for Checking<'_> {
     fn run(&mut self, arm: &Arm, index: usize) -> Result<RunOutcome, RunError> {
         let outcome = self.inner.run(arm, index)?;
         if arm.name != REFERENCE
             && let Some(text) = printed(&outcome)
         {
             self.sums.push(checksum(&text).unwrap_or_else(|| String::from("none")));
+            self.told.push((arm.name.clone(), self.case.told(&text)));
         }
         Ok(outcome)
     }
@@ -597,6 +755,7 @@ mod tests {
             programs: crate::Programs { evenly: None, workloads: "/w".into() },
             only: Vec::new(),
             list: false,
+            policy: Vec::new(),
             runs: 5,
             longer: 1.0,
             cpus: None,
@@ -634,6 +793,8 @@ mod tests {
             words(&command).join(" ").replace("4,4", "4"),
             words(&reference_of_two).join(" ")
         );
+        let [command, _] = of("metbench-var-mpich-spin").commands(&bench(&args));
+        assert!(words(&command).join(" ").ends_with("--reverse 15 --sync barrier --parts"));
         let [command, _] = of("metbench-neighbours-mpich-spin").commands(&bench(&args));
         assert!(words(&command).join(" ").ends_with("--sync neighbours"));
         assert!(words(&reference).join(" ").contains("-n 2 "));
@@ -661,6 +822,37 @@ mod tests {
     }
 
     #[test]
+    fn where_the_time_went() {
+        // Two ranks with a CPU each, four on two CPUs.
+        let text = "{\"makespan_s\":2.0,\"cpu_s\":[1.98,1.96],\"computing_cpu_s\":[1.9,1.8],\
+            \"elapsed_s\":[2.0,2.0],\"longest_s\":1.97,\"longest_cpu_s\":1.95}\n";
+        let (not_computing, not_had) = lost(text, 2).unwrap();
+        assert!((not_computing - 0.025).abs() < 1e-12 && (not_had - 0.015).abs() < 1e-12);
+        let four = "{\"makespan_s\":2.0,\"cpu_s\":[0.99,0.98,0.99,0.98],\
+            \"computing_cpu_s\":[0.8,0.8,0.8,0.8],\"elapsed_s\":[2.0,2.0,2.0,2.0],\"longest_cpu_s\":1.0}\n";
+        let (not_computing, not_had) = lost(four, 4).unwrap();
+        assert!((not_computing - 0.2).abs() < 1e-12 && (not_had - 0.015).abs() < 1e-12);
+        assert_eq!((lost("{\"makespan_s\":2.0}", 2), lost("", 2)), (None, None));
+    }
+
+    #[test]
+    fn what_runs_told_stands_beside_the_kernel_of_the_same_round() {
+        let told = |lost: f64| Told { lost: Some(lost), taken: Some(lost / 2.0), seen: None };
+        let (kernel, auto) = ([0.01, 0.03, 0.02].map(told), [0.012, 0.032, 0.022].map(told));
+        let (kernel, auto): (Vec<&Told>, Vec<&Told>) =
+            (kernel.iter().collect(), auto.iter().collect());
+        let report = serde_json::json!({"overhead_s": 0.04, "seconds": 4.0});
+        let b = Balanced::new(&auto, &kernel, &[report], 1);
+        let value = |m: Option<Measured>| m.unwrap().value;
+        assert!((value(b.lost_percent) - 2.2).abs() < 1e-9);
+        assert!((value(b.lost_more) - 0.2).abs() < 1e-9);
+        assert!((value(b.taken_more) - 0.1).abs() < 1e-9);
+        assert!((value(b.own_percent) - 0.5).abs() < 1e-9);
+        let k = Balanced::new(&kernel, &kernel, &[], 1);
+        assert_eq!((k.lost_more, k.taken_more, k.own_percent), (None, None, None));
+    }
+
+    #[test]
     fn a_case_in_words() {
         let arm = |name: &str, seconds: &[f64]| ArmFigures {
             name: name.to_owned(),
@@ -670,6 +862,8 @@ mod tests {
             limit_percent: Measured::median(&[80.0], 1),
             others: Some(0.01),
             own: None,
+            balanced: None,
+            turning: None,
             reports: Vec::new(),
         };
         let case = cases(1.0).swap_remove(3);
@@ -695,5 +889,84 @@ mod tests {
             incomplete: false,
         };
         assert!(report.text().contains("metbench-var-mpich-spin"), "{}", report.text());
+    }
+
+    /// Four iterations after each reversal, of which one was begun with the old parts.
+    fn turned() -> Turning {
+        let high = |i: usize| i <= 4 || i > 8;
+        let weight =
+            |rank: usize| (0..12).map(move |i| if high(i) == (rank == 1) { 1.5 } else { 0.5 });
+        let seen = Seen {
+            took_s: vec![0.1; 12],
+            weights: vec![weight(0).collect(), weight(1).collect()],
+            cpus: vec![vec![0.0; 12]; 2],
+        };
+        Turning::of(vec![reversals(&seen, &[1.0, 4.0], 4)]).unwrap()
+    }
+
+    #[test]
+    fn what_is_only_seen_by_ranks_is_in_table_and_json() {
+        let told = [0.01, 0.02, 0.03].map(|p| Told { lost: Some(p), taken: Some(-p), seen: None });
+        let told: Vec<&Told> = told.iter().collect();
+        let report = serde_json::json!({"overhead_s": 0.04, "seconds": 4.0});
+        let arm = |name: &str, balanced, turning| ArmFigures {
+            name: name.to_owned(),
+            seconds: vec![2.0; 3],
+            makespan_s: Measured::median(&[2.0; 3], 1),
+            speedup_vs_kernel: None,
+            limit_percent: Measured::median(&[90.0; 3], 1),
+            others: Some(0.01),
+            own: None,
+            balanced,
+            turning,
+            reports: Vec::new(),
+        };
+        let of = |name: &str| cases(1.0).into_iter().find(|c| c.name == name).unwrap();
+        let even = Balanced::new(&told, &told, &[report], 1);
+        let limit_s = Measured::median(&[2.0; 3], 1);
+        let cases = vec![
+            Measurement {
+                case: of("metbench-2-on-2-mpich-spin"),
+                limit_s,
+                arms: vec![arm("limit", None, None), arm("hpc-auto", Some(even), None)],
+            },
+            Measurement {
+                case: of("metbench-var-openmpi-yield"),
+                limit_s,
+                arms: vec![arm("hpc-auto", None, Some(turned()))],
+            },
+        ];
+        let text = cases[0].text();
+        assert!(
+            text.contains("2.00 [1.00, 3.00]  0.00 [0.00, 0.00]  -2.00 [-3.00, -1.00]"),
+            "{text}"
+        );
+        assert!(!text.contains("reversals") && text.contains("0.50"), "{text}");
+        let text = cases[1].text();
+        assert!(text.contains("hpc-auto (2)") && text.contains("1 (at most 1)"), "{text}");
+        assert!(!text.contains("not computing"), "{text}");
+        let machine = Machine::this(&"0-1".parse().unwrap());
+        let report = Report {
+            schema: SCHEMA,
+            machine,
+            runs: 3,
+            longer: 1.0,
+            seed: 1,
+            cases,
+            incomplete: false,
+        };
+        let value = serde_json::to_value(&report).unwrap();
+        let schema = include_str!("../../docs/schemas/evenly.bench-uneven-1.json");
+        let validator = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
+        let errors = |value: &serde_json::Value| -> Vec<String> {
+            validator.iter_errors(value).map(|e| format!("{}: {e}", e.instance_path)).collect()
+        };
+        assert_eq!(errors(&value), Vec::<String>::new());
+        for path in ["/cases/0/arms/1/balanced/lost_more/value", "/cases/1/arms/0/turning/each/0/0"]
+        {
+            let mut broken = value.clone();
+            *broken.pointer_mut(path).unwrap() = "no number".into();
+            assert!(!errors(&broken).is_empty(), "{path}");
+        }
     }
 }

@@ -111,3 +111,60 @@ fn a_real_benchmark_writes_what_the_schema_describes() {
     assert!(arms.iter().all(|a| a["seconds"].as_array().unwrap().len() == 1), "{value:#}");
     assert_eq!(arms.iter().filter(|a| !a["own"].is_null()).count(), 2, "{value:#}");
 }
+
+/// MetBench over a real MPI: ranks tell where their time went, and how soon parts followed work that turned
+/// round. What they tell is another matter.
+#[test]
+fn ranks_tell_what_makespans_do_not() {
+    let bench = Path::new(env!("CARGO_BIN_EXE_evenly-bench"));
+    if std::thread::available_parallelism().unwrap().get() < 2 {
+        return evenly_testing::skip("two-cpus", "fewer than two CPUs");
+    }
+    if !Command::new("mpicc.openmpi").arg("--version").output().is_ok_and(|o| o.status.success()) {
+        return evenly_testing::skip("openmpi", "mpicc.openmpi is not installed");
+    }
+    let room = tempfile::tempdir().unwrap();
+    let workloads = room.path().join("workloads");
+    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads");
+    let out = format!("OUT={}", workloads.display());
+    succeed(Command::new("make").args(["-s", "-C", sources, &out]));
+    let json = room.path().join("uneven.json");
+    // As short as work can be that turns round once.
+    let chosen =
+        ["--only", "metbench-var-openmpi-yield", "--only", "metbench-2-on-2-openmpi-yield"];
+    succeed(
+        Command::new(bench)
+            .args(["uneven", "--runs", "1", "--longer", "0.5", "--policy", "hpc-auto"])
+            .args(chosen)
+            .arg("--evenly")
+            .arg(evenly(bench))
+            .arg("--workloads")
+            .arg(&workloads)
+            .arg("--json")
+            .arg(&json)
+            .env("EVENLY_STATE_DIR", room.path().join("state")),
+    );
+    let value = valid(&json);
+    let arms = |case: usize| value["cases"][case]["arms"].as_array().unwrap();
+    let names = |case| arms(case).iter().map(|a| a["name"].as_str().unwrap()).collect::<Vec<_>>();
+    for case in [0, 1] {
+        assert_eq!(names(case), ["limit", "kernel", "hpc-auto"]);
+    }
+    for arm in &arms(0)[1..] {
+        // 23 iterations, of which the 15th is the first with other loads.
+        let turning = &arm["turning"];
+        assert_eq!((&turning["reversals"], &arm["balanced"]), (&1.into(), &Value::Null), "{arm:#}");
+        assert_eq!(turning["each"][0][0]["iteration"], 15, "{turning:#}");
+    }
+    // Nobody gives parts there.
+    assert_eq!(arms(0)[1]["turning"]["parts_never"], 1, "{value:#}");
+    for arm in &arms(1)[1..] {
+        let part = |name: &str| arm["balanced"][name]["value"].as_f64().unwrap();
+        assert!((0.0..100.0).contains(&part("lost_percent")), "{arm:#}");
+        // The clocks of CPU time and of time need not agree to the last tick.
+        assert!((-5.0..100.0).contains(&part("taken_percent")), "{arm:#}");
+        assert_eq!(arm["turning"], Value::Null);
+    }
+    let own = arms(1)[2]["balanced"]["own_percent"]["value"].as_f64().unwrap();
+    assert!(own > 0.0 && own < 100.0, "{value:#}");
+}
