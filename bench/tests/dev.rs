@@ -198,3 +198,49 @@ fn without_a_kernel_to_be_had_the_lab_may_be_skipped() {
     room.script("uname", r#"[ "$1" = -m ] && echo riscv64 || exec /usr/bin/uname "$@""#);
     assert_eq!(may_skip("cache"), Some(true));
 }
+
+/// What `cargo test` prints and answers where a test of this target failed; run again by its name alone,
+/// it passes or not.
+fn failing(target: &str, failed: &[&str], again: &str) -> String {
+    let lines: String = failed.iter().map(|name| format!("echo 'test {name} ... FAILED'\n")).collect();
+    format!(
+        r#"[[ $1 == test ]] || exit 0
+           echo "$*" >>"$ROOM/tested"
+           case $* in
+           *--exact*) {again} ;;
+           *--workspace*)
+               {lines}
+               echo 'error: 1 target failed:' >&2
+               echo '    `{target}`' >&2
+               exit 101 ;;
+           esac"#
+    )
+}
+
+/// Only few tests, only of real processes, only once; and a test that did not run has not passed.
+#[test]
+fn few_tests_of_real_processes_are_run_once_more() {
+    const PASSES: &str = "echo 'test one ... ok'";
+    let real = "-p evenly-cli --test remap";
+    for (target, failed, again, passes, told) in [
+        (real, &["one"][..], PASSES, true, "passed only when run once more, alone: one (-p evenly-cli"),
+        (real, &["one"], "echo 'test one ... FAILED'; exit 101", false, "once more, alone: one"),
+        (real, &["one"], "echo running 0 tests", false, "once more, alone: one"),
+        (real, &["one", "two", "three", "four"], PASSES, false, ""),
+        (real, &[], PASSES, false, ""),
+        ("-p evenly-policy --lib", &["one"], PASSES, false, ""),
+    ] {
+        let room = Room::new();
+        room.script("cargo", &failing(target, failed, again));
+        let output = room.output(&["test"], "", "cache");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.success(), passes, "{target} {failed:?} {again}: {said}");
+        assert!(said.contains(told), "{target} {failed:?} {again}: {said}");
+        let tested = room.read("tested");
+        let exact = tested.lines().filter(|l| l.contains("--exact")).count();
+        assert_eq!(exact, usize::from(!told.is_empty()), "{tested}");
+        if exact == 1 {
+            assert!(tested.contains(&format!("test --locked {target} -- --exact --test-threads=1 one")));
+        }
+    }
+}
