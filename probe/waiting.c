@@ -1070,21 +1070,25 @@ enum {
 	CALL_NONE,
 #define CALL(name, fortran, n, kind) CALL_##name,
 #define CALL_PEER(name, fortran, n, kind, peer, comm) CALL_##name,
+#define CALL_ALL(name, fortran, n, kind, comm) CALL_##name,
 #define CALL_NEW(name, fortran, n, kind, made) CALL_##name,
 #define CALL_GONE CALL
 #define CALL_INIT CALL
 #define CALL_TEXT CALL
 #define CALL_LARGE(name, n, kind) CALL_##name,
 #define CALL_LARGE_PEER(name, n, kind, peer, comm) CALL_##name,
+#define CALL_LARGE_ALL(name, n, kind, comm) CALL_##name,
 #include "mpi_calls.h"
 #undef CALL
 #undef CALL_PEER
+#undef CALL_ALL
 #undef CALL_NEW
 #undef CALL_GONE
 #undef CALL_INIT
 #undef CALL_TEXT
 #undef CALL_LARGE
 #undef CALL_LARGE_PEER
+#undef CALL_LARGE_ALL
 	CALLS
 };
 _Static_assert(CALLS <= 1 << EVENLY_CALL_BITS, "each call has a number");
@@ -1165,6 +1169,23 @@ static inline uint32_t waits_for(uint32_t call, int rank, uint64_t key)
 	return told(call, EVENLY_PEER_OTHER, (uint32_t)rank);
 }
 
+/* The same of one that waits for all of that communicator: it tells where these are all of MPI_COMM_WORLD. */
+static inline uint32_t waits_for_all(uint32_t call, uint64_t key)
+{
+	uint64_t world = GET(mpi.world);
+	uint32_t all = told(call, EVENLY_PEER_ANYONE, EVENLY_ALL);
+	if (world == ~UINT64_C(0))
+		return call;
+	if (key == world || key == GET(mpi.fortran_world))
+		return all;
+	unsigned place = place_of(key);
+	if (atomic_load_explicit(&known_comms[place].key, memory_order_acquire) != key)
+		return call;
+	int size = GET(slots[GET(known_comms[place].slot)].size);
+	atomic_thread_fence(memory_order_acquire);
+	return size < 0 && GET(known_comms[place].key) == key ? all : call;
+}
+
 static inline uint64_t key_in_c(long comm)
 {
 	return (uint64_t)comm & GET(mpi.mask);
@@ -1177,6 +1198,8 @@ static inline uint64_t key_in_fortran(long comm)
 
 #define IN_C_FOR(name, peer, comm) waits_for(CALL_##name, (int)peer, key_in_c(comm))
 #define IN_FORTRAN_FOR(name, peer, comm) waits_for(CALL_##name, *(const int *)peer, key_in_fortran(comm))
+#define IN_C_FOR_ALL(name, comm) waits_for_all(CALL_##name, key_in_c(comm))
+#define IN_FORTRAN_FOR_ALL(name, comm) waits_for_all(CALL_##name, key_in_fortran(comm))
 
 static void drop_key(uint64_t key, uint32_t slot)
 {
@@ -1447,6 +1470,9 @@ static inline void leave_mpi(line_t **entered)
 #define CALL_PEER(name, fortran, n, kind, peer, comm)                                 \
 	IN_C(name, n, kind, IN_C_FOR(name, a##peer, a##comm), NOTHING, NOTHING)       \
 	WITH_ERROR(name, fortran, n, kind, IN_FORTRAN_FOR(name, a##peer, a##comm), NOTHING, NOTHING)
+#define CALL_ALL(name, fortran, n, kind, comm)                                        \
+	IN_C(name, n, kind, IN_C_FOR_ALL(name, a##comm), NOTHING, NOTHING)            \
+	WITH_ERROR(name, fortran, n, kind, IN_FORTRAN_FOR_ALL(name, a##comm), NOTHING, NOTHING)
 /* The error is behind what C has. */
 #define CALL_NEW(name, fortran, n, kind, made)                                        \
 	IN_C(name, n, kind, CALL_##name, NOTHING, made_in_c(entered, result, a##made)) \
@@ -1468,9 +1494,12 @@ static inline void leave_mpi(line_t **entered)
 #define CALL_LARGE(name, n, kind) IN_C(name, n, kind, CALL_##name, NOTHING, NOTHING)
 #define CALL_LARGE_PEER(name, n, kind, peer, comm)                                    \
 	IN_C(name, n, kind, IN_C_FOR(name, a##peer, a##comm), NOTHING, NOTHING)
+#define CALL_LARGE_ALL(name, n, kind, comm)                                           \
+	IN_C(name, n, kind, IN_C_FOR_ALL(name, a##comm), NOTHING, NOTHING)
 #else
 #define CALL_LARGE(name, n, kind)
 #define CALL_LARGE_PEER(name, n, kind, peer, comm)
+#define CALL_LARGE_ALL(name, n, kind, comm)
 #endif
 #define WITH_ERROR_0(symbol, kind, object, before, after) FORTRAN(symbol, 1, kind, object, before, after)
 #define WITH_ERROR_1(symbol, kind, object, before, after) FORTRAN(symbol, 2, kind, object, before, after)

@@ -70,13 +70,14 @@ enum evenly_peer {
 	EVENLY_PEER_UNKNOWN = 0,
 	EVENLY_PEER_WORLD = 1,  /* a rank of MPI_COMM_WORLD */
 	EVENLY_PEER_OTHER = 2,  /* of a communicator of which it is not known who is in it */
-	EVENLY_PEER_ANYONE = 3, /* MPI_ANY_SOURCE */
+	EVENLY_PEER_ANYONE = 3, /* MPI_ANY_SOURCE; with EVENLY_ALL for a rank: all of MPI_COMM_WORLD */
 };
 
 /* `object` of a thread in MPI. */
 #define EVENLY_CALL_BITS 9   /* the number of the call in mpi_calls.h, from 1 */
 #define EVENLY_PEER_BITS 2   /* above it, enum evenly_peer */
 #define EVENLY_RANK_BITS 21  /* above these, the rank; those beyond are not known */
+#define EVENLY_ALL 1
 
 struct evenly_line {
 	_Atomic uint32_t tid;        /* of a team: its thread's */

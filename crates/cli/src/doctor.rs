@@ -153,6 +153,10 @@ fn of_program(args: &DoctorArgs) -> anyhow::Result<End> {
                 let why = note.strip_prefix("--probe: ").unwrap_or(note);
                 format!("who spins while waiting: {why}")
             }));
+            if let Some(watch) = &watch {
+                let told = watch.report();
+                evidence.told_by_probe(&told.ranks(), told.for_whom());
+            }
             if watch.as_ref().is_some_and(Watch::misses_mpi) {
                 evidence.forget_spinning(&unseen_mpi("doctor"));
             }

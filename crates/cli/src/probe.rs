@@ -6,7 +6,8 @@ use crate::tell;
 use evenly_engine::Waiting;
 use evenly_linux::clock::now;
 use evenly_linux::machine::{Testimonies, Testimony};
-use evenly_model::Pid;
+use evenly_model::{Pid, Tid};
+use evenly_probe::late::Late;
 use evenly_probe::load::{Unseen, library, preload};
 use evenly_probe::waiting::{Activity, Mapping, Observed, Peer, Reader, VARIABLE};
 use evenly_report::{ProbeReport, ProbeThread, WaitedFor};
@@ -49,34 +50,63 @@ struct Known {
     last: Observed,
     /// How often it was seen to wait, and for whom in which call.
     waiting: u32,
-    waited_for: HashMap<(&'static str, Peer), u32>,
+    waited_for: HashMap<(Call, Whom), u32>,
+}
+
+/// Where a thread waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Call {
+    /// In this call of MPI.
+    Mpi(&'static str),
+    /// Elsewhere.
+    Other(Activity),
+}
+
+/// Whom it waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Whom {
+    Peer(Peer),
+    Thread(Tid),
 }
 
 impl Known {
-    fn see(&mut self, o: &Observed) {
+    fn see(&mut self, o: &Observed, late: &Late) {
         self.last = *o;
         self.waiting += u32::from(o.activity.waits());
-        if let (Some(call), Some(peer)) = (o.call(), o.peer) {
-            let known = self.waited_for.len() < MOST_OTHERS;
-            if known || self.waited_for.contains_key(&(call, peer)) {
-                *self.waited_for.entry((call, peer)).or_default() += 1;
+        let mut count = |call: Call, whom: Whom| {
+            let key = (call, whom);
+            if self.waited_for.len() < MOST_OTHERS || self.waited_for.contains_key(&key) {
+                *self.waited_for.entry(key).or_default() += 1;
+            }
+        };
+        if let (Some(call), Some(peer)) = (o.call().map(Call::Mpi), o.peer) {
+            if peer == Peer::All {
+                late.ranks(o).iter().for_each(|rank| count(call, Whom::Peer(Peer::World(*rank))));
+            } else {
+                count(call, Whom::Peer(peer));
             }
         }
+        late.threads(o).iter().for_each(|tid| count(Call::Other(o.activity), Whom::Thread(*tid)));
     }
 
     fn report(&self) -> ProbeThread {
         let o = &self.last;
-        let waited_for = self.waited_for.iter().map(|(&(call, peer), &seen)| {
-            let (rank, world) = match peer {
-                Peer::World(rank) => (Some(rank), true),
-                Peer::Other(rank) => (Some(rank), false),
-                Peer::Anyone => (None, false),
+        let waited_for = self.waited_for.iter().map(|(&(call, whom), &seen)| {
+            let (rank, world, tid) = match whom {
+                Whom::Peer(Peer::World(rank)) => (Some(rank), true, None),
+                Whom::Peer(Peer::Other(rank)) => (Some(rank), false, None),
+                Whom::Peer(Peer::Anyone | Peer::All) => (None, false, None),
+                Whom::Thread(tid) => (None, false, Some(tid)),
             };
-            WaitedFor { call: format!("MPI_{call}"), rank, world, seen }
+            let call = match call {
+                Call::Mpi(name) => format!("MPI_{name}"),
+                Call::Other(activity) => activity.word().to_owned(),
+            };
+            WaitedFor { call, rank, world, tid, seen }
         });
         let mut waited_for: Vec<WaitedFor> = waited_for.collect();
         waited_for.sort_by(|a, b| {
-            let order = |w: &WaitedFor| (Reverse(w.seen), w.rank, !w.world);
+            let order = |w: &WaitedFor| (Reverse(w.seen), w.rank, !w.world, w.tid);
             order(a).cmp(&order(b)).then_with(|| a.call.cmp(&b.call))
         });
         ProbeThread {
@@ -99,11 +129,12 @@ impl State {
         if self.reader.read(now(), &mut self.seen).is_err() {
             return;
         }
+        let late = Late::of(&self.seen);
         for o in &self.seen {
             let key = (o.tid.0, o.registered.0);
             if self.threads.len() < MOST || self.threads.contains_key(&key) {
                 let new = || Known { last: *o, waiting: 0, waited_for: HashMap::new() };
-                self.threads.entry(key).or_insert_with(new).see(o);
+                self.threads.entry(key).or_insert_with(new).see(o, &late);
             } else {
                 self.left_out += 1;
             }

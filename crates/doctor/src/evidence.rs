@@ -71,6 +71,9 @@ pub struct ThreadUse {
     pub pid: i32,
     /// Name.
     pub name: String,
+    /// The rank of its process, where a probe told.
+    #[serde(default)]
+    pub rank: Option<u32>,
     /// Times: on a CPU, waiting for one, asleep, there; and spinning, where a probe told.
     #[serde(flatten)]
     pub stay: Stay,
@@ -113,7 +116,10 @@ impl ThreadUse {
 
     /// How it is called in sentences.
     pub(crate) fn label(&self) -> String {
-        format!("{} ({})", self.name, self.tid)
+        match self.rank {
+            Some(rank) => format!("rank {rank} ({}, {})", self.name, self.tid),
+            None => format!("{} ({})", self.name, self.tid),
+        }
     }
 
     /// The same, with its CPU where that is known.
@@ -222,6 +228,8 @@ pub struct Evidence {
     pub nodes: Vec<NodeUse>,
     /// CPU time of a thread for one phase, and how many phases there were, where phases can be seen.
     pub phase: Option<(f64, u64)>,
+    /// Who waited mostly for whom, in words, where a probe told.
+    pub for_whom: Option<String>,
     /// What could not be read, and what would mend that.
     pub gaps: Vec<String>,
 }
@@ -283,11 +291,20 @@ impl Evidence {
         ));
     }
 
+    /// What a probe told: which process is which rank, and who waited mostly for whom.
+    pub fn told_by_probe(&mut self, ranks: &BTreeMap<i32, u32>, for_whom: Option<String>) {
+        for t in &mut self.threads {
+            t.rank = ranks.get(&t.pid).copied();
+        }
+        self.for_whom = for_whom;
+    }
+
     /// What threads told of their waiting says too little, for this reason: it is left out.
     pub fn forget_spinning(&mut self, why: &str) {
         for t in &mut self.threads {
             t.stay.spun_s = None;
         }
+        self.for_whom = None;
         self.gaps.push(format!("who spins while waiting: {why}"));
     }
 

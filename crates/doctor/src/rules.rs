@@ -786,6 +786,7 @@ fn uneven_work(c: &Case<'_>) -> Option<Finding> {
         rest.last().copied().unwrap_or(0.0),
         percent(balance)
     )];
+    f.evidence.extend(c.e.for_whom.clone());
     if c.n() > c.m() {
         f.remedy = String::from(
             "divide the work anew; until then, leave those with most work more of the CPUs",
@@ -896,6 +897,7 @@ fn spinning(c: &Case<'_>, uneven: bool) -> Option<Finding> {
         f.cost = None;
     }
     f.evidence = vec![seen];
+    f.evidence.extend(c.e.for_whom.clone());
     f.remedy = String::from("let them sleep, or start no more threads than there are CPUs");
     // What is set otherwise beside it would be stronger.
     let stronger: Vec<&str> =
@@ -942,6 +944,7 @@ fn mpi_oversubscribed(c: &Case<'_>, uneven: bool) -> Option<Finding> {
     if let Some(lost) = c.lost_s() {
         f.evidence.push(format!("{lost:.2} s of CPU time went into polling (by the probe)"));
     }
+    f.evidence.extend(c.e.for_whom.clone());
     f.remedy = format!("no more ranks than CPUs (-n {m}), or ranks that yield while they wait");
     // Open MPI yields where it knows of it; MPICH has no such setting.
     f.paste = if mpi == Runtime::OpenMpi && !c.yields() && !uneven {

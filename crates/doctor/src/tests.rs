@@ -381,6 +381,24 @@ fn uneven_work() {
 }
 
 /// More threads than CPUs and unequal work: what keeps equal threads level is not for those.
+/// Ranks are called so, and those who waited for whom are named, here and when it is read again.
+#[test]
+fn what_a_probe_told_of_ranks() {
+    let mut e = evidence(vec![thread(0, 9.5, 0.1, 0.4), thread(1, 3.0, 0.1, 6.9)]);
+    let before = of(&e).1;
+    assert!(before.sentence.starts_with("worker-0 (101) on CPU 0 has "), "{}", before.sentence);
+    let told = String::from("rank 1 waited mostly for rank 0 (MPI_Barrier)");
+    e.told_by_probe(&BTreeMap::from([(100, 7)]), Some(told.clone()));
+    let read = Evidence::of_json(&e.json()).unwrap().unwrap();
+    for e in [&e, &read] {
+        let f = of(e).1;
+        assert!(f.sentence.starts_with("rank 7 (worker-0, 101) on CPU 0 has "), "{}", f.sentence);
+        assert_eq!(f.evidence.last(), Some(&told));
+    }
+    e.forget_spinning("of a test");
+    assert_eq!(of(&e).1.evidence, before.evidence);
+}
+
 #[test]
 fn uneven_work_that_evenly_can_mend() {
     let measured = "evenly compare --policies kernel,hybrid,hpc-auto -- ./app '-n 3'";

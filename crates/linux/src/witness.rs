@@ -527,6 +527,7 @@ impl Track {
             tid: tid.0,
             pid: self.pid.0,
             name: self.name.clone(),
+            rank: None,
             stay: Stay { ran_s, spun_s, waited_s, blocked_s, present_s },
             system_s: of(|c| c.system) as f64 * tick,
             disk_s: self.disk.as_secs_f64().min(blocked_s),

@@ -15,6 +15,7 @@
 
 pub mod binding;
 pub mod build;
+pub mod late;
 pub mod load;
 pub mod messages;
 pub mod mpi;

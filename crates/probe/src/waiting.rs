@@ -76,6 +76,8 @@ const RANK: u8 = 3;
 /// Of a thread in MPI `object` holds the number of the call, and above it of what kind the other is, and its rank.
 const CALL_BITS: u32 = 9;
 const PEER_BITS: u32 = 2;
+/// In place of a rank, with no one in particular: all.
+const ALL: u32 = 1;
 
 /// What a thread does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -131,7 +133,7 @@ impl Activity {
     }
 }
 
-/// For whom an MPI call waits that waits for one rank.
+/// For whom an MPI call waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Peer {
     /// The one of this rank in `MPI_COMM_WORLD`.
@@ -140,6 +142,8 @@ pub enum Peer {
     Other(u32),
     /// Whoever comes first (`MPI_ANY_SOURCE`).
     Anyone,
+    /// All of `MPI_COMM_WORLD` that are not in it yet: [`crate::late`] tells who that is.
+    All,
 }
 
 impl Peer {
@@ -148,6 +152,7 @@ impl Peer {
         match object >> CALL_BITS & ((1 << PEER_BITS) - 1) {
             1 => Some(Self::World(rank)),
             2 => Some(Self::Other(rank)),
+            3 if rank == ALL => Some(Self::All),
             3 => Some(Self::Anyone),
             _ => None,
         }
@@ -160,6 +165,7 @@ impl fmt::Display for Peer {
             Self::World(rank) => write!(f, "rank {rank}"),
             Self::Other(rank) => write!(f, "rank {rank} of another communicator"),
             Self::Anyone => f.write_str("any rank"),
+            Self::All => f.write_str("all ranks"),
         }
     }
 }
@@ -521,6 +527,9 @@ fn observed<'a>(
             peer = Peer::of(object);
             object &= (1 << CALL_BITS) - 1;
         }
+        let rank = rank_of(u32_at(bytes, line::PID));
+        // The root of a broadcast waits for nobody in particular, and least for itself.
+        peer = peer.filter(|p| !matches!(*p, Peer::World(of) if rank == Some(of)));
         let lasts = now.0.saturating_sub(since.0);
         if activity == Activity::Outside {
             outside.0 = outside.0.saturating_add(lasts);
@@ -539,7 +548,7 @@ fn observed<'a>(
             waits: u32_at(bytes, line::WAITS),
             object,
             peer,
-            rank: rank_of(u32_at(bytes, line::PID)),
+            rank,
         })
     })
 }
@@ -622,6 +631,7 @@ mod tests {
         say(format!("EVENLY_MAGIC == {MAGIC} && EVENLY_VERSION == {VERSION}"));
         say(format!("EVENLY_THREAD == {THREAD} && EVENLY_TEAM == {TEAM} && EVENLY_RANK == {RANK}"));
         say(format!("EVENLY_CALL_BITS == {CALL_BITS} && EVENLY_PEER_BITS == {PEER_BITS}"));
+        say(format!("EVENLY_ALL == {ALL}"));
         for (name, peer) in
             [("WORLD", Peer::World(5)), ("OTHER", Peer::Other(5)), ("ANYONE", Peer::Anyone)]
         {
@@ -743,8 +753,11 @@ mod tests {
         assert_eq!(of(waits(2, 3), &[rank(4, 1, 1)]), (7, Some(Peer::Other(3)), None));
         let ranks = [rank(6, 1, 9), rank(5, 2, 3), rank(5, 1, 4), rank(4, 1, 8)];
         assert_eq!(of(waits(3, 0), &ranks), (7, Some(Peer::Anyone), Some(3)));
-        let words = [Peer::World(2), Peer::Other(2), Peer::Anyone].map(|p| p.to_string());
-        assert_eq!(words, ["rank 2", "rank 2 of another communicator", "any rank"]);
+        assert_eq!(of(waits(3, 1), &ranks), (7, Some(Peer::All), Some(3)));
+        // The root of a broadcast.
+        assert_eq!(of(waits(1, 3), &ranks), (7, None, Some(3)));
+        let words = [Peer::World(2), Peer::Other(2), Peer::Anyone, Peer::All].map(|p| p.to_string());
+        assert_eq!(words, ["rank 2", "rank 2 of another communicator", "any rank", "all ranks"]);
         // Elsewhere it is an address.
         let barrier = object(thread(1, 600, 50, 0, 0), THREAD, waits(1, 2));
         let seen: Vec<Observed> = observed(&barrier, &barrier, Nanos(1000)).collect();

@@ -672,15 +672,19 @@ fn three_ranks(mpi: &str, command: &[&OsStr], seen: bool) {
         ("sendrecv", "Sendrecv", zero),
         ("replace", "Sendrecv_replace", zero),
         ("wait", "Wait", None),
+        ("broadcast", "Bcast", zero),
+        ("sum", "Allreduce", Some(Peer::All)),
         ("duplicate", "Recv", zero),
+        ("same", "Barrier", Some(Peer::All)),
         ("cart", "Recv", zero),
         // The last of a communicator in which ranks are the other way round.
         ("turned", "Recv", zero),
+        ("other", "Barrier", None),
         ("inter", "Recv", zero),
         // Of those that nobody saw when they were made, and one that had to make room for others.
         ("unseen", "Recv", Some(Peer::Other(0))),
         ("old", "Recv", Some(Peer::Other(2))),
-        ("all", "Barrier", None),
+        ("all", "Barrier", Some(Peer::All)),
     ] {
         p.until(step);
         if seen {
@@ -796,19 +800,24 @@ fn the_table_agrees_with_each_mpi() {
         let fields: Vec<&str> = call.split(", ").collect();
         let (name, n, large) = match (kind, &fields[..]) {
             (
-                "CALL" | "CALL_TEXT" | "CALL_PEER" | "CALL_NEW" | "CALL_GONE" | "CALL_INIT",
+                "CALL" | "CALL_TEXT" | "CALL_PEER" | "CALL_ALL" | "CALL_NEW" | "CALL_GONE"
+                | "CALL_INIT",
                 [name, fortran, n, "MPI" | "COLLECTIVE", ..],
             ) => {
                 assert_eq!(name.to_lowercase(), **fortran);
                 (name, n, false)
             }
-            ("CALL_LARGE" | "CALL_LARGE_PEER", [name, n, "MPI" | "COLLECTIVE", ..]) => {
-                (name, n, true)
-            }
+            (
+                "CALL_LARGE" | "CALL_LARGE_PEER" | "CALL_LARGE_ALL",
+                [name, n, "MPI" | "COLLECTIVE", ..],
+            ) => (name, n, true),
             _ => panic!("{line}"),
         };
         let kinds: &[&[&str]] = match kind {
-            "CALL_PEER" | "CALL_LARGE_PEER" => &[&["int source", "int dest"], &["MPI_Comm comm"]],
+            "CALL_PEER" | "CALL_LARGE_PEER" => {
+                &[&["int source", "int dest", "int root"], &["MPI_Comm comm"]]
+            }
+            "CALL_ALL" | "CALL_LARGE_ALL" => &[&["MPI_Comm comm"]],
             "CALL_NEW" => &[&["MPI_Comm *"]],
             _ => &[],
         };

@@ -136,19 +136,21 @@ pub struct ProbeThread {
     pub waits: u32,
     /// How often it was seen to wait, of the times that it was looked at.
     pub seen_waiting: u32,
-    /// For whom, in calls of MPI that tell.
+    /// For whom, where that is known: in calls of MPI that tell, at barriers.
     pub waited_for: Vec<WaitedFor>,
 }
 
 /// Whom a thread was seen to wait for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct WaitedFor {
-    /// In which call.
+    /// In which call of MPI; else `barrier`, or `region-end`.
     pub call: String,
-    /// For which rank; None where any would do.
+    /// For which rank; None where any would do, and where it is a thread.
     pub rank: Option<u32>,
     /// Whether that is its rank in `MPI_COMM_WORLD`; else it is that in another communicator.
     pub world: bool,
+    /// For which thread of its own process.
+    pub tid: Option<Tid>,
     /// How often it was seen so.
     pub seen: u32,
 }
@@ -261,6 +263,12 @@ impl ProbeReport {
         self.threads.iter().filter(move |t| t.rank.is_some() || !ranks)
     }
 
+    /// Which process is which rank of its program.
+    #[must_use]
+    pub fn ranks(&self) -> BTreeMap<i32, u32> {
+        self.threads.iter().filter_map(|t| Some((t.pid.0, t.rank?))).collect()
+    }
+
     /// As a line of text.
     fn words(&self) -> String {
         let of = |f: fn(&ProbeThread) -> f64| self.counted().map(f);
@@ -288,17 +296,22 @@ impl ProbeReport {
         text
     }
 
-    /// Which ranks waited mostly for which one, as far as a line has room for it.
-    fn for_whom(&self) -> Option<String> {
+    /// Which ranks, or threads, waited mostly for which one, as far as a line has room for it.
+    #[must_use]
+    pub fn for_whom(&self) -> Option<String> {
         let mut text = String::new();
-        for (whom, Waiters { ranks, calls }) in self.mostly() {
-            let who: Vec<u32> = ranks.into_iter().collect();
+        for (whom, Waiters { who, calls }) in self.mostly() {
+            let who: Vec<i64> = who.into_iter().collect();
             let calls: Vec<&str> = calls.into_iter().take(2).collect();
-            let (who, calls) = (ranks_in_words(&who), calls.join(", "));
+            let (kind, id) = match whom {
+                Waited::Rank(rank) => ("rank", i64::from(rank)),
+                Waited::Thread(tid) => ("thread", i64::from(tid.0)),
+            };
+            let (who, calls) = (named(kind, &who), calls.join(", "));
             let more = if text.is_empty() {
-                format!("{who} waited mostly for rank {whom} ({calls})")
+                format!("{who} waited mostly for {kind} {id} ({calls})")
             } else {
-                format!("; {who} for rank {whom} ({calls})")
+                format!("; {who} for {kind} {id} ({calls})")
             };
             if text.len() + more.len() <= ROOM || text.is_empty() {
                 text.push_str(&more);
@@ -307,50 +320,58 @@ impl ProbeReport {
         (!text.is_empty()).then_some(text)
     }
 
-    /// Ranks for which others waited in most of the looks that found these waiting, with those and their calls;
-    /// those first for which most waited.
-    fn mostly(&self) -> Vec<(u32, Waiters<'_>)> {
+    /// Those for which others waited in most of the looks that found these waiting, with those and their calls;
+    /// those first for which most waited. Of a program of ranks that is ranks.
+    fn mostly(&self) -> Vec<(Waited, Waiters<'_>)> {
         let most = self.counted().map(|t| t.waited_s).fold(0.0, f64::max);
-        let mut all: BTreeMap<u32, Waiters<'_>> = BTreeMap::new();
-        for t in &self.threads {
-            let Some(rank) = t.rank else { continue };
+        let mut all: BTreeMap<Waited, Waiters<'_>> = BTreeMap::new();
+        for t in self.counted() {
             if t.waited_s < MUCH * most || t.seen_waiting < OFTEN {
                 continue;
             }
-            let known = || t.waited_for.iter().filter(|w| w.world);
-            let mut by_rank: BTreeMap<u32, u32> = BTreeMap::new();
-            for (whom, seen) in known().filter_map(|w| Some((w.rank?, w.seen))) {
-                *by_rank.entry(whom).or_default() += seen;
-            }
-            // More than half: at most one.
-            let Some((&whom, _)) = by_rank.iter().find(|(_, seen)| 2 * **seen > t.seen_waiting)
-            else {
-                continue;
+            let of = |w: &WaitedFor| match t.rank {
+                Some(_) => w.rank.filter(|_| w.world).map(Waited::Rank),
+                None => w.tid.map(Waited::Thread),
             };
+            let mut seen: BTreeMap<Waited, u32> = BTreeMap::new();
+            for (whom, n) in t.waited_for.iter().filter_map(|w| Some((of(w)?, w.seen))) {
+                *seen.entry(whom).or_default() += n;
+            }
+            // Where it waits for all there may be several; then the one that was waited for most.
+            let most = seen.into_iter().rev().max_by_key(|(_, n)| *n);
+            let Some((whom, _)) = most.filter(|(_, n)| 2 * n > t.seen_waiting) else { continue };
             let waiters = all.entry(whom).or_default();
-            waiters.ranks.insert(rank);
-            waiters.calls.extend(known().filter(|w| w.rank == Some(whom)).map(|w| w.call.as_str()));
+            waiters.who.insert(t.rank.map_or(i64::from(t.tid.0), i64::from));
+            let calls = t.waited_for.iter().filter(|w| of(w) == Some(whom));
+            waiters.calls.extend(calls.map(|w| w.call.as_str()));
         }
         let mut all: Vec<_> = all.into_iter().collect();
-        all.sort_by_key(|(whom, waiters)| (Reverse(waiters.ranks.len()), *whom));
+        all.sort_by_key(|(whom, waiters)| (Reverse(waiters.who.len()), *whom));
         all
     }
 }
 
-/// Ranks that wait for one, and in which calls.
+/// One that others waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Waited {
+    Rank(u32),
+    Thread(Tid),
+}
+
+/// Ranks, or threads, that wait for one, and in which calls.
 #[derive(Default)]
 struct Waiters<'a> {
-    ranks: BTreeSet<u32>,
+    who: BTreeSet<i64>,
     calls: BTreeSet<&'a str>,
 }
 
 /// Such as "ranks 1, 2 and 3". Of many only the first are named.
-fn ranks_in_words(ranks: &[u32]) -> String {
-    let named: Vec<String> = ranks.iter().take(4).map(u32::to_string).collect();
-    match (named.as_slice(), ranks.len().saturating_sub(4)) {
-        ([only], _) => format!("rank {only}"),
-        ([before @ .., last], 0) => format!("ranks {} and {last}", before.join(", ")),
-        (named, more) => format!("ranks {} and {more} more", named.join(", ")),
+fn named(kind: &str, all: &[i64]) -> String {
+    let named: Vec<String> = all.iter().take(4).map(i64::to_string).collect();
+    match (named.as_slice(), all.len().saturating_sub(4)) {
+        ([only], _) => format!("{kind} {only}"),
+        ([before @ .., last], 0) => format!("{kind}s {} and {last}", before.join(", ")),
+        (named, more) => format!("{kind}s {} and {more} more", named.join(", ")),
     }
 }
 

@@ -569,7 +569,10 @@ fn what_the_probe_has_told() {
     assert!(!balanced().judged().text().contains("probe "));
     // Ranks and their launcher, which waits for their end.
     let waits =
-        |call: &str, rank, world, seen| WaitedFor { call: call.to_owned(), rank, world, seen };
+        |call: &str, rank, world, seen| {
+        let (call, tid) = (call.to_owned(), None);
+        WaitedFor { call, rank, world, tid, seen }
+    };
     let rank = |n: u32, waited_s, waited_for: &[WaitedFor]| ProbeThread {
         rank: Some(n),
         waited_for: waited_for.to_vec(),
@@ -604,6 +607,28 @@ fn what_the_probe_has_told() {
     let chain = |n| rank(n, 2.0, &[waits("MPI_Sendrecv_replace", Some(n + 1), true, 9)]);
     let text = both(9, (100_000..100_009).map(chain).collect()).unwrap();
     assert!(text.starts_with("rank 100000 waited mostly for rank 100001 (MPI_Send"), "{text}");
+    // Threads of one process: for the one that was late most often, of those that were.
+    let late = |tid, seen| {
+        let call = String::from("barrier");
+        WaitedFor { call, rank: None, world: false, tid: Some(Tid(tid)), seen }
+    };
+    let waits_at = |tid: i32, waited_for: &[WaitedFor]| ProbeThread {
+        waited_for: waited_for.to_vec(),
+        ..thread(tid, 2.0, 0.0)
+    };
+    let team = vec![
+        thread(11, 0.1, 0.0),
+        waits_at(12, &[late(11, 9), late(13, 7)]),
+        waits_at(13, &[late(12, 1), late(11, 8)]),
+    ];
+    assert_eq!(
+        both(1, team.clone()).unwrap(),
+        "threads 12 and 13 waited mostly for thread 11 (barrier)"
+    );
+    // Beside ranks they are not told of.
+    let mut mixed = vec![rank(0, 2.0, &[late(5, 9)])];
+    mixed.extend(team);
+    assert_eq!(both(2, mixed), None);
     // In half of the looks; for anyone; for one of another communicator; hardly waiting; hardly seen.
     let seldom =
         ProbeThread { seen_waiting: 3, ..rank(6, 2.0, &[waits("MPI_Recv", Some(0), true, 3)]) };

@@ -241,6 +241,36 @@ fn whom_ranks_wait_for_is_said() {
     }
 }
 
+/// The same where all wait for all, of whom one is late: ranks at a barrier of MPI, threads at one of OpenMP.
+#[test]
+fn who_is_late_at_barriers_is_said() {
+    let cases = crate::mpi::here().into_iter().map(|mpi| {
+        let words = mpi.launch(&[&mpi.program("metbench"), "--loads", "1,1,1,9", "--iters", "2000000"]);
+        (words, "--iterations", " waited mostly for rank 3 (MPI_Barrier)\n")
+    });
+    let omp = ["--threads", "2", "--imbalance", "1,9", "--iters", "4000000"].map(String::from);
+    let omp = [vec![workload("omp_spmd-gomp")], omp.into()].concat();
+    // How threads of libgomp end a phase depends on how it is written: at a barrier, or at the end of a region.
+    let cases = cases.chain([(omp, "--phases", " waited mostly for thread ")]);
+    for (words, length, wanted) in cases {
+        let tool = Tool::new();
+        // It has to wait so often that it is seen.
+        let told = (0..5).any(|k| {
+            let n = (25 << (2 * k)).to_string();
+            let words: Vec<&str> = words.iter().map(String::as_str).chain([length, &n]).collect();
+            let mut c = tool.run("--policy observe --probe on", &words);
+            c.envs(crate::mpi::ENVIRONMENT).env("XDG_CACHE_HOME", cache());
+            let output = c.output().unwrap();
+            let said = stderr(&output);
+            assert!(output.status.success(), "{said}");
+            let line = said.lines().find(|l| l.starts_with("  for whom "));
+            assert!(line.is_none_or(|l| format!("{l}\n").contains(wanted)), "{said}");
+            line.is_some()
+        });
+        assert!(told, "{words:?}: in none of the runs");
+    }
+}
+
 #[test]
 fn what_cannot_be_watched_is_said() {
     let tool = Tool::new();

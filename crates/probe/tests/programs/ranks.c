@@ -114,14 +114,26 @@ static int peers(int rank)
 		MPI_Irecv(&token, 1, MPI_INT, 0, 10, world, &request);
 		MPI_Wait(&request, MPI_STATUS_IGNORE);
 	}
+	if (rank == 0)
+		step("broadcast");
+	MPI_Bcast(&got, 1, MPI_INT, 0, world);
+	if (rank == 0)
+		step("sum");
+	MPI_Allreduce(&rank, &got, 1, MPI_INT, MPI_SUM, world);
 	MPI_Comm_dup(world, &comm);
 	held("duplicate", rank, comm, 0);
+	if (rank == 0)
+		step("same");
+	MPI_Barrier(comm);
 	MPI_Comm_free(&comm);
 	MPI_Cart_create(world, 1, size, open, 0, &comm);
 	held("cart", rank, comm, 0);
 	MPI_Comm_free(&comm);
 	MPI_Comm_split(world, 0, -rank, &old);
 	held("turned", rank, old, 2);
+	if (rank == 0)
+		step("other");
+	MPI_Barrier(old);
 	MPI_Comm_split(world, rank == 0, rank, &part);
 	MPI_Intercomm_create(part, 0, world, rank == 0 ? 1 : 0, 11, &comm);
 	held("inter", rank, comm, 0);
