@@ -1102,7 +1102,7 @@ _Static_assert(EVENLY_CALL_BITS + EVENLY_PEER_BITS + EVENLY_RANK_BITS == 32, "th
  * order, or was made by a call that is not in the table, is said to be another. MPI is asked by the thread that has
  * just called it, and only where its kind is known, and with it what its handles are.
  */
-enum { KNOWN = 128, SLOTS = 64, MEMBERS = 256 };
+enum { WAYS = 4, KNOWN = 64 * WAYS, SLOTS = 64, MEMBERS = 256 };
 
 static struct {
 	_Atomic uint64_t world, fortran_world; /* the keys of MPI_COMM_WORLD; never a key where not known */
@@ -1123,7 +1123,8 @@ static struct {
 	unsigned next_slot;
 } mpi = { .world = ~UINT64_C(0), .fortran_world = ~UINT64_C(0), .busy = ATOMIC_FLAG_INIT };
 
-/* Communicators by their keys. */
+/* Communicators by their keys, each in one of WAYS places: with one alone, two of few would be in each other's place
+ * now and then, and nobody would know one of them. */
 static struct { _Atomic uint64_t key; _Atomic uint32_t slot; } known_comms[KNOWN];
 /* Their members. */
 static struct {
@@ -1134,9 +1135,20 @@ static struct {
 
 static inline unsigned place_of(uint64_t key)
 {
-	return (unsigned)(key * UINT64_C(0x9e3779b97f4a7c15) >> 57);
+	return (unsigned)(key * UINT64_C(0x9e3779b97f4a7c15) >> 58) * WAYS;
 }
-_Static_assert(KNOWN == 1 << (64 - 57), "a place is one of the table");
+_Static_assert(KNOWN == WAYS << (64 - 58), "a place is one of the table");
+
+/* Where this key is; KNOWN where it is not. Acquire, and once more the key, by who calls: what is read in between is
+ * of this communicator, unless it was freed and made again while it was used. */
+static inline unsigned find(uint64_t key)
+{
+	unsigned first = place_of(key);
+	for (unsigned place = first; place < first + WAYS; place++)
+		if (atomic_load_explicit(&known_comms[place].key, memory_order_acquire) == key)
+			return place;
+	return KNOWN;
+}
 
 static inline uint32_t told(uint32_t call, uint32_t peer, uint32_t rank)
 {
@@ -1155,10 +1167,8 @@ static inline uint32_t waits_for(uint32_t call, int rank, uint64_t key)
 		return call;
 	if (key == world || key == GET(mpi.fortran_world))
 		return told(call, EVENLY_PEER_WORLD, (uint32_t)rank);
-	unsigned place = place_of(key);
-	/* Acquire, and once more the key: what is read in between is of this communicator, unless it was
-	 * freed and made again while it was used. */
-	if (atomic_load_explicit(&known_comms[place].key, memory_order_acquire) == key) {
+	unsigned place = find(key);
+	if (place < KNOWN) {
 		uint32_t slot = GET(known_comms[place].slot);
 		int size = GET(slots[slot].size);
 		int at = size < 0 ? rank : rank < size ? GET(slots[slot].world[rank]) : -1;
@@ -1178,8 +1188,8 @@ static inline uint32_t waits_for_all(uint32_t call, uint64_t key)
 		return call;
 	if (key == world || key == GET(mpi.fortran_world))
 		return all;
-	unsigned place = place_of(key);
-	if (atomic_load_explicit(&known_comms[place].key, memory_order_acquire) != key)
+	unsigned place = find(key);
+	if (place == KNOWN)
 		return call;
 	int size = GET(slots[GET(known_comms[place].slot)].size);
 	atomic_thread_fence(memory_order_acquire);
@@ -1203,8 +1213,8 @@ static inline uint64_t key_in_fortran(long comm)
 
 static void drop_key(uint64_t key, uint32_t slot)
 {
-	unsigned place = place_of(key);
-	if (GET(known_comms[place].slot) == slot || slot == SLOTS)
+	unsigned place = find(key);
+	if (place < KNOWN && (slot == SLOTS || GET(known_comms[place].slot) == slot))
 		atomic_compare_exchange_strong(&known_comms[place].key, &key, 0);
 }
 
@@ -1245,9 +1255,14 @@ static COLD void learn(long comm)
 		}
 		for (int i = 0; i < 2; i++) {
 			slots[slot].keys[i] = keys[i];
-			unsigned place = place_of(keys[i]);
 			if (!keys[i])
 				continue;
+			unsigned place = find(keys[i]), first = place_of(keys[i]);
+			for (unsigned at = first; place == KNOWN && at < first + WAYS; at++)
+				if (!GET(known_comms[at].key))
+					place = at;
+			if (place == KNOWN)
+				place = first + slot % WAYS;
 			SET(known_comms[place].key, 0);
 			atomic_thread_fence(memory_order_release);
 			SET(known_comms[place].slot, slot);

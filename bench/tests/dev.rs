@@ -202,7 +202,8 @@ fn without_a_kernel_to_be_had_the_lab_may_be_skipped() {
 /// What `cargo test` prints and answers where a test of this target failed; run again by its name alone,
 /// it passes or not.
 fn failing(target: &str, failed: &[&str], again: &str) -> String {
-    let lines: String = failed.iter().map(|name| format!("echo 'test {name} ... FAILED'\n")).collect();
+    let lines: String =
+        failed.iter().map(|name| format!("echo 'test {name} ... FAILED'\n")).collect();
     format!(
         r#"[[ $1 == test ]] || exit 0
            echo "$*" >>"$ROOM/tested"
@@ -223,7 +224,13 @@ fn few_tests_of_real_processes_are_run_once_more() {
     const PASSES: &str = "echo 'test one ... ok'";
     let real = "-p evenly-cli --test remap";
     for (target, failed, again, passes, told) in [
-        (real, &["one"][..], PASSES, true, "passed only when run once more, alone: one (-p evenly-cli"),
+        (
+            real,
+            &["one"][..],
+            PASSES,
+            true,
+            "passed only when run once more, alone: one (-p evenly-cli",
+        ),
         (real, &["one"], "echo 'test one ... FAILED'; exit 101", false, "once more, alone: one"),
         (real, &["one"], "echo running 0 tests", false, "once more, alone: one"),
         (real, &["one", "two", "three", "four"], PASSES, false, ""),
@@ -240,7 +247,9 @@ fn few_tests_of_real_processes_are_run_once_more() {
         let exact = tested.lines().filter(|l| l.contains("--exact")).count();
         assert_eq!(exact, usize::from(!told.is_empty()), "{tested}");
         if exact == 1 {
-            assert!(tested.contains(&format!("test --locked {target} -- --exact --test-threads=1 one")));
+            assert!(
+                tested.contains(&format!("test --locked {target} -- --exact --test-threads=1 one"))
+            );
         }
     }
 }

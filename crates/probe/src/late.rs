@@ -86,7 +86,8 @@ mod tests {
     #[test]
     fn ranks_that_are_not_in_the_call() {
         use Activity::{Collective, Computing, Lock, Mpi};
-        let mut seen = vec![rank(0, Collective), rank(1, Computing), rank(2, Mpi), rank(3, Collective)];
+        let mut seen =
+            vec![rank(0, Collective), rank(1, Computing), rank(2, Mpi), rank(3, Collective)];
         // A thread of MPI's own, and one that is no rank's.
         seen.push(Observed { tid: Tid(900), ..rank(3, Lock) });
         seen.push(thread(7, 7, Computing));

@@ -756,7 +756,8 @@ mod tests {
         assert_eq!(of(waits(3, 1), &ranks), (7, Some(Peer::All), Some(3)));
         // The root of a broadcast.
         assert_eq!(of(waits(1, 3), &ranks), (7, None, Some(3)));
-        let words = [Peer::World(2), Peer::Other(2), Peer::Anyone, Peer::All].map(|p| p.to_string());
+        let words =
+            [Peer::World(2), Peer::Other(2), Peer::Anyone, Peer::All].map(|p| p.to_string());
         assert_eq!(words, ["rank 2", "rank 2 of another communicator", "any rank", "all ranks"]);
         // Elsewhere it is an address.
         let barrier = object(thread(1, 600, 50, 0, 0), THREAD, waits(1, 2));

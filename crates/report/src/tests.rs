@@ -568,8 +568,7 @@ fn what_the_probe_has_told() {
     );
     assert!(!balanced().judged().text().contains("probe "));
     // Ranks and their launcher, which waits for their end.
-    let waits =
-        |call: &str, rank, world, seen| {
+    let waits = |call: &str, rank, world, seen| {
         let (call, tid) = (call.to_owned(), None);
         WaitedFor { call, rank, world, tid, seen }
     };

@@ -245,7 +245,8 @@ fn whom_ranks_wait_for_is_said() {
 #[test]
 fn who_is_late_at_barriers_is_said() {
     let cases = crate::mpi::here().into_iter().map(|mpi| {
-        let words = mpi.launch(&[&mpi.program("metbench"), "--loads", "1,1,1,9", "--iters", "2000000"]);
+        let words =
+            mpi.launch(&[&mpi.program("metbench"), "--loads", "1,1,1,9", "--iters", "2000000"]);
         (words, "--iterations", " waited mostly for rank 3 (MPI_Barrier)\n")
     });
     let omp = ["--threads", "2", "--imbalance", "1,9", "--iters", "4000000"].map(String::from);
