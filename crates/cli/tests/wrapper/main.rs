@@ -6,6 +6,7 @@
 
 mod bad_input;
 mod budget;
+mod efficiency;
 mod help;
 mod invisible;
 mod json;

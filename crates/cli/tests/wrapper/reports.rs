@@ -30,30 +30,6 @@ fn the_json_has_all_of_it() {
     assert!(stderr(&output).lines().count() <= 2, "{}", stderr(&output));
 }
 
-/// Of work of 1 and 3 the mean is two thirds of the most, however fast the CPUs are and whoever else
-/// uses them.
-#[test]
-fn efficiencies_are_those_that_follow_from_the_work() {
-    let tool = Tool::new();
-    let spmd = workload("spmd");
-    let of = |barrier| {
-        let work = ["--threads", "2", "--phases", "8", "--iters", "40000000"];
-        let uneven = ["--imbalance", "0.5,1.5", "--barrier", barrier];
-        let command = [&[spmd.as_str()], &work[..], &uneven].concat();
-        let (_, report) = tool.json("-q --policy observe --threads 2", &command);
-        valid(&report);
-        report["efficiency"].clone()
-    };
-    let f = &of("block")["factors"];
-    let part = |name: &str| f[name].as_f64().unwrap();
-    assert!((part("load_balance") - 2.0 / 3.0).abs() < 0.1, "{f:#}");
-    let product = part("load_balance") * part("run_queue") * part("synchronisation");
-    assert!((part("parallel") - product).abs() < 1e-9, "{f:#}");
-    // A spinning thread looks as if it computed, so nothing is claimed.
-    let spinning = of("spin");
-    assert!(spinning["factors"].is_null() && spinning["basis"] == "cpu_time", "{spinning:#}");
-}
-
 #[test]
 fn names_of_files() {
     let tool = Tool::new();
