@@ -4,6 +4,7 @@
 // The paper's master, which only waits, is left out. The checksum depends on the work alone, and with
 // neighbours on every message.
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "common.h"
 #include "kernel.h"
@@ -96,6 +98,17 @@ static double own_weight(void) {
     return pow(1.25, -getpriority(PRIO_PROCESS, 0)) * group_weight();
 }
 
+// Seconds in which this thread wanted a CPU while others of this machine had it, by the second number of
+// `schedstat`; below 0 where the kernel does not count them.
+static double wanted_s(int schedstat) {
+    char text[128];
+    const ssize_t n = pread(schedstat, text, sizeof text - 1, 0);
+    if (n <= 0) return -1;
+    text[n] = 0;
+    uint64_t waited;
+    return sscanf(text, "%*s %" SCNu64, &waited) == 1 ? 1e-9 * (double)waited : -1;
+}
+
 // Values of all iterations, of each rank an array, at rank 0.
 static void json_histories(FILE *out, const char *key, const double *own, size_t count, int ranks) {
     double *all = out ? checked_alloc((size_t)ranks * count, sizeof *all) : NULL;
@@ -109,12 +122,12 @@ static void json_histories(FILE *out, const char *key, const double *own, size_t
 }
 
 // The sum over the iterations of what the rank with most had in each, at rank 0.
-static void json_longest(FILE *out, const char *key, const double *own, size_t count) {
+static double longest(const double *own, size_t count) {
     double *most = checked_alloc(count, sizeof *most), sum = 0;
     MPI_Reduce(own, most, (int)count, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
     for (size_t i = 0; i < count; i++) sum += most[i];
     free(most);
-    if (out) fprintf(out, ",\"%s\":%.9f", key, sum);
+    return sum;
 }
 
 // Of each rank, at rank 0.
@@ -175,6 +188,9 @@ int main(int argc, char **argv) {
     double *computed = checked_alloc(count, sizeof *computed), *cpus = checked_alloc(count, sizeof *cpus);
     double *computed_cpu = checked_alloc(count, sizeof *computed_cpu);
     double *weights = checked_alloc(count, sizeof *weights);
+    // With what others of this machine kept it from in between.
+    double *computed_held = checked_alloc(count, sizeof *computed_held);
+    const int schedstat = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
 
     MPI_Barrier(MPI_COMM_WORLD);
     const double begun = now_s(), cpu_begun = thread_cpu_s();
@@ -185,10 +201,12 @@ int main(int argc, char **argv) {
             weights[i] = own_weight();
             cpus[i] = sched_getcpu();
         }
+        const double held_before = wanted_s(schedstat);
         const double start = now_s(), cpu_start = thread_cpu_s();
         work_run(&work, (uint64_t)(load * (double)iters));
         computed_cpu[i] = thread_cpu_s() - cpu_start;
         computed[i] = now_s() - start;
+        computed_held[i] = computed_cpu[i] + wanted_s(schedstat) - held_before;
         if (with_neighbours) exchange(&work, self, ranks);
         else MPI_Barrier(MPI_COMM_WORLD);
         const double now = now_s();
@@ -222,8 +240,11 @@ int main(int argc, char **argv) {
     json_gathered(out, "computing_cpu_s", computing_cpu, ranks);
     json_gathered(out, "elapsed_s", elapsed, ranks);
     // At a barrier all wait for the one who computes for longest.
-    json_longest(out, "longest_s", computed, count);
-    json_longest(out, "longest_cpu_s", computed_cpu, count);
+    const double longest_s = longest(computed, count), longest_cpu_s = longest(computed_cpu, count);
+    const double longest_held_s = longest(computed_held, count);
+    if (out) fprintf(out, ",\"longest_s\":%.9f,\"longest_cpu_s\":%.9f", longest_s, longest_cpu_s);
+    // By so much others of this machine made that longer.
+    if (out && wanted_s(schedstat) >= 0) fprintf(out, ",\"held_s\":%.9f", longest_held_s - longest_cpu_s);
     if (with_parts) {
         json_histories(out, "weights", weights, count, ranks);
         json_histories(out, "cpus", cpus, count, ranks);

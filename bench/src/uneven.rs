@@ -172,7 +172,11 @@ struct Balanced {
     lost_percent: Option<Measured>,
     /// How much more that is than under the kernel, round by round.
     lost_more: Option<Measured>,
-    /// Which they did not have at all.
+    /// By which others of this machine, as evenly, held up the rank with the longest in each iteration while it
+    /// computed: by what the kernel counts as waiting for a CPU. None where ranks share CPUs.
+    held_percent: Option<Measured>,
+    held_more: Option<Measured>,
+    /// Which they did not have at all, also because the host of a virtual machine had its CPU.
     taken_percent: Option<Measured>,
     taken_more: Option<Measured>,
     /// CPU time of evenly, of its whole run.
@@ -184,6 +188,7 @@ struct Balanced {
 struct Told {
     /// The parts of the time that [`Balanced`] has in percent.
     lost: Option<f64>,
+    held: Option<f64>,
     taken: Option<f64>,
     seen: Option<Seen>,
 }
@@ -371,7 +376,8 @@ impl Case {
     fn told(&self, text: &str) -> Told {
         let Program::Metbench { ranks, reverse, .. } = self.program else { return Told::default() };
         let (lost, taken) = lost(text, ranks).unzip();
-        Told { lost, taken, seen: Seen::in_output(text).filter(|_| reverse > 0) }
+        let held = held(text).filter(|_| ranks <= CPUS);
+        Told { lost, held, taken, seen: Seen::in_output(text).filter(|_| reverse > 0) }
     }
 
     /// How soon runs followed work that turned round.
@@ -582,11 +588,20 @@ impl Balanced {
         Self {
             lost_percent: percent(&|t| t.lost),
             lost_more: more(&|t| t.lost),
+            held_percent: percent(&|t| t.held),
+            held_more: more(&|t| t.held),
             taken_percent: percent(&|t| t.taken),
             taken_more: more(&|t| t.taken),
             own_percent: Measured::median(&own.collect::<Vec<f64>>(), seed),
         }
     }
+}
+
+/// The part of the makespan by which others of this machine made computing longer, by what metbench prints.
+fn held(text: &str) -> Option<f64> {
+    let object: serde_json::Value = serde_json::from_str(text.trim()).ok()?;
+    let makespan = object.get(MAKESPAN)?.as_f64().filter(|s| *s > 0.0)?;
+    Some(object.get("held_s")?.as_f64()? / makespan)
 }
 
 /// The part of the time of the CPUs that ranks can have, until the makespan, in which they did not compute, and
@@ -648,14 +663,23 @@ impl Measurement {
 
     /// Where the CPUs' time went.
     fn balanced(&self) -> String {
-        let head = ["% of the CPUs", "not computing", "more", "not had", "more", "evenly"];
+        let head = [
+            "% of the CPUs",
+            "not computing",
+            "more",
+            "held up",
+            "more",
+            "not had",
+            "more",
+            "evenly",
+        ];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
         for arm in &self.arms {
             let Some(b) = &arm.balanced else { continue };
             let mut row = vec![arm.name.clone()];
-            for m in
-                [&b.lost_percent, &b.lost_more, &b.taken_percent, &b.taken_more, &b.own_percent]
-            {
+            let (lost, held) = ([&b.lost_percent, &b.lost_more], [&b.held_percent, &b.held_more]);
+            let taken = [&b.taken_percent, &b.taken_more, &b.own_percent];
+            for m in lost.into_iter().chain(held).chain(taken) {
                 row.push(measured(m.as_ref(), 2));
             }
             rows.push(row);
@@ -825,7 +849,8 @@ mod tests {
     fn where_the_time_went() {
         // Two ranks with a CPU each, four on two CPUs.
         let text = "{\"makespan_s\":2.0,\"cpu_s\":[1.98,1.96],\"computing_cpu_s\":[1.9,1.8],\
-            \"elapsed_s\":[2.0,2.0],\"longest_s\":1.97,\"longest_cpu_s\":1.95}\n";
+            \"elapsed_s\":[2.0,2.0],\"longest_s\":1.97,\"longest_cpu_s\":1.95,\"held_s\":0.01}\n";
+        assert_eq!((held(text), held("{\"makespan_s\":2.0}")), (Some(0.005), None));
         let (not_computing, not_had) = lost(text, 2).unwrap();
         assert!((not_computing - 0.025).abs() < 1e-12 && (not_had - 0.015).abs() < 1e-12);
         let four = "{\"makespan_s\":2.0,\"cpu_s\":[0.99,0.98,0.99,0.98],\
@@ -837,7 +862,12 @@ mod tests {
 
     #[test]
     fn what_runs_told_stands_beside_the_kernel_of_the_same_round() {
-        let told = |lost: f64| Told { lost: Some(lost), taken: Some(lost / 2.0), seen: None };
+        let told = |lost: f64| Told {
+            lost: Some(lost),
+            held: Some(lost / 4.0),
+            taken: Some(lost / 2.0),
+            seen: None,
+        };
         let (kernel, auto) = ([0.01, 0.03, 0.02].map(told), [0.012, 0.032, 0.022].map(told));
         let (kernel, auto): (Vec<&Told>, Vec<&Told>) =
             (kernel.iter().collect(), auto.iter().collect());
@@ -846,6 +876,7 @@ mod tests {
         let value = |m: Option<Measured>| m.unwrap().value;
         assert!((value(b.lost_percent) - 2.2).abs() < 1e-9);
         assert!((value(b.lost_more) - 0.2).abs() < 1e-9);
+        assert!((value(b.held_more) - 0.05).abs() < 1e-9);
         assert!((value(b.taken_more) - 0.1).abs() < 1e-9);
         assert!((value(b.own_percent) - 0.5).abs() < 1e-9);
         let k = Balanced::new(&kernel, &kernel, &[], 1);
@@ -906,7 +937,12 @@ mod tests {
 
     #[test]
     fn what_is_only_seen_by_ranks_is_in_table_and_json() {
-        let told = [0.01, 0.02, 0.03].map(|p| Told { lost: Some(p), taken: Some(-p), seen: None });
+        let told = [0.01, 0.02, 0.03].map(|p| Told {
+            lost: Some(p),
+            held: None,
+            taken: Some(-p),
+            seen: None,
+        });
         let told: Vec<&Told> = told.iter().collect();
         let report = serde_json::json!({"overhead_s": 0.04, "seconds": 4.0});
         let arm = |name: &str, balanced, turning| ArmFigures {
@@ -938,7 +974,9 @@ mod tests {
         ];
         let text = cases[0].text();
         assert!(
-            text.contains("2.00 [1.00, 3.00]  0.00 [0.00, 0.00]  -2.00 [-3.00, -1.00]"),
+            text.contains(
+                "2.00 [1.00, 3.00]  0.00 [0.00, 0.00]        -     -  -2.00 [-3.00, -1.00]"
+            ),
             "{text}"
         );
         assert!(!text.contains("reversals") && text.contains("0.50"), "{text}");

@@ -163,6 +163,8 @@ fn ranks_tell_what_makespans_do_not() {
         assert!((0.0..100.0).contains(&part("lost_percent")), "{arm:#}");
         // The clocks of CPU time and of time need not agree to the last tick.
         assert!((-5.0..100.0).contains(&part("taken_percent")), "{arm:#}");
+        let held = arm["balanced"]["held_percent"]["value"].as_f64();
+        assert!(held.is_none_or(|p| (0.0..100.0).contains(&p)), "{arm:#}");
         assert_eq!(arm["turning"], Value::Null);
     }
     let own = arms(1)[2]["balanced"]["own_percent"]["value"].as_f64().unwrap();
