@@ -10,6 +10,10 @@
 //!   one begin in the new order, and n is the least such number: n iterations were begun with wrong parts.
 //! - *Times are back* after n iterations where the n-th and the next one take no longer than the settled level
 //!   and 10 % of it. That level is the median of the second half until work turns round again.
+//! - Where single iterations differ by more than 10 % for other reasons, that is by chance. So the same is told
+//!   of the *profile*, the median over all reversals of each iteration after them in units of its settled
+//!   level, where one is enough. What all iterations until the next reversal take beyond the settled level, in
+//!   such units, is what a reversal *costs*.
 //!
 //! Pure: from what was seen to numbers of iterations.
 
@@ -81,7 +85,7 @@ impl Seen {
 }
 
 /// What followed one reversal.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Reversal {
     /// The first iteration with other loads, from 0 on.
     pub(crate) iteration: usize,
@@ -94,6 +98,15 @@ pub(crate) struct Reversal {
     pub(crate) times_after: Option<usize>,
     /// The settled level, in seconds.
     pub(crate) settled_s: f64,
+    /// What the iterations until the next reversal took.
+    pub(crate) took_s: Vec<f64>,
+}
+
+impl Reversal {
+    /// By how many settled iterations all were longer than that.
+    fn cost(&self) -> f64 {
+        self.took_s.iter().map(|t| t / self.settled_s - 1.0).sum()
+    }
 }
 
 /// All reversals of a run in which loads turn round after every `every` iterations; `loads` are those of each
@@ -120,6 +133,7 @@ pub(crate) fn reversals(seen: &Seen, loads: &[f64], every: usize) -> Vec<Reversa
             lost_later: later.iter().filter(|good| !**good).count(),
             times_after: lasting(&quick),
             settled_s,
+            took_s: took.to_vec(),
         })
     };
     // What is left at the end may be too short for anything to settle.
@@ -150,6 +164,11 @@ pub(crate) struct Turning {
     pub(crate) times_never: usize,
     /// The settled level of an iteration, in the median, in seconds.
     pub(crate) settled_s: Option<f64>,
+    /// The median of each iteration after a reversal, in settled ones, and the first that is back.
+    pub(crate) profile: Vec<f64>,
+    pub(crate) profile_after: Option<usize>,
+    /// By how many settled iterations a reversal makes the program longer, in the median.
+    pub(crate) cost_iterations: Option<f64>,
     /// Each of them, by runs.
     pub(crate) each: Vec<Vec<Reversal>>,
 }
@@ -157,16 +176,23 @@ pub(crate) struct Turning {
 impl Turning {
     /// Of these runs; none where there was no reversal.
     pub(crate) fn of(runs: Vec<Vec<Reversal>>) -> Option<Self> {
-        let all: Vec<Reversal> = runs.iter().flatten().copied().collect();
+        let all: Vec<&Reversal> = runs.iter().flatten().collect();
         let numbers = |of: &dyn Fn(&Reversal) -> Option<usize>| {
-            let known: Vec<usize> = all.iter().filter_map(of).collect();
+            let known: Vec<usize> = all.iter().filter_map(|r| of(r)).collect();
             let values: Vec<f64> = known.iter().map(|n| *n as f64).collect();
             (median(&values), known.iter().max().copied(), all.len() - known.len())
         };
         let (parts_median, parts_most, parts_never) = numbers(&|r| r.parts_after);
         let (times_median, times_most, times_never) = numbers(&|r| r.times_after);
         let settled: Vec<f64> = all.iter().map(|r| r.settled_s).collect();
-        (!all.is_empty()).then(|| Self {
+        let costs: Vec<f64> = all.iter().map(|r| r.cost()).collect();
+        let longest = all.iter().map(|r| r.took_s.len()).max()?;
+        let nth = |n: usize| {
+            let of = all.iter().filter_map(|r| Some(r.took_s.get(n)? / r.settled_s));
+            median(&of.collect::<Vec<f64>>())
+        };
+        let profile: Vec<f64> = (0..longest).filter_map(nth).collect();
+        Some(Self {
             reversals: all.len(),
             parts_median,
             parts_most,
@@ -176,6 +202,9 @@ impl Turning {
             times_most,
             times_never,
             settled_s: median(&settled),
+            profile_after: profile.iter().position(|part| *part <= 1.0 + BACK),
+            profile,
+            cost_iterations: median(&costs),
             each: runs,
         })
     }
@@ -228,10 +257,10 @@ mod tests {
     fn parts_that_turn_after_two_iterations() {
         // Loads turn round at 5 and at 10. Three iterations are slow after the first, none after the second.
         let took: Vec<f64> =
-            [1.0; 5].into_iter().chain([2.0, 1.8, 1.2, 1.0, 1.0]).chain([1.05; 5]).collect();
+            [1.0; 5].into_iter().chain([2.0, 1.8, 1.3, 1.0, 1.0]).chain([1.05; 5]).collect();
         let high: Vec<bool> = [true; 7].into_iter().chain([false; 4]).chain([true; 4]).collect();
         let all = reversals(&seen(&took, &high), &LOADS, 5);
-        let [first, second] = all[..] else { panic!("{all:?}") };
+        let [first, second] = &all[..] else { panic!("{all:?}") };
         assert_eq!((first.iteration, first.parts_after, first.times_after), (5, Some(2), Some(3)));
         assert_eq!(
             (second.iteration, second.parts_after, second.times_after),
@@ -239,7 +268,14 @@ mod tests {
         );
         assert_eq!((first.settled_s, second.settled_s), (1.0, 1.05));
         assert_eq!((first.lost_later, second.lost_later), (0, 0));
-        let turning = Turning::of(vec![all.clone(), all]).unwrap();
+        // The first costs 1 + 0.8 + 0.3 of its settled iterations, the second none.
+        assert!((first.cost() - 2.1).abs() < 1e-9 && second.cost().abs() < 1e-9);
+        let turning = Turning::of(vec![all.clone(), all.clone()]).unwrap();
+        let profile = [1.5, 1.4, 1.15, 1.0, 1.0];
+        let near = turning.profile.iter().zip(profile).all(|(a, b)| (a - b).abs() < 1e-9);
+        assert!(near && turning.profile.len() == 5, "{:?}", turning.profile);
+        assert_eq!(turning.profile_after, Some(3));
+        assert!(turning.cost_iterations.is_some_and(|cost| (cost - 1.05).abs() < 1e-9));
         assert_eq!(
             (turning.reversals, turning.parts_median, turning.parts_most),
             (4, Some(1.5), Some(2))
@@ -252,19 +288,19 @@ mod tests {
     fn one_good_iteration_between_bad_ones_is_not_enough() {
         let high = [true, true, true, true, true, false, true, false, false, true];
         let took = [1.0, 1.0, 1.0, 1.0, 1.0, 3.0, 1.0, 3.0, 1.0, 1.0];
-        let [only] = reversals(&seen(&took, &high), &LOADS, 5)[..] else { panic!() };
+        let [only] = &reversals(&seen(&took, &high), &LOADS, 5)[..] else { panic!() };
         assert_eq!((only.parts_after, only.lost_later, only.times_after), (Some(2), 1, Some(3)));
     }
 
     #[test]
     fn parts_that_never_turn() {
-        let [only] = reversals(&seen(&[1.0; 10], &[true; 10]), &LOADS, 5)[..] else { panic!() };
+        let [only] = &reversals(&seen(&[1.0; 10], &[true; 10]), &LOADS, 5)[..] else { panic!() };
         assert_eq!((only.parts_after, only.times_after), (None, Some(0)));
-        let turning = Turning::of(vec![vec![only]]).unwrap();
+        let turning = Turning::of(vec![vec![only.clone()]]).unwrap();
         assert_eq!((turning.parts_never, turning.parts_most), (1, None));
         assert_eq!(turning.words(), ["never", "0 (at most 0)"]);
         let mut two = turning.each[0].clone();
-        two.push(Reversal { parts_after: Some(1), ..only });
+        two.push(Reversal { parts_after: Some(1), ..only.clone() });
         let turning = Turning::of(vec![two]).unwrap();
         assert_eq!(turning.words()[0], "1 (at most 1), not in 1 of 2");
     }
@@ -274,7 +310,7 @@ mod tests {
         let even = with(seen(&[1.0; 10], &[true; 10]), |s| {
             s.weights.iter_mut().flatten().for_each(|w| *w = 1.0);
         });
-        let [only] = reversals(&even, &LOADS, 5)[..] else { panic!() };
+        let [only] = &reversals(&even, &LOADS, 5)[..] else { panic!() };
         assert_eq!(only.parts_after, None);
         assert_eq!(Turning::of(vec![Vec::new(), Vec::new()]), None);
         let whole = seen(&[1.0; 10], &[true; 10]);

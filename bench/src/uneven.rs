@@ -689,14 +689,27 @@ impl Measurement {
 
     /// How soon work that turned round was followed.
     fn turning(&self) -> String {
-        let head =
-            ["iterations after reversals", "until parts turned", "until times were back", "then s"];
+        let head = [
+            "iterations after reversals",
+            "until parts turned",
+            "until times were back",
+            "of the profile",
+            "cost",
+            "settled s",
+        ];
         let mut rows = vec![head.map(str::to_owned).to_vec()];
         for arm in &self.arms {
             let Some(turning) = &arm.turning else { continue };
-            let settled = turning.settled_s.map_or_else(|| "-".into(), |s| format!("{s:.4}"));
+            let known = |n: Option<String>| n.unwrap_or_else(|| String::from("-"));
             let [parts, times] = turning.words();
-            rows.push(vec![format!("{} ({})", arm.name, turning.reversals), parts, times, settled]);
+            rows.push(vec![
+                format!("{} ({})", arm.name, turning.reversals),
+                parts,
+                times,
+                known(turning.profile_after.map(|n| n.to_string())),
+                known(turning.cost_iterations.map(|n| format!("{n:.1}"))),
+                known(turning.settled_s.map(|s| format!("{s:.4}"))),
+            ]);
         }
         if rows.len() > 1 { table(&rows) } else { String::new() }
     }
