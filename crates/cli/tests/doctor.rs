@@ -146,6 +146,7 @@ fn ailing(limited: Option<&str>) -> Vec<Patient> {
         "timeout 2 dd if=/dev/zero {file} bs=4k count=1000000 oflag=dsync status=none; true"
     );
     let two = format!("{gomp} --threads 2 --phases 40 --iters 8000000");
+    let one = format!("{gomp} --threads 1 --phases 40 --iters 8000000");
     let both = format!("taskset -c 0 {spmd} --threads 1 --main-works 1 --iters 200000000");
     let mut all = vec![
         patient(
@@ -165,6 +166,14 @@ fn ailing(limited: Option<&str>) -> Vec<Patient> {
             &[&[gomp.as_str(), "--threads", "2"], &phases[..]].concat(),
         )
         .with("OMP_PLACES", "{0}")
+        .mended(),
+        // Each binds its first thread to the first place, and knows nothing of the other.
+        patient(
+            "OpenMP, 2 processes with 1 thread on 2 CPUs, OMP_PROC_BIND=true",
+            "pinned_together",
+            &["sh", "-c", &format!("{one} & {one}; wait")],
+        )
+        .with("OMP_PROC_BIND", "true")
         .mended(),
         patient(
             "4 threads on 2 CPUs, barriers with sched_yield",
@@ -377,8 +386,11 @@ fn ailing_programs_have_their_verdicts_and_healthy_ones_none() {
         let found = kinds(&diagnosis);
         let own: Vec<&String> =
             found.iter().filter(|k| !OF_THE_MACHINE.contains(&k.as_str())).collect();
-        let taken = p.by_idle && own.is_empty() && !found.is_empty();
-        let right = own.first().map(|k| k.as_str()) == p.ails || taken;
+        let disturbed = own.len() < found.len();
+        let taken = p.by_idle && own.is_empty() && disturbed;
+        // What ails it is the first, and where nobody else had the CPUs the only one: one cause is not told twice.
+        let first = own.first().map(|k| k.as_str()) == p.ails;
+        let right = taken || first && (own.len() <= 1 || disturbed);
         let verdict = match own.as_slice() {
             [] if taken => String::from("- (others have the CPUs)"),
             [] => String::from("-"),
