@@ -40,7 +40,7 @@ const LEVEL: f64 = 0.4;
 /// Integration tests of the other crates that mean more on eight CPUs in two nodes than on two CPUs:
 /// the test programs, and of each these tests. They run there as they run here, but for where they
 /// find evenly and the workloads.
-const SHARED: [(&str, &[&str]); 2] = [
+const SHARED: [(&str, &[&str]); 3] = [
     (
         "harmless_end",
         &[
@@ -57,6 +57,8 @@ const SHARED: [(&str, &[&str]); 2] = [
             "when_both_are_killed_restore_undoes_it",
         ],
     ),
+    // All of them, in control groups of several kinds.
+    ("shares", &[]),
 ];
 
 type Case = fn(&mut Lab);
@@ -133,26 +135,25 @@ fn shares_in_groups_of_version_two(lab: &mut Lab) {
     let files = files.map(|f| format!("{group}/{f}")).join(" ");
     text(lab, &format!("mkdir {group}; chown 65534:65534 {files}; chmod 1777 /tmp"));
     let nobody = "/tests/setpriv --reuid 65534 --regid 65534 --clear-groups";
-    // The kernel of the guest is older than slices of threads.
     for (inside, user, lacks) in [
-        ("", "", "sched-slice"),
-        (group, "", "sched-slice"),
-        (group, nobody, "sched-slice,privileged-nice"),
-        (group, &format!("ulimit -e 20; {nobody}"), "sched-slice"),
+        ("", "", ""),
+        (group, "", ""),
+        (group, nobody, "privileged-nice"),
+        (group, &format!("ulimit -e 20; {nobody}"), ""),
     ] {
         let start = Instant::now();
         let enter = match inside {
             "" => String::new(),
             group => format!("echo $$ >{group}/cgroup.procs; "),
         };
-        let test = "shares_of_a_killed_balancer_are_undone_by_its_guardian";
         let command = format!(
-            "export EVENLY_NO_SKIP=1 EVENLY_MAY_SKIP={lacks}; {enter}{user} /tests/journal --exact {test}"
+            "export EVENLY_NO_SKIP=1 EVENLY_MAY_SKIP={lacks} EVENLY_TEST_ONLY=nice,idle,cpu.weight; \
+             {enter}{user} /tests/shares --test-threads=1"
         );
         let output = common::run(lab, &command, PATIENCE);
         let said = String::from_utf8_lossy(&output.stderr);
         let told = output.text();
-        assert!(output.status == 0 && told.contains(" 1 passed;"), "{command}: {told}\n{said}");
+        assert!(output.status == 0 && told.contains(" 7 passed;"), "{command}: {told}\n{said}");
         // As it was: no group is left, no controller on, no threaded subtree.
         let left = format!(
             "cat {group}/cgroup.type {group}/cgroup.subtree_control; ls {group} | grep evenly"

@@ -19,6 +19,7 @@
 use crate::journal::{Journal, JournalError, LiveHeader};
 use crate::proc::Proc;
 use crate::restore::{self, RestoreReport};
+use crate::share::Real;
 use evenly_model::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
@@ -224,6 +225,12 @@ impl Guardian {
     }
 }
 
+/// Whether a process is the guardian of this journal, as [`Guardian::start`] starts one.
+pub(crate) fn watches(proc: &Proc, journal: &Path) -> bool {
+    let mark = [OsStr::new("guardian"), OsStr::new("--journal"), journal.as_os_str()];
+    proc.processes().into_iter().any(|pid| proc.command_line(pid).windows(3).any(|w| *w == mark))
+}
+
 /// What the guardian came to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Duty {
@@ -241,16 +248,24 @@ pub enum Duty {
 /// # Errors
 /// [`GuardianError`] where the journal cannot be read or a mask could not be given back.
 pub fn main(journal: &Path, fd: RawFd) -> Result<Duty, GuardianError> {
+    main_on(journal, fd, &Real::default())
+}
+
+/// The same on this machine, which need not be the one that it runs on.
+///
+/// # Errors
+/// As [`main`].
+pub fn main_on(journal: &Path, fd: RawFd, real: &Real) -> Result<Duty, GuardianError> {
     ignore_signals();
     let connection = settle(fd)?;
     let live = LiveHeader::open(journal)?;
     // It fails where evenly is dead already: the end of the connection tells below.
     let _ = (&connection).write_all(&[READY]);
-    watch(&mut Evenly { connection: &connection, path: journal, live: &live })?;
+    watch(&mut Evenly { connection: &connection, path: journal, live: &live, real })?;
     if live.is_clean() {
         return Ok(Duty::Nothing);
     }
-    let report = restore::finish(journal, &Proc::default())?;
+    let report = restore::finish(journal, &Proc::default(), real)?;
     match report.failures() {
         None => Ok(Duty::Restored(report)),
         Some((count, first)) => Err(GuardianError::Unrestored { count, first }),
@@ -332,6 +347,7 @@ struct Evenly<'a> {
     connection: &'a UnixStream,
     path: &'a Path,
     live: &'a LiveHeader,
+    real: &'a Real,
 }
 
 impl Watched for Evenly<'_> {
@@ -350,7 +366,7 @@ impl Watched for Evenly<'_> {
     fn release(&mut self) {
         // Dying of a journal that cannot be read now would leave nobody to try again.
         if !self.live.is_clean() {
-            let _ = restore::release_living(self.path, self.live);
+            let _ = restore::release_living(self.path, self.live, self.real);
         }
     }
 

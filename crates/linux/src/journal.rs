@@ -618,6 +618,12 @@ impl Journal {
         &self.path
     }
 
+    /// The directory in which it is: looked at already, so not again.
+    #[must_use]
+    pub(crate) fn dir(&self) -> StateDir {
+        StateDir { path: self.path.parent().unwrap_or(Path::new("/")).to_owned() }
+    }
+
     /// Tells readers which program is balanced.
     pub fn set_program(&self, program: Process) {
         self.map.word(at::PROGRAM_START).store(program.start, Ordering::Relaxed);

@@ -37,7 +37,7 @@ use crate::affinity;
 use crate::bpf::{Seen, Switches, Watched};
 use crate::clock::{self, now, thread_cpu_time};
 use crate::counters::Counters;
-use crate::journal::{Journal, Process, Slot, StateDir, others};
+use crate::journal::{Journal, Process, Slot, others};
 use crate::limits::{Limits, Watch, slice};
 use crate::memory::{Mover, bytes_of, on_nodes};
 use crate::proc::{Image, Proc, Stat, parse_schedstat, status_field, status_number};
@@ -1092,9 +1092,8 @@ impl Machine for LinuxMachine {
     }
 
     fn neighbours(&mut self) -> Vec<Neighbour> {
-        let dir = self.masks.journal.path().parent().and_then(|d| StateDir::at(d).ok());
         // A directory that cannot be read has nothing to tell.
-        let all = dir.and_then(|d| others(&d, &self.proc).ok()).unwrap_or_default();
+        let all = others(&self.masks.journal.dir(), &self.proc).unwrap_or_default();
         let own = Process::own();
         all.into_iter()
             .map(|o| Neighbour {

@@ -23,11 +23,13 @@
 //! since the last scan before evenly died.
 
 use crate::affinity;
+use crate::guardian;
 use crate::journal::{
     self, Header, Journal, JournalError, JournalView, LiveHeader, Process, Record, State, StateDir,
 };
 use crate::limits::Limits;
 use crate::proc::Proc;
+use crate::share::Real;
 use crate::share::undo::{self, ShareReport};
 use evenly_engine::RunState;
 use evenly_model::{CpuSet, Pid, ThreadId, Tid};
@@ -167,10 +169,11 @@ pub fn restore(view: &JournalView, proc: &Proc, machine: &mut dyn Affinity) -> R
     work.report()
 }
 
-/// [`restore`], and everything else that the journal says, on the real machine.
-fn restore_everything(view: &JournalView, proc: &Proc) -> RestoreReport {
+/// [`restore`], and everything else that the journal says. Threads are those of the machine on which this
+/// runs.
+fn restore_everything(view: &JournalView, proc: &Proc, real: &Real) -> RestoreReport {
     let mut report = restore(view, proc, &mut System::default());
-    report.shares = undo::undo(view, proc, Path::new("/"));
+    report.shares = undo::undo(view, proc, real);
     report
 }
 
@@ -444,8 +447,16 @@ fn failed(id: ThreadId, wanted: &CpuSet, e: &io::Error) -> Outcome {
 /// # Errors
 /// [`JournalError`] where the journal cannot be read or removed.
 pub fn end(journal: &Journal) -> Result<RestoreReport, JournalError> {
+    end_on(journal, &Real::default())
+}
+
+/// The same on this machine.
+///
+/// # Errors
+/// As [`end`].
+pub fn end_on(journal: &Journal, real: &Real) -> Result<RestoreReport, JournalError> {
     let view = JournalView::open(journal.path())?;
-    let report = restore_everything(&view, &Proc::default());
+    let report = restore_everything(&view, &Proc::default(), real);
     if report.is_complete() {
         journal.finish()?;
     }
@@ -490,12 +501,25 @@ pub fn restore_all(
     only: Option<Pid>,
     force: bool,
 ) -> Result<Vec<(PathBuf, Fate)>, JournalError> {
+    restore_all_on(dir, only, force, &Real::default())
+}
+
+/// The same on this machine.
+///
+/// # Errors
+/// As [`restore_all`].
+pub fn restore_all_on(
+    dir: &StateDir,
+    only: Option<Pid>,
+    force: bool,
+    real: &Real,
+) -> Result<Vec<(PathBuf, Fate)>, JournalError> {
     let proc = Proc::default();
     let mut fates = Vec::new();
     for path in dir.journals()? {
         let fate = match JournalView::open(&path) {
             Ok(view) if only.is_some_and(|pid| !concerns(&view, pid)) => continue,
-            Ok(view) => restore_one(&path, &view, &proc, force),
+            Ok(view) => restore_one(&path, &view, &proc, force, real),
             // Removed between listing and reading: its guardian was at work.
             Err(_) if !path.exists() => continue,
             Err(e) => Fate::Failed(e),
@@ -512,7 +536,7 @@ fn concerns(view: &JournalView, pid: Pid) -> bool {
         || view.scheduling.iter().any(|r| r.tgid == pid)
 }
 
-fn restore_one(path: &Path, view: &JournalView, proc: &Proc, force: bool) -> Fate {
+fn restore_one(path: &Path, view: &JournalView, proc: &Proc, force: bool, real: &Real) -> Fate {
     let header: &Header = &view.header;
     if header.clean || !header.is_of_this_boot() {
         return journal::remove(path).map_or_else(Fate::Failed, |()| Fate::Stale);
@@ -521,14 +545,14 @@ fn restore_one(path: &Path, view: &JournalView, proc: &Proc, force: bool) -> Fat
         return Fate::OtherNamespace;
     }
     match header.stands_still(proc) {
-        Some(_) if force => release(path),
+        Some(_) if force => release(path, real),
         Some(stands_still) => Fate::Alive(Living {
             evenly: header.writer,
             program: header.program,
             stands_still,
             held: held(view, proc),
         }),
-        None => finish(path, proc).map_or_else(Fate::Failed, Fate::Restored),
+        None => finish(path, proc, real).map_or_else(Fate::Failed, Fate::Restored),
     }
 }
 
@@ -542,8 +566,8 @@ fn held(view: &JournalView, proc: &Proc) -> usize {
     view.records.iter().filter(is_held).count()
 }
 
-fn release(path: &Path) -> Fate {
-    match LiveHeader::open(path).and_then(|live| release_living(path, &live)) {
+fn release(path: &Path, real: &Real) -> Fate {
+    match LiveHeader::open(path).and_then(|live| release_living(path, &live, real)) {
         Ok(report) => Fate::Restored(report),
         Err(e) => Fate::Failed(e),
     }
@@ -553,23 +577,84 @@ fn release(path: &Path) -> Fate {
 pub(crate) fn release_living(
     path: &Path,
     live: &LiveHeader,
+    real: &Real,
 ) -> Result<RestoreReport, JournalError> {
     let view = JournalView::open(path)?;
     live.raise_released();
-    let report = restore_everything(&view, &Proc::default());
+    let report = restore_everything(&view, &Proc::default(), real);
     live.raise_released();
     Ok(report)
 }
 
 /// Restores the threads of an evenly that is dead, and removes its journal if nothing is left to
 /// do. The journal is read anew: it no longer changes.
-pub(crate) fn finish(path: &Path, proc: &Proc) -> Result<RestoreReport, JournalError> {
+pub(crate) fn finish(path: &Path, proc: &Proc, real: &Real) -> Result<RestoreReport, JournalError> {
     let view = JournalView::open(path)?;
-    let report = restore_everything(&view, proc);
+    let report = restore_everything(&view, proc, real);
     if report.is_complete() {
         journal::remove(path)?;
     }
     Ok(report)
+}
+
+/// What an evenly that is dead, as its guardian is, has left: it waits for [`restore_all`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Left {
+    /// The evenly.
+    pub evenly: Process,
+    /// What would be given back now.
+    pub report: RestoreReport,
+}
+
+/// The real machine, of which nothing is changed.
+struct Looked(System);
+
+impl Affinity for Looked {
+    fn get(&mut self, tid: Tid) -> io::Result<CpuSet> {
+        self.0.get(tid)
+    }
+
+    fn set(&mut self, _: Tid, _: &CpuSet) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn usable(&mut self, process: Pid) -> Option<CpuSet> {
+        self.0.usable(process)
+    }
+}
+
+/// What [`restore_all`] would give back now of those that are dead. Nothing is changed, and a journal whose
+/// guardian is at work is passed over: it needs nobody's help.
+#[must_use]
+pub fn left(dir: &StateDir) -> Vec<Left> {
+    left_on(dir, &Real::default())
+}
+
+/// The same on this machine.
+#[must_use]
+pub fn left_on(dir: &StateDir, real: &Real) -> Vec<Left> {
+    let proc = Proc::default();
+    let dead = |path: &PathBuf| {
+        let header = Header::open(path).ok()?;
+        let ours = !header.clean && header.is_of_this_boot() && header.is_of_this_pid_namespace();
+        (ours && header.stands_still(&proc).is_none()).then_some(header.writer)
+    };
+    let mut all = Vec::new();
+    for path in dir.journals().unwrap_or_default() {
+        let Some(evenly) = dead(&path) else { continue };
+        if guardian::watches(&proc, &path) {
+            continue;
+        }
+        // A guardian that ended this moment has removed it.
+        let Ok(view) = JournalView::open(&path) else { continue };
+        let mut report = restore(&view, &proc, &mut Looked(System::default()));
+        report.shares = undo::left(&view, &proc, real);
+        let shares = &report.shares;
+        if report.restored + shares.restored + shares.groups + shares.settings > 0 {
+            all.push(Left { evenly, report });
+        }
+    }
+    all
 }
 
 #[cfg(test)]

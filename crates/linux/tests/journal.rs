@@ -2,42 +2,37 @@
 //!
 //! The test program starts itself again in three roles: a balancer that pins a program through a
 //! journal, its guardian, and a program with threads that does what it is told. No test depends on
-//! speed: each waits for a condition, for much longer than it can take. Masks come first; what is given
-//! of shares (nice value, slice, class, control group) follows.
+//! speed: each waits for a condition, for much longer than it can take. This is about masks; `shares.rs`
+//! has the promises for every mechanism.
 
 #![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-use evenly_engine::{Entity, Machine, ShareMechanism};
+mod helpers;
+
+use evenly_engine::Machine;
 use evenly_linux::affinity;
 use evenly_linux::clock::now;
 use evenly_linux::guardian::{self, Guardian};
 use evenly_linux::journal::{self, Journal, JournalView, Process, StateDir};
-use evenly_linux::limits::Limits;
 use evenly_linux::machine::{LinuxMachine, Masks, Source};
 use evenly_linux::proc::Proc;
 use evenly_linux::restore::{self, Fate};
-use evenly_linux::share::sched::{self, Scheduling};
-use evenly_linux::share::{GroupShares, Real, ThreadShares, Way, offers};
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
-use rustix::process::{Signal, kill_process, kill_process_group};
+use helpers::{Helper, ROLE, has_ended, kill_at_a_change, program, role_command, send, until};
+use rustix::process::{Signal, kill_process_group};
 use std::env;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, mpsc};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-const ROLE: &str = "EVENLY_TEST_ROLE";
 const STATE: &str = "EVENLY_TEST_STATE";
 const JOURNAL: &str = "EVENLY_TEST_JOURNAL";
 const TARGET: &str = "EVENLY_TEST_TARGET";
 const HEARTBEATS: &str = "EVENLY_TEST_HEARTBEATS";
-/// The mechanism of a sharer, and whether it dies at its first change.
-const WAY: &str = "EVENLY_TEST_WAY";
-const DIES: &str = "EVENLY_TEST_DIES";
 
 /// No test: the other roles of this program. Without a role it does nothing.
 #[test]
@@ -45,19 +40,12 @@ fn role() {
     match env::var(ROLE).as_deref() {
         Ok("balancer") => balancer(),
         Ok("killed") => killed_at_the_first_mask(),
-        Ok("sharer") => sharer(),
         Ok("guardian") => {
             guardian::main(Path::new(&env::var_os(JOURNAL).unwrap()), 0).unwrap();
         }
         Ok("program") => program(),
         _ => {}
     }
-}
-
-fn role_command(role: &str) -> Command {
-    let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", "role", "--nocapture", "--test-threads=1"]).env(ROLE, role);
-    command
 }
 
 fn guard(journal: &Journal) -> Guardian {
@@ -112,136 +100,13 @@ fn killed_at_the_first_mask() {
     let mut machine = LinuxMachine::new(target, masks, Source::Schedstat, 64);
     let id = ThreadId { tid: Tid(target.0), start: proc.process_stat(target).unwrap().start };
     let cpu = affinity::get(id.tid).unwrap().first().unwrap();
-    if let Err(e) = kill_who_calls(libc::SYS_sched_setaffinity) {
+    if let Err(e) = kill_at_a_change() {
         println!("reply: {e}");
         return;
     }
     println!("reply: ready");
     let placed = machine.place(id, cpu, None);
     println!("reply: alive after {placed:?}");
-}
-
-/// From now on this process dies, with SIGSYS, where this thread makes this system call.
-fn kill_who_calls(number: libc::c_long) -> std::io::Result<()> {
-    let instruction = |code: u32, k: u32, if_so: u8, if_not: u8| libc::sock_filter {
-        code: code as u16,
-        jt: if_so,
-        jf: if_not,
-        k,
-    };
-    let mut program = [
-        // The number of the system call is the first that the kernel tells.
-        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, number as u32, 0, 1),
-        instruction(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_KILL_PROCESS, 0, 0),
-        instruction(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0),
-    ];
-    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: the kernel copies the filter, which is live, and so long as is said.
-    let refused = unsafe {
-        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
-            || libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) != 0
-    };
-    if refused { Err(std::io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// Three threads, the last of which does what the lines on standard input say.
-fn program() {
-    thread::spawn(|| {
-        loop {
-            thread::park();
-        }
-    });
-    thread::spawn(|| {
-        println!("reply: ready");
-        for line in std::io::stdin().lines() {
-            match line.unwrap().as_str() {
-                "thread" => {
-                    let (send, receive) = mpsc::channel();
-                    thread::spawn(move || {
-                        send.send(rustix::thread::gettid().as_raw_nonzero()).unwrap();
-                        loop {
-                            thread::park();
-                        }
-                    });
-                    println!("reply: {}", receive.recv().unwrap());
-                }
-                "process" => {
-                    let mut child = Command::new("sleep").arg("600").spawn().unwrap();
-                    println!("reply: {}", child.id());
-                    child.wait().unwrap();
-                }
-                "exec" => {
-                    println!("reply: now");
-                    panic!("{}", Command::new("sleep").arg("600").exec());
-                }
-                other => panic!("{other}"),
-            }
-        }
-    })
-    .join()
-    .unwrap();
-}
-
-/// A process in a role that is killed at the end of the test.
-struct Helper {
-    child: Child,
-    replies: BufReader<std::process::ChildStdout>,
-}
-
-impl Helper {
-    fn start(mut command: Command) -> Self {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let replies = BufReader::new(child.stdout.take().unwrap());
-        Self { child, replies }
-    }
-
-    fn program() -> Self {
-        let mut program = Self::start(role_command("program"));
-        assert_eq!(program.reply(), "ready");
-        program
-    }
-
-    /// The next reply; the test harness prints lines of its own.
-    fn reply(&mut self) -> String {
-        loop {
-            let mut line = String::new();
-            assert_ne!(self.replies.read_line(&mut line).unwrap(), 0, "the helper ended");
-            if let Some((_, reply)) = line.trim_end().split_once("reply: ") {
-                return reply.to_owned();
-            }
-        }
-    }
-
-    fn ask(&mut self, what: &str) -> String {
-        writeln!(self.child.stdin.as_mut().unwrap(), "{what}").unwrap();
-        self.reply()
-    }
-
-    fn pid(&self) -> Pid {
-        Pid(self.child.id() as i32)
-    }
-
-    fn signal(&self, signal: Signal) {
-        send(self.pid(), signal);
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Helper {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn send(pid: Pid, signal: Signal) {
-    kill_process(rustix::process::Pid::from_raw(pid.0).unwrap(), signal).unwrap();
 }
 
 /// A program, a balancer that has pinned it, and the state directory that they use.
@@ -298,19 +163,6 @@ impl Scene {
     fn wait_for_guardian(&self) {
         until("the journal is removed", || self.dir.journals().unwrap().is_empty());
     }
-}
-
-fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !condition() {
-        assert!(Instant::now() < deadline, "waited in vain until {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Whether it has ended; a zombie has.
-fn has_ended(pid: Pid) -> bool {
-    Proc::default().process_stat(pid).is_none_or(|s| s.state == b'Z')
 }
 
 /// Promise P4: what is found after an end at the very moment of the first change.
@@ -727,200 +579,4 @@ fn costs() {
     println!("guardian: {kib} KiB of memory of its own");
     journal.finish().unwrap();
     guardian.finish().unwrap();
-}
-
-/// Gives a process less by one mechanism, and then only works on.
-fn sharer() {
-    let dir = StateDir::at(Path::new(&env::var_os(STATE).unwrap())).unwrap();
-    let process = Pid(env::var(TARGET).unwrap().parse().unwrap());
-    let found = Process::find(&Proc::default(), process).unwrap();
-    let journal = Arc::new(Journal::create(&dir, Some(found)).unwrap());
-    let guardian = guard(&journal);
-    let way = env::var(WAY).unwrap();
-    let (mut shares, call) = mechanism(&way, journal.clone(), process);
-    if env::var_os(DIES).is_some() {
-        if let Err(e) = kill_who_calls(call) {
-            println!("reply: {e}");
-            return;
-        }
-        println!("reply: ready");
-    }
-    shares.set(Entity::Process { process, start: found.start }, 0.01).unwrap();
-    println!("reply: {}", guardian.id().unwrap());
-    loop {
-        journal.heartbeat(now());
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// A mechanism, and the system call with which it makes its first change.
-fn mechanism(
-    way: &str,
-    journal: Arc<Journal>,
-    process: Pid,
-) -> (Box<dyn ShareMechanism>, libc::c_long) {
-    let of_threads = |way| Box::new(ThreadShares::new(way, journal.clone()));
-    match way {
-        "nice" => (of_threads(Way::Nice), libc::SYS_setpriority),
-        "slice" => (of_threads(Way::Slice), libc::SYS_sched_setattr),
-        "batch" => (of_threads(Way::Batch), libc::SYS_sched_setattr),
-        "idle" => (of_threads(Way::Idle), libc::SYS_sched_setattr),
-        _ => (Box::new(GroupShares::new(journal, process).unwrap()), libc::SYS_mkdir),
-    }
-}
-
-/// How all threads of a process are scheduled, and in which control groups they are.
-fn scheduled(process: Pid) -> Vec<(Scheduling, Option<PathBuf>)> {
-    let limits = Limits::default();
-    let of = |tid: Tid| {
-        let group = limits.own_group(Pid(tid.0), "cpu").map(|(dir, _)| dir);
-        Some((sched::get(tid).ok()?, group))
-    };
-    Proc::default().threads(process).into_iter().filter_map(of).collect()
-}
-
-/// The mechanisms that this machine offers for shares of threads; a skip for those that it does not.
-fn offered() -> Vec<&'static str> {
-    let tested = ["nice", "slice", "batch", "idle", "cpu.shares", "cpu.weight"];
-    let mut found = Vec::new();
-    for o in offers(&Real::default()) {
-        let Some(name) = tested.into_iter().find(|n| *n == o.name) else { continue };
-        match o.missing {
-            None => found.push(name),
-            Some(missing) => {
-                let key = match name {
-                    "slice" => "sched-slice",
-                    "nice" | "idle" => "privileged-nice",
-                    _ => "own-cgroup",
-                };
-                evenly_testing::skip(key, missing.why);
-            }
-        }
-    }
-    found
-}
-
-struct SharedScene {
-    program: Helper,
-    sharer: Helper,
-    guardian: Pid,
-    before: (Scheduling, Option<PathBuf>),
-    dir: StateDir,
-    _tmp: tempfile::TempDir,
-}
-
-impl SharedScene {
-    fn new(way: &str) -> Self {
-        let tmp = tempfile::tempdir().unwrap();
-        let dir = StateDir::at(&tmp.path().join("state")).unwrap();
-        let program = Helper::program();
-        let before = scheduled(program.pid()).swap_remove(0);
-        let mut command = role_command("sharer");
-        command.env(STATE, dir.path()).env(TARGET, program.pid().to_string()).env(WAY, way);
-        let mut sharer = Helper::start(command);
-        let guardian = Pid(sharer.reply().parse().unwrap());
-        let scene = Self { program, sharer, guardian, before, dir, _tmp: tmp };
-        let changed = scheduled(scene.program.pid());
-        assert!(changed.iter().all(|found| *found != scene.before), "{way}: {changed:?}");
-        scene
-    }
-
-    fn check(&self, way: &str) {
-        let found = scheduled(self.program.pid());
-        assert!(!found.is_empty() && found.iter().all(|f| *f == self.before), "{way}: {found:?}");
-        if let Some(group) = &self.before.1 {
-            let prefix = format!("evenly-{}-", self.sharer.pid());
-            let left: Vec<_> = fs::read_dir(group)
-                .unwrap()
-                .filter_map(|e| e.unwrap().file_name().into_string().ok())
-                .filter(|name| name.starts_with(&prefix))
-                .collect();
-            assert!(left.is_empty(), "{way}: {left:?}");
-        }
-        assert!(self.dir.journals().unwrap().is_empty());
-    }
-}
-
-#[test]
-fn shares_of_a_killed_balancer_are_undone_by_its_guardian() {
-    for way in offered() {
-        let mut scene = SharedScene::new(way);
-        // It inherits what its creator was given.
-        scene.program.ask("thread");
-        let process = Pid(scene.program.ask("process").parse().unwrap());
-        assert_ne!(scheduled(process)[0], scene.before, "{way}");
-        scene.sharer.kill();
-        until("the journal is removed", || scene.dir.journals().unwrap().is_empty());
-        scene.check(way);
-        assert_eq!(scheduled(process), [scene.before.clone()], "{way}");
-        until("the guardian ends", || has_ended(scene.guardian));
-        send(process, Signal::KILL);
-    }
-}
-
-#[test]
-fn shares_are_undone_by_restore_when_both_are_killed() {
-    for way in offered() {
-        let mut scene = SharedScene::new(way);
-        send(scene.guardian, Signal::KILL);
-        until("the guardian ends", || has_ended(scene.guardian));
-        scene.sharer.kill();
-        assert!(scheduled(scene.program.pid()).iter().all(|found| *found != scene.before));
-        let fates = restore::restore_all(&scene.dir, Some(scene.program.pid()), false).unwrap();
-        let [(_, Fate::Restored(report))] = &fates[..] else { panic!("{fates:?}") };
-        let threads = Proc::default().threads(scene.program.pid()).len();
-        let shares = &report.shares;
-        assert_eq!(shares.restored + shares.groups, threads, "{way}: {report:?}");
-        assert!(report.is_complete() && shares.foreign == 0, "{way}: {report:?}");
-        scene.check(way);
-    }
-}
-
-#[test]
-fn what_the_program_set_itself_is_left_by_the_guardian() {
-    if !offered().contains(&"nice") {
-        return;
-    }
-    let mut scene = SharedScene::new("nice");
-    let leader = Tid(scene.program.pid().0);
-    sched::set_nice(leader, 7).unwrap();
-    scene.sharer.kill();
-    until("the journal is removed", || scene.dir.journals().unwrap().is_empty());
-    for tid in Proc::default().threads(scene.program.pid()) {
-        let expected = if tid == leader { 7 } else { scene.before.0.nice };
-        assert_eq!(sched::get(tid).unwrap().nice, expected, "{tid}");
-    }
-}
-
-/// Promise P4 for shares: what is found after an end at the very moment of the first change.
-#[test]
-fn a_share_is_in_the_journal_before_it_is_given() {
-    for way in offered() {
-        let tmp = tempfile::tempdir().unwrap();
-        let dir = StateDir::at(&tmp.path().join("state")).unwrap();
-        let program = Helper::program();
-        let before = scheduled(program.pid());
-        let mut command = role_command("sharer");
-        command.env(STATE, dir.path()).env(TARGET, program.pid().to_string());
-        command.env(WAY, way).env(DIES, "1");
-        let mut sharer = Helper::start(command);
-        let said = sharer.reply();
-        if said != "ready" {
-            return evenly_testing::skip("seccomp", format!("no filter of system calls: {said}"));
-        }
-        let status = sharer.child.wait().unwrap();
-        assert_eq!(status.signal(), Some(libc::SIGSYS), "{way}: {status}");
-        // The guardian restores from the journal, if it is faster than this.
-        if let Some(view) = dir.journals().unwrap().first().and_then(|j| JournalView::open(j).ok())
-        {
-            if way.starts_with("cpu.") {
-                assert_eq!(Some(&view.header.parents[0].path), before[0].1.as_ref(), "{way}");
-            } else {
-                assert_eq!(view.scheduling[0].original, before[0].0, "{way}");
-                assert_ne!(view.scheduling[0].set[0], before[0].0, "{way}");
-            }
-        }
-        until("the journal is removed", || dir.journals().unwrap().is_empty());
-        assert_eq!(scheduled(program.pid()), before, "{way}");
-    }
 }

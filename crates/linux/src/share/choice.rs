@@ -559,7 +559,7 @@ mod tests {
         shares.weigh(&wanted(&[2.0, 1.0, 1.0]));
         assert_eq!(scene.has(file), ["balance_power", "performance"]);
         let view = JournalView::open(scene.journal.path()).unwrap();
-        let undone = undo::undo(&view, &Proc::default(), scene.tree.path());
+        let undone = undo::undo(&view, &Proc::default(), &Real::at(scene.tree.path()));
         assert_eq!((undone.settings, undone.failed.len()), (1, 0));
         assert_eq!(scene.has(file), ["balance_power", "balance_power"]);
     }

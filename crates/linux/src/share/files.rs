@@ -1,7 +1,7 @@
 //! Directories that are a kernel's: making one makes files, writing a thread's id moves it, and
 //! removing one needs no emptying.
 //!
-//! Invariant: a seam for tests alone; the real one is the system calls and nothing else.
+//! Invariant: a seam for tests alone; the real one, [`System`], is the system calls and nothing else.
 
 use std::fmt;
 use std::fs;
@@ -9,19 +9,42 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// What mechanisms do with such directories.
-pub(crate) trait Files: fmt::Debug + Send {
+pub trait Files: fmt::Debug + Send + Sync {
+    /// What stands in a file.
+    ///
+    /// # Errors
+    /// As of the system call; so for all.
     fn read(&self, path: &Path) -> io::Result<String>;
+    /// Writes to a file.
+    ///
+    /// # Errors
+    /// As of the system call.
     fn write(&self, path: &Path, text: &str) -> io::Result<()>;
+    /// Makes a directory, with the files that the kernel puts there.
+    ///
+    /// # Errors
+    /// As of the system call.
     fn make_dir(&self, path: &Path) -> io::Result<()>;
+    /// Removes a directory, with those files.
+    ///
+    /// # Errors
+    /// As of the system call.
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
     /// Its directories.
+    ///
+    /// # Errors
+    /// As of the system call.
     fn dirs(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
+    /// Whether a file may be written.
+    ///
+    /// # Errors
+    /// As of the system call.
     fn may_write(&self, path: &Path) -> io::Result<()>;
 }
 
 /// The kernel's own.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct System;
+pub struct System;
 
 impl Files for System {
     fn read(&self, path: &Path) -> io::Result<String> {

@@ -105,6 +105,29 @@ pub(crate) struct Removed {
     pub(crate) failed: Vec<String>,
 }
 
+/// A directory with groups, those in it that an evenly made, and the others.
+struct Found {
+    above: PathBuf,
+    ours: Vec<PathBuf>,
+    others: Vec<PathBuf>,
+}
+
+/// None where the directory is gone, which has taken ours with it.
+fn find(files: &dyn Files, fs_root: &Path, parent: &Parent, writer: Process) -> Option<Found> {
+    let above = fs_root.join(parent.path.strip_prefix("/").unwrap_or(&parent.path));
+    let prefix = prefix(writer);
+    let is_ours = |d: &PathBuf| {
+        d.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with(&prefix))
+    };
+    let (ours, others) = files.dirs(&above).ok()?.into_iter().partition(is_ours);
+    Some(Found { above, ours, others })
+}
+
+/// How many groups that an evenly made are in a directory.
+pub(crate) fn count(files: &dyn Files, fs_root: &Path, parent: &Parent, writer: Process) -> usize {
+    find(files, fs_root, parent, writer).map_or(0, |found| found.ours.len())
+}
+
 /// Removes all groups that an evenly made in a directory, and gives their threads to the directory.
 pub(crate) fn remove_all(
     files: &dyn Files,
@@ -113,14 +136,9 @@ pub(crate) fn remove_all(
     writer: Process,
 ) -> Removed {
     let mut done = Removed::default();
-    let above = fs_root.join(parent.path.strip_prefix("/").unwrap_or(&parent.path));
-    let prefix = prefix(writer);
-    // A directory that is gone has taken ours with it.
-    let Ok(dirs) = files.dirs(&above) else { return done };
-    let is_ours = |d: &PathBuf| {
-        d.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with(&prefix))
+    let Some(Found { above, ours, others }) = find(files, fs_root, parent, writer) else {
+        return done;
     };
-    let (ours, others): (Vec<PathBuf>, Vec<PathBuf>) = dirs.into_iter().partition(is_ours);
     for group in &ours {
         match remove(files, parent.kind, &above, group) {
             Ok(()) => done.removed += 1,

@@ -11,7 +11,7 @@
 //! intel_pstate.rst, amd-pstate.rst).
 
 use super::{Missing, Real};
-use crate::journal::{Journal, JournalView, SettingRecord, Slot, State, StateDir};
+use crate::journal::{Journal, JournalView, SettingRecord, Slot, State};
 use crate::proc::read_all;
 use evenly_engine::{Bounds, Entity, ShareError, ShareMechanism, Steps};
 use evenly_model::CpuId;
@@ -83,17 +83,21 @@ impl Setting {
     }
 }
 
+/// Whether a setting has a value of ours still.
+pub(crate) fn is_ours(fs_root: &Path, record: &SettingRecord) -> bool {
+    // A CPU that is offline has none; when it comes back the kernel gives it its own.
+    let text = read_all(&record.setting.path(fs_root, record.cpu));
+    let found = text.ok().and_then(|text| record.setting.parse(&text));
+    record.state == State::Live
+        && found.is_some_and(|f| f != record.original && record.set.contains(&f))
+}
+
 /// Writes a setting back. Whether that was needed.
 pub(crate) fn undo(fs_root: &Path, record: &SettingRecord) -> Result<bool, String> {
-    let path = record.setting.path(fs_root, record.cpu);
-    // A CPU that is offline has none; when it comes back the kernel gives it its own.
-    let Ok(text) = read_all(&path) else { return Ok(false) };
-    let found = record.setting.parse(&text);
-    let ours = record.state == State::Live
-        && found.is_some_and(|f| f != record.original && record.set.contains(&f));
-    if !ours {
+    if !is_ours(fs_root, record) {
         return Ok(false);
     }
+    let path = record.setting.path(fs_root, record.cpu);
     fs::write(&path, record.setting.text(record.original)).map(|()| true).map_err(|e| {
         format!(
             "{}: cannot write {} back: {e}; run evenly restore as root",
@@ -164,8 +168,7 @@ impl CpuSettings {
     /// there before. One that is dead has a guardian, or evenly restore, that is about to undo it.
     fn taken(&self, cpu: CpuId) -> Option<evenly_model::Pid> {
         let own = self.journal.path();
-        let dir = StateDir::at(own.parent()?).ok()?;
-        let others = dir.journals().ok()?.into_iter().filter(|path| path != own);
+        let others = self.journal.dir().journals().ok()?.into_iter().filter(|path| path != own);
         others
             .filter_map(|path| JournalView::open(&path).ok())
             .filter(|view| !view.header.clean && view.header.is_of_this_boot())
@@ -340,6 +343,7 @@ pub(crate) fn offered(real: &Real, setting: Setting) -> Result<(), Missing> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::StateDir;
     use crate::proc::Proc;
     use crate::share::undo;
 
@@ -393,7 +397,7 @@ mod tests {
 
         fn undo(&self) -> undo::ShareReport {
             let view = JournalView::open(self.journal.path()).unwrap();
-            undo::undo(&view, &Proc::default(), self.real().root())
+            undo::undo(&view, &Proc::default(), &self.real())
         }
     }
 
@@ -465,7 +469,7 @@ mod tests {
                 assert_eq!(preferences.set(fast, 2.0), Err(ShareError::Gone));
             }
             let view = JournalView::open(journal.path()).unwrap();
-            let undone = undo::undo(&view, &Proc::default(), tree.path());
+            let undone = undo::undo(&view, &Proc::default(), &real);
             assert_eq!(
                 (undone.settings, undone.failed.len()),
                 (1 + usize::from(prefers), 0),

@@ -6,7 +6,7 @@
 //! threads of our own that end at once.
 
 pub mod choice;
-mod files;
+pub mod files;
 pub mod groups;
 pub mod knobs;
 pub mod resctrl;
@@ -18,9 +18,11 @@ use crate::limits::Limits;
 use crate::proc::{Proc, read_all, status_field};
 use evenly_engine::{Granularity, weight_of_nice};
 use evenly_model::{Nanos, Pid, Tid};
+use files::{Files, System};
 use sched::Scheduling;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub use choice::{Choice, Shares};
 pub use groups::GroupShares;
@@ -36,10 +38,13 @@ const ROUND_ROBIN_PRIORITY: u8 = 1;
 /// CAP_SYS_NICE.
 const SYS_NICE: u32 = 23;
 
-/// A file system that has `proc` and `sys`: the machine's, or a captured tree.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A machine as its files show it: a file system that has `proc` and `sys`, the machine's own or a captured
+/// tree, and the architecture of the processors.
+#[derive(Debug, Clone)]
 pub struct Real {
     root: PathBuf,
+    architecture: &'static str,
+    files: Arc<dyn Files>,
 }
 
 impl Default for Real {
@@ -49,10 +54,29 @@ impl Default for Real {
 }
 
 impl Real {
-    /// A tree somewhere else.
+    /// A tree somewhere else, of a machine with the processors that evenly was built for.
     #[must_use]
     pub fn at(root: &Path) -> Self {
-        Self { root: root.to_owned() }
+        let (architecture, files) = (std::env::consts::ARCH, Arc::new(System));
+        Self { root: root.to_owned(), architecture, files }
+    }
+
+    /// The same with another architecture, by the names of [`std::env::consts::ARCH`].
+    #[must_use]
+    pub fn of_architecture(mut self, architecture: &'static str) -> Self {
+        self.architecture = architecture;
+        self
+    }
+
+    /// The same where directories that are a kernel's behave as told.
+    #[must_use]
+    pub fn with_files(mut self, files: Arc<dyn Files>) -> Self {
+        self.files = files;
+        self
+    }
+
+    fn files(&self) -> &dyn Files {
+        &*self.files
     }
 
     /// Where it is.
@@ -161,7 +185,7 @@ fn offers_to(real: &Real, pid: Pid) -> Vec<Offer> {
 /// Those that make threads or CPUs faster or slower.
 fn speeds(real: &Real) -> [Offer; 5] {
     [
-        smt_priority(std::env::consts::ARCH),
+        smt_priority(real),
         divided(real, Resource::Cache),
         divided(real, Resource::Bandwidth),
         frequency(real),
@@ -378,13 +402,38 @@ fn placement() -> Offer {
     }
 }
 
+/// The processor of a machine of the PowerPC family, as `/proc/cpuinfo` names it.
+fn power_processor(real: &Real) -> Option<String> {
+    let text = real.files().read(&real.root.join("proc/cpuinfo")).ok()?;
+    let named = text.lines().filter_map(|l| l.split_once(':')).find(|(key, _)| key.trim() == "cpu");
+    // "POWER8 (raw), altivec supported": how the kernel came to know it, and what else it can do.
+    let name = named?.1.trim().split([' ', ',']).next()?;
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+/// Whether a processor decodes for its threads by priorities: POWER5 was the first.
+fn decodes_by_priority(processor: &str) -> bool {
+    let digits = processor.strip_prefix("POWER").unwrap_or_default();
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    digits[..end].parse::<u32>().is_ok_and(|n| n >= 5)
+}
+
 /// The thread priorities of POWER's simultaneous multithreading, which HPCSched uses.
-fn smt_priority(architecture: &str) -> Offer {
+fn smt_priority(real: &Real) -> Offer {
+    let architecture = real.architecture;
     let missing = if architecture.starts_with("powerpc") {
-        Missing::of(
-            "a priority is set by an instruction (or 1,1,1 and the like) of the thread itself; the kernel has no call and no file by which it is set for others",
-            Some(String::from("a kernel with the patch of HPCSched")),
-        )
+        match power_processor(real) {
+            Some(other) if !decodes_by_priority(&other) => {
+                Missing::of(&format!("only POWER5 and later have it, this is {other}"), None)
+            }
+            processor => {
+                let of = processor.map(|p| format!(" of {p}")).unwrap_or_default();
+                let why = format!(
+                    "a priority{of} is set by an instruction (or 1,1,1 and the like) of the thread itself; the kernel has no call and no file by which it is set for others"
+                );
+                Missing::of(&why, Some(String::from("a kernel with the patch of HPCSched")))
+            }
+        }
     } else {
         Missing::of(&format!("only POWER has it, this is {architecture}"), None)
     };
@@ -523,6 +572,14 @@ pub fn autogroups(proc: &Proc, processes: &[Pid]) -> Vec<String> {
     names.dedup();
     if names.len() > 1 { names } else { Vec::new() }
 }
+
+#[cfg(test)]
+#[path = "../../tests/helpers/resctrl.rs"]
+mod fake_resctrl;
+
+#[cfg(test)]
+#[path = "../../tests/helpers/captured.rs"]
+mod fake_trees;
 
 #[cfg(test)]
 mod tests;

@@ -159,7 +159,6 @@ pub struct Resctrl {
     resource: Resource,
     journal: Arc<Journal>,
     real: Real,
-    files: Box<dyn Files>,
     division: Division,
     prefix: String,
     in_journal: bool,
@@ -175,21 +174,11 @@ impl Resctrl {
     /// # Errors
     /// What is missing.
     pub fn new(resource: Resource, journal: Arc<Journal>, real: Real) -> Result<Self, Missing> {
-        Self::with(resource, journal, real, Box::new(super::files::System))
-    }
-
-    fn with(
-        resource: Resource,
-        journal: Arc<Journal>,
-        real: Real,
-        files: Box<dyn Files>,
-    ) -> Result<Self, Missing> {
-        let division = offered(&*files, &real, resource)?;
+        let division = offered(&real, resource)?;
         Ok(Self {
             resource,
             journal,
             real,
-            files,
             division,
             prefix: groups::prefix(Process::own()),
             in_journal: false,
@@ -204,7 +193,7 @@ impl Resctrl {
     }
 
     fn start(&self, file: &str) -> Option<u64> {
-        let text = self.files.read(&self.real.root().join(file)).ok()?;
+        let text = self.real.files().read(&self.real.root().join(file)).ok()?;
         crate::proc::Stat::parse(text.as_bytes()).map(|s| s.start)
     }
 
@@ -223,7 +212,8 @@ impl Resctrl {
                 let task = self.real.root().join(format!("proc/{process}/task"));
                 let tid =
                     |p: PathBuf| Some(evenly_model::Tid(p.file_name()?.to_str()?.parse().ok()?));
-                let tids = self.files.dirs(&task).unwrap_or_default().into_iter().filter_map(tid);
+                let tids =
+                    self.real.files().dirs(&task).unwrap_or_default().into_iter().filter_map(tid);
                 let id = |tid| {
                     let start = self.start(&format!("proc/{tid}/task/{tid}/stat"))?;
                     Some((process, ThreadId { tid, start }))
@@ -247,10 +237,11 @@ impl Resctrl {
             return Ok(Some(group.clone()));
         }
         let mount = self.mount();
-        let there = self.files.dirs(&mount).unwrap_or_default();
+        let there = self.real.files().dirs(&mount).unwrap_or_default();
         // The directories `info`, `mon_data` and `mon_groups` are no groups; the topmost one is.
         let taken =
-            there.iter().filter(|d| self.files.read(&d.join("schemata")).is_ok()).count() + 1;
+            there.iter().filter(|d| self.real.files().read(&d.join("schemata")).is_ok()).count()
+                + 1;
         if taken >= self.division.groups {
             return Err(ShareError::Refused(format!(
                 "all {} groups of {} are in use",
@@ -267,11 +258,11 @@ impl Resctrl {
         }
         self.made += 1;
         let group = mount.join(format!("{}{}{}", self.prefix, self.resource.key(), self.made));
-        self.files.make_dir(&group).map_err(|e| refused(&group, &e))?;
+        self.real.files().make_dir(&group).map_err(|e| refused(&group, &e))?;
         let schemata = group.join("schemata");
         let line = self.division.schemata(self.resource, units);
-        if let Err(e) = self.files.write(&schemata, &line) {
-            let _ = self.files.remove_dir(&group);
+        if let Err(e) = self.real.files().write(&schemata, &line) {
+            let _ = self.real.files().remove_dir(&group);
             return Err(refused(&schemata, &e));
         }
         self.groups.insert(units, group.clone());
@@ -280,7 +271,7 @@ impl Resctrl {
 
     fn move_to(&mut self, process: Pid, id: ThreadId, units: u64) -> Result<(), ShareError> {
         let path = self.real.root().join(format!("proc/{0}/task/{0}/cpu_resctrl_groups", id.tid));
-        let text = self.files.read(&path).map_err(|e| refused(&path, &e))?;
+        let text = self.real.files().read(&path).map_err(|e| refused(&path, &e))?;
         let now = parse_group(&text).unwrap_or_default();
         if !now.is_empty() && !now.starts_with(&self.prefix) {
             let found = now.to_owned();
@@ -295,7 +286,7 @@ impl Resctrl {
             if !self.is_alive(id) {
                 return Err(ShareError::Gone);
             }
-            self.files.write(&to, &id.tid.to_string()).map_err(|e| refused(&to, &e))?;
+            self.real.files().write(&to, &id.tid.to_string()).map_err(|e| refused(&to, &e))?;
         }
         if group.is_some() {
             self.own.insert(id, Own { process, units });
@@ -317,7 +308,7 @@ impl Resctrl {
             .collect();
         for units in unused {
             if let Some(group) = self.groups.remove(&units)
-                && groups::remove(&*self.files, Kind::Resctrl, &mount, &group).is_err()
+                && groups::remove(self.real.files(), Kind::Resctrl, &mount, &group).is_err()
             {
                 // It is tried again the next time, and by the guardian.
                 self.groups.insert(units, group);
@@ -399,7 +390,8 @@ impl ShareMechanism for Resctrl {
 ///
 /// # Errors
 /// What is missing.
-fn offered(files: &dyn Files, real: &Real, resource: Resource) -> Result<Division, Missing> {
+fn offered(real: &Real, resource: Resource) -> Result<Division, Missing> {
+    let files = real.files();
     let mount = real.root().join(MOUNT);
     if files.read(&mount.join("schemata")).is_err() {
         let known = files.read(&real.root().join("proc/filesystems")).unwrap_or_default();
@@ -448,107 +440,20 @@ fn absolute_bandwidth(files: &dyn Files, mount: &Path) -> Option<u64> {
 
 /// The least that can be given, relative to what is there; or what is missing.
 pub(crate) fn range(real: &Real, resource: Resource) -> Result<f64, Missing> {
-    offered(&super::files::System, real, resource).map(|d| d.least / d.most)
+    offered(real, resource).map(|d| d.least / d.most)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::journal::{JournalView, StateDir};
+    use crate::share::fake_resctrl::Kernel;
     use evenly_model::Tid;
     use std::fs;
 
-    /// A kernel with resctrl, in files below a directory: in the form of the kernel's documentation, written
-    /// for this test; trees of machines are in [`captured_trees_are_divided_as_they_are`].
-    #[derive(Debug, Clone)]
-    struct Kernel(PathBuf);
-
+    /// In the form of the kernel's documentation, written for these tests; trees of machines are in
+    /// [`captured_trees_are_divided_as_they_are`].
     const SCHEMATA: &str = "    MB:0=100;1=100\n    L3:0=fffff;1=fffff\n";
-
-    impl Kernel {
-        fn mount(&self) -> PathBuf {
-            self.0.join(MOUNT)
-        }
-
-        fn groups(&self) -> Vec<PathBuf> {
-            let mut all = super::super::files::System.dirs(&self.mount()).unwrap();
-            all.retain(|d| d.join("tasks").exists());
-            all.push(self.mount());
-            all
-        }
-
-        fn thread(&self, tid: i32, pid: i32) {
-            let stat = format!(
-                "{tid} (x) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 7 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0\n"
-            );
-            for dir in [format!("{pid}/task/{tid}"), format!("{tid}/task/{tid}")] {
-                let dir = self.0.join("proc").join(dir);
-                fs::create_dir_all(&dir).unwrap();
-                fs::write(dir.join("stat"), &stat).unwrap();
-            }
-            if tid == pid {
-                fs::write(self.0.join(format!("proc/{tid}/stat")), &stat).unwrap();
-            }
-            self.write(&self.mount().join("tasks"), &tid.to_string()).unwrap();
-        }
-
-        fn tasks(&self, group: &Path) -> Vec<String> {
-            let text = fs::read_to_string(group.join("tasks")).unwrap();
-            text.lines().map(str::to_owned).collect()
-        }
-
-        fn group_of(&self, tid: i32) -> PathBuf {
-            let has = |g: &PathBuf| self.tasks(g).contains(&tid.to_string());
-            self.groups().into_iter().find(has).unwrap()
-        }
-    }
-
-    impl Files for Kernel {
-        fn read(&self, path: &Path) -> io::Result<String> {
-            if path.ends_with("cpu_resctrl_groups") {
-                let tid = path.parent().unwrap().file_name().unwrap().to_str().unwrap();
-                let group = self.group_of(tid.parse().unwrap());
-                let group = group.strip_prefix(self.mount()).unwrap().display().to_string();
-                return Ok(format!("res:/{group}\nmon:\n"));
-            }
-            fs::read_to_string(path)
-        }
-
-        fn write(&self, path: &Path, text: &str) -> io::Result<()> {
-            if !path.ends_with("tasks") {
-                return fs::write(path, text);
-            }
-            for group in self.groups() {
-                let mut left = self.tasks(&group);
-                left.retain(|t| t != text);
-                fs::write(group.join("tasks"), left.join("\n"))?;
-            }
-            let mut now = self.tasks(path.parent().unwrap());
-            now.push(text.to_owned());
-            fs::write(path, now.join("\n"))
-        }
-
-        fn make_dir(&self, path: &Path) -> io::Result<()> {
-            fs::create_dir(path)?;
-            fs::write(path.join("tasks"), "")?;
-            fs::write(path.join("schemata"), SCHEMATA)
-        }
-
-        fn remove_dir(&self, path: &Path) -> io::Result<()> {
-            for tid in self.tasks(path) {
-                self.write(&self.mount().join("tasks"), &tid)?;
-            }
-            fs::remove_dir_all(path)
-        }
-
-        fn dirs(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-            super::super::files::System.dirs(path)
-        }
-
-        fn may_write(&self, path: &Path) -> io::Result<()> {
-            super::super::files::System.may_write(path)
-        }
-    }
 
     fn scene() -> (tempfile::TempDir, Kernel, Arc<Journal>) {
         let tmp = tempfile::tempdir().unwrap();
@@ -575,8 +480,8 @@ mod tests {
     }
 
     fn mechanism(resource: Resource, kernel: &Kernel, journal: &Arc<Journal>) -> Resctrl {
-        let (real, files) = (Real::at(&kernel.0), Box::new(kernel.clone()));
-        Resctrl::with(resource, journal.clone(), real, files).unwrap()
+        let real = Real::at(&kernel.0).with_files(Arc::new(kernel.clone()));
+        Resctrl::new(resource, journal.clone(), real).unwrap()
     }
 
     fn process(pid: i32) -> Entity {
@@ -706,6 +611,31 @@ mod tests {
             cache.restore(process(70)).unwrap();
             assert!(kernel.group_of(70) == kernel.mount() && !group.exists());
         }
+    }
+
+    /// No such tree was found anywhere: this one is written by hand, after the kernel's documentation.
+    #[test]
+    fn bandwidth_is_divided_where_the_tree_says_how() {
+        let tree = super::super::tests::captured("resctrl-mb.txt");
+        let kernel = Kernel(tree.path().to_owned());
+        fs::write(kernel.mount().join("tasks"), "").unwrap();
+        kernel.thread(70, 70);
+        let least = |resource| range(&Real::at(tree.path()), resource).unwrap();
+        assert!((least(Resource::Bandwidth) - 0.1).abs() < 1e-9);
+        assert!((least(Resource::Cache) - 1.0 / 11.0).abs() < 1e-9);
+        let state = tempfile::tempdir().unwrap();
+        let dir = StateDir::at(state.path()).unwrap();
+        let journal = Arc::new(Journal::create(&dir, None).unwrap());
+        let mut bandwidth = mechanism(Resource::Bandwidth, &kernel, &journal);
+        // In steps of the hardware, and no less than its least.
+        for (wanted, given, line) in [(0.52, 0.5, "MB:0=50;1=50\n"), (0.01, 0.1, "MB:0=10;1=10\n")]
+        {
+            assert_eq!(bandwidth.set(process(70), wanted), Ok(given));
+            let schemata = kernel.group_of(70).join("schemata");
+            assert_eq!(fs::read_to_string(schemata).unwrap(), line);
+        }
+        bandwidth.restore(process(70)).unwrap();
+        assert_eq!(kernel.groups(), [kernel.mount()]);
     }
 
     #[test]

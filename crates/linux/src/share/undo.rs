@@ -9,7 +9,7 @@
 //! an older thread where it is one that was set on that. Control groups need no such thoughts: whatever
 //! is found in a group of ours goes to the group above.
 
-use super::files;
+use super::Real;
 use super::groups;
 use super::knobs;
 use super::sched::{self, Scheduling};
@@ -19,7 +19,6 @@ use crate::proc::Proc;
 use crate::restore::{self, Tree};
 use evenly_model::{Nanos, Pid, ThreadId};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 /// As for masks.
 const PASSES: usize = 5;
@@ -39,19 +38,19 @@ pub struct ShareReport {
     pub failed: Vec<String>,
 }
 
-/// Undoes what a journal says of shares, below this root of a file system.
-pub(crate) fn undo(view: &JournalView, proc: &Proc, fs_root: &Path) -> ShareReport {
+/// Undoes what a journal says of shares, on this machine.
+pub(crate) fn undo(view: &JournalView, proc: &Proc, real: &Real) -> ShareReport {
     let mut report = ShareReport::default();
     if !view.scheduling.is_empty() {
-        scheduling(view, proc, &mut report);
+        scheduling(view, proc, false, &mut report);
     }
     for parent in &view.header.parents {
-        let done = groups::remove_all(&files::System, fs_root, parent, view.header.writer);
+        let done = groups::remove_all(real.files(), real.root(), parent, view.header.writer);
         report.groups += done.removed;
         report.failed.extend(done.failed);
     }
     for record in &view.settings {
-        match knobs::undo(fs_root, record) {
+        match knobs::undo(real.root(), record) {
             Ok(changed) => report.settings += usize::from(changed),
             Err(why) => report.failed.push(why),
         }
@@ -59,14 +58,27 @@ pub(crate) fn undo(view: &JournalView, proc: &Proc, fs_root: &Path) -> ShareRepo
     report
 }
 
-fn scheduling(view: &JournalView, proc: &Proc, report: &mut ShareReport) {
+/// What [`undo`] would do now. Nothing is changed.
+pub(crate) fn left(view: &JournalView, proc: &Proc, real: &Real) -> ShareReport {
+    let mut report = ShareReport::default();
+    if !view.scheduling.is_empty() {
+        scheduling(view, proc, true, &mut report);
+    }
+    let writer = view.header.writer;
+    let groups = |parent| groups::count(real.files(), real.root(), parent, writer);
+    report.groups = view.header.parents.iter().map(groups).sum();
+    report.settings = view.settings.iter().filter(|r| knobs::is_ours(real.root(), r)).count();
+    report
+}
+
+fn scheduling(view: &JournalView, proc: &Proc, only_looks: bool, report: &mut ShareReport) {
     let records = &view.scheduling;
     let base = if records.iter().any(|r| r.set.iter().any(|s| s.slice != r.original.slice)) {
         sched::base_slice()
     } else {
         None
     };
-    let work = Work { records, proc, base: base.unwrap_or(Nanos::ZERO) };
+    let work = Work { records, proc, base: base.unwrap_or(Nanos::ZERO), only_looks };
     let (mut done, mut foreign) = (BTreeSet::new(), BTreeSet::new());
     let mut failed = BTreeMap::new();
     // Threads are created while others are restored, and inherit.
@@ -86,6 +98,8 @@ struct Work<'a> {
     records: &'a [SchedulingRecord],
     proc: &'a Proc,
     base: Nanos,
+    /// Whether nothing is to be set.
+    only_looks: bool,
 }
 
 impl Work<'_> {
@@ -170,7 +184,8 @@ impl Work<'_> {
         done: &mut BTreeSet<ThreadId>,
         failed: &mut BTreeMap<ThreadId, String>,
     ) {
-        match set(id.tid, found, to, self.base) {
+        let done_now = if self.only_looks { Ok(()) } else { set(id.tid, found, to, self.base) };
+        match done_now {
             Ok(()) => {
                 done.insert(id);
                 failed.remove(&id);

@@ -1,0 +1,534 @@
+//! Promises P4 and P5 for every mechanism that discovery knows, by one table: what is changed is in the journal
+//! before, and is undone by the balancer itself, by its guardian where the balancer is killed, and by
+//! `evenly restore` where both were.
+//!
+//! Threads, control groups and masks are real. Frequencies, energy preferences, caches and memory bandwidth are
+//! those of trees of files, also where this machine has them: its own are no business of a test. The test program
+//! starts itself again as a balancer, as its guardian, and as a program with threads ([`helpers`]).
+
+#![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+#[path = "helpers/captured.rs"]
+mod captured;
+#[path = "helpers/resctrl.rs"]
+mod fake_resctrl;
+mod helpers;
+
+use evenly_engine::{Entity, Machine, ShareMechanism};
+use evenly_linux::affinity;
+use evenly_linux::clock::now;
+use evenly_linux::guardian::{self, Guardian};
+use evenly_linux::journal::{Journal, JournalView, Process, StateDir};
+use evenly_linux::limits::Limits;
+use evenly_linux::machine::{LinuxMachine, Masks, Source};
+use evenly_linux::proc::Proc;
+use evenly_linux::restore::{self, Fate};
+use evenly_linux::share::groups::{Kind, Parent};
+use evenly_linux::share::sched::{self, Scheduling};
+use evenly_linux::share::{
+    CpuSettings, GroupShares, Real, Resctrl, Resource, Setting, ThreadShares, Way, files, offers,
+};
+use evenly_model::{CpuId, CpuSet, Pid, ThreadId, Tid};
+use fake_resctrl::Kernel;
+use helpers::{Helper, ROLE, has_ended, kill_at_a_change, program, role_command, send, until};
+use rustix::process::Signal;
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+const STATE: &str = "EVENLY_TEST_STATE";
+const JOURNAL: &str = "EVENLY_TEST_JOURNAL";
+const TARGET: &str = "EVENLY_TEST_TARGET";
+const TREE: &str = "EVENLY_TEST_TREE";
+const MECHANISM: &str = "EVENLY_TEST_MECHANISM";
+/// A balancer that has no guardian, and dies at its first change.
+const DIES: &str = "EVENLY_TEST_DIES";
+/// Where only some mechanisms are to be tested: their names, with commas.
+const ONLY: &str = "EVENLY_TEST_ONLY";
+
+/// A thread of the trees with resctrl.
+const FAKE_THREAD: i32 = 70;
+/// When it was started, in the same trees.
+const FAKE_START: u64 = 7;
+
+/// No test: the other roles of this program. Without a role it does nothing.
+#[test]
+fn role() {
+    match env::var(ROLE).as_deref() {
+        Ok("balancer") => balancer(),
+        Ok("guardian") => {
+            let journal = env::var_os(JOURNAL).unwrap();
+            guardian::main_on(Path::new(&journal), 0, &told_machine()).unwrap();
+        }
+        Ok("program") => program(),
+        _ => {}
+    }
+}
+
+/// The machine of a role: that of the tree that it was told, else the real one.
+fn told_machine() -> Real {
+    env::var_os(TREE).map_or_else(Real::default, |tree| machine(Path::new(&tree)))
+}
+
+/// A machine of files.
+fn machine(tree: &Path) -> Real {
+    Real::at(tree).with_files(Arc::new(Kernel(tree.to_owned())))
+}
+
+/// Takes something away by one mechanism, and then only works on.
+fn balancer() {
+    let dir = StateDir::at(Path::new(&env::var_os(STATE).unwrap())).unwrap();
+    let program = Pid(env::var(TARGET).unwrap().parse().unwrap());
+    let program = Process::find(&Proc::default(), program).unwrap();
+    let journal = Arc::new(Journal::create(&dir, Some(program)).unwrap());
+    let name = env::var(MECHANISM).unwrap();
+    let mut means = Means::of(&name, &journal, program, &told_machine());
+    if env::var_os(DIES).is_some() {
+        match kill_at_a_change() {
+            Ok(()) => println!("reply: ready"),
+            Err(e) => {
+                println!("reply: {e}");
+                return;
+            }
+        }
+        println!("reply: alive after {:?}", means.change());
+        return;
+    }
+    let mut command = role_command("guardian");
+    command.env(JOURNAL, journal.path()).stderr(Stdio::null());
+    let guardian = Guardian::spawn(command).unwrap();
+    means.change().unwrap();
+    println!("reply: {}", guardian.id().unwrap());
+    loop {
+        journal.heartbeat(now());
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A mechanism, and what it is to do.
+enum Means {
+    /// Another share for an entity.
+    Share(Box<dyn ShareMechanism>, Entity, f64),
+    /// All threads of a program on one CPU.
+    Place(Box<LinuxMachine>, Vec<ThreadId>, CpuId),
+}
+
+impl Means {
+    fn of(name: &str, journal: &Arc<Journal>, program: Process, real: &Real) -> Self {
+        let Process { pid, start } = program;
+        let entity = Entity::Process { process: pid, start };
+        let of_threads = |way, weight| {
+            Self::Share(Box::new(ThreadShares::new(way, journal.clone())), entity, weight)
+        };
+        let setting = |setting| Box::new(CpuSettings::new(setting, journal.clone(), real.clone()));
+        let divided = |resource| {
+            let mechanism = Resctrl::new(resource, journal.clone(), real.clone()).unwrap();
+            let (process, start) = (Pid(FAKE_THREAD), FAKE_START);
+            Self::Share(Box::new(mechanism), Entity::Process { process, start }, 0.5)
+        };
+        match name {
+            "nice" => of_threads(Way::Nice, 0.01),
+            "slice" => of_threads(Way::Slice, 0.01),
+            "batch" => of_threads(Way::Batch, 0.01),
+            "idle" => of_threads(Way::Idle, 0.01),
+            "round-robin" => of_threads(Way::RoundRobin(19.0), 19.0),
+            "cpu.shares" | "cpu.weight" => {
+                Self::Share(Box::new(GroupShares::new(journal.clone(), pid).unwrap()), entity, 0.01)
+            }
+            "frequency" => {
+                Self::Share(setting(Setting::HighestFrequency), Entity::Cpu(CpuId(1)), 0.5)
+            }
+            "energy-preference" => {
+                Self::Share(setting(Setting::EnergyPreference), Entity::Cpu(CpuId(1)), 2.0)
+            }
+            "cache" => divided(Resource::Cache),
+            "memory-bandwidth" => divided(Resource::Bandwidth),
+            "placement" => {
+                let masks = Arc::new(Masks::new(journal.clone()));
+                let machine = LinuxMachine::new(pid, masks, Source::Schedstat, 64);
+                let proc = Proc::default();
+                let id = |tid| ThreadId { tid, start: proc.thread_stat(tid).unwrap().start };
+                let threads = proc.threads(pid).into_iter().map(id).collect();
+                let cpu = affinity::get(Tid(pid.0)).unwrap().first().unwrap();
+                Self::Place(Box::new(machine), threads, cpu)
+            }
+            other => panic!("{other}: a mechanism without a row of this table"),
+        }
+    }
+
+    fn change(&mut self) -> Result<(), String> {
+        match self {
+            Self::Share(mechanism, entity, weight) => {
+                mechanism.set(*entity, *weight).map(drop).map_err(|e| e.to_string())
+            }
+            Self::Place(machine, threads, cpu) => threads
+                .iter()
+                .try_for_each(|id| machine.place(*id, *cpu, None))
+                .map_err(|e| format!("{e:?}")),
+        }
+    }
+
+    fn undo(&mut self) {
+        match self {
+            Self::Share(mechanism, entity, _) => mechanism.restore(*entity).unwrap(),
+            Self::Place(machine, threads, _) => {
+                threads.iter().for_each(|id| machine.restore(*id));
+            }
+        }
+    }
+}
+
+/// Groups have the name of the process that made them: tests that are balancers themselves take turns.
+static BALANCER: Mutex<()> = Mutex::new(());
+
+/// A row of the table: a mechanism, and what shows what it has changed.
+struct Row {
+    name: &'static str,
+    /// The tree of files that it acts upon, where it is not the machine.
+    tree: Option<tempfile::TempDir>,
+}
+
+impl Row {
+    fn real(&self) -> Real {
+        self.tree.as_ref().map_or_else(Real::default, |tree| machine(tree.path()))
+    }
+}
+
+/// Every mechanism that discovery knows and that can be had here; a skip for each that cannot.
+fn table() -> Vec<Row> {
+    let speeds = include_str!("captured/cpufreq-pstate.txt");
+    let divided = include_str!("captured/resctrl-mb.txt");
+    let only = env::var(ONLY).ok();
+    let wanted =
+        |name: &str| only.as_ref().is_none_or(|only| only.split(',').any(|one| one == name));
+    let mut rows = Vec::new();
+    for o in offers(&Real::default()).into_iter().filter(|o| wanted(o.name)) {
+        let (tree, key) = match o.name {
+            // No machine lets one process set another's.
+            "smt-priority" => continue,
+            "frequency" | "energy-preference" => (Some(captured::written(speeds)), ""),
+            "cache" | "memory-bandwidth" => {
+                let tree = captured::written(divided);
+                let kernel = Kernel(tree.path().to_owned());
+                fs::write(kernel.mount().join("tasks"), "").unwrap();
+                kernel.thread(FAKE_THREAD, FAKE_THREAD);
+                (Some(tree), "")
+            }
+            "placement" => {
+                let own = affinity::get(Tid(0)).unwrap();
+                if own.len() < 2 {
+                    evenly_testing::skip("two-cpus", format!("only the CPUs {own} can be used"));
+                    continue;
+                }
+                (None, "")
+            }
+            "slice" => (None, "sched-slice"),
+            "nice" | "idle" => (None, "privileged-nice"),
+            "round-robin" => (None, "realtime"),
+            "cpu.shares" | "cpu.weight" => (None, "own-cgroup"),
+            _ => (None, ""),
+        };
+        match o.missing.filter(|_| tree.is_none()) {
+            Some(missing) => evenly_testing::skip(key, missing.why),
+            None => rows.push(Row { name: o.name, tree }),
+        }
+    }
+    rows
+}
+
+/// How a thread is scheduled, where it may run, and in which control group it is.
+type Held = (Scheduling, CpuSet, Option<PathBuf>);
+
+/// All that a mechanism may change.
+#[derive(Debug, Clone, PartialEq)]
+struct Seen {
+    threads: BTreeMap<i32, Held>,
+    /// Groups that the balancer may have made where the program is.
+    groups: usize,
+    files: BTreeMap<PathBuf, String>,
+}
+
+impl Seen {
+    fn of(row: &Row, program: Pid, balancer: Pid) -> Self {
+        let threads: BTreeMap<i32, Held> =
+            Proc::default().threads(program).into_iter().filter_map(held).collect();
+        let groups = threads.values().filter_map(|(.., group)| group.as_ref());
+        // Where threads are in a group of evenly's, it is seen from the group above.
+        let made = |name: &std::ffi::OsStr| {
+            name.to_str().is_some_and(|n| n.starts_with(&format!("evenly-{balancer}-")))
+        };
+        let above = groups.map(|group| match group.file_name() {
+            Some(name) if made(name) => group.parent().unwrap(),
+            _ => group.as_path(),
+        });
+        let in_it = |dir: &Path| {
+            let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+            entries.filter(|e| made(&e.file_name())).count()
+        };
+        let groups = above.max().map_or(0, in_it);
+        let mut files = BTreeMap::new();
+        if let Some(tree) = &row.tree {
+            read_all(tree.path(), &mut files);
+        }
+        Self { threads, groups, files }
+    }
+
+    /// Whether nothing is as before of what a mechanism acts upon.
+    fn differs_from(&self, before: &Self) -> bool {
+        let threads = self.threads.iter().all(|(tid, held)| before.threads.get(tid) != Some(held));
+        if before.files.is_empty() { threads } else { self.files != before.files }
+    }
+}
+
+fn held(tid: Tid) -> Option<(i32, Held)> {
+    let group = Limits::default().own_group(Pid(tid.0), "cpu").map(|(dir, _)| dir);
+    Some((tid.0, (sched::get(tid).ok()?, affinity::get(tid).ok()?, group)))
+}
+
+/// What all files of a tree hold; of links only the files that they lead to.
+fn read_all(dir: &Path, files: &mut BTreeMap<PathBuf, String>) {
+    for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
+        let (path, kind) = (entry.path(), entry.file_type().unwrap());
+        if kind.is_dir() {
+            read_all(&path, files);
+        } else if kind.is_file() {
+            let text = fs::read_to_string(&path).unwrap();
+            // The order of threads means nothing, and a kernel of files ends no line.
+            let mut lines: Vec<&str> = text.lines().map(str::trim).collect();
+            lines.sort_unstable();
+            files.insert(path, lines.join("\n"));
+        }
+    }
+}
+
+/// A program, and a balancer that has changed something of it, or of the machine.
+struct Scene<'r> {
+    row: &'r Row,
+    program: Helper,
+    balancer: Helper,
+    before: Seen,
+    dir: StateDir,
+    _tmp: tempfile::TempDir,
+}
+
+impl<'r> Scene<'r> {
+    fn new(row: &'r Row, dies: bool) -> Self {
+        let tmp = tempfile::tempdir().unwrap();
+        let dir = StateDir::at(&tmp.path().join("state")).unwrap();
+        let program = Helper::program();
+        let mut command = role_command("balancer");
+        command.env(STATE, dir.path()).env(TARGET, program.pid().to_string());
+        command.env(MECHANISM, row.name);
+        if let Some(tree) = &row.tree {
+            command.env(TREE, tree.path());
+        }
+        if dies {
+            command.env(DIES, "1");
+        }
+        let before = Seen::of(row, program.pid(), Pid(0));
+        let balancer = Helper::start(command);
+        Self { row, program, balancer, before, dir, _tmp: tmp }
+    }
+
+    /// With a guardian, which is told, once everything is changed.
+    fn changed(row: &'r Row) -> (Self, Pid) {
+        let mut scene = Self::new(row, false);
+        let guardian = Pid(scene.balancer.reply().parse().unwrap());
+        let seen = scene.seen();
+        assert!(seen.differs_from(&scene.before), "{}: {seen:?}", row.name);
+        (scene, guardian)
+    }
+
+    fn seen(&self) -> Seen {
+        Seen::of(self.row, self.program.pid(), self.balancer.pid())
+    }
+
+    fn check(&self) {
+        assert_eq!(self.seen(), self.before, "{}", self.row.name);
+        assert!(self.dir.journals().unwrap().is_empty(), "{}", self.row.name);
+    }
+}
+
+/// Whether a journal holds what is needed to undo the change that a mechanism was about to make first.
+fn holds_the_undo(view: &JournalView, row: &Row, before: &Seen, first: Pid) -> bool {
+    let (scheduling, mask, group) = &before.threads[&first.0];
+    match row.name {
+        "placement" => view.records.iter().any(|r| r.original == *mask && !r.set.is_empty()),
+        "cpu.shares" | "cpu.weight" => {
+            view.header.parents.first().map(|p| &p.path) == group.as_ref()
+        }
+        "cache" | "memory-bandwidth" => {
+            let parents = view.header.parents.iter();
+            parents
+                .map(|p| (p.kind, p.path.as_path()))
+                .eq([(Kind::Resctrl, Path::new("/sys/fs/resctrl"))])
+        }
+        "frequency" | "energy-preference" => {
+            let file = match view.settings.first().map(|s| s.setting) {
+                Some(Setting::HighestFrequency) => "scaling_max_freq",
+                Some(Setting::EnergyPreference) => "energy_performance_preference",
+                None => return false,
+            };
+            let s = &view.settings[0];
+            let policy = format!("cpufreq/policy{}/{file}", s.cpu);
+            let met = before.files.iter().find(|(path, _)| path.ends_with(&policy));
+            met.is_some_and(|(_, met)| s.setting.text(s.original) == *met) && !s.set.is_empty()
+        }
+        _ => view.scheduling.iter().any(|r| {
+            r.original == *scheduling && r.set.first().is_some_and(|set| set != scheduling)
+        }),
+    }
+}
+
+/// P4: what is found after an end at the very moment of the first change, whatever that is.
+#[test]
+fn a_change_is_in_the_journal_before_it_is_made() {
+    for row in table() {
+        let mut scene = Scene::new(&row, true);
+        let said = scene.balancer.reply();
+        if said != "ready" {
+            return evenly_testing::skip("seccomp", format!("no filter of system calls: {said}"));
+        }
+        let status = scene.balancer.child.wait().unwrap();
+        assert_eq!(
+            status.signal(),
+            Some(libc::SIGSYS),
+            "{}: it changed nothing: {status}",
+            row.name
+        );
+        let journals = scene.dir.journals().unwrap();
+        let view = JournalView::open(&journals[0]).unwrap();
+        let (before, first) = (&scene.before, scene.program.pid());
+        assert!(holds_the_undo(&view, &row, before, first), "{}: {view:?}", row.name);
+        assert_eq!(scene.seen(), scene.before, "{}", row.name);
+        // Nothing was done, so nothing is undone.
+        assert!(restore::left_on(&scene.dir, &row.real()).is_empty(), "{}", row.name);
+        restore::restore_all_on(&scene.dir, None, false, &row.real()).unwrap();
+        scene.check();
+    }
+}
+
+/// P4: where there is no room in the journal nothing may be changed.
+#[test]
+fn what_cannot_be_journalled_is_not_done() {
+    let _turn = BALANCER.lock().unwrap_or_else(PoisonError::into_inner);
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = StateDir::at(&tmp.path().join("state")).unwrap();
+    let journal = Arc::new(Journal::create(&dir, None).unwrap());
+    let nobody = |tid| ThreadId { tid: Tid(tid), start: 1 };
+    let mask = affinity::get(Tid(0)).unwrap();
+    assert!((1..).any(|tid| journal.meet(nobody(tid), Pid(i32::MAX), &mask).is_err()));
+    let path = PathBuf::from("/nowhere");
+    let parent = Parent { kind: Kind::Shares, path, switched_on: false };
+    assert!((1..).any(|_: u8| journal.about_to_make_groups(&parent).is_err()));
+    let program = Helper::program();
+    let process = Process::find(&Proc::default(), program.pid()).unwrap();
+    for row in table() {
+        let before = Seen::of(&row, process.pid, Process::own().pid);
+        let mut means = Means::of(row.name, &journal, process, &row.real());
+        assert!(means.change().is_err(), "{}", row.name);
+        assert_eq!(Seen::of(&row, process.pid, Process::own().pid), before, "{}", row.name);
+    }
+}
+
+#[test]
+fn a_balancer_undoes_what_it_did_and_so_does_its_end() {
+    let _turn = BALANCER.lock().unwrap_or_else(PoisonError::into_inner);
+    let program = Helper::program();
+    let process = Process::find(&Proc::default(), program.pid()).unwrap();
+    for row in table() {
+        let tmp = tempfile::tempdir().unwrap();
+        let dir = StateDir::at(&tmp.path().join("state")).unwrap();
+        let journal = Arc::new(Journal::create(&dir, Some(process)).unwrap());
+        let seen = || Seen::of(&row, process.pid, Process::own().pid);
+        let before = seen();
+        let mut means = Means::of(row.name, &journal, process, &row.real());
+        means.change().unwrap();
+        assert!(seen().differs_from(&before), "{}: {:?}", row.name, seen());
+        means.undo();
+        assert_eq!(seen(), before, "{}", row.name);
+        // At the end of a run whatever is left is undone by the journal, and that is finished.
+        means.change().unwrap();
+        assert!(seen().differs_from(&before), "{}: {:?}", row.name, seen());
+        let report = restore::end_on(&journal, &row.real()).unwrap();
+        assert!(report.is_complete(), "{}: {report:?}", row.name);
+        assert_eq!(seen(), before, "{}", row.name);
+        assert!(dir.journals().unwrap().is_empty(), "{}", row.name);
+    }
+}
+
+/// A process that the program has started, which would outlive it.
+struct Child(Pid);
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        send(self.0, Signal::KILL);
+    }
+}
+
+/// P5; threads and processes that the program creates have inherited what their creator was given.
+#[test]
+fn a_killed_balancer_is_undone_by_its_guardian() {
+    for row in table() {
+        let (mut scene, guardian) = Scene::changed(&row);
+        let created: Tid = Tid(scene.program.ask("thread").parse().unwrap());
+        let child = Child(Pid(scene.program.ask("process").parse().unwrap()));
+        scene.balancer.kill();
+        until("the journal is removed", || scene.dir.journals().unwrap().is_empty());
+        let own = scene.before.threads[&scene.program.pid().0].clone();
+        for tid in [created, Tid(child.0.0)] {
+            assert_eq!(held(tid), Some((tid.0, own.clone())), "{}", row.name);
+        }
+        scene.before.threads.insert(created.0, own);
+        scene.check();
+        until("the guardian ends", || has_ended(guardian));
+    }
+}
+
+/// P5, and what is told of it before somebody does.
+#[test]
+fn when_both_are_killed_restore_undoes_it() {
+    for row in table() {
+        let (mut scene, guardian) = Scene::changed(&row);
+        assert!(restore::left_on(&scene.dir, &row.real()).is_empty(), "{}: it lives", row.name);
+        send(guardian, Signal::KILL);
+        until("the guardian ends", || has_ended(guardian));
+        scene.balancer.kill();
+        assert!(scene.seen().differs_from(&scene.before), "{}", row.name);
+        let left = restore::left_on(&scene.dir, &row.real());
+        assert!(scene.seen().differs_from(&scene.before), "{}: it was only looked at", row.name);
+        let fates = restore::restore_all_on(&scene.dir, None, false, &row.real()).unwrap();
+        let [(_, Fate::Restored(report))] = &fates[..] else { panic!("{}: {fates:?}", row.name) };
+        assert!(report.is_complete(), "{}: {report:?}", row.name);
+        assert_eq!((report.foreign, report.shares.foreign), (0, 0), "{}: {report:?}", row.name);
+        let done = |r: &restore::RestoreReport| {
+            [r.restored, r.shares.restored, r.shares.groups, r.shares.settings]
+        };
+        let [left] = &left[..] else { panic!("{}: {left:?}", row.name) };
+        assert_eq!(left.evenly.pid, scene.balancer.pid(), "{}", row.name);
+        assert_eq!(done(&left.report), done(report), "{}", row.name);
+        let threads = if row.tree.is_some() { 1 } else { scene.before.threads.len() };
+        assert_eq!(done(report).iter().sum::<usize>(), threads, "{}: {report:?}", row.name);
+        scene.check();
+    }
+}
+
+#[test]
+fn what_the_program_set_itself_is_left_by_the_guardian() {
+    let Some(row) = table().into_iter().find(|row| row.name == "nice") else { return };
+    let (mut scene, _) = Scene::changed(&row);
+    let leader = scene.program.pid().0;
+    sched::set_nice(Tid(leader), 7).unwrap();
+    scene.balancer.kill();
+    until("the journal is removed", || scene.dir.journals().unwrap().is_empty());
+    for (tid, held) in scene.seen().threads {
+        let expected = if tid == leader { 7 } else { scene.before.threads[&tid].0.nice };
+        assert_eq!(held.0.nice, expected, "{tid}");
+    }
+}
