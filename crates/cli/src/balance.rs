@@ -9,6 +9,7 @@ use crate::flags::{AttachArgs, BalanceArgs, ProbeArg, RunArgs};
 use crate::messages::Counting;
 use crate::output::{self, expand};
 use crate::probe::{TestimoniesMaker, Watch, unseen_mpi};
+use crate::restore::{leftovers, shares};
 use crate::{End, tell};
 use anyhow::Context;
 use evenly_engine::{Candidate, Eligible, Event, GuardOptions, Mapping, Observer, ThreadSummary};
@@ -53,6 +54,7 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
     check_shares(&args.balance, &mut notes)?;
     check_outputs(&args.balance)?;
     let filter = Filter::new(&args.balance)?;
+    notes.extend(leftovers(args.balance.quiet));
     // As under taskset: from its first instruction the program sees, and is held to, these.
     let cpus = args.balance.cpus.as_ref().map(|asked| whole.and(asked));
     let whole = cpus.clone().unwrap_or(whole);
@@ -101,6 +103,8 @@ pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
     // From here on a signal ends evenly as it should, whatever it is just doing.
     let signals = Signals::block().context("cannot receive signals")?;
     undo_leftovers(&args.balance);
+    // What could not be undone, or was not to be.
+    unbalanced.extend(leftovers(args.balance.quiet));
     let command: Vec<String> =
         proc.command_line(pid).iter().map(|a| a.to_string_lossy().into_owned()).collect();
     let supervisor = Supervisor::for_attach(signals, pid)?;
@@ -133,7 +137,7 @@ pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
     Ok(End::Status(if finish(balancing, outcome) { 0 } else { crate::FAILURE }))
 }
 
-/// A balancer that was killed together with its guardian left masks, which would be taken for the
+/// A balancer that was killed together with its guardian left masks and shares, which would be taken for the
 /// program's own.
 fn undo_leftovers(args: &BalanceArgs) {
     if args.policy.only_watches() {
@@ -141,15 +145,16 @@ fn undo_leftovers(args: &BalanceArgs) {
     }
     // What cannot be restored is a matter for `evenly restore`, which says why.
     let fates = StateDir::find().and_then(|dir| restore_all(&dir, None, false)).unwrap_or_default();
-    let restored: usize = fates
-        .iter()
-        .map(|(_, fate)| if let Fate::Restored(report) = fate { report.restored } else { 0 })
-        .sum();
-    if restored > 0 && !args.quiet {
-        tell(&format!(
-            "evenly: a balancer that was killed had left masks; threads that have theirs back: \
-             {restored}"
-        ));
+    let of = |fate| if let Fate::Restored(report) = fate { Some(report) } else { None };
+    for report in fates.into_iter().filter_map(|(_, fate)| of(fate)) {
+        let others = shares(&report.shares);
+        if (report.restored > 0 || !others.is_empty()) && !args.quiet {
+            tell(&format!(
+                "evenly: a balancer that was killed had left masks or shares; threads that have their masks \
+                 back: {}{others}",
+                report.restored
+            ));
+        }
     }
 }
 

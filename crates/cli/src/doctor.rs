@@ -7,6 +7,7 @@ use crate::balance::{Wait, check_command, host, unix_ms};
 use crate::flags::{DoctorArgs, ProbeArg};
 use crate::probe::{Watch, of_running, running_misses_mpi, unseen_mpi};
 use crate::report::warn_if_unfinished;
+use crate::restore::leftovers;
 use crate::{End, output, tell};
 use anyhow::Context;
 use evenly_doctor::{Diagnosis, Evidence, Setting, settings};
@@ -75,6 +76,7 @@ fn of_process(pid: Pid, args: &DoctorArgs) -> anyhow::Result<End> {
     let proc = Proc::default();
     let known = StateDir::find().and_then(|dir| others(&dir, &proc)).unwrap_or_default();
     check_target(&proc, pid, &known)?;
+    leftovers(false);
     let json = args.json.as_deref().map(|path| output::expand(path, pid));
     if let Some(path) = &json {
         output::check("--json", path)?;
@@ -115,6 +117,7 @@ fn of_program(args: &DoctorArgs) -> anyhow::Result<End> {
     }
     let mut env: Vec<(OsString, OsString)> =
         applied.iter().map(|s| (OsString::from(s.name), OsString::from(&s.value))).collect();
+    leftovers(false);
     let mut notes = Vec::new();
     // Nobody who has not asked for it need be told that it cannot be loaded.
     let watch = (args.probe != Some(ProbeArg::Off))

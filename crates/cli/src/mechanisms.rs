@@ -4,6 +4,7 @@
 //! Invariant: nothing is changed; what may be changed is tried on threads of evenly's own that end at
 //! once.
 
+use crate::restore::leftovers;
 use crate::{End, output};
 use evenly_linux::live::{SourceOffer, sources};
 use evenly_linux::share::{Gives, Offer, Real, offers, user};
@@ -19,6 +20,7 @@ pub(crate) fn mechanisms(json: Option<&Path>) -> anyhow::Result<End> {
     if let Some(path) = &json {
         output::check("--json", path)?;
     }
+    leftovers(false);
     let (offers, sources) = (offers(&Real::default()), sources());
     let text = text(&offers) + &sources_text(&sources);
     output::say(&text, json.as_deref(), || as_json(&offers, &sources))

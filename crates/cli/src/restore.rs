@@ -4,7 +4,7 @@ use crate::flags::RestoreArgs;
 use crate::{End, output, tell};
 use evenly_linux::journal::{Process, StateDir};
 use evenly_linux::proc::Proc;
-use evenly_linux::restore::{Fate, Living, restore_all};
+use evenly_linux::restore::{Fate, Left, Living, left, restore_all};
 use evenly_linux::share::ShareReport;
 use evenly_model::Pid;
 use evenly_top::{BalancerState, printable};
@@ -120,8 +120,39 @@ fn left_to(living: &Living) -> String {
     format!("{program} was left alone: {held} from evenly (pid {}), {now}", living.evenly.pid)
 }
 
+/// What balancers that are dead, as their guardians are, have left: a line for each, told unless it is quiet.
+pub(crate) fn leftovers(quiet: bool) -> Vec<String> {
+    let found = StateDir::find().map(|dir| left(&dir)).unwrap_or_default();
+    let lines: Vec<String> = found.iter().map(left_behind).collect();
+    if !quiet {
+        lines.iter().for_each(|line| tell(&format!("evenly: {line}")));
+    }
+    lines
+}
+
+fn left_behind(left: &Left) -> String {
+    let shares = &left.report.shares;
+    let counted = [
+        (left.report.restored, "mask", "masks"),
+        (shares.restored, "thread's share", "threads' shares"),
+        (shares.groups, "group", "groups"),
+        (shares.settings, "setting of a CPU", "settings of CPUs"),
+    ];
+    let parts: Vec<String> = counted
+        .into_iter()
+        .filter(|(n, ..)| *n > 0)
+        .map(|(n, one, many)| format!("{n} {}", if n == 1 { one } else { many }))
+        .collect();
+    format!(
+        "a balancer that was killed with its guardian (pid {}) has left changes that are not undone ({}): \
+         evenly restore gives back what was there before",
+        left.evenly,
+        parts.join(", ")
+    )
+}
+
 /// What was given back besides masks; nothing where nothing was.
-fn shares(r: &ShareReport) -> String {
+pub(crate) fn shares(r: &ShareReport) -> String {
     let mut text = String::new();
     for (n, one, many) in [
         (r.restored, "1 thread is scheduled as before", "threads are scheduled as before"),
@@ -171,4 +202,21 @@ fn describe(fate: &Fate) -> String {
 pub(crate) fn guardian(journal: &Path, fd: i32) -> anyhow::Result<End> {
     evenly_linux::guardian::main(journal, fd)?;
     Ok(End::Status(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenly_linux::restore::RestoreReport;
+
+    #[test]
+    fn what_is_left_is_told_in_one_line() {
+        let evenly = Process { pid: Pid(47), start: 1 };
+        let shares = ShareReport { groups: 1, settings: 2, ..ShareReport::default() };
+        let report = RestoreReport { restored: 3, shares, ..RestoreReport::default() };
+        let line = left_behind(&Left { evenly, report });
+        assert!(line.contains("(pid 47)"), "{line}");
+        assert!(line.contains("(3 masks, 1 group, 2 settings of CPUs): evenly restore"), "{line}");
+        assert_eq!(line.lines().count(), 1);
+    }
 }

@@ -18,6 +18,8 @@ fn kill_with_its_guardian(evenly: &mut Evenly) {
     evenly.kill(Signal::KILL);
     signal(guardian, Signal::KILL);
     evenly.wait();
+    let state = || evenly_linux::proc::Proc::default().process_stat(guardian).map(|s| s.state);
+    wait_until("the guardian to end", || state().is_none_or(|state| state == b'Z'));
 }
 
 /// `under_way` is what else has to be there before it is killed.
@@ -50,9 +52,38 @@ fn a_balancer_and_a_guardian_that_were_both_killed_are_cleaned_up_after_by_resto
     let (state, mut program) = (State::new(), program());
     let mut evenly = state.attach("juggle", 3, program.pid());
     wait_until_narrowed(program.pid(), &whole, 3);
+    let says_left = || {
+        let dir = tempfile::tempdir().unwrap();
+        let json = dir.path().join("json").display().to_string();
+        let told = [
+            &["doctor", "--mechanisms", "--json", json.as_str()][..],
+            &["doctor", "--", "true"],
+            &["run", "--policy", "observe", "--", "true"],
+            &["run", "--policy", "juggle", "--", "true"],
+        ]
+        .map(|args| {
+            let (status, said) = state.output(args);
+            assert_eq!(status, Some(0), "{said}");
+            said.lines()
+                .filter(|l| l.starts_with("evenly: a balancer"))
+                .collect::<Vec<_>>()
+                .join("\n")
+        });
+        assert!(told.iter().all(|line| *line == told[0]), "{told:?}");
+        told[0].clone()
+    };
+    assert_eq!(says_left(), "", "it lives");
+    let pid = evenly.pid();
     kill_with_its_guardian(&mut evenly);
     assert!(program.is_alive());
     assert_eq!(narrowed(program.pid(), &whole), 3);
+    assert_eq!(
+        says_left(),
+        format!(
+            "evenly: a balancer that was killed with its guardian (pid {pid}) has left changes that are not \
+             undone (3 masks): evenly restore gives back what was there before"
+        )
+    );
     let o = state.command(&["restore", "--json", "-"]).output().unwrap();
     let said = String::from_utf8_lossy(&o.stderr);
     assert_eq!(o.status.code(), Some(0), "{said}");
@@ -64,6 +95,7 @@ fn a_balancer_and_a_guardian_that_were_both_killed_are_cleaned_up_after_by_resto
     assert!(state.journals().is_empty());
     let (status, said) = state.output(&["restore"]);
     assert_eq!((status, said.as_str()), (Some(0), "evenly: nothing to restore\n"));
+    assert_eq!(says_left(), "");
 }
 
 #[test]
@@ -116,7 +148,7 @@ fn a_new_balancer_undoes_what_a_killed_one_left() {
     kill_with_its_guardian(&mut evenly);
     assert_eq!(narrowed(program.pid(), &whole), 3);
     let mut evenly = state.attach("hybrid", 3, program.pid());
-    wait_until("word of it", || evenly.stderr().contains("threads that have theirs back: 3"));
+    wait_until("word of it", || evenly.stderr().contains("threads that have their masks back: 3"));
     evenly.kill(Signal::TERM);
     assert_eq!(evenly.wait().code(), Some(0), "{}", evenly.stderr());
     assert_eq!(narrowed(program.pid(), &whole), 0, "{}", evenly.stderr());
