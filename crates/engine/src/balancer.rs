@@ -233,6 +233,8 @@ struct Stretch {
     gained: Nanos,
 }
 
+/// A thread that waits for its CPU for no more than this part of its time shares it with nobody.
+const CALM: f64 = 0.05;
 /// A thread that stopped computing for this long is given back.
 const QUIET: Nanos = Nanos::from_millis(1_000);
 /// Readings that fail for so long are told.
@@ -1176,6 +1178,21 @@ impl Balancer {
     #[must_use]
     pub fn taking_turns(&self) -> usize {
         if self.phases.are_uneven() { 2 } else { self.len().div_ceil(self.usable_cpus().max(1)) }
+    }
+
+    /// Whether nothing is to be done until somebody comes: in the last period no thread shared its CPU with
+    /// another, with work of ours or of others, none was moved, and none tells of unequal work.
+    #[must_use]
+    pub fn is_calm(&self) -> bool {
+        let s = &self.snapshot;
+        let alone = |waited: Nanos| waited.0 as f64 <= CALM * s.elapsed.0 as f64;
+        self.taking_turns() <= 1
+            && !self.phases.are_uneven()
+            // Who only watches is to see what happens.
+            && self.options.mechanism != Mechanism::Nothing
+            && self.plan.moves.is_empty()
+            && s.elapsed > Nanos::ZERO
+            && s.threads.iter().all(|t| alone(t.waited))
     }
 
     /// How long the phases of the program last, on average over the last ones, where its threads tell.

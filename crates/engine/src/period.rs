@@ -14,6 +14,11 @@
 //! the automatic period is within 1.2 % of the best fixed one, but for phases that are no longer than
 //! the period (docs/simulate.md has the table).
 //!
+//! Where each thread has had a CPU to itself for a while there is nothing to do but to watch for others that
+//! come: then the period is twice as long, and costs half. In a program that waits for all at
+//! barriers the time that a point takes from one thread is lost for all of them, so that even the budget
+//! would be much.
+//!
 //! Where threads tell of their phases, and have unequal work, it is two turns of two threads, however
 //! many share a CPU ([`crate::Balancer::taking_turns`]): then it must be seen soon who waits.
 //!
@@ -56,6 +61,9 @@ pub struct PeriodOptions {
 /// where they are more. Measured in the simulator: half a turn less loses more than it wins, and a turn
 /// more costs up to a quarter of the makespan where phases are about as long as the period.
 const TURNS: [f64; 2] = [1.75, 2.0];
+/// After so many calm points in a row an automatic period is so many times as long, until one is not.
+const CALM: u32 = 32;
+const CALMER: f64 = 2.0;
 /// Automatic periods stay within these.
 const SHORTEST: Nanos = Nanos::from_millis(5);
 const LONGEST: Nanos = Nanos::from_millis(100);
@@ -72,6 +80,8 @@ pub struct PeriodControl {
     options: PeriodOptions,
     /// Threads that share a CPU, at least 2.
     together: usize,
+    /// Calm points since the last other.
+    calm: u32,
     cost_ns: f64,
     random: Random,
     /// The period that was last told to be longer than wanted.
@@ -89,6 +99,7 @@ impl PeriodControl {
         Self {
             options,
             together: 2,
+            calm: 0,
             cost_ns: 0.0,
             random,
             told: Nanos::ZERO,
@@ -101,6 +112,11 @@ impl PeriodControl {
     /// to have a few turns.
     pub fn shared_by(&mut self, threads: usize) {
         self.together = threads.max(2);
+    }
+
+    /// Learns whether anything was to be done at a point ([`crate::Balancer::is_calm`]).
+    pub fn calm(&mut self, calm: bool) {
+        self.calm = if calm { self.calm.saturating_add(1) } else { 0 };
     }
 
     /// Learns how many balancers share the budget: one for each domain that has threads.
@@ -162,7 +178,8 @@ impl PeriodControl {
             return period;
         }
         let turn = self.options.slice.scale(self.together as f64);
-        turn.scale(TURNS[usize::from(self.together > 2)]).clamp(SHORTEST, LONGEST)
+        let calmer = if self.calm < CALM { 1.0 } else { CALMER };
+        turn.scale(TURNS[usize::from(self.together > 2)] * calmer).clamp(SHORTEST, LONGEST)
     }
 }
 
@@ -194,6 +211,20 @@ mod tests {
         assert_eq!([1, 2, 3, 8, 50].map(|k| with(&mut c, k)), [14.0, 14.0, 24.0, 64.0, 100.0]);
         let mut fixed = control(Period::Fixed(Nanos::from_millis(7)));
         assert_eq!(with(&mut fixed, 8), 7.0);
+    }
+
+    #[test]
+    fn it_is_longer_while_nothing_is_to_be_done() {
+        let mut c = control(Period::Auto);
+        let mut after = |calm: &[bool]| {
+            calm.iter().for_each(|calm| c.calm(*calm));
+            c.current().as_millis_f64()
+        };
+        assert_eq!([after(&[true; 31]), after(&[true]), after(&[true; 99])], [14.0, 28.0, 28.0]);
+        assert_eq!([after(&[false]), after(&[true; 31]), after(&[true])], [14.0, 14.0, 28.0]);
+        let mut fixed = control(Period::Fixed(Nanos::from_millis(7)));
+        (0..50).for_each(|_| fixed.calm(true));
+        assert_eq!(fixed.current().as_millis_f64(), 7.0);
     }
 
     #[test]

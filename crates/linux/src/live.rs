@@ -367,6 +367,7 @@ impl Domain {
                 put(&self.mailbox.leaving, left);
             }
             self.period.shared_by(self.balancer.taking_turns());
+            self.period.calm(self.balancer.is_calm());
             self.period.cost(self.balancer.period_cost() + around.scale(1.0 / self.care()));
             if self.period.newly_stretched() {
                 let text = self.period.told();
