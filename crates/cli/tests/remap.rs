@@ -253,7 +253,9 @@ fn unequal_work_is_levelled_and_told() {
             schema::valid(&report);
             // The same for both.
             assert_eq!(said["checksum"], right, "{}", mpi.said);
-            assert!(report["started"] == true, "{report:#}");
+            if report["started"] != true {
+                return false;
+            }
             let weighings = report["domains"][0]["weighings"].as_u64().unwrap();
             let notes = report["notes"].to_string();
             assert_eq!(notes.contains("were given parts of the CPUs"), weighings > 0, "{notes}");

@@ -36,12 +36,15 @@ fn ten_thousand_threads_a_thousand_of_them_new_each_second() {
 fn a_period_that_costs_too_much_is_lengthened_and_that_is_said() {
     let tool = Tool::new();
     let spmd = workload("spmd");
-    let (_, report) = tool.json(
-        // Enough points before the end, also where each takes a third of a millisecond.
-        "--period 1ms --budget 0.5 --threads 3",
-        &[&spmd, "--threads", "3", "--iters", "1800000000"],
-    );
-    let notes = report["notes"].to_string();
-    assert!(notes.contains("to stay within the overhead budget"), "{report:#}");
-    assert!(report["domains"][0]["period_s"].as_f64() > Some(0.0012), "{report:#}");
+    // Enough points before the end, also where each takes a third of a millisecond, and on a fast machine.
+    let said = (0..3).any(|k| {
+        let iters = (1_800_000_000_u64 << (2 * k)).to_string();
+        let program = [spmd.as_str(), "--threads", "3", "--iters", &iters];
+        let (_, report) = tool.json("--period 1ms --budget 0.5 --threads 3", &program);
+        let said = report["notes"].to_string().contains("to stay within the overhead budget");
+        let longer = report["domains"][0]["period_s"].as_f64() > Some(0.0012);
+        assert!(longer || !said, "{report:#}");
+        said
+    });
+    assert!(said, "in none of the runs");
 }

@@ -125,22 +125,33 @@ fn the_source_that_needs_capabilities() {
         let without = "--source bpf|built without";
         one_line(&output, 3, if stderr(&output).contains("built") { without } else { lacks });
     }
-    let program = [&workload("spmd"), "--threads", "3", "--iters", "60000000", "--phases", "3"];
+    let spmd = workload("spmd");
     // One that reads all threads of a domain at a time, and one that also reads single ones.
     for policy in ["hybrid", "secretary"] {
-        let (output, report) = tool.json(&format!("--source bpf --policy {policy}"), &program);
-        if let Some(why) = report["failure"].as_str() {
-            return evenly_testing::skip("bpf", why);
-        }
-        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        assert_eq!(report["source"], "bpf", "{report:#}");
-        assert!(stderr(&output).contains("thread times by bpf"), "{}", stderr(&output));
-        let threads = report["threads"].as_array().unwrap();
-        assert!(threads.len() >= 3, "{report:#}");
-        // No more than the CPUs had to give, and no less than what all three computed for.
-        let ran: f64 = threads.iter().map(|t| t["ran_s"].as_f64().unwrap()).sum();
-        let most = report["balanced_s"].as_f64().unwrap() * 2.0;
-        assert!(ran > 0.2 && ran < 1.1 * most + 0.1, "{ran} s of {most} s: {report:#}");
+        // Until it computes for long enough to tell.
+        let enough = (0..4).any(|k| {
+            let iters = (60_000_000_u64 << (2 * k)).to_string();
+            let program = [spmd.as_str(), "--threads", "3", "--iters", &iters, "--phases", "3"];
+            let (output, report) = tool.json(&format!("--source bpf --policy {policy}"), &program);
+            if let Some(why) = report["failure"].as_str() {
+                evenly_testing::skip("bpf", why);
+                return true;
+            }
+            assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+            let threads = report["threads"].as_array().unwrap();
+            // No more than the CPUs had to give, and no less than what all three computed for.
+            let ran: f64 = threads.iter().map(|t| t["ran_s"].as_f64().unwrap()).sum();
+            let most = report["balanced_s"].as_f64().unwrap() * 2.0;
+            assert!(ran < 1.1 * most + 0.1, "{ran} s of {most} s: {report:#}");
+            if ran <= 0.2 {
+                return false;
+            }
+            assert_eq!(report["source"], "bpf", "{report:#}");
+            assert!(stderr(&output).contains("thread times by bpf"), "{}", stderr(&output));
+            assert!(threads.len() >= 3, "{report:#}");
+            true
+        });
+        assert!(enough, "{policy}: in none of the runs");
     }
 }
 
