@@ -40,7 +40,7 @@ const LEVEL: f64 = 0.4;
 /// Integration tests of the other crates that mean more on eight CPUs in two nodes than on two CPUs:
 /// the test programs, and of each these tests. They run there as they run here, but for where they
 /// find evenly and the workloads.
-const SHARED: [(&str, &[&str]); 3] = [
+const SHARED: [(&str, &[&str]); 4] = [
     (
         "harmless_end",
         &[
@@ -57,6 +57,8 @@ const SHARED: [(&str, &[&str]); 3] = [
             "when_both_are_killed_restore_undoes_it",
         ],
     ),
+    // Hosts may not let limits of nice values be raised.
+    ("lowered", &["who_may_take_nice_values_back_has_the_others_lowered_and_given_back"]),
     // All of them, in control groups of several kinds.
     ("shares", &[]),
 ];
@@ -107,11 +109,14 @@ fn integration_tests_of_other_crates() {
     }
     let programs = shared_programs();
     common::in_a_lab(boot_with(8, programs), |lab| {
+        // Users without privileges have files, too.
+        text(lab, "chmod 1777 /tmp");
         for (program, tests) in SHARED {
             for test in tests {
                 let start = Instant::now();
                 let command = format!(
-                    "EVENLY_PROGRAMS=/usr/bin EVENLY_NO_SKIP=1 /tests/{program} --exact {test}"
+                    "export PATH=/tests:$PATH EVENLY_PROGRAMS=/usr/bin EVENLY_NO_SKIP=1 \
+                     EVENLY_MAY_SKIP=clang; /tests/{program} --exact {test}"
                 );
                 let output = common::run(lab, &command, PATIENCE);
                 let said = String::from_utf8_lossy(&output.stderr);
@@ -133,7 +138,7 @@ fn shares_in_groups_of_version_two(lab: &mut Lab) {
     let group = "/sys/fs/cgroup/shares";
     let files = [".", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control"];
     let files = files.map(|f| format!("{group}/{f}")).join(" ");
-    text(lab, &format!("mkdir {group}; chown 65534:65534 {files}; chmod 1777 /tmp"));
+    text(lab, &format!("mkdir {group}; chown 65534:65534 {files}"));
     let nobody = "/tests/setpriv --reuid 65534 --regid 65534 --clear-groups";
     for (inside, user, lacks) in [
         ("", "", ""),
@@ -697,9 +702,26 @@ fn shared_programs() -> Vec<Include> {
         succeed(Command::new("strip").arg("--strip-debug").arg("-o").arg(&host).arg(program));
         Include { host, guest: format!("/tests/{name}") }
     };
-    // busybox has one that knows no users.
-    let setpriv = Include { host: "/usr/bin/setpriv".into(), guest: "/tests/setpriv".into() };
-    SHARED.map(include).into_iter().chain([setpriv]).collect()
+    // busybox has one that knows no users, and no prlimit.
+    let tool = |name| Include {
+        host: PathBuf::from("/usr/bin").join(name),
+        guest: format!("/tests/{name}"),
+    };
+    let mut all: Vec<Include> = SHARED.map(include).into();
+    all.extend(["setpriv", "prlimit"].map(tool));
+    // The probe is loaded into none that is static.
+    let out = target.join("workloads");
+    succeed(
+        Command::new("make")
+            .args(["-s", "-C", concat!(env!("CARGO_MANIFEST_DIR"), "/../workloads")])
+            .arg(format!("OUT={}", out.display())),
+    );
+    let loop_of_clang = out.join("triangle-omp");
+    if loop_of_clang.exists() {
+        let guest = String::from("/usr/bin/triangle-omp");
+        all.push(Include { host: loop_of_clang, guest });
+    }
+    all
 }
 
 fn workloads() -> PathBuf {

@@ -1,0 +1,183 @@
+//! `evenly run --policy hpc-auto` as a user without privileges: where nice values may be taken back (RLIMIT_NICE)
+//! others are lowered instead of anybody being raised, and get back what they had; where they may not, nobody is
+//! lowered, and it is told what would mend that.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::*;
+use evenly_linux::proc::Proc;
+use evenly_linux::share::sched;
+use evenly_model::{CpuSet, Pid, Tid};
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const NOBODY: u32 = 65_534;
+const PROGRAM: &str = "triangle-omp";
+
+/// A directory that other users can read, with the tool, a workload, and a place that belongs to nobody.
+struct Room {
+    dir: tempfile::TempDir,
+    program: String,
+}
+
+impl Room {
+    /// None, a skip, where nobody cannot be had, or not with this limit.
+    fn new(nice_limit: u32) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            evenly_testing::skip("other-user", "no program can be started as another user's");
+            return None;
+        }
+        let mut limited = Command::new("prlimit");
+        let tried = limited.arg(format!("--nice={nice_limit}")).arg("true").output().unwrap();
+        if !tried.status.success() {
+            evenly_testing::skip("nice-limit", String::from_utf8_lossy(&tried.stderr).trim());
+            return None;
+        }
+        let workload = workload(PROGRAM);
+        if !Path::new(&workload).exists() {
+            evenly_testing::skip("clang", format!("there is no {workload}"));
+            return None;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+        let program = dir.path().join(PROGRAM);
+        for (from, to) in
+            [(evenly(), dir.path().join("evenly")), (workload.into(), program.clone())]
+        {
+            // By another process: what is open for writing here when a test beside this one starts a program
+            // could not be executed until that one has begun.
+            assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
+        }
+        let home = dir.path().join("home");
+        fs::create_dir(&home).unwrap();
+        chown(&home, Some(NOBODY), Some(NOBODY)).unwrap();
+        Some(Self { dir, program: program.to_str().unwrap().to_owned() })
+    }
+
+    fn home(&self) -> PathBuf {
+        self.dir.path().join("home")
+    }
+
+    /// The lines that evenly has said; not one that it is just saying.
+    fn said(&self) -> String {
+        let mut said = fs::read_to_string(self.dir.path().join("said")).unwrap();
+        said.truncate(said.rfind('\n').map_or(0, |end| end + 1));
+        said
+    }
+
+    /// Four threads of a loop over a triangle, of which the first has least to compute, on two CPUs; they spin
+    /// while they wait.
+    fn run(&self, nice_limit: u32, cpus: &str, size: &str) -> Running {
+        let said = File::create(self.dir.path().join("said")).unwrap();
+        let mut c = Command::new("prlimit");
+        c.arg(format!("--nice={nice_limit}"));
+        c.args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
+        c.arg(self.dir.path().join("evenly")).args(["run", "-v", "--policy", "hpc-auto"]);
+        c.args(["--period", "10ms", "--budget", "50", "--no-guard", "--threads", "4"]);
+        c.args(["--cpus", cpus, "--", self.program.as_str(), "--threads", "4", "--rows", "240"]);
+        c.args(["--sweeps", "1000000", "--iters", size]);
+        c.env("KMP_LIBRARY", "turnaround").env("KMP_USE_YIELD", "0");
+        c.env("XDG_CACHE_HOME", self.home());
+        c.env("EVENLY_STATE_DIR", self.home().join("state")).current_dir("/");
+        c.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
+        Running(c.spawn().unwrap())
+    }
+}
+
+/// The program that an evenly has started, which outlives it, but not the test.
+struct Program(Pid);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        signal(self.0, Signal::KILL);
+    }
+}
+
+fn program_of(evenly: &Running) -> Program {
+    let proc = Proc::default();
+    let is_it = |pid: &Pid| proc.process_stat(*pid).is_some_and(|s| s.name() == PROGRAM);
+    wait_for("the program", || descendants(evenly.pid()).into_iter().find(is_it).map(Program))
+}
+
+/// The nice values of its threads.
+fn nice(program: Pid) -> Vec<i8> {
+    let threads = Proc::default().threads(program);
+    threads.into_iter().filter_map(|tid| Some(sched::get(tid).ok()?.nice)).collect()
+}
+
+/// What a row of the loop costs, beside the times in which a balancer decides: too little and too much are both
+/// nothing to decide by, and which is which depends on the machine.
+const SIZES: [&str; 3] = ["2000", "500", "125"];
+
+/// Starts the program under evenly, of one size after the other, until this is so. None is a skip.
+fn until(nice_limit: u32, so: impl Fn(&Room, Pid) -> bool) -> Option<(Room, Running, Program)> {
+    let cpus = whole()?.iter().take(2).collect::<CpuSet>().to_string();
+    let deadline = Instant::now() + DEADLINE;
+    for (size, attempt) in SIZES.iter().cycle().zip(1..) {
+        let room = Room::new(nice_limit)?;
+        let evenly = room.run(nice_limit, &cpus, size);
+        let program = program_of(&evenly);
+        let end = Instant::now() + Duration::from_secs(20) * attempt;
+        while Instant::now() < end.min(deadline) {
+            if so(&room, program.0) {
+                return Some((room, evenly, program));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(Instant::now() < deadline, "waited in vain: {}", room.said());
+    }
+    None
+}
+
+const KEEPS: &str = "keeps its share of a CPU";
+
+#[test]
+fn who_may_take_nice_values_back_has_the_others_lowered_and_given_back() {
+    if sched::get(Tid(0)).unwrap().nice != 0 {
+        return evenly_testing::skip("privileged-nice", "the tests themselves are lowered");
+    }
+    let lowered = |room: &Room, program: Pid| {
+        assert!(!room.said().contains(KEEPS), "{}", room.said());
+        let nice = nice(program);
+        assert!(nice.iter().all(|n| *n >= 0), "nobody may be raised: {nice:?}");
+        nice.len() >= 4 && nice.contains(&0) && nice.iter().any(|n| *n >= 3)
+    };
+    let Some((room, evenly, program)) = until(20, lowered) else { return };
+    signal(evenly.pid(), Signal::KILL);
+    wait_until("all to have what they had", || nice(program.0).iter().all(|n| *n == 0));
+    assert!(nice(program.0).len() >= 4, "the program runs on");
+    wait_until("the journal to be removed", || no_journal(&room.home().join("state")));
+}
+
+#[test]
+fn who_may_not_has_nobody_lowered_and_is_told_what_would_mend_that() {
+    let met = sched::get(Tid(0)).unwrap().nice;
+    let as_met = |program: Pid| {
+        let nice = nice(program);
+        assert!(nice.iter().all(|n| *n == met), "{nice:?}");
+    };
+    let told = |room: &Room, program: Pid| {
+        as_met(program);
+        room.said().contains(KEEPS)
+    };
+    let Some((room, evenly, program)) = until(0, told) else { return };
+    let said = room.said();
+    let line = said.lines().find(|l| l.contains(KEEPS)).unwrap();
+    let why = format!("RLIMIT_NICE (ulimit -e) is 0, needed is {}", 20 - met);
+    for words in [why.as_str(), "prlimit --pid"] {
+        assert!(line.contains(words), "{words}: {line}");
+    }
+    signal(evenly.pid(), Signal::KILL);
+    wait_until("the journal to be removed", || no_journal(&room.home().join("state")));
+    as_met(program.0);
+}
+
+fn no_journal(state: &Path) -> bool {
+    let entries = fs::read_dir(state).into_iter().flatten().flatten();
+    !entries.map(|e| e.path()).any(|p| p.extension().is_some_and(|x| x == "journal"))
+}
