@@ -124,7 +124,7 @@ pub(crate) enum Command {
     /// Change what hpc-auto, hpc-uniform and hpc-adaptive go by, while they balance a program
     #[command(
         after_help = "Examples:\n  evenly tune 4711                                # what there is, and \
-        what holds\n  evenly tune 4711 high-util=90 low-util=70\n\nWhat cannot be is refused, and \
+        what holds\n  evenly tune 4711 most-ratio=4\n\nWhat cannot be is refused, and \
         changes nothing. It counts from the next iterations on; evenly run --set gives values at the \
         start."
     )]

@@ -138,12 +138,25 @@ impl Diagnosis {
             let reason = String::from("cannot be told");
             Prospect { gain_at_most: None, reason }
         };
-        let compare = case.measure(&findings);
+        let mut compare = case.measure(&findings);
         if prospect.gain_at_most == Some(1.0) {
             for f in &mut findings {
                 // What evenly cannot mend is not to be tried for it: as things are, at least.
                 if let Some(before) = f.paste.as_deref().and_then(rules::balances) {
                     f.paste = case.instead(f, before, compare.as_deref());
+                }
+            }
+        }
+        // What was seen is the program as it runs with what was set.
+        let own = case.line("").unwrap_or_default();
+        for line in findings.iter_mut().filter_map(|f| f.paste.as_mut()).chain(compare.as_mut()) {
+            if own.is_empty() || !line.contains(own.trim()) {
+                continue;
+            }
+            for s in applied.iter().rev() {
+                let is = |word: &str| word.split_once('=').is_some_and(|(name, _)| name == s.name);
+                if !line.split(' ').any(is) {
+                    *line = format!("{} {line}", s.assignment());
                 }
             }
         }

@@ -381,6 +381,27 @@ fn uneven_work() {
 }
 
 /// More threads than CPUs and unequal work: what keeps equal threads level is not for those.
+/// What is to be pasted runs the program as it was seen: with what was set for it.
+#[test]
+fn lines_to_paste_have_what_was_set() {
+    let e = evidence(vec![
+        thread(0, 9.5, 0.1, 0.4),
+        thread(1, 9.5, 0.1, 0.4),
+        thread(2, 3.0, 0.1, 6.9),
+    ]);
+    let set = |name, value: &str| Setting { name, value: value.to_owned(), why: String::new() };
+    let lines = |applied| {
+        let d = Diagnosis::of(&e, applied);
+        let pasted: Vec<String> = d.findings.iter().filter_map(|f| f.paste.clone()).collect();
+        pasted.into_iter().chain(d.compare).collect::<Vec<String>>()
+    };
+    let without = lines(Vec::new());
+    assert!(without.len() > 1, "{without:?}");
+    let with = lines(vec![set("OMP_NUM_THREADS", "2"), set("OMP_WAIT_POLICY", "passive")]);
+    let wanted = without.iter().map(|l| format!("OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive {l}"));
+    assert_eq!(with, wanted.collect::<Vec<String>>());
+}
+
 /// Ranks are called so, and those who waited for whom are named, here and when it is read again.
 #[test]
 fn what_a_probe_told_of_ranks() {

@@ -679,10 +679,13 @@ impl RunReport {
                  them.",
                 self.balanced_s
             ),
-            _ if self.blocked_share() > MUCH_BLOCKED => String::from(
-                "The threads did not want the CPUs equally: they have unequal work, or wait for \
-                 something else than a CPU.",
-            ),
+            // Of those that tell whom they wait for it is known why.
+            _ if self.blocked_share() > MUCH_BLOCKED
+                || self.policy.gives_weights
+                || self.whom().is_some() =>
+            {
+                format!("The threads {}", self.unequal())
+            }
             _ => {
                 let why = self.own_masks().map(|why| format!(": {why}")).unwrap_or_default();
                 format!("The threads could not be kept level (imbalance {percent:.1} %){why}.")
@@ -734,9 +737,27 @@ impl RunReport {
             String::from("The threads were spread evenly already, and stayed where they were.")
         } else if wait < 0.02 {
             String::from("evenly moved nothing: the threads hardly waited for CPUs.")
+        } else if self.imbalance() > LEVEL {
+            format!("evenly moved nothing: the threads {}", self.unequal())
         } else {
             String::from("evenly moved nothing: no thread fell behind.")
         }
+    }
+
+    /// What is said of threads that progressed differently.
+    fn unequal(&self) -> String {
+        let text = "did not want the CPUs equally: they have unequal work, or wait for something else than a CPU";
+        match self.whom() {
+            Some(_) if !self.policy.gives_weights => {
+                format!("{text}; --policy hpc-auto is for those that wait for each other.")
+            }
+            _ => format!("{text}."),
+        }
+    }
+
+    /// Who waited for whom, where that is known.
+    fn whom(&self) -> Option<String> {
+        self.probe.as_ref().and_then(ProbeReport::for_whom)
     }
 
     /// The part of its time that the threads waited for a CPU, of the domain where that is most.
@@ -834,7 +855,7 @@ impl RunReport {
         }
         if let Some(probe) = &self.probe {
             writeln!(t, "  probe       {}", probe.words())?;
-            if let Some(whom) = probe.for_whom() {
+            if let Some(whom) = self.whom() {
                 writeln!(t, "  for whom    {whom}")?;
             }
         }
