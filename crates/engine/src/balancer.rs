@@ -534,6 +534,11 @@ impl Balancer {
         self.policy.levels(levels);
     }
 
+    /// Tells the policy what the parts that it gives are made of.
+    pub fn parts(&mut self, parts: evenly_policy::hpc::Parts) {
+        self.policy.parts(parts);
+    }
+
     /// Changes what the policy goes by.
     pub fn tune(&mut self, parameters: &Parameters) {
         self.policy.tune(parameters);

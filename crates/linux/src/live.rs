@@ -806,6 +806,7 @@ impl Live {
                 }
                 balancer.tune(&self.options.parameters);
                 balancer.levels(&self.options.levels);
+                balancer.parts(self.options.shares.parts());
                 (balancer, None)
             };
             domains.push(Domain {

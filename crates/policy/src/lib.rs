@@ -65,6 +65,9 @@ pub trait Policy: Send {
     /// first point, to those that give threads parts of CPUs.
     fn levels(&mut self, _levels: &hpc::Levels) {}
 
+    /// What the parts that it gives are made of. Told before the first point; of the time of CPUs where nobody tells.
+    fn parts(&mut self, _parts: hpc::Parts) {}
+
     /// Whether it wants to know at the next point how much memory processes have, and where, and what
     /// the program tells of its computing and its messages.
     fn wants_sizes(&self) -> bool {

@@ -19,6 +19,7 @@ use crate::journal::Journal;
 use crate::proc::Proc;
 use evenly_engine::{Entity, ShareError, ShareMechanism, Wanted};
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
+use evenly_policy::hpc::Parts;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
@@ -68,6 +69,12 @@ impl Choice {
     #[must_use]
     pub fn gives_turns(self) -> bool {
         matches!(self, Self::Slice | Self::RoundRobin)
+    }
+
+    /// What a policy must know of it: what the parts that it gives are made of.
+    #[must_use]
+    pub fn parts(self) -> Parts {
+        if self == Self::SmtPriority { Parts::POWER } else { Parts::Time }
     }
 
     /// What it is called as a mechanism ([`super::offers`]); none for [`Choice::Auto`] and [`Choice::Group`],
@@ -670,6 +677,9 @@ mod tests {
             (Choice::MemoryBandwidth, "no MB that can be divided"),
             (Choice::SmtPriority, "smt-priority: "),
         ] {
+            // Where steps are all that there is, the policy is told.
+            let steps = choice == Choice::SmtPriority;
+            assert_eq!(choice.parts(), if steps { Parts::POWER } else { Parts::Time });
             assert!(choice.gives_speed() && choice.missing(&Real::at(scene.tree.path())).is_some());
             for refused in scene.shares(choice).weigh(&wanted(&[1.0, 2.0])) {
                 let said = refused.unwrap_err().to_string();

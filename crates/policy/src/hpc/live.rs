@@ -26,6 +26,11 @@
 //! its CPU. So where somebody computes for much longer than is known, those on its CPU that wait get as little as
 //! may be until the round is over, and the round by itself tells what work is.
 //!
+//! All this is of parts of a CPU's time. Where parts are steps between the contexts of a core ([`Parts::Steps`]), one
+//! that waits sleeps on a context of its own, and no formula tells what a step is in speed, so proportions mean
+//! nothing. There the steps themselves are tried: `hpc-auto` gives the priorities of [`Balancer`]'s `auto`, which
+//! measures what iterations take. Which of the two holds is told by the mechanism, the same way live and in the simulator.
+//!
 //! Threads that sleep while they wait leave their CPU to those that compute, and every CPU is busy until all on it
 //! are done: parts of CPUs gain nothing then, and lose where one that is lowered is the one that wakes the others.
 //! So these are placed, and have even parts ([`SLEEPS`]). Of those that spin it is tried whether other parts are
@@ -45,7 +50,7 @@
 
 use super::levels::{Leveller, Levels};
 use super::trial::{Arm, Done, Trial};
-use super::{Balancer, Counters, Heuristic, Parameter, Parameters, State, shares};
+use super::{Balancer, Counters, Heuristic, Parameter, Parameters, Parts, State, shares};
 use crate::{Mechanism, Policy, PolicyInfo, Spreader};
 use evenly_model::{
     CpuIndex, FULL_CAPACITY, Nanos, Plan, Reason, Snapshot, ThreadId, ThreadIndex, ThreadView,
@@ -162,6 +167,7 @@ pub struct Hpc {
     /// Rounds that loads are the means of.
     alike: u32,
     leveller: Leveller,
+    parts: Parts,
     /// What all have computed in these, and in any before since work last changed.
     known_s: f64,
     /// Rounds without work, up to the last one.
@@ -195,6 +201,7 @@ impl Hpc {
             placed_at: 0,
             alike: 0,
             leveller: Leveller::default(),
+            parts: Parts::default(),
             known_s: 0.0,
             tiny: 0,
             overran: false,
@@ -256,6 +263,11 @@ impl Hpc {
             work.waits = newly.1.0 > 9 * newly.0.0;
             work.seen = seen;
         }
+    }
+
+    /// Whether weights are computed from work, rather than from priorities.
+    fn goes_by_work(&self) -> bool {
+        self.heuristic == Heuristic::Auto && self.parts == Parts::Time
     }
 
     fn parameter(&self, parameter: Parameter) -> f64 {
@@ -483,7 +495,7 @@ impl Hpc {
     /// Weights that are wrong are worse than none. Where somebody computes for much longer than is known, those that
     /// wait for it on its CPU get as little as may be until the round is over. It then tells what work is now.
     fn stand_back(&mut self, s: &Snapshot, plan: &mut Plan) {
-        if self.heuristic != Heuristic::Auto || self.weights.values().all(|w| *w == 1.0) {
+        if !self.goes_by_work() || self.weights.values().all(|w| *w == 1.0) {
             return;
         }
         let (small, part) = (self.small(), 1.0 + CHANGED + self.unsure());
@@ -596,17 +608,17 @@ impl Hpc {
     /// The weights of all, where one has changed.
     fn weigh(&mut self, s: &Snapshot, plan: &mut Plan) {
         let stood_down = matches!(self.balancer.state(), State::StoodDown(_));
-        let weights: Vec<f64> = match self.heuristic {
-            _ if stood_down => vec![1.0; s.threads.len()],
-            Heuristic::Auto => match self.by_work(s, plan) {
+        let weights: Vec<f64> = if stood_down {
+            vec![1.0; s.threads.len()]
+        } else if self.goes_by_work() {
+            match self.by_work(s, plan) {
                 Some(weights) => weights,
                 None => return,
-            },
-            Heuristic::Uniform | Heuristic::Adaptive => {
-                let parameters = self.balancer.parameters();
-                let of = |t: &ThreadView| parameters.weight(self.balancer.priority(&t.id));
-                s.threads.iter().map(of).collect()
             }
+        } else {
+            let (parts, parameters) = (self.parts, self.balancer.parameters());
+            let of = |t: &ThreadView| parts.weight(self.balancer.priority(&t.id), parameters);
+            s.threads.iter().map(of).collect()
         };
         let is_new = s.threads.iter().zip(&weights).any(|(t, weight)| {
             let before = self.weights.get(&t.id).copied().unwrap_or(1.0);
@@ -641,6 +653,10 @@ impl Policy for Hpc {
         self.leveller.set(levels);
     }
 
+    fn parts(&mut self, parts: Parts) {
+        self.parts = parts;
+    }
+
     fn decide(&mut self, s: &Snapshot, plan: &mut Plan) {
         let all_tell = self.read(s);
         let spread = self.spreader.spread(s, plan);
@@ -665,7 +681,7 @@ impl Policy for Hpc {
                     self.placed_at = self.balancer.rounds();
                 }
             }
-            if self.heuristic == Heuristic::Auto {
+            if self.goes_by_work() {
                 self.try_others(s, plan);
             }
         }
@@ -1010,6 +1026,31 @@ mod tests {
         let last = plans.iter().rfind(|p| !p.weights.is_empty()).unwrap();
         assert!(last.weights[0].weight < 0.6 && last.weights[1].weight > 1.4, "{last:?}");
         assert!(plans[6..].iter().all(|p| p.weights.is_empty()), "{plans:?}");
+    }
+
+    /// Those that sleep have even parts of a CPU's time. Where parts are steps, these are tried, and given up where
+    /// nothing is gained, as here, where a CPU has as much to do as before.
+    #[test]
+    fn what_parts_are_made_of_decides_what_becomes_of_those_that_sleep() {
+        for parts in [Parts::Time, Parts::POWER] {
+            let mut policy = Hpc::new(Heuristic::Auto);
+            policy.parts(parts);
+            let mut program = Program::new(&[0, 0, 1, 1], &[40, 10, 40, 10], true);
+            program.sleep = true;
+            let plans: Vec<Plan> = (0..40).map(|_| program.iterate(&mut policy)).collect();
+            let given: Vec<&Plan> = plans.iter().filter(|p| !p.weights.is_empty()).collect();
+            let (true, Some(first), Some(last)) =
+                (parts == Parts::POWER, given.first(), given.last())
+            else {
+                assert!(parts == Parts::Time && given.is_empty(), "{parts:?}: {given:?}");
+                continue;
+            };
+            let heavy = [0, 2].map(|t| first.weights[t].weight);
+            let light = [1, 3].map(|t| first.weights[t].weight);
+            assert!(heavy[0] > 2.0 && heavy[0] == heavy[1] && light == [1.0; 2], "{first:?}");
+            assert!(last.weights.iter().all(|w| w.weight == 1.0), "{last:?}");
+            assert!(plans[20..].iter().all(|p| p.weights.is_empty()), "it comes to rest");
+        }
     }
 
     #[test]

@@ -24,11 +24,12 @@
 //!   priorities are normal.
 //!
 //! Heuristics are [`Heuristic`]; what the paper leaves open, and how it is read here, stands in the
-//! module of each. `auto` has a detector of its own, as it compares what iterations took.
+//! module of each. `auto` has a detector of its own, as it compares what iterations took; what becomes of its
+//! priorities depends on what parts are made of ([`Parts`]).
 //!
 //! # How it is called
-//! By whoever sees iterations end, with [`Balancer::finished`] (the simulator); or at every balancing
-//! point, with counters as the probe has them ([`Balancer::observe`]):
+//! By the policies `hpc-*` ([`Hpc`]), live and in both simulators, at every balancing point with counters as the
+//! probe has them ([`Balancer::observe`]); or by whoever sees iterations end, with [`Balancer::finished`]:
 //!
 //! - `iterations`: waits that were begun, less the one that it is in (`waits` of `probe/waiting.h`), so
 //!   that an iteration counts when its waiting is over;
@@ -49,6 +50,7 @@ mod heuristics;
 mod levels;
 pub(crate) mod live;
 mod parameters;
+mod parts;
 mod shares;
 #[cfg(test)]
 mod tests;
@@ -57,6 +59,7 @@ mod trial;
 pub use levels::Levels;
 pub use live::Hpc;
 pub use parameters::{Parameter, ParameterError, Parameters};
+pub use parts::Parts;
 pub use shares::shares;
 
 use auto::{Auto, Outcome};
