@@ -102,6 +102,14 @@ fn power5_text(case: &Case, c: &Comparison) -> String {
             parts.join("  ").trim_end()
         );
     }
+    let by_share = c.arms.iter().map(|a| format!("{} {:.2}", a.arm, a.by_share_time_s));
+    let _ = writeln!(
+        t,
+        "  with one speed by decode share for all programs, (2 s)^{} and {} of a core whose other rank waits, s: {}",
+        c.by_share.exponent,
+        c.by_share.alone_share,
+        by_share.collect::<Vec<_>>().join(", ")
+    );
     t
 }
 

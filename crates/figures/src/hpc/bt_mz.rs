@@ -17,6 +17,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
         did.iter().filter_map(|d| d.last()).map(|d| d.priority.to_string()).collect::<String>()
     };
     let changes = Heuristic::ALL.map(|h| e.of(h.name()).changes);
+    let shared = e.shared("hpc-5-share");
     let findings = vec![
         Finding {
             paper: "both heuristics are about 16 % faster than the baseline of 94.97 s (79.81 s and 79.92 s), as \
@@ -73,6 +74,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
             ),
             agrees: Agrees::when(e.auto_is_best(), e.gain(AUTO) > 10.0),
         },
+        shared.finding,
     ];
     Ok(Made {
         setting: e.setting(
@@ -81,7 +83,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
              neighbours but P1 and P3. The picture shows the first ten iterations.",
         ),
         panels: vec![e.traces(ID, "BT-MZ: who computes, and who waits", 0.0, SHOWN_S)],
-        tables: vec![e.table("hpc-5-table")],
+        tables: vec![e.table("hpc-5-table"), shared.table],
         findings,
     })
 }

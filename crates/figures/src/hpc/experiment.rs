@@ -2,9 +2,9 @@
 
 use crate::table::decimals;
 use crate::traces::Traces;
-use crate::{Drawing, Panel, Table};
+use crate::{Agrees, Drawing, Finding, Panel, Table};
 use evenly_policy::hpc::{Heuristic, Parameters};
-use evenly_sim::power5::{Arm, Case, Latency, PaperRow, Program, Run, run};
+use evenly_sim::power5::{Arm, ByShare, Case, Latency, PaperRow, Program, Run, Speeds, run};
 
 pub(super) const BASELINE: &str = "baseline";
 pub(super) const STATIC: &str = "static";
@@ -31,7 +31,42 @@ pub(super) struct Row {
 pub(super) struct Experiment {
     pub(super) case: Case,
     pub(super) program: Program,
+    latency: Latency,
     rows: Vec<Row>,
+}
+
+/// With speeds by one function of the decode share: what is to be set beside the fitted ones.
+pub(super) struct Shared {
+    pub(super) table: Table,
+    pub(super) finding: Finding,
+}
+
+/// How far times and parts of computing are from the paper's, where it has them.
+#[derive(Clone, Copy)]
+struct Off {
+    time_percent: f64,
+    /// The most that any process is off, in percentage points.
+    points: f64,
+}
+
+impl Off {
+    fn of(run: &Run, paper: &PaperRow) -> Self {
+        let points =
+            |rank: usize| (run.computing_percent(rank) - paper.computing_percent[rank]).abs();
+        Self {
+            time_percent: 100.0 * (run.time_s / paper.time_s - 1.0),
+            points: (0..4).map(points).fold(0.0, f64::max),
+        }
+    }
+
+    /// The most of several.
+    fn most(all: impl Iterator<Item = Self>) -> Self {
+        let none = Self { time_percent: 0.0, points: 0.0 };
+        all.fold(none, |most, o| Self {
+            time_percent: most.time_percent.max(o.time_percent.abs()),
+            points: most.points.max(o.points),
+        })
+    }
 }
 
 impl Experiment {
@@ -44,7 +79,7 @@ impl Experiment {
             paper: case.paper.iter().find(|p| p.arm == name).copied(),
         };
         let rows = arms.into_iter().map(row).collect();
-        Self { case, program, rows }
+        Self { case, program, latency, rows }
     }
 
     /// The run of an arm. Baseline where there is none of that name: there always is.
@@ -148,6 +183,68 @@ impl Experiment {
                 ("gain_paper_percent", "paper"),
             ],
             rows: self.rows.iter().map(row).collect(),
+        }
+    }
+
+    /// All arms once more, with speeds by one function of the decode share.
+    pub(super) fn shared(&self, name: &str) -> Shared {
+        let by = ByShare::FITTED;
+        let other = Self::new(self.case.with_speeds(Speeds::by_share(by)), self.latency);
+        let off = |r: &Row| r.paper.map(|p| Off::of(&r.run, &p));
+        let row = |(r, fitted): (&Row, &Row)| {
+            let mut cells = vec![r.name.to_owned()];
+            cells.extend((0..4).map(|rank| decimals(r.run.computing_percent(rank), 2)));
+            cells.push(decimals(r.run.time_s, 2));
+            cells.push(r.paper.map(|p| decimals(p.time_s, 2)).unwrap_or_default());
+            for off in [off(r), off(fitted)] {
+                cells.push(off.map(|o| decimals(o.time_percent, 1)).unwrap_or_default());
+                cells.push(off.map(|o| decimals(o.points, 1)).unwrap_or_default());
+            }
+            cells
+        };
+        let (here, fitted) = (
+            Off::most(other.rows.iter().filter_map(off)),
+            Off::most(self.rows.iter().filter_map(off)),
+        );
+        Shared {
+            table: Table {
+                name: name.to_owned(),
+                columns: vec![
+                    ("arm", "one speed by decode share"),
+                    ("p1_percent", "P1 computing %"),
+                    ("p2_percent", "P2 computing %"),
+                    ("p3_percent", "P3 computing %"),
+                    ("p4_percent", "P4 computing %"),
+                    ("time_s", "time s"),
+                    ("time_paper_s", "paper"),
+                    ("off_percent", "time off by %"),
+                    ("off_points", "computing off by points, at most"),
+                    ("fitted_off_percent", "with fitted speeds: time off by %"),
+                    ("fitted_off_points", "computing off by points, at most"),
+                ],
+                rows: other.rows.iter().zip(&self.rows).map(row).collect(),
+            },
+            finding: Finding {
+                paper: "no speeds are given; asked here is whether the table follows if speed is a function of the \
+                        decode share of Table I alone, the same for all programs",
+                here: format!(
+                    "with one speed for a decode share s for all programs and ranks, (2 s)^{}, and a share of {} \
+                     for one whose neighbour waits (both fitted on the rows baseline and static of Tables III to V \
+                     together), times are off the paper's by {:.1} % at most and parts of computing by {:.1} \
+                     points; with the speeds fitted to each program by {:.1} % and {:.1} points. The same \
+                     decode share is another speed in another program",
+                    by.exponent,
+                    by.alone_share,
+                    here.time_percent,
+                    here.points,
+                    fitted.time_percent,
+                    fitted.points
+                ),
+                agrees: Agrees::when(
+                    here.time_percent <= 1.5 && here.points <= 5.0,
+                    here.time_percent <= 5.0,
+                ),
+            },
         }
     }
 

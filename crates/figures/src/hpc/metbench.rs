@@ -21,6 +21,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
     let time = |name: &str| disturbed.iter().find(|d| d.0 == name).map_or(f64::NAN, |d| d.1);
     let changes = |name: &str| disturbed.iter().find(|d| d.0 == name).map_or(f64::NAN, |d| d.2);
     let uneven = [UNIFORM, ADAPTIVE, AUTO].map(|n| e.uneven_from(n, 0));
+    let shared = e.shared("hpc-3-share");
     let findings = vec![
         Finding {
             paper: "both heuristics are about 12 % faster than the baseline of 81.78 s (71.74 s and 71.65 s), \
@@ -71,6 +72,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
                 e.auto_is_best(),
             ),
         },
+        shared.finding,
     ];
     let end = e.time_s("baseline");
     Ok(Made {
@@ -80,7 +82,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
              iterations like those of MetBenchVar.",
         ),
         panels: vec![e.traces(ID, "MetBench: who computes, and who waits", 0.0, end)],
-        tables: vec![e.table("hpc-3-table"), table(&disturbed)],
+        tables: vec![e.table("hpc-3-table"), shared.table, table(&disturbed)],
         findings,
     })
 }

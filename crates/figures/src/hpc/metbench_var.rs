@@ -17,6 +17,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
     let (uniform, adaptive, auto) = (needed(UNIFORM), needed(ADAPTIVE), needed(AUTO));
     let (slower, steady) = (more(UNIFORM), more(ADAPTIVE));
     let list = |all: &[usize]| all.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+    let shared = e.shared("hpc-4-share");
     let findings = vec![
         Finding {
             paper: "uniform is 11 % faster than the baseline (327.17 s of 368.17 s), adaptive too (326.41 s); fixed \
@@ -57,6 +58,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
             ),
             agrees: Agrees::when(e.auto_is_best() && auto == [1, 1], e.auto_is_best()),
         },
+        shared.finding,
     ];
     let row = |name: &str| {
         let mut cells = vec![name.to_owned()];
@@ -83,7 +85,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
              is uneven where somebody computes for less than 85 % of it.",
         ),
         panels: vec![e.traces(ID, "MetBenchVar: who computes, and who waits", 0.0, end)],
-        tables: vec![e.table("hpc-4-table"), table],
+        tables: vec![e.table("hpc-4-table"), shared.table, table],
         findings,
     })
 }

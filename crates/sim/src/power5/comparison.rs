@@ -2,7 +2,7 @@
 //!
 //! Invariants: a field is never renamed or re-used; all arms run the same program.
 
-use super::{Arm, Case, Latency, Run, run};
+use super::{Arm, ByShare, Case, Latency, Run, Speeds, run};
 use evenly_policy::hpc::{Heuristic, Parameter, Parameters};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -39,6 +39,10 @@ pub struct ArmReport {
     pub changes: usize,
     /// Iterations in which somebody computes for less than HIGH_UTIL.
     pub uneven_iterations: usize,
+    /// The time with the speeds that follow from decode shares by one function for all programs.
+    pub by_share_time_s: f64,
+    /// What each process computed then.
+    pub by_share_computing_percent: Vec<f64>,
     /// The paper's time; none where it has no such arm.
     pub paper_time_s: Option<f64>,
     /// What processes computed there.
@@ -62,6 +66,12 @@ pub struct Comparison {
     pub latency_s: f64,
     /// The parameters of the heuristics.
     pub parameters: BTreeMap<&'static str, f64>,
+    /// How fast tasks are: fitted on this program.
+    pub speeds: Speeds,
+    /// The parameters of speed as one function of the decode share, for all programs.
+    pub by_share: ByShare,
+    /// How fast tasks are by that.
+    pub by_share_speeds: Speeds,
     /// The arms, baseline first.
     pub arms: Vec<ArmReport>,
 }
@@ -103,21 +113,27 @@ impl Case {
             arms.retain(|a| a.0 == BASELINE || a.0 == wanted);
         }
         let program = self.program(seed);
-        let runs: Vec<(&'static str, Run)> =
-            arms.into_iter().map(|(name, arm)| (name, run(&program, &arm, latency))).collect();
+        let by_share_speeds = Speeds::by_share(ByShare::FITTED);
+        let other = self.with_speeds(by_share_speeds).program(seed);
+        let runs: Vec<(&'static str, Run, Run)> = (arms.into_iter())
+            .map(|(name, arm)| (name, run(&program, &arm, latency), run(&other, &arm, latency)))
+            .collect();
         let baseline_s = runs.first().map_or(f64::NAN, |r| r.1.time_s);
-        let report = |(name, r): &(&'static str, Run)| {
+        let computing = |r: &Run| (0..r.did.len()).map(|i| r.computing_percent(i)).collect();
+        let report = |(name, r, by_share): &(&'static str, Run, Run)| {
             let paper = self.paper.iter().find(|p| p.arm == *name);
             let iterations = 0..r.did.iter().map(Vec::len).min().unwrap_or(0);
             ArmReport {
                 arm: name,
                 time_s: r.time_s,
                 faster_percent: 100.0 * (1.0 - r.time_s / baseline_s),
-                computing_percent: (0..r.did.len()).map(|i| r.computing_percent(i)).collect(),
+                computing_percent: computing(r),
                 changes: r.changes,
                 uneven_iterations: iterations
                     .filter(|&i| r.least_utilisation(i) < parameters.high())
                     .count(),
+                by_share_time_s: by_share.time_s,
+                by_share_computing_percent: computing(by_share),
                 paper_time_s: paper.map(|p| p.time_s),
                 paper_computing_percent: paper.map(|p| p.computing_percent),
             }
@@ -130,6 +146,9 @@ impl Case {
             seed,
             latency_s: latency.normal_s,
             parameters: Parameter::ALL.map(|p| (p.name(), parameters.get(p))).into(),
+            speeds: self.speeds,
+            by_share: ByShare::FITTED,
+            by_share_speeds,
             arms: runs.iter().map(report).collect(),
         })
     }

@@ -1,5 +1,8 @@
 //! What priorities do on a POWER5: decode cycles (Table I), and what they are in speed.
 
+use evenly_policy::hpc::Priority;
+use serde::Serialize;
+
 /// Decode cycles of a slice of R that two tasks get (Table I): R = 2^(|a - b| + 1), of which the one with the
 /// lower priority gets one and the other the rest.
 ///
@@ -10,12 +13,26 @@ pub fn decode_cycles(a: u8, b: u8) -> (u32, u32) {
     if a >= b { (r - 1, 1) } else { (1, r - 1) }
 }
 
+/// The priority that a context is given for a weight relative to the normal one (1.0): the one whose decode cycles
+/// beside a context with the normal priority are nearest to it, as a ratio (Table I).
+#[must_use]
+pub fn priority_for(weight: f64) -> u8 {
+    let normal = Priority::NORMAL.0;
+    let off = |p: u8| {
+        let (own, other) = decode_cycles(p, normal);
+        (weight * f64::from(other) / f64::from(own)).ln().abs()
+    };
+    // 1 is the lowest, and 6 the highest, that an operating system gives (Table II).
+    let given = 1..=Priority::MOST.0;
+    given.min_by(|a, b| off(*a).total_cmp(&off(*b))).unwrap_or(normal)
+}
+
 /// How fast a program's tasks are, relative to two tasks on a core that have equal priorities.
 ///
 /// That decode cycles are not speed is why there is a table: a task that gets more of them is held up
 /// by other things soon, one that gets fewer lacks them. The paper gives no speeds; these follow from its
 /// rows without priorities and with fixed ones (the cases say how).
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Speeds {
     /// While the task on the other context waits, that is, sleeps, and the core is left to this one.
     pub alone: f64,
@@ -28,6 +45,17 @@ pub struct Speeds {
 impl Speeds {
     /// Of tasks that priorities and neighbours do not matter to.
     pub const INDIFFERENT: Self = Self { alone: 1.0, high: [1.0; 2], low: [1.0; 2] };
+
+    /// The speeds that follow from decode shares alone, by one function for all programs ([`ByShare`]).
+    #[must_use]
+    pub fn by_share(by: ByShare) -> Self {
+        let cycles = |difference| {
+            let (high, low) = decode_cycles(difference, 0);
+            [high, low].map(|own| by.speed(f64::from(own) / f64::from(high + low)))
+        };
+        let [one, two] = [1, 2].map(cycles);
+        Self { alone: by.speed(by.alone_share), high: [one[0], two[0]], low: [one[1], two[1]] }
+    }
 
     /// The speed of a task beside another one (none: it waits), by their priorities:
     ///
@@ -74,9 +102,33 @@ impl Speeds {
     }
 }
 
+/// Speed as one function of the decode share, the same for all programs and ranks: (2 s)^exponent, which is 1 at
+/// a share of a half.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct ByShare {
+    /// 1 where speed is in proportion to decode cycles; below that both more and less of them count less.
+    pub exponent: f64,
+    /// The share of one whose neighbour waits: Linux's idle loop, on the other context, decodes the rest.
+    pub alone_share: f64,
+}
+
+impl ByShare {
+    /// Fitted on the rows baseline and static of Tables III to V together, times and parts of computing, and on
+    /// no row of a heuristic: the squares of relative deviations of times and of deviations of parts are least,
+    /// to two digits. A test has that.
+    pub const FITTED: Self = Self { exponent: 0.87, alone_share: 0.81 };
+
+    /// The speed at a decode share from 0 to 1.
+    #[must_use]
+    pub fn speed(self, share: f64) -> f64 {
+        (2.0 * share).powf(self.exponent)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evenly_policy::hpc::{Parameters, Parts};
 
     #[test]
     fn table_i() {
@@ -85,6 +137,25 @@ mod tests {
         // The paper's example: 6 and 2.
         assert_eq!(decode_cycles(6, 2), (31, 1));
         assert_eq!(decode_cycles(2, 6), (1, 31));
+    }
+
+    #[test]
+    fn priorities_are_the_nearest_to_a_weight() {
+        let (parts, parameters) = (Parts::POWER, Parameters::default());
+        for p in 1..=6 {
+            assert_eq!(priority_for(parts.weight(Priority(p), &parameters)), p);
+        }
+        assert_eq!([0.9, 1.0, 2.5, 3.0, 5.0, 1e9].map(priority_for), [4, 4, 5, 5, 6, 6]);
+        assert_eq!([1e-9, 0.34].map(priority_for), [1, 3]);
+    }
+
+    #[test]
+    fn one_function_of_the_share() {
+        let s = Speeds::by_share(ByShare { exponent: 1.0, alone_share: 0.8 });
+        assert_eq!(s, Speeds { alone: 1.6, high: [1.5, 1.75], low: [0.5, 0.25] });
+        let s = Speeds::by_share(ByShare { exponent: 0.5, alone_share: 1.0 });
+        assert_eq!((s.alone, s.low[1]), (2f64.sqrt(), 0.5));
+        assert_eq!(ByShare::FITTED.speed(0.5), 1.0);
     }
 
     const S: Speeds = Speeds { alone: 1.6, high: [1.4, 1.7], low: [0.6, 0.3] };

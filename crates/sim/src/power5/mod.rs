@@ -13,8 +13,11 @@
 //! goes first. As in the paper a rank computes as long as it is runnable, so latency is computing, and
 //! the other context of its core is busy meanwhile.
 //!
-//! When a rank is woken its iteration is over: the balancer ([`evenly_policy::hpc`], the same code as
-//! anywhere) is told what it computed and waited, and new priorities hold from that moment.
+//! When ranks are woken their iterations are over, and there is a balancing point: the policy `hpc-*`
+//! ([`evenly_policy::hpc::Hpc`], the `decide` that runs live) is shown a snapshot of all ranks, with the counters
+//! that the probe has live, and plans weights. It is told what parts are made of here
+//! ([`Parts::POWER`]: steps), as it is told live by the mechanism. A context gets the priority whose decode cycles are
+//! nearest to its weight ([`priority_for`]), from that moment on. Each rank may run on its own context only.
 //!
 //! Invariant: what a rank computes in each iteration is drawn before the run, so that all arms run the
 //! same program.
@@ -27,10 +30,13 @@ mod decode;
 
 pub use cases::{BT_MZ, CASES, Case, METBENCH, METBENCH_VAR, PaperRow, SIESTA, case};
 pub use comparison::{ArmReport, Comparison, NoArm, POWER5_SCHEMA, arm_names};
-pub use decode::{Speeds, decode_cycles};
+pub use decode::{ByShare, Speeds, decode_cycles, priority_for};
 
-use evenly_model::Nanos;
-use evenly_policy::hpc::{Balancer, Heuristic, Iteration, Parameters, Priority};
+use evenly_model::{
+    CpuId, CpuView, FULL_CAPACITY, Nanos, Plan, Snapshot, ThreadId, ThreadView, Tid, Turns,
+};
+use evenly_policy::Policy;
+use evenly_policy::hpc::{Heuristic, Hpc, Parameters, Parts, Priority};
 
 /// How long a rank that is woken waits for its CPU, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -146,16 +152,39 @@ enum Doing {
 /// Times nearer than this are the same.
 const SAME_S: f64 = 1e-12;
 
-/// Runs a program.
+/// When the policy is called.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Points {
+    /// Whenever an iteration of a rank is over, as HPCSched's scheduler is.
+    AtEnds,
+    /// Every so many seconds, wherever ranks are in their iterations, as live.
+    Every(f64),
+}
+
+/// Runs a program; the policy is called as iterations end.
 ///
 /// # Panics
 /// Where the program's lists are not as long as it has ranks.
 #[must_use]
 pub fn run(program: &Program, arm: &Arm, latency: Latency) -> Run {
+    run_with(program, arm, latency, Points::AtEnds)
+}
+
+/// The same with the policy called at these points.
+///
+/// # Panics
+/// Where the program's lists are not as long as it has ranks.
+#[must_use]
+pub fn run_with(program: &Program, arm: &Arm, latency: Latency, points: Points) -> Run {
     let ranks = program.work_s.len();
     assert!(program.cores.len() == ranks && program.needs.len() == ranks, "lists of a program");
-    let (mut balancer, latency_s) = match arm {
-        Arm::Balanced(h, p) => (Some(Balancer::new(*h, p.clone())), latency.hpc_s),
+    let (mut policy, latency_s) = match arm {
+        Arm::Balanced(h, p) => {
+            let mut policy = Hpc::new(*h);
+            policy.tune(p);
+            policy.parts(Parts::POWER);
+            (Some(policy), latency.hpc_s)
+        }
         _ => (None, latency.normal_s),
     };
     let normal = Priority::NORMAL.0;
@@ -170,25 +199,38 @@ pub fn run(program: &Program, arm: &Arm, latency: Latency) -> Run {
         doing: vec![Doing::Latent(latency_s); ranks],
         finished: vec![Vec::new(); ranks],
         did: vec![Vec::new(); ranks],
+        over_s: vec![(0.0, 0.0); ranks],
     };
-    for rank in 0..ranks {
-        machine.begin(rank);
-        if let Some(b) = &mut balancer {
-            b.join(rank);
-        }
+    (0..ranks).for_each(|rank| machine.begin(rank));
+    let (mut snapshot, mut plan, mut changes) = (machine.snapshot(), Plan::default(), 0);
+    if let Some(policy) = &mut policy {
+        policy.decide(&snapshot, &mut plan);
     }
-    let mut changes = 0;
+    let mut point_s = match points {
+        Points::AtEnds => f64::INFINITY,
+        Points::Every(period_s) => period_s,
+    };
     while let Some(at) = machine.next() {
-        machine.advance(at);
+        machine.advance(at.min(point_s));
+        let mut is_over = false;
         for rank in 0..ranks {
-            let Some(over) = machine.step(rank) else { continue };
-            let Some(b) = &mut balancer else { continue };
-            let [computed, waited] = [over.computed_s, over.waited_s].map(Nanos::from_secs_f64);
-            let iteration = Iteration { entity: rank, computed, waited };
-            for d in b.finished(&[iteration]).into_iter().flatten() {
-                changes += usize::from(d.priority != d.before);
-                machine.set_priority(d.entity, d.priority.0);
+            is_over |= machine.step(rank);
+        }
+        let is_point = match points {
+            Points::AtEnds => is_over,
+            Points::Every(period_s) => {
+                let is_due = machine.now >= point_s;
+                point_s += if is_due { period_s } else { 0.0 };
+                is_due
             }
+        };
+        let (true, Some(policy)) = (is_point, &mut policy) else { continue };
+        machine.look(&mut snapshot);
+        plan.clear();
+        policy.decide(&snapshot, &mut plan);
+        for w in &plan.weights {
+            let priority = priority_for(w.weight);
+            changes += usize::from(machine.set_priority(w.thread, priority));
         }
     }
     machine.wait_for_the_end();
@@ -204,6 +246,8 @@ struct Machine<'a> {
     /// When each rank had computed each of its iterations.
     finished: Vec<Vec<f64>>,
     did: Vec<Vec<Did>>,
+    /// What each computed and waited in the iterations that are over.
+    over_s: Vec<(f64, f64)>,
 }
 
 impl Machine<'_> {
@@ -214,13 +258,88 @@ impl Machine<'_> {
         self.did[rank].push(Did { from_s: self.now, computed_s: 0.0, waited_s: 0.0, priority });
     }
 
-    fn set_priority(&mut self, rank: usize, priority: u8) {
-        self.priorities[rank] = priority;
+    /// Whether it is another one than before.
+    fn set_priority(&mut self, rank: usize, priority: u8) -> bool {
+        let before = std::mem::replace(&mut self.priorities[rank], priority);
         if let Some(d) = self.did[rank].last_mut()
             && self.now - d.from_s <= SAME_S
         {
             // It has just been woken, too.
             d.priority = priority;
+        }
+        before != priority
+    }
+
+    /// What a rank computed and waited until now.
+    fn so_far_s(&self, rank: usize) -> (f64, f64) {
+        let (computed, waited) = self.over_s[rank];
+        let Some(d) = self.did[rank].last() else { return (computed, waited) };
+        let since = self.now - d.from_s;
+        match self.doing[rank] {
+            Doing::Latent(_) | Doing::Computing(_) => (computed + since, waited),
+            Doing::Waiting | Doing::Ended => {
+                (computed + d.computed_s, waited + since - d.computed_s)
+            }
+        }
+    }
+
+    /// The first one: a thread for each rank, a CPU for each context.
+    fn snapshot(&self) -> Snapshot {
+        let ranks = self.doing.len();
+        let thread = |cpu: usize| ThreadView {
+            id: ThreadId { tid: Tid(cpu as i32 + 1), start: 1 },
+            cpu,
+            progress: 0,
+            ran: Nanos::ZERO,
+            waited: Nanos::ZERO,
+            blocked: Nanos::ZERO,
+            spinning: Nanos::ZERO,
+            turns: Some(Turns::default()),
+            movable: true,
+            mask: cpu,
+        };
+        let cpu = |c: usize| CpuView {
+            id: CpuId(c as u32),
+            capacity: FULL_CAPACITY,
+            threads: 1,
+            speed: None,
+            paper_speed: None,
+        };
+        Snapshot {
+            cpus: (0..ranks).map(cpu).collect(),
+            threads: (0..ranks).map(thread).collect(),
+            masks: (0..ranks).map(|own| (0..ranks).map(|c| c == own).collect()).collect(),
+            held: true,
+            ..Snapshot::default()
+        }
+    }
+
+    /// What is to be seen now. As a rank computes as long as it is runnable, it has a CPU of its own for so long;
+    /// waiting it sleeps.
+    fn look(&self, s: &mut Snapshot) {
+        let now = Nanos::from_secs_f64(self.now);
+        (s.point, s.elapsed, s.now) = (s.point + 1, now - s.now, now);
+        for (rank, (t, cpu)) in s.threads.iter_mut().zip(&mut s.cpus).enumerate() {
+            let (computed, waited) = self.so_far_s(rank);
+            let [computed, waited] = [computed, waited].map(Nanos::from_secs_f64);
+            let before = t.turns.unwrap_or_default();
+            let ended = self.finished[rank].len() as u64;
+            let waits = u64::from(matches!(self.doing[rank], Doing::Waiting | Doing::Ended));
+            // One that it is in is not over.
+            let iterations = ended - waits.min(ended);
+            t.turns = Some(Turns {
+                phases: iterations,
+                waits: iterations,
+                runnable: computed,
+                waited,
+                computed,
+                spun: Nanos::ZERO,
+            });
+            t.ran = computed - before.computed;
+            t.blocked = waited - before.waited;
+            t.progress = i64::try_from(computed.0).unwrap_or(i64::MAX);
+            cpu.speed = (t.ran > Nanos::ZERO).then_some(1.0);
+            cpu.paper_speed = cpu.speed;
         }
     }
 
@@ -283,30 +402,33 @@ impl Machine<'_> {
         self.now = self.now.max(to);
     }
 
-    /// What happens to a rank now. The iteration that is over, where it is woken.
-    fn step(&mut self, rank: usize) -> Option<Did> {
+    /// What happens to a rank now. Whether it is woken, so that its iteration is over.
+    fn step(&mut self, rank: usize) -> bool {
         let iteration = self.finished[rank].len();
         match self.doing[rank] {
             Doing::Latent(until) if until <= self.now + SAME_S => {
                 self.doing[rank] = Doing::Computing(self.program.work_s[rank][iteration]);
             }
             Doing::Computing(left) if left <= SAME_S => {
-                let did = self.did[rank].last_mut()?;
-                did.computed_s = self.now - did.from_s;
+                if let Some(did) = self.did[rank].last_mut() {
+                    did.computed_s = self.now - did.from_s;
+                }
                 self.finished[rank].push(self.now);
                 let is_last = iteration + 1 == self.program.work_s[rank].len();
                 self.doing[rank] = if is_last { Doing::Ended } else { Doing::Waiting };
             }
             Doing::Waiting if self.ready(rank).is_some_and(|at| at <= self.now + SAME_S) => {
-                let did = self.did[rank].last_mut()?;
-                did.waited_s = self.now - did.from_s - did.computed_s;
-                let over = *did;
+                if let Some(did) = self.did[rank].last_mut() {
+                    did.waited_s = self.now - did.from_s - did.computed_s;
+                    self.over_s[rank].0 += did.computed_s;
+                    self.over_s[rank].1 += did.waited_s;
+                }
                 self.begin(rank);
-                return Some(over);
+                return true;
             }
             _ => {}
         }
-        None
+        false
     }
 }
 

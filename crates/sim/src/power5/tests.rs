@@ -54,6 +54,19 @@ fn auto_is_never_behind_the_better_of_the_two() {
     }
 }
 
+/// Live, points come once a period, wherever ranks are in their iterations.
+#[test]
+fn auto_is_not_behind_with_points_anywhere() {
+    for (case, period_s) in [(METBENCH, 0.23), (METBENCH_VAR, 0.23), (BT_MZ, 0.07), (SIESTA, 0.1)] {
+        let program = case.program(1);
+        let times = Heuristic::ALL.map(|h| {
+            run_with(&program, &balanced(h), Latency::default(), Points::Every(period_s)).time_s
+        });
+        let [uniform, adaptive, auto] = times;
+        assert!(auto <= uniform.min(adaptive) * 1.000_5, "{}: {times:?}", case.id);
+    }
+}
+
 /// Iterations after a switch in which somebody waits for more than HIGH_UTIL allows.
 fn uneven_after(r: &Run, program: &Program, switch: usize) -> usize {
     let first = program.initial + switch;
@@ -166,4 +179,50 @@ fn arms_are_compared_with_the_baseline() {
     assert_eq!(one.arms, [all.arms[0].clone(), all.arms[4].clone()]);
     let error = compare(&SIESTA, Some("static")).unwrap_err().to_string();
     assert!(error.contains("'static' of siesta") && error.contains("baseline, hpc-uniform"));
+}
+
+/// Squares of relative deviations of times, and of deviations of parts of computing, of the rows without a heuristic
+/// of Tables III to V.
+fn misfit(by: ByShare) -> f64 {
+    let of = |case: &Case| {
+        let case = case.with_speeds(Speeds::by_share(by));
+        let off = |(name, arm): (&str, Arm)| {
+            let paper = case.paper.iter().find(|p| p.arm == name)?;
+            let r = run(&case.program(1), &arm, Latency::default());
+            let part = |rank: usize| {
+                ((r.computing_percent(rank) - paper.computing_percent[rank]) / 100.0).powi(2)
+            };
+            Some((r.time_s / paper.time_s - 1.0).powi(2) + (0..4).map(part).sum::<f64>())
+        };
+        let rows = arms(&case).into_iter().filter(|a| matches!(a.0, "baseline" | "static"));
+        rows.filter_map(off).sum::<f64>()
+    };
+    [METBENCH, METBENCH_VAR, BT_MZ].iter().map(of).sum()
+}
+
+#[test]
+fn the_one_function_is_the_nearest_to_the_rows_without_a_heuristic() {
+    let best = misfit(ByShare::FITTED);
+    let around = (-1..=1).flat_map(|e| (-1..=1).map(move |a| (e, a))).filter(|o| *o != (0, 0));
+    for (exponent, alone_share) in around {
+        let other = ByShare {
+            exponent: ByShare::FITTED.exponent + 0.01 * f64::from(exponent),
+            alone_share: ByShare::FITTED.alone_share + 0.01 * f64::from(alone_share),
+        };
+        assert!(misfit(other) > best, "{other:?}");
+    }
+}
+
+/// With the speeds of one function, too, auto is nowhere behind the better of the two.
+#[test]
+fn auto_is_the_best_with_other_speeds() {
+    for case in CASES {
+        let case = case.with_speeds(Speeds::by_share(ByShare::FITTED));
+        let [uniform, adaptive, auto] = Heuristic::ALL.map(|h| time(&case, &balanced(h), 1));
+        assert!(
+            auto <= 1.000_5 * uniform.min(adaptive),
+            "{}: {uniform} {adaptive} {auto}",
+            case.id
+        );
+    }
 }
