@@ -1,0 +1,157 @@
+//! The tool in a room of its own, and the workloads.
+
+use crate::processes;
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// Only a hang lasts as long as this.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
+
+/// A workload, built once for all tests.
+pub(crate) fn workload(name: &str) -> String {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let dir = BUILT.get_or_init(|| {
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workloads");
+        // Other test programs build them too.
+        let lock = File::create(target.join("workloads.lock")).unwrap();
+        lock.lock().unwrap();
+        let out = target.join("workloads");
+        let made = Command::new("make")
+            .arg("-C")
+            .arg(&sources)
+            .arg(format!("OUT={}", out.display()))
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        out
+    });
+    dir.join(name).to_str().unwrap().to_owned()
+}
+
+/// The tool with a state directory of its own, so that tests that run side by side do not see
+/// each other, and a place for files.
+pub(crate) struct Tool {
+    pub(crate) dir: tempfile::TempDir,
+    exe: PathBuf,
+}
+
+impl Tool {
+    pub(crate) fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self { dir, exe: PathBuf::from(env!("CARGO_BIN_EXE_evenly")) }
+    }
+
+    /// One that other users can run too.
+    pub(crate) fn for_everybody() -> Self {
+        let mut tool = Self::new();
+        fs::set_permissions(tool.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let copy = tool.path("evenly");
+        // By another process: what is open for writing here when a test beside this one starts a program
+        // could not be executed until that one has begun.
+        assert!(Command::new("cp").arg(&tool.exe).arg(&copy).status().unwrap().success());
+        tool.exe = copy;
+        tool
+    }
+
+    /// A directory that belongs to this user.
+    pub(crate) fn directory_of(&self, user: u32) -> PathBuf {
+        let path = self.path(&format!("of-{user}"));
+        fs::create_dir_all(&path).unwrap();
+        std::os::unix::fs::chown(&path, Some(user), Some(user)).unwrap();
+        path
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(crate) fn exe(&self) -> &str {
+        self.exe.to_str().unwrap()
+    }
+
+    /// Something that runs the tool.
+    pub(crate) fn by(&self, program: &str) -> Command {
+        let mut c = Command::new(program);
+        c.env("EVENLY_STATE_DIR", self.path("state")).stdin(Stdio::null());
+        c
+    }
+
+    pub(crate) fn evenly<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
+        let mut c = self.by(self.exe());
+        c.args(args);
+        c
+    }
+
+    /// `evenly run` with these words before and behind the `--`.
+    pub(crate) fn run(&self, options: &str, program: &[&str]) -> Command {
+        let mut c = self.evenly(["run"]);
+        c.args(options.split_whitespace()).arg("--").args(program);
+        c
+    }
+
+    /// As `run`, to the end; the report as JSON.
+    #[track_caller]
+    pub(crate) fn json(&self, options: &str, program: &[&str]) -> (Output, Value) {
+        let file = self.path("report.json");
+        let options = format!("--json {} {options}", file.display());
+        let output = self.run(&options, program).output().unwrap();
+        (output, json(&file))
+    }
+}
+
+#[track_caller]
+pub(crate) fn json(file: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    text(&output.stderr)
+}
+
+#[track_caller]
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < DEADLINE, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Whether this test can run; if not, it is skipped.
+pub(crate) fn is_root(test: &str) -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        evenly_testing::skip("root", format!("{test} needs root"));
+    }
+    root
+}
+
+/// A child that is killed and reaped whatever becomes of the test.
+pub(crate) struct Child(pub(crate) std::process::Child);
+
+impl Child {
+    pub(crate) fn spawn(c: &mut Command) -> Self {
+        Self(c.spawn().unwrap())
+    }
+
+    pub(crate) fn id(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        processes::end(&mut self.0);
+    }
+}

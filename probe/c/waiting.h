@@ -1,0 +1,104 @@
+/*
+ * Who computes and who waits: the mapping that programs share with evenly.
+ *
+ * A file of one header and an array of lines, mapped by every process that has the probe (waiting.c), read
+ * by evenly (probe, module waiting), which has made it. Its name is in $EVENLY_PROBE. It is sparse,
+ * so that it has room for all threads from the beginning and never grows; pages that nobody used cost nothing.
+ *
+ * A line is a cache line and belongs to one thread, its only writer. A reader never holds anybody up, and
+ * may die at any time: a write is bracketed by `seq`, odd while it lasts (a seqlock), and who reads an odd
+ * one, or two different ones, reads again or goes without. A program that dies in between leaves an odd one
+ * for ever, which is why a reader must not insist.
+ *
+ * A thread gets its line when it first waits or enters a parallel region, and gives it back when it ends. A
+ * line of what was killed is given back by the next process that starts. So a line may be old: it is that
+ * of a thread only if that was started before `registered`.
+ *
+ * A line of kind TEAM belongs to the thread that begins parallel regions; it tells those who take part
+ * whether their region goes on. A thread that has ended its part of a region cannot tell when the region
+ * ended, as it is within its runtime then. So its line stays as it is, and waiting that began in region R of
+ * team T is over when T's `region` is another or `state` is COMPUTING; `entered` of T is when that was. From
+ * then on the thread is outside. Where tasks were made in the region that cannot be followed (`object` of T), those
+ * who wait at its barriers and its end may execute them, and count as computing.
+ */
+#ifndef EVENLY_WAITING_H
+#define EVENLY_WAITING_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define EVENLY_MAGIC UINT64_C(0x74696177796c6e65) /* "enlywait", little-endian */
+#define EVENLY_VERSION 2
+#define EVENLY_HEADER 4096
+#define EVENLY_LINES 65535
+#define EVENLY_VARIABLE "EVENLY_PROBE"
+/* What the file's name in /proc begins with, so that nothing else is opened by mistake. */
+#define EVENLY_NAME "/memfd:evenly-waiting"
+
+struct evenly_header {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t line_size;
+	uint32_t lines;            /* how many there are room for */
+	uint32_t ticks;            /* 1: the cycle counter is the kernel's clock, and can be used for it */
+	char boot[40];             /* boot_id of the host */
+	uint64_t pid_namespace;    /* inode of the PID namespace in which numbers of threads are right */
+	/* Written by programs. */
+	_Atomic uint32_t high;     /* no line from here on was ever used */
+	_Atomic uint32_t changes;  /* goes up whenever a line is given or taken */
+	_Atomic uint64_t free;     /* list of free lines: a count that goes up, and the number of the first + 1 */
+	_Atomic uint64_t mult;     /* ns in a tick of the cycle counter, times 2^32; 0 where not known yet */
+	_Atomic uint32_t refused;  /* threads for which there was no line */
+	_Atomic uint32_t attached; /* processes that have mapped this */
+	_Atomic uint32_t unseen_mpi; /* 1: one of them had MPI, and the library that knows no MPI */
+};
+
+enum evenly_kind { EVENLY_FREE = 0, EVENLY_THREAD = 1, EVENLY_TEAM = 2, EVENLY_RANK = 3 };
+
+enum evenly_state {
+	EVENLY_COMPUTING = 0,
+	EVENLY_BARRIER = 1,    /* waits at a barrier */
+	EVENLY_LOCK = 2,       /* for a condition, a lock, tasks of others */
+	EVENLY_MPI = 3,        /* in an MPI call that waits for one or some */
+	EVENLY_COLLECTIVE = 4, /* in an MPI call of all ranks */
+	EVENLY_END = 5,        /* at the end of a parallel region */
+	EVENLY_OUTSIDE = 6,    /* in no parallel region, waiting for the next */
+};
+
+/* Whom an MPI call waits for. */
+enum evenly_peer {
+	EVENLY_PEER_UNKNOWN = 0,
+	EVENLY_PEER_WORLD = 1,  /* a rank of MPI_COMM_WORLD */
+	EVENLY_PEER_OTHER = 2,  /* of a communicator of which it is not known who is in it */
+	EVENLY_PEER_ANYONE = 3, /* MPI_ANY_SOURCE; with EVENLY_ALL for a rank: all of MPI_COMM_WORLD */
+};
+
+/* `object` of a thread in MPI. */
+#define EVENLY_CALL_BITS 9   /* the number of the call in mpi_calls.h, from 1 */
+#define EVENLY_PEER_BITS 2   /* above it, enum evenly_peer */
+#define EVENLY_RANK_BITS 21  /* above these, the rank; those beyond are not known */
+#define EVENLY_ALL 1
+
+struct evenly_line {
+	_Atomic uint32_t tid;        /* of a team: its thread's */
+	_Atomic uint32_t pid;        /* 0: free */
+	_Atomic uint64_t registered; /* CLOCK_BOOTTIME when it got the line, ns */
+	_Atomic uint64_t entered;    /* CLOCK_MONOTONIC when it came into this state, ns */
+	_Atomic uint64_t waited;     /* ns of all waiting before that */
+	_Atomic uint64_t outside;    /* ns outside of parallel regions, of those that were started for them */
+	_Atomic uint32_t object;     /* what is waited for: bits 4 to 35 of the address; of MPI the call and
+	                                whom it waits for, see above; of a team 1 where tasks were made that
+	                                waiting threads may execute unseen; of free lines the next + 1 */
+	_Atomic uint32_t region;     /* which region of the team it takes part in; of a team: the last */
+	_Atomic uint32_t phases;     /* barriers, collectives and ends of regions reached */
+	_Atomic uint32_t waits;      /* waits of all kinds begun: each ends an iteration of computing */
+	_Atomic uint32_t seq;
+	_Atomic uint16_t team;       /* number of the team's line + 1; 0: in none */
+	_Atomic uint8_t state;       /* of a team: END while a region goes on, COMPUTING else */
+	_Atomic uint8_t kind;
+};
+
+_Static_assert(sizeof(struct evenly_line) == 64, "a line is a cache line");
+_Static_assert(sizeof(struct evenly_header) <= EVENLY_HEADER, "the header has its place");
+
+#endif

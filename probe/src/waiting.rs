@@ -1,0 +1,810 @@
+//! Who computes and who waits: the mapping that `probe/c/waiting.c` writes (`probe/c/waiting.h` is its layout),
+//! made and read.
+//!
+//! Invariants: a reader writes nothing, waits for nobody, and takes nothing on trust: the file is written by
+//! programs, so every number in it is checked, and what is torn or of another thread is left out. It is
+//! read and not mapped, so that a program that cuts it short harms nobody: one call for all threads, a
+//! second one to know that nothing changed meanwhile.
+
+use evenly_model::{Nanos, Pid, Tid};
+use rustix::fs::{MemfdFlags, memfd_create};
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// The variable that names the mapping to programs.
+pub const VARIABLE: &str = "EVENLY_PROBE";
+/// What a file begins with that is such a mapping.
+const MAGIC: u64 = u64::from_le_bytes(*b"enlywait");
+/// The version of the layout.
+const VERSION: u32 = 2;
+/// Bytes of the header.
+const HEADER: usize = 4096;
+/// Bytes of a line.
+const LINE: usize = 64;
+/// How many lines there is room for.
+const LINES: u32 = 65_535;
+/// How the file is called in `/proc`.
+const NAME: &str = "evenly-waiting";
+
+/// Where the fields of the header are.
+mod header {
+    pub(super) const MAGIC: usize = 0;
+    pub(super) const VERSION: usize = 8;
+    pub(super) const LINE_SIZE: usize = 12;
+    pub(super) const LINES: usize = 16;
+    pub(super) const TICKS: usize = 20;
+    pub(super) const BOOT: usize = 24;
+    pub(super) const BOOT_SIZE: usize = 40;
+    pub(super) const PID_NAMESPACE: usize = 64;
+    pub(super) const HIGH: usize = 72;
+    pub(super) const CHANGES: usize = 76;
+    pub(super) const REFUSED: usize = 96;
+    pub(super) const ATTACHED: usize = 100;
+    /// What is read of it.
+    pub(super) const SIZE: usize = 104;
+    /// Behind that.
+    pub(super) const UNSEEN_MPI: usize = 104;
+}
+
+/// Where those of a line are.
+mod line {
+    pub(super) const TID: usize = 0;
+    pub(super) const PID: usize = 4;
+    pub(super) const REGISTERED: usize = 8;
+    pub(super) const ENTERED: usize = 16;
+    pub(super) const WAITED: usize = 24;
+    pub(super) const OUTSIDE: usize = 32;
+    pub(super) const OBJECT: usize = 40;
+    pub(super) const REGION: usize = 44;
+    pub(super) const PHASES: usize = 48;
+    pub(super) const WAITS: usize = 52;
+    pub(super) const SEQ: usize = 56;
+    pub(super) const TEAM: usize = 60;
+    pub(super) const STATE: usize = 62;
+    pub(super) const KIND: usize = 63;
+}
+
+const THREAD: u8 = 1;
+const TEAM: u8 = 2;
+const RANK: u8 = 3;
+
+/// Of a thread in MPI `object` holds the number of the call, and above it of what kind the other is, and its rank.
+const CALL_BITS: u32 = 9;
+const PEER_BITS: u32 = 2;
+/// In place of a rank, with no one in particular: all.
+const ALL: u32 = 1;
+
+/// What a thread does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Activity {
+    /// It computes, as far as anybody can tell.
+    Computing,
+    /// It waits at a barrier.
+    Barrier,
+    /// It waits for a condition, a lock, or tasks of others.
+    Lock,
+    /// It is in an MPI call that waits for one rank or some.
+    Mpi,
+    /// It is in an MPI call of all ranks.
+    Collective,
+    /// It has ended its part of a parallel region and waits for the others.
+    RegionEnd,
+    /// It was started for parallel regions, and there is none.
+    Outside,
+}
+
+impl Activity {
+    fn of(state: u8) -> Option<Self> {
+        Some(match state {
+            0 => Self::Computing,
+            1 => Self::Barrier,
+            2 => Self::Lock,
+            3 => Self::Mpi,
+            4 => Self::Collective,
+            5 => Self::RegionEnd,
+            6 => Self::Outside,
+            _ => return None,
+        })
+    }
+
+    /// Whether it waits for somebody who computes.
+    #[must_use]
+    pub const fn waits(self) -> bool {
+        !matches!(self, Self::Computing | Self::Outside)
+    }
+
+    /// In words, for lines that are read by people and programs.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Computing => "computing",
+            Self::Barrier => "barrier",
+            Self::Lock => "lock",
+            Self::Mpi => "mpi",
+            Self::Collective => "collective",
+            Self::RegionEnd => "region-end",
+            Self::Outside => "outside",
+        }
+    }
+}
+
+/// For whom an MPI call waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Peer {
+    /// The one of this rank in `MPI_COMM_WORLD`.
+    World(u32),
+    /// The one of this rank in another communicator, of which it is not known who is in it.
+    Other(u32),
+    /// Whoever comes first (`MPI_ANY_SOURCE`).
+    Anyone,
+    /// All of `MPI_COMM_WORLD` that are not in it yet: [`crate::late`] tells who that is.
+    All,
+}
+
+impl Peer {
+    fn of(object: u32) -> Option<Self> {
+        let rank = object >> (CALL_BITS + PEER_BITS);
+        match object >> CALL_BITS & ((1 << PEER_BITS) - 1) {
+            1 => Some(Self::World(rank)),
+            2 => Some(Self::Other(rank)),
+            3 if rank == ALL => Some(Self::All),
+            3 => Some(Self::Anyone),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::World(rank) => write!(f, "rank {rank}"),
+            Self::Other(rank) => write!(f, "rank {rank} of another communicator"),
+            Self::Anyone => f.write_str("any rank"),
+            Self::All => f.write_str("all ranks"),
+        }
+    }
+}
+
+/// What is known of a thread at the moment of reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Observed {
+    /// The thread.
+    pub tid: Tid,
+    /// Its process.
+    pub pid: Pid,
+    /// When it got its line, since the host was started (suspended time included). A thread that was
+    /// started later is another one with the same number: see [`Observed::is_of`].
+    pub registered: Nanos,
+    /// What it does.
+    pub activity: Activity,
+    /// Since when (`CLOCK_MONOTONIC`).
+    pub since: Nanos,
+    /// How long it has waited for others, until now. It can become less: what is taken for waiting at a
+    /// barrier of libgomp turns out to be none when the first task is made that may be executed there.
+    pub waited: Nanos,
+    /// How long it was outside of parallel regions, until now, of a thread that is there for them.
+    pub outside: Nanos,
+    /// Barriers, collectives and ends of regions that it has reached.
+    pub phases: u32,
+    /// Waits of all kinds that it has begun. Each ends an iteration: a stretch of computing.
+    pub waits: u32,
+    /// What it waits for: the same for all that wait for the same in one process; of MPI the number of the
+    /// call. 0 where not known.
+    pub object: u32,
+    /// For whom it waits, where it is in an MPI call that tells.
+    pub peer: Option<Peer>,
+    /// The rank of its process in `MPI_COMM_WORLD`, where that has initialised MPI.
+    pub rank: Option<u32>,
+}
+
+impl Observed {
+    /// Whether this is of the thread that was started at this moment (since the host was started, in
+    /// the kernel's granularity, which rounds down).
+    #[must_use]
+    pub fn is_of(&self, started: Nanos) -> bool {
+        started <= self.registered
+    }
+
+    /// The MPI call that it is in.
+    #[must_use]
+    pub fn call(&self) -> Option<&'static str> {
+        matches!(self.activity, Activity::Mpi | Activity::Collective)
+            .then(|| calls().nth((self.object as usize).checked_sub(1)?))
+            .flatten()
+    }
+}
+
+/// The MPI calls that are seen, in the order of their numbers.
+pub fn calls() -> impl Iterator<Item = &'static str> {
+    include_str!("../c/mpi_calls.h").lines().filter_map(|line| {
+        let (kind, rest) = line.split_once('(')?;
+        // Other lines tell how these are used.
+        kind.starts_with("CALL").then_some(rest.split_once(',')?.0)
+    })
+}
+
+/// Why there is no mapping to be made or read.
+#[derive(Debug, thiserror::Error)]
+pub enum WaitingError {
+    /// It cannot be made.
+    #[error("cannot make the mapping in which programs tell who waits ({what}): {source}")]
+    Make {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It cannot be opened or read.
+    #[error("cannot read {}, in which a program tells who waits: {source}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It is something else.
+    #[error("{} is no mapping in which a program tells who waits: {what}", .path.display())]
+    Other {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+/// The mapping of a run: for programs that are started with [`Mapping::variable`] in their environment. It
+/// lives as long as this or a program that has it.
+#[derive(Debug)]
+pub struct Mapping {
+    file: File,
+}
+
+impl Mapping {
+    /// A new one.
+    ///
+    /// # Errors
+    /// Where the system has no place for it.
+    pub fn new() -> Result<Self, WaitingError> {
+        let cannot = |what| move |source: io::Error| WaitingError::Make { what, source };
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")
+            .map_err(cannot("boot_id of the host"))?;
+        let namespace = fs::metadata("/proc/self/ns/pid").map_err(cannot("PID namespace"))?.ino();
+        // Where the kernel does not trust the cycle counter, we do not.
+        let clock =
+            fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+        let ticks = ["tsc", "arch_sys_counter"].contains(&clock.unwrap_or_default().trim());
+        let file = memfd_create(NAME, MemfdFlags::CLOEXEC)
+            .map_err(|e| cannot("memfd_create")(e.into()))?;
+        let file = File::from(file);
+        file.set_len((HEADER + LINES as usize * LINE) as u64).map_err(cannot("its size"))?;
+        let mut bytes = [0; header::SIZE];
+        let mut put = |at: usize, what: &[u8]| {
+            // All of these are within the header, which a test holds against the C one.
+            if let Some(to) = bytes.get_mut(at..at + what.len()) {
+                to.copy_from_slice(what);
+            }
+        };
+        put(header::MAGIC, &MAGIC.to_ne_bytes());
+        put(header::VERSION, &VERSION.to_ne_bytes());
+        put(header::LINE_SIZE, &(LINE as u32).to_ne_bytes());
+        put(header::LINES, &LINES.to_ne_bytes());
+        put(header::TICKS, &u32::from(ticks).to_ne_bytes());
+        let boot = boot.trim().as_bytes();
+        put(header::BOOT, boot.get(..header::BOOT_SIZE - 1).unwrap_or(boot));
+        put(header::PID_NAMESPACE, &namespace.to_ne_bytes());
+        file.write_all_at(&bytes, 0).map_err(cannot("writing its header"))?;
+        Ok(Self { file })
+    }
+
+    /// Where programs find it.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()))
+    }
+
+    /// The variable to be set for programs.
+    #[must_use]
+    pub fn variable(&self) -> (OsString, OsString) {
+        (VARIABLE.into(), self.path().into())
+    }
+
+    /// A reader of it.
+    ///
+    /// # Errors
+    /// Where there are no more descriptors.
+    pub fn reader(&self) -> Result<Reader, WaitingError> {
+        let path = self.path();
+        match self.file.try_clone() {
+            Ok(file) => Reader::of(file, path),
+            Err(source) => Err(WaitingError::Read { path, source }),
+        }
+    }
+}
+
+/// The counters of a mapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Processes that have mapped it.
+    pub attached: u32,
+    /// Threads for which there was no line: of them nothing is known.
+    pub refused: u32,
+    /// Goes up whenever a thread comes or goes.
+    pub changes: u32,
+    /// One of the processes had MPI, and the library that sees no calls of MPI.
+    pub unseen_mpi: bool,
+}
+
+/// Reads a mapping.
+#[derive(Debug)]
+pub struct Reader {
+    file: File,
+    path: PathBuf,
+    lines: u32,
+    counts: Counts,
+    once: Vec<u8>,
+    twice: Vec<u8>,
+}
+
+/// How often a line that is being written is read again before it is given up for this time.
+const TRIES: u32 = 8;
+
+impl Reader {
+    /// Of a file, such as the value of [`VARIABLE`] in the environment of a program.
+    ///
+    /// # Errors
+    /// Where it cannot be opened, or is something else.
+    pub fn open(path: &Path) -> Result<Self, WaitingError> {
+        let is = fs::read_link(path).unwrap_or_default();
+        if !is.to_string_lossy().starts_with(&format!("/memfd:{NAME}")) {
+            let what = String::from("it is not a file that evenly has made for this");
+            return Err(WaitingError::Other { path: path.to_owned(), what });
+        }
+        let read = |source| WaitingError::Read { path: path.to_owned(), source };
+        Self::of(File::open(path).map_err(read)?, path.to_owned())
+    }
+
+    fn of(file: File, path: PathBuf) -> Result<Self, WaitingError> {
+        let mut bytes = [0; header::SIZE];
+        if let Err(source) = file.read_exact_at(&mut bytes, 0) {
+            return Err(WaitingError::Read { path, source });
+        }
+        let lines = match checked(&bytes) {
+            Ok(lines) => lines,
+            Err(what) => return Err(WaitingError::Other { path, what }),
+        };
+        let (once, twice) = (Vec::new(), Vec::new());
+        Ok(Self { file, path, lines, counts: Counts::default(), once, twice })
+    }
+
+    /// What was counted when it was last read.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Lines that were ever used, when it was last read.
+    #[must_use]
+    pub fn lines_used(&self) -> usize {
+        self.once.len() / LINE
+    }
+
+    /// All threads that have a line, at this moment (`CLOCK_MONOTONIC`). One that is just writing, or
+    /// was killed while it did, is missing.
+    ///
+    /// # Errors
+    /// Where the file cannot be read any more.
+    pub fn read(&mut self, now: Nanos, out: &mut Vec<Observed>) -> Result<(), WaitingError> {
+        out.clear();
+        match self.refresh() {
+            Ok(()) => {}
+            Err(source) => return Err(WaitingError::Read { path: self.path.clone(), source }),
+        }
+        out.extend(observed(&self.once, &self.twice, now));
+        Ok(())
+    }
+
+    /// Reads all lines, twice.
+    fn refresh(&mut self) -> io::Result<()> {
+        let mut bytes = [0; header::SIZE];
+        self.file.read_exact_at(&mut bytes, 0)?;
+        let mut unseen_mpi = [0; 4];
+        self.file.read_exact_at(&mut unseen_mpi, header::UNSEEN_MPI as u64)?;
+        self.counts = Counts {
+            attached: u32_at(&bytes, header::ATTACHED),
+            refused: u32_at(&bytes, header::REFUSED),
+            changes: u32_at(&bytes, header::CHANGES),
+            unseen_mpi: u32::from_ne_bytes(unseen_mpi) != 0,
+        };
+        let size = u32_at(&bytes, header::HIGH).min(self.lines) as usize * LINE;
+        self.once.resize(size, 0);
+        self.twice.resize(size, 0);
+        self.file.read_exact_at(&mut self.once, HEADER as u64)?;
+        self.file.read_exact_at(&mut self.twice, HEADER as u64)?;
+        for number in 0..size / LINE {
+            let place = number * LINE..(number + 1) * LINE;
+            let at = (HEADER + number * LINE) as u64;
+            for _ in 0..TRIES {
+                if settled(&self.once[place.clone()], &self.twice[place.clone()]) {
+                    break;
+                }
+                self.file.read_exact_at(&mut self.once[place.clone()], at)?;
+                self.file.read_exact_at(&mut self.twice[place.clone()], at)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a line that was read twice is as its thread has written it. Both readings are the same and none
+/// was being written: then nothing was written between the moments when `seq` was read, and each byte was
+/// read within them, by the one reading or by the other.
+fn settled(once: &[u8], twice: &[u8]) -> bool {
+    once == twice && u32_at(once, line::SEQ).is_multiple_of(2)
+}
+
+/// How many lines a mapping has of which this is the header; what is wrong with it otherwise.
+fn checked(bytes: &[u8]) -> Result<u32, String> {
+    let needed = |name: &str, found: u64, wanted: u64| {
+        if found == wanted { Ok(()) } else { Err(format!("its {name} is {found}, not {wanted}")) }
+    };
+    if u64_at(bytes, header::MAGIC) != MAGIC {
+        return Err(String::from("it begins with something else"));
+    }
+    let u32_of = |at| u64::from(u32_at(bytes, at));
+    needed("version", u32_of(header::VERSION), u64::from(VERSION))?;
+    needed("size of a line", u32_of(header::LINE_SIZE), LINE as u64)?;
+    Ok(u32_at(bytes, header::LINES).min(LINES))
+}
+
+fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    // What is not there counts as 0.
+    bytes.get(at..at + N).and_then(|b| b.try_into().ok()).unwrap_or([0; N])
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_ne_bytes(bytes_at(bytes, at))
+}
+
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_ne_bytes(bytes_at(bytes, at))
+}
+
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_ne_bytes(bytes_at(bytes, at))
+}
+
+fn byte_at(bytes: &[u8], at: usize) -> u8 {
+    u8::from_ne_bytes(bytes_at(bytes, at))
+}
+
+/// The threads of lines that were read twice.
+fn observed<'a>(
+    once: &'a [u8],
+    twice: &'a [u8],
+    now: Nanos,
+) -> impl Iterator<Item = Observed> + 'a {
+    let lines = || once.chunks_exact(LINE).zip(twice.chunks_exact(LINE));
+    // By process; the one that registered last, should a number have been used again.
+    let mut ranks: Vec<(u32, u64, u32)> = lines()
+        .filter(|(a, b)| byte_at(a, line::KIND) == RANK && settled(a, b))
+        .map(|(a, _)| (u32_at(a, line::PID), u64_at(a, line::REGISTERED), u32_at(a, line::OBJECT)))
+        .collect();
+    ranks.sort_unstable();
+    let rank_of = move |pid: u32| {
+        let behind = ranks.partition_point(|known| known.0 <= pid);
+        ranks.get(behind.checked_sub(1)?).filter(|known| known.0 == pid).map(|known| known.2)
+    };
+    lines().filter(|(a, b)| settled(a, b)).filter_map(move |(bytes, _)| {
+        if byte_at(bytes, line::KIND) != THREAD {
+            return None;
+        }
+        let tid = i32::try_from(u32_at(bytes, line::TID)).ok().filter(|&tid| tid > 0)?;
+        let pid = i32::try_from(u32_at(bytes, line::PID)).ok().filter(|&pid| pid > 0)?;
+        let mut activity = Activity::of(byte_at(bytes, line::STATE))?;
+        let mut since = Nanos(u64_at(bytes, line::ENTERED));
+        let mut waited = Nanos(u64_at(bytes, line::WAITED));
+        let mut outside = Nanos(u64_at(bytes, line::OUTSIDE));
+        if matches!(activity, Activity::Barrier | Activity::RegionEnd)
+            && let Some(team) = team_of(bytes, once, twice)
+        {
+            // What the thread itself could not say.
+            let tasks = u32_at(team, line::OBJECT) != 0;
+            if let Some(ended) = over(bytes, team) {
+                let before = if tasks { 0 } else { ended.0.saturating_sub(since.0) };
+                waited.0 = waited.0.saturating_add(before);
+                (activity, since) = (Activity::Outside, Nanos(ended.0.max(since.0)));
+            } else if tasks {
+                activity = Activity::Computing;
+            }
+        }
+        let (mut object, mut peer) = (u32_at(bytes, line::OBJECT), None);
+        if matches!(activity, Activity::Mpi | Activity::Collective) {
+            peer = Peer::of(object);
+            object &= (1 << CALL_BITS) - 1;
+        }
+        let rank = rank_of(u32_at(bytes, line::PID));
+        // The root of a broadcast waits for nobody in particular, and least for itself.
+        peer = peer.filter(|p| !matches!(*p, Peer::World(of) if rank == Some(of)));
+        let lasts = now.0.saturating_sub(since.0);
+        if activity == Activity::Outside {
+            outside.0 = outside.0.saturating_add(lasts);
+        } else if activity.waits() {
+            waited.0 = waited.0.saturating_add(lasts);
+        }
+        Some(Observed {
+            tid: Tid(tid),
+            pid: Pid(pid),
+            registered: Nanos(u64_at(bytes, line::REGISTERED)),
+            activity,
+            since,
+            waited,
+            outside,
+            phases: u32_at(bytes, line::PHASES),
+            waits: u32_at(bytes, line::WAITS),
+            object,
+            peer,
+            rank,
+        })
+    })
+}
+
+/// The line of the team in whose region this thread is.
+fn team_of<'a>(thread: &[u8], once: &'a [u8], twice: &[u8]) -> Option<&'a [u8]> {
+    let number = usize::from(u16_at(thread, line::TEAM)).checked_sub(1)?;
+    let place = number * LINE..(number + 1) * LINE;
+    let (team, again) = (once.get(place.clone())?, twice.get(place)?);
+    (settled(team, again) && byte_at(team, line::KIND) == TEAM).then_some(team)
+}
+
+/// When the parallel region ended in which this thread waits; None where it goes on. `over` in
+/// probe/c/waiting.c is the same.
+fn over(thread: &[u8], team: &[u8]) -> Option<Nanos> {
+    let (region, last) = (u32_at(thread, line::REGION), u32_at(team, line::REGION));
+    let goes_on = byte_at(team, line::STATE) != 0;
+    if region == last && goes_on {
+        return None;
+    }
+    // Where later ones are over, too, it is not known: as if it had been at once.
+    let known = region == last || (goes_on && last == region.wrapping_add(1));
+    Some(Nanos(if known { u64_at(team, line::ENTERED) } else { 0 }))
+}
+
+/// Reads arbitrary bytes as a mapping. For fuzzing: whatever the bytes are, it returns.
+#[must_use]
+pub fn exercise(bytes: &[u8]) -> (Option<u32>, Vec<Observed>) {
+    let (first, rest) = bytes.split_at(bytes.len().min(header::SIZE));
+    (checked(first).ok(), observed(rest, rest, Nanos(u64::MAX)).collect())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// What the compiler of C makes of `probe/c/waiting.h`.
+    #[test]
+    fn the_layout_is_that_of_the_header() {
+        let fields = [
+            ("header", "magic", header::MAGIC),
+            ("header", "version", header::VERSION),
+            ("header", "line_size", header::LINE_SIZE),
+            ("header", "lines", header::LINES),
+            ("header", "ticks", header::TICKS),
+            ("header", "boot", header::BOOT),
+            ("header", "pid_namespace", header::PID_NAMESPACE),
+            ("header", "high", header::HIGH),
+            ("header", "changes", header::CHANGES),
+            ("header", "refused", header::REFUSED),
+            ("header", "attached", header::ATTACHED),
+            ("header", "unseen_mpi", header::UNSEEN_MPI),
+            ("line", "tid", line::TID),
+            ("line", "pid", line::PID),
+            ("line", "registered", line::REGISTERED),
+            ("line", "entered", line::ENTERED),
+            ("line", "waited", line::WAITED),
+            ("line", "outside", line::OUTSIDE),
+            ("line", "object", line::OBJECT),
+            ("line", "region", line::REGION),
+            ("line", "phases", line::PHASES),
+            ("line", "waits", line::WAITS),
+            ("line", "seq", line::SEQ),
+            ("line", "team", line::TEAM),
+            ("line", "state", line::STATE),
+            ("line", "kind", line::KIND),
+        ];
+        let mut source = String::from("#include <stddef.h>\n#include \"waiting.h\"\n");
+        let mut say = |what: String| source += &format!("_Static_assert({what}, \"\");\n");
+        for (of, field, at) in fields {
+            say(format!("offsetof(struct evenly_{of}, {field}) == {at}"));
+        }
+        // With four bytes to fill it.
+        say(format!("sizeof(struct evenly_header) == {}", header::SIZE + 8));
+        say(format!("sizeof(((struct evenly_header *)0)->boot) == {}", header::BOOT_SIZE));
+        say(format!("sizeof(struct evenly_line) == {LINE}"));
+        say(format!("EVENLY_HEADER == {HEADER} && EVENLY_LINES == {LINES}"));
+        say(format!("EVENLY_MAGIC == {MAGIC} && EVENLY_VERSION == {VERSION}"));
+        say(format!("EVENLY_THREAD == {THREAD} && EVENLY_TEAM == {TEAM} && EVENLY_RANK == {RANK}"));
+        say(format!("EVENLY_CALL_BITS == {CALL_BITS} && EVENLY_PEER_BITS == {PEER_BITS}"));
+        say(format!("EVENLY_ALL == {ALL}"));
+        for (name, peer) in
+            [("WORLD", Peer::World(5)), ("OTHER", Peer::Other(5)), ("ANYONE", Peer::Anyone)]
+        {
+            let object = |kind: u32| 5 << (CALL_BITS + PEER_BITS) | kind << CALL_BITS | 7;
+            let number = (0..4).find(|&n| Peer::of(object(n)) == Some(peer)).unwrap();
+            say(format!("EVENLY_PEER_{name} == {number}"));
+        }
+        for (name, state) in [
+            ("COMPUTING", Activity::Computing),
+            ("BARRIER", Activity::Barrier),
+            ("LOCK", Activity::Lock),
+            ("MPI", Activity::Mpi),
+            ("COLLECTIVE", Activity::Collective),
+            ("END", Activity::RegionEnd),
+            ("OUTSIDE", Activity::Outside),
+        ] {
+            let number = (0..=u8::MAX).find(|&n| Activity::of(n) == Some(state)).unwrap();
+            say(format!("EVENLY_{name} == {number}"));
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("layout.c");
+        source += "const char *name = EVENLY_VARIABLE EVENLY_NAME;\n";
+        fs::write(&file, source).unwrap();
+        let probe = Path::new(env!("CARGO_MANIFEST_DIR")).join("c");
+        for strict in ["-std=c11", "-std=gnu11"] {
+            let output = Command::new("cc")
+                .args([strict, "-Wall", "-Wextra", "-Werror", "-S", "-o", "-", "-I"])
+                .args([&probe, &file])
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            let assembled = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(assembled.contains(&format!("\"{VARIABLE}/memfd:{NAME}\"")), "{assembled}");
+        }
+    }
+
+    /// A line of a thread.
+    fn thread(state: u8, entered: u64, waited: u64, team: u16, region: u32) -> [u8; LINE] {
+        let mut bytes = [0; LINE];
+        let mut put = |at: usize, what: &[u8]| bytes[at..at + what.len()].copy_from_slice(what);
+        put(line::TID, &7u32.to_ne_bytes());
+        put(line::PID, &5u32.to_ne_bytes());
+        put(line::ENTERED, &entered.to_ne_bytes());
+        put(line::WAITED, &waited.to_ne_bytes());
+        put(line::TEAM, &team.to_ne_bytes());
+        put(line::REGION, &region.to_ne_bytes());
+        put(line::SEQ, &4u32.to_ne_bytes());
+        put(line::STATE, &[state]);
+        put(line::KIND, &[THREAD]);
+        bytes
+    }
+
+    fn team(goes_on: bool, ended: u64, region: u32) -> [u8; LINE] {
+        let mut bytes = thread(if goes_on { 5 } else { 0 }, ended, 0, 0, region);
+        bytes[line::KIND] = TEAM;
+        bytes
+    }
+
+    /// What is seen of a thread and its team at 1000.
+    fn seen(thread: [u8; LINE], team: [u8; LINE]) -> (Activity, u64, u64) {
+        let lines = [thread, team].concat();
+        let all: Vec<Observed> = observed(&lines, &lines, Nanos(1000)).collect();
+        assert_eq!(all.len(), 1);
+        (all[0].activity, all[0].waited.0, all[0].outside.0)
+    }
+
+    #[test]
+    fn waiting_ends_with_the_region() {
+        use Activity::{Barrier, Computing, Outside, RegionEnd};
+        let waits = thread(5, 600, 50, 2, 3);
+        assert_eq!(seen(waits, team(true, 100, 3)), (RegionEnd, 450, 0));
+        assert_eq!(seen(waits, team(false, 700, 3)), (Outside, 150, 300));
+        // The next one was begun, without it so far.
+        assert_eq!(seen(waits, team(true, 700, 4)), (Outside, 150, 300));
+        // When it was over is not known any more: it is not said to have waited.
+        assert_eq!(seen(waits, team(false, 900, 5)), (Outside, 50, 400));
+        assert_eq!(seen(thread(1, 600, 50, 2, 3), team(false, 700, 3)), (Outside, 150, 300));
+        assert_eq!(seen(thread(1, 600, 50, 0, 0), team(false, 700, 3)), (Barrier, 450, 0));
+        assert_eq!(seen(thread(0, 600, 50, 2, 3), team(false, 700, 3)), (Computing, 50, 0));
+        // With tasks nobody is said to wait.
+        let mut tasks = team(true, 100, 3);
+        tasks[line::OBJECT] = 1;
+        assert_eq!(seen(waits, tasks), (Computing, 50, 0));
+        tasks = team(false, 700, 3);
+        tasks[line::OBJECT] = 1;
+        assert_eq!(seen(waits, tasks), (Outside, 50, 300));
+        // The team of another line, or none.
+        assert_eq!(seen(thread(5, 600, 50, 99, 3), team(false, 700, 3)), (RegionEnd, 450, 0));
+        // Later than now, or overflowing: programs may write what they like.
+        assert_eq!(seen(thread(1, 2000, 50, 0, 0), team(false, 0, 0)), (Barrier, 50, 0));
+        assert_eq!(seen(thread(1, 0, u64::MAX, 0, 0), team(false, 0, 0)).1, u64::MAX);
+    }
+
+    #[test]
+    fn whom_a_rank_waits_for() {
+        let object = |mut bytes: [u8; LINE], kind: u8, value: u32| {
+            bytes[line::KIND] = kind;
+            bytes[line::OBJECT..line::OBJECT + 4].copy_from_slice(&value.to_ne_bytes());
+            bytes
+        };
+        let of = |waits: u32, lines: &[[u8; LINE]]| {
+            let mut all = vec![object(thread(3, 600, 50, 0, 0), THREAD, waits)];
+            all.extend(lines);
+            let all = all.concat();
+            let seen: Vec<Observed> = observed(&all, &all, Nanos(1000)).collect();
+            assert_eq!(seen.len(), 1);
+            (seen[0].object, seen[0].peer, seen[0].rank)
+        };
+        let rank = |pid: u32, registered: u64, rank: u32| {
+            let mut bytes = object(thread(0, 1, 0, 0, 4), RANK, rank);
+            bytes[line::PID..line::PID + 4].copy_from_slice(&pid.to_ne_bytes());
+            bytes[line::REGISTERED..line::REGISTERED + 8]
+                .copy_from_slice(&registered.to_ne_bytes());
+            bytes
+        };
+        let waits = |peer: u32, rank: u32| 7 | peer << 9 | rank << 11;
+        assert_eq!(of(waits(0, 0), &[]), (7, None, None));
+        assert_eq!(of(waits(1, 2_097_151), &[]), (7, Some(Peer::World(2_097_151)), None));
+        assert_eq!(of(waits(2, 3), &[rank(4, 1, 1)]), (7, Some(Peer::Other(3)), None));
+        let ranks = [rank(6, 1, 9), rank(5, 2, 3), rank(5, 1, 4), rank(4, 1, 8)];
+        assert_eq!(of(waits(3, 0), &ranks), (7, Some(Peer::Anyone), Some(3)));
+        assert_eq!(of(waits(3, 1), &ranks), (7, Some(Peer::All), Some(3)));
+        // The root of a broadcast.
+        assert_eq!(of(waits(1, 3), &ranks), (7, None, Some(3)));
+        let words =
+            [Peer::World(2), Peer::Other(2), Peer::Anyone, Peer::All].map(|p| p.to_string());
+        assert_eq!(words, ["rank 2", "rank 2 of another communicator", "any rank", "all ranks"]);
+        // Elsewhere it is an address.
+        let barrier = object(thread(1, 600, 50, 0, 0), THREAD, waits(1, 2));
+        let seen: Vec<Observed> = observed(&barrier, &barrier, Nanos(1000)).collect();
+        assert_eq!((seen[0].object, seen[0].peer), (waits(1, 2), None));
+    }
+
+    #[test]
+    fn what_is_torn_is_left_out() {
+        let line = thread(1, 600, 50, 0, 0);
+        let count = |a: &[u8], b: &[u8]| observed(a, b, Nanos(1000)).count();
+        assert_eq!(count(&line, &line), 1);
+        let mut other = line;
+        other[line::WAITED] += 1;
+        assert_eq!(count(&line, &other), 0);
+        other = line;
+        other[line::SEQ] += 1;
+        assert_eq!((count(&other, &other), count(&line, &other)), (0, 0));
+        for (at, value) in [(line::KIND, 0), (line::STATE, 9)] {
+            other = line;
+            other[at] = value;
+            assert_eq!(count(&other, &other), 0);
+        }
+        assert_eq!(count(&line[..40], &line[..40]), 0);
+    }
+
+    #[test]
+    fn what_is_no_mapping() {
+        let said = |path: &Path| Reader::open(path).unwrap_err().to_string();
+        assert!(said(Path::new("/dev/null")).contains("it is not a file that evenly has made"));
+        let file = File::from(memfd_create(NAME, MemfdFlags::CLOEXEC).unwrap());
+        let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        assert!(said(&path).starts_with("cannot read /proc/self/fd/"), "{}", said(&path));
+        file.set_len(5000).unwrap();
+        assert!(said(&path).ends_with("it begins with something else"));
+        let mapping = Mapping::new().unwrap();
+        let mut reader = Reader::open(&mapping.path()).unwrap();
+        let mut out = Vec::new();
+        reader.read(Nanos(0), &mut out).unwrap();
+        assert_eq!((out.len(), reader.counts()), (0, Counts::default()));
+        mapping.file.write_all_at(&1u32.to_ne_bytes(), header::VERSION as u64).unwrap();
+        assert!(said(&mapping.path()).ends_with("its version is 1, not 2"));
+        // A program that writes nonsense, or cuts the file short.
+        mapping.file.write_all_at(&u32::MAX.to_ne_bytes(), header::HIGH as u64).unwrap();
+        reader.read(Nanos(0), &mut out).unwrap();
+        assert_eq!(out, []);
+        mapping.file.set_len(200).unwrap();
+        assert!(reader.read(Nanos(0), &mut out).is_err());
+    }
+}

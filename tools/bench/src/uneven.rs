@@ -1,0 +1,1023 @@
+//! Programs whose ranks or threads have unequal work and wait for each other, more of them than CPUs:
+//! MetBench and MetBenchVar of the HPCSched paper over both MPIs, and triangular loops in OpenMP.
+//! The kernel, the default policy and the `hpc-` policies, one of each in every round.
+//!
+//! The limit is measured in between: for MetBench the same work in two ranks that have half of it each; for a
+//! loop what one thread takes for all of it, divided by the CPUs, or the part of the thread that has most
+//! where that is longer.
+//!
+//! What half a percent is cannot be seen from makespans, which differ more than that from run to run. So of
+//! ranks with equal work ([`Case::is_balanced`]) it is also measured what part of the CPUs' time was lost for
+//! computing, by the CPU time that ranks computed: a CPU that is slow for a while lengthens both that and the
+//! makespan. And of work that turns round, how soon parts and times follow ([`crate::turning`]).
+//!
+//! Invariant: all arms of a case but the one for the limit do the same work, which their checksums show; a
+//! wrong one ends all.
+
+use crate::figures::{Measured, Own, own};
+use crate::host::Machine;
+use crate::measure::{MAKESPAN, Watching, printed};
+use crate::mpi::{ENVIRONMENT, MpiArg};
+use crate::show::{Shown, interrupts, print, table};
+use crate::suite::is_asked;
+use crate::tools::{Tools, words};
+use crate::turning::{Seen, Turning, reversals};
+use anyhow::Context;
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use evenly_compare::{
+    Arm, Comparison, Executor, Metric, Options, ProcessExecutor, RunError, RunOutcome,
+};
+use evenly_model::CpuSet;
+use evenly_model::stats::median;
+use serde::Serialize;
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// MetBench.
+const METBENCH: [(&str, &str); 5] = [
+    ("metbench.c", include_str!("../../../workloads/metbench.c")),
+    ("common.c", include_str!("../../../workloads/common.c")),
+    ("common.h", include_str!("../../../workloads/common.h")),
+    ("kernel.c", include_str!("../../../workloads/kernel.c")),
+    ("kernel.h", include_str!("../../../workloads/kernel.h")),
+];
+/// Name and version of the JSON form.
+const SCHEMA: &str = "evenly.bench-uneven/1";
+/// Ranks of MetBench.
+const RANKS: u32 = 4;
+/// CPUs that are used, as `take_two_cpus` sees to.
+const CPUS: u32 = 2;
+/// CPU time of a unit of load.
+const UNIT_MS: u64 = 10;
+/// Rows of the triangle, which can be divided by all numbers of threads that there are.
+const ROWS: u64 = 240;
+/// CPU time of a sweep over it.
+const SWEEP_MS: u64 = 60;
+/// Sweeps.
+const SWEEPS: u32 = 60;
+/// Longer than any run should take.
+const LIMIT: Duration = Duration::from_secs(120);
+/// Names of the arms.
+const REFERENCE: &str = "limit";
+const KERNEL: &str = "kernel";
+const POLICIES: [&str; 4] = ["hybrid", "hpc-auto", "hpc-uniform", "hpc-adaptive"];
+
+/// The arguments of `evenly-bench uneven`.
+#[derive(Debug, Args)]
+pub(crate) struct UnevenArgs {
+    #[command(flatten)]
+    pub(crate) programs: crate::Programs,
+    /// Only cases whose name contains this (may be given more than once)
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) only: Vec<String>,
+    /// Name the cases, and run none
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Only this policy beside the kernel (may be given more than once) [default: all of them]
+    #[arg(long, value_name = "NAME", value_parser = POLICIES)]
+    pub(crate) policy: Vec<String>,
+    /// Runs of each arm
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) runs: u32,
+    /// How many times as many iterations as usual
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
+    pub(crate) longer: f64,
+    /// Two CPUs to use, for example 0-1 [default: the first two that are allowed]
+    #[arg(long, value_name = "LIST", value_parser = crate::cpu_list)]
+    pub(crate) cpus: Option<CpuSet>,
+    /// Seed of the order of runs, and of intervals
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Write everything to FILE as JSON (evenly.bench-uneven/1)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+/// What threads do while they wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Waiting {
+    /// Spin.
+    Spin,
+    /// Spin, and let others run each time.
+    Yield,
+    /// As the runtime understands `OMP_WAIT_POLICY=active`. With more threads than CPUs libgomp spins for some
+    /// microseconds then; libomp is made to spin for good.
+    Active,
+    /// Sleep (`OMP_WAIT_POLICY=passive`).
+    Passive,
+}
+
+/// The program of a case.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "name")]
+enum Program {
+    /// The loads of ranks are the two in turn, and turn round after so many iterations, where
+    /// that is not 0. They wait for all others in a barrier, or for messages of both neighbours.
+    Metbench {
+        mpi: MpiArg,
+        ranks: u32,
+        loads: [u32; 2],
+        iterations: u32,
+        reverse: u32,
+        neighbours: bool,
+    },
+    /// A triangular loop in equal blocks of rows.
+    Triangle { runtime: &'static str, threads: u32, sweeps: u32 },
+}
+
+/// One program in one setting.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Case {
+    /// Short and unique, to choose by.
+    name: String,
+    program: Program,
+    waiting: Waiting,
+}
+
+/// What the runs of an arm amount to.
+#[derive(Debug, Serialize)]
+struct ArmFigures {
+    name: String,
+    /// What the program measured, in every run.
+    seconds: Vec<f64>,
+    makespan_s: Option<Measured>,
+    /// The kernel's makespan over this one's, round by round.
+    speedup_vs_kernel: Option<Measured>,
+    /// The limit over the makespan, in percent.
+    limit_percent: Option<Measured>,
+    /// CPU time that other programs of this machine took, in the median run.
+    others: Option<f64>,
+    /// What evenly's own reports say.
+    own: Option<Own>,
+    /// Of ranks with equal work: what part of the CPUs' time went where.
+    balanced: Option<Balanced>,
+    /// How soon parts and times followed work that turned round.
+    turning: Option<Turning>,
+    /// These reports.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    reports: Vec<serde_json::Value>,
+}
+
+/// Where the CPUs' time went, of a program whose ranks have equal work, in percent of all that its ranks could
+/// have had until its makespan. Medians.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Balanced {
+    /// In which they did not compute. Where each rank has a CPU for itself: what the makespan has beyond the
+    /// computing of the rank with the longest in each iteration.
+    lost_percent: Option<Measured>,
+    /// How much more that is than under the kernel, round by round.
+    lost_more: Option<Measured>,
+    /// By which others of this machine, as evenly, held up the rank with the longest in each iteration while it
+    /// computed: by what the kernel counts as waiting for a CPU. None where ranks share CPUs.
+    held_percent: Option<Measured>,
+    held_more: Option<Measured>,
+    /// Which they did not have at all, also because the host of a virtual machine had its CPU.
+    taken_percent: Option<Measured>,
+    taken_more: Option<Measured>,
+    /// CPU time of evenly, of its whole run.
+    own_percent: Option<Measured>,
+}
+
+/// What a run told beside its makespan.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Told {
+    /// The parts of the time that [`Balanced`] has in percent.
+    lost: Option<f64>,
+    held: Option<f64>,
+    taken: Option<f64>,
+    seen: Option<Seen>,
+}
+
+/// A case and its figures.
+#[derive(Debug, Serialize)]
+struct Measurement {
+    #[serde(flatten)]
+    case: Case,
+    limit_s: Option<Measured>,
+    arms: Vec<ArmFigures>,
+}
+
+/// All of it.
+#[derive(Debug, Serialize)]
+struct Report {
+    schema: &'static str,
+    machine: Machine,
+    runs: u32,
+    longer: f64,
+    seed: u64,
+    cases: Vec<Measurement>,
+    /// Whether it was interrupted.
+    incomplete: bool,
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(factor) if (0.01..=1_000.0).contains(&factor) => Ok(factor),
+        _ => Err(String::from("it must be a number from 0.01 to 1000")),
+    }
+}
+
+/// All cases.
+fn cases(longer: f64) -> Vec<Case> {
+    let mut all = Vec::new();
+    let times = |usual: u32| (f64::from(usual) * longer).round().max(1.0) as u32;
+    for (mpi, waiting) in [
+        (MpiArg::Mpich, Waiting::Spin),
+        (MpiArg::Openmpi, Waiting::Spin),
+        (MpiArg::Openmpi, Waiting::Yield),
+    ] {
+        for (what, loads, iterations, reverse, neighbours) in [
+            ("4-1", [1, 4], 60, 0, false),
+            ("3-1", [1, 3], 70, 0, false),
+            ("1-1", [2, 2], 80, 0, false),
+            ("var", [1, 4], 45, 15, false),
+            ("neighbours", [1, 4], 60, 0, true),
+            // Nothing is to be had here, and so little disturbs it that half a percent shows.
+            ("2-on-2", [4, 4], 80, 0, false),
+        ] {
+            let iterations = times(iterations);
+            let ranks = if what == "2-on-2" { CPUS } else { RANKS };
+            all.push(Case {
+                name: format!("metbench-{what}-{}-{}", mpi.name(), waiting.name()),
+                program: Program::Metbench { mpi, ranks, loads, iterations, reverse, neighbours },
+                waiting,
+            });
+        }
+    }
+    for runtime in ["gomp", "omp"] {
+        for threads in [3, 4] {
+            for waiting in [Waiting::Active, Waiting::Passive] {
+                let program = Program::Triangle { runtime, threads, sweeps: times(SWEEPS) };
+                let name = format!("triangle-{runtime}-{threads}-{}", waiting.name());
+                all.push(Case { name, program, waiting });
+            }
+        }
+    }
+    all
+}
+
+impl Waiting {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Spin => "spin",
+            Self::Yield => "yield",
+            Self::Active => "active",
+            Self::Passive => "passive",
+        }
+    }
+}
+
+impl Case {
+    /// In words.
+    fn what(&self) -> String {
+        match self.program {
+            Program::Metbench { mpi, ranks, loads: [a, b], iterations, reverse, neighbours } => {
+                let turning = match reverse {
+                    0 => String::new(),
+                    k => format!(" that turn round every {k}"),
+                };
+                format!(
+                    "MetBench, {}, {ranks} ranks on {CPUS} CPUs that {}{}, {iterations} iterations with \
+                     loads {a} and {b}{turning}",
+                    mpi.words(),
+                    self.waiting.name(),
+                    if neighbours { " for their neighbours" } else { "" },
+                )
+            }
+            Program::Triangle { runtime, threads, sweeps } => format!(
+                "triangular loop, {runtime}, {threads} threads on {CPUS} CPUs, {}, {sweeps} sweeps",
+                self.waiting.name(),
+            ),
+        }
+    }
+
+    /// What is set for all of its arms.
+    fn environment(&self) -> Vec<(OsString, OsString)> {
+        let mut all: Vec<(&str, &str)> = Vec::new();
+        match (self.program, self.waiting) {
+            (Program::Metbench { .. }, waiting) => {
+                all.extend(ENVIRONMENT);
+                let yields = if waiting == Waiting::Yield { "1" } else { "0" };
+                all.push(("OMPI_MCA_mpi_yield_when_idle", yields));
+            }
+            (_, Waiting::Passive) => all.push(("OMP_WAIT_POLICY", "passive")),
+            (_, _) => {
+                all.push(("OMP_WAIT_POLICY", "active"));
+                all.extend([("KMP_LIBRARY", "turnaround"), ("KMP_USE_YIELD", "0")]);
+            }
+        }
+        all.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
+    }
+
+    /// The command, and that by which the limit is measured.
+    fn commands(&self, bench: &Bench<'_>) -> [Vec<OsString>; 2] {
+        let per_ms = bench.iterations_per_ms;
+        let argv = |words: Vec<String>| words.into_iter().map(OsString::from).collect();
+        match self.program {
+            Program::Metbench { mpi, ranks, loads: [a, b], iterations, reverse, neighbours } => {
+                let command = |ranks: u32, loads: String| {
+                    let mut words = vec![
+                        mpi.tool("mpirun"),
+                        "-n".into(),
+                        ranks.to_string(),
+                        bench.metbench(mpi).display().to_string(),
+                        "--iterations".into(),
+                        iterations.to_string(),
+                        "--iters".into(),
+                        (UNIT_MS * per_ms).to_string(),
+                        "--loads".into(),
+                        loads,
+                        "--reverse".into(),
+                        reverse.to_string(),
+                        "--sync".into(),
+                        String::from(if neighbours { "neighbours" } else { "barrier" }),
+                    ];
+                    if reverse > 0 {
+                        words.push("--parts".into());
+                    }
+                    argv(words)
+                };
+                // A CPU has as many ranks of the one load as of the other; all of its work is that of one rank.
+                let half = format!("{}", (a + b) * ranks / (2 * CPUS));
+                [command(ranks, format!("{a},{b}")), command(CPUS, half)]
+            }
+            Program::Triangle { runtime, threads, sweeps } => {
+                let units = ROWS * (ROWS + 1) / 2;
+                let program = bench.tools.workload(&format!("triangle-{runtime}"));
+                let command = |threads: u32| {
+                    argv(vec![
+                        program.display().to_string(),
+                        "--threads".into(),
+                        threads.to_string(),
+                        "--rows".into(),
+                        ROWS.to_string(),
+                        "--sweeps".into(),
+                        sweeps.to_string(),
+                        "--iters".into(),
+                        (SWEEP_MS * per_ms / units).max(1).to_string(),
+                    ])
+                };
+                [command(threads), command(1)]
+            }
+        }
+    }
+
+    /// Whether there is nothing to balance.
+    fn is_balanced(&self) -> bool {
+        matches!(self.program, Program::Metbench { loads: [a, b], neighbours: false, .. } if a == b)
+    }
+
+    /// What a run has told, by what it printed.
+    fn told(&self, text: &str) -> Told {
+        let Program::Metbench { ranks, reverse, .. } = self.program else { return Told::default() };
+        let (lost, taken) = lost(text, ranks).unzip();
+        let held = held(text).filter(|_| ranks <= CPUS);
+        Told { lost, held, taken, seen: Seen::in_output(text).filter(|_| reverse > 0) }
+    }
+
+    /// How soon runs followed work that turned round.
+    fn turning(&self, told: &[&Told]) -> Option<Turning> {
+        let Program::Metbench { ranks, loads, reverse, .. } = self.program else { return None };
+        let loads: Vec<f64> =
+            loads.iter().cycle().take(ranks as usize).copied().map(f64::from).collect();
+        let seen = told.iter().filter_map(|t| t.seen.as_ref());
+        Turning::of(seen.map(|s| reversals(s, &loads, reverse as usize)).collect())
+    }
+
+    /// The limit as part of what the arm for it takes.
+    fn part(&self) -> f64 {
+        match self.program {
+            Program::Metbench { .. } => 1.0,
+            Program::Triangle { threads, .. } => {
+                let sum = |rows: u64| (rows * (rows + 1) / 2) as f64;
+                let others = ROWS - ROWS / u64::from(threads);
+                (1.0 - sum(others) / sum(ROWS)).max(1.0 / f64::from(CPUS))
+            }
+        }
+    }
+}
+
+/// What all cases have in common.
+struct Bench<'a> {
+    args: &'a UnevenArgs,
+    tools: Tools,
+    iterations_per_ms: u64,
+    /// A directory for files.
+    room: PathBuf,
+}
+
+/// Runs the benchmark.
+pub(crate) fn compare(args: &UnevenArgs) -> anyhow::Result<()> {
+    let all = cases(args.longer);
+    let chosen: Vec<&Case> = all.iter().filter(|c| is_asked(&c.name, &args.only)).collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = all.iter().map(|c| c.name.as_str()).collect();
+        anyhow::bail!(
+            "--only {}: no case has that in its name; there are {}",
+            args.only.join(", "),
+            names.join(", ")
+        );
+    }
+    if args.list {
+        let line = |c: &&Case| format!("{:<28} {}\n", c.name, c.what());
+        return print(&chosen.iter().map(line).collect::<String>());
+    }
+    let programs = &args.programs;
+    let mut needed = vec![String::from("spmd")];
+    for case in &chosen {
+        if let Program::Triangle { runtime, .. } = case.program {
+            needed.push(format!("triangle-{runtime}"));
+        }
+    }
+    let needed: Vec<&str> = needed.iter().map(String::as_str).collect();
+    let tools = Tools::find(programs.evenly.as_deref(), &programs.workloads, &needed)?;
+    let cpus = crate::take_two_cpus(args.cpus.as_ref())?;
+    let room = tempfile::tempdir().context("cannot make a directory")?;
+    let iterations_per_ms = tools.iterations_per_ms()?;
+    let bench = Bench { args, tools, iterations_per_ms, room: room.path().to_owned() };
+    for mpi in [MpiArg::Openmpi, MpiArg::Mpich] {
+        let is_it = |c: &&&Case| matches!(c.program, Program::Metbench { mpi: m, .. } if m == mpi);
+        if chosen.iter().any(|c| is_it(&c)) {
+            mpi.build(&METBENCH, &bench.metbench(mpi))?;
+        }
+    }
+    let interrupted = interrupts()?;
+    let mut report = Report {
+        schema: SCHEMA,
+        machine: Machine::this(&cpus),
+        runs: args.runs,
+        longer: args.longer,
+        seed: args.seed,
+        cases: Vec::new(),
+        incomplete: false,
+    };
+    for case in chosen {
+        if interrupted.load(Ordering::Relaxed) {
+            break;
+        }
+        let inner = ProcessExecutor {
+            limit: Some(LIMIT.mul_f64(args.longer.max(1.0))),
+            interrupted: interrupted.clone(),
+            ..ProcessExecutor::default()
+        };
+        let inner = Watching { inner, cpus: cpus.clone(), loads: Vec::new() };
+        let mut executor = Checking { inner, case, sums: Vec::new(), told: Vec::new() };
+        let measured = bench.measure(case, &mut executor)?;
+        print(&measured.text())?;
+        report.cases.push(measured);
+    }
+    report.incomplete = interrupted.load(Ordering::Relaxed);
+    print(&report.text())?;
+    if let Some(file) = &args.json {
+        let text = serde_json::to_string_pretty(&report)? + "\n";
+        fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(())
+}
+
+impl Bench<'_> {
+    fn metbench(&self, mpi: MpiArg) -> PathBuf {
+        self.room.join(mpi.tool("metbench"))
+    }
+
+    fn measure(&self, case: &Case, executor: &mut Checking<'_>) -> anyhow::Result<Measurement> {
+        let [command, reference] = case.commands(self);
+        let mut arms =
+            vec![Arm::new(REFERENCE, reference), Arm::new(KERNEL, command.iter().cloned())];
+        let asked = &self.args.policy;
+        let is_asked = |policy: &str| asked.is_empty() || asked.iter().any(|one| one == policy);
+        let policies = POLICIES.into_iter().filter(|policy| is_asked(policy));
+        arms.extend(policies.map(|policy| self.under(policy, &command)));
+        for arm in &mut arms {
+            arm.env = case.environment();
+        }
+        let options = Options {
+            command: words(&command),
+            runs: self.args.runs as usize,
+            seed: self.args.seed,
+            metric: Metric::Field(MAKESPAN.to_owned()),
+            keep_reports: true,
+            ..Options::default()
+        };
+        let mut shown = Shown::new(&case.name);
+        let found = evenly_compare::compare(&arms, &options, executor, &mut shown);
+        shown.clear();
+        let found = found.with_context(|| format!("case {}", case.name))?;
+        let right = executor.sums.first().cloned().unwrap_or_default();
+        if let Some(wrong) = executor.sums.iter().find(|sum| **sum != right) {
+            anyhow::bail!(
+                "case {}: runs of the same work had the checksums {right} and {wrong}: the program's answers \
+                 cannot be trusted, and so its times",
+                case.name
+            );
+        }
+        Ok(figures(case, found, executor, self.args.seed))
+    }
+
+    /// A command under evenly.
+    fn under(&self, policy: &str, command: &[OsString]) -> Arm {
+        let report = self.room.join(format!("{policy}.json"));
+        let mut argv: Vec<OsString> = vec![self.tools.evenly.clone().into()];
+        argv.extend(["run", "-q", "--policy", policy, "--json"].map(OsString::from));
+        argv.extend([report.clone().into(), "--".into()]);
+        argv.extend(command.iter().cloned());
+        Arm { report: Some(report), ..Arm::new(policy, argv) }
+    }
+}
+
+/// The figures of a case.
+fn figures(case: &Case, found: Comparison, noted: &Checking<'_>, seed: u64) -> Measurement {
+    let seconds = |name: &str| {
+        let arm = found.results.iter().find(|r| r.policy == name);
+        arm.map(|r| r.seconds.clone()).unwrap_or_default()
+    };
+    let limit: Vec<f64> = seconds(REFERENCE).iter().map(|s| s * case.part()).collect();
+    let kernel = seconds(KERNEL);
+    let of = |r: evenly_compare::ArmResult| {
+        let by_round: Vec<f64> = kernel.iter().zip(&r.seconds).map(|(k, s)| k / s).collect();
+        let is_compared = r.policy != REFERENCE && r.policy != KERNEL;
+        let others: Vec<f64> = noted
+            .inner
+            .loads
+            .iter()
+            .filter(|(name, _)| *name == r.policy)
+            .map(|(_, load)| load.others)
+            .collect();
+        ArmFigures {
+            makespan_s: Measured::median(&r.seconds, seed),
+            speedup_vs_kernel: Measured::median(&by_round, seed).filter(|_| is_compared),
+            limit_percent: Measured::ratio(&limit, &r.seconds, seed)
+                .filter(|_| r.policy != REFERENCE)
+                .map(|m| m.scaled(100.0)),
+            others: median(&others),
+            own: if is_compared { own(&r.reports) } else { None },
+            balanced: (case.is_balanced() && r.policy != REFERENCE)
+                .then(|| Balanced::new(&noted.of(&r.policy), &noted.of(KERNEL), &r.reports, seed)),
+            turning: case.turning(&noted.of(&r.policy)).filter(|_| r.policy != REFERENCE),
+            seconds: r.seconds,
+            name: r.policy,
+            reports: r.reports,
+        }
+    };
+    let limit_s = Measured::median(&limit, seed);
+    Measurement { case: case.clone(), limit_s, arms: found.results.into_iter().map(of).collect() }
+}
+
+impl Balanced {
+    /// Of the runs of an arm beside those of the kernel, in the order of rounds, and evenly's reports of them.
+    fn new(told: &[&Told], kernel: &[&Told], reports: &[serde_json::Value], seed: u64) -> Self {
+        let percent = |of: &dyn Fn(&Told) -> Option<f64>| {
+            let parts: Vec<f64> = told.iter().filter_map(|t| of(t)).map(|p| 100.0 * p).collect();
+            Measured::median(&parts, seed)
+        };
+        let more = |of: &dyn Fn(&Told) -> Option<f64>| {
+            let rounds = told.iter().zip(kernel);
+            let by_round = rounds.filter_map(|(t, k)| Some(100.0 * (of(t)? - of(k)?)));
+            let differences: Vec<f64> = by_round.collect();
+            Measured::median(&differences, seed).filter(|_| !reports.is_empty())
+        };
+        let own = reports.iter().filter_map(|r| {
+            let (used, elapsed) = (r["overhead_s"].as_f64()?, r["seconds"].as_f64()?);
+            (elapsed > 0.0).then(|| 100.0 * used / elapsed / f64::from(CPUS))
+        });
+        Self {
+            lost_percent: percent(&|t| t.lost),
+            lost_more: more(&|t| t.lost),
+            held_percent: percent(&|t| t.held),
+            held_more: more(&|t| t.held),
+            taken_percent: percent(&|t| t.taken),
+            taken_more: more(&|t| t.taken),
+            own_percent: Measured::median(&own.collect::<Vec<f64>>(), seed),
+        }
+    }
+}
+
+/// The part of the makespan by which others of this machine made computing longer, by what metbench prints.
+fn held(text: &str) -> Option<f64> {
+    let object: serde_json::Value = serde_json::from_str(text.trim()).ok()?;
+    let makespan = object.get(MAKESPAN)?.as_f64().filter(|s| *s > 0.0)?;
+    Some(object.get("held_s")?.as_f64()? / makespan)
+}
+
+/// The part of the time of the CPUs that ranks can have, until the makespan, in which they did not compute, and
+/// that which they did not have at all, by what metbench prints.
+fn lost(text: &str, ranks: u32) -> Option<(f64, f64)> {
+    let object: serde_json::Value = serde_json::from_str(text.trim()).ok()?;
+    let sum = |field: &str| -> Option<f64> {
+        object.get(field)?.as_array()?.iter().map(serde_json::Value::as_f64).sum()
+    };
+    let one = |field: &str| object.get(field)?.as_f64();
+    let makespan = one(MAKESPAN).filter(|s| *s > 0.0)?;
+    let cpus = f64::from(ranks.min(CPUS));
+    let computed =
+        if ranks <= CPUS { one("longest_cpu_s")? } else { sum("computing_cpu_s")? / cpus };
+    // Each rank's own time: they do not begin and end at the same moment.
+    let elapsed = sum("elapsed_s").filter(|s| *s > 0.0)? / f64::from(ranks);
+    Some((1.0 - computed / makespan, 1.0 - sum("cpu_s")? / cpus / elapsed))
+}
+
+fn measured(m: Option<&Measured>, decimals: usize) -> String {
+    m.map_or_else(|| String::from("-"), |m| m.text(decimals))
+}
+
+impl Measurement {
+    fn text(&self) -> String {
+        let mut text = format!("{}: {}\n", self.case.name, self.case.what());
+        text.push_str(&format!("  limit {} s\n", measured(self.limit_s.as_ref(), 3)));
+        let head = ["arm", "makespan s", "vs kernel", "% of limit", "others %", "evenly"];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        for arm in self.arms.iter().filter(|a| a.name != REFERENCE) {
+            let did = |own: &Own| {
+                format!(
+                    "{:.0} moves, weights {:.0} times, {:.2} % of one CPU{}",
+                    own.migrations,
+                    own.weighings,
+                    own.overhead_percent,
+                    if own.stood_down > 0 {
+                        format!(", stood down in {} runs", own.stood_down)
+                    } else {
+                        String::new()
+                    }
+                )
+            };
+            rows.push(vec![
+                arm.name.clone(),
+                measured(arm.makespan_s.as_ref(), 3),
+                measured(arm.speedup_vs_kernel.as_ref(), 3),
+                measured(arm.limit_percent.as_ref(), 1),
+                arm.others.map_or_else(|| "-".into(), |part| format!("{:.1}", 100.0 * part)),
+                arm.own.as_ref().map_or_else(|| "-".into(), did),
+            ]);
+        }
+        text.push_str(&table(&rows));
+        text.push_str(&self.balanced());
+        text.push_str(&self.turning());
+        text.push('\n');
+        text
+    }
+
+    /// Where the CPUs' time went.
+    fn balanced(&self) -> String {
+        let head = [
+            "% of the CPUs",
+            "not computing",
+            "more",
+            "held up",
+            "more",
+            "not had",
+            "more",
+            "evenly",
+        ];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        for arm in &self.arms {
+            let Some(b) = &arm.balanced else { continue };
+            let mut row = vec![arm.name.clone()];
+            let (lost, held) = ([&b.lost_percent, &b.lost_more], [&b.held_percent, &b.held_more]);
+            let taken = [&b.taken_percent, &b.taken_more, &b.own_percent];
+            for m in lost.into_iter().chain(held).chain(taken) {
+                row.push(measured(m.as_ref(), 2));
+            }
+            rows.push(row);
+        }
+        if rows.len() > 1 { table(&rows) } else { String::new() }
+    }
+
+    /// How soon work that turned round was followed.
+    fn turning(&self) -> String {
+        let head = [
+            "iterations after reversals",
+            "until parts turned",
+            "until times were back",
+            "of the profile",
+            "cost",
+            "settled s",
+        ];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        for arm in &self.arms {
+            let Some(turning) = &arm.turning else { continue };
+            let known = |n: Option<String>| n.unwrap_or_else(|| String::from("-"));
+            let [parts, times] = turning.words();
+            rows.push(vec![
+                format!("{} ({})", arm.name, turning.reversals),
+                parts,
+                times,
+                known(turning.profile_after.map(|n| n.to_string())),
+                known(turning.cost_iterations.map(|n| format!("{n:.1}"))),
+                known(turning.settled_s.map(|s| format!("{s:.4}"))),
+            ]);
+        }
+        if rows.len() > 1 { table(&rows) } else { String::new() }
+    }
+}
+
+impl Report {
+    /// All cases in one table.
+    fn text(&self) -> String {
+        let mut head = vec![String::from("against the kernel")];
+        head.extend(POLICIES.map(str::to_owned));
+        head.push(format!("% of limit: {KERNEL}"));
+        head.extend(POLICIES.map(str::to_owned));
+        let mut rows = vec![head];
+        for m in &self.cases {
+            let arm = |name: &str| m.arms.iter().find(|a| a.name == name);
+            let against =
+                |name: &str| measured(arm(name).and_then(|a| a.speedup_vs_kernel.as_ref()), 3);
+            let of_limit = |name: &str| match arm(name).and_then(|a| a.limit_percent.as_ref()) {
+                Some(percent) => format!("{:.1}", percent.value),
+                None => String::from("-"),
+            };
+            let mut row = vec![m.case.name.clone()];
+            row.extend(POLICIES.map(against));
+            row.push(of_limit(KERNEL));
+            row.extend(POLICIES.map(of_limit));
+            rows.push(row);
+        }
+        table(&rows)
+    }
+}
+
+/// An executor that keeps the checksums of runs that do the same work, and what they tell.
+struct Checking<'a> {
+    inner: Watching,
+    case: &'a Case,
+    sums: Vec<String>,
+    /// Of each run, in order: its arm, and what it told.
+    told: Vec<(String, Told)>,
+}
+
+impl Checking<'_> {
+    /// What the runs of an arm told, in the order of rounds.
+    fn of(&self, arm: &str) -> Vec<&Told> {
+        self.told.iter().filter(|(name, _)| name == arm).map(|(_, told)| told).collect()
+    }
+}
+
+impl Executor for Checking<'_> {
+    fn run(&mut self, arm: &Arm, index: usize) -> Result<RunOutcome, RunError> {
+        let outcome = self.inner.run(arm, index)?;
+        if arm.name != REFERENCE
+            && let Some(text) = printed(&outcome)
+        {
+            self.sums.push(checksum(&text).unwrap_or_else(|| String::from("none")));
+            self.told.push((arm.name.clone(), self.case.told(&text)));
+        }
+        Ok(outcome)
+    }
+}
+
+/// The checksum that a program prints.
+fn checksum(text: &str) -> Option<String> {
+    let object: serde_json::Value = serde_json::from_str(text.trim()).ok()?;
+    object.get("checksum")?.as_str().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    fn bench(args: &UnevenArgs) -> Bench<'_> {
+        let tools = Tools::at("/e", "/w");
+        Bench { args, tools, iterations_per_ms: 1_000, room: Path::new("/r").to_owned() }
+    }
+
+    fn args() -> UnevenArgs {
+        UnevenArgs {
+            programs: crate::Programs { evenly: None, workloads: "/w".into() },
+            only: Vec::new(),
+            list: false,
+            policy: Vec::new(),
+            runs: 5,
+            longer: 1.0,
+            cpus: None,
+            seed: 1,
+            json: None,
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_policies_exist() {
+        let all = cases(1.0);
+        let names: BTreeSet<&str> = all.iter().map(|c| c.name.as_str()).collect();
+        assert_eq!((names.len(), all.len()), (26, 26));
+        assert!(POLICIES.iter().all(|p| evenly_policy::by_name(p).is_some()));
+    }
+
+    #[test]
+    fn the_limit_is_a_part_of_what_its_arm_takes() {
+        let of = |name: &str| cases(1.0).into_iter().find(|c| c.name == name).unwrap();
+        // 80 of 240 rows, of which the last 80 are 16040 of 28920 units.
+        let part = of("triangle-gomp-3-passive").part();
+        assert!((part - 16_040.0 / 28_920.0).abs() < 1e-12);
+        assert!((of("triangle-omp-4-active").part() - 0.5).abs() < 1e-12);
+        let case = of("metbench-4-1-mpich-spin");
+        let args = args();
+        let [command, reference] = case.commands(&bench(&args));
+        assert_eq!(
+            words(&command).join(" "),
+            "mpirun.mpich -n 4 /r/metbench.mpich --iterations 60 --iters 10000 --loads 1,4 --reverse 0 \
+             --sync barrier"
+        );
+        let [command, reference_of_two] = of("metbench-2-on-2-mpich-spin").commands(&bench(&args));
+        assert!(words(&command).join(" ").contains("-n 2 "));
+        assert_eq!(
+            words(&command).join(" ").replace("4,4", "4"),
+            words(&reference_of_two).join(" ")
+        );
+        let [command, _] = of("metbench-var-mpich-spin").commands(&bench(&args));
+        assert!(words(&command).join(" ").ends_with("--reverse 15 --sync barrier --parts"));
+        let [command, _] = of("metbench-neighbours-mpich-spin").commands(&bench(&args));
+        assert!(words(&command).join(" ").ends_with("--sync neighbours"));
+        assert!(words(&reference).join(" ").contains("-n 2 "));
+        assert!(words(&reference).join(" ").contains("--loads 5 "));
+    }
+
+    #[test]
+    fn what_waiting_is_made_of() {
+        let of = |name: &str| {
+            let case = cases(1.0).into_iter().find(|c| c.name == name).unwrap();
+            let set = case.environment().into_iter();
+            set.map(|(n, v)| format!("{}={}", n.display(), v.display())).collect::<Vec<_>>()
+        };
+        let has = |name: &str, what: &str| of(name).iter().any(|set| set == what);
+        assert!(has("metbench-4-1-openmpi-yield", "OMPI_MCA_mpi_yield_when_idle=1"));
+        assert!(has("metbench-4-1-openmpi-spin", "OMPI_MCA_mpi_yield_when_idle=0"));
+        assert!(has("triangle-omp-3-active", "KMP_USE_YIELD=0"));
+        assert_eq!(of("triangle-gomp-3-passive"), ["OMP_WAIT_POLICY=passive"]);
+    }
+
+    #[test]
+    fn checksums_are_read() {
+        assert_eq!(checksum("{\"checksum\":\"ab\"}\n").as_deref(), Some("ab"));
+        assert_eq!(checksum("{\"makespan_s\":1}"), None);
+    }
+
+    #[test]
+    fn where_the_time_went() {
+        // Two ranks with a CPU each, four on two CPUs.
+        let text = "{\"makespan_s\":2.0,\"cpu_s\":[1.98,1.96],\"computing_cpu_s\":[1.9,1.8],\
+            \"elapsed_s\":[2.0,2.0],\"longest_s\":1.97,\"longest_cpu_s\":1.95,\"held_s\":0.01}\n";
+        assert_eq!((held(text), held("{\"makespan_s\":2.0}")), (Some(0.005), None));
+        let (not_computing, not_had) = lost(text, 2).unwrap();
+        assert!((not_computing - 0.025).abs() < 1e-12 && (not_had - 0.015).abs() < 1e-12);
+        let four = "{\"makespan_s\":2.0,\"cpu_s\":[0.99,0.98,0.99,0.98],\
+            \"computing_cpu_s\":[0.8,0.8,0.8,0.8],\"elapsed_s\":[2.0,2.0,2.0,2.0],\"longest_cpu_s\":1.0}\n";
+        let (not_computing, not_had) = lost(four, 4).unwrap();
+        assert!((not_computing - 0.2).abs() < 1e-12 && (not_had - 0.015).abs() < 1e-12);
+        assert_eq!((lost("{\"makespan_s\":2.0}", 2), lost("", 2)), (None, None));
+    }
+
+    #[test]
+    fn what_runs_told_stands_beside_the_kernel_of_the_same_round() {
+        let told = |lost: f64| Told {
+            lost: Some(lost),
+            held: Some(lost / 4.0),
+            taken: Some(lost / 2.0),
+            seen: None,
+        };
+        let (kernel, auto) = ([0.01, 0.03, 0.02].map(told), [0.012, 0.032, 0.022].map(told));
+        let (kernel, auto): (Vec<&Told>, Vec<&Told>) =
+            (kernel.iter().collect(), auto.iter().collect());
+        let report = serde_json::json!({"overhead_s": 0.04, "seconds": 4.0});
+        let b = Balanced::new(&auto, &kernel, &[report], 1);
+        let value = |m: Option<Measured>| m.unwrap().value;
+        assert!((value(b.lost_percent) - 2.2).abs() < 1e-9);
+        assert!((value(b.lost_more) - 0.2).abs() < 1e-9);
+        assert!((value(b.held_more) - 0.05).abs() < 1e-9);
+        assert!((value(b.taken_more) - 0.1).abs() < 1e-9);
+        assert!((value(b.own_percent) - 0.5).abs() < 1e-9);
+        let k = Balanced::new(&kernel, &kernel, &[], 1);
+        assert_eq!((k.lost_more, k.taken_more, k.own_percent), (None, None, None));
+    }
+
+    #[test]
+    fn a_case_in_words() {
+        let arm = |name: &str, seconds: &[f64]| ArmFigures {
+            name: name.to_owned(),
+            seconds: seconds.to_vec(),
+            makespan_s: Measured::median(seconds, 1),
+            speedup_vs_kernel: Measured::median(&[1.25], 1),
+            limit_percent: Measured::median(&[80.0], 1),
+            others: Some(0.01),
+            own: None,
+            balanced: None,
+            turning: None,
+            reports: Vec::new(),
+        };
+        let case = cases(1.0).swap_remove(3);
+        let cases = vec![Measurement {
+            case,
+            limit_s: Measured::median(&[2.0], 1),
+            arms: vec![arm("limit", &[2.0]), arm("kernel", &[2.5]), arm("hpc-auto", &[])],
+        }];
+        let text = cases[0].text();
+        assert!(text.starts_with(
+            "metbench-var-mpich-spin: MetBench, MPICH, 4 ranks on 2 CPUs that spin, 45 iterations \
+             with loads 1 and 4 that turn round every 15\n  limit 2.000 s\n"
+        ));
+        assert!(text.contains("hpc-auto") && text.contains("1.250"), "{text}");
+        let machine = Machine::this(&CpuSet::default());
+        let report = Report {
+            schema: SCHEMA,
+            machine,
+            runs: 1,
+            longer: 1.0,
+            seed: 1,
+            cases,
+            incomplete: false,
+        };
+        assert!(report.text().contains("metbench-var-mpich-spin"), "{}", report.text());
+    }
+
+    /// Four iterations after each reversal, of which one was begun with the old parts.
+    fn turned() -> Turning {
+        let high = |i: usize| i <= 4 || i > 8;
+        let weight =
+            |rank: usize| (0..12).map(move |i| if high(i) == (rank == 1) { 1.5 } else { 0.5 });
+        let seen = Seen {
+            took_s: vec![0.1; 12],
+            weights: vec![weight(0).collect(), weight(1).collect()],
+            cpus: vec![vec![0.0; 12]; 2],
+        };
+        Turning::of(vec![reversals(&seen, &[1.0, 4.0], 4)]).unwrap()
+    }
+
+    #[test]
+    fn what_is_only_seen_by_ranks_is_in_table_and_json() {
+        let told = [0.01, 0.02, 0.03].map(|p| Told {
+            lost: Some(p),
+            held: None,
+            taken: Some(-p),
+            seen: None,
+        });
+        let told: Vec<&Told> = told.iter().collect();
+        let report = serde_json::json!({"overhead_s": 0.04, "seconds": 4.0});
+        let arm = |name: &str, balanced, turning| ArmFigures {
+            name: name.to_owned(),
+            seconds: vec![2.0; 3],
+            makespan_s: Measured::median(&[2.0; 3], 1),
+            speedup_vs_kernel: None,
+            limit_percent: Measured::median(&[90.0; 3], 1),
+            others: Some(0.01),
+            own: None,
+            balanced,
+            turning,
+            reports: Vec::new(),
+        };
+        let of = |name: &str| cases(1.0).into_iter().find(|c| c.name == name).unwrap();
+        let even = Balanced::new(&told, &told, &[report], 1);
+        let limit_s = Measured::median(&[2.0; 3], 1);
+        let cases = vec![
+            Measurement {
+                case: of("metbench-2-on-2-mpich-spin"),
+                limit_s,
+                arms: vec![arm("limit", None, None), arm("hpc-auto", Some(even), None)],
+            },
+            Measurement {
+                case: of("metbench-var-openmpi-yield"),
+                limit_s,
+                arms: vec![arm("hpc-auto", None, Some(turned()))],
+            },
+        ];
+        let text = cases[0].text();
+        assert!(
+            text.contains(
+                "2.00 [1.00, 3.00]  0.00 [0.00, 0.00]        -     -  -2.00 [-3.00, -1.00]"
+            ),
+            "{text}"
+        );
+        assert!(!text.contains("reversals") && text.contains("0.50"), "{text}");
+        let text = cases[1].text();
+        assert!(text.contains("hpc-auto (2)") && text.contains("1 (at most 1)"), "{text}");
+        assert!(!text.contains("not computing"), "{text}");
+        let machine = Machine::this(&"0-1".parse().unwrap());
+        let report = Report {
+            schema: SCHEMA,
+            machine,
+            runs: 3,
+            longer: 1.0,
+            seed: 1,
+            cases,
+            incomplete: false,
+        };
+        let value = serde_json::to_value(&report).unwrap();
+        let schema = include_str!("../../../docs/schemas/evenly.bench-uneven-1.json");
+        let validator = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
+        let errors = |value: &serde_json::Value| -> Vec<String> {
+            validator.iter_errors(value).map(|e| format!("{}: {e}", e.instance_path)).collect()
+        };
+        assert_eq!(errors(&value), Vec::<String>::new());
+        for path in ["/cases/0/arms/1/balanced/lost_more/value", "/cases/1/arms/0/turning/each/0/0"]
+        {
+            let mut broken = value.clone();
+            *broken.pointer_mut(path).unwrap() = "no number".into();
+            assert!(!errors(&broken).is_empty(), "{path}");
+        }
+    }
+}
