@@ -5,7 +5,7 @@
 //! and migrations, and better in one. Mappings that others made are judged, and are never on it.
 
 use crate::case::{Case, Mapped};
-use evenly_figures::{Axis, Chart, Drawing, Look, Panel, Scale, Series};
+use evenly_draw::{Axis, Chart, Look, Scale, Series};
 use evenly_model::{counted, short};
 use evenly_policy::map::{MAPPERS, Objectives, Options};
 use std::cmp::Ordering;
@@ -94,6 +94,29 @@ fn dominates(a: &Objectives, b: &Objectives) -> bool {
     a.iter().zip(&b).all(|(x, y)| x <= y) && a != b
 }
 
+/// A chart of the front, and the name of its files.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Picture {
+    /// Name of its files, without ending.
+    pub name: String,
+    title: String,
+    chart: Chart,
+}
+
+impl Picture {
+    /// The picture.
+    #[must_use]
+    pub fn svg(&self) -> String {
+        self.chart.svg(&self.title)
+    }
+
+    /// Its data.
+    #[must_use]
+    pub fn csv(&self) -> String {
+        self.chart.csv()
+    }
+}
+
 impl Front {
     /// All that `nuco+` made.
     pub fn points(&self) -> impl Iterator<Item = &Point> {
@@ -145,7 +168,7 @@ impl Front {
 
     /// Imbalance over migrations, and NUCO messages over migrations; `title` says of what.
     #[must_use]
-    pub fn pictures(&self, title: &str) -> [Panel; 2] {
+    pub fn pictures(&self, title: &str) -> [Picture; 2] {
         let imbalance = |o: &Objectives| (100.0 * o.imbalance).max(LEAST_PERCENT);
         let messages = |o: &Objectives| o.nuco_messages;
         let positive = self.points().map(|p| &p.mapped).chain(&self.judged);
@@ -159,7 +182,13 @@ impl Front {
         ]
     }
 
-    fn picture(&self, name: &str, title: &str, y: Axis, of: &dyn Fn(&Objectives) -> f64) -> Panel {
+    fn picture(
+        &self,
+        name: &str,
+        title: &str,
+        y: Axis,
+        of: &dyn Fn(&Objectives) -> f64,
+    ) -> Picture {
         let at = |m: &Mapped| (m.objectives.migrations as f64, of(&m.objectives));
         let sorted = |points: &[Point]| {
             let mut all: Vec<(f64, f64)> = points.iter().map(|p| at(&p.mapped)).collect();
@@ -182,8 +211,8 @@ impl Front {
             series.push(Series::new(m.name.as_str(), colour, Look::Marks, vec![at(m)]));
         }
         let x = Axis::linear("migrations", "migrations").showing(0.0);
-        let drawing = Drawing::Chart(Chart { x, y, series });
-        Panel { name: name.to_owned(), title: title.to_owned(), drawing }
+        let chart = Chart { x, y, series };
+        Picture { name: name.to_owned(), title: title.to_owned(), chart }
     }
 
     /// What there is to say: how each mapping compares.

@@ -38,7 +38,7 @@ pub use case::{Algorithm, Case, Mapped, SCHEMA, SCHEMA_COMPARISON, expected_s, j
 pub use error::InputError;
 pub use factors::read_factors;
 pub use format::{FORMATS, Format, FormatError, FormatInfo, format, names_differ, write};
-pub use front::{Front, Point};
+pub use front::{Front, Picture, Point};
 pub use input::{Edges, Files, Input, MOST_EDGES, MOST_TASKS};
 pub use json::{Mpi, Nature, SCHEMA_TASKS, read_tasks};
 pub use lines::MOST_BYTES;

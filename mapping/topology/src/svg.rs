@@ -6,8 +6,8 @@
 use crate::machine::Machine;
 use crate::text::{alone, label};
 use crate::tree::{Kind, Object};
+use evenly_draw::{document, escape};
 use evenly_model::CpuSet;
-use evenly_trace::draw::{document, escape};
 use std::fmt::Write;
 
 const GAP: f64 = 6.0;

@@ -3,7 +3,7 @@
 //!
 //! Invariant: one row of the CSV for each thread and period that was observed.
 
-use crate::table::number;
+use evenly_draw::number;
 use evenly_engine::Event;
 use evenly_trace::svg::{TimelineOptions, timeline};
 use evenly_trace::{Header, Recording};

@@ -14,8 +14,6 @@
 
 #![forbid(unsafe_code)]
 
-mod chart;
-mod heat;
 mod hpc;
 mod juggle;
 mod lanes;
@@ -23,18 +21,15 @@ mod nuco;
 mod oslb;
 mod page;
 mod runs;
-mod table;
 mod traces;
 
-pub use chart::{Axis, Chart, Look, Scale, Series};
-pub use heat::{Field, HeatMap, LEVELS, heat_colours};
 pub use juggle::sweep_map;
 pub use lanes::Lanes;
 pub use nuco::others;
 pub use page::{page, section};
-pub use table::Table;
 pub use traces::Traces;
 
+use evenly_draw::{Chart, HeatMap, Table};
 use evenly_model::theory::{OutOfRange, ShapeError};
 use evenly_model::{ClusterError, GraphError};
 use evenly_sim::RunError;

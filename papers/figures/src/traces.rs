@@ -4,9 +4,8 @@
 //! Invariant: what is drawn is what stands in the CSV: one row for each iteration of a rank that begins
 //! in the time that is shown.
 
-use crate::table::number;
+use evenly_draw::{self as draw, number};
 use evenly_sim::power5::{Did, Run};
-use evenly_trace::draw;
 use std::fmt::Write;
 
 /// Runs, and what is shown of them.

@@ -3,10 +3,11 @@
 //! Invariant: the page is complete in itself. It loads nothing, runs no script, and its size does
 //! not grow with the length of the recording past a few megabytes.
 
-use crate::draw::{self, COLOURS, LEFT, TimeAxis, escape};
+use crate::lanes::{self, LEFT, TimeAxis};
 use crate::reader::Recording;
 use crate::summary;
 use crate::timeline::{Cast, Timeline};
+use evenly_draw::{COLOURS, escape};
 use evenly_engine::{Event, PointRecord};
 use evenly_model::{Nanos, counted};
 use std::collections::BTreeMap;
@@ -40,7 +41,7 @@ pub fn export(recording: &Recording) -> String {
 "#,
         escape(&title),
         PAGE_STYLE,
-        draw::style(),
+        evenly_draw::style(),
         escape(&title),
     );
     facts(&mut page, recording, &timeline);
@@ -103,7 +104,7 @@ fn warnings(page: &mut String, recording: &Recording) {
         said.push(format!(
             "The recording came near its size limit. From {} on only some points were kept, in the \
              end every {}th; each stands for those left out before it. A greater limit keeps all.",
-            draw::seconds(recording.thinning[0].at.0),
+            lanes::seconds(recording.thinning[0].at.0),
             t.keep_every
         ));
     }
@@ -141,14 +142,14 @@ fn who_ran_where(page: &mut String, timeline: &Timeline, cast: &Cast) {
          found at the end of each period. Point at a colour for its thread.</p>\n",
     );
     let axis = TimeAxis { end: timeline.end, width: WIDTH };
-    let rows = timeline.rows.len().clamp(1, draw::MAX_ROWS);
+    let rows = timeline.rows.len().clamp(1, lanes::MAX_ROWS);
     let most = MAX_SPANS_PER_ROW.min(MAX_SPANS / rows);
     let (mut grid, mut body) = (String::new(), String::new());
-    let panel = draw::panel(&mut body, timeline, cast, axis, 10.0, most, true);
+    let panel = lanes::panel(&mut body, timeline, cast, axis, 10.0, most, true);
     axis.draw(&mut grid, 6.0, 10.0 + panel.height, true);
     let names: Vec<String> = cast.actors.iter().map(|a| a.label()).collect();
     let bottom = 10.0 + panel.height + 38.0;
-    let legend = draw::legend(&mut body, &names, WIDTH, bottom);
+    let legend = lanes::legend(&mut body, &names, WIDTH, bottom);
     svg(page, bottom + legend, "which thread ran on which CPU over time", &(grid + &body));
     if !timeline.paused.is_empty() {
         page.push_str(
@@ -261,7 +262,7 @@ fn chart(
     let y = |v: f64| TOP + (high - v) / (high - low) * HEIGHT;
     let mut body = String::new();
     axis.draw(&mut body, TOP, TOP + HEIGHT, true);
-    let step = draw::step(high - low, 5.0);
+    let step = evenly_draw::step(high - low, 5.0);
     let decimals = (-(step * 1.001).log10().floor()).clamp(0.0, 6.0) as usize;
     let mut tick = (low / step).ceil() * step;
     for _ in 0..20 {
@@ -288,7 +289,7 @@ fn chart(
             draw_curve(&mut body, curve, axis, y);
         }
         let names: Vec<String> = curves.iter().map(|c| c.name.clone()).collect();
-        bottom += draw::legend(&mut body, &names, WIDTH, bottom);
+        bottom += lanes::legend(&mut body, &names, WIDTH, bottom);
     } else {
         draw_range(&mut body, curves, axis, y);
     }
@@ -397,7 +398,7 @@ fn decisions(page: &mut String, recording: &Recording, cast: &Cast) {
         let _ = writeln!(
             page,
             r#"<tr><td class="n">{}</td><td class="n">{}</td><td class="n">{}</td><td>{}</td><td>{} &#8594; {}</td><td>{}</td></tr>"#,
-            draw::seconds(p.at.0),
+            lanes::seconds(p.at.0),
             p.domain,
             p.point,
             escape(&name),
@@ -431,7 +432,7 @@ fn notes(page: &mut String, recording: &Recording) {
         let _ = writeln!(
             page,
             r#"<tr><td class="n">{}</td><td>{}</td></tr>"#,
-            draw::seconds(*at),
+            lanes::seconds(*at),
             escape(text)
         );
     }

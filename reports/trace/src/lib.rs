@@ -9,9 +9,9 @@
 
 #![forbid(unsafe_code)]
 
-pub mod draw;
 mod format;
 pub mod html;
+mod lanes;
 pub mod perfetto;
 mod program;
 mod reader;

@@ -7,9 +7,9 @@
 //! Invariant: whatever stands in the end record, a figure of another kind than expected is left
 //! out, and no text gets into the page unescaped.
 
-use crate::draw::escape;
 use crate::reader::Recording;
 use crate::timeline::Cast;
+use evenly_draw::escape;
 use evenly_engine::{ADVANCE, Event, level_of_stays};
 use evenly_model::efficiency::Efficiency;
 use evenly_model::metrics::Level;

@@ -1,7 +1,7 @@
 //! A picture of who ran where, in one SVG file: several recordings below each other on one time
 //! axis, so that one sees who was done first.
 
-use crate::draw::{self, TimeAxis};
+use crate::lanes::{self, TimeAxis};
 use crate::reader::Recording;
 use crate::timeline::{Actor, Cast, Timeline};
 use evenly_model::Nanos;
@@ -49,7 +49,7 @@ pub fn timeline(recordings: &[(&str, &Recording)], options: &TimelineOptions) ->
         let _ = write!(
             body,
             r#"<text class="title" x="16" y="{y:.0}">{}</text>"#,
-            draw::escape(&options.title)
+            evenly_draw::escape(&options.title)
         );
         y += 10.0;
     }
@@ -61,12 +61,12 @@ pub fn timeline(recordings: &[(&str, &Recording)], options: &TimelineOptions) ->
         let _ = write!(
             panels,
             r#"<text x="16" y="{y:.0}"><tspan class="head">{}</tspan><tspan class="dim" dx="10">{}</tspan></text>"#,
-            draw::escape(label),
+            evenly_draw::escape(label),
             Nanos(timeline.end)
         );
         y += 11.0;
         let most = options.max_spans_per_row;
-        let panel = draw::panel(&mut panels, timeline, cast, axis, y, most, true);
+        let panel = lanes::panel(&mut panels, timeline, cast, axis, y, most, true);
         let x = axis.x(timeline.end);
         let _ = write!(
             panels,
@@ -86,14 +86,17 @@ pub fn timeline(recordings: &[(&str, &Recording)], options: &TimelineOptions) ->
     axis.draw(&mut body, first_panel + 20.0, y - 4.0, true);
     body.push_str(&panels);
     y += 34.0;
-    y += draw::legend(&mut body, &names(&drawn), width, y);
+    y += lanes::legend(&mut body, &names(&drawn), width, y);
     notes.insert(0, key(&drawn));
     for note in notes {
-        let _ =
-            write!(body, r#"<text class="dim" x="16" y="{y:.0}">{}</text>"#, draw::escape(&note));
+        let _ = write!(
+            body,
+            r#"<text class="dim" x="16" y="{y:.0}">{}</text>"#,
+            evenly_draw::escape(&note)
+        );
         y += 16.0;
     }
-    draw::document(width, y, &body)
+    evenly_draw::document(width, y, &body)
 }
 
 /// What is to be seen, in words.

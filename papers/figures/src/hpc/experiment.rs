@@ -1,8 +1,9 @@
 //! A program of the paper under all arms.
 
-use crate::table::decimals;
 use crate::traces::Traces;
-use crate::{Agrees, Drawing, Finding, Panel, Table};
+use crate::{Agrees, Drawing, Finding, Panel};
+use evenly_draw::Table;
+use evenly_draw::decimals;
 use evenly_policy::hpc::{Heuristic, Parameters};
 use evenly_sim::power5::{Arm, ByShare, Case, Latency, PaperRow, Program, Run, Speeds, run};
 

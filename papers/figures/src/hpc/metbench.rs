@@ -1,8 +1,9 @@
 //! Figure 3 and Table III: MetBench.
 
 use super::experiment::{ADAPTIVE, AUTO, Experiment, STATIC, UNIFORM, balanced};
-use crate::table::decimals;
-use crate::{Agrees, FigureError, Finding, Made, Table};
+use crate::{Agrees, FigureError, Finding, Made};
+use evenly_draw::Table;
+use evenly_draw::decimals;
 use evenly_policy::hpc::Heuristic;
 use evenly_sim::power5::{Latency, METBENCH, run};
 use rayon::prelude::*;

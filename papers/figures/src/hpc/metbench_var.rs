@@ -1,7 +1,8 @@
 //! Figure 4 and Table IV: MetBenchVar.
 
 use super::experiment::{ADAPTIVE, AUTO, Experiment, UNIFORM};
-use crate::{Agrees, FigureError, Finding, Made, Table};
+use crate::{Agrees, FigureError, Finding, Made};
+use evenly_draw::Table;
 use evenly_sim::power5::{Latency, METBENCH_VAR};
 
 const ID: &str = "hpc-4";

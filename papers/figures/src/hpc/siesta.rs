@@ -1,7 +1,8 @@
 //! Figure 6 and Table VI: a program like SIESTA.
 
 use super::experiment::{ADAPTIVE, AUTO, BASELINE, Experiment, UNIFORM};
-use crate::{Agrees, Axis, Chart, Drawing, FigureError, Finding, Look, Made, Panel, Series, Table};
+use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
+use evenly_draw::{Axis, Chart, Look, Series, Table};
 use evenly_sim::power5::{Latency, METBENCH, SIESTA};
 use rayon::prelude::*;
 

@@ -1,6 +1,7 @@
 //! Figure 10: the idealised algorithm for n = 3 to 64, all m < n, lambda / e = 0.01 to 5.
 
-use crate::{Agrees, Axis, Drawing, Field, FigureError, Finding, HeatMap, LEVELS, Made, Panel};
+use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
+use evenly_draw::{Axis, Field, HeatMap, LEVELS};
 use evenly_model::theory;
 use evenly_sim::{Sweep, SweepRow};
 use std::sync::atomic::AtomicBool;

@@ -1,7 +1,8 @@
 //! Figure 13: 16 threads on 12 CPUs of three machines, lambda = 100 ms, phases of any length.
 
 use crate::runs::{analysed, approximation, cpus, ms, part, range, run};
-use crate::{Agrees, Axis, Chart, Drawing, FigureError, Finding, Look, Made, Panel, Series};
+use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
+use evenly_draw::{Axis, Chart, Look, Series};
 use evenly_model::theory::{self, Shape};
 use evenly_model::{CpuId, CpuSet, Nanos};
 use evenly_sim::{Barrier, Cpu, DriverOptions, Scenario, Simple};

@@ -1,7 +1,8 @@
 //! Figure 16: how many threads migrate.
 
 use crate::runs::{EP, analysed, part, range, run};
-use crate::{Agrees, Axis, Chart, Drawing, FigureError, Finding, Look, Made, Panel, Series};
+use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
+use evenly_draw::{Axis, Chart, Look, Series};
 use evenly_model::theory::Shape;
 use rayon::prelude::*;
 
@@ -40,7 +41,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
     let more: Vec<String> = per_point[1..]
         .iter()
         .map(|s| {
-            format!("{} for {}", crate::table::number((short(s) * 100.0).round() / 100.0), s.name)
+            format!("{} for {}", evenly_draw::number((short(s) * 100.0).round() / 100.0), s.name)
         })
         .collect();
     let findings = vec![

@@ -2,7 +2,8 @@
 //! CPUs.
 
 use crate::runs::{analysed, mean, ms, range, run};
-use crate::{Agrees, Axis, Chart, Drawing, FigureError, Finding, Look, Made, Panel, Series};
+use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
+use evenly_draw::{Axis, Chart, Look, Series};
 use evenly_model::theory::Shape;
 use evenly_model::{CpuId, Nanos};
 use evenly_sim::{Barrier, DriverOptions, Scenario, Simple, Stranger};

@@ -2,7 +2,8 @@
 //! gain.
 
 use crate::runs::{EP, part};
-use crate::{Agrees, Axis, Chart, Drawing, FigureError, Finding, Look, Made, Panel, Series};
+use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
+use evenly_draw::{Axis, Chart, Look, Series};
 use evenly_model::theory::{self, Shape};
 use evenly_sim::{IdealOptions, ideal};
 use rayon::prelude::*;

@@ -1,9 +1,10 @@
 //! Figures 8 and 9: what the period does, for one phase: the bound, the idealised algorithm, and
 //! the practical one.
 
-use crate::chart::value_at;
 use crate::runs::{EP, analysed, part, range, run};
-use crate::{Agrees, Axis, Chart, Drawing, FigureError, Finding, Look, Made, Panel, Series};
+use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
+use evenly_draw::value_at;
+use evenly_draw::{Axis, Chart, Look, Series};
 use evenly_model::theory::{self, Shape};
 use evenly_sim::{IdealOptions, ideal};
 use rayon::prelude::*;

@@ -1,7 +1,8 @@
 //! Figure 11: many phases, 8 threads on 7 CPUs, with and without jitter of the period.
 
 use crate::runs::{analysed, approximation, mean, ms, part, range, run};
-use crate::{Agrees, Axis, Chart, Drawing, FigureError, Finding, Look, Made, Panel, Series};
+use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
+use evenly_draw::{Axis, Chart, Look, Series};
 use evenly_model::Nanos;
 use evenly_model::theory::{self, Shape};
 use evenly_sim::{Barrier, Simple};

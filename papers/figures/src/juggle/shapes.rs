@@ -2,7 +2,8 @@
 //! over two domains, and reactive.
 
 use crate::runs::{EP, analysed, cpus, ms, run};
-use crate::{Agrees, Axis, Chart, Drawing, FigureError, Finding, Look, Made, Panel, Series};
+use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
+use evenly_draw::{Axis, Chart, Look, Series};
 use evenly_model::theory::{self, Shape};
 use evenly_sim::DriverOptions;
 use rayon::prelude::*;

@@ -1,7 +1,8 @@
 //! Figure 17: as lambda comes near the scheduler's slice, and below it, the gain goes.
 
 use crate::runs::{analysed, ms, range, run};
-use crate::{Agrees, Axis, Chart, Drawing, FigureError, Finding, Look, Made, Panel, Series};
+use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
+use evenly_draw::{Axis, Chart, Look, Series};
 use evenly_model::Nanos;
 use evenly_model::theory::{self, Shape};
 use evenly_sim::{Costs, Scenario, Sharing};

@@ -1,7 +1,8 @@
 //! Figure 1: three threads on two CPUs, lambda = 1 s: who runs where, and how far each is.
 
 use crate::runs::{analysed, ms, range, watch};
-use crate::{Agrees, Axis, Chart, Drawing, FigureError, Finding, Lanes, Look, Made, Panel, Series};
+use crate::{Agrees, Drawing, FigureError, Finding, Lanes, Made, Panel};
+use evenly_draw::{Axis, Chart, Look, Series};
 use evenly_engine::Event;
 use evenly_model::theory::Shape;
 

@@ -1,8 +1,9 @@
 //! Figure 2: cores 4 to 7 while lb_test runs.
 
 use super::experiment::near;
-use crate::table::decimals;
-use crate::{Agrees, Axis, Chart, Drawing, FigureError, Finding, Look, Made, Panel, Series, Table};
+use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
+use evenly_draw::decimals;
+use evenly_draw::{Axis, Chart, Look, Series, Table};
 use evenly_policy::map::apps::LB_TEST;
 use evenly_policy::map::machines::NUMA32;
 use evenly_policy::map::{Options, mapper};

@@ -6,8 +6,9 @@
 
 use super::others::{self, Outcome};
 use crate::runs::mean;
-use crate::table::{decimals, number};
-use crate::{Axis, Chart, Drawing, FigureError, Look, Panel, Scale, Series, Table};
+use crate::{Drawing, FigureError, Panel};
+use evenly_draw::{Axis, Chart, Look, Scale, Series, Table};
+use evenly_draw::{decimals, number};
 use evenly_model::{CoreIndex, Nanos};
 use evenly_policy::map::apps::App;
 use evenly_policy::map::machines::Machine;

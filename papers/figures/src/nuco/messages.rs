@@ -1,10 +1,9 @@
 //! Figure 5: what each core receives while stencil4D runs.
 
 use super::experiment::near;
-use crate::table::{decimals, number};
-use crate::{
-    Agrees, Axis, Chart, Drawing, FigureError, Finding, Look, Made, Panel, Scale, Series, Table,
-};
+use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
+use evenly_draw::{Axis, Chart, Look, Scale, Series, Table};
+use evenly_draw::{decimals, number};
 use evenly_model::{CoreIndex, TaskGraph};
 use evenly_policy::map::apps::STENCIL_4D;
 use evenly_policy::map::machines::NUMA48;

@@ -3,8 +3,9 @@
 
 use super::programs::{self, Balancing, PHASES, POINT};
 use crate::runs::{mean, ms, range};
-use crate::table::{number, whole};
-use crate::{Agrees, Axis, Chart, Drawing, FigureError, Finding, Look, Made, Panel, Scale, Series};
+use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
+use evenly_draw::{Axis, Chart, Look, Scale, Series};
+use evenly_draw::{number, whole};
 use evenly_sim::{Barrier, Scenario};
 use rayon::prelude::*;
 

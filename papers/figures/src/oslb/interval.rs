@@ -2,8 +2,9 @@
 
 use super::programs::{self, Balancing, POINT, WORK};
 use crate::runs::{mean, ms, range};
-use crate::table::number;
-use crate::{Agrees, Axis, Chart, Drawing, FigureError, Finding, Look, Made, Panel, Series};
+use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
+use evenly_draw::number;
+use evenly_draw::{Axis, Chart, Look, Series};
 use evenly_sim::Barrier;
 use rayon::prelude::*;
 

@@ -1,6 +1,7 @@
 //! Figure 2: expected value of the one selected of n candidates, uniform in [0, 1].
 
-use crate::{Agrees, Axis, Chart, Drawing, FigureError, Finding, Look, Made, Panel, Series};
+use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
+use evenly_draw::{Axis, Chart, Look, Series};
 use evenly_model::stats::Random;
 use evenly_policy::stopping::{Rule, uniform_payoff, uniform_skip};
 

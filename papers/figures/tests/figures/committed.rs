@@ -97,7 +97,7 @@ fn the_heat_map_is_current_where_it_is_looked_at() {
         let sweep = Sweep { periods: 10 * tenth + 1..=10 * tenth + 10, ..Sweep::default() };
         let rows = sweep.run(|_| {}, &AtomicBool::new(false)).unwrap();
         let map = sweep_map(&rows);
-        let colours = evenly_figures::heat_colours();
+        let colours = evenly_draw::heat_colours();
         for f in &map.fields {
             assert_eq!(f.row, tenth as usize);
             let found = committed(f.column, map.size.1 - 1 - f.row);

@@ -2,8 +2,7 @@
 //!
 //! Invariant: what is drawn is what stands in the CSV; a picture has no other number.
 
-use crate::table::number;
-use evenly_trace::draw;
+use crate::{self as draw, number};
 use std::fmt::Write;
 
 /// How values lie on an axis.
@@ -115,7 +114,7 @@ impl Series {
 }
 
 /// The value at this x; NaN where there is none.
-pub(crate) fn value_at(points: &[(f64, f64)], x: f64) -> f64 {
+pub fn value_at(points: &[(f64, f64)], x: f64) -> f64 {
     points.iter().find(|p| (p.0 - x).abs() < 1e-9).map_or(f64::NAN, |p| p.1)
 }
 
@@ -215,7 +214,9 @@ impl Chart {
         self.series.iter().find(|s| s.name == name)
     }
 
-    pub(crate) fn csv(&self) -> String {
+    /// The data.
+    #[must_use]
+    pub fn csv(&self) -> String {
         let mut out = format!("series,{},{}\n", self.x.column, self.y.column);
         for s in &self.series {
             for &(x, y) in &s.points {
@@ -225,7 +226,9 @@ impl Chart {
         out
     }
 
-    pub(crate) fn svg(&self, title: &str) -> String {
+    /// The picture, with this title.
+    #[must_use]
+    pub fn svg(&self, title: &str) -> String {
         let all = || self.series.iter().flat_map(|s| &s.points);
         let x = Side::of(&self.x, all().map(|p| p.0), true);
         let y = Side::of(&self.y, all().map(|p| p.1), false);

@@ -42,7 +42,7 @@ impl Table {
 
 /// With so many decimals; never -0.
 #[must_use]
-pub(crate) fn decimals(value: f64, decimals: usize) -> String {
+pub fn decimals(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
     let zero = text.bytes().all(|b| matches!(b, b'-' | b'0' | b'.'));
     if zero { text.trim_start_matches('-').to_owned() } else { text }
@@ -50,7 +50,7 @@ pub(crate) fn decimals(value: f64, decimals: usize) -> String {
 
 /// With at most six decimals, and no zeros at the end.
 #[must_use]
-pub(crate) fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     let text = format!("{value:.6}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
     if text == "-0" { String::from("0") } else { text.to_owned() }
@@ -58,7 +58,7 @@ pub(crate) fn number(value: f64) -> String {
 
 /// Without decimals; never -0.
 #[must_use]
-pub(crate) fn whole(value: f64) -> String {
+pub fn whole(value: f64) -> String {
     number(value.round())
 }
 

@@ -2,9 +2,7 @@
 //!
 //! Invariant: what is drawn is what stands in the CSV, rounded to a level of colour.
 
-use crate::chart::Axis;
-use crate::table::number;
-use evenly_trace::draw;
+use crate::{self as draw, Axis, number};
 use std::fmt::Write;
 
 /// One field of a heat map.
@@ -85,7 +83,9 @@ impl HeatMap {
         (((value - self.levels.0) / self.levels.1).max(0.0) as usize).min(LEVELS - 1)
     }
 
-    pub(crate) fn csv(&self) -> String {
+    /// The data.
+    #[must_use]
+    pub fn csv(&self) -> String {
         let mut out =
             format!("{},{},{},greatest,runs\n", self.x.column, self.y.column, self.column);
         for f in &self.fields {
@@ -125,7 +125,9 @@ impl HeatMap {
         paths
     }
 
-    pub(crate) fn svg(&self, title: &str) -> String {
+    /// The picture, with this title.
+    #[must_use]
+    pub fn svg(&self, title: &str) -> String {
         let mut body = String::new();
         let bottom = TOP + PLOT.1;
         let _ = write!(
