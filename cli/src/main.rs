@@ -44,6 +44,11 @@ pub(crate) enum End {
 const FAILURE: u8 = 125;
 
 fn main() -> ExitCode {
+    // Before anything is read of the environment, which whoever started this process has chosen.
+    if let Some(why) = evenly_linux::privilege::from_file() {
+        tell(&format!("evenly: {why}"));
+        return ExitCode::from(FAILURE);
+    }
     // Before there are threads, and before anything can change the working directory.
     StateDir::settle();
     let cli = match parse::<Cli, _>(std::env::args_os()) {

@@ -91,8 +91,8 @@ pub enum BpfError {
     Namespace,
     /// A capability is missing.
     #[error(
-        "not permitted: evenly lacks {0}; run it as root, or once: sudo setcap \
-         cap_bpf,cap_perfmon+ep /path/to/evenly"
+        "not permitted: evenly lacks {0}; run it as root (sudo evenly), or give \
+         it ambient capabilities (systemd: AmbientCapabilities=CAP_BPF CAP_PERFMON)"
     )]
     Capability(String),
     /// The kernel refuses although nothing is missing that is known of.

@@ -15,6 +15,7 @@ pub mod live;
 pub mod machine;
 pub mod memory;
 pub mod pace;
+pub mod privilege;
 pub mod proc;
 pub mod restore;
 pub mod scan;

@@ -198,8 +198,8 @@ pub enum TaskStatsError {
     Family(String),
     /// The capability is missing.
     #[error(
-        "taskstats: permission denied; needed is CAP_NET_ADMIN in the first user namespace (as \
-         root: setcap cap_net_admin+ep /path/to/evenly); --source schedstat needs no permission"
+        "taskstats: permission denied; needed is CAP_NET_ADMIN in the first user namespace (sudo \
+         evenly, or systemd: AmbientCapabilities=CAP_NET_ADMIN); --source schedstat needs no permission"
     )]
     Permission,
     /// The kernel counts no times.

@@ -121,7 +121,7 @@ fn the_source_that_needs_capabilities() {
             .gid(NOBODY)
             .output()
             .unwrap();
-        let lacks = "not balancing|--source bpf|lacks CAP_BPF and CAP_PERFMON|setcap";
+        let lacks = "not balancing|--source bpf|lacks CAP_BPF and CAP_PERFMON|AmbientCapabilities";
         let without = "--source bpf|built without";
         one_line(&output, 3, if stderr(&output).contains("built") { without } else { lacks });
     }

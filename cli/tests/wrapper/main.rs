@@ -16,6 +16,7 @@ mod messages;
 #[path = "../common/mpi.rs"]
 mod mpi;
 mod network;
+mod privileges;
 mod probe;
 #[path = "../common/processes.rs"]
 mod processes;
