@@ -5,17 +5,20 @@
 use crate::tell;
 use evenly_engine::Waiting;
 use evenly_linux::clock::now;
+use evenly_linux::foreign::open_memory;
 use evenly_linux::machine::{Testimonies, Testimony};
+use evenly_linux::proc::read_all;
 use evenly_model::{Pid, Tid};
 use evenly_probe::late::Late;
 use evenly_probe::load::{Unseen, library, preload};
-use evenly_probe::waiting::{Activity, Mapping, Observed, Peer, Reader, VARIABLE};
+use evenly_probe::waiting::{self, Activity, Mapping, Observed, Peer, Reader, VARIABLE};
 use evenly_report::{ProbeReport, ProbeThread, WaitedFor};
 use evenly_topology::cache_dir;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -240,11 +243,15 @@ pub(crate) fn unseen_mpi(form: &str) -> String {
 
 /// Reads what the threads of a program tell that runs with the probe of another evenly already.
 fn reader_of(pid: Pid) -> Option<Reader> {
-    let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let process = Path::new("/proc").join(pid.to_string());
+    let environment = read_all(&process.join("environ")).ok()?;
     let path = environment
         .split(|&b| b == 0)
         .find_map(|variable| variable.strip_prefix(VARIABLE.as_bytes())?.strip_prefix(b"="))?;
-    Reader::open(Path::new(OsStr::from_bytes(path))).ok()
+    let path = Path::new(OsStr::from_bytes(path));
+    let user = process.metadata().ok()?.uid();
+    let file = open_memory(path, waiting::NAME, waiting::SIZE, user).ok()?;
+    Reader::of(file, path.to_owned()).ok()
 }
 
 /// What the threads of such a program tell.

@@ -7,6 +7,7 @@ use crate::balance::{Wait, check_command};
 use crate::flags::MapArgs;
 use crate::{output, tell};
 use anyhow::Context;
+use evenly_linux::foreign::open_file;
 use evenly_linux::supervise::{Outcome, Program, Signals, SpawnOptions, Supervisor};
 use evenly_map::{Files, Input, JoinError, Mpi, RankProfile, join, read_profile};
 use evenly_probe::build::{Built, Compiler, PROBE, build};
@@ -14,7 +15,8 @@ use evenly_probe::loaded;
 use evenly_probe::mpi::{Flavour, Used};
 use evenly_topology::cache_dir;
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// What became of the program.
@@ -108,6 +110,8 @@ fn collect(
     outcome: Outcome,
 ) -> anyhow::Result<Input> {
     let cannot_read = || format!("cannot read {}", dir.display());
+    // A file server may take root for another user, who then owns the directory, too.
+    let user = fs::metadata(dir).with_context(cannot_read)?.uid();
     let mut ranks: Vec<RankProfile> = Vec::new();
     let mut again = false;
     for entry in fs::read_dir(dir).with_context(cannot_read)? {
@@ -115,7 +119,8 @@ fn collect(
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         again |= name == "again";
         if name.starts_with("rank-") {
-            let file = File::open(&path).with_context(|| format!("cannot read {name}"))?;
+            // The program could have put anything there.
+            let file = open_file(&path, user)?;
             ranks.push(read_profile(file, &name)?);
         }
     }

@@ -8,6 +8,7 @@ pub mod affinity;
 pub mod bpf;
 pub mod clock;
 pub mod counters;
+pub mod foreign;
 pub mod guardian;
 pub mod journal;
 pub mod limits;

@@ -9,13 +9,15 @@
 //! Invariant: what the balancer goes by is always a set of values that are in range and in order; a file
 //! that has others changes nothing, and is told once.
 
+use crate::foreign::open_file;
 use crate::journal::{Process, StateDir};
-use crate::proc::{Proc, read_all};
+use crate::proc::Proc;
 use evenly_model::{Nanos, Pid};
 use evenly_policy::hpc::{Heuristic, Parameter, ParameterError, Parameters};
 use rustix::fs::{FlockOperation, flock};
+use rustix::process::geteuid;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -204,7 +206,7 @@ impl TuningReader {
             return None;
         }
         self.seen = stamp;
-        let read = read_all(&self.path).map_err(|e| e.to_string());
+        let read = content(&self.path).map_err(|e| e.to_string());
         let found = match read.and_then(|text| parse_tuning(&text)) {
             Ok(found) if found.policy == self.tuned.policy => found,
             Ok(found) => {
@@ -235,13 +237,21 @@ pub fn changes(from: &Parameters, to: &Parameters) -> Vec<String> {
 /// [`TuningError`] where its file is not what evenly writes.
 pub fn read(dir: &StateDir, evenly: Process) -> Result<Option<Tuned>, TuningError> {
     let path = file(dir, evenly);
-    match read_all(&path) {
+    match content(&path) {
         Ok(text) => {
             parse_tuning(&text).map(Some).map_err(|found| TuningError::Content { path, found })
         }
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(source) => Err(TuningError::Io { path, what: "read it", source }),
     }
+}
+
+/// What the file of a balancer holds. Its directory can have been replaced since it was checked, where another
+/// user owns the one above.
+fn content(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    open_file(path, geteuid().as_raw())?.take(1 << 16).read_to_end(&mut text)?;
+    Ok(text)
 }
 
 /// Changes what a balancer that is at work goes by, which it does as soon as it looks: before and after.
@@ -309,6 +319,20 @@ mod tests {
         assert_eq!(reader.look(now(&reader)), None);
         assert!(read(&dir, own).unwrap().is_none() && tune(&dir, own, &given).unwrap().is_none());
         assert_eq!(fs::read_dir(room.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_fifo_in_its_place_holds_nobody() {
+        let room = tempfile::tempdir().unwrap();
+        let dir = StateDir::at(room.path()).unwrap();
+        let tuning = Tuning::create(&dir, auto()).unwrap();
+        let mut reader = tuning.reader();
+        fs::remove_file(&tuning.path).unwrap();
+        let mode = rustix::fs::Mode::RWXU;
+        rustix::fs::mkfifoat(rustix::fs::CWD, &tuning.path, mode).unwrap();
+        let why = reader.look(now(&reader)).unwrap().unwrap_err();
+        assert!(why.contains("is a FIFO") && why.contains("stay as they were"), "{why}");
+        assert!(read(&dir, Process::own()).unwrap_err().to_string().contains("is a FIFO"));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The variable that names the mapping to programs.
 pub const VARIABLE: &str = "EVENLY_PROBE";
@@ -28,8 +28,10 @@ const HEADER: usize = 4096;
 const LINE: usize = 64;
 /// How many lines there is room for.
 const LINES: u32 = 65_535;
-/// How the file is called in `/proc`.
-const NAME: &str = "evenly-waiting";
+/// The name of the file, as given to memfd_create(2).
+pub const NAME: &str = "evenly-waiting";
+/// The size of the file in bytes.
+pub const SIZE: u64 = (HEADER + LINES as usize * LINE) as u64;
 
 /// Where the fields of the header are.
 mod header {
@@ -281,7 +283,7 @@ impl Mapping {
         let file = memfd_create(NAME, MemfdFlags::CLOEXEC)
             .map_err(|e| cannot("memfd_create")(e.into()))?;
         let file = File::from(file);
-        file.set_len((HEADER + LINES as usize * LINE) as u64).map_err(cannot("its size"))?;
+        file.set_len(SIZE).map_err(cannot("its size"))?;
         let mut bytes = [0; header::SIZE];
         let mut put = |at: usize, what: &[u8]| {
             // All of these are within the header, which a test holds against the C one.
@@ -354,21 +356,12 @@ pub struct Reader {
 const TRIES: u32 = 8;
 
 impl Reader {
-    /// Of a file, such as the value of [`VARIABLE`] in the environment of a program.
+    /// Of a file that is open for reading; `path` is for messages. The value of [`VARIABLE`] in the environment
+    /// of a program is not to be opened without a check of what it leads to: that program chose it.
     ///
     /// # Errors
-    /// Where it cannot be opened, or is something else.
-    pub fn open(path: &Path) -> Result<Self, WaitingError> {
-        let is = fs::read_link(path).unwrap_or_default();
-        if !is.to_string_lossy().starts_with(&format!("/memfd:{NAME}")) {
-            let what = String::from("it is not a file that evenly has made for this");
-            return Err(WaitingError::Other { path: path.to_owned(), what });
-        }
-        let read = |source| WaitingError::Read { path: path.to_owned(), source };
-        Self::of(File::open(path).map_err(read)?, path.to_owned())
-    }
-
-    fn of(file: File, path: PathBuf) -> Result<Self, WaitingError> {
+    /// Where it cannot be read, or is something else.
+    pub fn of(file: File, path: PathBuf) -> Result<Self, WaitingError> {
         let mut bytes = [0; header::SIZE];
         if let Err(source) = file.read_exact_at(&mut bytes, 0) {
             return Err(WaitingError::Read { path, source });
@@ -585,6 +578,7 @@ pub fn exercise(bytes: &[u8]) -> (Option<u32>, Vec<Observed>) {
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 mod tests {
     use super::*;
+    use std::path::Path;
     use std::process::Command;
 
     /// What the compiler of C makes of `probe/c/waiting.h`.
@@ -786,15 +780,15 @@ mod tests {
 
     #[test]
     fn what_is_no_mapping() {
-        let said = |path: &Path| Reader::open(path).unwrap_err().to_string();
-        assert!(said(Path::new("/dev/null")).contains("it is not a file that evenly has made"));
+        let opened = |path: &Path| Reader::of(File::open(path).unwrap(), path.to_owned());
+        let said = |path: &Path| opened(path).unwrap_err().to_string();
         let file = File::from(memfd_create(NAME, MemfdFlags::CLOEXEC).unwrap());
         let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         assert!(said(&path).starts_with("cannot read /proc/self/fd/"), "{}", said(&path));
         file.set_len(5000).unwrap();
         assert!(said(&path).ends_with("it begins with something else"));
         let mapping = Mapping::new().unwrap();
-        let mut reader = Reader::open(&mapping.path()).unwrap();
+        let mut reader = opened(&mapping.path()).unwrap();
         let mut out = Vec::new();
         reader.read(Nanos(0), &mut out).unwrap();
         assert_eq!((out.len(), reader.counts()), (0, Counts::default()));

@@ -13,7 +13,7 @@ use rustix::fs::StatVfsMountFlags;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -184,7 +184,7 @@ fn barriers_of_posix_threads() {
     }
     grows(&mut p, &seen);
     // Whoever has the name can read it, too, as another program of evenly does.
-    let mut other = Reader::open(&p.mapping.path()).unwrap();
+    let mut other = Reader::of(File::open(p.mapping.path()).unwrap(), p.mapping.path()).unwrap();
     let mut again = Vec::new();
     other.read(now(), &mut again).unwrap();
     assert_eq!((again.len(), other.counts().attached, other.counts().refused), (2, 1, 0));

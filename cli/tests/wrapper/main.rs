@@ -7,6 +7,7 @@
 mod bad_input;
 mod budget;
 mod efficiency;
+mod foreign;
 mod help;
 mod invisible;
 mod json;

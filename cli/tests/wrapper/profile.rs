@@ -20,7 +20,7 @@ pub(crate) fn cache() -> PathBuf {
 }
 
 /// `evenly map --profile` with these options on this command.
-fn profile<S: AsRef<str>>(tool: &Tool, options: &[&str], command: &[S]) -> Command {
+pub(crate) fn profile<S: AsRef<str>>(tool: &Tool, options: &[&str], command: &[S]) -> Command {
     let mut c = tool.evenly(["map", "--profile"]);
     c.args(options).arg("--").args(command.iter().map(AsRef::as_ref));
     c.envs(ENVIRONMENT).env("XDG_CACHE_HOME", cache()).env("TMPDIR", tool.dir.path());
