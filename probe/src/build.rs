@@ -1,7 +1,7 @@
 //! What evenly has written in C for MPI, built by the compiler of an MPI and kept for the next time.
 
-use crate::ProbeError;
 use crate::mpi::{Flavour, Used, found};
+use crate::{ProbeError, cache};
 use sha2::{Digest, Sha256};
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
@@ -168,22 +168,24 @@ pub struct Built {
     pub new: bool,
 }
 
-/// A part for this compiler's MPI, from `dir`; it is built where it is not there.
+/// A part for this compiler's MPI, from `dir`, or from elsewhere where others can write that; it is built where it
+/// is not there.
 ///
 /// # Errors
 /// Where it cannot be built, or not be kept.
 pub fn build(part: &Part, compiler: &Compiler, dir: &Path) -> Result<Built, ProbeError> {
+    let dir = cache::directory(dir)?;
     let file = dir.join(compiler.file(part));
-    if file.is_file() {
+    // Its content is the compiler's, but nobody else can have written it.
+    if cache::kept(&file).is_some() {
         return Ok(Built { file, new: false });
     }
-    let cannot_keep = |source| ProbeError::Cache { dir: dir.to_owned(), source };
-    fs::create_dir_all(dir).map_err(cannot_keep)?;
+    let cannot_keep = |source| ProbeError::Cache { dir: dir.clone(), source };
     let made = tempfile::Builder::new()
         .prefix(".probe-")
         .suffix(part.suffix)
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
-        .tempfile_in(dir)
+        .tempfile_in(&dir)
         .map_err(cannot_keep)?
         .into_temp_path();
     let mut command = Command::new(&compiler.path);
@@ -314,6 +316,27 @@ mod tests {
     }
 
     #[test]
+    fn one_that_others_can_write_is_built_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = dir.path().join("cache");
+        let path = mpicc(dir.path(), "mpicc", "evenly_openmpi 4 1 4");
+        let compiler = Compiler::of(&Used::default(), Some(path.as_os_str())).unwrap();
+        let first = build(&PROBE, &compiler, &cache).unwrap();
+        let plant = |mode| {
+            fs::write(&first.file, "planted").unwrap();
+            fs::set_permissions(&first.file, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        plant(0o775);
+        assert_eq!(build(&PROBE, &compiler, &cache).unwrap(), first);
+        assert_eq!(fs::read_to_string(&first.file).unwrap(), "built\n");
+        if rustix::process::geteuid().is_root() {
+            plant(0o755);
+            std::os::unix::fs::chown(&first.file, Some(12_345), None).unwrap();
+            assert!(build(&PROBE, &compiler, &cache).unwrap().new);
+        }
+    }
+
+    #[test]
     fn one_that_fails_leaves_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let path = script(dir.path(), "mpicc", "cat >/dev/null; echo 'ld: error: no' >&2; exit 1");
@@ -322,7 +345,5 @@ mod tests {
         let error = build(&PROBE, &compiler, &cache).unwrap_err().to_string();
         assert!(error.ends_with("cannot build the MPI probe: ld: error: no"), "{error}");
         assert_eq!(fs::read_dir(&cache).unwrap().count(), 0);
-        let error = build(&PROBE, &compiler, Path::new("/proc/none")).unwrap_err().to_string();
-        assert!(error.starts_with("cannot keep the probe in /proc/none"), "{error}");
     }
 }

@@ -8,13 +8,14 @@
 //! with evenly, as it needs to know no MPI; [`load`] loads it into a program, [`waiting`] makes and reads the mapping into which it writes.
 //!
 //! Invariants: what is in the cache was built from this very source by that very compiler; a file there
-//! is replaced as a whole or not at all; nothing is started here but compilers and `LAUNCHER --version`.
+//! is replaced as a whole or not at all, and nobody but the user and root can write it; nothing is started here but compilers and `LAUNCHER --version`.
 //! The crate prints nothing.
 
 #![forbid(unsafe_code)]
 
 pub mod binding;
 pub mod build;
+mod cache;
 pub mod late;
 pub mod load;
 pub mod messages;

@@ -3,8 +3,8 @@
 //!
 //! Invariant: it is named to no loader that would end the program, or complain, because of it.
 
-use crate::ProbeError;
 use crate::mpi::{Flavour, Used, found};
+use crate::{ProbeError, cache};
 use object::Endianness;
 use object::elf::{FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader, ProgramHeader};
@@ -300,7 +300,7 @@ impl Calls {
     }
 }
 
-/// The library for this command, kept in `dir`.
+/// The library for this command, kept in `dir`, or elsewhere where others can write that.
 ///
 /// # Errors
 /// Where it cannot be kept there, or the loader cannot be told its name.
@@ -308,28 +308,28 @@ pub fn library(command: &[OsString], dir: &Path) -> Result<PathBuf, ProbeError> 
     keep(Calls::used(command), dir)
 }
 
-/// The library with wrappers for these calls of MPI, kept in `dir`.
+/// The library with wrappers for these calls of MPI, kept in `dir`, or elsewhere where others can write that.
 ///
 /// # Errors
 /// As [`library`].
 pub fn keep(calls: Calls, dir: &Path) -> Result<PathBuf, ProbeError> {
     let (name, bytes) = calls.library();
+    let dir = cache::directory(dir)?;
     let hex = Sha256::digest(bytes).iter().take(6).fold(String::new(), |mut hex, byte| {
         // Writing to a string cannot fail.
         let _ = write!(hex, "{byte:02x}");
         hex
     });
     let file = dir.join(format!("{name}-{hex}.so"));
-    // One that was cut short by a full disk is not taken.
-    if fs::metadata(&file).is_ok_and(|m| m.is_file() && m.len() == bytes.len() as u64) {
+    // One that was cut short by a full disk, or is another, is written anew.
+    if cache::kept(&file).is_some_and(|kept| cache::holds(kept, bytes)) {
         return Ok(file);
     }
-    let cannot_keep = |source| ProbeError::Cache { dir: dir.to_owned(), source };
-    fs::create_dir_all(dir).map_err(cannot_keep)?;
+    let cannot_keep = |source| ProbeError::Cache { dir: dir.clone(), source };
     let mut made = tempfile::Builder::new()
         .prefix(".probe-")
         .permissions(fs::Permissions::from_mode(0o755))
-        .tempfile_in(dir)
+        .tempfile_in(&dir)
         .map_err(cannot_keep)?;
     made.write_all(bytes).map_err(cannot_keep)?;
     made.persist(&file).map_err(|e| cannot_keep(e.error))?;
@@ -492,7 +492,27 @@ mod tests {
         let both = preload(Path::new("/p.so"), Some(OsStr::new("/x.so /y.so"))).unwrap();
         assert_eq!(both, "/p.so:/x.so /y.so");
         assert!(preload(Path::new("/a b.so"), None).is_err());
-        let error = keep(Calls::None, Path::new("/proc/none")).unwrap_err().to_string();
-        assert!(error.starts_with("cannot keep the probe in /proc/none"), "{error}");
+    }
+
+    #[test]
+    fn one_that_somebody_else_has_put_there_is_not_loaded() {
+        let dir = tempfile::tempdir().unwrap();
+        let plain = keep(Calls::None, dir.path()).unwrap();
+        // As long, and with the same name.
+        let mut planted = PLAIN.to_vec();
+        planted[PLAIN.len() / 2] ^= 1;
+        fs::write(&plain, &planted).unwrap();
+        assert_eq!(keep(Calls::None, dir.path()).unwrap(), plain);
+        assert_eq!(fs::read(&plain).unwrap(), PLAIN);
+        // With the right bytes for now.
+        fs::set_permissions(&plain, fs::Permissions::from_mode(0o777)).unwrap();
+        keep(Calls::None, dir.path()).unwrap();
+        assert_eq!(fs::metadata(&plain).unwrap().mode() & 0o022, 0);
+        // A link to one that can be changed later.
+        let theirs = dir.path().join("theirs");
+        fs::rename(&plain, &theirs).unwrap();
+        std::os::unix::fs::symlink(&theirs, &plain).unwrap();
+        keep(Calls::None, dir.path()).unwrap();
+        assert!(fs::symlink_metadata(&plain).unwrap().is_file());
     }
 }

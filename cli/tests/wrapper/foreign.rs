@@ -1,11 +1,13 @@
-//! Root looks at programs of other users, which choose what their environment names.
+//! Root looks at programs of other users, which choose what their environment names, and runs with an
+//! environment that another user has made.
 
 use crate::mpi::here;
 use crate::profile::profile;
-use crate::support::{Child, Tool, is_root, wait_until};
-use std::fs;
+use crate::support::{Child, Tool, is_root, stderr, text, wait_until};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 const NOBODY: u32 = 65_534;
 
@@ -77,4 +79,56 @@ fn a_fifo_among_profiles_is_told() {
     wait_until("evenly has ended", || evenly.0.try_wait().unwrap().is_some());
     let said = fs::read_to_string(&said).unwrap();
     assert!(said.contains("is not opened: it is a FIFO; needed is a regular file"), "{said}");
+}
+
+/// `sudo -E`: the cache directory is that of the user who called sudo.
+#[test]
+fn a_library_in_the_cache_of_another_user_is_not_loaded() {
+    if !is_root("a_library_in_the_cache_of_another_user_is_not_loaded") {
+        return;
+    }
+    let tool = Tool::for_everybody();
+    let (home, temporary) = (tool.path("home"), tool.path("tmp"));
+    fs::create_dir(&home).unwrap();
+    fs::create_dir(&temporary).unwrap();
+    fs::set_permissions(&temporary, Permissions::from_mode(0o1777)).unwrap();
+    let preloaded = || {
+        let print = ["sh", "-c", "echo \"$LD_PRELOAD\""];
+        let mut c = tool.run("-q --policy observe --probe on", &print);
+        c.env("XDG_CACHE_HOME", &home).env("TMPDIR", &temporary);
+        let output = c.output().unwrap();
+        assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
+        PathBuf::from(text(&output.stdout).trim_end())
+    };
+    let library = preloaded();
+    assert!(library.starts_with(fs::canonicalize(&home).unwrap()), "{}", library.display());
+    // As that user could: another library of the same length under the same name.
+    let own = fs::read(&library).unwrap();
+    let marker = tool.path("loaded");
+    let source = tool.path("planted.c");
+    let code = format!(
+        "#include <stdio.h>\n__attribute__((constructor)) static void load(void) {{ fclose(fopen({:?}, \"w\")); }}\n",
+        marker.display().to_string()
+    );
+    fs::write(&source, code).unwrap();
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-s", "-o"])
+        .arg(&library)
+        .arg(&source)
+        .status();
+    assert!(built.unwrap().success());
+    let file = fs::OpenOptions::new().write(true).open(&library).unwrap();
+    assert!(file.metadata().unwrap().len() <= own.len() as u64);
+    file.set_len(own.len() as u64).unwrap();
+    let all = [&home, &home.join("evenly"), &home.join("evenly/probe"), &library];
+    for path in all {
+        chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let other = preloaded();
+    assert!(other.starts_with(fs::canonicalize(&temporary).unwrap()), "{}", other.display());
+    assert_eq!(fs::read(&other).unwrap(), own);
+    assert!(!marker.exists());
+    // It was not touched either: what root makes in a home is in its user's way.
+    assert_ne!(fs::read(&library).unwrap(), own);
+    assert_eq!(preloaded(), other);
 }
