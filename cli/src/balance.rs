@@ -8,7 +8,7 @@ use crate::doctor::Watching;
 use crate::flags::{AttachArgs, BalanceArgs, ProbeArg, RunArgs};
 use crate::messages::Counting;
 use crate::output::{self, expand};
-use crate::probe::{TestimoniesMaker, Watch, unseen_mpi};
+use crate::probe::{Prepared, TestimoniesMaker, Watch, unseen_mpi};
 use crate::restore::{leftovers, shares};
 use crate::{End, tell};
 use anyhow::Context;
@@ -25,7 +25,7 @@ use evenly_linux::machine::RankCounts;
 use evenly_linux::proc::Proc;
 use evenly_linux::restore::{Fate, restore_all};
 use evenly_linux::share::{Choice, Real};
-use evenly_linux::supervise::{Hooks, Outcome, Program, Signals, SpawnOptions, Supervisor, Waker};
+use evenly_linux::supervise::{Hooks, Outcome, Signals, SpawnOptions, Supervisor, Threads};
 use evenly_linux::tuning::{self, Tuned, Tuning};
 use evenly_model::{CpuSet, DomainId, Knowledge, Nanos, Pid, Task, TaskGraph, Tid};
 use evenly_policy::PolicyInfo;
@@ -58,33 +58,29 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
     // As under taskset: from its first instruction the program sees, and is held to, these.
     let cpus = args.balance.cpus.as_ref().map(|asked| whole.and(asked));
     let whole = cpus.clone().unwrap_or(whole);
-    let began = now();
-    let signals = Signals::block().context("cannot receive signals")?;
-    let Probes { watch, counting, counts, mut env } = probes(&args, &mut notes);
+    let Probes { prepared, counting, counts, mut env } = probes(&args, &mut notes);
     env.extend(unbound_ranks(&args, &mut notes));
     notes.extend(messages_by(&args.balance, counts.is_some()));
     let spawn = SpawnOptions { cpus, env };
-    let program = match Program::spawn(&args.program.command, &spawn) {
-        Ok(program) => program,
+    let began = now();
+    let signals = Signals::block().context("cannot receive signals")?;
+    let supervisor = match signals.spawn(&args.program.command, &spawn) {
+        Ok(supervisor) => supervisor,
         Err(e) => {
             tell(&format!("evenly: {e}"));
             return Ok(End::Like(e.outcome()));
         }
     };
-    let pid = program.pid();
     // From here on the program runs: failures are told, not returned.
-    let supervisor = match Supervisor::new(signals, program) {
-        Ok(s) => s,
-        Err(e) => anyhow::bail!("cannot supervise process {pid}, which runs on by itself: {e}"),
-    };
+    let watch = prepared.map(|prepared| prepared.start(supervisor.threads(), &mut notes));
     let command = args.program.command.iter().map(|a| a.to_string_lossy().into_owned()).collect();
-    let mut facts = Facts::new(&args.balance, pid, command, notes, began);
+    let mut facts = Facts::new(&args.balance, supervisor.pid(), command, notes, began);
     (facts.watch, facts.counting) = (watch, counting);
-    facts.watch_for_doctor(&args.balance, pid);
+    facts.watch_for_doctor(&args.balance, &supervisor);
     let told_by = facts.watch.as_ref().map(Watch::testimonies);
     let said =
         Said { args: args.balance, filter, whole, mapping, knowledge, parameters, told_by, counts };
-    let balancing = Balancing::start(said, pid, facts, supervisor.waker());
+    let balancing = Balancing::start(said, facts, &supervisor);
     let outcome = supervisor.run(&mut Wait);
     finish(balancing, outcome);
     Ok(End::Like(outcome))
@@ -124,11 +120,11 @@ pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
         ));
     }
     let mut facts = Facts::new(&args.balance, pid, command, notes, now());
-    facts.watch_for_doctor(&args.balance, pid);
+    facts.watch_for_doctor(&args.balance, &supervisor);
     let (told_by, counts) = (None, None);
     let said =
         Said { args: args.balance, filter, whole, mapping, knowledge, parameters, told_by, counts };
-    let balancing = Balancing::start(said, pid, facts, supervisor.waker());
+    let balancing = Balancing::start(said, facts, &supervisor);
     // Where nothing is balanced there is nothing to wait for.
     let outcome = match &balancing {
         Ok(_) => supervisor.run(&mut Wait),
@@ -454,7 +450,7 @@ fn messages_by(args: &BalanceArgs, counted: bool) -> Option<String> {
 /// What is loaded into the program, as far as that is possible.
 #[derive(Default)]
 struct Probes {
-    watch: Option<Watch>,
+    prepared: Option<Prepared>,
     counting: Option<Counting>,
     counts: Option<RankCounts>,
     /// Variables that it needs.
@@ -481,8 +477,8 @@ fn probes(args: &RunArgs, notes: &mut Vec<String>) -> Probes {
         }
     }
     // It stands before the other, which calls the MPI library itself.
-    if let Some((watch, env)) = Watch::prepare(command, before.as_deref(), quiet, notes) {
-        probes.watch = Some(watch);
+    if let Some((prepared, env)) = Prepared::for_command(command, before.as_deref(), quiet, notes) {
+        probes.prepared = Some(prepared);
         probes.env.retain(|(name, _)| name != "LD_PRELOAD");
         probes.env.extend(env);
     }
@@ -757,9 +753,11 @@ impl Facts {
 
     /// Has the program watched if it is recorded. Nobody need be told where that fails: the doctor will say that
     /// the recording has less in it.
-    fn watch_for_doctor(&mut self, args: &BalanceArgs, pid: Pid) {
+    fn watch_for_doctor(&mut self, args: &BalanceArgs, supervisor: &Supervisor) {
         let told_by = || self.watch.as_ref().and_then(|w| w.testimonies()());
-        self.watching = (args.record.as_ref()).and_then(|_| Watching::sparing(pid, told_by()).ok());
+        let (threads, pid) = (supervisor.threads(), supervisor.pid());
+        let sparing = || Watching::sparing(threads, pid, told_by()).ok();
+        self.watching = args.record.as_ref().and_then(|_| sparing());
     }
 
     /// What the doctor will need, for the recording. None where there is nothing, or too much of it.
@@ -858,8 +856,8 @@ impl Facts {
 
 impl Balancing {
     /// Starts balancing. Where that is not possible one line says why, and what would mend it.
-    fn start(said: Said, pid: Pid, facts: Facts, waker: Waker) -> Result<Self, Failed> {
-        match Parts::prepare(said, pid, &facts, waker) {
+    fn start(said: Said, facts: Facts, supervisor: &Supervisor) -> Result<Self, Failed> {
+        match Parts::prepare(said, &facts, supervisor) {
             Ok(p) => Ok(Self {
                 control: p.control,
                 thread: Some(p.thread),
@@ -913,8 +911,9 @@ struct Parts {
 }
 
 impl Parts {
-    fn prepare(what: Said, pid: Pid, facts: &Facts, waker: Waker) -> anyhow::Result<Self> {
+    fn prepare(what: Said, facts: &Facts, supervisor: &Supervisor) -> anyhow::Result<Self> {
         let args = &what.args;
+        let (pid, threads, waker) = (supervisor.pid(), supervisor.threads(), supervisor.waker());
         let dir = StateDir::find()?;
         let proc = Proc::default();
         if !args.policy.only_watches()
@@ -932,11 +931,11 @@ impl Parts {
         };
         // A recording that cannot be made is no reason not to balance.
         let recorder = args.record.as_deref().and_then(|path| {
-            recorder(path, args, pid, &facts.command)
+            recorder(threads, path, args, pid, &facts.command)
                 .map_err(|e| tell(&format!("evenly: not recording: {}", said(&e))))
                 .ok()
         });
-        let log = args.verbose.then(Log::start).transpose()?;
+        let log = args.verbose.then(|| Log::start(threads)).transpose()?;
         let control = Control::default();
         // Where it cannot be tuned it is balanced all the same.
         let tuning = Heuristic::by_name(args.policy.name).and_then(|policy| {
@@ -952,24 +951,23 @@ impl Parts {
         let (events, decisions) =
             (recorder.as_ref().map(Recorder::handle), log.as_ref().map(Log::handle));
         let ctl = control.clone();
-        let thread = std::thread::Builder::new()
-            .name(String::from("balancer-0"))
-            .spawn(move || {
-                let observers = |_: DomainId| {
-                    let mut all: Vec<Box<dyn Observer>> = Vec::new();
-                    if let Some(r) = &events {
-                        all.push(Box::new(r.clone()));
-                    }
-                    if let Some(l) = &decisions {
-                        all.push(Box::new(l.clone()));
-                    }
-                    all
-                };
-                let report = live.run(&ctl, observers).map_err(|e| not_balancing(&e.into()));
-                waker.wake();
-                report
-            })
-            .context("cannot start the balancer's thread")?;
+        let balance = move || {
+            let observers = |_: DomainId| {
+                let mut all: Vec<Box<dyn Observer>> = Vec::new();
+                if let Some(r) = &events {
+                    all.push(Box::new(r.clone()));
+                }
+                if let Some(l) = &decisions {
+                    all.push(Box::new(l.clone()));
+                }
+                all
+            };
+            let report = live.run(&ctl, observers).map_err(|e| not_balancing(&e.into()));
+            waker.wake();
+            report
+        };
+        let thread =
+            threads.start("balancer-0", balance).context("cannot start the balancer's thread")?;
         Ok(Self { control, thread, journal, guardian, recorder, log })
     }
 }
@@ -1022,7 +1020,9 @@ pub(crate) fn unix_ms(at: SystemTime) -> u64 {
     at.duration_since(UNIX_EPOCH).map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(0))
 }
 
+/// The recorder has a thread of its own.
 fn recorder(
+    _: Threads,
     path: &Path,
     args: &BalanceArgs,
     pid: Pid,
@@ -1064,12 +1064,10 @@ struct Log {
 const LOG_LINES: usize = 4096;
 
 impl Log {
-    fn start() -> anyhow::Result<Self> {
+    fn start(threads: Threads) -> anyhow::Result<Self> {
         let (sender, lines): (_, Receiver<String>) = sync_channel(LOG_LINES);
-        let thread = std::thread::Builder::new()
-            .name(String::from("log"))
-            .spawn(move || lines.iter().for_each(|l| tell(&l)))
-            .context("cannot start the log's thread")?;
+        let write = move || lines.iter().for_each(|l| tell(&l));
+        let thread = threads.start("log", write).context("cannot start the log's thread")?;
         Ok(Self { sender, thread })
     }
 

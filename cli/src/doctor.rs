@@ -5,7 +5,7 @@
 
 use crate::balance::{Wait, check_command, host, unix_ms};
 use crate::flags::{DoctorArgs, ProbeArg};
-use crate::probe::{Watch, of_running, running_misses_mpi, unseen_mpi};
+use crate::probe::{Prepared, Watch, of_running, running_misses_mpi, unseen_mpi};
 use crate::report::warn_if_unfinished;
 use crate::restore::leftovers;
 use crate::{End, output, tell};
@@ -16,7 +16,7 @@ use evenly_linux::journal::{StateDir, others};
 use evenly_linux::live::check_target;
 use evenly_linux::machine::Testimonies;
 use evenly_linux::proc::Proc;
-use evenly_linux::supervise::{Outcome, Program, Signals, SpawnOptions, Supervisor, Waker};
+use evenly_linux::supervise::{Outcome, Signals, SpawnOptions, Supervisor, Threads, Waker};
 use evenly_linux::witness::{Witness, before_start};
 use evenly_model::{Nanos, Pid};
 use evenly_trace::{Header, Recorder, RecorderOptions, Recording};
@@ -86,7 +86,9 @@ fn of_process(pid: Pid, args: &DoctorArgs) -> anyhow::Result<End> {
     let supervisor = Supervisor::for_attach(signals, pid)?;
     let command = proc.command_line(pid).iter().map(|a| a.to_string_lossy().into_owned()).collect();
     let until = Some((args.for_, supervisor.waker()));
-    let watching = Watching::start(move || Witness::new(pid).told_by(of_running(pid)), until)?;
+    let threads = supervisor.threads();
+    let witness = move || Witness::new(pid).told_by(of_running(pid));
+    let watching = Watching::start(threads, witness, until)?;
     // At its end nobody can ask it any more.
     let missed = running_misses_mpi(pid);
     let outcome = supervisor.run(&mut Wait);
@@ -96,7 +98,7 @@ fn of_process(pid: Pid, args: &DoctorArgs) -> anyhow::Result<End> {
     }
     let diagnosis = Diagnosis::of(&evidence, Vec::new());
     if let Some(record) = record {
-        record.write(&evidence)?;
+        record.write(threads, &evidence)?;
     }
     output::say(&diagnosis.text(), json.as_deref(), || as_json(&diagnosis))
 }
@@ -123,31 +125,33 @@ fn of_program(args: &DoctorArgs) -> anyhow::Result<End> {
     let watch = (args.probe != Some(ProbeArg::Off))
         .then(|| {
             let before = std::env::var_os("LD_PRELOAD");
-            Watch::prepare(&args.command, before.as_deref(), args.probe.is_none(), &mut notes)
+            Prepared::for_command(
+                &args.command,
+                before.as_deref(),
+                args.probe.is_none(),
+                &mut notes,
+            )
         })
         .flatten();
-    let watch = watch.map(|(watch, variables)| {
+    let prepared = watch.map(|(prepared, variables)| {
         env.extend(variables);
-        watch
+        prepared
     });
     let signals = Signals::block().context("cannot receive signals")?;
     let spawn = SpawnOptions { env, ..SpawnOptions::default() };
-    let program = match Program::spawn(&args.command, &spawn) {
-        Ok(program) => program,
+    let supervisor = match signals.spawn(&args.command, &spawn) {
+        Ok(supervisor) => supervisor,
         Err(e) => {
             tell(&format!("evenly: {e}"));
             return Ok(End::Like(e.outcome()));
         }
     };
-    let pid = program.pid();
-    let record = args.record.as_deref().map(|path| Record::to(path, pid));
     // From here on the program runs: failures are told, not returned.
+    let (pid, threads) = (supervisor.pid(), supervisor.threads());
+    let record = args.record.as_deref().map(|path| Record::to(path, pid));
+    let watch = prepared.map(|prepared| prepared.start(threads, &mut notes));
     let told_by = watch.as_ref().and_then(|w| w.testimonies()());
-    let watching = Watching::start(move || Witness::new(pid).told_by(told_by), None);
-    let supervisor = match Supervisor::new(signals, program) {
-        Ok(s) => s,
-        Err(e) => anyhow::bail!("cannot supervise process {pid}, which runs on by itself: {e}"),
-    };
+    let watching = Watching::start(threads, move || Witness::new(pid).told_by(told_by), None);
     let outcome = supervisor.run(&mut Wait);
     let command = args.command.iter().map(|a| a.to_string_lossy().into_owned()).collect();
     match watching.and_then(|w| w.end(command, false)) {
@@ -165,7 +169,7 @@ fn of_program(args: &DoctorArgs) -> anyhow::Result<End> {
             }
             let diagnosis = Diagnosis::of(&evidence, applied);
             tell(diagnosis.text().trim_end());
-            if let Some(Err(e)) = record.map(|record| record.write(&evidence)) {
+            if let Some(Err(e)) = record.map(|record| record.write(threads, &evidence)) {
                 tell(&format!("evenly: {}", evenly_errors::said(&e)));
             }
             let json: Option<PathBuf> = args.json.as_deref().map(|p| output::expand(p, pid));
@@ -208,7 +212,8 @@ impl Record {
         Ok(Some(record))
     }
 
-    fn write(self, evidence: &Evidence) -> anyhow::Result<()> {
+    /// The recorder has a thread of its own.
+    fn write(self, _: Threads, evidence: &Evidence) -> anyhow::Result<()> {
         let header = Header {
             command: evidence.command.clone(),
             host: host(),
@@ -234,6 +239,7 @@ impl Watching {
     /// Watches until it is told to end; with a time, until that is over, of which the supervisor is
     /// told.
     fn start(
+        threads: Threads,
         witness: impl FnOnce() -> Witness + Send + 'static,
         until: Option<(Nanos, Waker)>,
     ) -> anyhow::Result<Self> {
@@ -260,14 +266,18 @@ impl Watching {
             }
             witness
         };
-        let builder = std::thread::Builder::new().name(String::from("witness"));
-        let thread = builder.spawn(work).context("cannot start the thread that watches")?;
+        let thread =
+            threads.start("witness", work).context("cannot start the thread that watches")?;
         Ok(Self { end, thread })
     }
 
     /// One that takes little, beside a balancer.
-    pub(crate) fn sparing(pid: Pid, told_by: Option<Testimonies>) -> anyhow::Result<Self> {
-        Self::start(move || Witness::sparing(pid).told_by(told_by), None)
+    pub(crate) fn sparing(
+        threads: Threads,
+        pid: Pid,
+        told_by: Option<Testimonies>,
+    ) -> anyhow::Result<Self> {
+        Self::start(threads, move || Witness::sparing(pid).told_by(told_by), None)
     }
 
     /// What it has seen. None where that was too much for one that takes little.

@@ -4,6 +4,7 @@
 //! (bad input included); otherwise `run` ends as the program ended.
 
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods)]
 
 mod balance;
 mod compare;

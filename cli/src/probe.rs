@@ -8,6 +8,7 @@ use evenly_linux::clock::now;
 use evenly_linux::foreign::open_memory;
 use evenly_linux::machine::{Testimonies, Testimony};
 use evenly_linux::proc::read_all;
+use evenly_linux::supervise::Threads;
 use evenly_model::{Pid, Tid};
 use evenly_probe::late::Late;
 use evenly_probe::load::{Unseen, library, preload};
@@ -34,7 +35,11 @@ const MOST_OTHERS: usize = 256;
 /// Makes one more reader of what threads tell.
 pub(crate) type TestimoniesMaker = Box<dyn Fn() -> Option<Testimonies> + Send>;
 
-/// The probe for a program that is to be started.
+/// The probe for a program that is to be started: all but the thread that reads it, which may not be there
+/// before the program is.
+pub(crate) struct Prepared(Watch);
+
+/// The probe in a program that runs.
 pub(crate) struct Watch {
     // The programs look for it in this process.
     mapping: Arc<Mapping>,
@@ -145,10 +150,10 @@ impl State {
     }
 }
 
-impl Watch {
+impl Prepared {
     /// The probe for this command, and variables with which it has to be started; `before` is what
     /// `LD_PRELOAD` would be without. None where it cannot be loaded, which is told, and noted for the report.
-    pub(crate) fn prepare(
+    pub(crate) fn for_command(
         command: &[OsString],
         before: Option<&OsStr>,
         quiet: bool,
@@ -194,12 +199,24 @@ impl Watch {
         let (threads, seen) = (HashMap::new(), Vec::new());
         let reader = mapping.reader()?;
         let state = Arc::new(Mutex::new(State { reader, seen, threads, left_out: 0 }));
-        let watched = Arc::downgrade(&state);
-        std::thread::Builder::new().name(String::from("probe")).spawn(move || ask(&watched))?;
         let env = vec![("LD_PRELOAD".into(), value), mapping.variable()];
-        Ok((Self { mapping: Arc::new(mapping), state }, env))
+        Ok((Self(Watch { mapping: Arc::new(mapping), state }), env))
     }
 
+    /// Reads the probe from now on. Without the thread for it there is still what the probe says at the end,
+    /// and a note on what is missing.
+    pub(crate) fn start(self, threads: Threads, notes: &mut Vec<String>) -> Watch {
+        let watched = Arc::downgrade(&self.0.state);
+        if let Err(e) = threads.start("probe", move || ask(&watched)) {
+            notes.push(format!(
+                "--probe: for whom threads wait is not known: no thread to read it: {e}"
+            ));
+        }
+        self.0
+    }
+}
+
+impl Watch {
     /// For those who ask again and again.
     pub(crate) fn testimonies(&self) -> TestimoniesMaker {
         let mapping = self.mapping.clone();

@@ -8,7 +8,7 @@ use crate::flags::MapArgs;
 use crate::{output, tell};
 use anyhow::Context;
 use evenly_linux::foreign::open_file;
-use evenly_linux::supervise::{Outcome, Program, Signals, SpawnOptions, Supervisor};
+use evenly_linux::supervise::{Outcome, Signals, SpawnOptions};
 use evenly_map::{Files, Input, JoinError, Mpi, RankProfile, join, read_profile};
 use evenly_probe::build::{Built, Compiler, PROBE, build};
 use evenly_probe::loaded;
@@ -48,19 +48,14 @@ pub(crate) fn take(args: &MapArgs, counted: Option<&Path>) -> anyhow::Result<Tak
     let before = std::env::var_os("LD_PRELOAD");
     let loaded = loaded(&args.command, used.launcher, &built.file, dir.path(), before.as_deref())?;
     let signals = Signals::block().context("cannot receive signals")?;
-    let program =
-        match Program::spawn(&loaded.command, &SpawnOptions { env: loaded.env, cpus: None }) {
-            Ok(program) => program,
-            Err(e) => {
-                tell(&format!("evenly: {e}"));
-                return Ok(Taken::NotStarted(e.outcome()));
-            }
-        };
-    let pid = program.pid();
-    let supervisor = Supervisor::new(signals, program).with_context(|| {
-        format!("cannot supervise process {pid}, which runs on by itself; nothing is mapped")
-    })?;
-    let outcome = supervisor.run(&mut Wait);
+    let spawn = SpawnOptions { env: loaded.env, cpus: None };
+    let outcome = match signals.spawn(&loaded.command, &spawn) {
+        Ok(supervisor) => supervisor.run(&mut Wait),
+        Err(e) => {
+            tell(&format!("evenly: {e}"));
+            return Ok(Taken::NotStarted(e.outcome()));
+        }
+    };
     let input = collect(args, &used, dir.path(), counted, outcome);
     Ok(Taken::Ran(Profiled { outcome, input }))
 }

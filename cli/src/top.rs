@@ -100,6 +100,7 @@ fn also(
     // Opened here: a file that cannot be written is told before the screen is taken.
     let file = std::fs::File::create(path).with_context(|| output::cannot_write(path))?;
     let done = AtomicBool::new(false);
+    #[expect(clippy::disallowed_methods, reason = "no program is started here")]
     thread::scope(|scope| {
         let writer = thread::Builder::new()
             .name(String::from("json"))
@@ -209,6 +210,7 @@ fn watch(
         numbered_by: evenly_engine::MapBy::Auto,
     };
     let live = Live::new(options, pid, journal);
+    #[expect(clippy::disallowed_methods, reason = "no program is started here")]
     thread::Builder::new()
         .name(String::from("observer-0"))
         .spawn(move || {

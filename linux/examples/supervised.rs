@@ -10,8 +10,7 @@
 //! The first two write `run`, `wake`, `stop` and `continue` to the file that `SUPERVISED_LOG`
 //! names.
 
-use evenly_linux::supervise::{Hooks, Outcome, Program, Signals, SpawnOptions, Supervisor};
-use evenly_linux::supervise::{Waker, end_like};
+use evenly_linux::supervise::{Hooks, Outcome, Signals, SpawnOptions, Supervisor, end_like};
 use evenly_model::Pid;
 use std::error::Error;
 use std::ffi::OsString;
@@ -87,26 +86,27 @@ fn raise_descriptor_limit() {
 }
 
 /// Stands for a balancer thread: wakes the supervisor once and lives on.
-fn balancer(waker: Waker) {
-    thread::spawn(move || {
+fn balancer(supervisor: &Supervisor) -> std::io::Result<()> {
+    let waker = supervisor.waker();
+    let work = move || {
         waker.wake();
         loop {
             thread::park();
         }
-    });
+    };
+    supervisor.threads().start("balancer", work).map(drop)
 }
 
 fn run(argv: &[OsString]) -> Result<Outcome, Failure> {
     let signals = Signals::block()?;
     raise_descriptor_limit();
-    let program = match Program::spawn(argv, &SpawnOptions::default()) {
-        Ok(program) => program,
+    match signals.spawn(argv, &SpawnOptions::default()) {
+        Ok(supervisor) => supervise(supervisor),
         Err(e) => {
             eprintln!("supervised: {e}");
-            return Ok(e.outcome());
+            Ok(e.outcome())
         }
-    };
-    supervise(Supervisor::new(signals, program)?)
+    }
 }
 
 fn attach(pid: &str) -> Result<Outcome, Failure> {
@@ -116,7 +116,7 @@ fn attach(pid: &str) -> Result<Outcome, Failure> {
 
 fn supervise(supervisor: Supervisor) -> Result<Outcome, Failure> {
     let mut log = Log::open()?;
-    balancer(supervisor.waker());
+    balancer(&supervisor)?;
     log.line("run");
     let outcome = supervisor.run(&mut log);
     log.line(&format!("{outcome:?}"));

@@ -6,13 +6,17 @@
 //!
 //! # Order of the calls
 //!
+//! Block first, then start the program, then start threads. The types keep this order: each step
+//! takes or gives the evidence of the one before.
+//!
 //! 1. [`Signals::block`], in the main thread and before any other thread is started: threads
-//!    inherit the blocked mask, so that no signal can be delivered to a balancer thread.
-//! 2. [`Program::spawn`], before evenly changes anything else of itself that a child inherits
+//!    inherit the blocked mask, so that no signal is delivered to a thread that would die of it.
+//! 2. [`Signals::spawn`], before evenly changes anything else of itself that a child inherits
 //!    (nice level, scheduling class, affinity, working directory). Signals, descriptors 0-2,
 //!    RLIMIT_NOFILE and interval timers are put right for the program by `spawn` itself.
-//! 3. [`Supervisor::new`], [`Supervisor::waker`] for the balancer threads, and
-//!    [`Supervisor::run`], in the thread of step 1.
+//!    It consumes the [`Signals`], so that nothing is forked a second time.
+//! 3. [`Supervisor::threads`] for whatever starts a thread, [`Supervisor::waker`] for the
+//!    balancer threads, and [`Supervisor::run`], in the thread of step 1.
 //! 4. [`end_like`], after everything has been restored and reported.
 //!
 //! # Who gets which signal
@@ -67,7 +71,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// Highest signal number of Linux (all architectures but MIPS).
 const MAX_SIGNAL: c_int = 64;
@@ -75,6 +80,8 @@ const MAX_SIGNAL: c_int = 64;
 const SIGSET_BYTES: usize = size_of::<u64>();
 /// How long a start may take before it is checked whether the child was stopped before its exec.
 const EXEC_CHECK_MS: u64 = 100;
+/// How long a thread that was joined may take to leave the process.
+const LEAVING: Duration = Duration::from_secs(1);
 
 /// Reports of own faults, which must not be blocked, and what cannot be blocked.
 const NEVER_BLOCKED: [c_int; 8] = [
@@ -213,10 +220,34 @@ fn kill(pid: c_int, signal: c_int) -> io::Result<()> {
     if unsafe { libc::kill(pid, signal) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Whether this process has no thread but the calling one. True where the kernel does not say.
+fn has_one_thread() -> bool {
+    let one = || Proc::default().process_stat(Pid(own_pid())).is_none_or(|s| s.threads <= 1);
+    let begin = Instant::now();
+    // pthread_join returns a moment before the kernel has removed the thread.
+    while !one() {
+        if begin.elapsed() > LEAVING {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+    true
+}
+
 /// The signals that evenly handles, blocked and to be received by descriptor.
 ///
-/// Holding one is the evidence that they are blocked; it stays in the thread that made it, as a
-/// descriptor for signals delivers those of its reader.
+/// Holding one is the evidence that they are blocked and that no program has been started yet. It
+/// stays in the thread that made it, as a descriptor for signals delivers those of its reader.
+///
+/// No thread can be started with it, as [`Threads`] comes from a [`Supervisor`] only, and no second
+/// program, as [`Signals::spawn`] consumes it:
+///
+/// ```compile_fail,E0382
+/// # use evenly_linux::supervise::{Signals, SpawnOptions};
+/// let signals = Signals::block().unwrap();
+/// let first = signals.spawn(&["true".into()], &SpawnOptions::default());
+/// let second = signals.spawn(&["true".into()], &SpawnOptions::default());
+/// ```
 #[derive(Debug)]
 pub struct Signals {
     fd: OwnedFd,
@@ -264,6 +295,24 @@ impl Signals {
     /// waits is delivered at once. Concerns the calling thread, and those that it starts from now on.
     pub fn let_through() {
         change_mask(libc::SIG_SETMASK, Original::get().mask);
+    }
+
+    /// Starts a program, found by PATH as execvp(3) does, in evenly's process group and with
+    /// everything that evenly was started with. `argv[0]` is passed on as given.
+    ///
+    /// Where it fails the signals stay blocked; evenly then ends with [`SpawnError::outcome`].
+    ///
+    /// # Errors
+    /// See [`SpawnError`]; the program does not run then.
+    ///
+    /// # Panics
+    /// In debug builds, where other threads run.
+    pub fn spawn(self, argv: &[OsString], opts: &SpawnOptions) -> Result<Supervisor, SpawnError> {
+        let eventfd = |source| SpawnError::System { what: "eventfd", source };
+        // Before the fork: afterwards the program would run on without a supervisor.
+        let wake = Waker::new().map_err(eventfd)?;
+        let program = Program::spawn(argv, opts)?;
+        Ok(Supervisor::with_target(self, Target::Child(program), wake))
     }
 
     /// The next signal that waits, None where there is none.
@@ -345,7 +394,7 @@ fn forward(r: &Received, origin: Origin) -> Forward {
     }
 }
 
-/// Options of [`Program::spawn`].
+/// Options of [`Signals::spawn`].
 #[derive(Debug, Clone, Default)]
 pub struct SpawnOptions {
     /// Variables set for the program on top of evenly's own environment. Where there are none the
@@ -450,7 +499,7 @@ pub enum Outcome {
 
 /// The program, started and not yet waited for.
 #[derive(Debug)]
-pub struct Program {
+struct Program {
     pid: Pid,
     pidfd: Option<OwnedFd>,
 }
@@ -537,14 +586,8 @@ impl Vector {
 }
 
 impl Program {
-    /// Starts a program, found by PATH as execvp(3) does, in evenly's process group and with
-    /// everything that evenly was started with. `argv[0]` is passed on as given.
-    ///
-    /// To be called after [`Signals::block`] and before other threads are started.
-    ///
-    /// # Errors
-    /// See [`SpawnError`]; the program does not run then.
-    pub fn spawn(argv: &[OsString], opts: &SpawnOptions) -> Result<Self, SpawnError> {
+    fn spawn(argv: &[OsString], opts: &SpawnOptions) -> Result<Self, SpawnError> {
+        debug_assert!(has_one_thread(), "a program is started while other threads run");
         let system = |what| move |source: io::Error| SpawnError::System { what, source };
         let args = Vector::arguments(argv)?;
         let env = Vector::environment(&opts.env)?;
@@ -561,8 +604,9 @@ impl Program {
             return Err(SpawnError::Interrupted(signal));
         }
 
-        // SAFETY: no other threads run (documented precondition), and the child calls only
-        // functions that are safe after fork even if they did.
+        // SAFETY: no other threads run: threads are started with `Threads`, which exists only once
+        // the program has been started (asserted above in debug builds). The child calls only
+        // functions that are safe after fork even if there were some.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             let errno = become_program(original, &timers, opts.cpus.as_ref(), &args, &env);
@@ -597,12 +641,6 @@ impl Program {
         }
         let pidfd = positive(pid).and_then(|p| rp::pidfd_open(p, PidfdFlags::empty()).ok());
         Ok(Self { pid: Pid(pid), pidfd })
-    }
-
-    /// The program's process id.
-    #[must_use]
-    pub fn pid(&self) -> Pid {
-        self.pid
     }
 }
 
@@ -690,10 +728,40 @@ pub trait Hooks {
 pub struct Waker(Arc<OwnedFd>);
 
 impl Waker {
+    fn new() -> io::Result<Self> {
+        Ok(Self(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
+    }
+
     /// Makes the supervisor call [`Hooks::on_wake`] soon; several calls may be merged into one.
     pub fn wake(&self) {
         // Fails only where the counter is full, and then the supervisor is awake already.
         let _ = retry_on_intr(|| rustix::io::write(&*self.0, &1u64.to_ne_bytes()));
+    }
+}
+
+/// Starts threads of evenly's own.
+///
+/// Holding one is the evidence that signals are blocked and that the program, if evenly starts one,
+/// has been started: a thread inherits the mask, and there is no fork any more that would copy a
+/// process with several threads. Only [`Supervisor::threads`] makes it:
+///
+/// ```compile_fail,E0423
+/// let threads = evenly_linux::supervise::Threads(());
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Threads(());
+
+impl Threads {
+    /// Starts a thread with a name, of which the kernel keeps 15 bytes.
+    ///
+    /// # Errors
+    /// As pthread_create(3): no memory, or no more threads allowed.
+    pub fn start<T: Send + 'static>(
+        self,
+        name: &str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<JoinHandle<T>> {
+        std::thread::Builder::new().name(name.to_owned()).spawn(work)
     }
 }
 
@@ -721,7 +789,7 @@ pub enum AttachError {
 #[derive(Debug)]
 enum Target {
     Child(Program),
-    Attached { pidfd: OwnedFd },
+    Attached { pid: Pid, pidfd: OwnedFd },
 }
 
 /// Waits for signals, the end of the program and wakers, and acts as the module's text says.
@@ -737,14 +805,6 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Supervises a program that evenly started.
-    ///
-    /// # Errors
-    /// As eventfd(2).
-    pub fn new(signals: Signals, program: Program) -> io::Result<Self> {
-        Self::with_target(signals, Target::Child(program))
-    }
-
     /// Supervises a process that runs already: waits for its end and lets SIGINT, SIGTERM, SIGHUP
     /// and SIGQUIT (where they are not ignored from the start) end evenly alone.
     ///
@@ -758,12 +818,27 @@ impl Supervisor {
             Errno::INVAL | Errno::NOENT => AttachError::Thread(pid),
             e => system("pidfd_open (Linux 5.3 or newer is needed)")(e.into()),
         })?;
-        Self::with_target(signals, Target::Attached { pidfd }).map_err(system("eventfd"))
+        let wake = Waker::new().map_err(system("eventfd"))?;
+        Ok(Self::with_target(signals, Target::Attached { pid, pidfd }, wake))
     }
 
-    fn with_target(signals: Signals, target: Target) -> io::Result<Self> {
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { signals, target, wake: Waker(Arc::new(wake)), stopped: None, own_stop: false })
+    fn with_target(signals: Signals, target: Target, wake: Waker) -> Self {
+        Self { signals, target, wake, stopped: None, own_stop: false }
+    }
+
+    /// The process that is supervised.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        match &self.target {
+            Target::Child(program) => program.pid,
+            Target::Attached { pid, .. } => *pid,
+        }
+    }
+
+    /// What starts threads, from now on.
+    #[must_use]
+    pub fn threads(&self) -> Threads {
+        Threads(())
     }
 
     /// A handle by which other threads wake the supervisor.
@@ -797,7 +872,7 @@ impl Supervisor {
         ];
         let pidfd = match &self.target {
             Target::Child(p) => p.pidfd.as_ref(),
-            Target::Attached { pidfd } => Some(pidfd),
+            Target::Attached { pidfd, .. } => Some(pidfd),
         };
         fds.extend(pidfd.map(|fd| PollFd::new(fd, PollFlags::IN)));
         retry_on_intr(|| poll(&mut fds, None))?;
@@ -836,7 +911,7 @@ impl Supervisor {
         }
         match &self.target {
             Target::Child(_) => self.reap(hooks),
-            Target::Attached { pidfd } => {
+            Target::Attached { pidfd, .. } => {
                 let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
                 let now = Timespec { tv_sec: 0, tv_nsec: 0 };
                 let gone = retry_on_intr(|| poll(&mut fds, Some(&now))).is_ok_and(|n| n > 0);
@@ -1098,6 +1173,15 @@ mod tests {
             assert_eq!(by(libc::SI_USER, Origin { own: true, ..ELSEWHERE }), Forward::No);
             assert_eq!(by(libc::SI_QUEUE, Origin { from_program: true, ..ELSEWHERE }), Forward::No);
         }
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "a program is started while other threads run")]
+    fn a_program_is_not_started_beside_other_threads() {
+        // The tests themselves run in several.
+        let signals = Signals::block().unwrap();
+        let _ = signals.spawn(&["true".into()], &SpawnOptions::default());
     }
 
     #[test]
