@@ -10,13 +10,15 @@ use evenly_compare::{
 };
 use evenly_errors::{given_twice, parse, problem, said};
 use evenly_linux::affinity;
+use evenly_linux::supervise::{Outcome, was_ignored};
 use evenly_linux::usage::Usage;
 use evenly_model::{CpuSet, Tid};
 use indicatif::{ProgressBar, ProgressStyle};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// What others take is not told of shorter runs.
@@ -30,6 +32,8 @@ pub(crate) fn compare(args: CompareArgs) -> anyhow::Result<End> {
     if let Some(path) = &json {
         output::check("--json", path)?;
     }
+    // Before anything is made that a signal would leave behind.
+    let ends = Ends::catch().context("cannot receive signals")?;
     let scratch = tempfile::tempdir().context("cannot make a directory for the reports")?;
     let exe = std::env::current_exe().context("cannot find evenly's own program file")?;
     let arms: Vec<Arm> = args
@@ -49,15 +53,11 @@ pub(crate) fn compare(args: CompareArgs) -> anyhow::Result<End> {
         bound_s: args.bound,
         keep_reports: args.json.is_some(),
     };
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, interrupted.clone())
-            .context("cannot receive signals")?;
-    }
     let mut executor = Watching {
         inner: ProcessExecutor {
             limit: args.timeout.map(Duration::from),
-            interrupted,
+            interrupted: ends.came.clone(),
+            arrived: ends.signal.clone(),
             ..ProcessExecutor::default()
         },
         cpus: affinity::get(Tid(0)).context("cannot read own affinity mask")?,
@@ -84,7 +84,39 @@ pub(crate) fn compare(args: CompareArgs) -> anyhow::Result<End> {
     if let Some(path) = &json {
         output::write_json(path, &serde_json::to_value(&comparison)?)?;
     }
+    if comparison.incomplete {
+        // As any command that a signal ends: a script's loop over comparisons ends with it.
+        return Ok(End::Like(Outcome::Signaled(ends.signal())));
+    }
     Ok(End::Status(0))
+}
+
+/// The signals that end a comparison.
+struct Ends {
+    came: Arc<AtomicBool>,
+    signal: Arc<AtomicUsize>,
+}
+
+impl Ends {
+    /// Catches them, but for those that are ignored, as SIGHUP is under nohup(1).
+    fn catch() -> io::Result<Self> {
+        let this = Self { came: Arc::default(), signal: Arc::default() };
+        for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|s| !was_ignored(*s)) {
+            // In this order: whoever sees that one came looks which it was.
+            signal_hook::flag::register_usize(signal, this.signal.clone(), signal as usize)?;
+            signal_hook::flag::register(signal, this.came.clone())?;
+        }
+        Ok(this)
+    }
+
+    /// Which came last. SIGINT where none has come: a run has ended by the Ctrl-C that evenly is about
+    /// to get.
+    fn signal(&self) -> i32 {
+        match self.signal.load(Ordering::Relaxed) {
+            0 => SIGINT,
+            signal => i32::try_from(signal).unwrap_or(SIGINT),
+        }
+    }
 }
 
 /// Starts programs, and looks how much of the CPUs others take meanwhile.

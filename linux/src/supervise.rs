@@ -220,6 +220,13 @@ fn kill(pid: c_int, signal: c_int) -> io::Result<()> {
     if unsafe { libc::kill(pid, signal) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Whether a signal was ignored when evenly was started, as SIGHUP is under nohup(1) and SIGINT in
+/// the background of a script. Who starts a program that way wants it to stay ignored.
+#[must_use]
+pub fn was_ignored(signal: i32) -> bool {
+    (1..=MAX_SIGNAL).contains(&signal) && Original::get().ignored & bit(signal) != 0
+}
+
 /// Whether this process has no thread but the calling one. True where the kernel does not say.
 fn has_one_thread() -> bool {
     let one = || Proc::default().process_stat(Pid(own_pid())).is_none_or(|s| s.threads <= 1);

@@ -13,7 +13,8 @@
 use crate::executor::{Arm, Executor, RunError, RunOutcome, Status};
 use crate::output::Output;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, getpgrp, pidfd_open, pidfd_send_signal};
+use rustix::termios::tcgetpgrp;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -22,7 +23,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a process has to react to an interrupt, and then to SIGTERM, before the next step.
@@ -54,6 +55,9 @@ pub struct ProcessExecutor {
     pub forward: bool,
     /// Set by the caller's handler of SIGINT or SIGTERM.
     pub interrupted: Arc<AtomicBool>,
+    /// Number of the signal that set it, for callers that want the run to get it too; 0 otherwise.
+    /// To be set first.
+    pub arrived: Arc<AtomicUsize>,
 }
 
 impl Executor for ProcessExecutor {
@@ -127,7 +131,7 @@ struct End {
 #[derive(Clone, Copy, PartialEq)]
 enum Pressure {
     None,
-    /// The user interrupted at this moment; the terminal has told the child.
+    /// The user interrupted at this moment, and the process has the signal.
     Interrupted(Instant),
     /// SIGTERM was sent at this moment.
     Terminated(Instant),
@@ -174,7 +178,10 @@ impl ProcessExecutor {
             }
             let now = Instant::now();
             pressure = match pressure {
-                Pressure::None if self.interrupted.load(Ordering::Relaxed) => {
+                Pressure::None if self.interrupted.load(Ordering::Acquire) => {
+                    if let Some(signal) = self.to_pass_on() {
+                        send(pidfd, signal)?;
+                    }
                     Pressure::Interrupted(now)
                 }
                 Pressure::None if self.limit.is_some_and(|limit| now - begin >= limit) => {
@@ -194,6 +201,22 @@ impl ProcessExecutor {
             };
         }
     }
+}
+
+impl ProcessExecutor {
+    /// The signal that ended the comparison, where the run has not got it by itself. Ctrl-C comes
+    /// from the terminal to the whole foreground, and many programs take a second one for impatience.
+    fn to_pass_on(&self) -> Option<Signal> {
+        let arrived = i32::try_from(self.arrived.load(Ordering::Relaxed)).ok()?;
+        let signal = Signal::from_named_raw(arrived)?;
+        (signal != Signal::INT || !in_foreground()).then_some(signal)
+    }
+}
+
+/// Whether this process is in the foreground of a terminal.
+fn in_foreground() -> bool {
+    let group = File::open("/dev/tty").ok().and_then(|tty| tcgetpgrp(tty).ok());
+    group == Some(getpgrp())
 }
 
 /// Waits at most `time` for the end of the process.
@@ -350,6 +373,30 @@ mod tests {
         });
         let run = executor.run(&shell("exec sleep 1000"), 0);
         assert!(matches!(run, Err(RunError::Interrupted)));
+        setter.join().unwrap();
+    }
+
+    #[test]
+    fn a_signal_that_came_to_the_comparison_alone_is_passed_on() {
+        let mut executor = ProcessExecutor::default();
+        let dir = tempfile::tempdir().unwrap();
+        let (ready, got) = (dir.path().join("ready"), dir.path().join("got"));
+        let script = format!(
+            "trap 'kill $!; echo HUP >{}; exit 3' HUP; sleep 1000 & echo >{}; wait",
+            got.display(),
+            ready.display()
+        );
+        let (flag, arrived) = (executor.interrupted.clone(), executor.arrived.clone());
+        let setter = std::thread::spawn(move || {
+            while !ready.exists() {
+                std::thread::yield_now();
+            }
+            arrived.store(Signal::HUP.as_raw() as usize, Ordering::Relaxed);
+            flag.store(true, Ordering::Release);
+        });
+        let run = executor.run(&shell(&script), 0);
+        assert!(matches!(run, Err(RunError::Interrupted)));
+        assert_eq!(fs::read_to_string(got).unwrap(), "HUP\n");
         setter.join().unwrap();
     }
 
