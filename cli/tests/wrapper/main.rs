@@ -25,6 +25,7 @@ mod profile;
 mod reports;
 #[path = "../common/schema.rs"]
 mod schema;
+mod signals;
 mod support;
 mod threads;
 mod top;
