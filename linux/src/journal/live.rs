@@ -1,0 +1,96 @@
+//! The journal of an evenly that is at work, seen by others.
+
+use super::layout::{Mapping, WORD, at};
+use super::{Header, JournalError, Process, StateDir};
+use crate::proc::Proc;
+use evenly_model::{CpuId, CpuSet, Nanos};
+use rustix::fs::{Mode, OFlags};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+/// A running evenly, as its journal shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Other {
+    /// The evenly.
+    pub evenly: Process,
+    /// The program that it balances, where that is known.
+    pub program: Option<Process>,
+    /// How many threads it places on each CPU, where that is not 0.
+    pub counts: Vec<(CpuId, u16)>,
+    /// Whether it is stopped (by a signal or a debugger), or has not been at work for so long that
+    /// its guardian gives all masks back.
+    pub stands_still: bool,
+}
+
+impl Other {
+    /// The CPUs on which it places threads.
+    #[must_use]
+    pub fn cpus(&self) -> CpuSet {
+        self.counts.iter().map(|&(cpu, _)| cpu).collect()
+    }
+}
+
+/// Other evenly processes of the same user that are running now. Journals that cannot be read are
+/// passed over: they are not at work.
+///
+/// # Errors
+/// [`JournalError::Io`] where the directory cannot be read.
+pub fn others(dir: &StateDir, proc: &Proc) -> Result<Vec<Other>, JournalError> {
+    let own = Process::own();
+    Ok(dir
+        .journals()?
+        .iter()
+        .filter_map(|path| Header::open(path).ok())
+        .filter(|h| {
+            !h.clean && h.writer != own && h.is_of_this_boot() && h.is_of_this_pid_namespace()
+        })
+        .filter_map(|h| {
+            Some(Other {
+                stands_still: h.stands_still(proc)?,
+                evenly: h.writer,
+                program: h.program,
+                counts: h.counts,
+            })
+        })
+        .collect())
+}
+
+/// The header of a journal that somebody else writes, as it is now: for the guardian.
+#[derive(Debug)]
+pub(crate) struct LiveHeader {
+    map: Mapping,
+}
+
+impl LiveHeader {
+    pub(crate) fn open(path: &Path) -> Result<Self, JournalError> {
+        // Whole and of this version, before any word of it is believed.
+        Header::open(path)?;
+        let io = |what, source| JournalError::Io { path: path.to_owned(), what, source };
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file =
+            rustix::fs::open(path, flags, Mode::empty()).map_err(|e| io("open it", e.into()))?;
+        let map =
+            Mapping::new(&file, at::COUNTS * WORD).map_err(|e| io("map it into memory", e))?;
+        Ok(Self { map })
+    }
+
+    pub(crate) fn is_clean(&self) -> bool {
+        self.map.word(at::CLEAN).load(Ordering::Acquire) == 1
+    }
+
+    pub(crate) fn heartbeat(&self) -> Nanos {
+        Nanos(self.map.word(at::HEARTBEAT).load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn period(&self) -> Nanos {
+        Nanos(self.map.word(at::PERIOD).load(Ordering::Relaxed))
+    }
+
+    /// Raises the generation of releases. Done before the first mask is given back, so that a
+    /// writer that is continued in the middle does not take a mask for the program's wish, and
+    /// after the last, so that it places again what it placed meanwhile.
+    pub(crate) fn raise_released(&self) {
+        // AcqRel: masks are set after the first raise and before the second.
+        self.map.word(at::RELEASED).fetch_add(1, Ordering::AcqRel);
+    }
+}
