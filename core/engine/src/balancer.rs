@@ -1531,7 +1531,8 @@ impl Balancer {
                 Err(MemoryUnknown::Unreadable(why)) => {
                     if !std::mem::replace(&mut self.memory_looks.told, true) {
                         let text = format!(
-                            "memory of process {process}, and of others of which it is as little                              known, is taken to be where it was first seen computing: {why}"
+                            "the memory of process {process} cannot be read; as for all such processes, it is taken \
+                             to be where the process was first seen computing: {why}"
                         );
                         self.note(now, text, observers);
                     }
