@@ -101,7 +101,7 @@ pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
     check_shares(&args.balance, &mut unbalanced)?;
     check_outputs(&args.balance)?;
     let proc = Proc::default();
-    let known = StateDir::find().and_then(|dir| others(&dir, &proc)).unwrap_or_default();
+    let known = StateDir::look().and_then(|dir| others(&dir, &proc)).unwrap_or_default();
     check_target_is_free(&proc, pid, &known)?;
     // From here on a signal ends evenly as it should, whatever it is just doing.
     let signals = Signals::block().context("cannot receive signals")?;
@@ -147,7 +147,7 @@ fn undo_leftovers(args: &BalanceArgs) {
         return;
     }
     // What cannot be restored is a matter for `evenly restore`, which says why.
-    let fates = StateDir::find().and_then(|dir| restore_all(&dir, None, false)).unwrap_or_default();
+    let fates = StateDir::look().and_then(|dir| restore_all(&dir, None, false)).unwrap_or_default();
     let of = |fate| if let Fate::Restored(report) = fate { Some(report) } else { None };
     for report in fates.into_iter().filter_map(|(_, fate)| of(fate)) {
         let others = shares(&report.shares);

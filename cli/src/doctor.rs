@@ -74,7 +74,7 @@ fn of_recording(path: &Path, json: Option<&Path>) -> anyhow::Result<End> {
 
 fn of_process(pid: Pid, args: &DoctorArgs) -> anyhow::Result<End> {
     let proc = Proc::default();
-    let known = StateDir::find().and_then(|dir| others(&dir, &proc)).unwrap_or_default();
+    let known = StateDir::look().and_then(|dir| others(&dir, &proc)).unwrap_or_default();
     check_target(&proc, pid, &known)?;
     leftovers(false);
     let json = args.json.as_deref().map(|path| output::expand(path, pid));

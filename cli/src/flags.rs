@@ -155,6 +155,7 @@ pub(crate) enum Command {
     /// Restores masks when the balancer dies; started by evenly itself
     #[command(hide = true)]
     Guardian {
+        /// For who lists processes: the guardian is given the journal itself over its connection
         #[arg(long)]
         journal: PathBuf,
         #[arg(long)]

@@ -56,8 +56,9 @@ nothing is coloured
 .TP
 \fI/run/evenly\fR
 root's journals: the masks that threads had before evenly changed them, from which \fBevenly restore\fR gives
-them back. Those of others are in \fI$XDG_RUNTIME_DIR/evenly\fR, \fI/run/user/UID/evenly\fR or
-\fI/tmp/evenly\-UID\fR, the first that can be had
+them back. Those of others are in \fI$XDG_STATE_HOME/evenly\fR (\fI~/.local/state/evenly\fR) where that is
+on a file system of this host, else in \fI/tmp/evenly\-UID\fR, \fI$XDG_RUNTIME_DIR/evenly\fR or
+\fI/run/user/UID/evenly\fR, the first that can be had; at last in a directory \fI/tmp/evenly\-UID\-XXXXXX\fR
 .TP
 \fI~/.cache/evenly/topology\fR
 what \fBevenly topology \-\-measure\fR has measured

@@ -72,7 +72,7 @@ fn main() -> ExitCode {
         Command::Topology(args) => topology::topology(&args),
         Command::Completions { shell } => generate::completions(shell),
         Command::Manpages { dir } => generate::manpages(&dir),
-        Command::Guardian { journal, fd } => restore::guardian(&journal, fd),
+        Command::Guardian { journal: _, fd } => restore::guardian(fd),
     };
     match result {
         Ok(End::Status(status)) => ExitCode::from(status),

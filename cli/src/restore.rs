@@ -9,7 +9,7 @@ use evenly_linux::share::ShareReport;
 use evenly_model::Pid;
 use evenly_top::{BalancerState, printable};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Name and version of what `--json` writes.
 const SCHEMA: &str = "evenly.restore/1";
@@ -19,7 +19,7 @@ pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<End> {
     if let Some(path) = &json {
         output::check("--json", path)?;
     }
-    let dir = StateDir::find()?;
+    let dir = StateDir::look()?;
     let fates = restore_all(&dir, args.pid.map(Pid), args.force)?;
     let complete = fates.iter().all(|(_, fate)| complete(fate, args.pid.is_some()));
     if let Some(path) = &json {
@@ -28,7 +28,7 @@ pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<End> {
     if fates.is_empty() {
         match args.pid {
             Some(pid) => {
-                anyhow::bail!("the balancer {pid} left nothing in {}", dir.path().display())
+                anyhow::bail!("the balancer {pid} left nothing in {}", searched(&dir))
             }
             None => tell("evenly: nothing to restore"),
         }
@@ -39,6 +39,12 @@ pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<End> {
     Ok(End::Status(if complete { 0 } else { crate::FAILURE }))
 }
 
+/// The directories in which journals were looked for.
+pub(crate) fn searched(dir: &StateDir) -> String {
+    let places: Vec<String> = dir.places().iter().map(|p| p.display().to_string()).collect();
+    places.join(", ")
+}
+
 /// Whether all was done that was asked for. Threads of a living balancer are not left behind, and are
 /// asked for only by who names them.
 fn complete(fate: &Fate, named: bool) -> bool {
@@ -46,7 +52,7 @@ fn complete(fate: &Fate, named: bool) -> bool {
         Fate::Failed(_) => false,
         Fate::Restored(report) => report.is_complete(),
         Fate::Alive(_) => !named,
-        Fate::Stale | Fate::OtherNamespace => true,
+        Fate::Stale | Fate::OtherHost | Fate::OtherNamespace => true,
     }
 }
 
@@ -76,6 +82,7 @@ fn as_json(dir: &StateDir, complete: bool, fates: &[(PathBuf, Fate)]) -> Value {
                 "held": living.held}),
             Fate::Stale => json!({"journal": path, "fate": "stale"}),
             Fate::OtherNamespace => json!({"journal": path, "fate": "other_namespace"}),
+            Fate::OtherHost => json!({"journal": path, "fate": "other_host"}),
             Fate::Failed(e) => {
                 json!({"journal": path, "fate": "failed", "reason": e.to_string()})
             }
@@ -122,7 +129,7 @@ fn left_to(living: &Living) -> String {
 
 /// What balancers that are dead, as their guardians are, have left: a line for each, told unless it is quiet.
 pub(crate) fn leftovers(quiet: bool) -> Vec<String> {
-    let found = StateDir::find().map(|dir| left(&dir)).unwrap_or_default();
+    let found = StateDir::look().map(|dir| left(&dir)).unwrap_or_default();
     let lines: Vec<String> = found.iter().map(left_behind).collect();
     if !quiet {
         lines.iter().for_each(|line| tell(&format!("evenly: {line}")));
@@ -192,6 +199,10 @@ fn describe(fate: &Fate) -> String {
         }
         Fate::Alive(living) => left_to(living),
         Fate::Stale => String::from("nothing was left to restore; removed"),
+        Fate::OtherHost => String::from(
+            "it is of another host that shares this directory, or of a former boot: run evenly restore on \
+             the host that wrote it, or remove the file",
+        ),
         Fate::OtherNamespace => {
             String::from("it was written in another process id namespace; run evenly restore there")
         }
@@ -199,8 +210,8 @@ fn describe(fate: &Fate) -> String {
     }
 }
 
-pub(crate) fn guardian(journal: &Path, fd: i32) -> anyhow::Result<End> {
-    evenly_linux::guardian::main(journal, fd)?;
+pub(crate) fn guardian(fd: i32) -> anyhow::Result<End> {
+    evenly_linux::guardian::main(fd)?;
     Ok(End::Status(0))
 }
 

@@ -30,7 +30,7 @@ const BUDGET: f64 = 0.02;
 
 pub(crate) fn top(args: &TopArgs) -> anyhow::Result<End> {
     let proc = Proc::default();
-    let known = StateDir::find().and_then(|dir| others(&dir, &proc)).unwrap_or_default();
+    let known = StateDir::look().and_then(|dir| others(&dir, &proc)).unwrap_or_default();
     let pid = match args.pid {
         Some(pid) => Pid(pid),
         None => only_program(&known, &proc)?,
@@ -129,7 +129,7 @@ struct Beside {
 
 impl Beside {
     fn of(program: Pid) -> Self {
-        let dir = StateDir::find().ok();
+        let dir = StateDir::look().ok();
         Self { dir, proc: Proc::default(), program }
     }
 

@@ -1,6 +1,7 @@
 //! `evenly tune`: what the balancer of a program goes by, shown and changed while it is at work.
 
 use crate::flags::TuneArgs;
+use crate::restore::searched;
 use crate::{End, output, tell};
 use anyhow::Context;
 use evenly_linux::journal::{Other, StateDir, others};
@@ -19,7 +20,7 @@ pub(crate) fn tune(args: &TuneArgs) -> anyhow::Result<End> {
         output::check("--json", path)?;
     }
     let pid = Pid(args.pid);
-    let dir = StateDir::find()?;
+    let dir = StateDir::look()?;
     let evenly = balancer(&dir, pid)?;
     let nothing = || {
         format!(
@@ -61,7 +62,7 @@ fn balancer(dir: &StateDir, pid: Pid) -> anyhow::Result<Other> {
         format!(
             "no evenly of this user is, or balances, process {pid}: {known} (their journals are in {}); \
              that of another user is tuned by that user",
-            dir.path().display()
+            searched(dir)
         )
     })
 }

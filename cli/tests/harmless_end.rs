@@ -5,6 +5,12 @@
 mod common;
 
 use common::*;
+use evenly_linux::proc::Proc;
+use evenly_model::{CpuSet, Pid};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 fn program() -> Running {
@@ -13,12 +19,15 @@ fn program() -> Running {
 
 /// The guardian first stands still, so that it cannot restore anything before it is killed.
 fn kill_with_its_guardian(evenly: &mut Evenly) {
-    let guardian = evenly.guardian();
-    signal(guardian, Signal::STOP);
-    evenly.kill(Signal::KILL);
-    signal(guardian, Signal::KILL);
+    kill_both(evenly.pid(), evenly.guardian());
     evenly.wait();
-    let state = || evenly_linux::proc::Proc::default().process_stat(guardian).map(|s| s.state);
+}
+
+fn kill_both(evenly: Pid, guardian: Pid) {
+    signal(guardian, Signal::STOP);
+    signal(evenly, Signal::KILL);
+    signal(guardian, Signal::KILL);
+    let state = || Proc::default().process_stat(guardian).map(|s| s.state);
     wait_until("the guardian to end", || state().is_none_or(|state| state == b'Z'));
 }
 
@@ -96,6 +105,177 @@ fn a_balancer_and_a_guardian_that_were_both_killed_are_cleaned_up_after_by_resto
     let (status, said) = state.output(&["restore"]);
     assert_eq!((status, said.as_str()), (Some(0), "evenly: nothing to restore\n"));
     assert_eq!(says_left(), "");
+}
+
+/// Ways in which a state directory goes away while it is used.
+const LOSSES: [fn(&Path); 3] = [
+    |dir| fs::remove_dir_all(dir).unwrap(),
+    |dir| {
+        fs::remove_dir_all(dir).unwrap();
+        fs::create_dir(dir).unwrap();
+    },
+    |dir| fs::rename(dir, dir.with_file_name("moved")).unwrap(),
+];
+
+/// Either the balancer is killed, at once; or its guardian with it, after the journal was made anew.
+fn is_undone_after(state: &State, lose: impl Fn(&Path), both: bool, whole: &CpuSet) {
+    let mut program = program();
+    let mut evenly = state.attach("juggle", 3, program.pid());
+    wait_until_narrowed(program.pid(), whole, 3);
+    lose(&state.path());
+    if both {
+        wait_until("the journal to be made anew", || {
+            state.path().exists() && evenly.journal().is_some()
+        });
+        let told = "the journal was removed, and has been made anew";
+        wait_until("word of it", || evenly.stderr().contains(told));
+        wait_until_narrowed(program.pid(), whole, 3);
+        assert_eq!(evenly.stderr().matches(told).count(), 1, "{}", evenly.stderr());
+        assert!(evenly.is_alive(), "{}", evenly.stderr());
+        kill_with_its_guardian(&mut evenly);
+        assert_eq!(narrowed(program.pid(), whole), 3);
+        let (status, said) = state.output(&["restore"]);
+        assert_eq!((status, narrowed(program.pid(), whole)), (Some(0), 0), "{said}");
+    } else {
+        evenly.kill(Signal::KILL);
+        evenly.wait();
+        wait_until_restored(program.pid(), whole);
+    }
+    assert!(program.is_alive());
+}
+
+#[test]
+fn a_state_directory_that_is_removed_or_emptied_loses_no_mask() {
+    let Some(whole) = whole() else { return };
+    for lose in LOSSES {
+        for both in [false, true] {
+            is_undone_after(&State::new(), lose, both, &whole);
+        }
+    }
+}
+
+/// What is mounted until the end of the test.
+struct Mounted<'a>(&'a Path);
+
+impl<'a> Mounted<'a> {
+    /// None, a skip, where nothing can be mounted.
+    fn new(at: &'a Path) -> Option<Self> {
+        let mut mount = Command::new("mount");
+        let o = mount.args(["-t", "tmpfs", "-o", "mode=700", "tmpfs"]).arg(at).output().unwrap();
+        if !o.status.success() {
+            evenly_testing::skip("namespaces", String::from_utf8_lossy(&o.stderr).trim());
+            return None;
+        }
+        Some(Self(at))
+    }
+
+    fn is_there(&self) -> bool {
+        fs::read_to_string("/proc/self/mounts").unwrap().contains(self.0.to_str().unwrap())
+    }
+
+    fn unmount(&self) {
+        let mut umount = Command::new("umount");
+        assert!(umount.arg("-l").arg(self.0).status().unwrap().success());
+    }
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        if self.is_there() {
+            self.unmount();
+        }
+    }
+}
+
+/// As logind does with the directory of a user who logs out.
+#[test]
+fn a_state_directory_whose_file_system_goes_away_loses_no_mask() {
+    let Some(whole) = whole() else { return };
+    for both in [false, true] {
+        let state = State::new();
+        let path = state.path();
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+        let Some(mounted) = Mounted::new(&path) else { return };
+        is_undone_after(&state, |_| mounted.unmount(), both, &whole);
+        assert!(!mounted.is_there());
+    }
+}
+
+#[test]
+fn a_state_directory_that_cannot_be_had_again_ends_balancing() {
+    let Some(whole) = whole() else { return };
+    let (state, mut program) = (State::new(), program());
+    let mut evenly = state.attach("juggle", 3, program.pid());
+    wait_until_narrowed(program.pid(), &whole, 3);
+    fs::remove_dir_all(state.path()).unwrap();
+    fs::write(state.path(), "").unwrap();
+    evenly.wait();
+    assert_eq!(narrowed(program.pid(), &whole), 0, "{}", evenly.stderr());
+    assert!(program.is_alive());
+    let said = evenly.stderr();
+    assert_eq!(said.lines().filter(|l| l.contains("journal")).count(), 1, "{said}");
+    assert!(said.contains("all masks are given back and balancing ends"), "{said}");
+}
+
+/// A user without a home and without a runtime directory, whose place in /tmp somebody else has taken.
+#[test]
+fn a_directory_that_another_user_made_first_keeps_nobody_from_balancing() {
+    const NOBODY: u32 = 65_534;
+    let Some(whole) = whole() else { return };
+    if !rustix::process::geteuid().is_root() {
+        return evenly_testing::skip("other-user", "no program can be started as another user's");
+    }
+    let room = tempfile::tempdir().unwrap();
+    fs::set_permissions(room.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+    for (from, name) in [(evenly(), "evenly"), (workload("churn").into(), "churn")] {
+        let mut cp = Command::new("cp");
+        assert!(cp.arg(from).arg(room.path().join(name)).status().unwrap().success());
+    }
+    let taken = room.path().join(format!("evenly-{NOBODY}"));
+    fs::create_dir(&taken).unwrap();
+    chown(&taken, Some(1), Some(1)).unwrap();
+    // The room is /tmp for it.
+    let as_nobody = |words: &str| {
+        let script = format!(
+            "mount --bind {} /tmp && cd / && exec setpriv --reuid={NOBODY} --regid={NOBODY} \
+             --clear-groups /tmp/evenly {words}",
+            room.path().display()
+        );
+        let mut c = Command::new("unshare");
+        c.args(["-m", "sh", "-c", &script]).env("HOME", "/nonexistent").stdin(Stdio::null());
+        for name in ["EVENLY_STATE_DIR", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"] {
+            c.env_remove(name);
+        }
+        c
+    };
+    let o = as_nobody("restore").output().unwrap();
+    let said = String::from_utf8_lossy(&o.stderr).into_owned();
+    if said.contains("unshare") || said.contains("mount") {
+        return evenly_testing::skip("namespaces", said.trim());
+    }
+    assert_eq!((o.status.code(), said.as_str()), (Some(0), "evenly: nothing to restore\n"));
+    let mut run = as_nobody(
+        "run --policy juggle --period 10ms --budget 50 --no-guard --threads 3 -- \
+         /tmp/churn --workers 3 --duration-s 300",
+    );
+    let mut balancer = Running(run.stdout(Stdio::null()).spawn().unwrap());
+    let pid = balancer.pid();
+    let child = |name: &str| {
+        let is_it = |p: &Pid| Proc::default().process_stat(*p).is_some_and(|s| s.name() == name);
+        wait_for(name, || descendants(pid).into_iter().find(is_it))
+    };
+    let (program, guardian) = (child("churn"), child("evenly-guardian"));
+    wait_until_narrowed(program, &whole, 3);
+    kill_both(pid, guardian);
+    balancer.0.wait().unwrap();
+    assert_eq!(narrowed(program, &whole), 3);
+    let o = as_nobody("restore").output().unwrap();
+    let left = narrowed(program, &whole);
+    signal(program, Signal::KILL);
+    let said = String::from_utf8_lossy(&o.stderr);
+    assert_eq!((o.status.code(), left), (Some(0), 0), "{said}");
+    assert!(said.contains(&format!("/tmp/evenly-{NOBODY}-")), "{said}");
 }
 
 #[test]
@@ -179,13 +359,15 @@ fn balancing_ends_where_no_other_guardian_can_be_started() {
     let (state, mut program) = (State::new(), program());
     // Its own program file is what evenly starts a guardian from.
     let copy = state.path().with_file_name("evenly");
-    std::fs::copy(evenly(), &copy).unwrap();
+    // By another process: a file that is open for writing here when a test beside this one starts a program
+    // cannot be executed until that program has begun.
+    assert!(Command::new("cp").arg(evenly()).arg(&copy).status().unwrap().success());
     let pid = program.pid().to_string();
     let args = ["attach", "--policy", "juggle", "--period", "10ms", "--no-guard", &pid];
     let mut evenly = state.start_as(&copy, &args);
     wait_until_narrowed(program.pid(), &whole, 3);
     let guardian = evenly.guardian();
-    std::fs::remove_file(&copy).unwrap();
+    fs::remove_file(&copy).unwrap();
     signal(guardian, Signal::KILL);
     evenly.wait();
     assert_eq!(narrowed(program.pid(), &whole), 0, "{}", evenly.stderr());

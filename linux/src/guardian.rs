@@ -9,6 +9,10 @@
 //! and evenly sees the guardian's end close if somebody kills the guardian, and starts another. In
 //! between the guardian
 //! sleeps, and wakes at most once a second to look at one word of the shared journal.
+//! The guardian holds the journal's descriptor, which comes over the connection, as does that of another
+//! one where evenly has to make it anew ([`Guardian::keep_journal`]). So it undoes everything whatever
+//! became of the journal's name, of its directory, or of the file system.
+//!
 //! That costs 0.002 % of a CPU (the ignored test `costs` measures it) and some 300 KiB of memory.
 //!
 //! It has its own session, hence no terminal and no part in the process group that a terminal or a
@@ -16,21 +20,22 @@
 //! early. SIGTERM is ignored because whoever ends evenly with it, or shuts the machine down, sends it
 //! to both, and the guardian must be the one to stay; it ends by itself right after evenly.
 
-use crate::journal::{Journal, JournalError, LiveHeader};
+mod connection;
+
+use crate::journal::{Journal, JournalError, LiveJournal};
 use crate::proc::Proc;
 use crate::restore::{self, RestoreReport};
 use crate::share::Real;
+use connection::{Connection, Received};
 use evenly_model::Nanos;
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::Timespec;
 use rustix::io::Errno;
-use std::ffi::OsStr;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::net::UnixStream;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The least time without a heartbeat after which the guardian acts.
 const LEAST_PATIENCE: Nanos = Nanos::from_millis(2_000);
@@ -40,9 +45,7 @@ const PATIENCE_PERIODS: f64 = 20.0;
 const LEAST_NAP: Nanos = Nanos::from_millis(1_000);
 /// How long evenly waits for the guardian to say that it watches. An exec on a busy machine takes
 /// milliseconds.
-const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// What the guardian says when it watches.
-const READY: u8 = b'R';
+const START_TIMEOUT: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 
 /// Why there is no guardian.
 #[derive(Debug, thiserror::Error)]
@@ -90,6 +93,7 @@ pub enum GuardianError {
 /// as the death of evenly does.
 #[derive(Debug)]
 pub struct Guardian {
+    journal: Arc<Journal>,
     state: Mutex<Hold>,
 }
 
@@ -103,39 +107,33 @@ struct Hold {
 
 #[derive(Debug)]
 struct Watching {
-    connection: UnixStream,
+    connection: Connection,
     child: Child,
 }
 
 impl Watching {
-    fn start(command: &mut Command) -> Result<Self, GuardianError> {
+    fn start(command: &mut Command, journal: &Journal) -> Result<Self, GuardianError> {
         let program = PathBuf::from(command.get_program());
         let start = |source| GuardianError::Start { program: program.clone(), source };
-        let (ours, theirs) = UnixStream::pair().map_err(start)?;
-        command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null());
+        let (ours, theirs) = Connection::pair().map_err(start)?;
+        // Before it is started: should evenly die now, the guardian knows what to undo.
+        journal.with_file(|file, path| ours.send_journal(file, path)).map_err(start)?;
+        command.stdin(theirs).stdout(Stdio::null());
         let child = command.spawn();
         // The command holds the other end of the connection; it must be the guardian's alone.
         command.stdin(Stdio::null());
         let mut watching = Self { connection: ours, child: child.map_err(start)? };
-        watching.wait_until_ready().map_err(|source| {
+        watching.connection.wait_until_ready(START_TIMEOUT).map_err(|source| {
             watching.abandon();
             GuardianError::NotReady { program, source }
         })?;
         Ok(watching)
     }
 
-    fn wait_until_ready(&self) -> io::Result<()> {
-        self.connection.set_read_timeout(Some(START_TIMEOUT))?;
-        let mut word = [0u8];
-        (&self.connection).read_exact(&mut word)?;
-        if word == [READY] { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
-    }
-
     fn is_alive(&self) -> bool {
-        let mut fds = [PollFd::new(&self.connection, PollFlags::IN)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // The guardian says nothing after it is ready: what can be read is the end.
-        !matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(n) if n > 0)
+        // The guardian says nothing after it is ready: what can be received is the end.
+        !matches!(self.connection.wait(now), Ok(true))
     }
 
     /// Ends a guardian that is of no use, so that it is not left as a zombie.
@@ -152,24 +150,27 @@ impl Guardian {
     ///
     /// # Errors
     /// [`GuardianError`]: balancing must then not start.
-    pub fn start(exe: &Path, journal: &Journal, stderr: bool) -> Result<Self, GuardianError> {
+    pub fn start(exe: &Path, journal: &Arc<Journal>, stderr: bool) -> Result<Self, GuardianError> {
         let mut command = Command::new(exe);
-        command.args([OsStr::new("guardian"), OsStr::new("--journal"), journal.path().as_os_str()]);
+        // By its name whoever lists processes sees whose guardian it is.
+        let path = journal.path();
+        command.args([OsStr::new("guardian"), OsStr::new("--journal"), path.as_os_str()]);
         // The connection travels as standard input: no other descriptor survives exec.
         command.args(["--fd", "0"]);
         if !stderr {
             command.stderr(Stdio::null());
         }
-        Self::spawn(command)
+        Self::spawn(command, journal)
     }
 
     /// Starts a command that calls [`main`] with descriptor 0, and waits until it watches.
     ///
     /// # Errors
     /// As [`Guardian::start`].
-    pub fn spawn(mut command: Command) -> Result<Self, GuardianError> {
-        let watching = Watching::start(&mut command)?;
-        Ok(Self { state: Mutex::new(Hold { command, watching: Some(watching) }) })
+    pub fn spawn(mut command: Command, journal: &Arc<Journal>) -> Result<Self, GuardianError> {
+        let watching = Watching::start(&mut command, journal)?;
+        let state = Mutex::new(Hold { command, watching: Some(watching) });
+        Ok(Self { journal: journal.clone(), state })
     }
 
     fn lock(&self) -> MutexGuard<'_, Hold> {
@@ -196,8 +197,26 @@ impl Guardian {
         if let Some(mut dead) = hold.watching.take() {
             dead.abandon();
         }
-        hold.watching = Some(Watching::start(&mut hold.command)?);
+        hold.watching = Some(Watching::start(&mut hold.command, &self.journal)?);
         Ok(true)
+    }
+
+    /// Makes the journal anew where its name no longer leads to it, and gives it to the guardian. A guardian
+    /// that cannot take it is killed, so that it does not undo what an old journal says: to be followed by
+    /// [`Guardian::renew`]. Returns where the journal is now, and None where nothing had to be done.
+    ///
+    /// # Errors
+    /// As [`Journal::make_anew`]: all masks must be given back.
+    pub fn keep_journal(&self) -> Result<Option<PathBuf>, JournalError> {
+        let mut hold = self.lock();
+        self.journal.make_anew(|file, path| {
+            if let Some(mut watching) = hold.watching.take() {
+                match watching.connection.send_journal(file, path) {
+                    Ok(()) => hold.watching = Some(watching),
+                    Err(_) => watching.abandon(),
+                }
+            }
+        })
     }
 
     /// The guardian's process id, for those who list evenly's processes. None where none watches.
@@ -225,10 +244,15 @@ impl Guardian {
     }
 }
 
-/// Whether a process is the guardian of this journal, as [`Guardian::start`] starts one.
+/// Whether a process is the guardian of this journal, as [`Guardian::start`] starts one. The journal may
+/// have been made anew in another directory since: the name of its file says whose it is.
 pub(crate) fn watches(proc: &Proc, journal: &Path) -> bool {
-    let mark = [OsStr::new("guardian"), OsStr::new("--journal"), journal.as_os_str()];
-    proc.processes().into_iter().any(|pid| proc.command_line(pid).windows(3).any(|w| *w == mark))
+    let is_mark = |words: &[OsString]| {
+        words[0] == "guardian"
+            && words[1] == "--journal"
+            && Path::new(&words[2]).file_name() == journal.file_name()
+    };
+    proc.processes().into_iter().any(|pid| proc.command_line(pid).windows(3).any(is_mark))
 }
 
 /// What the guardian came to do.
@@ -241,35 +265,41 @@ pub enum Duty {
 }
 
 /// The guardian's whole life: takes the connection `fd`, leaves session, terminal, directory and
-/// descriptors of its parent, watches the journal, and restores if it must.
+/// descriptors of its parent, watches the journal that comes over the connection, and restores if it must.
 ///
 /// To be called first thing in a process of its own: it closes every other descriptor above 2.
 ///
 /// # Errors
 /// [`GuardianError`] where the journal cannot be read or a mask could not be given back.
-pub fn main(journal: &Path, fd: RawFd) -> Result<Duty, GuardianError> {
-    main_on(journal, fd, &Real::default())
+pub fn main(fd: RawFd) -> Result<Duty, GuardianError> {
+    main_on(fd, &Real::default())
 }
 
 /// The same on this machine, which need not be the one that it runs on.
 ///
 /// # Errors
 /// As [`main`].
-pub fn main_on(journal: &Path, fd: RawFd, real: &Real) -> Result<Duty, GuardianError> {
+pub fn main_on(fd: RawFd, real: &Real) -> Result<Duty, GuardianError> {
     ignore_signals();
     let connection = settle(fd)?;
-    let live = LiveHeader::open(journal)?;
-    // It fails where evenly is dead already: the end of the connection tells below.
-    let _ = (&connection).write_all(&[READY]);
-    watch(&mut Evenly { connection: &connection, path: journal, live: &live, real })?;
-    if live.is_clean() {
+    let Received::Journal(file, path) = connection.receive().map_err(cannot_receive)? else {
+        return Ok(Duty::Nothing);
+    };
+    let mut evenly = Evenly { live: LiveJournal::of(file, path)?, connection, real };
+    evenly.connection.say_ready();
+    watch(&mut evenly)?;
+    if evenly.live.is_clean() {
         return Ok(Duty::Nothing);
     }
-    let report = restore::finish(journal, &Proc::default(), real)?;
+    let report = restore::finish(&evenly.live, &Proc::default(), real)?;
     match report.failures() {
         None => Ok(Duty::Restored(report)),
         Some((count, first)) => Err(GuardianError::Unrestored { count, first }),
     }
+}
+
+fn cannot_receive(source: io::Error) -> GuardianError {
+    GuardianError::System { what: "receive the journal", source }
 }
 
 /// Ignores what can be ignored, for the whole process.
@@ -288,11 +318,11 @@ fn ignore_signals() {
 }
 
 /// Leaves everything that was inherited, and gives the connection a place of its own.
-fn settle(fd: RawFd) -> Result<UnixStream, GuardianError> {
+fn settle(fd: RawFd) -> Result<Connection, GuardianError> {
     let cannot = |what| move |e: Errno| GuardianError::System { what, source: e.into() };
     // SAFETY: the descriptor is only borrowed for the duplication; where it is not open, that fails
     // with EBADF.
-    let given = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
+    let given = unsafe { BorrowedFd::borrow_raw(fd) };
     let connection =
         rustix::io::fcntl_dupfd_cloexec(given, 3).map_err(cannot("take its connection"))?;
     let kept = connection.as_raw_fd();
@@ -314,7 +344,7 @@ fn settle(fd: RawFd) -> Result<UnixStream, GuardianError> {
     let _ = rustix::thread::set_name(c"evenly-guardian");
     // Not permitted to most users. It is small, so the kernel hardly picks it anyhow.
     let _ = std::fs::write("/proc/self/oom_score_adj", "-1000");
-    Ok(UnixStream::from(connection))
+    Ok(Connection::from(connection))
 }
 
 /// Closes every descriptor above 2 but one.
@@ -344,9 +374,8 @@ trait Watched {
 
 /// The real evenly.
 struct Evenly<'a> {
-    connection: &'a UnixStream,
-    path: &'a Path,
-    live: &'a LiveHeader,
+    connection: Connection,
+    live: LiveJournal,
     real: &'a Real,
 }
 
@@ -366,12 +395,29 @@ impl Watched for Evenly<'_> {
     fn release(&mut self) {
         // Dying of a journal that cannot be read now would leave nobody to try again.
         if !self.live.is_clean() {
-            let _ = restore::release_living(self.path, self.live, self.real);
+            let _ = restore::release_living(&self.live, self.real);
         }
     }
 
     fn wait(&mut self, time: Nanos) -> Result<bool, GuardianError> {
-        wait(self.connection, time)
+        let timeout = Timespec {
+            tv_sec: i64::try_from(time.0 / 1_000_000_000).unwrap_or(i64::MAX),
+            tv_nsec: (time.0 % 1_000_000_000) as _,
+        };
+        let cannot =
+            |e: Errno| GuardianError::System { what: "watch its connection", source: e.into() };
+        if !self.connection.wait(timeout).map_err(cannot)? {
+            return Ok(false);
+        }
+        match self.connection.receive().map_err(cannot_receive)? {
+            Received::Journal(file, path) => {
+                let newer = LiveJournal::of(file, path)?;
+                newer.follows(&self.live);
+                self.live = newer;
+                Ok(false)
+            }
+            Received::End => Ok(true),
+        }
     }
 }
 
@@ -402,21 +448,6 @@ fn watch(evenly: &mut impl Watched) -> Result<(), GuardianError> {
 /// How long the guardian waits for a heartbeat.
 pub(crate) fn patience(period: Nanos) -> Nanos {
     LEAST_PATIENCE.max(period.scale(PATIENCE_PERIODS))
-}
-
-/// Whether the connection ended within this time.
-fn wait(connection: &UnixStream, time: Nanos) -> Result<bool, GuardianError> {
-    let mut fds = [PollFd::new(connection, PollFlags::IN)];
-    let timeout = Timespec {
-        tv_sec: i64::try_from(time.0 / 1_000_000_000).unwrap_or(i64::MAX),
-        tv_nsec: (time.0 % 1_000_000_000) as _,
-    };
-    match rustix::event::poll(&mut fds, Some(&timeout)) {
-        Ok(0) | Err(Errno::INTR) => Ok(false),
-        // evenly never sends anything: what can be read is the end.
-        Ok(_) => Ok(true),
-        Err(e) => Err(GuardianError::System { what: "watch its connection", source: e.into() }),
-    }
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::bpf::{SLOTS, Switches};
 use crate::clock::{now, process_cpu_time, thread_cpu_time};
 use crate::counters::{Counted, Counters, CountersError, several_kinds_of_cpus};
 use crate::guardian::{Guardian, GuardianError};
-use crate::journal::{Journal, Other, Process};
+use crate::journal::{Journal, JournalError, Other, Process};
 use crate::limits::{DomainKind, Limits, Quota, slice};
 use crate::machine::{LinuxMachine, Masks, RankCounts, Source, Testimonies};
 use crate::proc::{Proc, Stat, parse_schedstat, read_all};
@@ -154,6 +154,12 @@ pub enum LiveError {
          so all masks are given back and balancing ends: {0}"
     )]
     Unguarded(#[from] GuardianError),
+    /// The journal was removed.
+    #[error(
+        "the journal that says what to undo was removed with its directory, and cannot be made anew, \
+         so all masks are given back and balancing ends: {0}"
+    )]
+    NoJournal(#[from] JournalError),
     /// A thread for a domain's balancer cannot be started.
     #[error("cannot start a balancer thread: {0}")]
     Thread(std::io::Error),
@@ -591,8 +597,8 @@ const QUOTA_LOOKS: Nanos = Nanos::from_millis(1_000);
 const UNBOUND_LOOKS: Nanos = Nanos::from_millis(1_000);
 /// The least period of a domain that has one CPU or no thread: it only waits for that to change.
 const REST: Nanos = Nanos::from_millis(250);
-/// How often it is looked whether the guardian lives.
-const GUARDIAN_LOOKS: Nanos = Nanos::from_millis(1_000);
+/// How often it is looked whether the guardian lives, and whether the journal's name leads to it.
+const GUARDIAN_LOOKS: Nanos = Nanos::from_millis(500);
 /// The part of the overhead budget that scanning may use.
 const SCAN_SHARE: f64 = 0.4;
 /// How long the threads must stand still before balancing begins.
@@ -876,12 +882,13 @@ impl Live {
             guardian: self.guardian.clone(),
             next_guardian: began + GUARDIAN_LOOKS,
             unguarded: None,
+            told_of_journal: false,
             notes,
         };
         let period = domains.first().map(|d| d.period.wanted()).unwrap_or_default();
         let domains = run_domains(domains, workers, &mut coordinator, control)?;
         if let Some(why) = coordinator.unguarded {
-            return Err(LiveError::Unguarded(why));
+            return Err(why);
         }
 
         let end = now();
@@ -970,6 +977,7 @@ fn run_domains(
                 } else {
                     domain.due.min(coordinator.due())
                 };
+                let due = due.min(coordinator.guarding_due());
                 if control.sleep_until(due, || domain.is_called())
                     || coordinator.vanished
                     || !coordinator.is_guarded()
@@ -1205,7 +1213,9 @@ struct Coordinator {
     guardian: Option<Arc<Guardian>>,
     next_guardian: Nanos,
     /// Why nobody would restore masks any more.
-    unguarded: Option<GuardianError>,
+    unguarded: Option<LiveError>,
+    /// It is said once that the journal was made anew.
+    told_of_journal: bool,
     /// Where threads are to run.
     mapping: Option<Mapping>,
     /// Which task a thread is, for the mapping and for a policy that asks.
@@ -1218,6 +1228,11 @@ impl Coordinator {
     /// When there is something to do.
     fn due(&self) -> Nanos {
         self.jobs.iter().map(|j| j.next).min().unwrap_or_default()
+    }
+
+    /// When it is to be looked again after what undoes everything.
+    fn guarding_due(&self) -> Nanos {
+        if self.guardian.is_some() { self.next_guardian } else { Nanos(u64::MAX) }
     }
 
     /// Does one piece of the work that is most overdue, if it can be afforded. Returns whether there
@@ -1330,23 +1345,32 @@ impl Coordinator {
         mail
     }
 
-    /// Looks after the guardian now and then: one that was killed is replaced. False where that
-    /// cannot be.
+    /// Looks after the guardian and the journal now and then: a guardian that was killed is replaced, and a
+    /// journal that was removed is made anew. False where that cannot be.
     fn is_guarded(&mut self) -> bool {
         let time = now();
         if time >= self.next_guardian
-            && let Some(guardian) = &self.guardian
+            && let Some(guardian) = self.guardian.clone()
         {
             self.next_guardian = time + GUARDIAN_LOOKS;
-            match guardian.renew() {
-                Ok(false) => {}
-                Ok(true) => self
-                    .notes
-                    .push(String::from("the guardian was killed, and has been started again")),
-                Err(why) => self.unguarded = Some(why),
-            }
+            self.unguarded = self.look_after(&guardian).err();
         }
         self.unguarded.is_none()
+    }
+
+    fn look_after(&mut self, guardian: &Guardian) -> Result<(), LiveError> {
+        if let Some(path) = guardian.keep_journal()?
+            && !std::mem::replace(&mut self.told_of_journal, true)
+        {
+            self.notes.push(format!(
+                "the journal was removed, and has been made anew: {}",
+                path.display()
+            ));
+        }
+        if guardian.renew()? {
+            self.notes.push(String::from("the guardian was killed, and has been started again"));
+        }
+        Ok(())
     }
 
     /// Gives CPUs that have come to the domains that they belong to.

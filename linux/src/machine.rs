@@ -1236,7 +1236,7 @@ mod tests {
 
     impl Bench {
         fn record(&self, id: ThreadId) -> (State, Vec<CpuSet>) {
-            let view = JournalView::open(self.machine.masks.journal.path()).unwrap();
+            let view = JournalView::open(&self.machine.masks.journal.path()).unwrap();
             let r = view.records.into_iter().rfind(|r| r.id == id).unwrap();
             (r.state, r.set)
         }
@@ -1376,7 +1376,7 @@ mod tests {
         assert_eq!(t.record(w.id).0, State::Ended);
         second.confine(w.id, &b).unwrap();
         assert_eq!(w.mask(), b);
-        let view = JournalView::open(second.masks.journal.path()).unwrap();
+        let view = JournalView::open(&second.masks.journal.path()).unwrap();
         let live: Vec<_> =
             view.records.iter().filter(|r| r.id == w.id && r.state == State::Live).collect();
         assert!(live.len() == 1 && t.whole.is_subset(&live[0].original), "{live:?}");

@@ -25,7 +25,7 @@
 use crate::affinity;
 use crate::guardian;
 use crate::journal::{
-    self, Header, Journal, JournalError, JournalView, LiveHeader, Process, Record, State, StateDir,
+    self, Header, Journal, JournalError, JournalView, LiveJournal, Process, Record, State, StateDir,
 };
 use crate::limits::Limits;
 use crate::proc::Proc;
@@ -455,7 +455,7 @@ pub fn end(journal: &Journal) -> Result<RestoreReport, JournalError> {
 /// # Errors
 /// As [`end`].
 pub fn end_on(journal: &Journal, real: &Real) -> Result<RestoreReport, JournalError> {
-    let view = JournalView::open(journal.path())?;
+    let view = journal.view()?;
     let report = restore_everything(&view, &Proc::default(), real);
     if report.is_complete() {
         journal.finish()?;
@@ -485,6 +485,9 @@ pub enum Fate {
     Alive(Living),
     /// It was of another boot, or everything was undone already; it is removed.
     Stale,
+    /// Its ids mean nothing here: it is in a directory that hosts share, and not of this boot, so it is that of
+    /// another host, or of a former boot of this one.
+    OtherHost,
     /// Its ids mean nothing here: it was written in another process id name space.
     OtherNamespace,
     /// It could not be read or removed; nothing was changed where it could not be read.
@@ -538,8 +541,11 @@ fn concerns(view: &JournalView, pid: Pid) -> bool {
 
 fn restore_one(path: &Path, view: &JournalView, proc: &Proc, force: bool, real: &Real) -> Fate {
     let header: &Header = &view.header;
-    if header.clean || !header.is_of_this_boot() {
+    if header.clean || header.is_of_former_boot(path) {
         return journal::remove(path).map_or_else(Fate::Failed, |()| Fate::Stale);
+    }
+    if !header.is_of_this_boot() {
+        return Fate::OtherHost;
     }
     if !header.is_of_this_pid_namespace() {
         return Fate::OtherNamespace;
@@ -552,7 +558,9 @@ fn restore_one(path: &Path, view: &JournalView, proc: &Proc, force: bool, real: 
             stands_still,
             held: held(view, proc),
         }),
-        None => finish(path, proc, real).map_or_else(Fate::Failed, Fate::Restored),
+        None => LiveJournal::open(path)
+            .and_then(|journal| finish(&journal, proc, real))
+            .map_or_else(Fate::Failed, Fate::Restored),
     }
 }
 
@@ -567,7 +575,7 @@ fn held(view: &JournalView, proc: &Proc) -> usize {
 }
 
 fn release(path: &Path, real: &Real) -> Fate {
-    match LiveHeader::open(path).and_then(|live| release_living(path, &live, real)) {
+    match LiveJournal::open(path).and_then(|live| release_living(&live, real)) {
         Ok(report) => Fate::Restored(report),
         Err(e) => Fate::Failed(e),
     }
@@ -575,11 +583,10 @@ fn release(path: &Path, real: &Real) -> Fate {
 
 /// Restores the threads of an evenly that lives but does not work, and tells it.
 pub(crate) fn release_living(
-    path: &Path,
-    live: &LiveHeader,
+    live: &LiveJournal,
     real: &Real,
 ) -> Result<RestoreReport, JournalError> {
-    let view = JournalView::open(path)?;
+    let view = live.view()?;
     live.raise_released();
     let report = restore_everything(&view, &Proc::default(), real);
     live.raise_released();
@@ -588,11 +595,14 @@ pub(crate) fn release_living(
 
 /// Restores the threads of an evenly that is dead, and removes its journal if nothing is left to
 /// do. The journal is read anew: it no longer changes.
-pub(crate) fn finish(path: &Path, proc: &Proc, real: &Real) -> Result<RestoreReport, JournalError> {
-    let view = JournalView::open(path)?;
-    let report = restore_everything(&view, proc, real);
+pub(crate) fn finish(
+    live: &LiveJournal,
+    proc: &Proc,
+    real: &Real,
+) -> Result<RestoreReport, JournalError> {
+    let report = restore_everything(&live.view()?, proc, real);
     if report.is_complete() {
-        journal::remove(path)?;
+        live.finish()?;
     }
     Ok(report)
 }
@@ -738,7 +748,7 @@ mod tests {
         }
 
         fn restore(&mut self) -> RestoreReport {
-            let view = JournalView::open(self.journal.path()).unwrap();
+            let view = JournalView::open(&self.journal.path()).unwrap();
             let proc = Proc::at(&self.tmp.path().join("proc"));
             restore(&view, &proc, self)
         }

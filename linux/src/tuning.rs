@@ -118,8 +118,11 @@ impl Tuned {
     }
 }
 
+/// Where it is, in whichever place of the user; else where it would be.
 fn file(dir: &StateDir, evenly: Process) -> PathBuf {
-    dir.path().join(format!("{}-{}.{EXTENSION}", evenly.pid, evenly.start))
+    let name = format!("{}-{}.{EXTENSION}", evenly.pid, evenly.start);
+    let mut in_places = dir.places().into_iter().map(|place| place.join(&name));
+    in_places.find(|path| path.exists()).unwrap_or_else(|| dir.path().join(&name))
 }
 
 /// Whose file it is, by its name.
@@ -157,7 +160,8 @@ impl Tuning {
                 let _ = fs::remove_file(&path);
             }
         }
-        let path = file(dir, Process::own());
+        let own = Process::own();
+        let path = dir.path().join(format!("{}-{}.{EXTENSION}", own.pid, own.start));
         replace(&path, &tuned.text())?;
         Ok(Self { path, tuned })
     }
@@ -270,7 +274,8 @@ pub fn tune(
         move |source| TuningError::Io { path, what, source }
     };
     // Of two at a time neither must undo what the other has done.
-    let lock = File::open(dir.path()).map_err(failed("open its directory"))?;
+    let lock =
+        File::open(path.parent().unwrap_or(dir.path())).map_err(failed("open its directory"))?;
     flock(&lock, FlockOperation::LockExclusive)
         .map_err(|e| failed("lock its directory")(e.into()))?;
     let Some(before) = read(dir, evenly)? else { return Ok(None) };

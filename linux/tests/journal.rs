@@ -30,9 +30,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const STATE: &str = "EVENLY_TEST_STATE";
-const JOURNAL: &str = "EVENLY_TEST_JOURNAL";
 const TARGET: &str = "EVENLY_TEST_TARGET";
 const HEARTBEATS: &str = "EVENLY_TEST_HEARTBEATS";
+const KEEPS_JOURNAL: &str = "EVENLY_TEST_KEEPS_JOURNAL";
 
 /// No test: the other roles of this program. Without a role it does nothing.
 #[test]
@@ -41,17 +41,17 @@ fn role() {
         Ok("balancer") => balancer(),
         Ok("killed") => killed_at_the_first_mask(),
         Ok("guardian") => {
-            guardian::main(Path::new(&env::var_os(JOURNAL).unwrap()), 0).unwrap();
+            guardian::main(0).unwrap();
         }
         Ok("program") => program(),
         _ => {}
     }
 }
 
-fn guard(journal: &Journal) -> Guardian {
+fn guard(journal: &Arc<Journal>) -> Guardian {
     let mut command = role_command("guardian");
-    command.env(JOURNAL, journal.path()).stderr(Stdio::null());
-    Guardian::spawn(command).unwrap()
+    command.stderr(Stdio::null());
+    Guardian::spawn(command, journal).unwrap()
 }
 
 /// Pins all threads of a process to their first CPU, and again whenever they were released.
@@ -59,7 +59,7 @@ fn balancer() {
     let dir = StateDir::at(Path::new(&env::var_os(STATE).unwrap())).unwrap();
     let target = Pid(env::var(TARGET).unwrap().parse().unwrap());
     let proc = Proc::default();
-    let journal = Journal::create(&dir, Process::find(&proc, target)).unwrap();
+    let journal = Arc::new(Journal::create(&dir, Process::find(&proc, target)).unwrap());
     let guardian = guard(&journal);
     let mut managed = Vec::new();
     for tid in proc.threads(target) {
@@ -81,6 +81,9 @@ fn balancer() {
     loop {
         if env::var_os(HEARTBEATS).is_some() {
             journal.heartbeat(now());
+        }
+        if env::var_os(KEEPS_JOURNAL).is_some() {
+            guardian.keep_journal().unwrap();
         }
         if journal.released_generation() != generation {
             generation = journal.released_generation();
@@ -123,6 +126,11 @@ struct Scene {
 impl Scene {
     /// None, a skip, where this machine has one CPU only: nothing can be pinned.
     fn new(heartbeats: bool) -> Option<Self> {
+        Self::with(if heartbeats { &[HEARTBEATS] } else { &[] })
+    }
+
+    /// With a balancer that has these variables.
+    fn with(variables: &[&str]) -> Option<Self> {
         let original = affinity::get(Tid(0)).unwrap();
         if original.len() < 2 {
             evenly_testing::skip("two-cpus", format!("only the CPUs {original} can be used"));
@@ -133,9 +141,7 @@ impl Scene {
         let program = Helper::program();
         let mut command = role_command("balancer");
         command.env(STATE, dir.path()).env(TARGET, program.pid().to_string()).process_group(0);
-        if heartbeats {
-            command.env(HEARTBEATS, "1");
-        }
+        command.envs(variables.iter().map(|name| (name, "1")));
         let mut balancer = Helper::start(command);
         let guardian = Pid(balancer.reply().parse().unwrap());
         let pinned = CpuSet::single(original.first().unwrap());
@@ -202,6 +208,80 @@ fn a_killed_balancer_is_undone_by_its_guardian() {
     scene.wait_for_guardian();
     assert!(scene.all_threads_have(&scene.original));
     until("the guardian ends", || has_ended(scene.guardian));
+}
+
+/// Ways in which a state directory is lost.
+const LOSSES: [fn(&Path); 3] = [
+    |dir| fs::remove_dir_all(dir).unwrap(),
+    |dir| {
+        fs::remove_dir_all(dir).unwrap();
+        fs::create_dir(dir).unwrap();
+    },
+    |dir| fs::rename(dir, dir.with_file_name("moved")).unwrap(),
+];
+
+#[test]
+fn the_guardian_needs_no_name_of_the_journal() {
+    for lose in LOSSES {
+        let Some(mut scene) = Scene::new(true) else { return };
+        lose(scene.dir.path());
+        scene.balancer.kill();
+        until("the masks are back", || scene.all_threads_have(&scene.original));
+        until("the guardian ends", || has_ended(scene.guardian));
+    }
+}
+
+#[test]
+fn a_journal_that_was_made_anew_is_that_of_the_guardian_and_of_restore() {
+    for lose in LOSSES {
+        for both in [false, true] {
+            let Some(mut scene) = Scene::with(&[HEARTBEATS, KEEPS_JOURNAL]) else { return };
+            lose(scene.dir.path());
+            until("the journal is made anew", || {
+                scene.dir.path().exists() && !scene.dir.journals().unwrap().is_empty()
+            });
+            if both {
+                send(scene.guardian, Signal::KILL);
+                until("the guardian ends", || has_ended(scene.guardian));
+            }
+            scene.balancer.kill();
+            if both {
+                assert!(scene.all_threads_have(&scene.pinned));
+                let fates = restore::restore_all(&scene.dir, None, false).unwrap();
+                let [(_, Fate::Restored(report))] = &fates[..] else { panic!("{fates:?}") };
+                assert_eq!(report.restored, scene.threads());
+            }
+            scene.wait_for_guardian();
+            assert!(scene.all_threads_have(&scene.original));
+        }
+    }
+}
+
+/// A guardian that takes nothing any more must not undo later what an old journal says.
+#[test]
+fn a_guardian_that_cannot_be_given_a_new_journal_is_replaced() {
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = StateDir::at(&tmp.path().join("state")).unwrap();
+    let journal = Arc::new(Journal::create(&dir, None).unwrap());
+    let guardian = guard(&journal);
+    let first = Pid(guardian.id().unwrap() as i32);
+    assert_eq!(guardian.keep_journal().unwrap(), None);
+    send(first, Signal::STOP);
+    until("it has stopped", || {
+        Proc::default().process_stat(first).is_some_and(|s| s.state == b'T')
+    });
+    // The kernel keeps only so many messages for one that does not receive.
+    for _ in 0..10_000 {
+        fs::remove_dir_all(dir.path()).unwrap();
+        assert_eq!(guardian.keep_journal().unwrap(), Some(journal.path()));
+        if guardian.id().is_none() {
+            break;
+        }
+    }
+    assert!(guardian.id().is_none() && has_ended(first));
+    assert!(guardian.renew().unwrap() && guardian.is_alive());
+    journal.finish().unwrap();
+    guardian.finish().unwrap();
 }
 
 #[test]
@@ -323,7 +403,9 @@ fn the_guardian_keeps_nothing_of_its_parent() {
         .map(|e| fs::read_link(e.unwrap().path()).unwrap().to_string_lossy().into_owned())
         .collect();
     open.sort();
-    assert_eq!(open.len(), 4, "{open:?}");
+    let journal = scene.journal().display().to_string();
+    let kept = open.iter().position(|o| *o == journal).map(|at| open.remove(at));
+    assert!(kept.is_some() && open.len() == 4, "{open:?}");
     assert!(open[..3].iter().all(|o| o == "/dev/null"), "{open:?}");
     assert!(open[3].starts_with("socket:"), "{open:?}");
 }
@@ -343,7 +425,7 @@ fn tids_that_are_used_again_are_left() {
     let mut slot = journal.meet(id, pid, &original).unwrap();
     journal.about_to_set(&mut slot, &first);
     affinity::set(Tid(pid.0), &first).unwrap();
-    let view = JournalView::open(journal.path()).unwrap();
+    let view = JournalView::open(&journal.path()).unwrap();
     let report = restore::restore(&view, &proc, &mut restore::System::default());
     assert_eq!((report.restored, report.gone), (0, 1));
     assert_eq!(affinity::get(Tid(pid.0)).unwrap(), first);
@@ -353,7 +435,7 @@ fn tids_that_are_used_again_are_left() {
 fn a_clean_end_leaves_nothing_to_do() {
     let tmp = tempfile::tempdir().unwrap();
     let dir = StateDir::at(tmp.path()).unwrap();
-    let journal = Journal::create(&dir, None).unwrap();
+    let journal = Arc::new(Journal::create(&dir, None).unwrap());
     let guardian = guard(&journal);
     assert!(guardian.is_alive());
     let program = Helper::program();
@@ -377,7 +459,7 @@ fn a_clean_end_leaves_nothing_to_do() {
 fn the_end_of_a_balancer_finds_what_its_scans_missed() {
     let tmp = tempfile::tempdir().unwrap();
     let dir = StateDir::at(tmp.path()).unwrap();
-    let journal = Journal::create(&dir, None).unwrap();
+    let journal = Arc::new(Journal::create(&dir, None).unwrap());
     let guardian = guard(&journal);
     let mut program = Helper::program();
     let (proc, pid) = (Proc::default(), program.pid());
@@ -407,7 +489,7 @@ fn the_end_of_a_balancer_finds_what_its_scans_missed() {
 #[test]
 fn a_killed_guardian_is_noticed_and_replaced() {
     let tmp = tempfile::tempdir().unwrap();
-    let journal = Journal::create(&StateDir::at(tmp.path()).unwrap(), None).unwrap();
+    let journal = Arc::new(Journal::create(&StateDir::at(tmp.path()).unwrap(), None).unwrap());
     let guardian = guard(&journal);
     send(Pid(guardian.id().unwrap() as i32), Signal::KILL);
     until("evenly notices", || !guardian.is_alive());
@@ -425,17 +507,14 @@ fn a_killed_guardian_is_noticed_and_replaced() {
 #[test]
 fn a_guardian_that_cannot_watch_is_an_error() {
     let tmp = tempfile::tempdir().unwrap();
-    let journal = Journal::create(&StateDir::at(tmp.path()).unwrap(), None).unwrap();
+    let journal = Arc::new(Journal::create(&StateDir::at(tmp.path()).unwrap(), None).unwrap());
     let missing = Guardian::start(Path::new("/nonexistent/evenly"), &journal, false).unwrap_err();
     assert!(missing.to_string().contains("/nonexistent/evenly"), "{missing}");
     let silent = Guardian::start(Path::new("/bin/true"), &journal, false).unwrap_err();
     assert!(silent.to_string().contains("before it watched"), "{silent}");
     // A journal that is no journal: the guardian ends, and balancing must not start.
-    let file = tmp.path().join("x.journal");
-    fs::write(&file, "no journal").unwrap();
-    let mut command = role_command("guardian");
-    command.env(JOURNAL, &file).stderr(Stdio::null());
-    assert!(Guardian::spawn(command).is_err());
+    fs::write(journal.path(), "no journal").unwrap();
+    assert!(Guardian::spawn(role_command("guardian"), &journal).is_err());
 }
 
 #[test]
@@ -537,7 +616,7 @@ fn journals_of_another_boot_are_removed_and_damaged_ones_kept() {
 #[ignore = "a measurement"]
 fn costs() {
     let tmp = tempfile::tempdir().unwrap();
-    let journal = Journal::create(&StateDir::at(tmp.path()).unwrap(), None).unwrap();
+    let journal = Arc::new(Journal::create(&StateDir::at(tmp.path()).unwrap(), None).unwrap());
     let guardian = guard(&journal);
     let whole = affinity::get(Tid(0)).unwrap();
     let id = ThreadId { tid: Tid(1), start: 0 };

@@ -43,7 +43,6 @@ use std::thread;
 use std::time::Duration;
 
 const STATE: &str = "EVENLY_TEST_STATE";
-const JOURNAL: &str = "EVENLY_TEST_JOURNAL";
 const TARGET: &str = "EVENLY_TEST_TARGET";
 const TREE: &str = "EVENLY_TEST_TREE";
 const MECHANISM: &str = "EVENLY_TEST_MECHANISM";
@@ -63,8 +62,7 @@ fn role() {
     match env::var(ROLE).as_deref() {
         Ok("balancer") => balancer(),
         Ok("guardian") => {
-            let journal = env::var_os(JOURNAL).unwrap();
-            guardian::main_on(Path::new(&journal), 0, &told_machine()).unwrap();
+            guardian::main_on(0, &told_machine()).unwrap();
         }
         Ok("program") => program(),
         _ => {}
@@ -101,8 +99,8 @@ fn balancer() {
         return;
     }
     let mut command = role_command("guardian");
-    command.env(JOURNAL, journal.path()).stderr(Stdio::null());
-    let guardian = Guardian::spawn(command).unwrap();
+    command.stderr(Stdio::null());
+    let guardian = Guardian::spawn(command, &journal).unwrap();
     means.change().unwrap();
     println!("reply: {}", guardian.id().unwrap());
     loop {

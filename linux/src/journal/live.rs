@@ -1,11 +1,13 @@
 //! The journal of an evenly that is at work, seen by others.
 
+use super::file::leads_to;
 use super::layout::{Mapping, WORD, at};
-use super::{Header, JournalError, Process, StateDir};
+use super::{Header, JournalError, JournalView, Process, StateDir, remove};
 use crate::proc::Proc;
 use evenly_model::{CpuId, CpuSet, Nanos};
 use rustix::fs::{Mode, OFlags};
-use std::path::Path;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 /// A running evenly, as its journal shows it.
@@ -55,23 +57,42 @@ pub fn others(dir: &StateDir, proc: &Proc) -> Result<Vec<Other>, JournalError> {
         .collect())
 }
 
-/// The header of a journal that somebody else writes, as it is now: for the guardian.
+/// A journal that somebody else writes, as it is now: for the guardian. It holds the file, so that what
+/// becomes of the name does not matter.
 #[derive(Debug)]
-pub(crate) struct LiveHeader {
+pub(crate) struct LiveJournal {
+    path: PathBuf,
+    file: OwnedFd,
+    /// The first words of the header.
     map: Mapping,
 }
 
-impl LiveHeader {
+impl LiveJournal {
     pub(crate) fn open(path: &Path) -> Result<Self, JournalError> {
         // Whole and of this version, before any word of it is believed.
         Header::open(path)?;
-        let io = |what, source| JournalError::Io { path: path.to_owned(), what, source };
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file =
-            rustix::fs::open(path, flags, Mode::empty()).map_err(|e| io("open it", e.into()))?;
-        let map =
-            Mapping::new(&file, at::COUNTS * WORD).map_err(|e| io("map it into memory", e))?;
-        Ok(Self { map })
+        let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| JournalError::Io {
+            path: path.to_owned(),
+            what: "open it",
+            source: e.into(),
+        })?;
+        Self::of(file, path.to_owned())
+    }
+
+    /// One that its writer has handed over, with the name that it had then.
+    pub(crate) fn of(file: OwnedFd, path: PathBuf) -> Result<Self, JournalError> {
+        JournalView::read(file.as_fd(), &path)?;
+        let map = Mapping::new(&file, at::COUNTS * WORD).map_err(|source| JournalError::Io {
+            path: path.clone(),
+            what: "map it into memory",
+            source,
+        })?;
+        Ok(Self { path, file, map })
+    }
+
+    pub(crate) fn view(&self) -> Result<JournalView, JournalError> {
+        JournalView::read(self.file.as_fd(), &self.path)
     }
 
     pub(crate) fn is_clean(&self) -> bool {
@@ -92,5 +113,21 @@ impl LiveHeader {
     pub(crate) fn raise_released(&self) {
         // AcqRel: masks are set after the first raise and before the second.
         self.map.word(at::RELEASED).fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Takes the place of an older one of which it is a copy. Where threads were released by the older one
+    /// while it was copied, its writer learns of it here.
+    pub(crate) fn follows(&self, older: &Self) {
+        let released = |of: &Self| of.map.word(at::RELEASED).load(Ordering::Acquire);
+        if released(self) < released(older) {
+            self.raise_released();
+        }
+    }
+
+    /// Says that everything is undone, of one whose writer is dead, and removes its name.
+    pub(crate) fn finish(&self) -> Result<(), JournalError> {
+        // Another name may lead to it, or the same one later: file systems can be mounted again.
+        self.map.word(at::CLEAN).store(1, Ordering::Release);
+        if leads_to(&self.path, self.file.as_fd()) { remove(&self.path) } else { Ok(()) }
     }
 }

@@ -40,6 +40,7 @@
 //!
 //! Version 1, which is still read, had masks only: no directories, and 4 + 3w words in a record.
 
+mod file;
 mod layout;
 mod live;
 mod read;
@@ -58,7 +59,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 pub(crate) use layout::{MAX_MASK_WORDS, PARENT_PATH_LIMIT};
-pub(crate) use live::LiveHeader;
+pub(crate) use live::LiveJournal;
 pub use live::{Other, others};
 pub use read::{Header, JournalView, Record, SchedulingRecord, SettingRecord, State};
 pub use state_dir::StateDir;

@@ -4,6 +4,7 @@ use super::layout::{
     Layout, MAGIC, MAX_MASK_WORDS, OLDEST_VERSION, PARENT_PATH_LIMIT, PARENT_WORDS, SWITCHED_ON,
     VERSION, WORD, at, field, kind, word_at,
 };
+use super::state_dir::is_local;
 use super::{JournalError, Malformed, Process, RECORD_LIMIT, boot_id, pid_namespace};
 use crate::clock::now;
 use crate::guardian;
@@ -14,9 +15,11 @@ use crate::share::sched::Scheduling;
 use evenly_engine::RunState;
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
@@ -142,6 +145,12 @@ impl Header {
         self.boot_id == boot_id()
     }
 
+    /// Whether a journal with this path is of a boot of this host that is over. From a directory that hosts
+    /// share it may be that of a living evenly on another host.
+    pub(crate) fn is_of_former_boot(&self, path: &Path) -> bool {
+        !self.is_of_this_boot() && is_local(path)
+    }
+
     /// Whether its ids mean the same processes for the caller.
     #[must_use]
     pub fn is_of_this_pid_namespace(&self) -> bool {
@@ -236,6 +245,26 @@ impl JournalView {
     pub fn open(path: &Path) -> Result<Self, JournalError> {
         let limit = Layout::newest(MAX_MASK_WORDS).file_bytes(RECORD_LIMIT) as u64;
         let bytes = read_file(path, limit)?;
+        Self::parse(&bytes).map_err(|why| JournalError::Malformed { path: path.to_owned(), why })
+    }
+
+    /// Reads one that is open, whatever its name leads to.
+    pub(super) fn read(file: BorrowedFd<'_>, path: &Path) -> Result<Self, JournalError> {
+        let io = |source| JournalError::Io { path: path.to_owned(), what: "read it", source };
+        let length = rustix::fs::fstat(file).map_err(|e| io(e.into()))?.st_size;
+        let limit = Layout::newest(MAX_MASK_WORDS).file_bytes(RECORD_LIMIT);
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(0).min(limit)];
+        let mut at = 0;
+        while at < bytes.len() {
+            // Not from where the descriptor stands: other processes share that.
+            match rustix::io::pread(file, &mut bytes[at..], at as u64) {
+                Ok(0) => break,
+                Ok(n) => at += n,
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(io(e.into())),
+            }
+        }
+        bytes.truncate(at);
         Self::parse(&bytes).map_err(|why| JournalError::Malformed { path: path.to_owned(), why })
     }
 

@@ -26,7 +26,7 @@ fn fresh() -> (tempfile::TempDir, StateDir, Journal) {
 }
 
 fn read(journal: &Journal) -> JournalView {
-    JournalView::open(journal.path()).unwrap()
+    JournalView::open(&journal.path()).unwrap()
 }
 
 #[test]
@@ -127,11 +127,11 @@ fn a_record_that_is_being_written_is_none_and_a_torn_older_mask_is_harmless() {
     let second = journal.meet(thread(6), Pid(5), &cpus("0-3")).unwrap();
     let (first, w) = (journal.layout.record(slot.0), journal.layout.mask_words);
     // Died in the middle of meeting: the state is not yet stored.
-    let state = journal.map.word(journal.layout.record(second.0));
-    state.store(State::Blank as u64, Ordering::Relaxed);
+    let state = journal.layout.record(second.0);
+    journal.file().map.word(state).store(State::Blank as u64, Ordering::Relaxed);
     // Died in the middle of recording a mask: all its words are zero, or half of them stored.
     for torn in [0, 0b100] {
-        journal.map.word(first + field::MASKS + 2 * w).store(torn, Ordering::Relaxed);
+        journal.file().map.word(first + field::MASKS + 2 * w).store(torn, Ordering::Relaxed);
         let records = read(&journal).records;
         assert_eq!(records.len(), 1);
         assert_eq!(records[0].set, [cpus("1")]);
@@ -175,7 +175,7 @@ fn balancers_use_it_at_the_same_time() {
 #[test]
 fn finishing_removes_the_file_and_tells_the_guardian() {
     let (_tmp, _dir, journal) = fresh();
-    let live = LiveHeader::open(journal.path()).unwrap();
+    let live = LiveJournal::open(&journal.path()).unwrap();
     assert!(!live.is_clean());
     let generation = journal.released_generation();
     live.raise_released();
@@ -190,9 +190,9 @@ fn a_process_keeps_one_journal_but_replaces_that_of_another_boot() {
     let (_tmp, dir, journal) = fresh();
     assert!(matches!(Journal::create(&dir, None), Err(JournalError::Exists { .. })));
     assert_eq!(dir.journals().unwrap(), [journal.path()]);
-    journal.map.word(at::BOOT_ID).fetch_xor(1, Ordering::Relaxed);
+    journal.file().map.word(at::BOOT_ID).fetch_xor(1, Ordering::Relaxed);
     let second = Journal::create(&dir, None).unwrap();
-    assert!(Header::open(second.path()).unwrap().is_of_this_boot());
+    assert!(Header::open(&second.path()).unwrap().is_of_this_boot());
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
@@ -220,6 +220,7 @@ fn a_journal_that_cannot_be_written_is_an_error_that_names_it() {
     let (_tmp, dir, journal) = fresh();
     drop(journal);
     fs::remove_dir_all(dir.path()).unwrap();
+    fs::write(dir.path(), "").unwrap();
     let e = Journal::create(&dir, None).unwrap_err().to_string();
     assert!(e.contains(dir.path().to_str().unwrap()) && e.contains("EVENLY_STATE_DIR"), "{e}");
 }
@@ -436,5 +437,154 @@ proptest! {
             let set = &read(&journal).records[0].set;
             prop_assert_eq!(set.first(), in_force.as_ref());
         }
+    }
+}
+
+/// A journal with a thread whose mask was set.
+fn with_a_thread() -> (tempfile::TempDir, StateDir, Journal, Slot) {
+    let (tmp, dir, journal) = fresh();
+    let mut slot = journal.meet(thread(5), Pid(5), &cpus("0-3")).unwrap();
+    journal.about_to_set(&mut slot, &cpus("1"));
+    (tmp, dir, journal, slot)
+}
+
+#[test]
+fn a_journal_in_its_place_is_not_made_anew() {
+    let (_tmp, _dir, journal, _slot) = with_a_thread();
+    assert_eq!(journal.make_anew(|_, _| panic!("nothing to hand over")).unwrap(), None);
+}
+
+#[test]
+fn a_removed_journal_is_made_anew_with_all_that_is_in_it() {
+    let (_tmp, dir, journal, mut slot) = with_a_thread();
+    // More than one piece of the copy.
+    for tid in 100..3_000 {
+        journal.meet(thread(tid), Pid(5), &cpus("0-3")).unwrap();
+    }
+    let old = LiveJournal::open(&journal.path()).unwrap();
+    let before = read(&journal);
+    fs::remove_dir_all(dir.path()).unwrap();
+    let mut handed_over = None;
+    let path = journal.make_anew(|file, path| {
+        // Whole, and found by its name, before it is used.
+        assert_eq!(JournalView::open(path).unwrap(), before);
+        assert!(!old.is_clean());
+        handed_over =
+            Some(LiveJournal::of(file.try_clone_to_owned().unwrap(), path.into()).unwrap());
+    });
+    assert_eq!(path.unwrap(), Some(journal.path()));
+    assert_eq!(dir.journals().unwrap(), [journal.path()]);
+    assert!(old.is_clean(), "nobody undoes what the old one says");
+    journal.about_to_set(&mut slot, &cpus("2"));
+    journal.meet(thread(6), Pid(5), &cpus("0-3")).unwrap();
+    let (view, handed_over) = (read(&journal), handed_over.unwrap());
+    assert_eq!(
+        view.records.iter().find(|r| r.id == thread(5)).unwrap().set,
+        [cpus("2"), cpus("1")]
+    );
+    assert_eq!(view.records.len(), before.records.len() + 1);
+    assert_eq!(handed_over.view().unwrap(), view);
+    journal.finish().unwrap();
+    assert!(handed_over.is_clean() && dir.journals().unwrap().is_empty());
+}
+
+#[test]
+fn a_directory_that_comes_back_brings_no_second_journal() {
+    let (tmp, dir, journal, mut slot) = with_a_thread();
+    let moved = tmp.path().join("moved");
+    fs::rename(dir.path(), &moved).unwrap();
+    journal.make_anew(|_, _| ()).unwrap().unwrap();
+    let left = Header::open(&moved.join(journal.path().file_name().unwrap())).unwrap();
+    assert!(left.clean);
+    journal.about_to_set(&mut slot, &cpus("3"));
+    fs::remove_dir_all(dir.path()).unwrap();
+    fs::rename(&moved, dir.path()).unwrap();
+    journal.make_anew(|_, _| ()).unwrap().unwrap();
+    let view = read(&journal);
+    assert_eq!((view.header.clean, &view.records[0].set[0]), (false, &cpus("3")));
+}
+
+#[test]
+fn a_directory_that_the_user_named_is_made_anew_nowhere_else() {
+    let (_tmp, dir, journal, _slot) = with_a_thread();
+    fs::remove_dir_all(dir.path()).unwrap();
+    fs::write(dir.path(), "").unwrap();
+    let e = journal.make_anew(|_, _| panic!("nothing to hand over")).unwrap_err().to_string();
+    assert!(e.contains(dir.path().to_str().unwrap()) && e.contains("EVENLY_STATE_DIR"), "{e}");
+    // It can still be undone, and finished.
+    assert_eq!(journal.view().unwrap().records.len(), 1);
+    journal.finish().unwrap();
+}
+
+#[test]
+fn no_change_is_lost_while_it_is_made_anew() {
+    let (_tmp, dir, journal) = fresh();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|s| {
+        let writers: Vec<_> = (1..=3)
+            .map(|balancer| {
+                let (journal, done) = (&journal, &done);
+                s.spawn(move || {
+                    let mut slot = journal.meet(thread(balancer), Pid(1), &cpus("0-63")).unwrap();
+                    let mut set = 0;
+                    while !done.load(Ordering::Relaxed) {
+                        set += 1;
+                        let mask = CpuSet::single(CpuId(set % 64));
+                        journal.about_to_set(&mut slot, &mask);
+                        assert!(journal.is_ours(&slot, &mask), "set number {set}");
+                        // Records come and go meanwhile.
+                        let tid = thread(1_000 * balancer + set as i32 % 500);
+                        journal.forget(journal.meet(tid, Pid(1), &cpus("0-63")).unwrap());
+                    }
+                    (thread(balancer), CpuSet::single(CpuId(set % 64)))
+                })
+            })
+            .collect();
+        for _ in 0..50 {
+            fs::remove_dir_all(dir.path()).unwrap();
+            journal.make_anew(|_, _| ()).unwrap().unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+        let view_of = |id| {
+            let all = read(&journal).records;
+            all.into_iter().find(|r| r.id == id && r.state == State::Live).unwrap()
+        };
+        for writer in writers {
+            let (id, mask) = writer.join().unwrap();
+            assert_eq!(view_of(id).set[0], mask);
+        }
+    });
+}
+
+#[test]
+fn a_release_that_went_into_the_old_one_is_not_lost() {
+    let (_tmp, dir, journal, _slot) = with_a_thread();
+    let old = LiveJournal::open(&journal.path()).unwrap();
+    fs::remove_dir_all(dir.path()).unwrap();
+    let generation = journal.released_generation();
+    let mut new = None;
+    journal
+        .make_anew(|file, path| {
+            old.raise_released();
+            new = LiveJournal::of(file.try_clone_to_owned().unwrap(), path.into()).ok();
+        })
+        .unwrap();
+    assert_eq!(journal.released_generation(), generation);
+    new.unwrap().follows(&old);
+    assert_ne!(journal.released_generation(), generation);
+}
+
+#[test]
+fn a_journal_of_another_boot_is_a_former_one_only_on_a_file_system_of_this_host() {
+    let (_tmp, _dir, journal) = fresh();
+    let here = Path::new("/dev/shm");
+    let ours = read(&journal).header;
+    assert!(!ours.is_of_former_boot(here));
+    let mut other = ours;
+    other.boot_id ^= 1;
+    // /proc stands for what is not known to belong to one host.
+    assert!(!other.is_of_former_boot(Path::new("/proc/1-1.journal")));
+    if state_dir::is_local(here) {
+        assert!(other.is_of_former_boot(here));
     }
 }

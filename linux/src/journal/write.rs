@@ -1,26 +1,21 @@
 //! The journal that this process writes.
 
+use super::file::JournalFile;
 use super::layout::{
-    FIRST_CAPACITY, Layout, MAGIC, Mapping, PARENT_LIMIT, PARENT_PATH_LIMIT, PARENT_WORDS,
-    SWITCHED_ON, VERSION, WORD, at, field, kernel_mask_words, kind,
+    FIRST_CAPACITY, Layout, Mapping, PARENT_LIMIT, PARENT_PATH_LIMIT, PARENT_WORDS, SWITCHED_ON,
+    WORD, at, field, kernel_mask_words, kind,
 };
-use super::{
-    Header, JournalError, Process, RECORD_LIMIT, State, StateDir, boot_id, pid_namespace, remove,
-};
-use crate::clock::now;
+use super::{JournalError, JournalView, Process, RECORD_LIMIT, State, StateDir};
 use crate::share::groups::Parent;
 use crate::share::knobs::Setting;
 use crate::share::sched::Scheduling;
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId};
-use rustix::fs::{FallocateFlags, Mode, OFlags};
-use rustix::io::Errno;
 use std::collections::VecDeque;
-use std::fs;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 /// A record of the journal, owned by the balancer that met the thread. It cannot be copied: two
 /// owners would overwrite each other's masks.
@@ -40,126 +35,110 @@ struct Allocation {
 /// The journal that this process writes.
 #[derive(Debug)]
 pub struct Journal {
-    path: PathBuf,
-    file: OwnedFd,
-    /// As long as the file can ever become. Only what is inside the file is touched; so the file
-    /// grows without being mapped anew, and no balancer ever waits for another.
-    pub(super) map: Mapping,
+    /// Read by whoever records a change, and while a system call may still follow from what is recorded.
+    /// Written only by [`Journal::make_anew`], so a record is either copied or made in the new file.
+    /// Taken after `allocation` where both are needed, and by one thread once at a time.
+    file: RwLock<JournalFile>,
     pub(super) layout: Layout,
     allocation: Mutex<Allocation>,
 }
 
 impl Journal {
-    /// Makes the journal of this process. `program` is what is balanced, where it is known.
+    /// Makes the journal of this process, in the directory or, unless the user has named it, in another
+    /// place of the user where it cannot be made there. `program` is what is balanced, where it is known.
     ///
     /// # Errors
     /// [`JournalError`]: balancing must then not start (promise P8).
     pub fn create(dir: &StateDir, program: Option<Process>) -> Result<Self, JournalError> {
         let writer = Process::own();
-        let path = dir.path().join(format!("{}-{}.journal", writer.pid, writer.start));
-        let io = |what| {
-            let path = path.clone();
-            move |e: Errno| JournalError::Io { path, what, source: e.into() }
-        };
-        // A name that nobody reads, until the header is whole.
-        let unfinished = path.with_extension("new");
-        let _ = fs::remove_file(&unfinished);
-        let file = rustix::fs::open(
-            &unfinished,
-            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW,
-            Mode::RUSR | Mode::WUSR,
-        )
-        .map_err(io("make it"))?;
         let layout = Layout::newest(kernel_mask_words());
-        let journal = Self {
-            map: Mapping::new(&file, layout.file_bytes(RECORD_LIMIT)).map_err(|source| {
-                JournalError::Io { path: path.clone(), what: "map it into memory", source }
-            })?,
-            file,
-            layout,
-            allocation: Mutex::new(Allocation {
-                capacity: 0,
-                never_used: 0,
-                freed: VecDeque::new(),
-            }),
-            path,
-        };
-        let placed =
-            journal.fill_header(writer, program).and_then(|()| journal.take_name(&unfinished));
-        if placed.is_err() {
-            let _ = fs::remove_file(&unfinished);
-        }
-        placed.map(|()| journal)
+        let file = dir.try_each(|dir| {
+            JournalFile::make(dir, writer, layout, |file| {
+                file.reserve(layout, 0, FIRST_CAPACITY)?;
+                file.fill_header(layout, writer, program);
+                file.take_name()
+            })
+        })?;
+        let allocation =
+            Allocation { capacity: FIRST_CAPACITY, never_used: 0, freed: VecDeque::new() };
+        Ok(Self { file: RwLock::new(file), layout, allocation: Mutex::new(allocation) })
     }
 
-    fn fill_header(&self, writer: Process, program: Option<Process>) -> Result<(), JournalError> {
-        self.grow(&mut self.lock(), FIRST_CAPACITY)?;
-        let boot = boot_id();
-        for (word, value) in [
-            (at::MAGIC, MAGIC),
-            (at::VERSION, VERSION),
-            (at::HEADER_BYTES, (self.layout.header_words() * WORD) as u64),
-            (at::RECORD_BYTES, (self.layout.record_words() * WORD) as u64),
-            (at::MASK_WORDS, self.layout.mask_words as u64),
-            (at::BOOT_ID, (boot >> 64) as u64),
-            (at::BOOT_ID + 1, boot as u64),
-            (at::PID_NAMESPACE, pid_namespace()),
-            (at::WRITER_PID, u64::from(writer.pid.0.unsigned_abs())),
-            (at::WRITER_START, writer.start),
-            (at::HEARTBEAT, now().0),
-        ] {
-            self.map.word(word).store(value, Ordering::Relaxed);
+    /// Makes the journal anew, with all that is in it, where its name no longer leads to it: somebody has
+    /// removed its directory, or mounted another in its place. Before it is used, the new file has its name
+    /// and `hand_over` has been called with it, for who holds the old one; until then nobody records
+    /// anything. Returns where it is now, and None where its name leads to it.
+    ///
+    /// # Errors
+    /// [`JournalError`] where it can be made nowhere: `evenly restore` would not find it, so all must be
+    /// given back.
+    pub fn make_anew(
+        &self,
+        hand_over: impl FnOnce(BorrowedFd<'_>, &Path),
+    ) -> Result<Option<PathBuf>, JournalError> {
+        if self.file().is_in_place() {
+            return Ok(None);
         }
-        if let Some(program) = program {
-            self.set_program(program);
-        }
-        Ok(())
+        let allocation = self.lock();
+        let mut file = self.file.write().unwrap_or_else(PoisonError::into_inner);
+        let (writer, layout) = (Process::own(), self.layout);
+        let new = file.dir.try_each(|dir| {
+            JournalFile::make(dir, writer, layout, |new| {
+                new.reserve(layout, 0, allocation.capacity)?;
+                new.copy(&file, layout.file_bytes(allocation.capacity))?;
+                new.take_name()
+            })
+        })?;
+        hand_over(new.file.as_fd(), &new.path);
+        let path = new.path.clone();
+        let old = std::mem::replace(&mut *file, new);
+        // Should a name still lead to it, say because its directory was only moved, nobody is to undo
+        // what it says.
+        old.map.word(at::CLEAN).store(1, Ordering::Release);
+        Ok(Some(path))
     }
 
-    /// Gives the file its name. Processes with the same id and start time are the same process,
-    /// except across a boot: a journal that is there already is then an old one.
-    fn take_name(&self, unfinished: &Path) -> Result<(), JournalError> {
-        let old = Header::open(&self.path).map(|h| h.is_of_this_boot());
-        if matches!(old, Ok(false)) {
-            let _ = fs::remove_file(&self.path);
-        }
-        let flags = rustix::fs::RenameFlags::NOREPLACE;
-        let cwd = rustix::fs::CWD;
-        match rustix::fs::renameat_with(cwd, unfinished, cwd, &self.path, flags) {
-            Ok(()) => Ok(()),
-            Err(Errno::EXIST) => Err(JournalError::Exists { path: self.path.clone() }),
-            Err(e) => Err(JournalError::Io {
-                path: self.path.clone(),
-                what: "give it its name",
-                source: e.into(),
-            }),
-        }
+    pub(super) fn file(&self) -> RwLockReadGuard<'_, JournalFile> {
+        // A panic under the lock leaves a whole file: it is replaced by one assignment.
+        self.file.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the file is: an absolute path.
+    /// Where the file is: an absolute path. It changes where the journal is made anew.
     #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
+    pub fn path(&self) -> PathBuf {
+        self.file().path.clone()
     }
 
     /// The directory in which it is: looked at already, so not again.
     #[must_use]
     pub(crate) fn dir(&self) -> StateDir {
-        StateDir { path: self.path.parent().unwrap_or(Path::new("/")).to_owned() }
+        self.file().dir.clone()
+    }
+
+    /// What it says, whatever became of its name.
+    ///
+    /// # Errors
+    /// [`JournalError`] where it cannot be read.
+    pub(crate) fn view(&self) -> Result<JournalView, JournalError> {
+        let file = self.file();
+        JournalView::read(file.file.as_fd(), &file.path)
+    }
+
+    /// Does this with the file, for [`Guardian`](crate::guardian::Guardian).
+    pub(crate) fn with_file<T>(&self, work: impl FnOnce(BorrowedFd<'_>, &Path) -> T) -> T {
+        let file = self.file();
+        work(file.file.as_fd(), &file.path)
     }
 
     /// Tells readers which program is balanced.
     pub fn set_program(&self, program: Process) {
-        self.map.word(at::PROGRAM_START).store(program.start, Ordering::Relaxed);
-        // Release: whoever sees the id sees the start time that belongs to it.
-        let pid = u64::from(program.pid.0.unsigned_abs());
-        self.map.word(at::PROGRAM_PID).store(pid, Ordering::Release);
+        self.file().set_program(program);
     }
 
     /// Tells the guardian the longest balancing period now in use; its patience is 20 of them, and
     /// at least 2 s.
     pub fn set_period(&self, period: Nanos) {
-        self.map.word(at::PERIOD).store(period.0, Ordering::Relaxed);
+        self.file().map.word(at::PERIOD).store(period.0, Ordering::Relaxed);
     }
 
     /// Records a thread with the mask that it had before evenly came. For a thread that inherited
@@ -178,7 +157,9 @@ impl Journal {
     /// cannot grow. The thread must then be left alone.
     pub fn meet(&self, id: ThreadId, tgid: Pid, original: &CpuSet) -> Result<Slot, JournalError> {
         let ids = [id.tid.0 as u32, tgid.0 as u32];
-        self.fill(kind::MASKS, ids, id.start, |record| self.store_mask(record, 0, original))
+        self.fill(kind::MASKS, ids, id.start, |map, record| {
+            self.layout.store_mask(map, record, 0, original);
+        })
     }
 
     /// Records a thread with the way in which it was scheduled before evenly came; for one that
@@ -193,7 +174,9 @@ impl Journal {
         original: &Scheduling,
     ) -> Result<Slot, JournalError> {
         let ids = [id.tid.0 as u32, tgid.0 as u32];
-        let store = |record| self.store_words(Layout::value(record, 0, 2), &original.to_words());
+        let store = |map: &Mapping, record| {
+            store_words(map, Layout::value(record, 0, 2), &original.to_words());
+        };
         self.fill(kind::SCHEDULING, ids, id.start, store)
     }
 
@@ -212,7 +195,8 @@ impl Journal {
         cpu: CpuId,
         original: u64,
     ) -> Result<Slot, JournalError> {
-        let store = |record| self.store_words(Layout::value(record, 0, 1), &[original]);
+        let store =
+            |map: &Mapping, record| store_words(map, Layout::value(record, 0, 1), &[original]);
         self.fill(kind::SETTING, [setting as u32, cpu.0], 0, store)
     }
 
@@ -227,26 +211,30 @@ impl Journal {
     /// [`JournalError::Full`] where there is no room for another directory, or for one with so long a
     /// path.
     pub fn about_to_make_groups(&self, parent: &Parent) -> Result<(), JournalError> {
-        let full = || JournalError::Full { path: self.path.clone() };
+        let full = || JournalError::Full { path: self.path() };
         let path = parent.path.as_os_str().as_bytes();
         if path.len() > PARENT_PATH_LIMIT {
             return Err(full());
         }
         // Held so that two callers do not take the same place.
         let _held = self.lock();
-        let first = (0..PARENT_LIMIT)
+        let file = self.file();
+        let map = &file.map;
+        let Some(first) = (0..PARENT_LIMIT)
             .map(|i| self.layout.first_parent() + i * PARENT_WORDS)
-            .find(|&first| self.map.word(first).load(Ordering::Relaxed) == 0)
-            .ok_or_else(full)?;
-        self.map.word(first + 1).store(path.len() as u64, Ordering::Relaxed);
+            .find(|&first| map.word(first).load(Ordering::Relaxed) == 0)
+        else {
+            return Err(JournalError::Full { path: file.path.clone() });
+        };
+        map.word(first + 1).store(path.len() as u64, Ordering::Relaxed);
         for (i, bytes) in path.chunks(WORD).enumerate() {
             let mut word = [0; WORD];
             word[..bytes.len()].copy_from_slice(bytes);
-            self.map.word(first + 2 + i).store(u64::from_ne_bytes(word), Ordering::Relaxed);
+            map.word(first + 2 + i).store(u64::from_ne_bytes(word), Ordering::Relaxed);
         }
         let switched_on = if parent.switched_on { SWITCHED_ON } else { 0 };
         // Release: who sees the kind sees the path. The directory is made by a system call after this.
-        self.map.word(first).store(parent.kind as u64 | switched_on, Ordering::Release);
+        map.word(first).store(parent.kind as u64 | switched_on, Ordering::Release);
         Ok(())
     }
 
@@ -255,11 +243,12 @@ impl Journal {
         kind: u64,
         ids: [u32; 2],
         start: u64,
-        store: impl FnOnce(usize),
+        store: impl FnOnce(&Mapping, usize),
     ) -> Result<Slot, JournalError> {
         let slot = self.allocate()?;
         let record = self.layout.record(slot.0);
-        let word = |n: usize| self.map.word(record + n);
+        let file = self.file();
+        let word = |n: usize| file.map.word(record + n);
         word(field::STATE).store(State::Blank as u64, Ordering::Relaxed);
         // Release, so that no store below passes the blanking above: a record that is being
         // written is a blank one, whenever we die.
@@ -267,7 +256,7 @@ impl Journal {
         word(field::IDS).store((u64::from(ids[0]) << 32) | u64::from(ids[1]), Ordering::Relaxed);
         word(field::START).store(start, Ordering::Relaxed);
         word(field::SETS).store(0, Ordering::Relaxed);
-        store(record);
+        store(&file.map, record);
         // Release: a reader who sees the record as live sees all of it.
         word(field::STATE).store(kind << kind::SHIFT | State::Live as u64, Ordering::Release);
         Ok(slot)
@@ -276,29 +265,25 @@ impl Journal {
     /// [`Journal::about_to_set`] for a value that is no mask; the argument is the same.
     fn about_to_store(&self, slot: &mut Slot, value: &[u64]) {
         let record = self.layout.record(slot.0);
-        let sets = self.map.word(record + field::SETS);
+        let file = self.file();
+        let sets = file.map.word(record + field::SETS);
         let n = sets.load(Ordering::Relaxed);
-        self.store_words(Layout::value(record, 1 + (n % 2) as usize, value.len()), value);
+        store_words(&file.map, Layout::value(record, 1 + (n % 2) as usize, value.len()), value);
         // Release, as for masks. Calls that change how a thread is scheduled release a lock of the
         // thread, too; writing a file of the kernel's is a system call like them.
         sets.store(n + 1, Ordering::Release);
-    }
-
-    fn store_words(&self, first: usize, words: &[u64]) {
-        for (i, word) in words.iter().enumerate() {
-            self.map.word(first + i).store(*word, Ordering::Relaxed);
-        }
     }
 
     /// Records that `mask` is going to be set on the thread. To be called before the system call;
     /// where that fails, [`Journal::not_set`] must follow.
     pub fn about_to_set(&self, slot: &mut Slot, mask: &CpuSet) {
         let record = self.layout.record(slot.0);
-        let sets = self.map.word(record + field::SETS);
+        let file = self.file();
+        let sets = file.map.word(record + field::SETS);
         let n = sets.load(Ordering::Relaxed);
         // The mask in force is number n - 1; this one goes over the one before it. Dying among
         // these stores is harmless: the mask in force is still recorded as the newest.
-        self.store_mask(record, 1 + (n % 2) as usize, mask);
+        self.layout.store_mask(&file.map, record, 1 + (n % 2) as usize, mask);
         // Release: a reader who sees n + 1 sees the whole mask. Dying after this and before the
         // system call leaves the mask in force as the second newest, which is ours as well. The
         // system call cannot overtake the store as seen by the guardian: sched_setaffinity
@@ -310,7 +295,8 @@ impl Journal {
     /// Takes the newest [`Journal::about_to_set`] back, because the mask could not be set.
     /// Otherwise the next one would overwrite the mask that is in force.
     pub fn not_set(&self, slot: &mut Slot) {
-        let sets = self.map.word(self.layout.record(slot.0) + field::SETS);
+        let file = self.file();
+        let sets = file.map.word(self.layout.record(slot.0) + field::SETS);
         let n = sets.load(Ordering::Relaxed);
         sets.store(n.saturating_sub(1), Ordering::Release);
     }
@@ -319,12 +305,13 @@ impl Journal {
     #[must_use]
     pub fn is_ours(&self, slot: &Slot, mask: &CpuSet) -> bool {
         let record = self.layout.record(slot.0);
-        let n = self.map.word(record + field::SETS).load(Ordering::Relaxed);
+        let file = self.file();
+        let n = file.map.word(record + field::SETS).load(Ordering::Relaxed);
         (0..n.min(2)).any(|back| {
             let first = self.layout.mask(record, 1 + ((n - 1 - back) % 2) as usize);
             (0..self.layout.mask_words.max(mask.words().len())).all(|i| {
                 let stored = if i < self.layout.mask_words {
-                    self.map.word(first + i).load(Ordering::Relaxed)
+                    file.map.word(first + i).load(Ordering::Relaxed)
                 } else {
                     0
                 };
@@ -336,7 +323,8 @@ impl Journal {
     /// Records that the thread now has a mask of the program's choice, which nobody is to undo. To
     /// balance the thread again, forget it and meet it anew.
     pub fn leave_alone(&self, slot: &mut Slot) {
-        let state = self.map.word(self.layout.record(slot.0) + field::STATE);
+        let file = self.file();
+        let state = file.map.word(self.layout.record(slot.0) + field::STATE);
         let kind = state.load(Ordering::Relaxed) >> kind::SHIFT << kind::SHIFT;
         state.store(kind | State::LeftAlone as u64, Ordering::Release);
     }
@@ -344,22 +332,26 @@ impl Journal {
     /// Frees the record of a thread that ended, or that has its original mask back.
     #[expect(clippy::needless_pass_by_value, reason = "the slot must not be used again")]
     pub fn forget(&self, slot: Slot) {
-        let state = self.map.word(self.layout.record(slot.0) + field::STATE);
+        let file = self.file();
+        let state = file.map.word(self.layout.record(slot.0) + field::STATE);
         let kind = state.load(Ordering::Relaxed) >> kind::SHIFT << kind::SHIFT;
         state.store(kind | State::Ended as u64, Ordering::Release);
+        // The other lock comes first where both are held.
+        drop(file);
         self.lock().freed.push_back(slot.0);
     }
 
     /// Says that the balancers are at work. Where this stops for longer than the guardian's
     /// patience, the guardian gives all threads their original masks.
     pub fn heartbeat(&self, now: Nanos) {
-        self.map.word(at::HEARTBEAT).store(now.0, Ordering::Relaxed);
+        self.file().map.word(at::HEARTBEAT).store(now.0, Ordering::Relaxed);
     }
 
     /// Says how many threads this balancer places on these CPUs, for another evenly to see.
     pub fn publish_counts(&self, counts: &[(CpuId, u16)]) {
+        let file = self.file();
         for &(cpu, threads) in counts {
-            if let Some(count) = self.map.count(cpu, self.layout) {
+            if let Some(count) = file.map.count(cpu, self.layout) {
                 count.store(threads, Ordering::Relaxed);
             }
         }
@@ -372,7 +364,7 @@ impl Journal {
     pub fn released_generation(&self) -> u64 {
         // Acquire, with the read of the mask before it: sched_getaffinity takes the lock that the
         // guardian's sched_setaffinity released after the generation was raised.
-        self.map.word(at::RELEASED).load(Ordering::Acquire)
+        self.file().map.word(at::RELEASED).load(Ordering::Acquire)
     }
 
     /// Says that every mask is given back, and removes the file. The guardian then ends without
@@ -381,8 +373,9 @@ impl Journal {
     /// # Errors
     /// [`JournalError::Io`] where the file cannot be removed; it is harmless then.
     pub fn finish(&self) -> Result<(), JournalError> {
-        self.map.word(at::CLEAN).store(1, Ordering::Release);
-        remove(&self.path)
+        let file = self.file();
+        file.map.word(at::CLEAN).store(1, Ordering::Release);
+        file.remove()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Allocation> {
@@ -394,54 +387,33 @@ impl Journal {
         let mut a = self.lock();
         if a.never_used == a.capacity && a.freed.is_empty() {
             if a.capacity >= RECORD_LIMIT {
-                return Err(JournalError::Full { path: self.path.clone() });
+                return Err(JournalError::Full { path: self.path() });
             }
             let capacity = (a.capacity * 2).min(RECORD_LIMIT);
-            self.grow(&mut a, capacity)?;
+            self.file().reserve(self.layout, a.capacity, capacity)?;
+            a.capacity = capacity;
         }
         // Never-used records first: freed ones keep evidence.
         if a.never_used < a.capacity {
             a.never_used += 1;
             return Ok(Slot(a.never_used - 1));
         }
-        a.freed.pop_front().map(Slot).ok_or_else(|| JournalError::Full { path: self.path.clone() })
+        a.freed.pop_front().map(Slot).ok_or_else(|| JournalError::Full { path: self.path() })
     }
+}
 
-    /// Makes room in the file, and on the medium: a store into a hole of a full file system would
-    /// be answered with SIGBUS.
-    fn grow(&self, a: &mut Allocation, capacity: usize) -> Result<(), JournalError> {
-        let bytes = self.layout.file_bytes(capacity) as u64;
-        let grown = match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, bytes) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.write_zeros(a.capacity, bytes),
-            other => other,
-        };
-        grown.map_err(|e| JournalError::Io {
-            path: self.path.clone(),
-            what: "make room in it",
-            source: e.into(),
-        })?;
-        // Release: a reader who believes the new capacity finds the file as long.
-        self.map.word(at::CAPACITY).store(capacity as u64, Ordering::Release);
-        a.capacity = capacity;
-        Ok(())
-    }
-
-    fn write_zeros(&self, old_capacity: usize, bytes: u64) -> Result<(), Errno> {
-        let zeros = [0u8; 4096];
-        let mut from =
-            if old_capacity == 0 { 0 } else { self.layout.file_bytes(old_capacity) as u64 };
-        while from < bytes {
-            let n = usize::try_from(bytes - from).unwrap_or(usize::MAX).min(zeros.len());
-            from += rustix::io::pwrite(&self.file, &zeros[..n], from)? as u64;
-        }
-        Ok(())
-    }
-
-    fn store_mask(&self, record: usize, which: usize, mask: &CpuSet) {
-        let first = self.layout.mask(record, which);
-        for i in 0..self.layout.mask_words {
+impl Layout {
+    fn store_mask(self, map: &Mapping, record: usize, which: usize, mask: &CpuSet) {
+        let first = self.mask(record, which);
+        for i in 0..self.mask_words {
             let value = mask.words().get(i).copied().unwrap_or(0);
-            self.map.word(first + i).store(value, Ordering::Relaxed);
+            map.word(first + i).store(value, Ordering::Relaxed);
         }
+    }
+}
+
+fn store_words(map: &Mapping, first: usize, words: &[u64]) {
+    for (i, word) in words.iter().enumerate() {
+        map.word(first + i).store(*word, Ordering::Relaxed);
     }
 }

@@ -565,7 +565,7 @@ mod tests {
         scene.at.lock().unwrap().extend([(1, "1"), (2, "1")]);
         shares.weigh(&wanted(&[2.0, 1.0, 1.0]));
         assert_eq!(scene.has(file), ["balance_power", "performance"]);
-        let view = JournalView::open(scene.journal.path()).unwrap();
+        let view = JournalView::open(&scene.journal.path()).unwrap();
         let undone = undo::undo(&view, &Proc::default(), &Real::at(scene.tree.path()));
         assert_eq!((undone.settings, undone.failed.len()), (1, 0));
         assert_eq!(scene.has(file), ["balance_power", "balance_power"]);

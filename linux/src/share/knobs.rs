@@ -168,7 +168,7 @@ impl CpuSettings {
     /// there before. One that is dead has a guardian, or evenly restore, that is about to undo it.
     fn taken(&self, cpu: CpuId) -> Option<evenly_model::Pid> {
         let own = self.journal.path();
-        let others = self.journal.dir().journals().ok()?.into_iter().filter(|path| path != own);
+        let others = self.journal.dir().journals().ok()?.into_iter().filter(|path| *path != own);
         others
             .filter_map(|path| JournalView::open(&path).ok())
             .filter(|view| !view.header.clean && view.header.is_of_this_boot())
@@ -396,7 +396,7 @@ mod tests {
         }
 
         fn undo(&self) -> undo::ShareReport {
-            let view = JournalView::open(self.journal.path()).unwrap();
+            let view = JournalView::open(&self.journal.path()).unwrap();
             undo::undo(&view, &Proc::default(), &self.real())
         }
     }
@@ -468,7 +468,7 @@ mod tests {
             } else {
                 assert_eq!(preferences.set(fast, 2.0), Err(ShareError::Gone));
             }
-            let view = JournalView::open(journal.path()).unwrap();
+            let view = JournalView::open(&journal.path()).unwrap();
             let undone = undo::undo(&view, &Proc::default(), &real);
             assert_eq!(
                 (undone.settings, undone.failed.len()),

@@ -515,7 +515,7 @@ mod tests {
             .map(|tid| fs::read_to_string(kernel.group_of(tid).join("schemata")).unwrap())
             .into();
         assert_eq!(texts, ["MB:0=50;1=50\n", "MB:0=30;1=30\n"]);
-        let view = JournalView::open(journal.path()).unwrap();
+        let view = JournalView::open(&journal.path()).unwrap();
         let [parent] = &view.header.parents[..] else { panic!("{:?}", view.header) };
         assert_eq!(parent.path, Path::new("/sys/fs/resctrl"));
         let done = groups::remove_all(&kernel, &kernel.0, parent, view.header.writer);

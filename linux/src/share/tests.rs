@@ -61,7 +61,7 @@ impl Scene {
     }
 
     fn undo(&self) -> ShareReport {
-        let view = JournalView::open(self.journal.path()).unwrap();
+        let view = JournalView::open(&self.journal.path()).unwrap();
         undo::undo(&view, &Proc::default(), &Real::default())
     }
 }
@@ -271,7 +271,7 @@ fn masks_and_shares_of_one_thread_are_records_of_their_own() {
     let slot = scene.journal.meet(id, Pid(id.tid.0), &whole).unwrap();
     let mut batch = ThreadShares::new(Way::Batch, scene.journal.clone());
     batch.set(scene.entity(), 0.5).unwrap();
-    let view = JournalView::open(scene.journal.path()).unwrap();
+    let view = JournalView::open(&scene.journal.path()).unwrap();
     assert_eq!((view.records.len(), view.scheduling.len()), (1, 1));
     assert_eq!(view.scheduling[0].original.policy, sched::OTHER);
     assert_eq!(view.scheduling[0].set[0].policy, sched::BATCH);
