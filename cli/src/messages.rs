@@ -90,7 +90,7 @@ impl Counting {
     /// What has been counted.
     pub(crate) fn report(&self) -> MessagesReport {
         let mut ranks = Vec::new();
-        // Where a program has cut the file short there is nothing to say.
+        // Where the file cannot be read there is nothing to say.
         let refused = self.mapping.reader().and_then(|mut r| r.read(&|_| true, &mut ranks));
         report(&ranks, refused.unwrap_or(0), self.decides, since_boot())
     }
@@ -109,7 +109,7 @@ fn counts(mut reader: Reader) -> RankCounts {
             let started = u128::from(threads[i].0.start) * 1_000_000_000 / per_second;
             rank.is_of(Nanos(u64::try_from(started).ok()?)).then_some(i)
         };
-        // A program that has cut its own file short says nothing any more.
+        // A file that cannot be read says nothing.
         if reader.read(&|rank| of(rank).is_some(), &mut seen).is_err() {
             return false;
         }

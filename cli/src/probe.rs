@@ -133,7 +133,7 @@ impl Known {
 
 impl State {
     fn read(&mut self) {
-        // Nothing can be said any more where the program has cut its own mapping short.
+        // Nothing can be said where the mapping cannot be read.
         if self.reader.read(now(), &mut self.seen).is_err() {
             return;
         }
@@ -287,7 +287,7 @@ pub(crate) fn running_misses_mpi(pid: Pid) -> bool {
 fn testimonies(mut reader: Reader) -> Testimonies {
     let mut seen: Vec<Observed> = Vec::new();
     Box::new(move |now, out| {
-        // A program that has cut its own mapping short says nothing any more.
+        // A mapping that cannot be read says nothing.
         if reader.read(now, &mut seen).is_ok() {
             out.extend(seen.iter().map(|o| {
                 let (waited, outside, phases, waits) = (o.waited, o.outside, o.phases, o.waits);

@@ -921,7 +921,10 @@ static void share(void)
 	struct stat stat;
 	uint64_t index = EVENLY_MESSAGES_HEADER + EVENLY_MESSAGES_RANKS * sizeof(struct evenly_rank);
 	struct evenly_messages *header = NULL;
-	if (fstat(file, &stat) == 0 && stat.st_size >= (off_t)EVENLY_MESSAGES_SIZE)
+	/* As in waiting.c: what is not sealed may be cut off. */
+	int seals = fcntl(file, F_GET_SEALS);
+	if (seals >= 0 && seals & F_SEAL_SHRINK && fstat(file, &stat) == 0
+		&& stat.st_size >= (off_t)EVENLY_MESSAGES_SIZE)
 		header = mapped(file, 0, index);
 	if (header && fits(header)) {
 		uint64_t size = 2 * sizeof(struct evenly_tally) * (uint64_t)run.ranks;
@@ -930,7 +933,9 @@ static void share(void)
 		uint64_t place = number < EVENLY_MESSAGES_RANKS
 			? atomic_fetch_add(&header->next, (size + 63) / 64 * 64) : EVENLY_MESSAGES_SIZE;
 		struct evenly_tally *tallies = NULL;
-		if (place >= index && place < EVENLY_MESSAGES_SIZE && size <= EVENLY_MESSAGES_SIZE - place)
+		/* Any program can have written anything there. */
+		if (place >= index && place % 64 == 0 && place < EVENLY_MESSAGES_SIZE
+			&& size <= EVENLY_MESSAGES_SIZE - place)
 			tallies = mapped(file, place, size);
 		if (tallies) {
 			struct evenly_rank *rank = (struct evenly_rank *)((char *)header + EVENLY_MESSAGES_HEADER);

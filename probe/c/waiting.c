@@ -7,7 +7,9 @@
  * passes calls on.
  *
  * Invariants: the program sees the same results, errno among them. Nothing is allocated, no thread is
- * started, nothing is locked, no signal is handled or blocked. MPI is asked for nothing but, when it has been
+ * started, nothing is locked, no signal is handled or blocked. All that map the file can write to all of it, so
+ * nothing that is read from there is trusted: an index is within the bounds that were compiled, and a loop has an end.
+ * MPI is asked for nothing but, when it has been
  * initialised and when communicators are made, who is which rank. A wait within a wait (MPI that uses
  * conditions) belongs to the outer one. What leaves a wrapper by another way (a signal handler that jumps,
  * a thread that is cancelled) leaves nothing behind that counts.
@@ -164,11 +166,23 @@ static uint16_t number_of(const line_t *line)
 	return (uint16_t)(line - lines + 1);
 }
 
-/* A line of the list, or one that was never used. Acquire and release: what its last owner wrote is seen. */
+/* How often an exchange is tried that others can spoil. Each that fails means that another thread has succeeded, so
+ * that this is never reached, unless something writes all over the mapping. */
+#define TRIES 10000
+
+/* Whether this is the number of a line. It comes from the mapping, where any program can have written anything. */
+static bool is_number(uint32_t number)
+{
+	return number - 1 < EVENLY_LINES;
+}
+_Static_assert(EVENLY_LINES >= UINT16_MAX, "any number of a team is that of a line");
+
+/* A line of the list, or one that was never used. Acquire and release: what its last owner wrote is seen. A list that
+ * leads out of the mapping is left as it is. */
 static line_t *take(void)
 {
 	uint64_t head = atomic_load_explicit(&header->free, memory_order_acquire);
-	while ((uint32_t)head) {
+	for (unsigned tries = 0; tries < TRIES && is_number((uint32_t)head); tries++) {
 		line_t *line = &lines[(uint32_t)head - 1];
 		/* It may be taken meanwhile, and this be nonsense: then the count is another. */
 		uint64_t next = ((head >> 32) + 1) << 32 | GET(line->object);
@@ -177,12 +191,11 @@ static line_t *take(void)
 			return line;
 	}
 	uint32_t high = GET(header->high);
-	do {
-		if (high >= header->lines)
-			return NULL;
-	} while (!atomic_compare_exchange_weak_explicit(&header->high, &high, high + 1,
-		memory_order_acq_rel, memory_order_relaxed));
-	return &lines[high];
+	for (unsigned tries = 0; tries < TRIES && high < EVENLY_LINES; tries++)
+		if (atomic_compare_exchange_weak_explicit(&header->high, &high, high + 1, memory_order_acq_rel,
+			    memory_order_relaxed))
+			return &lines[high];
+	return NULL;
 }
 
 static line_t *claim(uint8_t kind)
@@ -226,11 +239,13 @@ static void give_back(line_t *line, uint32_t owner)
 	SET(line->tid, 0);
 	end_write(line);
 	uint64_t head = GET(header->free), first;
-	do {
-		SET(line->object, (uint32_t)head);
+	for (unsigned tries = 0; tries < TRIES; tries++) {
+		SET(line->object, is_number((uint32_t)head) ? (uint32_t)head : 0);
 		first = ((head >> 32) + 1) << 32 | number_of(line);
-	} while (!atomic_compare_exchange_weak_explicit(&header->free, &head, first, memory_order_acq_rel,
-		memory_order_relaxed));
+		if (atomic_compare_exchange_weak_explicit(&header->free, &head, first, memory_order_acq_rel,
+			    memory_order_relaxed))
+			break;
+	}
 	atomic_fetch_add_explicit(&header->changes, 1, memory_order_release);
 }
 
@@ -254,7 +269,7 @@ static void sweep(void)
 {
 	uint32_t high = atomic_load_explicit(&header->high, memory_order_acquire);
 	uint32_t alive = 0;
-	for (uint32_t i = 0; i < high && i < header->lines; i++) {
+	for (uint32_t i = 0; i < high && i < EVENLY_LINES; i++) {
 		uint32_t owner = GET(lines[i].pid);
 		if (!owner || owner == alive)
 			continue;
@@ -272,7 +287,7 @@ static bool fits(const struct evenly_header *h)
 	char boot[sizeof h->boot] = "";
 	struct stat namespace;
 	if (h->magic != EVENLY_MAGIC || h->version != EVENLY_VERSION || h->line_size != sizeof(line_t)
-		|| h->lines > EVENLY_LINES)
+		|| h->lines != EVENLY_LINES)
 		return false;
 	int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
 	ssize_t n = file < 0 ? 0 : read(file, boot, sizeof boot - 1);
@@ -298,7 +313,10 @@ static void attach(void)
 	struct stat stat;
 	size_t size = EVENLY_HEADER + EVENLY_LINES * sizeof(line_t);
 	void *at = MAP_FAILED, *page = MAP_FAILED;
-	if (fstat(file, &stat) == 0 && stat.st_size >= (off_t)size)
+	/* To touch what another process has cut off is SIGBUS. Only what is sealed, which a file of a file system cannot
+	 * be, keeps its length. */
+	int seals = fcntl(file, F_GET_SEALS);
+	if (seals >= 0 && seals & F_SEAL_SHRINK && fstat(file, &stat) == 0 && stat.st_size >= (off_t)size)
 		at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
 	close(file);
 	if (at != MAP_FAILED && fits(at))
@@ -827,9 +845,10 @@ static void task_is_made(void)
 {
 	line_t *line = mine();
 	uint16_t team = line ? GET(line->team) : 0;
-	/* The only field of a line that others than its thread write. */
-	if (team && !GET(lines[team - 1].object))
-		SET(lines[team - 1].object, 1);
+	line_t *of = team ? &lines[team - 1] : NULL;
+	/* The only field of a line that others than its thread write; never one of another process. */
+	if (of && GET(of->kind) == EVENLY_TEAM && GET(of->pid) == pid && !GET(of->object))
+		SET(of->object, 1);
 }
 
 #define GOMP_TASKS(name, n)                                                                 \

@@ -3,12 +3,12 @@
 //!
 //! Invariants, as of [`crate::waiting`]: a reader writes nothing, waits for nobody, and takes nothing on
 //! trust: every number is checked, and what is torn is left out or as it was when it was read last. It is
-//! read and not mapped, so that a program that cuts it short harms nobody. All that is summed up here only
+//! read and not mapped, so that nothing in it can harm evenly. Its length is sealed, as programs do map it. All that is summed up here only
 //! goes up, so that a value that was read twice the same was that value in between.
 
 use crate::waiting::{u32_at, u64_at};
 use evenly_model::{Nanos, Pid, Tid};
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -172,10 +172,13 @@ impl Mapping {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")
             .map_err(cannot("boot_id of the host"))?;
         let namespace = fs::metadata("/proc/self/ns/pid").map_err(cannot("PID namespace"))?.ino();
-        let file = memfd_create(NAME, MemfdFlags::CLOEXEC)
-            .map_err(|e| cannot("memfd_create")(e.into()))?;
-        let file = File::from(file);
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file =
+            File::from(memfd_create(NAME, flags).map_err(|e| cannot("memfd_create")(e.into()))?);
         file.set_len(SIZE).map_err(cannot("its size"))?;
+        // One program that made it shorter would end all others that have mapped it.
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        fcntl_add_seals(&file, seals).map_err(|e| cannot("sealing its size")(e.into()))?;
         let mut bytes = [0; header::SIZE];
         let mut put = |at: usize, what: &[u8]| {
             // All of these are within the header, which a test holds against the C one.
@@ -225,7 +228,7 @@ impl Reader {
     /// they came; `out` is emptied before. Returns how many ranks found no room in the file.
     ///
     /// # Errors
-    /// Where the file cannot be read: a program has cut it short.
+    /// Where the file cannot be read.
     pub fn read(
         &mut self,
         wanted: &dyn Fn(&Rank) -> bool,
@@ -583,14 +586,16 @@ mod tests {
         bytes[entry::OPEN..entry::OPEN + 8].fill(0xff);
         let (rank, _) = parsed(&bytes).unwrap();
         assert!(rank.computed(None).0 > u64::MAX / 4);
-        // A file that was cut short.
+        // One that has tallies up to the end of the file, which nobody can cut off.
         let mapping = Mapping::new().unwrap();
         let mut reader = mapping.reader().unwrap();
         put(&mapping, &1u32.to_ne_bytes(), header::COUNT as u64);
-        put(&mapping, &good, HEADER);
+        let mut last = good;
+        last[entry::PLACE..entry::PLACE + 8].copy_from_slice(&(SIZE - 64).to_ne_bytes());
+        put(&mapping, &last, HEADER);
+        let error = mapping.file.set_len(TALLIES).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
         assert_eq!(read(&mut reader).len(), 1);
-        mapping.file.set_len(TALLIES).unwrap();
-        assert!(reader.read(&|_| true, &mut Vec::new()).is_err());
     }
 
     #[test]

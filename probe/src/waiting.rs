@@ -3,11 +3,11 @@
 //!
 //! Invariants: a reader writes nothing, waits for nobody, and takes nothing on trust: the file is written by
 //! programs, so every number in it is checked, and what is torn or of another thread is left out. It is
-//! read and not mapped, so that a program that cuts it short harms nobody: one call for all threads, a
-//! second one to know that nothing changed meanwhile.
+//! read and not mapped, so that nothing in it can harm evenly: one call for all threads, a second one to know that
+//! nothing changed meanwhile. Its length is sealed, as programs do map it.
 
 use evenly_model::{Nanos, Pid, Tid};
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File};
@@ -280,10 +280,13 @@ impl Mapping {
         let clock =
             fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
         let ticks = ["tsc", "arch_sys_counter"].contains(&clock.unwrap_or_default().trim());
-        let file = memfd_create(NAME, MemfdFlags::CLOEXEC)
-            .map_err(|e| cannot("memfd_create")(e.into()))?;
-        let file = File::from(file);
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file =
+            File::from(memfd_create(NAME, flags).map_err(|e| cannot("memfd_create")(e.into()))?);
         file.set_len(SIZE).map_err(cannot("its size"))?;
+        // One program that made it shorter would end all others that have mapped it.
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        fcntl_add_seals(&file, seals).map_err(|e| cannot("sealing its size")(e.into()))?;
         let mut bytes = [0; header::SIZE];
         let mut put = |at: usize, what: &[u8]| {
             // All of these are within the header, which a test holds against the C one.
@@ -794,11 +797,24 @@ mod tests {
         assert_eq!((out.len(), reader.counts()), (0, Counts::default()));
         mapping.file.write_all_at(&1u32.to_ne_bytes(), header::VERSION as u64).unwrap();
         assert!(said(&mapping.path()).ends_with("its version is 1, not 2"));
-        // A program that writes nonsense, or cuts the file short.
+        // A program that writes nonsense.
         mapping.file.write_all_at(&u32::MAX.to_ne_bytes(), header::HIGH as u64).unwrap();
         reader.read(Nanos(0), &mut out).unwrap();
         assert_eq!(out, []);
-        mapping.file.set_len(200).unwrap();
-        assert!(reader.read(Nanos(0), &mut out).is_err());
+    }
+
+    #[test]
+    fn nobody_changes_its_length() {
+        let mapping = Mapping::new().unwrap();
+        let length = mapping.file.metadata().unwrap().len();
+        let other = File::options().write(true).open(mapping.path()).unwrap();
+        for wanted in [0, 200, length - 1, length + 1] {
+            let error = other.set_len(wanted).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{wanted}: {error}");
+        }
+        // Nor takes the seals away, or adds one that keeps programs from writing.
+        let error = fcntl_add_seals(&other, SealFlags::WRITE).unwrap_err();
+        assert_eq!(error, rustix::io::Errno::PERM);
+        assert_eq!(other.metadata().unwrap().len(), length);
     }
 }

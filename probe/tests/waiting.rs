@@ -5,21 +5,21 @@
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod common;
+
+use common::{as_root, built, calls_of, has, mpis};
 use evenly_model::{Nanos, Pid};
 use evenly_probe::load::{Calls, keep, preload};
-use evenly_probe::mpi::Flavour;
 use evenly_probe::waiting::{Activity, Mapping, Observed, Peer, Reader};
 use rustix::fs::StatVfsMountFlags;
 use rustix::time::{ClockId, clock_gettime};
-use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// However busy the machine is.
@@ -28,45 +28,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn now() -> Nanos {
     let t = clock_gettime(ClockId::Monotonic);
     Nanos(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
-}
-
-fn sources() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")
-}
-
-/// A program of `tests/programs`, built once by this compiler with these options.
-fn built(source: &str, compiler: &str, options: &[&str]) -> PathBuf {
-    static BUILT: Mutex<Option<HashMap<String, PathBuf>>> = Mutex::new(None);
-    let name = format!("{source}-{compiler}{}", options.concat().replace('/', "_"));
-    let mut built = BUILT.lock().unwrap();
-    built
-        .get_or_insert_default()
-        .entry(name.clone())
-        .or_insert_with(|| {
-            let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-            // Fortran is named with its ending.
-            let ending = if source.contains('.') { "" } else { ".c" };
-            let input = sources().join(format!("{source}{ending}"));
-            let mut command = Command::new(compiler);
-            command.args(["-O1", "-g", "-Wall", "-Wextra"]).args(options).arg(input);
-            let output = command.args(["-pthread", "-ldl", "-o"]).arg(&out).output().unwrap();
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            out
-        })
-        .clone()
-}
-
-fn has(compiler: &str) -> bool {
-    let there = Command::new(compiler).arg("--version").output().is_ok_and(|o| o.status.success());
-    if !there {
-        evenly_testing::skip(compiler, format!("{compiler} is not installed"));
-    }
-    there
-}
-
-/// The MPIs that are installed, as Debian names their programs.
-fn mpis() -> impl Iterator<Item = &'static str> {
-    ["openmpi", "mpich"].into_iter().filter(|mpi| has(&format!("mpicc.{mpi}")))
 }
 
 /// A program that runs with the probe.
@@ -712,18 +673,6 @@ fn wait_for(p: &mut Watched, step: &str, call: &str, peer: Option<Peer>) {
         assert!(began.elapsed() < PATIENCE, "{step}: {call} for {peer:?} expected: {of:?}");
         std::thread::sleep(Duration::from_millis(1));
     }
-}
-
-/// A launcher where tests run.
-fn as_root(command: &mut Command) -> &mut Command {
-    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-    command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
-    command.env("OMPI_MCA_mpi_yield_when_idle", "1")
-}
-
-/// By the name of an MPI, or of its launcher.
-fn calls_of(mpi: &str) -> Calls {
-    Calls::of(if mpi.ends_with("mpich") { Flavour::Mpich } else { Flavour::OpenMpi })
 }
 
 /// The steps of two ranks, and who waits at each, if that is to be seen.

@@ -1,0 +1,65 @@
+//! Programs for tests of the probes: which MPIs are here, and how programs of each are built and started.
+#![allow(dead_code, unreachable_pub, reason = "shared by several tests")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use evenly_probe::load::Calls;
+use evenly_probe::mpi::Flavour;
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")
+}
+
+/// A program of `tests/programs`, built once by this compiler with these options.
+pub fn built(source: &str, compiler: &str, options: &[&str]) -> PathBuf {
+    static BUILT: Mutex<Option<HashMap<String, PathBuf>>> = Mutex::new(None);
+    let name = format!("{source}-{compiler}{}", options.concat().replace('/', "_"));
+    let mut built = BUILT.lock().unwrap();
+    built
+        .get_or_insert_default()
+        .entry(name.clone())
+        .or_insert_with(|| {
+            let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(&name);
+            // Other test programs build them, too.
+            let part = out.with_file_name(format!("{name}.{}", std::process::id()));
+            // Fortran is named with its ending.
+            let ending = if source.contains('.') { "" } else { ".c" };
+            let input = sources().join(format!("{source}{ending}"));
+            let mut command = Command::new(compiler);
+            command.args(["-O1", "-g", "-Wall", "-Wextra"]).args(options).arg(input);
+            let output = command.args(["-pthread", "-ldl", "-o"]).arg(&part).output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            fs::rename(&part, &out).unwrap();
+            out
+        })
+        .clone()
+}
+
+pub fn has(compiler: &str) -> bool {
+    let there = Command::new(compiler).arg("--version").output().is_ok_and(|o| o.status.success());
+    if !there {
+        evenly_testing::skip(compiler, format!("{compiler} is not installed"));
+    }
+    there
+}
+
+/// The MPIs that are installed, as Debian names their programs.
+pub fn mpis() -> impl Iterator<Item = &'static str> {
+    ["openmpi", "mpich"].into_iter().filter(|mpi| has(&format!("mpicc.{mpi}")))
+}
+
+/// A launcher where tests run.
+pub fn as_root(command: &mut Command) -> &mut Command {
+    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
+    command.env("OMPI_MCA_mpi_yield_when_idle", "1")
+}
+
+/// By the name of an MPI, or of its launcher.
+pub fn calls_of(mpi: &str) -> Calls {
+    Calls::of(if mpi.ends_with("mpich") { Flavour::Mpich } else { Flavour::OpenMpi })
+}

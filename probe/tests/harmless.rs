@@ -1,0 +1,286 @@
+//! What the probes must never do to a program: end it, make it do something else, or let another program do so
+//! through what they share. Each program is run with the probes and without, and both must be the same to the user.
+#![allow(missing_docs)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::{as_root, built, calls_of, has, mpis};
+use evenly_model::Nanos;
+use evenly_probe::build::{Compiler, PROBE, build};
+use evenly_probe::load::{Calls, keep};
+use evenly_probe::messages;
+use evenly_probe::mpi::Used;
+use evenly_probe::waiting::{self, Mapping};
+use rustix::fs::{MemfdFlags, memfd_create};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Where libraries are kept.
+fn kept() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
+}
+
+/// The library that counts messages, for this MPI.
+fn counting(mpi: &str) -> PathBuf {
+    let command = [OsString::from(format!("mpirun.{mpi}"))];
+    let compiler = Compiler::of(&Used::of(&command).unwrap(), None).unwrap();
+    build(&PROBE, &compiler, kept()).unwrap().file
+}
+
+fn waiting_for(calls: Calls) -> PathBuf {
+    keep(calls, kept()).unwrap()
+}
+
+/// What a user sees of a program: its status and what it says, line by line, as ranks take turns.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    status: Option<i32>,
+    said: Vec<String>,
+    complained: Vec<String>,
+}
+
+/// Runs a command with these libraries loaded.
+fn run(command: &[&OsStr], libraries: &[PathBuf], variables: &[(OsString, OsString)]) -> Seen {
+    let mut c = Command::new("timeout");
+    as_root(&mut c).args(["-k", "5", "120"]).args(command);
+    if !libraries.is_empty() {
+        let names: Vec<&str> = libraries.iter().map(|l| l.to_str().unwrap()).collect();
+        c.env("LD_PRELOAD", names.join(":"));
+    }
+    c.envs(variables.iter().cloned()).stdin(Stdio::piped());
+    let mut child = c.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // All steps of it at once. One that ends before has read enough.
+    let _ = child.stdin.take().unwrap().write_all(&[b'x'; 64]);
+    let output = child.wait_with_output().unwrap();
+    let lines = |bytes: &[u8]| {
+        let mut all: Vec<String> =
+            String::from_utf8_lossy(bytes).lines().map(str::to_owned).collect();
+        all.sort();
+        all
+    };
+    Seen {
+        status: output.status.code(),
+        said: lines(&output.stdout),
+        complained: lines(&output.stderr),
+    }
+}
+
+/// What the probes share with evenly in a run.
+struct Shared {
+    waiting: Mapping,
+    messages: messages::Mapping,
+    profiles: tempfile::TempDir,
+}
+
+impl Shared {
+    fn new() -> Self {
+        Self {
+            waiting: Mapping::new().unwrap(),
+            messages: messages::Mapping::new().unwrap(),
+            profiles: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn variables(&self) -> [(OsString, OsString); 3] {
+        let profiles = ("EVENLY_PROFILE_DIR".into(), self.profiles.path().into());
+        [self.waiting.variable(), self.messages.variable(), profiles]
+    }
+
+    /// Runs a command with these probes, and finds no difference to what it does without.
+    fn same(&self, command: &[&OsStr], probes: &[PathBuf]) {
+        let alone = run(command, &[], &[]);
+        assert_eq!((alone.status, &alone.complained), (Some(0), &vec![]), "{alone:?}");
+        let seen = run(command, probes, &self.variables());
+        assert_eq!(seen, alone, "{command:?} with {probes:?}");
+    }
+
+    fn attached(&self) -> u32 {
+        let mut reader = self.waiting.reader().unwrap();
+        reader.read(Nanos(0), &mut Vec::new()).unwrap();
+        reader.counts().attached
+    }
+}
+
+/// The probes that may be loaded where this MPI is thought to be used: the one, the other, and both as evenly does.
+fn probes_of(mpi: &str) -> [Vec<PathBuf>; 3] {
+    let (waiting, counting) = (waiting_for(calls_of(mpi)), counting(mpi));
+    [vec![waiting.clone()], vec![counting.clone()], vec![waiting, counting]]
+}
+
+/// A process that is given the name of what is shared cannot make it shorter, which would end those that have mapped it.
+#[test]
+fn nobody_cuts_off_what_others_have_mapped() {
+    let shared = Shared::new();
+    let program = built("steps", "gcc", &[]);
+    let mut c = Command::new(program);
+    c.arg("barriers").env("LD_PRELOAD", waiting_for(Calls::None)).envs(shared.variables());
+    let mut child = c.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert_eq!((line.as_str(), shared.attached()), ("waiting\n", 1));
+    for (_, file) in &shared.variables()[..2] {
+        for script in ["truncate -s 0 \"$0\"", ": >\"$0\"", "truncate -s 1G \"$0\""] {
+            let output = Command::new("sh").args(["-c", script]).arg(file).output().unwrap();
+            let words = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(!output.status.success(), "{script}");
+            assert!(words.contains("Operation not permitted"), "{script}: {words}");
+        }
+    }
+    child.stdin.take().unwrap().write_all(b"xx").unwrap();
+    said.read_line(&mut line).unwrap();
+    assert!(child.wait().unwrap().success() && line == "waiting\nover\n", "{line}");
+}
+
+/// A file of the same name and content whose length can change is not mapped.
+#[test]
+fn what_is_not_sealed_is_not_mapped() {
+    for (shared, probes) in mpis().flat_map(probes_of).map(|probes| (Shared::new(), probes)) {
+        let mpi = if probes.iter().any(|p| *p == counting("mpich")) { "mpich" } else { "openmpi" };
+        let program = built("self", &format!("mpicc.{mpi}"), &[]);
+        let copies = [(&shared.variables()[0], "waiting"), (&shared.variables()[1], "messages")]
+            .map(|((name, path), kind)| {
+                let original = File::open(path).unwrap();
+                let copy = memfd_create(format!("evenly-{kind}"), MemfdFlags::CLOEXEC).unwrap();
+                let copy = File::from(copy);
+                copy.set_len(original.metadata().unwrap().len()).unwrap();
+                let mut header = [0; 4096];
+                original.read_exact_at(&mut header, 0).unwrap();
+                copy.write_all_at(&header, 0).unwrap();
+                (name.clone(), copy, header)
+            });
+        let variable = |(name, copy, _): &(OsString, File, [u8; 4096])| {
+            let path = format!("/proc/{}/fd/{}", std::process::id(), copy.as_raw_fd());
+            (name.clone(), OsString::from(path))
+        };
+        let seen = run(&[program.as_os_str()], &probes, &copies.each_ref().map(variable));
+        assert_eq!((seen.status, seen.said.len()), (Some(0), 1), "{seen:?}");
+        for (name, copy, before) in copies {
+            let mut header = [0; 4096];
+            copy.read_exact_at(&mut header, 0).unwrap();
+            assert!(header == before, "{name:?} was written to by {probes:?}");
+        }
+    }
+}
+
+/// The same numbers every time.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        // xorshift64*
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// Words of all kinds: any, small ones, and those at the bounds of what is shared.
+    fn fill(&mut self, bytes: &mut [u8]) {
+        const BOUNDS: [u32; 8] = [0, 1, 65_534, 65_535, 65_536, 0x7fff_ffff, 0x8000_0000, u32::MAX];
+        for word in bytes.chunks_exact_mut(4) {
+            let next = self.next();
+            let value = match next >> 62 {
+                0 => BOUNDS[(next % 8) as usize],
+                1 => (next % 64) as u32,
+                _ => next as u32,
+            };
+            word.copy_from_slice(&value.to_ne_bytes());
+        }
+    }
+}
+
+/// Writes nonsense to what is shared until it is told to stop: to all of it, or from there on what programs write, as a
+/// process that begins looks at the rest and takes no part where that is wrong.
+fn write_nonsense(shared: &Shared, all: bool, stop: &AtomicBool) {
+    let mut random = Random(1);
+    let files = [(0, 72), (1, 80)].map(|(i, written)| {
+        let file = File::options().write(true).open(&shared.variables()[i].1).unwrap();
+        (file, if all { 0 } else { written })
+    });
+    let mut bytes = vec![0; 64 * 1024];
+    for round in 0u64.. {
+        for (file, from) in &files {
+            // The header; lines or entries, the first of which are used first; and tallies.
+            for (at, size) in [(*from, 256), (4096, 8192), (4096 + 128 * 16_384, 64 * 1024)] {
+                if size <= 8192 || round % 16 == 0 {
+                    random.fill(&mut bytes[..size]);
+                    file.write_all_at(&bytes[..size], at).unwrap();
+                }
+            }
+        }
+        if stop.load(Relaxed) {
+            return;
+        }
+    }
+}
+
+/// Reads what is shared meanwhile, as evenly does.
+fn read_nonsense(
+    waiting: &mut waiting::Reader,
+    messages: &mut messages::Reader,
+    stop: &AtomicBool,
+) {
+    while !stop.load(Relaxed) {
+        waiting.read(Nanos(1), &mut Vec::new()).unwrap();
+        messages.read(&|rank| rank.ranks <= 64, &mut Vec::new()).unwrap();
+    }
+}
+
+#[test]
+fn nonsense_in_what_is_shared_harms_nobody() {
+    let mut programs: Vec<(Vec<OsString>, Vec<PathBuf>)> = Vec::new();
+    let plain = [waiting_for(Calls::None)];
+    for what in ["barriers", "conditions", "cancel", "forks", "execs", "many"] {
+        programs.push((vec![built("steps", "gcc", &[]).into(), what.into()], plain.to_vec()));
+    }
+    for compiler in ["gcc", "clang"].into_iter().filter(|c| has(c)) {
+        let program = built("regions", compiler, &["-fopenmp"]);
+        for what in ["regions", "nested", "tasks", "taskwait", "taskloop"] {
+            programs.push((vec![program.clone().into(), what.into()], plain.to_vec()));
+        }
+    }
+    for mpi in mpis() {
+        let program = built("ranks", &format!("mpicc.{mpi}"), &[]);
+        let [_, _, probes] = probes_of(mpi);
+        for (n, what) in [("2", "plain"), ("3", "peers")] {
+            let mut command = [&format!("mpirun.{mpi}"), "-n", n].map(OsString::from).to_vec();
+            command.extend([program.clone().into(), what.into()]);
+            programs.push((command, probes.clone()));
+        }
+    }
+    for all in [false, true] {
+        let (shared, stop) = (Shared::new(), AtomicBool::new(false));
+        // Before the header is nonsense, too.
+        let mut waiting = shared.waiting.reader().unwrap();
+        let mut messages = shared.messages.reader().unwrap();
+        std::thread::scope(|scope| {
+            let others = [
+                scope.spawn(|| write_nonsense(&shared, all, &stop)),
+                scope.spawn(|| read_nonsense(&mut waiting, &mut messages, &stop)),
+            ];
+            let each = || {
+                for (command, probes) in &programs {
+                    let command: Vec<&OsStr> = command.iter().map(OsString::as_os_str).collect();
+                    shared.same(&command, probes);
+                }
+            };
+            // The others have to end where this finds a fault, too.
+            let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(each));
+            stop.store(true, Relaxed);
+            for other in others {
+                other.join().unwrap();
+            }
+            if let Err(fault) = found {
+                std::panic::resume_unwind(fault);
+            }
+        });
+    }
+}
