@@ -68,13 +68,13 @@ impl Counting {
         quiet: bool,
     ) -> anyhow::Result<(Self, Environment)> {
         let used = Used::of(command)?;
-        // One that is for another MPI would end the program.
+        // One that is for another MPI counts nothing.
         anyhow::ensure!(
             used.flavour().is_some(),
             "'{}' is neither linked against Open MPI or MPICH nor started by their launchers",
             command.first().map(|c| c.to_string_lossy()).unwrap_or_default()
         );
-        let built = built_probe(&used, mpicc, quiet)?;
+        let (built, _) = built_probe(&used, mpicc, quiet)?;
         let before = std::env::var_os("LD_PRELOAD");
         let library = preload(&built.file, before.as_deref())?;
         let mapping = Mapping::new()?;

@@ -40,7 +40,7 @@ pub(crate) fn take(args: &MapArgs, counted: Option<&Path>) -> anyhow::Result<Tak
     check_command("map", &args.command)?;
     let profiles = cache_for_probe("profiles")?;
     let used = Used::of(&args.command)?;
-    let built = built_probe(&used, args.mpicc.as_deref(), args.quiet)?;
+    let (built, flavour) = built_probe(&used, args.mpicc.as_deref(), args.quiet)?;
     // Not in /tmp: ranks on other hosts write there, too.
     let cannot_make = || format!("cannot make a directory for profiles in {}", profiles.display());
     fs::create_dir_all(&profiles).with_context(cannot_make)?;
@@ -56,7 +56,7 @@ pub(crate) fn take(args: &MapArgs, counted: Option<&Path>) -> anyhow::Result<Tak
             return Ok(Taken::NotStarted(e.outcome()));
         }
     };
-    let input = collect(args, &used, dir.path(), counted, outcome);
+    let input = collect(args, &used, flavour, dir.path(), counted, outcome);
     Ok(Taken::Ran(Profiled { outcome, input }))
 }
 
@@ -67,12 +67,12 @@ fn cache_for_probe(part: &str) -> anyhow::Result<PathBuf> {
     )
 }
 
-/// The MPI probe for a program, built where it is not there yet, which is told.
+/// The MPI probe for a program, built where it is not there yet, which is told; and which MPI it is for.
 pub(crate) fn built_probe(
     used: &Used,
     mpicc: Option<&OsStr>,
     quiet: bool,
-) -> anyhow::Result<Built> {
+) -> anyhow::Result<(Built, Flavour)> {
     let dir = cache_for_probe("probe")?;
     let compiler = Compiler::of(used, mpicc)?;
     let built = build(&PROBE, &compiler, &dir)?;
@@ -85,7 +85,7 @@ pub(crate) fn built_probe(
             built.file.display()
         ));
     }
-    Ok(built)
+    Ok((built, compiler.flavour))
 }
 
 /// The name of an MPI in files.
@@ -100,6 +100,7 @@ fn named(flavour: Flavour) -> Mpi {
 fn collect(
     args: &MapArgs,
     used: &Used,
+    flavour: Flavour,
     dir: &Path,
     counted: Option<&Path>,
     outcome: Outcome,
@@ -108,11 +109,12 @@ fn collect(
     // A file server may take root for another user, who then owns the directory, too.
     let user = fs::metadata(dir).with_context(cannot_read)?.uid();
     let mut ranks: Vec<RankProfile> = Vec::new();
-    let mut again = false;
+    let (mut again, mut other_mpi) = (false, false);
     for entry in fs::read_dir(dir).with_context(cannot_read)? {
         let path = entry.with_context(cannot_read)?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         again |= name == "again";
+        other_mpi |= name == "other-mpi";
         if name.starts_with("rank-") {
             // The program could have put anything there.
             let file = open_file(&path, user)?;
@@ -124,6 +126,10 @@ fn collect(
             let command = args.command.join(" ".as_ref());
             let command = command.to_string_lossy();
             match outcome {
+                _ if other_mpi => anyhow::anyhow!(
+                    "{e}: '{command}' uses another MPI than {flavour}, for which the probe was built; \
+                     name the compiler of that MPI with --mpicc"
+                ),
                 Outcome::Exited(0) => anyhow::anyhow!(
                     "{e}: '{command}' is no MPI program, or not linked dynamically, or ended before \
                      MPI_Finalize"
@@ -141,6 +147,11 @@ fn collect(
     output::write_json(file, &profile.json(used.flavour().map(named)))?;
     let mut input = Files { tasks: Some(file.to_owned()), ..Files::default() }.read()?;
     input.notes.extend(profile.notes);
+    if other_mpi {
+        input.notes.push(format!(
+            "the command also ran programs of another MPI than {flavour}, which were not counted"
+        ));
+    }
     if again {
         input.notes.push(String::from(
             "the command ran more than one MPI program; what was counted is of the first",

@@ -72,11 +72,14 @@ struct evenly_rank {
 /*
  * Not in the file: what the library that tells who waits (waiting.c) and the MPI probe share in a thread, as the
  * one calls on to the other. To read the cycle counter is most of what both cost, so that the one takes the
- * reading of the other that was made a moment ago. `of` says which that is, and whoever takes it clears it.
+ * reading of the other that was made a moment ago. `of` says which that is, and whoever takes it clears it. Where a
+ * process has two MPIs, whose function is to be called on depends on who calls: on the way to the MPI probe that is
+ * the other library, which says who has called it.
  */
 struct evenly_stamp {
 	uint64_t ticks;
 	uint32_t of;
+	const void *caller;
 };
 enum { EVENLY_STAMP_NONE, EVENLY_STAMP_ENTERED, EVENLY_STAMP_LEFT };
 /* A function of waiting.c: this thread's. */

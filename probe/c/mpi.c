@@ -13,25 +13,29 @@
  *             whatever the MPI library makes of them.
  *   load      CPU time of the process outside MPI: all of its CPU time less that of calls.
  *
- * Invariants: it sends nothing itself; the program sees the same results; whatever is shared between
- * threads is atomic or under a lock; calls that the MPI library makes of its own functions are not
- * counted twice (`depth`). It refers to no symbol of MPI when it is linked, so that it can be loaded into
+ * Invariants: it sends nothing itself; the program sees the same results; nothing here ends the program or writes to
+ * its files; whatever is shared between threads is atomic or under a lock; calls that the MPI library makes of its own
+ * functions are not counted twice (`depth`). It knows the handles of one MPI. The program may use another, as one does
+ * that a launcher of this MPI starts, or two of them in one process: then every argument is passed on as it came, and
+ * nothing is counted. It refers to no symbol of MPI when it is linked, so that it can be loaded into
  * anything (a launcher, a shell) without harm: all is looked up when it is needed.
  *
  * Not counted, and said in docs/map.md: persistent collectives and partitioned communication (MPI-4),
  * collectives between groups (intercommunicators; they are in "uncounted"), files, and reading of memory that
  * ranks share.
  */
-#ifndef EVENLY_MESSAGES_H /* it stands before this where evenly has it compiled */
+#ifndef EVENLY_MESSAGES_H /* these stand before this where evenly has it compiled */
 #include "messages.h"
 #endif
-#include <dlfcn.h>
+#ifndef EVENLY_NEXT_H
+#include "next.h"
+#endif
 #include <errno.h>
 #include <fcntl.h>
-#include <link.h>
 #include <mpi.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,77 +51,117 @@ _Static_assert(sizeof(MPI_Fint) == sizeof(int), "integers of Fortran are those o
 
 /* ---------------------------------------------------------------- functions of the MPI library */
 
-static void say(const char *what, const char *name)
+#define COLD __attribute__((noinline, cold))
+#define CALLER __builtin_extract_return_addr(__builtin_return_address(0))
+
+/* The library with the MPI that was initialised first. It stays loaded. */
+static _Atomic(void *) home;
+/* Another one has been initialised, too: which of them a call is for depends on who calls. */
+static _Atomic bool several_mpis;
+
+/* Who calls: the object before this one that calls on to it, or whoever has called that. */
+static const void *first_caller(const void *caller)
 {
-	fprintf(stderr, "evenly: MPI probe: %s%s\n", what, name);
+	Dl_info here_, before;
+	struct evenly_stamp *(*stamp)(void) = (struct evenly_stamp *(*)(void))dlsym(RTLD_DEFAULT, EVENLY_STAMP);
+	if (stamp && dladdr(caller, &here_) && dladdr((void *)stamp, &before) && here_.dli_fbase == before.dli_fbase)
+		return stamp()->caller;
+	return caller;
 }
 
-static int is_mpi(struct dl_phdr_info *info, size_t size, void *found)
+/* What is called where no MPI library has the function. Only a program comes here that has asked whether there is such a
+ * function, and was shown the wrapper. */
+static int no_function(void)
 {
-	(void)size;
-	const char *name = strrchr(info->dlpi_name, '/');
-	name = name ? name + 1 : info->dlpi_name;
-	if (strncmp(name, "libmpi.so", 9) && strncmp(name, "libmpich.so", 11))
-		return 0;
-	*(void **)found = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
-	return 1;
+	return MPI_ERR_OTHER;
 }
 
-/* Where a symbol is behind this library. One that was loaded for a part of the program only (as a module
- * of an interpreter is) is not found from here; it is looked for by its name then. */
-static void *find(void *where, const char *name)
+/* What this caller means by a name; NULL where nothing is. */
+static void *of_mpi(const char *name, const void *caller)
 {
-	void *at = dlsym(where, name);
-	void *library = NULL;
-	if (!at && dl_iterate_phdr(is_mpi, &library) && library)
+	void *at = of_either(dlsym(RTLD_NEXT, name), name, first_caller(caller));
+	return at ? at : of_runtime(name);
+}
+
+static COLD void *look_up(_Atomic(void *) *slot, const char *name, const void *caller)
+{
+	int before = errno;
+	void *at = NULL;
+	void *library = atomic_load(&home);
+	if (library && !atomic_load(&several_mpis)) {
 		at = dlsym(library, name);
-	return at;
-}
-
-static void *look_up(_Atomic(void *) *slot, const char *name)
-{
-	void *at = find(RTLD_NEXT, name);
-	if (!at) {
-		say("the MPI library has no ", name);
-		abort();
+		if (!at)
+			at = dlsym(RTLD_NEXT, name);
+		/* Relaxed: what it points to was there before any thread. One that another object brings may go with it,
+		 * and is not kept. */
+		if (at)
+			atomic_store_explicit(slot, at, memory_order_relaxed);
 	}
-	atomic_store_explicit(slot, at, memory_order_relaxed);
-	return at;
+	if (!at)
+		at = of_mpi(name, caller);
+	errno = before;
+	return at ? at : (void *)no_function;
 }
 
-static inline void *next_of(_Atomic(void *) *slot, const char *name)
+/* The function that a wrapper calls on to. */
+static inline void *next_of(_Atomic(void *) *slot, const char *name, const void *caller)
 {
-	/* Relaxed: what it points to was there before any thread. */
 	void *at = atomic_load_explicit(slot, memory_order_relaxed);
-	return at ? at : look_up(slot, name);
+	return at && !atomic_load_explicit(&several_mpis, memory_order_relaxed) ? at : look_up(slot, name, caller);
 }
 
-/* Calls a function of the MPI library that is not wrapped, or past its wrapper. */
+static COLD void *look_up_at_home(_Atomic(void *) *slot, const char *name)
+{
+	int before = errno;
+	void *library = atomic_load(&home);
+	void *at = library ? dlsym(library, name) : NULL;
+	if (at)
+		atomic_store_explicit(slot, at, memory_order_relaxed);
+	errno = before;
+	return at ? at : (void *)no_function;
+}
+
+/* A function of the MPI whose messages are counted. */
+static inline void *at_home(_Atomic(void *) *slot, const char *name)
+{
+	void *at = atomic_load_explicit(slot, memory_order_relaxed);
+	return at ? at : look_up_at_home(slot, name);
+}
+
+/* Calls a function of that MPI that is not wrapped, or past its wrapper. */
 #define PMPI(name, params, ...)                                              \
 	({                                                                   \
 		static _Atomic(void *) next_;                                \
-		((int(*) params)next_of(&next_, "PMPI_" #name))(__VA_ARGS__); \
+		((int(*) params)at_home(&next_, "PMPI_" #name))(__VA_ARGS__); \
 	})
+
+/* A variable of it, which may be in the program. */
+static void *variable(const char *name)
+{
+	void *library = atomic_load(&home);
+	void *at = dlsym(RTLD_DEFAULT, name);
+	return at || !library ? at : dlsym(library, name);
+}
 
 /* Handles. Those of Open MPI are addresses of its variables; those of MPICH are numbers. */
 #ifdef OPEN_MPI
-#define PREDEFINED(type, variable, mpich) ((type)find(RTLD_DEFAULT, variable))
+#define PREDEFINED(type, name, mpich) ((type)variable(name))
 #define FROM_FORTRAN(type, name)                                                             \
 	static type name(MPI_Fint handle)                                                    \
 	{                                                                                    \
 		static _Atomic(void *) next;                                                 \
-		return ((type(*)(MPI_Fint))next_of(&next, "P" #type "_f2c"))(handle);         \
+		return ((type(*)(MPI_Fint))at_home(&next, "P" #type "_f2c"))(handle);         \
 	}
 FROM_FORTRAN(MPI_Comm, comm_from)
 static MPI_Datatype type_from(MPI_Fint handle)
 {
 	static _Atomic(void *) next;
-	return ((MPI_Datatype(*)(MPI_Fint))next_of(&next, "PMPI_Type_f2c"))(handle);
+	return ((MPI_Datatype(*)(MPI_Fint))at_home(&next, "PMPI_Type_f2c"))(handle);
 }
 FROM_FORTRAN(MPI_Win, win_from)
 FROM_FORTRAN(MPI_Request, request_from)
 #else
-#define PREDEFINED(type, variable, mpich) (mpich)
+#define PREDEFINED(type, name, mpich) (mpich)
 #define comm_from(handle) ((MPI_Comm)(handle))
 #define type_from(handle) ((MPI_Datatype)(handle))
 #define win_from(handle) ((MPI_Win)(handle))
@@ -129,7 +173,7 @@ FROM_FORTRAN(MPI_Request, request_from)
 static _Atomic uint64_t outside_words, uncounted_words;
 
 static struct {
-	bool running;     /* between MPI_Init and MPI_Finalize, and somebody wants the numbers */
+	_Atomic bool running; /* MPI has been initialised, and somebody wants the numbers */
 	bool several;     /* threads may call at the same time */
 	pid_t pid;
 	int rank, ranks;
@@ -147,6 +191,13 @@ static struct {
 	uint64_t ticks_began, ns_began, wall_began, cpu_began;
 	atomic_flag written;
 } run = { .outside = &outside_words, .uncounted = &uncounted_words, .written = ATOMIC_FLAG_INIT };
+
+static inline bool counts(void)
+{
+	/* Relaxed: what else is in `run` a thread sees that may call MPI, which it learns from the one that has initialised
+	 * it. */
+	return atomic_load_explicit(&run.running, memory_order_relaxed);
+}
 
 static inline void add(_Atomic uint64_t *to, uint64_t amount)
 {
@@ -284,7 +335,7 @@ static inline uint64_t entered_at(void)
 /* Begins a call; `brief` is one that never waits. */
 static inline unsigned enter(bool brief)
 {
-	if (here.depth++ || !run.running)
+	if (here.depth++ || !counts())
 		return INSIDE;
 	unsigned entered = WAITS;
 	if (brief) {
@@ -395,15 +446,18 @@ static int copy_win(MPI_Win win, int key, void *extra, void *value, void *copy, 
 static struct members *of_group(MPI_Group group)
 {
 	int size = 0;
-	PMPI(Group_size, (MPI_Group, int *), group, &size);
+	if (PMPI(Group_size, (MPI_Group, int *), group, &size) != MPI_SUCCESS || size < 0)
+		return NULL;
 	struct members *m = calloc(1, sizeof *m);
 	int *ranks = malloc(sizeof(int) * (size_t)(size + 1));
 	if (m)
 		m->world = malloc(sizeof(int) * (size_t)(size + 1));
 	if (m && m->world && ranks) {
 		m->size = size;
-		for (int i = 0; i < size; i++)
+		for (int i = 0; i < size; i++) {
 			ranks[i] = i;
+			m->world[i] = -1;
+		}
 		PMPI(Group_translate_ranks, (MPI_Group, int, const int *, MPI_Group, int *), group, size, ranks,
 			run.world_group, m->world);
 		for (int i = 0; i < size; i++)
@@ -429,29 +483,29 @@ static void find_neighbours(struct members *m, MPI_Comm comm)
 		m->neighbours = malloc(sizeof(int) * (size_t)(2 * dims + 1));
 		if (!m->neighbours)
 			return;
-		for (int d = 0; d < dims; d++)
-			PMPI(Cart_shift, (MPI_Comm, int, int, int *, int *), comm, d, 1, &m->neighbours[2 * d],
+		int rc = MPI_SUCCESS;
+		for (int d = 0; d < dims && rc == MPI_SUCCESS; d++)
+			rc = PMPI(Cart_shift, (MPI_Comm, int, int, int *, int *), comm, d, 1, &m->neighbours[2 * d],
 				&m->neighbours[2 * d + 1]);
-		m->degree = 2 * dims;
+		m->degree = rc == MPI_SUCCESS ? 2 * dims : 0;
 	} else if (kind == MPI_GRAPH) {
 		int n = 0;
 		PMPI(Graph_neighbors_count, (MPI_Comm, int, int *), comm, m->me, &n);
 		m->neighbours = malloc(sizeof(int) * (size_t)(n + 1));
 		if (!m->neighbours)
 			return;
-		PMPI(Graph_neighbors, (MPI_Comm, int, int, int *), comm, m->me, n, m->neighbours);
-		m->degree = n;
+		if (PMPI(Graph_neighbors, (MPI_Comm, int, int, int *), comm, m->me, n, m->neighbours) == MPI_SUCCESS)
+			m->degree = n;
 	} else if (kind == MPI_DIST_GRAPH) {
 		int in = 0, out = 0, weighted = 0;
 		PMPI(Dist_graph_neighbors_count, (MPI_Comm, int *, int *, int *), comm, &in, &out, &weighted);
 		m->neighbours = malloc(sizeof(int) * (size_t)(out + 1));
 		/* Sources, and weights of both, which nobody wants. */
 		int *rest = calloc((size_t)(2 * in + out + 1), sizeof(int));
-		if (m->neighbours && rest) {
-			PMPI(Dist_graph_neighbors, (MPI_Comm, int, int *, int *, int, int *, int *), comm, in, rest,
-				rest + in, out, m->neighbours, rest + 2 * in);
+		if (m->neighbours && rest
+			&& PMPI(Dist_graph_neighbors, (MPI_Comm, int, int *, int *, int, int *, int *), comm, in, rest,
+				   rest + in, out, m->neighbours, rest + 2 * in) == MPI_SUCCESS)
 			m->degree = out;
-		}
 		free(rest);
 	}
 }
@@ -772,20 +826,54 @@ static void persistent(MPI_Request request, bool forget)
 
 /* ---------------------------------------------------------------- beginning and end */
 
-static void write_tallies(FILE *file, const char *name, struct evenly_tally *tallies)
+/* A file that is written without stdio, which allocates: a program may call MPI_Abort in a signal handler. */
+struct output {
+	int file;
+	bool ok;
+	size_t held;
+	char bytes[4096];
+};
+
+static void flush(struct output *to)
+{
+	for (size_t at = 0; to->ok && at < to->held;) {
+		ssize_t n = write(to->file, to->bytes + at, to->held - at);
+		if (n >= 0)
+			at += (size_t)n;
+		else if (errno != EINTR)
+			to->ok = false;
+	}
+	to->held = 0;
+}
+
+/* Text of 1000 bytes at most. */
+static __attribute__((format(printf, 2, 3))) void put(struct output *to, const char *format, ...)
+{
+	va_list arguments;
+	if (sizeof to->bytes - to->held < 1000)
+		flush(to);
+	va_start(arguments, format);
+	int n = vsnprintf(to->bytes + to->held, sizeof to->bytes - to->held, format, arguments);
+	va_end(arguments);
+	if (n < 0 || (size_t)n >= sizeof to->bytes - to->held)
+		to->ok = false;
+	else
+		to->held += (size_t)n;
+}
+
+static void write_tallies(struct output *to, const char *name, struct evenly_tally *tallies)
 {
 	const char *comma = "";
-	fprintf(file, ",\n\"%s\":[", name);
+	put(to, ",\n\"%s\":[", name);
 	for (int i = 0; i < run.ranks; i++) {
 		uint64_t messages = atomic_load_explicit(&tallies[i].messages, memory_order_relaxed);
 		uint64_t bytes = atomic_load_explicit(&tallies[i].bytes, memory_order_relaxed);
 		if (!messages)
 			continue;
-		fprintf(file, "%s\n[%d,%llu,%llu]", comma, i, (unsigned long long)messages,
-			(unsigned long long)bytes);
+		put(to, "%s\n[%d,%llu,%llu]", comma, i, (unsigned long long)messages, (unsigned long long)bytes);
 		comma = ",";
 	}
-	fprintf(file, "]");
+	put(to, "]");
 }
 
 /* A name without what JSON would have to escape. */
@@ -799,29 +887,50 @@ static void host_name(char *name, size_t size)
 			*c = '?';
 }
 
-static bool write_to(FILE *file, const char *ended, uint64_t wall, uint64_t cpu, uint64_t mpi)
+static bool write_to(int file, const char *ended, uint64_t wall, uint64_t cpu, uint64_t mpi)
 {
 	char host[256];
+	struct output to = { .file = file, .ok = file >= 0 };
 	host_name(host, sizeof host);
 	/* Whole numbers only: the program may have set a language in which 1.5 is 1,5. */
-	fprintf(file,
+	put(&to,
 		"{\"schema\":\"evenly.profile/1\",\"rank\":%d,\"ranks\":%d,\"host\":\"%s\",\"pid\":%d,\"cpu\":%d,\n"
 		"\"ended\":\"%s\",\"wall_ns\":%llu,\"cpu_ns\":%llu,\"compute_ns\":%llu,\"mpi_ns\":%llu,"
 		"\"outside_messages\":%llu,\"uncounted_collectives\":%llu",
 		run.rank, run.ranks, host, (int)run.pid, sched_getcpu(), ended, (unsigned long long)wall,
 		(unsigned long long)cpu, (unsigned long long)less(cpu, mpi), (unsigned long long)mpi,
 		(unsigned long long)atomic_load(run.outside), (unsigned long long)atomic_load(run.uncounted));
-	write_tallies(file, "sent", run.sent);
-	write_tallies(file, "fetched", run.fetched);
-	fprintf(file, "}\n");
-	return !ferror(file);
+	write_tallies(&to, "sent", run.sent);
+	write_tallies(&to, "fetched", run.fetched);
+	put(&to, "}\n");
+	flush(&to);
+	return to.ok;
 }
 
-/* Writes the profile, once, under another name first: whoever reads it reads all of it. */
+static int make(const char *path)
+{
+	return open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+}
+
+/* Leaves an empty file of this name beside the profiles, which says all that is to be said. */
+static void note(const char *name)
+{
+	const char *dir = getenv("EVENLY_PROFILE_DIR");
+	char path[4096];
+	if (!dir || (size_t)snprintf(path, sizeof path, "%s/%s", dir, name) >= sizeof path)
+		return;
+	int file = make(path);
+	if (file >= 0)
+		close(file);
+}
+
+/* Writes the profile, once, under another name first: whoever reads it reads all of it. Where it cannot be written
+ * evenly misses it. */
 static void finish(const char *ended)
 {
-	if (!run.running || getpid() != run.pid || atomic_flag_test_and_set(&run.written))
+	if (!counts() || getpid() != run.pid || atomic_flag_test_and_set(&run.written))
 		return;
+	int before = errno;
 	/* The last window of this thread, which may be in no call. Those of others go without: MPI_NS at most. */
 	if (!here.depth)
 		here.outside += ticks() - here.left;
@@ -836,47 +945,33 @@ static void finish(const char *ended)
 
 	const char *dir = getenv("EVENLY_PROFILE_DIR");
 	char path[4096], made[4096];
-	if (!dir || (size_t)snprintf(path, sizeof path, "%s/rank-%d.json", dir, run.rank) >= sizeof path ||
-		(size_t)snprintf(made, sizeof made, "%s/.rank-%d.%d", dir, run.rank, (int)run.pid) >= sizeof made)
-		return;
-	FILE *file = fopen(made, "we");
-	bool ok = file && write_to(file, ended, wall, cpu, mpi);
-	int error = errno;
-	if (file && fclose(file) != 0) {
-		ok = false;
-		error = errno;
+	if (dir && (size_t)snprintf(path, sizeof path, "%s/rank-%d.json", dir, run.rank) < sizeof path
+		&& (size_t)snprintf(made, sizeof made, "%s/.rank-%d.%d", dir, run.rank, (int)run.pid) < sizeof made) {
+		int file = make(made);
+		bool ok = write_to(file, ended, wall, cpu, mpi);
+		if (file >= 0 && close(file) != 0)
+			ok = false;
+		/* A rank of that number that was there before belongs to another program that the command ran. */
+		if (ok && link(made, path) != 0 && errno == EEXIST)
+			note("again");
+		unlink(made);
 	}
-	/* A rank of that number that was there before belongs to another program that the command ran. */
-	if (ok && link(made, path) != 0) {
-		error = errno;
-		ok = error == EEXIST;
-		snprintf(path, sizeof path, "%s/again", dir);
-		FILE *again = ok ? fopen(path, "we") : NULL;
-		if (again)
-			fclose(again);
-	}
-	unlink(made);
-	if (!ok)
-		fprintf(stderr,
-			"evenly: rank %d cannot write its profile to %s: %s; ranks on other hosts need a cache "
-			"directory that all hosts share (XDG_CACHE_HOME)\n",
-			run.rank, dir, strerror(error));
+	errno = before;
 }
 
-/* The other MPI has handles of another size: nothing could be passed on. */
-static void check_library(void)
+/* Whether the MPI at home is the one whose handles are known here. */
+static bool is_known(void)
 {
-	bool open_mpi = find(RTLD_DEFAULT, "ompi_mpi_comm_world") != NULL;
+	static char version[16384]; /* twice the longest there is */
+	int length = 0;
+	if (PMPI(Get_library_version, (char *, int *), version, &length) != MPI_SUCCESS)
+		return false;
 #ifdef OPEN_MPI
-	if (open_mpi)
-		return;
-	say("it was built for Open MPI, and the program uses another MPI; name its compiler with --mpicc", "");
+	return !strncmp(version, "Open MPI", 8);
 #else
-	if (!open_mpi)
-		return;
-	say("it was built for MPICH, and the program uses Open MPI; name its compiler with --mpicc", "");
+	/* Its kin has the same handles. */
+	return strstr(version, "MPICH") || strstr(version, "MVAPICH") || strstr(version, "Intel(R) MPI");
 #endif
-	_exit(125);
 }
 
 /* Whether the file is of this host and numbers its processes as this one does: ranks may have been started
@@ -965,16 +1060,36 @@ static void share(void)
 	close(file);
 }
 
-/* Before MPI is initialised: from here on the two clocks are compared. */
-static void before_init(void)
+/* Before MPI is initialised: from here on the two clocks are compared. Returns what initialises it. */
+static void *before_init(const char *name, const void *caller)
 {
-	check_library();
+	int before = errno;
+	Dl_info info;
+	/* Once, so that both are of one library whatever others load meanwhile. */
+	void *init = of_mpi("PMPI_Init", caller), *library = NULL;
+	if (init && dladdr(init, &info) && info.dli_fname)
+		library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+	void *known = NULL;
+	if (!atomic_compare_exchange_strong(&home, &known, library) && library != known) {
+		/* Of which of them a call is nobody knows: nothing is counted any more. */
+		atomic_store(&several_mpis, true);
+		if (atomic_exchange(&run.running, false)) {
+			if (run.shared)
+				atomic_store_explicit(&run.shared->ended, ns_of(CLOCK_BOOTTIME), memory_order_relaxed);
+			note("other-mpi");
+		}
+	}
+	void *at = of_mpi(name, caller);
 	run.ticks_began = ticks();
 	run.ns_began = ns_of(CLOCK_MONOTONIC);
+	errno = before;
+	return at ? at : (void *)no_function;
 }
 
-static void after_init(void)
+static void start_to_count(void)
 {
+	if (!(getenv("EVENLY_PROFILE_DIR") || getenv(EVENLY_MESSAGES_VARIABLE)))
+		return;
 	/* Clocks are compared for 2 ms at least; starting MPI takes longer. */
 	uint64_t passed;
 	while ((passed = ns_of(CLOCK_MONOTONIC) - run.ns_began) < 2000000)
@@ -985,13 +1100,17 @@ static void after_init(void)
 	run.mpi_from = (uint64_t)(MPI_NS / run.ns_per_tick);
 	run.brief_to = (uint64_t)(BRIEF_NS / run.ns_per_tick);
 
+	if (!is_known()) {
+		note("other-mpi");
+		return;
+	}
 	int level = MPI_THREAD_SINGLE;
 	MPI_Comm parent = PREDEFINED(MPI_Comm, "ompi_mpi_comm_null", MPI_COMM_NULL);
 	MPI_Comm none = parent;
 	run.world = PREDEFINED(MPI_Comm, "ompi_mpi_comm_world", MPI_COMM_WORLD);
 	PMPI(Comm_get_parent, (MPI_Comm *), &parent);
 	/* Ranks that a program starts itself are not placed by its launcher. */
-	if (parent != none || !(getenv("EVENLY_PROFILE_DIR") || getenv(EVENLY_MESSAGES_VARIABLE)))
+	if (parent != none)
 		return;
 	PMPI(Query_thread, (int *), &level);
 	PMPI(Comm_rank, (MPI_Comm, int *), run.world, &run.rank);
@@ -1010,10 +1129,8 @@ static void after_init(void)
 		run.sent = calloc((size_t)run.ranks, sizeof *run.sent);
 		run.fetched = calloc((size_t)run.ranks, sizeof *run.fetched);
 	}
-	if (!run.sent || !run.fetched) {
-		say("there is no memory for the tallies; this rank is not counted", "");
+	if (!run.sent || !run.fetched)
 		return;
-	}
 	run.several = level == MPI_THREAD_MULTIPLE;
 	all = (struct members){ .size = run.ranks, .me = run.rank };
 	run.wall_began = ns_of(CLOCK_MONOTONIC);
@@ -1021,7 +1138,15 @@ static void after_init(void)
 	struct evenly_stamp *(*stamp)(void) = (struct evenly_stamp *(*)(void))dlsym(RTLD_DEFAULT, EVENLY_STAMP);
 	here.stamp = stamp ? stamp() : NULL;
 	here.left = ticks();
-	run.running = true;
+	atomic_store(&run.running, true);
+}
+
+static void after_init(void)
+{
+	int before = errno;
+	if (!atomic_load(&several_mpis) && !counts())
+		start_to_count();
+	errno = before;
 }
 
 __attribute__((destructor)) static void at_exit(void)
@@ -1031,36 +1156,9 @@ __attribute__((destructor)) static void at_exit(void)
 
 /* ---------------------------------------------------------------- C */
 
-/* MPI_<name>: counted before, called, looked at after. */
-#define WRAP_AS(brief, name, params, args, before, after)                    \
-	int MPI_##name params;                                               \
-	int MPI_##name params                                                \
-	{                                                                    \
-		static _Atomic(void *) next;                                 \
-		unsigned entered = enter(brief);                             \
-		if (entered) {                                               \
-			before;                                              \
-		}                                                            \
-		int rc = ((int(*) params)next_of(&next, "PMPI_" #name)) args; \
-		if (entered && rc == MPI_SUCCESS) {                          \
-			after;                                               \
-		}                                                            \
-		leave(entered);                                              \
-		return rc;                                                   \
-	}
-#define WRAP(name, params, args, before, after) WRAP_AS(true, name, params, args, before, after)
-#define COUNTED(name, params, args, count) WRAP_AS(false, name, params, args, count, )
-#define BRIEF(name, params, args, count) WRAP_AS(true, name, params, args, count, )
-#define TIMED(name, params, args) WRAP_AS(false, name, params, args, , )
-#define LIST(...) __VA_ARGS__
-
-/* ---------------------------------------------------------------- Fortran */
-
 /*
- * All arguments are addresses, and what is called is the next function of the same name, so that only
- * their number has to be known. Both libraries' Fortran functions call C functions past the wrappers
- * above (PMPI_...); where one does not, `enter` sees that it is inside of a call. Names: as gfortran, flang
- * and ifort make them of mpif.h and `use mpi`, and as `use mpi_f08` of Open MPI has them.
+ * What a call is passed on with: words, whatever its arguments are. Integers, handles and addresses all are one each, in
+ * the calling conventions of Linux on 64-bit machines, and none of these functions has an argument of floating point.
  */
 #define P1 void *a0
 #define P2 P1, void *a1
@@ -1090,6 +1188,81 @@ __attribute__((destructor)) static void at_exit(void)
 #define A12 A11, a11
 #define A13 A12, a12
 #define A14 A13, a13
+#define L1 a0
+#define L2 a1
+#define L3 a2
+#define L4 a3
+#define L5 a4
+#define L6 a5
+#define L7 a6
+#define L8 a7
+#define L9 a8
+#define L10 a9
+#define L11 a10
+#define L12 a11
+#define L13 a12
+#define L14 a13
+_Static_assert(sizeof(void *) == 8, "arguments are words");
+/* So many words as there are arguments in a list in parentheses, which may be that of LIST; of none, one. */
+#define LIST(...) __VA_ARGS__
+#define NTH(a, b, c, d, e, f, g, h, i, j, k, l, m, n, nth, ...) nth
+#define NUMBER(...) NTH(__VA_ARGS__, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, )
+#define JOINED(a, b) a##b
+#define JOIN(a, b) JOINED(a, b)
+#define WORDS(args) JOIN(P, NUMBER args)
+#define NAMES(args) JOIN(A, NUMBER args)
+
+/*
+ * MPI_<name>: what the program calls takes words, so that it can pass them on to an MPI whose handles are of another size.
+ * Where this rank counts it goes on to the function with the arguments of mpi.h, which is the same symbol under both
+ * names: called, then looked at where that was no error. What the MPI library has refused is not looked at, as to ask it
+ * about wrong arguments is an error which ends the program, unless that handles errors of MPI_COMM_WORLD.
+ */
+#define WRAP_AS(brief, name, params, args, before, after)                                              \
+	int counted_##name params __asm__("evenly_counted_" #name) __attribute__((visibility("hidden")));   \
+	int counted_##name params                                                                           \
+	{                                                                                                   \
+		static _Atomic(void *) next;                                                                \
+		unsigned entered = enter(brief);                                                            \
+		if (entered) {                                                                              \
+			before;                                                                             \
+		}                                                                                           \
+		int rc = ((int(*) params)at_home(&next, "PMPI_" #name)) args;                               \
+		if (entered && rc == MPI_SUCCESS) {                                                         \
+			after;                                                                              \
+		}                                                                                           \
+		leave(entered);                                                                             \
+		return rc;                                                                                  \
+	}                                                                                                   \
+	int words_##name(WORDS(args)) __asm__("evenly_counted_" #name) __attribute__((visibility("hidden"))); \
+	int evenly_##name(WORDS(args)) __asm__("MPI_" #name);                                               \
+	int evenly_##name(WORDS(args))                                                                      \
+	{                                                                                                   \
+		static _Atomic(void *) next;                                                                \
+		if (!counts())                                                                              \
+			return ((int (*)(WORDS(args)))next_of(&next, "PMPI_" #name, CALLER))(NAMES(args));  \
+		return words_##name(NAMES(args));                                                           \
+	}
+#define COUNTED(name, params, args, count) WRAP_AS(false, name, params, args, , count)
+#define BRIEF(name, params, args, count) WRAP_AS(true, name, params, args, , count)
+#define TIMED(name, params, args) WRAP_AS(false, name, params, args, , )
+/* Before the call, which does not return or makes the request another. */
+#define COUNTED_BEFORE(name, params, args, count) WRAP_AS(false, name, params, args, count, )
+#define BRIEF_BEFORE(name, params, args, count) WRAP_AS(true, name, params, args, count, )
+
+/* ---------------------------------------------------------------- Fortran */
+
+/*
+ * All arguments are addresses, and what is called is the next function of the same name, so that only
+ * their number has to be known. Both libraries' Fortran functions call C functions past the wrappers
+ * above (PMPI_...); where one does not, `enter` sees that it is inside of a call. Names: as gfortran, flang
+ * and ifort make them of mpif.h and `use mpi`, and as `use mpi_f08` of Open MPI has them.
+ */
+/* Whether the last argument, which is NULL where the program does not ask, says that a call was no error. */
+static inline bool went_well(const void *error)
+{
+	return !error || *(const MPI_Fint *)error == MPI_SUCCESS;
+}
 
 #define FORTRAN_NAME(brief, symbol, n, before, after)                               \
 	void symbol(P##n);                                                         \
@@ -1101,8 +1274,8 @@ __attribute__((destructor)) static void at_exit(void)
 		if (entered) {                                                     \
 			before;                                                    \
 		}                                                                  \
-		((void (*)(P##n))next_of(&next, #symbol))(A##n);                   \
-		if (entered) {                                                     \
+		((void (*)(P##n))next_of(&next, #symbol, CALLER))(A##n);           \
+		if (entered && went_well(L##n)) {                                  \
 			after;                                                     \
 		}                                                                  \
 		leave(entered);                                                    \
@@ -1110,9 +1283,10 @@ __attribute__((destructor)) static void at_exit(void)
 #define FORTRAN_AS(brief, name, n, before, after)                  \
 	FORTRAN_NAME(brief, mpi_##name##_, n, before, after)       \
 	FORTRAN_NAME(brief, mpi_##name##_f08_, n, before, after)
-#define FORTRAN_WRAP(name, n, before, after) FORTRAN_AS(true, name, n, before, after)
-#define FORTRAN(name, n, count) FORTRAN_AS(false, name, n, count, )
-#define FORTRAN_BRIEF(name, n, count) FORTRAN_AS(true, name, n, count, )
+#define FORTRAN(name, n, count) FORTRAN_AS(false, name, n, , count)
+#define FORTRAN_BRIEF(name, n, count) FORTRAN_AS(true, name, n, , count)
+#define FORTRAN_BEFORE(name, n, count) FORTRAN_AS(false, name, n, count, )
+#define FORTRAN_BRIEF_BEFORE(name, n, count) FORTRAN_AS(true, name, n, count, )
 #define FORTRAN_TIMED(name, n) FORTRAN_AS(false, name, n, , )
 
 /*
@@ -1122,7 +1296,7 @@ __attribute__((destructor)) static void at_exit(void)
  * their own types.
  */
 #if MPI_VERSION >= 4
-_Static_assert(sizeof(void *) == 8 && sizeof(MPI_Count) == 8, "arguments are words");
+_Static_assert(sizeof(MPI_Count) == 8, "arguments are words");
 #define LARGE_AS(brief, name, n, before, after)                                     \
 	int evenly_##name##_c(P##n) __asm__("MPI_" #name "_c");                     \
 	int evenly_##name##_c(P##n)                                                 \
@@ -1133,7 +1307,7 @@ _Static_assert(sizeof(void *) == 8 && sizeof(MPI_Count) == 8, "arguments are wor
 		if (entered) {                                                      \
 			before;                                                     \
 		}                                                                   \
-		int rc = ((int(*)(P##n))next_of(&next, "PMPI_" #name "_c"))(A##n);  \
+		int rc = ((int(*)(P##n))next_of(&next, "PMPI_" #name "_c", CALLER))(A##n);  \
 		if (entered && rc == MPI_SUCCESS) {                                 \
 			after;                                                      \
 		}                                                                   \
@@ -1143,8 +1317,8 @@ _Static_assert(sizeof(void *) == 8 && sizeof(MPI_Count) == 8, "arguments are wor
 #else
 #define LARGE_AS(brief, name, n, before, after)
 #endif
-#define LARGE(name, n, count) LARGE_AS(false, name, n, count, )
-#define LARGE_BRIEF(name, n, count) LARGE_AS(true, name, n, count, )
+#define LARGE(name, n, count) LARGE_AS(false, name, n, , count)
+#define LARGE_BRIEF(name, n, count) LARGE_AS(true, name, n, , count)
 
 /* The arguments of either; `by_value` says whose. */
 #define WORD(i) ((intptr_t)a##i)
@@ -1168,9 +1342,9 @@ _Static_assert(sizeof(void *) == 8 && sizeof(MPI_Count) == 8, "arguments are wor
 static bool fortran_in_place(const void *buffer)
 {
 #ifdef OPEN_MPI
-	return buffer == find(RTLD_DEFAULT, "mpi_fortran_in_place_");
+	return buffer == variable("mpi_fortran_in_place_");
 #else
-	void **in_place = find(RTLD_DEFAULT, "MPIR_F_MPI_IN_PLACE");
+	void **in_place = variable("MPIR_F_MPI_IN_PLACE");
 	return in_place && buffer == *in_place;
 #endif
 }
@@ -1196,15 +1370,13 @@ static void count_types(struct counts counts, const void *types, bool by_value, 
 
 /* ---------------------------------------------------------------- beginning and end, wrapped */
 
-#define BEGIN(name, params, args)                                             \
-	int MPI_##name params;                                                \
-	int MPI_##name params                                                 \
+#define BEGIN(name, n)                                                        \
+	int evenly_##name(P##n) __asm__("MPI_" #name);                        \
+	int evenly_##name(P##n)                                               \
 	{                                                                     \
-		static _Atomic(void *) next;                                  \
 		bool outermost = here.depth++ == 0;                           \
-		if (outermost)                                                \
-			before_init();                                        \
-		int rc = ((int(*) params)next_of(&next, "PMPI_" #name)) args; \
+		int (*next)(P##n) = before_init("PMPI_" #name, CALLER);       \
+		int rc = next(A##n);                                          \
 		if (outermost && rc == MPI_SUCCESS)                           \
 			after_init();                                         \
 		here.depth--;                                                 \
@@ -1214,25 +1386,23 @@ static void count_types(struct counts counts, const void *types, bool by_value, 
 	void symbol(P##n);                                         \
 	void symbol(P##n)                                          \
 	{                                                          \
-		static _Atomic(void *) next;                       \
 		bool outermost = here.depth++ == 0;                \
-		if (outermost)                                     \
-			before_init();                             \
-		((void (*)(P##n))next_of(&next, #symbol))(A##n);   \
-		if (outermost)                                     \
+		void (*next)(P##n) = before_init(#symbol, CALLER); \
+		next(A##n);                                        \
+		if (outermost && went_well(L##n))                  \
 			after_init();                              \
 		here.depth--;                                      \
 	}
-BEGIN(Init, (int *argc, char ***argv), (argc, argv))
-BEGIN(Init_thread, (int *argc, char ***argv, int required, int *provided), (argc, argv, required, provided))
+BEGIN(Init, 2)
+BEGIN(Init_thread, 4)
 FORTRAN_BEGIN(mpi_init_, 1)
 FORTRAN_BEGIN(mpi_init_f08_, 1)
 FORTRAN_BEGIN(mpi_init_thread_, 3)
 FORTRAN_BEGIN(mpi_init_thread_f08_, 3)
-COUNTED(Finalize, (void), (), finish("finalize"))
-FORTRAN(finalize, 1, finish("finalize"))
-COUNTED(Abort, (MPI_Comm comm, int code), (comm, code), finish("abort"))
-FORTRAN(abort, 3, finish("abort"))
+COUNTED_BEFORE(Finalize, (void), (), finish("finalize"))
+FORTRAN_BEFORE(finalize, 1, finish("finalize"))
+COUNTED_BEFORE(Abort, (MPI_Comm comm, int code), (comm, code), finish("abort"))
+FORTRAN_BEFORE(abort, 3, finish("abort"))
 
 /* ---------------------------------------------------------------- point to point */
 
@@ -1241,18 +1411,18 @@ FORTRAN(abort, 3, finish("abort"))
 		(buffer, count, type, to, tag, comm), count_send(count, type, to, comm))                  \
 	FORTRAN(fortran, 7, count_send(COUNT(1), TYPE(2), INT(3), COMM(5)))                       \
 	LARGE(name, 7, count_send(COUNT(1), TYPE(2), INT(3), COMM(5)))
-#define SEND_REQUEST(name, fortran, before, after, f_before, f_after)                                      \
-	WRAP(name,                                                                                         \
+#define SEND_REQUEST(name, fortran, counting, f_counting)                                                  \
+	BRIEF(name,                                                                                        \
 		(const void *buffer, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,         \
 			MPI_Request *request),                                                             \
-		(buffer, count, type, to, tag, comm, request), before, after)                              \
-	FORTRAN_WRAP(fortran, 8, f_before, f_after)                                                \
-	LARGE_AS(true, name, 8, f_before, f_after)
+		(buffer, count, type, to, tag, comm, request), counting)                                   \
+	FORTRAN_BRIEF(fortran, 8, f_counting)                                                              \
+	LARGE_BRIEF(name, 8, f_counting)
 #define ISEND(name, fortran)                                                         \
-	SEND_REQUEST(name, fortran, count_send(count, type, to, comm), ,             \
-		count_send(COUNT(1), TYPE(2), INT(3), COMM(5)), )
+	SEND_REQUEST(name, fortran, count_send(count, type, to, comm),               \
+		count_send(COUNT(1), TYPE(2), INT(3), COMM(5)))
 #define SEND_INIT(name, fortran)                                                     \
-	SEND_REQUEST(name, fortran, , keep_send(count, type, to, comm, *request), ,  \
+	SEND_REQUEST(name, fortran, keep_send(count, type, to, comm, *request),      \
 		keep_send(COUNT(1), TYPE(2), INT(3), COMM(5), REQUEST(6)))
 
 SEND(Send, send)
@@ -1302,8 +1472,8 @@ FORTRAN_BRIEF(start, 2, persistent(REQUEST(0), false))
 BRIEF(Startall, (int count, MPI_Request requests[]), (count, requests),
 	for (int i = 0; i < count; i++) persistent(requests[i], false))
 FORTRAN_BRIEF(startall, 3, for (int i = 0; i < INT(0); i++) persistent(request_from(((const MPI_Fint *)a1)[i]), false))
-BRIEF(Request_free, (MPI_Request *request), (request), persistent(*request, true))
-FORTRAN_BRIEF(request_free, 2, persistent(REQUEST(0), true))
+BRIEF_BEFORE(Request_free, (MPI_Request *request), (request), persistent(*request, true))
+FORTRAN_BRIEF_BEFORE(request_free, 2, persistent(REQUEST(0), true))
 
 /* ---------------------------------------------------------------- collectives, blocking and not */
 
@@ -1585,7 +1755,7 @@ FORTRAN_TIMED(win_flush_local_all, 2)
 	{                                                                           \
 		static _Atomic(void *) next;                                        \
 		unsigned entered = enter(false);                                    \
-		int rc = ((int(*)(P##n))next_of(&next, "PMPI_" #name))(A##n);       \
+		int rc = ((int(*)(P##n))next_of(&next, "PMPI_" #name, CALLER))(A##n); \
 		leave(entered);                                                     \
 		return rc;                                                          \
 	}                                                                           \

@@ -7,9 +7,9 @@
  * passes calls on.
  *
  * Invariants: the program sees the same results, errno among them. Nothing is allocated, no thread is
- * started, nothing is locked, no signal is handled or blocked. All that map the file can write to all of it, so
- * nothing that is read from there is trusted: an index is within the bounds that were compiled, and a loop has an end.
- * MPI is asked for nothing but, when it has been
+ * started, nothing is locked, no signal is handled or blocked. Nothing here ends the program or writes to its files:
+ * what cannot be followed is passed on. All that map the file can write to all of it, so nothing that is read from
+ * there is trusted: an index is within the bounds that were compiled, and a loop has an end. MPI is asked for nothing but, when it has been
  * initialised and when communicators are made, who is which rank. A wait within a wait (MPI that uses
  * conditions) belongs to the outer one. What leaves a wrapper by another way (a signal handler that jumps,
  * a thread that is cancelled) leaves nothing behind that counts.
@@ -27,17 +27,14 @@
  */
 #define _GNU_SOURCE
 #include "waiting.h"
+#include "next.h"
 #ifdef EVENLY_MPI_CALLS
 #include "messages.h"
 #endif
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <link.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -273,7 +270,7 @@ static void sweep(void)
 		uint32_t owner = GET(lines[i].pid);
 		if (!owner || owner == alive)
 			continue;
-		if (owner != pid && (kill((pid_t)owner, 0) == 0 || errno != ESRCH))
+		if (owner != pid && (getpgid((pid_t)owner) >= 0 || errno != ESRCH))
 			alive = owner;
 		else
 			give_back(&lines[i], owner);
@@ -501,44 +498,36 @@ static inline void leave(line_t **entered)
 
 /* ---------------------------------------------------------------- what is behind */
 
-static COLD void *missing(const char *name)
+/* What is called where no library has the function. A program that is linked against it has one, so that only a
+ * program comes here which has asked whether there is such a function, and was shown the wrapper. An error for POSIX
+ * and for MPI (MPI_ERR_OTHER or MPI_ERR_INTERN, which are 16 or less in each); of libgomp 0 is no error. */
+static long no_function(void)
 {
-	static const char said[] = "evenly: probe: a function was called that is in no library: ";
-	if (write(2, said, sizeof said - 1) >= 0 && write(2, name, strlen(name)) >= 0 && write(2, "\n", 1) >= 0)
-		abort();
-	abort();
+	return 16;
 }
 
-/* A function as the library sees it that calls it: one that was loaded for a part of the program only (a
- * module of an interpreter) has libraries of its own, which are not found from here, perhaps other ones than
- * the next module has. */
-static COLD void *of_caller(const char *name, const void *caller)
+static long no_libgomp(void)
 {
-	Dl_info info;
-	void *at = NULL, *library = NULL;
-	if (dladdr(caller, &info) && info.dli_fname)
-		library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-	if (library) {
-		at = dlsym(library, name);
-		dlclose(library);
-	}
-	return at;
+	return 0;
 }
 
-/* The next function of this name. What is called is there, or the program would not have been linked. */
+/* The next function of this name. */
 static COLD void *look_up(_Atomic(void *) *slot, const char *name, const char *version, const void *caller)
 {
 	int before = errno;
-	void *at = version ? dlvsym(RTLD_NEXT, name, version) : NULL;
-	if (!at)
-		at = dlsym(RTLD_NEXT, name);
+	void *next = version ? dlvsym(RTLD_NEXT, name, version) : NULL;
+	if (!next)
+		next = dlsym(RTLD_NEXT, name);
+	void *at = of_either(next, name, caller);
 	/* Relaxed: what it points to was there before any thread. */
-	if (at)
+	if (at == next && at)
 		SET(*slot, at);
-	else
-		at = of_caller(name, caller);
+	if (!at)
+		at = of_runtime(name);
+	if (!at)
+		at = strncmp(name, "GOMP_", 5) ? (void *)no_function : (void *)no_libgomp;
 	errno = before;
-	return at ? at : missing(name);
+	return at;
 }
 
 #define CALLER __builtin_extract_return_addr(__builtin_return_address(0))
@@ -598,6 +587,7 @@ __attribute__((constructor)) static void begin(void)
 	look_up(&barrier_wait, "pthread_barrier_wait", NULL, NULL);
 	look_up(&cond_wait, "pthread_cond_wait", CONDITION, NULL);
 	look_up(&cond_timedwait, "pthread_cond_timedwait", CONDITION, NULL);
+	look_up(&cond_clockwait, "pthread_cond_clockwait", NULL, NULL);
 }
 
 static inline void *known(_Atomic(void *) *slot, const char *name, const char *version)
@@ -1128,9 +1118,11 @@ static struct {
 	_Atomic uint64_t mask;     /* what of an argument in C is a handle */
 	_Atomic uint64_t fortran;  /* what makes those of Fortran other keys */
 	_Atomic int any_source;
+	_Atomic bool several;      /* there is more than one MPI in this process */
 	/* Of the thread that has `busy`. */
 	atomic_flag busy;
 	uint32_t pid;      /* the process that is a rank */
+	void *init;        /* PMPI_Init of its MPI */
 	bool has_addresses; /* Open MPI: a handle is an address, and that of Fortran a number */
 	long comm_null;
 	int ranks;
@@ -1347,8 +1339,8 @@ static inline void gone_in_fortran(long at)
 /* A function of MPI itself, past those who stand before it; NULL where there is none. */
 static void *of_mpi(const char *name, const void *caller)
 {
-	void *at = dlsym(RTLD_NEXT, name);
-	return at ? at : of_caller(name, caller);
+	void *at = of_caller(name, caller);
+	return at ? at : dlsym(RTLD_NEXT, name);
 }
 
 /* A variable of it, which may be in the program. */
@@ -1357,6 +1349,14 @@ static long variable_of_mpi(const char *name, const void *caller)
 	void *at = dlsym(RTLD_DEFAULT, name);
 	return (long)(at ? at : of_caller(name, caller));
 }
+
+/* As NEXT: where there are two MPIs it depends on who calls. */
+#define NEXT_OF_MPI(name)                                                              \
+	({                                                                             \
+		static _Atomic(void *) next_;                                          \
+		void *at_ = GET(next_);                                                \
+		LIKELY(at_ && !GET(mpi.several)) ? at_ : look_up(&next_, name, NULL, CALLER); \
+	})
 
 /* What the handles of this MPI are, and which rank this process is. */
 static bool look_at_mpi(const void *caller, int *rank)
@@ -1417,11 +1417,26 @@ static bool look_at_mpi(const void *caller, int *rank)
 	return true;
 }
 
+/* MPI is about to be initialised. Where that is another one than before, as modules may load, handles are of the one or
+ * of the other and nobody knows of which: from then on nothing is made of any. */
+static COLD void becomes_rank(const void *caller)
+{
+	int before = errno;
+	void *init = of_mpi("PMPI_Init", caller);
+	if (!mpi.init) {
+		mpi.init = init;
+	} else if (init != mpi.init) {
+		SET(mpi.several, true);
+		SET(mpi.world, ~UINT64_C(0));
+	}
+	errno = before;
+}
+
 /* MPI has been initialised. */
 static COLD void became_rank(const void *caller)
 {
 	int rank = -1;
-	if (!mine() || mpi.pid == pid)
+	if (!mine() || mpi.pid == pid || GET(mpi.several))
 		return;
 	int before = errno;
 	if (look_at_mpi(caller, &rank) && rank >= 0) {
@@ -1476,9 +1491,10 @@ static inline void leave_mpi(line_t **entered)
 	EXPORT void symbol(P##n);                            \
 	void symbol(P##n)                                    \
 	{                                                    \
-		void (*next)(P##n) = NEXT(#symbol);          \
 		before;                                      \
+		void (*next)(P##n) = NEXT_OF_MPI(#symbol);   \
 		WAITS_IN_MPI(EVENLY_##kind, object);         \
+		stamp.caller = CALLER;                       \
 		next(A##n);                                  \
 		after;                                       \
 	}
@@ -1486,9 +1502,10 @@ static inline void leave_mpi(line_t **entered)
 	EXPORT int MPI_##name(P##n);                                   \
 	int MPI_##name(P##n)                                           \
 	{                                                              \
-		int (*next)(P##n) = NEXT("MPI_" #name);                \
 		before;                                                \
+		int (*next)(P##n) = NEXT_OF_MPI("MPI_" #name);         \
 		WAITS_IN_MPI(EVENLY_##kind, object);                   \
+		stamp.caller = CALLER;                                 \
 		int result = next(A##n);                               \
 		after;                                                 \
 		return result;                                         \
@@ -1516,8 +1533,8 @@ static inline void leave_mpi(line_t **entered)
 	IN_C(name, n, kind, CALL_##name, gone_in_c(a0), NOTHING)                      \
 	WITH_ERROR(name, fortran, n, kind, CALL_##name, gone_in_fortran(a0), NOTHING)
 #define CALL_INIT(name, fortran, n, kind)                                             \
-	IN_C(name, n, kind, CALL_##name, NOTHING, became_rank(CALLER))                \
-	WITH_ERROR(name, fortran, n, kind, CALL_##name, NOTHING, became_rank(CALLER))
+	IN_C(name, n, kind, CALL_##name, becomes_rank(CALLER), became_rank(CALLER))                \
+	WITH_ERROR(name, fortran, n, kind, CALL_##name, becomes_rank(CALLER), became_rank(CALLER))
 /* With the lengths of two texts at most. */
 #define CALL_TEXT(name, fortran, n, kind)                                             \
 	IN_C(name, n, kind, CALL_##name, NOTHING, NOTHING)                            \

@@ -26,8 +26,12 @@ pub struct Part {
 /// The library that counts what an MPI program sends: it has no reference to the MPI library, so that
 /// it can be loaded into anything.
 pub const PROBE: Part = Part {
-    // The layout of what evenly reads while the program runs first, as nothing else is there to include.
-    source: concat!(include_str!("../c/messages.h"), include_str!("../c/mpi.c")),
+    // What it includes comes first, as nothing else is there to include.
+    source: concat!(
+        include_str!("../c/messages.h"),
+        include_str!("../c/next.h"),
+        include_str!("../c/mpi.c")
+    ),
     flags: &["-std=gnu11", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared", "-Wl,--as-needed"],
     prefix: "",
     suffix: ".so",

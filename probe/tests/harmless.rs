@@ -13,8 +13,9 @@ use evenly_probe::messages;
 use evenly_probe::mpi::Used;
 use evenly_probe::waiting::{self, Mapping};
 use rustix::fs::{MemfdFlags, memfd_create};
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
@@ -36,6 +37,37 @@ fn counting(mpi: &str) -> PathBuf {
 
 fn waiting_for(calls: Calls) -> PathBuf {
     keep(calls, kept()).unwrap()
+}
+
+/// The functions by which a library could end a program, signal it, start something or write to its files.
+const FORBIDDEN: &str = "_Exit _exit __assert __assert_fail __assert_perror_fail __chk_fail __fortify_fail \
+    __fprintf_chk __printf_chk __vfprintf_chk abort alarm err errx error execl execle execlp execv execve execvp \
+    exit fork fprintf fputs fputc fwrite kill killpg longjmp perror popen posix_spawn printf pthread_cancel \
+    pthread_create pthread_exit pthread_kill pthread_sigmask putc putchar puts quick_exit raise setitimer sigaction \
+    siglongjmp signal sigprocmask sigqueue stderr stdout syslog system tgkill timer_create verr verrx vfprintf \
+    vprintf warn warnx";
+
+#[test]
+fn no_probe_knows_how_to_end_a_program() {
+    let forbidden: BTreeSet<&str> = FORBIDDEN.split_whitespace().collect();
+    let mut libraries = vec![built("other", "gcc", &["-shared", "-fPIC"])];
+    libraries.extend([Calls::None, Calls::Mpi, Calls::Large].map(waiting_for));
+    libraries.extend(mpis().map(counting));
+    for (i, library) in libraries.iter().enumerate() {
+        let output =
+            Command::new("nm").args(["-D", "--undefined-only"]).arg(library).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).unwrap();
+        // Such as `U open@GLIBC_2.2.5`.
+        let names: BTreeSet<&str> = text
+            .lines()
+            .filter_map(|line| line.split_whitespace().last()?.split('@').next())
+            .collect();
+        assert!(names.contains("dlsym"), "{}: {names:?}", library.display());
+        let found: Vec<_> = names.intersection(&forbidden).collect();
+        // The first is none of ours, and prints: this test can fail.
+        assert_eq!(found.is_empty(), i > 0, "{}: {found:?}", library.display());
+    }
 }
 
 /// What a user sees of a program: its status and what it says, line by line, as ranks take turns.
@@ -101,6 +133,18 @@ impl Shared {
         assert_eq!(seen, alone, "{command:?} with {probes:?}");
     }
 
+    /// What ranks have left beside each other: profiles, or that they use another MPI.
+    fn written(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.profiles.path()).unwrap();
+        entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    fn ranks(&self) -> usize {
+        let mut ranks = Vec::new();
+        self.messages.reader().unwrap().read(&|_| true, &mut ranks).unwrap();
+        ranks.len()
+    }
+
     fn attached(&self) -> u32 {
         let mut reader = self.waiting.reader().unwrap();
         reader.read(Nanos(0), &mut Vec::new()).unwrap();
@@ -112,6 +156,78 @@ impl Shared {
 fn probes_of(mpi: &str) -> [Vec<PathBuf>; 3] {
     let (waiting, counting) = (waiting_for(calls_of(mpi)), counting(mpi));
     [vec![waiting.clone()], vec![counting.clone()], vec![waiting, counting]]
+}
+
+/// An MPI within another: a launcher starts a program of another MPI, or the launcher of another.
+#[test]
+fn an_mpi_within_another_runs_as_it_does() {
+    let mpis: Vec<&str> = mpis().collect();
+    let [one, two] = mpis[..] else { return };
+    for (outer, inner) in [(one, two), (two, one)] {
+        let program = built("self", &format!("mpicc.{inner}"), &[]);
+        let launchers = [outer, inner].map(|mpi| format!("mpirun.{mpi}"));
+        let words: [Vec<&str>; 2] = [
+            vec![&launchers[0], "-n", "2"],
+            vec![&launchers[0], "-n", "1", &launchers[1], "-n", "2"],
+        ];
+        for words in words {
+            let mut command: Vec<&OsStr> = words.iter().map(OsStr::new).collect();
+            command.push(program.as_os_str());
+            for probes in probes_of(outer) {
+                let shared = Shared::new();
+                shared.same(&command, &probes);
+                // It was there, has seen that it is not for this MPI, and has counted nothing.
+                let counts = probes.contains(&counting(outer));
+                assert_eq!(shared.written(), ["other-mpi"][..usize::from(counts)], "{probes:?}");
+                assert_eq!(shared.ranks(), 0, "{probes:?}");
+            }
+        }
+    }
+}
+
+/// Two MPIs in one process, each for a module that was loaded for itself only.
+#[test]
+fn a_program_with_two_mpis_runs_as_it_does() {
+    let mpis: Vec<&str> = mpis().collect();
+    let [one, two] = mpis[..] else { return };
+    let program = built("two", "gcc", &[]);
+    let module = |mpi| built("self", &format!("mpicc.{mpi}"), &["-DMODULE", "-shared", "-fPIC"]);
+    for (first, second) in [(one, two), (two, one)] {
+        let modules = [module(first), module(second)];
+        let command = [program.as_os_str(), modules[0].as_os_str(), modules[1].as_os_str()];
+        for mpi in [one, two] {
+            for probes in probes_of(mpi) {
+                let shared = Shared::new();
+                shared.same(&command, &probes);
+                // From then on nothing is counted; what was before is not all of it.
+                let counts = probes.contains(&counting(mpi));
+                assert_eq!(shared.written(), ["other-mpi"][..usize::from(counts)], "{probes:?}");
+            }
+        }
+    }
+}
+
+/// What MPI refuses it is not asked about again: that would be an error of another communicator, which ends the
+/// program.
+#[test]
+fn errors_that_a_program_handles_are_its_own() {
+    for mpi in mpis() {
+        let program = built("self", &format!("mpicc.{mpi}"), &[]);
+        let launcher = format!("mpirun.{mpi}");
+        let mut command: Vec<&OsStr> = [&launcher, "-n", "2"].map(OsStr::new).to_vec();
+        command.push(program.as_os_str());
+        let mut fortran = command.clone();
+        let of_fortran = built("refused.F90", &format!("mpif90.{mpi}"), &[]);
+        fortran[3] = of_fortran.as_os_str();
+        for command in [command, fortran] {
+            for probes in probes_of(mpi) {
+                let shared = Shared::new();
+                shared.same(&command, &probes);
+                let counts = probes.contains(&counting(mpi));
+                assert_eq!(shared.ranks(), if counts { 2 } else { 0 }, "{probes:?}");
+            }
+        }
+    }
 }
 
 /// A process that is given the name of what is shared cannot make it shorter, which would end those that have mapped it.

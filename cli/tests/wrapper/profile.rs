@@ -623,6 +623,21 @@ fn what_cannot_be_profiled() {
             &mut profile(&tool, &["--mpicc", &other.tool("mpicc")], &one.launch(&[&program])),
             &format!("it is of {}, and the program uses {}", other.said, one.said),
         );
+        // Where nobody can tell beforehand, the program runs as it does, and its ranks say so.
+        let script = one.launch(&[&program]).join(" ");
+        let options = ["--mpicc", &other.tool("mpicc")];
+        let output = profile(&tool, &options, &["sh", "-c", &script]).output().unwrap();
+        let alone = Command::new("sh").args(["-c", &script]).envs(ENVIRONMENT).output().unwrap();
+        let lines = |output: &Output| {
+            let mut all: Vec<String> = text(&output.stdout).lines().map(str::to_owned).collect();
+            all.sort();
+            all
+        };
+        assert!(alone.status.success() && lines(&output) == lines(&alone), "{output:?} {alone:?}");
+        refused(
+            &mut profile(&tool, &options, &["sh", "-c", &script]),
+            &format!("uses another MPI than {}, for which the probe was built", other.said),
+        );
     }
     let output = profile(&tool, &[], &["./no-such-program"]).output().unwrap();
     assert_eq!(output.status.code(), Some(127), "{}", stderr(&output));
