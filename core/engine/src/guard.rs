@@ -10,11 +10,17 @@
 //! Invariant: stretches of pause are at most [`GuardOptions::share`] of the run, and none comes
 //! before balancing has had time to show an effect.
 //!
+//! The guard looks at its result after every comparison. So its interval is a confidence sequence
+//! ([`RunningMean`]), which holds its level over all looks together: where balancing makes no
+//! difference, at most one run in twenty stands down, however long it is. Noise that lasts longer than
+//! a stretch is in both stretches of a comparison and cancels.
+//!
 //! Known gap: a thread that spins at a barrier receives CPU time without progressing. Where
 //! threads spin, and do not tell, the comparison says how fairly they ran, not how fast the program went.
 //! Where they tell, spinning is no progress, and threads that spin wait for each other.
 
 use evenly_model::Nanos;
+use evenly_model::stats::RunningMean;
 
 /// Settings of the guard.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -50,7 +56,7 @@ pub struct Verdict {
     pub pairs: u32,
     /// Mean ratio of the rate of progress, balanced over paused; over 1 balancing pays.
     pub ratio: f64,
-    /// Lower end of the 95 % interval of the ratio.
+    /// Lower end of the 95 % interval of the ratio, which holds after all comparisons together.
     pub low: f64,
     /// Upper end of the 95 % interval of the ratio.
     pub high: f64,
@@ -123,7 +129,8 @@ pub struct Guard {
     length: Nanos,
     reference: Stretch,
     pause: Stretch,
-    logs: Vec<f64>,
+    /// Logarithms of the ratios.
+    logs: RunningMean,
 }
 
 impl Guard {
@@ -139,7 +146,7 @@ impl Guard {
             length: Nanos::ZERO,
             reference: Stretch::default(),
             pause: Stretch::default(),
-            logs: Vec::new(),
+            logs: RunningMean::default(),
         }
     }
 
@@ -208,7 +215,7 @@ impl Guard {
             let rate = if blocking { Stretch::mean_rate } else { Stretch::least_rate };
             let (on, off) = (rate(&self.reference), rate(&self.pause));
             if on > 0.0 && off > 0.0 {
-                self.logs.push((on / off).ln());
+                self.logs.add((on / off).ln());
             }
         }
         let verdict = self.verdict();
@@ -228,34 +235,16 @@ impl Guard {
     /// What has been found.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        let n = self.logs.len();
-        if n == 0 {
+        if self.logs.count() == 0 {
             return Verdict::default();
         }
-        let mean = self.logs.iter().sum::<f64>() / n as f64;
-        let spread = if n > 1 {
-            let var = self.logs.iter().map(|l| (l - mean).powi(2)).sum::<f64>() / (n - 1) as f64;
-            student_95(n - 1) * (var / n as f64).sqrt()
-        } else {
-            f64::INFINITY
-        };
+        let (mean, half) = (self.logs.mean(), self.logs.half_width());
         Verdict {
-            pairs: n as u32,
+            pairs: self.logs.count(),
             ratio: mean.exp(),
-            low: (mean - spread).exp(),
-            high: (mean + spread).exp(),
+            low: (mean - half).exp(),
+            high: (mean + half).exp(),
         }
-    }
-}
-
-/// Two-sided 95 % quantile of Student's distribution, from the standard table.
-fn student_95(freedom: usize) -> f64 {
-    const TABLE: [f64; 10] = [12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
-    match freedom {
-        0 => f64::INFINITY,
-        1..=10 => TABLE[freedom - 1],
-        11..=30 => 2.13,
-        _ => 2.0,
     }
 }
 
@@ -326,5 +315,97 @@ mod tests {
         guard.disturbed(now);
         assert!(!guard.paused());
         assert_eq!(guard.verdict().pairs, 0);
+    }
+
+    /// How the noise of one stretch comes about, in units of its deviation.
+    #[derive(Debug, Clone, Copy)]
+    enum Noise {
+        Normal,
+        /// Student's distribution with 2 degrees of freedom: its variance is infinite.
+        HeavyTailed,
+        /// Each stretch is like the one before, with a correlation of 0.9.
+        Slow,
+    }
+
+    fn normal(random: &mut Random) -> f64 {
+        (-2.0 * (1.0 - random.unit()).ln()).sqrt() * (std::f64::consts::TAU * random.unit()).cos()
+    }
+
+    /// The number of comparisons after which the guard stands down, in at most `points` points. A
+    /// stretch is one point. `loss` is what balancing costs, `deviation` that of a stretch's rate.
+    fn stands_down_after(
+        loss: f64,
+        deviation: f64,
+        noise: Noise,
+        points: u32,
+        random: &mut Random,
+    ) -> Option<u32> {
+        let period = Nanos::from_millis(10);
+        let options = GuardOptions {
+            share: 0.5,
+            warm_up: Nanos::ZERO,
+            periods: 1.0,
+            shortest: period,
+            ..GuardOptions::default()
+        };
+        let mut guard = Guard::new(options, Nanos::ZERO);
+        let (mut now, mut slow) = (Nanos::ZERO, normal(random));
+        for _ in 0..points {
+            now += period;
+            let x = match noise {
+                Noise::Normal => normal(random),
+                Noise::HeavyTailed => {
+                    let u = 2.0 * random.unit() - 1.0;
+                    u * (2.0 / (1.0 - u * u).max(1e-12)).sqrt()
+                }
+                Noise::Slow => {
+                    slow = 0.9 * slow + (1.0_f64 - 0.81).sqrt() * normal(random);
+                    slow
+                }
+            };
+            let balanced = if guard.paused() { 1.0 } else { 1.0 - loss };
+            // Kept from what no rate can be.
+            let rate = 0.5 * balanced * (x * deviation).clamp(-5.0, 5.0).exp();
+            guard.point(now, period, period, [(period.scale(rate), Nanos::ZERO)].into_iter());
+            if guard.stood_down() {
+                return Some(guard.verdict().pairs);
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn the_level_holds_however_often_it_is_looked_at() {
+        for noise in [Noise::Normal, Noise::HeavyTailed, Noise::Slow] {
+            let mut random = Random::new(11);
+            let runs = 3_000;
+            // The greatest loss that is tolerated: the worst case of "not worth standing down for".
+            let down = (0..runs)
+                .filter(|_| stands_down_after(TOLERATED, 0.02, noise, 1_200, &mut random).is_some())
+                .count();
+            assert!(down * 20 <= runs, "{noise:?}: {down} of {runs}");
+        }
+    }
+
+    #[test]
+    fn a_loss_is_found_in_as_few_comparisons_as_its_size_allows() {
+        // A ratio of two stretches deviates by the root of 2 more: by 2 % here.
+        for (loss, half, most) in [(0.10, 5, 6), (0.05, 6, 8), (0.02, 22, 45)] {
+            for noise in [Noise::Normal, Noise::Slow] {
+                let mut random = Random::new(3);
+                let mut after: Vec<u32> = (0..1_000)
+                    .map(|_| {
+                        stands_down_after(loss, 0.02 / 2_f64.sqrt(), noise, 2_000, &mut random)
+                            .unwrap_or(u32::MAX)
+                    })
+                    .collect();
+                after.sort_unstable();
+                let found = (after[0], after[500], after[900]);
+                assert!(
+                    found.0 >= LEAST_PAIRS && found.1 <= half && found.2 <= most,
+                    "{loss} {noise:?}: {found:?}"
+                );
+            }
+        }
     }
 }
