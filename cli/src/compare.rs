@@ -5,14 +5,14 @@ use crate::flags::{Cli, Command, CompareArgs};
 use crate::{End, output, tell};
 use anyhow::Context;
 use evenly_compare::{
-    Arm, Executor, Metric, Options, ProcessExecutor, Progress, Round, RunError, RunOutcome, Spec,
-    compare as run, on_others, specs, table, variable,
+    Arm, Executor, Metric, Options, ProcessExecutor, Progress, Round, RunError, RunOutcome, STYLES,
+    Spec, compare as run, on_others, specs, table, variable,
 };
 use evenly_errors::{given_twice, parse, problem, said};
 use evenly_linux::affinity;
 use evenly_linux::supervise::{Outcome, was_ignored};
 use evenly_linux::usage::Usage;
-use evenly_model::{CpuSet, Tid};
+use evenly_model::{CpuSet, Printable, Tid, printable};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::OsString;
@@ -75,10 +75,10 @@ pub(crate) fn compare(args: CompareArgs) -> anyhow::Result<End> {
         // the JSON the table makes way.
         let _ = if json.as_deref().is_some_and(output::is_stdout) {
             let text = table(&comparison, colour(std::io::stderr().is_terminal()));
-            writeln!(std::io::stderr(), "{}", text.trim_end())
+            writeln!(Printable::styled(std::io::stderr(), STYLES), "{}", text.trim_end())
         } else {
             let text = table(&comparison, colour(std::io::stdout().is_terminal()));
-            writeln!(std::io::stdout(), "{}", text.trim_end())
+            writeln!(Printable::styled(std::io::stdout(), STYLES), "{}", text.trim_end())
         };
     }
     if let Some(path) = &json {
@@ -244,7 +244,7 @@ impl Progress for Shown {
 
     fn started(&mut self, arm: &Arm, round: Round) {
         if let Some(bar) = &self.bar {
-            bar.set_message(format!("{}, {round}", arm.name));
+            bar.set_message(format!("{}, {round}", printable(&arm.name)));
         }
     }
 

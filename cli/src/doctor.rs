@@ -8,7 +8,7 @@ use crate::flags::{DoctorArgs, ProbeArg};
 use crate::probe::{Prepared, Watch, of_running, running_misses_mpi, unseen_mpi};
 use crate::report::warn_if_unfinished;
 use crate::restore::leftovers;
-use crate::{End, output, tell};
+use crate::{End, output, tell, tell_lines};
 use anyhow::Context;
 use evenly_doctor::{Diagnosis, Evidence, Setting, settings};
 use evenly_linux::clock::now;
@@ -168,7 +168,7 @@ fn of_program(args: &DoctorArgs) -> anyhow::Result<End> {
                 evidence.forget_spinning(&unseen_mpi("doctor"));
             }
             let diagnosis = Diagnosis::of(&evidence, applied);
-            tell(diagnosis.text().trim_end());
+            tell_lines(&diagnosis.text());
             if let Some(Err(e)) = record.map(|record| record.write(threads, &evidence)) {
                 tell(&format!("evenly: {}", evenly_errors::said(&e)));
             }

@@ -29,6 +29,7 @@ mod tune;
 
 use clap::CommandFactory;
 use evenly_errors::{parse, refused, said};
+pub(crate) use evenly_errors::{tell, tell_lines};
 use evenly_linux::journal::StateDir;
 use evenly_linux::supervise::{Outcome, end_like};
 use flags::{Cli, Command};
@@ -97,10 +98,4 @@ fn refuse(e: &clap::Error) -> ExitCode {
             ExitCode::from(if e.use_stderr() { FAILURE } else { 0 })
         }
     }
-}
-
-/// Says something on standard error; nobody there to listen is no failure.
-pub(crate) fn tell(text: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "{text}");
 }

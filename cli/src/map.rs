@@ -2,7 +2,7 @@
 
 use crate::flags::{AlphaArg, MapArgs};
 use crate::profile::{self, Taken};
-use crate::{End, output, tell};
+use crate::{End, output, tell, tell_lines};
 use anyhow::Context;
 use evenly_errors::said;
 use evenly_linux::supervise::{Outcome, Signals};
@@ -150,7 +150,7 @@ fn place(
     if !args.quiet {
         let table = case.table(&mapped, options);
         if args.profile || outputs.named().iter().any(|(_, path)| output::is_stdout(path)) {
-            tell(table.trim_end());
+            tell_lines(&table);
         } else {
             output::write(Path::new("-"), table.as_bytes())?;
         }
@@ -428,7 +428,7 @@ fn draw_front(
     if !args.quiet {
         let words = front.table();
         if json.is_some_and(output::is_stdout) {
-            tell(words.trim_end());
+            tell_lines(&words);
         } else {
             output::write(Path::new("-"), words.as_bytes())?;
         }

@@ -3,9 +3,9 @@
 //! Invariant: a file that cannot be opened for writing is found before the program starts, not after
 //! it has run for a day.
 
-use crate::{End, tell};
+use crate::{End, tell_lines};
 use anyhow::Context;
-use evenly_model::{Pid, filled};
+use evenly_model::{Pid, Printable, filled};
 use serde_json::Value;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -67,11 +67,27 @@ pub(crate) fn not_stdout(option: &str, path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Opens a file, or standard output.
+/// Standard output, for text.
+pub(crate) fn stdout() -> Printable<io::StdoutLock<'static>> {
+    Printable::text(io::stdout().lock())
+}
+
+/// Opens a file, or standard output, for text.
 ///
 /// # Errors
 /// What the system says, with the name.
 pub(crate) fn create(path: &Path) -> anyhow::Result<Box<dyn Write>> {
+    if is_stdout(path) {
+        return Ok(Box::new(stdout()));
+    }
+    create_binary(path)
+}
+
+/// Opens a file, or standard output, for what is no text.
+///
+/// # Errors
+/// What the system says, with the name.
+pub(crate) fn create_binary(path: &Path) -> anyhow::Result<Box<dyn Write>> {
     if is_stdout(path) {
         return Ok(Box::new(io::stdout().lock()));
     }
@@ -79,12 +95,16 @@ pub(crate) fn create(path: &Path) -> anyhow::Result<Box<dyn Write>> {
     Ok(Box::new(BufWriter::new(file)))
 }
 
-/// Writes a file, or to standard output. There, a reader that has gone away is no failure.
+/// Writes text to a file, or to standard output.
 ///
 /// # Errors
 /// What the system says, with the name.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let mut out = create(path)?;
+    write_to(path, create(path)?, bytes)
+}
+
+/// A reader of standard output that has gone away is no failure.
+fn write_to(path: &Path, mut out: impl Write, bytes: &[u8]) -> anyhow::Result<()> {
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(e) if is_stdout(path) && e.kind() == ErrorKind::BrokenPipe => Ok(()),
         done => done.with_context(|| cannot_write(path)),
@@ -96,7 +116,8 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 /// # Errors
 /// As [`write()`].
 pub(crate) fn write_json(path: &Path, json: &Value) -> anyhow::Result<()> {
-    write(path, format!("{json:#}\n").as_bytes())
+    let out = Printable::json(create_binary(path)?);
+    write_to(path, out, format!("{json:#}\n").as_bytes())
 }
 
 /// The end of a command: its words to standard output, and what `--json` asks for. Where that goes to
@@ -110,7 +131,7 @@ pub(crate) fn say(
     value: impl FnOnce() -> Value,
 ) -> anyhow::Result<End> {
     if json.is_some_and(is_stdout) {
-        tell(words.trim_end());
+        tell_lines(words);
     } else {
         write(Path::new("-"), words.as_bytes())?;
     }

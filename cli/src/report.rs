@@ -29,7 +29,7 @@ pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<End> {
         wrote(path, "");
     }
     if let Some(path) = &trace {
-        let mut out = output::create(path)?;
+        let mut out = output::create_binary(path)?;
         perfetto::export(&recording, &mut out)
             .and_then(|_| out.flush())
             .with_context(|| output::cannot_write(path))?;

@@ -7,7 +7,7 @@ use evenly_linux::proc::Proc;
 use evenly_linux::restore::{Fate, Left, Living, left, restore_all};
 use evenly_linux::share::ShareReport;
 use evenly_model::Pid;
-use evenly_top::{BalancerState, printable};
+use evenly_top::BalancerState;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -107,7 +107,7 @@ fn name(program: Process) -> Option<String> {
 /// Which program is left to whom, and how its masks can be had all the same.
 fn left_to(living: &Living) -> String {
     let program = match living.program.map(|p| (p.pid, name(p))) {
-        Some((pid, Some(name))) => format!("program {pid} ({})", printable(&name)),
+        Some((pid, Some(name))) => format!("program {pid} ({name})"),
         Some((pid, None)) => format!("program {pid}, which has ended,"),
         None => String::from("its program"),
     };

@@ -2,7 +2,7 @@
 
 use crate::flags::{BarrierArg, SimulateArgs};
 use crate::report::warn_if_unfinished;
-use crate::{End, output, tell};
+use crate::{End, output, tell_lines};
 use anyhow::Context;
 use evenly_model::Nanos;
 use evenly_model::theory::Shape;
@@ -234,7 +234,7 @@ fn sweep(args: &SimulateArgs) -> anyhow::Result<End> {
     let rows = rows.context("interrupted; nothing was written")?;
     let words = summary(&rows, began.elapsed().as_secs_f64());
     if out.as_deref().is_some_and(output::is_stdout) {
-        tell(words.trim_end());
+        tell_lines(&words);
     } else {
         output::write(Path::new("-"), words.as_bytes())?;
     }

@@ -82,7 +82,7 @@ pub(crate) fn top(args: &TopArgs) -> anyhow::Result<End> {
 /// On the screen, or as lines.
 fn show(args: &TopArgs, feed: &Feed, header: &Header, world: World<'_>) -> anyhow::Result<Exit> {
     if args.plain || !has_terminal() {
-        run_plain(feed, header, world, &mut io::stdout().lock())
+        run_plain(feed, header, world, &mut output::stdout())
     } else {
         run_terminal(feed, header, world)
     }

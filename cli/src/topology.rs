@@ -1,7 +1,7 @@
 //! `evenly topology`: what a machine is made of, and what its memory costs from where.
 
 use crate::flags::TopologyArgs;
-use crate::{End, network, output, tell};
+use crate::{End, network, output, tell, tell_lines};
 use anyhow::Context;
 use evenly_topology::{
     Declared, Machine, MeasureOptions, Origin, Report, declared, default_dir, from_xml, measure,
@@ -32,7 +32,7 @@ pub(crate) fn topology(args: &TopologyArgs) -> anyhow::Result<End> {
     let report = Report { machine: &machine, declared: found.as_ref(), notes: &notes };
     let outputs = [&export, &picture, &json];
     if outputs.iter().any(|o| o.as_deref().is_some_and(output::is_stdout)) {
-        tell(report.text().trim_end());
+        tell_lines(&report.text());
     } else {
         output::write(Path::new("-"), report.text().as_bytes())?;
     }

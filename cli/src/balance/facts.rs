@@ -4,10 +4,11 @@ use super::filter::{Names, filter_as_given};
 use crate::doctor::Watching;
 use crate::flags::BalanceArgs;
 use crate::messages::Counting;
-use crate::output::expand;
+use crate::output::{self, expand};
 use crate::probe::{Watch, unseen_mpi};
-use crate::tell;
+use crate::{tell, tell_lines};
 use evenly_engine::ThreadSummary;
+use evenly_errors::said;
 use evenly_linux::clock::now;
 use evenly_linux::live::LiveReport;
 use evenly_linux::supervise::{Outcome, Supervisor};
@@ -149,16 +150,16 @@ impl Facts {
         .judged();
         // A failure has been told when it came.
         if !self.quiet && report.failure.is_none() {
-            tell(report.text().trim_end());
+            tell_lines(&report.text());
         }
         let json = match serde_json::to_value(&report) {
             Ok(json) => json,
             Err(e) => return tell(&format!("evenly: cannot write the report as JSON: {e}")),
         };
         if let Some(path) = &self.json
-            && let Err(e) = std::fs::write(path, format!("{json:#}\n"))
+            && let Err(e) = output::write_json(path, &json)
         {
-            tell(&format!("evenly: cannot write {}: {e}", path.display()));
+            tell(&format!("evenly: {}", said(&e)));
         }
         if let Some(recorder) = recorder {
             let mut summary = json;

@@ -17,6 +17,7 @@ mod messages;
 #[path = "../common/mpi.rs"]
 mod mpi;
 mod network;
+mod printable;
 mod privileges;
 mod probe;
 #[path = "../common/processes.rs"]

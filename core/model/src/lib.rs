@@ -13,6 +13,7 @@ mod ids;
 mod knowledge;
 pub mod metrics;
 mod plan;
+mod printable;
 mod snapshot;
 pub mod stats;
 mod tasks;
@@ -28,6 +29,7 @@ pub use cpuset::{CpuListError, CpuSet};
 pub use ids::{CpuId, DomainId, Pid, ThreadId, Tid};
 pub use knowledge::Knowledge;
 pub use plan::{MemoryMove, Move, Plan, Reason, Weight};
+pub use printable::{Printable, is_printable, printable};
 pub use snapshot::{
     CpuIndex, CpuView, FULL_CAPACITY, LinkView, MemoryView, Snapshot, TaskView, ThreadIndex,
     ThreadView, Turns, spun,

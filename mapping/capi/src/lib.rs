@@ -286,7 +286,7 @@ unsafe fn tell(what: &str, to: *mut c_char, size: usize) {
     if to.is_null() || size == 0 {
         return;
     }
-    let clean: String = what.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let clean = evenly_model::printable(what);
     let mut end = clean.len().min(size - 1);
     while !clean.is_char_boundary(end) {
         end -= 1;
@@ -473,7 +473,7 @@ mod tests {
             unsafe { tell(what, room.as_mut_ptr(), size) };
             room.map(i8::cast_unsigned)
         };
-        assert_eq!(&told("abc\ndef", 16)[..9], b"abc def\0x");
+        assert_eq!(&told("abc\ndef", 16)[..11], b"abc\xef\xbf\xbddef\0x");
         assert_eq!(&told("abcdef", 4)[..5], b"abc\0x");
         assert_eq!(&told("ab\u{e9}f", 4)[..5], b"ab\0xx");
         assert_eq!(told("abc", 1)[..2], [0, b'x']);

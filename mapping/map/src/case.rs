@@ -8,7 +8,9 @@ use crate::machine::ASSUMED;
 use crate::present::PresentFrom;
 use crate::procs::Background;
 use crate::programs::{Job, PROGRAMS, Program, ProgramError};
-use evenly_model::{CacheLevel, Cluster, CoreIndex, CpuId, CpuSet, Nanos, TaskGraph, counted};
+use evenly_model::{
+    CacheLevel, Cluster, CoreIndex, CpuId, CpuSet, Nanos, TaskGraph, counted, printable,
+};
 use evenly_policy::map::{
     Alpha, MAPPERS, MapperInfo, Objectives, Options, Request, no_stop, objectives, plus,
 };
@@ -369,7 +371,7 @@ impl Case {
 fn row(m: &Mapped, objective_s: f64) -> Vec<String> {
     let o = &m.objectives;
     vec![
-        m.name.chars().map(|c| if c.is_control() { '?' } else { c }).collect(),
+        printable(&m.name).into_owned(),
         format!("{:.4}", o.makespan_s),
         format!("{:.1}", 100.0 * o.imbalance),
         amount(o.nuco_messages),

@@ -1,6 +1,6 @@
 //! What is wrong with an input, in one line.
 
-use evenly_model::MOST_OF_ANYTHING;
+use evenly_model::{MOST_OF_ANYTHING, printable};
 use std::fmt;
 use std::path::Path;
 
@@ -49,7 +49,7 @@ impl std::error::Error for InputError {}
 
 /// A name for messages: without what would break a line.
 pub(crate) fn name_of(path: &Path) -> String {
-    path.display().to_string().chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    printable(&path.display().to_string()).into_owned()
 }
 
 /// Something from a file as it is shown in an error: on one line, and not too long.
@@ -87,7 +87,7 @@ mod tests {
     fn whatever_is_shown_stays_on_one_line() {
         assert_eq!(quoted("a\nb\u{1b}"), "'a\\nb\\u{1b}'");
         assert_eq!(quoted(&"x".repeat(50)), format!("'{}...'", "x".repeat(40)));
-        assert_eq!(name_of(Path::new("a\nb")), "a?b");
+        assert_eq!(name_of(Path::new("a\nb")), "a\u{fffd}b");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use crate::error::{InputError, quoted};
 use crate::input::{Edges, MOST_TASKS};
 use crate::lines::Bounded;
-use evenly_model::{Edge, MOST_OF_ANYTHING, Task};
+use evenly_model::{Edge, MOST_OF_ANYTHING, Task, printable};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -200,12 +200,7 @@ pub(crate) fn wrong(file: &str, schema: &str, e: &serde_json::Error) -> InputErr
     }
     let text = e.to_string();
     let end = format!(" at line {} column {}", e.line(), e.column());
-    let said: String = text
-        .strip_suffix(&end)
-        .unwrap_or(&text)
-        .chars()
-        .map(|c| if c.is_control() { '?' } else { c })
-        .take(300)
-        .collect();
+    let said: String =
+        printable(text.strip_suffix(&end).unwrap_or(&text)).chars().take(300).collect();
     InputError::at(file, e.line() as u64, said)
 }

@@ -40,7 +40,7 @@ pub use output::{Difference, Output};
 pub use process::{Input, ProcessExecutor};
 pub use run::{CompareError, Options, Progress, Round, Silent, compare};
 pub use spec::{Spec, specs, variable};
-pub use table::table;
+pub use table::{STYLES, table};
 pub use verdict::{Finding, Verdict};
 pub use warning::{Warning, WarningKind, on_others};
 

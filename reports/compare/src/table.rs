@@ -7,8 +7,12 @@ use crate::comparison::{ArmResult, Comparison};
 use crate::statistics::{MIN_RUNS, SOUND_RUNS};
 use crate::verdict::{Finding, Verdict};
 use crate::warning::{Warning, WarningKind};
+use evenly_model::printable;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+
+/// The control sequences that a table has, where it has colours.
+pub const STYLES: &[&str] = &[BOLD, YELLOW, PLAIN];
 
 const BOLD: &str = "\x1b[1m";
 const YELLOW: &str = "\x1b[33m";
@@ -102,7 +106,7 @@ fn rows(comparison: &Comparison) -> Vec<Vec<String>> {
             .ci95_s
             .map_or_else(dash, |[low, high]| format!("{:.3} - {:.3}", low * factor, high * factor));
         let mut row = vec![
-            printable(&result.policy),
+            printable(&result.policy).into_owned(),
             result.seconds.len().to_string(),
             time(result.median_s),
             interval,
@@ -130,8 +134,4 @@ fn against(comparison: &Comparison, result: &ArmResult, other: &ArmResult) -> St
 
 fn dash() -> String {
     "-".to_owned()
-}
-
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

@@ -9,7 +9,7 @@ use crate::settings::{
 };
 use crate::{Evidence, Finding, Kind, Prospect, Runtime, Source};
 use evenly_model::theory::{self, Speeds};
-use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, counted};
+use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, counted, is_printable};
 
 /// What costs less of the threads' time is not worth a finding.
 const LEAST: f64 = 0.05;
@@ -70,6 +70,14 @@ fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()
+    } else if !word.chars().all(is_printable) {
+        // As bash, zsh and ksh read it, so that the line can be shown and pasted.
+        let ansi = |c: char| match c {
+            '\'' | '\\' => format!("\\{c}"),
+            c if is_printable(c) => c.to_string(),
+            c => c.encode_utf8(&mut [0; 4]).bytes().map(|b| format!("\\{b:03o}")).collect(),
+        };
+        format!("$'{}'", word.chars().map(ansi).collect::<String>())
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))
     }

@@ -881,3 +881,21 @@ fn the_json_is_as_the_schema_says() {
     }
     assert!(!validator.is_valid(&serde_json::json!({"schema": "evenly.doctor/2"})));
 }
+
+#[test]
+fn names_and_words_from_outside_cannot_drive_the_terminal() {
+    let hostile = "a\u{1b}[2J\nb\u{9b}'\u{202e}\u{e4}";
+    let mut e = pinned(&["0", "0", "0-1"]);
+    e.command = vec![hostile.into()];
+    e.gaps = vec![hostile.into()];
+    for t in &mut e.threads {
+        t.name = hostile.into();
+    }
+    let d = Diagnosis::of(&e, Vec::new());
+    let text = d.text();
+    assert!(text.chars().all(|c| c == '\n' || evenly_model::is_printable(c)), "{text:?}");
+    assert!(text.contains("a\u{fffd}[2J\u{fffd}b\u{fffd}'\u{fffd}\u{e4}"), "{text}");
+    // A line to paste has the same words all the same.
+    let word = r"$'a\033[2J\012b\302\233\'\342\200\256".to_owned() + "\u{e4}'";
+    assert!(text.contains(&word), "{text}");
+}

@@ -1,7 +1,7 @@
 //! The diagnosis as text: one screen, the cause first.
 
 use crate::{Diagnosis, Finding, Kind, Source};
-use evenly_model::counted;
+use evenly_model::{counted, printable};
 use std::fmt::Write;
 
 /// How many findings are told in full; of the others one line each.
@@ -20,7 +20,7 @@ impl Diagnosis {
     }
 
     fn write(&self, t: &mut String) -> std::fmt::Result {
-        let mut row = |name: &str, words: &str| writeln!(t, "  {name:<11} {words}");
+        let mut row = |name: &str, words: &str| writeln!(t, "  {name:<11} {}", printable(words));
         let head = format!(
             "evenly doctor: {} on {} ({}), {:.2} s",
             counted(self.threads, "thread"),

@@ -14,6 +14,7 @@ pub use chart::{Axis, Chart, Look, Scale, Series, value_at};
 pub use heat::{Field, HeatMap, LEVELS, heat_colours};
 pub use table::{Table, decimals, number, whole};
 
+use evenly_model::is_printable;
 use std::fmt::Write;
 
 /// Colours that people with any of the common colour blindnesses can tell apart (Okabe and Ito).
@@ -32,7 +33,7 @@ const HUES: [(u8, u8, u8); 8] = [
 pub const COLOURS: usize = HUES.len() * 3;
 
 /// The text for use between tags and in quoted attributes of XML and HTML. Characters that XML does
-/// not allow are replaced.
+/// not allow are replaced, and so are those that are invisible or turn the direction of text.
 #[must_use]
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -44,7 +45,7 @@ pub fn escape(text: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             '\n' | '\t' | '\r' => out.push(' '),
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => {
+            c if !is_printable(c) || matches!(c, '\u{fffe}' | '\u{ffff}') => {
                 out.push(char::REPLACEMENT_CHARACTER);
             }
             c => out.push(c),

@@ -8,7 +8,7 @@
 
 use evenly_engine::{ADVANCE, DomainSummary, Placed, Summary, ThreadSummary};
 use evenly_model::efficiency::Efficiency;
-use evenly_model::{CpuSet, Nanos, Pid, Tid, counted};
+use evenly_model::{CpuSet, Nanos, Pid, Tid, counted, printable};
 use evenly_policy::PolicyInfo;
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -553,7 +553,7 @@ impl RunReport {
         let [left, left_out] = &self.names;
         let list = |names: &[String]| {
             let more = if names.len() > NAMES { ", ..." } else { "" };
-            names.iter().take(NAMES).cloned().collect::<Vec<_>>().join(", ") + more
+            names.iter().take(NAMES).map(|n| printable(n)).collect::<Vec<_>>().join(", ") + more
         };
         if left.is_empty() && !left_out.is_empty() {
             return format!(

@@ -5,6 +5,7 @@
 
 use crate::plain::each_second;
 use crate::{BalancerState, Exit, Feed, Header, Sort, View, World};
+use evenly_model::Printable;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
@@ -22,6 +23,7 @@ pub fn run_json(
     world: World<'_>,
     out: &mut dyn Write,
 ) -> io::Result<Exit> {
+    let mut out = Printable::json(out);
     each_second(feed, header, world, &mut |view| {
         writeln!(out, "{}", state(view, header))?;
         out.flush()

@@ -27,7 +27,7 @@ pub use plain::run_plain;
 pub use render::render;
 pub use state::{
     CpuState, DomainState, Happened, Pace, RECENT, Rates, Recent, Row, Shares, Sort, Standing,
-    ThreadState, View, WINDOW, printable,
+    ThreadState, View, WINDOW,
 };
 pub use terminal::run_terminal;
 pub use ui::{Action, Ui};

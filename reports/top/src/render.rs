@@ -7,8 +7,8 @@ use crate::{
     Balancer, BalancerState, Happened, Header, Look, Pace, Rates, Recent, Row, Shares, Sort,
     Standing, Ui, View,
 };
-use evenly_model::counted;
 use evenly_model::efficiency::Efficiency;
+use evenly_model::{counted, printable};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
@@ -90,10 +90,12 @@ fn width(text: &str) -> usize {
     Span::raw(text).width()
 }
 
-/// Cut to a width in columns, with a sign where something was cut.
+/// Made printable, and cut to a width in columns, with a sign where something was cut. All that is drawn
+/// goes through it.
 fn cut(text: &str, to: usize, signs: &Signs) -> String {
-    if width(text) <= to {
-        return text.to_owned();
+    let text = printable(text);
+    if width(&text) <= to {
+        return text.into_owned();
     }
     let mut out = String::new();
     let mut used = width(signs.more);
@@ -710,7 +712,7 @@ pub(crate) fn plain(view: &View, id: evenly_model::DomainId, header: &Header) ->
     } else {
         String::new()
     };
-    format!(
+    let line = format!(
         "{name}{} on {}; progress min {} mean {} max {}; {efficiency}migrations {}/s; \
          {extremes}{}",
         counted(rows.len(), "thread"),
@@ -720,7 +722,8 @@ pub(crate) fn plain(view: &View, id: evenly_model::DomainId, header: &Header) ->
         span(level.max),
         rate(rates.own + rates.other),
         doing(view, header, &ui)
-    )
+    );
+    printable(&line).into_owned()
 }
 
 #[cfg(test)]
@@ -1012,6 +1015,24 @@ mod tests {
             Shares { running: 1.0 / 3.0, waiting: 1.0 / 3.0, blocked: 1.0 / 3.0, spinning: None };
         assert_eq!(bar(s, 10, &ASCII), "###----...");
         assert_eq!(bar(Shares::default(), 3, &ASCII), "   ");
+    }
+
+    #[test]
+    fn names_and_notes_from_outside_cannot_drive_the_terminal() {
+        let hostile = "a) (\n\u{1b}[2J\u{9b}1m\u{202e}\u{e4}";
+        let shown = "a) (\u{fffd}\u{fffd}[2J\u{fffd}1m\u{fffd}\u{e4}";
+        let mut v = view(3, 2, 1, true);
+        for thread in v.threads.values_mut() {
+            thread.name = hostile.into();
+        }
+        v.apply(&Event::Note { at: v.now, text: format!("about {hostile}") });
+        let header = Header { command: hostile.into(), ..header("hybrid") };
+        let drawn = draw(&v, &header, &Ui::default(), (100, 30)).to_string();
+        let domain = *v.domains.keys().next().unwrap();
+        for text in [drawn, plain(&v, domain, &header)] {
+            assert!(text.chars().all(|c| c == '\n' || evenly_model::is_printable(c)), "{text:?}");
+            assert!(text.contains(shown), "{text}");
+        }
     }
 
     #[test]

@@ -203,7 +203,7 @@ pub struct ThreadState {
     pub id: ThreadId,
     /// Its process; none where the event that tells it was lost.
     pub pid: Option<Pid>,
-    /// Its name, fit for a screen: without control characters.
+    /// Its name, as it is: whoever shows it makes it printable.
     pub name: String,
     /// Its domain.
     pub domain: DomainId,
@@ -522,7 +522,7 @@ impl View {
                 self.now = self.now.max(*at);
                 let t = self.thread(thread.id, *domain);
                 t.pid = Some(thread.pid);
-                t.name = printable(&thread.name);
+                t.name.clone_from(&thread.name);
             }
             Event::Left { at, id, .. } => {
                 self.now = self.now.max(*at);
@@ -533,7 +533,7 @@ impl View {
                 self.now = self.now.max(*at);
                 // The only sign of it among the events.
                 self.stood_down |= text.starts_with("balancing stands down");
-                self.log(Recent { at: *at, domain: None, what: Happened::Note(printable(text)) });
+                self.log(Recent { at: *at, domain: None, what: Happened::Note(text.clone()) });
             }
         }
     }
@@ -753,18 +753,11 @@ impl View {
     }
 }
 
-/// Text from outside as it may go to a terminal: control characters, escape sequences among them,
-/// become question marks.
-#[must_use]
-pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::synthetic;
-    use evenly_engine::{CpuRecord, ThreadMeta, ThreadRecord};
+    use evenly_engine::{CpuRecord, ThreadRecord};
     use evenly_model::{CpuSet, Tid};
 
     const D: DomainId = DomainId(0);
@@ -1006,17 +999,6 @@ mod tests {
         fresh.id = reused;
         v.apply(&point(1, vec![fresh], vec![]));
         assert_eq!(v.threads.keys().collect::<Vec<_>>(), [&reused]);
-    }
-
-    #[test]
-    fn names_from_outside_cannot_drive_the_terminal() {
-        let mut v = View::new(false);
-        v.apply(&Event::Joined {
-            at: Nanos::ZERO,
-            domain: D,
-            thread: ThreadMeta { id: id(1), pid: Pid(1), name: "a) (\n\u{1b}[2J".into() },
-        });
-        assert_eq!(v.threads[&id(1)].name, "a) (??[2J");
     }
 
     #[test]

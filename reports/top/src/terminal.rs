@@ -3,7 +3,7 @@
 //! Invariant: however this ends (a key, a signal, an error, a panic here or in any other thread),
 //! the terminal is as it was.
 
-use crate::{Action, Exit, Feed, Header, Look, Ui, View, World, printable, render};
+use crate::{Action, Exit, Feed, Header, Look, Ui, View, World, render};
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{self, Event as Input};
@@ -168,7 +168,6 @@ impl Drop for Screen {
 /// ([`has_terminal`](crate::has_terminal) tells before). The terminal is given back first.
 pub fn run_terminal(feed: &Feed, header: &Header, world: World<'_>) -> io::Result<Exit> {
     let look = Look::from_env();
-    let header = Header { command: printable(&header.command), ..header.clone() };
     let signals = Signals::catch()?;
     let mut view = View::new(header.observes());
     let mut ui = Ui::default();
@@ -196,7 +195,7 @@ pub fn run_terminal(feed: &Feed, header: &Header, world: World<'_>) -> io::Resul
             dirty |= view.balanced_by((world.balancer)());
         }
         if dirty && drawn.is_none_or(|t| t.elapsed() >= FRAME) {
-            screen.draw(&view, &header, &mut ui, look)?;
+            screen.draw(&view, header, &mut ui, look)?;
             (drawn, dirty) = (Some(Instant::now()), false);
         }
         let wait = drawn.map_or(Duration::ZERO, |t| FRAME.saturating_sub(t.elapsed()));

@@ -6,7 +6,7 @@
 
 use crate::format::{Decoder, Header, HeaderLine, Line, MAX_LINE_BYTES, SCHEMA};
 use evenly_engine::Event;
-use evenly_model::Nanos;
+use evenly_model::{Nanos, printable};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -310,10 +310,7 @@ fn without_position(message: &str) -> String {
 /// The first characters of a line, for a message on one line of a terminal.
 fn beginning(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(80)]);
-    let mut shown: String = text
-        .chars()
-        .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c })
-        .collect();
+    let mut shown = printable(&text).into_owned();
     if bytes.len() > 80 {
         shown.push('\u{2026}');
     }

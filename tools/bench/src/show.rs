@@ -2,21 +2,22 @@
 
 use anyhow::Context;
 use evenly_compare::{Arm, Progress, Round};
+use evenly_model::Printable;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// One line on standard error. A reader that has gone away is no failure.
-pub(crate) fn tell(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
-}
+pub(crate) use evenly_errors::tell;
 
 /// The same while a bar may be drawn: the line takes its place, and it is drawn anew below.
 pub(crate) fn tell_above(line: &str) {
-    let clear = if io::stderr().is_terminal() { "\r\x1b[2K" } else { "" };
-    tell(&format!("{clear}{line}"));
+    if io::stderr().is_terminal() {
+        // A reader that has gone away is no failure.
+        let _ = io::stderr().write_all(b"\r\x1b[2K");
+    }
+    tell(line);
 }
 
 /// Text on standard output.
@@ -24,7 +25,7 @@ pub(crate) fn tell_above(line: &str) {
 /// # Errors
 /// Where it cannot be written; a pipe whose reader has gone away is no error.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
-    match write!(io::stdout(), "{text}").and_then(|()| io::stdout().flush()) {
+    match write!(Printable::text(io::stdout()), "{text}").and_then(|()| io::stdout().flush()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
             Err(e).context("cannot write to standard output")
         }

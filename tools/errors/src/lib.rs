@@ -1,5 +1,5 @@
 //! Errors in words: one line each, and nothing said twice. All of evenly's programs use it, so that
-//! bad input looks the same everywhere.
+//! bad input looks the same everywhere, and what they write to standard error goes through here.
 //!
 //! Invariant: what is made here from the error of a command line has no line break.
 
@@ -7,9 +7,22 @@
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory, FromArgMatches};
+use evenly_model::{Printable, printable};
 use std::error::Error;
 use std::ffi::OsString;
+use std::io::{Write, stderr};
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
+
+/// Writes one line to standard error; that nobody reads it is no failure. Line feeds in it are from
+/// outside, from the name of a file for instance, and are replaced.
+pub fn tell(line: &str) {
+    tell_lines(&printable(line));
+}
+
+/// As [`tell`], for text of several lines, of which each has been made [`printable`].
+pub fn tell_lines(text: &str) {
+    let _ = Printable::text(stderr().lock()).write_all(format!("{}\n", text.trim_end()).as_bytes());
+}
 
 /// An error with its causes. Many messages quote their cause; it is not repeated.
 #[must_use]

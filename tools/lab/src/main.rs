@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{CommandFactory, Parser};
-use evenly_errors::{parse, refused, said};
+use evenly_errors::{parse, refused, said, tell};
 use evenly_lab::{Include, Killer, Lab, LabError, LabOptions, Share, Stream, shell_quote};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -110,7 +110,7 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => {
             if let Some(line) = refused(&error, &Arguments::command(), None) {
-                eprintln!("evenly-lab: {line}");
+                tell(&format!("evenly-lab: {line}"));
                 return ExitCode::from(FAILED);
             }
             // A closed stream leaves nobody to tell.
@@ -129,7 +129,7 @@ fn main() -> ExitCode {
             let unavailable =
                 error.downcast_ref::<LabError>().is_some_and(LabError::is_unavailable);
             let word = if unavailable { "skipped: " } else { "" };
-            eprintln!("evenly-lab: {word}{}", said(&error));
+            tell(&format!("evenly-lab: {word}{}", said(&error)));
             ExitCode::from(if unavailable { SKIPPED } else { FAILED })
         }
     }
@@ -149,16 +149,16 @@ fn run(arguments: &Arguments, interrupt: &Interrupt) -> anyhow::Result<i32> {
     let share = lab.share().map_or("not capped: figures are void".into(), |share| {
         format!("each with {share:.3} of a host CPU")
     });
-    eprintln!(
+    tell(&format!(
         "evenly-lab: Linux {}, {} CPUs, {} NUMA nodes, {share}; booted in {:.1} s",
         lab.kernel().version,
         arguments.cpus,
         arguments.numa,
         lab.boot_time().as_secs_f64()
-    );
+    ));
     if !arguments.no_equal_speed_check {
         let check = lab.equal_speed(TURNS, ROUNDS, arguments.equal_speed_limit / 100.0)?;
-        eprintln!("evenly-lab: {check}");
+        tell(&format!("evenly-lab: {check}"));
     }
     let timeout = Duration::from_secs(arguments.timeout_s);
     let mut output_error = None;
@@ -183,7 +183,7 @@ fn run(arguments: &Arguments, interrupt: &Interrupt) -> anyhow::Result<i32> {
         return Err(error).context("the command's output could not be written");
     }
     if output.timed_out {
-        eprintln!("evenly-lab: the command was killed after {} s", arguments.timeout_s);
+        tell(&format!("evenly-lab: the command was killed after {} s", arguments.timeout_s));
     }
     Ok(output.status)
 }
