@@ -1,4 +1,4 @@
-//! The demo: three threads on two CPUs, under static pinning, the kernel and evenly, and a picture
+//! The demo: three threads on two CPUs, under static pinning, the kernel and evenly, and pictures
 //! of who ran where.
 
 use crate::figures::{Report, VOID};
@@ -25,7 +25,7 @@ fn benchmark(runs: usize) -> Benchmark {
         name: "demo".to_owned(),
         threads: 3,
         cpus: 2,
-        program: Program::Spmd { phases: 1, phase_ms: PHASE_MS, barrier: "block" },
+        program: ONE_PHASE.program,
         neighbours: Vec::new(),
         ways: &[Way::Alone, Way::Full, Way::Static, Way::Kernel, HYBRID],
         runs,
@@ -75,8 +75,9 @@ pub(crate) fn demo(
     let mut watched = Watched::new(&mut executor, planned, options.despite_load, &mut say);
     report.run(&benchmark, &site, &mut watched)?;
     if !report.interrupted && !report.benchmarks.is_empty() {
-        let picture = picture(&benchmark, &site, &mut executor, out)?;
-        print(&legend(&picture))?;
+        let one_phase = picture(&ONE_PHASE, benchmark.threads, &site, &mut executor, out)?;
+        let spinning = picture(&SPINNING, benchmark.threads, &site, &mut executor, out)?;
+        print(&legend(&one_phase, &spinning))?;
     }
     report.finish(Some(&out.join("demo.json")))?;
     match report.benchmarks.first().and_then(|b| b.void.as_ref()).filter(|_| !options.despite_load)
@@ -86,13 +87,14 @@ pub(crate) fn demo(
     }
 }
 
-/// What is to be known to read the table, and where the picture is.
-fn legend(picture: &Path) -> String {
+/// What is to be known to read the table, and where the pictures are.
+fn legend(one_phase: &Path, spinning: &Path) -> String {
     format!(
         "\n  e: what one thread takes alone. limit: no program of three such threads can be faster on \
          two CPUs.\n  static: two threads share a CPU to the end, so the third is done early and its \
-         CPU idle.\n  who ran where: {}\n",
-        picture.display()
+         CPU idle.\n  who ran where: {}\n  with spinning barriers, kernel and evenly: {}\n",
+        one_phase.display(),
+        spinning.display()
     )
 }
 
@@ -225,25 +227,51 @@ impl<E: Noting> Noting for Watched<'_, E> {
     }
 }
 
-/// What is recorded for the picture: what it is called there, and the policy.
-const SHOWN: [(&str, &str); 3] =
-    [("static pinning", "static"), ("the kernel alone", "observe"), ("evenly", HYBRID.name())];
+/// A picture of who ran where: one recorded run for each panel.
+struct Picture {
+    file: &'static str,
+    title: &'static str,
+    program: Program,
+    /// The label of each panel, and the policy that it shows.
+    panels: &'static [(&'static str, &'static str)],
+}
 
-/// Records one more run of each and draws them below each other.
+/// The program of the table.
+const ONE_PHASE: Picture = Picture {
+    file: "who-ran-where",
+    title: "Three threads on two CPUs: who ran where",
+    program: Program::Spmd { phases: 1, phase_ms: PHASE_MS, barrier: "block" },
+    panels: &[
+        ("static pinning", "static"),
+        ("the kernel alone", "observe"),
+        ("evenly", HYBRID.name()),
+    ],
+};
+
+/// What the README shows: the kernel does not move threads that spin, so two share a CPU throughout.
+const SPINNING: Picture = Picture {
+    file: "demo",
+    title: "Three threads on two CPUs, a spinning barrier every 100 ms of work",
+    program: Program::Spmd { phases: 15, phase_ms: 100, barrier: "spin" },
+    panels: &[("Linux alone", "observe"), ("with evenly", HYBRID.name())],
+};
+
+/// Records a run for each panel and draws them below each other.
 fn picture(
-    benchmark: &Benchmark,
+    picture: &Picture,
+    threads: usize,
     site: &Site,
     executor: &mut HostExecutor,
     out: &Path,
 ) -> anyhow::Result<PathBuf> {
     let mut recordings = Vec::new();
-    for (label, policy) in SHOWN {
+    for &(label, policy) in picture.panels {
         tell(&format!("demo: recording a run: {label}"));
-        let file = out.join(format!("{policy}.evenly"));
+        let file = out.join(format!("{}-{policy}.evenly", picture.file));
         let mut argv: Vec<OsString> = vec![site.tools.evenly.clone().into(), "run".into()];
         argv.extend(["-q", "--policy", policy, "--record"].map(OsString::from));
         argv.extend([file.clone().into(), "--".into()]);
-        argv.extend(benchmark.program.argv(&site.tools, benchmark.threads, site.iterations_per_ms));
+        argv.extend(picture.program.argv(&site.tools, threads, site.iterations_per_ms));
         let outcome = executor.run(&Arm::new(label, argv), 0)?;
         anyhow::ensure!(
             outcome.status.success(),
@@ -253,19 +281,17 @@ fn picture(
         );
         recordings.push((label, Recording::read(&file)?));
     }
-    let path = out.join("who-ran-where.svg");
-    std::fs::write(&path, draw(&recordings))
+    let path = out.join(format!("{}.svg", picture.file));
+    std::fs::write(&path, draw(picture.title, &recordings))
         .with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
 }
 
 /// The recordings below each other, as a picture.
-fn draw(recordings: &[(&str, Recording)]) -> String {
+fn draw(title: &str, recordings: &[(&str, Recording)]) -> String {
     let all: Vec<(&str, &Recording)> = recordings.iter().map(|(l, r)| (*l, r)).collect();
-    let options = svg::TimelineOptions {
-        title: "Three threads on two CPUs: who ran where".to_owned(),
-        ..svg::TimelineOptions::default()
-    };
+    let options =
+        svg::TimelineOptions { title: title.to_owned(), ..svg::TimelineOptions::default() };
     svg::timeline(&all, &options)
 }
 
@@ -313,8 +339,9 @@ mod tests {
             row("hybrid", ["3.100", "1.290", "1.129", "96.8"]),
         ];
         assert_eq!(cells(&text), expected, "{text}");
-        let legend = legend(Path::new("/out/who-ran-where.svg"));
-        assert!(legend.ends_with("  who ran where: /out/who-ran-where.svg\n"), "{legend}");
+        let legend = legend(Path::new("/out/who-ran-where.svg"), Path::new("/out/demo.svg"));
+        assert!(legend.contains("  who ran where: /out/who-ran-where.svg\n"), "{legend}");
+        assert!(legend.ends_with("kernel and evenly: /out/demo.svg\n"), "{legend}");
     }
 
     /// A recording of so many periods of 100 ms: thread `t` is on CPU `cpu(t, period)`, or has ended
@@ -389,11 +416,11 @@ mod tests {
         // Each has a CPU to itself in its turn.
         let turns = |t: usize, p: u64| Some(u32::from(t as u64 != p % 3));
         let recordings = [
-            (SHOWN[0].0, fixed),
-            (SHOWN[1].0, recording(35, turns)),
-            (SHOWN[2].0, recording(30, turns)),
+            ("static pinning", fixed),
+            ("the kernel alone", recording(35, turns)),
+            ("evenly", recording(30, turns)),
         ];
-        let picture = draw(&recordings);
+        let picture = draw(ONE_PHASE.title, &recordings);
         assert!(picture.contains("Three threads on two CPUs: who ran where"));
         let panels: Vec<&str> = picture.split(r#"<tspan class="head">"#).skip(1).collect();
         assert_eq!(panels.len(), 3);
