@@ -22,7 +22,7 @@ fn ten_thousand_threads_a_thousand_of_them_new_each_second() {
     println!("{} threads a second", made["created_per_s"]);
     let part = report["overhead_s"].as_f64().unwrap() / report["seconds"].as_f64().unwrap();
     println!("overhead {:.3} % of one CPU", 100.0 * part);
-    // The budget, and what the README says is in advance: 50 ms for scanning, and as much for the
+    // The budget, and what docs/manual/report.md says is in advance: 50 ms for scanning, and as much for the
     // start and the end of evenly itself.
     let allowed = 0.01 + 0.1 / report["seconds"].as_f64().unwrap();
     assert!(part <= allowed, "{part} of {allowed}\n{report:#}");

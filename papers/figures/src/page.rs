@@ -33,7 +33,7 @@ Written by `evenly figures`, as are the pictures; a test fails where they are no
 now. Nothing here was measured on a real machine: what the papers measured on hardware is simulated
 (`evenly simulate`), with the parameters that stand with each figure. Of the papers only text and
 captions were at hand, not the pictures, so that what is compared is what the text says. What was
-measured live is in the README.
+measured live is in measured.md.
 
 `evenly figures --out DIR` writes all pictures and their data as CSV, `--only juggle-9` one of them.
 

@@ -277,7 +277,7 @@ fn turn(q: &Question) -> Nanos {
 
 /// Whether there are many phases that are shorter than five periods, and than five of those that
 /// `--period auto` takes, 1.75 turns: measured, there is little left of what the equations promise
-/// (README, phases of 20 ms), because waiting at a barrier looks like work, or has ended before the next
+/// (docs/measured.md, phases of 20 ms), because waiting at a barrier looks like work, or has ended before the next
 /// balancing point.
 fn short_phases(q: &Question) -> bool {
     q.phases > 1 && q.phase < q.period.scale(5.0) && q.phase < turn(q).scale(5.0 * 1.75)
