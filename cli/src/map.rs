@@ -257,7 +257,7 @@ fn too_dear(described: &Described, options: &Options) -> Option<String> {
 
 /// What a message between ranks of one core costs, over one from another core of its node: the one that
 /// waits has to get the CPU first. 2: with it `evenly-bench hosts --on here` has nobody faster than `nuco+`,
-/// with 0 three are (bench/README.md).
+/// with 0 three are (tools/bench/README.md).
 const TURN: f64 = 2.0;
 
 fn options(args: &MapArgs, memory_s: Option<f64>) -> anyhow::Result<Options> {

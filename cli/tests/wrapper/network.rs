@@ -212,7 +212,7 @@ fn ranks_run_on_the_hosts_of_the_mapping() {
 
 /// A profiled run across both hosts, the mapping made of it, and a run where it says. With Open MPI only:
 /// with MPICH 4.0.2 over UCX ranks of such hosts now and then wait for ever in MPI_Finalize where several
-/// share a CPU, with evenly or without (bench/README.md says what was tried).
+/// share a CPU, with evenly or without (tools/bench/README.md says what was tried).
 #[test]
 fn a_stencil_on_two_hosts_is_profiled_mapped_and_run() {
     let Some(mpi) = here().into_iter().find(|mpi| mpi.name == "openmpi") else { return };

@@ -345,7 +345,7 @@ impl Figures {
         let differs = |a: &&ArmFigures| a.over_simulated.is_some_and(|o| (o - 1.0).abs() > DIFFERS);
         for a in self.arms.iter().filter(differs) {
             text.push_str(&format!(
-                "  {}: {:+.1} % against the simulator; bench/README.md says what it does not model\n",
+                "  {}: {:+.1} % against the simulator; tools/bench/README.md says what it does not model\n",
                 a.arm,
                 100.0 * (a.over_simulated.unwrap_or(1.0) - 1.0)
             ));

@@ -6,7 +6,7 @@
 //! else the lone thread's. Evenly's own CPU time, as its reports give it, is taken from the CPUs.
 //!
 //! Invariant: nothing is fitted. What the simulator does not model makes a difference, which is
-//! shown; bench/README.md says what is not modelled.
+//! shown; tools/bench/README.md says what is not modelled.
 
 use crate::suite::{Benchmark, Habit, Program, Way};
 use evenly_engine::{GuardOptions, PeriodOptions};
