@@ -1,73 +1,35 @@
-//! Boots a lab and checks that the guest is the machine that was asked for, that
-//! commands pass through unharmed, and that nothing is left behind.
-//!
-//! Needs QEMU, a kernel package and the right to make control groups, and takes
-//! a minute: skipped unless asked for with `EVENLY_LAB=1`. What is missing is a
-//! skip that says so.
-
+//! The lab itself: that the guest is the machine that was asked for, that commands pass through unharmed, and
+//! that nothing is left behind.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
-mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use evenly_lab::{CpuCaps, GuestFile, Include, Lab, LabOptions, Output, Quota};
+use evenly_lab::{CpuCaps, GuestFile, Include, Lab, Quota};
+use libtest_mimic::Completion;
 use rustix::process::Pid;
+
+use crate::guests::{self, Machine, Outcome, run, text};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn run(lab: &mut Lab, command: &str) -> Output {
-    common::run(lab, command, MINUTE)
+/// Every byte, many times.
+fn odd() -> Vec<u8> {
+    (0..=255).cycle().take(100_000).collect()
 }
 
-fn text(lab: &mut Lab, command: &str) -> String {
-    let output = run(lab, command);
-    assert_eq!(output.status, 0, "{command}: {}", String::from_utf8_lossy(&output.stderr));
-    output.text()
+pub(crate) fn odd_file() -> GuestFile {
+    GuestFile { guest: "/data/odd".into(), content: odd(), mode: 0o640 }
 }
 
-/// One boot serves all checks of the guest.
-#[test]
-fn a_machine_of_eight_cpus_and_two_nodes() {
-    if !common::wanted() {
-        return;
-    }
-    let _one = common::one_lab();
-    let this = std::env::current_exe().unwrap();
-    let odd: Vec<u8> = (0..=255).cycle().take(100_000).collect();
-    let boot = || {
-        Lab::boot(LabOptions {
-            include: vec![Include { host: this.clone(), guest: "/usr/bin/this-test".into() }],
-            files: vec![GuestFile { guest: "/data/odd".into(), content: odd.clone(), mode: 0o640 }],
-            ..LabOptions::default()
-        })
-    };
-    common::in_a_lab(boot, |lab| {
-        topology(lab);
-        cpusets(lab);
-        quotas(lab);
-        outcomes(lab);
-        output(lab, &odd);
-        timeout(lab);
-        push(lab);
-
-        let check = common::answered(lab.equal_speed(3, 1, 0.05), "the check of equal speed");
-        let all = check.deviations.iter().filter(|d| d.all_busy).count();
-        assert_eq!((check.deviations.len() - all, all), (3, 8));
-        // Its verdict depends on what else this host does: it voids figures, but
-        // is no matter of right and wrong.
-        eprintln!("{check}");
-        // Last: what it changes is the machine itself.
-        hotplug(lab);
-        assert_eq!(own_groups().len(), 1, "{:?}", own_groups());
-    });
-    assert_eq!(own_groups(), [] as [PathBuf; 0]);
+/// This test program, for the guest.
+pub(crate) fn this_test() -> Include {
+    Include { host: std::env::current_exe().unwrap(), guest: "/usr/bin/this-test".into() }
 }
 
-fn topology(lab: &mut Lab) {
+pub(crate) fn it_is_the_machine_that_was_asked_for(lab: &mut Lab) {
     assert_eq!(text(lab, "nproc"), "8");
     assert_eq!(text(lab, "cat /sys/devices/system/node/online"), "0-1");
     assert_eq!(text(lab, "cat /sys/devices/system/node/node0/cpulist"), "0-3");
@@ -77,7 +39,7 @@ fn topology(lab: &mut Lab) {
     assert!(text(lab, "cat /sys/fs/cgroup/cgroup.subtree_control").contains("cpuset cpu"));
 }
 
-fn hotplug(lab: &mut Lab) {
+pub(crate) fn a_cpu_goes_offline_and_comes_back(lab: &mut Lab) {
     let online = "/sys/devices/system/cpu/cpu3/online";
     text(lab, &format!("echo 0 >{online}"));
     assert_eq!(text(lab, "cat /sys/devices/system/cpu/online"), "0-2,4-7");
@@ -86,7 +48,7 @@ fn hotplug(lab: &mut Lab) {
     assert_eq!(text(lab, "nproc"), "8");
 }
 
-fn cpusets(lab: &mut Lab) {
+pub(crate) fn cpusets_and_partitions_work(lab: &mut Lab) {
     let group = "/sys/fs/cgroup/part";
     text(lab, &format!("mkdir {group} && echo 5-6 >{group}/cpuset.cpus"));
     let inside =
@@ -100,7 +62,7 @@ fn cpusets(lab: &mut Lab) {
     assert_eq!(text(lab, "cat /sys/fs/cgroup/cpuset.cpus.effective"), "0-7");
 }
 
-fn quotas(lab: &mut Lab) {
+pub(crate) fn quotas_throttle(lab: &mut Lab) {
     let group = "/sys/fs/cgroup/slow";
     text(lab, &format!("mkdir {group} && echo '5000 50000' >{group}/cpu.max"));
     let spin =
@@ -109,16 +71,19 @@ fn quotas(lab: &mut Lab) {
     let throttled = text(lab, &format!("sed -n 's/^nr_throttled //p' {group}/cpu.stat"));
     assert_ne!(throttled, "0");
     text(lab, &format!("rmdir {group}"));
-    // The lab's own capping by cgroup v2, which this host may not have.
-    let inside = "EVENLY_LAB=1 this-test --exact caps_hold_a_busy_thread --nocapture";
+}
+
+/// The host may not have groups of version 2.
+pub(crate) fn the_labs_own_caps_hold_in_control_groups_of_version_two(lab: &mut Lab) {
+    let inside =
+        "EVENLY_NO_SKIP=1 this-test --include-ignored --exact machine::caps_hold_a_busy_thread";
     let output = run(lab, inside);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status, 0, "{} {said}", output.text());
     assert!(output.text().contains("1 passed"), "{}", output.text());
-    assert!(!said.contains("skipped"), "{said}");
 }
 
-fn outcomes(lab: &mut Lab) {
+pub(crate) fn exit_statuses_and_signals_pass(lab: &mut Lab) {
     assert_eq!(run(lab, "exit 7").status, 7);
     assert_eq!(run(lab, "no-such-program").status, 127);
     assert_eq!(run(lab, "kill -9 $$").status, 137);
@@ -132,7 +97,8 @@ fn outcomes(lab: &mut Lab) {
     assert_eq!(text(lab, "wc -c"), "0");
 }
 
-fn output(lab: &mut Lab, odd: &[u8]) {
+pub(crate) fn output_passes_byte_for_byte(lab: &mut Lab) {
+    let odd = odd();
     assert_eq!(text(lab, "stat -c %a /data/odd"), "640");
     let output = run(lab, "cat /data/odd; cat /data/odd >&2");
     assert!(output.stdout == odd, "{} bytes", output.stdout.len());
@@ -142,7 +108,7 @@ fn output(lab: &mut Lab, odd: &[u8]) {
     assert_eq!(run(lab, ":").stdout, b"");
 }
 
-fn timeout(lab: &mut Lab) {
+pub(crate) fn what_hangs_is_ended_and_nothing_of_it_is_left(lab: &mut Lab) {
     let start = Instant::now();
     // Ignores what it can, and has a child in a session of its own.
     let hang = "trap '' TERM HUP INT; echo begun; setsid sleep 999 & while :; do sleep 1; done";
@@ -162,52 +128,72 @@ fn timeout(lab: &mut Lab) {
     assert_eq!((output.status, output.stdout.as_slice()), (0, b"still here\n".as_slice()));
 }
 
-fn push(lab: &mut Lab) {
+pub(crate) fn files_are_pushed(lab: &mut Lab) {
     let script = format!("#!/bin/sh\n# {}\necho pushed \"$@\"\n", "x".repeat(30_000));
     lab.push(script.as_bytes(), "/opt/it's here/run").unwrap();
     assert_eq!(text(lab, "\"/opt/it's here/run\" a b"), "pushed a b");
     assert!(lab.push(b"x", "/proc/nowhere/x").is_err());
 }
 
-/// Runs on this host and, by the test above, in the guest.
-#[test]
-fn caps_hold_a_busy_thread() {
-    if !common::wanted() {
-        return;
-    }
-    let _one = common::one_lab();
-    let Some((mut child, caps)) = busy_child() else { return };
+/// The median of three CPUs and of all, each measured against itself: how steady this host keeps them is no
+/// matter of right and wrong.
+pub(crate) fn equal_speed_is_checked_on_every_cpu(lab: &mut Lab) {
+    let check = lab.equal_speed(3, 1, 0.05).unwrap();
+    let all = check.deviations.iter().filter(|d| d.all_busy).count();
+    assert_eq!((check.deviations.len() - all, all), (3, 8));
+}
+
+/// A guest has a group for its CPUs, which goes with it.
+pub(crate) fn a_guest_that_ends_leaves_no_groups() -> Outcome {
+    let done = guests::with(Machine::Eight, |_| assert_eq!(own_groups().len(), 1))?;
+    guests::end()?;
+    assert_eq!(own_groups(), [] as [PathBuf; 0]);
+    Ok(done)
+}
+
+/// Runs on this host and, by a test above, in the guest.
+pub(crate) fn caps_hold_a_busy_thread() -> Outcome {
+    guests::end()?;
+    let Some((child, caps)) = busy_child() else { return Ok(Completion::ignored()) };
     caps.set(Some(Quota::of_share(0.1))).unwrap();
-    let before = cpu_ticks(child.id());
+    let before = cpu_ticks(child.0.id());
     std::thread::sleep(Duration::from_secs(2));
-    let used = cpu_ticks(child.id()) - before;
-    child.kill().unwrap();
-    child.wait().unwrap();
+    let used = cpu_ticks(child.0.id()) - before;
+    drop(child);
     drop(caps);
     // At 100 ticks a second, 20 are its due: never more, whatever else runs.
     assert!(used <= 30, "{used} ticks in two seconds with a tenth of a CPU");
     assert_eq!(own_groups(), [] as [PathBuf; 0]);
+    Ok(Completion::Completed)
 }
 
-/// A busy process in groups of its own.
-fn busy_child() -> Option<(std::process::Child, CpuCaps)> {
-    let mut child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
-    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-    let caps = common::or_skip(CpuCaps::new(pid, &[pid]));
-    if caps.is_none() {
-        child.kill().unwrap();
-        child.wait().unwrap();
+/// Killed and reaped when it is dropped.
+struct Busy(Child);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
-    Some((child, caps?))
+}
+
+/// A busy process in groups of its own. None, a skip, where there can be none.
+fn busy_child() -> Option<(Busy, CpuCaps)> {
+    let child = Busy(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap());
+    let pid = Pid::from_raw(i32::try_from(child.0.id()).unwrap()).unwrap();
+    match CpuCaps::new(pid, &[pid]) {
+        Ok(caps) => Some((child, caps)),
+        Err(error) if error.is_unavailable() => {
+            evenly_testing::skip("lab", error);
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
 }
 
 /// A lab that is killed takes QEMU with it, and the next one sweeps its groups.
-#[test]
-fn a_killed_lab_leaves_nothing() {
-    if !common::wanted() {
-        return;
-    }
-    let _one = common::one_lab();
+pub(crate) fn a_killed_lab_leaves_nothing() -> Outcome {
+    guests::end()?;
     let mut owner = Command::new(env!("CARGO_BIN_EXE_evenly-lab"))
         .args(["--cpus", "2", "--numa", "1", "--no-equal-speed-check", "--", "echo up; sleep 999"])
         .stdout(Stdio::piped())
@@ -217,7 +203,8 @@ fn a_killed_lab_leaves_nothing() {
     let mut stdout = owner.stdout.take().unwrap();
     if std::io::Read::read_exact(&mut stdout, &mut up).is_err() {
         assert_eq!(owner.wait().unwrap().code(), Some(77), "neither booted nor skipped");
-        return common::skipped("the lab is not to be had here; evenly-lab says why");
+        evenly_testing::skip("lab", "the lab is not to be had here; evenly-lab says why");
+        return Ok(Completion::ignored());
     }
     let pid = owner.id();
     assert_eq!(groups_of(pid).len(), 1);
@@ -230,11 +217,11 @@ fn a_killed_lab_leaves_nothing() {
         assert!(Instant::now() < deadline, "QEMU {} lives on", qemu[0]);
         std::thread::sleep(Duration::from_millis(20));
     }
-    let (mut child, caps) = busy_child().unwrap();
+    let (child, caps) = busy_child().unwrap();
     assert_eq!(groups_of(pid), [] as [PathBuf; 0]);
-    child.kill().unwrap();
-    child.wait().unwrap();
+    drop(child);
     drop(caps);
+    Ok(Completion::Completed)
 }
 
 fn children(parent: u32) -> Vec<u32> {

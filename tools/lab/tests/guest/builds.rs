@@ -32,3 +32,13 @@ pub(crate) fn succeed(command: &mut Command) -> String {
     assert!(output.status.success(), "{command:?}: {}\n{said}", output.status);
     String::from_utf8(output.stdout).unwrap()
 }
+
+/// The workloads, linked statically or not.
+pub(crate) fn workloads(name: &str, fixed: bool) -> PathBuf {
+    let out = target().join(name);
+    let mut make = Command::new("make");
+    make.args(["-s", "-C", concat!(env!("CARGO_MANIFEST_DIR"), "/../../workloads")]);
+    make.args(fixed.then_some("STATIC=1")).arg(format!("OUT={}", out.display()));
+    succeed(&mut make);
+    out
+}
