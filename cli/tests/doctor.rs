@@ -370,6 +370,7 @@ fn healthy(limited: Option<&str>) -> Vec<Patient> {
 }
 
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn ailing_programs_have_their_verdicts_and_healthy_ones_none() {
     // Masks and pins are of CPU 0 among two.
     if whole().is_none_or(|cpus| cpus.to_string() != "0-1") {
@@ -572,52 +573,63 @@ fn the_program_runs_as_without_it() {
     }
 }
 
-/// The loader drops the probe without a word, also where somebody else starts the program.
-#[test]
-fn what_cannot_be_seen_is_said() {
-    let state = State::new();
+/// A program that is linked statically.
+fn fixed(state: &State) -> String {
     let (source, program) = (state.sign("x.c"), state.sign("fixed"));
     fs::write(&source, "int main(void){return 0;}").unwrap();
     let built = Command::new("gcc").args(["-static", &source, "-o", &program]).status();
     assert!(built.unwrap().success());
-    let script = format!("cd / && exec {program} x");
-    let mut commands: Vec<Vec<String>> = vec![
-        vec![program.clone()],
-        ["env", "A=b", &program].map(str::to_owned).into(),
-        ["sh", "-c", &script].map(str::to_owned).into(),
-    ];
-    for mpi in mpi::here() {
-        let mpirun = mpi.tool("mpirun");
-        let words = [mpirun.as_str(), "-n", "2", &program];
-        commands.push(words.map(str::to_owned).into());
-    }
-    let gaps = |options: &[&str], command: &[String]| {
-        let json = state.sign("gaps.json");
-        let command: Vec<&str> = command.iter().map(String::as_str).collect();
-        let args = [&["doctor", "--json", &json], options, &["--"], &command[..]].concat();
-        let o = state.command(&args).envs(mpi::ENVIRONMENT).output().unwrap();
-        let said = String::from_utf8_lossy(&o.stderr).into_owned();
-        assert!(o.status.success(), "{said}");
-        let value: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
-        schema::valid(&value);
-        (value["gaps"].clone(), said)
-    };
+    program
+}
+
+/// What the doctor could not see, and all that it said.
+fn gaps(state: &State, options: &[&str], command: &[&str]) -> (Value, String) {
+    let json = state.sign("gaps.json");
+    let args = [&["doctor", "--json", &json], options, &["--"], command].concat();
+    let o = state.command(&args).envs(mpi::ENVIRONMENT).output().unwrap();
+    let said = String::from_utf8_lossy(&o.stderr).into_owned();
+    assert!(o.status.success(), "{said}");
+    let value: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    schema::valid(&value);
+    (value["gaps"].clone(), said)
+}
+
+fn assert_said(state: &State, program: &str, command: &[&str]) {
     let why = format!(
         "who spins while waiting: '{program}' runs without the probe: it is linked statically; link \
          it dynamically to be seen"
     );
-    for command in &commands {
-        let (gaps, said) = gaps(&[], command);
-        assert_eq!(gaps, serde_json::json!([why]), "{said}");
-        assert!(said.contains(&format!("  not seen    {why}\n")), "{said}");
+    let (gaps, said) = gaps(state, &[], command);
+    assert_eq!(gaps, serde_json::json!([why]), "{said}");
+    assert!(said.contains(&format!("  not seen    {why}\n")), "{said}");
+}
+
+/// The loader drops the probe without a word, also where somebody else starts the program.
+#[test]
+fn what_cannot_be_seen_is_said() {
+    let state = State::new();
+    let program = fixed(&state);
+    let script = format!("cd / && exec {program} x");
+    for command in [&[program.as_str()][..], &["env", "A=b", &program], &["sh", "-c", &script]] {
+        assert_said(&state, &program, command);
     }
-    assert_eq!(gaps(&["--probe", "off"], &commands[0]).0, serde_json::json!([]));
-    let usual = ["sh", "-c", "env true"].map(str::to_owned);
-    assert_eq!(gaps(&[], &usual).0, serde_json::json!([]));
+    assert_eq!(gaps(&state, &["--probe", "off"], &[&program]).0, serde_json::json!([]));
+    assert_eq!(gaps(&state, &[], &["sh", "-c", "env true"]).0, serde_json::json!([]));
+}
+
+#[test]
+#[ignore = "needs MPI: ./dev test --all"]
+fn what_cannot_be_seen_behind_a_launcher_is_said() {
+    let state = State::new();
+    let program = fixed(&state);
+    for mpi in mpi::here() {
+        assert_said(&state, &program, &[&mpi.tool("mpirun"), "-n", "2", &program]);
+    }
 }
 
 /// A script that starts MPI tells nobody of it: who polls is not known then, and no words are made of it.
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn mpi_that_the_command_does_not_tell_of_is_said() {
     let state = State::new();
     for mpi in mpi::here() {
@@ -641,6 +653,7 @@ fn mpi_that_the_command_does_not_tell_of_is_said() {
 
 /// A program that another evenly has started with the probe tells the doctor, too, who spins.
 #[test]
+#[ignore = "needs clang: ./dev test --all"]
 fn a_running_program_that_has_the_probe_is_asked() {
     let Some(whole) = whole() else { return };
     let program = workload("omp_spmd-omp");

@@ -22,17 +22,25 @@ use evenly_trace::Recording;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The points of a balanced run of spmd in which all its threads were there.
-fn balanced(policy: &str, threads: usize, iters: u64) -> Vec<PointRecord> {
-    let state = State::new();
-    let record = state.sign("record");
-    let (n, iters) = (threads.to_string(), iters.to_string());
-    let mut evenly = state.run_with(
-        policy,
-        threads as u32,
-        &["--domain", "machine", "--record", &record],
-        &[&workload("spmd"), "--threads", &n, "--iters", &iters],
-    );
+/// How many points of a balanced run are looked at.
+const POINTS: usize = 60;
+
+/// The points of a balanced run in which all threads of the program were there: it computes until there are
+/// enough of them.
+fn balanced(policy: &str, threads: usize) -> Vec<PointRecord> {
+    let (state, program) = (State::new(), Running::computing(threads as u32));
+    let (record, pid) = (state.sign("record"), program.pid().to_string());
+    let n = threads.to_string();
+    let options = ["--policy", policy, "--period", "10ms", "--budget", "50", "--no-guard"];
+    let further = ["--domain", "machine", "--threads", &n, "--record", &record, &pid];
+    let mut evenly = state.start(&[&["attach"], &options[..], &further].concat());
+    let point = "\"event\":\"point\"";
+    wait_until("enough points", || {
+        assert!(evenly.is_alive(), "{}", evenly.stderr());
+        let text = std::fs::read_to_string(&record).unwrap_or_default();
+        text.matches(point).count() >= POINTS + 2
+    });
+    evenly.kill(Signal::TERM);
     assert_eq!(evenly.wait().code(), Some(0), "{}", evenly.stderr());
     let recording = Recording::read(Path::new(&record)).unwrap();
     let points = recording.events.into_iter().filter_map(|e| match e {
@@ -40,7 +48,7 @@ fn balanced(policy: &str, threads: usize, iters: u64) -> Vec<PointRecord> {
         _ => None,
     });
     let points: Vec<PointRecord> = points.collect();
-    assert!(points.len() >= 20, "{} points: {}", points.len(), evenly.stderr());
+    assert!(points.len() >= POINTS, "{} points: {}", points.len(), evenly.stderr());
     points
 }
 
@@ -95,7 +103,7 @@ fn assert_all_justified(points: &[PointRecord]) {
 fn where_threads_have_a_cpu_each_they_are_moved_for_a_reason_only() {
     let Some(whole) = whole() else { return };
     for policy in ["juggle", "hybrid"] {
-        assert_all_justified(&balanced(policy, whole.len(), 1_200_000_000));
+        assert_all_justified(&balanced(policy, whole.len()));
     }
 }
 
@@ -104,7 +112,7 @@ fn threads_that_are_behind_are_moved_and_all_stay_level() {
     let Some(whole) = whole() else { return };
     let n = whole.len() + 1;
     for policy in ["juggle", "hybrid"] {
-        let points = balanced(policy, n, 1_000_000_000);
+        let points = balanced(policy, n);
         assert_all_justified(&points);
         assert_level(policy, &points);
     }
@@ -143,7 +151,7 @@ fn balancers_of_cpus_swap_threads_in_pairs_and_all_stay_level() {
     let Some(whole) = whole() else { return };
     for policy in ["secretary", "secretary-gaussian"] {
         // A point is recorded every five periods.
-        let points = balanced(policy, whole.len() + 1, 4_000_000_000);
+        let points = balanced(policy, whole.len() + 1);
         for p in &points[..points.len() - 1] {
             let moves: Vec<&MoveRecord> = p.moves.iter().filter(|m| is_swap(m)).collect();
             for pair in moves.chunks(2) {
