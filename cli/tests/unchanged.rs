@@ -211,6 +211,7 @@ fn programs_with_threads_print_the_same() {
 }
 
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn programs_of_mpi_print_the_same() {
     same_in_all_ways(&ranks());
 }

@@ -125,6 +125,7 @@ fn seen(w: &Watched) -> Account {
 const TICK: Nanos = Nanos::from_millis(10);
 
 #[test]
+#[ignore = "needs BPF: ./dev test --all"]
 fn cpu_time_is_that_of_the_kernel_to_a_tick() {
     let Some(switches) = switches() else { return };
     let w = Worker::new(None);
@@ -155,6 +156,7 @@ fn cpu_time_is_that_of_the_kernel_to_a_tick() {
 }
 
 #[test]
+#[ignore = "needs BPF: ./dev test --all"]
 fn a_sleeping_thread_is_blocked_for_as_long_as_it_sleeps() {
     let Some(switches) = switches() else { return };
     let w = Worker::new(None);
@@ -179,6 +181,7 @@ fn a_sleeping_thread_is_blocked_for_as_long_as_it_sleeps() {
 }
 
 #[test]
+#[ignore = "needs BPF: ./dev test --all"]
 fn two_threads_on_one_cpu_wait_for_each_other() {
     let Some(switches) = switches() else { return };
     let cpu = evenly_linux::affinity::get(Tid(0)).unwrap().iter().next().unwrap();
@@ -204,6 +207,7 @@ fn two_threads_on_one_cpu_wait_for_each_other() {
 }
 
 #[test]
+#[ignore = "needs BPF: ./dev test --all"]
 fn threads_that_come_and_go() {
     let Some(switches) = switches() else { return };
     for round in 0..200 {
@@ -227,6 +231,7 @@ fn threads_that_come_and_go() {
 }
 
 #[test]
+#[ignore = "needs BPF: ./dev test --all"]
 fn one_account_however_many_look_at_it() {
     let Some(switches) = switches() else { return };
     let w = Worker::new(None);
@@ -245,6 +250,7 @@ fn one_account_however_many_look_at_it() {
 }
 
 #[test]
+#[ignore = "needs BPF: ./dev test --all"]
 fn more_threads_than_slots() {
     if switches().is_none() {
         return;
@@ -281,6 +287,7 @@ fn with(kept: CapabilitySet) -> Result<(), BpfError> {
 }
 
 #[test]
+#[ignore = "needs BPF: ./dev test --all"]
 fn two_capabilities_are_enough_and_which_is_missing_is_told() {
     if switches().is_none() {
         return;
@@ -302,6 +309,7 @@ const CHILD: &str = "EVENLY_TEST_BPF_CHILD";
 
 /// What [`nothing_is_left_when_it_is_killed`] kills.
 #[test]
+#[ignore = "needs BPF: ./dev test --all"]
 fn child_that_is_killed() {
     if std::env::var_os(CHILD).is_none() {
         return;
@@ -315,6 +323,7 @@ fn child_that_is_killed() {
 }
 
 #[test]
+#[ignore = "needs BPF: ./dev test --all"]
 fn nothing_is_left_when_it_is_killed() {
     if switches().is_none() {
         return;

@@ -437,6 +437,7 @@ fn a_module_with_libgomp_of_its_own() {
 }
 
 #[test]
+#[ignore = "needs clang: ./dev test --all"]
 fn regions_of_libomp() {
     if !has("clang") {
         return;
@@ -475,6 +476,7 @@ fn a_crash_in_a_region_is_the_programs_own() {
 
 /// Two threads of a rank wait in MPI at the same time, each in a line of its own.
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn threads_of_a_rank_that_wait_at_the_same_time() {
     for mpi in mpis() {
         let compiler = format!("mpicc.{mpi}");
@@ -503,6 +505,7 @@ fn threads_of_a_rank_that_wait_at_the_same_time() {
 
 /// What all ranks do with a file together is waited for as a collective is.
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn a_file_that_all_write() {
     let dir = tempfile::tempdir().unwrap();
     for mpi in mpis() {
@@ -533,6 +536,7 @@ fn a_file_that_all_write() {
 /// MPI that comes with a module, which the program loads for itself only. Where the library knows no MPI, as
 /// nobody could tell beforehand that there would be any, that is told.
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn a_module_with_mpi() {
     let options = ["-DMODULE", "-shared", "-fPIC"];
     for mpi in mpis() {
@@ -568,6 +572,7 @@ fn a_module_with_mpi() {
 }
 
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn ranks_of_mpi_at_every_level_of_threads() {
     for mpi in mpis() {
         let (compiler, launcher) = (format!("mpicc.{mpi}"), format!("mpirun.{mpi}"));
@@ -579,6 +584,7 @@ fn ranks_of_mpi_at_every_level_of_threads() {
 }
 
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn ranks_of_mpi_in_fortran() {
     for mpi in mpis() {
         let (compiler, launcher) = (format!("mpif90.{mpi}"), format!("mpirun.{mpi}"));
@@ -593,6 +599,7 @@ fn ranks_of_mpi_in_fortran() {
 
 /// For whom ranks 1 and 2 wait while rank 0 computes, in communicators of several kinds.
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn whom_ranks_wait_for() {
     for mpi in mpis() {
         let compiler = format!("mpicc.{mpi}");
@@ -609,6 +616,7 @@ fn whom_ranks_wait_for() {
 }
 
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn whom_ranks_wait_for_in_fortran() {
     for mpi in mpis() {
         let compiler = format!("mpif90.{mpi}");
@@ -701,6 +709,7 @@ fn steps_of_ranks(p: &mut Watched, seen: bool) {
 
 /// What an MPI makes of it, which may catch the signal first, is the same with the probe.
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn a_crash_in_a_call_of_mpi_is_the_programs_own() {
     for mpi in mpis() {
         let compiler = format!("mpicc.{mpi}");
@@ -740,6 +749,7 @@ fn ranks(p: &mut Watched, activity: Activity, call: &str) {
 /// That the table has the right number of arguments for each call, and that those which tell whom it waits for are
 /// what they are taken for, is what each MPI's own header says.
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn the_table_agrees_with_each_mpi() {
     let table = include_str!("../c/mpi_calls.h");
     let mut source = String::from("#include <mpi.h>\nint main(void)\n{\n\treturn 0\n");

@@ -111,6 +111,7 @@ fn a_source_that_does_not_work_here() {
 
 /// The program runs, and one line says which capability is missing; root is given the times by BPF.
 #[test]
+#[ignore = "needs BPF: ./dev test --all"]
 fn the_source_that_needs_capabilities() {
     let tool = Tool::for_everybody();
     if is_root("the_source_that_needs_capabilities") {

@@ -48,6 +48,7 @@ fn has_note(report: &Value, words: &str) -> bool {
 
 /// Rank 0 talks to 2 and 1 to 3, and then 0 to 1 and 2 to 3; those that wait compute a quarter of the others.
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn messages_and_loads_of_ranks_are_counted_while_they_run() {
     for mpi in here() {
         let tool = Tool::new();
@@ -88,6 +89,7 @@ fn messages_and_loads_of_ranks_are_counted_while_they_run() {
 /// A rank that waits in one call, busily and for longer than all it has computed: of its CPU time only that
 /// counts which came before. Seen while it waits.
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn a_rank_that_waits_busily_is_seen_with_what_it_has_computed() {
     for mpi in here() {
         let words = [mpi.tool("mpirun"), "-n".into(), "2".into(), mpi.program("pairs")];
@@ -135,6 +137,7 @@ fn a_rank_that_waits_busily_is_seen_with_what_it_has_computed() {
 }
 
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn what_the_user_tells_counts_more() {
     for mpi in here() {
         let tool = Tool::new();
@@ -150,6 +153,7 @@ fn what_the_user_tells_counts_more() {
 
 /// Where nothing can be counted the program runs all the same, and one line says why.
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn what_cannot_be_counted_is_said() {
     let tool = Tool::new();
     let file = tool.path("run.json");

@@ -85,6 +85,7 @@ fn measure(hosts: &Hosts, tool: &Tool, mpi: Mpi, ranks: u32, options: &[&str]) -
 }
 
 #[test]
+#[ignore = "needs simulated hosts: ./dev test --all"]
 fn hosts_and_their_network_are_measured() {
     let Some(hosts) = hosts("one", true) else { return };
     for mpi in here() {
@@ -168,6 +169,7 @@ fn planned(map: &Value) -> BTreeMap<u64, usize> {
 /// Ranks are on the hosts that the mapping names, with the rank file of Open MPI and the list of hosts of
 /// MPICH, and both hosts have some.
 #[test]
+#[ignore = "needs simulated hosts: ./dev test --all"]
 fn ranks_run_on_the_hosts_of_the_mapping() {
     let Some(hosts) = hosts("two", false) else { return };
     for mpi in here() {
@@ -214,6 +216,7 @@ fn ranks_run_on_the_hosts_of_the_mapping() {
 /// with MPICH 4.0.2 over UCX ranks of such hosts now and then wait for ever in MPI_Finalize where several
 /// share a CPU, with evenly or without (tools/bench/README.md says what was tried).
 #[test]
+#[ignore = "needs simulated hosts: ./dev test --all"]
 fn a_stencil_on_two_hosts_is_profiled_mapped_and_run() {
     let Some(mpi) = here().into_iter().find(|mpi| mpi.name == "openmpi") else { return };
     let Some(hosts) = hosts("three", false) else { return };
@@ -249,6 +252,7 @@ fn a_stencil_on_two_hosts_is_profiled_mapped_and_run() {
 
 /// Without namespaces: all ranks are on this host, and that is said.
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn what_is_no_network_is_said_in_a_line() {
     let (tool, home) = (Tool::new(), Tool::new());
     let topology = |words: &[&str]| {

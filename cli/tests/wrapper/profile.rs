@@ -293,6 +293,7 @@ fn same(mpi: Mpi, form: &str, counted: &Messages, expected: &Messages) {
 }
 
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn every_message_of_a_c_program_is_counted() {
     let parts =
         ["point", "split", "derived", "persistent", "collective", "neighbour", "sided", "other"];
@@ -308,12 +309,14 @@ fn every_message_of_a_c_program_is_counted() {
 
 /// The calls of MPI-4, where they are there.
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn messages_with_large_counts_are_counted() {
     let expected = expected_of_large_counts();
     each("c", &["large"], |mpi, _, _, messages| same(mpi, "large", messages, &expected.0));
 }
 
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn every_message_of_a_fortran_program_is_counted() {
     let expected = expected_of_fortran();
     for form in ["mpi", "f08"] {
@@ -322,6 +325,7 @@ fn every_message_of_a_fortran_program_is_counted() {
 }
 
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn threads_that_send_at_the_same_time_are_counted() {
     let mut expected = Expected::default();
     expected.each(|i| (i + 1) % N, 400, 4);
@@ -330,6 +334,7 @@ fn threads_that_send_at_the_same_time_are_counted() {
 
 /// Rank k computes for k * 200 ms of CPU time; then they wait, which is no load, however it is done.
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn load_is_cpu_time_outside_mpi() {
     each("c", &["load"], |mpi, _, tasks, _| {
         for (k, task) in tasks["tasks"].as_array().unwrap().iter().enumerate() {
@@ -341,6 +346,7 @@ fn load_is_cpu_time_outside_mpi() {
 
 /// The commands of the manual, and that ranks are then where the file says.
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn a_profiled_run_and_a_mapped_run() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/map.md");
     let page = fs::read_to_string(page).unwrap();
@@ -392,6 +398,7 @@ fn a_profiled_run_and_a_mapped_run() {
 /// The workload `mpi_stencil`, whose answer is known: four ranks in a square, the lower two with blocks
 /// three times as high. What is counted is its pattern, and mapped it computes the same.
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn a_stencil_with_uneven_rows_is_mapped() {
     const SWEEPS: u64 = 60;
     for mpi in here() {
@@ -454,6 +461,7 @@ fn a_stencil_with_uneven_rows_is_mapped() {
 /// Ranks that share CPUs and exchange messages every few microseconds of work: much of the time in MPI
 /// is then others' CPU time, and the loads are those of the blocks nevertheless.
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn loads_of_ranks_that_share_cpus_are_those_of_their_blocks() {
     for mpi in here() {
         let tool = Tool::new();
@@ -486,6 +494,7 @@ pub(crate) fn script_at(path: &Path, body: &str) {
 }
 
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn the_probe_is_built_once_and_kept() {
     for mpi in here() {
         let tool = Tool::new();
@@ -508,6 +517,7 @@ fn the_probe_is_built_once_and_kept() {
 
 /// A program that ends badly ends so under evenly, too, and one line says what became of the profile.
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn however_the_program_ends() {
     for mpi in here() {
         let tool = Tool::new();
@@ -544,6 +554,7 @@ fn however_the_program_ends() {
 
 /// Signals are the program's while it runs; after it they are evenly's again.
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn a_long_search_is_ended_by_a_signal() {
     let Some(mpi) = here().into_iter().next() else { return };
     let tool = Tool::new();
@@ -567,6 +578,7 @@ fn a_long_search_is_ended_by_a_signal() {
 }
 
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn what_cannot_be_profiled() {
     let mpis = here();
     let tool = Tool::new();

@@ -824,6 +824,7 @@ mod tests {
     /// A ring of equal tasks that was too much for SCOTCH when messages were as great as loads: it crashed,
     /// or never ended.
     #[test]
+    #[ignore = "needs Scotch, METIS and KaHIP: ./dev test --all"]
     fn what_scotch_multiplies_stays_small() {
         let edges: Vec<(u64, u64, f64)> = (0..400)
             .flat_map(|a| (1..=7).map(move |d| (a, (a + d) % 400)))
@@ -844,6 +845,7 @@ mod tests {
 
     /// With the real ones, where they are installed.
     #[test]
+    #[ignore = "needs Scotch, METIS and KaHIP: ./dev test --all"]
     fn pairs_stay_together() {
         let graph = pairs();
         let cluster = Cluster::even(2, 2, 2.5).unwrap();

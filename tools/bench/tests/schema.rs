@@ -65,6 +65,7 @@ fn a_comparison_of_balancers_writes_what_the_schema_describes() {
 }
 
 #[test]
+#[ignore = "takes long: ./dev test --all"]
 fn a_real_benchmark_writes_what_the_schema_describes() {
     let bench = Path::new(env!("CARGO_BIN_EXE_evenly-bench"));
     if std::thread::available_parallelism().unwrap().get() < 2 {
@@ -115,6 +116,7 @@ fn a_real_benchmark_writes_what_the_schema_describes() {
 /// MetBench over a real MPI: ranks tell where their time went, and how soon parts followed work that turned
 /// round. What they tell is another matter.
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn ranks_tell_what_makespans_do_not() {
     let bench = Path::new(env!("CARGO_BIN_EXE_evenly-bench"));
     if std::thread::available_parallelism().unwrap().get() < 2 {
