@@ -79,7 +79,7 @@ impl Room {
         c.arg(self.dir.path().join("evenly")).args(["run", "-v", "--policy", "hpc-auto"]);
         c.args(["--period", "10ms", "--budget", "50", "--no-guard", "--threads", "4"]);
         c.args(["--cpus", cpus, "--", self.program.as_str(), "--threads", "4", "--rows", "240"]);
-        c.args(["--sweeps", "1000000", "--iters", "2000"]);
+        c.args(["--sweeps", "1000000", "--iters", &steps()]);
         c.env("KMP_LIBRARY", "turnaround").env("KMP_USE_YIELD", "0");
         c.env("XDG_CACHE_HOME", self.home());
         c.env("EVENLY_STATE_DIR", self.home().join("state")).current_dir("/");
@@ -107,6 +107,15 @@ fn program_of(evenly: &Running) -> Program {
 fn nice(program: Pid) -> Vec<i8> {
     let threads = Proc::default().threads(program);
     threads.into_iter().filter_map(|tid| Some(sched::get(tid).ok()?.nice)).collect()
+}
+
+/// What a row of the loop costs, in steps of computing. A sweep over 240 rows is to take 80 ms of a CPU, as fast
+/// as they are here: beside the times in which a balancer decides too little and too much are both nothing to
+/// decide by.
+fn steps() -> String {
+    let output = Command::new(workload("spmd")).arg("--calibrate").output().unwrap();
+    let per_ms: u64 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
+    (80 * per_ms / (240 * 241 / 2)).max(1).to_string()
 }
 
 /// Starts the program under evenly and waits until this is so. None is a skip.
