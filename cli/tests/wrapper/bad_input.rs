@@ -272,6 +272,8 @@ fn recordings_and_the_rest() {
 
 #[test]
 fn what_cannot_be_mapped() {
+    let room = tempfile::tempdir().unwrap();
+    let out = room.path().join("x").display().to_string();
     let tool = Tool::new();
     let file = |name: &str, content: &str| {
         let path = tool.path(name);
@@ -393,7 +395,7 @@ fn what_cannot_be_mapped() {
             "migrations|where the tasks are now|--current",
         ),
         (
-            &["--profile", "--out", "x", "--format", "migrations", "--", "true"],
+            &["--profile", "--out", &out, "--format", "migrations", "--", "true"],
             "migrations|where the tasks are now|--current",
         ),
         (&[], "--objects|--edges|--tasks|--matrix|--monitoring|--profile|evenly map --help"),
