@@ -48,6 +48,7 @@ const FORBIDDEN: &str = "_Exit _exit __assert __assert_fail __assert_perror_fail
     vprintf warn warnx";
 
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn no_probe_knows_how_to_end_a_program() {
     let forbidden: BTreeSet<&str> = FORBIDDEN.split_whitespace().collect();
     let mut libraries = vec![built("other", "gcc", &["-shared", "-fPIC"])];
@@ -160,6 +161,7 @@ fn probes_of(mpi: &str) -> [Vec<PathBuf>; 3] {
 
 /// An MPI within another: a launcher starts a program of another MPI, or the launcher of another.
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn an_mpi_within_another_runs_as_it_does() {
     let mpis: Vec<&str> = mpis().collect();
     let [one, two] = mpis[..] else { return };
@@ -187,6 +189,7 @@ fn an_mpi_within_another_runs_as_it_does() {
 
 /// Two MPIs in one process, each for a module that was loaded for itself only.
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn a_program_with_two_mpis_runs_as_it_does() {
     let mpis: Vec<&str> = mpis().collect();
     let [one, two] = mpis[..] else { return };
@@ -210,6 +213,7 @@ fn a_program_with_two_mpis_runs_as_it_does() {
 /// What MPI refuses it is not asked about again: that would be an error of another communicator, which ends the
 /// program.
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn errors_that_a_program_handles_are_its_own() {
     for mpi in mpis() {
         let program = built("self", &format!("mpicc.{mpi}"), &[]);
@@ -257,6 +261,7 @@ fn nobody_cuts_off_what_others_have_mapped() {
 
 /// A file of the same name and content whose length can change is not mapped.
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn what_is_not_sealed_is_not_mapped() {
     for (shared, probes) in mpis().flat_map(probes_of).map(|probes| (Shared::new(), probes)) {
         let mpi = if probes.iter().any(|p| *p == counting("mpich")) { "mpich" } else { "openmpi" };
@@ -351,6 +356,7 @@ fn read_nonsense(
 }
 
 #[test]
+#[ignore = "needs MPI: ./dev test --all"]
 fn nonsense_in_what_is_shared_harms_nobody() {
     let mut programs: Vec<(Vec<OsString>, Vec<PathBuf>)> = Vec::new();
     let plain = [waiting_for(Calls::None)];

@@ -226,26 +226,30 @@ fn hup_undoes_masks() {
 }
 
 macro_rules! table {
-    ($($command:ident: $by:expr;)*) => {$(
+    ($($(#[$second:meta])? $command:ident: $by:expr;)*) => {$(
         mod $command {
             use super::{By, Signal, ends_as_the_program_ends, stops_and_continues_with_the_program};
 
             #[test]
+            $(#[$second])?
             fn term() {
                 ends_as_the_program_ends($by, Signal::TERM, "TERM");
             }
 
             #[test]
+            $(#[$second])?
             fn int() {
                 ends_as_the_program_ends($by, Signal::INT, "INT");
             }
 
             #[test]
+            $(#[$second])?
             fn hup() {
                 ends_as_the_program_ends($by, Signal::HUP, "HUP");
             }
 
             #[test]
+            $(#[$second])?
             fn tstp() {
                 stops_and_continues_with_the_program($by);
             }
@@ -261,6 +265,8 @@ table! {
     compare_kernel: By::Compare("kernel,kernel:OMP_WAIT_POLICY=passive");
     compare: By::Compare("observe:--probe=off,hybrid:--probe=off");
     compare_with_probe: By::Compare("observe:--probe=on,hybrid:--probe=on");
+    #[ignore = "needs MPI: ./dev test --all"]
     map_openmpi: By::Map("mpicc.openmpi");
+    #[ignore = "needs MPI: ./dev test --all"]
     map_mpich: By::Map("mpicc.mpich");
 }

@@ -1,5 +1,5 @@
 //! The picture of the README, in virtual time, so that it is the same on every machine:
-//! `cargo run -p evenly-figures --example demo > docs/demo.svg`. `./dev demo` draws it from real runs.
+//! `cargo run -p evenly-figures --example readme > docs/demo.svg`. `./dev demo` draws it from real runs.
 
 use evenly_engine::{Event, Observer};
 use evenly_model::Nanos;
