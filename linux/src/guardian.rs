@@ -24,8 +24,8 @@ mod connection;
 
 use crate::journal::{Journal, JournalError, LiveJournal};
 use crate::proc::Proc;
+use crate::real::Real;
 use crate::restore::{self, RestoreReport};
-use crate::share::Real;
 use connection::{Connection, Received};
 use evenly_model::Nanos;
 use rustix::event::Timespec;

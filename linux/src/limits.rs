@@ -13,7 +13,7 @@
 //! and hybrids of both are read: a controller is where `/proc/<pid>/cgroup` says that it is.
 
 use crate::proc::read_all;
-use crate::share::sched;
+use crate::sched;
 use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, Nanos, Pid, Tid};
 use std::ffi::{CString, OsStr, OsString};
 use std::fmt;

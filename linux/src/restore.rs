@@ -29,7 +29,7 @@ use crate::journal::{
 };
 use crate::limits::Limits;
 use crate::proc::Proc;
-use crate::share::Real;
+use crate::real::Real;
 use crate::share::undo::{self, ShareReport};
 use evenly_engine::RunState;
 use evenly_model::{CpuSet, Pid, ThreadId, Tid};

@@ -1,6 +1,6 @@
 //! The shapes of the file, and the file as words in memory.
 
-use crate::share::sched::Scheduling;
+use crate::sched::Scheduling;
 use evenly_model::CpuId;
 use rustix::mm::{MapFlags, ProtFlags};
 use std::fmt;

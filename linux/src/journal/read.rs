@@ -9,9 +9,9 @@ use super::{JournalError, Malformed, Process, RECORD_LIMIT, boot_id, pid_namespa
 use crate::clock::now;
 use crate::guardian;
 use crate::proc::Proc;
+use crate::sched::Scheduling;
 use crate::share::groups::{self, Parent};
 use crate::share::knobs::Setting;
-use crate::share::sched::Scheduling;
 use evenly_engine::RunState;
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
 use rustix::fs::{Mode, OFlags};

@@ -2,9 +2,9 @@ use super::layout::{
     FIRST_CAPACITY, Layout, PARENT_PATH_LIMIT, WORD, at, field, kernel_mask_words, kind, word_at,
 };
 use super::*;
+use crate::sched::Scheduling;
 use crate::share::groups::{self, Parent};
 use crate::share::knobs::Setting;
-use crate::share::sched::Scheduling;
 use evenly_model::{CpuId, CpuSet, Nanos, ThreadId, Tid};
 use proptest::prelude::*;
 use rustix::fs::Mode;

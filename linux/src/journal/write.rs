@@ -6,9 +6,9 @@ use super::layout::{
     WORD, at, field, kernel_mask_words, kind,
 };
 use super::{JournalError, JournalView, Process, RECORD_LIMIT, State, StateDir};
+use crate::sched::Scheduling;
 use crate::share::groups::Parent;
 use crate::share::knobs::Setting;
-use crate::share::sched::Scheduling;
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};

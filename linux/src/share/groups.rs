@@ -20,11 +20,12 @@
 //! children. Where it was off it is switched off again. Without privileges this works in groups that
 //! were delegated: whose directory, `cgroup.threads` and `cgroup.subtree_control` may be written.
 
-use super::files::{Files, System};
-use super::{Missing, Real};
+use super::Missing;
+use crate::files::{Files, System};
 use crate::journal::{Journal, PARENT_PATH_LIMIT, Process};
 use crate::limits::Limits;
 use crate::proc::Proc;
+use crate::real::Real;
 use evenly_engine::{Bounds, Entity, ShareError, ShareMechanism, Steps, weight_of_nice};
 use evenly_model::{Pid, ThreadId};
 use std::collections::{HashMap, HashSet};
@@ -325,8 +326,8 @@ impl GroupShares {
         if let Some(own) = self.own.get(&id) {
             return Ok(own.met);
         }
-        let found = super::sched::get(id.tid).map_err(|_| ShareError::Gone)?;
-        if !found.is_fair() || found.policy == super::sched::IDLE {
+        let found = crate::sched::get(id.tid).map_err(|_| ShareError::Gone)?;
+        if !found.is_fair() || found.policy == crate::sched::IDLE {
             return Err(ShareError::Foreign { what: "scheduling class", found: found.to_string() });
         }
         let (normal, ..) = self.kind.scale();

@@ -10,9 +10,10 @@
 //! What this acts upon is described in the kernel's Documentation/admin-guide/pm (cpufreq.rst,
 //! intel_pstate.rst, amd-pstate.rst).
 
-use super::{Missing, Real};
+use super::Missing;
 use crate::journal::{Journal, JournalView, SettingRecord, Slot, State};
 use crate::proc::read_all;
+use crate::real::Real;
 use evenly_engine::{Bounds, Entity, ShareError, ShareMechanism, Steps};
 use evenly_model::CpuId;
 use std::collections::HashMap;

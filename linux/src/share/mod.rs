@@ -6,24 +6,23 @@
 //! threads of our own that end at once.
 
 pub mod choice;
-pub mod files;
 pub mod groups;
 pub mod knobs;
 pub mod resctrl;
-pub mod sched;
 pub mod threads;
 pub mod undo;
 
 use crate::limits::Limits;
 use crate::proc::{Proc, read_all, status_field};
+use crate::sched::Scheduling;
 use evenly_engine::{Granularity, weight_of_nice};
 use evenly_model::{Nanos, Pid, Tid};
-use files::{Files, System};
-use sched::Scheduling;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
+pub use crate::files;
+pub use crate::real::Real;
+pub use crate::sched;
 pub use choice::{Choice, Shares};
 pub use groups::GroupShares;
 pub use knobs::{CpuSettings, Setting};
@@ -37,58 +36,6 @@ pub const RR_LEASE: Nanos = Nanos::from_millis(1_000);
 const ROUND_ROBIN_PRIORITY: u8 = 1;
 /// CAP_SYS_NICE.
 const SYS_NICE: u32 = 23;
-
-/// A machine as its files show it: a file system that has `proc` and `sys`, the machine's own or a captured
-/// tree, and the architecture of the processors.
-#[derive(Debug, Clone)]
-pub struct Real {
-    root: PathBuf,
-    architecture: &'static str,
-    files: Arc<dyn Files>,
-}
-
-impl Default for Real {
-    fn default() -> Self {
-        Self::at(Path::new("/"))
-    }
-}
-
-impl Real {
-    /// A tree somewhere else, of a machine with the processors that evenly was built for.
-    #[must_use]
-    pub fn at(root: &Path) -> Self {
-        let (architecture, files) = (std::env::consts::ARCH, Arc::new(System));
-        Self { root: root.to_owned(), architecture, files }
-    }
-
-    /// The same with another architecture, by the names of [`std::env::consts::ARCH`].
-    #[must_use]
-    pub fn of_architecture(mut self, architecture: &'static str) -> Self {
-        self.architecture = architecture;
-        self
-    }
-
-    /// The same where directories that are a kernel's behave as told.
-    #[must_use]
-    pub fn with_files(mut self, files: Arc<dyn Files>) -> Self {
-        self.files = files;
-        self
-    }
-
-    fn files(&self) -> &dyn Files {
-        &*self.files
-    }
-
-    /// Where it is.
-    #[must_use]
-    pub fn root(&self) -> &Path {
-        &self.root
-    }
-
-    fn number(&self, file: &str) -> Option<i64> {
-        std::str::from_utf8(&read_all(&self.root.join(file)).ok()?).ok()?.trim().parse().ok()
-    }
-}
 
 /// Why a mechanism is not to be had.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -231,14 +178,14 @@ fn nice(real: &Real, pid: Pid) -> Offer {
     let relative = |nice: i8| weight_of_nice(i32::from(nice)) / weight_of_nice(i32::from(own));
     let missing = back.err().map(|e| match e.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
-            let why = threads::Leave::of(&Proc::at(&real.root.join("proc")), pid);
+            let why = threads::Leave::of(&Proc::at(&real.root().join("proc")), pid);
             without_remedy(&why.refusal("nice value", None, own))
         }
         _ => Missing::of(&words(e), None),
     });
     let mut notes = Vec::new();
     if real.number("proc/sys/kernel/sched_autogroup_enabled") == Some(1) {
-        let here = Limits::new(&real.root).topmost(pid, "cpu");
+        let here = Limits::new(real.root()).topmost(pid, "cpu");
         notes.push(match here {
             Some(false) => String::from(
                 "autogroup is on, but not in force: the program is in a control group of its own",
@@ -271,7 +218,7 @@ fn without_remedy(refusal: &str) -> Missing {
 }
 
 fn group(real: &Real, pid: Pid) -> Offer {
-    let limits = Limits::new(&real.root);
+    let limits = Limits::new(real.root());
     let place = groups::place(&limits, pid);
     let v2 = limits.own_group(pid, "cpu").is_some_and(|(_, v2)| v2);
     let mut notes = Vec::new();
@@ -404,7 +351,7 @@ fn placement() -> Offer {
 
 /// The processor of a machine of the PowerPC family, as `/proc/cpuinfo` names it.
 fn power_processor(real: &Real) -> Option<String> {
-    let text = real.files().read(&real.root.join("proc/cpuinfo")).ok()?;
+    let text = real.files().read(&real.root().join("proc/cpuinfo")).ok()?;
     let named = text.lines().filter_map(|l| l.split_once(':')).find(|(key, _)| key.trim() == "cpu");
     // "POWER8 (raw), altivec supported": how the kernel came to know it, and what else it can do.
     let name = named?.1.trim().split([' ', ',']).next()?;
@@ -420,7 +367,7 @@ fn decodes_by_priority(processor: &str) -> bool {
 
 /// The thread priorities of POWER's simultaneous multithreading, which HPCSched uses.
 fn smt_priority(real: &Real) -> Offer {
-    let architecture = real.architecture;
+    let architecture = real.architecture();
     let missing = if architecture.starts_with("powerpc") {
         match power_processor(real) {
             Some(other) if !decodes_by_priority(&other) => {

@@ -10,10 +10,11 @@
 //!
 //! What this acts upon is described in the kernel's Documentation/arch/x86/resctrl.rst.
 
-use super::files::Files;
+use super::Missing;
 use super::groups::{self, Kind, Parent};
-use super::{Missing, Real};
+use crate::files::Files;
 use crate::journal::{Journal, Process};
+use crate::real::Real;
 use evenly_engine::{Bounds, Entity, ShareError, ShareMechanism, Steps};
 use evenly_model::{Pid, ThreadId};
 use std::collections::{BTreeMap, HashMap};
@@ -598,7 +599,7 @@ mod tests {
             let dir = StateDir::at(state.path()).unwrap();
             let journal = Arc::new(Journal::create(&dir, None).unwrap());
             // Groups of others have their threads in a file that was not kept.
-            for group in super::super::files::System.dirs(&kernel.mount()).unwrap() {
+            for group in crate::files::System.dirs(&kernel.mount()).unwrap() {
                 if group.join("schemata").exists() {
                     fs::write(group.join("tasks"), "").unwrap();
                 }

@@ -6,6 +6,7 @@ use crate::journal::{Journal, JournalView, StateDir};
 use crate::restore;
 use evenly_engine::{Entity, ShareError, ShareMechanism};
 use evenly_model::ThreadId;
+use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, PoisonError};
 

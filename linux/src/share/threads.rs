@@ -9,10 +9,10 @@
 //! Between reading how a thread is scheduled and setting it the program may set it itself; its wish is
 //! then overwritten. A nice value is set by a call of its own that touches nothing else.
 
-use super::sched::{self, Scheduling};
 use super::{ROUND_ROBIN_PRIORITY, RR_LEASE, Real};
 use crate::journal::{Journal, Slot};
 use crate::proc::Proc;
+use crate::sched::{self, Scheduling};
 use evenly_engine::{
     Bounds, Entity, ShareError, ShareMechanism, Steps, nice_of_weight, weight_of_nice,
 };

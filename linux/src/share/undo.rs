@@ -9,14 +9,14 @@
 //! an older thread where it is one that was set on that. Control groups need no such thoughts: whatever
 //! is found in a group of ours goes to the group above.
 
-use super::Real;
 use super::groups;
 use super::knobs;
-use super::sched::{self, Scheduling};
 use super::threads::set;
 use crate::journal::{JournalView, SchedulingRecord, State};
 use crate::proc::Proc;
+use crate::real::Real;
 use crate::restore::{self, Tree};
+use crate::sched::{self, Scheduling};
 use evenly_model::{Nanos, Pid, ThreadId};
 use std::collections::{BTreeMap, BTreeSet};
 
