@@ -43,6 +43,7 @@
 mod file;
 mod layout;
 mod live;
+mod places;
 mod read;
 mod state_dir;
 #[cfg(test)]
@@ -61,6 +62,8 @@ use std::path::{Path, PathBuf};
 pub(crate) use layout::{MAX_MASK_WORDS, PARENT_PATH_LIMIT};
 pub(crate) use live::LiveJournal;
 pub use live::{Other, others};
+pub(crate) use places::PREFERENCES;
+pub use places::{Kind, Parent, Setting};
 pub use read::{Header, JournalView, Record, SchedulingRecord, SettingRecord, State};
 pub use state_dir::StateDir;
 pub use write::{Journal, Slot};

@@ -4,14 +4,13 @@ use super::layout::{
     Layout, MAGIC, MAX_MASK_WORDS, OLDEST_VERSION, PARENT_PATH_LIMIT, PARENT_WORDS, SWITCHED_ON,
     VERSION, WORD, at, field, kind, word_at,
 };
+use super::places::{Kind, Parent, Setting};
 use super::state_dir::is_local;
 use super::{JournalError, Malformed, Process, RECORD_LIMIT, boot_id, pid_namespace};
 use crate::clock::now;
 use crate::guardian;
 use crate::proc::Proc;
 use crate::sched::Scheduling;
-use crate::share::groups::{self, Parent};
-use crate::share::knobs::Setting;
 use evenly_engine::RunState;
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
 use rustix::fs::{Mode, OFlags};
@@ -300,8 +299,8 @@ fn parse_parent(bytes: &[u8], layout: Layout, index: usize) -> Result<Option<Par
     if state == 0 {
         return Ok(None);
     }
-    let kind = groups::Kind::from_number(state & !SWITCHED_ON)
-        .ok_or_else(|| bad("a kind that does not exist"))?;
+    let kind =
+        Kind::from_number(state & !SWITCHED_ON).ok_or_else(|| bad("a kind that does not exist"))?;
     let length = usize::try_from(word(1)?).ok().filter(|n| (1..=PARENT_PATH_LIMIT).contains(n));
     let length = length.ok_or_else(|| bad("a path of a length that cannot be"))?;
     let start = (first + 2) * WORD;

@@ -3,8 +3,6 @@ use super::layout::{
 };
 use super::*;
 use crate::sched::Scheduling;
-use crate::share::groups::{self, Parent};
-use crate::share::knobs::Setting;
 use evenly_model::{CpuId, CpuSet, Nanos, ThreadId, Tid};
 use proptest::prelude::*;
 use rustix::fs::Mode;
@@ -338,10 +336,10 @@ fn scheduling_settings_and_directories_are_read_back() {
     let highest = Setting::HighestFrequency;
     let mut knob = journal.meet_setting(highest, CpuId(1), 3_000_000).unwrap();
     journal.about_to_write(&mut knob, 2_000_000);
-    let parents = [groups::Kind::Shares, groups::Kind::Weight].map(|kind| Parent {
+    let parents = [Kind::Shares, Kind::Weight].map(|kind| Parent {
         kind,
         path: PathBuf::from(format!("/sys/fs/cgroup/a{}", "b".repeat(kind as usize * 9))),
-        switched_on: kind == groups::Kind::Weight,
+        switched_on: kind == Kind::Weight,
     });
     for parent in &parents {
         journal.about_to_make_groups(parent).unwrap();
@@ -371,7 +369,7 @@ fn scheduling_settings_and_directories_are_read_back() {
 fn directories_that_could_lead_elsewhere_are_refused() {
     let (_tmp, _dir, journal) = fresh();
     let path = PathBuf::from("/sys/fs/cgroup/one");
-    let kind = groups::Kind::Shares;
+    let kind = Kind::Shares;
     journal.about_to_make_groups(&Parent { kind, path, switched_on: false }).unwrap();
     let good = fs::read(journal.path()).unwrap();
     let first = journal.layout.first_parent();

@@ -5,10 +5,9 @@ use super::layout::{
     FIRST_CAPACITY, Layout, Mapping, PARENT_LIMIT, PARENT_PATH_LIMIT, PARENT_WORDS, SWITCHED_ON,
     WORD, at, field, kernel_mask_words, kind,
 };
+use super::places::{Parent, Setting};
 use super::{JournalError, JournalView, Process, RECORD_LIMIT, State, StateDir};
 use crate::sched::Scheduling;
-use crate::share::groups::Parent;
-use crate::share::knobs::Setting;
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};

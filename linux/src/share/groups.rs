@@ -34,64 +34,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use crate::journal::{Kind, Parent};
+
 /// More groups than this are a mistake: each costs the kernel memory and time.
 const GROUP_LIMIT: usize = 1_024;
 /// Threads are created while a group is emptied.
 const PASSES: usize = 50;
-
-/// What kind of directory groups are made in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u64)]
-pub enum Kind {
-    /// A control group of version 1 with the cpu controller.
-    Shares = 1,
-    /// One of version 2.
-    Weight = 2,
-    /// The topmost directory of resctrl.
-    Resctrl = 3,
-}
-
-impl Kind {
-    pub(crate) fn from_number(number: u64) -> Option<Self> {
-        [Self::Shares, Self::Weight, Self::Resctrl].into_iter().find(|k| *k as u64 == number)
-    }
-
-    /// The file that lists a group's threads, and takes them in.
-    #[must_use]
-    pub fn threads_file(self) -> &'static str {
-        match self {
-            Self::Weight => "cgroup.threads",
-            Self::Shares | Self::Resctrl => "tasks",
-        }
-    }
-
-    fn weight_file(self) -> &'static str {
-        match self {
-            Self::Weight => "cpu.weight",
-            Self::Shares => "cpu.shares",
-            Self::Resctrl => "schemata",
-        }
-    }
-
-    /// The weight that the kernel gives a group, and the weights that there are.
-    fn scale(self) -> (f64, f64, f64) {
-        match self {
-            Self::Weight => (100.0, 1.0, 10_000.0),
-            Self::Shares | Self::Resctrl => (1_024.0, 2.0, 262_144.0),
-        }
-    }
-}
-
-/// A directory in which groups were made.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Parent {
-    /// Of which kind it is.
-    pub kind: Kind,
-    /// Its path.
-    pub path: PathBuf,
-    /// Whether a controller was switched on for its groups, which was off.
-    pub switched_on: bool,
-}
 
 /// What the names of all groups of an evenly begin with.
 #[must_use]

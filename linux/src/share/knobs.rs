@@ -11,7 +11,7 @@
 //! intel_pstate.rst, amd-pstate.rst).
 
 use super::Missing;
-use crate::journal::{Journal, JournalView, SettingRecord, Slot, State};
+use crate::journal::{Journal, JournalView, PREFERENCES, SettingRecord, Slot, State};
 use crate::proc::read_all;
 use crate::real::Real;
 use evenly_engine::{Bounds, Entity, ShareError, ShareMechanism, Steps};
@@ -19,70 +19,10 @@ use evenly_model::CpuId;
 use std::collections::HashMap;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-/// A setting of a CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum Setting {
-    /// `scaling_max_freq`, in kHz.
-    HighestFrequency = 1,
-    /// `energy_performance_preference`.
-    EnergyPreference = 2,
-}
-
-/// The kernel's words for a preference, the one that saves most first. `default` is none of them: it
-/// cannot be told what it stands for, so it is in the journal with the number that follows.
-const PREFERENCES: [&str; 5] =
-    ["power", "balance_power", "balance_performance", "performance", "default"];
-/// Numbers (0 to 255) are told by some machines instead.
-const RAW: u64 = 256;
-
-impl Setting {
-    pub(crate) fn from_number(number: u64) -> Option<Self> {
-        [Self::HighestFrequency, Self::EnergyPreference]
-            .into_iter()
-            .find(|s| u64::from(*s as u32) == number)
-    }
-
-    fn file(self) -> &'static str {
-        match self {
-            Self::HighestFrequency => "scaling_max_freq",
-            Self::EnergyPreference => "energy_performance_preference",
-        }
-    }
-
-    fn path(self, fs_root: &Path, cpu: CpuId) -> PathBuf {
-        fs_root.join(format!("sys/devices/system/cpu/cpu{cpu}/cpufreq/{}", self.file()))
-    }
-
-    /// A value as it stands in the file. None where it is of no form that is known.
-    #[must_use]
-    pub fn parse(self, text: &[u8]) -> Option<u64> {
-        let text = std::str::from_utf8(text).ok()?.trim();
-        match self {
-            Self::HighestFrequency => text.parse().ok(),
-            Self::EnergyPreference => PREFERENCES
-                .iter()
-                .position(|p| *p == text)
-                .map(|at| at as u64)
-                .or_else(|| text.parse().ok().filter(|n| *n < RAW).map(|n: u64| RAW + n)),
-        }
-    }
-
-    /// The same, back.
-    #[must_use]
-    pub fn text(self, value: u64) -> String {
-        match self {
-            Self::EnergyPreference => usize::try_from(value)
-                .ok()
-                .and_then(|at| PREFERENCES.get(at))
-                .map_or_else(|| value.saturating_sub(RAW).to_string(), |p| String::from(*p)),
-            Self::HighestFrequency => value.to_string(),
-        }
-    }
-}
+pub use crate::journal::Setting;
 
 /// Whether a setting has a value of ours still.
 pub(crate) fn is_ours(fs_root: &Path, record: &SettingRecord) -> bool {
@@ -347,6 +287,7 @@ mod tests {
     use crate::journal::StateDir;
     use crate::proc::Proc;
     use crate::share::undo;
+    use std::path::PathBuf;
 
     /// Two CPUs as the kernel's documentation describes them (cpufreq.rst, intel_pstate.rst): written for
     /// this test; trees of machines are in [`captured_cpus_are_slowed_down_and_set_back`].
