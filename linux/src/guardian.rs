@@ -22,7 +22,7 @@
 
 mod connection;
 
-use crate::journal::{Journal, JournalError, LiveJournal};
+use crate::journal::{Journal, JournalError, LiveJournal, patience};
 use crate::proc::Proc;
 use crate::real::Real;
 use crate::restore::{self, RestoreReport};
@@ -30,17 +30,13 @@ use connection::{Connection, Received};
 use evenly_model::Nanos;
 use rustix::event::Timespec;
 use rustix::io::Errno;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The least time without a heartbeat after which the guardian acts.
-const LEAST_PATIENCE: Nanos = Nanos::from_millis(2_000);
-/// The same, in balancing periods.
-const PATIENCE_PERIODS: f64 = 20.0;
 /// The least time between two looks at the heartbeat.
 const LEAST_NAP: Nanos = Nanos::from_millis(1_000);
 /// How long evenly waits for the guardian to say that it watches. An exec on a busy machine takes
@@ -244,17 +240,6 @@ impl Guardian {
     }
 }
 
-/// Whether a process is the guardian of this journal, as [`Guardian::start`] starts one. The journal may
-/// have been made anew in another directory since: the name of its file says whose it is.
-pub(crate) fn watches(proc: &Proc, journal: &Path) -> bool {
-    let is_mark = |words: &[OsString]| {
-        words[0] == "guardian"
-            && words[1] == "--journal"
-            && Path::new(&words[2]).file_name() == journal.file_name()
-    };
-    proc.processes().into_iter().any(|pid| proc.command_line(pid).windows(3).any(is_mark))
-}
-
 /// What the guardian came to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Duty {
@@ -443,11 +428,6 @@ fn watch(evenly: &mut impl Watched) -> Result<(), GuardianError> {
             return Ok(());
         }
     }
-}
-
-/// How long the guardian waits for a heartbeat.
-pub(crate) fn patience(period: Nanos) -> Nanos {
-    LEAST_PATIENCE.max(period.scale(PATIENCE_PERIODS))
 }
 
 #[cfg(test)]

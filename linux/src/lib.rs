@@ -8,6 +8,7 @@ pub mod affinity;
 pub mod bpf;
 pub mod clock;
 pub mod counters;
+mod descent;
 pub mod files;
 pub mod foreign;
 pub mod guardian;

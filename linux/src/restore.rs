@@ -23,7 +23,7 @@
 //! since the last scan before evenly died.
 
 use crate::affinity;
-use crate::guardian;
+use crate::descent::{Tree, is_alive, tree};
 use crate::journal::{
     self, Header, Journal, JournalError, JournalView, LiveJournal, Process, Record, State, StateDir,
 };
@@ -176,10 +176,6 @@ fn restore_everything(view: &JournalView, proc: &Proc, real: &Real) -> RestoreRe
     report.shares = undo::undo(view, proc, real);
     report
 }
-
-/// Recorded processes that are alive and their descendants, each with those recorded processes
-/// from which its threads can have inherited: itself and its ancestors.
-pub(crate) type Tree = BTreeMap<Pid, Vec<Pid>>;
 
 struct Work<'a> {
     view: &'a JournalView,
@@ -356,43 +352,6 @@ impl<'a> Work<'a> {
     }
 }
 
-/// The processes of these, each with the earliest start of a thread recorded for it, that are alive, and
-/// their descendants.
-pub(crate) fn tree(proc: &Proc, recorded: &BTreeMap<Pid, u64>) -> Tree {
-    let mut parents = HashMap::new();
-    let mut starts = HashMap::new();
-    for pid in proc.processes() {
-        if let Some(stat) = proc.process_stat(pid) {
-            parents.insert(pid, stat.ppid);
-            starts.insert(pid, stat.start);
-        }
-    }
-    // A process id that is used anew belongs to a process that started after the threads
-    // recorded for the old one.
-    let roots: HashSet<Pid> = recorded
-        .iter()
-        .filter(|(pid, first)| starts.get(pid).is_some_and(|s| *s <= **first))
-        .map(|(&pid, _)| pid)
-        .collect();
-    let mut tree = BTreeMap::new();
-    for &pid in parents.keys() {
-        let mut chain = Vec::new();
-        // Read at different moments, parents could form a ring: the length is bounded.
-        let mut at = Some(pid);
-        for _ in 0..parents.len() {
-            let Some(p) = at else { break };
-            if roots.contains(&p) {
-                chain.push(p);
-            }
-            at = parents.get(&p).copied();
-        }
-        if !chain.is_empty() {
-            tree.insert(pid, chain);
-        }
-    }
-    tree
-}
-
 /// Whether `current` is what the kernel leaves of the mask `set`.
 pub(crate) fn is_left_of(current: &CpuSet, set: &CpuSet, usable: Option<&CpuSet>) -> bool {
     current == set
@@ -419,10 +378,6 @@ fn common_original<'r>(
         .map(|r| r.original.clone())
         .reduce(|a, b| a.and(&b))
         .filter(|original| original != current)
-}
-
-pub(crate) fn is_alive(proc: &Proc, id: ThreadId) -> bool {
-    proc.thread_stat(id.tid).is_some_and(|s| s.start == id.start && s.run_state() != RunState::Dead)
 }
 
 fn failed(id: ThreadId, wanted: &CpuSet, e: &io::Error) -> Outcome {
@@ -652,7 +607,7 @@ pub fn left_on(dir: &StateDir, real: &Real) -> Vec<Left> {
     let mut all = Vec::new();
     for path in dir.journals().unwrap_or_default() {
         let Some(evenly) = dead(&path) else { continue };
-        if guardian::watches(&proc, &path) {
+        if journal::is_watched(&proc, &path) {
             continue;
         }
         // A guardian that ended this moment has removed it.

@@ -6,9 +6,15 @@ use super::{Header, JournalError, JournalView, Process, StateDir, remove};
 use crate::proc::Proc;
 use evenly_model::{CpuId, CpuSet, Nanos};
 use rustix::fs::{Mode, OFlags};
+use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+
+/// The least time without a heartbeat after which the guardian acts.
+const LEAST_PATIENCE: Nanos = Nanos::from_millis(2_000);
+/// The same, in balancing periods.
+const PATIENCE_PERIODS: f64 = 20.0;
 
 /// A running evenly, as its journal shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +61,23 @@ pub fn others(dir: &StateDir, proc: &Proc) -> Result<Vec<Other>, JournalError> {
             })
         })
         .collect())
+}
+
+/// How long the guardian waits for a heartbeat.
+pub(crate) fn patience(period: Nanos) -> Nanos {
+    LEAST_PATIENCE.max(period.scale(PATIENCE_PERIODS))
+}
+
+/// Whether a process is the guardian of this journal, as [`Guardian`](crate::guardian::Guardian) starts
+/// one. The journal may have been made anew in another directory since: the name of its file says whose
+/// it is.
+pub(crate) fn is_watched(proc: &Proc, journal: &Path) -> bool {
+    let is_mark = |words: &[OsString]| {
+        words[0] == "guardian"
+            && words[1] == "--journal"
+            && Path::new(&words[2]).file_name() == journal.file_name()
+    };
+    proc.processes().into_iter().any(|pid| proc.command_line(pid).windows(3).any(is_mark))
 }
 
 /// A journal that somebody else writes, as it is now: for the guardian. It holds the file, so that what

@@ -60,7 +60,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 pub(crate) use layout::{MAX_MASK_WORDS, PARENT_PATH_LIMIT};
-pub(crate) use live::LiveJournal;
+pub(crate) use live::{LiveJournal, is_watched, patience};
 pub use live::{Other, others};
 pub(crate) use places::PREFERENCES;
 pub use places::{Kind, Parent, Setting};

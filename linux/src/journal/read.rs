@@ -4,11 +4,11 @@ use super::layout::{
     Layout, MAGIC, MAX_MASK_WORDS, OLDEST_VERSION, PARENT_PATH_LIMIT, PARENT_WORDS, SWITCHED_ON,
     VERSION, WORD, at, field, kind, word_at,
 };
+use super::live::patience;
 use super::places::{Kind, Parent, Setting};
 use super::state_dir::is_local;
 use super::{JournalError, Malformed, Process, RECORD_LIMIT, boot_id, pid_namespace};
 use crate::clock::now;
-use crate::guardian;
 use crate::proc::Proc;
 use crate::sched::Scheduling;
 use evenly_engine::RunState;
@@ -135,7 +135,7 @@ impl Header {
     #[must_use]
     pub fn stands_still(&self, proc: &Proc) -> Option<bool> {
         let stopped = self.writer.stat_if_alive(proc)?.run_state() == RunState::Stopped;
-        Some(stopped || now() >= self.heartbeat + guardian::patience(self.period))
+        Some(stopped || now() >= self.heartbeat + patience(self.period))
     }
 
     /// Whether its ids can still mean anything.

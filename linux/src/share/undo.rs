@@ -12,10 +12,10 @@
 use super::groups;
 use super::knobs;
 use super::threads::set;
+use crate::descent::{Tree, is_alive, tree};
 use crate::journal::{JournalView, SchedulingRecord, State};
 use crate::proc::Proc;
 use crate::real::Real;
-use crate::restore::{self, Tree};
 use crate::sched::{self, Scheduling};
 use evenly_model::{Nanos, Pid, ThreadId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -114,14 +114,14 @@ impl Work<'_> {
             let start = first_starts.entry(r.tgid).or_insert(u64::MAX);
             *start = r.id.start.min(*start);
         }
-        let tree = restore::tree(self.proc, &first_starts);
+        let tree = tree(self.proc, &first_starts);
         // Several mechanisms have a record each of one thread.
         let mut by_thread: BTreeMap<ThreadId, Vec<&SchedulingRecord>> = BTreeMap::new();
         for r in self.records.iter().filter(|r| r.state != State::Ended) {
             by_thread.entry(r.id).or_default().push(r);
         }
         for (id, records) in by_thread {
-            if !restore::is_alive(self.proc, id) || done.contains(&id) {
+            if !is_alive(self.proc, id) || done.contains(&id) {
                 continue;
             }
             let Ok(found) = sched::get(id.tid) else { continue };
@@ -142,9 +142,10 @@ impl Work<'_> {
 
     /// What a leader has that took the place of a thread which is gone now.
     fn of_gone(&self, leader: &SchedulingRecord, found: &Scheduling) -> Option<Scheduling> {
-        let gone = self.records.iter().filter(|r| {
-            r.tgid == leader.tgid && r.id != leader.id && !restore::is_alive(self.proc, r.id)
-        });
+        let gone = self
+            .records
+            .iter()
+            .filter(|r| r.tgid == leader.tgid && r.id != leader.id && !is_alive(self.proc, r.id));
         back(found, gone)
     }
 
