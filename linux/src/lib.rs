@@ -25,6 +25,7 @@ pub mod restore;
 pub mod scan;
 pub mod sched;
 pub mod share;
+mod share_undo;
 pub mod supervise;
 pub mod taskstats;
 pub mod tuning;

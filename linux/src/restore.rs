@@ -1,6 +1,6 @@
 //! Giving threads the masks back that they had, from a journal: what the guardian does when
 //! evenly is gone, what `evenly restore` does when both are, and what evenly does itself at the
-//! end. Shares of the machine that were changed are undone with them ([`crate::share::undo`]).
+//! end. Shares of the machine that were changed are undone with them ([`crate::share_undo`]).
 //!
 //! Invariant: only a mask that is still ours is changed (promise P4), and it is only ever changed
 //! to one that holds it.
@@ -30,7 +30,7 @@ use crate::journal::{
 use crate::limits::Limits;
 use crate::proc::Proc;
 use crate::real::Real;
-use crate::share::undo::{self, ShareReport};
+use crate::share_undo::{self, ShareReport};
 use evenly_engine::RunState;
 use evenly_model::{CpuSet, Pid, ThreadId, Tid};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -173,7 +173,7 @@ pub fn restore(view: &JournalView, proc: &Proc, machine: &mut dyn Affinity) -> R
 /// runs.
 fn restore_everything(view: &JournalView, proc: &Proc, real: &Real) -> RestoreReport {
     let mut report = restore(view, proc, &mut System::default());
-    report.shares = undo::undo(view, proc, real);
+    report.shares = share_undo::undo(view, proc, real);
     report
 }
 
@@ -613,7 +613,7 @@ pub fn left_on(dir: &StateDir, real: &Real) -> Vec<Left> {
         // A guardian that ended this moment has removed it.
         let Ok(view) = JournalView::open(&path) else { continue };
         let mut report = restore(&view, &proc, &mut Looked(System::default()));
-        report.shares = undo::left(&view, &proc, real);
+        report.shares = share_undo::left(&view, &proc, real);
         let shares = &report.shares;
         if report.restored + shares.restored + shares.groups + shares.settings > 0 {
             all.push(Left { evenly, report });

@@ -180,6 +180,15 @@ pub fn set(tid: Tid, to: &Scheduling) -> io::Result<()> {
     if r == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Sets what differs. A slice that is the kernel's own, `base`, is left to the kernel.
+pub(crate) fn change(tid: Tid, found: &Scheduling, to: &Scheduling, base: Nanos) -> io::Result<()> {
+    if (Scheduling { nice: to.nice, ..*found }) == *to {
+        return set_nice(tid, to.nice);
+    }
+    let slice = if to.slice == base { Nanos::ZERO } else { to.slice };
+    set(tid, &Scheduling { slice, ..*to })
+}
+
 /// The slice that the kernel gives a thread by itself. None where it does not tell (before 6.12).
 #[must_use]
 pub fn base_slice() -> Option<Nanos> {

@@ -479,8 +479,9 @@ fn entity(w: &Wanted) -> Entity {
 mod tests {
     use super::*;
     use crate::journal::{JournalView, StateDir};
+    use crate::share::sched;
     use crate::share::tests::{captured, sessions};
-    use crate::share::{sched, undo};
+    use crate::share_undo;
     use evenly_model::Turns;
     use std::fs;
     use std::path::Path;
@@ -566,7 +567,7 @@ mod tests {
         shares.weigh(&wanted(&[2.0, 1.0, 1.0]));
         assert_eq!(scene.has(file), ["balance_power", "performance"]);
         let view = JournalView::open(&scene.journal.path()).unwrap();
-        let undone = undo::undo(&view, &Proc::default(), &Real::at(scene.tree.path()));
+        let undone = share_undo::undo(&view, &Proc::default(), &Real::at(scene.tree.path()));
         assert_eq!((undone.settings, undone.failed.len()), (1, 0));
         assert_eq!(scene.has(file), ["balance_power", "balance_power"]);
     }

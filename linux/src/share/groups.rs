@@ -21,11 +21,12 @@
 //! were delegated: whose directory, `cgroup.threads` and `cgroup.subtree_control` may be written.
 
 use super::Missing;
-use crate::files::{Files, System};
+use crate::files::System;
 use crate::journal::{Journal, PARENT_PATH_LIMIT, Process};
 use crate::limits::Limits;
 use crate::proc::Proc;
 use crate::real::Real;
+use crate::share_undo::groups::{empty, prefix, remove, remove_all};
 use evenly_engine::{Bounds, Entity, ShareError, ShareMechanism, Steps, weight_of_nice};
 use evenly_model::{Pid, ThreadId};
 use std::collections::{HashMap, HashSet};
@@ -38,112 +39,6 @@ pub use crate::journal::{Kind, Parent};
 
 /// More groups than this are a mistake: each costs the kernel memory and time.
 const GROUP_LIMIT: usize = 1_024;
-/// Threads are created while a group is emptied.
-const PASSES: usize = 50;
-
-/// What the names of all groups of an evenly begin with.
-#[must_use]
-pub(crate) fn prefix(writer: Process) -> String {
-    format!("evenly-{}-{}-", writer.pid, writer.start)
-}
-
-/// What removing groups did.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Removed {
-    pub(crate) removed: usize,
-    pub(crate) failed: Vec<String>,
-}
-
-/// A directory with groups, those in it that an evenly made, and the others.
-struct Found {
-    above: PathBuf,
-    ours: Vec<PathBuf>,
-    others: Vec<PathBuf>,
-}
-
-/// None where the directory is gone, which has taken ours with it.
-fn find(files: &dyn Files, fs_root: &Path, parent: &Parent, writer: Process) -> Option<Found> {
-    let above = fs_root.join(parent.path.strip_prefix("/").unwrap_or(&parent.path));
-    let prefix = prefix(writer);
-    let is_ours = |d: &PathBuf| {
-        d.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with(&prefix))
-    };
-    let (ours, others) = files.dirs(&above).ok()?.into_iter().partition(is_ours);
-    Some(Found { above, ours, others })
-}
-
-/// How many groups that an evenly made are in a directory.
-pub(crate) fn count(files: &dyn Files, fs_root: &Path, parent: &Parent, writer: Process) -> usize {
-    find(files, fs_root, parent, writer).map_or(0, |found| found.ours.len())
-}
-
-/// Removes all groups that an evenly made in a directory, and gives their threads to the directory.
-pub(crate) fn remove_all(
-    files: &dyn Files,
-    fs_root: &Path,
-    parent: &Parent,
-    writer: Process,
-) -> Removed {
-    let mut done = Removed::default();
-    let Some(Found { above, ours, others }) = find(files, fs_root, parent, writer) else {
-        return done;
-    };
-    for group in &ours {
-        match remove(files, parent.kind, &above, group) {
-            Ok(()) => done.removed += 1,
-            Err(e) => done.failed.push(format!(
-                "{}: cannot empty and remove it: {e}; run evenly restore as root",
-                group.display()
-            )),
-        }
-    }
-    if parent.switched_on && others.is_empty() && done.failed.is_empty() {
-        // Where it is refused somebody else needs it by now.
-        let _ = files.write(&above.join("cgroup.subtree_control"), "-cpu");
-    }
-    done
-}
-
-/// Gives the threads of a group to the one above, and removes it.
-pub(super) fn remove(files: &dyn Files, kind: Kind, above: &Path, group: &Path) -> io::Result<()> {
-    let mut last = Ok(());
-    for _ in 0..PASSES {
-        let empty = empty(files, kind, above, group, None);
-        match files.remove_dir(group) {
-            Ok(()) => return Ok(()),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-            // Why its threads could not leave says more than that it is busy.
-            Err(e) => last = empty.and(Err(e)),
-        }
-        // A thread that is about to end is listed no more, but holds the group for a moment.
-        std::thread::sleep(std::time::Duration::from_millis(2));
-    }
-    last
-}
-
-/// Gives threads of a group to the one above: all, but one that is to stay.
-fn empty(
-    files: &dyn Files,
-    kind: Kind,
-    above: &Path,
-    group: &Path,
-    stays: Option<ThreadId>,
-) -> io::Result<()> {
-    let listed = match files.read(&group.join(kind.threads_file())) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        other => other?,
-    };
-    for tid in listed.lines().filter_map(|l| l.trim().parse::<i32>().ok()) {
-        if stays.is_none_or(|id| id.tid.0 != tid) {
-            match files.write(&above.join(kind.threads_file()), &tid.to_string()) {
-                // It has ended.
-                Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
-                other => other?,
-            }
-        }
-    }
-    Ok(())
-}
 
 /// Whether groups can be made for a process, and where.
 ///

@@ -19,34 +19,9 @@ use evenly_model::CpuId;
 use std::collections::HashMap;
 use std::fs;
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
 pub use crate::journal::Setting;
-
-/// Whether a setting has a value of ours still.
-pub(crate) fn is_ours(fs_root: &Path, record: &SettingRecord) -> bool {
-    // A CPU that is offline has none; when it comes back the kernel gives it its own.
-    let text = read_all(&record.setting.path(fs_root, record.cpu));
-    let found = text.ok().and_then(|text| record.setting.parse(&text));
-    record.state == State::Live
-        && found.is_some_and(|f| f != record.original && record.set.contains(&f))
-}
-
-/// Writes a setting back. Whether that was needed.
-pub(crate) fn undo(fs_root: &Path, record: &SettingRecord) -> Result<bool, String> {
-    if !is_ours(fs_root, record) {
-        return Ok(false);
-    }
-    let path = record.setting.path(fs_root, record.cpu);
-    fs::write(&path, record.setting.text(record.original)).map(|()| true).map_err(|e| {
-        format!(
-            "{}: cannot write {} back: {e}; run evenly restore as root",
-            path.display(),
-            record.setting.text(record.original)
-        )
-    })
-}
 
 #[derive(Debug)]
 struct Managed {
@@ -286,7 +261,7 @@ mod tests {
     use super::*;
     use crate::journal::StateDir;
     use crate::proc::Proc;
-    use crate::share::undo;
+    use crate::share_undo::{self, ShareReport};
     use std::path::PathBuf;
 
     /// Two CPUs as the kernel's documentation describes them (cpufreq.rst, intel_pstate.rst): written for
@@ -337,9 +312,9 @@ mod tests {
             fs::read_to_string(self.path(cpu, file)).unwrap().trim().to_owned()
         }
 
-        fn undo(&self) -> undo::ShareReport {
+        fn undo(&self) -> ShareReport {
             let view = JournalView::open(&self.journal.path()).unwrap();
-            undo::undo(&view, &Proc::default(), &self.real())
+            share_undo::undo(&view, &Proc::default(), &self.real())
         }
     }
 
@@ -363,7 +338,7 @@ mod tests {
         assert_eq!(scene.has(1, max), "800000");
         frequency.restore(SECOND).unwrap();
         assert_eq!(scene.has(1, max), "3600000");
-        assert_eq!(scene.undo(), undo::ShareReport::default());
+        assert_eq!(scene.undo(), ShareReport::default());
     }
 
     /// Of an EPYC 7451 (acpi-cpufreq), a Core i7-1165G7 (intel_pstate) and a telephone (qcom-cpufreq-hw), whose
@@ -411,7 +386,7 @@ mod tests {
                 assert_eq!(preferences.set(fast, 2.0), Err(ShareError::Gone));
             }
             let view = JournalView::open(&journal.path()).unwrap();
-            let undone = undo::undo(&view, &Proc::default(), &real);
+            let undone = share_undo::undo(&view, &Proc::default(), &real);
             assert_eq!(
                 (undone.settings, undone.failed.len()),
                 (1 + usize::from(prefers), 0),
@@ -473,6 +448,6 @@ mod tests {
         // A CPU that has gone offline since has nothing to be written back.
         frequency.set(FIRST, 0.5).unwrap();
         fs::remove_dir_all(scene.path(0, "").parent().unwrap()).unwrap();
-        assert_eq!(scene.undo(), undo::ShareReport::default());
+        assert_eq!(scene.undo(), ShareReport::default());
     }
 }

@@ -1,5 +1,5 @@
 //! More or less of the machine for a rank or a thread: the mechanisms that Linux has, which of them this
-//! machine and this user have ([`offers`]), and how all of it is undone ([`undo`]).
+//! machine and this user have ([`offers`]), and how all of it is undone (`share_undo`).
 //!
 //! Invariant: a mechanism that could not be undone by this user is not offered, and refuses (promises
 //! P5, P8); nothing here changes anything for good, and whether something may be changed is tried on
@@ -10,7 +10,6 @@ pub mod groups;
 pub mod knobs;
 pub mod resctrl;
 pub mod threads;
-pub mod undo;
 
 use crate::limits::Limits;
 use crate::proc::{Proc, read_all, status_field};
@@ -23,12 +22,12 @@ use std::path::Path;
 pub use crate::files;
 pub use crate::real::Real;
 pub use crate::sched;
+pub use crate::share_undo::ShareReport;
 pub use choice::{Choice, Shares};
 pub use groups::GroupShares;
 pub use knobs::{CpuSettings, Setting};
 pub use resctrl::{Resctrl, Resource};
 pub use threads::{ThreadShares, Way};
-pub use undo::ShareReport;
 
 /// For how long a thread is above all normal ones, unless that is asked for again.
 pub const RR_LEASE: Nanos = Nanos::from_millis(1_000);
@@ -161,8 +160,8 @@ fn there_and_back(change: impl FnOnce(&mut Scheduling) + Send + 'static) -> io::
     tried(move |own| {
         let mut to = *own;
         change(&mut to);
-        threads::set(Tid(0), own, &to, base)?;
-        threads::set(Tid(0), &to, own, base)
+        sched::change(Tid(0), own, &to, base)?;
+        sched::change(Tid(0), &to, own, base)
     })
 }
 

@@ -11,10 +11,11 @@
 //! What this acts upon is described in the kernel's Documentation/arch/x86/resctrl.rst.
 
 use super::Missing;
-use super::groups::{self, Kind, Parent};
+use super::groups::{Kind, Parent};
 use crate::files::Files;
 use crate::journal::{Journal, Process};
 use crate::real::Real;
+use crate::share_undo::groups;
 use evenly_engine::{Bounds, Entity, ShareError, ShareMechanism, Steps};
 use evenly_model::{Pid, ThreadId};
 use std::collections::{BTreeMap, HashMap};

@@ -4,6 +4,7 @@ use super::*;
 use crate::affinity;
 use crate::journal::{Journal, JournalView, StateDir};
 use crate::restore;
+use crate::share_undo;
 use evenly_engine::{Entity, ShareError, ShareMechanism};
 use evenly_model::ThreadId;
 use std::path::PathBuf;
@@ -63,7 +64,7 @@ impl Scene {
 
     fn undo(&self) -> ShareReport {
         let view = JournalView::open(&self.journal.path()).unwrap();
-        undo::undo(&view, &Proc::default(), &Real::default())
+        share_undo::undo(&view, &Proc::default(), &Real::default())
     }
 }
 

@@ -290,7 +290,7 @@ impl ThreadShares {
         if part != wanted {
             let next = with(found, wanted);
             self.journal.about_to_schedule(&mut m.slot, &next);
-            if let Err(e) = set(id.tid, &found, &next, base) {
+            if let Err(e) = sched::change(id.tid, &found, &next, base) {
                 self.journal.not_set(&mut m.slot);
                 return Err(self.failed(process, id, &e));
             }
@@ -342,15 +342,6 @@ fn with(mut of: Scheduling, part: Part) -> Scheduling {
         }
     }
     of
-}
-
-/// Sets what differs. A slice that is the kernel's own, `base`, is left to the kernel.
-pub(super) fn set(tid: Tid, found: &Scheduling, to: &Scheduling, base: Nanos) -> io::Result<()> {
-    if (Scheduling { nice: to.nice, ..*found }) == *to {
-        return sched::set_nice(tid, to.nice);
-    }
-    let slice = if to.slice == base { Nanos::ZERO } else { to.slice };
-    sched::set(tid, &Scheduling { slice, ..*to })
 }
 
 impl ShareMechanism for ThreadShares {

@@ -9,9 +9,9 @@
 //! an older thread where it is one that was set on that. Control groups need no such thoughts: whatever
 //! is found in a group of ours goes to the group above.
 
-use super::groups;
-use super::knobs;
-use super::threads::set;
+pub(crate) mod groups;
+mod settings;
+
 use crate::descent::{Tree, is_alive, tree};
 use crate::journal::{JournalView, SchedulingRecord, State};
 use crate::proc::Proc;
@@ -50,7 +50,7 @@ pub(crate) fn undo(view: &JournalView, proc: &Proc, real: &Real) -> ShareReport 
         report.failed.extend(done.failed);
     }
     for record in &view.settings {
-        match knobs::undo(real.root(), record) {
+        match settings::undo(real.root(), record) {
             Ok(changed) => report.settings += usize::from(changed),
             Err(why) => report.failed.push(why),
         }
@@ -67,7 +67,7 @@ pub(crate) fn left(view: &JournalView, proc: &Proc, real: &Real) -> ShareReport 
     let writer = view.header.writer;
     let groups = |parent| groups::count(real.files(), real.root(), parent, writer);
     report.groups = view.header.parents.iter().map(groups).sum();
-    report.settings = view.settings.iter().filter(|r| knobs::is_ours(real.root(), r)).count();
+    report.settings = view.settings.iter().filter(|r| settings::is_ours(real.root(), r)).count();
     report
 }
 
@@ -185,7 +185,8 @@ impl Work<'_> {
         done: &mut BTreeSet<ThreadId>,
         failed: &mut BTreeMap<ThreadId, String>,
     ) {
-        let done_now = if self.only_looks { Ok(()) } else { set(id.tid, found, to, self.base) };
+        let done_now =
+            if self.only_looks { Ok(()) } else { sched::change(id.tid, found, to, self.base) };
         match done_now {
             Ok(()) => {
                 done.insert(id);
