@@ -7,6 +7,7 @@
 pub mod affinity;
 pub mod bpf;
 pub mod clock;
+mod control;
 pub mod counters;
 mod descent;
 pub mod files;

@@ -36,9 +36,10 @@ use evenly_policy::PolicyInfo;
 use evenly_policy::hpc::{Levels, Parameters};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
-use std::time::Duration;
+
+pub use crate::control::Control;
 
 /// Which source of thread times is wanted, for threads that are balanced. Those that compute are found
 /// by schedstat in any case ([`crate::scan`]).
@@ -163,48 +164,6 @@ pub enum LiveError {
     /// A thread for a domain's balancer cannot be started.
     #[error("cannot start a balancer thread: {0}")]
     Thread(std::io::Error),
-}
-
-/// Tells a running balancer to end or to pause, from any thread.
-#[derive(Clone, Default)]
-pub struct Control(Arc<(Mutex<Wish>, Condvar)>);
-
-#[derive(Default)]
-struct Wish {
-    end: bool,
-}
-
-impl Control {
-    /// Ends balancing soon.
-    pub fn end(&self) {
-        self.lock().end = true;
-        self.0.1.notify_all();
-    }
-
-    /// Makes those who sleep look into their mailboxes.
-    pub(crate) fn wake(&self) {
-        // With the lock, so that nobody is between looking and sleeping.
-        let _wish = self.lock();
-        self.0.1.notify_all();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Wish> {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Sleeps until a time, or until there is something to do when woken. Returns true when it is time
-    /// to end.
-    pub(crate) fn sleep_until(&self, deadline: Nanos, to_do: impl Fn() -> bool) -> bool {
-        let mut wish = self.lock();
-        loop {
-            let left = deadline - now();
-            if wish.end || left == Nanos::ZERO || to_do() {
-                return wish.end;
-            }
-            let waited = self.0.1.wait_timeout(wish, Duration::from(left));
-            wish = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
 }
 
 /// What a live run amounted to.
@@ -1793,6 +1752,7 @@ pub fn describe(event: &Event) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn check(pid: i32, others: &[Other]) -> Result<(), TargetError> {
         check_target_is_free(&Proc::default(), Pid(pid), others)

@@ -17,7 +17,8 @@
 //! Invariant: nobody waits here for anything but time.
 
 use crate::clock::{now, thread_cpu_time};
-use crate::live::{Control, LiveError};
+use crate::control::Control;
+use crate::live::LiveError;
 use crate::machine::LinuxMachine;
 use evenly_engine::{Board, CpuBalancer, Decentral, Step};
 use evenly_model::Nanos;

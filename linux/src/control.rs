@@ -1,0 +1,48 @@
+//! What ends a running balancer, and wakes those of its threads that sleep.
+
+use crate::clock::now;
+use evenly_model::Nanos;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Tells a running balancer to end or to pause, from any thread.
+#[derive(Clone, Default)]
+pub struct Control(Arc<(Mutex<Wish>, Condvar)>);
+
+#[derive(Default)]
+struct Wish {
+    end: bool,
+}
+
+impl Control {
+    /// Ends balancing soon.
+    pub fn end(&self) {
+        self.lock().end = true;
+        self.0.1.notify_all();
+    }
+
+    /// Makes those who sleep look into their mailboxes.
+    pub(crate) fn wake(&self) {
+        // With the lock, so that nobody is between looking and sleeping.
+        let _wish = self.lock();
+        self.0.1.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Wish> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sleeps until a time, or until there is something to do when woken. Returns true when it is time
+    /// to end.
+    pub(crate) fn sleep_until(&self, deadline: Nanos, to_do: impl Fn() -> bool) -> bool {
+        let mut wish = self.lock();
+        loop {
+            let left = deadline - now();
+            if wish.end || left == Nanos::ZERO || to_do() {
+                return wish.end;
+            }
+            let waited = self.0.1.wait_timeout(wish, Duration::from(left));
+            wish = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
