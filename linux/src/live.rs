@@ -759,7 +759,9 @@ impl Live {
                     Balancer::decentral(options, cut_off, &nodes, period.current(), seed, began);
                 let eyes = || {
                     let source = self.source()?;
-                    Ok(LinuxMachine::new(self.root, self.masks.clone(), source, files_each))
+                    let machine =
+                        LinuxMachine::new(self.root, self.masks.clone(), source, files_each);
+                    Ok::<_, LiveError>(machine)
                 };
                 let board = all.board.clone();
                 workers = Some(Workers::new(all, usable.len(), machine.clone(), eyes)?);

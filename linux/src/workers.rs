@@ -18,7 +18,6 @@
 
 use crate::clock::{now, thread_cpu_time};
 use crate::control::Control;
-use crate::live::LiveError;
 use crate::machine::LinuxMachine;
 use evenly_engine::{Board, CpuBalancer, Decentral, Step};
 use evenly_model::Nanos;
@@ -49,12 +48,12 @@ impl Workers {
 
     /// For the balancers of all CPUs, of which `usable` can be used now. `hands` is where masks are
     /// changed, `eyes` makes what a worker reads threads through.
-    pub(crate) fn new(
+    pub(crate) fn new<E>(
         all: Decentral,
         usable: usize,
         hands: Arc<Mutex<LinuxMachine>>,
-        eyes: impl Fn() -> Result<LinuxMachine, LiveError>,
-    ) -> Result<Self, LiveError> {
+        eyes: impl Fn() -> Result<LinuxMachine, E>,
+    ) -> Result<Self, E> {
         let mut workers = Vec::new();
         for _ in 0..Self::number(usable) {
             workers.push(Worker {
