@@ -51,10 +51,10 @@ struct task_struct {
 // A thread that will never run again (include/linux/sched.h).
 enum { TASK_DEAD = 0x80 };
 
-// What a thread does. The numbers are those of linux/src/bpf.rs.
+// What a thread does. The numbers are those of linux/src/read/bpf.rs.
 enum { UNSEEN, RUNNING, QUEUED, BLOCKED };
 
-// The account of one thread: one cache line. linux/src/bpf.rs has the same.
+// The account of one thread: one cache line. linux/src/read/bpf.rs has the same.
 struct slot {
     u32 seq;
     u32 tid;

@@ -3,33 +3,31 @@
 //!
 //! Invariant: this is the only crate that changes anything outside the process, and every change
 //! of a mask or of a share is in the [`journal`] before it is made (promise P4).
+//!
+//! # Rooms
+//! Each folder is a room, and a room uses only those below it:
+//!
+//! | room | what it does | modules |
+//! |---|---|---|
+//! | `run` | a run as a whole | [`live`], [`supervise`], [`tuning`], [`witness`] |
+//! | `apply` | changes masks and shares | [`machine`], [`share`] |
+//! | `undo` | records changes and undoes them | [`journal`], [`guardian`], [`restore`] |
+//! | `read` | reads threads and what limits them | [`bpf`], [`counters`], [`foreign`], [`limits`], [`memory`], [`pace`], [`scan`], [`taskstats`], [`usage`] |
+//! | `sys` | the kernel's interfaces, as they are | [`affinity`], [`clock`], [`files`], [`privilege`], [`proc`], [`real`], [`sched`] |
+//!
+//! So who changes something depends on the journal, and the journal on nobody who does. Nor do modules
+//! depend on each other in a circle. Modules are named without their room: `crate::journal`, not `crate::undo::journal`.
 
-pub mod affinity;
-pub mod bpf;
-pub mod clock;
-mod control;
-pub mod counters;
-mod descent;
-pub mod files;
-pub mod foreign;
-pub mod guardian;
-pub mod journal;
-pub mod limits;
-pub mod live;
-pub mod machine;
-pub mod memory;
-pub mod pace;
-pub mod privilege;
-pub mod proc;
-pub mod real;
-pub mod restore;
-pub mod scan;
-pub mod sched;
-pub mod share;
-mod share_undo;
-pub mod supervise;
-pub mod taskstats;
-pub mod tuning;
-pub mod usage;
-pub mod witness;
-mod workers;
+mod apply;
+mod read;
+mod run;
+mod sys;
+mod undo;
+
+pub use apply::{machine, share};
+pub use read::{bpf, counters, foreign, limits, memory, pace, scan, taskstats, usage};
+pub(crate) use run::{control, workers};
+pub use run::{live, supervise, tuning, witness};
+pub use sys::{affinity, clock, files, privilege, proc, real, sched};
+pub(crate) use undo::{descent, share_undo};
+pub use undo::{guardian, journal, restore};

@@ -28,42 +28,42 @@ pub(super) const WORD: usize = size_of::<u64>();
 
 /// Numbers of the header's words.
 pub(super) mod at {
-    pub(in crate::journal) const MAGIC: usize = 0;
-    pub(in crate::journal) const VERSION: usize = 1;
-    pub(in crate::journal) const HEADER_BYTES: usize = 2;
-    pub(in crate::journal) const RECORD_BYTES: usize = 3;
-    pub(in crate::journal) const MASK_WORDS: usize = 4;
-    pub(in crate::journal) const CAPACITY: usize = 5;
-    pub(in crate::journal) const BOOT_ID: usize = 6;
-    pub(in crate::journal) const PID_NAMESPACE: usize = 8;
-    pub(in crate::journal) const WRITER_PID: usize = 9;
-    pub(in crate::journal) const WRITER_START: usize = 10;
-    pub(in crate::journal) const PROGRAM_PID: usize = 11;
-    pub(in crate::journal) const PROGRAM_START: usize = 12;
-    pub(in crate::journal) const CLEAN: usize = 13;
-    pub(in crate::journal) const HEARTBEAT: usize = 14;
-    pub(in crate::journal) const PERIOD: usize = 15;
-    pub(in crate::journal) const RELEASED: usize = 16;
-    pub(in crate::journal) const COUNTS: usize = 24;
+    pub(in crate::undo::journal) const MAGIC: usize = 0;
+    pub(in crate::undo::journal) const VERSION: usize = 1;
+    pub(in crate::undo::journal) const HEADER_BYTES: usize = 2;
+    pub(in crate::undo::journal) const RECORD_BYTES: usize = 3;
+    pub(in crate::undo::journal) const MASK_WORDS: usize = 4;
+    pub(in crate::undo::journal) const CAPACITY: usize = 5;
+    pub(in crate::undo::journal) const BOOT_ID: usize = 6;
+    pub(in crate::undo::journal) const PID_NAMESPACE: usize = 8;
+    pub(in crate::undo::journal) const WRITER_PID: usize = 9;
+    pub(in crate::undo::journal) const WRITER_START: usize = 10;
+    pub(in crate::undo::journal) const PROGRAM_PID: usize = 11;
+    pub(in crate::undo::journal) const PROGRAM_START: usize = 12;
+    pub(in crate::undo::journal) const CLEAN: usize = 13;
+    pub(in crate::undo::journal) const HEARTBEAT: usize = 14;
+    pub(in crate::undo::journal) const PERIOD: usize = 15;
+    pub(in crate::undo::journal) const RELEASED: usize = 16;
+    pub(in crate::undo::journal) const COUNTS: usize = 24;
 }
 
 /// Numbers of a record's words.
 pub(super) mod field {
-    pub(in crate::journal) const STATE: usize = 0;
-    pub(in crate::journal) const IDS: usize = 1;
-    pub(in crate::journal) const START: usize = 2;
-    pub(in crate::journal) const SETS: usize = 3;
-    pub(in crate::journal) const MASKS: usize = 4;
+    pub(in crate::undo::journal) const STATE: usize = 0;
+    pub(in crate::undo::journal) const IDS: usize = 1;
+    pub(in crate::undo::journal) const START: usize = 2;
+    pub(in crate::undo::journal) const SETS: usize = 3;
+    pub(in crate::undo::journal) const MASKS: usize = 4;
     /// Values that are no masks begin there, too.
-    pub(in crate::journal) const VALUES: usize = MASKS;
+    pub(in crate::undo::journal) const VALUES: usize = MASKS;
 }
 
 /// What a record is about: in its first word, above the state.
 pub(super) mod kind {
-    pub(in crate::journal) const MASKS: u64 = 0;
-    pub(in crate::journal) const SCHEDULING: u64 = 1;
-    pub(in crate::journal) const SETTING: u64 = 2;
-    pub(in crate::journal) const SHIFT: u32 = 8;
+    pub(in crate::undo::journal) const MASKS: u64 = 0;
+    pub(in crate::undo::journal) const SCHEDULING: u64 = 1;
+    pub(in crate::undo::journal) const SETTING: u64 = 2;
+    pub(in crate::undo::journal) const SHIFT: u32 = 8;
 }
 
 /// Shapes that follow from the version and the width of a mask.

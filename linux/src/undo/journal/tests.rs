@@ -300,7 +300,7 @@ fn malformed_journals_are_refused_by_name_of_the_field() {
 /// `tools/fuzz/seeds/journal/two-threads` was written by evenly when journals had version 1.
 #[test]
 fn a_journal_of_the_first_version_is_read() {
-    let bytes = include_bytes!("../../../tools/fuzz/seeds/journal/two-threads");
+    let bytes = include_bytes!("../../../../tools/fuzz/seeds/journal/two-threads");
     let view = JournalView::parse(bytes).unwrap();
     assert_eq!(word_at(bytes, at::VERSION), Some(1));
     assert_eq!((view.header.layout.record_words(), view.header.parents.len()), (16, 0));

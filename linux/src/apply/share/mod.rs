@@ -520,11 +520,11 @@ pub fn autogroups(proc: &Proc, processes: &[Pid]) -> Vec<String> {
 }
 
 #[cfg(test)]
-#[path = "../../tests/helpers/resctrl.rs"]
+#[path = "../../../tests/helpers/resctrl.rs"]
 mod fake_resctrl;
 
 #[cfg(test)]
-#[path = "../../tests/helpers/captured.rs"]
+#[path = "../../../tests/helpers/captured.rs"]
 mod fake_trees;
 
 #[cfg(test)]

@@ -1,0 +1,8 @@
+//! A run as a whole: the program is started or attached to, balanced, observed and let go.
+
+pub(crate) mod control;
+pub mod live;
+pub mod supervise;
+pub mod tuning;
+pub mod witness;
+pub(crate) mod workers;

@@ -1,0 +1,11 @@
+//! The kernel's interfaces as they are: `/proc`, masks, scheduling attributes, clocks, privileges.
+//!
+//! Invariant: nothing here decides, and nothing here is remembered.
+
+pub mod affinity;
+pub mod clock;
+pub mod files;
+pub mod privilege;
+pub mod proc;
+pub mod real;
+pub mod sched;
