@@ -16,7 +16,8 @@
 //! | `sys` | the kernel's interfaces, as they are | [`affinity`], [`clock`], [`files`], [`privilege`], [`proc`], [`real`], [`sched`] |
 //!
 //! So who changes something depends on the journal, and the journal on nobody who does. Nor do modules
-//! depend on each other in a circle. Modules are named without their room: `crate::journal`, not `crate::undo::journal`.
+//! depend on each other in a circle. Modules are named without their room: `crate::journal`, not
+//! `crate::undo::journal`.
 
 mod apply;
 mod read;
