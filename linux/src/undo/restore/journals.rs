@@ -1,0 +1,243 @@
+//! Restoring from whole journals: one's own at the end, that of an evenly that is gone, and all of a
+//! directory.
+
+use super::{Affinity, RestoreReport, System, restore, restore_everything};
+use crate::affinity;
+use crate::descent::is_alive;
+use crate::journal::{
+    self, Header, Journal, JournalError, JournalView, LiveJournal, Process, Record, State, StateDir,
+};
+use crate::proc::Proc;
+use crate::real::Real;
+use crate::share_undo;
+use evenly_model::{CpuSet, Pid, Tid};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The end of a balancer that gave all masks back itself: looks at every thread once more, for
+/// those that inherited a mask since the last scan and those of a balancer that broke off, and then
+/// finishes the journal. Where a mask could not be given back the journal is not finished: letting
+/// the guardian go makes it try again.
+///
+/// # Errors
+/// [`JournalError`] where the journal cannot be read or removed.
+pub fn end(journal: &Journal) -> Result<RestoreReport, JournalError> {
+    end_on(journal, &Real::default())
+}
+
+/// The same on this machine.
+///
+/// # Errors
+/// As [`end`].
+pub fn end_on(journal: &Journal, real: &Real) -> Result<RestoreReport, JournalError> {
+    let view = journal.view()?;
+    let report = restore_everything(&view, &Proc::default(), real);
+    if report.is_complete() {
+        journal.finish()?;
+    }
+    Ok(report)
+}
+
+/// An evenly that lives, so that its threads are left to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Living {
+    /// The evenly.
+    pub evenly: Process,
+    /// The program that it balances, where that is known.
+    pub program: Option<Process>,
+    /// Whether it is stopped, or not at work for another reason: its guardian restores then.
+    pub stands_still: bool,
+    /// Threads that have a mask of its making at this moment.
+    pub held: usize,
+}
+
+/// What became of one journal.
+#[derive(Debug)]
+pub enum Fate {
+    /// Its threads were restored. The file is removed unless a thread failed, or its evenly lives.
+    Restored(RestoreReport),
+    /// Its evenly is at work, or stopped: nothing was done. `--force` releases its threads.
+    Alive(Living),
+    /// It was of another boot, or everything was undone already; it is removed.
+    Stale,
+    /// Its ids mean nothing here: it is in a directory that hosts share, and not of this boot, so it is that of
+    /// another host, or of a former boot of this one.
+    OtherHost,
+    /// Its ids mean nothing here: it was written in another process id name space.
+    OtherNamespace,
+    /// It could not be read or removed; nothing was changed where it could not be read.
+    Failed(JournalError),
+}
+
+/// Restores from the journals of a directory whose evenly is dead; of living ones only with
+/// `force`. With `only`, from those journals alone that belong to this evenly or to this program.
+///
+/// # Errors
+/// [`JournalError::Io`] where the directory cannot be read.
+pub fn restore_all(
+    dir: &StateDir,
+    only: Option<Pid>,
+    force: bool,
+) -> Result<Vec<(PathBuf, Fate)>, JournalError> {
+    restore_all_on(dir, only, force, &Real::default())
+}
+
+/// The same on this machine.
+///
+/// # Errors
+/// As [`restore_all`].
+pub fn restore_all_on(
+    dir: &StateDir,
+    only: Option<Pid>,
+    force: bool,
+    real: &Real,
+) -> Result<Vec<(PathBuf, Fate)>, JournalError> {
+    let proc = Proc::default();
+    let mut fates = Vec::new();
+    for path in dir.journals()? {
+        let fate = match JournalView::open(&path) {
+            Ok(view) if only.is_some_and(|pid| !concerns(&view, pid)) => continue,
+            Ok(view) => restore_one(&path, &view, &proc, force, real),
+            // Removed between listing and reading: its guardian was at work.
+            Err(_) if !path.exists() => continue,
+            Err(e) => Fate::Failed(e),
+        };
+        fates.push((path, fate));
+    }
+    Ok(fates)
+}
+
+fn concerns(view: &JournalView, pid: Pid) -> bool {
+    view.header.writer.pid == pid
+        || view.header.program.is_some_and(|p| p.pid == pid)
+        || view.records.iter().any(|r| r.tgid == pid)
+        || view.scheduling.iter().any(|r| r.tgid == pid)
+}
+
+fn restore_one(path: &Path, view: &JournalView, proc: &Proc, force: bool, real: &Real) -> Fate {
+    let header: &Header = &view.header;
+    if header.clean || header.is_of_former_boot(path) {
+        return journal::remove(path).map_or_else(Fate::Failed, |()| Fate::Stale);
+    }
+    if !header.is_of_this_boot() {
+        return Fate::OtherHost;
+    }
+    if !header.is_of_this_pid_namespace() {
+        return Fate::OtherNamespace;
+    }
+    match header.stands_still(proc) {
+        Some(_) if force => release(path, real),
+        Some(stands_still) => Fate::Alive(Living {
+            evenly: header.writer,
+            program: header.program,
+            stands_still,
+            held: held(view, proc),
+        }),
+        None => LiveJournal::open(path)
+            .and_then(|journal| finish(&journal, proc, real))
+            .map_or_else(Fate::Failed, Fate::Restored),
+    }
+}
+
+/// How many threads have a mask now that the evenly of a journal set.
+fn held(view: &JournalView, proc: &Proc) -> usize {
+    let is_held = |r: &&Record| {
+        r.state == State::Live
+            && is_alive(proc, r.id)
+            && affinity::get(r.id.tid).is_ok_and(|mask| mask != r.original && r.set.contains(&mask))
+    };
+    view.records.iter().filter(is_held).count()
+}
+
+fn release(path: &Path, real: &Real) -> Fate {
+    match LiveJournal::open(path).and_then(|live| release_living(&live, real)) {
+        Ok(report) => Fate::Restored(report),
+        Err(e) => Fate::Failed(e),
+    }
+}
+
+/// Restores the threads of an evenly that lives but does not work, and tells it.
+pub(crate) fn release_living(
+    live: &LiveJournal,
+    real: &Real,
+) -> Result<RestoreReport, JournalError> {
+    let view = live.view()?;
+    live.raise_released();
+    let report = restore_everything(&view, &Proc::default(), real);
+    live.raise_released();
+    Ok(report)
+}
+
+/// Restores the threads of an evenly that is dead, and removes its journal if nothing is left to
+/// do. The journal is read anew: it no longer changes.
+pub(crate) fn finish(
+    live: &LiveJournal,
+    proc: &Proc,
+    real: &Real,
+) -> Result<RestoreReport, JournalError> {
+    let report = restore_everything(&live.view()?, proc, real);
+    if report.is_complete() {
+        live.finish()?;
+    }
+    Ok(report)
+}
+
+/// What an evenly that is dead, as its guardian is, has left: it waits for [`restore_all`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Left {
+    /// The evenly.
+    pub evenly: Process,
+    /// What would be given back now.
+    pub report: RestoreReport,
+}
+
+/// The real machine, of which nothing is changed.
+struct Looked(System);
+
+impl Affinity for Looked {
+    fn get(&mut self, tid: Tid) -> io::Result<CpuSet> {
+        self.0.get(tid)
+    }
+
+    fn set(&mut self, _: Tid, _: &CpuSet) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn usable(&mut self, process: Pid) -> Option<CpuSet> {
+        self.0.usable(process)
+    }
+}
+
+/// What [`restore_all`] would give back now of those that are dead. Nothing is changed, and a journal whose
+/// guardian is at work is passed over: it needs nobody's help.
+#[must_use]
+pub fn left(dir: &StateDir) -> Vec<Left> {
+    left_on(dir, &Real::default())
+}
+
+/// The same on this machine.
+#[must_use]
+pub fn left_on(dir: &StateDir, real: &Real) -> Vec<Left> {
+    let proc = Proc::default();
+    let dead = |path: &PathBuf| {
+        let header = Header::open(path).ok()?;
+        let ours = !header.clean && header.is_of_this_boot() && header.is_of_this_pid_namespace();
+        (ours && header.stands_still(&proc).is_none()).then_some(header.writer)
+    };
+    let mut all = Vec::new();
+    for path in dir.journals().unwrap_or_default() {
+        let Some(evenly) = dead(&path) else { continue };
+        if journal::is_watched(&proc, &path) {
+            continue;
+        }
+        // A guardian that ended this moment has removed it.
+        let Ok(view) = JournalView::open(&path) else { continue };
+        let mut report = restore(&view, &proc, &mut Looked(System::default()));
+        report.shares = share_undo::left(&view, &proc, real);
+        let shares = &report.shares;
+        if report.restored + shares.restored + shares.groups + shares.settings > 0 {
+            all.push(Left { evenly, report });
+        }
+    }
+    all
+}
