@@ -29,8 +29,8 @@ const LIBC_INTERNAL: [c_int; 2] = [32, 33];
 /// Holding one is the evidence that they are blocked and that no program has been started yet. It
 /// stays in the thread that made it, as a descriptor for signals delivers those of its reader.
 ///
-/// No thread can be started with it, as [`Threads`] comes from a [`Supervisor`] only, and no second
-/// program, as [`Signals::spawn`] consumes it:
+/// No thread can be started with it, as [`Threads`](super::Threads) comes from a [`Supervisor`] only,
+/// and no second program, as [`Signals::spawn`] consumes it:
 ///
 /// ```compile_fail,E0382
 /// # use evenly_linux::supervise::{Signals, SpawnOptions};

@@ -24,7 +24,7 @@ const EXEC_CHECK_MS: u64 = 100;
 /// How long a thread that was joined may take to leave the process.
 const LEAVING: Duration = Duration::from_secs(1);
 
-/// Options of [`Signals::spawn`].
+/// Options of [`Signals::spawn`](super::Signals::spawn).
 #[derive(Debug, Clone, Default)]
 pub struct SpawnOptions {
     /// Variables set for the program on top of evenly's own environment. Where there are none the
@@ -70,7 +70,7 @@ pub enum SpawnError {
 }
 
 impl SpawnError {
-    /// The outcome that evenly has to end with, see [`end_like`]: 127 not found, 126 not
+    /// The outcome that evenly has to end with, see [`end_like`](super::end_like): 127 not found, 126 not
     /// executable, 125 any other failure, as env(1) and timeout(1) have it.
     pub fn outcome(&self) -> Outcome {
         match self {

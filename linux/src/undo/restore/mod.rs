@@ -1,6 +1,6 @@
 //! Giving threads the masks back that they had, from a journal: what the guardian does when
 //! evenly is gone, what `evenly restore` does when both are, and what evenly does itself at the
-//! end. Shares of the machine that were changed are undone with them ([`crate::share_undo`]).
+//! end. Shares of the machine that were changed are undone with them (`share_undo`).
 //!
 //! Invariant: only a mask that is still ours is changed (promise P4), and it is only ever changed
 //! to one that holds it.
