@@ -9,7 +9,7 @@
 
 mod helpers;
 
-use evenly_engine::Machine;
+use evenly_engine::Actuator;
 use evenly_linux::affinity;
 use evenly_linux::clock::now;
 use evenly_linux::guardian::{self, Guardian};

@@ -7,7 +7,7 @@ mod counting;
 
 use counting::allocations;
 use evenly_engine::{
-    Balancer, BalancerOptions, Candidate, GuardOptions, Machine, Reading, RunState, Selection,
+    Balancer, BalancerOptions, Candidate, GuardOptions, Reading, RunState, Selection, Sensors,
     Times,
 };
 use evenly_linux::bpf::Switches;

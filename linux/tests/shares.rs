@@ -14,7 +14,7 @@ mod captured;
 mod fake_resctrl;
 mod helpers;
 
-use evenly_engine::{Entity, Machine, ShareMechanism};
+use evenly_engine::{Actuator, Entity, ShareMechanism};
 use evenly_linux::affinity;
 use evenly_linux::clock::now;
 use evenly_linux::guardian::{self, Guardian};

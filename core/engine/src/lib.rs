@@ -31,8 +31,8 @@ pub use domains::{
 pub use event::{CpuRecord, Event, MoveRecord, Observer, PointRecord, ThreadMeta, ThreadRecord};
 pub use guard::{Guard, GuardOptions, Verdict};
 pub use machine::{
-    ApplyError, Located, Machine, MemoryMoved, MemoryUnknown, Neighbour, RankTold, Reading,
-    RunState, Tally, Times, Waiting, Wanted,
+    Actuator, ApplyError, Located, Machine, MemoryMoved, MemoryUnknown, Neighbour, RankTold,
+    Reading, RunState, Sensors, Tally, Times, Waiting, Wanted,
 };
 pub use mapping::{MapBy, Mapping, Newcomer, Numbering, Placed};
 pub use period::{ADVANCE, Period, PeriodControl, PeriodOptions};

@@ -178,8 +178,8 @@ pub struct RankTold {
     pub fetched: Vec<Tally>,
 }
 
-/// What the cycle needs of a machine. Linux is one; the simulator is another.
-pub trait Machine {
+/// What of a machine is read. Linux is one; the simulator is another.
+pub trait Sensors {
     /// Monotonic time.
     fn now(&self) -> Nanos;
 
@@ -205,35 +205,6 @@ pub trait Machine {
     /// The mask that the thread had when it was met. None where it has ended.
     fn original_mask(&mut self, id: ThreadId) -> Option<CpuSet>;
 
-    /// Pins the thread to `cpu`. With `release` its mask becomes `release` right after: it starts
-    /// on `cpu` but is not held there. A mask is only ever set inside the original one.
-    ///
-    /// # Errors
-    /// [`ApplyError`]; nothing was changed then, or what was changed is undone.
-    fn place(
-        &mut self,
-        id: ThreadId,
-        cpu: CpuId,
-        release: Option<&CpuSet>,
-    ) -> Result<(), ApplyError>;
-
-    /// Sets the thread's mask to `mask`: to a domain, or, for a thread that was pinned, to what it may use
-    /// when it is not. It stays where it is if that is in it.
-    ///
-    /// # Errors
-    /// [`ApplyError`] as for [`Machine::place`].
-    fn confine(&mut self, id: ThreadId, mask: &CpuSet) -> Result<(), ApplyError>;
-
-    /// Gives the thread its original mask back, if the mask is still ours.
-    fn restore(&mut self, id: ThreadId);
-
-    /// Gives the thread its original mask back and forgets it, because another balancer of the same
-    /// program takes it over. False where that cannot be: then the thread stays here.
-    fn release(&mut self, id: ThreadId) -> bool {
-        self.restore(id);
-        true
-    }
-
     /// Other balancers. Asked about once a second.
     fn neighbours(&mut self) -> Vec<Neighbour> {
         Vec::new()
@@ -242,32 +213,21 @@ pub trait Machine {
     /// How many instructions each of these threads has retired so far, in order, counted from any
     /// moment; None for a thread of which that is not known. Nothing at all where instructions are
     /// not counted: then progress is CPU time, weighted by the capacity of CPUs. Asked right after
-    /// [`Machine::read`] with the same threads.
+    /// [`Sensors::read`] with the same threads.
     fn retired(&mut self, _ids: &[ThreadId], out: &mut Vec<Option<u64>>) {
         out.clear();
     }
 
     /// What each of these threads tells of its own waiting until now, in order, on the clock of
-    /// [`Machine::now`]; None for a thread that says nothing, because it has never waited or cannot
+    /// [`Sensors::now`]; None for a thread that says nothing, because it has never waited or cannot
     /// tell. Nothing at all where no thread can: then CPU time is taken for computing. Asked right
-    /// after [`Machine::read`] with the same threads. Figures never go back, but for `waited`, a
+    /// after [`Sensors::read`] with the same threads. Figures never go back, but for `waited`, a
     /// little.
     fn waiting(&mut self, _ids: &[ThreadId], out: &mut Vec<Option<Waiting>>) {
         out.clear();
     }
 
-    /// Gives threads that share CPUs other parts of them: where nothing may be raised, others are
-    /// lowered instead, as only ratios matter. What each has then, in order, relative to what it had
-    /// when it was met.
-    ///
-    /// # Errors
-    /// [`ApplyError`] for each whose part stays as it is.
-    fn weigh(&mut self, wanted: &[Wanted]) -> Vec<Result<f64, ApplyError>> {
-        let why = "this machine gives no parts of CPUs";
-        wanted.iter().map(|_| Err(ApplyError::Refused(String::from(why)))).collect()
-    }
-
-    /// What [`Machine::weigh`] does it by, in words.
+    /// What [`Actuator::weigh`] does it by, in words.
     fn weighs_by(&self) -> Option<&'static str> {
         None
     }
@@ -284,10 +244,6 @@ pub trait Machine {
         None
     }
 
-    /// Gives a thread back the part of a CPU that it had when it was met, if that is still ours. Of one that has
-    /// ended nothing is left behind.
-    fn unweigh(&mut self, _process: Pid, _thread: ThreadId) {}
-
     /// Bytes that a process has in memory. None where that is not known.
     fn memory_of(&mut self, _pid: Pid) -> Option<u64> {
         None
@@ -300,17 +256,6 @@ pub trait Machine {
     /// [`MemoryUnknown`].
     fn memory_on_nodes(&mut self, _pid: Pid) -> Result<Vec<(u32, u64)>, MemoryUnknown> {
         Err(MemoryUnknown::Unreadable(String::from("this machine does not tell")))
-    }
-
-    /// Memory of a process is to go from one NUMA node to another, by their numbers on the system.
-    /// It goes piece by piece, with [`Machine::go_on_moving`]. False where there is no such thing.
-    fn move_memory(&mut self, _pid: Pid, _from: u32, _to: u32) -> bool {
-        false
-    }
-
-    /// Goes on with memory that is to be moved, for a short while. What is done with, if anything is.
-    fn go_on_moving(&mut self) -> Option<MemoryMoved> {
-        None
     }
 
     /// What those of these threads tell of themselves that are of ranks, in order; beside each the CPU time
@@ -327,3 +272,66 @@ pub trait Machine {
     /// How coarse a reading is: the tick.
     fn resolution(&self) -> Nanos;
 }
+
+/// What of a machine is changed. Only [`crate::actuate`] calls it.
+pub trait Actuator {
+    /// Pins the thread to `cpu`. With `release` its mask becomes `release` right after: it starts
+    /// on `cpu` but is not held there. A mask is only ever set inside the original one.
+    ///
+    /// # Errors
+    /// [`ApplyError`]; nothing was changed then, or what was changed is undone.
+    fn place(
+        &mut self,
+        id: ThreadId,
+        cpu: CpuId,
+        release: Option<&CpuSet>,
+    ) -> Result<(), ApplyError>;
+
+    /// Sets the thread's mask to `mask`: to a domain, or, for a thread that was pinned, to what it may use
+    /// when it is not. It stays where it is if that is in it.
+    ///
+    /// # Errors
+    /// [`ApplyError`] as for [`Actuator::place`].
+    fn confine(&mut self, id: ThreadId, mask: &CpuSet) -> Result<(), ApplyError>;
+
+    /// Gives the thread its original mask back, if the mask is still ours.
+    fn restore(&mut self, id: ThreadId);
+
+    /// Gives the thread its original mask back and forgets it, because another balancer of the same
+    /// program takes it over. False where that cannot be: then the thread stays here.
+    fn release(&mut self, id: ThreadId) -> bool {
+        self.restore(id);
+        true
+    }
+
+    /// Gives threads that share CPUs other parts of them: where nothing may be raised, others are
+    /// lowered instead, as only ratios matter. What each has then, in order, relative to what it had
+    /// when it was met.
+    ///
+    /// # Errors
+    /// [`ApplyError`] for each whose part stays as it is.
+    fn weigh(&mut self, wanted: &[Wanted]) -> Vec<Result<f64, ApplyError>> {
+        let why = "this machine gives no parts of CPUs";
+        wanted.iter().map(|_| Err(ApplyError::Refused(String::from(why)))).collect()
+    }
+
+    /// Gives a thread back the part of a CPU that it had when it was met, if that is still ours. Of one that has
+    /// ended nothing is left behind.
+    fn unweigh(&mut self, _process: Pid, _thread: ThreadId) {}
+
+    /// Memory of a process is to go from one NUMA node to another, by their numbers on the system.
+    /// It goes piece by piece, with [`Actuator::go_on_moving`]. False where there is no such thing.
+    fn move_memory(&mut self, _pid: Pid, _from: u32, _to: u32) -> bool {
+        false
+    }
+
+    /// Goes on with memory that is to be moved, for a short while. What is done with, if anything is.
+    fn go_on_moving(&mut self) -> Option<MemoryMoved> {
+        None
+    }
+}
+
+/// A machine: it is read and changed.
+pub trait Machine: Sensors + Actuator {}
+
+impl<M: Sensors + Actuator + ?Sized> Machine for M {}

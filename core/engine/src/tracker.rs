@@ -10,7 +10,7 @@
 //! has stood still for a while, or before the number that the user expects is there, because
 //! threads that are created later inherit masks, and runtimes size their pools by them.
 
-use crate::{Machine, RunState, Times, Waiting};
+use crate::{RunState, Sensors, Times, Waiting};
 use evenly_model::{Nanos, Pid, ThreadId};
 use std::collections::HashMap;
 
@@ -157,7 +157,7 @@ impl Tracker {
     }
 
     /// Asks those whose times do not show that they compute what they tell of themselves, before a look.
-    pub fn listen(&mut self, machine: &mut dyn Machine) {
+    pub fn listen(&mut self, machine: &mut dyn Sensors) {
         self.asked.clear();
         self.asked.extend(self.known.iter().filter(|(_, k)| k.is_unclear()).map(|(&id, _)| id));
         if self.asked.is_empty() {

@@ -3,8 +3,8 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_engine::{
-    ApplyError, Balancer, BalancerOptions, Candidate, GuardOptions, Located, Machine, RankTold,
-    Reading, RunState, Selection, Tally, Times, Waiting,
+    Actuator, ApplyError, Balancer, BalancerOptions, Candidate, GuardOptions, Located, RankTold,
+    Reading, RunState, Selection, Sensors, Tally, Times, Waiting,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Knowledge, Nanos, Pid, ThreadId, Tid};
 use evenly_policy::by_name;
@@ -54,7 +54,7 @@ impl Ranks {
     }
 }
 
-impl Machine for Ranks {
+impl Sensors for Ranks {
     fn now(&self) -> Nanos {
         self.now
     }
@@ -82,22 +82,6 @@ impl Machine for Ranks {
     fn original_mask(&mut self, _id: ThreadId) -> Option<CpuSet> {
         "0-3".parse().ok()
     }
-
-    fn place(
-        &mut self,
-        id: ThreadId,
-        cpu: CpuId,
-        _release: Option<&CpuSet>,
-    ) -> Result<(), ApplyError> {
-        self.at[Self::place_of(id)] = cpu.0 as usize;
-        Ok(())
-    }
-
-    fn confine(&mut self, _id: ThreadId, _mask: &CpuSet) -> Result<(), ApplyError> {
-        Ok(())
-    }
-
-    fn restore(&mut self, _id: ThreadId) {}
 
     fn waiting(&mut self, ids: &[ThreadId], out: &mut Vec<Option<Waiting>>) {
         out.clear();
@@ -137,6 +121,24 @@ impl Machine for Ranks {
     fn resolution(&self) -> Nanos {
         Nanos::ZERO
     }
+}
+
+impl Actuator for Ranks {
+    fn place(
+        &mut self,
+        id: ThreadId,
+        cpu: CpuId,
+        _release: Option<&CpuSet>,
+    ) -> Result<(), ApplyError> {
+        self.at[Self::place_of(id)] = cpu.0 as usize;
+        Ok(())
+    }
+
+    fn confine(&mut self, _id: ThreadId, _mask: &CpuSet) -> Result<(), ApplyError> {
+        Ok(())
+    }
+
+    fn restore(&mut self, _id: ThreadId) {}
 }
 
 /// `nuco` on a machine; what it knows has windows of ten periods.

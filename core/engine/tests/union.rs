@@ -2,8 +2,8 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_engine::{
-    ApplyError, Balancer, BalancerOptions, CARE, Candidate, Decentral, GuardOptions, Located,
-    Machine, Reading, RunState, Selection, Step, Times,
+    Actuator, ApplyError, Balancer, BalancerOptions, CARE, Candidate, Decentral, GuardOptions,
+    Located, Reading, RunState, Selection, Sensors, Step, Times,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Nanos, Pid, ThreadId, Tid};
 use evenly_policy::by_name;
@@ -140,7 +140,7 @@ impl Recorder {
     }
 }
 
-impl Machine for Recorder {
+impl Sensors for Recorder {
     fn now(&self) -> Nanos {
         self.now
     }
@@ -170,6 +170,12 @@ impl Machine for Recorder {
         self.find(id).map(|t| t.original.clone())
     }
 
+    fn resolution(&self) -> Nanos {
+        Nanos::from_micros(1)
+    }
+}
+
+impl Actuator for Recorder {
     fn place(
         &mut self,
         id: ThreadId,
@@ -194,10 +200,6 @@ impl Machine for Recorder {
             // One that obeys no more keeps what it has.
             let _ = self.set("restore", id, &mask);
         }
-    }
-
-    fn resolution(&self) -> Nanos {
-        Nanos::from_micros(1)
     }
 }
 

@@ -8,8 +8,8 @@
 use crate::Sim;
 use crate::report::Sample;
 use evenly_engine::{
-    Balancer, BalancerOptions, CARE, Candidate, Decentral, Event, GuardOptions, Machine, Observer,
-    Period, PeriodControl, PeriodOptions, SearchSummary, Selection, Step, Summary, Tracker,
+    Balancer, BalancerOptions, CARE, Candidate, Decentral, Event, GuardOptions, Observer, Period,
+    PeriodControl, PeriodOptions, SearchSummary, Selection, Sensors, Step, Summary, Tracker,
     TrackerOptions,
 };
 use evenly_model::{CpuSet, DomainId, Knowledge, Nanos, ThreadId};

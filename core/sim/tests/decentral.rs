@@ -2,8 +2,8 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_engine::{
-    Balancer, BalancerOptions, CARE, Decentral, Event, GuardOptions, Machine, MoveRecord, Observer,
-    PeriodOptions, Selection, Step,
+    Balancer, BalancerOptions, CARE, Decentral, Event, GuardOptions, MoveRecord, Observer,
+    PeriodOptions, Selection, Sensors, Step,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Nanos};
 use evenly_policy::Mechanism;

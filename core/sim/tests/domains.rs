@@ -3,8 +3,8 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_engine::{
-    Balancer, BalancerOptions, DomainSpread, DomainThread, Event, GuardOptions, Machine, Observer,
-    Selection, Summary, roomiest,
+    Balancer, BalancerOptions, DomainSpread, DomainThread, Event, GuardOptions, Observer,
+    Selection, Sensors, Summary, roomiest,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Nanos, ThreadId};
 use evenly_policy::by_name;

@@ -40,7 +40,7 @@ fn spinning_threads_are_held_and_blocking_ones_never() {
 
     let mut d = driver(scenario(3, 2, ms(100), 40, Barrier::Block));
     while d.step(&mut []) {
-        assert_eq!(pinned(&d), 0, "at {}", evenly_engine::Machine::now(&d.sim));
+        assert_eq!(pinned(&d), 0, "at {}", evenly_engine::Sensors::now(&d.sim));
     }
 }
 

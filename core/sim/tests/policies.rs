@@ -1,7 +1,7 @@
 //! The policies other than Juggle on the simulated machine, against the papers.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use evenly_engine::Machine;
+use evenly_engine::Sensors;
 use evenly_model::theory::{Job, Shape, reactive_rounds, reactive_time, share};
 use evenly_model::{CpuId, Nanos};
 use evenly_policy::stopping::{Gaussian, uniform_skip};

@@ -1,7 +1,7 @@
 //! The simulated machine, with the real engine and policies, against the paper's equations.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use evenly_engine::Machine;
+use evenly_engine::Actuator;
 use evenly_model::stats::Random;
 use evenly_model::theory::{self, ExactTime, Shape};
 use evenly_model::{CpuId, CpuSet, Nanos};

@@ -45,8 +45,8 @@ use crate::restore::is_left_of;
 use crate::share::Shares;
 use crate::taskstats::{TaskStats, TaskTimes};
 use evenly_engine::{
-    ApplyError, Located, Machine, MemoryMoved, MemoryUnknown, Neighbour, RankTold, Reading,
-    RunState, ShareError, Times, Waiting, Wanted,
+    Actuator, ApplyError, Located, MemoryMoved, MemoryUnknown, Neighbour, RankTold, Reading,
+    RunState, Sensors, ShareError, Times, Waiting, Wanted,
 };
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
 use smallvec::SmallVec;
@@ -377,7 +377,7 @@ impl std::fmt::Debug for Tellers {
     }
 }
 
-/// Reads what the threads of ranks have counted, as [`Machine::ranks`].
+/// Reads what the threads of ranks have counted, as [`Sensors::ranks`].
 pub type RankCounts =
     Box<dyn FnMut(&[(ThreadId, Nanos)], &mut Vec<Option<RankTold>>) -> bool + Send>;
 
@@ -894,7 +894,7 @@ fn mask_of(id: ThreadId) -> Result<CpuSet, ApplyError> {
     })
 }
 
-impl Machine for LinuxMachine {
+impl Sensors for LinuxMachine {
     fn now(&self) -> Nanos {
         now()
     }
@@ -976,18 +976,6 @@ impl Machine for LinuxMachine {
         self.ranks.as_mut().is_some_and(|read| read(threads, out))
     }
 
-    fn weigh(&mut self, wanted: &[Wanted]) -> Vec<Result<f64, ApplyError>> {
-        let Some(shares) = &mut self.shares else {
-            let why = || ApplyError::Refused(String::from("parts of CPUs are not given here"));
-            return wanted.iter().map(|_| Err(why())).collect();
-        };
-        let told = |e| match e {
-            ShareError::Gone => ApplyError::Gone,
-            e => ApplyError::Refused(e.to_string()),
-        };
-        shares.weigh(wanted).into_iter().map(|given| given.map_err(told)).collect()
-    }
-
     fn weighs_by(&self) -> Option<&'static str> {
         self.shares.as_ref().and_then(Shares::name)
     }
@@ -998,12 +986,6 @@ impl Machine for LinuxMachine {
 
     fn weighs_for(&self) -> Option<Nanos> {
         self.shares.as_ref().and_then(Shares::lasts)
-    }
-
-    fn unweigh(&mut self, process: Pid, thread: ThreadId) {
-        if let Some(shares) = &mut self.shares {
-            shares.restore(process, thread);
-        }
     }
 
     fn locate(&mut self, id: ThreadId) -> Option<Located> {
@@ -1023,6 +1005,55 @@ impl Machine for LinuxMachine {
 
     fn original_mask(&mut self, id: ThreadId) -> Option<CpuSet> {
         self.meet(id).ok().map(|m| m.original.clone())
+    }
+
+    fn neighbours(&mut self) -> Vec<Neighbour> {
+        // A directory that cannot be read has nothing to tell.
+        let all = others(&self.masks.journal.dir(), &self.proc).unwrap_or_default();
+        let own = Process::own();
+        all.into_iter()
+            .map(|o| Neighbour {
+                pid: o.evenly.pid,
+                was_first: (o.evenly.start, o.evenly.pid.0) < (own.start, own.pid.0),
+                threads: o.counts,
+            })
+            .collect()
+    }
+
+    fn memory_of(&mut self, pid: Pid) -> Option<u64> {
+        bytes_of(&self.proc, pid)
+    }
+
+    fn memory_on_nodes(&mut self, pid: Pid) -> Result<Vec<(u32, u64)>, MemoryUnknown> {
+        on_nodes(&self.proc, pid)
+    }
+
+    fn capacity(&self, cpu: CpuId) -> u32 {
+        self.limits.capacity(cpu)
+    }
+
+    fn resolution(&self) -> Nanos {
+        self.resolution
+    }
+}
+
+impl Actuator for LinuxMachine {
+    fn weigh(&mut self, wanted: &[Wanted]) -> Vec<Result<f64, ApplyError>> {
+        let Some(shares) = &mut self.shares else {
+            let why = || ApplyError::Refused(String::from("parts of CPUs are not given here"));
+            return wanted.iter().map(|_| Err(why())).collect();
+        };
+        let told = |e| match e {
+            ShareError::Gone => ApplyError::Gone,
+            e => ApplyError::Refused(e.to_string()),
+        };
+        shares.weigh(wanted).into_iter().map(|given| given.map_err(told)).collect()
+    }
+
+    fn unweigh(&mut self, process: Pid, thread: ThreadId) {
+        if let Some(shares) = &mut self.shares {
+            shares.restore(process, thread);
+        }
     }
 
     fn place(
@@ -1091,27 +1122,6 @@ impl Machine for LinuxMachine {
         free
     }
 
-    fn neighbours(&mut self) -> Vec<Neighbour> {
-        // A directory that cannot be read has nothing to tell.
-        let all = others(&self.masks.journal.dir(), &self.proc).unwrap_or_default();
-        let own = Process::own();
-        all.into_iter()
-            .map(|o| Neighbour {
-                pid: o.evenly.pid,
-                was_first: (o.evenly.start, o.evenly.pid.0) < (own.start, own.pid.0),
-                threads: o.counts,
-            })
-            .collect()
-    }
-
-    fn memory_of(&mut self, pid: Pid) -> Option<u64> {
-        bytes_of(&self.proc, pid)
-    }
-
-    fn memory_on_nodes(&mut self, pid: Pid) -> Result<Vec<(u32, u64)>, MemoryUnknown> {
-        on_nodes(&self.proc, pid)
-    }
-
     fn move_memory(&mut self, pid: Pid, from: u32, to: u32) -> bool {
         self.mover.add(&self.proc, pid, from, to);
         true
@@ -1119,14 +1129,6 @@ impl Machine for LinuxMachine {
 
     fn go_on_moving(&mut self) -> Option<MemoryMoved> {
         self.mover.go_on(&self.proc)
-    }
-
-    fn capacity(&self, cpu: CpuId) -> u32 {
-        self.limits.capacity(cpu)
-    }
-
-    fn resolution(&self) -> Nanos {
-        self.resolution
     }
 }
 

@@ -26,10 +26,10 @@ use crate::taskstats::TaskStats;
 use crate::tuning::{Tuning, TuningReader};
 use crate::workers::{Workers, lock};
 use evenly_engine::{
-    ApplyError, Balancer, BalancerOptions, Board, CARE, DomainSpread, DomainThread, Eligible,
-    Event, GuardOptions, Machine, MapBy, Mapping, Newcomer, Numbering, Observer, Period,
-    PeriodControl, PeriodOptions, Placed, Selection, Summary, Times, Tracker, TrackerOptions,
-    home_of_newcomer, left_to_nobody, roomiest,
+    Actuator, ApplyError, Balancer, BalancerOptions, Board, CARE, DomainSpread, DomainThread,
+    Eligible, Event, GuardOptions, MapBy, Mapping, Newcomer, Numbering, Observer, Period,
+    PeriodControl, PeriodOptions, Placed, Selection, Sensors, Summary, Times, Tracker,
+    TrackerOptions, home_of_newcomer, left_to_nobody, roomiest,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Knowledge, Nanos, Pid, ThreadId, Tid};
 use evenly_policy::PolicyInfo;

@@ -7,7 +7,7 @@ use crate::show::{Shown, table};
 use crate::suite::{HYBRID, Program};
 use anyhow::Context;
 use evenly_compare::{Arm, Executor, Progress, Round, RunError};
-use evenly_engine::{Machine, Reading};
+use evenly_engine::{Reading, Sensors};
 use evenly_linux::affinity;
 use evenly_linux::bpf::Switches;
 use evenly_linux::journal::{Journal, StateDir};

@@ -3,7 +3,7 @@
 //! Invariant: a lock here is held for one reading of one thread, or for as long as it takes to push or
 //! take a list; never while another is waited for.
 
-use crate::{ApplyError, CostBreakdown, Machine, MoveRecord, Reading, Times};
+use crate::{ApplyError, CostBreakdown, Machine, MoveRecord, Reading, Sensors, Times};
 use evenly_model::{CpuId, CpuSet, CpuView, FULL_CAPACITY, Nanos, Reason, ThreadId};
 use evenly_policy::Effort;
 use evenly_policy::secretary::SETTLED;
@@ -69,7 +69,7 @@ impl Member {
 
     /// Reads its times and books them. None where it has ended; what was known where it cannot be
     /// read this time.
-    pub(crate) fn read(&self, board: &Board, machine: &mut dyn Machine) -> Option<Account> {
+    pub(crate) fn read(&self, board: &Board, machine: &mut dyn Sensors) -> Option<Account> {
         let mut a = locked(&self.account);
         let times = match machine.read_one(self.id) {
             Reading::Times(times) => times,

@@ -5,7 +5,7 @@
 
 use super::board::{Account, Board, Member, Swap};
 use crate::speed::LEAST_WANTED;
-use crate::{Machine, RunState, Times};
+use crate::{RunState, Sensors, Times};
 use evenly_model::stats::Random;
 use evenly_model::{Nanos, ThreadId};
 use evenly_policy::secretary::{self, Hunt, JITTER, LEAD, is_faster, margin};
@@ -131,7 +131,7 @@ impl CpuBalancer {
 
     /// One step. After a wake-up that is lines 1 to 4 of OSLB's Figure 3, with the readings of its own
     /// threads; each further one reads one thread of another CPU.
-    pub fn step(&mut self, board: &Board, machine: &mut dyn Machine) -> Step {
+    pub fn step(&mut self, board: &Board, machine: &mut dyn Sensors) -> Step {
         let began = machine.now();
         let step = match self.search.take() {
             None => self.wake(board, machine, began),
@@ -141,7 +141,7 @@ impl CpuBalancer {
         step
     }
 
-    fn wake(&mut self, board: &Board, machine: &mut dyn Machine, now: Nanos) -> Step {
+    fn wake(&mut self, board: &Board, machine: &mut dyn Sensors, now: Nanos) -> Step {
         let interval = board.interval();
         let elapsed = (now - self.woke).0.max(1) as f64;
         self.woke = now;
@@ -194,7 +194,7 @@ impl CpuBalancer {
     }
 
     /// Reads all of its own threads.
-    fn read_own(&mut self, board: &Board, machine: &mut dyn Machine) -> Seen {
+    fn read_own(&mut self, board: &Board, machine: &mut dyn Sensors) -> Seen {
         let mut seen = Seen::default();
         self.own.retain_mut(|o| {
             let Some(a) = o.member.read(board, machine) else { return false };
@@ -275,7 +275,7 @@ impl CpuBalancer {
         &mut self,
         mut search: Search,
         board: &Board,
-        machine: &mut dyn Machine,
+        machine: &mut dyn Sensors,
         now: Nanos,
     ) -> Step {
         let members = self.members.clone();
@@ -308,7 +308,7 @@ impl CpuBalancer {
     }
 
     /// Line 6, where somebody was found that it pays to swap with.
-    fn decide(&self, search: &Search, board: &Board, machine: &dyn Machine) -> Step {
+    fn decide(&self, search: &Search, board: &Board, machine: &dyn Sensors) -> Step {
         let outcome = search.hunt.outcome();
         board.searched(outcome.readings as u64, self.members.len() as u64);
         let Some(behind) = outcome.found.and_then(|t| self.members.get(t)) else {
@@ -337,6 +337,6 @@ struct Seen {
     longest: Nanos,
 }
 
-fn is_runnable(machine: &mut dyn Machine, id: ThreadId) -> bool {
+fn is_runnable(machine: &mut dyn Sensors, id: ThreadId) -> bool {
     machine.locate(id).is_some_and(|l| l.state == RunState::Runnable)
 }

@@ -7,7 +7,8 @@ use super::sharing::USUAL_WEIGHT;
 use super::{FIRST_TID, Sim, UNITS, id_of};
 use crate::Counters;
 use evenly_engine::{
-    ApplyError, Located, Machine, MemoryMoved, MemoryUnknown, Reading, Times, Waiting, Wanted,
+    Actuator, ApplyError, Located, MemoryMoved, MemoryUnknown, Reading, Sensors, Times, Waiting,
+    Wanted,
 };
 use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, Nanos, Pid, ThreadId};
 
@@ -64,7 +65,7 @@ impl Sim {
     }
 }
 
-impl Machine for Sim {
+impl Sensors for Sim {
     fn now(&self) -> Nanos {
         Nanos(self.now)
     }
@@ -121,21 +122,6 @@ impl Machine for Sim {
         }
     }
 
-    fn weigh(&mut self, wanted: &[Wanted]) -> Vec<Result<f64, ApplyError>> {
-        let mut give = |w: &Wanted| {
-            let t = self.living(w.thread).ok_or(ApplyError::Gone)?;
-            self.weigh_task(t, ((w.weight * 1000.0).round() as u64).clamp(1, 1_000_000));
-            Ok(w.weight)
-        };
-        wanted.iter().map(&mut give).collect()
-    }
-
-    fn unweigh(&mut self, _process: Pid, thread: ThreadId) {
-        if let Some(t) = self.living(thread) {
-            self.weigh_task(t, USUAL_WEIGHT);
-        }
-    }
-
     fn locate(&mut self, id: ThreadId) -> Option<Located> {
         self.spend(self.scenario.costs.read);
         let t = self.living(id)?;
@@ -153,6 +139,50 @@ impl Machine for Sim {
 
     fn original_mask(&mut self, id: ThreadId) -> Option<CpuSet> {
         self.living(id).map(|t| self.tasks[t].original.clone())
+    }
+
+    fn memory_of(&mut self, _pid: Pid) -> Option<u64> {
+        Some(self.process_bytes)
+    }
+
+    fn memory_on_nodes(&mut self, pid: Pid) -> Result<Vec<(u32, u64)>, MemoryUnknown> {
+        self.spend(self.scenario.costs.read);
+        self.memory_readings += 1;
+        if self.process_bytes == 0 {
+            return Ok(Vec::new());
+        }
+        let unknown = || MemoryUnknown::Unreadable(String::from("the scenario does not tell"));
+        self.memory.get(&pid).map(|&node| vec![(node, self.process_bytes)]).ok_or_else(unknown)
+    }
+
+    /// What the kernel would say: it knows nothing of what a sibling does.
+    fn capacity(&self, cpu: CpuId) -> u32 {
+        if self.scenario.counters != Counters::Capacity {
+            return FULL_CAPACITY;
+        }
+        let speed = self.queues.get(cpu.0 as usize).map_or(1000, |q| q.base_speed);
+        u32::try_from(speed * u64::from(FULL_CAPACITY) / 1000).unwrap_or(u32::MAX).max(1)
+    }
+
+    fn resolution(&self) -> Nanos {
+        self.scenario.tick
+    }
+}
+
+impl Actuator for Sim {
+    fn weigh(&mut self, wanted: &[Wanted]) -> Vec<Result<f64, ApplyError>> {
+        let mut give = |w: &Wanted| {
+            let t = self.living(w.thread).ok_or(ApplyError::Gone)?;
+            self.weigh_task(t, ((w.weight * 1000.0).round() as u64).clamp(1, 1_000_000));
+            Ok(w.weight)
+        };
+        wanted.iter().map(&mut give).collect()
+    }
+
+    fn unweigh(&mut self, _process: Pid, thread: ThreadId) {
+        if let Some(t) = self.living(thread) {
+            self.weigh_task(t, USUAL_WEIGHT);
+        }
     }
 
     fn place(
@@ -187,20 +217,6 @@ impl Machine for Sim {
         }
     }
 
-    fn memory_of(&mut self, _pid: Pid) -> Option<u64> {
-        Some(self.process_bytes)
-    }
-
-    fn memory_on_nodes(&mut self, pid: Pid) -> Result<Vec<(u32, u64)>, MemoryUnknown> {
-        self.spend(self.scenario.costs.read);
-        self.memory_readings += 1;
-        if self.process_bytes == 0 {
-            return Ok(Vec::new());
-        }
-        let unknown = || MemoryUnknown::Unreadable(String::from("the scenario does not tell"));
-        self.memory.get(&pid).map(|&node| vec![(node, self.process_bytes)]).ok_or_else(unknown)
-    }
-
     fn move_memory(&mut self, pid: Pid, from: u32, to: u32) -> bool {
         self.memory_moves.push((pid, from, to));
         true
@@ -213,18 +229,5 @@ impl Machine for Sim {
             *node = to;
         }
         Some(MemoryMoved { pid, from, to, bytes: self.process_bytes, stayed: 0, error: None })
-    }
-
-    /// What the kernel would say: it knows nothing of what a sibling does.
-    fn capacity(&self, cpu: CpuId) -> u32 {
-        if self.scenario.counters != Counters::Capacity {
-            return FULL_CAPACITY;
-        }
-        let speed = self.queues.get(cpu.0 as usize).map_or(1000, |q| q.base_speed);
-        u32::try_from(speed * u64::from(FULL_CAPACITY) / 1000).unwrap_or(u32::MAX).max(1)
-    }
-
-    fn resolution(&self) -> Nanos {
-        self.scenario.tick
     }
 }

@@ -261,9 +261,9 @@ impl Sim {
         self.programs.iter().map(|p| p.ended).collect()
     }
 
-    /// How often the times of a thread were read through [`Machine::read`].
+    /// How often the times of a thread were read through [`Sensors::read`].
     ///
-    /// [`Machine::read`]: evenly_engine::Machine::read
+    /// [`Sensors::read`]: evenly_engine::Sensors::read
     #[must_use]
     pub fn readings(&self) -> u64 {
         self.readings

@@ -2,8 +2,9 @@
 
 use crate::machine::{Conditions, Recorded, Span};
 use evenly_engine::{
-    Balancer, BalancerOptions, CARE, CpuBalancer, Decentral, DomainSpread, DomainThread, Event,
-    GuardOptions, Machine, Observer, RunState, Selection, Step, Tracker, TrackerOptions, roomiest,
+    Actuator, Balancer, BalancerOptions, CARE, CpuBalancer, Decentral, DomainSpread, DomainThread,
+    Event, GuardOptions, Observer, RunState, Selection, Sensors, Step, Tracker, TrackerOptions,
+    roomiest,
 };
 use evenly_model::stats::Random;
 use evenly_model::{CpuId, CpuSet, DomainId, Knowledge, Nanos, ThreadId};

@@ -1,8 +1,8 @@
 //! A simulated machine that writes down what is asked of it, and on which things go wrong.
 
 use evenly_engine::{
-    ApplyError, Located, Machine, MemoryMoved, MemoryUnknown, Neighbour, RankTold, Reading, Tally,
-    Times, Waiting, Wanted,
+    Actuator, ApplyError, Located, MemoryMoved, MemoryUnknown, Neighbour, RankTold, Reading,
+    Sensors, Tally, Times, Waiting, Wanted,
 };
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId};
 use evenly_sim::Sim;
@@ -166,7 +166,7 @@ fn kind_of<T>(result: &Result<T, ApplyError>, kinds: [&'static str; 5]) -> &'sta
     }
 }
 
-impl Machine for Recorded {
+impl Sensors for Recorded {
     fn now(&self) -> Nanos {
         self.sim.now()
     }
@@ -289,6 +289,16 @@ impl Machine for Recorded {
         true
     }
 
+    fn capacity(&self, cpu: CpuId) -> u32 {
+        self.sim.capacity(cpu)
+    }
+
+    fn resolution(&self) -> Nanos {
+        self.sim.resolution()
+    }
+}
+
+impl Actuator for Recorded {
     fn place(&mut self, id: ThreadId, cpu: CpuId, to: Option<&CpuSet>) -> Result<(), ApplyError> {
         let result =
             self.fails(id, &CpuSet::single(cpu)).and_then(|()| self.sim.place(id, cpu, to));
@@ -361,13 +371,5 @@ impl Machine for Recorded {
         }
         self.note(if moved.is_some() { "go on" } else { "go on, nothing" }, (), &moved);
         moved
-    }
-
-    fn capacity(&self, cpu: CpuId) -> u32 {
-        self.sim.capacity(cpu)
-    }
-
-    fn resolution(&self) -> Nanos {
-        self.sim.resolution()
     }
 }

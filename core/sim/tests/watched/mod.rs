@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "each test looks at a part of it")]
 
 use evenly_engine::{
-    ApplyError, Balancer, BalancerOptions, GuardOptions, Located, Machine, Reading, Selection,
-    Waiting, Wanted,
+    Actuator, ApplyError, Balancer, BalancerOptions, GuardOptions, Located, Reading, Selection,
+    Sensors, Waiting, Wanted,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Nanos, Pid, ThreadId};
 use evenly_policy::by_name;
@@ -29,7 +29,7 @@ pub(crate) struct Watched {
     pub(crate) hidden: Option<ThreadId>,
 }
 
-impl Machine for Watched {
+impl Sensors for Watched {
     fn now(&self) -> Nanos {
         self.sim.now()
     }
@@ -67,6 +67,17 @@ impl Machine for Watched {
         self.sim.original_mask(id)
     }
 
+    fn capacity(&self, cpu: CpuId) -> u32 {
+        self.capacities.set(self.capacities.get() + 1);
+        self.sim.capacity(cpu)
+    }
+
+    fn resolution(&self) -> Nanos {
+        self.sim.resolution()
+    }
+}
+
+impl Actuator for Watched {
     fn place(&mut self, id: ThreadId, cpu: CpuId, to: Option<&CpuSet>) -> Result<(), ApplyError> {
         self.acts += 1;
         self.sim.place(id, cpu, to)
@@ -92,15 +103,6 @@ impl Machine for Watched {
         self.acts += 1;
         assert!(self.weights.remove(&thread).is_some(), "{thread} has no weight");
         self.sim.unweigh(process, thread);
-    }
-
-    fn capacity(&self, cpu: CpuId) -> u32 {
-        self.capacities.set(self.capacities.get() + 1);
-        self.sim.capacity(cpu)
-    }
-
-    fn resolution(&self) -> Nanos {
-        self.sim.resolution()
     }
 }
 
