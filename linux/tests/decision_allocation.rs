@@ -6,10 +6,11 @@
 mod counting;
 
 use counting::allocations;
-use evenly_model::{CpuId, Nanos, Plan, Snapshot, Turns};
+use evenly_model::{CpuId, Environment, Nanos, Plan, Snapshot, Turns};
 use evenly_policy::hpc::Levels;
 use evenly_policy::{POLICIES, Policy};
 use evenly_testing::snapshots;
+use std::sync::Arc;
 
 /// 200 threads on 150 CPUs, placed by `at`; every tenth thread rests.
 fn snapshot(at: impl Fn(usize) -> usize, masks: Vec<Vec<bool>>) -> Snapshot {
@@ -80,9 +81,9 @@ fn deciding_by_levels_and_turns_allocates_nothing_between_rounds() {
     }
     for info in POLICIES.iter().filter(|p| p.gives_weights) {
         for (name, s) in [("quiet", &quiet), ("telling", &telling)] {
-            let mut policy = (info.make)();
-            policy.levels(&levels());
-            let times = allocations_of(policy, s, |plan| {
+            let environment = Environment { levels: levels(), ..Environment::default() };
+            let s = Snapshot { environment: Arc::new(environment), ..s.clone() };
+            let times = allocations_of((info.make)(), &s, |plan| {
                 assert!(plan.moves.is_empty(), "{}, {name}: {:?}", info.name, plan.moves);
             });
             assert_eq!(times, 0, "{}, {name}", info.name);

@@ -18,7 +18,7 @@ use evenly_linux::machine::{LinuxMachine, Masks, Source};
 use evenly_linux::proc::Proc;
 use evenly_linux::scan::Scanner;
 use evenly_linux::taskstats::TaskStats;
-use evenly_model::{DomainId, Nanos, Pid, ThreadId, Tid};
+use evenly_model::{DomainId, Environment, Nanos, Pid, ThreadId, Tid};
 use rustix::process::{Signal, kill_process_group};
 use std::os::unix::process::CommandExt;
 use std::sync::Arc;
@@ -218,10 +218,11 @@ fn points(policy: &str) -> (Vec<Point>, Nanos) {
         domain: DomainId(0),
         cpus: cpus.iter().take(2).collect(),
         wanted: None,
-        mechanism: policy.mechanism,
+        policy: policy,
+        environment: Environment::default(),
         guard: GuardOptions { enabled: false, ..GuardOptions::default() },
     };
-    let mut balancer = Balancer::new(options, (policy.make)(), now());
+    let mut balancer = Balancer::new(options, now());
     for &id in &threads.ids {
         let thread = Candidate {
             id,

@@ -28,13 +28,13 @@ use crate::{
     Located, Machine, MemoryUnknown, MoveRecord, Observer, PointRecord, Reading, RunState,
     SearchSummary, Selection, ThreadMeta, ThreadRecord, ThreadSummary, Times, Waiting, Wanted,
 };
+use evenly_model::hpc::Parameters;
 use evenly_model::{
-    CpuId, CpuSet, CpuView, DomainId, Knowledge, MemoryMove, MemoryView, Nanos, Pid, Plan,
-    Snapshot, TaskView, ThreadId, ThreadView, Turns,
+    CpuId, CpuSet, CpuView, DomainId, Effort, Environment, Knowledge, MemoryMove, MemoryView,
+    Nanos, Pid, Plan, Snapshot, TaskView, ThreadId, ThreadView, Turns,
 };
-use evenly_policy::hpc::Parameters;
 use evenly_policy::stopping::CutOff;
-use evenly_policy::{Effort, Mechanism, Policy, Spreader, Spreading};
+use evenly_policy::{Mechanism, Policy, PolicyInfo, Spreader, Spreading};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -48,8 +48,11 @@ pub struct BalancerOptions {
     /// The CPUs that the user wants the program to use; None for all. Threads stay within them
     /// even while balancing is paused.
     pub wanted: Option<CpuSet>,
-    /// How moves are carried out.
-    pub mechanism: Mechanism,
+    /// The policy. Where each CPU has a balancer of its own, it is they who follow it.
+    pub policy: &'static PolicyInfo,
+    /// What it is to know of machine and program. A policy that places threads by load is told more at each
+    /// point where there is [`Environment::knowledge`].
+    pub environment: Environment,
     /// The regression guard.
     pub guard: GuardOptions,
 }
@@ -449,8 +452,10 @@ pub struct Balancer {
     board: Option<Arc<Board>>,
     /// Threads have come or gone since these were told.
     members_changed: bool,
-    /// What the policy has been told, where it asks for that.
-    knowledge: Option<Arc<Knowledge>>,
+    /// The policy asks for what is costly to find out.
+    asks: bool,
+    /// What its searches have cost.
+    effort: Effort,
     /// Memory that is on its way.
     moving: Vec<MemoryMove>,
     memory_looks: MemoryLooks,
@@ -459,7 +464,9 @@ pub struct Balancer {
 impl Balancer {
     /// A balancer for a domain that holds no thread yet.
     #[must_use]
-    pub fn new(options: BalancerOptions, policy: Box<dyn Policy>, now: Nanos) -> Self {
+    pub fn new(options: BalancerOptions, now: Nanos) -> Self {
+        let policy = (options.policy.make)();
+        let environment = Arc::new(options.environment.clone());
         Self {
             guard: Guard::new(options.guard, now),
             policy,
@@ -488,7 +495,7 @@ impl Balancer {
             looked_at_all: Nanos::ZERO,
             looked_at_neighbours: None,
             neighbours_known: Vec::new(),
-            snapshot: Snapshot::default(),
+            snapshot: Snapshot { environment, ..Snapshot::default() },
             on_cpu: Vec::new(),
             plan: Plan::default(),
             last_at: None,
@@ -516,32 +523,17 @@ impl Balancer {
             complained: false,
             board: None,
             members_changed: false,
-            knowledge: None,
+            asks: true,
+            effort: Effort::default(),
             moving: Vec::new(),
             memory_looks: MemoryLooks::default(),
             options,
         }
     }
 
-    /// Tells the policy what is known of machine and program, and from now on what it asks for.
-    pub fn learn(&mut self, knowledge: Arc<Knowledge>) {
-        self.policy.learn(&knowledge);
-        self.knowledge = Some(knowledge);
-    }
-
-    /// Tells the policy which parts the machine has.
-    pub fn levels(&mut self, levels: &evenly_policy::hpc::Levels) {
-        self.policy.levels(levels);
-    }
-
-    /// Tells the policy what the parts that it gives are made of.
-    pub fn parts(&mut self, parts: evenly_policy::hpc::Parts) {
-        self.policy.parts(parts);
-    }
-
-    /// Changes what the policy goes by.
+    /// Changes what policies that give threads parts of CPUs go by.
     pub fn tune(&mut self, parameters: &Parameters) {
-        self.policy.tune(parameters);
+        Arc::make_mut(&mut self.snapshot.environment).tuning = parameters.clone();
     }
 
     /// Which task of the program a thread of the domain is.
@@ -568,9 +560,14 @@ impl Balancer {
             (0..board.seats()).map(|seat| CpuBalancer::new(seat, cut_off, seed, now)).collect();
         let caretaker = Self {
             board: Some(board.clone()),
-            ..Self::new(options, Box::new(Spreading::default()), now)
+            policy: Box::new(Spreading::default()),
+            ..Self::new(options, now)
         };
         (caretaker, Decentral { board, balancers })
+    }
+
+    fn knowledge(&self) -> Option<Arc<Knowledge>> {
+        self.snapshot.environment.knowledge.clone()
     }
 
     /// Which domain this is.
@@ -643,7 +640,7 @@ impl Balancer {
         let mut movable = !within.is_empty();
         let mut foreign = false;
         let wanted = if self.was_paused || self.open { &base } else { &within };
-        if movable && wanted != original && self.options.mechanism != Mechanism::Nothing {
+        if movable && wanted != original && self.options.policy.mechanism != Mechanism::Nothing {
             match machine.confine(thread.id, wanted) {
                 // What cannot be used now is asked for again when the thread is placed.
                 Ok(()) | Err(ApplyError::Unusable { .. }) => {}
@@ -755,7 +752,7 @@ impl Balancer {
             let e = &self.entities[i];
             // Paused, or open, it has more already; pinned, it is placed anew.
             let roams = !(self.was_paused || self.open || self.pinning);
-            if roams && e.movable && self.options.mechanism != Mechanism::Nothing {
+            if roams && e.movable && self.options.policy.mechanism != Mechanism::Nothing {
                 let (id, mask) = (e.meta.id, self.masks[e.mask].clone());
                 match machine.confine(id, &mask) {
                     Ok(()) | Err(ApplyError::Gone | ApplyError::Unusable { .. }) => {}
@@ -844,7 +841,7 @@ impl Balancer {
         self.look_at_cpus(machine, now, observers);
         self.look_at_neighbours(machine, now, observers);
         // Who places threads by load asks for no turns.
-        self.short_phases = self.knowledge.is_none() && self.phases.are_short(period);
+        self.short_phases = self.knowledge().is_none() && self.phases.are_short(period);
         let left = self.observe(machine, now, elapsed == Nanos::ZERO, observers);
         self.locate(machine, now);
         self.fill_snapshot(machine, now, elapsed);
@@ -857,14 +854,17 @@ impl Balancer {
         // One thread is enough: where it is pinned beside a stranger, only we can free it.
         let enough = !self.snapshot.threads.is_empty() && !self.snapshot.cpus.is_empty();
         let mut asking = Nanos::ZERO;
-        if enough && !paused && self.options.mechanism != Mechanism::Nothing {
-            if self.knowledge.is_some() {
+        if enough && !paused && self.options.policy.mechanism != Mechanism::Nothing {
+            if self.knowledge().is_some() {
                 let before = machine.now();
                 self.fill_tasks(machine, now, observers);
                 asking = machine.now() - before;
             }
             // What cannot be known yet is not acted on: the first point only distributes.
             self.policy.decide(&self.snapshot, &mut self.plan);
+            self.snapshot.stayed.clear();
+            self.asks = self.plan.asks;
+            self.effort.add(self.plan.effort);
         }
         let decided = machine.now();
 
@@ -877,7 +877,7 @@ impl Balancer {
         if observers.iter().any(|o| o.wants_points()) {
             let cost = machine.own_cpu_time() - cpu_before;
             // Where nothing is ever moved there is nothing to pause.
-            let paused = paused && self.options.mechanism != Mechanism::Nothing;
+            let paused = paused && self.options.policy.mechanism != Mechanism::Nothing;
             let record = self.record(now, elapsed, paused, cost, moves);
             for o in observers.iter_mut() {
                 o.event(&record);
@@ -999,7 +999,7 @@ impl Balancer {
         now: Nanos,
         observers: &mut [Box<dyn Observer>],
     ) {
-        if self.options.mechanism == Mechanism::Nothing
+        if self.options.policy.mechanism == Mechanism::Nothing
             || self.looked_at_neighbours.is_some_and(|t| now - t < LOOK_AT_NEIGHBOURS)
         {
             return;
@@ -1161,7 +1161,7 @@ impl Balancer {
     fn level_at_barriers(&mut self, now: Nanos) {
         // Where each CPU has a balancer, that knows progress; and to who places threads by load, what they
         // compute is load and not a lead.
-        if self.waiting.is_empty() || self.board.is_some() || self.knowledge.is_some() {
+        if self.waiting.is_empty() || self.board.is_some() || self.knowledge().is_some() {
             return;
         }
         let elapsed = now - self.snapshot.now;
@@ -1194,7 +1194,7 @@ impl Balancer {
         self.taking_turns() <= 1
             && !self.phases.are_uneven()
             // Who only watches is to see what happens.
-            && self.options.mechanism != Mechanism::Nothing
+            && self.options.policy.mechanism != Mechanism::Nothing
             && self.plan.moves.is_empty()
             && s.elapsed > Nanos::ZERO
             && s.threads.iter().all(|t| alone(t.waited))
@@ -1435,7 +1435,7 @@ impl Balancer {
     ) {
         self.snapshot.tasks.clear();
         self.snapshot.memory.clear();
-        let sizes = self.policy.wants_sizes();
+        let sizes = self.asks;
         let mut last: Option<(Pid, f64)> = None;
         for e in &self.entities {
             let pid = e.meta.pid;
@@ -1502,7 +1502,7 @@ impl Balancer {
         now: Nanos,
         observers: &mut [Box<dyn Observer>],
     ) {
-        let Some(knowledge) = self.knowledge.clone().filter(|k| k.nodes.len() > 1) else { return };
+        let Some(knowledge) = self.knowledge().filter(|k| k.nodes.len() > 1) else { return };
         let here: BTreeSet<Pid> = self.entities.iter().map(|e| e.meta.pid).collect();
         self.memory_looks.begin(&here, now);
         let before = machine.own_cpu_time();
@@ -1550,13 +1550,13 @@ impl Balancer {
         now: Nanos,
         observers: &mut [Box<dyn Observer>],
     ) {
-        let Some(knowledge) = self.knowledge.clone() else { return };
+        let Some(knowledge) = self.knowledge() else { return };
         let number = |node: usize| knowledge.nodes.get(node).map_or(0, |(number, _)| *number);
         for m in std::mem::take(&mut self.plan.memory) {
             if machine.move_memory(m.process, number(m.from), number(m.to)) {
                 self.moving.push(m);
             } else {
-                self.policy.memory_stayed(m);
+                self.snapshot.stayed.push(m);
             }
         }
         if self.moving.is_empty() {
@@ -1569,7 +1569,7 @@ impl Balancer {
         if let Some(at) = self.moving.iter().position(of) {
             let planned = self.moving.remove(at);
             if done.bytes < done.stayed || done.error.is_some() {
-                self.policy.memory_stayed(planned);
+                self.snapshot.stayed.push(planned);
             }
         }
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
@@ -1592,7 +1592,7 @@ impl Balancer {
     /// Pins all threads where they are, or releases all, where that has become right.
     fn pin_or_release(&mut self, machine: &mut dyn Machine, now: Nanos) {
         let nobody_gives_up = self.nobody_gives_up(now);
-        let hold = match self.options.mechanism {
+        let hold = match self.options.policy.mechanism {
             Mechanism::Nothing => return,
             Mechanism::Pin => true,
             Mechanism::Nudge => nobody_gives_up,
@@ -1601,7 +1601,9 @@ impl Balancer {
         if pin && self.pinning {
             // The kernel does not even out what is pinned, so there is no point in waiting for it to
             // do so: the policy is to distribute as at the first time.
-            if self.options.mechanism == Mechanism::Nudge && !self.cover.is_there(&self.snapshot) {
+            if self.options.policy.mechanism == Mechanism::Nudge
+                && !self.cover.is_there(&self.snapshot)
+            {
                 self.snapshot.point = 0;
             }
             return;
@@ -1635,7 +1637,7 @@ impl Balancer {
             // The next point lets them, if that is still right.
             board.set_active(false);
         }
-        if self.was_paused || self.pinning || self.options.mechanism == Mechanism::Nothing {
+        if self.was_paused || self.pinning || self.options.policy.mechanism == Mechanism::Nothing {
             // The next point releases what is pinned.
             return;
         }
@@ -1698,7 +1700,7 @@ impl Balancer {
         period: Nanos,
         observers: &mut [Box<dyn Observer>],
     ) -> bool {
-        if self.options.mechanism == Mechanism::Nothing {
+        if self.options.policy.mechanism == Mechanism::Nothing {
             return true;
         }
         let before = self.guard.stood_down();
@@ -2087,7 +2089,7 @@ impl Balancer {
     /// What the policy's searches have cost so far.
     #[must_use]
     pub fn effort(&self) -> Effort {
-        self.board.as_ref().map_or_else(|| self.policy.effort(), |b| b.effort())
+        self.board.as_ref().map_or(self.effort, |b| b.effort())
     }
 
     /// What this domain amounted to, and its threads.
@@ -2114,7 +2116,7 @@ impl Balancer {
         let slot = self.slowest_slot / (self.balanced_for.0 as f64).max(1.0);
         let board = self.board.as_deref();
         let migrations = self.migrations + board.map_or(0, Board::migrations);
-        let acted = migrations > 0 && self.options.mechanism != Mechanism::Nothing;
+        let acted = migrations > 0 && self.options.policy.mechanism != Mechanism::Nothing;
         // A balancing point is a wake-up of one CPU's balancer, where each has one.
         let points = board.map_or(self.points, Board::wakes);
         let at_once = if board.is_some() { self.usable.len().max(1) as f64 } else { 1.0 };
@@ -2143,7 +2145,7 @@ impl Balancer {
             blocked_share: part(|t| t.blocked_s),
         };
         let mut notes = self.notes.clone();
-        if self.policy.reacts() {
+        if self.options.policy.at_blocking {
             notes.push(format!(
                 "CPUs did none of the program's work for {:.2} s of their time, while its threads \
                  waited for others: that is what reacting costs, and what others took",

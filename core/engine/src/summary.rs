@@ -4,10 +4,10 @@
 //! assumes what the machine did.
 
 use crate::Verdict;
+use evenly_model::Effort;
 use evenly_model::efficiency::{Efficiency, Stay};
 use evenly_model::metrics::Level;
 use evenly_model::{CpuSet, DomainId, Nanos, Pid, ThreadId};
-use evenly_policy::Effort;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -6,7 +6,7 @@ use evenly_engine::{
     Actuator, ApplyError, Balancer, BalancerOptions, Candidate, GuardOptions, Located, RankTold,
     Reading, RunState, Selection, Sensors, Tally, Times, Waiting,
 };
-use evenly_model::{CpuId, CpuSet, DomainId, Knowledge, Nanos, Pid, ThreadId, Tid};
+use evenly_model::{CpuId, CpuSet, DomainId, Environment, Knowledge, Nanos, Pid, ThreadId, Tid};
 use evenly_policy::by_name;
 use std::sync::Arc;
 
@@ -145,16 +145,17 @@ impl Actuator for Ranks {
 fn balancer(machine: &mut Ranks, usable: &str, nodes: [&str; 2]) -> Balancer {
     let cpus = |list: &str| -> CpuSet { list.parse().unwrap() };
     let nuco = by_name("nuco").unwrap();
+    let nodes = vec![(0, cpus(nodes[0])), (1, cpus(nodes[1]))];
+    let knowledge = Arc::new(Knowledge { every: 10, ..Knowledge::even(nodes, 3.0) });
     let options = BalancerOptions {
         domain: DomainId(0),
         cpus: cpus(usable),
         wanted: None,
-        mechanism: nuco.mechanism,
+        policy: nuco,
+        environment: Environment { knowledge: Some(knowledge), ..Environment::default() },
         guard: GuardOptions { enabled: false, ..GuardOptions::default() },
     };
-    let mut balancer = Balancer::new(options, (nuco.make)(), machine.now);
-    let nodes = vec![(0, cpus(nodes[0])), (1, cpus(nodes[1]))];
-    balancer.learn(Arc::new(Knowledge { every: 10, ..Knowledge::even(nodes, 3.0) }));
+    let mut balancer = Balancer::new(options, machine.now);
     for t in 0..RANKS {
         let thread = Candidate {
             id: Ranks::id(t),

@@ -5,7 +5,7 @@ use evenly_engine::{
     Actuator, ApplyError, Balancer, BalancerOptions, CARE, Candidate, Decentral, GuardOptions,
     Located, Reading, RunState, Selection, Sensors, Step, Times,
 };
-use evenly_model::{CpuId, CpuSet, DomainId, Nanos, Pid, ThreadId, Tid};
+use evenly_model::{CpuId, CpuSet, DomainId, Environment, Nanos, Pid, ThreadId, Tid};
 use evenly_policy::by_name;
 use proptest::prelude::*;
 
@@ -208,7 +208,8 @@ fn options(cpus: &CpuSet, policy: &str) -> BalancerOptions {
         domain: DomainId(0),
         cpus: cpus.clone(),
         wanted: None,
-        mechanism: by_name(policy).unwrap().mechanism,
+        policy: by_name(policy).unwrap(),
+        environment: Environment::default(),
         guard: GuardOptions { enabled: false, ..GuardOptions::default() },
     }
 }
@@ -243,9 +244,7 @@ impl Story {
     /// Balanced by a policy that has a cycle. Returns how many threads were moved.
     fn cycle(&self, policy: &str) -> (Recorder, u64) {
         let mut machine = self.recorder();
-        let policy_of = by_name(policy).unwrap();
-        let mut balancer =
-            Balancer::new(options(&self.whole(), policy), (policy_of.make)(), machine.now);
+        let mut balancer = Balancer::new(options(&self.whole(), policy), machine.now);
         let early = self.masks.len() - self.late.min(self.masks.len() - 1);
         for (i, (selection, original)) in machine.selections(0).into_iter().enumerate() {
             if i < early {

@@ -1,7 +1,9 @@
 //! What is known of a machine and of a program beside what is observed: for policies that place
 //! threads by load, communication and memory.
 
+use crate::hpc::{Levels, Parameters, Parts};
 use crate::{CacheLevel, CpuId, CpuSet, NodeIndex, TaskGraph};
+use std::sync::Arc;
 
 /// The NUMA nodes of a machine, what they cost each other, and what was recorded of the program.
 #[derive(Debug, Clone)]
@@ -53,6 +55,29 @@ impl Knowledge {
             at.and_then(|at| u32::try_from(at).ok()).unwrap_or(u32::MAX - cpu.0)
         };
         self.caches.iter().map(|(_, caches)| number(caches)).collect()
+    }
+}
+
+/// What a policy is to know beside what is observed: of the machine, of the program, and of what its user
+/// wants. The same from point to point, until somebody changes it.
+#[derive(Debug, Clone, Default)]
+pub struct Environment {
+    /// What is known of machine and program, for policies that place threads by load.
+    pub knowledge: Option<Arc<Knowledge>>,
+    /// The parts that the machine has, level by level from the outermost on. Empty where nobody tells.
+    pub levels: Levels,
+    /// What the parts that a policy gives are made of.
+    pub parts: Parts,
+    /// What policies that give parts go by.
+    pub tuning: Parameters,
+}
+
+impl PartialEq for Environment {
+    /// Knowledge is the same where it is one and the same: it may be large.
+    fn eq(&self, other: &Self) -> bool {
+        self.knowledge.as_ref().map(Arc::as_ptr) == other.knowledge.as_ref().map(Arc::as_ptr)
+            && (&self.levels, self.parts, &self.tuning)
+                == (&other.levels, other.parts, &other.tuning)
     }
 }
 

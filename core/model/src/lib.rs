@@ -9,6 +9,7 @@
 mod cluster;
 mod cpuset;
 pub mod efficiency;
+pub mod hpc;
 mod ids;
 mod knowledge;
 pub mod metrics;
@@ -27,8 +28,8 @@ pub use cluster::{
 };
 pub use cpuset::{CpuListError, CpuSet};
 pub use ids::{CpuId, DomainId, Pid, ThreadId, Tid};
-pub use knowledge::Knowledge;
-pub use plan::{MemoryMove, Move, Plan, Reason, Weight};
+pub use knowledge::{Environment, Knowledge};
+pub use plan::{Effort, MemoryMove, Move, Plan, Reason, Weight};
 pub use printable::{Printable, is_printable, printable};
 pub use snapshot::{
     CpuIndex, CpuView, FULL_CAPACITY, LinkView, MemoryView, Snapshot, TaskView, ThreadIndex,

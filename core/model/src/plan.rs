@@ -70,6 +70,29 @@ pub struct Weight {
     pub weight: f64,
 }
 
+/// What a policy that looks at threads one by one has looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Effort {
+    /// Searches for a thread to swap with.
+    pub searches: u64,
+    /// Speeds that were read in them, all together.
+    pub readings: u64,
+    /// Threads that there were, summed over the searches: what reading all would have been.
+    pub threads: u64,
+    /// The most that were read in one search.
+    pub most: u64,
+}
+
+impl Effort {
+    /// Adds another.
+    pub fn add(&mut self, other: Self) {
+        self.searches += other.searches;
+        self.readings += other.readings;
+        self.threads += other.threads;
+        self.most = self.most.max(other.most);
+    }
+}
+
 /// What is to be done at one balancing point. Re-used from point to point, so that the steady
 /// state allocates nothing.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -81,11 +104,17 @@ pub struct Plan {
     /// What threads are to have of their CPUs from now on: of all of them, or nothing where that stays
     /// as it is.
     pub weights: Vec<Weight>,
+    /// Whether what is costly to find out is wanted at the next point: how much memory processes have and
+    /// where, and what the program tells of its computing and its messages.
+    pub asks: bool,
+    /// What deciding has cost.
+    pub effort: Effort,
 }
 
 impl Plan {
-    /// Forgets all moves.
+    /// Empties it, and keeps its space.
     pub fn clear(&mut self) {
+        (self.asks, self.effort) = (false, Effort::default());
         self.moves.clear();
         self.memory.clear();
         self.weights.clear();

@@ -1,7 +1,8 @@
 //! What is observed at one balancing point of one domain.
 
-use crate::{CpuId, CpuSet, Nanos, Pid, ThreadId};
+use crate::{CpuId, CpuSet, Environment, MemoryMove, Nanos, Pid, ThreadId};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Index of a thread in [`Snapshot::threads`].
 pub type ThreadIndex = usize;
@@ -147,6 +148,9 @@ pub struct CpuView {
 }
 
 /// The state of one domain at one balancing point: all that a policy may look at.
+///
+/// What is costly to find out ([`Snapshot::memory`], [`Snapshot::links`], sizes of processes and what ranks
+/// have computed) is there at the first point, and where the plan before asked for it ([`crate::Plan::asks`]).
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Snapshot {
     /// Number of the balancing point, from 0. At point 0 nothing has been placed yet.
@@ -178,6 +182,10 @@ pub struct Snapshot {
     /// Where processes have their memory, of those that were looked at just now. Empty at most points,
     /// because that is costly, and on a machine with one node.
     pub memory: Vec<MemoryView>,
+    /// Memory that was to be moved by plans before, and stays where it is, or most of it.
+    pub stayed: Vec<MemoryMove>,
+    /// What is known beside.
+    pub environment: Arc<Environment>,
 }
 
 impl CpuView {

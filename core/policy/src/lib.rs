@@ -29,8 +29,7 @@ pub mod speed;
 mod spread;
 pub mod stopping;
 
-use evenly_model::{Knowledge, MemoryMove, Plan, Snapshot};
-use std::sync::Arc;
+use evenly_model::{Plan, Snapshot};
 
 pub use juggle::{Juggle, Margins};
 pub use reactive::Reactive;
@@ -52,53 +51,9 @@ pub enum Mechanism {
 
 /// A policy at work. One instance serves one domain.
 pub trait Policy: Send {
-    /// Decides. `plan` comes empty; moves are carried out in the order in which they are pushed.
+    /// Decides, by this snapshot and those before. `plan` comes empty; moves are carried out in the order in
+    /// which they are pushed, as far as that leaves every CPU in use.
     fn decide(&mut self, snapshot: &Snapshot, plan: &mut Plan);
-
-    /// Tells it what is known of machine and program. Before it decides first, if at all.
-    fn learn(&mut self, _knowledge: &Arc<Knowledge>) {}
-
-    /// Changes what it goes by, while it is at work. For those that give threads parts of CPUs.
-    fn tune(&mut self, _parameters: &hpc::Parameters) {}
-
-    /// The parts that the machine has, level by level from the outermost on: nodes, caches, cores. Told before the
-    /// first point, to those that give threads parts of CPUs.
-    fn levels(&mut self, _levels: &hpc::Levels) {}
-
-    /// What the parts that it gives are made of. Told before the first point; of the time of CPUs where nobody tells.
-    fn parts(&mut self, _parts: hpc::Parts) {}
-
-    /// Whether it wants to know at the next point how much memory processes have, and where, and what
-    /// the program tells of its computing and its messages.
-    fn wants_sizes(&self) -> bool {
-        false
-    }
-
-    /// Memory that was to be moved stays where it is, or most of it.
-    fn memory_stayed(&mut self, _planned: MemoryMove) {}
-
-    /// What its searches have cost so far; all 0 for one that does not search.
-    fn effort(&self) -> Effort {
-        Effort::default()
-    }
-
-    /// Whether it waits until a CPU has fallen idle: the report then says for how long they were.
-    fn reacts(&self) -> bool {
-        false
-    }
-}
-
-/// What a policy that looks at threads one by one has looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Effort {
-    /// Searches for a thread to swap with.
-    pub searches: u64,
-    /// Speeds that were read in them, all together.
-    pub readings: u64,
-    /// Threads that there were, summed over the searches: what reading all would have been.
-    pub threads: u64,
-    /// The most that were read in one search.
-    pub most: u64,
 }
 
 /// An entry of the registry: all that the rest of evenly has to know of a policy.
@@ -111,14 +66,15 @@ pub struct PolicyInfo {
     /// How its moves are carried out.
     pub mechanism: Mechanism,
     /// Whether the simulator calls it also at the moment when a thread blocks or ends, as the
-    /// paper's reactive balancing is called. Live, points come once a period whatever the policy.
+    /// paper's reactive balancing is called. Live, points come once a period whatever the policy. It waits
+    /// until a CPU has fallen idle: the report says for how long they were.
     pub at_blocking: bool,
     /// Whether it is what others are held against (Eq. 1). Such a policy is not paused to see what
     /// it is worth: that would let the kernel mix the threads, and another placement begin. It leaves
     /// places empty that threads leave, and nothing is said to be gained by it.
     pub is_reference: bool,
     /// Whether it levels load and not numbers of threads, over all NUMA nodes at once, by what it is
-    /// told ([`Policy::learn`]). All CPUs are one domain for it.
+    /// told ([`evenly_model::Knowledge`]). All CPUs are one domain for it.
     pub places_load: bool,
     /// Whether it gives threads parts of the CPUs that they share. It needs to know when they wait for
     /// each other, which they tell with the probe.

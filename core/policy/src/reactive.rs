@@ -125,8 +125,4 @@ impl Policy for Reactive {
             self.crowded.extend(self.passed.drain(..));
         }
     }
-
-    fn reacts(&self) -> bool {
-        true
-    }
 }

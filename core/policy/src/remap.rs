@@ -214,26 +214,17 @@ impl Home {
 }
 
 impl Policy for Remap {
-    fn learn(&mut self, knowledge: &Arc<Knowledge>) {
-        self.knowledge = Some(knowledge.clone());
-    }
-
-    fn wants_sizes(&self) -> bool {
-        !self.distributed || self.points + 1 >= self.every()
-    }
-
-    fn memory_stayed(&mut self, planned: MemoryMove) {
-        // What was read is read again, but a guess has to be mended here.
-        if let Some(Home::Guessed(node)) = self.homes.get_mut(&planned.process) {
-            *node = planned.from;
-        }
-        let (times, until) = self.stayed.entry(planned.process).or_default();
-        let rest = 1u64.checked_shl(*times).map_or(LONGEST_REST, |r| r.min(LONGEST_REST));
-        *until = self.windows + rest;
-        *times += 1;
-    }
-
     fn decide(&mut self, s: &Snapshot, plan: &mut Plan) {
+        self.knowledge.clone_from(&s.environment.knowledge);
+        s.stayed.iter().for_each(|m| self.memory_stayed(*m));
+        self.place(s, plan);
+        // At the end of a window.
+        plan.asks = !self.distributed || self.points + 1 >= self.every();
+    }
+}
+
+impl Remap {
+    fn place(&mut self, s: &Snapshot, plan: &mut Plan) {
         if !self.distributed && s.point == 0 {
             // Before anything is moved: where nothing can be read, memory is taken to be where
             // threads were that touched it.
@@ -278,6 +269,17 @@ impl Case {
 }
 
 impl Remap {
+    fn memory_stayed(&mut self, planned: MemoryMove) {
+        // What was read is read again, but a guess has to be mended here.
+        if let Some(Home::Guessed(node)) = self.homes.get_mut(&planned.process) {
+            *node = planned.from;
+        }
+        let (times, until) = self.stayed.entry(planned.process).or_default();
+        let rest = 1u64.checked_shl(*times).map_or(LONGEST_REST, |r| r.min(LONGEST_REST));
+        *until = self.windows + rest;
+        *times += 1;
+    }
+
     fn every(&self) -> u32 {
         self.knowledge.as_ref().map_or(Knowledge::USUAL_EVERY, |k| k.every).max(1)
     }
@@ -673,6 +675,7 @@ fn edges(s: &Snapshot, profile: &TaskGraph, all_load_s: f64) -> Vec<Edge> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use evenly_model::Environment;
     use evenly_model::{CacheLevel, CpuSet, LinkView, Tid};
 
     const PERIOD: Nanos = Nanos::from_millis(20);
@@ -765,12 +768,13 @@ mod tests {
         }
 
         /// So many points; the plans that were not empty.
-        fn run(&mut self, policy: &mut Remap, points: u64) -> Vec<Plan> {
+        fn run(&mut self, nuco: &mut Nuco, points: u64) -> Vec<Plan> {
             let mut plans = Vec::new();
             for _ in 0..points {
                 let mut plan = Plan::default();
                 let mut snapshot = self.snapshot();
-                if policy.wants_sizes() {
+                snapshot.environment = nuco.environment.clone();
+                if nuco.asked {
                     let view = |(&p, on): (&i32, &Vec<f64>)| MemoryView {
                         process: Pid(p),
                         on: on.clone(),
@@ -782,10 +786,12 @@ mod tests {
                 for &(from, to, rate) in &self.talk {
                     *self.sent.entry((from, to)).or_default() += rate * PERIOD.as_secs_f64();
                 }
-                policy.decide(&snapshot, &mut plan);
+                snapshot.stayed = std::mem::take(&mut nuco.stayed);
+                nuco.policy.decide(&snapshot, &mut plan);
+                nuco.asked = plan.asks;
                 plan.moves.iter().for_each(|m| self.at[m.thread] = m.to);
                 self.point += 1;
-                if plan != Plan::default() {
+                if !plan.moves.is_empty() || !plan.memory.is_empty() {
                     plans.push(plan);
                 }
             }
@@ -793,12 +799,26 @@ mod tests {
         }
     }
 
-    fn policy(every: u32, factor: f64, profile: Option<TaskGraph>) -> Remap {
+    /// The policy, with what it is to know and what it wants to be told.
+    struct Nuco {
+        policy: Remap,
+        environment: Arc<Environment>,
+        asked: bool,
+        stayed: Vec<MemoryMove>,
+    }
+
+    impl Nuco {
+        fn that_knows(knowledge: Knowledge) -> Self {
+            let knowledge = Some(Arc::new(knowledge));
+            let environment = Arc::new(Environment { knowledge, ..Environment::default() });
+            Self { policy: Remap::default(), environment, asked: true, stayed: Vec::new() }
+        }
+    }
+
+    fn policy(every: u32, factor: f64, profile: Option<TaskGraph>) -> Nuco {
         let cpus = |list: &str| -> CpuSet { list.parse().unwrap() };
         let nodes = vec![(0, cpus("0-1")), (1, cpus("2-3"))];
-        let mut policy = Remap::default();
-        policy.learn(&Arc::new(Knowledge { every, profile, ..Knowledge::even(nodes, factor) }));
-        policy
+        Nuco::that_knows(Knowledge { every, profile, ..Knowledge::even(nodes, factor) })
     }
 
     fn heaviest(m: &Machine) -> f64 {
@@ -845,8 +865,9 @@ mod tests {
                 progress[i] += if busy.contains(&i) { 8_000_000 } else { 1_000_000 };
                 t.progress = progress[i];
             }
+            s.environment = nuco.environment.clone();
             let mut plan = Plan::default();
-            nuco.decide(&s, &mut plan);
+            nuco.policy.decide(&s, &mut plan);
             plan.moves.iter().for_each(|x| m.at[x.thread] = x.to);
             moved += plan.moves.len();
             m.point += 1;
@@ -872,8 +893,9 @@ mod tests {
                 progress[i] += PERIOD.scale(rate).0 as i64;
                 t.progress = progress[i];
             }
+            s.environment = nuco.environment.clone();
             let mut plan = Plan::default();
-            nuco.decide(&s, &mut plan);
+            nuco.policy.decide(&s, &mut plan);
             plan.moves.iter().for_each(|x| m.at[x.thread] = x.to);
             if !plan.moves.is_empty() {
                 assert_eq!(m.at, [0, 1, 1 - with, 2, 3]);
@@ -957,9 +979,8 @@ mod tests {
         for caches in [caches, Vec::new()] {
             let known = !caches.is_empty();
             let node = vec![(0, cpus("0-3"))];
-            let mut nuco = Remap::default();
             let knowledge = Knowledge { every: 10, caches, ..Knowledge::even(node, 1.0) };
-            nuco.learn(&Arc::new(knowledge));
+            let mut nuco = Nuco::that_knows(knowledge);
             let mut m = start.clone();
             let moved = !m.run(&mut nuco, 200).is_empty();
             let together = |i: usize, j: usize| m.at[i] / 2 == m.at[j] / 2;
@@ -1048,17 +1069,17 @@ mod tests {
             }
             s
         };
-        nuco.open_window(&told(1, Some(0)));
-        assert_eq!(nuco.links(&told(11, None)), Some(Links::new()));
-        nuco.open_window(&told(1, None));
-        assert_eq!(nuco.links(&told(11, None)), Some(Links::new()));
+        nuco.policy.open_window(&told(1, Some(0)));
+        assert_eq!(nuco.policy.links(&told(11, None)), Some(Links::new()));
+        nuco.policy.open_window(&told(1, None));
+        assert_eq!(nuco.policy.links(&told(11, None)), Some(Links::new()));
         let mut s = told(11, None);
         s.links.as_mut().unwrap()[1].messages += 20.0;
-        let found = nuco.links(&s).unwrap();
+        let found = nuco.policy.links(&s).unwrap();
         assert_eq!(found.keys().collect::<Vec<_>>(), [&(1, 3)]);
         assert!((found[&(1, 3)].messages - 100.0).abs() < 1e-9);
         s.links = None;
-        assert_eq!(nuco.links(&s), None);
+        assert_eq!(nuco.policy.links(&s), None);
     }
 
     /// Where bandwidths are known, too: a thread is not copied to go to another CPU of its node, however
@@ -1067,17 +1088,16 @@ mod tests {
     fn known_bandwidths_do_not_keep_threads_from_their_own_node() {
         let mut m = Machine::new(&[(0, 0.45), (0, 0.45), (1, 0.05), (2, 0.4), (3, 0.4)]);
         m.bytes = 1e12;
-        let mut nuco = policy(10, 1.5, None);
-        let known = nuco.knowledge.take().unwrap();
+        let known = policy(10, 1.5, None).environment.knowledge.clone().unwrap();
         let bandwidths = Some(vec![2e10, 1e10, 1e10, 2e10]);
-        nuco.learn(&Arc::new(Knowledge { bandwidths, ..(*known).clone() }));
+        let known = Knowledge { bandwidths, ..(*known).clone() };
+        let mut nuco = Nuco::that_knows(known.clone());
         let request = {
             let s = m.snapshot();
-            nuco.see(&s);
-            nuco.window = Nanos::ZERO;
-            let known = nuco.knowledge.clone().unwrap();
+            nuco.policy.see(&s);
+            nuco.policy.window = Nanos::ZERO;
             let s = Snapshot { now: Nanos::from_millis(1_000), ..s };
-            nuco.case(&s, &known, &Demand { rates: m.shares.clone(), links: None }).unwrap()
+            nuco.policy.case(&s, &known, &Demand { rates: m.shares.clone(), links: None }).unwrap()
         };
         // Two cores at 20 GB/s.
         assert_eq!(request.options.byte_s(&request.cluster), 1e-10);
@@ -1119,7 +1139,7 @@ mod tests {
             (2, vec![5e6, 5e6]),
             (3, vec![1e5, 9.9e6]),
         ]);
-        let moves = |m: &mut Machine, nuco: &mut Remap| -> Vec<MemoryMove> {
+        let moves = |m: &mut Machine, nuco: &mut Nuco| -> Vec<MemoryMove> {
             let plans = m.run(nuco, 60);
             assert!(plans.iter().all(|p| p.moves.is_empty()), "{plans:?}");
             plans.into_iter().flat_map(|p| p.memory).collect()
@@ -1148,8 +1168,9 @@ mod tests {
             for point in 0..=40 {
                 let mut s = Machine { point, ..m.clone() }.snapshot();
                 s.memory = vec![MemoryView { process: Pid(0), on: vec![0.0, bytes], elsewhere }];
+                s.environment = nuco.environment.clone();
                 let mut plan = Plan::default();
-                nuco.decide(&s, &mut plan);
+                nuco.policy.decide(&s, &mut plan);
                 plans.extend(plan.memory);
             }
             plans.len()
@@ -1172,7 +1193,7 @@ mod tests {
         let mut tried = Vec::new();
         for window in 0..200 {
             for planned in m.run(&mut nuco, 10).into_iter().flat_map(|p| p.memory) {
-                nuco.memory_stayed(planned);
+                nuco.stayed.push(planned);
                 tried.push(window);
             }
         }
@@ -1187,7 +1208,7 @@ mod tests {
         m.bytes = 1e6;
         let mut nuco = policy(10, 2.0, None);
         let first = m.run(&mut nuco, 500).into_iter().flat_map(|p| p.memory).next().unwrap();
-        nuco.memory_stayed(first);
+        nuco.stayed.push(first);
         let again = m.run(&mut nuco, 500).into_iter().flat_map(|p| p.memory).next();
         assert_eq!(again, Some(first));
     }

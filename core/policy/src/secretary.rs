@@ -37,9 +37,11 @@
 
 use crate::speed::{RESTS, averaged};
 use crate::stopping::{CutOff, Gaussian, Rule, uniform_skip};
-use crate::{Effort, Mechanism, Policy, PolicyInfo, Spreader};
+use crate::{Mechanism, Policy, PolicyInfo, Spreader};
 use evenly_model::stats::Random;
-use evenly_model::{CpuIndex, Nanos, Plan, Reason, Snapshot, ThreadId, ThreadIndex, ThreadView};
+use evenly_model::{
+    CpuIndex, Effort, Nanos, Plan, Reason, Snapshot, ThreadId, ThreadIndex, ThreadView,
+};
 use std::collections::HashMap;
 
 pub(crate) const SECRETARY: PolicyInfo = PolicyInfo {
@@ -280,7 +282,6 @@ pub struct Secretary {
     moved: HashMap<ThreadId, Nanos>,
     by_cpu: Vec<Vec<ThreadIndex>>,
     turns: Vec<(Nanos, CpuIndex)>,
-    effort: Effort,
 }
 
 impl Secretary {
@@ -297,7 +298,6 @@ impl Secretary {
             moved: HashMap::new(),
             by_cpu: Vec::new(),
             turns: Vec::new(),
-            effort: Effort::default(),
         }
     }
 
@@ -387,10 +387,9 @@ impl Secretary {
                 allowed.then(|| view.progress as f64 / age)
             },
         );
-        self.effort.searches += 1;
-        self.effort.readings += search.readings as u64;
-        self.effort.threads += snapshot.threads.len() as u64;
-        self.effort.most = self.effort.most.max(search.readings as u64);
+        let readings = search.readings as u64;
+        let threads = snapshot.threads.len() as u64;
+        plan.effort.add(Effort { searches: 1, readings, threads, most: readings });
         let Some(behind) = search.found else { return };
         let lead = progress - snapshot.threads[behind].progress;
         if !rests && lead <= least_lead {
@@ -456,10 +455,6 @@ impl Policy for Secretary {
             self.wake(snapshot, c, age, plan);
         }
         self.turns = turns;
-    }
-
-    fn effort(&self) -> Effort {
-        self.effort
     }
 }
 

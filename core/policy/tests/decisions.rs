@@ -8,6 +8,7 @@ use evenly_policy::{POLICIES, by_name, spread};
 use evenly_testing::snapshots;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use std::sync::Arc;
 
 /// A snapshot with masks and threads that may not be moved.
 fn any_snapshot(most_threads: usize, most_cpus: usize) -> impl Strategy<Value = Snapshot> {
@@ -76,6 +77,8 @@ fn any_snapshot(most_threads: usize, most_cpus: usize) -> impl Strategy<Value = 
                     tasks: Vec::new(),
                     memory: Vec::new(),
                     links: None,
+                    stayed: Vec::new(),
+                    environment: Arc::default(),
                 }
             })
     })

@@ -12,7 +12,7 @@ use evenly_engine::{
     PeriodControl, PeriodOptions, SearchSummary, Selection, Sensors, Step, Summary, Tracker,
     TrackerOptions,
 };
-use evenly_model::{CpuSet, DomainId, Knowledge, Nanos, ThreadId};
+use evenly_model::{CpuSet, DomainId, Environment, Knowledge, Nanos, ThreadId};
 use evenly_policy::{Mechanism, POLICIES, by_name};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -256,18 +256,18 @@ impl Driver {
                     wanted: options.cpus.clone(),
                     domain: DomainId(d as u32),
                     cpus: cpus.clone(),
-                    mechanism: info.mechanism,
+                    policy: info,
+                    environment: Environment {
+                        knowledge: knowledge.clone(),
+                        ..Environment::default()
+                    },
                     guard: GuardOptions {
                         enabled: options.guard.enabled && info.is_guarded(),
                         ..options.guard
                     },
                 };
                 let Some(cut_off) = info.decentral else {
-                    let mut balancer = Balancer::new(options, (info.make)(), sim.now());
-                    if let Some(knowledge) = &knowledge {
-                        balancer.learn(knowledge.clone());
-                    }
-                    return balancer;
+                    return Balancer::new(options, sim.now());
                 };
                 let lambda = control.current();
                 let (caretaker, all) =

@@ -5,8 +5,8 @@ use evenly_engine::{
     Balancer, BalancerOptions, CARE, Decentral, Event, GuardOptions, MoveRecord, Observer,
     PeriodOptions, Selection, Sensors, Step,
 };
-use evenly_model::{CpuId, CpuSet, DomainId, Nanos};
-use evenly_policy::Mechanism;
+use evenly_model::{CpuId, CpuSet, DomainId, Environment, Nanos};
+use evenly_policy::by_name;
 use evenly_policy::stopping::CutOff;
 use evenly_sim::{
     Costs, Driver, DriverOptions, Hotplug, Outcome, Scenario, Sim, Stranger, simulate,
@@ -152,7 +152,8 @@ fn whoever_is_swapped_is_behind_at_that_moment() {
             domain: DomainId(0),
             cpus: cpus.clone(),
             wanted: None,
-            mechanism: Mechanism::Pin,
+            policy: by_name("secretary").unwrap(),
+            environment: Environment::default(),
             guard: GuardOptions { enabled: false, ..GuardOptions::default() },
         };
         let (mut caretaker, Decentral { board, mut balancers }) =

@@ -6,7 +6,7 @@ use evenly_engine::{
     Balancer, BalancerOptions, DomainSpread, DomainThread, Event, GuardOptions, Observer,
     Selection, Sensors, Summary, roomiest,
 };
-use evenly_model::{CpuId, CpuSet, DomainId, Nanos, ThreadId};
+use evenly_model::{CpuId, CpuSet, DomainId, Environment, Nanos, ThreadId};
 use evenly_policy::by_name;
 use evenly_sim::{Barrier, Hotplug, Scenario, Sim};
 use std::sync::{Arc, Mutex};
@@ -56,10 +56,11 @@ impl Two {
                 domain: DomainId(i as u32),
                 cpus: cpus.clone(),
                 wanted: None,
-                mechanism: info.mechanism,
+                policy: info,
+                environment: Environment::default(),
                 guard: GuardOptions { enabled: false, ..GuardOptions::default() },
             };
-            Balancer::new(options, (info.make)(), sim.now())
+            Balancer::new(options, sim.now())
         };
         let balancers = sets.iter().enumerate().map(balancer).collect();
         let log = Arc::new(Mutex::new(Vec::new()));
@@ -350,10 +351,11 @@ fn a_domain_is_open_while_another_has_no_thread() {
             domain: DomainId(0),
             cpus: cpus("0-3"),
             wanted: None,
-            mechanism: info.mechanism,
+            policy: info,
+            environment: Environment::default(),
             guard: GuardOptions { enabled: false, ..GuardOptions::default() },
         };
-        let mut balancer = Balancer::new(options, (info.make)(), sim.now());
+        let mut balancer = Balancer::new(options, sim.now());
         sim.run_until(PERIOD);
         assert_eq!(sim.candidates().len(), 5);
         for thread in sim.candidates() {

@@ -31,7 +31,7 @@ use evenly_engine::{
     PeriodControl, PeriodOptions, Placed, Selection, Sensors, Summary, Times, Tracker,
     TrackerOptions, home_of_newcomer, left_to_nobody, roomiest,
 };
-use evenly_model::{CpuId, CpuSet, DomainId, Knowledge, Nanos, Pid, ThreadId, Tid};
+use evenly_model::{CpuId, CpuSet, DomainId, Environment, Knowledge, Nanos, Pid, ThreadId, Tid};
 use evenly_policy::PolicyInfo;
 use evenly_policy::hpc::{Levels, Parameters};
 use std::collections::{HashMap, HashSet};
@@ -751,7 +751,13 @@ impl Live {
                 domain: id,
                 cpus,
                 wanted: self.options.cpus.clone(),
-                mechanism: self.options.policy.mechanism,
+                policy: self.options.policy,
+                environment: Environment {
+                    knowledge: self.options.knowledge.clone().filter(|_| decentral.is_none()),
+                    levels: self.options.levels.clone(),
+                    parts: self.options.shares.parts(),
+                    tuning: self.options.parameters.clone(),
+                },
                 guard: self.options.guard,
             };
             let (balancer, board) = if let Some(cut_off) = decentral {
@@ -767,14 +773,7 @@ impl Live {
                 workers = Some(Workers::new(all, usable.len(), machine.clone(), eyes)?);
                 (caretaker, Some(board))
             } else {
-                let mut balancer = Balancer::new(options, (self.options.policy.make)(), began);
-                if let Some(knowledge) = &self.options.knowledge {
-                    balancer.learn(knowledge.clone());
-                }
-                balancer.tune(&self.options.parameters);
-                balancer.levels(&self.options.levels);
-                balancer.parts(self.options.shares.parts());
-                (balancer, None)
+                (Balancer::new(options, began), None)
             };
             domains.push(Domain {
                 together: together.clone(),

@@ -6,6 +6,7 @@
 use evenly_model::{
     CpuId, CpuIndex, CpuView, FULL_CAPACITY, Nanos, Snapshot, ThreadId, ThreadView, Tid,
 };
+use std::sync::Arc;
 
 /// The period of all snapshots made here.
 pub const PERIOD: Nanos = Nanos::from_millis(20);
@@ -65,6 +66,8 @@ pub fn snapshot(
         tasks: Vec::new(),
         memory: Vec::new(),
         links: None,
+        stayed: Vec::new(),
+        environment: Arc::default(),
     }
 }
 

@@ -4,8 +4,8 @@
 //! take a list; never while another is waited for.
 
 use crate::{ApplyError, CostBreakdown, Machine, MoveRecord, Reading, Sensors, Times};
+use evenly_model::Effort;
 use evenly_model::{CpuId, CpuSet, CpuView, FULL_CAPACITY, Nanos, Reason, ThreadId};
-use evenly_policy::Effort;
 use evenly_policy::secretary::SETTLED;
 use evenly_policy::shared::{Claim, Mean, MoveRate, Published, PublishedCell, ThreadCell};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};

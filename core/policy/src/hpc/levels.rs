@@ -4,10 +4,8 @@
 //! Invariants: how many threads each CPU has is exchanged between CPUs and nothing else, so what
 //! [`crate::Spreader`] has made even stays so; a machine whose levels are even plans no moves.
 
+use evenly_model::hpc::Levels;
 use evenly_model::{CpuIndex, CpuSet, Plan, Reason, Snapshot, ThreadIndex};
-
-/// The groups of CPUs of a level; levels from the outermost on.
-pub type Levels = Vec<Vec<CpuSet>>;
 
 /// Exchanges of counts at a point at most: what is left then follows at the next one, so that a point of many
 /// threads on many CPUs stays short.
@@ -17,22 +15,20 @@ const EXCHANGES: usize = 64;
 /// nothing allocated.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Leveller {
-    levels: Levels,
     /// CPU and mask of each thread where nothing was left to be done.
     even: Vec<(CpuIndex, usize)>,
     masks: Vec<Vec<bool>>,
 }
 
 impl Leveller {
-    /// Other levels, from the outermost on.
-    pub(super) fn set(&mut self, levels: &Levels) {
-        self.levels.clone_from(levels);
+    /// The levels are other ones.
+    pub(super) fn forget(&mut self) {
         self.even.clear();
     }
 
     /// As [`level`], where anything has changed since nothing was to be done.
-    pub(super) fn level(&mut self, s: &Snapshot, plan: &mut Plan) {
-        if self.levels.is_empty() {
+    pub(super) fn level(&mut self, s: &Snapshot, levels: &Levels, plan: &mut Plan) {
+        if levels.is_empty() {
             return;
         }
         let threads = || s.threads.iter().map(|t| (t.cpu, t.mask));
@@ -40,7 +36,7 @@ impl Leveller {
         {
             return;
         }
-        level(s, &self.levels, plan);
+        level(s, levels, plan);
         self.even.clear();
         if plan.moves.is_empty() {
             self.even.extend(threads());

@@ -48,15 +48,16 @@
 //! machine has more than another while moving one would change that; weights are in
 //! every plan in which one of them is another than before, those of all threads together.
 
-use super::levels::{Leveller, Levels};
+use super::levels::Leveller;
 use super::trial::{Arm, Done, Trial};
 use super::{Balancer, Counters, Heuristic, Parameter, Parameters, Parts, State, shares};
 use crate::{Mechanism, Policy, PolicyInfo, Spreader};
 use evenly_model::{
-    CpuIndex, FULL_CAPACITY, Nanos, Plan, Reason, Snapshot, ThreadId, ThreadIndex, ThreadView,
-    Turns, Weight,
+    CpuIndex, Environment, FULL_CAPACITY, Nanos, Plan, Reason, Snapshot, ThreadId, ThreadIndex,
+    ThreadView, Turns, Weight,
 };
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// Rounds between two changes of places, and before the first: of the first round no load is known.
 const ROUNDS_BETWEEN: u64 = 2;
@@ -167,7 +168,7 @@ pub struct Hpc {
     /// Rounds that loads are the means of.
     alike: u32,
     leveller: Leveller,
-    parts: Parts,
+    environment: Arc<Environment>,
     /// What all have computed in these, and in any before since work last changed.
     known_s: f64,
     /// Rounds without work, up to the last one.
@@ -201,7 +202,7 @@ impl Hpc {
             placed_at: 0,
             alike: 0,
             leveller: Leveller::default(),
-            parts: Parts::default(),
+            environment: Arc::default(),
             known_s: 0.0,
             tiny: 0,
             overran: false,
@@ -213,6 +214,21 @@ impl Hpc {
             at: Vec::new(),
             loads: Vec::new(),
         }
+    }
+
+    /// Takes over what has changed of what is known and set.
+    fn look_at(&mut self, environment: &Arc<Environment>) {
+        if Arc::ptr_eq(&self.environment, environment) {
+            return;
+        }
+        if self.environment.tuning != environment.tuning {
+            self.trial.forget();
+            self.balancer.tune(&environment.tuning);
+        }
+        if self.environment.levels != environment.levels {
+            self.leveller.forget();
+        }
+        self.environment = environment.clone();
     }
 
     /// Reads what threads tell. False where one of them tells nothing.
@@ -267,7 +283,7 @@ impl Hpc {
 
     /// Whether weights are computed from work, rather than from priorities.
     fn goes_by_work(&self) -> bool {
-        self.heuristic == Heuristic::Auto && self.parts == Parts::Time
+        self.heuristic == Heuristic::Auto && self.environment.parts == Parts::Time
     }
 
     fn parameter(&self, parameter: Parameter) -> f64 {
@@ -616,7 +632,7 @@ impl Hpc {
                 None => return,
             }
         } else {
-            let (parts, parameters) = (self.parts, self.balancer.parameters());
+            let (parts, parameters) = (self.environment.parts, self.balancer.parameters());
             let of = |t: &ThreadView| parts.weight(self.balancer.priority(&t.id), parameters);
             s.threads.iter().map(of).collect()
         };
@@ -642,25 +658,11 @@ fn iterations(turns: &Turns, by_phases: bool) -> u64 {
 }
 
 impl Policy for Hpc {
-    fn tune(&mut self, parameters: &Parameters) {
-        if self.balancer.parameters() != parameters {
-            self.trial.forget();
-        }
-        self.balancer.tune(parameters);
-    }
-
-    fn levels(&mut self, levels: &Levels) {
-        self.leveller.set(levels);
-    }
-
-    fn parts(&mut self, parts: Parts) {
-        self.parts = parts;
-    }
-
     fn decide(&mut self, s: &Snapshot, plan: &mut Plan) {
+        self.look_at(&s.environment);
         let all_tell = self.read(s);
         let spread = self.spreader.spread(s, plan);
-        self.leveller.level(s, plan);
+        self.leveller.level(s, &self.environment.levels, plan);
         if spread || !plan.moves.is_empty() {
             // Loads count again once all have places.
             self.placed_at = self.balancer.rounds();
@@ -725,6 +727,7 @@ mod tests {
         /// Those that compute stand in the queue of their CPU as well, and that is counted.
         queues: bool,
         blocked: Vec<Nanos>,
+        environment: Arc<Environment>,
     }
 
     impl Program {
@@ -744,6 +747,7 @@ mod tests {
                 sleep: false,
                 queues: false,
                 blocked: vec![Nanos::ZERO; at.len()],
+                environment: Arc::default(),
             }
         }
 
@@ -828,8 +832,14 @@ mod tests {
                 threads: self.at.iter().enumerate().map(thread).collect(),
                 cpus: (0..2).map(cpu).collect(),
                 masks: vec![vec![true; 2]],
+                environment: self.environment.clone(),
                 ..Snapshot::default()
             }
+        }
+
+        fn tune(&mut self, text: &str) {
+            let tuning = Parameters::from_text(text).unwrap();
+            self.environment = Arc::new(Environment { tuning, ..Environment::default() });
         }
 
         fn told(&self, thread: ThreadIndex) -> Turns {
@@ -1034,8 +1044,8 @@ mod tests {
     fn what_parts_are_made_of_decides_what_becomes_of_those_that_sleep() {
         for parts in [Parts::Time, Parts::POWER] {
             let mut policy = Hpc::new(Heuristic::Auto);
-            policy.parts(parts);
             let mut program = Program::new(&[0, 0, 1, 1], &[40, 10, 40, 10], true);
+            program.environment = Arc::new(Environment { parts, ..Environment::default() });
             program.sleep = true;
             let plans: Vec<Plan> = (0..40).map(|_| program.iterate(&mut policy)).collect();
             let given: Vec<&Plan> = plans.iter().filter(|p| !p.weights.is_empty()).collect();
@@ -1061,22 +1071,19 @@ mod tests {
             let plan = plans.iter().rfind(|p| !p.weights.is_empty());
             plan.map(|p| p.weights.iter().map(|w| w.weight).collect::<Vec<f64>>())
         };
-        let mut iterate = |policy: &mut Hpc| {
-            let plans: Vec<Plan> = (0..7).map(|_| program.iterate(policy)).collect();
+        let mut iterate = |tuned: &str| {
+            program.tune(tuned);
+            let plans: Vec<Plan> = (0..7).map(|_| program.iterate(&mut policy)).collect();
             last(&plans)
         };
         let near = |found: Option<Vec<f64>>, wanted: [f64; 4]| {
             found.is_some_and(|f| f.iter().zip(wanted).all(|(f, w)| (f - w).abs() < 1e-9))
         };
-        assert!(near(iterate(&mut policy), [1.5, 0.5, 1.0, 1.0]));
-        let tuned = |text| Parameters::from_text(text).unwrap();
-        policy.tune(&tuned("most-ratio=1.5"));
-        assert!(near(iterate(&mut policy), [1.2, 0.8, 1.0, 1.0]));
+        assert!(near(iterate(""), [1.5, 0.5, 1.0, 1.0]));
+        assert!(near(iterate("most-ratio=1.5"), [1.2, 0.8, 1.0, 1.0]));
         // What is as it was changes nothing.
-        policy.tune(&tuned("most-ratio=1.5"));
-        assert_eq!(iterate(&mut policy), None);
-        policy.tune(&tuned("most-ratio=1"));
-        assert!(near(iterate(&mut policy), [1.0; 4]));
+        assert_eq!(iterate("most-ratio=1.5"), None);
+        assert!(near(iterate("most-ratio=1"), [1.0; 4]));
     }
 
     #[test]
@@ -1122,8 +1129,8 @@ mod tests {
     fn who_wakes_the_others_is_not_kept_from_it() {
         let took = |set: &str, wakes_ms: f64| {
             let mut policy = Hpc::new(Heuristic::Auto);
-            policy.tune(&Parameters::from_text(set).unwrap());
             let mut program = Program::new(&[0, 1, 1, 0], &[10, 30, 50, 70], true);
+            program.tune(set);
             program.wakes_ms = wakes_ms;
             for _ in 0..300 {
                 assert!(program.iterate(&mut policy).moves.is_empty());

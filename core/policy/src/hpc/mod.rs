@@ -49,17 +49,15 @@ mod detector;
 mod heuristics;
 mod levels;
 pub(crate) mod live;
-mod parameters;
-mod parts;
 mod shares;
 #[cfg(test)]
 mod tests;
 mod trial;
 
-pub use levels::Levels;
+pub use evenly_model::hpc::{
+    Heuristic, Levels, Parameter, ParameterError, Parameters, Parts, Priority,
+};
 pub use live::Hpc;
-pub use parameters::{Parameter, ParameterError, Parameters};
-pub use parts::Parts;
 pub use shares::shares;
 
 use auto::{Auto, Outcome};
@@ -67,56 +65,6 @@ use detector::{Accounts, Round};
 use evenly_model::Nanos;
 use heuristics::Targets;
 use std::collections::BTreeMap;
-use std::fmt;
-
-/// How much of the machine an entity is to have, beside others; more is more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Priority(pub u8);
-
-impl Priority {
-    /// What everybody has at first.
-    pub const NORMAL: Self = Self(4);
-    /// The highest that an operating system may give on a POWER5 (Table II).
-    pub const MOST: Self = Self(6);
-}
-
-impl fmt::Display for Priority {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// How priorities are found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Heuristic {
-    /// By utilisation since the beginning: steady, and the slower the longer a program runs.
-    Uniform,
-    /// By that of the last iteration, mostly: quick, and misled by noise.
-    Adaptive,
-    /// By trying and measuring.
-    Auto,
-}
-
-impl Heuristic {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Uniform, Self::Adaptive, Self::Auto];
-
-    /// Its name as a policy.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Uniform => "hpc-uniform",
-            Self::Adaptive => "hpc-adaptive",
-            Self::Auto => "hpc-auto",
-        }
-    }
-
-    /// The one of that name.
-    #[must_use]
-    pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|h| h.name() == name)
-    }
-}
 
 /// A finished iteration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -33,10 +33,12 @@ pub use comparison::{ArmReport, Comparison, NoArm, POWER5_SCHEMA, arm_names};
 pub use decode::{ByShare, Speeds, decode_cycles, priority_for};
 
 use evenly_model::{
-    CpuId, CpuView, FULL_CAPACITY, Nanos, Plan, Snapshot, ThreadId, ThreadView, Tid, Turns,
+    CpuId, CpuView, Environment, FULL_CAPACITY, Nanos, Plan, Snapshot, ThreadId, ThreadView, Tid,
+    Turns,
 };
 use evenly_policy::Policy;
 use evenly_policy::hpc::{Heuristic, Hpc, Parameters, Parts, Priority};
+use std::sync::Arc;
 
 /// How long a rank that is woken waits for its CPU, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -178,14 +180,9 @@ pub fn run(program: &Program, arm: &Arm, latency: Latency) -> Run {
 pub fn run_with(program: &Program, arm: &Arm, latency: Latency, points: Points) -> Run {
     let ranks = program.work_s.len();
     assert!(program.cores.len() == ranks && program.needs.len() == ranks, "lists of a program");
-    let (mut policy, latency_s) = match arm {
-        Arm::Balanced(h, p) => {
-            let mut policy = Hpc::new(*h);
-            policy.tune(p);
-            policy.parts(Parts::POWER);
-            (Some(policy), latency.hpc_s)
-        }
-        _ => (None, latency.normal_s),
+    let (mut policy, tuning, latency_s) = match arm {
+        Arm::Balanced(h, p) => (Some(Hpc::new(*h)), p.clone(), latency.hpc_s),
+        _ => (None, Parameters::default(), latency.normal_s),
     };
     let normal = Priority::NORMAL.0;
     let mut machine = Machine {
@@ -203,6 +200,8 @@ pub fn run_with(program: &Program, arm: &Arm, latency: Latency, points: Points) 
     };
     (0..ranks).for_each(|rank| machine.begin(rank));
     let (mut snapshot, mut plan, mut changes) = (machine.snapshot(), Plan::default(), 0);
+    let environment = Environment { parts: Parts::POWER, tuning, ..Environment::default() };
+    snapshot.environment = Arc::new(environment);
     if let Some(policy) = &mut policy {
         policy.decide(&snapshot, &mut plan);
     }

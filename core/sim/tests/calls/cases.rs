@@ -7,7 +7,7 @@ use evenly_engine::{
     roomiest,
 };
 use evenly_model::stats::Random;
-use evenly_model::{CpuId, CpuSet, DomainId, Knowledge, Nanos, ThreadId};
+use evenly_model::{CpuId, CpuSet, DomainId, Environment, Knowledge, Nanos, ThreadId};
 use evenly_policy::hpc::{Parameters, Parts};
 use evenly_policy::{POLICIES, PolicyInfo};
 use evenly_sim::{
@@ -356,11 +356,23 @@ impl Case {
         let machine = Recorded::new(sim, conditions);
         let mut many = None;
         let mut balancer = |(d, cpus): (usize, &CpuSet)| {
+            let mut environment = Environment::default();
+            if info.places_load {
+                let nodes = nodes.iter().cloned().enumerate().map(|(i, n)| (i as u32, n)).collect();
+                let every = draw.of(&[5, 10, 20]);
+                let knowledge = Knowledge { every, ..Knowledge::even(nodes, 3.0) };
+                environment.knowledge = Some(Arc::new(knowledge));
+            }
+            if info.gives_weights {
+                environment.levels = if draw.once_in(2) { vec![nodes.clone()] } else { Vec::new() };
+                environment.parts = if draw.once_in(3) { Parts::POWER } else { Parts::Time };
+            }
             let options = BalancerOptions {
                 domain: DomainId(d as u32),
                 cpus: cpus.clone(),
                 wanted: wanted.clone(),
-                mechanism: info.mechanism,
+                policy: info,
+                environment,
                 guard,
             };
             if let Some(cut_off) = info.decentral {
@@ -370,19 +382,7 @@ impl Case {
                 many = Some(Many { all, due: BinaryHeap::new(), parked, given: 0 });
                 return caretaker;
             }
-            let mut balancer = Balancer::new(options, (info.make)(), Nanos::ZERO);
-            if info.places_load {
-                let nodes = nodes.iter().cloned().enumerate().map(|(i, n)| (i as u32, n)).collect();
-                let every = draw.of(&[5, 10, 20]);
-                let knowledge = Knowledge { every, ..Knowledge::even(nodes, 3.0) };
-                balancer.learn(Arc::new(knowledge));
-            }
-            if info.gives_weights {
-                balancer.tune(&Parameters::default());
-                balancer.levels(&if draw.once_in(2) { vec![nodes.clone()] } else { Vec::new() });
-                balancer.parts(if draw.once_in(3) { Parts::POWER } else { Parts::Time });
-            }
-            balancer
+            Balancer::new(options, Nanos::ZERO)
         };
         let balancers: Vec<Balancer> = sets.iter().enumerate().map(&mut balancer).collect();
         let tracker = draw.once_in(2).then(|| {

@@ -6,7 +6,7 @@ use evenly_engine::{
     Actuator, ApplyError, Balancer, BalancerOptions, GuardOptions, Located, Reading, Selection,
     Sensors, Waiting, Wanted,
 };
-use evenly_model::{CpuId, CpuSet, DomainId, Nanos, Pid, ThreadId};
+use evenly_model::{CpuId, CpuSet, DomainId, Environment, Nanos, Pid, ThreadId};
 use evenly_policy::by_name;
 use evenly_sim::{Scenario, Sim};
 use std::cell::Cell;
@@ -113,7 +113,8 @@ pub(crate) fn start(policy: &str, scenario: Scenario) -> (Watched, Balancer) {
         domain: DomainId(0),
         cpus: "0-1".parse().unwrap(),
         wanted: None,
-        mechanism: info.mechanism,
+        policy: info,
+        environment: Environment::default(),
         guard: GuardOptions { enabled: false, ..GuardOptions::default() },
     };
     let mut machine = Watched {
@@ -129,7 +130,7 @@ pub(crate) fn start(policy: &str, scenario: Scenario) -> (Watched, Balancer) {
     machine.sim.run_until(Nanos::from_millis(1));
     let period = Nanos::from_millis(20);
     let mut balancer = match info.decentral {
-        None => Balancer::new(options, (info.make)(), machine.now()),
+        None => Balancer::new(options, machine.now()),
         // Those of CPUs sleep: only their caretaker's points are looked at.
         Some(cut_off) => Balancer::decentral(options, cut_off, &[], period, 1, machine.now()).0,
     };

@@ -394,7 +394,7 @@ impl Parameters {
     /// light one the one that all wait for. With 7:1 that takes uniform and adaptive up to twice as
     /// long as with equal weights, where loads are 1.2 to 2:1; with 2:1 it takes them nowhere longer. A test
     /// has the numbers. `auto` finds out what is too much. Where the CPU time that an iteration needs
-    /// is known, [`shares`](super::shares()) is better than levels. Where waiting ranks sleep, the sum of
+    /// is known, `policy::hpc::shares` is better than levels. Where waiting ranks sleep, the sum of
     /// the loads on a CPU counts, and weights gain nothing.
     #[must_use]
     pub fn weight(&self, priority: Priority) -> f64 {
