@@ -5,23 +5,37 @@
 
 #![forbid(unsafe_code)]
 
+mod account;
+mod actuate;
+mod admission;
 mod balancer;
 pub mod decentral;
 mod domains;
 mod event;
 mod guard;
 mod handover;
+mod ledger;
 mod machine;
+mod managed;
 mod mapping;
+mod membership;
+mod memory;
+mod notes;
+mod observe;
+mod pauses;
 mod period;
 mod phases;
+mod placement;
 mod ranks;
 mod rates;
 mod share;
 mod speed;
 mod summary;
+mod surroundings;
 mod tracker;
+mod verify;
 mod waiting;
+mod weights;
 
 pub use balancer::{Balancer, BalancerOptions};
 pub use decentral::{Board, CARE, CpuBalancer, Decentral, Step};
@@ -44,4 +58,4 @@ pub use summary::{
     CostBreakdown, DomainSummary, SearchSummary, Summary, ThreadSummary, level_of_stays,
 };
 pub use tracker::{Candidate, Eligible, Selection, Tracker, TrackerOptions};
-pub use waiting::Told;
+pub use waiting::WaitReport;

@@ -49,7 +49,7 @@ impl InPhase {
 /// A thread at a balancing point.
 #[derive(Debug)]
 pub(crate) struct Participant<'a> {
-    pub(crate) told: Waiting,
+    pub(crate) report: Waiting,
     /// What it computed in the period that ended.
     pub(crate) gained: Nanos,
     pub(crate) progress: &'a mut i64,
@@ -89,8 +89,8 @@ impl Phases {
 
     /// Threads that all tell, at a point, of which the period that ended was so long.
     pub(crate) fn point(&mut self, now: Nanos, elapsed: Nanos, threads: &mut [Participant<'_>]) {
-        let least = threads.iter().map(|t| t.told.phases).min().unwrap_or(0);
-        let most = threads.iter().map(|t| t.told.phases).max().unwrap_or(0);
+        let least = threads.iter().map(|t| t.report.phases).min().unwrap_or(0);
+        let most = threads.iter().map(|t| t.report.phases).max().unwrap_or(0);
         // Those that are through with their phase have reached one barrier more.
         if threads.len() < 2 || least == 0 || most - least > 1 {
             *self = Self::default();
@@ -102,7 +102,7 @@ impl Phases {
             return;
         }
         // Who waits has not left, or has come to the next one.
-        let left_at = threads.iter().filter_map(|t| t.told.computes_since).min();
+        let left_at = threads.iter().filter_map(|t| t.report.computes_since).min();
         if let (Some(from), Some(to), Some(_)) = (self.left_at, left_at, before)
             && to > from
         {
@@ -162,8 +162,9 @@ mod tests {
             for ((&(phases, since, gained, _), progress), phase) in each {
                 phase.add(ms(gained));
                 let computes_since = since.map(ms);
-                let told = Waiting { phases, waits: phases, computes_since, ..Waiting::default() };
-                threads.push(Participant { told, gained: ms(gained), progress, phase });
+                let report =
+                    Waiting { phases, waits: phases, computes_since, ..Waiting::default() };
+                threads.push(Participant { report, gained: ms(gained), progress, phase });
             }
             self.0.point(ms(now), ms(20), &mut threads);
             progress.iter().map(|p| p / 1_000_000).collect()

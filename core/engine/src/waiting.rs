@@ -16,8 +16,8 @@
 //! barriers (W = b) for nothing. One that yields while it waits runs less then than the formula says: what
 //! it computed is taken for less than it was, by no more than q allows. Where one computes beside others and
 //! waits alone it is the reverse. Ranks of MPI programs whose messages are counted say what they computed, by
-//! readings of their CPU time: that replaces the estimate whenever it is heard (`Entity::agree` in the
-//! balancer).
+//! readings of their CPU time: that replaces the estimate whenever it is read
+//! ([`crate::account`]).
 //!
 //! Invariants: what was spun is from 0 to r, whatever is told; and of the waiting that is told none is
 //! counted twice, though it is read at another moment than the times, and may become less again
@@ -26,11 +26,11 @@
 use crate::Waiting;
 use evenly_model::{Nanos, Turns};
 
-/// What a thread has told, and what of it is booked.
+/// What a thread reports of its waiting, and what of that is booked.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Told {
-    /// When the thread was met.
-    met: Nanos,
+pub struct WaitReport {
+    /// When the thread was admitted.
+    since: Nanos,
     /// What programs that the thread was before had told, and where this one began.
     before: Turns,
     first: Option<Waiting>,
@@ -41,15 +41,15 @@ pub struct Told {
     booked: Nanos,
 }
 
-impl Told {
-    /// A thread that was met at this moment.
-    pub(crate) fn new(met: Nanos) -> Self {
-        Self { met, ..Self::default() }
+impl WaitReport {
+    /// Of a thread that is admitted at this moment.
+    pub(crate) fn new(since: Nanos) -> Self {
+        Self { since, ..Self::default() }
     }
 
     /// Takes in what the thread says now, or that it says nothing. What it says first is where counting
     /// begins; one that said nothing at first had not waited.
-    pub fn hear(&mut self, said: Option<Waiting>) {
+    pub fn update(&mut self, said: Option<Waiting>) {
         // Counters that went back are those of another program, which the thread has become by exec.
         let anew = said.zip(self.last).is_some_and(|(now, before)| now.waits < before.waits);
         if anew {
@@ -77,7 +77,7 @@ impl Told {
         self.last
     }
 
-    /// Its turns since it was met; how long it was runnable is not among them.
+    /// Its turns since it was admitted; how long it was runnable is not among them.
     fn said(&self) -> Turns {
         let (first, last) = (self.first.unwrap_or_default(), self.last.unwrap_or_default());
         let more = |now: u32, then: u32| u64::from(now.wrapping_sub(then));
@@ -89,11 +89,11 @@ impl Told {
         }
     }
 
-    /// Its turns since it was met, if it tells of them.
+    /// Its turns since it was admitted, if it tells of them.
     pub(crate) fn turns(&self, now: Nanos) -> Option<Turns> {
         self.last?;
         let said = self.said();
-        Some(Turns { runnable: now - self.met - said.waited, ..said })
+        Some(Turns { runnable: now - self.since - said.waited, ..said })
     }
 
     /// Whether the thread has ever told anything.
@@ -135,10 +135,10 @@ mod tests {
 
     /// What is said at the beginning and at the end of a period, and for how long of it it slept.
     fn share(first: Option<Waiting>, last: Option<Waiting>, blocked_ms: u64) -> f64 {
-        let mut told = Told::default();
-        told.hear(first);
-        told.hear(last);
-        told.book(E, Nanos::from_millis(blocked_ms))
+        let mut report = WaitReport::default();
+        report.update(first);
+        report.update(last);
+        report.book(E, Nanos::from_millis(blocked_ms))
     }
 
     #[test]
@@ -159,25 +159,25 @@ mod tests {
     #[test]
     fn one_that_says_nothing_computes_as_far_as_is_known() {
         assert_eq!(share(None, None, 0), 0.0);
-        assert!(!Told::default().is_known());
+        assert!(!WaitReport::default().is_known());
         // It waits for the first time now.
         assert_eq!(share(None, said(50, 1), 0), 0.5);
         // It could not be read this time.
-        let mut told = Told::default();
+        let mut report = WaitReport::default();
         for says in [said(0, 1), None] {
-            told.hear(says);
+            report.update(says);
         }
-        assert_eq!(told.book(E, Nanos::ZERO), 0.0);
-        told.hear(said(50, 1));
-        assert_eq!(told.book(E, Nanos::ZERO), 0.5);
+        assert_eq!(report.book(E, Nanos::ZERO), 0.0);
+        report.update(said(50, 1));
+        assert_eq!(report.book(E, Nanos::ZERO), 0.5);
     }
 
     #[test]
     fn no_waiting_is_booked_twice_or_before_its_time() {
-        let mut told = Told::default();
+        let mut report = WaitReport::default();
         let mut book = |says| {
-            told.hear(says);
-            told.book(E, Nanos::ZERO)
+            report.update(says);
+            report.book(E, Nanos::ZERO)
         };
         assert_eq!(book(said(1_000, 5)), 0.0);
         // Read 10 ms late.

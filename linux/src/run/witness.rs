@@ -23,7 +23,7 @@ use crate::proc::{
     CpuTicks, Proc, Stat, parse_cpu_ticks, parse_schedstat, read_all, status_field, status_number,
 };
 use evenly_doctor::{CpuUse, Evidence, NodeUse, Other, QuotaUse, Runtime, ThreadUse};
-use evenly_engine::Told;
+use evenly_engine::WaitReport;
 use evenly_model::efficiency::Stay;
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -95,7 +95,7 @@ struct Track {
     first: Counts,
     last: Counts,
     /// What it tells of its own waiting, and how long it spun by that.
-    told: Told,
+    told: WaitReport,
     spun: Nanos,
     disk: Nanos,
     files: HashMap<String, u32>,
@@ -344,7 +344,7 @@ impl Witness {
                 seen: now,
                 first: if young { Counts::default() } else { counts },
                 last: counts,
-                told: Told::default(),
+                told: WaitReport::default(),
                 spun: Nanos::ZERO,
                 disk: Nanos::ZERO,
                 files: HashMap::new(),
@@ -355,7 +355,7 @@ impl Witness {
         let ran = counts.ran - track.last.ran.min(counts.ran);
         *track.on.entry(stat.cpu).or_default() += ran;
         if let Some(tellers) = &self.tellers {
-            track.told.hear(tellers.said(ThreadId { tid, start: stat.start }));
+            track.told.update(tellers.said(ThreadId { tid, start: stat.start }));
             let elapsed = now - track.seen;
             let waited = counts.waited - track.last.waited;
             let spins = track.told.book(elapsed, elapsed - ran - waited);

@@ -3,7 +3,9 @@
 //! Invariant: a lock here is held for one reading of one thread, or for as long as it takes to push or
 //! take a list; never while another is waited for.
 
-use crate::{ApplyError, CostBreakdown, Machine, MoveRecord, Reading, Sensors, Times};
+use crate::actuate::{Action, perform};
+use crate::verify::Failure;
+use crate::{Actuator, ApplyError, CostBreakdown, Machine, MoveRecord, Reading, Sensors, Times};
 use evenly_model::Effort;
 use evenly_model::{CpuId, CpuSet, CpuView, FULL_CAPACITY, Nanos, Reason, ThreadId};
 use evenly_policy::secretary::SETTLED;
@@ -41,7 +43,7 @@ pub(crate) struct Account {
 pub(crate) struct Member {
     pub(crate) id: ThreadId,
     /// Where it may run.
-    mask: CpuSet,
+    mask: Arc<CpuSet>,
     cell: ThreadCell,
     movable: AtomicBool,
     migrations: AtomicU64,
@@ -131,11 +133,11 @@ struct Half<'a> {
     reason: Reason,
 }
 
-/// A move that could not be made, of which somebody is to be told.
-#[derive(Debug)]
-pub(crate) struct Complaint {
-    pub(crate) id: ThreadId,
-    pub(crate) error: ApplyError,
+impl Half<'_> {
+    /// It is let off its CPU.
+    fn freed(&self) -> Action {
+        Action::Confine { thread: self.member.id, within: self.member.mask.clone() }
+    }
 }
 
 /// What the searches have cost, counted by all balancers.
@@ -176,7 +178,7 @@ pub struct Board {
     counts: Counts,
     logs: AtomicBool,
     log: Mutex<Vec<MoveRecord>>,
-    complaints: Mutex<Vec<Complaint>>,
+    failures: Mutex<Vec<Failure>>,
 }
 
 impl Board {
@@ -213,7 +215,7 @@ impl Board {
             counts: Counts::default(),
             logs: AtomicBool::new(false),
             log: Mutex::default(),
-            complaints: Mutex::default(),
+            failures: Mutex::default(),
         }
     }
 
@@ -273,7 +275,7 @@ impl Board {
         self.called.load(Relaxed)
     }
 
-    pub(crate) fn heard(&self) {
+    pub(crate) fn answered(&self) {
         self.called.store(false, Relaxed);
     }
 
@@ -449,12 +451,12 @@ impl Board {
             (behind, ahead)
         };
         let free = !self.shares(first.from);
-        if free && let Err(e) = machine.confine(second.member.id, &second.member.mask) {
-            self.complain(second.member, e);
+        if free && let Err(e) = perform(machine, &second.freed()) {
+            self.failed_to_move(second.member, e);
             return false;
         }
         if let Err(e) = self.place(machine, first.member, first.from, first.to, first.reason) {
-            self.complain(first.member, e);
+            self.failed_to_move(first.member, e);
             if free {
                 self.stays(machine, &second);
             }
@@ -471,7 +473,7 @@ impl Board {
                 // The other goes back. Where that cannot be either, or one has ended, numbers of
                 // threads are no longer even, and the caretaker spreads them.
                 let alone = e == ApplyError::Gone;
-                self.complain(second.member, e);
+                self.failed_to_move(second.member, e);
                 if alone || self.back(machine, &first).is_err() {
                     self.arrives(first, now);
                 }
@@ -483,7 +485,7 @@ impl Board {
         }
     }
 
-    fn back(&self, machine: &mut dyn Machine, half: &Half<'_>) -> Result<(), ApplyError> {
+    fn back(&self, machine: &mut dyn Actuator, half: &Half<'_>) -> Result<(), ApplyError> {
         self.place(machine, half.member, half.to, half.from, Reason::Spread)
     }
 
@@ -496,8 +498,8 @@ impl Board {
 
     /// A thread that was let off its CPU is pinned there again. Where that cannot be, it roams until it
     /// is moved next.
-    fn stays(&self, machine: &mut dyn Machine, half: &Half<'_>) {
-        let _ = machine.place(half.member.id, self.cpu(half.from), None);
+    fn stays(&self, machine: &mut dyn Actuator, half: &Half<'_>) {
+        let _ = perform(machine, &self.pin(half.member, half.from));
     }
 
     /// The thread is on its new CPU now.
@@ -506,15 +508,19 @@ impl Board {
         self.arrive(half.member, half.to);
     }
 
+    fn pin(&self, member: &Member, seat: usize) -> Action {
+        Action::Pin { thread: member.id, cpu: self.cpu(seat) }
+    }
+
     fn place(
         &self,
-        machine: &mut dyn Machine,
+        machine: &mut dyn Actuator,
         member: &Member,
         from: usize,
         to: usize,
         reason: Reason,
     ) -> Result<(), ApplyError> {
-        let result = machine.place(member.id, self.cpu(to), None);
+        let result = perform(machine, &self.pin(member, to));
         if result == Err(ApplyError::Gone) {
             return result;
         }
@@ -535,13 +541,13 @@ impl Board {
         result
     }
 
-    fn complain(&self, member: &Member, error: ApplyError) {
+    fn failed_to_move(&self, member: &Member, error: ApplyError) {
         self.call();
         if matches!(error, ApplyError::Foreign { .. } | ApplyError::Refused(_)) {
             member.set_movable(false);
         }
         if error != ApplyError::Gone {
-            locked(&self.complaints).push(Complaint { id: member.id, error });
+            locked(&self.failures).push(Failure { thread: member.id, error });
         }
     }
 
@@ -556,7 +562,7 @@ impl Board {
     pub(crate) fn join(
         &self,
         id: ThreadId,
-        mask: CpuSet,
+        mask: Arc<CpuSet>,
         times: Times,
         at: Nanos,
         progress: Option<i64>,
@@ -637,8 +643,8 @@ impl Board {
         std::mem::take(&mut *locked(&self.log))
     }
 
-    pub(crate) fn take_complaints(&self) -> Vec<Complaint> {
-        std::mem::take(&mut *locked(&self.complaints))
+    pub(crate) fn take_failures(&self) -> Vec<Failure> {
+        std::mem::take(&mut *locked(&self.failures))
     }
 }
 

@@ -44,7 +44,7 @@
 mod board;
 mod cpu;
 
-pub(crate) use board::{Account, Complaint, Member};
+pub(crate) use board::{Account, Member};
 pub use board::{Board, HIGH_RATE, Swap};
 pub use cpu::{CpuBalancer, Step};
 

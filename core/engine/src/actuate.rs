@@ -1,0 +1,216 @@
+//! Carries out what a point has decided: the only place that changes anything of a machine.
+//!
+//! Whoever wants something changed (membership, pauses, domains, policies, the balancers of single CPUs)
+//! says so with an [`Action`]. Moves are ordered so that every CPU stays in use on the way
+//! ([`crate::handover`], promise P2). What fails is not dealt with here: it is handed to the next point
+//! ([`crate::verify`]).
+//!
+//! Invariant: no other module calls an [`Actuator`]; a test reads the sources.
+
+use crate::handover::{Act, Handover};
+use crate::managed::ManagedThread;
+use crate::membership::Membership;
+use crate::verify::Failure;
+use crate::{Actuator, ApplyError, MemoryMoved, MoveRecord, Wanted};
+use evenly_model::{CpuId, CpuSet, Pid, Plan, Snapshot, ThreadId};
+use std::sync::Arc;
+
+/// Something that is to be done to a thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// It is pinned to a CPU.
+    Pin { thread: ThreadId, cpu: CpuId },
+    /// It is put on a CPU, and may leave it right after, within these.
+    Nudge { thread: ThreadId, cpu: CpuId, within: Arc<CpuSet> },
+    /// It may run on these.
+    Confine { thread: ThreadId, within: Arc<CpuSet> },
+    /// It has its original mask again.
+    Restore { thread: ThreadId },
+    /// It has again the part of a CPU that it had when it was admitted.
+    Unweigh { process: Pid, thread: ThreadId },
+}
+
+/// Does one thing.
+pub(crate) fn perform(machine: &mut dyn Actuator, action: &Action) -> Result<(), ApplyError> {
+    match action {
+        Action::Pin { thread, cpu } => machine.place(*thread, *cpu, None),
+        Action::Nudge { thread, cpu, within } => machine.place(*thread, *cpu, Some(within)),
+        Action::Confine { thread, within } => machine.confine(*thread, within),
+        Action::Restore { thread } => {
+            machine.restore(*thread);
+            Ok(())
+        }
+        Action::Unweigh { process, thread } => {
+            machine.unweigh(*process, *thread);
+            Ok(())
+        }
+    }
+}
+
+/// Does all of these. What cannot be done now is done when the thread is placed, or balancing ends.
+pub(crate) fn perform_all(machine: &mut dyn Actuator, actions: &mut Vec<Action>) {
+    for action in actions.drain(..) {
+        let _ = perform(machine, &action);
+    }
+}
+
+/// Gives a thread its original mask back and forgets it; false where it stays.
+pub(crate) fn release(machine: &mut dyn Actuator, thread: ThreadId) -> bool {
+    machine.release(thread)
+}
+
+/// Gives threads parts of their CPUs.
+pub(crate) fn weigh(machine: &mut dyn Actuator, wanted: &[Wanted]) -> Vec<Result<f64, ApplyError>> {
+    machine.weigh(wanted)
+}
+
+/// Begins to move memory, between nodes by their numbers on the system; false where it stays.
+pub(crate) fn move_memory(machine: &mut dyn Actuator, process: Pid, from: u32, to: u32) -> bool {
+    machine.move_memory(process, from, to)
+}
+
+/// Goes on moving memory for a short while.
+pub(crate) fn go_on_moving(machine: &mut dyn Actuator) -> Option<MemoryMoved> {
+    machine.go_on_moving()
+}
+
+/// How the moves of a plan are carried out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Manner {
+    /// Threads stay pinned where they are put.
+    pub(crate) pins: bool,
+    /// They may leave their domain where they are not pinned.
+    pub(crate) open: bool,
+    /// This is a distribution of all threads: those that are not moved are pinned where they are.
+    pub(crate) distributes: bool,
+}
+
+/// What became of the moves of a plan.
+#[derive(Debug, Default)]
+pub(crate) struct Done {
+    pub(crate) moves: Vec<MoveRecord>,
+    /// Threads are where a distribution wants them.
+    pub(crate) distributed: bool,
+    /// One was left free that is to be pinned: the next point distributes anew.
+    pub(crate) again: bool,
+}
+
+/// Carries out moves, with its work space.
+#[derive(Debug, Default)]
+pub(crate) struct Mover {
+    handover: Handover,
+}
+
+impl Mover {
+    /// Carries out the moves of a plan for the threads of this snapshot. What fails for the thread's sake,
+    /// or for that of its CPU, is added to `failures`.
+    pub(crate) fn carry_out(
+        &mut self,
+        machine: &mut dyn Actuator,
+        snapshot: &Snapshot,
+        plan: &Plan,
+        membership: &mut Membership,
+        manner: Manner,
+        failures: &mut Vec<Failure>,
+    ) -> Done {
+        let mut done = Done { moves: Vec::with_capacity(plan.moves.len()), ..Done::default() };
+        self.handover.begin(snapshot, plan, manner.pins);
+        let (before, mut missed) = (failures.len(), false);
+        while let Some(act) = self.handover.next() {
+            let Some(m) = plan.moves.get(act.number()) else { continue };
+            let to = snapshot.cpus.get(m.to).map(|c| c.id);
+            let within = membership.roaming(m.thread, manner.open);
+            let (Some(to), Some(within), Some(t)) =
+                (to, within, membership.threads.get_mut(m.thread))
+            else {
+                continue;
+            };
+            let thread = t.meta.id;
+            let from = t.place.cpu.unwrap_or(to);
+            let action = match act {
+                Act::Move(_) if manner.pins => Action::Pin { thread, cpu: to },
+                Act::Move(_) => Action::Nudge { thread, cpu: to, within },
+                Act::Free(_) => Action::Confine { thread, within },
+                Act::Stay(_) => Action::Pin { thread, cpu: from },
+            };
+            let mut text = None;
+            match perform(machine, &action) {
+                Ok(()) => match act {
+                    Act::Move(_) => {
+                        t.place.cpu = Some(to);
+                        t.place.migrations += 1;
+                    }
+                    // A thread that stays was not tried to be moved: the other one was.
+                    Act::Free(_) | Act::Stay(_) => continue,
+                },
+                Err(ApplyError::Gone) => {
+                    missed = true;
+                    self.handover.failed(act, true);
+                    continue;
+                }
+                Err(error) => {
+                    missed = true;
+                    text = Some(match &error {
+                        ApplyError::Unusable { .. } => {
+                            String::from("the CPU can no longer be used")
+                        }
+                        error => error.to_string(),
+                    });
+                    failures.push(Failure { thread, error });
+                    // One that was let off its CPU is pinned again with the next distribution.
+                    done.again |= self.handover.failed(act, false);
+                }
+            }
+            done.moves.push(MoveRecord { id: thread, from, to, reason: m.reason, error: text });
+        }
+        if !manner.distributes {
+            return done;
+        }
+        if manner.pins && missed {
+            // Pinned where they are, the others might leave a CPU to nobody that was to be filled.
+            let failed = |t: &ManagedThread| {
+                failures[before..].iter().any(|f| f.thread == t.meta.id && f.is_final())
+            };
+            for i in 0..membership.threads.len() {
+                let t = &membership.threads[i];
+                if t.place.movable
+                    && !failed(t)
+                    && let Some(within) = membership.roaming(i, manner.open)
+                {
+                    // One that cannot be released keeps its place until the next try.
+                    let _ = perform(machine, &Action::Confine { thread: t.meta.id, within });
+                }
+            }
+            return done;
+        }
+        done.distributed = true;
+        if manner.pins && !snapshot.cpus.is_empty() {
+            pin_the_rest(machine, snapshot, plan, membership, failures);
+        }
+        done
+    }
+}
+
+/// Threads that need not move are pinned where they are.
+fn pin_the_rest(
+    machine: &mut dyn Actuator,
+    snapshot: &Snapshot,
+    plan: &Plan,
+    membership: &Membership,
+    failures: &mut Vec<Failure>,
+) {
+    for (i, t) in membership.threads.iter().enumerate() {
+        let is_here = |cpu: &CpuId| snapshot.cpus.binary_search_by_key(cpu, |c| c.id).is_ok();
+        let Some(cpu) = t.place.cpu.filter(is_here) else { continue };
+        if !t.place.movable || plan.moves.iter().any(|m| m.thread == i) {
+            continue;
+        }
+        let thread = t.meta.id;
+        if let Err(error) = perform(machine, &Action::Pin { thread, cpu }) {
+            let failure = Failure { thread, error };
+            if failure.is_final() {
+                failures.push(failure);
+            }
+        }
+    }
+}

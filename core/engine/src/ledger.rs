@@ -1,0 +1,137 @@
+//! What balancing did and cost, for reports.
+
+use crate::decentral::Board;
+use crate::{Balancer, CostBreakdown, DomainSummary, MoveRecord, SearchSummary, ThreadSummary};
+use evenly_model::{Effort, Nanos, Snapshot};
+
+/// The sums over all points.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    pub(crate) points: u64,
+    pub(crate) migrations: u64,
+    pub(crate) failed: u64,
+    pub(crate) cost: CostBreakdown,
+    pub(crate) cpu_time: Nanos,
+    /// CPU time of the period that the last point ended.
+    pub(crate) period_cost: Nanos,
+    /// What the balancers of CPUs had cost up to the last point.
+    paid: Nanos,
+    /// What the policy's searches have cost.
+    pub(crate) effort: Effort,
+    balanced_for: Nanos,
+    slowest_slot: f64,
+    /// CPU time in which CPUs had no thread to run while threads waited for others.
+    pub(crate) idle: Nanos,
+}
+
+impl Ledger {
+    /// Moves that were carried out or tried.
+    pub(crate) fn moved(&mut self, moves: &[MoveRecord]) {
+        let failed = moves.iter().filter(|m| m.error.is_some()).count() as u64;
+        self.failed += failed;
+        self.migrations += moves.len() as u64 - failed;
+    }
+
+    /// Adds to the estimates of what a thread in the slowest slot would have received, and of how long
+    /// CPUs were idle although threads waited.
+    pub(crate) fn estimate(&mut self, s: &Snapshot, least_blocked: Nanos) {
+        if self.points == 0 {
+            return;
+        }
+        let ran: u64 = s.threads.iter().map(|t| t.ran.0).sum();
+        let waited: u64 = s.threads.iter().map(|t| t.waited.0).sum();
+        let all = s.elapsed.0.saturating_mul(s.cpus.len() as u64);
+        self.idle += Nanos(all.saturating_sub(ran).min(waited));
+        let slowest = s.cpus.iter().filter_map(|c| c.speed).fold(f64::INFINITY, f64::min);
+        if slowest.is_finite() {
+            self.slowest_slot += slowest * (s.elapsed - least_blocked).0 as f64;
+            self.balanced_for += s.elapsed;
+        }
+    }
+
+    /// The part of a CPU that a thread in the slowest slot would have received.
+    pub(crate) fn slowest_slot(&self) -> f64 {
+        self.slowest_slot / (self.balanced_for.0 as f64).max(1.0)
+    }
+
+    /// What a point cost, after so long a time since the last one.
+    pub(crate) fn took(&mut self, cost: Nanos, since: Nanos, board: Option<&Board>) {
+        self.cpu_time += cost;
+        self.period_cost = board.map_or(cost, |board| {
+            let all = board.cpu_time();
+            let others = all - std::mem::replace(&mut self.paid, all);
+            (cost + others).scale(1.0 / board.periods(since))
+        });
+    }
+}
+
+impl Balancer {
+    /// What this domain amounted to, and its threads.
+    #[must_use]
+    pub fn summary(&self, now: Nanos) -> (DomainSummary, Vec<ThreadSummary>, Vec<String>) {
+        let (ledger, board) = (&self.ledger, self.board.as_deref());
+        let threads = self.membership.summaries(now);
+        let total: f64 = threads.iter().map(|t| t.ran_s + t.waited_s + t.blocked_s).sum();
+        let part = |f: fn(&ThreadSummary) -> f64| {
+            if total > 0.0 { threads.iter().map(f).sum::<f64>() / total } else { 0.0 }
+        };
+        let longest = threads.iter().map(|t| t.present_s).fold(0.0, f64::max);
+        let least = threads
+            .iter()
+            .filter(|t| t.present_s > 0.9 * longest)
+            .map(|t| t.computed_s() / t.present_s)
+            .fold(f64::INFINITY, f64::min);
+        let slot = ledger.slowest_slot();
+        let migrations = ledger.migrations + board.map_or(0, Board::migrations);
+        let acted = migrations > 0 && self.moves_threads();
+        // CPU time tells of progress only where all CPUs are equally fast.
+        let equal_cpus = self.snapshot.cpus.windows(2).all(|c| c[0].capacity == c[1].capacity);
+        // A balancing point is a wake-up of one CPU's balancer, where each has one.
+        let points = board.map_or(ledger.points, Board::wakes);
+        let usable = self.surroundings.usable();
+        let at_once = if board.is_some() { usable.len().max(1) as f64 } else { 1.0 };
+        let effort = self.effort();
+        let cpu_time = ledger.cpu_time + board.map_or(Nanos::ZERO, Board::cpu_time);
+        let guard = &self.pauses.guard;
+        let domain = DomainSummary {
+            id: self.options.domain,
+            cpus: usable.clone(),
+            allowed: self.membership.allowed(),
+            points,
+            migrations,
+            weighings: self.weights.times(),
+            failed: ledger.failed + board.map_or(0, Board::failed),
+            cpu_s: cpu_time.as_secs_f64(),
+            period_s: (now - self.began).as_secs_f64() / points.max(1) as f64 * at_once,
+            cost: board.map_or(ledger.cost, |b| ledger.cost.and(&b.cost())),
+            search: SearchSummary::from(effort),
+            threads: self.membership.most(),
+            estimated_gain: (acted && slot > 0.0 && least.is_finite() && equal_cpus)
+                .then(|| (least / slot).max(1.0)),
+            verdict: guard.verdict(),
+            stood_down: guard.stood_down(),
+            idle_s: board.is_none().then(|| ledger.idle.as_secs_f64()),
+            wait_share: part(|t| t.waited_s),
+            blocked_share: part(|t| t.blocked_s),
+        };
+        let mut notes = self.notes.kept().to_vec();
+        if self.options.policy.at_blocking {
+            notes.push(format!(
+                "CPUs did none of the program's work for {:.2} s of their time, while its threads \
+                 waited for others: that is what reacting costs, and what others took",
+                ledger.idle.as_secs_f64()
+            ));
+        }
+        notes.extend(self.weights.summary());
+        if effort.searches > 0 {
+            let each = |sum: u64| sum as f64 / effort.searches as f64;
+            notes.push(format!(
+                "{} searches read the speeds of {:.1} threads each, of {:.1} that there were",
+                effort.searches,
+                each(effort.readings),
+                each(effort.threads)
+            ));
+        }
+        (domain, threads, notes)
+    }
+}

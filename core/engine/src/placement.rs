@@ -1,0 +1,192 @@
+//! How threads are held where they are put: pinned, or free to roam in their domain.
+//!
+//! Moved threads are pinned, or are released after they were moved ([`Mechanism::Nudge`]) so that the kernel
+//! can pull them to a CPU that falls idle. Where nobody gives up its CPU none falls idle, and all that the
+//! kernel does with released threads is to undo the balance: its own balancing evens out numbers of threads,
+//! not progress. So as long as every thread computes (or spins) without a break, moved threads are held; as
+//! soon as one blocks or yields all are released.
+//!
+//! Invariant: threads are pinned only where each CPU that one of them may use has one (promise P2).
+
+use crate::account::Window;
+use crate::managed::ManagedThread;
+use evenly_model::{Nanos, Plan, Snapshot};
+use evenly_policy::{Mechanism, Spreader};
+
+/// How long nobody must have given up a CPU before moved threads are held where they were put.
+const HOLD_AFTER: Nanos = Nanos::from_millis(1_000);
+/// Blocking is judged over this long: waiting is booked when it ends, and against that noise short
+/// stretches at barriers show only when they have added up.
+const GIVE_UP_WINDOW: Nanos = Nanos::from_millis(1_000);
+/// Part of the threads' time in such a window that must be blocked to count.
+const GIVE_UP_BLOCKED: f64 = 0.01;
+/// A thread that is given a CPU more often than this yields, or blocks for very short times.
+const GIVE_UP_SLICES_PER_S: f64 = 1_000.0;
+
+/// How threads of a domain are held.
+pub(crate) struct Placement {
+    /// Threads are where a distribution has put them.
+    pub(crate) placed: bool,
+    /// Threads may leave the domain's CPUs, because there are CPUs that would be left to nobody else.
+    pub(crate) open: bool,
+    /// Threads stay pinned to where they are put.
+    pub(crate) pinning: bool,
+    cover: Cover,
+    pub(crate) gave_up_at: Nanos,
+    window_began: Nanos,
+}
+
+impl Placement {
+    pub(crate) fn new(now: Nanos) -> Self {
+        Self {
+            placed: false,
+            open: false,
+            pinning: false,
+            cover: Cover::default(),
+            gave_up_at: now,
+            window_began: now,
+        }
+    }
+
+    /// Whether threads are to be pinned, or free, where that has become right. Returns whether those that are
+    /// pinned are to be released.
+    pub(crate) fn pin_or_release(
+        &mut self,
+        mechanism: Mechanism,
+        threads: &mut [ManagedThread],
+        snapshot: &mut Snapshot,
+    ) -> bool {
+        let nobody_gives_up = self.nobody_gives_up(threads, snapshot.now);
+        let hold = match mechanism {
+            Mechanism::Nothing => return false,
+            Mechanism::Pin => true,
+            Mechanism::Nudge => nobody_gives_up,
+        };
+        let pin = hold && !self.open && self.cover.is_possible(snapshot);
+        let was_pinned = std::mem::replace(&mut self.pinning, pin);
+        if pin && was_pinned {
+            // The kernel does not even out what is pinned, so there is no point in waiting for it to
+            // do so: the policy is to distribute as at the first time.
+            if mechanism == Mechanism::Nudge && !self.cover.is_there(snapshot) {
+                snapshot.point = 0;
+            }
+        } else if pin {
+            // Those that are not moved now are pinned where they are: after this distribution.
+            self.placed = false;
+            snapshot.point = 0;
+        }
+        was_pinned && !pin
+    }
+
+    /// Whether every thread has kept its CPU busy for a while.
+    fn nobody_gives_up(&mut self, threads: &mut [ManagedThread], now: Nanos) -> bool {
+        if now - self.window_began < GIVE_UP_WINDOW {
+            return self.nobody_gave_up(now);
+        }
+        let (mut blocked, mut length, mut slices) = (0.0, 0.0, 0.0f64);
+        for a in threads.iter_mut().map(|t| &mut t.account) {
+            let next = Window { began: a.read_at, times: a.last, unexplained: a.unexplained };
+            let last = std::mem::replace(&mut a.window, next);
+            // One that joined meanwhile is judged from then on.
+            let own = (next.began - last.began).0 as f64;
+            if own <= 0.0 {
+                continue;
+            }
+            let wanted =
+                (next.times.ran - last.times.ran) + (next.times.waited - last.times.waited);
+            // What is not explained yet is judged in the next window; one that waits for ever, or
+            // is blocked, is looked at.
+            let open = last.unexplained.0 as f64 - next.unexplained.0 as f64;
+            // Below zero where more was booked than fits, because some of it belongs to before:
+            // it is lacking in the accounts of others, whose waiting has not ended yet.
+            blocked += own + open - wanted.0 as f64;
+            length += own;
+            let given = next.times.slices.saturating_sub(last.times.slices);
+            slices = slices.max(given as f64 / own * 1e9);
+        }
+        self.window_began = now;
+        if blocked > GIVE_UP_BLOCKED * length || slices > GIVE_UP_SLICES_PER_S {
+            self.gave_up_at = now;
+        }
+        self.nobody_gave_up(now)
+    }
+
+    pub(crate) fn nobody_gave_up(&self, now: Nanos) -> bool {
+        now - self.gave_up_at >= HOLD_AFTER
+    }
+}
+
+/// Whether pinned threads leave no CPU to nobody (promise P2): each that one of them may use has
+/// one. Where there are fewer threads than CPUs, or most of them may use the same few CPUs, they
+/// cannot; then they are not pinned.
+#[derive(Default)]
+struct Cover {
+    spreader: Spreader,
+    plan: Plan,
+    /// For each mask, whether a thread has it.
+    used: Vec<bool>,
+    /// For each CPU, whether a thread may use it, and whether one is there.
+    wanted: Vec<bool>,
+    held: Vec<bool>,
+    /// Where each thread would be.
+    at: Vec<usize>,
+}
+
+impl Cover {
+    /// Whether it would be so once the threads are distributed, which is what every policy begins
+    /// with. The most even distribution has threads on as many CPUs as can have one at all (see
+    /// [`Spreader`]), so that none but this one need be looked at.
+    ///
+    /// O(n + m * masks) where all threads may use the same CPUs, else that of [`Spreader::spread`].
+    fn is_possible(&mut self, s: &Snapshot) -> bool {
+        self.find_wanted(s);
+        let wanted = self.wanted.iter().filter(|w| **w).count();
+        if s.threads.is_empty() || s.threads.len() < wanted {
+            return false;
+        }
+        let all = |mask: &[bool]| mask.iter().zip(&self.wanted).all(|(may, w)| may == w);
+        let alike = s.masks.iter().zip(&self.used).all(|(mask, used)| !used || all(mask));
+        if alike && s.threads.iter().all(|t| t.movable) {
+            return true;
+        }
+        self.plan.clear();
+        self.spreader.spread(s, &mut self.plan);
+        self.is_with(s, true)
+    }
+
+    /// Whether it is so with the threads where they are.
+    fn is_there(&mut self, s: &Snapshot) -> bool {
+        self.is_with(s, false)
+    }
+
+    fn is_with(&mut self, s: &Snapshot, plan: bool) -> bool {
+        self.at.clear();
+        self.at.extend(s.threads.iter().map(|t| t.cpu));
+        if plan {
+            self.plan.moves.iter().for_each(|m| self.at[m.thread] = m.to);
+        }
+        self.held.clear();
+        self.held.resize(s.cpus.len(), false);
+        for &c in &self.at {
+            if let Some(held) = self.held.get_mut(c) {
+                *held = true;
+            }
+        }
+        self.wanted.iter().zip(&self.held).all(|(wanted, held)| !wanted || *held)
+    }
+
+    fn find_wanted(&mut self, s: &Snapshot) {
+        self.used.clear();
+        self.used.resize(s.masks.len(), false);
+        for t in &s.threads {
+            self.used[t.mask] = true;
+        }
+        self.wanted.clear();
+        self.wanted.resize(s.cpus.len(), false);
+        for (mask, _) in s.masks.iter().zip(&self.used).filter(|(_, used)| **used) {
+            for (wanted, may) in self.wanted.iter_mut().zip(mask) {
+                *wanted |= may;
+            }
+        }
+    }
+}

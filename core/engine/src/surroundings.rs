@@ -1,0 +1,104 @@
+//! What is around the threads: the CPUs that can be used now, and other balancers on them.
+
+use crate::notes::Notes;
+use crate::{Event, Observer, Sensors};
+use evenly_model::{CpuId, CpuSet, CpuView, DomainId, Nanos, Pid, Snapshot};
+
+/// How often usable CPUs are asked for.
+const LOOK_AT_CPUS: Nanos = Nanos::from_millis(200);
+/// How often other balancers are looked for.
+const LOOK_AT_NEIGHBOURS: Nanos = Nanos::from_millis(1_000);
+
+/// What was seen when it was looked last.
+#[derive(Debug, Default)]
+pub(crate) struct Surroundings {
+    usable: CpuSet,
+    looked_at_cpus: Option<Nanos>,
+    looked_at_neighbours: Option<Nanos>,
+    neighbours_known: Vec<Pid>,
+}
+
+impl Surroundings {
+    /// The CPUs that could be used when they were asked for last.
+    pub(crate) fn usable(&self) -> &CpuSet {
+        &self.usable
+    }
+
+    /// The next point asks for CPUs, whenever that was done last.
+    pub(crate) fn ask_for_cpus(&mut self) {
+        self.looked_at_cpus = None;
+    }
+
+    /// Asks which CPUs can be used, if it is time. `at` is the time since balancing began. Returns whether
+    /// they are other ones than before; the snapshot has them then.
+    pub(crate) fn look_at_cpus(
+        &mut self,
+        machine: &mut dyn Sensors,
+        (domain, cpus): (DomainId, &CpuSet),
+        (now, at): (Nanos, Nanos),
+        snapshot: &mut Snapshot,
+        observers: &mut [Box<dyn Observer>],
+    ) -> bool {
+        if self.looked_at_cpus.is_some_and(|t| now - t < LOOK_AT_CPUS) {
+            return false;
+        }
+        self.looked_at_cpus = Some(now);
+        let usable = machine.usable(cpus);
+        if usable == self.usable {
+            return false;
+        }
+        self.usable = usable;
+        snapshot.cpus.clear();
+        snapshot.cpus.extend(self.usable.iter().map(|id| CpuView {
+            id,
+            capacity: machine.capacity(id),
+            threads: 0,
+            speed: None,
+            paper_speed: None,
+        }));
+        for o in observers {
+            o.event(&Event::Domain { at, domain, cpus: self.usable.clone() });
+        }
+        true
+    }
+
+    /// Looks for others that balance on the same CPUs, if it is time: that they are there is said once, and
+    /// threads are placed where those have fewer that were there first. Returns whether the snapshot has
+    /// others of these than before.
+    pub(crate) fn look_at_neighbours(
+        &mut self,
+        machine: &mut dyn Sensors,
+        now: Nanos,
+        snapshot: &mut Snapshot,
+        notes: &mut Notes,
+        observers: &mut [Box<dyn Observer>],
+    ) -> bool {
+        if self.looked_at_neighbours.is_some_and(|t| now - t < LOOK_AT_NEIGHBOURS) {
+            return false;
+        }
+        self.looked_at_neighbours = Some(now);
+        let neighbours = machine.neighbours();
+        for n in &neighbours {
+            let here = n.threads.iter().any(|(c, _)| self.usable.contains(*c));
+            if here && !self.neighbours_known.contains(&n.pid) {
+                self.neighbours_known.push(n.pid);
+                let text = format!("another evenly (process {}) balances on the same CPUs", n.pid);
+                notes.note(now, text, observers);
+            }
+        }
+        let on = |cpu: CpuId| -> u32 {
+            let first = neighbours.iter().filter(|n| n.was_first);
+            let there = first.flat_map(|n| &n.threads).filter(|(c, _)| *c == cpu);
+            there.map(|(_, k)| u32::from(*k)).sum()
+        };
+        let mut taken: Vec<u32> = snapshot.cpus.iter().map(|c| on(c.id)).collect();
+        if taken.iter().all(|&k| k == 0) {
+            taken.clear();
+        }
+        if taken == snapshot.taken {
+            return false;
+        }
+        snapshot.taken = taken;
+        true
+    }
+}

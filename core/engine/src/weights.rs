@@ -1,0 +1,113 @@
+//! Parts of CPUs that threads are given, by weights.
+
+use crate::actuate::{self, Action};
+use crate::managed::ManagedThread;
+use crate::notes::Notes;
+use crate::{ApplyError, Machine, Observer, Wanted};
+use evenly_model::{Nanos, Plan, Snapshot, ThreadId};
+
+/// What was given, and when.
+#[derive(Debug, Default)]
+pub(crate) struct Weights {
+    /// They are to be given again, because a pause has ended or threads have changed their places.
+    pub(crate) anew: bool,
+    /// How often they were given.
+    times: u64,
+    /// The least and the most that was given last, and how.
+    range: Option<(f64, f64)>,
+    by: Option<&'static str>,
+    noted_refusal: bool,
+    /// When they were given last.
+    given_at: Nanos,
+}
+
+/// Threads have again what they had when they were admitted.
+pub(crate) fn take_back(threads: &mut [ManagedThread], actions: &mut Vec<Action>) {
+    for t in threads {
+        if t.weight.given.take().is_some() {
+            actions.push(Action::Unweigh { process: t.meta.pid, thread: t.meta.id });
+        }
+    }
+}
+
+impl Weights {
+    /// How often they were given.
+    pub(crate) fn times(&self) -> u64 {
+        self.times
+    }
+
+    /// For the report, where any were given.
+    pub(crate) fn summary(&self) -> Option<String> {
+        let (least, most) = self.range?;
+        Some(format!(
+            "threads were given parts of the CPUs that they share {} times ({}), at the end from \
+             {least:.2} to {most:.2} of an even part",
+            self.times,
+            self.by.unwrap_or("by weights")
+        ))
+    }
+
+    /// Gives threads the weights that are planned, or those that they had before a pause. What is planned in
+    /// a pause is given when it is over.
+    pub(crate) fn give(
+        &mut self,
+        machine: &mut dyn Machine,
+        (now, paused): (Nanos, bool),
+        plan: &Plan,
+        (threads, snapshot): (&mut [ManagedThread], &Snapshot),
+        notes: &mut Notes,
+        observers: &mut [Box<dyn Observer>],
+    ) {
+        for w in &plan.weights {
+            if let Some(t) = threads.get_mut(w.thread) {
+                t.weight.wanted = Some(w.weight);
+            }
+        }
+        self.anew |= !plan.weights.is_empty();
+        let ends = machine.weighs_for().is_some_and(|l| now - self.given_at >= Nanos(l.0 / 2))
+            && threads.iter().any(|t| t.weight.given.is_some());
+        if paused || !(self.anew || ends) {
+            return;
+        }
+        let are_others = std::mem::take(&mut self.anew);
+        self.given_at = now;
+        let wanted: Vec<Wanted> = threads
+            .iter()
+            .enumerate()
+            .filter_map(|(i, t)| {
+                let (process, thread, weight) = (t.meta.pid, t.meta.id, t.weight.wanted?);
+                let view = snapshot.threads.get(i).filter(|v| v.id == thread);
+                Some(Wanted { process, thread, weight, turns: view.and_then(|v| v.turns) })
+            })
+            .collect();
+        let given = actuate::weigh(machine, &wanted);
+        self.by = machine.weighs_by();
+        let mut refused = None;
+        for (t, given) in threads.iter_mut().filter(|t| t.weight.wanted.is_some()).zip(given) {
+            match given {
+                Ok(weight) => t.weight.given = Some(weight),
+                Err(ApplyError::Gone) => {}
+                Err(error) => refused = Some((t.meta.id, error)),
+            }
+        }
+        if let Some((id, error)) = refused
+            && !std::mem::replace(&mut self.noted_refusal, true)
+        {
+            notes.note(now, format!("thread {id} keeps its share of a CPU: {error}"), observers);
+        }
+        let of = |t: &ManagedThread| Some((t.meta.id, t.weight.given?));
+        let weights: Vec<(ThreadId, f64)> = threads.iter().filter_map(of).collect();
+        if weights.is_empty() || !are_others {
+            return;
+        }
+        self.times += 1;
+        let least = weights.iter().map(|w| w.1).fold(f64::INFINITY, f64::min);
+        self.range = Some((least, weights.iter().map(|w| w.1).fold(0.0, f64::max)));
+        if observers.is_empty() {
+            return;
+        }
+        let list: Vec<String> =
+            weights.iter().map(|(id, weight)| format!("{id} {weight:.2}")).collect();
+        notes.tell(now, &format!("parts of CPUs, by thread: {}", list.join(", ")), observers);
+    }
+}
