@@ -47,7 +47,7 @@ pub(crate) fn perform(machine: &mut dyn Actuator, action: &Action) -> Result<(),
     }
 }
 
-/// Does all of these. What cannot be done now is done when the thread is placed, or balancing ends.
+/// Does all of these, in order. What cannot be done now is done when the thread is placed, or balancing ends.
 pub(crate) fn perform_all(machine: &mut dyn Actuator, actions: &mut Vec<Action>) {
     for action in actions.drain(..) {
         let _ = perform(machine, &action);

@@ -167,19 +167,17 @@ impl Balancer {
         let period = if self.board.is_some() { period.scale(CARE) } else { period };
         self.look_around(machine, now, observers);
         let left = self.observe(machine, (now, elapsed, period), observers);
-        self.actuate(machine);
         self.show(machine, now, elapsed);
         self.pin_or_release();
-        self.actuate(machine);
         let observed = machine.now();
 
         // Decide.
         let paused = self.pause(now, (elapsed, period), observers);
-        self.actuate(machine);
         let asking = self.decide(machine, paused, observers);
         let decided = machine.now();
 
         // Actuate.
+        self.actuate(machine);
         moves.extend(self.carry_out(machine));
         self.verify(now, observers);
         self.weigh(machine, observers);
@@ -269,7 +267,7 @@ impl Balancer {
     /// Reads the threads and books what they did. Those that have ended, or no longer compute, leave.
     fn observe(
         &mut self,
-        machine: &mut dyn Machine,
+        machine: &mut dyn Sensors,
         (now, elapsed, period): (Nanos, Nanos, Nanos),
         observers: &mut [Box<dyn Observer>],
     ) -> Vec<(ThreadId, Times)> {
@@ -284,7 +282,6 @@ impl Balancer {
             self.unweigh(ended);
             self.unregister(ended, now, Leaving::Ended, observers);
         }
-        self.actuate(machine);
         let first = elapsed == Nanos::ZERO;
         let (busy, unknown) = self.observation.book(
             machine,
