@@ -103,7 +103,6 @@ impl Balancer {
                 }
             }
         }
-        self.verify(now, observers);
         let text = format!(
             "CPUs {cpus} were not there before, and belong to domain {} now",
             self.domain()

@@ -179,7 +179,6 @@ impl Balancer {
         // Actuate.
         self.actuate(machine);
         moves.extend(self.carry_out(machine));
-        self.verify(now, observers);
         self.weigh(machine, observers);
         self.move_memory(machine, observers);
         self.tell_board(paused);
@@ -232,7 +231,7 @@ impl Balancer {
         board.take_log()
     }
 
-    pub(crate) fn verify(&mut self, now: Nanos, observers: &mut [Box<dyn Observer>]) {
+    fn verify(&mut self, now: Nanos, observers: &mut [Box<dyn Observer>]) {
         if verify(&mut self.failures, &mut self.membership, &mut self.notes, now, observers) {
             self.surroundings.ask_for_cpus();
         }
@@ -456,7 +455,10 @@ impl Balancer {
         for t in &members.threads {
             if let Some(member) = &t.member {
                 board.put(member, t.place.cpu);
-                member.set_movable(t.place.movable);
+                // One that was refused just now is verified at the next point.
+                let is_refused =
+                    self.failures.iter().any(|f| f.is_final() && f.thread == t.meta.id);
+                member.set_movable(t.place.movable && !is_refused);
             }
         }
         board.set_cpus(&self.snapshot.cpus);
@@ -519,6 +521,8 @@ impl Balancer {
 
     /// Ends balancing: every mask goes back to what it was.
     pub fn finish(&mut self, machine: &mut dyn Machine) {
+        // There is no next point.
+        self.verify(machine.now(), &mut []);
         if let Some(board) = &self.board {
             board.set_active(false);
         }
