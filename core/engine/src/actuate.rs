@@ -214,3 +214,106 @@ fn pin_the_rest(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scripted::{Scripted, cpus, id, threads};
+    use evenly_model::Reason;
+
+    /// Carries out moves of threads on these CPUs of two; what was asked of the machine.
+    fn carry_out(
+        at: &[u32],
+        moves: &[(usize, usize)],
+        manner: Manner,
+        fails: &[(usize, ApplyError)],
+    ) -> (Vec<String>, Done, Vec<Failure>, Membership) {
+        let (mut membership, snapshot) = threads(at, 2);
+        let fails = fails.iter().map(|(t, e)| (id(*t), e.clone())).collect();
+        let mut machine = Scripted { fails, ..Scripted::default() };
+        let (mut plan, mut failures) = (Plan::default(), Vec::new());
+        moves.iter().for_each(|&(thread, to)| plan.push(thread, to, Reason::Behind));
+        let done = Mover::default().carry_out(
+            &mut machine,
+            &snapshot,
+            &plan,
+            &mut membership,
+            manner,
+            &mut failures,
+        );
+        (machine.calls, done, failures, membership)
+    }
+
+    const PINS: Manner = Manner { pins: true, open: false, distributes: false };
+
+    fn refused() -> ApplyError {
+        ApplyError::Refused(String::from("no"))
+    }
+
+    #[test]
+    fn two_that_are_alone_change_places_with_every_cpu_in_use() {
+        let (calls, done, failures, members) = carry_out(&[0, 1], &[(0, 1), (1, 0)], PINS, &[]);
+        assert_eq!(calls, ["1 in 0-1", "0 on 1", "1 on 0"]);
+        assert_eq!((done.moves.len(), failures.len(), done.again), (2, 0, false));
+        let at = |t: usize| members.threads[t].place.cpu;
+        assert_eq!([at(0), at(1)], [Some(CpuId(1)), Some(CpuId(0))]);
+        assert!(members.threads.iter().all(|t| t.place.migrations == 1));
+    }
+
+    #[test]
+    fn threads_that_are_not_pinned_are_released_to_where_they_may_roam() {
+        let free = Manner { pins: false, ..PINS };
+        assert_eq!(carry_out(&[0, 0], &[(1, 1)], free, &[]).0, ["1 on 1, then 0-1"]);
+        let open = Manner { open: true, ..free };
+        assert_eq!(carry_out(&[0, 0], &[(1, 1)], open, &[]).0, ["1 on 1, then 0-3"]);
+    }
+
+    #[test]
+    fn a_distribution_pins_those_that_stay_as_well() {
+        let first = Manner { distributes: true, ..PINS };
+        let (calls, done, ..) = carry_out(&[0, 0, 1], &[(1, 1)], first, &[]);
+        assert_eq!(calls, ["1 on 1", "0 on 0", "2 on 1"]);
+        assert!(done.distributed);
+        // One of those that stay cannot be pinned; one that has ended is no failure.
+        for (error, failed) in [(refused(), 1), (ApplyError::Gone, 0)] {
+            let (_, done, failures, _) = carry_out(&[0, 0, 1], &[(1, 1)], first, &[(2, error)]);
+            assert_eq!((failures.len(), done.distributed), (failed, true));
+        }
+    }
+
+    #[test]
+    fn where_one_cannot_be_moved_a_distribution_lets_the_others_roam() {
+        let first = Manner { distributes: true, ..PINS };
+        let (calls, done, failures, _) = carry_out(&[0, 0, 0], &[(1, 1)], first, &[(1, refused())]);
+        assert_eq!(calls, ["1 on 1", "0 in 0-1", "2 in 0-1"]);
+        assert!(!done.distributed);
+        assert_eq!(failures, [Failure { thread: id(1), error: refused() }]);
+        assert_eq!(done.moves[0].error.as_deref(), Some("no"));
+    }
+
+    #[test]
+    fn who_cannot_be_followed_is_pinned_where_it_is() {
+        let (calls, done, failures, _) =
+            carry_out(&[0, 1], &[(0, 1), (1, 0)], PINS, &[(0, refused())]);
+        assert_eq!(calls, ["1 in 0-1", "0 on 1", "1 on 1"]);
+        assert_eq!((done.moves.len(), failures.len()), (1, 1));
+        // It has ended: nothing is reported, and the other keeps its CPU.
+        let (calls, done, failures, _) =
+            carry_out(&[0, 1], &[(0, 1), (1, 0)], PINS, &[(0, ApplyError::Gone)]);
+        assert_eq!((calls.len(), done.moves.len(), failures.len()), (3, 0, 0));
+    }
+
+    #[test]
+    fn what_cannot_be_done_does_not_keep_the_rest_from_being_done() {
+        let mut machine = Scripted { fails: vec![(id(0), refused())], ..Scripted::default() };
+        let within = Arc::new(cpus("0-1"));
+        let mut actions = vec![
+            Action::Confine { thread: id(0), within },
+            Action::Restore { thread: id(1) },
+            Action::Unweigh { process: Pid(1), thread: id(2) },
+        ];
+        perform_all(&mut machine, &mut actions);
+        assert_eq!(machine.calls, ["0 in 0-1", "1 restored", "2 unweighed"]);
+        assert!(actions.is_empty());
+    }
+}

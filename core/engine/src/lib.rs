@@ -28,6 +28,8 @@ mod phases;
 mod placement;
 mod ranks;
 mod rates;
+#[cfg(test)]
+mod scripted;
 mod share;
 mod speed;
 mod summary;

@@ -136,3 +136,41 @@ impl Membership {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scripted::{cpus, id, threads};
+
+    #[test]
+    fn a_thread_that_leaves_keeps_its_summary_and_its_mask() {
+        let (mut m, _) = threads(&[0, 1], 2);
+        m.threads[0].place.mask = m.number_of_mask(cpus("0"));
+        m.threads[0].account.read_at = Nanos(70);
+        m.unregister(0, Nanos(100), Nanos(90), Leaving::To(DomainId(1)), &mut []);
+        assert_eq!((m.position(id(0)), m.position(id(1)), m.most()), (None, Some(0), 2));
+        let all = m.summaries(Nanos(100));
+        // Its account ends with its last reading here; it could not use all that others could.
+        assert_eq!(all.iter().map(|t| t.present_s).collect::<Vec<_>>(), [7e-8, 1e-7]);
+        assert_eq!(all.iter().map(|t| t.own_mask).collect::<Vec<_>>(), [true, false]);
+    }
+
+    #[test]
+    fn threads_roam_in_their_domain_or_where_it_is_open_in_all_that_they_may_use() {
+        let (m, _) = threads(&[0], 2);
+        let roams = |open| m.roaming(0, open).map(|mask| mask.to_string());
+        assert_eq!(roams(false).as_deref(), Some("0-1"));
+        assert_eq!(roams(true).as_deref(), Some("0-3"));
+        assert_eq!(m.roaming(1, false), None);
+    }
+
+    #[test]
+    fn who_joins_others_begins_at_their_mean() {
+        let (mut m, _) = threads(&[0, 0, 0], 2);
+        for (t, progress) in m.threads.iter_mut().zip([i64::MAX, i64::MAX, 2]) {
+            t.account.progress = progress;
+        }
+        assert_eq!(m.mean_progress(), i64::MAX / 3 * 2 + 1);
+        assert_eq!(Membership::default().mean_progress(), 0);
+    }
+}

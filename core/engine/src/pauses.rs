@@ -70,3 +70,48 @@ impl Pauses {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scripted::threads;
+
+    /// Points of 20 ms, with threads that progress at this rate while balanced and at that while paused.
+    /// When pauses begin and end, and whether balancing stands down in the end.
+    fn changes(rates: (f64, f64), seconds: u64) -> (Vec<(u64, Change)>, Pauses, Notes) {
+        let period = Nanos::from_millis(20);
+        let (mut members, _) = threads(&[0, 1], 2);
+        let mut pauses = Pauses::new(GuardOptions::default(), Nanos::ZERO);
+        let (mut notes, mut seen) = (Notes::new(Nanos::ZERO), Vec::new());
+        for point in 1..=seconds * 50 {
+            let rate = if pauses.paused() { rates.1 } else { rates.0 };
+            for a in members.threads.iter_mut().map(|t| &mut t.account) {
+                (a.gained, a.period.blocked) = (period.scale(rate), period.scale(0.1));
+            }
+            let now = Nanos(period.0 * point);
+            let change = pauses.point(now, (period, period), &members.threads, &mut notes, &mut []);
+            if change != Change::None {
+                seen.push((point, change));
+            }
+        }
+        (seen, pauses, notes)
+    }
+
+    #[test]
+    fn pauses_begin_and_end_in_turns() {
+        let (seen, pauses, notes) = changes((0.7, 0.6), 60);
+        // Three seconds of warm-up, and a stretch to compare with.
+        assert_eq!(seen[..2], [(158, Change::Pause), (166, Change::Resume)]);
+        let in_turns = seen.chunks(2).all(|c| c[0].1 == Change::Pause);
+        assert!(in_turns && seen.len() % 2 == 0 && !pauses.paused(), "{seen:?}");
+        assert!(notes.kept().is_empty());
+    }
+
+    #[test]
+    fn who_stands_down_stays_paused_and_says_so() {
+        let (seen, pauses, notes) = changes((0.6, 0.7), 120);
+        assert!(pauses.paused() && pauses.guard.stood_down());
+        assert_eq!(seen.last().map(|s| s.1), Some(Change::Pause));
+        assert!(notes.kept()[0].starts_with("balancing stands down"), "{:?}", notes.kept());
+    }
+}

@@ -190,3 +190,66 @@ impl Cover {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::managed::ManagedThread;
+    use crate::scripted::threads;
+
+    const S: Nanos = Nanos::from_millis(1_000);
+
+    /// A second of so many milliseconds of CPU time and slices for each.
+    fn run(threads: &mut [ManagedThread], ran_ms: u64, slices: u64) {
+        for a in threads.iter_mut().map(|t| &mut t.account) {
+            a.last.ran += Nanos::from_millis(ran_ms);
+            a.last.slices += slices;
+            a.read_at += S;
+        }
+    }
+
+    /// Seconds in which threads do so; whether they are pinned after each, and released.
+    fn hold(mechanism: Mechanism, at: &[u32], seconds: &[(u64, u64)]) -> Vec<(bool, bool)> {
+        let (mut members, mut s) = threads(at, 2);
+        let mut p = Placement::new(Nanos::ZERO);
+        p.placed = true;
+        let each = seconds.iter().map(|&(ran_ms, slices)| {
+            run(&mut members.threads, ran_ms, slices);
+            s.now += S;
+            let released = p.pin_or_release(mechanism, &mut members.threads, &mut s);
+            (p.pinning, released)
+        });
+        each.collect()
+    }
+
+    #[test]
+    fn threads_are_held_while_nobody_gives_up_its_cpu() {
+        let seconds = [(1_000, 10), (1_000, 10), (900, 10), (1_000, 10), (1_000, 10)];
+        let held = hold(Mechanism::Nudge, &[0, 1], &seconds);
+        let wanted = [(true, false), (true, false), (false, true), (true, false), (true, false)];
+        assert_eq!(held, wanted);
+        // One that yields is given a CPU again and again.
+        let held = hold(Mechanism::Nudge, &[0, 1], &[(1_000, 10), (1_000, 2_000)]);
+        assert_eq!(held, [(true, false), (false, true)]);
+        // Who pins does so whatever they do, who only watches never.
+        assert_eq!(hold(Mechanism::Pin, &[0, 1], &[(0, 0)]), [(true, false)]);
+        assert_eq!(hold(Mechanism::Nothing, &[0, 1], &[(1_000, 1)]), [(false, false)]);
+    }
+
+    #[test]
+    fn fewer_threads_than_cpus_are_not_pinned() {
+        assert_eq!(hold(Mechanism::Pin, &[0], &[(1_000, 10)]), [(false, false)]);
+    }
+
+    #[test]
+    fn where_threads_begin_to_be_pinned_all_are_distributed_anew() {
+        let (mut members, mut s) = threads(&[0, 1], 2);
+        let mut p = Placement::new(Nanos::ZERO);
+        (p.placed, s.point, s.now) = (true, 7, S);
+        assert!(!p.pin_or_release(Mechanism::Pin, &mut members.threads, &mut s));
+        assert_eq!((p.placed, s.point), (false, 0));
+        // An open domain releases them.
+        p.open = true;
+        assert!(p.pin_or_release(Mechanism::Pin, &mut members.threads, &mut s) && !p.pinning);
+    }
+}

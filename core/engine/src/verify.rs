@@ -50,3 +50,48 @@ pub(crate) fn verify(
     }
     asks_for_cpus
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scripted::{Listener, cpus, id, threads};
+    use std::sync::{Arc, Mutex};
+
+    #[test]
+    fn who_cannot_be_moved_is_left_alone_and_the_report_names_one() {
+        let (mut membership, _) = threads(&[0, 0, 1, 1], 2);
+        let (mut notes, texts) = (Notes::new(Nanos::ZERO), Arc::new(Mutex::new(Vec::new())));
+        let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(Listener(texts.clone()))];
+        let fails = |tid: usize, error: ApplyError| Failure { thread: id(tid), error };
+        let mut failures = vec![
+            fails(0, ApplyError::Foreign { found: cpus("0") }),
+            fails(1, ApplyError::Refused(String::from("no"))),
+            // It has left meanwhile.
+            fails(9, ApplyError::Refused(String::from("no"))),
+            fails(2, ApplyError::Gone),
+        ];
+        let asks = verify(&mut failures, &mut membership, &mut notes, Nanos::ZERO, &mut observers);
+        assert!(!asks && failures.is_empty());
+        let of =
+            |t: usize| (membership.threads[t].place.movable, membership.threads[t].place.foreign);
+        assert_eq!(
+            [of(0), of(1), of(2), of(3)],
+            [(false, true), (false, false), (true, false), (true, false)]
+        );
+        assert_eq!(
+            notes.kept(),
+            ["thread 0 is left alone: the program has set its own affinity mask, 0"]
+        );
+        assert_eq!(texts.lock().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_cpu_that_cannot_be_used_is_asked_for_again() {
+        let (mut membership, _) = threads(&[0], 2);
+        let mut notes = Notes::new(Nanos::ZERO);
+        let mut failures =
+            vec![Failure { thread: id(0), error: ApplyError::Unusable { wanted: cpus("1") } }];
+        assert!(verify(&mut failures, &mut membership, &mut notes, Nanos::ZERO, &mut []));
+        assert!(membership.threads[0].place.movable && notes.kept().is_empty());
+    }
+}

@@ -111,3 +111,68 @@ impl Weights {
         notes.tell(now, &format!("parts of CPUs, by thread: {}", list.join(", ")), observers);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scripted::{Scripted, id, threads};
+    use evenly_model::Weight;
+
+    struct Case {
+        machine: Scripted,
+        weights: Weights,
+        notes: Notes,
+        threads: Vec<ManagedThread>,
+        snapshot: Snapshot,
+    }
+
+    impl Case {
+        fn new() -> Self {
+            let (members, snapshot) = threads(&[0, 0], 2);
+            Self {
+                machine: Scripted::default(),
+                weights: Weights::default(),
+                notes: Notes::new(Nanos::ZERO),
+                threads: members.threads,
+                snapshot,
+            }
+        }
+
+        /// What the machine is asked for at a point with these weights in its plan.
+        fn give(&mut self, weights: &[f64], paused: bool) -> Vec<String> {
+            let each = weights.iter().enumerate();
+            let weights = each.map(|(thread, &weight)| Weight { thread, weight }).collect();
+            let plan = Plan { weights, ..Plan::default() };
+            let of = (&mut self.threads[..], &self.snapshot);
+            let when = (Nanos::ZERO, paused);
+            self.weights.give(&mut self.machine, when, &plan, of, &mut self.notes, &mut []);
+            std::mem::take(&mut self.machine.calls)
+        }
+    }
+
+    #[test]
+    fn what_is_planned_in_a_pause_is_given_when_it_is_over() {
+        let mut case = Case::new();
+        assert!(case.give(&[1.5, 0.5], true).is_empty());
+        assert_eq!(case.give(&[], false), ["0 weighs 1.5", "1 weighs 0.5"]);
+        assert!(case.give(&[], false).is_empty());
+        let text = case.weights.summary().unwrap();
+        assert!(text.contains("1 times") && text.contains("0.50 to 1.50"), "{text}");
+        let mut actions = Vec::new();
+        take_back(&mut case.threads, &mut actions);
+        assert_eq!(actions.len(), 2);
+        take_back(&mut case.threads, &mut actions);
+        assert_eq!(actions.len(), 2, "they have nothing any more");
+    }
+
+    #[test]
+    fn a_weight_that_is_refused_is_reported_once() {
+        let mut case = Case::new();
+        case.machine.fails = vec![(id(1), ApplyError::Refused(String::from("no")))];
+        case.give(&[1.5, 0.5], false);
+        case.give(&[1.4, 0.6], false);
+        assert_eq!(case.notes.kept(), ["thread 1 keeps its share of a CPU: no"]);
+        let given: Vec<_> = case.threads.iter().map(|t| t.weight.given).collect();
+        assert_eq!(given, [Some(1.4), None]);
+    }
+}
