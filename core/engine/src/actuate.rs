@@ -202,7 +202,9 @@ fn pin_the_rest(
     for (i, t) in membership.threads.iter().enumerate() {
         let is_here = |cpu: &CpuId| snapshot.cpus.binary_search_by_key(cpu, |c| c.id).is_ok();
         let Some(cpu) = t.place.cpu.filter(is_here) else { continue };
-        if !t.place.movable || plan.moves.iter().any(|m| m.thread == i) {
+        // The kernel puts a thread elsewhere when the CPUs of its mask go offline.
+        let may_stay = membership.masks.get(t.place.mask).is_some_and(|m| m.contains(cpu));
+        if !t.place.movable || !may_stay || plan.moves.iter().any(|m| m.thread == i) {
             continue;
         }
         let thread = t.meta.id;
@@ -301,6 +303,25 @@ mod tests {
         let (calls, done, failures, _) =
             carry_out(&[0, 1], &[(0, 1), (1, 0)], PINS, &[(0, ApplyError::Gone)]);
         assert_eq!((calls.len(), done.moves.len(), failures.len()), (3, 0, 0));
+    }
+
+    /// The kernel has put it there when the CPUs of its mask went offline (promise P1).
+    #[test]
+    fn a_thread_that_is_outside_its_mask_is_not_pinned_there() {
+        let first = Manner { distributes: true, ..PINS };
+        let (mut membership, snapshot) = threads(&[0, 1], 2);
+        membership.threads[1].place.mask = membership.number_of_mask(cpus("0"));
+        let (mut machine, mut failures) = (Scripted::default(), Vec::new());
+        let done = Mover::default().carry_out(
+            &mut machine,
+            &snapshot,
+            &Plan::default(),
+            &mut membership,
+            first,
+            &mut failures,
+        );
+        assert_eq!(machine.calls, ["0 on 0"]);
+        assert!(done.distributed);
     }
 
     #[test]

@@ -164,6 +164,23 @@ mod tests {
         assert_eq!(m.roaming(1, false), None);
     }
 
+    /// Two that shared a mask as long as there was only CPU 0 differ once there are more.
+    #[test]
+    fn threads_have_masks_of_their_own_when_their_domain_grows() {
+        let (mut m, _) = threads(&[0, 0, 0], 2);
+        let whole = ["0-3", "0,2", "0-1"];
+        let within = ["0", "0", "0-1"];
+        for (i, t) in [2, 1, 0].into_iter().zip(0..) {
+            m.threads[t].place.whole = Arc::new(cpus(whole[i]));
+            m.threads[t].place.mask = m.number_of_mask(cpus(within[i]));
+        }
+        m.widen(&cpus("0-3"));
+        for t in &m.threads {
+            let mask = &m.masks[t.place.mask];
+            assert_eq!(**mask, *t.place.whole);
+        }
+    }
+
     #[test]
     fn who_joins_others_begins_at_their_mean() {
         let (mut m, _) = threads(&[0, 0, 0], 2);

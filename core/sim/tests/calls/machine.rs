@@ -102,8 +102,7 @@ impl Recorded {
     }
 
     /// Why the mask cannot be set, if it cannot.
-    fn fails(&mut self, id: ThreadId, mask: &CpuSet) -> Result<(), ApplyError> {
-        let original = self.sim.original_mask(id);
+    fn fails(&self, id: ThreadId, mask: &CpuSet) -> Result<(), ApplyError> {
         let c = &self.conditions;
         if self.is(&c.ends, id) {
             return Err(ApplyError::Gone);
@@ -114,8 +113,7 @@ impl Recorded {
         if self.is(&c.refused, id) {
             return Err(ApplyError::Refused(String::from("the system does not want to")));
         }
-        // As Linux has it: the simulator would not stand for it.
-        if original.is_some_and(|o| !mask.is_subset(&o)) || mask.minus(&self.without()).is_empty() {
+        if mask.minus(&self.without()).is_empty() {
             return Err(ApplyError::Unusable { wanted: mask.clone() });
         }
         Ok(())
