@@ -86,7 +86,8 @@ impl Memory {
                 Err(MemoryUnknown::Unreadable(why)) => {
                     if !std::mem::replace(&mut self.noted_unreadable, true) {
                         let text = format!(
-                            "memory of process {process}, and of others of which it is as little                              known, is taken to be where it was first seen computing: {why}"
+                            "memory of process {process}, and of others of which it is as little \
+                             known, is taken to be where it was first seen computing: {why}"
                         );
                         notes.note(now, text, observers);
                     }
@@ -149,4 +150,26 @@ fn text(done: &MemoryMoved) -> String {
         text.push_str(&format!("; then: {error}"));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scripted::{Scripted, cpus, threads};
+
+    #[test]
+    fn memory_that_cannot_be_read_is_reported_once() {
+        let (members, mut s) = threads(&[0, 1], 2);
+        let knowledge = Knowledge::even(vec![(0, cpus("0")), (1, cpus("1"))], 2.0);
+        let (mut memory, mut notes) = (Memory::default(), Notes::new(Nanos::ZERO));
+        let mut machine = Scripted::default();
+        for second in 0..3 {
+            s.now = Nanos::from_millis(1_000 * second);
+            let threads = &members.threads;
+            memory.look(&mut machine, &knowledge, threads, &mut s, &mut notes, &mut []);
+        }
+        let [text] = notes.kept() else { panic!("{:?}", notes.kept()) };
+        assert!(text.ends_with("this machine does not tell") && !text.contains("  "), "{text}");
+        assert!(s.memory.is_empty());
+    }
 }
