@@ -79,6 +79,20 @@ impl Balancer {
         self.pauses.guard.disturbed(now);
     }
 
+    /// Confines a thread to those of these CPUs that are in the domain: where a mapping has it.
+    ///
+    /// # Errors
+    /// [`ApplyError`] as for [`crate::Actuator::confine`].
+    pub fn confine(
+        &self,
+        machine: &mut dyn Machine,
+        thread: ThreadId,
+        cpus: &CpuSet,
+    ) -> Result<(), ApplyError> {
+        let within = Arc::new(cpus.and(&self.options.cpus));
+        perform(machine, &Action::Confine { thread, within })
+    }
+
     /// Takes CPUs in that were not there when the domain was made. They are used from the next point
     /// on, and threads that are not pinned may go there at once.
     pub fn adopt(

@@ -26,10 +26,10 @@ use crate::taskstats::TaskStats;
 use crate::tuning::{Tuning, TuningReader};
 use crate::workers::{Workers, lock};
 use evenly_engine::{
-    Actuator, ApplyError, Balancer, BalancerOptions, Board, CARE, DomainSpread, DomainThread,
-    Eligible, Event, GuardOptions, MapBy, Mapping, Newcomer, Numbering, Observer, Period,
-    PeriodControl, PeriodOptions, Placed, Selection, Sensors, Summary, Times, Tracker,
-    TrackerOptions, home_of_newcomer, left_to_nobody, roomiest,
+    ApplyError, Balancer, BalancerOptions, Board, CARE, DomainSpread, DomainThread, Eligible,
+    Event, GuardOptions, MapBy, Mapping, Newcomer, Numbering, Observer, Period, PeriodControl,
+    PeriodOptions, Placed, Selection, Sensors, Summary, Times, Tracker, TrackerOptions,
+    home_of_newcomer, left_to_nobody, roomiest,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Environment, Knowledge, Nanos, Pid, ThreadId, Tid};
 use evenly_policy::PolicyInfo;
@@ -489,13 +489,12 @@ impl Domain {
     /// threads only where their domain is less than what they may use, and knows no more than that.
     fn put_in_place(&mut self, machine: &mut LinuxMachine) {
         let Some(mapped) = &mut self.mapped else { return };
-        let domain = self.balancer.cpus();
         let mut refused = Vec::new();
         mapped.retain_mut(|m| {
             if m.done {
                 return true;
             }
-            match machine.confine(m.id, &m.cpus.and(domain)) {
+            match self.balancer.confine(machine, m.id, &m.cpus) {
                 Ok(()) => m.done = true,
                 // Asked for again at the next point.
                 Err(ApplyError::Unusable { .. }) => {}
