@@ -6,7 +6,7 @@
 
 use crate::profile::built_probe;
 use crate::tell;
-use evenly_engine::{RankTold, Tally};
+use evenly_engine::{RankActivity, Tally};
 use evenly_linux::clock::since_boot;
 use evenly_linux::machine::RankCounts;
 use evenly_model::{Nanos, ThreadId, Tid};
@@ -123,13 +123,13 @@ fn counts(mut reader: Reader) -> RankCounts {
     })
 }
 
-fn told(rank: &Rank, cpu: Nanos) -> RankTold {
+fn told(rank: &Rank, cpu: Nanos) -> RankActivity {
     let tally = |t: &messages::Tally| Tally {
         with: u64::from(t.with),
         messages: t.messages,
         bytes: t.bytes,
     };
-    RankTold {
+    RankActivity {
         rank: u64::from(rank.rank),
         ranks: u64::from(rank.ranks),
         computed: rank.computed(Some(cpu)),

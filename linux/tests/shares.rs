@@ -14,7 +14,7 @@ mod captured;
 mod fake_resctrl;
 mod helpers;
 
-use evenly_engine::{Actuator, Entity, ShareMechanism};
+use evenly_engine::{Actuator, ShareMechanism, Target};
 use evenly_linux::affinity;
 use evenly_linux::clock::now;
 use evenly_linux::guardian::{self, Guardian};
@@ -112,7 +112,7 @@ fn balancer() {
 /// A mechanism, and what it is to do.
 enum Means {
     /// Another share for an entity.
-    Share(Box<dyn ShareMechanism>, Entity, f64),
+    Share(Box<dyn ShareMechanism>, Target, f64),
     /// All threads of a program on one CPU.
     Place(Box<LinuxMachine>, Vec<ThreadId>, CpuId),
 }
@@ -120,7 +120,7 @@ enum Means {
 impl Means {
     fn of(name: &str, journal: &Arc<Journal>, program: Process, real: &Real) -> Self {
         let Process { pid, start } = program;
-        let entity = Entity::Process { process: pid, start };
+        let entity = Target::Process { process: pid, start };
         let of_threads = |way, weight| {
             Self::Share(Box::new(ThreadShares::new(way, journal.clone())), entity, weight)
         };
@@ -128,7 +128,7 @@ impl Means {
         let divided = |resource| {
             let mechanism = Resctrl::new(resource, journal.clone(), real.clone()).unwrap();
             let (process, start) = (Pid(FAKE_THREAD), FAKE_START);
-            Self::Share(Box::new(mechanism), Entity::Process { process, start }, 0.5)
+            Self::Share(Box::new(mechanism), Target::Process { process, start }, 0.5)
         };
         match name {
             "nice" => of_threads(Way::Nice, 0.01),
@@ -140,10 +140,10 @@ impl Means {
                 Self::Share(Box::new(GroupShares::new(journal.clone(), pid).unwrap()), entity, 0.01)
             }
             "frequency" => {
-                Self::Share(setting(Setting::HighestFrequency), Entity::Cpu(CpuId(1)), 0.5)
+                Self::Share(setting(Setting::HighestFrequency), Target::Cpu(CpuId(1)), 0.5)
             }
             "energy-preference" => {
-                Self::Share(setting(Setting::EnergyPreference), Entity::Cpu(CpuId(1)), 2.0)
+                Self::Share(setting(Setting::EnergyPreference), Target::Cpu(CpuId(1)), 2.0)
             }
             "cache" => divided(Resource::Cache),
             "memory-bandwidth" => divided(Resource::Bandwidth),

@@ -167,7 +167,7 @@ impl Mover {
             return done;
         }
         if manner.pins && missed {
-            // Pinned where they are, the others might leave a CPU to nobody that was to be filled.
+            // Pinned where they are, the others might leave a CPU unused that was to be filled.
             let failed = |t: &ManagedThread| {
                 failures[before..].iter().any(|f| f.thread == t.meta.id && f.is_final())
             };

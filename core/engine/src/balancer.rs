@@ -541,8 +541,8 @@ impl Balancer {
         }
     }
 
-    /// Opens the domain where threads that are confined to their domains leave CPUs to nobody
-    /// ([`crate::left_to_nobody`], promise P2), and closes it when that is over.
+    /// Opens the domain where threads that are confined to their domains leave CPUs unused
+    /// ([`crate::left_unused`], promise P2), and closes it when that is over.
     pub fn open(&mut self, machine: &mut dyn Machine, open: bool) {
         if open == self.placement.open {
             return;

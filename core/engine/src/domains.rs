@@ -217,7 +217,7 @@ impl<'a> Levelling<'a> {
 /// `usable` are the CPUs that can be used now, `masks` the sets in which threads may run, as
 /// [`DomainThread::class`] numbers them.
 #[must_use]
-pub fn left_to_nobody(
+pub fn left_unused(
     domains: &[CpuSet],
     usable: &CpuSet,
     masks: &[CpuSet],
@@ -405,7 +405,7 @@ mod tests {
         let left = |usable: &str, threads: &[(usize, usize)]| {
             let thread = |&(domain, class)| DomainThread { domain, class, movable: true };
             let threads: Vec<DomainThread> = threads.iter().map(thread).collect();
-            left_to_nobody(&domains, &usable.parse().unwrap(), &masks, &threads).to_string()
+            left_unused(&domains, &usable.parse().unwrap(), &masks, &threads).to_string()
         };
         assert_eq!(left("0-3", &[(0, 0), (1, 0)]), "");
         assert_eq!(left("0-3", &[]), "");

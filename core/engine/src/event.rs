@@ -7,7 +7,7 @@
 use evenly_model::{CpuId, CpuSet, DomainId, Nanos, Pid, Reason, ThreadId, Turns, spun};
 use serde::{Deserialize, Serialize};
 
-/// What is known of a thread from the moment it is met.
+/// What is known of a thread from the moment when it is admitted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadMeta {
     /// Which thread.
@@ -111,7 +111,7 @@ pub struct PointRecord {
     /// The moves.
     pub moves: Vec<MoveRecord>,
     /// The parts of their CPUs that threads are to have from now on, where the policy said so at this point:
-    /// relative to what they had when they were met.
+    /// relative to what they had when they were admitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub weights: Vec<(ThreadId, f64)>,
 }

@@ -42,18 +42,18 @@ mod weights;
 pub use balancer::{Balancer, BalancerOptions};
 pub use decentral::{Board, CARE, CpuBalancer, Decentral, Step};
 pub use domains::{
-    DomainSpread, DomainThread, Transfer, home_of_newcomer, left_to_nobody, level_domains, roomiest,
+    DomainSpread, DomainThread, Transfer, home_of_newcomer, left_unused, level_domains, roomiest,
 };
 pub use event::{CpuRecord, Event, MoveRecord, Observer, PointRecord, ThreadMeta, ThreadRecord};
 pub use guard::{Guard, GuardOptions, Verdict};
 pub use machine::{
-    Actuator, ApplyError, Located, Machine, MemoryMoved, MemoryUnknown, Neighbour, RankTold,
+    Actuator, ApplyError, Located, Machine, MemoryMoved, MemoryUnknown, Neighbour, RankActivity,
     Reading, RunState, Sensors, Tally, Times, Waiting, Wanted,
 };
 pub use mapping::{MapBy, Mapping, Newcomer, Numbering, Placed};
 pub use period::{ADVANCE, Period, PeriodControl, PeriodOptions};
 pub use share::{
-    Bounds, Entity, Granularity, NICE_WEIGHTS, ShareError, ShareMechanism, Steps, Wish, fit,
+    Bounds, Granularity, NICE_WEIGHTS, ShareError, ShareMechanism, Steps, Target, Wish, fit,
     nice_of_weight, weight_of_nice,
 };
 pub use summary::{

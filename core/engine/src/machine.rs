@@ -118,7 +118,7 @@ pub struct Wanted {
     pub process: Pid,
     /// The thread.
     pub thread: ThreadId,
-    /// Relative to what it had when it was met.
+    /// Relative to what it had when it was admitted.
     pub weight: f64,
     /// What it tells of its turns, if it does.
     pub turns: Option<Turns>,
@@ -165,7 +165,7 @@ pub struct Tally {
 
 /// What the thread of a rank of an MPI program has told of itself, since it was started.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct RankTold {
+pub struct RankActivity {
     /// Its number.
     pub rank: u64,
     /// Of how many ranks: those of programs of different sizes do not mean each other.
@@ -202,7 +202,7 @@ pub trait Sensors {
     /// The CPUs of `within` that can be used now: online and in the cpuset.
     fn usable(&mut self, within: &CpuSet) -> CpuSet;
 
-    /// The mask that the thread had when it was met. None where it has ended.
+    /// The mask that the thread had when it was first seen. None where it has ended.
     fn original_mask(&mut self, id: ThreadId) -> Option<CpuSet>;
 
     /// Other balancers. Asked about once a second.
@@ -260,7 +260,11 @@ pub trait Sensors {
 
     /// What those of these threads tell of themselves that are of ranks, in order; beside each the CPU time
     /// that it had when it was read last. False where nobody could tell.
-    fn ranks(&mut self, _threads: &[(ThreadId, Nanos)], _out: &mut Vec<Option<RankTold>>) -> bool {
+    fn ranks(
+        &mut self,
+        _threads: &[(ThreadId, Nanos)],
+        _out: &mut Vec<Option<RankActivity>>,
+    ) -> bool {
         false
     }
 
@@ -306,7 +310,7 @@ pub trait Actuator {
 
     /// Gives threads that share CPUs other parts of them: where nothing may be raised, others are
     /// lowered instead, as only ratios matter. What each has then, in order, relative to what it had
-    /// when it was met.
+    /// when it was admitted.
     ///
     /// # Errors
     /// [`ApplyError`] for each whose part stays as it is.
@@ -315,7 +319,7 @@ pub trait Actuator {
         wanted.iter().map(|_| Err(ApplyError::Refused(String::from(why)))).collect()
     }
 
-    /// Gives a thread back the part of a CPU that it had when it was met, if that is still ours. Of one that has
+    /// Gives a thread back the part of a CPU that it had when it was admitted, if that is still ours. Of one that has
     /// ended nothing is left behind.
     fn unweigh(&mut self, _process: Pid, _thread: ThreadId) {}
 

@@ -39,7 +39,7 @@ pub struct Newcomer<'a> {
     pub pid: Pid,
     /// The rank of its process, as the launcher says.
     pub rank: Option<u64>,
-    /// What it might use when it was met.
+    /// What it might use when it was admitted.
     pub may_use: &'a CpuSet,
 }
 

@@ -13,7 +13,7 @@ use crate::placement::Placement;
 use crate::ranks::links;
 use crate::rates::Rates;
 use crate::speed::OnCpu;
-use crate::{RankTold, Reading, RunState, Sensors, Waiting};
+use crate::{RankActivity, Reading, RunState, Sensors, Waiting};
 use evenly_model::{CpuSet, CpuView, Nanos, Pid, Snapshot, TaskView, ThreadId, ThreadView, Turns};
 use std::sync::Arc;
 
@@ -225,7 +225,7 @@ impl Observation {
         unclear.sort_unstable_by_key(|s| std::cmp::Reverse(threads[s.index].account.not_run_for));
         let mut busy = false;
         for s in &mut unclear {
-            let steady = placement.nobody_gave_up(now);
+            let steady = placement.is_steady(now);
             let t = &mut threads[s.index];
             let waits = if t.account.waits {
                 true
@@ -411,7 +411,7 @@ pub(crate) fn show_ranks(
     s: &mut Snapshot,
 ) {
     let ids: Vec<_> = threads.iter().map(|t| (t.meta.id, t.account.last.ran)).collect();
-    let mut ranks: Vec<Option<RankTold>> = Vec::with_capacity(ids.len());
+    let mut ranks: Vec<Option<RankActivity>> = Vec::with_capacity(ids.len());
     if !machine.ranks(&ids, &mut ranks) {
         return;
     }

@@ -27,7 +27,7 @@ const GIVE_UP_SLICES_PER_S: f64 = 1_000.0;
 pub(crate) struct Placement {
     /// Threads are where a distribution has put them.
     pub(crate) placed: bool,
-    /// Threads may leave the domain's CPUs, because there are CPUs that would be left to nobody else.
+    /// Threads may leave the domain's CPUs, because CPUs would be unused otherwise.
     pub(crate) open: bool,
     /// Threads stay pinned to where they are put.
     pub(crate) pinning: bool,
@@ -56,11 +56,11 @@ impl Placement {
         threads: &mut [ManagedThread],
         snapshot: &mut Snapshot,
     ) -> bool {
-        let nobody_gives_up = self.nobody_gives_up(threads, snapshot.now);
+        let judge_steadiness = self.judge_steadiness(threads, snapshot.now);
         let hold = match mechanism {
             Mechanism::Nothing => return false,
             Mechanism::Pin => true,
-            Mechanism::Nudge => nobody_gives_up,
+            Mechanism::Nudge => judge_steadiness,
         };
         let pin = hold && !self.open && self.cover.is_possible(snapshot);
         let was_pinned = std::mem::replace(&mut self.pinning, pin);
@@ -79,9 +79,9 @@ impl Placement {
     }
 
     /// Whether every thread has kept its CPU busy for a while.
-    fn nobody_gives_up(&mut self, threads: &mut [ManagedThread], now: Nanos) -> bool {
+    fn judge_steadiness(&mut self, threads: &mut [ManagedThread], now: Nanos) -> bool {
         if now - self.window_began < GIVE_UP_WINDOW {
-            return self.nobody_gave_up(now);
+            return self.is_steady(now);
         }
         let (mut blocked, mut length, mut slices) = (0.0, 0.0, 0.0f64);
         for a in threads.iter_mut().map(|t| &mut t.account) {
@@ -108,15 +108,15 @@ impl Placement {
         if blocked > GIVE_UP_BLOCKED * length || slices > GIVE_UP_SLICES_PER_S {
             self.gave_up_at = now;
         }
-        self.nobody_gave_up(now)
+        self.is_steady(now)
     }
 
-    pub(crate) fn nobody_gave_up(&self, now: Nanos) -> bool {
+    pub(crate) fn is_steady(&self, now: Nanos) -> bool {
         now - self.gave_up_at >= HOLD_AFTER
     }
 }
 
-/// Whether pinned threads leave no CPU to nobody (promise P2): each that one of them may use has
+/// Whether pinned threads leave no CPU unused (promise P2): each that one of them may use has
 /// one. Where there are fewer threads than CPUs, or most of them may use the same few CPUs, they
 /// cannot; then they are not pinned.
 #[derive(Default)]

@@ -1,23 +1,23 @@
-//! What ranks tell of themselves, as links between the threads of a snapshot.
+//! What ranks report of themselves, as links between the threads of a snapshot.
 //!
 //! Invariant: a message is never put down to a thread that may not be the one that is meant.
 
-use crate::{RankTold, Tally};
+use crate::{RankActivity, Tally};
 use evenly_model::{LinkView, ThreadIndex};
 use std::collections::HashMap;
 
-/// What was sent between threads that are here, each with what its rank tells. Where two are the same rank
+/// What was sent between threads that are here, each with what its rank reports. Where two are the same rank
 /// of as many, because two programs run at once, nobody can say which of them is meant, and nothing is said
 /// to have gone there.
-pub(crate) fn links(told: &[Option<RankTold>]) -> Vec<LinkView> {
+pub(crate) fn links(reports: &[Option<RankActivity>]) -> Vec<LinkView> {
     let mut of_rank: HashMap<(u64, u64), Option<ThreadIndex>> = HashMap::new();
-    for (i, t) in told.iter().enumerate() {
+    for (i, t) in reports.iter().enumerate() {
         let Some(t) = t else { continue };
         of_rank.entry((t.ranks, t.rank)).and_modify(|first| *first = None).or_insert(Some(i));
     }
     let thread = |ranks, rank| of_rank.get(&(ranks, rank)).copied().flatten();
     let mut links = Vec::new();
-    for t in told.iter().flatten() {
+    for t in reports.iter().flatten() {
         let Some(me) = thread(t.ranks, t.rank) else { continue };
         let other = |tally: &Tally| thread(t.ranks, tally.with).filter(|other| *other != me);
         let mut add = |from, to, tally: &Tally| {
@@ -39,13 +39,13 @@ pub(crate) fn links(told: &[Option<RankTold>]) -> Vec<LinkView> {
 mod tests {
     use super::*;
 
-    fn rank(rank: u64, ranks: u64, sent: &[(u64, u64, u64)]) -> Option<RankTold> {
+    fn rank(rank: u64, ranks: u64, sent: &[(u64, u64, u64)]) -> Option<RankActivity> {
         let tally = |&(with, messages, bytes): &(u64, u64, u64)| Tally { with, messages, bytes };
         let sent = sent.iter().map(tally).collect();
-        Some(RankTold { rank, ranks, sent, ..RankTold::default() })
+        Some(RankActivity { rank, ranks, sent, ..RankActivity::default() })
     }
 
-    fn found(told: &[Option<RankTold>]) -> Vec<(usize, usize, f64, f64)> {
+    fn found(told: &[Option<RankActivity>]) -> Vec<(usize, usize, f64, f64)> {
         links(told).iter().map(|l| (l.from, l.to, l.messages, l.bytes)).collect()
     }
 

@@ -4,7 +4,7 @@
 //! Invariant: pure. A mechanism knows the system; nothing here does.
 //!
 //! # Weights
-//! A weight of 1 is what an entity had when it was met, 2 is twice as much against others, and so on.
+//! A weight of 1 is what an entity had when it was admitted, 2 is twice as much against others, and so on.
 //! Only ratios matter, so where nothing may be raised the others are lowered: [`fit`] multiplies all
 //! weights with one factor, the one with which they come out best.
 
@@ -43,7 +43,7 @@ pub fn nice_of_weight(weight: f64) -> i32 {
 
 /// What is given more or less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Entity {
+pub enum Target {
     /// One thread.
     Thread {
         /// Its process.
@@ -62,7 +62,7 @@ pub enum Entity {
     Cpu(CpuId),
 }
 
-impl fmt::Display for Entity {
+impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Thread { id, .. } => write!(f, "thread {id}"),
@@ -140,7 +140,7 @@ impl Steps {
 /// What an entity can be given, in a mechanism's units.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bounds {
-    /// What it had when it was met: a weight of 1.
+    /// What it had when it was admitted: a weight of 1.
     pub met: f64,
     /// The least that it can be given, so that it can be undone.
     pub least: f64,
@@ -151,7 +151,7 @@ pub struct Bounds {
 /// One entity's wish.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Wish {
-    /// The weight, relative to what it had when it was met.
+    /// The weight, relative to what it had when it was admitted.
     pub weight: f64,
     /// What can be given to it.
     pub bounds: Bounds,
@@ -261,36 +261,36 @@ pub trait ShareMechanism {
     ///
     /// # Errors
     /// [`ShareError`], also where a change could not be undone.
-    fn bounds(&mut self, entity: Entity) -> Result<Bounds, ShareError>;
+    fn bounds(&mut self, entity: Target) -> Result<Bounds, ShareError>;
 
     /// Gives an entity a weight in those units, or the nearest that there is; which is returned.
     ///
     /// # Errors
     /// [`ShareError`]; nothing was changed then, but for threads of a process that come before one
     /// that failed.
-    fn give(&mut self, entity: Entity, units: f64) -> Result<f64, ShareError>;
+    fn give(&mut self, entity: Target, units: f64) -> Result<f64, ShareError>;
 
     /// Undoes what was changed, where it is still ours.
     ///
     /// # Errors
     /// [`ShareError`]; where an entity has ended or was never changed there is nothing to undo.
-    fn restore(&mut self, entity: Entity) -> Result<(), ShareError>;
+    fn restore(&mut self, entity: Target) -> Result<(), ShareError>;
 
     /// To be called about once a period: undoes what is given for a time only, once that is over.
     fn tick(&mut self, _now: Nanos) {}
 
-    /// Gives one entity a weight relative to what it had when it was met; returns that which it has
+    /// Gives one entity a weight relative to what it had when it was admitted; returns that which it has
     /// now.
     ///
     /// # Errors
     /// As [`ShareMechanism::give`].
-    fn set(&mut self, entity: Entity, weight: f64) -> Result<f64, ShareError> {
+    fn set(&mut self, entity: Target, weight: f64) -> Result<f64, ShareError> {
         self.set_all(&[(entity, weight)]).pop().unwrap_or(Err(ShareError::Gone))
     }
 
     /// The same for several that share CPUs: where nothing may be raised, the others are lowered.
     /// One result for each, in order.
-    fn set_all(&mut self, wanted: &[(Entity, f64)]) -> Vec<Result<f64, ShareError>> {
+    fn set_all(&mut self, wanted: &[(Target, f64)]) -> Vec<Result<f64, ShareError>> {
         let bounds: Vec<Result<Bounds, ShareError>> =
             wanted.iter().map(|&(entity, _)| self.bounds(entity)).collect();
         let wishes: Vec<Wish> = wanted

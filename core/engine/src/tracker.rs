@@ -150,7 +150,7 @@ impl Tracker {
         self.known.len()
     }
 
-    /// Whether the thread has been met before.
+    /// Whether the thread has been seen before.
     #[must_use]
     pub fn knows(&self, id: ThreadId) -> bool {
         self.known.contains_key(&id)

@@ -3,8 +3,8 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_engine::{
-    Actuator, ApplyError, Balancer, BalancerOptions, Candidate, GuardOptions, Located, RankTold,
-    Reading, RunState, Selection, Sensors, Tally, Times, Waiting,
+    Actuator, ApplyError, Balancer, BalancerOptions, Candidate, GuardOptions, Located,
+    RankActivity, Reading, RunState, Selection, Sensors, Tally, Times, Waiting,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Environment, Knowledge, Nanos, Pid, ThreadId, Tid};
 use evenly_policy::by_name;
@@ -94,7 +94,7 @@ impl Sensors for Ranks {
         }));
     }
 
-    fn ranks(&mut self, of: &[(ThreadId, Nanos)], out: &mut Vec<Option<RankTold>>) -> bool {
+    fn ranks(&mut self, of: &[(ThreadId, Nanos)], out: &mut Vec<Option<RankActivity>>) -> bool {
         if !self.counts {
             return false;
         }
@@ -107,7 +107,7 @@ impl Sensors for Ranks {
                 messages: *messages,
                 bytes: 8 * messages,
             };
-            Some(RankTold {
+            Some(RankActivity {
                 rank: t as u64,
                 ranks: RANKS as u64,
                 computed: cpu.scale(0.5),

@@ -45,7 +45,7 @@ use crate::restore::is_left_of;
 use crate::share::Shares;
 use crate::taskstats::{TaskStats, TaskTimes};
 use evenly_engine::{
-    Actuator, ApplyError, Located, MemoryMoved, MemoryUnknown, Neighbour, RankTold, Reading,
+    Actuator, ApplyError, Located, MemoryMoved, MemoryUnknown, Neighbour, RankActivity, Reading,
     RunState, Sensors, ShareError, Times, Waiting, Wanted,
 };
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
@@ -379,7 +379,7 @@ impl std::fmt::Debug for Tellers {
 
 /// Reads what the threads of ranks have counted, as [`Sensors::ranks`].
 pub type RankCounts =
-    Box<dyn FnMut(&[(ThreadId, Nanos)], &mut Vec<Option<RankTold>>) -> bool + Send>;
+    Box<dyn FnMut(&[(ThreadId, Nanos)], &mut Vec<Option<RankActivity>>) -> bool + Send>;
 
 /// Linux, for one domain.
 pub struct LinuxMachine {
@@ -972,7 +972,11 @@ impl Sensors for LinuxMachine {
         }
     }
 
-    fn ranks(&mut self, threads: &[(ThreadId, Nanos)], out: &mut Vec<Option<RankTold>>) -> bool {
+    fn ranks(
+        &mut self,
+        threads: &[(ThreadId, Nanos)],
+        out: &mut Vec<Option<RankActivity>>,
+    ) -> bool {
         self.ranks.as_mut().is_some_and(|read| read(threads, out))
     }
 

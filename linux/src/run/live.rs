@@ -29,7 +29,7 @@ use evenly_engine::{
     ApplyError, Balancer, BalancerOptions, Board, CARE, DomainSpread, DomainThread, Eligible,
     Event, GuardOptions, MapBy, Mapping, Newcomer, Numbering, Observer, Period, PeriodControl,
     PeriodOptions, Placed, Selection, Sensors, Summary, Times, Tracker, TrackerOptions,
-    home_of_newcomer, left_to_nobody, roomiest,
+    home_of_newcomer, left_unused, roomiest,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Environment, Knowledge, Nanos, Pid, ThreadId, Tid};
 use evenly_policy::PolicyInfo;
@@ -1468,7 +1468,7 @@ impl Coordinator {
             .map(|m| DomainThread { domain: m.home, class: m.mask, movable: !m.stays })
             .collect();
         let domains: Vec<CpuSet> = self.homes.iter().map(|h| h.cpus.clone()).collect();
-        let left = left_to_nobody(&domains, &usable, &self.masks, &threads);
+        let left = left_unused(&domains, &usable, &self.masks, &threads);
         self.together.vacant.store(!left.is_empty(), Ordering::Relaxed);
         let Some(spread) = &mut self.spread else { return };
         for t in spread.look(now, &rooms, &allowed, &threads) {

@@ -265,8 +265,8 @@ impl Hpc {
         }));
     }
 
-    /// What threads have computed until they are met is of no round. And who waits just now.
-    fn meet(&mut self, s: &Snapshot) {
+    /// What threads have computed until they are registered is of no round. And who waits just now.
+    fn register(&mut self, s: &Snapshot) {
         for t in &s.threads {
             let Some(turns) = t.turns else { continue };
             let Turns { computed, spun, waited, .. } = turns;
@@ -671,7 +671,7 @@ impl Policy for Hpc {
             return;
         }
         self.counters(s);
-        self.meet(s);
+        self.register(s);
         let rounds = self.balancer.rounds();
         let decided = self.balancer.observe(s.now, &self.counters).is_some();
         let is_over = self.balancer.rounds() > rounds;

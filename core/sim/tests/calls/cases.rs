@@ -1,6 +1,6 @@
 //! The runs: what each policy is given to do, drawn from a seed.
 
-use crate::machine::{Conditions, Recorded, Span};
+use crate::machine::{Conditions, Recorded, Span, nameless};
 use evenly_engine::{
     Actuator, Balancer, BalancerOptions, CARE, CpuBalancer, Decentral, DomainSpread, DomainThread,
     Event, GuardOptions, Observer, RunState, Selection, Sensors, Step, Tracker, TrackerOptions,
@@ -53,7 +53,8 @@ struct Log(Arc<Mutex<String>>);
 
 impl Observer for Log {
     fn event(&mut self, event: &Event) {
-        writeln!(self.0.lock().unwrap(), "{event:.6?}").unwrap();
+        let text = nameless(&format!("{event:.6?}"));
+        writeln!(self.0.lock().unwrap(), "{text}").unwrap();
     }
 }
 
@@ -320,7 +321,8 @@ impl Case {
         let mut events = std::mem::take(&mut *log.lock().unwrap());
         for b in &mut session.balancers {
             b.finish(&mut session.machine);
-            writeln!(events, "{:.6?}", b.summary(session.machine.sim.now())).unwrap();
+            let summary = format!("{:.6?}", b.summary(session.machine.sim.now()));
+            writeln!(events, "{}", nameless(&summary)).unwrap();
         }
         let Recorded { calls, kinds, .. } = session.machine;
         Run { name: self.name, calls, events, kinds }

@@ -1,7 +1,7 @@
 //! A simulated machine that writes down what is asked of it, and on which things go wrong.
 
 use evenly_engine::{
-    Actuator, ApplyError, Located, MemoryMoved, MemoryUnknown, Neighbour, RankTold, Reading,
+    Actuator, ApplyError, Located, MemoryMoved, MemoryUnknown, Neighbour, RankActivity, Reading,
     Sensors, Tally, Times, Waiting, Wanted,
 };
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId};
@@ -61,6 +61,14 @@ pub(crate) struct Recorded {
     went_on: u64,
 }
 
+/// Without the names of structures: what is recorded is not to depend on them.
+pub(crate) fn nameless(text: &str) -> String {
+    let mut parts: Vec<&str> = text.split(" {").collect();
+    let last = parts.pop().unwrap_or_default();
+    let is_name = |c: char| c.is_ascii_alphanumeric();
+    parts.iter().map(|p| format!("{} {{", p.trim_end_matches(is_name))).collect::<String>() + last
+}
+
 fn number(id: ThreadId) -> usize {
     (id.tid.0 - 1000) as usize
 }
@@ -88,7 +96,8 @@ impl Recorded {
     fn note(&mut self, kind: &'static str, asked: impl Debug, found: impl Debug) {
         self.count(kind);
         let now = self.sim.now().0;
-        writeln!(self.calls, "{now} {kind} {asked:.6?} -> {found:.6?}").unwrap();
+        let text = nameless(&format!("{now} {kind} {asked:.6?} -> {found:.6?}"));
+        writeln!(self.calls, "{text}").unwrap();
     }
 
     fn is(&self, which: &[(usize, Span)], id: ThreadId) -> bool {
@@ -269,7 +278,11 @@ impl Sensors for Recorded {
         found
     }
 
-    fn ranks(&mut self, threads: &[(ThreadId, Nanos)], out: &mut Vec<Option<RankTold>>) -> bool {
+    fn ranks(
+        &mut self,
+        threads: &[(ThreadId, Nanos)],
+        out: &mut Vec<Option<RankActivity>>,
+    ) -> bool {
         if !self.conditions.ranks {
             self.note("?ranks none", threads, ());
             return false;
@@ -281,7 +294,7 @@ impl Sensors for Recorded {
             let messages = ran.0 / 1_000_000;
             let tally = Tally { with: (rank + 2) % ranks, messages, bytes: 4096 * messages };
             let computed = ran.scale(if rank.is_multiple_of(2) { 0.5 } else { 1.0 });
-            Some(RankTold { rank, ranks, computed, sent: vec![tally], fetched: Vec::new() })
+            Some(RankActivity { rank, ranks, computed, sent: vec![tally], fetched: Vec::new() })
         }));
         self.note("?ranks", threads, out);
         true

@@ -17,7 +17,7 @@ use super::{
 use crate::affinity;
 use crate::journal::Journal;
 use crate::proc::Proc;
-use evenly_engine::{Entity, ShareError, ShareMechanism, Wanted};
+use evenly_engine::{ShareError, ShareMechanism, Target, Wanted};
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
 use evenly_policy::hpc::Parts;
 use std::collections::{BTreeMap, BTreeSet};
@@ -199,10 +199,10 @@ impl Raised {
         wanted.iter().map(give).collect()
     }
 
-    fn restore(&mut self, entity: Entity) {
+    fn restore(&mut self, entity: Target) {
         // What cannot be undone now stays in the journal, for the guardian.
         let _ = self.shares.restore(entity);
-        if let Entity::Thread { id, .. } = entity {
+        if let Target::Thread { id, .. } = entity {
             self.up.remove(&id);
         }
     }
@@ -243,10 +243,10 @@ impl OfCpus {
         let before: BTreeSet<CpuId> = std::mem::take(&mut self.on).into_values().collect();
         for cpu in before.into_iter().filter(|cpu| !weights.contains_key(cpu)) {
             // Where it fails the record stays, for the guardian.
-            let _ = self.settings.restore(Entity::Cpu(cpu));
+            let _ = self.settings.restore(Target::Cpu(cpu));
         }
-        let all: Vec<(Entity, f64)> =
-            weights.iter().map(|(cpu, weight)| (Entity::Cpu(*cpu), *weight)).collect();
+        let all: Vec<(Target, f64)> =
+            weights.iter().map(|(cpu, weight)| (Target::Cpu(*cpu), *weight)).collect();
         let given: BTreeMap<CpuId, Result<f64, ShareError>> =
             weights.keys().copied().zip(self.settings.set_all(&all)).collect();
         let of = |(w, cpu): (&Wanted, Result<CpuId, ShareError>)| {
@@ -266,7 +266,7 @@ impl OfCpus {
     fn restore(&mut self, thread: ThreadId) {
         let Some(cpu) = self.on.remove(&thread) else { return };
         if self.on.values().all(|other| *other != cpu) {
-            let _ = self.settings.restore(Entity::Cpu(cpu));
+            let _ = self.settings.restore(Target::Cpu(cpu));
         }
     }
 }
@@ -345,7 +345,7 @@ impl Shares {
             Some(Chosen::OfCpus(cpus)) => cpus.weigh(wanted, &self.where_is),
             Some(Chosen::Raised(raised)) => raised.weigh(wanted),
             Some(Chosen::OfThreads(mechanism)) => {
-                let wanted: Vec<(Entity, f64)> =
+                let wanted: Vec<(Target, f64)> =
                     wanted.iter().map(|w| (entity(w), w.weight)).collect();
                 mechanism.set_all(&wanted)
             }
@@ -357,10 +357,10 @@ impl Shares {
         match &mut self.chosen {
             None => {}
             Some(Chosen::OfCpus(cpus)) => cpus.restore(id),
-            Some(Chosen::Raised(raised)) => raised.restore(Entity::Thread { process, id }),
+            Some(Chosen::Raised(raised)) => raised.restore(Target::Thread { process, id }),
             Some(Chosen::OfThreads(mechanism)) => {
                 // What cannot be undone now stays in the journal, for the guardian.
-                let _ = mechanism.restore(Entity::Thread { process, id });
+                let _ = mechanism.restore(Target::Thread { process, id });
             }
         }
     }
@@ -471,8 +471,8 @@ impl Shares {
     }
 }
 
-fn entity(w: &Wanted) -> Entity {
-    Entity::Thread { process: w.process, id: w.thread }
+fn entity(w: &Wanted) -> Target {
+    Target::Thread { process: w.process, id: w.thread }
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ use crate::limits::Limits;
 use crate::proc::Proc;
 use crate::real::Real;
 use crate::share_undo::groups::{empty, prefix, remove, remove_all};
-use evenly_engine::{Bounds, Entity, ShareError, ShareMechanism, Steps, weight_of_nice};
+use evenly_engine::{Bounds, ShareError, ShareMechanism, Steps, Target, weight_of_nice};
 use evenly_model::{Pid, ThreadId};
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -145,10 +145,10 @@ impl GroupShares {
         self.proc.thread_stat(id.tid).is_some_and(|s| s.start == id.start)
     }
 
-    fn threads(&self, entity: Entity) -> Result<Vec<(Pid, ThreadId)>, ShareError> {
+    fn threads(&self, entity: Target) -> Result<Vec<(Pid, ThreadId)>, ShareError> {
         let threads = match entity {
-            Entity::Thread { process, id } if self.is_alive(id) => vec![(process, id)],
-            Entity::Process { process, start } => {
+            Target::Thread { process, id } if self.is_alive(id) => vec![(process, id)],
+            Target::Process { process, start } => {
                 let same = self.proc.process_stat(process).is_some_and(|s| s.start == start);
                 let tids = if same { self.proc.threads(process) } else { Vec::new() };
                 let with_start = |tid| {
@@ -156,8 +156,8 @@ impl GroupShares {
                 };
                 tids.into_iter().filter_map(with_start).collect()
             }
-            Entity::Thread { .. } => Vec::new(),
-            Entity::Cpu(_) => {
+            Target::Thread { .. } => Vec::new(),
+            Target::Cpu(_) => {
                 let entity = entity.to_string();
                 return Err(ShareError::Unfit { mechanism: self.name(), entity });
             }
@@ -304,7 +304,7 @@ impl ShareMechanism for GroupShares {
         Steps::Whole(least, most)
     }
 
-    fn bounds(&mut self, entity: Entity) -> Result<Bounds, ShareError> {
+    fn bounds(&mut self, entity: Target) -> Result<Bounds, ShareError> {
         let (_, least, most) = self.kind.scale();
         // Of a process the first thread that has a weight.
         let mut last = ShareError::Gone;
@@ -317,7 +317,7 @@ impl ShareMechanism for GroupShares {
         Err(last)
     }
 
-    fn give(&mut self, entity: Entity, units: f64) -> Result<f64, ShareError> {
+    fn give(&mut self, entity: Target, units: f64) -> Result<f64, ShareError> {
         let bounds = self.bounds(entity)?;
         let mut any = false;
         for (process, id) in self.threads(entity)? {
@@ -335,14 +335,14 @@ impl ShareMechanism for GroupShares {
         if any { Ok(units) } else { Err(ShareError::Gone) }
     }
 
-    fn restore(&mut self, entity: Entity) -> Result<(), ShareError> {
+    fn restore(&mut self, entity: Target) -> Result<(), ShareError> {
         let ids: Vec<ThreadId> = match entity {
-            Entity::Thread { id, .. } => vec![id],
-            Entity::Process { process, .. } => {
+            Target::Thread { id, .. } => vec![id],
+            Target::Process { process, .. } => {
                 let of_it = self.own.iter().filter(|(_, o)| o.process == process);
                 of_it.map(|(id, _)| *id).collect()
             }
-            Entity::Cpu(_) => Vec::new(),
+            Target::Cpu(_) => Vec::new(),
         };
         let mut result = Ok(());
         for id in ids {

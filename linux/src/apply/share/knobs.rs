@@ -14,7 +14,7 @@ use super::Missing;
 use crate::journal::{Journal, JournalView, PREFERENCES, SettingRecord, Slot, State};
 use crate::proc::read_all;
 use crate::real::Real;
-use evenly_engine::{Bounds, Entity, ShareError, ShareMechanism, Steps};
+use evenly_engine::{Bounds, ShareError, ShareMechanism, Steps, Target};
 use evenly_model::CpuId;
 use std::collections::HashMap;
 use std::fs;
@@ -58,9 +58,9 @@ impl CpuSettings {
         CpuId(all.min().unwrap_or(cpu.0).min(cpu.0))
     }
 
-    fn cpu(&self, entity: Entity) -> Result<CpuId, ShareError> {
+    fn cpu(&self, entity: Target) -> Result<CpuId, ShareError> {
         match entity {
-            Entity::Cpu(cpu) => Ok(self.first_of(cpu)),
+            Target::Cpu(cpu) => Ok(self.first_of(cpu)),
             _ => Err(ShareError::Unfit { mechanism: self.name(), entity: entity.to_string() }),
         }
     }
@@ -164,7 +164,7 @@ impl ShareMechanism for CpuSettings {
 
     /// Frequencies: from the least of the hardware to the limit that was met, for above that is what
     /// somebody has forbidden.
-    fn bounds(&mut self, entity: Entity) -> Result<Bounds, ShareError> {
+    fn bounds(&mut self, entity: Target) -> Result<Bounds, ShareError> {
         let cpu = self.cpu(entity)?;
         let found = self.read(cpu)?;
         let original = self.managed.get(&cpu).map_or(found, |m| m.original);
@@ -188,7 +188,7 @@ impl ShareMechanism for CpuSettings {
         }
     }
 
-    fn give(&mut self, entity: Entity, units: f64) -> Result<f64, ShareError> {
+    fn give(&mut self, entity: Target, units: f64) -> Result<f64, ShareError> {
         let cpu = self.cpu(entity)?;
         let to = match self.setting {
             Setting::HighestFrequency => units.round().max(1.0) as u64,
@@ -209,7 +209,7 @@ impl ShareMechanism for CpuSettings {
         })
     }
 
-    fn restore(&mut self, entity: Entity) -> Result<(), ShareError> {
+    fn restore(&mut self, entity: Target) -> Result<(), ShareError> {
         let cpu = self.cpu(entity)?;
         let Some((original, left_alone)) =
             self.managed.get(&cpu).map(|m| (m.original, m.left_alone))
@@ -318,8 +318,8 @@ mod tests {
         }
     }
 
-    const FIRST: Entity = Entity::Cpu(CpuId(0));
-    const SECOND: Entity = Entity::Cpu(CpuId(1));
+    const FIRST: Target = Target::Cpu(CpuId(0));
+    const SECOND: Target = Target::Cpu(CpuId(1));
 
     #[test]
     fn the_slower_cpu_gets_a_lower_limit_and_the_faster_keeps_what_it_was_met_with() {
@@ -366,14 +366,14 @@ mod tests {
             assert_eq!(cpus.map(frequency), met, "{name}");
             let of = |setting| CpuSettings::new(setting, journal.clone(), real.clone());
             let mut limits = of(Setting::HighestFrequency);
-            let [slow, fast] = cpus.map(|c| Entity::Cpu(CpuId(c)));
+            let [slow, fast] = cpus.map(|c| Target::Cpu(CpuId(c)));
             let given = limits.set_all(&[(slow, 1.0), (fast, 1.25)]);
             assert!((given[0].clone().unwrap() - 0.8).abs() < 0.01, "{name}: {given:?}");
             assert_eq!(frequency(cpus[1]), met[1], "{name}");
             limits.set_all(&[(slow, 1.0), (fast, 1e3)]);
             assert_eq!(frequency(cpus[0]), least, "{name}");
             // Another CPU with the same setting finds what was met, and not what is ours.
-            let again = limits.bounds(Entity::Cpu(limits.first_of(CpuId(cpus[0])))).unwrap();
+            let again = limits.bounds(Target::Cpu(limits.first_of(CpuId(cpus[0])))).unwrap();
             assert!((again.met - met[0] as f64).abs() < 1.0, "{name}: {again:?}");
             let mut preferences = of(Setting::EnergyPreference);
             if prefers {
@@ -442,8 +442,8 @@ mod tests {
             assert!(refused.contains(why), "{refused}");
         }
         let mut frequency = scene.of(Setting::HighestFrequency);
-        assert_eq!(frequency.set(Entity::Cpu(CpuId(7)), 0.5), Err(ShareError::Gone));
-        let thread = Entity::Process { process: evenly_model::Pid(1), start: 1 };
+        assert_eq!(frequency.set(Target::Cpu(CpuId(7)), 0.5), Err(ShareError::Gone));
+        let thread = Target::Process { process: evenly_model::Pid(1), start: 1 };
         assert!(matches!(frequency.set(thread, 0.5), Err(ShareError::Unfit { .. })));
         // A CPU that has gone offline since has nothing to be written back.
         frequency.set(FIRST, 0.5).unwrap();

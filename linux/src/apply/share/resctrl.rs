@@ -16,7 +16,7 @@ use crate::files::Files;
 use crate::journal::{Journal, Process};
 use crate::real::Real;
 use crate::share_undo::groups;
-use evenly_engine::{Bounds, Entity, ShareError, ShareMechanism, Steps};
+use evenly_engine::{Bounds, ShareError, ShareMechanism, Steps, Target};
 use evenly_model::{Pid, ThreadId};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -203,11 +203,11 @@ impl Resctrl {
         self.start(&format!("proc/{0}/task/{0}/stat", id.tid)) == Some(id.start)
     }
 
-    fn threads(&self, entity: Entity) -> Result<Vec<(Pid, ThreadId)>, ShareError> {
+    fn threads(&self, entity: Target) -> Result<Vec<(Pid, ThreadId)>, ShareError> {
         let threads = match entity {
-            Entity::Thread { process, id } if self.is_alive(id) => vec![(process, id)],
-            Entity::Thread { .. } => Vec::new(),
-            Entity::Process { process, start } => {
+            Target::Thread { process, id } if self.is_alive(id) => vec![(process, id)],
+            Target::Thread { .. } => Vec::new(),
+            Target::Process { process, start } => {
                 if self.start(&format!("proc/{process}/stat")) != Some(start) {
                     return Err(ShareError::Gone);
                 }
@@ -222,7 +222,7 @@ impl Resctrl {
                 };
                 tids.filter_map(id).collect()
             }
-            Entity::Cpu(_) => {
+            Target::Cpu(_) => {
                 let entity = entity.to_string();
                 return Err(ShareError::Unfit { mechanism: self.name(), entity });
             }
@@ -340,13 +340,13 @@ impl ShareMechanism for Resctrl {
         Steps::Table(table)
     }
 
-    fn bounds(&mut self, entity: Entity) -> Result<Bounds, ShareError> {
+    fn bounds(&mut self, entity: Target) -> Result<Bounds, ShareError> {
         self.threads(entity)?;
         let d = &self.division;
         Ok(Bounds { met: d.most, least: d.least, most: d.most })
     }
 
-    fn give(&mut self, entity: Entity, units: f64) -> Result<f64, ShareError> {
+    fn give(&mut self, entity: Target, units: f64) -> Result<f64, ShareError> {
         let mut any = false;
         for (process, id) in self.threads(entity)? {
             match self.move_to(process, id, units as u64) {
@@ -358,14 +358,14 @@ impl ShareMechanism for Resctrl {
         if any { Ok(units) } else { Err(ShareError::Gone) }
     }
 
-    fn restore(&mut self, entity: Entity) -> Result<(), ShareError> {
+    fn restore(&mut self, entity: Target) -> Result<(), ShareError> {
         let ids: Vec<(Pid, ThreadId)> = match entity {
-            Entity::Thread { process, id } => vec![(process, id)],
-            Entity::Process { process, .. } => {
+            Target::Thread { process, id } => vec![(process, id)],
+            Target::Process { process, .. } => {
                 let of_it = self.own.iter().filter(|(_, o)| o.process == process);
                 of_it.map(|(id, o)| (o.process, *id)).collect()
             }
-            Entity::Cpu(_) => Vec::new(),
+            Target::Cpu(_) => Vec::new(),
         };
         let mut result = Ok(());
         for (process, id) in
@@ -486,8 +486,8 @@ mod tests {
         Resctrl::new(resource, journal.clone(), real).unwrap()
     }
 
-    fn process(pid: i32) -> Entity {
-        Entity::Process { process: Pid(pid), start: 7 }
+    fn process(pid: i32) -> Target {
+        Target::Process { process: Pid(pid), start: 7 }
     }
 
     #[test]
@@ -539,14 +539,14 @@ mod tests {
         // Four: the topmost, that one, and two of ours.
         for (tid, weight) in [(71, 0.5), (80, 0.4)] {
             let id = ThreadId { tid: Tid(tid), start: 7 };
-            cache.set(Entity::Thread { process: Pid(tid), id }, weight).unwrap();
+            cache.set(Target::Thread { process: Pid(tid), id }, weight).unwrap();
         }
         kernel.thread(90, 90);
         let refused = cache.set(process(90), 0.2).unwrap_err().to_string();
         assert!(refused.contains("all 4 groups") && refused.contains("in use"), "{refused}");
         for pid in [71, 80] {
             let id = ThreadId { tid: Tid(pid), start: 7 };
-            cache.restore(Entity::Thread { process: Pid(pid), id }).unwrap();
+            cache.restore(Target::Thread { process: Pid(pid), id }).unwrap();
         }
         assert_eq!(kernel.groups(), [other, kernel.mount()]);
     }

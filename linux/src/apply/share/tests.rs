@@ -5,7 +5,7 @@ use crate::affinity;
 use crate::journal::{Journal, JournalView, StateDir};
 use crate::restore;
 use crate::share_undo;
-use evenly_engine::{Entity, ShareError, ShareMechanism};
+use evenly_engine::{ShareError, ShareMechanism, Target};
 use evenly_model::ThreadId;
 use std::path::PathBuf;
 use std::process::{Child, Command};
@@ -53,9 +53,9 @@ impl Scene {
         Tid(self.sleeper.0.id().cast_signed())
     }
 
-    fn entity(&self) -> Entity {
+    fn entity(&self) -> Target {
         let process = Pid(self.tid().0);
-        Entity::Process { process, start: Proc::default().process_stat(process).unwrap().start }
+        Target::Process { process, start: Proc::default().process_stat(process).unwrap().start }
     }
 
     fn now(&self) -> Scheduling {
@@ -220,7 +220,7 @@ fn what_could_not_be_undone_is_not_done() {
             let sleeper = Sleeper(Command::new("sleep").arg("600").spawn().unwrap());
             let process = Pid(sleeper.0.id().cast_signed());
             let start = Proc::default().process_stat(process).unwrap().start;
-            let entity = Entity::Process { process, start };
+            let entity = Target::Process { process, start };
             let before = sched::get(Tid(process.0)).unwrap();
             for way in [Way::Nice, Way::Idle, Way::RoundRobin(19.0)] {
                 let weight = if matches!(way, Way::RoundRobin(_)) { 19.0 } else { 0.1 };
@@ -331,7 +331,7 @@ fn groups_of_those_that_come_and_go_are_removed() {
     let one = |sleeper: &Sleeper| {
         let process = Pid(sleeper.0.id().cast_signed());
         let start = Proc::default().process_stat(process).unwrap().start;
-        Entity::Thread { process, id: ThreadId { tid: Tid(process.0), start } }
+        Target::Thread { process, id: ThreadId { tid: Tid(process.0), start } }
     };
     let stays = one(&scene.sleeper);
     groups.set(stays, 0.5).unwrap();

@@ -14,7 +14,7 @@ use crate::journal::{Journal, Slot};
 use crate::proc::Proc;
 use crate::sched::{self, Scheduling};
 use evenly_engine::{
-    Bounds, Entity, ShareError, ShareMechanism, Steps, nice_of_weight, weight_of_nice,
+    Bounds, ShareError, ShareMechanism, Steps, Target, nice_of_weight, weight_of_nice,
 };
 use evenly_model::{Nanos, Pid, ThreadId, Tid};
 use std::collections::HashMap;
@@ -151,13 +151,13 @@ impl ThreadShares {
     }
 
     /// Threads of an entity, the leader of a process first.
-    fn threads(&self, entity: Entity) -> Result<Vec<(Pid, ThreadId)>, ShareError> {
+    fn threads(&self, entity: Target) -> Result<Vec<(Pid, ThreadId)>, ShareError> {
         match entity {
-            Entity::Thread { process, id } => {
+            Target::Thread { process, id } => {
                 let alive = self.proc.thread_stat(id.tid).is_some_and(|s| s.start == id.start);
                 if alive { Ok(vec![(process, id)]) } else { Err(ShareError::Gone) }
             }
-            Entity::Process { process, start } => {
+            Target::Process { process, start } => {
                 if self.proc.process_stat(process).is_none_or(|s| s.start != start) {
                     return Err(ShareError::Gone);
                 }
@@ -170,7 +170,7 @@ impl ThreadShares {
                 let threads: Vec<_> = tids.into_iter().filter_map(id).collect();
                 if threads.is_empty() { Err(ShareError::Gone) } else { Ok(threads) }
             }
-            Entity::Cpu(_) => {
+            Target::Cpu(_) => {
                 Err(ShareError::Unfit { mechanism: self.way.name(), entity: entity.to_string() })
             }
         }
@@ -361,7 +361,7 @@ impl ShareMechanism for ThreadShares {
     }
 
     /// Of a process: the bounds of its first thread, narrowed so that every thread can follow.
-    fn bounds(&mut self, entity: Entity) -> Result<Bounds, ShareError> {
+    fn bounds(&mut self, entity: Target) -> Result<Bounds, ShareError> {
         let mut all: Option<Bounds> = None;
         for (process, id) in self.threads(entity)? {
             match (self.thread_bounds(process, id), &mut all) {
@@ -378,7 +378,7 @@ impl ShareMechanism for ThreadShares {
         all.ok_or(ShareError::Gone)
     }
 
-    fn give(&mut self, entity: Entity, units: f64) -> Result<f64, ShareError> {
+    fn give(&mut self, entity: Target, units: f64) -> Result<f64, ShareError> {
         let weight = units / self.bounds(entity)?.met;
         if let Way::RoundRobin(_) = self.way
             && weight > 1.0
@@ -409,11 +409,11 @@ impl ShareMechanism for ThreadShares {
         first.ok_or(ShareError::Gone)
     }
 
-    fn restore(&mut self, entity: Entity) -> Result<(), ShareError> {
+    fn restore(&mut self, entity: Target) -> Result<(), ShareError> {
         let of_entity: Vec<ThreadId> = match entity {
-            Entity::Thread { id, .. } => vec![id],
+            Target::Thread { id, .. } => vec![id],
             // Those that were created since have inherited what their creators had.
-            Entity::Process { process, .. } => {
+            Target::Process { process, .. } => {
                 if let Ok(threads) = self.threads(entity) {
                     for (process, id) in threads {
                         let Ok((original, found)) = self.look(process, id) else { continue };
@@ -425,7 +425,7 @@ impl ShareMechanism for ThreadShares {
                 let of_it = self.managed.iter().filter(|(_, m)| m.process == process);
                 of_it.map(|(id, _)| *id).collect()
             }
-            Entity::Cpu(_) => Vec::new(),
+            Target::Cpu(_) => Vec::new(),
         };
         let mut result = Ok(());
         for id in of_entity {
