@@ -401,13 +401,6 @@ impl Parameters {
         let levels = i32::from(priority.0) - i32::from(Priority::NORMAL.0);
         self.get(Parameter::LevelRatio).powi(levels)
     }
-
-    /// The same relative to the highest priority, never above 1: for who may only lower weights. The
-    /// ratios are those of [`Parameters::weight`].
-    #[must_use]
-    pub fn lowered_weight(&self, priority: Priority) -> f64 {
-        self.weight(priority) / self.weight(self.most())
-    }
 }
 
 #[cfg(test)]
@@ -492,8 +485,6 @@ mod tests {
         let ratio = |p: &Parameters, a, b| p.weight(Priority(a)) / p.weight(Priority(b));
         assert!((p.weight(Priority::NORMAL) - 1.0).abs() < 1e-12);
         assert!((ratio(&p, 6, 4) - 2.0).abs() < 1e-9);
-        assert!((p.lowered_weight(Priority(6)) - 1.0).abs() < 1e-12);
-        assert!((p.lowered_weight(Priority(4)) - 0.5).abs() < 1e-9);
         // Those of Table I; there, a difference of 1 is 3:1.
         p.set(Parameter::LevelRatio, 7f64.sqrt()).unwrap();
         assert!((ratio(&p, 6, 4) - 7.0).abs() < 1e-9);
