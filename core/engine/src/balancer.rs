@@ -29,8 +29,8 @@ use crate::surroundings::Surroundings;
 use crate::verify::{Failure, verify};
 use crate::weights::{self, Weights};
 use crate::{
-    CpuRecord, Event, GuardOptions, Machine, MoveRecord, Observer, PointRecord, Sensors,
-    ThreadRecord, Times,
+    CostBreakdown, CpuRecord, Event, GuardOptions, Machine, MoveRecord, Observer, PointRecord,
+    Sensors, ThreadRecord, Times,
 };
 use evenly_model::hpc::Parameters;
 use evenly_model::{
@@ -186,9 +186,7 @@ impl Balancer {
 
         // Record.
         if !paused && self.placement.placed {
-            let blocked = |a: &crate::account::Spent| a.blocked + a.spinning;
-            let threads = self.membership.threads.iter().map(|t| blocked(&t.account.period));
-            self.ledger.estimate(&self.snapshot, threads.min().unwrap_or_default());
+            self.ledger.estimate(&self.snapshot, &self.membership.threads);
         }
         if observers.iter().any(|o| o.wants_points()) {
             let cost = machine.own_cpu_time() - cpu_before;
@@ -196,13 +194,13 @@ impl Balancer {
             let record = self.record(paused && self.moves_threads(), cost, moves);
             observers.iter_mut().for_each(|o| o.event(&record));
         }
-        let ledger = &mut self.ledger;
-        ledger.points += 1;
-        ledger.cost.read += observed - now + asking;
-        ledger.cost.decide += decided - observed - asking;
-        ledger.cost.apply += applied - decided;
-        ledger.cost.record += machine.now() - applied;
-        ledger.took(machine.own_cpu_time() - cpu_before, since, self.board.as_deref());
+        self.ledger.cost = self.ledger.cost.and(&CostBreakdown {
+            read: observed - now + asking,
+            decide: decided - observed - asking,
+            apply: applied - decided,
+            record: machine.now() - applied,
+        });
+        self.ledger.took(machine.own_cpu_time() - cpu_before, since, self.board.as_deref());
         left
     }
 
@@ -644,12 +642,6 @@ impl Balancer {
             && self.plan.moves.is_empty()
             && s.elapsed > Nanos::ZERO
             && s.threads.iter().all(|t| alone(t.waited))
-    }
-
-    /// How long the phases of the program last, on average over the last ones, where its threads tell.
-    #[must_use]
-    pub fn phase_length(&self) -> Option<Nanos> {
-        self.observation.phases.length()
     }
 
     /// What the policy's searches have cost so far.

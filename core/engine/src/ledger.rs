@@ -1,6 +1,7 @@
 //! What balancing did and cost, for reports.
 
 use crate::decentral::Board;
+use crate::managed::ManagedThread;
 use crate::{Balancer, CostBreakdown, DomainSummary, MoveRecord, SearchSummary, ThreadSummary};
 use evenly_model::{Effort, Nanos, Snapshot};
 
@@ -34,7 +35,7 @@ impl Ledger {
 
     /// Adds to the estimates of what a thread in the slowest slot would have received, and of how long
     /// CPUs were idle although threads waited.
-    pub(crate) fn estimate(&mut self, s: &Snapshot, least_blocked: Nanos) {
+    pub(crate) fn estimate(&mut self, s: &Snapshot, threads: &[ManagedThread]) {
         if self.points == 0 {
             return;
         }
@@ -44,6 +45,9 @@ impl Ledger {
         self.idle += Nanos(all.saturating_sub(ran).min(waited));
         let slowest = s.cpus.iter().filter_map(|c| c.speed).fold(f64::INFINITY, f64::min);
         if slowest.is_finite() {
+            let blocked =
+                threads.iter().map(|t| t.account.period.blocked + t.account.period.spinning);
+            let least_blocked = blocked.min().unwrap_or_default();
             self.slowest_slot += slowest * (s.elapsed - least_blocked).0 as f64;
             self.balanced_for += s.elapsed;
         }
@@ -54,8 +58,9 @@ impl Ledger {
         self.slowest_slot / (self.balanced_for.0 as f64).max(1.0)
     }
 
-    /// What a point cost, after so long a time since the last one.
+    /// A point is over: what it cost, after so long a time since the last one.
     pub(crate) fn took(&mut self, cost: Nanos, since: Nanos, board: Option<&Board>) {
+        self.points += 1;
         self.cpu_time += cost;
         self.period_cost = board.map_or(cost, |board| {
             let all = board.cpu_time();

@@ -471,7 +471,7 @@ impl Session {
                 }
             }
             let b = &self.balancers[d];
-            let of = (b.taking_turns(), b.is_calm(), b.phase_length(), b.period_cost(), b.len());
+            let of = (b.taking_turns(), b.is_calm(), b.period_cost(), b.len());
             writeln!(self.machine.calls, "{of:?} {:?}", b.counts().collect::<Vec<_>>()).unwrap();
         }
     }
