@@ -218,7 +218,7 @@ fn points(policy: &str) -> (Vec<Point>, Nanos) {
         domain: DomainId(0),
         cpus: cpus.iter().take(2).collect(),
         wanted: None,
-        policy: policy,
+        policy,
         environment: Environment::default(),
         guard: GuardOptions { enabled: false, ..GuardOptions::default() },
     };
