@@ -277,7 +277,7 @@ pub trait Sensors {
     fn resolution(&self) -> Nanos;
 }
 
-/// What of a machine is changed. Only [`crate::actuate`] calls it.
+/// What of a machine is changed. Only the module `actuate` calls it.
 pub trait Actuator {
     /// Pins the thread to `cpu`. With `release` its mask becomes `release` right after: it starts
     /// on `cpu` but is not held there. A mask is only ever set inside the original one.

@@ -1,4 +1,4 @@
-//! Linux as the [`Machine`] of the balancing cycle.
+//! Linux as the [`Machine`](evenly_engine::Machine) of the balancing cycle.
 //!
 //! One instance serves one domain, in one thread. What all domains of a program must agree on
 //! (which masks evenly has set, and what the threads had before) is in [`Masks`], which they share.
