@@ -193,3 +193,96 @@ impl Balancer {
         self.pauses.guard.disturbed(now);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scripted::{Scripted, cpus, id};
+    use crate::{BalancerOptions, GuardOptions};
+    use evenly_model::{Environment, Pid};
+    use evenly_policy::by_name;
+
+    fn balancer(policy: &str) -> Balancer {
+        let options = BalancerOptions {
+            domain: DomainId(0),
+            cpus: cpus("0-1"),
+            wanted: None,
+            policy: by_name(policy).unwrap(),
+            environment: Environment::default(),
+            guard: GuardOptions { enabled: false, ..GuardOptions::default() },
+        };
+        Balancer::new(options, Nanos::ZERO)
+    }
+
+    /// A thread with this mask joins.
+    fn join(b: &mut Balancer, machine: &mut Scripted, tid: usize, original: &str) {
+        let thread = Candidate {
+            id: id(tid),
+            pid: Pid(1),
+            name: String::new(),
+            first: false,
+            fair: true,
+            times: Times::default(),
+            state: RunState::Runnable,
+            read_at: Nanos::ZERO,
+        };
+        let selection = Selection { baseline: thread.times, thread };
+        b.join(machine, selection, &cpus(original), &mut []);
+    }
+
+    #[test]
+    fn threads_that_may_use_more_than_the_domain_are_confined_to_it() {
+        let (mut b, mut machine) = (balancer("juggle"), Scripted::default());
+        for (tid, original) in [(0, "0-3"), (1, "0-1"), (2, "1,3"), (3, "2-3")] {
+            join(&mut b, &mut machine, tid, original);
+        }
+        // The last one may use no CPU of it, and is left where it is.
+        assert_eq!(machine.calls, ["0 in 0-1", "2 in 1"]);
+        let movable: Vec<bool> = b.membership.threads.iter().map(|t| t.place.movable).collect();
+        assert_eq!(movable, [true, true, true, false]);
+        // Who only watches changes nothing.
+        let mut machine = Scripted::default();
+        join(&mut balancer("observe"), &mut machine, 0, "0-3");
+        assert!(machine.calls.is_empty());
+    }
+
+    #[test]
+    fn who_cannot_be_confined_is_left_alone_and_who_has_ended_not_admitted() {
+        let (mut b, mut machine) = (balancer("juggle"), Scripted::default());
+        let unusable = ApplyError::Unusable { wanted: cpus("0-1") };
+        let foreign = ApplyError::Foreign { found: cpus("3") };
+        machine.fails = vec![(id(0), ApplyError::Gone), (id(1), foreign), (id(2), unusable)];
+        (0..3).for_each(|tid| join(&mut b, &mut machine, tid, "0-3"));
+        let of = |t: &ManagedThread| (t.meta.id, t.place.movable, t.place.foreign);
+        let all: Vec<_> = b.membership.threads.iter().map(of).collect();
+        assert_eq!(all, [(id(1), false, true), (id(2), true, false)]);
+        assert_eq!(b.notes.kept().len(), 1);
+    }
+
+    #[test]
+    fn who_cannot_be_moved_does_not_leave_for_another_domain() {
+        let (mut b, mut machine) = (balancer("juggle"), Scripted::default());
+        (0..2).for_each(|tid| join(&mut b, &mut machine, tid, "0-1"));
+        b.membership.threads[0].place.movable = false;
+        b.membership.threads[0].weight.given = Some(2.0);
+        b.membership.threads[1].weight.given = Some(0.5);
+        let mut leave = |tid| b.release(&mut machine, id(tid), DomainId(1), &mut []);
+        assert!(leave(0).is_none() && leave(1).is_some() && leave(9).is_none());
+        // Both have their part of a CPU back.
+        assert_eq!(machine.calls, ["0 unweighed", "1 unweighed", "1 restored"]);
+        assert_eq!(b.len(), 1);
+    }
+
+    #[test]
+    fn threads_may_use_cpus_that_a_domain_adopts_unless_they_are_pinned() {
+        for (pinning, calls) in [(false, vec!["0 in 0-2"]), (true, vec![])] {
+            let (mut b, mut machine) = (balancer("juggle"), Scripted::default());
+            join(&mut b, &mut machine, 0, "0-3");
+            b.placement.pinning = pinning;
+            machine.calls.clear();
+            b.adopt(&mut machine, &cpus("2"), &mut []);
+            assert_eq!(machine.calls, calls);
+            assert_eq!(b.threads().map(|t| t.1.to_string()).collect::<Vec<_>>(), ["0-2"]);
+        }
+    }
+}
