@@ -128,7 +128,7 @@ fn every_seed_is_replayed() {
 /// The list of targets, what the fuzzer builds, and the seeds are the same.
 #[test]
 fn every_target_is_built_and_has_seeds() {
-    let fuzz = repository().join("fuzz");
+    let fuzz = repository().join("tools/fuzz");
     let listed: BTreeSet<String> = TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
     let dirs = fs::read_dir(fuzz.join("seeds")).unwrap();
     let seeded: BTreeSet<String> =
