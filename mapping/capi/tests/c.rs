@@ -228,7 +228,8 @@ fn the_answers_are_those_of_evenly_map() {
         let caches: Vec<String> =
             described.cluster.caches().iter().map(|level| level.factor.to_string()).collect();
         assert_eq!(caches.len(), usize::from(topology.contains("l3")));
-        let file = |kind: &str| source(&format!("../../core/policy/tests/data/charm/{dump}.{kind}.csv"));
+        let file =
+            |kind: &str| source(&format!("../../core/policy/tests/data/charm/{dump}.{kind}.csv"));
         let (objects, edges) = (file("objects"), file("edges"));
         let files = Files {
             objects: Some(objects.clone()),
