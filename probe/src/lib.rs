@@ -20,6 +20,7 @@ pub mod late;
 pub mod load;
 pub mod messages;
 pub mod mpi;
+mod shared;
 pub mod waiting;
 
 use std::ffi::{OsStr, OsString};

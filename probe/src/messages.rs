@@ -6,9 +6,9 @@
 //! read and not mapped, so that nothing in it can harm evenly. Its length is sealed, as programs do map it. All that is summed up here only
 //! goes up, so that a value that was read twice the same was that value in between.
 
+use crate::shared::sealed;
 use crate::waiting::{u32_at, u64_at};
 use evenly_model::{Nanos, Pid, Tid};
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -172,13 +172,7 @@ impl Mapping {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")
             .map_err(cannot("boot_id of the host"))?;
         let namespace = fs::metadata("/proc/self/ns/pid").map_err(cannot("PID namespace"))?.ino();
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let file =
-            File::from(memfd_create(NAME, flags).map_err(|e| cannot("memfd_create")(e.into()))?);
-        file.set_len(SIZE).map_err(cannot("its size"))?;
-        // One program that made it shorter would end all others that have mapped it.
-        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-        fcntl_add_seals(&file, seals).map_err(|e| cannot("sealing its size")(e.into()))?;
+        let file = sealed(NAME, SIZE).map_err(|(what, e)| cannot(what)(e))?;
         let mut bytes = [0; header::SIZE];
         let mut put = |at: usize, what: &[u8]| {
             // All of these are within the header, which a test holds against the C one.

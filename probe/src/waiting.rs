@@ -6,8 +6,8 @@
 //! read and not mapped, so that nothing in it can harm evenly: one call for all threads, a second one to know that
 //! nothing changed meanwhile. Its length is sealed, as programs do map it.
 
+use crate::shared::sealed;
 use evenly_model::{Nanos, Pid, Tid};
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File};
@@ -280,13 +280,7 @@ impl Mapping {
         let clock =
             fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
         let ticks = ["tsc", "arch_sys_counter"].contains(&clock.unwrap_or_default().trim());
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let file =
-            File::from(memfd_create(NAME, flags).map_err(|e| cannot("memfd_create")(e.into()))?);
-        file.set_len(SIZE).map_err(cannot("its size"))?;
-        // One program that made it shorter would end all others that have mapped it.
-        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-        fcntl_add_seals(&file, seals).map_err(|e| cannot("sealing its size")(e.into()))?;
+        let file = sealed(NAME, SIZE).map_err(|(what, e)| cannot(what)(e))?;
         let mut bytes = [0; header::SIZE];
         let mut put = |at: usize, what: &[u8]| {
             // All of these are within the header, which a test holds against the C one.
@@ -581,6 +575,7 @@ pub fn exercise(bytes: &[u8]) -> (Option<u32>, Vec<Observed>) {
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 mod tests {
     use super::*;
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
     use std::path::Path;
     use std::process::Command;
 
