@@ -329,7 +329,7 @@ fn nothing_is_left_when_it_is_killed() {
         return;
     }
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child_that_is_killed", "--nocapture"])
+        .args(["--exact", "child_that_is_killed", "--nocapture", "--include-ignored"])
         .env(CHILD, "1")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
