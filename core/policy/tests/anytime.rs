@@ -4,8 +4,7 @@
 use evenly_model::stats::Random;
 use evenly_model::{Cluster, CoreIndex, Edge, Nanos, Task, TaskGraph};
 use evenly_policy::map::{Options, Request, mapper, objectives, plus};
-use rustix::time::{ClockId, clock_gettime};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 
 /// What is mapped, and where to.
 struct Case {
@@ -98,50 +97,25 @@ fn a_search_ends_wherever_its_time_is_up() {
     }
 }
 
-/// Counted in judgements of a mapping, and by the CPU time of this thread, so that neither the speed of
-/// the machine nor what else it does matters.
+/// Many tasks that are all on one core, or each on another core than its neighbours, have nearly level
+/// loads when their time is up. How long a search goes on without a look at the clock is measured by
+/// `cargo bench -p evenly-policy --bench map`.
 #[test]
-fn a_search_never_goes_on_for_long_without_looking_at_its_time() {
+fn many_tasks_are_nearly_level_when_their_time_is_up() {
     for case in [ring(50_000, 8, 8), scattered_ring(50_000, 8, 8)] {
-        never_goes_on_for_long(&case);
+        let options = Options { time_limit: Nanos::from_millis(400), ..Options::default() };
+        // As many looks as in 400 ms of a CPU of 2025.
+        let time = Cell::new(0_u64);
+        let clock = || {
+            time.set(time.get() + 1);
+            Nanos::from_millis(time.get()).scale(0.2)
+        };
+        let mapping = (mapper("nuco+").unwrap().map)(&case.request(&options, &clock));
+        let makespan_s = |mapping: &[CoreIndex]| {
+            objectives(&case.graph, &case.cluster, &case.present, mapping).makespan_s
+        };
+        let (before_s, after_s) = (makespan_s(&case.present), makespan_s(&mapping));
+        let expected_s = (before_s / 4.0).max(case.graph.load_s() / 64.0 * 1.05);
+        assert!(after_s < expected_s, "{after_s} s of {before_s} s");
     }
-}
-
-fn never_goes_on_for_long(case: &Case) {
-    let judge =
-        |mapping: &[CoreIndex]| objectives(&case.graph, &case.cluster, &case.present, mapping);
-    let cpu_time = || {
-        let t = clock_gettime(ClockId::ThreadCPUTime);
-        Nanos(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
-    };
-    let judging = (0..5)
-        .map(|_| {
-            let began = cpu_time();
-            std::hint::black_box(judge(&case.present));
-            cpu_time() - began
-        })
-        .min()
-        .unwrap();
-    let limit = Nanos::from_millis(400).max(judging.scale(60.0));
-    let options = Options { time_limit: limit, ..Options::default() };
-    let looks = RefCell::new(Vec::new());
-    let clock = || {
-        looks.borrow_mut().push(cpu_time());
-        cpu_time()
-    };
-    let mapping = (mapper("nuco+").unwrap().map)(&case.request(&options, &clock));
-    looks.borrow_mut().push(cpu_time());
-    let looks = looks.into_inner();
-    let longest = looks.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
-    let took = looks[looks.len() - 1] - looks[0];
-    println!(
-        "judging {judging}, limit {limit}, took {took}, {} looks, longest without {longest}",
-        looks.len()
-    );
-    assert!(longest < judging.scale(15.0), "{longest} without a look, judging takes {judging}");
-    assert!(took < limit.scale(1.1) + judging.scale(10.0), "{took} of {limit}");
-    let (before, after) = (judge(&case.present), judge(&mapping));
-    // All on one core, or nearly level.
-    let expected_s = (before.makespan_s / 4.0).max(case.graph.load_s() / 64.0 * 1.05);
-    assert!(after.makespan_s < expected_s, "{after:?}");
 }
