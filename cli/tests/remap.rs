@@ -14,6 +14,7 @@ use evenly_model::{CpuId, CpuSet, Pid, Tid};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 const PLACED: &str = "placed anew by load and communication";
 
@@ -490,9 +491,10 @@ fn pinned(p: Pid) -> Option<CpuSet> {
     masks(p).into_values().find(|mask| mask.len() == 1)
 }
 
-/// A stencil over four ranks with blocks of unequal height, on two CPUs, run and attached to: evenly finds
-/// the ranks, measures their loads, brings those to one CPU that talk to each other as it is told, gives
-/// all masks back, and the program computes what it would without.
+/// A stencil over four ranks with blocks of unequal height, on two CPUs: evenly finds the ranks, measures
+/// their loads, brings those to one CPU that `--edges` says talk to each other, gives all masks back, and
+/// the program computes what it would without. Ranks that are so from the start stay there: where they start
+/// is up to the kernel.
 #[test]
 #[ignore = "needs MPI: ./dev test --all"]
 fn ranks_of_real_mpi_programs_are_brought_together_and_compute_the_same() {
@@ -512,16 +514,22 @@ fn ranks_of_real_mpi_programs_are_brought_together_and_compute_the_same() {
         let options = ["--every", "10", "--cpus", &cpus, "--edges", &edges, "--record", &record];
         let mut evenly = state.run_in(&mpi::ENVIRONMENT, "nuco", 4, &options, &command);
         let launcher = evenly.program();
+        // Open MPI binds ranks, too, while it starts: they have to stay together for many windows.
+        let mut since = Instant::now();
         wait_until("those who talk to each other to share a CPU, pinned to it", || {
             assert!(evenly.is_alive(), "{}: {}", mpi.said, evenly.stderr());
             let at = |(rank, p)| Some((rank, pinned(p)?));
             let at: BTreeMap<u64, CpuSet> = ranks(launcher).into_iter().filter_map(at).collect();
             let together = |&(a, b): &(u64, u64)| at.get(&a) == at.get(&b);
-            // Open MPI binds ranks, too, while it starts.
-            evenly.decisions(PLACED) > 0 && at.len() == 4 && pairs.iter().all(together)
+            let all = at.len() == 4 && pairs.iter().all(together);
+            if !all {
+                since = Instant::now();
+            }
+            all && (evenly.decisions(PLACED) > 0 || since.elapsed() > Duration::from_secs(3))
         });
         state.give("end");
-        let (status, report) = (evenly.wait(), evenly.report_of_moves());
+        let (status, report) = (evenly.wait(), evenly.report());
+        schema::valid(&report);
         assert!(status.success(), "{}: {}", mpi.said, evenly.stderr());
         let answer: serde_json::Value =
             serde_json::from_str(&fs::read_to_string(&out).unwrap()).unwrap();
