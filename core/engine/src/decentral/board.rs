@@ -489,11 +489,13 @@ impl Board {
         self.place(machine, half.member, half.to, half.from, Reason::Spread)
     }
 
-    /// Whether its CPU has more than one thread, as its balancer has seen it last. What the caretaker
-    /// has changed since, which is rare, is not known: then a CPU may be left to nobody for as long as
-    /// a call takes, or a thread be let off its CPU without need.
+    /// Whether its CPU has more than one thread now. Threads are counted and not what its balancer has published:
+    /// that is as old as its last wake-up, and swaps that half failed have changed numbers since. One that has
+    /// ended and was not read since still counts.
     fn shares(&self, seat: usize) -> bool {
-        self.published(seat).threads > 1
+        let members = locked(&self.members).clone();
+        let mut there = members.iter().filter(|m| m.seat() == Some(seat) && !m.account().gone);
+        there.nth(1).is_some()
     }
 
     /// A thread that was let off its CPU is pinned there again. Where that cannot be, it roams until it
