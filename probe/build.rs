@@ -20,7 +20,16 @@ const FLAGS: [&str; 9] = [
 
 fn main() {
     let sources = Path::new("c");
-    for name in ["waiting.c", "waiting.h", "waiting.map", "mpi_calls.h", "messages.h", "next.h"] {
+    for name in [
+        "waiting.c",
+        "waiting.h",
+        "waiting.map",
+        "waiting_openmp.h",
+        "waiting_mpi.h",
+        "mpi_calls.h",
+        "messages.h",
+        "next.h",
+    ] {
         println!("cargo:rerun-if-changed={}", sources.join(name).display());
     }
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));

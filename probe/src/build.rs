@@ -30,6 +30,12 @@ pub const PROBE: Part = Part {
     source: concat!(
         include_str!("../c/messages.h"),
         include_str!("../c/next.h"),
+        include_str!("../c/mpi_library.h"),
+        include_str!("../c/mpi_time.h"),
+        include_str!("../c/mpi_members.h"),
+        include_str!("../c/mpi_counts.h"),
+        include_str!("../c/mpi_profile.h"),
+        include_str!("../c/mpi_wrap.h"),
         include_str!("../c/mpi.c")
     ),
     flags: &["-std=gnu11", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared", "-Wl,--as-needed"],

@@ -1,0 +1,448 @@
+/*
+ * Who waits in parallel regions of OpenMP: wrappers of libgomp, and a tool of libomp (OMPT).
+ * A part of waiting.c.
+ */
+#ifndef EVENLY_WAITING_OPENMP_H
+#define EVENLY_WAITING_OPENMP_H
+
+/* ---------------------------------------------------------------- parallel regions */
+
+/* This thread begins a region; the line of its team, NULL where that is not to be seen. end_region is called
+ * in either case. */
+static line_t *begin_region(void)
+{
+	line_t *line = mine();
+	if (!line)
+		return NULL;
+	unsigned level = here.depth++;
+	if (level >= NESTING || here.outer)
+		return NULL;
+	line_t *team = here.teams[level];
+	if (!team)
+		team = here.teams[level] = claim(EVENLY_TEAM);
+	if (!team)
+		return NULL;
+	/* `entered` stays: when the region before was over. */
+	begin_write(team);
+	SET(team->region, GET(team->region) + 1);
+	SET(team->object, 0);
+	SET(team->state, EVENLY_END);
+	end_write(team);
+	return team;
+}
+
+/* The region is over: everybody has ended. */
+static void end_region(line_t *team)
+{
+	line_t *line = mine();
+	if (!line || !here.depth)
+		return;
+	here.depth--;
+	if (!team || GET(team->tid) != GET(line->tid))
+		return;
+	begin_write(team);
+	SET(team->entered, now());
+	SET(team->state, EVENLY_COMPUTING);
+	end_write(team);
+}
+
+/* This thread begins, or goes back to, its part of a region. */
+static void take_part(line_t *line, uint16_t team, uint32_t region)
+{
+	uint64_t t = now();
+	begin_write(line);
+	account(line, t);
+	SET(line->entered, t);
+	SET(line->object, 0);
+	SET(line->team, team);
+	SET(line->region, region);
+	SET(line->state, EVENLY_COMPUTING);
+	end_write(line);
+}
+
+/* ---------------------------------------------------------------- libgomp */
+
+struct region {
+	void *first;  /* of the data: libgomp looks at it where there are reductions */
+	void (*function)(void *);
+	void *data;
+	line_t *team, *master;
+	uint16_t outer_team;  /* of the master */
+	uint32_t number, outer_region;
+};
+
+/* What a thread does in a region. */
+static void part(void *argument)
+{
+	struct region *region = argument;
+	line_t *line = mine();
+	if (line) {
+		here.outer = NULL;
+		take_part(line, number_of(region->team), region->number);
+	}
+	region->function(region->data);
+	/* Nothing of the region is touched from here on: it is gone as soon as all have ended. */
+	line = mine();
+	if (line)
+		change(line, EVENLY_END, 0);
+}
+
+static bool begins(struct region *region, void (*function)(void *), void *data)
+{
+	region->team = begin_region();
+	region->master = mine();
+	if (!region->team)
+		return false;
+	region->first = data ? *(void **)data : NULL;
+	region->function = function;
+	region->data = data;
+	region->number = GET(region->team->region);
+	region->outer_team = GET(region->master->team);
+	region->outer_region = GET(region->master->region);
+	return true;
+}
+
+static void ended(struct region *region)
+{
+	line_t *line = mine();
+	/* First the thread, so that all of the time until now is waiting. Not in a process that was forked in
+	 * the region. */
+	if (region->team && line && line == region->master)
+		take_part(line, region->outer_team, region->outer_region);
+	end_region(region->team);
+}
+
+#define P1 long a0
+#define P2 P1, long a1
+#define P3 P2, long a2
+#define P4 P3, long a3
+#define P5 P4, long a4
+#define P6 P5, long a5
+#define P7 P6, long a6
+#define P8 P7, long a7
+#define P9 P8, long a8
+#define P10 P9, long a9
+#define P11 P10, long a10
+#define P12 P11, long a11
+#define P13 P12, long a12
+#define P0 void
+#define A0
+#define A1 a0
+#define A2 A1, a1
+#define A3 A2, a2
+#define A4 A3, a3
+#define A5 A4, a4
+#define A6 A5, a5
+#define A7 A6, a6
+#define A8 A7, a7
+#define A9 A8, a8
+#define A10 A9, a9
+#define A11 A10, a10
+#define A12 A11, a11
+#define A13 A12, a12
+
+/*
+ * Arguments are passed on as words, whatever they are: integers, handles and addresses all are one each, in
+ * the calling conventions of Linux on 64-bit machines, and the halves that an int does not fill are passed
+ * on with it. None of these functions has an argument of floating point.
+ */
+_Static_assert(sizeof(long) == sizeof(void *) && sizeof(long) == 8, "arguments are words");
+
+/* Of libgomp there may be several in a process, so what is called is kept only where it is the one of all.
+ * In place of libgomp there may be libomp, which has the same functions and tells more (below). */
+static COLD bool is_libgomp(void *at)
+{
+	Dl_info info;
+	return !dladdr(at, &info) || !info.dli_fname || strstr(info.dli_fname, "libgomp");
+}
+
+#define REGION(name, n)                                                                     \
+	EXPORT long name(P##n);                                                             \
+	long name(P##n)                                                                     \
+	{                                                                                   \
+		static _Atomic int gomp; /* 0: not known, 1: it is, 2: it is another */     \
+		long (*next)(P##n) = NEXT(#name);                                           \
+		if (!GET(gomp))                                                             \
+			SET(gomp, is_libgomp((void *)next) ? 1 : 2);                        \
+		if (GET(gomp) == 2)                                                         \
+			return next(A##n);                                                  \
+		struct region region;                                                       \
+		if (begins(&region, (void (*)(void *))a0, (void *)a1)) {                    \
+			a0 = (long)part;                                                    \
+			a1 = (long)&region;                                                 \
+		}                                                                           \
+		long result = next(A##n);                                                   \
+		ended(&region);                                                             \
+		return result;                                                              \
+	}
+REGION(GOMP_parallel, 4)
+REGION(GOMP_parallel_reductions, 4)
+REGION(GOMP_parallel_sections, 5)
+REGION(GOMP_parallel_loop_static, 8)
+REGION(GOMP_parallel_loop_dynamic, 8)
+REGION(GOMP_parallel_loop_guided, 8)
+REGION(GOMP_parallel_loop_nonmonotonic_dynamic, 8)
+REGION(GOMP_parallel_loop_nonmonotonic_guided, 8)
+REGION(GOMP_parallel_loop_runtime, 7)
+REGION(GOMP_parallel_loop_nonmonotonic_runtime, 7)
+REGION(GOMP_parallel_loop_maybe_nonmonotonic_runtime, 7)
+
+/* Barriers, and what has one at its end. */
+#define GOMP_WAIT(name, n, state)                                                           \
+	EXPORT long name(P##n);                                                             \
+	long name(P##n)                                                                     \
+	{                                                                                   \
+		long (*next)(P##n) = NEXT(#name);                                           \
+		WAITS(state, 0);                                                            \
+		return next(A##n);                                                          \
+	}
+GOMP_WAIT(GOMP_barrier, 0, EVENLY_BARRIER)
+GOMP_WAIT(GOMP_barrier_cancel, 0, EVENLY_BARRIER)
+GOMP_WAIT(GOMP_loop_end, 0, EVENLY_BARRIER)
+GOMP_WAIT(GOMP_loop_end_cancel, 0, EVENLY_BARRIER)
+GOMP_WAIT(GOMP_sections_end, 0, EVENLY_BARRIER)
+GOMP_WAIT(GOMP_sections_end_cancel, 0, EVENLY_BARRIER)
+GOMP_WAIT(GOMP_workshare_task_reduction_unregister, 1, EVENLY_BARRIER)
+GOMP_WAIT(GOMP_single_copy_start, 0, EVENLY_LOCK)
+
+/* It is executed by whoever of the team waits. */
+static void task_is_made(void)
+{
+	line_t *line = mine();
+	uint16_t team = line ? GET(line->team) : 0;
+	line_t *of = team ? &lines[team - 1] : NULL;
+	/* The only field of a line that others than its thread write; never one of another process. */
+	if (of && GET(of->kind) == EVENLY_TEAM && GET(of->pid) == pid && !GET(of->object))
+		SET(of->object, 1);
+}
+
+#define GOMP_TASKS(name, n)                                                                 \
+	EXPORT long name(P##n);                                                             \
+	long name(P##n)                                                                     \
+	{                                                                                   \
+		long (*next)(P##n) = NEXT(#name);                                           \
+		task_is_made();                                                             \
+		return next(A##n);                                                          \
+	}
+GOMP_TASKS(GOMP_taskloop, 11)
+GOMP_TASKS(GOMP_taskloop_ull, 11)
+
+/* libomp says itself who waits for tasks. */
+#define IS_LIBGOMP(next)                                                                    \
+	({                                                                                  \
+		static _Atomic int gomp_; /* as in REGION */                                \
+		if (!GET(gomp_))                                                            \
+			SET(gomp_, is_libgomp((void *)next) ? 1 : 2);                       \
+		GET(gomp_) == 1;                                                            \
+	})
+#define WAIT_FOR_TASKS(name, n)                                                             \
+	EXPORT long name(P##n);                                                             \
+	long name(P##n)                                                                     \
+	{                                                                                   \
+		long (*next)(P##n) = NEXT(#name);                                           \
+		if (!IS_LIBGOMP(next))                                                      \
+			return next(A##n);                                                  \
+		WAITS(EVENLY_LOCK, 0);                                                      \
+		return next(A##n);                                                          \
+	}
+WAIT_FOR_TASKS(GOMP_taskwait, 0)
+WAIT_FOR_TASKS(GOMP_taskwait_depend, 1)
+WAIT_FOR_TASKS(GOMP_taskgroup_end, 0)
+
+/* A task as it is made: libgomp has it copied (`copy_task`) into memory of its own before GOMP_task returns. */
+struct made_task {
+	void (*function)(void *);
+	void (*copy)(void *, void *);
+	void *data;
+	size_t size, before;
+};
+
+/* What stands before the data of a task in that memory. */
+struct task {
+	void (*function)(void *);
+	size_t before;  /* bytes until the data */
+};
+
+static void copy_task(void *to, void *from)
+{
+	const struct made_task *made = from;
+	char *data = (char *)to + made->before;
+	*(struct task *)to = (struct task){ made->function, made->before };
+	if (made->copy)
+		made->copy(data, made->data);
+	else if (made->size)
+		memcpy(data, made->data, made->size);
+}
+
+/* A thread that waits executes a task, computes meanwhile, and goes on waiting: that is no other wait. */
+static void execute_task(void *argument)
+{
+	const struct task *task = argument;
+	line_t *line = mine();
+	uint8_t state = line ? GET(line->state) : EVENLY_COMPUTING;
+	uint32_t object = line ? GET(line->object) : 0;
+	const void *outer = here.outer;
+	bool waits = state != EVENLY_COMPUTING && state != EVENLY_OUTSIDE;
+	if (waits) {
+		here.outer = NULL;
+		change(line, EVENLY_COMPUTING, 0);
+	}
+	task->function((char *)argument + task->before);
+	/* Not in a process that was forked by the task. */
+	if (!waits || mine() != line)
+		return;
+	here.outer = outer;
+	begin_write(line);
+	SET(line->entered, now());
+	SET(line->object, object);
+	SET(line->state, state);
+	end_write(line);
+}
+
+/* GOMP_TASK_FLAG_DETACH: libgomp writes to the data that it is given. */
+#define DETACHED (1 << 13)
+
+/* (function, data, copying, size, alignment, at once, flags, dependences, priority, event) */
+EXPORT long GOMP_task(P10);
+long GOMP_task(P10)
+{
+	long (*next)(P10) = NEXT("GOMP_task");
+	if (!IS_LIBGOMP(next) || !mine())
+		return next(A10);
+	if (a6 & DETACHED) {
+		task_is_made();
+		return next(A10);
+	}
+	size_t align = (size_t)a4 > sizeof(struct task) ? (size_t)a4 : sizeof(struct task);
+	struct made_task made = { (void (*)(void *))a0, (void (*)(void *, void *))a2, (void *)a1, (size_t)a3, align };
+	return next((long)execute_task, (long)&made, (long)copy_task, (long)(align + made.size), (long)align, a5, a6, a7,
+		a8, a9);
+}
+
+/* ---------------------------------------------------------------- libomp */
+
+/* The interface for tools of OpenMP 5.0 (4.5), as far as it is used. */
+union ompt_data { uint64_t value; void *ptr; };
+typedef void (*ompt_callback)(void);
+typedef int (*ompt_set_callback)(int event, ompt_callback callback);
+typedef ompt_callback (*ompt_lookup)(const char *name);
+struct ompt_tool {
+	int (*initialize)(ompt_lookup lookup, int device, union ompt_data *tool);
+	void (*finalize)(union ompt_data *tool);
+	union ompt_data tool;
+};
+enum { PARALLEL_BEGIN = 3, PARALLEL_END = 4, TASK_SCHEDULE = 6, IMPLICIT_TASK = 7, SYNC_WAIT = 16 };
+enum { SCOPE_BEGIN = 1, SCOPE_END = 2 };
+enum { TASKWAIT = 5, TASKGROUP = 6 };
+enum { INITIAL_TASK = 1 };
+/* What this tool keeps of a task. */
+enum { TASK_WAITS = 1, TASK_IN_PART = 2 };
+
+static void runtime_says(line_t *line, uint8_t state)
+{
+	here.by_runtime = state != EVENLY_COMPUTING;
+	change(line, state, 0);
+}
+
+static void on_parallel_begin(union ompt_data *task, const void *frame, union ompt_data *parallel,
+	unsigned wanted, int flags, const void *code)
+{
+	(void)task, (void)frame, (void)wanted, (void)flags, (void)code;
+	parallel->ptr = begin_region();
+}
+
+static void on_parallel_end(union ompt_data *parallel, union ompt_data *task, int flags, const void *code)
+{
+	(void)task, (void)flags, (void)code;
+	end_region(parallel->ptr);
+}
+
+static void on_implicit_task(int end, union ompt_data *parallel, union ompt_data *task, unsigned of,
+	unsigned index, int flags)
+{
+	(void)of;
+	line_t *line = flags & INITIAL_TASK ? NULL : mine();
+	if (!line)
+		return;
+	unsigned size = sizeof here.parts / sizeof *here.parts;
+	if (end == SCOPE_BEGIN) {
+		line_t *team = parallel ? parallel->ptr : NULL;
+		if (!team || here.part >= size)
+			return;
+		here.parts[here.part].team = GET(line->team);
+		here.parts[here.part++].region = GET(line->region);
+		task->value = TASK_IN_PART;
+		here.by_runtime = false;
+		take_part(line, number_of(team), GET(team->region));
+	} else if (task && task->value & TASK_IN_PART && here.part) {
+		here.part--;
+		/* Those who were started for the region have nothing to do until the next. They keep its team:
+		 * what they waited is accounted when they are told that they have. */
+		if (index != 0) {
+			runtime_says(line, EVENLY_OUTSIDE);
+		} else {
+			here.by_runtime = false;
+			take_part(line, here.parts[here.part].team, here.parts[here.part].region);
+		}
+	}
+}
+
+static void on_sync_wait(int kind, int end, union ompt_data *parallel, union ompt_data *task, const void *code)
+{
+	(void)parallel, (void)code;
+	line_t *line = mine();
+	/* With MPI inside of a call, or in no region. */
+	if (!line || here.outer)
+		return;
+	if (end == SCOPE_BEGIN) {
+		if (task)
+			task->value |= TASK_WAITS;
+		runtime_says(line, kind == TASKWAIT || kind == TASKGROUP ? EVENLY_LOCK : EVENLY_BARRIER);
+	} else if (end == SCOPE_END) {
+		if (task)
+			task->value &= ~(uint64_t)TASK_WAITS;
+		runtime_says(line, EVENLY_COMPUTING);
+	}
+}
+
+/* A thread that waits executes the task of another, or goes on waiting. */
+static void on_task_schedule(union ompt_data *prior, int status, union ompt_data *next)
+{
+	(void)prior, (void)status;
+	line_t *line = next && !here.outer ? mine() : NULL;
+	if (line && here.by_runtime != ((next->value & TASK_WAITS) != 0))
+		runtime_says(line, next->value & TASK_WAITS ? EVENLY_BARRIER : EVENLY_COMPUTING);
+}
+
+static int ompt_initialize(ompt_lookup lookup, int device, union ompt_data *tool)
+{
+	(void)device, (void)tool;
+	ompt_set_callback set = (ompt_set_callback)lookup("ompt_set_callback");
+	if (!set)
+		return 0;
+	set(PARALLEL_BEGIN, (ompt_callback)on_parallel_begin);
+	set(PARALLEL_END, (ompt_callback)on_parallel_end);
+	set(IMPLICIT_TASK, (ompt_callback)on_implicit_task);
+	set(SYNC_WAIT, (ompt_callback)on_sync_wait);
+	set(TASK_SCHEDULE, (ompt_callback)on_task_schedule);
+	return 1;
+}
+
+static void ompt_finalize(union ompt_data *tool)
+{
+	(void)tool;
+}
+
+/* There can be one tool; that of the user comes first. */
+EXPORT struct ompt_tool *ompt_start_tool(unsigned version, const char *runtime)
+{
+	static struct ompt_tool tool = { ompt_initialize, ompt_finalize, { 0 } };
+	const char *libraries = getenv("OMP_TOOL_LIBRARIES");
+	struct ompt_tool *(*next)(unsigned, const char *) = dlsym(RTLD_NEXT, "ompt_start_tool");
+	struct ompt_tool *other = next ? next(version, runtime) : NULL;
+	if (other || (libraries && *libraries) || !getenv(EVENLY_VARIABLE))
+		return other;
+	return &tool;
+}
+
+#endif
