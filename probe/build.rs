@@ -28,6 +28,7 @@ fn main() {
         "waiting_mpi.h",
         "mpi_calls.h",
         "messages.h",
+        "clock.h",
         "next.h",
     ] {
         println!("cargo:rerun-if-changed={}", sources.join(name).display());

@@ -8,6 +8,9 @@
 #ifndef EVENLY_MESSAGES_H /* these stand before this where evenly has it compiled */
 #include "messages.h"
 #endif
+#ifndef EVENLY_CLOCK_H
+#include "clock.h"
+#endif
 #ifndef EVENLY_NEXT_H
 #include "next.h"
 #endif

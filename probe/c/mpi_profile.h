@@ -122,10 +122,10 @@ static void finish(const char *ended)
 	if (here.shared)
 		publish(0);
 	if (run.shared)
-		atomic_store_explicit(&run.shared->ended, ns_of(CLOCK_BOOTTIME), memory_order_relaxed);
+		atomic_store_explicit(&run.shared->ended, clock_ns(CLOCK_BOOTTIME), memory_order_relaxed);
 	uint64_t mpi = atomic_load(&run.mpi_ns);
-	uint64_t cpu = less(ns_of(CLOCK_PROCESS_CPUTIME_ID), run.cpu_began);
-	uint64_t wall = less(ns_of(CLOCK_MONOTONIC), run.wall_began);
+	uint64_t cpu = less(clock_ns(CLOCK_PROCESS_CPUTIME_ID), run.cpu_began);
+	uint64_t wall = less(clock_ns(CLOCK_MONOTONIC), run.wall_began);
 
 	const char *dir = getenv("EVENLY_PROFILE_DIR");
 	char path[4096], made[4096];
@@ -222,7 +222,7 @@ static void share(void)
 			rank->tid = (uint32_t)gettid();
 			rank->rank = (uint32_t)run.rank;
 			rank->ranks = (uint32_t)run.ranks;
-			rank->registered = ns_of(CLOCK_BOOTTIME);
+			rank->registered = clock_ns(CLOCK_BOOTTIME);
 			rank->place = place;
 			rank->mult = (uint64_t)(run.ns_per_tick * 4294967296.0);
 			rank->began = here.known_ns;
@@ -259,13 +259,13 @@ static void *before_init(const char *name, const void *caller)
 		atomic_store(&several_mpis, true);
 		if (atomic_exchange(&run.running, false)) {
 			if (run.shared)
-				atomic_store_explicit(&run.shared->ended, ns_of(CLOCK_BOOTTIME), memory_order_relaxed);
+				atomic_store_explicit(&run.shared->ended, clock_ns(CLOCK_BOOTTIME), memory_order_relaxed);
 			note("other-mpi");
 		}
 	}
 	void *at = of_mpi(name, caller);
 	run.ticks_began = ticks();
-	run.ns_began = ns_of(CLOCK_MONOTONIC);
+	run.ns_began = clock_ns(CLOCK_MONOTONIC);
 	errno = before;
 	return at ? at : (void *)no_function;
 }
@@ -276,7 +276,7 @@ static void start_to_count(void)
 		return;
 	/* Clocks are compared for 2 ms at least; starting MPI takes longer. */
 	uint64_t passed;
-	while ((passed = ns_of(CLOCK_MONOTONIC) - run.ns_began) < 2000000)
+	while ((passed = clock_ns(CLOCK_MONOTONIC) - run.ns_began) < 2000000)
 		nanosleep(&(struct timespec){ .tv_nsec = 500000 }, NULL);
 	uint64_t ticks_passed = ticks() - run.ticks_began;
 	run.ns_per_tick = ticks_passed ? (double)passed / (double)ticks_passed : 1;
@@ -305,7 +305,7 @@ static void start_to_count(void)
 	PMPI(Win_create_keyval, (MPI_Win_copy_attr_function *, MPI_Win_delete_attr_function *, int *, void *),
 		copy_win, forget_win, &run.win_key, NULL);
 	run.pid = getpid();
-	here.known_ns = ns_of(CLOCK_THREAD_CPUTIME_ID);
+	here.known_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	share();
 	if (!run.shared && !getenv("EVENLY_PROFILE_DIR"))
 		return;
@@ -317,8 +317,8 @@ static void start_to_count(void)
 		return;
 	run.several = level == MPI_THREAD_MULTIPLE;
 	all = (struct members){ .size = run.ranks, .me = run.rank };
-	run.wall_began = ns_of(CLOCK_MONOTONIC);
-	run.cpu_began = ns_of(CLOCK_PROCESS_CPUTIME_ID);
+	run.wall_began = clock_ns(CLOCK_MONOTONIC);
+	run.cpu_began = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 	struct evenly_stamp *(*stamp)(void) = (struct evenly_stamp *(*)(void))dlsym(RTLD_DEFAULT, EVENLY_STAMP);
 	here.stamp = stamp ? stamp() : NULL;
 	here.left = ticks();

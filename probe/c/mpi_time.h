@@ -51,26 +51,6 @@ static __thread struct {
 	struct evenly_stamp *stamp; /* of the library before this one that tells who waits, where it is there */
 } here __attribute__((tls_model("initial-exec"))) = { .all = ALL };
 
-static uint64_t ns_of(clockid_t clock)
-{
-	struct timespec t;
-	clock_gettime(clock, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
-static inline uint64_t ticks(void)
-{
-#if defined(__x86_64__)
-	return __builtin_ia32_rdtsc();
-#elif defined(__aarch64__)
-	uint64_t t;
-	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(t));
-	return t;
-#else
-	return ns_of(CLOCK_MONOTONIC);
-#endif
-}
-
 static uint64_t less(uint64_t a, uint64_t b)
 {
 	return a > b ? a - b : 0;
@@ -79,7 +59,7 @@ static uint64_t less(uint64_t a, uint64_t b)
 /* Reads CPU time, and divides what is new between MPI and the rest. */
 static __attribute__((noinline)) void close_window(void)
 {
-	uint64_t cpu = ns_of(CLOCK_THREAD_CPUTIME_ID);
+	uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	double mpi = (double)less(cpu, here.known_ns) - (double)less(here.outside, here.hidden) * run.ns_per_tick;
 	if (mpi > 0) {
 		add(&run.mpi_ns, (uint64_t)mpi);

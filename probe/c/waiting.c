@@ -27,6 +27,7 @@
  */
 #define _GNU_SOURCE
 #include "waiting.h"
+#include "clock.h"
 #include "next.h"
 #ifdef EVENLY_MPI_CALLS
 #include "messages.h"
@@ -85,26 +86,6 @@ static __thread struct {
 #define SET(field, value) atomic_store_explicit(&(field), value, memory_order_relaxed)
 
 /* ---------------------------------------------------------------- time */
-
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec t;
-	clock_gettime(clock, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
-static inline uint64_t ticks(void)
-{
-#if defined(__x86_64__)
-	return __builtin_ia32_rdtsc();
-#elif defined(__aarch64__)
-	uint64_t t;
-	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(t));
-	return t;
-#else
-	return 0;
-#endif
-}
 
 /*
  * The kernel's clock takes twice as long as the cycle counter (27 and 12 ns on a virtual machine), too much

@@ -29,6 +29,7 @@ pub const PROBE: Part = Part {
     // What it includes comes first, as nothing else is there to include.
     source: concat!(
         include_str!("../c/messages.h"),
+        include_str!("../c/clock.h"),
         include_str!("../c/next.h"),
         include_str!("../c/mpi_library.h"),
         include_str!("../c/mpi_time.h"),
