@@ -4,28 +4,28 @@
 //! Invariant: a machine that is here has at least one CPU that may be used, and what a cluster is made
 //! of does not depend on whether CPUs beside those are there.
 
-use crate::factors::{
-    ASSUMED_NETWORK_FACTOR, Factors, FactorsError, NetworkFactors, Source, compose,
-};
-use crate::hosts::{self, HostXml};
+mod join;
+mod synthetic;
+
+pub use join::{Host, JoinError, join};
+pub use synthetic::{MOST_CPUS, synthetic};
+pub(crate) use synthetic::{level, words};
+
+use crate::factors::{ASSUMED_NETWORK_FACTOR, Factors, NetworkFactors, Source, compose};
 use crate::hwloc::{self, Found, Input, Matrix, Meaning};
-use crate::measured::{Factor, Measurement, Pair};
-use crate::network::{MOST_HOSTS, Network};
+use crate::measured::{Factor, Measurement};
+use crate::network::Network;
 use crate::store;
 use crate::text;
 use crate::tree::{CpuKind, Kind, Object, speeds};
-use crate::wide::{MOST_BESIDE, narrowed};
 use crate::xml;
 use evenly_model::stats::median;
 use evenly_model::{CacheLevel, Cluster, ClusterError, Core, CpuSet, Knowledge, Node};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Most CPUs of a synthetic description.
-pub const MOST_CPUS: u64 = 16_384;
 /// Most bytes of an XML file: a machine of 4,096 CPUs takes some 5 MB.
 pub const MOST_XML_BYTES: u64 = 64 << 20;
 
@@ -33,9 +33,6 @@ pub const MOST_XML_BYTES: u64 = 64 << 20;
 /// assumed where it was not measured. Of the order that today's servers have (a few, 15, 50
 /// nanoseconds and more over 100).
 pub const ASSUMED_CACHE_FACTORS: [f64; 5] = [0.05, 0.15, 0.5, 0.7, 0.8];
-
-/// The level of synthetic descriptions that hwloc has not: so many hosts, each as the rest says.
-const HOST_LEVEL: &str = "host";
 
 /// Most hosts that a title names.
 const MOST_NAMES: usize = 8;
@@ -129,107 +126,6 @@ struct Joined {
     memory_ns: Vec<f64>,
 }
 
-/// The machine that a synthetic description of hwloc stands for, such as `numa:2 core:4 pu:2`. Where
-/// it does not go down to the CPUs (`pu`), each thing of its last level has one. A first level `host` is
-/// ours: `host:2 numa:2 core:4` are two hosts as one machine, as [`join`] makes them, named `host0` and
-/// `host1`.
-///
-/// # Errors
-/// Where hwloc does not understand it, or it has more than [`MOST_CPUS`] CPUs or 256 hosts.
-pub fn synthetic(text: &str) -> Result<Machine, TopologyError> {
-    let refused = |why: String| TopologyError::Synthetic { text: text.to_owned(), why };
-    let levels = levels(text).map_err(refused)?;
-    if levels.iter().fold(1, |all: u64, (_, n)| all.saturating_mul(*n)) > MOST_CPUS {
-        return Err(TopologyError::TooMany { text: text.to_owned() });
-    }
-    let last = levels.last().ok_or_else(|| refused("it is empty".into()))?;
-    let (hosts, each) = host_level(text, &levels).map_err(refused)?;
-    let whole = match last.0.to_ascii_lowercase().as_str() {
-        // hwloc takes numbers without names, too; the last is of CPUs.
-        "pu" | "" => each.to_owned(),
-        _ => format!("{each} pu:1"),
-    };
-    let mut found = match narrowed(whole.trim(), MOST_BESIDE) {
-        None => hwloc::read(Input::Synthetic(whole.trim())).map_err(refused)?,
-        Some(narrowed) => narrowed.read().map_err(refused)?,
-    };
-    // One host is a machine.
-    if let Some(hosts) = hosts.filter(|hosts| *hosts > 1) {
-        let names: Vec<String> = (0..hosts).map(|k| format!("{HOST_LEVEL}{k}")).collect();
-        let parts: Vec<HostXml<'_>> =
-            names.iter().map(|name| HostXml { name, xml: &found.xml }).collect();
-        let merged = hosts::merge(&parts, None).map_err(refused)?;
-        found = hwloc::read(Input::Xml(&merged.xml)).map_err(refused)?;
-    }
-    Machine::new(Origin::Synthetic(text.to_owned()), found)
-}
-
-/// How many hosts a synthetic description is of, where it says so, and what each of them is. The error
-/// is what is wrong.
-fn host_level<'a>(text: &'a str, levels: &[(&str, u64)]) -> Result<(Option<u64>, &'a str), String> {
-    let is_host = |(name, _): &(&str, u64)| name.eq_ignore_ascii_case(HOST_LEVEL);
-    let Some((first, inner)) = levels.split_first() else { return Ok((None, text)) };
-    if inner.iter().any(is_host) {
-        return Err(String::from("hosts are the first level, as in host:2 numa:2 core:4"));
-    }
-    if !is_host(first) {
-        return Ok((None, text));
-    }
-    if !(1..=MOST_HOSTS as u64).contains(&first.1) {
-        return Err(format!("there can be 1 to {MOST_HOSTS} hosts"));
-    }
-    match text.trim_start().split_at_checked(HOST_LEVEL.len()) {
-        Some((name, rest)) if name.eq_ignore_ascii_case(HOST_LEVEL) => {
-            let number = |c: char| c == ':' || c.is_ascii_digit();
-            Ok((Some(first.1), rest.trim_start_matches(number)))
-        }
-        // Memory, or attributes of the machine.
-        _ => Err(String::from("nothing can stand before the hosts")),
-    }
-}
-
-/// The levels of a synthetic description with their numbers, as hwloc will read them. It builds whatever
-/// it is told to, so it is counted before. The error is what is wrong.
-fn levels(text: &str) -> Result<Vec<(&str, u64)>, String> {
-    let words = words(text).into_iter().map(|word| &text[word]);
-    words
-        .map(|word| {
-            level(word).ok_or_else(|| format!("'{word}' has no number of things, as in core:4"))
-        })
-        .collect()
-}
-
-/// Where the levels of a synthetic description stand; attributes (in parentheses) and attached memory
-/// (in brackets) are no levels.
-pub(crate) fn words(text: &str) -> Vec<Range<usize>> {
-    let (mut depth, mut start, mut words) = (0_usize, None, Vec::new());
-    for (at, c) in text.char_indices().chain([(text.len(), ' ')]) {
-        let bare = depth == 0 && !c.is_whitespace() && !matches!(c, '(' | ')' | '[' | ']');
-        match (bare, start) {
-            (true, None) => start = Some(at),
-            (false, Some(s)) => {
-                words.push(s..at);
-                start = None;
-            }
-            _ => {}
-        }
-        match c {
-            '(' | '[' => depth += 1,
-            ')' | ']' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    words
-}
-
-/// The name of such a level, which may be left out, and its number; None where it has none.
-pub(crate) fn level(word: &str) -> Option<(&str, u64)> {
-    let (name, number) = word.rsplit_once(':').unwrap_or(("", word));
-    let decimal = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
-    // A number that is too large for any type is too many, too.
-    decimal.then(|| (name, number.parse().unwrap_or(u64::MAX)))
-}
-
 /// The machine of an XML file that hwloc or evenly wrote.
 ///
 /// # Errors
@@ -290,113 +186,6 @@ pub fn this_machine_kept_in(dir: Option<&Path>) -> Result<Machine, TopologyError
     Ok(match kept {
         Some(kept) => machine.with_measurement(kept),
         None => machine,
-    })
-}
-
-/// A host that is to be put together with others.
-#[derive(Debug, Clone)]
-pub struct Host {
-    /// Its name, as it calls itself.
-    pub name: String,
-    /// Its tree, with what was measured on it.
-    pub machine: Machine,
-}
-
-/// Why hosts cannot be put together.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum JoinError {
-    /// A host of the network of which nothing else is known.
-    #[error(
-        "messages were measured to host {host}, and nothing is known of its memory; every host needs \
-         a rank in all runs of the launcher"
-    )]
-    Missing {
-        /// The host.
-        host: String,
-    },
-    /// A host whose own memory was not measured, so that nothing can be related to it.
-    #[error(
-        "the memory of host {host} was not measured, and factors are over its latency; run `evenly \
-         topology --measure` there to see why"
-    )]
-    NotMeasured {
-        /// The host.
-        host: String,
-    },
-    /// Factors that are none.
-    #[error(transparent)]
-    Factors(#[from] FactorsError),
-    /// No machine came out.
-    #[error("the hosts are no machine together: {0}")]
-    Machine(String),
-}
-
-/// Several hosts as one machine, in the order of the network: within a host its own factors, between
-/// hosts the latency of a message over that of the receiver's local memory (NucoLB, section IV).
-/// CPUs, cores and nodes are numbered through, host by host; hosts may differ in everything.
-///
-/// # Errors
-/// Where a host of the network is missing, or its memory was not measured.
-pub fn join(hosts: &[Host], network: Network) -> Result<Machine, JoinError> {
-    let of_network = |name: &String| {
-        let host = hosts.iter().find(|h| h.name == *name);
-        host.ok_or_else(|| JoinError::Missing { host: name.clone() })
-    };
-    let hosts: Vec<&Host> = network.hosts.iter().map(of_network).collect::<Result<_, _>>()?;
-    let (mut own, mut memory_ns) = (Vec::new(), Vec::new());
-    for host in &hosts {
-        let not_measured = || JoinError::NotMeasured { host: host.name.clone() };
-        own.push(host.machine.measured_factors().ok_or_else(not_measured)?);
-        memory_ns.push(host.machine.memory_ns().ok_or_else(not_measured)?);
-    }
-    let mut factors = Factors::new(
-        compose(&own.iter().collect::<Vec<_>>(), &network.factors(&memory_ns)?)?,
-        Source::Measured,
-    )?;
-    if let Some(bandwidths) = bandwidths(&own, &network) {
-        factors = factors.with_bandwidths(bandwidths)?;
-    }
-    let parts: Vec<HostXml<'_>> =
-        hosts.iter().map(|h| HostXml { name: &h.name, xml: h.machine.plain_xml() }).collect();
-    let merged = hosts::merge(&parts, median(&memory_ns)).map_err(JoinError::Machine)?;
-    let found = hwloc::read(Input::Xml(&merged.xml)).map_err(JoinError::Machine)?;
-    let origin = Origin::Hosts(network.hosts.clone());
-    let mut machine = Machine::new(origin, found).map_err(|e| JoinError::Machine(e.to_string()))?;
-    let parts = hosts.iter().zip(&merged.node_offsets);
-    machine.measurement =
-        together(parts.filter_map(|(h, by)| Some((h.machine.measurement()?, *by))));
-    machine.joined = Some(Joined { network, factors, memory_ns });
-    Ok(machine)
-}
-
-/// At which bandwidth each node reads from each; None where a host's own are not known.
-fn bandwidths(own: &[Factors], network: &Network) -> Option<Vec<f64>> {
-    let nodes: Vec<(usize, usize)> =
-        own.iter().enumerate().flat_map(|(h, f)| (0..f.nodes()).map(move |n| (h, n))).collect();
-    let of = |&(a, i): &(usize, usize), &(b, j): &(usize, usize)| {
-        if a == b {
-            own[a].bandwidths().map(|values| values[i * own[a].nodes() + j])
-        } else {
-            network.pair(a, b).map(|pair| pair.bytes_per_s.median)
-        }
-    };
-    nodes.iter().flat_map(|to| nodes.iter().map(move |from| of(to, from))).collect()
-}
-
-/// What was measured on several hosts, with their nodes numbered through. Caches are left out: a factor
-/// there is of one host, and a level has one for all.
-fn together<'a>(all: impl Iterator<Item = (&'a Measurement, u32)>) -> Option<Measurement> {
-    all.map(|(measured, by)| {
-        let shifted = |p: &Pair| Pair { reader: p.reader + by, memory: p.memory + by, ..p.clone() };
-        let pairs = measured.pairs.iter().map(shifted).collect();
-        Measurement { pairs, caches: Vec::new(), ..measured.clone() }
-    })
-    .reduce(|mut all, next| {
-        all.unix_s = all.unix_s.min(next.unix_s);
-        all.seconds = all.seconds.max(next.seconds);
-        all.pairs.extend(next.pairs);
-        all.notes.extend(next.notes);
-        all
     })
 }
 
@@ -876,30 +665,4 @@ struct Parts {
 /// Bandwidths from one node to another, from those at which the other reads from the one.
 fn transposed(reading: &[f64], n: usize) -> Vec<f64> {
     (0..n * n).map(|k| reading[k % n * n + k / n]).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_description_is_counted_before_it_is_built() {
-        let of = |text| levels(text).unwrap();
-        assert_eq!(of("numa:2 core:4 pu:2"), [("numa", 2), ("core", 4), ("pu", 2)]);
-        assert_eq!(
-            of("pack:2 [numa(memory=1GB)] [numa] core:3(x=1) pu:4(indexes=2*4:1*4)"),
-            [("pack", 2), ("core", 3), ("pu", 4)]
-        );
-        assert_eq!(of("2 3 4"), [("", 2), ("", 3), ("", 4)]);
-        assert_eq!(of("core:99999999999999999999"), [("core", u64::MAX)]);
-        assert!(of(" ").is_empty());
-        assert_eq!(of("host:20 numa:2 core:2"), [("host", 20), ("numa", 2), ("core", 2)]);
-        for bad in ["core", "core:", "core:0x10", "core:-1", "core:4,"] {
-            assert!(levels(bad).unwrap_err().contains(bad), "{bad}");
-        }
-        for many in ["numa:1000 core:1000 pu:2", "100000 100000", "core:99999999999999999999"] {
-            let error = synthetic(many).unwrap_err().to_string();
-            assert!(error.contains("more than 16384 CPUs"), "{error}");
-        }
-    }
 }

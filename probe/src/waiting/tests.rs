@@ -1,0 +1,238 @@
+//! Tests of the module above.
+
+use super::*;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use std::path::Path;
+use std::process::Command;
+
+/// What the compiler of C makes of `probe/c/waiting.h`.
+#[test]
+fn the_layout_is_that_of_the_header() {
+    let fields = [
+        ("header", "magic", header::MAGIC),
+        ("header", "version", header::VERSION),
+        ("header", "line_size", header::LINE_SIZE),
+        ("header", "lines", header::LINES),
+        ("header", "ticks", header::TICKS),
+        ("header", "boot", header::BOOT),
+        ("header", "pid_namespace", header::PID_NAMESPACE),
+        ("header", "high", header::HIGH),
+        ("header", "changes", header::CHANGES),
+        ("header", "refused", header::REFUSED),
+        ("header", "attached", header::ATTACHED),
+        ("header", "unseen_mpi", header::UNSEEN_MPI),
+        ("line", "tid", line::TID),
+        ("line", "pid", line::PID),
+        ("line", "registered", line::REGISTERED),
+        ("line", "entered", line::ENTERED),
+        ("line", "waited", line::WAITED),
+        ("line", "outside", line::OUTSIDE),
+        ("line", "object", line::OBJECT),
+        ("line", "region", line::REGION),
+        ("line", "phases", line::PHASES),
+        ("line", "waits", line::WAITS),
+        ("line", "seq", line::SEQ),
+        ("line", "team", line::TEAM),
+        ("line", "state", line::STATE),
+        ("line", "kind", line::KIND),
+    ];
+    let mut source = String::from("#include <stddef.h>\n#include \"waiting.h\"\n");
+    let mut say = |what: String| source += &format!("_Static_assert({what}, \"\");\n");
+    for (of, field, at) in fields {
+        say(format!("offsetof(struct evenly_{of}, {field}) == {at}"));
+    }
+    // With four bytes to fill it.
+    say(format!("sizeof(struct evenly_header) == {}", header::SIZE + 8));
+    say(format!("sizeof(((struct evenly_header *)0)->boot) == {}", header::BOOT_SIZE));
+    say(format!("sizeof(struct evenly_line) == {LINE}"));
+    say(format!("EVENLY_HEADER == {HEADER} && EVENLY_LINES == {LINES}"));
+    say(format!("EVENLY_MAGIC == {MAGIC} && EVENLY_VERSION == {VERSION}"));
+    say(format!("EVENLY_THREAD == {THREAD} && EVENLY_TEAM == {TEAM} && EVENLY_RANK == {RANK}"));
+    say(format!("EVENLY_CALL_BITS == {CALL_BITS} && EVENLY_PEER_BITS == {PEER_BITS}"));
+    say(format!("EVENLY_ALL == {ALL}"));
+    for (name, peer) in
+        [("WORLD", Peer::World(5)), ("OTHER", Peer::Other(5)), ("ANYONE", Peer::Anyone)]
+    {
+        let object = |kind: u32| 5 << (CALL_BITS + PEER_BITS) | kind << CALL_BITS | 7;
+        let number = (0..4).find(|&n| Peer::of(object(n)) == Some(peer)).unwrap();
+        say(format!("EVENLY_PEER_{name} == {number}"));
+    }
+    for (name, state) in [
+        ("COMPUTING", Activity::Computing),
+        ("BARRIER", Activity::Barrier),
+        ("LOCK", Activity::Lock),
+        ("MPI", Activity::Mpi),
+        ("COLLECTIVE", Activity::Collective),
+        ("END", Activity::RegionEnd),
+        ("OUTSIDE", Activity::Outside),
+    ] {
+        let number = (0..=u8::MAX).find(|&n| Activity::of(n) == Some(state)).unwrap();
+        say(format!("EVENLY_{name} == {number}"));
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("layout.c");
+    source += "const char *name = EVENLY_VARIABLE EVENLY_NAME;\n";
+    fs::write(&file, source).unwrap();
+    let probe = Path::new(env!("CARGO_MANIFEST_DIR")).join("c");
+    for strict in ["-std=c11", "-std=gnu11"] {
+        let output = Command::new("cc")
+            .args([strict, "-Wall", "-Wextra", "-Werror", "-S", "-o", "-", "-I"])
+            .args([&probe, &file])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let assembled = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(assembled.contains(&format!("\"{VARIABLE}/memfd:{NAME}\"")), "{assembled}");
+    }
+}
+
+/// A line of a thread.
+fn thread(state: u8, entered: u64, waited: u64, team: u16, region: u32) -> [u8; LINE] {
+    let mut bytes = [0; LINE];
+    let mut put = |at: usize, what: &[u8]| bytes[at..at + what.len()].copy_from_slice(what);
+    put(line::TID, &7u32.to_ne_bytes());
+    put(line::PID, &5u32.to_ne_bytes());
+    put(line::ENTERED, &entered.to_ne_bytes());
+    put(line::WAITED, &waited.to_ne_bytes());
+    put(line::TEAM, &team.to_ne_bytes());
+    put(line::REGION, &region.to_ne_bytes());
+    put(line::SEQ, &4u32.to_ne_bytes());
+    put(line::STATE, &[state]);
+    put(line::KIND, &[THREAD]);
+    bytes
+}
+
+fn team(goes_on: bool, ended: u64, region: u32) -> [u8; LINE] {
+    let mut bytes = thread(if goes_on { 5 } else { 0 }, ended, 0, 0, region);
+    bytes[line::KIND] = TEAM;
+    bytes
+}
+
+/// What is seen of a thread and its team at 1000.
+fn seen(thread: [u8; LINE], team: [u8; LINE]) -> (Activity, u64, u64) {
+    let lines = [thread, team].concat();
+    let all: Vec<Observed> = observed(&lines, &lines, Nanos(1000)).collect();
+    assert_eq!(all.len(), 1);
+    (all[0].activity, all[0].waited.0, all[0].outside.0)
+}
+
+#[test]
+fn waiting_ends_with_the_region() {
+    use Activity::{Barrier, Computing, Outside, RegionEnd};
+    let waits = thread(5, 600, 50, 2, 3);
+    assert_eq!(seen(waits, team(true, 100, 3)), (RegionEnd, 450, 0));
+    assert_eq!(seen(waits, team(false, 700, 3)), (Outside, 150, 300));
+    // The next one was begun, without it so far.
+    assert_eq!(seen(waits, team(true, 700, 4)), (Outside, 150, 300));
+    // When it was over is not known any more: it is not said to have waited.
+    assert_eq!(seen(waits, team(false, 900, 5)), (Outside, 50, 400));
+    assert_eq!(seen(thread(1, 600, 50, 2, 3), team(false, 700, 3)), (Outside, 150, 300));
+    assert_eq!(seen(thread(1, 600, 50, 0, 0), team(false, 700, 3)), (Barrier, 450, 0));
+    assert_eq!(seen(thread(0, 600, 50, 2, 3), team(false, 700, 3)), (Computing, 50, 0));
+    // With tasks nobody is said to wait.
+    let mut tasks = team(true, 100, 3);
+    tasks[line::OBJECT] = 1;
+    assert_eq!(seen(waits, tasks), (Computing, 50, 0));
+    tasks = team(false, 700, 3);
+    tasks[line::OBJECT] = 1;
+    assert_eq!(seen(waits, tasks), (Outside, 50, 300));
+    // The team of another line, or none.
+    assert_eq!(seen(thread(5, 600, 50, 99, 3), team(false, 700, 3)), (RegionEnd, 450, 0));
+    // Later than now, or overflowing: programs may write what they like.
+    assert_eq!(seen(thread(1, 2000, 50, 0, 0), team(false, 0, 0)), (Barrier, 50, 0));
+    assert_eq!(seen(thread(1, 0, u64::MAX, 0, 0), team(false, 0, 0)).1, u64::MAX);
+}
+
+#[test]
+fn whom_a_rank_waits_for() {
+    let object = |mut bytes: [u8; LINE], kind: u8, value: u32| {
+        bytes[line::KIND] = kind;
+        bytes[line::OBJECT..line::OBJECT + 4].copy_from_slice(&value.to_ne_bytes());
+        bytes
+    };
+    let of = |waits: u32, lines: &[[u8; LINE]]| {
+        let mut all = vec![object(thread(3, 600, 50, 0, 0), THREAD, waits)];
+        all.extend(lines);
+        let all = all.concat();
+        let seen: Vec<Observed> = observed(&all, &all, Nanos(1000)).collect();
+        assert_eq!(seen.len(), 1);
+        (seen[0].object, seen[0].peer, seen[0].rank)
+    };
+    let rank = |pid: u32, registered: u64, rank: u32| {
+        let mut bytes = object(thread(0, 1, 0, 0, 4), RANK, rank);
+        bytes[line::PID..line::PID + 4].copy_from_slice(&pid.to_ne_bytes());
+        bytes[line::REGISTERED..line::REGISTERED + 8].copy_from_slice(&registered.to_ne_bytes());
+        bytes
+    };
+    let waits = |peer: u32, rank: u32| 7 | peer << 9 | rank << 11;
+    assert_eq!(of(waits(0, 0), &[]), (7, None, None));
+    assert_eq!(of(waits(1, 2_097_151), &[]), (7, Some(Peer::World(2_097_151)), None));
+    assert_eq!(of(waits(2, 3), &[rank(4, 1, 1)]), (7, Some(Peer::Other(3)), None));
+    let ranks = [rank(6, 1, 9), rank(5, 2, 3), rank(5, 1, 4), rank(4, 1, 8)];
+    assert_eq!(of(waits(3, 0), &ranks), (7, Some(Peer::Anyone), Some(3)));
+    assert_eq!(of(waits(3, 1), &ranks), (7, Some(Peer::All), Some(3)));
+    // The root of a broadcast.
+    assert_eq!(of(waits(1, 3), &ranks), (7, None, Some(3)));
+    let words = [Peer::World(2), Peer::Other(2), Peer::Anyone, Peer::All].map(|p| p.to_string());
+    assert_eq!(words, ["rank 2", "rank 2 of another communicator", "any rank", "all ranks"]);
+    // Elsewhere it is an address.
+    let barrier = object(thread(1, 600, 50, 0, 0), THREAD, waits(1, 2));
+    let seen: Vec<Observed> = observed(&barrier, &barrier, Nanos(1000)).collect();
+    assert_eq!((seen[0].object, seen[0].peer), (waits(1, 2), None));
+}
+
+#[test]
+fn what_is_torn_is_left_out() {
+    let line = thread(1, 600, 50, 0, 0);
+    let count = |a: &[u8], b: &[u8]| observed(a, b, Nanos(1000)).count();
+    assert_eq!(count(&line, &line), 1);
+    let mut other = line;
+    other[line::WAITED] += 1;
+    assert_eq!(count(&line, &other), 0);
+    other = line;
+    other[line::SEQ] += 1;
+    assert_eq!((count(&other, &other), count(&line, &other)), (0, 0));
+    for (at, value) in [(line::KIND, 0), (line::STATE, 9)] {
+        other = line;
+        other[at] = value;
+        assert_eq!(count(&other, &other), 0);
+    }
+    assert_eq!(count(&line[..40], &line[..40]), 0);
+}
+
+#[test]
+fn what_is_no_mapping() {
+    let opened = |path: &Path| Reader::of(File::open(path).unwrap(), path.to_owned());
+    let said = |path: &Path| opened(path).unwrap_err().to_string();
+    let file = File::from(memfd_create(NAME, MemfdFlags::CLOEXEC).unwrap());
+    let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    assert!(said(&path).starts_with("cannot read /proc/self/fd/"), "{}", said(&path));
+    file.set_len(5000).unwrap();
+    assert!(said(&path).ends_with("it begins with something else"));
+    let mapping = Mapping::new().unwrap();
+    let mut reader = opened(&mapping.path()).unwrap();
+    let mut out = Vec::new();
+    reader.read(Nanos(0), &mut out).unwrap();
+    assert_eq!((out.len(), reader.counts()), (0, Counts::default()));
+    mapping.file.write_all_at(&1u32.to_ne_bytes(), header::VERSION as u64).unwrap();
+    assert!(said(&mapping.path()).ends_with("its version is 1, not 2"));
+    // A program that writes nonsense.
+    mapping.file.write_all_at(&u32::MAX.to_ne_bytes(), header::HIGH as u64).unwrap();
+    reader.read(Nanos(0), &mut out).unwrap();
+    assert_eq!(out, []);
+}
+
+#[test]
+fn nobody_changes_its_length() {
+    let mapping = Mapping::new().unwrap();
+    let length = mapping.file.metadata().unwrap().len();
+    let other = File::options().write(true).open(mapping.path()).unwrap();
+    for wanted in [0, 200, length - 1, length + 1] {
+        let error = other.set_len(wanted).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{wanted}: {error}");
+    }
+    // Nor takes the seals away, or adds one that keeps programs from writing.
+    let error = fcntl_add_seals(&other, SealFlags::WRITE).unwrap_err();
+    assert_eq!(error, rustix::io::Errno::PERM);
+    assert_eq!(other.metadata().unwrap().len(), length);
+}
