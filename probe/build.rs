@@ -1,4 +1,4 @@
-//! Builds the library that tells who waits (probe/c/waiting.c), which evenly carries with it: it knows no
+//! Builds the waiting probe (probe/c/waiting.c), which evenly carries with it: it knows no
 //! MPI, so that it need not be built where it is used.
 #![allow(missing_docs, clippy::expect_used, reason = "a build script fails by panicking")]
 

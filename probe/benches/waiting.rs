@@ -1,4 +1,4 @@
-//! What the probe that tells who waits adds to a call: `cargo bench -p evenly-probe`. The program
+//! What the waiting probe adds to a call: `cargo bench -p evenly-probe`. The program
 //! `tests/programs/cost.c` with the probe and without, in turns; the median of the runs of each.
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on has failed")]
@@ -23,7 +23,7 @@ fn main() {
         "-DCALL=MPI_Sendrecv(&found,1,MPI_INT,0,1,&all,1,MPI_INT,0,1,MPI_COMM_SELF,MPI_STATUS_IGNORE)",
     ];
     let mut over = 0;
-    // What may be added at most, in ns, and the threads of a region. Of what a region may take nobody has said
+    // What may be added at most, in ns, and the threads of a region. No limit is set for what a region may take
     // anything: it has a beginning and an end, each of which could be a barrier. With two threads both are
     // needed on CPUs of their own, and it is the runtime's own turns that vary most.
     for (what, compiler, options, calls, limit, threads) in [

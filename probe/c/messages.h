@@ -3,11 +3,11 @@
  *
  * A header, an index of ranks, and behind it the tallies of each rank: two for each rank of MPI_COMM_WORLD,
  * as struct evenly_tally. Ranks map it and write; evenly (probe, module messages) has made it and
- * reads. Its name is in $EVENLY_MESSAGES. It is sparse and never grows; pages that nobody used cost nothing.
+ * reads. Its name is in $EVENLY_MESSAGES. It is sparse and never grows; pages that are not used cost nothing.
  *
  * Everything of a rank has one writer, its process. Tallies only go up. `cpu` and `mpi` change together, and
  * `open` with them, bracketed by `seq`, odd while that is written (a seqlock); `open` changes alone, too, which
- * is one store. Readers hold nobody up: they read twice, and take what was the same with the same even `seq`.
+ * is one store. Readers delay no writer: they read twice, and take what was the same with the same even `seq`.
  *
  * An entry is never used again: the numbers of a program that has ended stay. It is that of a thread only if
  * that was started before `registered`.
@@ -70,9 +70,9 @@ struct evenly_rank {
 };
 
 /*
- * Not in the file: what the library that tells who waits (waiting.c) and the MPI probe share in a thread, as the
+ * Not in the file: what the waiting probe (waiting.c) and the MPI probe share in a thread, as the
  * one calls on to the other. To read the cycle counter is most of what both cost, so that the one takes the
- * reading of the other that was made a moment ago. `of` says which that is, and whoever takes it clears it. Where a
+ * reading of the other that was made a moment ago. `of` says which that is, and the one that takes it clears it. Where a
  * process has two MPIs, whose function is to be called on depends on who calls: on the way to the MPI probe that is
  * the other library, which says who has called it.
  */

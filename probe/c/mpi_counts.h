@@ -49,7 +49,7 @@ static void add_to(struct evenly_tally *tallies, int world, uint64_t messages, u
 }
 
 /* One message to a member. MPI_PROC_NULL is negative in both libraries. */
-static void tell(const struct members *m, int to, uint64_t bytes)
+static void count_message(const struct members *m, int to, uint64_t bytes)
 {
 	if (m && to >= 0 && to < m->size)
 		add_to(run.sent, in_world(m, to), 1, bytes);
@@ -58,7 +58,7 @@ static void tell(const struct members *m, int to, uint64_t bytes)
 static void count_send(int64_t count, MPI_Datatype type, int to, MPI_Comm comm)
 {
 	if (to >= 0)
-		tell(members_of(comm), to, bytes_of(count, type));
+		count_message(members_of(comm), to, bytes_of(count, type));
 }
 
 /* Members of one group, for a collective. */
@@ -76,7 +76,7 @@ static void count_barrier(MPI_Comm comm)
 {
 	const struct members *m = collective(comm);
 	for (int64_t k = 1; m && k < m->size; k *= 2)
-		tell(m, (int)((m->me + k) % m->size), 0);
+		count_message(m, (int)((m->me + k) % m->size), 0);
 }
 
 /* A binomial tree: from the root, whose number counts as 0, to v + 1, v + 2, v + 4... below the lowest
@@ -90,7 +90,7 @@ static void count_bcast(int64_t count, MPI_Datatype type, int root, MPI_Comm com
 	int64_t v = (m->me - root + m->size) % m->size;
 	for (int64_t bit = 1; bit < m->size && !(v & bit); bit *= 2)
 		if (v + bit < m->size)
-			tell(m, (int)((v + bit + root) % m->size), bytes);
+			count_message(m, (int)((v + bit + root) % m->size), bytes);
 }
 
 /* The same tree, the other way. */
@@ -100,7 +100,7 @@ static void count_reduce(int64_t count, MPI_Datatype type, int root, MPI_Comm co
 	if (!m || root < 0 || root >= m->size || m->me == root)
 		return;
 	int v = (m->me - root + m->size) % m->size;
-	tell(m, ((v & (v - 1)) + root) % m->size, bytes_of(count, type));
+	count_message(m, ((v & (v - 1)) + root) % m->size, bytes_of(count, type));
 }
 
 /* Recursive doubling among the first 2^k; the others give theirs to one of these and get the result. */
@@ -114,13 +114,13 @@ static void count_allreduce(int64_t count, MPI_Datatype type, MPI_Comm comm)
 	while (power <= m->size / 2)
 		power *= 2;
 	if (m->me >= power) {
-		tell(m, m->me - power, bytes);
+		count_message(m, m->me - power, bytes);
 		return;
 	}
 	for (int bit = 1; bit < power; bit *= 2)
-		tell(m, m->me ^ bit, bytes);
+		count_message(m, m->me ^ bit, bytes);
 	if (m->me < m->size - power)
-		tell(m, m->me + power, bytes);
+		count_message(m, m->me + power, bytes);
 }
 
 /* Each to the root. */
@@ -128,7 +128,7 @@ static void count_gather(int64_t count, MPI_Datatype type, int root, MPI_Comm co
 {
 	const struct members *m = collective(comm);
 	if (m && m->me != root)
-		tell(m, root, bytes_of(count, type));
+		count_message(m, root, bytes_of(count, type));
 }
 
 /* The root to each. */
@@ -137,7 +137,7 @@ static void count_scatter(struct counts counts, MPI_Datatype type, int root, MPI
 	const struct members *m = collective(comm);
 	for (int i = 0; m && m->me == root && i < m->size; i++)
 		if (i != root)
-			tell(m, i, bytes_of(count_at(counts, i), type));
+			count_message(m, i, bytes_of(count_at(counts, i), type));
 }
 
 /* Around a ring: all parts but the right neighbour's own, to it. */
@@ -163,7 +163,7 @@ static void count_alltoall(struct counts counts, const MPI_Datatype *types, bool
 	const struct members *m = collective(comm);
 	for (int i = 0; m && i < m->size; i++)
 		if (i != m->me)
-			tell(m, i, bytes_of(count_at(counts, i), types[one_type ? 0 : i]));
+			count_message(m, i, bytes_of(count_at(counts, i), types[one_type ? 0 : i]));
 }
 
 /* Recursive doubling without an end: to 1, 2, 4... further. */
@@ -172,7 +172,7 @@ static void count_scan(int64_t count, MPI_Datatype type, MPI_Comm comm)
 	const struct members *m = collective(comm);
 	uint64_t bytes = m ? bytes_of(count, type) : 0;
 	for (int64_t k = 1; m && m->me + k < m->size; k *= 2)
-		tell(m, (int)(m->me + k), bytes);
+		count_message(m, (int)(m->me + k), bytes);
 }
 
 /* To each neighbour of the topology. */
@@ -181,13 +181,13 @@ static void count_neighbours(struct counts counts, const MPI_Datatype *types, bo
 	const struct members *m = collective(comm);
 	for (int i = 0; m && i < m->degree; i++)
 		if (m->neighbours[i] >= 0)
-			tell(m, m->neighbours[i], bytes_of(count_at(counts, i), types[one_type ? 0 : i]));
+			count_message(m, m->neighbours[i], bytes_of(count_at(counts, i), types[one_type ? 0 : i]));
 }
 
 static void count_put(int64_t count, MPI_Datatype type, int target, MPI_Win win)
 {
 	if (target >= 0)
-		tell(members_of_win(win), target, bytes_of(count, type));
+		count_message(members_of_win(win), target, bytes_of(count, type));
 }
 
 static void count_get(int64_t count, MPI_Datatype type, int target, MPI_Win win)

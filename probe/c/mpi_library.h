@@ -43,7 +43,7 @@ static _Atomic(void *) home;
 /* Another one has been initialised, too: which of them a call is for depends on who calls. */
 static _Atomic bool several_mpis;
 
-/* Who calls: the object before this one that calls on to it, or whoever has called that. */
+/* The caller: the object before this one that calls on to it, or what has called that. */
 static const void *first_caller(const void *caller)
 {
 	Dl_info here_, before;
@@ -157,7 +157,7 @@ FROM_FORTRAN(MPI_Request, request_from)
 static _Atomic uint64_t outside_words, uncounted_words;
 
 static struct {
-	_Atomic bool running; /* MPI has been initialised, and somebody wants the numbers */
+	_Atomic bool running; /* MPI has been initialised, and the numbers are asked for */
 	bool several;     /* threads may call at the same time */
 	pid_t pid;
 	int rank, ranks;

@@ -119,7 +119,7 @@ static void find_neighbours(struct members *m, MPI_Comm comm)
 		int in = 0, out = 0, weighted = 0;
 		PMPI(Dist_graph_neighbors_count, (MPI_Comm, int *, int *, int *), comm, &in, &out, &weighted);
 		m->neighbours = malloc(sizeof(int) * (size_t)(out + 1));
-		/* Sources, and weights of both, which nobody wants. */
+		/* Sources, and weights of both, which are not needed. */
 		int *rest = calloc((size_t)(2 * in + out + 1), sizeof(int));
 		if (m->neighbours && rest
 			&& PMPI(Dist_graph_neighbors, (MPI_Comm, int, int *, int *, int, int *, int *), comm, in, rest,

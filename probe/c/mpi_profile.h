@@ -108,7 +108,7 @@ static void note(const char *name)
 		close(file);
 }
 
-/* Writes the profile, once, under another name first: whoever reads it reads all of it. Where it cannot be written
+/* Writes the profile, once, under another name first: a reader sees all of it or nothing. Where it cannot be written
  * evenly misses it. */
 static void finish(const char *ended)
 {
@@ -232,7 +232,7 @@ static void share(void)
 			run.fetched = tallies + run.ranks;
 			run.outside = &rank->outside;
 			run.uncounted = &rank->uncounted;
-			/* Release: whoever sees the number sees all before it. */
+			/* Release: a reader that sees the number sees all before it. */
 			atomic_store_explicit(&rank->pid, (uint32_t)run.pid, memory_order_release);
 		} else {
 			atomic_fetch_add(&header->refused, 1);
@@ -255,7 +255,7 @@ static void *before_init(const char *name, const void *caller)
 		library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
 	void *known = NULL;
 	if (!atomic_compare_exchange_strong(&home, &known, library) && library != known) {
-		/* Of which of them a call is nobody knows: nothing is counted any more. */
+		/* Which of them a call is for is not known: nothing is counted any more. */
 		atomic_store(&several_mpis, true);
 		if (atomic_exchange(&run.running, false)) {
 			if (run.shared)

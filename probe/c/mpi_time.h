@@ -45,10 +45,10 @@ static __thread struct {
 	uint64_t since_brief;  /* ticks outside since a brief call was timed */
 	unsigned untimed;      /* calls since one that never waits was timed */
 	unsigned all;          /* so many more of these are timed without exception */
-	struct evenly_rank *shared; /* where its times are told: of the thread that has initialised MPI */
+	struct evenly_rank *shared; /* where its times are published: of the thread that has initialised MPI */
 	uint64_t mpi_ns;            /* CPU time in MPI, of its windows that are closed */
-	bool untold;                /* a window was closed since the times were published */
-	struct evenly_stamp *stamp; /* of the library before this one that tells who waits, where it is there */
+	bool unpublished;                /* a window was closed since the times were published */
+	struct evenly_stamp *stamp; /* of the waiting probe, loaded before this one, where it is there */
 } here __attribute__((tls_model("initial-exec"))) = { .all = ALL };
 
 static uint64_t less(uint64_t a, uint64_t b)
@@ -65,19 +65,19 @@ static __attribute__((noinline)) void close_window(void)
 		add(&run.mpi_ns, (uint64_t)mpi);
 		here.mpi_ns += (uint64_t)mpi;
 	}
-	here.untold = true;
+	here.unpublished = true;
 	here.known_ns = cpu;
 	/* Hidden time may be of windows before: what is left of it is of the next. */
 	here.hidden = less(here.hidden, here.outside);
 	here.outside = here.mpi = 0;
 }
 
-/* Tells evenly the times of this thread. A call that waits may last for seconds, in which CPU time goes up
+/* Publishes the times of this thread. A call that waits may last for seconds, in which CPU time goes up
  * and nothing is written: so `open` says that it lasts, and what the thread had computed before it. */
 static inline void publish(uint64_t open)
 {
 	struct evenly_rank *to = here.shared;
-	if (!here.untold) {
+	if (!here.unpublished) {
 		/* The other two are as they were, so that this one is right beside them at any moment. Release:
 		 * who sees it does not see what they were before. */
 		atomic_store_explicit(&to->open, open, memory_order_release);
@@ -88,7 +88,7 @@ static inline void publish(uint64_t open)
 	uint32_t seq = atomic_load_explicit(&to->seq, memory_order_relaxed);
 	atomic_store_explicit(&to->seq, seq + 1, memory_order_relaxed);
 	atomic_thread_fence(memory_order_release);
-	here.untold = false;
+	here.unpublished = false;
 	atomic_store_explicit(&to->cpu, here.known_ns, memory_order_relaxed);
 	atomic_store_explicit(&to->mpi, here.mpi_ns, memory_order_relaxed);
 	atomic_store_explicit(&to->open, open, memory_order_relaxed);
@@ -162,7 +162,7 @@ static inline void leave(unsigned entered)
 	}
 	if (here.mpi >= run.mpi_from)
 		close_window();
-	if (here.shared && (entered == WAITS || here.untold))
+	if (here.shared && (entered == WAITS || here.unpublished))
 		publish(0);
 }
 

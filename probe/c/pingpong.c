@@ -5,7 +5,7 @@
  *
  *   pingpong FILE
  *
- * Ranks are told apart by the name of their host (gethostname, as launchers do); the first rank of each
+ * Ranks are distinguished by the name of their host (gethostname, as launchers do); the first rank of each
  * host plays for it. Small messages give the latency: half a round trip, the mean of as many as take
  * SAMPLE_S, SAMPLES times. Large ones give the bandwidth.
  *
@@ -28,7 +28,7 @@ enum {
 	LARGE_BYTES = 1 << 20,
 	SAMPLES = 31,
 	LARGE_SAMPLES = 7,
-	/* Round trips that open the connection, and tell how long one takes. */
+	/* Round trips that open the connection, and show how long one takes. */
 	WARM_UP = 10,
 	MOST_ROUNDS = 1000,
 	MOST_LARGE_ROUNDS = 20,

@@ -1,5 +1,5 @@
 /*
- * Who computes and who waits, told by the program itself while it runs.
+ * Who computes and who waits, published by the program itself while it runs.
  *
  * A library for LD_PRELOAD. It stands before barriers and conditions of POSIX threads, before libgomp and
  * before MPI (of any kind: it knows of a call only how many arguments to pass on), and is a tool of libomp
@@ -19,7 +19,7 @@
  * and when the region is over for the thread that began it. From there to there everybody waited, but for
  * tasks, which are executed where threads wait: when each begins and ends is seen in the same way. Tasks of loops
  * (GOMP_taskloop) and those that end when an event comes (detach) cannot be followed so: in a region in which
- * one was made nobody is said to wait at barriers and ends. With libomp they are told apart.
+ * one was made no thread is reported as waiting at barriers and ends. With libomp they are distinguished.
  *
  * Not seen: barriers that a program makes itself; regions of programs that were compiled by a gcc before
  * 4.9; parallel regions nested in more than three others; MPI from Fortran 2008 of MPICH; collective calls
@@ -127,7 +127,7 @@ static inline uint64_t now(void)
 /* ---------------------------------------------------------------- lines */
 
 /* Relaxed and a fence before the fields, release after them: who sees a field sees an odd `seq` or a new
- * one. Nobody else writes, so that no locked operation is needed. */
+ * one. There is one writer, so that no locked operation is needed. */
 static inline void begin_write(line_t *line)
 {
 	SET(line->seq, GET(line->seq) + 1);
@@ -205,7 +205,7 @@ static line_t *claim(uint8_t kind)
 	return line;
 }
 
-/* Puts a line of `owner` on the list, unless somebody else does. */
+/* Puts a line of `owner` on the list, unless another thread does. */
 static void give_back(line_t *line, uint32_t owner)
 {
 	if (!atomic_compare_exchange_strong(&line->pid, &owner, 0))
@@ -534,9 +534,9 @@ __asm__(".symver evenly_pthread_cond_timedwait,pthread_cond_timedwait@@GLIBC_2.3
 
 static _Atomic(void *) barrier_wait, cond_wait, cond_timedwait, cond_clockwait;
 
-/* Of what a program uses as it begins or ends: MPI that this library does not stand before is told, as nobody
- * would know why no rank is seen to wait. That which is in the program from the start, as programs need not end
- * so that there is an end to look at; and modules that it has loaded meanwhile. */
+/* Looks for an MPI library that this library does not wrap, and reports it: it is the reason why no rank is seen to
+ * wait. Looked at the start, as a program may never reach its end; and at the end, for modules that it has loaded
+ * meanwhile. */
 #ifndef EVENLY_MPI_CALLS
 static int is_mpi(struct dl_phdr_info *info, size_t size, void *unused)
 {
@@ -556,7 +556,7 @@ static void look_for_mpi(void)
 }
 #endif
 
-/* Before the program runs: to look for them later may mean to wait for somebody who loads a library, and who
+/* Before the program runs: to look for them later may mean to wait for a thread that loads a library, and that
  * waits for this very thread. */
 __attribute__((constructor)) static void begin(void)
 {
@@ -612,7 +612,7 @@ EXPORT int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mu
 }
 
 #include "waiting_openmp.h"
-/* A library of its own, so that programs that ask whether there is MPI are not told so where there is none. */
+/* A library of its own, so that programs that ask whether there is MPI find none where there is none. */
 #ifdef EVENLY_MPI_CALLS
 #include "waiting_mpi.h"
 #endif

@@ -3,7 +3,7 @@
  *
  * A file of one header and an array of lines, mapped by every process that has the probe (waiting.c), read
  * by evenly (probe, module waiting), which has made it. Its name is in $EVENLY_PROBE. It is sparse,
- * so that it has room for all threads from the beginning and never grows; pages that nobody used cost nothing.
+ * so that it has room for all threads from the beginning and never grows; pages that are not used cost nothing.
  *
  * A line is a cache line and belongs to one thread, its only writer. A reader never holds anybody up, and
  * may die at any time: a write is bracketed by `seq`, odd while it lasts (a seqlock), and who reads an odd
@@ -14,8 +14,8 @@
  * line of what was killed is given back by the next process that starts. So a line may be old: it is that
  * of a thread only if that was started before `registered`.
  *
- * A line of kind TEAM belongs to the thread that begins parallel regions; it tells those who take part
- * whether their region goes on. A thread that has ended its part of a region cannot tell when the region
+ * A line of kind TEAM belongs to the thread that begins parallel regions; it shows those who take part
+ * whether their region goes on. A thread that has ended its part of a region cannot know when the region
  * ended, as it is within its runtime then. So its line stays as it is, and waiting that began in region R of
  * team T is over when T's `region` is another or `state` is COMPUTING; `entered` of T is when that was. From
  * then on the thread is outside. Where tasks were made in the region that cannot be followed (`object` of T), those

@@ -66,7 +66,7 @@ static struct {
 } mpi = { .world = ~UINT64_C(0), .fortran_world = ~UINT64_C(0), .busy = ATOMIC_FLAG_INIT };
 
 /* Communicators by their keys, each in one of WAYS places: with one alone, two of few would be in each other's place
- * now and then, and nobody would know one of them. */
+ * now and then, and each would have to be learnt. */
 static struct { _Atomic uint64_t key; _Atomic uint32_t slot; } known_comms[KNOWN];
 /* Their members. */
 static struct {
@@ -92,23 +92,23 @@ static inline unsigned find(uint64_t key)
 	return KNOWN;
 }
 
-static inline uint32_t told(uint32_t call, uint32_t peer, uint32_t rank)
+static inline uint32_t packed(uint32_t call, uint32_t peer, uint32_t rank)
 {
 	return call | peer << EVENLY_CALL_BITS | rank << (EVENLY_CALL_BITS + EVENLY_PEER_BITS);
 }
 
-/* What a call tells that waits for this rank of that communicator. */
+/* What a call publishes that waits for this rank of that communicator. */
 static inline uint32_t waits_for(uint32_t call, int rank, uint64_t key)
 {
 	uint64_t world = GET(mpi.world);
 	if (world == ~UINT64_C(0))
 		return call;
 	if (rank < 0)
-		return rank == GET(mpi.any_source) ? told(call, EVENLY_PEER_ANYONE, 0) : call;
+		return rank == GET(mpi.any_source) ? packed(call, EVENLY_PEER_ANYONE, 0) : call;
 	if (rank >= 1 << EVENLY_RANK_BITS)
 		return call;
 	if (key == world || key == GET(mpi.fortran_world))
-		return told(call, EVENLY_PEER_WORLD, (uint32_t)rank);
+		return packed(call, EVENLY_PEER_WORLD, (uint32_t)rank);
 	unsigned place = find(key);
 	if (place < KNOWN) {
 		uint32_t slot = GET(known_comms[place].slot);
@@ -116,16 +116,16 @@ static inline uint32_t waits_for(uint32_t call, int rank, uint64_t key)
 		int at = size < 0 ? rank : rank < size ? GET(slots[slot].world[rank]) : -1;
 		atomic_thread_fence(memory_order_acquire);
 		if (at >= 0 && GET(known_comms[place].key) == key)
-			return told(call, EVENLY_PEER_WORLD, (uint32_t)at);
+			return packed(call, EVENLY_PEER_WORLD, (uint32_t)at);
 	}
-	return told(call, EVENLY_PEER_OTHER, (uint32_t)rank);
+	return packed(call, EVENLY_PEER_OTHER, (uint32_t)rank);
 }
 
-/* The same of one that waits for all of that communicator: it tells where these are all of MPI_COMM_WORLD. */
+/* The same of one that waits for all of that communicator: said where these are all of MPI_COMM_WORLD. */
 static inline uint32_t waits_for_all(uint32_t call, uint64_t key)
 {
 	uint64_t world = GET(mpi.world);
-	uint32_t all = told(call, EVENLY_PEER_ANYONE, EVENLY_ALL);
+	uint32_t all = packed(call, EVENLY_PEER_ANYONE, EVENLY_ALL);
 	if (world == ~UINT64_C(0))
 		return call;
 	if (key == world || key == GET(mpi.fortran_world))
@@ -231,7 +231,7 @@ static long handle_in_fortran(long at)
 	return mpi.has_addresses ? mpi.from_fortran(*(const int *)at) : (long)*(const uint32_t *)at;
 }
 
-/* A communicator was made, unless that was within another call, which frees it perhaps where nobody sees it, or an
+/* A communicator was made, unless that was within another call, which frees it perhaps unseen, or an
  * error. */
 static inline void made_in_c(const line_t *entered, int error, long at)
 {
@@ -349,7 +349,7 @@ static bool look_at_mpi(const void *caller, int *rank)
 }
 
 /* MPI is about to be initialised. Where that is another one than before, as modules may load, handles are of the one or
- * of the other and nobody knows of which: from then on nothing is made of any. */
+ * of the other, and which is not known: from then on none is used. */
 static COLD void becomes_rank(const void *caller)
 {
 	int before = errno;
@@ -411,7 +411,7 @@ static inline void leave_mpi(line_t **entered)
 	here.outer = NULL;
 }
 
-/* Whom it waits for is looked for only where that is to be told. */
+/* Whom it waits for is looked for only where that is to be published. */
 #define WAITS_IN_MPI(state, object)                                                     \
 	line_t *entered __attribute__((cleanup(leave_mpi))) =                           \
 		begins_to_wait(__builtin_frame_address(0));                             \
@@ -471,7 +471,7 @@ static inline void leave_mpi(line_t **entered)
 	IN_C(name, n, kind, CALL_##name, NOTHING, NOTHING)                            \
 	WITH_TEXTS_##n(mpi_##fortran##_, kind, CALL_##name)                           \
 	WITH_TEXTS_##n(mpi_##fortran##_f08_, kind, CALL_##name)
-/* Programs that ask whether there are such calls are told so only where there are. */
+/* Programs that ask whether there are such calls find them only where there are. */
 #ifdef EVENLY_MPI_LARGE
 #define CALL_LARGE(name, n, kind) IN_C(name, n, kind, CALL_##name, NOTHING, NOTHING)
 #define CALL_LARGE_PEER(name, n, kind, peer, comm)                                    \

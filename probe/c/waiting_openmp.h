@@ -149,7 +149,7 @@ static void ended(struct region *region)
 _Static_assert(sizeof(long) == sizeof(void *) && sizeof(long) == 8, "arguments are words");
 
 /* Of libgomp there may be several in a process, so what is called is kept only where it is the one of all.
- * In place of libgomp there may be libomp, which has the same functions and tells more (below). */
+ * In place of libgomp there may be libomp, which has the same functions and reports more (below). */
 static COLD bool is_libgomp(void *at)
 {
 	Dl_info info;
@@ -205,7 +205,7 @@ GOMP_WAIT(GOMP_sections_end_cancel, 0, EVENLY_BARRIER)
 GOMP_WAIT(GOMP_workshare_task_reduction_unregister, 1, EVENLY_BARRIER)
 GOMP_WAIT(GOMP_single_copy_start, 0, EVENLY_LOCK)
 
-/* It is executed by whoever of the team waits. */
+/* Any thread of the team that waits executes it. */
 static void task_is_made(void)
 {
 	line_t *line = mine();
@@ -377,7 +377,7 @@ static void on_implicit_task(int end, union ompt_data *parallel, union ompt_data
 	} else if (task && task->value & TASK_IN_PART && here.part) {
 		here.part--;
 		/* Those who were started for the region have nothing to do until the next. They keep its team:
-		 * what they waited is accounted when they are told that they have. */
+		 * what they waited is accounted when the runtime reports it. */
 		if (index != 0) {
 			runtime_says(line, EVENLY_OUTSIDE);
 		} else {

@@ -1,8 +1,8 @@
-//! Launchers that bind ranks to CPUs unless they are told not to, and how they are told.
+//! Launchers that bind ranks to CPUs by default, and how to switch that off.
 //!
 //! Open MPI's `mpirun` binds each of up to two ranks to a core, and each of more to a socket or a NUMA node,
 //! where no two have to share one (mpirun(1), "Mapping, Ranking, and Binding"). A rank that is bound may use only
-//! that, so that nobody can place it anywhere else. MPICH's (Hydra) binds nothing unless it is told to.
+//! that, so that it cannot be placed elsewhere. MPICH's (Hydra) binds nothing by default.
 //!
 //! Invariant: where the user has chosen a binding, on the command line or in the environment, nothing is said.
 
@@ -10,7 +10,7 @@ use crate::mpi::{Flavour, launcher};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-/// What keeps Open MPI from binding ranks that nobody wants bound: up to version 4, and from version 5 on, in
+/// What keeps Open MPI from binding ranks by default: up to version 4, and from version 5 on, in
 /// which the launcher is PRRTE's. Each looks at its own alone.
 const UNBOUND: [(&str, &str); 2] = [
     ("OMPI_MCA_hwloc_base_binding_policy", "none"),

@@ -187,7 +187,7 @@ pub struct Built {
 pub fn build(part: &Part, compiler: &Compiler, dir: &Path) -> Result<Built, ProbeError> {
     let dir = cache::directory(dir)?;
     let file = dir.join(compiler.file(part));
-    // Its content is the compiler's, but nobody else can have written it.
+    // Its content is the compiler's, but no other user can have written it.
     if cache::kept(&file).is_some() {
         return Ok(Built { file, new: false });
     }

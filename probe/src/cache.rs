@@ -1,9 +1,9 @@
 //! Where libraries and programs are kept that evenly loads into a program, or starts.
 //!
-//! Whoever can write such a file, or rename it or a directory above it, has code run as the user of evenly. The
+//! A user who can write such a file, or rename it or a directory above it, has code run as the user of evenly. The
 //! directory comes from the environment: with `sudo -E` it is one of the user who called sudo.
 //!
-//! Invariant: a file is used only where nobody but the user of this process and root can change or replace it.
+//! Invariant: a file is used only where only the user of this process and root can change or replace it.
 
 use crate::ProbeError;
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
@@ -76,7 +76,7 @@ fn checked(dir: &Path) -> io::Result<PathBuf> {
 }
 
 /// The canonical path of a directory in which and above which only this user and root can rename anything.
-/// Its parts are no symbolic links, so nobody else can let it lead elsewhere later. With `shared` others may make
+/// Its parts are no symbolic links, so no other user can let it lead elsewhere later. With `shared` others may make
 /// entries of their own in it, as in `/tmp`.
 fn canonical(dir: &Path, shared: bool) -> io::Result<PathBuf> {
     let dir = fs::canonicalize(dir)?;
@@ -128,7 +128,7 @@ pub(crate) fn kept(file: &Path) -> Option<File> {
 /// Whether a file holds these bytes and no others.
 pub(crate) fn holds(file: File, bytes: &[u8]) -> bool {
     let mut found = Vec::with_capacity(bytes.len() + 1);
-    // One more than expected tells a file that is longer.
+    // One byte more than expected: the file is longer.
     file.take(bytes.len() as u64 + 1).read_to_end(&mut found).is_ok() && found == bytes
 }
 
@@ -211,7 +211,7 @@ mod tests {
         let link = room.path().join("link");
         symlink(&dir, &link).unwrap();
         refused(&link, "belongs to user 12345");
-        // Nor one that somebody else put in place of the one for temporary files.
+        // Nor one that another user put in place of the one for temporary files.
         let temporary = room.path().join("tmp");
         fs::create_dir(&temporary).unwrap();
         mode(&temporary, 0o1777);
@@ -234,7 +234,7 @@ mod tests {
         fs::write(&file, "").unwrap();
         refused(&file, "cannot keep the probe in ");
         refused(&file.join("below"), "cannot keep the probe in ");
-        // Nobody knows where that leads tomorrow.
+        // Where that leads can change.
         symlink(room.path().join("none"), room.path().join("dangling")).unwrap();
         refused(&room.path().join("dangling"), "cannot keep the probe in ");
     }

@@ -1,7 +1,7 @@
 //! Who is not there yet where others wait for all: the ranks that are not in the collective call, the threads
 //! that are not at the barrier.
 //!
-//! Invariant: nobody is named of whom that is not known. Where two programs have ranks of the same number
+//! Invariant: a rank is named only where that is known. Where two programs have ranks of the same number
 //! nothing is said of ranks, and a thread that was at no barrier yet may be none that goes to them.
 
 use crate::waiting::{Activity, Observed, Peer};

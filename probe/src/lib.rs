@@ -4,11 +4,11 @@
 //! ping-pong between hosts (`probe/c/pingpong.c`). `evenly run --probe on` loads the probe, too, and reads while
 //! the program runs what it counts ([`messages`]).
 //!
-//! The other probe tells who computes and who waits while a program runs (`probe/c/waiting.c`): it is built
+//! The other probe publishes who computes and who waits while a program runs (`probe/c/waiting.c`): it is built
 //! with evenly, as it needs to know no MPI; [`load`] loads it into a program, [`waiting`] makes and reads the mapping into which it writes.
 //!
 //! Invariants: what is in the cache was built from this very source by that very compiler; a file there
-//! is replaced as a whole or not at all, and nobody but the user and root can write it; nothing is started here but compilers and `LAUNCHER --version`.
+//! is replaced as a whole or not at all, and only the user and root can write it; nothing is started here but compilers and `LAUNCHER --version`.
 //! The crate prints nothing.
 
 #![forbid(unsafe_code)]
@@ -27,9 +27,9 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What programs, launchers and compilers tell of their MPI.
+/// What is found out of the MPI of programs, launchers and compilers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Told {
+pub struct Found {
     /// A program's file.
     pub by_file: Option<mpi::Flavour>,
     /// A launcher's version.
@@ -44,9 +44,9 @@ pub struct Told {
 
 /// Reads arbitrary bytes as each of these. For fuzzing: whatever the bytes are, it returns.
 #[must_use]
-pub fn exercise(bytes: &[u8]) -> Told {
+pub fn exercise(bytes: &[u8]) -> Found {
     let text = String::from_utf8_lossy(bytes);
-    Told {
+    Found {
         by_file: mpi::linked(bytes),
         by_launcher: mpi::Flavour::of_version(&text),
         by_compiler: build::answer(&text),
@@ -122,7 +122,7 @@ pub enum ProbeError {
 /// A command line and variables with which a program runs with the probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loaded {
-    /// The command; Open MPI's launcher is told to pass the variables to other hosts.
+    /// The command; Open MPI's launcher has options to pass the variables to other hosts.
     pub command: Vec<OsString>,
     /// Variables to be set.
     pub env: Vec<(OsString, OsString)>,
@@ -143,7 +143,7 @@ pub fn loaded(
     let preload = load::preload(library, before)?;
     let mut command = command.to_vec();
     if launcher == Some(mpi::Flavour::OpenMpi) {
-        // It passes on what it is told to, where MPICH's passes on all.
+        // It passes on the variables that are named, MPICH's passes on all.
         let words = ["-x", PRELOAD, "-x", DIRECTORY].map(OsString::from);
         command.splice(1..1, words);
     }

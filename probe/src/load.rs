@@ -1,4 +1,4 @@
-//! The probe that tells who waits, loaded into a program: kept as a file, named to the loader, and what the
+//! The waiting probe, loaded into a program: kept as a file, named to the loader, and what the
 //! loader would not load it into.
 //!
 //! Invariant: it is named to no loader that would end the program, or complain, because of it.
@@ -38,7 +38,7 @@ const LOADER: &str = if cfg!(target_arch = "aarch64") {
 pub enum Unseen {
     /// It has no loader.
     Static,
-    /// It runs with other rights than whoever starts it, and the loader takes nothing from him.
+    /// It runs with other rights than the user who starts it, so the loader ignores LD_PRELOAD.
     Privileged(&'static str),
     /// It is for another kind of processor than the probe.
     Other,
@@ -62,7 +62,7 @@ impl fmt::Display for Unseen {
 }
 
 impl Unseen {
-    /// Whether the loader complains, or ends the program, when it is told of the probe.
+    /// Whether the loader complains, or ends the program, when LD_PRELOAD names the probe.
     #[must_use]
     pub const fn harms(&self) -> bool {
         matches!(self, Self::Other | Self::Loader(_))
@@ -70,7 +70,7 @@ impl Unseen {
 
     /// Of each program among the words of a command into which the probe is not loaded, with the word: the
     /// program may stand behind others that start it (`mpirun`, `env`, `sh -c`). Empty where it is loaded into
-    /// all, as far as can be told.
+    /// all, as far as is known.
     #[must_use]
     pub fn of(command: &[OsString]) -> Vec<(OsString, Self)> {
         let mut all: Vec<(OsString, Self)> = Vec::new();
@@ -260,7 +260,7 @@ impl From<Seen> for Option<Unseen> {
 }
 
 /// Which calls of MPI the library stands before. One that stands before calls that the program's MPI does not
-/// have tells programs that there are such.
+/// have makes programs believe that there are such.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Calls {
     /// None: the program has no MPI.
@@ -281,7 +281,7 @@ impl Calls {
         }
     }
 
-    /// Of the MPI that a command uses, as far as its words tell. What is wrong with a launcher is its own
+    /// Of the MPI that a command uses, as far as its words show. What is wrong with a launcher is its own
     /// business here.
     fn used(command: &[OsString]) -> Self {
         match Used::of(command) {
@@ -303,7 +303,7 @@ impl Calls {
 /// The library for this command, kept in `dir`, or elsewhere where others can write that.
 ///
 /// # Errors
-/// Where it cannot be kept there, or the loader cannot be told its name.
+/// Where it cannot be kept there, or LD_PRELOAD cannot hold its name.
 pub fn library(command: &[OsString], dir: &Path) -> Result<PathBuf, ProbeError> {
     keep(Calls::used(command), dir)
 }
@@ -339,7 +339,7 @@ pub fn keep(calls: Calls, dir: &Path) -> Result<PathBuf, ProbeError> {
 /// The value of `LD_PRELOAD` with this library before what is there.
 ///
 /// # Errors
-/// Where the loader cannot be told its name.
+/// Where LD_PRELOAD cannot hold its name.
 pub fn preload(library: &Path, before: Option<&OsStr>) -> Result<OsString, ProbeError> {
     if library.as_os_str().as_bytes().iter().any(|b| b" \t\n:".contains(b)) {
         return Err(ProbeError::Name(library.to_owned()));
@@ -396,7 +396,7 @@ mod tests {
         assert_eq!((of(&other), of(dir.path()), Unseen::of(&[])), (None, None, Vec::new()));
     }
 
-    /// Whoever starts the program is seen, but not the program.
+    /// What starts the program is seen, but not the program.
     #[test]
     fn programs_behind_others() {
         let dir = tempfile::tempdir().unwrap();

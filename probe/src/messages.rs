@@ -1,7 +1,7 @@
 //! Who sends how much to whom, and computes how much, while MPI programs run: the file that `probe/c/mpi.c`
 //! writes (`probe/c/messages.h` is its layout), made and read.
 //!
-//! Invariants, as of [`crate::waiting`]: a reader writes nothing, waits for nobody, and takes nothing on
+//! Invariants, as of [`crate::waiting`]: a reader writes nothing, never waits, and takes nothing on
 //! trust: every number is checked, and what is torn is left out or as it was when it was read last. It is
 //! read and not mapped, so that nothing in it can harm evenly. Its length is sealed, as programs do map it. All that is summed up here only
 //! goes up, so that a value that was read twice the same was that value in between.
@@ -86,7 +86,7 @@ pub struct Tally {
     pub bytes: u64,
 }
 
-/// What a rank has told of itself.
+/// What a rank has published of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rank {
     /// Its process.
@@ -253,7 +253,7 @@ impl Known {
         let mut bytes = [0; header::SIZE];
         source(&mut bytes, 0)?;
         let count = u32_at(&bytes, header::COUNT).min(RANKS);
-        // What is claimed together is no more than there can be, so that nobody makes us read for ever.
+        // What is claimed together is no more than there can be, so that no program makes us read for ever.
         let mut left = SIZE - TALLIES;
         for number in 0..u64::from(count) {
             let Some(bytes) = entry(source, HEADER + number * ENTRY as u64)? else { continue };
@@ -580,7 +580,7 @@ mod tests {
         bytes[entry::OPEN..entry::OPEN + 8].fill(0xff);
         let (rank, _) = parsed(&bytes).unwrap();
         assert!(rank.computed(None).0 > u64::MAX / 4);
-        // One that has tallies up to the end of the file, which nobody can cut off.
+        // One that has tallies up to the end of the file, whose size is sealed.
         let mapping = Mapping::new().unwrap();
         let mut reader = mapping.reader().unwrap();
         put(&mapping, &1u32.to_ne_bytes(), header::COUNT as u64);
@@ -607,11 +607,11 @@ mod tests {
         };
         assert_eq!(torn(good), (Some(good), 2));
         assert_eq!(torn(a_rank(0, 1, 900, 200, 0)), (Some(good), 4));
-        let mut odd = good;
-        odd[entry::SEQ] = 3;
-        assert_eq!(torn(odd), (Some(good), 4));
+        let mut unfinished = good;
+        unfinished[entry::SEQ] = 3;
+        assert_eq!(torn(unfinished), (Some(good), 4));
         let always = |to: &mut [u8], _: u64| {
-            to.copy_from_slice(&odd);
+            to.copy_from_slice(&unfinished);
             Ok(())
         };
         assert_eq!(entry(&always, HEADER).unwrap(), None);

@@ -113,7 +113,7 @@ impl Used {
         })
     }
 
-    /// The MPI that it uses, as far as that can be told.
+    /// The MPI that it uses, as far as that is known.
     #[must_use]
     pub fn flavour(&self) -> Option<Flavour> {
         self.program.or(self.launcher)

@@ -1,7 +1,7 @@
 //! Who computes and who waits: the mapping that `probe/c/waiting.c` writes (`probe/c/waiting.h` is its layout),
 //! made and read.
 //!
-//! Invariants: a reader writes nothing, waits for nobody, and takes nothing on trust: the file is written by
+//! Invariants: a reader writes nothing, never waits, and takes nothing on trust: the file is written by
 //! programs, so every number in it is checked, and what is torn or of another thread is left out. It is
 //! read and not mapped, so that nothing in it can harm evenly: one call for all threads, a second one to know that
 //! nothing changed meanwhile. Its length is sealed, as programs do map it.
@@ -84,7 +84,7 @@ const ALL: u32 = 1;
 /// What a thread does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Activity {
-    /// It computes, as far as anybody can tell.
+    /// It computes, as far as is known.
     Computing,
     /// It waits at a barrier.
     Barrier,
@@ -114,7 +114,7 @@ impl Activity {
         })
     }
 
-    /// Whether it waits for somebody who computes.
+    /// Whether it waits for a thread or rank that computes.
     #[must_use]
     pub const fn waits(self) -> bool {
         !matches!(self, Self::Computing | Self::Outside)
@@ -142,9 +142,9 @@ pub enum Peer {
     World(u32),
     /// The one of this rank in another communicator, of which it is not known who is in it.
     Other(u32),
-    /// Whoever comes first (`MPI_ANY_SOURCE`).
+    /// The first that sends (`MPI_ANY_SOURCE`).
     Anyone,
-    /// All of `MPI_COMM_WORLD` that are not in it yet: [`crate::late`] tells who that is.
+    /// All of `MPI_COMM_WORLD` that are not in it yet: [`crate::late`] finds who that is.
     All,
 }
 
@@ -198,7 +198,7 @@ pub struct Observed {
     /// What it waits for: the same for all that wait for the same in one process; of MPI the number of the
     /// call. 0 where not known.
     pub object: u32,
-    /// For whom it waits, where it is in an MPI call that tells.
+    /// For whom it waits, where it is in an MPI call that says so.
     pub peer: Option<Peer>,
     /// The rank of its process in `MPI_COMM_WORLD`, where that has initialised MPI.
     pub rank: Option<u32>,
@@ -225,7 +225,7 @@ impl Observed {
 pub fn calls() -> impl Iterator<Item = &'static str> {
     include_str!("../c/mpi_calls.h").lines().filter_map(|line| {
         let (kind, rest) = line.split_once('(')?;
-        // Other lines tell how these are used.
+        // Other lines are about how these are used.
         kind.starts_with("CALL").then_some(rest.split_once(',')?.0)
     })
 }
@@ -234,7 +234,7 @@ pub fn calls() -> impl Iterator<Item = &'static str> {
 #[derive(Debug, thiserror::Error)]
 pub enum WaitingError {
     /// It cannot be made.
-    #[error("cannot make the mapping in which programs tell who waits ({what}): {source}")]
+    #[error("cannot make the mapping in which programs publish who waits ({what}): {source}")]
     Make {
         /// What was tried.
         what: &'static str,
@@ -242,7 +242,7 @@ pub enum WaitingError {
         source: io::Error,
     },
     /// It cannot be opened or read.
-    #[error("cannot read {}, in which a program tells who waits: {source}", .path.display())]
+    #[error("cannot read {}, in which a program publishes who waits: {source}", .path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -250,7 +250,7 @@ pub enum WaitingError {
         source: io::Error,
     },
     /// It is something else.
-    #[error("{} is no mapping in which a program tells who waits: {what}", .path.display())]
+    #[error("{} is no mapping in which a program publishes who waits: {what}", .path.display())]
     Other {
         /// The file.
         path: PathBuf,
@@ -518,7 +518,7 @@ fn observed<'a>(
             object &= (1 << CALL_BITS) - 1;
         }
         let rank = rank_of(u32_at(bytes, line::PID));
-        // The root of a broadcast waits for nobody in particular, and least for itself.
+        // The root of a broadcast waits for no rank in particular, and least for itself.
         peer = peer.filter(|p| !matches!(*p, Peer::World(of) if rank == Some(of)));
         let lasts = now.0.saturating_sub(since.0);
         if activity == Activity::Outside {

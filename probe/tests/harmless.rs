@@ -318,7 +318,7 @@ impl Random {
     }
 }
 
-/// Writes nonsense to what is shared until it is told to stop: to all of it, or from there on what programs write, as a
+/// Writes nonsense to what is shared until the test ends it: to all of it, or from there on what programs write, as a
 /// process that begins looks at the rest and takes no part where that is wrong.
 fn write_nonsense(shared: &Shared, all: bool, stop: &AtomicBool) {
     let mut random = Random(1);

@@ -1,4 +1,4 @@
-//! The probe that tells who waits, in real programs: each stops where it is known who waits and who
+//! The waiting probe, in real programs: each stops where it is known who waits and who
 //! computes (`tests/programs`), and that is what must be read. And the program must notice nothing.
 //!
 //! Nothing here depends on how fast the machine is: what is expected is waited for.
@@ -65,7 +65,7 @@ impl Watched {
         }
     }
 
-    /// Tells it to go on.
+    /// Lets it go on.
     fn go(&mut self) {
         self.stdin.write_all(b"x").unwrap();
     }
@@ -144,7 +144,7 @@ fn barriers_of_posix_threads() {
         assert!(o.registered.0 - started(o).0 < 60_000_000_000);
     }
     grows(&mut p, &seen);
-    // Whoever has the name can read it, too, as another program of evenly does.
+    // Any process that has the name can read it, too, as another program of evenly does.
     let mut other = Reader::of(File::open(p.mapping.path()).unwrap(), p.mapping.path()).unwrap();
     let mut again = Vec::new();
     other.read(now(), &mut again).unwrap();
@@ -214,7 +214,7 @@ fn fork() {
     assert_eq!((child.waits, child.tid.0), (5, child.pid.0));
     p.go();
     p.until("parent");
-    // The line of the child stays until somebody needs to know: it is of no thread any more.
+    // The line of the child stays until it is needed: it is of no thread any more.
     let seen = p.read();
     assert_eq!(of(&seen, me).waits, 2);
     p.go();
@@ -418,7 +418,7 @@ fn regions_of_libgomp() {
     p.go();
     let (status, said) = p.end();
     assert!(status.success() && said == "sum 4950\n", "{status} {said}");
-    // Of loops of tasks nobody can tell, and nobody is said to wait.
+    // Of loops of tasks nothing is known, and no thread is reported as waiting.
     let mut p = start("taskloop");
     p.until("loop");
     p.expect(vec![Computing; 3]);
@@ -515,7 +515,7 @@ fn a_file_that_all_write() {
         as_root(&mut command).args(["-n", "2"]).arg(program).arg("file").env("TMPDIR", dir.path());
         let mut p = Watched::start(calls_of(mpi), &mut command);
         p.until("file");
-        // Of MPICH setting the size waits for nobody.
+        // Of MPICH setting the size does not wait.
         let began = Instant::now();
         loop {
             let seen = p.read();
@@ -534,7 +534,7 @@ fn a_file_that_all_write() {
 }
 
 /// MPI that comes with a module, which the program loads for itself only. Where the library knows no MPI, as
-/// nobody could tell beforehand that there would be any, that is told.
+/// nothing showed beforehand that there would be any, that is noted.
 #[test]
 #[ignore = "needs MPI: ./dev test --all"]
 fn a_module_with_mpi() {
@@ -560,7 +560,7 @@ fn a_module_with_mpi() {
         p.ends_well();
         reader.read(now(), &mut Vec::new()).unwrap();
         assert!(reader.counts().unseen_mpi, "{mpi}");
-        // A program that is linked against it tells from the start.
+        // Of a program that is linked against it that is known from the start.
         let mut command = Command::new(built("ranks", &compiler, &[]));
         let mut p = Watched::start(Calls::None, as_root(&mut command).arg("alone"));
         p.until("alone");
@@ -650,7 +650,7 @@ fn three_ranks(mpi: &str, command: &[&OsStr], seen: bool) {
         ("turned", "Recv", zero),
         ("other", "Barrier", None),
         ("inter", "Recv", zero),
-        // Of those that nobody saw when they were made, and one that had to make room for others.
+        // Of those that were not seen when they were made, and one that had to make room for others.
         ("unseen", "Recv", Some(Peer::Other(0))),
         ("old", "Recv", Some(Peer::Other(2))),
         ("all", "Barrier", Some(Peer::All)),
@@ -746,7 +746,7 @@ fn ranks(p: &mut Watched, activity: Activity, call: &str) {
     }
 }
 
-/// That the table has the right number of arguments for each call, and that those which tell whom it waits for are
+/// That the table has the right number of arguments for each call, and that those which say whom it waits for are
 /// what they are taken for, is what each MPI's own header says.
 #[test]
 #[ignore = "needs MPI: ./dev test --all"]

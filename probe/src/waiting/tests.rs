@@ -129,7 +129,7 @@ fn waiting_ends_with_the_region() {
     assert_eq!(seen(thread(1, 600, 50, 2, 3), team(false, 700, 3)), (Outside, 150, 300));
     assert_eq!(seen(thread(1, 600, 50, 0, 0), team(false, 700, 3)), (Barrier, 450, 0));
     assert_eq!(seen(thread(0, 600, 50, 2, 3), team(false, 700, 3)), (Computing, 50, 0));
-    // With tasks nobody is said to wait.
+    // With tasks no thread is reported as waiting.
     let mut tasks = team(true, 100, 3);
     tasks[line::OBJECT] = 1;
     assert_eq!(seen(waits, tasks), (Computing, 50, 0));

@@ -1,6 +1,6 @@
-// What one call takes that waits for nobody: a barrier of one thread; MPI_Iprobe on MPI_COMM_SELF (WITH_MPI), or
+// What one call takes that does not wait: a barrier of one thread; MPI_Iprobe on MPI_COMM_SELF (WITH_MPI), or
 // another call there (CALL); a parallel region of so many threads as the argument says (WITH_OPENMP), of which those
-// of one wait for nobody, or the barriers of one thread in a region (BARRIERS).
+// of one that does not wait, or the barriers of one thread in a region (BARRIERS).
 // Prints the least of 501 batches in ns, which is what is left of others on the machine: a batch takes less than a
 // millisecond, so that some are not interrupted.
 #define _GNU_SOURCE

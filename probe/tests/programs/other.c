@@ -1,4 +1,4 @@
-// A library that somebody else preloads: it counts barriers, and says how many at the end.
+// A library that another tool preloads: it counts barriers, and says how many at the end.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 // Two ranks for tests of the probe, as steps.c: the first holds up the second. The argument is the level of
-// threads that is asked for, or "plain" for MPI_Init. Rank 1 tells by itself nothing; both compute a sum. With
+// threads that is asked for, or "plain" for MPI_Init. Rank 1 publishes nothing by itself; both compute a sum. With
 // "crash" a rank that is alone dies of its own fault within a call; with "threads" two threads of rank 1 wait in
 // MPI at the same time; with "file" rank 0 is late at a file; "alone" is one rank; with "peers" ranks 1 and 2 wait for
 // rank 0 in communicators of several kinds. Also built as a module, to be loaded by module.c.

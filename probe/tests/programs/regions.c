@@ -1,5 +1,5 @@
 // Parallel regions for tests of the probe, as steps.c: three threads, of which the first does not come until it
-// is told to. Also built as a module, to be loaded by module.c.
+// the test says so. Also built as a module, to be loaded by module.c.
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>

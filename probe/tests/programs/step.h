@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-// Says where the program is, and goes on when it is told to.
+// Says where the program is, and goes on when the test says so.
 static void step(const char *name)
 {
 	char byte;

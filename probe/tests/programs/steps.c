@@ -1,4 +1,4 @@
-// Programs for tests of the probe that tells who waits: each comes to a point where it is known who waits and
+// Programs for tests of the waiting probe: each comes to a point where it is known who waits and
 // who computes, says so on standard output, and goes on when a byte comes on standard input.
 #define _GNU_SOURCE
 #include <errno.h>
@@ -26,7 +26,7 @@ static void *at_barrier(void *unused)
 	return errno == 77 ? NULL : (void *)1;
 }
 
-// The main thread does not come until it is told to.
+// The main thread does not come until the test says so.
 static int barriers(void)
 {
 	pthread_t threads[2];
