@@ -1,6 +1,6 @@
 /*
  * Small messages at a steady rate: pairs of ranks exchange 8 bytes, compute a while, and exchange again; a
- * rank that is alone sends them to itself, and waits for nobody. For measuring what a probe costs. The work is
+ * rank that is alone sends them to itself, and never waits. For measuring what a probe costs. The work is
  * given as a number of steps, so that runs that are compared do the same; --calibrate finds out how many steps
  * make the rate that is wanted.
  */

@@ -6,7 +6,7 @@
  *
  * The library holds no state: every call stands for itself, and calls may come from any threads at
  * the same time. It starts no thread and reads and writes nothing but what it is given (a fault of
- * its own, EVENLY_MAP_FAULT, is moreover told on standard error). It needs no initialisation.
+ * its own, EVENLY_MAP_FAULT, is also printed on standard error). It needs no initialisation.
  */
 #ifndef EVENLY_MAPPER_H
 #define EVENLY_MAPPER_H

@@ -182,7 +182,7 @@ pub extern "C" fn evenly_map_version() -> u32 {
 /// `evenly_map_algorithm`: see the header.
 ///
 /// # Safety
-/// `name` is NULL, or has room for `size` bytes that nobody else uses meanwhile.
+/// `name` is NULL, or has room for `size` bytes that no other thread uses meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenly_map_algorithm(i: usize, name: *mut c_char, size: usize) -> usize {
     let found = MAPPERS.get(i).map_or("", |m| m.name);
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn evenly_map_algorithm(i: usize, name: *mut c_char, size:
 /// `evenly_map_options_init_sized`: see the header.
 ///
 /// # Safety
-/// `options` is NULL, or points to `size` bytes that nobody else uses meanwhile.
+/// `options` is NULL, or points to `size` bytes that no other thread uses meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenly_map_options_init_sized(
     options: *mut EvenlyMapOptions,
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn evenly_map_options_init_sized(
 /// As programs call it that were built when `tolerance` was the last field: they have no room for more.
 ///
 /// # Safety
-/// `options` is NULL, or points to memory for the structure of that time, which nobody else uses meanwhile.
+/// `options` is NULL, or points to memory for the structure of that time, which no other thread uses meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenly_map_options_init(options: *mut EvenlyMapOptions) {
     // SAFETY: the caller's promise is the same.
@@ -227,7 +227,7 @@ pub unsafe extern "C" fn evenly_map_options_init(options: *mut EvenlyMapOptions)
 /// `evenly_map`: see the header.
 ///
 /// # Safety
-/// Pointers are NULL, or point to as many elements as the header says, properly aligned; nobody
+/// Pointers are NULL, or point to as many elements as the header says, properly aligned; no thread
 /// writes to what is read meanwhile, or uses what is written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn evenly_map(
@@ -281,7 +281,7 @@ pub unsafe extern "C" fn evenly_map(
 /// Writes a line as C has it: cut to the room that there is, on a whole character, with a closing 0.
 ///
 /// # Safety
-/// `to` is NULL, or has room for `size` bytes that nobody else uses meanwhile.
+/// `to` is NULL, or has room for `size` bytes that no other thread uses meanwhile.
 unsafe fn tell(what: &str, to: *mut c_char, size: usize) {
     if to.is_null() || size == 0 {
         return;
@@ -302,7 +302,7 @@ unsafe fn tell(what: &str, to: *mut c_char, size: usize) {
 /// Borrows so many elements; None where the pointer is null.
 ///
 /// # Safety
-/// The pointer is null, or there are that many elements, properly aligned, and nobody writes to them
+/// The pointer is null, or there are that many elements, properly aligned, and no thread writes to them
 /// during `'a`.
 unsafe fn optional<'a, T>(
     first: *const T,

@@ -1,4 +1,4 @@
-//! A mapping read back by whoever carries it out on a running program: which CPUs each task is to
+//! A mapping read back to be carried out on a running program: which CPUs each task is to
 //! use, without the tasks and the machine that it was made from.
 //!
 //! Three of the forms that evenly writes: `evenly.map/1`, CSV with columns `id` and `pe`, and CSV with

@@ -167,7 +167,7 @@ impl Case {
         Ok(Mapped { seconds, ..self.judge(program.name.to_owned(), mapping) })
     }
 
-    /// What a mapping is worth that somebody else made.
+    /// What a mapping of another program is worth.
     #[must_use]
     pub fn judge(&self, name: String, mapping: Vec<CoreIndex>) -> Mapped {
         let [present, after] = [&self.present, &mapping].map(|m| self.with_background(m));

@@ -1,4 +1,4 @@
-//! NUCO factors that somebody gives: a square of numbers as CSV.
+//! NUCO factors that a user gives: a square of numbers as CSV.
 
 use crate::error::{InputError, quoted};
 use crate::lines::Clean;

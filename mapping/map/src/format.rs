@@ -127,7 +127,7 @@ pub enum FormatError {
         /// Hosts there are.
         hosts: usize,
     },
-    /// A launcher could not tell two hosts apart.
+    /// A launcher could not distinguish two hosts.
     #[error("two hosts have the name '{name}'; each host needs a name of its own")]
     SameName {
         /// The name.

@@ -42,7 +42,7 @@ pub struct Front {
 }
 
 impl Case {
-    /// Searches for the front; `done` is told after each run, and how many there are.
+    /// Searches for the front; `done` is called after each run, with how many there are.
     pub fn front(
         &self,
         options: &Options,

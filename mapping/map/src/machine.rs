@@ -46,7 +46,7 @@ pub struct Described {
     pub hosts: Vec<String>,
     /// How long a load from local memory takes, in seconds, where it was measured.
     pub memory_s: Option<f64>,
-    /// What is odd about it.
+    /// What looks wrong about it.
     pub notes: Vec<String>,
 }
 

@@ -39,7 +39,7 @@ pub struct Monitoring {
 enum Writer {
     /// This one alone.
     One(u64),
-    /// One that sent nothing, and whose number its name does not tell.
+    /// One that sent nothing, and whose number its name does not give.
     Silent,
     /// Several: a launcher's output.
     Several,
@@ -157,7 +157,7 @@ impl Monitoring {
     /// In words, which ranks' are not there.
     pub fn whole(&self, ranks: impl Iterator<Item = u64>) -> Result<(), String> {
         let several = self.writers.contains(&Writer::Several);
-        // What a launcher with one rank that sends wrote is not told from that rank's own.
+        // What a launcher with one rank that sends wrote cannot be distinguished from that rank's own.
         if several || self.writers.len() < 2 {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! What a runtime knows of its processing elements, as CSV: how fast each is, and what else it has to do.
 //!
-//! Invariant: what a core has to do besides is a task of that core, which nobody moves and which talks to
-//! nobody; it is in every sum and in no answer.
+//! Invariant: what a core has to do besides is a task of that core, which is never moved and sends no
+//! messages; it is in every sum and in no answer.
 
 use crate::error::{InputError, name_of};
 use crate::present::core_index;
@@ -117,7 +117,7 @@ impl Background {
         if busy.is_empty() {
             return Ok(None);
         }
-        // Numbers that no task has; nobody sees them.
+        // Numbers that no task has; they are not shown.
         let free = (0..).filter(|id| graph.find(*id).is_none());
         let task = |(p, id): (&&Proc, u64)| Task {
             id,

@@ -46,7 +46,7 @@ pub struct RankProfile {
     pub host: String,
     /// Its process there.
     pub pid: i32,
-    /// The CPU on which it was at its end; -1 where the system did not tell.
+    /// The CPU on which it was at its end; -1 where the system did not say.
     pub cpu: i32,
     /// How it came to its end.
     pub ended: RankEnded,
@@ -97,12 +97,12 @@ impl RankProfile {
         self.cpu_ns.unwrap_or_else(|| self.compute_ns.saturating_add(self.mpi_ns))
     }
 
-    /// Whether it can be told what it computed: to be called at all it has to compute something.
+    /// Whether it is known what it computed: to be called at all it has to compute something.
     fn told(&self) -> bool {
         self.compute_ns > 0 || self.cpu_ns() == 0
     }
 
-    /// Its load: what it computed, or all of its CPU time where that cannot be told.
+    /// Its load: what it computed, or all of its CPU time where that is not known.
     fn load_s(&self) -> f64 {
         (if self.told() { self.compute_ns } else { self.cpu_ns() }) as f64 / 1e9
     }
@@ -111,11 +111,11 @@ impl RankProfile {
 /// A whole program.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
-    /// A task for each rank; its load is CPU time outside MPI, or all where that could not be told.
+    /// A task for each rank; its load is CPU time outside MPI, or all where that is not known.
     pub tasks: Vec<Task>,
     /// Who sent to whom.
     pub edges: Edges,
-    /// What was left out, and what is odd.
+    /// What was left out, and what looks wrong.
     pub notes: Vec<String>,
 }
 

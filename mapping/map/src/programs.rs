@@ -259,7 +259,7 @@ impl Called<'_> {
     }
 
     fn run(&self, arguments: &[String]) -> Result<(), ProgramError> {
-        // What it says goes into files: nobody has to read it for it to go on.
+        // What it prints goes into files, so that it never waits for a reader.
         let outputs = ["stderr", "stdout"].map(|name| self.dir.join(name));
         let [stderr, stdout] = outputs.each_ref().map(|file| {
             File::create(file).map_err(|e| self.failed(format!("no file for what it says: {e}")))
@@ -557,7 +557,7 @@ fn metis(called: &Called<'_>, job: &Job<'_>) -> Result<Vec<CoreIndex>, ProgramEr
 
 /// What Python does: the graph is in JSON, as the arrays that `kaffpa` takes, and so are its options
 /// (user guide, section 5.2); the answer is as METIS would write it. Mode 1 is "eco", KaHIP's middle between
-/// time and quality. It is told to be silent, and what it says all the same is for nobody.
+/// time and quality. It is asked to be silent, and what it prints all the same is dropped.
 const KAHIP: &str = "\
 import json, kahip
 with open('tasks') as file:

@@ -295,7 +295,7 @@ fn bad_matrices_are_named() {
 }
 
 /// The example in Open MPI's `ompi/mca/common/monitoring/README.md`, "Output format":
-/// `pml_monitoring_enable 2`, which tells messages of collectives (I) from others (E).
+/// `pml_monitoring_enable 2`, which distinguishes messages of collectives (I) from others (E).
 const TOLD_APART: &str = "I\t0\t1\t108 bytes\t27 msgs sent\nE\t0\t1\t1012 bytes\t30 msgs sent\n\
     E\t0\t2\t23052 bytes\t61 msgs sent\nI\t1\t2\t104 bytes\t26 msgs sent\nI\t1\t3\t208 bytes\t52 msgs sent\n\
     E\t1\t0\t860 bytes\t24 msgs sent\nE\t1\t3\t2552 bytes\t56 msgs sent\nI\t2\t3\t104 bytes\t26 msgs sent\n\

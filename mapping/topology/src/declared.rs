@@ -1,5 +1,5 @@
 //! What the firmware declares of distances, as Linux shows it: the SLIT (relative distances) and the
-//! HMAT (latency and bandwidth of the nearest readers), and what Linux tells of a node's memory.
+//! HMAT (latency and bandwidth of the nearest readers), and what Linux says of a node's memory.
 //!
 //! Invariant: every file is read below a root that is given, and parsing is pure and total: any bytes
 //! give a value or nothing.
@@ -157,7 +157,7 @@ pub fn declared(root: &Path) -> Declared {
     Declared { nodes, slit, hmat, hmat_cpus }
 }
 
-/// Free memory of a node, in bytes; None where the system does not tell.
+/// Free memory of a node, in bytes; None where the system does not say.
 pub(crate) fn free_memory(root: &Path, node: u32) -> Option<u64> {
     let own = root.join(format!("sys/devices/system/node/node{node}/meminfo"));
     let text = fs::read(own).or_else(|e| match node {

@@ -18,7 +18,7 @@ pub const ASSUMED_NETWORK_FACTOR: f64 = 3.4;
 pub enum Source {
     /// Measured on this machine by evenly.
     Measured,
-    /// Distances that somebody put into the XML; where evenly wrote it, they were measured.
+    /// Distances that a user put into the XML; where evenly wrote it, they were measured.
     Xml,
     /// The firmware's table of distances (ACPI SLIT): declared, not measured.
     Slit,

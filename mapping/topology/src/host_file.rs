@@ -96,7 +96,7 @@ fn plain(name: &str) -> String {
     format!("host-{name}")
 }
 
-/// All hosts that have told about themselves, in the order of their names.
+/// All hosts that have described themselves, in the order of their names.
 ///
 /// # Errors
 /// Where one cannot be read, or is none.

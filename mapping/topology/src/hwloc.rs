@@ -5,7 +5,7 @@
 //! hwloc's own XML too, so that an export loses nothing that evenly does not know.
 //!
 //! Of hwlocality 1.0.0-alpha.13: `add_distances` with a name hands hwloc a string that has been freed
-//! already, so that distances are added without one. They are told from the firmware's by their kind.
+//! already, so that distances are added without one. Their kind distinguishes them from the firmware's.
 
 use crate::hosts;
 use crate::tree::{CpuKind, Kind, Object};
@@ -64,7 +64,7 @@ pub(crate) struct Matrix {
     /// From row to column.
     pub(crate) values: Vec<u64>,
     pub(crate) meaning: Meaning,
-    /// Whether somebody put it there; else it is the firmware's.
+    /// Whether a user put it there; else it is the firmware's.
     pub(crate) by_user: bool,
 }
 

@@ -590,7 +590,7 @@ impl Machine {
                 .zip(&speeds)
                 .find(|(k, _)| !k.cpus.and(&p.cpus).is_empty())
                 .map_or(1.0, |(_, s)| *s),
-            // One that lacks a level shares it with nobody.
+            // One that lacks a level shares it with no other.
             caches: levels
                 .iter()
                 .map(|l| p.caches.get(l).copied().unwrap_or(u32::MAX - at as u32))

@@ -8,7 +8,7 @@
 //! half in random order (latency, in CPU time of the thread, so that others on the CPU do not count).
 //!
 //! Then, for each level of caches that cores share, two cores that share it and nothing nearer hand a line
-//! to each other, by the clock on the wall, in samples that are short against a turn on a CPU: whoever
+//! to each other, by the clock on the wall, in samples that are short against a turn on a CPU: a program that
 //! takes one of the two CPUs away spoils the sample that he is in, and not the median.
 //!
 //! Invariant: nothing is measured on memory of which it is known that it is elsewhere. What of this
@@ -39,7 +39,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const BANDWIDTH_REPETITIONS: usize = 5;
 /// CPU time of one repetition of the latency, in nanoseconds.
 const REPETITION_NS: f64 = 4e7;
-/// Steps that tell how long a step takes.
+/// Steps that show how long a step takes.
 const FIRST_STEPS: u64 = 10_000;
 /// Round trips of a line in one sample: some 50 us.
 const ROUND_TRIPS: u32 = 500;
@@ -126,7 +126,7 @@ pub enum MeasureError {
         /// What the system says.
         source: io::Error,
     },
-    /// The system does not tell how much memory is free.
+    /// The system does not say how much memory is free.
     #[error(
         "it cannot be told how much memory of NUMA node {node} is free; that is in its meminfo in \
              /sys/devices/system/node"
@@ -153,7 +153,7 @@ struct Reader {
 }
 
 /// Measures every pair of a node with CPUs and a node with memory. Memory that has no CPUs of its own
-/// and cannot be measured is left out and noted; `said` is told what is measured next.
+/// and cannot be measured is left out and noted; `said` gets what is measured next.
 ///
 /// # Errors
 /// Where the memory of a node that has CPUs cannot be measured: there would be no factors.

@@ -49,7 +49,7 @@ impl Spread {
 pub enum Binding {
     /// It was bound, and pages all over it were looked up.
     Checked,
-    /// It was bound; the system does not tell where pages are.
+    /// It was bound; the system does not say where pages are.
     Bound,
     /// It could not be bound; there is no other node.
     OnlyNode,
@@ -70,7 +70,7 @@ pub struct Pair {
     pub readers: u32,
     /// Size of the buffer; latency is measured in the first half of it.
     pub buffer_bytes: u64,
-    /// Share of the buffer that was in huge pages; None where the system does not tell.
+    /// Share of the buffer that was in huge pages; None where the system does not say.
     pub huge_share: Option<f64>,
     /// Where the memory was.
     pub binding: Binding,
@@ -104,7 +104,7 @@ pub struct Measurement {
     pub caches: Vec<CachePair>,
     /// What could not be measured, and why.
     pub notes: Vec<String>,
-    /// What else the CPUs did meanwhile; None where the system does not tell, and in files of before it
+    /// What else the CPUs did meanwhile; None where the system does not say, and in files of before it
     /// was looked at.
     #[serde(default)]
     pub load: Option<Meanwhile>,

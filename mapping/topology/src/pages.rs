@@ -37,7 +37,7 @@ impl Pages {
         let map_bytes = bytes.checked_add(huge).ok_or_else(too_large)?;
         let (protection, flags) =
             (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
-        // SAFETY: a new anonymous mapping at a place that the kernel chooses is in nobody's way.
+        // SAFETY: a new anonymous mapping at a place that the kernel chooses overlaps no other.
         let map = unsafe { mmap_anonymous(ptr::null_mut(), map_bytes, protection, flags)? };
         let map = NonNull::new(map).ok_or_else(too_large)?;
         let skipped = map.as_ptr().addr().next_multiple_of(huge) - map.as_ptr().addr();
@@ -72,7 +72,7 @@ impl Pages {
         let mut mask: [c_ulong; NODES / WORD_BITS] = [0; NODES / WORD_BITS];
         mask[node / WORD_BITS] |= 1 << (node % WORD_BITS);
         // SAFETY: the range is the mapping's own, whose content this does not change; the kernel reads
-        // one bit less than it is told of the mask, which has all of them, and writes nothing.
+        // one bit less than the size of the mask says, which has all of them, and writes nothing.
         let r = unsafe {
             libc::syscall(
                 libc::SYS_mbind,
@@ -129,7 +129,7 @@ impl Pages {
 
     /// All of it, to write.
     pub(crate) fn words_mut(&mut self) -> &mut [u64] {
-        // SAFETY: as in `words`; it is borrowed mutably, so nobody else has a slice of it.
+        // SAFETY: as in `words`; it is borrowed mutably, so there is no other slice of it.
         unsafe { std::slice::from_raw_parts_mut(self.first.as_ptr(), self.words) }
     }
 }

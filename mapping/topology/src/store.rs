@@ -43,7 +43,7 @@ pub fn default_dir() -> Option<PathBuf> {
     cache_dir("topology")
 }
 
-/// What tells machines apart: kinds and numbers of all objects, sizes of caches, models of packages.
+/// What distinguishes machines: kinds and numbers of all objects, sizes of caches, models of packages.
 /// Sizes of memory are left out: they change a little from kernel to kernel.
 pub(crate) fn key(root: &Object) -> String {
     let mut text = String::new();

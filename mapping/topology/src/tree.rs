@@ -166,7 +166,7 @@ impl CpuKind {
 }
 
 /// How fast each kind computes; 1 is the fastest. By the capacity that Linux gives its CPUs where
-/// hwloc tells it, else by the highest frequency (which makes small cores look faster than they are),
+/// hwloc knows it, else by the highest frequency (which makes small cores look faster than they are),
 /// else all are equal.
 pub(crate) fn speeds(kinds: &[CpuKind]) -> Vec<f64> {
     let by = |key: &str| -> Option<Vec<f64>> {

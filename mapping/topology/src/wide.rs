@@ -26,7 +26,7 @@ pub(crate) struct Narrowed {
     counts: Vec<u64>,
 }
 
-/// None where hwloc can be asked as it is: where no level has more than `most`, or where somebody numbers
+/// None where hwloc can be asked as it is: where no level has more than `most`, or where the description numbers
 /// things himself.
 pub(crate) fn narrowed(text: &str, most: u64) -> Option<Narrowed> {
     let (mut narrow, mut counts, mut end) = (String::new(), Vec::new(), 0);
@@ -78,7 +78,7 @@ fn is_part(e: &Element) -> bool {
     e.name == "object" && !is_memory(e)
 }
 
-/// The first part as often as its level says. Levels of one thing are not told apart: nothing branches
+/// The first part as often as its level says. Levels of one thing are not distinguished: nothing branches
 /// there, and hwloc makes one object of several levels that have the same CPUs.
 fn repeat(e: &mut Element, counts: &[u64]) -> Result<(), String> {
     let parts = e.children.iter().filter(|c| is_part(c)).count();

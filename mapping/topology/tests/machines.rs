@@ -124,7 +124,7 @@ fn the_firmwares_distances_are_taken_as_what_they_are() {
     let factors = machine.factors();
     assert_eq!((factors.values(), factors.source()), (&[1.0, 2.1, 3.1, 1.0][..], Source::Slit));
     assert_eq!(machine.cluster(None).unwrap().factor(1, 0), 3.1);
-    // Somebody's are taken rather: kind 6 is of a user.
+    // A user's are preferred: kind 6 is a user's.
     let own = slit.replace("kind=\"5\" name=\"NUMALatency\"", "kind=\"6\"").replace("31", "15");
     let machine = changed("numa:2 core:2 pu:1", |xml| with(&xml, &format!("{slit}{own}")));
     let factors = machine.factors();

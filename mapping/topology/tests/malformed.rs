@@ -8,7 +8,7 @@ use evenly_topology::{parse_xml, synthetic};
 use std::path::Path;
 use std::process::Command;
 
-/// Tells the program that it is the process of its own.
+/// Says that this is the process of its own.
 const CHILD: &str = "EVENLY_TEST_MALFORMED";
 /// Only a hang computes so long.
 const CPU_SECONDS: &str = "120";

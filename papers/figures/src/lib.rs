@@ -487,7 +487,7 @@ pub fn select(paper: Option<Paper>, only: &[String]) -> Result<Vec<&'static Info
     Ok(FIGURES.iter().filter(wanted).collect())
 }
 
-/// Computes figures on all cores; `done` is told of each, from any thread.
+/// Computes figures on all cores; `done` is called with each, from any thread.
 ///
 /// # Errors
 /// [`FigureError`], of the first that comes to nothing.

@@ -88,7 +88,7 @@ pub(crate) struct ReadCost {
     pub(crate) bpf_ns: Option<Measured>,
 }
 
-/// What reading all threads costs somebody who does so now and then only, beside threads that compute:
+/// What reading all threads costs a program that does so now and then only, beside threads that compute:
 /// by then nothing that it needs is in a cache. In microseconds of CPU time for all threads together.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct SeldomCost {
@@ -339,7 +339,7 @@ impl Threads {
             std::thread::Builder::new()
                 .stack_size(64 << 10)
                 .spawn(move || {
-                    // Whoever asked may have given up; then there is nothing to do it for.
+                    // The one that asked may have given up; then there is nothing to do it for.
                     if tell.send(rustix::thread::gettid()).is_ok() {
                         act(ended);
                     }
@@ -404,7 +404,7 @@ const SELDOM: [(usize, u64); 4] = [(2, 15), (16, 1), (16, 15), (16, 70)];
 const SELDOM_ROUNDS: usize = 60;
 
 fn seldom(cpus: &CpuSet, seed: u64) -> anyhow::Result<Vec<SeldomCost>> {
-    // A thread of its own, whose mask nobody else has.
+    // A thread of its own, whose mask no other has.
     let cpus = cpus.clone();
     let all = move || SELDOM.iter().map(|&(n, gap)| seldom_one(n, gap, &cpus, seed)).collect();
     std::thread::spawn(all).join().map_err(|_| anyhow::anyhow!("the reader ended early"))?

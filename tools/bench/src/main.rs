@@ -59,7 +59,7 @@ enum Command {
     Secretary(secretary::SecretaryArgs),
     /// What profiling, and counting live, cost an MPI program that sends small messages
     Probe(probe::ProbeArgs),
-    /// What the probe that tells who waits costs the workloads
+    /// What the waiting probe costs the workloads
     Overhead(overhead::OverheadArgs),
     /// An MPI program profiled, mapped and run, on this machine and on two simulated hosts (needs root)
     Hosts(hosts::HostsArgs),

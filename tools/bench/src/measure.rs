@@ -130,7 +130,7 @@ pub(crate) struct Note {
     pub(crate) neighbours_s: f64,
     /// What others took; none where that cannot be seen.
     pub(crate) load: Option<Load>,
-    /// The part of the time until they finished in which threads had no CPU, where the program tells.
+    /// The part of the time until they finished in which threads had no CPU, where the program says.
     pub(crate) off_cpu: Option<f64>,
 }
 

@@ -1,6 +1,6 @@
-//! What the probe that tells who waits costs whole programs: each workload with it and without, in turns.
+//! What the waiting probe costs whole programs: each workload with it and without, in turns.
 //!
-//! The probe is loaded as `evenly run --probe on` does it, but nobody reads what it tells, so that nothing
+//! The probe is loaded as `evenly run --probe on` does it, but no reader takes what it publishes, so that nothing
 //! else is measured. What is compared is the makespan that the program prints. Phases take about a
 //! millisecond, so that there are many more waits than in most programs. Workloads that run for a given time
 //! (`noise`, `churn`, `odd`) have none.

@@ -3,7 +3,7 @@
 //!
 //! What is compared is the CPU time of the slowest rank between two barriers, as the program prints it.
 //! On idle CPUs that is the time that passes, as MPI spins; beside other programs a single rank, which
-//! sends to itself and waits for nobody, still shows what the probe adds (`--ranks 1`).
+//! sends to itself and never waits, still shows what the probe adds (`--ranks 1`).
 //!
 //! Invariant: all arms do the same work, a number of steps found once in this very call.
 

@@ -111,7 +111,7 @@ impl SecretaryArgs {
                 ..Scenario::new(n as usize, m as usize, e)
             };
             let analysed = DriverOptions::as_analysed(period, seed);
-            // Nobody is held to a part of one CPU.
+            // No thread is limited to a part of one CPU.
             let period_options = PeriodOptions { budget: f64::INFINITY, ..analysed.period };
             let options = DriverOptions { jitter: true, period: period_options, ..analysed };
             let limit = e.scale(50.0);

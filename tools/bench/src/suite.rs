@@ -148,7 +148,7 @@ pub(crate) const JUGGLE: Way = Way::Evenly { name: "juggle", policy: "juggle", o
 pub(crate) const HYBRID: Way = Way::Evenly { name: "hybrid", policy: "hybrid", options: &[] };
 /// A balancer for each CPU, as in the OSLB paper.
 const SECRETARY: Way = Way::Evenly { name: "secretary", policy: "secretary", options: &[] };
-/// The default policy, where threads tell when they wait.
+/// The default policy, where the probe shows when threads wait.
 const HYBRID_PROBE: Way =
     Way::Evenly { name: "hybrid+probe", policy: "hybrid", options: &["--probe", "on"] };
 /// The same, always pinned.

@@ -21,7 +21,7 @@ pub(crate) const NEEDED: [&str; 3] = ["spmd", "noise", "churn"];
 pub(crate) const SPMD: [&str; 1] = ["spmd"];
 
 impl Tools {
-    /// Finds evenly (beside this program unless told where) and the workloads that are needed.
+    /// Finds evenly (beside this program by default) and the workloads that are needed.
     ///
     /// # Errors
     /// Where one is missing, with the command that makes it.
@@ -79,7 +79,7 @@ impl Tools {
     /// runs get and nothing else: what the work takes is measured by the runs.
     ///
     /// # Errors
-    /// Where spmd does not tell.
+    /// Where spmd does not say.
     pub(crate) fn iterations_per_ms(&self) -> anyhow::Result<u64> {
         let path = self.path("spmd")?;
         let output = Command::new(&path)

@@ -10,7 +10,7 @@
 //!   one begin in the new order, and n is the least such number: n iterations were begun with wrong parts.
 //! - *Times are back* after n iterations where the n-th and the next one take no longer than the settled level
 //!   and 10 % of it. That level is the median of the second half until work turns round again.
-//! - Where single iterations differ by more than 10 % for other reasons, that is by chance. So the same is told
+//! - Where single iterations differ by more than 10 % for other reasons, that is by chance. So the same is said
 //!   of the *profile*, the median over all reversals of each iteration after them in units of its settled
 //!   level, where one is enough. What all iterations until the next reversal take beyond the settled level, in
 //!   such units, is what a reversal *costs*.
@@ -26,7 +26,7 @@ const BACK: f64 = 0.1;
 /// With fewer iterations between two reversals nothing can settle.
 const LEAST: usize = 4;
 
-/// What a run told of its iterations.
+/// What a run printed of its iterations.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Seen {
     /// What each iteration took, in seconds.

@@ -187,7 +187,7 @@ struct Balanced {
     own_percent: Option<Measured>,
 }
 
-/// What a run told beside its makespan.
+/// What a run printed beside its makespan.
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Told {
     /// The parts of the time that [`Balanced`] has in percent.
@@ -376,7 +376,7 @@ impl Case {
         matches!(self.program, Program::Metbench { loads: [a, b], neighbours: false, .. } if a == b)
     }
 
-    /// What a run has told, by what it printed.
+    /// What a run has printed beside its makespan.
     fn told(&self, text: &str) -> Told {
         let Program::Metbench { ranks, reverse, .. } = self.program else { return Told::default() };
         let (lost, taken) = lost(text, ranks).unzip();
@@ -625,17 +625,17 @@ fn lost(text: &str, ranks: u32) -> Option<(f64, f64)> {
     Some((1.0 - computed / makespan, 1.0 - sum("cpu_s")? / cpus / elapsed))
 }
 
-/// An executor that keeps the checksums of runs that do the same work, and what they tell.
+/// An executor that keeps the checksums of runs that do the same work, and what they print.
 struct Checking<'a> {
     inner: Watching,
     case: &'a Case,
     sums: Vec<String>,
-    /// Of each run, in order: its arm, and what it told.
+    /// Of each run, in order: its arm, and what it printed.
     told: Vec<(String, Told)>,
 }
 
 impl Checking<'_> {
-    /// What the runs of an arm told, in the order of rounds.
+    /// What the runs of an arm printed, in the order of rounds.
     fn of(&self, arm: &str) -> Vec<&Told> {
         self.told.iter().filter(|(name, _)| name == arm).map(|(_, told)| told).collect()
     }

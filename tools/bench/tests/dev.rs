@@ -21,7 +21,7 @@ impl Room {
             let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file);
             fs::copy(from, room.path(file)).unwrap();
         }
-        // "Builds" programs that tell their arguments.
+        // "Builds" programs that print their arguments.
         room.script(
             "cargo",
             r#"mkdir -p "$CARGO_TARGET_DIR/release"
@@ -176,7 +176,7 @@ fn installing_needs_a_linker_and_hwloc_only_and_tells_of_the_path() {
     assert!(described.contains("Version: 9.8.7\n"), "{described}");
 }
 
-/// The tests are told to skip no more than what the machine cannot do; a lab without a kernel is one of
+/// The tests may skip no more than what the machine cannot do; a lab without a kernel is one of
 /// these.
 #[test]
 #[ignore = "takes long: ./dev test --all"]

@@ -113,8 +113,8 @@ fn a_real_benchmark_writes_what_the_schema_describes() {
     assert_eq!(arms.iter().filter(|a| !a["own"].is_null()).count(), 2, "{value:#}");
 }
 
-/// MetBench over a real MPI: ranks tell where their time went, and how soon parts followed work that turned
-/// round. What they tell is another matter.
+/// MetBench over a real MPI: ranks print where their time went, and how soon parts followed work that turned
+/// round. The values are not checked here.
 #[test]
 #[ignore = "needs MPI: ./dev test --all"]
 fn ranks_tell_what_makespans_do_not() {
@@ -158,7 +158,7 @@ fn ranks_tell_what_makespans_do_not() {
         assert_eq!((&turning["reversals"], &arm["balanced"]), (&1.into(), &Value::Null), "{arm:#}");
         assert_eq!(turning["each"][0][0]["iteration"], 15, "{turning:#}");
     }
-    // Nobody gives parts there.
+    // No policy gives parts there.
     assert_eq!(arms(0)[1]["turning"]["parts_never"], 1, "{value:#}");
     for arm in &arms(1)[1..] {
         let part = |name: &str| arm["balanced"][name]["value"].as_f64().unwrap();

@@ -13,7 +13,7 @@ use std::ffi::OsString;
 use std::io::{Write, stderr};
 use std::num::{IntErrorKind, ParseFloatError, ParseIntError};
 
-/// Writes one line to standard error; that nobody reads it is no failure. Line feeds in it are from
+/// Writes one line to standard error; a closed stream is no failure. Line feeds in it are from
 /// outside, from the name of a file for instance, and are replaced.
 pub fn tell(line: &str) {
     tell_lines(&printable(line));

@@ -8,7 +8,7 @@
 //!   ev0 10.199.0.1 (TAP) ------ threads that hold packets ------ (TAP) ev0 10.199.0.2
 //! ```
 //!
-//! Both MPIs can be told how to start something on the other host: [`Hosts::environment`] names a script
+//! Both MPIs take a command that starts something on the other host: [`Hosts::environment`] names a script
 //! that stands for ssh. As host names differ, MPI takes them for hosts and uses TCP between them, and its
 //! shared memory within.
 //!
@@ -17,7 +17,7 @@
 //!
 //! Invariant: nothing is left on the machine when a [`Hosts`] is dropped, or the process that made it ends
 //! in any way: namespaces live as long as their holders, and those as long as a pipe to us is open. What
-//! still runs on a host is killed then, as its processes are nobody else's. (Where we are killed ourselves
+//! still runs on a host is killed then, as all of its processes are ours. (Where we are killed ourselves
 //! such processes, control groups and a directory with scripts are left.)
 
 #![deny(unsafe_code)]

@@ -50,7 +50,7 @@ impl Wire {
         for (from, to) in [(a.clone(), b.clone()), (b, a)] {
             let (told, stop) = (std::sync::mpsc::channel(), stop.clone());
             threads.push(thread::Builder::new().name(String::from("wire")).spawn(move || {
-                // Nobody waits for it only where the wire could not be made.
+                // Nothing waits for it only where the wire could not be made.
                 let _ = told.0.send(gettid().as_raw_nonzero().get());
                 carry(&from, &to, &stop, delay);
             })?);

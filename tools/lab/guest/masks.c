@@ -1,4 +1,4 @@
-// Tells the affinity masks of a process's threads as /proc has them, that is with
+// Prints the affinity masks of a process's threads as /proc has them, that is with
 // CPUs that are offline.
 //
 //   masks PID                    one line per thread: "TID LIST", in the order of their ids

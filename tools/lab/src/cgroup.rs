@@ -303,7 +303,7 @@ fn start_time(pid: u32) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// Removes a group and those in it; tells whether it is gone.
+/// Removes a group and those in it; returns whether it is gone.
 fn remove(directory: &Path) -> bool {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         if entry.path().is_dir() {

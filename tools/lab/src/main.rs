@@ -113,7 +113,7 @@ fn main() -> ExitCode {
                 tell(&format!("evenly-lab: {line}"));
                 return ExitCode::from(FAILED);
             }
-            // A closed stream leaves nobody to tell.
+            // A closed stream has no reader.
             let _ = error.print();
             return ExitCode::SUCCESS;
         }

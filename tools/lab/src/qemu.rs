@@ -143,7 +143,7 @@ impl Drop for Qemu {
     fn drop(&mut self) {
         self.killer.kill();
         if let Some(waiter) = self.waiter.take() {
-            // It cannot panic, and there would be no one to tell.
+            // It cannot panic, and there would be no reader.
             let _ = waiter.join();
         }
     }

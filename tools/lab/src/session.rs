@@ -153,7 +153,7 @@ impl Session {
         }
     }
 
-    /// Tells the guest to power off.
+    /// Has the guest power off.
     pub(crate) fn power_off(&mut self) -> std::result::Result<(), Broken> {
         self.send("Q\n")
     }

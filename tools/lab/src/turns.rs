@@ -47,7 +47,7 @@ impl Turns {
             .name("lab-turns".into())
             .spawn(move || {
                 let mut turn = 0;
-                // A failure means that QEMU has ended; whoever waits for the guest says so.
+                // A failure means that QEMU has ended; what waits for the guest says so.
                 while stopped.recv_timeout(TURN) == Err(RecvTimeoutError::Timeout) {
                     turn += 1;
                     if deal(&threads, &host, turn).is_err() {
@@ -64,7 +64,7 @@ impl Drop for Turns {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(mover) = self.mover.take() {
-            // It cannot panic, and there would be no one to tell.
+            // It cannot panic, and there would be no reader.
             let _ = mover.join();
         }
     }

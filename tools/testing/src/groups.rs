@@ -116,7 +116,7 @@ impl Group {
         files.iter().try_for_each(|(file, text)| fs::write(self.dir.join(file), text))
     }
 
-    /// What [`Group::set_quota`] writes, as names of files and texts, for somebody else to write it.
+    /// What [`Group::set_quota`] writes, as names of files and texts, for another process to write it.
     #[must_use]
     pub fn quota(&self, quota_us: Option<u64>, period_us: u64) -> Vec<(&'static str, String)> {
         match self.place {

@@ -15,7 +15,7 @@ pub(super) const AUTO: &str = "hpc-auto";
 
 /// The seed of what is shown.
 pub(super) const SEED: u64 = 1;
-/// From here on nobody waits for long: HIGH_UTIL.
+/// From here on no rank waits for long: HIGH_UTIL.
 const HIGH: f64 = 0.85;
 
 /// An arm with the values that are usual.
@@ -256,7 +256,7 @@ impl Experiment {
             "one whose neighbour waits has {}, with a priority higher by 1 and 2 {} and {}, lower {} and \
              {}: fitted on the rows baseline and static, as were the loads, and on no other row. So speed \
              is a fitted table by the difference of priorities; it is a function of the decode share (Table I) \
-             only where no row tells it: with a priority higher by 1 on MetBench, and beyond a difference of \
+             only where no row says it: with a priority higher by 1 on MetBench, and beyond a difference of \
              2, to which no heuristic goes",
             s.alone, s.high[0], s.high[1], s.low[0], s.low[1]
         );

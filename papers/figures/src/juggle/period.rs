@@ -24,7 +24,7 @@ fn coarse(most: u32) -> Vec<f64> {
 struct Case {
     shape: Shape,
     bound: Vec<(f64, f64)>,
-    /// Empty where nobody asks for it: it takes most of the time.
+    /// Empty where it is not asked for: it takes most of the time.
     ideal: Vec<(f64, f64)>,
     juggle: Vec<(f64, f64)>,
 }

@@ -166,7 +166,7 @@ impl Row {
     }
 }
 
-/// Whoever decides, what that takes, and how long a search may take.
+/// What decides, what that takes, and how long a search may take.
 pub(super) type Decides<'a> = (&'a dyn Fn(&Request<'_>) -> Vec<CoreIndex>, Effort, Nanos);
 
 /// A run with a balancer, or without.

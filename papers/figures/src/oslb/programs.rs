@@ -1,6 +1,6 @@
 //! What stands for OSLB's machine and its benchmarks.
 //!
-//! The paper ran nine OpenMP programs of the NAS suite with 12 threads each on 12 cores. It tells
+//! The paper ran nine OpenMP programs of the NAS suite with 12 threads each on 12 cores. It gives
 //! neither how long their phases are nor how they wait. Here nine programs differ in the length of
 //! their phases only.
 //!

@@ -116,7 +116,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
              in phases of 5 ms to 1.28 s, with barriers at which threads spin; threads start on random \
              CPUs; {} seeds; interval 100 ms with jitter, each program balanced by itself; a balancing \
              point takes {} us from every CPU. The paper ran nine NAS benchmarks on 12 cores, of which \
-             it tells neither phases nor how threads wait.",
+             it gives neither phases nor how threads wait.",
             WORK as f64 / 1e3,
             SEEDS.count(),
             number(POINT.as_millis_f64() * 1e3)

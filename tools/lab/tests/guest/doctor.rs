@@ -1,5 +1,5 @@
 //! `evenly doctor` where it is alone: on a machine with four CPUs in two nodes and control groups of
-//! version 2, on which nobody else computes. What ails a program because of the machine can be made there:
+//! version 2, on which nothing else computes. What ails a program because of the machine can be made there:
 //! memory on the other node, a quota, a neighbour on a CPU of its own, CPUs that idle.
 //! Each of these has a program beside it that it does not ail.
 //!
@@ -162,7 +162,7 @@ impl Patient {
         let said = text(lab, "cat /tmp/said /tmp/out");
         let Some(json) = output.strip_prefix("status 0\n") else { panic!("{output}\n{said}") };
         let value: Value = serde_json::from_str(json).unwrap();
-        // Where nothing was seen nothing could be told.
+        // Where nothing was seen nothing could be reported.
         let seen =
             value["threads"].as_u64().unwrap() > 0 && value["seconds"].as_f64().unwrap() > 0.3;
         assert!(seen, "{said}");

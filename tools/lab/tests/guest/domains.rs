@@ -66,7 +66,7 @@ pub(crate) fn one_domain_on_request(lab: &mut Lab) {
     run.assert_taking_turns(&run.all());
 }
 
-/// What the other cases would look like if nobody took turns.
+/// What the other cases would look like if CPUs took no turns.
 pub(crate) fn pinned_threads_do_not_take_turns(lab: &mut Lab) {
     let run = observe(lab, 8, "--policy static --domain machine --cpus 0-6", "more 12");
     run.restored();

@@ -165,7 +165,7 @@ impl Ranks {
             };
             parts[part].lines().map(rank).collect()
         };
-        // Nobody is left pinned.
+        // No thread is left pinned.
         for free in ranks("free") {
             assert_eq!(free.masks, [cpus("0-1")], "{text}");
         }
