@@ -7,8 +7,9 @@ use anyhow::Context;
 use evenly_model::Nanos;
 use evenly_model::theory::Shape;
 use evenly_policy::hpc::Parameters;
+use evenly_policy::{POLICIES, PolicyInfo, by_name};
 use evenly_sim::power5::{Case, Comparison, Latency, case};
-use evenly_sim::{Report, Simple, Sweep, SweepRow, replay, run};
+use evenly_sim::{IDEAL, Report, RunError, Simple, Sweep, SweepRow, replay, run};
 use evenly_trace::Recording;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Write as _;
@@ -42,7 +43,13 @@ pub(crate) fn simulate(args: &SimulateArgs) -> anyhow::Result<End> {
     }
     let report = match &args.scenario {
         Some(path) => scenario(args, path)?,
-        None => simple(args)?.run(args.policy.as_deref().unwrap_or(USUAL_POLICY))?,
+        None => {
+            let simple = simple(args)?;
+            match args.policy.as_deref().unwrap_or(USUAL_POLICY) {
+                IDEAL => simple.run_ideal()?,
+                name => simple.run(policy(name)?)?,
+            }
+        }
     };
     let value = serde_json::to_value(&report)?;
     output::say(&text(&report), json.as_deref(), || value)
@@ -50,7 +57,15 @@ pub(crate) fn simulate(args: &SimulateArgs) -> anyhow::Result<End> {
 
 /// Whether it decides where threads run.
 fn is_balancing(policy: &str) -> bool {
-    policy == evenly_sim::IDEAL || evenly_policy::by_name(policy).is_some()
+    policy == IDEAL || by_name(policy).is_some()
+}
+
+/// The policy of that name, which may come from a scenario file.
+fn policy(name: &str) -> anyhow::Result<&'static PolicyInfo> {
+    by_name(name).with_context(|| {
+        let names: Vec<&str> = POLICIES.iter().map(|p| p.name).collect();
+        format!("there is no policy '{name}'; there are {IDEAL}, {}", names.join(", "))
+    })
 }
 
 /// A program of the HPCSched paper.
@@ -122,7 +137,7 @@ fn replayed(args: &SimulateArgs, path: &Path, json: Option<&Path>) -> anyhow::Re
         );
     }
     let name = args.policy.as_deref().unwrap_or(USUAL_POLICY);
-    let Some(policy) = evenly_policy::by_name(name) else {
+    let Some(policy) = by_name(name) else {
         anyhow::bail!("--replay: {name} sees no recordings; name a policy of `evenly run`");
     };
     let recording =
@@ -168,9 +183,11 @@ fn scenario(args: &SimulateArgs, path: &Path) -> anyhow::Result<Report> {
         d.options.period.period = evenly_engine::Period::Fixed(period);
     }
     d.options.jitter |= args.jitter;
-    let policy = args.policy.as_deref().or(d.policy.as_deref()).unwrap_or(USUAL_POLICY);
-    let report = run(&d.scenario, policy, &d.options, d.expected)
-        .with_context(|| format!("scenario {}", path.display()))?;
+    let report = match args.policy.as_deref().or(d.policy.as_deref()).unwrap_or(USUAL_POLICY) {
+        IDEAL => Err(RunError::Ideal { found: String::from("a scenario") }.into()),
+        name => policy(name).and_then(|p| Ok(run(&d.scenario, p, &d.options, d.expected)?)),
+    };
+    let report = report.with_context(|| format!("scenario {}", path.display()))?;
     Ok(Report { scenario: path.display().to_string(), ..report })
 }
 

@@ -198,6 +198,10 @@ fn recordings_and_the_rest() {
         fs::write(&path, content).unwrap();
         path.to_str().unwrap().to_owned()
     };
+    let scenario = |policy: &str| {
+        let rest = "[machine]\ncpus = 1\n[[program]]\nthreads = 1\nphase = \"1s\"\n";
+        file(&format!("{policy}.toml"), &format!("{rest}[balancing]\npolicy = \"{policy}\"\n"))
+    };
     let missing = tool.path("missing").to_str().unwrap().to_owned();
     let predict = |options: &'static str| {
         let words: Vec<&str> =
@@ -208,7 +212,7 @@ fn recordings_and_the_rest() {
         let words = "simulate --threads 8 --cpus 7 --phase 1s".split_whitespace();
         words.chain(options.split_whitespace()).collect::<Vec<&str>>()
     };
-    let cases: [(&[&str], &str); 46] = [
+    let cases: [(&[&str], &str); 48] = [
         (&["report", &missing], "missing|No such file"),
         (&["report", &file("empty", "")], "empty"),
         (&["report", &file("text", "no recording\n")], "text"),
@@ -239,6 +243,8 @@ fn recordings_and_the_rest() {
         (&simulate("--policy ideal --barrier spin"), "ideal|barriers that block"),
         (&simulate("--barrier wait"), "--barrier|block"),
         (&simulate("--json /no/such/x"), "--json|/no/such/x"),
+        (&["simulate", "--scenario", &scenario("nope")], "scenario|policy 'nope'|ideal, hybrid"),
+        (&["simulate", "--scenario", &scenario("ideal")], "scenario|policy ideal|try juggle"),
         (&["simulate", "--sweep", "--out", "/no/such/x"], "--out|/no/such/x"),
         (&["simulate", "--replay", &missing], "missing|No such file"),
         (&["simulate", "--replay", &file("short", "")], "--replay|short|no complete first line"),

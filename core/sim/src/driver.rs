@@ -13,19 +13,10 @@ use evenly_engine::{
     TrackerOptions,
 };
 use evenly_model::{CpuSet, DomainId, Environment, Knowledge, Nanos, ThreadId};
-use evenly_policy::{Mechanism, POLICIES, by_name};
+use evenly_policy::{Mechanism, PolicyInfo};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// No policy has that name.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no policy '{0}'; the policies are {list}", list = names())]
-pub struct UnknownPolicy(pub String);
-
-fn names() -> String {
-    POLICIES.iter().map(|p| p.name).collect::<Vec<_>>().join(", ")
-}
 
 /// When balancing begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,12 +93,10 @@ impl DriverOptions {
         }
     }
 
-    /// The same as the policy of that name needs it: one that reacts is called whenever a thread
-    /// blocks.
+    /// The same as this policy needs it: one that reacts is called whenever a thread blocks.
     #[must_use]
-    pub fn for_policy(&self, policy: &str) -> Self {
-        let reacts = by_name(policy).is_some_and(|p| p.at_blocking);
-        Self { at_blocking: self.at_blocking || reacts, ..self.clone() }
+    pub fn for_policy(&self, policy: &PolicyInfo) -> Self {
+        Self { at_blocking: self.at_blocking || policy.at_blocking, ..self.clone() }
     }
 
     /// As the paper's analysis has it (section 3): a fixed period without jitter, balancing from
@@ -214,12 +203,9 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Makes balancers with the policy of that name.
-    ///
-    /// # Errors
-    /// [`UnknownPolicy`].
-    pub fn new(sim: Sim, policy: &str, options: &DriverOptions) -> Result<Self, UnknownPolicy> {
-        let info = by_name(policy).ok_or_else(|| UnknownPolicy(policy.to_owned()))?;
+    /// Makes balancers with this policy.
+    #[must_use]
+    pub fn new(sim: Sim, info: &'static PolicyInfo, options: &DriverOptions) -> Self {
         let all = options.cpus.clone().unwrap_or_else(|| sim.all_cpus());
         let sets = || options.domains.iter().map(|d| d.and(&all)).filter(|d| !d.is_empty());
         let one = info.decentral.is_some() || info.places_load || options.domains.is_empty();
@@ -299,7 +285,7 @@ impl Driver {
             }
         };
         let groups: Vec<Group> = programs.into_iter().enumerate().map(group).collect();
-        Ok(Self {
+        Self {
             sim,
             groups,
             due: BinaryHeap::new(),
@@ -308,7 +294,7 @@ impl Driver {
             start: options.start,
             jitter: options.jitter,
             at_blocking: options.at_blocking,
-        })
+        }
     }
 
     /// First wake-ups.
@@ -567,30 +553,25 @@ impl Observer for Samples {
 }
 
 /// Runs programs under a policy until they end, or until `limit`.
-///
-/// # Errors
-/// [`UnknownPolicy`].
+#[must_use]
 pub fn simulate(
     sim: Sim,
-    policy: &str,
+    policy: &'static PolicyInfo,
     options: &DriverOptions,
     limit: Nanos,
-) -> Result<Outcome, UnknownPolicy> {
+) -> Outcome {
     simulate_seen_by(sim, policy, options, limit, &mut [])
 }
 
 /// As [`simulate`], with observers.
-///
-/// # Errors
-/// [`UnknownPolicy`].
 pub fn simulate_seen_by(
     sim: Sim,
-    policy: &str,
+    policy: &'static PolicyInfo,
     options: &DriverOptions,
     limit: Nanos,
     observers: &mut [Box<dyn Observer>],
-) -> Result<Outcome, UnknownPolicy> {
-    let mut driver = Driver::new(sim, policy, options)?;
+) -> Outcome {
+    let mut driver = Driver::new(sim, policy, options);
     while driver.sim.now() < limit && driver.step(observers) {}
-    Ok(driver.finish())
+    driver.finish()
 }

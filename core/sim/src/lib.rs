@@ -39,8 +39,7 @@ mod sweep;
 mod text;
 
 pub use driver::{
-    Driver, DriverOptions, Outcome, Samples, Scope, Start, UnknownPolicy, simulate,
-    simulate_seen_by,
+    Driver, DriverOptions, Outcome, Samples, Scope, Start, simulate, simulate_seen_by,
 };
 pub use file::{Described, FileError, MOST_BYTES, parse, parse_seeded};
 pub use ideal::{IdealOptions, IdealRun, ideal};

@@ -5,13 +5,12 @@
 
 use crate::report::{Report, SCHEMA, thinned};
 use crate::{
-    Barrier, DriverOptions, IdealOptions, Kernel, Samples, Scenario, Sim, UnknownPolicy, ideal,
-    simulate_seen_by,
+    Barrier, DriverOptions, IdealOptions, Kernel, Samples, Scenario, Sim, ideal, simulate_seen_by,
 };
 use evenly_engine::Observer;
 use evenly_model::Nanos;
 use evenly_model::theory::{self, Shape};
-use evenly_policy::{Mechanism, POLICIES, by_name};
+use evenly_policy::{Mechanism, PolicyInfo, reference};
 
 /// The name under which the idealised algorithm of section 3 runs.
 pub const IDEAL: &str = "ideal";
@@ -27,12 +26,6 @@ pub const MOST_CPUS: u32 = 16_384;
 /// Why there is no report.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
-    /// No policy has that name.
-    #[error("there is no policy '{found}'; there are {IDEAL}, {known}", known = known())]
-    Policy {
-        /// The name found.
-        found: String,
-    },
     /// Not possible with the idealised algorithm.
     #[error(
         "the policy ideal is the analysis of section 3: equal threads on equal CPUs, barriers that \
@@ -66,16 +59,6 @@ pub enum RunError {
         /// When it was given up.
         limit: Nanos,
     },
-}
-
-impl From<UnknownPolicy> for RunError {
-    fn from(e: UnknownPolicy) -> Self {
-        Self::Policy { found: e.0 }
-    }
-}
-
-fn known() -> String {
-    POLICIES.iter().map(|p| p.name).collect::<Vec<_>>().join(", ")
 }
 
 /// n equal threads on m equal CPUs, as `evenly simulate` takes it from its flags.
@@ -124,42 +107,33 @@ impl Simple {
         Nanos(self.phase.0.saturating_mul(c))
     }
 
-    /// Runs it under a policy of the registry, or under [`IDEAL`].
+    /// Runs it under a policy.
     ///
     /// # Errors
     /// [`RunError`].
-    pub fn run(&self, policy: &str) -> Result<Report, RunError> {
-        let mut report = if policy == IDEAL {
-            self.run_ideal()?
-        } else {
-            run(&self.scenario(), policy, &self.options(), self.static_time())?
-        };
-        report.bound_speedup = Some(self.bound(policy));
-        Ok(report)
+    pub fn run(&self, policy: &'static PolicyInfo) -> Result<Report, RunError> {
+        let report = run(&self.scenario(), policy, &self.options(), self.static_time())?;
+        let only_at_points = policy.mechanism == Mechanism::Pin
+            && policy.decentral.is_none()
+            && !self.options().for_policy(policy).at_blocking;
+        Ok(Report { bound_speedup: Some(self.bound(only_at_points)), ..report })
     }
 
     /// UB(RelativeSpeedup) of section 4. Eq. 2 holds for what is balanced once a period and at no
     /// other moment, and for the first phase only: period and phase need not begin together later.
-    fn bound(&self, policy: &str) -> f64 {
-        let info = by_name(policy);
-        let only_at_points = policy == IDEAL
-            || info.is_some_and(|p| p.mechanism == Mechanism::Pin && p.decentral.is_none());
-        if only_at_points
-            && self.phases == 1
-            && !self.jitter
-            && !self.options_of(policy).at_blocking
-        {
+    fn bound(&self, only_at_points: bool) -> f64 {
+        if only_at_points && self.phases == 1 && !self.jitter {
             theory::speedup_bound(self.shape, self.phase, self.period)
         } else {
             theory::upper_bound(self.shape.n(), self.shape.m())
         }
     }
 
-    fn options_of(&self, policy: &str) -> DriverOptions {
-        self.options().for_policy(policy)
-    }
-
-    fn run_ideal(&self) -> Result<Report, RunError> {
+    /// Runs it under the idealised algorithm of section 3, [`IDEAL`].
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub fn run_ideal(&self) -> Result<Report, RunError> {
         if self.barrier != Barrier::Block {
             return Err(RunError::Ideal { found: String::from("another barrier") });
         }
@@ -188,7 +162,7 @@ impl Simple {
             programs_s: vec![makespan_s],
             static_s,
             relative_speedup: static_s / makespan_s,
-            bound_speedup: None,
+            bound_speedup: Some(self.bound(true)),
             migrations: out.migrations,
             kernel_migrations: 0,
             balancing_points: out.points,
@@ -212,20 +186,17 @@ fn check_length(length: Nanos, period: Nanos, entities: usize) -> Result<(), Run
     Err(RunError::TooLong { points, entities, most, least: Nanos(least as u64) })
 }
 
-/// Runs a scenario under a policy of the registry and under `static`. `expected` is about how long
-/// a run may be; it is given up after twenty times as long.
+/// Runs a scenario under a policy and under `static`. `expected` is about how long a run may be; it is
+/// given up after twenty times as long.
 ///
 /// # Errors
-/// [`RunError`]; [`IDEAL`] runs no scenario.
+/// [`RunError`].
 pub fn run(
     scenario: &Scenario,
-    policy: &str,
+    policy: &'static PolicyInfo,
     options: &DriverOptions,
     expected: Nanos,
 ) -> Result<Report, RunError> {
-    if policy == IDEAL {
-        return Err(RunError::Ideal { found: String::from("a scenario") });
-    }
     let period = match options.period.period {
         evenly_engine::Period::Fixed(p) => p,
         evenly_engine::Period::Auto => Nanos::from_millis(5),
@@ -236,25 +207,25 @@ pub fn run(
     let samples = Samples::default();
     let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(samples.clone())];
     let own = options.for_policy(policy);
-    let out = simulate_seen_by(Sim::new(scenario.clone()), policy, &own, limit, &mut observers)?;
+    let out = simulate_seen_by(Sim::new(scenario.clone()), policy, &own, limit, &mut observers);
     let no_end = RunError::NoEnd { limit };
     let makespan = out.makespan.ok_or(no_end.clone())?;
-    let reference = evenly_policy::reference().name;
-    let static_makespan = if policy == reference {
+    let reference = reference();
+    let static_makespan = if policy.name == reference.name {
         makespan
     } else {
         let compared = options.for_policy(reference);
         // What balancing costs is not lost where nothing is balanced.
         let mut unbalanced = scenario.clone();
         unbalanced.costs.point = Nanos::ZERO;
-        simulate_seen_by(Sim::new(unbalanced), reference, &compared, limit, &mut [])?
+        simulate_seen_by(Sim::new(unbalanced), reference, &compared, limit, &mut [])
             .makespan
             .ok_or(no_end)?
     };
     let (makespan_s, static_s) = (makespan.as_secs_f64(), static_makespan.as_secs_f64());
     Ok(Report {
         schema: SCHEMA,
-        policy: policy.to_owned(),
+        policy: policy.name.to_owned(),
         scenario: String::from("flags"),
         threads: scenario.threads.len(),
         cpus: scenario.cpus.len(),

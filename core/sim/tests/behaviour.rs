@@ -5,6 +5,7 @@
 use evenly_engine::{Event, GuardOptions, Observer, Sensors};
 use evenly_model::stats::Random;
 use evenly_model::{CpuId, CpuSet, Nanos};
+use evenly_policy::by_name;
 use evenly_sim::{
     Barrier, Costs, Driver, DriverOptions, Hotplug, Kernel, Placement, Scenario, Sharing, Sim,
     Stranger,
@@ -17,7 +18,7 @@ fn ms(ms: u64) -> Nanos {
 }
 
 fn driver(scenario: Scenario, policy: &str, seed: u64) -> Driver {
-    Driver::new(Sim::new(scenario), policy, &DriverOptions::fixed(ms(20), seed)).unwrap()
+    Driver::new(Sim::new(scenario), by_name(policy).unwrap(), &DriverOptions::fixed(ms(20), seed))
 }
 
 /// Difference between the CPUs with most and fewest threads, of those in `among`.
@@ -269,7 +270,7 @@ fn threads_that_vanish_under_the_balancers_hands() {
             }
             let mut options = DriverOptions::fixed(ms(20), seed);
             options.period.budget = 1.0;
-            let mut d = Driver::new(Sim::new(s), policy, &options).unwrap();
+            let mut d = Driver::new(Sim::new(s), by_name(policy).unwrap(), &options);
             while d.step(&mut []) {}
             let out = d.finish();
             assert!(out.points > 20, "{policy} seed={seed}");
@@ -315,7 +316,7 @@ fn the_guard_ends_what_harms() {
     };
     let options =
         DriverOptions { guard: GuardOptions::default(), ..DriverOptions::fixed(ms(20), 1) };
-    let mut d = Driver::new(Sim::new(s), "juggle", &options).unwrap();
+    let mut d = Driver::new(Sim::new(s), by_name("juggle").unwrap(), &options);
     while d.step(&mut []) && !d.balancer().summary(d.sim.now()).0.stood_down {}
     let domain = d.balancer().summary(d.sim.now()).0;
     assert!(domain.stood_down, "{:?}", domain.verdict);
@@ -335,7 +336,7 @@ fn the_guard_leaves_what_helps() {
     let options =
         DriverOptions { guard: GuardOptions::default(), ..DriverOptions::fixed(ms(20), 1) };
     let scenario = Scenario::new(3, 2, ms(60_000));
-    let mut d = Driver::new(Sim::new(scenario), "juggle", &options).unwrap();
+    let mut d = Driver::new(Sim::new(scenario), by_name("juggle").unwrap(), &options);
     while d.step(&mut []) {}
     let out = d.finish();
     assert!(!out.summary.domains[0].stood_down);

@@ -4,6 +4,7 @@
 
 use evenly_model::theory::Speeds;
 use evenly_model::{CpuId, Nanos};
+use evenly_policy::by_name;
 use evenly_sim::{
     Barrier, Counters, DriverOptions, Outcome, Scenario, Sharing, Sim, Stranger, simulate,
 };
@@ -22,7 +23,7 @@ fn scenario(n: usize, speeds: &Speeds, e: Nanos, counters: Counters) -> Scenario
 
 fn run(s: &Scenario, policy: &str) -> Outcome {
     let options = DriverOptions::fixed(ms(20), 3);
-    simulate(Sim::new(s.clone()), policy, &options, ms(600_000)).unwrap()
+    simulate(Sim::new(s.clone()), by_name(policy).unwrap(), &options, ms(600_000))
 }
 
 const MACHINES: [(&str, usize); 5] =

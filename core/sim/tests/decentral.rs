@@ -28,7 +28,7 @@ fn at_once(period: Nanos, seed: u64) -> DriverOptions {
 }
 
 fn run(scenario: &Scenario, options: &DriverOptions) -> Outcome {
-    simulate(Sim::new(scenario.clone()), "secretary", options, LIMIT).unwrap()
+    simulate(Sim::new(scenario.clone()), by_name("secretary").unwrap(), options, LIMIT)
 }
 
 /// Each balancer reads the threads of its own CPU, and those that it observes: nothing else is read.
@@ -36,7 +36,7 @@ fn run(scenario: &Scenario, options: &DriverOptions) -> Outcome {
 fn readings_are_those_of_own_threads_and_of_observations() {
     let (n, m, periods) = (24, 16, 100);
     let s = Scenario::new(n, m, ms(10_000));
-    let mut driver = Driver::new(Sim::new(s), "secretary", &at_once(ms(100), 5)).unwrap();
+    let mut driver = Driver::new(Sim::new(s), by_name("secretary").unwrap(), &at_once(ms(100), 5));
     while driver.sim.now() < ms(100 * periods) && driver.step(&mut []) {}
     let effort = driver.balancer().effort();
     let own = driver.sim.readings() - effort.readings;
@@ -53,7 +53,7 @@ fn readings_are_those_of_own_threads_and_of_observations() {
 #[test]
 fn every_balancer_wakes_once_a_period() {
     let s = Scenario::new(12, 8, ms(2_000));
-    let mut driver = Driver::new(Sim::new(s), "secretary", &at_once(ms(50), 2)).unwrap();
+    let mut driver = Driver::new(Sim::new(s), by_name("secretary").unwrap(), &at_once(ms(50), 2));
     while driver.sim.now() < ms(1_000) && driver.step(&mut []) {}
     let summary = driver.finish().summary;
     let wakes = summary.domains[0].points;
@@ -102,8 +102,13 @@ fn crossings(s: Scenario, nodes: bool) -> (usize, usize, Outcome) {
     let options = DriverOptions { domains, ..at_once(ms(50), 3) };
     let moves = Arc::new(Mutex::new(Vec::new()));
     let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(Moves(moves.clone()))];
-    let out =
-        simulate_seen_by(Sim::new(s), "secretary", &options, ms(10_000), &mut observers).unwrap();
+    let out = simulate_seen_by(
+        Sim::new(s),
+        by_name("secretary").unwrap(),
+        &options,
+        ms(10_000),
+        &mut observers,
+    );
     let moves = moves.lock().unwrap();
     let across = moves.iter().filter(|m| m.from.0 % 2 != m.to.0 % 2).count();
     (across, moves.len(), out)
@@ -216,7 +221,7 @@ fn cpus_that_come_and_go() {
         hotplug: vec![plug(1_000, false), plug(5_000, true)],
         ..Scenario::new(6, 4, ms(8_000))
     };
-    let mut driver = Driver::new(Sim::new(s), "secretary", &at_once(ms(20), 1)).unwrap();
+    let mut driver = Driver::new(Sim::new(s), by_name("secretary").unwrap(), &at_once(ms(20), 1));
     while driver.sim.now() < ms(4_000) && driver.step(&mut []) {}
     let counts = |d: &Driver| d.sim.counts().iter().map(|c| c.1).collect::<Vec<_>>();
     assert_eq!(counts(&driver), [2, 2, 2]);
@@ -240,7 +245,7 @@ fn places_of_threads_that_end_are_filled() {
         // All of those that are first on their CPUs, and so on two of them all.
         s.threads[t * 2].end = Some(ms(2_000));
     }
-    let mut driver = Driver::new(Sim::new(s), "secretary", &at_once(ms(50), 1)).unwrap();
+    let mut driver = Driver::new(Sim::new(s), by_name("secretary").unwrap(), &at_once(ms(50), 1));
     while driver.sim.now() < ms(2_300) && driver.step(&mut []) {}
     let counts: Vec<usize> = driver.sim.counts().iter().map(|c| c.1).collect();
     assert_eq!(counts, [1, 1, 1, 1]);
@@ -251,7 +256,7 @@ fn places_of_threads_that_end_are_filled() {
 #[test]
 fn masks_are_given_back() {
     let s = Scenario::new(24, 16, ms(60_000));
-    let mut driver = Driver::new(Sim::new(s), "secretary", &at_once(ms(20), 1)).unwrap();
+    let mut driver = Driver::new(Sim::new(s), by_name("secretary").unwrap(), &at_once(ms(20), 1));
     while driver.sim.now() < ms(3_000) && driver.step(&mut []) {}
     assert!(driver.migrations() > 100);
     assert_eq!(driver.sim.changed_masks().len(), 24);
@@ -266,7 +271,7 @@ fn a_thread_with_a_mask_of_its_own_is_left_alone() {
     // One of two on a CPU: the other is still swapped.
     s.threads[0].own_mask = true;
     let own = s.threads[0].mask.clone();
-    let mut driver = Driver::new(Sim::new(s), "secretary", &at_once(ms(20), 1)).unwrap();
+    let mut driver = Driver::new(Sim::new(s), by_name("secretary").unwrap(), &at_once(ms(20), 1));
     while driver.sim.now() < ms(3_000) && driver.step(&mut []) {}
     assert_eq!(driver.sim.masks()[0], own);
     assert_eq!(driver.sim.moves()[0], 0);

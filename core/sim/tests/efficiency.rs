@@ -3,6 +3,7 @@
 
 use evenly_model::Nanos;
 use evenly_model::efficiency::Efficiency;
+use evenly_policy::by_name;
 use evenly_sim::{Barrier, DriverOptions, Kernel, Scenario, Sim, simulate};
 
 const fn ms(n: u64) -> Nanos {
@@ -15,7 +16,7 @@ fn efficiency(scenario: Scenario) -> Efficiency {
     // Readings are taken at balancing points: what a thread does from the last of them to its end, one
     // period in thousands, is not in them.
     let options = DriverOptions::as_analysed(ms(1), 1);
-    let out = simulate(Sim::new(scenario), "static", &options, ms(1_000_000)).unwrap();
+    let out = simulate(Sim::new(scenario), by_name("static").unwrap(), &options, ms(1_000_000));
     assert!(out.makespan.is_some());
     out.summary.efficiency().unwrap()
 }

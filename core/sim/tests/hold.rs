@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_model::Nanos;
+use evenly_policy::by_name;
 use evenly_sim::{Barrier, Driver, DriverOptions, Kernel, Scenario, Sharing, Sim, simulate};
 
 fn ms(ms: u64) -> Nanos {
@@ -21,7 +22,7 @@ fn scenario(n: usize, m: usize, work: Nanos, phases: u32, barrier: Barrier) -> S
 }
 
 fn driver(s: Scenario) -> Driver {
-    Driver::new(Sim::new(s), "hybrid", &DriverOptions::fixed(ms(20), 3)).unwrap()
+    Driver::new(Sim::new(s), by_name("hybrid").unwrap(), &DriverOptions::fixed(ms(20), 3))
 }
 
 fn pinned(d: &Driver) -> usize {
@@ -66,8 +67,12 @@ fn those_that_are_held_are_let_go_when_one_blocks() {
 fn holding_wins_where_the_kernel_would_undo_the_balance() {
     let run = |policy: &str, seed: u64| {
         let s = Scenario { seed, ..scenario(8, 7, ms(1_000), 5, Barrier::Spin) };
-        let outcome =
-            simulate(Sim::new(s), policy, &DriverOptions::fixed(ms(20), seed), ms(60_000)).unwrap();
+        let outcome = simulate(
+            Sim::new(s),
+            by_name(policy).unwrap(),
+            &DriverOptions::fixed(ms(20), seed),
+            ms(60_000),
+        );
         outcome.makespan.unwrap().as_secs_f64()
     };
     for seed in 1..4 {

@@ -4,8 +4,9 @@
 
 use evenly_model::Nanos;
 use evenly_model::theory::{self, ExactTime, Shape};
+use evenly_policy::by_name;
 use evenly_sim::{
-    Barrier, IDEAL, IdealOptions, IdealRun, MOST_SAMPLES, RunError, Simple, Sweep, ideal,
+    Barrier, IDEAL, IdealOptions, IdealRun, MOST_SAMPLES, Report, RunError, Simple, Sweep, ideal,
 };
 use proptest::prelude::*;
 use std::sync::atomic::AtomicBool;
@@ -37,6 +38,11 @@ fn simple(n: u32, m: u32, period: Nanos) -> Simple {
     }
 }
 
+/// Under the policy of that name, or under the idealised algorithm.
+fn run(s: &Simple, policy: &str) -> Result<Report, RunError> {
+    if policy == IDEAL { s.run_ideal() } else { s.run(by_name(policy).unwrap()) }
+}
+
 fn over(run: &IdealRun, expected: &ExactTime) -> f64 {
     run.makespan().over(expected) - 1.0
 }
@@ -58,7 +64,7 @@ fn short_periods_reach_equation_14_everywhere() {
 #[test]
 fn juggle_reaches_equation_14() {
     for (n, m) in [(3, 2), (8, 7), (9, 8), (11, 8), (16, 12), (17, 8), (22, 7)] {
-        let run = simple(n, m, part(1)).run("juggle").unwrap();
+        let run = run(&simple(n, m, part(1)), "juggle").unwrap();
         let over = run.makespan_s / theory::continuous_time(shape(n, m), E).seconds() - 1.0;
         assert!((-1e-9..0.001).contains(&over), "n={n} m={m}: {over}");
     }
@@ -132,7 +138,7 @@ proptest! {
     ) {
         let m = m.min(n - 1);
         let (s, period) = (shape(n, m), Nanos(period));
-        let makespan = simple(n, m, period).run("juggle").unwrap().makespan_s;
+        let makespan = run(&simple(n, m, period), "juggle").unwrap().makespan_s;
         // The least bound is exact, the simulator counts in whole nanoseconds.
         let least = theory::lower_bound(s, E, period).seconds();
         let most = theory::static_time(s, E).seconds();
@@ -215,7 +221,7 @@ const FIGURE_9: [(u32, u32); 10] =
 /// What `juggle` takes longer than the idealised algorithm, as a part of its time.
 fn lost(n: u32, m: u32, permille: u64) -> f64 {
     let s = simple(n, m, part(permille));
-    let (ideal, juggle) = (s.run(IDEAL).unwrap(), s.run("juggle").unwrap());
+    let (ideal, juggle) = (run(&s, IDEAL).unwrap(), run(&s, "juggle").unwrap());
     assert_eq!(ideal.static_s, juggle.static_s);
     let lost = juggle.makespan_s - ideal.makespan_s;
     assert!(lost.abs() <= part(permille).as_secs_f64(), "n={n} m={m} {permille}: {lost}");
@@ -246,19 +252,19 @@ fn the_margin_does_not_depend_on_threads_per_cpu() {
                 let lost = lost(n, m, permille);
                 assert!(lost.abs() < 0.01, "n={n} m={m} lambda/e = {permille}/1000: {lost}");
                 // There is always somebody ahead and somebody behind at the first point.
-                let first = simple(n, m, part(permille)).run("juggle").unwrap();
+                let first = run(&simple(n, m, part(permille)), "juggle").unwrap();
                 assert!(first.migrations > 0, "n={n} m={m} lambda/e = {permille}/1000");
             }
         }
     }
-    assert!(simple(22, 7, part(2_000)).run("juggle").unwrap().migrations > 0);
+    assert!(run(&simple(22, 7, part(2_000)), "juggle").unwrap().migrations > 0);
 }
 
 #[test]
 fn reports_of_both_are_complete() {
     for policy in [IDEAL, "juggle", "hybrid", "static", "observe"] {
         let s = Simple { phases: 3, ..simple(8, 7, part(10)) };
-        let r = s.run(policy).unwrap();
+        let r = run(&s, policy).unwrap();
         assert_eq!((r.schema, r.policy.as_str(), r.seed), ("evenly.simulate/1", policy, 1));
         assert_eq!((r.threads, r.cpus, r.static_s), (8, 7, 180.0), "{policy}");
         assert!((r.relative_speedup - 180.0 / r.makespan_s).abs() < 1e-12);
@@ -268,20 +274,19 @@ fn reports_of_both_are_complete() {
             r.progress.iter().all(|x| x.least_s <= x.mean_s + 1e-9 && x.mean_s <= x.most_s + 1e-9)
         );
         assert_eq!(r.migrations == 0, matches!(policy, "static" | "observe"), "{policy}");
-        assert_eq!(r, s.run(policy).unwrap(), "{policy}: equal runs");
+        assert_eq!(r, run(&s, policy).unwrap(), "{policy}: equal runs");
     }
 }
 
 #[test]
 fn what_cannot_be_run_is_refused() {
     let s = simple(8, 7, part(100));
-    assert!(matches!(s.run("nope"), Err(RunError::Policy { .. })));
-    let spinning = Simple { barrier: Barrier::Spin, ..s.clone() };
-    assert!(matches!(spinning.run(IDEAL), Err(RunError::Ideal { .. })));
+    let spinning = Simple { barrier: Barrier::Spin, ..s };
+    assert!(matches!(spinning.run_ideal(), Err(RunError::Ideal { .. })));
     // The shortest that is refused: a billionth of two seconds, for five threads and CPUs.
     let endless = Simple { period: Nanos(1), ..simple(3, 2, part(100)) };
     for policy in [IDEAL, "juggle"] {
-        let Err(RunError::TooLong { points, most, least, .. }) = endless.run(policy) else {
+        let Err(RunError::TooLong { points, most, least, .. }) = run(&endless, policy) else {
             panic!("{policy}")
         };
         assert!(points > most && least > Nanos(1), "{points} {most} {least}");

@@ -7,6 +7,7 @@ mod common;
 use common::{Case, cases};
 use evenly_engine::Period;
 use evenly_model::{CpuId, Nanos};
+use evenly_policy::by_name;
 use evenly_sim::{Barrier, DriverOptions, Scenario, Sharing, Sim, Stranger, simulate};
 
 fn ms(ms: u64) -> Nanos {
@@ -60,7 +61,7 @@ fn it_is_longer_while_nothing_is_to_be_done() {
         };
         let mut options = DriverOptions::fixed(ms(14), 1);
         options.period.period = period;
-        simulate(Sim::new(scenario), policy, &options, ms(60_000)).unwrap()
+        simulate(Sim::new(scenario), by_name(policy).unwrap(), &options, ms(60_000))
     };
     for policy in ["juggle", "hybrid", "hpc-auto"] {
         let of =

@@ -4,6 +4,7 @@
 use evenly_engine::Sensors;
 use evenly_model::theory::{Job, Shape, reactive_rounds, reactive_time, share};
 use evenly_model::{CpuId, Nanos};
+use evenly_policy::by_name;
 use evenly_policy::stopping::{Gaussian, uniform_skip};
 use evenly_sim::{
     Barrier, Driver, DriverOptions, Outcome, Program, Scenario, Scope, Sharing, Sim, Stranger,
@@ -17,7 +18,12 @@ fn ms(ms: u64) -> Nanos {
 }
 
 fn run(scenario: &Scenario, policy: &str, period: Nanos) -> Outcome {
-    simulate(Sim::new(scenario.clone()), policy, &DriverOptions::fixed(period, 3), LIMIT).unwrap()
+    simulate(
+        Sim::new(scenario.clone()),
+        by_name(policy).unwrap(),
+        &DriverOptions::fixed(period, 3),
+        LIMIT,
+    )
 }
 
 /// Eq. 21 for all 1 < n/m < 2 and m <= 64. The equation balances when a thread blocks, the policy at
@@ -55,12 +61,14 @@ fn reactive_is_equation_21_on_odd_numbers_of_cpus() {
 fn reactive_called_when_threads_end_is_exactly_equation_21() {
     let e = ms(10_000);
     // No other point comes before the end.
-    let options = DriverOptions::as_analysed(ms(100_000), 1).for_policy("reactive");
+    let options =
+        DriverOptions::as_analysed(ms(100_000), 1).for_policy(by_name("reactive").unwrap());
     for m in 2..=64 {
         for n in m + 1..2 * m {
             let expected = reactive_time(Shape::new(n, m).unwrap(), e).unwrap().nanos() as u64;
             let sim = Sim::new(Scenario::new(n as usize, m as usize, e));
-            let makespan = simulate(sim, "reactive", &options, LIMIT).unwrap().makespan.unwrap();
+            let makespan =
+                simulate(sim, by_name("reactive").unwrap(), &options, LIMIT).makespan.unwrap();
             // Shares of a nanosecond are rounded at each of up to six points.
             assert!(makespan.0.abs_diff(expected) <= 10, "n={n} m={m}: {makespan}, not {expected}");
         }
@@ -99,8 +107,11 @@ fn reactive_says_what_its_latency_costs() {
     let ideal = Nanos(reactive_time(Shape::new(3, 2).unwrap(), e).unwrap().nanos() as u64);
     for period in [5, 50] {
         let s = Scenario { phases, barrier: Barrier::Block, ..Scenario::new(3, 2, e) };
-        let mut d =
-            Driver::new(Sim::new(s), "reactive", &DriverOptions::fixed(ms(period), 1)).unwrap();
+        let mut d = Driver::new(
+            Sim::new(s),
+            by_name("reactive").unwrap(),
+            &DriverOptions::fixed(ms(period), 1),
+        );
         while d.step(&mut []) {}
         let now = d.sim.now();
         let late = d.sim.makespan().unwrap() - ideal.scale(f64::from(phases));
@@ -179,7 +190,7 @@ fn secretary_reads_a_small_part_and_says_so() {
     for (n, m) in [(64, 48), (256, 192), (1_024, 768)] {
         let options = DriverOptions::fixed(ms(100), 3);
         let mut driver =
-            Driver::new(Sim::new(Scenario::new(n, m, e)), "secretary", &options).unwrap();
+            Driver::new(Sim::new(Scenario::new(n, m, e)), by_name("secretary").unwrap(), &options);
         while driver.step(&mut []) {}
         let effort = driver.balancer().effort();
         let part = effort.readings as f64 / effort.threads as f64;
@@ -238,7 +249,7 @@ fn two_jobs_share_cpus_as_section_6_has_it() {
             (t.program, t.mask) = (of, (first..first + n[of]).map(CpuId).collect());
         }
         let options = DriverOptions { scope: Scope::Each, ..DriverOptions::as_analysed(ms(10), 3) };
-        let out = simulate(Sim::new(s), "juggle", &options, LIMIT).unwrap();
+        let out = simulate(Sim::new(s), by_name("juggle").unwrap(), &options, LIMIT);
         for (end, exact) in out.programs.iter().zip(&expected) {
             let over = end.unwrap().as_secs_f64() / exact.seconds() - 1.0;
             // When the threads of one job end, one after the other within a period, the other gains.
@@ -253,8 +264,11 @@ fn two_jobs_share_cpus_as_section_6_has_it() {
 fn large_machines_cost_in_proportion() {
     let of_each = |n: usize, m: usize| {
         let options = DriverOptions::as_analysed(ms(100), 1);
-        let mut driver =
-            Driver::new(Sim::new(Scenario::new(n, m, ms(1_500))), "juggle", &options).unwrap();
+        let mut driver = Driver::new(
+            Sim::new(Scenario::new(n, m, ms(1_500))),
+            by_name("juggle").unwrap(),
+            &options,
+        );
         while driver.step(&mut []) {}
         let (events, readings) = (driver.sim.events(), driver.sim.readings());
         let points = driver.finish().points;

@@ -21,7 +21,7 @@ fn recorded(policy: &str) -> Vec<Event> {
     let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(events.clone())];
     let sim = Sim::new(Scenario::new(8, 7, Nanos::from_millis(2_000)));
     let options = DriverOptions::fixed(Nanos::from_millis(20), 1);
-    let mut driver = Driver::new(sim, policy, &options).unwrap();
+    let mut driver = Driver::new(sim, by_name(policy).unwrap(), &options);
     while driver.step(&mut observers) {}
     events.0.lock().unwrap().clone()
 }
@@ -36,7 +36,7 @@ fn uneven(policy: &str, probe: bool) -> Vec<Event> {
     let events = Events::default();
     let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(events.clone())];
     let options = DriverOptions::fixed(Nanos::from_millis(20), 1);
-    let mut driver = Driver::new(Sim::new(s), policy, &options).unwrap();
+    let mut driver = Driver::new(Sim::new(s), by_name(policy).unwrap(), &options);
     while driver.step(&mut observers) {}
     events.0.lock().unwrap().clone()
 }

@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_model::Nanos;
+use evenly_policy::by_name;
 use evenly_sim::{Described, FileError, Report, parse, run};
 use proptest::prelude::*;
 use std::fs;
@@ -21,7 +22,7 @@ fn example(name: &str) -> String {
 }
 
 fn under(d: &Described, policy: &str) -> Report {
-    run(&d.scenario, policy, &d.options, d.expected).unwrap()
+    run(&d.scenario, by_name(policy).unwrap(), &d.options, d.expected).unwrap()
 }
 
 #[test]

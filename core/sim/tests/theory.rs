@@ -5,6 +5,7 @@ use evenly_engine::Actuator;
 use evenly_model::stats::Random;
 use evenly_model::theory::{self, ExactTime, Shape};
 use evenly_model::{CpuId, CpuSet, Nanos};
+use evenly_policy::by_name;
 use evenly_sim::{
     Barrier, Driver, DriverOptions, Kernel, Outcome, Placement, Scenario, Sharing, Sim, Stranger,
     simulate,
@@ -18,7 +19,12 @@ fn ms(ms: u64) -> Nanos {
 }
 
 fn run(scenario: &Scenario, policy: &str, period: Nanos) -> Outcome {
-    simulate(Sim::new(scenario.clone()), policy, &DriverOptions::fixed(period, 3), LIMIT).unwrap()
+    simulate(
+        Sim::new(scenario.clone()),
+        by_name(policy).unwrap(),
+        &DriverOptions::fixed(period, 3),
+        LIMIT,
+    )
 }
 
 #[test]
@@ -65,7 +71,7 @@ fn slices_and_ticks_cost_less_than_two_percent() {
 /// Moves made while all threads are there: once the first has ended, slots are unequal again.
 fn moves_until_the_first_end(scenario: Scenario, policy: &str, seed: u64) -> u64 {
     let options = DriverOptions::fixed(ms(20), seed);
-    let mut driver = Driver::new(Sim::new(scenario), policy, &options).unwrap();
+    let mut driver = Driver::new(Sim::new(scenario), by_name(policy).unwrap(), &options);
     let mut moves = 0;
     while driver.step(&mut []) {
         if driver.sim.phases().iter().any(|&p| p > 0) {

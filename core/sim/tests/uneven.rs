@@ -5,6 +5,7 @@
 
 use evenly_model::Nanos;
 use evenly_model::stats::Random;
+use evenly_policy::by_name;
 use evenly_sim::{Barrier, DriverOptions, Scenario, Sharing, Sim, Start, simulate};
 
 const UNIT: Nanos = Nanos::from_millis(50);
@@ -27,9 +28,13 @@ fn iteration(scenario: &Scenario, policy: &str) -> f64 {
 /// In seconds.
 fn makespan(scenario: &Scenario, policy: &str, period: Nanos) -> f64 {
     let options = DriverOptions::fixed(period, scenario.seed);
-    let out =
-        simulate(Sim::new(scenario.clone()), policy, &options, Nanos::from_millis(10_000_000));
-    out.unwrap().makespan.unwrap().as_secs_f64()
+    let out = simulate(
+        Sim::new(scenario.clone()),
+        by_name(policy).unwrap(),
+        &options,
+        Nanos::from_millis(10_000_000),
+    );
+    out.makespan.unwrap().as_secs_f64()
 }
 
 /// A program of the paper: what each thread computes in its phases, in units of a time, and which threads it
@@ -159,8 +164,13 @@ fn who_wakes_the_others_is_not_kept_from_it() {
             };
             let took = |policy| {
                 let sim = Sim::new(s.clone());
-                let out = simulate(sim, policy, &options, Nanos::from_millis(10_000_000));
-                out.unwrap().makespan.unwrap().as_secs_f64()
+                let out = simulate(
+                    sim,
+                    by_name(policy).unwrap(),
+                    &options,
+                    Nanos::from_millis(10_000_000),
+                );
+                out.makespan.unwrap().as_secs_f64()
             };
             let [auto, uniform, adaptive] = HPC.map(took);
             let fixed = took("static");

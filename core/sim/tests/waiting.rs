@@ -52,7 +52,7 @@ fn over_bound(work: &[u64], cpus: usize, barrier: Barrier, probe: bool) -> f64 {
     let phases = (4_000.0 / bound).clamp(4.0, 200.0) as u32;
     let took = |seed| {
         let s = Scenario { seed, ..scenario(work, cpus, phases, barrier, probe) };
-        let out = simulate(Sim::new(s), "hybrid", &options(seed), ms(1_000_000)).unwrap();
+        let out = simulate(Sim::new(s), by_name("hybrid").unwrap(), &options(seed), ms(1_000_000));
         out.makespan.unwrap().as_millis_f64()
     };
     (1..=3).map(took).sum::<f64>() / 3.0 / bound / f64::from(phases)
@@ -113,7 +113,7 @@ fn run(s: Scenario, policy: &str, mut look: impl FnMut(&Driver)) -> (Vec<Event>,
     let events = Events::default();
     let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(events.clone())];
     let options = DriverOptions { jitter: false, ..options(1) };
-    let mut driver = Driver::new(Sim::new(s), policy, &options).unwrap();
+    let mut driver = Driver::new(Sim::new(s), by_name(policy).unwrap(), &options);
     while driver.step(&mut observers) {
         look(&driver);
     }

@@ -3,6 +3,7 @@
 
 use evenly_engine::{Event, Observer};
 use evenly_model::Nanos;
+use evenly_policy::by_name;
 use evenly_sim::{Sim, parse, simulate_seen_by};
 use evenly_trace::svg::{TimelineOptions, timeline};
 use evenly_trace::{Header, Recording};
@@ -28,8 +29,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         let seen = Events::default();
         let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(seen.clone())];
         let sim = Sim::new(described.scenario.clone());
+        let policy = by_name(policy).ok_or("a policy of the pictures is not there")?;
         let options = described.options.for_policy(policy);
-        simulate_seen_by(sim, policy, &options, Nanos::from_millis(10_000), &mut observers)?;
+        simulate_seen_by(sim, policy, &options, Nanos::from_millis(10_000), &mut observers);
         let recording = Recording {
             header: Header::default(),
             events: seen.0.lock().unwrap_or_else(PoisonError::into_inner).clone(),

@@ -77,6 +77,9 @@ pub enum FigureError {
         /// The name found.
         found: String,
     },
+    /// No policy is called so.
+    #[error("there is no policy '{0}'")]
+    Policy(String),
     /// A run came to nothing.
     #[error(transparent)]
     Run(#[from] RunError),

@@ -6,6 +6,7 @@ use crate::FigureError;
 use evenly_engine::{Event, Observer};
 use evenly_model::theory::{self, Shape};
 use evenly_model::{CpuId, CpuSet, Nanos};
+use evenly_policy::{PolicyInfo, by_name};
 use evenly_sim::{
     Barrier, DriverOptions, Outcome, RunError, Scenario, Sim, Simple, simulate, simulate_seen_by,
 };
@@ -48,6 +49,11 @@ pub(crate) fn approximation(
     Ok(theory::unbalanced_time(s, phases, e).over(&time))
 }
 
+/// The policy of that name.
+pub(crate) fn named(policy: &str) -> Result<&'static PolicyInfo, FigureError> {
+    by_name(policy).ok_or_else(|| FigureError::Policy(policy.to_owned()))
+}
+
 /// A run that ends.
 pub(crate) struct Run {
     pub(crate) outcome: Outcome,
@@ -63,9 +69,8 @@ pub(crate) fn run(
     expected: Nanos,
 ) -> Result<Run, FigureError> {
     let limit = Nanos(expected.0.saturating_mul(30));
-    let options = options.for_policy(policy);
-    let outcome =
-        simulate(Sim::new(scenario.clone()), policy, &options, limit).map_err(RunError::from)?;
+    let policy = named(policy)?;
+    let outcome = simulate(Sim::new(scenario.clone()), policy, &options.for_policy(policy), limit);
     let makespan = outcome.makespan.ok_or(RunError::NoEnd { limit })?.as_secs_f64();
     Ok(Run { outcome, makespan })
 }
@@ -88,8 +93,7 @@ pub(crate) fn watch(
 ) -> Result<Vec<Event>, FigureError> {
     let watcher = Watcher::default();
     let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(watcher.clone())];
-    simulate_seen_by(Sim::new(scenario.clone()), policy, options, limit, &mut observers)
-        .map_err(RunError::from)?;
+    simulate_seen_by(Sim::new(scenario.clone()), named(policy)?, options, limit, &mut observers);
     let events = watcher.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
     Ok(events)
 }

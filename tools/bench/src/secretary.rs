@@ -14,6 +14,7 @@ use anyhow::Context;
 use clap::Args;
 use evenly_engine::PeriodOptions;
 use evenly_model::Nanos;
+use evenly_policy::by_name;
 use evenly_sim::{Costs, DriverOptions, Scenario, Sim, simulate};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -100,6 +101,7 @@ struct Report<'a> {
 
 impl SecretaryArgs {
     fn arm(&self, policy: &str, n: u32, m: u32, costs: bool) -> anyhow::Result<Arm> {
+        let info = by_name(policy).with_context(|| format!("there is no policy '{policy}'"))?;
         let e = Nanos::from_millis(self.phase_ms);
         let period = Nanos::from_millis(self.period_ms);
         let (read, place) = if costs { (self.read_ns, self.place_ns) } else { (0, 0) };
@@ -115,7 +117,7 @@ impl SecretaryArgs {
             let period_options = PeriodOptions { budget: f64::INFINITY, ..analysed.period };
             let options = DriverOptions { jitter: true, period: period_options, ..analysed };
             let limit = e.scale(50.0);
-            let out = simulate(Sim::new(scenario), policy, &options, limit)?;
+            let out = simulate(Sim::new(scenario), info, &options, limit);
             let makespan = out.makespan.context("the simulated program does not end")?;
             let rounds = out.points.max(1) as f64;
             let each = (out.readings * read + out.migrations * place) as f64 / rounds / 1e6;

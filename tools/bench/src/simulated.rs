@@ -85,6 +85,7 @@ pub(crate) fn makespan_s(
         Way::Kernel => (evenly_policy::watching().name, [].as_slice()),
         Way::Evenly { policy, options, .. } => (policy, options),
     };
+    let info = evenly_policy::by_name(policy)?;
     let (n, m) = (benchmark.threads, benchmark.cpus);
     let (phases, barrier) = course(benchmark.program);
     let parts = if benchmark.program.work_is_per_thread() { 1.0 } else { n as f64 };
@@ -113,7 +114,7 @@ pub(crate) fn makespan_s(
             ..fixed
         };
         let limit = Nanos::from_secs_f64(LIMIT * work * n as f64 * f64::from(phases) + 1.0);
-        simulate(Sim::new(scenario), policy, &options, limit).ok()?.makespan
+        simulate(Sim::new(scenario), info, &options, limit).makespan
     };
     let all: Vec<f64> = (1..=SEEDS).filter_map(run).map(Nanos::as_secs_f64).collect();
     Some(median(&all)? / (1.0 - (measured.overhead / m as f64).min(0.9)))

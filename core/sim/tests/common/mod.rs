@@ -4,6 +4,7 @@
 
 use evenly_engine::{Period, PeriodOptions};
 use evenly_model::Nanos;
+use evenly_policy::by_name;
 use evenly_sim::{Barrier, Costs, DriverOptions, Kernel, Scenario, Sharing, Sim, Start, simulate};
 
 /// One row of the table.
@@ -70,7 +71,7 @@ impl Case {
                 ..DriverOptions::fixed(ms(20), seed)
             };
             let sim = Sim::new(self.scenario(seed));
-            let out = simulate(sim, policy, &options, ms(10_000_000)).unwrap();
+            let out = simulate(sim, by_name(policy).unwrap(), &options, ms(10_000_000));
             let makespan = out.makespan.unwrap().as_secs_f64();
             sum += makespan;
             lambda += makespan / out.points.max(1) as f64;
