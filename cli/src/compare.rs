@@ -13,6 +13,7 @@ use evenly_linux::affinity;
 use evenly_linux::supervise::{Outcome, was_ignored};
 use evenly_linux::usage::Usage;
 use evenly_model::{CpuSet, Printable, Tid, printable};
+use evenly_nuco::{by_name, policies};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::OsString;
@@ -144,7 +145,7 @@ impl Executor for Watching {
 
 /// Whether this is the name of something to compare.
 fn is_known(name: &str) -> bool {
-    name == KERNEL || evenly_policy::by_name(name).is_some()
+    name == KERNEL || by_name(name).is_some()
 }
 
 /// What is run for `kernel`, `kernel:OMP_WAIT_POLICY=passive`, `juggle:--period=50ms` ... Options that
@@ -167,8 +168,8 @@ fn arm(
         );
         return Ok(Arm { env, ..Arm::new(spec, args.program.command.clone()) });
     }
-    if evenly_policy::by_name(policy).is_none() {
-        let names: Vec<&str> = evenly_policy::POLICIES.iter().map(|p| p.name).collect();
+    if by_name(policy).is_none() {
+        let names: Vec<&str> = policies().map(|p| p.name).collect();
         anyhow::bail!(
             "--policies: there is no policy '{policy}'; there are kernel, {}",
             names.join(", ")

@@ -11,9 +11,10 @@ use evenly_linux::live::{ProgressKind, SourceKind};
 use evenly_map::Algorithm;
 use evenly_model::theory::Speeds;
 use evenly_model::{CpuSet, MOST_OF_ANYTHING, Nanos, RATIOS, parse_duration};
+use evenly_nuco::{by_name, policies};
+use evenly_policy::PolicyInfo;
 use evenly_policy::hpc::{Parameter, ParameterError};
 use evenly_policy::map::Alpha;
-use evenly_policy::{POLICIES, PolicyInfo};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -757,11 +758,11 @@ impl From<PaperArg> for evenly_figures::Paper {
 
 fn simulated_policy(name: &str) -> Result<String, String> {
     let arms = evenly_sim::power5::arm_names();
-    let is_known = name == evenly_sim::IDEAL || evenly_policy::by_name(name).is_some();
+    let is_known = name == evenly_sim::IDEAL || by_name(name).is_some();
     if is_known || arms.contains(&name) {
         return Ok(name.to_owned());
     }
-    let names: Vec<&str> = POLICIES.iter().map(|p| p.name).collect();
+    let names: Vec<&str> = policies().map(|p| p.name).collect();
     Err(format!(
         "there is no such policy; there are {}, {}, and with --power5 {}",
         evenly_sim::IDEAL,
@@ -1050,16 +1051,16 @@ fn period(text: &str) -> Result<PeriodArg, String> {
 }
 
 fn policy(name: &str) -> Result<&'static PolicyInfo, String> {
-    evenly_policy::by_name(name).ok_or_else(|| {
-        let names: Vec<&str> = POLICIES.iter().map(|p| p.name).collect();
+    by_name(name).ok_or_else(|| {
+        let names: Vec<&str> = policies().map(|p| p.name).collect();
         format!("there is no such policy; there are {}", names.join(", "))
     })
 }
 
 fn policy_help() -> String {
-    let width = POLICIES.iter().map(|p| p.name.len()).max().unwrap_or(0);
+    let width = policies().map(|p| p.name.len()).max().unwrap_or(0);
     let list: Vec<String> =
-        POLICIES.iter().map(|p| format!("  {:width$}  {}", p.name, p.about)).collect();
+        policies().map(|p| format!("  {:width$}  {}", p.name, p.about)).collect();
     format!("What decides:\n{}", list.join("\n"))
 }
 

@@ -6,8 +6,9 @@ use crate::{End, output, tell_lines};
 use anyhow::Context;
 use evenly_model::Nanos;
 use evenly_model::theory::Shape;
+use evenly_nuco::{by_name, policies};
+use evenly_policy::PolicyInfo;
 use evenly_policy::hpc::Parameters;
-use evenly_policy::{POLICIES, PolicyInfo, by_name};
 use evenly_sim::power5::{Case, Comparison, Latency, case};
 use evenly_sim::{IDEAL, Report, RunError, Simple, Sweep, SweepRow, replay, run};
 use evenly_trace::Recording;
@@ -63,7 +64,7 @@ fn is_balancing(policy: &str) -> bool {
 /// The policy of that name, which may come from a scenario file.
 fn policy(name: &str) -> anyhow::Result<&'static PolicyInfo> {
     by_name(name).with_context(|| {
-        let names: Vec<&str> = POLICIES.iter().map(|p| p.name).collect();
+        let names: Vec<&str> = policies().map(|p| p.name).collect();
         format!("there is no policy '{name}'; there are {IDEAL}, {}", names.join(", "))
     })
 }

@@ -54,7 +54,7 @@ fn deciding_the_same_again_allocates_nothing() {
         ("piled up", snapshot(|i| i % 10, all)),
         ("masked", snapshot(|i| if i % 2 == 1 { i % 20 } else { i % 150 }, half)),
     ];
-    for info in POLICIES {
+    for info in evenly_nuco::policies() {
         for (name, s) in &snapshots {
             let times = allocations_of((info.make)(), s, |_| {});
             assert_eq!(times, 0, "{}, {name}", info.name);

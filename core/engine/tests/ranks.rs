@@ -7,7 +7,7 @@ use evenly_engine::{
     RankActivity, Reading, RunState, Selection, Sensors, Tally, Times, Waiting,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Environment, Knowledge, Nanos, Pid, ThreadId, Tid};
-use evenly_policy::by_name;
+use evenly_policy::NUCO;
 use std::sync::Arc;
 
 const PERIOD: Nanos = Nanos::from_millis(20);
@@ -144,14 +144,13 @@ impl Actuator for Ranks {
 /// `nuco` on a machine; what it knows has windows of ten periods.
 fn balancer(machine: &mut Ranks, usable: &str, nodes: [&str; 2]) -> Balancer {
     let cpus = |list: &str| -> CpuSet { list.parse().unwrap() };
-    let nuco = by_name("nuco").unwrap();
     let nodes = vec![(0, cpus(nodes[0])), (1, cpus(nodes[1]))];
     let knowledge = Arc::new(Knowledge { every: 10, ..Knowledge::even(nodes, 3.0) });
     let options = BalancerOptions {
         domain: DomainId(0),
         cpus: cpus(usable),
         wanted: None,
-        policy: nuco,
+        policy: &NUCO,
         environment: Environment { knowledge: Some(knowledge), ..Environment::default() },
         guard: GuardOptions { enabled: false, ..GuardOptions::default() },
     };

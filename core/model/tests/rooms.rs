@@ -17,11 +17,12 @@ const EXCEPTIONS: [(&str, &str, &str); 1] =
     [("evenly-cli", "evenly-errors", "errors in one line, as the tools print them")];
 
 /// Crates without system calls, clocks, files.
-const PURE: [&str; 6] = [
+const PURE: [&str; 7] = [
     "evenly-model",
     "evenly-policy",
     "evenly-engine",
     "evenly-sim",
+    "evenly-nuco",
     "evenly-doctor",
     "evenly-draw",
 ];

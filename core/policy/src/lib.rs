@@ -33,7 +33,7 @@ use evenly_model::{Plan, Snapshot};
 
 pub use juggle::{Juggle, Margins};
 pub use reactive::Reactive;
-pub use remap::Remap;
+pub use remap::{NUCO, Remap};
 pub use secretary::Secretary;
 pub use spread::{Spreader, spread};
 
@@ -100,14 +100,13 @@ impl PolicyInfo {
     }
 }
 
-/// All policies, in the order of the help.
+/// The policies of this crate, in the order of the help. Crates above plug in others.
 pub const POLICIES: &[PolicyInfo] = &[
     juggle::HYBRID,
     juggle::JUGGLE,
     secretary::SECRETARY,
     secretary::SECRETARY_GAUSSIAN,
     reactive::REACTIVE,
-    remap::NUCO,
     hpc::live::AUTO,
     hpc::live::UNIFORM,
     hpc::live::ADAPTIVE,
@@ -115,7 +114,7 @@ pub const POLICIES: &[PolicyInfo] = &[
     fixed::OBSERVE,
 ];
 
-/// The policy of that name.
+/// The policy of this crate that has that name.
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static PolicyInfo> {
     POLICIES.iter().find(|p| p.name == name)

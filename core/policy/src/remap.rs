@@ -54,7 +54,8 @@ use evenly_model::{
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-pub(crate) const NUCO: PolicyInfo = PolicyInfo {
+/// `nuco`.
+pub const NUCO: PolicyInfo = PolicyInfo {
     name: "nuco",
     about: "place threads anew every 50 periods by load, communication and memory (NucoLB)",
     mechanism: Mechanism::Pin,

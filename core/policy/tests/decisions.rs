@@ -4,7 +4,7 @@
 use evenly_model::{
     CpuId, CpuView, FULL_CAPACITY, Nanos, Plan, Snapshot, ThreadId, ThreadView, Tid, Turns,
 };
-use evenly_policy::{POLICIES, by_name, spread};
+use evenly_policy::{by_name, spread};
 use evenly_testing::snapshots;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -155,7 +155,7 @@ proptest! {
     fn no_policy_breaks_a_mask_or_moves_what_it_must_not(
         snapshots in vec(any_snapshot(24, 8), 1..6),
     ) {
-        for info in POLICIES {
+        for info in evenly_nuco::policies() {
             let (mut policy, mut again) = ((info.make)(), (info.make)());
             for s in &snapshots {
                 let (mut plan, mut second) = (Plan::default(), Plan::default());

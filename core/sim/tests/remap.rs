@@ -3,7 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_model::{CpuSet, Knowledge, Nanos};
-use evenly_policy::by_name;
+use evenly_policy::{NUCO, PolicyInfo, reference};
 use evenly_sim::{Barrier, Driver, DriverOptions, Program, Scenario, Scope, Sim, Start, simulate};
 use std::sync::Arc;
 
@@ -44,14 +44,14 @@ fn uneven(phases: u32) -> Scenario {
 #[test]
 fn threads_of_unequal_work_are_placed_by_load() {
     let (phases, ideal) = (1_000, ms(40 * 1_000));
-    let run = |policy: &str, options: &DriverOptions| {
-        simulate(Sim::new(uneven(phases)), by_name(policy).unwrap(), options, LIMIT)
+    let run = |policy: &'static PolicyInfo, options: &DriverOptions| {
+        simulate(Sim::new(uneven(phases)), policy, options, LIMIT)
     };
     // All of them from the first moment, also those that compute little; and for static as one
     // domain, so that they are not handed from one to the other.
     let start = Start::AtOnce;
-    let fixed = run("static", &DriverOptions { start, ..DriverOptions::fixed(PERIOD, 1) });
-    let placed = run("nuco", &DriverOptions { start, ..options(50, 1.0) });
+    let fixed = run(reference(), &DriverOptions { start, ..DriverOptions::fixed(PERIOD, 1) });
+    let placed = run(&NUCO, &DriverOptions { start, ..options(50, 1.0) });
     let (placed_s, fixed_s) =
         (placed.makespan.unwrap().as_secs_f64(), fixed.makespan.unwrap().as_secs_f64());
     assert!((fixed_s - 80.0).abs() < 0.5, "{fixed_s}");
@@ -65,7 +65,7 @@ fn threads_of_unequal_work_are_placed_by_load() {
 fn what_is_level_is_left() {
     let mut s = Scenario::new(8, 4, ms(20));
     (s.phases, s.barrier) = (1_000, Barrier::Block);
-    let out = simulate(Sim::new(s), by_name("nuco").unwrap(), &options(10, 2.0), LIMIT);
+    let out = simulate(Sim::new(s), &NUCO, &options(10, 2.0), LIMIT);
     assert_eq!(out.migrations, 0);
     // Two threads a CPU, one after the other.
     let makespan = out.makespan.unwrap().as_secs_f64();
@@ -87,8 +87,7 @@ fn memory_follows_its_process_where_that_pays() {
         }
         s.others = vec![Program { phases: 1, barrier: Barrier::None }; 7];
         let options = DriverOptions { scope: Scope::Together, ..options(20, factor) };
-        let mut driver =
-            Driver::new(Sim::new(s).with_memory(bytes), by_name("nuco").unwrap(), &options);
+        let mut driver = Driver::new(Sim::new(s).with_memory(bytes), &NUCO, &options);
         let mut observers = Vec::new();
         while driver.sim.makespan().is_none() && driver.step(&mut observers) {}
         // Four threads, four CPUs: each has one for itself.
@@ -119,7 +118,7 @@ fn memory_that_was_left_behind_follows() {
         if let Some(homes) = homes {
             sim = sim.with_memory_on(homes);
         }
-        let mut driver = Driver::new(sim, by_name("nuco").unwrap(), &options);
+        let mut driver = Driver::new(sim, &NUCO, &options);
         let mut observers = Vec::new();
         while driver.sim.makespan().is_none() && driver.step(&mut observers) {}
         assert!(driver.sim.makespan().unwrap() < ms(60_500), "{:?}", driver.sim.makespan());
@@ -144,7 +143,7 @@ fn memory_that_was_left_behind_follows() {
 fn one_node_will_do() {
     let options = DriverOptions::fixed(PERIOD, 1);
     let sim = Sim::new(uneven(200)).with_memory(1 << 30);
-    let mut driver = Driver::new(sim, by_name("nuco").unwrap(), &options);
+    let mut driver = Driver::new(sim, &NUCO, &options);
     let mut observers = Vec::new();
     while driver.sim.makespan().is_none() && driver.step(&mut observers) {}
     assert!(driver.sim.makespan().unwrap() < ms(200 * 48), "{:?}", driver.sim.makespan());

@@ -8,8 +8,8 @@ use evenly_engine::{
 };
 use evenly_model::stats::Random;
 use evenly_model::{CpuId, CpuSet, DomainId, Environment, Knowledge, Nanos, ThreadId};
+use evenly_policy::PolicyInfo;
 use evenly_policy::hpc::{Parameters, Parts};
-use evenly_policy::{POLICIES, PolicyInfo};
 use evenly_sim::{
     Barrier, Costs, Counters, Cpu, Hotplug, Kernel, Placement, Program, Readings, Scenario,
     Sharing, Sim, Stranger,
@@ -46,7 +46,7 @@ pub(crate) fn runs() -> Vec<Case> {
     let of = |info: &'static PolicyInfo| {
         (1..=EACH).map(move |seed| Case { name: format!("{} {seed}", info.name), info, seed })
     };
-    POLICIES.iter().flat_map(of).collect()
+    evenly_nuco::policies().flat_map(of).collect()
 }
 
 struct Log(Arc<Mutex<String>>);

@@ -1,0 +1,40 @@
+//! The policy `nuco`, which plugs into the core, and the list of all policies.
+//!
+//! The core lists its own policies. This crate is above the core: it adds its own to them, and programs take
+//! the names that they offer from here.
+
+#![forbid(unsafe_code)]
+
+use evenly_policy::{NUCO, POLICIES, PolicyInfo};
+
+/// The policy of the core that `nuco` follows in the help.
+const BEFORE: &str = "reactive";
+
+/// All policies, those of the core and `nuco`, in the order of the help.
+pub fn policies() -> impl Iterator<Item = &'static PolicyInfo> {
+    POLICIES.iter().flat_map(|p| [Some(p), (p.name == BEFORE).then_some(&NUCO)]).flatten()
+}
+
+/// The policy of that name.
+#[must_use]
+pub fn by_name(name: &str) -> Option<&'static PolicyInfo> {
+    policies().find(|p| p.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_policies_are_listed_once() {
+        let names: Vec<&str> = policies().map(|p| p.name).collect();
+        let mut unique = names.clone();
+        unique.sort_unstable();
+        unique.dedup();
+        assert_eq!(names.len(), unique.len(), "{names:?}");
+        assert_eq!(names.len(), POLICIES.len() + 1, "{names:?}");
+        for p in policies() {
+            assert_eq!(by_name(p.name).map(|found| found.about), Some(p.about));
+        }
+    }
+}
