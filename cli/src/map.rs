@@ -12,7 +12,7 @@ use evenly_map::{
     with_speeds,
 };
 use evenly_model::{CoreIndex, Nanos};
-use evenly_policy::map::{Alpha, Options};
+use evenly_nuco::map::{Alpha, Options};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::HashMap;
 use std::io::IsTerminal;

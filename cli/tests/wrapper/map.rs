@@ -11,7 +11,7 @@ use std::process::Output;
 
 /// Real load-balancing dumps, and what Charm++ strategies made of them.
 fn dumps() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/policy/tests/data/charm")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../mapping/nuco/tests/data/charm")
 }
 
 const PROGRAMS: [&str; 2] = ["lb_test_p32", "kneighbor_p32"];

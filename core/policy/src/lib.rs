@@ -12,7 +12,6 @@
 //! it by its name.
 //!
 //! [`hpc`] is about programs that compute and wait in turns, and decides on priorities, not on places.
-//! [`map`] is about tasks that communicate: where each is to run, decided at once for all.
 
 #![forbid(unsafe_code)]
 
@@ -20,9 +19,7 @@ mod aside;
 mod fixed;
 pub mod hpc;
 mod juggle;
-pub mod map;
 mod reactive;
-mod remap;
 pub mod secretary;
 pub mod shared;
 pub mod speed;
@@ -33,7 +30,6 @@ use evenly_model::{Plan, Snapshot};
 
 pub use juggle::{Juggle, Margins};
 pub use reactive::Reactive;
-pub use remap::{NUCO, Remap};
 pub use secretary::Secretary;
 pub use spread::{Spreader, spread};
 

@@ -18,8 +18,7 @@
 //! late. Work is counted in thousandths of a nanosecond of a CPU of speed 1, so that a CPU of any
 //! whole per-mille speed adds no further error than the last nanosecond of a phase.
 //!
-//! Tasks that compute and exchange messages on NUMA machines are a model of their own, without
-//! threads: [`iterations`]. So are programs whose ranks have priorities on a POWER5: [`power5`].
+//! Programs whose ranks have priorities on a POWER5 are a model of their own, without threads: [`power5`].
 //!
 //! Known gaps: no caches but a fixed cost of a move, no priorities (but in [`power5`]).
 
@@ -28,7 +27,6 @@
 mod driver;
 mod file;
 mod ideal;
-pub mod iterations;
 mod machine;
 pub mod power5;
 mod replay;

@@ -1,5 +1,5 @@
 //! The mappers for runtimes that are not written in Rust, such as Charm++: a C interface,
-//! `include/evenly_mapper.h`, over `evenly_policy::map`.
+//! `include/evenly_mapper.h`, over `evenly_nuco::map`.
 //!
 //! ```text
 //! C arrays -> (here: checked, borrowed) -> problem::solve, which is safe -> C array
@@ -16,7 +16,7 @@
 
 mod problem;
 
-use evenly_policy::map::{Alpha, MAPPERS, Objectives, Options, mapper};
+use evenly_nuco::map::{Alpha, MAPPERS, Objectives, Options, mapper};
 use problem::{Problem, Status, Trouble, solve};
 use std::ffi::{CStr, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -410,7 +410,7 @@ unsafe fn size_of_structure<T>(
     Ok(Some(found))
 }
 
-type Choices = (&'static evenly_policy::map::MapperInfo, Options);
+type Choices = (&'static evenly_nuco::map::MapperInfo, Options);
 
 /// The algorithm and its options.
 ///

@@ -5,7 +5,7 @@ use evenly_model::{
     CacheLevel, Cluster, Core, Edge, MOST_OF_ANYTHING, Nanos, Node, RATIO_NEEDED, RATIOS, Task,
     TaskGraph, short,
 };
-use evenly_policy::map::{Alpha, MapperInfo, Objectives, Options, Request, no_stop, objectives};
+use evenly_nuco::map::{Alpha, MapperInfo, Objectives, Options, Request, no_stop, objectives};
 use std::fmt::Display;
 use std::time::Instant;
 
@@ -178,7 +178,7 @@ pub(crate) fn options(given: &EvenlyMapOptions) -> Result<Options, Trouble> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenly_policy::map::mapper;
+    use evenly_nuco::map::mapper;
 
     fn two() -> Problem<'static> {
         Problem {

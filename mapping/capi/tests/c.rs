@@ -5,7 +5,7 @@
 use evenly_map::{Case, Files, machine, present, write};
 use evenly_mapper::{EvenlyMapObjectives, EvenlyMapOptions, EvenlyMapProblem};
 use evenly_model::Nanos;
-use evenly_policy::map::{MAPPERS, Options};
+use evenly_nuco::map::{MAPPERS, Options};
 use std::fs;
 use std::mem::offset_of;
 use std::path::{Path, PathBuf};
@@ -229,7 +229,7 @@ fn the_answers_are_those_of_evenly_map() {
             described.cluster.caches().iter().map(|level| level.factor.to_string()).collect();
         assert_eq!(caches.len(), usize::from(topology.contains("l3")));
         let file =
-            |kind: &str| source(&format!("../../core/policy/tests/data/charm/{dump}.{kind}.csv"));
+            |kind: &str| source(&format!("../../mapping/nuco/tests/data/charm/{dump}.{kind}.csv"));
         let (objects, edges) = (file("objects"), file("edges"));
         let files = Files {
             objects: Some(objects.clone()),

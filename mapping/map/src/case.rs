@@ -11,7 +11,7 @@ use crate::programs::{Job, PROGRAMS, Program, ProgramError};
 use evenly_model::{
     CacheLevel, Cluster, CoreIndex, CpuId, CpuSet, Nanos, TaskGraph, counted, printable,
 };
-use evenly_policy::map::{
+use evenly_nuco::map::{
     Alpha, MAPPERS, MapperInfo, Objectives, Options, Request, no_stop, objectives, plus,
 };
 use serde::Serialize;
@@ -389,7 +389,7 @@ fn amount(x: f64) -> String {
     if x < 1e7 { format!("{x:.0}") } else { format!("{x:.3e}") }
 }
 
-/// What a mapper takes for each that it looks at ([`evenly_policy::map::Effort::looks`]), in seconds.
+/// What a mapper takes for each that it looks at ([`evenly_nuco::map::Effort::looks`]), in seconds.
 /// Measured once, on a machine that had other work too: `nuco` 15 to 25 ns and `treematch` 25 to 60 ns
 /// for a task and a core, with 10,000 and 100,000 tasks on 1,000 cores.
 const LOOK_S: f64 = 60e-9;

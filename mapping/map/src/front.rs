@@ -7,7 +7,7 @@
 use crate::case::{Case, Mapped};
 use evenly_draw::{Axis, Chart, Look, Scale, Series};
 use evenly_model::{counted, short};
-use evenly_policy::map::{MAPPERS, Objectives, Options};
+use evenly_nuco::map::{MAPPERS, Objectives, Options};
 use std::cmp::Ordering;
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
 //! The outside of mapping: who computes how much and who talks to whom, read from files
-//! ([`Files`]); the mappers of `evenly_policy::map` called on it ([`Case`]); and where each task
+//! ([`Files`]); the mappers of `evenly_nuco::map` called on it ([`Case`]); and where each task
 //! should run, written for those who start programs ([`write()`]).
 //!
 //! ```text

@@ -11,7 +11,7 @@
 
 use crate::error::quoted;
 use evenly_model::{Cluster, CoreIndex, TaskGraph, TaskIndex};
-use evenly_policy::map::Options;
+use evenly_nuco::map::Options;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fmt::Write as _;

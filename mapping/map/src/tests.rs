@@ -514,7 +514,7 @@ fn several_hosts_can_be_described() {
     let room = Room::new();
     let file = room.file("f.csv", "1,1.52\n1.52,1\n");
     let m = machine("host:20 numa:2 core:2", Some(&file)).unwrap();
-    let paper = evenly_policy::map::machines::numa4x20().unwrap();
+    let paper = evenly_nuco::map::machines::numa4x20().unwrap();
     assert_eq!(m.cluster.factors(), paper.factors());
     let places = |c: &Cluster| -> Vec<(usize, u32)> {
         c.cores().iter().map(|core| (core.node, c.nodes()[core.node].host)).collect()
@@ -734,8 +734,8 @@ fn cores_that_have_other_work_and_speeds_of_their_own() {
     let before = case.before();
     assert_eq!((before.mapping.len(), before.objectives.makespan_s), (4, 4.0));
     assert_eq!(before.objectives.mean_load_s, (4.0 + 1.5) / 1.5);
-    for mapper in evenly_policy::map::MAPPERS {
-        let mapped = case.map(mapper, &evenly_policy::map::Options::default());
+    for mapper in evenly_nuco::map::MAPPERS {
+        let mapped = case.map(mapper, &evenly_nuco::map::Options::default());
         assert_eq!(mapped.mapping.len(), 4, "{}", mapper.name);
         if ["refine", "nuco+"].contains(&mapper.name) {
             assert_eq!(mapped.objectives.makespan_s, 4.0, "{}", mapper.name);
@@ -747,7 +747,7 @@ fn cores_that_have_other_work_and_speeds_of_their_own() {
     let said =
         "1.50 s of load that is of no task on 1 core (--procs): it stays, and is in all figures";
     assert_eq!(notes, [said]);
-    let json = case.json(&judged, &evenly_policy::map::Options::default());
+    let json = case.json(&judged, &evenly_nuco::map::Options::default());
     assert_eq!((&json["tasks"], &json["load_s"]), (&4.into(), &4.0.into()));
     assert_eq!(json["background_s"], 1.5);
     assert_eq!(json["assignment"].as_array().unwrap().len(), 4);
@@ -785,7 +785,7 @@ fn cores_that_have_other_work_and_speeds_of_their_own() {
 
 #[test]
 fn long_work_is_foreseen() {
-    let expected = |name, n, m, p| expected_s(evenly_policy::map::mapper(name).unwrap(), n, m, p);
+    let expected = |name, n, m, p| expected_s(evenly_nuco::map::mapper(name).unwrap(), n, m, p);
     assert!(expected("nuco+", 400, 32, 3_000) < 0.1);
     assert!(expected("nuco", 1_000_000, 1_000, 3_000_000) > 20.0);
     // It keeps its time limit, and judges mappings before and after.

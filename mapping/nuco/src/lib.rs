@@ -5,7 +5,13 @@
 
 #![forbid(unsafe_code)]
 
-use evenly_policy::{NUCO, POLICIES, PolicyInfo};
+pub mod iterations;
+pub mod map;
+mod remap;
+
+use evenly_policy::{POLICIES, PolicyInfo};
+
+pub use remap::{NUCO, Remap};
 
 /// The policy of the core that `nuco` follows in the help.
 const BEFORE: &str = "reactive";

@@ -223,7 +223,7 @@ fn what_scotch_multiplies_stays_small() {
         return evenly_testing::skip("scotch", PROGRAMS[0].missing());
     }
     let mapping = PROGRAMS[0].map(&path, &job).unwrap();
-    let o = evenly_policy::map::objectives(&graph, &cluster, &[0; 400], &mapping);
+    let o = evenly_nuco::map::objectives(&graph, &cluster, &[0; 400], &mapping);
     assert!(o.imbalance < 0.1 && o.remote_share < 0.1, "{o:?}");
 }
 

@@ -4,10 +4,10 @@ use super::experiment::near;
 use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
 use evenly_draw::decimals;
 use evenly_draw::{Axis, Chart, Look, Series, Table};
-use evenly_policy::map::apps::LB_TEST;
-use evenly_policy::map::machines::NUMA32;
-use evenly_policy::map::{Options, mapper};
-use evenly_sim::iterations::{Balancer, Parameters, Program, Run, run};
+use evenly_nuco::iterations::{Balancer, Parameters, Program, Run, run};
+use evenly_nuco::map::apps::LB_TEST;
+use evenly_nuco::map::machines::NUMA32;
+use evenly_nuco::map::{Options, mapper};
 use std::ops::Range;
 
 const ID: &str = "nuco-2";

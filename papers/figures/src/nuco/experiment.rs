@@ -10,10 +10,10 @@ use crate::{Drawing, FigureError, Panel};
 use evenly_draw::{Axis, Chart, Look, Scale, Series, Table};
 use evenly_draw::{decimals, number};
 use evenly_model::{CoreIndex, Nanos};
-use evenly_policy::map::apps::App;
-use evenly_policy::map::machines::Machine;
-use evenly_policy::map::{Effort, MAPPERS, Options, Request};
-use evenly_sim::iterations::{Balancer, Parameters, Program, run};
+use evenly_nuco::iterations::{Balancer, Parameters, Program, run};
+use evenly_nuco::map::apps::App;
+use evenly_nuco::map::machines::Machine;
+use evenly_nuco::map::{Effort, MAPPERS, Options, Request};
 use rayon::prelude::*;
 use std::ops::RangeInclusive;
 
@@ -97,7 +97,7 @@ impl Experiment {
     fn row_of(
         app: &App,
         machine: &Machine,
-        mapper: Option<&'static evenly_policy::map::MapperInfo>,
+        mapper: Option<&'static evenly_nuco::map::MapperInfo>,
     ) -> Result<Row, FigureError> {
         let outcome = |seed| match mapper {
             None => outcome(app, machine, None, seed),
@@ -378,7 +378,7 @@ pub(crate) fn setting(app: &App, experiments: &[Experiment]) -> String {
     format!(
         "Simulated: {} ({}), {} iterations, a call of the balancer after every {}, on {}; mean of {SEEDS} \
          runs with other tasks and other jitter. The model and where its parameters are from: \
-         `core/sim/src/iterations.rs`; reading a message takes {} us and its bytes over the memory's \
+         `mapping/nuco/src/iterations.rs`; reading a message takes {} us and its bytes over the memory's \
          bandwidth, times the NUMA or NETWORK factor; a message between hosts {} us of CPU time on \
          either side and {} us until it is there; a call {} us a task, {} ns for each task and core \
          ({} for `nuco+`, its time limit), and {} us a migration and its bytes over the bandwidth. \
@@ -389,7 +389,7 @@ pub(crate) fn setting(app: &App, experiments: &[Experiment]) -> String {
          (papers/figures/src/nuco/others.csv), with the time that they said they took (others.rs: 1 to 23 ms a \
          call; KaHIP does not say and is taken to need none). The last three columns are how much longer the \
          total is than with `nuco+`, run by run, and what the mean is within with 95 %. Its time limit, its starts and how it \
-         shares out its time were chosen by other runs; with 5 and 20 ms: `cargo bench -p evenly-sim --bench \
+         shares out its time were chosen by other runs; with 5 and 20 ms: `cargo bench -p evenly-nuco --bench \
          limits` (docs/map.md). What is left empty the paper's text does not say.",
         app.name,
         app.about,

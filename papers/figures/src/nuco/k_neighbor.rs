@@ -2,8 +2,8 @@
 
 use super::experiment::{BASELINE, Experiment, Row, Said, near, panels, setting, table};
 use crate::{Agrees, FigureError, Finding, Made};
-use evenly_policy::map::apps::K_NEIGHBOR;
-use evenly_policy::map::machines::{NUMA32, NUMA48};
+use evenly_nuco::map::apps::K_NEIGHBOR;
+use evenly_nuco::map::machines::{NUMA32, NUMA48};
 
 const ID: &str = "nuco-3";
 
@@ -48,7 +48,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
                  them and 12 on the others, which is {:.0} % of idle time to be had. A call takes {:.0} ms \
                  and moves {:.0} tasks. No parameter of the model alone makes it move as many as the \
                  paper's: with a jitter of 40 % it moves 31, with alpha = 0.01 it moves 65 \
-                 (core/sim/tests/differences.rs)",
+                 (mapping/nuco/tests/differences.rs)",
                 ms(saved),
                 ms(base.iteration_s),
                 100.0 * base.idle,

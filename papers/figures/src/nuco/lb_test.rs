@@ -4,8 +4,8 @@ use super::experiment::{
     BASELINE, Experiment, SCOTCH, Said, fastest_on, near, panels, setting, table,
 };
 use crate::{Agrees, FigureError, Finding, Made};
-use evenly_policy::map::apps::LB_TEST;
-use evenly_policy::map::machines::{NUMA32, NUMA48};
+use evenly_nuco::map::apps::LB_TEST;
+use evenly_nuco::map::machines::{NUMA32, NUMA48};
 
 const ID: &str = "nuco-table-4";
 

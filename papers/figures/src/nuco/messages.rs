@@ -5,10 +5,10 @@ use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
 use evenly_draw::{Axis, Chart, Look, Scale, Series, Table};
 use evenly_draw::{decimals, number};
 use evenly_model::{CoreIndex, TaskGraph};
-use evenly_policy::map::apps::STENCIL_4D;
-use evenly_policy::map::machines::NUMA48;
-use evenly_policy::map::{Options, mapper};
-use evenly_sim::iterations::{Balancer, Parameters, Program, run};
+use evenly_nuco::iterations::{Balancer, Parameters, Program, run};
+use evenly_nuco::map::apps::STENCIL_4D;
+use evenly_nuco::map::machines::NUMA48;
+use evenly_nuco::map::{Options, mapper};
 
 const ID: &str = "nuco-5";
 

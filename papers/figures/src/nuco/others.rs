@@ -7,9 +7,9 @@
 use super::experiment::{RUNS, outcome};
 use crate::FigureError;
 use evenly_model::{CoreIndex, Nanos};
-use evenly_policy::map::apps::{K_NEIGHBOR, LB_TEST, LEAN_MD, STENCIL_4D};
-use evenly_policy::map::machines::{Machine, NUMA4X20, NUMA32, NUMA48};
-use evenly_policy::map::{Effort, Request, apps::App};
+use evenly_nuco::map::apps::{K_NEIGHBOR, LB_TEST, LEAN_MD, STENCIL_4D};
+use evenly_nuco::map::machines::{Machine, NUMA4X20, NUMA32, NUMA48};
+use evenly_nuco::map::{Effort, Request, apps::App};
 use std::fmt::Write as _;
 
 /// Their names, as `evenly map` has them.

@@ -4,8 +4,8 @@ use super::experiment::{
     BASELINE, Experiment, SCOTCH, Said, fastest_on, near, panels, setting, table,
 };
 use crate::{Agrees, FigureError, Finding, Made};
-use evenly_policy::map::apps::STENCIL_4D;
-use evenly_policy::map::machines::{NUMA32, NUMA48};
+use evenly_nuco::map::apps::STENCIL_4D;
+use evenly_nuco::map::machines::{NUMA32, NUMA48};
 
 const ID: &str = "nuco-4";
 

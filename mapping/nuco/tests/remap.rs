@@ -3,7 +3,8 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_model::{CpuSet, Knowledge, Nanos};
-use evenly_policy::{NUCO, PolicyInfo, reference};
+use evenly_nuco::NUCO;
+use evenly_policy::{PolicyInfo, reference};
 use evenly_sim::{Barrier, Driver, DriverOptions, Program, Scenario, Scope, Sim, Start, simulate};
 use std::sync::Arc;
 

@@ -1,13 +1,13 @@
 //! What the model's parameters change of NUCOLB's results, one at a time: where the reasons are from that
 //! docs/figures.md gives for differences to the paper.
 //!
-//! `cargo test --release -p evenly-sim --test differences -- --nocapture`
+//! `cargo test --release -p evenly-nuco --test differences -- --nocapture`
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use evenly_policy::map::apps::{App, K_NEIGHBOR, LEAN_MD, STENCIL_4D};
-use evenly_policy::map::machines::{Machine, NUMA4X20, NUMA32, NUMA48};
-use evenly_policy::map::{Alpha, Options, mapper};
-use evenly_sim::iterations::{Balancer, Parameters, Program, Run, run};
+use evenly_nuco::iterations::{Balancer, Parameters, Program, Run, run};
+use evenly_nuco::map::apps::{App, K_NEIGHBOR, LEAN_MD, STENCIL_4D};
+use evenly_nuco::map::machines::{Machine, NUMA4X20, NUMA32, NUMA48};
+use evenly_nuco::map::{Alpha, Options, mapper};
 
 fn nuco(app: &App, machine: &Machine, parameters: &Parameters, alpha: f64) -> (Run, Run) {
     let cluster = (machine.make)().unwrap();
@@ -22,7 +22,7 @@ fn nuco(app: &App, machine: &Machine, parameters: &Parameters, alpha: f64) -> (R
 
 /// Says what came out; migrations a call and the time of an iteration, in ms.
 fn line(what: &str, (base, run): &(Run, Run)) -> (f64, f64) {
-    let call = |c: Option<&evenly_sim::iterations::Call>| c.map_or(0, |c| c.migrations);
+    let call = |c: Option<&evenly_nuco::iterations::Call>| c.map_or(0, |c| c.migrations);
     println!(
         "{what:42} first {:4} last {:4} mean {:6.1} iteration {:7.1} of {:7.1} ms, call {:6.1} ms, \
          speedup {:.2}",

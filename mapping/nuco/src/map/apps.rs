@@ -49,7 +49,7 @@ pub const APPS: [App; 4] = [LB_TEST, K_NEIGHBOR, STENCIL_4D, LEAN_MD];
 /// (section VI-A).
 ///
 /// Chosen: loads are 50 ms + 150 ms x u^4 with u uniform, so that most tasks are light. The
-/// recorded one (core/policy/tests/data/charm) has just these quantiles, and the mean of 80 ms
+/// recorded one (mapping/nuco/tests/data/charm) has just these quantiles, and the mean of 80 ms
 /// gives the paper's iterations (27.95 s for 50 on 32 cores). As recorded, the graph is a ring with
 /// as many random edges again and 20 more, a message an iteration each, and the tasks start in
 /// blocks.

@@ -7,7 +7,7 @@ use evenly_engine::{
     RankActivity, Reading, RunState, Selection, Sensors, Tally, Times, Waiting,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Environment, Knowledge, Nanos, Pid, ThreadId, Tid};
-use evenly_policy::NUCO;
+use evenly_nuco::NUCO;
 use std::sync::Arc;
 
 const PERIOD: Nanos = Nanos::from_millis(20);

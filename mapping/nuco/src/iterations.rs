@@ -43,10 +43,10 @@
 //! Known gaps: no caches; no contention but that of [rate](Parameters); loads that do not drift; a
 //! barrier after every iteration, which LeanMD does not have.
 
+use crate::map::apps::App;
+use crate::map::{Effort, MapperInfo, Options, Request, no_stop, objectives};
 use evenly_model::stats::Random;
 use evenly_model::{Cluster, CoreIndex, GraphError, Nanos, NodeIndex, TaskGraph, TaskIndex};
-use evenly_policy::map::apps::App;
-use evenly_policy::map::{Effort, MapperInfo, Options, Request, no_stop, objectives};
 
 /// What things cost, beside what the tasks and the [`Cluster`] say: the parameters of the model, all
 /// of them. The default is what the figures of docs/figures.md are drawn with, and says for each

@@ -45,12 +45,12 @@
 
 use crate::map::plus::objective_s;
 use crate::map::{Options, Request, mapper};
-use crate::{Mechanism, Policy, PolicyInfo, Spreader};
 use evenly_model::{
     Cluster, Core, CoreIndex, CpuId, CpuIndex, CpuView, Edge, FULL_CAPACITY, Knowledge, MemoryMove,
     MemoryView, Nanos, Node, NodeIndex, Pid, Plan, Reason, Snapshot, Task, TaskGraph, TaskView,
     ThreadId, ThreadIndex, ThreadView,
 };
+use evenly_policy::{Mechanism, Policy, PolicyInfo, Spreader};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 

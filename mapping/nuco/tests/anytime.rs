@@ -3,7 +3,7 @@
 
 use evenly_model::stats::Random;
 use evenly_model::{Cluster, CoreIndex, Edge, Nanos, Task, TaskGraph};
-use evenly_policy::map::{Options, Request, mapper, objectives, plus};
+use evenly_nuco::map::{Options, Request, mapper, objectives, plus};
 use std::cell::Cell;
 
 /// What is mapped, and where to.
@@ -99,7 +99,7 @@ fn a_search_ends_wherever_its_time_is_up() {
 
 /// Many tasks that are all on one core, or each on another core than its neighbours, have nearly level
 /// loads when their time is up. How long a search goes on without a look at the clock is measured by
-/// `cargo bench -p evenly-policy --bench map`.
+/// `cargo bench -p evenly-nuco --bench map`.
 #[test]
 fn many_tasks_are_nearly_level_when_their_time_is_up() {
     for case in [ring(50_000, 8, 8), scattered_ring(50_000, 8, 8)] {

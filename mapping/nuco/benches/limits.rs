@@ -2,14 +2,14 @@
 //! with several limits, against every other mapper, run by run. Simulated, so that it is the same wherever
 //! it is called.
 //!
-//! `cargo bench -p evenly-sim --bench limits`; another first seed than 1: `-- 11`
+//! `cargo bench -p evenly-nuco --bench limits`; another first seed than 1: `-- 11`
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_model::Nanos;
-use evenly_policy::map::apps::{App, K_NEIGHBOR, LB_TEST, LEAN_MD, STENCIL_4D};
-use evenly_policy::map::machines::{Machine, NUMA4X20, NUMA32, NUMA48};
-use evenly_policy::map::{MAPPERS, MapperInfo, Options, mapper};
-use evenly_sim::iterations::{Balancer, Parameters, Program, run};
+use evenly_nuco::iterations::{Balancer, Parameters, Program, run};
+use evenly_nuco::map::apps::{App, K_NEIGHBOR, LB_TEST, LEAN_MD, STENCIL_4D};
+use evenly_nuco::map::machines::{Machine, NUMA4X20, NUMA32, NUMA48};
+use evenly_nuco::map::{MAPPERS, MapperInfo, Options, mapper};
 use rayon::prelude::*;
 
 /// Those of the figures are 21 to 40.

@@ -3,7 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_model::{Cluster, CoreIndex, Edge, Nanos, Task, TaskGraph};
-use evenly_policy::map::{Alpha, MAPPERS, Objectives, Options, Request, mapper, objectives, plus};
+use evenly_nuco::map::{Alpha, MAPPERS, Objectives, Options, Request, mapper, objectives, plus};
 use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;

@@ -2,10 +2,10 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_model::{Cluster, CoreIndex, Edge, Nanos, Node, Task, TaskGraph};
-use evenly_policy::map::apps::APPS;
-use evenly_policy::map::machines::MACHINES;
-use evenly_policy::map::{Effort, MAPPERS, MapperInfo, Options, mapper};
-use evenly_sim::iterations::{Balancer, Parameters, Program, Run, run};
+use evenly_nuco::iterations::{Balancer, Parameters, Program, Run, run};
+use evenly_nuco::map::apps::APPS;
+use evenly_nuco::map::machines::MACHINES;
+use evenly_nuco::map::{Effort, MAPPERS, MapperInfo, Options, mapper};
 
 /// Nothing costs anything, and nothing varies.
 const FREE: Parameters = Parameters {
@@ -174,7 +174,7 @@ fn memory_that_stays_behind_is_read_from_afar() {
 
 #[test]
 fn the_balancer_is_called_between_windows_and_sees_what_tasks_took() {
-    fn heaviest_alone(r: &evenly_policy::map::Request<'_>) -> Vec<CoreIndex> {
+    fn heaviest_alone(r: &evenly_nuco::map::Request<'_>) -> Vec<CoreIndex> {
         // Task 1 has the less load, and takes longer for its messages.
         let load = |t: usize| r.graph.tasks()[t].load_s;
         vec![0, if load(1) > load(0) { 1 } else { 0 }]

@@ -2,9 +2,9 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_model::{CacheLevel, Cluster, Core, CoreIndex, Edge, Nanos, Node, Task, TaskGraph};
-use evenly_policy::map::apps::APPS;
-use evenly_policy::map::machines::MACHINES;
-use evenly_policy::map::{Alpha, MAPPERS, Options, Request, mapper, objectives, plus};
+use evenly_nuco::map::apps::APPS;
+use evenly_nuco::map::machines::MACHINES;
+use evenly_nuco::map::{Alpha, MAPPERS, Options, Request, mapper, objectives, plus};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -203,7 +203,7 @@ proptest! {
         let judge = |m: &[CoreIndex]| objectives(&graph, &instance.cluster, present, m);
         let (before, after) = (judge(present), judge(&mapping));
         let imbalance = max_imbalance.unwrap_or(f64::INFINITY);
-        let keeps = |o: &evenly_policy::map::Objectives| {
+        let keeps = |o: &evenly_nuco::map::Objectives| {
             o.migrations <= max_migrations.unwrap_or(usize::MAX) && o.imbalance <= imbalance
         };
         let value = |m: &[CoreIndex]| plus::objective_s(&request, m);

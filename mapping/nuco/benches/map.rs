@@ -5,7 +5,7 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use evenly_model::stats::Random;
 use evenly_model::{Cluster, CoreIndex, Edge, Nanos, Task, TaskGraph};
-use evenly_policy::map::{MAPPERS, Options, Request, objectives};
+use evenly_nuco::map::{MAPPERS, Options, Request, objectives};
 use std::cell::Cell;
 use std::hint::black_box;
 use std::time::Instant;
