@@ -13,8 +13,9 @@
 //! their cores, within [`UNEVEN`] or as near as tasks are small. Where tasks are now is not looked at, and
 //! distances only in so far as what is near in the tree is parted last.
 
+use super::super::tree;
 use super::buckets::Spent;
-use super::{super::tree, Model};
+use super::model::Model;
 use evenly_model::stats::Random;
 use evenly_model::{CoreIndex, TaskIndex};
 use std::cmp::Reverse;

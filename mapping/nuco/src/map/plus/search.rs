@@ -13,7 +13,7 @@
 //! - there, too: a migrated task to any core, in exchange for another migrated task, or home for
 //!   another task of the core that it came from.
 
-use super::{Model, Value};
+use super::model::{Model, Value};
 use evenly_model::stats::Random;
 use evenly_model::{CoreIndex, TaskIndex};
 
@@ -583,7 +583,7 @@ mod tests {
 
     fn with_costs_of<'a>(m: &Model<'a>) -> Model<'a> {
         Model {
-            costs: super::super::Costs::new(
+            costs: super::super::model::Costs::new(
                 m.cluster,
                 [m.costs.one.message_s, m.costs.one.byte_s],
                 0.0,
