@@ -281,7 +281,7 @@ fn balance(
     present: &[CoreIndex],
 ) -> (Vec<CoreIndex>, Call) {
     let Balancer { map, effort, options } = balancer;
-    // Nobody is late in virtual time; a search then does what its limit stands for.
+    // No search is late in virtual time: it does all the work that its limit stands for.
     let clock = || Nanos::ZERO;
     let to = map(&Request { graph, cluster, present, options, clock: &clock, stop: &no_stop });
     let looks = effort.looks(graph.len(), cluster.cores().len(), graph.pairs());

@@ -1,7 +1,13 @@
-//! The policy `nuco`, which plugs into the core, and the list of all policies.
+//! Placing communicating tasks and threads by load, communication and the distance of memory (NucoLB: Pilla et
+//! al., 2012).
 //!
-//! The core lists its own policies. This crate is above the core: it adds its own to them, and programs take
-//! the names that they offer from here.
+//! - [`map`]: the mappers. Each is a pure function from tasks, messages and a machine to a core for each task.
+//! - [`NUCO`]: the policy `nuco`, which places the threads of a running program with them.
+//! - [`iterations`]: the paper's experiments in virtual time.
+//! - [`policies`]: all policies. The core lists its own and does not know this crate. Programs take the names
+//!   that they offer from here.
+//!
+//! Invariant: the crate is pure. It reads no clock, no file and no random numbers but seeded ones.
 
 #![forbid(unsafe_code)]
 

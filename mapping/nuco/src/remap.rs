@@ -2,11 +2,11 @@
 //! memory, with the mappers of [`crate::map`].
 //!
 //! NucoLB (Pilla and others, 2012) is called by a runtime that knows its tasks' loads and messages.
-//! Here the tasks are threads. A load is what a thread has computed in the window of the last k periods, as
-//! it tells itself ([`TaskView::computed`](evenly_model::TaskView::computed)), or else its progress. Messages
-//! are those of a record of an earlier run ([`Knowledge::profile`]), scaled to the load that is seen; without
-//! one those that the program counted in the window ([`Snapshot::links`]); else nothing is known of them, and
-//! load alone counts.
+//! Here the tasks are threads. The load of a thread is the time that it has computed in the window of the last
+//! k periods, as the probe counts it ([`TaskView::computed`](evenly_model::TaskView::computed)), or else its
+//! progress. Messages come from the record of an earlier run ([`Knowledge::profile`]), scaled to the observed
+//! load. Without a record they are those that the probe counted in the window ([`Snapshot::links`]). Without
+//! either, load alone counts.
 //!
 //! ```text
 //! k periods observed -> TaskGraph -> nuco+ (its starts: nuco, greedy, treematch ...) -> better than
@@ -16,15 +16,14 @@
 //! **What a plan must save.** Migrations cost at once, and what they save is saved for as long as the
 //! program goes on as it is. That is taken to be as long as it has run already, and at least a
 //! window: loads and messages are scaled to that horizon before they are held against the costs of
-//! migration. A plan is made for the mean loads and messages of two windows, and is taken only if it lowers
-//! the model's objective by more than [`LEAST_GAIN`] under those of each of them: what differs from
-//! window to window is noise to a plan, and would have threads moved to and fro. So a program that changes
-//! its pattern is followed two windows later.
+//! migration. A plan is made for the mean loads and messages of two windows. It is taken only if it lowers the
+//! model's objective by more than [`LEAST_GAIN`] under those of each of the two: differences between windows are
+//! noise, and would move threads back and forth. So a program that changes its pattern is followed two windows
+//! later.
 //!
-//! **Threads that go to and fro.** What threads compute depends on where they are: ranks that wait for one that
-//! shares its CPU with others compute less, and their CPU looks free for these. So a plan can come of the one
-//! before and undo it, again and again. Each that puts a thread back to where it was before has to wait for
-//! twice as many windows as the last one did, up to [`LONGEST_REST`].
+//! **Oscillation.** The load of a thread depends on its place: ranks that wait for a rank on a shared CPU compute
+//! less, and their CPUs look free. So a plan can undo the one before, again and again. A plan that returns a
+//! thread to its former CPU has to wait twice as many windows as the last such plan, up to [`LONGEST_REST`].
 //!
 //! **Memory** is where it is read to be ([`Snapshot::memory`]), at the start and at the ends of windows.
 //! Of a process of which that cannot be read it is taken to be where it first computed: the kernel
@@ -96,7 +95,7 @@ pub struct Remap {
     points: u32,
     /// The progress that threads had then.
     progress: HashMap<ThreadId, i64>,
-    /// What they had computed then, where they tell.
+    /// What they had computed then, where the probe counts it.
     computed: HashMap<ThreadId, Nanos>,
     /// Messages that had been sent then, where the program counts them.
     sent: Option<HashMap<(ThreadId, ThreadId), Traffic>>,
@@ -112,7 +111,8 @@ pub struct Remap {
     windows: u64,
     /// The CPU that each thread was on before it was placed anew.
     left: HashMap<ThreadId, CpuId>,
-    /// For how many windows nobody was put back after the last time, and in which that is possible again.
+    /// How many windows had to pass after the last plan that returned threads to their former CPUs, and the
+    /// window from which on that is possible again.
     returns: (u64, u64),
     /// Processes whose memory stayed where it was to be moved: how often, and until which window they
     /// are left alone.
@@ -386,7 +386,7 @@ impl Remap {
         let Some(case) = self.case(s, &knowledge, &mean) else { return false };
         let Some(nuco) = mapper("nuco+") else { return false };
         let mapping = (nuco.map)(&case.request());
-        // No CPU is left to nobody, whatever the mapper thinks of it.
+        // No CPU is left without a thread, whatever the mapper says.
         let mut counts = vec![0u32; s.cpus.len()];
         mapping.iter().for_each(|&c| counts[c] += 1);
         let emptied = |c: usize| counts[c] == 0 && self.counts[c] > 0;
@@ -427,7 +427,7 @@ impl Remap {
         true
     }
 
-    /// One node, where nobody has said what the machine is.
+    /// One node, where the machine is not known.
     fn nothing_known(s: &Snapshot) -> Option<Arc<Knowledge>> {
         (!s.cpus.is_empty()).then(|| Arc::new(Knowledge::even(vec![(0, s.cpu_set())], 1.0)))
     }
@@ -478,7 +478,7 @@ impl Remap {
         }
         let of = |t: ThreadIndex| s.threads[t].id;
         let gained = |((from, to), all): ((ThreadIndex, ThreadIndex), Traffic)| {
-            // What one has counted that did not tell then may be of long before.
+            // A thread that was not counted then may have sent all this long before.
             let told = [from, to].iter().all(|&t| self.computed.contains_key(&of(t)));
             let before =
                 told.then(|| then.get(&(of(from), of(to))).copied().unwrap_or_default())?;

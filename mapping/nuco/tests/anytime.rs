@@ -68,7 +68,7 @@ fn many_tasks_are_refined_at_least() {
     }
 }
 
-/// A clock that goes on by looking at it: time is up at every place where somebody looks.
+/// A clock that goes on by being read: time is up at every place where it is read.
 #[test]
 fn a_search_ends_wherever_its_time_is_up() {
     // A limit of so many looks at a clock that each of them advances by `step`.

@@ -133,7 +133,7 @@ fn as_good_as(o: &Objectives) -> Options {
     }
 }
 
-/// Whether `nuco+` with these options dominates a mapping; told where not.
+/// Whether `nuco+` with these options dominates a mapping; printed where it does not.
 fn is_dominated(
     dump: &Dump,
     (machine, cluster): (&str, &Cluster),
@@ -225,7 +225,7 @@ fn nuco_plus_is_better_than_every_other_mapper() {
     assert!(not.is_empty(), "not dominated:\n{}", not.join("\n"));
 }
 
-/// Told that nothing but communication counts, it finds less of it than who looks at nothing else: in
+/// Where only communication counts, it finds less of it than the mappers that look at nothing else: in
 /// bytes times hops as well, the other mappers' migrations and imbalance being its bounds.
 #[test]
 fn nuco_plus_has_fewer_hop_bytes_than_groups_by_communication() {

@@ -111,7 +111,7 @@ fn a_message_between_hosts_costs_both_and_arrives_later() {
     let read = 2.0 * 0.01 + 10e6 / 0.5e9;
     near(busy_s(&r), 1.0 + 4.0 * read + 0.2 + 3.0 + 0.2);
     near(r.makespan_s, 3.2 + 0.5 + 0.1);
-    // All hosts share the network: three messages of 10 s, which nobody reads for as long.
+    // All hosts share the network: three messages of 10 s each, of which no core takes as long to read.
     let g = graph(&[0.0; 4], &[(0, 1, 1.0, 1e9), (1, 0, 1.0, 1e9), (2, 3, 1.0, 1e9)]);
     let r = once(&g, &[0, 4, 2, 6], &FREE);
     near(busy_s(&r), 3.0 * 4.0 * 2.0);

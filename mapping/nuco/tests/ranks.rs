@@ -1,4 +1,4 @@
-//! The whole cycle over ranks that tell to whom they talk and what they compute, or only how long they wait:
+//! The whole cycle over ranks whose messages and computing are counted, or only how long they wait:
 //! `nuco` places them by it, and follows them when they talk to others.
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -24,7 +24,7 @@ struct Ranks {
     sent: [[u64; RANKS]; RANKS],
     /// How often they were asked.
     asked: u32,
-    /// The part of the time that each waits, busily, for all at a barrier, where they tell of that.
+    /// The part of the time that each waits, busily, for all at a barrier, where that is counted.
     waits: Option<[f64; RANKS]>,
     /// They count messages, and what they compute.
     counts: bool,
@@ -208,7 +208,7 @@ fn ranks_are_placed_by_what_they_tell() {
 }
 
 /// All threads are as busy as the others; those that say how long they waited are as light as they are, though
-/// they are level at each barrier.
+/// all are equally far at each barrier.
 #[test]
 fn what_threads_spin_at_barriers_is_no_load() {
     let mut machine = ranks([0, 0, 1, 1], Some([0.0, 0.0, 0.9, 0.9]));

@@ -1,5 +1,5 @@
 //! `nuco` on a simulated machine of two domains, through the whole cycle: threads of unequal work that
-//! meet at barriers, and processes whose memory is to follow them.
+//! wait for each other at barriers, and processes whose memory is to follow them.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_model::{CpuSet, Knowledge, Nanos};
@@ -41,7 +41,7 @@ fn uneven(phases: u32) -> Scenario {
 }
 
 /// Every phase takes 80 ms as the threads are placed, 40 ms as they should be: the heavy ones alone,
-/// three light ones on each of the others. Policies that level numbers or progress leave them, or mix them.
+/// three light ones on each of the others. Policies that even out numbers or progress leave them, or mix them.
 #[test]
 fn threads_of_unequal_work_are_placed_by_load() {
     let (phases, ideal) = (1_000, ms(40 * 1_000));
@@ -61,9 +61,9 @@ fn threads_of_unequal_work_are_placed_by_load() {
     assert!((1..=6).contains(&placed.migrations), "{}", placed.migrations);
 }
 
-/// Where loads are level nothing is moved, however long it runs.
+/// Where loads are even nothing is moved, however long it runs.
 #[test]
-fn what_is_level_is_left() {
+fn even_loads_are_left_alone() {
     let mut s = Scenario::new(8, 4, ms(20));
     (s.phases, s.barrier) = (1_000, Barrier::Block);
     let out = simulate(Sim::new(s), &NUCO, &options(10, 2.0), LIMIT);
@@ -134,12 +134,12 @@ fn memory_that_was_left_behind_follows() {
     assert!((8..=4 * 151).contains(&readings) && untold == 0, "{readings}");
     assert_eq!(run(Some(&[1, 0, 0, 1]), 1.0).0, []);
     assert_eq!(run(Some(&[0, 0, 1, 1]), 2.0).0, []);
-    // Unreadable, which is told once: it is taken to be where they compute.
+    // Unreadable, which a note says once: it is taken to be where they compute.
     let (followed, readings, told) = run(None, 2.0);
     assert!(followed.is_empty() && readings > 0 && told == 1, "{readings} {told}");
 }
 
-/// On one node it says nothing of memory, and levels loads all the same.
+/// On one node it moves no memory, and evens out loads all the same.
 #[test]
 fn one_node_will_do() {
     let options = DriverOptions::fixed(PERIOD, 1);

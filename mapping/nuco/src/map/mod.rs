@@ -42,12 +42,12 @@ pub struct Request<'a> {
     /// Time since some moment; for those that work within a time limit.
     pub clock: &'a dyn Fn() -> Nanos,
     /// Whether to stop where one is: asked now and then by those that take long. The tasks that have
-    /// not been placed by then stay where they are. [`no_stop`] where nobody is in a hurry.
+    /// not been placed by then stay where they are. [`no_stop`] where there is no hurry.
     pub stop: &'a dyn Fn() -> bool,
 }
 
 impl<'a> Request<'a> {
-    /// Of somebody who has no clock and is in no hurry: the answer depends on what is given alone, and a
+    /// Without a clock, and never to be stopped: the answer depends on what is given alone, and a
     /// time limit is only what the amount of search follows from.
     #[must_use]
     pub fn timeless(

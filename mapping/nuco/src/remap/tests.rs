@@ -15,7 +15,7 @@ struct Machine {
     on: BTreeMap<i32, Vec<f64>>,
     masks: Vec<Vec<bool>>,
     point: u64,
-    /// What threads tell: the part of the time for which each computes, and messages a second.
+    /// What the probe counts: the part of the time for which each computes, and messages a second.
     computes: Option<Vec<f64>>,
     talk: Vec<(ThreadIndex, ThreadIndex, f64)>,
     sent: BTreeMap<(ThreadIndex, ThreadIndex), f64>,
@@ -76,7 +76,7 @@ impl Machine {
         }
     }
 
-    /// What threads tell of themselves, if they do.
+    /// Adds what the probe counts, if it does.
     fn tell(&self, s: &mut Snapshot) {
         let Some(computes) = &self.computes else { return };
         for (task, share) in s.tasks.iter_mut().zip(computes) {
@@ -123,7 +123,7 @@ impl Machine {
     }
 }
 
-/// The policy, with what it is to know and what it wants to be told.
+/// The policy, with what it knows, and whether it has asked for counts and memory.
 struct Nuco {
     policy: Remap,
     environment: Arc<Environment>,
@@ -242,7 +242,7 @@ fn nothing_is_moved_for_less_than_it_costs() {
 }
 
 #[test]
-fn threads_with_masks_stay_and_no_cpu_is_left_to_nobody() {
+fn threads_with_masks_stay_and_no_cpu_is_left_empty() {
     let mut m = Machine::new(&[(0, 0.4), (0, 0.4), (1, 0.0), (2, 0.0), (3, 0.0)]);
     m.masks = vec![vec![true, false, false, false]; 2];
     m.masks.push(vec![true; 4]);
@@ -264,7 +264,7 @@ fn a_thread_whose_cpu_has_gone_gets_another_at_once() {
     let plans = m.run(&mut nuco, 1);
     assert_eq!(plans[0].moves.len(), 1);
     assert_eq!((plans[0].moves[0].thread, plans[0].moves[0].reason), (4, Reason::Evicted));
-    // And a CPU that has nobody gets a thread.
+    // And a CPU without threads gets one.
     m.at = vec![0, 0, 2, 3, 3];
     let plans = m.run(&mut nuco, 1);
     assert_eq!((plans[0].moves.len(), plans[0].moves[0].to), (1, 1));
@@ -343,7 +343,7 @@ fn partners_are_found_while_the_program_runs() {
     assert!(together(&m, 0, 3) && together(&m, 1, 2), "{:?}", m.at);
 }
 
-/// A pattern that lasts for no longer than a window moves nobody.
+/// A pattern that lasts no longer than a window moves no thread.
 #[test]
 fn talk_that_changes_from_window_to_window_is_not_followed() {
     let mut m = Machine {
@@ -370,7 +370,7 @@ fn those_that_spin_while_they_wait_are_light() {
     m.shares = computes;
     assert!(heaviest(&m) <= 0.5, "{:?}", m.at);
     let mut m = Machine::new(&threads);
-    assert!(m.run(&mut policy(10, 1.5, None), 100).is_empty(), "nobody knows better");
+    assert!(m.run(&mut policy(10, 1.5, None), 100).is_empty(), "their counts are not known");
 }
 
 /// A rank that was not asked before has counted from its beginning: that is nothing of the window.
@@ -449,7 +449,7 @@ fn memory_follows_where_that_pays() {
     assert_eq!((moved(0.0, 2.0), moved(1e6, 1.0), moved(1e15, 2.0)), (0, 0, 0));
 }
 
-/// The kernel has moved threads before they are seen: nobody is to be moved, but memory is.
+/// The kernel has moved threads before they are observed: memory has to be moved, threads have not.
 #[test]
 fn memory_that_was_left_behind_follows() {
     let mut m = Machine::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)]);

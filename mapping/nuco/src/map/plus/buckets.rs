@@ -22,7 +22,7 @@ use evenly_model::{CoreIndex, Link, TaskIndex};
 
 /// Buckets of gains, and as many of losses.
 const SIDE: usize = 320;
-/// The least gain that is told from none, as a part of the greatest.
+/// The least gain that is distinguished from none, as a part of the greatest.
 const LEAST: f64 = 1.0 / (1_u64 << 39) as f64;
 /// Steps by lot before a pass that begins with them, at most.
 const KICKED: usize = 6;
@@ -233,7 +233,7 @@ impl State<'_, '_> {
         if !self.model.graph.tasks()[t].movable {
             return any;
         }
-        // To where somebody it has to do with is, or wherever the lot says.
+        // To the core of a task that it communicates with, or to a random one.
         let its = self.model.graph.links(t);
         let partner = its.get(random.below(its.len().max(1))).map(|l| self.at[l.with]);
         let to = partner.filter(|&c| c != self.at[t]).or(any?[0].map(|s| s.1))?;
@@ -403,7 +403,7 @@ impl State<'_, '_> {
         for &core in to.iter().filter(|&&c| c != from) {
             let (there_s, takes_s) = cost_s(core);
             let more_s = self.over(self.time[core] + takes_s) - self.over(self.time[core]);
-            // What is above the bound afterwards is no reason against it: somebody may come back. That
+            // What is above the bound afterwards is no reason against it: another task may come back. That
             // it is less is one for it.
             let gain_s = here_s - there_s + ABOVE * (less_s - more_s).max(0.0);
             if best.is_none_or(|b| gain_s > b.0) {

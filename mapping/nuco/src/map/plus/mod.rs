@@ -1,6 +1,6 @@
 //! `nuco+`: makespan, communication and migrations together, by search.
 //!
-//! What is made small, the objective J, is described in `model`.
+//! The objective J, which is minimised, is described in `model`.
 //!
 //! # The search
 //! Invariant: the mapping returned is the best of all that were looked at, and the present one is
@@ -73,7 +73,7 @@ const HALVING_LOOKS: f64 = 6.0;
 const SCATTERED: f64 = 0.6;
 /// Cores whose distances are looked at for that, at most.
 const MOST_JUDGED: usize = 128;
-/// How often a start is levelled where its bounds are not kept after it.
+/// How often a start is annealed for its bounds alone, as long as they are not kept.
 const LEVELLINGS: usize = 4;
 /// Fewer sweeps than these are not worth a start of their own.
 const LEAST_SWEEPS: usize = 40;

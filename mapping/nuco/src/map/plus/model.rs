@@ -10,7 +10,7 @@
 //!
 //! - computes(c): what the tasks on c compute, over its speed: the load of each, less what it received
 //!   where it is at present (below), but at least half of its load. What a task takes includes the
-//!   time in which it communicates (section IV); counted once more, it is levelled twice. So J of the
+//!   time in which it communicates (section IV), which must not be counted twice. So J of the
 //!   present mapping is its makespan, but for the tenth, as long as no task receives for more than half
 //!   of its load. Where imbalance is bounded, or loads
 //!   are without it ([`crate::map::Options::received_in_loads`]), the load;
@@ -18,7 +18,7 @@
 //!   [`crate::map::Options::same_core`], where tasks have to take turns there), the factor
 //!   of the innermost cache that both cores share (the paper's future work, section VIII), 1 within a
 //!   node, else the NUCO factor of the receiver's node reading from the sender's. A core that receives
-//!   computes meanwhile for nobody, as the paper's cost(c, t) has it;
+//!   computes nothing meanwhile, as the paper's cost(c, t) has it;
 //! - B(c): their bytes, each times [`Cluster::byte_cost`]: the same, but between nodes of which
 //!   bandwidths are known the ratio of these;
 //! - a tenth of the mean of all cores counts besides, because memory and network are shared, and so that

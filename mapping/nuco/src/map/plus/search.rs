@@ -421,7 +421,7 @@ impl<'m, 'a> State<'m, 'a> {
         self.above(&self.sums) <= 1e-12 * self.model.mean_s
     }
 
-    /// Tries as many steps as there are tasks; `cost` is told the sums before a step that was taken.
+    /// Tries as many steps as there are tasks; `cost` gets the sums before each step that was taken.
     /// Returns false when it has become late.
     fn sweep(
         &mut self,
@@ -571,7 +571,7 @@ mod tests {
             let mean = model.mean_s;
             let mut state = State::new(model, tasks, model.present, 1.6 * mean);
             by_gain(&mut state);
-            // Nine cores, of which four have everything: six tasks cannot level that.
+            // Nine cores, of which four have everything: six migrations cannot even that out.
             assert_eq!(state.sums.migrations, 6);
             let mut free = Model { max_migrations: usize::MAX, ..with_costs_of(model) };
             free.worth_s = 0.0;
