@@ -1,7 +1,8 @@
 //! What the doctor says, as data.
 
-use crate::rules::{self, Case};
+use crate::case::Case;
 use crate::{Evidence, MIN_SECONDS, Setting, Source};
+use crate::{paste, rules};
 use evenly_model::CpuSet;
 use evenly_model::efficiency::Efficiency;
 use serde::Serialize;
@@ -142,7 +143,7 @@ impl Diagnosis {
         if prospect.gain_at_most == Some(1.0) {
             for f in &mut findings {
                 // What evenly cannot mend is not to be tried for it: as things are, at least.
-                if let Some(before) = f.paste.as_deref().and_then(rules::balances) {
+                if let Some(before) = f.paste.as_deref().and_then(paste::balances) {
                     f.paste = case.instead(f, before, compare.as_deref());
                 }
             }

@@ -13,8 +13,11 @@
 
 #![forbid(unsafe_code)]
 
+mod case;
 mod diagnosis;
 mod evidence;
+mod paste;
+mod prospect;
 mod rules;
 mod settings;
 mod text;

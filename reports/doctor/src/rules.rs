@@ -3,16 +3,13 @@
 //! Invariant: a rule gives a finding only where its cause was seen to cost something, and its sentence
 //! holds nothing but what was seen.
 
-use crate::evidence::{CpuUse, ThreadUse};
-use crate::settings::{
-    OPEN_MPI_YIELDS, Spinning, binding, endless_spinning, threads_wanted, told_to_yield,
-};
-use crate::{Evidence, Finding, Kind, Prospect, Runtime, Source};
-use evenly_model::theory::{self, Speeds};
-use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, counted, is_printable};
+use crate::case::{Case, LEAST, SLOW, of_known, of_others};
+use crate::evidence::ThreadUse;
+use crate::paste::{quoted, renice};
+use crate::settings::{OPEN_MPI_YIELDS, Spinning, binding, endless_spinning, threads_wanted};
+use crate::{Finding, Kind, Runtime};
+use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, counted};
 
-/// What costs less of the threads' time is not worth a finding.
-const LEAST: f64 = 0.05;
 /// The part of the threads' time that a quota must hold back.
 const LEAST_HELD: f64 = 0.02;
 /// Load balance below this is uneven work.
@@ -20,67 +17,18 @@ const LEVEL: f64 = 0.9;
 /// The part of its time, but for that in run queues, for which a thread with more work than others may
 /// sleep or spin and still be the one that they wait for.
 const HARDLY_SLEEPS: f64 = 0.25;
-/// A gain below this is not worth trying for.
-const LEAST_GAIN: f64 = 1.02;
-/// A CPU below this part of the fastest is slow.
-const SLOW: f64 = 0.9;
-/// A CPU counts as slower than another where their measured speeds differ by so many standard errors.
-const SURELY: f64 = 4.0;
-/// A CPU that was idle for more than this part of the time has a low clock when its speed is measured.
-const MOSTLY_BUSY: f64 = 0.5;
 /// Memory of fewer pages is in the caches: 16 MiB, where pages have 4 KiB.
 const LEAST_PAGES: u64 = 4_096;
 /// What is said where a launcher may have bound ranks.
 const MPI_BINDS: &str = " (mpirun --bind-to none, where it is mpirun that binds)";
 /// More than this part of a program's CPU time is much for polling.
 const POLLS: f64 = 0.1;
-/// A call of sched_yield(2) that hands the CPU over takes less than this, in seconds: 0.6 to 1.8 us were
-/// measured, with all that a rank of Open MPI does from one to the next.
-const HANDING_OVER: f64 = 5e-6;
 /// Where less than this part of the time is spent asleep, nobody is seen to wait.
-const ASLEEP: f64 = 0.02;
-
-/// What keeps equal threads level, before a command.
-const RUN: &str = "evenly run -- ";
-/// The same for those of unequal work that wait for each other.
-const RUN_UNEVEN: &str = "evenly run --policy hpc-auto -- ";
-
-/// What a line has before the program's command, where it is one that balances.
-pub(crate) fn balances(line: &str) -> Option<&'static str> {
-    [RUN, RUN_UNEVEN].into_iter().find(|before| line.starts_with(before))
-}
-
-/// The evidence, with what several rules need of it.
-pub(crate) struct Case<'a> {
-    e: &'a Evidence,
-    threads: Vec<&'a ThreadUse>,
-    /// CPUs that any of the threads may use.
-    pub(crate) usable: CpuSet,
-    /// T: the longest stay.
-    time: f64,
-}
+pub(crate) const ASLEEP: f64 = 0.02;
 
 /// 12.3 %.
 fn percent(part: f64) -> String {
     format!("{:.0} %", 100.0 * part)
-}
-
-/// As a shell takes it.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else if !word.chars().all(is_printable) {
-        // As bash, zsh and ksh read it, so that the line can be shown and pasted.
-        let ansi = |c: char| match c {
-            '\'' | '\\' => format!("\\{c}"),
-            c if is_printable(c) => c.to_string(),
-            c => c.encode_utf8(&mut [0; 4]).bytes().map(|b| format!("\\{b:03o}")).collect(),
-        };
-        format!("$'{}'", word.chars().map(ansi).collect::<String>())
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }
 
 /// Names of a few, and how many more there are.
@@ -90,272 +38,7 @@ fn few(names: impl Iterator<Item = String>) -> String {
     if all.len() > 3 { format!("{shown} and {} more", all.len() - 3) } else { shown }
 }
 
-impl<'a> Case<'a> {
-    pub(crate) fn new(e: &'a Evidence) -> Self {
-        let threads = e.compute();
-        let known = threads.iter().filter(|t| !t.mask.is_empty());
-        let masks = known.fold(CpuSet::new(), |all, t| all.or(&t.mask));
-        let usable = if masks.is_empty() { e.cpuset.clone() } else { masks.and(&e.cpuset) };
-        let time = threads.iter().map(|t| t.stay.present_s).fold(0.0, f64::max);
-        Self { e, threads, usable, time }
-    }
-
-    /// n.
-    pub(crate) fn n(&self) -> usize {
-        self.threads.len()
-    }
-
-    /// m.
-    fn m(&self) -> usize {
-        self.usable.len().max(1)
-    }
-
-    fn sum(&self, f: impl Fn(&ThreadUse) -> f64) -> f64 {
-        self.threads.iter().map(|t| f(t)).sum()
-    }
-
-    /// The part of the threads' time that this is.
-    fn part(&self, seconds: f64) -> f64 {
-        (seconds / (self.n() as f64 * self.time).max(1e-9)).clamp(0.0, 1.0)
-    }
-
-    /// The part of the threads' time in which they wanted a CPU and had none.
-    fn waits(&self) -> f64 {
-        self.part(self.sum(|t| t.stay.waited_s))
-    }
-
-    /// The part of their time for which they slept.
-    fn sleeps(&self) -> f64 {
-        self.part(self.sum(|t| t.stay.blocked_s))
-    }
-
-    fn cpu(&self, id: CpuId) -> Option<&CpuUse> {
-        self.e.cpus.iter().find(|c| c.id == id)
-    }
-
-    /// CPUs with their use, of those that the threads may use.
-    fn used(&self) -> impl Iterator<Item = &CpuUse> {
-        self.e.cpus.iter().filter(|c| self.usable.contains(c.id))
-    }
-
-    /// The CPU on which the same work took least. An idle one may well be faster than that.
-    fn fastest(&self) -> Option<&CpuUse> {
-        let known = self.used().filter_map(|u| Some((u, u.work_ns?.0)));
-        known.min_by(|a, b| a.1.total_cmp(&b.1)).map(|found| found.0)
-    }
-
-    /// Whether a CPU was measured to be slow, beyond doubt.
-    fn is_slow(&self, u: &CpuUse) -> bool {
-        let fastest = self.fastest().and_then(|f| f.work_ns);
-        let (Some((least, its_error)), Some((took, error))) = (fastest, u.work_ns) else {
-            return false;
-        };
-        let sure = took - least > SURELY * its_error.hypot(error);
-        sure && least < SLOW * took && u.busy_s + u.uncounted_s >= MOSTLY_BUSY * self.e.seconds
-    }
-
-    /// The speed of a CPU beside that of the fastest: by the kernel, or less where less was measured.
-    fn speed(&self, u: &CpuUse) -> f64 {
-        let most = self.used().map(|u| u.capacity).max().unwrap_or(FULL_CAPACITY).max(1);
-        let told = f64::from(u.capacity) / f64::from(most);
-        let fastest = self.fastest().and_then(|f| f.work_ns).filter(|_| self.is_slow(u));
-        match (fastest, u.work_ns) {
-            (Some((least, _)), Some((took, _))) => told.min(least / took),
-            _ => told,
-        }
-    }
-
-    /// What a thread computed, in seconds of the fastest CPU.
-    fn work(&self, t: &ThreadUse) -> f64 {
-        let speed = t.cpu.and_then(|at| self.used().find(|u| u.id == at)).map(|u| self.speed(u));
-        t.computed_s() * speed.unwrap_or(1.0)
-    }
-
-    /// The part of the watched time for which a CPU had nothing to do.
-    fn idle(&self, c: &CpuUse) -> f64 {
-        (1.0 - (c.busy_s + c.uncounted_s + c.stolen_s) / self.e.seconds.max(1e-9)).clamp(0.0, 1.0)
-    }
-
-    /// Whether a probe told of all threads when they spin.
-    fn told(&self) -> bool {
-        !self.threads.is_empty() && self.threads.iter().all(|t| t.stay.spun_s.is_some())
-    }
-
-    fn open_mp(&self) -> bool {
-        [Runtime::Gomp, Runtime::Omp].iter().any(|r| self.e.runtimes.contains(r))
-    }
-
-    fn mpi(&self) -> Option<Runtime> {
-        [Runtime::OpenMpi, Runtime::Mpich].into_iter().find(|r| self.e.runtimes.contains(r))
-    }
-
-    /// Processes that compute.
-    fn processes(&self) -> usize {
-        let mut pids: Vec<i32> = self.threads.iter().map(|t| t.pid).collect();
-        pids.sort_unstable();
-        pids.dedup();
-        pids.len()
-    }
-
-    /// The program's command behind something, to be pasted. None where it is not known.
-    pub(crate) fn line(&self, before: &str) -> Option<String> {
-        let words: Vec<String> = self.e.command.iter().map(|w| quoted(w)).collect();
-        (!words.is_empty()).then(|| format!("{} {}", before.trim_end(), words.join(" ")))
-    }
-
-    /// The program's command without what binds its threads, behind something. None where it is not known
-    /// what does.
-    pub(crate) fn unbound(&self, before: &str) -> Option<String> {
-        let what = match binding(&self.e.environment).filter(|_| self.open_mp()) {
-            Some(setting) => {
-                let name = setting.split('=').next().unwrap_or_default();
-                format!("env -u {name} OMP_PROC_BIND=false")
-            }
-            // Its launcher binds unless it is told not to.
-            None if self.mpi() == Some(Runtime::OpenMpi) => {
-                String::from("OMPI_MCA_hwloc_base_binding_policy=none")
-            }
-            None => return None,
-        };
-        self.line(&format!("{what} {before}"))
-    }
-
-    /// The line that shows who computes and who waits, and when.
-    fn show(&self) -> Option<String> {
-        if let Some(pid) = self.e.pid {
-            return Some(format!("evenly top {pid}"));
-        }
-        // Without it those that spin would seem to compute.
-        let probe = if self.told() { " --probe on" } else { "" };
-        let run = format!("evenly run --policy observe{probe} --record run.evenly --");
-        self.line(&run).map(|line| format!("{line}; evenly report run.evenly"))
-    }
-
-    /// The line that balances the program, as far as its work is known.
-    fn balance(&self, uneven: bool) -> Option<String> {
-        self.line(if uneven { RUN_UNEVEN } else { RUN })
-    }
-
-    /// What helps instead of a line that balances, where that promises nothing as things are.
-    pub(crate) fn instead(
-        &self,
-        f: &Finding,
-        before: &str,
-        measure: Option<&str>,
-    ) -> Option<String> {
-        match f.kind {
-            Kind::Spinning | Kind::MpiOversubscribed => measure.map(str::to_owned),
-            _ if self.is_bound() && self.unbound(before).is_some() => self.unbound(before),
-            Kind::Neighbour => self.named().first().map(|o| renice(o)).or_else(|| self.show()),
-            Kind::UnevenWork => self.show(),
-            _ => None,
-        }
-    }
-
-    /// The line that measures what no rule decides: how to wait best, and what evenly makes of it.
-    pub(crate) fn measure(&self, findings: &[Finding]) -> Option<String> {
-        let has = |kind: Kind| findings.iter().any(|f| f.kind == kind);
-        let mut arms = Vec::from([String::from("kernel")]);
-        arms.extend(self.other_waiting(findings).map(|variables| format!("kernel:{variables}")));
-        let uneven = has(Kind::UnevenWork) && self.n() > self.m();
-        if arms.len() == 1 && !uneven {
-            return self.line("evenly compare --");
-        }
-        arms.push(String::from("hybrid"));
-        arms.extend(uneven.then(|| String::from("hpc-auto")));
-        self.line(&format!("evenly compare --policies {} --", quoted(&arms.join(","))))
-    }
-
-    /// Variables with which threads wait in another way than they did, where there are such and waiting
-    /// is what ails them.
-    fn other_waiting(&self, findings: &[Finding]) -> Option<String> {
-        let has = |kind: Kind| findings.iter().any(|f| f.kind == kind);
-        if has(Kind::MpiOversubscribed) && self.mpi() == Some(Runtime::OpenMpi) {
-            let other = if self.yields() { "0" } else { "1" };
-            return Some(format!("{}={other}", OPEN_MPI_YIELDS[0]));
-        }
-        if !has(Kind::Spinning) || !self.open_mp() {
-            return None;
-        }
-        let set: Vec<String> =
-            endless_spinning(&self.e.environment).iter().map(Spinning::sleeping).collect();
-        Some(if set.is_empty() { self.sleeping().to_owned() } else { set.join(" ") })
-    }
-
-    /// The variable with which threads of OpenMP sleep while they wait.
-    fn sleeping(&self) -> &'static str {
-        if self.e.runtimes.contains(&Runtime::Omp) {
-            "KMP_BLOCKTIME=0"
-        } else {
-            "OMP_WAIT_POLICY=passive"
-        }
-    }
-
-    /// Whether threads yield in a loop while they wait.
-    fn yields(&self) -> bool {
-        self.ranks_yield() || self.threads.iter().any(|t| t.yields())
-    }
-
-    /// Whether all are ranks that yield: where one does, all do. Not each is seen to, as one that hands its
-    /// CPU to somebody who keeps it for long does so seldom.
-    fn ranks_yield(&self) -> bool {
-        match self.mpi() {
-            Some(Runtime::OpenMpi) if told_to_yield(&self.e.environment) => true,
-            Some(_) => self.threads.iter().any(|t| t.yields()),
-            None => false,
-        }
-    }
-
-    /// The CPU time that yielding took, and that others could not have. Who yields gives the CPU to whoever
-    /// wants it: he computes for milliseconds, or he waits, too, and gives it back at once. So calls that
-    /// handed it over, however many, kept none from computing for longer than they took, which is little of
-    /// those milliseconds; what is lost are those in vain.
-    fn yielding_s(&self, t: &ThreadUse) -> f64 {
-        (t.system_s - HANDING_OVER * t.preempted as f64).max(0.0)
-    }
-
-    /// The CPU time that spinning took, as far as others could not have it. None where nobody told who
-    /// spins.
-    fn lost_s(&self) -> Option<f64> {
-        let ranks = self.ranks_yield();
-        let lost = |t: &ThreadUse| {
-            let spun = t.stay.spun_s.unwrap_or(0.0);
-            if ranks || t.yields() { spun.min(self.yielding_s(t)) } else { spun }
-        };
-        self.told().then(|| self.sum(lost))
-    }
-
-    /// Other processes that used much of the CPUs.
-    fn named(&self) -> Vec<&'a crate::Other> {
-        let much =
-            |o: &&crate::Other| o.cpu_s >= LEAST * self.e.seconds && self.usable.contains(o.cpu);
-        self.e.others.iter().filter(much).collect()
-    }
-
-    /// Whether a thread may use one CPU only, though the program may use more.
-    pub(crate) fn is_bound(&self) -> bool {
-        self.m() > 1 && self.threads.iter().any(|t| t.mask.len() == 1)
-    }
-
-    /// The line that lets these threads go while they run: they may be of several processes, of which the
-    /// one that was named is perhaps none.
-    fn let_go(&self, threads: &[&ThreadUse]) -> Option<String> {
-        self.e.pid?;
-        let mut pids: Vec<i32> = threads.iter().map(|t| t.pid).collect();
-        pids.sort_unstable();
-        pids.dedup();
-        let cpus = &self.e.cpuset;
-        match pids.as_slice() {
-            [] => None,
-            [pid] => Some(format!("taskset -apc {cpus} {pid}")),
-            several => {
-                let list: Vec<String> = several.iter().map(ToString::to_string).collect();
-                let list = list.join(" ");
-                Some(format!("for p in {list}; do taskset -apc {cpus} $p; done"))
-            }
-        }
-    }
-
+impl Case<'_> {
     /// The thread among these that was kept waiting longest, and where.
     fn worst(&self, threads: &[i32]) -> Option<String> {
         let among = self.threads.iter().filter(|t| threads.contains(&t.tid));
@@ -579,22 +262,6 @@ fn pinned_together(c: &Case<'_>) -> Option<Finding> {
     Some(f)
 }
 
-/// CPU time that others used, of each CPU that the threads may use.
-fn of_others(c: &Case<'_>) -> Vec<(CpuId, f64)> {
-    // Where threads ran is known from samples; how much they ran, exactly.
-    let seen: f64 = c.used().map(|u| u.program_s).sum();
-    let ran: f64 = c.e.threads.iter().map(|t| t.stay.ran_s).sum();
-    let scale = if seen > 0.0 { ran / seen } else { 1.0 };
-    c.used().map(|u| (u.id, (u.busy_s - u.program_s * scale).max(of_known(c, u)))).collect()
-}
-
-/// CPU time of processes that were seen on a CPU whose busy time was not counted in full: what they used is known
-/// all the same.
-fn of_known(c: &Case<'_>, u: &CpuUse) -> f64 {
-    let there = c.e.others.iter().filter(|o| u.uncounted_s > 0.0 && o.cpu == u.id);
-    there.map(|o| o.cpu_s).sum::<f64>().min(c.e.seconds)
-}
-
 fn neighbour(c: &Case<'_>) -> Option<Finding> {
     let shares = of_others(c);
     let seen: f64 = c.e.threads.iter().map(|t| t.stay.ran_s).sum();
@@ -649,10 +316,6 @@ fn neighbour(c: &Case<'_>) -> Option<Finding> {
         .map(|t| t.tid)
         .collect();
     Some(f)
-}
-
-fn renice(other: &crate::Other) -> String {
-    format!("renice -n 19 -p {}", other.pid)
 }
 
 fn slow_cpu(c: &Case<'_>) -> Option<Finding> {
@@ -730,14 +393,14 @@ fn slow_cpu(c: &Case<'_>) -> Option<Finding> {
 }
 
 /// One thread that takes longer than the others, which wait for it.
-struct Heavy<'a> {
-    thread: &'a ThreadUse,
+pub(crate) struct Heavy<'a> {
+    pub(crate) thread: &'a ThreadUse,
     most: f64,
     balance: f64,
     cost: f64,
 }
 
-fn heavy<'a>(c: &Case<'a>) -> Option<Heavy<'a>> {
+pub(crate) fn heavy<'a>(c: &Case<'a>) -> Option<Heavy<'a>> {
     // Who spins while others wait looks as if it had as much work.
     if c.n() < 2 || (!c.told() && (c.sleeps() < LEAST || c.e.spins(&c.threads))) {
         return None;
@@ -757,7 +420,7 @@ fn heavy<'a>(c: &Case<'a>) -> Option<Heavy<'a>> {
 
 /// The CPU of that thread and what the same short work took there and where it took least, where this may
 /// be all that ails it: too little was measured to be sure.
-fn perhaps_slow(c: &Case<'_>, heavy: &ThreadUse) -> Option<(CpuId, f64, f64)> {
+pub(crate) fn perhaps_slow(c: &Case<'_>, heavy: &ThreadUse) -> Option<(CpuId, f64, f64)> {
     let own = c.used().find(|u| heavy.cpu == Some(u.id))?;
     let (took, error) = own.work_ns?;
     let (least, its_error) = c.fastest()?.work_ns?;
@@ -820,7 +483,7 @@ fn uneven_work(c: &Case<'_>) -> Option<Finding> {
 }
 
 /// How far CPUs were idle although threads waited for CPUs.
-fn idle_beside_waiting(c: &Case<'_>) -> f64 {
+pub(crate) fn idle_beside_waiting(c: &Case<'_>) -> f64 {
     let idle: f64 = c.used().map(|u| c.idle(u)).sum::<f64>();
     let by_threads = 1.0 - c.sum(|t| t.stay.ran_s) / (c.m() as f64 * c.time).max(1e-9);
     if c.e.cpus.is_empty() { by_threads.max(0.0) } else { idle / c.m() as f64 }
@@ -1105,144 +768,4 @@ fn remote_memory(c: &Case<'_>) -> Option<Finding> {
     f.threads = far.iter().map(|t| t.tid).collect();
     f.cpus = home.cpus.clone();
     Some(f)
-}
-
-impl Case<'_> {
-    /// What no rule can decide.
-    pub(crate) fn unknown(&self, findings: &[Finding]) -> Vec<String> {
-        let mut all = Vec::new();
-        if let Some(found) = heavy(self)
-            && let Some((cpu, took, least)) = perhaps_slow(self, found.thread)
-        {
-            all.push(format!(
-                "whether CPU {cpu} is slow or {} has more work than others: the same short work took \
-                 {:.0} us there and {:.0} us on the fastest CPU, measured too seldom to be sure; watch it \
-                 for longer",
-                found.thread.label(),
-                took / 1e3,
-                least / 1e3
-            ));
-        }
-        let spinning = findings.iter().any(|f| f.kind == Kind::Spinning);
-        if !self.told() && !spinning && self.n() > 1 && self.sleeps() < ASLEEP {
-            let more = if self.n() > self.m() && !self.n().is_multiple_of(self.m()) {
-                "; if they do, evenly may gain more than the kernel"
-            } else {
-                ""
-            };
-            all.push(format!(
-                "whether threads spin while they wait: none ever sleeps, and spinning looks like \
-                 computing{more}"
-            ));
-        }
-        all
-    }
-
-    /// What evenly would gain, by theory and by what was seen.
-    pub(crate) fn prospect(&self, findings: &[Finding]) -> Prospect {
-        let (n, m) = (self.n(), self.m());
-        let none = |why: &str| Prospect {
-            gain_at_most: Some(1.0),
-            reason: format!("no benefit here: {why}"),
-        };
-        let has = |kind: Kind| findings.iter().any(|f| f.kind == kind);
-        if has(Kind::Quota) {
-            return none("a quota limits all threads together, wherever they run");
-        }
-        if has(Kind::NarrowMask) {
-            return none("evenly never moves a thread out of its mask; mend that first");
-        }
-        if has(Kind::PinnedTogether) || self.is_bound() {
-            let by = binding(&self.e.environment).filter(|_| self.open_mp());
-            let by = by.map_or_else(String::new, |setting| format!(" by {setting}"));
-            return none(&format!(
-                "threads are bound{by}, and evenly leaves such threads where they are"
-            ));
-        }
-        if n < 2 || m < 2 {
-            return none("it takes two threads and two CPUs");
-        }
-        if has(Kind::BlockedIo) && self.waits() < LEAST {
-            return none("its threads wait for a disk, not for CPUs");
-        }
-        let (speeds, unequal) = self.speeds();
-        let (few, count) = (n as u32, u32::try_from(m).unwrap_or(u32::MAX));
-        let bound = match &speeds {
-            Some(s) if unequal => s.upper_bound(few),
-            _ => theory::upper_bound(few, count),
-        };
-        if has(Kind::UnevenWork) {
-            if n <= m {
-                return none("each thread has a CPU, and moving them divides no work anew");
-            }
-            // No thread ends before its own work is done, nor all before the CPUs have done all.
-            let most = self.threads.iter().map(|t| t.computed_s()).fold(0.0, f64::max);
-            let least = most.max(self.sum(ThreadUse::computed_s) / m as f64);
-            let gain = (self.time / least.max(1e-9)).min(bound.max(1.0) * 2.0).max(1.0);
-            return Prospect {
-                gain_at_most: Some(gain),
-                reason: format!(
-                    "at most {gain:.2} times as fast, if the busiest thread never waits for a CPU"
-                ),
-            };
-        }
-        if bound < LEAST_GAIN {
-            if unequal {
-                return none(&format!(
-                    "{n} threads can share {m} CPUs as unequal as these are so that each gets about as much"
-                ));
-            }
-            let how = if n <= m {
-                String::from("each thread has a CPU to itself")
-            } else {
-                format!("{n} threads divide evenly among {m} CPUs")
-            };
-            return none(&format!("{how}, and no CPU is much slower than another"));
-        }
-        if self.waits() < ASLEEP && !unequal {
-            return none("the threads hardly wait for CPUs");
-        }
-        // Who sleeps while it waits leaves CPUs idle, and more than these cannot be won.
-        let idle = idle_beside_waiting(self);
-        let known = self.sleeps() >= ASLEEP && !unequal && !self.e.cpus.is_empty();
-        let gain = if known { bound.min(1.0 / (1.0 - idle).max(0.1)) } else { bound };
-        if gain < LEAST_GAIN {
-            return none("the kernel already keeps the CPUs busy");
-        }
-        let short = match self.e.phase {
-            Some((length, _)) if length < 0.07 => {
-                "; its phases are short, which leaves little of that"
-            }
-            _ => "",
-        };
-        let against = if known {
-            "as it is"
-        } else {
-            "as threads that stay where they are; the kernel may reach much of that"
-        };
-        Prospect {
-            gain_at_most: Some(gain),
-            reason: format!("at most {gain:.2} times as fast {against}{short}"),
-        }
-    }
-
-    /// How fast each CPU is for the program: capacity, less what others and the host take. And whether
-    /// they differ.
-    fn speeds(&self) -> (Option<Speeds>, bool) {
-        let others = of_others(self);
-        let list: Vec<f64> = self
-            .used()
-            .map(|u| {
-                let taken = others.iter().find(|o| o.0 == u.id).map_or(0.0, |o| o.1) + u.stolen_s;
-                // One that shares a CPU fairly with k others still has its part of it.
-                let left = (1.0 - taken / self.e.seconds.max(1e-9)).clamp(0.1, 1.0);
-                left * self.speed(u)
-            })
-            .collect();
-        let least = list.iter().copied().fold(1.0, f64::min);
-        let text: Vec<String> = list.iter().map(|s| format!("{s:.6}")).collect();
-        let known = list.len() == self.m() && self.e.source == Source::Live;
-        let speeds = if known { text.join(",").parse().ok() } else { None };
-        (speeds, known && least < SLOW)
-    }
 }

@@ -1,0 +1,156 @@
+//! Lines to paste into a shell: the program's command behind what helps it, and commands for running processes.
+//!
+//! Invariant: words from outside are quoted, so that a shell takes them as they are.
+
+use crate::case::Case;
+use crate::evidence::ThreadUse;
+use crate::settings::{OPEN_MPI_YIELDS, Spinning, binding, endless_spinning};
+use crate::{Finding, Kind, Runtime};
+use evenly_model::is_printable;
+
+/// What keeps equal threads level, before a command.
+const RUN: &str = "evenly run -- ";
+/// The same for those of unequal work that wait for each other.
+const RUN_UNEVEN: &str = "evenly run --policy hpc-auto -- ";
+
+/// What a line has before the program's command, where it is one that balances.
+pub(crate) fn balances(line: &str) -> Option<&'static str> {
+    [RUN, RUN_UNEVEN].into_iter().find(|before| line.starts_with(before))
+}
+
+/// As a shell takes it.
+pub(crate) fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else if !word.chars().all(is_printable) {
+        // As bash, zsh and ksh read it, so that the line can be shown and pasted.
+        let ansi = |c: char| match c {
+            '\'' | '\\' => format!("\\{c}"),
+            c if is_printable(c) => c.to_string(),
+            c => c.encode_utf8(&mut [0; 4]).bytes().map(|b| format!("\\{b:03o}")).collect(),
+        };
+        format!("$'{}'", word.chars().map(ansi).collect::<String>())
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+impl Case<'_> {
+    /// The program's command behind something, to be pasted. None where it is not known.
+    pub(crate) fn line(&self, before: &str) -> Option<String> {
+        let words: Vec<String> = self.e.command.iter().map(|w| quoted(w)).collect();
+        (!words.is_empty()).then(|| format!("{} {}", before.trim_end(), words.join(" ")))
+    }
+
+    /// The program's command without what binds its threads, behind something. None where it is not known
+    /// what does.
+    pub(crate) fn unbound(&self, before: &str) -> Option<String> {
+        let what = match binding(&self.e.environment).filter(|_| self.open_mp()) {
+            Some(setting) => {
+                let name = setting.split('=').next().unwrap_or_default();
+                format!("env -u {name} OMP_PROC_BIND=false")
+            }
+            // Its launcher binds unless it is told not to.
+            None if self.mpi() == Some(Runtime::OpenMpi) => {
+                String::from("OMPI_MCA_hwloc_base_binding_policy=none")
+            }
+            None => return None,
+        };
+        self.line(&format!("{what} {before}"))
+    }
+
+    /// The line that shows who computes and who waits, and when.
+    pub(crate) fn show(&self) -> Option<String> {
+        if let Some(pid) = self.e.pid {
+            return Some(format!("evenly top {pid}"));
+        }
+        // Without it those that spin would seem to compute.
+        let probe = if self.told() { " --probe on" } else { "" };
+        let run = format!("evenly run --policy observe{probe} --record run.evenly --");
+        self.line(&run).map(|line| format!("{line}; evenly report run.evenly"))
+    }
+
+    /// The line that balances the program, as far as its work is known.
+    pub(crate) fn balance(&self, uneven: bool) -> Option<String> {
+        self.line(if uneven { RUN_UNEVEN } else { RUN })
+    }
+
+    /// What helps instead of a line that balances, where that promises nothing as things are.
+    pub(crate) fn instead(
+        &self,
+        f: &Finding,
+        before: &str,
+        measure: Option<&str>,
+    ) -> Option<String> {
+        match f.kind {
+            Kind::Spinning | Kind::MpiOversubscribed => measure.map(str::to_owned),
+            _ if self.is_bound() && self.unbound(before).is_some() => self.unbound(before),
+            Kind::Neighbour => self.named().first().map(|o| renice(o)).or_else(|| self.show()),
+            Kind::UnevenWork => self.show(),
+            _ => None,
+        }
+    }
+
+    /// The line that measures what no rule decides: how to wait best, and what evenly makes of it.
+    pub(crate) fn measure(&self, findings: &[Finding]) -> Option<String> {
+        let has = |kind: Kind| findings.iter().any(|f| f.kind == kind);
+        let mut arms = Vec::from([String::from("kernel")]);
+        arms.extend(self.other_waiting(findings).map(|variables| format!("kernel:{variables}")));
+        let uneven = has(Kind::UnevenWork) && self.n() > self.m();
+        if arms.len() == 1 && !uneven {
+            return self.line("evenly compare --");
+        }
+        arms.push(String::from("hybrid"));
+        arms.extend(uneven.then(|| String::from("hpc-auto")));
+        self.line(&format!("evenly compare --policies {} --", quoted(&arms.join(","))))
+    }
+
+    /// Variables with which threads wait in another way than they did, where there are such and waiting
+    /// is what ails them.
+    pub(crate) fn other_waiting(&self, findings: &[Finding]) -> Option<String> {
+        let has = |kind: Kind| findings.iter().any(|f| f.kind == kind);
+        if has(Kind::MpiOversubscribed) && self.mpi() == Some(Runtime::OpenMpi) {
+            let other = if self.yields() { "0" } else { "1" };
+            return Some(format!("{}={other}", OPEN_MPI_YIELDS[0]));
+        }
+        if !has(Kind::Spinning) || !self.open_mp() {
+            return None;
+        }
+        let set: Vec<String> =
+            endless_spinning(&self.e.environment).iter().map(Spinning::sleeping).collect();
+        Some(if set.is_empty() { self.sleeping().to_owned() } else { set.join(" ") })
+    }
+
+    /// The variable with which threads of OpenMP sleep while they wait.
+    pub(crate) fn sleeping(&self) -> &'static str {
+        if self.e.runtimes.contains(&Runtime::Omp) {
+            "KMP_BLOCKTIME=0"
+        } else {
+            "OMP_WAIT_POLICY=passive"
+        }
+    }
+
+    /// The line that lets these threads go while they run: they may be of several processes, of which the
+    /// one that was named is perhaps none.
+    pub(crate) fn let_go(&self, threads: &[&ThreadUse]) -> Option<String> {
+        self.e.pid?;
+        let mut pids: Vec<i32> = threads.iter().map(|t| t.pid).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        let cpus = &self.e.cpuset;
+        match pids.as_slice() {
+            [] => None,
+            [pid] => Some(format!("taskset -apc {cpus} {pid}")),
+            several => {
+                let list: Vec<String> = several.iter().map(ToString::to_string).collect();
+                let list = list.join(" ");
+                Some(format!("for p in {list}; do taskset -apc {cpus} $p; done"))
+            }
+        }
+    }
+}
+
+pub(crate) fn renice(other: &crate::Other) -> String {
+    format!("renice -n 19 -p {}", other.pid)
+}

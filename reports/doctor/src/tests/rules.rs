@@ -1,0 +1,606 @@
+//! Each rule with what provokes it and what must not.
+
+use super::*;
+
+#[test]
+fn what_is_healthy_has_no_finding() {
+    let healthy = [
+        ("a CPU each", balanced()),
+        ("one thread", evidence(vec![thread(0, 9.9, 0.1, 0.0)])),
+        (
+            "asleep most of the time",
+            evidence(vec![thread(0, 0.1, 0.0, 9.9), thread(1, 0.1, 0.0, 9.9)]),
+        ),
+        ("four on two", evidence((0..4).map(|i| thread(i, 4.9, 5.0, 0.1)).collect())),
+        ("three on two, busy", three()),
+        ("a helper that sleeps", {
+            let mut e = balanced();
+            e.threads.push(thread(2, 0.05, 0.0, 9.95));
+            e
+        }),
+    ];
+    for (name, e) in healthy {
+        let d = Diagnosis::of(&e, Vec::new());
+        assert!(d.findings.is_empty(), "{name}: {}", d.text());
+        assert_eq!(d.prospect.gain_at_most == Some(1.0), name != "three on two, busy", "{name}");
+    }
+    // Without a probe it cannot be told whether these spin.
+    assert!(Diagnosis::of(&three(), Vec::new()).unknown[0].contains("spin"));
+}
+
+#[test]
+fn a_quota_that_ran_out() {
+    let mut e = evidence((0..8).map(|i| thread(i, 1.2, 8.8, 0.0)).collect());
+    let quota = |times, held_s| {
+        Some(QuotaUse { cpus: 1.0, times, held_s, lift: Some("echo -1 > q".into()) })
+    };
+    e.quota = quota(97, 10.0);
+    let (d, f) = of(&e);
+    assert_eq!((d.findings.len(), f.kind), (1, Kind::Quota), "{}", d.text());
+    assert!((f.cost.unwrap() - 10.0 / 19.6).abs() < 1e-9);
+    assert_eq!(f.paste.as_deref(), Some("echo -1 > q"));
+    assert_eq!(d.prospect.gain_at_most, Some(1.0));
+    e.runtimes.insert(Runtime::Gomp);
+    assert_eq!(of(&e).1.paste.as_deref(), Some("OMP_NUM_THREADS=1 ./app '-n 3'"));
+    // One that is never reached.
+    e.quota = quota(0, 0.0);
+    assert!(!kinds(&e).contains(&Kind::Quota));
+}
+
+#[test]
+fn a_mask_narrower_than_the_threads() {
+    let narrow = |mask: &str| {
+        let mut e = evidence((0..4).map(|i| thread(i, 2.4, 7.5, 0.0)).collect());
+        for t in &mut e.threads {
+            (t.mask, t.cpu) = (cpus(mask), Some(CpuId(0)));
+        }
+        e.cpus[0].program_s = 9.6;
+        e.cpus[0].busy_s = 9.6;
+        (e.cpus[1].program_s, e.cpus[1].busy_s) = (0.0, 0.0);
+        e
+    };
+    let (d, f) = of(&narrow("0"));
+    assert_eq!((d.findings.len(), f.kind), (1, Kind::NarrowMask), "{}", d.text());
+    assert_eq!(f.paste.as_deref(), Some("taskset -c 0-1 ./app '-n 3'"));
+    assert!((f.cost.unwrap() - 0.5).abs() < 1e-9);
+    assert_eq!(
+        of(&Evidence { pid: Some(7), ..narrow("0") }).1.paste.unwrap(),
+        "taskset -apc 0-1 100"
+    );
+    // The process that was named may be their launcher.
+    let mut ranks = Evidence { pid: Some(7), ..narrow("0") };
+    ranks.threads[3].pid = 90;
+    assert_eq!(of(&ranks).1.paste.unwrap(), "for p in 90 100; do taskset -apc 0-1 $p; done");
+    ranks.pid = None;
+    ranks.runtimes.insert(Runtime::OpenMpi);
+    let (_, f) = of(&ranks);
+    let none = "OMPI_MCA_hwloc_base_binding_policy=none ./app '-n 3'";
+    assert_eq!(f.paste.as_deref(), Some(none));
+    assert!(f.remedy.contains("mpirun --bind-to none"), "{}", f.remedy);
+    let mut bound = narrow("0");
+    bound.runtimes.insert(Runtime::Gomp);
+    bound.environment = env(&[("OMP_PLACES", "{0}")]);
+    let (_, f) = of(&bound);
+    assert!(f.sentence.contains("OMP_PLACES={0}"), "{}", f.sentence);
+    assert!(f.paste.unwrap().starts_with("env -u OMP_PLACES OMP_PROC_BIND=false ./app"));
+    // A cpuset leaves no more, and one thread needs no more.
+    assert!(kinds(&Evidence { cpuset: cpus("0"), ..narrow("0") }).is_empty());
+    let mut one = narrow("0");
+    one.threads.truncate(1);
+    (one.cpus[0].program_s, one.cpus[0].busy_s) = (2.4, 2.4);
+    assert!(kinds(&one).is_empty());
+}
+
+#[test]
+fn threads_pinned_to_one_cpu() {
+    let (d, f) = of(&pinned(&["0", "0"]));
+    assert_eq!((d.findings.len(), f.kind), (1, Kind::PinnedTogether), "{}", d.text());
+    assert_eq!((f.threads.as_slice(), &f.cpus), ([101, 102].as_slice(), &cpus("0")));
+    assert!(f.sentence.contains("worker-0 (101), worker-1 (102)"), "{}", f.sentence);
+    assert_eq!(f.paste.as_deref(), Some("for p in $(pgrep -x app); do taskset -apc 0-1 $p; done"));
+    // By a setting, or by a launcher of ranks.
+    let mut bound = pinned(&["0", "0"]);
+    bound.runtimes.insert(Runtime::Gomp);
+    bound.environment = env(&[("GOMP_CPU_AFFINITY", "0")]);
+    let (d, f) = of(&bound);
+    assert!(f.sentence.contains("pinned to CPU 0 by GOMP_CPU_AFFINITY=0 and"), "{}", f.sentence);
+    let free = "env -u GOMP_CPU_AFFINITY OMP_PROC_BIND=false ./app '-n 3'";
+    assert_eq!(f.paste.as_deref(), Some(free));
+    assert!(d.prospect.reason.contains("bound by GOMP_CPU_AFFINITY=0"), "{}", d.prospect.reason);
+    let mut ranks = pinned(&["0", "0"]);
+    ranks.threads[1].pid = 99;
+    ranks.runtimes.insert(Runtime::OpenMpi);
+    let (_, f) = of(&ranks);
+    let none = "OMPI_MCA_hwloc_base_binding_policy=none ./app '-n 3'";
+    assert_eq!(f.paste.as_deref(), Some(none));
+    assert!(f.remedy.contains("mpirun --bind-to none"), "{}", f.remedy);
+    // Three of which two share: the other CPU is idle while its thread waits.
+    assert_eq!(kinds(&pinned(&["0", "1", "1"])), [Kind::PinnedTogether]);
+    assert!(kinds(&pinned(&["0", "1"])).is_empty());
+    assert!(kinds(&pinned(&["0", "1", "0", "1"])).is_empty());
+}
+
+#[test]
+fn somebody_else_on_a_cpu() {
+    let mut e = evidence(vec![thread(0, 9.8, 0.2, 0.0), thread(1, 4.9, 5.1, 0.0)]);
+    e.cpus[1].busy_s += 4.9;
+    assert_eq!(kinds(&e), [Kind::Neighbour]);
+    e.others = vec![Other { pid: 7, name: "noise".into(), cpu_s: 4.9, cpu: CpuId(1) }];
+    let (d, f) = of(&e);
+    assert!(f.sentence.starts_with("noise (pid 7) uses CPU 1"), "{}", f.sentence);
+    assert_eq!((f.threads.as_slice(), &f.cpus), ([102].as_slice(), &cpus("1")));
+    assert_eq!(f.paste.as_deref(), Some("evenly run -- ./app '-n 3'"));
+    assert_eq!(
+        f.evidence.last().unwrap(),
+        "worker-1 (102) on CPU 1 waited longest: 51 % of its time"
+    );
+    // Three threads on CPUs of which one has half of its time for them: two and one are even, and CPUs are not.
+    let mut three = evidence((0..3).map(|i| thread(i, 5.0, 5.0, 0.0)).collect());
+    for (u, (ours, busy)) in three.cpus.iter_mut().zip([(10.0, 10.0), (5.0, 10.0)]) {
+        (u.program_s, u.busy_s) = (ours, busy);
+    }
+    let reason = Diagnosis::of(&three, Vec::new()).prospect.reason;
+    assert!(
+        reason.starts_with("no benefit here: 3 threads can share 2 CPUs as unequal"),
+        "{reason}"
+    );
+    // Busy time that was not counted, as on a virtual CPU that is stopped without a word: what the other used is
+    // known all the same, and the rest is nobody's.
+    let mut lost = e.clone();
+    (lost.cpus[0].busy_s, lost.cpus[0].uncounted_s) = (3.0, 6.8);
+    (lost.cpus[1].busy_s, lost.cpus[1].uncounted_s) = (3.0, 6.8);
+    assert_eq!(of(&lost).1.cpus, cpus("1"));
+    assert!((of(&lost).1.cost.unwrap() - 0.245).abs() < 0.01, "{:?}", of(&lost).1);
+    lost.others.clear();
+    assert!(!kinds(&lost).contains(&Kind::Neighbour), "{:?}", kinds(&lost));
+    // What binds them to it is to go first: evenly leaves bound threads where they are.
+    let mut bound = e.clone();
+    for (t, mask) in bound.threads.iter_mut().zip(["0", "1"]) {
+        t.mask = cpus(mask);
+    }
+    let (healthy, f) = of(&bound);
+    let reniced = Some("renice -n 19 -p 7".to_owned());
+    assert_eq!((f.paste, healthy.prospect.gain_at_most), (reniced, Some(1.0)));
+    bound.runtimes.insert(Runtime::Gomp);
+    bound.environment = env(&[("OMP_PROC_BIND", "true")]);
+    let (_, f) = of(&bound);
+    let free = "env -u OMP_PROC_BIND OMP_PROC_BIND=false evenly run -- ./app '-n 3'";
+    assert_eq!(f.paste.as_deref(), Some(free));
+    // CPUs of 1 and 0.51: 2 threads take 2/1.51 instead of 1/0.51.
+    let gain = d.prospect.gain_at_most.unwrap();
+    assert!((gain - 1.51 / 2.0 / 0.51).abs() < 0.01, "{gain}");
+    // Little of the threads' time, but one of four is late because of it.
+    let mut one = evidence(vec![
+        thread(0, 7.0, 0.0, 3.0),
+        thread(1, 7.0, 1.5, 1.5),
+        thread(2, 0.9, 0.0, 9.0),
+        thread(3, 0.9, 0.0, 9.0),
+    ]);
+    one.cpus[1].busy_s = 9.9;
+    assert!(kinds(&one).contains(&Kind::Neighbour), "{:?}", kinds(&one));
+    // Of those that came and went nobody can be named, but it can be shown when they did.
+    let mut alone = evidence(vec![thread(0, 4.9, 5.1, 0.0)]);
+    alone.cpus[0].busy_s = 9.9;
+    let (_, f) = of(&alone);
+    let shown =
+        "evenly run --policy observe --record run.evenly -- ./app '-n 3'; evenly report run.evenly";
+    assert_eq!(f.paste.as_deref(), Some(shown), "{f:?}");
+    assert!(f.sentence.starts_with("Programs that came and went use CPU 0"), "{}", f.sentence);
+    alone.pid = Some(100);
+    assert_eq!(of(&alone).1.paste.as_deref(), Some("evenly top 100"));
+    // On a CPU that the program does not use, or so little that nobody waits.
+    let mut beside = balanced();
+    beside.others = e.others;
+    assert!(kinds(&beside).is_empty());
+    beside.cpus[0].busy_s += 0.2;
+    assert!(kinds(&beside).is_empty());
+}
+
+#[test]
+fn a_slow_cpu() {
+    let mut e = balanced();
+    e.cpus[1].capacity = 512;
+    let (d, f) = of(&e);
+    assert_eq!(
+        (f.kind, &f.cpus, f.threads.as_slice()),
+        (Kind::SlowCpu, &cpus("1"), [102].as_slice())
+    );
+    assert!(d.prospect.gain_at_most.unwrap() > 1.3, "{:?}", d.prospect);
+    // Nobody is on it.
+    e.threads.truncate(1);
+    (e.cpus[1].program_s, e.cpus[1].busy_s) = (0.0, 0.0);
+    assert!(kinds(&e).is_empty());
+    // Told by nobody, but measured.
+    let mut e = balanced();
+    (e.cpus[0].work_ns, e.cpus[1].work_ns) = (Some((100_000.0, 500.0)), Some((160_000.0, 9_000.0)));
+    let (d, f) = of(&e);
+    assert_eq!((f.kind, &f.cpus), (Kind::SlowCpu, &cpus("1")), "{}", d.text());
+    assert!(f.sentence.starts_with("CPU 1 computes at 62 % of the speed"), "{}", f.sentence);
+    assert_eq!(
+        f.evidence,
+        ["the same short work takes 160 us on CPU 1, 100 us on CPU 0 (measured meanwhile)"]
+    );
+    assert!(d.prospect.gain_at_most.unwrap() > 1.2, "{:?}", d.prospect);
+    // The thread on it takes longer for the same work, and the others wait for it: that is no uneven work.
+    let mut late = evidence(vec![thread(0, 6.0, 0.0, 4.0), thread(1, 9.6, 0.1, 0.2)]);
+    for (u, from) in late.cpus.iter_mut().zip(&e.cpus) {
+        u.work_ns = from.work_ns;
+    }
+    assert_eq!(kinds(&late), [Kind::SlowCpu]);
+    // Where that was measured too seldom, neither is said.
+    late.cpus[1].work_ns = Some((160_000.0, 20_000.0));
+    let d = Diagnosis::of(&late, Vec::new());
+    assert!(d.findings.is_empty(), "{}", d.text());
+    let doubt = "whether CPU 1 is slow or worker-1 (102) has more work than others: the same short work \
+                 took 160 us there and 100 us on the fastest CPU";
+    assert!(d.unknown[0].starts_with(doubt), "{:?}", d.unknown);
+    // It is not enough to explain it, or nothing at all.
+    for slow in [(130_000.0, 10_000.0), (110_000.0, 20_000.0)] {
+        late.cpus[1].work_ns = Some(slow);
+        assert_eq!(kinds(&late), [Kind::UnevenWork], "{slow:?}");
+    }
+    // Who is not idle is busy, also where that was not counted.
+    let mut uncounted = balanced();
+    for (u, from) in uncounted.cpus.iter_mut().zip(&e.cpus) {
+        (u.work_ns, u.busy_s, u.uncounted_s) = (from.work_ns, 3.0, 6.5);
+    }
+    assert_eq!(kinds(&uncounted), [Kind::SlowCpu]);
+    // Not where it varies too much, differs too little, or a CPU idles.
+    for (work_ns, busy_s) in
+        [((160_000.0, 20_000.0), 9.9), ((108_000.0, 100.0), 9.9), ((160_000.0, 100.0), 4.0)]
+    {
+        (e.cpus[1].work_ns, e.cpus[1].busy_s) = (Some(work_ns), busy_s);
+        assert!(!kinds(&e).contains(&Kind::SlowCpu), "{work_ns:?}");
+    }
+    let mut e = balanced();
+    e.cpus[0].stolen_s = 3.0;
+    assert_eq!(kinds(&e), [Kind::SlowCpu]);
+    e.cpus[0].stolen_s = 0.3;
+    assert!(kinds(&e).is_empty());
+}
+
+#[test]
+fn uneven_work() {
+    let e = evidence(vec![thread(0, 9.5, 0.1, 0.1), thread(1, 3.2, 0.1, 6.4)]);
+    let (d, f) = of(&e);
+    assert_eq!(
+        (d.findings.len(), f.kind, f.threads.as_slice()),
+        (1, Kind::UnevenWork, [101].as_slice())
+    );
+    assert!(
+        f.sentence.starts_with("worker-0 (101) on CPU 0 has 3.0 times as much work"),
+        "{}",
+        f.sentence
+    );
+    // Evenly cannot mend it, and shows it.
+    let shown =
+        "evenly run --policy observe --record run.evenly -- ./app '-n 3'; evenly report run.evenly";
+    assert_eq!((f.paste.as_deref(), d.prospect.gain_at_most), (Some(shown), Some(1.0)));
+    let live = Evidence { pid: Some(100), ..e.clone() };
+    assert_eq!(of(&live).1.paste.as_deref(), Some("evenly top 100"));
+    let openmp = Evidence { runtimes: [Runtime::Gomp].into(), ..e };
+    assert_eq!(of(&openmp).1.paste.as_deref(), Some("OMP_SCHEDULE=dynamic ./app '-n 3'"));
+    // Their waiting is known by a probe.
+    let mut spun = evidence(vec![thread(0, 9.5, 0.1, 0.0), thread(1, 9.5, 0.1, 0.0)]);
+    assert!(kinds(&spun).is_empty());
+    spun.threads[0].stay.spun_s = Some(0.0);
+    spun.threads[1].stay.spun_s = Some(6.0);
+    assert_eq!(kinds(&spun), [Kind::UnevenWork]);
+    assert!(of(&spun).1.paste.unwrap().contains(" --probe on --record "), "{:?}", of(&spun).1);
+    // Ranks that hardly compute, but poll: what differs there is no work that others wait for.
+    let mut polling = evidence((0..4).map(|i| thread(i, 4.9, 5.1, 0.0)).collect());
+    for (t, computed) in polling.threads.iter_mut().zip([0.4, 0.1, 0.1, 0.1]) {
+        t.stay.spun_s = Some(4.9 - computed);
+    }
+    assert_eq!(kinds(&polling), [Kind::Spinning]);
+    // All sleep much: they wait for something else than for one of them.
+    let served = evidence(vec![thread(0, 4.0, 0.1, 6.0), thread(1, 1.0, 0.1, 9.0)]);
+    assert!(kinds(&served).is_empty());
+}
+
+#[test]
+fn uneven_work_that_evenly_can_mend() {
+    let measured = "evenly compare --policies kernel,hybrid,hpc-auto -- ./app '-n 3'";
+    let threads =
+        vec![thread(0, 7.4, 1.8, 0.8), thread(1, 3.7, 2.5, 3.8), thread(2, 3.6, 2.6, 3.8)];
+    let e = evidence(threads);
+    let (d, f) = of(&e);
+    assert_eq!(f.kind, Kind::UnevenWork, "{}", d.text());
+    assert!(d.prospect.gain_at_most.unwrap() > 1.2, "{:?}", d.prospect);
+    assert_eq!(f.paste.as_deref(), Some("evenly run --policy hpc-auto -- ./app '-n 3'"));
+    assert_eq!(d.compare.as_deref(), Some(measured));
+    assert!(d.text().contains(&format!("measure     {measured}\n")), "{}", d.text());
+    // What binds them is to go first.
+    let mut bound = e.clone();
+    for (t, mask) in bound.threads.iter_mut().zip(["0", "1", "0-1"]) {
+        t.mask = cpus(mask);
+    }
+    bound.runtimes.insert(Runtime::Gomp);
+    bound.environment = env(&[("OMP_PROC_BIND", "true")]);
+    let free =
+        "env -u OMP_PROC_BIND OMP_PROC_BIND=false evenly run --policy hpc-auto -- ./app '-n 3'";
+    assert_eq!(of(&bound).1.paste.as_deref(), Some(free));
+
+    // Ranks of an MPI that spin, of whom a probe tells: 4:1, two of each.
+    let ranks = (0..4).map(|i| {
+        let (ran, waited, spun) = if i % 2 == 0 { (7.0, 3.0, 0.0) } else { (3.0, 7.0, 1.25) };
+        let mut t = ThreadUse { pid: 101 + i, ..thread(i, ran, waited, 0.0) };
+        t.stay.spun_s = Some(spun);
+        t.cpu = Some(CpuId(i as u32 / 2));
+        t
+    });
+    let mut e = evidence(ranks.collect());
+    for (mpi, arms) in [
+        (Runtime::Mpich, "kernel,hybrid,hpc-auto"),
+        (Runtime::OpenMpi, "kernel,kernel:OMPI_MCA_mpi_yield_when_idle=1,hybrid,hpc-auto"),
+    ] {
+        e.runtimes = [mpi].into();
+        let d = Diagnosis::of(&e, Vec::new());
+        assert!(d.has(Kind::UnevenWork), "{}", d.text());
+        let many = d.findings.iter().find(|f| f.kind == Kind::MpiOversubscribed).unwrap();
+        let paste = many.paste.as_deref();
+        assert_eq!(paste, Some("evenly run --policy hpc-auto -- ./app '-n 3'"), "{}", d.text());
+        let measured = format!("evenly compare --policies {arms} -- ./app '-n 3'");
+        assert_eq!(d.compare.as_ref(), Some(&measured));
+        assert!(d.text().contains(&format!("measure     {measured}\n")), "{}", d.text());
+    }
+}
+
+#[test]
+fn threads_that_do_not_divide_evenly() {
+    let mut e = evidence((0..3).map(|i| thread(i, 5.0, 3.0, 2.0)).collect());
+    let (d, f) = of(&e);
+    assert_eq!((d.findings.len(), f.kind), (1, Kind::UnevenDivision), "{}", d.text());
+    assert!((f.cost.unwrap() - 0.25).abs() < 1e-9);
+    // Not more than the idle CPUs could do: 1 / 0.75, which here is UB as well.
+    assert!((d.prospect.gain_at_most.unwrap() - 4.0 / 3.0).abs() < 1e-9);
+    e = evidence((0..3).map(|i| thread(i, 6.5, 3.2, 0.3)).collect());
+    for u in &mut e.cpus {
+        (u.program_s, u.busy_s) = (9.75, 9.75);
+    }
+    assert!(kinds(&e).is_empty());
+}
+
+#[test]
+fn spinning() {
+    // Yielding: a CPU given up tens of thousands of times.
+    let mut e = three();
+    for t in &mut e.threads[1..] {
+        (t.preempted, t.system_s) = (2_000_000, 3.0);
+    }
+    let (d, f) = of(&e);
+    assert_eq!(
+        (d.findings.len(), f.kind, f.threads.as_slice()),
+        (1, Kind::Spinning, [102, 103].as_slice())
+    );
+    assert_eq!(f.cost, None);
+    assert!(
+        f.sentence.starts_with("worker-1 (102) on CPU 1, worker-2 (103) on CPU 0 spin"),
+        "{}",
+        f.sentence
+    );
+    assert_eq!(f.paste.as_deref(), Some("evenly run -- ./app '-n 3'"));
+    // Where evenly promises nothing, measuring is all that can be told.
+    let mut four = evidence((0..4).map(|i| thread(i, 4.9, 5.1, 0.0)).collect());
+    four.threads[1].preempted = 2_000_000;
+    let (d, f) = of(&four);
+    assert_eq!(f.paste.as_deref(), Some("evenly compare -- ./app '-n 3'"));
+    assert!(d.text().contains("measure     evenly compare -- ./app"), "{}", d.text());
+    e.runtimes.insert(Runtime::Omp);
+    let (d, f) = of(&e);
+    assert_eq!(f.paste.as_deref(), Some("KMP_BLOCKTIME=0 ./app '-n 3'"));
+    let measured = "evenly compare --policies kernel,kernel:KMP_BLOCKTIME=0,hybrid -- ./app '-n 3'";
+    assert!(d.text().contains(&format!("measure     {measured}\n")), "{}", d.text());
+    // By a setting; and how it is measured whether it is to be blamed.
+    let by = |runtime, pairs: &[(&str, &str)]| {
+        let e = Evidence { runtimes: [runtime].into(), environment: env(pairs), ..three() };
+        let (d, f) = of(&e);
+        assert_eq!((f.kind, f.at_most), (Kind::Spinning, true), "{pairs:?}: {}", d.text());
+        let set: Vec<String> = pairs.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        assert!(f.sentence.contains(&format!("({})", set.join(", "))), "{}", f.sentence);
+        let words = |line: Option<String>| line.unwrap().replace(" ./app '-n 3'", "");
+        (words(f.paste), words(d.compare))
+    };
+    for (runtime, pairs, paste, arm) in [
+        (
+            Runtime::Omp,
+            &[("KMP_BLOCKTIME", "infinite")][..],
+            "env -u KMP_BLOCKTIME OMP_WAIT_POLICY=passive",
+            "kernel:KMP_BLOCKTIME=0",
+        ),
+        (
+            Runtime::Gomp,
+            &[("GOMP_SPINCOUNT", "30000000000")],
+            "env -u GOMP_SPINCOUNT OMP_WAIT_POLICY=passive",
+            "kernel:GOMP_SPINCOUNT=1000",
+        ),
+        (
+            Runtime::Omp,
+            &[("KMP_LIBRARY", "turnaround")],
+            "env -u KMP_LIBRARY OMP_WAIT_POLICY=passive",
+            "kernel:KMP_LIBRARY=throughput",
+        ),
+        (
+            Runtime::Gomp,
+            &[("OMP_WAIT_POLICY", "active")],
+            "OMP_WAIT_POLICY=passive",
+            "kernel:OMP_WAIT_POLICY=passive",
+        ),
+        (
+            Runtime::Gomp,
+            &[("GOMP_SPINCOUNT", "infinity"), ("OMP_WAIT_POLICY", "active")],
+            "env -u GOMP_SPINCOUNT OMP_WAIT_POLICY=passive",
+            "'kernel:GOMP_SPINCOUNT=1000 OMP_WAIT_POLICY=passive",
+        ),
+    ] {
+        let measured = match arm.strip_prefix('\'') {
+            Some(arm) => format!("evenly compare --policies 'kernel,{arm},hybrid' --"),
+            None => format!("evenly compare --policies kernel,{arm},hybrid --"),
+        };
+        assert_eq!(by(runtime, pairs), (paste.to_owned(), measured));
+    }
+    // Of a runtime that is not loaded a setting says nothing, and a limit is no lack of one.
+    for (runtime, pairs) in [
+        (Runtime::Mpich, ("GOMP_SPINCOUNT", "infinity")),
+        (Runtime::Gomp, ("GOMP_SPINCOUNT", "300000")),
+        (Runtime::Omp, ("KMP_BLOCKTIME", "200")),
+        (Runtime::Omp, ("KMP_LIBRARY", "throughput")),
+        (Runtime::Gomp, ("OMP_WAIT_POLICY", "passive")),
+    ] {
+        let e = Evidence { runtimes: [runtime].into(), environment: env(&[pairs]), ..three() };
+        assert!(kinds(&e).is_empty(), "{pairs:?}");
+    }
+    // By the probe.
+    let mut e = three();
+    for t in &mut e.threads {
+        t.stay.spun_s = Some(2.0);
+    }
+    assert_eq!(kinds(&e), [Kind::Spinning]);
+    for t in &mut e.threads {
+        t.stay.spun_s = Some(0.1);
+    }
+    assert!(kinds(&e).is_empty());
+    // Who has a CPU may spin.
+    let mut e = balanced();
+    e.runtimes.insert(Runtime::Omp);
+    e.environment = env(&[("OMP_WAIT_POLICY", "active")]);
+    e.threads[0].preempted = 2_000_000;
+    assert!(kinds(&e).is_empty());
+}
+
+#[test]
+fn ranks_and_threads_beyond_the_cpus() {
+    let mut e =
+        evidence((0..4).map(|i| ThreadUse { pid: 100 + i, ..thread(i, 4.9, 5.1, 0.0) }).collect());
+    assert!(kinds(&e).is_empty());
+    e.runtimes.insert(Runtime::OpenMpi);
+    let (d, f) = of(&e);
+    assert_eq!((d.findings.len(), f.kind), (1, Kind::MpiOversubscribed), "{}", d.text());
+    assert!(f.paste.unwrap().starts_with("OMPI_MCA_mpi_yield_when_idle=1 ./app"));
+    let arms = |d: &Diagnosis| {
+        let line = d.compare.clone().unwrap();
+        assert!(d.text().contains(&format!("measure     {line}")), "{}", d.text());
+        line.split(' ').nth(3).unwrap().to_owned()
+    };
+    assert_eq!(arms(&d), "kernel,kernel:OMPI_MCA_mpi_yield_when_idle=1,hybrid");
+    // Those that yield and hardly wait lose nothing.
+    for t in &mut e.threads {
+        (t.preempted, t.system_s) = (2_000_000, 0.3);
+    }
+    assert!(kinds(&e).is_empty());
+    let mut told = e.clone();
+    for t in &mut told.threads {
+        t.stay.spun_s = Some(1.5);
+    }
+    assert!(kinds(&told).is_empty());
+    // By a probe it is known what polling took: not all that they wait for CPUs is its fault.
+    for (lost, found) in [(0.1, false), (0.4, false), (0.5, true), (2.0, true)] {
+        for t in &mut told.threads {
+            (t.preempted, t.stay.spun_s) = (300, Some(lost));
+        }
+        let d = Diagnosis::of(&told, Vec::new());
+        let costs: Vec<_> = d.findings.iter().map(|f| (f.kind, f.cost, f.at_most)).collect();
+        let all = [(Kind::MpiOversubscribed, Some(lost / 10.0), false)];
+        assert_eq!(costs, if found { &all[..] } else { &[] }, "{}", d.text());
+    }
+    // Others leave them little CPU time, and much of that is lost.
+    for t in &mut told.threads {
+        (t.stay.ran_s, t.stay.waited_s, t.stay.spun_s) = (1.0, 9.0, Some(0.2));
+    }
+    assert!(kinds(&told).contains(&Kind::MpiOversubscribed), "{:?}", kinds(&told));
+    // Who hands its CPU to somebody that keeps it seldom does so: one that is seen to yield tells of all, or the
+    // setting, of which the launcher's is the weaker.
+    told.threads[0].preempted = 2_000_000;
+    for t in &mut told.threads {
+        (t.system_s, t.stay.spun_s) = (0.05, Some(0.2));
+    }
+    assert!(!kinds(&told).contains(&Kind::MpiOversubscribed), "{:?}", kinds(&told));
+    told.threads[0].preempted = 300;
+    let (yields, many) = ("OMPI_MCA_mpi_yield_when_idle", "OMPI_MCA_mpi_oversubscribe");
+    for (pairs, found) in [
+        (&[][..], true),
+        (&[(yields, "0")], true),
+        (&[(yields, "1")], false),
+        (&[(many, "1")], false),
+        (&[(many, "1"), (yields, "0")], true),
+    ] {
+        told.environment = env(pairs);
+        assert_eq!(kinds(&told).contains(&Kind::MpiOversubscribed), found, "{pairs:?}");
+    }
+    // It hands it to those that wait, too, and get it back at once, which takes none from those that compute.
+    for t in &mut e.threads {
+        (t.preempted, t.system_s) = (1_000_000, 2.0);
+    }
+    assert!(kinds(&e).is_empty());
+    // Those that yield already and lose by it, as most calls are in vain, may do better otherwise; evenly
+    // promises nothing here.
+    for t in &mut e.threads {
+        (t.preempted, t.system_s) = (20_000, 1.0);
+    }
+    let d = Diagnosis::of(&e, Vec::new());
+    assert_eq!(arms(&d), "kernel,kernel:OMPI_MCA_mpi_yield_when_idle=0,hybrid");
+    let many = d.findings.iter().find(|f| f.kind == Kind::MpiOversubscribed).unwrap();
+    assert_eq!(many.paste, d.compare);
+    // Ranks that sleep while they wait.
+    for t in &mut e.threads {
+        (t.stay.waited_s, t.stay.blocked_s, t.preempted) = (1.0, 4.1, 300);
+    }
+    assert!(kinds(&e).is_empty());
+
+    let mut e = evidence((0..4).map(|i| thread(i, 4.9, 5.0, 0.1)).collect());
+    e.runtimes.insert(Runtime::Gomp);
+    e.environment = env(&[("OMP_NUM_THREADS", "4,2")]);
+    let (_, f) = of(&e);
+    assert_eq!((f.kind, f.at_most), (Kind::TooManyThreads, true));
+    assert_eq!(f.paste.as_deref(), Some("OMP_NUM_THREADS=2 ./app '-n 3'"));
+    let mut e = evidence(vec![thread(0, 9.8, 0.1, 0.1)]);
+    e.runtimes.insert(Runtime::Gomp);
+    assert!(kinds(&e).is_empty());
+    e.environment = env(&[("OMP_NUM_THREADS", "1")]);
+    assert_eq!(kinds(&e), [Kind::TooFewThreads]);
+    // Somebody else needs the other CPU.
+    e.cpus[1].busy_s = 9.0;
+    assert!(kinds(&e).is_empty());
+}
+
+#[test]
+fn a_disk() {
+    let mut t = thread(0, 2.0, 0.1, 7.9);
+    (t.disk_s, t.file) = (7.0, Some("/data/out".into()));
+    let (d, f) = of(&evidence(vec![t]));
+    assert_eq!((f.kind, f.threads.as_slice()), (Kind::BlockedIo, [101].as_slice()));
+    assert!(
+        f.sentence.contains("worker-0 (101) waits for a disk (mostly /data/out)"),
+        "{}",
+        f.sentence
+    );
+    assert_eq!(f.paste.as_deref(), Some("strace -f -c -w ./app '-n 3'"));
+    assert_eq!(f.cpus, cpus("0"));
+    assert!(d.prospect.reason.contains("two threads"), "{}", d.prospect.reason);
+    let asleep = evidence(vec![ThreadUse { disk_s: 0.1, ..thread(0, 2.0, 0.1, 7.9) }]);
+    assert!(kinds(&asleep).is_empty());
+}
+
+#[test]
+fn memory_of_another_node() {
+    let node = |node, list: &str, pages| NodeUse { node, cpus: cpus(list), pages };
+    let mut e = balanced();
+    e.nodes = vec![node(0, "0", 100_000), node(1, "1", 1_000)];
+    let (_, f) = of(&e);
+    assert_eq!((f.kind, f.cost), (Kind::RemoteMemory, None));
+    assert!(
+        f.sentence.contains("99 % of the program's memory is on NUMA node 0"),
+        "{}",
+        f.sentence
+    );
+    assert!(f.sentence.ends_with("other nodes: worker-1 (102) on CPU 1."), "{}", f.sentence);
+    assert_eq!(f.threads, [102]);
+    // Spread as the threads are, or where they are.
+    e.nodes = vec![node(0, "0", 50_000), node(1, "1", 51_000)];
+    assert!(kinds(&e).is_empty());
+    e.nodes = vec![node(0, "0-1", 100_000), node(1, "2-3", 1_000)];
+    assert!(kinds(&e).is_empty());
+    // So little that caches hold it.
+    e.nodes = vec![node(0, "0", 2_000), node(1, "1", 10)];
+    assert!(kinds(&e).is_empty());
+}
