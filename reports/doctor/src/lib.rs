@@ -27,6 +27,7 @@ pub use evidence::{
     CpuUse, EVIDENCE_SCHEMA, Evidence, MIN_SECONDS, NodeUse, Other, QuotaUse, Runtime, Source,
     ThreadUse,
 };
+pub use paste::shell_quoted;
 pub use settings::{Setting, settings};
 
 #[cfg(test)]

@@ -18,8 +18,9 @@ pub(crate) fn balances(line: &str) -> Option<&'static str> {
     [RUN, RUN_UNEVEN].into_iter().find(|before| line.starts_with(before))
 }
 
-/// As a shell takes it.
-pub(crate) fn quoted(word: &str) -> String {
+/// A word as a shell takes it: quoted where that is needed.
+#[must_use]
+pub fn shell_quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()
@@ -36,10 +37,26 @@ pub(crate) fn quoted(word: &str) -> String {
     }
 }
 
+/// An extended regular expression that matches this process name, quoted for a shell: the form in
+/// which `pgrep -x` takes names. An unprintable character becomes `.`, which matches any character.
+pub(crate) fn pattern(name: &str) -> String {
+    let mut pattern = String::new();
+    for (i, c) in name.chars().enumerate() {
+        match c {
+            // A pattern that starts with a dash would be taken for an option.
+            '-' if i == 0 => pattern.push_str("[-]"),
+            c if r"\.[]{}()*+?^$|".contains(c) => pattern.extend(['\\', c]),
+            c if is_printable(c) && c != char::REPLACEMENT_CHARACTER => pattern.push(c),
+            _ => pattern.push('.'),
+        }
+    }
+    shell_quoted(&pattern)
+}
+
 impl Case<'_> {
     /// The program's command behind something, to be pasted. None where it is not known.
     pub(crate) fn line(&self, before: &str) -> Option<String> {
-        let words: Vec<String> = self.e.command.iter().map(|w| quoted(w)).collect();
+        let words: Vec<String> = self.e.command.iter().map(|w| shell_quoted(w)).collect();
         (!words.is_empty()).then(|| format!("{} {}", before.trim_end(), words.join(" ")))
     }
 
@@ -103,7 +120,7 @@ impl Case<'_> {
         }
         arms.push(String::from("hybrid"));
         arms.extend(uneven.then(|| String::from("hpc-auto")));
-        self.line(&format!("evenly compare --policies {} --", quoted(&arms.join(","))))
+        self.line(&format!("evenly compare --policies {} --", shell_quoted(&arms.join(","))))
     }
 
     /// Variables with which threads wait in another way than they did, where there are such and waiting

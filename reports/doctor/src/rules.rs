@@ -5,7 +5,7 @@
 
 use crate::case::{Case, LEAST, SLOW, of_known, of_others};
 use crate::evidence::ThreadUse;
-use crate::paste::{quoted, renice};
+use crate::paste::{pattern, renice, shell_quoted};
 use crate::settings::{OPEN_MPI_YIELDS, Spinning, binding, endless_spinning, threads_wanted};
 use crate::{Finding, Kind, Runtime};
 use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, counted};
@@ -182,7 +182,7 @@ fn narrow_mask(c: &Case<'_>) -> Option<Finding> {
             [first, option, _, rest @ ..]
                 if first.rsplit('/').next() == Some("taskset") && option == "-c" =>
             {
-                Some(rest.iter().map(|w| quoted(w)).collect::<Vec<_>>().join(" "))
+                Some(rest.iter().map(|w| shell_quoted(w)).collect::<Vec<_>>().join(" "))
             }
             _ => c.line(&format!("taskset -c {}", c.e.cpuset)),
         },
@@ -252,7 +252,7 @@ fn pinned_together(c: &Case<'_>) -> Option<Finding> {
             let pid = pinned.first().map(|t| t.pid);
             let main = c.e.threads.iter().find(|t| Some(t.tid) == pid);
             main.map(|t| {
-                let (name, cpus) = (quoted(&t.name), &c.e.cpuset);
+                let (name, cpus) = (pattern(&t.name), &c.e.cpuset);
                 format!("for p in $(pgrep -x {name}); do taskset -apc {cpus} $p; done")
             })
         }

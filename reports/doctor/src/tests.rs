@@ -295,6 +295,35 @@ fn names_and_words_from_outside_cannot_drive_the_terminal() {
     assert!(text.chars().all(|c| c == '\n' || evenly_model::is_printable(c)), "{text:?}");
     assert!(text.contains("a\u{fffd}[2J\u{fffd}b\u{fffd}'\u{fffd}\u{e4}"), "{text}");
     // A line to paste has the same words all the same.
+    e.pid = None;
     let word = r"$'a\033[2J\012b\302\233\'\342\200\256".to_owned() + "\u{e4}'";
-    assert!(text.contains(&word), "{text}");
+    e.threads.truncate(1);
+    e.threads[0].stay = thread(0, 2.0, 0.1, 7.9).stay;
+    e.threads[0].disk_s = 7.0;
+    let (_, f) = of(&e);
+    assert_eq!(f.paste, Some(format!("strace -f -c -w {word}")));
+}
+
+/// A program can give itself any name, for instance one that is a pattern or a command.
+#[test]
+fn process_names_are_escaped_for_pgrep_and_the_shell() {
+    for (name, word) in [
+        ("app", "app"),
+        ("a.out", r"'a\.out'"),
+        ("c++filt", r"'c\+\+filt'"),
+        (".*", r"'\.\*'"),
+        ("a|b", r"'a\|b'"),
+        (r"[x](y){2}\^$", r"'\[x\]\(y\)\{2\}\\\^\$'"),
+        ("-f", "'[-]f'"),
+        ("a-b", "a-b"),
+        ("; rm -rf ~", "'; rm -rf ~'"),
+        ("$(reboot)", r"'\$\(reboot\)'"),
+        ("it's", r"'it'\''s'"),
+        ("a\n\u{1b}\u{fffd}b", "a...b"),
+    ] {
+        let mut e = pinned(&["0", "0"]);
+        e.threads.last_mut().unwrap().name = name.into();
+        let line = format!("for p in $(pgrep -x {word}); do taskset -apc 0-1 $p; done");
+        assert_eq!(of(&e).1.paste, Some(line), "{name:?}");
+    }
 }
