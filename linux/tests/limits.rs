@@ -407,6 +407,24 @@ fn a_real_cpuset_is_reported_and_its_change_noticed() {
     });
 }
 
+/// Groups of a delegated subtree have the names that its user chose.
+#[test]
+fn the_line_that_lifts_a_quota_quotes_the_name_of_its_group() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = dir.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write("proc/1000/cgroup", "0::/a; touch $(b)\n");
+    write("proc/self/mountinfo", "35 24 0:30 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+    write("sys/fs/cgroup/a; touch $(b)/cgroup.controllers", "cpu\n");
+    write("sys/fs/cgroup/a; touch $(b)/cpu.max", "50000 100000\n");
+    let line = Limits::new(dir.path()).quota_source(PID).unwrap().lift();
+    let file = dir.path().join("sys/fs/cgroup/a; touch $(b)/cpu.max");
+    assert_eq!(line, format!("echo max > '{}'", file.display()));
+}
+
 #[test]
 fn a_real_quota_and_its_throttling_are_reported() {
     with_group("cpu", |g| {

@@ -96,7 +96,9 @@ impl QuotaSource {
     /// The line of shell that takes the quota away.
     #[must_use]
     pub fn lift(&self) -> String {
-        format!("echo {} > {}", if self.v2 { "max" } else { "-1" }, self.file.display())
+        // A user with a delegated subtree chooses the names of its groups.
+        let file = evenly_doctor::shell_quoted(&self.file.display().to_string());
+        format!("echo {} > {file}", if self.v2 { "max" } else { "-1" })
     }
 }
 
