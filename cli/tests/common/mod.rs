@@ -7,6 +7,7 @@
 #![allow(dead_code, unreachable_pub, reason = "shared by several tests")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
+pub mod diagnosis;
 pub mod mpi;
 pub mod processes;
 pub mod schema;
