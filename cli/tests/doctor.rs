@@ -1,20 +1,29 @@
-//! `evenly doctor` beside other programs, on running ones and on recordings, and what it cannot see. Its
-//! verdicts on a table of programs are in `doctor_verdicts`.
+//! `evenly doctor` beside other programs, on running programs and on recordings, and what it reports that it
+//! cannot see. Its verdicts on many programs are tested in `doctor_verdicts`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
 
-use common::diagnosis::{kinds, limited, patient};
+use common::diagnosis::{diagnose, kinds, limited};
 use common::*;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A program on one CPU, and somebody else on the other.
+/// Each test holds this lock: a diagnosis is of the whole machine, where other tests would be found as
+/// neighbours.
+fn alone() -> MutexGuard<'static, ()> {
+    static MACHINE: Mutex<()> = Mutex::new(());
+    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The program runs on one CPU, and another one on the other CPU.
 #[test]
-fn a_neighbour_on_another_cpu_is_none() {
+fn a_busy_process_on_another_cpu_is_not_reported() {
+    let _alone = alone();
     let Some(whole) = whole() else { return };
     let [first, second] = [0, 1].map(|i| whole.iter().nth(i).unwrap().to_string());
     let state = State::new();
@@ -22,20 +31,21 @@ fn a_neighbour_on_another_cpu_is_none() {
     let hog = Running::start(&[&noise, "--always", "--cpu", &first, "--duration-s", "300"]);
     let spmd = workload("spmd");
     let work = ["--threads", "1", "--iters", "300000000"];
-    let p = patient("", "healthy", &[&["taskset", "-c", &second, &spmd], &work[..]].concat());
-    let (diagnosis, said) = p.see(&state);
-    // Others on its own CPU are their affair.
+    let command = [&["taskset", "-c", &second, &spmd], &work[..]].concat();
+    let (diagnosis, said) = diagnose(&state, &command, &[]);
+    // Other processes may use the program's CPU as well, and are reported rightly.
     let pid = format!("(pid {})", hog.pid());
     assert!(diagnosis["threads"] == 1 && !said.contains(&pid), "{said}");
 }
 
 #[test]
-fn a_neighbour_is_named() {
+fn a_busy_process_on_the_same_cpu_is_named() {
+    let _alone = alone();
     if whole().is_none() {
         return;
     }
     let state = State::new();
-    // One that gets more of that CPU than all the others of a busy machine, where that may be asked for.
+    // Where permitted, it has a priority with which it gets more of that CPU than all others of a busy machine.
     let noise = workload("noise");
     let mut raised = Command::new(&noise);
     raised.args(["--nice", "-5", "--always", "--duration-s", "0"]);
@@ -44,12 +54,8 @@ fn a_neighbour_is_named() {
     let hog =
         Running::start(&[&noise, "--always", "--cpu", "0", "--nice", nice, "--duration-s", "300"]);
     let spmd = workload("spmd");
-    let p = patient(
-        "",
-        "neighbour",
-        &["taskset", "-c", "0", &spmd, "--threads", "1", "--iters", "300000000"],
-    );
-    let (diagnosis, said) = p.see(&state);
+    let command = ["taskset", "-c", "0", &spmd, "--threads", "1", "--iters", "300000000"];
+    let (diagnosis, said) = diagnose(&state, &command, &[]);
     let all = diagnosis["findings"].as_array().unwrap();
     let found = all.iter().find(|f| f["kind"] == "neighbour").unwrap_or_else(|| panic!("{said}"));
     assert_eq!(found["cpus"], "0", "{said}");
@@ -62,25 +68,12 @@ fn a_neighbour_is_named() {
 
 #[test]
 fn threads_are_named() {
+    let _alone = alone();
     let state = State::new();
-    let p = patient(
-        "",
-        "uneven_work",
-        &[
-            &workload("spmd"),
-            "--threads",
-            "2",
-            "--imbalance",
-            "0.5,1.5",
-            "--phases",
-            "20",
-            "--iters",
-            "15000000",
-            "--name-prefix",
-            "rank",
-        ],
-    );
-    let (diagnosis, said) = p.see(&state);
+    let spmd = workload("spmd");
+    let uneven = ["--threads", "2", "--imbalance", "0.5,1.5", "--name-prefix", "rank"];
+    let command = [&[spmd.as_str()], &uneven[..], &["--phases", "20", "--iters", "15000000"]];
+    let (diagnosis, said) = diagnose(&state, &command.concat(), &[]);
     let all = diagnosis["findings"].as_array().unwrap();
     let found = all.iter().find(|f| f["kind"] == "uneven_work").unwrap_or_else(|| panic!("{said}"));
     assert!(found["sentence"].as_str().unwrap().starts_with("rank1 ("), "{said}");
@@ -90,6 +83,7 @@ fn threads_are_named() {
 
 #[test]
 fn the_program_runs_as_without_it() {
+    let _alone = alone();
     let state = State::new();
     let run = |args: &[&str], threads: Option<&str>| {
         let mut c = state.command(&[&["doctor"], args].concat());
@@ -109,7 +103,7 @@ fn the_program_runs_as_without_it() {
     assert_eq!(status, Some(7));
     assert!(out.trim().parse::<usize>().is_ok_and(|n| n <= cpus), "{out}");
     assert!(said.contains(&format!("evenly: sets OMP_NUM_THREADS={}", out.trim())), "{said}");
-    // All that is wrong, and each is said.
+    // Each setting that is wrong is changed, and reported.
     let wrong = [
         ("OMP_WAIT_POLICY", "active", "passive"),
         ("GOMP_SPINCOUNT", "infinity", "1000"),
@@ -149,7 +143,7 @@ fn the_program_runs_as_without_it() {
         assert_eq!(threads, "1");
         assert!(why.contains("the CPU quota is 1.00 CPUs"), "{why}");
     }
-    // What is in order is left alone.
+    // Settings that are right are left alone.
     let (_, out, said) = run(&["--fix-env", "--", "sh", "-c", echo], Some("1"));
     assert!(out == "1\n" && !said.contains("sets"), "{out}{said}");
     for (bad, word) in [
@@ -168,7 +162,7 @@ fn the_program_runs_as_without_it() {
 }
 
 /// A program that is linked statically.
-fn fixed(state: &State) -> String {
+fn linked_statically(state: &State) -> String {
     let (source, program) = (state.sign("x.c"), state.sign("fixed"));
     fs::write(&source, "int main(void){return 0;}").unwrap();
     let built = Command::new("gcc").args(["-static", &source, "-o", &program]).status();
@@ -176,7 +170,7 @@ fn fixed(state: &State) -> String {
     program
 }
 
-/// What the doctor could not see, and all that it said.
+/// The gaps that the doctor reports, and its whole text.
 fn gaps(state: &State, options: &[&str], command: &[&str]) -> (Value, String) {
     let json = state.sign("gaps.json");
     let args = [&["doctor", "--json", &json], options, &["--"], command].concat();
@@ -188,7 +182,7 @@ fn gaps(state: &State, options: &[&str], command: &[&str]) -> (Value, String) {
     (value["gaps"].clone(), said)
 }
 
-fn assert_said(state: &State, program: &str, command: &[&str]) {
+fn assert_reported(state: &State, program: &str, command: &[&str]) {
     let why = format!(
         "who spins while waiting: '{program}' runs without the probe: it is linked statically; link \
          it dynamically to be seen"
@@ -198,14 +192,15 @@ fn assert_said(state: &State, program: &str, command: &[&str]) {
     assert!(said.contains(&format!("  not seen    {why}\n")), "{said}");
 }
 
-/// The loader drops the probe without a word, also where somebody else starts the program.
+/// The loader ignores the probe silently, also where another program starts the one that is linked statically.
 #[test]
-fn what_cannot_be_seen_is_said() {
+fn programs_without_the_probe_are_reported() {
+    let _alone = alone();
     let state = State::new();
-    let program = fixed(&state);
+    let program = linked_statically(&state);
     let script = format!("cd / && exec {program} x");
     for command in [&[program.as_str()][..], &["env", "A=b", &program], &["sh", "-c", &script]] {
-        assert_said(&state, &program, command);
+        assert_reported(&state, &program, command);
     }
     assert_eq!(gaps(&state, &["--probe", "off"], &[&program]).0, serde_json::json!([]));
     assert_eq!(gaps(&state, &[], &["sh", "-c", "env true"]).0, serde_json::json!([]));
@@ -213,18 +208,20 @@ fn what_cannot_be_seen_is_said() {
 
 #[test]
 #[ignore = "needs MPI: ./dev test --all"]
-fn what_cannot_be_seen_behind_a_launcher_is_said() {
+fn ranks_without_the_probe_are_reported() {
+    let _alone = alone();
     let state = State::new();
-    let program = fixed(&state);
+    let program = linked_statically(&state);
     for mpi in mpi::here() {
-        assert_said(&state, &program, &[&mpi.tool("mpirun"), "-n", "2", &program]);
+        assert_reported(&state, &program, &[&mpi.tool("mpirun"), "-n", "2", &program]);
     }
 }
 
-/// A script that starts MPI tells nobody of it: who polls is not known then, and no words are made of it.
+/// A script that starts MPI is not recognised as MPI, so polling is unknown, and the efficiencies are without it.
 #[test]
 #[ignore = "needs MPI: ./dev test --all"]
-fn mpi_that_the_command_does_not_tell_of_is_said() {
+fn mpi_behind_a_script_is_reported_as_unseen() {
+    let _alone = alone();
     let state = State::new();
     for mpi in mpi::here() {
         let script = state.sign("job");
@@ -245,10 +242,11 @@ fn mpi_that_the_command_does_not_tell_of_is_said() {
     }
 }
 
-/// A program that another evenly has started with the probe tells the doctor, too, who spins.
+/// The doctor reads the probe of a program that another evenly has started with it.
 #[test]
 #[ignore = "needs clang: ./dev test --all"]
-fn a_running_program_that_has_the_probe_is_asked() {
+fn the_probe_of_a_running_program_is_read() {
+    let _alone = alone();
     let Some(whole) = whole() else { return };
     let program = workload("omp_spmd-omp");
     if !std::path::Path::new(&program).exists() {
@@ -257,7 +255,7 @@ fn a_running_program_that_has_the_probe_is_asked() {
     let state = State::new();
     let threads = (2 * whole.len()).to_string();
     let work = ["--threads", &threads, "--phases", "100000", "--iters", "4000000"];
-    // Without yielding: from outside nobody can tell.
+    // Threads that do not yield: spinning cannot be seen from outside.
     let spins =
         [("OMP_WAIT_POLICY", "active"), ("KMP_LIBRARY", "turnaround"), ("KMP_USE_YIELD", "0")];
     let command = [&[program.as_str(), "--imbalance-linear", "1.6"], &work[..]].concat();
@@ -275,7 +273,7 @@ fn a_running_program_that_has_the_probe_is_asked() {
         let value: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
         schema::valid(&value);
         assert_eq!(value["efficiency"]["basis"], basis, "{said}");
-        // How much they spin, and so whether that is a finding, depends on who else uses the machine.
+        // How much they spin, and so whether that is a finding, depends on the other programs of the machine.
         let known = value["efficiency"]["factors"].is_object();
         assert!(known || probe == "off", "{value:#}");
         signal(pid, Signal::TERM);
@@ -283,7 +281,8 @@ fn a_running_program_that_has_the_probe_is_asked() {
 }
 
 #[test]
-fn a_running_program_and_a_recording() {
+fn a_running_program_is_diagnosed() {
+    let _alone = alone();
     let Some(whole) = whole() else { return };
     let state = State::new();
     let running = Running::start(&[
@@ -305,7 +304,15 @@ fn a_running_program_and_a_recording() {
     assert_eq!(status, Some(0), "{said}");
     let paste = format!("taskset -apc {whole} {}", running.pid());
     assert!(said.contains(&paste), "{said}");
+}
 
+#[test]
+fn a_recording_is_diagnosed_with_and_without_evidence() {
+    let _alone = alone();
+    if whole().is_none() {
+        return;
+    }
+    let state = State::new();
     let record = state.sign("record");
     let spmd = workload("spmd");
     let args = ["run", "-q", "--policy", "observe", "--record", &record, "--", &spmd, "--threads"];
@@ -317,7 +324,7 @@ fn a_running_program_and_a_recording() {
     assert_eq!(value["gaps"], serde_json::json!([]), "{value:#}");
     assert!(kinds(&value).iter().any(|k| k == "uneven_work"), "{value:#}");
 
-    // One without what the doctor needs, as an earlier evenly made it.
+    // A recording without evidence, as an earlier evenly made it.
     let text = fs::read_to_string(&record).unwrap();
     let (before, last) = text.trim_end().rsplit_once('\n').unwrap();
     let mut end: Value = serde_json::from_str(last).unwrap();
@@ -329,9 +336,10 @@ fn a_running_program_and_a_recording() {
     assert_eq!(kinds(&value), ["uneven_work"], "{value:#}");
 }
 
-/// A recording of a run holds what the doctor needs: settings, masks and who else was there.
+/// A recording of a run contains what the doctor needs: settings, masks and other processes.
 #[test]
 fn a_recording_of_a_run_can_be_diagnosed() {
+    let _alone = alone();
     let Some(whole) = whole() else { return };
     let state = State::new();
     let (record, first) = (state.sign("run.evenly"), whole.first().unwrap().to_string());
@@ -357,14 +365,14 @@ fn a_recording_of_a_run_can_be_diagnosed() {
             assert!(found.iter().any(|k| k == "narrow_mask"), "{value:#}");
             assert_eq!(value["gaps"], serde_json::json!([]), "{value:#}");
         } else {
-            // The masks were evenly's own.
+            // The narrow masks were evenly's own, so they are no finding.
             assert_eq!(value["cpus"], whole.to_string(), "{value:#}");
             assert!(!found.iter().any(|k| k == "pinned_together"), "{value:#}");
             let gap = value["gaps"][0].as_str().unwrap();
             assert!(gap.contains("it was balanced by juggle"), "{value:#}");
         }
     }
-    // More threads than fit into what a small recording has for it.
+    // More threads than fit into the evidence of a small recording.
     let churn = ["--threads", "100", "--workers", "2", "--duration-s", "1"];
     let options = ["run", "-q", "--policy", "observe", "--record-limit", "1", "--record", &record];
     let program = workload("churn");
@@ -376,9 +384,10 @@ fn a_recording_of_a_run_can_be_diagnosed() {
     assert!(o.status.success() && said.contains(gap), "{said}");
 }
 
-/// The doctor's own recording says later what the doctor said.
+/// The diagnosis of the doctor's own recording is the one that it printed.
 #[test]
 fn a_recording_of_the_doctor_has_the_same_verdict() {
+    let _alone = alone();
     let Some(whole) = whole() else { return };
     let state = State::new();
     let (record, live) = (state.sign("record.evenly"), state.sign("live.json"));
@@ -400,7 +409,7 @@ fn a_recording_of_the_doctor_has_the_same_verdict() {
     let end: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
     schema::valid(&end["summary"]);
     assert_eq!(end["summary"]["environment"]["OMP_NUM_THREADS"], "4", "{end:#}");
-    // Other readers of recordings say that there is nothing to show, or show it.
+    // Other readers of recordings show it, or report that there is nothing to show.
     let page = state.sign("page.html");
     for args in [&["report", &record, "--html", &page][..], &["predict", "--from", &record]] {
         let o = state.command(args).output().unwrap();
@@ -408,7 +417,7 @@ fn a_recording_of_the_doctor_has_the_same_verdict() {
         let ended = o.status.code();
         assert!([Some(0), Some(125)].contains(&ended) && !said.contains("panicked"), "{said}");
     }
-    // What is broken in it is told.
+    // A broken recording is an error that names the field.
     fs::write(&record, text.replace("\"seconds\":", "\"seconds\":-")).unwrap();
     let o = state.command(&["doctor", "--from", &record]).output().unwrap();
     let said = String::from_utf8_lossy(&o.stderr);

@@ -19,24 +19,29 @@ pub struct Mpi {
     pub said: &'static str,
 }
 
-pub const MPIS: [Mpi; 2] =
-    [Mpi { name: "openmpi", said: "Open MPI" }, Mpi { name: "mpich", said: "MPICH" }];
+pub const OPEN_MPI: Mpi = Mpi { name: "openmpi", said: "Open MPI" };
+pub const MPICH: Mpi = Mpi { name: "mpich", said: "MPICH" };
+pub const MPIS: [Mpi; 2] = [OPEN_MPI, MPICH];
 
 /// Ranks that the programs are for.
 pub const N: u64 = 4;
 
 /// The MPIs that are here.
 pub fn here() -> Vec<Mpi> {
-    let (found, missing): (Vec<Mpi>, Vec<Mpi>) = MPIS.into_iter().partition(|mpi| {
-        Command::new(mpi.tool("mpicc")).arg("--version").output().is_ok_and(|o| o.status.success())
-    });
-    for mpi in missing {
-        evenly_testing::skip(mpi.name, format!("{} is not installed", mpi.tool("mpicc")));
-    }
-    found
+    MPIS.into_iter().filter(|mpi| mpi.is_here()).collect()
 }
 
 impl Mpi {
+    /// Whether it is here; false is a skip.
+    pub fn is_here(self) -> bool {
+        let version = Command::new(self.tool("mpicc")).arg("--version").output();
+        let here = version.is_ok_and(|o| o.status.success());
+        if !here {
+            evenly_testing::skip(self.name, format!("{} is not installed", self.tool("mpicc")));
+        }
+        here
+    }
+
     /// A program of it.
     pub fn tool(self, name: &str) -> String {
         format!("{name}.{}", self.name)

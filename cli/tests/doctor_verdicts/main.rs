@@ -1,8 +1,10 @@
-//! `evenly doctor` on real programs: a table of ailing ones with their verdicts, and of healthy ones with
-//! none. `cargo test -p evenly-cli --test doctor_verdicts -- --include-ignored --nocapture` prints it.
+//! `evenly doctor` on real programs, each a test of its own: those with a cause that it has to find, and
+//! healthy ones, for which it must report none.
 //!
-//! Nothing here depends on how fast the machine is. Whether somebody else uses its CPUs does: what the
-//! doctor says of that is right, and left out where a program is to be healthy.
+//! No verdict depends on how fast the machine is. Some depend on other programs that use its CPUs: the doctor
+//! reports these rightly, so their findings are left out. Because each test diagnoses the whole machine, one
+//! runs after the other, which is why they have a harness of their own. They run with `--include-ignored` only
+//! (`./dev test --all`): they need MPI, clang and control groups.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -10,61 +12,126 @@
 mod common;
 mod programs;
 
-use common::diagnosis::{kinds, limited};
-use common::*;
+use common::diagnosis::{diagnose, kinds, limited};
+use common::{State, mpi, whole, workload};
 use evenly_testing::groups::Group;
-use programs::{ailing, healthy, scratch};
-use std::fmt::Write as _;
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use programs::Program;
 use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
 
-/// What other programs, and the host of a virtual machine, do to any program.
+/// Causes that other programs, or the host of a virtual machine, can add to any program.
 const OF_THE_MACHINE: [&str; 2] = ["neighbour", "slow_cpu"];
 
-#[test]
-#[ignore = "needs MPI: ./dev test --all"]
-fn ailing_programs_have_their_verdicts_and_healthy_ones_none() {
-    // Masks and pins are of CPU 0 among two.
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let trial = |p: Program| {
+        Trial::ignorable_test(p.name.clone(), move || check(&p)).with_ignored_flag(true)
+    };
+    let trials = programs::all().into_iter().map(trial).collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Diagnoses the program, and once more as its line to paste starts it, where that has to help.
+fn check(p: &Program) -> Result<Completion, Failed> {
+    // Programs are restricted to CPU 0 of two.
     if whole().is_none_or(|cpus| cpus.to_string() != "0-1") {
-        return evenly_testing::skip("exactly-two-cpus", "not exactly the CPUs 0 and 1");
+        evenly_testing::skip("exactly-two-cpus", "not exactly the CPUs 0 and 1");
+        return Ok(Completion::ignored());
     }
+    let Some(started) = Started::new(p) else { return Ok(Completion::ignored()) };
     let state = State::new();
-    let (tight, ample) = (limited("doctor-tight", 10_000), limited("doctor-ample", 400_000));
-    let script = |group: &Option<(Group, String)>| group.as_ref().map(|g| g.1.clone());
-    let patients =
-        ailing(script(&tight).as_deref()).into_iter().chain(healthy(script(&ample).as_deref()));
-    let (mut table, mut wrong) = (String::new(), String::new());
-    for p in patients {
-        let (diagnosis, said) = p.see(&state);
-        let found = kinds(&diagnosis);
-        let own: Vec<&String> =
-            found.iter().filter(|k| !OF_THE_MACHINE.contains(&k.as_str())).collect();
-        let disturbed = own.len() < found.len();
-        let taken = p.by_idle && own.is_empty() && disturbed;
-        // What ails it is the first, and where nobody else had the CPUs the only one: one cause is not told twice.
-        let first = own.first().map(|k| k.as_str()) == p.ails;
-        let right = taken || first && (own.len() <= 1 || disturbed);
-        let verdict = match own.as_slice() {
-            [] if taken => String::from("- (others have the CPUs)"),
-            [] => String::from("-"),
-            own => format!("{own:?}"),
-        };
-        let _ = writeln!(table, "| {} | {} | {verdict} |", p.name, p.ails.unwrap_or("-"));
-        if !right {
-            let _ = writeln!(wrong, "{} is not {:?}:\n{said}", p.name, p.ails);
-        }
-        if let (Some(kind), true) = (p.ails, right && p.mended) {
-            let all = diagnosis["findings"].as_array().unwrap();
-            let finding = all.iter().find(|f| f["kind"] == kind).unwrap();
-            let line = finding["paste"].as_str().unwrap();
-            let (after, said) = p.pasted(line).see(&state);
-            let gone = !kinds(&after).iter().any(|k| k == kind);
-            let _ = writeln!(table, "| the same, pasted: {} | - | {:?} |", p.name, kinds(&after));
-            if !gone || after["threads"] == 0 {
-                let _ = writeln!(wrong, "{} is still so with {line}:\n{said}", p.name);
-            }
-        }
+    let (diagnosis, said) = started.diagnose(&state, &started.command);
+    let found = kinds(&diagnosis);
+    let own: Vec<&str> =
+        found.iter().map(String::as_str).filter(|k| !OF_THE_MACHINE.contains(k)).collect();
+    let disturbed = own.len() < found.len();
+    if disturbed && own.is_empty() && p.shown_by_idle_cpus {
+        return Ok(Completion::Completed);
     }
-    eprintln!("\n| program | ails | verdict |\n|---|---|---|\n{table}");
-    assert!(wrong.is_empty(), "{wrong}");
-    let _ = fs::remove_file(scratch());
+    // The cause is the first finding, and the only one unless other programs had the CPUs: one cause is not
+    // reported twice.
+    if own.first().copied() != p.finding || (own.len() > 1 && !disturbed) {
+        return Err(format!("expected {:?}, found {own:?}:\n{said}", p.finding).into());
+    }
+    let Some(kind) = p.finding.filter(|_| p.pasted) else { return Ok(Completion::Completed) };
+    let all = diagnosis["findings"].as_array().unwrap();
+    let finding = all.iter().find(|f| f["kind"] == kind).unwrap();
+    let line = finding["paste"].as_str().unwrap();
+    let (after, said) = started.diagnose(&state, &["sh", "-c", line].map(str::to_owned));
+    if kinds(&after).iter().any(|k| k == kind) || after["threads"] == 0 {
+        return Err(format!("{kind} remains with {line}:\n{said}").into());
+    }
+    Ok(Completion::Completed)
+}
+
+/// A program that can be started here.
+struct Started {
+    command: Vec<String>,
+    environment: Vec<(String, String)>,
+    /// Removed when the test ends.
+    _group: Option<Group>,
+}
+
+impl Started {
+    /// None, a skip, where the machine lacks what the program needs.
+    fn new(p: &Program) -> Option<Self> {
+        let mut words = Vec::new();
+        for word in p.command.split_whitespace() {
+            words.push(match word.strip_prefix('@') {
+                Some(name) => built(name, p)?,
+                None => word.to_owned(),
+            });
+        }
+        let mut command = if p.is_script { to_shell(&words.join(" "), &[]) } else { words };
+        if let Some((mpi, ranks)) = p.ranks {
+            let launcher = [mpi.tool("mpirun"), "-n".to_owned(), ranks.to_string()];
+            command.splice(0..0, launcher);
+        }
+        let mut group = None;
+        if let Some(quota_us) = p.quota_us {
+            let (made, script) = limited("doctor", quota_us)?;
+            command = to_shell(&script, &command);
+            group = Some(made);
+        }
+        let launching = if p.ranks.is_some() { &mpi::ENVIRONMENT[..] } else { &[] };
+        let pairs = launching.iter().chain(&p.environment);
+        let mut environment: Vec<(String, String)> =
+            pairs.map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+        environment.push(("SCRATCH".to_owned(), scratch()));
+        Some(Self { command, environment, _group: group })
+    }
+
+    fn diagnose(&self, state: &State, command: &[String]) -> (serde_json::Value, String) {
+        let result = diagnose(state, command, &self.environment);
+        let _ = fs::remove_file(scratch());
+        result
+    }
+}
+
+/// A script, and the words that it has as arguments.
+fn to_shell(script: &str, words: &[String]) -> Vec<String> {
+    let shell = ["sh", "-c", script, "sh"].map(str::to_owned);
+    shell.iter().chain(words).cloned().collect()
+}
+
+/// The file of a workload. None, a skip, where it cannot be built.
+fn built(name: &str, p: &Program) -> Option<String> {
+    if let Some((mpi, _)) = p.ranks {
+        return mpi.is_here().then(|| mpi.program(name));
+    }
+    let file = workload(name);
+    if !Path::new(&file).exists() {
+        evenly_testing::skip("clang", format!("there is no {file}"));
+        return None;
+    }
+    Some(file)
+}
+
+/// A file to which programs write, on a disk.
+fn scratch() -> String {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    dir.join(format!("doctor-{}", std::process::id())).display().to_string()
 }

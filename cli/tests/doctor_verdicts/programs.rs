@@ -1,264 +1,295 @@
-//! The programs: ailing ones with their verdicts, and healthy ones.
+//! The programs, each with the finding that the doctor has to report for it.
+//!
+//! Invariant: nothing is built or started before its test runs, so that tests can be listed anywhere.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+use crate::common::mpi::{MPICH, Mpi, OPEN_MPI};
 
-use crate::common::diagnosis::{Patient, patient};
-use crate::common::{mpi, workload};
-use std::path::{Path, PathBuf};
-
-/// MPI ranks, so many.
-fn ranks(
-    mpi: mpi::Mpi,
-    names: [&'static str; 2],
-    ails: &'static str,
-    n: u32,
-    program: &[&str],
-) -> Patient {
-    let name = names[usize::from(mpi.name != "mpich")];
-    let (launcher, n) = (mpi.tool("mpirun"), n.to_string());
-    let mut patient = patient(name, ails, &[&[launcher.as_str(), "-n", &n], program].concat());
-    patient.variables = mpi::ENVIRONMENT.map(|(k, v)| (k, v.to_owned())).into();
-    patient
+/// A program, and what the doctor has to find.
+pub(crate) struct Program {
+    pub(crate) name: String,
+    /// The kind of the first finding; None where there is none.
+    pub(crate) finding: Option<&'static str>,
+    /// Words between blanks. One that starts with `@` names a workload.
+    pub(crate) command: &'static str,
+    pub(crate) environment: Vec<(&'static str, &'static str)>,
+    /// CPU time in us that a control group allows in each 50 ms.
+    pub(crate) quota_us: Option<u64>,
+    /// The MPI with which it is started, and the number of ranks.
+    pub(crate) ranks: Option<(Mpi, u32)>,
+    /// Whether the command is a script for `sh`.
+    pub(crate) is_script: bool,
+    /// Whether the line to paste is run as well, and has to remove the cause.
+    pub(crate) pasted: bool,
+    /// Whether idle CPUs show the cause: programs that take these CPUs hide it.
+    pub(crate) shown_by_idle_cpus: bool,
 }
 
-/// A file that programs write to.
-pub(crate) fn scratch() -> PathBuf {
-    let here = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    here.join(format!("doctor-{}", std::process::id()))
+fn program(name: &str, finding: Option<&'static str>, command: &'static str) -> Program {
+    Program {
+        name: format!("{}::{name}", finding.unwrap_or("no_finding")),
+        finding,
+        command,
+        environment: Vec::new(),
+        quota_us: None,
+        ranks: None,
+        is_script: false,
+        pasted: false,
+        shown_by_idle_cpus: false,
+    }
 }
 
-/// Phases that are shorter than the kernel's turns: threads do not share CPUs within one.
-const SHORT: [&str; 4] = ["--phases", "1000", "--iters", "800000"];
+fn found(name: &str, finding: &'static str, command: &'static str) -> Program {
+    program(name, Some(finding), command)
+}
 
-pub(crate) fn ailing(limited: Option<&str>) -> Vec<Patient> {
-    let (spmd, gomp, omp) = (workload("spmd"), workload("omp_spmd-gomp"), workload("omp_spmd-omp"));
-    let phases = ["--phases", "40", "--iters", "8000000"];
-    let eight = ["--threads", "8", "--iters", "20000000"];
-    let file = format!("of={}", scratch().display());
-    // As many writes as there is time for: how long one takes is the disk's affair.
-    let writes = format!(
-        "timeout 2 dd if=/dev/zero {file} bs=4k count=1000000 oflag=dsync status=none; true"
-    );
-    let two = format!("{gomp} --threads 2 --phases 40 --iters 8000000");
-    let one = format!("{gomp} --threads 1 --phases 40 --iters 8000000");
-    let both = format!("taskset -c 0 {spmd} --threads 1 --main-works 1 --iters 200000000");
-    let mut all = vec![
-        patient(
-            "4 threads under taskset -c 0",
-            "narrow_mask",
-            &[&["taskset", "-c", "0", &spmd, "--threads", "4"], &phases[..]].concat(),
-        )
-        .mended(),
-        patient(
-            "2 processes pinned to CPU 0",
-            "pinned_together",
-            &["sh", "-c", &format!("{both} & {both}; wait")],
-        ),
-        patient(
-            "OpenMP, OMP_PLACES={0}",
-            "narrow_mask",
-            &[&[gomp.as_str(), "--threads", "2"], &phases[..]].concat(),
-        )
-        .with("OMP_PLACES", "{0}")
-        .mended(),
-        // Each binds its first thread to the first place, and knows nothing of the other.
-        patient(
-            "OpenMP, 2 processes with 1 thread on 2 CPUs, OMP_PROC_BIND=true",
-            "pinned_together",
-            &["sh", "-c", &format!("{one} & {one}; wait")],
-        )
-        .with("OMP_PROC_BIND", "true")
-        .mended(),
-        patient(
-            "4 threads on 2 CPUs, barriers with sched_yield",
-            "spinning",
-            &[
-                &[
-                    spmd.as_str(),
-                    "--threads",
-                    "4",
-                    "--barrier",
-                    "yield",
-                    "--imbalance",
-                    "0.4,1,1,1.6",
-                ],
-                &phases[..],
-            ]
-            .concat(),
-        ),
-        patient(
-            "OpenMP, 4 threads on 2 CPUs, OMP_WAIT_POLICY=active",
-            "spinning",
-            &[&[omp.as_str(), "--threads", "4"], &phases[..]].concat(),
-        )
-        .with("OMP_WAIT_POLICY", "active")
-        .mended(),
-        // It does not see that another process has as many, and spins without end.
-        patient(
-            "OpenMP (gcc), 2 processes with 2 threads on 2 CPUs, GOMP_SPINCOUNT=infinity",
-            "spinning",
-            &["sh", "-c", &format!("{two} & {two}; wait")],
-        )
-        .with("GOMP_SPINCOUNT", "infinity"),
-        patient(
-            "OpenMP (clang), 4 threads on 2 CPUs, KMP_BLOCKTIME=infinite",
-            "spinning",
-            &[&[omp.as_str(), "--threads", "4"], &phases[..]].concat(),
-        )
-        .with("KMP_BLOCKTIME", "infinite"),
-        // Without yielding: nobody sees that but the probe.
-        patient(
-            "OpenMP (clang), 4 threads on 2 CPUs, KMP_LIBRARY=turnaround, KMP_USE_YIELD=0",
-            "spinning",
-            &[&[omp.as_str(), "--threads", "4"], &phases[..]].concat(),
-        )
-        .with("KMP_LIBRARY", "turnaround")
-        .with("KMP_USE_YIELD", "0"),
-        patient(
-            "work of 1 and 3",
-            "uneven_work",
-            &[
-                spmd.as_str(),
-                "--threads",
-                "2",
-                "--imbalance",
-                "0.5,1.5",
-                "--phases",
-                "60",
-                "--iters",
-                "15000000",
-            ],
-        ),
-        patient(
-            "work of 1, 1 and 4 on 2 CPUs",
-            "uneven_work",
-            &[
-                spmd.as_str(),
-                "--threads",
-                "3",
-                "--imbalance",
-                "0.5,0.5,2",
-                "--phases",
-                "40",
-                "--iters",
-                "15000000",
-            ],
-        ),
-        patient(
-            "OpenMP, OMP_NUM_THREADS=8 on 2 CPUs",
-            "too_many_threads",
-            &[&[gomp.as_str()], &phases[..]].concat(),
-        )
-        .with("OMP_NUM_THREADS", "8")
-        .mended(),
-        patient("writes that wait for the disk", "blocked_io", &["sh", "-c", &writes]),
-        patient(
-            "3 threads on 2 CPUs",
-            "uneven_division",
-            &[&[spmd.as_str(), "--threads", "3"], &SHORT[..]].concat(),
-        )
-        .by_idle(),
-    ];
-    if let Some(script) = limited {
-        let shell = ["sh", "-c", script, "limited"];
-        all.push(patient(
-            "8 threads, quota of a fifth of a CPU",
-            "quota",
-            &[&shell[..], &[&spmd], &eight].concat(),
-        ));
-        all.push(patient(
-            "OpenMP, 2 threads, quota of a fifth of a CPU",
-            "quota",
-            &[&shell[..], &[&gomp, "--threads", "2"], &phases].concat(),
-        ));
+fn healthy(name: &str, command: &'static str) -> Program {
+    program(name, None, command)
+}
+
+impl Program {
+    fn with(mut self, name: &'static str, value: &'static str) -> Self {
+        self.environment.push((name, value));
+        self
     }
-    for mpi in mpi::here() {
-        let (stencil, metbench) = (mpi.program("stencil"), mpi.program("metbench"));
-        let names = ["4 MPI ranks on 2 CPUs (MPICH)", "4 MPI ranks on 2 CPUs (Open MPI)"];
-        let work = [stencil.as_str(), "--size", "1200", "--sweeps", "200"];
-        all.push(ranks(mpi, names, "mpi_oversubscribed", 4, &work).with(YIELDS, "0"));
-        let names =
-            ["2 MPI ranks, work of 1 and 4 (MPICH)", "2 MPI ranks, work of 1 and 4 (Open MPI)"];
-        let work =
-            [metbench.as_str(), "--loads", "1,4", "--iterations", "20", "--iters", "4000000"];
-        all.push(ranks(mpi, names, "uneven_work", 2, &work));
+
+    fn within(self, quota_us: u64) -> Self {
+        Self { quota_us: Some(quota_us), ..self }
     }
-    all
+
+    fn ranks(self, mpi: Mpi, ranks: u32) -> Self {
+        let name = format!("{}_{}", self.name, mpi.name);
+        Self { name, ranks: Some((mpi, ranks)), ..self }
+    }
+
+    fn script(self) -> Self {
+        Self { is_script: true, ..self }
+    }
+
+    fn pasted(self) -> Self {
+        Self { pasted: true, ..self }
+    }
+
+    fn shown_by_idle_cpus(self) -> Self {
+        Self { shown_by_idle_cpus: true, ..self }
+    }
 }
 
 /// Whether ranks of Open MPI yield while they wait.
 const YIELDS: &str = "OMPI_MCA_mpi_yield_when_idle";
 
-pub(crate) fn healthy(limited: Option<&str>) -> Vec<Patient> {
-    let (spmd, gomp, omp) = (workload("spmd"), workload("omp_spmd-gomp"), workload("omp_spmd-omp"));
-    let phases = ["--phases", "40", "--iters", "10000000"];
-    let writes =
-        format!("timeout 1 sh -c 'while :; do echo x; done' >{}; true", scratch().display());
-    let of = |name, program: &str, options: &[&str]| {
-        patient(name, "healthy", &[&[program], options, &phases].concat())
-    };
+/// All, in the order of the table in `docs/doctor.md`. `--phases 1000` stands for phases that are shorter than
+/// the time slices of the kernel: within one, threads do not share a CPU.
+pub(crate) fn all() -> Vec<Program> {
+    let mut all = with_findings();
+    all.extend(without_findings());
+    all
+}
+
+fn with_findings() -> Vec<Program> {
     let mut all = vec![
-        of("1 thread", &spmd, &["--threads", "1"]),
-        of("2 threads, blocking barriers", &spmd, &["--threads", "2"]),
-        of("2 threads, spinning barriers", &spmd, &["--threads", "2", "--barrier", "spin"]),
-        of(
-            "2 threads, barriers with sched_yield",
-            &spmd,
-            &["--threads", "2", "--barrier", "yield"],
+        found(
+            "four_threads_under_taskset",
+            "narrow_mask",
+            "taskset -c 0 @spmd --threads 4 --phases 40 --iters 8000000",
+        )
+        .pasted(),
+        found(
+            "two_processes_pinned_to_a_cpu",
+            "pinned_together",
+            "taskset -c 0 @spmd --threads 1 --main-works 1 --iters 200000000 & \
+             taskset -c 0 @spmd --threads 1 --main-works 1 --iters 200000000 ; wait",
+        )
+        .script(),
+        found(
+            "openmp_with_one_place",
+            "narrow_mask",
+            "@omp_spmd-gomp --threads 2 --phases 40 --iters 8000000",
+        )
+        .with("OMP_PLACES", "{0}")
+        .pasted(),
+        // Each process binds its first thread to the first place, without regard to the other.
+        found(
+            "openmp_two_bound_processes",
+            "pinned_together",
+            "@omp_spmd-gomp --threads 1 --phases 40 --iters 8000000 & \
+             @omp_spmd-gomp --threads 1 --phases 40 --iters 8000000 ; wait",
+        )
+        .script()
+        .with("OMP_PROC_BIND", "true")
+        .pasted(),
+        found(
+            "four_threads_at_barriers_with_sched_yield",
+            "spinning",
+            "@spmd --threads 4 --barrier yield --imbalance 0.4,1,1,1.6 --phases 40 --iters 8000000",
         ),
-        of("4 threads, blocking barriers", &spmd, &["--threads", "4"]),
-        of("2 threads, each pinned to a CPU", &spmd, &["--threads", "2", "--pin", "static"]),
-        of("OpenMP (gcc), 2 threads", &gomp, &["--threads", "2"]),
-        of("OpenMP (clang), 2 threads", &omp, &["--threads", "2"]),
-        of("OpenMP, 2 threads, OMP_WAIT_POLICY=active", &omp, &["--threads", "2"])
-            .with("OMP_WAIT_POLICY", "active"),
-        of("OpenMP, 2 threads, OMP_PROC_BIND=true", &gomp, &["--threads", "2"])
-            .with("OMP_PROC_BIND", "true"),
-        patient(
-            "100 threads that sleep",
-            "healthy",
-            &[&workload("churn"), "--threads", "100", "--workers", "2", "--duration-s", "1"],
+        found(
+            "openmp_with_active_waiting",
+            "spinning",
+            "@omp_spmd-omp --threads 4 --phases 40 --iters 8000000",
+        )
+        .with("OMP_WAIT_POLICY", "active")
+        .pasted(),
+        // Each process assumes that both CPUs are its own, and spins without end.
+        found(
+            "gcc_openmp_two_processes_with_infinite_spin_count",
+            "spinning",
+            "@omp_spmd-gomp --threads 2 --phases 40 --iters 8000000 & \
+             @omp_spmd-gomp --threads 2 --phases 40 --iters 8000000 ; wait",
+        )
+        .script()
+        .with("GOMP_SPINCOUNT", "infinity"),
+        found(
+            "clang_openmp_with_infinite_blocktime",
+            "spinning",
+            "@omp_spmd-omp --threads 4 --phases 40 --iters 8000000",
+        )
+        .with("KMP_BLOCKTIME", "infinite"),
+        // Only the probe sees threads that spin without yielding.
+        found(
+            "clang_openmp_turnaround_without_yielding",
+            "spinning",
+            "@omp_spmd-omp --threads 4 --phases 40 --iters 8000000",
+        )
+        .with("KMP_LIBRARY", "turnaround")
+        .with("KMP_USE_YIELD", "0"),
+        found(
+            "two_threads_with_work_of_1_and_3",
+            "uneven_work",
+            "@spmd --threads 2 --imbalance 0.5,1.5 --phases 60 --iters 15000000",
         ),
-        patient("a program that sleeps", "healthy", &["sleep", "0.7"]),
-        of("OpenMP, OMP_NUM_THREADS=2 on 2 CPUs", &gomp, &[]).with("OMP_NUM_THREADS", "2"),
-        of(
-            "OpenMP (gcc), 4 threads on 2 CPUs, GOMP_SPINCOUNT=infinity",
-            &gomp,
-            &["--threads", "4"],
+        found(
+            "three_threads_with_work_of_1_1_and_4",
+            "uneven_work",
+            "@spmd --threads 3 --imbalance 0.5,0.5,2 --phases 40 --iters 15000000",
+        ),
+        found(
+            "openmp_with_eight_threads",
+            "too_many_threads",
+            "@omp_spmd-gomp --phases 40 --iters 8000000",
+        )
+        .with("OMP_NUM_THREADS", "8")
+        .pasted(),
+        // As many writes as there is time for: how long one takes depends on the disk.
+        found(
+            "writes_that_wait_for_the_disk",
+            "blocked_io",
+            "timeout 2 dd if=/dev/zero of=\"$SCRATCH\" bs=4k count=1000000 oflag=dsync status=none; true",
+        )
+        .script(),
+        found(
+            "three_threads",
+            "uneven_division",
+            "@spmd --threads 3 --phases 1000 --iters 800000",
+        )
+        .shown_by_idle_cpus(),
+        found(
+            "eight_threads_with_a_fifth_of_a_cpu",
+            "quota",
+            "@spmd --threads 8 --iters 20000000",
+        )
+        .within(10_000),
+        found(
+            "openmp_with_a_fifth_of_a_cpu",
+            "quota",
+            "@omp_spmd-gomp --threads 2 --phases 40 --iters 8000000",
+        )
+        .within(10_000),
+    ];
+    for mpi in [OPEN_MPI, MPICH] {
+        all.push(
+            found("four_ranks", "mpi_oversubscribed", "@stencil --size 1200 --sweeps 200")
+                .ranks(mpi, 4)
+                .with(YIELDS, "0"),
+        );
+        all.push(
+            found(
+                "two_ranks_with_work_of_1_and_4",
+                "uneven_work",
+                "@metbench --loads 1,4 --iterations 20 --iters 4000000",
+            )
+            .ranks(mpi, 2),
+        );
+    }
+    all
+}
+
+fn without_findings() -> Vec<Program> {
+    let mut all = vec![
+        healthy("one_thread", "@spmd --threads 1 --phases 40 --iters 10000000"),
+        healthy(
+            "two_threads_at_blocking_barriers",
+            "@spmd --threads 2 --phases 40 --iters 10000000",
+        ),
+        healthy(
+            "two_threads_at_spinning_barriers",
+            "@spmd --threads 2 --barrier spin --phases 40 --iters 10000000",
+        ),
+        healthy(
+            "two_threads_at_barriers_with_sched_yield",
+            "@spmd --threads 2 --barrier yield --phases 40 --iters 10000000",
+        ),
+        healthy(
+            "four_threads_at_blocking_barriers",
+            "@spmd --threads 4 --phases 40 --iters 10000000",
+        ),
+        healthy(
+            "two_threads_each_pinned_to_a_cpu",
+            "@spmd --threads 2 --pin static --phases 40 --iters 10000000",
+        ),
+        healthy(
+            "gcc_openmp_two_threads",
+            "@omp_spmd-gomp --threads 2 --phases 40 --iters 10000000",
+        ),
+        healthy(
+            "clang_openmp_two_threads",
+            "@omp_spmd-omp --threads 2 --phases 40 --iters 10000000",
+        ),
+        healthy(
+            "openmp_two_threads_with_active_waiting",
+            "@omp_spmd-omp --threads 2 --phases 40 --iters 10000000",
+        )
+        .with("OMP_WAIT_POLICY", "active"),
+        healthy(
+            "openmp_two_bound_threads",
+            "@omp_spmd-gomp --threads 2 --phases 40 --iters 10000000",
+        )
+        .with("OMP_PROC_BIND", "true"),
+        healthy("a_hundred_threads_that_sleep", "@churn --threads 100 --workers 2 --duration-s 1"),
+        healthy("a_program_that_sleeps", "sleep 0.7"),
+        healthy("openmp_with_two_threads", "@omp_spmd-gomp --phases 40 --iters 10000000")
+            .with("OMP_NUM_THREADS", "2"),
+        healthy(
+            "gcc_openmp_four_threads_with_infinite_spin_count",
+            "@omp_spmd-gomp --threads 4 --phases 40 --iters 10000000",
         )
         .with("GOMP_SPINCOUNT", "infinity"),
-        of("OpenMP (clang), 2 threads, KMP_LIBRARY=turnaround", &omp, &["--threads", "2"])
-            .with("KMP_LIBRARY", "turnaround"),
-        patient(
-            "1 thread under taskset -c 0",
-            "healthy",
-            &[&["taskset", "-c", "0", &spmd, "--threads", "1"], &phases[..]].concat(),
+        healthy(
+            "clang_openmp_two_threads_turnaround",
+            "@omp_spmd-omp --threads 2 --phases 40 --iters 10000000",
+        )
+        .with("KMP_LIBRARY", "turnaround"),
+        healthy(
+            "one_thread_under_taskset",
+            "taskset -c 0 @spmd --threads 1 --phases 40 --iters 10000000",
         ),
-        patient("writes that nobody waits for", "healthy", &["sh", "-c", &writes]),
-        patient(
-            "4 threads on 2 CPUs",
-            "healthy",
-            &[&[spmd.as_str(), "--threads", "4"], &SHORT[..]].concat(),
-        ),
+        healthy(
+            "writes_that_do_not_wait",
+            "timeout 1 sh -c 'while :; do echo x; done' >\"$SCRATCH\"; true",
+        )
+        .script(),
+        healthy("four_threads_in_short_phases", "@spmd --threads 4 --phases 1000 --iters 800000"),
+        healthy(
+            "two_threads_with_a_quota_of_eight_cpus",
+            "@spmd --threads 2 --phases 40 --iters 10000000",
+        )
+        .within(400_000),
     ];
-    for mpi in mpi::here() {
-        let metbench = mpi.program("metbench");
-        let work = [metbench.as_str(), "--loads", "1", "--iterations", "20", "--iters", "8000000"];
-        let names = ["2 MPI ranks on 2 CPUs (MPICH)", "2 MPI ranks on 2 CPUs (Open MPI)"];
-        all.push(ranks(mpi, names, "healthy", 2, &work));
-        // MPICH knows no yielding.
-        if mpi.name != "mpich" {
-            let name = "4 MPI ranks on 2 CPUs that yield (Open MPI)";
-            all.push(ranks(mpi, [name; 2], "healthy", 4, &work).with(YIELDS, "1"));
-        }
+    let metbench = "@metbench --loads 1 --iterations 20 --iters 8000000";
+    for mpi in [OPEN_MPI, MPICH] {
+        all.push(healthy("two_ranks", metbench).ranks(mpi, 2));
     }
-    if let Some(script) = limited {
-        let shell = ["sh", "-c", script, "limited", &spmd, "--threads", "2"];
-        all.push(patient(
-            "2 threads, a quota of 8 CPUs",
-            "healthy",
-            &[&shell[..], &phases].concat(),
-        ));
-    }
+    // MPICH has no setting for it.
+    let yielding = healthy("four_ranks_that_yield", metbench).ranks(OPEN_MPI, 4);
+    all.push(yielding.with(YIELDS, "1"));
     all
 }
