@@ -1,26 +1,27 @@
-//! The evidence, with what several rules need of it: sums over threads, speeds of CPUs, who yields.
+//! The evidence, with what several rules compute from it: sums over threads, speeds of CPUs, which threads
+//! yield.
 //!
 //! Invariant: figures only; nothing here decides what is a finding.
 
 use crate::evidence::{CpuUse, ThreadUse};
-use crate::settings::told_to_yield;
+use crate::settings::open_mpi_yields;
 use crate::{Evidence, Runtime, Source};
 use evenly_model::theory::Speeds;
 use evenly_model::{CpuId, CpuSet, FULL_CAPACITY};
 
-/// What costs less of the threads' time is not worth a finding.
+/// A cause that costs a smaller share of the threads' time is not reported.
 pub(crate) const LEAST: f64 = 0.05;
-/// A CPU below this part of the fastest is slow.
+/// A CPU with a smaller share of the fastest one's speed is slow.
 pub(crate) const SLOW: f64 = 0.9;
 /// A CPU counts as slower than another where their measured speeds differ by so many standard errors.
 const SURELY: f64 = 4.0;
-/// A CPU that was idle for more than this part of the time has a low clock when its speed is measured.
+/// A CPU that was idle for more than this share of the time has a low clock when its speed is measured.
 const MOSTLY_BUSY: f64 = 0.5;
 /// A call of sched_yield(2) that hands the CPU over takes less than this, in seconds: 0.6 to 1.8 us were
-/// measured, with all that a rank of Open MPI does from one to the next.
+/// measured, including what a rank of Open MPI does between two calls.
 const HANDING_OVER: f64 = 5e-6;
 
-/// The evidence, with what several rules need of it.
+/// The evidence, with what several rules compute from it.
 pub(crate) struct Case<'a> {
     pub(crate) e: &'a Evidence,
     pub(crate) threads: Vec<&'a ThreadUse>,
@@ -54,17 +55,17 @@ impl<'a> Case<'a> {
         self.threads.iter().map(|t| f(t)).sum()
     }
 
-    /// The part of the threads' time that this is.
+    /// This time as a share of the threads' time.
     pub(crate) fn part(&self, seconds: f64) -> f64 {
         (seconds / (self.n() as f64 * self.time).max(1e-9)).clamp(0.0, 1.0)
     }
 
-    /// The part of the threads' time in which they wanted a CPU and had none.
+    /// The share of the threads' time in which they waited for a CPU.
     pub(crate) fn waits(&self) -> f64 {
         self.part(self.sum(|t| t.stay.waited_s))
     }
 
-    /// The part of their time for which they slept.
+    /// The share of the threads' time in which they slept.
     pub(crate) fn sleeps(&self) -> f64 {
         self.part(self.sum(|t| t.stay.blocked_s))
     }
@@ -78,13 +79,13 @@ impl<'a> Case<'a> {
         self.e.cpus.iter().filter(|c| self.usable.contains(c.id))
     }
 
-    /// The CPU on which the same work took least. An idle one may well be faster than that.
+    /// The CPU on which the same work took the shortest time. An idle CPU may be faster than that.
     pub(crate) fn fastest(&self) -> Option<&CpuUse> {
         let known = self.used().filter_map(|u| Some((u, u.work_ns?.0)));
         known.min_by(|a, b| a.1.total_cmp(&b.1)).map(|found| found.0)
     }
 
-    /// Whether a CPU was measured to be slow, beyond doubt.
+    /// Whether measurements show that a CPU is slow, by more than their errors.
     pub(crate) fn is_slow(&self, u: &CpuUse) -> bool {
         let fastest = self.fastest().and_then(|f| f.work_ns);
         let (Some((least, its_error)), Some((took, error))) = (fastest, u.work_ns) else {
@@ -94,14 +95,15 @@ impl<'a> Case<'a> {
         sure && least < SLOW * took && u.busy_s + u.uncounted_s >= MOSTLY_BUSY * self.e.seconds
     }
 
-    /// The speed of a CPU beside that of the fastest: by the kernel, or less where less was measured.
+    /// The speed of a CPU relative to the fastest: as the kernel reports it, or the measured one if that is
+    /// lower.
     pub(crate) fn speed(&self, u: &CpuUse) -> f64 {
         let most = self.used().map(|u| u.capacity).max().unwrap_or(FULL_CAPACITY).max(1);
-        let told = f64::from(u.capacity) / f64::from(most);
+        let reported = f64::from(u.capacity) / f64::from(most);
         let fastest = self.fastest().and_then(|f| f.work_ns).filter(|_| self.is_slow(u));
         match (fastest, u.work_ns) {
-            (Some((least, _)), Some((took, _))) => told.min(least / took),
-            _ => told,
+            (Some((least, _)), Some((took, _))) => reported.min(least / took),
+            _ => reported,
         }
     }
 
@@ -111,13 +113,13 @@ impl<'a> Case<'a> {
         t.computed_s() * speed.unwrap_or(1.0)
     }
 
-    /// The part of the watched time for which a CPU had nothing to do.
+    /// The share of the observed time in which a CPU was idle.
     pub(crate) fn idle(&self, c: &CpuUse) -> f64 {
         (1.0 - (c.busy_s + c.uncounted_s + c.stolen_s) / self.e.seconds.max(1e-9)).clamp(0.0, 1.0)
     }
 
-    /// Whether a probe told of all threads when they spin.
-    pub(crate) fn told(&self) -> bool {
+    /// Whether a probe reported how long each thread spun.
+    pub(crate) fn spin_is_known(&self) -> bool {
         !self.threads.is_empty() && self.threads.iter().all(|t| t.stay.spun_s.is_some())
     }
 
@@ -142,36 +144,35 @@ impl<'a> Case<'a> {
         self.ranks_yield() || self.threads.iter().any(|t| t.yields())
     }
 
-    /// Whether all are ranks that yield: where one does, all do. Not each is seen to, as one that hands its
-    /// CPU to somebody who keeps it for long does so seldom.
+    /// Whether the threads are MPI ranks that yield. If one does, all do, though not all can be seen to: a rank
+    /// that yields to a thread which keeps the CPU for long does so rarely.
     pub(crate) fn ranks_yield(&self) -> bool {
         match self.mpi() {
-            Some(Runtime::OpenMpi) if told_to_yield(&self.e.environment) => true,
+            Some(Runtime::OpenMpi) if open_mpi_yields(&self.e.environment) => true,
             Some(_) => self.threads.iter().any(|t| t.yields()),
             None => false,
         }
     }
 
-    /// The CPU time that yielding took, and that others could not have. Who yields gives the CPU to whoever
-    /// wants it: he computes for milliseconds, or he waits, too, and gives it back at once. So calls that
-    /// handed it over, however many, kept none from computing for longer than they took, which is little of
-    /// those milliseconds; what is lost are those in vain.
+    /// The CPU time that yielding took from others. A thread that yields gives its CPU to another one, which
+    /// either computes for milliseconds, or waits as well and returns the CPU at once. So calls that handed the
+    /// CPU over, however many, delayed computing threads only by the time of the calls, which is short compared
+    /// with those milliseconds. The time of calls in vain is lost.
     pub(crate) fn yielding_s(&self, t: &ThreadUse) -> f64 {
         (t.system_s - HANDING_OVER * t.preempted as f64).max(0.0)
     }
 
-    /// The CPU time that spinning took, as far as others could not have it. None where nobody told who
-    /// spins.
+    /// The CPU time that spinning took from others. None if no probe reported spinning.
     pub(crate) fn lost_s(&self) -> Option<f64> {
         let ranks = self.ranks_yield();
         let lost = |t: &ThreadUse| {
             let spun = t.stay.spun_s.unwrap_or(0.0);
             if ranks || t.yields() { spun.min(self.yielding_s(t)) } else { spun }
         };
-        self.told().then(|| self.sum(lost))
+        self.spin_is_known().then(|| self.sum(lost))
     }
 
-    /// Other processes that used much of the CPUs.
+    /// Other processes that used a considerable share of the CPUs.
     pub(crate) fn named(&self) -> Vec<&'a crate::Other> {
         let much =
             |o: &&crate::Other| o.cpu_s >= LEAST * self.e.seconds && self.usable.contains(o.cpu);
@@ -183,15 +184,15 @@ impl<'a> Case<'a> {
         self.m() > 1 && self.threads.iter().any(|t| t.mask.len() == 1)
     }
 
-    /// How fast each CPU is for the program: capacity, less what others and the host take. And whether
-    /// they differ.
+    /// The speed of each CPU for the program: its capacity, less the time that other programs and the host
+    /// take; and whether the speeds differ.
     pub(crate) fn speeds(&self) -> (Option<Speeds>, bool) {
         let others = of_others(self);
         let list: Vec<f64> = self
             .used()
             .map(|u| {
                 let taken = others.iter().find(|o| o.0 == u.id).map_or(0.0, |o| o.1) + u.stolen_s;
-                // One that shares a CPU fairly with k others still has its part of it.
+                // A thread that shares a CPU fairly with others still gets its share.
                 let left = (1.0 - taken / self.e.seconds.max(1e-9)).clamp(0.1, 1.0);
                 left * self.speed(u)
             })
@@ -204,17 +205,17 @@ impl<'a> Case<'a> {
     }
 }
 
-/// CPU time that others used, of each CPU that the threads may use.
+/// CPU time of other programs on each CPU that the threads may use.
 pub(crate) fn of_others(c: &Case<'_>) -> Vec<(CpuId, f64)> {
-    // Where threads ran is known from samples; how much they ran, exactly.
+    // The CPUs on which threads ran are sampled; their CPU time is exact.
     let seen: f64 = c.used().map(|u| u.program_s).sum();
     let ran: f64 = c.e.threads.iter().map(|t| t.stay.ran_s).sum();
     let scale = if seen > 0.0 { ran / seen } else { 1.0 };
     c.used().map(|u| (u.id, (u.busy_s - u.program_s * scale).max(of_known(c, u)))).collect()
 }
 
-/// CPU time of processes that were seen on a CPU whose busy time was not counted in full: what they used is known
-/// all the same.
+/// CPU time of the other processes that were seen on a CPU whose busy time was not counted in full: theirs is
+/// known nevertheless.
 pub(crate) fn of_known(c: &Case<'_>, u: &CpuUse) -> f64 {
     let there = c.e.others.iter().filter(|o| u.uncounted_s > 0.0 && o.cpu == u.id);
     there.map(|o| o.cpu_s).sum::<f64>().min(c.e.seconds)

@@ -1,4 +1,6 @@
-//! What the doctor says, as data.
+//! The diagnosis, as data.
+//!
+//! Invariant: findings are in the order of their costs, the highest first.
 
 use crate::case::Case;
 use crate::{Evidence, MIN_SECONDS, Setting, Source};
@@ -10,19 +12,19 @@ use serde::Serialize;
 /// Name and version of the JSON form.
 pub const SCHEMA: &str = "evenly.doctor/1";
 
-/// What ails a program.
+/// A cause that makes a program slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// A CPU quota holds it back.
     Quota,
-    /// Its mask allows it fewer CPUs than it has threads, and there are more.
+    /// Its mask allows fewer CPUs than it has threads, and fewer than there are.
     NarrowMask,
     /// Threads are pinned to one CPU while another has room.
     PinnedTogether,
-    /// Somebody else uses its CPUs.
+    /// Other programs use its CPUs.
     Neighbour,
-    /// A CPU is slower than others, or its host takes it away.
+    /// A CPU is slower than others, or the host of the virtual machine takes it away.
     SlowCpu,
     /// One thread has more work than the others, which wait for it.
     UnevenWork,
@@ -32,9 +34,9 @@ pub enum Kind {
     Spinning,
     /// More MPI ranks than CPUs, and ranks wait by polling.
     MpiOversubscribed,
-    /// OpenMP was told to start more threads than there are CPUs.
+    /// OpenMP is set to start more threads than there are CPUs.
     TooManyThreads,
-    /// OpenMP was told to start fewer threads than there are CPUs.
+    /// OpenMP is set to start fewer threads than there are CPUs.
     TooFewThreads,
     /// Threads wait for a disk.
     BlockedIo,
@@ -42,14 +44,14 @@ pub enum Kind {
     RemoteMemory,
 }
 
-/// One thing that ails it.
+/// One cause, with its cost and a remedy.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
-    /// What.
+    /// The kind of cause.
     pub kind: Kind,
     /// One sentence with the cause.
     pub sentence: String,
-    /// The part of the threads' time that it costs; None where that cannot be told.
+    /// The share of the threads' time that it costs, from 0 to 1; None where that is unknown.
     pub cost: Option<f64>,
     /// Whether the cost is an upper bound.
     pub at_most: bool,
@@ -59,23 +61,23 @@ pub struct Finding {
     pub remedy: String,
     /// A line to paste, where one helps.
     pub paste: Option<String>,
-    /// Ids of the threads that it is about.
+    /// Ids of the threads that are concerned.
     pub threads: Vec<i32>,
-    /// The CPUs that it is about.
+    /// The CPUs that are concerned.
     pub cpus: CpuSet,
 }
 
 /// What evenly would gain.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Prospect {
-    /// At most so many times as fast as threads that stay where they are; 1 where nothing can be gained;
-    /// None where that cannot be told.
+    /// Upper bound of the speed-up over threads that stay on their CPUs; 1 where nothing can be gained, None
+    /// where it is unknown.
     pub gain_at_most: Option<f64>,
     /// The same in words, with the reason.
     pub reason: String,
 }
 
-/// The whole answer.
+/// All that the doctor reports.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Diagnosis {
     /// [`SCHEMA`].
@@ -84,15 +86,15 @@ pub struct Diagnosis {
     pub evenly: &'static str,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// For how long it was watched.
+    /// For how long it was observed, in seconds.
     pub seconds: f64,
     /// Threads that compute.
     pub threads: usize,
     /// CPUs that they may use.
     pub cpus: CpuSet,
-    /// What ails it, what costs most first.
+    /// The causes, the one with the highest cost first.
     pub findings: Vec<Finding>,
-    /// What cannot be decided from what was seen.
+    /// What the evidence leaves open.
     pub unknown: Vec<String>,
     /// Where the threads' time went.
     pub efficiency: Option<Efficiency>,
@@ -100,7 +102,7 @@ pub struct Diagnosis {
     pub prospect: Prospect,
     /// Settings that were applied before the program started.
     pub applied: Vec<Setting>,
-    /// The line that measures it.
+    /// The command line that measures what balancing gains.
     pub compare: Option<String>,
     /// What could not be read.
     pub gaps: Vec<String>,
@@ -110,14 +112,14 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// Of what was seen.
+    /// Diagnoses the evidence. `applied` are the settings that were changed before the program started.
     #[must_use]
     pub fn of(evidence: &Evidence, applied: Vec<Setting>) -> Self {
         let case = Case::new(evidence);
         let enough = evidence.seconds >= MIN_SECONDS && case.n() > 0;
         let mut findings = if enough { rules::all(&case) } else { Vec::new() };
-        // What costs most first, what was measured before what is bounded; of equals, and where nothing is
-        // known, in the order of the rules.
+        // The highest cost first, and measured costs before upper bounds; equal and unknown costs in the order
+        // of the rules.
         findings.sort_by(|a, b| {
             let class = |f: &Finding| (f.cost.is_none(), f.at_most);
             let cost = |f: &Finding| f.cost.unwrap_or(0.0);
@@ -142,13 +144,13 @@ impl Diagnosis {
         let mut compare = case.measure(&findings);
         if prospect.gain_at_most == Some(1.0) {
             for f in &mut findings {
-                // What evenly cannot mend is not to be tried for it: as things are, at least.
+                // Balancing promises no gain as things are, so the line is replaced.
                 if let Some(before) = f.paste.as_deref().and_then(paste::balances) {
                     f.paste = case.instead(f, before, compare.as_deref());
                 }
             }
         }
-        // What was seen is the program as it runs with what was set.
+        // The program was observed with the settings that were applied, so lines to paste contain them.
         let own = case.line("").unwrap_or_default();
         for line in findings.iter_mut().filter_map(|f| f.paste.as_mut()).chain(compare.as_mut()) {
             if own.is_empty() || !line.contains(own.trim()) {
@@ -179,7 +181,7 @@ impl Diagnosis {
         }
     }
 
-    /// Whether it was found to be ailing from this.
+    /// Whether this cause was found.
     #[must_use]
     pub fn has(&self, kind: Kind) -> bool {
         self.findings.iter().any(|f| f.kind == kind)

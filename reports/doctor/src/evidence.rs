@@ -1,6 +1,6 @@
-//! What was seen of a program.
+//! What was observed of a program.
 //!
-//! Invariant: everything here was measured or read; what was not is None, empty, or in
+//! Invariant: everything here was measured or read; anything else is None, empty, or listed in
 //! [`Evidence::gaps`].
 
 use crate::settings::endless_spinning;
@@ -10,26 +10,26 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A program that was seen for a shorter time shows too little.
+/// The shortest observation that allows a diagnosis, in seconds.
 pub const MIN_SECONDS: f64 = 0.3;
 
 /// Name and version of the JSON form of evidence.
 pub const EVIDENCE_SCHEMA: &str = "evenly.evidence/1";
 
-/// No time, count or size that was read is beyond this; sums of those stay exact.
+/// Upper limit of times, counts and sizes that are read; sums of these stay exact.
 const MOST: f64 = 1e15;
 
 /// Where evidence comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Source {
-    /// A program that the doctor watched while it ran, now or when it was recorded.
+    /// A program that the doctor observed while it ran, now or when it was recorded.
     #[default]
     Live,
-    /// The recording of a balancer, which has less in it.
+    /// The recording of a balancer, which contains less.
     Recording,
 }
 
-/// Libraries whose threads or ranks wait in a way of their own.
+/// Libraries that decide how threads or ranks wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Runtime {
@@ -44,7 +44,7 @@ pub enum Runtime {
 }
 
 impl Runtime {
-    /// Which one a library is, by its file name.
+    /// The runtime to which a library belongs, by its file name.
     #[must_use]
     pub fn of_library(file: &str) -> Option<Self> {
         let is = |prefix: &str| file.starts_with(prefix);
@@ -62,49 +62,49 @@ impl Runtime {
     }
 }
 
-/// One thread, over the time for which it was watched.
+/// One thread, during the observation.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ThreadUse {
     /// Thread id.
     pub tid: i32,
-    /// Process.
+    /// Process id.
     pub pid: i32,
     /// Name.
     pub name: String,
-    /// The rank of its process, where a probe told.
+    /// The rank of its process, if a probe reported it.
     #[serde(default)]
     pub rank: Option<u32>,
-    /// Times: on a CPU, waiting for one, asleep, there; and spinning, where a probe told.
+    /// Times on a CPU, waiting for one, asleep and present; and spinning, if a probe reported that.
     #[serde(flatten)]
     pub stay: Stay,
-    /// Of the CPU time, that in the kernel.
+    /// CPU time in the kernel, in seconds.
     pub system_s: f64,
-    /// Of the sleep, that in uninterruptible waits: for a disk, as a rule.
+    /// Time in uninterruptible sleep, usually waiting for a disk, in seconds.
     pub disk_s: f64,
-    /// What it waited for there most, if that is a file.
+    /// The file for which it waited most in that time, if it is one.
     pub file: Option<String>,
-    /// How often it lost its CPU without going to sleep: its turn was over, or it yielded.
+    /// How often it lost its CPU without going to sleep: its time slice ended, or it yielded.
     pub preempted: u64,
     /// How often it went to sleep.
     pub slept: u64,
-    /// Its affinity mask; empty where it is not known.
+    /// Its affinity mask; empty where it is unknown.
     pub mask: CpuSet,
     /// The CPU on which it ran most.
     pub cpu: Option<CpuId>,
 }
 
 impl ThreadUse {
-    /// The time in which it wanted a CPU.
+    /// The time in which it ran or waited for a CPU, in seconds.
     pub(crate) fn wanted_s(&self) -> f64 {
         self.stay.ran_s + self.stay.waited_s
     }
 
-    /// The time in which it computed, as far as that is known.
+    /// The time in which it ran and did not spin, as far as that is known, in seconds.
     pub(crate) fn computed_s(&self) -> f64 {
         (self.stay.ran_s - self.stay.spun_s.unwrap_or(0.0)).max(0.0)
     }
 
-    /// How often it lost its CPU without going to sleep, for a second of its CPU time.
+    /// How often it lost its CPU without going to sleep, per second of its CPU time.
     pub(crate) fn losses(&self) -> f64 {
         self.preempted as f64 / self.stay.ran_s.max(1e-3)
     }
@@ -114,7 +114,7 @@ impl ThreadUse {
         self.losses() >= YIELDS
     }
 
-    /// How it is called in sentences.
+    /// Its name in sentences.
     pub(crate) fn label(&self) -> String {
         match self.rank {
             Some(rank) => format!("rank {rank} ({}, {})", self.name, self.tid),
@@ -128,29 +128,29 @@ impl ThreadUse {
     }
 }
 
-/// One CPU, over the same time.
+/// One CPU, during the observation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct CpuUse {
-    /// Which.
+    /// Its number.
     pub id: CpuId,
-    /// CPU time of the program on it, as far as places were seen.
+    /// CPU time of the program on it, as far as samples show, in seconds.
     pub program_s: f64,
-    /// CPU time of everybody on it.
+    /// CPU time of all processes on it, in seconds.
     pub busy_s: f64,
-    /// Time that the host of a virtual machine gave to others.
+    /// Time that the host of the virtual machine gave to others, in seconds.
     pub stolen_s: f64,
-    /// Time in which it was not idle, and for which nobody is known: a virtual CPU that its host stops without a
-    /// word misses the clock ticks by which busy time is counted.
+    /// Time in which it was not idle and that was not counted for any process, in seconds: a virtual CPU that
+    /// its host stops without reporting it misses the clock ticks by which busy time is counted.
     #[serde(default)]
     pub uncounted_s: f64,
-    /// How fast it is, of [`FULL_CAPACITY`], by the kernel.
+    /// Its capacity, of [`FULL_CAPACITY`], as the kernel reports it.
     pub capacity: u32,
-    /// What the same short work takes on it in ns, measured meanwhile, and the standard error of that.
+    /// The mean time of the same short work on it, in ns, and the standard error of the mean.
     pub work_ns: Option<(f64, f64)>,
 }
 
 impl CpuUse {
-    /// One that was not used.
+    /// A CPU that was not used.
     #[must_use]
     pub fn new(id: CpuId) -> Self {
         let (program_s, busy_s, stolen_s, uncounted_s) = (0.0, 0.0, 0.0, 0.0);
@@ -162,13 +162,13 @@ impl CpuUse {
 /// The CPU quota of the program's control group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QuotaUse {
-    /// CPU time a second, in CPUs.
+    /// The quota, in CPUs.
     pub cpus: f64,
     /// How often the group ran out of it.
     pub times: u64,
-    /// CPU time for which its CPUs were held back.
+    /// CPU time that throttling withheld, in seconds.
     pub held_s: f64,
-    /// Line of shell that takes the quota away, where the group's file is known.
+    /// Shell command that removes the quota, where the group's file is known.
     pub lift: Option<String>,
 }
 
@@ -179,9 +179,9 @@ pub struct Other {
     pub pid: i32,
     /// Its name.
     pub name: String,
-    /// CPU time.
+    /// CPU time in seconds.
     pub cpu_s: f64,
-    /// Where it was seen most.
+    /// The CPU on which it was seen most.
     pub cpu: CpuId,
 }
 
@@ -196,7 +196,7 @@ pub struct NodeUse {
     pub pages: u64,
 }
 
-/// All that was seen.
+/// All that was observed.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Evidence {
@@ -205,10 +205,10 @@ pub struct Evidence {
     pub source: Source,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// The process, where it runs on and can be acted on.
+    /// The process, if it still runs and can be acted on.
     #[serde(skip)]
     pub pid: Option<i32>,
-    /// For how long it was watched, in seconds.
+    /// The length of the observation, in seconds.
     pub seconds: f64,
     /// CPUs that are online and that the program's cpuset allows.
     pub cpuset: CpuSet,
@@ -218,7 +218,7 @@ pub struct Evidence {
     pub cpus: Vec<CpuUse>,
     /// The quota, if there is one.
     pub quota: Option<QuotaUse>,
-    /// Environment variables that runtimes heed.
+    /// Environment variables that runtimes read.
     pub environment: BTreeMap<String, String>,
     /// Libraries that are loaded.
     pub runtimes: BTreeSet<Runtime>,
@@ -226,20 +226,20 @@ pub struct Evidence {
     pub others: Vec<Other>,
     /// NUMA nodes, where there are several and pages were counted.
     pub nodes: Vec<NodeUse>,
-    /// CPU time of a thread for one phase, and how many phases there were, where phases can be seen.
+    /// CPU time of a thread in one phase, in seconds, and the number of phases, where phases are visible.
     pub phase: Option<(f64, u64)>,
-    /// Who waited mostly for whom, in words, where a probe told.
+    /// Which rank or thread waited mostly for which, in words, if a probe reported it.
     pub for_whom: Option<String>,
-    /// What could not be read, and what would mend that.
+    /// What could not be read, and what would make it readable.
     pub gaps: Vec<String>,
 }
 
-/// Threads that compute lose their CPU at most once a tick, a thousand times for a second of CPU time;
-/// a thread that yields in a loop does so tens of thousands of times.
+/// Threads that compute lose their CPU at most once a tick, a thousand times per second of CPU time; a thread
+/// that yields in a loop does so tens of thousands of times.
 const YIELDS: f64 = 3_000.0;
-/// Threads that want a CPU for less than this part of what the busiest wants are helpers.
+/// Threads that run or wait for a CPU for less than this share of the busiest thread's time are helpers.
 const HELPER: f64 = 0.1;
-/// Threads that were there for less than this part of the longest stay come and go.
+/// Threads that existed for less than this share of the longest presence are short-lived.
 const LONG_ENOUGH: f64 = 0.4;
 
 impl Evidence {
@@ -262,8 +262,8 @@ impl Evidence {
             .collect()
     }
 
-    /// Whether some are known to spin while they wait, even if they sleep now and then: at the start of an
-    /// MPI program, or when they have spun for long enough. Their CPU time is then not their work.
+    /// Whether some threads are known to spin while they wait, even if they sleep at times: at the start of an
+    /// MPI program, or after spinning for a while. Their CPU time is then not all work.
     pub(crate) fn spins(&self, threads: &[&ThreadUse]) -> bool {
         [Runtime::OpenMpi, Runtime::Mpich].iter().any(|r| self.runtimes.contains(r))
             || !endless_spinning(&self.environment).is_empty()
@@ -274,14 +274,14 @@ impl Evidence {
     #[must_use]
     pub fn efficiency(&self) -> Option<Efficiency> {
         let threads = self.compute();
-        let told = threads.iter().all(|t| t.stay.spun_s.is_some());
+        let known = threads.iter().all(|t| t.stay.spun_s.is_some());
         let spin = self.spins(&threads);
         Efficiency::of(threads.iter().map(|t| t.stay))
-            .map(|e| if spin && !told { Efficiency { factors: None, ..e } } else { e })
+            .map(|e| if spin && !known { Efficiency { factors: None, ..e } } else { e })
     }
 
-    /// The same seen beside a balancer of this name, which had put threads on CPUs: their masks are its own,
-    /// but for threads that it left alone. `cpus` are those that it could use.
+    /// Marks the evidence as observed while a balancer with this policy ran. The masks of threads were its own,
+    /// except for those that it left alone; `cpus` are the CPUs that it could use.
     pub fn beside(&mut self, policy: &str, cpus: &CpuSet, left_alone: impl Fn(i32) -> bool) {
         for t in self.threads.iter_mut().filter(|t| !left_alone(t.tid)) {
             t.mask = cpus.clone();
@@ -291,7 +291,7 @@ impl Evidence {
         ));
     }
 
-    /// What a probe told: which process is which rank, and who waited mostly for whom.
+    /// Adds the report of a probe: the rank of each process, and which waited mostly for which.
     pub fn told_by_probe(&mut self, ranks: &BTreeMap<i32, u32>, for_whom: Option<String>) {
         for t in &mut self.threads {
             t.rank = ranks.get(&t.pid).copied();
@@ -299,7 +299,7 @@ impl Evidence {
         self.for_whom = for_whom;
     }
 
-    /// What threads told of their waiting says too little, for this reason: it is left out.
+    /// Removes what a probe reported of waiting, because it covers too little; `why` goes into the gaps.
     pub fn forget_spinning(&mut self, why: &str) {
         for t in &mut self.threads {
             t.stay.spun_s = None;
@@ -308,7 +308,7 @@ impl Evidence {
         self.gaps.push(format!("who spins while waiting: {why}"));
     }
 
-    /// As a JSON document, with everything but the process that it could be acted on.
+    /// The evidence as a JSON document, without the process that could be acted on.
     #[must_use]
     pub fn json(&self) -> Value {
         let mut json = serde_json::to_value(self).unwrap_or_default();
@@ -318,7 +318,7 @@ impl Evidence {
         json
     }
 
-    /// What [`Self::json`] wrote. None where this is no such document; else perhaps what is wrong with it.
+    /// Reads a document of [`Self::json`]. None if it is of another kind; an error names what is wrong with it.
     #[must_use]
     pub fn of_json(json: &Value) -> Option<Result<Self, String>> {
         (json["schema"] == EVIDENCE_SCHEMA).then_some(())?;
@@ -329,7 +329,7 @@ impl Evidence {
         }))
     }
 
-    /// A number that nobody can have measured.
+    /// The first number that is out of range, by what it describes.
     fn absurd(&self) -> Option<&'static str> {
         let threads = self.threads.iter().flat_map(|t| {
             let s = t.stay;
@@ -363,8 +363,7 @@ impl Evidence {
             .map(|(what, _)| what)
     }
 
-    /// What an `evenly.run/1` document says: the account at the end of a recording. None where this is
-    /// no such document.
+    /// Reads an `evenly.run/1` document, the report at the end of a recording. None if it is of another kind.
     #[must_use]
     pub fn of_run(run: &Value) -> Option<Self> {
         (run["schema"] == "evenly.run/1").then_some(())?;
@@ -409,7 +408,7 @@ impl Evidence {
     }
 }
 
-/// A process and a thread, as ids.
+/// A thread of which only the ids are known.
 impl From<(Pid, Tid)> for ThreadUse {
     fn from((pid, tid): (Pid, Tid)) -> Self {
         Self { pid: pid.0, tid: tid.0, ..Self::default() }

@@ -1,13 +1,13 @@
 //! Why a parallel program is slow: evidence in, findings out.
 //!
-//! [`Evidence`] is what was seen of a program: how its threads spent their time, who else used its
-//! CPUs, its quota, masks and runtime settings. [`Diagnosis::of`] makes [`Finding`]s of it, those that
-//! cost most first. A rule fires only on what was measured; what no rule can decide is in
-//! [`Diagnosis::unknown`] instead.
+//! [`Evidence`] is what was observed of a program: how its threads spent their time, which other processes used
+//! its CPUs, its quota, masks and runtime settings. [`Diagnosis::of`] makes [`Finding`]s of it, those that cost
+//! most first. A rule fires only on what was measured; what no rule can decide is in [`Diagnosis::unknown`]
+//! instead.
 //!
-//! The order in which causes are asked matters, because one hides another: threads that a quota holds
-//! back wait for CPUs, too, and threads that share one CPU because of their mask are no case of too many
-//! threads. Each rule leaves out what an earlier one explains.
+//! The order of the rules matters, because one cause hides another: threads that a quota holds back wait for
+//! CPUs as well, and threads that share one CPU because of their mask are not too many threads. Each rule
+//! leaves out what an earlier one explains.
 //!
 //! Invariant: pure. Where evidence comes from (a live program, a recording, a test) is not known here.
 

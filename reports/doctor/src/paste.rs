@@ -1,4 +1,4 @@
-//! Lines to paste into a shell: the program's command behind what helps it, and commands for running processes.
+//! Lines to paste into a shell: the program's command after what helps it, and commands for running processes.
 //!
 //! Invariant: words from outside are quoted, so that a shell takes them as they are.
 
@@ -8,12 +8,12 @@ use crate::settings::{OPEN_MPI_YIELDS, Spinning, binding, endless_spinning};
 use crate::{Finding, Kind, Runtime};
 use evenly_model::is_printable;
 
-/// What keeps equal threads level, before a command.
+/// Before a command: balances threads of equal work.
 const RUN: &str = "evenly run -- ";
-/// The same for those of unequal work that wait for each other.
+/// The same for threads of unequal work that wait for each other.
 const RUN_UNEVEN: &str = "evenly run --policy hpc-auto -- ";
 
-/// What a line has before the program's command, where it is one that balances.
+/// What a line that balances has before the program's command.
 pub(crate) fn balances(line: &str) -> Option<&'static str> {
     [RUN, RUN_UNEVEN].into_iter().find(|before| line.starts_with(before))
 }
@@ -54,21 +54,20 @@ pub(crate) fn pattern(name: &str) -> String {
 }
 
 impl Case<'_> {
-    /// The program's command behind something, to be pasted. None where it is not known.
+    /// The program's command after these words. None where it is unknown.
     pub(crate) fn line(&self, before: &str) -> Option<String> {
         let words: Vec<String> = self.e.command.iter().map(|w| shell_quoted(w)).collect();
         (!words.is_empty()).then(|| format!("{} {}", before.trim_end(), words.join(" ")))
     }
 
-    /// The program's command without what binds its threads, behind something. None where it is not known
-    /// what does.
+    /// The same without what binds the program's threads. None where that is unknown.
     pub(crate) fn unbound(&self, before: &str) -> Option<String> {
         let what = match binding(&self.e.environment).filter(|_| self.open_mp()) {
             Some(setting) => {
                 let name = setting.split('=').next().unwrap_or_default();
                 format!("env -u {name} OMP_PROC_BIND=false")
             }
-            // Its launcher binds unless it is told not to.
+            // The launcher binds ranks by default.
             None if self.mpi() == Some(Runtime::OpenMpi) => {
                 String::from("OMPI_MCA_hwloc_base_binding_policy=none")
             }
@@ -77,23 +76,23 @@ impl Case<'_> {
         self.line(&format!("{what} {before}"))
     }
 
-    /// The line that shows who computes and who waits, and when.
+    /// The line that shows when each thread computes and waits.
     pub(crate) fn show(&self) -> Option<String> {
         if let Some(pid) = self.e.pid {
             return Some(format!("evenly top {pid}"));
         }
-        // Without it those that spin would seem to compute.
-        let probe = if self.told() { " --probe on" } else { "" };
+        // Without the probe, threads that spin would seem to compute.
+        let probe = if self.spin_is_known() { " --probe on" } else { "" };
         let run = format!("evenly run --policy observe{probe} --record run.evenly --");
         self.line(&run).map(|line| format!("{line}; evenly report run.evenly"))
     }
 
-    /// The line that balances the program, as far as its work is known.
+    /// The line that balances the program.
     pub(crate) fn balance(&self, uneven: bool) -> Option<String> {
         self.line(if uneven { RUN_UNEVEN } else { RUN })
     }
 
-    /// What helps instead of a line that balances, where that promises nothing as things are.
+    /// The line that replaces one that balances, where balancing promises no gain as things are.
     pub(crate) fn instead(
         &self,
         f: &Finding,
@@ -109,7 +108,7 @@ impl Case<'_> {
         }
     }
 
-    /// The line that measures what no rule decides: how to wait best, and what evenly makes of it.
+    /// The line that measures what no rule decides: the best way to wait, and what evenly gains.
     pub(crate) fn measure(&self, findings: &[Finding]) -> Option<String> {
         let has = |kind: Kind| findings.iter().any(|f| f.kind == kind);
         let mut arms = Vec::from([String::from("kernel")]);
@@ -123,8 +122,7 @@ impl Case<'_> {
         self.line(&format!("evenly compare --policies {} --", shell_quoted(&arms.join(","))))
     }
 
-    /// Variables with which threads wait in another way than they did, where there are such and waiting
-    /// is what ails them.
+    /// Variables that make threads wait in another way, if there are any and waiting is the cause.
     pub(crate) fn other_waiting(&self, findings: &[Finding]) -> Option<String> {
         let has = |kind: Kind| findings.iter().any(|f| f.kind == kind);
         if has(Kind::MpiOversubscribed) && self.mpi() == Some(Runtime::OpenMpi) {
@@ -139,7 +137,7 @@ impl Case<'_> {
         Some(if set.is_empty() { self.sleeping().to_owned() } else { set.join(" ") })
     }
 
-    /// The variable with which threads of OpenMP sleep while they wait.
+    /// The variable that makes threads of OpenMP sleep while they wait.
     pub(crate) fn sleeping(&self) -> &'static str {
         if self.e.runtimes.contains(&Runtime::Omp) {
             "KMP_BLOCKTIME=0"
@@ -148,9 +146,9 @@ impl Case<'_> {
         }
     }
 
-    /// The line that lets these threads go while they run: they may be of several processes, of which the
-    /// one that was named is perhaps none.
-    pub(crate) fn let_go(&self, threads: &[&ThreadUse]) -> Option<String> {
+    /// The line that unpins these threads while they run. They may belong to several processes, and to none
+    /// that the user named.
+    pub(crate) fn unpin(&self, threads: &[&ThreadUse]) -> Option<String> {
         self.e.pid?;
         let mut pids: Vec<i32> = threads.iter().map(|t| t.pid).collect();
         pids.sort_unstable();

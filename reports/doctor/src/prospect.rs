@@ -1,4 +1,4 @@
-//! What no rule can decide, and what evenly would gain by theory and by what was seen.
+//! What no rule can decide, and what evenly could gain by theory and by the evidence.
 //!
 //! Invariant: a gain is an upper bound.
 
@@ -9,7 +9,7 @@ use crate::settings::binding;
 use crate::{Finding, Kind, Prospect};
 use evenly_model::theory;
 
-/// A gain below this is not worth trying for.
+/// A smaller gain is not worth an attempt.
 const LEAST_GAIN: f64 = 1.02;
 
 impl Case<'_> {
@@ -29,7 +29,7 @@ impl Case<'_> {
             ));
         }
         let spinning = findings.iter().any(|f| f.kind == Kind::Spinning);
-        if !self.told() && !spinning && self.n() > 1 && self.sleeps() < ASLEEP {
+        if !self.spin_is_known() && !spinning && self.n() > 1 && self.sleeps() < ASLEEP {
             let more = if self.n() > self.m() && !self.n().is_multiple_of(self.m()) {
                 "; if they do, evenly may gain more than the kernel"
             } else {
@@ -43,7 +43,7 @@ impl Case<'_> {
         all
     }
 
-    /// What evenly would gain, by theory and by what was seen.
+    /// What evenly could gain, by theory and by the evidence.
     pub(crate) fn prospect(&self, findings: &[Finding]) -> Prospect {
         let (n, m) = (self.n(), self.m());
         let none = |why: &str| Prospect {
@@ -80,7 +80,7 @@ impl Case<'_> {
             if n <= m {
                 return none("each thread has a CPU, and moving them divides no work anew");
             }
-            // No thread ends before its own work is done, nor all before the CPUs have done all.
+            // No thread ends before its own work is done, and not all end before the CPUs have done all work.
             let most = self.threads.iter().map(|t| t.computed_s()).fold(0.0, f64::max);
             let least = most.max(self.sum(ThreadUse::computed_s) / m as f64);
             let gain = (self.time / least.max(1e-9)).min(bound.max(1.0) * 2.0).max(1.0);
@@ -107,7 +107,7 @@ impl Case<'_> {
         if self.waits() < ASLEEP && !unequal {
             return none("the threads hardly wait for CPUs");
         }
-        // Who sleeps while it waits leaves CPUs idle, and more than these cannot be won.
+        // Threads that sleep while they wait leave CPUs idle, and no more than these can be gained.
         let idle = idle_beside_waiting(self);
         let known = self.sleeps() >= ASLEEP && !unequal && !self.e.cpus.is_empty();
         let gain = if known { bound.min(1.0 / (1.0 - idle).max(0.1)) } else { bound };

@@ -1,7 +1,7 @@
 //! The rules: each looks for one cause, in the order in which causes hide one another.
 //!
-//! Invariant: a rule gives a finding only where its cause was seen to cost something, and its sentence
-//! holds nothing but what was seen.
+//! Invariant: a rule reports a finding only where its cause was observed to cost something, and its sentence
+//! states only what was observed.
 
 use crate::case::{Case, LEAST, SLOW, of_known, of_others};
 use crate::evidence::ThreadUse;
@@ -10,20 +10,20 @@ use crate::settings::{OPEN_MPI_YIELDS, Spinning, binding, endless_spinning, thre
 use crate::{Finding, Kind, Runtime};
 use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, counted};
 
-/// The part of the threads' time that a quota must hold back.
+/// The least share of the threads' time that a quota must withhold.
 const LEAST_HELD: f64 = 0.02;
-/// Load balance below this is uneven work.
-const LEVEL: f64 = 0.9;
-/// The part of its time, but for that in run queues, for which a thread with more work than others may
-/// sleep or spin and still be the one that they wait for.
+/// Work is uneven where the load balance is below this.
+const LEAST_BALANCE: f64 = 0.9;
+/// A thread with more work than the others, which they wait for, may sleep or spin for this share of its time
+/// outside run queues.
 const HARDLY_SLEEPS: f64 = 0.25;
-/// Memory of fewer pages is in the caches: 16 MiB, where pages have 4 KiB.
+/// Fewer pages fit into caches: this is 16 MiB, where pages have 4 KiB.
 const LEAST_PAGES: u64 = 4_096;
-/// What is said where a launcher may have bound ranks.
+/// Added to the remedy where a launcher may have bound ranks.
 const MPI_BINDS: &str = " (mpirun --bind-to none, where it is mpirun that binds)";
-/// More than this part of a program's CPU time is much for polling.
+/// Polling is a cause if it takes more than this share of the program's CPU time.
 const POLLS: f64 = 0.1;
-/// Where less than this part of the time is spent asleep, nobody is seen to wait.
+/// Threads that sleep for less than this share of their time show no waiting.
 pub(crate) const ASLEEP: f64 = 0.02;
 
 /// 12.3 %.
@@ -31,7 +31,7 @@ fn percent(part: f64) -> String {
     format!("{:.0} %", 100.0 * part)
 }
 
-/// Names of a few, and how many more there are.
+/// The first three names, and the number of the others.
 fn few(names: impl Iterator<Item = String>) -> String {
     let all: Vec<String> = names.collect();
     let shown = all.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
@@ -39,7 +39,7 @@ fn few(names: impl Iterator<Item = String>) -> String {
 }
 
 impl Case<'_> {
-    /// The thread among these that was kept waiting longest, and where.
+    /// Which of these threads waited longest for a CPU, and on which one.
     fn worst(&self, threads: &[i32]) -> Option<String> {
         let among = self.threads.iter().filter(|t| threads.contains(&t.tid));
         let t = among.max_by(|a, b| a.stay.waited_s.total_cmp(&b.stay.waited_s))?;
@@ -72,7 +72,7 @@ pub(crate) fn all(c: &Case<'_>) -> Vec<Finding> {
     let quota = quota(c);
     let narrow = narrow_mask(c);
     let pinned = if narrow.is_none() { pinned_together(c) } else { None };
-    // Where these hold, more threads than CPUs is what follows from them.
+    // These explain why threads share CPUs.
     let explained = quota.is_some() || narrow.is_some() || pinned.is_some();
     let mut all: Vec<Finding> = [quota, narrow, pinned].into_iter().flatten().collect();
     all.extend([neighbour(c), slow_cpu(c), blocked_io(c), remote_memory(c)].into_iter().flatten());
@@ -80,7 +80,7 @@ pub(crate) fn all(c: &Case<'_>) -> Vec<Finding> {
     let mut spinning = spinning(c, uneven.is_some());
     if !explained {
         let mpi = mpi_oversubscribed(c, uneven.is_some());
-        // Ranks that poll are ranks that spin, of which that rule knows more.
+        // Ranks that poll also spin; the rule for MPI knows more about them.
         if c.mpi().is_some() && c.processes() > c.m() && !c.open_mp() {
             spinning = None;
         }
@@ -92,7 +92,7 @@ pub(crate) fn all(c: &Case<'_>) -> Vec<Finding> {
     }
     all.extend([uneven, spinning].into_iter().flatten());
     for f in &mut all {
-        // Where all threads suffer, the one that suffers most is named.
+        // Where all threads are affected, the one that waited longest is named.
         let of_all = [
             Kind::Quota,
             Kind::NarrowMask,
@@ -111,7 +111,7 @@ pub(crate) fn all(c: &Case<'_>) -> Vec<Finding> {
 fn quota(c: &Case<'_>) -> Option<Finding> {
     let q = c.e.quota.as_ref()?;
     let used = c.sum(|t| t.stay.ran_s);
-    // Held back: of the CPU time that it got and would have got meanwhile.
+    // Withheld, as a share of the CPU time that the program got or would have got.
     let cost = q.held_s / (q.held_s + used).max(1e-9);
     if q.times < 2 || cost < LEAST_HELD {
         return None;
@@ -172,12 +172,12 @@ fn narrow_mask(c: &Case<'_>) -> Option<Finding> {
     f.remedy = format!("let them use {} too", cpu_list(&spare));
     f.paste = match (&bound, c.e.pid) {
         (Some(_), _) => c.unbound(""),
-        (None, Some(_)) => c.let_go(&c.threads),
+        (None, Some(_)) => c.unpin(&c.threads),
         (None, None) if c.mpi().is_some() => {
             f.remedy.push_str(MPI_BINDS);
             c.unbound("").or_else(|| c.line(&format!("taskset -c {}", c.e.cpuset)))
         }
-        // What narrowed it need only be left out.
+        // Leaving out the taskset that narrowed the mask is enough.
         (None, None) => match c.e.command.as_slice() {
             [first, option, _, rest @ ..]
                 if first.rsplit('/').next() == Some("taskset") && option == "-c" =>
@@ -196,7 +196,7 @@ fn cpu_list(cpus: &CpuSet) -> String {
     format!("{} {cpus}", if cpus.len() == 1 { "CPU" } else { "CPUs" })
 }
 
-/// How idle these CPUs were, where that was seen.
+/// For what share of the time these CPUs were idle, where that is known.
 fn idle_words(c: &Case<'_>, cpus: &CpuSet) -> Option<String> {
     let idle: Vec<f64> = cpus.iter().filter_map(|id| Some(c.idle(c.cpu(id)?))).collect();
     let mean = idle.iter().sum::<f64>() / idle.len().max(1) as f64;
@@ -204,12 +204,12 @@ fn idle_words(c: &Case<'_>, cpus: &CpuSet) -> Option<String> {
 }
 
 fn pinned_together(c: &Case<'_>) -> Option<Finding> {
-    // The CPU that most threads are pinned to, to it alone.
+    // The CPU to which most threads are pinned, each to it alone.
     let on = |cpu: CpuId| c.threads.iter().filter(move |t| t.mask == CpuSet::single(cpu));
     let (cpu, k) = c.usable.iter().map(|cpu| (cpu, on(cpu).count())).max_by_key(|p| p.1)?;
     let pinned: Vec<&&ThreadUse> = on(cpu).collect();
     let waited: f64 = pinned.iter().map(|t| t.stay.waited_s).sum();
-    // Somewhere there is room: a CPU with two fewer of the threads, or one that was idle.
+    // A CPU has room if it has two fewer of the threads, or if it was idle.
     let free = c.e.cpuset.iter().filter(|&other| {
         let threads = on(other).count()
             + c.threads.iter().filter(|t| t.cpu == Some(other) && t.mask.len() != 1).count();
@@ -241,13 +241,13 @@ fn pinned_together(c: &Case<'_>) -> Option<Finding> {
         (Some(_), _) => c.unbound(""),
         (None, Some(_)) => {
             let those: Vec<&ThreadUse> = pinned.iter().map(|t| **t).collect();
-            c.let_go(&those)
+            c.unpin(&those)
         }
         (None, None) if c.mpi().is_some() && c.processes() > 1 => {
             f.remedy.push_str(MPI_BINDS);
             c.unbound("")
         }
-        // The program did it itself: it can be let go while it runs.
+        // The program pinned its threads itself: they can be unpinned while it runs.
         (None, None) => {
             let pid = pinned.first().map(|t| t.pid);
             let main = c.e.threads.iter().find(|t| Some(t.tid) == pid);
@@ -266,12 +266,12 @@ fn neighbour(c: &Case<'_>) -> Option<Finding> {
     let shares = of_others(c);
     let seen: f64 = c.e.threads.iter().map(|t| t.stay.ran_s).sum();
     let busy: f64 = c.used().map(|u| u.busy_s).sum();
-    // Threads may have run elsewhere than they were seen: all CPUs together tell how much it was.
+    // Threads may have run on other CPUs than the samples show; the total over all CPUs is exact.
     let all = (busy - seen).max(0.0).min(shares.iter().map(|s| s.1).sum());
     let all = all.max(c.used().map(|u| of_known(c, u)).sum());
     let waited = c.sum(|t| t.stay.waited_s);
     let cost = c.part(all.min(waited));
-    // Little in all may be much for one thread, for which the others wait.
+    // A small total can be much for one thread, for which the others wait.
     let longest = c.threads.iter().map(|t| t.stay.waited_s).fold(0.0, f64::max);
     let late = cost >= LEAST / 2.0 && longest >= 2.0 * LEAST * c.time;
     if all < LEAST * c.e.seconds || (cost < LEAST && !late) {
@@ -344,7 +344,7 @@ fn slow_cpu(c: &Case<'_>) -> Option<Finding> {
         f.cpus = CpuSet::single(u.id);
         return Some(f);
     }
-    // Each thread alone on a CPU that suits it loses nothing to a CPU that is not used.
+    // A slow CPU that is not used costs nothing, nor does one beside a single thread.
     if slow.is_empty() || c.n() < 2 {
         return None;
     }
@@ -401,32 +401,32 @@ pub(crate) struct Heavy<'a> {
 }
 
 pub(crate) fn heavy<'a>(c: &Case<'a>) -> Option<Heavy<'a>> {
-    // Who spins while others wait looks as if it had as much work.
-    if c.n() < 2 || (!c.told() && (c.sleeps() < LEAST || c.e.spins(&c.threads))) {
+    // Without a probe, a thread that spins while it waits seems to have as much work as the others.
+    if c.n() < 2 || (!c.spin_is_known() && (c.sleeps() < LEAST || c.e.spins(&c.threads))) {
         return None;
     }
-    // A slow CPU makes time of the same work.
+    // The same work takes longer on a slow CPU.
     let thread = *c.threads.iter().max_by(|a, b| c.work(a).total_cmp(&c.work(b)))?;
     let most = c.work(thread);
     let mean = c.sum(|t| c.work(t)) / c.n() as f64;
     let balance = mean / most.max(1e-9);
     let idle = thread.stay.blocked_s + thread.stay.spun_s.unwrap_or(0.0);
     let hardly = idle <= HARDLY_SLEEPS * (thread.stay.present_s - thread.stay.waited_s);
-    // While it waits for a CPU the others wait for it, too: the cost is of what is its work.
+    // The others also wait for it while it waits for a CPU; the cost is that of its work alone.
     let cost = (1.0 - balance) * (thread.wanted_s() / c.time.max(1e-9)).min(1.0);
-    let found = balance < LEVEL && hardly && cost >= LEAST;
+    let found = balance < LEAST_BALANCE && hardly && cost >= LEAST;
     found.then_some(Heavy { thread, most, balance, cost })
 }
 
-/// The CPU of that thread and what the same short work took there and where it took least, where this may
-/// be all that ails it: too little was measured to be sure.
+/// The CPU of that thread, and the times of the same short work there and on the fastest CPU, where a slow CPU
+/// may explain all but was measured too seldom to be sure.
 pub(crate) fn perhaps_slow(c: &Case<'_>, heavy: &ThreadUse) -> Option<(CpuId, f64, f64)> {
     let own = c.used().find(|u| heavy.cpu == Some(u.id))?;
     let (took, error) = own.work_ns?;
     let (least, its_error) = c.fastest()?.work_ns?;
     let others = c.threads.iter().filter(|t| t.tid != heavy.tid).map(|t| c.work(t));
     let most = others.fold(0.0, f64::max);
-    let explains = heavy.computed_s() * least <= took * most / LEVEL;
+    let explains = heavy.computed_s() * least <= took * most / LEAST_BALANCE;
     let perhaps = took - least > error.hypot(its_error) && !c.is_slow(own);
     (perhaps && explains).then_some((own.id, took, least))
 }
@@ -468,7 +468,7 @@ fn uneven_work(c: &Case<'_>) -> Option<Finding> {
             "divide the work anew: smaller pieces, or a dynamic schedule; each thread has a CPU, so \
              moving them changes nothing",
         );
-        // Heeded by loops with schedule(runtime).
+        // Only loops with schedule(runtime) use it.
         f.paste = c.line("OMP_SCHEDULE=dynamic");
     } else {
         f.remedy = String::from(
@@ -482,7 +482,7 @@ fn uneven_work(c: &Case<'_>) -> Option<Finding> {
     Some(f)
 }
 
-/// How far CPUs were idle although threads waited for CPUs.
+/// For what share of the time CPUs were idle although threads waited for CPUs.
 pub(crate) fn idle_beside_waiting(c: &Case<'_>) -> f64 {
     let idle: f64 = c.used().map(|u| c.idle(u)).sum::<f64>();
     let by_threads = 1.0 - c.sum(|t| t.stay.ran_s) / (c.m() as f64 * c.time).max(1e-9);
@@ -537,8 +537,8 @@ fn spinning(c: &Case<'_>, uneven: bool) -> Option<Finding> {
         );
         (who, c.part(system), false, seen)
     };
-    // Spinning without yielding looks like computing: a setting that asks for it is what can be known.
-    let little = who.is_empty() || (c.told() && cost < LEAST);
+    // Spinning without yielding looks like computing: only a setting that asks for it can be known.
+    let little = who.is_empty() || (c.spin_is_known() && cost < LEAST);
     let by_setting = little && !settings.is_empty() && c.sleeps() < ASLEEP;
     if little && !by_setting {
         return None;
@@ -563,14 +563,14 @@ fn spinning(c: &Case<'_>, uneven: bool) -> Option<Finding> {
         ),
     );
     f.at_most = at_most;
-    if !c.told() && !by_setting {
-        // The system calls are the least of it.
+    if !c.spin_is_known() && !by_setting {
+        // The system calls are a small part of the cost.
         f.cost = None;
     }
     f.evidence = vec![seen];
     f.evidence.extend(c.e.for_whom.clone());
     f.remedy = String::from("let them sleep, or start no more threads than there are CPUs");
-    // What is set otherwise beside it would be stronger.
+    // These variables take precedence over OMP_WAIT_POLICY.
     let stronger: Vec<&str> =
         settings.iter().map(|s| s.name).filter(|name| *name != "OMP_WAIT_POLICY").collect();
     f.paste = if !stronger.is_empty() {
@@ -590,12 +590,12 @@ fn spinning(c: &Case<'_>, uneven: bool) -> Option<Finding> {
 fn mpi_oversubscribed(c: &Case<'_>, uneven: bool) -> Option<Finding> {
     let mpi = c.mpi()?;
     let (ranks, m) = (c.processes(), c.m());
-    // While they start ranks sleep, too.
+    // Ranks also sleep while they start.
     if ranks <= m || c.waits() < LEAST || c.sleeps() >= 0.4 {
         return None;
     }
-    // Where it is known what polling takes: much of the threads' time, or of their CPU time, of which others
-    // may leave them little. Ranks that yield and hardly wait lose nothing by being many.
+    // Where the time of polling is known, it has to be much of the threads' time, or of their CPU time, of
+    // which other programs may leave them little. Many ranks that yield and hardly wait lose nothing.
     let lost = c.lost_s().or_else(|| c.ranks_yield().then(|| c.sum(|t| c.yielding_s(t))));
     let little = |lost: f64| c.part(lost) < LEAST && lost < POLLS * c.sum(|t| t.stay.ran_s);
     if lost.is_some_and(little) {
@@ -617,7 +617,7 @@ fn mpi_oversubscribed(c: &Case<'_>, uneven: bool) -> Option<Finding> {
     }
     f.evidence.extend(c.e.for_whom.clone());
     f.remedy = format!("no more ranks than CPUs (-n {m}), or ranks that yield while they wait");
-    // Open MPI yields where it knows of it; MPICH has no such setting.
+    // Open MPI has a setting for yielding, MPICH has none.
     f.paste = if mpi == Runtime::OpenMpi && !c.yields() && !uneven {
         c.line(&format!("{}=1", OPEN_MPI_YIELDS[0]))
     } else {
@@ -678,9 +678,9 @@ fn too_few_threads(c: &Case<'_>) -> Option<Finding> {
 }
 
 fn blocked_io(c: &Case<'_>) -> Option<Finding> {
-    // Not only those that compute: who waits for a disk hardly wants a CPU.
+    // Not only threads that compute: one that waits for a disk uses little CPU time.
     let long = c.e.threads.iter().map(|t| t.stay.present_s).fold(0.0, f64::max);
-    // What it waits for a CPU is no fault of the disk.
+    // Time in run queues is not the disk's.
     let own = |t: &ThreadUse| t.stay.present_s - t.stay.waited_s;
     let stuck = |t: &&ThreadUse| t.disk_s >= 0.2 * own(t) && t.disk_s >= LEAST * long;
     let who: Vec<&ThreadUse> = c.e.threads.iter().filter(stuck).collect();
@@ -722,7 +722,7 @@ fn remote_memory(c: &Case<'_>) -> Option<Finding> {
     if c.e.nodes.len() < 2 || pages < LEAST_PAGES || ran <= 0.0 {
         return None;
     }
-    // The part of accesses that go to other nodes, if all pages are used alike by all.
+    // The share of accesses to other nodes, if all threads use all pages equally.
     let mut remote = 0.0;
     let mut home = &c.e.nodes[0];
     for node in &c.e.nodes {
@@ -732,7 +732,7 @@ fn remote_memory(c: &Case<'_>) -> Option<Finding> {
             home = node;
         }
     }
-    // Spread over all nodes as the threads are, memory is where it should be.
+    // Memory that is spread over the nodes as the threads are is where it should be.
     let crowded = home.pages as f64 / pages as f64;
     if remote < 0.3 || crowded < 0.8 {
         return None;

@@ -1,7 +1,7 @@
-//! Runtime settings that can be seen to be wrong before anything runs.
+//! Runtime settings that are known to be wrong before the program runs.
 //!
-//! Invariant: a setting of the user is only replaced where it contradicts the machine; what is proposed
-//! does nothing for programs without the runtime.
+//! Invariant: a setting of the user is only replaced where it contradicts the machine; proposed settings have
+//! no effect on programs without the runtime.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -18,14 +18,14 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// As a shell takes it.
+    /// As an assignment of the shell.
     #[must_use]
     pub fn assignment(&self) -> String {
         format!("{}={}", self.name, self.value)
     }
 }
 
-/// A number that OMP_NUM_THREADS holds: its first level.
+/// The number of threads that OMP_NUM_THREADS sets, at the outermost level.
 pub(crate) fn threads_wanted(environment: &BTreeMap<String, String>) -> Option<usize> {
     let value = environment.get("OMP_NUM_THREADS")?;
     value.split(',').next()?.trim().parse().ok().filter(|n| *n > 0)
@@ -38,26 +38,26 @@ pub(crate) struct Spinning {
     pub(crate) name: &'static str,
     /// Its value.
     value: String,
-    /// The value with which they sleep.
+    /// The value with which threads sleep instead.
     sleeping: &'static str,
 }
 
 impl Spinning {
-    /// As it is set.
+    /// The assignment as it is set.
     pub(crate) fn assignment(&self) -> String {
         format!("{}={}", self.name, self.value)
     }
 
-    /// As it has to be set for them to sleep.
+    /// The assignment with which threads sleep instead.
     pub(crate) fn sleeping(&self) -> String {
         format!("{}={}", self.name, self.sleeping)
     }
 }
 
-/// Which variables make OpenMP threads spin without end: mostly none.
+/// The variables that make OpenMP threads spin without end; usually none.
 pub(crate) fn endless_spinning(environment: &BTreeMap<String, String>) -> Vec<Spinning> {
     type Test = fn(&str) -> bool;
-    // What takes longer than any phase: 1e9 turns are seconds, and KMP_BLOCKTIME is milliseconds.
+    // Longer than any phase: 1e9 iterations take seconds, and KMP_BLOCKTIME is in milliseconds.
     let known: [(&'static str, Test, &'static str); 4] = [
         ("GOMP_SPINCOUNT", |v| v.starts_with("inf") || at_least(v, 1e9), "1000"),
         ("KMP_BLOCKTIME", |v| v.starts_with("inf") || at_least(v, 1e5), "0"),
@@ -75,18 +75,18 @@ fn at_least(value: &str, least: f64) -> bool {
     value.parse::<f64>().is_ok_and(|turns| turns >= least)
 }
 
-/// Variables by which ranks of Open MPI are told whether to yield while they wait, the stronger first. The
-/// launcher sets the second where it starts more ranks than there is room for.
+/// Variables that decide whether ranks of Open MPI yield while they wait, the stronger first. The launcher sets
+/// the second one if it starts more ranks than there are slots.
 pub(crate) const OPEN_MPI_YIELDS: [&str; 2] =
     ["OMPI_MCA_mpi_yield_when_idle", "OMPI_MCA_mpi_oversubscribe"];
 
-/// Whether ranks of Open MPI were told to yield while they wait.
-pub(crate) fn told_to_yield(environment: &BTreeMap<String, String>) -> bool {
+/// Whether the environment makes ranks of Open MPI yield while they wait.
+pub(crate) fn open_mpi_yields(environment: &BTreeMap<String, String>) -> bool {
     let set = OPEN_MPI_YIELDS.iter().find_map(|name| environment.get(*name));
     set.is_some_and(|v| ["1", "true", "yes", "t"].contains(&v.trim().to_ascii_lowercase().as_str()))
 }
 
-/// Whether and by which variable threads are bound.
+/// The setting that binds threads to CPUs, if there is one.
 pub(crate) fn binding(environment: &BTreeMap<String, String>) -> Option<String> {
     ["GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PROC_BIND", "OMP_PLACES"].iter().find_map(|name| {
         let value = environment.get(*name)?.trim();
@@ -95,8 +95,8 @@ pub(crate) fn binding(environment: &BTreeMap<String, String>) -> Option<String> 
     })
 }
 
-/// What to set for a program with this environment that may use so many CPUs, and so many of them at a
-/// time by its quota.
+/// The settings to change for a program with this environment, which may use `cpus` CPUs, and by its quota the
+/// time of `quota` CPUs.
 #[must_use]
 pub fn settings(
     environment: &BTreeMap<String, String>,
@@ -125,7 +125,7 @@ pub fn settings(
         }
         None => cpus,
     };
-    // Who wants more threads than there is room for shares CPUs, whatever is set here.
+    // Where the user sets more threads than CPUs, threads share CPUs whatever is set here.
     let shared = wanted.is_some_and(|n| n > cpus) || threads > room;
     for found in endless_spinning(environment).into_iter().filter(|_| shared || room < cpus) {
         let is = found.assignment();

@@ -28,7 +28,7 @@ fn cpus(list: &str) -> CpuSet {
     list.parse().unwrap()
 }
 
-/// Threads on two CPUs with nobody else, watched for 10 s.
+/// Threads on two CPUs without other programs, observed for 10 s.
 fn evidence(threads: Vec<ThreadUse>) -> Evidence {
     let mut all: Vec<CpuUse> = [0, 1].map(|id| CpuUse::new(CpuId(id))).into();
     for t in &threads {
@@ -86,10 +86,9 @@ fn pinned(masks: &[&str]) -> Evidence {
     e
 }
 
-/// More threads than CPUs and unequal work: what keeps equal threads level is not for those.
-/// What is to be pasted runs the program as it was seen: with what was set for it.
+/// Lines to paste run the program as it was observed: with the settings that were applied.
 #[test]
-fn lines_to_paste_have_what_was_set() {
+fn lines_to_paste_have_the_applied_settings() {
     let e = evidence(vec![
         thread(0, 9.5, 0.1, 0.4),
         thread(1, 9.5, 0.1, 0.4),
@@ -108,19 +107,19 @@ fn lines_to_paste_have_what_was_set() {
     assert_eq!(with, wanted.collect::<Vec<String>>());
 }
 
-/// Ranks are called so, and those who waited for whom are named, here and when it is read again.
+/// Sentences name ranks, and which waited for which, here and after evidence was written and read.
 #[test]
-fn what_a_probe_told_of_ranks() {
+fn ranks_and_waiting_that_a_probe_reported() {
     let mut e = evidence(vec![thread(0, 9.5, 0.1, 0.4), thread(1, 3.0, 0.1, 6.9)]);
     let before = of(&e).1;
     assert!(before.sentence.starts_with("worker-0 (101) on CPU 0 has "), "{}", before.sentence);
-    let told = String::from("rank 1 waited mostly for rank 0 (MPI_Barrier)");
-    e.told_by_probe(&BTreeMap::from([(100, 7)]), Some(told.clone()));
+    let waiting = String::from("rank 1 waited mostly for rank 0 (MPI_Barrier)");
+    e.told_by_probe(&BTreeMap::from([(100, 7)]), Some(waiting.clone()));
     let read = Evidence::of_json(&e.json()).unwrap().unwrap();
     for e in [&e, &read] {
         let f = of(e).1;
         assert!(f.sentence.starts_with("rank 7 (worker-0, 101) on CPU 0 has "), "{}", f.sentence);
-        assert_eq!(f.evidence.last(), Some(&told));
+        assert_eq!(f.evidence.last(), Some(&waiting));
     }
     e.forget_spinning("of a test");
     assert_eq!(of(&e).1.evidence, before.evidence);
@@ -150,7 +149,7 @@ fn settings_that_contradict_the_machine() {
         set(&[("OMP_NUM_THREADS", "8"), ("KMP_LIBRARY", "turnaround")], 4, None)[1],
         "KMP_LIBRARY=throughput"
     );
-    // Each that is wrong, and by a quota alone.
+    // Each wrong setting is changed, also if only a quota makes it wrong.
     let all = [("OMP_WAIT_POLICY", "ACTIVE"), ("KMP_BLOCKTIME", "999999999")];
     assert_eq!(
         set(&all, 4, Some(2.0)),
@@ -175,7 +174,7 @@ fn libraries_are_known_by_their_names() {
 }
 
 #[test]
-fn too_little_is_no_diagnosis() {
+fn short_observations_give_no_diagnosis() {
     let d = Diagnosis::of(&Evidence { seconds: 0.1, ..pinned(&["0", "0"]) }, Vec::new());
     assert!(d.findings.is_empty() && d.prospect.gain_at_most.is_none());
     assert!(d.unknown[0].contains("0.10 s only"), "{:?}", d.unknown);
@@ -194,7 +193,7 @@ fn a_recording_has_threads_and_cpus() {
     let e = Evidence::of_run(&run).unwrap();
     assert_eq!(kinds(&e), [Kind::UnevenWork]);
     assert!(Diagnosis::of(&e, Vec::new()).gaps[0].contains("recording"));
-    // Where nothing is found it is not called healthy.
+    // Without a finding, a recording does not prove the program healthy.
     let mut even = run;
     even["threads"] = serde_json::json!([thread(6, 9.9, 0.0), thread(7, 9.8, 0.1)]);
     let text = Diagnosis::of(&Evidence::of_run(&even).unwrap(), Vec::new()).text();
@@ -203,7 +202,7 @@ fn a_recording_has_threads_and_cpus() {
     assert_eq!(Evidence::of_run(&serde_json::json!({"schema": "evenly.top/1"})), None);
 }
 
-/// Everything in it, so that nothing is lost on the way into a recording and out of it.
+/// Evidence with a value in each field, so that none is lost on the way into a recording and out of it.
 fn full() -> Evidence {
     let mut e = three();
     e.threads[0].stay.spun_s = Some(0.5);
@@ -220,7 +219,7 @@ fn full() -> Evidence {
 }
 
 #[test]
-fn evidence_that_was_recorded_says_the_same() {
+fn recorded_evidence_is_read_unchanged() {
     let schema = include_str!("../../../docs/schemas/evenly.evidence-1.json");
     let validator = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
     let mut slow = balanced();
@@ -235,10 +234,10 @@ fn evidence_that_was_recorded_says_the_same() {
         assert_eq!(read, e);
         assert_eq!(Diagnosis::of(&read, Vec::new()), Diagnosis::of(&e, Vec::new()));
     }
-    // The process that was watched may be another by now.
+    // The process id may belong to another process by now.
     let live = Evidence { pid: Some(7), ..balanced() };
     assert_eq!(Evidence::of_json(&live.json()).unwrap().unwrap().pid, None);
-    // Fields that a later version adds, and those that an earlier one did not know.
+    // Fields that a later version adds are ignored, and those that an earlier one lacked are empty.
     let few = serde_json::json!({"schema": "evenly.evidence/1", "seconds": 1.0, "later": 1});
     assert_eq!(Evidence::of_json(&few).unwrap().unwrap().seconds, 1.0);
     assert!(Evidence::of_json(&serde_json::json!({"schema": "evenly.run/1"})).is_none());
@@ -294,7 +293,7 @@ fn names_and_words_from_outside_cannot_drive_the_terminal() {
     let text = d.text();
     assert!(text.chars().all(|c| c == '\n' || evenly_model::is_printable(c)), "{text:?}");
     assert!(text.contains("a\u{fffd}[2J\u{fffd}b\u{fffd}'\u{fffd}\u{e4}"), "{text}");
-    // A line to paste has the same words all the same.
+    // A line to paste has the same bytes nevertheless.
     e.pid = None;
     let word = r"$'a\033[2J\012b\302\233\'\342\200\256".to_owned() + "\u{e4}'";
     e.threads.truncate(1);

@@ -1,12 +1,14 @@
-//! The diagnosis as text: one screen, the cause first.
+//! The diagnosis as text.
+//!
+//! Invariant: it fits on one screen, the cause first, and every line is printable.
 
 use crate::{Diagnosis, Finding, Kind, Source};
 use evenly_model::{counted, printable};
 use std::fmt::Write;
 
-/// How many findings are told in full; of the others one line each.
+/// Findings that are printed in full.
 const FULL: usize = 2;
-/// How many more have a line.
+/// Further findings, with one line each.
 const LINES: usize = 4;
 
 impl Diagnosis {
@@ -48,7 +50,7 @@ impl Diagnosis {
         lines.extend(self.unknown.iter().map(|u| ("not known", u.clone())));
         match &self.efficiency {
             Some(e) if e.factors.is_some() => lines.push(("efficiency", e.words())),
-            // Why there are no more figures stands above.
+            // The reason for the missing figures is printed above.
             Some(e) => lines.push((
                 "efficiency",
                 format!(
@@ -59,7 +61,7 @@ impl Diagnosis {
             None => {}
         }
         lines.push(("evenly", self.prospect.reason.clone()));
-        // Of waiting by spinning no rule tells what is best.
+        // No rule can decide which way of waiting is best.
         let open = self.has(Kind::Spinning) || self.has(Kind::MpiOversubscribed);
         if (open || self.prospect.gain_at_most.is_none_or(|g| g > 1.0))
             && let Some(line) = &self.compare

@@ -1,9 +1,9 @@
-//! Each rule with what provokes it and what must not.
+//! Each rule, with evidence for which it must report its cause and evidence for which it must not.
 
 use super::*;
 
 #[test]
-fn what_is_healthy_has_no_finding() {
+fn healthy_programs_have_no_finding() {
     let healthy = [
         ("a CPU each", balanced()),
         ("one thread", evidence(vec![thread(0, 9.9, 0.1, 0.0)])),
@@ -24,7 +24,7 @@ fn what_is_healthy_has_no_finding() {
         assert!(d.findings.is_empty(), "{name}: {}", d.text());
         assert_eq!(d.prospect.gain_at_most == Some(1.0), name != "three on two, busy", "{name}");
     }
-    // Without a probe it cannot be told whether these spin.
+    // Without a probe it is unknown whether these spin.
     assert!(Diagnosis::of(&three(), Vec::new()).unknown[0].contains("spin"));
 }
 
@@ -67,7 +67,7 @@ fn a_mask_narrower_than_the_threads() {
         of(&Evidence { pid: Some(7), ..narrow("0") }).1.paste.unwrap(),
         "taskset -apc 0-1 100"
     );
-    // The process that was named may be their launcher.
+    // The process that the user named may be their launcher.
     let mut ranks = Evidence { pid: Some(7), ..narrow("0") };
     ranks.threads[3].pid = 90;
     assert_eq!(of(&ranks).1.paste.unwrap(), "for p in 90 100; do taskset -apc 0-1 $p; done");
@@ -83,7 +83,7 @@ fn a_mask_narrower_than_the_threads() {
     let (_, f) = of(&bound);
     assert!(f.sentence.contains("OMP_PLACES={0}"), "{}", f.sentence);
     assert!(f.paste.unwrap().starts_with("env -u OMP_PLACES OMP_PROC_BIND=false ./app"));
-    // A cpuset leaves no more, and one thread needs no more.
+    // A cpuset allows no more CPUs, and one thread needs no more.
     assert!(kinds(&Evidence { cpuset: cpus("0"), ..narrow("0") }).is_empty());
     let mut one = narrow("0");
     one.threads.truncate(1);
@@ -121,7 +121,7 @@ fn threads_pinned_to_one_cpu() {
 }
 
 #[test]
-fn somebody_else_on_a_cpu() {
+fn another_program_on_a_cpu() {
     let mut e = evidence(vec![thread(0, 9.8, 0.2, 0.0), thread(1, 4.9, 5.1, 0.0)]);
     e.cpus[1].busy_s += 4.9;
     assert_eq!(kinds(&e), [Kind::Neighbour]);
@@ -144,8 +144,8 @@ fn somebody_else_on_a_cpu() {
         reason.starts_with("no benefit here: 3 threads can share 2 CPUs as unequal"),
         "{reason}"
     );
-    // Busy time that was not counted, as on a virtual CPU that is stopped without a word: what the other used is
-    // known all the same, and the rest is nobody's.
+    // Busy time that was not counted, as on a virtual CPU that its host stops: the time of the other process is
+    // known nevertheless, and the rest belongs to none.
     let mut lost = e.clone();
     (lost.cpus[0].busy_s, lost.cpus[0].uncounted_s) = (3.0, 6.8);
     (lost.cpus[1].busy_s, lost.cpus[1].uncounted_s) = (3.0, 6.8);
@@ -153,7 +153,7 @@ fn somebody_else_on_a_cpu() {
     assert!((of(&lost).1.cost.unwrap() - 0.245).abs() < 0.01, "{:?}", of(&lost).1);
     lost.others.clear();
     assert!(!kinds(&lost).contains(&Kind::Neighbour), "{:?}", kinds(&lost));
-    // What binds them to it is to go first: evenly leaves bound threads where they are.
+    // Bound threads have to be unbound first: evenly does not move them.
     let mut bound = e.clone();
     for (t, mask) in bound.threads.iter_mut().zip(["0", "1"]) {
         t.mask = cpus(mask);
@@ -178,7 +178,7 @@ fn somebody_else_on_a_cpu() {
     ]);
     one.cpus[1].busy_s = 9.9;
     assert!(kinds(&one).contains(&Kind::Neighbour), "{:?}", kinds(&one));
-    // Of those that came and went nobody can be named, but it can be shown when they did.
+    // Short-lived programs cannot be named, but it can be shown when they ran.
     let mut alone = evidence(vec![thread(0, 4.9, 5.1, 0.0)]);
     alone.cpus[0].busy_s = 9.9;
     let (_, f) = of(&alone);
@@ -188,7 +188,7 @@ fn somebody_else_on_a_cpu() {
     assert!(f.sentence.starts_with("Programs that came and went use CPU 0"), "{}", f.sentence);
     alone.pid = Some(100);
     assert_eq!(of(&alone).1.paste.as_deref(), Some("evenly top 100"));
-    // On a CPU that the program does not use, or so little that nobody waits.
+    // On a CPU that the program does not use, or too short for threads to wait.
     let mut beside = balanced();
     beside.others = e.others;
     assert!(kinds(&beside).is_empty());
@@ -206,11 +206,11 @@ fn a_slow_cpu() {
         (Kind::SlowCpu, &cpus("1"), [102].as_slice())
     );
     assert!(d.prospect.gain_at_most.unwrap() > 1.3, "{:?}", d.prospect);
-    // Nobody is on it.
+    // No thread runs on it.
     e.threads.truncate(1);
     (e.cpus[1].program_s, e.cpus[1].busy_s) = (0.0, 0.0);
     assert!(kinds(&e).is_empty());
-    // Told by nobody, but measured.
+    // The kernel reports equal capacities, but measurements differ.
     let mut e = balanced();
     (e.cpus[0].work_ns, e.cpus[1].work_ns) = (Some((100_000.0, 500.0)), Some((160_000.0, 9_000.0)));
     let (d, f) = of(&e);
@@ -227,19 +227,19 @@ fn a_slow_cpu() {
         u.work_ns = from.work_ns;
     }
     assert_eq!(kinds(&late), [Kind::SlowCpu]);
-    // Where that was measured too seldom, neither is said.
+    // With too few measurements, neither cause is reported.
     late.cpus[1].work_ns = Some((160_000.0, 20_000.0));
     let d = Diagnosis::of(&late, Vec::new());
     assert!(d.findings.is_empty(), "{}", d.text());
     let doubt = "whether CPU 1 is slow or worker-1 (102) has more work than others: the same short work \
                  took 160 us there and 100 us on the fastest CPU";
     assert!(d.unknown[0].starts_with(doubt), "{:?}", d.unknown);
-    // It is not enough to explain it, or nothing at all.
+    // The difference of speeds explains only a part, or nothing.
     for slow in [(130_000.0, 10_000.0), (110_000.0, 20_000.0)] {
         late.cpus[1].work_ns = Some(slow);
         assert_eq!(kinds(&late), [Kind::UnevenWork], "{slow:?}");
     }
-    // Who is not idle is busy, also where that was not counted.
+    // A CPU that is not idle is busy, also where its time was not counted.
     let mut uncounted = balanced();
     for (u, from) in uncounted.cpus.iter_mut().zip(&e.cpus) {
         (u.work_ns, u.busy_s, u.uncounted_s) = (from.work_ns, 3.0, 6.5);
@@ -272,7 +272,7 @@ fn uneven_work() {
         "{}",
         f.sentence
     );
-    // Evenly cannot mend it, and shows it.
+    // Balancing does not help, so the line shows which thread works when.
     let shown =
         "evenly run --policy observe --record run.evenly -- ./app '-n 3'; evenly report run.evenly";
     assert_eq!((f.paste.as_deref(), d.prospect.gain_at_most), (Some(shown), Some(1.0)));
@@ -280,26 +280,26 @@ fn uneven_work() {
     assert_eq!(of(&live).1.paste.as_deref(), Some("evenly top 100"));
     let openmp = Evidence { runtimes: [Runtime::Gomp].into(), ..e };
     assert_eq!(of(&openmp).1.paste.as_deref(), Some("OMP_SCHEDULE=dynamic ./app '-n 3'"));
-    // Their waiting is known by a probe.
+    // A probe reports the waiting.
     let mut spun = evidence(vec![thread(0, 9.5, 0.1, 0.0), thread(1, 9.5, 0.1, 0.0)]);
     assert!(kinds(&spun).is_empty());
     spun.threads[0].stay.spun_s = Some(0.0);
     spun.threads[1].stay.spun_s = Some(6.0);
     assert_eq!(kinds(&spun), [Kind::UnevenWork]);
     assert!(of(&spun).1.paste.unwrap().contains(" --probe on --record "), "{:?}", of(&spun).1);
-    // Ranks that hardly compute, but poll: what differs there is no work that others wait for.
+    // Ranks that mostly poll: the difference is not work that others wait for.
     let mut polling = evidence((0..4).map(|i| thread(i, 4.9, 5.1, 0.0)).collect());
     for (t, computed) in polling.threads.iter_mut().zip([0.4, 0.1, 0.1, 0.1]) {
         t.stay.spun_s = Some(4.9 - computed);
     }
     assert_eq!(kinds(&polling), [Kind::Spinning]);
-    // All sleep much: they wait for something else than for one of them.
+    // All sleep much: they do not wait for one of them.
     let served = evidence(vec![thread(0, 4.0, 0.1, 6.0), thread(1, 1.0, 0.1, 9.0)]);
     assert!(kinds(&served).is_empty());
 }
 
 #[test]
-fn uneven_work_that_evenly_can_mend() {
+fn uneven_work_that_balancing_helps() {
     let measured = "evenly compare --policies kernel,hybrid,hpc-auto -- ./app '-n 3'";
     let threads =
         vec![thread(0, 7.4, 1.8, 0.8), thread(1, 3.7, 2.5, 3.8), thread(2, 3.6, 2.6, 3.8)];
@@ -310,7 +310,7 @@ fn uneven_work_that_evenly_can_mend() {
     assert_eq!(f.paste.as_deref(), Some("evenly run --policy hpc-auto -- ./app '-n 3'"));
     assert_eq!(d.compare.as_deref(), Some(measured));
     assert!(d.text().contains(&format!("measure     {measured}\n")), "{}", d.text());
-    // What binds them is to go first.
+    // Bound threads have to be unbound first.
     let mut bound = e.clone();
     for (t, mask) in bound.threads.iter_mut().zip(["0", "1", "0-1"]) {
         t.mask = cpus(mask);
@@ -321,7 +321,7 @@ fn uneven_work_that_evenly_can_mend() {
         "env -u OMP_PROC_BIND OMP_PROC_BIND=false evenly run --policy hpc-auto -- ./app '-n 3'";
     assert_eq!(of(&bound).1.paste.as_deref(), Some(free));
 
-    // Ranks of an MPI that spin, of whom a probe tells: 4:1, two of each.
+    // Ranks that spin, as a probe reports: work of 4 and 1, two ranks of each.
     let ranks = (0..4).map(|i| {
         let (ran, waited, spun) = if i % 2 == 0 { (7.0, 3.0, 0.0) } else { (3.0, 7.0, 1.25) };
         let mut t = ThreadUse { pid: 101 + i, ..thread(i, ran, waited, 0.0) };
@@ -380,7 +380,7 @@ fn spinning() {
         f.sentence
     );
     assert_eq!(f.paste.as_deref(), Some("evenly run -- ./app '-n 3'"));
-    // Where evenly promises nothing, measuring is all that can be told.
+    // Where balancing promises no gain, the line measures it.
     let mut four = evidence((0..4).map(|i| thread(i, 4.9, 5.1, 0.0)).collect());
     four.threads[1].preempted = 2_000_000;
     let (d, f) = of(&four);
@@ -391,7 +391,7 @@ fn spinning() {
     assert_eq!(f.paste.as_deref(), Some("KMP_BLOCKTIME=0 ./app '-n 3'"));
     let measured = "evenly compare --policies kernel,kernel:KMP_BLOCKTIME=0,hybrid -- ./app '-n 3'";
     assert!(d.text().contains(&format!("measure     {measured}\n")), "{}", d.text());
-    // By a setting; and how it is measured whether it is to be blamed.
+    // By a setting; and the line that measures whether it is the cause.
     let by = |runtime, pairs: &[(&str, &str)]| {
         let e = Evidence { runtimes: [runtime].into(), environment: env(pairs), ..three() };
         let (d, f) = of(&e);
@@ -460,7 +460,7 @@ fn spinning() {
         t.stay.spun_s = Some(0.1);
     }
     assert!(kinds(&e).is_empty());
-    // Who has a CPU may spin.
+    // Threads with a CPU each may spin.
     let mut e = balanced();
     e.runtimes.insert(Runtime::Omp);
     e.environment = env(&[("OMP_WAIT_POLICY", "active")]);
@@ -483,39 +483,39 @@ fn ranks_and_threads_beyond_the_cpus() {
         line.split(' ').nth(3).unwrap().to_owned()
     };
     assert_eq!(arms(&d), "kernel,kernel:OMPI_MCA_mpi_yield_when_idle=1,hybrid");
-    // Those that yield and hardly wait lose nothing.
+    // Ranks that yield and hardly wait lose nothing.
     for t in &mut e.threads {
         (t.preempted, t.system_s) = (2_000_000, 0.3);
     }
     assert!(kinds(&e).is_empty());
-    let mut told = e.clone();
-    for t in &mut told.threads {
+    let mut probed = e.clone();
+    for t in &mut probed.threads {
         t.stay.spun_s = Some(1.5);
     }
-    assert!(kinds(&told).is_empty());
-    // By a probe it is known what polling took: not all that they wait for CPUs is its fault.
+    assert!(kinds(&probed).is_empty());
+    // With a probe the time of polling is known: it is not the cause of all waiting for CPUs.
     for (lost, found) in [(0.1, false), (0.4, false), (0.5, true), (2.0, true)] {
-        for t in &mut told.threads {
+        for t in &mut probed.threads {
             (t.preempted, t.stay.spun_s) = (300, Some(lost));
         }
-        let d = Diagnosis::of(&told, Vec::new());
+        let d = Diagnosis::of(&probed, Vec::new());
         let costs: Vec<_> = d.findings.iter().map(|f| (f.kind, f.cost, f.at_most)).collect();
         let all = [(Kind::MpiOversubscribed, Some(lost / 10.0), false)];
         assert_eq!(costs, if found { &all[..] } else { &[] }, "{}", d.text());
     }
-    // Others leave them little CPU time, and much of that is lost.
-    for t in &mut told.threads {
+    // Other programs leave them little CPU time, and much of that is lost.
+    for t in &mut probed.threads {
         (t.stay.ran_s, t.stay.waited_s, t.stay.spun_s) = (1.0, 9.0, Some(0.2));
     }
-    assert!(kinds(&told).contains(&Kind::MpiOversubscribed), "{:?}", kinds(&told));
-    // Who hands its CPU to somebody that keeps it seldom does so: one that is seen to yield tells of all, or the
-    // setting, of which the launcher's is the weaker.
-    told.threads[0].preempted = 2_000_000;
-    for t in &mut told.threads {
+    assert!(kinds(&probed).contains(&Kind::MpiOversubscribed), "{:?}", kinds(&probed));
+    // A rank that yields to a thread which keeps the CPU does so rarely: one that is seen to yield is enough,
+    // or the setting; the launcher's setting is the weaker.
+    probed.threads[0].preempted = 2_000_000;
+    for t in &mut probed.threads {
         (t.system_s, t.stay.spun_s) = (0.05, Some(0.2));
     }
-    assert!(!kinds(&told).contains(&Kind::MpiOversubscribed), "{:?}", kinds(&told));
-    told.threads[0].preempted = 300;
+    assert!(!kinds(&probed).contains(&Kind::MpiOversubscribed), "{:?}", kinds(&probed));
+    probed.threads[0].preempted = 300;
     let (yields, many) = ("OMPI_MCA_mpi_yield_when_idle", "OMPI_MCA_mpi_oversubscribe");
     for (pairs, found) in [
         (&[][..], true),
@@ -524,16 +524,17 @@ fn ranks_and_threads_beyond_the_cpus() {
         (&[(many, "1")], false),
         (&[(many, "1"), (yields, "0")], true),
     ] {
-        told.environment = env(pairs);
-        assert_eq!(kinds(&told).contains(&Kind::MpiOversubscribed), found, "{pairs:?}");
+        probed.environment = env(pairs);
+        assert_eq!(kinds(&probed).contains(&Kind::MpiOversubscribed), found, "{pairs:?}");
     }
-    // It hands it to those that wait, too, and get it back at once, which takes none from those that compute.
+    // They yield to ranks that wait as well and return the CPU at once, which takes none from those that
+    // compute.
     for t in &mut e.threads {
         (t.preempted, t.system_s) = (1_000_000, 2.0);
     }
     assert!(kinds(&e).is_empty());
-    // Those that yield already and lose by it, as most calls are in vain, may do better otherwise; evenly
-    // promises nothing here.
+    // Ranks that yield already and lose by it, because most calls are in vain, may do better without yielding;
+    // balancing promises no gain here.
     for t in &mut e.threads {
         (t.preempted, t.system_s) = (20_000, 1.0);
     }
@@ -541,7 +542,7 @@ fn ranks_and_threads_beyond_the_cpus() {
     assert_eq!(arms(&d), "kernel,kernel:OMPI_MCA_mpi_yield_when_idle=0,hybrid");
     let many = d.findings.iter().find(|f| f.kind == Kind::MpiOversubscribed).unwrap();
     assert_eq!(many.paste, d.compare);
-    // Ranks that sleep while they wait.
+    // Ranks that sleep while they wait lose nothing.
     for t in &mut e.threads {
         (t.stay.waited_s, t.stay.blocked_s, t.preempted) = (1.0, 4.1, 300);
     }
@@ -558,7 +559,7 @@ fn ranks_and_threads_beyond_the_cpus() {
     assert!(kinds(&e).is_empty());
     e.environment = env(&[("OMP_NUM_THREADS", "1")]);
     assert_eq!(kinds(&e), [Kind::TooFewThreads]);
-    // Somebody else needs the other CPU.
+    // Another program needs the other CPU.
     e.cpus[1].busy_s = 9.0;
     assert!(kinds(&e).is_empty());
 }
@@ -600,7 +601,7 @@ fn memory_of_another_node() {
     assert!(kinds(&e).is_empty());
     e.nodes = vec![node(0, "0-1", 100_000), node(1, "2-3", 1_000)];
     assert!(kinds(&e).is_empty());
-    // So little that caches hold it.
+    // So little that it fits into caches.
     e.nodes = vec![node(0, "0", 2_000), node(1, "1", 10)];
     assert!(kinds(&e).is_empty());
 }
