@@ -147,7 +147,7 @@ mod tests {
         let (got, dropped) = feed.take();
         assert!((MAX_POINTS / 2..=MAX_POINTS + 3).contains(&got.len()), "{}", got.len());
         assert_eq!(dropped as usize, events.len() - got.len());
-        // What only says who is there is kept, and the newest point is.
+        // Events that name domains and threads are kept, and so is the newest point.
         assert!(matches!(got[0], Event::Domain { .. }) && matches!(got[2], Event::Joined { .. }));
         assert_eq!(got.back(), events.last());
     }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_bounded_too() {
+    fn notes_are_bounded_too() {
         let feed = Feed::new();
         let mut observer = feed.clone();
         for n in 0..200_000 {

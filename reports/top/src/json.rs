@@ -16,7 +16,7 @@ pub const SCHEMA: &str = "evenly.top/1";
 /// [`run_plain`](crate::run_plain) does.
 ///
 /// # Errors
-/// What writing meets, except for a closed pipe, which is [`Exit::Closed`].
+/// Errors of writing, except for a closed pipe, which is [`Exit::Closed`].
 pub fn run_json(
     feed: &Feed,
     header: &Header,
@@ -30,7 +30,7 @@ pub fn run_json(
     })
 }
 
-/// All that is known at this moment.
+/// The state at this moment.
 fn state(view: &View, header: &Header) -> Value {
     let domains: Vec<Value> = view
         .domains
@@ -145,8 +145,8 @@ mod tests {
                 .collect();
             assert!(errors.is_empty(), "{errors:?}\n{:#}", lines[0]);
             let balancer = by.map(|b| (Value::from(7), Value::from(b.state.word())));
-            let told = &lines[0]["balancer"];
-            assert_eq!(balancer, told.get("pid").map(|p| (p.clone(), told["state"].clone())));
+            let found = &lines[0]["balancer"];
+            assert_eq!(balancer, found.get("pid").map(|p| (p.clone(), found["state"].clone())));
             let at_it = by.is_some_and(|b| b.state != BalancerState::Gone);
             assert_eq!(lines[0]["balanced_by"] == 7, at_it);
             assert_eq!(lines[0]["threads"].as_array().unwrap().len(), threads as usize);

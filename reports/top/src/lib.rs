@@ -2,9 +2,9 @@
 //!
 //! Events of the balancing cycle come in through a [`Feed`], which never makes a balancer wait;
 //! [`View`] keeps what is shown, purely; [`render()`] draws it, purely; [`run_terminal`],
-//! [`run_plain`] and [`run_json`] are the only parts that touch the world.
+//! [`run_plain`] and [`run_json`] are the only parts that do input and output.
 //!
-//! Invariant of the crate: nothing here changes the program that is watched.
+//! Invariant of the crate: nothing here changes the program that is shown.
 
 #![forbid(unsafe_code)]
 
@@ -32,7 +32,7 @@ pub use state::{
 pub use terminal::run_terminal;
 pub use ui::{Action, Ui};
 
-/// What is watched.
+/// The program that is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     /// Its process.
@@ -51,7 +51,7 @@ impl Header {
     }
 }
 
-/// The other evenly that balances the program that is watched, or did.
+/// Another evenly that balances the program that is shown, or did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Balancer {
     /// Its process.
@@ -65,14 +65,14 @@ pub struct Balancer {
 pub enum BalancerState {
     /// It balances.
     Working,
-    /// It is stopped, or has not answered for so long that its guardian gives all masks back.
+    /// It is stopped, or has not answered for so long that its guardian restores all masks.
     Stopped,
-    /// It has ended, however.
+    /// It has ended.
     Gone,
 }
 
 impl BalancerState {
-    /// The word.
+    /// Its name in JSON.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -83,24 +83,24 @@ impl BalancerState {
     }
 }
 
-/// What is asked of the world while the program is shown.
+/// What is checked again and again while the program is shown.
 #[derive(Clone, Copy)]
 pub struct World<'a> {
     /// Whether no more events will come.
     pub ended: &'a (dyn Fn() -> bool + Sync),
-    /// Who else balances the program now.
+    /// The other evenly that balances the program now, if there is one.
     pub balancer: &'a (dyn Fn() -> Option<Balancer> + Sync),
 }
 
 impl<'a> World<'a> {
-    /// One in which nobody else balances the program.
+    /// One without another balancer.
     #[must_use]
     pub fn alone(ended: &'a (dyn Fn() -> bool + Sync)) -> Self {
         Self { ended, balancer: &|| None }
     }
 }
 
-/// How the screen may look.
+/// What the terminal can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Look {
     /// Colours may be used.
@@ -110,7 +110,7 @@ pub struct Look {
 }
 
 impl Look {
-    /// As the environment wants it: `NO_COLOR` set to anything but the empty text means no
+    /// As the environment asks: `NO_COLOR` set to anything but the empty text means no
     /// colours; a locale that is not UTF-8 means ASCII.
     #[must_use]
     pub fn from_env() -> Self {
@@ -129,11 +129,11 @@ impl Look {
 /// Why a view ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// The user left.
+    /// The user quit.
     Quit,
-    /// There is nothing more to come.
+    /// No more events will come.
     Ended,
-    /// Nobody reads the output any more.
+    /// The reader closed the output.
     Closed,
     /// This signal arrived.
     Signal(i32),

@@ -1,4 +1,6 @@
-//! A line a second and domain, for where there is no terminal.
+//! Plain text, for where there is no terminal: one line a second for each domain.
+//!
+//! Invariant: the last state is written before the end.
 
 use crate::terminal::{Signals, drain};
 use crate::{Exit, Feed, Header, View, World, render};
@@ -6,17 +8,17 @@ use std::io::{self, ErrorKind, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often it is asked whether to go on.
+/// How often the end is checked.
 const LOOK: Duration = Duration::from_millis(100);
 /// How often lines are written.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Writes one line a second for each domain until the world says that no more events will come, the
-/// reader closes the pipe, or SIGINT, SIGTERM or SIGHUP arrives (which is told, not acted upon).
-/// Before it returns it writes what came last.
+/// Writes one line a second for each domain until no more events will come, the reader closes the
+/// pipe, or SIGINT, SIGTERM or SIGHUP arrives (which is returned, not acted upon). It writes the
+/// last state before it returns.
 ///
 /// # Errors
-/// What writing meets, except for a closed pipe, which is [`Exit::Closed`].
+/// Errors of writing, except for a closed pipe, which is [`Exit::Closed`].
 pub fn run_plain(
     feed: &Feed,
     header: &Header,
@@ -26,7 +28,7 @@ pub fn run_plain(
     each_second(feed, header, world, &mut |view| lines(view, header, out))
 }
 
-/// Calls `write` once a second, and with what came last before it returns.
+/// Calls `write` once a second, and once more with the last state before it returns.
 pub(crate) fn each_second(
     feed: &Feed,
     header: &Header,
@@ -37,7 +39,7 @@ pub(crate) fn each_second(
     let mut view = View::new(header.observes());
     let mut next = Instant::now() + EVERY;
     loop {
-        // Asked before the events are taken: what came before the end is then among them.
+        // Checked before the events are taken: those before the end are then among them.
         let exit = match (signals.arrived(), (world.ended)()) {
             (Some(signal), _) => Some(Exit::Signal(signal)),
             (None, true) => Some(Exit::Ended),
@@ -51,7 +53,7 @@ pub(crate) fn each_second(
                 Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(Exit::Closed),
                 other => other?,
             }
-            // A late line is not made up for: lines tell what is, not how often it was looked at.
+            // A late line is not repeated: each shows the current state.
             next += EVERY;
             if next <= now {
                 next = now + EVERY;
@@ -124,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_asked_who_balances_and_what_became_of_it_is_written() {
+    fn the_state_of_the_balancer_is_written() {
         let is = |state| Some(Balancer { pid: Pid(7), state });
         let written = |feed: &Feed, state| {
             let mut out = Vec::new();
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn other_errors_are_told() {
+    fn other_errors_are_returned() {
         struct Full;
         impl Write for Full {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {

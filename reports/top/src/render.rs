@@ -1,6 +1,6 @@
 //! The screen, drawn purely from a [`View`], the user's choices and an area of any size.
 //!
-//! Invariants: colour never says anything that a word or a sign does not say as well; columns are
+//! Invariants: colour carries nothing that a word or a sign does not show as well; columns are
 //! left out, never squeezed until they cannot be read; no size of the area makes it panic.
 
 use crate::{
@@ -52,7 +52,7 @@ const ASCII: Signs = Signs {
     ascending: "+",
 };
 
-/// Colours and signs, settled.
+/// The colours and signs that are used.
 struct Pen {
     signs: &'static Signs,
     color: bool,
@@ -90,8 +90,8 @@ fn width(text: &str) -> usize {
     Span::raw(text).width()
 }
 
-/// Made printable, and cut to a width in columns, with a sign where something was cut. All that is drawn
-/// goes through it.
+/// Made printable, and cut to a width in columns, with a sign where something was cut. All that is
+/// drawn goes through it.
 fn cut(text: &str, to: usize, signs: &Signs) -> String {
     let text = printable(text);
     if width(&text) <= to {
@@ -209,11 +209,11 @@ fn title(view: &View, header: &Header, ui: &Ui, w: usize, pen: &Pen) -> Line<'st
     Line::styled(cut(&text, w, pen.signs), BAND)
 }
 
-/// How level the program is, in one sentence: the first thing to be read.
+/// How evenly the threads progress, in one sentence: the first thing to be read.
 fn headline(rows: &[Row<'_>], view: &View, ui: &Ui, w: usize, pen: &Pen) -> Line<'static> {
-    // Of equals the last counts here, so backwards: it is then the one that stands above the rest.
+    // Reversed, as the last of equal rows would win: this way it is the first in the table.
     let worst = rows.iter().rev().filter(|r| r.standing != Standing::Level).max_by(|a, b| {
-        // Behind counts before ahead: it is what the program waits for.
+        // Threads behind come before threads ahead: the program waits for them.
         (a.standing == Standing::Behind)
             .cmp(&(b.standing == Standing::Behind))
             .then(a.lead.abs().total_cmp(&b.lead.abs()))
@@ -261,7 +261,7 @@ fn headline(rows: &[Row<'_>], view: &View, ui: &Ui, w: usize, pen: &Pen) -> Line
     Line::styled(cut(&text, w, pen.signs), style.add_modifier(Modifier::BOLD))
 }
 
-/// What is said before the first period is over, in place of figures.
+/// Shown in place of figures before the first period is over.
 fn measuring(threads: usize) -> String {
     match threads {
         0 => String::from("MEASURING: no thread has been seen computing yet"),
@@ -269,7 +269,7 @@ fn measuring(threads: usize) -> String {
     }
 }
 
-/// That nobody balances the program any more, where somebody did.
+/// That the program is no longer balanced, where it was.
 pub(crate) fn trouble(view: &View) -> Option<String> {
     let Balancer { pid, state } = view.balancer?;
     match state {
@@ -301,7 +301,7 @@ pub(crate) fn doing(view: &View, header: &Header, ui: &Ui) -> String {
     }
 }
 
-/// The part of the threads' time that is lost in run queues, and where they are known the efficiencies.
+/// The share of the threads' time in run queues, and the efficiencies where they are known.
 fn efficiency(e: &Efficiency) -> impl Iterator<Item = String> {
     let share = format!("in run queues {}", percent(e.run_queue_share));
     let factors = e.factors.map(|f| {
@@ -327,7 +327,7 @@ fn balancing(view: &View, header: &Header, ui: &Ui, w: usize, pen: &Pen) -> Vec<
     if view.is_measured(ui.only) {
         parts.extend([
             migrations,
-            // Beside a balancer these would be taken for the balancer's.
+            // Otherwise these would be taken for figures of the balancer.
             format!("{whose}period {period}"),
             format!("{whose}overhead {:.2}% of a CPU, {cost} a point", overhead * 100.0),
         ]);
@@ -437,7 +437,7 @@ impl Column {
 /// The columns that fit, with their widths; the name gets what remains, up to a limit.
 fn columns(w: usize, domains: bool, spinning: bool) -> Vec<(Column, usize)> {
     use Column::*;
-    // From the least to the most necessary, which is also the order in which they go.
+    // In the order in which they are left out, the least necessary first.
     let expendable =
         [Bar, Domain, Migrations, Progress, Blocked, Tid, Running, Waiting, Spinning, Cpu, Mean];
     let mut shown = vec![
@@ -483,7 +483,7 @@ fn thread(row: &Row<'_>, columns: &[(Column, usize)], pen: &Pen) -> Line<'static
     let mut spans = Vec::with_capacity(2 * columns.len());
     for &(c, size) in columns {
         let known = |text: String| Span::raw(right(&text, size, pen.signs));
-        // Not a zero, which would be a figure.
+        // A zero would look like a measured value.
         let number = |text: String| known(if t.is_measured() { text } else { String::from("-") });
         spans.push(Span::raw(" "));
         spans.push(match c {
@@ -503,7 +503,7 @@ fn thread(row: &Row<'_>, columns: &[(Column, usize)], pen: &Pen) -> Line<'static
             }
             Column::Bar => Span::raw(bar(row.shares, size, pen.signs)),
             Column::Running => number(percent(row.shares.running)),
-            // One that says nothing may spin or not.
+            // A thread without a probe may spin or not.
             Column::Spinning => {
                 known(row.shares.spinning.map_or_else(|| String::from("-"), percent))
             }
@@ -561,7 +561,7 @@ fn body<'a>(
     let history = view.recent.iter().rev().filter(mine).count();
     let for_recent = if left_over >= 12 && history > 0 {
         let most = left_over / 3;
-        // Threads that need no more room leave it to the history.
+        // The history gets the room that threads do not need.
         most.max(left_over.saturating_sub(rows.len() + 1)).min(history + 2).min(left_over / 2 + 2)
     } else {
         0
@@ -571,7 +571,7 @@ fn body<'a>(
     let columns = columns(w, view.domains.len() > 1 && ui.only.is_none(), spinning);
     lines.push(heading(&columns, ui, w, pen));
     let hidden = rows.len() > for_threads;
-    // One line tells where in the list this is.
+    // One line shows the position in the list.
     let room = for_threads - usize::from(hidden && for_threads > 1);
     let first = ui.scroll.min(rows.len().saturating_sub(room));
     lines.extend(rows.iter().skip(first).take(room).map(|r| thread(r, &columns, pen)));

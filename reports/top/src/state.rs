@@ -26,8 +26,8 @@ pub const RECENT: usize = 100;
 /// ticks, and two of the longest ticks that are built are 20 ms apart.
 const LEVEL_AT_LEAST: Nanos = Nanos::from_millis(20);
 
-/// How a thread spent the last [`WINDOW`]; the first three parts add up to 1, or are all 0 where nothing is
-/// known yet.
+/// How a thread spent the last [`WINDOW`]; the first three parts add up to 1, or are all 0 where
+/// nothing is known yet.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Shares {
     /// On a CPU.
@@ -36,7 +36,7 @@ pub struct Shares {
     pub waiting: f64,
     /// Blocked.
     pub blocked: f64,
-    /// Of `running`, spinning, as it told itself. None where it told nothing.
+    /// Spinning, as a part of `running`; None where no probe reported it.
     pub spinning: Option<f64>,
 }
 
@@ -56,7 +56,7 @@ impl Standing {
     /// of its domain and `period` the length of a period.
     ///
     /// The rule is the paper's (section 2.2): behind is what is below the mean plus a margin. By it
-    /// a perfectly level thread is behind, which is right for deciding and alarming on a screen;
+    /// a perfectly level thread is behind, which is right for deciding and misleading on a screen;
     /// so threads within one period of the mean, which is what one swap can change, are level.
     #[must_use]
     pub fn of(progress: i64, mean: f64, period: Nanos) -> Self {
@@ -70,7 +70,7 @@ impl Standing {
         }
     }
 
-    /// The word.
+    /// Its name.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -81,7 +81,7 @@ impl Standing {
     }
 }
 
-/// What a CPU is to the threads of its domain.
+/// The speed of a CPU compared with those of its domain, or why it has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
     /// Slower than the mean.
@@ -92,12 +92,12 @@ pub enum Pace {
     Fast,
     /// No thread of the program is on it.
     Free,
-    /// It has threads, and none wants to run.
+    /// It has threads, and all of them block.
     Idle,
 }
 
 impl Pace {
-    /// The word.
+    /// Its name.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -115,9 +115,9 @@ impl Pace {
 pub struct ThreadState {
     /// Which thread.
     pub id: ThreadId,
-    /// Its process; none where the event that tells it was lost.
+    /// Its process; none where the event that names it was lost.
     pub pid: Option<Pid>,
-    /// Its name, as it is: whoever shows it makes it printable.
+    /// Its name as the kernel has it: it is made printable where it is shown.
     pub name: String,
     /// Its domain.
     pub domain: DomainId,
@@ -127,7 +127,7 @@ pub struct ThreadState {
     pub progress: i64,
     /// Times that evenly moved it.
     pub moved: u64,
-    /// Times that it was found on another CPU without evenly's doing.
+    /// Times that it was found on another CPU to which evenly had not moved it.
     pub wandered: u64,
     spent: Window<Spent>,
 }
@@ -157,7 +157,7 @@ impl ThreadState {
                 running: s.ran.0 as f64 / total,
                 waiting: s.waited.0 as f64 / total,
                 blocked: s.blocked.0 as f64 / total,
-                spinning: (s.untold == 0).then(|| s.spun.0 as f64 / total),
+                spinning: (s.unreported == 0).then(|| s.spun.0 as f64 / total),
             }
         } else {
             Shares::default()
@@ -171,7 +171,7 @@ impl ThreadState {
         s.ran + s.waited + s.blocked > Nanos::ZERO
     }
 
-    /// All changes of CPU that were seen.
+    /// All changes of CPU that were observed.
     #[must_use]
     pub fn migrations(&self) -> u64 {
         self.moved + self.wandered
@@ -253,7 +253,7 @@ pub struct Recent {
     pub what: Happened,
 }
 
-/// What a line of history tells.
+/// The content of a line of history.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Happened {
     /// A thread changed its CPU, or was to.
@@ -268,10 +268,10 @@ pub enum Happened {
         to: CpuId,
         /// Why evenly moved it; none where another did (the kernel, the program, another evenly).
         reason: Option<Reason>,
-        /// What stopped it.
+        /// Why it failed, if it did.
         error: Option<String>,
     },
-    /// Words of the balancer.
+    /// A message of the balancer.
     Note(String),
 }
 
@@ -306,7 +306,7 @@ pub enum Sort {
     Progress,
     /// Share running, greatest first.
     Running,
-    /// Share spinning, greatest first, and last those that do not tell.
+    /// Share spinning, greatest first; threads without a probe last.
     Spinning,
     /// Share waiting, greatest first.
     Waiting,
@@ -352,7 +352,7 @@ impl Sort {
     }
 }
 
-/// One thread with what is worked out from its domain.
+/// A thread, with the figures that depend on its domain.
 #[derive(Debug, Clone, Copy)]
 pub struct Row<'a> {
     /// The thread.

@@ -1,5 +1,5 @@
-//! A made-up program in virtual time, for tests, the example and whoever wants to see the screen
-//! without a machine that shows the case. Deterministic.
+//! A made-up program in virtual time, for tests, the example, and trials of the screen without a
+//! machine that shows the case. Deterministic.
 
 use evenly_engine::{CpuRecord, Event, MoveRecord, PointRecord, ThreadMeta, ThreadRecord};
 use evenly_model::{CpuId, DomainId, Nanos, Pid, Reason, ThreadId, Tid};

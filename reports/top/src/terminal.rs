@@ -20,9 +20,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// The shortest time between two pictures: no eye reads faster.
+/// The shortest time between two frames.
 const FRAME: Duration = Duration::from_millis(100);
-/// How often it is asked who balances the program.
+/// How often it is checked which evenly balances the program.
 const ASK: Duration = Duration::from_millis(500);
 
 /// Whether the terminal is ours at the moment. A static, because a panic hook outlives any borrow.
@@ -90,8 +90,8 @@ fn leave() -> io::Result<bool> {
 
 type Hook = Box<dyn Fn(&panic::PanicHookInfo<'_>) + Sync + Send + 'static>;
 
-/// The terminal while it is ours, with a panic hook that gives it back before the panic's words
-/// are printed: they would be lost with the alternate screen.
+/// The terminal while it is ours, with a panic hook that restores it before the message of the
+/// panic is printed, which would be lost with the alternate screen.
 struct Screen {
     terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
     previous: Arc<Hook>,
@@ -102,7 +102,7 @@ impl Screen {
         let previous: Arc<Hook> = Arc::new(panic::take_hook());
         let chained = Arc::clone(&previous);
         panic::set_hook(Box::new(move |info| {
-            // Nobody is left to whom a failure could be told.
+            // There is no way to report a failure here.
             let _ = leave();
             chained(info);
         }));
@@ -159,13 +159,13 @@ impl Drop for Screen {
     }
 }
 
-/// Shows the live view on the terminal at standard output until the user leaves or SIGINT, SIGTERM
-/// or SIGHUP arrives (which is told, not acted upon). Once the world says that no more events
-/// will come, the last state stays on the screen until the user leaves.
+/// Shows the live view on the terminal at standard output until the user quits or SIGINT, SIGTERM
+/// or SIGHUP arrives (which is returned, not acted upon). Once no more events will come, the last
+/// state stays on the screen until the user quits.
 ///
 /// # Errors
-/// What the terminal answers; in particular where standard output is none
-/// ([`has_terminal`](crate::has_terminal) tells before). The terminal is given back first.
+/// Errors of the terminal, in particular where standard output is none
+/// ([`has_terminal`](crate::has_terminal) checks that). The terminal is restored first.
 pub fn run_terminal(feed: &Feed, header: &Header, world: World<'_>) -> io::Result<Exit> {
     let look = Look::from_env();
     let signals = Signals::catch()?;
@@ -180,16 +180,16 @@ pub fn run_terminal(feed: &Feed, header: &Header, world: World<'_>) -> io::Resul
             return Ok(Exit::Signal(signal));
         }
         if !OURS.load(Ordering::SeqCst) {
-            // A thread panicked and the hook gave the terminal back; its words stand there now.
+            // A thread panicked, and the hook restored the terminal, which shows the message now.
             return Err(io::Error::other("a thread of evenly panicked; the view is closed"));
         }
-        // Asked before the events are taken: what came before the end is then among them.
+        // Checked before the events are taken: those before the end are then among them.
         let over = (world.ended)();
         dirty |= drain(feed, &mut view) && ui.frozen.is_none();
         if over && !view.ended {
             (view.ended, dirty) = (true, true);
         }
-        // With the program its balancer ends, too: that is no news.
+        // The balancer ends with the program, which needs no mention.
         if !view.ended && asked.is_none_or(|t| t.elapsed() >= ASK) {
             asked = Some(Instant::now());
             dirty |= view.balanced_by((world.balancer)());

@@ -15,7 +15,7 @@ pub enum Action {
     Redraw,
     /// Draw again from nothing: the screen may hold the output of others.
     Repaint,
-    /// Leave.
+    /// Quit.
     Quit,
     /// Stop, as Ctrl-Z does elsewhere.
     Suspend,
@@ -55,7 +55,7 @@ impl Ui {
                 _ => Action::None,
             };
         }
-        // A capital is no command of its own, except for the way round.
+        // Capital letters are the same commands.
         let code = match key.code {
             KeyCode::Char(c) => KeyCode::Char(c.to_ascii_lowercase()),
             other => other,

@@ -29,7 +29,7 @@ fn child() {
     thread::spawn(move || {
         let mut program = Synthetic::new(3, 2, 1, true);
         for step in 0.. {
-            assert!(!panics || step < 30, "the balancer met a bug");
+            assert!(!panics || step < 30, "the balancer has a bug");
             program.step().iter().for_each(|e| observer.event(e));
             thread::sleep(Duration::from_millis(20));
         }
@@ -139,7 +139,7 @@ fn a_key_ends_it() {
 }
 
 #[test]
-fn a_balancer_that_is_stopped_and_ends_is_told() {
+fn a_balancer_that_is_stopped_and_ends_is_shown() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let is = |state: &str| std::fs::write(file.path(), state).unwrap();
     is("working");
@@ -166,8 +166,8 @@ fn signals_end_it() {
 #[test]
 fn a_panic_of_a_balancer_is_seen_on_the_screen_that_was() {
     let mut s = Session::drawn("panic");
-    s.wait_for("the balancer met a bug");
+    s.wait_for("the balancer has a bug");
     let (status, seen) = s.end();
     assert_eq!(status.code(), Some(40));
-    assert!(seen.find("\u{1b}[?1049l") < seen.find("the balancer met a bug"), "{seen:?}");
+    assert!(seen.find("\u{1b}[?1049l") < seen.find("the balancer has a bug"), "{seen:?}");
 }

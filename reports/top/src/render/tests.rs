@@ -49,9 +49,9 @@ fn observed_uneven_120x40() {
     insta::assert_snapshot!(draw(&v, &header("observe"), &Ui::default(), (120, 40)));
 }
 
-/// Where the probe of whoever started the program tells it; of one thread here it does not.
+/// A probe reports how much two of three threads spin.
 #[test]
-fn what_threads_spin_is_a_column_where_they_tell() {
+fn spinning_is_a_column_where_a_probe_reports_it() {
     let mut v = View::new(true);
     for mut e in synthetic::run(3, 2, 1, 300, false) {
         if let Event::Point(p) = &mut e {
@@ -71,8 +71,8 @@ fn what_threads_spin_is_a_column_where_they_tell() {
     assert!(!silent.contains("SPIN"), "{silent}");
 }
 
-/// Three threads that stay where they are on two CPUs and sleep while they wait: half of their time is
-/// computing, a third goes to run queues.
+/// Three threads that stay where they are on two CPUs and sleep while they wait: half of their time
+/// is computing, a third goes to run queues.
 #[test]
 fn efficiencies_stand_below_what_evenly_does() {
     let mut v = View::new(true);
@@ -96,7 +96,7 @@ fn efficiencies_stand_below_what_evenly_does() {
 }
 
 #[test]
-fn beside_a_balancer_the_figures_are_told_to_be_those_of_the_view() {
+fn beside_a_balancer_figures_are_marked_as_those_of_the_view() {
     let (mut v, alone) = (view(3, 2, 1, false), header("observe"));
     let shown = draw(&v, &alone, &Ui::default(), (120, 24)).to_string();
     assert!(!shown.contains("this view"));
@@ -107,7 +107,7 @@ fn beside_a_balancer_the_figures_are_told_to_be_those_of_the_view() {
 }
 
 #[test]
-fn a_balancer_that_is_stopped_or_gone_is_told_on_every_screen() {
+fn a_balancer_that_is_stopped_or_gone_is_shown_on_every_screen() {
     for (state, word) in [(BalancerState::Stopped, "STOPPED"), (BalancerState::Gone, "ENDED")] {
         for threads in [0, 3] {
             let mut v = view(threads, 2, 1, false);
@@ -182,7 +182,7 @@ fn three_hundred_threads_scrolled_80x24() {
     let end = Ui { scroll: usize::MAX, ..ui };
     let seen = draw(&v, &header("observe"), &end, (80, 24)).to_string();
     assert!(seen.contains("to 300 of 300"), "{seen}");
-    // A scroll past the end is told, so that the next key up moves at once.
+    // A scroll past the end is returned as it is shown, so that the next key up moves at once.
     let area = Rect::new(0, 0, 80, 24);
     let look = Look::default();
     let first = render(&v, &header("observe"), &end, look, area, &mut Buffer::empty(area));

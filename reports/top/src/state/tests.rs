@@ -118,7 +118,7 @@ fn cpus_are_fast_slow_even_or_free() {
 }
 
 #[test]
-fn own_moves_and_others_are_told_apart() {
+fn own_moves_and_others_are_counted_separately() {
     let mut v = View::new(true);
     v.apply(&point(0, vec![record(1, 0, 0, 50)], vec![]));
     // Found where it was, moved by evenly from 0 to 1.
@@ -130,7 +130,7 @@ fn own_moves_and_others_are_told_apart() {
     // Found on 1 and moved to 0 at once: one of each, although the CPU is the same.
     v.apply(&point(3, vec![record(1, 0, 0, 50)], vec![moved(1, 1, 0, None)]));
     assert_eq!((v.threads[&id(1)].moved, v.threads[&id(1)].wandered), (2, 2));
-    // A move that failed is told, and not counted.
+    // A move that failed is in the history, and not counted.
     v.apply(&point(4, vec![record(1, 0, 0, 50)], vec![moved(1, 0, 1, Some("no"))]));
     assert_eq!((v.threads[&id(1)].moved, v.threads[&id(1)].wandered), (2, 2));
     assert_eq!(v.recent.len(), 5);
@@ -195,7 +195,7 @@ fn efficiencies_are_those_of_the_window() {
     pass(&mut v, &[(100, None, 0, 0), (25, None, 0, 75)], 4);
     near(known(&v), [0.625, 0.625, 1.0, 1.0], [1.0, 0.0]);
     assert_eq!(v.efficiency(Some(DomainId(1))), None);
-    // The other spins instead: nobody knows that, unless it is told.
+    // The other thread spins instead, which is unknown unless a probe reports it.
     let mut v = View::new(true);
     pass(&mut v, &[(100, None, 0, 0), (100, None, 0, 0)], 4);
     assert_eq!(known(&v), None);
@@ -246,7 +246,7 @@ fn a_reused_tid_is_another_thread() {
 }
 
 #[test]
-fn standing_down_is_told_from_a_pause() {
+fn standing_down_differs_from_a_pause() {
     let mut v = View::new(false);
     let mut p = match point(0, vec![record(1, 0, 0, 50)], vec![]) {
         Event::Point(p) => p,
@@ -260,10 +260,10 @@ fn standing_down_is_told_from_a_pause() {
 }
 
 #[test]
-fn what_becomes_of_the_balancer_stands_in_the_history() {
+fn changes_of_the_balancer_are_in_the_history() {
     let is = |pid, state| Some(Balancer { pid: Pid(pid), state });
     let mut v = View::new(false);
-    // Nothing new at the first look, nor where nothing changes.
+    // The first state is no change, nor is the same state again.
     assert!(v.balanced_by(is(7, BalancerState::Working)));
     assert!(!v.balanced_by(is(7, BalancerState::Working)));
     assert!(v.recent.is_empty());
@@ -275,13 +275,13 @@ fn what_becomes_of_the_balancer_stands_in_the_history() {
     ] {
         assert!(v.balanced_by(next) && v.balancer == next);
     }
-    // It is not there any more.
+    // None is found any more.
     assert!(v.balanced_by(None) && v.balancer == is(8, BalancerState::Gone));
     assert!(!v.balanced_by(None));
-    let told: Vec<String> = v.recent.iter().map(|r| format!("{:?}", r.what)).collect();
+    let shown: Vec<String> = v.recent.iter().map(|r| format!("{:?}", r.what)).collect();
     let words = ["7) has stopped", "7) goes on", "7) has ended", "8) balances", "8) has ended"];
-    assert_eq!(told.len(), words.len());
-    assert!(told.iter().zip(words).all(|(told, words)| told.contains(words)), "{told:?}");
+    assert_eq!(shown.len(), words.len());
+    assert!(shown.iter().zip(words).all(|(shown, words)| shown.contains(words)), "{shown:?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! All that is shown: how events change it, and what is worked out from it.
+//! All that is shown: how events change it, and what is computed from it.
 //!
-//! Invariant: every point names all threads and CPUs of its domain, so events that were lost on the way (the
-//! feed drops the oldest when the screen is slow) are healed by the next point.
+//! Invariant: every point names all threads and CPUs of its domain, so events that were lost on the
+//! way (the feed drops the oldest when the screen is slow) are healed by the next point.
 
 use super::window::{Spent, Traffic, Weighted};
 use super::{DomainState, Happened, RECENT, Rates, Recent, Row, Sort, Standing, ThreadState};
@@ -35,15 +35,15 @@ pub struct View {
 }
 
 impl View {
-    /// An empty view. With `log_all` the history shows changes of CPU that others made, too: right
-    /// where evenly only observes, a flood where it balances and the kernel pulls threads about.
+    /// An empty view. With `log_all` the history also shows changes of CPU that others made: useful
+    /// where evenly only observes, too many where it balances and the kernel moves threads as well.
     #[must_use]
     pub fn new(log_all: bool) -> Self {
         Self { log_all, ..Self::default() }
     }
 
-    /// Takes in who else balances the program: the one that did, if nobody does now, is gone. Returns
-    /// whether that is news, which the history then tells, but for what was so from the beginning.
+    /// Sets the other evenly that balances the program; with None, the one that did is gone.
+    /// Returns whether that is a change. The history shows all changes after the first call.
     pub fn balanced_by(&mut self, balancer: Option<Balancer>) -> bool {
         let first = !std::mem::replace(&mut self.asked, true);
         let gone = self.balancer.map(|b| Balancer { state: BalancerState::Gone, ..b });
@@ -68,7 +68,7 @@ impl View {
         true
     }
 
-    /// Takes one event in.
+    /// Applies an event.
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::Domain { at, domain, cpus } => {
@@ -92,7 +92,7 @@ impl View {
             Event::Point(p) => self.point(p),
             Event::Note { at, text } => {
                 self.now = self.now.max(*at);
-                // The only sign of it among the events.
+                // No other event reports it.
                 self.stood_down |= text.starts_with("balancing stands down");
                 self.log(Recent { at: *at, domain: None, what: Happened::Note(text.clone()) });
             }
@@ -126,7 +126,7 @@ impl View {
                     waited: r.waited,
                     blocked: r.blocked,
                     spun: r.spun().unwrap_or_default(),
-                    untold: u32::from(r.spinning.is_none()),
+                    unreported: u32::from(r.spinning.is_none()),
                 };
                 t.spent.add(p.at, spent);
             }
@@ -144,7 +144,8 @@ impl View {
                     },
                 });
             };
-            // A move of this point is already in the record's CPU; what remains was not ours.
+            // The record's CPU includes the move of this point; any other change was made by
+            // others.
             let found = moves.get(&r.id).map_or(r.cpu, |m| m.from);
             if let Some(before) = t.cpu
                 && before != found
@@ -210,7 +211,7 @@ impl View {
         self.shown(only).any(|(_, d)| d.is_measured())
     }
 
-    /// The threads, sorted. Equal ones stay in the order of their ids, so rows do not dance.
+    /// The threads, sorted. Equal ones stay in the order of their ids, so rows do not jump.
     #[must_use]
     pub fn rows(&self, only: Option<DomainId>, sort: Sort, reverse: bool) -> Vec<Row<'_>> {
         let of_domain: HashMap<DomainId, (f64, Nanos)> = self
@@ -233,7 +234,7 @@ impl View {
             .collect();
         rows.sort_by(|a, b| {
             let order = match sort {
-                // Level threads count as equal: who of them leads by a hair changes all the time.
+                // Level threads count as equal: which one leads by a hair changes all the time.
                 Sort::Mean => a.standing.cmp(&b.standing).then_with(|| {
                     if a.standing == Standing::Level {
                         std::cmp::Ordering::Equal
@@ -283,8 +284,8 @@ impl View {
         r
     }
 
-    /// Where the time of the last [`WINDOW`](super::WINDOW) went, of all threads that are shown. None where
-    /// nothing is measured yet.
+    /// Where the time of the last [`WINDOW`](super::WINDOW) went, of all threads that are shown.
+    /// None where nothing is measured yet.
     #[must_use]
     pub fn efficiency(&self, only: Option<DomainId>) -> Option<Efficiency> {
         let shown = self.threads.values().filter(|t| only.is_none_or(|d| d == t.domain));
@@ -292,7 +293,7 @@ impl View {
             let s = t.spent.sum();
             Stay {
                 ran_s: s.ran.as_secs_f64(),
-                spun_s: (s.untold == 0).then(|| s.spun.as_secs_f64()),
+                spun_s: (s.unreported == 0).then(|| s.spun.as_secs_f64()),
                 waited_s: s.waited.as_secs_f64(),
                 blocked_s: s.blocked.as_secs_f64(),
                 present_s: (s.ran + s.waited + s.blocked).as_secs_f64(),

@@ -51,8 +51,8 @@ pub(super) struct Spent {
     pub(super) blocked: Nanos,
     /// CPU time that it spun.
     pub(super) spun: Nanos,
-    /// How often that was not told.
-    pub(super) untold: u32,
+    /// Periods in which no probe reported spinning.
+    pub(super) unreported: u32,
 }
 
 impl AddAssign for Spent {
@@ -61,7 +61,7 @@ impl AddAssign for Spent {
         self.waited += o.waited;
         self.blocked += o.blocked;
         self.spun += o.spun;
-        self.untold += o.untold;
+        self.unreported += o.unreported;
     }
 }
 
