@@ -13,7 +13,9 @@ mod common;
 mod programs;
 
 use common::diagnosis::{diagnose, kinds, limited};
-use common::{State, mpi, whole, workload};
+use common::{State, mpi, workload};
+use evenly_linux::affinity;
+use evenly_model::Tid;
 use evenly_testing::groups::Group;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use programs::Program;
@@ -37,7 +39,7 @@ fn main() -> ExitCode {
 /// Diagnoses the program, and once more as its line to paste starts it, where that has to help.
 fn check(p: &Program) -> Result<Completion, Failed> {
     // Programs are restricted to CPU 0 of two.
-    if whole().is_none_or(|cpus| cpus.to_string() != "0-1") {
+    if !affinity::get(Tid(0)).is_ok_and(|cpus| cpus.to_string() == "0-1") {
         evenly_testing::skip("exactly-two-cpus", "not exactly the CPUs 0 and 1");
         return Ok(Completion::ignored());
     }
