@@ -1,0 +1,443 @@
+//! The coordinator: finds the threads of the program, gives those that compute to the domains, and looks
+//! after what limits and what undoes a run.
+//!
+//! Invariant: a thread is a member of one domain at a time, and is on its way between at most two.
+
+use super::LiveError;
+use super::mailbox::{Departing, Joining, Mailbox, Together, put, take};
+use super::schedule::{
+    Allowance, FIRST_SCANS, Job, Kind, LATER_PROCESS_SCANS, LATER_SCANS, MANY, MANY_SCANS,
+    PROCESS_SCANS, WAKING, due_job,
+};
+use crate::clock::{now, thread_cpu_time};
+use crate::guardian::Guardian;
+use crate::journal::Process;
+use crate::limits::{DomainKind, Limits, Quota};
+use crate::machine::LinuxMachine;
+use crate::proc::Proc;
+use crate::scan::Scanner;
+use evenly_engine::{
+    DomainSpread, DomainThread, MapBy, Mapping, Newcomer, Numbering, Selection, Sensors, Tracker,
+    home_of_newcomer, left_unused, roomiest,
+};
+use evenly_model::{CpuSet, DomainId, Knowledge, Nanos, Pid, ThreadId};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// How often the CPU quota is looked at.
+pub(super) const QUOTA_LOOKS: Nanos = Nanos::from_millis(1_000);
+/// How often it is looked whether the guardian lives, and whether the journal's name leads to it.
+pub(super) const GUARDIAN_LOOKS: Nanos = Nanos::from_millis(500);
+
+/// A domain as the coordinator sees it.
+pub(super) struct Home {
+    pub(super) cpus: CpuSet,
+    pub(super) mailbox: Arc<Mailbox>,
+}
+
+/// A thread of a domain, as the coordinator sees it.
+pub(super) struct Member {
+    id: ThreadId,
+    home: usize,
+    /// The domain that it has been sent to, and has not joined yet.
+    sent_to: Option<usize>,
+    /// Its domain could not give it up.
+    stays: bool,
+    /// The mask that it had when it was met, as an index.
+    mask: usize,
+}
+
+/// Finds threads and gives them to domains.
+pub(super) struct Coordinator {
+    pub(super) together: Arc<Together>,
+    pub(super) tracker: Tracker,
+    pub(super) scanner: Scanner,
+    pub(super) homes: Vec<Home>,
+    pub(super) allowance: Allowance,
+    /// What scanning may use once there are balancers at work.
+    pub(super) scan_share: f64,
+    pub(super) jobs: [Job; 3],
+    /// All processes of the machine have been gone over once.
+    pub(super) found_processes: bool,
+    pub(super) started_at: Option<Nanos>,
+    /// Which thread is in which domain.
+    pub(super) members: Vec<Member>,
+    /// Threads that have become another program and are to get their masks back.
+    pub(super) replaced: Vec<ThreadId>,
+    /// The masks that members had when they were met, each once.
+    pub(super) masks: Vec<CpuSet>,
+    /// Keeps the numbers of threads per domain level.
+    pub(super) spread: Option<DomainSpread>,
+    /// CPUs that belong to no domain, because they are not there yet.
+    pub(super) homeless: CpuSet,
+    /// What the domains are.
+    pub(super) kind: DomainKind,
+    /// The program has no process any more.
+    pub(super) vanished: bool,
+    pub(super) most_threads: usize,
+    pub(super) most_processes: usize,
+    pub(super) realtime_threads: usize,
+    pub(super) limits: Limits,
+    pub(super) root: Pid,
+    /// The CPU quota as last seen.
+    pub(super) quota: Quota,
+    pub(super) next_quota: Nanos,
+    pub(super) guardian: Option<Arc<Guardian>>,
+    pub(super) next_guardian: Nanos,
+    /// Why nobody would restore masks any more.
+    pub(super) unguarded: Option<LiveError>,
+    /// It is said once that the journal was made anew.
+    pub(super) told_of_journal: bool,
+    /// Where threads are to run.
+    pub(super) mapping: Option<Mapping>,
+    /// Which task a thread is, for the mapping and for a policy that asks.
+    pub(super) numbering: Option<Numbering>,
+    /// What is to be said in the report and the decision log.
+    pub(super) notes: Vec<String>,
+}
+
+impl Coordinator {
+    /// When there is something to do.
+    pub(super) fn due(&self) -> Nanos {
+        self.jobs.iter().map(|j| j.next).min().unwrap_or_default()
+    }
+
+    /// When it is to be looked again after what undoes everything.
+    pub(super) fn guarding_due(&self) -> Nanos {
+        if self.guardian.is_some() { self.next_guardian } else { Nanos(u64::MAX) }
+    }
+
+    /// Does one piece of the work that is most overdue, if it can be afforded. Returns whether there
+    /// is mail for a domain that cannot wait.
+    pub(super) fn work(&mut self, machine: &mut LinuxMachine) -> bool {
+        let (cpu, begin) = (thread_cpu_time(), now());
+        self.allowance.refill(begin);
+        let Some(i) = due_job(&mut self.jobs, &self.allowance, begin) else { return false };
+        let kind = self.jobs[i].kind;
+        let (done, mail) = match kind {
+            Kind::Processes => (self.find_processes(begin), false),
+            Kind::Search => {
+                let done = self.scanner.search(begin);
+                machine.welcome_all(&self.scanner.take_newcomers());
+                (done, false)
+            }
+            Kind::Look => {
+                let done = self.scanner.look(begin);
+                (done, done && self.look(machine, begin))
+            }
+        };
+        let started = self.tracker.started();
+        let interval = match kind {
+            Kind::Processes if started => LATER_PROCESS_SCANS,
+            Kind::Processes => PROCESS_SCANS,
+            Kind::Search if self.scanner.threads() > MANY => MANY_SCANS,
+            Kind::Search | Kind::Look if started => LATER_SCANS,
+            Kind::Search | Kind::Look => FIRST_SCANS,
+        };
+        let cost = thread_cpu_time() - cpu + WAKING;
+        self.jobs[i].did(begin, cost, done, interval, &mut self.allowance);
+        mail
+    }
+
+    fn find_processes(&mut self, now: Nanos) -> bool {
+        let done = self.scanner.find_processes();
+        self.found_processes |= done;
+        if done && self.scanner.has_new_processes() {
+            // Whoever has been started by a pinned thread waits for its mask.
+            for job in self.jobs.iter_mut().filter(|j| j.kind == Kind::Search) {
+                job.next = job.next.min(now);
+            }
+        }
+        done
+    }
+
+    /// What follows when all threads that have wanted a CPU have been read. Returns whether there is
+    /// mail for a domain that cannot wait.
+    fn look(&mut self, machine: &mut LinuxMachine, begin: Nanos) -> bool {
+        for home in 0..self.homes.len() {
+            for (id, times) in take(&self.homes[home].mailbox.leaving) {
+                self.tracker.idle(id, times, begin);
+                self.members.retain(|m| m.id != id);
+            }
+            for (id, changed) in take(&self.homes[home].mailbox.changed) {
+                if let Some(m) = self.members.iter_mut().find(|m| m.id == id) {
+                    m.home = if changed { m.sent_to.unwrap_or(m.home) } else { m.home };
+                    m.stays |= !changed;
+                    m.sent_to = None;
+                }
+            }
+        }
+        self.scanner.look_at_root();
+        self.vanished = self.found_processes && self.scanner.processes() == 0;
+        let replaced = self.look_for_exec(machine);
+        self.most_threads = self.most_threads.max(self.scanner.threads());
+        self.most_processes = self.most_processes.max(self.scanner.processes());
+        let realtime = self.scanner.candidates().iter().filter(|c| !c.fair).count();
+        self.realtime_threads = self.realtime_threads.max(realtime);
+        if begin >= self.next_quota && !self.vanished {
+            self.next_quota = begin + QUOTA_LOOKS;
+            self.look_at_quota();
+            self.adopt();
+        }
+        self.tracker.listen(machine);
+        let (threads, found) = (self.scanner.threads(), self.scanner.candidates());
+        let chosen = self.tracker.look_among(threads, begin, found);
+        let joined = !chosen.is_empty();
+        if !self.members.is_empty() {
+            self.members.retain(|m| self.tracker.knows(m.id));
+        }
+        self.give(machine, chosen);
+        self.spread(machine, begin);
+        if joined && self.started_at.is_none() {
+            self.started_at = Some(begin);
+            self.allowance.share = self.scan_share;
+        }
+        joined || replaced
+    }
+
+    /// Gives threads that have become another program their masks back, or has the domains do it.
+    /// Returns whether there is such mail for a domain.
+    fn look_for_exec(&mut self, machine: &mut LinuxMachine) -> bool {
+        self.replaced.extend(machine.look_for_exec());
+        let mut mail = false;
+        let (members, homes) = (&self.members, &self.homes);
+        self.replaced.retain(|&id| match members.iter().find(|m| m.id == id) {
+            // Between two domains: when it has arrived.
+            Some(m) if m.sent_to.is_some() => true,
+            Some(m) => {
+                put(&homes[m.home].mailbox.replaced, [id]);
+                mail = true;
+                false
+            }
+            None => {
+                machine.reclaim(id);
+                false
+            }
+        });
+        mail
+    }
+
+    /// Looks after the guardian and the journal now and then: a guardian that was killed is replaced, and a
+    /// journal that was removed is made anew. False where that cannot be.
+    pub(super) fn is_guarded(&mut self) -> bool {
+        let time = now();
+        if time >= self.next_guardian
+            && let Some(guardian) = self.guardian.clone()
+        {
+            self.next_guardian = time + GUARDIAN_LOOKS;
+            self.unguarded = self.look_after(&guardian).err();
+        }
+        self.unguarded.is_none()
+    }
+
+    fn look_after(&mut self, guardian: &Guardian) -> Result<(), LiveError> {
+        if let Some(path) = guardian.keep_journal()?
+            && !std::mem::replace(&mut self.told_of_journal, true)
+        {
+            self.notes.push(format!(
+                "the journal was removed, and has been made anew: {}",
+                path.display()
+            ));
+        }
+        if guardian.renew()? {
+            self.notes.push(String::from("the guardian was killed, and has been started again"));
+        }
+        Ok(())
+    }
+
+    /// Gives CPUs that have come to the domains that they belong to.
+    fn adopt(&mut self) {
+        if self.homeless.is_empty() {
+            return;
+        }
+        // What cannot be read now is looked at again.
+        let Ok(online) = self.limits.online() else { return };
+        let newcomers = self.homeless.and(&online);
+        if newcomers.is_empty() {
+            return;
+        }
+        let Ok(groups) = self.limits.domains(self.kind, &online) else { return };
+        for cpu in newcomers.iter() {
+            let domains: Vec<CpuSet> = self.homes.iter().map(|h| h.cpus.clone()).collect();
+            let Some(home) = home_of_newcomer(&domains, &groups, cpu) else { return };
+            self.homes[home].cpus.insert(cpu);
+            put(&self.homes[home].mailbox.adopted, [cpu]);
+        }
+        self.homeless = self.homeless.minus(&newcomers);
+    }
+
+    /// The CPU quota may change while the program runs.
+    fn look_at_quota(&mut self) {
+        // The first process may have ended, or wait to be reaped, which puts it into the topmost
+        // group: what was seen last holds.
+        if Proc::default().process_stat(self.root).is_none_or(|s| matches!(s.state, b'Z' | b'X')) {
+            return;
+        }
+        let Ok(quota) = self.limits.quota(self.root) else { return };
+        if quota.cpus != self.quota.cpus {
+            let text = |cpus: Option<f64>| {
+                cpus.map_or_else(|| String::from("none"), |c| format!("{c:.2} CPUs"))
+            };
+            self.notes.push(format!(
+                "the CPU quota is now {} (it was {})",
+                text(quota.cpus),
+                text(self.quota.cpus)
+            ));
+        }
+        self.quota = quota;
+    }
+
+    /// Gives each new thread to the domain where it finds most room, and where rooms are equal, to
+    /// the one where it runs now: so threads are spread to within one of each other (paper,
+    /// section 2.4).
+    fn give(&mut self, machine: &mut LinuxMachine, chosen: Vec<Selection>) {
+        if chosen.is_empty() {
+            return;
+        }
+        machine.look_at_cpuset();
+        let mut met: Vec<(Selection, CpuSet)> = chosen
+            .into_iter()
+            .filter_map(|s| machine.mask_when_met(s.thread.id).map(|original| (s, original)))
+            .collect();
+        let tasks = self.map(&mut met);
+        let masks: Vec<usize> = met.iter().map(|(_, original)| self.mask(original)).collect();
+        let (rooms, allowed) = self.rooms(&self.usable(machine), &masks);
+        let mut counts = vec![0; self.homes.len()];
+        for m in &self.members {
+            counts[m.sent_to.unwrap_or(m.home)] += 1;
+        }
+        for (((selection, original), mask), number) in met.into_iter().zip(masks).zip(tasks) {
+            let id = selection.thread.id;
+            let here = machine
+                .locate(id)
+                .and_then(|l| self.homes.iter().position(|h| h.cpus.contains(l.cpu)));
+            let Some(home) = roomiest(&rooms, &counts, &allowed[mask], here) else { continue };
+            counts[home] += 1;
+            self.members.push(Member { id, home, sent_to: None, stays: false, mask });
+            put(
+                &self.homes[home].mailbox.joining,
+                [Joining { selection, original, from_another: false, number }],
+            );
+        }
+    }
+
+    /// Narrows what threads may use to what the mapping says, if there is one. Which tasks they are.
+    fn map(&mut self, met: &mut [(Selection, CpuSet)]) -> Vec<Option<u64>> {
+        let Some(numbering) = &mut self.numbering else { return vec![None; met.len()] };
+        let proc = Proc::default();
+        // What evenly has as well tells nothing apart: it was set for whatever started it.
+        let own = proc.rank(Process::own().pid);
+        let mut ranks: HashMap<Pid, Option<u64>> = HashMap::new();
+        for (s, _) in met.iter() {
+            ranks.entry(s.thread.pid).or_insert_with(|| {
+                proc.rank(s.thread.pid).filter(|found| own != Some(*found)).map(|(_, rank)| rank)
+            });
+        }
+        let balanced = self.homes.iter().fold(CpuSet::new(), |all, h| all.or(&h.cpus));
+        let may_use: Vec<CpuSet> =
+            met.iter().map(|(_, original)| original.and(&balanced)).collect();
+        let found: Vec<Newcomer<'_>> = (met.iter().zip(&may_use))
+            .map(|((s, _), may_use)| Newcomer {
+                id: s.thread.id,
+                pid: s.thread.pid,
+                rank: ranks.get(&s.thread.pid).copied().flatten(),
+                may_use,
+            })
+            .collect();
+        let tasks = numbering.numbers(&found);
+        let narrowed = self.mapping.as_mut().map(|m| m.narrow(&found, &tasks)).unwrap_or_default();
+        for ((_, original), cpus) in met.iter_mut().zip(narrowed) {
+            if let Some(cpus) = cpus {
+                *original = cpus;
+            }
+        }
+        tasks
+    }
+
+    /// Sends threads to other domains where CPUs or threads have come or gone, so that the domains
+    /// stay level.
+    fn spread(&mut self, machine: &mut LinuxMachine, now: Nanos) {
+        let mut threads = vec![0; self.homes.len()];
+        for m in &self.members {
+            threads[m.sent_to.unwrap_or(m.home)] += 1;
+        }
+        let at_work = threads.iter().filter(|n| **n > 0).count();
+        self.together.at_work.store(at_work, Ordering::Relaxed);
+        // What is on its way would be counted wrongly, or sent twice.
+        if self.homes.len() < 2 || self.members.iter().any(|m| m.sent_to.is_some()) {
+            return;
+        }
+        let usable = self.usable(machine);
+        let (rooms, allowed) = self.rooms(&usable, &[]);
+        let more_room = self.spread.as_ref().is_some_and(|s| s.rooms() != rooms);
+        if more_room {
+            for m in &mut self.members {
+                m.stays = false;
+            }
+        }
+        let threads: Vec<DomainThread> = self
+            .members
+            .iter()
+            .map(|m| DomainThread { domain: m.home, class: m.mask, movable: !m.stays })
+            .collect();
+        let domains: Vec<CpuSet> = self.homes.iter().map(|h| h.cpus.clone()).collect();
+        let left = left_unused(&domains, &usable, &self.masks, &threads);
+        self.together.vacant.store(!left.is_empty(), Ordering::Relaxed);
+        let Some(spread) = &mut self.spread else { return };
+        for t in spread.look(now, &rooms, &allowed, &threads) {
+            let member = &mut self.members[t.thread];
+            member.sent_to = Some(t.to);
+            let departing = Departing {
+                id: member.id,
+                original: self.masks[member.mask].clone(),
+                to: DomainId(t.to as u32),
+                mailbox: self.homes[t.to].mailbox.clone(),
+            };
+            put(&self.homes[member.home].mailbox.departing, [departing]);
+        }
+    }
+
+    fn mask(&mut self, original: &CpuSet) -> usize {
+        self.masks.iter().position(|m| m == original).unwrap_or_else(|| {
+            self.masks.push(original.clone());
+            self.masks.len() - 1
+        })
+    }
+
+    /// The CPUs of all domains that can be used now.
+    fn usable(&self, machine: &mut LinuxMachine) -> CpuSet {
+        machine.usable(&self.homes.iter().fold(CpuSet::new(), |all, h| all.or(&h.cpus)))
+    }
+
+    /// How many of these CPUs of each domain the members, and threads with these masks, may use; and
+    /// for each mask in which domains it holds such CPUs.
+    fn rooms(&self, usable: &CpuSet, more_masks: &[usize]) -> (Vec<usize>, Vec<Vec<bool>>) {
+        let mut used = vec![false; self.masks.len()];
+        for mask in self.members.iter().map(|m| m.mask).chain(more_masks.iter().copied()) {
+            used[mask] = true;
+        }
+        let wanted = (self.masks.iter().zip(&used).filter(|(_, used)| **used))
+            .fold(CpuSet::new(), |all, (mask, _)| all.or(mask));
+        let rooms = self.homes.iter().map(|h| h.cpus.and(usable).and(&wanted).len()).collect();
+        let allowed = self.masks.iter().map(|mask| {
+            let can_use = mask.and(usable);
+            self.homes.iter().map(|h| !h.cpus.and(&can_use).is_empty()).collect()
+        });
+        (rooms, allowed.collect())
+    }
+}
+
+/// Numbers threads where a mapping or what is known of communication names them by numbers.
+pub(super) fn numbering(
+    by: MapBy,
+    mapping: Option<&Mapping>,
+    knowledge: Option<&Knowledge>,
+) -> Option<Numbering> {
+    if mapping.is_none() && knowledge.is_none() {
+        return None;
+    }
+    let recorded = knowledge.iter().flat_map(|k| &k.profile).flat_map(|p| p.tasks());
+    let recorded = recorded.map(|t| t.id.saturating_add(1)).max().unwrap_or(0);
+    Some(Numbering::new(by, recorded.max(mapping.map_or(0, Mapping::numbers))))
+}

@@ -1,0 +1,288 @@
+//! One domain: its balancer with its points, and the threads that come to it and leave it.
+//!
+//! Invariant: the masks of a domain's threads are changed through its own machine, and no thread is
+//! handed to another domain before its mask has been given back.
+
+use super::mailbox::{Joining, Mailbox, Together, put, take};
+use crate::clock::{now, thread_cpu_time};
+use crate::control::Control;
+use crate::journal::Journal;
+use crate::machine::LinuxMachine;
+use crate::tuning::TuningReader;
+use crate::workers::lock;
+use evenly_engine::{ApplyError, Balancer, Board, CARE, Observer, PeriodControl};
+use evenly_model::{CpuId, CpuSet, Nanos, ThreadId};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+/// How often it is looked whether threads that are bound still are.
+pub(super) const UNBOUND_LOOKS: Nanos = Nanos::from_millis(1_000);
+/// The least period of a domain that has one CPU or no thread: it only waits for that to change.
+const REST: Nanos = Nanos::from_millis(250);
+
+/// One domain with all that it needs.
+pub(super) struct Domain {
+    pub(super) together: Arc<Together>,
+    pub(super) balancer: Balancer,
+    /// The balancers of CPUs change masks through it as well, where there are such.
+    pub(super) machine: Arc<Mutex<LinuxMachine>>,
+    /// What the balancers of CPUs share.
+    pub(super) board: Option<Arc<Board>>,
+    /// The next point may be as early as this, where one of them calls.
+    pub(super) called_at: Nanos,
+    pub(super) period: PeriodControl,
+    /// CPU time of this thread when the last point was measured, and what of it since then somebody else
+    /// answers for.
+    pub(super) measured: Option<Nanos>,
+    pub(super) paid: Nanos,
+    pub(super) observers: Vec<Box<dyn Observer>>,
+    pub(super) mailbox: Arc<Mailbox>,
+    pub(super) journal: Arc<Journal>,
+    pub(super) due: Nanos,
+    pub(super) generation: u64,
+    /// Whether the period is ours to choose, and threads are moved at all.
+    pub(super) may_rest: bool,
+    /// Threads that join with less than they might use, because a mapping says so.
+    pub(super) mapped: Option<Vec<Mapped>>,
+    /// The CPUs that the program could use when balancing began.
+    pub(super) whole: CpuSet,
+    /// When it is looked next whether threads are bound no longer.
+    pub(super) next_unbound: Nanos,
+    pub(super) told_of_unbound: bool,
+    /// What the policy goes by, where that may change; one of the domains tells of it.
+    pub(super) tuning: Option<TuningReader>,
+    pub(super) tells_of_tuning: bool,
+}
+
+/// A thread that has a place in a mapping.
+pub(super) struct Mapped {
+    pub(super) id: ThreadId,
+    /// Its place.
+    pub(super) cpus: CpuSet,
+    /// It has been put there.
+    pub(super) done: bool,
+}
+
+impl Domain {
+    /// One balancing point, and the time of the next.
+    pub(super) fn point(&mut self) {
+        let machine = self.machine.clone();
+        let machine = &mut *lock(&machine);
+        let generation = self.journal.released_generation();
+        if generation != self.generation {
+            self.generation = generation;
+            self.balancer.masks_were_restored();
+            self.mapped.iter_mut().flatten().for_each(|m| m.done = false);
+        }
+        self.take_in_and_hand_on(machine);
+        self.look_for_unbound(machine);
+        self.look_at_tuning();
+        self.put_in_place(machine);
+        // Relaxed: whoever reads an old value reads the new one at its next point.
+        self.balancer.open(machine, self.together.vacant.load(Ordering::Relaxed));
+        self.period.share_budget(self.together.at_work.load(Ordering::Relaxed));
+        let around = self.around();
+        if !self.balancer.is_empty() {
+            let left = self.balancer.point(machine, self.period.current(), &mut self.observers);
+            self.measured = Some(thread_cpu_time());
+            if !left.is_empty() {
+                for (id, _) in &left {
+                    self.forget_place(*id);
+                }
+                put(&self.mailbox.leaving, left);
+            }
+            self.period.shared_by(self.balancer.taking_turns());
+            self.period.calm(self.balancer.is_calm());
+            self.period.cost(self.balancer.period_cost() + around.scale(1.0 / self.care()));
+            if self.period.newly_stretched() {
+                let text = self.period.told();
+                self.balancer.note(now(), text, &mut self.observers);
+            }
+            self.journal.set_period(self.period.current().scale(self.care()));
+            let mut counts = [(CpuId(0), 0u16); 64];
+            let mut n = 0;
+            for (cpu, threads) in self.balancer.counts() {
+                counts[n] = (cpu, u16::try_from(threads).unwrap_or(u16::MAX));
+                n += 1;
+                if n == counts.len() {
+                    self.journal.publish_counts(&counts);
+                    n = 0;
+                }
+            }
+            self.journal.publish_counts(&counts[..n]);
+        }
+        let time = now();
+        self.journal.heartbeat(time);
+        let period = self.period.next_period();
+        let busy = !self.may_rest || self.balancer.usable_cpus() > 1;
+        self.called_at = time + period;
+        let period = period.scale(self.care());
+        self.due = time + if busy && !self.balancer.is_empty() { period } else { period.max(REST) };
+    }
+
+    /// What has been spent since the last point was measured: waking up and going to sleep, and all that is done
+    /// beside it.
+    fn around(&mut self) -> Nanos {
+        let cpu = thread_cpu_time();
+        let spent = self.measured.replace(cpu).map_or(Nanos::ZERO, |before| cpu - before);
+        spent - std::mem::take(&mut self.paid)
+    }
+
+    /// How many periods its points are apart.
+    fn care(&self) -> f64 {
+        if self.board.is_some() { CARE } else { 1.0 }
+    }
+
+    /// How often the balancers of CPUs have been put to work.
+    pub(super) fn activations(&self) -> u64 {
+        self.board.as_ref().map_or(0, |b| b.activations())
+    }
+
+    /// Whether a balancer of a CPU asks for a point before the next one is due.
+    pub(super) fn is_called(&self) -> bool {
+        self.due > self.called_at && self.board.as_ref().is_some_and(|b| b.called())
+    }
+
+    fn take_in_and_hand_on(&mut self, machine: &mut LinuxMachine) {
+        for id in take(&self.mailbox.replaced) {
+            // First of all: the program may be about to size its pool of threads.
+            machine.reclaim(id);
+            self.let_go(machine, id);
+        }
+        let adopted: CpuSet = take(&self.mailbox.adopted).into_iter().collect();
+        if !adopted.is_empty() {
+            machine.look_at_cpuset();
+            self.balancer.adopt(machine, &adopted, &mut self.observers);
+        }
+        let joining = take(&self.mailbox.joining);
+        if !joining.is_empty() {
+            machine.look_at_cpuset();
+        }
+        for j in joining {
+            let id = j.selection.thread.id;
+            if let Some(mapped) = &mut self.mapped {
+                mapped.push(Mapped { id, cpus: j.original.clone(), done: false });
+            }
+            self.balancer.join(machine, j.selection, &j.original, &mut self.observers);
+            if let Some(number) = j.number {
+                self.balancer.number(id, number);
+            }
+            if j.from_another {
+                put(&self.mailbox.changed, [(id, true)]);
+            }
+        }
+        for d in take(&self.mailbox.departing) {
+            let released = self.balancer.release(machine, d.id, d.to, &mut self.observers);
+            match released {
+                Some(selection) => {
+                    self.forget_place(d.id);
+                    put(
+                        &d.mailbox.joining,
+                        [Joining {
+                            selection,
+                            original: d.original,
+                            from_another: true,
+                            number: None,
+                        }],
+                    );
+                }
+                None => put(&self.mailbox.changed, [(d.id, false)]),
+            }
+        }
+    }
+
+    /// A thread that bound itself, and may use all that the program could by now, has no wish any more:
+    /// it is let go, and met anew with the mask that it has as soon as it is seen to compute. Libraries
+    /// do so when they look around a machine: Open MPI binds each rank to one CPU after the other while
+    /// it starts.
+    fn look_for_unbound(&mut self, machine: &mut LinuxMachine) {
+        let time = now();
+        // What a mapping leaves to a thread is less than what it may use.
+        if time < self.next_unbound || self.mapped.is_some() {
+            return;
+        }
+        self.next_unbound = time + UNBOUND_LOOKS;
+        let whole = self.whole.and(self.balancer.cpus());
+        if whole.is_empty() {
+            return;
+        }
+        let unbound: Vec<ThreadId> = self
+            .balancer
+            .threads()
+            .filter(|(id, within)| machine.is_unbound(*id, within, &whole))
+            .map(|(id, _)| id)
+            .collect();
+        for id in unbound {
+            if !std::mem::replace(&mut self.told_of_unbound, true) {
+                let text =
+                    format!("thread {id} may use all CPUs again, and is balanced like others");
+                self.balancer.note(time, text, &mut self.observers);
+            }
+            machine.part(id);
+            self.let_go(machine, id);
+        }
+    }
+
+    fn look_at_tuning(&mut self) {
+        let time = now();
+        let Some(found) = self.tuning.as_mut().and_then(|t| t.look(time)) else { return };
+        let text = match found {
+            Ok((parameters, changes)) => {
+                self.balancer.tune(&parameters);
+                format!("tuned: {changes}")
+            }
+            Err(why) => why,
+        };
+        if self.tells_of_tuning {
+            self.balancer.note(time, text, &mut self.observers);
+        }
+    }
+
+    /// Hands a thread back to be watched until it computes (again).
+    fn let_go(&mut self, machine: &mut LinuxMachine, id: ThreadId) {
+        let times = self.balancer.let_go(machine, id, now(), &mut self.observers);
+        self.forget_place(id);
+        put(&self.mailbox.leaving, times.map(|t| (id, t)));
+    }
+
+    /// Puts threads where the mapping says that have not been put there yet. The balancer confines
+    /// threads only where their domain is less than what they may use, and knows no more than that.
+    fn put_in_place(&mut self, machine: &mut LinuxMachine) {
+        let Some(mapped) = &mut self.mapped else { return };
+        let mut refused = Vec::new();
+        mapped.retain_mut(|m| {
+            if m.done {
+                return true;
+            }
+            match self.balancer.confine(machine, m.id, &m.cpus) {
+                Ok(()) => m.done = true,
+                // Asked for again at the next point.
+                Err(ApplyError::Unusable { .. }) => {}
+                Err(ApplyError::Gone) => return false,
+                Err(e) => {
+                    refused.push((m.id, e));
+                    return false;
+                }
+            }
+            true
+        });
+        for (id, e) in refused {
+            let text = format!("thread {id} is not where the mapping has it: {e}");
+            self.balancer.note(now(), text, &mut self.observers);
+        }
+    }
+
+    fn forget_place(&mut self, id: ThreadId) {
+        if let Some(mapped) = &mut self.mapped {
+            mapped.retain(|m| m.id != id);
+        }
+    }
+
+    pub(super) fn run(mut self, control: &Control) -> Self {
+        while !control.sleep_until(self.due, || self.mailbox.is_urgent()) {
+            self.point();
+        }
+        self.balancer.finish(&mut *lock(&self.machine));
+        self
+    }
+}

@@ -1,0 +1,89 @@
+//! What a user can ask for: where thread times come from, what progress is, and how a program is balanced.
+//!
+//! Invariant: nothing here is looked up or changed; what can be wrong with a wish is found where it is used.
+
+use crate::limits::DomainKind;
+use crate::machine::{RankCounts, Testimonies};
+use crate::share::Choice;
+use crate::tuning::Tuning;
+use evenly_engine::{Eligible, GuardOptions, MapBy, Mapping, Period};
+use evenly_model::{CpuSet, Knowledge};
+use evenly_policy::PolicyInfo;
+use evenly_policy::hpc::{Levels, Parameters};
+use std::sync::Arc;
+
+/// Which source of thread times is wanted, for threads that are balanced. Those that compute are found
+/// by schedstat in any case ([`crate::scan`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SourceKind {
+    /// The best that works here: schedstat.
+    #[default]
+    Auto,
+    /// `/proc/<pid>/task/<tid>/schedstat`.
+    Schedstat,
+    /// The taskstats netlink interface.
+    Taskstats,
+    /// Accounts that BPF programs keep in the kernel.
+    Bpf,
+}
+
+/// What is taken for the progress of threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ProgressKind {
+    /// Retired instructions where CPUs differ in speed and instructions can be counted; else CPU
+    /// time.
+    #[default]
+    Auto,
+    /// CPU time, weighted by the capacity of CPUs as far as the kernel tells it.
+    CpuTime,
+    /// Retired instructions.
+    Instructions,
+}
+
+/// How a program is to be balanced.
+pub struct LiveOptions {
+    /// The policy.
+    pub policy: &'static PolicyInfo,
+    /// The balancing period.
+    pub period: Period,
+    /// The part of one CPU that balancing may use.
+    pub budget: f64,
+    /// Only these CPUs.
+    pub cpus: Option<CpuSet>,
+    /// What is balanced on its own; None: by NUMA node where there is more than one.
+    pub domain: Option<DomainKind>,
+    /// Begin when this many threads compute.
+    pub expected: Option<u32>,
+    /// Which threads may be balanced.
+    pub eligible: Option<Eligible>,
+    /// The regression guard.
+    pub guard: GuardOptions,
+    /// Where thread times come from.
+    pub source: SourceKind,
+    /// What progress is.
+    pub progress: ProgressKind,
+    /// Seed of all that is random.
+    pub seed: u64,
+    /// What any thread of the program may use when balancing begins; nothing where that is not known.
+    pub whole: CpuSet,
+    /// Where the threads or ranks are to run; the policy balances within it.
+    pub mapping: Option<Mapping>,
+    /// What is known of the machine and the program, for a policy that places threads by load.
+    pub knowledge: Option<Arc<Knowledge>>,
+    /// Makes what reads how threads say that they have waited, once for each domain; None where they say
+    /// nothing.
+    pub told_by: Option<Box<dyn Fn() -> Option<Testimonies> + Send>>,
+    /// Reads what the ranks of the program count of their computing and their messages; None where they do
+    /// not. For the first domain, which for a policy that places threads by load is the only one.
+    pub counted_by: Option<RankCounts>,
+    /// How threads are given parts of CPUs, by a policy that does that.
+    pub shares: Choice,
+    /// Parts of the machine, from the outermost on, for policies that give weights.
+    pub levels: Levels,
+    /// What such a policy goes by at first.
+    pub parameters: Parameters,
+    /// Where it is said what it goes by later.
+    pub tuning: Option<Tuning>,
+    /// What the tasks of the mapping, and those of the profile, are in the program.
+    pub numbered_by: MapBy,
+}

@@ -1,0 +1,190 @@
+//! When the coordinator scans, and how much CPU time that may use.
+//!
+//! Invariant: over any time, short or long, scanning uses no more than its share of that time, what it has
+//! in advance, and one piece of work.
+
+use evenly_model::Nanos;
+
+/// How often threads are looked for before balancing begins, and after.
+pub(super) const FIRST_SCANS: Nanos = Nanos::from_millis(20);
+pub(super) const LATER_SCANS: Nanos = Nanos::from_millis(200);
+/// While a program starts more threads than this, it is not scanned from end to end all the time.
+pub(super) const MANY: usize = 256;
+pub(super) const MANY_SCANS: Nanos = Nanos::from_millis(500);
+/// How often processes are looked for at the least interval.
+pub(super) const PROCESS_SCANS: Nanos = Nanos::from_millis(100);
+pub(super) const LATER_PROCESS_SCANS: Nanos = Nanos::from_millis(500);
+/// Weight of the newest piece's cost.
+const NEWEST: f64 = 0.3;
+
+/// The CPU time that scanning may use: a part of the budget, with some in advance, because the
+/// first scans decide how soon a program is balanced. Each piece of work is charged, and none is
+/// begun that cannot be paid: so over any time, short or long, scanning uses no more than its share
+/// of that time, what was in advance, and one piece.
+pub(super) struct Allowance {
+    pub(super) share: f64,
+    credit: f64,
+    at: Nanos,
+}
+
+/// CPU time in advance, and the most that is saved up, in nanoseconds.
+const ADVANCE: f64 = evenly_engine::ADVANCE.0 as f64 / 2.0;
+
+/// What other work leaves over for looks at the threads that compute.
+const FOR_LOOKS: f64 = 20e6;
+/// Where there is not much more than that, neither looks nor going over processes may take more
+/// than one part in so many of what comes in: the rest is for the search.
+const PARTS: f64 = 3.0;
+/// What waking up for a piece of work costs beside what is measured.
+pub(super) const WAKING: Nanos = Nanos::from_micros(10);
+
+impl Allowance {
+    pub(super) fn new(share: f64, now: Nanos) -> Self {
+        Self { share, credit: ADVANCE, at: now }
+    }
+
+    pub(super) fn refill(&mut self, now: Nanos) {
+        self.credit = (self.credit + (now - self.at).0 as f64 * self.share).min(ADVANCE);
+        self.at = now;
+    }
+
+    fn spend(&mut self, cost: Nanos) {
+        self.credit -= cost.0 as f64;
+    }
+
+    /// How long it takes until something of this cost can be afforded. What costs more than can be
+    /// saved up has to be begun without.
+    fn wait_for(&self, cost: f64) -> Nanos {
+        Nanos(((cost.min(ADVANCE) - self.credit).max(0.0) / self.share).ceil() as u64)
+    }
+
+    fn is_low(&self) -> bool {
+        self.credit < 1.25 * FOR_LOOKS
+    }
+}
+
+/// What the coordinator does again and again, each in pieces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// [`crate::scan::Scanner::find_processes`].
+    Processes,
+    /// [`crate::scan::Scanner::search`].
+    Search,
+    /// [`crate::scan::Scanner::look`], and what follows from it.
+    Look,
+}
+
+/// What is to be done first of what is due at the same time.
+pub(super) const JOBS: [Kind; 3] = [Kind::Processes, Kind::Search, Kind::Look];
+
+/// The job that is most overdue. None where none is due, or that one cannot be afforded yet: then it
+/// is put off.
+pub(super) fn due_job(jobs: &mut [Job; 3], allowance: &Allowance, now: Nanos) -> Option<usize> {
+    let (i, job) =
+        (jobs.iter_mut().enumerate()).filter(|(_, j)| j.next <= now).min_by_key(|(_, j)| j.next)?;
+    let wait = allowance.wait_for(job.needs());
+    if wait > Nanos::ZERO {
+        job.next = now + wait;
+        return None;
+    }
+    Some(i)
+}
+
+/// How far one kind of work has come.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Job {
+    pub(super) kind: Kind,
+    /// When its next piece is due.
+    pub(super) next: Nanos,
+    /// When the pass that is going on was begun. None: the next piece begins one.
+    pub(super) began: Option<Nanos>,
+    /// What a piece costs on average, and what this pass has cost by now, in nanoseconds.
+    pub(super) piece: f64,
+    pub(super) pass: f64,
+}
+
+impl Job {
+    pub(super) fn new(kind: Kind, now: Nanos) -> Self {
+        Self { kind, next: now, began: None, piece: 0.0, pass: 0.0 }
+    }
+
+    /// What must be there for a piece to be begun.
+    fn needs(&self) -> f64 {
+        self.piece + if self.kind == Kind::Look { 0.0 } else { FOR_LOOKS }
+    }
+
+    /// Charges a piece that was begun at `began`, and says when the next is due: at once within a
+    /// pass, and after `interval` from the beginning of one to that of the next.
+    pub(super) fn did(
+        &mut self,
+        began: Nanos,
+        cost: Nanos,
+        done: bool,
+        interval: Nanos,
+        allowance: &mut Allowance,
+    ) {
+        allowance.spend(cost);
+        let cost = cost.0 as f64;
+        self.piece += NEWEST * (cost - self.piece);
+        self.pass += cost;
+        let first = *self.began.get_or_insert(began);
+        self.next = began;
+        if done {
+            let fair = Nanos((PARTS * self.pass / allowance.share) as u64);
+            let limited = self.kind != Kind::Search && allowance.is_low();
+            self.next = first + if limited { interval.max(fair) } else { interval };
+            (self.began, self.pass) = (None, 0.0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program with very many threads, on a machine where work costs now little, now much: over
+    /// any time the scan keeps to its share, and each kind of work gets on.
+    #[test]
+    fn work_in_pieces_keeps_to_its_share_over_any_time() {
+        let share = 0.004;
+        for (pieces_of, dear) in [([3, 60, 1], 1_200), ([40, 1, 20], 300), ([1, 1, 1], 40)] {
+            let mut t = Nanos::from_millis(1_000);
+            let mut allowance = Allowance::new(share, t);
+            let mut jobs = JOBS.map(|kind| Job::new(kind, t));
+            let mut random = evenly_model::stats::Random::new(7);
+            let (mut left, mut passes) = (pieces_of, [0; 3]);
+            let mut spent: Vec<(Nanos, f64)> = Vec::new();
+            let end = t + Nanos::from_millis(120_000);
+            while t < end {
+                allowance.refill(t);
+                let Some(i) = due_job(&mut jobs, &allowance, t) else {
+                    t = t.max(jobs.iter().map(|j| j.next).min().unwrap());
+                    continue;
+                };
+                let cost = Nanos::from_micros(dear / 4).scale(1.0 + 3.0 * random.unit());
+                left[i] -= 1;
+                let done = left[i] == 0;
+                if done {
+                    (left[i], passes[i]) = (pieces_of[i], passes[i] + 1);
+                }
+                jobs[i].did(t, cost, done, LATER_SCANS, &mut allowance);
+                spent.push((t, cost.0 as f64));
+                t += cost;
+            }
+            for window in [100, 1_000, 10_000, 100_000].map(Nanos::from_millis) {
+                let (mut sum, mut first, mut most) = (0.0, 0, 0.0f64);
+                for &(at, cost) in &spent {
+                    sum += cost;
+                    while at - spent[first].0 > window {
+                        sum -= spent[first].1;
+                        first += 1;
+                    }
+                    most = most.max(sum);
+                }
+                let limit = ADVANCE + share * window.0 as f64 + dear as f64 * 1e3;
+                assert!(most <= limit, "{pieces_of:?}, {window}: {most} of {limit}");
+            }
+            assert!(passes.iter().all(|&n| n >= 5), "{pieces_of:?}: {passes:?}");
+        }
+    }
+}
