@@ -1,0 +1,337 @@
+//! Linux as the [`Machine`](evenly_engine::Machine) of the balancing cycle.
+//!
+//! One instance serves one domain, in one thread. What all domains of a program must agree on
+//! (which masks evenly has set, and what the threads had before) is in [`Masks`], which they share.
+//!
+//! Invariants:
+//! - A mask is set only inside the one that the thread had when it was met (P1), and only after it
+//!   is in the journal (P4).
+//! - Before a mask is changed it is compared with the one that we left. Where it differs, and
+//!   neither the cpuset nor the guardian explains it, the program has set it: its wish wins, and
+//!   the thread is not touched again.
+//! - Before a mask is changed the thread is looked at through a descriptor that was opened on it, so
+//!   that a thread which has the same id by now is not taken for it.
+//! - In the steady state a reading is one `pread`, or with BPF none, and allocates nothing.
+//!
+//! # Whose mask is it?
+//! A thread that could use its whole cpuset when it was met is taken to want every CPU that there
+//! is: it follows the cpuset when that grows, as it would have without evenly. A cpuset or a CPU
+//! that goes offline trims masks, and the kernel gives them back when it grows again; so what we
+//! set is remembered as it was set, and what is found is compared with what the kernel leaves of
+//! it. Cpusets change while masks are read: one that cannot be explained is taken for the
+//! program's wish when it is found a second time, and until then the thread is not touched.
+//!
+//! A program that sets the very mask which the thread has from us at that moment leaves no trace:
+//! that wish is not seen until it is set again. Where threads are released after a move, as for
+//! programs that block, there is no such moment.
+//!
+//! A thread that was created after one of its process (or of an ancestor of it) was given a mask,
+//! and that has this very mask, is taken to have inherited it. That the program itself chose the
+//! same mask for a new thread cannot be told from this.
+//!
+//! A program that a thread becomes by exec keeps its mask, ours if it had one. So each process of
+//! which a thread has a mask of ours is looked at again and again ([`Masks::look_for_exec`]), and
+//! its first thread, the only one after exec, gets its original mask back.
+
+mod change;
+mod managed;
+mod masks;
+mod reading;
+mod registration;
+#[cfg(test)]
+mod tests;
+mod wait_reports;
+
+pub use self::masks::Masks;
+pub use self::reading::Source;
+pub(crate) use self::wait_reports::Tellers;
+pub use self::wait_reports::{Testimonies, Testimony};
+
+use self::managed::Managed;
+use self::reading::Files;
+use crate::clock::{now, thread_cpu_time};
+use crate::counters::Counters;
+use crate::journal::{Process, others};
+use crate::limits::{Limits, Watch, slice};
+use crate::memory::{Mover, bytes_of, on_nodes};
+use crate::proc::Proc;
+use crate::share::Shares;
+use evenly_engine::{Located, MemoryUnknown, Neighbour, RankActivity, Reading, Sensors, Waiting};
+use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Reads what the threads of ranks have counted, as [`Sensors::ranks`].
+pub type RankCounts =
+    Box<dyn FnMut(&[(ThreadId, Nanos)], &mut Vec<Option<RankActivity>>) -> bool + Send>;
+
+/// Linux, for one domain.
+pub struct LinuxMachine {
+    proc: Proc,
+    source: Source,
+    /// What the threads do, where that is counted.
+    counters: Option<Counters>,
+    /// What they say of their waiting, where they do.
+    tellers: Option<Tellers>,
+    /// What ranks count, where they do.
+    ranks: Option<RankCounts>,
+    /// What gives them parts of CPUs, where they may be given any.
+    shares: Option<Shares>,
+    limits: Limits,
+    watch: Watch,
+    root: Pid,
+    cpuset: CpuSet,
+    /// How often it has changed.
+    cpuset_changes: u64,
+    /// Every CPU that this machine can ever have.
+    possible: CpuSet,
+    masks: Arc<Masks>,
+    managed: HashMap<ThreadId, Managed>,
+    files: Vec<Files>,
+    tids: Vec<Tid>,
+    /// The files of threads that are read one at a time, in no order.
+    single: HashMap<ThreadId, Files>,
+    next_stat: usize,
+    most_files: usize,
+    resolution: Nanos,
+    mover: Mover,
+}
+
+impl LinuxMachine {
+    /// For the program whose first process is `root`. At most `most_files` descriptors are kept
+    /// open.
+    #[must_use]
+    pub fn new(root: Pid, masks: Arc<Masks>, source: Source, most_files: usize) -> Self {
+        let limits = Limits::default();
+        let mut machine = Self {
+            proc: Proc::default(),
+            source,
+            counters: None,
+            tellers: None,
+            ranks: None,
+            shares: None,
+            watch: limits.watch(root),
+            possible: limits.possible().unwrap_or_default(),
+            limits,
+            root,
+            cpuset: CpuSet::new(),
+            cpuset_changes: 0,
+            masks,
+            managed: HashMap::new(),
+            files: Vec::new(),
+            tids: Vec::new(),
+            single: HashMap::new(),
+            next_stat: 0,
+            most_files,
+            resolution: slice().tick,
+            mover: Mover::default(),
+        };
+        machine.read_cpuset();
+        machine
+    }
+
+    /// With these counters, which tell progress from now on.
+    #[must_use]
+    pub fn counting(mut self, counters: Option<Counters>) -> Self {
+        self.counters = counters;
+        self
+    }
+
+    /// With what gives threads parts of the CPUs that they share.
+    #[must_use]
+    pub fn sharing(mut self, shares: Option<Shares>) -> Self {
+        self.shares = shares;
+        self
+    }
+
+    /// With what threads say of their own waiting.
+    #[must_use]
+    pub fn told_by(mut self, testimonies: Option<Testimonies>) -> Self {
+        self.tellers = testimonies.map(Tellers::new);
+        self
+    }
+
+    /// With what ranks count of their computing and their messages.
+    #[must_use]
+    pub fn counted_by(mut self, ranks: Option<RankCounts>) -> Self {
+        self.ranks = ranks;
+        self
+    }
+
+    /// Takes note of a cpuset that has changed. To be called before threads are met: whether a
+    /// thread could use its whole cpuset is told by the one that is known.
+    pub fn look_at_cpuset(&mut self) {
+        if self.watch.changed() {
+            self.read_cpuset();
+        }
+    }
+
+    fn read_cpuset(&mut self) {
+        // Of a process that has ended nothing can be told: the last known cpuset holds, and the
+        // kernel refuses what is really not allowed.
+        if !self.cpuset.is_empty() && self.proc.process_stat(self.root).is_none() {
+            return;
+        }
+        if let Ok(cpus) = self.limits.cpuset(self.root).or_else(|_| self.limits.online())
+            && cpus != self.cpuset
+        {
+            self.cpuset = cpus;
+            self.cpuset_changes += 1;
+        }
+    }
+}
+
+impl Sensors for LinuxMachine {
+    fn now(&self) -> Nanos {
+        now()
+    }
+
+    fn own_cpu_time(&self) -> Nanos {
+        thread_cpu_time()
+    }
+
+    fn read(&mut self, ids: &[ThreadId], out: &mut Vec<Reading>) {
+        out.clear();
+        self.next_stat = 0;
+        if let Some(shares) = &mut self.shares {
+            shares.tick(now());
+        }
+        if matches!(self.source, Source::Taskstats(_)) {
+            self.read_by_taskstats(ids, out);
+        } else {
+            let now = now();
+            for (i, &id) in ids.iter().enumerate() {
+                let reading = self.read_in_order(id, i, now);
+                out.push(reading);
+            }
+        }
+        for (&id, _) in ids.iter().zip(out.iter()).filter(|(_, r)| **r == Reading::Gone) {
+            self.part(id);
+        }
+        // Threads that are no longer asked for have been swapped to the end.
+        self.files.truncate(ids.len());
+        // Nor are they when they end later. Rarely, so that it costs nothing to speak of.
+        if self.managed.len() > 2 * ids.len() + 64 {
+            let ended: Vec<ThreadId> = (self.managed.keys().copied())
+                .filter(|id| self.proc.thread_stat(id.tid).is_none_or(|s| s.start != id.start))
+                .collect();
+            for id in ended {
+                self.part(id);
+            }
+        }
+    }
+
+    fn read_one(&mut self, id: ThreadId) -> Reading {
+        if matches!(self.source, Source::Taskstats(_)) {
+            return self.read_one_by_taskstats(id);
+        }
+        let now = now();
+        let mut kept = self.single.get(&id).and_then(|f| f.times(now));
+        if kept.is_none() && self.has_room() {
+            let files = self.open(id);
+            kept = files.times(now);
+            if let Some(Reading::Times(_)) = kept {
+                self.single.insert(id, files);
+            }
+        }
+        let reading = kept.unwrap_or_else(|| self.read_by_name(id));
+        if reading == Reading::Gone {
+            self.single.remove(&id);
+            self.part(id);
+        }
+        reading
+    }
+
+    fn retired(&mut self, ids: &[ThreadId], out: &mut Vec<Option<u64>>) {
+        out.clear();
+        let Some(counters) = &mut self.counters else { return };
+        let proc = &self.proc;
+        let is_it = |id: ThreadId| proc.thread_stat(id.tid).is_some_and(|s| s.start == id.start);
+        out.extend(ids.iter().enumerate().map(|(i, &id)| counters.read(id, i, || is_it(id))));
+        counters.keep(ids.len());
+    }
+
+    fn waiting(&mut self, ids: &[ThreadId], out: &mut Vec<Option<Waiting>>) {
+        out.clear();
+        if let Some(tellers) = &mut self.tellers {
+            tellers.listen();
+            out.extend(ids.iter().map(|&id| tellers.said(id)));
+        }
+    }
+
+    fn ranks(
+        &mut self,
+        threads: &[(ThreadId, Nanos)],
+        out: &mut Vec<Option<RankActivity>>,
+    ) -> bool {
+        self.ranks.as_mut().is_some_and(|read| read(threads, out))
+    }
+
+    fn weighs_by(&self) -> Option<&'static str> {
+        self.shares.as_ref().and_then(Shares::name)
+    }
+
+    fn weighs_cpus(&self) -> bool {
+        self.shares.as_ref().is_some_and(Shares::of_cpus)
+    }
+
+    fn weighs_for(&self) -> Option<Nanos> {
+        self.shares.as_ref().and_then(Shares::lasts)
+    }
+
+    fn locate(&mut self, id: ThreadId) -> Option<Located> {
+        let stat = self.stat(id)?;
+        Some(Located {
+            cpu: stat.cpu,
+            state: stat.run_state(),
+            minor_faults: stat.minor_faults,
+            major_faults: stat.major_faults,
+        })
+    }
+
+    fn usable(&mut self, within: &CpuSet) -> CpuSet {
+        self.look_at_cpuset();
+        within.and(&self.cpuset)
+    }
+
+    fn original_mask(&mut self, id: ThreadId) -> Option<CpuSet> {
+        self.meet(id).ok().map(|m| m.original.clone())
+    }
+
+    fn neighbours(&mut self) -> Vec<Neighbour> {
+        // A directory that cannot be read has nothing to tell.
+        let all = others(&self.masks.journal.dir(), &self.proc).unwrap_or_default();
+        let own = Process::own();
+        all.into_iter()
+            .map(|o| Neighbour {
+                pid: o.evenly.pid,
+                was_first: (o.evenly.start, o.evenly.pid.0) < (own.start, own.pid.0),
+                threads: o.counts,
+            })
+            .collect()
+    }
+
+    fn memory_of(&mut self, pid: Pid) -> Option<u64> {
+        bytes_of(&self.proc, pid)
+    }
+
+    fn memory_on_nodes(&mut self, pid: Pid) -> Result<Vec<(u32, u64)>, MemoryUnknown> {
+        on_nodes(&self.proc, pid)
+    }
+
+    fn capacity(&self, cpu: CpuId) -> u32 {
+        self.limits.capacity(cpu)
+    }
+
+    fn resolution(&self) -> Nanos {
+        self.resolution
+    }
+}
+
+impl Drop for LinuxMachine {
+    fn drop(&mut self) {
+        for (_, m) in self.managed.drain() {
+            self.masks.journal.forget(m.slot);
+        }
+    }
+}

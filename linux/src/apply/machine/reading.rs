@@ -1,0 +1,194 @@
+//! Reads what threads have run and waited, and where they are, through files that stay open.
+//!
+//! Invariant: what is read is of the thread that was asked for, and not of one that has its id now.
+
+use super::LinuxMachine;
+use crate::bpf::{Seen, Switches, Watched};
+use crate::clock::now;
+use crate::proc::{Stat, parse_schedstat};
+use crate::taskstats::{TaskStats, TaskTimes};
+use evenly_engine::{Reading, Times};
+use evenly_model::{Nanos, ThreadId};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+pub(super) struct Files {
+    pub(super) id: ThreadId,
+    /// A time at which the thread of this id was seen to be this one. None where it was not.
+    pub(super) seen: Option<Nanos>,
+    /// The account that is kept of it in the kernel, where there is one.
+    pub(super) watched: Option<Watched>,
+    pub(super) schedstat: Option<File>,
+    pub(super) stat: Option<File>,
+}
+
+impl Files {
+    /// The times of the thread, from what is kept for it: its account, or until that has been begun its
+    /// `schedstat`. None where nothing is kept.
+    pub(super) fn times(&self, now: Nanos) -> Option<Reading> {
+        match self.watched.as_ref().map(|w| w.look(now)) {
+            Some(Seen::Account(account)) => return Some(Reading::Times(account.times)),
+            Some(Seen::Ended) => return Some(Reading::Gone),
+            Some(Seen::Nothing) | None => {}
+        }
+        let file = self.schedstat.as_ref()?;
+        Some(read_schedstat(file).map_or(Reading::Gone, Reading::Times))
+    }
+}
+
+/// Where thread times come from.
+pub enum Source {
+    /// `/proc/<pid>/task/<tid>/schedstat`: needs nothing.
+    Schedstat,
+    /// The taskstats netlink interface, as in the papers: needs CAP_NET_ADMIN.
+    Taskstats(Box<TaskStats>),
+    /// Accounts that BPF programs keep in the kernel: needs CAP_BPF and CAP_PERFMON. For threads of which
+    /// there is no account, as [`Source::Schedstat`].
+    Bpf(Arc<Switches>),
+}
+
+impl Source {
+    /// As `--source` has it.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Schedstat => "schedstat",
+            Self::Taskstats(_) => "taskstats",
+            Self::Bpf(_) => "bpf",
+        }
+    }
+}
+
+impl LinuxMachine {
+    /// The descriptors of a thread. Threads are read in the same order point after point, so the
+    /// hint is nearly always right.
+    fn files(&mut self, id: ThreadId, hint: usize) -> &mut Files {
+        let at = if self.files.get(hint).is_some_and(|f| f.id == id) {
+            hint
+        } else if let Some(found) = self.files.iter().position(|f| f.id == id) {
+            let to = hint.min(self.files.len() - 1);
+            self.files.swap(found, to);
+            to
+        } else {
+            self.files.push(self.open(id));
+            let (to, last) = (hint.min(self.files.len() - 1), self.files.len() - 1);
+            self.files.swap(to, last);
+            to
+        };
+        &mut self.files[at]
+    }
+
+    /// All of them by taskstats. What is not answered, because the reply was lost or the kernel had
+    /// no memory for it, is unknown; only an answer can say that a thread has ended.
+    pub(super) fn read_by_taskstats(&mut self, ids: &[ThreadId], out: &mut Vec<Reading>) {
+        out.resize(ids.len(), Reading::Unknown);
+        self.tids.clear();
+        for (i, id) in ids.iter().enumerate() {
+            self.tids.push(id.tid);
+            let _ = self.files(*id, i);
+        }
+        let Source::Taskstats(stats) = &mut self.source else { return };
+        let (files, asked) = (&self.files, now());
+        let result = stats.read_many(&self.tids, |i, times| {
+            let seen = files.get(i).filter(|f| f.id == ids[i]).and_then(|f| f.seen);
+            let same = |t: &TaskTimes| {
+                // Where the kernel does not say when the thread started, /proc does.
+                t.is_of_thread_seen(seen?, asked).or_else(|| {
+                    Some(self.proc.thread_stat(ids[i].tid).is_some_and(|s| s.start == ids[i].start))
+                })
+            };
+            out[i] = match times.filter(|t| same(t) == Some(true)) {
+                Some(t) => Reading::Times(t.times()),
+                None => Reading::Gone,
+            };
+        });
+        // An error leaves readings unknown, which is all that there is to be done about it.
+        let _ = result;
+    }
+
+    /// Whether the files of one more thread may be kept open.
+    pub(super) fn has_room(&self) -> bool {
+        2 * (self.files.len() + self.single.len()) < self.most_files
+    }
+
+    /// Opens the files of a thread, as long as there are not too many.
+    pub(super) fn open(&self, id: ThreadId) -> Files {
+        let keep = self.has_room();
+        let open =
+            |file| keep.then(|| File::open(self.proc.thread_file(id.tid, file)).ok()).flatten();
+        let watched = if let Source::Bpf(all) = &self.source { all.watch(id) } else { None };
+        let schedstat = !matches!(self.source, Source::Taskstats(_));
+        let schedstat = schedstat.then(|| open("schedstat")).flatten();
+        let mut files = Files { id, seen: Some(now()), watched, schedstat, stat: open("stat") };
+        // They must be of this thread, not of one that has its id now.
+        match self.proc.thread_stat(id.tid) {
+            Some(s) if s.start == id.start => {}
+            Some(_) => {
+                files = Files { id, seen: None, watched: None, schedstat: None, stat: None };
+            }
+            None => files.seen = None,
+        }
+        files
+    }
+
+    pub(super) fn read_one_by_taskstats(&mut self, id: ThreadId) -> Reading {
+        // Here are only threads that are read one at a time: those of long ago are let go.
+        if 2 * self.files.len() >= self.most_files {
+            self.files.clear();
+        }
+        let mut out = Vec::with_capacity(1);
+        self.read_by_taskstats(&[id], &mut out);
+        let reading = out.first().copied().unwrap_or(Reading::Unknown);
+        if reading == Reading::Gone {
+            self.files.retain(|f| f.id != id);
+            self.part(id);
+        }
+        reading
+    }
+
+    pub(super) fn read_in_order(&mut self, id: ThreadId, hint: usize, now: Nanos) -> Reading {
+        let kept = self.files(id, hint).times(now);
+        kept.unwrap_or_else(|| self.read_by_name(id))
+    }
+
+    /// Reads the times of a thread of which no file is kept open.
+    pub(super) fn read_by_name(&self, id: ThreadId) -> Reading {
+        let read = || {
+            self.proc.thread_stat(id.tid).filter(|s| s.start == id.start)?;
+            let text = crate::proc::read_all(&self.proc.thread_file(id.tid, "schedstat")).ok()?;
+            parse_schedstat(&text)
+        };
+        read().map_or(Reading::Gone, Reading::Times)
+    }
+
+    pub(super) fn stat(&mut self, id: ThreadId) -> Option<Stat> {
+        let mut buffer = [0u8; 1024];
+        if let Some(Files { stat: Some(file), .. }) = self.single.get(&id) {
+            let n = file.read_at(&mut buffer, 0).ok()?;
+            return Stat::parse(buffer.get(..n)?).filter(|s| s.start == id.start);
+        }
+        // Threads are looked for in the order in which they are read, so the next one is usually
+        // right behind the last.
+        let at = if self.files.get(self.next_stat).is_some_and(|f| f.id == id) {
+            self.next_stat
+        } else {
+            self.files.iter().position(|f| f.id == id).unwrap_or(self.files.len())
+        };
+        self.next_stat = at + 1;
+        let stat = match &self.files(id, at).stat {
+            Some(file) => {
+                let n = file.read_at(&mut buffer, 0).ok()?;
+                Stat::parse(buffer.get(..n)?)?
+            }
+            None => self.proc.thread_stat(id.tid)?,
+        };
+        (stat.start == id.start).then_some(stat)
+    }
+}
+
+fn read_schedstat(file: &File) -> Option<Times> {
+    let mut buffer = [0u8; 96];
+    let n = file.read_at(&mut buffer, 0).ok()?;
+    parse_schedstat(buffer.get(..n)?)
+}
