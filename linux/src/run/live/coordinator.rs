@@ -5,10 +5,7 @@
 
 use super::LiveError;
 use super::mailbox::{Departing, Joining, Mailbox, Together, put, take};
-use super::schedule::{
-    Allowance, FIRST_SCANS, Job, Kind, LATER_PROCESS_SCANS, LATER_SCANS, MANY, MANY_SCANS,
-    PROCESS_SCANS, WAKING, due_job,
-};
+use super::schedule::{Allowance, Job, Kind, WAKING, due_job};
 use crate::clock::{now, thread_cpu_time};
 use crate::guardian::Guardian;
 use crate::journal::Process;
@@ -127,14 +124,7 @@ impl Coordinator {
                 (done, done && self.look(machine, begin))
             }
         };
-        let started = self.tracker.started();
-        let interval = match kind {
-            Kind::Processes if started => LATER_PROCESS_SCANS,
-            Kind::Processes => PROCESS_SCANS,
-            Kind::Search if self.scanner.threads() > MANY => MANY_SCANS,
-            Kind::Search | Kind::Look if started => LATER_SCANS,
-            Kind::Search | Kind::Look => FIRST_SCANS,
-        };
+        let interval = kind.interval(self.tracker.started(), self.scanner.threads());
         let cost = thread_cpu_time() - cpu + WAKING;
         self.jobs[i].did(begin, cost, done, interval, &mut self.allowance);
         mail

@@ -6,14 +6,14 @@
 use evenly_model::Nanos;
 
 /// How often threads are looked for before balancing begins, and after.
-pub(super) const FIRST_SCANS: Nanos = Nanos::from_millis(20);
-pub(super) const LATER_SCANS: Nanos = Nanos::from_millis(200);
+const FIRST_SCANS: Nanos = Nanos::from_millis(20);
+const LATER_SCANS: Nanos = Nanos::from_millis(200);
 /// While a program starts more threads than this, it is not scanned from end to end all the time.
-pub(super) const MANY: usize = 256;
-pub(super) const MANY_SCANS: Nanos = Nanos::from_millis(500);
+const MANY: usize = 256;
+const MANY_SCANS: Nanos = Nanos::from_millis(500);
 /// How often processes are looked for at the least interval.
-pub(super) const PROCESS_SCANS: Nanos = Nanos::from_millis(100);
-pub(super) const LATER_PROCESS_SCANS: Nanos = Nanos::from_millis(500);
+const PROCESS_SCANS: Nanos = Nanos::from_millis(100);
+const LATER_PROCESS_SCANS: Nanos = Nanos::from_millis(500);
 /// Weight of the newest piece's cost.
 const NEWEST: f64 = 0.3;
 
@@ -72,6 +72,19 @@ pub(super) enum Kind {
     Search,
     /// [`crate::scan::Scanner::look`], and what follows from it.
     Look,
+}
+
+impl Kind {
+    /// How far the beginnings of two passes are apart, of a program with so many threads.
+    pub(super) fn interval(self, started: bool, threads: usize) -> Nanos {
+        match self {
+            Self::Processes if started => LATER_PROCESS_SCANS,
+            Self::Processes => PROCESS_SCANS,
+            Self::Search if threads > MANY => MANY_SCANS,
+            Self::Search | Self::Look if started => LATER_SCANS,
+            Self::Search | Self::Look => FIRST_SCANS,
+        }
+    }
 }
 
 /// What is to be done first of what is due at the same time.

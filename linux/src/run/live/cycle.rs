@@ -1,0 +1,99 @@
+//! Runs all domains until the end: each in a thread of its own, the first one together with the coordinator.
+//!
+//! Invariant: whatever ends the cycle, all threads of it end, and no balancer gives masks back while another
+//! thread can still narrow one of its domain.
+
+use super::LiveError;
+use super::coordinator::Coordinator;
+use super::domain::Domain;
+use crate::clock::{now, thread_cpu_time};
+use crate::control::Control;
+use crate::workers::{Workers, lock};
+use std::thread::{Scope, ScopedJoinHandle};
+
+/// Runs all domains until the end; the first one in this thread, together with the coordinator.
+pub(super) fn run_domains(
+    domains: Vec<Domain>,
+    workers: Option<Workers>,
+    coordinator: &mut Coordinator,
+    control: &Control,
+) -> Result<Vec<Domain>, LiveError> {
+    std::thread::scope(|scope| {
+        let mut domains = domains.into_iter();
+        let first = domains.next();
+        let mut handles = Vec::new();
+        for (i, domain) in domains.enumerate() {
+            let name = format!("balancer-{}", i + 1);
+            handles.push(spawn(scope, name, control, move || domain.run(control))?);
+        }
+        let mut at_work = Vec::new();
+        for (i, worker) in workers.into_iter().flat_map(Workers::each).enumerate() {
+            let name = format!("worker-{i}");
+            at_work.push(spawn(scope, name, control, move || worker.run(control))?);
+        }
+        let mut done = Vec::new();
+        if let Some(mut domain) = first {
+            loop {
+                let due = if domain.balancer.is_empty() {
+                    coordinator.due()
+                } else {
+                    domain.due.min(coordinator.due())
+                };
+                let due = due.min(coordinator.guarding_due());
+                if control.sleep_until(due, || domain.is_called())
+                    || coordinator.vanished
+                    || !coordinator.is_guarded()
+                {
+                    control.end();
+                    break;
+                }
+                if domain.is_called() {
+                    domain.due = domain.called_at;
+                }
+                if now() >= coordinator.due() {
+                    let before = thread_cpu_time();
+                    if coordinator.work(&mut lock(&domain.machine)) {
+                        domain.due = now();
+                        control.wake();
+                    }
+                    for text in std::mem::take(&mut coordinator.notes) {
+                        domain.balancer.note(now(), text, &mut domain.observers);
+                    }
+                    domain.paid += thread_cpu_time() - before;
+                }
+                if now() >= domain.due {
+                    let before = domain.activations();
+                    domain.point();
+                    if domain.activations() != before {
+                        control.wake();
+                    }
+                }
+            }
+            // Nobody must narrow a mask any more when masks are given back.
+            for worker in at_work {
+                // One that panicked has a bug; it does nothing any more.
+                let _ = worker.join();
+            }
+            domain.balancer.finish(&mut *lock(&domain.machine));
+            done.push(domain);
+        }
+        for handle in handles {
+            // A balancer that panicked has a bug; its journal stays, and the guardian restores.
+            done.extend(handle.join().ok());
+        }
+        Ok(done)
+    })
+}
+
+/// Starts a thread. Where that cannot be, those that have been started are told to end.
+fn spawn<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: String,
+    control: &Control,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, T>, LiveError> {
+    std::thread::Builder::new().name(name).spawn_scoped(scope, work).map_err(|e| {
+        control.end();
+        LiveError::Thread(e)
+    })
+}

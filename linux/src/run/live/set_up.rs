@@ -1,0 +1,286 @@
+//! Sets a run up: divides the CPUs into domains, chooses where times and progress come from, and makes the
+//! balancers and the coordinator.
+//!
+//! Invariant: nothing of the program is changed here, so a run that cannot be set up leaves nothing to undo.
+
+use super::coordinator::{Coordinator, GUARDIAN_LOOKS, Home, QUOTA_LOOKS, numbering};
+use super::domain::{Domain, UNBOUND_LOOKS};
+use super::mailbox::Together;
+use super::report::Facts;
+use super::schedule::{Allowance, JOBS, Job};
+use super::sources::source;
+use super::{Live, LiveError, ProgressKind, SourceKind};
+use crate::bpf::Switches;
+use crate::clock::now;
+use crate::counters::{Counted, Counters, several_kinds_of_cpus};
+use crate::journal::Process;
+use crate::limits::{DomainKind, slice};
+use crate::machine::{LinuxMachine, Source};
+use crate::proc::{Proc, parse_schedstat, read_all};
+use crate::scan::Scanner;
+use crate::share::Shares;
+use crate::tuning::Tuning;
+use crate::workers::Workers;
+use evenly_engine::{
+    Balancer, BalancerOptions, DomainSpread, Observer, Period, PeriodControl, PeriodOptions,
+    Tracker, TrackerOptions,
+};
+use evenly_model::{CpuSet, DomainId, Environment, Nanos};
+use std::sync::{Arc, Mutex};
+
+/// The part of the overhead budget that scanning may use.
+const SCAN_SHARE: f64 = 0.4;
+/// How long the threads must stand still before balancing begins.
+const SETTLE: Nanos = Nanos::from_millis(60);
+
+/// A run that has not begun yet.
+pub(super) struct SetUp {
+    pub(super) domains: Vec<Domain>,
+    /// The balancers of CPUs, where there are such.
+    pub(super) workers: Option<Workers>,
+    pub(super) coordinator: Coordinator,
+    pub(super) facts: Facts,
+}
+
+impl Live {
+    /// The domains, as sets of CPUs, what the program may use now, and CPUs of no domain: those that
+    /// may come online, but are not there yet, so that nobody knows where they will be.
+    fn domains(&self) -> Result<(Vec<CpuSet>, CpuSet, CpuSet), LiveError> {
+        let online = self.limits.online()?;
+        let allowed = self.limits.cpuset(self.root).unwrap_or_else(|_| online.clone());
+        let cpus = match &self.options.cpus {
+            Some(asked) => asked.clone(),
+            None => online,
+        };
+        let usable = cpus.and(&allowed);
+        if usable.is_empty() {
+            return Err(LiveError::NoCpus { asked: cpus, usable: allowed });
+        }
+        // Domains are made of all CPUs that may ever be used, so that a CPU or cpuset that comes
+        // back finds its domain.
+        let possible = match &self.options.cpus {
+            Some(asked) => asked.clone(),
+            None => self.limits.possible()?,
+        };
+        let kind = self.domain_kind();
+        let mut domains = self.limits.domains(kind, &possible)?;
+        domains.retain(|d| !d.is_empty());
+        if domains.len() <= 1 {
+            domains = vec![possible.clone()];
+        }
+        let homeless = domains.iter().fold(possible, |left, d| left.minus(d));
+        Ok((domains, usable, homeless))
+    }
+
+    fn domain_kind(&self) -> DomainKind {
+        self.options.domain.unwrap_or(DomainKind::Numa)
+    }
+
+    fn source(&self) -> Result<Source, LiveError> {
+        // One for all domains: each switch of a thread is counted once.
+        if let Some(switches) = &self.switches {
+            return Ok(Source::Bpf(switches.clone()));
+        }
+        let own = || read_all(&Proc::default().process_file(Process::own().pid, "schedstat"));
+        source(self.options.source, own().is_ok_and(|t| parse_schedstat(&t).is_some()))
+    }
+
+    /// Whether the CPUs are of unequal speed, as far as the system shows it.
+    fn cpus_differ(&self, cpus: &CpuSet) -> bool {
+        let mut capacities = cpus.iter().map(|c| self.limits.capacity(c));
+        let first = capacities.next();
+        capacities.any(|c| Some(c) != first) || several_kinds_of_cpus()
+    }
+
+    /// Counters for one domain, if progress is counted, with at most so many descriptors; and what
+    /// is to be said about it. Which it is may depend on whether CPUs differ in speed.
+    fn counters(
+        &self,
+        cpus_differ: bool,
+        most: usize,
+    ) -> Result<(Option<Counters>, Option<String>), LiveError> {
+        const COUNTS: &str = "progress is counted in retired instructions";
+        let counters = || Counters::new(Counted::Instructions, most);
+        match self.options.progress {
+            ProgressKind::CpuTime => Ok((None, None)),
+            // Balancers of CPUs read threads one at a time, where they search.
+            _ if self.options.policy.decentral.is_some() => {
+                let name = self.options.policy.name;
+                let note = (self.options.progress == ProgressKind::Instructions)
+                    .then(|| format!("{name} takes CPU time for progress, not instructions"));
+                Ok((None, note))
+            }
+            ProgressKind::Instructions => Ok((Some(counters()?), Some(COUNTS.to_owned()))),
+            ProgressKind::Auto if !cpus_differ => Ok((None, None)),
+            ProgressKind::Auto => Ok(match counters() {
+                Ok(counters) => (Some(counters), Some(COUNTS.to_owned())),
+                Err(why) => {
+                    let note = format!(
+                        "the CPUs differ in speed, and progress is CPU time by the capacity that the \
+                         kernel tells, because instructions are not counted: {why}"
+                    );
+                    (None, Some(note))
+                }
+            }),
+        }
+    }
+
+    /// Makes all parts of a run. `observers` makes the observers of one domain.
+    pub(super) fn set_up(
+        &mut self,
+        observers: &mut dyn FnMut(DomainId) -> Vec<Box<dyn Observer>>,
+    ) -> Result<SetUp, LiveError> {
+        if self.options.source == SourceKind::Bpf {
+            let switches = Switches::open().map_err(|e| LiveError::Source("bpf", e.to_string()))?;
+            self.switches = Some(Arc::new(switches));
+        }
+        let (mut sets, usable, mut homeless) = self.domains()?;
+        let kind = self.domain_kind();
+        let decentral = self.options.policy.decentral;
+        // What are domains elsewhere are the nodes of one.
+        let nodes = if decentral.is_some() { sets.clone() } else { Vec::new() };
+        if decentral.is_some() || self.options.policy.places_load {
+            // Those that are not there yet are in it, of no node.
+            sets = vec![sets.iter().fold(std::mem::take(&mut homeless), |all, d| all.or(d))];
+        }
+        let threads =
+            if decentral.is_some() { 1 + Workers::number(usable.len()) } else { sets.len() };
+        let began = now();
+        // Half of the descriptors for the coordinator, half for the balancers.
+        let files_each = self.most_files / 2 / threads.max(1);
+        let cpus_differ = self.options.progress == ProgressKind::Auto && self.cpus_differ(&usable);
+        let mut workers = None;
+        let mut notes = Vec::new();
+        let mut source_name = None;
+        let together = Arc::new(Together::default());
+        let mut domains = Vec::new();
+        for (i, cpus) in sets.into_iter().enumerate() {
+            let id = DomainId(i as u32);
+            // Of these a third is for counters: a thread has two files and one or two counters.
+            let (counters, note) = self.counters(cpus_differ, files_each / 3)?;
+            let files = files_each - if counters.is_some() { files_each / 3 } else { 0 };
+            let source = self.source()?;
+            source_name = Some(source.name());
+            let machine =
+                LinuxMachine::new(self.root, self.masks.clone(), source, files)
+                    .counting(counters)
+                    .told_by(self.options.told_by.as_ref().and_then(|make| make()))
+                    .counted_by(self.options.counted_by.take())
+                    .sharing(self.options.policy.gives_weights.then(|| {
+                        Shares::new(self.options.shares, self.journal.clone(), self.root)
+                    }));
+            if i == 0 {
+                notes.extend(note);
+            }
+            let machine = Arc::new(Mutex::new(machine));
+            let s = slice();
+            let seed = self.options.seed.wrapping_add(i as u64);
+            let period = PeriodControl::new(PeriodOptions {
+                period: self.options.period,
+                budget: self.options.budget * (1.0 - SCAN_SHARE),
+                slice: s.tick.max(s.slice),
+                seed,
+            });
+            let options = BalancerOptions {
+                domain: id,
+                cpus,
+                wanted: self.options.cpus.clone(),
+                policy: self.options.policy,
+                environment: Environment {
+                    knowledge: self.options.knowledge.clone().filter(|_| decentral.is_none()),
+                    levels: self.options.levels.clone(),
+                    parts: self.options.shares.parts(),
+                    tuning: self.options.parameters.clone(),
+                },
+                guard: self.options.guard,
+            };
+            let (balancer, board) = if let Some(cut_off) = decentral {
+                let (caretaker, all) =
+                    Balancer::decentral(options, cut_off, &nodes, period.current(), seed, began);
+                let eyes = || {
+                    let source = self.source()?;
+                    let machine =
+                        LinuxMachine::new(self.root, self.masks.clone(), source, files_each);
+                    Ok::<_, LiveError>(machine)
+                };
+                let board = all.board.clone();
+                workers = Some(Workers::new(all, usable.len(), machine.clone(), eyes)?);
+                (caretaker, Some(board))
+            } else {
+                (Balancer::new(options, began), None)
+            };
+            domains.push(Domain {
+                together: together.clone(),
+                balancer,
+                machine,
+                board,
+                called_at: began,
+                measured: None,
+                paid: Nanos::ZERO,
+                period,
+                observers: observers(id),
+                mailbox: Arc::default(),
+                journal: self.journal.clone(),
+                due: began,
+                generation: 0,
+                may_rest: self.options.period == Period::Auto
+                    && !self.options.policy.only_watches(),
+                mapped: self.options.mapping.is_some().then(Vec::new),
+                whole: self.options.whole.clone(),
+                next_unbound: began + UNBOUND_LOOKS,
+                told_of_unbound: false,
+                tuning: self.options.tuning.as_ref().map(Tuning::reader),
+                tells_of_tuning: i == 0,
+            });
+        }
+        let coordinator = Coordinator {
+            together,
+            tracker: Tracker::new(TrackerOptions {
+                expected: self.options.expected,
+                settle: SETTLE,
+                eligible: self.options.eligible.take(),
+            }),
+            scanner: Scanner::new(Proc::default(), self.root, self.most_files / 2),
+            homes: domains
+                .iter()
+                .map(|d| Home { cpus: d.balancer.cpus().clone(), mailbox: d.mailbox.clone() })
+                .collect(),
+            // All of it until there is something to balance.
+            allowance: Allowance::new(self.options.budget, began),
+            scan_share: self.options.budget * SCAN_SHARE,
+            jobs: JOBS.map(|kind| Job::new(kind, began)),
+            found_processes: false,
+            started_at: None,
+            members: Vec::new(),
+            replaced: Vec::new(),
+            masks: Vec::new(),
+            // What is only watched is not moved.
+            spread: (!self.options.policy.only_watches())
+                .then(|| DomainSpread::new(self.options.policy.is_reference)),
+            vanished: false,
+            homeless,
+            kind,
+            most_threads: 0,
+            most_processes: 0,
+            realtime_threads: 0,
+            numbering: numbering(
+                self.options.numbered_by,
+                self.options.mapping.as_ref(),
+                self.options.knowledge.as_deref(),
+            ),
+            mapping: self.options.mapping.take(),
+            limits: self.limits.clone(),
+            root: self.root,
+            quota: self.limits.quota(self.root).unwrap_or_default(),
+            next_quota: began + QUOTA_LOOKS,
+            guardian: self.guardian.clone(),
+            next_guardian: began + GUARDIAN_LOOKS,
+            unguarded: None,
+            told_of_journal: false,
+            notes,
+        };
+        let period = domains.first().map(|d| d.period.wanted()).unwrap_or_default();
+        let facts = Facts { usable, source: source_name, period };
+        Ok(SetUp { domains, workers, coordinator, facts })
+    }
+}
