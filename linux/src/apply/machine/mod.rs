@@ -39,7 +39,7 @@ mod masks;
 mod reading;
 mod registration;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod wait_reports;
 
 pub use self::masks::Masks;

@@ -145,19 +145,7 @@ impl Coordinator {
     /// What follows when all threads that have wanted a CPU have been read. Returns whether there is
     /// mail for a domain that cannot wait.
     fn look(&mut self, machine: &mut LinuxMachine, begin: Nanos) -> bool {
-        for home in 0..self.homes.len() {
-            for (id, times) in take(&self.homes[home].mailbox.leaving) {
-                self.tracker.idle(id, times, begin);
-                self.members.retain(|m| m.id != id);
-            }
-            for (id, changed) in take(&self.homes[home].mailbox.changed) {
-                if let Some(m) = self.members.iter_mut().find(|m| m.id == id) {
-                    m.home = if changed { m.sent_to.unwrap_or(m.home) } else { m.home };
-                    m.stays |= !changed;
-                    m.sent_to = None;
-                }
-            }
-        }
+        self.read_mail(begin);
         self.scanner.look_at_root();
         self.vanished = self.found_processes && self.scanner.processes() == 0;
         let replaced = self.look_for_exec(machine);
@@ -184,6 +172,23 @@ impl Coordinator {
             self.allowance.share = self.scan_share;
         }
         joined || replaced
+    }
+
+    /// Takes in what the domains report of their threads.
+    fn read_mail(&mut self, begin: Nanos) {
+        for home in 0..self.homes.len() {
+            for (id, times) in take(&self.homes[home].mailbox.leaving) {
+                self.tracker.idle(id, times, begin);
+                self.members.retain(|m| m.id != id);
+            }
+            for (id, changed) in take(&self.homes[home].mailbox.changed) {
+                if let Some(m) = self.members.iter_mut().find(|m| m.id == id) {
+                    m.home = if changed { m.sent_to.unwrap_or(m.home) } else { m.home };
+                    m.stays |= !changed;
+                    m.sent_to = None;
+                }
+            }
+        }
     }
 
     /// Gives threads that have become another program their masks back, or has the domains do it.
@@ -281,7 +286,7 @@ impl Coordinator {
     /// Gives each new thread to the domain where it finds most room, and where rooms are equal, to
     /// the one where it runs now: so threads are spread to within one of each other (paper,
     /// section 2.4).
-    fn give(&mut self, machine: &mut LinuxMachine, chosen: Vec<Selection>) {
+    pub(super) fn give(&mut self, machine: &mut LinuxMachine, chosen: Vec<Selection>) {
         if chosen.is_empty() {
             return;
         }
@@ -430,4 +435,203 @@ pub(super) fn numbering(
     let recorded = knowledge.iter().flat_map(|k| &k.profile).flat_map(|p| p.tasks());
     let recorded = recorded.map(|t| t.id.saturating_add(1)).max().unwrap_or(0);
     Some(Numbering::new(by, recorded.max(mapping.map_or(0, Mapping::numbers))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Scene, cpus, scene, selection};
+    use super::*;
+    use crate::machine::tests::Worker;
+    use crate::workers::lock;
+
+    const SECOND: Nanos = Nanos::from_millis(1_000);
+
+    fn member(worker: &Worker, home: usize) -> Member {
+        Member { id: worker.id, home, sent_to: None, stays: false, mask: 0 }
+    }
+
+    /// How many threads are on their way to each domain.
+    fn joining(coordinator: &Coordinator) -> Vec<usize> {
+        coordinator.homes.iter().map(|h| h.mailbox.joining.lock().unwrap().len()).collect()
+    }
+
+    /// Would catch: all threads in the domain where they run now, or in the first one.
+    #[test]
+    fn new_threads_go_to_the_domains_that_have_most_room() {
+        let Some(mut s) = scene() else { return };
+        let mut set_up = s.set_up();
+        let workers: Vec<Worker> = (0..4).map(|_| Worker::new()).collect();
+        let c = &mut set_up.coordinator;
+        c.give(&mut lock(&set_up.domains[0].machine), workers.iter().map(selection).collect());
+        assert_eq!(joining(c), [2, 2]);
+        assert_eq!(c.members.len(), 4);
+    }
+
+    /// Would catch: a thread in a domain in which it may not run (promise P1).
+    #[test]
+    fn a_thread_goes_only_where_its_mask_lets_it() {
+        let Some(mut s) = scene() else { return };
+        let mut set_up = s.set_up();
+        let workers: Vec<Worker> = (0..3).map(|_| Worker::new()).collect();
+        workers.iter().for_each(|w| w.pin_itself(&CpuSet::single(s.b)));
+        let c = &mut set_up.coordinator;
+        c.give(&mut lock(&set_up.domains[0].machine), workers.iter().map(selection).collect());
+        assert_eq!(joining(c), [0, 3]);
+        let joining = take(&c.homes[1].mailbox.joining);
+        assert!(joining.iter().all(|j| j.original == CpuSet::single(s.b)));
+    }
+
+    /// Would catch: a thread that ended between two looks and stays a member for ever.
+    #[test]
+    fn a_thread_that_has_ended_is_not_admitted() {
+        let Some(mut s) = scene() else { return };
+        let mut set_up = s.set_up();
+        let chosen = selection(&Worker::new());
+        let c = &mut set_up.coordinator;
+        c.give(&mut lock(&set_up.domains[0].machine), vec![chosen]);
+        assert!(c.members.is_empty());
+        assert_eq!(joining(c), [0, 0]);
+    }
+
+    /// Would catch: a move on the first sight of unequal domains, two moves of one thread, and threads that
+    /// go to and fro.
+    #[test]
+    fn one_thread_moves_where_domains_have_been_unequal_for_a_while() {
+        let Some(mut s) = scene() else { return };
+        let mut set_up = s.set_up();
+        let workers: Vec<Worker> = (0..4).map(|_| Worker::new()).collect();
+        let c = &mut set_up.coordinator;
+        c.masks.push(s.whole.clone());
+        c.members.extend(workers.iter().enumerate().map(|(i, w)| member(w, usize::from(i == 3))));
+        let machine = &mut lock(&set_up.domains[0].machine);
+        let departing = |c: &Coordinator| c.homes[0].mailbox.departing.lock().unwrap().len();
+        let mut t = SECOND;
+        c.spread(machine, t);
+        assert_eq!(departing(c), 0);
+        t += SECOND.scale(60.0);
+        c.spread(machine, t);
+        assert_eq!(departing(c), 1);
+        assert_eq!(c.together.at_work.load(Ordering::Relaxed), 2);
+        for _ in 0..3 {
+            t += SECOND.scale(60.0);
+            c.spread(machine, t);
+        }
+        assert_eq!(departing(c), 1, "while one is on its way none follows");
+        let sent = c.members.iter().find(|m| m.sent_to == Some(1)).unwrap().id;
+        put(&c.homes[1].mailbox.changed, [(sent, true)]);
+        c.read_mail(t);
+        for _ in 0..3 {
+            t += SECOND.scale(60.0);
+            c.spread(machine, t);
+        }
+        assert_eq!(departing(c), 1);
+        assert_eq!(c.members.iter().filter(|m| m.home == 0).count(), 2);
+    }
+
+    /// Would catch: threads that stay confined to their domain while the CPUs of another one idle.
+    #[test]
+    fn cpus_that_confined_threads_leave_unused_are_reported_to_the_domains() {
+        let Some(mut s) = scene() else { return };
+        let mut set_up = s.set_up();
+        let workers = [Worker::new(), Worker::new()];
+        let c = &mut set_up.coordinator;
+        c.masks.push(s.whole.clone());
+        let machine = &mut lock(&set_up.domains[0].machine);
+        for (home, vacant) in [(0, true), (1, false)] {
+            c.members.push(member(&workers[home], home));
+            c.spread(machine, SECOND);
+            assert_eq!(c.together.vacant.load(Ordering::Relaxed), vacant);
+        }
+    }
+
+    /// Would catch: a thread that is counted in a domain that it never left, or that is asked to leave again
+    /// and again.
+    #[test]
+    fn a_domain_that_cannot_give_a_thread_up_keeps_it() {
+        let Some(mut s) = scene() else { return };
+        let mut set_up = s.set_up();
+        let workers = [Worker::new(), Worker::new(), Worker::new()];
+        let c = &mut set_up.coordinator;
+        c.members.extend(workers.iter().map(|w| member(w, 0)));
+        c.members[0].sent_to = Some(1);
+        c.members[1].sent_to = Some(1);
+        put(&c.homes[0].mailbox.changed, [(workers[0].id, false)]);
+        put(&c.homes[1].mailbox.changed, [(workers[1].id, true)]);
+        put(&c.homes[0].mailbox.leaving, [(workers[2].id, Default::default())]);
+        c.read_mail(SECOND);
+        let members: Vec<_> = c.members.iter().map(|m| (m.home, m.sent_to, m.stays)).collect();
+        assert_eq!(members, [(0, None, true), (1, None, false)]);
+    }
+
+    /// Would catch: a request that goes to the domain which a thread is just leaving, and is lost there.
+    #[test]
+    fn a_thread_between_two_domains_is_replaced_when_it_has_arrived() {
+        let Some(mut s) = scene() else { return };
+        let mut set_up = s.set_up();
+        let worker = Worker::new();
+        let c = &mut set_up.coordinator;
+        c.members.push(member(&worker, 0));
+        c.members[0].sent_to = Some(1);
+        c.replaced.push(worker.id);
+        let machine = &mut lock(&set_up.domains[0].machine);
+        assert!(!c.look_for_exec(machine));
+        assert_eq!(c.replaced, [worker.id]);
+        put(&c.homes[1].mailbox.changed, [(worker.id, true)]);
+        c.read_mail(SECOND);
+        assert!(c.look_for_exec(machine));
+        assert!(c.replaced.is_empty());
+        assert_eq!(take(&c.homes[1].mailbox.replaced), [worker.id]);
+    }
+
+    /// Two CPUs that are not there at first, and the scene's own two, each a node.
+    fn with_two_to_come(s: &Scene) -> CpuSet {
+        let last = s.whole.iter().map(|c| c.0).max().unwrap();
+        let to_come = cpus(&format!("{}-{}", last + 1, last + 2));
+        s.write("sys/devices/system/cpu/possible", &s.both().or(&to_come).to_string());
+        to_come
+    }
+
+    /// Would catch: CPUs that come online and are used by no domain, or by the wrong one.
+    #[test]
+    fn cpus_that_come_online_go_to_the_domain_of_their_node() {
+        let Some(mut s) = scene() else { return };
+        let to_come = with_two_to_come(&s);
+        let mut set_up = s.set_up();
+        let c = &mut set_up.coordinator;
+        assert_eq!(c.homeless, to_come);
+        c.adopt();
+        assert_eq!(c.homeless, to_come, "they are not online yet");
+        s.write("sys/devices/system/cpu/online", &s.both().or(&to_come).to_string());
+        let second = CpuSet::single(s.b).or(&to_come);
+        s.write("sys/devices/system/node/node1/cpulist", &second.to_string());
+        c.adopt();
+        assert!(c.homeless.is_empty());
+        assert_eq!((&c.homes[0].cpus, &c.homes[1].cpus), (&CpuSet::single(s.a), &second));
+        let adopted: CpuSet = take(&c.homes[1].mailbox.adopted).into_iter().collect();
+        assert_eq!(adopted, to_come);
+    }
+
+    /// Would catch: a note at each look, none at all, and a quota that is forgotten when it cannot be read.
+    #[test]
+    fn a_quota_that_changes_is_noted_once() {
+        let Some(mut s) = scene() else { return };
+        s.write(&format!("proc/{}/cgroup", std::process::id()), "0::/g\n");
+        let mount = "30 20 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw\n";
+        s.write("proc/self/mountinfo", mount);
+        s.write("sys/fs/cgroup/g/cpu.max", "max 100000\n");
+        let mut set_up = s.set_up();
+        let c = &mut set_up.coordinator;
+        let mut notes = |text: &str| {
+            s.write("sys/fs/cgroup/g/cpu.max", text);
+            c.look_at_quota();
+            c.look_at_quota();
+            (std::mem::take(&mut c.notes), c.quota.cpus)
+        };
+        assert_eq!(notes("max 100000\n"), (vec![], None));
+        let text = String::from("the CPU quota is now 1.50 CPUs (it was none)");
+        assert_eq!(notes("150000 100000\n"), (vec![text], Some(1.5)));
+        assert_eq!(notes("unreadable\n"), (vec![], Some(1.5)));
+        let text = String::from("the CPU quota is now none (it was 1.50 CPUs)");
+        assert_eq!(notes("max 100000\n"), (vec![text], None));
+    }
 }

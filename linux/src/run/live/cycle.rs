@@ -97,3 +97,66 @@ fn spawn<'scope, T: Send + 'scope>(
         LiveError::Thread(e)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::mailbox::{Joining, put};
+    use super::super::set_up::SetUp;
+    use super::super::tests::{Scene, scene, selection, within_a_minute};
+    use super::*;
+    use crate::journal::JournalError;
+    use crate::machine::tests::Worker;
+    use evenly_model::CpuSet;
+    use std::path::PathBuf;
+
+    /// Each domain with a thread that it has confined.
+    fn at_work(s: &mut Scene) -> (SetUp, [Worker; 2]) {
+        let mut set_up = s.set_up();
+        let workers = [Worker::new(), Worker::new()];
+        for (domain, worker) in set_up.domains.iter_mut().zip(&workers) {
+            let (selection, original) = (selection(worker), s.whole.clone());
+            let joining = Joining { selection, original, from_another: false, number: None };
+            put(&domain.mailbox.joining, [joining]);
+            domain.point();
+        }
+        assert_eq!(workers[0].mask(), CpuSet::single(s.a));
+        assert_eq!(workers[1].mask(), CpuSet::single(s.b));
+        (set_up, workers)
+    }
+
+    /// Runs until the end, which `why` has brought about before.
+    fn ends(why: impl FnOnce(&mut Coordinator, &Control)) {
+        let Some(mut s) = scene() else { return };
+        let (mut set_up, workers) = at_work(&mut s);
+        let control = Control::default();
+        why(&mut set_up.coordinator, &control);
+        let SetUp { domains, workers: none, mut coordinator, .. } = set_up;
+        let ended = within_a_minute(&control, || {
+            run_domains(domains, none, &mut coordinator, &control).unwrap()
+        });
+        assert_eq!(ended.iter().map(|d| d.balancer.domain().0).collect::<Vec<_>>(), [0, 1]);
+        assert!(workers.iter().all(|w| w.mask() == s.whole));
+    }
+
+    /// Would catch, here and below: a domain that goes on for ever, one whose masks stay, and one that is
+    /// missing from the report.
+    #[test]
+    fn all_domains_end_when_control_says_so() {
+        ends(|_, control| control.end());
+    }
+
+    #[test]
+    fn all_domains_end_when_the_program_has_no_process_any_more() {
+        ends(|coordinator, _| coordinator.vanished = true);
+    }
+
+    #[test]
+    fn all_domains_end_when_nothing_would_restore_masks_any_more() {
+        ends(|coordinator, _| {
+            let path = PathBuf::from("/gone");
+            let source = std::io::Error::other("gone");
+            let error = JournalError::Io { path, what: "open it", source };
+            coordinator.unguarded = Some(LiveError::NoJournal(error));
+        });
+    }
+}

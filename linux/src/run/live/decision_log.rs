@@ -47,3 +47,26 @@ pub fn describe(event: &Event) -> Vec<String> {
             .collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenly_model::{DomainId, ThreadId, Tid};
+
+    /// Would catch: a thread that went to another domain and is reported as ended, or the reverse.
+    #[test]
+    fn how_a_thread_left_is_told_apart() {
+        let (at, id) = (Nanos::from_millis(1_500), ThreadId { tid: Tid(7), start: 1 });
+        let left = |ended, to| describe(&Event::Left { at, id, ended, to }).concat();
+        assert!(left(true, None).ends_with("has ended"));
+        assert!(left(false, None).ends_with("no longer computes"));
+        assert!(left(false, Some(DomainId(2))).ends_with("goes to domain 2"));
+        assert!(left(true, None).trim_start().starts_with("1.500 s thread 7"));
+    }
+
+    #[test]
+    fn a_note_is_one_line_with_its_time() {
+        let event = Event::Note { at: Nanos::from_millis(20), text: String::from("words") };
+        assert_eq!(describe(&event), ["    0.020 s words"]);
+    }
+}

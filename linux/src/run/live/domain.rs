@@ -286,3 +286,197 @@ impl Domain {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::mailbox::Departing;
+    use super::super::tests::{Scene, scene, selection};
+    use super::*;
+    use crate::affinity;
+    use crate::journal::LiveJournal;
+    use crate::machine::tests::Worker;
+    use evenly_engine::Mapping;
+    use evenly_model::DomainId;
+
+    fn join(domain: &Domain, worker: &Worker, original: &CpuSet) {
+        let selection = selection(worker);
+        let joining =
+            Joining { selection, original: original.clone(), from_another: false, number: None };
+        put(&domain.mailbox.joining, [joining]);
+    }
+
+    fn domains(scene: &mut Scene) -> Vec<Domain> {
+        scene.set_up().domains
+    }
+
+    /// Would catch: a mask that is left behind when a domain ends (promise P5).
+    #[test]
+    fn a_thread_is_confined_while_its_domain_runs_and_has_its_mask_back_afterwards() {
+        let Some(mut s) = scene() else { return };
+        let mut all = domains(&mut s);
+        let worker = Worker::new();
+        join(&all[1], &worker, &s.whole);
+        assert!(all[1].mailbox.is_urgent());
+        all[1].point();
+        assert!(!all[1].mailbox.is_urgent());
+        assert_eq!(worker.mask(), CpuSet::single(s.b));
+        let control = Control::default();
+        control.end();
+        all.remove(1).run(&control);
+        assert_eq!(worker.mask(), s.whole);
+    }
+
+    /// Would catch: a thread that arrives with the mask of the domain that it left, and would then be taken
+    /// for one that bound itself.
+    #[test]
+    fn a_thread_goes_to_another_domain_with_its_original_mask() {
+        let Some(mut s) = scene() else { return };
+        let mut all = domains(&mut s);
+        let worker = Worker::new();
+        join(&all[0], &worker, &s.whole);
+        all[0].point();
+        assert_eq!(worker.mask(), CpuSet::single(s.a));
+        let departing = Departing {
+            id: worker.id,
+            original: s.whole.clone(),
+            to: DomainId(1),
+            mailbox: all[1].mailbox.clone(),
+        };
+        put(&all[0].mailbox.departing, [departing]);
+        all[0].point();
+        assert_eq!(worker.mask(), s.whole);
+        assert!(all[0].balancer.is_empty() && all[1].mailbox.is_urgent());
+        all[1].point();
+        assert_eq!(worker.mask(), CpuSet::single(s.b));
+        assert_eq!(take(&all[1].mailbox.changed), [(worker.id, true)]);
+    }
+
+    /// Would catch: a thread whose own mask is overridden by a change of domain (promise P1), or that is in
+    /// two domains.
+    #[test]
+    fn a_thread_that_bound_itself_is_not_handed_over() {
+        let Some(mut s) = scene() else { return };
+        let mut all = domains(&mut s);
+        let worker = Worker::new();
+        join(&all[0], &worker, &s.whole);
+        all[0].point();
+        worker.pin_itself(&CpuSet::single(s.b));
+        let departing = Departing {
+            id: worker.id,
+            original: s.whole.clone(),
+            to: DomainId(1),
+            mailbox: all[1].mailbox.clone(),
+        };
+        put(&all[0].mailbox.departing, [departing]);
+        all[0].point();
+        assert_eq!(take(&all[0].mailbox.changed), [(worker.id, false)]);
+        assert!(take(&all[1].mailbox.joining).is_empty());
+        assert_eq!((all[0].balancer.len(), worker.mask()), (1, CpuSet::single(s.b)));
+    }
+
+    /// Would catch: a new program that starts with a mask of ours (promise P3).
+    #[test]
+    fn a_thread_that_became_another_program_gets_its_mask_and_is_handed_back() {
+        let Some(mut s) = scene() else { return };
+        let mut all = domains(&mut s);
+        let worker = Worker::new();
+        join(&all[0], &worker, &s.whole);
+        all[0].point();
+        put(&all[0].mailbox.replaced, [worker.id]);
+        assert!(all[0].mailbox.is_urgent());
+        all[0].point();
+        assert_eq!(worker.mask(), s.whole);
+        assert!(all[0].balancer.is_empty());
+        let leaving = take(&all[0].mailbox.leaving);
+        assert_eq!(leaving.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [worker.id]);
+    }
+
+    /// Would catch: points that come as often where there is nothing to balance, and a period that is not
+    /// the one that was asked for.
+    #[test]
+    fn the_next_point_is_a_period_away_and_further_where_there_is_nothing_to_balance() {
+        let Some(mut s) = scene() else { return };
+        let mut domain = domains(&mut s).remove(0);
+        let point = |domain: &mut Domain| {
+            let before = now();
+            domain.point();
+            (domain.due - now(), domain.due - before)
+        };
+        let (_, most) = point(&mut domain);
+        assert!(most >= REST, "{most}");
+        let worker = Worker::new();
+        join(&domain, &worker, &s.whole);
+        let (least, most) = point(&mut domain);
+        // Periods vary by a tenth.
+        let period = Nanos::from_millis(50);
+        assert!(most >= period.scale(0.9) && least <= period.scale(1.1), "{least} {most}");
+        // With one CPU there is nothing to choose from, and the period is not asked for.
+        domain.may_rest = true;
+        let (_, most) = point(&mut domain);
+        assert!(most >= REST, "{most}");
+    }
+
+    /// Would catch: a mapping that is lost when the guardian gave masks back while evenly was stopped, and
+    /// one that is enforced at each point.
+    #[test]
+    fn a_mapped_thread_is_put_in_its_place_once_and_again_after_masks_were_restored() {
+        let Some(s) = scene() else { return };
+        let mut s = s.one_domain().watched();
+        s.live.options.mapping = Some(Mapping::new([(0, CpuSet::single(s.b))].into()));
+        let mut domain = domains(&mut s).remove(0);
+        let worker = Worker::new();
+        join(&domain, &worker, &CpuSet::single(s.b));
+        domain.point();
+        assert_eq!(worker.mask(), CpuSet::single(s.b));
+        affinity::set(worker.id.tid, &s.whole).unwrap();
+        domain.point();
+        assert_eq!(worker.mask(), s.whole);
+        LiveJournal::open(&domain.journal.path()).unwrap().raise_released();
+        domain.point();
+        assert_eq!(worker.mask(), CpuSet::single(s.b));
+        drop(worker);
+        domain.mapped.iter_mut().flatten().for_each(|m| m.done = false);
+        domain.point();
+        assert!(domain.mapped.as_ref().is_some_and(Vec::is_empty), "it has ended");
+    }
+
+    /// Would catch: threads that a library bound for a moment, and that are never balanced; and one note for
+    /// each of them.
+    #[test]
+    fn threads_that_are_bound_no_longer_are_handed_back_with_one_note() {
+        let Some(s) = scene() else { return };
+        let mut s = s.one_domain().watched();
+        let mut domain = domains(&mut s).remove(0);
+        let workers = [Worker::new(), Worker::new()];
+        for worker in &workers {
+            worker.pin_itself(&CpuSet::single(s.a));
+            join(&domain, worker, &CpuSet::single(s.a));
+        }
+        domain.next_unbound = Nanos::ZERO;
+        domain.point();
+        assert_eq!((domain.balancer.len(), s.log.notes().len()), (2, 0));
+        workers.iter().for_each(|w| w.pin_itself(&s.whole));
+        domain.point();
+        assert_eq!(domain.balancer.len(), 2, "it is too early to look again");
+        domain.next_unbound = Nanos::ZERO;
+        domain.point();
+        assert!(domain.balancer.is_empty());
+        assert_eq!(take(&domain.mailbox.leaving).len(), 2);
+        let notes = s.log.notes();
+        assert!(notes.len() == 1 && notes[0].contains("may use all CPUs again"), "{notes:?}");
+    }
+
+    /// Would catch: points that the guardian does not notice, so that it gives masks back.
+    #[test]
+    fn each_point_leaves_a_heartbeat() {
+        let Some(mut s) = scene() else { return };
+        let mut domain = domains(&mut s).remove(0);
+        let heartbeat =
+            |d: &Domain| crate::journal::Header::open(&d.journal.path()).unwrap().heartbeat;
+        for _ in 0..2 {
+            let before = now();
+            domain.point();
+            assert!(heartbeat(&domain) >= before);
+        }
+    }
+}

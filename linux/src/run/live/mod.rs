@@ -23,6 +23,8 @@ mod schedule;
 mod set_up;
 mod sources;
 mod target;
+#[cfg(test)]
+mod tests;
 
 pub use self::decision_log::describe;
 pub use self::options::{LiveOptions, ProgressKind, SourceKind};

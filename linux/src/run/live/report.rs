@@ -117,3 +117,81 @@ impl Live {
         report
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::mailbox::{Joining, put};
+    use super::super::tests::{scene, selection};
+    use super::*;
+    use crate::machine::tests::Worker;
+    use crate::workers::lock;
+    use evenly_engine::Mapping;
+
+    const SECOND: Nanos = Nanos::from_millis(1_000);
+
+    /// Would catch: times from the start of evenly instead of that of balancing, and facts of the set-up that
+    /// get lost.
+    #[test]
+    fn a_report_has_what_the_coordinator_saw() {
+        let Some(mut s) = scene() else { return };
+        let mut set_up = s.set_up();
+        set_up.coordinator.started_at = Some(SECOND);
+        (set_up.coordinator.most_threads, set_up.coordinator.most_processes) = (7, 3);
+        set_up.coordinator.realtime_threads = 2;
+        let end = SECOND.scale(3.0);
+        let report = s.live.report(&set_up.domains, set_up.coordinator, set_up.facts, end);
+        assert!(report.started && (report.balanced_s - 2.0).abs() < 1e-9);
+        assert_eq!((report.threads, report.processes, report.realtime_threads), (7, 3, 2));
+        assert_eq!(report.period, Nanos::from_millis(50));
+        assert_eq!((report.source, &report.cpus), (Some("schedstat"), &s.both()));
+    }
+
+    /// Would catch: a node without CPUs that is reported as a domain.
+    #[test]
+    fn a_node_that_has_been_offline_is_not_reported() {
+        let Some(mut s) = scene() else { return };
+        let set_up = s.set_up();
+        s.write("sys/devices/system/cpu/online", &s.a.0.to_string());
+        let report = s.live.report(&set_up.domains, set_up.coordinator, set_up.facts, SECOND);
+        assert_eq!(report.summary.domains.len(), 1);
+    }
+
+    /// Would catch: a limit of n/m that is computed from CPUs which a wrapper such as taskset forbids.
+    #[test]
+    fn cpus_that_no_thread_may_use_are_not_counted() {
+        let Some(s) = scene() else { return };
+        let mut s = s.one_domain().watched();
+        let mut set_up = s.set_up();
+        let worker = Worker::new();
+        worker.pin_itself(&CpuSet::single(s.b));
+        let (selection, original) = (selection(&worker), CpuSet::single(s.b));
+        let joining = Joining { selection, original, from_another: false, number: None };
+        put(&set_up.domains[0].mailbox.joining, [joining]);
+        set_up.domains[0].point();
+        let report = s.live.report(&set_up.domains, set_up.coordinator, set_up.facts, SECOND);
+        assert_eq!(report.cpus, CpuSet::single(s.b));
+    }
+
+    /// Would catch: threads that count as bound by the program because a mapping narrowed them, and a mapping
+    /// that is not applied.
+    #[test]
+    fn a_mapping_is_reported_and_is_no_mask_of_the_threads_own() {
+        let Some(s) = scene() else { return };
+        let mut s = s.one_domain().watched();
+        let places = [(0, CpuSet::single(s.a)), (1, CpuSet::single(s.b)), (2, s.both())];
+        s.live.options.mapping = Some(Mapping::new(places.into()));
+        let mut set_up = s.set_up();
+        let workers = [Worker::new(), Worker::new()];
+        let machine = set_up.domains[0].machine.clone();
+        set_up.coordinator.give(&mut lock(&machine), workers.iter().map(selection).collect());
+        set_up.coordinator.started_at = Some(SECOND);
+        set_up.domains[0].point();
+        assert_eq!(workers[0].mask().len() + workers[1].mask().len(), 2);
+        assert_ne!(workers[0].mask(), workers[1].mask());
+        let report = s.live.report(&set_up.domains, set_up.coordinator, set_up.facts, SECOND);
+        let placed = report.mapping.unwrap();
+        assert_eq!((placed.named, placed.placed), (3, 2));
+        assert_eq!(report.summary.threads.len(), 2);
+        assert!(report.summary.threads.iter().all(|t| !t.own_mask));
+    }
+}

@@ -200,4 +200,33 @@ mod tests {
             assert!(passes.iter().all(|&n| n >= 5), "{pieces_of:?}: {passes:?}");
         }
     }
+
+    /// Would catch: a program of very many threads that is scanned from end to end all the time, and one
+    /// that has just started and is found late.
+    #[test]
+    fn scans_come_quickly_at_first_and_seldom_later() {
+        for kind in JOBS {
+            assert!(kind.interval(false, 8) < kind.interval(true, 8), "{kind:?}");
+        }
+        for started in [false, true] {
+            assert_eq!(Kind::Search.interval(started, MANY + 1), MANY_SCANS);
+            assert!(Kind::Look.interval(started, MANY + 1) < MANY_SCANS);
+        }
+    }
+
+    /// Would catch: a job that is done without the CPU time for it, or that is looked at again at once.
+    #[test]
+    fn a_job_that_cannot_be_paid_is_put_off_until_it_can() {
+        let t = Nanos::from_millis(1_000);
+        let mut allowance = Allowance::new(0.01, t);
+        let mut jobs = JOBS.map(|kind| Job::new(kind, t));
+        assert_eq!(due_job(&mut jobs, &allowance, t), Some(0));
+        allowance.spend(Nanos(ADVANCE as u64));
+        assert_eq!(due_job(&mut jobs, &allowance, t), None);
+        let next = jobs[0].next;
+        assert!(next > t);
+        allowance.refill(next);
+        (jobs[1].next, jobs[2].next) = (next + t, next + t);
+        assert_eq!(due_job(&mut jobs, &allowance, next), Some(0));
+    }
 }

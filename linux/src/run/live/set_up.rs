@@ -284,3 +284,80 @@ impl Live {
         Ok(SetUp { domains, workers, coordinator, facts })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{cpus, scene};
+    use super::*;
+
+    fn sets(set_up: &SetUp) -> Vec<CpuSet> {
+        set_up.domains.iter().map(|d| d.balancer.cpus().clone()).collect()
+    }
+
+    /// Would catch: a run that begins on no CPU, and an error that does not name what was asked for.
+    #[test]
+    fn cpus_that_cannot_be_used_are_an_error_that_names_them() {
+        let Some(mut s) = scene() else { return };
+        let asked = cpus(&(s.whole.iter().map(|c| c.0).max().unwrap() + 1).to_string());
+        s.live.options.cpus = Some(asked.clone());
+        let Err(error) = s.live.set_up(&mut |_| Vec::new()) else { panic!("{asked}") };
+        let text = error.to_string();
+        assert!(matches!(error, LiveError::NoCpus { .. }), "{text}");
+        assert!(text.contains(&format!("--cpus {asked}:")), "{text}");
+        assert!(text.contains(&s.both().to_string()), "{text}");
+    }
+
+    /// Would catch: one domain over several nodes, and domains with CPUs that were not asked for.
+    #[test]
+    fn a_node_is_a_domain_as_far_as_its_cpus_were_asked_for() {
+        let Some(mut s) = scene() else { return };
+        let (a, b) = (CpuSet::single(s.a), CpuSet::single(s.b));
+        assert_eq!(sets(&s.set_up()), [a.clone(), b]);
+        s.live.options.cpus = Some(a.clone());
+        assert_eq!(sets(&s.set_up()), [a]);
+    }
+
+    /// Would catch: a policy that places threads by load, and sees only a part of the machine.
+    #[test]
+    fn a_policy_that_places_by_load_has_all_cpus_in_one_domain() {
+        let Some(mut s) = scene() else { return };
+        s.live.options.policy = evenly_policy::by_name("nuco").unwrap();
+        let set_up = s.set_up();
+        assert_eq!(sets(&set_up), [s.both()]);
+        assert!(set_up.coordinator.homeless.is_empty());
+    }
+
+    /// Would catch: counters that nobody asked for, and a choice that is passed over in silence.
+    #[test]
+    fn progress_is_cpu_time_unless_cpus_differ_or_it_is_asked_for() {
+        let Some(mut s) = scene() else { return };
+        let chosen = |s: &super::super::tests::Scene, differ| {
+            let (counters, note) = s.live.counters(differ, 64).unwrap();
+            (counters.is_some(), note)
+        };
+        assert_eq!(chosen(&s, true), (false, None));
+        s.live.options.progress = ProgressKind::Auto;
+        assert_eq!(chosen(&s, false), (false, None));
+        // Either it is counted, or it is said why not.
+        let (counted, note) = chosen(&s, true);
+        let note = note.unwrap();
+        assert_eq!(counted, !note.contains("instructions are not counted"), "{note}");
+        s.live.options.progress = ProgressKind::Instructions;
+        let decentral = evenly_policy::POLICIES.iter().find(|p| p.decentral.is_some());
+        s.live.options.policy = decentral.unwrap();
+        let (counted, note) = chosen(&s, true);
+        assert!(!counted && note.unwrap().contains("takes CPU time"));
+    }
+
+    /// Would catch: a machine whose cores differ and that is taken for one whose cores are alike.
+    #[test]
+    fn capacities_show_whether_cpus_differ() {
+        let Some(s) = scene() else { return };
+        let of = |cpu: u32| format!("sys/devices/system/cpu/cpu{cpu}/cpu_capacity");
+        s.write(&of(s.a.0), "1024");
+        s.write(&of(s.b.0), "512");
+        assert!(s.live.cpus_differ(&s.both()));
+        s.write(&of(s.b.0), "1024");
+        assert_eq!(s.live.cpus_differ(&s.both()), several_kinds_of_cpus());
+    }
+}

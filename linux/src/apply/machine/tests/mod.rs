@@ -21,16 +21,16 @@ pub(super) fn own_id() -> ThreadId {
 
 pub(super) type Job = Box<dyn FnOnce() + Send>;
 
-/// A thread that does what it is told.
-pub(super) struct Worker {
-    id: ThreadId,
+/// A thread that runs the jobs that it is sent.
+pub(crate) struct Worker {
+    pub(crate) id: ThreadId,
     jobs: Option<Sender<Job>>,
     done: Receiver<()>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Worker {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (jobs, todo) = channel::<Job>();
         let (tell, done) = channel();
         let (say_id, id) = channel();
@@ -50,7 +50,7 @@ impl Worker {
     }
 
     /// The program sets the mask of its thread.
-    fn pin_itself(&self, mask: &CpuSet) {
+    pub(crate) fn pin_itself(&self, mask: &CpuSet) {
         let mask = mask.clone();
         self.run(move || affinity::set(Tid(0), &mask).unwrap());
     }
@@ -61,7 +61,7 @@ impl Worker {
         take.recv().unwrap()
     }
 
-    fn mask(&self) -> CpuSet {
+    pub(crate) fn mask(&self) -> CpuSet {
         affinity::get(self.id.tid).unwrap()
     }
 }
