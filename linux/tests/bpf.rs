@@ -46,7 +46,7 @@ impl Worker {
     /// It sleeps, until it is told to compute.
     fn new(cpu: Option<CpuId>) -> Self {
         let (go, wait) = channel::<()>();
-        let (tell, told) = channel();
+        let (send_id, ids) = channel();
         let computes = Arc::new(AtomicBool::new(false));
         let thread = std::thread::spawn({
             let computes = computes.clone();
@@ -54,11 +54,11 @@ impl Worker {
                 if let Some(cpu) = cpu {
                     evenly_linux::affinity::set(Tid(0), &CpuSet::single(cpu)).unwrap();
                 }
-                tell.send(own_id()).unwrap();
+                send_id.send(own_id()).unwrap();
                 Self::live(&wait, &computes);
             }
         });
-        Self { id: told.recv().unwrap(), computes, go: Some(go), thread: Some(thread) }
+        Self { id: ids.recv().unwrap(), computes, go: Some(go), thread: Some(thread) }
     }
 
     fn live(wait: &Receiver<()>, computes: &AtomicBool) {
@@ -336,8 +336,9 @@ fn nothing_is_left_when_it_is_killed() {
         .spawn()
         .unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let told = lines.filter_map(|l| l.strip_prefix("programs ").map(str::to_owned)).next().unwrap();
-    let ids: Vec<u32> = told.split(' ').map(|n| n.parse().unwrap()).collect();
+    let programs =
+        lines.filter_map(|l| l.strip_prefix("programs ").map(str::to_owned)).next().unwrap();
+    let ids: Vec<u32> = programs.split(' ').map(|n| n.parse().unwrap()).collect();
     let loaded = || {
         let all = aya::programs::loaded_programs().flatten().map(|p| p.id());
         all.filter(|id| ids.contains(id)).count()

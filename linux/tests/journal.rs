@@ -66,7 +66,7 @@ fn balancer() {
     for tid in proc.threads(target) {
         let id = ThreadId { tid, start: proc.thread_stat(tid).unwrap().start };
         let original = affinity::get(tid).unwrap();
-        let slot = journal.meet(id, target, &original).unwrap();
+        let slot = journal.register(id, target, &original).unwrap();
         managed.push((tid, CpuSet::single(original.first().unwrap()), slot));
     }
     let mut pin = || {
@@ -423,7 +423,7 @@ fn tids_that_are_used_again_are_left() {
     let start = proc.process_stat(pid).unwrap().start;
     // The thread that was recorded is gone; another one has its id, and the same mask by chance.
     let id = ThreadId { tid: Tid(pid.0), start: start - 1 };
-    let mut slot = journal.meet(id, pid, &original).unwrap();
+    let mut slot = journal.register(id, pid, &original).unwrap();
     journal.about_to_set(&mut slot, &first);
     affinity::set(Tid(pid.0), &first).unwrap();
     let view = JournalView::open(&journal.path()).unwrap();
@@ -443,7 +443,7 @@ fn a_clean_end_leaves_nothing_to_do() {
     let (proc, pid) = (Proc::default(), program.pid());
     let original = affinity::get(Tid(pid.0)).unwrap();
     let id = ThreadId { tid: Tid(pid.0), start: proc.process_stat(pid).unwrap().start };
-    let mut slot = journal.meet(id, pid, &original).unwrap();
+    let mut slot = journal.register(id, pid, &original).unwrap();
     // What the guardian would take for ours, if it looked.
     let first = CpuSet::single(original.first().unwrap());
     journal.about_to_set(&mut slot, &first);
@@ -469,7 +469,7 @@ fn the_end_of_a_balancer_finds_what_its_scans_missed() {
     let mut slots = Vec::new();
     for tid in proc.threads(pid) {
         let id = ThreadId { tid, start: proc.thread_stat(tid).unwrap().start };
-        let mut slot = journal.meet(id, pid, &original).unwrap();
+        let mut slot = journal.register(id, pid, &original).unwrap();
         journal.about_to_set(&mut slot, &first);
         affinity::set(tid, &first).unwrap();
         slots.push((tid, slot));
@@ -619,7 +619,7 @@ fn costs() {
     let guardian = guard(&journal);
     let whole = affinity::get(Tid(0)).unwrap();
     let id = ThreadId { tid: Tid(1), start: 0 };
-    let mut slot = journal.meet(id, Pid(1), &whole).unwrap();
+    let mut slot = journal.register(id, Pid(1), &whole).unwrap();
     let masks: Vec<CpuSet> = whole.iter().map(CpuSet::single).collect();
     let per = |what: &str, n: u32, f: &mut dyn FnMut(usize)| {
         let start = Instant::now();
@@ -633,8 +633,8 @@ fn costs() {
     });
     per("heartbeat", 1_000_000, &mut |_| journal.heartbeat(now()));
     per("is the guardian alive", 100_000, &mut |_| assert!(guardian.is_alive()));
-    per("meet and forget", 200_000, &mut |_| {
-        journal.forget(journal.meet(id, Pid(1), &whole).unwrap());
+    per("register and forget", 200_000, &mut |_| {
+        journal.forget(journal.register(id, Pid(1), &whole).unwrap());
     });
     let (proc, pid) = (Proc::default(), Pid(guardian.id().unwrap() as i32));
     // Here it is one of two threads, because the test harness started it.

@@ -499,6 +499,6 @@ fn capacity_as_the_kernel_tells_it() {
     }
     let limits = Limits::new(dir.path());
     // What is no capacity, and what is not told, is full.
-    let told: Vec<u32> = (0..5).map(|c| limits.capacity(CpuId(c))).collect();
-    assert_eq!(told, [1024, 446, 1024, 1024, 1024]);
+    let found: Vec<u32> = (0..5).map(|c| limits.capacity(CpuId(c))).collect();
+    assert_eq!(found, [1024, 446, 1024, 1024, 1024]);
 }

@@ -257,7 +257,7 @@ fn points(policy: &str) -> (Vec<Point>, Nanos) {
 /// Where nobody is moved a point allocates nothing, but when it looks at CPUs, neighbours or the places
 /// of all threads anew. It does so by the clock: five times a second, and once a second each.
 #[test]
-fn a_balancing_point_allocates_nothing_where_nobody_is_moved() {
+fn a_balancing_point_that_moves_no_thread_allocates_nothing() {
     let cpus = evenly_linux::affinity::get(Tid(0)).unwrap().len();
     for policy in ["observe", "juggle"] {
         let (points, took) = points(policy);

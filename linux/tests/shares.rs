@@ -62,7 +62,7 @@ fn role() {
     match env::var(ROLE).as_deref() {
         Ok("balancer") => balancer(),
         Ok("guardian") => {
-            guardian::main_on(0, &told_machine()).unwrap();
+            guardian::main_on(0, &machine_of_role()).unwrap();
         }
         Ok("program") => program(),
         _ => {}
@@ -70,7 +70,7 @@ fn role() {
 }
 
 /// The machine of a role: that of the tree that it was told, else the real one.
-fn told_machine() -> Real {
+fn machine_of_role() -> Real {
     env::var_os(TREE).map_or_else(Real::default, |tree| machine(Path::new(&tree)))
 }
 
@@ -86,7 +86,7 @@ fn balancer() {
     let program = Process::find(&Proc::default(), program).unwrap();
     let journal = Arc::new(Journal::create(&dir, Some(program)).unwrap());
     let name = env::var(MECHANISM).unwrap();
-    let mut means = Means::of(&name, &journal, program, &told_machine());
+    let mut means = Means::of(&name, &journal, program, &machine_of_role());
     if env::var_os(DIES).is_some() {
         match kill_at_a_change() {
             Ok(()) => println!("reply: ready"),
@@ -421,7 +421,7 @@ fn what_cannot_be_journalled_is_not_done() {
     let journal = Arc::new(Journal::create(&dir, None).unwrap());
     let nobody = |tid| ThreadId { tid: Tid(tid), start: 1 };
     let mask = affinity::get(Tid(0)).unwrap();
-    assert!((1..).any(|tid| journal.meet(nobody(tid), Pid(i32::MAX), &mask).is_err()));
+    assert!((1..).any(|tid| journal.register(nobody(tid), Pid(i32::MAX), &mask).is_err()));
     let path = PathBuf::from("/nowhere");
     let parent = Parent { kind: Kind::Shares, path, switched_on: false };
     assert!((1..).any(|_: u8| journal.about_to_make_groups(&parent).is_err()));

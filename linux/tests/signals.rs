@@ -533,7 +533,7 @@ fn a_program_that_ignores_ctrl_z_keeps_the_wrapper_running() {
 }
 
 #[test]
-fn a_hangup_that_only_the_session_leader_hears_reaches_the_program() {
+fn a_hangup_that_only_the_session_leader_gets_reaches_the_program() {
     let dir = tempfile::tempdir().unwrap();
     let signals = Log(dir.path().join("signals"));
     let program = supervised();

@@ -96,8 +96,8 @@ fn a_script_without_interpreter_line_is_run_by_the_shell() {
 #[test]
 fn arguments_arrive_byte_for_byte_and_argv0_as_given() {
     use std::os::unix::ffi::OsStrExt;
-    let odd = OsStr::from_bytes(b"\xff\n -- '\"");
-    let run = |mut c: Command| c.arg(odd).arg("").output().unwrap().stdout;
+    let bytes = OsStr::from_bytes(b"\xff\n -- '\"");
+    let run = |mut c: Command| c.arg(bytes).arg("").output().unwrap().stdout;
     let bare = run(command(false, &["cat", "/proc/self/cmdline", "--"]));
     let wrapped = run(command(true, &["cat", "/proc/self/cmdline", "--"]));
     assert!(bare.starts_with(b"cat\0/proc/self/cmdline\0--\0\xff\n"));

@@ -118,7 +118,7 @@ fn with_file_capabilities_a_forged_journal_changes_nothing() {
     let journal = Journal::create(&StateDir::at(&dir).unwrap(), None).unwrap();
     let id = ThreadId { tid, start: Proc::default().thread_stat(tid).unwrap().start };
     let forged = CpuSet::single(whole.first().unwrap());
-    let mut slot = journal.meet(id, Pid(tid.0), &forged).unwrap();
+    let mut slot = journal.register(id, Pid(tid.0), &forged).unwrap();
     journal.about_to_set(&mut slot, &whole);
     chown(journal.path(), Some(NOBODY), Some(NOBODY)).unwrap();
     chown(&dir, Some(NOBODY), Some(NOBODY)).unwrap();

@@ -234,17 +234,17 @@ mod tests {
     /// Two threads, one of which works ten times as much as the other; what was counted for each.
     fn counted(counted: Counted) -> Result<[u64; 2], CountersError> {
         let mut counters = Counters::new(counted, 16)?;
-        let (tell, told) = channel();
+        let (sender, readings) = channel();
         let workers: Vec<_> = [1, 10]
             .into_iter()
             .map(|times| {
                 let (go, wait) = channel::<()>();
-                let tell = tell.clone();
+                let sender = sender.clone();
                 let thread = std::thread::spawn(move || {
-                    tell.send((times, own_tid())).unwrap();
+                    sender.send((times, own_tid())).unwrap();
                     wait.recv().unwrap();
                     std::hint::black_box(compute(times * 3_000_000));
-                    tell.send((times, own_tid())).unwrap();
+                    sender.send((times, own_tid())).unwrap();
                     let _ = wait.recv();
                 });
                 (go, thread)
@@ -252,7 +252,7 @@ mod tests {
             .collect();
         let mut ids = [ThreadId::default(); 2];
         for _ in 0..2 {
-            let (times, tid) = told.recv().unwrap();
+            let (times, tid) = readings.recv().unwrap();
             ids[usize::from(times == 10)] = ThreadId { tid, start: 1 };
         }
         let mut read = || {
@@ -263,7 +263,7 @@ mod tests {
         let before = read();
         workers.iter().for_each(|(go, _)| go.send(()).unwrap());
         for _ in 0..2 {
-            told.recv().unwrap();
+            readings.recv().unwrap();
         }
         let after = read();
         for (go, thread) in workers {

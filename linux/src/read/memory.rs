@@ -162,7 +162,7 @@ impl Mover {
             Ok(false) => return None,
             Ok(true) if job.looks_again(proc) => return None,
             Ok(true) => None,
-            Err(e) => Some(told(&e, job.to)),
+            Err(e) => Some(reason(&e, job.to)),
         };
         let job = self.jobs.pop_front()?;
         let page = page_size();
@@ -292,7 +292,7 @@ fn move_pages(pid: Pid, addresses: &[u64], to: Option<u32>) -> io::Result<Vec<c_
 }
 
 /// What an error means for the user.
-fn told(e: &io::Error, node: u32) -> String {
+fn reason(e: &io::Error, node: u32) -> String {
     match e.raw_os_error() {
         Some(libc::ESRCH) => String::from("the process has ended"),
         Some(libc::EPERM) => String::from(
@@ -343,11 +343,12 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_nobody_would_expect_are_left_out() {
-        let odd = b"7f00 default anon=1 N0=18446744073709551615\n7f10 default anon=1 N0=9 N1=2\n\
+    fn unexpected_lines_are_left_out() {
+        let unexpected =
+            b"7f00 default anon=1 N0=18446744073709551615\n7f10 default anon=1 N0=9 N1=2\n\
             7f20 default anon=1 N0=-3 N1=1\n7f30 default anon=1 N0=1 N1=0 NX=5 N=7 N4294967296=8\n\
             g default anon=1 N0=1\n7f40\n\n7f50 default anon=1 N2=1 N2=2 \xff\n7f60 x anon=1 N3=4";
-        assert_eq!(parse_nodes(odd), BTreeMap::from([(0, u64::MAX), (1, 2), (3, 4)]));
+        assert_eq!(parse_nodes(unexpected), BTreeMap::from([(0, u64::MAX), (1, 2), (3, 4)]));
         assert_eq!(parse_nodes(b""), BTreeMap::new());
     }
 

@@ -314,9 +314,9 @@ mod tests {
         assert_eq!(after.parameters.get(Parameter::MostRatio), 4.0);
         // Not before it is time.
         assert_eq!(reader.look(Nanos::ZERO), None);
-        let (found, told) = reader.look(now(&reader)).unwrap().unwrap();
+        let (found, note) = reader.look(now(&reader)).unwrap().unwrap();
         assert_eq!(found, after.parameters);
-        assert_eq!(told, "most-ratio 4 (was 8), weight-step 10 (was 15)");
+        assert_eq!(note, "most-ratio 4 (was 8), weight-step 10 (was 15)");
         assert_eq!(reader.look(now(&reader)), None);
         assert_eq!(read(&dir, own).unwrap(), Some(after));
         // It goes with its balancer.
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fifo_in_its_place_holds_nobody() {
+    fn a_fifo_in_its_place_does_not_block() {
         let room = tempfile::tempdir().unwrap();
         let dir = StateDir::at(room.path()).unwrap();
         let tuning = Tuning::create(&dir, auto()).unwrap();

@@ -16,7 +16,7 @@
 use crate::affinity;
 use crate::clock;
 use crate::limits::{Limits, Quota, QuotaSource};
-use crate::machine::{Tellers, Testimonies};
+use crate::machine::{Testimonies, WaitReports};
 use crate::memory::parse_numa_maps;
 use crate::pace::Pace;
 use crate::proc::{
@@ -95,7 +95,7 @@ struct Track {
     first: Counts,
     last: Counts,
     /// What it tells of its own waiting, and how long it spun by that.
-    told: WaitReport,
+    wait_report: WaitReport,
     spun: Nanos,
     disk: Nanos,
     files: HashMap<String, u32>,
@@ -139,7 +139,7 @@ pub struct Witness {
     pages: BTreeMap<u32, u64>,
     nodes: Vec<(u32, CpuSet)>,
     processes: Vec<Pid>,
-    tellers: Option<Tellers>,
+    wait_reports: Option<WaitReports>,
     pace: Option<Pace>,
     effort: Effort,
 }
@@ -186,7 +186,7 @@ impl Witness {
             pages: BTreeMap::new(),
             nodes,
             processes: Vec::new(),
-            tellers: None,
+            wait_reports: None,
             pace,
             effort,
         }
@@ -195,7 +195,7 @@ impl Witness {
     /// With what threads say of their own waiting.
     #[must_use]
     pub fn told_by(mut self, testimonies: Option<Testimonies>) -> Self {
-        self.tellers = testimonies.map(Tellers::new);
+        self.wait_reports = testimonies.map(WaitReports::new);
         self
     }
 
@@ -212,8 +212,8 @@ impl Witness {
         self.find(start);
         self.look_at_cpus();
         let since = start - last;
-        if let Some(tellers) = &mut self.tellers {
-            tellers.listen();
+        if let Some(wait_reports) = &mut self.wait_reports {
+            wait_reports.refresh();
         }
         for pid in self.processes.clone() {
             for tid in self.proc.threads(pid) {
@@ -344,7 +344,7 @@ impl Witness {
                 seen: now,
                 first: if young { Counts::default() } else { counts },
                 last: counts,
-                told: WaitReport::default(),
+                wait_report: WaitReport::default(),
                 spun: Nanos::ZERO,
                 disk: Nanos::ZERO,
                 files: HashMap::new(),
@@ -354,11 +354,11 @@ impl Witness {
         });
         let ran = counts.ran - track.last.ran.min(counts.ran);
         *track.on.entry(stat.cpu).or_default() += ran;
-        if let Some(tellers) = &self.tellers {
-            track.told.update(tellers.said(ThreadId { tid, start: stat.start }));
+        if let Some(wait_reports) = &self.wait_reports {
+            track.wait_report.update(wait_reports.of(ThreadId { tid, start: stat.start }));
             let elapsed = now - track.seen;
             let waited = counts.waited - track.last.waited;
-            let spins = track.told.book(elapsed, elapsed - ran - waited);
+            let spins = track.wait_report.book(elapsed, elapsed - ran - waited);
             track.spun += ran.scale(spins);
         }
         (track.last, track.seen) = (counts, now);
@@ -443,7 +443,7 @@ impl Witness {
         let seconds = (self.now - self.began).as_secs_f64();
         let tick = 1.0 / ticks_per_second() as f64;
         let mut threads: Vec<ThreadUse> =
-            self.threads.iter().map(|((tid, _), t)| t.told(*tid, tick)).collect();
+            self.threads.iter().map(|((tid, _), t)| t.usage(*tid, tick)).collect();
         threads.sort_by_key(|t| (t.pid, t.tid));
         let mut cpus: BTreeMap<CpuId, CpuUse> = BTreeMap::new();
         let paces = self.pace.as_ref().map(Pace::known).unwrap_or_default();
@@ -514,11 +514,11 @@ impl Witness {
 }
 
 impl Track {
-    fn told(&self, tid: Tid, tick: f64) -> ThreadUse {
+    fn usage(&self, tid: Tid, tick: f64) -> ThreadUse {
         let of = |f: fn(&Counts) -> u64| f(&self.last).saturating_sub(f(&self.first));
         let (ran_s, waited_s) =
             (Nanos(of(|c| c.ran.0)).as_secs_f64(), Nanos(of(|c| c.waited.0)).as_secs_f64());
-        let spun_s = self.told.is_known().then(|| self.spun.as_secs_f64().min(ran_s));
+        let spun_s = self.wait_report.is_known().then(|| self.spun.as_secs_f64().min(ran_s));
         // Start times are known to a clock tick.
         let seen = (self.seen - self.joined.min(self.seen)).as_secs_f64();
         let present_s = seen.max(ran_s + waited_s);
@@ -613,7 +613,7 @@ mod tests {
     }
 
     #[test]
-    fn time_without_ticks_is_told() {
+    fn time_without_ticks_is_reported() {
         let at = |ms, busy, stolen, idle| (Nanos::from_millis(ms), CpuTicks { busy, stolen, idle });
         let seen = |last| {
             let Spent { busy_s, stolen_s, uncounted_s } =

@@ -66,8 +66,8 @@ impl LinuxMachine {
     /// record of its own, because the old one says that it is not.
     fn take_charge(&mut self, id: ThreadId) -> Result<(), ApplyError> {
         if self.managed.get(&id).is_some_and(|m| m.left_alone) {
-            self.part(id);
-            self.meet(id)?;
+            self.unregister(id);
+            self.register(id)?;
         }
         Ok(())
     }
@@ -86,9 +86,9 @@ impl LinuxMachine {
 
     fn set(&mut self, id: ThreadId, mask: &CpuSet) -> Result<(), ApplyError> {
         let m = self.managed.get_mut(&id).ok_or(ApplyError::Gone)?;
-        if m.told != *mask {
+        if m.noted != *mask {
             self.masks.remember(id, m.pid, mask, &m.original, &self.proc);
-            m.told.clone_from(mask);
+            m.noted.clone_from(mask);
         }
         self.masks.journal.about_to_set(&mut m.slot, mask);
         let result = affinity::set(id.tid, mask);
@@ -138,11 +138,11 @@ impl Actuator for LinuxMachine {
             let why = || ApplyError::Refused(String::from("parts of CPUs are not given here"));
             return wanted.iter().map(|_| Err(why())).collect();
         };
-        let told = |e| match e {
+        let refused = |e| match e {
             ShareError::Gone => ApplyError::Gone,
             e => ApplyError::Refused(e.to_string()),
         };
-        shares.weigh(wanted).into_iter().map(|given| given.map_err(told)).collect()
+        shares.weigh(wanted).into_iter().map(|given| given.map_err(refused)).collect()
     }
 
     fn unweigh(&mut self, process: Pid, thread: ThreadId) {
@@ -157,7 +157,7 @@ impl Actuator for LinuxMachine {
         cpu: CpuId,
         release: Option<&CpuSet>,
     ) -> Result<(), ApplyError> {
-        self.meet(id)?;
+        self.register(id)?;
         self.check_before_narrowing(id)?;
         let one = CpuSet::single(cpu);
         let m = self.managed.get(&id).ok_or(ApplyError::Gone)?;
@@ -175,7 +175,7 @@ impl Actuator for LinuxMachine {
     }
 
     fn confine(&mut self, id: ThreadId, mask: &CpuSet) -> Result<(), ApplyError> {
-        self.meet(id)?;
+        self.register(id)?;
         self.check_before_narrowing(id)?;
         let m = self.managed.get(&id).ok_or(ApplyError::Gone)?;
         if !mask.is_subset(&m.original) {
@@ -212,7 +212,7 @@ impl Actuator for LinuxMachine {
         // Whoever takes it over meets it with the mask that it has: nothing of ours may be left.
         let free = (self.managed.get(&id)).is_none_or(|m| !m.left_alone && m.set == m.original);
         if free {
-            self.part(id);
+            self.unregister(id);
         }
         free
     }

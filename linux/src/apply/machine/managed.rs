@@ -22,7 +22,7 @@ pub(super) struct Managed {
     /// The program has chosen its mask.
     pub(super) left_alone: bool,
     /// The last mask of ours that `Masks` has been told of, so that it is told once.
-    pub(super) told: CpuSet,
+    pub(super) noted: CpuSet,
 }
 
 impl Managed {
@@ -66,11 +66,11 @@ mod tests {
             pid: Pid(1),
             original: cpus(original),
             set: cpus(set),
-            slot: journal.meet(id, Pid(1), &cpus(original)).unwrap(),
+            slot: journal.register(id, Pid(1), &cpus(original)).unwrap(),
             cpuset_changes: 0,
             suspect: None,
             left_alone: false,
-            told: CpuSet::new(),
+            noted: CpuSet::new(),
         };
         for (i, &(cpuset, changes, found, ours)) in steps.iter().enumerate() {
             assert_eq!(m.explains(&cpus(found), &cpus(cpuset), changes), ours, "step {i}");

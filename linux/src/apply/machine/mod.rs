@@ -44,7 +44,7 @@ mod wait_reports;
 
 pub use self::masks::Masks;
 pub use self::reading::Source;
-pub(crate) use self::wait_reports::Tellers;
+pub(crate) use self::wait_reports::WaitReports;
 pub use self::wait_reports::{Testimonies, Testimony};
 
 use self::managed::Managed;
@@ -72,7 +72,7 @@ pub struct LinuxMachine {
     /// What the threads do, where that is counted.
     counters: Option<Counters>,
     /// What they say of their waiting, where they do.
-    tellers: Option<Tellers>,
+    wait_reports: Option<WaitReports>,
     /// What ranks count, where they do.
     ranks: Option<RankCounts>,
     /// What gives them parts of CPUs, where they may be given any.
@@ -107,7 +107,7 @@ impl LinuxMachine {
             proc: Proc::default(),
             source,
             counters: None,
-            tellers: None,
+            wait_reports: None,
             ranks: None,
             shares: None,
             watch: limits.watch(root),
@@ -147,7 +147,7 @@ impl LinuxMachine {
     /// With what threads say of their own waiting.
     #[must_use]
     pub fn told_by(mut self, testimonies: Option<Testimonies>) -> Self {
-        self.tellers = testimonies.map(Tellers::new);
+        self.wait_reports = testimonies.map(WaitReports::new);
         self
     }
 
@@ -206,7 +206,7 @@ impl Sensors for LinuxMachine {
             }
         }
         for (&id, _) in ids.iter().zip(out.iter()).filter(|(_, r)| **r == Reading::Gone) {
-            self.part(id);
+            self.unregister(id);
         }
         // Threads that are no longer asked for have been swapped to the end.
         self.files.truncate(ids.len());
@@ -216,7 +216,7 @@ impl Sensors for LinuxMachine {
                 .filter(|id| self.proc.thread_stat(id.tid).is_none_or(|s| s.start != id.start))
                 .collect();
             for id in ended {
-                self.part(id);
+                self.unregister(id);
             }
         }
     }
@@ -237,7 +237,7 @@ impl Sensors for LinuxMachine {
         let reading = kept.unwrap_or_else(|| self.read_by_name(id));
         if reading == Reading::Gone {
             self.single.remove(&id);
-            self.part(id);
+            self.unregister(id);
         }
         reading
     }
@@ -253,9 +253,9 @@ impl Sensors for LinuxMachine {
 
     fn waiting(&mut self, ids: &[ThreadId], out: &mut Vec<Option<Waiting>>) {
         out.clear();
-        if let Some(tellers) = &mut self.tellers {
-            tellers.listen();
-            out.extend(ids.iter().map(|&id| tellers.said(id)));
+        if let Some(wait_reports) = &mut self.wait_reports {
+            wait_reports.refresh();
+            out.extend(ids.iter().map(|&id| wait_reports.of(id)));
         }
     }
 
@@ -295,7 +295,7 @@ impl Sensors for LinuxMachine {
     }
 
     fn original_mask(&mut self, id: ThreadId) -> Option<CpuSet> {
-        self.meet(id).ok().map(|m| m.original.clone())
+        self.register(id).ok().map(|m| m.original.clone())
     }
 
     fn neighbours(&mut self) -> Vec<Neighbour> {

@@ -142,7 +142,7 @@ impl LinuxMachine {
         let reading = out.first().copied().unwrap_or(Reading::Unknown);
         if reading == Reading::Gone {
             self.files.retain(|f| f.id != id);
-            self.part(id);
+            self.unregister(id);
         }
         reading
     }

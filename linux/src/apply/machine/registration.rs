@@ -50,13 +50,13 @@ impl LinuxMachine {
 
     /// The mask that a thread had before evenly came. None where it has ended.
     #[must_use]
-    pub fn mask_when_met(&self, id: ThreadId) -> Option<CpuSet> {
+    pub fn mask_before_evenly(&self, id: ThreadId) -> Option<CpuSet> {
         self.look(id).map(|(_, original, _)| original)
     }
 
     /// Looks at a thread that has just appeared. If it inherited a mask of ours it gets back what
     /// the thread had that created it: it may be a program of its own, or start threads itself.
-    pub fn welcome(&mut self, id: ThreadId) {
+    pub fn restore_inherited(&mut self, id: ThreadId) {
         // One system call for nearly all threads.
         if !self.masks.narrowed_any.load(Ordering::Relaxed)
             || self.managed.contains_key(&id)
@@ -65,16 +65,16 @@ impl LinuxMachine {
             return;
         }
         if self.look(id).is_some_and(|(_, original, found)| original != found)
-            && self.meet(id).is_ok()
+            && self.register(id).is_ok()
         {
             self.restore(id);
             // Should it compute it is met again, with the mask that it has then.
-            self.part(id);
+            self.unregister(id);
         }
     }
 
-    /// [`LinuxMachine::welcome`] for threads of which nothing is known yet but that they are there.
-    pub fn welcome_all(&mut self, newcomers: &[Tid]) {
+    /// [`LinuxMachine::restore_inherited`] for threads of which nothing is known yet but that they are there.
+    pub fn restore_inherited_all(&mut self, newcomers: &[Tid]) {
         if !self.masks.narrowed_any.load(Ordering::Relaxed) {
             return;
         }
@@ -82,7 +82,7 @@ impl LinuxMachine {
             if affinity::get(tid).is_ok_and(|found| self.masks.can_be_inherited(&found))
                 && let Some(stat) = self.proc.thread_stat(tid)
             {
-                self.welcome(ThreadId { tid, start: stat.start });
+                self.restore_inherited(ThreadId { tid, start: stat.start });
             }
         }
     }
@@ -99,7 +99,7 @@ impl LinuxMachine {
     /// (promise P3).
     pub fn reclaim(&mut self, id: ThreadId) {
         if self.release(id) {
-            self.welcome(id);
+            self.restore_inherited(id);
         }
     }
 
@@ -119,12 +119,13 @@ impl LinuxMachine {
     /// # Errors
     /// [`ApplyError::Gone`] where it has ended, [`ApplyError::Refused`] where the journal has no
     /// room for it.
-    pub(super) fn meet(&mut self, id: ThreadId) -> Result<&mut Managed, ApplyError> {
+    pub(super) fn register(&mut self, id: ThreadId) -> Result<&mut Managed, ApplyError> {
         if !self.managed.contains_key(&id) {
             let (pid, original, found) = self.look(id).ok_or(ApplyError::Gone)?;
             let journal = &self.masks.journal;
-            let mut slot =
-                journal.meet(id, pid, &original).map_err(|e| ApplyError::Refused(e.to_string()))?;
+            let mut slot = journal
+                .register(id, pid, &original)
+                .map_err(|e| ApplyError::Refused(e.to_string()))?;
             let inherited = !is_left_of(&found, &original, Some(&self.cpuset));
             if inherited {
                 // It is ours to undo from the start.
@@ -134,7 +135,7 @@ impl LinuxMachine {
             let managed = Managed {
                 pid,
                 set: if inherited { found } else { original.clone() },
-                told: CpuSet::new(),
+                noted: CpuSet::new(),
                 original,
                 slot,
                 cpuset_changes: self.cpuset_changes,
@@ -148,7 +149,7 @@ impl LinuxMachine {
 
     /// Forgets a thread that has ended or has its original mask, or one that is not ours: it can be met
     /// anew.
-    pub fn part(&mut self, id: ThreadId) {
+    pub fn unregister(&mut self, id: ThreadId) {
         if let Some(m) = self.managed.remove(&id) {
             self.masks.ended(id, m.pid);
             self.masks.journal.forget(m.slot);

@@ -24,21 +24,21 @@ pub struct Testimony {
 pub type Testimonies = Box<dyn FnMut(Nanos, &mut Vec<Testimony>) + Send>;
 
 /// Threads that tell of their waiting, and what they said last.
-pub(crate) struct Tellers {
+pub(crate) struct WaitReports {
     read: Testimonies,
     all: Vec<Testimony>,
     by_tid: HashMap<Tid, usize>,
     ticks_per_second: u64,
 }
 
-impl Tellers {
+impl WaitReports {
     pub(crate) fn new(read: Testimonies) -> Self {
         let ticks_per_second = rustix::param::clock_ticks_per_second().max(1);
         Self { read, all: Vec::new(), by_tid: HashMap::new(), ticks_per_second }
     }
 
     /// Reads what all of them say now.
-    pub(crate) fn listen(&mut self) {
+    pub(crate) fn refresh(&mut self) {
         self.all.clear();
         (self.read)(now(), &mut self.all);
         self.by_tid.clear();
@@ -46,7 +46,7 @@ impl Tellers {
     }
 
     /// What this one said.
-    pub(crate) fn said(&self, id: ThreadId) -> Option<Waiting> {
+    pub(crate) fn of(&self, id: ThreadId) -> Option<Waiting> {
         let said = self.all.get(*self.by_tid.get(&id.tid)?)?;
         // Rounded down, as the kernel does.
         let per_second = u128::from(self.ticks_per_second);
@@ -55,8 +55,8 @@ impl Tellers {
     }
 }
 
-impl std::fmt::Debug for Tellers {
+impl std::fmt::Debug for WaitReports {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tellers").field("all", &self.all).finish_non_exhaustive()
+        f.debug_struct("WaitReports").field("all", &self.all).finish_non_exhaustive()
     }
 }

@@ -133,7 +133,7 @@ struct Raised {
     up: BTreeSet<ThreadId>,
     /// CPU time in which threads spun, and all of it, when that was looked at last; and whether they spun
     /// too much of it.
-    heard: (Nanos, Nanos),
+    seen: (Nanos, Nanos),
     spins: Option<f64>,
 }
 
@@ -142,35 +142,35 @@ struct Raised {
 /// 3:2 on two CPUs, do so for 0.17.
 const MOST_SPINNING: f64 = 0.15;
 /// It is looked at after so much CPU time.
-const HEARD_AFTER: Nanos = Nanos::from_millis(20);
+const SPINNING_AFTER: Nanos = Nanos::from_millis(20);
 
 impl Raised {
     fn new(shares: ThreadShares, most: f64) -> Self {
-        let (up, heard) = (BTreeSet::new(), (Nanos::ZERO, Nanos::ZERO));
-        Self { shares, most, up, heard, spins: None }
+        let (up, seen) = (BTreeSet::new(), (Nanos::ZERO, Nanos::ZERO));
+        Self { shares, most, up, seen, spins: None }
     }
 
     /// The part of their CPU time in which these threads spun, where that is too much.
-    fn hear(&mut self, wanted: &[Wanted]) -> Option<f64> {
+    fn read_spinning(&mut self, wanted: &[Wanted]) -> Option<f64> {
         let (mut spun, mut all) = (Nanos::ZERO, Nanos::ZERO);
         for t in wanted.iter().filter_map(|w| w.turns) {
             spun += t.spun;
             all += t.spun + t.computed;
         }
-        let (newly, of) = (spun - self.heard.0, all - self.heard.1);
-        if of >= HEARD_AFTER {
-            self.heard = (spun, all);
+        let (newly, of) = (spun - self.seen.0, all - self.seen.1);
+        if of >= SPINNING_AFTER {
+            self.seen = (spun, all);
             self.spins = Some(newly.0 as f64 / of.0 as f64).filter(|part| *part > MOST_SPINNING);
         } else if of == Nanos::ZERO {
             // Of fewer threads than before.
-            self.heard = (spun, all);
+            self.seen = (spun, all);
         }
         self.spins
     }
 
     fn weigh(&mut self, wanted: &[Wanted]) -> Vec<Result<f64, ShareError>> {
         // One that tells nothing may spin.
-        let refused = match self.hear(wanted) {
+        let refused = match self.read_spinning(wanted) {
             _ if wanted.iter().any(|w| w.turns.is_none()) => Some(String::from(
                 "it is not known whether threads spin while they wait (--probe on)",
             )),

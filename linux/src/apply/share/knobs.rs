@@ -116,7 +116,7 @@ impl CpuSettings {
             }
             let slot = self
                 .journal
-                .meet_setting(self.setting, cpu, found)
+                .register_setting(self.setting, cpu, found)
                 .map_err(|e| ShareError::Refused(e.to_string()))?;
             let m = Managed { slot, original: found, set: found, left_alone: false };
             self.managed.insert(cpu, m);

@@ -270,7 +270,7 @@ fn masks_and_shares_of_one_thread_are_records_of_their_own() {
         start: Proc::default().thread_stat(scene.tid()).unwrap().start,
     };
     let whole = affinity::get(id.tid).unwrap();
-    let slot = scene.journal.meet(id, Pid(id.tid.0), &whole).unwrap();
+    let slot = scene.journal.register(id, Pid(id.tid.0), &whole).unwrap();
     let mut batch = ThreadShares::new(Way::Batch, scene.journal.clone());
     batch.set(scene.entity(), 0.5).unwrap();
     let view = JournalView::open(&scene.journal.path()).unwrap();
@@ -304,10 +304,10 @@ fn a_thread_in_a_group_of_its_own_goes_back_and_the_group_is_gone() {
         let file = own.join(groups.name());
         let weight = || std::fs::read_to_string(&file).unwrap().trim().to_owned();
         // What the thread's nice value stands for, in which the group takes its place.
-        let met = normal * weight_of_nice(i32::from(scene.now().nice)) / 1024.0;
-        assert_eq!(weight(), format!("{:.0}", (met * 0.5).round()));
+        let original = normal * weight_of_nice(i32::from(scene.now().nice)) / 1024.0;
+        assert_eq!(weight(), format!("{:.0}", (original * 0.5).round()));
         groups.set(scene.entity(), 2.0).unwrap();
-        assert_eq!(weight(), format!("{:.0}", (met * 2.0).round()));
+        assert_eq!(weight(), format!("{:.0}", (original * 2.0).round()));
         if by_journal {
             assert_eq!(scene.undo().groups, 1);
         } else {
@@ -412,7 +412,7 @@ const PPC970: &str = "processor\t: 0\ncpu\t\t: PPC970MP, altivec supported\ncloc
 
 #[test]
 fn priorities_of_power_are_told_of_the_tree_and_not_of_this_machine() {
-    let told = |architecture: &'static str, cpuinfo: Option<&str>| {
+    let missing_on = |architecture: &'static str, cpuinfo: Option<&str>| {
         let tree = tempfile::tempdir().unwrap();
         if let Some(text) = cpuinfo {
             std::fs::create_dir(tree.path().join("proc")).unwrap();
@@ -423,19 +423,19 @@ fn priorities_of_power_are_told_of_the_tree_and_not_of_this_machine() {
         found.unwrap().missing.unwrap()
     };
     for (text, name) in [(POWER7, "of POWER7 is"), (POWER8, "of POWER8E is")] {
-        let missing = told("powerpc64", Some(text));
+        let missing = missing_on("powerpc64", Some(text));
         assert!(missing.why.contains(name) && missing.why.contains("instruction"), "{missing:?}");
         assert!(missing.remedy.unwrap().contains("HPCSched"));
     }
     // What cannot be read may be one.
-    assert!(told("powerpc64", None).why.starts_with("a priority is set by an instruction"));
+    assert!(missing_on("powerpc64", None).why.starts_with("a priority is set by an instruction"));
     for (architecture, cpuinfo, why) in [
         ("powerpc64", PPC970, "only POWER5 and later have it, this is PPC970MP"),
         ("powerpc64", "cpu\t\t: POWER4+ (gp)\n", "only POWER5 and later have it, this is POWER4+"),
         ("x86_64", POWER7, "only POWER has it, this is x86_64"),
         ("aarch64", "", "only POWER has it, this is aarch64"),
     ] {
-        assert_eq!(told(architecture, Some(cpuinfo)), Missing::of(why, None));
+        assert_eq!(missing_on(architecture, Some(cpuinfo)), Missing::of(why, None));
     }
 }
 

@@ -272,7 +272,7 @@ impl ThreadShares {
             }
             let mut slot = self
                 .journal
-                .meet_scheduling(id, process, &original)
+                .register_scheduling(id, process, &original)
                 .map_err(|e| ShareError::Refused(e.to_string()))?;
             if part != way.part(&original) {
                 self.journal.about_to_schedule(&mut slot, &found);

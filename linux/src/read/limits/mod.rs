@@ -170,8 +170,8 @@ impl Limits {
     pub fn capacity(&self, cpu: CpuId) -> u32 {
         let path = self.path(format!("sys/devices/system/cpu/cpu{}/cpu_capacity", cpu.0));
         let text = read_all(&path).ok().and_then(|t| String::from_utf8(t).ok());
-        let told = text.and_then(|t| t.trim().parse().ok());
-        told.filter(|&c| c > 0).unwrap_or(FULL_CAPACITY)
+        let capacity = text.and_then(|t| t.trim().parse().ok());
+        capacity.filter(|&c| c > 0).unwrap_or(FULL_CAPACITY)
     }
 
     /// The CPUs that are online, from `/sys/devices/system/cpu/online`, or from `/proc/stat` where

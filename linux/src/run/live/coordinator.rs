@@ -85,7 +85,7 @@ pub(super) struct Coordinator {
     /// Why nobody would restore masks any more.
     pub(super) unguarded: Option<LiveError>,
     /// It is said once that the journal was made anew.
-    pub(super) told_of_journal: bool,
+    pub(super) journal_noted: bool,
     /// Where threads are to run.
     pub(super) mapping: Option<Mapping>,
     /// Which task a thread is, for the mapping and for a policy that asks.
@@ -116,7 +116,7 @@ impl Coordinator {
             Kind::Processes => (self.find_processes(begin), false),
             Kind::Search => {
                 let done = self.scanner.search(begin);
-                machine.welcome_all(&self.scanner.take_newcomers());
+                machine.restore_inherited_all(&self.scanner.take_newcomers());
                 (done, false)
             }
             Kind::Look => {
@@ -228,7 +228,7 @@ impl Coordinator {
 
     fn look_after(&mut self, guardian: &Guardian) -> Result<(), LiveError> {
         if let Some(path) = guardian.keep_journal()?
-            && !std::mem::replace(&mut self.told_of_journal, true)
+            && !std::mem::replace(&mut self.journal_noted, true)
         {
             self.notes.push(format!(
                 "the journal was removed, and has been made anew: {}",
@@ -293,7 +293,7 @@ impl Coordinator {
         machine.look_at_cpuset();
         let mut met: Vec<(Selection, CpuSet)> = chosen
             .into_iter()
-            .filter_map(|s| machine.mask_when_met(s.thread.id).map(|original| (s, original)))
+            .filter_map(|s| machine.mask_before_evenly(s.thread.id).map(|original| (s, original)))
             .collect();
         let tasks = self.map(&mut met);
         let masks: Vec<usize> = met.iter().map(|(_, original)| self.mask(original)).collect();

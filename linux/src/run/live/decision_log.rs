@@ -55,7 +55,7 @@ mod tests {
 
     /// Would catch: a thread that went to another domain and is reported as ended, or the reverse.
     #[test]
-    fn how_a_thread_left_is_told_apart() {
+    fn how_a_thread_left_is_named() {
         let (at, id) = (Nanos::from_millis(1_500), ThreadId { tid: Tid(7), start: 1 });
         let left = |ended, to| describe(&Event::Left { at, id, ended, to }).concat();
         assert!(left(true, None).ends_with("has ended"));

@@ -48,10 +48,10 @@ pub(super) struct Domain {
     pub(super) whole: CpuSet,
     /// When it is looked next whether threads are bound no longer.
     pub(super) next_unbound: Nanos,
-    pub(super) told_of_unbound: bool,
+    pub(super) unbound_noted: bool,
     /// What the policy goes by, where that may change; one of the domains tells of it.
     pub(super) tuning: Option<TuningReader>,
-    pub(super) tells_of_tuning: bool,
+    pub(super) notes_tuning: bool,
 }
 
 /// A thread that has a place in a mapping.
@@ -213,12 +213,12 @@ impl Domain {
             .map(|(id, _)| id)
             .collect();
         for id in unbound {
-            if !std::mem::replace(&mut self.told_of_unbound, true) {
+            if !std::mem::replace(&mut self.unbound_noted, true) {
                 let text =
                     format!("thread {id} may use all CPUs again, and is balanced like others");
                 self.balancer.note(time, text, &mut self.observers);
             }
-            machine.part(id);
+            machine.unregister(id);
             self.let_go(machine, id);
         }
     }
@@ -233,7 +233,7 @@ impl Domain {
             }
             Err(why) => why,
         };
-        if self.tells_of_tuning {
+        if self.notes_tuning {
             self.balancer.note(time, text, &mut self.observers);
         }
     }

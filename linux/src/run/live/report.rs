@@ -99,12 +99,12 @@ impl Live {
                  of {SLOTS} threads at once"
             ));
         }
-        let told = coordinator.numbering.filter(|_| report.started);
+        let numbering = coordinator.numbering.filter(|_| report.started);
         let profile = self.options.knowledge.as_ref().and_then(|k| k.profile.as_ref());
-        if let (Some(numbering), Some(profile)) = (&told, profile) {
+        if let (Some(numbering), Some(profile)) = (&numbering, profile) {
             report.summary.notes.push(numbering.note(profile.tasks().iter().map(|t| t.id)));
         }
-        if let (Some(mapping), Some(numbering)) = (coordinator.mapping, told) {
+        if let (Some(mapping), Some(numbering)) = (coordinator.mapping, numbering) {
             report.summary.notes.extend(mapping.notes(&numbering));
             report.mapping = Some(mapping.placed(&numbering));
             // What a mapping narrows is no mask of the thread's own.

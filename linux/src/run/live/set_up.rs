@@ -228,9 +228,9 @@ impl Live {
                 mapped: self.options.mapping.is_some().then(Vec::new),
                 whole: self.options.whole.clone(),
                 next_unbound: began + UNBOUND_LOOKS,
-                told_of_unbound: false,
+                unbound_noted: false,
                 tuning: self.options.tuning.as_ref().map(Tuning::reader),
-                tells_of_tuning: i == 0,
+                notes_tuning: i == 0,
             });
         }
         let coordinator = Coordinator {
@@ -276,7 +276,7 @@ impl Live {
             guardian: self.guardian.clone(),
             next_guardian: began + GUARDIAN_LOOKS,
             unguarded: None,
-            told_of_journal: false,
+            journal_noted: false,
             notes,
         };
         let period = domains.first().map(|d| d.period.wanted()).unwrap_or_default();

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_schedstat_the_other_source_is_taken_or_that_is_said() {
+    fn without_schedstat_taskstats_is_taken_or_the_reason_is_reported() {
         assert!(matches!(source(SourceKind::Auto, true), Ok(Source::Schedstat)));
         match source(SourceKind::Auto, false) {
             Ok(Source::Taskstats(_)) => assert!(TaskStats::open().is_ok()),

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_attached_to_is_told_apart() {
+    fn each_reason_against_attaching_is_named() {
         let me = std::process::id() as i32;
         assert_eq!(check(me, &[]), Err(TargetError::Own(Pid(me))));
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();

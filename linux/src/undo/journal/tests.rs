@@ -35,7 +35,7 @@ fn what_is_recorded_is_read() {
     journal.set_period(Nanos::from_millis(20));
     journal.heartbeat(Nanos(123));
     journal.publish_counts(&[(CpuId(1), 3), (CpuId(0), 0), (CpuId(u32::MAX), 9)]);
-    let mut slot = journal.meet(thread(78), Pid(77), &cpus("0-1")).unwrap();
+    let mut slot = journal.register(thread(78), Pid(77), &cpus("0-1")).unwrap();
     journal.about_to_set(&mut slot, &cpus("1"));
     journal.about_to_set(&mut slot, &cpus("0"));
     let view = read(&journal);
@@ -58,7 +58,7 @@ fn what_is_recorded_is_read() {
 #[test]
 fn the_two_newest_masks_are_ours() {
     let (_tmp, _dir, journal) = fresh();
-    let mut slot = journal.meet(thread(5), Pid(5), &cpus("0-3")).unwrap();
+    let mut slot = journal.register(thread(5), Pid(5), &cpus("0-3")).unwrap();
     assert!(!journal.is_ours(&slot, &cpus("0-3")));
     journal.about_to_set(&mut slot, &cpus("1"));
     assert!(journal.is_ours(&slot, &cpus("1")));
@@ -73,7 +73,7 @@ fn the_two_newest_masks_are_ours() {
 #[test]
 fn a_mask_that_could_not_be_set_does_not_push_out_the_one_in_force() {
     let (_tmp, _dir, journal) = fresh();
-    let mut slot = journal.meet(thread(5), Pid(5), &cpus("0-3")).unwrap();
+    let mut slot = journal.register(thread(5), Pid(5), &cpus("0-3")).unwrap();
     journal.about_to_set(&mut slot, &cpus("1"));
     for refused in ["2", "3", "0"] {
         journal.about_to_set(&mut slot, &cpus(refused));
@@ -88,13 +88,13 @@ fn a_mask_that_could_not_be_set_does_not_push_out_the_one_in_force() {
 fn freed_records_are_used_again_and_the_oldest_first() {
     let (_tmp, _dir, journal) = fresh();
     let slots: Vec<Slot> = (1..=FIRST_CAPACITY as i32)
-        .map(|tid| journal.meet(thread(tid), Pid(1), &cpus("0")).unwrap())
+        .map(|tid| journal.register(thread(tid), Pid(1), &cpus("0")).unwrap())
         .collect();
     for slot in slots.into_iter().take(2) {
         journal.forget(slot);
     }
     assert_eq!(read(&journal).records[0].state, State::Ended);
-    assert_eq!(journal.meet(thread(9_001), Pid(1), &cpus("0")).unwrap(), Slot(0));
+    assert_eq!(journal.register(thread(9_001), Pid(1), &cpus("0")).unwrap(), Slot(0));
     let records = read(&journal).records;
     assert_eq!((records[0].id, records[0].state), (thread(9_001), State::Live));
     assert_eq!((records[1].id, records[1].state), (thread(2), State::Ended));
@@ -106,23 +106,23 @@ fn it_grows_to_its_limit_and_then_says_that_it_is_full() {
     let (_tmp, _dir, journal) = fresh();
     let mut last = None;
     for tid in 1..=RECORD_LIMIT as i32 {
-        last = Some(journal.meet(thread(tid), Pid(1), &cpus("0-1")).unwrap());
+        last = Some(journal.register(thread(tid), Pid(1), &cpus("0-1")).unwrap());
     }
-    let full = journal.meet(thread(i32::MAX), Pid(1), &cpus("0-1")).unwrap_err();
+    let full = journal.register(thread(i32::MAX), Pid(1), &cpus("0-1")).unwrap_err();
     assert!(matches!(full, JournalError::Full { .. }), "{full}");
     let view = read(&journal);
     assert_eq!(view.records.len(), RECORD_LIMIT);
     assert_eq!(view.records[RECORD_LIMIT - 1].id, thread(RECORD_LIMIT as i32));
     journal.forget(last.unwrap());
-    journal.meet(thread(i32::MAX), Pid(1), &cpus("0-1")).unwrap();
+    journal.register(thread(i32::MAX), Pid(1), &cpus("0-1")).unwrap();
 }
 
 #[test]
 fn a_record_that_is_being_written_is_none_and_a_torn_older_mask_is_harmless() {
     let (_tmp, _dir, journal) = fresh();
-    let mut slot = journal.meet(thread(5), Pid(5), &cpus("0-3")).unwrap();
+    let mut slot = journal.register(thread(5), Pid(5), &cpus("0-3")).unwrap();
     journal.about_to_set(&mut slot, &cpus("1"));
-    let second = journal.meet(thread(6), Pid(5), &cpus("0-3")).unwrap();
+    let second = journal.register(thread(6), Pid(5), &cpus("0-3")).unwrap();
     let (first, w) = (journal.layout.record(slot.0), journal.layout.mask_words);
     // Died in the middle of meeting: the state is not yet stored.
     let state = journal.layout.record(second.0);
@@ -146,7 +146,7 @@ fn balancers_use_it_at_the_same_time() {
                 let mut kept = Vec::new();
                 for i in 1..=2_000 {
                     let tid = balancer * 10_000 + i;
-                    let mut slot = journal.meet(thread(tid), Pid(1), &cpus("0-63")).unwrap();
+                    let mut slot = journal.register(thread(tid), Pid(1), &cpus("0-63")).unwrap();
                     journal.about_to_set(&mut slot, &CpuSet::single(CpuId((tid % 64) as u32)));
                     if i % 2 == 0 {
                         journal.forget(slot);
@@ -247,7 +247,7 @@ fn links_fifos_and_directories_are_not_read() {
 fn sample() -> Vec<u8> {
     let (_tmp, _dir, journal) = fresh();
     for tid in 1..=3 {
-        let mut slot = journal.meet(thread(tid), Pid(1), &cpus("0-1")).unwrap();
+        let mut slot = journal.register(thread(tid), Pid(1), &cpus("0-1")).unwrap();
         journal.about_to_set(&mut slot, &cpus("1"));
     }
     fs::read(journal.path()).unwrap()
@@ -327,14 +327,14 @@ fn scheduled(nice: i8) -> Scheduling {
 #[test]
 fn scheduling_settings_and_directories_are_read_back() {
     let (_tmp, _dir, journal) = fresh();
-    let mut slot = journal.meet_scheduling(thread(5), Pid(4), &scheduled(0)).unwrap();
+    let mut slot = journal.register_scheduling(thread(5), Pid(4), &scheduled(0)).unwrap();
     for nice in [3, 4, 5] {
         journal.about_to_schedule(&mut slot, &scheduled(nice));
     }
     journal.about_to_schedule(&mut slot, &scheduled(9));
     journal.not_set(&mut slot);
     let highest = Setting::HighestFrequency;
-    let mut knob = journal.meet_setting(highest, CpuId(1), 3_000_000).unwrap();
+    let mut knob = journal.register_setting(highest, CpuId(1), 3_000_000).unwrap();
     journal.about_to_write(&mut knob, 2_000_000);
     let parents = [Kind::Shares, Kind::Weight].map(|kind| Parent {
         kind,
@@ -421,7 +421,7 @@ proptest! {
         history in proptest::collection::vec((0u32..64, any::<bool>()), 1..30),
     ) {
         let (_tmp, _dir, journal) = fresh();
-        let mut slot = journal.meet(thread(7), Pid(7), &cpus("0-63")).unwrap();
+        let mut slot = journal.register(thread(7), Pid(7), &cpus("0-63")).unwrap();
         // What is in force, and what is recorded before a call that may fail.
         let mut in_force: Option<CpuSet> = None;
         for (cpu, succeeds) in history {
@@ -441,7 +441,7 @@ proptest! {
 /// A journal with a thread whose mask was set.
 fn with_a_thread() -> (tempfile::TempDir, StateDir, Journal, Slot) {
     let (tmp, dir, journal) = fresh();
-    let mut slot = journal.meet(thread(5), Pid(5), &cpus("0-3")).unwrap();
+    let mut slot = journal.register(thread(5), Pid(5), &cpus("0-3")).unwrap();
     journal.about_to_set(&mut slot, &cpus("1"));
     (tmp, dir, journal, slot)
 }
@@ -457,7 +457,7 @@ fn a_removed_journal_is_made_anew_with_all_that_is_in_it() {
     let (_tmp, dir, journal, mut slot) = with_a_thread();
     // More than one piece of the copy.
     for tid in 100..3_000 {
-        journal.meet(thread(tid), Pid(5), &cpus("0-3")).unwrap();
+        journal.register(thread(tid), Pid(5), &cpus("0-3")).unwrap();
     }
     let old = LiveJournal::open(&journal.path()).unwrap();
     let before = read(&journal);
@@ -474,7 +474,7 @@ fn a_removed_journal_is_made_anew_with_all_that_is_in_it() {
     assert_eq!(dir.journals().unwrap(), [journal.path()]);
     assert!(old.is_clean(), "nobody undoes what the old one says");
     journal.about_to_set(&mut slot, &cpus("2"));
-    journal.meet(thread(6), Pid(5), &cpus("0-3")).unwrap();
+    journal.register(thread(6), Pid(5), &cpus("0-3")).unwrap();
     let (view, handed_over) = (read(&journal), handed_over.unwrap());
     assert_eq!(
         view.records.iter().find(|r| r.id == thread(5)).unwrap().set,
@@ -523,7 +523,8 @@ fn no_change_is_lost_while_it_is_made_anew() {
             .map(|balancer| {
                 let (journal, done) = (&journal, &done);
                 s.spawn(move || {
-                    let mut slot = journal.meet(thread(balancer), Pid(1), &cpus("0-63")).unwrap();
+                    let mut slot =
+                        journal.register(thread(balancer), Pid(1), &cpus("0-63")).unwrap();
                     let mut set = 0;
                     while !done.load(Ordering::Relaxed) {
                         set += 1;
@@ -532,7 +533,7 @@ fn no_change_is_lost_while_it_is_made_anew() {
                         assert!(journal.is_ours(&slot, &mask), "set number {set}");
                         // Records come and go meanwhile.
                         let tid = thread(1_000 * balancer + set as i32 % 500);
-                        journal.forget(journal.meet(tid, Pid(1), &cpus("0-63")).unwrap());
+                        journal.forget(journal.register(tid, Pid(1), &cpus("0-63")).unwrap());
                     }
                     (thread(balancer), CpuSet::single(CpuId(set % 64)))
                 })

@@ -154,7 +154,12 @@ impl Journal {
     /// # Errors
     /// [`JournalError::Full`] at [`RECORD_LIMIT`] threads, [`JournalError::Io`] where the file
     /// cannot grow. The thread must then be left alone.
-    pub fn meet(&self, id: ThreadId, tgid: Pid, original: &CpuSet) -> Result<Slot, JournalError> {
+    pub fn register(
+        &self,
+        id: ThreadId,
+        tgid: Pid,
+        original: &CpuSet,
+    ) -> Result<Slot, JournalError> {
         let ids = [id.tid.0 as u32, tgid.0 as u32];
         self.fill(kind::MASKS, ids, id.start, |map, record| {
             self.layout.store_mask(map, record, 0, original);
@@ -165,8 +170,8 @@ impl Journal {
     /// inherited what we set, that of its creator.
     ///
     /// # Errors
-    /// As [`Journal::meet`].
-    pub fn meet_scheduling(
+    /// As [`Journal::register`].
+    pub fn register_scheduling(
         &self,
         id: ThreadId,
         tgid: Pid,
@@ -187,8 +192,8 @@ impl Journal {
     /// Records a setting of a CPU with the value that it had.
     ///
     /// # Errors
-    /// As [`Journal::meet`].
-    pub fn meet_setting(
+    /// As [`Journal::register`].
+    pub fn register_setting(
         &self,
         setting: Setting,
         cpu: CpuId,

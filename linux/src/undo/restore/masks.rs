@@ -330,7 +330,7 @@ mod tests {
             set: &[&str],
         ) -> journal::Slot {
             let id = ThreadId { tid: Tid(tid), start };
-            let mut slot = self.journal.meet(id, Pid(tgid), &cpus(original)).unwrap();
+            let mut slot = self.journal.register(id, Pid(tgid), &cpus(original)).unwrap();
             for mask in set {
                 self.journal.about_to_set(&mut slot, &cpus(mask));
             }

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_raised_thread_gets_class_and_slice_back_and_what_was_set_to_the_original_is_nobodys() {
+    fn a_raised_thread_gets_class_and_slice_back_and_what_was_set_to_the_original_is_not_undone() {
         let raised = Scheduling {
             policy: sched::ROUND_ROBIN,
             priority: 1,

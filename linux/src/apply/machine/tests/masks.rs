@@ -53,7 +53,7 @@ fn a_thread_with_the_same_id_is_not_taken_for_one_that_ended() {
     let earlier = ThreadId { tid: w.id.tid, start: w.id.start - 1 };
     assert_eq!(t.machine.place(earlier, t.a, None), Err(ApplyError::Gone));
     assert_eq!(t.machine.confine(earlier, &CpuSet::single(t.a)), Err(ApplyError::Gone));
-    t.machine.welcome(earlier);
+    t.machine.restore_inherited(earlier);
     t.machine.restore(earlier);
     assert_eq!(w.mask(), t.whole);
     // Met, and ended since.
@@ -64,12 +64,12 @@ fn a_thread_with_the_same_id_is_not_taken_for_one_that_ended() {
 }
 
 #[test]
-fn a_thread_that_the_journal_has_no_room_for_is_left_alone_and_told() {
+fn a_thread_that_the_journal_has_no_room_for_is_left_alone_and_reported() {
     let Some(mut t) = bench() else { return };
     let journal = t.machine.masks.journal.clone();
     for tid in 1..=crate::journal::RECORD_LIMIT as i32 {
         let id = ThreadId { tid: Tid(tid), start: 1 };
-        let _ = journal.meet(id, Pid(tid), &t.whole).unwrap();
+        let _ = journal.register(id, Pid(tid), &t.whole).unwrap();
     }
     let w = Worker::new();
     for refused in [t.machine.place(w.id, t.a, None), t.machine.confine(w.id, &CpuSet::single(t.a))]
@@ -145,8 +145,8 @@ fn what_was_inherited_is_given_back_and_what_was_chosen_is_not() {
     older.pin_itself(&CpuSet::single(t.a));
     let child = w.starts_another();
     assert_eq!(child.mask(), CpuSet::single(t.a));
-    t.machine.welcome(older.id);
-    t.machine.welcome(child.id);
+    t.machine.restore_inherited(older.id);
+    t.machine.restore_inherited(child.id);
     assert_eq!((older.mask(), child.mask()), (CpuSet::single(t.a), t.whole.clone()));
     assert_eq!(t.record(child.id).0, State::Ended);
     // One that is met before it was welcomed is known as narrowed from the start.
@@ -163,7 +163,7 @@ fn newcomers_get_back_what_they_inherited_at_the_first_look() {
     let w = Worker::new();
     t.machine.place(w.id, t.a, None).unwrap();
     let child = w.starts_another();
-    t.machine.welcome_all(&[w.id.tid, child.id.tid, Tid(i32::MAX)]);
+    t.machine.restore_inherited_all(&[w.id.tid, child.id.tid, Tid(i32::MAX)]);
     assert_eq!((w.mask(), child.mask()), (CpuSet::single(t.a), t.whole.clone()));
 }
 

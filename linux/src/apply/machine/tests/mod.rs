@@ -32,13 +32,13 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn new() -> Self {
         let (jobs, todo) = channel::<Job>();
-        let (tell, done) = channel();
+        let (report, done) = channel();
         let (say_id, id) = channel();
         let thread = std::thread::spawn(move || {
             say_id.send(own_id()).unwrap();
             for job in todo {
                 job();
-                tell.send(()).unwrap();
+                report.send(()).unwrap();
             }
         });
         Self { id: id.recv().unwrap(), jobs: Some(jobs), done, thread: Some(thread) }
