@@ -1,6 +1,6 @@
 //! Compiles what `--source bpf` loads into the kernel (linux/bpf/threads.c), which evenly carries with it, where
 //! there is a clang that can. Where there is none evenly is whole but for that source, and says so when it
-//! is asked for: nobody needs a second compiler in order to build evenly.
+//! is asked for: a second compiler is not needed to build evenly.
 #![allow(missing_docs, clippy::expect_used, reason = "a build script fails by panicking")]
 
 use std::path::{Path, PathBuf};

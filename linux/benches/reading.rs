@@ -20,19 +20,19 @@ struct Sleepers {
 
 impl Sleepers {
     fn new(count: usize) -> Self {
-        let (tell, told) = mpsc::channel();
+        let (sender, tids) = mpsc::channel();
         let alive = (0..count)
             .map(|_| {
                 let (alive, end) = mpsc::channel::<()>();
-                let tell = tell.clone();
+                let sender = sender.clone();
                 std::thread::spawn(move || {
-                    let _ = tell.send(rustix::thread::gettid().as_raw_nonzero().get());
+                    let _ = sender.send(rustix::thread::gettid().as_raw_nonzero().get());
                     let _ = end.recv();
                 });
                 alive
             })
             .collect();
-        Self { tids: told.iter().take(count).map(Tid).collect(), _alive: alive }
+        Self { tids: tids.iter().take(count).map(Tid).collect(), _alive: alive }
     }
 }
 

@@ -34,7 +34,7 @@ fn own_id() -> ThreadId {
     ThreadId { tid, start: Proc::default().thread_stat(tid).unwrap().start }
 }
 
-/// A thread that computes, sleeps or ends when it is told to.
+/// A thread that computes, sleeps or ends on command.
 struct Worker {
     id: ThreadId,
     computes: Arc<AtomicBool>,
@@ -43,7 +43,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// It sleeps, until it is told to compute.
+    /// It sleeps until it is started.
     fn new(cpu: Option<CpuId>) -> Self {
         let (go, wait) = channel::<()>();
         let (send_id, ids) = channel();
@@ -220,7 +220,7 @@ fn threads_that_come_and_go() {
         w.end();
         // It ends, and is not taken for blocked.
         wait_until("its end is seen", || watched.look(now()) == Seen::Ended);
-        // Its slot is another's once nobody looks at it any more.
+        // Its slot is another's once it is no longer read.
         drop(watched);
     }
     // Of a thread that has ended before it is watched nothing is ever seen, for /proc to say that.

@@ -69,18 +69,18 @@ fn levels() -> Levels {
     vec![of(10).collect(), of(2).collect()]
 }
 
-/// Those that give weights are told of a machine's levels, and threads tell them of their turns.
+/// Those that give weights know a machine's levels, and threads report their turns to them.
 #[test]
 fn deciding_by_levels_and_turns_allocates_nothing_between_rounds() {
     // Of 200 threads three or four are on each two CPUs next to each other, 13 or 14 in each part.
     let even = |i: usize| if i < 150 { i } else { (i - 150) * 3 };
     let quiet = snapshots::snapshot(200, 150, even, |_, _| {});
-    let mut telling = quiet.clone();
-    for t in &mut telling.threads {
+    let mut reporting = quiet.clone();
+    for t in &mut reporting.threads {
         t.turns = Some(Turns { phases: 7, waits: 7, ..Turns::default() });
     }
     for info in POLICIES.iter().filter(|p| p.gives_weights) {
-        for (name, s) in [("quiet", &quiet), ("telling", &telling)] {
+        for (name, s) in [("quiet", &quiet), ("reporting", &reporting)] {
             let environment = Environment { levels: levels(), ..Environment::default() };
             let s = Snapshot { environment: Arc::new(environment), ..s.clone() };
             let times = allocations_of((info.make)(), &s, |plan| {

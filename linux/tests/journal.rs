@@ -1,7 +1,7 @@
 //! What a killed or stopped balancer leaves is undone (promises P4 and P5): on real processes.
 //!
 //! The test program starts itself again in three roles: a balancer that pins a program through a
-//! journal, its guardian, and a program with threads that does what it is told. No test depends on
+//! journal, its guardian, and a program with threads that follows commands. No test depends on
 //! speed: each waits for a condition, for much longer than it can take. This is about masks; `shares.rs`
 //! has the promises for every mechanism.
 
@@ -94,7 +94,7 @@ fn balancer() {
     }
 }
 
-/// Places the first thread of a process on its first CPU; but the kernel kills whoever sets a mask.
+/// Places the first thread of a process on its first CPU; but the kernel kills a process that sets a mask.
 fn killed_at_the_first_mask() {
     let dir = StateDir::at(Path::new(&env::var_os(STATE).unwrap())).unwrap();
     let target = Pid(env::var(TARGET).unwrap().parse().unwrap());
@@ -292,7 +292,7 @@ fn when_both_are_killed_restore_undoes_it() {
     until("the guardian ends", || has_ended(scene.guardian));
     scene.balancer.kill();
     assert!(scene.all_threads_have(&scene.pinned));
-    // Somebody else's.
+    // Of another evenly.
     assert!(restore::restore_all(&scene.dir, Some(Pid(i32::MAX)), false).unwrap().is_empty());
     let fates = restore::restore_all(&scene.dir, Some(scene.program.pid()), false).unwrap();
     match &fates[..] {
@@ -382,7 +382,7 @@ fn the_guardian_outlives_signals_to_the_group_and_to_itself() {
         send(scene.guardian, signal);
     }
     let group = rustix::process::Pid::from_raw(scene.balancer.pid().0).unwrap();
-    // Not HUP, which whoever runs the tests may have ignored.
+    // Not HUP, which may be ignored where the tests run.
     kill_process_group(group, Signal::TERM).unwrap();
     scene.balancer.child.wait().unwrap();
     scene.wait_for_guardian();

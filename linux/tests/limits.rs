@@ -498,7 +498,7 @@ fn capacity_as_the_kernel_tells_it() {
         fs::write(path.join("cpu_capacity"), text).unwrap();
     }
     let limits = Limits::new(dir.path());
-    // What is no capacity, and what is not told, is full.
+    // What is no capacity, and what is not reported, is full.
     let found: Vec<u32> = (0..5).map(|c| limits.capacity(CpuId(c))).collect();
     assert_eq!(found, [1024, 446, 1024, 1024, 1024]);
 }

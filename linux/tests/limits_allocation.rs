@@ -1,5 +1,5 @@
 //! What is called in every period allocates nothing in the steady state: checking the limits for
-//! changes, reading the times of threads, and a balancing point that moves nobody.
+//! changes, reading the times of threads, and a balancing point that moves no thread.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -254,7 +254,7 @@ fn points(policy: &str) -> (Vec<Point>, Nanos) {
     (points, took)
 }
 
-/// Where nobody is moved a point allocates nothing, but when it looks at CPUs, neighbours or the places
+/// Where no thread is moved a point allocates nothing, but when it looks at CPUs, neighbours or the places
 /// of all threads anew. It does so by the clock: five times a second, and once a second each.
 #[test]
 fn a_balancing_point_that_moves_no_thread_allocates_nothing() {

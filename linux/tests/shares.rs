@@ -69,7 +69,7 @@ fn role() {
     }
 }
 
-/// The machine of a role: that of the tree that it was told, else the real one.
+/// The machine of a role: that of the tree that it was given, else the real one.
 fn machine_of_role() -> Real {
     env::var_os(TREE).map_or_else(Real::default, |tree| machine(Path::new(&tree)))
 }
@@ -334,7 +334,7 @@ impl<'r> Scene<'r> {
         Self { row, program, balancer, before, dir, _tmp: tmp }
     }
 
-    /// With a guardian, which is told, once everything is changed.
+    /// With a guardian, which is notified, once everything is changed.
     fn changed(row: &'r Row) -> (Self, Pid) {
         let mut scene = Self::new(row, false);
         let guardian = Pid(scene.balancer.reply().parse().unwrap());
@@ -375,8 +375,9 @@ fn holds_the_undo(view: &JournalView, row: &Row, before: &Seen, first: Pid) -> b
             };
             let s = &view.settings[0];
             let policy = format!("cpufreq/policy{}/{file}", s.cpu);
-            let met = before.files.iter().find(|(path, _)| path.ends_with(&policy));
-            met.is_some_and(|(_, met)| s.setting.text(s.original) == *met) && !s.set.is_empty()
+            let original = before.files.iter().find(|(path, _)| path.ends_with(&policy));
+            original.is_some_and(|(_, original)| s.setting.text(s.original) == *original)
+                && !s.set.is_empty()
         }
         _ => view.scheduling.iter().any(|r| {
             r.original == *scheduling && r.set.first().is_some_and(|set| set != scheduling)
@@ -419,9 +420,9 @@ fn what_cannot_be_journalled_is_not_done() {
     let tmp = tempfile::tempdir().unwrap();
     let dir = StateDir::at(&tmp.path().join("state")).unwrap();
     let journal = Arc::new(Journal::create(&dir, None).unwrap());
-    let nobody = |tid| ThreadId { tid: Tid(tid), start: 1 };
+    let unknown = |tid| ThreadId { tid: Tid(tid), start: 1 };
     let mask = affinity::get(Tid(0)).unwrap();
-    assert!((1..).any(|tid| journal.register(nobody(tid), Pid(i32::MAX), &mask).is_err()));
+    assert!((1..).any(|tid| journal.register(unknown(tid), Pid(i32::MAX), &mask).is_err()));
     let path = PathBuf::from("/nowhere");
     let parent = Parent { kind: Kind::Shares, path, switched_on: false };
     assert!((1..).any(|_: u8| journal.about_to_make_groups(&parent).is_err()));
@@ -489,7 +490,7 @@ fn a_killed_balancer_is_undone_by_its_guardian() {
     }
 }
 
-/// P5, and what is told of it before somebody does.
+/// P5, and what is reported before anything is undone.
 #[test]
 fn when_both_are_killed_restore_undoes_it() {
     for row in table() {

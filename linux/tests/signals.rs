@@ -260,7 +260,7 @@ fn sigcont_to_the_wrapper_alone_continues_a_program_that_stopped_alone() {
 
 #[test]
 fn without_job_control_the_wrapper_runs_on_while_its_program_is_stopped() {
-    // In our own process group: nobody would continue the wrapper.
+    // In our own process group: no shell would continue the wrapper.
     let mut s = Session::start_by(&[], |mut c| c.spawn().unwrap());
     s.send_to_listener(Signal::STOP);
     s.hooks.wait_for("stop");
@@ -482,7 +482,7 @@ fn ctrl_z_stops_both_and_fg_continues_both() {
         wait_until("both are stopped", || {
             state(wrapper) == Some('T') && state(listener) == Some('T')
         });
-        wait_until("the shell says so", || t.text().matches("Stopped").count() == round);
+        wait_until("the shell reports it", || t.text().matches("Stopped").count() == round);
         assert_eq!(hooks.count("stop"), round);
         t.keys("fg\n");
         wait_until("both have been continued", || hooks.count("continue") == round);
@@ -492,7 +492,7 @@ fn ctrl_z_stops_both_and_fg_continues_both() {
     }
     // Ctrl-C still reaches the program, and `bg` works too.
     t.keys("\x1a");
-    wait_until("the shell says so", || t.text().matches("Stopped").count() == 3);
+    wait_until("the shell reports it", || t.text().matches("Stopped").count() == 3);
     t.keys("bg\n");
     wait_until("both have been continued", || hooks.count("continue") == 3);
     t.keys("fg\n");

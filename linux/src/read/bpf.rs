@@ -2,12 +2,12 @@
 //! (`linux/bpf/threads.c`) keep an account for each thread that is watched whenever it is switched in or out,
 //! woken, or its CPU time is counted, in an array that is mapped here. Reading a thread is then reading one
 //! cache line, where each other source takes a system call; and it is right at this moment, where
-//! `schedstat` tells of a running thread what it had at the last tick.
+//! `schedstat` shows of a running thread what it had at the last tick.
 //!
 //! Invariants:
 //! - The mapping is for reading only. What is read is believed only where the account was not being
-//!   written: its number says so, before and after. Where that fails again and again (the CPU of
-//!   whoever writes may be one that a hypervisor has taken away) the account is as good as none, and
+//!   written: its number says so, before and after. Where that fails again and again (a hypervisor
+//!   may have taken away the CPU of the writer) the account is as good as none, and
 //!   `/proc` is read instead.
 //! - Times are those of `schedstat`, so both can be compared; until a thread has been seen by the kernel's
 //!   side, which for one that sleeps is when it is woken, there is no account of it.
@@ -15,7 +15,7 @@
 //! - Nothing is left in the kernel when this process ends, however it does: programs, maps and what attaches
 //!   them live as long as descriptors of this process, which no child inherits (bpf(2)).
 //!
-//! Accounts are of threads by their numbers in the first PID namespace, as nobody else's are known in the
+//! Accounts are of threads by their numbers in the first PID namespace, as no others are known in the
 //! kernel's structures without looking for the namespace in each switch; so evenly must be in that one. The
 //! program may be in another.
 //!
@@ -54,8 +54,8 @@ const PROGRAMS: [(&str, &str); 6] = [
 /// How many threads can be watched at once: with 64 bytes for each account, and about as much for its entry
 /// in a table, 2 MiB of the kernel's memory. Others are read from `/proc`.
 pub const SLOTS: u32 = 16_384;
-/// A slot is given to another thread no earlier than this: by then nobody writes for the one before, who
-/// had looked it up.
+/// A slot is given to another thread no earlier than this: by then no CPU that had looked it up
+/// writes for the one before.
 const REST: Nanos = Nanos::from_millis(1_000);
 /// How often an account is looked at that is just being written, which takes some ten nanoseconds.
 const LOOKS: usize = 100;
@@ -138,7 +138,7 @@ fn one_line(text: &str) -> String {
     }
 }
 
-/// Whether everything is there that is needed, as far as that can be told without trying.
+/// Whether everything is there that is needed, as far as that can be seen without trying.
 ///
 /// # Errors
 /// [`BpfError`]: what is missing, the first of several.
@@ -314,7 +314,7 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: what was mapped; nobody has a reference into it that outlives self.
+        // SAFETY: what was mapped; no reference into it outlives self.
         let _ = unsafe { munmap(self.at.as_ptr().cast(), self.slots as usize * size_of::<Slot>()) };
     }
 }
@@ -410,7 +410,7 @@ impl Switches {
     }
 
     /// Has an account kept of this thread as long as what is returned lives. None where no slot is free, or
-    /// the kernel refuses. Whoever calls makes sure afterwards that the thread with this number is still
+    /// the kernel refuses. The caller makes sure afterwards that the thread with this number is still
     /// the one that is meant.
     #[must_use]
     pub fn watch(self: &Arc<Self>, id: ThreadId) -> Option<Watched> {

@@ -23,7 +23,7 @@ use std::path::Path;
 pub enum Counted {
     /// Retired instructions.
     Instructions,
-    /// Nanoseconds of CPU time, by the kernel. No policy needs it, because the scheduler tells it
+    /// Nanoseconds of CPU time, by the kernel. No policy needs it, because the scheduler gives it
     /// for less; it is there because it can be counted on every machine, a virtual one too.
     CpuTime,
 }
@@ -171,7 +171,7 @@ impl Counters {
             let (enabled, running) = (data.time_enabled()?, data.time_running()?);
             let mut count = data.count();
             // Others count too, and the unit took turns. Where there are several units each counts
-            // for a part of the time, and no turns are told from that.
+            // for a part of the time, and no turns can be derived from that.
             if alone && running < enabled && running.as_nanos() > 0 {
                 let part = enabled.as_secs_f64() / running.as_secs_f64();
                 count = (count as f64 * part) as u64;

@@ -155,7 +155,7 @@ fn through(file: &OwnedFd) -> PathBuf {
 }
 
 fn reopened(path: &Path, own: &Path) -> Result<File, ForeignError> {
-    // What was checked blocks nobody; a lease that its owner holds would.
+    // Opening what was checked does not block; a lease that its owner holds would make it.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     open(own, flags, Mode::empty()).map(File::from).map_err(|e| ForeignError::Io {
         path: path.to_owned(),

@@ -8,8 +8,8 @@
 //! Invariants:
 //! - The program notices nothing: pages keep their addresses and contents.
 //! - A piece is short (a few thousand pages), because the balancer waits for it.
-//! - Everything that the kernel refuses, a page or all of them, is counted or told, never an end of
-//!   anything else: a process may end, or belong to somebody else.
+//! - Everything that the kernel refuses, a page or all of them, is counted or reported, never an end of
+//!   anything else: a process may end, or belong to another user.
 
 use crate::proc::{Proc, read_all, status_number};
 use evenly_engine::{MemoryMoved, MemoryUnknown};
@@ -219,7 +219,7 @@ impl Job {
         }
         let ranges = ranges(proc, self.pid, self.from);
         let on_node = ranges.iter().fold(0u64, |all, (_, pages)| all.saturating_add(*pages));
-        // Without numa_maps nobody knows.
+        // Without numa_maps it is unknown.
         let is_more = on_node > self.stayed && on_node != u64::MAX;
         if is_more {
             (self.ranges, self.looked_at, self.stayed) = (ranges, 0, 0);
@@ -275,7 +275,7 @@ fn move_pages(pid: Pid, addresses: &[u64], to: Option<u32>) -> io::Result<Vec<c_
     let mut status: Vec<c_int> = vec![-libc::ENOENT; pages.len()];
     // SAFETY: addresses are numbers to this process, which the kernel looks up in the other one; the
     // vectors of addresses, nodes (or null, to move nothing) and status all have as many elements as
-    // it is told, and only those of the status are written.
+    // the count says, and only those of the status are written.
     let r = unsafe {
         libc::syscall(
             libc::SYS_move_pages,

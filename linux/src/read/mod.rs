@@ -1,7 +1,7 @@
 //! What is read: threads and their times, instructions, memory, and what limits a program.
 //!
 //! Invariant: the modules of this room need no journal, for no program runs differently because of them
-//! when they are done. Two of them do change something: [`memory`] moves pages when it is told to, which
+//! when they are done. Two of them do change something: [`memory`] moves pages on request, which
 //! no mask or share depends on, and [`pace`] binds threads of its own.
 
 pub mod bpf;

@@ -1,10 +1,10 @@
 //! How fast each CPU computes, for whatever reason: one that shares its core with a busy hyperthread, that is
-//! too hot, or that the host of a virtual machine gives to others without saying so. No file tells, so the same
+//! too hot, or that the host of a virtual machine gives to others without saying so. No file shows it, so the same
 //! short work is done on one CPU after the other, and the CPU time that it takes is measured.
 //!
 //! Invariant: nothing is changed but the affinity of a thread of this very process; its work takes well under a
-//! hundredth of one CPU. What was measured on a CPU that idles says little, as its clock is low then: whoever
-//! uses it has to leave that out.
+//! hundredth of one CPU. What was measured on a CPU that idles says little, as its clock is low then: callers
+//! have to leave that out.
 
 use crate::{affinity, clock};
 use evenly_model::{CpuId, CpuSet, Tid};
@@ -18,7 +18,7 @@ use std::time::Duration;
 const STEPS: u64 = 80_000;
 /// The time between two pieces.
 const INTERVAL: Duration = Duration::from_millis(25);
-/// Fewer pieces tell nothing of a CPU.
+/// Fewer pieces are too few to judge a CPU.
 const LEAST: u64 = 6;
 
 /// What the work took on one CPU.
@@ -111,7 +111,7 @@ impl Shared {
     }
 }
 
-/// Does the work once, and tells the CPU time that it took.
+/// Does the work once, and returns the CPU time that it took.
 fn piece() -> f64 {
     let began = clock::thread_cpu_time();
     let mut x = black_box(1_u64);

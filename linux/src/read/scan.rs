@@ -1,7 +1,7 @@
 //! Finds the threads of a program: of its process, its children and theirs, as they come and go.
 //!
-//! Three kinds of work, each done in pieces of at most about [`PIECE`] readings, so that whoever
-//! keeps an overhead budget can stop after any of them, and so that balancing points happen in
+//! Three kinds of work, each done in pieces of at most about [`PIECE`] readings, so that a
+//! caller with an overhead budget can stop after any of them, and so that balancing points happen in
 //! between:
 //!
 //! - [`Scanner::find_processes`] goes over all processes of the machine for those of the program.
@@ -9,19 +9,19 @@
 //!   for such that do by now, and lists those that are new.
 //! - [`Scanner::look`] reads the threads that have wanted a CPU, the [`Scanner::candidates`].
 //!
-//! Invariants: a thread is told apart from an earlier one with the same id by its start time, or by
+//! Invariants: a thread is distinguished from an earlier one with the same id by its start time, or by
 //! a descriptor that was opened on it and that the kernel fails once it has ended. A process that
-//! has been met stays known until it ends, even if its parent ends first. Once all threads are known
+//! has been found stays known until it ends, even if its parent ends first. Once all threads are known
 //! a search and a look allocate nothing.
 //!
 //! Cost: a process whose number of threads has not changed (one `fstat` of its task directory) is
 //! listed again only now and then, and a thread that is known costs one `pread`. Of a thread that
 //! has never wanted a CPU to speak of, nothing but its times is read: programs have thousands of
-//! such threads, and nobody needs their names.
+//! such threads, and their names are not needed.
 //!
 //! Times are read from `schedstat` here, whatever `--source` says: that is for the threads that are
 //! balanced. Most threads of which there are many sleep, and a question and an answer by netlink for
-//! each of them would cost several times as much as the one `pread`. Nothing is lost: a kernel that tells
+//! each of them would cost several times as much as the one `pread`. Nothing is lost: a kernel that reports
 //! waiting times by taskstats has `schedstat` (CONFIG_TASK_DELAY_ACCT selects CONFIG_SCHED_INFO).
 
 use crate::proc::{Proc, Stat, parse_schedstat};
@@ -53,7 +53,7 @@ const LIST_ENTRIES: usize = LIST_BYTES / 24;
 
 /// A listing is trusted for this long while the number of threads stays the same.
 const LISTING: Nanos = Nanos::from_millis(1_000);
-/// Links of the task directory of a process with one thread: nobody can have taken its place.
+/// Links of the task directory of a process with one thread: no other can have taken its place.
 const ONE_THREAD: u64 = 3;
 /// For how many passes a process is taken not to be of the program.
 const STRANGERS: u32 = 16;
@@ -154,7 +154,7 @@ pub struct Scanner {
     parents: HashMap<Pid, (Pid, u64)>,
     /// Threads that have not wanted a CPU to speak of.
     sleepers: Vec<Thread>,
-    /// Threads that have; beside each, in the other list, what is told of it.
+    /// Threads that have; beside each, in the other list, what is reported of it.
     known: Vec<Thread>,
     candidates: Vec<Candidate>,
     stage: Stage,
@@ -529,7 +529,7 @@ impl Scanner {
         let Some(times) = read_times(&self.proc, tasks, thread, work) else { return false };
         let idle = times == candidate.times;
         let look = !idle || self.turns_of_known.has(at);
-        // Without a descriptor a thread is told from another one of its id by its start alone.
+        // Without a descriptor a thread is distinguished from another one of its id by its start alone.
         if look || thread.file.is_none() {
             match read_stat(&self.proc, tasks, thread, work) {
                 Some(stat) if stat.start == candidate.id.start => {

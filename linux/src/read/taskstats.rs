@@ -62,15 +62,15 @@ pub struct TaskTimes {
     pub voluntary_switches: u64,
     /// Context switches because another thread had to run.
     pub involuntary_switches: u64,
-    /// How long ago the thread started, to a microsecond, which tells it from an earlier one of the
-    /// same id. None where the kernel does not tell (built without CONFIG_TASK_XACCT).
+    /// How long ago the thread started, to a microsecond, which distinguishes it from an earlier one
+    /// of the same id. None where the kernel does not report it (built without CONFIG_TASK_XACCT).
     pub age: Option<Nanos>,
 }
 
 impl TaskTimes {
     /// Whether this can be of a thread that was there at the time `seen`, where the reading was asked
     /// for at the time `asked`, both of the monotonic clock. A thread that has got its id since has
-    /// started since. None where the kernel does not tell.
+    /// started since. None where the kernel does not report it.
     #[must_use]
     pub fn is_of_thread_seen(&self, seen: Nanos, asked: Nanos) -> Option<bool> {
         // The kernel looked at its clock after `asked`, and rounded down to a microsecond.

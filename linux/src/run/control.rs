@@ -5,7 +5,7 @@ use evenly_model::Nanos;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Tells a running balancer to end or to pause, from any thread.
+/// Ends a running balancer, or wakes its threads, from any thread.
 #[derive(Clone, Default)]
 pub struct Control(Arc<(Mutex<Wish>, Condvar)>);
 
@@ -21,9 +21,9 @@ impl Control {
         self.0.1.notify_all();
     }
 
-    /// Makes those who sleep look into their mailboxes.
+    /// Wakes the threads that sleep, so that they look into their mailboxes.
     pub(crate) fn wake(&self) {
-        // With the lock, so that nobody is between looking and sleeping.
+        // With the lock, so that no thread is between looking and sleeping.
         let _wish = self.lock();
         self.0.1.notify_all();
     }

@@ -23,12 +23,12 @@
 //!
 //! The program stays in evenly's process group, so that the kernel sends it the terminal's
 //! signals (Ctrl-C, Ctrl-\\, Ctrl-Z, resizing, hangup) directly. Evenly gets them too and drops
-//! them; they are known by `si_code > 0`. One exception: on a hangup the kernel tells only the
+//! them; they are known by `si_code > 0`. One exception: on a hangup the kernel signals only the
 //! session leader, so that a SIGHUP is passed on where evenly is the leader.
 //!
 //! A signal that a process sent is passed on, as the program is what the sender means: by
 //! sigqueue(3) with its value and sender where it came by sigqueue(3), by kill(2) otherwise. A
-//! receiver cannot tell kill(pid) from kill(-pgid), and in the second case the program has the
+//! receiver cannot distinguish kill(pid) from kill(-pgid), and in the second case the program has the
 //! signal already. It then gets it twice, which is the lesser harm: of two SIGTERMs at the same
 //! time most programs notice one (a pending standard signal is merged, the default action ends
 //! the program, an ignored one is ignored), `timeout` sends two to the program that it starts in
@@ -45,7 +45,7 @@
 //! When the program stops, evenly stops with the same signal, so that the shell sees the job
 //! stopped; a program that ignores SIGTSTP keeps evenly running. Where no shell with job control
 //! waits for evenly and only the program was stopped (`kill -STOP` by a resource manager), evenly
-//! runs on, as the SIGCONT would come to the program alone and nobody would wake evenly. When
+//! runs on, as the SIGCONT would come to the program alone and would not wake evenly. When
 //! evenly gets SIGCONT it continues the program if that is still stopped; a running program is
 //! not sent a second SIGCONT, since after `fg` and `bg` it has had its own.
 //!
@@ -371,7 +371,7 @@ impl Supervisor {
         }
     }
 
-    /// Stops evenly as the program was stopped, if somebody will continue it.
+    /// Stops evenly as the program was stopped, if a shell will continue it.
     fn follow(&mut self, signal: c_int) {
         let whole_group = std::mem::take(&mut self.own_stop);
         // A SIGCONT that waits would be discarded by the stop, and we should sleep for ever.

@@ -1,13 +1,13 @@
 //! What the policy goes by, while it is at work: a small file beside the journal that `evenly tune` writes
 //! and the balancer reads whenever it has changed.
 //!
-//! A file and not a socket: it says what holds now also to who only asks, outlives nobody who waits for an
-//! answer, and is in a directory that nobody else can write ([`StateDir`]). It is replaced as a whole, so
+//! A file and not a socket: a reader that only asks gets what holds now as well, no reader waits for an
+//! answer, and the directory is one that no other user can write to ([`StateDir`]). It is replaced as a whole, so
 //! it is never read half-written. It is named by process id and start time of the balancer, so that one that a
 //! killed balancer left is never taken for that of another.
 //!
 //! Invariant: what the balancer goes by is always a set of values that are in range and in order; a file
-//! that has others changes nothing, and is told once.
+//! that has others changes nothing, and is reported once.
 
 use crate::foreign::open_file;
 use crate::journal::{Process, StateDir};
@@ -156,7 +156,7 @@ impl Tuning {
         for path in entries.map(|e| e.path()) {
             let is_tuning = path.extension().is_some_and(|x| x == EXTENSION);
             if is_tuning && owner(&path).is_some_and(|p| !p.is_alive(&proc)) {
-                // One that cannot be removed is in nobody's way.
+                // One that cannot be removed does no harm.
                 let _ = fs::remove_file(&path);
             }
         }
@@ -176,7 +176,7 @@ impl Tuning {
 
 impl Drop for Tuning {
     fn drop(&mut self) {
-        // Nobody is disturbed by one that stays: its balancer has ended, and its name says which that was.
+        // One that stays does no harm: its balancer has ended, and its name says which that was.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -197,7 +197,7 @@ pub struct TuningReader {
 }
 
 impl TuningReader {
-    /// What holds from now on, where that has changed, with what is to be told of it; or why what the file
+    /// What holds from now on, where that has changed, with a note about it; or why what the file
     /// says does not hold.
     pub fn look(&mut self, now: Nanos) -> Option<Result<(Parameters, String), String>> {
         if now < self.next {
@@ -352,7 +352,7 @@ mod tests {
         let e = tune(&dir, own, &[(Parameter::HighUtil, 90.0)]).unwrap_err().to_string();
         assert!(e.starts_with("hpc-auto does not look at high-util; it looks at patience"), "{e}");
         assert_eq!(reader.look(now(&reader)), None);
-        // Somebody has written into it.
+        // Another program has written into it.
         for (text, words) in [
             ("policy=hpc-auto\nmost-ratio=0\n", "most-ratio cannot be 0"),
             ("policy=hpc-uniform\n", "cannot become hpc-uniform"),

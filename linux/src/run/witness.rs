@@ -6,7 +6,7 @@
 //! compute ([`crate::pace`]).
 //!
 //! Invariants: nothing is changed, in the program or anywhere else. What cannot be read is left out and
-//! told. The witness takes about a fiftieth of a CPU: it looks less often where a look takes long. A sparing
+//! reported. The witness takes about a fiftieth of a CPU: it looks less often where a look takes long. A sparing
 //! one, which watches beside a balancer, takes a tenth of that, measures no CPUs, and gives up where it would
 //! have to remember too much.
 //!
@@ -48,7 +48,7 @@ const VARIABLES: [&str; 11] = [
     "OMPI_MCA_mpi_yield_when_idle",
     "OMPI_MCA_mpi_oversubscribe",
 ];
-/// More other processes than that are not told. Many, as those on other CPUs than the program's are among
+/// More other processes than that are not reported. Many, as those on other CPUs than the program's are among
 /// them.
 const OTHERS: usize = 64;
 /// A CPU for which more than this part of the time was not counted has lost ticks.
@@ -94,7 +94,7 @@ struct Track {
     seen: Nanos,
     first: Counts,
     last: Counts,
-    /// What it tells of its own waiting, and how long it spun by that.
+    /// What it reports of its own waiting, and how long it spun by that.
     wait_report: WaitReport,
     spun: Nanos,
     disk: Nanos,
@@ -128,7 +128,7 @@ pub struct Witness {
     online: CpuSet,
     cpuset: CpuSet,
     ticks: BTreeMap<CpuId, [(Nanos, CpuTicks); 2]>,
-    /// What the witness itself used of each CPU, which the program need not hear of.
+    /// What the witness itself used of each CPU, which is not reported.
     own: BTreeMap<CpuId, Nanos>,
     quota: Option<(Quota, Quota)>,
     quota_at: Option<QuotaSource>,
@@ -151,7 +151,7 @@ impl Witness {
         Self::with(root, CLOSE)
     }
 
-    /// One that takes little, for a program that somebody balances.
+    /// One that takes little, for a program that is being balanced.
     #[must_use]
     pub fn sparing(root: Pid) -> Self {
         Self::with(root, SPARING)
@@ -412,7 +412,7 @@ impl Witness {
                 heeds |= matches!(known, Some(Runtime::Gomp | Runtime::Omp));
                 self.runtimes.extend(known);
             }
-            // Whoever starts the program may have others than it.
+            // The process that starts the program may have others than it.
             let found = if heeds { heeded.get_or_insert_default() } else { &mut others };
             for variable in read("environ").split(|&b| b == 0) {
                 let text = String::from_utf8_lossy(variable);

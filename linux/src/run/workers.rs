@@ -14,7 +14,7 @@
 //! Known gap: two swaps in one domain do not go on at the same time, though they could. One is two
 //! changes of a mask, or three where both threads have their CPUs to themselves, some 20 us each.
 //!
-//! Invariant: nobody waits here for anything but time.
+//! Invariant: no thread waits here for anything but time.
 
 use crate::clock::{now, thread_cpu_time};
 use crate::control::Control;
@@ -92,7 +92,7 @@ impl Worker {
     pub(crate) fn run(mut self, control: &Control) {
         loop {
             if !self.board.active() {
-                // Told by the caretaker when that changes.
+                // The caretaker wakes it when that changes.
                 if control.sleep_until(now() + LONG, || self.board.active()) {
                     return;
                 }

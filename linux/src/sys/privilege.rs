@@ -1,4 +1,4 @@
-//! Whether this process has privileges that its program file gave to whoever started it.
+//! Whether this process has privileges that its program file gave to the user who started it.
 //!
 //! Such a process cannot trust its environment: the variables of hwloc name plug-ins that it loads, others name
 //! directories whose journals decide which threads evenly changes. The loader ignores its own variables then

@@ -44,12 +44,12 @@ pub struct Stat {
     pub policy: u32,
 }
 
-/// What tells the program that a process runs from the one that it becomes by exec.
+/// What distinguishes the program that a process runs from the one that it becomes by exec.
 ///
 /// The kernel puts the stack of each new program at a random place; where that has been turned off
 /// (`setarch -R`) the place still depends on arguments and environment, and the length of the code
 /// on the program. Known gap: a program that becomes itself once more, at the same places, is not
-/// told from itself. Where the places may not be read (a program that may not be traced) they are 0.
+/// recognised. Where the places may not be read (a program that may not be traced) they are 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Image {
     /// Of a process's first thread: it has not called exec since it was forked (PF_FORKNOEXEC). Of
@@ -175,7 +175,7 @@ pub struct CpuTicks {
     pub busy: u64,
     /// By the host of a virtual machine.
     pub stolen: u64,
-    /// By nobody.
+    /// By no process.
     pub idle: u64,
 }
 
@@ -375,7 +375,7 @@ pub fn parse_file_call(text: &[u8]) -> Option<u32> {
     CALLS.contains(&call).then_some(fd)
 }
 
-/// Variables by which launchers tell a process its rank; the first that is there counts. What starts
+/// Variables by which launchers give a process its rank; the first that is there counts. What starts
 /// the others may itself have been started by Slurm, so that comes last.
 pub const RANK_VARIABLES: [&str; 5] =
     ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID"];

@@ -37,7 +37,7 @@ impl Real {
         self
     }
 
-    /// The same where directories that are a kernel's behave as told.
+    /// The same where the kernel's directories behave as given.
     #[must_use]
     pub fn with_files(mut self, files: Arc<dyn Files>) -> Self {
         self.files = files;

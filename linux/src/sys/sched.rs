@@ -33,7 +33,7 @@ pub struct Scheduling {
     pub priority: u8,
     /// Whether its children are scheduled normally, where it is a real-time thread.
     pub reset_on_fork: bool,
-    /// For how long it runs at a stretch. [`Nanos::ZERO`] where the kernel does not tell (before 6.12), or
+    /// For how long it runs at a stretch. [`Nanos::ZERO`] where the kernel does not report it (before 6.12), or
     /// its own choice.
     pub slice: Nanos,
 }
@@ -127,7 +127,7 @@ pub fn get(tid: Tid) -> io::Result<Scheduling> {
     }
     let policy = u8::try_from(a.policy).map_err(|_| io::ErrorKind::InvalidData)?;
     let fair = matches!(policy, OTHER | BATCH | IDLE | EXT);
-    // Real-time threads keep a nice value, of which that call does not tell.
+    // Real-time threads keep a nice value, which that call does not return.
     let nice = if fair { a.nice } else { nice(tid)? };
     Ok(Scheduling {
         policy,
@@ -149,7 +149,7 @@ fn nice(tid: Tid) -> io::Result<i32> {
 /// Sets the nice value of a thread, and nothing else.
 ///
 /// # Errors
-/// As setpriority(2): EACCES where it may not be lowered so far, EPERM for somebody else's thread,
+/// As setpriority(2): EACCES where it may not be lowered so far, EPERM for another user's thread,
 /// ESRCH where it has ended.
 pub fn set_nice(tid: Tid, nice: i8) -> io::Result<()> {
     // SAFETY: the call takes numbers only.
@@ -189,7 +189,7 @@ pub(crate) fn change(tid: Tid, found: &Scheduling, to: &Scheduling, base: Nanos)
     set(tid, &Scheduling { slice, ..*to })
 }
 
-/// The slice that the kernel gives a thread by itself. None where it does not tell (before 6.12).
+/// The slice that the kernel gives a thread by itself. None where it does not report it (before 6.12).
 #[must_use]
 pub fn base_slice() -> Option<Nanos> {
     // A thread of our own, for this one may have inherited another.
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn the_kernels_slice_comes_back_after_another() {
         let Some(base) = base_slice() else {
-            return evenly_testing::skip("sched-slice", "the kernel does not tell slices");
+            return evenly_testing::skip("sched-slice", "the kernel does not report slices");
         };
         std::thread::spawn(move || {
             let own = get(Tid(0)).unwrap();

@@ -6,7 +6,7 @@
 //!
 //! evenly and the guardian hold the two ends of a socket pair. The kernel closes evenly's end
 //! when the last of its threads is gone, so no mask is set any more when the guardian sees that;
-//! and evenly sees the guardian's end close if somebody kills the guardian, and starts another. In
+//! and evenly sees the guardian's end close if the guardian is killed, and starts another. In
 //! between the guardian
 //! sleeps, and wakes at most once a second to look at one word of the shared journal.
 //! The guardian holds the journal's descriptor, which comes over the connection, as does that of another
@@ -17,7 +17,7 @@
 //!
 //! It has its own session, hence no terminal and no part in the process group that a terminal or a
 //! job scheduler signals, and it ignores every signal that can be ignored: only SIGKILL ends it
-//! early. SIGTERM is ignored because whoever ends evenly with it, or shuts the machine down, sends it
+//! early. SIGTERM is ignored because a user who ends evenly with it, or a shutdown, sends it
 //! to both, and the guardian must be the one to stay; it ends by itself right after evenly.
 
 mod connection;
@@ -148,7 +148,7 @@ impl Guardian {
     /// [`GuardianError`]: balancing must then not start.
     pub fn start(exe: &Path, journal: &Arc<Journal>, stderr: bool) -> Result<Self, GuardianError> {
         let mut command = Command::new(exe);
-        // By its name whoever lists processes sees whose guardian it is.
+        // A list of processes shows by its name whose guardian it is.
         let path = journal.path();
         command.args([OsStr::new("guardian"), OsStr::new("--journal"), path.as_os_str()]);
         // The connection travels as standard input: no other descriptor survives exec.
@@ -184,7 +184,7 @@ impl Guardian {
     /// whether that was needed.
     ///
     /// # Errors
-    /// As [`Guardian::start`]: nobody watches then, and all masks must be given back.
+    /// As [`Guardian::start`]: no guardian watches then, and all masks must be given back.
     pub fn renew(&self) -> Result<bool, GuardianError> {
         let mut hold = self.lock();
         if hold.watching.as_ref().is_some_and(Watching::is_alive) {
@@ -231,7 +231,7 @@ impl Guardian {
         };
         drop(connection);
         match child.wait() {
-            // Whoever waits for all children of evenly may have been first.
+            // A wait for all children of evenly may have come first.
             Err(e) if e.raw_os_error() != Some(libc::ECHILD) => {
                 Err(GuardianError::System { what: "wait for its end", source: e })
             }
@@ -378,7 +378,7 @@ impl Watched for Evenly<'_> {
     }
 
     fn release(&mut self) {
-        // Dying of a journal that cannot be read now would leave nobody to try again.
+        // Dying of a journal that cannot be read now would leave no process to try again.
         if !self.live.is_clean() {
             let _ = restore::release_living(&self.live, self.real);
         }

@@ -1,8 +1,8 @@
 //! What tests of promises need that start processes: a test program starts itself again in roles, of which
-//! `program` is here: one with threads that does what it is told.
+//! `program` is here: one with threads that follows commands.
 //!
 //! Invariant: no test waits for a time to be over; each waits for what is expected, for much longer than
-//! that can take, and leaves nobody behind.
+//! that can take, and leaves no process behind.
 
 #![allow(dead_code, unreachable_pub, reason = "shared by several test programs")]
 
@@ -58,7 +58,7 @@ pub fn kill_at_a_change() -> std::io::Result<()> {
     let is = |number: libc::c_long, if_so, if_not| {
         instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, number as u32, if_so, if_not)
     };
-    // The number of the system call is the first that the kernel tells.
+    // The number of the system call is the first word that the kernel passes.
     let mut program = vec![load(0)];
     for (i, number) in calls.into_iter().enumerate() {
         // Over the calls behind it and the three instructions that look at openat.

@@ -30,9 +30,9 @@ impl LinuxMachine {
             m.suspect = None;
             return self.take_charge(id);
         }
-        // A CPU that goes offline is taken from masks as they are told before it is taken from the
+        // A CPU that goes offline is taken from masks as they are reported before it is taken from the
         // CPUs that are online, and a thread that may use no other gets all of them: the whole mask
-        // tells that.
+        // shows that.
         let status = self.proc.thread_status(id.tid).ok();
         if let Some(whole) = status.as_deref().and_then(whole_mask)
             && whole != found
@@ -209,7 +209,7 @@ impl Actuator for LinuxMachine {
 
     fn release(&mut self, id: ThreadId) -> bool {
         self.restore(id);
-        // Whoever takes it over meets it with the mask that it has: nothing of ours may be left.
+        // Another domain registers it with the mask that it has: nothing of ours may be left.
         let free = (self.managed.get(&id)).is_none_or(|m| !m.left_alone && m.set == m.original);
         if free {
             self.unregister(id);

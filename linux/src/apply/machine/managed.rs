@@ -21,7 +21,7 @@ pub(super) struct Managed {
     pub(super) suspect: Option<CpuSet>,
     /// The program has chosen its mask.
     pub(super) left_alone: bool,
-    /// The last mask of ours that `Masks` has been told of, so that it is told once.
+    /// The last mask of ours that is noted in `Masks`, so that it is noted once.
     pub(super) noted: CpuSet,
 }
 

@@ -45,7 +45,7 @@ struct Program {
 }
 
 impl Program {
-    /// None where the process has ended, or its first thread alone has: that tells nothing.
+    /// None where the process has ended, or its first thread alone has: nothing follows from that.
     fn of(proc: &Proc, pid: Pid) -> Option<Self> {
         let stat = proc.thread_stat(Tid(pid.0))?;
         let dead = stat.run_state() == RunState::Dead;
@@ -194,7 +194,7 @@ impl Masks {
     }
 }
 
-/// Time since boot in the unit in which `/proc` tells when a thread started, rounded down.
+/// Time since boot in the unit in which `/proc` shows when a thread started, rounded down.
 pub(super) fn ticks_since_boot() -> u64 {
     let per_second = rustix::param::clock_ticks_per_second().max(1);
     let t = clock::since_boot();

@@ -4,7 +4,7 @@
 //! (which masks evenly has set, and what the threads had before) is in [`Masks`], which they share.
 //!
 //! Invariants:
-//! - A mask is set only inside the one that the thread had when it was met (P1), and only after it
+//! - A mask is set only inside the one that the thread had when it was registered (P1), and only after it
 //!   is in the journal (P4).
 //! - Before a mask is changed it is compared with the one that we left. Where it differs, and
 //!   neither the cpuset nor the guardian explains it, the program has set it: its wish wins, and
@@ -14,7 +14,7 @@
 //! - In the steady state a reading is one `pread`, or with BPF none, and allocates nothing.
 //!
 //! # Whose mask is it?
-//! A thread that could use its whole cpuset when it was met is taken to want every CPU that there
+//! A thread that could use its whole cpuset when it was registered is taken to want every CPU that there
 //! is: it follows the cpuset when that grows, as it would have without evenly. A cpuset or a CPU
 //! that goes offline trims masks, and the kernel gives them back when it grows again; so what we
 //! set is remembered as it was set, and what is found is compared with what the kernel leaves of
@@ -27,7 +27,7 @@
 //!
 //! A thread that was created after one of its process (or of an ancestor of it) was given a mask,
 //! and that has this very mask, is taken to have inherited it. That the program itself chose the
-//! same mask for a new thread cannot be told from this.
+//! same mask for a new thread cannot be distinguished from this.
 //!
 //! A program that a thread becomes by exec keeps its mask, ours if it had one. So each process of
 //! which a thread has a mask of ours is looked at again and again ([`Masks::look_for_exec`]), and
@@ -71,7 +71,7 @@ pub struct LinuxMachine {
     source: Source,
     /// What the threads do, where that is counted.
     counters: Option<Counters>,
-    /// What they say of their waiting, where they do.
+    /// What they report of their waiting, where they do.
     wait_reports: Option<WaitReports>,
     /// What ranks count, where they do.
     ranks: Option<RankCounts>,
@@ -130,7 +130,7 @@ impl LinuxMachine {
         machine
     }
 
-    /// With these counters, which tell progress from now on.
+    /// With these counters, by which progress is measured from now on.
     #[must_use]
     pub fn counting(mut self, counters: Option<Counters>) -> Self {
         self.counters = counters;
@@ -144,7 +144,7 @@ impl LinuxMachine {
         self
     }
 
-    /// With what threads say of their own waiting.
+    /// With what threads report of their own waiting.
     #[must_use]
     pub fn told_by(mut self, testimonies: Option<Testimonies>) -> Self {
         self.wait_reports = testimonies.map(WaitReports::new);
@@ -158,8 +158,8 @@ impl LinuxMachine {
         self
     }
 
-    /// Takes note of a cpuset that has changed. To be called before threads are met: whether a
-    /// thread could use its whole cpuset is told by the one that is known.
+    /// Takes note of a cpuset that has changed. To be called before threads are registered:
+    /// whether a thread could use its whole cpuset is judged by the one that is known.
     pub fn look_at_cpuset(&mut self) {
         if self.watch.changed() {
             self.read_cpuset();
@@ -167,7 +167,7 @@ impl LinuxMachine {
     }
 
     fn read_cpuset(&mut self) {
-        // Of a process that has ended nothing can be told: the last known cpuset holds, and the
+        // Of a process that has ended nothing can be read: the last known cpuset holds, and the
         // kernel refuses what is really not allowed.
         if !self.cpuset.is_empty() && self.proc.process_stat(self.root).is_none() {
             return;
@@ -299,7 +299,7 @@ impl Sensors for LinuxMachine {
     }
 
     fn neighbours(&mut self) -> Vec<Neighbour> {
-        // A directory that cannot be read has nothing to tell.
+        // A directory that cannot be read shows no neighbours.
         let all = others(&self.masks.journal.dir(), &self.proc).unwrap_or_default();
         let own = Process::own();
         all.into_iter()

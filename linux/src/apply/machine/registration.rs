@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 
 impl LinuxMachine {
     /// The process of a thread, the mask that it had before evenly came, and the one it has now.
-    /// `/proc` tells the whole mask, with CPUs that are offline at the moment, where
+    /// `/proc` shows the whole mask, with CPUs that are offline at the moment, where
     /// sched_getaffinity leaves them out.
     fn look(&self, id: ThreadId) -> Option<(Pid, CpuSet, CpuSet)> {
         let status = self.proc.thread_status(id.tid).ok()?;
@@ -68,7 +68,7 @@ impl LinuxMachine {
             && self.register(id).is_ok()
         {
             self.restore(id);
-            // Should it compute it is met again, with the mask that it has then.
+            // Should it compute it is registered again, with the mask that it has then.
             self.unregister(id);
         }
     }
@@ -94,7 +94,7 @@ impl LinuxMachine {
         self.masks.look_for_exec(&self.proc)
     }
 
-    /// Gives the thread back the mask that it had when it was met, or that it inherited one of ours
+    /// Gives the thread back the mask that it had when it was registered, or that it inherited one of ours
     /// instead of, and forgets it: it has become another program, which must see all its CPUs
     /// (promise P3).
     pub fn reclaim(&mut self, id: ThreadId) {
@@ -103,7 +103,7 @@ impl LinuxMachine {
         }
     }
 
-    /// Whether a thread that has been bound, as far as we know, by the program or by whoever started
+    /// Whether a thread that has been bound, as far as we know, by the program or by the one that started
     /// it, may use all of `whole` by now. `within` is what we know of one whose mask was never changed.
     #[must_use]
     pub fn is_unbound(&self, id: ThreadId, within: &CpuSet, whole: &CpuSet) -> bool {
@@ -114,7 +114,7 @@ impl LinuxMachine {
         bound && affinity::get(id.tid).is_ok_and(|found| whole.is_subset(&found))
     }
 
-    /// Meets a thread: from now on its mask may be changed.
+    /// Registers a thread: from now on its mask may be changed.
     ///
     /// # Errors
     /// [`ApplyError::Gone`] where it has ended, [`ApplyError::Refused`] where the journal has no
@@ -147,8 +147,8 @@ impl LinuxMachine {
         self.managed.get_mut(&id).ok_or(ApplyError::Gone)
     }
 
-    /// Forgets a thread that has ended or has its original mask, or one that is not ours: it can be met
-    /// anew.
+    /// Forgets a thread that has ended or has its original mask, or one that is not ours: it can be
+    /// registered anew.
     pub fn unregister(&mut self, id: ThreadId) {
         if let Some(m) = self.managed.remove(&id) {
             self.masks.ended(id, m.pid);

@@ -7,7 +7,7 @@ use evenly_engine::Waiting;
 use evenly_model::{Nanos, ThreadId, Tid};
 use std::collections::HashMap;
 
-/// What a thread says of itself, from inside its program.
+/// What a thread reports of its own waiting, from inside its program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Testimony {
     /// Which thread.
@@ -19,11 +19,11 @@ pub struct Testimony {
     pub waiting: Waiting,
 }
 
-/// Reads what all threads of a program say of themselves at this moment. Nothing is added where nothing
+/// Reads what all threads of a program report at this moment. Nothing is added where nothing
 /// can be read any more.
 pub type Testimonies = Box<dyn FnMut(Nanos, &mut Vec<Testimony>) + Send>;
 
-/// Threads that tell of their waiting, and what they said last.
+/// The last reports of all threads that report their waiting.
 pub(crate) struct WaitReports {
     read: Testimonies,
     all: Vec<Testimony>,
@@ -37,7 +37,7 @@ impl WaitReports {
         Self { read, all: Vec::new(), by_tid: HashMap::new(), ticks_per_second }
     }
 
-    /// Reads what all of them say now.
+    /// Reads the reports as they are now.
     pub(crate) fn refresh(&mut self) {
         self.all.clear();
         (self.read)(now(), &mut self.all);
@@ -45,7 +45,7 @@ impl WaitReports {
         self.by_tid.extend(self.all.iter().enumerate().map(|(at, t)| (t.tid, at)));
     }
 
-    /// What this one said.
+    /// The report of this thread.
     pub(crate) fn of(&self, id: ThreadId) -> Option<Waiting> {
         let said = self.all.get(*self.by_tid.get(&id.tid)?)?;
         // Rounded down, as the kernel does.

@@ -4,10 +4,10 @@
 //! mechanism that this user could not undo, as each refuses that itself.
 //!
 //! Frequencies and energy preferences belong to CPUs. A CPU gets the greatest weight of the threads on it,
-//! as those wait for who has most to do; one that none of them is on any more is as it was met.
+//! as those wait for who has most to do; one that none of them is on any more is as it was found.
 //!
 //! Round robin raises threads above all normal ones: those with a weight above 1, for [`RR_LEASE`] at a time.
-//! Nobody may be kept from a CPU by a thread that only waits, so it is refused, and taken back, where threads
+//! No thread may be kept from a CPU by one that only waits, so it is refused, and taken back, where threads
 //! spin.
 
 use super::{
@@ -137,7 +137,7 @@ struct Raised {
     spins: Option<f64>,
 }
 
-/// This part of their CPU time may threads spin that are raised. What is told of spinning is an estimate, in
+/// This part of their CPU time may threads spin that are raised. What is reported of spinning is an estimate, in
 /// which waiting in a run queue counts: of threads that sleep up to 0.06 was seen. Four that spin, with loads of
 /// 3:2 on two CPUs, do so for 0.17.
 const MOST_SPINNING: f64 = 0.15;
@@ -169,7 +169,7 @@ impl Raised {
     }
 
     fn weigh(&mut self, wanted: &[Wanted]) -> Vec<Result<f64, ShareError>> {
-        // One that tells nothing may spin.
+        // One that reports nothing may spin.
         let refused = match self.read_spinning(wanted) {
             _ if wanted.iter().any(|w| w.turns.is_none()) => Some(String::from(
                 "it is not known whether threads spin while they wait (--probe on)",
@@ -647,7 +647,7 @@ mod tests {
         };
         let (up, down) = ((true, sched::ROUND_ROBIN), (false, sched::OTHER));
         let is = |found: &(_, bool, u8, Option<Nanos>)| (found.1, found.2);
-        // Nobody knows whether it spins.
+        // It is unknown whether it spins.
         let unknown = weigh(2.0, None);
         assert!(is(&unknown) == down && unknown.0.is_err(), "{unknown:?}");
         let raised = weigh(2.0, Some([1_000, 10]));
@@ -658,7 +658,7 @@ mod tests {
         let spins = weigh(2.0, Some([1_250, 60]));
         let why = spins.0.clone().unwrap_err().to_string();
         assert!(is(&spins) == down && why.contains("(50 % of their CPU time)"), "{why}");
-        assert!(weigh(2.0, Some([1_255, 60])).0.is_err(), "too little to tell");
+        assert!(weigh(2.0, Some([1_255, 60])).0.is_err(), "too little to judge");
         assert_eq!(is(&weigh(2.0, Some([1_400, 60]))), up);
         // A time that is over.
         shares.tick(crate::clock::now() + RR_LEASE + RR_LEASE);
@@ -678,7 +678,7 @@ mod tests {
             (Choice::MemoryBandwidth, "no MB that can be divided"),
             (Choice::SmtPriority, "smt-priority: "),
         ] {
-            // Where steps are all that there is, the policy is told.
+            // Where steps are all that there is, the policy is notified.
             let steps = choice == Choice::SmtPriority;
             assert_eq!(choice.parts(), if steps { Parts::POWER } else { Parts::Time });
             assert!(choice.gives_speed() && choice.missing(&Real::at(scene.tree.path())).is_some());

@@ -92,8 +92,8 @@ struct Own {
     process: Pid,
     parent: PathBuf,
     group: PathBuf,
-    /// The weight of the thread by its nice value, when it was met.
-    met: f64,
+    /// The weight of the thread by its nice value, when it was registered.
+    original: f64,
 }
 
 /// Shares by control groups.
@@ -107,7 +107,7 @@ pub struct GroupShares {
     /// Directories that are in the journal.
     parents: HashMap<PathBuf, Parent>,
     own: HashMap<ThreadId, Own>,
-    /// Threads that somebody has moved out of the group that they were given.
+    /// Threads that were moved out of the group that they were given.
     left_alone: HashSet<ThreadId>,
     made: u64,
 }
@@ -165,9 +165,9 @@ impl GroupShares {
         if threads.is_empty() { Err(ShareError::Gone) } else { Ok(threads) }
     }
 
-    fn met(&self, id: ThreadId) -> Result<f64, ShareError> {
+    fn original_weight(&self, id: ThreadId) -> Result<f64, ShareError> {
         if let Some(own) = self.own.get(&id) {
-            return Ok(own.met);
+            return Ok(own.original);
         }
         let found = crate::sched::get(id.tid).map_err(|_| ShareError::Gone)?;
         if !found.is_fair() || found.policy == crate::sched::IDLE {
@@ -210,7 +210,7 @@ impl GroupShares {
                 "there are {GROUP_LIMIT} control groups already; further threads are left as they are"
             )));
         }
-        let met = self.met(id)?;
+        let original = self.original_weight(id)?;
         // It may have been created in a group of ours.
         let ours = |p: &Path| {
             p.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with(&self.prefix))
@@ -220,7 +220,7 @@ impl GroupShares {
         self.made += 1;
         let group = parent.join(format!("{}{}", self.prefix, self.made));
         fs::create_dir(&group).map_err(refused(&group))?;
-        let own = Own { process, parent, group, met };
+        let own = Own { process, parent, group, original };
         let filled = self.fill(&own, id, &weight, &refused);
         if filled.is_err() {
             let _ = remove(&System, self.kind, &own.parent, &own.group);
@@ -309,7 +309,7 @@ impl ShareMechanism for GroupShares {
         // Of a process the first thread that has a weight.
         let mut last = ShareError::Gone;
         for (_, id) in self.threads(entity)? {
-            match self.met(id) {
+            match self.original_weight(id) {
                 Ok(met) => return Ok(Bounds { met, least, most }),
                 Err(e) => last = e,
             }
@@ -321,8 +321,8 @@ impl ShareMechanism for GroupShares {
         let bounds = self.bounds(entity)?;
         let mut any = false;
         for (process, id) in self.threads(entity)? {
-            let own = match self.met(id) {
-                Ok(met) => units / bounds.met * met,
+            let own = match self.original_weight(id) {
+                Ok(original) => units / bounds.met * original,
                 Err(_) => continue,
             };
             match self.give_one(process, id, own.round().clamp(bounds.least, bounds.most)) {

@@ -2,10 +2,10 @@
 //! (cpufreq).
 //!
 //! Invariant: a setting is in the journal before it is written (promise P4), and is written back only
-//! where it has a value of ours still. Settings belong to the machine, not to a program: whoever else
-//! runs on the CPU has them as well. CPUs that change frequency together have one setting, which is
-//! journalled for the first of them ([`CpuSettings::first_of`]): for another one ours would be taken for what
-//! was met.
+//! where it has a value of ours still. Settings belong to the machine, not to a program: all that
+//! runs on the CPU has them. CPUs that change frequency together have one setting, which is
+//! journalled for the first of them ([`CpuSettings::first_of`]): for another one ours would be taken for
+//! the original.
 //!
 //! What this acts upon is described in the kernel's Documentation/admin-guide/pm (cpufreq.rst,
 //! intel_pstate.rst, amd-pstate.rst).
@@ -162,8 +162,8 @@ impl ShareMechanism for CpuSettings {
         }
     }
 
-    /// Frequencies: from the least of the hardware to the limit that was met, for above that is what
-    /// somebody has forbidden.
+    /// Frequencies: from the least of the hardware to the limit that was found, for above that is
+    /// forbidden.
     fn bounds(&mut self, entity: Target) -> Result<Bounds, ShareError> {
         let cpu = self.cpu(entity)?;
         let found = self.read(cpu)?;
@@ -372,7 +372,7 @@ mod tests {
             assert_eq!(frequency(cpus[1]), met[1], "{name}");
             limits.set_all(&[(slow, 1.0), (fast, 1e3)]);
             assert_eq!(frequency(cpus[0]), least, "{name}");
-            // Another CPU with the same setting finds what was met, and not what is ours.
+            // Another CPU with the same setting finds the original, and not what is ours.
             let again = limits.bounds(Target::Cpu(limits.first_of(CpuId(cpus[0])))).unwrap();
             assert!((again.met - met[0] as f64).abs() < 1.0, "{name}: {again:?}");
             let mut preferences = of(Setting::EnergyPreference);
@@ -405,7 +405,7 @@ mod tests {
         assert_eq!(scene.has(0, file), "performance");
         preference.set(SECOND, 0.3).unwrap();
         assert_eq!(scene.has(1, file), "power");
-        // Somebody else has thought otherwise since.
+        // Another program has changed it since.
         fs::write(scene.path(1, file), "balance_power\n").unwrap();
         let report = scene.undo();
         assert_eq!((report.settings, report.failed.len()), (1, 0));

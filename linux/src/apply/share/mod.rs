@@ -269,7 +269,7 @@ fn batch() -> Offer {
         there_and_back(|s| s.policy = sched::BATCH).err().map(|e| Missing::of(&words(e), None));
     Offer {
         name: Way::Batch.name(),
-        what: "batch class: on waking up it displaces nobody",
+        what: "batch class: on waking up it displaces no thread",
         gives: Gives::Turns,
         granularity: Granularity::Thread,
         range: None,
@@ -293,7 +293,7 @@ fn idle() -> Offer {
         });
     Offer {
         name: Way::Idle.name(),
-        what: "idle class: runs where nobody else wants to",
+        what: "idle class: runs where no other thread wants to",
         gives: Gives::Share,
         granularity: Granularity::Thread,
         range: Some((3.0 / 1024.0, 1.0)),
@@ -416,7 +416,7 @@ fn divided(real: &Real, resource: Resource) -> Offer {
 }
 
 fn frequency(real: &Real) -> Offer {
-    let whole_machine = "it is the CPU's: whoever else runs there has it, too";
+    let whole_machine = "it is the CPU's: all that runs there has it, too";
     Offer {
         name: "frequency",
         what: "highest frequency of a CPU",
@@ -462,7 +462,7 @@ pub(crate) fn realtime_share(real: &Real) -> Result<f64, String> {
             "real-time threads could starve all others: kernel.sched_rt_runtime_us is {runtime}, needed is less than {period}; sudo sysctl kernel.sched_rt_runtime_us={}",
             period / 100 * 95
         )),
-        _ => Err(String::from("the kernel does not tell what real-time threads leave to others")),
+        _ => Err(String::from("the kernel does not report what real-time threads leave to others")),
     }
 }
 

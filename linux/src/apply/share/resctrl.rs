@@ -2,7 +2,7 @@
 //!
 //! Invariant: as for control groups ([`super::groups`]): the directory is in the journal before the first
 //! group is made, and removing groups of ours gives their threads to the topmost one. Only threads that
-//! are there are taken: groups that somebody else has made are left alone.
+//! are there are taken: groups that others have made are left alone.
 //!
 //! There are few groups (`num_closids`, often 16), so threads of the same weight share one. A group
 //! gets the lowest ways of those that the topmost one has, or so many percent of the bandwidth: it is lowered, and what the
@@ -86,7 +86,7 @@ struct Part {
 }
 
 impl Part {
-    /// Ways of a group must be beside each other, and those that the topmost one lacks are somebody's: the
+    /// Ways of a group must be beside each other, and those that the topmost one lacks belong to other groups: the
     /// longest run of those that it has.
     fn of(value: u64, resource: Resource) -> Self {
         if resource == Resource::Bandwidth {
@@ -279,7 +279,7 @@ impl Resctrl {
             let found = now.to_owned();
             return Err(ShareError::Foreign { what: "resctrl group", found });
         }
-        // Put back by somebody: that is what it was met with, and may be changed again.
+        // Put back by another program: that is what it was found with, and may be changed again.
         let group = self.group(units)?;
         let to = group.clone().unwrap_or_else(|| self.mount()).join(Kind::Resctrl.threads_file());
         let name = group.as_deref().and_then(Path::file_name).and_then(|n| n.to_str());
@@ -420,7 +420,7 @@ fn offered(real: &Real, resource: Resource) -> Result<Division, Missing> {
     }
     let division = Division::read(files, &mount, resource).ok_or_else(|| {
         Missing::of(
-            &format!("{} tells of no {} that can be divided", mount.display(), resource.key()),
+            &format!("{} shows no {} that can be divided", mount.display(), resource.key()),
             None,
         )
     })?;
@@ -587,7 +587,7 @@ mod tests {
             let kernel = Kernel(tree.path().to_owned());
             fs::write(kernel.mount().join("tasks"), "").unwrap();
             let real = Real::at(tree.path());
-            // The machines could not divide bandwidth, whatever `info` tells.
+            // The machines could not divide bandwidth, whatever `info` says.
             let missing = range(&real, Resource::Bandwidth).unwrap_err();
             assert!(missing.why.contains("no MB that can be divided"), "{missing:?}");
             let Some(least) = least else {

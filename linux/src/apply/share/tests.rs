@@ -43,7 +43,7 @@ impl Scene {
         let journal = Arc::new(Journal::create(&dir, None).unwrap());
         let sleeper = Sleeper(Command::new("sleep").arg("600").spawn().unwrap());
         let scene = Self { tmp, journal, sleeper };
-        // Whoever runs the tests may be lowered, where a fifth of that is no nice value any more. A user who may
+        // The process that runs the tests may be lowered, where a fifth of that is no nice value any more. A user who may
         // not raise it has that of the tests.
         let _ = sched::set_nice(scene.tid(), 0);
         scene
@@ -69,7 +69,7 @@ impl Scene {
 }
 
 /// Does something as a user without privileges: ids and capabilities are a thread's own for the kernel.
-fn as_nobody<T: Send>(what: impl FnOnce() -> T + Send) -> Option<T> {
+fn unprivileged<T: Send>(what: impl FnOnce() -> T + Send) -> Option<T> {
     std::thread::scope(|s| {
         s.spawn(|| {
             // SAFETY: the calls take numbers only. Other than the library's they change this thread
@@ -213,7 +213,7 @@ fn a_raised_thread_falls_back_when_its_time_is_over() {
 #[test]
 fn what_could_not_be_undone_is_not_done() {
     let mut refusals = Vec::new();
-    let ran = as_nobody(|| {
+    let ran = unprivileged(|| {
         let tried = tempfile::tempdir().ok().map(|tmp| {
             let dir = StateDir::at(&tmp.path().join("state")).unwrap();
             let journal = Arc::new(Journal::create(&dir, None).unwrap());
@@ -349,7 +349,7 @@ fn groups_of_those_that_come_and_go_are_removed() {
         let given = groups.set_all(&[(stays, 0.5), (comes, 2.0)]);
         assert!(given.iter().all(Result::is_ok), "{given:?}");
         assert_eq!(ours(), 2);
-        // It ends, and the balancer hears of it.
+        // It ends, and the balancer is notified.
         drop(sleeper);
         groups.restore(comes).unwrap();
         assert_eq!(ours(), 1);
@@ -529,7 +529,7 @@ const NOWHERE: &str = "cpu.shares: the control group of the program is not mount
 const NO_WAYS: &str = "cache: this kernel has no resctrl, or found nothing in the CPUs to divide";
 const NO_BANDWIDTH: &str =
     "memory-bandwidth: this kernel has no resctrl, or found nothing in the CPUs to divide";
-const NOT_DIVIDED: &str = "memory-bandwidth: /sys/fs/resctrl tells of no MB that can be divided";
+const NOT_DIVIDED: &str = "memory-bandwidth: /sys/fs/resctrl shows no MB that can be divided";
 const NO_LIMIT: &str = "frequency: no CPU has cpufreq/scaling_max_freq in /sys/devices/system/cpu";
 const NO_PREFERENCE: &str = "energy-preference: no CPU has cpufreq/energy_performance_preference in /sys/devices/system/cpu";
 
@@ -550,7 +550,7 @@ const EXPECTED: [(&str, [&str; 5]); 13] = [
         "resctrl-cdp.txt",
         [
             NOWHERE,
-            "cache: /sys/fs/resctrl tells of no L3 that can be divided",
+            "cache: /sys/fs/resctrl shows no L3 that can be divided",
             NOT_DIVIDED,
             NO_LIMIT,
             NO_PREFERENCE,

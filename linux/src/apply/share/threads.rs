@@ -124,7 +124,7 @@ struct Managed {
     process: Pid,
     slot: Slot,
     original: Scheduling,
-    /// What was set last; what it was met with before.
+    /// What was set last; what it was found with before.
     set: Scheduling,
     left_alone: bool,
     /// Until when it is given, where that is for a time only.
@@ -353,7 +353,7 @@ impl ShareMechanism for ThreadShares {
         match self.way {
             Way::Nice => Steps::nice(),
             Way::Slice => Steps::Whole(SLICES_US.0, SLICES_US.1),
-            // No share changes: the step only tells "as met" from "less".
+            // No share changes: the step only distinguishes "as found" from "less".
             Way::Batch => Steps::Table(vec![0.999, 1.0]),
             Way::Idle => Steps::Table(vec![IDLE_WEIGHT, weight_of_nice(0)]),
             Way::RoundRobin(most) => Steps::Table(vec![1.0, most]),

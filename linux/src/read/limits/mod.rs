@@ -41,7 +41,7 @@ pub enum DomainKind {
     Llc,
 }
 
-/// Why something about the machine cannot be told.
+/// Why something about the machine cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LimitsError {
     /// A file cannot be read.
@@ -152,7 +152,7 @@ impl Limits {
         self.root.join(p.strip_prefix("/").unwrap_or(p))
     }
 
-    /// The CPUs that may ever be online; those that are where that cannot be told.
+    /// The CPUs that may ever be online; those that are where that is unknown.
     ///
     /// # Errors
     /// As [`Limits::online`].
@@ -165,7 +165,7 @@ impl Limits {
     }
 
     /// How fast a CPU is, of [`FULL_CAPACITY`]: `/sys/devices/system/cpu/cpu<N>/cpu_capacity`. Full
-    /// where the kernel does not tell, as on machines whose CPUs are all alike.
+    /// where the kernel does not report it, as on machines whose CPUs are all alike.
     #[must_use]
     pub fn capacity(&self, cpu: CpuId) -> u32 {
         let path = self.path(format!("sys/devices/system/cpu/cpu{}/cpu_capacity", cpu.0));
@@ -203,7 +203,7 @@ impl Limits {
     /// a node are offline they form a domain that is empty for now.
     ///
     /// # Errors
-    /// Where a file is not of the kernel's form, or where the online CPUs cannot be told.
+    /// Where a file is not of the kernel's form, or where the online CPUs cannot be read.
     pub fn domains(&self, kind: DomainKind, within: &CpuSet) -> Result<Vec<CpuSet>, LimitsError> {
         let online = within.and(&self.online()?);
         let groups = match kind {
@@ -217,7 +217,7 @@ impl Limits {
     }
 
     /// Adds offline CPUs to domains of their nodes. No list of a node names them, and their caches
-    /// are not told, but the node's directory still has an entry for each. Where a node has several
+    /// are not listed, but the node's directory still has an entry for each. Where a node has several
     /// domains, the one that is smallest lacks a CPU most likely.
     fn add_offline(&self, kind: DomainKind, domains: &mut Vec<CpuSet>, offline: &CpuSet) {
         if offline.is_empty() {
@@ -282,7 +282,7 @@ impl Limits {
     /// process can be in different groups.
     ///
     /// # Errors
-    /// Where a file is not of the kernel's form, or where the online CPUs cannot be told.
+    /// Where a file is not of the kernel's form, or where the online CPUs cannot be read.
     pub fn cpuset(&self, pid: Pid) -> Result<CpuSet, LimitsError> {
         let online = self.online()?;
         let Some(group) = self.group(pid, "cpuset") else { return Ok(online) };
@@ -366,8 +366,8 @@ impl Limits {
         Some((group.levels.into_iter().next().filter(|d| d.is_dir())?, group.v2))
     }
 
-    /// Whether a process's group for a controller is the topmost of its hierarchy. None where that cannot
-    /// be told.
+    /// Whether a process's group for a controller is the topmost of its hierarchy. None where that
+    /// is unknown.
     #[must_use]
     pub fn topmost(&self, pid: Pid, controller: &str) -> Option<bool> {
         let lines = parse_cgroup(&read_all(&self.path(format!("proc/{pid}/cgroup"))).ok()?);

@@ -73,7 +73,7 @@ impl CgroupMount {
         let escapes = |p: &Path| p.components().any(|c| c == Component::ParentDir);
         match group.strip_prefix(&self.root) {
             Ok(rest) => (rest.is_relative() && !escapes(rest)).then(|| rest.to_owned()),
-            // The mount shows a group above the namespace's root, by a name that cannot be told
+            // The mount shows a group above the namespace's root, by a name that cannot be seen
             // from in here. It is above every group of the namespace, so its limits hold for all.
             Err(_) => {
                 let above = self.root.components().skip(1).all(|c| c == Component::ParentDir);

@@ -18,7 +18,7 @@ pub fn slice() -> Slice {
     slice_of(Tid(0))
 }
 
-/// Tick and slice for a thread: from sched_getattr(2) (kernels from 6.12 on tell it there), else
+/// Tick and slice for a thread: from sched_getattr(2) (kernels from 6.12 on report it there), else
 /// from sched_rr_get_interval(2), else the tick. A thread that is not scheduled fairly has no such
 /// slice: then it is the tick, too.
 #[must_use]

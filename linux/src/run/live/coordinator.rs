@@ -41,7 +41,7 @@ pub(super) struct Member {
     sent_to: Option<usize>,
     /// Its domain could not give it up.
     stays: bool,
-    /// The mask that it had when it was met, as an index.
+    /// The mask that it had when it was admitted, as an index.
     mask: usize,
 }
 
@@ -62,9 +62,9 @@ pub(super) struct Coordinator {
     pub(super) members: Vec<Member>,
     /// Threads that have become another program and are to get their masks back.
     pub(super) replaced: Vec<ThreadId>,
-    /// The masks that members had when they were met, each once.
+    /// The masks that members had when they were admitted, each once.
     pub(super) masks: Vec<CpuSet>,
-    /// Keeps the numbers of threads per domain level.
+    /// Equalises the numbers of threads per domain.
     pub(super) spread: Option<DomainSpread>,
     /// CPUs that belong to no domain, because they are not there yet.
     pub(super) homeless: CpuSet,
@@ -82,15 +82,15 @@ pub(super) struct Coordinator {
     pub(super) next_quota: Nanos,
     pub(super) guardian: Option<Arc<Guardian>>,
     pub(super) next_guardian: Nanos,
-    /// Why nobody would restore masks any more.
+    /// Why masks would no longer be restored if evenly died.
     pub(super) unguarded: Option<LiveError>,
-    /// It is said once that the journal was made anew.
+    /// That the journal was made anew has been noted, which happens once.
     pub(super) journal_noted: bool,
     /// Where threads are to run.
     pub(super) mapping: Option<Mapping>,
     /// Which task a thread is, for the mapping and for a policy that asks.
     pub(super) numbering: Option<Numbering>,
-    /// What is to be said in the report and the decision log.
+    /// Notes for the report and the decision log.
     pub(super) notes: Vec<String>,
 }
 
@@ -134,7 +134,7 @@ impl Coordinator {
         let done = self.scanner.find_processes();
         self.found_processes |= done;
         if done && self.scanner.has_new_processes() {
-            // Whoever has been started by a pinned thread waits for its mask.
+            // A process that was started by a pinned thread waits for its mask.
             for job in self.jobs.iter_mut().filter(|j| j.kind == Kind::Search) {
                 job.next = job.next.min(now);
             }
@@ -291,18 +291,18 @@ impl Coordinator {
             return;
         }
         machine.look_at_cpuset();
-        let mut met: Vec<(Selection, CpuSet)> = chosen
+        let mut admitted: Vec<(Selection, CpuSet)> = chosen
             .into_iter()
             .filter_map(|s| machine.mask_before_evenly(s.thread.id).map(|original| (s, original)))
             .collect();
-        let tasks = self.map(&mut met);
-        let masks: Vec<usize> = met.iter().map(|(_, original)| self.mask(original)).collect();
+        let tasks = self.map(&mut admitted);
+        let masks: Vec<usize> = admitted.iter().map(|(_, original)| self.mask(original)).collect();
         let (rooms, allowed) = self.rooms(&self.usable(machine), &masks);
         let mut counts = vec![0; self.homes.len()];
         for m in &self.members {
             counts[m.sent_to.unwrap_or(m.home)] += 1;
         }
-        for (((selection, original), mask), number) in met.into_iter().zip(masks).zip(tasks) {
+        for (((selection, original), mask), number) in admitted.into_iter().zip(masks).zip(tasks) {
             let id = selection.thread.id;
             let here = machine
                 .locate(id)
@@ -318,21 +318,21 @@ impl Coordinator {
     }
 
     /// Narrows what threads may use to what the mapping says, if there is one. Which tasks they are.
-    fn map(&mut self, met: &mut [(Selection, CpuSet)]) -> Vec<Option<u64>> {
-        let Some(numbering) = &mut self.numbering else { return vec![None; met.len()] };
+    fn map(&mut self, admitted: &mut [(Selection, CpuSet)]) -> Vec<Option<u64>> {
+        let Some(numbering) = &mut self.numbering else { return vec![None; admitted.len()] };
         let proc = Proc::default();
-        // What evenly has as well tells nothing apart: it was set for whatever started it.
+        // What evenly has as well distinguishes no process: it was set for the one that started it.
         let own = proc.rank(Process::own().pid);
         let mut ranks: HashMap<Pid, Option<u64>> = HashMap::new();
-        for (s, _) in met.iter() {
+        for (s, _) in admitted.iter() {
             ranks.entry(s.thread.pid).or_insert_with(|| {
                 proc.rank(s.thread.pid).filter(|found| own != Some(*found)).map(|(_, rank)| rank)
             });
         }
         let balanced = self.homes.iter().fold(CpuSet::new(), |all, h| all.or(&h.cpus));
         let may_use: Vec<CpuSet> =
-            met.iter().map(|(_, original)| original.and(&balanced)).collect();
-        let found: Vec<Newcomer<'_>> = (met.iter().zip(&may_use))
+            admitted.iter().map(|(_, original)| original.and(&balanced)).collect();
+        let found: Vec<Newcomer<'_>> = (admitted.iter().zip(&may_use))
             .map(|((s, _), may_use)| Newcomer {
                 id: s.thread.id,
                 pid: s.thread.pid,
@@ -342,7 +342,7 @@ impl Coordinator {
             .collect();
         let tasks = numbering.numbers(&found);
         let narrowed = self.mapping.as_mut().map(|m| m.narrow(&found, &tasks)).unwrap_or_default();
-        for ((_, original), cpus) in met.iter_mut().zip(narrowed) {
+        for ((_, original), cpus) in admitted.iter_mut().zip(narrowed) {
             if let Some(cpus) = cpus {
                 *original = cpus;
             }
@@ -351,7 +351,7 @@ impl Coordinator {
     }
 
     /// Sends threads to other domains where CPUs or threads have come or gone, so that the domains
-    /// stay level.
+    /// stay balanced.
     fn spread(&mut self, machine: &mut LinuxMachine, now: Nanos) {
         let mut threads = vec![0; self.homes.len()];
         for m in &self.members {

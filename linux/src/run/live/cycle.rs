@@ -69,7 +69,7 @@ pub(super) fn run_domains(
                     }
                 }
             }
-            // Nobody must narrow a mask any more when masks are given back.
+            // No thread may narrow a mask any more when masks are given back.
             for worker in at_work {
                 // One that panicked has a bug; it does nothing any more.
                 let _ = worker.join();
@@ -85,7 +85,7 @@ pub(super) fn run_domains(
     })
 }
 
-/// Starts a thread. Where that cannot be, those that have been started are told to end.
+/// Starts a thread. Where that cannot be, those that have been started are ended.
 fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: String,

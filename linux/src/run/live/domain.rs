@@ -31,8 +31,8 @@ pub(super) struct Domain {
     /// The next point may be as early as this, where one of them calls.
     pub(super) called_at: Nanos,
     pub(super) period: PeriodControl,
-    /// CPU time of this thread when the last point was measured, and what of it since then somebody else
-    /// answers for.
+    /// CPU time of this thread when the last point was measured, and what of it since then is charged
+    /// to other work.
     pub(super) measured: Option<Nanos>,
     pub(super) paid: Nanos,
     pub(super) observers: Vec<Box<dyn Observer>>,
@@ -49,7 +49,7 @@ pub(super) struct Domain {
     /// When it is looked next whether threads are bound no longer.
     pub(super) next_unbound: Nanos,
     pub(super) unbound_noted: bool,
-    /// What the policy goes by, where that may change; one of the domains tells of it.
+    /// What the policy goes by, where that may change; one of the domains notes it.
     pub(super) tuning: Option<TuningReader>,
     pub(super) notes_tuning: bool,
 }
@@ -78,7 +78,7 @@ impl Domain {
         self.look_for_unbound(machine);
         self.look_at_tuning();
         self.put_in_place(machine);
-        // Relaxed: whoever reads an old value reads the new one at its next point.
+        // Relaxed: a domain that reads an old value reads the new one at its next point.
         self.balancer.open(machine, self.together.vacant.load(Ordering::Relaxed));
         self.period.share_budget(self.together.at_work.load(Ordering::Relaxed));
         let around = self.around();
@@ -192,7 +192,7 @@ impl Domain {
     }
 
     /// A thread that bound itself, and may use all that the program could by now, has no wish any more:
-    /// it is let go, and met anew with the mask that it has as soon as it is seen to compute. Libraries
+    /// it is let go, and registered anew with the mask that it has as soon as it is seen to compute. Libraries
     /// do so when they look around a machine: Open MPI binds each rank to one CPU after the other while
     /// it starts.
     fn look_for_unbound(&mut self, machine: &mut LinuxMachine) {

@@ -8,7 +8,7 @@ use evenly_model::{CpuId, CpuSet, DomainId, ThreadId};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Threads on their way to a domain or from it. Each list is emptied by the one that it is for:
+/// Threads on their way to a domain or from it. Each list is emptied by its receiver:
 /// the domain's balancer, or the coordinator.
 #[derive(Default)]
 pub(super) struct Mailbox {
@@ -67,7 +67,7 @@ pub(super) fn put<T>(list: &Mutex<Vec<T>>, items: impl IntoIterator<Item = T>) {
 pub(super) struct Together {
     /// Domains that have threads.
     pub(super) at_work: AtomicUsize,
-    /// Whether threads that are confined to their domains leave CPUs to nobody that they could use:
+    /// Whether threads that are confined to their domains leave CPUs unused that they could use:
     /// those of a domain without threads, or with such only that may not use them.
     pub(super) vacant: AtomicBool,
 }

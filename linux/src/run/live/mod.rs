@@ -58,7 +58,7 @@ pub enum LiveError {
     Source(&'static str, String),
     /// This kernel has no schedstat, and what would do instead does not work either.
     #[error(
-        "this kernel does not tell how long threads waited for a CPU (/proc/self/schedstat; needed: \
+        "this kernel does not report how long threads waited for a CPU (/proc/self/schedstat; needed: \
          CONFIG_SCHED_INFO), and taskstats cannot be used instead: {0}"
     )]
     NoSource(String),
@@ -145,7 +145,7 @@ impl Live {
             })
     }
 
-    /// Balances until told to end or until the program has ended. `observers` makes the observers
+    /// Balances until `control` ends it or until the program has ended. `observers` makes the observers
     /// of one domain.
     ///
     /// # Errors

@@ -34,7 +34,7 @@ pub enum ProgressKind {
     /// time.
     #[default]
     Auto,
-    /// CPU time, weighted by the capacity of CPUs as far as the kernel tells it.
+    /// CPU time, weighted by the capacity of CPUs as far as the kernel reports it.
     CpuTime,
     /// Retired instructions.
     Instructions,
@@ -70,8 +70,8 @@ pub struct LiveOptions {
     pub mapping: Option<Mapping>,
     /// What is known of the machine and the program, for a policy that places threads by load.
     pub knowledge: Option<Arc<Knowledge>>,
-    /// Makes what reads how threads say that they have waited, once for each domain; None where they say
-    /// nothing.
+    /// Makes the reader of what threads report of their waiting, once for each domain; None where they
+    /// report nothing.
     pub told_by: Option<Box<dyn Fn() -> Option<Testimonies> + Send>>,
     /// Reads what the ranks of the program count of their computing and their messages; None where they do
     /// not. For the first domain, which for a policy that places threads by load is the only one.
@@ -80,9 +80,9 @@ pub struct LiveOptions {
     pub shares: Choice,
     /// Parts of the machine, from the outermost on, for policies that give weights.
     pub levels: Levels,
-    /// What such a policy goes by at first.
+    /// The parameters of such a policy at first.
     pub parameters: Parameters,
-    /// Where it is said what it goes by later.
+    /// Where its parameters are changed later.
     pub tuning: Option<Tuning>,
     /// What the tasks of the mapping, and those of the profile, are in the program.
     pub numbered_by: MapBy,

@@ -44,7 +44,7 @@ pub(super) struct SetUp {
 
 impl Live {
     /// The domains, as sets of CPUs, what the program may use now, and CPUs of no domain: those that
-    /// may come online, but are not there yet, so that nobody knows where they will be.
+    /// may come online, but are not there yet, so that it is unknown where they will be.
     fn domains(&self) -> Result<(Vec<CpuSet>, CpuSet, CpuSet), LiveError> {
         let online = self.limits.online()?;
         let allowed = self.limits.cpuset(self.root).unwrap_or_else(|_| online.clone());
@@ -92,8 +92,8 @@ impl Live {
         capacities.any(|c| Some(c) != first) || several_kinds_of_cpus()
     }
 
-    /// Counters for one domain, if progress is counted, with at most so many descriptors; and what
-    /// is to be said about it. Which it is may depend on whether CPUs differ in speed.
+    /// Counters for one domain, if progress is counted, with at most so many descriptors; and a note
+    /// about it. Which it is may depend on whether CPUs differ in speed.
     fn counters(
         &self,
         cpus_differ: bool,
@@ -117,7 +117,7 @@ impl Live {
                 Err(why) => {
                     let note = format!(
                         "the CPUs differ in speed, and progress is CPU time by the capacity that the \
-                         kernel tells, because instructions are not counted: {why}"
+                         kernel reports, because instructions are not counted: {why}"
                     );
                     (None, Some(note))
                 }
@@ -327,7 +327,7 @@ mod tests {
         assert!(set_up.coordinator.homeless.is_empty());
     }
 
-    /// Would catch: counters that nobody asked for, and a choice that is passed over in silence.
+    /// Would catch: counters that were not asked for, and a choice that is passed over in silence.
     #[test]
     fn progress_is_cpu_time_unless_cpus_differ_or_it_is_asked_for() {
         let Some(mut s) = scene() else { return };
@@ -338,7 +338,7 @@ mod tests {
         assert_eq!(chosen(&s, true), (false, None));
         s.live.options.progress = ProgressKind::Auto;
         assert_eq!(chosen(&s, false), (false, None));
-        // Either it is counted, or it is said why not.
+        // Either it is counted, or the note gives the reason.
         let (counted, note) = chosen(&s, true);
         let note = note.unwrap();
         assert_eq!(counted, !note.contains("instructions are not counted"), "{note}");

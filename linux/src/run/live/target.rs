@@ -86,7 +86,7 @@ pub fn check_target(proc: &Proc, pid: Pid, others: &[Other]) -> Result<(), Targe
     }
 }
 
-/// As [`check_target`]; moreover nobody else may balance it.
+/// As [`check_target`]; moreover no other evenly may balance it.
 ///
 /// # Errors
 /// [`TargetError`].

@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn what_evenly_was_started_with_was_read_before_the_runtime_changed_it() {
-        // The runtime has set SIGPIPE to ignored; whoever started the tests had most likely not.
+        // The runtime has set SIGPIPE to ignored; the process that started the tests had most likely not.
         let now = Original::now();
         assert!(now.ignored & bit(libc::SIGPIPE) != 0);
         assert!(ORIGINAL.get().is_some(), "the constructor has not run");

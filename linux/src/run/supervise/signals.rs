@@ -75,13 +75,13 @@ impl Signals {
             return Err(io::Error::last_os_error());
         }
         change_mask(libc::SIG_BLOCK, set);
-        // SAFETY: the descriptor was opened just now and belongs to nobody else.
+        // SAFETY: the descriptor was opened just now and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self { fd, this_thread_only: PhantomData })
     }
 
     /// Lets all signals through again that evenly did not find blocked when it was started: for
-    /// whoever goes on after the program has ended, with nothing that must not be interrupted. What
+    /// work that goes on after the program has ended, with nothing that must not be interrupted. What
     /// waits is delivered at once. Concerns the calling thread, and those that it starts from now on.
     pub fn let_through() {
         change_mask(libc::SIG_SETMASK, Original::get().mask);

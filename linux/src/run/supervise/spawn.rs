@@ -284,7 +284,7 @@ fn become_program(
     args: &Vector,
     env: &Vector,
 ) -> c_int {
-    // A system call and nothing else. Its error is told by its sign from one of exec.
+    // A system call and nothing else. Its error differs in sign from one of exec.
     if let Some(Err(e)) = cpus.map(|cpus| affinity::set(Tid(0), cpus)) {
         return -e.raw_os_error().unwrap_or(libc::EINVAL);
     }

@@ -81,7 +81,7 @@ impl Connection {
         Ok(Received::Journal(file, PathBuf::from(OsStr::from_bytes(&name[..got]))))
     }
 
-    /// Tells evenly that the guardian watches. It fails where evenly is dead already: what is received
+    /// Reports to evenly that the guardian watches. It fails where evenly is dead already: what is received
     /// then says so.
     pub(super) fn say_ready(&self) {
         let _ = rustix::net::send(&self.0, &READY, SendFlags::NOSIGNAL);

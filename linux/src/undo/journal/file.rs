@@ -25,7 +25,7 @@ pub(super) struct JournalFile {
 }
 
 impl JournalFile {
-    /// Makes the file of this process in a directory, with a name that nobody reads; `finish` fills it and
+    /// Makes the file of this process in a directory, with a name that no reader looks for; `finish` fills it and
     /// gives it its name.
     pub(super) fn make(
         dir: StateDir,
@@ -84,7 +84,7 @@ impl JournalFile {
 
     pub(super) fn set_program(&self, program: Process) {
         self.map.word(at::PROGRAM_START).store(program.start, Ordering::Relaxed);
-        // Release: whoever sees the id sees the start time that belongs to it.
+        // Release: a reader that sees the id sees the start time that belongs to it.
         let pid = u64::from(program.pid.0.unsigned_abs());
         self.map.word(at::PROGRAM_PID).store(pid, Ordering::Release);
     }

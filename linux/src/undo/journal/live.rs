@@ -80,7 +80,7 @@ pub(crate) fn is_watched(proc: &Proc, journal: &Path) -> bool {
     proc.processes().into_iter().any(|pid| proc.command_line(pid).windows(3).any(is_mark))
 }
 
-/// A journal that somebody else writes, as it is now: for the guardian. It holds the file, so that what
+/// A journal that another process writes, as it is now: for the guardian. It holds the file, so that what
 /// becomes of the name does not matter.
 #[derive(Debug)]
 pub(crate) struct LiveJournal {

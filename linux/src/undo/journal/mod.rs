@@ -76,7 +76,7 @@ pub const RECORD_LIMIT: usize = 131_072;
 pub enum JournalError {
     /// The state directory is not one that can be trusted.
     #[error(
-        "state directory {}: {found}; needed is a directory that belongs to user {uid} and that nobody else can write: mend it, or set EVENLY_STATE_DIR to another",
+        "state directory {}: {found}; needed is a directory that belongs to user {uid} and that no other user can write to: mend it, or set EVENLY_STATE_DIR to another",
         path.display()
     )]
     Directory {
@@ -223,7 +223,7 @@ pub(crate) fn remove(path: &Path) -> Result<(), JournalError> {
     }
 }
 
-/// The id of this boot; 0 where /proc does not tell.
+/// The id of this boot; 0 where /proc does not show it.
 fn boot_id() -> u128 {
     fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .ok()
@@ -231,7 +231,7 @@ fn boot_id() -> u128 {
         .unwrap_or(0)
 }
 
-/// Inode of the process id name space; 0 where /proc does not tell.
+/// Inode of the process id name space; 0 where /proc does not show it.
 fn pid_namespace() -> u64 {
     fs::metadata("/proc/self/ns/pid").map_or(0, |m| m.ino())
 }

@@ -68,11 +68,11 @@ pub enum Setting {
     EnergyPreference = 2,
 }
 
-/// The kernel's words for a preference, the one that saves most first. `default` is none of them: it
-/// cannot be told what it stands for, so it is in the journal with the number that follows.
+/// The kernel's words for a preference, the one that saves most first. `default` is none of them: what
+/// it stands for is unknown, so it is in the journal with the number that follows.
 pub(crate) const PREFERENCES: [&str; 5] =
     ["power", "balance_power", "balance_performance", "performance", "default"];
-/// Numbers (0 to 255) are told by some machines instead.
+/// Some machines report numbers (0 to 255) instead.
 const RAW: u64 = 256;
 
 impl Setting {

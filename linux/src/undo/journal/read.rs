@@ -47,7 +47,7 @@ pub struct Record {
     pub tgid: Pid,
     /// What it says.
     pub state: State,
-    /// The mask that the thread had when it was met.
+    /// The mask that the thread had when it was registered.
     pub original: CpuSet,
     /// The masks that were set last, newest first; at most two.
     pub set: Vec<CpuSet>,
@@ -62,7 +62,7 @@ pub struct SchedulingRecord {
     pub tgid: Pid,
     /// What it says.
     pub state: State,
-    /// How the thread was scheduled when it was met.
+    /// How the thread was scheduled when it was registered.
     pub original: Scheduling,
     /// What was set last, newest first; at most two.
     pub set: Vec<Scheduling>,

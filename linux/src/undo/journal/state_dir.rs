@@ -3,7 +3,7 @@
 //! A journal is needed when evenly and its guardian are dead, so it should outlive the session in
 //! which evenly was started, and it must be found by `evenly restore` from any other session of the
 //! same user. Invariant: journals are written to, and believed in, only in directories that belong to
-//! the effective user and that nobody else can write.
+//! the effective user and that no other user can write to.
 //!
 //! `EVENLY_STATE_DIR` names the one directory that is used. Without it, a new journal goes to the first
 //! of these places that can be had:
@@ -17,11 +17,11 @@
 //! | all | `/tmp/evenly-UID-XXXXXX`, with a name that cannot be guessed | only the last choice |
 //!
 //! A home counts only on a local file system. On a network file system a page of the mapped journal can
-//! become unreadable, which kills whoever touches it, and several hosts would share the directory. Process
+//! become unreadable, which kills any process that touches it, and several hosts would share the directory. Process
 //! ids mean nothing on another host, whose journals look as if they were of another boot; so those are
 //! removed only from local file systems ([`is_local`]).
 //!
-//! Whoever looks for journals looks in all of these places: environments differ, and places that were
+//! A search for journals covers all of these places: environments differ, and places that were
 //! preferred once may hold journals still.
 
 use super::JournalError;
@@ -73,7 +73,7 @@ impl StateDir {
             && dir.is_relative()
             && let Ok(absolute) = std::path::absolute(&dir)
         {
-            // SAFETY: this is the only thread, so nobody else reads or writes the environment.
+            // SAFETY: this is the only thread, so no other reads or writes the environment.
             unsafe { std::env::set_var("EVENLY_STATE_DIR", absolute) };
         }
     }
@@ -81,7 +81,7 @@ impl StateDir {
     /// A directory of the caller's choice. It is made, with mode 0700, where it is missing.
     ///
     /// # Errors
-    /// [`JournalError`] where it cannot be made, is a symbolic link, belongs to somebody else, or
+    /// [`JournalError`] where it cannot be made, is a symbolic link, belongs to another user, or
     /// can be written by others: their files would decide what evenly does to threads.
     pub fn at(path: &Path) -> Result<Self, JournalError> {
         let path = std::path::absolute(path).map_err(|source| JournalError::Io {
@@ -283,7 +283,7 @@ impl Places {
         self.tmp.join(format!("evenly-{}", self.uid))
     }
 
-    /// How names of directories begin that nobody can make first.
+    /// How names of directories begin that no other user can make first.
     fn random_prefix(&self) -> String {
         format!("evenly-{}-", self.uid)
     }
@@ -410,7 +410,7 @@ mod tests {
         assert_eq!(made.path(), root.path().join("tmp/evenly-1234"));
     }
 
-    /// Whoever has taken the name: the next place is used, found again, and looked into.
+    /// Whichever user has taken the name, the next place is used, found again, and looked into.
     fn falls_back(root: &Path) {
         let taken = root.join("tmp/evenly-1234");
         let made = without_home(root).try_each(Ok).unwrap();

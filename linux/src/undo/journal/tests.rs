@@ -472,7 +472,7 @@ fn a_removed_journal_is_made_anew_with_all_that_is_in_it() {
     });
     assert_eq!(path.unwrap(), Some(journal.path()));
     assert_eq!(dir.journals().unwrap(), [journal.path()]);
-    assert!(old.is_clean(), "nobody undoes what the old one says");
+    assert!(old.is_clean(), "the old one must not be undone");
     journal.about_to_set(&mut slot, &cpus("2"));
     journal.register(thread(6), Pid(5), &cpus("0-3")).unwrap();
     let (view, handed_over) = (read(&journal), handed_over.unwrap());

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
-/// A record of the journal, owned by the balancer that met the thread. It cannot be copied: two
+/// A record of the journal, owned by the balancer that registered the thread. It cannot be copied: two
 /// owners would overwrite each other's masks.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Slot(pub(super) usize);
@@ -34,7 +34,7 @@ struct Allocation {
 /// The journal that this process writes.
 #[derive(Debug)]
 pub struct Journal {
-    /// Read by whoever records a change, and while a system call may still follow from what is recorded.
+    /// Locked for reading while a change is recorded, and while a system call may still follow from what is recorded.
     /// Written only by [`Journal::make_anew`], so a record is either copied or made in the new file.
     /// Taken after `allocation` where both are needed, and by one thread once at a time.
     file: RwLock<JournalFile>,
@@ -63,10 +63,10 @@ impl Journal {
         Ok(Self { file: RwLock::new(file), layout, allocation: Mutex::new(allocation) })
     }
 
-    /// Makes the journal anew, with all that is in it, where its name no longer leads to it: somebody has
-    /// removed its directory, or mounted another in its place. Before it is used, the new file has its name
-    /// and `hand_over` has been called with it, for who holds the old one; until then nobody records
-    /// anything. Returns where it is now, and None where its name leads to it.
+    /// Makes the journal anew, with all that is in it, where its name no longer leads to it: its
+    /// directory was removed, or another was mounted in its place. Before it is used, the new file has its name
+    /// and `hand_over` has been called with it, for the holder of the old one; until then nothing is
+    /// recorded. Returns where it is now, and None where its name leads to it.
     ///
     /// # Errors
     /// [`JournalError`] where it can be made nowhere: `evenly restore` would not find it, so all must be
@@ -91,8 +91,8 @@ impl Journal {
         hand_over(new.file.as_fd(), &new.path);
         let path = new.path.clone();
         let old = std::mem::replace(&mut *file, new);
-        // Should a name still lead to it, say because its directory was only moved, nobody is to undo
-        // what it says.
+        // Should a name still lead to it, say because its directory was only moved, it must not be
+        // undone.
         old.map.word(at::CLEAN).store(1, Ordering::Release);
         Ok(Some(path))
     }
@@ -129,12 +129,12 @@ impl Journal {
         work(file.file.as_fd(), &file.path)
     }
 
-    /// Tells readers which program is balanced.
+    /// Publishes which program is balanced.
     pub fn set_program(&self, program: Process) {
         self.file().set_program(program);
     }
 
-    /// Tells the guardian the longest balancing period now in use; its patience is 20 of them, and
+    /// Publishes the longest balancing period now in use, for the guardian; its patience is 20 of them, and
     /// at least 2 s.
     pub fn set_period(&self, period: Nanos) {
         self.file().map.word(at::PERIOD).store(period.0, Ordering::Relaxed);
@@ -144,11 +144,11 @@ impl Journal {
     /// one of our masks that is its creator's original mask; its present mask is then to be
     /// recorded right after, with [`Journal::about_to_set`].
     ///
-    /// Threads that evenly leaves alone because their mask is the program's wish should be met as
-    /// well: a thread that is recorded with the mask that it has is never taken for one that
+    /// Threads that evenly leaves alone because their mask is the program's wish should be registered
+    /// as well: a thread that is recorded with the mask that it has is never taken for one that
     /// inherited a mask of ours.
     ///
-    /// Meet the new threads of a scan before forgetting those that ended: a new one may have
+    /// Register the new threads of a scan before forgetting those that ended: a new one may have
     /// inherited the mask of one that ended.
     ///
     /// # Errors
@@ -324,8 +324,8 @@ impl Journal {
         })
     }
 
-    /// Records that the thread now has a mask of the program's choice, which nobody is to undo. To
-    /// balance the thread again, forget it and meet it anew.
+    /// Records that the thread now has a mask of the program's choice, which must not be undone.
+    /// To balance the thread again, forget it and register it anew.
     pub fn leave_alone(&self, slot: &mut Slot) {
         let file = self.file();
         let state = file.map.word(self.layout.record(slot.0) + field::STATE);
@@ -361,9 +361,9 @@ impl Journal {
         }
     }
 
-    /// Changes whenever somebody gave threads their original masks while this process was
-    /// stopped: once before the first mask and once after the last. To tell such a mask from a
-    /// wish of the program, read the thread's mask first and this after it.
+    /// Changes whenever another process gave threads their original masks while this process was
+    /// stopped: once before the first mask and once after the last. To distinguish such a mask
+    /// from one that the program set, read the thread's mask first and this after it.
     #[must_use]
     pub fn released_generation(&self) -> u64 {
         // Acquire, with the read of the mask before it: sched_getaffinity takes the lock that the

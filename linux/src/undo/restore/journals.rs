@@ -156,7 +156,7 @@ fn release(path: &Path, real: &Real) -> Fate {
     }
 }
 
-/// Restores the threads of an evenly that lives but does not work, and tells it.
+/// Restores the threads of an evenly that lives but does not work, and notifies it.
 pub(crate) fn release_living(
     live: &LiveJournal,
     real: &Real,
@@ -209,7 +209,7 @@ impl Affinity for Looked {
 }
 
 /// What [`restore_all`] would give back now of those that are dead. Nothing is changed, and a journal whose
-/// guardian is at work is passed over: it needs nobody's help.
+/// guardian is at work is passed over: the guardian undoes it.
 #[must_use]
 pub fn left(dir: &StateDir) -> Vec<Left> {
     left_on(dir, &Real::default())

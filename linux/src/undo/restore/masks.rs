@@ -423,7 +423,7 @@ mod tests {
         m.thread(12, 10, 1, 105, "1");
         m.record(10, 10, 100, "0-3", &["1"]);
         m.record(11, 10, 105, "0-3", &[]);
-        m.record(12, 10, 105, "1", &[]); // the program's own wish, met as such
+        m.record(12, 10, 105, "1", &[]); // set by the program, registered as such
         assert_eq!(counts(&m.restore()), (1, 0, 2, 0, 0));
         assert_eq!([m.mask(11), m.mask(12)], ["0-3", "1"]);
     }

@@ -53,8 +53,8 @@ pub trait Affinity {
     /// As [`affinity::set`].
     fn set(&mut self, tid: Tid, mask: &CpuSet) -> io::Result<()>;
 
-    /// The CPUs that a process can use now: online and in its cpuset. None where that cannot be
-    /// told.
+    /// The CPUs that a process can use now: online and in its cpuset. None where that is
+    /// unknown.
     fn usable(&mut self, process: Pid) -> Option<CpuSet>;
 }
 

@@ -69,7 +69,7 @@ pub(crate) fn remove_all(
         }
     }
     if parent.switched_on && others.is_empty() && done.failed.is_empty() {
-        // Where it is refused somebody else needs it by now.
+        // Where it is refused another user of it exists by now.
         let _ = files.write(&above.join("cgroup.subtree_control"), "-cpu");
     }
     done

@@ -233,7 +233,7 @@ fn back<'r>(
         {
             (to.policy, to.priority, to.reset_on_fork) =
                 (was.policy, was.priority, was.reset_on_fork);
-            // Real-time threads tell no slice.
+            // The kernel reports no slice of real-time threads.
             if !found.is_fair() {
                 to.slice = was.slice;
             }

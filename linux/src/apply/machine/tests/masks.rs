@@ -56,7 +56,7 @@ fn a_thread_with_the_same_id_is_not_taken_for_one_that_ended() {
     t.machine.restore_inherited(earlier);
     t.machine.restore(earlier);
     assert_eq!(w.mask(), t.whole);
-    // Met, and ended since.
+    // Registered, and ended since.
     t.machine.place(w.id, t.a, None).unwrap();
     let id = w.id;
     drop(w);
@@ -149,7 +149,7 @@ fn what_was_inherited_is_given_back_and_what_was_chosen_is_not() {
     t.machine.restore_inherited(child.id);
     assert_eq!((older.mask(), child.mask()), (CpuSet::single(t.a), t.whole.clone()));
     assert_eq!(t.record(child.id).0, State::Ended);
-    // One that is met before it was welcomed is known as narrowed from the start.
+    // One that is registered before what it inherited was restored is known as narrowed from the start.
     let second = w.starts_another();
     assert!(t.whole.is_subset(&t.machine.original_mask(second.id).unwrap()));
     assert_eq!(t.record(second.id), (State::Live, vec![CpuSet::single(t.a)]));

@@ -19,7 +19,7 @@ fn taskstats_does_not_take_a_thread_for_one_that_had_its_id() {
     t.machine.read(&[w.id], &mut out);
     assert!(matches!(out[..], [Reading::Times(_)]), "{out:?}");
     t.machine.files[0].seen = Some(before);
-    // Where this thread is kept from running just when it asks, the age tells less.
+    // Where this thread is kept from running just when it asks, the age is less certain.
     let gone = (0..1_000).any(|_| {
         t.machine.read(&[w.id], &mut out);
         out == [Reading::Gone]
