@@ -12,8 +12,8 @@ use std::collections::HashMap;
 pub struct Testimony {
     /// Which thread.
     pub tid: Tid,
-    /// When it said so first, since the host was started: it is older than that. One that is younger is
-    /// another with the same number.
+    /// When it reported first, since the host was started. A thread that started later is another one with
+    /// the same id.
     pub since: Nanos,
     /// How it has waited.
     pub waiting: Waiting,
@@ -47,16 +47,46 @@ impl WaitReports {
 
     /// The report of this thread.
     pub(crate) fn of(&self, id: ThreadId) -> Option<Waiting> {
-        let said = self.all.get(*self.by_tid.get(&id.tid)?)?;
+        let report = self.all.get(*self.by_tid.get(&id.tid)?)?;
         // Rounded down, as the kernel does.
         let per_second = u128::from(self.ticks_per_second);
         let started = u128::from(id.start) * 1_000_000_000 / per_second;
-        (started <= u128::from(said.since.0)).then_some(said.waiting)
+        (started <= u128::from(report.since.0)).then_some(report.waiting)
     }
 }
 
 impl std::fmt::Debug for WaitReports {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("WaitReports").field("all", &self.all).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(tid: i32, start: u64) -> ThreadId {
+        ThreadId { tid: Tid(tid), start }
+    }
+
+    /// Would catch: waiting that is booked for a thread which only has the id of the one that reported, and
+    /// reports that outlive their thread.
+    #[test]
+    fn a_report_counts_for_the_thread_that_made_it_and_as_long_as_it_is_there() {
+        let ticks = rustix::param::clock_ticks_per_second().max(1);
+        let mut there = true;
+        let since = Nanos::from_millis(10_000);
+        let mut reports = WaitReports::new(Box::new(move |_, out| {
+            if std::mem::take(&mut there) {
+                out.push(Testimony { tid: Tid(7), since, waiting: Waiting::default() });
+            }
+        }));
+        assert_eq!(reports.of(id(7, 1)), None);
+        reports.refresh();
+        assert!(reports.of(id(7, 1)).is_some() && reports.of(id(7, 10 * ticks)).is_some());
+        assert_eq!(reports.of(id(7, 10 * ticks + 1)), None, "it started after the report");
+        assert_eq!(reports.of(id(8, 1)), None);
+        reports.refresh();
+        assert_eq!(reports.of(id(7, 1)), None);
     }
 }
