@@ -2,7 +2,7 @@
 
 use super::*;
 use evenly_engine::{CostBreakdown, SearchSummary, Verdict};
-use evenly_model::{DomainId, ThreadId};
+use evenly_model::{DomainId, Nanos, Pid, ThreadId, Tid};
 
 fn thread(tid: i32, ran_s: f64, waited_s: f64, blocked_s: f64) -> ThreadSummary {
     ThreadSummary {

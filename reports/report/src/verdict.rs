@@ -1,0 +1,292 @@
+//! The verdict: what a run amounted to, in plain words.
+
+use crate::ranks::ProbeReport;
+use crate::{LEVEL, MUCH_BLOCKED, Measured, RunReport, SHORT_S, was};
+use evenly_engine::Placed;
+use evenly_model::{counted, printable};
+use std::fmt::Write;
+
+/// Waiting that threads do not cause each other, as a share of their time, from where on it is said.
+const INTERFERED: f64 = 0.1;
+/// How many names of threads are shown.
+const NAMES: usize = 5;
+
+impl RunReport {
+    pub(crate) fn verdict_text(&self) -> String {
+        if let Some(why) = &self.failure {
+            return format!("The program was not balanced: {why}");
+        }
+        if !self.started {
+            return format!("Nothing was balanced: {}.", self.why_not_started());
+        }
+        let mut text = self.verdict_of_placing();
+        let (n, m) = (self.balanced_threads(), self.cpus.len());
+        if let Some(quota) = self.quota_cpus
+            && quota < 0.99 * n.min(m) as f64
+        {
+            let _ = write!(
+                text,
+                " The CPU quota lets all threads together use {quota:.2} CPUs, which no balancing \
+                 can change."
+            );
+        }
+        text
+    }
+
+    fn why_not_started(&self) -> String {
+        let real_time = self.realtime_threads;
+        if let Some(expected) = self.expected_threads {
+            return format!(
+                "the {expected} compute threads that --threads waits for were never there at once"
+            );
+        }
+        if self.filtered {
+            return self.why_filtered();
+        }
+        if real_time > 0 && real_time + 1 >= self.all_threads {
+            return format!(
+                "{real_time} of the {} threads have a real-time or deadline class, and such \
+                 threads are left alone",
+                self.all_threads
+            );
+        }
+        let none = "no two threads computed at the same time for a tenth of a second";
+        match self.mpi_ranks {
+            Some(ranks) if ranks > 1 => format!(
+                "{none}. This evenly was started for one of {ranks} MPI ranks; to balance them all \
+                 put it before the launcher: evenly run -- mpirun --bind-to none -n {ranks} PROGRAM"
+            ),
+            _ => String::from(none),
+        }
+    }
+
+    fn why_filtered(&self) -> String {
+        let options = self.filter.join(" ");
+        let [left, left_out] = &self.names;
+        let list = |names: &[String]| {
+            let more = if names.len() > NAMES { ", ..." } else { "" };
+            names.iter().take(NAMES).map(|n| printable(n)).collect::<Vec<_>>().join(", ") + more
+        };
+        if left.is_empty() && !left_out.is_empty() {
+            return format!(
+                "{options} leaves no thread; the names of threads were {}",
+                list(left_out)
+            );
+        }
+        let mut text = format!(
+            "no two threads that {options} leaves computed at the same time for a tenth of a second"
+        );
+        if !left.is_empty() {
+            let _ = write!(text, "; it leaves {}", list(left));
+        }
+        if !left_out.is_empty() {
+            let _ = write!(text, ", and leaves out {}", list(left_out));
+        }
+        text
+    }
+
+    /// Says that there are threads which have masks of their own, where there are.
+    fn own_masks(&self) -> Option<String> {
+        let of = self.summary.threads.len();
+        let n = self.summary.threads.iter().filter(|t| t.own_mask).count();
+        let (verb, what) = if n == 1 {
+            ("has", "an affinity mask of its own")
+        } else {
+            ("have", "affinity masks of their own")
+        };
+        (n > 0).then(|| {
+            format!(
+                "{n} of {of} threads {verb} {what} (OMP_PROC_BIND, mpirun --bind-to, taskset), which \
+                 evenly leaves alone; try without binding (OMP_PROC_BIND=false, mpirun --bind-to \
+                 none)"
+            )
+        })
+    }
+
+    /// What a mapping placed goes before what was balanced within it, which may be nothing at all.
+    fn verdict_of_placing(&self) -> String {
+        let Some(Placed { what, named, placed: placed @ 1.. }) = self.mapping else {
+            return self.verdict_of_balancing();
+        };
+        let placed = if placed == named {
+            format!(
+                "{} {} placed where the mapping says",
+                counted(placed, what),
+                was(placed as u64)
+            )
+        } else {
+            let all = counted(named, what);
+            format!(
+                "{placed} of the {all} in the mapping {} placed where it says",
+                was(placed as u64)
+            )
+        };
+        let stood_down = self.summary.domains.iter().any(|d| d.stood_down);
+        if self.migrations() == 0 && self.total(|d| d.weighings) == 0 && !stood_down {
+            return format!("{placed}; evenly moved nothing else.");
+        }
+        format!("{placed}. {}", self.verdict_of_balancing())
+    }
+
+    fn verdict_of_balancing(&self) -> String {
+        let (n, m) = (self.balanced_threads(), self.cpus.len());
+        if self.policy.only_watches() {
+            return format!("Only observed: nothing was changed.{}", self.prospect());
+        }
+        if self.summary.domains.iter().any(|d| d.stood_down) {
+            return String::from(
+                "Balancing did not pay for this program, so evenly stood down; the rest ran as \
+                 without it.",
+            );
+        }
+        if self.total(|d| d.weighings) > 0 && self.measured.is_none_or(|m| m.ci95.is_none()) {
+            return String::from(
+                "Threads with more work were given more of the CPUs that they share. evenly compare \
+                 tells what that gained.",
+            );
+        }
+        if self.migrations() == 0 {
+            return self.verdict_without_moves(n, m);
+        }
+        if self.policy.is_reference {
+            return String::from("The threads were spread evenly once and stayed where they were.");
+        }
+        if self.has_few_points() && self.measured.is_none() {
+            let moves = counted(self.migrations(), "migration");
+            return format!("{} what {moves} {} worth.", self.too_few(), was(self.migrations()));
+        }
+        let (imbalance, percent) = (self.imbalance(), 100.0 * self.imbalance());
+        match (self.measured, self.gain) {
+            (Some(Measured { ratio, ci95: Some([low, _]), .. }), _) if low > 1.0 => format!(
+                "Balancing paid: the program progressed {ratio:.2} times as fast as in the \
+                 stretches in which evenly paused."
+            ),
+            (Some(Measured { ratio, ci95: Some([low, high]), .. }), _) if high < 1.0 => format!(
+                "Balancing has not paid so far: the program progressed {ratio:.2} times as fast as \
+                 in the stretches in which evenly paused (95 % interval {low:.2} to {high:.2})."
+            ),
+            _ if self.policy.places_load => format!(
+                "The threads were placed by load and communication, with {}. evenly compare tells \
+                 what that gained.",
+                counted(self.migrations(), "migration")
+            ),
+            (Some(Measured { ci95: Some(_), .. }), _) if imbalance <= LEVEL => String::from(
+                "The threads were kept level; pausing showed no difference that these stretches \
+                 can tell.",
+            ),
+            (Some(_), _) if imbalance <= LEVEL => String::from(
+                "The threads were kept level; a single pause is too little to say what that was \
+                 worth.",
+            ),
+            (None, Some(gain)) if imbalance <= LEVEL => format!(
+                "The threads were kept level. A thread left in the slowest place all the time would \
+                 have held the program up: against that, not against the kernel, it gained at most \
+                 {gain:.2} times. evenly compare tells what it gained."
+            ),
+            _ if imbalance <= LEVEL => String::from(
+                "The threads were level; how much of that is evenly's doing was not measured.",
+            ),
+            _ if self.balanced_s < SHORT_S => format!(
+                "The program computed for only {:.2} s with all its threads, too short to level \
+                 them.",
+                self.balanced_s
+            ),
+            // Of those that tell whom they wait for it is known why.
+            _ if self.blocked_share() > MUCH_BLOCKED
+                || self.policy.gives_weights
+                || self.whom().is_some() =>
+            {
+                format!("The threads {}", self.unequal())
+            }
+            _ => {
+                let why = self.own_masks().map(|why| format!(": {why}")).unwrap_or_default();
+                format!("The threads could not be kept level (imbalance {percent:.1} %){why}.")
+            }
+        }
+    }
+
+    fn verdict_without_moves(&self, n: usize, m: usize) -> String {
+        let wait = self.most_wait();
+        if m == 1 {
+            String::from("Nothing to balance: there is only one CPU to use.")
+        } else if self.has_few_points() && !self.policy.is_reference {
+            match self.own_masks() {
+                Some(why) => format!("evenly moved nothing: {why}."),
+                None => format!("evenly moved nothing; {} more.", self.too_few()),
+            }
+        } else if self.policy.places_load {
+            match self.own_masks() {
+                Some(why) => format!("evenly moved nothing: {why}."),
+                None => String::from(
+                    "evenly moved nothing: no other place was better by load and communication.",
+                ),
+            }
+        } else if n > 0 && (n < m || n.is_multiple_of(m)) && self.imbalance() <= LEVEL {
+            let how = if n <= m {
+                format!("each of the {n} threads had a CPU to itself")
+            } else {
+                format!("{n} threads on {m} CPUs divide evenly")
+            };
+            // Threads that share a CPU wait for each other.
+            let shared = if n > m { 1.0 - m as f64 / n as f64 } else { 0.0 };
+            let others = if wait > shared + INTERFERED {
+                format!(
+                    "they waited for CPUs {:.0} % of the time because of others, all of them alike",
+                    100.0 * (wait - shared)
+                )
+            } else {
+                String::from("nothing interfered")
+            };
+            format!("No benefit possible: {how}, and {others}. evenly moved nothing.")
+        } else if self.balanced_s < SHORT_S {
+            format!(
+                "evenly moved nothing: the program computed for only {:.2} s with all its threads.",
+                self.balanced_s
+            )
+        } else if let Some(why) = self.own_masks() {
+            format!("evenly moved nothing: {why}.")
+        } else if self.policy.is_reference {
+            String::from("The threads were spread evenly already, and stayed where they were.")
+        } else if wait < 0.02 {
+            String::from("evenly moved nothing: the threads hardly waited for CPUs.")
+        } else if self.imbalance() > LEVEL {
+            format!("evenly moved nothing: the threads {}", self.unequal())
+        } else {
+            String::from("evenly moved nothing: no thread fell behind.")
+        }
+    }
+
+    /// What is said of threads that progressed differently.
+    fn unequal(&self) -> String {
+        let text = "did not want the CPUs equally: they have unequal work, or wait for something else than a CPU";
+        match self.whom() {
+            Some(_) if !self.policy.gives_weights => {
+                format!("{text}; --policy hpc-auto is for those that wait for each other.")
+            }
+            _ => format!("{text}."),
+        }
+    }
+
+    /// Who waited for whom, where that is known.
+    pub(crate) fn whom(&self) -> Option<String> {
+        self.probe.as_ref().and_then(ProbeReport::for_whom)
+    }
+
+    /// The part of its time that the threads waited for a CPU, of the domain where that is most.
+    fn most_wait(&self) -> f64 {
+        self.summary.domains.iter().map(|d| d.wait_share).fold(0.0, f64::max)
+    }
+
+    /// What the observation says about trying to balance.
+    fn prospect(&self) -> String {
+        if self.has_few_points() {
+            format!(" {} more.", self.too_few())
+        } else if self.most_wait() < 0.02 {
+            String::from(" The threads hardly waited for CPUs, so balancing has nothing to win.")
+        } else if self.imbalance() > 0.03 {
+            String::from(" Some threads progressed more than others: try without --policy observe.")
+        } else {
+            String::new()
+        }
+    }
+}
