@@ -121,8 +121,8 @@ pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
     may_change(&args.balance, pid)?;
     if args.balance.policy.gives_weights {
         notes.push(format!(
-            "{}: threads are only spread evenly, as they do not tell when they wait: start the \
-             program with evenly run",
+            "{}: the threads are only spread evenly, because without the probe it is unknown when they \
+             wait; start the program with evenly run",
             args.balance.policy.name
         ));
     }
@@ -153,8 +153,7 @@ fn undo_leftovers(args: &BalanceArgs) {
         let others = shares(&report.shares);
         if (report.restored > 0 || !others.is_empty()) && !args.quiet {
             tell(&format!(
-                "evenly: a balancer that was killed had left masks or shares; threads that have their masks \
-                 back: {}{others}",
+                "evenly: restored what a killed balancer had left: masks of threads: {}{others}",
                 report.restored
             ));
         }
@@ -221,8 +220,7 @@ fn unbound_ranks(args: &RunArgs, notes: &mut Vec<String>) -> Vec<(OsString, OsSt
     if !set.is_empty() {
         let list: Vec<String> = set.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let note = format!(
-            "sets {}: Open MPI binds ranks where nothing says otherwise (mpirun --bind-to), and {by} could \
-             place none that is bound",
+            "sets {}: Open MPI binds ranks by default (mpirun --bind-to), and {by} cannot place bound ranks",
             list.join(" ")
         );
         if !args.balance.quiet {

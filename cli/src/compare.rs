@@ -171,7 +171,7 @@ fn arm(
     if by_name(policy).is_none() {
         let names: Vec<&str> = policies().map(|p| p.name).collect();
         anyhow::bail!(
-            "--policies: there is no policy '{policy}'; there are kernel, {}",
+            "--policies: there is no policy '{policy}'; the policies are kernel, {}",
             names.join(", ")
         );
     }

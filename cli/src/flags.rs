@@ -18,17 +18,17 @@ use evenly_policy::hpc::{Parameter, ParameterError};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Keeps parallel programs level: moves the threads of a running program between CPUs, so that all
-/// progress at the same rate.
+/// Balance the threads of a program across CPUs at run time, so that none holds up the others at a
+/// barrier.
 #[derive(Debug, Parser)]
 #[command(
     name = "evenly",
     version,
     arg_required_else_help = true,
     max_term_width = 100,
-    after_help = "Examples:\n  evenly run -- ./solver --threads 3       # keep its threads level\n  \
-        evenly compare -- ./solver --threads 3   # does it pay?\n\n`evenly COMMAND --help` has the \
-        options of a command."
+    after_help = "Examples:\n  evenly run -- ./solver --threads 3       # balance its threads\n  \
+        evenly compare -- ./solver --threads 3   # measure whether it is faster\n\n\
+        `evenly COMMAND --help` has the options of a command."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -37,27 +37,28 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a program and keep its threads level
+    /// Run a program and balance its threads across CPUs
     #[command(
-        after_help = "Example:\n  evenly run -- ./solver --threads 3\n\nThe program runs as \
-        without evenly: same input and output, signals and exit status. Exit status 125: evenly \
-        itself failed; 126, 127: the program cannot be run."
+        after_help = "Examples:\n  evenly run -- ./solver --threads 3\n  evenly run -v -- ./solver \
+        --threads 3      # every decision, and the whole report\n\nThe program runs as without \
+        evenly: same input and output, signals and exit status. Exit status 125: evenly itself \
+        failed; 126, 127: the program cannot be run."
     )]
     Run(RunArgs),
-    /// Keep the threads of a running program level
+    /// Balance the threads of a running program
     #[command(
         after_help = "Example:\n  evenly attach 4711\n\nCtrl-C ends balancing; the program runs \
-        on with the affinity masks that it had."
+        on with its former affinity masks."
     )]
     Attach(AttachArgs),
-    /// Run a program under several policies, interleaved, and say what the runs show
+    /// Run a program under several policies in turn, and compare the run times
     #[command(
         after_help = "Examples:\n  evenly compare --runs 10 -- ./solver --threads 3\n  evenly compare \
         --policies kernel,kernel:OMP_WAIT_POLICY=passive -- ./solver\n\n`kernel` is the program as it is, \
         without evenly."
     )]
     Compare(CompareArgs),
-    /// Say what balancing can reach for a program, before anything is run
+    /// Compute what balancing can gain for a program, without running it
     #[command(
         after_help = "Examples:\n  evenly predict --threads 8 --cpus 7 --phase 30s --period \
         100ms\n  evenly run --record run.evenly -- ./solver && evenly predict --from \
@@ -74,7 +75,7 @@ pub(crate) enum Command {
         the Juggle paper's analysis (section 3): equal threads, perfectly fair sharing, nothing costs anything."
     )]
     Simulate(SimulateArgs),
-    /// Say where communicating tasks or ranks should run on a NUMA machine
+    /// Compute where communicating tasks or ranks should run on a NUMA machine
     #[command(
         after_help = "Examples:\n  evenly map --objects O.csv --edges E.csv --topology 'numa:4 core:8' \
         --factors F.csv --out MAP.csv\n  evenly map --monitoring ranks.prof --format rankfile --out \
@@ -91,29 +92,30 @@ pub(crate) enum Command {
         machine; all of it takes less than a minute on two cores."
     )]
     Figures(FiguresArgs),
-    /// Give threads their affinity masks back after a balancer was killed
+    /// Restore the affinity masks of threads after a balancer was killed
     #[command(
-        after_help = "Example:\n  evenly restore\n\nThe guardian does this by itself; this is for \
-        the case that it was killed too. A program whose balancer lives is left to it, and named.\n\n\
-        Exit status 0: whatever killed balancers left is undone. 125: a mask could not be given back, \
-        or the balancer of the PID that was named is alive and --force was not given."
+        after_help = "Example:\n  evenly restore\n\nThe guardian process restores masks when a balancer \
+        is killed. Use this command if the guardian was killed too. It names programs whose balancer is \
+        alive, and does not touch them.\n\nExit status 0: everything that killed balancers left is \
+        restored. 125: a mask could not be restored, or the balancer of PID is alive and --force was \
+        not given."
     )]
     Restore(RestoreArgs),
-    /// Say why a program is slow, and what to change
+    /// Diagnose why a program is slow, and what to change
     #[command(
         override_usage = "evenly doctor [OPTIONS] <PID | --from RECORDING | --mechanisms | -- CMD...>",
         after_help = "Examples:\n  evenly doctor -- ./solver --threads 3\n  evenly doctor 4711 --for \
         10s\n  evenly run --record run.evenly -- ./solver && evenly doctor --from run.evenly\n\nIt \
-        watches and changes nothing, but for what --fix-env says that it sets. docs/doctor.md has the \
-        causes that it knows. Exit status of a program that it runs: the program's own; 125: evenly \
-        itself failed."
+        watches the program and changes nothing, except for the variables that --fix-env sets. \
+        docs/doctor.md lists the causes that it knows. Exit status: that of the program that it runs; \
+        125: evenly itself failed."
     )]
     Doctor(DoctorArgs),
     /// Turn a recording into a Perfetto trace, an HTML page or a picture
     #[command(
         after_help = "Example:\n  evenly run --record run.evenly -- ./solver\n  evenly report \
-        run.evenly          # writes run.html and run.perfetto-trace\n\nWhat is named is \
-        written, and where nothing is named the page and the trace, beside the recording."
+        run.evenly          # writes run.html and run.perfetto-trace\n\nIt writes the \
+        files that are named. If none is named, it writes the page and the trace beside the recording."
     )]
     Report(ReportArgs),
     /// Show the threads of a program live
@@ -122,22 +124,22 @@ pub(crate) enum Command {
         another evenly balances."
     )]
     Top(TopArgs),
-    /// Change what hpc-auto, hpc-uniform and hpc-adaptive go by, while they balance a program
+    /// Change parameters of hpc-auto, hpc-uniform and hpc-adaptive while they balance a program
     #[command(
-        after_help = "Examples:\n  evenly tune 4711                                # what there is, and \
-        what holds\n  evenly tune 4711 most-ratio=4\n\nWhat cannot be is refused, and \
-        changes nothing. It counts from the next iterations on; evenly run --set gives values at the \
+        after_help = "Examples:\n  evenly tune 4711                                # all parameters and \
+        their values\n  evenly tune 4711 most-ratio=4\n\nAn invalid value is refused, and nothing \
+        changes. New values take effect with the next iterations. evenly run --set sets values at the \
         start."
     )]
     Tune(TuneArgs),
-    /// Say what this machine is made of, and what its memory costs from where
+    /// Show the topology of this machine, and measure memory latency and bandwidth
     #[command(
         after_help = "Examples:\n  evenly topology                       # this machine\n  evenly \
         topology --measure             # and the latency between its NUMA nodes\n  evenly topology \
         --synthetic \"numa:2 core:4 pu:2\" --svg machine.svg\n  evenly topology --measure --network \
-        --export cluster.xml -- mpirun -host a,b -n 2\n\nWhat was measured is kept in the \
-        user's cache directory and used again; --again measures anew. It takes some seconds for each \
-        NUMA node; measure on an idle machine."
+        --export cluster.xml -- mpirun -host a,b -n 2\n\nThe user's cache directory keeps the \
+        measurements; --again repeats them. Measuring takes some seconds for each NUMA node; do it on \
+        an idle machine."
     )]
     Topology(TopologyArgs),
     /// Print the completion script of a shell
@@ -168,8 +170,8 @@ pub(crate) enum Command {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) balance: BalanceArgs,
-    /// Load a library into the program that tells when its threads wait for each other, so that spinning is
-    /// no progress
+    /// Load a library into the program that reports when its threads wait for each other, so that
+    /// spinning does not count as progress
     #[arg(long, value_enum, default_value = "off")]
     pub(crate) probe: ProbeArg,
     /// With --probe on and --policy nuco: the compiler of the program's MPI, which builds what counts its
@@ -203,10 +205,10 @@ pub(crate) struct AttachArgs {
     pub(crate) pid: i32,
 }
 
-/// How to balance, and what to tell.
+/// How to balance, and what to report.
 #[derive(Debug, Args)]
 pub(crate) struct BalanceArgs {
-    /// What decides
+    /// The balancing policy
     #[arg(long, default_value = "hybrid", value_parser = policy, value_name = "NAME",
         long_help = policy_help())]
     pub(crate) policy: &'static PolicyInfo,
@@ -227,16 +229,16 @@ pub(crate) struct BalanceArgs {
     /// What the tasks of --map, --profile and --edges are
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) map_by: MapByArg,
-    /// hpc-auto, hpc-uniform, hpc-adaptive: how threads are given parts of the CPU that they share; the
-    /// latter two: how they, or their CPUs, are made faster or slower (evenly doctor --mechanisms)
+    /// hpc-auto, hpc-uniform, hpc-adaptive: the mechanism that divides a CPU among its threads, or, for
+    /// the latter two, that makes threads or CPUs faster or slower (evenly doctor --mechanisms)
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) shares: SharesArg,
-    /// hpc-auto, hpc-uniform, hpc-adaptive: what they go by, for example weight-step=10; evenly tune changes it
-    /// while the program runs, and names all of it (may be given more than once)
+    /// hpc-auto, hpc-uniform, hpc-adaptive: a parameter of the policy, for example weight-step=10; evenly
+    /// tune lists all of them, and changes them while the program runs (may be given more than once)
     #[arg(long, value_name = "NAME=VALUE", value_parser = hpc_parameter)]
     pub(crate) set: Vec<(Parameter, f64)>,
     /// nuco: loads and messages of the program's ranks or threads, recorded in an earlier run (JSON,
-    /// evenly.tasks/1); without it nothing is known of messages
+    /// evenly.tasks/1); without it messages are unknown
     #[arg(long, value_name = "FILE")]
     pub(crate) profile: Option<PathBuf>,
     /// nuco: who sends to whom, by the numbers of ranks or threads, instead of the messages of
@@ -247,16 +249,16 @@ pub(crate) struct BalanceArgs {
     /// nuco: place threads anew after this many periods [default: 50]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) every: Option<u32>,
-    /// Which sets of CPUs are balanced on their own [default: numa where there is more than one]
+    /// Which sets of CPUs are balanced separately [default: numa where there is more than one]
     #[arg(long, value_enum)]
     pub(crate) domain: Option<DomainArg>,
-    /// Leave this thread alone: `first` (of each process), or a thread name
+    /// Do not balance this thread: `first` (of each process), or a thread name
     #[arg(long, value_name = "WHICH")]
     pub(crate) idle_thread: Option<String>,
     /// Balance only threads whose name matches (may be given more than once)
     #[arg(long, value_name = "GLOB")]
     pub(crate) only: Vec<String>,
-    /// Leave threads alone whose name matches (may be given more than once)
+    /// Do not balance threads whose name matches (may be given more than once)
     #[arg(long, value_name = "GLOB")]
     pub(crate) skip: Vec<String>,
     /// Where thread times come from
@@ -271,13 +273,13 @@ pub(crate) struct BalanceArgs {
     /// Never pause to measure the effect of balancing
     #[arg(long)]
     pub(crate) no_guard: bool,
-    /// Seed of all that is random
+    /// Seed of the random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     /// No report at the end
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Tell every decision and its reason
+    /// Print every decision with its reason, and the whole report instead of at most eight lines
     #[arg(short, long, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
     /// Write everything to FILE as JSON (evenly.run/1); %h, %p and %r in its name stand for host,
@@ -431,7 +433,7 @@ pub(crate) struct SimulateArgs {
     /// Write the runs of --sweep to FILE as CSV; - is standard output
     #[arg(long, value_name = "FILE", requires = "sweep")]
     pub(crate) out: Option<PathBuf>,
-    /// Seed of all that is random [default: 1, or that of the scenario]
+    /// Seed of the random numbers [default: 1, or that of the scenario]
     #[arg(long)]
     pub(crate) seed: Option<u64>,
     /// Write the result to FILE as JSON (evenly.simulate/1, with --replay evenly.replay/1, with
@@ -485,7 +487,7 @@ pub(crate) struct TopologyArgs {
     #[arg(long, value_name = "MPICC", requires = "network",
         value_parser = PathBufValueParser::new().map(PathBuf::into_os_string))]
     pub(crate) mpicc: Option<OsString>,
-    /// What --network starts on each host: tell about it in a directory, with --measure measured before
+    /// What --network starts on each host: describe it in a directory, with --measure measured before
     #[arg(long, value_name = "DIR", hide = true,
         conflicts_with_all = ["network", "synthetic", "xml", "export", "svg", "json"])]
     pub(crate) as_host: Option<PathBuf>,
@@ -528,8 +530,8 @@ pub(crate) struct MapArgs {
     /// each rank); loads are from --objects, or all equal
     #[arg(long, value_name = "FILE", conflicts_with = "edges")]
     pub(crate) monitoring: Vec<PathBuf>,
-    /// Run an MPI program and count who computes and who sends to whom: every rank is a task. evenly
-    /// ends as the program does
+    /// Run an MPI program and count computing time and messages; every rank is a task. The exit status
+    /// is that of the program
     #[arg(long, requires = "command", conflicts_with_all = INPUTS)]
     pub(crate) profile: bool,
     /// Write what was counted to FILE (evenly.tasks/1), for --tasks
@@ -557,7 +559,7 @@ pub(crate) struct MapArgs {
     /// what the tasks say; compact where they say nothing]
     #[arg(long, value_name = "WHERE", value_parser = current)]
     pub(crate) current: Option<evenly_map::Current>,
-    /// What decides
+    /// The mapping algorithm
     #[arg(long, default_value = USUAL_MAPPER, value_parser = mapper, value_name = "NAME",
         conflicts_with_all = ["compare", "judge"], long_help = mapper_help())]
     pub(crate) algorithm: Algorithm,
@@ -569,10 +571,10 @@ pub(crate) struct MapArgs {
     /// [default: what the machine's memory takes, 5e-10 where that is not known]
     #[arg(long, value_name = "SECONDS", value_parser = not_negative)]
     pub(crate) beta: Option<f64>,
-    /// Seed of all that is random
+    /// Seed of the random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// How long those may search that search
+    /// Time limit of the algorithms that search
     #[arg(long, value_name = "DURATION", default_value = "1s",
         allow_hyphen_values = true, value_parser = parse_duration)]
     pub(crate) time_limit: Nanos,
@@ -597,11 +599,11 @@ pub(crate) struct MapArgs {
     /// refine, scotch, metis, kahip: how far above the mean a core may be loaded, in percent [default: 5]
     #[arg(long, value_name = "PERCENT", value_parser = not_negative)]
     pub(crate) tolerance: Option<f64>,
-    /// Show what all algorithms make of it, instead of one; programs only where they are installed
+    /// Compare the mappings of all algorithms; external programs only where they are installed
     #[arg(long)]
     pub(crate) compare: bool,
-    /// Show what this mapping is worth (CSV with columns id and pe), instead of an algorithm's; may be
-    /// given more than once, and with --compare
+    /// Evaluate this mapping (CSV with columns id and pe) instead of computing one; may be given more
+    /// than once, and with --compare
     #[arg(long, value_name = "FILE")]
     pub(crate) judge: Vec<PathBuf>,
     /// Draw what nuco+ gets for how many migrations, with the mappings of --judge beside it, to
@@ -643,7 +645,7 @@ const USUAL_MAPPER: &str = "nuco+";
 fn mapper(name: &str) -> Result<Algorithm, String> {
     Algorithm::find(name).ok_or_else(|| {
         let names: Vec<&str> = Algorithm::all().map(Algorithm::name).collect();
-        format!("there is no such algorithm; there are {}", names.join(", "))
+        format!("no such algorithm; the algorithms are {}", names.join(", "))
     })
 }
 
@@ -651,7 +653,7 @@ fn mapper_help() -> String {
     let width = Algorithm::all().map(|a| a.name().len()).max().unwrap_or(0);
     let list: Vec<String> =
         Algorithm::all().map(|a| format!("  {:width$}  {}", a.name(), a.about())).collect();
-    format!("What decides:\n{}", list.join("\n"))
+    format!("The mapping algorithm:\n{}", list.join("\n"))
 }
 
 fn format_names() -> PossibleValuesParser {
@@ -764,7 +766,7 @@ fn simulated_policy(name: &str) -> Result<String, String> {
     }
     let names: Vec<&str> = policies().map(|p| p.name).collect();
     Err(format!(
-        "there is no such policy; there are {}, {}, and with --power5 {}",
+        "no such policy; the policies are {}, {}, and with --power5 {}",
         evenly_sim::IDEAL,
         names.join(", "),
         arms.join(", ")
@@ -786,21 +788,21 @@ pub(crate) struct TuneArgs {
     /// Process id of the program that is balanced, or of the evenly that balances it
     #[arg(value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) pid: i32,
-    /// What is to hold from now on, for example high-util=90; several are changed together. Without any, all
+    /// Parameters to change, for example high-util=90; several are changed together. Without any, all
     /// are shown
     #[arg(value_name = "NAME=VALUE", value_parser = hpc_parameter)]
     pub(crate) values: Vec<(Parameter, f64)>,
-    /// Write what holds to FILE as JSON (evenly.tune/1); - is standard output
+    /// Write all parameters to FILE as JSON (evenly.tune/1); - is standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RestoreArgs {
-    /// Only what the balancer with this process id left, or the balancer of the program with it
+    /// Restore only what the balancer with this process id left, or the balancer of this program
     #[arg(value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) pid: Option<i32>,
-    /// Also threads of a balancer that is alive; one that is at work goes on and sets masks anew
+    /// Restore threads of a balancer that is alive, too; if it still works, it sets masks again
     #[arg(long)]
     pub(crate) force: bool,
     /// Write what was done to FILE as JSON (evenly.restore/1); - is standard output
@@ -832,10 +834,10 @@ pub(crate) struct ReportArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
-    /// Process id of the program; its children are shown with it
+    /// Process id of the program; its children are included
     #[arg(value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) pid: Option<i32>,
-    /// Lines instead of a screen
+    /// Print lines instead of a screen
     #[arg(long)]
     pub(crate) plain: bool,
     /// How often threads are read
@@ -851,10 +853,10 @@ pub(crate) struct TopArgs {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("patient").required(true).args(["pid", "from", "mechanisms", "command"]))]
 pub(crate) struct DoctorArgs {
-    /// Process id of a program that runs; its children are looked at with it
+    /// Process id of a running program; its children are included
     #[arg(value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) pid: Option<i32>,
-    /// For how long to watch a program that runs
+    /// For how long to watch a running program
     #[arg(long = "for", default_value = "5s", value_name = "DURATION", requires = "pid",
         allow_hyphen_values = true, value_parser = parse_duration)]
     pub(crate) for_: Nanos,
@@ -862,19 +864,20 @@ pub(crate) struct DoctorArgs {
     /// CPUs
     #[arg(long, value_name = "FILE")]
     pub(crate) from: Option<PathBuf>,
-    /// Record what is seen, to be diagnosed with --from, here or elsewhere; %h, %p and %r as for evenly run
+    /// Record the observations, to diagnose them with --from, here or elsewhere; %h, %p and %r as for
+    /// evenly run
     #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "mechanisms"])]
     pub(crate) record: Option<PathBuf>,
-    /// Say what this machine offers, for the present user, to give a rank or a thread more or less of it,
-    /// and why not the rest; with --json as evenly.mechanisms/1. docs/mechanisms.md explains them
+    /// List the mechanisms by which this user can give a rank or a thread more or less of this machine,
+    /// and why the others are not available; with --json as evenly.mechanisms/1 (docs/mechanisms.md)
     #[arg(long)]
     pub(crate) mechanisms: bool,
-    /// Set what is wrong with OMP_NUM_THREADS, OMP_WAIT_POLICY, GOMP_SPINCOUNT, KMP_BLOCKTIME and
-    /// KMP_LIBRARY, for the CPUs and the quota that there are, before the program starts, and say so
+    /// Correct OMP_NUM_THREADS, OMP_WAIT_POLICY, GOMP_SPINCOUNT, KMP_BLOCKTIME and KMP_LIBRARY for the
+    /// available CPUs and the quota before the program starts, and print the changes
     #[arg(long, conflicts_with_all = ["pid", "from", "mechanisms"])]
     pub(crate) fix_env: bool,
-    /// Load a library into the program that tells when its threads wait for each other, so that spinning is
-    /// told from computing [default: on, where it can be loaded]
+    /// Load a library into the program that reports when its threads wait for each other, so that
+    /// spinning does not count as computing [default: on, where it can be loaded]
     #[arg(long, value_enum, hide_possible_values = true, value_name = "on|off",
         conflicts_with_all = ["pid", "from", "mechanisms"])]
     pub(crate) probe: Option<ProbeArg>,
@@ -912,16 +915,16 @@ impl From<MapByArg> for MapBy {
 /// `--shares`.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum SharesArg {
-    /// Nice values where they can be given back and count between these threads, else control groups
+    /// Nice values where they can be restored and have effect between these threads, else control groups
     Auto,
     /// Nice values
     Nice,
     /// Control groups
     Group,
-    /// For how long a thread runs at a stretch (Linux 6.12 or newer): turns, and no parts
+    /// Length of a thread's time slice (Linux 6.12 or newer): changes the order, not the shares
     Slice,
-    /// hpc-uniform, hpc-adaptive: who has more than an even part is above all normal threads, for a second at
-    /// a time; refused where threads spin while they wait
+    /// hpc-uniform, hpc-adaptive: threads with more than an even share run above all normal threads, for a
+    /// second at a time; refused where threads spin while they wait
     RoundRobin,
     /// Limits of the frequencies of CPUs
     Frequency,
@@ -1008,11 +1011,11 @@ impl From<SourceArg> for SourceKind {
 /// `--probe`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProbeArg {
-    /// The program is watched from outside only
+    /// Nothing is loaded into the program
     Off,
-    /// Barriers, conditions, OpenMP and MPI are watched inside of it: balancing goes by what threads
-    /// compute, and the report says how long each waited. With --policy nuco, messages and loads of MPI ranks are counted, and go into its
-    /// decisions
+    /// Barriers, conditions, OpenMP and MPI are observed inside the program: progress is what threads
+    /// compute, and the report says how long each waited. With --policy nuco, messages and loads of MPI
+    /// ranks are counted, and decide
     On,
 }
 
@@ -1021,7 +1024,7 @@ pub(crate) enum ProbeArg {
 pub(crate) enum ProgressArg {
     /// Instructions where CPUs differ in speed and instructions can be counted, else CPU time
     Auto,
-    /// CPU time, by the capacity of CPUs where the kernel tells it
+    /// CPU time, by the capacity of CPUs where the kernel reports it
     CpuTime,
     /// Retired instructions: needs counters, and kernel.perf_event_paranoid of at most 2
     Instructions,
@@ -1053,7 +1056,7 @@ fn period(text: &str) -> Result<PeriodArg, String> {
 fn policy(name: &str) -> Result<&'static PolicyInfo, String> {
     by_name(name).ok_or_else(|| {
         let names: Vec<&str> = policies().map(|p| p.name).collect();
-        format!("there is no such policy; there are {}", names.join(", "))
+        format!("no such policy; the policies are {}", names.join(", "))
     })
 }
 
@@ -1061,7 +1064,7 @@ fn policy_help() -> String {
     let width = policies().map(|p| p.name.len()).max().unwrap_or(0);
     let list: Vec<String> =
         policies().map(|p| format!("  {:width$}  {}", p.name, p.about)).collect();
-    format!("What decides:\n{}", list.join("\n"))
+    format!("The balancing policy:\n{}", list.join("\n"))
 }
 
 fn cpu_list(text: &str) -> Result<CpuSet, String> {

@@ -28,7 +28,7 @@ pub(crate) fn map(args: &MapArgs) -> anyhow::Result<End> {
     // Not left to the parser, which names the first option of several.
     anyhow::ensure!(
         args.profile || files(args).all().next().is_some(),
-        "nothing says which tasks there are; give --objects FILE (with --edges FILE), --tasks FILE, \
+        "no tasks are given; give --objects FILE (with --edges FILE), --tasks FILE, \
          --matrix FILE or --monitoring FILE, or --profile -- CMD, which runs an MPI program and counts \
          (see evenly map --help)"
     );

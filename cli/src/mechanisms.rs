@@ -45,7 +45,7 @@ fn text(offers: &[Offer]) -> String {
             format!(", {} to {}", factor(least), factor(most))
         });
         let lowers = if o.only_lowers && o.gives == Gives::Share {
-            "; only less: others are lowered instead"
+            "; it can only be lowered, so others are lowered instead"
         } else {
             ""
         };
@@ -57,7 +57,7 @@ fn text(offers: &[Offer]) -> String {
             let _ = writeln!(text, "  {:18} {note}", "");
         }
     }
-    text += "not to be had\n";
+    text += "not available\n";
     for (o, missing) in not.iter().filter_map(|o| Some((o, o.missing.as_ref()?))) {
         let _ = writeln!(text, "  {:18} {}: {}", o.name, o.what, missing.why);
         if let Some(remedy) = &missing.remedy {
@@ -72,7 +72,7 @@ fn sources_text(sources: &[SourceOffer]) -> String {
     for s in sources {
         let _ = writeln!(text, "  {:18} {}", s.name, s.what);
         if let Some(why) = &s.missing {
-            let _ = writeln!(text, "  {:18} not to be had: {why}", "");
+            let _ = writeln!(text, "  {:18} not available: {why}", "");
         }
     }
     text

@@ -49,7 +49,7 @@ impl Counting {
             Ok(found) => Some(found),
             Err(e) => {
                 let note = format!(
-                    "--probe: messages are not counted: {}; --profile or --edges tell of them instead",
+                    "--probe: messages are not counted: {}; those of --profile or --edges are used instead",
                     evenly_errors::said(&e)
                 );
                 if !quiet {

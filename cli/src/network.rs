@@ -31,7 +31,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 /// before where it is to.
 pub(crate) fn one(args: &TopologyArgs, dir: &Path) -> anyhow::Result<End> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname")
-        .context("cannot tell the name of this host")?;
+        .context("cannot read the name of this host")?;
     let name = name.trim();
     let cannot =
         || format!("host {name}: cannot write to {}, which hosts must share", dir.display());

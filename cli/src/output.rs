@@ -176,7 +176,7 @@ pub(crate) fn check(option: &str, path: &Path) -> anyhow::Result<()> {
                 OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&path).map(drop);
             return tried.with_context(|| {
                 format!(
-                    "{option} {}: nobody reads this pipe; start its reader first",
+                    "{option} {}: this pipe has no reader; start its reader first",
                     path.display()
                 )
             });

@@ -253,8 +253,8 @@ impl Watch {
 /// What is said of MPI that was not expected; this form of evenly would have seen it.
 pub(crate) fn unseen_mpi(form: &str) -> String {
     format!(
-        "a program had MPI, and calls of it were not seen, as the command did not tell that there would be MPI: \
-         begin it with the launcher (evenly {form} -- mpirun -n 1 ...)"
+        "a program had MPI, and calls of it were not seen, because the command did not start with an MPI \
+         launcher; start it with one (evenly {form} -- mpirun -n 1 ...)"
     )
 }
 

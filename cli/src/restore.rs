@@ -117,14 +117,14 @@ fn left_to(living: &Living) -> String {
     };
     let now = match state(living) {
         BalancerState::Stopped => {
-            "which is stopped: its guardian gives them back; --force does it at once"
+            "which is stopped: its guardian restores them; --force does it at once"
         }
         _ => {
-            "which is at work and gives them back when it ends; --force does it now, and the \
-             balancer goes on"
+            "which is running and restores them when it ends; --force does it now, and the \
+             balancer continues"
         }
     };
-    format!("{program} was left alone: {held} from evenly (pid {}), {now}", living.evenly.pid)
+    format!("{program} was not changed: {held} from evenly (pid {}), {now}", living.evenly.pid)
 }
 
 /// What balancers that are dead, as their guardians are, have left: a line for each, told unless it is quiet.
@@ -151,8 +151,8 @@ fn left_behind(left: &Left) -> String {
         .map(|(n, one, many)| format!("{n} {}", if n == 1 { one } else { many }))
         .collect();
     format!(
-        "a balancer that was killed with its guardian (pid {}) has left changes that are not undone ({}): \
-         evenly restore gives back what was there before",
+        "a balancer (pid {}) was killed together with its guardian, and left changes ({}): evenly restore \
+         undoes them",
         left.evenly,
         parts.join(", ")
     )
@@ -185,11 +185,11 @@ fn describe(fate: &Fate) -> String {
     match fate {
         Fate::Restored(r) => {
             let mut text = match r.restored {
-                1 => String::from("1 thread has its mask back"),
-                n => format!("{n} threads have their masks back"),
+                1 => String::from("restored the mask of 1 thread"),
+                n => format!("restored the masks of {n} threads"),
             };
             if r.foreign > 0 {
-                text += &format!(", {} kept as the program set them", r.foreign);
+                text += &format!(", {} masks that the program set itself were kept", r.foreign);
             }
             for f in r.failed.iter().take(3) {
                 text += &format!("; thread {}: {}", f.id, f.reason);

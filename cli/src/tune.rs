@@ -24,8 +24,8 @@ pub(crate) fn tune(args: &TuneArgs) -> anyhow::Result<End> {
     let evenly = balancer(&dir, pid)?;
     let nothing = || {
         format!(
-            "the evenly that balances process {pid} (process {}) has a policy that has nothing to tune; \
-             hpc-auto, hpc-uniform and hpc-adaptive have",
+            "the evenly that balances process {pid} (process {}) has a policy without parameters; \
+             hpc-auto, hpc-uniform and hpc-adaptive have parameters",
             evenly.evenly
         )
     };
@@ -42,9 +42,9 @@ pub(crate) fn tune(args: &TuneArgs) -> anyhow::Result<End> {
         output::write_json(path, &as_json(&evenly, &after))?;
     }
     let changes = tuning::changes(&before.parameters, &after.parameters);
-    let what = if changes.is_empty() { String::from("as it was") } else { changes.join(", ") };
+    let what = if changes.is_empty() { String::from("unchanged") } else { changes.join(", ") };
     let name = after.policy.name();
-    let waits = if evenly.stands_still { ", as soon as it is no longer stopped" } else { "" };
+    let waits = if evenly.stands_still { ", once it is no longer stopped" } else { "" };
     tell(&format!("evenly: {name} of process {}: {what}{waits}", evenly.evenly));
     Ok(End::Status(0))
 }
@@ -56,7 +56,7 @@ fn balancer(dir: &StateDir, pid: Pid) -> anyhow::Result<Other> {
     let known: Vec<String> = all.iter().filter_map(|o| Some(o.program?.pid.to_string())).collect();
     all.into_iter().find(is_it).with_context(|| {
         let known = match known.as_slice() {
-            [] => String::from("none is at work"),
+            [] => String::from("none is running"),
             some => format!("those of this user balance {}", some.join(", ")),
         };
         format!(

@@ -89,8 +89,8 @@ fn a_balancer_and_a_guardian_that_were_both_killed_are_cleaned_up_after_by_resto
     assert_eq!(
         says_left(),
         format!(
-            "evenly: a balancer that was killed with its guardian (pid {pid}) has left changes that are not \
-             undone (3 masks): evenly restore gives back what was there before"
+            "evenly: a balancer (pid {pid}) was killed together with its guardian, and left changes \
+             (3 masks): evenly restore undoes them"
         )
     );
     let o = state.command(&["restore", "--json", "-"]).output().unwrap();
@@ -215,7 +215,7 @@ fn a_state_directory_that_cannot_be_had_again_ends_balancing() {
     assert!(program.is_alive());
     let said = evenly.stderr();
     assert_eq!(said.lines().filter(|l| l.contains("journal")).count(), 1, "{said}");
-    assert!(said.contains("all masks are given back and balancing ends"), "{said}");
+    assert!(said.contains("all masks are restored and balancing ends"), "{said}");
 }
 
 /// A user without a home and without a runtime directory, whose place in /tmp somebody else has taken.
@@ -294,18 +294,18 @@ fn a_program_under_a_living_balancer_is_left_to_it_and_named() {
     };
     let left = |said: &str, state: &str| {
         said.lines().count() == 1
-            && said.contains(&format!("program {target} (churn) was left alone: 3 threads"))
+            && said.contains(&format!("program {target} (churn) was not changed: 3 threads"))
             && said.contains(&format!("evenly (pid {pid}), which is {state}"))
     };
     // It is told, and nothing of what was asked for is undone: that was left by nobody.
     let (status, said, report) = restore(&[]);
-    assert!(left(&said, "at work"), "{said}");
+    assert!(left(&said, "running"), "{said}");
     assert_eq!((status, &report["complete"]), (Some(0), &true.into()));
     assert_eq!((&report["left_to_living"], &report["journals"][0]["held"]), (&1.into(), &3.into()));
     // Who names one of both wants its masks back.
     for named in [&pid, &target] {
         let (status, said, report) = restore(&[named]);
-        assert!(left(&said, "at work"), "{said}");
+        assert!(left(&said, "running"), "{said}");
         assert_eq!((status, &report["complete"]), (Some(125), &false.into()));
         assert_eq!(report["journals"][0]["balancer"]["state"], "working");
         assert_eq!(report["journals"][0]["program"]["name"], "churn");
@@ -328,7 +328,7 @@ fn a_new_balancer_undoes_what_a_killed_one_left() {
     kill_with_its_guardian(&mut evenly);
     assert_eq!(narrowed(program.pid(), &whole), 3);
     let mut evenly = state.attach("hybrid", 3, program.pid());
-    wait_until("word of it", || evenly.stderr().contains("threads that have their masks back: 3"));
+    wait_until("word of it", || evenly.stderr().contains("masks of threads: 3"));
     evenly.kill(Signal::TERM);
     assert_eq!(evenly.wait().code(), Some(0), "{}", evenly.stderr());
     assert_eq!(narrowed(program.pid(), &whole), 0, "{}", evenly.stderr());

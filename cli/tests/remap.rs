@@ -171,7 +171,7 @@ fn speeds_that_cannot_be_given_are_refused_in_one_line() {
     let args = ["run", "--policy", "hpc-adaptive", "--shares", "smt-priority", "--json", &json];
     let (status, said) = state.output(&[&args[..], &["--", "sh", "-c", "exit 7"]].concat());
     assert_eq!(status, Some(7), "{said}");
-    let why = "hpc-adaptive: threads are only placed, --shares smt-priority: ";
+    let why = "hpc-adaptive: threads are placed without shares, --shares smt-priority: ";
     let told = format!("evenly: {why}");
     assert_eq!(said.lines().filter(|l| l.starts_with(&told)).count(), 1, "{said}");
     let report: serde_json::Value =
@@ -260,7 +260,7 @@ fn unequal_work_is_levelled_and_told() {
         }
         assert!(report["domains"][0]["weighings"].as_u64() > Some(0), "{report:#}");
         let notes = report["notes"].to_string();
-        assert!(notes.contains("were given parts of the CPUs"), "{notes}");
+        assert!(notes.contains("shares of threads that share a CPU were set"), "{notes}");
     }
 }
 
@@ -314,7 +314,7 @@ fn threads_of_a_triangular_loop_have_parts_as_they_compute() {
 /// it.
 fn last_ratio(evenly: &Evenly) -> f64 {
     let said = evenly.stderr();
-    let Some(line) = said.lines().rfind(|l| l.contains("parts of CPUs, by thread: ")) else {
+    let Some(line) = said.lines().rfind(|l| l.contains("shares of CPUs, by thread: ")) else {
         return 1.0;
     };
     let list = line.rsplit_once("by thread: ").unwrap().1;

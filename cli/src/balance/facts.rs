@@ -33,6 +33,8 @@ pub(super) struct Facts {
     notes: Vec<String>,
     began: Nanos,
     quiet: bool,
+    /// Whether the whole report is shown.
+    verbose: bool,
     json: Option<PathBuf>,
     /// What its threads say of themselves.
     pub(super) watch: Option<Watch>,
@@ -62,6 +64,7 @@ impl Facts {
             notes,
             began,
             quiet: args.quiet,
+            verbose: args.verbose,
             json: args.json.as_deref().map(|p| expand(p, pid)),
             watch: None,
             counting: None,
@@ -70,8 +73,8 @@ impl Facts {
         }
     }
 
-    /// Has the program watched if it is recorded. Nobody need be told where that fails: the doctor will say that
-    /// the recording has less in it.
+    /// Has the program watched if it is recorded. A failure is not reported here: the doctor says that the
+    /// recording has less in it.
     pub(super) fn watch_for_doctor(&mut self, args: &BalanceArgs, supervisor: &Supervisor) {
         let told_by = || self.watch.as_ref().and_then(|w| w.testimonies()());
         let (threads, pid) = (supervisor.threads(), supervisor.pid());
@@ -150,7 +153,7 @@ impl Facts {
         .judged();
         // A failure has been told when it came.
         if !self.quiet && report.failure.is_none() {
-            tell_lines(&report.text());
+            tell_lines(&report.text(self.verbose));
         }
         let json = match serde_json::to_value(&report) {
             Ok(json) => json,

@@ -184,7 +184,7 @@ pub(super) fn knowledge(
             known
         }
         Err(e) => {
-            notes.push(format!("{name}: nothing is known of NUMA nodes, load alone counts: {e}"));
+            notes.push(format!("{name}: the NUMA nodes are unknown, so only load counts: {e}"));
             Knowledge::even(vec![(0, CpuSet::new())], 1.0)
         }
     };
@@ -263,8 +263,10 @@ pub(super) fn check_shares(args: &BalanceArgs, notes: &mut Vec<String>) -> anyho
     }
     if let Some(missing) = choice.missing(&Real::default()) {
         let remedy = missing.remedy.map(|r| format!("; {r}")).unwrap_or_default();
-        let note =
-            format!("{name}: threads are only placed, --shares {asked}: {}{remedy}", missing.why);
+        let note = format!(
+            "{name}: threads are placed without shares, --shares {asked}: {}{remedy}",
+            missing.why
+        );
         if !args.quiet {
             tell(&format!("evenly: {note}"));
         }

@@ -24,7 +24,7 @@ fn run(tool: &Tool, mpi: Mpi, options: &str, ranks: &str, arguments: &[&str]) ->
     let (timeout, mpirun) = (["timeout", "100"], mpi.tool("mpirun"));
     // The launcher has to be the first word, for its MPI to be known; so the limit is outside.
     let words = [&[mpirun.as_str(), "-n", ranks, &program], arguments].concat();
-    let options = format!("--policy nuco --probe on {options} --json {}", file.display());
+    let options = format!("-v --policy nuco --probe on {options} --json {}", file.display());
     let mut c = tool.by(timeout[0]);
     c.args([timeout[1], tool.exe(), "run"]).args(options.split_whitespace()).arg("--").args(&words);
     let output = c.envs(ENVIRONMENT).env("XDG_CACHE_HOME", cache()).output().unwrap();

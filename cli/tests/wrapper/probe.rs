@@ -3,7 +3,7 @@
 
 use crate::profile::{cache, script_at};
 use crate::schema::valid;
-use crate::support::{Tool, json, stderr, text, workload};
+use crate::support::{Tool, assert_report_is_short, json, stderr, text, workload};
 use rustix::fs::StatVfsMountFlags;
 use serde_json::Value;
 use std::fs::Permissions;
@@ -20,6 +20,7 @@ fn probed(tool: &Tool, options: &str, program: &[&str]) -> (Output, Value) {
     let options = format!("--policy observe --probe on {options} --json {}", file.display());
     let output = tool.run(&options, program).env("XDG_CACHE_HOME", cache()).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
+    assert_report_is_short(&options, &stderr(&output));
     let report = json(&file);
     valid(&report);
     (output, report)
@@ -196,7 +197,7 @@ fn whom_ranks_wait_for_is_said() {
         let words = mpi.launch(&[&program, "3"]);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let file = tool.path("run.json");
-        let options = format!("--policy observe --probe on --json {}", file.display());
+        let options = format!("-v --policy observe --probe on --json {}", file.display());
         let mut c = tool.run(&options, &words);
         c.envs(crate::mpi::ENVIRONMENT).env("XDG_CACHE_HOME", cache());
         let output = c.output().unwrap();
@@ -252,7 +253,7 @@ fn the_thread_that_is_late_at_barriers_is_said() {
 #[track_caller]
 fn late(words: &[&str], wanted: &str) {
     let tool = Tool::new();
-    let mut c = tool.run("--policy observe --probe on --period 10ms --budget 50", words);
+    let mut c = tool.run("-v --policy observe --probe on --period 10ms --budget 50", words);
     c.envs(crate::mpi::ENVIRONMENT).env("XDG_CACHE_HOME", cache());
     let output = c.output().unwrap();
     let said = stderr(&output);

@@ -22,7 +22,7 @@ fn the_json_has_all_of_it() {
     assert_eq!(report["ended"]["exit"], 0);
     assert_eq!(report["expected_threads"], 3);
     let lines = stderr(&output);
-    assert!(lines.contains("3 threads") && lines.lines().count() <= 15, "{lines}");
+    assert!(lines.contains("3 threads") && lines.lines().count() <= 8, "{lines}");
 
     let (output, report) = tool.json("", &["sh", "-c", "kill -TERM $$"]);
     valid(&report);
@@ -130,7 +130,7 @@ fn nothing_to_balance_is_said_in_two_lines() {
     let output = tool.run("", &["sleep", "0.3"]).output().unwrap();
     let said = stderr(&output);
     assert_eq!(said.lines().count(), 2, "{said}");
-    assert!(said.contains("Nothing was balanced"), "{said}");
+    assert!(said.contains("nothing was balanced"), "{said}");
     let spmd = workload("spmd");
     let (_, report) =
         tool.json("-q --threads 50", &[&spmd, "--threads", "3", "--iters", "300000000"]);

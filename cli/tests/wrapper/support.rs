@@ -102,8 +102,20 @@ impl Tool {
         let file = self.path("report.json");
         let options = format!("--json {} {options}", file.display());
         let output = self.run(&options, program).output().unwrap();
+        assert_report_is_short(&options, &stderr(&output));
         (output, json(&file))
     }
+}
+
+/// Without `-v` the report has at most eight lines, whatever a run was like.
+#[track_caller]
+pub(crate) fn assert_report_is_short(options: &str, said: &str) {
+    const HEADS: [&str; 3] = ["balanced ", "observed ", "nothing was balanced in "];
+    let is_head = |line: &&str| {
+        line.strip_prefix("evenly: ").is_some_and(|l| HEADS.iter().any(|head| l.starts_with(head)))
+    };
+    let lines = said.lines().skip_while(|line| !is_head(line)).count();
+    assert!(lines <= 8 || options.split_whitespace().any(|o| o == "-v"), "{said}");
 }
 
 #[track_caller]

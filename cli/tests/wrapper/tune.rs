@@ -68,7 +68,7 @@ fn what_cannot_be_tuned_is_told() {
         assert_eq!((output.status.code(), said.lines().count()), (Some(125), 1), "{said}");
         assert!(said.contains(words), "{said}");
     };
-    refused(&["tune", "1"], "no evenly of this user is, or balances, process 1: none is at work");
+    refused(&["tune", "1"], "no evenly of this user is, or balances, process 1: none is running");
     refused(&["run", "--set", "weight-step=9", "--", "true"], "the policy hybrid has nothing");
     let wrong = ["run", "--policy", "hpc-uniform", "--set", "weight-step=9", "--", "true"];
     refused(&wrong, "hpc-uniform does not look at weight-step");
@@ -76,6 +76,6 @@ fn what_cannot_be_tuned_is_told() {
     let pid = evenly.id();
     wait_until("it is at work", || {
         let output = tool.evenly(["tune", &pid]).output().unwrap();
-        stderr(&output).contains("has a policy that has nothing to tune")
+        stderr(&output).contains("has a policy without parameters")
     });
 }

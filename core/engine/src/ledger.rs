@@ -122,8 +122,8 @@ impl Balancer {
         let mut notes = self.notes.kept().to_vec();
         if self.options.policy.at_blocking {
             notes.push(format!(
-                "CPUs did none of the program's work for {:.2} s of their time, while its threads \
-                 waited for others: that is what reacting costs, and what others took",
+                "CPUs did no work of the program for {:.2} s while its threads waited for others: the \
+                 cost of reacting, and the time of other programs",
                 ledger.idle.as_secs_f64()
             ));
         }

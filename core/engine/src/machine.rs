@@ -255,7 +255,7 @@ pub trait Sensors {
     /// # Errors
     /// [`MemoryUnknown`].
     fn memory_on_nodes(&mut self, _pid: Pid) -> Result<Vec<(u32, u64)>, MemoryUnknown> {
-        Err(MemoryUnknown::Unreadable(String::from("this machine does not tell")))
+        Err(MemoryUnknown::Unreadable(String::from("this machine does not report it")))
     }
 
     /// What those of these threads tell of themselves that are of ranks, in order; beside each the CPU time
@@ -315,7 +315,7 @@ pub trait Actuator {
     /// # Errors
     /// [`ApplyError`] for each whose part stays as it is.
     fn weigh(&mut self, wanted: &[Wanted]) -> Vec<Result<f64, ApplyError>> {
-        let why = "this machine gives no parts of CPUs";
+        let why = "this machine cannot set shares of a CPU";
         wanted.iter().map(|_| Err(ApplyError::Refused(String::from(why)))).collect()
     }
 

@@ -258,7 +258,7 @@ impl Mapping {
         let mut notes = vec![format!("of the {all} in the mapping {placed} had their place")];
         if !self.refused.is_empty() {
             notes.push(format!(
-                "{what} {} might use none of the CPUs that the mapping gives, and stayed as it was",
+                "{what} {} may use none of the CPUs in the mapping, and was not moved",
                 listed(self.refused.iter())
             ));
         }
@@ -401,6 +401,6 @@ mod tests {
         assert_eq!(narrowed, [Some(CpuSet::single(CpuId(2))), None]);
         let notes = m.notes();
         assert_eq!(notes[0], "of the 2 threads in the mapping 1 had their place");
-        assert!(notes[1].starts_with("thread 1 might use none of the CPUs"), "{notes:?}");
+        assert!(notes[1].starts_with("thread 1 may use none of the CPUs"), "{notes:?}");
     }
 }

@@ -169,7 +169,10 @@ mod tests {
             memory.look(&mut machine, &knowledge, threads, &mut s, &mut notes, &mut []);
         }
         let [text] = notes.kept() else { panic!("{:?}", notes.kept()) };
-        assert!(text.ends_with("this machine does not tell") && !text.contains("  "), "{text}");
+        assert!(
+            text.ends_with("this machine does not report it") && !text.contains("  "),
+            "{text}"
+        );
         assert!(s.memory.is_empty());
     }
 }

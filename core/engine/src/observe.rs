@@ -263,7 +263,7 @@ impl Observation {
         }
         Some(format!(
             "the times of {threads} threads could not be read for {UNKNOWN}; they are balanced by \
-             what is known of them"
+             their last known times"
         ))
     }
 

@@ -162,12 +162,12 @@ impl PeriodControl {
     #[must_use]
     pub fn told(&self) -> String {
         format!(
-            "at balancing point {} one cost {} on average, so the period was then {} instead of {} \
-             to stay within the overhead budget",
+            "the balancing period was raised from {} to {} at balancing point {} to stay within the \
+             overhead budget: a balancing point took {} on average",
+            self.wanted(),
+            self.current(),
             self.points,
             Nanos(self.cost_ns as u64),
-            self.current(),
-            self.wanted()
         )
     }
 
@@ -257,8 +257,8 @@ mod tests {
         // What is told holds together: the cost over the budget is the period.
         assert_eq!(
             c.told(),
-            "at balancing point 100 one cost 1000.0 us on average, so the period was then 100.0 ms \
-             instead of 10.0 ms to stay within the overhead budget"
+            "the balancing period was raised from 10.0 ms to 100.0 ms at balancing point 100 to stay \
+             within the overhead budget: a balancing point took 1000.0 us on average"
         );
     }
 

@@ -4,7 +4,7 @@ use crate::actuate::{self, Action};
 use crate::managed::ManagedThread;
 use crate::notes::Notes;
 use crate::{ApplyError, Machine, Observer, Wanted};
-use evenly_model::{Nanos, Plan, Snapshot, ThreadId};
+use evenly_model::{Nanos, Plan, Snapshot, ThreadId, counted};
 
 /// What was given, and when.
 #[derive(Debug, Default)]
@@ -40,9 +40,9 @@ impl Weights {
     pub(crate) fn summary(&self) -> Option<String> {
         let (least, most) = self.range?;
         Some(format!(
-            "threads were given parts of the CPUs that they share {} times ({}), at the end from \
-             {least:.2} to {most:.2} of an even part",
-            self.times,
+            "shares of threads that share a CPU were set {} ({}), at the end from {least:.2} to \
+             {most:.2} of an even share",
+            counted(self.times, "time"),
             self.by.unwrap_or("by weights")
         ))
     }
@@ -108,7 +108,7 @@ impl Weights {
         }
         let list: Vec<String> =
             weights.iter().map(|(id, weight)| format!("{id} {weight:.2}")).collect();
-        notes.tell(now, &format!("parts of CPUs, by thread: {}", list.join(", ")), observers);
+        notes.tell(now, &format!("shares of CPUs, by thread: {}", list.join(", ")), observers);
     }
 }
 
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(case.give(&[], false), ["0 weighs 1.5", "1 weighs 0.5"]);
         assert!(case.give(&[], false).is_empty());
         let text = case.weights.summary().unwrap();
-        assert!(text.contains("1 times") && text.contains("0.50 to 1.50"), "{text}");
+        assert!(text.contains(" 1 time (") && text.contains("0.50 to 1.50"), "{text}");
         let mut actions = Vec::new();
         take_back(&mut case.threads, &mut actions);
         assert_eq!(actions.len(), 2);

@@ -75,7 +75,7 @@ pub(crate) const JUGGLE: PolicyInfo = PolicyInfo {
 
 pub(crate) const HYBRID: PolicyInfo = PolicyInfo {
     name: "hybrid",
-    about: "Juggle's decisions; moved threads are let go as soon as one blocks or yields",
+    about: "Juggle's decisions; moved threads are unpinned as soon as one blocks or yields",
     mechanism: Mechanism::Nudge,
     make: || Box::new(Juggle::hybrid()),
     ..JUGGLE

@@ -75,7 +75,7 @@ pub enum GuardianError {
     Journal(#[from] JournalError),
     /// Something could not be given back; the journal is kept for `evenly restore`.
     #[error(
-        "guardian: {count} threads or settings could not be given back what they had, the first is {first}; the journal is kept: run evenly restore"
+        "guardian: {count} threads or settings could not be restored, the first is {first}; the journal is kept: run evenly restore"
     )]
     Unrestored {
         /// How many.

@@ -111,7 +111,7 @@ pub enum MeasureError {
         found: u32,
     },
     /// No memory.
-    #[error("there are not {} of memory to be had: {source}", bytes(*needed))]
+    #[error("{} of memory are not available: {source}", bytes(*needed))]
     Map {
         /// Bytes that were wanted.
         needed: u64,
@@ -128,7 +128,7 @@ pub enum MeasureError {
     },
     /// The system does not say how much memory is free.
     #[error(
-        "it cannot be told how much memory of NUMA node {node} is free; that is in its meminfo in \
+        "the free memory of NUMA node {node} is unknown; it is in its meminfo in \
              /sys/devices/system/node"
     )]
     Free {

@@ -116,7 +116,7 @@ impl Report<'_> {
             };
             let binding = match p.binding {
                 Binding::Checked => "pages checked",
-                Binding::Bound => "pages not checked: the system does not tell",
+                Binding::Bound => "pages not checked: the system does not report them",
                 Binding::OnlyNode => "not bound: there is no other node",
             };
             format!(

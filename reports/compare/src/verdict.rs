@@ -60,7 +60,7 @@ impl Verdict {
                 String::new()
             };
             let text = format!(
-                "{first} and {second}: no difference that these runs can show (interval \
+                "{first} and {second}: no difference in these runs (interval \
                  {low:.digits$} to {high:.digits$}{doubt})"
             );
             (Finding::NoDifference, text)
@@ -103,11 +103,11 @@ mod tests {
         );
         assert_eq!(
             text(1.0, 0.98, 1.03, 10, false),
-            "hybrid and kernel: no difference that these runs can show (interval 0.98 to 1.03)"
+            "hybrid and kernel: no difference in these runs (interval 0.98 to 1.03)"
         );
         assert_eq!(
             text(1.1, 1.02, 1.2, 3, false),
-            "hybrid and kernel: no difference that these runs can show (interval 1.02 to 1.20; \
+            "hybrid and kernel: no difference in these runs (interval 1.02 to 1.20; \
              with 3 runs chance alone reaches as far, try --runs 5)"
         );
         assert_eq!(

@@ -128,9 +128,9 @@ impl Diagnosis {
         let mut unknown = if enough { case.unknown(&findings) } else { Vec::new() };
         if !enough {
             unknown.push(match case.n() {
-                0 => String::from("nothing was seen computing, so there is nothing to say"),
+                0 => String::from("no thread computed, so there is no diagnosis"),
                 _ => format!(
-                    "it was seen for {:.2} s only; {MIN_SECONDS} s are needed to say something",
+                    "it was observed for only {:.2} s; a diagnosis needs {MIN_SECONDS} s",
                     evidence.seconds
                 ),
             });
@@ -138,7 +138,7 @@ impl Diagnosis {
         let prospect = if enough {
             case.prospect(&findings)
         } else {
-            let reason = String::from("cannot be told");
+            let reason = String::from("unknown");
             Prospect { gain_at_most: None, reason }
         };
         let mut compare = case.measure(&findings);

@@ -55,14 +55,12 @@ impl Case<'_> {
             return none("a quota limits all threads together, wherever they run");
         }
         if has(Kind::NarrowMask) {
-            return none("evenly never moves a thread out of its mask; mend that first");
+            return none("evenly never moves a thread out of its mask; change the mask first");
         }
         if has(Kind::PinnedTogether) || self.is_bound() {
             let by = binding(&self.e.environment).filter(|_| self.open_mp());
             let by = by.map_or_else(String::new, |setting| format!(" by {setting}"));
-            return none(&format!(
-                "threads are bound{by}, and evenly leaves such threads where they are"
-            ));
+            return none(&format!("threads are bound{by}, and evenly does not move bound threads"));
         }
         if n < 2 || m < 2 {
             return none("it takes two threads and two CPUs");
@@ -78,7 +76,7 @@ impl Case<'_> {
         };
         if has(Kind::UnevenWork) {
             if n <= m {
-                return none("each thread has a CPU, and moving them divides no work anew");
+                return none("each thread has a CPU, and moving them does not divide the work");
             }
             // No thread ends before its own work is done, and not all end before the CPUs have done all work.
             let most = self.threads.iter().map(|t| t.computed_s()).fold(0.0, f64::max);

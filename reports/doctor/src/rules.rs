@@ -63,7 +63,7 @@ impl Case<'_> {
     }
 
     fn waiting(&self) -> String {
-        format!("threads wanted a CPU and had none for {} of their time", percent(self.waits()))
+        format!("threads waited for a CPU for {} of their time", percent(self.waits()))
     }
 }
 
@@ -236,7 +236,7 @@ fn pinned_together(c: &Case<'_>) -> Option<Finding> {
     f.evidence =
         vec![format!("these threads waited for CPU {cpu} for {} of their time", percent(share))];
     f.evidence.extend(idle_words(c, &free));
-    f.remedy = String::from("let them go, or pin each to a CPU of its own");
+    f.remedy = String::from("unpin them, or pin each to a CPU of its own");
     f.paste = match (&bound, c.e.pid) {
         (Some(_), _) => c.unbound(""),
         (None, Some(_)) => {
@@ -290,16 +290,14 @@ fn neighbour(c: &Case<'_>) -> Option<Finding> {
     let mut f = c.found(
         Kind::Neighbour,
         cost,
-        format!(
-            "{who} {verb} {place} beside the program, whose threads wait there for their turn."
-        ),
+        format!("{who} {verb} {place}, and threads of the program wait there."),
     );
     let sum = format!("others used {:.2} CPUs of {}", all / c.e.seconds, c.m());
     let list = few(named.iter().map(|o| {
         format!("{} (pid {}) {:.2} on CPU {}", o.name, o.pid, o.cpu_s / c.e.seconds, o.cpu)
     }));
     f.evidence = vec![if list.is_empty() { sum } else { format!("{sum}: {list}") }, c.waiting()];
-    f.remedy = String::from("keep the threads level beside it, or send it elsewhere");
+    f.remedy = String::from("balance the threads around this load, or move the load elsewhere");
     f.paste = match named.first() {
         _ if c.n() > 1 && c.m() > 1 && c.speeds().1 => c.balance(false),
         Some(o) => Some(renice(o)),
@@ -339,7 +337,7 @@ fn slow_cpu(c: &Case<'_>) -> Option<Finding> {
             .map(|u| format!("CPU {}: {} stolen", u.id, percent(u.stolen_s / c.e.seconds)))
             .take(4)
             .collect();
-        f.remedy = String::from("keep the threads level, or ask for CPUs of its own");
+        f.remedy = String::from("balance the threads, or ask for dedicated CPUs");
         f.paste = c.balance(false);
         f.cpus = CpuSet::single(u.id);
         return Some(f);
@@ -460,19 +458,19 @@ fn uneven_work(c: &Case<'_>) -> Option<Finding> {
     f.evidence.extend(c.e.for_whom.clone());
     if c.n() > c.m() {
         f.remedy = String::from(
-            "divide the work anew; until then, leave those with most work more of the CPUs",
+            "divide the work again; until then, give the threads with most work larger CPU shares",
         );
         f.paste = c.balance(true);
     } else if c.open_mp() {
         f.remedy = String::from(
-            "divide the work anew: smaller pieces, or a dynamic schedule; each thread has a CPU, so \
+            "divide the work again: smaller pieces, or a dynamic schedule; each thread has a CPU, so \
              moving them changes nothing",
         );
         // Only loops with schedule(runtime) use it.
         f.paste = c.line("OMP_SCHEDULE=dynamic");
     } else {
         f.remedy = String::from(
-            "divide the work anew, in smaller pieces; each thread has a CPU, so moving them changes nothing; \
+            "divide the work again, in smaller pieces; each thread has a CPU, so moving them changes nothing; \
              evenly shows who works when",
         );
         f.paste = c.show();
@@ -704,8 +702,8 @@ fn blocked_io(c: &Case<'_>) -> Option<Finding> {
         percent(worst.stay.ran_s / worst.stay.present_s.max(1e-9))
     )];
     f.remedy = String::from(
-        "write less often and more at a time, or to memory (/dev/shm); which system calls it waits in, \
-         the line below tells",
+        "write less often and more at a time, or to memory (/dev/shm); the line below shows the system \
+         calls that it waits in",
     );
     f.paste = match c.e.pid {
         Some(_) => Some(format!("timeout 10 strace -f -c -w -p {}", worst.pid)),

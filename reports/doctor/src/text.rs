@@ -54,7 +54,7 @@ impl Diagnosis {
             Some(e) => lines.push((
                 "efficiency",
                 format!(
-                    "{:.1} % of the threads' time spent waiting for a CPU; no more is known",
+                    "{:.1} % of the threads' time spent waiting for a CPU; the rest is unknown",
                     100.0 * e.run_queue_share
                 ),
             )),
@@ -90,9 +90,9 @@ impl Diagnosis {
             return String::from("none");
         }
         String::from(match self.source {
-            Source::Live => "nothing ails it that can be seen from outside",
+            Source::Live => "no problem found from outside",
             Source::Recording => {
-                "nothing ails it that this recording shows, which is little: see below"
+                "no problem found in this recording, which has few data: see below"
             }
         })
     }

@@ -1,5 +1,5 @@
-//! What a run amounted to: the report at its end, as about fifteen lines of text and as JSON
-//! (`evenly.run/1`), and the verdict in plain words.
+//! The report at the end of a run: at most eight lines of text, the whole of it where that is asked
+//! for, and JSON (`evenly.run/1`).
 //!
 //! Invariant: every figure was measured in this run. Where nothing was measured the report says so
 //! and claims nothing.
@@ -11,6 +11,7 @@ mod text;
 mod verdict;
 
 pub use ranks::{EdgeReport, MessagesReport, ProbeReport, ProbeThread, RankReport, WaitedFor};
+pub use text::MOST_LINES;
 
 use evenly_engine::{DomainSummary, Placed, Summary, ThreadSummary};
 use evenly_model::efficiency::Efficiency;
@@ -120,12 +121,12 @@ pub struct Measured {
     pub ci95: Option<[f64; 2]>,
 }
 
-/// Threads that are blocked for more than this part of their time are kept level by their own
-/// waiting, and their progress says nothing about what balancing gained.
+/// Threads that are blocked for more than this part of their time progress equally because they wait
+/// for each other, and that says nothing about what balancing gained.
 const MUCH_BLOCKED: f64 = 0.1;
-/// A gain below this is not worth a line.
+/// A smaller gain is not shown.
 const LEAST_GAIN: f64 = 1.02;
-/// Threads are level up to this imbalance.
+/// Up to this imbalance threads progress equally.
 const LEVEL: f64 = 0.05;
 /// A run that was balanced for a shorter time says nothing.
 const SHORT_S: f64 = 0.5;
@@ -166,6 +167,11 @@ impl RunReport {
 
     fn migrations(&self) -> u64 {
         self.total(|d| d.migrations)
+    }
+
+    /// Whether no thread was moved or given another share. A mapping may have placed some.
+    fn changed_nothing(&self) -> bool {
+        self.migrations() == 0 && self.total(|d| d.weighings) == 0
     }
 
     /// Balancing points of the domain that has most of them.

@@ -3,177 +3,247 @@
 use crate::{Measured, RunReport};
 use evenly_engine::{ADVANCE, DomainSummary};
 use evenly_model::{Nanos, counted};
-use std::fmt::Write;
 
-/// How many domains and notes are shown one by one.
-const SHOWN: usize = 3;
+/// Lines of the report where the whole of it was not asked for.
+pub const MOST_LINES: usize = 8;
+/// Result and verdict.
+const HEAD: usize = 2;
 /// An interval whose ends are further apart than this factor says nothing, and is not shown.
 const WIDE: f64 = 2.0;
 
+/// When a figure is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    /// In every report.
+    Always,
+    /// Where lines are left.
+    WithRoom,
+    /// In the whole report.
+    WhenAsked,
+}
+
+/// A line of figures.
+struct Figure {
+    shown: Shown,
+    name: String,
+    text: String,
+}
+
+impl Figure {
+    fn new(shown: Shown, name: &str, text: String) -> Self {
+        Self { shown, name: name.to_owned(), text }
+    }
+}
+
 impl RunReport {
-    /// The report as text: one line that names what was balanced, at most a dozen lines of
-    /// figures and notes, and the verdict. Ends with a newline.
+    /// The report as text: the result, the verdict, the notes, then figures. At most [`MOST_LINES`]
+    /// lines, or all of it where it is to be `whole`. Ends with a newline.
     #[must_use]
-    pub fn text(&self) -> String {
-        let mut t = String::new();
-        // Writing to a String cannot fail.
-        let _ = self.write(&mut t);
-        t
+    pub fn text(&self, whole: bool) -> String {
+        let figures = self.figures();
+        let always = figures.iter().filter(|f| f.shown == Shown::Always).count();
+        let room = if whole { usize::MAX } else { MOST_LINES - HEAD - always };
+        let notes = self.notes(room);
+        let mut left = room - notes.len();
+        let mut lines = vec![self.result(), format!("  {}", self.sentence())];
+        lines.extend(notes);
+        for f in figures {
+            let fits = match f.shown {
+                Shown::Always => true,
+                Shown::WithRoom => {
+                    let fits = left > 0;
+                    left -= usize::from(fits);
+                    fits
+                }
+                Shown::WhenAsked => whole,
+            };
+            if fits {
+                lines.push(format!("  {:<11} {}", f.name, f.text));
+            }
+        }
+        // Errors that are quoted may have several lines.
+        lines.iter().map(|line| line.replace('\n', " ") + "\n").collect()
     }
 
-    fn write(&self, t: &mut String) -> std::fmt::Result {
-        if !self.started || self.failure.is_some() {
-            writeln!(t, "evenly: {:.2} s, policy {}", self.seconds, self.policy.name)?;
-            self.write_notes(t)?;
-            return writeln!(t, "  {}", self.verdict);
+    /// Whether there are figures of balancing.
+    fn has_figures(&self) -> bool {
+        self.started && self.failure.is_none()
+    }
+
+    /// The first line: what was balanced, and for how long.
+    fn result(&self) -> String {
+        if !self.has_figures() {
+            return format!(
+                "evenly: nothing was balanced in {:.2} s, policy {}",
+                self.seconds, self.policy.name
+            );
         }
         let (n, m) = (self.balanced_threads(), self.cpus.len());
-        write!(t, "evenly: {}", counted(n, "thread"))?;
+        let verb =
+            if self.changed_nothing() && self.mapping.is_none() { "observed" } else { "balanced" };
+        let mut line = format!("evenly: {verb} {}", counted(n, "thread"));
         if self.all_threads > n {
-            write!(t, " (of {})", self.all_threads)?;
+            line += &format!(" (of {})", self.all_threads);
         }
-        write!(t, " on {} ({})", counted(m, "CPU"), self.cpus)?;
+        line += &format!(" on {} ({})", counted(m, "CPU"), self.cpus);
         let domains = self.summary.domains.len();
         if domains > 1 {
-            write!(t, " in {domains} domains")?;
+            line += &format!(" in {domains} domains");
         }
-        writeln!(t, ", policy {}, {:.2} s", self.policy.name, self.seconds)?;
-        if let Some(quota) = self.quota_cpus {
-            writeln!(t, "  quota       {quota:.2} CPUs (cgroup)")?;
-        }
-        self.write_figures(t)?;
-        self.write_notes(t)?;
-        writeln!(t, "  {}", self.verdict)
+        line + &format!(
+            " for {:.2} s of {:.2} s, policy {}",
+            self.balanced_s, self.seconds, self.policy.name
+        )
     }
 
-    fn write_notes(&self, t: &mut String) -> std::fmt::Result {
-        for note in self.summary.notes.iter().take(SHOWN) {
-            writeln!(t, "  note        {note}")?;
-        }
-        if self.summary.notes.len() > SHOWN {
-            let more = self.summary.notes.len() - SHOWN;
-            writeln!(t, "  note        and {more} more (-v shows all)")?;
-        }
-        Ok(())
+    /// The verdict, without what the first line says already.
+    fn sentence(&self) -> String {
+        let Some(why) = self.verdict.strip_prefix("Nothing was balanced: ") else {
+            return self.verdict.clone();
+        };
+        let mut letters = why.chars();
+        let first = letters.next().map(|c| c.to_uppercase().to_string());
+        first.unwrap_or_default() + letters.as_str()
     }
 
-    fn write_figures(&self, t: &mut String) -> std::fmt::Result {
+    /// The notes in at most so many lines. Where there are more, the last one has their number.
+    fn notes(&self, room: usize) -> Vec<String> {
+        let all = &self.summary.notes;
+        let shown = if all.len() > room { room.saturating_sub(1) } else { all.len() };
+        let mut lines: Vec<String> =
+            all.iter().take(shown).map(|note| format!("  note        {note}")).collect();
+        if shown < all.len() {
+            let more = counted((all.len() - shown) as u64, "note");
+            let more = if shown > 0 { more.replacen(' ', " more ", 1) } else { more };
+            lines.push(format!("  note        {more}; -v shows all"));
+        }
+        lines
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        if !self.has_figures() {
+            return Vec::new();
+        }
+        let mut all = Vec::new();
+        let mut add = |shown, name: &str, text| all.push(Figure::new(shown, name, text));
         if let Some(l) = self.summary.progress_level() {
-            writeln!(
-                t,
-                "  progress    min {:.1}  mean {:.1}  max {:.1} % of a CPU per thread, imbalance \
-                 {:.1} %",
+            let text = format!(
+                "min {:.1}  mean {:.1}  max {:.1} % of a CPU per thread, imbalance {:.1} %",
                 l.min * 100.0,
                 l.mean * 100.0,
                 l.max * 100.0,
                 // Rounding can make it a hair less than 0.
                 l.imbalance().abs() * 100.0
-            )?;
+            );
+            add(Shown::Always, "progress", text);
         }
-        let part = |f: fn(&DomainSummary) -> f64| {
-            100.0 * self.total(f) / self.summary.domains.len().max(1) as f64
-        };
-        write!(
-            t,
-            "  waiting     {:.1} % for a CPU, {:.1} % blocked",
-            part(|d| d.wait_share),
-            part(|d| d.blocked_share)
-        )?;
-        if let Some(share) = self.spun_share() {
-            write!(t, ", {:.1} % spinning", 100.0 * share)?;
-        }
-        writeln!(t)?;
-        if let Some(efficiency) = &self.efficiency {
-            writeln!(t, "  efficiency  {}", efficiency.words())?;
-        }
+        add(Shown::Always, "waiting", self.waiting());
         if let Some(probe) = &self.probe {
-            writeln!(t, "  probe       {}", probe.words())?;
+            add(Shown::WithRoom, "probe", probe.words());
             if let Some(whom) = self.whom() {
-                writeln!(t, "  for whom    {whom}")?;
+                add(Shown::WithRoom, "for whom", whom);
             }
         }
         if let Some(messages) = &self.messages {
-            writeln!(t, "  messages    {}", messages.words())?;
+            add(Shown::WithRoom, "messages", messages.words());
         }
-        self.write_domains(t)?;
+        if let Some(quota) = self.quota_cpus {
+            add(Shown::WithRoom, "quota", format!("{quota:.2} CPUs (cgroup)"));
+        }
+        if let Some(efficiency) = &self.efficiency {
+            let known = efficiency.factors.is_some();
+            let shown = if known { Shown::WithRoom } else { Shown::WhenAsked };
+            add(shown, "efficiency", efficiency.words());
+        }
+        add(Shown::Always, "migrations", self.moves());
+        add(Shown::Always, "overhead", self.overhead());
+        add(Shown::WhenAsked, "point", self.cost_of_a_point());
+        // That is the usual one.
+        if let Some(source) = self.source.as_deref().filter(|s| *s != "schedstat") {
+            add(Shown::WhenAsked, "source", format!("thread times by {source}"));
+        }
+        if self.summary.domains.len() > 1 {
+            for d in &self.summary.domains {
+                let text = format!(
+                    "{} on CPUs {}, {}",
+                    counted(d.threads, "thread"),
+                    d.cpus,
+                    counted(d.migrations, "migration")
+                );
+                add(Shown::WhenAsked, &format!("domain {}", d.id), text);
+            }
+        }
+        if let Some(gain) = self.gain {
+            let text = format!(
+                "at most {gain:.2} times the progress of threads that stay where they are (estimate)"
+            );
+            add(Shown::WhenAsked, "gain", text);
+        }
+        if let Some(Measured { pairs, ratio, ci95: Some([low, high]) }) = self.measured
+            && low > 0.0
+            && high <= WIDE * low
+        {
+            let text = format!(
+                "{ratio:.2} times the progress in {} (95 % interval {low:.2} to {high:.2})",
+                counted(pairs, "pause")
+            );
+            add(Shown::WhenAsked, "measured", text);
+        }
+        all
+    }
+
+    fn waiting(&self) -> String {
+        let part = |f: fn(&DomainSummary) -> f64| {
+            100.0 * self.total(f) / self.summary.domains.len().max(1) as f64
+        };
+        let (wait, blocked) = (part(|d| d.wait_share), part(|d| d.blocked_share));
+        let spun = self.spun_share().map(|s| format!(", {:.1} % spinning", 100.0 * s));
+        format!("{wait:.1} % for a CPU, {blocked:.1} % blocked{}", spun.unwrap_or_default())
+    }
+
+    fn moves(&self) -> String {
         let points: u64 = self.total(|d| d.points);
-        let per_domain = points as f64 / self.summary.domains.len().max(1) as f64;
-        let mean_ms = if per_domain > 0.0 { self.balanced_s * 1e3 / per_domain } else { 0.0 };
         let migrations = self.migrations();
-        write!(t, "  migrations  {migrations}")?;
+        let mut text = migrations.to_string();
         if self.balanced_s > 0.0 && migrations > 0 {
-            write!(t, " ({:.1} per second)", migrations as f64 / self.balanced_s)?;
+            text += &format!(" ({:.1} per second)", migrations as f64 / self.balanced_s);
         }
         let failed: u64 = self.total(|d| d.failed);
         if failed > 0 {
-            write!(t, ", {failed} could not be made")?;
+            text += &format!(", {failed} failed");
         }
-        write!(t, "; {}", counted(points, "balancing point"))?;
+        text += &format!("; {}", counted(points, "balancing point"));
         if points > 1 {
-            write!(t, ", every {mean_ms:.1} ms")?;
+            let per_domain = points as f64 / self.summary.domains.len().max(1) as f64;
+            text += &format!(", every {:.1} ms", self.balanced_s * 1e3 / per_domain);
         }
-        writeln!(t)?;
-        self.write_cost(t, points)?;
-        if let Some(gain) = self.gain {
-            writeln!(
-                t,
-                "  gain        at most {gain:.2} against threads left where they are (estimate)"
-            )?;
-        }
-        let says_something = |m: &Measured| match m.ci95 {
-            Some([low, high]) => low > 0.0 && high <= WIDE * low,
-            None => false,
-        };
-        if let Some(m) = self.measured.filter(says_something) {
-            write!(t, "  measured    {:.2} by pausing {}", m.ratio, counted(m.pairs, "time"))?;
-            if let Some([low, high]) = m.ci95 {
-                write!(t, " (95 % interval {low:.2} to {high:.2})")?;
-            }
-            writeln!(t)?;
-        }
-        Ok(())
+        text
     }
 
-    fn write_domains(&self, t: &mut String) -> std::fmt::Result {
-        let all = &self.summary.domains;
-        if all.len() < 2 {
-            return Ok(());
-        }
-        for d in all.iter().take(SHOWN) {
-            let (n, id) = (d.threads as usize, d.id.to_string());
-            writeln!(
-                t,
-                "  domain {id:<4} {} on CPUs {}, {}",
-                counted(n, "thread"),
-                d.cpus,
-                counted(d.migrations, "migration")
-            )?;
-        }
-        if all.len() > SHOWN {
-            writeln!(t, "  domains     and {} more (--json has all)", all.len() - SHOWN)?;
-        }
-        Ok(())
-    }
-
-    fn write_cost(&self, t: &mut String, points: u64) -> std::fmt::Result {
-        let cost = Nanos::from_secs_f64(self.total(|d| d.cpu_s) / (points.max(1) as f64));
-        let each = |f: fn(&DomainSummary) -> Nanos| {
-            Nanos(self.total(|d| f(d).0) / points.max(1)).to_string()
-        };
-        // The one that everybody has goes without saying.
-        if let Some(source) = self.source.as_deref().filter(|s| *s != "schedstat") {
-            writeln!(t, "  source      thread times by {source}")?;
-        }
+    fn overhead(&self) -> String {
         let (used, part) = (self.overhead_s, self.overhead_s / self.seconds.max(1e-9));
         let advance = ADVANCE.as_secs_f64();
-        write!(t, "  overhead    {:.2} % of one CPU ({used:.3} s", 100.0 * part)?;
         // In a short run that is much, and no more than was said that it takes.
-        if part > self.budget && used <= self.budget * self.seconds + advance {
-            return writeln!(t, "; {advance:.1} s in advance are allowed); a point {cost}");
-        }
-        writeln!(
-            t,
-            "); a point {cost} (elapsed: read {}, decide {}, apply {})",
+        let allowed = if part > self.budget && used <= self.budget * self.seconds + advance {
+            format!("; the first {advance:.1} s are always allowed")
+        } else {
+            String::new()
+        };
+        let points = self.total(|d| d.points).max(1);
+        let cost = Nanos::from_secs_f64(self.total(|d| d.cpu_s) / points as f64);
+        format!(
+            "{:.2} % of one CPU ({used:.3} s{allowed}), {cost} per balancing point",
+            100.0 * part
+        )
+    }
+
+    /// What a balancing point took, on average.
+    fn cost_of_a_point(&self) -> String {
+        let points = self.total(|d| d.points).max(1);
+        let each =
+            |f: fn(&DomainSummary) -> Nanos| Nanos(self.total(|d| f(d).0) / points).to_string();
+        format!(
+            "read {}, decide {}, apply {} elapsed",
             each(|d| d.cost.read),
             each(|d| d.cost.decide),
             each(|d| d.cost.apply),

@@ -26,8 +26,8 @@ impl RunReport {
         {
             let _ = write!(
                 text,
-                " The CPU quota lets all threads together use {quota:.2} CPUs, which no balancing \
-                 can change."
+                " The CPU quota limits all threads together to {quota:.2} CPUs; balancing cannot \
+                 change that."
             );
         }
         text
@@ -37,7 +37,7 @@ impl RunReport {
         let real_time = self.realtime_threads;
         if let Some(expected) = self.expected_threads {
             return format!(
-                "the {expected} compute threads that --threads waits for were never there at once"
+                "--threads {expected}: there were never {expected} compute threads at the same time"
             );
         }
         if self.filtered {
@@ -45,15 +45,15 @@ impl RunReport {
         }
         if real_time > 0 && real_time + 1 >= self.all_threads {
             return format!(
-                "{real_time} of the {} threads have a real-time or deadline class, and such \
-                 threads are left alone",
+                "{real_time} of the {} threads have a real-time or deadline class, and evenly does \
+                 not move such threads",
                 self.all_threads
             );
         }
         let none = "no two threads computed at the same time for a tenth of a second";
         match self.mpi_ranks {
             Some(ranks) if ranks > 1 => format!(
-                "{none}. This evenly was started for one of {ranks} MPI ranks; to balance them all \
+                "{none}. This evenly was started for one of {ranks} MPI ranks; to balance all of them, \
                  put it before the launcher: evenly run -- mpirun --bind-to none -n {ranks} PROGRAM"
             ),
             _ => String::from(none),
@@ -122,7 +122,7 @@ impl RunReport {
             )
         };
         let stood_down = self.summary.domains.iter().any(|d| d.stood_down);
-        if self.migrations() == 0 && self.total(|d| d.weighings) == 0 && !stood_down {
+        if self.changed_nothing() && !stood_down {
             return format!("{placed}; evenly moved nothing else.");
         }
         format!("{placed}. {}", self.verdict_of_balancing())
@@ -135,59 +135,56 @@ impl RunReport {
         }
         if self.summary.domains.iter().any(|d| d.stood_down) {
             return String::from(
-                "Balancing did not pay for this program, so evenly stood down; the rest ran as \
+                "Balancing did not pay for this program, so evenly stood down: the program ran on \
                  without it.",
             );
         }
         if self.total(|d| d.weighings) > 0 && self.measured.is_none_or(|m| m.ci95.is_none()) {
             return String::from(
-                "Threads with more work were given more of the CPUs that they share. evenly compare \
-                 tells what that gained.",
+                "Threads with more work received larger shares of their CPUs; evenly compare \
+                 measures the gain.",
             );
         }
         if self.migrations() == 0 {
             return self.verdict_without_moves(n, m);
         }
         if self.policy.is_reference {
-            return String::from("The threads were spread evenly once and stayed where they were.");
+            return String::from("The threads were spread evenly once, and not moved again.");
         }
         if self.has_few_points() && self.measured.is_none() {
             let moves = counted(self.migrations(), "migration");
-            return format!("{} what {moves} {} worth.", self.too_few(), was(self.migrations()));
+            return format!("{} whether {moves} helped.", self.too_few());
         }
         let (imbalance, percent) = (self.imbalance(), 100.0 * self.imbalance());
         match (self.measured, self.gain) {
             (Some(Measured { ratio, ci95: Some([low, _]), .. }), _) if low > 1.0 => format!(
-                "Balancing paid: the program progressed {ratio:.2} times as fast as in the \
-                 stretches in which evenly paused."
+                "Balancing paid: the program progressed {ratio:.2} times as fast as while evenly \
+                 paused."
             ),
             (Some(Measured { ratio, ci95: Some([low, high]), .. }), _) if high < 1.0 => format!(
                 "Balancing has not paid so far: the program progressed {ratio:.2} times as fast as \
-                 in the stretches in which evenly paused (95 % interval {low:.2} to {high:.2})."
+                 while evenly paused (95 % interval {low:.2} to {high:.2})."
             ),
             _ if self.policy.places_load => format!(
-                "The threads were placed by load and communication, with {}. evenly compare tells \
-                 what that gained.",
+                "The threads were placed by load and communication, with {}; evenly compare \
+                 measures the gain.",
                 counted(self.migrations(), "migration")
             ),
             (Some(Measured { ci95: Some(_), .. }), _) if imbalance <= LEVEL => String::from(
-                "The threads were kept level; pausing showed no difference that these stretches \
-                 can tell.",
+                "The threads progressed equally; pauses of balancing showed no difference.",
             ),
             (Some(_), _) if imbalance <= LEVEL => String::from(
-                "The threads were kept level; a single pause is too little to say what that was \
-                 worth.",
+                "The threads progressed equally; a single pause is too short to measure the gain.",
             ),
             (None, Some(gain)) if imbalance <= LEVEL => format!(
-                "The threads were kept level. A thread left in the slowest place all the time would \
-                 have held the program up: against that, not against the kernel, it gained at most \
-                 {gain:.2} times. evenly compare tells what it gained."
+                "The threads progressed equally, at most {gain:.2} times as fast as if none had been \
+                 moved (estimate); evenly compare measures the gain over the kernel."
             ),
-            _ if imbalance <= LEVEL => String::from(
-                "The threads were level; how much of that is evenly's doing was not measured.",
-            ),
+            _ if imbalance <= LEVEL => {
+                String::from("The threads progressed equally; the gain was not measured.")
+            }
             _ if self.balanced_s < SHORT_S => format!(
-                "The program computed for only {:.2} s with all its threads, too short to level \
+                "The program computed for only {:.2} s with all its threads, too short to balance \
                  them.",
                 self.balanced_s
             ),
@@ -200,7 +197,7 @@ impl RunReport {
             }
             _ => {
                 let why = self.own_masks().map(|why| format!(": {why}")).unwrap_or_default();
-                format!("The threads could not be kept level (imbalance {percent:.1} %){why}.")
+                format!("The threads progressed unequally (imbalance {percent:.1} %){why}.")
             }
         }
     }
@@ -231,7 +228,7 @@ impl RunReport {
             let shared = if n > m { 1.0 - m as f64 / n as f64 } else { 0.0 };
             let others = if wait > shared + INTERFERED {
                 format!(
-                    "they waited for CPUs {:.0} % of the time because of others, all of them alike",
+                    "other programs kept all of them waiting for {:.0} % of the time",
                     100.0 * (wait - shared)
                 )
             } else {
@@ -246,7 +243,7 @@ impl RunReport {
         } else if let Some(why) = self.own_masks() {
             format!("evenly moved nothing: {why}.")
         } else if self.policy.is_reference {
-            String::from("The threads were spread evenly already, and stayed where they were.")
+            String::from("The threads were spread evenly already; none was moved.")
         } else if wait < 0.02 {
             String::from("evenly moved nothing: the threads hardly waited for CPUs.")
         } else if self.imbalance() > LEVEL {
@@ -258,10 +255,11 @@ impl RunReport {
 
     /// What is said of threads that progressed differently.
     fn unequal(&self) -> String {
-        let text = "did not want the CPUs equally: they have unequal work, or wait for something else than a CPU";
+        let text =
+            "used unequal CPU time: they have unequal work, or wait for something other than a CPU";
         match self.whom() {
             Some(_) if !self.policy.gives_weights => {
-                format!("{text}; --policy hpc-auto is for those that wait for each other.")
+                format!("{text}; if they wait for each other, try --policy hpc-auto.")
             }
             _ => format!("{text}."),
         }
@@ -282,7 +280,7 @@ impl RunReport {
         if self.has_few_points() {
             format!(" {} more.", self.too_few())
         } else if self.most_wait() < 0.02 {
-            String::from(" The threads hardly waited for CPUs, so balancing has nothing to win.")
+            String::from(" The threads hardly waited for CPUs, so balancing has nothing to gain.")
         } else if self.imbalance() > 0.03 {
             String::from(" Some threads progressed more than others: try without --policy observe.")
         } else {

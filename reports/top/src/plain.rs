@@ -137,10 +137,10 @@ mod tests {
         assert!(written(&fed(3, 1), BalancerState::Working).ends_with("(pid 7) balances it\n"));
         for threads in [0, 3] {
             let line = written(&fed(threads, 1), BalancerState::Stopped);
-            assert!(line.ends_with("evenly (pid 7) is STOPPED: nobody balances the program\n"));
+            assert!(line.ends_with("evenly (pid 7) is STOPPED: the program is not balanced\n"));
         }
         let line = written(&Feed::new(), BalancerState::Gone);
-        assert!(line.ends_with("evenly (pid 7) has ENDED: nobody balances the program\n"));
+        assert!(line.ends_with("evenly (pid 7) has ENDED: the program is not balanced\n"));
     }
 
     #[test]

@@ -229,12 +229,12 @@ fn headline(rows: &[Row<'_>], view: &View, ui: &Ui, w: usize, pen: &Pen) -> Line
         _ if !view.is_measured(ui.only) => (Style::new(), measuring(rows.len())),
         None if rows.is_empty() => (Style::new(), String::from("No compute threads now")),
         None if rows.len() == 1 => {
-            (Style::new(), String::from("One compute thread: there is nothing to level"))
+            (Style::new(), String::from("One compute thread: there is nothing to balance"))
         }
         None => (
             pen.tint(Color::Green),
             format!(
-                "LEVEL: all {} threads progress alike (within {})",
+                "EVEN: all {} threads progress equally (within {})",
                 rows.len(),
                 span(rows.iter().map(|r| r.lead.abs()).fold(1e6, f64::max))
             ),
@@ -275,10 +275,10 @@ pub(crate) fn trouble(view: &View) -> Option<String> {
     match state {
         BalancerState::Working => None,
         BalancerState::Stopped => {
-            Some(format!("evenly (pid {pid}) is STOPPED: nobody balances the program"))
+            Some(format!("evenly (pid {pid}) is STOPPED: the program is not balanced"))
         }
         BalancerState::Gone => {
-            Some(format!("evenly (pid {pid}) has ENDED: nobody balances the program"))
+            Some(format!("evenly (pid {pid}) has ENDED: the program is not balanced"))
         }
     }
 }
@@ -495,7 +495,7 @@ fn thread(row: &Row<'_>, columns: &[(Column, usize)], pen: &Pen) -> Line<'static
             Column::Mean if !t.is_measured() => Span::raw(left("measuring", size, pen.signs)),
             Column::Mean => {
                 let text = if row.standing == Standing::Level {
-                    format!("{sign} level")
+                    format!("{sign} even")
                 } else {
                     format!("{sign} {:>8} {}", span(row.lead), row.standing.word())
                 };
@@ -631,12 +631,12 @@ fn help(w: usize, pen: &Pen) -> Vec<Line<'static>> {
     let s = pen.signs;
     let entries: Vec<(String, &str)> = vec![
         ("KEYS".into(), ""),
-        ("q, Esc, Ctrl-C".into(), "leave; the program that is watched goes on"),
+        ("q, Esc, Ctrl-C".into(), "quit; the program runs on"),
         ("s / r".into(), "sort by the next column / the other way round"),
         ("p".into(), "pause and go on with the display; evenly itself goes on"),
         ("d".into(), "show one domain after the other, then all"),
         (format!("{}, PgUp, PgDn", s.scroll), "scroll"),
-        ("Ctrl-L / Ctrl-Z".into(), "draw anew / stop, to go on with fg"),
+        ("Ctrl-L / Ctrl-Z".into(), "redraw / suspend, continue with fg"),
         (String::new(), ""),
         ("WORDS".into(), ""),
         ("progress".into(), "CPU time that the thread received since evenly began"),
@@ -644,18 +644,18 @@ fn help(w: usize, pen: &Pen) -> Vec<Line<'static>> {
             format!("{} behind, {} ahead", s.behind, s.ahead),
             "of the mean progress of the domain's threads",
         ),
-        (format!("{} level", s.level), "within one period of the mean: better cannot be had"),
+        (format!("{} even", s.level), "within one period of the mean, the best possible"),
         ("speed".into(), "of a CPU: what its threads got of what they wanted, 0 to 1"),
         ("slow, fast".into(), "below or above the mean speed of the domain's CPUs"),
         ("free, idle".into(), "a CPU without threads, or with threads that all block"),
         (format!("RUN {}", s.bar[0]), "share of the last 2 s on a CPU"),
-        ("SPIN".into(), "of RUN, share spinning for others; where a probe tells it"),
+        ("SPIN".into(), "of RUN, share spinning for others; needs the probe"),
         (format!("WAIT {}", s.bar[1]), "share waiting for a CPU"),
         (format!("BLOCK {}", s.bar[2]), "share blocked: sleeping, or at a barrier"),
-        ("MIGR".into(), "changes of CPU that were seen, whoever made them"),
+        ("MIGR".into(), "observed changes of CPU, by evenly or the kernel"),
         ("period".into(), "time between two balancing points"),
         ("overhead".into(), "CPU time that the balancing points take"),
-        ("domain (DOM)".into(), "CPUs that are balanced on their own, such as a NUMA node"),
+        ("domain (DOM)".into(), "CPUs that are balanced separately, such as a NUMA node"),
     ];
     let mut lines = Vec::new();
     for (term, text) in entries {

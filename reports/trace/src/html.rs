@@ -153,7 +153,7 @@ fn who_ran_where(page: &mut String, timeline: &Timeline, cast: &Cast) {
     svg(page, bottom + legend, "which thread ran on which CPU over time", &(grid + &body));
     if !timeline.paused.is_empty() {
         page.push_str(
-            "<p class=\"quiet\">Red bars above: balancing was paused, to measure what it is worth.</p>\n",
+            "<p class=\"quiet\">Red bars above: balancing was paused, to measure its effect.</p>\n",
         );
     }
     if panel.summed {
@@ -202,8 +202,8 @@ fn progress(page: &mut String, recording: &Recording, cast: &Cast, end: u64) {
     page.push_str("<h2>Progress relative to the mean</h2>\n");
     page.push_str(
         "<p class=\"quiet\">CPU time received, in milliseconds ahead of (above 0) or behind (below \
-         0) the mean of the threads balanced together. The closer the curves, the more level the \
-         program.</p>\n",
+         0) the mean of the threads balanced together. The closer the curves, the more equal the \
+         progress.</p>\n",
     );
     let curves: Vec<Curve> = curves.into_values().collect();
     chart(page, &curves, end, "ms", None, "progress of the threads relative to their mean");

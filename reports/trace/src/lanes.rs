@@ -104,7 +104,7 @@ pub(crate) fn panel(
         let (x, w) = (axis.x(start), (axis.x(end) - axis.x(start)).max(0.5));
         let _ = write!(
             out,
-            r#"<rect class="pause" x="{x:.2}" y="{:.1}" width="{w:.2}" height="3"><title>balancing paused, to measure what it is worth: {}</title></rect>"#,
+            r#"<rect class="pause" x="{x:.2}" y="{:.1}" width="{w:.2}" height="3"><title>balancing paused, to measure its effect: {}</title></rect>"#,
             y - 4.5,
             stretch(start, end)
         );

@@ -47,7 +47,7 @@ pub enum NoPhases {
     #[error("its threads never wait for long, so that barriers cannot be seen")]
     NeverBlocked,
     /// Somebody waits in almost every period.
-    #[error("some thread waits almost always, so that phases cannot be told apart")]
+    #[error("a thread waits almost always, so phases cannot be distinguished")]
     TooShort,
     /// Not enough of them.
     #[error("there are {found} whole phases between barriers, and at least {LEAST} are needed")]

@@ -345,7 +345,10 @@ impl Figures {
         let overhead = self.overhead.map(|(cpu, of)| {
             let budget = self.budget.map(|b| {
                 let advance = rounded(ADVANCE.as_secs_f64());
-                format!(" (budget: {} % and {advance} s in advance)", rounded(100.0 * b))
+                format!(
+                    " (budget: {} %; the first {advance} s are always allowed)",
+                    rounded(100.0 * b)
+                )
             });
             let percent = 100.0 * cpu / of;
             format!("{percent:.2} % of one CPU, {cpu:.3} s{}", budget.unwrap_or_default())
@@ -513,7 +516,7 @@ mod tests {
             ),
             (
                 "Overhead",
-                "0.40 % of one CPU, 0.050 s (budget: 1 % and 0.1 s in advance), 20.0 us a point",
+                "0.40 % of one CPU, 0.050 s (budget: 1 %; the first 0.1 s are always allowed), 20.0 us a point",
             ),
             (
                 "Measured effect",

@@ -106,7 +106,7 @@ fn key(drawn: &[(&str, Cast, Timeline)]) -> String {
          vertical line: end",
     );
     if drawn.iter().any(|(_, _, t)| !t.paused.is_empty()) {
-        text.push_str("; red bar above: balancing paused, to measure what it is worth");
+        text.push_str("; red bar above: balancing paused, to measure its effect");
     }
     text
 }

@@ -324,7 +324,7 @@ fn advise(q: &Question, p: &Prediction) -> (Advice, String) {
         }
         _ if possible < LEAST_GAIN => {
             let words = format!(
-                "hardly worth it: {here} can become at most {possible:.3} times as fast, whatever \
+                "little to gain: {here} can become at most {possible:.3} times as fast, whatever \
                  the period"
             );
             (Advice::Hardly, words)
@@ -361,7 +361,7 @@ fn advise(q: &Question, p: &Prediction) -> (Advice, String) {
         _ if p.gain < LEAST_GAIN => {
             let (advice, then) = with_shorter();
             let words = format!(
-                "hardly worth it with this period: at most {:.3} times as fast. {then}",
+                "little to gain with this period: at most {:.3} times as fast. {then}",
                 p.gain
             );
             (if advice == Advice::No { Advice::Hardly } else { advice }, words)
@@ -379,7 +379,7 @@ fn advise(q: &Question, p: &Prediction) -> (Advice, String) {
                 "little to be expected: up to {:.2} times as fast as static distribution in theory, \
                  but a phase has fewer than five periods; where threads spin at barriers most of it \
                  is lost, because waiting looks like work, and where they block the kernel does much \
-                 of it. evenly compare tells",
+                 of it; evenly compare measures it",
                 p.gain
             );
             (Advice::Hardly, words)

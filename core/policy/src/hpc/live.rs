@@ -110,7 +110,7 @@ const fn info(
 
 pub(crate) const AUTO: PolicyInfo = info(
     "hpc-auto",
-    "unequal work: parts of CPUs as what threads compute, heavy ones beside light ones",
+    "unequal work: CPU shares by what threads compute, heavy ones beside light ones",
     || Box::new(Hpc::new(Heuristic::Auto)),
 );
 pub(crate) const UNIFORM: PolicyInfo = info(

@@ -135,7 +135,7 @@ fn mask_of(id: ThreadId) -> Result<CpuSet, ApplyError> {
 impl Actuator for LinuxMachine {
     fn weigh(&mut self, wanted: &[Wanted]) -> Vec<Result<f64, ApplyError>> {
         let Some(shares) = &mut self.shares else {
-            let why = || ApplyError::Refused(String::from("parts of CPUs are not given here"));
+            let why = || ApplyError::Refused(String::from("shares of CPUs cannot be set here"));
             return wanted.iter().map(|_| Err(why())).collect();
         };
         let refused = |e| match e {

@@ -323,7 +323,7 @@ impl Shares {
             "energy-preference" => "by their preferences of performance or energy",
             "cache" => "by ways of the last cache",
             "memory-bandwidth" => "by memory bandwidth",
-            "slice" => "by slices, which are turns and no parts",
+            "slice" => "by time slices, which change the order and not the shares",
             "round-robin" => "by raising them above all normal threads, or not",
             _ => "by control groups",
         })

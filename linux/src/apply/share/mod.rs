@@ -251,7 +251,7 @@ fn slice() -> Offer {
     let base_ms = sched::base_slice().map(|b| b.as_secs_f64() * 1e3);
     Offer {
         name: Way::Slice.name(),
-        what: "for how long a thread runs at a stretch",
+        what: "length of a thread's time slice",
         gives: Gives::Turns,
         granularity: Granularity::Thread,
         range: base_ms.map(|b| (0.1 / b, 100.0 / b)),
@@ -269,7 +269,7 @@ fn batch() -> Offer {
         there_and_back(|s| s.policy = sched::BATCH).err().map(|e| Missing::of(&words(e), None));
     Offer {
         name: Way::Batch.name(),
-        what: "batch class: on waking up it displaces no thread",
+        what: "batch class: does not preempt others when it wakes up",
         gives: Gives::Turns,
         granularity: Granularity::Thread,
         range: None,
@@ -293,7 +293,7 @@ fn idle() -> Offer {
         });
     Offer {
         name: Way::Idle.name(),
-        what: "idle class: runs where no other thread wants to",
+        what: "idle class: runs only on CPUs that are otherwise idle",
         gives: Gives::Share,
         granularity: Granularity::Thread,
         range: Some((3.0 / 1024.0, 1.0)),
@@ -416,7 +416,7 @@ fn divided(real: &Real, resource: Resource) -> Offer {
 }
 
 fn frequency(real: &Real) -> Offer {
-    let whole_machine = "it is the CPU's: all that runs there has it, too";
+    let whole_machine = "it belongs to the CPU, and affects all threads there";
     Offer {
         name: "frequency",
         what: "highest frequency of a CPU",
@@ -462,7 +462,9 @@ pub(crate) fn realtime_share(real: &Real) -> Result<f64, String> {
             "real-time threads could starve all others: kernel.sched_rt_runtime_us is {runtime}, needed is less than {period}; sudo sysctl kernel.sched_rt_runtime_us={}",
             period / 100 * 95
         )),
-        _ => Err(String::from("the kernel does not report what real-time threads leave to others")),
+        _ => Err(String::from(
+            "the kernel does not report how much time real-time threads leave to others",
+        )),
     }
 }
 

@@ -420,7 +420,7 @@ fn offered(real: &Real, resource: Resource) -> Result<Division, Missing> {
     }
     let division = Division::read(files, &mount, resource).ok_or_else(|| {
         Missing::of(
-            &format!("{} shows no {} that can be divided", mount.display(), resource.key()),
+            &format!("{} names no {} that can be divided", mount.display(), resource.key()),
             None,
         )
     })?;

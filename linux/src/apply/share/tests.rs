@@ -254,7 +254,7 @@ fn what_could_not_be_undone_is_not_done() {
     let why = format!("RLIMIT_NICE (ulimit -e) is {limit}, needed is {needed},");
     assert!(refusals[0].contains(&why), "{refusals:?}");
     assert!(refusals[0].contains("sudo prlimit --pid"), "{refusals:?}");
-    assert!(refusals[1].contains("a lowered class could not be given back"), "{refusals:?}");
+    assert!(refusals[1].contains("a lowered class could not be restored"), "{refusals:?}");
     assert!(refusals[2].contains("run evenly as the user"), "{refusals:?}");
     let missing = |name: &str| offers.iter().find(|o| o.name == name).unwrap().missing.clone();
     assert!(missing("nice").is_some() && missing("idle").is_some());
@@ -529,7 +529,7 @@ const NOWHERE: &str = "cpu.shares: the control group of the program is not mount
 const NO_WAYS: &str = "cache: this kernel has no resctrl, or found nothing in the CPUs to divide";
 const NO_BANDWIDTH: &str =
     "memory-bandwidth: this kernel has no resctrl, or found nothing in the CPUs to divide";
-const NOT_DIVIDED: &str = "memory-bandwidth: /sys/fs/resctrl shows no MB that can be divided";
+const NOT_DIVIDED: &str = "memory-bandwidth: /sys/fs/resctrl names no MB that can be divided";
 const NO_LIMIT: &str = "frequency: no CPU has cpufreq/scaling_max_freq in /sys/devices/system/cpu";
 const NO_PREFERENCE: &str = "energy-preference: no CPU has cpufreq/energy_performance_preference in /sys/devices/system/cpu";
 
@@ -550,7 +550,7 @@ const EXPECTED: [(&str, [&str; 5]); 13] = [
         "resctrl-cdp.txt",
         [
             NOWHERE,
-            "cache: /sys/fs/resctrl shows no L3 that can be divided",
+            "cache: /sys/fs/resctrl names no L3 that can be divided",
             NOT_DIVIDED,
             NO_LIMIT,
             NO_PREFERENCE,

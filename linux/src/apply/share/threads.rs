@@ -111,7 +111,7 @@ impl Leave {
     pub fn refusal(self, what: &str, pid: Option<Pid>, nice: i8) -> String {
         let whom = pid.map_or_else(|| String::from("$$"), |p| p.to_string());
         format!(
-            "a lowered {what} could not be given back: the limit RLIMIT_NICE (ulimit -e) is {}, needed is {}, or CAP_SYS_NICE; sudo prlimit --pid {whom} --nice={}",
+            "a lowered {what} could not be restored: the limit RLIMIT_NICE (ulimit -e) is {}, needed is {}, or CAP_SYS_NICE; sudo prlimit --pid {whom} --nice={}",
             20 - self.least_nice,
             20 - i32::from(nice),
             20 - i32::from(nice)

@@ -82,13 +82,13 @@ pub enum LiveError {
     /// The guardian was killed.
     #[error(
         "the guardian that restores masks when evenly dies was killed, and no other can be started, \
-         so all masks are given back and balancing ends: {0}"
+         so all masks are restored and balancing ends: {0}"
     )]
     Unguarded(#[from] GuardianError),
     /// The journal was removed.
     #[error(
         "the journal that says what to undo was removed with its directory, and cannot be made anew, \
-         so all masks are given back and balancing ends: {0}"
+         so all masks are restored and balancing ends: {0}"
     )]
     NoJournal(#[from] JournalError),
     /// A thread for a domain's balancer cannot be started.

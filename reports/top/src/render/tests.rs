@@ -120,7 +120,7 @@ fn a_balancer_that_is_stopped_or_gone_is_shown_on_every_screen() {
                 assert!(!seen.contains("balances it"), "{seen}");
             }
             let line = plain(&v, DomainId(0), &h);
-            assert!(line.contains(word) && line.contains("nobody balances"), "{line}");
+            assert!(line.contains(word) && line.contains("is not balanced"), "{line}");
             // It stands out where there is colour.
             let area = Rect::new(0, 0, 80, 24);
             let look = Look { color: true, ascii: false };
