@@ -759,7 +759,7 @@ impl From<PaperArg> for evenly_figures::Paper {
 }
 
 fn simulated_policy(name: &str) -> Result<String, String> {
-    let arms = evenly_sim::power5::arm_names();
+    let arms = evenly_power5::arm_names();
     let is_known = name == evenly_sim::IDEAL || by_name(name).is_some();
     if is_known || arms.contains(&name) {
         return Ok(name.to_owned());
@@ -774,7 +774,7 @@ fn simulated_policy(name: &str) -> Result<String, String> {
 }
 
 fn power5_cases() -> PossibleValuesParser {
-    let cases = evenly_sim::power5::CASES.into_iter();
+    let cases = evenly_power5::CASES.into_iter();
     PossibleValuesParser::new(cases.map(|c| PossibleValue::new(c.id).help(c.about)))
 }
 

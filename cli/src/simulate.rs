@@ -9,7 +9,7 @@ use evenly_model::theory::Shape;
 use evenly_nuco::{by_name, policies};
 use evenly_policy::PolicyInfo;
 use evenly_policy::hpc::Parameters;
-use evenly_sim::power5::{Case, Comparison, Latency, case};
+use evenly_power5::{Case, Comparison, Latency, case};
 use evenly_sim::{IDEAL, Report, RunError, Simple, Sweep, SweepRow, replay, run};
 use evenly_trace::Recording;
 use indicatif::{ProgressBar, ProgressStyle};

@@ -18,9 +18,7 @@
 //! late. Work is counted in thousandths of a nanosecond of a CPU of speed 1, so that a CPU of any
 //! whole per-mille speed adds no further error than the last nanosecond of a phase.
 //!
-//! Programs whose ranks have priorities on a POWER5 are a model of their own, without threads: [`power5`].
-//!
-//! Known gaps: no caches but a fixed cost of a move, no priorities (but in [`power5`]).
+//! Known gaps: no caches but a fixed cost of a move, no priorities.
 
 #![forbid(unsafe_code)]
 
@@ -28,7 +26,6 @@ mod driver;
 mod file;
 mod ideal;
 mod machine;
-pub mod power5;
 mod replay;
 mod report;
 mod run;

@@ -5,7 +5,7 @@
 //! in the time that is shown.
 
 use evenly_draw::{self as draw, number};
-use evenly_sim::power5::{Did, Run};
+use evenly_power5::{Did, Run};
 use std::fmt::Write;
 
 /// Runs, and what is shown of them.

@@ -3,7 +3,7 @@
 use super::experiment::{ADAPTIVE, AUTO, Experiment, STATIC, UNIFORM};
 use crate::{Agrees, FigureError, Finding, Made};
 use evenly_policy::hpc::Heuristic;
-use evenly_sim::power5::{BT_MZ, Latency};
+use evenly_power5::{BT_MZ, Latency};
 
 const ID: &str = "hpc-5";
 /// What is drawn, in seconds: about ten iterations.

@@ -5,7 +5,7 @@ use crate::{Agrees, Drawing, Finding, Panel};
 use evenly_draw::Table;
 use evenly_draw::decimals;
 use evenly_policy::hpc::{Heuristic, Parameters};
-use evenly_sim::power5::{Arm, ByShare, Case, Latency, PaperRow, Program, Run, Speeds, run};
+use evenly_power5::{Arm, ByShare, Case, Latency, PaperRow, Program, Run, Speeds, run};
 
 pub(super) const BASELINE: &str = "baseline";
 pub(super) const STATIC: &str = "static";

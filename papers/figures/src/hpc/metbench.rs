@@ -5,7 +5,7 @@ use crate::{Agrees, FigureError, Finding, Made};
 use evenly_draw::Table;
 use evenly_draw::decimals;
 use evenly_policy::hpc::Heuristic;
-use evenly_sim::power5::{Latency, METBENCH, run};
+use evenly_power5::{Latency, METBENCH, run};
 use rayon::prelude::*;
 
 const ID: &str = "hpc-3";
@@ -98,9 +98,8 @@ fn disturbed() -> Vec<(&'static str, f64, f64)> {
                 run(&program, &balanced(h), Latency::default())
             })
             .collect();
-        let mean = |of: fn(&evenly_sim::power5::Run) -> f64| {
-            runs.iter().map(of).sum::<f64>() / RUNS as f64
-        };
+        let mean =
+            |of: fn(&evenly_power5::Run) -> f64| runs.iter().map(of).sum::<f64>() / RUNS as f64;
         (h.name(), mean(|r| r.time_s), mean(|r| r.changes as f64))
     };
     Heuristic::ALL.map(of).to_vec()

@@ -3,7 +3,7 @@
 use super::experiment::{ADAPTIVE, AUTO, Experiment, UNIFORM};
 use crate::{Agrees, FigureError, Finding, Made};
 use evenly_draw::Table;
-use evenly_sim::power5::{Latency, METBENCH_VAR};
+use evenly_power5::{Latency, METBENCH_VAR};
 
 const ID: &str = "hpc-4";
 /// After which iterations the load is reversed, in the paper, and in a longer run.

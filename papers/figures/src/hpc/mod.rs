@@ -1,7 +1,7 @@
 //! The figures of HPCSched (Boneti and others: A dynamic scheduler for balancing HPC applications, SC 2008).
 //!
 //! Invariant: all arms run the same program, drawn from the same seed, on the same machine; nothing is
-//! fitted on a row of a heuristic (`evenly_sim::power5` says what is, and on what).
+//! fitted on a row of a heuristic (`evenly_power5` says what is, and on what).
 
 mod bt_mz;
 mod experiment;

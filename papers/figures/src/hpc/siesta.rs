@@ -3,7 +3,7 @@
 use super::experiment::{ADAPTIVE, AUTO, BASELINE, Experiment, UNIFORM};
 use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
 use evenly_draw::{Axis, Chart, Look, Series, Table};
-use evenly_sim::power5::{Latency, METBENCH, SIESTA};
+use evenly_power5::{Latency, METBENCH, SIESTA};
 use rayon::prelude::*;
 
 const ID: &str = "hpc-6";

@@ -24,6 +24,8 @@
 //!
 //! Known gaps: no caches, no memory, no network that could be full; a balancer costs nothing.
 
+#![forbid(unsafe_code)]
+
 mod cases;
 mod comparison;
 mod decode;
