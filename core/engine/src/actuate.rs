@@ -1,9 +1,8 @@
 //! Carries out what a point has decided: the only place that changes anything of a machine.
 //!
-//! Whoever wants something changed (membership, pauses, domains, policies, the balancers of single CPUs)
-//! says so with an [`Action`]. Moves are ordered so that every CPU stays in use on the way
-//! ([`crate::handover`], promise P2). What fails is not dealt with here: it is handed to the next point
-//! ([`crate::verify`]).
+//! Whoever wants something changed (membership, pauses, domains, policies, delegates) says so with an
+//! [`Action`]. Moves are ordered so that every CPU stays in use on the way ([`crate::handover`], promise
+//! P2). What fails is not dealt with here: it is handed to the next point ([`crate::verify`]).
 //!
 //! Invariant: no other module calls an [`Actuator`]; a test reads the sources.
 
@@ -17,7 +16,8 @@ use std::sync::Arc;
 
 /// Something that is to be done to a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Action {
+#[allow(missing_docs, reason = "fields are what their names say")]
+pub enum Action {
     /// It is pinned to a CPU.
     Pin { thread: ThreadId, cpu: CpuId },
     /// It is put on a CPU, and may leave it right after, within these.
@@ -31,7 +31,10 @@ pub(crate) enum Action {
 }
 
 /// Does one thing.
-pub(crate) fn perform(machine: &mut dyn Actuator, action: &Action) -> Result<(), ApplyError> {
+///
+/// # Errors
+/// [`ApplyError`], as the call of the [`Actuator`] has it.
+pub fn perform(machine: &mut dyn Actuator, action: &Action) -> Result<(), ApplyError> {
     match action {
         Action::Pin { thread, cpu } => machine.place(*thread, *cpu, None),
         Action::Nudge { thread, cpu, within } => machine.place(*thread, *cpu, Some(within)),

@@ -55,12 +55,11 @@ impl Balancer {
         let since_baseline = (times.ran - selection.baseline.ran).0 as i64;
         // A thread that joins others at work starts level with them: its past is not theirs.
         let first = self.ledger.points == 0 || self.membership.threads.is_empty();
-        let member = self.board.as_ref().map(|board| {
-            let progress = first.then_some(since_baseline);
-            board.join(id, within, times, read_at, progress)
-        });
-        let progress = match &member {
-            Some(member) => member.account().progress,
+        let progress = match &mut self.delegates {
+            Some(delegates) => {
+                let progress = first.then_some(since_baseline);
+                delegates.join(id, within, times, read_at, progress)
+            }
             None if first => since_baseline,
             None => self.membership.mean_progress(),
         };
@@ -68,7 +67,6 @@ impl Balancer {
             meta: ThreadMeta { id, pid: thread.pid, name: thread.name },
             number: None,
             joined: read_at,
-            member,
             place: Place { cpu: None, seen: None, movable, foreign, mask, whole, migrations: 0 },
             account: ThreadAccount::new(times, read_at, progress, now),
             weight: ThreadWeight::default(),
@@ -189,6 +187,10 @@ impl Balancer {
         why: Leaving,
         observers: &mut [Box<dyn Observer>],
     ) {
+        if let Some(delegates) = &mut self.delegates {
+            let t = &mut self.membership.threads[index];
+            t.place.migrations += delegates.leave(t.meta.id);
+        }
         self.membership.unregister(index, now, now - self.began, why, observers);
         self.pauses.guard.disturbed(now);
     }

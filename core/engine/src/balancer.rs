@@ -5,8 +5,8 @@
 //! what is to be done ([`crate::actuate`]), and tells the observers. Threads come and go between points
 //! ([`crate::admission`]).
 //!
-//! Where each CPU has a balancer of its own ([`crate::decentral`]) this is the caretaker of them all: it
-//! knows who is there, spreads threads and keeps the account, with what those balancers have read.
+//! Where others move threads between points ([`crate::Delegates`], for example a balancer for each CPU) this
+//! is their caretaker: it knows the threads, spreads them and keeps the account, with what those have read.
 //!
 //! Invariants:
 //! - A thread is moved only to a CPU of its own mask and of the domain (P1).
@@ -16,7 +16,7 @@
 //!   point ([`crate::handover`], P2).
 
 use crate::actuate::{self, Action, Manner, Mover};
-use crate::decentral::{Board, CARE, CpuBalancer, Decentral};
+use crate::delegates::Delegates;
 use crate::ledger::Ledger;
 use crate::managed::ManagedThread;
 use crate::membership::{Leaving, Membership};
@@ -36,7 +36,6 @@ use evenly_model::hpc::Parameters;
 use evenly_model::{
     CpuId, CpuSet, DomainId, Effort, Environment, Knowledge, Nanos, Plan, Snapshot, ThreadId,
 };
-use evenly_policy::stopping::CutOff;
 use evenly_policy::{Mechanism, Policy, PolicyInfo, Spreading};
 use std::sync::Arc;
 
@@ -55,7 +54,7 @@ pub struct BalancerOptions {
     /// The CPUs that the user wants the program to use; None for all. Threads stay within them
     /// even while balancing is paused.
     pub wanted: Option<CpuSet>,
-    /// The policy. Where each CPU has a balancer of its own, it is they who follow it.
+    /// The policy. Where there are delegates, it is they who follow it.
     pub policy: &'static PolicyInfo,
     /// What it is to know of machine and program. A policy that places threads by load is told more at each
     /// point where there is [`Environment::knowledge`].
@@ -88,8 +87,8 @@ pub struct Balancer {
     memory: Memory,
     pub(crate) ledger: Ledger,
     pub(crate) notes: Notes,
-    /// What the balancers of CPUs share, where there are such.
-    pub(crate) board: Option<Arc<Board>>,
+    /// Who moves threads between points, if anybody does.
+    pub(crate) delegates: Option<Box<dyn Delegates>>,
 }
 
 impl Balancer {
@@ -116,32 +115,23 @@ impl Balancer {
             memory: Memory::default(),
             ledger: Ledger::default(),
             notes: Notes::new(now),
-            board: None,
+            delegates: None,
             options,
         }
     }
 
-    /// A balancer for each CPU of the domain, and their caretaker. Its points are [`CARE`] periods
-    /// apart. Threads go from one of `nodes` to another only while few are moved; without nodes all
-    /// CPUs are of one. `interval` is lambda at first, `cut_off` how balancers search.
+    /// The caretaker of delegates: it spreads threads, and leaves all other moves to them.
     #[must_use]
-    pub fn decentral(
+    pub fn with_delegates(
         options: BalancerOptions,
-        cut_off: CutOff,
-        nodes: &[CpuSet],
-        interval: Nanos,
-        seed: u64,
+        delegates: Box<dyn Delegates>,
         now: Nanos,
-    ) -> (Self, Decentral) {
-        let board = Arc::new(Board::new(&options.cpus, nodes, interval));
-        let balancers =
-            (0..board.seats()).map(|seat| CpuBalancer::new(seat, cut_off, seed, now)).collect();
-        let caretaker = Self {
-            board: Some(board.clone()),
+    ) -> Self {
+        Self {
+            delegates: Some(delegates),
             policy: Box::new(Spreading::default()),
             ..Self::new(options, now)
-        };
-        (caretaker, Decentral { board, balancers })
+        }
     }
 
     /// One balancing point. Returns threads that no longer compute, with their times: they are to
@@ -158,13 +148,19 @@ impl Balancer {
         let since = now - self.last_at.unwrap_or(self.began);
         self.last_at = Some(now);
 
-        // Verify: what was set at the point before, or by the balancers of CPUs since.
-        let mut moves = self.read_board(period, observers);
+        // Verify: what was set at the point before, or by delegates since.
+        let mut moves = self.ask_delegates(period, observers);
         self.verify(now, observers);
 
         // Observe.
-        // What is done once a point is done so much more rarely.
-        let period = if self.board.is_some() { period.scale(CARE) } else { period };
+        let (period, periods) = match &self.delegates {
+            None => (period, 1.0),
+            // What is done once a point is done so much more rarely.
+            Some(delegates) => (
+                period.scale(delegates.periods_between_points()),
+                (since.0 as f64 / period.0.max(1) as f64).max(1.0),
+            ),
+        };
         self.look_around(machine, now, observers);
         let left = self.observe(machine, (now, elapsed, period), observers);
         self.show(machine, now, elapsed);
@@ -181,7 +177,7 @@ impl Balancer {
         moves.extend(self.carry_out(machine));
         self.weigh(machine, observers);
         self.move_memory(machine, observers);
-        self.tell_board(paused);
+        self.instruct_delegates(paused);
         let applied = machine.now();
 
         // Record.
@@ -200,7 +196,8 @@ impl Balancer {
             apply: applied - decided,
             record: machine.now() - applied,
         });
-        self.ledger.took(machine.own_cpu_time() - cpu_before, since, self.board.as_deref());
+        let delegates = self.delegates.as_ref().map_or(Nanos::ZERO, |d| d.account().cpu_time);
+        self.ledger.took(machine.own_cpu_time() - cpu_before, delegates, periods);
         left
     }
 
@@ -209,24 +206,20 @@ impl Balancer {
         self.options.policy.mechanism != Mechanism::Nothing
     }
 
-    /// Reads from the balancers of CPUs where threads are by now, and what they could not do. Returns the
-    /// moves that they have made, if anybody wants them.
-    fn read_board(
+    /// Asks the delegates where threads are by now, and what they could not do. Returns the moves that they
+    /// have made, if an observer wants them.
+    fn ask_delegates(
         &mut self,
         period: Nanos,
         observers: &mut [Box<dyn Observer>],
     ) -> Vec<MoveRecord> {
-        let Some(board) = &self.board else { return Vec::new() };
-        board.set_interval(period);
-        board.answered();
+        let Some(delegates) = &mut self.delegates else { return Vec::new() };
+        let done = delegates.begin_point(period, observers.iter().any(|o| o.wants_points()));
         for t in &mut self.membership.threads {
-            if let Some(seat) = t.member.as_ref().and_then(|m| m.seat()) {
-                t.place.cpu = Some(board.cpu(seat));
-            }
+            t.place.cpu = delegates.place(t.meta.id).or(t.place.cpu);
         }
-        self.failures.extend(board.take_failures());
-        board.keep_log(observers.iter().any(|o| o.wants_points()));
-        board.take_log()
+        self.failures.extend(done.failures);
+        done.moves
     }
 
     fn verify(&mut self, now: Nanos, observers: &mut [Box<dyn Observer>]) {
@@ -268,12 +261,12 @@ impl Balancer {
         (now, elapsed, period): (Nanos, Nanos, Nanos),
         observers: &mut [Box<dyn Observer>],
     ) -> Vec<(ThreadId, Times)> {
-        let board = self.board.clone();
-        let has_knowledge = self.knowledge().is_some();
+        let delegates = self.delegates.as_deref();
+        let has_knowledge = self.snapshot.environment.knowledge.is_some();
         let observation = &mut self.observation;
         // Who places threads by load asks for no turns.
         observation.short_phases = !has_knowledge && observation.phases.are_short(period);
-        observation.read(machine, board.as_deref(), &mut self.membership.threads, now);
+        observation.read(machine, delegates, &mut self.membership.threads, now);
         while let Some(ended) = self.observation.next_ended() {
             // What it was given may outlive it, as control groups do.
             self.unweigh(ended);
@@ -283,16 +276,16 @@ impl Balancer {
         let (busy, unknown) = self.observation.book(
             machine,
             &mut self.membership.threads,
-            &self.snapshot.cpus,
+            (&self.snapshot.cpus, self.delegates.as_deref()),
             &mut self.placement,
             (now, first),
         );
         if let Some(text) = self.observation.note_of_unknown(unknown, now) {
             self.notes.note(now, text, observers);
         }
-        // Where each CPU has a balancer, that knows progress; and to who places threads by load, what they
-        // compute is load and not a lead.
-        if board.is_none() && !has_knowledge {
+        // Delegates know progress; and for a policy that places threads by load, what they compute is load and
+        // not a lead.
+        if self.delegates.is_none() && !has_knowledge {
             let times = (now, now - self.snapshot.now);
             self.observation.level_at_barriers(&mut self.membership.threads, times);
         }
@@ -316,12 +309,13 @@ impl Balancer {
         let guard = &self.pauses.guard;
         let p = &self.placement;
         let fixed = p.pinning && p.placed && !guard.paused() && !guard.stood_down();
-        self.observation.locate(machine, &mut self.membership.threads, (now, fixed));
+        let how = (fixed, self.delegates.is_some());
+        self.observation.locate(machine, &mut self.membership.threads, now, how);
         let s = &mut self.snapshot;
         s.point = if p.placed { self.ledger.points.max(1) } else { 0 };
         (s.now, s.elapsed, s.resolution) = (now, elapsed, machine.resolution());
         let Membership { threads, masks, .. } = &self.membership;
-        self.observation.show(threads, masks, self.board.as_deref(), s);
+        self.observation.show(threads, masks, self.delegates.as_deref(), s);
     }
 
     /// Pins all threads where they are put, or releases all, where that has become right.
@@ -446,22 +440,18 @@ impl Balancer {
         self.memory.move_on(machine, &knowledge, plan, s, &mut self.notes, observers);
     }
 
-    /// Tells the balancers of CPUs who is where, and whether they may move threads.
-    fn tell_board(&mut self, paused: bool) {
-        let Some(board) = &self.board else { return };
+    /// Passes on to the delegates where threads are, and whether they may move them.
+    fn instruct_delegates(&mut self, paused: bool) {
+        let Some(delegates) = &mut self.delegates else { return };
         let members = &mut self.membership;
         for t in &members.threads {
-            if let Some(member) = &t.member {
-                board.put(member, t.place.cpu);
-                // One that was refused just now is verified at the next point.
-                let is_refused =
-                    self.failures.iter().any(|f| f.is_final() && f.thread == t.meta.id);
-                member.set_movable(t.place.movable && !is_refused);
-            }
+            // One that was refused just now is verified at the next point.
+            let is_refused = self.failures.iter().any(|f| f.is_final() && f.thread == t.meta.id);
+            delegates.put(t.meta.id, t.place.cpu, t.place.movable && !is_refused);
         }
-        board.set_cpus(&self.snapshot.cpus);
+        delegates.set_cpus(&self.snapshot.cpus);
         if std::mem::take(&mut members.changed) {
-            board.set_members(members.threads.iter().filter_map(|t| t.member.clone()));
+            delegates.set_threads(&mut members.threads.iter().map(|t| t.meta.id));
         }
         let p = &self.placement;
         let active = p.placed && p.pinning && !paused && !p.open;
@@ -473,9 +463,9 @@ impl Balancer {
             let progress =
                 members.threads.iter().map(|t| t.account.progress.max(0) as f64).sum::<f64>() / n;
             let ago = Nanos((progress / (m / n).min(1.0)) as u64);
-            board.begin(self.snapshot.now - ago);
+            delegates.begin(self.snapshot.now - ago);
         }
-        board.set_active(active);
+        delegates.set_active(active);
     }
 
     fn record(&self, paused: bool, cost: Nanos, moves: Vec<MoveRecord>) -> Event {
@@ -521,9 +511,7 @@ impl Balancer {
     pub fn finish(&mut self, machine: &mut dyn Machine) {
         // There is no next point.
         self.verify(machine.now(), &mut []);
-        if let Some(board) = &self.board {
-            board.set_active(false);
-        }
+        self.stop_delegates();
         weights::take_back(&mut self.membership.threads, &mut self.actions);
         let threads = self.membership.threads.iter();
         self.actions.extend(threads.map(|t| Action::Restore { thread: t.meta.id }));
@@ -534,8 +522,12 @@ impl Balancer {
     /// all threads are to be placed anew.
     pub fn masks_were_restored(&mut self) {
         self.placement.placed = false;
-        if let Some(board) = &self.board {
-            board.set_active(false);
+        self.stop_delegates();
+    }
+
+    fn stop_delegates(&self) {
+        if let Some(delegates) = &self.delegates {
+            delegates.set_active(false);
         }
     }
 
@@ -546,10 +538,8 @@ impl Balancer {
             return;
         }
         self.placement.open = open;
-        if let Some(board) = &self.board {
-            // The next point lets them, if that is still right.
-            board.set_active(false);
-        }
+        // The next point lets them, if that is still right.
+        self.stop_delegates();
         // The next point releases what is pinned.
         if !self.pauses.paused() && !self.placement.pinning && self.moves_threads() {
             self.confine_narrowed();
@@ -607,9 +597,8 @@ impl Balancer {
         self.snapshot.cpus.len()
     }
 
-    /// CPU time that balancing cost in the period that the last point ended. With a balancer for each
-    /// CPU that is the mean over the periods since the caretaker's point before, of what all of them
-    /// took and of its own.
+    /// CPU time that balancing cost in the period that the last point ended. With delegates that is the mean
+    /// over their periods since the point before, of what all of them took and of its own.
     #[must_use]
     pub fn period_cost(&self) -> Nanos {
         self.ledger.period_cost
@@ -647,6 +636,6 @@ impl Balancer {
     /// What the policy's searches have cost so far.
     #[must_use]
     pub fn effort(&self) -> Effort {
-        self.board.as_ref().map_or(self.ledger.effort, |b| b.effort())
+        self.delegates.as_ref().map_or(self.ledger.effort, |d| d.account().effort)
     }
 }

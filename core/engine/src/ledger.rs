@@ -1,6 +1,6 @@
 //! What balancing did and cost, for reports.
 
-use crate::decentral::Board;
+use crate::delegates::Delegates;
 use crate::managed::ManagedThread;
 use crate::{Balancer, CostBreakdown, DomainSummary, MoveRecord, SearchSummary, ThreadSummary};
 use evenly_model::{Effort, Nanos, Snapshot};
@@ -15,7 +15,7 @@ pub(crate) struct Ledger {
     pub(crate) cpu_time: Nanos,
     /// CPU time of the period that the last point ended.
     pub(crate) period_cost: Nanos,
-    /// What the balancers of CPUs had cost up to the last point.
+    /// What the delegates had cost up to the last point.
     paid: Nanos,
     /// What the policy's searches have cost.
     pub(crate) effort: Effort,
@@ -58,15 +58,13 @@ impl Ledger {
         self.slowest_slot / (self.balanced_for.0 as f64).max(1.0)
     }
 
-    /// A point is over: what it cost, after so long a time since the last one.
-    pub(crate) fn took(&mut self, cost: Nanos, since: Nanos, board: Option<&Board>) {
+    /// A point is over: what it cost, and what all delegates have cost so far. A period costs what both did
+    /// since the last point, over so many `periods`.
+    pub(crate) fn took(&mut self, cost: Nanos, delegates: Nanos, periods: f64) {
         self.points += 1;
         self.cpu_time += cost;
-        self.period_cost = board.map_or(cost, |board| {
-            let all = board.cpu_time();
-            let others = all - std::mem::replace(&mut self.paid, all);
-            (cost + others).scale(1.0 / board.periods(since))
-        });
+        let others = delegates - std::mem::replace(&mut self.paid, delegates);
+        self.period_cost = (cost + others).scale(1.0 / periods);
     }
 }
 
@@ -74,8 +72,11 @@ impl Balancer {
     /// What this domain amounted to, and its threads.
     #[must_use]
     pub fn summary(&self, now: Nanos) -> (DomainSummary, Vec<ThreadSummary>, Vec<String>) {
-        let (ledger, board) = (&self.ledger, self.board.as_deref());
-        let threads = self.membership.summaries(now);
+        let (ledger, delegates) = (&self.ledger, self.delegates.as_deref());
+        let threads =
+            self.membership.summaries(now, |id| delegates.map_or(0, |d| d.migrations(id)));
+        let others = delegates.map(Delegates::account);
+        let of_others = others.unwrap_or_default();
         let total: f64 = threads.iter().map(|t| t.ran_s + t.waited_s + t.blocked_s).sum();
         let part = |f: fn(&ThreadSummary) -> f64| {
             if total > 0.0 { threads.iter().map(f).sum::<f64>() / total } else { 0.0 }
@@ -87,16 +88,16 @@ impl Balancer {
             .map(|t| t.computed_s() / t.present_s)
             .fold(f64::INFINITY, f64::min);
         let slot = ledger.slowest_slot();
-        let migrations = ledger.migrations + board.map_or(0, Board::migrations);
+        let migrations = ledger.migrations + of_others.migrations;
         let acted = migrations > 0 && self.moves_threads();
         // CPU time tells of progress only where all CPUs are equally fast.
         let equal_cpus = self.snapshot.cpus.windows(2).all(|c| c[0].capacity == c[1].capacity);
-        // A balancing point is a wake-up of one CPU's balancer, where each has one.
-        let points = board.map_or(ledger.points, Board::wakes);
+        // A balancing point is a wake-up of a delegate, where there are such: one for each CPU.
+        let points = others.map_or(ledger.points, |o| o.points);
         let usable = self.surroundings.usable();
-        let at_once = if board.is_some() { usable.len().max(1) as f64 } else { 1.0 };
+        let at_once = if others.is_some() { usable.len().max(1) as f64 } else { 1.0 };
         let effort = self.effort();
-        let cpu_time = ledger.cpu_time + board.map_or(Nanos::ZERO, Board::cpu_time);
+        let cpu_time = ledger.cpu_time + of_others.cpu_time;
         let guard = &self.pauses.guard;
         let domain = DomainSummary {
             id: self.options.domain,
@@ -105,17 +106,17 @@ impl Balancer {
             points,
             migrations,
             weighings: self.weights.times(),
-            failed: ledger.failed + board.map_or(0, Board::failed),
+            failed: ledger.failed + of_others.failed,
             cpu_s: cpu_time.as_secs_f64(),
             period_s: (now - self.began).as_secs_f64() / points.max(1) as f64 * at_once,
-            cost: board.map_or(ledger.cost, |b| ledger.cost.and(&b.cost())),
+            cost: ledger.cost.and(&of_others.cost),
             search: SearchSummary::from(effort),
             threads: self.membership.most(),
             estimated_gain: (acted && slot > 0.0 && least.is_finite() && equal_cpus)
                 .then(|| (least / slot).max(1.0)),
             verdict: guard.verdict(),
             stood_down: guard.stood_down(),
-            idle_s: board.is_none().then(|| ledger.idle.as_secs_f64()),
+            idle_s: others.is_none().then(|| ledger.idle.as_secs_f64()),
             wait_share: part(|t| t.waited_s),
             blocked_share: part(|t| t.blocked_s),
         };

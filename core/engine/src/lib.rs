@@ -10,6 +10,7 @@ mod actuate;
 mod admission;
 mod balancer;
 pub mod decentral;
+pub mod delegates;
 mod domains;
 mod event;
 mod guard;
@@ -39,8 +40,10 @@ mod verify;
 mod waiting;
 mod weights;
 
+pub use actuate::{Action, perform};
 pub use balancer::{Balancer, BalancerOptions};
 pub use decentral::{Board, CARE, CpuBalancer, Decentral, Step};
+pub use delegates::Delegates;
 pub use domains::{
     DomainSpread, DomainThread, Transfer, home_of_newcomer, left_unused, level_domains, roomiest,
 };
@@ -56,8 +59,10 @@ pub use share::{
     Bounds, Granularity, NICE_WEIGHTS, ShareError, ShareMechanism, Steps, Target, Wish, fit,
     nice_of_weight, weight_of_nice,
 };
+pub use speed::LEAST_WANTED;
 pub use summary::{
     CostBreakdown, DomainSummary, SearchSummary, Summary, ThreadSummary, level_of_stays,
 };
 pub use tracker::{Candidate, Eligible, Selection, Tracker, TrackerOptions};
+pub use verify::Failure;
 pub use waiting::WaitReport;

@@ -1,7 +1,6 @@
 //! A managed thread: who it is, where it is, what it has done, and what it has of its CPU.
 
 use crate::account::ThreadAccount;
-use crate::decentral::Member;
 use crate::{Located, ThreadMeta, ThreadSummary};
 use evenly_model::{CpuId, CpuSet, Nanos};
 use std::sync::Arc;
@@ -13,8 +12,6 @@ pub(crate) struct ManagedThread {
     /// Which task of the program it is, where that is known.
     pub(crate) number: Option<u64>,
     pub(crate) joined: Nanos,
-    /// As the balancers of CPUs see it, where there are such.
-    pub(crate) member: Option<Arc<Member>>,
     pub(crate) place: Place,
     pub(crate) account: ThreadAccount,
     pub(crate) weight: ThreadWeight,
@@ -45,11 +42,6 @@ pub(crate) struct ThreadWeight {
 }
 
 impl ManagedThread {
-    /// Moves by all hands.
-    pub(crate) fn all_migrations(&self) -> u64 {
-        self.place.migrations + self.member.as_ref().map_or(0, |m| m.migrations())
-    }
-
     /// Takes over where the thread was found. A thread that ended a moment ago stays where it
     /// was; the next reading tells.
     pub(crate) fn found(&mut self, located: Option<Located>) {
@@ -70,7 +62,7 @@ impl ManagedThread {
             spun_s: a.report.is_known().then(|| all.spinning.as_secs_f64()),
             waited_s: all.waited.as_secs_f64(),
             blocked_s: all.blocked.as_secs_f64(),
-            migrations: self.all_migrations(),
+            migrations: self.place.migrations,
             minor_faults: a.minor_faults,
             major_faults: a.major_faults,
             present_s: (now - self.joined).as_secs_f64(),

@@ -27,7 +27,7 @@ pub(crate) struct Membership {
     /// Those that have left, with the numbers of their masks.
     finished: Vec<(ThreadSummary, usize)>,
     most: u32,
-    /// Threads have come or gone since the balancers of CPUs were told.
+    /// Threads have come or gone since the delegates were told.
     pub(crate) changed: bool,
 }
 
@@ -84,9 +84,6 @@ impl Membership {
         observers: &mut [Box<dyn Observer>],
     ) {
         let t = self.threads.remove(index);
-        if let Some(member) = &t.member {
-            member.set_movable(false);
-        }
         self.changed = true;
         let to = match why {
             Leaving::To(domain) => Some(domain),
@@ -125,12 +122,20 @@ impl Membership {
         self.most
     }
 
-    /// All threads that there are and were.
-    pub(crate) fn summaries(&self, now: Nanos) -> Vec<ThreadSummary> {
+    /// All threads that there are and were. `moved` is how often delegates have moved one that is there.
+    pub(crate) fn summaries(
+        &self,
+        now: Nanos,
+        moved: impl Fn(ThreadId) -> u64,
+    ) -> Vec<ThreadSummary> {
         let allowed = self.allowed();
         let is_narrow = |mask: usize| self.masks.get(mask).is_some_and(|m| **m != allowed);
         let finished = self.finished.iter().cloned();
-        let here = self.threads.iter().map(|t| (t.summary(now), t.place.mask));
+        let here = self.threads.iter().map(|t| {
+            let summary = t.summary(now);
+            let migrations = summary.migrations + moved(t.meta.id);
+            (ThreadSummary { migrations, ..summary }, t.place.mask)
+        });
         let all = finished.chain(here);
         all.map(|(t, mask)| ThreadSummary { own_mask: t.own_mask || is_narrow(mask), ..t })
             .collect()
@@ -149,7 +154,7 @@ mod tests {
         m.threads[0].account.read_at = Nanos(70);
         m.unregister(0, Nanos(100), Nanos(90), Leaving::To(DomainId(1)), &mut []);
         assert_eq!((m.position(id(0)), m.position(id(1)), m.most()), (None, Some(0), 2));
-        let all = m.summaries(Nanos(100));
+        let all = m.summaries(Nanos(100), |_| 0);
         // Its account ends with its last reading here; it could not use all that others could.
         assert_eq!(all.iter().map(|t| t.present_s).collect::<Vec<_>>(), [7e-8, 1e-7]);
         assert_eq!(all.iter().map(|t| t.own_mask).collect::<Vec<_>>(), [true, false]);

@@ -6,7 +6,7 @@
 //! Invariant: nothing is changed here; only [`Sensors`] are used.
 
 use crate::account::Stretch;
-use crate::decentral::{Account, Board};
+use crate::delegates::Delegates;
 use crate::managed::ManagedThread;
 use crate::phases::{Participant, Phases};
 use crate::placement::Placement;
@@ -23,8 +23,6 @@ const UNKNOWN: Nanos = Nanos::from_millis(1_000);
 const THREADS_PER_LOOK: usize = 16;
 /// How often pinned threads are looked at.
 const LOOK_AT_ALL: Nanos = Nanos::from_millis(1_000);
-/// A thread that no balancer of a CPU has read for so many periods is read by the caretaker.
-const UNREAD: f64 = 3.0;
 
 /// What was read, with the work space for it.
 #[derive(Default)]
@@ -51,19 +49,25 @@ pub(crate) struct Observation {
 }
 
 impl Observation {
-    /// Reads times, instructions and wait reports of all threads: what the balancers of CPUs have read,
-    /// where there are such.
+    /// Reads times, instructions and wait reports of all threads: what the delegates have read, where there
+    /// are such.
     pub(crate) fn read(
         &mut self,
         machine: &mut dyn Sensors,
-        board: Option<&Board>,
+        delegates: Option<&dyn Delegates>,
         threads: &mut [ManagedThread],
         now: Nanos,
     ) {
         self.ids.clear();
         self.ids.extend(threads.iter().map(|t| t.meta.id));
-        if let Some(board) = board {
-            self.read_what_is_unread(machine, board, threads, now);
+        if let Some(delegates) = delegates {
+            self.readings.clear();
+            self.read_at.clear();
+            for id in &self.ids {
+                let (reading, at) = delegates.read(machine, *id, now);
+                self.readings.push(reading);
+                self.read_at.push(at);
+            }
         } else {
             machine.read(&self.ids, &mut self.readings);
             self.count_instructions(machine, threads);
@@ -83,37 +87,6 @@ impl Observation {
             self.read_at.remove(ended);
         }
         Some(ended)
-    }
-
-    /// What the balancers of CPUs have read, and the times of threads that none of them has read for
-    /// a while: those on no CPU of the domain.
-    fn read_what_is_unread(
-        &mut self,
-        machine: &mut dyn Sensors,
-        board: &Board,
-        threads: &[ManagedThread],
-        now: Nanos,
-    ) {
-        let long = board.interval().scale(UNREAD);
-        self.readings.clear();
-        self.read_at.clear();
-        for t in threads {
-            let mut known = t.member.as_ref().map(|m| m.account()).unwrap_or_default();
-            if !known.gone && now - known.at >= long {
-                let read = t.member.as_ref().and_then(|m| m.read(board, machine));
-                known = read.unwrap_or(Account { gone: true, ..known });
-            }
-            // The machine through which masks are set must know as well that a thread has ended.
-            let reading = if known.gone && machine.read_one(t.meta.id) == Reading::Gone {
-                Reading::Gone
-            } else if now - known.at >= long {
-                Reading::Unknown
-            } else {
-                Reading::Times(known.times)
-            };
-            self.readings.push(reading);
-            self.read_at.push(known.at);
-        }
     }
 
     /// Asks how many instructions the threads have retired, where they are counted, and finds out how
@@ -168,7 +141,7 @@ impl Observation {
         &mut self,
         machine: &mut dyn Sensors,
         threads: &mut [ManagedThread],
-        cpus: &[CpuView],
+        (cpus, delegates): (&[CpuView], Option<&dyn Delegates>),
         placement: &mut Placement,
         (now, first): (Nanos, bool),
     ) -> (bool, usize) {
@@ -197,9 +170,9 @@ impl Observation {
         }
         busy |= self.book_unclear(machine, threads, placement, (now, first));
         for t in threads {
-            // Theirs knows on which CPU it was when.
-            if let Some(member) = &t.member {
-                t.account.progress = member.account().progress;
+            // Delegates know on which CPU it was when.
+            if let Some(progress) = delegates.and_then(|d| d.progress(t.meta.id)) {
+                t.account.progress = progress;
             }
         }
         (busy, unknown)
@@ -291,12 +264,13 @@ impl Observation {
     /// Finds where threads are. A pinned thread is where it was put, and one that has kept its CPU
     /// is where it was: a thread that is moved is given a CPU anew. Those are looked at only now and
     /// then, for their page faults; the others must be looked for. Threads are `fixed` where they are
-    /// pinned.
+    /// pinned, and `delegated` where delegates move them.
     pub(crate) fn locate(
         &mut self,
         machine: &mut dyn Sensors,
         threads: &mut [ManagedThread],
-        (now, fixed): (Nanos, bool),
+        now: Nanos,
+        (fixed, delegated): (bool, bool),
     ) {
         let all = now - self.looked_at_all > LOOK_AT_ALL;
         if all {
@@ -306,9 +280,8 @@ impl Observation {
             let stays = t.account.ran_on || (fixed && t.place.movable);
             if all || t.place.cpu.is_none() || !stays {
                 let seen = t.place.seen.take();
-                // One that was moved a moment ago, by the balancer of a CPU, may not have run there
-                // yet.
-                let is_put = fixed && t.place.movable && t.member.is_some();
+                // One that a delegate moved a moment ago may not have run there yet.
+                let is_put = fixed && t.place.movable && delegated;
                 let put = t.place.cpu.filter(|_| is_put);
                 t.found(seen.or_else(|| machine.locate(t.meta.id)));
                 t.place.cpu = put.or(t.place.cpu);
@@ -321,7 +294,7 @@ impl Observation {
         &mut self,
         threads: &[ManagedThread],
         masks: &[Arc<CpuSet>],
-        board: Option<&Board>,
+        delegates: Option<&dyn Delegates>,
         s: &mut Snapshot,
     ) {
         let (now, elapsed) = (s.now, s.elapsed);
@@ -372,9 +345,9 @@ impl Observation {
             }
             cpu.speed = on.speed(elapsed);
             cpu.paper_speed = on.paper_speed(elapsed);
-            if let Some(board) = board {
+            if let Some(delegates) = delegates {
                 // Threads have been on several CPUs since the last point.
-                cpu.speed = board.speed(cpu.id);
+                cpu.speed = delegates.speed(cpu.id);
             }
         }
     }

@@ -117,7 +117,6 @@ pub(crate) fn threads(at: &[u32], m: u32) -> (Membership, Snapshot) {
             meta: ThreadMeta { id: id(i), pid: Pid(1), name: String::new() },
             number: None,
             joined: Nanos::ZERO,
-            member: None,
             place: Place {
                 cpu: Some(CpuId(cpu)),
                 seen: None,

@@ -18,7 +18,7 @@
 use evenly_model::{Nanos, ThreadView};
 
 /// Threads that wanted less than this part of the period say nothing about a CPU.
-pub(crate) const LEAST_WANTED: f64 = 0.05;
+pub const LEAST_WANTED: f64 = 0.05;
 
 /// What the threads on one CPU did in one period.
 #[derive(Debug, Clone, Copy, Default)]

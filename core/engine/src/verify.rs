@@ -14,9 +14,11 @@ use evenly_model::{Nanos, ThreadId};
 
 /// Something that could not be done to a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failure {
-    pub(crate) thread: ThreadId,
-    pub(crate) error: ApplyError,
+pub struct Failure {
+    /// Which thread.
+    pub thread: ThreadId,
+    /// Why not.
+    pub error: ApplyError,
 }
 
 impl Failure {

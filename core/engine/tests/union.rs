@@ -276,7 +276,7 @@ impl Story {
         let cut_off = by_name(policy).unwrap().decentral.unwrap();
         let options = options(&self.whole(), policy);
         let (mut caretaker, Decentral { board, mut balancers }) =
-            Balancer::decentral(options, cut_off, &[], PERIOD, 7, machine.now);
+            Decentral::with_caretaker(options, cut_off, &[], PERIOD, 7, machine.now);
         for (selection, original) in machine.selections(0) {
             caretaker.join(&mut machine, selection, &original, &mut []);
         }

@@ -257,7 +257,7 @@ impl Driver {
                 };
                 let lambda = control.current();
                 let (caretaker, all) =
-                    Balancer::decentral(options, cut_off, &nodes, lambda, seed, sim.now());
+                    Decentral::with_caretaker(options, cut_off, &nodes, lambda, seed, sim.now());
                 decentral = Some(all);
                 caretaker
             };

@@ -2,8 +2,8 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_engine::{
-    Balancer, BalancerOptions, CARE, Decentral, Event, GuardOptions, MoveRecord, Observer,
-    PeriodOptions, Selection, Sensors, Step,
+    BalancerOptions, CARE, Decentral, Event, GuardOptions, MoveRecord, Observer, PeriodOptions,
+    Selection, Sensors, Step,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Environment, Nanos};
 use evenly_policy::by_name;
@@ -162,7 +162,7 @@ fn whoever_is_swapped_is_behind_at_that_moment() {
             guard: GuardOptions { enabled: false, ..GuardOptions::default() },
         };
         let (mut caretaker, Decentral { board, mut balancers }) =
-            Balancer::decentral(options, cut_off, &[], period, 7, sim.now());
+            Decentral::with_caretaker(options, cut_off, &[], period, 7, sim.now());
         let threads = sim.candidates();
         for thread in threads.clone() {
             let selection = Selection { baseline: thread.times, thread };

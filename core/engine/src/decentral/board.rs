@@ -283,11 +283,6 @@ impl Board {
         self.called.store(true, Relaxed);
     }
 
-    /// How many periods there are in this time between two points of the caretaker, at least one.
-    pub(crate) fn periods(&self, time: Nanos) -> f64 {
-        (time.0 as f64 / self.interval().0.max(1) as f64).max(1.0)
-    }
-
     /// Adds the CPU time that balancers took.
     pub fn took(&self, cpu: Nanos) {
         self.counts.cpu_ns.fetch_add(cpu.0, Relaxed);

@@ -42,9 +42,9 @@
 //! - What is said in [`evenly_policy::secretary`] of speeds and candidates.
 
 mod board;
+mod care;
 mod cpu;
 
-pub(crate) use board::{Account, Member};
 pub use board::{Board, HIGH_RATE, Swap};
 pub use cpu::{CpuBalancer, Step};
 

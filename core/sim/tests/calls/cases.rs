@@ -378,8 +378,14 @@ impl Case {
                 guard,
             };
             if let Some(cut_off) = info.decentral {
-                let (caretaker, all) =
-                    Balancer::decentral(options, cut_off, &nodes, ms(20), self.seed, Nanos::ZERO);
+                let (caretaker, all) = Decentral::with_caretaker(
+                    options,
+                    cut_off,
+                    &nodes,
+                    ms(20),
+                    self.seed,
+                    Nanos::ZERO,
+                );
                 let parked = (0..all.balancers.len()).collect();
                 many = Some(Many { all, due: BinaryHeap::new(), parked, given: 0 });
                 return caretaker;

@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "each test looks at a part of it")]
 
 use evenly_engine::{
-    Actuator, ApplyError, Balancer, BalancerOptions, GuardOptions, Located, Reading, Selection,
-    Sensors, Waiting, Wanted,
+    Actuator, ApplyError, Balancer, BalancerOptions, Decentral, GuardOptions, Located, Reading,
+    Selection, Sensors, Waiting, Wanted,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Environment, Nanos, Pid, ThreadId};
 use evenly_policy::by_name;
@@ -132,7 +132,9 @@ pub(crate) fn start(policy: &str, scenario: Scenario) -> (Watched, Balancer) {
     let mut balancer = match info.decentral {
         None => Balancer::new(options, machine.now()),
         // Those of CPUs sleep: only their caretaker's points are looked at.
-        Some(cut_off) => Balancer::decentral(options, cut_off, &[], period, 1, machine.now()).0,
+        Some(cut_off) => {
+            Decentral::with_caretaker(options, cut_off, &[], period, 1, machine.now()).0
+        }
     };
     for thread in machine.sim.candidates() {
         let baseline = thread.times;

@@ -22,8 +22,8 @@ use crate::share::Shares;
 use crate::tuning::Tuning;
 use crate::workers::Workers;
 use evenly_engine::{
-    Balancer, BalancerOptions, DomainSpread, Observer, Period, PeriodControl, PeriodOptions,
-    Tracker, TrackerOptions,
+    Balancer, BalancerOptions, Decentral, DomainSpread, Observer, Period, PeriodControl,
+    PeriodOptions, Tracker, TrackerOptions,
 };
 use evenly_model::{CpuSet, DomainId, Environment, Nanos};
 use std::sync::{Arc, Mutex};
@@ -195,8 +195,14 @@ impl Live {
                 guard: self.options.guard,
             };
             let (balancer, board) = if let Some(cut_off) = decentral {
-                let (caretaker, all) =
-                    Balancer::decentral(options, cut_off, &nodes, period.current(), seed, began);
+                let (caretaker, all) = Decentral::with_caretaker(
+                    options,
+                    cut_off,
+                    &nodes,
+                    period.current(),
+                    seed,
+                    began,
+                );
                 let eyes = || {
                     let source = self.source()?;
                     let machine =

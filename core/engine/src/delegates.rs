@@ -1,0 +1,96 @@
+//! Others that move threads between two points of a [`crate::Balancer`].
+//!
+//! A domain whose CPUs each have a balancer of their own has no cycle in which all threads are read and
+//! moved. Its [`crate::Balancer`] then takes care of the rest: membership, spreading, pauses, the account.
+//! It lets its delegates move threads, and asks them at each of its points what they have read and done.
+
+use crate::verify::Failure;
+use crate::{CostBreakdown, MoveRecord, Reading, Sensors, Times};
+use evenly_model::{CpuId, CpuSet, CpuView, Effort, Nanos, ThreadId};
+use std::sync::Arc;
+
+/// Those that move the threads of a domain between two points of its [`crate::Balancer`].
+///
+/// Threads are named by their ids; of one that has not joined there is nothing to report.
+pub trait Delegates: Send {
+    /// How many of their periods lie between two points of the balancer.
+    fn periods_between_points(&self) -> f64;
+
+    /// A point begins. Their period is `period` from now on. Returns what they have done since the last
+    /// point; the moves only where the last point asked to keep them, as this one does by `keep_moves`.
+    fn begin_point(&mut self, period: Nanos, keep_moves: bool) -> Done;
+
+    /// The CPU on which they have a thread; None where it is on none of theirs.
+    fn place(&self, thread: ThreadId) -> Option<CpuId>;
+
+    /// The last reading of a thread, and when it was made. A thread that they have not read lately is read
+    /// through `machine`.
+    fn read(&self, machine: &mut dyn Sensors, thread: ThreadId, now: Nanos) -> (Reading, Nanos);
+
+    /// The progress of a thread, by the CPUs on which it was.
+    fn progress(&self, thread: ThreadId) -> Option<i64>;
+
+    /// How often they have moved a thread.
+    fn migrations(&self, thread: ThreadId) -> u64;
+
+    /// The speed of a CPU, from 0 to 1 whatever its capacity; None where it has no thread.
+    fn speed(&self, cpu: CpuId) -> Option<f64>;
+
+    /// A thread joins, with its mask within the domain and its times as they were read `at` that time.
+    /// Without `progress` it begins level with the others. Returns its progress.
+    fn join(
+        &mut self,
+        thread: ThreadId,
+        mask: Arc<CpuSet>,
+        times: Times,
+        at: Nanos,
+        progress: Option<i64>,
+    ) -> i64;
+
+    /// A thread leaves: they no longer move it. Returns how often they have.
+    fn leave(&mut self, thread: ThreadId) -> u64;
+
+    /// Where a thread is now, and whether they may move it.
+    fn put(&mut self, thread: ThreadId, cpu: Option<CpuId>, movable: bool);
+
+    /// The CPUs that can be used from now on, sorted.
+    fn set_cpus(&mut self, usable: &[CpuView]);
+
+    /// The threads from now on.
+    fn set_threads(&mut self, threads: &mut dyn Iterator<Item = ThreadId>);
+
+    /// Threads are compared by their progress since `began`; after the first time nothing is changed.
+    fn begin(&mut self, began: Nanos);
+
+    /// Lets them move threads, or not.
+    fn set_active(&self, active: bool);
+
+    /// What they have done and cost so far.
+    fn account(&self) -> Account;
+}
+
+/// What delegates have done since the last point.
+#[derive(Debug, Default)]
+pub struct Done {
+    /// Their moves, where they were kept.
+    pub moves: Vec<MoveRecord>,
+    /// What could not be done.
+    pub failures: Vec<Failure>,
+}
+
+/// What delegates have done and cost, all together.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Account {
+    /// Wake-ups.
+    pub points: u64,
+    /// Moves.
+    pub migrations: u64,
+    /// Moves that failed.
+    pub failed: u64,
+    /// CPU time.
+    pub cpu_time: Nanos,
+    /// Where the time went.
+    pub cost: CostBreakdown,
+    /// What their searches have cost.
+    pub effort: Effort,
+}
