@@ -3,7 +3,7 @@
 //! Under `secretary` the moves cannot be held against a recording: each balancer goes by what it reads at
 //! that moment, and the point that tells of its swap has what was read up to five periods later, when
 //! whoever was behind may be ahead. Its swaps are held against progress in virtual time
-//! (`whoever_is_swapped_is_behind_at_that_moment`, core/sim/tests/decentral.rs); here, that they are
+//! (`whoever_is_swapped_is_behind_at_that_moment`, sim/tests/decentral.rs); here, that they are
 //! swaps, and that all stay level.
 //!
 //! Nothing here depends on how fast the machine is or what else it runs: what other work takes from

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 fn examples() -> Vec<PathBuf> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scenarios");
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/scenarios");
     let mut all: Vec<PathBuf> = fs::read_dir(dir).unwrap().map(|f| f.unwrap().path()).collect();
     all.sort();
     all
