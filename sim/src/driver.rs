@@ -7,10 +7,10 @@
 
 use crate::Sim;
 use crate::report::Sample;
+use evenly_decentral::{CARE, Decentral, Step};
 use evenly_engine::{
-    Balancer, BalancerOptions, CARE, Candidate, Decentral, Event, GuardOptions, Observer, Period,
-    PeriodControl, PeriodOptions, SearchSummary, Selection, Sensors, Step, Summary, Tracker,
-    TrackerOptions,
+    Balancer, BalancerOptions, Candidate, Event, GuardOptions, Observer, Period, PeriodControl,
+    PeriodOptions, SearchSummary, Selection, Sensors, Summary, Tracker, TrackerOptions,
 };
 use evenly_model::{CpuSet, DomainId, Environment, Knowledge, Nanos, ThreadId};
 use evenly_policy::{Mechanism, PolicyInfo};

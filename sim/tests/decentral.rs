@@ -1,9 +1,9 @@
 //! The balancers of CPUs, each with wake-ups of its own, against what OSLB says of them.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+use evenly_decentral::{CARE, Decentral, Step};
 use evenly_engine::{
-    BalancerOptions, CARE, Decentral, Event, GuardOptions, MoveRecord, Observer, PeriodOptions,
-    Selection, Sensors, Step,
+    BalancerOptions, Event, GuardOptions, MoveRecord, Observer, PeriodOptions, Selection, Sensors,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Environment, Nanos};
 use evenly_policy::by_name;

@@ -9,7 +9,6 @@ mod account;
 mod actuate;
 mod admission;
 mod balancer;
-pub mod decentral;
 pub mod delegates;
 mod domains;
 mod event;
@@ -42,7 +41,6 @@ mod weights;
 
 pub use actuate::{Action, perform};
 pub use balancer::{Balancer, BalancerOptions};
-pub use decentral::{Board, CARE, CpuBalancer, Decentral, Step};
 pub use delegates::Delegates;
 pub use domains::{
     DomainSpread, DomainThread, Transfer, home_of_newcomer, left_unused, level_domains, roomiest,

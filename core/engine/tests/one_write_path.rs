@@ -1,4 +1,4 @@
-//! One module changes a machine: `actuate`. The sources of the crate are read.
+//! One module changes a machine: `actuate`. The sources of the engine and of its delegates are read.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
@@ -22,13 +22,15 @@ fn code(path: &Path) -> String {
 
 #[test]
 fn no_module_but_actuate_calls_an_actuator() {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let engine = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let src = engine.join("src");
     let trait_is = std::fs::read_to_string(src.join("machine.rs")).unwrap();
     let of_trait = trait_is.split("pub trait Actuator {").nth(1).unwrap();
     let of_trait = of_trait.split("\n}\n").next().unwrap();
     assert_eq!(of_trait.matches("\n    fn ").count(), WRITES.len(), "a call is not in the list");
     let mut in_actuate = 0;
-    for path in sources(&src) {
+    let delegates = engine.join("../../decentral/src");
+    for path in sources(&src).into_iter().chain(sources(&delegates)) {
         let (name, code) = (path.file_name().unwrap().to_str().unwrap(), code(&path));
         // Machines have one name, so that it can be looked for.
         for machine in ["dynMachine", "dynActuator"] {

@@ -9,8 +9,9 @@ use std::process::Command;
 
 /// The rooms, each with the folders in it, from the lowest up. A crate may depend on crates of its own
 /// room and of rooms below it. Rooms side by side do not know each other.
-const ROOMS: [&[&str]; 6] = [
+const ROOMS: [&[&str]; 7] = [
     &["core"],
+    &["decentral"],
     &["reports"],
     &["linux", "probe", "sim"],
     &["mapping"],
@@ -23,10 +24,11 @@ const EXCEPTIONS: [(&str, &str, &str); 1] =
     [("evenly-cli", "evenly-errors", "errors in one line, as the tools print them")];
 
 /// Crates without system calls, clocks, files.
-const PURE: [&str; 8] = [
+const PURE: [&str; 9] = [
     "evenly-model",
     "evenly-policy",
     "evenly-engine",
+    "evenly-decentral",
     "evenly-sim",
     "evenly-nuco",
     "evenly-doctor",

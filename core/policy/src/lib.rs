@@ -21,7 +21,6 @@ pub mod hpc;
 mod juggle;
 mod reactive;
 pub mod secretary;
-pub mod shared;
 pub mod speed;
 mod spread;
 pub mod stopping;

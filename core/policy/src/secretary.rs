@@ -11,12 +11,12 @@
 //!    as near to what it looks for as all before ([`crate::stopping`]).
 //! 4. The two are swapped.
 //!
-//! What a balancer decides is here ([`Balancer`], [`Hunt`], [`is_faster`]), what they share is in
-//! [`crate::shared`]. The engine has the balancers themselves (`evenly_engine::CpuBalancer`), each
-//! with wake-ups of its own, live and in the simulator: a thread of another CPU is read when, and only
-//! when, it is observed. [`Secretary`] is for recordings, where all has been read before: the balancers
-//! of all CPUs take their turns at each recorded point, in the order of their wake-ups (each at the
-//! point that is nearest).
+//! What a balancer decides is here ([`Balancer`], [`Hunt`], [`is_faster`]). The balancers themselves and what
+//! they share are a crate of their own (`evenly_decentral`). Each has wake-ups of its own there, live and
+//! in the simulator: a thread of another CPU is read when, and only when, it is observed.
+//!
+//! [`Secretary`] is for recordings, where all has been read before: the balancers of all CPUs take their
+//! turns at each recorded point, in the order of their wake-ups (each at the point that is nearest).
 //!
 //! Invariant: only swaps, of threads that may be moved and have been where they are for an interval.
 //!

@@ -19,7 +19,7 @@
 use crate::clock::{now, thread_cpu_time};
 use crate::control::Control;
 use crate::machine::LinuxMachine;
-use evenly_engine::{Board, CpuBalancer, Decentral, Step};
+use evenly_decentral::{Board, CpuBalancer, Decentral, Step};
 use evenly_model::Nanos;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

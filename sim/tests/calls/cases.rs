@@ -1,10 +1,10 @@
 //! The runs: what each policy is given to do, drawn from a seed.
 
 use crate::machine::{Conditions, Recorded, Span, nameless};
+use evenly_decentral::{CARE, CpuBalancer, Decentral, Step};
 use evenly_engine::{
-    Actuator, Balancer, BalancerOptions, CARE, CpuBalancer, Decentral, DomainSpread, DomainThread,
-    Event, GuardOptions, Observer, RunState, Selection, Sensors, Step, Tracker, TrackerOptions,
-    roomiest,
+    Actuator, Balancer, BalancerOptions, DomainSpread, DomainThread, Event, GuardOptions, Observer,
+    RunState, Selection, Sensors, Tracker, TrackerOptions, roomiest,
 };
 use evenly_model::stats::Random;
 use evenly_model::{CpuId, CpuSet, DomainId, Environment, Knowledge, Nanos, ThreadId};

@@ -21,9 +21,10 @@ use crate::scan::Scanner;
 use crate::share::Shares;
 use crate::tuning::Tuning;
 use crate::workers::Workers;
+use evenly_decentral::Decentral;
 use evenly_engine::{
-    Balancer, BalancerOptions, Decentral, DomainSpread, Observer, Period, PeriodControl,
-    PeriodOptions, Tracker, TrackerOptions,
+    Balancer, BalancerOptions, DomainSpread, Observer, Period, PeriodControl, PeriodOptions,
+    Tracker, TrackerOptions,
 };
 use evenly_model::{CpuSet, DomainId, Environment, Nanos};
 use std::sync::{Arc, Mutex};

@@ -1,9 +1,10 @@
 //! Promise P2, call by call: while pinned threads are moved, no call takes the last thread off a CPU.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+use evenly_decentral::{CARE, Decentral, Step};
 use evenly_engine::{
-    Actuator, ApplyError, Balancer, BalancerOptions, CARE, Candidate, Decentral, GuardOptions,
-    Located, Reading, RunState, Selection, Sensors, Step, Times,
+    Actuator, ApplyError, Balancer, BalancerOptions, Candidate, GuardOptions, Located, Reading,
+    RunState, Selection, Sensors, Times,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Environment, Nanos, Pid, ThreadId, Tid};
 use evenly_policy::by_name;

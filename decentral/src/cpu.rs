@@ -3,13 +3,12 @@
 //! Invariant: it reads the threads of its own CPU, once for each wake-up, and others one at a time,
 //! each only after it was drawn and found to be a candidate.
 
-use super::board::{Account, Board, Member, Swap};
-use crate::speed::LEAST_WANTED;
-use crate::{RunState, Sensors, Times};
+use crate::board::{Account, Board, Member, Swap};
+use crate::shared::{Published, Share};
+use evenly_engine::{LEAST_WANTED, RunState, Sensors, Times};
 use evenly_model::stats::Random;
 use evenly_model::{Nanos, ThreadId};
 use evenly_policy::secretary::{self, Hunt, JITTER, LEAD, is_faster, margin};
-use evenly_policy::shared::{Published, Share};
 use evenly_policy::speed::{RESTS, averaged};
 use evenly_policy::stopping::CutOff;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
 //! What balancers share, under all interleavings of their threads:
-//! `RUSTFLAGS="--cfg loom" cargo test -p evenly-policy --test loom`, which `./dev test` runs.
+//! `RUSTFLAGS="--cfg loom" cargo test -p evenly-decentral --test loom`, which `./dev test` runs.
 #![cfg(loom)]
 #![allow(missing_docs, clippy::unwrap_used)]
 
+use evenly_decentral::shared::{Claim, Mean, MoveRate, Share, ThreadCell};
 use evenly_model::Nanos;
-use evenly_policy::shared::{Claim, Mean, MoveRate, Share, ThreadCell};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use loom::thread;

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Nobody waits for anybody: what balancers share is in [`Board`], most of it in single atomic words
-//! ([`evenly_policy::shared`]). A lock is held only for as long as it takes to read one thread (each
+//! ([`shared`]). A lock is held only for as long as it takes to read one thread (each
 //! thread has its own) or to hand one over to a CPU (each CPU has its own).
 //!
 //! A balancer is taken forward in steps ([`CpuBalancer::step`]), each with one reading at most of a
@@ -41,9 +41,12 @@
 //!   threads were moved within lambda ([`HIGH_RATE`]).
 //! - What is said in [`evenly_policy::secretary`] of speeds and candidates.
 
+#![forbid(unsafe_code)]
+
 mod board;
 mod care;
 mod cpu;
+pub mod shared;
 
 pub use board::{Board, HIGH_RATE, Swap};
 pub use cpu::{CpuBalancer, Step};

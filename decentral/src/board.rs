@@ -3,13 +3,14 @@
 //! Invariant: a lock here is held for one reading of one thread, or for as long as it takes to push or
 //! take a list; never while another is waited for.
 
-use crate::actuate::{Action, perform};
-use crate::verify::Failure;
-use crate::{Actuator, ApplyError, CostBreakdown, Machine, MoveRecord, Reading, Sensors, Times};
+use crate::shared::{Claim, Mean, MoveRate, Published, PublishedCell, ThreadCell};
+use evenly_engine::{
+    Action, Actuator, ApplyError, CostBreakdown, Failure, Machine, MoveRecord, Reading, Sensors,
+    Times, perform,
+};
 use evenly_model::Effort;
 use evenly_model::{CpuId, CpuSet, CpuView, FULL_CAPACITY, Nanos, Reason, ThreadId};
 use evenly_policy::secretary::SETTLED;
-use evenly_policy::shared::{Claim, Mean, MoveRate, Published, PublishedCell, ThreadCell};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,9 +1,9 @@
 //! The balancers of all CPUs as the delegates of their caretaker.
 
-use super::board::{Account, Board, Member};
-use super::{CARE, CpuBalancer, Decentral};
-use crate::delegates::{self, Delegates, Done};
-use crate::{Balancer, BalancerOptions, Reading, Sensors, Times};
+use crate::board::{Account, Board, Member};
+use crate::{CARE, CpuBalancer, Decentral};
+use evenly_engine::delegates::{self, Delegates, Done};
+use evenly_engine::{Balancer, BalancerOptions, Reading, Sensors, Times};
 use evenly_model::{CpuId, CpuSet, CpuView, Nanos, ThreadId};
 use evenly_policy::stopping::CutOff;
 use std::collections::HashMap;
