@@ -223,7 +223,9 @@ impl Balancer {
     }
 
     fn verify(&mut self, now: Nanos, observers: &mut [Box<dyn Observer>]) {
-        if verify(&mut self.failures, &mut self.membership, &mut self.notes, now, observers) {
+        let (failures, unweighed) = (&mut self.failures, self.weights.refused.take());
+        let (members, notes) = (&mut self.membership, &mut self.notes);
+        if verify(failures, unweighed, members, notes, now, observers) {
             self.surroundings.ask_for_cpus();
         }
     }

@@ -11,11 +11,12 @@ pub(crate) struct Notes {
     kept: Vec<String>,
     /// A thread that is left alone has been reported; the report names one.
     named_one: bool,
+    noted_weight: bool,
 }
 
 impl Notes {
     pub(crate) fn new(began: Nanos) -> Self {
-        Self { began, kept: Vec::new(), named_one: false }
+        Self { began, kept: Vec::new(), named_one: false, noted_weight: false }
     }
 
     /// For the report.
@@ -47,6 +48,20 @@ impl Notes {
         if std::mem::replace(&mut self.named_one, true) {
             self.tell(now, &text, observers);
         } else {
+            self.note(now, text, observers);
+        }
+    }
+
+    /// A thread does not get a weight: said once.
+    pub(crate) fn not_weighed(
+        &mut self,
+        now: Nanos,
+        failure: &Failure,
+        observers: &mut [Box<dyn Observer>],
+    ) {
+        if !std::mem::replace(&mut self.noted_weight, true) {
+            let text =
+                format!("thread {} keeps its share of a CPU: {}", failure.thread, failure.error);
             self.note(now, text, observers);
         }
     }

@@ -1,5 +1,5 @@
 //! What was found against what was set: threads whose masks are no longer ours, CPUs that can no longer be
-//! used, threads that the system does not let us move.
+//! used, threads that the system does not let us move or weigh.
 //!
 //! It is the first step of a point, and looks at what failed in the one before. A thread that has ended
 //! needs nothing here: its next reading says so.
@@ -28,14 +28,19 @@ impl Failure {
     }
 }
 
-/// Draws the consequences. Returns whether CPUs are to be asked for again.
+/// Draws the consequences. `unweighed` is a thread that did not get its weight. Returns whether CPUs are to be
+/// asked for again.
 pub(crate) fn verify(
     failures: &mut Vec<Failure>,
+    unweighed: Option<Failure>,
     membership: &mut Membership,
     notes: &mut Notes,
     now: Nanos,
     observers: &mut [Box<dyn Observer>],
 ) -> bool {
+    if let Some(failure) = unweighed {
+        notes.not_weighed(now, &failure, observers);
+    }
     let mut asks_for_cpus = false;
     for failure in failures.drain(..) {
         if !failure.is_final() {
@@ -72,7 +77,8 @@ mod tests {
             fails(9, ApplyError::Refused(String::from("no"))),
             fails(2, ApplyError::Gone),
         ];
-        let asks = verify(&mut failures, &mut membership, &mut notes, Nanos::ZERO, &mut observers);
+        let asks =
+            verify(&mut failures, None, &mut membership, &mut notes, Nanos::ZERO, &mut observers);
         assert!(!asks && failures.is_empty());
         let of =
             |t: usize| (membership.threads[t].place.movable, membership.threads[t].place.foreign);
@@ -88,12 +94,26 @@ mod tests {
     }
 
     #[test]
+    fn a_weight_that_is_refused_is_reported_once_and_the_thread_still_moved() {
+        let (mut membership, _) = threads(&[0, 0], 2);
+        let mut notes = Notes::new(Nanos::ZERO);
+        for tid in [1, 0] {
+            let error = ApplyError::Refused(String::from("no"));
+            let refused = Some(Failure { thread: id(tid), error });
+            let now = Nanos::ZERO;
+            assert!(!verify(&mut vec![], refused, &mut membership, &mut notes, now, &mut []));
+        }
+        assert_eq!(notes.kept(), ["thread 1 keeps its share of a CPU: no"]);
+        assert!(membership.threads.iter().all(|t| t.place.movable));
+    }
+
+    #[test]
     fn a_cpu_that_cannot_be_used_is_asked_for_again() {
         let (mut membership, _) = threads(&[0], 2);
         let mut notes = Notes::new(Nanos::ZERO);
         let mut failures =
             vec![Failure { thread: id(0), error: ApplyError::Unusable { wanted: cpus("1") } }];
-        assert!(verify(&mut failures, &mut membership, &mut notes, Nanos::ZERO, &mut []));
+        assert!(verify(&mut failures, None, &mut membership, &mut notes, Nanos::ZERO, &mut []));
         assert!(membership.threads[0].place.movable && notes.kept().is_empty());
     }
 }

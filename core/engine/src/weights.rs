@@ -3,6 +3,7 @@
 use crate::actuate::{self, Action};
 use crate::managed::ManagedThread;
 use crate::notes::Notes;
+use crate::verify::Failure;
 use crate::{ApplyError, Machine, Observer, Wanted};
 use evenly_model::{Nanos, Plan, Snapshot, ThreadId, counted};
 
@@ -16,7 +17,8 @@ pub(crate) struct Weights {
     /// The least and the most that was given last, and how.
     range: Option<(f64, f64)>,
     by: Option<&'static str>,
-    noted_refusal: bool,
+    /// One that was refused since the last point, for [`crate::verify`].
+    pub(crate) refused: Option<Failure>,
     /// When they were given last.
     given_at: Nanos,
 }
@@ -82,18 +84,12 @@ impl Weights {
             .collect();
         let given = actuate::weigh(machine, &wanted);
         self.by = machine.weighs_by();
-        let mut refused = None;
         for (t, given) in threads.iter_mut().filter(|t| t.weight.wanted.is_some()).zip(given) {
             match given {
                 Ok(weight) => t.weight.given = Some(weight),
                 Err(ApplyError::Gone) => {}
-                Err(error) => refused = Some((t.meta.id, error)),
+                Err(error) => self.refused = Some(Failure { thread: t.meta.id, error }),
             }
-        }
-        if let Some((id, error)) = refused
-            && !std::mem::replace(&mut self.noted_refusal, true)
-        {
-            notes.note(now, format!("thread {id} keeps its share of a CPU: {error}"), observers);
         }
         let of = |t: &ManagedThread| Some((t.meta.id, t.weight.given?));
         let weights: Vec<(ThreadId, f64)> = threads.iter().filter_map(of).collect();
@@ -166,12 +162,13 @@ mod tests {
     }
 
     #[test]
-    fn a_weight_that_is_refused_is_reported_once() {
+    fn a_weight_that_is_refused_is_left_to_verify() {
         let mut case = Case::new();
-        case.machine.fails = vec![(id(1), ApplyError::Refused(String::from("no")))];
-        case.give(&[1.5, 0.5], false);
+        let error = ApplyError::Refused(String::from("no"));
+        case.machine.fails = vec![(id(1), error.clone())];
         case.give(&[1.4, 0.6], false);
-        assert_eq!(case.notes.kept(), ["thread 1 keeps its share of a CPU: no"]);
+        assert_eq!(case.weights.refused, Some(Failure { thread: id(1), error }));
+        assert!(case.notes.kept().is_empty());
         let given: Vec<_> = case.threads.iter().map(|t| t.weight.given).collect();
         assert_eq!(given, [Some(1.4), None]);
     }
