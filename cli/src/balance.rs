@@ -18,7 +18,7 @@ use crate::probe::{Prepared, TestimoniesMaker, Watch};
 use crate::restore::{leftovers, shares};
 use crate::{End, tell};
 use anyhow::Context;
-use evenly_engine::{GuardOptions, Mapping, Observer};
+use evenly_engine::{GuardOptions, Observer};
 use evenly_errors::said;
 use evenly_linux::clock::now;
 use evenly_linux::guardian::Guardian;
@@ -27,6 +27,7 @@ use evenly_linux::live::{
     Control, Live, LiveOptions, LiveReport, balanced_above, check_target_is_free,
 };
 use evenly_linux::machine::RankCounts;
+use evenly_linux::mapping::Mapping;
 use evenly_linux::proc::Proc;
 use evenly_linux::restore::{Fate, restore_all};
 use evenly_linux::supervise::{Hooks, Outcome, Signals, SpawnOptions, Supervisor, Threads};

@@ -5,9 +5,9 @@
 use clap::builder::{NonEmptyStringValueParser, PathBufValueParser, PossibleValue};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use evenly_engine::MapBy;
 use evenly_linux::limits::DomainKind;
 use evenly_linux::live::{ProgressKind, SourceKind};
+use evenly_linux::mapping::MapBy;
 use evenly_map::Algorithm;
 use evenly_model::theory::Speeds;
 use evenly_model::{CpuSet, MOST_OF_ANYTHING, Nanos, RATIOS, parse_duration};

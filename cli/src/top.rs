@@ -207,7 +207,7 @@ fn watch(
         levels: Vec::new(),
         parameters: evenly_policy::hpc::Parameters::default(),
         tuning: None,
-        numbered_by: evenly_engine::MapBy::Auto,
+        numbered_by: evenly_linux::mapping::MapBy::Auto,
     };
     let live = Live::new(options, pid, journal);
     #[expect(clippy::disallowed_methods, reason = "no program is started here")]

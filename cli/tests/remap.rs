@@ -6,10 +6,9 @@
 mod common;
 
 use common::*;
-use evenly_engine::weight_of_nice;
 use evenly_linux::limits::Limits;
 use evenly_linux::proc::Proc;
-use evenly_linux::share::{Choice, Real, sched};
+use evenly_linux::share::{Choice, Real, sched, weight_of_nice};
 use evenly_model::{CpuId, CpuSet, Pid, Tid};
 use std::collections::BTreeMap;
 use std::fs;

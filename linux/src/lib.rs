@@ -9,7 +9,7 @@
 //!
 //! | room | what it does | modules |
 //! |---|---|---|
-//! | `run` | a run as a whole | [`live`], [`supervise`], [`tuning`], [`witness`] |
+//! | `run` | a run as a whole | [`live`], [`mapping`], [`supervise`], [`tuning`], [`witness`] |
 //! | `apply` | changes masks and shares | [`machine`], [`share`] |
 //! | `undo` | records changes and undoes them | [`journal`], [`guardian`], [`restore`] |
 //! | `read` | reads threads and what limits them | [`bpf`], [`counters`], [`foreign`], [`limits`], [`memory`], [`pace`], [`scan`], [`taskstats`], [`usage`] |
@@ -28,7 +28,7 @@ mod undo;
 pub use apply::{machine, share};
 pub use read::{bpf, counters, foreign, limits, memory, pace, scan, taskstats, usage};
 pub(crate) use run::{control, workers};
-pub use run::{live, supervise, tuning, witness};
+pub use run::{live, mapping, supervise, tuning, witness};
 pub use sys::{affinity, clock, files, privilege, proc, real, sched};
 pub(crate) use undo::{descent, share_undo};
 pub use undo::{guardian, journal, restore};

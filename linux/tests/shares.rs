@@ -14,7 +14,7 @@ mod captured;
 mod fake_resctrl;
 mod helpers;
 
-use evenly_engine::{Actuator, ShareMechanism, Target};
+use evenly_engine::Actuator;
 use evenly_linux::affinity;
 use evenly_linux::clock::now;
 use evenly_linux::guardian::{self, Guardian};
@@ -26,7 +26,8 @@ use evenly_linux::restore::{self, Fate};
 use evenly_linux::share::groups::{Kind, Parent};
 use evenly_linux::share::sched::{self, Scheduling};
 use evenly_linux::share::{
-    CpuSettings, GroupShares, Real, Resctrl, Resource, Setting, ThreadShares, Way, files, offers,
+    CpuSettings, GroupShares, Real, Resctrl, Resource, Setting, ShareMechanism, Target,
+    ThreadShares, Way, files, offers,
 };
 use evenly_model::{CpuId, CpuSet, Pid, ThreadId, Tid};
 use fake_resctrl::Kernel;

@@ -17,7 +17,6 @@ mod handover;
 mod ledger;
 mod machine;
 mod managed;
-mod mapping;
 mod membership;
 mod memory;
 mod notes;
@@ -30,7 +29,6 @@ mod ranks;
 mod rates;
 #[cfg(test)]
 mod scripted;
-mod share;
 mod speed;
 mod summary;
 mod surroundings;
@@ -51,15 +49,10 @@ pub use machine::{
     Actuator, ApplyError, Located, Machine, MemoryMoved, MemoryUnknown, Neighbour, RankActivity,
     Reading, RunState, Sensors, Tally, Times, Waiting, Wanted,
 };
-pub use mapping::{MapBy, Mapping, Newcomer, Numbering, Placed};
 pub use period::{ADVANCE, Period, PeriodControl, PeriodOptions};
-pub use share::{
-    Bounds, Granularity, NICE_WEIGHTS, ShareError, ShareMechanism, Steps, Target, Wish, fit,
-    nice_of_weight, weight_of_nice,
-};
 pub use speed::LEAST_WANTED;
 pub use summary::{
-    CostBreakdown, DomainSummary, SearchSummary, Summary, ThreadSummary, level_of_stays,
+    CostBreakdown, DomainSummary, Placed, SearchSummary, Summary, ThreadSummary, level_of_stays,
 };
 pub use tracker::{Candidate, Eligible, Selection, Tracker, TrackerOptions};
 pub use verify::Failure;

@@ -73,6 +73,17 @@ impl From<Effort> for SearchSummary {
     }
 }
 
+/// What became of a mapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Placed {
+    /// What its tasks are: rank or thread.
+    pub what: &'static str,
+    /// How many it names.
+    pub named: usize,
+    /// How many of these were put where it says.
+    pub placed: usize,
+}
+
 /// One thread over the whole run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ThreadSummary {

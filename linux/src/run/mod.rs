@@ -2,6 +2,7 @@
 
 pub(crate) mod control;
 pub mod live;
+pub mod mapping;
 pub mod supervise;
 pub mod tuning;
 pub mod witness;

@@ -8,7 +8,8 @@ use super::LinuxMachine;
 use super::registration::whole_mask;
 use crate::affinity;
 use crate::proc::status_number;
-use evenly_engine::{Actuator, ApplyError, MemoryMoved, ShareError, Wanted};
+use crate::share::ShareError;
+use evenly_engine::{Actuator, ApplyError, MemoryMoved, Wanted};
 use evenly_model::{CpuId, CpuSet, Pid, ThreadId};
 
 impl LinuxMachine {

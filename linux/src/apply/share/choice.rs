@@ -10,6 +10,7 @@
 //! No thread may be kept from a CPU by one that only waits, so it is refused, and taken back, where threads
 //! spin.
 
+use super::weights::{ShareError, ShareMechanism, Target};
 use super::{
     CpuSettings, GroupShares, Missing, Offer, RR_LEASE, Real, Resctrl, Resource, Setting,
     ThreadShares, Way, autogroups, realtime_share,
@@ -17,7 +18,7 @@ use super::{
 use crate::affinity;
 use crate::journal::Journal;
 use crate::proc::Proc;
-use evenly_engine::{ShareError, ShareMechanism, Target, Wanted};
+use evenly_engine::Wanted;
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
 use evenly_policy::hpc::Parts;
 use std::collections::{BTreeMap, BTreeSet};

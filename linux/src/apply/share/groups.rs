@@ -21,13 +21,13 @@
 //! were delegated: whose directory, `cgroup.threads` and `cgroup.subtree_control` may be written.
 
 use super::Missing;
+use super::weights::{Bounds, ShareError, ShareMechanism, Steps, Target, weight_of_nice};
 use crate::files::System;
 use crate::journal::{Journal, PARENT_PATH_LIMIT, Process};
 use crate::limits::Limits;
 use crate::proc::Proc;
 use crate::real::Real;
 use crate::share_undo::groups::{empty, prefix, remove, remove_all};
-use evenly_engine::{Bounds, ShareError, ShareMechanism, Steps, Target, weight_of_nice};
 use evenly_model::{Pid, ThreadId};
 use std::collections::{HashMap, HashSet};
 use std::fs;

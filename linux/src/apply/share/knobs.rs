@@ -11,10 +11,10 @@
 //! intel_pstate.rst, amd-pstate.rst).
 
 use super::Missing;
+use super::weights::{Bounds, ShareError, ShareMechanism, Steps, Target};
 use crate::journal::{Journal, JournalView, PREFERENCES, SettingRecord, Slot, State};
 use crate::proc::read_all;
 use crate::real::Real;
-use evenly_engine::{Bounds, ShareError, ShareMechanism, Steps, Target};
 use evenly_model::CpuId;
 use std::collections::HashMap;
 use std::fs;

@@ -10,11 +10,11 @@ pub mod groups;
 pub mod knobs;
 pub mod resctrl;
 pub mod threads;
+mod weights;
 
 use crate::limits::Limits;
 use crate::proc::{Proc, read_all, status_field};
 use crate::sched::Scheduling;
-use evenly_engine::{Granularity, weight_of_nice};
 use evenly_model::{Nanos, Pid, Tid};
 use std::io;
 use std::path::Path;
@@ -28,6 +28,10 @@ pub use groups::GroupShares;
 pub use knobs::{CpuSettings, Setting};
 pub use resctrl::{Resctrl, Resource};
 pub use threads::{ThreadShares, Way};
+pub use weights::{
+    Bounds, Granularity, NICE_WEIGHTS, ShareError, ShareMechanism, Steps, Target, Wish, fit,
+    nice_of_weight, weight_of_nice,
+};
 
 /// For how long a thread is above all normal ones, unless that is asked for again.
 pub const RR_LEASE: Nanos = Nanos::from_millis(1_000);

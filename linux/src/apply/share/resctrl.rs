@@ -12,11 +12,11 @@
 
 use super::Missing;
 use super::groups::{Kind, Parent};
+use super::weights::{Bounds, ShareError, ShareMechanism, Steps, Target};
 use crate::files::Files;
 use crate::journal::{Journal, Process};
 use crate::real::Real;
 use crate::share_undo::groups;
-use evenly_engine::{Bounds, ShareError, ShareMechanism, Steps, Target};
 use evenly_model::{Pid, ThreadId};
 use std::collections::{BTreeMap, HashMap};
 use std::io;

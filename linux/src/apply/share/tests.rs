@@ -1,11 +1,11 @@
 //! Mechanisms on real threads, with and without privileges.
 
+use super::weights::{ShareError, ShareMechanism, Target};
 use super::*;
 use crate::affinity;
 use crate::journal::{Journal, JournalView, StateDir};
 use crate::restore;
 use crate::share_undo;
-use evenly_engine::{ShareError, ShareMechanism, Target};
 use evenly_model::ThreadId;
 use std::path::PathBuf;
 use std::process::{Child, Command};

@@ -9,13 +9,13 @@
 //! Between reading how a thread is scheduled and setting it the program may set it itself; its wish is
 //! then overwritten. A nice value is set by a call of its own that touches nothing else.
 
+use super::weights::{
+    Bounds, ShareError, ShareMechanism, Steps, Target, nice_of_weight, weight_of_nice,
+};
 use super::{ROUND_ROBIN_PRIORITY, RR_LEASE, Real};
 use crate::journal::{Journal, Slot};
 use crate::proc::Proc;
 use crate::sched::{self, Scheduling};
-use evenly_engine::{
-    Bounds, ShareError, ShareMechanism, Steps, Target, nice_of_weight, weight_of_nice,
-};
 use evenly_model::{Nanos, Pid, ThreadId, Tid};
 use std::collections::HashMap;
 use std::io;

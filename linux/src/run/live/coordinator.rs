@@ -11,11 +11,12 @@ use crate::guardian::Guardian;
 use crate::journal::Process;
 use crate::limits::{DomainKind, Limits, Quota};
 use crate::machine::LinuxMachine;
+use crate::mapping::{MapBy, Mapping, Newcomer, Numbering};
 use crate::proc::Proc;
 use crate::scan::Scanner;
 use evenly_engine::{
-    DomainSpread, DomainThread, MapBy, Mapping, Newcomer, Numbering, Selection, Sensors, Tracker,
-    home_of_newcomer, left_unused, roomiest,
+    DomainSpread, DomainThread, Selection, Sensors, Tracker, home_of_newcomer, left_unused,
+    roomiest,
 };
 use evenly_model::{CpuSet, DomainId, Knowledge, Nanos, Pid, ThreadId};
 use std::collections::HashMap;

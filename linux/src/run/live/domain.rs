@@ -296,7 +296,7 @@ mod tests {
     use crate::affinity;
     use crate::journal::LiveJournal;
     use crate::machine::tests::Worker;
-    use evenly_engine::Mapping;
+    use crate::mapping::Mapping;
     use evenly_model::DomainId;
 
     fn join(domain: &Domain, worker: &Worker, original: &CpuSet) {

@@ -4,9 +4,10 @@
 
 use crate::limits::DomainKind;
 use crate::machine::{RankCounts, Testimonies};
+use crate::mapping::{MapBy, Mapping};
 use crate::share::Choice;
 use crate::tuning::Tuning;
-use evenly_engine::{Eligible, GuardOptions, MapBy, Mapping, Period};
+use evenly_engine::{Eligible, GuardOptions, Period};
 use evenly_model::{CpuSet, Knowledge};
 use evenly_policy::PolicyInfo;
 use evenly_policy::hpc::{Levels, Parameters};

@@ -124,8 +124,8 @@ mod tests {
     use super::super::tests::{scene, selection};
     use super::*;
     use crate::machine::tests::Worker;
+    use crate::mapping::Mapping;
     use crate::workers::lock;
-    use evenly_engine::Mapping;
 
     const SECOND: Nanos = Nanos::from_millis(1_000);
 

@@ -3,7 +3,7 @@
 //!
 //! A mapping (of `evenly map`, or anybody's) gives CPUs to tasks by their numbers. The tasks of a
 //! running program are its ranks, numbered by the launcher, or its threads, numbered by when they
-//! were created. Only threads that compute count: those that the [`crate::Tracker`] hands over.
+//! were created. Only threads that compute count: those that the [`Tracker`](evenly_engine::Tracker) hands over.
 //!
 //! Invariants:
 //! - A thread is given CPUs only that it might use before (P1); where the mapping has none of these,
@@ -12,8 +12,8 @@
 //!   processes the same rank unless the launcher says so.
 //! - What is kept grows with the mapping, not with the number of threads that come and go.
 
+use evenly_engine::Placed;
 use evenly_model::{CpuSet, Pid, ThreadId, counted};
-use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Display;
 
@@ -178,17 +178,6 @@ pub struct Mapping {
     first_stranger: Option<u64>,
     /// Threads without a rank, where ranks are mapped.
     without_rank: u64,
-}
-
-/// What became of a mapping.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Placed {
-    /// What its tasks are: rank or thread.
-    pub what: &'static str,
-    /// How many it names.
-    pub named: usize,
-    /// How many of these were put where it says.
-    pub placed: usize,
 }
 
 /// Most numbers that are listed one by one.
