@@ -187,7 +187,6 @@ impl Domain {
             capacity: FULL_CAPACITY,
             threads: c.threads,
             speed: c.speed,
-            paper_speed: None,
         }));
         s.masks = vec![vec![true; s.cpus.len()]];
         let cpus = &s.cpus;

@@ -186,7 +186,6 @@ mod tests {
             capacity: evenly_model::FULL_CAPACITY,
             threads: 0,
             speed: None,
-            paper_speed: None,
         });
         snapshot.threads.extend(at.iter().map(|&cpu| ThreadView {
             id: evenly_model::ThreadId::default(),

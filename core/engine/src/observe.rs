@@ -344,7 +344,6 @@ impl Observation {
                 cpu.capacity = self.rates.capacity(cpu.id).unwrap_or(cpu.capacity);
             }
             cpu.speed = on.speed(elapsed);
-            cpu.paper_speed = on.paper_speed(elapsed);
             if let Some(delegates) = delegates {
                 // Threads have been on several CPUs since the last point.
                 cpu.speed = delegates.speed(cpu.id);

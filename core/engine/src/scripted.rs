@@ -143,13 +143,7 @@ pub(crate) fn threads(at: &[u32], m: u32) -> (Membership, Snapshot) {
         movable: true,
         mask,
     };
-    let cpu = |c| CpuView {
-        id: CpuId(c),
-        capacity: FULL_CAPACITY,
-        threads: 0,
-        speed: None,
-        paper_speed: None,
-    };
+    let cpu = |c| CpuView { id: CpuId(c), capacity: FULL_CAPACITY, threads: 0, speed: None };
     let snapshot = Snapshot {
         threads: at.iter().enumerate().map(view).collect(),
         cpus: (0..m).map(cpu).collect(),

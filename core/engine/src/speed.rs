@@ -1,10 +1,9 @@
 //! The speed of a CPU: how fast it lets the threads of the program progress.
 //!
-//! Two estimates of the same thing. The paper (Juggle, section 2.1) takes the mean progress of the
-//! CPU's threads over the period, and where threads block, stretches it by
-//! t_real / (t_real - t_idle), so that a CPU whose threads are done early does not look slow. It
-//! has to know for how long the CPU was idle, and time in which one thread was blocked while
-//! another was not counts fully. Since each thread's waiting time is known, there is a better one:
+//! The paper (Juggle, section 2.1) takes the mean progress of the CPU's threads over the period, and where
+//! threads block, stretches it by t_real / (t_real - t_idle), so that a CPU whose threads are done early
+//! does not look slow. It has to know for how long the CPU was idle, and time in which one thread was blocked
+//! while another was not counts fully. Since each thread's waiting time is known, there is a better one:
 //! of the time in which threads wanted the CPU (they ran on it or waited for it), the part in
 //! which they ran. Blocked time drops out thread by thread, and a thread alone on an undisturbed
 //! CPU has exactly 1, however coarse the readings are.
@@ -26,15 +25,11 @@ pub(crate) struct OnCpu {
     threads: u32,
     ran: Nanos,
     wanted: Nanos,
-    /// The least time for which one of them was blocked.
-    least_blocked: Nanos,
 }
 
 impl OnCpu {
     /// Adds a thread.
     pub(crate) fn add(&mut self, t: &ThreadView) {
-        self.least_blocked =
-            if self.threads == 0 { t.blocked } else { self.least_blocked.min(t.blocked) };
         self.threads += 1;
         self.ran += t.computed();
         self.wanted += t.demand();
@@ -45,22 +40,11 @@ impl OnCpu {
         self.threads
     }
 
-    fn was_wanted(&self, elapsed: Nanos) -> bool {
-        elapsed > Nanos::ZERO && self.wanted.0 as f64 > LEAST_WANTED * elapsed.0 as f64
-    }
-
     /// CPU time over CPU time and waiting.
     pub(crate) fn speed(&self, elapsed: Nanos) -> Option<f64> {
-        self.was_wanted(elapsed).then(|| self.ran.0 as f64 / self.wanted.0 as f64)
-    }
-
-    /// The paper's estimate. The CPU was idle at most while all threads were blocked, and at most
-    /// for what they left of the period.
-    pub(crate) fn paper_speed(&self, elapsed: Nanos) -> Option<f64> {
-        let idle = self.least_blocked.min(elapsed - self.ran);
-        let mean = self.ran.0 as f64 / f64::from(self.threads.max(1)) / elapsed.0 as f64;
-        (self.was_wanted(elapsed) && idle < elapsed)
-            .then(|| mean * elapsed.0 as f64 / (elapsed - idle).0 as f64)
+        let wanted =
+            elapsed > Nanos::ZERO && self.wanted.0 as f64 > LEAST_WANTED * elapsed.0 as f64;
+        wanted.then(|| self.ran.0 as f64 / self.wanted.0 as f64)
     }
 }
 
@@ -87,14 +71,24 @@ mod tests {
         }
     }
 
+    /// The paper's estimate. The CPU was idle at most while all threads were blocked, and at most for what
+    /// they left of the period.
+    fn paper_speed(threads: &[(u64, u64, u64)]) -> f64 {
+        let elapsed = PERIOD.0 / 1_000_000;
+        let ran: u64 = threads.iter().map(|t| t.0).sum();
+        let least_blocked = threads.iter().map(|t| t.2).min().unwrap();
+        let idle = least_blocked.min(elapsed - ran);
+        ran as f64 / threads.len() as f64 / (elapsed - idle) as f64
+    }
+
     /// Both estimates for such threads.
     fn both(threads: &[(u64, u64, u64)]) -> (f64, f64) {
         let mut cpu = OnCpu::default();
         for &(ran, waited, blocked) in threads {
             cpu.add(&view(ran, waited, blocked));
         }
-        let round = |v: Option<f64>| (v.unwrap() * 1e3).round() / 1e3;
-        (round(cpu.speed(PERIOD)), round(cpu.paper_speed(PERIOD)))
+        let round = |v: f64| (v * 1e3).round() / 1e3;
+        (round(cpu.speed(PERIOD).unwrap()), round(paper_speed(threads)))
     }
 
     #[test]
@@ -145,7 +139,6 @@ mod tests {
     #[test]
     fn a_cpu_that_nobody_wanted_has_no_speed() {
         let none = OnCpu::default();
-        assert_eq!((none.speed(PERIOD), none.paper_speed(PERIOD)), (None, None));
-        assert_eq!(none.speed(Nanos::ZERO), None);
+        assert_eq!((none.speed(PERIOD), none.speed(Nanos::ZERO)), (None, None));
     }
 }

@@ -54,7 +54,6 @@ impl Surroundings {
             capacity: machine.capacity(id),
             threads: 0,
             speed: None,
-            paper_speed: None,
         }));
         for o in observers {
             o.event(&Event::Domain { at, domain, cpus: self.usable.clone() });

@@ -141,10 +141,6 @@ pub struct CpuView {
     /// no thread wanted this CPU to compute. This is the paper's speed (section 2.1) with blocked time
     /// discounted per thread, from its own waiting time.
     pub speed: Option<f64>,
-    /// The paper's own estimate (section 2.1): mean CPU time of its threads over the period,
-    /// multiplied by t_real / (t_real - t_idle), with t_idle as far as the program's threads show it.
-    /// Kept to be compared with `speed`.
-    pub paper_speed: Option<f64>,
 }
 
 /// The state of one domain at one balancing point: all that a policy may look at.

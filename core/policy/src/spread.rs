@@ -368,7 +368,6 @@ mod tests {
             capacity: FULL_CAPACITY,
             threads: on.iter().filter(|&&o| o == c).count() as u32,
             speed: None,
-            paper_speed: None,
         });
         let snapshot = Snapshot {
             point,
@@ -461,7 +460,6 @@ mod tests {
                 id: CpuId(c), capacity: FULL_CAPACITY,
                 threads: 0,
                 speed: None,
-                paper_speed: None,
             });
             let s = Snapshot { cpus: cpus.collect(), masks, threads, ..Snapshot::default() };
             let mut spreader = Spreader::default();

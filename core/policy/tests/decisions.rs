@@ -61,7 +61,6 @@ fn any_snapshot(most_threads: usize, most_cpus: usize) -> impl Strategy<Value = 
                         capacity: FULL_CAPACITY,
                         threads: threads.iter().filter(|t| t.cpu == c).count() as u32,
                         speed,
-                        paper_speed: speed,
                     })
                     .collect();
                 Snapshot {

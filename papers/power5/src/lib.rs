@@ -304,7 +304,6 @@ impl Machine<'_> {
             capacity: FULL_CAPACITY,
             threads: 1,
             speed: None,
-            paper_speed: None,
         };
         Snapshot {
             cpus: (0..ranks).map(cpu).collect(),
@@ -340,7 +339,6 @@ impl Machine<'_> {
             t.blocked = waited - before.waited;
             t.progress = i64::try_from(computed.0).unwrap_or(i64::MAX);
             cpu.speed = (t.ran > Nanos::ZERO).then_some(1.0);
-            cpu.paper_speed = cpu.speed;
         }
     }
 

@@ -51,7 +51,7 @@ pub fn snapshot(
     }
     let cpus = sums.iter().enumerate().map(|(c, &(threads, ran, wanted))| {
         let speed = (wanted > 0).then(|| ran as f64 / wanted as f64);
-        CpuView { id: CpuId(c as u32), capacity: FULL_CAPACITY, threads, speed, paper_speed: speed }
+        CpuView { id: CpuId(c as u32), capacity: FULL_CAPACITY, threads, speed }
     });
     Snapshot {
         point: 5,

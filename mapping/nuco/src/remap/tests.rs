@@ -56,7 +56,6 @@ impl Machine {
             capacity: FULL_CAPACITY,
             threads: threads.iter().filter(|t| t.cpu == c as usize).count() as u32,
             speed: None,
-            paper_speed: None,
         };
         let task = |i: usize| TaskView {
             process: Pid(i as i32),

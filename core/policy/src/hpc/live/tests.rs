@@ -116,13 +116,7 @@ impl Program {
             movable: true,
             mask: 0,
         };
-        let cpu = |id| CpuView {
-            id: CpuId(id),
-            capacity: FULL_CAPACITY,
-            threads: 2,
-            speed: None,
-            paper_speed: None,
-        };
+        let cpu = |id| CpuView { id: CpuId(id), capacity: FULL_CAPACITY, threads: 2, speed: None };
         Snapshot {
             point: self.iterations,
             now: Nanos::from_millis(self.took),
