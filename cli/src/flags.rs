@@ -9,12 +9,12 @@ use evenly_linux::limits::DomainKind;
 use evenly_linux::live::{ProgressKind, SourceKind};
 use evenly_linux::mapping::MapBy;
 use evenly_map::Algorithm;
-use evenly_model::theory::Speeds;
 use evenly_model::{CpuSet, MOST_OF_ANYTHING, Nanos, RATIOS, parse_duration};
 use evenly_nuco::map::Alpha;
 use evenly_nuco::{by_name, policies};
 use evenly_policy::PolicyInfo;
 use evenly_policy::hpc::{Parameter, ParameterError};
+use evenly_theory::Speeds;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 

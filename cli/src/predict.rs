@@ -7,10 +7,8 @@ use crate::report::warn_if_unfinished;
 use crate::{End, output};
 use anyhow::Context;
 use evenly_engine::{Period, PeriodControl, PeriodOptions};
-use evenly_model::theory::{
-    ExactTime, Prediction, Question, Regime, Shape, Speeds, predict as ask,
-};
 use evenly_model::{Nanos, counted};
+use evenly_theory::{ExactTime, Prediction, Question, Regime, Shape, Speeds, predict as ask};
 use evenly_trace::{Program, Recording};
 use serde_json::{Value, json};
 use std::fmt::Write as _;

@@ -18,7 +18,7 @@
 
 use crate::report::Sample;
 use evenly_model::Nanos;
-use evenly_model::theory::{ExactTime, Shape};
+use evenly_theory::{ExactTime, Shape};
 
 /// What the idealised algorithm runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use crate::{
 };
 use evenly_engine::Observer;
 use evenly_model::Nanos;
-use evenly_model::theory::{self, Shape};
 use evenly_policy::{Mechanism, PolicyInfo, reference};
+use evenly_theory::{self as theory, Shape};
 
 /// The name under which the idealised algorithm of section 3 runs.
 pub const IDEAL: &str = "ideal";

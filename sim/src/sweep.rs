@@ -5,7 +5,7 @@
 
 use crate::{IdealOptions, ideal};
 use evenly_model::Nanos;
-use evenly_model::theory::{Shape, static_time};
+use evenly_theory::{Shape, static_time};
 use rayon::prelude::*;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,13 +1,13 @@
 //! Progress in retired instructions, on CPUs of unequal speed of which the kernel says nothing: the
-//! bounds are those of `evenly_model::theory::Speeds`, with the sum of speeds in the place of m.
+//! bounds are those of `evenly_theory::Speeds`, with the sum of speeds in the place of m.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use evenly_model::theory::Speeds;
 use evenly_model::{CpuId, Nanos};
 use evenly_policy::by_name;
 use evenly_sim::{
     Barrier, Counters, DriverOptions, Outcome, Scenario, Sharing, Sim, Stranger, simulate,
 };
+use evenly_theory::Speeds;
 
 fn ms(ms: u64) -> Nanos {
     Nanos::from_millis(ms)

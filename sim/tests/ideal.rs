@@ -3,11 +3,11 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_model::Nanos;
-use evenly_model::theory::{self, ExactTime, Shape};
 use evenly_policy::by_name;
 use evenly_sim::{
     Barrier, IDEAL, IdealOptions, IdealRun, MOST_SAMPLES, Report, RunError, Simple, Sweep, ideal,
 };
+use evenly_theory::{self as theory, ExactTime, Shape};
 use proptest::prelude::*;
 use std::sync::atomic::AtomicBool;
 

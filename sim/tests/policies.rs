@@ -2,7 +2,6 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_engine::Sensors;
-use evenly_model::theory::{Job, Shape, reactive_rounds, reactive_time, share};
 use evenly_model::{CpuId, Nanos};
 use evenly_policy::by_name;
 use evenly_policy::stopping::{Gaussian, uniform_skip};
@@ -10,6 +9,7 @@ use evenly_sim::{
     Barrier, Driver, DriverOptions, Outcome, Program, Scenario, Scope, Sharing, Sim, Stranger,
     simulate,
 };
+use evenly_theory::{Job, Shape, reactive_rounds, reactive_time, share};
 
 const LIMIT: Nanos = Nanos::from_millis(3_600_000);
 

@@ -3,13 +3,13 @@
 
 use evenly_engine::Actuator;
 use evenly_model::stats::Random;
-use evenly_model::theory::{self, ExactTime, Shape};
 use evenly_model::{CpuId, CpuSet, Nanos};
 use evenly_policy::by_name;
 use evenly_sim::{
     Barrier, Driver, DriverOptions, Kernel, Outcome, Placement, Scenario, Sharing, Sim, Stranger,
     simulate,
 };
+use evenly_theory::{self as theory, ExactTime, Shape};
 use proptest::prelude::*;
 
 const LIMIT: Nanos = Nanos::from_millis(3_600_000);

@@ -18,7 +18,6 @@ mod printable;
 mod snapshot;
 pub mod stats;
 mod tasks;
-pub mod theory;
 mod time;
 mod words;
 

@@ -30,9 +30,9 @@ pub use page::{page, section};
 pub use traces::Traces;
 
 use evenly_draw::{Chart, HeatMap, Table};
-use evenly_model::theory::{OutOfRange, ShapeError};
 use evenly_model::{ClusterError, GraphError};
 use evenly_sim::RunError;
+use evenly_theory::{OutOfRange, ShapeError};
 use rayon::prelude::*;
 use serde::Serialize;
 

@@ -4,12 +4,12 @@
 
 use crate::FigureError;
 use evenly_engine::{Event, Observer};
-use evenly_model::theory::{self, Shape};
 use evenly_model::{CpuId, CpuSet, Nanos};
 use evenly_policy::{PolicyInfo, by_name};
 use evenly_sim::{
     Barrier, DriverOptions, Outcome, RunError, Scenario, Sim, Simple, simulate, simulate_seen_by,
 };
+use evenly_theory::{self as theory, Shape};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// e of the Juggle paper's EP (sections 4.1 and 4.2).

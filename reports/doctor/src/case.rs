@@ -6,8 +6,8 @@
 use crate::evidence::{CpuUse, ThreadUse};
 use crate::settings::open_mpi_yields;
 use crate::{Evidence, Runtime, Source};
-use evenly_model::theory::Speeds;
 use evenly_model::{CpuId, CpuSet, FULL_CAPACITY};
+use evenly_theory::Speeds;
 
 /// A cause that costs a smaller share of the threads' time is not reported.
 pub(crate) const LEAST: f64 = 0.05;

@@ -7,7 +7,7 @@ use crate::evidence::ThreadUse;
 use crate::rules::{ASLEEP, heavy, idle_beside_waiting, perhaps_slow};
 use crate::settings::binding;
 use crate::{Finding, Kind, Prospect};
-use evenly_model::theory;
+use evenly_theory as theory;
 
 /// A smaller gain is not worth an attempt.
 const LEAST_GAIN: f64 = 1.02;

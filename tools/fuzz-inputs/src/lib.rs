@@ -29,8 +29,8 @@ use evenly_map::{
     read_mapping, read_matrix, read_monitoring, read_objects, read_pairs, read_parts, read_procs,
     read_profile, read_tasks, with_speeds,
 };
-use evenly_model::theory::Speeds;
 use evenly_model::{Cluster, CpuSet, Nanos, RATIOS, Task, TaskGraph, filled, parse_duration};
+use evenly_theory::Speeds;
 use evenly_topology::{
     Machine, TopologyError, parse_free, parse_hmat, parse_huge, parse_kept, parse_slit, parse_xml,
     read_ping_pong,

@@ -24,8 +24,8 @@ use evenly_map::{
     read_monitoring, read_objects, read_pairs, read_parts, read_procs, read_profile, read_tasks,
 };
 use evenly_model::stats::Random;
-use evenly_model::theory::Speeds;
 use evenly_model::{Cluster, CpuId, CpuSet, Task, TaskGraph, filled, parse_duration};
+use evenly_theory::Speeds;
 use evenly_topology::{parse_free, parse_hmat, parse_huge, parse_kept, parse_slit, parse_xml};
 use evenly_trace::Recording;
 use std::collections::{BTreeMap, BTreeSet};

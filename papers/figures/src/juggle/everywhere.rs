@@ -2,8 +2,8 @@
 
 use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
 use evenly_draw::{Axis, Field, HeatMap, LEVELS};
-use evenly_model::theory;
 use evenly_sim::{Sweep, SweepRow};
+use evenly_theory as theory;
 use std::sync::atomic::AtomicBool;
 
 /// Columns: n/m from 1 to 9 in steps of a tenth.

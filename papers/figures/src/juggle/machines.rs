@@ -3,9 +3,9 @@
 use crate::runs::{analysed, approximation, cpus, ms, part, range, run};
 use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
 use evenly_draw::{Axis, Chart, Look, Series};
-use evenly_model::theory::{self, Shape};
 use evenly_model::{CpuId, CpuSet, Nanos};
 use evenly_sim::{Barrier, Cpu, DriverOptions, Scenario, Simple};
+use evenly_theory::{self as theory, Shape};
 use rayon::prelude::*;
 
 const PERIOD: Nanos = ms(100);

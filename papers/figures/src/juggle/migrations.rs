@@ -3,7 +3,7 @@
 use crate::runs::{EP, analysed, part, range, run};
 use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
 use evenly_draw::{Axis, Chart, Look, Series};
-use evenly_model::theory::Shape;
+use evenly_theory::Shape;
 use rayon::prelude::*;
 
 const SHAPES: [(u32, u32); 6] = [(8, 8), (8, 7), (9, 8), (12, 8), (15, 8), (17, 8)];

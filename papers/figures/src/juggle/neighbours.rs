@@ -4,9 +4,9 @@
 use crate::runs::{analysed, mean, ms, range, run};
 use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
 use evenly_draw::{Axis, Chart, Look, Series};
-use evenly_model::theory::Shape;
 use evenly_model::{CpuId, Nanos};
 use evenly_sim::{Barrier, DriverOptions, Scenario, Simple, Stranger};
+use evenly_theory::Shape;
 use rayon::prelude::*;
 
 const CPUS: u32 = 8;

@@ -4,8 +4,8 @@
 use crate::runs::{EP, part};
 use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
 use evenly_draw::{Axis, Chart, Look, Series};
-use evenly_model::theory::{self, Shape};
 use evenly_sim::{IdealOptions, ideal};
+use evenly_theory::{self as theory, Shape};
 use rayon::prelude::*;
 
 const FLOORS: std::ops::RangeInclusive<u32> = 1..=10;

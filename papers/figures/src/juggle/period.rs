@@ -5,8 +5,8 @@ use crate::runs::{EP, analysed, part, range, run};
 use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
 use evenly_draw::value_at;
 use evenly_draw::{Axis, Chart, Look, Series};
-use evenly_model::theory::{self, Shape};
 use evenly_sim::{IdealOptions, ideal};
+use evenly_theory::{self as theory, Shape};
 use rayon::prelude::*;
 
 /// lambda / e of a fine grid up to `most`.

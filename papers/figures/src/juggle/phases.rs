@@ -4,8 +4,8 @@ use crate::runs::{analysed, approximation, mean, ms, part, range, run};
 use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
 use evenly_draw::{Axis, Chart, Look, Series};
 use evenly_model::Nanos;
-use evenly_model::theory::{self, Shape};
 use evenly_sim::{Barrier, Simple};
+use evenly_theory::{self as theory, Shape};
 use rayon::prelude::*;
 
 const PHASE: Nanos = ms(1_000);

@@ -4,8 +4,8 @@
 use crate::runs::{EP, analysed, cpus, ms, run};
 use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
 use evenly_draw::{Axis, Chart, Look, Series};
-use evenly_model::theory::{self, Shape};
 use evenly_sim::DriverOptions;
+use evenly_theory::{self as theory, Shape};
 use rayon::prelude::*;
 
 const CPUS: u32 = 8;

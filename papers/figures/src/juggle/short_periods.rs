@@ -4,8 +4,8 @@ use crate::runs::{analysed, ms, range, run};
 use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
 use evenly_draw::{Axis, Chart, Look, Series};
 use evenly_model::Nanos;
-use evenly_model::theory::{self, Shape};
 use evenly_sim::{Costs, Scenario, Sharing};
+use evenly_theory::{self as theory, Shape};
 use rayon::prelude::*;
 
 const PHASE: Nanos = ms(3_000);

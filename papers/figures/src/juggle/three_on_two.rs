@@ -4,7 +4,7 @@ use crate::runs::{analysed, ms, range, watch};
 use crate::{Agrees, Drawing, FigureError, Finding, Lanes, Made, Panel};
 use evenly_draw::{Axis, Chart, Look, Series};
 use evenly_engine::Event;
-use evenly_model::theory::Shape;
+use evenly_theory::Shape;
 
 /// Periods that are shown.
 const PERIODS: u64 = 9;

@@ -3,8 +3,8 @@
 
 use crate::figure;
 use evenly_figures::{select, sweep_map};
-use evenly_model::theory::upper_bound;
 use evenly_sim::Sweep;
+use evenly_theory::upper_bound;
 use std::sync::atomic::AtomicBool;
 
 /// A CSV as it is written, read back.

@@ -2,9 +2,9 @@
 //!
 //! Notation in the comments: f = floor(n/m), c = ceil(n/m), so that c = f + 1 where slots differ.
 
-use super::exact::ratio;
-use super::{ExactTime, OutOfRange, Shape};
-use crate::Nanos;
+use crate::exact::ratio;
+use crate::{ExactTime, OutOfRange, Shape};
+use evenly_model::Nanos;
 use num_rational::BigRational;
 use num_traits::{One, ToPrimitive};
 

@@ -3,12 +3,12 @@
 //! Invariant: every time is that of an ideal: no costs, fair CPUs, identical threads, nobody else
 //! on the machine. What is promised is never more than a bound permits.
 
-use super::{
+use crate::{
     ExactTime, OutOfRange, Shape, SingleBalance, Speeds, balanced_phases, continuous_time,
     expected_single_balance, lag_bound, phases_bound, phases_time, proactive_limit,
     rarely_balanced_time, reactive_time, reactive_time_anywhere, static_time, unbalanced_time,
 };
-use crate::{Nanos, counted};
+use evenly_model::{Nanos, counted};
 
 /// A program and its machine.
 #[derive(Debug, Clone, PartialEq, Eq)]

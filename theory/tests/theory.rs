@@ -4,7 +4,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_model::Nanos;
-use evenly_model::theory::*;
+use evenly_theory::*;
 use num_rational::Ratio;
 
 type R = Ratio<i128>;

@@ -11,8 +11,8 @@
 //! not follow: Eq. 21 gives 1.5 e, Eq. 14 gives 1.33 e. They agree where 2 - n/m is a power of 2,
 //! such as 12 on 8.
 
-use super::{ExactTime, OutOfRange, Shape};
-use crate::Nanos;
+use crate::{ExactTime, OutOfRange, Shape};
+use evenly_model::Nanos;
 
 /// Eq. 19: the time after which all threads have ended, if the balancer was called `k` times:
 /// e (2 - 2^-k).

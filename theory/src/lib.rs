@@ -26,6 +26,8 @@
 //! asks for it. An equation outside the range for which it was derived gives an [`OutOfRange`], not
 //! a number. Where the paper's print has a slip the derived equation is here, and says so.
 
+#![forbid(unsafe_code)]
+
 mod exact;
 mod phases;
 mod prediction;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: nothing is ever rounded. Numerator and denominator grow as they must.
 
-use crate::Nanos;
+use evenly_model::Nanos;
 use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{One, ToPrimitive, Zero};

@@ -3,9 +3,9 @@
 //!
 //! Invariant: there is at least one CPU, each speed is above zero, the fastest stands first.
 
-use super::exact::ratio;
-use super::{ExactTime, Shape};
-use crate::Nanos;
+use crate::exact::ratio;
+use crate::{ExactTime, Shape};
+use evenly_model::Nanos;
 use num_bigint::BigInt;
 use num_rational::BigRational;
 use std::cmp::{Ordering, Reverse};
@@ -220,10 +220,10 @@ mod tests {
             assert!(all.unit());
             for n in 1..40 {
                 let s = all.shape(n).unwrap();
-                assert_eq!(all.continuous_time(n, E), super::super::continuous_time(s, E));
-                assert_eq!(all.static_time(n, E), super::super::static_time(s, E));
-                assert_eq!(all.best_static_time(n, E), super::super::static_time(s, E));
-                assert!((all.upper_bound(n) - super::super::upper_bound(n, m)).abs() < 1e-12);
+                assert_eq!(all.continuous_time(n, E), crate::continuous_time(s, E));
+                assert_eq!(all.static_time(n, E), crate::static_time(s, E));
+                assert_eq!(all.best_static_time(n, E), crate::static_time(s, E));
+                assert!((all.upper_bound(n) - crate::upper_bound(n, m)).abs() < 1e-12);
             }
         }
     }

@@ -8,9 +8,9 @@
 //! (30 %), though it runs with 5 threads on 16 CPUs (31.25 %), as all other figures of the example
 //! do. Counted by threads, as work over capacity, it is 92.5 %. Both are here.
 
-use super::exact::ratio;
-use super::{ExactTime, OutOfRange};
-use crate::Nanos;
+use crate::exact::ratio;
+use crate::{ExactTime, OutOfRange};
+use evenly_model::Nanos;
 use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::ToPrimitive;
