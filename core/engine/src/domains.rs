@@ -77,8 +77,7 @@ pub fn home_of_newcomer(domains: &[CpuSet], groups: &[CpuSet], cpu: CpuId) -> Op
 ///
 /// `rooms` has the usable CPUs of each domain; `allowed` tells for each class of threads in which
 /// domains they may use one of these.
-#[must_use]
-pub fn level_domains(
+fn level_domains(
     rooms: &[usize],
     allowed: &[Vec<bool>],
     threads: &[DomainThread],

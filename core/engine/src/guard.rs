@@ -120,7 +120,7 @@ const TOLERATED: f64 = 0.005;
 
 /// The guard of one domain.
 #[derive(Debug, Clone)]
-pub struct Guard {
+pub(crate) struct Guard {
     options: GuardOptions,
     state: State,
     began: Nanos,
@@ -135,8 +135,7 @@ pub struct Guard {
 
 impl Guard {
     /// A guard that begins its warm-up at `now`.
-    #[must_use]
-    pub fn new(options: GuardOptions, now: Nanos) -> Self {
+    pub(crate) fn new(options: GuardOptions, now: Nanos) -> Self {
         Self {
             options,
             state: State::Balancing,
@@ -151,19 +150,17 @@ impl Guard {
     }
 
     /// Whether balancing is paused now.
-    #[must_use]
-    pub fn paused(&self) -> bool {
+    pub(crate) fn paused(&self) -> bool {
         self.state == State::Paused
     }
 
     /// Whether balancing has stood down.
-    #[must_use]
-    pub fn stood_down(&self) -> bool {
+    pub(crate) fn stood_down(&self) -> bool {
         self.state == State::Down
     }
 
     /// The set of threads or CPUs has changed: what was being measured no longer compares.
-    pub fn disturbed(&mut self, now: Nanos) {
+    pub(crate) fn disturbed(&mut self, now: Nanos) {
         if matches!(self.state, State::Reference | State::Paused) {
             self.state = State::Balancing;
             self.next = now + self.options.warm_up;
@@ -171,7 +168,7 @@ impl Guard {
     }
 
     /// One balancing point: the period that ended, and what each thread ran and was blocked in it.
-    pub fn point(
+    pub(crate) fn point(
         &mut self,
         now: Nanos,
         elapsed: Nanos,
@@ -233,8 +230,7 @@ impl Guard {
     }
 
     /// What has been found.
-    #[must_use]
-    pub fn verdict(&self) -> Verdict {
+    pub(crate) fn verdict(&self) -> Verdict {
         if self.logs.count() == 0 {
             return Verdict::default();
         }

@@ -40,11 +40,9 @@ mod weights;
 pub use actuate::{Action, perform};
 pub use balancer::{Balancer, BalancerOptions};
 pub use delegates::Delegates;
-pub use domains::{
-    DomainSpread, DomainThread, Transfer, home_of_newcomer, left_unused, level_domains, roomiest,
-};
+pub use domains::{DomainSpread, DomainThread, Transfer, home_of_newcomer, left_unused, roomiest};
 pub use event::{CpuRecord, Event, MoveRecord, Observer, PointRecord, ThreadMeta, ThreadRecord};
-pub use guard::{Guard, GuardOptions, Verdict};
+pub use guard::{GuardOptions, Verdict};
 pub use machine::{
     Actuator, ApplyError, Located, Machine, MemoryMoved, MemoryUnknown, Neighbour, RankActivity,
     Reading, RunState, Sensors, Tally, Times, Waiting, Wanted,

@@ -4,9 +4,10 @@
 //! Invariant: while paused or stood down nothing is moved, and no mask of ours is in force but the one that
 //! the user asked for.
 
+use crate::guard::Guard;
 use crate::managed::ManagedThread;
 use crate::notes::Notes;
-use crate::{Guard, GuardOptions, Observer};
+use crate::{GuardOptions, Observer};
 use evenly_model::Nanos;
 
 /// What becomes of balancing at a point.

@@ -29,8 +29,8 @@ pub use knobs::{CpuSettings, Setting};
 pub use resctrl::{Resctrl, Resource};
 pub use threads::{ThreadShares, Way};
 pub use weights::{
-    Bounds, Granularity, NICE_WEIGHTS, ShareError, ShareMechanism, Steps, Target, Wish, fit,
-    nice_of_weight, weight_of_nice,
+    Bounds, Granularity, ShareError, ShareMechanism, Steps, Target, Wish, fit, nice_of_weight,
+    weight_of_nice,
 };
 
 /// For how long a thread is above all normal ones, unless that is asked for again.

@@ -12,7 +12,7 @@ use evenly_model::{CpuId, Nanos, Pid, ThreadId};
 use std::fmt;
 
 /// Weights of the kernel's 40 nice values, from -20 to 19 (`sched_prio_to_weight`).
-pub const NICE_WEIGHTS: [f64; 40] = [
+const NICE_WEIGHTS: [f64; 40] = [
     88761., 71755., 56483., 46273., 36291., 29154., 23254., 18705., 14949., 11916., 9548., 7620.,
     6100., 4904., 3906., 3121., 2501., 1991., 1586., 1277., 1024., 820., 655., 526., 423., 335.,
     272., 215., 172., 137., 110., 87., 70., 56., 45., 36., 29., 23., 18., 15.,
