@@ -118,7 +118,7 @@ fn reactive_says_what_its_latency_costs() {
         let (domain, _, notes) = d.balancer().summary(now);
         let (idle, expected) = (domain.idle_s.unwrap(), 2.0 * late.as_secs_f64());
         assert!((idle / expected - 1.0).abs() < 0.2, "{period} ms: {idle} s, not {expected} s");
-        assert!(notes.iter().any(|n| n.contains("what reacting costs")), "{notes:?}");
+        assert!(notes.iter().any(|n| n.contains("the cost of reacting")), "{notes:?}");
     }
 }
 
