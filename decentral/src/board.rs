@@ -232,7 +232,7 @@ impl Board {
     }
 
     /// Whether balancers swap threads now. While they do not they need not be woken: the caretaker reads
-    /// what nobody else does.
+    /// what they do not.
     #[must_use]
     pub fn active(&self) -> bool {
         self.active.load(Acquire)
@@ -402,7 +402,7 @@ impl Board {
         self.counts.read_ns.fetch_add(time.0, Relaxed);
     }
 
-    /// Swaps two threads, if that is still possible: nobody else has claimed or moved either of them,
+    /// Swaps two threads, if that is still possible: no other balancer has claimed or moved either of them,
     /// and both are where they were seen. `machine` is the one through which masks are changed; no
     /// other may change them meanwhile. Returns whether they were swapped.
     pub fn swap(&self, swap: &Swap, machine: &mut dyn Machine) -> bool {
@@ -438,7 +438,7 @@ impl Board {
             to: *there,
             reason: Reason::Ahead,
         };
-        // No CPU is to be left to nobody in between (promise P2). Who leaves others behind goes first.
+        // No CPU is to be unused in between (promise P2). A thread that shares its CPU goes first.
         // Where both are alone, one is let off its CPU before: it stays where it is until it is moved,
         // and may use the other's as well.
         let (first, second) = if !self.shares(*there) && self.shares(*here) {
@@ -588,7 +588,7 @@ impl Board {
         self.version.fetch_add(1, Release);
     }
 
-    /// The thread is there now, by the caretaker's hand or the kernel's.
+    /// The thread is there now: the caretaker or the kernel has moved it.
     pub(crate) fn put(&self, member: &Arc<Member>, cpu: Option<CpuId>) {
         let seat = cpu.and_then(|c| self.seats.binary_search_by_key(&c, |s| s.cpu).ok());
         if seat == member.seat() {
@@ -619,7 +619,7 @@ impl Board {
         (p.threads > 0).then(|| p.speed / self.weight(seat))
     }
 
-    /// Lets balancers swap threads, or not. By the one who can change masks.
+    /// Lets balancers swap threads, or not. For whoever has the machine that changes masks.
     pub(crate) fn set_active(&self, active: bool) {
         if !self.active.swap(active, Release) && active {
             self.activations.fetch_add(1, Relaxed);

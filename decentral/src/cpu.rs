@@ -174,7 +174,7 @@ impl CpuBalancer {
         })
     }
 
-    /// Takes in threads that have come, and lets go of those that have left.
+    /// Adds threads that have come to the CPU, and drops those that have left it.
     fn take_in(&mut self, board: &Board) {
         let (seat, own) = (self.seat, &mut self.own);
         own.retain(|o| o.member.seat() == Some(seat));
@@ -306,7 +306,7 @@ impl CpuBalancer {
             && search.ahead.allows(board.cpu(there))
     }
 
-    /// Line 6, where somebody was found that it pays to swap with.
+    /// Line 6, where a thread was found that it pays to swap with.
     fn decide(&self, search: &Search, board: &Board, machine: &dyn Sensors) -> Step {
         let outcome = search.hunt.outcome();
         board.searched(outcome.readings as u64, self.members.len() as u64);

@@ -8,17 +8,17 @@
 //!     publish speed of CPU, speeds of threads                and go; other evenlys; pauses of the
 //!     if fast: while searching                               guard; spread where counts differ; the
 //!       draw a thread at random; if it is a candidate,       account for reports and recordings
-//!       read it                                              (reads what nobody has read lately)
+//!       read it                                              (reads what was not read lately)
 //!     swap                                                        |
 //!          |                                                      |
 //!          +------------------- Board: atomics -------------------+
 //! ```
 //!
-//! Nobody waits for anybody: what balancers share is in [`Board`], most of it in single atomic words
-//! ([`shared`]). A lock is held only for as long as it takes to read one thread (each
-//! thread has its own) or to hand one over to a CPU (each CPU has its own).
+//! No balancer waits for another: what they share is in [`Board`], most of it in single atomic words
+//! ([`shared`]). A lock is held only for as long as it takes to read one thread (each thread has its own)
+//! or to add one to the list of a CPU (each CPU has its own).
 //!
-//! A balancer is taken forward in steps ([`CpuBalancer::step`]), each with one reading at most of a
+//! A balancer works in steps ([`CpuBalancer::step`]), each with one reading at most of a
 //! thread that is not its own. In the simulator the steps of all balancers are interleaved in virtual
 //! time, so that what one has observed may no longer hold when it wants to swap; live one worker thread
 //! takes a balancer from one wake-up to the next sleep.
@@ -31,11 +31,11 @@
 //! - A thread is moved by a balancer only while the board is active, with both threads claimed, to a
 //!   CPU of its own mask.
 //! - The caretaker moves threads only while it alone can change masks.
-//! - Of two threads that swap CPUs which each has to itself, one is let off its CPU first, so that neither
-//!   CPU is left to nobody in between (promise P2).
+//! - Of two threads that swap CPUs which each has to itself, one is unpinned first, so that no CPU is
+//!   unused in between (promise P2).
 //!
 //! Where this departs from the paper:
-//! - Membership is not each balancer's business: one hand finds threads and spreads them, and it does
+//! - Membership is not the business of each balancer: the caretaker finds threads and spreads them, and does
 //!   nothing else.
 //! - "The migration rate is high" (3.2) is not defined there. Here it is where more than a quarter of the
 //!   threads were moved within lambda ([`HIGH_RATE`]).

@@ -1,5 +1,5 @@
 //! What balancers that decide each for itself share (OSLB, sections 3.1 and 3.2): speeds that were
-//! published, how many threads move, and which thread may be moved by whom. Nobody ever waits here.
+//! published, how many threads move, and which thread may be moved by whom. Nothing here ever waits.
 //!
 //! The paper protects the global core speed with a lock. Here each quantity that has to be right in
 //! itself is one word, and is changed by one atomic instruction.
@@ -188,16 +188,16 @@ impl MoveRate {
     }
 }
 
-/// Where a thread is, when it was moved last, and whether somebody is about to move it.
+/// Where a thread is, when it was moved last, and whether a balancer is about to move it.
 #[derive(Debug)]
 pub struct ThreadCell {
-    /// When it was moved last, in nanoseconds, shifted by one; the lowest bit is set while somebody
-    /// has claimed it. 0 where it never was.
+    /// When it was moved last, in nanoseconds, shifted by one; the lowest bit is set while it is
+    /// claimed. 0 where it never was.
     state: AtomicU64,
     place: AtomicU32,
 }
 
-/// A thread that nobody else can claim until this is dropped.
+/// A thread that no other balancer can claim until this is dropped.
 #[derive(Debug)]
 pub struct Claim<'a> {
     cell: &'a ThreadCell,
@@ -220,8 +220,8 @@ impl ThreadCell {
         self.place.load(Acquire)
     }
 
-    /// Says where it is. For those who have claimed it, and for the one who takes care of all threads
-    /// while nobody may claim any.
+    /// Sets where it is. For the balancer that has claimed it, and for the caretaker of all threads while
+    /// none may be claimed.
     pub fn set_place(&self, place: u32) {
         self.place.store(place, Release);
     }
@@ -230,7 +230,7 @@ impl ThreadCell {
         state & CLAIMED == 0 && (state == 0 || now - Nanos(state >> 1) >= stay)
     }
 
-    /// Whether it could be claimed at this moment: nobody has, and it was moved no later than `stay`
+    /// Whether it could be claimed at this moment: it is not claimed, and it was moved no later than `stay`
     /// ago.
     #[must_use]
     pub fn may_be_claimed(&self, now: Nanos, stay: Nanos) -> bool {

@@ -76,7 +76,7 @@ fn swap(a: &ThreadCell, b: &ThreadCell) -> bool {
     true
 }
 
-/// Two balancers want to swap pairs that have a thread in common, in opposite orders: nobody waits
+/// Two balancers want to swap pairs that have a thread in common, in opposite orders: neither waits
 /// (the model would find a deadlock), at most one swaps, and every place still has its one thread.
 #[test]
 fn a_thread_is_swapped_by_one_balancer_at_most() {
@@ -104,7 +104,7 @@ fn a_thread_is_swapped_by_one_balancer_at_most() {
     });
 }
 
-/// Of those who claim one thread at the same time one has it, and nobody else meanwhile.
+/// Of those that claim one thread at the same time one has it, and no other meanwhile.
 #[test]
 fn a_thread_is_claimed_by_one_at_a_time() {
     loom::model(|| {

@@ -271,7 +271,7 @@ impl Story {
         (machine, migrations)
     }
 
-    /// Balanced by one balancer for each CPU. Nobody ends or joins here.
+    /// Balanced by one balancer for each CPU. No thread ends or joins here.
     fn decentral(&self, policy: &str) -> (Recorder, u64) {
         let mut machine = self.recorder();
         let cut_off = by_name(policy).unwrap().decentral.unwrap();
@@ -325,7 +325,7 @@ fn two_that_are_alone_swap_without_leaving_a_cpu() {
     }
 }
 
-/// Where somebody stays behind nobody is let off a CPU: that would be a call for nothing.
+/// Where a thread stays on the CPU none is unpinned: that would be a call for nothing.
 #[test]
 fn three_on_two_need_no_more_calls_than_before() {
     let story = Story {

@@ -149,8 +149,8 @@ struct Group {
     called_at: Nanos,
     /// All threads, as seen last.
     candidates: Vec<Candidate>,
-    /// Threads that have been met, with [`Start::AtOnce`].
-    met: Vec<ThreadId>,
+    /// Threads that have been selected, with [`Start::AtOnce`].
+    selected: Vec<ThreadId>,
     /// The balancers of CPUs, where each CPU has one.
     decentral: Option<Decentral>,
     /// Those that are to be woken when the board is active.
@@ -280,7 +280,7 @@ impl Driver {
                     Start::Recognised => sim.now() + first,
                 },
                 candidates: Vec::new(),
-                met: Vec::new(),
+                selected: Vec::new(),
                 parked,
             }
         };
@@ -448,7 +448,7 @@ impl Driver {
             for b in &mut group.balancers {
                 for (id, times) in b.point(sim, period, observers) {
                     group.tracker.idle(id, times, now);
-                    group.met.retain(|&m| m != id);
+                    group.selected.retain(|&m| m != id);
                 }
                 cost += b.period_cost();
             }
@@ -494,21 +494,21 @@ impl Group {
     /// Threads that were not there at the last balancing point, or that computed no longer and are
     /// runnable again.
     fn newcomers(&mut self, sim: &Sim) -> Vec<Selection> {
-        if self.met.len() == sim.living_of(self.program) {
+        if self.selected.len() == sim.living_of(self.program) {
             return Vec::new();
         }
         sim.refresh(self.program, &mut self.candidates);
-        self.met.retain(|id| self.candidates.binary_search_by_key(id, |c| c.id).is_ok());
-        self.met.sort_unstable();
+        self.selected.retain(|id| self.candidates.binary_search_by_key(id, |c| c.id).is_ok());
+        self.selected.sort_unstable();
         let mut new = Vec::new();
         for c in &self.candidates {
-            if self.met.binary_search(&c.id).is_err()
+            if self.selected.binary_search(&c.id).is_err()
                 && c.state == evenly_engine::RunState::Runnable
             {
                 new.push(Selection { baseline: c.times, thread: c.clone() });
             }
         }
-        self.met.extend(new.iter().map(|s| s.thread.id));
+        self.selected.extend(new.iter().map(|s| s.thread.id));
         new
     }
 

@@ -3,7 +3,7 @@
 //!
 //! A mapping (of `evenly map`, or anybody's) gives CPUs to tasks by their numbers. The tasks of a
 //! running program are its ranks, numbered by the launcher, or its threads, numbered by when they
-//! were created. Only threads that compute count: those that the [`Tracker`](evenly_engine::Tracker) hands over.
+//! were created. Only threads that compute count: those that the [`Tracker`](evenly_engine::Tracker) selects.
 //!
 //! Invariants:
 //! - A thread is given CPUs only that it might use before (P1); where the mapping has none of these,
@@ -55,7 +55,7 @@ pub struct Numbering {
     /// A launcher has numbered processes of the program.
     launched: bool,
     next: u64,
-    /// Numbers below `kept` that somebody had.
+    /// Numbers below `kept` that a task of the program had.
     seen: BTreeSet<u64>,
 }
 
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_given_what_he_might_not_use() {
+    fn no_thread_is_given_what_it_might_not_use() {
         let mut m = mapping(&[(0, "0,2"), (1, "1")], MapBy::Threads);
         let (even, odd) = (cpus("2,4"), cpus("3,5"));
         let newcomer = |tid, may_use| Newcomer {

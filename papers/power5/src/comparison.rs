@@ -37,7 +37,7 @@ pub struct ArmReport {
     pub computing_percent: Vec<f64>,
     /// Changes of priorities.
     pub changes: usize,
-    /// Iterations in which somebody computes for less than HIGH_UTIL.
+    /// Iterations in which a rank computes for less than HIGH_UTIL.
     pub uneven_iterations: usize,
     /// The time with the speeds that follow from decode shares by one function for all programs.
     pub by_share_time_s: f64,

@@ -9,14 +9,14 @@
 //! some before ([`Program::needs`]), and never for less than [`Program::exchange_s`].
 //!
 //! A rank that is woken becomes runnable at once and runs after the *latency* of its scheduling class:
-//! under CFS another process may have its CPU ([`Latency`]); in the class of HPC tasks nobody else
-//! goes first. As in the paper a rank computes as long as it is runnable, so latency is computing, and
+//! under CFS another process may have its CPU ([`Latency`]); in the class of HPC tasks no other
+//! process goes first. As in the paper a rank computes as long as it is runnable, so latency is computing, and
 //! the other context of its core is busy meanwhile.
 //!
 //! When ranks are woken their iterations are over, and there is a balancing point: the policy `hpc-*`
 //! ([`evenly_policy::hpc::Hpc`], the `decide` that runs live) is shown a snapshot of all ranks, with the counters
-//! that the probe has live, and plans weights. It is told what parts are made of here
-//! ([`Parts::POWER`]: steps), as it is told live by the mechanism. A context gets the priority whose decode cycles are
+//! that the probe has live, and plans weights. The snapshot says what parts are made of here
+//! ([`Parts::POWER`]: steps), as the mechanism says live. A context gets the priority whose decode cycles are
 //! nearest to its weight ([`priority_for`]), from that moment on. Each rank may run on its own context only.
 //!
 //! Invariant: what a rank computes in each iteration is drawn before the run, so that all arms run the

@@ -67,7 +67,7 @@ fn auto_is_not_behind_with_points_anywhere() {
     }
 }
 
-/// Iterations after a switch in which somebody waits for more than HIGH_UTIL allows.
+/// Iterations after a switch in which a rank waits for more than HIGH_UTIL allows.
 fn uneven_after(r: &Run, program: &Program, switch: usize) -> usize {
     let first = program.initial + switch;
     (first..first + 15).take_while(|&i| r.least_utilisation(i) < 0.85).count()
