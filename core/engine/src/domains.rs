@@ -73,10 +73,8 @@ pub fn home_of_newcomer(domains: &[CpuSet], groups: &[CpuSet], cpu: CpuId) -> Op
 
 /// Which threads have to change their domains, so that no move is left that lowers the greater of
 /// two loads; with it go the moves that make room, where masks permit no direct one. Where masks
-/// permit all, the loads then differ by no more than one thread makes.
-///
-/// `rooms` has the usable CPUs of each domain; `allowed` tells for each class of threads in which
-/// domains they may use one of these.
+/// permit all, the loads then differ by no more than one thread makes. The arguments are those of
+/// [`DomainSpread::look`].
 fn level_domains(
     rooms: &[usize],
     allowed: &[Vec<bool>],
@@ -260,8 +258,9 @@ impl DomainSpread {
         &self.rooms
     }
 
-    /// One look; the arguments are those of [`level_domains`]. Returns the threads that have to
-    /// move, once that has been so for a second.
+    /// One look. `rooms` has the usable CPUs of each domain; `allowed` says for each class of threads in which
+    /// domains they may use one of these. Returns the threads that have to move, once that has been so for a
+    /// second.
     pub fn look(
         &mut self,
         now: Nanos,
