@@ -133,7 +133,8 @@ fn the_source_that_needs_capabilities() {
         let enough = (0..4).any(|k| {
             let iters = (60_000_000_u64 << (2 * k)).to_string();
             let program = [spmd.as_str(), "--threads", "3", "--iters", &iters, "--phases", "3"];
-            let (output, report) = tool.json(&format!("--source bpf --policy {policy}"), &program);
+            let (output, report) =
+                tool.json(&format!("-v --source bpf --policy {policy}"), &program);
             if let Some(why) = report["failure"].as_str() {
                 evenly_testing::skip("bpf", why);
                 return true;
