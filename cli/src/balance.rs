@@ -79,7 +79,7 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
             return Ok(End::Like(e.outcome()));
         }
     };
-    // From here on the program runs: failures are told, not returned.
+    // From here on the program runs: failures are reported, not returned.
     let watch = prepared.map(|prepared| prepared.start(supervisor.threads(), &mut notes));
     let command = args.program.command.iter().map(|a| a.to_string_lossy().into_owned()).collect();
     let mut facts = Facts::new(&args.balance, supervisor.pid(), command, notes, began);
@@ -182,7 +182,7 @@ struct Probes {
     env: Vec<(OsString, OsString)>,
 }
 
-/// `--probe on`. What cannot be loaded is told, and noted.
+/// `--probe on`. What cannot be loaded is reported, and noted.
 fn probes(args: &RunArgs, notes: &mut Vec<String>) -> Probes {
     let mut probes = Probes::default();
     // Those can do nothing without it.
@@ -210,7 +210,7 @@ fn probes(args: &RunArgs, notes: &mut Vec<String>) -> Probes {
     probes
 }
 
-/// What keeps a launcher from binding ranks that are to be placed here. It is told, and noted.
+/// What keeps a launcher from binding ranks that are to be placed here. It is reported, and noted.
 fn unbound_ranks(args: &RunArgs, notes: &mut Vec<String>) -> Vec<(OsString, OsString)> {
     let by = match (&args.balance.map, args.balance.policy) {
         (Some(_), _) => "--map",
@@ -259,13 +259,13 @@ struct Said {
     mapping: Option<Mapping>,
     knowledge: Option<Arc<Knowledge>>,
     parameters: Parameters,
-    /// Reads what threads tell of their waiting.
+    /// Reads what threads report of their waiting.
     told_by: Option<TestimoniesMaker>,
     /// Reads what ranks count.
     counts: Option<RankCounts>,
 }
 
-/// A balancer at work beside the supervisor.
+/// A balancer that runs beside the supervisor.
 struct Balancing {
     control: Control,
     thread: Option<JoinHandle<Result<LiveReport, String>>>,
@@ -276,13 +276,13 @@ struct Balancing {
     facts: Facts,
 }
 
-/// Balancing that could not begin. It has been told why.
+/// Balancing that could not begin. The reason has been reported.
 struct Failed {
     facts: Box<Facts>,
     why: String,
 }
 
-/// Says once why the program is not balanced (promise P8), and gives the reason back.
+/// Says once why the program is not balanced (promise P8), and returns the reason.
 fn not_balancing(error: &anyhow::Error) -> String {
     let why = said(error);
     tell(&format!("evenly: not balancing, the program runs as it is: {why}"));
@@ -306,7 +306,7 @@ impl Balancing {
         }
     }
 
-    /// Ends balancing, gives masks back, and reports. Returns whether the program was balanced.
+    /// Ends balancing, restores masks, and reports. Returns whether the program was balanced.
     fn finish(mut self, outcome: Outcome) -> bool {
         self.control.end();
         let live = match self.thread.take().map(JoinHandle::join) {
@@ -335,7 +335,7 @@ impl Balancing {
     }
 }
 
-/// All that works while a program is balanced.
+/// All that runs while a program is balanced.
 struct Parts {
     control: Control,
     thread: JoinHandle<Result<LiveReport, String>>,
@@ -372,7 +372,7 @@ impl Parts {
         });
         let log = args.verbose.then(|| Log::start(threads)).transpose()?;
         let control = Control::default();
-        // Where it cannot be tuned it is balanced all the same.
+        // Where it cannot be tuned it is balanced nevertheless.
         let tuning = Heuristic::by_name(args.policy.name).and_then(|policy| {
             let tuned = Tuned { policy, parameters: what.parameters.clone() };
             Tuning::create(&dir, tuned).map_err(|e| tell(&format!("evenly: {e}"))).ok()

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// What others take is not told of shorter runs.
+/// The load of other programs is not reported for shorter runs.
 const SHORTEST_S: f64 = 0.5;
 /// The program as it is, among what can be compared.
 const KERNEL: &str = "kernel";
@@ -103,7 +103,7 @@ impl Ends {
     fn catch() -> io::Result<Self> {
         let this = Self { came: Arc::default(), signal: Arc::default() };
         for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|s| !was_ignored(*s)) {
-            // In this order: whoever sees that one came looks which it was.
+            // In this order: code that sees that a signal came then looks which one it was.
             signal_hook::flag::register_usize(signal, this.signal.clone(), signal as usize)?;
             signal_hook::flag::register(signal, this.came.clone())?;
         }

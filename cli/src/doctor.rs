@@ -89,7 +89,7 @@ fn of_process(pid: Pid, args: &DoctorArgs) -> anyhow::Result<End> {
     let threads = supervisor.threads();
     let witness = move || Witness::new(pid).told_by(of_running(pid));
     let watching = Watching::start(threads, witness, until)?;
-    // At its end nobody can ask it any more.
+    // After its end it can no longer be asked.
     let missed = running_misses_mpi(pid);
     let outcome = supervisor.run(&mut Wait);
     let mut evidence = watching.end(command, outcome == Outcome::Detached)?;
@@ -121,7 +121,7 @@ fn of_program(args: &DoctorArgs) -> anyhow::Result<End> {
         applied.iter().map(|s| (OsString::from(s.name), OsString::from(&s.value))).collect();
     leftovers(false);
     let mut notes = Vec::new();
-    // Nobody who has not asked for it need be told that it cannot be loaded.
+    // That it cannot be loaded is reported only if the user asked for it.
     let watch = (args.probe != Some(ProbeArg::Off))
         .then(|| {
             let before = std::env::var_os("LD_PRELOAD");
@@ -146,7 +146,7 @@ fn of_program(args: &DoctorArgs) -> anyhow::Result<End> {
             return Ok(End::Like(e.outcome()));
         }
     };
-    // From here on the program runs: failures are told, not returned.
+    // From here on the program runs: failures are reported, not returned.
     let (pid, threads) = (supervisor.pid(), supervisor.threads());
     let record = args.record.as_deref().map(|path| Record::to(path, pid));
     let watch = prepared.map(|prepared| prepared.start(threads, &mut notes));
@@ -236,8 +236,8 @@ pub(crate) struct Watching {
 }
 
 impl Watching {
-    /// Watches until it is told to end; with a time, until that is over, of which the supervisor is
-    /// told.
+    /// Watches until it is asked to end; with a time, until that is over, and then notifies the
+    /// supervisor.
     fn start(
         threads: Threads,
         witness: impl FnOnce() -> Witness + Send + 'static,

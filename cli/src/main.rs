@@ -46,7 +46,7 @@ pub(crate) enum End {
 const FAILURE: u8 = 125;
 
 fn main() -> ExitCode {
-    // Before anything is read of the environment, which whoever started this process has chosen.
+    // Before anything of the environment is read: the process that started this one has chosen it.
     if let Some(why) = evenly_linux::privilege::from_file() {
         tell(&format!("evenly: {why}"));
         return ExitCode::from(FAILURE);

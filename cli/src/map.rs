@@ -256,7 +256,7 @@ fn too_dear(described: &Described, options: &Options) -> Option<String> {
 }
 
 /// What a message between ranks of one core costs, over one from another core of its node: the one that
-/// waits has to get the CPU first. 2: with it `evenly-bench hosts --on here` has nobody faster than `nuco+`,
+/// waits has to get the CPU first. 2: with it no mapper of `evenly-bench hosts --on here` is faster than `nuco+`,
 /// with 0 three are (tools/bench/README.md).
 const TURN: f64 = 2.0;
 
@@ -306,7 +306,7 @@ fn of_nature(options: Options, nature: Nature) -> Options {
     Options { migration_worth_s, same_core: TURN, ..options }
 }
 
-/// A bound that nobody would keep is not accepted in silence.
+/// Refuses a bound that no mapper would keep.
 ///
 /// # Errors
 /// Where the algorithm does not look at it.
@@ -340,7 +340,7 @@ const READ_IN_A_SECOND: f64 = 12e6;
 
 /// Whoever waits for long knows it: before anything is read, too.
 fn say_how_long_to_read(files: &Files, quiet: bool) {
-    // What is no file (a pipe) has no length; what is not there is told by whoever reads it.
+    // A pipe has no length; a missing file is reported when it is read.
     let length = |path: &Path| std::fs::metadata(path).map_or(0, |m| m.len());
     let bytes = files.all().map(length).sum::<u64>() as f64;
     let seconds = bytes / READ_IN_A_SECOND;
@@ -379,7 +379,7 @@ fn say_how_long(case: &Case, algorithms: &[Algorithm], options: &Options, quiet:
             [] => String::new(),
             names => format!(", and what {} needs", names.join(" and ")),
         };
-        // Nobody is told of less than a tenth of a second.
+        // Less than a tenth of a second is not reported.
         let digits = usize::from(seconds < 9.95);
         let seconds = seconds.max(0.1);
         tell(&format!(
@@ -455,7 +455,7 @@ fn judged(case: &Case, path: &Path) -> anyhow::Result<Mapped> {
     Ok(case.judge(name, mapping))
 }
 
-/// What whoever starts the program by this mapping must know.
+/// What the user must know to start the program by this mapping.
 fn launcher_notes(args: &MapArgs, case: &Case, mapped: &Mapped) -> Vec<String> {
     let Some(format) = evenly_map::format(&args.format) else { return Vec::new() };
     let described = evenly_map::is_synthetic(&args.topology);

@@ -24,7 +24,7 @@ const MOST: usize = 4096;
 pub(crate) struct Counting {
     // The programs look for it in this process.
     mapping: Mapping,
-    /// Whether the policy goes by it, or has been told of messages.
+    /// Whether the policy uses these counts, or messages were given by the user.
     decides: bool,
 }
 
@@ -33,7 +33,7 @@ type Environment = Vec<(OsString, OsString)>;
 
 impl Counting {
     /// The probe for this command, and variables with which it has to be started. None where it cannot be
-    /// loaded, which is told, and noted for the report.
+    /// loaded, which is reported, and noted for the report.
     pub(crate) fn prepare(
         command: &[OsString],
         mpicc: Option<&OsStr>,

@@ -1,10 +1,10 @@
 //! `evenly topology --measure --network`: several hosts and the network between them, measured by what
 //! MPI's launcher starts on each.
 //!
-//! The launcher first starts evenly itself on each host, which tells about the host in a directory that all
-//! share, so that whatever cannot be is found before anything is measured. Where a host's memory was not
-//! measured before it starts evenly again, which does that; then the ping-pong (`probe/c/pingpong.c`), unless
-//! what it found for these hosts is kept. The launcher's own words go to standard error.
+//! The launcher first starts evenly itself on each host. Each process describes its host in a directory that
+//! all share, so that problems are found before anything is measured. If the memory of a host was not measured
+//! yet, the launcher starts evenly again to do that. Then it starts the ping-pong (`probe/c/pingpong.c`),
+//! unless an earlier result for these hosts is kept. The launcher's own output goes to standard error.
 
 use crate::balance::check_command;
 use crate::flags::TopologyArgs;
@@ -27,8 +27,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// What a process that the launcher has started does: one of each host tells about it, and measures it
-/// before where it is to.
+/// What a process that the launcher has started does: one on each host describes that host, and measures it
+/// first if asked to.
 pub(crate) fn one(args: &TopologyArgs, dir: &Path) -> anyhow::Result<End> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname")
         .context("cannot read the name of this host")?;
@@ -131,7 +131,7 @@ pub(crate) fn all(args: &TopologyArgs, notes: &mut Vec<String>) -> anyhow::Resul
     Ok(join(&hosts, network)?)
 }
 
-/// Has the launcher start evenly on each host, and what each told in a directory, which is made.
+/// Has the launcher start evenly on each host, each writing what it found into a directory, which is created.
 fn each_host(args: &TopologyArgs, dir: &Path, options: &[&str]) -> anyhow::Result<Vec<Told>> {
     fs::create_dir(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let evenly = std::env::current_exe().context("cannot find this program's own file")?;

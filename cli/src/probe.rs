@@ -32,7 +32,7 @@ const MOST: usize = 16_384;
 /// Of a thread at most so many others are remembered for which it was seen to wait, with the calls.
 const MOST_OTHERS: usize = 256;
 
-/// Makes one more reader of what threads tell.
+/// Makes one more reader of the wait reports of threads.
 pub(crate) type TestimoniesMaker = Box<dyn Fn() -> Option<Testimonies> + Send>;
 
 /// The probe for a program that is to be started: all but the thread that reads it, which may not be there
@@ -56,7 +56,7 @@ struct State {
 /// What is known of a thread.
 struct Known {
     last: Observed,
-    /// How often it was seen to wait, and for whom in which call.
+    /// How often it was seen to wait, for which thread or rank, and in which call.
     waiting: u32,
     waited_for: HashMap<(Call, Whom), u32>,
 }
@@ -152,7 +152,7 @@ impl State {
 
 impl Prepared {
     /// The probe for this command, and variables with which it has to be started; `before` is what
-    /// `LD_PRELOAD` would be without. None where it cannot be loaded, which is told, and noted for the report.
+    /// `LD_PRELOAD` would be without. None where it cannot be loaded, which is reported, and noted for the report.
     pub(crate) fn for_command(
         command: &[OsString],
         before: Option<&OsStr>,
@@ -223,7 +223,7 @@ impl Watch {
         Box::new(move || Some(testimonies(mapping.reader().ok()?)))
     }
 
-    /// Whether a program had MPI of which the command did not tell: what waits in it is not known.
+    /// Whether a program used MPI although its command names no launcher: waits in MPI are then unknown.
     pub(crate) fn misses_mpi(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.read();
@@ -258,7 +258,7 @@ pub(crate) fn unseen_mpi(form: &str) -> String {
     )
 }
 
-/// Reads what the threads of a program tell that runs with the probe of another evenly already.
+/// Reads the wait reports of a program that already runs with the probe of another evenly.
 fn reader_of(pid: Pid) -> Option<Reader> {
     let process = Path::new("/proc").join(pid.to_string());
     let environment = read_all(&process.join("environ")).ok()?;
@@ -271,19 +271,19 @@ fn reader_of(pid: Pid) -> Option<Reader> {
     Reader::of(file, path.to_owned()).ok()
 }
 
-/// What the threads of such a program tell.
+/// The wait reports of such a program.
 pub(crate) fn of_running(pid: Pid) -> Option<Testimonies> {
     reader_of(pid).map(testimonies)
 }
 
-/// Whether such a program has MPI of which its command did not tell.
+/// Whether such a program uses MPI although its command names no launcher.
 pub(crate) fn running_misses_mpi(pid: Pid) -> bool {
     reader_of(pid).is_some_and(|mut reader| {
         reader.read(now(), &mut Vec::new()).is_ok() && reader.counts().unseen_mpi
     })
 }
 
-/// What threads tell, in the words of the balancing cycle.
+/// Wait reports, in the terms of the balancing cycle.
 fn testimonies(mut reader: Reader) -> Testimonies {
     let mut seen: Vec<Observed> = Vec::new();
     Box::new(move |now, out| {
@@ -300,7 +300,7 @@ fn testimonies(mut reader: Reader) -> Testimonies {
     })
 }
 
-/// Asks until nobody wants to know any more.
+/// Asks until no user of the answers is left.
 fn ask(state: &Weak<Mutex<State>>) {
     loop {
         std::thread::sleep(INTERVAL);

@@ -67,7 +67,7 @@ fn cache_for_probe(part: &str) -> anyhow::Result<PathBuf> {
     )
 }
 
-/// The MPI probe for a program, built where it is not there yet, which is told; and which MPI it is for.
+/// The MPI probe for a program, built if it does not exist yet, which is reported; and which MPI it is for.
 pub(crate) fn built_probe(
     used: &Used,
     mpicc: Option<&OsStr>,

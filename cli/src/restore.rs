@@ -104,7 +104,7 @@ fn name(program: Process) -> Option<String> {
     Some(stat.name())
 }
 
-/// Which program is left to whom, and how its masks can be had all the same.
+/// Which program is left to which balancer, and how to restore its masks nevertheless.
 fn left_to(living: &Living) -> String {
     let program = match living.program.map(|p| (p.pid, name(p))) {
         Some((pid, Some(name))) => format!("program {pid} ({name})"),
@@ -127,7 +127,7 @@ fn left_to(living: &Living) -> String {
     format!("{program} was not changed: {held} from evenly (pid {}), {now}", living.evenly.pid)
 }
 
-/// What balancers that are dead, as their guardians are, have left: a line for each, told unless it is quiet.
+/// What balancers that died with their guardians have left: a line for each, printed unless quiet.
 pub(crate) fn leftovers(quiet: bool) -> Vec<String> {
     let found = StateDir::look().map(|dir| left(&dir)).unwrap_or_default();
     let lines: Vec<String> = found.iter().map(left_behind).collect();

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-/// The part of one CPU that watching may use: somebody looks at it, and may well pay for that.
+/// The part of one CPU that watching may use: a user who looks at it accepts this cost.
 const BUDGET: f64 = 0.02;
 
 pub(crate) fn top(args: &TopArgs) -> anyhow::Result<End> {
@@ -97,7 +97,7 @@ fn also(
     world: World<'_>,
     show: impl FnOnce() -> anyhow::Result<Exit>,
 ) -> anyhow::Result<Exit> {
-    // Opened here: a file that cannot be written is told before the screen is taken.
+    // Opened here: a file that cannot be written is reported before the screen is taken.
     let file = std::fs::File::create(path).with_context(|| output::cannot_write(path))?;
     let done = AtomicBool::new(false);
     #[expect(clippy::disallowed_methods, reason = "no program is started here")]

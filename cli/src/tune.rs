@@ -1,4 +1,4 @@
-//! `evenly tune`: what the balancer of a program goes by, shown and changed while it is at work.
+//! `evenly tune`: the parameters of a program's balancer, shown and changed while it runs.
 
 use crate::flags::TuneArgs;
 use crate::restore::searched;
@@ -84,7 +84,7 @@ fn table(tuned: &Tuned) -> String {
     text
 }
 
-/// As many digits as anybody wants to read.
+/// As many digits as are useful to read.
 fn rounded(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
 }

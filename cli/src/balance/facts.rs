@@ -151,7 +151,7 @@ impl Facts {
             verdict: String::new(),
         }
         .judged();
-        // A failure has been told when it came.
+        // A failure was reported when it occurred.
         if !self.quiet && report.failure.is_none() {
             tell_lines(&report.text(self.verbose));
         }

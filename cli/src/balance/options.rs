@@ -1,5 +1,5 @@
 //! The options of balancing, checked before the program starts: what cannot work is bad input, and what is
-//! only odd is a note.
+//! only unusual is a note.
 
 use super::filter::Filter;
 use crate::flags::BalanceArgs;
@@ -57,7 +57,7 @@ pub(super) fn check_outputs(args: &BalanceArgs) -> anyhow::Result<()> {
 }
 
 /// A list of CPUs of which the program can use none is bad input. Where it can use some, those that
-/// it cannot are told, and returned as a note for the report.
+/// it cannot use are reported, and returned as a note for the report.
 pub(super) fn check_cpus(args: &BalanceArgs, allowed: &CpuSet) -> anyhow::Result<Vec<String>> {
     if let Some(asked) = &args.cpus {
         if asked.and(allowed).is_empty() {
@@ -96,8 +96,8 @@ pub(crate) fn allowed(program: Option<Pid>) -> anyhow::Result<CpuSet> {
     }
 }
 
-/// `--map`. A mapping of which no task can have its place is bad input; what else is odd about it is
-/// told, and added to the notes.
+/// `--map`. A mapping of which no task can have its place is bad input; other problems with it
+/// are reported, and added to the notes.
 pub(super) fn mapping(
     args: &BalanceArgs,
     allowed: &CpuSet,
@@ -141,8 +141,7 @@ pub(super) fn mapping(
     Ok(Some(Mapping::new(found.places)))
 }
 
-/// What a policy that places threads by load is told of machine and program; notes say what it is not
-/// told.
+/// What a policy that places threads by load knows of machine and program; notes say what is unknown.
 pub(super) fn knowledge(
     args: &BalanceArgs,
     notes: &mut Vec<String>,
@@ -169,7 +168,7 @@ pub(super) fn knowledge(
                 1 => format!(
                     "{name}: this machine has one NUMA node: threads are placed by load among its \
                      CPUs, messages cost {}, and no memory is moved",
-                    // One that all have tells no CPU from another.
+                    // A cache that all CPUs share does not distinguish them.
                     if known.caches.iter().all(|(_, sets)| sets.len() == 1) {
                         "the same between all of them"
                     } else {
@@ -203,7 +202,7 @@ pub(super) fn levels() -> Levels {
     std::iter::once(nodes).chain(caches).collect()
 }
 
-/// What a policy goes by that can be tuned (`--set`).
+/// The parameters of a policy that can be tuned (`--set`).
 pub(super) fn parameters(args: &BalanceArgs) -> anyhow::Result<Parameters> {
     let mut parameters = Parameters::default();
     anyhow::ensure!(
@@ -229,7 +228,7 @@ fn told_to_spin(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
 }
 
 /// A mechanism of `--shares` that the policy has no weights for is bad input; one that this machine lacks is
-/// told, and threads are only placed.
+/// reported, and threads are only placed.
 pub(super) fn check_shares(args: &BalanceArgs, notes: &mut Vec<String>) -> anyhow::Result<()> {
     let choice: Choice = args.shares.into();
     if choice.gives_parts() {
@@ -275,7 +274,7 @@ pub(super) fn check_shares(args: &BalanceArgs, notes: &mut Vec<String>) -> anyho
     Ok(())
 }
 
-/// Whether the user has told of messages.
+/// Whether the user has given messages.
 pub(super) fn tells_messages(args: &BalanceArgs) -> bool {
     args.profile.is_some() || args.edges.is_some()
 }

@@ -16,7 +16,7 @@
 //! equal to the last bit.
 //!
 //! How runs come about is behind the trait [`Executor`]: [`ProcessExecutor`] starts real
-//! processes, tests give a scripted one. The crate prints nothing; [`Progress`] tells the caller
+//! processes, tests give a scripted one. The crate prints nothing; [`Progress`] informs the caller
 //! what happens and [`table()`] makes the text.
 
 #![forbid(unsafe_code)]

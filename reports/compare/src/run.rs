@@ -90,7 +90,7 @@ pub trait Progress {
     fn interrupted(&mut self) {}
 }
 
-/// Progress that nobody sees.
+/// Progress that is not shown.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 

@@ -53,7 +53,7 @@ pub struct Warning {
     pub text: String,
 }
 
-/// Others may take so much of the CPUs before it is told.
+/// Other programs may take this part of the CPUs before it is reported.
 const MUCH_BY_OTHERS: f64 = 0.05;
 
 /// The warning where others took much of the CPUs in a run: their shares, one a run.

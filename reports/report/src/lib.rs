@@ -71,7 +71,7 @@ pub struct RunReport {
     pub failure: Option<String>,
     /// Whether balancing ever began.
     pub started: bool,
-    /// The number of compute threads that the user told evenly to wait for.
+    /// The number of compute threads that the user told evenly to wait for (`--threads`).
     pub expected_threads: Option<u32>,
     /// Whether the user chose threads by name.
     pub filtered: bool,
@@ -97,7 +97,7 @@ pub struct RunReport {
     /// Where the threads' time went. Filled in by [`RunReport::judged`]; None where nothing was
     /// balanced.
     pub efficiency: Option<Efficiency>,
-    /// What the probe has told, where there was one in the program.
+    /// What the probe has reported, if the program had one.
     pub probe: Option<ProbeReport>,
     /// What MPI ranks have counted while they ran, where they did.
     pub messages: Option<MessagesReport>,
@@ -202,7 +202,7 @@ impl RunReport {
         if all > 0.0 { time(|t| t.blocked_s + t.spun_s.unwrap_or(0.0)) / all } else { 0.0 }
     }
 
-    /// The part of their time that threads spun. None where one did not tell.
+    /// The part of their time that threads spun. None if it is unknown for one of them.
     fn spun_share(&self) -> Option<f64> {
         let threads = &self.summary.threads;
         let spun: f64 = threads.iter().map(|t| t.spun_s).sum::<Option<f64>>()?;

@@ -1,4 +1,4 @@
-//! What the probe has told of threads, and what MPI ranks have counted.
+//! What the probe has reported of threads, and what MPI ranks have counted.
 
 use evenly_model::{Pid, Tid, counted};
 use serde::Serialize;
@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// What the probe has told of the program's threads, each as it was last seen.
+/// What the probe has reported of the program's threads, each as it was last seen.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ProbeReport {
     /// Processes that have had the probe.
@@ -17,7 +17,7 @@ pub struct ProbeReport {
     pub threads: Vec<ProbeThread>,
 }
 
-/// One thread, as it tells itself.
+/// One thread, by its own reports.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ProbeThread {
     /// Its process.
@@ -36,7 +36,7 @@ pub struct ProbeThread {
     pub waits: u32,
     /// How often it was seen to wait, of the times that it was looked at.
     pub seen_waiting: u32,
-    /// For whom, where that is known: in calls of MPI that tell, at barriers.
+    /// For which thread or rank, where that is known: in calls of MPI that name it, and at barriers.
     pub waited_for: Vec<WaitedFor>,
 }
 

@@ -273,7 +273,7 @@ fn threads_that_are_bound_are_why_nothing_was_moved() {
     moved.summary.domains[0].migrations = 7;
     let moved = moved.judged().verdict;
     assert!(moved.contains("progressed unequally") && moved.contains("1 of 3"), "{moved}");
-    // What nuco is for is not that threads are level.
+    // The aim of nuco is not equal progress.
     let mut r = bound(&[]);
     r.policy = policy("nuco");
     assert!(r.clone().judged().verdict.contains("by load and communication"));
@@ -284,12 +284,12 @@ fn threads_that_are_bound_are_why_nothing_was_moved() {
     r.policy = policy("nuco");
     let verdict = r.judged().verdict;
     assert!(verdict.contains("3 of 3 threads have affinity masks of their own"), "{verdict}");
-    // Nor is it what parts of CPUs are for.
+    // Nor is it the aim of shares of CPUs.
     let mut r = bound(&[]);
     r.policy = policy("hpc-auto");
     r.summary.domains[0].weighings = 2;
     assert!(r.judged().verdict.contains("more work received larger shares"));
-    // Bound, each to a CPU of its own: there is nothing to win, whoever sees to it.
+    // Bound, each to a CPU of its own: there is nothing to gain, whatever balances.
     let mut r = balanced();
     r.summary.threads.iter_mut().for_each(|t| t.own_mask = true);
     assert!(r.clone().judged().verdict.contains("No benefit possible"));
@@ -382,7 +382,7 @@ fn the_gain_is_never_silly() {
     };
     let gain = |f| with(f).gain;
     assert_eq!(gain(|_| {}), Some(1.318));
-    // Threads that mostly wait for each other, or for a disk: their own waiting keeps them level.
+    // Threads that mostly wait for each other, or for a disk: their own waiting keeps their progress equal.
     let blocking = |r: &mut RunReport| {
         r.summary.threads.iter_mut().for_each(|t| (t.ran_s, t.blocked_s) = (2.0, 6.0));
         r.summary.domains[0].estimated_gain = Some(3.9);
@@ -620,7 +620,7 @@ fn what_the_probe_has_told() {
         both(1, team.clone()).unwrap(),
         "threads 12 and 13 waited mostly for thread 11 (barrier)"
     );
-    // Beside ranks they are not told of.
+    // They are not reported beside ranks.
     let mut mixed = vec![rank(0, 2.0, &[late(5, 9)])];
     mixed.extend(team);
     assert_eq!(both(2, mixed), None);

@@ -188,7 +188,7 @@ impl RunReport {
                  them.",
                 self.balanced_s
             ),
-            // Of those that tell whom they wait for it is known why.
+            // Where it is known for whom they wait, the reason is known.
             _ if self.blocked_share() > MUCH_BLOCKED
                 || self.policy.gives_weights
                 || self.whom().is_some() =>

@@ -151,7 +151,7 @@ struct ThreadRow {
     blocked: Nanos,
     minor: u64,
     major: u64,
-    /// Absent where threads tell nothing of their waiting.
+    /// Absent where threads do not report their waiting.
     #[serde(default)]
     spinning: Option<Nanos>,
     /// Their turns: all of these, or none.
@@ -184,7 +184,7 @@ impl ThreadRow {
 
 /// The same in this order, as it is written.
 type PlainRow = (u32, CpuId, i64, Nanos, Nanos, Nanos, u64, u64);
-/// With what it tells of its waiting, if that is known, and of its turns.
+/// With what is known of its waiting and of its turns.
 #[rustfmt::skip]
 type TurnsRow = (
     u32, CpuId, i64, Nanos, Nanos, Nanos, u64, u64, Option<Nanos>,

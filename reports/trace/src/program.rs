@@ -24,7 +24,7 @@ pub struct Program {
     pub period: Nanos,
     /// CPU time of a thread, on average, while all were there.
     pub ran: Nanos,
-    /// Its phases, or why they cannot be told.
+    /// Its phases, or why they are unknown.
     pub phases: Result<Phases, NoPhases>,
 }
 
@@ -39,11 +39,11 @@ pub struct Phases {
     pub total: u64,
 }
 
-/// Why the length of a phase cannot be told.
+/// Why the length of a phase is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoPhases {
     /// No thread ever waited for some periods: one phase, barriers at which threads spin, or
-    /// threads so level that all come at once.
+    /// threads of progress so equal that all arrive at once.
     #[error("its threads never wait for long, so that barriers cannot be seen")]
     NeverBlocked,
     /// Somebody waits in almost every period.
@@ -128,7 +128,7 @@ fn median(mut all: Vec<Nanos>) -> Nanos {
     all.get(all.len() / 2).copied().unwrap_or(Nanos::ZERO)
 }
 
-/// A barrier is met when somebody waits, and passed with the last window of that wait.
+/// A barrier is reached when a thread waits, and passed with the last window of that wait.
 fn phases(
     points: &[&PointRecord],
     cpu_time: impl Fn(&[&PointRecord]) -> Nanos,

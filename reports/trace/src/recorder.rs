@@ -81,7 +81,7 @@ struct Shared {
     /// channel orders the events themselves.
     queued: AtomicUsize,
     dropped: AtomicU64,
-    /// Whether the writer has been told that the queue fills. Relaxed: a wake-up too many or a look
+    /// Whether the writer has been notified that the queue fills. Relaxed: a wake-up too many or a look
     /// later does no harm.
     woken: AtomicBool,
     /// Whether writing has failed, so that points need not be built any more.
@@ -156,7 +156,7 @@ impl Recorder {
 
     fn stop(&mut self, last: Message) -> io::Result<RecordStats> {
         let Some(writer) = self.writer.take() else { return Ok(RecordStats::default()) };
-        // The send fails only where the writer has ended, which joining it will tell.
+        // The send fails only if the writer has ended, and joining it returns why.
         let _ = self.sender.send(last);
         writer.thread().unpark();
         writer.join().unwrap_or_else(|_| Err(io::Error::other("the writer thread has panicked")))
@@ -166,7 +166,7 @@ impl Recorder {
 impl Drop for Recorder {
     /// Writes what is queued, without an end record: readers see that the run did not finish.
     fn drop(&mut self) {
-        // Nobody is left who could be told of a failure.
+        // A failure can no longer be returned.
         let _ = self.stop(Message::Abandon);
     }
 }

@@ -29,7 +29,7 @@ struct Thread {
     ran: f64,
     waited: f64,
     blocked: f64,
-    /// Of `ran`, as far as it told.
+    /// The part of `ran` that it reported as spinning.
     spun: Option<f64>,
     present: f64,
     moves: u64,
