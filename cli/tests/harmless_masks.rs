@@ -8,8 +8,8 @@ use common::*;
 use evenly_linux::affinity;
 use evenly_model::{CpuSet, Tid};
 
-/// How many times masks are read.
-const LOOKS: usize = 300;
+/// How many times masks are read, each after another move or balancing point.
+const LOOKS: usize = 20;
 
 #[test]
 fn a_program_stays_inside_the_mask_that_it_was_started_with() {
@@ -23,7 +23,10 @@ fn a_program_stays_inside_the_mask_that_it_was_started_with() {
     let program = evenly.program();
     wait_until("balancing to begin", || evenly.journal().is_some_and(|j| j.records.len() >= 3));
     for _ in 0..LOOKS {
-        for (tid, mask) in masks(program) {
+        evenly.wait_until_point();
+        let masks = masks(program);
+        assert_eq!(masks.len(), 4, "{masks:?}");
+        for (tid, mask) in masks {
             assert_eq!(mask, one, "thread {tid}");
         }
     }
@@ -83,7 +86,10 @@ fn threads_with_masks_of_their_own_keep_them() {
     let mut evenly = state.attach("juggle", 3, program.pid());
     wait_until_narrowed(program.pid(), &whole, 3);
     for _ in 0..LOOKS {
-        for (tid, mask) in masks(program.pid()) {
+        evenly.wait_until_point();
+        let masks = masks(program.pid());
+        assert_eq!(masks.len(), 4, "{masks:?}");
+        for (tid, mask) in masks {
             assert!(mask.is_subset(&whole));
             assert!(tid != own || mask == one, "{mask}");
         }
@@ -95,70 +101,90 @@ fn threads_with_masks_of_their_own_keep_them() {
     }
 }
 
-#[test]
-fn the_union_of_all_masks_does_not_shrink() {
+/// `next` waits for something after which masks may be others.
+fn is_on_all_cpus(policy: &str, next: impl Fn(&Evenly)) {
     let Some(whole) = whole() else { return };
     let threads = whole.len() + 1;
-    for policy in ["juggle", "hybrid", "secretary", "static"] {
-        let state = State::new();
-        // The first thread works too: no idle one is left to make up for the pinned ones.
-        let (n, iters) = (threads.to_string(), "1000000000000");
-        let command = [&workload("spmd"), "--threads", &n, "--main-works", "1", "--iters", iters];
-        let evenly = state.run(policy, threads as u32, &command);
-        let program = evenly.program();
-        wait_until_narrowed(program, &whole, 1);
-        for _ in 0..LOOKS {
-            let Some(masks) = steady_masks(program) else { continue };
-            let union = masks.values().fold(CpuSet::new(), |all, m| all.or(m));
-            assert_eq!(union, whole, "{policy}: {masks:?}");
-        }
+    let state = State::new();
+    // The first thread works too: no idle one is left to make up for the pinned ones.
+    let (n, iters) = (threads.to_string(), "1000000000000");
+    let command = [&workload("spmd"), "--threads", &n, "--main-works", "1", "--iters", iters];
+    let evenly = state.run(policy, threads as u32, &command);
+    let program = evenly.program();
+    wait_until_narrowed(program, &whole, 1);
+    for _ in 0..LOOKS {
+        next(&evenly);
+        let masks = wait_for("steady masks", || steady_masks(program));
+        assert_eq!(masks.len(), threads, "{masks:?}");
+        let union = masks.values().fold(CpuSet::new(), |all, m| all.or(m));
+        assert_eq!(union, whole, "{masks:?}");
     }
+}
+
+#[test]
+fn the_union_of_all_masks_does_not_shrink_under_juggle() {
+    is_on_all_cpus("juggle", Evenly::wait_until_moving);
+}
+
+#[test]
+fn the_union_of_all_masks_does_not_shrink_under_hybrid() {
+    is_on_all_cpus("hybrid", Evenly::wait_until_moving);
+}
+
+#[test]
+fn the_union_of_all_masks_does_not_shrink_under_secretary() {
+    is_on_all_cpus("secretary", Evenly::wait_until_moving);
+}
+
+/// Nothing moves once all are placed.
+#[test]
+fn the_union_of_all_masks_does_not_shrink_under_static() {
+    is_on_all_cpus("static", Evenly::wait_until_point);
+}
+
+/// One CPU, and a list for `--cpus` that names CPUs beside it that are not there.
+fn partly_invalid(whole: &CpuSet) -> (CpuSet, String) {
+    let one = CpuSet::single(whole.iter().last().unwrap());
+    let list = format!("{one},1000-1010");
+    (one, list)
 }
 
 #[test]
 fn only_the_cpus_that_were_asked_for_are_used() {
     let Some(whole) = whole() else { return };
-    let one = CpuSet::single(whole.iter().last().unwrap());
-    let state = State::new();
-    // Partly invalid: the part that is there is used.
-    let list = format!("{one},1000-1010");
-    let churn = workload("churn");
-    let evenly = state.start(&[
-        "run",
-        "--policy",
-        "juggle",
-        "--threads",
-        "3",
-        "--cpus",
-        &list,
-        "--",
-        &churn,
-        "--workers",
-        "3",
-        "--duration-s",
-        "300",
-    ]);
+    let (one, list) = partly_invalid(&whole);
+    let (state, churn) = (State::new(), workload("churn"));
+    let command = [churn.as_str(), "--workers", "3", "--duration-s", "300"];
+    let evenly = state.run_with("juggle", 3, &["--cpus", &list], &command);
     let program = evenly.program();
+    wait_until("balancing to begin", || evenly.decisions(" joins domain") >= 3);
     for _ in 0..LOOKS {
-        assert!(masks(program).values().all(|m| *m == one), "of {whole}");
+        evenly.wait_until_point();
+        let masks = masks(program);
+        assert_eq!(masks.len(), 4, "{masks:?}");
+        assert!(masks.values().all(|m| *m == one), "{masks:?} of {whole}");
     }
-    // Also where nothing is balanced, and of what the program sees.
+}
+
+/// Also where nothing is balanced.
+#[test]
+fn a_program_sees_only_the_cpus_that_were_asked_for() {
+    let Some(whole) = whole() else { return };
+    let (_, list) = partly_invalid(&whole);
+    let state = State::new();
     for policy in ["observe", "hybrid"] {
-        let (status, said) = state.output(&[
-            "run",
-            "--policy",
-            policy,
-            "--cpus",
-            &list,
-            "--",
-            "sh",
-            "-c",
-            "nproc >&2",
-        ]);
+        let options = ["run", "--policy", policy, "--cpus", &list, "--"];
+        let command = ["sh", "-c", "nproc >&2"];
+        let (status, said) = state.output(&[&options[..], &command].concat());
         assert_eq!(status, Some(0), "{said}");
         assert!(said.lines().any(|l| l == "1"), "{said}");
     }
-    // Wholly invalid: one line, and nothing is started.
+}
+
+/// One line, and nothing is started.
+#[test]
+fn a_list_without_a_cpu_that_can_be_used_is_refused() {
+    let state = State::new();
     for bad in ["1000-1010", "", "3-1", "x"] {
         let (status, said) =
             state.output(&["run", "--cpus", bad, "--", "sh", "-c", "echo started >&2"]);
@@ -188,10 +214,10 @@ fn hybrid_leaves_no_thread_of_a_blocking_program_pinned() {
     ];
     let mut evenly = state.run("hybrid", threads.parse().unwrap(), &command);
     let program = evenly.program();
-    wait_until("balancing to begin", || evenly.journal().is_some_and(|j| !j.records.is_empty()));
-    let free = |_| masks(program).values().all(|m| *m == whole);
-    let free = (0..LOOKS).filter(|&i| free(i)).count();
-    assert!(free > LOOKS / 2, "free at {free} of {LOOKS} looks");
+    for _ in 0..LOOKS {
+        evenly.wait_until_moving();
+        wait_until_restored(program, &whole);
+    }
     evenly.kill(Signal::KILL);
     evenly.wait();
     wait_until_restored(program, &whole);

@@ -8,7 +8,7 @@ mod common;
 use common::*;
 use evenly_linux::affinity;
 use evenly_linux::proc::Proc;
-use evenly_model::{CpuSet, Nanos, Pid, Tid};
+use evenly_model::{CpuSet, Pid, Tid};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -28,12 +28,6 @@ fn odd(policy: &str, threads: u32, args: &[&str]) -> Option<(Value, Value)> {
     assert_eq!(status.code(), Some(0), "{policy} {args:?}: {said}");
     assert!(!said.contains("panicked") && state.journals().is_empty(), "{said}");
     Some((evenly.report_of_moves(), serde_json::from_str(&evenly.stdout()).unwrap()))
-}
-
-/// How often the balancer of this evenly has read its threads, in the simplest terms: its journal
-/// is told the time at each point.
-fn heartbeat(evenly: &Evenly) -> Nanos {
-    wait_for("a journal", || evenly.journal()).header.heartbeat
 }
 
 #[test]
@@ -56,8 +50,7 @@ fn a_program_that_sets_its_own_affinity_has_its_wish() {
         wait_until("the wish", || masks(program).values().any(|m| *m == wish));
         // Time for evenly to change it.
         for _ in 0..20 {
-            let last = heartbeat(&evenly);
-            wait_until("another point", || heartbeat(&evenly) != last);
+            evenly.wait_until_point();
         }
         state.give("end");
         let status = evenly.wait();

@@ -344,6 +344,13 @@ impl Evenly {
         self.stderr().lines().filter(|l| l.contains(words)).count()
     }
 
+    /// Waits for another balancing point: the journal is given the time at each.
+    pub fn wait_until_point(&self) {
+        let heartbeat = || wait_for("a journal", || self.journal()).header.heartbeat;
+        let before = heartbeat();
+        wait_until("a balancing point", || heartbeat() != before);
+    }
+
     /// Waits until a thread is moved, from now on.
     pub fn wait_until_moving(&self) {
         let moves = || {
