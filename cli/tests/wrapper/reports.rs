@@ -1,9 +1,9 @@
 //! What evenly says of a run: report, JSON, decision log, recording.
 
 use crate::schema::valid;
-use crate::support::{Tool, json, stderr, text, workload};
+use crate::support::{Tool, json, stderr, text, wait_until, workload};
 use evenly_linux::affinity;
-use evenly_model::{CpuSet, Tid};
+use evenly_model::{CpuSet, Reason, Tid};
 use std::fs;
 use std::process::Command;
 
@@ -48,20 +48,24 @@ fn names_of_files() {
 
 #[test]
 fn every_decision_with_its_reason() {
+    const REASONS: [Reason; 4] = [Reason::Spread, Reason::Behind, Reason::Ahead, Reason::Evicted];
     let tool = Tool::new();
-    let spmd = workload("spmd");
-    let output = tool
-        .run(
-            "-v --policy juggle --period 10ms --threads 3",
-            &[&spmd, "--threads", "3", "--iters", "1500000000"],
-        )
-        .output()
-        .unwrap();
-    let said = stderr(&output);
+    let churn = workload("churn");
+    let run = tool.start(
+        "-v --policy juggle --period 10ms --budget 50 --no-guard --threads 3",
+        &[&churn, "--workers", "3", "--duration-s", "300"],
+    );
+    let moves = |said: &str| -> Vec<String> {
+        said.lines().filter(|l| l.contains(" from CPU ")).map(str::to_owned).collect()
+    };
+    wait_until("threads are moved", || moves(&run.said()).len() >= 10);
+    let said = run.end();
     assert!(said.contains("domain 0: CPUs"), "{said}");
-    assert!(said.contains("joins domain 0"), "{said}");
-    let move_line = said.lines().find(|l| l.contains("from CPU"));
-    assert!(move_line.is_some_and(|l| l.contains('(') && l.contains(" s thread ")), "{said}");
+    assert_eq!(said.matches(" joins domain 0").count(), 3, "{said}");
+    for line in moves(&said) {
+        let reason = REASONS.iter().any(|r| line.ends_with(&format!(" ({})", r.text())));
+        assert!(reason && line.contains(" s thread "), "{line}");
+    }
 }
 
 #[test]

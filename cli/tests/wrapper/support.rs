@@ -1,10 +1,12 @@
 //! The tool in a room of its own, and the workloads.
 
 use crate::processes;
+use rustix::process::{Pid as Id, Signal, kill_process};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -96,6 +98,14 @@ impl Tool {
         c
     }
 
+    /// Starts `run` with a program that computes until it is ended.
+    pub(crate) fn start(&self, options: &str, program: &[&str]) -> Started {
+        let log = tempfile::NamedTempFile::new_in(self.dir.path()).unwrap();
+        let mut c = self.run(options, program);
+        c.stdout(Stdio::null()).stderr(log.reopen().unwrap());
+        Started { evenly: Child::spawn(&mut c), log }
+    }
+
     /// As `run`, to the end; the report as JSON.
     #[track_caller]
     pub(crate) fn json(&self, options: &str, program: &[&str]) -> (Output, Value) {
@@ -147,6 +157,44 @@ pub(crate) fn is_root(test: &str) -> bool {
         evenly_testing::skip("root", format!("{test} needs root"));
     }
     root
+}
+
+/// `evenly run` with a program that does not end by itself.
+pub(crate) struct Started {
+    evenly: Child,
+    log: tempfile::NamedTempFile,
+}
+
+impl Started {
+    /// What it has written to standard error.
+    pub(crate) fn said(&self) -> String {
+        text(&fs::read(self.log.path()).unwrap())
+    }
+
+    /// Waits until it has written this to standard error.
+    #[track_caller]
+    pub(crate) fn wait_until_said(&mut self, words: &str) {
+        wait_until(&format!("evenly writes '{words}'"), || {
+            let found = self.said().contains(words);
+            assert!(found || self.evenly.0.try_wait().unwrap().is_none(), "{}", self.said());
+            found
+        });
+    }
+
+    /// Sends a signal that evenly passes on to the program, which ends by it, and evenly as well. All that evenly
+    /// has written to standard error.
+    #[track_caller]
+    pub(crate) fn end(mut self) -> String {
+        kill_process(Id::from_child(&self.evenly.0), Signal::TERM).unwrap();
+        let mut status = None;
+        wait_until("evenly ends", || {
+            status = self.evenly.0.try_wait().unwrap();
+            status.is_some()
+        });
+        let said = self.said();
+        assert_eq!(status.unwrap().signal(), Some(Signal::TERM.as_raw()), "{said}");
+        said
+    }
 }
 
 /// A child that is killed and reaped whatever becomes of the test.
