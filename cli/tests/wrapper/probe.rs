@@ -135,7 +135,7 @@ fn threads_that_spin_make_room_for_the_one_that_computes() {
     }
     let whole = evenly_linux::affinity::get(evenly_model::Tid(0)).unwrap();
     if whole.len() < 2 {
-        return evenly_testing::skip("cpus", "two CPUs are needed");
+        return evenly_testing::skip("two-cpus", "two CPUs are needed");
     }
     let two: evenly_model::CpuSet = whole.iter().take(2).collect();
     let file = tool.path("room.evenly");
@@ -194,10 +194,12 @@ fn whom_ranks_wait_for_is_said() {
     for mpi in crate::mpi::here() {
         let tool = Tool::new();
         let program = mpi.program("server");
-        let words = mpi.launch(&[&program, "3"]);
+        // Long beside the ten looks or so that it takes, also on a busy machine.
+        let words = mpi.launch(&[&program, "5"]);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let file = tool.path("run.json");
-        let options = format!("-v --policy observe --probe on --json {}", file.display());
+        let often = "--period 10ms --budget 50";
+        let options = format!("-v --policy observe --probe on {often} --json {}", file.display());
         let mut c = tool.run(&options, &words);
         c.envs(crate::mpi::ENVIRONMENT).env("XDG_CACHE_HOME", cache());
         let output = c.output().unwrap();
@@ -219,11 +221,8 @@ fn whom_ranks_wait_for_is_said() {
         }
         let said = stderr(&output);
         assert!(said.contains(" of 4 ranks waited "), "{}: {said}", mpi.said);
-        let often = |t: &Value| t["seen_waiting"].as_u64() >= Some(6);
-        if threads.iter().filter(|t| t["rank"].as_u64() > Some(0)).all(often) {
-            let wanted = "  for whom    ranks 1, 2 and 3 waited mostly for rank 0 (MPI_Recv)\n";
-            assert!(said.contains(wanted), "{}: {said}", mpi.said);
-        }
+        let wanted = "  for whom    ranks 1, 2 and 3 waited mostly for rank 0 (MPI_Recv)\n";
+        assert!(said.contains(wanted), "{}: {said}", mpi.said);
     }
 }
 
