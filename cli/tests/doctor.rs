@@ -60,10 +60,9 @@ fn a_busy_process_on_the_same_cpu_is_named() {
     let found = all.iter().find(|f| f["kind"] == "neighbour").unwrap_or_else(|| panic!("{said}"));
     assert_eq!(found["cpus"], "0", "{said}");
     let named = found["evidence"].to_string() + &found["sentence"].to_string();
-    assert!(
-        named.contains(&format!("noise (pid {})", hog.pid())) || named.contains("more"),
-        "{said}"
-    );
+    // The one that took most is named. Without a priority that may be another one of a busy machine.
+    let named_it = named.contains(&format!("noise (pid {})", hog.pid()));
+    assert!(named_it || nice == "0" && named.contains("more"), "{said}");
 }
 
 #[test]
@@ -275,7 +274,7 @@ fn the_probe_of_a_running_program_is_read() {
         assert_eq!(value["efficiency"]["basis"], basis, "{said}");
         // How much they spin, and so whether that is a finding, depends on the other programs of the machine.
         let known = value["efficiency"]["factors"].is_object();
-        assert!(known || probe == "off", "{value:#}");
+        assert_eq!(known, probe == "on", "{value:#}");
         signal(pid, Signal::TERM);
     }
 }
@@ -411,11 +410,13 @@ fn a_recording_of_the_doctor_has_the_same_verdict() {
     assert_eq!(end["summary"]["environment"]["OMP_NUM_THREADS"], "4", "{end:#}");
     // Other readers of recordings show it, or report that there is nothing to show.
     let page = state.sign("page.html");
-    for args in [&["report", &record, "--html", &page][..], &["predict", "--from", &record]] {
+    for (args, expected) in
+        [(&["report", &record, "--html", &page][..], 0), (&["predict", "--from", &record], 125)]
+    {
         let o = state.command(args).output().unwrap();
         let said = String::from_utf8_lossy(&o.stderr);
-        let ended = o.status.code();
-        assert!([Some(0), Some(125)].contains(&ended) && !said.contains("panicked"), "{said}");
+        assert_eq!(o.status.code(), Some(expected), "{args:?}: {said}");
+        assert!(!said.contains("panicked"), "{said}");
     }
     // A broken recording is an error that names the field.
     fs::write(&record, text.replace("\"seconds\":", "\"seconds\":-")).unwrap();
