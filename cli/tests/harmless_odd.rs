@@ -30,60 +30,93 @@ fn odd(policy: &str, threads: u32, args: &[&str]) -> Option<(Value, Value)> {
     Some((evenly.report_of_moves(), serde_json::from_str(&evenly.stdout()).unwrap()))
 }
 
-#[test]
-fn a_program_that_sets_its_own_affinity_has_its_wish() {
+/// A wish for the mask that the thread has from us at that moment leaves no trace, so evenly is kept away from
+/// the CPU that the thread will choose.
+fn a_thread_that_binds_itself_has_its_wish(policy: &str) {
     let Some(whole) = whole() else { return };
     let (ours, wish) = (whole.first().unwrap().to_string(), whole.iter().last().unwrap());
     let (odd, wished) = (workload("odd"), wish.to_string());
-    // A wish for the mask that the thread has from us at that moment leaves no trace, so evenly is
-    // kept away from the CPU that the thread will choose.
-    for policy in ["juggle", "hybrid", "secretary", "static"] {
-        let state = State::new();
-        let (act, end) = (state.sign("act"), state.sign("end"));
-        let signs = ["--duration-ms", "300000", "--act-on", &act, "--end-on", &end];
-        let command = [&[&odd, "self-pin", &wished], &signs[..]].concat();
-        let mut evenly = state.run_with(policy, 3, &["--cpus", &ours], &command);
-        let program = evenly.program();
-        wait_until_narrowed(program, &whole, 3);
-        state.give("act");
-        let wish = CpuSet::single(wish);
-        wait_until("the wish", || masks(program).values().any(|m| *m == wish));
-        // Time for evenly to change it.
-        for _ in 0..20 {
-            evenly.wait_until_point();
-        }
-        state.give("end");
-        let status = evenly.wait();
-        assert_eq!(status.code(), Some(0), "{policy}: {}", evenly.stderr());
+    let state = State::new();
+    let (act, end) = (state.sign("act"), state.sign("end"));
+    let signs = ["--duration-ms", "300000", "--act-on", &act, "--end-on", &end];
+    let command = [&[&odd, "self-pin", &wished], &signs[..]].concat();
+    let mut evenly = state.run_with(policy, 3, &["--cpus", &ours], &command);
+    let program = evenly.program();
+    wait_until_narrowed(program, &whole, 3);
+    state.give("act");
+    let wish = CpuSet::single(wish);
+    wait_until("the wish", || masks(program).values().any(|m| *m == wish));
+    // Time for evenly to change it.
+    for _ in 0..20 {
+        evenly.wait_until_point();
     }
+    state.give("end");
+    let status = evenly.wait();
+    assert_eq!(status.code(), Some(0), "{policy}: {}", evenly.stderr());
+}
+
+#[test]
+fn a_thread_that_binds_itself_has_its_wish_under_juggle() {
+    a_thread_that_binds_itself_has_its_wish("juggle");
+}
+
+#[test]
+fn a_thread_that_binds_itself_has_its_wish_under_hybrid() {
+    a_thread_that_binds_itself_has_its_wish("hybrid");
+}
+
+#[test]
+fn a_thread_that_binds_itself_has_its_wish_under_secretary() {
+    a_thread_that_binds_itself_has_its_wish("secretary");
+}
+
+#[test]
+fn a_thread_that_binds_itself_has_its_wish_under_static() {
+    a_thread_that_binds_itself_has_its_wish("static");
 }
 
 /// Libraries that look around a machine bind a thread to one CPU after the other, and then let it go
 /// (hwloc in `MPI_Init`): that is no wish, whenever evenly comes across it.
-#[test]
-fn a_thread_that_was_bound_and_is_let_go_is_balanced_again() {
+fn a_thread_that_was_bound_and_is_let_go_is_balanced_again(policy: &str) {
     let Some(whole) = whole() else { return };
     let (first, last) = (whole.first().unwrap(), whole.iter().last().unwrap());
-    // Among those that are balanced.
-    for policy in ["juggle", "hybrid", "secretary"] {
-        let state = State::new();
-        let spmd = workload("spmd");
-        let program = state.run(policy, 3, &[&spmd, "--threads", "3", "--iters", "1000000000000"]);
-        let pid = program.program();
-        wait_until_narrowed(pid, &whole, 3);
-        let tid = *masks(pid).iter().find(|(_, m)| **m != whole).unwrap().0;
-        // The CPU that it has from evenly at that moment would not be seen as a wish.
-        wait_until("it is left alone", || {
-            let elsewhere = if mask(tid) == Some(CpuSet::single(first)) { last } else { first };
-            affinity::set(Tid(tid), &CpuSet::single(elsewhere)).unwrap();
-            std::thread::sleep(std::time::Duration::from_millis(200));
-            program.decisions("is left alone") > 0
-        });
-        affinity::set(Tid(tid), &whole).unwrap();
-        wait_until("it is balanced again", || mask(tid).is_some_and(|m| m != whole));
-        wait_until("it is told", || program.decisions("may use all CPUs again") > 0);
-    }
-    // Before evenly came.
+    let state = State::new();
+    let spmd = workload("spmd");
+    let program = state.run(policy, 3, &[&spmd, "--threads", "3", "--iters", "1000000000000"]);
+    let pid = program.program();
+    wait_until_narrowed(pid, &whole, 3);
+    let tid = *masks(pid).iter().find(|(_, m)| **m != whole).unwrap().0;
+    // The CPU that it has from evenly at that moment would not be seen as a wish.
+    wait_until("it is left alone", || {
+        let elsewhere = if mask(tid) == Some(CpuSet::single(first)) { last } else { first };
+        affinity::set(Tid(tid), &CpuSet::single(elsewhere)).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        program.decisions("is left alone") > 0
+    });
+    affinity::set(Tid(tid), &whole).unwrap();
+    wait_until("it is balanced again", || mask(tid).is_some_and(|m| m != whole));
+    wait_until("it is told", || program.decisions("may use all CPUs again") > 0);
+}
+
+#[test]
+fn a_thread_that_was_bound_and_is_let_go_is_balanced_again_under_juggle() {
+    a_thread_that_was_bound_and_is_let_go_is_balanced_again("juggle");
+}
+
+#[test]
+fn a_thread_that_was_bound_and_is_let_go_is_balanced_again_under_hybrid() {
+    a_thread_that_was_bound_and_is_let_go_is_balanced_again("hybrid");
+}
+
+#[test]
+fn a_thread_that_was_bound_and_is_let_go_is_balanced_again_under_secretary() {
+    a_thread_that_was_bound_and_is_let_go_is_balanced_again("secretary");
+}
+
+#[test]
+fn a_thread_that_was_bound_before_evenly_came_is_balanced_once_it_is_let_go() {
+    let Some(whole) = whole() else { return };
+    let last = whole.iter().last().unwrap();
     let state = State::new();
     let program = Running::computing(3);
     wait_until("threads", || masks(program.pid()).len() >= 4);
@@ -154,36 +187,52 @@ fn tid_of(pid: Pid, wanted: &str) -> i32 {
     })
 }
 
-#[test]
-fn names_of_any_kind() {
+/// Of four workers these are left alone, and the others are pinned.
+fn are_left_alone(options: &[&str], alone: &[&str]) {
     let Some(whole) = whole() else { return };
     let odd = workload("odd");
-    // Of four workers these are left alone, and the others are pinned.
-    for (options, alone) in [
-        (&["--skip", "a) b("][..], &["a) b("][..]),
-        (&["--skip", "x*y"], &["x\ny"]),
-        (&["--skip", "[x]?y", "--skip", ""], &["x\ny", ""]),
-        (&["--only", "{a) b(,あ*}"], &["x\ny", ""]),
-        (&["--idle-thread", "あいうえお"], &["あいうえお"]),
-    ] {
-        let state = State::new();
-        let threads = (4 - alone.len()).to_string();
-        let mut args = vec!["run", "--policy", "juggle", "--period", "10ms", "--threads", &threads];
-        args.extend(options);
-        args.extend(["--", &odd, "names", "--duration-ms", "300000"]);
-        let mut evenly = state.start(&args);
-        let program = evenly.program();
-        wait_until_narrowed(program, &whole, 4 - alone.len());
-        for _ in 0..50 {
-            for wanted in alone {
-                assert_eq!(mask(tid_of(program, wanted)), Some(whole.clone()), "{options:?}");
-            }
+    let state = State::new();
+    let threads = (4 - alone.len()).to_string();
+    let mut args = vec!["run", "--policy", "juggle", "--period", "10ms", "--threads", &threads];
+    args.extend(options);
+    args.extend(["--", &odd, "names", "--duration-ms", "300000"]);
+    let mut evenly = state.start(&args);
+    let program = evenly.program();
+    wait_until_narrowed(program, &whole, 4 - alone.len());
+    for _ in 0..50 {
+        for wanted in alone {
+            assert_eq!(mask(tid_of(program, wanted)), Some(whole.clone()), "{options:?}");
         }
-        evenly.kill(Signal::KILL);
-        evenly.wait();
-        wait_until_restored(program, &whole);
-        signal(program, Signal::KILL);
     }
+    evenly.kill(Signal::KILL);
+    evenly.wait();
+    wait_until_restored(program, &whole);
+    signal(program, Signal::KILL);
+}
+
+#[test]
+fn a_name_with_parentheses_can_be_skipped() {
+    are_left_alone(&["--skip", "a) b("], &["a) b("]);
+}
+
+#[test]
+fn a_name_of_two_lines_can_be_skipped() {
+    are_left_alone(&["--skip", "x*y"], &["x\ny"]);
+}
+
+#[test]
+fn an_empty_name_can_be_skipped_beside_another() {
+    are_left_alone(&["--skip", "[x]?y", "--skip", ""], &["x\ny", ""]);
+}
+
+#[test]
+fn alternatives_of_names_can_be_asked_for() {
+    are_left_alone(&["--only", "{a) b(,あ*}"], &["x\ny", ""]);
+}
+
+#[test]
+fn a_name_of_other_letters_can_be_called_idle() {
+    are_left_alone(&["--idle-thread", "あいうえお"], &["あいうえお"]);
 }
 
 #[test]
