@@ -75,10 +75,8 @@ fn of_a_recording() {
     let tool = Tool::new();
     let record = tool.path("run.evenly");
     let name = record.to_str().unwrap();
-    let options = format!("-q --record {name} --threads 3 --policy juggle --period 10ms");
-    let spmd = workload("spmd");
-    let run = tool.run(&options, &[&spmd, "--threads", "3", "--iters", "900000000"]).status();
-    assert!(run.unwrap().success());
+    let options = format!("--record {name}");
+    tool.balanced(&options);
     let report = |args: &[&str]| tool.evenly(["report", name]).args(args).output().unwrap();
 
     assert_eq!(stderr(&report(&["--json", "-"])), "");
@@ -258,6 +256,7 @@ fn of_a_topology() {
         // Where it cannot be measured that is said, and nothing is called measured.
         assert!(value["notes"].to_string().contains("not measured"), "{value:#}");
         assert_ne!(value["factors"]["source"], "measured");
+        evenly_testing::skip("mbind", &value["notes"]);
     } else {
         assert_eq!(value["factors"]["source"], "measured");
         let again = parsed(&topology(&["--measure", "--json", "-"]), "evenly.topology/1");

@@ -1,7 +1,7 @@
 //! What evenly says of a run: report, JSON, decision log, recording.
 
 use crate::schema::valid;
-use crate::support::{Tool, json, stderr, text, wait_until, workload};
+use crate::support::{Tool, json, stderr, text, workload};
 use evenly_linux::affinity;
 use evenly_model::{CpuSet, Reason, Tid};
 use std::fs;
@@ -50,19 +50,10 @@ fn names_of_files() {
 fn every_decision_with_its_reason() {
     const REASONS: [Reason; 4] = [Reason::Spread, Reason::Behind, Reason::Ahead, Reason::Evicted];
     let tool = Tool::new();
-    let churn = workload("churn");
-    let run = tool.start(
-        "-v --policy juggle --period 10ms --budget 50 --no-guard --threads 3",
-        &[&churn, "--workers", "3", "--duration-s", "300"],
-    );
-    let moves = |said: &str| -> Vec<String> {
-        said.lines().filter(|l| l.contains(" from CPU ")).map(str::to_owned).collect()
-    };
-    wait_until("threads are moved", || moves(&run.said()).len() >= 10);
-    let said = run.end();
+    let said = tool.balanced("");
     assert!(said.contains("domain 0: CPUs"), "{said}");
     assert_eq!(said.matches(" joins domain 0").count(), 3, "{said}");
-    for line in moves(&said) {
+    for line in said.lines().filter(|l| l.contains(" from CPU ")) {
         let reason = REASONS.iter().any(|r| line.ends_with(&format!(" ({})", r.text())));
         assert!(reason && line.contains(" s thread "), "{line}");
     }
@@ -72,10 +63,9 @@ fn every_decision_with_its_reason() {
 fn a_recording_becomes_a_page_a_trace_and_a_picture() {
     let tool = Tool::new();
     let record = tool.path("run.evenly");
-    let options = format!("-q --record {} --threads 3", record.display());
-    let spmd = workload("spmd");
-    let (run, said) = tool.json(&options, &[&spmd, "--threads", "3", "--iters", "600000000"]);
-    assert!(run.status.success());
+    let file = tool.path("report.json");
+    tool.balanced(&format!("--record {} --json {}", record.display(), file.display()));
+    let said = json(&file);
     let output = tool.evenly(["report", record.to_str().unwrap()]).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let page = fs::read_to_string(tool.path("run.html")).unwrap();
@@ -106,10 +96,7 @@ fn a_recording_becomes_a_page_a_trace_and_a_picture() {
 fn what_balancing_can_reach_for_a_recorded_program() {
     let tool = Tool::new();
     let record = tool.path("run.evenly");
-    let options = format!("-q --record {} --threads 3", record.display());
-    let spmd = workload("spmd");
-    let run = tool.run(&options, &[&spmd, "--threads", "3", "--iters", "600000000"]).output();
-    assert!(run.unwrap().status.success());
+    tool.balanced(&format!("--record {}", record.display()));
     let from = ["predict", "--from", record.to_str().unwrap(), "--phase", "100ms"];
     let said = tool.evenly(from).output().unwrap();
     assert!(said.status.success() && said.stderr.is_empty(), "{}", stderr(&said));
@@ -238,12 +225,10 @@ fn a_recording_is_not_written_over() {
 #[test]
 fn a_recording_that_cannot_be_made_does_not_stop_balancing() {
     let tool = Tool::new();
-    let spmd = workload("spmd");
-    let (output, report) = tool.json(
-        "--record /dev/full --policy juggle --period 10ms --threads 3",
-        &[&spmd, "--threads", "3", "--iters", "600000000"],
-    );
-    assert!(stderr(&output).contains("not recording"), "{}", stderr(&output));
+    let file = tool.path("report.json");
+    let said = tool.balanced(&format!("--record /dev/full --json {}", file.display()));
+    assert!(said.contains("not recording"), "{said}");
+    let report = json(&file);
     assert_eq!(report["started"], true, "{report:#}");
 }
 

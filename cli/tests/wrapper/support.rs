@@ -106,6 +106,18 @@ impl Tool {
         Started { evenly: Child::spawn(&mut c), log }
     }
 
+    /// A run in which three threads that compute are moved ten times, with these options, and then end. All that
+    /// evenly has written to standard error.
+    #[track_caller]
+    pub(crate) fn balanced(&self, options: &str) -> String {
+        let restless = "-v --policy juggle --period 10ms --budget 50 --no-guard --threads 3";
+        let churn = workload("churn");
+        let program = [churn.as_str(), "--workers", "3", "--duration-s", "300"];
+        let run = self.start(&format!("{restless} {options}"), &program);
+        wait_until("threads are moved", || run.said().matches(" from CPU ").count() >= 10);
+        run.end()
+    }
+
     /// As `run`, to the end; the report as JSON.
     #[track_caller]
     pub(crate) fn json(&self, options: &str, program: &[&str]) -> (Output, Value) {

@@ -1,6 +1,6 @@
 //! Which threads are found, when balancing begins (promise P3), and when there is nothing to do.
 
-use crate::support::{Tool, stderr, text, workload};
+use crate::support::{Tool, json, stderr, text, wait_until, workload};
 use std::collections::BTreeSet;
 
 /// Fields of the only line that a workload prints.
@@ -34,8 +34,17 @@ fn children_of_a_launcher_are_balanced_together() {
     let script = format!(
         "for i in 1 2 3; do {spmd} --threads 1 --iters 1500000000 --name-prefix rank >/dev/null & done; wait"
     );
-    let (output, report) = tool.json("--threads 3", &["sh", "-c", &script]);
-    assert!(output.status.success(), "{}", stderr(&output));
+    let file = tool.path("endless.json");
+    let options = format!("-v --threads 3 --json {}", file.display());
+    // Its children end with it.
+    let endless = format!(
+        "for i in 1 2 3; do {spmd} --threads 1 --iters 1000000000000 >/dev/null & all=\"$all $!\"; done; \
+         trap 'trap - TERM; kill $all $$' TERM; wait"
+    );
+    let run = tool.start(&options, &["sh", "-c", &endless]);
+    wait_until("all are balanced", || run.said().matches(" joins domain ").count() == 3);
+    run.end();
+    let report = json(&file);
     let pids: BTreeSet<i64> =
         report["threads"].as_array().unwrap().iter().filter_map(|t| t["pid"].as_i64()).collect();
     assert_eq!(pids.len(), 3, "{report:#}");

@@ -6,27 +6,34 @@ use crate::support::{Child, Tool, stderr, text, wait_until, workload};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
+use std::io::Read;
 use std::process::Stdio;
 
 #[test]
 fn lines_until_the_program_ends() {
     let tool = Tool::new();
-    let program = Child::spawn(
-        tool.by(&workload("spmd"))
-            .args(["--threads", "3", "--iters", "2500000000"])
-            .stdout(Stdio::null()),
+    let mut program = tool.by(&workload("spmd"));
+    let mut program = Child::spawn(
+        program.args(["--threads", "3", "--iters", "1000000000000"]).stdout(Stdio::null()),
     );
-    // A waiter, so that the program does not stay behind as a zombie.
-    let id = program.id();
-    let reaper = std::thread::spawn(move || {
-        let mut program = program;
-        program.0.wait().unwrap()
+    let lines = tool.path("lines");
+    let mut top = tool.evenly(["top", &program.id()]);
+    top.stdout(fs::File::create(&lines).unwrap()).stderr(Stdio::piped());
+    let mut top = Child::spawn(&mut top);
+    let shown = || fs::read_to_string(&lines).unwrap();
+    wait_until("top shows all threads", || shown().lines().any(|l| l.contains("3 threads")));
+    assert_eq!(top.0.try_wait().unwrap(), None, "{}", shown());
+    // Reaped, so that it does not stay behind as a zombie.
+    program.0.kill().unwrap();
+    program.0.wait().unwrap();
+    let mut status = None;
+    wait_until("top ends", || {
+        status = top.0.try_wait().unwrap();
+        status.is_some()
     });
-    let output = tool.evenly(["top", &id]).output().unwrap();
-    assert!(reaper.join().unwrap().success());
-    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
-    let lines = text(&output.stdout);
-    assert!(lines.lines().any(|l| l.contains("3 threads")), "{lines}");
+    let mut said = String::new();
+    top.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!((status.unwrap().code(), said.as_str()), (Some(0), ""));
 }
 
 #[test]
