@@ -42,7 +42,8 @@ pub fn built(source: &str, compiler: &str, options: &[&str]) -> PathBuf {
 pub fn has(compiler: &str) -> bool {
     let there = Command::new(compiler).arg("--version").output().is_ok_and(|o| o.status.success());
     if !there {
-        evenly_testing::skip(compiler, format!("{compiler} is not installed"));
+        let key = compiler.strip_prefix("mpicc.").unwrap_or(compiler);
+        evenly_testing::skip(key, format!("{compiler} is not installed"));
     }
     there
 }

@@ -1,6 +1,7 @@
 //! `./dev` with stand-ins for cargo, make and the package manager: what it builds, calls and says.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -310,4 +311,46 @@ fn others_that_fail_are_not_run_again() {
         let (passes, said, again) = tested(&failing(target, failed, PASSES), &["test", "--all"]);
         assert!(!passes && again.is_empty(), "{target} {failed:?}: {said}");
     }
+}
+
+/// All sources in Rust below a folder, but for what was built.
+fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if path.is_dir() && !path.is_symlink() && name != "target" && !name.starts_with('.') {
+            sources(&path, into);
+        } else if name.ends_with(".rs") {
+            into.push(path);
+        }
+    }
+}
+
+/// A skip with another key is a failure on every machine, also on one that cannot run the test.
+#[test]
+fn keys_of_skips_are_what_dev_looks_for() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let dev = fs::read_to_string(root.join("dev")).unwrap();
+    let known: BTreeSet<&str> = dev
+        .split("lacks+=(")
+        .skip(1)
+        .flat_map(|rest| rest.split(')').next().unwrap().split_whitespace())
+        // Only of root is it asked that nothing is skipped.
+        .chain(["root"])
+        .collect();
+    let mut all = Vec::new();
+    sources(&root, &mut all);
+    let call = ["evenly_testing", "skip("].join("::");
+    let mut seen = 0;
+    for path in all {
+        let text = fs::read_to_string(&path).unwrap();
+        for rest in text.split(&call).skip(1) {
+            // Other keys are in variables.
+            let Some(key) = rest.trim_start().strip_prefix('"') else { continue };
+            let key = key.split('"').next().unwrap();
+            assert!(known.contains(key), "{}: {key} is not one of {known:?}", path.display());
+            seen += 1;
+        }
+    }
+    assert!(seen > 50, "{seen}");
 }
