@@ -33,7 +33,8 @@ fn threads_of_unequal_work_are_placed_by_load() {
     let cpus = whole.to_string();
     let mut evenly = state.run_with("nuco", 5, &["--every", "20", "--cpus", &cpus], &command);
     let program = evenly.program();
-    // Where the kernel had them so there is nothing to move: then all are pinned to where they are, and stay.
+    // And to stay there for many windows: others come to this by accident. Where the kernel had them so there is
+    // nothing to move, and they are pinned to where they are.
     let mut since = Instant::now();
     wait_until("each kind of threads to have a CPU of its own", || {
         assert!(evenly.is_alive(), "{}", evenly.stderr());
@@ -52,7 +53,7 @@ fn threads_of_unequal_work_are_placed_by_load() {
         if !apart {
             since = Instant::now();
         }
-        apart && (evenly.decisions(PLACED) > 0 || since.elapsed() > Duration::from_secs(3))
+        apart && since.elapsed() > Duration::from_secs(3)
     });
     evenly.kill(Signal::TERM);
     evenly.wait();
