@@ -17,7 +17,7 @@ const HOST_LEVEL: &str = "host";
 
 /// The machine that a synthetic description of hwloc stands for, such as `numa:2 core:4 pu:2`. Where
 /// it does not go down to the CPUs (`pu`), each thing of its last level has one. A first level `host` is
-/// ours: `host:2 numa:2 core:4` are two hosts as one machine, as [`join`] makes them, named `host0` and
+/// ours: `host:2 numa:2 core:4` are two hosts as one machine, as [`join`](fn@super::join) makes them, named `host0` and
 /// `host1`.
 ///
 /// # Errors
