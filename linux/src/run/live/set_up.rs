@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn a_policy_that_places_by_load_has_all_cpus_in_one_domain() {
         let Some(mut s) = scene() else { return };
-        s.live.options.policy = evenly_policy::by_name("nuco").unwrap();
+        s.live.options.policy = evenly_nuco::by_name("nuco").unwrap();
         let set_up = s.set_up();
         assert_eq!(sets(&set_up), [s.both()]);
         assert!(set_up.coordinator.homeless.is_empty());
