@@ -1,0 +1,208 @@
+//! Values that options of balancing take, and how they are read.
+
+use clap::ValueEnum;
+use evenly_linux::limits::DomainKind;
+use evenly_linux::live::{ProgressKind, SourceKind};
+use evenly_linux::mapping::MapBy;
+use evenly_model::{CpuSet, parse_duration};
+use evenly_nuco::{by_name, policies};
+use evenly_policy::PolicyInfo;
+
+/// `--map-by`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum MapByArg {
+    /// Ranks where a launcher has numbered the processes, else threads
+    Auto,
+    /// Threads that compute, in the order in which they were created
+    Threads,
+    /// Ranks by OMPI_COMM_WORLD_RANK, PMI_RANK, PMIX_RANK, MV2_COMM_WORLD_RANK or SLURM_PROCID; where
+    /// there are none, processes in the order in which they were created
+    Ranks,
+}
+
+impl From<MapByArg> for MapBy {
+    fn from(by: MapByArg) -> Self {
+        match by {
+            MapByArg::Auto => Self::Auto,
+            MapByArg::Threads => Self::Threads,
+            MapByArg::Ranks => Self::Ranks,
+        }
+    }
+}
+
+/// `--shares`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum SharesArg {
+    /// Nice values where they can be restored and have effect between these threads, else control groups
+    Auto,
+    /// Nice values
+    Nice,
+    /// Control groups
+    Group,
+    /// Length of a thread's time slice (Linux 6.12 or newer): changes the order, not the shares
+    Slice,
+    /// hpc-uniform, hpc-adaptive: threads with more than an even share run above all normal threads, for a
+    /// second at a time; refused where threads spin while they wait
+    RoundRobin,
+    /// Limits of the frequencies of CPUs
+    Frequency,
+    /// What CPUs prefer: performance or energy
+    EnergyPreference,
+    /// Ways of the last cache (resctrl)
+    Cache,
+    /// Memory bandwidth (resctrl)
+    MemoryBandwidth,
+    /// Priorities of the threads of a POWER core: refused, as no machine lets one process set another's
+    SmtPriority,
+}
+
+impl SharesArg {
+    /// As it is written.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default()
+    }
+}
+
+impl From<SharesArg> for evenly_linux::share::Choice {
+    fn from(arg: SharesArg) -> Self {
+        match arg {
+            SharesArg::Auto => Self::Auto,
+            SharesArg::Nice => Self::Nice,
+            SharesArg::Group => Self::Group,
+            SharesArg::Slice => Self::Slice,
+            SharesArg::RoundRobin => Self::RoundRobin,
+            SharesArg::Frequency => Self::Frequency,
+            SharesArg::EnergyPreference => Self::EnergyPreference,
+            SharesArg::Cache => Self::Cache,
+            SharesArg::MemoryBandwidth => Self::MemoryBandwidth,
+            SharesArg::SmtPriority => Self::SmtPriority,
+        }
+    }
+}
+
+/// `--domain`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum DomainArg {
+    /// All CPUs together
+    Machine,
+    /// The CPUs of a NUMA node
+    Numa,
+    /// The CPUs that share their last cache
+    Llc,
+}
+
+impl From<DomainArg> for DomainKind {
+    fn from(d: DomainArg) -> Self {
+        match d {
+            DomainArg::Machine => Self::Machine,
+            DomainArg::Numa => Self::Numa,
+            DomainArg::Llc => Self::Llc,
+        }
+    }
+}
+
+/// `--source`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum SourceArg {
+    /// The best that works
+    Auto,
+    /// /proc/PID/task/TID/schedstat: needs nothing
+    Schedstat,
+    /// The taskstats netlink interface: needs CAP_NET_ADMIN
+    Taskstats,
+    /// BPF programs that keep an account of each thread in the kernel, read without system calls: needs
+    /// CAP_BPF and CAP_PERFMON, and Linux 5.14 or newer
+    Bpf,
+}
+
+impl From<SourceArg> for SourceKind {
+    fn from(s: SourceArg) -> Self {
+        match s {
+            SourceArg::Auto => Self::Auto,
+            SourceArg::Schedstat => Self::Schedstat,
+            SourceArg::Taskstats => Self::Taskstats,
+            SourceArg::Bpf => Self::Bpf,
+        }
+    }
+}
+
+/// `--probe`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProbeArg {
+    /// Nothing is loaded into the program
+    Off,
+    /// Barriers, conditions, OpenMP and MPI are observed inside the program: progress is what threads
+    /// compute, and the report says how long each waited. With --policy nuco, messages and loads of MPI
+    /// ranks are counted, and decide
+    On,
+}
+
+/// `--progress`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum ProgressArg {
+    /// Instructions where CPUs differ in speed and instructions can be counted, else CPU time
+    Auto,
+    /// CPU time, by the capacity of CPUs where the kernel reports it
+    CpuTime,
+    /// Retired instructions: needs counters, and kernel.perf_event_paranoid of at most 2
+    Instructions,
+}
+
+impl From<ProgressArg> for ProgressKind {
+    fn from(p: ProgressArg) -> Self {
+        match p {
+            ProgressArg::Auto => Self::Auto,
+            ProgressArg::CpuTime => Self::CpuTime,
+            ProgressArg::Instructions => Self::Instructions,
+        }
+    }
+}
+
+/// `--period`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PeriodArg(pub(crate) evenly_engine::Period);
+
+pub(super) fn period(text: &str) -> Result<PeriodArg, String> {
+    if text == "auto" {
+        return Ok(PeriodArg(evenly_engine::Period::Auto));
+    }
+    parse_duration(text)
+        .map(|d| PeriodArg(evenly_engine::Period::Fixed(d)))
+        .map_err(|e| format!("{e}; or auto"))
+}
+
+pub(super) fn policy(name: &str) -> Result<&'static PolicyInfo, String> {
+    by_name(name).ok_or_else(|| {
+        let names: Vec<&str> = policies().map(|p| p.name).collect();
+        format!("no such policy; the policies are {}", names.join(", "))
+    })
+}
+
+pub(super) fn policy_help() -> String {
+    let width = policies().map(|p| p.name.len()).max().unwrap_or(0);
+    let list: Vec<String> =
+        policies().map(|p| format!("  {:width$}  {}", p.name, p.about)).collect();
+    format!("The balancing policy:\n{}", list.join("\n"))
+}
+
+pub(super) fn cpu_list(text: &str) -> Result<CpuSet, String> {
+    let set: CpuSet = text.parse().map_err(|e: evenly_model::CpuListError| e.to_string())?;
+    if set.is_empty() {
+        return Err(String::from("the list is empty; it needs at least one CPU, such as 0-3,8"));
+    }
+    Ok(set)
+}
+
+pub(super) fn percent(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse::<f64>() {
+        Ok(p) if p > 0.0 && p <= 100.0 => Ok(p / 100.0),
+        _ => Err(String::from("it must be more than 0 and at most 100")),
+    }
+}
+
+pub(super) fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(x) if x.is_finite() && x > 0.0 => Ok(x),
+        _ => Err(String::from("it must be a number that is more than 0")),
+    }
+}
