@@ -31,6 +31,17 @@ fn run(scenario: &Scenario, options: &DriverOptions) -> Outcome {
     simulate(Sim::new(scenario.clone()), by_name("secretary").unwrap(), options, LIMIT)
 }
 
+fn secretary_on(cpus: CpuSet) -> BalancerOptions {
+    BalancerOptions {
+        domain: DomainId(0),
+        cpus,
+        wanted: None,
+        policy: by_name("secretary").unwrap(),
+        environment: Environment::default(),
+        guard: GuardOptions { enabled: false, ..GuardOptions::default() },
+    }
+}
+
 /// Each balancer reads the threads of its own CPU, and those that it observes: nothing else is read.
 #[test]
 fn readings_are_those_of_own_threads_and_of_observations() {
@@ -48,10 +59,39 @@ fn readings_are_those_of_own_threads_and_of_observations() {
     assert!(effort.readings < effort.threads / 2, "{effort:?}");
 }
 
-/// Wake-ups are independent: no two balancers need wake at the same moment, and each does so once a
-/// period.
+/// Wake-ups are independent: no two balancers wake at the same moment, and each does so once a period.
 #[test]
 fn every_balancer_wakes_once_a_period() {
+    let (period, mut now) = (ms(50), ms(1));
+    let mut sim = Sim::new(Scenario::new(12, 8, ms(2_000)));
+    let cpus = sim.all_cpus();
+    sim.run_until(now);
+    let (mut caretaker, Decentral { board, mut balancers }) =
+        Decentral::with_caretaker(secretary_on(cpus.clone()), CutOff::Uniform, &[], period, 7, now);
+    for thread in sim.candidates() {
+        let selection = Selection { baseline: thread.times, thread };
+        caretaker.join(&mut sim, selection, &cpus, &mut []);
+    }
+    caretaker.point(&mut sim, period, &mut []);
+    let mut due: Vec<Nanos> = balancers.iter_mut().map(|b| b.first_wake(now, period)).collect();
+    let mut wakes = vec![Vec::new(); due.len()];
+    while now < ms(1_001) {
+        let next = (0..due.len()).min_by_key(|&b| due[b]).unwrap();
+        now = due[next];
+        sim.run_until(now);
+        wakes[next].push(now);
+        while matches!(balancers[next].step(&board, &mut sim), Step::Again) {}
+        due[next] = balancers[next].next_wake(period, true);
+    }
+    let mut all: Vec<Nanos> = wakes.concat();
+    assert!(wakes.iter().all(|w| (18..=22).contains(&w.len())), "{wakes:?}");
+    all.sort_unstable();
+    assert!(all.windows(2).all(|w| w[0] < w[1]), "{all:?}");
+}
+
+/// The same, as the driver and its report count them.
+#[test]
+fn wakes_are_counted() {
     let s = Scenario::new(12, 8, ms(2_000));
     let mut driver = Driver::new(Sim::new(s), by_name("secretary").unwrap(), &at_once(ms(50), 2));
     while driver.sim.now() < ms(1_000) && driver.step(&mut []) {}
@@ -153,14 +193,7 @@ fn whoever_is_swapped_is_behind_at_that_moment() {
         let mut sim = Sim::new(Scenario::new(n, m, ms(60_000)));
         let cpus = sim.all_cpus();
         sim.run_until(ms(1));
-        let options = BalancerOptions {
-            domain: DomainId(0),
-            cpus: cpus.clone(),
-            wanted: None,
-            policy: by_name("secretary").unwrap(),
-            environment: Environment::default(),
-            guard: GuardOptions { enabled: false, ..GuardOptions::default() },
-        };
+        let options = secretary_on(cpus.clone());
         let (mut caretaker, Decentral { board, mut balancers }) =
             Decentral::with_caretaker(options, cut_off, &[], period, 7, sim.now());
         let threads = sim.candidates();
@@ -240,28 +273,39 @@ fn cpus_that_come_and_go() {
 /// Threads that end are noticed by whoever reads them, and the caretaker comes at once.
 #[test]
 fn places_of_threads_that_end_are_filled() {
-    let mut s = Scenario::new(8, 4, ms(10_000));
-    for t in 0..4 {
-        // All of those that are first on their CPUs, and so on two of them all.
-        s.threads[t * 2].end = Some(ms(2_000));
+    // At any time between two regular points of the caretaker, which are 250 ms apart.
+    for end in [2_000, 2_050, 2_100, 2_150, 2_200].map(ms) {
+        let mut s = Scenario::new(8, 4, ms(10_000));
+        for t in 0..4 {
+            // All of those that are first on their CPUs, and so on two of them all.
+            s.threads[t * 2].end = Some(end);
+        }
+        let secretary = by_name("secretary").unwrap();
+        let mut driver = Driver::new(Sim::new(s), secretary, &at_once(ms(50), 1));
+        while driver.sim.now() < end + ms(120) && driver.step(&mut []) {}
+        let counts: Vec<usize> = driver.sim.counts().iter().map(|c| c.1).collect();
+        assert_eq!((counts, driver.balancer().len()), (vec![1, 1, 1, 1], 4), "after {end}");
     }
-    let mut driver = Driver::new(Sim::new(s), by_name("secretary").unwrap(), &at_once(ms(50), 1));
-    while driver.sim.now() < ms(2_300) && driver.step(&mut []) {}
-    let counts: Vec<usize> = driver.sim.counts().iter().map(|c| c.1).collect();
-    assert_eq!(counts, [1, 1, 1, 1]);
-    assert_eq!(driver.balancer().len(), 4);
 }
 
-/// Masks are given back, whatever a balancer was about to do.
+/// Masks are given back, whatever a balancer was about to do: reading and moving take time, so that searches and
+/// swaps are under way.
 #[test]
 fn masks_are_given_back() {
-    let s = Scenario::new(24, 16, ms(60_000));
-    let mut driver = Driver::new(Sim::new(s), by_name("secretary").unwrap(), &at_once(ms(20), 1));
-    while driver.sim.now() < ms(3_000) && driver.step(&mut []) {}
-    assert!(driver.migrations() > 100);
-    assert_eq!(driver.sim.changed_masks().len(), 24);
-    driver.finish();
-    assert!(driver.sim.changed_masks().is_empty());
+    let costs = Costs { read: ms(1), place: ms(1), ..Costs::default() };
+    for steps in 0..100 {
+        let s = Scenario { costs, ..Scenario::new(24, 16, ms(60_000)) };
+        let secretary = by_name("secretary").unwrap();
+        let mut driver = Driver::new(Sim::new(s), secretary, &at_once(ms(20), 1));
+        while driver.sim.now() < ms(1_000) && driver.step(&mut []) {}
+        for _ in 0..steps {
+            driver.step(&mut []);
+        }
+        assert!(driver.migrations() > 20, "{}", driver.migrations());
+        assert_eq!(driver.sim.changed_masks().len(), 24, "after {steps} steps");
+        driver.finish();
+        assert!(driver.sim.changed_masks().is_empty(), "after {steps} steps");
+    }
 }
 
 /// A thread whose mask is the program's is left alone, and the others are balanced.
