@@ -314,8 +314,11 @@ fn a_recording_is_diagnosed_with_and_without_evidence() {
     let state = State::new();
     let record = state.sign("record");
     let spmd = workload("spmd");
-    let args = ["run", "-q", "--policy", "observe", "--record", &record, "--", &spmd, "--threads"];
-    let work = ["2", "--imbalance", "0.5,1.5", "--phases", "80", "--iters", "25000000"];
+    // Without --threads balancing begins when both compute at the same time for long enough, which they may not.
+    let args =
+        ["run", "-q", "--policy", "observe", "--threads", "2", "--record", &record, "--", &spmd];
+    let work =
+        ["--threads", "2", "--imbalance", "0.5,1.5", "--phases", "80", "--iters", "25000000"];
     assert_eq!(state.output(&[&args[..], &work].concat()).0, Some(0));
     let o = state.command(&["doctor", "--from", &record, "--json", "-"]).output().unwrap();
     let value: Value = serde_json::from_slice(&o.stdout).unwrap();
