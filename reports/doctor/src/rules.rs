@@ -74,6 +74,8 @@ pub(crate) fn all(c: &Case<'_>) -> Vec<Finding> {
     let pinned = if narrow.is_none() { pinned_together(c) } else { None };
     // These explain why threads share CPUs.
     let explained = quota.is_some() || narrow.is_some() || pinned.is_some();
+    // With the whole cpuset each thread has a CPU, and spinning costs nothing then.
+    let mask_alone = narrow.is_some() && c.n() <= c.e.cpuset.len();
     let mut all: Vec<Finding> = [quota, narrow, pinned].into_iter().flatten().collect();
     all.extend([neighbour(c), slow_cpu(c), blocked_io(c), remote_memory(c)].into_iter().flatten());
     let uneven = uneven_work(c);
@@ -90,7 +92,7 @@ pub(crate) fn all(c: &Case<'_>) -> Vec<Finding> {
         }
         all.extend([mpi, many, too_few_threads(c)].into_iter().flatten());
     }
-    all.extend([uneven, spinning].into_iter().flatten());
+    all.extend([uneven, spinning.filter(|_| !mask_alone)].into_iter().flatten());
     for f in &mut all {
         // Where all threads are affected, the one that waited longest is named.
         let of_all = [

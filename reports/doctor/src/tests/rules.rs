@@ -47,6 +47,25 @@ fn a_quota_that_ran_out() {
     assert!(!kinds(&e).contains(&Kind::Quota));
 }
 
+/// Two threads that may use one CPU of two and spin there: with the whole cpuset each has a CPU, and spinning
+/// costs nothing.
+#[test]
+fn spinning_that_a_narrow_mask_makes_is_not_reported_beside_it() {
+    let spinning = |mask: &str| {
+        let mut e = evidence((0..2).map(|i| thread(i, 4.9, 5.0, 0.1)).collect());
+        for t in &mut e.threads {
+            (t.mask, t.cpu) = (cpus(mask), Some(CpuId(0)));
+            t.stay.spun_s = Some(1.0);
+        }
+        e
+    };
+    let kinds = |e: &Evidence| of(e).0.findings.iter().map(|f| f.kind).collect::<Vec<_>>();
+    assert_eq!(kinds(&spinning("0")), [Kind::NarrowMask]);
+    let mut three = spinning("0");
+    three.threads.push(three.threads[0].clone());
+    assert_eq!(kinds(&three), [Kind::NarrowMask, Kind::Spinning]);
+}
+
 #[test]
 fn a_mask_narrower_than_the_threads() {
     let narrow = |mask: &str| {
