@@ -1,5 +1,5 @@
 //! What balancers share, under all interleavings of their threads:
-//! `RUSTFLAGS="--cfg loom" cargo test -p evenly-decentral --test loom`, which `./dev test` runs.
+//! `RUSTFLAGS="--cfg loom" cargo test -p evenly-decentral --test loom`, which `./dev test --all` runs.
 #![cfg(loom)]
 #![allow(missing_docs, clippy::unwrap_used)]
 
