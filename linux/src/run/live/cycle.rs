@@ -100,9 +100,8 @@ fn spawn<'scope, T: Send + 'scope>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::mailbox::{Joining, put};
     use super::super::set_up::SetUp;
-    use super::super::tests::{Scene, scene, selection, within_a_minute};
+    use super::super::tests::{Scene, join, scene, within_a_minute};
     use super::*;
     use crate::journal::JournalError;
     use crate::machine::tests::Worker;
@@ -114,9 +113,7 @@ mod tests {
         let mut set_up = s.set_up();
         let workers = [Worker::new(), Worker::new()];
         for (domain, worker) in set_up.domains.iter_mut().zip(&workers) {
-            let (selection, original) = (selection(worker), s.whole.clone());
-            let joining = Joining { selection, original, from_another: false, number: None };
-            put(&domain.mailbox.joining, [joining]);
+            join(domain, worker, &s.whole);
             domain.point();
         }
         assert_eq!(workers[0].mask(), CpuSet::single(s.a));

@@ -291,19 +291,18 @@ impl Domain {
 #[cfg(test)]
 mod tests {
     use super::super::mailbox::Departing;
-    use super::super::tests::{Scene, scene, selection};
+    use super::super::tests::{Scene, join, scene};
     use super::*;
     use crate::affinity;
     use crate::journal::LiveJournal;
     use crate::machine::tests::Worker;
     use crate::mapping::Mapping;
-    use evenly_model::DomainId;
 
-    fn join(domain: &Domain, worker: &Worker, original: &CpuSet) {
-        let selection = selection(worker);
-        let joining =
-            Joining { selection, original: original.clone(), from_another: false, number: None };
-        put(&domain.mailbox.joining, [joining]);
+    /// The thread is to go from the one domain to the other.
+    fn send(worker: &Worker, original: &CpuSet, from: &Domain, to: &Domain) {
+        let (id, original) = (worker.id, original.clone());
+        let (to, mailbox) = (to.balancer.domain(), to.mailbox.clone());
+        put(&from.mailbox.departing, [Departing { id, original, to, mailbox }]);
     }
 
     fn domains(scene: &mut Scene) -> Vec<Domain> {
@@ -337,13 +336,7 @@ mod tests {
         join(&all[0], &worker, &s.whole);
         all[0].point();
         assert_eq!(worker.mask(), CpuSet::single(s.a));
-        let departing = Departing {
-            id: worker.id,
-            original: s.whole.clone(),
-            to: DomainId(1),
-            mailbox: all[1].mailbox.clone(),
-        };
-        put(&all[0].mailbox.departing, [departing]);
+        send(&worker, &s.whole, &all[0], &all[1]);
         all[0].point();
         assert_eq!(worker.mask(), s.whole);
         assert!(all[0].balancer.is_empty() && all[1].mailbox.is_urgent());
@@ -362,13 +355,7 @@ mod tests {
         join(&all[0], &worker, &s.whole);
         all[0].point();
         worker.pin_itself(&CpuSet::single(s.b));
-        let departing = Departing {
-            id: worker.id,
-            original: s.whole.clone(),
-            to: DomainId(1),
-            mailbox: all[1].mailbox.clone(),
-        };
-        put(&all[0].mailbox.departing, [departing]);
+        send(&worker, &s.whole, &all[0], &all[1]);
         all[0].point();
         assert_eq!(take(&all[0].mailbox.changed), [(worker.id, false)]);
         assert!(take(&all[1].mailbox.joining).is_empty());

@@ -120,8 +120,7 @@ impl Live {
 
 #[cfg(test)]
 mod tests {
-    use super::super::mailbox::{Joining, put};
-    use super::super::tests::{scene, selection};
+    use super::super::tests::{join, scene, selection};
     use super::*;
     use crate::machine::tests::Worker;
     use crate::mapping::Mapping;
@@ -164,9 +163,7 @@ mod tests {
         let mut set_up = s.set_up();
         let worker = Worker::new();
         worker.pin_itself(&CpuSet::single(s.b));
-        let (selection, original) = (selection(&worker), CpuSet::single(s.b));
-        let joining = Joining { selection, original, from_another: false, number: None };
-        put(&set_up.domains[0].mailbox.joining, [joining]);
+        join(&set_up.domains[0], &worker, &CpuSet::single(s.b));
         set_up.domains[0].point();
         let report = s.live.report(&set_up.domains, set_up.coordinator, set_up.facts, SECOND);
         assert_eq!(report.cpus, CpuSet::single(s.b));

@@ -1,14 +1,16 @@
 //! A live run on threads of this process, which are handed over one by one and never looked for: so each part
 //! is tested without a program, and without waiting.
 
+use super::domain::Domain;
+use super::mailbox::{Joining, put};
 use super::*;
 use crate::clock::now;
 use crate::journal::StateDir;
-use crate::machine::tests::Worker;
+use crate::machine::tests::{Worker, two_cpus};
 use crate::mapping::MapBy;
 use crate::share::Choice;
 use evenly_engine::{Candidate, Event, GuardOptions, Period, RunState, Selection, Times};
-use evenly_model::{CpuId, Nanos, Tid};
+use evenly_model::{CpuId, Nanos};
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
@@ -30,6 +32,15 @@ pub(super) fn selection(worker: &Worker) -> Selection {
         read_at: now(),
     };
     Selection { thread, baseline: Times::default() }
+}
+
+/// The thread is handed to the domain, which admits it at its next point.
+pub(super) fn join(domain: &Domain, worker: &Worker, original: &CpuSet) {
+    let (selection, original) = (selection(worker), original.clone());
+    put(
+        &domain.mailbox.joining,
+        [Joining { selection, original, from_another: false, number: None }],
+    );
 }
 
 /// What observers are given.
@@ -65,12 +76,7 @@ pub(super) struct Scene {
 
 /// None where there are not two CPUs.
 pub(super) fn scene() -> Option<Scene> {
-    let whole = crate::affinity::get(Tid(0)).unwrap();
-    let mut two = whole.iter().collect::<Vec<_>>().into_iter();
-    let (Some(a), Some(b)) = (two.next(), two.next()) else {
-        evenly_testing::skip("two-cpus", "fewer than two CPUs");
-        return None;
-    };
+    let (whole, a, b) = two_cpus()?;
     let tmp = tempfile::tempdir().unwrap();
     let dir = StateDir::at(&tmp.path().join("state")).unwrap();
     let journal = Arc::new(Journal::create(&dir, None).unwrap());

@@ -81,14 +81,21 @@ pub(super) struct Bench {
     _tmp: tempfile::TempDir,
 }
 
-/// None where there are not two CPUs.
-pub(super) fn bench() -> Option<Bench> {
+/// What this thread may use, and the first two of it. None, a skip, where it may use only one.
+pub(crate) fn two_cpus() -> Option<(CpuSet, CpuId, CpuId)> {
     let whole = affinity::get(Tid(0)).unwrap();
-    let mut two = whole.iter().collect::<Vec<_>>().into_iter();
-    let (Some(a), Some(b)) = (two.next(), two.next()) else {
+    let mut cpus = whole.iter();
+    let (Some(a), Some(b)) = (cpus.next(), cpus.next()) else {
         evenly_testing::skip("two-cpus", "fewer than two CPUs");
         return None;
     };
+    drop(cpus);
+    Some((whole, a, b))
+}
+
+/// None where there are not two CPUs.
+pub(super) fn bench() -> Option<Bench> {
+    let (whole, a, b) = two_cpus()?;
     let tmp = tempfile::tempdir().unwrap();
     let dir = StateDir::at(&tmp.path().join("state")).unwrap();
     let masks = Arc::new(Masks::new(Arc::new(Journal::create(&dir, None).unwrap())));
