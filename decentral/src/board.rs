@@ -441,12 +441,10 @@ impl Board {
         // No CPU is to be unused in between (promise P2). A thread that shares its CPU goes first.
         // Where both are alone, one is let off its CPU before: it stays where it is until it is moved,
         // and may use the other's as well.
-        let (first, second) = if !self.shares(*there) && self.shares(*here) {
-            (ahead, behind)
-        } else {
-            (behind, ahead)
-        };
-        let free = !self.shares(first.from);
+        let (shared_here, shared_there) = (self.shares(*here), self.shares(*there));
+        let (first, second) =
+            if shared_here && !shared_there { (ahead, behind) } else { (behind, ahead) };
+        let free = !shared_here && !shared_there;
         if free && let Err(e) = perform(machine, &second.freed()) {
             self.failed_to_move(second.member, e);
             return false;
