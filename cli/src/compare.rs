@@ -13,7 +13,7 @@ use evenly_linux::affinity;
 use evenly_linux::supervise::{Outcome, was_ignored};
 use evenly_linux::usage::Usage;
 use evenly_model::{CpuSet, Printable, Tid, printable};
-use evenly_nuco::{by_name, policies};
+use evenly_nuco::{by_name, names};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::OsString;
@@ -169,11 +169,8 @@ fn arm(
         return Ok(Arm { env, ..Arm::new(spec, args.program.command.clone()) });
     }
     if by_name(policy).is_none() {
-        let names: Vec<&str> = policies().map(|p| p.name).collect();
-        anyhow::bail!(
-            "--policies: there is no policy '{policy}'; the policies are kernel, {}",
-            names.join(", ")
-        );
+        let all = names();
+        anyhow::bail!("--policies: there is no policy '{policy}'; the policies are kernel, {all}");
     }
     let report = scratch.join(format!("{index}.json"));
     let mut argv: Vec<OsString> = vec![exe.into(), "run".into(), "-q".into()];

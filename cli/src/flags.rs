@@ -9,7 +9,7 @@ use clap::builder::{NonEmptyStringValueParser, PathBufValueParser, PossibleValue
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use evenly_model::{CpuSet, Nanos, parse_duration};
-use evenly_nuco::{by_name, policies};
+use evenly_nuco::{by_name, names};
 use evenly_policy::PolicyInfo;
 use evenly_policy::hpc::{Parameter, ParameterError};
 use evenly_theory::Speeds;
@@ -518,11 +518,10 @@ fn simulated_policy(name: &str) -> Result<String, String> {
     if is_known || arms.contains(&name) {
         return Ok(name.to_owned());
     }
-    let names: Vec<&str> = policies().map(|p| p.name).collect();
     Err(format!(
         "no such policy; the policies are {}, {}, and with --power5 {}",
         evenly_sim::IDEAL,
-        names.join(", "),
+        names(),
         arms.join(", ")
     ))
 }

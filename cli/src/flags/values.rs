@@ -5,7 +5,7 @@ use evenly_linux::limits::DomainKind;
 use evenly_linux::live::{ProgressKind, SourceKind};
 use evenly_linux::mapping::MapBy;
 use evenly_model::{CpuSet, parse_duration};
-use evenly_nuco::{by_name, policies};
+use evenly_nuco::{by_name, names, policies};
 use evenly_policy::PolicyInfo;
 
 /// `--map-by`.
@@ -172,10 +172,7 @@ pub(super) fn period(text: &str) -> Result<PeriodArg, String> {
 }
 
 pub(super) fn policy(name: &str) -> Result<&'static PolicyInfo, String> {
-    by_name(name).ok_or_else(|| {
-        let names: Vec<&str> = policies().map(|p| p.name).collect();
-        format!("no such policy; the policies are {}", names.join(", "))
-    })
+    by_name(name).ok_or_else(|| format!("no such policy; the policies are {}", names()))
 }
 
 pub(super) fn policy_help() -> String {

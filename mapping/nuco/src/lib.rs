@@ -33,6 +33,12 @@ pub fn by_name(name: &str) -> Option<&'static PolicyInfo> {
     policies().find(|p| p.name == name)
 }
 
+/// The names of all policies, as messages list them.
+#[must_use]
+pub fn names() -> String {
+    policies().map(|p| p.name).collect::<Vec<_>>().join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
