@@ -30,6 +30,7 @@ fn main() {
         "messages.h",
         "clock.h",
         "next.h",
+        "shared.h",
     ] {
         println!("cargo:rerun-if-changed={}", sources.join(name).display());
     }

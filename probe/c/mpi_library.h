@@ -14,6 +14,9 @@
 #ifndef EVENLY_NEXT_H
 #include "next.h"
 #endif
+#ifndef EVENLY_SHARED_H
+#include "shared.h"
+#endif
 #include <errno.h>
 #include <fcntl.h>
 #include <mpi.h>

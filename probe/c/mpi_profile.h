@@ -158,24 +158,12 @@ static bool is_known(void)
 #endif
 }
 
-/* Whether the file is of this host and numbers its processes as this one does: ranks may have been started
- * elsewhere, with the same variables. */
+/* Whether the file has the layout that this library knows. */
 static bool fits(const struct evenly_messages *h)
 {
-	char boot[sizeof h->boot] = "";
-	struct stat namespace;
-	if (h->magic != EVENLY_MESSAGES_MAGIC || h->version != EVENLY_MESSAGES_VERSION
-		|| h->rank_size != sizeof(struct evenly_rank) || h->ranks != EVENLY_MESSAGES_RANKS
-		|| h->size != EVENLY_MESSAGES_SIZE)
-		return false;
-	int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-	ssize_t n = file < 0 ? 0 : read(file, boot, sizeof boot - 1);
-	if (file >= 0)
-		close(file);
-	if (n > 0 && boot[n - 1] == '\n')
-		boot[n - 1] = 0;
-	return n > 0 && !strncmp(boot, h->boot, sizeof boot) && stat("/proc/self/ns/pid", &namespace) == 0
-		&& namespace.st_ino == h->pid_namespace;
+	return h->magic == EVENLY_MESSAGES_MAGIC && h->version == EVENLY_MESSAGES_VERSION
+		&& h->rank_size == sizeof(struct evenly_rank) && h->ranks == EVENLY_MESSAGES_RANKS
+		&& h->size == EVENLY_MESSAGES_SIZE && is_of_this_host(h->boot, h->pid_namespace);
 }
 
 /* A part of the file, mapped from the page on that it begins in. */
@@ -189,22 +177,11 @@ static void *mapped(int file, uint64_t from, uint64_t size)
 /* Takes an entry and tallies in the file that evenly reads. Nothing happens where that cannot be. */
 static void share(void)
 {
-	char link[sizeof EVENLY_MESSAGES_NAME];
-	const char *name = getenv(EVENLY_MESSAGES_VARIABLE);
-	if (!name || readlink(name, link, sizeof link) < (ssize_t)sizeof EVENLY_MESSAGES_NAME - 1
-		|| memcmp(link, EVENLY_MESSAGES_NAME, sizeof EVENLY_MESSAGES_NAME - 1))
-		return;
-	int file = open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	int file = open_shared(EVENLY_MESSAGES_VARIABLE, EVENLY_MESSAGES_NAME, EVENLY_MESSAGES_SIZE);
 	if (file < 0)
 		return;
-	struct stat stat;
 	uint64_t index = EVENLY_MESSAGES_HEADER + EVENLY_MESSAGES_RANKS * sizeof(struct evenly_rank);
-	struct evenly_messages *header = NULL;
-	/* As in waiting.c: what is not sealed may be cut off. */
-	int seals = fcntl(file, F_GET_SEALS);
-	if (seals >= 0 && seals & F_SEAL_SHRINK && fstat(file, &stat) == 0
-		&& stat.st_size >= (off_t)EVENLY_MESSAGES_SIZE)
-		header = mapped(file, 0, index);
+	struct evenly_messages *header = mapped(file, 0, index);
 	if (header && fits(header)) {
 		uint64_t size = 2 * sizeof(struct evenly_tally) * (uint64_t)run.ranks;
 		uint32_t number = atomic_fetch_add(&header->count, 1);

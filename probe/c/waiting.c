@@ -29,6 +29,7 @@
 #include "waiting.h"
 #include "clock.h"
 #include "next.h"
+#include "shared.h"
 #ifdef EVENLY_MPI_CALLS
 #include "messages.h"
 #endif
@@ -258,44 +259,21 @@ static void sweep(void)
 	}
 }
 
-/* Whether the mapping is of this host and numbers its processes as this one does: programs may have been
- * started elsewhere, with the same variables. */
+/* Whether the mapping has the layout that this library knows. */
 static bool fits(const struct evenly_header *h)
 {
-	char boot[sizeof h->boot] = "";
-	struct stat namespace;
-	if (h->magic != EVENLY_MAGIC || h->version != EVENLY_VERSION || h->line_size != sizeof(line_t)
-		|| h->lines != EVENLY_LINES)
-		return false;
-	int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-	ssize_t n = file < 0 ? 0 : read(file, boot, sizeof boot - 1);
-	if (file >= 0)
-		close(file);
-	if (n > 0 && boot[n - 1] == '\n')
-		boot[n - 1] = 0;
-	return n > 0 && !strncmp(boot, h->boot, sizeof boot) && stat("/proc/self/ns/pid", &namespace) == 0
-		&& namespace.st_ino == h->pid_namespace;
+	return h->magic == EVENLY_MAGIC && h->version == EVENLY_VERSION && h->line_size == sizeof(line_t)
+		&& h->lines == EVENLY_LINES && is_of_this_host(h->boot, h->pid_namespace);
 }
 
 /* Maps the file; nothing happens where that cannot be. */
 static void attach(void)
 {
-	char link[sizeof EVENLY_NAME];
-	const char *name = getenv(EVENLY_VARIABLE);
-	if (!name || readlink(name, link, sizeof link) < (ssize_t)sizeof EVENLY_NAME - 1
-		|| memcmp(link, EVENLY_NAME, sizeof EVENLY_NAME - 1))
-		return;
-	int file = open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	size_t size = EVENLY_HEADER + EVENLY_LINES * sizeof(line_t);
+	int file = open_shared(EVENLY_VARIABLE, EVENLY_NAME, size);
 	if (file < 0)
 		return;
-	struct stat stat;
-	size_t size = EVENLY_HEADER + EVENLY_LINES * sizeof(line_t);
-	void *at = MAP_FAILED, *page = MAP_FAILED;
-	/* To touch what another process has cut off is SIGBUS. Only what is sealed, which a file of a file system cannot
-	 * be, keeps its length. */
-	int seals = fcntl(file, F_GET_SEALS);
-	if (seals >= 0 && seals & F_SEAL_SHRINK && fstat(file, &stat) == 0 && stat.st_size >= (off_t)size)
-		at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0), *page = MAP_FAILED;
 	close(file);
 	if (at != MAP_FAILED && fits(at))
 		page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -31,6 +31,7 @@ pub const PROBE: Part = Part {
         include_str!("../c/messages.h"),
         include_str!("../c/clock.h"),
         include_str!("../c/next.h"),
+        include_str!("../c/shared.h"),
         include_str!("../c/mpi_library.h"),
         include_str!("../c/mpi_time.h"),
         include_str!("../c/mpi_members.h"),
