@@ -353,6 +353,8 @@ trait Watched {
     fn now(&self) -> Nanos;
     /// Gives the threads their masks back.
     fn release(&mut self);
+    /// Whether a thread has a mask of evenly's.
+    fn holds(&self) -> bool;
     /// Whether evenly ended within this time.
     fn wait(&mut self, time: Nanos) -> Result<bool, GuardianError>;
 }
@@ -384,6 +386,10 @@ impl Watched for Evenly<'_> {
         }
     }
 
+    fn holds(&self) -> bool {
+        !self.live.is_clean() && restore::holds(&self.live)
+    }
+
     fn wait(&mut self, time: Nanos) -> Result<bool, GuardianError> {
         let timeout = Timespec {
             tv_sec: i64::try_from(time.0 / 1_000_000_000).unwrap_or(i64::MAX),
@@ -406,24 +412,22 @@ impl Watched for Evenly<'_> {
     }
 }
 
-/// Waits for the end of evenly; meanwhile releases its threads whenever its heartbeat stops.
+/// Waits for the end of evenly; meanwhile releases its threads whenever its heartbeat stops, and again where it holds
+/// some all the same: it can be continued, finish what it was about to set, and be stopped before its next heartbeat.
 fn watch(evenly: &mut impl Watched) -> Result<(), GuardianError> {
-    // The heartbeat for which the threads were released last: once is enough.
+    // The heartbeat for which the threads were released last.
     let mut released_at = None;
     loop {
         let beat = evenly.heartbeat();
         let patience = patience(evenly.period());
         let late_at = beat + patience;
         let now = evenly.now();
-        let nap = if released_at == Some(beat) {
-            patience
-        } else if now >= late_at {
+        let is_late = now >= late_at;
+        if is_late && (released_at != Some(beat) || evenly.holds()) {
             evenly.release();
             released_at = Some(beat);
-            continue;
-        } else {
-            late_at - now
-        };
+        }
+        let nap = if is_late { patience } else { late_at - now };
         if evenly.wait(nap.max(LEAST_NAP))? {
             return Ok(());
         }
@@ -450,6 +454,8 @@ mod tests {
         stops: Vec<(Nanos, Nanos)>,
         end: Nanos,
         released: Vec<Nanos>,
+        /// When it sets a mask although it leaves no heartbeat.
+        sets: Vec<Nanos>,
     }
 
     impl Watched for Story {
@@ -473,6 +479,11 @@ mod tests {
             self.released.push(self.now);
         }
 
+        fn holds(&self) -> bool {
+            let last = self.released.last().copied().unwrap_or_default();
+            self.sets.iter().any(|t| (last..self.now).contains(t))
+        }
+
         fn wait(&mut self, time: Nanos) -> Result<bool, GuardianError> {
             self.now += time;
             Ok(self.now >= self.end)
@@ -481,6 +492,15 @@ mod tests {
 
     /// When threads are released, in milliseconds.
     fn releases(period_ms: u64, stops_s: &[(u64, u64)], end_s: u64) -> Vec<u64> {
+        releases_with(period_ms, stops_s, end_s, &[])
+    }
+
+    fn releases_with(
+        period_ms: u64,
+        stops_s: &[(u64, u64)],
+        end_s: u64,
+        sets_s: &[u64],
+    ) -> Vec<u64> {
         let seconds = |s: u64| Nanos::from_millis(1000 * s);
         let mut story = Story {
             now: Nanos::ZERO,
@@ -488,6 +508,7 @@ mod tests {
             stops: stops_s.iter().map(|&(from, to)| (seconds(from), seconds(to))).collect(),
             end: seconds(end_s),
             released: Vec::new(),
+            sets: sets_s.iter().map(|s| seconds(*s)).collect(),
         };
         watch(&mut story).unwrap();
         story.released.iter().map(|t| t.0 / 1_000_000).collect()
@@ -508,6 +529,16 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// It was stopped, continued for so short a time that it set a mask and left no heartbeat, and is stopped again.
+    #[test]
+    fn a_mask_that_is_set_after_the_release_is_given_back_as_well() {
+        let released = releases_with(20, &[(5, 65)], 100, &[20, 50]);
+        assert!(
+            matches!(released[..], [5_000..=8_000, 20_000..=23_000, 50_000..=53_000]),
+            "{released:?}"
+        );
     }
 
     #[test]

@@ -168,6 +168,11 @@ pub(crate) fn release_living(
     Ok(report)
 }
 
+/// Whether a thread has a mask now that the evenly of this journal set; so as well where the journal cannot be read.
+pub(crate) fn holds(live: &LiveJournal) -> bool {
+    live.view().map_or(true, |view| held(&view, &Proc::default()) > 0)
+}
+
 /// Restores the threads of an evenly that is dead, and removes its journal if nothing is left to
 /// do. The journal is read anew: it no longer changes.
 pub(crate) fn finish(
@@ -240,4 +245,33 @@ pub fn left_on(dir: &StateDir, real: &Real) -> Vec<Left> {
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenly_model::ThreadId;
+
+    #[test]
+    fn a_thread_is_held_from_the_moment_its_mask_is_set_until_it_is_given_back() {
+        let tid = Tid(rustix::thread::gettid().as_raw_nonzero().get());
+        let whole = affinity::get(tid).unwrap();
+        if whole.len() < 2 {
+            return evenly_testing::skip("two-cpus", format!("this test may run on {whole} only"));
+        }
+        let one = CpuSet::single(whole.iter().next().unwrap());
+        let id = ThreadId { tid, start: Proc::default().thread_stat(tid).unwrap().start };
+        let tmp = tempfile::tempdir().unwrap();
+        let journal = Journal::create(&StateDir::at(&tmp.path().join("state")).unwrap(), None);
+        let journal = journal.unwrap();
+        let live = LiveJournal::open(&journal.path()).unwrap();
+        let mut slot = journal.register(id, Process::own().pid, &whole).unwrap();
+        journal.about_to_set(&mut slot, &one);
+        assert!(!holds(&live), "it is only about to be set");
+        affinity::set(tid, &one).unwrap();
+        assert!(holds(&live));
+        release_living(&live, &Real::default()).unwrap();
+        assert_eq!(affinity::get(tid).unwrap(), whole);
+        assert!(!holds(&live));
+    }
 }

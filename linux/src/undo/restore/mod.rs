@@ -35,7 +35,7 @@ use evenly_model::{CpuSet, Pid, ThreadId, Tid};
 use std::io;
 
 pub use journals::{Fate, Left, Living, end, end_on, left, left_on, restore_all, restore_all_on};
-pub(crate) use journals::{finish, release_living};
+pub(crate) use journals::{finish, holds, release_living};
 pub(crate) use masks::is_left_of;
 pub use masks::restore;
 
