@@ -516,7 +516,7 @@ impl Board {
         to: usize,
         reason: Reason,
     ) -> Result<(), ApplyError> {
-        let result = perform(machine, &self.pin(member, to));
+        let result = perform(machine, &self.pin(member, to)).map(drop);
         if result == Err(ApplyError::Gone) {
             return result;
         }

@@ -14,8 +14,8 @@ use crate::{Actuator, ApplyError, MemoryMoved, MoveRecord, Wanted};
 use evenly_model::{CpuId, CpuSet, Pid, Plan, Snapshot, ThreadId};
 use std::sync::Arc;
 
-/// Something that is to be done to a thread.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Something that is to be changed: a mask, shares of CPUs, the place of memory.
+#[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs, reason = "fields are what their names say")]
 pub enum Action {
     /// It is pinned to a CPU.
@@ -26,28 +26,48 @@ pub enum Action {
     Confine { thread: ThreadId, within: Arc<CpuSet> },
     /// It has its original mask again.
     Restore { thread: ThreadId },
+    /// It has its original mask again, and is the next balancer's.
+    Release { thread: ThreadId },
+    /// These have other parts of the CPUs that they share: one action, as only ratios between them matter.
+    Weigh { wanted: Vec<Wanted> },
     /// It has again the part of a CPU that it had when it was admitted.
     Unweigh { process: Pid, thread: ThreadId },
+    /// Memory of a process begins to move between two NUMA nodes, by their numbers on the system.
+    MoveMemory { process: Pid, from: u32, to: u32 },
 }
 
-/// Does one thing.
+/// What an action has led to, where it did not fail as a whole.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// It is done.
+    Done,
+    /// What each thread of an [`Action::Weigh`] has now, in order, relative to what it had when it was
+    /// admitted; an error for each that has what it had before.
+    Weighed(Vec<Result<f64, ApplyError>>),
+}
+
+/// Performs one action.
 ///
 /// # Errors
 /// [`ApplyError`], as the call of the [`Actuator`] has it.
-pub fn perform(machine: &mut dyn Actuator, action: &Action) -> Result<(), ApplyError> {
+pub fn perform(machine: &mut dyn Actuator, action: &Action) -> Result<Outcome, ApplyError> {
+    let refused = |what: &str| Err(ApplyError::Refused(String::from(what)));
     match action {
-        Action::Pin { thread, cpu } => machine.place(*thread, *cpu, None),
-        Action::Nudge { thread, cpu, within } => machine.place(*thread, *cpu, Some(within)),
-        Action::Confine { thread, within } => machine.confine(*thread, within),
-        Action::Restore { thread } => {
-            machine.restore(*thread);
-            Ok(())
+        Action::Pin { thread, cpu } => machine.place(*thread, *cpu, None)?,
+        Action::Nudge { thread, cpu, within } => machine.place(*thread, *cpu, Some(within))?,
+        Action::Confine { thread, within } => machine.confine(*thread, within)?,
+        Action::Restore { thread } => machine.restore(*thread),
+        Action::Release { thread } if !machine.release(*thread) => {
+            return refused("the thread cannot be given to another balancer");
         }
-        Action::Unweigh { process, thread } => {
-            machine.unweigh(*process, *thread);
-            Ok(())
+        Action::Weigh { wanted } => return Ok(Outcome::Weighed(machine.weigh(wanted))),
+        Action::Unweigh { process, thread } => machine.unweigh(*process, *thread),
+        Action::MoveMemory { process, from, to } if !machine.move_memory(*process, *from, *to) => {
+            return refused("this memory cannot be moved");
         }
+        Action::Release { .. } | Action::MoveMemory { .. } => {}
     }
+    Ok(Outcome::Done)
 }
 
 /// Does all of these, in order. What cannot be done now is done when the thread is placed, or balancing ends.
@@ -57,22 +77,7 @@ pub(crate) fn perform_all(machine: &mut dyn Actuator, actions: &mut Vec<Action>)
     }
 }
 
-/// Gives a thread its original mask back and forgets it; false where it stays.
-pub(crate) fn release(machine: &mut dyn Actuator, thread: ThreadId) -> bool {
-    machine.release(thread)
-}
-
-/// Gives threads parts of their CPUs.
-pub(crate) fn weigh(machine: &mut dyn Actuator, wanted: &[Wanted]) -> Vec<Result<f64, ApplyError>> {
-    machine.weigh(wanted)
-}
-
-/// Begins to move memory, between nodes by their numbers on the system; false where it stays.
-pub(crate) fn move_memory(machine: &mut dyn Actuator, process: Pid, from: u32, to: u32) -> bool {
-    machine.move_memory(process, from, to)
-}
-
-/// Goes on moving memory for a short while.
+/// Goes on for a short while with what [`Action::MoveMemory`] began.
 pub(crate) fn go_on_moving(machine: &mut dyn Actuator) -> Option<MemoryMoved> {
     machine.go_on_moving()
 }
@@ -138,7 +143,7 @@ impl Mover {
             };
             let mut text = None;
             match perform(machine, &action) {
-                Ok(()) => match act {
+                Ok(_) => match act {
                     Act::Move(_) => {
                         t.place.cpu = Some(to);
                         t.place.migrations += 1;
@@ -325,6 +330,27 @@ mod tests {
         );
         assert_eq!(machine.calls, ["0 on 0"]);
         assert!(done.distributed);
+    }
+
+    #[test]
+    fn each_thread_that_is_weighed_has_its_own_result() {
+        let mut machine = Scripted { fails: vec![(id(1), refused())], ..Scripted::default() };
+        let want = |i, weight| Wanted { process: Pid(1), thread: id(i), weight, turns: None };
+        let action = Action::Weigh { wanted: vec![want(0, 2.0), want(1, 0.5)] };
+        let outcome = perform(&mut machine, &action);
+        assert_eq!(outcome, Ok(Outcome::Weighed(vec![Ok(2.0), Err(refused())])));
+        assert_eq!(machine.calls, ["0 weighs 2", "1 weighs 0.5"]);
+    }
+
+    #[test]
+    fn memory_and_threads_that_have_to_stay_are_refused() {
+        let mut machine = Scripted { keeps: vec![id(1)], ..Scripted::default() };
+        let release = |i| Action::Release { thread: id(i) };
+        assert_eq!(perform(&mut machine, &release(0)), Ok(Outcome::Done));
+        assert!(matches!(perform(&mut machine, &release(1)), Err(ApplyError::Refused(_))));
+        let memory = Action::MoveMemory { process: Pid(1), from: 0, to: 1 };
+        assert!(matches!(perform(&mut machine, &memory), Err(ApplyError::Refused(_))));
+        assert_eq!(machine.calls, ["0 restored", "1 restored"]);
     }
 
     #[test]

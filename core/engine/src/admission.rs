@@ -1,7 +1,7 @@
 //! Threads and CPUs that come to a domain, and threads that leave it.
 
 use crate::account::ThreadAccount;
-use crate::actuate::{self, Action, perform};
+use crate::actuate::{Action, perform};
 use crate::managed::{ManagedThread, Place, ThreadWeight};
 use crate::membership::Leaving;
 use crate::verify::Failure;
@@ -43,7 +43,7 @@ impl Balancer {
         if movable && *roaming != *original && self.moves_threads() {
             match perform(machine, &Action::Confine { thread: id, within: roaming }) {
                 // What cannot be used now is asked for again when the thread is placed.
-                Ok(()) | Err(ApplyError::Unusable { .. }) => {}
+                Ok(_) | Err(ApplyError::Unusable { .. }) => {}
                 Err(ApplyError::Gone) => return,
                 Err(error) => {
                     movable = false;
@@ -53,7 +53,7 @@ impl Balancer {
             }
         }
         let since_baseline = (times.ran - selection.baseline.ran).0 as i64;
-        // A thread that joins others at work starts level with them: its past is not theirs.
+        // A thread that joins others at work starts with their mean progress: its past is not theirs.
         let first = self.ledger.points == 0 || self.membership.threads.is_empty();
         let progress = match &mut self.delegates {
             Some(delegates) => {
@@ -88,7 +88,7 @@ impl Balancer {
         cpus: &CpuSet,
     ) -> Result<(), ApplyError> {
         let within = Arc::new(cpus.and(&self.options.cpus));
-        perform(machine, &Action::Confine { thread, within })
+        perform(machine, &Action::Confine { thread, within }).map(drop)
     }
 
     /// Takes CPUs in that were not there when the domain was made. They are used from the next point
@@ -135,7 +135,8 @@ impl Balancer {
         let index = self.membership.position(id)?;
         self.unweigh(index);
         self.actuate(machine);
-        if !self.membership.threads[index].place.movable || !actuate::release(machine, id) {
+        let is_movable = self.membership.threads[index].place.movable;
+        if !is_movable || perform(machine, &Action::Release { thread: id }).is_err() {
             return None;
         }
         let t = &self.membership.threads[index];

@@ -37,7 +37,7 @@ mod verify;
 mod waiting;
 mod weights;
 
-pub use actuate::{Action, perform};
+pub use actuate::{Action, Outcome, perform};
 pub use balancer::{Balancer, BalancerOptions};
 pub use delegates::Delegates;
 pub use domains::{DomainSpread, DomainThread, Transfer, home_of_newcomer, left_unused, roomiest};

@@ -1,6 +1,6 @@
 //! Where processes have their memory, and memory that is on its way, for policies that place threads by load.
 
-use crate::actuate;
+use crate::actuate::{Action, go_on_moving, perform};
 use crate::managed::ManagedThread;
 use crate::notes::Notes;
 use crate::{Machine, MemoryMoved, MemoryUnknown, Observer, Sensors};
@@ -111,7 +111,8 @@ impl Memory {
     ) {
         let number = |node: usize| knowledge.nodes.get(node).map_or(0, |(number, _)| *number);
         for m in plan.memory.drain(..) {
-            if actuate::move_memory(machine, m.process, number(m.from), number(m.to)) {
+            let (process, from, to) = (m.process, number(m.from), number(m.to));
+            if perform(machine, &Action::MoveMemory { process, from, to }).is_ok() {
                 self.moving.push(m);
             } else {
                 snapshot.stayed.push(m);
@@ -120,7 +121,7 @@ impl Memory {
         if self.moving.is_empty() {
             return;
         }
-        let Some(done) = actuate::go_on_moving(machine) else { return };
+        let Some(done) = go_on_moving(machine) else { return };
         let of = |m: &MemoryMove| {
             (m.process, number(m.from), number(m.to)) == (done.pid, done.from, done.to)
         };

@@ -1,4 +1,4 @@
-//! A machine for tests of single parts: it does as it is told, and writes down what it is asked.
+//! A machine for tests of single parts: it does what it is asked, and keeps a list of it.
 
 use crate::account::ThreadAccount;
 use crate::managed::{ManagedThread, Place, ThreadWeight};
@@ -18,6 +18,8 @@ pub(crate) struct Scripted {
     pub(crate) calls: Vec<String>,
     /// Threads that cannot be moved, and why.
     pub(crate) fails: Vec<(ThreadId, ApplyError)>,
+    /// Threads that cannot be released.
+    pub(crate) keeps: Vec<ThreadId>,
     pub(crate) now: Nanos,
 }
 
@@ -41,6 +43,11 @@ impl Actuator for Scripted {
 
     fn restore(&mut self, id: ThreadId) {
         let _ = self.ask(id, String::from("restored"));
+    }
+
+    fn release(&mut self, id: ThreadId) -> bool {
+        self.restore(id);
+        !self.keeps.contains(&id)
     }
 
     fn weigh(&mut self, wanted: &[Wanted]) -> Vec<Result<f64, ApplyError>> {
@@ -85,7 +92,7 @@ impl Sensors for Scripted {
     }
 }
 
-/// Keeps what it is told in words.
+/// Keeps what it observes, in words.
 pub(crate) struct Listener(pub(crate) Arc<Mutex<Vec<String>>>);
 
 impl Observer for Listener {

@@ -1,6 +1,6 @@
 //! Parts of CPUs that threads are given, by weights.
 
-use crate::actuate::{self, Action};
+use crate::actuate::{Action, Outcome, perform};
 use crate::managed::ManagedThread;
 use crate::notes::Notes;
 use crate::verify::Failure;
@@ -82,7 +82,9 @@ impl Weights {
                 Some(Wanted { process, thread, weight, turns: view.and_then(|v| v.turns) })
             })
             .collect();
-        let given = actuate::weigh(machine, &wanted);
+        let Ok(Outcome::Weighed(given)) = perform(machine, &Action::Weigh { wanted }) else {
+            return;
+        };
         self.by = machine.weighs_by();
         for (t, given) in threads.iter_mut().filter(|t| t.weight.wanted.is_some()).zip(given) {
             match given {
