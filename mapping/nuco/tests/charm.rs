@@ -174,11 +174,13 @@ fn dominated(
 }
 
 #[test]
+#[ignore = "takes long: ./dev test --all"]
 fn nuco_plus_dominates_every_strategy_on_lb_test() {
     dominated("lb_test", &LB_TEST, &machines(), Options::default().time_limit);
 }
 
 #[test]
+#[ignore = "takes long: ./dev test --all"]
 fn nuco_plus_dominates_every_strategy_on_k_neighbor() {
     dominated("kneighbor", &K_NEIGHBOR, &machines(), Options::default().time_limit);
 }
