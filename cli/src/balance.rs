@@ -14,7 +14,7 @@ pub(crate) use options::{allowed, check_command, check_options};
 use crate::flags::{AttachArgs, BalanceArgs, ProbeArg, RunArgs};
 use crate::messages::Counting;
 use crate::output::expand;
-use crate::probe::{Prepared, TestimoniesMaker, Watch};
+use crate::probe::{OpenWaitReports, Prepared, Watch};
 use crate::restore::{leftovers, shares};
 use crate::{End, tell};
 use anyhow::Context;
@@ -85,9 +85,17 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
     let mut facts = Facts::new(&args.balance, supervisor.pid(), command, notes, began);
     (facts.watch, facts.counting) = (watch, counting);
     facts.watch_for_doctor(&args.balance, &supervisor);
-    let told_by = facts.watch.as_ref().map(Watch::testimonies);
-    let said =
-        Said { args: args.balance, filter, whole, mapping, knowledge, parameters, told_by, counts };
+    let wait_reports = facts.watch.as_ref().map(Watch::wait_reports);
+    let said = Said {
+        args: args.balance,
+        filter,
+        whole,
+        mapping,
+        knowledge,
+        parameters,
+        wait_reports,
+        counts,
+    };
     let balancing = Balancing::start(said, facts, &supervisor);
     let outcome = supervisor.run(&mut Wait);
     finish(balancing, outcome);
@@ -129,9 +137,17 @@ pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
     }
     let mut facts = Facts::new(&args.balance, pid, command, notes, now());
     facts.watch_for_doctor(&args.balance, &supervisor);
-    let (told_by, counts) = (None, None);
-    let said =
-        Said { args: args.balance, filter, whole, mapping, knowledge, parameters, told_by, counts };
+    let (wait_reports, counts) = (None, None);
+    let said = Said {
+        args: args.balance,
+        filter,
+        whole,
+        mapping,
+        knowledge,
+        parameters,
+        wait_reports,
+        counts,
+    };
     let balancing = Balancing::start(said, facts, &supervisor);
     // Where nothing is balanced there is nothing to wait for.
     let outcome = match &balancing {
@@ -260,7 +276,7 @@ struct Said {
     knowledge: Option<Arc<Knowledge>>,
     parameters: Parameters,
     /// Reads what threads report of their waiting.
-    told_by: Option<TestimoniesMaker>,
+    wait_reports: Option<OpenWaitReports>,
     /// Reads what ranks count.
     counts: Option<RankCounts>,
 }
@@ -408,7 +424,7 @@ impl Parts {
 }
 
 fn live_options(
-    Said { args, filter, whole, mapping, knowledge, parameters, told_by, counts }: Said,
+    Said { args, filter, whole, mapping, knowledge, parameters, wait_reports, counts }: Said,
     names: Names,
 ) -> LiveOptions {
     LiveOptions {
@@ -429,7 +445,7 @@ fn live_options(
         whole,
         mapping,
         knowledge,
-        told_by,
+        wait_reports,
         counted_by: counts,
         shares: args.shares.into(),
         levels: if args.policy.gives_weights { levels() } else { Levels::new() },

@@ -5,7 +5,7 @@
 
 use crate::balance::{Wait, check_command, host, unix_ms};
 use crate::flags::{DoctorArgs, ProbeArg};
-use crate::probe::{Prepared, Watch, of_running, running_misses_mpi, unseen_mpi};
+use crate::probe::{Prepared, Watch, running_misses_mpi, unseen_mpi, wait_reports_of_running};
 use crate::report::warn_if_unfinished;
 use crate::restore::leftovers;
 use crate::{End, output, tell, tell_lines};
@@ -14,7 +14,7 @@ use evenly_doctor::{Diagnosis, Evidence, Setting, settings};
 use evenly_linux::clock::now;
 use evenly_linux::journal::{StateDir, others};
 use evenly_linux::live::check_target;
-use evenly_linux::machine::Testimonies;
+use evenly_linux::machine::ReadWaitReports;
 use evenly_linux::proc::Proc;
 use evenly_linux::supervise::{Outcome, Signals, SpawnOptions, Supervisor, Threads, Waker};
 use evenly_linux::witness::{Witness, before_start};
@@ -87,7 +87,7 @@ fn of_process(pid: Pid, args: &DoctorArgs) -> anyhow::Result<End> {
     let command = proc.command_line(pid).iter().map(|a| a.to_string_lossy().into_owned()).collect();
     let until = Some((args.for_, supervisor.waker()));
     let threads = supervisor.threads();
-    let witness = move || Witness::new(pid).told_by(of_running(pid));
+    let witness = move || Witness::new(pid).with_wait_reports(wait_reports_of_running(pid));
     let watching = Watching::start(threads, witness, until)?;
     // After its end it can no longer be asked.
     let missed = running_misses_mpi(pid);
@@ -150,8 +150,9 @@ fn of_program(args: &DoctorArgs) -> anyhow::Result<End> {
     let (pid, threads) = (supervisor.pid(), supervisor.threads());
     let record = args.record.as_deref().map(|path| Record::to(path, pid));
     let watch = prepared.map(|prepared| prepared.start(threads, &mut notes));
-    let told_by = watch.as_ref().and_then(|w| w.testimonies()());
-    let watching = Watching::start(threads, move || Witness::new(pid).told_by(told_by), None);
+    let wait_reports = watch.as_ref().and_then(|w| w.wait_reports()());
+    let watching =
+        Watching::start(threads, move || Witness::new(pid).with_wait_reports(wait_reports), None);
     let outcome = supervisor.run(&mut Wait);
     let command = args.command.iter().map(|a| a.to_string_lossy().into_owned()).collect();
     match watching.and_then(|w| w.end(command, false)) {
@@ -275,9 +276,9 @@ impl Watching {
     pub(crate) fn sparing(
         threads: Threads,
         pid: Pid,
-        told_by: Option<Testimonies>,
+        wait_reports: Option<ReadWaitReports>,
     ) -> anyhow::Result<Self> {
-        Self::start(threads, move || Witness::sparing(pid).told_by(told_by), None)
+        Self::start(threads, move || Witness::sparing(pid).with_wait_reports(wait_reports), None)
     }
 
     /// What it has seen. None where that was too much for one that takes little.

@@ -6,7 +6,7 @@ use crate::tell;
 use evenly_engine::Waiting;
 use evenly_linux::clock::now;
 use evenly_linux::foreign::open_memory;
-use evenly_linux::machine::{Testimonies, Testimony};
+use evenly_linux::machine::{ReadWaitReports, ReportedWait};
 use evenly_linux::proc::read_all;
 use evenly_linux::supervise::Threads;
 use evenly_model::{Pid, Tid};
@@ -33,7 +33,7 @@ const MOST: usize = 16_384;
 const MOST_OTHERS: usize = 256;
 
 /// Makes one more reader of the wait reports of threads.
-pub(crate) type TestimoniesMaker = Box<dyn Fn() -> Option<Testimonies> + Send>;
+pub(crate) type OpenWaitReports = Box<dyn Fn() -> Option<ReadWaitReports> + Send>;
 
 /// The probe for a program that is to be started: all but the thread that reads it, which may not be there
 /// before the program is.
@@ -218,9 +218,9 @@ impl Prepared {
 
 impl Watch {
     /// For those who ask again and again.
-    pub(crate) fn testimonies(&self) -> TestimoniesMaker {
+    pub(crate) fn wait_reports(&self) -> OpenWaitReports {
         let mapping = self.mapping.clone();
-        Box::new(move || Some(testimonies(mapping.reader().ok()?)))
+        Box::new(move || Some(read_wait_reports(mapping.reader().ok()?)))
     }
 
     /// Whether a program used MPI although its command names no launcher: waits in MPI are then unknown.
@@ -272,8 +272,8 @@ fn reader_of(pid: Pid) -> Option<Reader> {
 }
 
 /// The wait reports of such a program.
-pub(crate) fn of_running(pid: Pid) -> Option<Testimonies> {
-    reader_of(pid).map(testimonies)
+pub(crate) fn wait_reports_of_running(pid: Pid) -> Option<ReadWaitReports> {
+    reader_of(pid).map(read_wait_reports)
 }
 
 /// Whether such a program uses MPI although its command names no launcher.
@@ -284,7 +284,7 @@ pub(crate) fn running_misses_mpi(pid: Pid) -> bool {
 }
 
 /// Wait reports, in the terms of the balancing cycle.
-fn testimonies(mut reader: Reader) -> Testimonies {
+fn read_wait_reports(mut reader: Reader) -> ReadWaitReports {
     let mut seen: Vec<Observed> = Vec::new();
     Box::new(move |now, out| {
         // A mapping that cannot be read says nothing.
@@ -294,7 +294,7 @@ fn testimonies(mut reader: Reader) -> Testimonies {
                 let computes_since =
                     (o.activity == Activity::Computing).then_some(o.since.min(now));
                 let waiting = Waiting { waited, outside, phases, waits, computes_since };
-                Testimony { tid: o.tid, since: o.registered, waiting }
+                ReportedWait { tid: o.tid, since: o.registered, waiting }
             }));
         }
     })

@@ -4,7 +4,7 @@
 //! of it: the journal of the observing cycle is private to it.
 
 use crate::flags::TopArgs;
-use crate::probe::TestimoniesMaker;
+use crate::probe::OpenWaitReports;
 use crate::{End, output};
 use anyhow::Context;
 use evenly_engine::{GuardOptions, Observer, Period};
@@ -200,8 +200,9 @@ fn watch(
         mapping: None,
         knowledge: None,
         // Where another evenly has loaded the probe into it.
-        told_by: crate::probe::of_running(pid)
-            .map(|_| Box::new(move || crate::probe::of_running(pid)) as TestimoniesMaker),
+        wait_reports: crate::probe::wait_reports_of_running(pid).map(|_| {
+            Box::new(move || crate::probe::wait_reports_of_running(pid)) as OpenWaitReports
+        }),
         counted_by: None,
         shares: evenly_linux::share::Choice::Auto,
         levels: Vec::new(),

@@ -76,9 +76,9 @@ impl Facts {
     /// Has the program watched if it is recorded. A failure is not reported here: the doctor says that the
     /// recording has less in it.
     pub(super) fn watch_for_doctor(&mut self, args: &BalanceArgs, supervisor: &Supervisor) {
-        let told_by = || self.watch.as_ref().and_then(|w| w.testimonies()());
+        let wait_reports = || self.watch.as_ref().and_then(|w| w.wait_reports()());
         let (threads, pid) = (supervisor.threads(), supervisor.pid());
-        let sparing = || Watching::sparing(threads, pid, told_by()).ok();
+        let sparing = || Watching::sparing(threads, pid, wait_reports()).ok();
         self.watching = args.record.as_ref().and_then(|_| sparing());
     }
 

@@ -16,7 +16,7 @@
 use crate::affinity;
 use crate::clock;
 use crate::limits::{Limits, Quota, QuotaSource};
-use crate::machine::{Testimonies, WaitReports};
+use crate::machine::{ReadWaitReports, WaitReports};
 use crate::memory::parse_numa_maps;
 use crate::pace::Pace;
 use crate::proc::{
@@ -194,8 +194,8 @@ impl Witness {
 
     /// With what threads say of their own waiting.
     #[must_use]
-    pub fn told_by(mut self, testimonies: Option<Testimonies>) -> Self {
-        self.wait_reports = testimonies.map(WaitReports::new);
+    pub fn with_wait_reports(mut self, read: Option<ReadWaitReports>) -> Self {
+        self.wait_reports = read.map(WaitReports::new);
         self
     }
 

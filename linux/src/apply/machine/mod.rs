@@ -45,7 +45,7 @@ mod wait_reports;
 pub use self::masks::Masks;
 pub use self::reading::Source;
 pub(crate) use self::wait_reports::WaitReports;
-pub use self::wait_reports::{Testimonies, Testimony};
+pub use self::wait_reports::{ReadWaitReports, ReportedWait};
 
 use self::managed::Managed;
 use self::reading::Files;
@@ -146,8 +146,8 @@ impl LinuxMachine {
 
     /// With what threads report of their own waiting.
     #[must_use]
-    pub fn told_by(mut self, testimonies: Option<Testimonies>) -> Self {
-        self.wait_reports = testimonies.map(WaitReports::new);
+    pub fn with_wait_reports(mut self, read: Option<ReadWaitReports>) -> Self {
+        self.wait_reports = read.map(WaitReports::new);
         self
     }
 

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 /// What a thread reports of its own waiting, from inside its program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Testimony {
+pub struct ReportedWait {
     /// Which thread.
     pub tid: Tid,
     /// When it reported first, since the host was started. A thread that started later is another one with
@@ -21,18 +21,18 @@ pub struct Testimony {
 
 /// Reads what all threads of a program report at this moment. Nothing is added where nothing
 /// can be read any more.
-pub type Testimonies = Box<dyn FnMut(Nanos, &mut Vec<Testimony>) + Send>;
+pub type ReadWaitReports = Box<dyn FnMut(Nanos, &mut Vec<ReportedWait>) + Send>;
 
 /// The last reports of all threads that report their waiting.
 pub(crate) struct WaitReports {
-    read: Testimonies,
-    all: Vec<Testimony>,
+    read: ReadWaitReports,
+    all: Vec<ReportedWait>,
     by_tid: HashMap<Tid, usize>,
     ticks_per_second: u64,
 }
 
 impl WaitReports {
-    pub(crate) fn new(read: Testimonies) -> Self {
+    pub(crate) fn new(read: ReadWaitReports) -> Self {
         let ticks_per_second = rustix::param::clock_ticks_per_second().max(1);
         Self { read, all: Vec::new(), by_tid: HashMap::new(), ticks_per_second }
     }
@@ -78,7 +78,7 @@ mod tests {
         let since = Nanos::from_millis(10_000);
         let mut reports = WaitReports::new(Box::new(move |_, out| {
             if std::mem::take(&mut there) {
-                out.push(Testimony { tid: Tid(7), since, waiting: Waiting::default() });
+                out.push(ReportedWait { tid: Tid(7), since, waiting: Waiting::default() });
             }
         }));
         assert_eq!(reports.of(id(7, 1)), None);

@@ -3,7 +3,7 @@
 //! Invariant: nothing here is looked up or changed; what can be wrong with a wish is found where it is used.
 
 use crate::limits::DomainKind;
-use crate::machine::{RankCounts, Testimonies};
+use crate::machine::{RankCounts, ReadWaitReports};
 use crate::mapping::{MapBy, Mapping};
 use crate::share::Choice;
 use crate::tuning::Tuning;
@@ -73,7 +73,7 @@ pub struct LiveOptions {
     pub knowledge: Option<Arc<Knowledge>>,
     /// Makes the reader of what threads report of their waiting, once for each domain; None where they
     /// report nothing.
-    pub told_by: Option<Box<dyn Fn() -> Option<Testimonies> + Send>>,
+    pub wait_reports: Option<Box<dyn Fn() -> Option<ReadWaitReports> + Send>>,
     /// Reads what the ranks of the program count of their computing and their messages; None where they do
     /// not. For the first domain, which for a policy that places threads by load is the only one.
     pub counted_by: Option<RankCounts>,

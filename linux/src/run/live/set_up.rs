@@ -165,7 +165,7 @@ impl Live {
             let machine =
                 LinuxMachine::new(self.root, self.masks.clone(), source, files)
                     .counting(counters)
-                    .told_by(self.options.told_by.as_ref().and_then(|make| make()))
+                    .with_wait_reports(self.options.wait_reports.as_ref().and_then(|make| make()))
                     .counted_by(self.options.counted_by.take())
                     .sharing(self.options.policy.gives_weights.then(|| {
                         Shares::new(self.options.shares, self.journal.clone(), self.root)

@@ -95,7 +95,7 @@ pub(super) fn scene() -> Option<Scene> {
         whole: whole.clone(),
         mapping: None,
         knowledge: None,
-        told_by: None,
+        wait_reports: None,
         counted_by: None,
         shares: Choice::Auto,
         levels: Vec::new(),
