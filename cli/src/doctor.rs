@@ -162,8 +162,8 @@ fn of_program(args: &DoctorArgs) -> anyhow::Result<End> {
                 format!("who spins while waiting: {why}")
             }));
             if let Some(watch) = &watch {
-                let told = watch.report();
-                evidence.told_by_probe(&told.ranks(), told.for_whom());
+                let probe = watch.report();
+                evidence.add_probe(&probe.ranks(), probe.for_whom());
             }
             if watch.as_ref().is_some_and(Watch::misses_mpi) {
                 evidence.forget_spinning(&unseen_mpi("doctor"));

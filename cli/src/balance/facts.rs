@@ -91,8 +91,8 @@ impl Facts {
             evidence
                 .beside(self.policy.name, &report.cpus, |tid| threads.iter().any(|t| own(t, tid)));
         }
-        if let Some(told) = &report.probe {
-            evidence.told_by_probe(&told.ranks(), told.for_whom());
+        if let Some(probe) = &report.probe {
+            evidence.add_probe(&probe.ranks(), probe.for_whom());
         }
         if self.watch.as_ref().is_some_and(Watch::misses_mpi) {
             evidence.forget_spinning(&unseen_mpi("run --probe on"));

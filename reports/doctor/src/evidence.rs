@@ -292,7 +292,7 @@ impl Evidence {
     }
 
     /// Adds the report of a probe: the rank of each process, and which waited mostly for which.
-    pub fn told_by_probe(&mut self, ranks: &BTreeMap<i32, u32>, for_whom: Option<String>) {
+    pub fn add_probe(&mut self, ranks: &BTreeMap<i32, u32>, for_whom: Option<String>) {
         for t in &mut self.threads {
             t.rank = ranks.get(&t.pid).copied();
         }

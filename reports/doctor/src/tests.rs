@@ -114,7 +114,7 @@ fn ranks_and_waiting_that_a_probe_reported() {
     let before = of(&e).1;
     assert!(before.sentence.starts_with("worker-0 (101) on CPU 0 has "), "{}", before.sentence);
     let waiting = String::from("rank 1 waited mostly for rank 0 (MPI_Barrier)");
-    e.told_by_probe(&BTreeMap::from([(100, 7)]), Some(waiting.clone()));
+    e.add_probe(&BTreeMap::from([(100, 7)]), Some(waiting.clone()));
     let read = Evidence::of_json(&e.json()).unwrap().unwrap();
     for e in [&e, &read] {
         let f = of(e).1;
