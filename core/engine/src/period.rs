@@ -84,15 +84,15 @@ pub struct PeriodControl {
     calm: u32,
     cost_ns: f64,
     random: Random,
-    /// The period that was last told to be longer than wanted.
-    told: Nanos,
+    /// The period that was last reported to be longer than wanted.
+    reported: Nanos,
     points: u64,
     /// Balancers that share the budget.
     sharers: usize,
 }
 
 impl PeriodControl {
-    /// Starts with the wish, before any cost is known, for CPUs that two threads share.
+    /// Starts with the wanted period, before any cost is known, for CPUs that two threads share.
     #[must_use]
     pub fn new(options: PeriodOptions) -> Self {
         let random = Random::new(options.seed);
@@ -102,7 +102,7 @@ impl PeriodControl {
             calm: 0,
             cost_ns: 0.0,
             random,
-            told: Nanos::ZERO,
+            reported: Nanos::ZERO,
             points: 0,
             sharers: 1,
         }
@@ -146,21 +146,21 @@ impl PeriodControl {
     }
 
     /// Whether the budget has made the period clearly longer than wanted, and twice as long as when
-    /// this was true last: often enough to be told, not more.
+    /// this was true last: often enough to be reported, not more.
     pub fn newly_stretched(&mut self) -> bool {
         let current = self.current();
-        let least = self.wanted().scale(1.2).max(self.told.scale(2.0));
+        let least = self.wanted().scale(1.2).max(self.reported.scale(2.0));
         let newly = self.points >= SETTLED && current > least;
         if newly {
-            self.told = current;
+            self.reported = current;
         }
         newly
     }
 
-    /// What is told when [`PeriodControl::newly_stretched`] says so: how things are at this moment, in
+    /// The message for [`PeriodControl::newly_stretched`]: how things are at this moment, in
     /// words that stay true when it has passed.
     #[must_use]
-    pub fn told(&self) -> String {
+    pub fn stretch_reason(&self) -> String {
         format!(
             "the balancing period was raised from {} to {} at balancing point {} to stay within the \
              overhead budget: a balancing point took {} on average",
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_budget_wins_over_the_wish_and_is_told_once() {
+    fn the_budget_wins_over_the_wanted_period_and_is_reported_once() {
         let mut c = control(Period::Fixed(Nanos::from_millis(10)));
         assert!(!c.newly_stretched());
         for _ in 0..100 {
@@ -254,9 +254,9 @@ mod tests {
         assert_eq!(c.current().as_millis_f64().round(), 100.0);
         assert!(c.newly_stretched());
         assert!(!c.newly_stretched());
-        // What is told holds together: the cost over the budget is the period.
+        // The message is consistent: the cost over the budget is the period.
         assert_eq!(
-            c.told(),
+            c.stretch_reason(),
             "the balancing period was raised from 10.0 ms to 100.0 ms at balancing point 100 to stay \
              within the overhead budget: a balancing point took 1000.0 us on average"
         );

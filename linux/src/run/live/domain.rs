@@ -96,7 +96,7 @@ impl Domain {
             self.period.calm(self.balancer.is_calm());
             self.period.cost(self.balancer.period_cost() + around.scale(1.0 / self.care()));
             if self.period.newly_stretched() {
-                let text = self.period.told();
+                let text = self.period.stretch_reason();
                 self.balancer.note(now(), text, &mut self.observers);
             }
             self.journal.set_period(self.period.current().scale(self.care()));
