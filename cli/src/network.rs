@@ -14,9 +14,9 @@ use anyhow::Context;
 use evenly_probe::build::{Compiler, PING_PONG, build};
 use evenly_probe::mpi::Used;
 use evenly_topology::{
-    Host, MOST_PING_PONG_BYTES, Machine, Measurement, Network, NetworkError, Told, cache_dir,
-    claim_host, default_dir, join, keep_network, kept_network, read_ping_pong, tell_host,
-    this_machine, told_hosts,
+    Host, HostReport, MOST_PING_PONG_BYTES, Machine, Measurement, Network, NetworkError, cache_dir,
+    claim_host, default_dir, join, keep_network, kept_network, read_hosts, read_ping_pong,
+    this_machine, write_host,
 };
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -41,7 +41,7 @@ pub(crate) fn one(args: &TopologyArgs, dir: &Path) -> anyhow::Result<End> {
         if args.measure {
             machine = measured_machine(machine, args.again, &mut notes);
         }
-        tell_host(dir, name, &machine, &notes).with_context(cannot)?;
+        write_host(dir, name, &machine, &notes).with_context(cannot)?;
     }
     Ok(End::Status(0))
 }
@@ -86,24 +86,24 @@ pub(crate) fn all(args: &TopologyArgs, notes: &mut Vec<String>) -> anyhow::Resul
     let dir = tempfile::tempdir_in(&shared).with_context(cannot_make)?;
 
     said("asking which hosts there are");
-    let mut told = each_host(args, &dir.path().join("there"), &[])?;
-    if let [only] = &told[..] {
+    let mut reports = each_host(args, &dir.path().join("there"), &[])?;
+    if let [only] = &reports[..] {
         return Err(NetworkError::OneHost { host: only.host.name.clone() }.into());
     }
-    if args.again || told.iter().any(|t| t.host.machine.measurement().is_none()) {
+    if args.again || reports.iter().any(|t| t.host.machine.measurement().is_none()) {
         said("measuring the memory of each host");
         let again = args.again.then_some("--again");
         let options: Vec<&str> = iter::once("--measure").chain(again).collect();
-        told = each_host(args, &dir.path().join("measured"), &options)?;
+        reports = each_host(args, &dir.path().join("measured"), &options)?;
     } else {
         let note =
             |m: &Measurement| format!("measured before, at {}; --again measures anew", m.when());
-        for t in &mut told {
+        for t in &mut reports {
             t.notes.extend(t.host.machine.measurement().map(note));
         }
     }
     let mut hosts: Vec<Host> = Vec::new();
-    for Told { host, notes: of_host } in told {
+    for HostReport { host, notes: of_host } in reports {
         notes.extend(of_host.iter().map(|note| format!("host {}: {note}", host.name)));
         hosts.push(host);
     }
@@ -132,20 +132,20 @@ pub(crate) fn all(args: &TopologyArgs, notes: &mut Vec<String>) -> anyhow::Resul
 }
 
 /// Has the launcher start evenly on each host, each writing what it found into a directory, which is created.
-fn each_host(args: &TopologyArgs, dir: &Path, options: &[&str]) -> anyhow::Result<Vec<Told>> {
+fn each_host(args: &TopologyArgs, dir: &Path, options: &[&str]) -> anyhow::Result<Vec<HostReport>> {
     fs::create_dir(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let evenly = std::env::current_exe().context("cannot find this program's own file")?;
     let mut words = vec![evenly.into_os_string(), "topology".into()];
     words.extend(options.iter().map(OsString::from));
     words.extend([OsString::from("--as-host"), dir.as_os_str().to_owned()]);
     launch(&args.command, &words)?;
-    let told = told_hosts(dir)?;
+    let reports = read_hosts(dir)?;
     anyhow::ensure!(
-        !told.is_empty(),
+        !reports.is_empty(),
         "no host wrote to {}; hosts must share that directory (XDG_CACHE_HOME)",
         dir.display()
     );
-    Ok(told)
+    Ok(reports)
 }
 
 /// Measures messages between hosts.

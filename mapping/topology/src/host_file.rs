@@ -51,7 +51,7 @@ pub enum HostError {
 
 /// What is known of a host, and what it had to say.
 #[derive(Debug, Clone)]
-pub struct Told {
+pub struct HostReport {
     /// The host.
     pub host: Host,
     /// Its notes.
@@ -75,7 +75,7 @@ pub fn claim_host(dir: &Path, name: &str) -> io::Result<bool> {
 ///
 /// # Errors
 /// What the system says.
-pub fn tell_host(dir: &Path, name: &str, machine: &Machine, notes: &[String]) -> io::Result<()> {
+pub fn write_host(dir: &Path, name: &str, machine: &Machine, notes: &[String]) -> io::Result<()> {
     let file = HostFile {
         schema: SCHEMA.to_owned(),
         name: name.to_owned(),
@@ -100,7 +100,7 @@ fn plain(name: &str) -> String {
 ///
 /// # Errors
 /// Where one cannot be read, or is none.
-pub fn told_hosts(dir: &Path) -> Result<Vec<Told>, HostError> {
+pub fn read_hosts(dir: &Path) -> Result<Vec<HostReport>, HostError> {
     let cannot = |path: &Path| {
         let path = path.to_owned();
         move |source| HostError::Read { path, source }
@@ -109,14 +109,14 @@ pub fn told_hosts(dir: &Path) -> Result<Vec<Told>, HostError> {
     for entry in fs::read_dir(dir).map_err(cannot(dir))? {
         let path = entry.map_err(cannot(dir))?.path();
         if path.to_str().is_some_and(|name| name.ends_with(ENDING)) {
-            all.push(told(&path)?);
+            all.push(read_host(&path)?);
         }
     }
     all.sort_by(|a, b| a.host.name.cmp(&b.host.name));
     Ok(all)
 }
 
-fn told(path: &Path) -> Result<Told, HostError> {
+fn read_host(path: &Path) -> Result<HostReport, HostError> {
     let cannot = |source| HostError::Read { path: path.to_owned(), source };
     let wrong = |what: String| HostError::Wrong { path: path.to_owned(), what };
     let mut bytes = Vec::new();
@@ -134,7 +134,7 @@ fn told(path: &Path) -> Result<Told, HostError> {
         }
         machine = machine.with_measurement(measured);
     }
-    Ok(Told { host: Host { name: found.name, machine }, notes: found.notes })
+    Ok(HostReport { host: Host { name: found.name, machine }, notes: found.notes })
 }
 
 #[cfg(test)]
@@ -151,21 +151,21 @@ mod tests {
             assert!(claim_host(at, name).unwrap() && !claim_host(at, name).unwrap());
         }
         let machine = synthetic("numa:2 core:2").unwrap();
-        tell_host(at, "b", &machine.clone().with_measurement(two_nodes()), &[]).unwrap();
-        tell_host(at, "a/../x", &machine, &["why".to_owned()]).unwrap();
-        let told = told_hosts(at).unwrap();
-        let names: Vec<&str> = told.iter().map(|t| t.host.name.as_str()).collect();
+        write_host(at, "b", &machine.clone().with_measurement(two_nodes()), &[]).unwrap();
+        write_host(at, "a/../x", &machine, &["why".to_owned()]).unwrap();
+        let hosts = read_hosts(at).unwrap();
+        let names: Vec<&str> = hosts.iter().map(|t| t.host.name.as_str()).collect();
         assert_eq!(names, ["a/../x", "b"]);
-        assert_eq!(told[0].notes, ["why"]);
-        assert_eq!(told[1].host.machine.measurement(), Some(&two_nodes()));
-        assert!(told[0].host.machine.measurement().is_none());
-        assert_eq!(told[1].host.machine.factors().values(), [1.0, 1.5, 1.5, 1.0]);
+        assert_eq!(hosts[0].notes, ["why"]);
+        assert_eq!(hosts[1].host.machine.measurement(), Some(&two_nodes()));
+        assert!(hosts[0].host.machine.measurement().is_none());
+        assert_eq!(hosts[1].host.machine.factors().values(), [1.0, 1.5, 1.5, 1.0]);
     }
 
     #[test]
     fn what_is_no_host_is_named() {
         let dir = tempfile::tempdir().unwrap();
-        tell_host(
+        write_host(
             dir.path(),
             "b",
             &synthetic("core:2").unwrap().with_measurement(two_nodes()),
@@ -182,9 +182,9 @@ mod tests {
         ] {
             assert_ne!(bad, good);
             fs::write(&file, bad).unwrap();
-            let error = told_hosts(dir.path()).unwrap_err().to_string();
+            let error = read_hosts(dir.path()).unwrap_err().to_string();
             assert!(error.contains("host-b.host.json") && error.lines().count() == 1, "{error}");
         }
-        assert!(told_hosts(&dir.path().join("none")).unwrap_err().to_string().contains("none"));
+        assert!(read_hosts(&dir.path().join("none")).unwrap_err().to_string().contains("none"));
     }
 }

@@ -36,7 +36,7 @@ mod xml;
 
 pub use declared::{Access, Declared, declared, parse_free, parse_hmat, parse_huge, parse_slit};
 pub use factors::{ASSUMED_NETWORK_FACTOR, Factors, FactorsError, NetworkFactors, Source, compose};
-pub use host_file::{HostError, Told, claim_host, tell_host, told_hosts};
+pub use host_file::{HostError, HostReport, claim_host, read_hosts, write_host};
 pub use machine::{
     ASSUMED_CACHE_FACTORS, Host, JoinError, MOST_CPUS, MOST_XML_BYTES, Machine, Origin,
     TopologyError, from_xml, join, parse_xml, synthetic, this_machine, this_machine_kept_in,
