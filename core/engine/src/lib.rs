@@ -50,7 +50,7 @@ pub use machine::{
 pub use period::{ADVANCE, Period, PeriodControl, PeriodOptions};
 pub use speed::LEAST_WANTED;
 pub use summary::{
-    CostBreakdown, DomainSummary, Placed, SearchSummary, Summary, ThreadSummary, level_of_stays,
+    CostBreakdown, DomainSummary, Placed, SearchSummary, Summary, ThreadSummary, spread_of_stays,
 };
 pub use tracker::{Candidate, Eligible, Selection, Tracker, TrackerOptions};
 pub use verify::Failure;

@@ -6,7 +6,7 @@
 use crate::Verdict;
 use evenly_model::Effort;
 use evenly_model::efficiency::{Efficiency, Stay};
-use evenly_model::metrics::Level;
+use evenly_model::metrics::Spread;
 use evenly_model::{CpuSet, DomainId, Nanos, Pid, ThreadId};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -222,8 +222,8 @@ impl Summary {
 
     /// Progress (CPU time per second present, without spinning where that is known) of the threads that were there for most of the run.
     #[must_use]
-    pub fn progress_level(&self) -> Option<Level> {
-        level_of_stays(self.threads.iter().map(|t| (t.computed_s(), t.present_s)))
+    pub fn progress_spread(&self) -> Option<Spread> {
+        spread_of_stays(self.threads.iter().map(|t| (t.computed_s(), t.present_s)))
     }
 
     /// Where the time of the threads went that were there for most of the run.
@@ -239,16 +239,16 @@ impl Summary {
     }
 }
 
-/// Threads that were there for less than this part of the longest stay say nothing about how level the
-/// program was.
+/// Threads that were there for less than this part of the longest stay do not count for the imbalance of
+/// the program.
 const LONG_ENOUGH: f64 = 0.5;
 
-/// How level threads were, each with its CPU time and for how long it was there, both in seconds: the
-/// part of a CPU that each received, of those that were there for long enough. None where none was.
-pub fn level_of_stays(stays: impl Iterator<Item = (f64, f64)> + Clone) -> Option<Level> {
+/// The spread of threads, each with its CPU time and for how long it was there, both in seconds: of the
+/// parts of a CPU that they received, of those that were there for long enough. None where none was.
+pub fn spread_of_stays(stays: impl Iterator<Item = (f64, f64)> + Clone) -> Option<Spread> {
     let longest = stays.clone().map(|(_, present)| present).fold(0.0, f64::max);
     let counts = |present: f64| present > LONG_ENOUGH * longest && present > 0.0;
-    Level::of(stays.filter(|s| counts(s.1)).map(|(ran, present)| ran / present))
+    Spread::of(stays.filter(|s| counts(s.1)).map(|(ran, present)| ran / present))
 }
 
 #[cfg(test)]
@@ -298,13 +298,13 @@ mod tests {
     }
 
     #[test]
-    fn those_that_were_there_for_long_tell_how_level_a_program_was() {
-        let level = |stays: &[(f64, f64)]| level_of_stays(stays.iter().copied());
-        let known = level(&[(5.0, 10.0), (8.0, 10.0), (4.0, 5.0), (0.1, 4.9)]).unwrap();
+    fn only_threads_that_were_there_for_long_count_for_the_imbalance() {
+        let spread = |stays: &[(f64, f64)]| spread_of_stays(stays.iter().copied());
+        let known = spread(&[(5.0, 10.0), (8.0, 10.0), (4.0, 5.0), (0.1, 4.9)]).unwrap();
         // The third was there for half of the time, which is not long enough.
         assert_eq!((known.min, known.max), (0.5, 0.8));
         assert!((known.mean - 0.65).abs() < 1e-12);
-        assert_eq!((level(&[]), level(&[(0.0, 0.0)])), (None, None));
+        assert_eq!((spread(&[]), spread(&[(0.0, 0.0)])), (None, None));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The vocabulary of evenly: identifiers, units, CPU sets, what is observed ([`Snapshot`]), what
-//! is decided ([`Plan`]), and the numbers that say how level a program is.
+//! is decided ([`Plan`]), and how far values are spread ([`metrics`]).
 //!
 //! Invariant of the crate: it is pure. Nothing in it reads a clock, a file or a random number, so
 //! the same types carry a live run, a simulated one and a recording.

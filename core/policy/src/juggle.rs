@@ -2,9 +2,9 @@
 //! ahead (Hofmeyr, Iancu, Colmenares, Kubiatowicz: Juggle, HPDC 2011, sections 2.1 to 2.3 and
 //! Figure 3).
 //!
-//! At each balancing point, once counts of threads that differ by more than one have been levelled:
+//! At each balancing point, once counts of threads that differ by more than one have been evened out:
 //!
-//! 1. Threads below the mean progress are *behind*, the others *ahead* (2.2); those that are level with
+//! 1. Threads below the mean progress are *behind*, the others *ahead* (2.2); those that are equal to
 //!    the mean, within a margin, count as both.
 //! 2. CPUs above the mean speed are *fast*: each of their threads sits in a fast slot (2.3).
 //! 3. Slow CPUs, least average progress first, give up their behind threads in turn; fast CPUs,
@@ -17,12 +17,12 @@
 //!
 //! Where this departs from the paper, and why:
 //! - What decides whether a pair is swapped is the lead of the one over the other. In the paper a
-//!   margin xi makes threads that are level with the mean count as behind, so that they are left where
-//!   they are (2.2). But by Lemma 1 threads are level or lambda / (floor(n/m) ceil(n/m)) apart, and where
+//!   margin xi makes threads that are equal to the mean count as behind, so that they are left where
+//!   they are (2.2). But by Lemma 1 threads are equal or lambda / (floor(n/m) ceil(n/m)) apart, and where
 //!   few are behind the mean lies a mere n_behind / n of that below those that are ahead. A xi that is
-//!   a part of the period is more than this from about four threads on a CPU on, and then nobody is
+//!   a part of the period is more than this from about four threads on a CPU on, and then no thread is
 //!   ahead and nothing is swapped (22 threads on 7 CPUs, xi of 0.02 lambda: those that are ahead are 0.015
-//!   lambda above the mean). So here one that is level may be swapped either way, and must lead, or be
+//!   lambda above the mean). So here one that is equal may be swapped either way, and must lead, or be
 //!   led, by a part of what the slots of the two make in one period: that is the same part of
 //!   Lemma 1's difference for every n and m.
 //! - And it must lead by more than a reading can be wrong by. Progress is cumulative, so a lead too
@@ -57,7 +57,7 @@
 use crate::aside::{Aside, only_spins};
 use crate::speed::{RESTS, averaged};
 use crate::{Mechanism, Policy, PolicyInfo, Spreader};
-use evenly_model::metrics::Level;
+use evenly_model::metrics::Spread;
 use evenly_model::{CpuIndex, Nanos, Plan, Reason, Snapshot, ThreadIndex, ThreadView};
 use std::collections::VecDeque;
 
@@ -84,9 +84,9 @@ pub(crate) const HYBRID: PolicyInfo = PolicyInfo {
 /// Error margins of the classification.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Margins {
-    /// xi of section 2.2 as a part of the period: a thread within this of the mean is level, and counts
+    /// xi of section 2.2 as a part of the period: a thread within this of the mean is equal to it, and counts
     /// as behind and as ahead.
-    pub level: f64,
+    pub equal: f64,
     /// The least lead for which a pair is swapped, as a part of the difference that their slots make
     /// in a period: what a period differs from the next by where it varies (a tenth) is no lead.
     pub gap: f64,
@@ -102,7 +102,7 @@ pub struct Margins {
 
 impl Default for Margins {
     fn default() -> Self {
-        Self { level: 0.02, gap: 0.1, fast: 0.3, lead: 0.5, noise: 1.0 }
+        Self { equal: 0.02, gap: 0.1, fast: 0.3, lead: 0.5, noise: 1.0 }
     }
 }
 
@@ -138,9 +138,9 @@ pub struct Juggle {
     respread_patience: u32,
     uneven_points: u32,
     spreader: Spreader,
-    /// Where each thread is once the counts have been levelled.
+    /// Where each thread is once the counts have been evened out.
     at: Vec<CpuIndex>,
-    /// Threads that may not be moved, or have been to level the counts.
+    /// Threads that may not be moved, or have been to even out the counts.
     stays: Vec<bool>,
     behind: Vec<bool>,
     ahead: Vec<bool>,
@@ -156,7 +156,7 @@ pub struct Juggle {
     /// For each CPU, how many threads did nothing but spin there.
     spinning: Vec<u32>,
     aside: Aside,
-    /// Counts are uneven because of what was decided here: they are levelled without patience.
+    /// Counts are uneven because of what was decided here: they are evened out without patience.
     at_once: bool,
 }
 
@@ -168,14 +168,14 @@ impl Juggle {
     }
 
     /// For moves that do not pin: the kernel also moves threads, so counts that are uneven at one
-    /// balancing point are often even at the next, and are levelled only if they stay uneven.
+    /// balancing point are often even at the next, and are evened out only if they stay uneven.
     #[must_use]
     pub fn hybrid() -> Self {
         Self { respread_patience: 1, ..Self::new(Margins::default()) }
     }
 
     /// Threads go from CPUs that hold too many to others, unless it is too early for that.
-    fn level_counts(&mut self, snapshot: &Snapshot, plan: &mut Plan) {
+    fn even_out_counts(&mut self, snapshot: &Snapshot, plan: &mut Plan) {
         if !self.spreader.spread(snapshot, plan) {
             self.uneven_points = 0;
             return;
@@ -186,7 +186,7 @@ impl Juggle {
         }
     }
 
-    /// Takes note of where threads are once those are moved that level the counts, and of what that
+    /// Takes note of where threads are once those are moved that even out the counts, and of what that
     /// leaves of the speed of CPUs.
     fn foresee(&mut self, snapshot: &Snapshot, plan: &Plan) {
         self.at.clear();
@@ -228,8 +228,8 @@ impl Juggle {
         self.resting.clear();
         self.resting.extend(snapshot.threads.iter().map(rests));
         let counted = snapshot.threads.iter().filter(|t| t.movable && !rests(t));
-        let mean = Level::of(counted.map(|t| t.progress as f64)).map_or(0.0, |l| l.mean);
-        let margin = self.margins.level * elapsed;
+        let mean = Spread::of(counted.map(|t| t.progress as f64)).map_or(0.0, |l| l.mean);
+        let margin = self.margins.equal * elapsed;
         let behind = |t: &ThreadView| !rests(t) && (t.progress as f64) < mean + margin;
         let ahead = |t: &ThreadView| rests(t) || (t.progress as f64) >= mean - margin;
         self.behind.clear();
@@ -311,7 +311,9 @@ impl Juggle {
         self.slow.clear();
         self.ranked.clear();
         self.fast.clear();
-        let Some(level) = Level::of(self.estimates.iter().filter_map(|e| e.speed)) else { return };
+        let Some(speeds) = Spread::of(self.estimates.iter().filter_map(|e| e.speed)) else {
+            return;
+        };
         for (c, estimate) in self.estimates.iter().enumerate() {
             let threads = &self.by_cpu[c];
             let average = if threads.is_empty() {
@@ -321,7 +323,7 @@ impl Juggle {
                     / threads.len() as f64
             };
             match estimate.speed {
-                Some(speed) if speed <= level.mean => self.slow.push((c, average)),
+                Some(speed) if speed <= speeds.mean => self.slow.push((c, average)),
                 _ => self.ranked.push((c, average)),
             }
         }
@@ -419,7 +421,7 @@ impl Juggle {
     /// All threads, on all CPUs.
     fn balance(&mut self, snapshot: &Snapshot, plan: &mut Plan) {
         self.estimate(snapshot);
-        self.level_counts(snapshot, plan);
+        self.even_out_counts(snapshot, plan);
         self.foresee(snapshot, plan);
         self.classify_threads(snapshot);
         self.classify_cpus(snapshot);

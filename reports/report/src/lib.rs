@@ -127,7 +127,7 @@ const MUCH_BLOCKED: f64 = 0.1;
 /// A smaller gain is not shown.
 const LEAST_GAIN: f64 = 1.02;
 /// Up to this imbalance threads progress equally.
-const LEVEL: f64 = 0.05;
+const BALANCED: f64 = 0.05;
 /// A run that was balanced for a shorter time says nothing.
 const SHORT_S: f64 = 0.5;
 /// With fewer balancing points nothing is said of what balancing did: what threads got in so few
@@ -219,7 +219,7 @@ impl RunReport {
             || self.blocked_share() > MUCH_BLOCKED
             || self.balanced_s < SHORT_S
             || self.has_few_points()
-            || self.imbalance() > LEVEL
+            || self.imbalance() > BALANCED
         {
             return None;
         }
@@ -229,7 +229,7 @@ impl RunReport {
     }
 
     fn imbalance(&self) -> f64 {
-        self.summary.progress_level().map_or(0.0, |l| l.imbalance())
+        self.summary.progress_spread().map_or(0.0, |s| s.imbalance())
     }
 }
 

@@ -446,12 +446,12 @@ fn of_few_points_nothing_is_claimed() {
         f(&mut r);
         r.judged()
     };
-    let level = few(three_on_two(), 9, |_| ());
+    let balanced_run = few(three_on_two(), 9, |_| ());
     assert_eq!(
-        level.verdict,
+        balanced_run.verdict,
         "9 balancing points in 10.00 s are too few to say whether 312 migrations helped."
     );
-    assert_eq!(level.gain, None);
+    assert_eq!(balanced_run.gain, None);
     let uneven = few(three_on_two(), 1, |r| {
         r.balanced_s = 0.02;
         r.summary.domains[0].migrations = 1;
@@ -462,9 +462,9 @@ fn of_few_points_nothing_is_claimed() {
         "1 balancing point in 0.02 s is too few to say whether 1 migration helped."
     );
     assert!(uneven.text(true).contains("migrations  1 (50.0 per second); 1 balancing point\n"));
-    let level = few(balanced(), 3, |_| ()).verdict;
+    let balanced_run = few(balanced(), 3, |_| ()).verdict;
     assert_eq!(
-        level,
+        balanced_run,
         "evenly moved nothing; 3 balancing points in 10.00 s are too few to say more."
     );
     let observed = few(three_on_two(), 4, |r| r.policy = policy("observe")).verdict;

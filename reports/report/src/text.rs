@@ -126,14 +126,14 @@ impl RunReport {
         }
         let mut all = Vec::new();
         let mut add = |shown, name: &str, text| all.push(Figure::new(shown, name, text));
-        if let Some(l) = self.summary.progress_level() {
+        if let Some(s) = self.summary.progress_spread() {
             let text = format!(
                 "min {:.1}  mean {:.1}  max {:.1} % of a CPU per thread, imbalance {:.1} %",
-                l.min * 100.0,
-                l.mean * 100.0,
-                l.max * 100.0,
+                s.min * 100.0,
+                s.mean * 100.0,
+                s.max * 100.0,
                 // Rounding can make it a hair less than 0.
-                l.imbalance().abs() * 100.0
+                s.imbalance().abs() * 100.0
             );
             add(Shown::Always, "progress", text);
         }

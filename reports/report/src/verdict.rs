@@ -1,7 +1,7 @@
 //! The verdict: what a run amounted to, in plain words.
 
 use crate::ranks::ProbeReport;
-use crate::{LEVEL, MUCH_BLOCKED, Measured, RunReport, SHORT_S, was};
+use crate::{BALANCED, MUCH_BLOCKED, Measured, RunReport, SHORT_S, was};
 use evenly_engine::Placed;
 use evenly_model::{counted, printable};
 use std::fmt::Write;
@@ -170,17 +170,17 @@ impl RunReport {
                  measures the gain.",
                 counted(self.migrations(), "migration")
             ),
-            (Some(Measured { ci95: Some(_), .. }), _) if imbalance <= LEVEL => String::from(
+            (Some(Measured { ci95: Some(_), .. }), _) if imbalance <= BALANCED => String::from(
                 "The threads progressed equally; pauses of balancing showed no difference.",
             ),
-            (Some(_), _) if imbalance <= LEVEL => String::from(
+            (Some(_), _) if imbalance <= BALANCED => String::from(
                 "The threads progressed equally; a single pause is too short to measure the gain.",
             ),
-            (None, Some(gain)) if imbalance <= LEVEL => format!(
+            (None, Some(gain)) if imbalance <= BALANCED => format!(
                 "The threads progressed equally, at most {gain:.2} times as fast as if none had been \
                  moved (estimate); evenly compare measures the gain over the kernel."
             ),
-            _ if imbalance <= LEVEL => {
+            _ if imbalance <= BALANCED => {
                 String::from("The threads progressed equally; the gain was not measured.")
             }
             _ if self.balanced_s < SHORT_S => format!(
@@ -218,7 +218,7 @@ impl RunReport {
                     "evenly moved nothing: no other place was better by load and communication.",
                 ),
             }
-        } else if n > 0 && (n < m || n.is_multiple_of(m)) && self.imbalance() <= LEVEL {
+        } else if n > 0 && (n < m || n.is_multiple_of(m)) && self.imbalance() <= BALANCED {
             let how = if n <= m {
                 format!("each of the {n} threads had a CPU to itself")
             } else {
@@ -246,7 +246,7 @@ impl RunReport {
             String::from("The threads were spread evenly already; none was moved.")
         } else if wait < 0.02 {
             String::from("evenly moved nothing: the threads hardly waited for CPUs.")
-        } else if self.imbalance() > LEVEL {
+        } else if self.imbalance() > BALANCED {
             format!("evenly moved nothing: the threads {}", self.unequal())
         } else {
             String::from("evenly moved nothing: no thread fell behind.")

@@ -52,7 +52,7 @@ fn state(view: &View, header: &Header) -> Value {
                 "domain": id,
                 "measured": d.is_measured(),
                 "period_s": rates.period.as_secs_f64(),
-                "imbalance": d.level.map(|l| l.imbalance()),
+                "imbalance": d.spread.map(|s| s.imbalance()),
                 "moves_per_s": rates.own,
                 "other_migrations_per_s": rates.other,
                 "overhead": rates.overhead,

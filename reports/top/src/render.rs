@@ -18,7 +18,7 @@ use ratatui::widgets::Widget;
 /// Signs, in Unicode or in what every terminal has.
 struct Signs {
     behind: &'static str,
-    level: &'static str,
+    even: &'static str,
     ahead: &'static str,
     to: &'static str,
     bar: [char; 3],
@@ -30,7 +30,7 @@ struct Signs {
 
 const UNICODE: Signs = Signs {
     behind: "▼",
-    level: "=",
+    even: "=",
     ahead: "▲",
     to: "→",
     bar: ['█', '▒', '·'],
@@ -42,7 +42,7 @@ const UNICODE: Signs = Signs {
 
 const ASCII: Signs = Signs {
     behind: "v",
-    level: "=",
+    even: "=",
     ahead: "^",
     to: "->",
     bar: ['#', '-', '.'],
@@ -68,7 +68,7 @@ impl Pen {
             Standing::Behind => {
                 (self.tint(Color::Yellow).add_modifier(Modifier::BOLD), self.signs.behind)
             }
-            Standing::Level => (Style::new(), self.signs.level),
+            Standing::Even => (Style::new(), self.signs.even),
             Standing::Ahead => (self.tint(Color::Cyan), self.signs.ahead),
         }
     }
@@ -77,7 +77,7 @@ impl Pen {
         match p {
             Pace::Slow => (self.tint(Color::Yellow), self.signs.behind),
             Pace::Fast => (self.tint(Color::Cyan), self.signs.ahead),
-            Pace::Even => (Style::new(), self.signs.level),
+            Pace::Even => (Style::new(), self.signs.even),
             Pace::Free | Pace::Idle => (Style::new(), " "),
         }
     }
@@ -212,7 +212,7 @@ fn title(view: &View, header: &Header, ui: &Ui, w: usize, pen: &Pen) -> Line<'st
 /// How evenly the threads progress, in one sentence: the first thing to be read.
 fn headline(rows: &[Row<'_>], view: &View, ui: &Ui, w: usize, pen: &Pen) -> Line<'static> {
     // Reversed, as the last of equal rows would win: this way it is the first in the table.
-    let worst = rows.iter().rev().filter(|r| r.standing != Standing::Level).max_by(|a, b| {
+    let worst = rows.iter().rev().filter(|r| r.standing != Standing::Even).max_by(|a, b| {
         // Threads behind come before threads ahead: the program waits for them.
         (a.standing == Standing::Behind)
             .cmp(&(b.standing == Standing::Behind))
@@ -494,7 +494,7 @@ fn thread(row: &Row<'_>, columns: &[(Column, usize)], pen: &Pen) -> Line<'static
             Column::Progress => number(span(t.progress as f64)),
             Column::Mean if !t.is_measured() => Span::raw(left("measuring", size, pen.signs)),
             Column::Mean => {
-                let text = if row.standing == Standing::Level {
+                let text = if row.standing == Standing::Even {
                     format!("{sign} even")
                 } else {
                     format!("{sign} {:>8} {}", span(row.lead), row.standing.word())
@@ -644,7 +644,7 @@ fn help(w: usize, pen: &Pen) -> Vec<Line<'static>> {
             format!("{} behind, {} ahead", s.behind, s.ahead),
             "of the mean progress of the domain's threads",
         ),
-        (format!("{} even", s.level), "within one period of the mean, the best possible"),
+        (format!("{} even", s.even), "within one period of the mean, the best possible"),
         ("speed".into(), "of a CPU: what its threads got of what they wanted, 0 to 1"),
         ("slow, fast".into(), "below or above the mean speed of the domain's CPUs"),
         ("free, idle".into(), "a CPU without threads, or with threads that all block"),
@@ -694,7 +694,7 @@ pub(crate) fn plain(view: &View, id: evenly_model::DomainId, header: &Header) ->
         let trouble = trouble(view).map(|t| format!("; {t}")).unwrap_or_default();
         return format!("{name}no compute threads on {}{trouble}", counted(cpus, "CPU"));
     };
-    let Some(level) = d.level.filter(|_| d.is_measured()) else {
+    let Some(spread) = d.spread.filter(|_| d.is_measured()) else {
         let trouble = trouble(view).map(|t| format!("; {t}")).unwrap_or_default();
         return format!("{name}{}{trouble}", measuring(rows.len()));
     };
@@ -717,9 +717,9 @@ pub(crate) fn plain(view: &View, id: evenly_model::DomainId, header: &Header) ->
          {extremes}{}",
         counted(rows.len(), "thread"),
         counted(cpus, "CPU"),
-        span(level.min),
-        span(level.mean),
-        span(level.max),
+        span(spread.min),
+        span(spread.mean),
+        span(spread.max),
         rate(rates.own + rates.other),
         doing(view, header, &ui)
     );

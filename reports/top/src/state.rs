@@ -15,16 +15,16 @@ pub use view::View;
 pub use window::WINDOW;
 use window::{Spent, Traffic, Weighted, Window};
 
-use evenly_model::metrics::Level;
+use evenly_model::metrics::Spread;
 use evenly_model::{CpuId, DomainId, Nanos, Pid, Reason, ThreadId};
 use evenly_policy::Margins;
 use std::collections::BTreeMap;
 
 /// How many recent decisions are kept.
 pub const RECENT: usize = 100;
-/// A thread this close to the mean is level, whatever the period: the kernel accounts CPU time in
+/// A thread this close to the mean is even with it, whatever the period: the kernel accounts CPU time in
 /// ticks, and two of the longest ticks that are built are 20 ms apart.
-const LEVEL_AT_LEAST: Nanos = Nanos::from_millis(20);
+const EVEN_AT_LEAST: Nanos = Nanos::from_millis(20);
 
 /// How a thread spent the last [`WINDOW`]; the first three parts add up to 1, or are all 0 where
 /// nothing is known yet.
@@ -46,7 +46,7 @@ pub enum Standing {
     /// Behind the mean.
     Behind,
     /// As close to the mean as balancing can bring it.
-    Level,
+    Even,
     /// Ahead of the mean.
     Ahead,
 }
@@ -56,13 +56,13 @@ impl Standing {
     /// of its domain and `period` the length of a period.
     ///
     /// The rule is the paper's (section 2.2): behind is what is below the mean plus a margin. By it
-    /// a perfectly level thread is behind, which is right for deciding and misleading on a screen;
-    /// so threads within one period of the mean, which is what one swap can change, are level.
+    /// a thread exactly at the mean is behind, which is right for deciding and misleading on a screen;
+    /// so threads within one period of the mean, which is what one swap can change, are even with it.
     #[must_use]
     pub fn of(progress: i64, mean: f64, period: Nanos) -> Self {
-        let margin = Margins::default().level * period.0 as f64;
-        if (progress as f64 - mean).abs() <= period.max(LEVEL_AT_LEAST).0 as f64 {
-            Self::Level
+        let margin = Margins::default().equal * period.0 as f64;
+        if (progress as f64 - mean).abs() <= period.max(EVEN_AT_LEAST).0 as f64 {
+            Self::Even
         } else if (progress as f64) < mean + margin {
             Self::Behind
         } else {
@@ -75,7 +75,7 @@ impl Standing {
     pub fn word(self) -> &'static str {
         match self {
             Self::Behind => "behind",
-            Self::Level => "level",
+            Self::Even => "level",
             Self::Ahead => "ahead",
         }
     }
@@ -201,7 +201,7 @@ pub struct DomainState {
     /// Its CPUs.
     pub cpus: BTreeMap<CpuId, CpuState>,
     /// Progress of its threads, in nanoseconds; none without threads.
-    pub level: Option<Level>,
+    pub spread: Option<Spread>,
     /// How many threads it has.
     pub threads: usize,
     /// Whether nothing was moved at the last point by intention.
@@ -226,11 +226,11 @@ impl DomainState {
     /// The CPUs, with their pace: fast and slow as Juggle has them (section 2.3 and the noise
     /// margin of the policy), over the window instead of the last period.
     pub fn paces(&self) -> impl Iterator<Item = (CpuId, &CpuState, Pace)> {
-        let level = Level::of(self.cpus.values().filter_map(CpuState::speed));
+        let speeds = Spread::of(self.cpus.values().filter_map(CpuState::speed));
         let k = (self.threads / self.cpus.len().max(1)).max(1) as f64;
         let margin = Margins::default().fast / k;
         self.cpus.iter().map(move |(&id, c)| {
-            let pace = match (c.speed(), level) {
+            let pace = match (c.speed(), speeds) {
                 _ if c.threads == 0 => Pace::Free,
                 (Some(_), Some(l)) if l.max <= l.min * (1.0 + margin) => Pace::Even,
                 (Some(s), Some(l)) if s > l.mean => Pace::Fast,

@@ -10,9 +10,9 @@
 use crate::reader::Recording;
 use crate::timeline::Cast;
 use evenly_draw::escape;
-use evenly_engine::{ADVANCE, Event, level_of_stays};
+use evenly_engine::{ADVANCE, Event, spread_of_stays};
 use evenly_model::efficiency::Efficiency;
-use evenly_model::metrics::Level;
+use evenly_model::metrics::Spread;
 use evenly_model::{CpuSet, DomainId, Nanos, counted};
 use serde::Deserialize;
 use serde_json::Value;
@@ -249,13 +249,13 @@ impl Figures {
     }
 
     /// The part of a CPU that each thread received, as in the report of `evenly run`.
-    fn level(&self) -> Option<Level> {
-        level_of_stays(self.threads.iter().map(|t| (t.ran - t.spun.unwrap_or(0.0), t.present)))
+    fn spread(&self) -> Option<Spread> {
+        spread_of_stays(self.threads.iter().map(|t| (t.ran - t.spun.unwrap_or(0.0), t.present)))
     }
 
     /// In place of evenly's verdict.
     fn own_verdict(&self) -> String {
-        match self.level() {
+        match self.spread() {
             None => String::from("No thread was balanced."),
             Some(l) => format!(
                 "{} at {}: the thread that got most received {:.1} % more CPU time than the mean.",
@@ -312,7 +312,7 @@ impl Figures {
             let _ = write!(moves, ", {} could not be made", self.failed);
         }
         row("Migrations", moves);
-        if let Some(l) = self.level() {
+        if let Some(l) = self.spread() {
             row(
                 "Progress",
                 format!(

@@ -67,11 +67,11 @@ fn standing_follows_the_paper_outside_one_period() {
     let period = Nanos::from_millis(100);
     let of = |ms: i64| Standing::of(ms * 1_000_000, 1e9, period);
     assert_eq!(of(899), Standing::Behind);
-    assert_eq!(of(901), Standing::Level);
-    assert_eq!(of(1_099), Standing::Level);
+    assert_eq!(of(901), Standing::Even);
+    assert_eq!(of(1_099), Standing::Even);
     assert_eq!(of(1_101), Standing::Ahead);
     // With a very short period the kernel's tick decides.
-    assert_eq!(Standing::of(1_010_000_000, 1e9, Nanos::from_millis(1)), Standing::Level);
+    assert_eq!(Standing::of(1_010_000_000, 1e9, Nanos::from_millis(1)), Standing::Even);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn sorted_worst_first_and_reversible() {
 }
 
 #[test]
-fn level_threads_keep_their_order() {
+fn threads_that_are_even_keep_their_order() {
     let mut v = View::new(false);
     v.apply(&point(0, vec![record(1, 0, 1_010, 50), record(2, 1, 1_000, 50)], vec![]));
     let first = v.rows(None, Sort::Mean, false)[0].thread.id;

@@ -8,7 +8,7 @@ use super::{DomainState, Happened, RECENT, Rates, Recent, Row, Sort, Standing, T
 use crate::{Balancer, BalancerState};
 use evenly_engine::{Event, MoveRecord, PointRecord};
 use evenly_model::efficiency::{Efficiency, Stay};
-use evenly_model::metrics::Level;
+use evenly_model::metrics::Spread;
 use evenly_model::{DomainId, Nanos, ThreadId};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -177,7 +177,7 @@ impl View {
             self.threads.retain(|id, t| t.domain != p.domain || there.contains(id));
         }
         let d = self.domains.entry(p.domain).or_default();
-        d.level = Level::of(p.threads.iter().map(|t| t.progress as f64));
+        d.spread = Spread::of(p.threads.iter().map(|t| t.progress as f64));
         d.threads = p.threads.len();
         d.paused = p.paused;
         if p.elapsed > Nanos::ZERO {
@@ -216,27 +216,27 @@ impl View {
     pub fn rows(&self, only: Option<DomainId>, sort: Sort, reverse: bool) -> Vec<Row<'_>> {
         let of_domain: HashMap<DomainId, (f64, Nanos)> = self
             .shown(only)
-            .map(|(id, d)| (id, (d.level.map_or(0.0, |l| l.mean), d.period())))
+            .map(|(id, d)| (id, (d.spread.map_or(0.0, |s| s.mean), d.period())))
             .collect();
         let mut rows: Vec<Row<'_>> = self
             .threads
             .values()
             .filter_map(|thread| {
                 let &(mean, period) = of_domain.get(&thread.domain)?;
-                // A thread that joined since the last point starts level.
+                // A thread that joined since the last point starts at the mean.
                 let (lead, standing) = if thread.cpu.is_some() {
                     (thread.progress as f64 - mean, Standing::of(thread.progress, mean, period))
                 } else {
-                    (0.0, Standing::Level)
+                    (0.0, Standing::Even)
                 };
                 Some(Row { thread, lead, standing, shares: thread.shares() })
             })
             .collect();
         rows.sort_by(|a, b| {
             let order = match sort {
-                // Level threads count as equal: which one leads by a hair changes all the time.
+                // Threads that are even count as equal: which one leads by a hair changes all the time.
                 Sort::Mean => a.standing.cmp(&b.standing).then_with(|| {
-                    if a.standing == Standing::Level {
+                    if a.standing == Standing::Even {
                         std::cmp::Ordering::Equal
                     } else {
                         a.lead.total_cmp(&b.lead)
