@@ -1,15 +1,15 @@
-//! Threads are kept level, by moves that the readings justify, and by no others.
+//! Threads progress evenly, by moves that the readings justify, and by no others.
 //!
 //! Under `secretary` the moves cannot be held against a recording: each balancer goes by what it reads at
-//! that moment, and the point that tells of its swap has what was read up to five periods later, when
-//! whoever was behind may be ahead. Its swaps are held against progress in virtual time
+//! that moment, and the point that reports its swap has what was read up to five periods later, when
+//! the thread that was behind may be ahead. Its swaps are held against progress in virtual time
 //! (`whoever_is_swapped_is_behind_at_that_moment`, sim/tests/decentral.rs); here, that they are
-//! swaps, and that all stay level.
+//! swaps, and that all progress evenly.
 //!
 //! Nothing here depends on how fast the machine is or what else it runs: what other work takes from
 //! the threads is rightly balanced, so that each move is held against what was read at its own
 //! balancing point, and progress is counted in CPU time. What balancing is worth in time is for the
-//! benchmarks (`balanced-2-on-2`: the slow-down of a level program).
+//! benchmarks (`balanced-2-on-2`: the slow-down of a balanced program).
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -108,13 +108,13 @@ fn where_threads_have_a_cpu_each_they_are_moved_for_a_reason_only() {
 }
 
 #[test]
-fn threads_that_are_behind_are_moved_and_all_stay_level() {
+fn threads_that_are_behind_are_moved_and_all_progress_evenly() {
     let Some(whole) = whole() else { return };
     let n = whole.len() + 1;
     for policy in ["juggle", "hybrid"] {
         let points = balanced(policy, n);
         assert_all_justified(&points);
-        assert_level(policy, &points);
+        assert_even(policy, &points);
     }
 }
 
@@ -124,7 +124,7 @@ fn is_swap(m: &MoveRecord) -> bool {
 
 /// Of n + 1 threads on n CPUs two share a CPU, and each of the others has one: left there, they get half
 /// of what the others get. Taking turns, none is ever ahead by more than it gets in a few periods.
-fn assert_level(policy: &str, points: &[PointRecord]) {
+fn assert_even(policy: &str, points: &[PointRecord]) {
     let last = points.last().unwrap();
     let most = last.threads.iter().map(|t| t.progress).max().unwrap();
     let least = last.threads.iter().map(|t| t.progress).min().unwrap();
@@ -137,17 +137,17 @@ fn assert_level(policy: &str, points: &[PointRecord]) {
         "{policy}: {least} to {most} ns of CPU time after {} points, moves {moved:?}",
         points.len()
     );
-    // Other work may happen to make the CPUs equally fast: then nobody is ever behind, and nobody need
+    // Other work may happen to make the CPUs equally fast: then no thread is ever behind, and none need
     // be moved.
     let swaps = points.iter().flat_map(|p| &p.moves).filter(|m| is_swap(m)).count();
     assert!(
         swaps > 0 || (most - least) * 20 < mean,
-        "{policy}: {least} to {most} ns of CPU time, and nobody was moved for it"
+        "{policy}: {least} to {most} ns of CPU time, and no thread was moved for it"
     );
 }
 
 #[test]
-fn balancers_of_cpus_swap_threads_in_pairs_and_all_stay_level() {
+fn balancers_of_cpus_swap_threads_in_pairs_and_all_progress_evenly() {
     let Some(whole) = whole() else { return };
     for policy in ["secretary", "secretary-gaussian"] {
         // A point is recorded every five periods.
@@ -155,7 +155,7 @@ fn balancers_of_cpus_swap_threads_in_pairs_and_all_stay_level() {
         for p in &points[..points.len() - 1] {
             let moves: Vec<&MoveRecord> = p.moves.iter().filter(|m| is_swap(m)).collect();
             for pair in moves.chunks(2) {
-                // Who leaves others behind goes first, so that no CPU belongs to nobody on the way.
+                // The one that leaves others behind goes first, so that no CPU is left unused on the way.
                 let [first, second] = pair else { panic!("half a swap: {p:#?}") };
                 assert!(
                     first.reason != second.reason
@@ -165,6 +165,6 @@ fn balancers_of_cpus_swap_threads_in_pairs_and_all_stay_level() {
                 );
             }
         }
-        assert_level(policy, &points);
+        assert_even(policy, &points);
     }
 }
