@@ -289,7 +289,7 @@ impl Balancer {
         // not a lead.
         if self.delegates.is_none() && !has_knowledge {
             let times = (now, now - self.snapshot.now);
-            self.observation.level_at_barriers(&mut self.membership.threads, times);
+            self.observation.restart_leads_at_barriers(&mut self.membership.threads, times);
         }
         // While nobody computes (all wait for input, say), nobody is given back: the program as a
         // whole rests.

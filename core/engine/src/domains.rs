@@ -75,15 +75,15 @@ pub fn home_of_newcomer(domains: &[CpuSet], groups: &[CpuSet], cpu: CpuId) -> Op
 /// two loads; with it go the moves that make room, where masks permit no direct one. Where masks
 /// permit all, the loads then differ by no more than one thread makes. The arguments are those of
 /// [`DomainSpread::look`].
-fn level_domains(
+fn even_out_domains(
     rooms: &[usize],
     allowed: &[Vec<bool>],
     threads: &[DomainThread],
 ) -> Vec<Transfer> {
-    let mut levelling = Levelling::new(rooms, allowed, threads);
-    levelling.bring_in_strays();
-    while levelling.one_chain() {}
-    let moved = threads.iter().zip(&levelling.at).enumerate();
+    let mut rebalance = Rebalance::new(rooms, allowed, threads);
+    rebalance.bring_in_strays();
+    while rebalance.one_chain() {}
+    let moved = threads.iter().zip(&rebalance.at).enumerate();
     moved
         .filter(|(_, (t, at))| t.domain != **at)
         .map(|(thread, (_, &to))| Transfer { thread, to })
@@ -116,7 +116,7 @@ impl PartialOrd for Load {
     }
 }
 
-struct Levelling<'a> {
+struct Rebalance<'a> {
     rooms: &'a [usize],
     allowed: &'a [Vec<bool>],
     at: Vec<usize>,
@@ -125,7 +125,7 @@ struct Levelling<'a> {
     movers: Vec<Vec<Vec<usize>>>,
 }
 
-impl<'a> Levelling<'a> {
+impl<'a> Rebalance<'a> {
     fn new(rooms: &'a [usize], allowed: &'a [Vec<bool>], threads: &[DomainThread]) -> Self {
         let mut counts = vec![0; rooms.len()];
         let mut movers = vec![vec![Vec::new(); allowed.len()]; rooms.len()];
@@ -276,7 +276,7 @@ impl DomainSpread {
         let transfers = if self.only_for_cpus && !self.rooms_changed {
             Vec::new()
         } else {
-            level_domains(rooms, allowed, threads)
+            even_out_domains(rooms, allowed, threads)
         };
         if transfers.is_empty() {
             (self.needed_since, self.rooms_changed) = (None, false);
@@ -313,10 +313,10 @@ mod tests {
         }
     }
 
-    /// Counts after levelling, where all threads may go everywhere.
-    fn levelled(rooms: &[usize], counts: &[usize]) -> Vec<usize> {
+    /// Counts after evening counts out, where all threads may go everywhere.
+    fn evened_out(rooms: &[usize], counts: &[usize]) -> Vec<usize> {
         let (allowed, mut threads) = everywhere(counts);
-        let transfers = level_domains(rooms, &allowed, &threads);
+        let transfers = even_out_domains(rooms, &allowed, &threads);
         carry_out(&mut threads, &transfers);
         counts_of(rooms.len(), &threads)
     }
@@ -324,23 +324,23 @@ mod tests {
     #[test]
     fn threads_follow_the_cpus() {
         // A CPU of the second domain was offline, and comes.
-        assert_eq!(levelled(&[4, 3], &[5, 3]), [5, 3]);
-        assert_eq!(levelled(&[4, 4], &[5, 3]), [4, 4]);
+        assert_eq!(evened_out(&[4, 3], &[5, 3]), [5, 3]);
+        assert_eq!(evened_out(&[4, 4], &[5, 3]), [4, 4]);
         // One goes, and comes back.
-        assert_eq!(levelled(&[3, 4], &[4, 4]), [3, 5]);
-        assert_eq!(levelled(&[4, 4], &[3, 5]), [4, 4]);
+        assert_eq!(evened_out(&[3, 4], &[4, 4]), [3, 5]);
+        assert_eq!(evened_out(&[4, 4], &[3, 5]), [4, 4]);
         // A cpuset.
-        assert_eq!(levelled(&[3, 1], &[5, 3]), [6, 2]);
+        assert_eq!(evened_out(&[3, 1], &[5, 3]), [6, 2]);
         // Nothing is moved for nothing.
-        assert_eq!(levelled(&[4, 4], &[5, 4]), [5, 4]);
-        assert_eq!(levelled(&[4, 2], &[6, 2]), [6, 2]);
+        assert_eq!(evened_out(&[4, 4], &[5, 4]), [5, 4]);
+        assert_eq!(evened_out(&[4, 2], &[6, 2]), [6, 2]);
     }
 
     #[test]
     fn a_domain_without_cpus_gives_all_of_its_threads() {
-        assert_eq!(levelled(&[0, 4, 2], &[6, 0, 0]), [0, 4, 2]);
-        assert_eq!(levelled(&[0, 4, 2], &[3, 4, 2]), [0, 6, 3]);
-        assert_eq!(levelled(&[0, 0], &[3, 1]), [3, 1]);
+        assert_eq!(evened_out(&[0, 4, 2], &[6, 0, 0]), [0, 4, 2]);
+        assert_eq!(evened_out(&[0, 4, 2], &[3, 4, 2]), [0, 6, 3]);
+        assert_eq!(evened_out(&[0, 0], &[3, 1]), [3, 1]);
     }
 
     #[test]
@@ -351,7 +351,7 @@ mod tests {
             .iter()
             .map(|&domain| DomainThread { domain, class: domain, movable: true })
             .collect();
-        let transfers = level_domains(&[1, 1, 1], &allowed, &threads);
+        let transfers = even_out_domains(&[1, 1, 1], &allowed, &threads);
         carry_out(&mut threads, &transfers);
         let mut counts = counts_of(3, &threads);
         counts.sort_unstable();
@@ -362,7 +362,7 @@ mod tests {
         for t in &mut threads[..3] {
             t.movable = false;
         }
-        assert_eq!(level_domains(&[2, 2], &allowed, &threads), [Transfer { thread: 3, to: 1 }]);
+        assert_eq!(even_out_domains(&[2, 2], &allowed, &threads), [Transfer { thread: 3, to: 1 }]);
     }
 
     #[test]
@@ -469,7 +469,7 @@ mod tests {
         fn nobody_goes_where_he_may_not_and_no_move_is_left(
             (rooms, allowed, mut threads) in machines(),
         ) {
-            let transfers = level_domains(&rooms, &allowed, &threads);
+            let transfers = even_out_domains(&rooms, &allowed, &threads);
             for t in &transfers {
                 let thread = threads[t.thread];
                 prop_assert!(thread.movable && thread.domain != t.to);
@@ -484,7 +484,7 @@ mod tests {
                     prop_assert!(!(allowed[t.class][to] && less), "{t:?} to {to}: {counts:?}");
                 }
             }
-            prop_assert_eq!(level_domains(&rooms, &allowed, &threads), []);
+            prop_assert_eq!(even_out_domains(&rooms, &allowed, &threads), []);
         }
 
         #[test]
@@ -495,7 +495,7 @@ mod tests {
                 allowed[t.class][t.domain] = true;
             }
             let before = greatest(&rooms, &counts_of(rooms.len(), &threads));
-            let transfers = level_domains(&rooms, &allowed, &threads);
+            let transfers = even_out_domains(&rooms, &allowed, &threads);
             carry_out(&mut threads, &transfers);
             prop_assert!(greatest(&rooms, &counts_of(rooms.len(), &threads)) <= before);
         }
@@ -505,7 +505,7 @@ mod tests {
             (rooms, counts) in prop::collection::vec((1usize..8, 0usize..20), 1..6)
                 .prop_map(|v| v.into_iter().unzip::<usize, usize, Vec<_>, Vec<_>>()),
         ) {
-            let after = levelled(&rooms, &counts);
+            let after = evened_out(&rooms, &counts);
             prop_assert_eq!(after.iter().sum::<usize>(), counts.iter().sum::<usize>());
             for a in 0..rooms.len() {
                 for b in 0..rooms.len() {

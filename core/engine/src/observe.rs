@@ -240,8 +240,8 @@ impl Observation {
         ))
     }
 
-    /// Counts leads from the last barrier on, where all threads tell of those that they reach.
-    pub(crate) fn level_at_barriers(
+    /// Counts leads from the last barrier on, where all threads report those that they reach.
+    pub(crate) fn restart_leads_at_barriers(
         &mut self,
         threads: &mut [ManagedThread],
         (now, elapsed): (Nanos, Nanos),

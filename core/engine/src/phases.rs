@@ -114,7 +114,7 @@ impl Phases {
         let since = now - left_at.unwrap_or(now);
         let of_this = (since.0 as f64 / elapsed.0.max(1) as f64).min(1.0);
         let n = threads.len() as f64;
-        let level = threads.iter().map(|t| *t.progress as f64).sum::<f64>() / n;
+        let mean_progress = threads.iter().map(|t| *t.progress as f64).sum::<f64>() / n;
         for t in &mut *threads {
             let own = t.gained.scale(of_this);
             let work = (t.phase.computed - own).0 as f64 / f64::from(new);
@@ -133,7 +133,7 @@ impl Phases {
             });
             self.uneven |= more != 0.0;
             if !self.short {
-                *t.progress = (level - more) as i64 + t.phase.computed.0 as i64;
+                *t.progress = (mean_progress - more) as i64 + t.phase.computed.0 as i64;
             }
         }
     }

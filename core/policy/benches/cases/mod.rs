@@ -9,12 +9,12 @@ pub(crate) enum Kind {
     /// As many threads as fit the CPUs unevenly: each slow CPU has threads that are behind.
     Uneven,
     /// Nothing to be done but to find that out.
-    Level,
+    Balanced,
     /// All threads on an eighth of the CPUs.
     Piled,
     /// All threads on one CPU, as where a program starts.
     OnOne,
-    /// As `Uneven`, but nobody leads by enough.
+    /// As `Uneven`, but no thread leads by enough.
     NoLead,
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn snapshot(n: usize, m: usize, kind: Kind) -> Snapshot {
     };
     snapshots::snapshot(n, m, at, |i, t| match kind {
         Kind::NoLead => {}
-        Kind::Level => {
+        Kind::Balanced => {
             (t.ran, t.waited, t.progress) = (snapshots::PERIOD, Nanos::ZERO, progress[i]);
         }
         Kind::Uneven | Kind::Piled | Kind::OnOne => t.progress = progress[i],
@@ -51,7 +51,7 @@ pub(crate) const SIZES: [(usize, usize); 8] = [
 /// What is measured: a name, what the snapshot is like, and the policy.
 pub(crate) const CASES: [(&str, Kind, &str); 7] = [
     ("uneven", Kind::Uneven, "juggle"),
-    ("level", Kind::Level, "juggle"),
+    ("balanced", Kind::Balanced, "juggle"),
     ("piled", Kind::Piled, "juggle"),
     ("on-one", Kind::OnOne, "juggle"),
     ("no-lead", Kind::NoLead, "juggle"),
