@@ -189,7 +189,7 @@ struct Balanced {
 
 /// What a run printed beside its makespan.
 #[derive(Debug, Clone, PartialEq, Default)]
-struct Told {
+struct Printed {
     /// The parts of the time that [`Balanced`] has in percent.
     lost: Option<f64>,
     held: Option<f64>,
@@ -377,19 +377,21 @@ impl Case {
     }
 
     /// What a run has printed beside its makespan.
-    fn told(&self, text: &str) -> Told {
-        let Program::Metbench { ranks, reverse, .. } = self.program else { return Told::default() };
+    fn parse_output(&self, text: &str) -> Printed {
+        let Program::Metbench { ranks, reverse, .. } = self.program else {
+            return Printed::default();
+        };
         let (lost, taken) = lost(text, ranks).unzip();
         let held = held(text).filter(|_| ranks <= CPUS);
-        Told { lost, held, taken, seen: Seen::in_output(text).filter(|_| reverse > 0) }
+        Printed { lost, held, taken, seen: Seen::in_output(text).filter(|_| reverse > 0) }
     }
 
     /// How soon runs followed work that turned round.
-    fn turning(&self, told: &[&Told]) -> Option<Turning> {
+    fn turning(&self, runs: &[&Printed]) -> Option<Turning> {
         let Program::Metbench { ranks, loads, reverse, .. } = self.program else { return None };
         let loads: Vec<f64> =
             loads.iter().cycle().take(ranks as usize).copied().map(f64::from).collect();
-        let seen = told.iter().filter_map(|t| t.seen.as_ref());
+        let seen = runs.iter().filter_map(|t| t.seen.as_ref());
         Turning::of(seen.map(|s| reversals(s, &loads, reverse as usize)).collect())
     }
 
@@ -470,7 +472,7 @@ pub(crate) fn compare(args: &UnevenArgs) -> anyhow::Result<()> {
             ..ProcessExecutor::default()
         };
         let inner = Watching { inner, cpus: cpus.clone(), loads: Vec::new() };
-        let mut executor = Checking { inner, case, sums: Vec::new(), told: Vec::new() };
+        let mut executor = Checking { inner, case, sums: Vec::new(), printed: Vec::new() };
         let measured = bench.measure(case, &mut executor)?;
         print(&measured.text())?;
         report.cases.push(measured);
@@ -574,13 +576,18 @@ fn figures(case: &Case, found: Comparison, noted: &Checking<'_>, seed: u64) -> M
 
 impl Balanced {
     /// Of the runs of an arm beside those of the kernel, in the order of rounds, and evenly's reports of them.
-    fn new(told: &[&Told], kernel: &[&Told], reports: &[serde_json::Value], seed: u64) -> Self {
-        let percent = |of: &dyn Fn(&Told) -> Option<f64>| {
-            let parts: Vec<f64> = told.iter().filter_map(|t| of(t)).map(|p| 100.0 * p).collect();
+    fn new(
+        runs: &[&Printed],
+        kernel: &[&Printed],
+        reports: &[serde_json::Value],
+        seed: u64,
+    ) -> Self {
+        let percent = |of: &dyn Fn(&Printed) -> Option<f64>| {
+            let parts: Vec<f64> = runs.iter().filter_map(|t| of(t)).map(|p| 100.0 * p).collect();
             Measured::median(&parts, seed)
         };
-        let more = |of: &dyn Fn(&Told) -> Option<f64>| {
-            let rounds = told.iter().zip(kernel);
+        let more = |of: &dyn Fn(&Printed) -> Option<f64>| {
+            let rounds = runs.iter().zip(kernel);
             let by_round = rounds.filter_map(|(t, k)| Some(100.0 * (of(t)? - of(k)?)));
             let differences: Vec<f64> = by_round.collect();
             Measured::median(&differences, seed).filter(|_| !reports.is_empty())
@@ -631,13 +638,13 @@ struct Checking<'a> {
     case: &'a Case,
     sums: Vec<String>,
     /// Of each run, in order: its arm, and what it printed.
-    told: Vec<(String, Told)>,
+    printed: Vec<(String, Printed)>,
 }
 
 impl Checking<'_> {
     /// What the runs of an arm printed, in the order of rounds.
-    fn of(&self, arm: &str) -> Vec<&Told> {
-        self.told.iter().filter(|(name, _)| name == arm).map(|(_, told)| told).collect()
+    fn of(&self, arm: &str) -> Vec<&Printed> {
+        self.printed.iter().filter(|(name, _)| name == arm).map(|(_, printed)| printed).collect()
     }
 }
 
@@ -648,7 +655,7 @@ impl Executor for Checking<'_> {
             && let Some(text) = printed(&outcome)
         {
             self.sums.push(checksum(&text).unwrap_or_else(|| String::from("none")));
-            self.told.push((arm.name.clone(), self.case.told(&text)));
+            self.printed.push((arm.name.clone(), self.case.parse_output(&text)));
         }
         Ok(outcome)
     }

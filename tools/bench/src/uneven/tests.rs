@@ -93,15 +93,16 @@ fn where_the_time_went() {
 }
 
 #[test]
-fn what_runs_told_stands_beside_the_kernel_of_the_same_round() {
-    let told = |lost: f64| Told {
+fn what_runs_print_stands_beside_the_kernel_of_the_same_round() {
+    let run = |lost: f64| Printed {
         lost: Some(lost),
         held: Some(lost / 4.0),
         taken: Some(lost / 2.0),
         seen: None,
     };
-    let (kernel, auto) = ([0.01, 0.03, 0.02].map(told), [0.012, 0.032, 0.022].map(told));
-    let (kernel, auto): (Vec<&Told>, Vec<&Told>) = (kernel.iter().collect(), auto.iter().collect());
+    let (kernel, auto) = ([0.01, 0.03, 0.02].map(run), [0.012, 0.032, 0.022].map(run));
+    let (kernel, auto): (Vec<&Printed>, Vec<&Printed>) =
+        (kernel.iter().collect(), auto.iter().collect());
     let report = serde_json::json!({"overhead_s": 0.04, "seconds": 4.0});
     let b = Balanced::new(&auto, &kernel, &[report], 1);
     let value = |m: Option<Measured>| m.unwrap().value;
@@ -160,9 +161,13 @@ fn turned() -> Turning {
 
 #[test]
 fn what_is_only_seen_by_ranks_is_in_table_and_json() {
-    let told =
-        [0.01, 0.02, 0.03].map(|p| Told { lost: Some(p), held: None, taken: Some(-p), seen: None });
-    let told: Vec<&Told> = told.iter().collect();
+    let runs = [0.01, 0.02, 0.03].map(|p| Printed {
+        lost: Some(p),
+        held: None,
+        taken: Some(-p),
+        seen: None,
+    });
+    let runs: Vec<&Printed> = runs.iter().collect();
     let report = serde_json::json!({"overhead_s": 0.04, "seconds": 4.0});
     let arm = |name: &str, balanced, turning| ArmFigures {
         name: name.to_owned(),
@@ -177,7 +182,7 @@ fn what_is_only_seen_by_ranks_is_in_table_and_json() {
         reports: Vec::new(),
     };
     let of = |name: &str| cases(1.0).into_iter().find(|c| c.name == name).unwrap();
-    let even = Balanced::new(&told, &told, &[report], 1);
+    let even = Balanced::new(&runs, &runs, &[report], 1);
     let limit_s = Measured::median(&[2.0; 3], 1);
     let cases = vec![
         Measurement {
