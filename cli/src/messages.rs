@@ -116,14 +116,14 @@ fn counts(mut reader: Reader) -> RankCounts {
         out.resize(threads.len(), None);
         for rank in &seen {
             if let Some(i) = of(rank) {
-                out[i] = Some(told(rank, threads[i].1));
+                out[i] = Some(activity_of(rank, threads[i].1));
             }
         }
         true
     })
 }
 
-fn told(rank: &Rank, cpu: Nanos) -> RankActivity {
+fn activity_of(rank: &Rank, cpu: Nanos) -> RankActivity {
     let tally = |t: &messages::Tally| Tally {
         with: u64::from(t.with),
         messages: t.messages,
@@ -220,11 +220,11 @@ mod tests {
     }
 
     #[test]
-    fn the_cycle_is_told_what_was_computed() {
-        let busy = told(&rank(1, 900, 300, None), Nanos(2_000));
+    fn the_cycle_receives_what_was_computed() {
+        let busy = activity_of(&rank(1, 900, 300, None), Nanos(2_000));
         assert_eq!((busy.rank, busy.ranks, busy.computed), (1, 2, Nanos(1_700)));
         assert_eq!(busy.sent.len(), 2);
         // In a call that lasts: no CPU time since then is computing.
-        assert_eq!(told(&rank(1, 900, 300, Some(50)), Nanos(2_000)).computed, Nanos(650));
+        assert_eq!(activity_of(&rank(1, 900, 300, Some(50)), Nanos(2_000)).computed, Nanos(650));
     }
 }

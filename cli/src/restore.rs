@@ -221,7 +221,7 @@ mod tests {
     use evenly_linux::restore::RestoreReport;
 
     #[test]
-    fn what_is_left_is_told_in_one_line() {
+    fn what_is_left_is_reported_in_one_line() {
         let evenly = Process { pid: Pid(47), start: 1 };
         let shares = ShareReport { groups: 1, settings: 2, ..ShareReport::default() };
         let report = RestoreReport { restored: 3, shares, ..RestoreReport::default() };

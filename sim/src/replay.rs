@@ -100,11 +100,11 @@ pub fn replay(events: &[Event], policy: &PolicyInfo) -> Replay {
             changed: true,
         }));
     };
-    let told = |e: &Event| match e {
+    let has_turns = |e: &Event| match e {
         Event::Point(p) => p.threads.iter().any(|t| t.turns.is_some()),
         _ => false,
     };
-    let silent = policy.gives_weights && !events.iter().any(told);
+    let silent = policy.gives_weights && !events.iter().any(has_turns);
     let lacks = policy.places_load.then_some(LACKING).or(silent.then_some(SILENT));
     let mut replay = Replay { lacks, ..Replay::default() };
     for event in events {

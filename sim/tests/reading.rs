@@ -100,13 +100,13 @@ fn what_a_thread_did_while_it_could_not_be_read_is_counted_when_it_can() {
     };
     let cases: [(At, bool); 4] =
         [(|_| false, false), (|p| p % 3 == 1, false), (|p| p < 49, false), (|p| p < 60, true)];
-    for (blind, told) in cases {
+    for (blind, noted) in cases {
         let (accounts, ran, notes) = run(blind);
         // All three are there all the time, to a tick, and two CPUs are shared among them.
         assert_eq!(accounts.len(), 3);
         assert!(accounts.iter().all(|a| (a - 3.999).abs() < 0.004), "{accounts:?}");
         assert!((ran - 2.0 * 3.999).abs() < 0.02, "{ran}");
-        assert_eq!(notes.contains("could not be read"), told, "{notes}");
+        assert_eq!(notes.contains("could not be read"), noted, "{notes}");
     }
 }
 

@@ -58,7 +58,7 @@ fn over_bound(work: &[u64], cpus: usize, barrier: Barrier, probe: bool) -> f64 {
     (1..=3).map(took).sum::<f64>() / 3.0 / bound / f64::from(phases)
 }
 
-/// The claim of docs/probe.md: spinning, spinning that is told, sleeping.
+/// The claim of docs/probe.md: spinning, spinning that is reported, sleeping.
 fn claim(work: &[u64], cpus: usize) -> [f64; 3] {
     let found = [
         over_bound(work, cpus, Barrier::Spin, false),
@@ -81,11 +81,11 @@ fn unequal_work_is_balanced_though_threads_spin() {
         ((1..=8).map(|i| 25 * i).collect(), 2, 1.5, 1.55),
     ];
     for (work, cpus, without, with) in cases {
-        let [spin, told, block] = claim(&work, cpus);
+        let [spin, reported, block] = claim(&work, cpus);
         assert!(spin > without, "{work:?} {spin}");
-        assert!(told < with, "{work:?} {told}");
+        assert!(reported < with, "{work:?} {reported}");
         // What no placement can mend: threads that spin beside others that compute.
-        assert!(told < 1.5 * block, "{work:?} {told} {block}");
+        assert!(reported < 1.5 * block, "{work:?} {reported} {block}");
     }
 }
 
@@ -93,8 +93,8 @@ fn unequal_work_is_balanced_though_threads_spin() {
 fn equal_work_loses_nothing() {
     for (n, cpus) in [(3, 2), (8, 7), (9, 4), (4, 2), (8, 2)] {
         for phase in [5, 20, 50, 200] {
-            let [spin, told, _] = claim(&vec![phase; n], cpus);
-            assert!(told < 1.02 * spin, "{n} {cpus} {phase} {told} {spin}");
+            let [spin, reported, _] = claim(&vec![phase; n], cpus);
+            assert!(reported < 1.02 * spin, "{n} {cpus} {phase} {reported} {spin}");
         }
     }
 }

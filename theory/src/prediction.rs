@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_that_is_too_long_is_told() {
+    fn a_period_that_is_too_long_is_reported() {
         let p = predict(&question(8, 7, 30_000, 60_000));
         assert_eq!((p.regime, p.advice), (Regime::NeverBalanced, Advice::ShorterPeriod));
         assert!(p.reason.contains("at most 3.00 s") && p.reason.contains("1.75"), "{}", p.reason);

@@ -215,7 +215,7 @@ pub(super) fn parameters(args: &BalanceArgs) -> anyhow::Result<Parameters> {
 }
 
 /// A setting of the environment by which a runtime spins without end where it waits.
-fn told_to_spin(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+fn spin_setting(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
     [
         ("OMP_WAIT_POLICY", "active"),
         ("KMP_BLOCKTIME", "infinite"),
@@ -253,7 +253,7 @@ pub(super) fn check_shares(args: &BalanceArgs, notes: &mut Vec<String>) -> anyho
             "--shares {asked}: the policy {name} gives weights only to threads that spin while they wait, and \
              those are not raised above others; add --policy hpc-adaptive, or leave it out"
         );
-        if let Some(setting) = told_to_spin(|name| std::env::var(name).ok()) {
+        if let Some(setting) = spin_setting(|name| std::env::var(name).ok()) {
             anyhow::bail!(
                 "--shares {asked}: {setting} tells threads to spin while they wait, and they would do so above \
                  all others; let them sleep (OMP_WAIT_POLICY=passive), or leave it out"

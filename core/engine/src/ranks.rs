@@ -45,32 +45,32 @@ mod tests {
         Some(RankActivity { rank, ranks, sent, ..RankActivity::default() })
     }
 
-    fn found(told: &[Option<RankActivity>]) -> Vec<(usize, usize, f64, f64)> {
-        links(told).iter().map(|l| (l.from, l.to, l.messages, l.bytes)).collect()
+    fn found(ranks: &[Option<RankActivity>]) -> Vec<(usize, usize, f64, f64)> {
+        links(ranks).iter().map(|l| (l.from, l.to, l.messages, l.bytes)).collect()
     }
 
     #[test]
     fn messages_go_between_the_threads_of_ranks() {
         // Threads in any order, one of none; a message to itself, and one to a rank that is not here.
-        let mut told =
+        let mut ranks =
             [rank(1, 3, &[(0, 5, 50), (1, 9, 9), (2, 4, 4)]), None, rank(0, 3, &[(1, 7, 70)])];
-        assert_eq!(found(&told), [(0, 2, 5.0, 50.0), (2, 0, 7.0, 70.0)]);
-        if let Some(t) = &mut told[2] {
+        assert_eq!(found(&ranks), [(0, 2, 5.0, 50.0), (2, 0, 7.0, 70.0)]);
+        if let Some(t) = &mut ranks[2] {
             t.sent.clear();
             t.fetched = vec![Tally { with: 1, messages: 2, bytes: 16 }];
         }
-        assert_eq!(found(&told), [(0, 2, 5.0, 50.0), (0, 2, 2.0, 16.0)]);
+        assert_eq!(found(&ranks), [(0, 2, 5.0, 50.0), (0, 2, 2.0, 16.0)]);
         assert_eq!(found(&[]), []);
     }
 
     #[test]
-    fn programs_are_told_apart_or_left_out() {
+    fn ranks_of_two_programs_are_distinguished_or_left_out() {
         let pair = |ranks| [rank(0, ranks, &[(1, 3, 3)]), rank(1, ranks, &[])];
-        let told = [pair(2), pair(4)].concat();
-        assert_eq!(found(&told), [(0, 1, 3.0, 3.0), (2, 3, 3.0, 3.0)]);
+        let ranks = [pair(2), pair(4)].concat();
+        assert_eq!(found(&ranks), [(0, 1, 3.0, 3.0), (2, 3, 3.0, 3.0)]);
         assert_eq!(found(&[pair(2), pair(2)].concat()), []);
         // Of the second one only a rank is here.
-        let told = [&pair(2)[..], &[rank(0, 2, &[(1, 8, 8)])]].concat();
-        assert_eq!(found(&told), []);
+        let ranks = [&pair(2)[..], &[rank(0, 2, &[(1, 8, 8)])]].concat();
+        assert_eq!(found(&ranks), []);
     }
 }

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_of_cpus_are_told_apart_and_noise_is_not() {
+    fn kinds_of_cpus_are_distinguished_and_noise_is_no_kind() {
         let noise =
             |point: usize, c: u32| 1.0 + 0.03 * ((point as u32 * 7 + c * 5) % 11) as f64 / 10.0;
         let r = rates(30, |p, c| (if c < 4 { 3.0 } else { 1.5 }) * noise(p, c), 8);

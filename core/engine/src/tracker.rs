@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn computing_threads_are_told_from_idle_ones() {
+    fn computing_threads_are_distinguished_from_idle_ones() {
         let mut t = tracker(None);
         let mut chosen = Vec::new();
         for ms in (0..400).step_by(20) {

@@ -110,12 +110,12 @@ impl Efficiency {
         let most = |f: fn(&Stay) -> f64| counted.iter().map(|s| f(s)).fold(0.0, f64::max);
         let present = sum(|s| s.present_s);
         let run_queue_share = sum(|s| s.waited_s) / (counted.len() as f64 * time).max(1e-9);
-        let told = counted.iter().all(|s| s.spun_s.is_some());
-        let basis = if told { Basis::Probe } else { Basis::CpuTime };
+        let reported = counted.iter().all(|s| s.spun_s.is_some());
+        let basis = if reported { Basis::Probe } else { Basis::CpuTime };
         let error = LEAST_BLOCKED * present + LEAST_BLOCKED_OF_WAITED * sum(|s| s.waited_s);
         let sleeps = sum(|s| s.blocked_s) >= error;
         let computed = most(Stay::computed);
-        let factors = ((told || sleeps) && computed > 0.0).then(|| {
+        let factors = ((reported || sleeps) && computed > 0.0).then(|| {
             let n = counted.len() as f64;
             // Readings of different threads are not of one moment: a part can be a hair above 1.
             let part = |a: f64, b: f64| if b > 0.0 { (a / b).min(1.0) } else { 1.0 };
@@ -198,21 +198,21 @@ mod tests {
     }
 
     #[test]
-    fn who_never_sleeps_may_spin_and_only_a_probe_tells() {
+    fn threads_that_never_sleep_may_spin_and_only_a_probe_shows_it() {
         let busy = [stay(2.0, 1.0, 0.0); 3];
         let e = Efficiency::of(busy).unwrap();
         assert_eq!((e.factors, e.basis), (None, Basis::CpuTime));
         assert!((e.run_queue_share - 1.0 / 3.0).abs() < 1e-9);
         assert!(e.words().starts_with("not known"));
-        let told = |spun: f64| Stay { spun_s: Some(spun), ..stay(2.0, 1.0, 0.0) };
-        let e = Efficiency::of([told(0.0), told(1.0), told(1.0)]).unwrap();
+        let spinning = |spun: f64| Stay { spun_s: Some(spun), ..stay(2.0, 1.0, 0.0) };
+        let e = Efficiency::of([spinning(0.0), spinning(1.0), spinning(1.0)]).unwrap();
         assert_eq!(e.basis, Basis::Probe);
         assert_near(
-            factors(&[told(0.0), told(1.0), told(1.0)]),
+            factors(&[spinning(0.0), spinning(1.0), spinning(1.0)]),
             [4.0 / 9.0, 2.0 / 3.0, 2.0 / 3.0, 2.0 / 3.0, 1.0],
         );
-        // One of whom nothing was told makes it unknown again.
-        let mixed = [told(0.0), stay(2.0, 1.0, 0.0)];
+        // One thread that reports nothing makes it unknown again.
+        let mixed = [spinning(0.0), stay(2.0, 1.0, 0.0)];
         assert_eq!(Efficiency::of(mixed).unwrap().factors, None);
     }
 

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told() {
+    fn what_is_missing_is_reported() {
         let of = |code| CountersError::new(&io::Error::from_raw_os_error(code));
         assert_eq!(of(libc::ENOENT), CountersError::NoUnit);
         assert!(of(libc::EMFILE).to_string().contains("Too many open files"));

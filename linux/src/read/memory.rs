@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_refuses_is_told() {
+    fn what_the_kernel_refuses_is_reported() {
         let mut process = Waiting::new();
         let proc = Proc::default();
         let (mut mover, pid) = (Mover::default(), process.pid());
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told_with_its_remedy() {
+    fn what_cannot_be_read_is_reported_with_its_remedy() {
         let dir = tempfile::tempdir().unwrap();
         let proc = Proc::at(dir.path());
         let process = dir.path().join("7");

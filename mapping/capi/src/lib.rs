@@ -187,7 +187,7 @@ pub extern "C" fn evenly_map_version() -> u32 {
 pub unsafe extern "C" fn evenly_map_algorithm(i: usize, name: *mut c_char, size: usize) -> usize {
     let found = MAPPERS.get(i).map_or("", |m| m.name);
     // SAFETY: the caller's promise is the same.
-    unsafe { tell(found, name, size) };
+    unsafe { write_text(found, name, size) };
     found.len()
 }
 
@@ -274,7 +274,7 @@ pub unsafe extern "C" fn evenly_map(
     };
     let what = trouble.as_ref().map_or("", |t| &t.what);
     // SAFETY: by the caller's promise there are `message_size` bytes, or none where it is null.
-    unsafe { tell(what, message, message_size) };
+    unsafe { write_text(what, message, message_size) };
     trouble.map_or(Status::Ok, |t| t.status) as c_int
 }
 
@@ -282,7 +282,7 @@ pub unsafe extern "C" fn evenly_map(
 ///
 /// # Safety
 /// `to` is NULL, or has room for `size` bytes that no other thread uses meanwhile.
-unsafe fn tell(what: &str, to: *mut c_char, size: usize) {
+unsafe fn write_text(what: &str, to: *mut c_char, size: usize) {
     if to.is_null() || size == 0 {
         return;
     }
@@ -467,16 +467,16 @@ mod tests {
 
     #[test]
     fn messages_are_cut_on_a_whole_character() {
-        let told = |what: &str, size: usize| {
+        let written = |what: &str, size: usize| {
             let mut room = [b'x'.cast_signed(); 16];
             // SAFETY: there is more room than is said.
-            unsafe { tell(what, room.as_mut_ptr(), size) };
+            unsafe { write_text(what, room.as_mut_ptr(), size) };
             room.map(i8::cast_unsigned)
         };
-        assert_eq!(&told("abc\ndef", 16)[..11], b"abc\xef\xbf\xbddef\0x");
-        assert_eq!(&told("abcdef", 4)[..5], b"abc\0x");
-        assert_eq!(&told("ab\u{e9}f", 4)[..5], b"ab\0xx");
-        assert_eq!(told("abc", 1)[..2], [0, b'x']);
-        assert_eq!(told("abc", 0)[0], b'x');
+        assert_eq!(&written("abc\ndef", 16)[..11], b"abc\xef\xbf\xbddef\0x");
+        assert_eq!(&written("abcdef", 4)[..5], b"abc\0x");
+        assert_eq!(&written("ab\u{e9}f", 4)[..5], b"ab\0xx");
+        assert_eq!(written("abc", 1)[..2], [0, b'x']);
+        assert_eq!(written("abc", 0)[0], b'x');
     }
 }

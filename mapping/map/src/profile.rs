@@ -98,13 +98,13 @@ impl RankProfile {
     }
 
     /// Whether it is known what it computed: to be called at all it has to compute something.
-    fn told(&self) -> bool {
+    fn is_known(&self) -> bool {
         self.compute_ns > 0 || self.cpu_ns() == 0
     }
 
     /// Its load: what it computed, or all of its CPU time where that is not known.
     fn load_s(&self) -> f64 {
-        (if self.told() { self.compute_ns } else { self.cpu_ns() }) as f64 / 1e9
+        (if self.is_known() { self.compute_ns } else { self.cpu_ns() }) as f64 / 1e9
     }
 }
 
@@ -187,11 +187,11 @@ pub fn join(mut ranks: Vec<RankProfile>) -> Result<Profile, JoinError> {
 fn notes(ranks: &[RankProfile]) -> Vec<String> {
     let mut notes = Vec::new();
     let sum = |of: fn(&RankProfile) -> u64| ranks.iter().map(of).fold(0, u64::saturating_add);
-    let untold = ranks.iter().filter(|p| !p.told()).count();
-    if untold > 0 {
-        let ranks = if untold == 1 { "rank" } else { "ranks" };
+    let unknown = ranks.iter().filter(|p| !p.is_known()).count();
+    if unknown > 0 {
+        let ranks = if unknown == 1 { "rank" } else { "ranks" };
         notes.push(format!(
-            "load of {untold} {ranks} could not be told: time in MPI was found to be all of the CPU time; \
+            "load of {unknown} {ranks} could not be told: time in MPI was found to be all of the CPU time; \
              all of it is taken for load, waiting too"
         ));
     }
@@ -323,7 +323,7 @@ mod tests {
 
     /// A load of 0 would put all such ranks on one core.
     #[test]
-    fn a_load_that_cannot_be_told_is_not_nothing() {
+    fn a_load_that_is_unknown_is_not_zero() {
         let of = |n: u64| rank(n, 3, "", "");
         let none = |n: u64| {
             of(n).replace(&format!("\"compute_ns\":{}", (n + 1) * 500_000_000), "\"compute_ns\":0")

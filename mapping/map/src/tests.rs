@@ -232,18 +232,18 @@ fn matrices() {
 
 /// The format knows no such thing; they may be a mistake, or parts of a sum.
 #[test]
-fn entries_that_are_there_again_are_added_up_and_told() {
+fn entries_that_are_there_again_are_added_up_and_noted() {
     let room = Room::new();
     let head = "%%MatrixMarket matrix coordinate real";
     let read = |text: &str| {
         let matrix = Some(room.file("m", &format!("{head} {text}")));
         let input = Files { matrix, ..Files::default() }.read().unwrap();
-        let told = input
+        let noted = input
             .notes
             .iter()
             .find(|n| n.contains("m: "))
             .map(|n| n.replace(&format!("{}/", room.0.path().display()), ""));
-        (sent(&input.graph, 1, 0).0, told)
+        (sent(&input.graph, 1, 0).0, noted)
     };
     let added = "in a row and column that had one before: all are added up";
     assert_eq!(
@@ -296,7 +296,7 @@ fn bad_matrices_are_named() {
 
 /// The example in Open MPI's `ompi/mca/common/monitoring/README.md`, "Output format":
 /// `pml_monitoring_enable 2`, which distinguishes messages of collectives (I) from others (E).
-const TOLD_APART: &str = "I\t0\t1\t108 bytes\t27 msgs sent\nE\t0\t1\t1012 bytes\t30 msgs sent\n\
+const DISTINGUISHED: &str = "I\t0\t1\t108 bytes\t27 msgs sent\nE\t0\t1\t1012 bytes\t30 msgs sent\n\
     E\t0\t2\t23052 bytes\t61 msgs sent\nI\t1\t2\t104 bytes\t26 msgs sent\nI\t1\t3\t208 bytes\t52 msgs sent\n\
     E\t1\t0\t860 bytes\t24 msgs sent\nE\t1\t3\t2552 bytes\t56 msgs sent\nI\t2\t3\t104 bytes\t26 msgs sent\n\
     E\t2\t0\t22804 bytes\t49 msgs sent\nE\t2\t3\t860 bytes\t24 msgs sent\nI\t3\t0\t104 bytes\t26 msgs sent\n\
@@ -316,7 +316,7 @@ fn monitoring_of_open_mpi() {
         let monitoring = texts.iter().enumerate().map(write).collect();
         Files { monitoring, ..Files::default() }.read().unwrap()
     };
-    let (apart, one) = (read(&[TOLD_APART]), read(&[IN_ONE]));
+    let (apart, one) = (read(&[DISTINGUISHED]), read(&[IN_ONE]));
     assert_eq!((apart.graph.len(), one.graph.len()), (4, 4));
     for (from, to) in (0..4).flat_map(|a| (0..4).map(move |b| (a, b))).filter(|(a, b)| a != b) {
         assert_eq!(sent(&apart.graph, from, to), sent(&one.graph, from, to), "{from} {to}");

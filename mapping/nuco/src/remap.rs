@@ -290,9 +290,9 @@ impl Remap {
         (self.window, self.points) = (s.now, 0);
         self.progress.clear();
         self.progress.extend(s.threads.iter().map(|t| (t.id, t.progress)));
-        let told = |(t, task): (&ThreadView, &TaskView)| Some((t.id, task.computed?));
+        let computed = |(t, task): (&ThreadView, &TaskView)| Some((t.id, task.computed?));
         self.computed.clear();
-        self.computed.extend(s.threads.iter().zip(&s.tasks).filter_map(told));
+        self.computed.extend(s.threads.iter().zip(&s.tasks).filter_map(computed));
         self.sent = s.links.as_ref().map(|_| {
             let of = |t: ThreadIndex| s.threads[t].id;
             links_of(s).into_iter().map(|((from, to), all)| ((of(from), of(to)), all)).collect()
@@ -479,9 +479,9 @@ impl Remap {
         let of = |t: ThreadIndex| s.threads[t].id;
         let gained = |((from, to), all): ((ThreadIndex, ThreadIndex), Traffic)| {
             // A thread that was not counted then may have sent all this long before.
-            let told = [from, to].iter().all(|&t| self.computed.contains_key(&of(t)));
+            let known = [from, to].iter().all(|&t| self.computed.contains_key(&of(t)));
             let before =
-                told.then(|| then.get(&(of(from), of(to))).copied().unwrap_or_default())?;
+                known.then(|| then.get(&(of(from), of(to))).copied().unwrap_or_default())?;
             let gained = all.since(before).scale(1.0 / window);
             (gained.messages > 0.0).then_some(((from, to), gained))
         };
@@ -494,14 +494,14 @@ impl Remap {
         let every = f64::from(self.points.max(1));
         let fastest = s.cpus.iter().map(|c| c.capacity).max().unwrap_or(FULL_CAPACITY);
         let full = f64::from(fastest) / f64::from(FULL_CAPACITY);
-        let told = |i: ThreadIndex| {
+        let computed = |i: ThreadIndex| {
             let t = &s.threads[i];
             let computed = s.tasks.get(i)?.computed? - *self.computed.get(&t.id)?;
             // In the unit of progress. It was on this CPU, as threads are moved when windows end.
             Some(computed.0 as f64 * s.cpus.get(t.cpu).map_or(1.0, CpuView::weight))
         };
         let rate = |(i, t): (ThreadIndex, &ThreadView)| {
-            let gained = told(i).unwrap_or_else(|| match self.progress.get(&t.id) {
+            let gained = computed(i).unwrap_or_else(|| match self.progress.get(&t.id) {
                 Some(then) => (t.progress - then).max(0) as f64,
                 // It came meanwhile: as it computed last.
                 None => (t.ran - t.spun()).0 as f64 * every,

@@ -127,16 +127,16 @@ fn memory_that_was_left_behind_follows() {
         let notes = notes.iter().filter(|n| n.contains("first seen computing")).count();
         (driver.sim.memory_moves().to_vec(), driver.sim.memory_readings(), notes)
     };
-    let (followed, readings, untold) = run(Some(&[1, 0, 0, 1]), 2.0);
+    let (followed, readings, notes) = run(Some(&[1, 0, 0, 1]), 2.0);
     let moves: Vec<(u32, u32)> = followed.iter().map(|&(_, from, to)| (from, to)).collect();
     assert_eq!(moves, [(1, 0), (0, 1)], "{followed:?}");
     // At the start and at the ends of windows, of which there are 150, but not at every point.
-    assert!((8..=4 * 151).contains(&readings) && untold == 0, "{readings}");
+    assert!((8..=4 * 151).contains(&readings) && notes == 0, "{readings}");
     assert_eq!(run(Some(&[1, 0, 0, 1]), 1.0).0, []);
     assert_eq!(run(Some(&[0, 0, 1, 1]), 2.0).0, []);
     // Unreadable, which a note says once: it is taken to be where they compute.
-    let (followed, readings, told) = run(None, 2.0);
-    assert!(followed.is_empty() && readings > 0 && told == 1, "{readings} {told}");
+    let (followed, readings, notes) = run(None, 2.0);
+    assert!(followed.is_empty() && readings > 0 && notes == 1, "{readings} {notes}");
 }
 
 /// On one node it moves no memory, and evens out loads all the same.

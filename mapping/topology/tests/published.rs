@@ -107,7 +107,7 @@ fn cpus_that_are_switched_off_are_shown_and_run_nothing() {
 }
 
 #[test]
-fn cpus_outside_of_the_cpuset_are_told_from_those_that_are_off() {
+fn cpus_outside_of_the_cpuset_are_distinguished_from_those_that_are_off() {
     let machine = machine("16amd64-8n2c-cpusets");
     assert_eq!((machine.disallowed(), machine.offline()), (set("7-11"), &set("4")));
     // Nodes 4 and 5 have no CPU that may be used, and are none of the cluster's; of node 3 one is left.

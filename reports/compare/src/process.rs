@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn interruption_is_told_apart_from_failure() {
+    fn interruption_is_distinguished_from_failure() {
         let mut executor = ProcessExecutor::default();
         let run = executor.run(&shell("kill -INT $$"), 0);
         assert!(matches!(run, Err(RunError::Interrupted)));

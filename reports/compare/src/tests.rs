@@ -154,7 +154,7 @@ fn too_few_runs_are_said_once() {
 }
 
 #[test]
-fn warm_up_is_discarded_and_progress_is_told() {
+fn warm_up_is_discarded_and_progress_is_reported() {
     #[derive(Default)]
     struct Log(Vec<String>);
     impl Progress for Log {

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_told_of_where_they_took_much() {
+    fn other_load_is_reported_where_it_took_much() {
         assert_eq!(on_others(&[], "0-1"), None);
         assert_eq!(on_others(&[0.0, 0.05, 0.01], "0-1"), None);
         let warning = on_others(&[0.0, 0.302, 0.01], "0-1").unwrap();
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_without_balancing_are_told() {
+    fn runs_without_balancing_are_reported() {
         assert_eq!(on_idle_runs("juggle", 0, 5), None);
         let warning = on_idle_runs("juggle", 2, 5).unwrap();
         assert_eq!(warning.kind, WarningKind::NotBalanced);

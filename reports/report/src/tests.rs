@@ -533,7 +533,7 @@ fn a_source_of_times_that_was_asked_for() {
 }
 
 #[test]
-fn what_the_probe_has_told() {
+fn what_the_probe_has_reported() {
     let thread = |tid: i32, waited_s: f64, outside_s: f64| ProbeThread {
         pid: Pid(100),
         tid: Tid(tid),

@@ -196,7 +196,7 @@ type TurnsRow = (
 enum ThreadRowOut {
     Plain(PlainRow),
     #[allow(clippy::type_complexity, reason = "a row as it stands in the file")]
-    Told(u32, CpuId, i64, Nanos, Nanos, Nanos, u64, u64, Nanos),
+    Spinning(u32, CpuId, i64, Nanos, Nanos, Nanos, u64, u64, Nanos),
     Turns(TurnsRow),
 }
 
@@ -206,7 +206,7 @@ impl ThreadRowOut {
         match (spinning, turns) {
             (None, None) => Self::Plain(row),
             (Some(s), None) => {
-                Self::Told(thread, cpu, progress, ran, waited, blocked, minor, major, s)
+                Self::Spinning(thread, cpu, progress, ran, waited, blocked, minor, major, s)
             }
             (s, Some(t)) => Self::Turns((
                 thread, cpu, progress, ran, waited, blocked, minor, major, s, t.phases, t.waits,

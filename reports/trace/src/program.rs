@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_is_not_told() {
+    fn phases_that_cannot_be_measured_are_not_reported() {
         let why = |blocked: &dyn Fn(usize, u64) -> f64, points| {
             recording(blocked, points).program().unwrap().phases.unwrap_err()
         };

@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_at_the_end_and_points_are_no_longer_wanted() {
+    fn a_full_disk_is_reported_at_the_end_and_points_are_no_longer_wanted() {
         let options = options(DEFAULT_LIMIT_BYTES);
         let recorder =
             Recorder::start(Path::new("/tmp/full.rec"), Full(1), &options, QUEUE_BYTES).unwrap();

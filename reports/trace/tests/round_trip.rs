@@ -38,8 +38,8 @@ fn turns() -> impl Strategy<Value = Turns> {
 }
 
 fn thread() -> impl Strategy<Value = ThreadRecord> {
-    let told = (option::of(at()), option::of(turns()));
-    (id(), cpu(), any::<i64>(), at(), at(), at(), told, any::<u64>(), 0..9u64).prop_map(
+    let reported = (option::of(at()), option::of(turns()));
+    (id(), cpu(), any::<i64>(), at(), at(), at(), reported, any::<u64>(), 0..9u64).prop_map(
         |(
             id,
             cpu,

@@ -223,8 +223,8 @@ impl Actuator for Sim {
     }
 
     fn go_on_moving(&mut self) -> Option<MemoryMoved> {
-        let &(pid, from, to) = self.memory_moves.get(self.told_moves)?;
-        self.told_moves += 1;
+        let &(pid, from, to) = self.memory_moves.get(self.reported_moves)?;
+        self.reported_moves += 1;
         if let Some(node) = self.memory.get_mut(&pid).filter(|node| **node == from) {
             *node = to;
         }

@@ -124,8 +124,8 @@ pub struct Sim {
     memory_readings: u64,
     /// Memory that was moved: whose, from which node, to which.
     memory_moves: Vec<(Pid, u32, u32)>,
-    /// Of these, how many have been told.
-    told_moves: usize,
+    /// Of these, how many have been reported.
+    reported_moves: usize,
 }
 
 /// A program at a barrier.
@@ -204,7 +204,7 @@ impl Sim {
             memory: BTreeMap::new(),
             memory_readings: 0,
             memory_moves: Vec::new(),
-            told_moves: 0,
+            reported_moves: 0,
             scenario,
         };
         for cpu in 0..sim.queues.len() {

@@ -90,8 +90,8 @@ const COVERED: [(&str, usize); 38] = [
     ("weigh refused", 20),
 ];
 
-/// What observers must have been told, and how often at least.
-const TOLD: [(&str, usize); 6] = [
+/// What observers must have been sent, and how often at least.
+const REPORTED: [(&str, usize); 6] = [
     ("balancing stands down", 10),
     ("is left alone", 100),
     ("could not be read", 10),
@@ -126,9 +126,9 @@ fn every_run_makes_the_same_calls_as_when_it_was_recorded() {
     for (kind, least) in COVERED {
         assert!(kinds[kind] >= least, "{kind}: {} times", kinds[kind]);
     }
-    for (told, least) in TOLD {
-        let times: usize = done.iter().map(|r| r.events.matches(told).count()).sum();
-        assert!(times >= least, "{told}: {times} times");
+    for (text, least) in REPORTED {
+        let times: usize = done.iter().map(|r| r.events.matches(text).count()).sum();
+        assert!(times >= least, "{text}: {times} times");
     }
     let recorded = std::fs::read_to_string(golden()).unwrap();
     let differ: Vec<(&str, &str)> =

@@ -331,25 +331,25 @@ impl Threads {
         count: usize,
         act: impl Fn(mpsc::Receiver<()>) + Clone + Send + 'static,
     ) -> anyhow::Result<Self> {
-        let (tell, told) = mpsc::channel();
+        let (sender, ids) = mpsc::channel();
         let mut alive = Vec::new();
         for _ in 0..count {
             let (end, ended) = mpsc::channel::<()>();
-            let (tell, act) = (tell.clone(), act.clone());
+            let (sender, act) = (sender.clone(), act.clone());
             std::thread::Builder::new()
                 .stack_size(64 << 10)
                 .spawn(move || {
                     // The one that asked may have given up; then there is nothing to do it for.
-                    if tell.send(rustix::thread::gettid()).is_ok() {
+                    if sender.send(rustix::thread::gettid()).is_ok() {
                         act(ended);
                     }
                 })
                 .context("cannot start a thread to be read")?;
             alive.push(end);
         }
-        drop(tell);
+        drop(sender);
         let proc = Proc::default();
-        let threads = told
+        let threads = ids
             .iter()
             .take(count)
             .filter_map(|tid| {

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_program_is_told_with_its_remedy() {
+    fn the_error_of_a_missing_program_has_its_remedy() {
         let dir = tempfile::tempdir().unwrap();
         let e = Tools::find(Some(&dir.path().join("evenly")), dir.path(), &SPMD).unwrap_err();
         assert!(e.to_string().contains("cargo build --release -p evenly-cli"), "{e}");

@@ -1,7 +1,7 @@
 //! Two simulated hosts on this machine, for tests and benchmarks: each has a network, a name, shared
 //! memory (`/dev/shm`), a table of hosts and, if wanted, CPUs of its own; everything else (files,
-//! processes, users) they have in common. Between them is a [wire](mod@wire) that takes as long as it is
-//! told to.
+//! processes, users) they have in common. Between them is a [wire](mod@wire) that is as slow as
+//! asked for.
 //!
 //! ```text
 //!   host a: net, uts, ipc, mount ns, cpuset     host b: the same

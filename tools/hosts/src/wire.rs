@@ -48,13 +48,13 @@ impl Wire {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let (mut threads, mut prompt) = (Vec::new(), true);
         for (from, to) in [(a.clone(), b.clone()), (b, a)] {
-            let (told, stop) = (std::sync::mpsc::channel(), stop.clone());
+            let (channel, stop) = (std::sync::mpsc::channel(), stop.clone());
             threads.push(thread::Builder::new().name(String::from("wire")).spawn(move || {
                 // Nothing waits for it only where the wire could not be made.
-                let _ = told.0.send(gettid().as_raw_nonzero().get());
+                let _ = channel.0.send(gettid().as_raw_nonzero().get());
                 carry(&from, &to, &stop, delay);
             })?);
-            let thread = told.1.recv().map_err(io::Error::other)?;
+            let thread = channel.1.recv().map_err(io::Error::other)?;
             prompt &= make_prompt(thread);
         }
         Ok(Self { stop, threads, prompt })

@@ -293,7 +293,7 @@ impl Hpc {
     /// A round has ended: what each thread has computed in it.
     fn book(&mut self, s: &Snapshot) {
         let weight = self.parameter(Parameter::LastWeight);
-        let mut is_told = false;
+        let mut is_known = false;
         if self.is_tiny(s) {
             return;
         }
@@ -313,13 +313,13 @@ impl Hpc {
             if work.before_s.is_none() {
                 continue;
             }
-            is_told = true;
+            is_known = true;
             match work.load_s {
                 Some(_) => work.recent_s += weight * (done_s - work.recent_s),
                 None => (work.load_s, work.recent_s) = (Some(done_s), done_s),
             }
         }
-        if !is_told {
+        if !is_known {
             return;
         }
         self.note_waiting(waited, blocked);

@@ -90,7 +90,7 @@ fn the_weight_of_history_makes_adaptive_slow() {
 }
 
 #[test]
-fn a_change_is_told() {
+fn a_change_is_decided() {
     let mut b = balancer(Heuristic::Adaptive, 3);
     let [calm, other] = [[(90, 10), (95, 5), (100, 0)], [(90, 10), (20, 80), (100, 0)]];
     assert!(round(&mut b, &calm).iter().all(|d| *d == (4, Why::Stable)));
@@ -184,9 +184,9 @@ fn counters_are_iterations() {
     // In the middle of an iteration, and when one of them has ended it.
     assert!(b.observe(ms(50), &counters(&[(7, 520, 530), (7, 950, 100)])).is_none());
     assert!(b.observe(ms(90), &counters(&[(7, 520, 570), (8, 990, 100)])).is_none());
-    let told = b.observe(ms(100), &counters(&[(8, 520, 580), (8, 1000, 100)])).unwrap();
+    let decided = b.observe(ms(100), &counters(&[(8, 520, 580), (8, 1000, 100)])).unwrap();
     let percent = |u: f64| (100.0 * u).round() as u32;
-    let seen: Vec<_> = told.iter().map(|d| (d.priority.0, d.utilisation.map(percent))).collect();
+    let seen: Vec<_> = decided.iter().map(|d| (d.priority.0, d.utilisation.map(percent))).collect();
     assert_eq!(seen, [(4, Some(20)), (5, Some(100))]);
     // One that waits no more than nothing is there; one that goes backwards has begun anew.
     assert!(b.observe(ms(110), &counters(&[(1, 0, 0), (9, 1100, 90)])).is_none());
@@ -200,19 +200,21 @@ fn counters_are_iterations() {
 fn without_iterations_it_stands_down_and_comes_back() {
     let mut b = balancer(Heuristic::Adaptive, 0);
     let mut at = |n: u64, second: u64| {
-        let told = b.observe(ms(1000 * second), &counters(&[(n, 20 * n, 80 * n), (n, 100 * n, 0)]));
-        let told = told.map(|all| all.iter().map(|d| (d.priority.0, d.why)).collect::<Vec<_>>());
-        (told, b.state())
+        let decided =
+            b.observe(ms(1000 * second), &counters(&[(n, 20 * n, 80 * n), (n, 100 * n, 0)]));
+        let decided =
+            decided.map(|all| all.iter().map(|d| (d.priority.0, d.why)).collect::<Vec<_>>());
+        (decided, b.state())
     };
     at(0, 0);
     at(1, 1);
-    let (told, state) = at(2, 2);
-    assert_eq!(told, Some(vec![(4, Why::Kept), (6, Why::Raised)]));
+    let (decided, state) = at(2, 2);
+    assert_eq!(decided, Some(vec![(4, Why::Kept), (6, Why::Raised)]));
     assert_eq!(state, State::Balancing);
     assert_eq!(at(2, 12), (None, State::Balancing), "10 s are not too long");
     let down = State::StoodDown(StandDown::NoIterations);
     assert_eq!(at(2, 13), (Some(vec![(4, Why::StoodDown); 2]), down));
-    assert_eq!(at(2, 1000), (None, down), "told once");
+    assert_eq!(at(2, 1000), (None, down), "decided once");
     assert_eq!(at(3, 1001), (Some(vec![(4, Why::Kept), (5, Why::Raised)]), State::Balancing));
     assert_eq!(at(3, 1011).1, State::Balancing, "the time without any was no round");
     assert_eq!(at(3, 1012).1, down);
@@ -231,8 +233,8 @@ fn a_program_that_never_had_iterations_is_left_alone() {
 fn one_that_never_waits_does_not_hold_the_others_up() {
     let mut b = balancer(Heuristic::Uniform, 0);
     let at = |n: u64| counters(&[(n, 20 * n, 80 * n), (0, 100 * n, 0)]);
-    let told: Vec<bool> = (0..=40).map(|n| b.observe(ms(100 * n), &at(n)).is_some()).collect();
-    assert_eq!(told.iter().filter(|t| **t).count(), 2);
+    let decided: Vec<bool> = (0..=40).map(|n| b.observe(ms(100 * n), &at(n)).is_some()).collect();
+    assert_eq!(decided.iter().filter(|t| **t).count(), 2);
     assert_eq!((b.priority(&0).0, b.priority(&1).0), (4, 6));
 }
 
@@ -246,8 +248,8 @@ fn a_master_does_not_keep_its_workers_from_being_balanced() {
         (0..steps).for_each(|_| drop(priorities(&mut b, &[(20, 80), (100, 0), (1, 99)])));
         for k in 0..50 {
             // What little it does varies.
-            let told = round(&mut b, &[(88, 1), (89, 0), (k % 2, 89)]);
-            let (found, why): (Vec<u8>, Vec<Why>) = told.into_iter().unzip();
+            let decided = round(&mut b, &[(88, 1), (89, 0), (k % 2, 89)]);
+            let (found, why): (Vec<u8>, Vec<Why>) = decided.into_iter().unzip();
             assert_eq!(found, [4, 6, 4], "{h:?}");
             assert!(k == 0 || why == [Why::Stable; 3], "{h:?} {k}: {why:?}");
         }
@@ -258,8 +260,8 @@ fn a_master_does_not_keep_its_workers_from_being_balanced() {
 fn a_thread_that_sleeps_does_not_hold_the_others_up() {
     let mut b = balancer(Heuristic::Adaptive, 0);
     let at = |n: u64| counters(&[(n, 20 * n, 80 * n), (n, 100 * n, 0), (0, 0, 100 * n)]);
-    let told: Vec<bool> = (0..=10).map(|n| b.observe(ms(100 * n), &at(n)).is_some()).collect();
-    assert_eq!(told.iter().filter(|t| **t).count(), 10);
+    let decided: Vec<bool> = (0..=10).map(|n| b.observe(ms(100 * n), &at(n)).is_some()).collect();
+    assert_eq!(decided.iter().filter(|t| **t).count(), 10);
     assert_eq!([0, 1, 2].map(|e| b.priority(&e).0), [4, 6, 4]);
 }
 
@@ -306,13 +308,13 @@ fn times_of_nothing_say_nothing() {
     for h in Heuristic::ALL {
         let mut b = balancer(h, 3);
         for _ in 0..5 {
-            let told = round(&mut b, &[(0, 0), (0, 0), (0, 0)]);
-            assert!(told.iter().all(|d| d.0 == 4), "{h:?}: {told:?}");
+            let decided = round(&mut b, &[(0, 0), (0, 0), (0, 0)]);
+            assert!(decided.iter().all(|d| d.0 == 4), "{h:?}: {decided:?}");
             assert!(b.decisions().iter().all(|d| d.utilisation.is_none()));
         }
-        let told = priorities(&mut b, &[(0, 0), (20, 80), (100, 0)]);
-        assert_eq!(told[0], 4, "{h:?}");
-        assert!(told[2] > 4, "{h:?}");
+        let decided = priorities(&mut b, &[(0, 0), (20, 80), (100, 0)]);
+        assert_eq!(decided[0], 4, "{h:?}");
+        assert!(decided[2] > 4, "{h:?}");
     }
 }
 

@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told() {
+    fn what_is_missing_is_reported() {
         let tmp = tempfile::tempdir().unwrap();
         let real = Real::at(tmp.path());
         assert!(range(&real, Resource::Cache).unwrap_err().remedy.is_none());

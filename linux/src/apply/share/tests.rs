@@ -388,7 +388,7 @@ fn without_a_guard_nothing_is_raised_above_others() {
 }
 
 #[test]
-fn every_mechanism_is_told_with_a_reason_where_it_is_missing() {
+fn every_mechanism_is_listed_with_a_reason_where_it_is_missing() {
     let offers = offers(&Real::default());
     assert!(offers.len() >= 10);
     for o in offers {
@@ -411,7 +411,7 @@ const PPC970: &str = "processor\t: 0\ncpu\t\t: PPC970MP, altivec supported\ncloc
     revision\t: 1.1 (pvr 0044 0101)\n\ntimebase\t: 33333333\nplatform\t: PowerMac\n";
 
 #[test]
-fn priorities_of_power_are_told_of_the_tree_and_not_of_this_machine() {
+fn priorities_of_power_are_read_from_the_tree_and_not_from_this_machine() {
     let missing_on = |architecture: &'static str, cpuinfo: Option<&str>| {
         let tree = tempfile::tempdir().unwrap();
         if let Some(text) = cpuinfo {

@@ -76,7 +76,7 @@ impl Machine {
     }
 
     /// Adds what the probe counts, if it does.
-    fn tell(&self, s: &mut Snapshot) {
+    fn add_counts(&self, s: &mut Snapshot) {
         let Some(computes) = &self.computes else { return };
         for (task, share) in s.tasks.iter_mut().zip(computes) {
             task.computed = Some(s.now.scale(*share));
@@ -104,7 +104,7 @@ impl Machine {
                     elsewhere: 0.0,
                 };
                 snapshot.memory = self.on.iter().map(view).collect();
-                self.tell(&mut snapshot);
+                self.add_counts(&mut snapshot);
             }
             for &(from, to, rate) in &self.talk {
                 *self.sent.entry((from, to)).or_default() += rate * PERIOD.as_secs_f64();
@@ -381,20 +381,20 @@ fn what_was_sent_long_ago_is_not_of_the_window() {
         ..Machine::new(&[(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.5)])
     };
     let mut nuco = policy(10, 3.0, None);
-    let told = |point: u64, silent: Option<usize>| {
+    let counted = |point: u64, silent: Option<usize>| {
         let mut s = Machine { point, ..m.clone() }.snapshot();
-        m.tell(&mut s);
+        m.add_counts(&mut s);
         if let Some(i) = silent {
             s.tasks[i].computed = None;
             s.links.as_mut().unwrap().retain(|l| l.from != i && l.to != i);
         }
         s
     };
-    nuco.policy.open_window(&told(1, Some(0)));
-    assert_eq!(nuco.policy.links(&told(11, None)), Some(Links::new()));
-    nuco.policy.open_window(&told(1, None));
-    assert_eq!(nuco.policy.links(&told(11, None)), Some(Links::new()));
-    let mut s = told(11, None);
+    nuco.policy.open_window(&counted(1, Some(0)));
+    assert_eq!(nuco.policy.links(&counted(11, None)), Some(Links::new()));
+    nuco.policy.open_window(&counted(1, None));
+    assert_eq!(nuco.policy.links(&counted(11, None)), Some(Links::new()));
+    let mut s = counted(11, None);
     s.links.as_mut().unwrap()[1].messages += 20.0;
     let found = nuco.policy.links(&s).unwrap();
     assert_eq!(found.keys().collect::<Vec<_>>(), [&(1, 3)]);

@@ -29,21 +29,21 @@ pub(crate) struct Patient {
     /// The finding, and the CPUs that it has to name; none for a healthy one.
     ails: Option<(&'static str, &'static str)>,
     /// What the line to paste or the evidence has to contain.
-    told: &'static str,
+    contains: &'static str,
 }
 
 const fn ailing(
     name: &'static str,
     kind: &'static str,
     cpus: &'static str,
-    told: &'static str,
+    contains: &'static str,
     command: String,
 ) -> Patient {
-    Patient { name, command, before: "", after: "", ails: Some((kind, cpus)), told }
+    Patient { name, command, before: "", after: "", ails: Some((kind, cpus)), contains }
 }
 
 const fn healthy(name: &'static str, command: String) -> Patient {
-    Patient { name, command, before: "", after: "", ails: None, told: "" }
+    Patient { name, command, before: "", after: "", ails: None, contains: "" }
 }
 
 /// One to four seconds of an emulated CPU for each thread, as fast as the host is.
@@ -176,8 +176,8 @@ impl Patient {
         let first = own.next().unwrap_or_else(|| panic!("{said}"));
         assert_eq!(first["kind"], kind, "{said}");
         assert!(cpus.is_empty() || first["cpus"] == cpus, "{said}");
-        let told = ["evidence", "paste", "sentence"].map(|key| first[key].to_string()).concat();
-        assert!(told.contains(self.told), "{said}");
+        let text = ["evidence", "paste", "sentence"].map(|key| first[key].to_string()).concat();
+        assert!(text.contains(self.contains), "{said}");
     }
 }
 

@@ -72,10 +72,10 @@ fn one(lab: &mut Lab, program: &str, test: &str) {
              EVENLY_MAY_SKIP=clang; /tests/{program} --include-ignored --exact {test}"
         ),
     );
-    let (told, said) = (output.text(), String::from_utf8_lossy(&output.stderr));
-    assert_eq!(output.status, 0, "{told}\n{said}");
+    let (output_text, said) = (output.text(), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status, 0, "{output_text}\n{said}");
     // One by another name would be none.
-    assert!(told.contains(" 1 passed; 0 failed;"), "{told}");
+    assert!(output_text.contains(" 1 passed; 0 failed;"), "{output_text}");
 }
 
 /// What is given of shares and undone, all tests of it, inside of a group.
@@ -92,8 +92,11 @@ fn shares(lab: &mut Lab, inside: &str, user: &str, lacks: &str) {
          {enter}{user} /tests/shares --include-ignored --test-threads=1"
     );
     let output = run(lab, &command);
-    let (told, said) = (output.text(), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status == 0 && told.contains(" 7 passed;"), "{command}: {told}\n{said}");
+    let (output_text, said) = (output.text(), String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status == 0 && output_text.contains(" 7 passed;"),
+        "{command}: {output_text}\n{said}"
+    );
     // As it was: no group is left, no controller on, no threaded subtree.
     let left =
         format!("cat {GROUP}/cgroup.type {GROUP}/cgroup.subtree_control; ls {GROUP} | grep evenly");

@@ -112,7 +112,7 @@ impl Program {
             waited: Nanos::ZERO,
             blocked: self.blocked[i],
             spinning: Nanos::ZERO,
-            turns: Some(self.told(i)),
+            turns: Some(self.reported(i)),
             movable: true,
             mask: 0,
         };
@@ -134,7 +134,7 @@ impl Program {
         self.environment = Arc::new(Environment { tuning, ..Environment::default() });
     }
 
-    fn told(&self, thread: ThreadIndex) -> Turns {
+    fn reported(&self, thread: ThreadIndex) -> Turns {
         let ahead = Nanos::from_millis(self.loads_ms[thread]).scale(self.cut_off[thread]);
         let turns = self.turns[thread];
         Turns { computed: turns.computed + ahead, runnable: turns.runnable + ahead, ..turns }
