@@ -15,7 +15,7 @@ pub(crate) struct Spent {
     pub(crate) ran: Nanos,
     pub(crate) waited: Nanos,
     pub(crate) blocked: Nanos,
-    /// The time in which it only waited for others, as it tells: of what it ran in a total, of what it ran
+    /// The time in which it only waited for others, by its report: of what it ran in a total, of what it ran
     /// and waited in a period.
     pub(crate) spinning: Nanos,
 }
@@ -30,9 +30,9 @@ pub(crate) struct ThreadAccount {
     pub(crate) retired: Option<u64>,
     /// Instructions since it was read before that.
     pub(crate) newly_retired: Option<u64>,
-    /// What it tells of its own waiting.
+    /// Its report of its own waiting.
     pub(crate) report: WaitReport,
-    /// What it does from barrier to barrier, where it tells of them.
+    /// What it does from barrier to barrier, where it reports them.
     pub(crate) phase: InPhase,
     /// P of the paper, section 2.1.
     pub(crate) progress: i64,
@@ -52,7 +52,7 @@ pub(crate) struct ThreadAccount {
     pub(crate) ran_on: bool,
     /// What was booked beyond the time that went by.
     overbooked: Nanos,
-    /// Waiting that was seen and booked, and that the kernel will tell when it ends.
+    /// Waiting that was seen and booked, and that the kernel will report when it ends.
     pub(crate) ahead_of_kernel: Nanos,
     /// The last period.
     pub(crate) period: Spent,
@@ -206,7 +206,7 @@ impl ThreadAccount {
     }
 
     /// Takes over how much of its CPU time it has computed for by its own count, which is exact: what it
-    /// spun since it told that last is what is left. The estimate ([`crate::waiting`]) counts for the time
+    /// spun since its last report of that is what is left. The estimate ([`crate::waiting`]) counts for the time
     /// after that, and for how what was computed before the first count is divided by the moment when the
     /// thread joined.
     pub(crate) fn set_computed(&mut self, computed: Nanos) {

@@ -2,7 +2,7 @@
 //!
 //! Each call of [`Balancer::point`] is one balancing point. It looks at what became of the one before
 //! ([`crate::verify`]), reads the threads of the domain ([`crate::observe`]), asks the policy, carries out
-//! what is to be done ([`crate::actuate`]), and tells the observers. Threads come and go between points
+//! what is to be done ([`crate::actuate`]), and informs the observers. Threads come and go between points
 //! ([`crate::admission`]).
 //!
 //! Where others move threads between points ([`crate::Delegates`], for example a balancer for each CPU) this
@@ -39,7 +39,7 @@ use evenly_model::{
 use evenly_policy::{Mechanism, Policy, PolicyInfo, Spreading};
 use std::sync::Arc;
 
-/// A thread that waits for its CPU for no more than this part of its time shares it with nobody.
+/// A thread that waits for its CPU for no more than this part of its time does not share it.
 const CALM: f64 = 0.05;
 /// A thread that stopped computing for this long is given back.
 const QUIET: Nanos = Nanos::from_millis(1_000);
@@ -56,7 +56,7 @@ pub struct BalancerOptions {
     pub wanted: Option<CpuSet>,
     /// The policy. Where there are delegates, it is they who follow it.
     pub policy: &'static PolicyInfo,
-    /// What it is to know of machine and program. A policy that places threads by load is told more at each
+    /// What it is to know of machine and program. A policy that places threads by load is given more at each
     /// point where there is [`Environment::knowledge`].
     pub environment: Environment,
     /// The regression guard.
@@ -87,7 +87,7 @@ pub struct Balancer {
     memory: Memory,
     pub(crate) ledger: Ledger,
     pub(crate) notes: Notes,
-    /// Who moves threads between points, if anybody does.
+    /// What moves threads between points, if anything does.
     pub(crate) delegates: Option<Box<dyn Delegates>>,
 }
 
@@ -266,7 +266,7 @@ impl Balancer {
         let delegates = self.delegates.as_deref();
         let has_knowledge = self.snapshot.environment.knowledge.is_some();
         let observation = &mut self.observation;
-        // Who places threads by load asks for no turns.
+        // A policy that places threads by load asks for no turns.
         observation.short_phases = !has_knowledge && observation.phases.are_short(period);
         observation.read(machine, delegates, &mut self.membership.threads, now);
         while let Some(ended) = self.observation.next_ended() {
@@ -291,7 +291,7 @@ impl Balancer {
             let times = (now, now - self.snapshot.now);
             self.observation.restart_leads_at_barriers(&mut self.membership.threads, times);
         }
-        // While nobody computes (all wait for input, say), nobody is given back: the program as a
+        // While no thread computes (all wait for input, say), none is given back: the program as a
         // whole rests.
         let mut left = Vec::new();
         let is_quiet = |t: &ManagedThread| t.account.quiet >= QUIET;
@@ -612,7 +612,7 @@ impl Balancer {
     }
 
     /// For how many threads that share a CPU the period is to have turns ([`crate::PeriodControl`]). Where
-    /// threads tell that they have unequal work, what counts is how soon it is seen who waits, and not
+    /// threads report unequal work, what counts is how soon it is seen which threads wait, and not
     /// whether shares are fair yet: then two, however many there are.
     #[must_use]
     pub fn taking_turns(&self) -> usize {
@@ -620,15 +620,15 @@ impl Balancer {
         if uneven { 2 } else { self.len().div_ceil(self.usable_cpus().max(1)) }
     }
 
-    /// Whether nothing is to be done until somebody comes: in the last period no thread shared its CPU with
-    /// another, with work of ours or of others, none was moved, and none tells of unequal work.
+    /// Whether nothing is to be done until a thread comes: in the last period no thread shared its CPU with
+    /// another, with work of ours or of others, none was moved, and none reports unequal work.
     #[must_use]
     pub fn is_calm(&self) -> bool {
         let s = &self.snapshot;
         let alone = |waited: Nanos| waited.0 as f64 <= CALM * s.elapsed.0 as f64;
         self.taking_turns() <= 1
             && !self.observation.phases.are_uneven()
-            // Who only watches is to see what happens.
+            // A policy that only watches is to see what happens.
             && self.moves_threads()
             && self.plan.moves.is_empty()
             && s.elapsed > Nanos::ZERO

@@ -18,7 +18,7 @@ use evenly_model::{CpuId, CpuSet, Nanos};
 use std::collections::VecDeque;
 
 /// How long one and the same need to move threads must have stood before they are moved: a CPU
-/// that flickers, or a thread that is about to be followed by the others, moves nobody.
+/// that flickers, or a thread that is about to be followed by the others, moves no thread.
 const HOLD: Nanos = Nanos::from_millis(1_000);
 
 /// A thread as the spreading over domains sees it.
@@ -207,7 +207,7 @@ impl<'a> Rebalance<'a> {
     }
 }
 
-/// The CPUs that threads may use, and that would be left to nobody while each thread is confined to its
+/// The CPUs that threads may use, and that would be left unused while each thread is confined to its
 /// domain (promise P2): those of a domain without threads, and those of a domain whose own threads may
 /// not use them, where threads of another one may.
 ///
@@ -385,7 +385,7 @@ mod tests {
         let home = |groups: &[&str], cpu| home_of_newcomer(&domains, &sets(groups), CpuId(cpu));
         assert_eq!(home(&["0-3", "4-7"], 7), Some(1));
         assert_eq!(home(&["0-3,7", "4-6"], 7), Some(0));
-        // A group of its own, and one that nobody tells of.
+        // A group of its own, and one that is not listed.
         assert_eq!(home(&["0-3", "4-6", "8"], 8), Some(1));
         assert_eq!(home(&["0-3", "4-6"], 9), Some(1));
         // One that reaches over both: where there is more of it.
@@ -407,7 +407,7 @@ mod tests {
         };
         assert_eq!(left("0-3", &[(0, 0), (1, 0)]), "");
         assert_eq!(left("0-3", &[]), "");
-        // A domain without threads, as far as anybody may go there and it can be used.
+        // A domain without threads, as far as any thread may go there and it can be used.
         assert_eq!(left("0-3", &[(0, 0), (0, 0)]), "2-3");
         assert_eq!(left("0-2", &[(0, 0)]), "2");
         assert_eq!(left("0-3", &[(0, 3)]), "");
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_stands_for_a_second_moves_anybody() {
+    fn only_what_stands_for_a_second_moves_threads() {
         let (allowed, threads) = everywhere(&[5, 3]);
         let (even, uneven) = ([4, 3], [4, 4]);
         let mut spread = DomainSpread::default();
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn where_only_cpus_count_threads_that_end_move_nobody() {
+    fn where_only_cpus_count_threads_that_end_move_no_other() {
         let (allowed, threads) = everywhere(&[5, 2]);
         let mut spread = DomainSpread::new(true);
         let mut look =
@@ -466,7 +466,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nobody_goes_where_he_may_not_and_no_move_is_left(
+        fn no_thread_leaves_its_mask_and_no_move_is_left(
             (rooms, allowed, mut threads) in machines(),
         ) {
             let transfers = even_out_domains(&rooms, &allowed, &threads);

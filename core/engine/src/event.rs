@@ -1,4 +1,4 @@
-//! What the cycle tells those who watch it: the recorder, the live view, the decision log.
+//! What the cycle reports to its observers: the recorder, the live view, the decision log.
 //!
 //! Invariant: records are complete in themselves. A reader needs the thread and domain records
 //! that came before a point, and nothing else, to know who ran where, how far each thread was and
@@ -33,11 +33,11 @@ pub struct ThreadRecord {
     pub waited: Nanos,
     /// Time blocked in the last period.
     pub blocked: Nanos,
-    /// Of `ran` and `waited`, the time in which it only waited for others, as it tells itself. None where
-    /// it tells nothing.
+    /// Of `ran` and `waited`, the time in which it only waited for others, by its own report. None where
+    /// it reports nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spinning: Option<Nanos>,
-    /// What it tells of its turns, if it does, as the policy was told.
+    /// Its report of its turns, if it makes one, as the policy saw it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turns: Option<Turns>,
     /// Minor page faults since the thread started, as last seen.
@@ -49,7 +49,7 @@ pub struct ThreadRecord {
 }
 
 impl ThreadRecord {
-    /// CPU time in the last period that it spun. None where it tells nothing.
+    /// CPU time in the last period that it spun. None where it reports nothing.
     #[must_use]
     pub fn spun(&self) -> Option<Nanos> {
         self.spinning.map(|spinning| spun(self.ran, self.waited, spinning))
@@ -95,10 +95,10 @@ pub struct PointRecord {
     pub elapsed: Nanos,
     /// Whether balancing was paused to measure its own effect.
     pub paused: bool,
-    /// Whether threads stay where they are put, as the policy was told.
+    /// Whether threads stay where they are put, as the policy saw it.
     #[serde(default)]
     pub held: bool,
-    /// Whether what threads spun was taken for progress though they told of it, as the policy was told:
+    /// Whether what threads spun was taken for progress though they reported it, as the policy saw it:
     /// phases are too short for anything else.
     #[serde(default)]
     pub spins_progress: bool,
@@ -166,7 +166,7 @@ pub trait Observer: Send {
     /// Takes one event.
     fn event(&mut self, event: &Event);
 
-    /// Whether points are wanted. Where nobody wants them they are not built.
+    /// Whether points are wanted. Where no observer wants them they are not built.
     fn wants_points(&self) -> bool {
         true
     }

@@ -16,8 +16,8 @@
 //! a stretch is in both stretches of a comparison and cancels.
 //!
 //! Known gap: a thread that spins at a barrier receives CPU time without progressing. Where
-//! threads spin, and do not tell, the comparison says how fairly they ran, not how fast the program went.
-//! Where they tell, spinning is no progress, and threads that spin wait for each other.
+//! threads spin, and do not report it, the comparison says how fairly they ran, not how fast the program went.
+//! Where they report it, spinning is no progress, and threads that spin wait for each other.
 
 use evenly_model::Nanos;
 use evenly_model::stats::RunningMean;

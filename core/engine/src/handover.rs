@@ -1,4 +1,4 @@
-//! How a plan is carried out so that no CPU is left to nobody on the way (promise P2).
+//! How a plan is carried out so that no CPU is left unused on the way (promise P2).
 //!
 //! Pinned threads are moved one at a time. Where two of them swap CPUs, and each has its CPU to itself,
 //! the CPU that the first one leaves would belong to none of the program's threads until the second is
@@ -25,7 +25,7 @@ pub(crate) enum Act {
     Move(usize),
     /// It may run on all of its CPUs, and is moved later.
     Free(usize),
-    /// It is pinned where it is: who was to take its place could not be moved.
+    /// It is pinned where it is: the thread that was to take its place could not be moved.
     Stay(usize),
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Handover {
     /// How many threads hold each CPU. Nothing where threads are not pinned: they hold more CPUs than
     /// the one that they are on.
     holders: Vec<u32>,
-    /// CPUs to which somebody was to come who could not be moved.
+    /// CPUs to which a thread was to come that could not be moved.
     missed: Vec<bool>,
 }
 
@@ -159,7 +159,7 @@ impl Handover {
         Act::Move(i)
     }
 
-    /// Whether somebody else holds the CPU, or it is none of ours.
+    /// Whether another thread holds the CPU, or it is none of ours.
     fn may_leave(&self, cpu: CpuIndex) -> bool {
         self.holders.get(cpu) != Some(&1)
     }
@@ -213,10 +213,10 @@ mod tests {
     use Act::{Free, Move, Stay};
 
     #[test]
-    fn the_order_of_the_plan_is_kept_where_nobody_is_alone() {
+    fn the_order_of_the_plan_is_kept_where_no_thread_is_alone() {
         // Two and one: the one of the two goes first, as Juggle has it.
         assert_eq!(all(begin(&[0, 0, 1], &[(0, 1), (2, 0)], true)), [Move(0), Move(1)]);
-        // Nobody is pinned.
+        // No thread is pinned.
         assert_eq!(all(begin(&[0, 1], &[(0, 1), (1, 0)], false)), [Move(0), Move(1)]);
         // From no CPU of the domain.
         assert_eq!(all(begin(&[usize::MAX, 0], &[(0, 1)], true)), [Move(0)]);

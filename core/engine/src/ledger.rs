@@ -90,7 +90,7 @@ impl Balancer {
         let slot = ledger.slowest_slot();
         let migrations = ledger.migrations + of_others.migrations;
         let acted = migrations > 0 && self.moves_threads();
-        // CPU time tells of progress only where all CPUs are equally fast.
+        // CPU time is progress only where all CPUs are equally fast.
         let equal_cpus = self.snapshot.cpus.windows(2).all(|c| c[0].capacity == c[1].capacity);
         // A balancing point is a wake-up of a delegate, where there are such: one for each CPU.
         let points = others.map_or(ledger.points, |o| o.points);

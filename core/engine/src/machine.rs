@@ -14,7 +14,7 @@ pub struct Times {
     pub slices: u64,
 }
 
-/// What a thread tells of its own waiting, since it began to tell.
+/// What a thread reports of its own waiting, since its first report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Waiting {
     /// For how long it has waited for others: at barriers, in messages and collectives, at ends of
@@ -82,7 +82,7 @@ pub enum ApplyError {
     /// The thread has ended: no error to the user.
     #[error("the thread has ended")]
     Gone,
-    /// The program has set a mask of its own; its wish wins.
+    /// The program has set a mask of its own, which is left alone.
     #[error("the program has set its own affinity mask, {found}")]
     Foreign {
         /// The mask found.
@@ -120,7 +120,7 @@ pub struct Wanted {
     pub thread: ThreadId,
     /// Relative to what it had when it was admitted.
     pub weight: f64,
-    /// What it tells of its turns, if it does.
+    /// Its report of its turns, if it makes one.
     pub turns: Option<Turns>,
 }
 
@@ -163,7 +163,7 @@ pub struct Tally {
     pub bytes: u64,
 }
 
-/// What the thread of a rank of an MPI program has told of itself, since it was started.
+/// What the thread of a rank of an MPI program has reported of itself, since it was started.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RankActivity {
     /// Its number.
@@ -218,9 +218,9 @@ pub trait Sensors {
         out.clear();
     }
 
-    /// What each of these threads tells of its own waiting until now, in order, on the clock of
+    /// What each of these threads reports of its own waiting until now, in order, on the clock of
     /// [`Sensors::now`]; None for a thread that says nothing, because it has never waited or cannot
-    /// tell. Nothing at all where no thread can: then CPU time is taken for computing. Asked right
+    /// report. Nothing at all where no thread can: then CPU time is taken for computing. Asked right
     /// after [`Sensors::read`] with the same threads. Figures never go back, but for `waited`, a
     /// little.
     fn waiting(&mut self, _ids: &[ThreadId], out: &mut Vec<Option<Waiting>>) {
@@ -258,8 +258,8 @@ pub trait Sensors {
         Err(MemoryUnknown::Unreadable(String::from("this machine does not report it")))
     }
 
-    /// What those of these threads tell of themselves that are of ranks, in order; beside each the CPU time
-    /// that it had when it was read last. False where nobody could tell.
+    /// What those of these threads that are of ranks report of themselves, in order; beside each the CPU time
+    /// that it had when it was read last. False where none could report.
     fn ranks(
         &mut self,
         _threads: &[(ThreadId, Nanos)],

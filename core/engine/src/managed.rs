@@ -1,4 +1,4 @@
-//! A managed thread: who it is, where it is, what it has done, and what it has of its CPU.
+//! A managed thread: which one it is, where it is, what it has done, and what it has of its CPU.
 
 use crate::account::ThreadAccount;
 use crate::{Located, ThreadMeta, ThreadSummary};
@@ -43,7 +43,7 @@ pub(crate) struct ThreadWeight {
 
 impl ManagedThread {
     /// Takes over where the thread was found. A thread that ended a moment ago stays where it
-    /// was; the next reading tells.
+    /// was; the next reading shows it.
     pub(crate) fn found(&mut self, located: Option<Located>) {
         if let Some(l) = located {
             self.place.cpu = Some(l.cpu);

@@ -27,7 +27,7 @@ pub(crate) struct Membership {
     /// Those that have left, with the numbers of their masks.
     finished: Vec<(ThreadSummary, usize)>,
     most: u32,
-    /// Threads have come or gone since the delegates were told.
+    /// Threads have come or gone since the delegates were informed.
     pub(crate) changed: bool,
 }
 

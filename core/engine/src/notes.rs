@@ -24,13 +24,13 @@ impl Notes {
         &self.kept
     }
 
-    /// Tells the observers, and keeps it for the report.
+    /// Informs the observers, and keeps it for the report.
     pub(crate) fn note(&mut self, now: Nanos, text: String, observers: &mut [Box<dyn Observer>]) {
         self.tell(now, &text, observers);
         self.kept.push(text);
     }
 
-    /// Tells the observers.
+    /// Informs the observers.
     pub(crate) fn tell(&self, now: Nanos, text: &str, observers: &mut [Box<dyn Observer>]) {
         for o in observers {
             o.event(&Event::Note { at: now - self.began, text: text.to_owned() });

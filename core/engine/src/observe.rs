@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// Readings that fail for so long are reported.
 const UNKNOWN: Nanos = Nanos::from_millis(1_000);
-/// Of so many threads one is looked at at each point, where nobody gives up a CPU.
+/// Of so many threads one is looked at at each point, where no thread gives up a CPU.
 const THREADS_PER_LOOK: usize = 16;
 /// How often pinned threads are looked at.
 const LOOK_AT_ALL: Nanos = Nanos::from_millis(1_000);
@@ -183,7 +183,7 @@ impl Observation {
     /// CPU up: that is to be seen in its state.
     ///
     /// A thread that was seen runnable, and has not run since, still waits: it would have to run in
-    /// order to block. Where nobody has given up a CPU for a while, the others are taken to wait as
+    /// order to block. Where no thread has given up a CPU for a while, the others are taken to wait as
     /// well, and only some are looked at, those first that have not run for longest: they have
     /// either waited longest or blocked.
     fn book_unclear(
@@ -376,7 +376,7 @@ pub(crate) fn show_tasks(
     }
 }
 
-/// Shows what ranks have computed and sent, where they tell.
+/// Shows what ranks have computed and sent, where they report it.
 pub(crate) fn show_ranks(
     machine: &mut dyn Sensors,
     threads: &mut [ManagedThread],

@@ -19,8 +19,8 @@
 //! barriers the time that a point takes from one thread is lost for all of them, so that even the budget
 //! would be much.
 //!
-//! Where threads tell of their phases, and have unequal work, it is two turns of two threads, however
-//! many share a CPU ([`crate::Balancer::taking_turns`]): then it must be seen soon who waits.
+//! Where threads report their phases, and have unequal work, it is two turns of two threads, however
+//! many share a CPU ([`crate::Balancer::taking_turns`]): then it must be seen soon which ones wait.
 //!
 //! Invariant: the period is never shorter than what keeps the CPU time of balancing within the
 //! budget (promise P6), whatever the user asked for.
@@ -45,7 +45,7 @@ pub const ADVANCE: Nanos = Nanos::from_millis(100);
 /// What the period depends on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PeriodOptions {
-    /// The user's wish.
+    /// What the user asked for.
     pub period: Period,
     /// The part of one CPU that balancing may use.
     pub budget: f64,

@@ -1,16 +1,16 @@
-//! The phases of a program whose threads tell when they wait: how far each thread is in the present one, and
+//! The phases of a program whose threads report when they wait: how far each thread is in the present one, and
 //! how long one lasts.
 //!
-//! At a barrier threads are level, whatever CPU time each has had: what one was ahead by it has waited for.
+//! At a barrier threads are equal, whatever CPU time each has had: what one was ahead by it has waited for.
 //! So leads are counted anew in each phase. That also keeps errors of single readings from adding up:
 //! what a thread computed is known to a few milliseconds a period ([`crate::waiting`]), and the true leads
 //! of threads that meet at barriers never become more than the work of a phase.
 //!
-//! Threads with unequal work are level at the end of a phase if each has as much *left* as the others all
+//! Threads with unequal work are equal at the end of a phase if each has as much *left* as the others all
 //! the time. So one that has clearly more to do than the mean, by what it computed in the phases before,
 //! begins a phase that much behind.
 //!
-//! Where phases are shorter than two periods, and nobody has clearly more to do, nothing of this holds:
+//! Where phases are shorter than two periods, and no thread has clearly more to do, nothing of this holds:
 //! at no point more is known of a phase than that it will soon be over. Then leads in CPU time, spinning
 //! included, make threads take turns in the slow places, which is worth more ([`Phases::are_short`];
 //! docs/simulate.md has figures).
@@ -87,7 +87,7 @@ impl Phases {
         self.short
     }
 
-    /// Threads that all tell, at a point, of which the period that ended was so long.
+    /// Threads that all report, at a point; the period that ended was so long.
     pub(crate) fn point(&mut self, now: Nanos, elapsed: Nanos, threads: &mut [Participant<'_>]) {
         let least = threads.iter().map(|t| t.report.phases).min().unwrap_or(0);
         let most = threads.iter().map(|t| t.report.phases).max().unwrap_or(0);
@@ -101,7 +101,7 @@ impl Phases {
         if new == 0 {
             return;
         }
-        // Who waits has not left, or has come to the next one.
+        // A thread that waits has not left, or has come to the next one.
         let left_at = threads.iter().filter_map(|t| t.report.computes_since).min();
         if let (Some(from), Some(to), Some(_)) = (self.left_at, left_at, before)
             && to > from

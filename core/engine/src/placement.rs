@@ -1,7 +1,7 @@
 //! How threads are held where they are put: pinned, or free to roam in their domain.
 //!
 //! Moved threads are pinned, or are released after they were moved ([`Mechanism::Nudge`]) so that the kernel
-//! can pull them to a CPU that falls idle. Where nobody gives up its CPU none falls idle, and all that the
+//! can pull them to a CPU that falls idle. Where no thread gives up its CPU none falls idle, and all that the
 //! kernel does with released threads is to undo the balance: its own balancing evens out numbers of threads,
 //! not progress. So as long as every thread computes (or spins) without a break, moved threads are held; as
 //! soon as one blocks or yields all are released.
@@ -13,7 +13,7 @@ use crate::managed::ManagedThread;
 use evenly_model::{Nanos, Plan, Snapshot};
 use evenly_policy::{Mechanism, Spreader};
 
-/// How long nobody must have given up a CPU before moved threads are held where they were put.
+/// For how long no thread may have given up a CPU before moved threads are held where they were put.
 const HOLD_AFTER: Nanos = Nanos::from_millis(1_000);
 /// Blocking is judged over this long: waiting is booked when it ends, and against that noise short
 /// stretches at barriers show only when they have added up.
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_held_while_nobody_gives_up_its_cpu() {
+    fn threads_are_held_while_none_gives_up_its_cpu() {
         let seconds = [(1_000, 10), (1_000, 10), (900, 10), (1_000, 10), (1_000, 10)];
         let held = hold(Mechanism::Nudge, &[0, 1], &seconds);
         let wanted = [(true, false), (true, false), (false, true), (true, false), (true, false)];
@@ -231,7 +231,7 @@ mod tests {
         // One that yields is given a CPU again and again.
         let held = hold(Mechanism::Nudge, &[0, 1], &[(1_000, 10), (1_000, 2_000)]);
         assert_eq!(held, [(true, false), (false, true)]);
-        // Who pins does so whatever they do, who only watches never.
+        // A policy that pins does so whatever they do, one that only watches never.
         assert_eq!(hold(Mechanism::Pin, &[0, 1], &[(0, 0)]), [(true, false)]);
         assert_eq!(hold(Mechanism::Nothing, &[0, 1], &[(1_000, 1)]), [(false, false)]);
     }

@@ -7,7 +7,7 @@ use evenly_model::{LinkView, ThreadIndex};
 use std::collections::HashMap;
 
 /// What was sent between threads that are here, each with what its rank reports. Where two are the same rank
-/// of as many, because two programs run at once, nobody can say which of them is meant, and nothing is said
+/// of as many, because two programs run at once, it is not known which of them is meant, and nothing is said
 /// to have gone there.
 pub(crate) fn links(reports: &[Option<RankActivity>]) -> Vec<LinkView> {
     let mut of_rank: HashMap<(u64, u64), Option<ThreadIndex>> = HashMap::new();

@@ -1,7 +1,7 @@
 //! How many instructions a nanosecond of each CPU is worth, where they are counted.
 //!
 //! CPU time is the same progress everywhere only where CPUs are equally fast. Where they are not,
-//! the instructions that threads retire tell how far they are (Juggle, section 6). Policies count in
+//! the instructions that threads retire show how far they are (Juggle, section 6). Policies count in
 //! nanoseconds: so instructions are turned into the time that they would have taken on the fastest
 //! CPUs, and a CPU's capacity is how many it retires in a nanosecond, compared with those.
 //!

@@ -1,4 +1,4 @@
-//! A machine for tests of single parts: it does what it is asked, and keeps a list of it.
+//! A machine for tests of single parts: it follows a script, and records what it is asked.
 
 use crate::account::ThreadAccount;
 use crate::managed::{ManagedThread, Place, ThreadWeight};
@@ -92,7 +92,7 @@ impl Sensors for Scripted {
     }
 }
 
-/// Keeps what it observes, in words.
+/// Keeps events as text.
 pub(crate) struct Listener(pub(crate) Arc<Mutex<Vec<String>>>);
 
 impl Observer for Listener {

@@ -12,7 +12,7 @@
 //! what it wants: a CPU whose threads all wait has no speed. The time of one that computes beside them
 //! is what it gets, as little as that is.
 //!
-//! Invariant: nothing is estimated for a CPU that nobody wanted.
+//! Invariant: nothing is estimated for a CPU that no thread wanted.
 
 use evenly_model::{Nanos, ThreadView};
 
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_nobody_wanted_has_no_speed() {
+    fn a_cpu_that_no_thread_wanted_has_no_speed() {
         let none = OnCpu::default();
         assert_eq!((none.speed(PERIOD), none.speed(Nanos::ZERO)), (None, None));
     }

@@ -24,7 +24,7 @@ pub struct CostBreakdown {
     /// Setting masks.
     #[serde(rename = "apply_ns")]
     pub apply: Nanos,
-    /// Telling observers.
+    /// Informing observers.
     #[serde(rename = "record_ns")]
     pub record: Nanos,
 }
@@ -95,7 +95,7 @@ pub struct ThreadSummary {
     pub name: String,
     /// CPU time while it was balanced, in seconds.
     pub ran_s: f64,
-    /// Of that, spinning: waiting for others, as it told itself. None where it told nothing.
+    /// Of that, spinning: waiting for others, by its own report. None where it reported nothing.
     pub spun_s: Option<f64>,
     /// Waiting for a CPU, in seconds.
     pub waited_s: f64,
@@ -148,7 +148,7 @@ pub struct DomainSummary {
     pub id: DomainId,
     /// Its CPUs at the end.
     pub cpus: CpuSet,
-    /// Those of its CPUs that the masks of its threads, as they were met, allowed to any of them.
+    /// Those of its CPUs that the masks of its threads, as they were registered, allowed to any of them.
     #[serde(skip)]
     pub allowed: CpuSet,
     /// Balancing points.
@@ -220,7 +220,8 @@ impl Summary {
         }
     }
 
-    /// Progress (CPU time per second present, without spinning where that is known) of the threads that were there for most of the run.
+    /// Progress (CPU time per second present, without spinning where that is known) of the threads that were
+    /// there for most of the run.
     #[must_use]
     pub fn progress_spread(&self) -> Option<Spread> {
         spread_of_stays(self.threads.iter().map(|t| (t.computed_s(), t.present_s)))
@@ -230,7 +231,7 @@ impl Summary {
     #[must_use]
     pub fn efficiency(&self) -> Option<Efficiency> {
         Efficiency::of(self.threads.iter().map(|t| {
-            // Who was let go in between slept.
+            // A thread that was let go in between slept.
             let present_s = (t.span.1 - t.span.0).as_secs_f64();
             let (ran_s, waited_s) = (t.ran_s, t.waited_s);
             let blocked_s = (present_s - ran_s - waited_s).max(0.0);

@@ -2,9 +2,9 @@
 //!
 //! Threads are recognised by what they do: one that wants a CPU for a good part of the time
 //! computes; a launcher that waits for others, a helper that wakes now and then, do not, and are
-//! left alone. Nor is one judged that has never run. One that tells of barriers belongs to those
-//! that meet there, also where it has little to do and sleeps until the others have come; and so
-//! does one that waits for others, where nobody tells of barriers.
+//! left alone. Nor is one judged that has never run. One that reports barriers belongs to those
+//! that wait there, also where it has little to do and sleeps until the others have come; and so
+//! does one that waits for others, where no thread reports barriers.
 //!
 //! Invariant (promise P3): no thread is handed over before the number of threads of the program
 //! has stood still for a while, or before the number that the user expects is there, because
@@ -35,7 +35,7 @@ pub struct Candidate {
     pub read_at: Nanos,
 }
 
-/// Tells whether a thread may be balanced.
+/// Whether a thread may be balanced.
 pub type Eligible = Box<dyn Fn(&Candidate) -> bool + Send>;
 
 /// What the user says about threads.
@@ -105,7 +105,7 @@ const COMPUTES: f64 = 0.25;
 const WAITS: f64 = 0.05;
 /// And does so at this many looks in a row.
 const LOOKS: u32 = 2;
-/// Or if it tells of its turns, and wanted one for at least [`WAITS`] of the time that so many took: between
+/// Or if it reports its turns, and wanted one for at least [`WAITS`] of the time that so many took: between
 /// two looks it may sleep all the time.
 const TURNS: u32 = 2;
 /// Looks closer together than this say nothing: the kernel's counters move once a tick.
@@ -126,7 +126,7 @@ pub struct Tracker {
     most: usize,
     busy: usize,
     started: bool,
-    /// Who is asked, and what they say: kept between looks.
+    /// Which threads are asked, and what they report: kept between looks.
     asked: Vec<ThreadId>,
     said: Vec<Option<Waiting>>,
 }
@@ -156,7 +156,7 @@ impl Tracker {
         self.known.contains_key(&id)
     }
 
-    /// Asks those whose times do not show that they compute what they tell of themselves, before a look.
+    /// Asks those whose times do not show that they compute what they report of themselves, before a look.
     pub fn listen(&mut self, machine: &mut dyn Sensors) {
         self.asked.clear();
         self.asked.extend(self.known.iter().filter(|(_, k)| k.is_unclear()).map(|(&id, _)| id));
@@ -164,8 +164,8 @@ impl Tracker {
             return;
         }
         machine.waiting(&self.asked, &mut self.said);
-        let tells = |w: &Option<Waiting>| w.is_some_and(|w| w.waits > 0);
-        if !self.said.iter().any(tells) {
+        let reports = |w: &Option<Waiting>| w.is_some_and(|w| w.waits > 0);
+        if !self.said.iter().any(reports) {
             return;
         }
         self.asked.clear();
@@ -174,9 +174,9 @@ impl Tracker {
         self.take_in();
     }
 
-    /// What all who were asked have said.
+    /// What all that were asked have reported.
     fn take_in(&mut self) {
-        // Where some tell of barriers, who only waits for something else is a helper of theirs.
+        // Where some report barriers, one that only waits for something else is a helper of theirs.
         let by_barriers = self.said.iter().flatten().any(|w| w.phases > 0);
         for (id, said) in self.asked.iter().zip(&self.said) {
             if let (Some(k), Some(said)) = (self.known.get_mut(id), said)
@@ -379,9 +379,9 @@ mod tests {
     #[test]
     fn who_sleeps_most_of_its_turns_is_known_by_the_barriers_that_it_reaches() {
         assert_eq!(joined([Some((1, 1)); 4]), [2, 3, 4]);
-        // Where nobody has barriers, by its waits.
+        // Where none has barriers, by its waits.
         assert_eq!(joined([Some((0, 3)); 4]), [2, 3, 4]);
-        // Where others have some, who has none is a helper.
+        // Where others have some, one that has none is a helper.
         assert_eq!(joined([Some((1, 1)), Some((1, 1)), Some((0, 9)), None]), [2, 3]);
     }
 
@@ -481,7 +481,7 @@ mod tests {
             looks.sum()
         };
         assert_eq!(chosen(1), 2);
-        // It has been created, and nobody knows what it will do.
+        // It has been created, and it is not known what it will do.
         assert_eq!(chosen(0), 0);
     }
 

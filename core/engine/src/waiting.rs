@@ -1,8 +1,8 @@
 //! What of a thread's CPU time was spinning.
 //!
-//! A thread tells for how long it has waited for others, W of a period of length E, whether it slept, spun
-//! or stood in a run queue in order to spin. The kernel tells for how long it ran, r, stood in the queue, q,
-//! and slept, b = E - r - q. Of its waiting it slept for b: who sleeps waits (one that slept for a disk
+//! A thread reports for how long it has waited for others, W of a period of length E, whether it slept, spun
+//! or stood in a run queue in order to spin. The kernel reports for how long it ran, r, stood in the queue, q,
+//! and slept, b = E - r - q. Of its waiting it slept for b: a thread that sleeps waits (one that slept for a disk
 //! waited for that, and what it spun besides is taken for less than it was). The rest, W - b, is of the
 //! time r + q = E - b in which it wanted a CPU. Which of that it ran is the kernel's choice, and the kernel
 //! does not know what the thread wants the CPU for; so it ran for the same part of it as of all the time in
@@ -19,7 +19,7 @@
 //! readings of their CPU time: that replaces the estimate whenever it is read
 //! ([`crate::account`]).
 //!
-//! Invariants: what was spun is from 0 to r, whatever is told; and of the waiting that is told none is
+//! Invariants: what was spun is from 0 to r, whatever is reported; and of the waiting that is reported none is
 //! counted twice, though it is read at another moment than the times, and may become less again
 //! (`probe/c/waiting.h`: waiting at a barrier turns out to be none where tasks are made).
 
@@ -31,7 +31,7 @@ use evenly_model::{Nanos, Turns};
 pub struct WaitReport {
     /// When the thread was admitted.
     since: Nanos,
-    /// What programs that the thread was before had told, and where this one began.
+    /// What programs that the thread was before had reported, and where this one began.
     before: Turns,
     first: Option<Waiting>,
     /// It has been asked before.
@@ -89,14 +89,14 @@ impl WaitReport {
         }
     }
 
-    /// Its turns since it was admitted, if it tells of them.
+    /// Its turns since it was admitted, if it reports them.
     pub(crate) fn turns(&self, now: Nanos) -> Option<Turns> {
         self.last?;
         let said = self.said();
         Some(Turns { runnable: now - self.since - said.waited, ..said })
     }
 
-    /// Whether the thread has ever told anything.
+    /// Whether the thread has ever reported anything.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.last.is_some()

@@ -23,9 +23,9 @@
 //!
 //! The product of the last two is communication efficiency.
 //!
-//! Invariant: a factor is only given where computing can be told from waiting. A thread that spins at
-//! a barrier gets CPU time as if it computed: where no thread ever sleeps, either nobody waits or all
-//! who wait spin, and CPU time does not tell which. The run-queue share is known in any case.
+//! Invariant: a factor is only given where computing can be distinguished from waiting. A thread that spins at
+//! a barrier gets CPU time as if it computed: where no thread ever sleeps, either none waits or all
+//! that wait spin, and CPU time does not show which. The run-queue share is known in any case.
 
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 pub struct Stay {
     /// On a CPU.
     pub ran_s: f64,
-    /// Of that, spinning: waiting for others. None where nobody told, which is the case without a
+    /// Of that, spinning: waiting for others. None where it is not reported, which is the case without a
     /// probe inside the program.
     pub spun_s: Option<f64>,
     /// Runnable, without a CPU.
@@ -45,18 +45,18 @@ pub struct Stay {
     pub present_s: f64,
 }
 
-/// Where it is known from who computed.
+/// Where it is known from what each thread computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
-    /// A probe inside the program told of every thread when it waited.
+    /// A probe inside the program reported of every thread when it waited.
     Probe,
     /// CPU time counts as computing, and sleeping as waiting. A time for which threads spin before they
     /// go to sleep counts as computing.
     CpuTime,
 }
 
-/// The efficiencies of a program whose waiting can be told from its computing.
+/// The efficiencies of a program whose waiting can be distinguished from its computing.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Factors {
     /// Parallel efficiency: `load_balance * communication`.
@@ -78,21 +78,21 @@ pub struct Efficiency {
     pub run_queue_share: f64,
     /// Where computing is known from.
     pub basis: Basis,
-    /// The factors. None where waiting cannot be told from computing.
+    /// The factors. None where waiting cannot be distinguished from computing.
     pub factors: Option<Factors>,
 }
 
 /// Threads that sleep for less than this part of their time do not show how they wait: that little may
 /// be an error of reading, or input and output.
 pub const LEAST_BLOCKED: f64 = 0.01;
-/// The same of the time in which they waited for a CPU: who stands in the queue as it is read has waited for
+/// The same of the time in which they waited for a CPU: a thread in the queue as it is read has waited for
 /// longer than the kernel has counted yet, and seems to have slept.
 const LEAST_BLOCKED_OF_WAITED: f64 = 0.05;
 /// Threads that were there for less than this part of the longest stay are left out: they are not what
 /// the program consists of.
 const LONG_ENOUGH: f64 = 0.5;
 
-/// Why there are no [`Factors`], for whoever reads the report.
+/// Why there are no [`Factors`], for the reader of the report.
 pub const UNKNOWN: &str = "not known: no thread slept, and one that spins while it waits looks as if \
                            it computed";
 

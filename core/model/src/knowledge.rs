@@ -27,7 +27,7 @@ pub struct Knowledge {
 }
 
 impl Knowledge {
-    /// After how many periods threads are placed anew, unless told otherwise: so many that the tick
+    /// After how many periods threads are placed anew by default: so many that the tick
     /// does not show in loads, and that what a migration costs is small beside what it saves.
     pub const USUAL_EVERY: u32 = 50;
 
@@ -51,7 +51,7 @@ impl Knowledge {
     pub fn caches_of(&self, cpu: CpuId) -> Vec<u32> {
         let number = |caches: &Vec<CpuSet>| {
             let at = caches.iter().position(|cpus| cpus.contains(cpu));
-            // One that lacks a level shares it with nobody.
+            // One that lacks a level does not share it.
             at.and_then(|at| u32::try_from(at).ok()).unwrap_or(u32::MAX - cpu.0)
         };
         self.caches.iter().map(|(_, caches)| number(caches)).collect()
@@ -59,12 +59,12 @@ impl Knowledge {
 }
 
 /// What a policy is to know beside what is observed: of the machine, of the program, and of what its user
-/// wants. The same from point to point, until somebody changes it.
+/// wants. The same from point to point, until it is changed.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
     /// What is known of machine and program, for policies that place threads by load.
     pub knowledge: Option<Arc<Knowledge>>,
-    /// The parts that the machine has, level by level from the outermost on. Empty where nobody tells.
+    /// The parts that the machine has, level by level from the outermost on. Empty where they are not known.
     pub levels: Levels,
     /// What the parts that a policy gives are made of.
     pub parts: Parts,

@@ -66,7 +66,7 @@ pub struct MemoryMove {
 pub struct Weight {
     /// Which thread: index into the snapshot.
     pub thread: ThreadIndex,
-    /// Relative to what it had when it was met; only ratios between threads matter.
+    /// Relative to what it had when it was registered; only ratios between threads matter.
     pub weight: f64,
 }
 
@@ -105,7 +105,7 @@ pub struct Plan {
     /// as it is.
     pub weights: Vec<Weight>,
     /// Whether what is costly to find out is wanted at the next point: how much memory processes have and
-    /// where, and what the program tells of its computing and its messages.
+    /// where, and what the program reports of its computing and its messages.
     pub asks: bool,
     /// What deciding has cost.
     pub effort: Effort,

@@ -9,7 +9,7 @@ pub type ThreadIndex = usize;
 /// Index of a CPU in [`Snapshot::cpus`].
 pub type CpuIndex = usize;
 
-/// How a thread computes and waits in turns, as it tells itself, since it was met.
+/// How a thread computes and waits in turns, by its own report, since it was registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Turns {
     /// Barriers, collectives and ends of parallel regions that it has reached.
@@ -43,10 +43,10 @@ pub struct ThreadView {
     pub waited: Nanos,
     /// Time spent blocked in the last period.
     pub blocked: Nanos,
-    /// Of `ran` and `waited` together, the time in which it only waited for others, by what it tells
-    /// itself: it spun, or wanted a CPU in order to spin. Zero where nobody tells.
+    /// Of `ran` and `waited` together, the time in which it only waited for others, by its own
+    /// report: it spun, or wanted a CPU in order to spin. Zero where it reports nothing.
     pub spinning: Nanos,
-    /// What it tells of its turns, if it does.
+    /// Its report of its turns, if it makes one.
     pub turns: Option<Turns>,
     /// Whether a plan may move it; false for a thread that has set its own affinity, and for
     /// real-time and deadline threads.
@@ -94,7 +94,7 @@ pub struct TaskView {
     pub number: Option<u64>,
     /// Bytes that its process has in memory; 0 where that is not known.
     pub process_bytes: f64,
-    /// CPU time that it has computed for in all, waiting not included, where it tells that itself.
+    /// CPU time that it has computed for in all, waiting not included, where it reports that itself.
     pub computed: Option<Nanos>,
 }
 
@@ -169,10 +169,10 @@ pub struct Snapshot {
     /// Threads that other balancers, which were there first, place on each of `cpus`. Empty where
     /// there are none.
     pub taken: Vec<u32>,
-    /// What each of `threads` is in its program. Empty where nobody asks
+    /// What each of `threads` is in its program. Empty where no policy asks
     /// ([`crate::Knowledge`]).
     pub tasks: Vec<TaskView>,
-    /// Who has sent how much to whom so far. None where the program does not tell, or was not asked just
+    /// How much each has sent to each so far. None where the program does not report it, or was not asked just
     /// now ([`TaskView::computed`] neither).
     pub links: Option<Vec<LinkView>>,
     /// Where processes have their memory, of those that were looked at just now. Empty at most points,

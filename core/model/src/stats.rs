@@ -128,7 +128,7 @@ const EFFECT_VARIANCE: f64 = 4.0;
 
 /// The mean of values that come one at a time, with an interval that may be looked at after each.
 ///
-/// A Student interval holds its level for one look. Somebody who looks after each value and stops when
+/// A Student interval holds its level for one look. Looking after each value and stopping when
 /// the interval excludes a mean excludes the true one sooner or later. This interval is a confidence
 /// sequence: that it ever excludes the true mean, whenever one looks and however often, has a
 /// probability of at most 5 %. It inverts the Bayes factor of the t statistic for effects drawn from a

@@ -1,7 +1,7 @@
 //! Tasks that communicate: what the mapping of tasks onto cores starts from.
 //!
 //! Invariant: loads, sizes and amounts are from 0 to [`MOST_OF_ANYTHING`], and every edge joins two tasks
-//! that are there; so whoever maps tasks need not look at their values again.
+//! that are there; so mappers need not look at their values again.
 
 use crate::words::short;
 use serde::Serialize;
@@ -100,7 +100,7 @@ pub enum GraphError {
     },
 }
 
-/// Tasks and who talks to whom. Edges between the same two tasks are added up; what a task sends to
+/// Tasks and which of them communicate. Edges between the same two tasks are added up; what a task sends to
 /// itself is left out, because it costs the same everywhere.
 #[derive(Clone)]
 pub struct TaskGraph {
@@ -211,7 +211,7 @@ impl TaskGraph {
         Ok(self)
     }
 
-    /// With further tasks behind the others, which talk to nobody.
+    /// With further tasks behind the others, which communicate with none.
     ///
     /// # Errors
     /// As [`TaskGraph::new`].

@@ -83,7 +83,7 @@ impl Aside {
         let each = s.threads.iter().enumerate();
         self.spinning.extend(each.filter(|(_, t)| spins(t)).map(|(i, _)| i));
         let (all, spinning) = (s.threads.len(), self.spinning.len());
-        // Who sleeps takes nothing.
+        // A thread that sleeps takes nothing.
         let sleeps = |t: &&ThreadView| !spins(t) && (t.demand().0 as f64) < RESTS * elapsed;
         let computing = all - spinning - s.threads.iter().filter(sleeps).count();
         let everywhere = |t: &ThreadView| {
@@ -261,7 +261,7 @@ mod tests {
         // One that cannot be moved keeps its CPU among those that are left.
         let at = put(2, &four, |s| s.threads[2].movable = false);
         assert!(at[2] == 1 && at[0] == 0, "{at:?}");
-        // Nobody computes, or nobody spins.
+        // No thread computes, or none spins.
         assert_eq!(put(2, &[(0, SPINS), (0, SPINS), (1, SPINS)], |_| ()), [0, 0, 1]);
     }
 }

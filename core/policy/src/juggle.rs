@@ -32,7 +32,7 @@
 //!   Being above the mean is not enough: with one slow CPU among many equal ones, noise puts half
 //!   of the equal ones above the mean and half below.
 //! - A swap leaves the counts as they are, so the speed of a CPU is that of its slots, and is
-//!   averaged over as many periods as it takes to tell a slot from its neighbour (one where a
+//!   averaged over as many periods as it takes to distinguish a slot from its neighbour (one where a
 //!   reading is exact, several where the tick is a good part of the period and a CPU holds many).
 //! - Where a thread has ended, its CPU is judged by what is left for each of the others, not by the
 //!   period in which it was still there.
@@ -40,8 +40,8 @@
 //!   furthest ahead: the paper leaves that order open.
 //! - Where the kernel knows CPUs of different capacity (performance and efficiency cores), CPU time
 //!   and speed count by it. A CPU that is faster by its capacity need not be so by a margin as well.
-//! - A CPU whose threads all wait is a fast one: whoever comes has it alone.
-//! - A thread that spins without a break, and tells (the probe), has nothing to do, and its CPU is fast as
+//! - A CPU whose threads all wait is a fast one: a thread that comes has it alone.
+//! - A thread that spins without a break, and reports it (the probe), has nothing to do, and its CPU is fast as
 //!   one whose threads wait is, but for other threads that spin there. Where that leaves more to those that
 //!   compute, all that spin are put aside on few CPUs, and counts differ by more than one
 //!   (`crate::aside`).
@@ -352,7 +352,7 @@ impl Juggle {
     fn place(&mut self, snapshot: &Snapshot, thread: ThreadIndex, plan: &mut Plan) {
         let &ThreadView { progress, mask, .. } = &snapshot.threads[thread];
         let from = self.at[thread];
-        // A thread with the same mask that was no less behind has found nobody ahead of it.
+        // A thread with the same mask that was no less behind has found none ahead of it.
         if self.hopeless.get(mask).is_some_and(|&p| progress >= p) {
             return;
         }

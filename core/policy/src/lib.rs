@@ -68,11 +68,11 @@ pub struct PolicyInfo {
     /// it is worth: that would let the kernel mix the threads, and another placement begin. It leaves
     /// places empty that threads leave, and nothing is said to be gained by it.
     pub is_reference: bool,
-    /// Whether it levels load and not numbers of threads, over all NUMA nodes at once, by what it is
-    /// told ([`evenly_model::Knowledge`]). All CPUs are one domain for it.
+    /// Whether it balances load and not numbers of threads, over all NUMA nodes at once, by what it is
+    /// given ([`evenly_model::Knowledge`]). All CPUs are one domain for it.
     pub places_load: bool,
     /// Whether it gives threads parts of the CPUs that they share. It needs to know when they wait for
-    /// each other, which they tell with the probe.
+    /// each other, which they report with the probe.
     pub gives_weights: bool,
     /// Makes an instance.
     pub make: fn() -> Box<dyn Policy>,

@@ -30,7 +30,7 @@
 //!   slower than one's own by more than noise; the others are passed over without an observation.
 //!   Else many swaps would win nothing. So n of the rule is the number of threads on slow CPUs, and
 //!   where slow CPUs are few, only so many draws are made to find their threads.
-//! - If nobody is taken, the last candidate is, as the theory has it, but only if it is behind.
+//! - If none is taken, the last candidate is, as the theory has it, but only if it is behind.
 //! - A pair is swapped only if the lead is more than a reading can be wrong by, as in Juggle.
 //! - A CPU all of whose threads rest is a fast one. Where threads or CPUs come or go, threads are
 //!   spread evenly first, by one hand.
@@ -151,7 +151,7 @@ impl Balancer {
     }
 }
 
-/// A search under way: one thread after the other is drawn, and its speed is told where it was
+/// A search under way: one thread after the other is drawn, and its speed is given where it was
 /// read.
 #[derive(Debug, Clone)]
 pub struct Hunt {
@@ -189,7 +189,7 @@ impl Hunt {
         self.last = behind.then_some(thread);
     }
 
-    /// What came of it. If nobody was taken, the last candidate is, if it is behind.
+    /// What came of it. If none was taken, the last candidate is, if it is behind.
     #[must_use]
     pub fn outcome(&self) -> Search {
         Search { found: self.found.or(self.last), readings: self.rule.seen() }
@@ -483,7 +483,7 @@ mod tests {
             let (search, seen) = search(CutOff::Uniform, seed, 400, 0.7);
             assert_eq!(search.readings, seen.len());
             readings += seen.len();
-            // Where nobody was better than those that passed, the last may not be behind.
+            // Where none was better than those that passed, the last may not be behind.
             if let Some(t) = search.found {
                 let speed = t as f64 / 400.0;
                 assert!(speed < 0.5);
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_behind_is_nobody_found() {
+    fn where_none_is_behind_none_is_found() {
         let mut b = Balancer::new(CutOff::Gaussian, 3);
         let found = b.decide(0.9, 0.5, 50, 50, |_| Some(0.6));
         assert_eq!((found.found, found.readings), (None, 50));

@@ -140,7 +140,7 @@ impl Gaussian {
     }
 
     fn payoff_known(&self, n: usize, skip: usize) -> f64 {
-        // If nobody passes the first is taken; if only the last is left, that one.
+        // If none passes the first is taken; if only the last is left, that one.
         if skip == 0 || skip + 1 >= n {
             return 0.0;
         }

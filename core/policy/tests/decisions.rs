@@ -40,7 +40,7 @@ fn any_snapshot(most_threads: usize, most_cpus: usize) -> impl Strategy<Value = 
                         waited: ms(waited.min(20 - ran)),
                         blocked: ms(20 - ran - waited.min(20 - ran)),
                         spinning: Nanos::ZERO,
-                        // Some tell of their turns, more from point to point.
+                        // Some report their turns, more from point to point.
                         turns: (movable % 2 == 0).then(|| Turns {
                             phases: point * ran,
                             waits: point * waited,

@@ -1,4 +1,4 @@
-//! What HPCSched's policies (Boneti and others, SC 2008) are told: heuristics, priorities and what they can be
+//! What HPCSched's policies (Boneti and others, SC 2008) are given: heuristics, priorities and what they can be
 //! tuned by. Plain data; what they do with it stands in the policies.
 //!
 //! Invariant: values are in range from the moment when they are set.
@@ -20,7 +20,7 @@ pub type Levels = Vec<Vec<CpuSet>>;
 pub struct Priority(pub u8);
 
 impl Priority {
-    /// What everybody has at first.
+    /// What all threads have at first.
     pub const NORMAL: Self = Self(4);
     /// The highest that an operating system may give on a POWER5 (Table II).
     pub const MOST: Self = Self(6);

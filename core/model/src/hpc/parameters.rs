@@ -26,7 +26,7 @@ pub enum Parameter {
     /// By what part an entity must compute shorter or longer than before for `auto` to see a change.
     /// Percent.
     Change,
-    /// How long nobody may finish an iteration before it counts as a program without any. Seconds.
+    /// For how long no thread may finish an iteration before it counts as a program without any. Seconds.
     Patience,
     /// What one level of priority is in weight, where priorities are shares of a CPU.
     LevelRatio,
@@ -34,8 +34,8 @@ pub enum Parameter {
     PlaceGain,
     /// What the last round counts, beside those before, where it is seen whether work has changed.
     LastWeight,
-    /// How many times as much of a CPU one may have as another, where weights are by work: whoever is met by
-    /// a change of behaviour with too little must get on all the same.
+    /// How many times as much of a CPU one may have as another, where weights are by work: a thread that
+    /// has too little after a change of behaviour must get on all the same.
     MostRatio,
     /// By what part a weight must be off to be changed, where weights are by work. Percent.
     WeightStep,
@@ -172,7 +172,7 @@ impl Parameter {
         known(self).about
     }
 
-    /// What it is where nobody says otherwise: the paper's values where it has one.
+    /// What it is by default: the paper's values where it has one.
     #[must_use]
     pub fn usual(self) -> f64 {
         known(self).usual

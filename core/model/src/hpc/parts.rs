@@ -8,12 +8,12 @@ use super::{Parameters, Priority};
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Parts {
     /// Parts of the time of a CPU that threads share. Any ratio can be had, and what it gives is known: so much of
-    /// the time. Whoever spins while it waits eats its part.
+    /// the time. A thread that spins while it waits uses up its part.
     #[default]
     Time,
     /// A few steps between threads that have contexts of their own on a core, as the priorities of POWER. What a
-    /// step is in speed no formula tells, as it depends on the program; whoever waits sleeps, and leaves the core
-    /// to the other.
+    /// step is in speed no formula gives, as it depends on the program; a thread that waits sleeps, and leaves
+    /// the core to the other.
     Steps {
         /// What a step is in weight.
         ratio: f64,

@@ -4,10 +4,10 @@
 //! adaptive takes noise for one. This one does not go by a fixed weight of history:
 //!
 //! - **It takes as many iterations together as it needs** for their mean to be right within
-//!   [`EXACT`]: one where they are alike, many where one does not tell the next (SIESTA). How alike
+//!   [`EXACT`]: one where they are alike, many where one does not predict the next (SIESTA). How alike
 //!   they are is the median of what computing differed by from round to round.
-//! - **It decides at once by what was seen since the last change**: who computes (nearly) throughout gets
-//!   the highest priority, who waits a lot the lowest; where that was too much, it goes half way back,
+//! - **It decides at once by what was seen since the last change**: a thread that computes (nearly) throughout gets
+//!   the highest priority, one that waits a lot the lowest; where that was too much, it goes half way back,
 //!   and where nothing of that helps, single steps are tried.
 //! - **It knows what it has tried** since the program's behaviour last changed, and what an iteration
 //!   took then. It ends with the best of that; where nothing gains [`GAIN`], with the first.
@@ -34,7 +34,7 @@ const LESS: u32 = 4;
 const GAIN: f64 = 0.01;
 /// Sets of priorities that are compared at most.
 const MOST_TRIED: usize = 8;
-/// Rounds by which it is judged how alike they are, and how few of them tell nothing.
+/// Rounds by which it is judged how alike they are, and how few of them mean nothing.
 const REMEMBERED: usize = 16;
 const TOO_FEW: usize = 3;
 
@@ -131,7 +131,7 @@ pub(super) struct Auto<E> {
     /// The window before, and the priorities that were had in it.
     last: Option<(BTreeMap<E, Priority>, BTreeMap<E, Usual>)>,
     mode: Mode<E>,
-    /// Somebody computed longer than usual in the window before.
+    /// A thread computed longer than usual in the window before.
     doubted: bool,
 }
 
@@ -244,7 +244,7 @@ impl<E: Copy + Ord> Auto<E> {
     }
 
     fn record(&mut self, priorities: &BTreeMap<E, Priority>, cost_s: f64, rounds: u32) {
-        // What was seen while it was not known how much iterations differ tells nothing.
+        // What was seen while it was not known how much iterations differ means nothing.
         self.tried.retain(|t| t.rounds.saturating_mul(LESS) >= rounds);
         let new = || Tried { priorities: priorities.clone(), cost_s, times: 1, rounds };
         match self.tried.iter_mut().find(|t| t.priorities == *priorities) {
@@ -294,7 +294,7 @@ impl<E: Copy + Ord> Auto<E> {
     }
 }
 
-/// Whether somebody computes clearly shorter, and whether somebody longer; who hardly computes does not
+/// Whether a thread computes clearly shorter, and whether one longer; one that hardly computes does not
 /// count.
 fn differs<E: Ord>(was: &BTreeMap<E, Usual>, now: &BTreeMap<E, Usual>, part: f64) -> (bool, bool) {
     let pairs = || {
@@ -334,7 +334,7 @@ fn is_other_work<E: Copy + Ord>(
     })
 }
 
-/// Utilisation beside that of the one who waits least; none of who hardly computes.
+/// Utilisation beside that of the one that waits least; none of one that hardly computes.
 fn beside_the_busiest<E: Ord>(usual: &BTreeMap<E, Usual>) -> impl Fn(&E) -> Option<f64> + '_ {
     let most = usual.values().map(|u| u.utilisation).fold(0.0, f64::max);
     move |e| {
@@ -348,7 +348,7 @@ fn is_balanced<E: Copy + Ord>(usual: &BTreeMap<E, Usual>, p: &Parameters) -> boo
     usual.keys().filter_map(part).all(|u| u >= p.high())
 }
 
-/// Everybody to where its utilisation belongs, at once.
+/// Each to where its utilisation belongs, at once.
 fn leap<E: Copy + Ord>(
     here: &BTreeMap<E, Priority>,
     usual: &BTreeMap<E, Usual>,
@@ -357,7 +357,7 @@ fn leap<E: Copy + Ord>(
     towards(here, usual, p, i32::from(u8::MAX))
 }
 
-/// Everybody one level towards where its utilisation belongs.
+/// Each one level towards where its utilisation belongs.
 fn step<E: Copy + Ord>(
     here: &BTreeMap<E, Priority>,
     usual: &BTreeMap<E, Usual>,

@@ -1,7 +1,7 @@
 //! The load imbalance detector's account: what each entity computed and waited, gathered in rounds.
 //!
-//! A *round* is over when everybody has finished an iteration. Nobody waits for who sleeps all the time, as
-//! helper threads do. Where one has finished [`LEAD`] and another none, it is over, too: who never
+//! A *round* is over when all have finished an iteration. None waits for one that sleeps all the time, as
+//! helper threads do. Where one has finished [`LEAD`] and another none, it is over, too: one that never
 //! waits must not keep the others from being balanced.
 //!
 //! Invariants: an account never goes back, whatever counters do; a part that is not known (nothing
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Iterations of one in a round in which another finishes none, at most.
 const LEAD: u64 = 16;
 
-/// Who computes for a smaller part of the time is there for something else: the master of a program,
+/// A thread that computes for a smaller part of the time is there for something else: the master of a program,
 /// which waits for its workers, or a helper thread. It is not balanced, and does not count where it
 /// is asked whether the others are.
 pub(super) const NEGLIGIBLE: f64 = 0.02;
@@ -124,7 +124,7 @@ impl<E: Copy + Ord> Accounts<E> {
         self.of.remove(&entity).is_some()
     }
 
-    /// Those who are not among these leave.
+    /// Those that are not among these leave.
     pub(super) fn keep(&mut self, those: &[Counters<E>]) -> Vec<E> {
         // As it is nearly always: at such a point nothing is allocated.
         let is_known = |c: &Counters<E>| self.of.contains_key(&c.entity);

@@ -5,11 +5,11 @@
 //!
 //! - **A step is one level.** Adaptive always needs two iterations when the load of MetBenchVar is
 //!   reversed: from 4 and 6 over 5 and 5 to 6 and 4.
-//! - **Uniform also goes by who is above the mean of all.** It alone decides where the limits tell nobody
-//!   apart; else who is between the limits is lowered only if below the mean, and who is above
-//!   `HIGH_UTIL` raised only if not. After fifteen balanced iterations all of MetBenchVar have a global utilisation above `HIGH_UTIL`, and would have
-//!   for two or three more after a reversal, and then be between the limits for ten; but the paper's
-//!   scheduler has detected and corrected it after two, and after three the next time.
+//! - **Uniform also goes by which threads are above the mean of all.** It alone decides where the limits
+//!   distinguish none; else one between the limits is lowered only if below the mean, and one above `HIGH_UTIL`
+//!   raised only if not. After fifteen balanced iterations all of MetBenchVar have a global utilisation above
+//!   `HIGH_UTIL`, and would have for two or three more after a reversal, and then be between the limits for ten;
+//!   but the paper's scheduler has detected and corrected it after two, and after three the next time.
 //!
 //! The paper lists `HIGH_UTIL`, `MAX_PRIO` and `MIN_PRIO` as what adaptive is tuned by: it has one
 //! limit.

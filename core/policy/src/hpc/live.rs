@@ -1,35 +1,36 @@
 //! The heuristics of HPCSched at work: `hpc-uniform`, `hpc-adaptive`, `hpc-auto`.
 //!
-//! Two things level a program whose threads have unequal work. *Placement* (section IV-A): each CPU has as
-//! many threads as any other, and so has each core, cache and node; heavy ones are beside light ones; threads change places where the CPU with
-//! the most work has less of it then. *Weights* are what threads have of the CPU that they share; they matter
-//! where those that wait spin, and eat the time of those that compute.
+//! Two things level a program whose threads have unequal work. *Placement* (section IV-A): each CPU has as many
+//! threads as any other, and so has each core, cache and node; heavy ones are beside light ones; threads change
+//! places where the CPU with the most work has less of it then. *Weights* are what threads have of the CPU that
+//! they share; they matter where those that wait spin, and eat the time of those that compute.
 //!
 //! `hpc-uniform` and `hpc-adaptive` give weights by the paper's priorities, which [`Balancer`] finds. These
 //! were made for the contexts of a core, of which one that waits sleeps. Where CPUs are shared in time and
 //! waiting is spinning, too much is as bad as nothing: a thread that is done early spins with its large
 //! weight. So `hpc-auto` gives threads that share a CPU weights in proportion to what they computed in the
-//! last rounds: then they are done at the same time, nobody spins, and no weights are better with these
+//! last rounds: then they are done at the same time, none spins, and no weights are better with these
 //! places.
 //!
 //! What a thread computes in an iteration (its *load*) is only known from balancing points, which come
 //! somewhere in iterations: of one round it may be wrong by a third. What one round has too much the next has
 //! too little, so loads are means over the rounds since work last changed, what is known from few rounds must
-//! differ by more to count ([`UNSURE`]), and a mean in which the last rounds count most tells when work has
+//! differ by more to count ([`UNSURE`]), and a mean in which the last rounds count most shows when work has
 //! changed ([`CHANGED`]): then the last round is all that is known. Weights go by a single round only where the
-//! round before says the same; of the first one, in which threads are met, only the end is seen, but that is
+//! round before says the same; of the first one, in which threads are registered, only the end is seen, but that is
 //! enough for this. So weights follow what work is after two iterations, at the beginning and after a change of
-//! 3:1 and more (one time in 20 or 30 after three); smaller ones may take one more to be told from noise. Giving
+//! 3:1 and more (one time in 20 or 30 after three); smaller ones may take one more to differ from noise. Giving
 //! weights costs a millisecond, and weights that follow the noise are worse than those that stay.
 //!
-//! Weights that are the wrong way round after a change are worse than none: who has most to do now has least of
-//! its CPU. So where somebody computes for much longer than is known, those on its CPU that wait get as little as
-//! may be until the round is over, and the round by itself tells what work is.
+//! Weights that are the wrong way round after a change are worse than none: the thread that has most to do now
+//! has least of its CPU. So where a thread computes for much longer than is known, those on its CPU that wait get
+//! as little as may be until the round is over, and that round alone shows what work is.
 //!
-//! All this is of parts of a CPU's time. Where parts are steps between the contexts of a core ([`Parts::Steps`]), one
-//! that waits sleeps on a context of its own, and no formula tells what a step is in speed, so proportions mean
-//! nothing. There the steps themselves are tried: `hpc-auto` gives the priorities of [`Balancer`]'s `auto`, which
-//! measures what iterations take. Which of the two holds is told by the mechanism, the same way live and in the simulator.
+//! All this is of parts of a CPU's time. Where parts are steps between the contexts of a core ([`Parts::Steps`]),
+//! one that waits sleeps on a context of its own, and no formula gives what a step is in speed, so proportions
+//! mean nothing. There the steps themselves are tried: `hpc-auto` gives the priorities of [`Balancer`]'s `auto`,
+//! which measures what iterations take. Which of the two holds is known from the mechanism, the same way live and
+//! in the simulator.
 //!
 //! Threads that sleep while they wait leave their CPU to those that compute, and every CPU is busy until all on it
 //! are done: parts of CPUs gain nothing then, and lose where one that is lowered is the one that wakes the others.
@@ -41,8 +42,8 @@
 //! multiple of nearly nothing to do. So rounds with far less work than usual do not count ([`TINY`]) unless
 //! there are more and more of them, and loads count once they stand for some work ([`LEAST_KNOWN_S`]).
 //!
-//! Both need to know when an iteration ends and how long threads wait, which they tell themselves
-//! ([`evenly_model::Turns`]; the probe). Threads that tell nothing are spread evenly, and nothing else.
+//! Both need to know when an iteration ends and how long threads wait, which they report themselves
+//! ([`evenly_model::Turns`]; the probe). Threads that report nothing are spread evenly, and nothing else.
 //!
 //! Invariants: counts of threads differ by no more than one, as far as masks permit, and no part of the
 //! machine has more than another while moving one would change that; weights are in
@@ -86,7 +87,7 @@ const SLEEPS: [f64; 2] = [0.6, 0.4];
 const LAST_WAITING: f64 = 0.5;
 /// Weights are damped to this ratio: two levels of HPCSched's priorities.
 const DAMPED: f64 = 2.0;
-/// Without a barrier or collective of anybody for so long, but with other waiting, iterations end with any
+/// Without a barrier or collective of any thread for so long, but with other waiting, iterations end with any
 /// waiting.
 const WITHOUT_PHASES: Nanos = Nanos::from_millis(2_000);
 
@@ -127,7 +128,7 @@ pub(crate) const ADAPTIVE: PolicyInfo = info(
 /// What is known of a thread's work.
 #[derive(Debug, Clone, Copy, Default)]
 struct Work {
-    /// CPU time in which it computed and in which it spun until the last round, since it was met; and its
+    /// CPU time in which it computed and in which it spun until the last round, since it was registered; and its
     /// iterations.
     computed: Nanos,
     spun: Nanos,
@@ -162,7 +163,7 @@ pub struct Hpc {
     weights: HashMap<ThreadId, f64>,
     /// Iterations end at barriers and collectives, or else with any waiting.
     by_phases: bool,
-    /// When somebody reached one last, and how many all had reached.
+    /// When a thread reached one last, and how many all had reached.
     last_phase: Option<(Nanos, u64)>,
     placed_at: u64,
     /// Rounds that loads are the means of.
@@ -173,7 +174,7 @@ pub struct Hpc {
     known_s: f64,
     /// Rounds without work, up to the last one.
     tiny: u32,
-    /// In this round somebody computes for much longer than was known.
+    /// In this round a thread computes for much longer than was known.
     overran: bool,
     /// For how many seconds all have waited in the last rounds, and been blocked then; and what that makes them.
     waited_s: f64,
@@ -231,7 +232,7 @@ impl Hpc {
         self.environment = environment.clone();
     }
 
-    /// Reads what threads tell. False where one of them tells nothing.
+    /// Reads what threads report. False where one of them reports nothing.
     fn read(&mut self, s: &Snapshot) -> bool {
         if self.work.len().max(self.weights.len()) > s.threads.len() {
             let here: HashSet<ThreadId> = s.threads.iter().map(|t| t.id).collect();
@@ -265,15 +266,15 @@ impl Hpc {
         }));
     }
 
-    /// What threads have computed until they are registered is of no round. And who waits just now.
+    /// What threads have computed until they are registered is of no round. And which ones wait just now.
     fn register(&mut self, s: &Snapshot) {
         for t in &s.threads {
             let Some(turns) = t.turns else { continue };
             let Turns { computed, spun, waited, .. } = turns;
             let iterations = iterations(&turns, self.by_phases);
             let seen = (computed, spun);
-            let met = || Work { computed, spun, iterations, seen, waited, ..Work::default() };
-            let work = self.work.entry(t.id).or_insert_with(met);
+            let new = || Work { computed, spun, iterations, seen, waited, ..Work::default() };
+            let work = self.work.entry(t.id).or_insert_with(new);
             work.blocked += t.blocked;
             let newly = (computed - work.seen.0, spun - work.seen.1);
             work.waits = newly.1.0 > 9 * newly.0.0;
@@ -309,7 +310,7 @@ impl Hpc {
             blocked += std::mem::take(&mut work.blocked).min(newly);
             work.waited = turns.waited;
             work.iterations = iterations(&turns, self.by_phases);
-            // Of the round in which it was met only the end was seen.
+            // Of the round in which it was registered only the end was seen.
             if work.before_s.is_none() {
                 continue;
             }
@@ -421,7 +422,7 @@ impl Hpc {
         is_tiny
     }
 
-    /// Whether somebody's last rounds are clearly not like those before.
+    /// Whether the last rounds of a thread are clearly not like those before.
     fn has_changed(&self) -> bool {
         // A single round may be partly of the work before: then the next one alone is not like it.
         let recent = |w: &Work| if self.alike == 1 { w.done_s } else { Some(w.recent_s) };
@@ -508,8 +509,8 @@ impl Hpc {
         }
     }
 
-    /// Weights that are wrong are worse than none. Where somebody computes for much longer than is known, those that
-    /// wait for it on its CPU get as little as may be until the round is over. It then tells what work is now.
+    /// Weights that are wrong are worse than none. Where a thread computes for much longer than is known, those that
+    /// wait for it on its CPU get as little as may be until the round is over. It then shows what work is now.
     fn stand_back(&mut self, s: &Snapshot, plan: &mut Plan) {
         if !self.goes_by_work() || self.weights.values().all(|w| *w == 1.0) {
             return;
@@ -533,7 +534,7 @@ impl Hpc {
         for cpu in 0..s.cpus.len() {
             let on = || s.threads.iter().enumerate().filter(|(_, t)| t.cpu == cpu);
             let waiting = on().filter(|(_, t)| waits(t)).count();
-            // All of them, or none: nobody can give way.
+            // All of them, or none: no thread can give way.
             if waiting == 0 || waiting == on().count() {
                 continue;
             }

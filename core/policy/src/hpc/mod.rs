@@ -2,8 +2,8 @@
 //! for balancing HPC applications, SC 2008).
 //!
 //! An *entity* is an MPI rank or a thread. It computes for t_R and then waits for t_W; the two are an
-//! *iteration*. Its utilisation is U = t_R / (t_R + t_W), its global one sum t_R / sum t. Who waits has
-//! more of the machine than it needs, who does not has less than it could use. So there are priorities
+//! *iteration*. Its utilisation is U = t_R / (t_R + t_W), its global one sum t_R / sum t. One that waits has
+//! more of the machine than it needs, one that does not has less than it could use. So there are priorities
 //! (section IV-B), from `MIN_PRIO` 4, which is normal, to `MAX_PRIO` 6; what a priority is made of is the
 //! matter of a mechanism: decode cycles on a POWER5, elsewhere a share of a CPU
 //! ([`Parameters::weight`], and [`shares()`] where more is known).
@@ -14,13 +14,13 @@
 //!
 //! The detector ([`Balancer`]) decides when a heuristic is asked:
 //!
-//! - A *round* is over when everybody has finished an iteration. Who hardly computes at all, as the master
-//!   of MetBench, is not balanced and holds nobody up.
-//! - A round is *balanced* when nobody's utilisation is below `HIGH_UTIL`. A balanced program is in a *stable
+//! - A *round* is over when all have finished an iteration. One that hardly computes at all, as the master
+//!   of MetBench, is not balanced and holds no other up.
+//! - A round is *balanced* when no utilisation is below `HIGH_UTIL`. A balanced program is in a *stable
 //!   state*, as is one that the heuristic has nothing more to do for, once history says the same as the
-//!   last round. It only watches then, until somebody's utilisation differs from what it was by more
+//!   last round. It only watches then, until a utilisation differs from what it was by more
 //!   than `tolerance`.
-//! - Where nobody finishes an iteration for long, or there is nobody to wait for, it *stands down*: all
+//! - Where none finishes an iteration for long, or there is none to wait for, it *stands down*: all
 //!   priorities are normal.
 //!
 //! Heuristics are [`Heuristic`]; what the paper leaves open, and how it is read here, stands in the
@@ -29,7 +29,7 @@
 //!
 //! # How it is called
 //! By the policies `hpc-*` ([`Hpc`]), live and in both simulators, at every balancing point with counters as the
-//! probe has them ([`Balancer::observe`]); or by whoever sees iterations end, with [`Balancer::finished`]:
+//! probe has them ([`Balancer::observe`]); or by a caller that sees iterations end, with [`Balancer::finished`]:
 //!
 //! - `iterations`: waits that were begun, less the one that it is in (`waits` of `probe/c/waiting.h`), so
 //!   that an iteration counts when its waiting is over;
@@ -93,9 +93,9 @@ pub struct Counters<E> {
 /// Why nothing is balanced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StandDown {
-    /// Nobody finishes an iteration any more, or ever did.
+    /// None finishes an iteration any more, or ever did.
     NoIterations,
-    /// There is nobody to wait for.
+    /// There is no other to wait for.
     Alone,
 }
 
@@ -150,7 +150,7 @@ impl Why {
 /// What an entity is to have from now on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Decision<E> {
-    /// Who.
+    /// Of which.
     pub entity: E,
     /// What it has had.
     pub before: Priority,
@@ -164,7 +164,7 @@ pub struct Decision<E> {
     pub weight: f64,
 }
 
-/// When rounds were over, as `observe` is told.
+/// When rounds were over, as given to `observe`.
 #[derive(Debug, Clone, Copy)]
 struct Clock {
     last: Nanos,
@@ -191,7 +191,7 @@ pub struct Balancer<E> {
 }
 
 impl<E: Copy + Ord> Balancer<E> {
-    /// One that knows nobody yet.
+    /// One that knows no entity yet.
     #[must_use]
     pub fn new(heuristic: Heuristic, parameters: Parameters) -> Self {
         Self {
@@ -285,7 +285,7 @@ impl<E: Copy + Ord> Balancer<E> {
         }
     }
 
-    /// Iterations have ended. Whoever is not known joins. What is decided, where a round is over.
+    /// Iterations have ended. An unknown one joins. What is decided, where a round is over.
     pub fn finished(&mut self, iterations: &[Iteration<E>]) -> Option<&[Decision<E>]> {
         for i in iterations {
             self.join(i.entity);
@@ -294,8 +294,8 @@ impl<E: Copy + Ord> Balancer<E> {
         self.close().then_some(self.decisions.as_slice())
     }
 
-    /// Counters of all were read, one for each, at this moment of any clock that goes on. Whoever is not known joins,
-    /// whoever is not among them has left. What is decided, where a round is over, or none has been
+    /// Counters of all were read, one for each, at this moment of any clock that goes on. An unknown one joins,
+    /// one that is not among them has left. What is decided, where a round is over, or none has been
     /// for too long.
     pub fn observe(&mut self, now: Nanos, counters: &[Counters<E>]) -> Option<&[Decision<E>]> {
         for e in self.accounts.keep(counters) {
@@ -413,12 +413,12 @@ impl<E: Copy + Ord> Balancer<E> {
         for p in self.priorities.values_mut() {
             *p = Priority::NORMAL;
         }
-        self.tell(&before, round, |_| Why::StoodDown);
+        self.report(&before, round, |_| Why::StoodDown);
     }
 
     fn hold(&mut self, round: &Round<E>, why: Why) {
         let before = self.priorities.clone();
-        self.tell(&before, round, |_| why);
+        self.report(&before, round, |_| why);
     }
 
     fn go(&mut self, round: &Round<E>, targets: &Targets<E>, where_kept: Why) {
@@ -427,14 +427,14 @@ impl<E: Copy + Ord> Balancer<E> {
         for (e, p) in &mut self.priorities {
             *p = targets.get(e).copied().unwrap_or(*p).clamp(least, most);
         }
-        self.tell(&before, round, |(was, is)| match is.cmp(&was) {
+        self.report(&before, round, |(was, is)| match is.cmp(&was) {
             std::cmp::Ordering::Greater => Why::Raised,
             std::cmp::Ordering::Less => Why::Lowered,
             std::cmp::Ordering::Equal => where_kept,
         });
     }
 
-    fn tell(
+    fn report(
         &mut self,
         before: &BTreeMap<E, Priority>,
         round: &Round<E>,

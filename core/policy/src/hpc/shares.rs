@@ -2,7 +2,7 @@
 //! the need is known.
 //!
 //! Ranks that share a CPU end an iteration at the same time if their shares are as their needs. Then
-//! nobody waits, and it does not matter whether waiting is spinning.
+//! none waits, and it does not matter whether waiting is spinning.
 //!
 //! Invariants: weights are positive and finite whatever the needs are; their mean is 1, so that the
 //! program as a whole has of a CPU what it had beside others; the greatest is at most `most` times the
@@ -51,7 +51,7 @@ mod tests {
 
     /// With these weights, two that share a CPU end at the same time.
     #[test]
-    fn nobody_waits() {
+    fn no_rank_waits() {
         for load in [1.0, 1.2, 2.0, 3.0, 4.0, 6.5] {
             let w = shares(&[1.0, load], 7.0);
             let [light, heavy] = [1.0 + w[1] / w[0], load * (1.0 + w[0] / w[1])];

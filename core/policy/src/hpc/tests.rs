@@ -191,7 +191,7 @@ fn counters_are_iterations() {
     // One that waits no more than nothing is there; one that goes backwards has begun anew.
     assert!(b.observe(ms(110), &counters(&[(1, 0, 0), (9, 1100, 90)])).is_none());
     assert!(b.observe(ms(120), &counters(&[(2, 10, 90), (10, 1200, 90)])).is_some());
-    // Who is not there any more does not hold the others up.
+    // One that is not there any more does not hold the others up.
     assert!(b.observe(ms(130), &counters(&[(3, 20, 90)])).is_some());
     assert_eq!(b.state(), State::StoodDown(StandDown::Alone));
 }

@@ -1,10 +1,10 @@
 //! Whether parts of CPUs do what they should, by trying: `hpc-auto` keeps those with which most is computed.
 //!
-//! In theory no parts are better than those in proportion to work, as nobody waits then. That leaves out what is
-//! done between iterations. At many barriers one thread hears that all are there and wakes the others: where it
+//! In theory no parts are better than those in proportion to work, as none waits then. That leaves out what is
+//! done between iterations. At many barriers one thread is woken when all are there and wakes the others: where it
 //! is one of little work, and so has little of its CPU, all others wait until it has its turn. (Seen with libomp:
 //! 0.8 to 1.0 times the kernel's speed with such parts, and 1.1 to 1.2 with even ones.) How much that is no
-//! counter tells before; so where CPUs do not compute as much as they could, other parts are tried for some
+//! counter shows before; so where CPUs do not compute as much as they could, other parts are tried for some
 //! rounds, and kept where more is computed then.
 //!
 //! What is compared is how long it takes until so much has been computed, not how long iterations take:
@@ -12,8 +12,8 @@
 //! the rounds before and with some after it, so that others on the machine do not decide.
 //!
 //! Invariants: nothing is tried where there is less than [`LOSS`] to gain, nor before work has been the same for
-//! as many rounds as its mean is taken over, nor even parts where they take longer in theory than what is seen; what is clearly worse is left after one round; what was tried
-//! in vain is tried again after twice as long.
+//! as many rounds as its mean is taken over, nor even parts where they take longer in theory than what is seen;
+//! what is clearly worse is left after one round; what was tried in vain is tried again after twice as long.
 
 /// How weights are made of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -279,7 +279,7 @@ mod tests {
         assert!(program.arms[..FIRST as usize].iter().all(|a| *a == Arm::Work));
     }
 
-    /// Somebody else begins to compute just as something is tried, or ends then.
+    /// Another process begins to compute just as something is tried, or ends then.
     #[test]
     fn what_others_do_is_not_taken_for_a_gain() {
         let (mut trial, mut slow, mut fast) =

@@ -173,7 +173,7 @@ fn what_points_cut_off_is_no_other_work() {
             let mut program = Program::new(&[0, 0, 1, 1], &loads, true);
             let (mut weighed, mut moved) = (0, 0);
             for i in 0..60 {
-                // It may be met anywhere.
+                // It may be registered anywhere.
                 let part = if i == 0 { 1.0 } else { 1.0 / 3.0 };
                 let plan = program.iterate_somewhere(&mut policy, &mut random, part);
                 weighed += usize::from(!plan.weights.is_empty());
@@ -185,7 +185,7 @@ fn what_points_cut_off_is_no_other_work() {
     }
 }
 
-/// As an MPI program ends under load: its ranks meet some times, and one of them has written the result.
+/// As an MPI program ends under load: its ranks pass some barriers, and one of them has written the result.
 #[test]
 fn meetings_without_work_are_no_iterations() {
     for (loads, wanted) in [([20, 20, 20, 20], 0), ([40, 10, 40, 10], 1)] {
@@ -223,7 +223,7 @@ fn short_iterations_after_long_ones_are_work() {
     assert!(last.weights.iter().zip([1.5, 0.5, 1.0, 1.0]).all(near), "{last:?}");
 }
 
-/// At the beginning, and when it changes, wherever in iterations points come: a program that is met somewhere
+/// At the beginning, and when it changes, wherever in iterations points come: a program that is registered somewhere
 /// has the right parts when two iterations are over, that one the first of them; in one case of 20 after three.
 #[test]
 fn two_iterations_tell_what_work_is() {
@@ -307,7 +307,7 @@ fn adaptive_turns_round_within_two_iterations() {
 }
 
 #[test]
-fn little_to_gain_moves_nobody() {
+fn little_to_gain_moves_no_thread() {
     let mut policy = Hpc::new(Heuristic::Auto);
     let mut program = Program::new(&[0, 0, 1, 1], &[40, 11, 40, 10], false);
     assert!((0..20).all(|_| program.iterate(&mut policy).moves.is_empty()));
@@ -378,7 +378,7 @@ fn what_is_tuned_counts_from_the_next_round_on() {
 }
 
 #[test]
-fn where_nobody_spins_weights_are_left_as_they_are() {
+fn where_no_thread_spins_weights_are_left_as_they_are() {
     let mut policy = Hpc::new(Heuristic::Auto);
     let mut program = Program::new(&[0, 0, 1, 1], &[30, 10, 20, 20], false);
     assert!((0..20).all(|_| program.iterate(&mut policy).weights.is_empty()));
