@@ -28,7 +28,7 @@ fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is known of a thread's times, whoever has read them last.
+/// What is known of a thread's times from their last reading.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Account {
     pub(crate) times: Times,
@@ -92,7 +92,7 @@ impl Member {
         Some(*a)
     }
 
-    /// Whether a balancer may move it now, as far as it can tell.
+    /// Whether a balancer may move it now, as far as is known.
     pub(crate) fn may_move(&self, now: Nanos, stay: Nanos) -> bool {
         self.movable.load(Relaxed) && self.cell.may_be_claimed(now, stay)
     }
@@ -238,7 +238,7 @@ impl Board {
         self.active.load(Acquire)
     }
 
-    /// How often it has become active. Who wakes balancers goes by this: one that looked while the
+    /// How often it has become active. What wakes balancers goes by this: one that looked while the
     /// board was not active, if only for a moment within a point of the caretaker, sleeps until woken.
     #[must_use]
     pub fn activations(&self) -> u64 {
@@ -415,7 +415,7 @@ impl Board {
     fn try_swap(&self, swap: &Swap, machine: &mut dyn Machine, now: Nanos) -> bool {
         let Swap { ahead, behind, here, there } = swap;
         let stay = self.stay();
-        // Claimed before it is asked whether the board is active: who makes it inactive has the
+        // Claimed before it is asked whether the board is active: the one that makes it inactive has the
         // machine, as we have it now.
         let Some(behind_claim) = behind.cell.claim(now, stay) else { return false };
         let Some(ahead_claim) = ahead.cell.claim(now, stay) else { return false };
@@ -617,7 +617,7 @@ impl Board {
         (p.threads > 0).then(|| p.speed / self.weight(seat))
     }
 
-    /// Lets balancers swap threads, or not. For whoever has the machine that changes masks.
+    /// Lets balancers swap threads, or not. For the one that has the machine that changes masks.
     pub(crate) fn set_active(&self, active: bool) {
         if !self.active.swap(active, Release) && active {
             self.activations.fetch_add(1, Relaxed);

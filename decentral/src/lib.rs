@@ -4,7 +4,7 @@
 //! ```text
 //!   CpuBalancer (one for each CPU)                         Balancer (one for all: the caretaker)
 //!   wakes on its own, every lambda +- 10 %                 every CARE lambda
-//!     read the threads of its CPU                            who joins, ends, rests; CPUs that come
+//!     read the threads of its CPU                            threads that join, end, rest; CPUs that come
 //!     publish speed of CPU, speeds of threads                and go; other evenlys; pauses of the
 //!     if fast: while searching                               guard; spread where counts differ; the
 //!       draw a thread at random; if it is a candidate,       account for reports and recordings

@@ -244,7 +244,7 @@ impl ThreadCell {
         if !Self::is_free(state, now, stay) {
             return None;
         }
-        // Acquire: what the last one wrote who had claimed it is seen. One who has moved it since
+        // Acquire: what the last one to claim it wrote is seen. One that has moved it since
         // the load has changed the state, and this fails.
         self.state.compare_exchange(state, state | CLAIMED, AcqRel, Relaxed).ok()?;
         Some(Claim { cell: self, then: state })
@@ -261,7 +261,7 @@ impl Claim<'_> {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        // Release: whoever claims it next sees where it is.
+        // Release: the next one to claim it sees where it is.
         self.cell.state.store(self.then, Release);
     }
 }
@@ -311,7 +311,7 @@ mod tests {
             prop_assert_eq!((p.threads, p.samples, p.slow), (threads, samples, slow));
         }
 
-        /// Whoever changes what when, the mean is that of what stands at the end.
+        /// In whatever order values change, the mean is that of what stands at the end.
         #[test]
         fn the_mean_is_that_of_the_last_values(
             changes in prop::collection::vec(
@@ -320,9 +320,9 @@ mod tests {
             let mean = Mean::default();
             let mut shares = [Share::default(); 8];
             let mut last: [Vec<f64>; 8] = Default::default();
-            for (who, values) in changes {
-                mean.replace(&mut shares[who], Share::many(values.iter().copied()));
-                last[who] = values;
+            for (thread, values) in changes {
+                mean.replace(&mut shares[thread], Share::many(values.iter().copied()));
+                last[thread] = values;
                 let all: Vec<f64> = last.iter().flatten().copied().collect();
                 match mean.get() {
                     None => prop_assert!(all.is_empty()),

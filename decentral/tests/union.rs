@@ -110,7 +110,7 @@ impl Recorder {
         self.let_off |= was_pinned && what == "confine";
         if !before.is_subset(&after) {
             let lost = before.minus(&after);
-            self.broken.push(format!("{what} of {id} to {mask} leaves {lost} to nobody"));
+            self.broken.push(format!("{what} of {id} to {mask} leaves {lost} unused"));
         }
         Ok(())
     }
@@ -366,7 +366,7 @@ fn stories_with_masks() -> impl Strategy<Value = Story> {
 
 proptest! {
     #[test]
-    fn juggle_leaves_no_cpu_to_nobody(
+    fn juggle_leaves_no_cpu_unused(
         story in stories(),
         late in 0usize..3,
         ends in prop::collection::vec((0usize..8, 1u32..60), 0..3),
@@ -380,7 +380,7 @@ proptest! {
     }
 
     #[test]
-    fn secretary_leaves_no_cpu_to_nobody(story in stories()) {
+    fn secretary_leaves_no_cpu_unused(story in stories()) {
         for policy in DECENTRAL {
             story.decentral(policy).0.check()?;
         }

@@ -1,6 +1,6 @@
 //! What balancing can reach for a program, and whether it is worth trying.
 //!
-//! Invariant: every time is that of an ideal: no costs, fair CPUs, identical threads, nobody else
+//! Invariant: every time is that of an ideal: no costs, fair CPUs, identical threads, nothing else
 //! on the machine. What is promised is never more than a bound permits.
 
 use crate::{

@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(s.utilisation(), 1.0);
     }
 
-    /// Direct: small steps of exact time, each shared CPU halved, whoever has ended takes nothing.
+    /// Direct: small steps of exact time, each shared CPU halved, a thread that has ended takes nothing.
     #[test]
     fn sharing_is_what_steps_of_time_give() {
         for (cpus, a, b) in [(16, 800, 300), (8, 1_000, 250), (12, 700, 600), (10, 600, 600)] {

@@ -218,7 +218,7 @@ fn equations_2_and_14_are_lower_bounds_and_the_limit_holds() {
             tight += u32::from(time == lower_bound(s, E, lambda) && time < static_time(s, E));
         }
     }
-    // The bounds are met exactly again and again: they could not be much greater.
+    // The bounds are reached exactly again and again: they could not be much greater.
     assert!(tight > 50, "{tight}");
 }
 
@@ -290,7 +290,7 @@ fn numbers_of_the_paper() {
     }
 }
 
-/// Reactive balancing, run: redistribute whenever somebody ends.
+/// Reactive balancing, run: redistribute whenever a thread ends.
 fn reactive(n: usize, m: usize) -> ExactTime {
     let mut ideal = Ideal::new(n, m);
     while ideal.advance(None) {
