@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// When balancing begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// At time zero, with all threads that are there: as in the paper, whose tool is told how many
+    /// At time zero, with all threads that are there: as in the paper, whose tool is given how many
     /// threads to expect. Threads that come later join at the next balancing point.
     AtOnce,
     /// When the tracker has recognised the threads that compute, as it happens live.

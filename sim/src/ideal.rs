@@ -185,7 +185,7 @@ impl Places {
         let m = self.active.len();
         self.order.clear();
         self.order.extend(self.active.iter().flatten());
-        // Among equals, whoever sits on a fast CPU already comes first.
+        // Among equals, those on a fast CPU already come first.
         let (cpu, active) = (&self.cpu, &self.active);
         self.order.sort_unstable_by_key(|&t| (progress[t], active[cpu[t]].len(), cpu[t], t));
         let n = self.order.len();

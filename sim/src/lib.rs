@@ -10,7 +10,7 @@
 //! - CPU time is conserved: what the tasks on a busy CPU receive in a span is exactly that span.
 //!   All accounts are whole nanoseconds.
 //! - A mask outside the thread's original one is refused with a panic: promise P1 is broken by
-//!   whoever asks for it.
+//!   the caller.
 //!
 //! Rounding. Under fluid sharing, a span that k tasks cannot share in whole nanoseconds leaves a
 //! remainder of less than k ns, which goes to the tasks in turn. A thread ends a phase at the first

@@ -86,12 +86,12 @@ pub struct Readings {
 /// What is known of CPUs of unequal speed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Counters {
-    /// The kernel tells the capacity of each CPU (cpu_capacity).
+    /// The kernel reports the capacity of each CPU (cpu_capacity).
     #[default]
     Capacity,
-    /// The kernel tells nothing, and nothing is counted.
+    /// The kernel reports nothing, and nothing is counted.
     Nothing,
-    /// The kernel tells nothing; retired instructions are counted, a million for each millisecond on
+    /// The kernel reports nothing; retired instructions are counted, a million for each millisecond on
     /// a CPU of speed 1.
     Instructions,
 }
@@ -188,9 +188,9 @@ pub struct Scenario {
     pub costs: Costs,
     /// Errors of readings.
     pub readings: Readings,
-    /// What tells of unequal speeds.
+    /// What shows unequal speeds.
     pub counters: Counters,
-    /// Whether threads tell when they wait at barriers, as with the probe.
+    /// Whether threads report when they wait at barriers, as with the probe.
     pub probe: bool,
     /// CPUs that come and go.
     pub hotplug: Vec<Hotplug>,

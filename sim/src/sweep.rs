@@ -60,7 +60,7 @@ impl Sweep {
         self.shapes().len() as u64 * self.periods.clone().count() as u64
     }
 
-    /// Runs them all, on all cores. `done` is told how many runs have just ended, from any thread.
+    /// Runs them all, on all cores. `done` is called with the number of runs that have just ended, from any thread.
     /// None where `stop` became true.
     #[must_use]
     pub fn run(&self, done: impl Fn(u64) + Sync, stop: &AtomicBool) -> Option<Vec<SweepRow>> {

@@ -75,7 +75,7 @@ proptest! {
     }
 
     /// The simulator panics where a mask is set outside the original one; here is looked whether
-    /// a thread is, and whether one that has its own wish was left where it was.
+    /// a thread is, and whether one that has its own mask was left where it was.
     #[test]
     fn masks_and_wishes_are_kept(
         n in 2..16usize,
@@ -92,7 +92,7 @@ proptest! {
             t.own_mask = random.unit() < 0.2;
         }
         s.strangers = vec![Stranger::random(CpuId(0))];
-        let wishes: Vec<bool> = s.threads.iter().map(|t| t.own_mask).collect();
+        let own_masks: Vec<bool> = s.threads.iter().map(|t| t.own_mask).collect();
         let original: Vec<CpuSet> = s.threads.iter().map(|t| t.mask.clone()).collect();
         let mut d = driver(s, policy, seed);
         while d.step(&mut []) {
@@ -102,8 +102,8 @@ proptest! {
                 prop_assert!(lost(&d, &original).is_none_or(|cpus| cpus.is_empty()));
             }
         }
-        for (moves, wish) in d.sim.moves().into_iter().zip(wishes) {
-            prop_assert!(!wish || moves == 0);
+        for (moves, own_mask) in d.sim.moves().into_iter().zip(own_masks) {
+            prop_assert!(!own_mask || moves == 0);
         }
         d.finish();
         prop_assert!(d.sim.changed_masks().is_empty());
@@ -145,10 +145,10 @@ proptest! {
 }
 
 /// A thread that turns out to have set its own mask when all are placed for the first time is not
-/// where the plan has it, so whoever was to make room for it stays as well: pinned so, all of them would
+/// where the plan has it, so the thread that was to make room for it stays as well: pinned so, all of them would
 /// leave a CPU empty. They are placed anew without it instead.
 #[test]
-fn a_thread_with_a_wish_of_its_own_does_not_leave_a_cpu_to_nobody() {
+fn a_thread_with_a_mask_of_its_own_leaves_no_cpu_unused() {
     for policy in ["juggle", "hybrid", "reactive", "secretary", "secretary-gaussian"] {
         let mut pinned = 0;
         for seed in 0..300 {
@@ -175,7 +175,7 @@ fn a_thread_with_a_wish_of_its_own_does_not_leave_a_cpu_to_nobody() {
 /// Four threads may use two CPUs, and four others all eight: spread evenly, all eight leave two CPUs
 /// without a thread of the program, so they must not be pinned. With two more they can.
 #[test]
-fn threads_are_pinned_only_where_that_leaves_no_cpu_to_nobody() {
+fn threads_are_pinned_only_where_that_leaves_no_cpu_unused() {
     for (policy, wide, pinned) in
         [("juggle", 4, false), ("hybrid", 4, false), ("juggle", 6, true), ("hybrid", 6, true)]
     {
@@ -363,7 +363,7 @@ fn masks_of_threads_are_in_the_account() {
     assert_eq!(own(["0-2"; 3]), (0, "0-2".into()));
     assert_eq!(own(["0", "1", "0"]), (3, "0-1".into()));
     assert_eq!(own(["0-1", "1", "0-1"]), (1, "0-1".into()));
-    // All have the same, from a wrapper: that is no wish of one thread.
+    // All have the same, from a wrapper: that is no mask of one thread's own.
     assert_eq!(own(["1"; 3]), (0, "1".into()));
     // Set by the program while it is balanced: found when the thread is to be moved.
     let mut s = Scenario::new(3, 2, ms(2_000));

@@ -66,7 +66,7 @@ fn also_with_slices_ticks_and_a_stranger() {
     assert!((1.0 - 1e-9..1.05).contains(&over), "{over:.4}");
 }
 
-/// Counting changes nothing where there is nothing to be told by it.
+/// Counting changes nothing where it has nothing to show.
 #[test]
 fn on_equal_cpus_nothing_is_moved_for_it() {
     for (n, m) in [(2, 2), (8, 4), (7, 7), (16, 2)] {

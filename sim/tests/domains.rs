@@ -162,7 +162,7 @@ fn threads_follow_a_cpu_that_comes() {
         let per_cpu: Vec<usize> = two.sim.counts().into_iter().map(|(_, n)| n).collect();
         assert_eq!(per_cpu, [1; 8], "{policy}");
 
-        // One thread has changed its domain, and is told to have, in this order.
+        // One thread has changed its domain, and that is reported, in this order.
         let log = two.log.lock().unwrap().clone();
         let moved = log.iter().position(|e| matches!(e, Event::Left { to: Some(_), .. })).unwrap();
         let Event::Left { id, ended: false, to: Some(DomainId(1)), .. } = log[moved] else {
@@ -275,7 +275,7 @@ fn a_thread_that_comes_does_not_let_those_go_that_are_held() {
         }
         let (masks, rooms, counts) = (two.sim.masks(), two.rooms(), two.counts());
         for ((mask, (.., home)), steps) in masks.iter().zip(&two.members).zip(&mut free_for) {
-            // Three threads that are pinned would leave a CPU of four to nobody.
+            // Three threads that are pinned would leave a CPU of four unused.
             let too_few = counts[*home] < rooms[*home];
             *steps = if mask.len() == 1 || too_few { 0 } else { *steps + 1 };
             assert!(*steps <= 2, "{mask} at step {step}");

@@ -251,7 +251,7 @@ fn the_margin_does_not_depend_on_threads_per_cpu() {
                 let n = k * m + more;
                 let lost = lost(n, m, permille);
                 assert!(lost.abs() < 0.01, "n={n} m={m} lambda/e = {permille}/1000: {lost}");
-                // There is always somebody ahead and somebody behind at the first point.
+                // There is always a thread ahead and one behind at the first point.
                 let first = run(&simple(n, m, part(permille)), "juggle").unwrap();
                 assert!(first.migrations > 0, "n={n} m={m} lambda/e = {permille}/1000");
             }

@@ -44,7 +44,7 @@ fn with_phases_as_short_as_the_period_it_is_near_the_best() {
     check(|c| short(c) && c.barrier == Barrier::Spin, 0.08);
 }
 
-/// Where each thread has a CPU to itself there are half as many points; and somebody who comes is met as soon
+/// Where each thread has a CPU to itself there are half as many points; and a thread that comes is registered as soon
 /// as ever, so that little is lost: two threads of 8 s, with a neighbour on one of the CPUs from the fourth second
 /// on, of whom the best placement leaves each thread the same.
 #[test]
@@ -78,7 +78,7 @@ fn it_is_longer_while_nothing_is_to_be_done() {
         let over = calm.makespan.unwrap().as_secs_f64() / fixed.makespan.unwrap().as_secs_f64();
         assert!(over < 1.01, "{policy}: {over}");
     }
-    // Who only watches is to see as much as ever.
+    // A policy that only watches is to see as much as ever.
     let [auto, fixed] =
         [Period::Auto, Period::Fixed(ms(14))].map(|period| run("observe", period, None));
     assert!(auto.points * 10 > fixed.points * 9, "{} of {}", auto.points, fixed.points);

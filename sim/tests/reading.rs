@@ -59,7 +59,7 @@ fn one_thread_in_sixteen_is_looked_at_where_none_gives_up_its_cpu() {
     }
 }
 
-/// Also where nobody is pinned, a thread that has had its CPU without a break is where it was.
+/// Also where no thread is pinned, one that has had its CPU without a break is where it was.
 #[test]
 fn threads_that_keep_their_cpus_are_not_looked_for() {
     for (threads, expected) in [(2, 0), (3, 2), (4, 4)] {

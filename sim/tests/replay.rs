@@ -26,7 +26,7 @@ fn recorded(policy: &str) -> Vec<Event> {
     events.0.lock().unwrap().clone()
 }
 
-/// Threads of unequal work that spin at their barriers, and tell of it.
+/// Threads of unequal work that spin at their barriers, and report it.
 fn uneven(policy: &str, probe: bool) -> Vec<Event> {
     let unit = Nanos::from_millis(50);
     let mut s = Scenario { phases: 60, barrier: Barrier::Spin, probe, ..Scenario::new(4, 2, unit) };
@@ -41,7 +41,7 @@ fn uneven(policy: &str, probe: bool) -> Vec<Event> {
     events.0.lock().unwrap().clone()
 }
 
-/// Turns and weights are in the record: whoever gives weights decides again what it decided.
+/// Turns and weights are in the record: a policy that gives weights decides again what it decided.
 #[test]
 fn weights_are_given_again_as_they_were() {
     for policy in ["hpc-auto", "hpc-uniform", "hpc-adaptive"] {
@@ -54,11 +54,11 @@ fn weights_are_given_again_as_they_were() {
         assert_eq!((r.same, r.would_weigh), (r.points, r.weighed), "{policy}: {r:?}");
         assert_eq!(r, seen_by(&events, policy));
     }
-    // What it would have made of a run in which nobody was moved.
+    // What it would have made of a run in which no thread was moved.
     let r = seen_by(&uneven("static", true), "hpc-auto");
     assert!(r.moved + r.weighed == 0 && r.would_move > 0 && r.same < r.points, "{r:?}");
     assert!(r.lacks.is_none());
-    // Where nobody told of turns, that is said.
+    // Where no thread reported turns, that is said.
     let r = seen_by(&uneven("static", false), "hpc-auto");
     assert!(r.would_weigh == 0 && r.lacks.unwrap().contains("--probe on"), "{r:?}");
 }

@@ -304,7 +304,7 @@ fn the_last_thread_finds_the_free_cpu() {
     assert!(makespan < ms(4_350), "{makespan}");
 }
 
-/// Many CPUs at once; lambda / e is 0.03, so the bound is met less closely than above.
+/// Many CPUs at once; lambda / e is 0.03, so the bound is reached less closely than above.
 #[test]
 fn a_large_machine_is_levelled() {
     let s = Scenario::new(1_024, 750, ms(3_000));

@@ -50,7 +50,7 @@ struct Shape {
 const ALL: [&[usize]; 4] = [&[]; 4];
 
 /// Section V's four: MetBench; MetBenchVar with k = 15; BT-MZ's loads, whose ranks wait for their neighbours
-/// (all but the first and the third are); and SIESTA's, whose phases are short and of which one does not tell
+/// (all but the first and the third are); and SIESTA's, whose phases are short and of which one does not predict
 /// the next: all are in touch with the first.
 fn shapes(seed: u64) -> [Shape; 4] {
     let mut random = Random::new(seed);
@@ -107,7 +107,7 @@ impl Shape {
 }
 
 #[test]
-fn neighbours_are_waited_for_and_nobody_else() {
+fn neighbours_are_waited_for_and_no_others() {
     let ms = Nanos::from_millis;
     for barrier in [Barrier::Block, Barrier::Spin, Barrier::Yield] {
         let mut s = Scenario { phases: 4, barrier, ..Scenario::new(4, 4, ms(1)) };
@@ -272,7 +272,7 @@ fn heavy_threads_come_beside_light_ones() {
 fn threads_that_spin_do_not_eat_the_time_of_those_that_compute() {
     for sharing in [Sharing::Fluid, Sharing::Slices(Nanos::from_millis(4))] {
         let uneven = scenario([4, 1, 4, 1], Barrier::Spin, sharing);
-        // Whoever is where: half a CPU for all of the longest work.
+        // Wherever each is: half a CPU for all of the longest work.
         let fixed = iteration(&uneven, "static");
         assert!((7.9..8.1).contains(&fixed), "{fixed}");
         // All work over all CPUs takes 5.
@@ -303,7 +303,7 @@ fn what_is_even_stays_so() {
 }
 
 #[test]
-fn without_being_told_nothing_is_weighed() {
+fn without_reports_nothing_is_weighed() {
     let mut uneven = scenario([4, 1, 4, 1], Barrier::Spin, Sharing::Fluid);
     uneven.probe = false;
     for policy in HPC {

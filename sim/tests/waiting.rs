@@ -1,4 +1,4 @@
-//! Threads that spin at their barriers, and tell so (the probe): what they spin is no progress, and
+//! Threads that spin at their barriers, and report it (the probe): what they spin is no progress, and
 //! balancing makes nearly as much of the CPUs as where they sleep.
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -123,7 +123,7 @@ fn run(s: Scenario, policy: &str, mut look: impl FnMut(&Driver)) -> (Vec<Event>,
 }
 
 #[test]
-fn who_spins_makes_room_and_no_cpu_is_left_to_nobody() {
+fn threads_that_spin_make_room_and_no_cpu_is_left_unused() {
     let work = [600, 100, 100, 100, 100, 100];
     let (mut most, mut alone) = (0, 0);
     let (events, _) = run(scenario(&work, 3, 4, Barrier::Spin, true), "juggle", |driver| {
@@ -169,7 +169,7 @@ fn a_recording_shows_a_policy_what_it_saw() {
 /// Equal threads of which each has a CPU, but one that has twice the work: the kernel sees all of them
 /// busy all the time.
 #[test]
-fn what_is_spun_is_known_exactly_where_nobody_shares_a_cpu() {
+fn what_is_spun_is_known_exactly_where_no_cpu_is_shared() {
     let work = [200, 100, 100];
     let (_, out) = run(scenario(&work, 3, 20, Barrier::Spin, true), "static", |_| ());
     for t in &out.summary.threads {

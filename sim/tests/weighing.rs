@@ -57,7 +57,8 @@ fn what_one_was_given_ends_with_it() {
     assert_eq!(machine.weights.len(), 3);
 }
 
-/// Whoever sleeps leaves its CPU to the others: parts would gain nothing, and cost who wakes the others.
+/// Threads that sleep leave their CPU to the others: parts would gain nothing, and cost the one that wakes the
+/// others.
 #[test]
 fn those_that_sleep_at_a_triangular_loop_are_only_placed() {
     let (mut machine, mut balancer) = start("hpc-auto", [30, 10, 50, 70], Barrier::Block);

@@ -326,7 +326,7 @@ impl Sim {
         self.tasks[..self.threads()].iter().map(|t| t.mask.clone()).collect()
     }
 
-    /// Moves per thread, whoever made them.
+    /// Moves per thread, by evenly and by the kernel.
     #[must_use]
     pub fn moves(&self) -> Vec<u64> {
         self.tasks[..self.threads()].iter().map(|t| t.moves).collect()

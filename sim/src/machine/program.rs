@@ -1,8 +1,8 @@
 //! Phases and barriers.
 //!
-//! Invariant: a program's barrier opens at the moment when all of its threads that have not ended
-//! have arrived; where waking costs something, for one after the other as the first has worked for it. A thread with partners goes on at the moment when each of these has finished as many
-//! phases as itself, or has ended.
+//! Invariant: a program's barrier opens at the moment when all of its threads that have not ended have arrived;
+//! where waking costs something, for one after the other as the first has worked for it. A thread with partners
+//! goes on at the moment when each of these has finished as many phases as itself, or has ended.
 
 use super::{Sim, State, UNITS};
 use crate::Barrier;
@@ -174,7 +174,7 @@ impl Sim {
         p.alive -= 1;
         p.arrived -= usize::from(waited_at_barrier);
         if p.threads.first() == Some(&t) {
-            // Nobody is woken by it any more.
+            // No thread is woken by it any more.
             p.waking = None;
         }
         if p.alive == 0 {

@@ -8,7 +8,7 @@ use crate::Sharing;
 use evenly_engine::{RunState, Times};
 use evenly_model::Nanos;
 
-/// What a task counts beside others that share its CPU, unless it is told otherwise.
+/// What a task counts beside others that share its CPU, by default.
 pub(super) const USUAL_WEIGHT: u64 = 1000;
 
 /// `of` times a ratio, rounded down.

@@ -19,7 +19,7 @@ impl Span {
     }
 }
 
-/// What goes wrong, and what the machine tells. Threads by their numbers in the scenario.
+/// What goes wrong, and what the machine reports. Threads by their numbers in the scenario.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Conditions {
     /// The program sets the thread's mask.
