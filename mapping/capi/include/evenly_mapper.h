@@ -29,7 +29,7 @@ enum evenly_map_status {
     EVENLY_MAP_FAULT = 3
 };
 
-/* Tasks, who talks to whom, and the machine. Tasks, cores and nodes are numbered from 0, by their
+/* Tasks, which of them communicate, and the machine. Tasks, cores and nodes are numbered from 0, by their
  * places in the arrays. What may be NULL says so. Loads, sizes, messages and bytes are from 0 to 1e18,
  * speeds and factors from 1e-9 to 1e9, bandwidths from 1 to 1e18. Fields are only ever added, at the end: a
  * structure that ends before `cache_levels`, of a program built when there was nothing more, will do. */

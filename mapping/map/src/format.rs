@@ -1,4 +1,4 @@
-//! A mapping, written for those who start programs.
+//! A mapping, written for launchers.
 //!
 //! Where a launcher takes one list for all hosts, and there are several, that is refused: it would
 //! say something else than was asked for.

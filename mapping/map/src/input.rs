@@ -1,4 +1,4 @@
-//! What is given, put together: tasks from one file, and who talks to whom from another.
+//! What is given, put together: tasks from one file, and their communication from another.
 
 use crate::error::{InputError, name_of};
 use crate::json::{Nature, read_tasks};
@@ -49,7 +49,7 @@ impl Edges {
     }
 }
 
-/// The files that say who computes how much and who talks to whom. Either `tasks`, or `objects`
+/// The files with the loads of tasks and their communication. Either `tasks`, or `objects`
 /// with at most one kind of the others, or one of the others alone.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Files {

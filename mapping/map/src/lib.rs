@@ -1,6 +1,6 @@
-//! The outside of mapping: who computes how much and who talks to whom, read from files
+//! The outside of mapping: loads of tasks and their communication, read from files
 //! ([`Files`]); the mappers of `evenly_nuco::map` called on it ([`Case`]); and where each task
-//! should run, written for those who start programs ([`write()`]).
+//! should run, written for launchers ([`write()`]).
 //!
 //! ```text
 //! CSV, JSON, Matrix Market, Open MPI's monitoring -> Input -> Case -> Mapped -> CSV, JSON, rank file,

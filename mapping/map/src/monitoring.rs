@@ -185,7 +185,7 @@ impl Monitoring {
         ))
     }
 
-    /// Who sent to whom.
+    /// What each has sent to each.
     #[must_use]
     pub fn into_edges(self) -> Edges {
         if self.has_messages() { self.messages } else { self.collectives }

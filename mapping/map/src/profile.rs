@@ -113,7 +113,7 @@ impl RankProfile {
 pub struct Profile {
     /// A task for each rank; its load is CPU time outside MPI, or all where that is not known.
     pub tasks: Vec<Task>,
-    /// Who sent to whom.
+    /// What each has sent to each.
     pub edges: Edges,
     /// What was left out, and what looks wrong.
     pub notes: Vec<String>,

@@ -39,7 +39,7 @@ const LONGEST_WAIT: Duration = Duration::from_millis(20);
 /// What a program maps.
 #[derive(Debug, Clone, Copy)]
 pub struct Job<'a> {
-    /// The tasks and who talks to whom.
+    /// The tasks and their communication.
     pub graph: &'a TaskGraph,
     /// The machine.
     pub cluster: &'a Cluster,

@@ -27,7 +27,7 @@
 //!   takes at least as long as all these messages one after the other.
 //!
 //! After every window of iterations the balancer is called, but not after the last. It sees what
-//! each task took in the window, all costs included, and who sent how much to whom. A call takes
+//! each task took in the window, all costs included, and how much each sent to each. A call takes
 //!
 //! ```text
 //! tasks x gather_s + looks x look_s                       (its time limit, if it searches)
@@ -122,7 +122,7 @@ impl<'a> Program<'a> {
 /// What balances it.
 #[derive(Clone, Copy)]
 pub struct Balancer<'a> {
-    /// Who decides.
+    /// What decides.
     pub map: &'a dyn Fn(&Request<'_>) -> Vec<CoreIndex>,
     /// What deciding takes.
     pub effort: Effort,

@@ -244,7 +244,7 @@ impl Remap {
         self.points += 1;
         let done = self.points >= self.every();
         self.see(s);
-        // Whoever has no CPU needs one now.
+        // A thread that has no CPU needs one now.
         if s.threads.iter().any(|t| t.cpu >= s.cpus.len()) || !done || !self.remap(s, plan) {
             self.house(s, plan);
         }

@@ -90,7 +90,7 @@ fn a_search_ends_wherever_its_time_is_up() {
     let cases = [(ring(300, 2, 4), Nanos(1)), (scattered_ring(300, 2, 4), Nanos::from_millis(1))];
     for (case, step) in &cases {
         for limit in 0..400 {
-            // Whoever is stopped asks again further out, and once more.
+            // A search that is stopped asks again further out, and once more.
             let late = ends_after(case, limit, *step);
             assert!(late <= 16, "{limit} of {step}: {late} looks too many");
         }

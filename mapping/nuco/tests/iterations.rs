@@ -94,7 +94,7 @@ fn a_message_from_another_node_is_read_at_its_factor() {
     // From the other node: as much again (factor 2). Two cores share 1 GB/s.
     let read = 3.0 * 0.01 + 60e6 / 0.5e9;
     near(once(&g, &[0, 2], &p).makespan_s, 1.0 + read);
-    // Who only sends reads nothing.
+    // One that only sends reads nothing.
     near(once(&g, &[2, 0], &p).makespan_s, 1.0 + read);
     let back = graph(&[1.0, 0.0], &[(0, 1, 3.0, 60e6)]);
     near(once(&back, &[0, 2], &p).makespan_s, 1.0);

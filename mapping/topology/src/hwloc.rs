@@ -149,7 +149,7 @@ fn load(input: Input<'_>) -> Result<Topology, String> {
     built
 }
 
-/// What hwloc says, for those who do not program with it.
+/// What hwloc says, in words for users.
 fn words(e: &RawHwlocError) -> String {
     match e.errno {
         Some(why) => format!("hwloc says: {why}"),

@@ -170,7 +170,7 @@ pub(crate) fn from_xml_text(
 /// in the user's cache directory.
 ///
 /// # Errors
-/// Where hwloc cannot tell.
+/// Where hwloc does not find out.
 pub fn this_machine() -> Result<Machine, TopologyError> {
     this_machine_kept_in(store::default_dir().as_deref())
 }

@@ -413,7 +413,7 @@ fn bandwidth(words: &[u64], cpus: &[CpuId]) -> io::Result<Vec<f64>> {
                 (start, Instant::now())
             })
             .collect();
-        // Who cannot be bound takes part all the same: the others wait for it.
+        // A thread that cannot be bound takes part all the same: the others wait for it.
         bound.map(|()| times)
     };
     let read = &read;

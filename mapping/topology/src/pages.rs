@@ -123,7 +123,7 @@ impl Pages {
     /// All of it.
     pub(crate) fn words(&self) -> &[u64] {
         // SAFETY: the mapping holds that many words, aligned to a huge page and zero or written since;
-        // it is unmapped only when this is dropped, and who writes has to borrow it mutably.
+        // it is unmapped only when this is dropped, and a writer has to borrow it mutably.
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.words) }
     }
 

@@ -122,7 +122,7 @@ impl Object {
     }
 
     /// The NUMA node of the cores below this object, if memory is attached to it: the first that is
-    /// ordinary memory. High-bandwidth and far memory beside it is for who asks for it.
+    /// ordinary memory. High-bandwidth and far memory beside it is for programs that ask for it.
     pub(crate) fn home(&self) -> Option<&Self> {
         const SPECIAL: [&str; 6] = ["HBM", "MCDRAM", "SPM", "NVM", "CXL", "GPUMemory"];
         let special =

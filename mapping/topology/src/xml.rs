@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 const MOST_LEVELS: usize = 128;
 /// Most objects of a matrix of distances, as hwloc multiplies numbers of 32 bits.
 const MOST_IN_MATRIX: u32 = 32_768;
-/// What hwloc says of a matrix, as bits: who made it, and what the numbers are.
+/// What hwloc says of a matrix, as bits: what made it, and what the numbers are.
 const ALL_KINDS: u32 = 31;
 /// Most bytes of a cache or of a node's memory: sums of them have to stay numbers.
 const MOST_BYTES: u64 = 1 << 50;

@@ -30,7 +30,7 @@ pub use objectives::{Objectives, objectives};
 /// What a mapper may use.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
-    /// The tasks and who talks to whom.
+    /// The tasks and their communication.
     pub graph: &'a TaskGraph,
     /// The machine.
     pub cluster: &'a Cluster,

@@ -168,7 +168,7 @@ impl Grouping<'_> {
         }
     }
 
-    /// Tells the neighbours of a task that it has got a group.
+    /// Updates the neighbours of a task that has got a group.
     fn grow(&self, t: TaskIndex, here: usize, frontier: &mut Frontier) {
         for link in self.graph.links(t) {
             if self.vertex[link.with] == here && self.group[link.with] == NONE {

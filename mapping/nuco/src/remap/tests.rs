@@ -359,7 +359,7 @@ fn talk_that_changes_from_window_to_window_is_not_followed() {
     assert_eq!(moves, 0, "{:?}", m.at);
 }
 
-/// All are equally busy, as those that wait spin; who computes is what they say.
+/// All are equally busy, as those that wait spin; which ones compute is what they report.
 #[test]
 fn those_that_spin_while_they_wait_are_light() {
     let threads = [(0, 0.5), (0, 0.5), (1, 0.5), (1, 0.5), (2, 0.5), (2, 0.5), (3, 0.5), (3, 0.5)];

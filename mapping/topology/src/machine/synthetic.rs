@@ -15,10 +15,9 @@ pub const MOST_CPUS: u64 = 16_384;
 /// The level of synthetic descriptions that hwloc has not: so many hosts, each as the rest says.
 const HOST_LEVEL: &str = "host";
 
-/// The machine that a synthetic description of hwloc stands for, such as `numa:2 core:4 pu:2`. Where
-/// it does not go down to the CPUs (`pu`), each thing of its last level has one. A first level `host` is
-/// ours: `host:2 numa:2 core:4` are two hosts as one machine, as [`join`](fn@super::join) makes them, named `host0` and
-/// `host1`.
+/// The machine that a synthetic description of hwloc stands for, such as `numa:2 core:4 pu:2`. Where it does not
+/// go down to the CPUs (`pu`), each thing of its last level has one. A first level `host` is ours: `host:2 numa:2
+/// core:4` are two hosts as one machine, as [`join`](fn@super::join) makes them, named `host0` and `host1`.
 ///
 /// # Errors
 /// Where hwloc does not understand it, or it has more than [`MOST_CPUS`] CPUs or 256 hosts.
@@ -75,7 +74,7 @@ fn host_level<'a>(text: &'a str, levels: &[(&str, u64)]) -> Result<(Option<u64>,
 }
 
 /// The levels of a synthetic description with their numbers, as hwloc will read them. It builds whatever
-/// it is told to, so it is counted before. The error is what is wrong.
+/// it is given, so it is counted before. The error is what is wrong.
 fn levels(text: &str) -> Result<Vec<(&str, u64)>, String> {
     let words = words(text).into_iter().map(|word| &text[word]);
     words

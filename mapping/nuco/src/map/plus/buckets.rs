@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_comes_first_whoever_has_been_moved_or_taken_out() {
+    fn the_highest_comes_first_whichever_was_moved_or_taken_out() {
         let mut random = Random::new(4);
         let mut buckets = Buckets::new(200, 1e-3);
         let mut gains: Vec<Option<f64>> = vec![None; 200];

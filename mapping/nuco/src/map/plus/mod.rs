@@ -91,7 +91,7 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
     if tasks.is_empty() || cluster.cores().len() == 1 {
         return best.mapping;
     }
-    // Whoever is late sums up and judges once more.
+    // A search that is late sums up and judges once more.
     let judging = spent();
     let limit = options.time_limit;
     let has_time_for = |judgings: f64| !stop() && spent() + judging.scale(judgings) < limit;
@@ -352,7 +352,7 @@ struct Halving {
 }
 
 /// What halving takes, where there is so much: always where it is little; where it is much, as long as the
-/// present mapping has not been made with an eye to who talks to whom.
+/// present mapping has not been made with an eye to communication.
 fn halving_looks(model: &Model<'_>, looks: f64) -> Option<Halving> {
     let halvings = (model.cluster.cores().len() as f64).log2().ceil();
     let links = model.graph.len() + 2 * model.graph.pairs();
@@ -457,7 +457,7 @@ fn at_home(model: &Model<'_>, mapping: &[CoreIndex]) -> Vec<CoreIndex> {
     home.map(|((&c, movable), &p)| if movable { to_core[c] } else { p }).collect()
 }
 
-/// Who of 0..count takes whose place, so that many of the pairs (from, to) go from a to the place
+/// Which of 0..count takes which place, so that many of the pairs (from, to) go from a to the place
 /// of a: the most frequent pair first, where `like` allows it. What is left keeps to its like too.
 fn exchange(
     pairs: impl Iterator<Item = (usize, usize)>,

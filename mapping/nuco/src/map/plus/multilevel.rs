@@ -302,7 +302,7 @@ impl Halving<'_, '_, '_> {
                 }
             }
         }
-        // Who waits at each for another that has most to do with it.
+        // Which one waits at each for another that communicates most with it.
         let mut waits = vec![NONE; n];
         for &v in &alone {
             if vertex_of[v as usize] != NONE {

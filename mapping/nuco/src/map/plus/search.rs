@@ -53,7 +53,7 @@ impl<'m, 'a> Best<'m, 'a> {
     }
 }
 
-/// Who is on a core, or away from home, with each task's place in the list.
+/// Which tasks are on a core, or away from home, with each task's place in the list.
 #[derive(Default, Clone)]
 pub(super) struct List(pub(super) Vec<TaskIndex>);
 
