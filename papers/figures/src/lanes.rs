@@ -1,4 +1,4 @@
-//! Who ran where, over time: the pictures that `evenly report` makes of recordings, of simulated
+//! Which thread ran where, over time: the pictures that `evenly report` makes of recordings, of simulated
 //! runs.
 //!
 //! Invariant: one row of the CSV for each thread and period that was observed.

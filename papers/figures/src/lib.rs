@@ -153,9 +153,9 @@ pub enum Drawing {
     Chart(Chart),
     /// Over a grid.
     Heat(HeatMap),
-    /// Who ran where.
+    /// Which thread ran where.
     Lanes(Lanes),
-    /// Who computed and who waited.
+    /// Which ranks computed and which waited.
     Traces(Traces),
 }
 

@@ -1,4 +1,4 @@
-//! Who computed and who waited, over time: traces of ranks as the HPCSched paper draws them, runs below
+//! Which ranks computed and which waited, over time: traces of ranks as the HPCSched paper draws them, runs below
 //! each other on one axis.
 //!
 //! Invariant: what is drawn is what stands in the CSV: one row for each iteration of a rank that begins

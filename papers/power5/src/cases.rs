@@ -27,12 +27,12 @@
 //! than it says that they compute at the same time, so that P2 waits for P4, too: all are neighbours but
 //! P1 and P3.
 //!
-//! **SIESTA.** There is no static row. That P1 is no faster and the others no slower in the class of HPC
-//! tasks, although by the heuristics' limits P1 has the priority 6 and the others have 4 throughout,
-//! says that priorities do not matter to it: [`SIESTA`] is indifferent to them. What it would be with the
-//! speeds of MetBench is [`Case::with_speeds`]. 20,000 phases of about 4 ms are assumed ("the execution
-//! phases are very small"), each ending in an exchange of 45 us, which is P1's 1.1 % of waiting. Latency
-//! over length of a phase is all that the gain depends on; both are chosen, so that the paper's gain comes out is no result.
+//! **SIESTA.** There is no static row. That P1 is no faster and the others no slower in the class of HPC tasks,
+//! although by the heuristics' limits P1 has the priority 6 and the others have 4 throughout, says that
+//! priorities do not matter to it: [`SIESTA`] is indifferent to them. What it would be with the speeds of
+//! MetBench is [`Case::with_speeds`]. 20,000 phases of about 4 ms are assumed ("the execution phases are very
+//! small"), each ending in an exchange of 45 us, which is P1's 1.1 % of waiting. Latency over length of a phase
+//! is all that the gain depends on; both are chosen, so that the paper's gain comes out is no result.
 
 use super::{Need, Program, Speeds};
 use evenly_model::stats::Random;
@@ -119,7 +119,7 @@ pub const METBENCH: Case = Case {
     varying: HARDLY,
     // P2 waits for 0.02 % of the time.
     exchange_s: 1e-3,
-    needs: everybody,
+    needs: all_others,
 };
 
 /// Section V-B, Table IV: k = 15.
@@ -262,7 +262,7 @@ fn need(from: usize) -> Need {
 }
 
 /// A barrier: the master starts an iteration when all workers have ended the one before.
-fn everybody() -> Vec<Vec<Need>> {
+fn all_others() -> Vec<Vec<Need>> {
     (0..4).map(|rank| (0..4).filter(|from| *from != rank).map(need).collect()).collect()
 }
 

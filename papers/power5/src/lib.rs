@@ -85,7 +85,7 @@ pub struct Program {
     pub speeds: Speeds,
 }
 
-/// Who decides on priorities, and which scheduling class the ranks are in.
+/// What decides on priorities, and which scheduling class the ranks are in.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Arm {
     /// All priorities are equal; CFS.
@@ -342,7 +342,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Who has ended waits until all have.
+    /// A rank that has ended waits until all have.
     fn wait_for_the_end(&mut self) {
         for d in self.did.iter_mut().filter_map(|did| did.last_mut()) {
             d.waited_s = self.now - d.from_s - d.computed_s;

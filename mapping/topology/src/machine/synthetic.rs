@@ -16,8 +16,8 @@ pub const MOST_CPUS: u64 = 16_384;
 const HOST_LEVEL: &str = "host";
 
 /// The machine that a synthetic description of hwloc stands for, such as `numa:2 core:4 pu:2`. Where it does not
-/// go down to the CPUs (`pu`), each thing of its last level has one. A first level `host` is ours: `host:2 numa:2
-/// core:4` are two hosts as one machine, as [`join`](fn@super::join) makes them, named `host0` and `host1`.
+/// go down to the CPUs (`pu`), each thing of its last level has one. A first level `host` is ours:
+/// `host:2 numa:2 core:4` are two hosts as one machine, as [`join`](fn@super::join) makes them, named `host0` and `host1`.
 ///
 /// # Errors
 /// Where hwloc does not understand it, or it has more than [`MOST_CPUS`] CPUs or 256 hosts.

@@ -1,4 +1,4 @@
-//! Figure 1: three threads on two CPUs, lambda = 1 s: who runs where, and how far each is.
+//! Figure 1: three threads on two CPUs, lambda = 1 s: which thread runs where, and how far each is.
 
 use crate::runs::{analysed, ms, range, watch};
 use crate::{Agrees, Drawing, FigureError, Finding, Lanes, Made, Panel};

@@ -200,7 +200,7 @@ pub(crate) fn near(found: f64, expected: f64, part: f64) -> bool {
     (found / expected - 1.0).abs() <= part
 }
 
-/// Who is the fastest on each of two machines, as the end of a sentence.
+/// Which is the fastest on each of two machines, as the end of a sentence.
 pub(crate) fn fastest_on([a, b]: &[Experiment; 2]) -> String {
     let [on_a, on_b] = [a, b].map(|e| code(e.fastest(&[]).name));
     if on_a == on_b { format!("is {on_a}, on both") } else { format!("is {on_a}, and {on_b}") }

@@ -380,7 +380,7 @@ fn nuco_table_4_is_near_the_papers() {
     }
 }
 
-/// Much communication: who copies all tasks loses, who weighs messages gains.
+/// Much communication: a mapper that copies all tasks loses, one that weighs messages gains.
 #[test]
 fn nuco_3_migrations_cost_and_distance_counts() {
     let of = |machine, balancer, column| cell("nuco-3", machine, balancer, column);
