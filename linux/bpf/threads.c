@@ -6,10 +6,10 @@
 // Invariants:
 // - Nothing is decided or changed here, and nothing but evenly's own two maps is written.
 // - CPU time and waiting are the kernel's own counts, as /proc/PID/task/TID/schedstat shows them, taken at
-//   the moment at which they are right; what has come on top since then is told by `since`. So a reading
+//   the moment at which they are right; what has come on top since then is known from `since`. So a reading
 //   by this source can be compared with one by another.
-// - An account is written by one CPU at a time: whoever writes holds the lock of the run queue that the
-//   thread is on (all programs below but the last two, which only set `ended`). Whoever reads looks at
+// - An account is written by one CPU at a time: the writer holds the lock of the run queue that the
+//   thread is on (all programs below but the last two, which only set `ended`). A reader looks at
 //   `seq` before and after: odd, or another, and it was being written.
 //
 // Only the fields of the kernel's structures that are used are declared here: where they really are is

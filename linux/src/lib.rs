@@ -15,7 +15,7 @@
 //! | `read` | reads threads and what limits them | [`bpf`], [`counters`], [`foreign`], [`limits`], [`memory`], [`pace`], [`scan`], [`taskstats`], [`usage`] |
 //! | `sys` | the kernel's interfaces, as they are | [`affinity`], [`clock`], [`files`], [`privilege`], [`proc`], [`real`], [`sched`] |
 //!
-//! So who changes something depends on the journal, and the journal on no such module. Nor do modules
+//! So a module that changes something depends on the journal, and the journal on no such module. Nor do modules
 //! depend on each other in a circle. Modules are named without their room: `crate::journal`, not
 //! `crate::undo::journal`.
 

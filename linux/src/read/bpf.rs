@@ -20,7 +20,7 @@
 //! program may be in another.
 //!
 //! The loader is `aya`, in Rust: with libbpf, evenly would need a C library's sources, make and libelf to
-//! be built, and libelf to be run, also by those who never ask for this source.
+//! be built, and libelf to be run, also by users that never ask for this source.
 
 use crate::clock::now;
 use aya::maps::{Array, HashMap as KernelMap, Map, MapData, MapError};
@@ -326,7 +326,7 @@ struct Entry {
     watched: Weak<Owner>,
 }
 
-/// Who has which slot.
+/// Which thread has which slot.
 struct Registry {
     /// Initial contents of slots are written through this.
     slots: Array<MapData, [u64; WORDS]>,

@@ -97,7 +97,7 @@ pub fn open_file(path: &Path, user: u32) -> Result<File, ForeignError> {
     reopened(path, &through(&file))
 }
 
-/// Who may own a file that is expected to be of this user.
+/// Which users may own a file that is expected to be of this user.
 fn owners(user: u32) -> [u32; 3] {
     [user, geteuid().as_raw(), 0]
 }

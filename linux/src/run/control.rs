@@ -7,10 +7,10 @@ use std::time::Duration;
 
 /// Ends a running balancer, or wakes its threads, from any thread.
 #[derive(Clone, Default)]
-pub struct Control(Arc<(Mutex<Wish>, Condvar)>);
+pub struct Control(Arc<(Mutex<State>, Condvar)>);
 
 #[derive(Default)]
-struct Wish {
+struct State {
     end: bool,
 }
 
@@ -24,25 +24,25 @@ impl Control {
     /// Wakes the threads that sleep, so that they look into their mailboxes.
     pub(crate) fn wake(&self) {
         // With the lock, so that no thread is between looking and sleeping.
-        let _wish = self.lock();
+        let _state = self.lock();
         self.0.1.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Wish> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sleeps until a time, or until there is something to do when woken. Returns true when it is time
     /// to end.
     pub(crate) fn sleep_until(&self, deadline: Nanos, to_do: impl Fn() -> bool) -> bool {
-        let mut wish = self.lock();
+        let mut state = self.lock();
         loop {
             let left = deadline - now();
-            if wish.end || left == Nanos::ZERO || to_do() {
-                return wish.end;
+            if state.end || left == Nanos::ZERO || to_do() {
+                return state.end;
             }
-            let waited = self.0.1.wait_timeout(wish, Duration::from(left));
-            wish = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let waited = self.0.1.wait_timeout(state, Duration::from(left));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }

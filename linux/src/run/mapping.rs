@@ -1,7 +1,7 @@
 //! A mapping that is carried out on a running program: which thread is which of its tasks, and what
 //! each may use then.
 //!
-//! A mapping (of `evenly map`, or anybody's) gives CPUs to tasks by their numbers. The tasks of a
+//! A mapping (of `evenly map`, or of any other tool) gives CPUs to tasks by their numbers. The tasks of a
 //! running program are its ranks, numbered by the launcher, or its threads, numbered by when they
 //! were created. Only threads that compute count: those that the [`Tracker`](evenly_engine::Tracker) selects.
 //!

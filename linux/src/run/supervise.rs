@@ -19,7 +19,7 @@
 //!    balancer threads, and [`Supervisor::run`], in the thread of step 1.
 //! 4. [`end_like`], after everything has been restored and reported.
 //!
-//! # Who gets which signal
+//! # Which process gets which signal
 //!
 //! The program stays in evenly's process group, so that the kernel sends it the terminal's
 //! signals (Ctrl-C, Ctrl-\\, Ctrl-Z, resizing, hangup) directly. Evenly gets them too and drops

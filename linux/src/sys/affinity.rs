@@ -52,7 +52,7 @@ pub fn set(tid: Tid, mask: &CpuSet) -> io::Result<()> {
 }
 
 /// Whether the mask of a thread may be set. Nothing is changed: setting even the mask that a thread
-/// has would be remembered by the kernel as a wish, and cut every later cpuset.
+/// has would be remembered by the kernel as requested, and cut every later cpuset.
 ///
 /// # Errors
 /// EPERM where it may not; ESRCH where the thread has ended.

@@ -215,7 +215,7 @@ impl Guardian {
         })
     }
 
-    /// The guardian's process id, for those who list evenly's processes. None where none watches.
+    /// The guardian's process id, for lists of evenly's processes. None where none watches.
     #[must_use]
     pub fn id(&self) -> Option<u32> {
         self.lock().watching.as_ref().map(|w| w.child.id())

@@ -85,7 +85,7 @@ mod tests {
         // Before kernel 6.2 the mask is forgotten.
         story("0-7", "3", &[("0-1", 1, "0-1", true), ("0-3", 2, "0-3", true)]);
         story("2-7", "3", &[("0-3", 1, "0-3", true)]);
-        // Without a change it is the program's wish.
+        // Without a change it is the program's own mask.
         story("2-7", "3", &[("0-3", 0, "0-3", false), ("0-3", 0, "1", false)]);
         // Given back.
         story("0-3", "1", &[("0-7", 0, "0-3", true)]);

@@ -7,7 +7,7 @@
 //! - A mask is set only inside the one that the thread had when it was registered (P1), and only after it
 //!   is in the journal (P4).
 //! - Before a mask is changed it is compared with the one that we left. Where it differs, and
-//!   neither the cpuset nor the guardian explains it, the program has set it: its wish wins, and
+//!   neither the cpuset nor the guardian explains it, the program has set it: its mask stays, and
 //!   the thread is not touched again.
 //! - Before a mask is changed the thread is looked at through a descriptor that was opened on it, so
 //!   that a thread which has the same id by now is not taken for it.
@@ -19,10 +19,10 @@
 //! that goes offline trims masks, and the kernel gives them back when it grows again; so what we
 //! set is remembered as it was set, and what is found is compared with what the kernel leaves of
 //! it. Cpusets change while masks are read: one that cannot be explained is taken for the
-//! program's wish when it is found a second time, and until then the thread is not touched.
+//! program's own when it is found a second time, and until then the thread is not touched.
 //!
 //! A program that sets the very mask which the thread has from us at that moment leaves no trace:
-//! that wish is not seen until it is set again. Where threads are released after a move, as for
+//! that change is not seen until it is set again. Where threads are released after a move, as for
 //! programs that block, there is no such moment.
 //!
 //! A thread that was created after one of its process (or of an ancestor of it) was given a mask,

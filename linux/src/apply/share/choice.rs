@@ -4,7 +4,7 @@
 //! mechanism that this user could not undo, as each refuses that itself.
 //!
 //! Frequencies and energy preferences belong to CPUs. A CPU gets the greatest weight of the threads on it,
-//! as those wait for who has most to do; one that none of them is on any more is as it was found.
+//! as those wait for the one that has most to do; one that none of them is on any more is as it was found.
 //!
 //! Round robin raises threads above all normal ones: those with a weight above 1, for [`RR_LEASE`] at a time.
 //! No thread may be kept from a CPU by one that only waits, so it is refused, and taken back, where threads

@@ -310,7 +310,7 @@ impl ShareMechanism for GroupShares {
         let mut last = ShareError::Gone;
         for (_, id) in self.threads(entity)? {
             match self.original_weight(id) {
-                Ok(met) => return Ok(Bounds { met, least, most }),
+                Ok(original) => return Ok(Bounds { original, least, most }),
                 Err(e) => last = e,
             }
         }
@@ -322,7 +322,7 @@ impl ShareMechanism for GroupShares {
         let mut any = false;
         for (process, id) in self.threads(entity)? {
             let own = match self.original_weight(id) {
-                Ok(original) => units / bounds.met * original,
+                Ok(original) => units / bounds.original * original,
                 Err(_) => continue,
             };
             match self.give_one(process, id, own.round().clamp(bounds.least, bounds.most)) {

@@ -170,15 +170,15 @@ impl ShareMechanism for CpuSettings {
         let original = self.managed.get(&cpu).map_or(found, |m| m.original);
         match self.setting {
             Setting::HighestFrequency => {
-                let met = original as f64;
+                let highest = original as f64;
                 let least = self
                     .number(cpu, "scaling_min_freq")
                     .or_else(|| self.number(cpu, "cpuinfo_min_freq"))
-                    .unwrap_or(met);
-                Ok(Bounds { met, least: least.min(met), most: met })
+                    .unwrap_or(highest);
+                Ok(Bounds { original: highest, least: least.min(highest), most: highest })
             }
             Setting::EnergyPreference if original < 4 => {
-                Ok(Bounds { met: (original + 1) as f64, least: 1.0, most: 4.0 })
+                Ok(Bounds { original: (original + 1) as f64, least: 1.0, most: 4.0 })
             }
             Setting::EnergyPreference => Err(ShareError::Refused(format!(
                 "the preference of CPU {cpu} is '{}', which has no place among {}",
@@ -345,7 +345,7 @@ mod tests {
     /// CPUs 0 to 2 and 3 to 6 have a setting together.
     #[test]
     fn captured_cpus_are_slowed_down_and_set_back() {
-        for (name, cpus, met, least) in [
+        for (name, cpus, found, least) in [
             ("cpufreq-epyc.txt", [0, 1], [2_300_000, 2_300_000], 1_200_000),
             ("cpufreq-pstate.txt", [0, 1], [4_700_000, 4_700_000], 400_000),
             ("cpufreq-arm.txt", [2, 4], [1_017_600, 1_056_000], 556_800),
@@ -363,18 +363,18 @@ mod tests {
                 setting.parse(&text).unwrap()
             };
             let frequency = |cpu| has(cpu, Setting::HighestFrequency);
-            assert_eq!(cpus.map(frequency), met, "{name}");
+            assert_eq!(cpus.map(frequency), found, "{name}");
             let of = |setting| CpuSettings::new(setting, journal.clone(), real.clone());
             let mut limits = of(Setting::HighestFrequency);
             let [slow, fast] = cpus.map(|c| Target::Cpu(CpuId(c)));
             let given = limits.set_all(&[(slow, 1.0), (fast, 1.25)]);
             assert!((given[0].clone().unwrap() - 0.8).abs() < 0.01, "{name}: {given:?}");
-            assert_eq!(frequency(cpus[1]), met[1], "{name}");
+            assert_eq!(frequency(cpus[1]), found[1], "{name}");
             limits.set_all(&[(slow, 1.0), (fast, 1e3)]);
             assert_eq!(frequency(cpus[0]), least, "{name}");
             // Another CPU with the same setting finds the original, and not what is ours.
             let again = limits.bounds(Target::Cpu(limits.first_of(CpuId(cpus[0])))).unwrap();
-            assert!((again.met - met[0] as f64).abs() < 1.0, "{name}: {again:?}");
+            assert!((again.original - found[0] as f64).abs() < 1.0, "{name}: {again:?}");
             let mut preferences = of(Setting::EnergyPreference);
             if prefers {
                 assert_eq!(preferences.set_all(&[(slow, 1.0), (fast, 2.0)]), [Ok(1.0), Ok(2.0)]);
@@ -392,7 +392,7 @@ mod tests {
                 (1 + usize::from(prefers), 0),
                 "{name}"
             );
-            assert_eq!(cpus.map(frequency), met, "{name}");
+            assert_eq!(cpus.map(frequency), found, "{name}");
         }
     }
 

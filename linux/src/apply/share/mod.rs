@@ -29,7 +29,7 @@ pub use knobs::{CpuSettings, Setting};
 pub use resctrl::{Resctrl, Resource};
 pub use threads::{ThreadShares, Way};
 pub use weights::{
-    Bounds, Granularity, ShareError, ShareMechanism, Steps, Target, Wish, fit, nice_of_weight,
+    Bounds, Granularity, Request, ShareError, ShareMechanism, Steps, Target, fit, nice_of_weight,
     weight_of_nice,
 };
 

@@ -343,7 +343,7 @@ impl ShareMechanism for Resctrl {
     fn bounds(&mut self, entity: Target) -> Result<Bounds, ShareError> {
         self.threads(entity)?;
         let d = &self.division;
-        Ok(Bounds { met: d.most, least: d.least, most: d.most })
+        Ok(Bounds { original: d.most, least: d.least, most: d.most })
     }
 
     fn give(&mut self, entity: Target, units: f64) -> Result<f64, ShareError> {

@@ -43,8 +43,8 @@ impl Scene {
         let journal = Arc::new(Journal::create(&dir, None).unwrap());
         let sleeper = Sleeper(Command::new("sleep").arg("600").spawn().unwrap());
         let scene = Self { tmp, journal, sleeper };
-        // The process that runs the tests may be lowered, where a fifth of that is no nice value any more. A user who may
-        // not raise it has that of the tests.
+        // The process that runs the tests may be lowered, where a fifth of that is no nice value any more. A user
+        // who may not raise it has that of the tests.
         let _ = sched::set_nice(scene.tid(), 0);
         scene
     }
@@ -228,7 +228,7 @@ fn what_could_not_be_undone_is_not_done() {
                 refusals.push(shares.set(entity, weight).unwrap_err().to_string());
                 assert_eq!(sched::get(Tid(process.0)).unwrap(), before, "{way:?}");
             }
-            // These can be undone by anybody.
+            // These can be undone without privileges.
             let mut ways = vec![Way::Batch];
             ways.extend(sched::base_slice().map(|_| Way::Slice));
             for way in ways {

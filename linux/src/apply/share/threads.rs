@@ -6,7 +6,7 @@
 //! goes for the idle class (sched(7)): both are refused then.
 //!
 //! # Known gaps
-//! Between reading how a thread is scheduled and setting it the program may set it itself; its wish is
+//! Between reading how a thread is scheduled and setting it the program may set it itself; that is
 //! then overwritten. A nice value is set by a call of its own that touches nothing else.
 
 use super::weights::{
@@ -33,7 +33,7 @@ pub enum Way {
     Nice,
     /// Its slice: for how long it runs at a stretch, but no share.
     Slice,
-    /// The batch class: when it wakes up it does not displace who runs, but no share.
+    /// The batch class: when it wakes up it does not displace the one that runs, but no share.
     Batch,
     /// The idle class: a share of next to nothing.
     Idle,
@@ -198,7 +198,7 @@ impl ThreadShares {
         if !original.is_fair() || original.policy == sched::IDLE {
             return Err(ShareError::Foreign { what: "scheduling class", found: found.to_string() });
         }
-        let met_by_nice = weight_of_nice(i32::from(original.nice));
+        let original_by_nice = weight_of_nice(i32::from(original.nice));
         match self.way {
             Way::Nice => {
                 let leave = Leave::of(&self.proc, process);
@@ -208,7 +208,7 @@ impl ThreadShares {
                 }
                 let least_nice = if leave.any { -20 } else { leave.least_nice };
                 Ok(Bounds {
-                    met: met_by_nice,
+                    original: original_by_nice,
                     least: weight_of_nice(19),
                     most: weight_of_nice(least_nice),
                 })
@@ -217,10 +217,10 @@ impl ThreadShares {
                 "this kernel gives threads no slice of their own; Linux 6.12 or newer does",
             ))),
             Way::Slice => {
-                let met = (original.slice.0 as f64 / 1e3).clamp(SLICES_US.0, SLICES_US.1);
-                Ok(Bounds { met, least: SLICES_US.0, most: SLICES_US.1 })
+                let slice = (original.slice.0 as f64 / 1e3).clamp(SLICES_US.0, SLICES_US.1);
+                Ok(Bounds { original: slice, least: SLICES_US.0, most: SLICES_US.1 })
             }
-            Way::Batch => Ok(Bounds { met: 1.0, least: 0.0, most: 1.0 }),
+            Way::Batch => Ok(Bounds { original: 1.0, least: 0.0, most: 1.0 }),
             Way::Idle => {
                 let leave = Leave::of(&self.proc, process);
                 if !leave.can_undo(original.nice) {
@@ -228,9 +228,9 @@ impl ThreadShares {
                     return Err(ShareError::Refused(why));
                 }
                 let most = weight_of_nice(0);
-                Ok(Bounds { met: most, least: IDLE_WEIGHT, most })
+                Ok(Bounds { original: most, least: IDLE_WEIGHT, most })
             }
-            Way::RoundRobin(most) => Ok(Bounds { met: 1.0, least: 1.0, most }),
+            Way::RoundRobin(most) => Ok(Bounds { original: 1.0, least: 1.0, most }),
         }
     }
 
@@ -367,8 +367,8 @@ impl ShareMechanism for ThreadShares {
             match (self.thread_bounds(process, id), &mut all) {
                 (Ok(b), None) => all = Some(b),
                 (Ok(b), Some(a)) => {
-                    a.least = a.least.max(b.least / b.met * a.met);
-                    a.most = a.most.min(b.most / b.met * a.met).max(a.least);
+                    a.least = a.least.max(b.least / b.original * a.original);
+                    a.most = a.most.min(b.most / b.original * a.original).max(a.least);
                 }
                 // A thread of its own class does not keep the others from being given anything.
                 (Err(ShareError::Gone | ShareError::Foreign { .. }), Some(_)) => {}
@@ -379,7 +379,7 @@ impl ShareMechanism for ThreadShares {
     }
 
     fn give(&mut self, entity: Target, units: f64) -> Result<f64, ShareError> {
-        let weight = units / self.bounds(entity)?.met;
+        let weight = units / self.bounds(entity)?.original;
         if let Way::RoundRobin(_) = self.way
             && weight > 1.0
         {

@@ -141,27 +141,27 @@ impl Steps {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bounds {
     /// What it had when it was admitted: a weight of 1.
-    pub met: f64,
+    pub original: f64,
     /// The least that it can be given, so that it can be undone.
     pub least: f64,
-    /// The most; `met` where nothing may be raised.
+    /// The most; `original` where nothing may be raised.
     pub most: f64,
 }
 
-/// One entity's wish.
+/// What is asked for an entity.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Wish {
+pub struct Request {
     /// The weight, relative to what it had when it was admitted.
     pub weight: f64,
     /// What can be given to it.
     pub bounds: Bounds,
 }
 
-impl Wish {
+impl Request {
     fn wanted(&self) -> f64 {
         // Nothing that comes from a calculation gone wrong may push the others aside.
         let weight = if self.weight.is_finite() && self.weight > 0.0 { self.weight } else { 1.0 };
-        weight.clamp(1.0 / FARTHEST, FARTHEST) * self.bounds.met
+        weight.clamp(1.0 / FARTHEST, FARTHEST) * self.bounds.original
     }
 }
 
@@ -169,16 +169,16 @@ impl Wish {
 /// that are wanted. All weights are multiplied with one factor: 1, unless ratios come out clearly
 /// better with another.
 #[must_use]
-pub fn fit(wishes: &[Wish], steps: &Steps) -> Vec<f64> {
+pub fn fit(requests: &[Request], steps: &Steps) -> Vec<f64> {
     let given = |factor: f64| -> Vec<f64> {
-        wishes
+        requests
             .iter()
             .map(|w| steps.nearest(w.wanted() * factor, w.bounds.least, w.bounds.most))
             .collect()
     };
     // By how much the ratio of two of them is off at worst, as a logarithm.
     let off = |given: &[f64]| -> f64 {
-        let (least, most) = wishes
+        let (least, most) = requests
             .iter()
             .zip(given)
             .map(|(w, g)| (g / w.wanted()).ln())
@@ -187,12 +187,12 @@ pub fn fit(wishes: &[Wish], steps: &Steps) -> Vec<f64> {
     };
     let mut factors = vec![1.0];
     // Those with which one of them has exactly the most, or the least, that it can have.
-    for w in wishes.iter().take(EXACT) {
+    for w in requests.iter().take(EXACT) {
         factors.extend([w.bounds.most / w.wanted(), w.bounds.least / w.wanted()]);
     }
-    let highest = wishes.iter().map(|w| w.bounds.most / w.wanted()).fold(f64::INFINITY, f64::min);
+    let highest = requests.iter().map(|w| w.bounds.most / w.wanted()).fold(f64::INFINITY, f64::min);
     factors.push(highest);
-    let (low, high) = wishes.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), w| {
+    let (low, high) = requests.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), w| {
         (low.min(w.bounds.least / w.wanted()), high.max(w.bounds.most / w.wanted()))
     });
     if low < high {
@@ -227,7 +227,7 @@ pub enum ShareError {
     /// It has ended: no error to the user.
     #[error("it has ended")]
     Gone,
-    /// The program has chosen a value of its own; its wish wins.
+    /// The program has chosen a value of its own; it is left alone.
     #[error("the program has set its own {what}: {found}")]
     Foreign {
         /// What it has set.
@@ -293,19 +293,21 @@ pub trait ShareMechanism {
     fn set_all(&mut self, wanted: &[(Target, f64)]) -> Vec<Result<f64, ShareError>> {
         let bounds: Vec<Result<Bounds, ShareError>> =
             wanted.iter().map(|&(entity, _)| self.bounds(entity)).collect();
-        let wishes: Vec<Wish> = wanted
+        let requests: Vec<Request> = wanted
             .iter()
             .zip(&bounds)
-            .filter_map(|(&(_, weight), b)| b.as_ref().ok().map(|&bounds| Wish { weight, bounds }))
+            .filter_map(|(&(_, weight), b)| {
+                b.as_ref().ok().map(|&bounds| Request { weight, bounds })
+            })
             .collect();
-        let mut given = fit(&wishes, &self.steps()).into_iter();
+        let mut given = fit(&requests, &self.steps()).into_iter();
         wanted
             .iter()
             .zip(bounds)
             .map(|(&(entity, _), bounds)| {
                 let bounds = bounds?;
-                let units = given.next().unwrap_or(bounds.met);
-                Ok(self.give(entity, units)? / bounds.met)
+                let units = given.next().unwrap_or(bounds.original);
+                Ok(self.give(entity, units)? / bounds.original)
             })
             .collect()
     }
@@ -316,17 +318,21 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn wish(weight: f64, met_nice: i32, may_raise: bool) -> Wish {
-        let met = weight_of_nice(met_nice);
-        Wish {
+    fn request(weight: f64, original_nice: i32, may_raise: bool) -> Request {
+        let original = weight_of_nice(original_nice);
+        Request {
             weight,
-            bounds: Bounds { met, least: 15.0, most: if may_raise { 88761.0 } else { met } },
+            bounds: Bounds {
+                original,
+                least: 15.0,
+                most: if may_raise { 88761.0 } else { original },
+            },
         }
     }
 
     fn nices(weights: &[f64], may_raise: bool) -> Vec<i32> {
-        let wishes: Vec<Wish> = weights.iter().map(|w| wish(*w, 0, may_raise)).collect();
-        fit(&wishes, &Steps::nice()).into_iter().map(nice_of_weight).collect()
+        let requests: Vec<Request> = weights.iter().map(|w| request(*w, 0, may_raise)).collect();
+        fit(&requests, &Steps::nice()).into_iter().map(nice_of_weight).collect()
     }
 
     #[test]
@@ -348,10 +354,10 @@ mod tests {
         assert_eq!(nices(&[3.0, 1.0], false), [0, 5]);
         assert_eq!(nices(&[1.0, 1.0, 4.0], false), [6, 6, 0]);
         assert_eq!(nices(&[1.0, 0.25], false), [0, 6]);
-        // What was met differs: the weight is relative to it.
-        let wishes = [wish(3.0, 5, false), wish(1.0, 0, false)];
+        // The original values differ: weights are relative to them.
+        let requests = [request(3.0, 5, false), request(1.0, 0, false)];
         let given: Vec<i32> =
-            fit(&wishes, &Steps::nice()).into_iter().map(nice_of_weight).collect();
+            fit(&requests, &Steps::nice()).into_iter().map(nice_of_weight).collect();
         assert_eq!(given, [5, 5]);
     }
 
@@ -365,15 +371,15 @@ mod tests {
 
     #[test]
     fn whole_numbers_are_hit_nearly_exactly() {
-        let bounds = Bounds { met: 1024.0, least: 2.0, most: 262_144.0 };
-        let wishes = [1.0, 3.0, 0.7].map(|weight| Wish { weight, bounds });
-        assert_eq!(fit(&wishes, &Steps::Whole(2.0, 262_144.0)), [1024.0, 3072.0, 717.0]);
+        let bounds = Bounds { original: 1024.0, least: 2.0, most: 262_144.0 };
+        let requests = [1.0, 3.0, 0.7].map(|weight| Request { weight, bounds });
+        assert_eq!(fit(&requests, &Steps::Whole(2.0, 262_144.0)), [1024.0, 3072.0, 717.0]);
     }
 
     /// Least worst error of any choice of nice values.
-    fn best_of_all(wishes: &[Wish]) -> f64 {
-        fn go(wishes: &[Wish], errors: &mut Vec<f64>) -> f64 {
-            let Some(w) = wishes.get(errors.len()) else {
+    fn best_of_all(requests: &[Request]) -> f64 {
+        fn go(requests: &[Request], errors: &mut Vec<f64>) -> f64 {
+            let Some(w) = requests.get(errors.len()) else {
                 let most = errors.iter().copied().fold(f64::MIN, f64::max);
                 let least = errors.iter().copied().fold(f64::MAX, f64::min);
                 return most - least;
@@ -384,12 +390,12 @@ mod tests {
                     continue;
                 }
                 errors.push((level / w.wanted()).ln());
-                best = best.min(go(wishes, errors));
+                best = best.min(go(requests, errors));
                 errors.pop();
             }
             best
         }
-        go(wishes, &mut Vec::new())
+        go(requests, &mut Vec::new())
     }
 
     proptest! {
@@ -399,22 +405,25 @@ mod tests {
             nice in -20i32..20,
             may_raise: bool,
         ) {
-            let wishes: Vec<Wish> = weights.iter().map(|w| wish(*w, nice, may_raise)).collect();
-            let given = fit(&wishes, &Steps::nice());
-            for (i, w) in wishes.iter().enumerate() {
+            let requests: Vec<Request> = weights.iter().map(|w| request(*w, nice, may_raise)).collect();
+            let given = fit(&requests, &Steps::nice());
+            for (i, w) in requests.iter().enumerate() {
                 prop_assert!(given[i] >= w.bounds.least && given[i] <= w.bounds.most);
                 prop_assert!(NICE_WEIGHTS.contains(&given[i]));
-                for (j, other) in wishes.iter().enumerate() {
+                for (j, other) in requests.iter().enumerate() {
                     prop_assert!(w.weight < other.weight || given[i] >= given[j]);
                 }
             }
         }
 
         #[test]
-        fn as_met_is_left_as_met(nices in proptest::collection::vec(-20i32..20, 1..8), raise: bool) {
-            let wishes: Vec<Wish> = nices.iter().map(|n| wish(1.0, *n, raise)).collect();
+        fn equal_weights_leave_nice_values_as_they_were(
+            nices in proptest::collection::vec(-20i32..20, 1..8),
+            raise: bool,
+        ) {
+            let requests: Vec<Request> = nices.iter().map(|n| request(1.0, *n, raise)).collect();
             let given: Vec<i32> =
-                fit(&wishes, &Steps::nice()).into_iter().map(nice_of_weight).collect();
+                fit(&requests, &Steps::nice()).into_iter().map(nice_of_weight).collect();
             prop_assert_eq!(given, nices);
         }
 
@@ -422,8 +431,8 @@ mod tests {
         fn ratios_within_the_range_are_off_by_less_than_a_step(
             weights in proptest::collection::vec(0.3f64..3.0, 2..10), may_raise: bool,
         ) {
-            let wishes: Vec<Wish> = weights.iter().map(|w| wish(*w, 0, may_raise)).collect();
-            let given = fit(&wishes, &Steps::nice());
+            let requests: Vec<Request> = weights.iter().map(|w| request(*w, 0, may_raise)).collect();
+            let given = fit(&requests, &Steps::nice());
             for i in 0..weights.len() {
                 for j in 0..weights.len() {
                     let off = (given[i] / given[j]) / (weights[i] / weights[j]);
@@ -438,14 +447,14 @@ mod tests {
             nices in proptest::collection::vec(-3i32..8, 4),
             may_raise: bool,
         ) {
-            let wishes: Vec<Wish> =
-                weights.iter().zip(&nices).map(|(w, n)| wish(*w, *n, may_raise)).collect();
-            let given = fit(&wishes, &Steps::nice());
+            let requests: Vec<Request> =
+                weights.iter().zip(&nices).map(|(w, n)| request(*w, *n, may_raise)).collect();
+            let given = fit(&requests, &Steps::nice());
             let errors: Vec<f64> =
-                wishes.iter().zip(&given).map(|(w, g)| (g / w.wanted()).ln()).collect();
+                requests.iter().zip(&given).map(|(w, g)| (g / w.wanted()).ln()).collect();
             let off = errors.iter().copied().fold(f64::MIN, f64::max)
                 - errors.iter().copied().fold(f64::MAX, f64::min);
-            prop_assert!(off <= best_of_all(&wishes) + AS_GOOD + 0.03, "{wishes:?} {given:?}");
+            prop_assert!(off <= best_of_all(&requests) + AS_GOOD + 0.03, "{requests:?} {given:?}");
         }
     }
 }

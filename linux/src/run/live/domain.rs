@@ -192,7 +192,7 @@ impl Domain {
         }
     }
 
-    /// A thread that bound itself, and may use all that the program could by now, has no wish any more:
+    /// A thread that bound itself, and may use all that the program could by now, is not bound any more:
     /// it is let go, and registered anew with the mask that it has as soon as it is seen to compute. Libraries
     /// do so when they look around a machine: Open MPI binds each rank to one CPU after the other while
     /// it starts.

@@ -1,6 +1,6 @@
 //! What a user can ask for: where thread times come from, what progress is, and how a program is balanced.
 //!
-//! Invariant: nothing here is looked up or changed; what can be wrong with a wish is found where it is used.
+//! Invariant: nothing here is looked up or changed; what can be wrong with an option is found where it is used.
 
 use crate::limits::DomainKind;
 use crate::machine::{RankCounts, ReadWaitReports};

@@ -49,7 +49,7 @@ pub enum TargetError {
     Balanced {
         /// What was given.
         pid: Pid,
-        /// Who balances it.
+        /// Which process balances it.
         by: Pid,
     },
 }
@@ -92,7 +92,7 @@ pub fn check_target(proc: &Proc, pid: Pid, others: &[Other]) -> Result<(), Targe
 /// [`TargetError`].
 pub fn check_target_is_free(proc: &Proc, pid: Pid, others: &[Other]) -> Result<(), TargetError> {
     check_target(proc, pid, others)?;
-    // In a container the first process may be the program; who comes in from outside does not descend
+    // In a container the first process may be the program; a process that comes in from outside does not descend
     // from it.
     if pid == Pid(1) && proc.descends(Pid(std::process::id().cast_signed()), pid) {
         return Err(TargetError::First(pid));

@@ -134,7 +134,7 @@ pub(super) fn kill(pid: c_int, signal: c_int) -> io::Result<()> {
 }
 
 /// Whether a signal was ignored when evenly was started, as SIGHUP is under nohup(1) and SIGINT in
-/// the background of a script. Who starts a program that way wants it to stay ignored.
+/// the background of a script. A program started that way is to keep ignoring it.
 #[must_use]
 pub fn was_ignored(signal: i32) -> bool {
     (1..=MAX_SIGNAL).contains(&signal) && Original::get().ignored & bit(signal) != 0

@@ -121,7 +121,7 @@ impl<'a> Work<'a> {
         if is_left_of(&current, original, usable) {
             return (!ended).then_some(Outcome::Unchanged);
         }
-        // Met with an inherited mask, and not set before evenly died.
+        // Registered with an inherited mask, and not set before evenly died.
         if record.set.is_empty()
             && self.inherited_original(id, tree.get(&record.tgid), &current, usable).is_some()
         {
@@ -218,7 +218,7 @@ pub(crate) fn is_left_of(current: &CpuSet, set: &CpuSet, usable: Option<&CpuSet>
     current == set
         || usable.is_some_and(|usable| {
             let left = set.and(usable);
-            // Where nothing is left the kernel allows all that can be used, but keeps the wish.
+            // Where nothing is left the kernel allows all that can be used, but keeps the requested mask.
             if left.is_empty() { current == usable } else { *current == left }
         })
 }

@@ -7,7 +7,7 @@
 //!
 //! # Whose mask is it?
 //! - A thread with a record, alive with the recorded start time: ours if its mask is one of the two
-//!   that were set last. Any other mask is the program's wish.
+//!   that were set last. Any other mask is the program's own.
 //! - A thread without a record, in a recorded process or a descendant of one: ours if its mask was
 //!   set on an older thread of its process or of an ancestor, and narrowed that thread: it was
 //!   inherited between two scans.
@@ -81,7 +81,7 @@ impl Affinity for System {
 /// Gives one thread its original mask back.
 ///
 /// A thread that could use everything is made free again, as it was: since kernel 6.2 a mask that
-/// was set is remembered as a wish and cuts every later cpuset, so a thread with a mask of all CPUs
+/// was set is remembered as requested and cuts every later cpuset, so a thread with a mask of all CPUs
 /// of today would not follow its cpuset when that grows.
 ///
 /// # Errors
@@ -115,7 +115,7 @@ pub struct Failure {
 pub struct RestoreReport {
     /// Threads that have their original mask again, because it was set now.
     pub restored: usize,
-    /// Threads whose mask is the program's wish, and was left.
+    /// Threads whose mask is the program's own, and was left.
     pub foreign: usize,
     /// Recorded threads that had their original mask already.
     pub unchanged: usize,

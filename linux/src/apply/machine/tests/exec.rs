@@ -78,13 +78,13 @@ fn a_mask_that_the_program_set_before_exec_stays() {
     let Some(mut t) = bench() else { return };
     let mut shell = Shell::start("read go; exec sleep 600");
     t.machine.place(shell.id, t.a, None).unwrap();
-    let wish = CpuSet::single(t.b);
-    affinity::set(shell.id.tid, &wish).unwrap();
+    let own = CpuSet::single(t.b);
+    affinity::set(shell.id.tid, &own).unwrap();
     shell.go_on();
     for id in t.machine.look_for_exec() {
         t.machine.reclaim(id);
     }
-    assert_eq!(shell.mask(), wish);
+    assert_eq!(shell.mask(), own);
 }
 
 #[test]

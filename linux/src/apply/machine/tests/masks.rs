@@ -102,14 +102,14 @@ fn a_mask_that_the_program_chose_is_left_until_it_is_given_back() {
     t.machine.place(other.id, t.b, None).unwrap();
     t.machine.place(w.id, t.a, None).unwrap();
     w.pin_itself(&CpuSet::single(t.b));
-    // It is not touched at the first sight of it, and known as a wish at the second.
+    // It is not touched at the first sight of it, and known as the program's own at the second.
     assert!(matches!(t.machine.place(w.id, t.a, None), Err(ApplyError::Unusable { .. })));
     let found = CpuSet::single(t.b);
     assert_eq!(t.machine.place(w.id, t.a, None), Err(ApplyError::Foreign { found }));
     t.machine.restore(w.id);
     assert_eq!(w.mask(), CpuSet::single(t.b));
     assert_eq!(t.record(w.id).0, State::LeftAlone);
-    // What we had set is a wish too, now.
+    // What we had set is the program's own too, now.
     w.pin_itself(&CpuSet::single(t.a));
     assert!(t.machine.place(w.id, t.b, None).is_err());
     assert_eq!(w.mask(), CpuSet::single(t.a));
