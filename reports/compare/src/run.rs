@@ -71,7 +71,7 @@ impl fmt::Display for Round {
     }
 }
 
-/// Told what happens; every method does nothing unless it is given.
+/// Called with what happens; every method does nothing unless it is given.
 pub trait Progress {
     /// Before the first run: how many runs there will be in all, warm-up included.
     fn planned(&mut self, runs: usize) {

@@ -5,7 +5,7 @@ use evenly_model::stats::Random;
 use std::collections::BTreeSet;
 use std::f64::consts::TAU;
 
-/// Answers every run from a function of arm and index, and remembers who ran.
+/// Answers every run from a function of arm and index, and remembers which arms ran.
 struct Scripted<F> {
     script: F,
     ran: Vec<String>,

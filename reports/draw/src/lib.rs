@@ -17,7 +17,7 @@ pub use table::{Table, decimals, number, whole};
 use evenly_model::is_printable;
 use std::fmt::Write;
 
-/// Colours that people with any of the common colour blindnesses can tell apart (Okabe and Ito).
+/// Colours that people with any of the common colour blindnesses can distinguish (Okabe and Ito).
 const HUES: [(u8, u8, u8); 8] = [
     (0x00, 0x72, 0xb2),
     (0xe6, 0x9f, 0x00),
@@ -79,7 +79,7 @@ pub fn document(width: f64, height: f64, body: &str) -> String {
     )
 }
 
-/// The style sheet of every drawing. `media` can limit the dark variant to those who ask for it.
+/// The style sheet of every drawing. `media` can limit the dark variant to pages that ask for it.
 #[must_use]
 pub fn style() -> String {
     let mut css = String::from(

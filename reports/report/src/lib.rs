@@ -71,7 +71,7 @@ pub struct RunReport {
     pub failure: Option<String>,
     /// Whether balancing ever began.
     pub started: bool,
-    /// The number of compute threads that the user told evenly to wait for (`--threads`).
+    /// The number of compute threads that evenly was to wait for (`--threads`).
     pub expected_threads: Option<u32>,
     /// Whether the user chose threads by name.
     pub filtered: bool,

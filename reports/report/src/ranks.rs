@@ -74,7 +74,7 @@ pub struct MessagesReport {
     pub left_out: u32,
     /// The ranks, in the order in which they began.
     pub ranks: Vec<RankReport>,
-    /// Who sent to whom. Where several programs ran they are added up.
+    /// What each sent to each. Where several programs ran they are added up.
     pub edges: Vec<EdgeReport>,
 }
 

@@ -265,7 +265,7 @@ impl RunReport {
         }
     }
 
-    /// Who waited for whom, where that is known.
+    /// Which ranks or threads waited for which, where that is known.
     pub(crate) fn whom(&self) -> Option<String> {
         self.probe.as_ref().and_then(ProbeReport::for_whom)
     }

@@ -46,7 +46,7 @@ pub enum NoPhases {
     /// threads of progress so equal that all arrive at once.
     #[error("its threads never wait for long, so that barriers cannot be seen")]
     NeverBlocked,
-    /// Somebody waits in almost every period.
+    /// A thread waits in almost every period.
     #[error("a thread waits almost always, so phases cannot be distinguished")]
     TooShort,
     /// Not enough of them.
@@ -71,7 +71,7 @@ const LEAST: u32 = 3;
 const NEAR: f64 = 0.25;
 /// ...and this part of them has to be so.
 const MOST: f64 = 0.7;
-/// Somebody waiting in this part of the points is waiting all the time.
+/// Where a thread waits in this part of the points, it waits all the time.
 const ALWAYS: f64 = 0.9;
 
 impl Recording {

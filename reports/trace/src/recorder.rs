@@ -4,7 +4,7 @@
 //! queue into lines. Invariants:
 //!
 //! - A handle never waits. The queue is bounded in bytes; past the bound points are lost, and
-//!   counted. Events that are not points are rare and say who is who, so they may use twice as much.
+//!   counted. Events that are not points are rare and identify threads, so they may use twice as much.
 //! - The writer does not wake for each event: it looks into the queue a few times a second, so that
 //!   it takes no CPU from the program at the very moments at which the balancer moved something.
 //!   Only a queue that is half full wakes it.
@@ -439,7 +439,7 @@ mod tests {
         assert_eq!(recording.end.unwrap().summary, summary);
         let bytes = std::fs::metadata(&path).unwrap().len();
         assert_eq!(stats, RecordStats { bytes, points: 40, dropped: 0, thinned: 0 });
-        // Whoever still has a handle does no harm.
+        // A handle that is still there does no harm.
         handle.event(&events[0]);
         assert_eq!(std::fs::metadata(&path).unwrap().len(), bytes);
     }
@@ -563,7 +563,7 @@ mod tests {
         let recording = Recording::parse(&stuck.1.lock().unwrap()).unwrap();
         assert_eq!(recording.end.as_ref().unwrap().dropped, stats.dropped);
         assert_eq!(stats.points + stats.dropped, 20_000);
-        // Who is who got through.
+        // The events that identify threads got through.
         let left = recording.events.iter().filter(|e| matches!(e, Event::Left { .. })).count();
         assert_eq!(left, 3);
     }

@@ -1,5 +1,5 @@
 //! A picture of who ran where, in one SVG file: several recordings below each other on one time
-//! axis, so that one sees who was done first.
+//! axis, so that one sees which was done first.
 
 use crate::lanes::{self, TimeAxis};
 use crate::reader::Recording;
@@ -28,7 +28,7 @@ impl Default for TimelineOptions {
 ///
 /// In each row (a CPU) the height of a colour is the share of the CPU time that the thread got; what
 /// stays empty was not used by the program. Threads have colours in the order in which they were
-/// met, so that recordings of the same program can be compared.
+/// first seen, so that recordings of the same program can be compared.
 #[must_use]
 pub fn timeline(recordings: &[(&str, &Recording)], options: &TimelineOptions) -> String {
     let width = f64::from(options.width.clamp(400, 4_000));

@@ -37,7 +37,7 @@ impl Actor {
     }
 }
 
-/// All threads of a recording, in the order in which they were met.
+/// All threads of a recording, in the order in which they were first seen.
 #[derive(Debug, Default)]
 pub(crate) struct Cast {
     pub(crate) actors: Vec<Actor>,
