@@ -1,6 +1,6 @@
 // MetBench and MetBenchVar (HPCSched, section V) over MPI: in each iteration a rank computes its load and then
 // waits for all others in a barrier, or, as BT-MZ, exchanges a message with its two neighbours. Loads differ
-// between ranks (--loads), and may turn round every K iterations (--reverse), so that who was late is early.
+// between ranks (--loads), and may turn round every K iterations (--reverse), so that the late are early.
 // The paper's master, which only waits, is left out. The checksum depends on the work alone, and with
 // neighbours on every message.
 #include <errno.h>
@@ -23,7 +23,7 @@ static void help(void) {
            "Iterations of unequal work over MPI, each followed by a barrier: MetBench, and with\n"
            "--reverse MetBenchVar. Prints JSON.\n\n"
            "  --iterations N  iterations (default 45)\n"
-           "  --iters N       steps of computing of load 1 (default 1000000; spmd --calibrate tells\n"
+           "  --iters N       steps of computing of load 1 (default 1000000; spmd --calibrate says\n"
            "                  how many of them a millisecond has)\n"
            "  --loads LIST    the load of each rank in such units, from the first on again where\n"
            "                  there are more ranks (default 1,4)\n"
@@ -239,7 +239,7 @@ int main(int argc, char **argv) {
     json_gathered(out, "cpu_s", cpu, ranks);
     json_gathered(out, "computing_cpu_s", computing_cpu, ranks);
     json_gathered(out, "elapsed_s", elapsed, ranks);
-    // At a barrier all wait for the one who computes for longest.
+    // At a barrier all wait for the one that computes for longest.
     const double longest_s = longest(computed, count), longest_cpu_s = longest(computed_cpu, count);
     const double longest_held_s = longest(computed_held, count);
     if (out) fprintf(out, ",\"longest_s\":%.9f,\"longest_cpu_s\":%.9f", longest_s, longest_cpu_s);

@@ -115,7 +115,7 @@ fn taken(load: &Load) -> f64 {
 }
 
 /// Begins where others leave the CPUs to the demo: a minute of runs whose figures are void is worth
-/// nothing to anybody, and that is better known before it. It gives up in the end.
+/// nothing, and that is better known before it. It gives up in the end.
 fn wait_for_quiet(
     cpus: &CpuSet,
     options: Options,

@@ -115,8 +115,8 @@ pub(crate) struct ArmFigures {
     pub(crate) simulated_s: Option<f64>,
     /// Median makespan over that.
     pub(crate) over_simulated: Option<f64>,
-    /// The part of the time until they finished in which threads had no CPU, in percent: what somebody
-    /// on their CPUs costs them, without the noise of makespans. For programs of one phase whose
+    /// The part of the time until they finished in which threads had no CPU, in percent: what others
+    /// on their CPUs cost them, without the noise of makespans. For programs of one phase whose
     /// threads have a CPU each.
     pub(crate) off_cpu_percent: Option<Measured>,
     /// From evenly's own reports.

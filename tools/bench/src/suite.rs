@@ -199,7 +199,7 @@ pub(crate) struct Benchmark {
     pub(crate) cpus: usize,
     /// The program and its work.
     pub(crate) program: Program,
-    /// Who computes beside it.
+    /// What computes beside it.
     pub(crate) neighbours: Vec<Neighbour>,
     /// The arms.
     pub(crate) ways: &'static [Way],

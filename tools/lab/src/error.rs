@@ -67,7 +67,7 @@ pub enum LabError {
     /// QEMU or the guest's agent answered something unexpected.
     #[error("unexpected answer from {from}: {answer}")]
     Protocol {
-        /// Who answered.
+        /// What answered.
         from: &'static str,
         /// What it said.
         answer: String,

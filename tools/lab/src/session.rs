@@ -34,7 +34,7 @@ enum Event {
     Ended,
 }
 
-/// What [`Session::next`] met.
+/// What [`Session::next`] found.
 enum Next {
     Control(String),
     Output,

@@ -50,7 +50,7 @@ impl Machine {
         match self {
             // Users without privileges have files, too.
             Machine::EightWithTests => "chmod 1777 /tmp",
-            // The kernel moves memory, too, where it sees who reads it.
+            // The kernel moves memory, too, where it sees which CPU reads it.
             Machine::Two => "echo 0 >/proc/sys/kernel/numa_balancing",
             Machine::Eight | Machine::Twelve | Machine::Four => ":",
         }

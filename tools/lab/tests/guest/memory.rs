@@ -59,9 +59,10 @@ pub(crate) fn every_pair_of_nodes_is_measured(lab: &mut Lab) {
     let (found, said) = measure(lab);
     let measured = &found["measured"];
     let pairs = measured["pairs"].as_array().unwrap();
-    let who: Vec<_> = pairs.iter().map(|p| (p["reader"].as_u64(), p["memory"].as_u64())).collect();
+    let found_pairs: Vec<_> =
+        pairs.iter().map(|p| (p["reader"].as_u64(), p["memory"].as_u64())).collect();
     let all = [(0, 0), (1, 0), (0, 1), (1, 1)].map(|(r, m)| (Some(r), Some(m)));
-    assert_eq!(who, all, "{found:#}");
+    assert_eq!(found_pairs, all, "{found:#}");
     let spread = |s: &Value, values: usize| {
         let [low, median, high] = ["low", "median", "high"].map(|k| s[k].as_f64().unwrap());
         assert!(0.0 < low && low <= median && median <= high, "{s:#}");

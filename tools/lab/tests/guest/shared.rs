@@ -33,7 +33,7 @@ const SHARED: [(&str, &[&str]); 3] = [
     ("lowered", &["who_may_take_nice_values_back_has_the_others_lowered_and_given_back"]),
 ];
 
-/// Who takes part in control groups of version 2 (the host's may not be), and what it lacks there.
+/// What takes part in control groups of version 2 (the host's may not be), and what it lacks there.
 const GROUPS: [(&str, &str, &str, &str); 4] = [
     ("the_topmost_group", "", "", ""),
     ("a_group_with_processes", GROUP, "", ""),
