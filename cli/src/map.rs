@@ -122,7 +122,7 @@ fn place(
         for algorithm in there {
             match case.decide(algorithm, options) {
                 Ok(one) => mapped.push(one),
-                // Somebody else's program: the others can be compared without it.
+                // An external program: the others can be compared without it.
                 Err(error) => failed.push(format!("left out: {error}")),
             }
         }
@@ -169,8 +169,7 @@ fn place(
     Ok(())
 }
 
-/// For where nothing says where tasks are: who moves them by a list would move them from where they are
-/// not.
+/// For where nothing says where tasks are: a list of moves would move them from where they are not.
 fn no_migrations_from_nowhere(args: &MapArgs) -> anyhow::Result<()> {
     anyhow::ensure!(
         evenly_map::format(&args.format) != Some(Format::Migrations),
@@ -282,7 +281,7 @@ fn options(args: &MapArgs, memory_s: Option<f64>) -> anyhow::Result<Options> {
         time_limit: args.time_limit,
         migration_worth_s: args.migration_worth.or(usual.migration_worth_s),
         windows: args.windows.unwrap_or(usual.windows),
-        // Nobody asks for that here: objects of a runtime are copied.
+        // Not an option here: objects of a runtime are copied.
         copied_within_nodes: usual.copied_within_nodes,
         // These two follow from what the tasks are, which is read later ([`of_nature`]).
         received_in_loads: usual.received_in_loads,
@@ -338,7 +337,7 @@ fn check_bounds(args: &MapArgs) -> anyhow::Result<()> {
 /// MB, took 2.3 s on a machine that had other work, too.
 const READ_IN_A_SECOND: f64 = 12e6;
 
-/// Whoever waits for long knows it: before anything is read, too.
+/// Announces a long wait, before anything is read, too.
 fn say_how_long_to_read(files: &Files, quiet: bool) {
     // A pipe has no length; a missing file is reported when it is read.
     let length = |path: &Path| std::fs::metadata(path).map_or(0, |m| m.len());
@@ -349,13 +348,13 @@ fn say_how_long_to_read(files: &Files, quiet: bool) {
     }
 }
 
-/// Whoever waits for long knows it.
+/// Announces a long wait.
 fn say_how_long(case: &Case, algorithms: &[Algorithm], options: &Options, quiet: bool) {
     let (n, m) = (case.input.graph.len(), case.cluster.cores().len());
     let pairs = case.input.graph.pairs();
     let own = |a: &Algorithm| match a {
         Algorithm::Own(mapper) => expected_s(mapper, n, m, pairs),
-        // Nobody knows.
+        // Not known.
         Algorithm::Program(_) => 0.0,
     };
     let searches = |a: &&Algorithm| matches!(a, Algorithm::Own(m) if m.effort.searches());

@@ -217,7 +217,7 @@ impl Prepared {
 }
 
 impl Watch {
-    /// For those who ask again and again.
+    /// For callers that ask again and again.
     pub(crate) fn wait_reports(&self) -> OpenWaitReports {
         let mapping = self.mapping.clone();
         Box::new(move || Some(read_wait_reports(mapping.reader().ok()?)))

@@ -106,7 +106,7 @@ fn collect(
     outcome: Outcome,
 ) -> anyhow::Result<Input> {
     let cannot_read = || format!("cannot read {}", dir.display());
-    // A file server may take root for another user, who then owns the directory, too.
+    // A file server may take root for another user, which then owns the directory, too.
     let user = fs::metadata(dir).with_context(cannot_read)?.uid();
     let mut ranks: Vec<RankProfile> = Vec::new();
     let (mut again, mut other_mpi) = (false, false);

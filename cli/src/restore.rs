@@ -46,7 +46,7 @@ pub(crate) fn searched(dir: &StateDir) -> String {
 }
 
 /// Whether all was done that was asked for. Threads of a living balancer are not left behind, and are
-/// asked for only by who names them.
+/// asked for only by name.
 fn complete(fate: &Fate, named: bool) -> bool {
     match fate {
         Fate::Failed(_) => false,

@@ -133,7 +133,7 @@ impl Beside {
         Self { dir, proc: Proc::default(), program }
     }
 
-    /// Who balances the program now.
+    /// What balances the program now.
     fn look(&self) -> Option<Balancer> {
         let known = others(self.dir.as_ref()?, &self.proc).ok()?;
         let other = known.iter().find(|o| o.program.is_some_and(|p| p.pid == self.program))?;

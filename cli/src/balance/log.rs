@@ -8,7 +8,7 @@ use evenly_linux::supervise::Threads;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-/// The decision log on standard error. Written by a thread of its own, so that a reader who is
+/// The decision log on standard error. Written by a thread of its own, so that a reader that is
 /// slow never holds up the balancer; what it cannot take is counted.
 pub(super) struct Log {
     sender: SyncSender<String>,
