@@ -554,7 +554,7 @@ impl Board {
     // For the caretaker.
 
     /// A thread that joins, with its mask within the domain, its times and when they were read. With
-    /// no progress given it begins level with the others.
+    /// no progress given it begins at the mean of the others.
     pub(crate) fn join(
         &self,
         id: ThreadId,

@@ -365,7 +365,7 @@ pub fn ideal(options: &IdealOptions) -> IdealRun {
                 run.samples.push(sample(&s, u64::from(phase)));
             }
         }
-        // A point at the very end of a phase finds all threads level: it changes nothing.
+        // A point at the very end of a phase finds all threads equal: it changes nothing.
         if s.now == s.next && phase + 1 < phases {
             s.next += s.period;
             run.points += 1;

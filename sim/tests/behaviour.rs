@@ -213,7 +213,7 @@ impl Observer for Progress {
 /// Lemma 1 says lambda / (floor(n/m) * ceil(n/m)) for the ideal algorithm. The practical one, with
 /// a jitter of a tenth, stays within three of that where it pleases, and never drifts.
 #[test]
-fn progress_stays_level() {
+fn progress_stays_even() {
     for (n, m) in [(3, 2), (5, 2), (8, 7), (9, 8), (16, 12)] {
         let seen = Progress::default();
         let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(seen.clone())];
@@ -282,7 +282,7 @@ fn threads_that_vanish_under_the_balancers_hands() {
 /// A thread that starts late neither has to catch up nor is it held back, and needs no more moves
 /// than its coming makes necessary.
 #[test]
-fn late_threads_join_level() {
+fn late_threads_join_at_the_mean() {
     let mut s = Scenario::new(8, 4, ms(4_000));
     for t in &mut s.threads[6..] {
         (t.start, t.work) = (ms(2_000), ms(3_000));
@@ -297,7 +297,7 @@ fn late_threads_join_level() {
     while d.step(&mut observers) && all_there(&d) {
         moved = d.migrations();
     }
-    assert_eq!(moved, before, "8 on 4 are level");
+    assert_eq!(moved, before, "8 on 4 are even");
     let points = seen.0.lock().unwrap();
     let last = points.iter().rfind(|p| p.len() == 8).unwrap();
     let apart = last.iter().max().unwrap() - last.iter().min().unwrap();

@@ -91,10 +91,10 @@ proptest! {
         prop_assert!(makespan <= theory::static_time(s, E));
     }
 
-    /// Lemma 1: at each balancing point before the first thread has ended, two threads are level or
+    /// Lemma 1: at each balancing point before the first thread has ended, two threads are equal or
     /// exactly lambda / (f c) apart.
     #[test]
-    fn threads_are_level_or_one_step_apart(
+    fn threads_are_equal_or_one_step_apart(
         n in 3..40u32,
         m in 2..39u32,
         period in 100_000_000..10_000_000_000u64,

@@ -203,7 +203,7 @@ fn secretary_reads_a_small_part_and_says_so() {
 }
 
 /// Beyond the paper (its section 6): what is best where speeds are Gaussian lets more pass, so that more
-/// are read, and threads become level all the same.
+/// are read, and threads become equal all the same.
 #[test]
 fn secretary_gaussian_lets_more_pass_and_comes_as_near() {
     for (n, m) in [(256u64, 192u64), (512, 384)] {
@@ -305,7 +305,7 @@ fn cpus_of_unequal_speed() {
                 (-1e-9..0.01).contains(&over),
                 "{policy} {n} on {speeds:?}: {over:.4} above the bound, static {fixed:.4}"
             );
-            // One case is level by itself; in the others there is something to be won.
+            // One case is balanced by itself; in the others there is something to be won.
             assert!(fixed > 0.05 || (n, speeds.len()) == (3, 2), "{n} on {speeds:?}: {fixed}");
         }
     }

@@ -40,7 +40,7 @@ fn every_example_runs() {
 }
 
 /// Section 6 of the paper: 1.083 t and 1.217 t. They say what fair sharing of the two CPUs that are
-/// in two programs' way gives; here all 18 threads are level until the first job ends.
+/// in two programs' way gives; here all 18 threads are equal until the first job ends.
 #[test]
 fn two_programs_share_a_machine() {
     let d = parse(&example("two-programs")).unwrap();

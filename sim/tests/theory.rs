@@ -100,7 +100,7 @@ fn where_nothing_can_be_won_nothing_is_moved() {
     }
 }
 
-/// Threads that did not start together are not level, and slices are out of step from CPU to CPU;
+/// Threads that did not start together are not equal, and slices are out of step from CPU to CPU;
 /// and yet slots are equal: there is nothing to be won by swapping.
 #[test]
 fn unequal_starts_on_equal_slots_move_nothing() {
@@ -125,7 +125,7 @@ fn unequal_starts_on_equal_slots_move_nothing() {
 }
 
 #[test]
-fn uneven_starts_are_levelled_once() {
+fn uneven_starts_are_evened_out_once() {
     for policy in ["juggle", "hybrid", "static"] {
         for seed in 0..20 {
             let placement = Placement::Random;
@@ -180,7 +180,7 @@ fn the_papers_random_neighbours_are_shared_fairly() {
     }
 }
 
-/// CPUs of unequal speed: CPU time stays level. (Progress by work comes with another metric.)
+/// CPUs of unequal speed: CPU time stays even. (Progress by work comes with another metric.)
 #[test]
 fn a_slow_scheduler_neighbourhood_among_many_cpus() {
     // 16 CPUs, strangers on two of them, 16 threads: 14 fast slots and 2 slow ones.
@@ -306,7 +306,7 @@ fn the_last_thread_finds_the_free_cpu() {
 
 /// Many CPUs at once; lambda / e is 0.03, so the bound is reached less closely than above.
 #[test]
-fn a_large_machine_is_levelled() {
+fn a_large_machine_is_balanced() {
     let s = Scenario::new(1_024, 750, ms(3_000));
     let out = run(&s, "juggle", ms(100));
     let over = out.makespan.unwrap().0 as f64 / (3e9 * 1_024.0 / 750.0) - 1.0;
@@ -335,7 +335,7 @@ fn place_ideally(sim: &mut Sim, m: usize) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Lemma 1: at balancing points threads are level or lambda / (floor * ceil) apart. And what
+    /// Lemma 1: at balancing points threads are equal or lambda / (floor * ceil) apart. And what
     /// follows from it: Eq. 2, Eq. 14 and the upper limit of the ideal algorithm.
     #[test]
     fn lemma_1_holds_on_the_simulated_machine(

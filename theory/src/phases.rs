@@ -24,13 +24,13 @@ pub fn static_time(s: Shape, e: Nanos) -> ExactTime {
 }
 
 /// The difference of Lemma 1 (Eq. 3, 7, 11): at a balancing point of the ideal algorithm two
-/// threads are level or lambda / (f c) apart.
+/// threads are equal or lambda / (f c) apart.
 ///
 /// In some prints of the paper both factors of the denominator look like the floor; lambda/f -
 /// lambda/c = lambda / (f c) since c - f = 1.
 ///
 /// # Errors
-/// [`OutOfRange::Level`] where all slots are equal.
+/// [`OutOfRange::EqualSlots`] where all slots are equal.
 pub fn lag(s: Shape, lambda: Nanos) -> Result<ExactTime, OutOfRange> {
     s.check_uneven()?;
     let slots = u64::from(s.floor()) * u64::from(s.ceil());
@@ -46,7 +46,7 @@ pub fn lag(s: Shape, lambda: Nanos) -> Result<ExactTime, OutOfRange> {
 /// (f - 1) (lambda / f - e).
 ///
 /// # Errors
-/// [`OutOfRange::Level`] where all slots are equal, [`OutOfRange::LongPeriod`] where
+/// [`OutOfRange::EqualSlots`] where all slots are equal, [`OutOfRange::LongPeriod`] where
 /// lambda >= e c.
 pub fn lag_bound(s: Shape, e: Nanos, lambda: Nanos) -> Result<ExactTime, OutOfRange> {
     let lag = lag(s, lambda)?;
@@ -118,7 +118,7 @@ pub fn phases_bound(s: Shape, phases: u64, e: Nanos) -> ExactTime {
 /// lambda becomes small; here it is the larger of the two.
 ///
 /// # Errors
-/// [`OutOfRange::Level`] where all slots are equal, [`OutOfRange::LongPeriod`] where
+/// [`OutOfRange::EqualSlots`] where all slots are equal, [`OutOfRange::LongPeriod`] where
 /// lambda >= e c.
 pub fn phases_time(
     s: Shape,
@@ -150,7 +150,7 @@ pub fn balanced_phases(s: Shape, phases: u64, e: Nanos, lambda: Nanos) -> u64 {
 /// threads, though slow ones have done less by then. See [`expected_single_balance`].
 ///
 /// # Errors
-/// [`OutOfRange::Level`] where all slots are equal. `den` must not be 0, nor `num` exceed it.
+/// [`OutOfRange::EqualSlots`] where all slots are equal. `den` must not be 0, nor `num` exceed it.
 pub fn single_balance_time(
     s: Shape,
     e: Nanos,
@@ -193,7 +193,7 @@ impl SingleBalance {
 /// point comes after the fast threads have ended.
 ///
 /// # Errors
-/// [`OutOfRange::Level`] where all slots are equal.
+/// [`OutOfRange::EqualSlots`] where all slots are equal.
 pub fn expected_single_balance(s: Shape, e: Nanos) -> Result<SingleBalance, OutOfRange> {
     s.check_uneven()?;
     let without = static_time(s, e);
@@ -208,7 +208,7 @@ pub fn expected_single_balance(s: Shape, e: Nanos) -> Result<SingleBalance, OutO
 /// where lambda >= e c, so that a phase has one balancing point or none.
 ///
 /// # Errors
-/// [`OutOfRange::Level`] where all slots are equal, [`OutOfRange::ShortPeriod`] where
+/// [`OutOfRange::EqualSlots`] where all slots are equal, [`OutOfRange::ShortPeriod`] where
 /// lambda < e c.
 pub fn rarely_balanced_time(
     s: Shape,

@@ -148,9 +148,9 @@ pub fn predict(q: &Question) -> Prediction {
     p
 }
 
-fn regime(q: &Question, one_static: &ExactTime, level: bool) -> Regime {
+fn regime(q: &Question, one_static: &ExactTime, even: bool) -> Regime {
     let period = ExactTime::from(q.period);
-    if level {
+    if even {
         Regime::NoBenefit
     } else if period >= one_static.times(q.phases, 1) {
         Regime::NeverBalanced
@@ -428,7 +428,7 @@ fn notes(q: &Question, p: &Prediction) -> Vec<String> {
     if p.best_static.is_some() && p.regime != Regime::NoBenefit {
         notes.push(String::from(
             "for CPUs of unequal speed this holds where progress is counted by work; where CPU time \
-             alone is levelled, less is gained",
+             alone is balanced, less is gained",
         ));
     }
     if p.static_time.seconds() < LEAST_RUN_S && p.advice != Advice::No {
@@ -558,7 +558,7 @@ mod tests {
         let q =
             Question { speeds: Some("2x1,2x0.5".parse().unwrap()), ..question(4, 4, 3_000, 20) };
         let p = predict(&q);
-        // Static: the slow CPUs need 6 s; level: 4 threads with 3 CPUs' worth of speed, 4 s.
+        // Static: the slow CPUs need 6 s; balanced: 4 threads with 3 CPUs' worth of speed, 4 s.
         assert_eq!(p.static_time.seconds(), 6.0);
         assert_eq!(p.continuous.seconds(), 4.0);
         assert_eq!((p.regime, p.advice), (Regime::ShortPeriod, Advice::Worth));

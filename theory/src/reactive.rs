@@ -66,8 +66,8 @@ pub fn reactive_time(s: Shape, e: Nanos) -> Result<ExactTime, OutOfRange> {
 /// One phase under ideal reactive balancing for any n and m, beyond the paper. Equal to
 /// [`reactive_time`] where that is defined.
 ///
-/// All threads start level. After e f the fast ones end together, and the slow ones have e f/c
-/// behind them and e/c to go: again level threads, fewer of them, with less to do. So
+/// All threads start equal. After e f the fast ones end together, and the slow ones have e f/c
+/// behind them and e/c to go: again equal threads, fewer of them, with less to do. So
 /// R(n, e) = e f + R(n_slow, e/c), and e n/m or e where all slots are equal.
 #[must_use]
 pub fn reactive_time_anywhere(s: Shape, e: Nanos) -> ExactTime {

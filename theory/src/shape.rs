@@ -2,7 +2,7 @@
 //!
 //! Invariant: there is at least one of each.
 
-/// n threads on m CPUs, as level as counts permit: CPUs hold floor(n/m) or ceil(n/m) threads.
+/// n threads on m CPUs, as even as counts permit: CPUs hold floor(n/m) or ceil(n/m) threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Shape {
     n: u32,
@@ -25,7 +25,7 @@ pub enum ShapeError {
 pub enum OutOfRange {
     /// The analysis is of n > m where m does not divide n.
     #[error("all slots are equal: no thread is slower than another")]
-    Level,
+    EqualSlots,
     /// lambda >= e ceil(n/m): a phase ends before it was ever balanced.
     #[error("the period is not shorter than a phase under static distribution, e ceil(n/m)")]
     LongPeriod,
@@ -113,7 +113,7 @@ impl Shape {
     }
 
     pub(super) fn check_uneven(self) -> Result<(), OutOfRange> {
-        if self.uneven() { Ok(()) } else { Err(OutOfRange::Level) }
+        if self.uneven() { Ok(()) } else { Err(OutOfRange::EqualSlots) }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Each job is spread over all nodes and asks for a part of them. Where the two together have more
 //! threads than CPUs, as many CPUs are shared by one thread of each, and each job loses half of
-//! these. Balancing levels the threads within each job.
+//! these. Balancing makes the threads within each job progress equally.
 //!
 //! A slip in the print: its utilisation of 92.3 % counts the job that is left over with its demand
 //! (30 %), though it runs with 5 threads on 16 CPUs (31.25 %), as all other figures of the example
@@ -80,7 +80,7 @@ pub enum ShareError {
     #[error("a job takes no time, and more than 0 is needed")]
     NoTime,
     /// The jobs need no more CPUs than there are.
-    #[error("both jobs together have a CPU for each thread: {}", OutOfRange::Level)]
+    #[error("both jobs together have a CPU for each thread: {}", OutOfRange::EqualSlots)]
     NothingShared,
 }
 

@@ -276,15 +276,15 @@ fn numbers_of_the_paper() {
     assert_eq!(reactive_time(shape(16, 12), second).unwrap().seconds(), 1.5);
     let both = reactive_time(shape(12, 8), second).unwrap();
     assert_eq!(both, continuous_time(shape(12, 8), second));
-    // Figure 1: three threads on two CPUs, a period of 1 s: level after each third period.
+    // Figure 1: three threads on two CPUs, a period of 1 s: equal after each third period.
     let mut figure = Ideal::new(3, 2);
     let tick = r(E.0 / 100, 1);
     for k in 1..=30_u64 {
         assert!(figure.advance(Some(tick * r(k, 1))));
         figure.balance();
-        let level = figure.progress.iter().all(|p| *p == figure.progress[0]);
-        assert_eq!(level, k % 3 == 0, "period {k}");
-        if level {
+        let equal = figure.progress.iter().all(|p| *p == figure.progress[0]);
+        assert_eq!(equal, k % 3 == 0, "period {k}");
+        if equal {
             assert_eq!(figure.progress[0], tick * r(2 * k, 3));
         }
     }
@@ -489,12 +489,12 @@ fn what_is_out_of_range_says_so() {
     for (n, m) in [(4, 2), (2, 2), (1, 3), (9, 3)] {
         let s = shape(n, m);
         let l = Nanos(E.0 / 10);
-        assert_eq!(lag(s, l), Err(OutOfRange::Level));
-        assert_eq!(lag_bound(s, E, l), Err(OutOfRange::Level));
-        assert_eq!(phases_time(s, 3, E, l), Err(OutOfRange::Level));
-        assert_eq!(rarely_balanced_time(s, 3, E, l), Err(OutOfRange::Level));
-        assert_eq!(single_balance_time(s, E, 1, 2), Err(OutOfRange::Level));
-        assert_eq!(expected_single_balance(s, E), Err(OutOfRange::Level));
+        assert_eq!(lag(s, l), Err(OutOfRange::EqualSlots));
+        assert_eq!(lag_bound(s, E, l), Err(OutOfRange::EqualSlots));
+        assert_eq!(phases_time(s, 3, E, l), Err(OutOfRange::EqualSlots));
+        assert_eq!(rarely_balanced_time(s, 3, E, l), Err(OutOfRange::EqualSlots));
+        assert_eq!(single_balance_time(s, E, 1, 2), Err(OutOfRange::EqualSlots));
+        assert_eq!(expected_single_balance(s, E), Err(OutOfRange::EqualSlots));
         assert_eq!(lower_bound(s, E, l), static_time(s, E));
         assert_eq!(proactive_limit(s, E, l), static_time(s, E));
         assert_eq!(speedup_bound(s, E, l), 1.0);

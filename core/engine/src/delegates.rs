@@ -37,7 +37,7 @@ pub trait Delegates: Send {
     fn speed(&self, cpu: CpuId) -> Option<f64>;
 
     /// A thread joins, with its mask within the domain and its times as they were read `at` that time.
-    /// Without `progress` it begins level with the others. Returns its progress.
+    /// Without `progress` it begins at the mean of the others. Returns its progress.
     fn join(
         &mut self,
         thread: ThreadId,

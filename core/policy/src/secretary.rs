@@ -24,7 +24,7 @@
 //! - The paper defines speed as CPU time over elapsed time and leaves open since when. Whether a CPU
 //!   is fast is a matter of the last interval. Whether a thread is ahead is taken from all of its time
 //!   under balancing (as the paper's counters have it, 3.3): with the last interval alone, swaps have
-//!   no memory, and threads become level only on average. So the mean that threads are compared with
+//!   no memory, and threads become equal only on average. So the mean that threads are compared with
 //!   is that of the threads; each balancer publishes both.
 //! - Only threads that are behind are candidates, and only those on CPUs that were published as
 //!   slower than one's own by more than noise; the others are passed over without an observation.

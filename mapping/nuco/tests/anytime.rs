@@ -97,11 +97,11 @@ fn a_search_ends_wherever_its_time_is_up() {
     }
 }
 
-/// Many tasks that are all on one core, or each on another core than its neighbours, have nearly level
+/// Many tasks that are all on one core, or each on another core than its neighbours, have nearly even
 /// loads when their time is up. How long a search goes on without a look at the clock is measured by
 /// `cargo bench -p evenly-nuco --bench map`.
 #[test]
-fn many_tasks_are_nearly_level_when_their_time_is_up() {
+fn loads_of_many_tasks_are_nearly_even_when_their_time_is_up() {
     for case in [ring(50_000, 8, 8), scattered_ring(50_000, 8, 8)] {
         let options = Options { time_limit: Nanos::from_millis(400), ..Options::default() };
         // As many looks as in 400 ms of a CPU of 2025.

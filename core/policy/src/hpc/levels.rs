@@ -14,20 +14,20 @@ const EXCHANGES: usize = 64;
 /// Evens out counts, and keeps what it has found even from point to point: there nothing is looked for, and
 /// nothing allocated.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Leveller {
+pub(super) struct EvenCounts {
     /// CPU and mask of each thread where nothing was left to be done.
     even: Vec<(CpuIndex, usize)>,
     masks: Vec<Vec<bool>>,
 }
 
-impl Leveller {
+impl EvenCounts {
     /// The levels are other ones.
     pub(super) fn forget(&mut self) {
         self.even.clear();
     }
 
-    /// As [`level`], where anything has changed since nothing was to be done.
-    pub(super) fn level(&mut self, s: &Snapshot, levels: &Levels, plan: &mut Plan) {
+    /// As [`even_out`], where anything has changed since nothing was to be done.
+    pub(super) fn even_out(&mut self, s: &Snapshot, levels: &Levels, plan: &mut Plan) {
         if levels.is_empty() {
             return;
         }
@@ -36,7 +36,7 @@ impl Leveller {
         {
             return;
         }
-        level(s, levels, plan);
+        even_out(s, levels, plan);
         self.even.clear();
         if plan.moves.is_empty() {
             self.even.extend(threads());
@@ -47,7 +47,7 @@ impl Leveller {
 
 /// Plans moves after which counts are even at each level, as far as masks permit. `at` is where threads are
 /// with what is planned already; those that have a place from the plan are moved on by it.
-fn level(s: &Snapshot, levels: &[Vec<CpuSet>], plan: &mut Plan) {
+fn even_out(s: &Snapshot, levels: &[Vec<CpuSet>], plan: &mut Plan) {
     let m = s.cpus.len();
     let mut at: Vec<CpuIndex> = s.threads.iter().map(|t| t.cpu).collect();
     for planned in &plan.moves {
@@ -147,17 +147,17 @@ mod tests {
         text.iter().map(level).collect()
     }
 
-    /// Threads on each CPU after spreading and levelling; and that nothing is left to be done then.
+    /// Threads on each CPU after spreading and evening out; and that nothing is left to be done then.
     fn counts(at: &[CpuIndex], cpus: usize, levels: &Levels) -> Vec<usize> {
         let mut s = snapshot(at, cpus, vec![vec![true; cpus]], &[]);
         let mut plan = Plan::default();
         Spreader::default().spread(&s, &mut plan);
-        level(&s, levels, &mut plan);
+        even_out(&s, levels, &mut plan);
         for m in &plan.moves {
             s.threads[m.thread].cpu = m.to;
         }
         let mut again = Plan::default();
-        level(&s, levels, &mut again);
+        even_out(&s, levels, &mut again);
         assert!(again.moves.is_empty(), "{again:?}");
         let count = |c| s.threads.iter().filter(|t| t.cpu == c).count();
         (0..cpus).map(count).collect()
@@ -187,7 +187,7 @@ mod tests {
         let mask = vec![true, true, false, false];
         let s = snapshot(&[0, 1], 4, vec![mask, vec![true; 4]], &[0, 1]);
         let mut plan = Plan::default();
-        level(&s, &levels(&[&["0-1", "2-3"]]), &mut plan);
+        even_out(&s, &levels(&[&["0-1", "2-3"]]), &mut plan);
         let moves: Vec<_> = plan.moves.iter().map(|m| (m.thread, m.to)).collect();
         assert_eq!(moves, [(1, 2)]);
     }

@@ -49,7 +49,7 @@
 //! machine has more than another while moving one would change that; weights are in
 //! every plan in which one of them is another than before, those of all threads together.
 
-use super::levels::Leveller;
+use super::levels::EvenCounts;
 use super::trial::{Arm, Done, Trial};
 use super::{Balancer, Counters, Heuristic, Parameter, Parameters, Parts, State, shares};
 use crate::{Mechanism, Policy, PolicyInfo, Spreader};
@@ -168,7 +168,7 @@ pub struct Hpc {
     placed_at: u64,
     /// Rounds that loads are the means of.
     alike: u32,
-    leveller: Leveller,
+    even_counts: EvenCounts,
     environment: Arc<Environment>,
     /// What all have computed in these, and in any before since work last changed.
     known_s: f64,
@@ -202,7 +202,7 @@ impl Hpc {
             last_phase: None,
             placed_at: 0,
             alike: 0,
-            leveller: Leveller::default(),
+            even_counts: EvenCounts::default(),
             environment: Arc::default(),
             known_s: 0.0,
             tiny: 0,
@@ -227,7 +227,7 @@ impl Hpc {
             self.balancer.tune(&environment.tuning);
         }
         if self.environment.levels != environment.levels {
-            self.leveller.forget();
+            self.even_counts.forget();
         }
         self.environment = environment.clone();
     }
@@ -663,7 +663,7 @@ impl Policy for Hpc {
         self.look_at(&s.environment);
         let all_tell = self.read(s);
         let spread = self.spreader.spread(s, plan);
-        self.leveller.level(s, &self.environment.levels, plan);
+        self.even_counts.even_out(s, &self.environment.levels, plan);
         if spread || !plan.moves.is_empty() {
             // Loads count again once all have places.
             self.placed_at = self.balancer.rounds();

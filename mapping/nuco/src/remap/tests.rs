@@ -151,7 +151,7 @@ fn heaviest(m: &Machine) -> f64 {
 }
 
 #[test]
-fn loads_are_levelled_at_the_end_of_a_window_and_then_left() {
+fn loads_are_evened_out_at_the_end_of_a_window_and_then_left() {
     // Two heavy ones on CPU 0, light ones elsewhere.
     let mut m = Machine::new(&[
         (0, 0.45),

@@ -74,7 +74,7 @@ const SCATTERED: f64 = 0.6;
 /// Cores whose distances are looked at for that, at most.
 const MOST_JUDGED: usize = 128;
 /// How often a start is annealed for its bounds alone, as long as they are not kept.
-const LEVELLINGS: usize = 4;
+const BOUND_TRIES: usize = 4;
 /// Fewer sweeps than these are not worth a start of their own.
 const LEAST_SWEEPS: usize = 40;
 /// Bounds of the slowest core that are searched below where the options give none, as a share above
@@ -109,10 +109,10 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
         None => least_load_s * (1.0 + bound),
     };
     // What each core would take if all took the same, as far as is known.
-    let level_s = |best: &Best| least.max(model.mean_s + best.communication_s);
+    let even_s = |best: &Best| least.max(model.mean_s + best.communication_s);
     let bound_s = |best: &Best, bound: f64| match options.max_imbalance {
         Some(_) => load_bound_s(bound),
-        None => level_s(best) * (1.0 + bound),
+        None => even_s(best) * (1.0 + bound),
     };
 
     // Starts that do not depend on the bound: what others make of it, the quickest first; before all that
@@ -209,7 +209,7 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
     for &bound in bounds {
         runs.push((bound, Start::Refined));
         if options.max_imbalance.is_some() {
-            runs.push((bound, Start::Levelled));
+            runs.push((bound, Start::BoundsFirst));
         }
         if all_may_move {
             runs.push((bound, Start::Grouped));
@@ -244,8 +244,8 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
         while !spent.all() {
             let slowest_s = state.slowest_s();
             if slides {
-                let level_s = least.max(model.mean_s + state.sums.communication_s);
-                state.bind(slowest_s - (slowest_s - level_s).max(0.0) * part);
+                let even_s = least.max(model.mean_s + state.sums.communication_s);
+                state.bind(slowest_s - (slowest_s - even_s).max(0.0) * part);
                 state.pass_of_slow_cores(&mut scratch, &mut spent);
                 state.claim(best);
             }
@@ -269,15 +269,15 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
     let run = |run: Run<'_>, best: &mut Best, random: &mut Random| {
         let mut state = State::new(&model, &tasks, run.from, run.bound_s);
         let mut sweeps = run.sweeps;
-        if run.level_first {
+        if run.bounds_first {
             sweeps -= run.sweeps / 2;
-            for left in (0..LEVELLINGS).rev() {
-                state.level(run.sweeps / 2, random, &late);
+            for left in (0..BOUND_TRIES).rev() {
+                state.anneal_bounds(run.sweeps / 2, random, &late);
                 if late() {
                     return state.claim(best);
                 }
                 best.offer(&state.at);
-                if state.is_level() || left == 0 {
+                if state.keeps_bounds() || left == 0 {
                     break;
                 }
                 // By other lots.
@@ -301,7 +301,7 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
     let polished = |best: &mut Best, random: &mut Random| {
         if has_time_for(8.0) && polish > 0 {
             let (from, bound_s) = (best.mapping.clone(), own_bound_s(best));
-            let how = Run { from: &from, bound_s, sweeps: polish, heat: COOL, level_first: false };
+            let how = Run { from: &from, bound_s, sweeps: polish, heat: COOL, bounds_first: false };
             run(how, best, random);
         }
     };
@@ -322,14 +322,14 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
         let refined = refine(&Request { stop: &late, ..*request }, load_bound_s(bound));
         best.offer(&refined);
         let (from, heat) = match start {
-            Start::Refined | Start::Levelled => (&refined, WARM),
+            Start::Refined | Start::BoundsFirst => (&refined, WARM),
             Start::Grouped => (&grouped, WARM),
             Start::Molten => (&refined, HOT),
         };
         if !from.is_empty() && has_time_for(8.0) {
-            let level_first = start == Start::Levelled;
+            let bounds_first = start == Start::BoundsFirst;
             let bound_s = bound_s(&best, bound);
-            let how = Run { from, bound_s, sweeps: each, heat, level_first };
+            let how = Run { from, bound_s, sweeps: each, heat, bounds_first };
             run(how, &mut best, &mut random);
         }
     }
@@ -382,7 +382,7 @@ struct Run<'a> {
     sweeps: usize,
     heat: f64,
     /// Whether half of the sweeps go to the bounds alone.
-    level_first: bool,
+    bounds_first: bool,
 }
 
 /// What a search starts from.
@@ -391,7 +391,7 @@ enum Start {
     /// What `refine` makes of the present mapping below the bound.
     Refined,
     /// The same, and then what is above the bounds is annealed alone.
-    Levelled,
+    BoundsFirst,
     /// Groups by communication.
     Grouped,
     /// Nothing in particular.

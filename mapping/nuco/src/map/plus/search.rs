@@ -392,12 +392,17 @@ impl<'m, 'a> State<'m, 'a> {
         }
     }
 
-    /// Anneals what is above the bounds alone, until nothing is: where they are tight, it takes all
+    /// Anneals what is above the bounds alone, until they are kept: where they are tight, it takes all
     /// steps to keep them, and none are left for the rest.
-    pub(super) fn level(&mut self, sweeps: usize, random: &mut Random, late: &dyn Fn() -> bool) {
+    pub(super) fn anneal_bounds(
+        &mut self,
+        sweeps: usize,
+        random: &mut Random,
+        late: &dyn Fn() -> bool,
+    ) {
         let m = self.model;
         for sweep in 0..sweeps {
-            if self.is_level() {
+            if self.keeps_bounds() {
                 return;
             }
             let temperature = 0.02 * m.mean_s * 1e-3_f64.powf(sweep as f64 / sweeps as f64);
@@ -416,8 +421,8 @@ impl<'m, 'a> State<'m, 'a> {
         sums.over_s + 0.5 * self.model.mean_s * self.too_many(sums)
     }
 
-    /// Whether nothing is, but for rounding.
-    pub(super) fn is_level(&self) -> bool {
+    /// Whether nothing is above the bounds, but for rounding.
+    pub(super) fn keeps_bounds(&self) -> bool {
         self.above(&self.sums) <= 1e-12 * self.model.mean_s
     }
 
