@@ -159,7 +159,7 @@ fn of_program(args: &DoctorArgs) -> anyhow::Result<End> {
         Ok(mut evidence) => {
             evidence.gaps.extend(notes.iter().map(|note| {
                 let why = note.strip_prefix("--probe: ").unwrap_or(note);
-                format!("who spins while waiting: {why}")
+                format!("which threads spin while waiting: {why}")
             }));
             if let Some(watch) = &watch {
                 let probe = watch.report();

@@ -183,7 +183,7 @@ fn gaps(state: &State, options: &[&str], command: &[&str]) -> (Value, String) {
 
 fn assert_reported(state: &State, program: &str, command: &[&str]) {
     let why = format!(
-        "who spins while waiting: '{program}' runs without the probe: it is linked statically; link \
+        "which threads spin while waiting: '{program}' runs without the probe: it is linked statically; link \
          it dynamically to be seen"
     );
     let (gaps, said) = gaps(state, &[], command);
@@ -234,7 +234,8 @@ fn mpi_behind_a_script_is_reported_as_unseen() {
         assert!(o.status.success(), "{}: {said}", mpi.said);
         let value: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
         schema::valid(&value);
-        let missed = "who spins while waiting: a program had MPI, and calls of it were not seen";
+        let missed =
+            "which threads spin while waiting: a program had MPI, and calls of it were not seen";
         assert!(value["gaps"][0].as_str().is_some_and(|g| g.starts_with(missed)), "{value:#}");
         assert!(said.contains("(evenly doctor -- mpirun -n 1 ...)"), "{said}");
         assert_ne!(value["efficiency"]["basis"], "probe", "{value:#}");

@@ -77,7 +77,7 @@ pub struct Replay {
 const LACKING: &str = "distances between NUMA nodes, memory, messages, and what ranks said of their \
                        computing: it decides by progress alone";
 /// What is not in this one, for a policy that gives weights.
-const SILENT: &str = "turns of computing and waiting, because no thread told of any (evenly run --probe on): \
+const SILENT: &str = "turns of computing and waiting, because no thread reported any (evenly run --probe on): \
                       it spreads threads evenly, and nothing else";
 
 struct Domain {

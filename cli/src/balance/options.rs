@@ -255,7 +255,7 @@ pub(super) fn check_shares(args: &BalanceArgs, notes: &mut Vec<String>) -> anyho
         );
         if let Some(setting) = spin_setting(|name| std::env::var(name).ok()) {
             anyhow::bail!(
-                "--shares {asked}: {setting} tells threads to spin while they wait, and they would do so above \
+                "--shares {asked}: with {setting} threads spin while they wait, and they would do so above \
                  all others; let them sleep (OMP_WAIT_POLICY=passive), or leave it out"
             );
         }

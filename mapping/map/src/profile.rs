@@ -191,7 +191,7 @@ fn notes(ranks: &[RankProfile]) -> Vec<String> {
     if unknown > 0 {
         let ranks = if unknown == 1 { "rank" } else { "ranks" };
         notes.push(format!(
-            "load of {unknown} {ranks} could not be told: time in MPI was found to be all of the CPU time; \
+            "load of {unknown} {ranks} is not known: time in MPI was found to be all of the CPU time; \
              all of it is taken for load, waiting too"
         ));
     }
@@ -333,7 +333,7 @@ mod tests {
         let joined = join([of(0), with_cpu, before].map(|t| read(&t)).into()).unwrap();
         assert_eq!(joined.tasks.iter().map(|t| t.load_s).collect::<Vec<_>>(), [0.5, 0.7, 0.6]);
         assert_eq!(joined.notes.len(), 1, "{:?}", joined.notes);
-        assert!(joined.notes[0].starts_with("load of 2 ranks could not be told: "));
+        assert!(joined.notes[0].starts_with("load of 2 ranks is not known: "));
         // One that had no CPU time at all has computed nothing.
         let idle =
             none(0).replace("\"mpi_ns\":1", "\"mpi_ns\":0").replace("\"ranks\":3", "\"ranks\":1");

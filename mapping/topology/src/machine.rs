@@ -81,7 +81,7 @@ pub enum TopologyError {
         what: String,
     },
     /// hwloc does not find out what this machine is.
-    #[error("hwloc cannot tell what this machine is made of: {why}")]
+    #[error("hwloc cannot find out what this machine is made of: {why}")]
     Here {
         /// What hwloc says.
         why: String,

@@ -305,7 +305,7 @@ impl Evidence {
             t.stay.spun_s = None;
         }
         self.for_whom = None;
-        self.gaps.push(format!("who spins while waiting: {why}"));
+        self.gaps.push(format!("which threads spin while waiting: {why}"));
     }
 
     /// The evidence as a JSON document, without the process that could be acted on.

@@ -161,7 +161,10 @@ fn calibrated(argv: &[OsString]) -> anyhow::Result<u64> {
         .output()
         .with_context(|| format!("cannot start {}", launcher.display()))?;
     steps(&output).with_context(|| {
-        format!("mpi_rate told no steps: {}", String::from_utf8_lossy(&output.stderr).trim())
+        format!(
+            "mpi_rate printed no number of steps: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        )
     })
 }
 
