@@ -82,7 +82,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
              computes grows 3.4 times, that of P2 1.2 times. Neighbours wait for each other; all are \
              neighbours but P1 and P3. The picture shows the first ten iterations.",
         ),
-        panels: vec![e.traces(ID, "BT-MZ: who computes, and who waits", 0.0, SHOWN_S)],
+        panels: vec![e.traces(ID, "BT-MZ: computing and waiting ranks", 0.0, SHOWN_S)],
         tables: vec![e.table("hpc-5-table"), shared.table],
         findings,
     })

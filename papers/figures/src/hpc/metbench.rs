@@ -82,7 +82,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
              all. The initialisation is a fiftieth of an iteration (assumed). 81.78 s are taken to be ten \
              iterations like those of MetBenchVar.",
         ),
-        panels: vec![e.traces(ID, "MetBench: who computes, and who waits", 0.0, end)],
+        panels: vec![e.traces(ID, "MetBench: computing and waiting ranks", 0.0, end)],
         tables: vec![e.table("hpc-3-table"), shared.table, table(&disturbed)],
         findings,
     })

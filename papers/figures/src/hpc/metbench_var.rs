@@ -52,7 +52,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
         Finding {
             paper: "left open: a heuristic for constant and for dynamic programs",
             here: format!(
-                "`{AUTO}` needs {} iterations: that somebody computes clearly shorter is no noise, so it goes \
+                "`{AUTO}` needs {} iterations: that a task computes clearly shorter is no noise, so it goes \
                  to the other side at once. It is {:.1} % faster than the baseline",
                 list(&auto),
                 e.gain(AUTO)
@@ -83,9 +83,9 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
     Ok(Made {
         setting: e.setting(
             "MetBench, whose loads are reversed within each core after every 15th iteration. An iteration \
-             is uneven where somebody computes for less than 85 % of it.",
+             is uneven where a task computes for less than 85 % of it.",
         ),
-        panels: vec![e.traces(ID, "MetBenchVar: who computes, and who waits", 0.0, end)],
+        panels: vec![e.traces(ID, "MetBenchVar: computing and waiting ranks", 0.0, end)],
         tables: vec![e.table("hpc-4-table"), shared.table, table],
         findings,
     })

@@ -88,7 +88,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
              what the others made of what it sent eight phases ago. The picture shows 40 ms of the run.",
         ),
         panels: vec![
-            e.traces(ID, "A program like SIESTA: who computes, and who waits", FROM_S, TO_S),
+            e.traces(ID, "A program like SIESTA: computing and waiting ranks", FROM_S, TO_S),
             Panel {
                 name: String::from("hpc-6-latency"),
                 title: String::from("A program like SIESTA: what the scheduling class gains"),

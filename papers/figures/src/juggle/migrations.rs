@@ -34,7 +34,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
     }
     let eight_on_seven = &per_point[1];
     let (mean_7, rate_7) = (eight_on_seven.points[0].1, per_second[1].points[0].1);
-    let level = range(per_point[0].values()).1;
+    let even = range(per_point[0].values()).1;
     // From 100 ms to e / 10 the period becomes thirty times as long.
     let fall = range(per_second[1..].iter().map(|s| s.points[0].1 / s.at(0.1)));
     let short = |s: &Series| s.points[0].1;
@@ -56,8 +56,8 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
         },
         Finding {
             paper: "8 on 8: no migrations",
-            here: format!("{level}"),
-            agrees: Agrees::when(level == 0.0, false),
+            here: format!("{even}"),
+            agrees: Agrees::when(even == 0.0, false),
         },
         Finding {
             paper: "the number of migrations follows from the period, and from n relative to m",

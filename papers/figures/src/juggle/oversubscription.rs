@@ -11,7 +11,7 @@ use rayon::prelude::*;
 const FLOORS: std::ops::RangeInclusive<u32> = 1..=10;
 const MACHINES: [u32; 5] = [2, 4, 8, 16, 32];
 
-/// The shape of this floor with the greatest imbalance: one thread more than would be level.
+/// The shape of this floor with the greatest imbalance: one thread more than would be even.
 fn worst(m: u32, floor: u32) -> Result<Shape, FigureError> {
     Ok(Shape::new(m * floor + 1, m)?)
 }

@@ -29,7 +29,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
         most - least
     };
     let points = series[0].points.len();
-    let level = (0..points).filter(|&i| i % 3 == 0).map(apart).fold(0.0, f64::max);
+    let apart_at_thirds = (0..points).filter(|&i| i % 3 == 0).map(apart).fold(0.0, f64::max);
     let most = (0..points).map(apart).fold(0.0, f64::max);
     let rates: Vec<f64> =
         series.iter().filter_map(|s| s.points.last()).map(|(at, progress)| progress / at).collect();
@@ -47,12 +47,12 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
             paper: "over time every thread progresses at m/n = 2/3 of a CPU",
             here: format!(
                 "after {PERIODS} periods the threads have progressed at {least:.3} to {greatest:.3}; \
-                 at every third balancing point all are level (at most {level:.3} s apart)"
+                 at every third balancing point all are equal (at most {apart_at_thirds:.3} s apart)"
             ),
             agrees: Agrees::when(least > 0.66 && greatest < 0.67, false),
         },
         Finding {
-            paper: "Lemma 1: at a balancing point two threads are level or \
+            paper: "Lemma 1: at a balancing point two threads are equal or \
                     lambda / (floor(n/m) ceil(n/m)) = 0.5 s apart",
             here: format!("never more than {most:.3} s apart"),
             agrees: Agrees::when((most - 0.5).abs() < 1e-6, most < 1.0),
@@ -67,7 +67,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
         panels: vec![
             Panel {
                 name: String::from("juggle-1-lanes"),
-                title: String::from("Three threads on two CPUs: who runs where"),
+                title: String::from("Three threads on two CPUs: where each runs"),
                 drawing: Drawing::Lanes(Lanes::new(vec![
                     (String::from("juggle"), juggle),
                     (String::from("static"), fixed),

@@ -76,7 +76,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
                     to 112 ms at best",
             here: format!(
                 "from {:.0} ms (the parameters are chosen so) to {:.0} ms, {:.0} % less; `greedy-comm` to {:.0} \
-                 ms, `treematch` to {:.0} ms. Levelling is nearly all of it: 60 messages of a window at \
+                 ms, `treematch` to {:.0} ms. Evening out loads is nearly all of it: 60 messages of a window at \
                  alpha = 1e-5 and factor 3.4 are 2 ms beside tasks of 200 ms, so that `nuco` leaves them where \
                  they are as the others do. What the paper's gains by communication cannot be explained by \
                  its cost function and these messages alone: with alpha = 1e-3 it would be 98 ms, with less \

@@ -59,7 +59,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
             paper: "on NUMA32 it is 1.18 times as fast as the second, GREEDYCOMMLB, and 1.21 times by \
                     iterations",
             here: format!(
-                "{over:.2} times as fast as `greedy-comm`, {:.2} by iterations: greedy levels better ({:.1} % \
+                "{over:.2} times as fast as `greedy-comm`, {:.2} by iterations: greedy evens out loads better ({:.1} % \
                  of idle time, `nuco` {:.1} %), and loses that again by copying. What makes iterations longer \
                  after many migrations in the paper (32 % more cache misses, 19 % more page faults) is not in \
                  the model. On NUMA48 `nuco` is {:.2} times as fast as `greedy-comm`. The fastest of all {}",

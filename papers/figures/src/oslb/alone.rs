@@ -52,7 +52,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
                     35 %",
             here: format!(
                 "no gain: {:.1} % on average where threads block, {:.1} % where they spin, the cost of \
-                 balancing. 12 threads on 12 equal CPUs leave nothing to level; the paper \
+                 balancing. 12 threads on 12 equal CPUs leave nothing to balance; the paper \
                  names no cause for what UA gained",
                 quiet[0], quiet[1]
             ),

@@ -48,9 +48,9 @@ fn of((length, phases): (u64, u32), barrier: Barrier, seed: u64) -> Scenario {
 }
 
 /// The machine with all programs at once, whose threads start on random CPUs. The kernel pulls
-/// threads to idle CPUs; where it `levels` it also moves a random one, every 16 ms, to a random CPU
+/// threads to idle CPUs; where it `balances` it also moves a random one, every 16 ms, to a random CPU
 /// if that holds fewer. `work` is the CPU time of each thread, in milliseconds.
-pub(crate) fn all(work: u64, barrier: Barrier, levels: bool, seed: u64) -> Scenario {
+pub(crate) fn all(work: u64, barrier: Barrier, balances: bool, seed: u64) -> Scenario {
     let mut s = of(phases(PHASES[0], work), barrier, seed);
     let pattern = s.threads[0].clone();
     for (i, &length) in PHASES.iter().enumerate().skip(1) {
@@ -64,7 +64,7 @@ pub(crate) fn all(work: u64, barrier: Barrier, levels: bool, seed: u64) -> Scena
         s.others.push(Program { phases, barrier });
     }
     s.placement = Placement::Random;
-    s.kernel.rotate = levels.then(|| Nanos::from_millis(16));
+    s.kernel.rotate = balances.then(|| Nanos::from_millis(16));
     s
 }
 

@@ -19,8 +19,8 @@ struct Runs {
 }
 
 impl Runs {
-    fn new(barrier: Barrier, levels: bool, balancing: Balancing) -> Result<Self, FigureError> {
-        let one = |seed| programs::ends(&programs::all(WORK, barrier, levels, seed), balancing);
+    fn new(barrier: Barrier, balances: bool, balancing: Balancing) -> Result<Self, FigureError> {
+        let one = |seed| programs::ends(&programs::all(WORK, barrier, balances, seed), balancing);
         let ends: Vec<Vec<f64>> = SEEDS.into_par_iter().map(one).collect::<Result<_, _>>()?;
         let totals = ends.iter().map(|r| range(r.iter().copied()).1).collect();
         Ok(Self { ends, totals })
@@ -48,21 +48,21 @@ impl Runs {
 pub(crate) fn figure() -> Result<Made, FigureError> {
     let oslb = Balancing::Oslb(ms(100));
     let pulls = Runs::new(Barrier::Spin, false, Balancing::Kernel)?;
-    let levels = Runs::new(Barrier::Spin, true, Balancing::Kernel)?;
+    let balances = Runs::new(Barrier::Spin, true, Balancing::Kernel)?;
     let balanced = Runs::new(Barrier::Spin, false, oslb)?;
     let sleeping = Runs::new(Barrier::Block, false, Balancing::Kernel)?;
     let sleeping_balanced = Runs::new(Barrier::Block, false, oslb)?;
     let speedups = |kernel: &Runs| -> Vec<(f64, f64)> {
         (0..programs::PHASES.len()).map(|p| (p as f64, kernel.of(p) / balanced.of(p))).collect()
     };
-    let (over_pulls, over_levels) = (speedups(&pulls), speedups(&levels));
+    let (over_pulls, over_balances) = (speedups(&pulls), speedups(&balances));
     let gain = |kernel: &Runs, oslb: &Runs| 100.0 * (kernel.mean() / oslb.mean() - 1.0);
     let each = range(over_pulls.iter().map(|p| 100.0 * (p.1 - 1.0)));
     let single = over_pulls.last().map_or(f64::NAN, |p| 100.0 * (p.1 - 1.0));
     let table = |r: &Runs| {
         format!("{:.2} s, {:.3}, {:.2}", r.mean(), variance(&r.totals), r.max_over_min())
     };
-    let (much, little) = (gain(&pulls, &balanced), gain(&levels, &balanced));
+    let (much, little) = (gain(&pulls, &balanced), gain(&balances, &balanced));
     let steadier = variance(&balanced.totals) < variance(&pulls.totals)
         && balanced.max_over_min() < pulls.max_over_min();
     let findings = vec![
@@ -70,7 +70,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
             paper: "all programs together end 40 % faster than under Linux",
             here: format!(
                 "{much:.0} % where the kernel only pulls threads to idle CPUs, and threads that spin \
-                 leave none idle. Against a kernel that levels the numbers of threads there is nothing \
+                 leave none idle. Against a kernel that balances the numbers of threads there is nothing \
                  to gain ({little:.0} %: each CPU then has as many threads as any other), and nothing \
                  where threads sleep at barriers ({:.0} %: no CPU is idle before the end, and none \
                  wastes time). The gain is that of spreading threads evenly; memory and caches, which \
@@ -83,16 +83,16 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
             paper: "Table 2, mean, variance and max/min: 1051.54 s, 550.78, 1.07 under Linux; 753.76 s, \
                     38.34, 1.03 under OSLB: more consistent",
             here: format!(
-                "{} (kernel that pulls), {} (kernel that levels); {} under `secretary`",
+                "{} (kernel that pulls), {} (kernel that balances); {} under `secretary`",
                 table(&pulls),
-                table(&levels),
+                table(&balances),
                 table(&balanced)
             ),
             // Steadier than either, but faster only than the one that pulls.
             agrees: Agrees::when(
                 steadier
-                    && variance(&balanced.totals) < variance(&levels.totals)
-                    && balanced.mean() < levels.mean(),
+                    && variance(&balanced.totals) < variance(&balances.totals)
+                    && balanced.mean() < balances.mean(),
                 steadier,
             ),
         },
@@ -100,11 +100,11 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
             paper: "all programs but EP (one phase) gain, 10 to 75 %",
             here: format!(
                 "all gain {:.0} to {:.0} % against the kernel that pulls, the one with a single phase \
-                 {:.0} %; none gains more than {:.0} % against the one that levels",
+                 {:.0} %; none gains more than {:.0} % against the one that balances",
                 each.0,
                 each.1,
                 single,
-                range(over_levels.iter().map(|p| 100.0 * (p.1 - 1.0))).1.max(0.0)
+                range(over_balances.iter().map(|p| 100.0 * (p.1 - 1.0))).1.max(0.0)
             ),
             agrees: Agrees::when(each.0 > 10.0 && single < 1.0, each.0 > 10.0),
         },
@@ -130,7 +130,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
                     y: Axis::linear("total_s", "time, s").showing(0.0),
                     series: vec![
                         Series::new("kernel that pulls", 1, Look::Joined, pulls.by_run()),
-                        Series::new("kernel that levels", 2, Look::Joined, levels.by_run()),
+                        Series::new("kernel that balances", 2, Look::Joined, balances.by_run()),
                         Series::new("secretary", 0, Look::Joined, balanced.by_run()),
                     ],
                 }),
@@ -146,7 +146,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
                     y: Axis::linear("speedup", "speedup over the kernel").showing(0.0),
                     series: vec![
                         Series::new("over a kernel that pulls", 1, Look::Bars, over_pulls),
-                        Series::new("over one that levels", 2, Look::Bars, over_levels),
+                        Series::new("over one that balances", 2, Look::Bars, over_balances),
                     ],
                 }),
             },

@@ -70,7 +70,7 @@ fn near(found: f64, expected: f64, part: f64) {
     assert!((found / expected - 1.0).abs() <= part, "{found}, and {expected} is expected");
 }
 
-/// All progress at m/n, and are level after every third period; Lemma 1: else half a period apart.
+/// All progress at m/n, and are equal after every third period; Lemma 1: else half a period apart.
 #[test]
 fn juggle_1_threads_progress_at_the_same_rate() {
     let csv = Csv::of("juggle-1", "juggle-1");
@@ -337,20 +337,20 @@ fn oslb_5_6_jitter_is_nothing_and_a_process_is_something() {
 }
 
 #[test]
-fn oslb_7_8_many_programs_gain_where_the_kernel_does_not_level() {
+fn oslb_7_8_many_programs_gain_where_the_kernel_does_not_balance() {
     let csv = Csv::of("oslb-7-8", "oslb-7");
-    let [pulls, levels, oslb] =
-        ["kernel that pulls", "kernel that levels", "secretary"].map(|n| csv.values(n));
+    let [pulls, balances, oslb] =
+        ["kernel that pulls", "kernel that balances", "secretary"].map(|n| csv.values(n));
     assert_eq!(oslb.len(), 10);
     let spread = |v: &[f64]| most(v) / least(v);
     // The paper: 1.40 times as fast, max/min 1.07 and 1.03.
     assert!((1.25..1.6).contains(&(mean(&pulls) / mean(&oslb))));
     assert!(spread(&pulls) > 1.07 && spread(&oslb) < 1.03);
-    // And this is where the gain comes from: where numbers are level there is none.
-    assert!((0.9..1.0).contains(&(mean(&levels) / mean(&oslb))));
+    // And this is where the gain comes from: where numbers are equal there is none.
+    assert!((0.9..1.0).contains(&(mean(&balances) / mean(&oslb))));
     let each = Csv::of("oslb-7-8", "oslb-8");
     assert!(each.values("over a kernel that pulls").iter().all(|v| *v > 1.1));
-    assert!(each.values("over one that levels").iter().all(|v| *v < 1.01));
+    assert!(each.values("over one that balances").iter().all(|v| *v < 1.01));
 }
 
 /// The table of a figure of NucoLB: a number of a balancer on a machine.
@@ -372,7 +372,7 @@ fn nuco_table_4_is_near_the_papers() {
         }
         let total = |balancer| of(machine, balancer, "total_s");
         assert!(total("nuco") < total("greedy-comm") && total("treematch") < total("baseline"));
-        // It moves few, and levels.
+        // It moves few, and evens out loads.
         assert!(of(machine, "nuco", "migrations") < 30.0);
         assert!(of(machine, "greedy-comm", "migrations") > 120.0);
         assert!(of(machine, "nuco", "idle_percent") < 8.0);
@@ -411,7 +411,7 @@ fn nuco_4_copying_takes_what_the_paper_measured() {
 
 /// The cluster: the baseline of Table VI; and no balancer gains there what the paper's does.
 #[test]
-fn nuco_6_the_cluster_is_levelled() {
+fn nuco_6_loads_of_the_cluster_are_evened_out() {
     let of = |machine, balancer, column| cell("nuco-6", machine, balancer, column);
     near(of("20xNUMA4", "baseline", "iteration_ms"), 115.0, 0.01);
     near(of("20xNUMA4", "nuco", "balancing_ms"), 104.0, 0.15);
@@ -451,9 +451,9 @@ fn nuco_plus_is_the_fastest_of_all() {
     }
 }
 
-/// Four cores that are unevenly busy, and level after the first call.
+/// Four cores that are unevenly busy, and equally busy after the first call.
 #[test]
-fn nuco_2_cores_are_level_after_the_call() {
+fn nuco_2_cores_are_equally_busy_after_the_call() {
     let csv = Csv::of("nuco-2", "nuco-2");
     let names = csv.names();
     assert_eq!(names, ["core 4", "core 5", "core 6", "core 7"]);
