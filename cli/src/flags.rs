@@ -161,7 +161,7 @@ pub(crate) enum Command {
     /// Restores masks when the balancer dies; started by evenly itself
     #[command(hide = true)]
     Guardian {
-        /// For who lists processes: the guardian is given the journal itself over its connection
+        /// Shown in lists of processes: the guardian is given the journal itself over its connection
         #[arg(long)]
         journal: PathBuf,
         #[arg(long)]
@@ -244,7 +244,7 @@ pub(crate) struct BalanceArgs {
     /// evenly.tasks/1); without it messages are unknown
     #[arg(long, value_name = "FILE")]
     pub(crate) profile: Option<PathBuf>,
-    /// nuco: who sends to whom, by the numbers of ranks or threads, instead of the messages of
+    /// nuco: messages between ranks or threads, by their numbers, instead of the messages of
     /// --profile: CSV with columns from, to, messages, and where known bytes. Without --profile all
     /// tasks are taken to compute for 1 s meanwhile
     #[arg(long, value_name = "FILE")]

@@ -58,21 +58,21 @@ pub(crate) struct MapArgs {
     /// Tasks: CSV with columns id and load_s, and where known pe, migratable, size_bytes
     #[arg(long, value_name = "FILE")]
     pub(crate) objects: Option<PathBuf>,
-    /// Who sends to whom: CSV with columns from, to, messages, and where known bytes
+    /// Messages between tasks: CSV with columns from, to, messages, and where known bytes
     #[arg(long, value_name = "FILE", requires = "objects")]
     pub(crate) edges: Option<PathBuf>,
     /// Tasks and edges in one file: JSON (evenly.tasks/1)
     #[arg(long, value_name = "FILE",
         conflicts_with_all = ["objects", "edges", "matrix", "bytes_matrix", "monitoring"])]
     pub(crate) tasks: Option<PathBuf>,
-    /// Who sends to whom: Matrix Market file, in row i, column j the messages from task i-1 to j-1;
+    /// Messages between tasks: Matrix Market file, in row i, column j the messages from task i-1 to j-1;
     /// loads are from --objects, or all equal
     #[arg(long, value_name = "FILE", conflicts_with_all = ["edges", "monitoring"])]
     pub(crate) matrix: Option<PathBuf>,
     /// The bytes, in the same form as --matrix
     #[arg(long, value_name = "FILE", requires = "matrix")]
     pub(crate) bytes_matrix: Option<PathBuf>,
-    /// Who sends to whom: output of Open MPI's monitoring (may be given more than once, for a file of
+    /// Messages between tasks: output of Open MPI's monitoring (may be given more than once, for a file of
     /// each rank); loads are from --objects, or all equal
     #[arg(long, value_name = "FILE", conflicts_with = "edges")]
     pub(crate) monitoring: Vec<PathBuf>,

@@ -104,7 +104,7 @@ impl From<DomainArg> for DomainKind {
 /// `--source`.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum SourceArg {
-    /// The best that works
+    /// `schedstat`, or `taskstats` where the kernel has none; never `bpf`
     Auto,
     /// /proc/PID/task/TID/schedstat: needs nothing
     Schedstat,

@@ -114,14 +114,13 @@ pub(crate) const AUTO: PolicyInfo = info(
     "unequal work: CPU shares by what threads compute, heavy ones beside light ones",
     || Box::new(Hpc::new(Heuristic::Auto)),
 );
-pub(crate) const UNIFORM: PolicyInfo = info(
-    "hpc-uniform",
-    "the same by HPCSched's priorities: who waited little since it began",
-    || Box::new(Hpc::new(Heuristic::Uniform)),
-);
+pub(crate) const UNIFORM: PolicyInfo =
+    info("hpc-uniform", "the same by HPCSched's priorities: by utilisation since it began", || {
+        Box::new(Hpc::new(Heuristic::Uniform))
+    });
 pub(crate) const ADAPTIVE: PolicyInfo = info(
     "hpc-adaptive",
-    "the same by HPCSched's priorities: who waited little in the last iteration, mostly",
+    "the same by HPCSched's priorities: mostly by utilisation in the last iteration",
     || Box::new(Hpc::new(Heuristic::Adaptive)),
 );
 

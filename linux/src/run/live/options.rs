@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// by schedstat in any case ([`crate::scan`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SourceKind {
-    /// The best that works here: schedstat.
+    /// schedstat; taskstats where the kernel has no schedstat.
     #[default]
     Auto,
     /// `/proc/<pid>/task/<tid>/schedstat`.
