@@ -1,5 +1,5 @@
-//! What tests of several crates share: how a test says that it cannot run on this machine,
-//! [`snapshots`] for policies to decide on, and control [`groups`].
+//! What tests of several crates share: how a test says that it cannot run on this machine, how it waits
+//! ([`waiting`]), [`snapshots`] for policies to decide on, and control [`groups`].
 //!
 //! The test harness hides what a test prints unless it fails, so that one which returns early looks
 //! like one that passed. [`skip`] writes past the harness, and where it is known what the machine
@@ -11,6 +11,9 @@
 
 pub mod groups;
 pub mod snapshots;
+pub mod waiting;
+
+pub use waiting::{wait_for, wait_until};
 
 use std::env;
 use std::fmt::Display;
