@@ -159,11 +159,23 @@ fn signals_sent_to_the_wrapper_reach_the_program() {
 
 #[test]
 fn the_default_action_of_a_forwarded_signal_ends_both() {
-    let mut child = command(true, &["sleep", "100"]).process_group(0).spawn().unwrap();
-    let _cleanup = Cleanup(vec![id(&child)]);
-    // Before the program runs it is as good: the wrapper then ends by the signal alone.
+    let dir = tempfile::tempdir().unwrap();
+    let file = Log(dir.path().join("pid"));
+    let script = "echo $$ >\"$0\"; exec sleep 100";
+    let argv = ["sh", "-c", script, file.0.to_str().unwrap()];
+    let mut child = command(true, &argv).process_group(0).spawn().unwrap();
+    let mut cleanup = Cleanup(vec![id(&child)]);
+    let mut program = 0;
+    wait_until("the program runs", || {
+        program = file.lines().first().and_then(|l| l.parse().ok()).unwrap_or(0);
+        fs::read_to_string(format!("/proc/{program}/comm")).is_ok_and(|name| name == "sleep\n")
+    });
+    cleanup.0.insert(0, program);
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(15));
+    // The wrapper ends after it has waited for the program, of which then nothing is left.
+    assert_eq!(state(program), None);
+    cleanup.0.clear();
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Command, ExitStatus, Output, Stdio};
 use std::ptr;
 use wrapped::{command, supervised};
@@ -33,17 +34,40 @@ fn the_exit_status_passes_through() {
 }
 
 #[test]
-fn a_fatal_signal_is_raised_again_without_a_core_dump() {
-    let dir = tempfile::tempdir().unwrap();
+fn a_fatal_signal_is_raised_again() {
     for (name, number) in
         [("HUP", 1), ("INT", 2), ("ABRT", 6), ("KILL", 9), ("SEGV", 11), ("PIPE", 13), ("TERM", 15)]
     {
-        // The limit lets both dump if they would; the program's own dump is its affair.
         let mut c = command(true, &["sh", "-c", &format!("ulimit -c 0; kill -{name} $$")]);
-        let status = c.current_dir(dir.path()).status().unwrap();
-        assert_eq!(status.signal(), Some(number), "{name}");
-        assert!(!status.core_dumped(), "{name}");
+        assert_eq!(c.status().unwrap().signal(), Some(number), "{name}");
     }
+}
+
+/// With the highest limit of core dumps that there can be, in a directory for them.
+fn may_dump_core(c: &mut Command, dir: &Path) -> ExitStatus {
+    let raise = || {
+        let mut core = rustix::process::getrlimit(rustix::process::Resource::Core);
+        core.current = core.maximum;
+        Ok(rustix::process::setrlimit(rustix::process::Resource::Core, core)?)
+    };
+    // SAFETY: two system calls; nothing is allocated and no lock is taken.
+    unsafe { c.pre_exec(raise) };
+    c.current_dir(dir).status().unwrap()
+}
+
+#[test]
+fn where_a_fatal_signal_dumps_core_the_wrapper_dumps_none() {
+    let (control, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    // Without a limit of its own a program does dump here.
+    let alone = may_dump_core(&mut command(false, &["sh", "-c", "kill -ABRT $$"]), control.path());
+    assert_eq!(alone.signal(), Some(libc::SIGABRT));
+    if !alone.core_dumped() {
+        return evenly_testing::skip("core-dumps", "a program that aborts dumps no core");
+    }
+    // The limit that the program sets is its own: it says nothing of the wrapper.
+    let mut wrapped = command(true, &["sh", "-c", "ulimit -c 0; kill -ABRT $$"]);
+    let status = may_dump_core(&mut wrapped, dir.path());
+    assert_eq!((status.signal(), status.core_dumped()), (Some(libc::SIGABRT), false));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
