@@ -63,7 +63,7 @@ struct Effort {
     look: Duration,
     /// A look is followed by a pause of so many times its length.
     pause: u32,
-    /// Threads and strangers that are remembered.
+    /// Threads that are remembered.
     most: usize,
     /// Looks at what changes seldom are repeated after so many looks.
     inside: Option<u64>,
@@ -106,6 +106,7 @@ struct Track {
 /// A process that is not of the program.
 #[derive(Debug)]
 struct Stranger {
+    /// Empty until it has used a CPU: most never do, and a machine may have many.
     name: String,
     start: u64,
     first: u64,
@@ -121,6 +122,8 @@ pub struct Witness {
     root: Pid,
     me: Pid,
     began: Nanos,
+    /// The same in the clock ticks of start times.
+    began_tick: u64,
     now: Nanos,
     looks: u64,
     threads: HashMap<(Tid, u64), Track>,
@@ -170,6 +173,7 @@ impl Witness {
             root,
             me: Pid(std::process::id().cast_signed()),
             began: now,
+            began_tick: ticks_of(clock::since_boot()),
             now,
             looks: 0,
             threads: HashMap::new(),
@@ -209,7 +213,7 @@ impl Witness {
         // What is left of a program that has ended says nothing.
         self.proc.process_stat(self.root).filter(|s| s.state != b'Z')?;
         let last = std::mem::replace(&mut self.now, start);
-        self.find(start);
+        self.find();
         self.look_at_cpus();
         let since = start - last;
         if let Some(wait_reports) = &mut self.wait_reports {
@@ -245,7 +249,7 @@ impl Witness {
     }
 
     /// Finds the processes of the program, and what others have used.
-    fn find(&mut self, now: Nanos) {
+    fn find(&mut self) {
         let all: Vec<(Pid, Stat, u64)> = self
             .proc
             .processes()
@@ -264,7 +268,7 @@ impl Witness {
             while path.len() < 256 && !ours.contains(&at) {
                 path.push(at);
                 match parents.get(&at) {
-                    Some(parent) if parent.0 > 1 => at = *parent,
+                    Some(parent) if parent.0 > 0 => at = *parent,
                     _ => break,
                 }
             }
@@ -273,14 +277,14 @@ impl Witness {
             }
         }
         ours.remove(&self.me);
-        let first = self.strangers.is_empty() && now - self.began < Nanos::from_millis(200);
         for (pid, stat, used) in all {
             if ours.contains(&pid) || pid == self.me {
                 continue;
             }
-            let before = if first { used } else { 0 };
+            // One that has started since has used all of it since.
+            let before = if stat.start <= self.began_tick { used } else { 0 };
             let known = self.strangers.entry(pid).or_insert_with(|| Stranger {
-                name: stat.name(),
+                name: String::new(),
                 start: stat.start,
                 first: before,
                 last: before,
@@ -288,13 +292,12 @@ impl Witness {
             });
             // Ids are used again.
             if known.start == stat.start && used > known.last {
+                if known.name.is_empty() {
+                    known.name = stat.name();
+                }
                 known.last = used;
                 *known.on.entry(stat.cpu).or_default() += 1;
             }
-        }
-        if self.strangers.len() > self.effort.most {
-            // Those that have done nothing, or as good as nothing, will not be named.
-            self.strangers.retain(|_, s| s.last > s.first + 1);
         }
         self.processes = ours.into_iter().collect();
         self.processes.sort_unstable();
@@ -568,6 +571,11 @@ fn ticks_per_second() -> u64 {
     rustix::param::clock_ticks_per_second().max(1)
 }
 
+/// Whole ones.
+fn ticks_of(time: Nanos) -> u64 {
+    (u128::from(time.0) * u128::from(ticks_per_second()) / 1_000_000_000) as u64
+}
+
 /// CPU time of a process without its children, in clock ticks, by its `stat`.
 fn parse_own_ticks(stat: &[u8]) -> Option<u64> {
     tick_fields(stat).map(|[user, system]| user.saturating_add(system))
@@ -604,6 +612,7 @@ pub fn before_start() -> (BTreeMap<String, String>, usize, Option<f64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn ticks_stand_behind_a_difficult_name() {
@@ -632,7 +641,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sparing_one_gives_up_where_there_is_too_much() {
+    fn a_sparing_one_gives_up_where_there_are_too_many_threads() {
         let me = Pid(std::process::id().cast_signed());
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let pid = Pid(child.id().cast_signed());
@@ -641,13 +650,57 @@ mod tests {
         assert!(!witness.gave_up() && witness.pace.is_none());
         assert!(witness.look().is_some_and(|pause| pause >= SPARING.look));
         assert_eq!((witness.gave_up(), witness.look()), (true, None));
-        // This process has used CPU time since, and is one of few strangers that are kept.
-        assert!(witness.strangers.values().all(|s| s.last > s.first + 1));
         let mut enough = Witness::sparing(pid);
         assert!(enough.look().is_some() && !enough.gave_up());
         assert!(enough.strangers.contains_key(&Pid(1)) && !enough.strangers.contains_key(&me));
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    /// Writes what the kernel shows of a process, with its parent, when it was started, and what it has used.
+    fn process(proc: &Path, (pid, parent): (i32, i32), start: u64, used: u64) {
+        let dir = proc.join(pid.to_string());
+        std::fs::create_dir_all(&dir).unwrap();
+        let times = format!("{used} 0 0 0 20 0 1 0 {start}");
+        let stat = format!("{pid} (x) S {parent} 1 1 0 -1 0 0 0 0 0 {times}{}\n", " 0".repeat(30));
+        std::fs::write(dir.join("stat"), stat).unwrap();
+    }
+
+    /// As seen from outside of a container, of which it is the program.
+    #[test]
+    fn the_first_process_has_its_descendants() {
+        let tmp = tempfile::tempdir().unwrap();
+        for (pid, parent) in [(1, 0), (2, 0), (7, 1), (8, 7), (9, 2)] {
+            process(tmp.path(), (pid, parent), 7, 0);
+        }
+        let mut witness = Witness::sparing(Pid(1));
+        witness.proc = Proc::at(tmp.path());
+        witness.find();
+        assert_eq!(witness.processes, [Pid(1), Pid(7), Pid(8)]);
+    }
+
+    /// Also by a sparing one, to which more processes than it may remember threads are no reason to forget any.
+    #[test]
+    fn of_strangers_only_what_they_used_since_is_reported() {
+        let tmp = tempfile::tempdir().unwrap();
+        let process = |pid, start, used| process(tmp.path(), (pid, 1), start, used);
+        let mut witness = Witness::with(Pid(i32::MAX), Effort { most: 1, ..SPARING });
+        (witness.proc, witness.began_tick) = (Proc::at(tmp.path()), 1_000);
+        (10..20).for_each(|pid| process(pid, 7, 100));
+        let others = |w: &Witness| -> Vec<(i32, u64)> {
+            let others = w.evidence(Vec::new(), true).others;
+            let ticks = |s: f64| (s * ticks_per_second() as f64).round() as u64;
+            others.iter().map(|o| (o.pid, ticks(o.cpu_s))).collect()
+        };
+        witness.find();
+        assert_eq!(others(&witness), []);
+        process(11, 7, 105);
+        process(30, 1_200, 3);
+        witness.find();
+        assert_eq!(others(&witness), [(11, 5), (30, 3)]);
+        process(12, 7, 107);
+        witness.find();
+        assert_eq!(others(&witness), [(12, 7), (11, 5), (30, 3)]);
     }
 
     #[test]
