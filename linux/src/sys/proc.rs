@@ -284,7 +284,7 @@ impl Proc {
         /// Deeper than any tree of processes. Ids can change hands while this reads, so that a
         /// chain without end is conceivable.
         const DEPTH: usize = 256;
-        let parent = |&p: &Pid| self.process_stat(p).map(|s| s.ppid).filter(|p| p.0 > 1);
+        let parent = |&p: &Pid| self.process_stat(p).map(|s| s.ppid).filter(|p| p.0 > 0);
         std::iter::successors((pid.0 > 0).then_some(pid), parent).take(DEPTH)
     }
 
