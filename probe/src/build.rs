@@ -327,25 +327,40 @@ mod tests {
         assert_ne!(newer.file(&PROBE), first.file.file_name().unwrap().to_str().unwrap());
     }
 
+    /// A library that was built, and what builds it again.
+    fn built_in(dir: &Path) -> (Built, impl Fn() -> Built) {
+        let cache = dir.join("cache");
+        let path = mpicc(dir, "mpicc", "evenly_openmpi 4 1 4");
+        let compiler = Compiler::of(&Used::default(), Some(path.as_os_str())).unwrap();
+        let again = move || build(&PROBE, &compiler, &cache).unwrap();
+        (again(), again)
+    }
+
+    fn plant(at: &Path, mode: u32) {
+        fs::write(at, "planted").unwrap();
+        fs::set_permissions(at, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
     #[test]
     fn one_that_others_can_write_is_built_anew() {
         let dir = tempfile::tempdir().unwrap();
-        let cache = dir.path().join("cache");
-        let path = mpicc(dir.path(), "mpicc", "evenly_openmpi 4 1 4");
-        let compiler = Compiler::of(&Used::default(), Some(path.as_os_str())).unwrap();
-        let first = build(&PROBE, &compiler, &cache).unwrap();
-        let plant = |mode| {
-            fs::write(&first.file, "planted").unwrap();
-            fs::set_permissions(&first.file, fs::Permissions::from_mode(mode)).unwrap();
-        };
-        plant(0o775);
-        assert_eq!(build(&PROBE, &compiler, &cache).unwrap(), first);
+        let (first, again) = built_in(dir.path());
+        plant(&first.file, 0o775);
+        assert_eq!(again(), first);
         assert_eq!(fs::read_to_string(&first.file).unwrap(), "built\n");
-        if rustix::process::geteuid().is_root() {
-            plant(0o755);
-            std::os::unix::fs::chown(&first.file, Some(12_345), None).unwrap();
-            assert!(build(&PROBE, &compiler, &cache).unwrap().new);
+    }
+
+    #[test]
+    fn one_that_belongs_to_another_user_is_built_anew() {
+        if !rustix::process::geteuid().is_root() {
+            return evenly_testing::skip("root", "only root can give files to other users");
         }
+        let dir = tempfile::tempdir().unwrap();
+        let (first, again) = built_in(dir.path());
+        plant(&first.file, 0o755);
+        std::os::unix::fs::chown(&first.file, Some(12_345), None).unwrap();
+        assert!(again().new);
+        assert_eq!(fs::read_to_string(&first.file).unwrap(), "built\n");
     }
 
     #[test]

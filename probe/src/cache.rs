@@ -239,11 +239,15 @@ mod tests {
         refused(&room.path().join("dangling"), "cannot keep the probe in ");
     }
 
+    fn is_good(file: &Path) -> bool {
+        kept(file).is_some_and(|f| holds(f, b"bytes"))
+    }
+
     #[test]
-    fn a_file_is_used_by_its_content_owner_and_mode() {
+    fn a_file_is_used_by_its_content_and_mode() {
         let room = tempfile::tempdir().unwrap();
         let file = room.path().join("file");
-        let good = || kept(&file).is_some_and(|f| holds(f, b"bytes"));
+        let good = || is_good(&file);
         assert!(!good());
         for (content, is) in [(&b"bytes"[..], true), (b"other", false), (b"byte", false)] {
             fs::write(&file, content).unwrap();
@@ -261,11 +265,19 @@ mod tests {
         fs::rename(&file, &moved).unwrap();
         symlink(&moved, &file).unwrap();
         assert!(!good());
-        if geteuid().is_root() {
-            fs::rename(&moved, &file).unwrap();
-            assert!(good());
-            chown(&file, Some(OTHER), None).unwrap();
-            assert!(!good());
+    }
+
+    #[test]
+    fn a_file_of_another_user_is_not_used() {
+        if !geteuid().is_root() {
+            return evenly_testing::skip("root", "only root can give files to other users");
         }
+        let room = tempfile::tempdir().unwrap();
+        let file = room.path().join("file");
+        fs::write(&file, "bytes").unwrap();
+        mode(&file, 0o755);
+        assert!(is_good(&file));
+        chown(&file, Some(OTHER), None).unwrap();
+        assert!(!is_good(&file));
     }
 }

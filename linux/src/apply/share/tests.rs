@@ -136,37 +136,60 @@ fn the_journal_alone_undoes_it_but_not_the_programs_own_wish() {
     assert_eq!(scene.now().nice, 11);
 }
 
+/// What the mechanism gives is taken back by itself, and by the journal alone.
+fn given_and_taken_back(way: Way, weight: f64) {
+    let scene = Scene::new();
+    let before = scene.now();
+    let mut shares = ThreadShares::new(way, scene.journal.clone());
+    for by_journal in [false, true] {
+        shares.set(scene.entity(), weight).unwrap();
+        assert_ne!(scene.now(), before);
+        if by_journal {
+            assert_eq!(scene.undo().restored, 1);
+        } else {
+            shares.restore(scene.entity()).unwrap();
+        }
+        assert_eq!(scene.now(), before);
+    }
+}
+
 #[test]
-fn slice_and_classes_are_given_and_taken_back_by_mechanism_and_by_journal() {
-    let mut ways = vec![Way::Batch];
-    if sched::base_slice().is_some() {
-        ways.push(Way::Slice);
+fn the_batch_class_is_given_and_taken_back_by_mechanism_and_by_journal() {
+    given_and_taken_back(Way::Batch, 0.003);
+}
+
+#[test]
+fn a_slice_is_given_and_taken_back_by_mechanism_and_by_journal() {
+    if sched::base_slice().is_none() {
+        return evenly_testing::skip("sched-slice", "the kernel does not report slices");
     }
-    if may_all(&Proc::default()) {
-        ways.push(Way::Idle);
-        if let Ok(most) = realtime_share(&Real::default())
-            && round_robin(&Real::default()).missing.is_none()
-        {
-            ways.push(Way::RoundRobin(most));
+    given_and_taken_back(Way::Slice, 0.003);
+}
+
+#[test]
+fn the_idle_class_is_given_and_taken_back_by_mechanism_and_by_journal() {
+    if may_nice() {
+        given_and_taken_back(Way::Idle, 0.003);
+    }
+}
+
+/// What a raised thread may get. None, a skip, where none can be raised.
+fn most_of_raised() -> Option<f64> {
+    let real = Real::default();
+    let missing = round_robin(&real).missing.map(|missing| missing.why);
+    match missing.map_or_else(|| realtime_share(&real), Err) {
+        Ok(most) => Some(most),
+        Err(why) => {
+            evenly_testing::skip("realtime", why);
+            None
         }
     }
-    for way in ways {
-        let scene = Scene::new();
-        let before = scene.now();
-        let mut shares = ThreadShares::new(way, scene.journal.clone());
-        let weight = if matches!(way, Way::RoundRobin(_)) { 30.0 } else { 0.003 };
-        for by_journal in [false, true] {
-            shares.set(scene.entity(), weight).unwrap();
-            let changed = scene.now();
-            assert_ne!(changed, before, "{way:?}");
-            if by_journal {
-                assert_eq!(scene.undo().restored, 1, "{way:?}");
-            } else {
-                shares.restore(scene.entity()).unwrap();
-            }
-            assert_eq!(scene.now(), before, "{way:?}");
-        }
-    }
+}
+
+#[test]
+fn round_robin_is_given_and_taken_back_by_mechanism_and_by_journal() {
+    let Some(most) = most_of_raised() else { return };
+    given_and_taken_back(Way::RoundRobin(most), 30.0);
 }
 
 #[test]
@@ -195,10 +218,7 @@ fn two_mechanisms_on_one_thread_are_both_undone() {
 
 #[test]
 fn a_raised_thread_falls_back_when_its_time_is_over() {
-    let Ok(most) = realtime_share(&Real::default()) else { return };
-    if let Some(missing) = round_robin(&Real::default()).missing {
-        return evenly_testing::skip("realtime", missing.why);
-    }
+    let Some(most) = most_of_raised() else { return };
     let scene = Scene::new();
     let before = scene.now();
     let mut shares = ThreadShares::new(Way::RoundRobin(most), scene.journal.clone());
