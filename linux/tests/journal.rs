@@ -211,51 +211,78 @@ fn a_killed_balancer_is_undone_by_its_guardian() {
     until("the guardian ends", || has_ended(scene.guardian));
 }
 
-/// Ways in which a state directory is lost.
-const LOSSES: [fn(&Path); 3] = [
-    |dir| fs::remove_dir_all(dir).unwrap(),
-    |dir| {
+/// A state directory that is lost.
+fn the_guardian_needs_no_name_of_the_journal(lose: fn(&Path)) {
+    let Some(mut scene) = Scene::new(true) else { return };
+    lose(scene.dir.path());
+    scene.balancer.kill();
+    until("the masks are back", || scene.all_threads_have(&scene.original));
+    until("the guardian ends", || has_ended(scene.guardian));
+}
+
+/// With a balancer that has made its journal anew, because the state directory was lost.
+fn with_a_new_journal(lose: fn(&Path)) -> Option<Scene> {
+    let scene = Scene::with(&[HEARTBEATS, KEEPS_JOURNAL])?;
+    lose(scene.dir.path());
+    until("the journal is made anew", || {
+        scene.dir.path().exists() && !scene.dir.journals().unwrap().is_empty()
+    });
+    Some(scene)
+}
+
+fn a_journal_that_was_made_anew_is_that_of_the_guardian(lose: fn(&Path)) {
+    let Some(mut scene) = with_a_new_journal(lose) else { return };
+    scene.balancer.kill();
+    scene.wait_for_guardian();
+    assert!(scene.all_threads_have(&scene.original));
+}
+
+fn a_journal_that_was_made_anew_is_that_of_restore(lose: fn(&Path)) {
+    let Some(mut scene) = with_a_new_journal(lose) else { return };
+    send(scene.guardian, Signal::KILL);
+    until("the guardian ends", || has_ended(scene.guardian));
+    scene.balancer.kill();
+    assert!(scene.all_threads_have(&scene.pinned));
+    let fates = restore::restore_all(&scene.dir, None, false).unwrap();
+    let [(_, Fate::Restored(report))] = &fates[..] else { panic!("{fates:?}") };
+    assert_eq!(report.restored, scene.threads());
+    assert!(scene.all_threads_have(&scene.original));
+    assert!(scene.dir.journals().unwrap().is_empty());
+}
+
+/// The tests of each way in which a state directory is lost.
+macro_rules! losses {
+    ($($module:ident: $lose:expr),* $(,)?) => {
+        $(mod $module {
+            use super::*;
+
+            const LOSE: fn(&Path) = $lose;
+
+            #[test]
+            fn the_guardian_needs_no_name_of_the_journal() {
+                super::the_guardian_needs_no_name_of_the_journal(LOSE);
+            }
+
+            #[test]
+            fn a_journal_that_was_made_anew_is_that_of_the_guardian() {
+                super::a_journal_that_was_made_anew_is_that_of_the_guardian(LOSE);
+            }
+
+            #[test]
+            fn a_journal_that_was_made_anew_is_that_of_restore() {
+                super::a_journal_that_was_made_anew_is_that_of_restore(LOSE);
+            }
+        })*
+    };
+}
+
+losses! {
+    removed: |dir| fs::remove_dir_all(dir).unwrap(),
+    removed_and_made: |dir| {
         fs::remove_dir_all(dir).unwrap();
         fs::create_dir(dir).unwrap();
     },
-    |dir| fs::rename(dir, dir.with_file_name("moved")).unwrap(),
-];
-
-#[test]
-fn the_guardian_needs_no_name_of_the_journal() {
-    for lose in LOSSES {
-        let Some(mut scene) = Scene::new(true) else { return };
-        lose(scene.dir.path());
-        scene.balancer.kill();
-        until("the masks are back", || scene.all_threads_have(&scene.original));
-        until("the guardian ends", || has_ended(scene.guardian));
-    }
-}
-
-#[test]
-fn a_journal_that_was_made_anew_is_that_of_the_guardian_and_of_restore() {
-    for lose in LOSSES {
-        for both in [false, true] {
-            let Some(mut scene) = Scene::with(&[HEARTBEATS, KEEPS_JOURNAL]) else { return };
-            lose(scene.dir.path());
-            until("the journal is made anew", || {
-                scene.dir.path().exists() && !scene.dir.journals().unwrap().is_empty()
-            });
-            if both {
-                send(scene.guardian, Signal::KILL);
-                until("the guardian ends", || has_ended(scene.guardian));
-            }
-            scene.balancer.kill();
-            if both {
-                assert!(scene.all_threads_have(&scene.pinned));
-                let fates = restore::restore_all(&scene.dir, None, false).unwrap();
-                let [(_, Fate::Restored(report))] = &fates[..] else { panic!("{fates:?}") };
-                assert_eq!(report.restored, scene.threads());
-            }
-            scene.wait_for_guardian();
-            assert!(scene.all_threads_have(&scene.original));
-        }
-    }
+    moved: |dir| fs::rename(dir, dir.with_file_name("moved")).unwrap(),
 }
 
 /// A guardian that takes nothing any more must not undo later what an old journal says.

@@ -1,6 +1,6 @@
-//! Promises P4 and P5 for every mechanism that discovery knows, by one table: what is changed is in the journal
-//! before, and is undone by the balancer itself, by its guardian where the balancer is killed, and by
-//! `evenly restore` where both were.
+//! Promises P4 and P5 for every mechanism that discovery knows, a test for each promise and mechanism: what is
+//! changed is in the journal before, and is undone by the balancer itself, by its guardian where the balancer is
+//! killed, and by `evenly restore` where both were.
 //!
 //! Threads, control groups and masks are real. Frequencies, energy preferences, caches and memory bandwidth are
 //! those of trees of files, also where this machine has them: its own are no business of a test. The test program
@@ -26,7 +26,7 @@ use evenly_linux::restore::{self, Fate};
 use evenly_linux::share::groups::{Kind, Parent};
 use evenly_linux::share::sched::{self, Scheduling};
 use evenly_linux::share::{
-    CpuSettings, GroupShares, Real, Resctrl, Resource, Setting, ShareMechanism, Target,
+    CpuSettings, GroupShares, Offer, Real, Resctrl, Resource, Setting, ShareMechanism, Target,
     ThreadShares, Way, files, offers,
 };
 use evenly_model::{CpuId, CpuSet, Pid, ThreadId, Tid};
@@ -49,8 +49,6 @@ const TREE: &str = "EVENLY_TEST_TREE";
 const MECHANISM: &str = "EVENLY_TEST_MECHANISM";
 /// A balancer that has no guardian, and dies at its first change.
 const DIES: &str = "EVENLY_TEST_DIES";
-/// Where only some mechanisms are to be tested: their names, with commas.
-const ONLY: &str = "EVENLY_TEST_ONLY";
 
 /// A thread of the trees with resctrl.
 const FAKE_THREAD: i32 = 70;
@@ -157,7 +155,7 @@ impl Means {
                 let cpu = affinity::get(Tid(pid.0)).unwrap().first().unwrap();
                 Self::Place(Box::new(machine), threads, cpu)
             }
-            other => panic!("{other}: a mechanism without a row of this table"),
+            other => panic!("{other}: a mechanism without a row"),
         }
     }
 
@@ -186,7 +184,7 @@ impl Means {
 /// Groups have the name of the process that made them: tests that are balancers themselves take turns.
 static BALANCER: Mutex<()> = Mutex::new(());
 
-/// A row of the table: a mechanism, and what shows what it has changed.
+/// A mechanism, and what shows what it has changed.
 struct Row {
     name: &'static str,
     /// The tree of files that it acts upon, where it is not the machine.
@@ -199,46 +197,117 @@ impl Row {
     }
 }
 
-/// Every mechanism that discovery knows and that can be had here; a skip for each that cannot.
-fn table() -> Vec<Row> {
-    let speeds = include_str!("captured/cpufreq-pstate.txt");
-    let divided = include_str!("captured/resctrl-mb.txt");
-    let only = env::var(ONLY).ok();
-    let wanted =
-        |name: &str| only.as_ref().is_none_or(|only| only.split(',').any(|one| one == name));
-    let mut rows = Vec::new();
-    for o in offers(&Real::default()).into_iter().filter(|o| wanted(o.name)) {
-        let (tree, key) = match o.name {
-            // No machine lets one process set another's.
-            "smt-priority" => continue,
-            "frequency" | "energy-preference" => (Some(captured::written(speeds)), ""),
-            "cache" | "memory-bandwidth" => {
-                let tree = captured::written(divided);
-                let kernel = Kernel(tree.path().to_owned());
-                fs::write(kernel.mount().join("tasks"), "").unwrap();
-                kernel.thread(FAKE_THREAD, FAKE_THREAD);
-                (Some(tree), "")
-            }
-            "placement" => {
-                let own = affinity::get(Tid(0)).unwrap();
-                if own.len() < 2 {
-                    evenly_testing::skip("two-cpus", format!("only the CPUs {own} can be used"));
-                    continue;
-                }
-                (None, "")
-            }
-            "slice" => (None, "sched-slice"),
-            "nice" | "idle" => (None, "privileged-nice"),
-            "round-robin" => (None, "realtime"),
-            "cpu.shares" | "cpu.weight" => (None, "own-cgroup"),
-            _ => (None, ""),
-        };
-        match o.missing.filter(|_| tree.is_none()) {
-            Some(missing) => evenly_testing::skip(key, missing.why),
-            None => rows.push(Row { name: o.name, tree }),
+/// The two that give weights to control groups, of which a machine has the one or the other.
+const GROUPS: [&str; 2] = ["cpu.shares", "cpu.weight"];
+
+/// None, a skip, where the mechanism cannot be had here.
+fn row(name: &str) -> Option<Row> {
+    let is_it = |o: &Offer| o.name == name || (name == "control group" && GROUPS.contains(&o.name));
+    let offer = offers(&Real::default()).into_iter().find(is_it).unwrap();
+    let name = offer.name;
+    let tree = match name {
+        "frequency" | "energy-preference" => {
+            captured::written(include_str!("captured/cpufreq-pstate.txt"))
         }
-    }
-    rows
+        "cache" | "memory-bandwidth" => {
+            let tree = captured::written(include_str!("captured/resctrl-mb.txt"));
+            let kernel = Kernel(tree.path().to_owned());
+            fs::write(kernel.mount().join("tasks"), "").unwrap();
+            kernel.thread(FAKE_THREAD, FAKE_THREAD);
+            tree
+        }
+        _ => return is_there(&offer).then_some(Row { name, tree: None }),
+    };
+    Some(Row { name, tree: Some(tree) })
+}
+
+/// Whether a mechanism works on this machine; if not, a skip.
+fn is_there(offer: &Offer) -> bool {
+    let own = affinity::get(Tid(0)).unwrap();
+    let (key, why) = match (offer.name, &offer.missing) {
+        ("placement", _) if own.len() < 2 => {
+            ("two-cpus", format!("only the CPUs {own} can be used"))
+        }
+        (_, None) => return true,
+        (name, Some(missing)) => {
+            let key = match name {
+                "slice" => "sched-slice",
+                "nice" | "idle" => "privileged-nice",
+                "round-robin" => "realtime",
+                "cpu.shares" | "cpu.weight" => "own-cgroup",
+                other => other,
+            };
+            (key, missing.why.clone())
+        }
+    };
+    evenly_testing::skip(key, why);
+    false
+}
+
+/// The tests of each mechanism.
+macro_rules! mechanisms {
+    ($($module:ident: $name:literal),* $(,)?) => {
+        $(mod $module {
+            fn with(promise: fn(&super::Row)) {
+                if let Some(row) = super::row($name) {
+                    promise(&row);
+                }
+            }
+
+            #[test]
+            fn a_change_is_in_the_journal_before_it_is_made() {
+                with(super::a_change_is_in_the_journal_before_it_is_made);
+            }
+
+            #[test]
+            fn what_cannot_be_journalled_is_not_done() {
+                with(super::what_cannot_be_journalled_is_not_done);
+            }
+
+            #[test]
+            fn a_balancer_undoes_what_it_did_and_so_does_its_end() {
+                with(super::a_balancer_undoes_what_it_did_and_so_does_its_end);
+            }
+
+            #[test]
+            fn a_killed_balancer_is_undone_by_its_guardian() {
+                with(super::a_killed_balancer_is_undone_by_its_guardian);
+            }
+
+            #[test]
+            fn when_both_are_killed_restore_undoes_it() {
+                with(super::when_both_are_killed_restore_undoes_it);
+            }
+        })*
+
+        const MECHANISMS: &[&str] = &[$($name),*];
+    };
+}
+
+mechanisms! {
+    nice: "nice",
+    slice: "slice",
+    batch: "batch",
+    idle: "idle",
+    round_robin: "round-robin",
+    control_group: "control group",
+    placement: "placement",
+    cache: "cache",
+    memory_bandwidth: "memory-bandwidth",
+    frequency: "frequency",
+    energy_preference: "energy-preference",
+}
+
+#[test]
+fn every_mechanism_that_discovery_knows_has_its_tests() {
+    let mut known: Vec<&str> = offers(&Real::default()).iter().map(|o| o.name).collect();
+    // No machine lets one process set another's.
+    known.retain(|name| *name != "smt-priority" && !GROUPS.contains(name));
+    known.push("control group");
+    known.sort_unstable();
+    let mut tested = MECHANISMS.to_vec();
+    tested.sort_unstable();
+    assert_eq!(known, tested);
 }
 
 /// How a thread is scheduled, where it may run, and in which control group it is.
@@ -387,36 +456,27 @@ fn holds_the_undo(view: &JournalView, row: &Row, before: &Seen, first: Pid) -> b
 }
 
 /// P4: what is found after an end at the very moment of the first change, whatever that is.
-#[test]
-fn a_change_is_in_the_journal_before_it_is_made() {
-    for row in table() {
-        let mut scene = Scene::new(&row, true);
-        let said = scene.balancer.reply();
-        if said != "ready" {
-            return evenly_testing::skip("seccomp", format!("no filter of system calls: {said}"));
-        }
-        let status = scene.balancer.child.wait().unwrap();
-        assert_eq!(
-            status.signal(),
-            Some(libc::SIGSYS),
-            "{}: it changed nothing: {status}",
-            row.name
-        );
-        let journals = scene.dir.journals().unwrap();
-        let view = JournalView::open(&journals[0]).unwrap();
-        let (before, first) = (&scene.before, scene.program.pid());
-        assert!(holds_the_undo(&view, &row, before, first), "{}: {view:?}", row.name);
-        assert_eq!(scene.seen(), scene.before, "{}", row.name);
-        // Nothing was done, so nothing is undone.
-        assert!(restore::left_on(&scene.dir, &row.real()).is_empty(), "{}", row.name);
-        restore::restore_all_on(&scene.dir, None, false, &row.real()).unwrap();
-        scene.check();
+fn a_change_is_in_the_journal_before_it_is_made(row: &Row) {
+    let mut scene = Scene::new(row, true);
+    let said = scene.balancer.reply();
+    if said != "ready" {
+        return evenly_testing::skip("seccomp", format!("no filter of system calls: {said}"));
     }
+    let status = scene.balancer.child.wait().unwrap();
+    assert_eq!(status.signal(), Some(libc::SIGSYS), "{}: it changed nothing: {status}", row.name);
+    let journals = scene.dir.journals().unwrap();
+    let view = JournalView::open(&journals[0]).unwrap();
+    let (before, first) = (&scene.before, scene.program.pid());
+    assert!(holds_the_undo(&view, row, before, first), "{}: {view:?}", row.name);
+    assert_eq!(scene.seen(), scene.before, "{}", row.name);
+    // Nothing was done, so nothing is undone.
+    assert!(restore::left_on(&scene.dir, &row.real()).is_empty(), "{}", row.name);
+    restore::restore_all_on(&scene.dir, None, false, &row.real()).unwrap();
+    scene.check();
 }
 
 /// P4: where there is no room in the journal nothing may be changed.
-#[test]
-fn what_cannot_be_journalled_is_not_done() {
+fn what_cannot_be_journalled_is_not_done(row: &Row) {
     let _turn = BALANCER.lock().unwrap_or_else(PoisonError::into_inner);
     let tmp = tempfile::tempdir().unwrap();
     let dir = StateDir::at(&tmp.path().join("state")).unwrap();
@@ -429,38 +489,33 @@ fn what_cannot_be_journalled_is_not_done() {
     assert!((1..).any(|_: u8| journal.about_to_make_groups(&parent).is_err()));
     let program = Helper::program();
     let process = Process::find(&Proc::default(), program.pid()).unwrap();
-    for row in table() {
-        let before = Seen::of(&row, process.pid, Process::own().pid);
-        let mut means = Means::of(row.name, &journal, process, &row.real());
-        assert!(means.change().is_err(), "{}", row.name);
-        assert_eq!(Seen::of(&row, process.pid, Process::own().pid), before, "{}", row.name);
-    }
+    let before = Seen::of(row, process.pid, Process::own().pid);
+    let mut means = Means::of(row.name, &journal, process, &row.real());
+    assert!(means.change().is_err(), "{}", row.name);
+    assert_eq!(Seen::of(row, process.pid, Process::own().pid), before, "{}", row.name);
 }
 
-#[test]
-fn a_balancer_undoes_what_it_did_and_so_does_its_end() {
+fn a_balancer_undoes_what_it_did_and_so_does_its_end(row: &Row) {
     let _turn = BALANCER.lock().unwrap_or_else(PoisonError::into_inner);
     let program = Helper::program();
     let process = Process::find(&Proc::default(), program.pid()).unwrap();
-    for row in table() {
-        let tmp = tempfile::tempdir().unwrap();
-        let dir = StateDir::at(&tmp.path().join("state")).unwrap();
-        let journal = Arc::new(Journal::create(&dir, Some(process)).unwrap());
-        let seen = || Seen::of(&row, process.pid, Process::own().pid);
-        let before = seen();
-        let mut means = Means::of(row.name, &journal, process, &row.real());
-        means.change().unwrap();
-        assert!(seen().differs_from(&before), "{}: {:?}", row.name, seen());
-        means.undo();
-        assert_eq!(seen(), before, "{}", row.name);
-        // At the end of a run whatever is left is undone by the journal, and that is finished.
-        means.change().unwrap();
-        assert!(seen().differs_from(&before), "{}: {:?}", row.name, seen());
-        let report = restore::end_on(&journal, &row.real()).unwrap();
-        assert!(report.is_complete(), "{}: {report:?}", row.name);
-        assert_eq!(seen(), before, "{}", row.name);
-        assert!(dir.journals().unwrap().is_empty(), "{}", row.name);
-    }
+    let tmp = tempfile::tempdir().unwrap();
+    let dir = StateDir::at(&tmp.path().join("state")).unwrap();
+    let journal = Arc::new(Journal::create(&dir, Some(process)).unwrap());
+    let seen = || Seen::of(row, process.pid, Process::own().pid);
+    let before = seen();
+    let mut means = Means::of(row.name, &journal, process, &row.real());
+    means.change().unwrap();
+    assert!(seen().differs_from(&before), "{}: {:?}", row.name, seen());
+    means.undo();
+    assert_eq!(seen(), before, "{}", row.name);
+    // At the end of a run whatever is left is undone by the journal, and that is finished.
+    means.change().unwrap();
+    assert!(seen().differs_from(&before), "{}: {:?}", row.name, seen());
+    let report = restore::end_on(&journal, &row.real()).unwrap();
+    assert!(report.is_complete(), "{}: {report:?}", row.name);
+    assert_eq!(seen(), before, "{}", row.name);
+    assert!(dir.journals().unwrap().is_empty(), "{}", row.name);
 }
 
 /// A process that the program has started, which would outlive it.
@@ -473,55 +528,49 @@ impl Drop for Child {
 }
 
 /// P5; threads and processes that the program creates have inherited what their creator was given.
-#[test]
-fn a_killed_balancer_is_undone_by_its_guardian() {
-    for row in table() {
-        let (mut scene, guardian) = Scene::changed(&row);
-        let created: Tid = Tid(scene.program.ask("thread").parse().unwrap());
-        let child = Child(Pid(scene.program.ask("process").parse().unwrap()));
-        scene.balancer.kill();
-        until("the journal is removed", || scene.dir.journals().unwrap().is_empty());
-        let own = scene.before.threads[&scene.program.pid().0].clone();
-        for tid in [created, Tid(child.0.0)] {
-            assert_eq!(held(tid), Some((tid.0, own.clone())), "{}", row.name);
-        }
-        scene.before.threads.insert(created.0, own);
-        scene.check();
-        until("the guardian ends", || has_ended(guardian));
+fn a_killed_balancer_is_undone_by_its_guardian(row: &Row) {
+    let (mut scene, guardian) = Scene::changed(row);
+    let created: Tid = Tid(scene.program.ask("thread").parse().unwrap());
+    let child = Child(Pid(scene.program.ask("process").parse().unwrap()));
+    scene.balancer.kill();
+    until("the journal is removed", || scene.dir.journals().unwrap().is_empty());
+    let own = scene.before.threads[&scene.program.pid().0].clone();
+    for tid in [created, Tid(child.0.0)] {
+        assert_eq!(held(tid), Some((tid.0, own.clone())), "{}", row.name);
     }
+    scene.before.threads.insert(created.0, own);
+    scene.check();
+    until("the guardian ends", || has_ended(guardian));
 }
 
 /// P5, and what is reported before anything is undone.
-#[test]
-fn when_both_are_killed_restore_undoes_it() {
-    for row in table() {
-        let (mut scene, guardian) = Scene::changed(&row);
-        assert!(restore::left_on(&scene.dir, &row.real()).is_empty(), "{}: it lives", row.name);
-        send(guardian, Signal::KILL);
-        until("the guardian ends", || has_ended(guardian));
-        scene.balancer.kill();
-        assert!(scene.seen().differs_from(&scene.before), "{}", row.name);
-        let left = restore::left_on(&scene.dir, &row.real());
-        assert!(scene.seen().differs_from(&scene.before), "{}: it was only looked at", row.name);
-        let fates = restore::restore_all_on(&scene.dir, None, false, &row.real()).unwrap();
-        let [(_, Fate::Restored(report))] = &fates[..] else { panic!("{}: {fates:?}", row.name) };
-        assert!(report.is_complete(), "{}: {report:?}", row.name);
-        assert_eq!((report.foreign, report.shares.foreign), (0, 0), "{}: {report:?}", row.name);
-        let done = |r: &restore::RestoreReport| {
-            [r.restored, r.shares.restored, r.shares.groups, r.shares.settings]
-        };
-        let [left] = &left[..] else { panic!("{}: {left:?}", row.name) };
-        assert_eq!(left.evenly.pid, scene.balancer.pid(), "{}", row.name);
-        assert_eq!(done(&left.report), done(report), "{}", row.name);
-        let threads = if row.tree.is_some() { 1 } else { scene.before.threads.len() };
-        assert_eq!(done(report).iter().sum::<usize>(), threads, "{}: {report:?}", row.name);
-        scene.check();
-    }
+fn when_both_are_killed_restore_undoes_it(row: &Row) {
+    let (mut scene, guardian) = Scene::changed(row);
+    assert!(restore::left_on(&scene.dir, &row.real()).is_empty(), "{}: it lives", row.name);
+    send(guardian, Signal::KILL);
+    until("the guardian ends", || has_ended(guardian));
+    scene.balancer.kill();
+    assert!(scene.seen().differs_from(&scene.before), "{}", row.name);
+    let left = restore::left_on(&scene.dir, &row.real());
+    assert!(scene.seen().differs_from(&scene.before), "{}: it was only looked at", row.name);
+    let fates = restore::restore_all_on(&scene.dir, None, false, &row.real()).unwrap();
+    let [(_, Fate::Restored(report))] = &fates[..] else { panic!("{}: {fates:?}", row.name) };
+    assert!(report.is_complete(), "{}: {report:?}", row.name);
+    assert_eq!((report.foreign, report.shares.foreign), (0, 0), "{}: {report:?}", row.name);
+    let done = |r: &restore::RestoreReport| {
+        [r.restored, r.shares.restored, r.shares.groups, r.shares.settings]
+    };
+    let [left] = &left[..] else { panic!("{}: {left:?}", row.name) };
+    assert_eq!(left.evenly.pid, scene.balancer.pid(), "{}", row.name);
+    assert_eq!(done(&left.report), done(report), "{}", row.name);
+    let threads = if row.tree.is_some() { 1 } else { scene.before.threads.len() };
+    assert_eq!(done(report).iter().sum::<usize>(), threads, "{}: {report:?}", row.name);
+    scene.check();
 }
 
 #[test]
 fn what_the_program_set_itself_is_left_by_the_guardian() {
-    let Some(row) = table().into_iter().find(|row| row.name == "nice") else { return };
+    let Some(row) = row("nice") else { return };
     let (mut scene, _) = Scene::changed(&row);
     let leader = scene.program.pid().0;
     sched::set_nice(Tid(leader), 7).unwrap();

@@ -78,7 +78,7 @@ fn one(lab: &mut Lab, program: &str, test: &str) {
     assert!(output_text.contains(" 1 passed; 0 failed;"), "{output_text}");
 }
 
-/// What is given of shares and undone, all tests of it, inside of a group.
+/// What is given of shares and undone, inside of a group: all tests of these mechanisms.
 fn shares(lab: &mut Lab, inside: &str, user: &str, lacks: &str) {
     let files = [".", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control"];
     let files = files.map(|f| format!("{GROUP}/{f}")).join(" ");
@@ -88,13 +88,13 @@ fn shares(lab: &mut Lab, inside: &str, user: &str, lacks: &str) {
         group => format!("echo $$ >{group}/cgroup.procs; "),
     };
     let command = format!(
-        "export EVENLY_NO_SKIP=1 EVENLY_MAY_SKIP={lacks} EVENLY_TEST_ONLY=nice,idle,cpu.weight; \
-         {enter}{user} /tests/shares --include-ignored --test-threads=1"
+        "export EVENLY_NO_SKIP=1 EVENLY_MAY_SKIP={lacks}; {enter}{user} /tests/shares \
+         --include-ignored --test-threads=1 nice:: idle:: control_group:: what_the_program_set"
     );
     let output = run(lab, &command);
     let (output_text, said) = (output.text(), String::from_utf8_lossy(&output.stderr));
     assert!(
-        output.status == 0 && output_text.contains(" 7 passed;"),
+        output.status == 0 && output_text.contains(" 16 passed;"),
         "{command}: {output_text}\n{said}"
     );
     // As it was: no group is left, no controller on, no threaded subtree.
