@@ -390,15 +390,24 @@ fn nested(mut p: Watched, end: Activity, kept: bool) {
     p.ends_well();
 }
 
+fn by_libgomp(what: &str) -> Watched {
+    Watched::start(Calls::None, Command::new(built("regions", "gcc", &["-fopenmp"])).arg(what))
+}
+
 #[test]
 fn regions_of_libgomp() {
-    let start = |what| {
-        Watched::start(Calls::None, Command::new(built("regions", "gcc", &["-fopenmp"])).arg(what))
-    };
-    regions(start("regions"), RegionEnd);
-    nested(start("nested"), RegionEnd, false);
-    // One of those who wait executes the task, and computes meanwhile.
-    let mut p = start("tasks");
+    regions(by_libgomp("regions"), RegionEnd);
+}
+
+#[test]
+fn nested_regions_of_libgomp() {
+    nested(by_libgomp("nested"), RegionEnd, false);
+}
+
+/// One of those who wait executes the task, and computes meanwhile.
+#[test]
+fn tasks_of_libgomp() {
+    let mut p = by_libgomp("tasks");
     p.until("task");
     p.expect(vec![Computing, RegionEnd, RegionEnd]);
     p.go();
@@ -406,8 +415,12 @@ fn regions_of_libgomp() {
     p.expect(vec![Computing, Outside, Outside]);
     p.go();
     p.ends_well();
-    // Who waits for tasks of others, then for a group of them, and in between executes some.
-    let mut p = start("taskwait");
+}
+
+/// Who waits for tasks of others, then for a group of them, and in between executes some.
+#[test]
+fn tasks_of_libgomp_that_are_waited_for() {
+    let mut p = by_libgomp("taskwait");
     for step in ["wait", "group"] {
         p.until(step);
         p.expect(vec![Computing, Lock, RegionEnd]);
@@ -418,8 +431,12 @@ fn regions_of_libgomp() {
     p.go();
     let (status, said) = p.end();
     assert!(status.success() && said == "sum 4950\n", "{status} {said}");
-    // Of loops of tasks nothing is known, and no thread is reported as waiting.
-    let mut p = start("taskloop");
+}
+
+/// Of these nothing is known, and no thread is reported as waiting.
+#[test]
+fn loops_of_tasks_of_libgomp() {
+    let mut p = by_libgomp("taskloop");
     p.until("loop");
     p.expect(vec![Computing; 3]);
     p.go();
@@ -436,22 +453,33 @@ fn a_module_with_libgomp_of_its_own() {
     regions(Watched::start(Calls::None, command.arg(module).arg("regions")), RegionEnd);
 }
 
+/// None, a skip, without the compiler that has this runtime.
+fn by_libomp(what: &str) -> Option<Watched> {
+    has("clang").then(|| {
+        let program = built("regions", "clang", &["-fopenmp"]);
+        Watched::start(Calls::None, Command::new(program).arg(what))
+    })
+}
+
 #[test]
 #[ignore = "needs clang: ./dev test --all"]
 fn regions_of_libomp() {
-    if !has("clang") {
-        return;
-    }
-    let start = |what| {
-        Watched::start(
-            Calls::None,
-            Command::new(built("regions", "clang", &["-fopenmp"])).arg(what),
-        )
-    };
-    regions(start("regions"), Barrier);
-    nested(start("nested"), Barrier, true);
-    // One of those who wait executes the task, and computes meanwhile.
-    let mut p = start("tasks");
+    let Some(p) = by_libomp("regions") else { return };
+    regions(p, Barrier);
+}
+
+#[test]
+#[ignore = "needs clang: ./dev test --all"]
+fn nested_regions_of_libomp() {
+    let Some(p) = by_libomp("nested") else { return };
+    nested(p, Barrier, true);
+}
+
+/// One of those who wait executes the task, and computes meanwhile.
+#[test]
+#[ignore = "needs clang: ./dev test --all"]
+fn tasks_of_libomp() {
+    let Some(mut p) = by_libomp("tasks") else { return };
     p.until("task");
     p.expect(vec![Computing, Barrier, Barrier]);
     p.go();
@@ -460,18 +488,21 @@ fn regions_of_libomp() {
     p.ends_well();
 }
 
-/// A thread that dies of its own fault while others wait at the end of a region.
+/// A thread dies of its own fault while others wait at the end of a region.
+fn crash_is_its_own(p: Watched) {
+    let (status, said) = p.end();
+    assert_eq!((status.signal(), said.as_str()), (Some(11), ""));
+}
+
 #[test]
-fn a_crash_in_a_region_is_the_programs_own() {
-    for compiler in ["gcc", "clang"] {
-        if !has(compiler) {
-            continue;
-        }
-        let mut command = Command::new(built("regions", compiler, &["-fopenmp"]));
-        let p = Watched::start(Calls::None, command.arg("crash"));
-        let (status, said) = p.end();
-        assert_eq!((status.signal(), said.as_str()), (Some(11), ""), "{compiler}");
-    }
+fn a_crash_in_a_region_of_libgomp_is_the_programs_own() {
+    crash_is_its_own(by_libgomp("crash"));
+}
+
+#[test]
+fn a_crash_in_a_region_of_libomp_is_the_programs_own() {
+    let Some(p) = by_libomp("crash") else { return };
+    crash_is_its_own(p);
 }
 
 /// Two threads of a rank wait in MPI at the same time, each in a line of its own.
