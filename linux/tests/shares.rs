@@ -387,9 +387,12 @@ struct Scene<'r> {
 
 impl<'r> Scene<'r> {
     fn new(row: &'r Row, dies: bool) -> Self {
+        Self::of(Helper::program(), row, dies)
+    }
+
+    fn of(program: Helper, row: &'r Row, dies: bool) -> Self {
         let tmp = tempfile::tempdir().unwrap();
         let dir = StateDir::at(&tmp.path().join("state")).unwrap();
-        let program = Helper::program();
         let mut command = role_command("balancer");
         command.env(STATE, dir.path()).env(TARGET, program.pid().to_string());
         command.env(MECHANISM, row.name);
@@ -406,7 +409,11 @@ impl<'r> Scene<'r> {
 
     /// With a guardian, which is notified, once everything is changed.
     fn changed(row: &'r Row) -> (Self, Pid) {
-        let mut scene = Self::new(row, false);
+        Self::changed_of(Helper::program(), row)
+    }
+
+    fn changed_of(program: Helper, row: &'r Row) -> (Self, Pid) {
+        let mut scene = Self::of(program, row, false);
         let guardian = Pid(scene.balancer.reply().parse().unwrap());
         let seen = scene.seen();
         assert!(seen.differs_from(&scene.before), "{}: {seen:?}", row.name);
@@ -529,14 +536,17 @@ impl Drop for Child {
 
 /// P5; threads and processes that the program creates have inherited what their creator was given.
 fn a_killed_balancer_is_undone_by_its_guardian(row: &Row) {
-    let (mut scene, guardian) = Scene::changed(row);
+    its_guardian_undoes_it(Scene::changed(row));
+}
+
+fn its_guardian_undoes_it((mut scene, guardian): (Scene<'_>, Pid)) {
     let created: Tid = Tid(scene.program.ask("thread").parse().unwrap());
     let child = Child(Pid(scene.program.ask("process").parse().unwrap()));
     scene.balancer.kill();
     until("the journal is removed", || scene.dir.journals().unwrap().is_empty());
     let own = scene.before.threads[&scene.program.pid().0].clone();
     for tid in [created, Tid(child.0.0)] {
-        assert_eq!(held(tid), Some((tid.0, own.clone())), "{}", row.name);
+        assert_eq!(held(tid), Some((tid.0, own.clone())), "{}", scene.row.name);
     }
     scene.before.threads.insert(created.0, own);
     scene.check();
@@ -566,6 +576,17 @@ fn when_both_are_killed_restore_undoes_it(row: &Row) {
     let threads = if row.tree.is_some() { 1 } else { scene.before.threads.len() };
     assert_eq!(done(report).iter().sum::<usize>(), threads, "{}: {report:?}", row.name);
     scene.check();
+}
+
+/// To what a raised thread creates the kernel gives the nice value 0.
+#[test]
+fn what_a_raised_thread_of_a_nice_program_creates_gets_its_nice_value_back() {
+    let Some(row) = row("round-robin") else { return };
+    let program = Helper::program();
+    for tid in Proc::default().threads(program.pid()) {
+        sched::set_nice(tid, 13).unwrap();
+    }
+    its_guardian_undoes_it(Scene::changed_of(program, &row));
 }
 
 #[test]

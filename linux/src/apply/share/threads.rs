@@ -8,6 +8,9 @@
 //! # Known gaps
 //! Between reading how a thread is scheduled and setting it the program may set it itself; that is
 //! then overwritten. A nice value is set by a call of its own that touches nothing else.
+//!
+//! What a raised thread creates meanwhile gets the nice value 0 from the kernel, where the program has a higher one.
+//! The guardian and `evenly restore` give it back; when the time of the raised thread is over it stays.
 
 use super::weights::{
     Bounds, ShareError, ShareMechanism, Steps, Target, nice_of_weight, weight_of_nice,

@@ -165,12 +165,13 @@ impl Work<'_> {
                     continue;
                 }
                 let Ok(found) = sched::get(tid) else { continue };
-                let older = self.records.iter().filter(|r| {
+                let mut older = self.records.iter().filter(|r| {
                     ancestors.contains(&r.tgid)
                         && r.id != id
                         && (r.id.start <= id.start || tid.0 == process.0)
                 });
-                if let Some(to) = back(&found, older) {
+                let to = back(&found, older.clone());
+                if let Some(to) = to.or_else(|| older.find_map(|r| before_reset(&found, r))) {
                     self.set(id, &found, &to, done, failed);
                 }
             }
@@ -248,6 +249,15 @@ fn back<'r>(
     (to != *found).then_some(to)
 }
 
+/// How a thread is to be scheduled that has the nice value 0 because the kernel gives it to those that a thread
+/// creates which was raised (SCHED_RESET_ON_FORK). None where that cannot be, or where 0 is the lower one: that a
+/// program may have chosen without privileges.
+fn before_reset(found: &Scheduling, r: &SchedulingRecord) -> Option<Scheduling> {
+    let raised = r.set.iter().any(|s| s.reset_on_fork && !s.is_fair()) && r.original.is_fair();
+    let reset = found.is_fair() && found.nice == 0 && r.original.nice > 0;
+    (raised && reset).then_some(Scheduling { nice: r.original.nice, ..*found })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -305,5 +315,26 @@ mod tests {
         };
         assert_eq!(of(raised, &record(normal(2), &[raised])), Some(normal(2)));
         assert_eq!(of(normal(2), &record(normal(2), &[normal(2), raised])), None);
+    }
+
+    #[test]
+    fn what_a_raised_thread_creates_gets_the_nice_value_that_the_kernel_took_from_it() {
+        let raised = |nice| Scheduling {
+            policy: sched::ROUND_ROBIN,
+            priority: 1,
+            reset_on_fork: true,
+            ..normal(nice)
+        };
+        let of_raised = |found, nice| before_reset(&found, &record(normal(nice), &[raised(nice)]));
+        assert_eq!(of_raised(normal(0), 10), Some(normal(10)));
+        let batch = |nice| Scheduling { policy: sched::BATCH, ..normal(nice) };
+        assert_eq!(of_raised(batch(0), 10), Some(batch(10)));
+        // What the program set, or may have set.
+        assert_eq!(of_raised(normal(3), 10), None);
+        assert_eq!(of_raised(normal(0), -10), None);
+        assert_eq!(of_raised(normal(0), 0), None);
+        assert_eq!(of_raised(raised(0), 10), None);
+        // None was raised.
+        assert_eq!(before_reset(&normal(0), &record(normal(10), &[batch(10)])), None);
     }
 }
