@@ -2,6 +2,8 @@
 #![allow(dead_code, unreachable_pub, reason = "shared by several tests")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+pub mod watched;
+
 use evenly_probe::load::Calls;
 use evenly_probe::mpi::Flavour;
 use std::collections::HashMap;
