@@ -18,7 +18,8 @@ use evenly_linux::machine::{LinuxMachine, Masks, Source};
 use evenly_linux::proc::Proc;
 use evenly_linux::restore::{self, Fate};
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
-use helpers::{Helper, ROLE, has_ended, kill_at_a_change, program, role_command, send, until};
+use evenly_testing::wait_until;
+use helpers::{Helper, ROLE, has_ended, kill_at_a_change, program, role_command, send};
 use rustix::process::{Signal, kill_process_group};
 use std::env;
 use std::fs;
@@ -168,7 +169,7 @@ impl Scene {
 
     /// Waits until the guardian has done its duty: it removes the journal as its last act.
     fn wait_for_guardian(&self) {
-        until("the journal is removed", || self.dir.journals().unwrap().is_empty());
+        wait_until("the journal is removed", || self.dir.journals().unwrap().is_empty());
     }
 }
 
@@ -208,7 +209,7 @@ fn a_killed_balancer_is_undone_by_its_guardian() {
     scene.balancer.kill();
     scene.wait_for_guardian();
     assert!(scene.all_threads_have(&scene.original));
-    until("the guardian ends", || has_ended(scene.guardian));
+    wait_until("the guardian ends", || has_ended(scene.guardian));
 }
 
 /// A state directory that is lost.
@@ -216,15 +217,15 @@ fn the_guardian_needs_no_name_of_the_journal(lose: fn(&Path)) {
     let Some(mut scene) = Scene::new(true) else { return };
     lose(scene.dir.path());
     scene.balancer.kill();
-    until("the masks are back", || scene.all_threads_have(&scene.original));
-    until("the guardian ends", || has_ended(scene.guardian));
+    wait_until("the masks are back", || scene.all_threads_have(&scene.original));
+    wait_until("the guardian ends", || has_ended(scene.guardian));
 }
 
 /// With a balancer that has made its journal anew, because the state directory was lost.
 fn with_a_new_journal(lose: fn(&Path)) -> Option<Scene> {
     let scene = Scene::with(&[HEARTBEATS, KEEPS_JOURNAL])?;
     lose(scene.dir.path());
-    until("the journal is made anew", || {
+    wait_until("the journal is made anew", || {
         scene.dir.path().exists() && !scene.dir.journals().unwrap().is_empty()
     });
     Some(scene)
@@ -240,7 +241,7 @@ fn a_journal_that_was_made_anew_is_that_of_the_guardian(lose: fn(&Path)) {
 fn a_journal_that_was_made_anew_is_that_of_restore(lose: fn(&Path)) {
     let Some(mut scene) = with_a_new_journal(lose) else { return };
     send(scene.guardian, Signal::KILL);
-    until("the guardian ends", || has_ended(scene.guardian));
+    wait_until("the guardian ends", || has_ended(scene.guardian));
     scene.balancer.kill();
     assert!(scene.all_threads_have(&scene.pinned));
     let fates = restore::restore_all(&scene.dir, None, false).unwrap();
@@ -295,7 +296,7 @@ fn a_guardian_that_cannot_be_given_a_new_journal_is_replaced() {
     let first = Pid(guardian.id().unwrap() as i32);
     assert_eq!(guardian.keep_journal().unwrap(), None);
     send(first, Signal::STOP);
-    until("it has stopped", || {
+    wait_until("it has stopped", || {
         Proc::default().process_stat(first).is_some_and(|s| s.state == b'T')
     });
     // The kernel keeps only so many messages for one that does not receive.
@@ -316,7 +317,7 @@ fn a_guardian_that_cannot_be_given_a_new_journal_is_replaced() {
 fn when_both_are_killed_restore_undoes_it() {
     let Some(mut scene) = Scene::new(true) else { return };
     send(scene.guardian, Signal::KILL);
-    until("the guardian ends", || has_ended(scene.guardian));
+    wait_until("the guardian ends", || has_ended(scene.guardian));
     scene.balancer.kill();
     assert!(scene.all_threads_have(&scene.pinned));
     // Of another evenly.
@@ -367,7 +368,7 @@ fn exec_by_a_thread_that_is_not_the_leader() {
     affinity::set(Tid(scene.program.pid().0), &scene.original).unwrap();
     scene.program.ask("exec");
     let proc = Proc::default();
-    until("the program is sleep", || {
+    wait_until("the program is sleep", || {
         proc.process_stat(scene.program.pid()).is_some_and(|s| s.comm.as_slice() == b"sleep")
     });
     assert!(scene.all_threads_have(&scene.pinned));
@@ -380,12 +381,12 @@ fn exec_by_a_thread_that_is_not_the_leader() {
 fn a_stopped_balancer_is_released_and_places_again_when_continued() {
     let Some(mut scene) = Scene::new(true) else { return };
     scene.balancer.signal(Signal::STOP);
-    until("the threads are released", || scene.all_threads_have(&scene.original));
+    wait_until("the threads are released", || scene.all_threads_have(&scene.original));
     let path = scene.journal();
     // Raised before the first mask and after the last.
-    until("the release is over", || JournalView::open(&path).unwrap().header.released == 2);
+    wait_until("the release is over", || JournalView::open(&path).unwrap().header.released == 2);
     scene.balancer.signal(Signal::CONT);
-    until("the threads are placed again", || scene.all_threads_have(&scene.pinned));
+    wait_until("the threads are placed again", || scene.all_threads_have(&scene.pinned));
     scene.balancer.kill();
     scene.wait_for_guardian();
     assert!(scene.all_threads_have(&scene.original));
@@ -397,8 +398,8 @@ fn a_balancer_without_heartbeats_is_released_once() {
     let path = scene.journal();
     // It lives, and places again what was released; but without a new heartbeat the guardian
     // does not start a fight.
-    until("the release is over", || JournalView::open(&path).unwrap().header.released == 2);
-    until("the threads are placed again", || scene.all_threads_have(&scene.pinned));
+    wait_until("the release is over", || JournalView::open(&path).unwrap().header.released == 2);
+    wait_until("the threads are placed again", || scene.all_threads_have(&scene.pinned));
 }
 
 #[test]
@@ -520,7 +521,7 @@ fn a_killed_guardian_is_noticed_and_replaced() {
     let journal = Arc::new(Journal::create(&StateDir::at(tmp.path()).unwrap(), None).unwrap());
     let guardian = guard(&journal);
     send(Pid(guardian.id().unwrap() as i32), Signal::KILL);
-    until("evenly notices", || !guardian.is_alive());
+    wait_until("evenly notices", || !guardian.is_alive());
     let first = Pid(guardian.id().unwrap() as i32);
     assert!(guardian.renew().unwrap());
     let second = Pid(guardian.id().unwrap() as i32);
@@ -570,7 +571,7 @@ fn a_living_evenly_is_seen_by_others_and_released_only_by_force() {
     scene.balancer.signal(Signal::STOP);
     // It may be about to place a thread until it has really stopped.
     let balancer = scene.balancer.pid();
-    until("it has stopped", || proc.process_stat(balancer).is_some_and(|s| s.state == b'T'));
+    wait_until("it has stopped", || proc.process_stat(balancer).is_some_and(|s| s.state == b'T'));
     let stands_still = || journal::others(&scene.dir, &proc).unwrap()[0].stands_still;
     assert!(stands_still());
     let path = scene.journal();
@@ -579,8 +580,8 @@ fn a_living_evenly_is_seen_by_others_and_released_only_by_force() {
     assert!(scene.all_threads_have(&scene.original));
     assert!(JournalView::open(&path).unwrap().header.released >= 2);
     scene.balancer.signal(Signal::CONT);
-    until("the threads are placed again", || scene.all_threads_have(&scene.pinned));
-    until("it is seen at work again", || {
+    wait_until("the threads are placed again", || scene.all_threads_have(&scene.pinned));
+    wait_until("it is seen at work again", || {
         !journal::others(&scene.dir, &proc).unwrap()[0].stands_still
     });
     scene.balancer.kill();

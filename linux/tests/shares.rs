@@ -30,8 +30,9 @@ use evenly_linux::share::{
     ThreadShares, Way, files, offers,
 };
 use evenly_model::{CpuId, CpuSet, Pid, ThreadId, Tid};
+use evenly_testing::wait_until;
 use fake_resctrl::Kernel;
-use helpers::{Helper, ROLE, has_ended, kill_at_a_change, program, role_command, send, until};
+use helpers::{Helper, ROLE, has_ended, kill_at_a_change, program, role_command, send};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::env;
@@ -543,14 +544,14 @@ fn its_guardian_undoes_it((mut scene, guardian): (Scene<'_>, Pid)) {
     let created: Tid = Tid(scene.program.ask("thread").parse().unwrap());
     let child = Child(Pid(scene.program.ask("process").parse().unwrap()));
     scene.balancer.kill();
-    until("the journal is removed", || scene.dir.journals().unwrap().is_empty());
+    wait_until("the journal is removed", || scene.dir.journals().unwrap().is_empty());
     let own = scene.before.threads[&scene.program.pid().0].clone();
     for tid in [created, Tid(child.0.0)] {
         assert_eq!(held(tid), Some((tid.0, own.clone())), "{}", scene.row.name);
     }
     scene.before.threads.insert(created.0, own);
     scene.check();
-    until("the guardian ends", || has_ended(guardian));
+    wait_until("the guardian ends", || has_ended(guardian));
 }
 
 /// P5, and what is reported before anything is undone.
@@ -558,7 +559,7 @@ fn when_both_are_killed_restore_undoes_it(row: &Row) {
     let (mut scene, guardian) = Scene::changed(row);
     assert!(restore::left_on(&scene.dir, &row.real()).is_empty(), "{}: it lives", row.name);
     send(guardian, Signal::KILL);
-    until("the guardian ends", || has_ended(guardian));
+    wait_until("the guardian ends", || has_ended(guardian));
     scene.balancer.kill();
     assert!(scene.seen().differs_from(&scene.before), "{}", row.name);
     let left = restore::left_on(&scene.dir, &row.real());
@@ -596,7 +597,7 @@ fn what_the_program_set_itself_is_left_by_the_guardian() {
     let leader = scene.program.pid().0;
     sched::set_nice(Tid(leader), 7).unwrap();
     scene.balancer.kill();
-    until("the journal is removed", || scene.dir.journals().unwrap().is_empty());
+    wait_until("the journal is removed", || scene.dir.journals().unwrap().is_empty());
     for (tid, held) in scene.seen().threads {
         let expected = if tid == leader { 7 } else { scene.before.threads[&tid].0.nice };
         assert_eq!(held.0.nice, expected, "{tid}");

@@ -5,6 +5,7 @@
 
 mod wrapped;
 
+use evenly_testing::{wait_for_ok, wait_until};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::ffi::OsStr;
 use std::fs;
@@ -16,20 +17,8 @@ use std::process::{Child, Command, Stdio};
 use std::ptr;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use wrapped::{command, supervised};
-
-/// Only a hang lasts as long as this.
-const DEADLINE: Duration = Duration::from_secs(60);
-
-#[track_caller]
-fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < DEADLINE, "waited in vain until {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
 
 /// Kills what a failed test would leave.
 struct Cleanup(Vec<i32>);
@@ -56,12 +45,9 @@ impl Log {
 
     #[track_caller]
     fn wait_for(&self, line: &str) {
-        let start = Instant::now();
-        while self.count(line) == 0 {
-            let late = start.elapsed() > DEADLINE;
-            assert!(!late, "waited in vain for '{line}' after {:?}", self.lines());
-            thread::sleep(Duration::from_millis(5));
-        }
+        wait_for_ok(&format!("'{line}'"), || {
+            if self.count(line) > 0 { Ok(()) } else { Err(format!("{:?}", self.lines())) }
+        });
     }
 
     /// The id of a listener that has got ready.
@@ -412,12 +398,10 @@ impl Terminal {
 
     #[track_caller]
     fn wait_for(&mut self, text: &str) {
-        let start = Instant::now();
-        while !self.text().contains(text) {
-            let late = start.elapsed() > DEADLINE;
-            assert!(!late, "waited in vain for '{text}'; the screen shows:\n{}", self.text());
-            thread::sleep(Duration::from_millis(5));
-        }
+        wait_for_ok(&format!("'{text}' on the screen"), || {
+            let screen = self.text();
+            if screen.contains(text) { Ok(()) } else { Err(screen) }
+        });
     }
 }
 

@@ -6,10 +6,10 @@
 use evenly_linux::proc::{Stat, parse_schedstat, status_number};
 use evenly_linux::taskstats::{TaskStats, TaskStatsError};
 use evenly_model::{Nanos, Tid};
+use evenly_testing::wait_until;
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
 
 fn open() -> Option<TaskStats> {
     match TaskStats::open() {
@@ -30,14 +30,6 @@ fn schedstat(tid: Tid) -> (Nanos, Nanos) {
 
 fn own_tid() -> Tid {
     Tid(rustix::thread::gettid().as_raw_nonzero().get())
-}
-
-fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !condition() {
-        assert!(Instant::now() < deadline, "not within a minute: {what}");
-        std::thread::yield_now();
-    }
 }
 
 /// Both sources show the same counters, so a reading of one lies between two of the other.

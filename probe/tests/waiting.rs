@@ -12,6 +12,7 @@ use common::{built, has};
 use evenly_model::{Nanos, Pid};
 use evenly_probe::load::{Calls, keep, preload};
 use evenly_probe::waiting::{Activity, Mapping, Observed, Reader};
+use evenly_testing::wait_until;
 use rustix::fs::StatVfsMountFlags;
 use std::fs::{self, File, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -19,7 +20,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use Activity::{Barrier, Computing, Lock, Outside, RegionEnd};
 
@@ -30,14 +30,16 @@ fn steps(what: &str) -> Watched {
 
 /// How long those who wait have waited grows, and only theirs.
 fn grows(program: &mut Watched, seen: &[Observed]) {
-    std::thread::sleep(Duration::from_millis(20));
-    let later = program.read();
-    for o in seen.iter().filter(|o| o.activity != Computing) {
-        let l = later.iter().find(|l| l.tid == o.tid).unwrap();
-        let grown = (l.waited.0 + l.outside.0) - (o.waited.0 + o.outside.0);
-        assert!(grown >= 20_000_000, "{o:?} {l:?}");
-        assert_eq!((l.activity, l.since, l.waits), (o.activity, o.since, o.waits));
-    }
+    wait_until("those who wait are seen to wait on", || {
+        let later = program.read();
+        seen.iter().all(|o| {
+            let l = later.iter().find(|l| l.tid == o.tid).unwrap();
+            assert_eq!((l.activity, l.since, l.waits), (o.activity, o.since, o.waits));
+            let grown = (l.waited + l.outside) - (o.waited + o.outside);
+            assert!(o.activity != Computing || grown == Nanos::ZERO, "{o:?} {l:?}");
+            o.activity == Computing || grown >= Nanos::from_millis(20)
+        })
+    });
 }
 
 #[test]

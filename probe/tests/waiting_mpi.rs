@@ -5,15 +5,15 @@
 
 mod common;
 
-use common::watched::{PATIENCE, Watched, now};
+use common::watched::{Watched, now};
 use common::{as_root, built, calls_of, mpis};
 use evenly_probe::load::Calls;
 use evenly_probe::waiting::{Activity, Observed, Peer};
+use evenly_testing::wait_for_ok;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use Activity::{Collective, Computing, Mpi};
 
@@ -28,19 +28,15 @@ fn threads_of_a_rank_that_wait_at_the_same_time() {
         as_root(&mut command).args(["-n", "2"]).arg(program).arg("threads");
         let mut p = Watched::start(calls_of(mpi), &mut command);
         p.until("threads");
-        let began = Instant::now();
-        loop {
-            let mut seen = p.read();
-            seen.retain(|o| o.activity == Mpi && o.call() == Some("Recv"));
-            if let [a, b] = seen[..]
-                && a.pid == b.pid
-                && a.tid != b.tid
-            {
-                break;
+        wait_for_ok("two threads in Recv", || {
+            let all = p.read();
+            let receives = |o: &&Observed| o.activity == Mpi && o.call() == Some("Recv");
+            let seen: Vec<&Observed> = all.iter().filter(receives).collect();
+            match seen[..] {
+                [a, b] if a.pid == b.pid && a.tid != b.tid => Ok(()),
+                _ => Err(format!("{all:?}")),
             }
-            assert!(began.elapsed() < PATIENCE, "two threads in Recv expected: {:?}", p.read());
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        });
         p.go();
         p.ends_well();
     }
@@ -59,18 +55,14 @@ fn a_file_that_all_write() {
         let mut p = Watched::start(calls_of(mpi), &mut command);
         p.until("file");
         // Of MPICH setting the size does not wait.
-        let began = Instant::now();
-        loop {
+        wait_for_ok("one rank in File_...", || {
             let seen = p.read();
             let at_file = |o: &&Observed| {
                 o.activity == Collective && o.call().is_some_and(|call| call.starts_with("File_"))
             };
-            if seen.iter().filter(at_file).count() == 1 {
-                break;
-            }
-            assert!(began.elapsed() < PATIENCE, "one rank in File_... expected: {seen:?}");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+            let one = seen.iter().filter(at_file).count() == 1;
+            if one { Ok(()) } else { Err(format!("{seen:?}")) }
+        });
         p.go();
         p.ends_well();
     }
@@ -208,8 +200,7 @@ fn three_ranks(mpi: &str, command: &[&OsStr], seen: bool) {
 }
 
 fn wait_for(p: &mut Watched, step: &str, call: &str, peer: Option<Peer>) {
-    let began = Instant::now();
-    loop {
+    wait_for_ok(&format!("{step}: {call} for {peer:?}"), || {
         let seen = p.read();
         let mut of: Vec<_> = seen
             .iter()
@@ -218,12 +209,9 @@ fn wait_for(p: &mut Watched, step: &str, call: &str, peer: Option<Peer>) {
             .collect();
         of.sort_by_key(|o| o.0);
         let waits = |rank| (Some(rank), false, Some(call), peer);
-        if of == [(Some(0), true, None, None), waits(1), waits(2)] {
-            return;
-        }
-        assert!(began.elapsed() < PATIENCE, "{step}: {call} for {peer:?} expected: {of:?}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+        let expected = of == [(Some(0), true, None, None), waits(1), waits(2)];
+        if expected { Ok(()) } else { Err(format!("{of:?}")) }
+    });
 }
 
 /// The steps of two ranks, and who waits at each, if that is to be seen.
@@ -273,20 +261,17 @@ fn a_crash_in_a_call_of_mpi_is_the_programs_own() {
 /// Waits until one of two ranks is in this call, and the other computes. Threads that MPI starts for itself wait
 /// for conditions, or are not seen.
 fn ranks(p: &mut Watched, activity: Activity, call: &str) {
-    let (began, launcher) = (Instant::now(), p.child.id() as i32);
-    loop {
+    let launcher = p.child.id() as i32;
+    wait_for_ok(call, || {
         let mut seen = p.read();
         seen.retain(|o| o.pid.0 != launcher);
         let waits =
             |o: &Observed| o.tid.0 == o.pid.0 && o.activity == activity && o.call() == Some(call);
         let computing =
             seen.iter().filter(|o| o.tid.0 == o.pid.0 && o.activity == Computing).count();
-        if seen.iter().any(waits) && computing == 1 {
-            return;
-        }
-        assert!(began.elapsed() < PATIENCE, "{call} expected, and this is seen: {seen:?}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+        let expected = seen.iter().any(waits) && computing == 1;
+        if expected { Ok(()) } else { Err(format!("{seen:?}")) }
+    });
 }
 
 /// That the table has the right number of arguments for each call, and that those which say whom it waits for are

@@ -143,12 +143,11 @@ mod tests {
     fn each_cpu_is_measured_and_no_mask_is_changed() {
         let mine = affinity::get(Tid(0)).unwrap();
         let pace = Pace::of(mine.or(&CpuSet::single(CpuId(9_999))));
-        let known = (0..6_000).find_map(|_| {
-            std::thread::sleep(Duration::from_millis(10));
+        let known = evenly_testing::wait_for("all are measured", || {
             let known = pace.known();
             (known.len() == mine.len()).then_some(known)
         });
-        assert!(known.unwrap().values().all(|(mean, _)| *mean > 1_000.0));
+        assert!(known.values().all(|(mean, _)| *mean > 1_000.0));
         assert_eq!(affinity::get(Tid(0)).unwrap(), mine);
     }
 }

@@ -710,16 +710,14 @@ mod tests {
             std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
         let pid = Pid(child.id().cast_signed());
         let mut witness = Witness::new(pid);
-        let seen = (0..2_000).find_map(|_| {
+        let (t, e) = evenly_testing::wait_for("it computes for a while", || {
             witness.look()?;
-            std::thread::sleep(Duration::from_millis(10));
             let e = witness.evidence(Vec::new(), true);
             let t = e.threads.first()?.clone();
             (t.stay.ran_s > 0.05).then_some((t, e))
         });
         child.kill().unwrap();
         child.wait().unwrap();
-        let (t, e) = seen.unwrap();
         assert_eq!((t.pid, t.name.as_str()), (pid.0, "sh"));
         assert!(t.stay.present_s >= t.stay.ran_s * 0.9 && !t.mask.is_empty(), "{t:?}");
         assert_eq!((e.threads.len(), e.pid), (1, Some(pid.0)));

@@ -15,7 +15,6 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
 
 /// The role of a test program that was started by itself; it has a test `role` that takes it on.
 pub const ROLE: &str = "EVENLY_TEST_ROLE";
@@ -183,14 +182,6 @@ impl Drop for Helper {
 
 pub fn send(pid: Pid, signal: Signal) {
     kill_process(rustix::process::Pid::from_raw(pid.0).unwrap(), signal).unwrap();
-}
-
-pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !condition() {
-        assert!(Instant::now() < deadline, "waited in vain until {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// Whether it has ended; a zombie has.

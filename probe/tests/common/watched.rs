@@ -3,15 +3,12 @@
 use evenly_model::Nanos;
 use evenly_probe::load::{Calls, keep, preload};
 use evenly_probe::waiting::{Activity, Mapping, Observed, Reader};
+use evenly_testing::wait_for_ok;
 use rustix::time::{ClockId, clock_gettime};
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
-
-/// However busy the machine is.
-pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn now() -> Nanos {
     let t = clock_gettime(ClockId::Monotonic);
@@ -68,17 +65,12 @@ impl Watched {
     pub fn expect(&mut self, mut wanted: Vec<Activity>) -> Vec<Observed> {
         let order = |a: &Activity| a.word();
         wanted.sort_by_key(order);
-        let began = Instant::now();
-        loop {
+        wait_for_ok(&format!("{wanted:?}"), || {
             let seen = self.read();
             let mut found: Vec<Activity> = seen.iter().map(|o| o.activity).collect();
             found.sort_by_key(order);
-            if found == wanted {
-                return seen;
-            }
-            assert!(began.elapsed() < PATIENCE, "{wanted:?} expected, and this is seen: {seen:?}");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+            if found == wanted { Ok(seen) } else { Err(format!("{seen:?}")) }
+        })
     }
 
     pub fn end(mut self) -> (ExitStatus, String) {

@@ -13,10 +13,10 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// # Panics
 /// Where it does not come.
 #[track_caller]
-pub fn wait_for<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
-    match within(DEADLINE, look) {
-        Some(found) => found,
-        None => panic!("waited in vain: {what}"),
+pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    match within(DEADLINE, || look().ok_or(())) {
+        Ok(found) => found,
+        Err(()) => panic!("waited in vain: {what}"),
     }
 }
 
@@ -29,11 +29,23 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     wait_for(what, || condition().then_some(()));
 }
 
-fn within<T>(deadline: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+/// Waits until it is as expected. Where it does not become so, what was found instead last is said.
+///
+/// # Panics
+/// As [`wait_until`].
+#[track_caller]
+pub fn wait_for_ok<T>(what: &str, look: impl FnMut() -> Result<T, String>) -> T {
+    match within(DEADLINE, look) {
+        Ok(found) => found,
+        Err(instead) => panic!("waited in vain: {what}; found: {instead}"),
+    }
+}
+
+fn within<T, E>(deadline: Duration, mut look: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     let began = Instant::now();
     loop {
         let found = look();
-        if found.is_some() || began.elapsed() > deadline {
+        if found.is_ok() || began.elapsed() > deadline {
             return found;
         }
         thread::sleep(PAUSE);
@@ -57,6 +69,11 @@ mod tests {
 
     #[test]
     fn what_does_not_come_is_given_up() {
-        assert_eq!(within(Duration::from_millis(2), || None::<u8>), None);
+        let mut looks = 0;
+        let found: Result<(), u32> = within(Duration::from_millis(2), || {
+            looks += 1;
+            Err(looks)
+        });
+        assert_eq!(found, Err(looks));
     }
 }

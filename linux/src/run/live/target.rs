@@ -124,7 +124,6 @@ fn flags(stat: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::journal::Process;
-    use std::time::Duration;
 
     fn check(pid: i32, others: &[Other]) -> Result<(), TargetError> {
         check_target_is_free(&Proc::default(), Pid(pid), others)
@@ -175,10 +174,9 @@ mod tests {
         let balanced = Err(TargetError::Balanced { pid: Pid(pid), by: Pid(1) });
         assert_eq!(check(pid, &[other(1, pid)]), balanced);
         child.kill().unwrap();
-        let deadline = std::time::Instant::now() + Duration::from_secs(60);
-        while check(pid, &[]) != Err(TargetError::Ended(Pid(pid))) {
-            assert!(std::time::Instant::now() < deadline);
-        }
+        evenly_testing::wait_until("it has ended", || {
+            check(pid, &[]) == Err(TargetError::Ended(Pid(pid)))
+        });
         child.wait().unwrap();
     }
 

@@ -25,12 +25,11 @@ impl Shell {
     }
 
     fn wait_until_asleep_as(&self, wanted: impl Fn(&[String]) -> bool) {
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
         let asleep = || Proc::default().thread_stat(self.id.tid).is_some_and(|s| s.state == b'S');
-        while !(wanted(&self.command_line()) && asleep()) {
-            assert!(std::time::Instant::now() < deadline, "{:?}", self.command_line());
-            std::thread::yield_now();
-        }
+        evenly_testing::wait_for_ok("it sleeps as another program", || {
+            let line = self.command_line();
+            if wanted(&line) && asleep() { Ok(()) } else { Err(format!("{line:?}")) }
+        });
     }
 
     /// Has it become the next program.
