@@ -16,6 +16,7 @@ use evenly_linux::affinity;
 use evenly_linux::journal::{JournalView, StateDir, others};
 use evenly_linux::proc::{Proc, status_field};
 use evenly_model::{CpuSet, Pid, Tid};
+pub use evenly_testing::{wait_for, wait_until};
 pub use processes::descendants;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -24,9 +25,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
-
-pub const DEADLINE: Duration = Duration::from_secs(180);
 
 /// Where `evenly` and the workload programs are, on a machine where they cannot be built: the lab
 /// runs these tests in its guests.
@@ -63,23 +61,6 @@ pub fn workload(name: &str) -> String {
         dir
     });
     dir.join(name).display().to_string()
-}
-
-/// Waits until there is something.
-pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + DEADLINE;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < end, "waited in vain: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Waits until it is true.
-pub fn wait_until(what: &str, mut look: impl FnMut() -> bool) {
-    wait_for(what, || look().then_some(()));
 }
 
 pub fn cpus(list: &str) -> CpuSet {

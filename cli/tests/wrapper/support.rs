@@ -1,6 +1,7 @@
 //! The tool in a room of its own, and the workloads.
 
 use crate::processes;
+pub(crate) use evenly_testing::wait_until;
 use rustix::process::{Pid as Id, Signal, kill_process};
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -10,7 +11,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Only a hang lasts as long as this.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
@@ -151,15 +152,6 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 
 pub(crate) fn stderr(output: &Output) -> String {
     text(&output.stderr)
-}
-
-#[track_caller]
-pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < DEADLINE, "waited in vain until {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// Whether this test can run; if not, it is skipped.
