@@ -1,17 +1,21 @@
 //! One page about a recording: who ran where, progress, speeds, decisions, summary.
 //!
+//! The page itself is in `templates/`, where all text is escaped; the code here computes what goes
+//! into it and draws.
+//!
 //! Invariant: the page is complete in itself. It loads nothing, runs no script, and its size does
 //! not grow with the length of the recording past a few megabytes.
 
 use crate::lanes::{self, LEFT, TimeAxis};
 use crate::reader::Recording;
-use crate::summary;
+use crate::summary::Summary;
 use crate::timeline::{Cast, Timeline};
+use askama::Template;
 use evenly_draw::{COLOURS, escape};
 use evenly_engine::{Event, PointRecord};
-use evenly_model::{Nanos, counted};
+use evenly_model::{CpuId, DomainId, Nanos, counted};
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 /// Width of the drawings.
 const WIDTH: f64 = 1_100.0;
@@ -27,54 +31,116 @@ const MAX_CURVES: usize = 32;
 /// Stretches into which a curve is summed up, each with its least and greatest value.
 const CURVE_SLOTS: usize = 500;
 
+/// How text gets into a template (named in `askama.toml`).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AsInPictures;
+
+impl askama::filters::Escaper for AsInPictures {
+    fn write_escaped_str<W: Write>(&self, mut to: W, text: &str) -> fmt::Result {
+        to.write_str(&escape(text))
+    }
+}
+
+/// The page.
+#[derive(Debug, Template)]
+#[template(path = "page.html")]
+struct Page {
+    title: String,
+    drawing_style: String,
+    facts: String,
+    warnings: Vec<String>,
+    summary: Summary,
+    /// None where no thread ran.
+    places: Option<Places>,
+    progress: Chart,
+    speeds: Chart,
+    decisions: Decisions,
+    notes: Notes,
+}
+
+/// A picture in the page. Its body is SVG.
+#[derive(Debug, Template)]
+#[template(path = "drawing.html")]
+struct Drawing {
+    label: &'static str,
+    height: f64,
+    body: String,
+}
+
+/// Who ran where.
+#[derive(Debug)]
+struct Places {
+    drawing: Drawing,
+    paused: bool,
+    /// Where a row has too many spans: how many are too many, and the time that is one instead.
+    summed_up: Option<(usize, Nanos)>,
+    cpus_left_out: usize,
+}
+
+/// Curves over time.
+#[derive(Debug, Template)]
+#[template(path = "chart.html")]
+struct Chart {
+    /// None where there are no values.
+    drawing: Option<Drawing>,
+    /// The number of curves, where only their range is drawn.
+    too_many: Option<usize>,
+}
+
+/// The moves.
+#[derive(Debug)]
+struct Decisions {
+    count: String,
+    failed: usize,
+    rows: Vec<Decision>,
+    left_out: usize,
+}
+
+/// One move.
+#[derive(Debug)]
+struct Decision {
+    at: String,
+    domain: DomainId,
+    point: u64,
+    thread: String,
+    from: CpuId,
+    to: CpuId,
+    why: String,
+}
+
+/// When something was said, and what.
+#[derive(Debug)]
+struct Notes {
+    rows: Vec<(String, String)>,
+    left_out: usize,
+}
+
 /// Makes the page.
 #[must_use]
 pub fn export(recording: &Recording) -> String {
     let cast = Cast::of(recording);
     let timeline = Timeline::of(recording, &cast);
     let command = recording.header.command.join(" ");
-    let title = if command.is_empty() { "evenly report".to_owned() } else { command };
-    let mut page = format!(
-        r#"<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1"><meta name="color-scheme" content="light dark"><title>{} - evenly</title><style>{}{}</style></head><body>
-<h1>{}</h1>
-"#,
-        escape(&title),
-        PAGE_STYLE,
-        evenly_draw::style(),
-        escape(&title),
-    );
-    facts(&mut page, recording, &timeline);
-    warnings(&mut page, recording);
-    summary::summary(&mut page, recording, &cast);
-    who_ran_where(&mut page, &timeline, &cast);
-    progress(&mut page, recording, &cast, timeline.end);
-    speeds(&mut page, recording, timeline.end);
-    decisions(&mut page, recording, &cast);
-    notes(&mut page, recording);
-    page.push_str("</body></html>\n");
-    page
+    let page = Page {
+        title: if command.is_empty() { "evenly report".to_owned() } else { command },
+        drawing_style: evenly_draw::style(),
+        facts: facts(recording, &timeline),
+        warnings: warnings(recording),
+        summary: Summary::of(recording, &cast),
+        places: who_ran_where(&timeline, &cast),
+        progress: progress(recording, &cast, timeline.end),
+        speeds: speeds(recording, timeline.end),
+        decisions: decisions(recording, &cast),
+        notes: notes(recording),
+    };
+    let mut out = String::new();
+    // Writing to a string does not fail. A template comes without its last end of line.
+    let _ = page.render_into(&mut out);
+    out.push('\n');
+    out
 }
 
-const PAGE_STYLE: &str = "\
-:root{color-scheme:light dark}\
-body{font:15px/1.45 system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;max-width:1140px;\
-margin:1.5rem auto;padding:0 1rem;color:#222;background:#fff}\
-h1{font-size:1.35rem;margin:0 0 .3rem;overflow-wrap:anywhere}h2{font-size:1.1rem;margin:1.6rem 0 .3rem}\
-p{margin:.3rem 0}.quiet{color:#666;font-size:.87rem}\
-.warn{border-left:4px solid #d55e00;padding:.2rem .7rem;margin:.6rem 0}\
-svg{width:100%;height:auto;display:block}\
-table{border-collapse:collapse;font-size:.87rem;font-variant-numeric:tabular-nums}\
-th,td{text-align:left;padding:.15rem .9rem .15rem 0;vertical-align:top;border-bottom:1px solid #e2e5e8}\
-td.n,th.n{text-align:right}.verdict{font-size:1.05rem;font-weight:600;margin:.4rem 0 .5rem}\
-.facts th{font-weight:400;color:#666;white-space:nowrap}td{overflow-wrap:anywhere}\
-.scroll{max-height:30rem;overflow:auto}.scroll th{position:sticky;top:0;background:#fff}\
-pre{font-size:.82rem;overflow:auto;margin:.2rem 0}summary{cursor:pointer}\
-@media(prefers-color-scheme:dark){body,.scroll th{color:#e4e6e8;background:#15181b}\
-.quiet,.facts th{color:#9aa0a6}\
-th,td{border-color:#343a40}}";
-
-fn facts(page: &mut String, recording: &Recording, timeline: &Timeline) {
+fn facts(recording: &Recording, timeline: &Timeline) -> String {
     let h = &recording.header;
     let mut parts = Vec::new();
     if h.started_unix_ms > 0 && h.started_unix_ms < 253_402_300_800_000 {
@@ -88,10 +154,10 @@ fn facts(page: &mut String, recording: &Recording, timeline: &Timeline) {
     let tables = h.settings.iter().chain(&h.host).map(|(k, v)| format!("{k} {v}"));
     parts.extend(tables);
     parts.push(format!("evenly {}", h.evenly));
-    let _ = writeln!(page, r#"<p class="quiet">{}</p>"#, escape(&parts.join(" \u{b7} ")));
+    parts.join(" \u{b7} ")
 }
 
-fn warnings(page: &mut String, recording: &Recording) {
+fn warnings(recording: &Recording) -> Vec<String> {
     let mut said = Vec::new();
     if recording.end.is_none() {
         said.push(
@@ -117,30 +183,13 @@ fn warnings(page: &mut String, recording: &Recording) {
             recording.unknown_lines
         ));
     }
-    for text in said {
-        let _ = writeln!(page, r#"<p class="warn">{}</p>"#, escape(&text));
-    }
+    said
 }
 
-fn svg(page: &mut String, height: f64, label: &str, body: &str) {
-    let _ = writeln!(
-        page,
-        r#"<svg role="img" aria-label="{}" viewBox="0 0 {WIDTH:.0} {height:.0}">{body}</svg>"#,
-        escape(label)
-    );
-}
-
-fn who_ran_where(page: &mut String, timeline: &Timeline, cast: &Cast) {
-    page.push_str("<h2>Who ran where</h2>\n");
+fn who_ran_where(timeline: &Timeline, cast: &Cast) -> Option<Places> {
     if timeline.rows.values().all(Vec::is_empty) {
-        page.push_str("<p class=\"quiet\">No thread was seen running.</p>\n");
-        return;
+        return None;
     }
-    page.push_str(
-        "<p class=\"quiet\">One row a CPU. The height of a colour is the thread's share of the CPU \
-         time; what stays empty the program did not use. A thread is shown on the CPU where it was \
-         found at the end of each period. Point at a colour for its thread.</p>\n",
-    );
     let axis = TimeAxis { end: timeline.end, width: WIDTH };
     let rows = timeline.rows.len().clamp(1, lanes::MAX_ROWS);
     let most = MAX_SPANS_PER_ROW.min(MAX_SPANS / rows);
@@ -150,23 +199,16 @@ fn who_ran_where(page: &mut String, timeline: &Timeline, cast: &Cast) {
     let names: Vec<String> = cast.actors.iter().map(|a| a.label()).collect();
     let bottom = 10.0 + panel.height + 38.0;
     let legend = lanes::legend(&mut body, &names, WIDTH, bottom);
-    svg(page, bottom + legend, "which thread ran on which CPU over time", &(grid + &body));
-    if !timeline.paused.is_empty() {
-        page.push_str(
-            "<p class=\"quiet\">Red bars above: balancing was paused, to measure its effect.</p>\n",
-        );
-    }
-    if panel.summed {
-        let _ = writeln!(
-            page,
-            "<p class=\"quiet\">There is more than can be drawn: rows with more than {most} spans \
-             are summed up in slots of {}.</p>",
-            Nanos(timeline.end / most.max(1) as u64)
-        );
-    }
-    if panel.rows_left_out > 0 {
-        let _ = writeln!(page, "<p class=\"quiet\">{} CPUs more.</p>", panel.rows_left_out);
-    }
+    Some(Places {
+        drawing: Drawing {
+            label: "which thread ran on which CPU over time",
+            height: bottom + legend,
+            body: grid + &body,
+        },
+        paused: !timeline.paused.is_empty(),
+        summed_up: panel.summed.then(|| (most, Nanos(timeline.end / most.max(1) as u64))),
+        cpus_left_out: panel.rows_left_out,
+    })
 }
 
 /// A curve: its name, its colour, its values over time with gaps.
@@ -184,7 +226,7 @@ fn points(recording: &Recording) -> impl Iterator<Item = &PointRecord> {
     })
 }
 
-fn progress(page: &mut String, recording: &Recording, cast: &Cast, end: u64) {
+fn progress(recording: &Recording, cast: &Cast, end: u64) -> Chart {
     let mut curves: BTreeMap<usize, Curve> = BTreeMap::new();
     for p in points(recording) {
         let mean = p.threads.iter().map(|t| t.progress as f64).sum::<f64>()
@@ -199,17 +241,11 @@ fn progress(page: &mut String, recording: &Recording, cast: &Cast, end: u64) {
             curve.values.push((p.at.0, (t.progress as f64 - mean) / 1e6));
         }
     }
-    page.push_str("<h2>Progress relative to the mean</h2>\n");
-    page.push_str(
-        "<p class=\"quiet\">CPU time received, in milliseconds ahead of (above 0) or behind (below \
-         0) the mean of the threads balanced together. The closer the curves, the more equal the \
-         progress.</p>\n",
-    );
     let curves: Vec<Curve> = curves.into_values().collect();
-    chart(page, &curves, end, "ms", None, "progress of the threads relative to their mean");
+    chart(&curves, end, "ms", None, "progress of the threads relative to their mean")
 }
 
-fn speeds(page: &mut String, recording: &Recording, end: u64) {
+fn speeds(recording: &Recording, end: u64) -> Chart {
     let mut curves: BTreeMap<u32, Curve> = BTreeMap::new();
     for p in points(recording) {
         for c in &p.cpus {
@@ -222,33 +258,26 @@ fn speeds(page: &mut String, recording: &Recording, end: u64) {
             curve.values.push((p.at.0, speed));
         }
     }
-    page.push_str("<h2>Speed of the CPUs</h2>\n");
-    page.push_str(
-        "<p class=\"quiet\">Share of the time in which its threads wanted the CPU that they got it: \
-         1 is a thread that has its CPU for itself.</p>\n",
-    );
     let mut curves: Vec<Curve> = curves.into_values().collect();
     for (i, curve) in curves.iter_mut().enumerate() {
         curve.colour = i % COLOURS;
     }
-    chart(page, &curves, end, "", Some((0.0, 1.0)), "speed of the CPUs over time");
+    chart(&curves, end, "", Some((0.0, 1.0)), "speed of the CPUs over time")
 }
 
 /// Draws curves, or where there are too many to tell apart the range in which they lie.
 fn chart(
-    page: &mut String,
     curves: &[Curve],
     end: u64,
     unit: &str,
     range: Option<(f64, f64)>,
-    label: &str,
-) {
+    label: &'static str,
+) -> Chart {
     const TOP: f64 = 10.0;
     const HEIGHT: f64 = 190.0;
     let finite = || curves.iter().flat_map(|c| &c.values).map(|v| v.1).filter(|v| v.is_finite());
     if finite().next().is_none() {
-        page.push_str("<p class=\"quiet\">Nothing was recorded of it.</p>\n");
-        return;
+        return Chart { drawing: None, too_many: None };
     }
     let (mut low, mut high) = range.unwrap_or((0.0, 0.0));
     for v in finite() {
@@ -284,24 +313,17 @@ fn chart(
         tick += step;
     }
     let mut bottom = TOP + HEIGHT + 38.0;
-    if curves.len() <= MAX_CURVES {
+    let too_many = (curves.len() > MAX_CURVES).then_some(curves.len());
+    if too_many.is_some() {
+        draw_range(&mut body, curves, axis, y);
+    } else {
         for curve in curves {
             draw_curve(&mut body, curve, axis, y);
         }
         let names: Vec<String> = curves.iter().map(|c| c.name.clone()).collect();
         bottom += lanes::legend(&mut body, &names, WIDTH, bottom);
-    } else {
-        draw_range(&mut body, curves, axis, y);
     }
-    svg(page, bottom, label, &body);
-    if curves.len() > MAX_CURVES {
-        let _ = writeln!(
-            page,
-            "<p class=\"quiet\">{} curves are too many to tell apart: drawn is the range from the \
-             lowest to the highest.</p>",
-            curves.len()
-        );
-    }
+    Chart { drawing: Some(Drawing { label, height: bottom, body }), too_many }
 }
 
 fn draw_curve(body: &mut String, curve: &Curve, axis: TimeAxis, y: impl Fn(f64) -> f64) {
@@ -353,7 +375,7 @@ fn slimmed(values: &[(u64, f64)], end: u64) -> Vec<(u64, f64)> {
     out
 }
 
-fn decisions(page: &mut String, recording: &Recording, cast: &Cast) {
+fn decisions(recording: &Recording, cast: &Cast) -> Decisions {
     let all = || {
         recording.events.iter().flat_map(|e| match e {
             Event::Point(p) => p.moves.iter().map(|m| (p, m)).collect(),
@@ -361,56 +383,30 @@ fn decisions(page: &mut String, recording: &Recording, cast: &Cast) {
         })
     };
     let count = all().count();
-    let _ = writeln!(page, "<h2>Decisions</h2>");
-    if count == 0 {
-        page.push_str("<p class=\"quiet\">No thread was moved.</p>\n");
-        return;
-    }
-    let failed = all().filter(|(_, m)| m.error.is_some()).count();
-    let _ = writeln!(
-        page,
-        "<p class=\"quiet\">{} recorded{}.{}</p>",
-        counted(count, "move"),
-        if failed > 0 {
-            format!(", {failed} of them could not be carried out")
-        } else {
-            String::new()
-        },
-        if count > MAX_DECISIONS {
-            format!(
-                " Shown are the first {MAX_DECISIONS}; {} more are in the recording.",
-                count - MAX_DECISIONS
-            )
-        } else {
-            String::new()
-        }
-    );
-    page.push_str(
-        "<div class=\"scroll\"><table><tr><th class=\"n\">time</th><th class=\"n\">domain</th>\
-         <th class=\"n\">point</th><th>thread</th><th>CPU</th><th>why</th></tr>\n",
-    );
-    for (p, m) in all().take(MAX_DECISIONS) {
-        let name = cast.index_of(m.id).map(|i| cast.actors[i].label()).unwrap_or_default();
+    let rows = all().take(MAX_DECISIONS).map(|(p, m)| {
         let mut why = m.reason.text().to_owned();
         if let Some(error) = &m.error {
             let _ = write!(why, "; not carried out: {error}");
         }
-        let _ = writeln!(
-            page,
-            r#"<tr><td class="n">{}</td><td class="n">{}</td><td class="n">{}</td><td>{}</td><td>{} &#8594; {}</td><td>{}</td></tr>"#,
-            lanes::seconds(p.at.0),
-            p.domain,
-            p.point,
-            escape(&name),
-            m.from,
-            m.to,
-            escape(&why)
-        );
+        Decision {
+            at: lanes::seconds(p.at.0),
+            domain: p.domain,
+            point: p.point,
+            thread: cast.index_of(m.id).map(|i| cast.actors[i].label()).unwrap_or_default(),
+            from: m.from,
+            to: m.to,
+            why,
+        }
+    });
+    Decisions {
+        count: counted(count, "move"),
+        failed: all().filter(|(_, m)| m.error.is_some()).count(),
+        rows: rows.collect(),
+        left_out: count.saturating_sub(MAX_DECISIONS),
     }
-    page.push_str("</table></div>\n");
 }
 
-fn notes(page: &mut String, recording: &Recording) {
+fn notes(recording: &Recording) -> Notes {
     let mut all: Vec<(u64, String)> = recording
         .events
         .iter()
@@ -423,23 +419,10 @@ fn notes(page: &mut String, recording: &Recording) {
         })
         .chain(recording.thinning.iter().map(|t| (t.at.0, t.text.clone())))
         .collect();
-    if all.is_empty() {
-        return;
-    }
     all.sort_by_key(|n| n.0);
-    page.push_str("<h2>Notes</h2>\n<table>");
-    for (at, text) in all.iter().take(MAX_NOTES) {
-        let _ = writeln!(
-            page,
-            r#"<tr><td class="n">{}</td><td>{}</td></tr>"#,
-            lanes::seconds(*at),
-            escape(text)
-        );
-    }
-    page.push_str("</table>\n");
-    if all.len() > MAX_NOTES {
-        let _ = writeln!(page, "<p class=\"quiet\">{} more.</p>", all.len() - MAX_NOTES);
-    }
+    let left_out = all.len().saturating_sub(MAX_NOTES);
+    let rows = all.into_iter().take(MAX_NOTES).map(|(at, text)| (lanes::seconds(at), text));
+    Notes { rows: rows.collect(), left_out }
 }
 
 #[cfg(test)]

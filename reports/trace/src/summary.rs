@@ -5,11 +5,11 @@
 //! have another: then the same figures are taken from the recorded points, and that is said.
 //!
 //! Invariant: whatever stands in the end record, a figure of another kind than expected is left
-//! out, and no text gets into the page unescaped.
+//! out.
 
 use crate::reader::Recording;
 use crate::timeline::Cast;
-use evenly_draw::escape;
+use askama::Template;
 use evenly_engine::{ADVANCE, Event, spread_of_stays};
 use evenly_model::efficiency::Efficiency;
 use evenly_model::metrics::Spread;
@@ -82,30 +82,63 @@ struct Figures {
     efficiency: Option<Efficiency>,
 }
 
-/// Writes the summary.
-pub(crate) fn summary(page: &mut String, recording: &Recording, cast: &Cast) {
-    let told = recording.end.as_ref().and_then(|end| Figures::told(&end.summary));
-    let from_points = told.is_none();
-    let figures = told.unwrap_or_else(|| Figures::of_points(recording, cast));
-    page.push_str("<h2>Summary</h2>\n");
-    let verdict = match &figures.verdict {
-        Some(verdict) => escape(verdict),
-        None => escape(&figures.own_verdict()),
-    };
-    let _ = writeln!(page, r#"<p class="verdict">{verdict}</p>"#);
-    page.push_str(r#"<table class="facts">"#);
-    for (name, value) in figures.rows() {
-        let _ = write!(page, "<tr><th>{name}</th><td>{}</td></tr>", escape(&value));
+/// The summary as the page has it.
+#[derive(Debug, Template)]
+#[template(path = "summary.html")]
+pub(crate) struct Summary {
+    verdict: String,
+    rows: Vec<(&'static str, String)>,
+    /// There is no account by evenly itself.
+    from_points: bool,
+    domains: Listed<Domain>,
+    /// Those that got least first.
+    threads: Listed<Thread>,
+}
+
+/// The rows of a table, and in words how many it does not have.
+#[derive(Debug)]
+struct Listed<T> {
+    rows: Vec<T>,
+    left_out: Option<String>,
+}
+
+impl<T> Listed<T> {
+    fn of(mut rows: Vec<T>, what: &str) -> Self {
+        let more = rows.len().saturating_sub(MAX_ROWS) as u64;
+        rows.truncate(MAX_ROWS);
+        Self { rows, left_out: (more > 0).then(|| counted(more, &format!("more {what}"))) }
     }
-    page.push_str("</table>\n");
-    if from_points {
-        page.push_str(
-            "<p class=\"quiet\">evenly's own account of the run is not in the recording: these \
-             figures are those of the recorded points.</p>\n",
-        );
+}
+
+impl Thread {
+    /// So many seconds as a part of its time.
+    fn percent(&self, seconds: f64) -> f64 {
+        if self.present > 0.0 { 100.0 * seconds / self.present } else { 0.0 }
     }
-    figures.domain_table(page);
-    figures.thread_table(page);
+
+    fn stay(&self) -> Nanos {
+        Nanos::from_secs_f64(self.present)
+    }
+}
+
+impl Summary {
+    /// The summary of this recording.
+    pub(crate) fn of(recording: &Recording, cast: &Cast) -> Self {
+        let told = recording.end.as_ref().and_then(|end| Figures::told(&end.summary));
+        let from_points = told.is_none();
+        let figures = told.unwrap_or_else(|| Figures::of_points(recording, cast));
+        let rows = figures.rows();
+        let verdict = figures.verdict.clone().unwrap_or_else(|| figures.own_verdict());
+        let Figures { domains, mut threads, .. } = figures;
+        threads.sort_by(|a, b| a.percent(a.ran).total_cmp(&b.percent(b.ran)));
+        Self {
+            verdict,
+            rows,
+            from_points,
+            domains: Listed::of(domains, "domain"),
+            threads: Listed::of(threads, "thread"),
+        }
+    }
 }
 
 impl Figures {
@@ -376,68 +409,6 @@ impl Figures {
         }
         rows
     }
-
-    fn domain_table(&self, page: &mut String) {
-        if self.domains.len() < 2 {
-            return;
-        }
-        page.push_str(
-            "<table><tr><th class=\"n\">domain</th><th>CPUs</th><th class=\"n\">threads</th>\
-             <th class=\"n\">migrations</th><th></th></tr>\n",
-        );
-        for d in self.domains.iter().take(MAX_ROWS) {
-            let _ = writeln!(
-                page,
-                r#"<tr><td class="n">{}</td><td>{}</td><td class="n">{}</td><td class="n">{}</td><td>{}</td></tr>"#,
-                d.id,
-                escape(&d.cpus),
-                d.threads,
-                d.moves,
-                if d.stood_down { "stood down" } else { "" }
-            );
-        }
-        page.push_str("</table>\n");
-        more(page, self.domains.len(), "domain");
-    }
-
-    /// The threads, those that got least first.
-    fn thread_table(&self, page: &mut String) {
-        let share = |t: &Thread, s: f64| if t.present > 0.0 { 100.0 * s / t.present } else { 0.0 };
-        let mut threads: Vec<&Thread> = self.threads.iter().collect();
-        if threads.is_empty() {
-            return;
-        }
-        threads.sort_by(|a, b| share(a, a.ran).total_cmp(&share(b, b.ran)));
-        page.push_str(
-            "<details><summary>Threads, those that progressed least first</summary><table><tr>\
-             <th>thread</th><th class=\"n\">% of a CPU</th><th class=\"n\">% waiting</th>\
-             <th class=\"n\">% blocked</th><th class=\"n\">balanced</th>\
-             <th class=\"n\">migrations</th></tr>\n",
-        );
-        for t in threads.iter().take(MAX_ROWS) {
-            let _ = writeln!(
-                page,
-                r#"<tr><td>{}</td><td class="n">{:.1}</td><td class="n">{:.1}</td><td class="n">{:.1}</td><td class="n">{}</td><td class="n">{}</td></tr>"#,
-                escape(&t.label),
-                share(t, t.ran),
-                share(t, t.waited),
-                share(t, t.blocked),
-                Nanos::from_secs_f64(t.present),
-                t.moves
-            );
-        }
-        page.push_str("</table>");
-        more(page, threads.len(), "thread");
-        page.push_str("</details>\n");
-    }
-}
-
-/// Says how many were left out.
-fn more(page: &mut String, all: usize, what: &str) {
-    if all > MAX_ROWS {
-        let left_out = counted((all - MAX_ROWS) as u64, &format!("more {what}"));
-        let _ = writeln!(page, "<p class=\"quiet\">{left_out}: evenly report --json has all.</p>");
-    }
 }
 
 /// Without zeros behind the point.
@@ -458,9 +429,7 @@ mod tests {
 
     fn shown(bytes: &[u8]) -> String {
         let recording = Recording::parse(bytes).unwrap();
-        let mut page = String::new();
-        super::summary(&mut page, &recording, &Cast::of(&recording));
-        page
+        Summary::of(&recording, &Cast::of(&recording)).render().unwrap()
     }
 
     /// The value beside a name.
