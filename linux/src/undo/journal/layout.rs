@@ -11,8 +11,6 @@ use std::sync::atomic::{AtomicU16, AtomicU64};
 
 pub(super) const MAGIC: u64 = u64::from_ne_bytes(*b"evenly-J");
 pub(super) const VERSION: u64 = 2;
-/// The oldest version that is read.
-pub(super) const OLDEST_VERSION: u64 = 1;
 /// Directories in which groups are made: that of the program, and a few more where its processes are in
 /// several.
 pub(crate) const PARENT_LIMIT: usize = 4;
@@ -66,35 +64,27 @@ pub(super) mod kind {
     pub(in crate::undo::journal) const SHIFT: u32 = 8;
 }
 
-/// Shapes that follow from the version and the width of a mask.
+/// Shapes that follow from the width of a mask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
-    pub(super) version: u64,
     pub(super) mask_words: usize,
 }
 
 impl Layout {
-    pub(super) const fn newest(mask_words: usize) -> Self {
-        Self { version: VERSION, mask_words }
-    }
+    pub(super) const WIDEST: Self = Self { mask_words: MAX_MASK_WORDS };
 
     /// Four 16-bit counts in a word, 64 CPUs in a word of a mask.
     pub(super) const fn first_parent(self) -> usize {
         at::COUNTS + 16 * self.mask_words
     }
 
-    pub(super) const fn parents(self) -> usize {
-        if self.version < 2 { 0 } else { PARENT_LIMIT }
-    }
-
     pub(super) const fn header_words(self) -> usize {
-        self.first_parent() + self.parents() * PARENT_WORDS
+        self.first_parent() + PARENT_LIMIT * PARENT_WORDS
     }
 
     pub(super) const fn record_words(self) -> usize {
-        let masks = 3 * self.mask_words;
-        let least = if self.version < 2 { 0 } else { 3 * Scheduling::WORDS };
-        field::MASKS + if masks > least { masks } else { least }
+        let (masks, scheduling) = (3 * self.mask_words, 3 * Scheduling::WORDS);
+        field::MASKS + if masks > scheduling { masks } else { scheduling }
     }
 
     pub(super) const fn file_bytes(self, records: usize) -> usize {

@@ -38,7 +38,7 @@
 //! nanoseconds. A setting of a CPU takes one word; which it is stands in place of the tid, the CPU in
 //! place of the tgid. A record has 4 + max(3w, 6) words.
 //!
-//! Version 1, which is still read, had masks only: no directories, and 4 + 3w words in a record.
+//! A journal of another version is refused.
 
 mod file;
 mod layout;
@@ -52,7 +52,7 @@ mod write;
 
 use crate::proc::{Proc, Stat};
 use evenly_model::Pid;
-use layout::{OLDEST_VERSION, VERSION};
+use layout::VERSION;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -134,7 +134,7 @@ pub enum Malformed {
     #[error("it does not begin as a journal does")]
     Magic,
     /// Written by another version.
-    #[error("its version is {found}, this evenly reads {OLDEST_VERSION} to {VERSION}")]
+    #[error("its version is {found}, this evenly reads version {VERSION}")]
     Version {
         /// Version found.
         found: u64,

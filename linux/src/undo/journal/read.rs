@@ -1,7 +1,7 @@
 //! A journal as others read it.
 
 use super::layout::{
-    Layout, MAGIC, MAX_MASK_WORDS, OLDEST_VERSION, PARENT_PATH_LIMIT, PARENT_WORDS, SWITCHED_ON,
+    Layout, MAGIC, MAX_MASK_WORDS, PARENT_LIMIT, PARENT_PATH_LIMIT, PARENT_WORDS, SWITCHED_ON,
     VERSION, WORD, at, field, kind, word_at,
 };
 use super::live::patience;
@@ -119,7 +119,7 @@ pub struct Header {
 
 impl Header {
     /// The most bytes that a header takes.
-    const MAX_BYTES: usize = Layout::newest(MAX_MASK_WORDS).header_words() * WORD;
+    const MAX_BYTES: usize = Layout::WIDEST.header_words() * WORD;
 
     /// Reads the header of a file.
     ///
@@ -168,7 +168,7 @@ impl Header {
             return Err(Malformed::Magic);
         }
         let version = word(at::VERSION)?;
-        if !(OLDEST_VERSION..=VERSION).contains(&version) {
+        if version != VERSION {
             return Err(Malformed::Version { found: version });
         }
         let ranged = |n: usize, field: &'static str, least: u64, most: u64| {
@@ -182,7 +182,7 @@ impl Header {
             }
         };
         let mask_words = ranged(at::MASK_WORDS, "mask words", 1, MAX_MASK_WORDS as u64)? as usize;
-        let layout = Layout { version, mask_words };
+        let layout = Layout { mask_words };
         let (header, record) = (layout.header_words() * WORD, layout.record_words() * WORD);
         ranged(at::HEADER_BYTES, "header length", header as u64, header as u64)?;
         ranged(at::RECORD_BYTES, "record length", record as u64, record as u64)?;
@@ -200,7 +200,7 @@ impl Header {
             .map(|(c, cpu)| (CpuId(cpu), u16::from_ne_bytes([c[0], c[1]])))
             .filter(|&(_, threads)| threads > 0)
             .collect();
-        let parents = (0..layout.parents())
+        let parents = (0..PARENT_LIMIT)
             .filter_map(|i| parse_parent(bytes, layout, i).transpose())
             .collect::<Result<_, _>>()?;
         Ok(Self {
@@ -242,7 +242,7 @@ impl JournalView {
     /// # Errors
     /// [`JournalError`] where the file cannot be read or is not a whole journal.
     pub fn open(path: &Path) -> Result<Self, JournalError> {
-        let limit = Layout::newest(MAX_MASK_WORDS).file_bytes(RECORD_LIMIT) as u64;
+        let limit = Layout::WIDEST.file_bytes(RECORD_LIMIT) as u64;
         let bytes = read_file(path, limit)?;
         Self::parse(&bytes).map_err(|why| JournalError::Malformed { path: path.to_owned(), why })
     }
@@ -251,7 +251,7 @@ impl JournalView {
     pub(super) fn read(file: BorrowedFd<'_>, path: &Path) -> Result<Self, JournalError> {
         let io = |source| JournalError::Io { path: path.to_owned(), what: "read it", source };
         let length = rustix::fs::fstat(file).map_err(|e| io(e.into()))?.st_size;
-        let limit = Layout::newest(MAX_MASK_WORDS).file_bytes(RECORD_LIMIT);
+        let limit = Layout::WIDEST.file_bytes(RECORD_LIMIT);
         let mut bytes = vec![0; usize::try_from(length).unwrap_or(0).min(limit)];
         let mut at = 0;
         while at < bytes.len() {
@@ -349,7 +349,7 @@ fn parse_record(
             let (original, set) = parse_masks(bytes, layout, index, newest)?;
             Ok(Some(AnyRecord::Masks(Record { id, tgid, state, original, set })))
         }
-        kind::SCHEDULING if layout.version >= 2 => {
+        kind::SCHEDULING => {
             let (id, tgid) = of_thread()?;
             let value = |which| -> Result<Option<Scheduling>, Malformed> {
                 let at = Layout::value(0, which, Scheduling::WORDS);
@@ -368,7 +368,7 @@ fn parse_record(
             }
             Ok(Some(AnyRecord::Scheduling(SchedulingRecord { id, tgid, state, original, set })))
         }
-        kind::SETTING if layout.version >= 2 => {
+        kind::SETTING => {
             let setting = Setting::from_number(ids >> 32)
                 .ok_or_else(|| bad("a setting that does not exist"))?;
             let value = |which| word(Layout::value(0, which, 1));

@@ -1,5 +1,5 @@
 use super::layout::{
-    FIRST_CAPACITY, Layout, PARENT_PATH_LIMIT, WORD, at, field, kernel_mask_words, kind, word_at,
+    FIRST_CAPACITY, Layout, PARENT_PATH_LIMIT, WORD, at, field, kernel_mask_words, kind,
 };
 use super::*;
 use crate::sched::Scheduling;
@@ -281,7 +281,7 @@ fn malformed_journals_are_refused_by_name_of_the_field() {
         }
     }
     assert!(matches!(why(at::CAPACITY, 1_000), Malformed::Short { .. }));
-    let layout = Layout::newest(kernel_mask_words());
+    let layout = Layout { mask_words: kernel_mask_words() };
     let record = layout.record(1);
     for (number, value) in [
         (record + field::STATE, 4),
@@ -297,27 +297,20 @@ fn malformed_journals_are_refused_by_name_of_the_field() {
     }
 }
 
-/// `tools/fuzz/seeds/journal/two-threads` was written by evenly when journals had version 1.
 #[test]
-fn a_journal_of_the_first_version_is_read() {
-    let bytes = include_bytes!("../../../../tools/fuzz/seeds/journal/two-threads");
-    let view = JournalView::parse(bytes).unwrap();
-    assert_eq!(word_at(bytes, at::VERSION), Some(1));
-    assert_eq!((view.header.layout.record_words(), view.header.parents.len()), (16, 0));
-    assert_eq!(view.records.len(), 2);
-    assert_eq!((view.scheduling.len(), view.settings.len()), (0, 0));
-    let masks = view.records.iter().map(|r| (r.id.tid.0, r.original.clone(), r.set.clone()));
-    assert_eq!(
-        masks.collect::<Vec<_>>(),
-        [(77, cpus("0-1"), vec![cpus("1")]), (78, cpus("0-1"), vec![])]
-    );
-    // Records of a later kind are none of it.
-    let layout = view.header.layout;
-    let tagged = with_word(bytes, layout.record(0), kind::SCHEDULING << kind::SHIFT | 1);
-    assert!(matches!(
-        JournalView::parse(&tagged),
-        Err(Malformed::Record { index: 0, what: "a kind that does not exist" })
-    ));
+fn a_journal_of_another_version_is_refused_in_one_line() {
+    let (_tmp, dir, _journal) = fresh();
+    let path = dir.path().join("1-1.journal");
+    for version in [1, 3] {
+        fs::write(&path, with_word(&sample(), at::VERSION, version)).unwrap();
+        let line = format!(
+            "journal {}: its version is {version}, this evenly reads version 2; nothing was changed: \
+             remove the file if it is not needed",
+            path.display()
+        );
+        assert_eq!(JournalView::open(&path).unwrap_err().to_string(), line);
+        assert_eq!(Header::open(&path).unwrap_err().to_string(), line);
+    }
 }
 
 fn scheduled(nice: i8) -> Scheduling {

@@ -50,7 +50,7 @@ impl Journal {
     /// [`JournalError`]: balancing must then not start (promise P8).
     pub fn create(dir: &StateDir, program: Option<Process>) -> Result<Self, JournalError> {
         let writer = Process::own();
-        let layout = Layout::newest(kernel_mask_words());
+        let layout = Layout { mask_words: kernel_mask_words() };
         let file = dir.try_each(|dir| {
             JournalFile::make(dir, writer, layout, |file| {
                 file.reserve(layout, 0, FIRST_CAPACITY)?;
