@@ -80,12 +80,6 @@ impl Shape {
         self.n % self.m
     }
 
-    /// |P_fast| = m - (n mod m).
-    #[must_use]
-    pub fn fast_cpus(self) -> u32 {
-        self.m - self.slow_cpus()
-    }
-
     /// n_slow = (n mod m) ceil(n/m).
     #[must_use]
     pub fn slow_slots(self) -> u32 {
@@ -124,8 +118,7 @@ mod tests {
     #[test]
     fn slots_of_figure_4() {
         let s = Shape::new(9, 4).unwrap();
-        assert_eq!((s.fast_cpus(), s.fast_slots()), (3, 6));
-        assert_eq!((s.slow_cpus(), s.slow_slots()), (1, 3));
+        assert_eq!((s.slow_cpus(), s.slow_slots(), s.fast_slots()), (1, 3, 6));
         assert!(s.uneven() && !s.between_one_and_two());
     }
 

@@ -6,12 +6,11 @@
 //!
 //! A slip in the print: its utilisation of 92.3 % counts the job that is left over with its demand
 //! (30 %), though it runs with 5 threads on 16 CPUs (31.25 %), as all other figures of the example
-//! do. Counted by threads, as work over capacity, it is 92.5 %. Both are here.
+//! do. Counted by threads, as work over capacity, it is 92.5 %, as here.
 
 use crate::exact::ratio;
 use crate::{ExactTime, OutOfRange};
 use evenly_model::Nanos;
-use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::ToPrimitive;
 
@@ -40,7 +39,6 @@ pub struct Shared {
     /// When each job ends.
     pub completion: [ExactTime; 2],
     utilisation: BigRational,
-    by_demand: BigRational,
 }
 
 impl Shared {
@@ -55,13 +53,6 @@ impl Shared {
     #[must_use]
     pub fn utilisation(&self) -> f64 {
         self.utilisation.to_f64().unwrap_or(f64::NAN)
-    }
-
-    /// The same as the paper counts it: the job left over counts with its demand, not with its
-    /// threads.
-    #[must_use]
-    pub fn utilisation_by_demand(&self) -> f64 {
-        self.by_demand.to_f64().unwrap_or(f64::NAN)
     }
 }
 
@@ -115,15 +106,7 @@ pub fn share(cpus: u32, jobs: [Job; 2]) -> Result<Shared, ShareError> {
     let part = |t: &ExactTime| t.by(&ratio(1, cpus));
     let work =
         part(&alone[0].by(&ratio(threads[0], 1))) + part(&alone[1].by(&ratio(threads[1], 1)));
-    let rest = end.clone() - both[first].clone();
-    let demand = ratio(BigInt::from(jobs[last].per_mille), 1_000);
-    let counted = both[first].clone() + rest.by(&demand);
-    Ok(Shared {
-        shared_cpus,
-        utilisation: work.part_of(&end),
-        by_demand: counted.part_of(&end),
-        completion,
-    })
+    Ok(Shared { shared_cpus, utilisation: work.part_of(&end), completion })
 }
 
 #[cfg(test)]
@@ -146,8 +129,10 @@ mod tests {
         assert_eq!(s.completion[1], ExactTime::from(T).times(73, 60));
         assert_eq!(format!("{:.3}", s.completion[0].seconds()), "1.083");
         assert_eq!(format!("{:.3}", s.completion[1].seconds()), "1.217");
-        assert_eq!(format!("{:.1}", 100.0 * s.utilisation_by_demand()), "92.3");
         assert_eq!(format!("{:.1}", 100.0 * s.utilisation()), "92.5");
+        // In print: the job that is left over counts with its demand.
+        let [first, end] = [0, 1].map(|job: usize| s.completion[job].seconds());
+        assert_eq!(format!("{:.1}", 100.0 * (first + 0.3 * (end - first)) / end), "92.3");
         assert_eq!(s.makespan(), &s.completion[1]);
         let turned = share(16, [job(300), job(800)]).unwrap();
         assert_eq!(turned.completion[0], s.completion[1]);

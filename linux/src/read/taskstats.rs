@@ -25,9 +25,9 @@ use neli::socket::NlSocket;
 use neli::socket::synchronous::NlSocketHandle;
 use neli::types::GenlBuffer;
 use neli::utils::Groups;
+use std::fmt;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::{fmt, fs};
 
 /// Requests that go out in one call: their replies fit the socket's default receive buffer with
 /// much to spare.
@@ -231,7 +231,6 @@ pub struct TaskStats {
     sequence: u32,
     requests: [u8; BATCH * REQUEST],
     replies: Vec<[u8; REPLY]>,
-    delays: bool,
 }
 
 impl fmt::Debug for TaskStats {
@@ -249,15 +248,12 @@ impl TaskStats {
         let family = resolve()?;
         let socket = NlSocket::connect(NlFamily::Generic, None, Groups::empty())
             .map_err(|e| TaskStatsError::Socket(e.to_string()))?;
-        let delays =
-            fs::read_to_string("/proc/sys/kernel/task_delayacct").is_ok_and(|t| t.trim() == "1");
         let mut stats = Self {
             socket,
             family,
             sequence: 0,
             requests: [0; BATCH * REQUEST],
             replies: vec![[0; REPLY]; BATCH],
-            delays,
         };
         let own = rustix::thread::gettid().as_raw_nonzero().get();
         let mut answer = None;
@@ -290,14 +286,6 @@ impl TaskStats {
             )
         };
         assert_eq!(r, 0);
-    }
-
-    /// Whether the kernel counted delays of block I/O and swapping when this was opened
-    /// (`kernel.task_delayacct`; where it is 0, those delays read as 0). CPU and waiting times do
-    /// not depend on it.
-    #[must_use]
-    pub fn counts_delays(&self) -> bool {
-        self.delays
     }
 
     /// The times of one thread. None where it has ended.

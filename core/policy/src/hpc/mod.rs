@@ -263,12 +263,6 @@ impl<E: Copy + Ord> Balancer<E> {
         self.look_again();
     }
 
-    /// Changes the heuristic. Priorities stay until the next round.
-    pub fn set_heuristic(&mut self, heuristic: Heuristic) {
-        self.heuristic = heuristic;
-        self.look_again();
-    }
-
     /// One joins, with the normal priority.
     pub fn join(&mut self, entity: E) {
         if self.accounts.join(entity) {

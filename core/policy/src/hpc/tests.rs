@@ -280,7 +280,7 @@ fn parameters_change_while_it_runs() {
     // A stable state is looked at again: with a lower limit, this is balanced.
     (0..20).for_each(|_| drop(priorities(&mut b, &UNEVEN)));
     assert_eq!(b.state(), State::Stable);
-    b.set_heuristic(Heuristic::Uniform);
+    b.set(Parameter::MaxPrio, 6.0).unwrap();
     assert_eq!(b.state(), State::Balancing);
 }
 

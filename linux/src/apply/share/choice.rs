@@ -53,13 +53,6 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// Whether it makes threads faster or slower that have CPUs of their own, rather than giving parts of a
-    /// CPU that several have.
-    #[must_use]
-    pub fn gives_speed(self) -> bool {
-        !self.gives_parts() && !self.gives_turns()
-    }
-
     /// Whether it gives parts of a CPU that several have.
     #[must_use]
     pub fn gives_parts(self) -> bool {
@@ -682,7 +675,8 @@ mod tests {
             // Where steps are all that there is, the policy is notified.
             let steps = choice == Choice::SmtPriority;
             assert_eq!(choice.parts(), if steps { Parts::POWER } else { Parts::Time });
-            assert!(choice.gives_speed() && choice.missing(&Real::at(scene.tree.path())).is_some());
+            assert!(!choice.gives_parts() && !choice.gives_turns());
+            assert!(choice.missing(&Real::at(scene.tree.path())).is_some());
             for refused in scene.shares(choice).weigh(&wanted(&[1.0, 2.0])) {
                 let said = refused.unwrap_err().to_string();
                 assert!(said.contains(why), "{said}");
