@@ -163,6 +163,16 @@ impl CpuSet {
             .enumerate()
             .all(|(i, w)| w & !other.words.get(i).copied().unwrap_or(0) == 0)
     }
+
+    /// `CPU 3`, `CPUs 0-3`, `no CPUs`.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        match self.len() {
+            0 => String::from("no CPUs"),
+            1 => format!("CPU {self}"),
+            _ => format!("CPUs {self}"),
+        }
+    }
 }
 
 impl FromIterator<CpuId> for CpuSet {
@@ -289,6 +299,12 @@ mod tests {
             let set: CpuSet = text.parse().unwrap();
             assert_eq!(set.iter().map(|c| c.0).collect::<Vec<_>>(), cpus, "{text}");
         }
+    }
+
+    #[test]
+    fn one_cpu_in_words_is_not_many() {
+        let words = |list: &str| list.parse::<CpuSet>().unwrap().in_words();
+        assert_eq!(["", "3", "0-3,8"].map(words), ["no CPUs", "CPU 3", "CPUs 0-3,8"]);
     }
 
     #[test]

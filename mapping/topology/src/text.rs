@@ -56,7 +56,7 @@ pub(crate) fn describe(machine: &Machine) -> String {
     children(root, 1, &mut out);
     let mut mark = |what: &str, cpus: &CpuSet| {
         if !cpus.is_empty() {
-            let _ = writeln!(out, "  {what}: {}", cpu_list(cpus));
+            let _ = writeln!(out, "  {what}: {}", cpus.in_words());
         }
     };
     mark("there and switched off", machine.offline());
@@ -67,17 +67,10 @@ pub(crate) fn describe(machine: &Machine) -> String {
             let infos: Vec<String> = kind.infos.iter().map(|(k, v)| format!("{k} {v}")).collect();
             let infos =
                 if infos.is_empty() { String::new() } else { format!(" ({})", infos.join(", ")) };
-            let _ = writeln!(out, "  CPU kind {i}{rank}{infos}: {}", cpu_list(&kind.cpus));
+            let _ = writeln!(out, "  CPU kind {i}{rank}{infos}: {}", kind.cpus.in_words());
         }
     }
     out
-}
-
-fn cpu_list(cpus: &CpuSet) -> String {
-    if cpus.is_empty() {
-        return String::from("no CPUs");
-    }
-    format!("{} {cpus}", if cpus.len() == 1 { "CPU" } else { "CPUs" })
 }
 
 /// What it is, without its number.
@@ -144,7 +137,7 @@ fn children(o: &Object, depth: usize, out: &mut String) {
             (n, true) => format!("{n} x ({text})"),
             (n, false) => format!("{n} x {text}"),
         };
-        let _ = writeln!(out, "{:1$}{text}: {2}", "", 2 * depth, cpu_list(&cpus));
+        let _ = writeln!(out, "{:1$}{text}: {2}", "", 2 * depth, cpus.in_words());
     }
 }
 
@@ -160,7 +153,7 @@ fn one(o: &Object, depth: usize, out: &mut String) {
         parts.extend(child.memory.iter().map(alone));
         last = child;
     }
-    let _ = writeln!(out, "{:1$}{2}: {3}", "", 2 * depth, parts.join(", "), cpu_list(&o.cpus));
+    let _ = writeln!(out, "{:1$}{2}: {3}", "", 2 * depth, parts.join(", "), o.cpus.in_words());
     children(last, depth + 1, out);
 }
 

@@ -171,7 +171,7 @@ fn narrow_mask(c: &Case<'_>) -> Option<Finding> {
     );
     f.evidence = vec![c.waiting()];
     f.evidence.extend(idle_words(c, &spare));
-    f.remedy = format!("let them use {} too", cpu_list(&spare));
+    f.remedy = format!("let them use {} too", spare.in_words());
     f.paste = match (&bound, c.e.pid) {
         (Some(_), _) => c.unbound(""),
         (None, Some(_)) => c.unpin(&c.threads),
@@ -194,15 +194,11 @@ fn narrow_mask(c: &Case<'_>) -> Option<Finding> {
     Some(f)
 }
 
-fn cpu_list(cpus: &CpuSet) -> String {
-    format!("{} {cpus}", if cpus.len() == 1 { "CPU" } else { "CPUs" })
-}
-
 /// For what share of the time these CPUs were idle, where that is known.
 fn idle_words(c: &Case<'_>, cpus: &CpuSet) -> Option<String> {
     let idle: Vec<f64> = cpus.iter().filter_map(|id| Some(c.idle(c.cpu(id)?))).collect();
     let mean = idle.iter().sum::<f64>() / idle.len().max(1) as f64;
-    (mean >= LEAST).then(|| format!("{} idle for {} of the time", cpu_list(cpus), percent(mean)))
+    (mean >= LEAST).then(|| format!("{} idle for {} of the time", cpus.in_words(), percent(mean)))
 }
 
 fn pinned_together(c: &Case<'_>) -> Option<Finding> {
@@ -231,7 +227,7 @@ fn pinned_together(c: &Case<'_>) -> Option<Finding> {
         format!(
             "{} are pinned to CPU {cpu}{by} and take turns on it, while there is room on {}: {names}.",
             counted(k, "thread"),
-            cpu_list(&free),
+            free.in_words(),
         ),
     );
     let share = waited / pinned.iter().map(|t| t.stay.present_s).sum::<f64>().max(1e-9);
@@ -288,7 +284,7 @@ fn neighbour(c: &Case<'_>) -> Option<Finding> {
     };
     let verb = if named.len() == 1 { "uses" } else { "use" };
     let one = most >= 0.8 * all;
-    let place = if one { format!("CPU {cpu}") } else { cpu_list(&c.usable) };
+    let place = if one { format!("CPU {cpu}") } else { c.usable.in_words() };
     let mut f = c.found(
         Kind::Neighbour,
         cost,
@@ -358,7 +354,7 @@ fn slow_cpu(c: &Case<'_>) -> Option<Finding> {
         cost,
         format!(
             "{} {} of the speed of the fastest, so that threads with the same work end later there{}.",
-            cpu_list(&slow),
+            slow.in_words(),
             if slow.len() == 1 {
                 format!("computes at {}", percent(least))
             } else {
