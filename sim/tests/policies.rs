@@ -1,6 +1,8 @@
 //! The policies other than Juggle on the simulated machine, against the papers.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod fixed;
+
 use evenly_engine::Sensors;
 use evenly_model::{CpuId, Nanos};
 use evenly_policy::by_name;
@@ -10,21 +12,7 @@ use evenly_sim::{
     simulate,
 };
 use evenly_theory::{Job, Shape, reactive_rounds, reactive_time, share};
-
-const LIMIT: Nanos = Nanos::from_millis(3_600_000);
-
-fn ms(ms: u64) -> Nanos {
-    Nanos::from_millis(ms)
-}
-
-fn run(scenario: &Scenario, policy: &str, period: Nanos) -> Outcome {
-    simulate(
-        Sim::new(scenario.clone()),
-        by_name(policy).unwrap(),
-        &DriverOptions::fixed(period, 3),
-        LIMIT,
-    )
-}
+use fixed::{LIMIT, ms, run};
 
 /// Eq. 21 for all 1 < n/m < 2 and m <= 64. The equation balances when a thread blocks, the policy at
 /// the next balancing point, so that each of the k points of Eq. 19 comes up to a period (and its

@@ -1,31 +1,18 @@
 //! The simulated machine, with the real engine and policies, against the paper's equations.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod fixed;
+
 use evenly_engine::Actuator;
 use evenly_model::stats::Random;
 use evenly_model::{CpuId, CpuSet, Nanos};
 use evenly_policy::by_name;
 use evenly_sim::{
-    Barrier, Driver, DriverOptions, Kernel, Outcome, Placement, Scenario, Sharing, Sim, Stranger,
-    simulate,
+    Barrier, Driver, DriverOptions, Kernel, Placement, Scenario, Sharing, Sim, Stranger,
 };
 use evenly_theory::{self as theory, ExactTime, Shape};
+use fixed::{ms, run};
 use proptest::prelude::*;
-
-const LIMIT: Nanos = Nanos::from_millis(3_600_000);
-
-fn ms(ms: u64) -> Nanos {
-    Nanos::from_millis(ms)
-}
-
-fn run(scenario: &Scenario, policy: &str, period: Nanos) -> Outcome {
-    simulate(
-        Sim::new(scenario.clone()),
-        by_name(policy).unwrap(),
-        &DriverOptions::fixed(period, 3),
-        LIMIT,
-    )
-}
 
 #[test]
 fn static_distribution_is_equation_1() {
