@@ -31,7 +31,6 @@ mod store;
 mod svg;
 mod text;
 mod tree;
-mod wide;
 mod xml;
 
 pub use declared::{Access, Declared, declared, parse_free, parse_hmat, parse_huge, parse_slit};

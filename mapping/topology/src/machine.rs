@@ -8,8 +8,8 @@ mod join;
 mod synthetic;
 
 pub use join::{Host, JoinError, join};
+use synthetic::MOST_BESIDE;
 pub use synthetic::{MOST_CPUS, synthetic};
-pub(crate) use synthetic::{level, words};
 
 use crate::factors::{ASSUMED_NETWORK_FACTOR, Factors, NetworkFactors, Source, compose};
 use crate::hwloc::{self, Found, Input, Matrix, Meaning};
@@ -54,6 +54,15 @@ pub enum TopologyError {
     /// A synthetic description of too large a machine.
     #[error("'{text}' describes more than {MOST_CPUS} CPUs, the most that is accepted")]
     TooMany {
+        /// The description.
+        text: String,
+    },
+    /// A synthetic description that would take hwloc minutes.
+    #[error(
+        "'{text}' describes more than {MOST_BESIDE} things side by side, the most that is accepted; needed: a \
+         level above them, as in \"numa:2 core:1024\""
+    )]
+    TooManyBeside {
         /// The description.
         text: String,
     },

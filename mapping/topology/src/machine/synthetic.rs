@@ -6,11 +6,12 @@ use super::{Machine, Origin, TopologyError};
 use crate::hosts::{self, HostXml};
 use crate::hwloc::{self, Input};
 use crate::network::MOST_HOSTS;
-use crate::wide::{MOST_BESIDE, narrowed};
-use std::ops::Range;
 
 /// Most CPUs of a synthetic description.
 pub const MOST_CPUS: u64 = 16_384;
+/// Most things of a level in one of the level above. hwloc compares each with all others of them, sets of CPUs
+/// with sets of CPUs: what it does in a tenth of a second for 1,024 takes it minutes for 16,384.
+pub(super) const MOST_BESIDE: u64 = 1_024;
 
 /// The level of synthetic descriptions that hwloc has not: so many hosts, each as the rest says.
 const HOST_LEVEL: &str = "host";
@@ -20,12 +21,16 @@ const HOST_LEVEL: &str = "host";
 /// `host:2 numa:2 core:4` are two hosts as one machine, as [`join`](fn@super::join) makes them, named `host0` and `host1`.
 ///
 /// # Errors
-/// Where hwloc does not understand it, or it has more than [`MOST_CPUS`] CPUs or 256 hosts.
+/// Where hwloc does not understand it, or it has more than [`MOST_CPUS`] CPUs, 1,024 things side by side or 256
+/// hosts.
 pub fn synthetic(text: &str) -> Result<Machine, TopologyError> {
     let refused = |why: String| TopologyError::Synthetic { text: text.to_owned(), why };
     let levels = levels(text).map_err(refused)?;
     if levels.iter().fold(1, |all: u64, (_, n)| all.saturating_mul(*n)) > MOST_CPUS {
         return Err(TopologyError::TooMany { text: text.to_owned() });
+    }
+    if levels.iter().any(|(_, n)| *n > MOST_BESIDE) {
+        return Err(TopologyError::TooManyBeside { text: text.to_owned() });
     }
     let last = levels.last().ok_or_else(|| refused("it is empty".into()))?;
     let (hosts, each) = host_level(text, &levels).map_err(refused)?;
@@ -34,10 +39,7 @@ pub fn synthetic(text: &str) -> Result<Machine, TopologyError> {
         "pu" | "" => each.to_owned(),
         _ => format!("{each} pu:1"),
     };
-    let mut found = match narrowed(whole.trim(), MOST_BESIDE) {
-        None => hwloc::read(Input::Synthetic(whole.trim())).map_err(refused)?,
-        Some(narrowed) => narrowed.read().map_err(refused)?,
-    };
+    let mut found = hwloc::read(Input::Synthetic(whole.trim())).map_err(refused)?;
     // One host is a machine.
     if let Some(hosts) = hosts.filter(|hosts| *hosts > 1) {
         let names: Vec<String> = (0..hosts).map(|k| format!("{HOST_LEVEL}{k}")).collect();
@@ -73,27 +75,17 @@ fn host_level<'a>(text: &'a str, levels: &[(&str, u64)]) -> Result<(Option<u64>,
     }
 }
 
-/// The levels of a synthetic description with their numbers, as hwloc will read them. It builds whatever
-/// it is given, so it is counted before. The error is what is wrong.
+/// The levels of a synthetic description with their numbers, as hwloc will read them; attributes (in
+/// parentheses) and attached memory (in brackets) are no levels. It builds whatever it is given, so it is
+/// counted before. The error is what is wrong.
 fn levels(text: &str) -> Result<Vec<(&str, u64)>, String> {
-    let words = words(text).into_iter().map(|word| &text[word]);
-    words
-        .map(|word| {
-            level(word).ok_or_else(|| format!("'{word}' has no number of things, as in core:4"))
-        })
-        .collect()
-}
-
-/// Where the levels of a synthetic description stand; attributes (in parentheses) and attached memory
-/// (in brackets) are no levels.
-pub(crate) fn words(text: &str) -> Vec<Range<usize>> {
-    let (mut depth, mut start, mut words) = (0_usize, None, Vec::new());
+    let (mut depth, mut start, mut levels) = (0_usize, None, Vec::new());
     for (at, c) in text.char_indices().chain([(text.len(), ' ')]) {
         let bare = depth == 0 && !c.is_whitespace() && !matches!(c, '(' | ')' | '[' | ']');
         match (bare, start) {
             (true, None) => start = Some(at),
             (false, Some(s)) => {
-                words.push(s..at);
+                levels.push(level(&text[s..at])?);
                 start = None;
             }
             _ => {}
@@ -104,15 +96,17 @@ pub(crate) fn words(text: &str) -> Vec<Range<usize>> {
             _ => {}
         }
     }
-    words
+    Ok(levels)
 }
 
-/// The name of such a level, which may be left out, and its number; None where it has none.
-pub(crate) fn level(word: &str) -> Option<(&str, u64)> {
+/// The name of such a level, which may be left out, and its number.
+fn level(word: &str) -> Result<(&str, u64), String> {
     let (name, number) = word.rsplit_once(':').unwrap_or(("", word));
-    let decimal = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
+    if number.is_empty() || !number.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(format!("'{word}' has no number of things, as in core:4"));
+    }
     // A number that is too large for any type is too many, too.
-    decimal.then(|| (name, number.parse().unwrap_or(u64::MAX)))
+    Ok((name, number.parse().unwrap_or(u64::MAX)))
 }
 
 #[cfg(test)]
@@ -137,6 +131,10 @@ mod tests {
         for many in ["numa:1000 core:1000 pu:2", "100000 100000", "core:99999999999999999999"] {
             let error = synthetic(many).unwrap_err().to_string();
             assert!(error.contains("more than 16384 CPUs"), "{error}");
+        }
+        for many in ["core:1025", "numa:2 core:1025 pu:2", "2 2 1025", "host:2 core:1025"] {
+            let error = synthetic(many).unwrap_err().to_string();
+            assert!(error.contains("more than 1024 things side by side"), "{error}");
         }
     }
 }
