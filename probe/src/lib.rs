@@ -17,6 +17,8 @@ pub mod binding;
 pub mod build;
 mod cache;
 pub mod late;
+#[cfg(test)]
+mod layout;
 pub mod load;
 pub mod messages;
 pub mod mpi;

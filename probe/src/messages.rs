@@ -424,9 +424,8 @@ pub fn exercise(bytes: &[u8]) -> Vec<Rank> {
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 mod tests {
     use super::*;
+    use crate::layout::Layout;
     use std::cell::Cell;
-    use std::path::Path;
-    use std::process::Command;
 
     /// What the compiler of C makes of `probe/c/messages.h`.
     #[test]
@@ -460,11 +459,9 @@ mod tests {
             ("tally", "messages", 0),
             ("tally", "bytes", 8),
         ];
-        let mut source = String::from("#include \"messages.h\"\n#include <stddef.h>\n");
-        let mut say = |what: String| source += &format!("_Static_assert({what}, \"\");\n");
-        for (of, field, at) in fields {
-            say(format!("offsetof(struct evenly_{of}, {field}) == {at}"));
-        }
+        let mut layout = Layout::of("messages.h");
+        layout.places(&fields);
+        let mut say = |what: String| layout.holds(what);
         say(format!("sizeof(struct evenly_messages) == {}", header::SIZE));
         let boot = header::BOOT_SIZE;
         say(format!("sizeof(((struct evenly_messages *)0)->boot) == {boot}"));
@@ -473,19 +470,8 @@ mod tests {
         say(format!("EVENLY_MESSAGES_HEADER == {HEADER} && EVENLY_MESSAGES_RANKS == {RANKS}"));
         say(format!("EVENLY_MESSAGES_SIZE == {SIZE} && EVENLY_MESSAGES_VERSION == {VERSION}"));
         say(format!("EVENLY_MESSAGES_MAGIC == {MAGIC}"));
-        source += "const char *name = EVENLY_MESSAGES_VARIABLE EVENLY_MESSAGES_NAME;\n";
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("layout.c");
-        fs::write(&file, source).unwrap();
-        let probe = Path::new(env!("CARGO_MANIFEST_DIR")).join("c");
-        let output = Command::new("cc")
-            .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-S", "-o", "-", "-I"])
-            .args([&probe, &file])
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let assembled = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(assembled.contains(&format!("\"{VARIABLE}/memfd:{NAME}\"")), "{assembled}");
+        let name = format!("{VARIABLE}/memfd:{NAME}");
+        layout.check("EVENLY_MESSAGES_VARIABLE EVENLY_MESSAGES_NAME", &name);
     }
 
     /// An entry whose tallies are the first ones there are.

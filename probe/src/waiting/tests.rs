@@ -1,9 +1,9 @@
 //! Tests of the module above.
 
 use super::*;
+use crate::layout::Layout;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use std::path::Path;
-use std::process::Command;
 
 /// What the compiler of C makes of `probe/c/waiting.h`.
 #[test]
@@ -36,11 +36,9 @@ fn the_layout_is_that_of_the_header() {
         ("line", "state", line::STATE),
         ("line", "kind", line::KIND),
     ];
-    let mut source = String::from("#include <stddef.h>\n#include \"waiting.h\"\n");
-    let mut say = |what: String| source += &format!("_Static_assert({what}, \"\");\n");
-    for (of, field, at) in fields {
-        say(format!("offsetof(struct evenly_{of}, {field}) == {at}"));
-    }
+    let mut layout = Layout::of("waiting.h");
+    layout.places(&fields);
+    let mut say = |what: String| layout.holds(what);
     // With four bytes to fill it.
     say(format!("sizeof(struct evenly_header) == {}", header::SIZE + 8));
     say(format!("sizeof(((struct evenly_header *)0)->boot) == {}", header::BOOT_SIZE));
@@ -69,21 +67,7 @@ fn the_layout_is_that_of_the_header() {
         let number = (0..=u8::MAX).find(|&n| Activity::of(n) == Some(state)).unwrap();
         say(format!("EVENLY_{name} == {number}"));
     }
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("layout.c");
-    source += "const char *name = EVENLY_VARIABLE EVENLY_NAME;\n";
-    fs::write(&file, source).unwrap();
-    let probe = Path::new(env!("CARGO_MANIFEST_DIR")).join("c");
-    for strict in ["-std=c11", "-std=gnu11"] {
-        let output = Command::new("cc")
-            .args([strict, "-Wall", "-Wextra", "-Werror", "-S", "-o", "-", "-I"])
-            .args([&probe, &file])
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let assembled = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(assembled.contains(&format!("\"{VARIABLE}/memfd:{NAME}\"")), "{assembled}");
-    }
+    layout.check("EVENLY_VARIABLE EVENLY_NAME", &format!("{VARIABLE}/memfd:{NAME}"));
 }
 
 /// A line of a thread.
