@@ -31,6 +31,7 @@ fn main() {
         "clock.h",
         "next.h",
         "shared.h",
+        "words.h",
     ] {
         println!("cargo:rerun-if-changed={}", sources.join(name).display());
     }

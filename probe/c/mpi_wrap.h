@@ -7,41 +7,13 @@
 #ifndef EVENLY_MPI_PROFILE_H /* these stand before this where evenly has it compiled */
 #include "mpi_profile.h"
 #endif
+#ifndef EVENLY_WORDS_H
+#include "words.h"
+#endif
 
 /* ---------------------------------------------------------------- C */
 
-/*
- * What a call is passed on with: words, whatever its arguments are. Integers, handles and addresses all are one each, in
- * the calling conventions of Linux on 64-bit machines, and none of these functions has an argument of floating point.
- */
-#define P1 void *a0
-#define P2 P1, void *a1
-#define P3 P2, void *a2
-#define P4 P3, void *a3
-#define P5 P4, void *a4
-#define P6 P5, void *a5
-#define P7 P6, void *a6
-#define P8 P7, void *a7
-#define P9 P8, void *a8
-#define P10 P9, void *a9
-#define P11 P10, void *a10
-#define P12 P11, void *a11
-#define P13 P12, void *a12
-#define P14 P13, void *a13
-#define A1 a0
-#define A2 A1, a1
-#define A3 A2, a2
-#define A4 A3, a3
-#define A5 A4, a4
-#define A6 A5, a5
-#define A7 A6, a6
-#define A8 A7, a7
-#define A9 A8, a8
-#define A10 A9, a9
-#define A11 A10, a10
-#define A12 A11, a11
-#define A13 A12, a12
-#define A14 A13, a13
+#define EVENLY_WORD void *
 #define L1 a0
 #define L2 a1
 #define L3 a2
@@ -56,7 +28,7 @@
 #define L12 a11
 #define L13 a12
 #define L14 a13
-_Static_assert(sizeof(void *) == 8, "arguments are words");
+_Static_assert(sizeof(EVENLY_WORD) == 8, "arguments are words");
 /* So many words as there are arguments in a list in parentheses, which may be that of LIST; of none, one. */
 #define LIST(...) __VA_ARGS__
 #define NTH(a, b, c, d, e, f, g, h, i, j, k, l, m, n, nth, ...) nth

@@ -30,6 +30,7 @@
 #include "clock.h"
 #include "next.h"
 #include "shared.h"
+#include "words.h"
 #ifdef EVENLY_MPI_CALLS
 #include "messages.h"
 #endif

@@ -112,41 +112,8 @@ static void ended(struct region *region)
 	end_region(region->team);
 }
 
-#define P1 long a0
-#define P2 P1, long a1
-#define P3 P2, long a2
-#define P4 P3, long a3
-#define P5 P4, long a4
-#define P6 P5, long a5
-#define P7 P6, long a6
-#define P8 P7, long a7
-#define P9 P8, long a8
-#define P10 P9, long a9
-#define P11 P10, long a10
-#define P12 P11, long a11
-#define P13 P12, long a12
-#define P0 void
-#define A0
-#define A1 a0
-#define A2 A1, a1
-#define A3 A2, a2
-#define A4 A3, a3
-#define A5 A4, a4
-#define A6 A5, a5
-#define A7 A6, a6
-#define A8 A7, a7
-#define A9 A8, a8
-#define A10 A9, a9
-#define A11 A10, a10
-#define A12 A11, a11
-#define A13 A12, a12
-
-/*
- * Arguments are passed on as words, whatever they are: integers, handles and addresses all are one each, in
- * the calling conventions of Linux on 64-bit machines, and the halves that an int does not fill are passed
- * on with it. None of these functions has an argument of floating point.
- */
-_Static_assert(sizeof(long) == sizeof(void *) && sizeof(long) == 8, "arguments are words");
+#define EVENLY_WORD long
+_Static_assert(sizeof(EVENLY_WORD) == sizeof(void *) && sizeof(EVENLY_WORD) == 8, "arguments are words");
 
 /* Of libgomp there may be several in a process, so what is called is kept only where it is the one of all.
  * In place of libgomp there may be libomp, which has the same functions and reports more (below). */

@@ -37,6 +37,7 @@ pub const PROBE: Part = Part {
         include_str!("../c/mpi_members.h"),
         include_str!("../c/mpi_counts.h"),
         include_str!("../c/mpi_profile.h"),
+        include_str!("../c/words.h"),
         include_str!("../c/mpi_wrap.h"),
         include_str!("../c/mpi.c")
     ),
