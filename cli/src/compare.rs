@@ -5,8 +5,8 @@ use crate::flags::{Cli, Command, CompareArgs};
 use crate::{End, output, tell};
 use anyhow::Context;
 use evenly_compare::{
-    Arm, Executor, Metric, Options, ProcessExecutor, Progress, Round, RunError, RunOutcome, STYLES,
-    Spec, compare as run, on_others, specs, table, variable,
+    Arm, Bar, Executor, Metric, Options, ProcessExecutor, Progress, Round, RunError, RunOutcome,
+    STYLES, Spec, compare as run, on_others, specs, table, variable,
 };
 use evenly_errors::{given_twice, parse, problem, said};
 use evenly_linux::affinity;
@@ -14,7 +14,6 @@ use evenly_linux::supervise::{Outcome, was_ignored};
 use evenly_linux::usage::Usage;
 use evenly_model::{CpuSet, Printable, Tid, printable};
 use evenly_nuco::{by_name, names};
-use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -66,7 +65,7 @@ pub(crate) fn compare(args: CompareArgs) -> anyhow::Result<End> {
     };
     let mut shown = Shown::new(args.quiet);
     let result = run(&arms, &options, &mut executor as &mut dyn Executor, &mut shown);
-    shown.clear();
+    shown.bar.clear();
     let mut comparison = result?;
     comparison.warnings.extend(on_others(&executor.others, &executor.cpus.to_string()));
     if !args.quiet {
@@ -206,50 +205,28 @@ fn arm(
 
 /// Progress: a bar on a terminal, a line for each run elsewhere.
 struct Shown {
-    bar: Option<ProgressBar>,
+    bar: Bar,
     lines: bool,
 }
 
 impl Shown {
     fn new(quiet: bool) -> Self {
-        let terminal = std::io::stderr().is_terminal();
-        let bar = (!quiet && terminal).then(|| {
-            let bar = ProgressBar::new(0);
-            if let Ok(style) =
-                ProgressStyle::with_template("{bar:24} {pos}/{len} {msg} (eta {eta})")
-            {
-                bar.set_style(style);
-            }
-            bar.enable_steady_tick(Duration::from_millis(200));
-            bar
-        });
-        Self { bar, lines: !quiet && !terminal }
-    }
-
-    fn clear(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        let bar = if quiet { Bar::hidden() } else { Bar::drawn_every(Duration::from_millis(200)) };
+        Self { bar, lines: !quiet && !io::stderr().is_terminal() }
     }
 }
 
 impl Progress for Shown {
     fn planned(&mut self, runs: usize) {
-        if let Some(bar) = &self.bar {
-            bar.set_length(runs as u64);
-        }
+        self.bar.planned(runs);
     }
 
     fn started(&mut self, arm: &Arm, round: Round) {
-        if let Some(bar) = &self.bar {
-            bar.set_message(format!("{}, {round}", printable(&arm.name)));
-        }
+        self.bar.started(format!("{}, {round}", printable(&arm.name)));
     }
 
     fn finished(&mut self, arm: &Arm, round: Round, seconds: f64) {
-        if let Some(bar) = &self.bar {
-            bar.inc(1);
-        }
+        self.bar.finished();
         if self.lines {
             tell(&format!("evenly: {}, {round}: {seconds:.3} s", arm.name));
         }

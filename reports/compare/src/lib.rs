@@ -16,11 +16,12 @@
 //! equal to the last bit.
 //!
 //! How runs come about is behind the trait [`Executor`]: [`ProcessExecutor`] starts real
-//! processes, tests give a scripted one. The crate prints nothing; [`Progress`] informs the caller
-//! what happens and [`table()`] makes the text.
+//! processes, tests give a scripted one. The crate prints nothing by itself; [`Progress`] informs the
+//! caller what happens, [`Bar`] shows it on a terminal, and [`table()`] makes the text.
 
 #![forbid(unsafe_code)]
 
+mod bar;
 mod comparison;
 mod executor;
 mod metric;
@@ -33,6 +34,7 @@ mod table;
 mod verdict;
 mod warning;
 
+pub use bar::Bar;
 pub use comparison::{ArmResult, Comparison, SCHEMA, Speedup};
 pub use executor::{Arm, Executor, RunError, RunOutcome, Status};
 pub use metric::{Metric, MetricError};

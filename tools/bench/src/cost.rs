@@ -169,13 +169,13 @@ pub(crate) fn cost(
                     break 'rounds;
                 }
                 Err(e) => {
-                    shown.clear();
+                    shown.bar.clear();
                     return Err(e.context(format!("{NAME}: {}", arm.name)));
                 }
             }
         }
     }
-    shown.clear();
+    shown.bar.clear();
     let points =
         cases.iter().zip(&samples).filter_map(|(c, s)| Point::of(*c, s, site.seed)).collect();
     Ok(Cost { points, incomplete, without_points, reading, seldom })

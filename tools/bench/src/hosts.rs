@@ -457,7 +457,7 @@ impl Bench<'_> {
         };
         let mut shown = Shown::new(&title(wire.as_ref(), mpi, ranks));
         let found = evenly_compare::compare(&arms, &options, &mut executor, &mut shown)?;
-        shown.clear();
+        shown.bar.clear();
 
         let of = |name: &str| {
             found.results.iter().find(|r| r.policy == name).map_or(&[][..], |r| &r.seconds)

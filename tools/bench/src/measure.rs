@@ -358,7 +358,7 @@ pub(crate) fn measure<E: Noting>(
     executor.begin(benchmark, &site.tools);
     let mut shown = Shown::new(&benchmark.name);
     let result = compare(&arms, &options, executor, &mut shown);
-    shown.clear();
+    shown.bar.clear();
     let comparison = result.with_context(|| format!("benchmark {}", benchmark.name))?;
     Ok(Figures::new(benchmark, comparison, executor.notes(), site.seed).beside(site.clockwork))
 }

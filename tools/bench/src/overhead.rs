@@ -167,7 +167,7 @@ pub(crate) fn compare(args: &OverheadArgs) -> anyhow::Result<()> {
         };
         let mut shown = Shown::new(&subject.name);
         let found = evenly_compare::compare(&arms, &options, &mut executor, &mut shown);
-        shown.clear();
+        shown.bar.clear();
         let found = found.with_context(|| subject.name.clone())?;
         if let Some((row, ratio)) = row(&subject, &found) {
             text.push_str(&row);

@@ -1,9 +1,8 @@
 //! What is shown: progress while runs are made, tables after them.
 
 use anyhow::Context;
-use evenly_compare::{Arm, Progress, Round};
+use evenly_compare::{Arm, Bar, Progress, Round};
 use evenly_model::Printable;
-use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -48,51 +47,35 @@ pub(crate) fn interrupts() -> anyhow::Result<Arc<AtomicBool>> {
 /// Progress: a bar on a terminal, a line for each run elsewhere.
 pub(crate) struct Shown {
     what: String,
-    bar: Option<ProgressBar>,
+    pub(crate) bar: Bar,
+    lines: bool,
 }
 
 impl Shown {
     /// Progress of `what`.
     pub(crate) fn new(what: &str) -> Self {
-        let bar = io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new(0);
-            let template = "{bar:24} {pos}/{len} {msg} (eta {eta})";
-            if let Ok(style) = ProgressStyle::with_template(template) {
-                bar.set_style(style);
-            }
-            // Rarely, for the bar is drawn on the CPUs that are being measured.
-            bar.enable_steady_tick(Duration::from_secs(1));
-            bar
-        });
-        Self { what: what.to_owned(), bar }
-    }
-
-    /// The bar goes away; what follows is a table.
-    pub(crate) fn clear(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        // Rarely, for the bar is drawn on the CPUs that are being measured.
+        let bar = Bar::drawn_every(Duration::from_secs(1));
+        Self { what: what.to_owned(), bar, lines: !io::stderr().is_terminal() }
     }
 }
 
 impl Progress for Shown {
     fn planned(&mut self, runs: usize) {
-        match &self.bar {
-            Some(bar) => bar.set_length(runs as u64),
-            None => tell(&format!("{}: {runs} runs", self.what)),
+        self.bar.planned(runs);
+        if self.lines {
+            tell(&format!("{}: {runs} runs", self.what));
         }
     }
 
     fn started(&mut self, arm: &Arm, round: Round) {
-        if let Some(bar) = &self.bar {
-            bar.set_message(format!("{}: {}, {round}", self.what, arm.name));
-        }
+        self.bar.started(format!("{}: {}, {round}", self.what, arm.name));
     }
 
     fn finished(&mut self, arm: &Arm, round: Round, seconds: f64) {
-        match &self.bar {
-            Some(bar) => bar.inc(1),
-            None => tell(&format!("{}: {}, {round}: {seconds:.3} s", self.what, arm.name)),
+        self.bar.finished();
+        if self.lines {
+            tell(&format!("{}: {}, {round}: {seconds:.3} s", self.what, arm.name));
         }
     }
 

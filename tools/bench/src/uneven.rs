@@ -512,7 +512,7 @@ impl Bench<'_> {
         };
         let mut shown = Shown::new(&case.name);
         let found = evenly_compare::compare(&arms, &options, executor, &mut shown);
-        shown.clear();
+        shown.bar.clear();
         let found = found.with_context(|| format!("case {}", case.name))?;
         let right = executor.sums.first().cloned().unwrap_or_default();
         if let Some(wrong) = executor.sums.iter().find(|sum| **sum != right) {
