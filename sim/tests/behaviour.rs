@@ -304,30 +304,72 @@ fn late_threads_join_at_the_mean() {
     assert!(apart < 40_000_000, "{apart} ns");
 }
 
+/// When pauses began.
+#[derive(Clone, Default)]
+struct Pauses(Arc<Mutex<(bool, Vec<Nanos>)>>);
+
+impl Observer for Pauses {
+    fn event(&mut self, event: &Event) {
+        let Event::Point(p) = event else { return };
+        let (was_paused, began) = &mut *self.0.lock().unwrap();
+        if p.paused && !std::mem::replace(was_paused, p.paused) {
+            began.push(p.at);
+        }
+        *was_paused = p.paused;
+    }
+}
+
+/// Balancing that harms ends after six pauses at most, of which five are the least that count. From then on no
+/// thread has a mask of ours, none is moved, and the program is done earlier than without the guard.
+fn the_guard_ends_it(s: &Scenario) {
+    let options = |guard| DriverOptions { guard, ..DriverOptions::fixed(ms(20), 1) };
+    let juggle = by_name("juggle").unwrap();
+    let on = options(GuardOptions::default());
+    let off = options(GuardOptions { enabled: false, ..GuardOptions::default() });
+    let pauses = Pauses::default();
+    let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(pauses.clone())];
+    let mut d = Driver::new(Sim::new(s.clone()), juggle, &on);
+    while d.step(&mut observers) && !d.balancer().summary(d.sim.now()).0.stood_down {}
+    let domain = d.balancer().summary(d.sim.now()).0;
+    assert!(domain.stood_down, "{:?}", domain.verdict);
+    assert!(domain.verdict.high < 1.0);
+    // From the last of these balancing does not come back.
+    let began = pauses.0.lock().unwrap().1.clone();
+    assert!((5..=6).contains(&began.len()), "{began:?}");
+    let moves = d.migrations();
+    assert!(moves > 0 && d.sim.changed_masks().is_empty(), "{moves}: {:?}", d.sim.masks());
+    while d.step(&mut observers) {
+        assert!(d.sim.changed_masks().is_empty(), "{:?}", d.sim.masks());
+    }
+    assert_eq!((d.migrations(), &pauses.0.lock().unwrap().1), (moves, &began));
+    let mut unguarded = Driver::new(Sim::new(s.clone()), juggle, &off);
+    while unguarded.step(&mut []) {}
+    let (with, without) = (d.finish().makespan.unwrap(), unguarded.finish().makespan.unwrap());
+    assert!(with < without, "{with}, without the guard {without}");
+}
+
 /// Phases much shorter than the period, and a kernel that would pull at each barrier: threads that
 /// are pinned cannot be pulled, and balancing harms.
 #[test]
-fn the_guard_ends_what_harms() {
-    let s = Scenario {
+fn the_guard_ends_pinning_that_harms() {
+    the_guard_ends_it(&Scenario {
         phases: 60_000,
         barrier: Barrier::Block,
         kernel: Kernel { reactive: true, rotate: None },
         ..Scenario::new(3, 2, ms(2))
-    };
-    let options =
-        DriverOptions { guard: GuardOptions::default(), ..DriverOptions::fixed(ms(20), 1) };
-    let mut d = Driver::new(Sim::new(s), by_name("juggle").unwrap(), &options);
-    while d.step(&mut []) && !d.balancer().summary(d.sim.now()).0.stood_down {}
-    let domain = d.balancer().summary(d.sim.now()).0;
-    assert!(domain.stood_down, "{:?}", domain.verdict);
-    assert!(domain.verdict.high < 1.0);
-    assert!(d.sim.changed_masks().is_empty(), "{:?}", d.sim.masks());
-    // And it stays so.
-    let moves = d.migrations();
-    while d.sim.now() < ms(90_000) && d.step(&mut []) {
-        assert!(d.sim.changed_masks().is_empty());
-    }
-    assert_eq!(d.migrations(), moves);
+    });
+}
+
+/// Phases as long as the period, and caches that are cold after each move: what a move gains in a phase it costs.
+#[test]
+fn the_guard_ends_moves_that_cost_more_than_they_gain() {
+    the_guard_ends_it(&Scenario {
+        phases: 3_000,
+        barrier: Barrier::Block,
+        kernel: Kernel { reactive: true, rotate: None },
+        costs: Costs { refill: ms(2), ..Costs::default() },
+        ..Scenario::new(3, 2, ms(20))
+    });
 }
 
 /// The guard does not end what helps.

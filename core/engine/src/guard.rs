@@ -15,9 +15,13 @@
 //! difference, at most one run in twenty stands down, however long it is. Noise that lasts longer than
 //! a stretch is in both stretches of a comparison and cancels.
 //!
-//! Known gap: a thread that spins at a barrier receives CPU time without progressing. Where
-//! threads spin, and do not report it, the comparison says how fairly they ran, not how fast the program went.
-//! Where they report it, spinning is no progress, and threads that spin wait for each other.
+//! Known gaps:
+//! - A thread that spins at a barrier receives CPU time without progressing. Where threads spin, and do not
+//!   report it, the comparison says how fairly they ran, not how fast the program went. Where they report it,
+//!   spinning is no progress, and threads that spin wait for each other.
+//! - CPU time in which caches are filled again after a move counts as progress. Where threads do not block, moves
+//!   that cost more than they gain are not found. Where they block at barriers they are, as far as others wait
+//!   meanwhile.
 
 use evenly_model::Nanos;
 use evenly_model::stats::RunningMean;
