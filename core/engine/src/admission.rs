@@ -200,38 +200,7 @@ impl Balancer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scripted::{Scripted, cpus, id};
-    use crate::{BalancerOptions, GuardOptions};
-    use evenly_model::{Environment, Pid};
-    use evenly_policy::by_name;
-
-    fn balancer(policy: &str) -> Balancer {
-        let options = BalancerOptions {
-            domain: DomainId(0),
-            cpus: cpus("0-1"),
-            wanted: None,
-            policy: by_name(policy).unwrap(),
-            environment: Environment::default(),
-            guard: GuardOptions { enabled: false, ..GuardOptions::default() },
-        };
-        Balancer::new(options, Nanos::ZERO)
-    }
-
-    /// A thread with this mask joins.
-    fn join(b: &mut Balancer, machine: &mut Scripted, tid: usize, original: &str) {
-        let thread = Candidate {
-            id: id(tid),
-            pid: Pid(1),
-            name: String::new(),
-            first: false,
-            fair: true,
-            times: Times::default(),
-            state: RunState::Runnable,
-            read_at: Nanos::ZERO,
-        };
-        let selection = Selection { baseline: thread.times, thread };
-        b.join(machine, selection, &cpus(original), &mut []);
-    }
+    use crate::scripted::{Scripted, balancer, cpus, id, join};
 
     #[test]
     fn threads_that_may_use_more_than_the_domain_are_confined_to_it() {

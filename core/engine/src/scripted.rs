@@ -4,12 +4,14 @@ use crate::account::ThreadAccount;
 use crate::managed::{ManagedThread, Place, ThreadWeight};
 use crate::membership::Membership;
 use crate::{
-    Actuator, ApplyError, Event, Located, Observer, Reading, Sensors, ThreadMeta, Times, Wanted,
+    Actuator, ApplyError, Balancer, BalancerOptions, Candidate, Event, GuardOptions, Located,
+    Observer, Reading, RunState, Selection, Sensors, ThreadMeta, Times, Wanted,
 };
 use evenly_model::{
-    CpuId, CpuSet, CpuView, DomainId, FULL_CAPACITY, Nanos, Pid, Snapshot, ThreadId, ThreadView,
-    Tid,
+    CpuId, CpuSet, CpuView, DomainId, Environment, FULL_CAPACITY, Nanos, Pid, Snapshot, ThreadId,
+    ThreadView, Tid,
 };
+use evenly_policy::by_name;
 use std::sync::{Arc, Mutex};
 
 #[derive(Debug, Default)]
@@ -20,6 +22,10 @@ pub(crate) struct Scripted {
     pub(crate) fails: Vec<(ThreadId, ApplyError)>,
     /// Threads that cannot be released.
     pub(crate) keeps: Vec<ThreadId>,
+    /// The CPUs that can be used; None for all.
+    pub(crate) cpuset: Option<CpuSet>,
+    /// What it becomes once it has been asked for: who asked knows only what it was.
+    pub(crate) then: Option<CpuSet>,
     pub(crate) now: Nanos,
 }
 
@@ -29,16 +35,24 @@ impl Scripted {
         let failure = self.fails.iter().find(|(thread, _)| *thread == id);
         failure.map_or(Ok(()), |(_, error)| Err(error.clone()))
     }
+
+    /// The kernel refuses a mask none of whose CPUs is in the cpuset.
+    fn set(&mut self, id: ThreadId, mask: &CpuSet, call: String) -> Result<(), ApplyError> {
+        self.ask(id, call)?;
+        let wanted = || ApplyError::Unusable { wanted: mask.clone() };
+        let is_outside = self.cpuset.as_ref().is_some_and(|c| c.and(mask).is_empty());
+        if is_outside { Err(wanted()) } else { Ok(()) }
+    }
 }
 
 impl Actuator for Scripted {
     fn place(&mut self, id: ThreadId, cpu: CpuId, to: Option<&CpuSet>) -> Result<(), ApplyError> {
         let then = to.map(|to| format!(", then {to}")).unwrap_or_default();
-        self.ask(id, format!("on {cpu}{then}"))
+        self.set(id, &CpuSet::single(cpu), format!("on {cpu}{then}"))
     }
 
     fn confine(&mut self, id: ThreadId, mask: &CpuSet) -> Result<(), ApplyError> {
-        self.ask(id, format!("in {mask}"))
+        self.set(id, mask, format!("in {mask}"))
     }
 
     fn restore(&mut self, id: ThreadId) {
@@ -80,7 +94,11 @@ impl Sensors for Scripted {
     }
 
     fn usable(&mut self, within: &CpuSet) -> CpuSet {
-        within.clone()
+        let usable = self.cpuset.as_ref().map_or_else(|| within.clone(), |c| c.and(within));
+        if self.then.is_some() {
+            self.cpuset = self.then.take();
+        }
+        usable
     }
 
     fn original_mask(&mut self, _: ThreadId) -> Option<CpuSet> {
@@ -111,6 +129,35 @@ pub(crate) fn id(tid: usize) -> ThreadId {
 
 pub(crate) fn cpus(list: &str) -> CpuSet {
     list.parse().unwrap_or_default()
+}
+
+/// A balancer for CPUs 0 and 1.
+pub(crate) fn balancer(policy: &str) -> Balancer {
+    let options = BalancerOptions {
+        domain: DomainId(0),
+        cpus: cpus("0-1"),
+        wanted: None,
+        policy: by_name(policy).unwrap(),
+        environment: Environment::default(),
+        guard: GuardOptions { enabled: false, ..GuardOptions::default() },
+    };
+    Balancer::new(options, Nanos::ZERO)
+}
+
+/// A thread with this mask joins.
+pub(crate) fn join(b: &mut Balancer, machine: &mut Scripted, tid: usize, original: &str) {
+    let thread = Candidate {
+        id: id(tid),
+        pid: Pid(1),
+        name: String::new(),
+        first: false,
+        fair: true,
+        times: Times::default(),
+        state: RunState::Runnable,
+        read_at: Nanos::ZERO,
+    };
+    let selection = Selection { baseline: thread.times, thread };
+    b.join(machine, selection, &cpus(original), &mut []);
 }
 
 /// Threads on these CPUs of a domain of so many, that may use all of it and two more.

@@ -101,3 +101,83 @@ impl Surroundings {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Balancer;
+    use crate::scripted::{Scripted, balancer, cpus, join};
+
+    const PERIOD: Nanos = Nanos::from_millis(10);
+
+    /// Three threads that may use both CPUs, and may be told at any moment that one of these is gone.
+    fn three(machine: &mut Scripted) -> Balancer {
+        let mut b = balancer("juggle");
+        (0..3).for_each(|tid| join(&mut b, machine, tid, "0-1"));
+        b
+    }
+
+    /// A point, a period later; what was asked of the machine at it.
+    fn point(b: &mut Balancer, machine: &mut Scripted) -> Vec<String> {
+        machine.now += PERIOD;
+        machine.calls.clear();
+        b.point(machine, PERIOD, &mut []);
+        machine.calls.clone()
+    }
+
+    fn on(calls: &[String], cpu: &str) -> usize {
+        calls.iter().filter(|c| c.ends_with(&format!(" on {cpu}"))).count()
+    }
+
+    /// The cpuset shrinks between the look at it and the masks that are set by it.
+    #[test]
+    fn a_cpu_that_goes_while_threads_are_placed_leaves_none_alone() {
+        let mut machine = Scripted { then: Some(cpus("0")), ..Scripted::default() };
+        let mut b = three(&mut machine);
+        let calls = point(&mut b, &mut machine);
+        assert_eq!(b.surroundings.usable(), &cpus("0-1"));
+        assert!(on(&calls, "1") > 0, "{calls:?}");
+        // At the next point it is looked at again, soon as that is, and all are pinned to what is left.
+        let calls = point(&mut b, &mut machine);
+        assert_eq!(b.surroundings.usable(), &cpus("0"));
+        assert_eq!((on(&calls, "0"), on(&calls, "1")), (3, 0), "{calls:?}");
+        assert!(b.membership.threads.iter().all(|t| t.place.movable));
+        assert!(b.notes.kept().is_empty(), "{:?}", b.notes.kept());
+    }
+
+    #[test]
+    fn a_cpu_that_comes_back_is_used_again() {
+        let mut machine = Scripted { then: Some(cpus("0")), ..Scripted::default() };
+        let mut b = three(&mut machine);
+        (0..2).for_each(|_| drop(point(&mut b, &mut machine)));
+        machine.cpuset = None;
+        machine.now += LOOK_AT_CPUS;
+        let calls = point(&mut b, &mut machine);
+        assert_eq!(b.surroundings.usable(), &cpus("0-1"));
+        let counts = (on(&calls, "0"), on(&calls, "1"));
+        assert!(counts == (1, 2) || counts == (2, 1), "{calls:?}");
+    }
+
+    /// Balancing ends right after a point at which the cpuset was as wide as it is known to be, or had shrunk
+    /// meanwhile.
+    fn all_masks_are_given_back(then: Option<CpuSet>) {
+        let mut machine = Scripted { then, ..Scripted::default() };
+        let mut b = three(&mut machine);
+        point(&mut b, &mut machine);
+        machine.cpuset = Some(cpus("0"));
+        machine.calls.clear();
+        b.finish(&mut machine);
+        assert_eq!(machine.calls, ["0 restored", "1 restored", "2 restored"]);
+        assert!(b.notes.kept().is_empty(), "{:?}", b.notes.kept());
+    }
+
+    #[test]
+    fn a_cpu_that_goes_when_balancing_ends_keeps_no_mask_from_being_given_back() {
+        all_masks_are_given_back(None);
+    }
+
+    #[test]
+    fn a_cpu_that_went_at_the_last_point_keeps_no_mask_from_being_given_back() {
+        all_masks_are_given_back(Some(cpus("0")));
+    }
+}
