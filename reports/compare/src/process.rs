@@ -103,8 +103,8 @@ impl Executor for ProcessExecutor {
         if self.interrupted.load(Ordering::Relaxed) || by_interrupt {
             return Err(RunError::Interrupted);
         }
-        if let (true, Some(limit)) = (end.timed_out, self.limit) {
-            return Err(RunError::TimedOut { limit, killed: end.killed });
+        if let Some(error) = end.past(self.limit) {
+            return Err(error);
         }
         let output = Output::of_file(stdout).map_err(RunError::Capture)?;
         if self.forward {
@@ -125,6 +125,14 @@ struct End {
     status: ExitStatus,
     timed_out: bool,
     killed: bool,
+}
+
+impl End {
+    /// The error where it had to be ended because its time was up.
+    fn past(&self, limit: Option<Duration>) -> Option<RunError> {
+        let limit = limit.filter(|_| self.timed_out)?;
+        Some(RunError::TimedOut { limit, killed: self.killed })
+    }
 }
 
 /// What has been done to end a process.
@@ -328,18 +336,30 @@ mod tests {
 
     #[test]
     fn the_time_limit_ends_a_run() {
-        let mut executor =
-            ProcessExecutor { limit: Some(Duration::from_millis(200)), ..Default::default() };
+        let limit = Some(Duration::from_millis(200));
+        let mut executor = ProcessExecutor { limit, ..Default::default() };
         let error = executor.run(&shell("exec sleep 1000"), 0).unwrap_err();
         assert!(matches!(error, RunError::TimedOut { killed: false, .. }), "{error}");
-        // Time enough for the shell to set its trap, on a busy machine too.
-        executor.limit = Some(Duration::from_secs(2));
-        let stubborn = "trap '' TERM; while :; do sleep 0.1; done";
-        let error = executor.run(&shell(stubborn), 0).unwrap_err();
-        assert!(matches!(error, RunError::TimedOut { killed: true, .. }), "{error}");
+    }
+
+    /// Its time is up only once it ignores SIGTERM.
+    #[test]
+    fn a_run_past_its_limit_that_ignores_sigterm_is_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let ready = dir.path().join("ready");
+        let script =
+            format!("trap '' TERM; echo >{}; while :; do sleep 0.1; done", ready.display());
+        let child = Command::new("sh").args(["-c", &script]).spawn().unwrap();
+        while !ready.exists() {
+            std::thread::yield_now();
+        }
+        let executor = ProcessExecutor { limit: Some(Duration::ZERO), ..Default::default() };
+        let end = executor.await_end(child, Instant::now()).unwrap();
+        assert_eq!(end.status.signal(), Some(Signal::KILL.as_raw()));
+        let error = end.past(executor.limit).unwrap();
         assert_eq!(
             error.to_string(),
-            "was still running after 2 s and was killed, as SIGTERM did not end it; allow more \
+            "was still running after 0 s and was killed, as SIGTERM did not end it; allow more \
              with --timeout"
         );
     }
