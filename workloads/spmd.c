@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common.h"
 #include "spmd_options.h"
@@ -20,6 +21,8 @@ struct slot {
 static struct spmd_options options;
 static struct spmd_result result;
 static struct barrier start_barrier, phase_barrier;
+// The first thread lowers it before a barrier that all others pass before the last phase.
+static _Atomic uint64_t phases;
 // What each thread has computed, by parity of the phase: a slot is read in the
 // phase after the one that wrote it and written again one phase later.
 static struct slot *slots[2];
@@ -55,11 +58,13 @@ static void *compute(void *argument) {
     result.arrived_s[index] = now_s();
     barrier_wait(&start_barrier);
     double cpu_before = thread_cpu_s(), finished = 0;
-    for (uint64_t phase = 0; phase < options.phases; phase++) {
+    for (uint64_t phase = 0; phase < phases; phase++) {
         if (phase > 0) work_mix(&work, slots[(phase - 1) % 2][right].digest);
         work_run(&work, iters);
         slots[phase % 2][index].digest = work_digest(&work);
         finished = now_s();
+        if (index == 0 && options.end_on && phase + 2 < phases && !access(options.end_on, F_OK))
+            phases = phase + 2;
         barrier_wait(&phase_barrier);
     }
     // Stored only now: neighbours' results share cache lines.
@@ -75,6 +80,7 @@ int main(int argc, char **argv) {
     cpu_set_t mask;
     uint32_t cpus = sched_getaffinity(0, sizeof mask, &mask) ? 1 : (uint32_t)CPU_COUNT(&mask);
     options = spmd_parse(argc, argv, FORM_PTHREAD, cpus);
+    phases = options.phases;
     result = spmd_result_new(options.threads);
     for (int i = 0; i < 2; i++) {
         slots[i] = aligned_alloc(alignof(struct slot), options.threads * sizeof *slots[i]);
@@ -95,6 +101,7 @@ int main(int argc, char **argv) {
     if (options.main_works) compute((void *)0);
     for (uint32_t i = first; i < options.threads; i++) pthread_join(threads[i], NULL);
 
+    options.phases = phases;
     spmd_print(&options, &result, "spmd", "pthread", barrier_name(options.barrier));
     return EXIT_SUCCESS;
 }

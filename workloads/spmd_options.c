@@ -50,7 +50,8 @@ static void help(enum spmd_form form) {
                "                        only waits for them\n"
                "  --pin static          each thread pins itself: i to the (i mod m)-th CPU of\n"
                "                        the inherited mask\n"
-               "  --name-prefix S       name the computing threads S0, S1, ...\n");
+               "  --name-prefix S       name the computing threads S0, S1, ...\n"
+               "  --end-on FILE         fewer phases: one more once FILE exists\n");
     printf("  --help                this text\n\nExample: %s --threads 3 --phases 20 --work-ms 100\n",
            program_invocation_short_name);
     exit(EXIT_SUCCESS);
@@ -66,16 +67,17 @@ struct spmd_options spmd_parse(int argc, char **argv, enum spmd_form form, uint3
         .seed = 1,
     };
     enum { THREADS, PHASES, WORK_MS, ITERS, CALIBRATE, KIND, WORKING_SET, IMBALANCE, LINEAR, SEED,
-           OUTPUT, HELP, BARRIER, SPIN_US, MAIN_WORKS, PIN, NAME_PREFIX };
+           OUTPUT, HELP, BARRIER, SPIN_US, MAIN_WORKS, PIN, NAME_PREFIX, END_ON };
     static const struct option pthread_options[] = {
         {"barrier", required_argument, NULL, BARRIER},
         {"spin-us", required_argument, NULL, SPIN_US},
         {"main-works", required_argument, NULL, MAIN_WORKS},
         {"pin", required_argument, NULL, PIN},
         {"name-prefix", required_argument, NULL, NAME_PREFIX},
+        {"end-on", required_argument, NULL, END_ON},
     };
     // Zero-filled room at the end for the pthread options and the terminator.
-    struct option long_options[18] = {
+    struct option long_options[19] = {
         {"threads", required_argument, NULL, THREADS},
         {"phases", required_argument, NULL, PHASES},
         {"work-ms", required_argument, NULL, WORK_MS},
@@ -130,6 +132,7 @@ struct spmd_options spmd_parse(int argc, char **argv, enum spmd_form form, uint3
                 die_input("--name-prefix: '%s' has more than %d bytes", optarg, MAX_NAME_PREFIX);
             o.name_prefix = optarg;
             break;
+        case END_ON: o.end_on = optarg; break;
         default: exit(EXIT_BAD_INPUT); // getopt_long has said why
         }
     }

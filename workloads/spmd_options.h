@@ -23,6 +23,7 @@ struct spmd_options {
     int main_works;
     int pin_static;
     const char *name_prefix;
+    const char *end_on; // a file; NULL: all phases
     const char *output;
 };
 
