@@ -4,13 +4,16 @@
 //! No program here is compared with a clock of another machine or hour. Parts are compared, of CPU time or of
 //! time, so that it does not matter how fast CPUs are; and beside neighbours a program that has half of a CPU
 //! says so itself. By what evenly has missed of a program at both ends its figures may differ from the program's
-//! own: that is little of programs as long as these, and is allowed for.
+//! own: programs run until that is little, and it is allowed for.
 
 use crate::schema::valid;
-use crate::support::{Tool, json, text, workload};
+use crate::support::{Tool, json, of_kind, recorded, text, wait_until, workload};
 use evenly_linux::affinity;
 use evenly_model::{CpuSet, Tid};
 use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Instant;
 
 /// Factors may be off by this much, and by what evenly has missed: a CPU is another's for a moment between two
 /// readings.
@@ -108,14 +111,50 @@ fn as_measured(report: &Value, own: &Own, missed: f64) {
     assert!((part(f, "communication") - communication).abs() < 1e-9, "{f:#}");
 }
 
+/// Of so many parts of what is seen of a program one may have been missed.
+const PARTS: u64 = 8;
+
+/// What threads had run when they were first recorded, by their numbers in the recording. It is what was missed of
+/// them, or more.
+fn had_run(events: &[Value]) -> BTreeMap<u64, u64> {
+    let of = |e: &Value| {
+        let (thread, tid) = (e["thread"].as_u64()?, e["tid"].as_u64()?);
+        let times = fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
+        Some((thread, times.split(' ').next()?.parse().ok()?))
+    };
+    events.iter().filter(|e| e["event"] == "thread").filter_map(of).collect()
+}
+
+/// Whether two threads of a program that starts now have been observed for many times as long as they were not, in
+/// time and in CPU time, by the events that are recorded.
+fn is_long_enough() -> impl FnMut(&[Value]) -> bool {
+    let (begun, mut missed) = (Instant::now(), None);
+    move |events| {
+        if of_kind(events, "joined") < 2 {
+            return false;
+        }
+        let (time, cpu) =
+            missed.get_or_insert_with(|| (begun.elapsed().as_nanos() as u64, had_run(events)));
+        let points: Vec<&Value> = events.iter().filter(|e| e["event"] == "point").collect();
+        let observed = points.last().map_or(0, |point| point["at"].as_u64().unwrap());
+        let ran = |thread: u64| -> u64 {
+            let rows = points.iter().flat_map(|point| point["threads"].as_array().unwrap());
+            rows.filter(|row| row[0] == thread).map(|row| row[3].as_u64().unwrap()).sum()
+        };
+        observed > PARTS * *time && cpu.iter().all(|(thread, had)| ran(*thread) > PARTS * had)
+    }
+}
+
 /// spmd with two threads that do these parts of the work: evenly's report, and what the program measured.
 fn spmd(before: &[&str], imbalance: &str, barrier: &[&str]) -> (Value, Own) {
     let tool = Tool::new();
     let program = workload("spmd");
-    let work = ["--threads", "2", "--phases", "16", "--iters", "40000000"];
+    // Who waits for so short a phase is not taken to have gone quiet, also where the other has a tenth of a CPU.
+    let work = ["--threads", "2", "--phases", "1000000", "--iters", "16000000"];
     let uneven = ["--imbalance", imbalance, "--barrier"];
     let command = [before, &[program.as_str()], &work, &uneven, barrier].concat();
-    let (output, report) = tool.json("-q --policy observe --threads 2", &command);
+    let options = "-q --policy observe --threads 2";
+    let (output, report) = tool.json_until(options, &command, is_long_enough());
     valid(&report);
     (report, Own::of_spmd(&text(&output.stdout)))
 }
@@ -187,10 +226,25 @@ fn who_sleeps_loses_it_by_synchronisation() {
     let file = |sleep: u32| tool.path(&format!("asleep-{sleep}"));
     let one = |(sleep, busy): (u32, u32)| {
         let turns = format!("--sleep-ms {sleep},{sleep} --busy-ms {busy},{busy}");
-        format!("{noise} {turns} --duration-s 3 --output {}", file(sleep).display())
+        format!(
+            "{noise} {turns} --duration-s 300 --output {} & all=\"$all $!\"",
+            file(sleep).display()
+        )
     };
-    let script = format!("{} & {}; wait", one(turns[0]), one(turns[1]));
-    let (_, report) = tool.json("-q --policy observe --threads 2", &["sh", "-c", script.as_str()]);
+    // They write what they measured when they are told to end.
+    let script = format!(
+        "{}; {}; trap 'trap - TERM; kill $all; wait; kill $$' TERM; wait",
+        one(turns[0]),
+        one(turns[1])
+    );
+    let (record, told) = (tool.path("record"), tool.path("report.json"));
+    let (to, json_to) = (record.display(), told.display());
+    let options = format!("-q --policy observe --threads 2 --record {to} --json {json_to}");
+    let mut is_enough = is_long_enough();
+    let run = tool.start(&options, &["sh", "-c", script.as_str()]);
+    wait_until("they were observed for long", || is_enough(&recorded(&record)));
+    run.end();
+    let report = json(&told);
     valid(&report);
     let said = turns.map(|(sleep, _)| json(&file(sleep)));
     let all = |name: &str| said.iter().map(|s| s[name].as_f64().unwrap()).collect::<Vec<_>>();

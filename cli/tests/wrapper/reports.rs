@@ -1,7 +1,7 @@
 //! What evenly says of a run: report, JSON, decision log, recording.
 
 use crate::schema::valid;
-use crate::support::{Tool, json, stderr, text, workload};
+use crate::support::{Tool, json, of_kind, stderr, text, workload};
 use evenly_linux::affinity;
 use evenly_model::{CpuSet, Reason, Tid};
 use std::fs;
@@ -11,9 +11,10 @@ use std::process::Command;
 fn the_json_has_all_of_it() {
     let tool = Tool::new();
     let spmd = workload("spmd");
-    let (output, report) = tool.json(
+    let (output, report) = tool.json_until(
         "--policy juggle --period 10ms --threads 3",
-        &[&spmd, "--threads", "3", "--iters", "900000000"],
+        &[&spmd, "--threads", "3", "--phases", "1000000", "--iters", "1000000"],
+        |events| of_kind(events, "joined") == 3 && of_kind(events, "point") >= 10,
     );
     assert!(output.status.success(), "{}", stderr(&output));
     valid(&report);
@@ -133,15 +134,14 @@ fn the_cpus_of_the_report_are_those_that_the_threads_may_use() {
     let tool = Tool::new();
     let whole = affinity::get(Tid(0)).unwrap();
     let one = CpuSet::single(whole.iter().last().unwrap());
-    let file = tool.path("report.json");
-    let options = format!("--policy juggle --threads 3 --json {}", file.display());
     let spmd = workload("spmd");
-    let mut command = tool.run(&options, &[&spmd, "--threads", "3", "--iters", "600000000"]);
     // The test's own thread hands its mask down.
     affinity::set(Tid(0), &one).unwrap();
-    let output = command.output().unwrap();
-    affinity::set(Tid(0), &whole).unwrap();
-    let report = json(&file);
+    let (output, report) = tool.json_until(
+        "--policy juggle --threads 3",
+        &[&spmd, "--threads", "3", "--phases", "1000000", "--iters", "1000000"],
+        |events| of_kind(events, "joined") == 3 && of_kind(events, "point") >= 10,
+    );
     assert_eq!(report["cpus"], one.to_string(), "{report:#}");
     assert!(report["verdict"].as_str().unwrap().contains("only one CPU"), "{report:#}");
     let said = stderr(&output);
@@ -164,9 +164,12 @@ fn cpus_that_cannot_be_used_are_named() {
 #[test]
 fn a_filter_that_nothing_passes_is_named() {
     let tool = Tool::new();
-    let spmd = workload("spmd");
-    let (_, report) =
-        tool.json("-q --only nomatch", &[&spmd, "--threads", "3", "--iters", "600000000"]);
+    let (spmd, file) = (workload("spmd"), tool.path("report.json"));
+    let options = format!("-q --only nomatch --json {}", file.display());
+    let run = tool.start(&options, &[&spmd, "--threads", "3", "--iters", "1000000000000"]);
+    run.wait_until_looked();
+    run.end();
+    let report = json(&file);
     let verdict = report["verdict"].as_str().unwrap();
     assert!(verdict.contains("--only nomatch leaves no thread"), "{verdict}");
     assert!(verdict.contains("names of threads were spmd"), "{verdict}");

@@ -128,6 +128,49 @@ impl Tool {
         assert_report_is_short(&options, &stderr(&output));
         (output, json(&file))
     }
+
+    /// As `json`, with a program that computes until the file of its option `--end-on` is there: made once the
+    /// recording, as far as it is written, has what is wanted.
+    #[track_caller]
+    pub(crate) fn json_until(
+        &self,
+        options: &str,
+        program: &[&str],
+        mut is_enough: impl FnMut(&[Value]) -> bool,
+    ) -> (Output, Value) {
+        let [file, record, end, out, err] =
+            ["report.json", "until", "end", "out", "err"].map(|name| self.path(name));
+        // Those of a run before.
+        for old in [&record, &end] {
+            assert!(fs::remove_file(old).is_ok() || !old.exists());
+        }
+        let options = format!("--json {} --record {} {options}", file.display(), record.display());
+        let mut c = self.run(&options, program);
+        c.arg("--end-on").arg(&end);
+        c.stdout(File::create(&out).unwrap()).stderr(File::create(&err).unwrap());
+        let mut evenly = Child::spawn(&mut c);
+        wait_until("the recording has what is wanted", || {
+            let ended = evenly.0.try_wait().unwrap();
+            assert_eq!(ended, None, "{}", fs::read_to_string(&err).unwrap());
+            is_enough(&recorded(&record))
+        });
+        fs::write(&end, "").unwrap();
+        let status = evenly.0.wait().unwrap();
+        let [stdout, stderr] = [out, err].map(|file| fs::read(file).unwrap());
+        assert_report_is_short(&options, &text(&stderr));
+        (Output { status, stdout, stderr }, json(&file))
+    }
+}
+
+/// The events of a recording that are written. The last line may be a part of one.
+pub(crate) fn recorded(file: &Path) -> Vec<Value> {
+    let text = text(&fs::read(file).unwrap_or_default());
+    text.lines().map_while(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// How many of these events are of a kind.
+pub(crate) fn of_kind(events: &[Value], kind: &str) -> usize {
+    events.iter().filter(|e| e["event"] == kind).count()
 }
 
 /// Without `-v` the report has at most eight lines, whatever a run was like.
@@ -183,6 +226,22 @@ impl Started {
             assert!(found || self.evenly.0.try_wait().unwrap().is_none(), "{}", self.said());
             found
         });
+    }
+
+    /// Waits until evenly has looked at the program many times more: before it balances it wakes for each look.
+    #[track_caller]
+    pub(crate) fn wait_until_looked(&self) {
+        let wakes = || -> u64 {
+            let threads = fs::read_dir(format!("/proc/{}/task", self.evenly.id())).unwrap();
+            let of = |thread: fs::DirEntry| -> Option<u64> {
+                let status = fs::read_to_string(thread.path().join("status")).ok()?;
+                let count = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"));
+                count?.trim().parse().ok()
+            };
+            threads.filter_map(|thread| of(thread.ok()?)).sum()
+        };
+        let before = wakes();
+        wait_until("evenly looks at the program", || wakes() >= before + 50);
     }
 
     /// Sends a signal that evenly passes on to the program, which ends by it, and evenly as well. All that evenly

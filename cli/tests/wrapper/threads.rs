@@ -1,10 +1,11 @@
 //! Which threads are found, when balancing begins (promise P3), and when there is nothing to do.
 
-use crate::support::{Tool, json, stderr, text, wait_until, workload};
+use crate::support::{Started, Tool, json, recorded, stderr, text, wait_until, workload};
+use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Fields of the only line that a workload prints.
-fn printed(stdout: &[u8]) -> serde_json::Value {
+fn printed(stdout: &[u8]) -> Value {
     serde_json::from_str(text(stdout).lines().last().unwrap()).unwrap()
 }
 
@@ -25,6 +26,22 @@ fn starts_as_many_threads_as_without_evenly(program: &str) {
     }
 }
 
+/// The report on a launcher with three children of a thread each, which end with it, once this was waited for.
+fn of_three_children(tool: &Tool, options: &str, until: impl Fn(&Started)) -> Value {
+    let spmd = workload("spmd");
+    let work = "--threads 1 --iters 1000000000000 --name-prefix rank";
+    let script = format!(
+        "for i in 1 2 3; do {spmd} {work} >/dev/null & all=\"$all $!\"; done; \
+         trap 'trap - TERM; kill $all $$' TERM; wait"
+    );
+    let file = tool.path("report.json");
+    let options = format!("-v {options} --json {}", file.display());
+    let run = tool.start(&options, &["sh", "-c", &script]);
+    until(&run);
+    run.end();
+    json(&file)
+}
+
 #[test]
 fn programs_of_libgomp_start_as_many_threads_as_without_evenly() {
     starts_as_many_threads_as_without_evenly("ep-gomp");
@@ -41,54 +58,61 @@ fn programs_of_libomp_start_as_many_threads_as_without_evenly() {
 #[test]
 fn children_of_a_launcher_are_balanced_together() {
     let tool = Tool::new();
-    let spmd = workload("spmd");
-    let script = format!(
-        "for i in 1 2 3; do {spmd} --threads 1 --iters 1500000000 --name-prefix rank >/dev/null & done; wait"
-    );
-    let file = tool.path("endless.json");
-    let options = format!("-v --threads 3 --json {}", file.display());
-    // Its children end with it.
-    let endless = format!(
-        "for i in 1 2 3; do {spmd} --threads 1 --iters 1000000000000 >/dev/null & all=\"$all $!\"; done; \
-         trap 'trap - TERM; kill $all $$' TERM; wait"
-    );
-    let run = tool.start(&options, &["sh", "-c", &endless]);
-    wait_until("all are balanced", || run.said().matches(" joins domain ").count() == 3);
-    run.end();
-    let report = json(&file);
+    let report = of_three_children(&tool, "--threads 3", |run| {
+        wait_until("all are balanced", || run.said().matches(" joins domain ").count() == 3);
+    });
     let pids: BTreeSet<i64> =
         report["threads"].as_array().unwrap().iter().filter_map(|t| t["pid"].as_i64()).collect();
     assert_eq!(pids.len(), 3, "{report:#}");
     assert!(report["processes"].as_u64() >= Some(4), "{report:#}");
+}
 
-    let (_, report) = tool.json("--only nobody*", &["sh", "-c", &script]);
-    assert_eq!((&report["started"], &report["filtered"]), (&false.into(), &true.into()));
-    let (_, report) = tool.json("--only rank*", &["sh", "-c", &script]);
+#[test]
+fn children_of_a_launcher_are_balanced_where_the_filter_leaves_them() {
+    let tool = Tool::new();
+    let report = of_three_children(&tool, "--only rank*", |run| {
+        wait_until("all are balanced", || run.said().matches(" joins domain ").count() == 3);
+    });
     assert_eq!(report["threads"].as_array().unwrap().len(), 3, "{report:#}");
 }
 
+#[test]
+fn children_of_a_launcher_are_not_balanced_where_the_filter_leaves_none() {
+    let tool = Tool::new();
+    let report = of_three_children(&tool, "--only nobody*", Started::wait_until_looked);
+    assert_eq!((&report["started"], &report["filtered"]), (&false.into(), &true.into()));
+}
+
 /// Others are held against `static`: a pause would let the kernel mix the threads, and they would
-/// be placed anew, in another way. juggle shows that a run of this length has pauses.
+/// be placed anew, in another way. When a run has a pause juggle shows.
 #[test]
 fn a_static_placement_stays() {
     let tool = Tool::new();
     let churn = workload("churn");
-    let paused = |policy: &str| {
-        let record = tool.path(policy);
-        let options = format!("--policy {policy} --record {}", record.display());
-        let (output, report) =
-            tool.json(&options, &[&churn, "--workers", "3", "--duration-s", "12"]);
-        assert!(output.status.success(), "{}", stderr(&output));
-        assert_eq!(report["started"], true, "{report:#}");
-        let text = std::fs::read_to_string(record).unwrap();
-        let points: Vec<serde_json::Value> = text
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .filter(|event: &serde_json::Value| event["event"] == "point")
-            .collect();
-        assert!(points.len() > 10);
-        points.iter().filter(|p| p["paused"] == true).count()
+    // Ends a run once this is true of the points that are recorded, and returns these.
+    let points_until = |policy: &str, is_enough: &dyn Fn(&[Value]) -> bool| {
+        let (record, file) = (tool.path(policy), tool.path(&format!("{policy}.json")));
+        let options = format!(
+            "--policy {policy} --threads 3 --record {} --json {}",
+            record.display(),
+            file.display()
+        );
+        let points = || {
+            let mut events = recorded(&record);
+            events.retain(|e| e["event"] == "point");
+            events
+        };
+        let run = tool.start(&options, &[&churn, "--workers", "3", "--duration-s", "300"]);
+        wait_until("the points that are wanted are recorded", || is_enough(&points()));
+        run.end();
+        assert_eq!(json(&file)["started"], true);
+        points()
     };
-    assert_eq!(paused("static"), 0);
-    assert_ne!(paused("juggle"), 0);
+    let is_paused = |p: &&Value| p["paused"] == true;
+    let at = |p: &Value| p["at"].as_u64().unwrap();
+    let juggled = points_until("juggle", &|points| points.iter().any(|p| is_paused(&p)));
+    let pause = at(juggled.iter().find(is_paused).unwrap());
+    // In twice the time there would have been one.
+    let fixed = points_until("static", &|points| points.last().is_some_and(|p| at(p) > 2 * pause));
+    assert_eq!(fixed.iter().find(is_paused), None);
 }
