@@ -7,7 +7,7 @@ mod common;
 
 use common::*;
 use evenly_linux::affinity;
-use evenly_linux::proc::Proc;
+use evenly_linux::proc::{Proc, status_field};
 use evenly_model::{CpuSet, Pid, Tid};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,8 +90,11 @@ fn a_thread_that_was_bound_and_is_let_go_is_balanced_again(policy: &str) {
     wait_until("it is left alone", || {
         let elsewhere = if mask(tid) == Some(CpuSet::single(first)) { last } else { first };
         affinity::set(Tid(tid), &CpuSet::single(elsewhere)).unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(200));
-        program.decisions("is left alone") > 0
+        let is_left = || program.decisions("is left alone") > 0;
+        (0..20).any(|_| {
+            program.wait_until_point();
+            is_left()
+        })
     });
     affinity::set(Tid(tid), &whole).unwrap();
     wait_until("it is balanced again", || mask(tid).is_some_and(|m| m != whole));
@@ -363,6 +366,16 @@ fn masks_at_birth(evenly: &Evenly) -> Vec<CpuSet> {
     lines.map(|l| cpus(l["mask"].as_str().unwrap())).collect()
 }
 
+/// How often evenly has woken: before it balances it does for each look at the threads.
+fn wakes(evenly: Pid) -> u64 {
+    let proc = Proc::default();
+    let of = |thread: Tid| -> Option<u64> {
+        let status = proc.thread_status(thread).ok()?;
+        std::str::from_utf8(status_field(&status, "voluntary_ctxt_switches")?).ok()?.parse().ok()
+    };
+    proc.threads(evenly).into_iter().filter_map(of).sum()
+}
+
 /// A main thread that computes starts one thread after the other, so slowly that threads which are
 /// not expected would be taken to be all. The last is one more than there are CPUs; before, there
 /// are enough to be pinned.
@@ -381,8 +394,9 @@ fn threads_that_are_expected_are_waited_for_and_see_the_whole_mask() {
         let program = evenly.program();
         for there in 1..all {
             wait_until("the next thread", || masks_at_birth(&evenly).len() == there);
-            // Several times as long as threads must stand still that are not expected.
-            std::thread::sleep(std::time::Duration::from_millis(600));
+            // Several times as often as threads must be seen to stand still that are not expected.
+            let before = wakes(evenly.pid());
+            wait_until("evenly to look at them", || wakes(evenly.pid()) >= before + 50);
             let touched = evenly.journal().map_or(0, |j| j.records.len());
             assert_eq!((narrowed(program, &whole), touched), (0, 0), "{policy}: {there} threads");
             state.give("act");

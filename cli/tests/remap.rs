@@ -13,9 +13,10 @@ use evenly_model::{CpuId, CpuSet, Pid, Tid};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 const PLACED: &str = "placed anew by load and communication";
+/// Threads that stay where they are for so many windows were put there: others come to it by accident.
+const STEADY_WINDOWS: usize = 15;
 
 /// Five threads on two CPUs, of which two have three parts of work between barriers and the others two:
 /// best is each kind on a CPU.
@@ -30,12 +31,13 @@ fn threads_of_unequal_work_are_placed_by_load() {
         &["--imbalance", "3,2,3,2,2", "--barrier", "block", "--name-prefix", "rank"],
     ]
     .concat();
-    let cpus = whole.to_string();
-    let mut evenly = state.run_with("nuco", 5, &["--every", "20", "--cpus", &cpus], &command);
+    let (cpus, record) = (whole.to_string(), state.sign("record"));
+    let options = ["--every", "20", "--cpus", &cpus, "--record", &record];
+    let mut evenly = state.run_with("nuco", 5, &options, &command);
     let program = evenly.program();
-    // And to stay there for many windows: others come to this by accident. Where the kernel had them so there is
-    // nothing to move, and they are pinned to where they are.
-    let mut since = Instant::now();
+    // And to stay there. Where the kernel had them so there is nothing to move, and they are pinned to where
+    // they are.
+    let mut since = 0;
     wait_until("each kind of threads to have a CPU of its own", || {
         assert!(evenly.is_alive(), "{}", evenly.stderr());
         let masks = masks(program);
@@ -50,10 +52,11 @@ fn threads_of_unequal_work_are_placed_by_load() {
         let (heavy, light) = ([0, 2].map(at), [1, 3, 4].map(at));
         let together = |all: &[Option<&CpuSet>]| all.iter().all(|m| m.is_some() && *m == all[0]);
         let apart = together(&heavy) && together(&light) && heavy[0] != light[0];
+        let points = points_so_far(&record);
         if !apart {
-            since = Instant::now();
+            since = points;
         }
-        apart && since.elapsed() > Duration::from_secs(3)
+        apart && points >= since + STEADY_WINDOWS * 20
     });
     evenly.kill(Signal::TERM);
     evenly.wait();
@@ -522,18 +525,19 @@ fn ranks_of_real_mpi_programs_are_brought_together_and_compute_the_same() {
         let options = ["--every", "10", "--cpus", &cpus, "--edges", &edges, "--record", &record];
         let mut evenly = state.run_in(&mpi::ENVIRONMENT, "nuco", 4, &options, &command);
         let launcher = evenly.program();
-        // Open MPI binds ranks, too, while it starts: they have to stay together for many windows.
-        let mut since = Instant::now();
+        // Open MPI binds ranks, too, while it starts: they have to stay together.
+        let mut since = 0;
         wait_until("those who talk to each other to share a CPU, pinned to it", || {
             assert!(evenly.is_alive(), "{}: {}", mpi.said, evenly.stderr());
             let at = |(rank, p)| Some((rank, pinned(p)?));
             let at: BTreeMap<u64, CpuSet> = ranks(launcher).into_iter().filter_map(at).collect();
             let together = |&(a, b): &(u64, u64)| at.get(&a) == at.get(&b);
             let all = at.len() == 4 && pairs.iter().all(together);
+            let points = points_so_far(&record);
             if !all {
-                since = Instant::now();
+                since = points;
             }
-            all && (evenly.decisions(PLACED) > 0 || since.elapsed() > Duration::from_secs(3))
+            all && (evenly.decisions(PLACED) > 0 || points >= since + STEADY_WINDOWS * 10)
         });
         state.give("end");
         let (status, report) = (evenly.wait(), evenly.report());
@@ -690,6 +694,11 @@ fn moves_at_points(record: &str) -> Vec<u64> {
         })
         .map(|p| p["point"].as_u64().unwrap())
         .collect()
+}
+
+/// How many points have been recorded by now; the last line may be written only in part.
+fn points_so_far(record: &str) -> usize {
+    fs::read_to_string(record).map_or(0, |text| text.matches("\"event\":\"point\"").count())
 }
 
 fn points(record: &str) -> Vec<serde_json::Value> {
