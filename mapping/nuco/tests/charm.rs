@@ -227,6 +227,26 @@ fn nuco_plus_is_better_than_every_other_mapper() {
     assert!(not.is_empty(), "not dominated:\n{}", not.join("\n"));
 }
 
+/// At each price of a migration `nuco+` moves no more tasks than at a price that is ten times lower: many where
+/// they cost nothing, none where one must save all of the makespan.
+#[test]
+fn the_lower_the_price_of_migrations_the_more_there_are() {
+    let dump = Dump::read("lb_test");
+    let (_, cluster) = &machines()[0];
+    let makespan_s = dump.judge(cluster, &dump.present).makespan_s;
+    let migrations = [0.0, 1e-4, 1e-3, 1e-2, 0.1, 1.0].map(|part| {
+        let options = Options {
+            alpha: Alpha::Auto,
+            migration_worth_s: Some(part * makespan_s),
+            time_limit: Nanos::from_millis(100),
+            ..Options::default()
+        };
+        dump.judge(cluster, &dump.map("nuco+", cluster, &options)).migrations
+    });
+    assert!(migrations.is_sorted_by(|a, b| a >= b), "{migrations:?}");
+    assert!(migrations[0] > 50 && migrations[5] == 0, "{migrations:?}");
+}
+
 /// Where only communication counts, it finds less of it than the mappers that look at nothing else: in
 /// bytes times hops as well, the other mappers' migrations and imbalance being its bounds.
 #[test]
