@@ -63,11 +63,11 @@ pub(crate) fn cpusets_and_partitions_work(lab: &mut Lab) {
 pub(crate) fn quotas_throttle(lab: &mut Lab) {
     let group = "/sys/fs/cgroup/slow";
     text(lab, &format!("mkdir {group} && echo '5000 50000' >{group}/cpu.max"));
-    let spin =
-        format!("echo $$ >{group}/cgroup.procs; timeout 1 sh -c 'while :; do :; done'; true");
+    // Who looks computes, and is throttled itself.
+    let spin = format!(
+        "echo $$ >{group}/cgroup.procs; while grep -qx 'nr_throttled 0' {group}/cpu.stat; do :; done"
+    );
     text(lab, &spin);
-    let throttled = text(lab, &format!("sed -n 's/^nr_throttled //p' {group}/cpu.stat"));
-    assert_ne!(throttled, "0");
     text(lab, &format!("rmdir {group}"));
 }
 
@@ -107,13 +107,11 @@ pub(crate) fn output_passes_byte_for_byte(lab: &mut Lab) {
 }
 
 pub(crate) fn what_hangs_is_ended_and_nothing_of_it_is_left(lab: &mut Lab) {
-    let start = Instant::now();
     // Ignores what it can, and has a child in a session of its own.
     let hang = "trap '' TERM HUP INT; echo begun; setsid sleep 999 & while :; do sleep 1; done";
     let output = lab.run(hang, Duration::from_secs(3)).unwrap();
     assert!(output.timed_out);
     assert_eq!((output.status, output.text().as_str()), (124, "begun"));
-    assert!(start.elapsed() < Duration::from_secs(50), "{:?}", start.elapsed());
     // A killed process has its name until it is reaped.
     let reaped = "n=0; while pidof sleep >/dev/null && [ $n -lt 100 ]; do usleep 100000; \
                   n=$((n + 1)); done; pidof sleep || echo none";
@@ -154,13 +152,18 @@ pub(crate) fn caps_hold_a_busy_thread() -> Outcome {
     guests::end()?;
     let Some((child, caps)) = busy_child() else { return Ok(Completion::ignored()) };
     caps.set(Some(Quota::of_share(0.1))).unwrap();
-    let before = cpu_ticks(child.0.id());
-    std::thread::sleep(Duration::from_secs(2));
-    let used = cpu_ticks(child.0.id()) - before;
+    let (start, before) = (Instant::now(), cpu_ticks(child.0.id()));
+    // At 100 ticks a second, what is its due in two; it gets that later where other programs run, and never sooner.
+    while cpu_ticks(child.0.id()) < before + 20 {
+        assert!(start.elapsed() < MINUTE, "it does not get its share");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let took = start.elapsed();
     drop(child);
     drop(caps);
-    // At 100 ticks a second, 20 are its due: never more, whatever else runs.
-    assert!(used <= 30, "{used} ticks in two seconds with a tenth of a CPU");
+    // Of the 20 ticks one is the error of the two readings, one is how late the kernel looks, and quotas of 1 ms
+    // that were saved or not used up before are less than another.
+    assert!(took >= Duration::from_millis(1_700), "a tenth of a CPU for two seconds in {took:?}");
     assert_eq!(own_groups(), [] as [PathBuf; 0]);
     Ok(Completion::Completed)
 }
