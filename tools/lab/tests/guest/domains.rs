@@ -7,7 +7,7 @@ use evenly_lab::Lab;
 use serde_json::Value;
 
 use crate::guests::text;
-use crate::run::{LEVEL, Run, cpus, observe, parts, run_script};
+use crate::run::{EVEN, Run, cpus, observe, parts, run_script};
 
 /// Nine threads on two nodes of four CPUs: five and four, each node balanced on its own.
 pub(crate) fn domains_are_nodes(lab: &mut Lab) {
@@ -70,7 +70,7 @@ pub(crate) fn pinned_threads_do_not_take_turns(lab: &mut Lab) {
     run.restored();
     run.assert_counts_even();
     let spread = run.spread(&run.all());
-    assert!(spread > LEVEL, "{spread}: {}", run.said);
+    assert!(spread > EVEN, "{spread}: {}", run.said);
 }
 
 pub(crate) fn juggle_lets_eight_threads_take_turns_on_seven_cpus(lab: &mut Lab) {

@@ -15,7 +15,7 @@ const STANDSTILL: Duration = Duration::from_secs(1);
 /// By how much shares of CPU time differ, as greatest over least less one: 0 where all have the same, 1 where
 /// threads stay and one CPU has two of them. Below the middle threads take turns, above it they do not: emulated
 /// CPUs are not equally fast at all times, which is some 0.3 on a busy host.
-pub(crate) const LEVEL: f64 = 0.5;
+pub(crate) const EVEN: f64 = 0.5;
 
 /// What a script that uses `guest/test-functions` printed.
 pub(crate) fn run_script(lab: &mut Lab, script: &str) -> Output {
@@ -299,7 +299,7 @@ impl Run {
             assert!(number(&t["migrations"]) > 0, "{t} was never moved: {}", self.said);
         }
         let spread = self.spread(threads);
-        assert!(spread < LEVEL, "{spread}: {}\n{}", self.said, self.record());
+        assert!(spread < EVEN, "{spread}: {}\n{}", self.said, self.record());
     }
 
     /// The recording without what happened at each point but moves.
