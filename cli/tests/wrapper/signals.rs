@@ -186,6 +186,21 @@ fn stops_and_continues_with_the_program(by: By) {
     assert_eq!(status.signal(), Some(Signal::TERM.as_raw()), "{words}");
 }
 
+/// What evenly learns of the program's stop after it has been continued itself is no reason to stop again.
+#[test]
+fn a_program_that_stopped_while_evenly_was_stopped_is_continued_with_it() {
+    let mut s = Session::start(By::Run("off"), PLAIN);
+    let is_stopped = |pid| Proc::default().process_stat(pid).is_some_and(|p| p.state == b'T');
+    s.send(Signal::STOP);
+    wait_until("evenly is stopped", || is_stopped(Pid(s.evenly.0.id().cast_signed())));
+    kill_process(Id::from_raw(s.program.0).unwrap(), Signal::TSTP).unwrap();
+    wait_until("the program is stopped", || is_stopped(s.program));
+    s.send(Signal::CONT);
+    wait_until("all have been continued", || s.none_is_stopped());
+    s.send(Signal::TERM);
+    assert_eq!(s.end().0.signal(), Some(Signal::TERM.as_raw()));
+}
+
 /// What the program has started lives on, with the masks that it had.
 fn masks_are_undone(signal: Signal) {
     let whole = affinity::get(Tid(0)).unwrap();

@@ -290,7 +290,7 @@ impl Supervisor {
             }
         }
         match &self.target {
-            Target::Child(_) => self.reap(hooks),
+            Target::Child(_) => self.reap(Follow::Stops, hooks),
             Target::Attached { pidfd, .. } => {
                 let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
                 let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -307,8 +307,9 @@ impl Supervisor {
             libc::SIGCHLD => return None,
             libc::SIGCONT => {
                 self.own_stop = false;
-                // The program may have been continued along with us.
-                let outcome = self.reap(hooks);
+                // The program may have been continued along with us. A stop of before was followed, or its
+                // end has come with this.
+                let outcome = self.reap(Follow::Nothing, hooks);
                 if outcome.is_none() && self.stopped.is_some() {
                     // A program that cannot be signalled, or is gone, needs nothing from us.
                     let _ = kill(pid.0, libc::SIGCONT);
@@ -335,15 +336,18 @@ impl Supervisor {
         }
         if matches!(r.signal, libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU) && !own {
             self.own_stop = true;
-            if let Some(signal) = self.stopped {
+            // It may run again by now.
+            let outcome = self.reap(Follow::Stops, hooks);
+            if let Some(signal) = self.stopped.filter(|_| self.own_stop) {
                 self.follow(signal);
             }
+            return outcome;
         }
         None
     }
 
     /// Takes note of all changes of the program's state.
-    fn reap(&mut self, hooks: &mut dyn Hooks) -> Option<Outcome> {
+    fn reap(&mut self, follow: Follow, hooks: &mut dyn Hooks) -> Option<Outcome> {
         let Target::Child(program) = &self.target else { return None };
         let pid = program.pid;
         let options = WaitIdOptions::EXITED
@@ -364,7 +368,9 @@ impl Supervisor {
                 if self.stopped.replace(signal).is_none() {
                     hooks.on_stop();
                 }
-                self.follow(signal);
+                if follow == Follow::Stops {
+                    self.follow(signal);
+                }
             } else if status.continued() && self.stopped.take().is_some() {
                 hooks.on_continue();
             }
@@ -380,6 +386,13 @@ impl Supervisor {
             stop_self(signal);
         }
     }
+}
+
+/// Whether evenly stops where the program has stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Follow {
+    Stops,
+    Nothing,
 }
 
 fn signal_attached(r: &Received, hooks: &mut dyn Hooks) -> Option<Outcome> {
