@@ -300,11 +300,13 @@ fn a_live_test_that_fails_again_has_failed() {
     }
 }
 
-/// Tests of pure logic, more than three, and a test program that names none.
+/// Unit tests, also of programs with live tests, more than three, and a test program that names none.
 #[test]
 fn others_that_fail_are_not_run_again() {
     for (target, failed) in [
         ("-p evenly-policy --lib", &["one"][..]),
+        ("-p evenly-linux --lib", &["one"]),
+        ("-p evenly-sim --test calls", &["one"]),
         (LIVE, &["one", "two", "three", "four"]),
         (LIVE, &[]),
     ] {
