@@ -51,7 +51,8 @@ fn check(p: &Program) -> Result<Completion, Failed> {
         found.iter().map(String::as_str).filter(|k| !OF_THE_MACHINE.contains(k)).collect();
     let disturbed = own.len() < found.len();
     if disturbed && own.is_empty() && p.shown_by_idle_cpus {
-        return Ok(Completion::Completed);
+        // Other programs had the idle CPUs that show the cause: this run says nothing.
+        return Ok(Completion::ignored());
     }
     // The cause is the first finding, and the only one unless other programs had the CPUs: one cause is not
     // reported twice.
