@@ -124,9 +124,9 @@ impl Thread {
 impl Summary {
     /// The summary of this recording.
     pub(crate) fn of(recording: &Recording, cast: &Cast) -> Self {
-        let told = recording.end.as_ref().and_then(|end| Figures::told(&end.summary));
-        let from_points = told.is_none();
-        let figures = told.unwrap_or_else(|| Figures::of_points(recording, cast));
+        let reported = recording.end.as_ref().and_then(|end| Figures::of_report(&end.summary));
+        let from_points = reported.is_none();
+        let figures = reported.unwrap_or_else(|| Figures::of_points(recording, cast));
         let rows = figures.rows();
         let verdict = figures.verdict.clone().unwrap_or_else(|| figures.own_verdict());
         let Figures { domains, mut threads, .. } = figures;
@@ -143,7 +143,7 @@ impl Summary {
 
 impl Figures {
     /// What evenly said of the run. None where this is no such account.
-    fn told(run: &Value) -> Option<Self> {
+    fn of_report(run: &Value) -> Option<Self> {
         let verdict = run["verdict"].as_str()?.to_owned();
         let list = |name: &str| run[name].as_array().map(Vec::as_slice).unwrap_or_default();
         let seconds = |v: &Value| v.as_f64().filter(|s| *s >= 0.0);

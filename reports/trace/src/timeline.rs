@@ -50,20 +50,20 @@ impl Cast {
         for event in &recording.events {
             match event {
                 Event::Joined { thread, .. } => {
-                    let i = cast.meet(thread.id);
+                    let i = cast.enter(thread.id);
                     cast.actors[i].pid = Some(thread.pid);
                     cast.actors[i].name.clone_from(&thread.name);
                 }
                 Event::Point(p) => {
                     for t in &p.threads {
-                        cast.meet(t.id);
+                        cast.enter(t.id);
                     }
                     for m in &p.moves {
-                        cast.meet(m.id);
+                        cast.enter(m.id);
                     }
                 }
                 Event::Left { id, .. } => {
-                    cast.meet(*id);
+                    cast.enter(*id);
                 }
                 Event::Domain { .. } | Event::Note { .. } => {}
             }
@@ -71,7 +71,7 @@ impl Cast {
         cast
     }
 
-    fn meet(&mut self, id: ThreadId) -> usize {
+    fn enter(&mut self, id: ThreadId) -> usize {
         *self.index.entry(id).or_insert_with(|| {
             self.actors.push(Actor { id, pid: None, name: String::new() });
             self.actors.len() - 1
