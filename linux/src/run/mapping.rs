@@ -228,6 +228,8 @@ impl Mapping {
             self.refused.insert(number);
             return None;
         }
+        // It may have been bound elsewhere when it was first seen.
+        self.refused.remove(&number);
         Some(cpus)
     }
 

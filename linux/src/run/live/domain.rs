@@ -198,8 +198,7 @@ impl Domain {
     /// it starts.
     fn look_for_unbound(&mut self, machine: &mut LinuxMachine) {
         let time = now();
-        // What a mapping leaves to a thread is less than what it may use.
-        if time < self.next_unbound || self.mapped.is_some() {
+        if time < self.next_unbound {
             return;
         }
         self.next_unbound = time + UNBOUND_LOOKS;
@@ -210,7 +209,11 @@ impl Domain {
         let unbound: Vec<ThreadId> = self
             .balancer
             .threads()
-            .filter(|(id, within)| machine.is_unbound(*id, within, &whole))
+            // What a mapping leaves to a thread is less than what it may use, so that says nothing of it.
+            .filter(|(id, within)| {
+                let within = if self.mapped.is_some() { &whole } else { *within };
+                machine.is_unbound(*id, within, &whole)
+            })
             .map(|(id, _)| id)
             .collect();
         for id in unbound {
