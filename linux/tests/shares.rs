@@ -111,7 +111,7 @@ fn balancer() {
 
 /// A mechanism, and what it is to do.
 enum Means {
-    /// Another share for an entity.
+    /// Another share for a target.
     Share(Box<dyn ShareMechanism>, Target, f64),
     /// All threads of a program on one CPU.
     Place(Box<LinuxMachine>, Vec<ThreadId>, CpuId),
@@ -120,9 +120,9 @@ enum Means {
 impl Means {
     fn of(name: &str, journal: &Arc<Journal>, program: Process, real: &Real) -> Self {
         let Process { pid, start } = program;
-        let entity = Target::Process { process: pid, start };
+        let target = Target::Process { process: pid, start };
         let of_threads = |way, weight| {
-            Self::Share(Box::new(ThreadShares::new(way, journal.clone())), entity, weight)
+            Self::Share(Box::new(ThreadShares::new(way, journal.clone())), target, weight)
         };
         let setting = |setting| Box::new(CpuSettings::new(setting, journal.clone(), real.clone()));
         let divided = |resource| {
@@ -137,7 +137,7 @@ impl Means {
             "idle" => of_threads(Way::Idle, 0.01),
             "round-robin" => of_threads(Way::RoundRobin(19.0), 19.0),
             "cpu.shares" | "cpu.weight" => {
-                Self::Share(Box::new(GroupShares::new(journal.clone(), pid).unwrap()), entity, 0.01)
+                Self::Share(Box::new(GroupShares::new(journal.clone(), pid).unwrap()), target, 0.01)
             }
             "frequency" => {
                 Self::Share(setting(Setting::HighestFrequency), Target::Cpu(CpuId(1)), 0.5)
@@ -162,8 +162,8 @@ impl Means {
 
     fn change(&mut self) -> Result<(), String> {
         match self {
-            Self::Share(mechanism, entity, weight) => {
-                mechanism.set(*entity, *weight).map(drop).map_err(|e| e.to_string())
+            Self::Share(mechanism, target, weight) => {
+                mechanism.set(*target, *weight).map(drop).map_err(|e| e.to_string())
             }
             Self::Place(machine, threads, cpu) => threads
                 .iter()
@@ -174,7 +174,7 @@ impl Means {
 
     fn undo(&mut self) {
         match self {
-            Self::Share(mechanism, entity, _) => mechanism.restore(*entity).unwrap(),
+            Self::Share(mechanism, target, _) => mechanism.restore(*target).unwrap(),
             Self::Place(machine, threads, _) => {
                 threads.iter().for_each(|id| machine.restore(*id));
             }

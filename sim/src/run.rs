@@ -37,14 +37,14 @@ pub enum RunError {
     },
     /// It would take too long.
     #[error(
-        "about {points} balancing points with {entities} threads and CPUs would take hours; at most \
+        "about {points} balancing points with {threads_and_cpus} threads and CPUs would take hours; at most \
          {most} points are simulated with so many: choose a longer period (at least {least})"
     )]
     TooLong {
         /// Balancing points.
         points: u128,
         /// Threads and CPUs.
-        entities: usize,
+        threads_and_cpus: usize,
         /// The most balancing points with so many.
         most: u128,
         /// The least period that would do.
@@ -175,15 +175,15 @@ impl Simple {
     }
 }
 
-fn check_length(length: Nanos, period: Nanos, entities: usize) -> Result<(), RunError> {
+fn check_length(length: Nanos, period: Nanos, threads_and_cpus: usize) -> Result<(), RunError> {
     let points = u128::from(length.0) / u128::from(period.0.max(1));
-    let work = points * entities as u128;
+    let work = points * threads_and_cpus as u128;
     if work <= MOST_WORK {
         return Ok(());
     }
-    let least = u128::from(length.0) * entities as u128 / MOST_WORK + 1;
-    let most = MOST_WORK / entities as u128;
-    Err(RunError::TooLong { points, entities, most, least: Nanos(least as u64) })
+    let least = u128::from(length.0) * threads_and_cpus as u128 / MOST_WORK + 1;
+    let most = MOST_WORK / threads_and_cpus as u128;
+    Err(RunError::TooLong { points, threads_and_cpus, most, least: Nanos(least as u64) })
 }
 
 /// Runs a scenario under a policy and under `static`. `expected` is about how long a run may be; it is
@@ -201,8 +201,8 @@ pub fn run(
         evenly_engine::Period::Fixed(p) => p,
         evenly_engine::Period::Auto => Nanos::from_millis(5),
     };
-    let entities = scenario.threads.len() + scenario.cpus.len();
-    check_length(expected, period, entities)?;
+    let threads_and_cpus = scenario.threads.len() + scenario.cpus.len();
+    check_length(expected, period, threads_and_cpus)?;
     let limit = Nanos(expected.0.saturating_mul(20).max(1_000_000_000));
     let samples = Samples::default();
     let mut observers: Vec<Box<dyn Observer>> = vec![Box::new(samples.clone())];

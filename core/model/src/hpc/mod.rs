@@ -15,7 +15,7 @@ use std::fmt;
 /// The groups of CPUs of a level of the machine (nodes, caches, cores); levels from the outermost on.
 pub type Levels = Vec<Vec<CpuSet>>;
 
-/// How much of the machine an entity is to have, beside others; more is more.
+/// How much of the machine a thread is to have, beside others; more is more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priority(pub u8);
 

@@ -10,9 +10,9 @@ use std::str::FromStr;
 /// Something that can be tuned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Parameter {
-    /// `LOW_UTIL`: below it an entity counts as one of low utilisation. Percent.
+    /// `LOW_UTIL`: below it a thread counts as one of low utilisation. Percent.
     LowUtil,
-    /// `HIGH_UTIL`: from it on an entity counts as one of high utilisation. Percent.
+    /// `HIGH_UTIL`: from it on a thread counts as one of high utilisation. Percent.
     HighUtil,
     /// G: what the history counts in the adaptive heuristic; the last iteration counts L = 1 - G.
     GlobalWeight,
@@ -20,10 +20,10 @@ pub enum Parameter {
     MinPrio,
     /// `MAX_PRIO`: the highest.
     MaxPrio,
-    /// By how much an entity's utilisation may differ from what it was when a stable state was found.
+    /// By how much a thread's utilisation may differ from what it was when a stable state was found.
     /// Percentage points.
     Tolerance,
-    /// By what part an entity must compute shorter or longer than before for `auto` to see a change.
+    /// By what part a thread must compute shorter or longer than before for `auto` to see a change.
     /// Percent.
     Change,
     /// For how long no thread may finish an iteration before it counts as a program without any. Seconds.
@@ -69,10 +69,10 @@ fn known(parameter: Parameter) -> Known {
     let most = f64::from(Priority::MOST.0);
     match parameter {
         Parameter::LowUtil => {
-            of("low-util", "below it an entity waits a lot, percent", 65.0, (0.0, 100.0), UNIFORM)
+            of("low-util", "below it a thread waits a lot, percent", 65.0, (0.0, 100.0), UNIFORM)
         }
         Parameter::HighUtil => {
-            of("high-util", "from it on an entity hardly waits, percent", 85.0, (0.0, 100.0), PAPER)
+            of("high-util", "from it on a thread hardly waits, percent", 85.0, (0.0, 100.0), PAPER)
         }
         Parameter::GlobalWeight => {
             of("global-weight", "what history counts in hpc-adaptive", 0.1, (0.0, 1.0), ADAPTIVE)

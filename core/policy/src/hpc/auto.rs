@@ -54,18 +54,18 @@ impl Usual {
 
 /// Rounds that are taken together.
 #[derive(Debug, Clone)]
-struct Window<E> {
+struct Window<T> {
     rounds: u32,
     /// Iterations, and seconds computed and in all.
-    sums: BTreeMap<E, (u64, f64, f64)>,
+    sums: BTreeMap<T, (u64, f64, f64)>,
 }
 
-impl<E: Copy + Ord> Window<E> {
+impl<T: Copy + Ord> Window<T> {
     fn new() -> Self {
         Self { rounds: 0, sums: BTreeMap::new() }
     }
 
-    fn add(&mut self, round: &Round<E>) {
+    fn add(&mut self, round: &Round<T>) {
         self.rounds += 1;
         for (e, v) in round {
             let s = self.sums.entry(*e).or_default();
@@ -81,7 +81,7 @@ impl<E: Copy + Ord> Window<E> {
         self.sums.values().map(one).fold(0.0, f64::max)
     }
 
-    fn usual(&self) -> BTreeMap<E, Usual> {
+    fn usual(&self) -> BTreeMap<T, Usual> {
         let known = self.sums.iter().filter(|(_, s)| s.2 > 0.0);
         let usual = |&(n, computed, total): &(u64, f64, f64)| Usual {
             computed_s: computed / n.max(1) as f64,
@@ -93,8 +93,8 @@ impl<E: Copy + Ord> Window<E> {
 
 /// A set of priorities that has been tried.
 #[derive(Debug, Clone)]
-struct Tried<E> {
-    priorities: BTreeMap<E, Priority>,
+struct Tried<T> {
+    priorities: BTreeMap<T, Priority>,
     /// What an iteration took then: on average, or, of single ones, the least, as noise only adds.
     cost_s: f64,
     /// How often it was looked at, and how many rounds were taken together.
@@ -103,39 +103,39 @@ struct Tried<E> {
 }
 
 #[derive(Debug, Clone)]
-enum Mode<E> {
+enum Mode<T> {
     Searching,
     /// With what was usual then, as soon as that is known.
-    Settled(Option<BTreeMap<E, Usual>>),
+    Settled(Option<BTreeMap<T, Usual>>),
 }
 
 /// What it makes of a round.
-pub(super) enum Outcome<E> {
+pub(super) enum Outcome<T> {
     /// Nothing is to be done; not enough has been seen.
     Gathering,
     /// Nothing is to be done: all is as it was.
     Stable,
     /// These are to be had; and whether that is because the behaviour has changed.
-    To(Targets<E>, bool),
+    To(Targets<T>, bool),
 }
 
 /// The heuristic.
 #[derive(Debug, Clone)]
-pub(super) struct Auto<E> {
-    window: Window<E>,
+pub(super) struct Auto<T> {
+    window: Window<T>,
     /// What each computed in the round before, in an iteration, at the same priorities.
-    previous: Option<BTreeMap<E, f64>>,
+    previous: Option<BTreeMap<T, f64>>,
     /// What that differed by from round to round.
     unrest: VecDeque<f64>,
-    tried: Vec<Tried<E>>,
+    tried: Vec<Tried<T>>,
     /// The window before, and the priorities that were had in it.
-    last: Option<(BTreeMap<E, Priority>, BTreeMap<E, Usual>)>,
-    mode: Mode<E>,
+    last: Option<(BTreeMap<T, Priority>, BTreeMap<T, Usual>)>,
+    mode: Mode<T>,
     /// A thread computed longer than usual in the window before.
     doubted: bool,
 }
 
-impl<E: Copy + Ord> Auto<E> {
+impl<T: Copy + Ord> Auto<T> {
     pub(super) fn new() -> Self {
         Self {
             window: Window::new(),
@@ -149,7 +149,7 @@ impl<E: Copy + Ord> Auto<E> {
     }
 
     /// A round is over.
-    pub(super) fn round(&mut self, round: &Round<E>, p: &Parameters) -> Outcome<E> {
+    pub(super) fn round(&mut self, round: &Round<T>, p: &Parameters) -> Outcome<T> {
         self.note_unrest(round);
         self.window.add(round);
         if self.window.rounds < self.rounds_needed() {
@@ -164,7 +164,7 @@ impl<E: Copy + Ord> Auto<E> {
             return Outcome::Gathering;
         }
         let cost_s = window.cost_s();
-        let priorities: BTreeMap<E, Priority> =
+        let priorities: BTreeMap<T, Priority> =
             round.iter().map(|(e, v)| (*e, v.priority)).collect();
         let last = self.last.replace((priorities.clone(), usual.clone()));
         let part = p.get(Parameter::Change) / 100.0;
@@ -211,8 +211,8 @@ impl<E: Copy + Ord> Auto<E> {
         }
     }
 
-    fn note_unrest(&mut self, round: &Round<E>) {
-        let now: BTreeMap<E, f64> = (round.iter())
+    fn note_unrest(&mut self, round: &Round<T>) {
+        let now: BTreeMap<T, f64> = (round.iter())
             .filter(|(_, v)| v.sum.iterations > 0 && v.takes_part())
             .map(|(e, v)| (*e, v.sum.computed.as_secs_f64() / v.sum.iterations as f64))
             .collect();
@@ -243,7 +243,7 @@ impl<E: Copy + Ord> Auto<E> {
         ((unrest / EXACT).powi(2).ceil() as u32).clamp(1, MOST_ROUNDS)
     }
 
-    fn record(&mut self, priorities: &BTreeMap<E, Priority>, cost_s: f64, rounds: u32) {
+    fn record(&mut self, priorities: &BTreeMap<T, Priority>, cost_s: f64, rounds: u32) {
         // What was seen while it was not known how much iterations differ means nothing.
         self.tried.retain(|t| t.rounds.saturating_mul(LESS) >= rounds);
         let new = || Tried { priorities: priorities.clone(), cost_s, times: 1, rounds };
@@ -260,15 +260,15 @@ impl<E: Copy + Ord> Auto<E> {
     /// What is to be tried, or kept, next; none where that is what is.
     fn choose(
         &mut self,
-        here: &BTreeMap<E, Priority>,
-        usual: BTreeMap<E, Usual>,
+        here: &BTreeMap<T, Priority>,
+        usual: BTreeMap<T, Usual>,
         averaged: bool,
         p: &Parameters,
-    ) -> Option<Targets<E>> {
-        let untried = |to: &Targets<E>| self.tried.iter().all(|t| t.priorities != *to);
+    ) -> Option<Targets<T>> {
+        let untried = |to: &Targets<T>| self.tried.iter().all(|t| t.priorities != *to);
         let least = self.tried.iter().map(|t| t.cost_s).fold(f64::INFINITY, f64::min);
         // The first that is as good as the best: what gains nothing is not kept.
-        let good = |t: &&Tried<E>| t.cost_s * (1.0 - GAIN) <= least;
+        let good = |t: &&Tried<T>| t.cost_s * (1.0 - GAIN) <= least;
         let best = self.tried.iter().find(good).map(|t| t.priorities.clone())?;
         let full = self.tried.len() >= MOST_TRIED;
         let this = self.tried.iter().find(|t| t.priorities == *here)?;
@@ -296,9 +296,9 @@ impl<E: Copy + Ord> Auto<E> {
 
 /// Whether a thread computes clearly shorter, and whether one longer; one that hardly computes does not
 /// count.
-fn differs<E: Ord>(was: &BTreeMap<E, Usual>, now: &BTreeMap<E, Usual>, part: f64) -> (bool, bool) {
+fn differs<T: Ord>(was: &BTreeMap<T, Usual>, now: &BTreeMap<T, Usual>, part: f64) -> (bool, bool) {
     let pairs = || {
-        let pair = |(e, n): (&E, &Usual)| Some((*was.get(e)?, *n));
+        let pair = |(e, n): (&T, &Usual)| Some((*was.get(e)?, *n));
         let counts = |(was, now): &(Usual, Usual)| !(was.is_idle() && now.is_idle());
         now.iter().filter_map(pair).filter(counts).map(|(w, n)| (w.computed_s, n.computed_s))
     };
@@ -309,17 +309,17 @@ fn differs<E: Ord>(was: &BTreeMap<E, Usual>, now: &BTreeMap<E, Usual>, part: f64
 
 /// Whether what changed cannot come from the priorities: one that has a higher one than before, beside
 /// the others, does not compute longer for that, and one with a lower one not shorter.
-fn is_other_work<E: Copy + Ord>(
-    before: &BTreeMap<E, Priority>,
-    was: &BTreeMap<E, Usual>,
-    here: &BTreeMap<E, Priority>,
-    now: &BTreeMap<E, Usual>,
+fn is_other_work<T: Copy + Ord>(
+    before: &BTreeMap<T, Priority>,
+    was: &BTreeMap<T, Usual>,
+    here: &BTreeMap<T, Priority>,
+    now: &BTreeMap<T, Usual>,
     part: f64,
 ) -> bool {
     if before == here {
         return differs(was, now, part).0;
     }
-    let shift = |e: &E| Some(i32::from(here.get(e)?.0) - i32::from(before.get(e)?.0));
+    let shift = |e: &T| Some(i32::from(here.get(e)?.0) - i32::from(before.get(e)?.0));
     let shifts = || here.keys().filter_map(shift);
     let (sum, count) = (shifts().sum::<i32>(), shifts().count() as i32);
     now.iter().any(|(e, n)| {
@@ -335,7 +335,7 @@ fn is_other_work<E: Copy + Ord>(
 }
 
 /// Utilisation beside that of the one that waits least; none of one that hardly computes.
-fn beside_the_busiest<E: Ord>(usual: &BTreeMap<E, Usual>) -> impl Fn(&E) -> Option<f64> + '_ {
+fn beside_the_busiest<T: Ord>(usual: &BTreeMap<T, Usual>) -> impl Fn(&T) -> Option<f64> + '_ {
     let most = usual.values().map(|u| u.utilisation).fold(0.0, f64::max);
     move |e| {
         let own = usual.get(e).filter(|u| !u.is_idle())?;
@@ -343,37 +343,37 @@ fn beside_the_busiest<E: Ord>(usual: &BTreeMap<E, Usual>) -> impl Fn(&E) -> Opti
     }
 }
 
-fn is_balanced<E: Copy + Ord>(usual: &BTreeMap<E, Usual>, p: &Parameters) -> bool {
+fn is_balanced<T: Copy + Ord>(usual: &BTreeMap<T, Usual>, p: &Parameters) -> bool {
     let part = beside_the_busiest(usual);
     usual.keys().filter_map(part).all(|u| u >= p.high())
 }
 
 /// Each to where its utilisation belongs, at once.
-fn leap<E: Copy + Ord>(
-    here: &BTreeMap<E, Priority>,
-    usual: &BTreeMap<E, Usual>,
+fn leap<T: Copy + Ord>(
+    here: &BTreeMap<T, Priority>,
+    usual: &BTreeMap<T, Usual>,
     p: &Parameters,
-) -> Targets<E> {
+) -> Targets<T> {
     towards(here, usual, p, i32::from(u8::MAX))
 }
 
 /// Each one level towards where its utilisation belongs.
-fn step<E: Copy + Ord>(
-    here: &BTreeMap<E, Priority>,
-    usual: &BTreeMap<E, Usual>,
+fn step<T: Copy + Ord>(
+    here: &BTreeMap<T, Priority>,
+    usual: &BTreeMap<T, Usual>,
     p: &Parameters,
-) -> Targets<E> {
+) -> Targets<T> {
     towards(here, usual, p, 1)
 }
 
-fn towards<E: Copy + Ord>(
-    here: &BTreeMap<E, Priority>,
-    usual: &BTreeMap<E, Usual>,
+fn towards<T: Copy + Ord>(
+    here: &BTreeMap<T, Priority>,
+    usual: &BTreeMap<T, Usual>,
     p: &Parameters,
     levels: i32,
-) -> Targets<E> {
+) -> Targets<T> {
     let part = beside_the_busiest(usual);
-    let by = |e: &E| match part(e) {
+    let by = |e: &T| match part(e) {
         Some(u) if u >= p.high() => levels,
         Some(u) if u < p.low() => -levels,
         _ => 0,
@@ -382,11 +382,11 @@ fn towards<E: Copy + Ord>(
 }
 
 /// Between two, rounded towards the first.
-fn half_way<E: Copy + Ord>(
-    best: &BTreeMap<E, Priority>,
-    other: &BTreeMap<E, Priority>,
-) -> Targets<E> {
-    let half = |(e, b): (&E, &Priority)| {
+fn half_way<T: Copy + Ord>(
+    best: &BTreeMap<T, Priority>,
+    other: &BTreeMap<T, Priority>,
+) -> Targets<T> {
+    let half = |(e, b): (&T, &Priority)| {
         let o = other.get(e).unwrap_or(b);
         let to = i32::from(b.0) + (i32::from(o.0) - i32::from(b.0)) / 2;
         (*e, Priority(to as u8))

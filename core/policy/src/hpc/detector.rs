@@ -1,4 +1,4 @@
-//! The load imbalance detector's account: what each entity computed and waited, gathered in rounds.
+//! The load imbalance detector's account: what each thread computed and waited, gathered in rounds.
 //!
 //! A *round* is over when all have finished an iteration. None waits for one that sleeps all the time, as
 //! helper threads do. Where one has finished [`LEAD`] and another none, it is over, too: one that never
@@ -65,7 +65,7 @@ impl Sum {
     }
 }
 
-/// One entity's account.
+/// One thread's account.
 #[derive(Debug, Clone, Default)]
 struct Account {
     /// Since the round began.
@@ -76,7 +76,7 @@ struct Account {
     counters: Option<Sum>,
 }
 
-/// What a finished round says of one entity.
+/// What a finished round says of one thread.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct View {
     pub(super) priority: Priority,
@@ -99,40 +99,40 @@ impl View {
 }
 
 /// A finished round.
-pub(super) type Round<E> = BTreeMap<E, View>;
+pub(super) type Round<T> = BTreeMap<T, View>;
 
 /// The accounts of all.
 #[derive(Debug, Clone)]
-pub(super) struct Accounts<E> {
-    of: BTreeMap<E, Account>,
+pub(super) struct Accounts<T> {
+    of: BTreeMap<T, Account>,
 }
 
-impl<E: Copy + Ord> Accounts<E> {
+impl<T: Copy + Ord> Accounts<T> {
     pub(super) fn new() -> Self {
         Self { of: BTreeMap::new() }
     }
 
     /// One joins; false where it is there already.
-    pub(super) fn join(&mut self, entity: E) -> bool {
-        let new = !self.of.contains_key(&entity);
-        self.of.entry(entity).or_default();
+    pub(super) fn join(&mut self, thread: T) -> bool {
+        let new = !self.of.contains_key(&thread);
+        self.of.entry(thread).or_default();
         new
     }
 
     /// One leaves; false where it was not there.
-    pub(super) fn leave(&mut self, entity: E) -> bool {
-        self.of.remove(&entity).is_some()
+    pub(super) fn leave(&mut self, thread: T) -> bool {
+        self.of.remove(&thread).is_some()
     }
 
     /// Those that are not among these leave.
-    pub(super) fn keep(&mut self, those: &[Counters<E>]) -> Vec<E> {
+    pub(super) fn keep(&mut self, those: &[Counters<T>]) -> Vec<T> {
         // As it is nearly always: at such a point nothing is allocated.
-        let is_known = |c: &Counters<E>| self.of.contains_key(&c.entity);
+        let is_known = |c: &Counters<T>| self.of.contains_key(&c.thread);
         if those.len() == self.of.len() && those.iter().all(is_known) {
             return Vec::new();
         }
-        let those: BTreeSet<E> = those.iter().map(|c| c.entity).collect();
-        let gone: Vec<E> = self.of.keys().copied().filter(|e| !those.contains(e)).collect();
+        let those: BTreeSet<T> = those.iter().map(|c| c.thread).collect();
+        let gone: Vec<T> = self.of.keys().copied().filter(|e| !those.contains(e)).collect();
         for e in &gone {
             self.leave(*e);
         }
@@ -140,15 +140,15 @@ impl<E: Copy + Ord> Accounts<E> {
     }
 
     /// An iteration has been finished.
-    pub(super) fn finished(&mut self, i: &Iteration<E>) {
+    pub(super) fn finished(&mut self, i: &Iteration<T>) {
         let sum = Sum { iterations: 1, computed: i.computed, waited: i.waited };
-        self.of.entry(i.entity).or_default().round.add(sum);
+        self.of.entry(i.thread).or_default().round.add(sum);
     }
 
     /// Counters were read. What they gained since they were last read belongs to this round.
-    pub(super) fn read(&mut self, c: &Counters<E>) {
+    pub(super) fn read(&mut self, c: &Counters<T>) {
         let now = Sum { iterations: c.iterations, computed: c.computed, waited: c.waited };
-        let account = self.of.entry(c.entity).or_default();
+        let account = self.of.entry(c.thread).or_default();
         // One that counts anew has begun anew: what it had is not taken away from it.
         let before = account.counters.filter(|b| b.iterations <= now.iterations);
         if let Some(before) = before {
@@ -158,25 +158,25 @@ impl<E: Copy + Ord> Accounts<E> {
     }
 
     /// The round, if it is over; another one begins then.
-    pub(super) fn close(&mut self, priority: impl Fn(&E) -> Priority) -> Option<Round<E>> {
+    pub(super) fn close(&mut self, priority: impl Fn(&T) -> Priority) -> Option<Round<T>> {
         let most = self.of.values().map(|a| a.round.iterations).max()?;
         let holds_up = |a: &Account| a.round.iterations == 0 && !a.round.is_idle();
         if most == 0 || most < LEAD && self.of.values().any(holds_up) {
             return None;
         }
         let mut round = BTreeMap::new();
-        for (entity, a) in &mut self.of {
+        for (thread, a) in &mut self.of {
             let sum = std::mem::take(&mut a.round);
             let before = a.history.utilisation();
             a.history.add(sum);
             let view = View {
-                priority: priority(entity),
+                priority: priority(thread),
                 sum,
                 local: sum.utilisation(),
                 before,
                 global: a.history.utilisation(),
             };
-            round.insert(*entity, view);
+            round.insert(*thread, view);
         }
         Some(round)
     }

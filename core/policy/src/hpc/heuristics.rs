@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 const LEVEL: f64 = 0.005;
 
 /// The priority that each is to have.
-pub(super) type Targets<E> = BTreeMap<E, Priority>;
+pub(super) type Targets<T> = BTreeMap<T, Priority>;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
@@ -48,7 +48,7 @@ pub(super) fn moved(from: Priority, levels: i32, p: &Parameters) -> Priority {
 }
 
 /// By global utilisation, this iteration included.
-pub(super) fn uniform<E: Copy + Ord>(round: &Round<E>, p: &Parameters) -> Targets<E> {
+pub(super) fn uniform<T: Copy + Ord>(round: &Round<T>, p: &Parameters) -> Targets<T> {
     let known = || round.values().filter_map(|v| v.global);
     let Some(middle) = mean(known()) else { return kept(round) };
     let mut classes = known().map(|u| classed(u, p));
@@ -70,7 +70,7 @@ pub(super) fn uniform<E: Copy + Ord>(round: &Round<E>, p: &Parameters) -> Target
 }
 
 /// By G times the utilisation up to the iteration before, plus L times that of the last.
-pub(super) fn adaptive<E: Copy + Ord>(round: &Round<E>, p: &Parameters) -> Targets<E> {
+pub(super) fn adaptive<T: Copy + Ord>(round: &Round<T>, p: &Parameters) -> Targets<T> {
     let step = |v: &View| match recent(v, p) {
         None => 0,
         Some(u) if u >= p.high() => 1,
@@ -88,6 +88,6 @@ pub(super) fn recent(v: &View, p: &Parameters) -> Option<f64> {
     }
 }
 
-fn kept<E: Copy + Ord>(round: &Round<E>) -> Targets<E> {
+fn kept<T: Copy + Ord>(round: &Round<T>) -> Targets<T> {
     round.iter().map(|(e, v)| (*e, v.priority)).collect()
 }

@@ -257,7 +257,7 @@ impl Hpc {
         self.counters.extend(s.threads.iter().filter_map(|thread| {
             let t = thread.turns?;
             Some(Counters {
-                entity: thread.id,
+                thread: thread.id,
                 iterations: iterations(&t, by_phases),
                 computed: t.runnable,
                 waited: t.waited,

@@ -1,7 +1,7 @@
 //! Balancing programs that compute and wait in turns: HPCSched (Boneti and others, A dynamic scheduler
 //! for balancing HPC applications, SC 2008).
 //!
-//! An *entity* is an MPI rank or a thread. It computes for t_R and then waits for t_W; the two are an
+//! A *thread* here is an MPI rank or a thread of OpenMP or POSIX. It computes for t_R and then waits for t_W; the two are an
 //! *iteration*. Its utilisation is U = t_R / (t_R + t_W), its global one sum t_R / sum t. One that waits has
 //! more of the machine than it needs, one that does not has less than it could use. So there are priorities
 //! (section IV-B), from `MIN_PRIO` 4, which is normal, to `MAX_PRIO` 6; what a priority is made of is the
@@ -34,7 +34,7 @@
 //! - `iterations`: waits that were begun, less the one that it is in (`waits` of `probe/c/waiting.h`), so
 //!   that an iteration counts when its waiting is over;
 //! - `waited`: the probe's, until now;
-//! - `computed`: the rest of the time since the entity was first seen, less what it was outside of
+//! - `computed`: the rest of the time since the thread was first seen, less what it was outside of
 //!   parallel regions. It includes waiting for a CPU, as the paper's: a computing phase is one in which
 //!   the process is runnable.
 //!
@@ -42,7 +42,7 @@
 //! and is small where points come often.
 //!
 //! Invariants: priorities are always between `MIN_PRIO` and `MAX_PRIO`; equal input gives equal answers;
-//! it does not matter in which order entities come; in a stable state no priority is changed.
+//! it does not matter in which order threads come; in a stable state no priority is changed.
 
 mod auto;
 mod detector;
@@ -68,20 +68,20 @@ use std::collections::BTreeMap;
 
 /// A finished iteration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Iteration<E> {
+pub struct Iteration<T> {
     /// Whose.
-    pub entity: E,
+    pub thread: T,
     /// t_R: how long it was runnable.
     pub computed: Nanos,
     /// t_W: how long it then waited.
     pub waited: Nanos,
 }
 
-/// What has been counted of an entity since it began.
+/// What has been counted of a thread since it began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counters<E> {
+pub struct Counters<T> {
     /// Whose.
-    pub entity: E,
+    pub thread: T,
     /// Iterations that are over.
     pub iterations: u64,
     /// How long it was runnable.
@@ -112,7 +112,7 @@ pub enum State {
     StoodDown(StandDown),
 }
 
-/// Why an entity has the priority that it has.
+/// Why a thread has the priority that it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
     /// Too little is known yet.
@@ -147,11 +147,11 @@ impl Why {
     }
 }
 
-/// What an entity is to have from now on.
+/// What a thread is to have from now on.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Decision<E> {
+pub struct Decision<T> {
     /// Of which.
-    pub entity: E,
+    pub thread: T,
     /// What it has had.
     pub before: Priority,
     /// What it is to have.
@@ -174,24 +174,24 @@ struct Clock {
 /// Of the longest round, what counts as "for long".
 const LONG: f64 = 8.0;
 
-/// The load imbalance detector, with a heuristic. One for a set of entities that wait for each other.
+/// The load imbalance detector, with a heuristic. One for a set of threads that wait for each other.
 #[derive(Debug, Clone)]
-pub struct Balancer<E> {
+pub struct Balancer<T> {
     heuristic: Heuristic,
     parameters: Parameters,
-    accounts: Accounts<E>,
-    priorities: BTreeMap<E, Priority>,
+    accounts: Accounts<T>,
+    priorities: BTreeMap<T, Priority>,
     state: State,
-    decisions: Vec<Decision<E>>,
+    decisions: Vec<Decision<T>>,
     /// What utilisations were when the stable state was found. Of uniform and adaptive.
-    profile: BTreeMap<E, f64>,
-    auto: Auto<E>,
+    profile: BTreeMap<T, f64>,
+    auto: Auto<T>,
     clock: Option<Clock>,
     rounds: u64,
 }
 
-impl<E: Copy + Ord> Balancer<E> {
-    /// One that knows no entity yet.
+impl<T: Copy + Ord> Balancer<T> {
+    /// One that knows no thread yet.
     #[must_use]
     pub fn new(heuristic: Heuristic, parameters: Parameters) -> Self {
         Self {
@@ -226,15 +226,15 @@ impl<E: Copy + Ord> Balancer<E> {
         &self.parameters
     }
 
-    /// The priority of an entity; the normal one where it is not known.
+    /// The priority of a thread; the normal one where it is not known.
     #[must_use]
-    pub fn priority(&self, entity: &E) -> Priority {
-        self.priorities.get(entity).copied().unwrap_or(Priority::NORMAL)
+    pub fn priority(&self, thread: &T) -> Priority {
+        self.priorities.get(thread).copied().unwrap_or(Priority::NORMAL)
     }
 
-    /// What was decided last, in the order of entities.
+    /// What was decided last, in the order of threads.
     #[must_use]
-    pub fn decisions(&self) -> &[Decision<E>] {
+    pub fn decisions(&self) -> &[Decision<T>] {
         &self.decisions
     }
 
@@ -264,25 +264,25 @@ impl<E: Copy + Ord> Balancer<E> {
     }
 
     /// One joins, with the normal priority.
-    pub fn join(&mut self, entity: E) {
-        if self.accounts.join(entity) {
-            self.priorities.insert(entity, Priority::NORMAL);
+    pub fn join(&mut self, thread: T) {
+        if self.accounts.join(thread) {
+            self.priorities.insert(thread, Priority::NORMAL);
             self.look_again();
         }
     }
 
     /// One has left.
-    pub fn leave(&mut self, entity: E) {
-        if self.accounts.leave(entity) {
-            self.priorities.remove(&entity);
+    pub fn leave(&mut self, thread: T) {
+        if self.accounts.leave(thread) {
+            self.priorities.remove(&thread);
             self.look_again();
         }
     }
 
     /// Iterations have ended. An unknown one joins. What is decided, where a round is over.
-    pub fn finished(&mut self, iterations: &[Iteration<E>]) -> Option<&[Decision<E>]> {
+    pub fn finished(&mut self, iterations: &[Iteration<T>]) -> Option<&[Decision<T>]> {
         for i in iterations {
-            self.join(i.entity);
+            self.join(i.thread);
             self.accounts.finished(i);
         }
         self.close().then_some(self.decisions.as_slice())
@@ -291,13 +291,13 @@ impl<E: Copy + Ord> Balancer<E> {
     /// Counters of all were read, one for each, at this moment of any clock that goes on. An unknown one joins,
     /// one that is not among them has left. What is decided, where a round is over, or none has been
     /// for too long.
-    pub fn observe(&mut self, now: Nanos, counters: &[Counters<E>]) -> Option<&[Decision<E>]> {
+    pub fn observe(&mut self, now: Nanos, counters: &[Counters<T>]) -> Option<&[Decision<T>]> {
         for e in self.accounts.keep(counters) {
             self.priorities.remove(&e);
             self.look_again();
         }
         for c in counters {
-            self.join(c.entity);
+            self.join(c.thread);
             self.accounts.read(c);
         }
         let clock = self.clock.get_or_insert(Clock { last: now, longest: Nanos::ZERO });
@@ -333,7 +333,7 @@ impl<E: Copy + Ord> Balancer<E> {
 
     fn close(&mut self) -> bool {
         let priorities = &self.priorities;
-        let priority = |e: &E| priorities.get(e).copied().unwrap_or(Priority::NORMAL);
+        let priority = |e: &T| priorities.get(e).copied().unwrap_or(Priority::NORMAL);
         let Some(round) = self.accounts.close(priority) else { return false };
         self.rounds += 1;
         if round.len() < 2 {
@@ -365,15 +365,15 @@ impl<E: Copy + Ord> Balancer<E> {
     }
 
     /// The detector of uniform and adaptive.
-    fn decide(&mut self, round: &Round<E>, heuristic: fn(&Round<E>, &Parameters) -> Targets<E>) {
+    fn decide(&mut self, round: &Round<T>, heuristic: fn(&Round<T>, &Parameters) -> Targets<T>) {
         let mut parties = round.clone();
         parties.retain(|_, v| v.takes_part());
-        let local: BTreeMap<E, f64> =
+        let local: BTreeMap<T, f64> =
             parties.iter().filter_map(|(e, v)| Some((*e, v.local?))).collect();
         let tolerance = self.parameters.get(Parameter::Tolerance) / 100.0;
         let was_stable = self.state == State::Stable;
         if was_stable {
-            let as_before = |(e, u): (&E, &f64)| {
+            let as_before = |(e, u): (&T, &f64)| {
                 self.profile.get(e).is_some_and(|p| (p - u).abs() <= tolerance)
             };
             if local.iter().all(as_before) {
@@ -401,7 +401,7 @@ impl<E: Copy + Ord> Balancer<E> {
         }
     }
 
-    fn stand_down(&mut self, why: StandDown, round: &Round<E>) {
+    fn stand_down(&mut self, why: StandDown, round: &Round<T>) {
         self.state = State::StoodDown(why);
         let before = self.priorities.clone();
         for p in self.priorities.values_mut() {
@@ -410,12 +410,12 @@ impl<E: Copy + Ord> Balancer<E> {
         self.report(&before, round, |_| Why::StoodDown);
     }
 
-    fn hold(&mut self, round: &Round<E>, why: Why) {
+    fn hold(&mut self, round: &Round<T>, why: Why) {
         let before = self.priorities.clone();
         self.report(&before, round, |_| why);
     }
 
-    fn go(&mut self, round: &Round<E>, targets: &Targets<E>, where_kept: Why) {
+    fn go(&mut self, round: &Round<T>, targets: &Targets<T>, where_kept: Why) {
         let before = self.priorities.clone();
         let (least, most) = (self.parameters.least(), self.parameters.most());
         for (e, p) in &mut self.priorities {
@@ -430,14 +430,14 @@ impl<E: Copy + Ord> Balancer<E> {
 
     fn report(
         &mut self,
-        before: &BTreeMap<E, Priority>,
-        round: &Round<E>,
+        before: &BTreeMap<T, Priority>,
+        round: &Round<T>,
         why: impl Fn((Priority, Priority)) -> Why,
     ) {
-        let decision = |(e, priority): (&E, &Priority)| {
+        let decision = |(e, priority): (&T, &Priority)| {
             let was = before.get(e).copied().unwrap_or(*priority);
             Decision {
-                entity: *e,
+                thread: *e,
                 before: was,
                 priority: *priority,
                 why: why((was, *priority)),

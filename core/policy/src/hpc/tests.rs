@@ -7,16 +7,16 @@ fn ms(ms: u64) -> Nanos {
     Nanos::from_millis(ms)
 }
 
-fn balancer(heuristic: Heuristic, entities: u32) -> Balancer<u32> {
+fn balancer(heuristic: Heuristic, threads: u32) -> Balancer<u32> {
     let mut b = Balancer::new(heuristic, Parameters::default());
-    (0..entities).for_each(|e| b.join(e));
+    (0..threads).for_each(|e| b.join(e));
     b
 }
 
-/// One round in which entity e computes and waits for these milliseconds.
+/// One round in which thread e computes and waits for these milliseconds.
 fn round(b: &mut Balancer<u32>, times: &[(u64, u64)]) -> Vec<(u8, Why)> {
     let iteration = |(e, &(r, w)): (usize, &(u64, u64))| Iteration {
-        entity: e as u32,
+        thread: e as u32,
         computed: ms(r),
         waited: ms(w),
     };
@@ -50,7 +50,7 @@ fn who_computes_is_raised_step_by_step_and_a_balanced_program_is_left_alone() {
         assert_eq!(b.state(), State::Balancing);
         assert_eq!(round(&mut b, &UNEVEN), [(4, Why::Kept), (6, Why::Raised)]);
         let d = b.decisions()[1];
-        assert_eq!((d.before.0, d.entity, d.utilisation), (5, 1, Some(1.0)));
+        assert_eq!((d.before.0, d.thread, d.utilisation), (5, 1, Some(1.0)));
         assert!((d.weight - 2.0).abs() < 1e-9);
         // Now both compute throughout, so that both would be raised.
         for _ in 0..50 {
@@ -169,7 +169,7 @@ fn who_is_alone_is_not_balanced() {
 
 fn counters(of: &[(u64, u64, u64)]) -> Vec<Counters<u32>> {
     let one = |(e, &(n, r, w)): (usize, &(u64, u64, u64))| Counters {
-        entity: e as u32,
+        thread: e as u32,
         iterations: n,
         computed: ms(r),
         waited: ms(w),
@@ -291,7 +291,7 @@ fn times_of_centuries_are_no_other_behaviour() {
     let of = |r: u64, w: u64| (Nanos(r), Nanos(w));
     let times = [of(0, 0), of(34_224_014_979_052_972, u64::MAX), of(u64::MAX, 0)];
     let one = |(e, &(computed, waited)): (usize, &(Nanos, Nanos))| Iteration {
-        entity: e as u32,
+        thread: e as u32,
         computed,
         waited,
     };
@@ -332,7 +332,7 @@ fn any_rounds(most: usize) -> impl Strategy<Value = Vec<Vec<(u64, u64)>>> {
 
 fn iterations(round: &[(u64, u64)]) -> Vec<Iteration<u32>> {
     let one = |(e, &(r, w)): (usize, &(u64, u64))| Iteration {
-        entity: e as u32,
+        thread: e as u32,
         computed: Nanos(r),
         waited: Nanos(w),
     };
@@ -361,7 +361,7 @@ proptest! {
                 prop_assert!((p.least()..=p.most()).contains(&d.priority), "{d:?} {p:?}");
                 prop_assert!(d.weight > 0.0 && d.weight.is_finite());
                 prop_assert!(d.utilisation.is_none_or(|u| (0.0..=1.0).contains(&u)), "{d:?}");
-                prop_assert_eq!(b.priority(&d.entity), d.priority);
+                prop_assert_eq!(b.priority(&d.thread), d.priority);
             }
         }
     }
@@ -375,7 +375,7 @@ proptest! {
             let mut other = one.clone();
             other.reverse();
             let turned: Vec<_> =
-                one.iter().map(|i| Iteration { entity: n - 1 - i.entity, ..*i }).collect();
+                one.iter().map(|i| Iteration { thread: n - 1 - i.thread, ..*i }).collect();
             a.finished(&one);
             b.finished(&other);
             c.finished(&turned);
@@ -400,7 +400,7 @@ proptest! {
                     stable.finished(&iterations(r));
                     prop_assert_eq!(stable.state(), State::Stable);
                     for d in b.decisions() {
-                        prop_assert_eq!(stable.priority(&d.entity), d.priority);
+                        prop_assert_eq!(stable.priority(&d.thread), d.priority);
                     }
                 }
             }
@@ -469,7 +469,7 @@ fn sharing(h: Heuristic, load: f64, level_ratio: f64) -> f64 {
         all += most;
         let s = Nanos::from_secs_f64;
         let one = |e: u32| Iteration {
-            entity: e,
+            thread: e,
             computed: s(times[e as usize]),
             waited: s(most - times[e as usize]),
         };

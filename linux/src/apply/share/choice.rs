@@ -176,13 +176,13 @@ impl Raised {
             None => None,
         };
         if let Some(why) = refused {
-            wanted.iter().for_each(|w| self.restore(entity(w)));
+            wanted.iter().for_each(|w| self.restore(target(w)));
             let error = ShareError::Refused(format!("round-robin: {why}"));
             return vec![Err(error); wanted.len()];
         }
         let give = |w: &Wanted| {
             let units = if w.weight > 1.0 { self.most } else { 1.0 };
-            let given = self.shares.give(entity(w), units)?;
+            let given = self.shares.give(target(w), units)?;
             if given > 1.0 {
                 self.up.insert(w.thread)
             } else {
@@ -193,10 +193,10 @@ impl Raised {
         wanted.iter().map(give).collect()
     }
 
-    fn restore(&mut self, entity: Target) {
+    fn restore(&mut self, target: Target) {
         // What cannot be undone now stays in the journal, for the guardian.
-        let _ = self.shares.restore(entity);
-        if let Target::Thread { id, .. } = entity {
+        let _ = self.shares.restore(target);
+        if let Target::Thread { id, .. } = target {
             self.up.remove(&id);
         }
     }
@@ -340,7 +340,7 @@ impl Shares {
             Some(Chosen::Raised(raised)) => raised.weigh(wanted),
             Some(Chosen::OfThreads(mechanism)) => {
                 let wanted: Vec<(Target, f64)> =
-                    wanted.iter().map(|w| (entity(w), w.weight)).collect();
+                    wanted.iter().map(|w| (target(w), w.weight)).collect();
                 mechanism.set_all(&wanted)
             }
         }
@@ -439,7 +439,7 @@ impl Shares {
             }
             let mut nice = ThreadShares::new(Way::Nice, self.journal.clone());
             for w in wanted {
-                match nice.bounds(entity(w)) {
+                match nice.bounds(target(w)) {
                     Ok(_) | Err(ShareError::Gone | ShareError::Foreign { .. }) => {}
                     Err(e) => return Err(e),
                 }
@@ -465,7 +465,7 @@ impl Shares {
     }
 }
 
-fn entity(w: &Wanted) -> Target {
+fn target(w: &Wanted) -> Target {
     Target::Thread { process: w.process, id: w.thread }
 }
 

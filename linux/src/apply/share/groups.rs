@@ -145,8 +145,8 @@ impl GroupShares {
         self.proc.thread_stat(id.tid).is_some_and(|s| s.start == id.start)
     }
 
-    fn threads(&self, entity: Target) -> Result<Vec<(Pid, ThreadId)>, ShareError> {
-        let threads = match entity {
+    fn threads(&self, target: Target) -> Result<Vec<(Pid, ThreadId)>, ShareError> {
+        let threads = match target {
             Target::Thread { process, id } if self.is_alive(id) => vec![(process, id)],
             Target::Process { process, start } => {
                 let same = self.proc.process_stat(process).is_some_and(|s| s.start == start);
@@ -158,8 +158,8 @@ impl GroupShares {
             }
             Target::Thread { .. } => Vec::new(),
             Target::Cpu(_) => {
-                let entity = entity.to_string();
-                return Err(ShareError::Unfit { mechanism: self.name(), entity });
+                let target = target.to_string();
+                return Err(ShareError::Unfit { mechanism: self.name(), target });
             }
         };
         if threads.is_empty() { Err(ShareError::Gone) } else { Ok(threads) }
@@ -304,11 +304,11 @@ impl ShareMechanism for GroupShares {
         Steps::Whole(least, most)
     }
 
-    fn bounds(&mut self, entity: Target) -> Result<Bounds, ShareError> {
+    fn bounds(&mut self, target: Target) -> Result<Bounds, ShareError> {
         let (_, least, most) = self.kind.scale();
         // Of a process the first thread that has a weight.
         let mut last = ShareError::Gone;
-        for (_, id) in self.threads(entity)? {
+        for (_, id) in self.threads(target)? {
             match self.original_weight(id) {
                 Ok(original) => return Ok(Bounds { original, least, most }),
                 Err(e) => last = e,
@@ -317,10 +317,10 @@ impl ShareMechanism for GroupShares {
         Err(last)
     }
 
-    fn give(&mut self, entity: Target, units: f64) -> Result<f64, ShareError> {
-        let bounds = self.bounds(entity)?;
+    fn give(&mut self, target: Target, units: f64) -> Result<f64, ShareError> {
+        let bounds = self.bounds(target)?;
         let mut any = false;
-        for (process, id) in self.threads(entity)? {
+        for (process, id) in self.threads(target)? {
             let own = match self.original_weight(id) {
                 Ok(original) => units / bounds.original * original,
                 Err(_) => continue,
@@ -335,8 +335,8 @@ impl ShareMechanism for GroupShares {
         if any { Ok(units) } else { Err(ShareError::Gone) }
     }
 
-    fn restore(&mut self, entity: Target) -> Result<(), ShareError> {
-        let ids: Vec<ThreadId> = match entity {
+    fn restore(&mut self, target: Target) -> Result<(), ShareError> {
+        let ids: Vec<ThreadId> = match target {
             Target::Thread { id, .. } => vec![id],
             Target::Process { process, .. } => {
                 let of_it = self.own.iter().filter(|(_, o)| o.process == process);

@@ -58,10 +58,10 @@ impl CpuSettings {
         CpuId(all.min().unwrap_or(cpu.0).min(cpu.0))
     }
 
-    fn cpu(&self, entity: Target) -> Result<CpuId, ShareError> {
-        match entity {
+    fn cpu(&self, target: Target) -> Result<CpuId, ShareError> {
+        match target {
             Target::Cpu(cpu) => Ok(self.first_of(cpu)),
-            _ => Err(ShareError::Unfit { mechanism: self.name(), entity: entity.to_string() }),
+            _ => Err(ShareError::Unfit { mechanism: self.name(), target: target.to_string() }),
         }
     }
 
@@ -164,8 +164,8 @@ impl ShareMechanism for CpuSettings {
 
     /// Frequencies: from the least of the hardware to the limit that was found, for above that is
     /// forbidden.
-    fn bounds(&mut self, entity: Target) -> Result<Bounds, ShareError> {
-        let cpu = self.cpu(entity)?;
+    fn bounds(&mut self, target: Target) -> Result<Bounds, ShareError> {
+        let cpu = self.cpu(target)?;
         let found = self.read(cpu)?;
         let original = self.managed.get(&cpu).map_or(found, |m| m.original);
         match self.setting {
@@ -188,8 +188,8 @@ impl ShareMechanism for CpuSettings {
         }
     }
 
-    fn give(&mut self, entity: Target, units: f64) -> Result<f64, ShareError> {
-        let cpu = self.cpu(entity)?;
+    fn give(&mut self, target: Target, units: f64) -> Result<f64, ShareError> {
+        let cpu = self.cpu(target)?;
         let to = match self.setting {
             Setting::HighestFrequency => units.round().max(1.0) as u64,
             Setting::EnergyPreference => units.round().clamp(1.0, 4.0) as u64 - 1,
@@ -209,8 +209,8 @@ impl ShareMechanism for CpuSettings {
         })
     }
 
-    fn restore(&mut self, entity: Target) -> Result<(), ShareError> {
-        let cpu = self.cpu(entity)?;
+    fn restore(&mut self, target: Target) -> Result<(), ShareError> {
+        let cpu = self.cpu(target)?;
         let Some((original, left_alone)) =
             self.managed.get(&cpu).map(|m| (m.original, m.left_alone))
         else {

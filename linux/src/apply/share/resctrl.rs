@@ -203,8 +203,8 @@ impl Resctrl {
         self.start(&format!("proc/{0}/task/{0}/stat", id.tid)) == Some(id.start)
     }
 
-    fn threads(&self, entity: Target) -> Result<Vec<(Pid, ThreadId)>, ShareError> {
-        let threads = match entity {
+    fn threads(&self, target: Target) -> Result<Vec<(Pid, ThreadId)>, ShareError> {
+        let threads = match target {
             Target::Thread { process, id } if self.is_alive(id) => vec![(process, id)],
             Target::Thread { .. } => Vec::new(),
             Target::Process { process, start } => {
@@ -223,8 +223,8 @@ impl Resctrl {
                 tids.filter_map(id).collect()
             }
             Target::Cpu(_) => {
-                let entity = entity.to_string();
-                return Err(ShareError::Unfit { mechanism: self.name(), entity });
+                let target = target.to_string();
+                return Err(ShareError::Unfit { mechanism: self.name(), target });
             }
         };
         if threads.is_empty() { Err(ShareError::Gone) } else { Ok(threads) }
@@ -340,15 +340,15 @@ impl ShareMechanism for Resctrl {
         Steps::Table(table)
     }
 
-    fn bounds(&mut self, entity: Target) -> Result<Bounds, ShareError> {
-        self.threads(entity)?;
+    fn bounds(&mut self, target: Target) -> Result<Bounds, ShareError> {
+        self.threads(target)?;
         let d = &self.division;
         Ok(Bounds { original: d.most, least: d.least, most: d.most })
     }
 
-    fn give(&mut self, entity: Target, units: f64) -> Result<f64, ShareError> {
+    fn give(&mut self, target: Target, units: f64) -> Result<f64, ShareError> {
         let mut any = false;
-        for (process, id) in self.threads(entity)? {
+        for (process, id) in self.threads(target)? {
             match self.move_to(process, id, units as u64) {
                 Ok(()) => any = true,
                 Err(ShareError::Gone) => {}
@@ -358,8 +358,8 @@ impl ShareMechanism for Resctrl {
         if any { Ok(units) } else { Err(ShareError::Gone) }
     }
 
-    fn restore(&mut self, entity: Target) -> Result<(), ShareError> {
-        let ids: Vec<(Pid, ThreadId)> = match entity {
+    fn restore(&mut self, target: Target) -> Result<(), ShareError> {
+        let ids: Vec<(Pid, ThreadId)> = match target {
             Target::Thread { process, id } => vec![(process, id)],
             Target::Process { process, .. } => {
                 let of_it = self.own.iter().filter(|(_, o)| o.process == process);

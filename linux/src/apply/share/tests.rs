@@ -53,7 +53,7 @@ impl Scene {
         Tid(self.sleeper.0.id().cast_signed())
     }
 
-    fn entity(&self) -> Target {
+    fn target(&self) -> Target {
         let process = Pid(self.tid().0);
         Target::Process { process, start: Proc::default().process_stat(process).unwrap().start }
     }
@@ -101,14 +101,14 @@ fn a_nice_value_is_given_and_taken_back() {
     let scene = Scene::new();
     let before = scene.now();
     let mut nice = ThreadShares::new(Way::Nice, scene.journal.clone());
-    let third = nice.set(scene.entity(), 1.0 / 3.0).unwrap();
+    let third = nice.set(scene.target(), 1.0 / 3.0).unwrap();
     let weight = |nice: i8| weight_of_nice(i32::from(nice));
     let expected = weight(before.nice + 5) / weight(before.nice);
     assert!((third - expected).abs() < 1e-9, "{third} {expected}");
     assert_eq!(scene.now().nice, before.nice + 5);
-    assert!(nice.set(scene.entity(), 3.0).unwrap() > 2.5);
+    assert!(nice.set(scene.target(), 3.0).unwrap() > 2.5);
     assert_eq!(scene.now().nice, before.nice - 5);
-    nice.restore(scene.entity()).unwrap();
+    nice.restore(scene.target()).unwrap();
     assert_eq!(scene.now(), before);
     assert_eq!(scene.undo(), ShareReport::default());
 }
@@ -121,18 +121,18 @@ fn the_journal_alone_undoes_it_but_not_the_programs_own_wish() {
     let scene = Scene::new();
     let before = scene.now();
     let mut nice = ThreadShares::new(Way::Nice, scene.journal.clone());
-    nice.set(scene.entity(), 0.5).unwrap();
+    nice.set(scene.target(), 0.5).unwrap();
     assert_eq!(scene.undo().restored, 1);
     assert_eq!(scene.now(), before);
-    nice.set(scene.entity(), 0.5).unwrap();
+    nice.set(scene.target(), 0.5).unwrap();
     sched::set_nice(scene.tid(), 11).unwrap();
     let report = scene.undo();
     assert_eq!((report.restored, report.foreign), (0, 1));
     assert_eq!(scene.now().nice, 11);
     // Neither does the mechanism touch it any more.
-    let refused = nice.set(scene.entity(), 0.7).unwrap_err();
+    let refused = nice.set(scene.target(), 0.7).unwrap_err();
     assert!(matches!(refused, ShareError::Foreign { what: "nice value", .. }), "{refused}");
-    nice.restore(scene.entity()).unwrap();
+    nice.restore(scene.target()).unwrap();
     assert_eq!(scene.now().nice, 11);
 }
 
@@ -142,12 +142,12 @@ fn given_and_taken_back(way: Way, weight: f64) {
     let before = scene.now();
     let mut shares = ThreadShares::new(way, scene.journal.clone());
     for by_journal in [false, true] {
-        shares.set(scene.entity(), weight).unwrap();
+        shares.set(scene.target(), weight).unwrap();
         assert_ne!(scene.now(), before);
         if by_journal {
             assert_eq!(scene.undo().restored, 1);
         } else {
-            shares.restore(scene.entity()).unwrap();
+            shares.restore(scene.target()).unwrap();
         }
         assert_eq!(scene.now(), before);
     }
@@ -201,15 +201,15 @@ fn two_mechanisms_on_one_thread_are_both_undone() {
     let before = scene.now();
     let mut nice = ThreadShares::new(Way::Nice, scene.journal.clone());
     let mut batch = ThreadShares::new(Way::Batch, scene.journal.clone());
-    nice.set(scene.entity(), 0.5).unwrap();
-    batch.set(scene.entity(), 0.5).unwrap();
+    nice.set(scene.target(), 0.5).unwrap();
+    batch.set(scene.target(), 0.5).unwrap();
     assert!(scene.now().nice != before.nice && scene.now().policy == sched::BATCH);
     let report = scene.undo();
     assert_eq!((report.restored, report.foreign), (1, 0));
     assert_eq!(scene.now(), before);
     // Of the two, what the program has changed since stays, and the other goes.
-    nice.set(scene.entity(), 0.5).unwrap();
-    batch.set(scene.entity(), 0.5).unwrap();
+    nice.set(scene.target(), 0.5).unwrap();
+    batch.set(scene.target(), 0.5).unwrap();
     sched::set_nice(scene.tid(), 13).unwrap();
     let report = scene.undo();
     assert_eq!((report.restored, report.foreign), (1, 1));
@@ -222,7 +222,7 @@ fn a_raised_thread_falls_back_when_its_time_is_over() {
     let scene = Scene::new();
     let before = scene.now();
     let mut shares = ThreadShares::new(Way::RoundRobin(most), scene.journal.clone());
-    shares.set(scene.entity(), 30.0).unwrap();
+    shares.set(scene.target(), 30.0).unwrap();
     assert_eq!(scene.now().policy, sched::ROUND_ROBIN);
     shares.tick(crate::clock::now());
     assert_eq!(scene.now().policy, sched::ROUND_ROBIN);
@@ -240,12 +240,12 @@ fn what_could_not_be_undone_is_not_done() {
             let sleeper = Sleeper(Command::new("sleep").arg("600").spawn().unwrap());
             let process = Pid(sleeper.0.id().cast_signed());
             let start = Proc::default().process_stat(process).unwrap().start;
-            let entity = Target::Process { process, start };
+            let target = Target::Process { process, start };
             let before = sched::get(Tid(process.0)).unwrap();
             for way in [Way::Nice, Way::Idle, Way::RoundRobin(19.0)] {
                 let weight = if matches!(way, Way::RoundRobin(_)) { 19.0 } else { 0.1 };
                 let mut shares = ThreadShares::new(way, journal.clone());
-                refusals.push(shares.set(entity, weight).unwrap_err().to_string());
+                refusals.push(shares.set(target, weight).unwrap_err().to_string());
                 assert_eq!(sched::get(Tid(process.0)).unwrap(), before, "{way:?}");
             }
             // These can be undone without privileges.
@@ -253,9 +253,9 @@ fn what_could_not_be_undone_is_not_done() {
             ways.extend(sched::base_slice().map(|_| Way::Slice));
             for way in ways {
                 let mut shares = ThreadShares::new(way, journal.clone());
-                shares.set(entity, 0.5).unwrap();
+                shares.set(target, 0.5).unwrap();
                 assert_ne!(sched::get(Tid(process.0)).unwrap(), before, "{way:?}");
-                shares.restore(entity).unwrap();
+                shares.restore(target).unwrap();
                 assert_eq!(sched::get(Tid(process.0)).unwrap(), before, "{way:?}");
             }
         });
@@ -292,7 +292,7 @@ fn masks_and_shares_of_one_thread_are_records_of_their_own() {
     let whole = affinity::get(id.tid).unwrap();
     let slot = scene.journal.register(id, Pid(id.tid.0), &whole).unwrap();
     let mut batch = ThreadShares::new(Way::Batch, scene.journal.clone());
-    batch.set(scene.entity(), 0.5).unwrap();
+    batch.set(scene.target(), 0.5).unwrap();
     let view = JournalView::open(&scene.journal.path()).unwrap();
     assert_eq!((view.records.len(), view.scheduling.len()), (1, 1));
     assert_eq!(view.scheduling[0].original.policy, sched::OTHER);
@@ -315,7 +315,7 @@ fn a_thread_in_a_group_of_its_own_goes_back_and_the_group_is_gone() {
     let group = || Limits::default().own_group(process, "cpu").unwrap().0;
     let before = group();
     for by_journal in [false, true] {
-        let given = groups.set(scene.entity(), 0.5).unwrap();
+        let given = groups.set(scene.target(), 0.5).unwrap();
         assert!((given - 0.5).abs() < 0.01, "{given}");
         let own = group();
         assert_eq!(own.parent(), Some(before.as_path()));
@@ -326,12 +326,12 @@ fn a_thread_in_a_group_of_its_own_goes_back_and_the_group_is_gone() {
         // What the thread's nice value stands for, in which the group takes its place.
         let original = normal * weight_of_nice(i32::from(scene.now().nice)) / 1024.0;
         assert_eq!(weight(), format!("{:.0}", (original * 0.5).round()));
-        groups.set(scene.entity(), 2.0).unwrap();
+        groups.set(scene.target(), 2.0).unwrap();
         assert_eq!(weight(), format!("{:.0}", (original * 2.0).round()));
         if by_journal {
             assert_eq!(scene.undo().groups, 1);
         } else {
-            groups.restore(scene.entity()).unwrap();
+            groups.restore(scene.target()).unwrap();
         }
         assert_eq!(group(), before);
         assert!(!own.exists());

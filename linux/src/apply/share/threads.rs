@@ -153,9 +153,9 @@ impl ThreadShares {
         Self { way, journal, proc: Proc::default(), base, managed: HashMap::new() }
     }
 
-    /// Threads of an entity, the leader of a process first.
-    fn threads(&self, entity: Target) -> Result<Vec<(Pid, ThreadId)>, ShareError> {
-        match entity {
+    /// Threads of a target, the leader of a process first.
+    fn threads(&self, target: Target) -> Result<Vec<(Pid, ThreadId)>, ShareError> {
+        match target {
             Target::Thread { process, id } => {
                 let alive = self.proc.thread_stat(id.tid).is_some_and(|s| s.start == id.start);
                 if alive { Ok(vec![(process, id)]) } else { Err(ShareError::Gone) }
@@ -174,7 +174,7 @@ impl ThreadShares {
                 if threads.is_empty() { Err(ShareError::Gone) } else { Ok(threads) }
             }
             Target::Cpu(_) => {
-                Err(ShareError::Unfit { mechanism: self.way.name(), entity: entity.to_string() })
+                Err(ShareError::Unfit { mechanism: self.way.name(), target: target.to_string() })
             }
         }
     }
@@ -364,9 +364,9 @@ impl ShareMechanism for ThreadShares {
     }
 
     /// Of a process: the bounds of its first thread, narrowed so that every thread can follow.
-    fn bounds(&mut self, entity: Target) -> Result<Bounds, ShareError> {
+    fn bounds(&mut self, target: Target) -> Result<Bounds, ShareError> {
         let mut all: Option<Bounds> = None;
-        for (process, id) in self.threads(entity)? {
+        for (process, id) in self.threads(target)? {
             match (self.thread_bounds(process, id), &mut all) {
                 (Ok(b), None) => all = Some(b),
                 (Ok(b), Some(a)) => {
@@ -381,8 +381,8 @@ impl ShareMechanism for ThreadShares {
         all.ok_or(ShareError::Gone)
     }
 
-    fn give(&mut self, entity: Target, units: f64) -> Result<f64, ShareError> {
-        let weight = units / self.bounds(entity)?.original;
+    fn give(&mut self, target: Target, units: f64) -> Result<f64, ShareError> {
+        let weight = units / self.bounds(target)?.original;
         if let Way::RoundRobin(_) = self.way
             && weight > 1.0
         {
@@ -390,7 +390,7 @@ impl ShareMechanism for ThreadShares {
             super::realtime_share(&Real::default()).map_err(ShareError::Refused)?;
         }
         let mut first = None;
-        for (process, id) in self.threads(entity)? {
+        for (process, id) in self.threads(target)? {
             let (original, _) = match self.look(process, id) {
                 Err(ShareError::Gone) => continue,
                 other => other?,
@@ -412,12 +412,12 @@ impl ShareMechanism for ThreadShares {
         first.ok_or(ShareError::Gone)
     }
 
-    fn restore(&mut self, entity: Target) -> Result<(), ShareError> {
-        let of_entity: Vec<ThreadId> = match entity {
+    fn restore(&mut self, target: Target) -> Result<(), ShareError> {
+        let of_entity: Vec<ThreadId> = match target {
             Target::Thread { id, .. } => vec![id],
             // Those that were created since have inherited what their creators had.
             Target::Process { process, .. } => {
-                if let Ok(threads) = self.threads(entity) {
+                if let Ok(threads) = self.threads(target) {
                     for (process, id) in threads {
                         let Ok((original, found)) = self.look(process, id) else { continue };
                         if !self.managed.contains_key(&id) && original != found {

@@ -4,7 +4,7 @@
 //! Invariant: pure. A mechanism knows the system; nothing here does.
 //!
 //! # Weights
-//! A weight of 1 is what an entity had when it was admitted, 2 is twice as much against others, and so on.
+//! A weight of 1 is what a target had when it was admitted, 2 is twice as much against others, and so on.
 //! Only ratios matter, so where nothing may be raised the others are lowered: [`fit`] multiplies all
 //! weights with one factor, the one with which they come out best.
 
@@ -23,7 +23,7 @@ const FARTHEST: f64 = 1e6;
 /// least is taken. 5 %, where a nice value is 25 %; less where there are whole numbers.
 const AS_GOOD: f64 = 0.05;
 const AS_GOOD_WHOLE: f64 = 0.002;
-/// How many entities are tried as the one that fits exactly.
+/// How many targets are tried as the one that fits exactly.
 const EXACT: usize = 64;
 /// How many other factors are tried.
 const TRIALS: u32 = 400;
@@ -137,7 +137,7 @@ impl Steps {
     }
 }
 
-/// What an entity can be given, in a mechanism's units.
+/// What a target can be given, in a mechanism's units.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bounds {
     /// What it had when it was admitted: a weight of 1.
@@ -148,7 +148,7 @@ pub struct Bounds {
     pub most: f64,
 }
 
-/// What is asked for an entity.
+/// What is asked for a target.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Request {
     /// The weight, relative to what it had when it was admitted.
@@ -221,7 +221,7 @@ pub fn fit(requests: &[Request], steps: &Steps) -> Vec<f64> {
         .unwrap_or_default()
 }
 
-/// Why an entity could not be given what it should have.
+/// Why a target could not be given what it should have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ShareError {
     /// It has ended: no error to the user.
@@ -236,12 +236,12 @@ pub enum ShareError {
         found: String,
     },
     /// The mechanism does not act on such a thing.
-    #[error("{mechanism} does not act on {entity}")]
+    #[error("{mechanism} does not act on {target}")]
     Unfit {
         /// The mechanism.
         mechanism: &'static str,
         /// What it was to act on.
-        entity: String,
+        target: String,
     },
     /// It cannot be done, or could not be undone; why, and what would mend it.
     #[error("{0}")]
@@ -257,42 +257,42 @@ pub trait ShareMechanism {
     /// Which weights there are, in its own units.
     fn steps(&self) -> Steps;
 
-    /// What an entity can be given, in the same units. Nothing is changed.
+    /// What a target can be given, in the same units. Nothing is changed.
     ///
     /// # Errors
     /// [`ShareError`], also where a change could not be undone.
-    fn bounds(&mut self, entity: Target) -> Result<Bounds, ShareError>;
+    fn bounds(&mut self, target: Target) -> Result<Bounds, ShareError>;
 
-    /// Gives an entity a weight in those units, or the nearest that there is; which is returned.
+    /// Gives a target a weight in those units, or the nearest that there is; which is returned.
     ///
     /// # Errors
     /// [`ShareError`]; nothing was changed then, but for threads of a process that come before one
     /// that failed.
-    fn give(&mut self, entity: Target, units: f64) -> Result<f64, ShareError>;
+    fn give(&mut self, target: Target, units: f64) -> Result<f64, ShareError>;
 
     /// Undoes what was changed, where it is still ours.
     ///
     /// # Errors
-    /// [`ShareError`]; where an entity has ended or was never changed there is nothing to undo.
-    fn restore(&mut self, entity: Target) -> Result<(), ShareError>;
+    /// [`ShareError`]; where a target has ended or was never changed there is nothing to undo.
+    fn restore(&mut self, target: Target) -> Result<(), ShareError>;
 
     /// To be called about once a period: undoes what is given for a time only, once that is over.
     fn tick(&mut self, _now: Nanos) {}
 
-    /// Gives one entity a weight relative to what it had when it was admitted; returns that which it has
+    /// Gives one target a weight relative to what it had when it was admitted; returns that which it has
     /// now.
     ///
     /// # Errors
     /// As [`ShareMechanism::give`].
-    fn set(&mut self, entity: Target, weight: f64) -> Result<f64, ShareError> {
-        self.set_all(&[(entity, weight)]).pop().unwrap_or(Err(ShareError::Gone))
+    fn set(&mut self, target: Target, weight: f64) -> Result<f64, ShareError> {
+        self.set_all(&[(target, weight)]).pop().unwrap_or(Err(ShareError::Gone))
     }
 
     /// The same for several that share CPUs: where nothing may be raised, the others are lowered.
     /// One result for each, in order.
     fn set_all(&mut self, wanted: &[(Target, f64)]) -> Vec<Result<f64, ShareError>> {
         let bounds: Vec<Result<Bounds, ShareError>> =
-            wanted.iter().map(|&(entity, _)| self.bounds(entity)).collect();
+            wanted.iter().map(|&(target, _)| self.bounds(target)).collect();
         let requests: Vec<Request> = wanted
             .iter()
             .zip(&bounds)
@@ -304,10 +304,10 @@ pub trait ShareMechanism {
         wanted
             .iter()
             .zip(bounds)
-            .map(|(&(entity, _), bounds)| {
+            .map(|(&(target, _), bounds)| {
                 let bounds = bounds?;
                 let units = given.next().unwrap_or(bounds.original);
-                Ok(self.give(entity, units)? / bounds.original)
+                Ok(self.give(target, units)? / bounds.original)
             })
             .collect()
     }
