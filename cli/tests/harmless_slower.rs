@@ -79,7 +79,7 @@ fn after_standing_down(recording: &Recording) -> Option<(Nanos, Vec<&PointRecord
 /// finds each a CPU of its own, and pinning two to the same one halves their speed.
 #[test]
 #[ignore = "takes long: ./dev test --all"]
-fn it_stands_down_exactly_where_its_comparisons_show_harm() {
+fn whether_it_stands_down_agrees_with_its_comparisons() {
     let Some(whole) = whole() else { return };
     let two: CpuSet = whole.iter().take(2).collect();
     let state = State::new();
