@@ -99,23 +99,36 @@ fn assert_all_justified(points: &[PointRecord]) {
     points[..points.len() - 1].iter().for_each(assert_justified);
 }
 
-#[test]
-fn where_threads_have_a_cpu_each_they_are_moved_for_a_reason_only() {
+fn are_moved_for_a_reason_only(policy: &str) {
     let Some(whole) = whole() else { return };
-    for policy in ["juggle", "hybrid"] {
-        assert_all_justified(&balanced(policy, whole.len()));
-    }
+    assert_all_justified(&balanced(policy, whole.len()));
 }
 
 #[test]
-fn threads_that_are_behind_are_moved_and_all_progress_evenly() {
+fn under_juggle_threads_with_a_cpu_each_are_moved_for_a_reason_only() {
+    are_moved_for_a_reason_only("juggle");
+}
+
+#[test]
+fn under_hybrid_threads_with_a_cpu_each_are_moved_for_a_reason_only() {
+    are_moved_for_a_reason_only("hybrid");
+}
+
+fn are_moved_where_they_are_behind(policy: &str) {
     let Some(whole) = whole() else { return };
-    let n = whole.len() + 1;
-    for policy in ["juggle", "hybrid"] {
-        let points = balanced(policy, n);
-        assert_all_justified(&points);
-        assert_even(policy, &points);
-    }
+    let points = balanced(policy, whole.len() + 1);
+    assert_all_justified(&points);
+    assert_even(policy, &points);
+}
+
+#[test]
+fn juggle_moves_threads_that_are_behind_and_all_progress_evenly() {
+    are_moved_where_they_are_behind("juggle");
+}
+
+#[test]
+fn hybrid_moves_threads_that_are_behind_and_all_progress_evenly() {
+    are_moved_where_they_are_behind("hybrid");
 }
 
 fn is_swap(m: &MoveRecord) -> bool {
@@ -146,25 +159,32 @@ fn assert_even(policy: &str, points: &[PointRecord]) {
     );
 }
 
-#[test]
-fn balancers_of_cpus_swap_threads_in_pairs_and_all_progress_evenly() {
+fn balancers_of_cpus_swap_threads_in_pairs(policy: &str) {
     let Some(whole) = whole() else { return };
-    for policy in ["secretary", "secretary-gaussian"] {
-        // A point is recorded every five periods.
-        let points = balanced(policy, whole.len() + 1);
-        for p in &points[..points.len() - 1] {
-            let moves: Vec<&MoveRecord> = p.moves.iter().filter(|m| is_swap(m)).collect();
-            for pair in moves.chunks(2) {
-                // The one that leaves others behind goes first, so that no CPU is left unused on the way.
-                let [first, second] = pair else { panic!("half a swap: {p:#?}") };
-                assert!(
-                    first.reason != second.reason
-                        && (first.from, first.to) == (second.to, second.from)
-                        && first.id != second.id,
-                    "no swap: {first:?}, {second:?}"
-                );
-            }
+    // A point is recorded every five periods.
+    let points = balanced(policy, whole.len() + 1);
+    for p in &points[..points.len() - 1] {
+        let moves: Vec<&MoveRecord> = p.moves.iter().filter(|m| is_swap(m)).collect();
+        for pair in moves.chunks(2) {
+            // The one that leaves others behind goes first, so that no CPU is left unused on the way.
+            let [first, second] = pair else { panic!("half a swap: {p:#?}") };
+            assert!(
+                first.reason != second.reason
+                    && (first.from, first.to) == (second.to, second.from)
+                    && first.id != second.id,
+                "no swap: {first:?}, {second:?}"
+            );
         }
-        assert_even(policy, &points);
     }
+    assert_even(policy, &points);
+}
+
+#[test]
+fn under_secretary_threads_are_swapped_in_pairs_and_progress_evenly() {
+    balancers_of_cpus_swap_threads_in_pairs("secretary");
+}
+
+#[test]
+fn under_secretary_gaussian_threads_are_swapped_in_pairs_and_progress_evenly() {
+    balancers_of_cpus_swap_threads_in_pairs("secretary-gaussian");
 }
