@@ -379,55 +379,69 @@ fn wakes(evenly: Pid) -> u64 {
 /// A main thread that computes starts one thread after the other, so slowly that threads which are
 /// not expected would be taken to be all. The last is one more than there are CPUs; before, there
 /// are enough to be pinned.
-#[test]
-fn threads_that_are_expected_are_waited_for_and_see_the_whole_mask() {
+fn are_waited_for_and_see_the_whole_mask(policy: &str) {
     let Some(whole) = whole() else { return };
     let (odd, all) = (workload("odd"), whole.len() + 1);
     let (n, later) = (all.to_string(), whole.len().to_string());
-    for policy in ["juggle", "hybrid"] {
-        let state = State::new();
-        let (act, end) = (state.sign("act"), state.sign("end"));
-        let run = ["run", "--policy", policy, "--period", "5ms", "--budget", "50", "--no-guard"];
-        let grow = ["--threads", &n, "--", &odd, "grow", &later, "--duration-ms", "300000"];
-        let signs = ["--act-on", &act, "--end-on", &end];
-        let mut evenly = state.start(&[&run[..], &grow, &signs].concat());
-        let program = evenly.program();
-        for there in 1..all {
-            wait_until("the next thread", || masks_at_birth(&evenly).len() == there);
-            // Several times as often as threads must be seen to stand still that are not expected.
-            let before = wakes(evenly.pid());
-            wait_until("evenly to look at them", || wakes(evenly.pid()) >= before + 50);
-            let touched = evenly.journal().map_or(0, |j| j.records.len());
-            assert_eq!((narrowed(program, &whole), touched), (0, 0), "{policy}: {there} threads");
-            state.give("act");
-        }
-        wait_until_narrowed(program, &whole, all);
-        // With the last all are there, and it may be pinned before it has run for the first time: it
-        // waits for a CPU like one that computes.
-        wait_until("the last thread", || masks_at_birth(&evenly).len() == all);
-        assert_eq!(masks_at_birth(&evenly)[..all - 1], vec![whole.clone(); all - 1], "{policy}");
-        state.give("end");
-        let status = evenly.wait();
-        assert_eq!(status.code(), Some(0), "{}", evenly.stderr());
-        assert_eq!(evenly.report()["started"], true);
+    let state = State::new();
+    let (act, end) = (state.sign("act"), state.sign("end"));
+    let run = ["run", "--policy", policy, "--period", "5ms", "--budget", "50", "--no-guard"];
+    let grow = ["--threads", &n, "--", &odd, "grow", &later, "--duration-ms", "300000"];
+    let signs = ["--act-on", &act, "--end-on", &end];
+    let mut evenly = state.start(&[&run[..], &grow, &signs].concat());
+    let program = evenly.program();
+    for there in 1..all {
+        wait_until("the next thread", || masks_at_birth(&evenly).len() == there);
+        // Several times as often as threads must be seen to stand still that are not expected.
+        let before = wakes(evenly.pid());
+        wait_until("evenly to look at them", || wakes(evenly.pid()) >= before + 50);
+        let touched = evenly.journal().map_or(0, |j| j.records.len());
+        assert_eq!((narrowed(program, &whole), touched), (0, 0), "{policy}: {there} threads");
+        state.give("act");
     }
+    wait_until_narrowed(program, &whole, all);
+    // With the last all are there, and it may be pinned before it has run for the first time: it
+    // waits for a CPU like one that computes.
+    wait_until("the last thread", || masks_at_birth(&evenly).len() == all);
+    assert_eq!(masks_at_birth(&evenly)[..all - 1], vec![whole.clone(); all - 1], "{policy}");
+    state.give("end");
+    let status = evenly.wait();
+    assert_eq!(status.code(), Some(0), "{}", evenly.stderr());
+    assert_eq!(evenly.report()["started"], true);
+}
+
+#[test]
+fn threads_that_are_expected_under_juggle_see_the_whole_mask() {
+    are_waited_for_and_see_the_whole_mask("juggle");
+}
+
+#[test]
+fn threads_that_are_expected_under_hybrid_see_the_whole_mask() {
+    are_waited_for_and_see_the_whole_mask("hybrid");
 }
 
 /// It is balanced as soon as it is recognised, and never pinned: it would lose its other CPUs.
-#[test]
-fn a_program_that_computes_alone_sees_all_of_its_cpus() {
+fn sees_all_of_its_cpus(policy: &str) {
     let Some(whole) = whole() else { return };
-    for policy in ["juggle", "hybrid"] {
-        let state = State::new();
-        let program = workload("odd");
-        let run = ["run", "--policy", policy, "-q", "--period", "5ms", "--threads", "1", "--"];
-        let args = [&run[..], &[&program, "print-mask"]].concat();
-        let o = state.command(&args).output().unwrap();
-        let said = String::from_utf8_lossy(&o.stdout);
-        for field in ["main_count", "main_later_count", "late_thread_count"] {
-            assert!(said.contains(&format!("\"{field}\":{}", whole.len())), "{policy}: {said}");
-        }
+    let state = State::new();
+    let program = workload("odd");
+    let run = ["run", "--policy", policy, "-q", "--period", "5ms", "--threads", "1", "--"];
+    let args = [&run[..], &[&program, "print-mask"]].concat();
+    let o = state.command(&args).output().unwrap();
+    let said = String::from_utf8_lossy(&o.stdout);
+    for field in ["main_count", "main_later_count", "late_thread_count"] {
+        assert!(said.contains(&format!("\"{field}\":{}", whole.len())), "{policy}: {said}");
     }
+}
+
+#[test]
+fn a_program_that_computes_alone_under_juggle_sees_all_of_its_cpus() {
+    sees_all_of_its_cpus("juggle");
+}
+
+#[test]
+fn a_program_that_computes_alone_under_hybrid_sees_all_of_its_cpus() {
+    sees_all_of_its_cpus("hybrid");
 }
 
 /// Threads that end between being found, being read and being moved.

@@ -64,8 +64,8 @@ fn masks_file(state: &State) -> String {
     mapped(state, &["--format", "masks", "--out"])
 }
 
-#[test]
-fn threads_run_where_evenly_map_says() {
+/// Each form that can be read, under policies that pin and one that does not.
+fn run_where_the_map_says(policy: &str, map: impl Fn(&State, &str) -> String) {
     let Some(_) = whole() else { return };
     let state = State::new();
     let masks = masks_file(&state);
@@ -73,54 +73,73 @@ fn threads_run_where_evenly_map_says() {
     assert!(expected.len() == 3 && expected[&0] != expected[&1], "{expected:?}");
     let command = churn();
     let command: Vec<&str> = command.iter().map(String::as_str).collect();
-    // Each form that can be read, under policies that pin and one that does not.
-    let (json, csv) = (mapped(&state, &["--json"]), mapped(&state, &["--out"]));
-    for (policy, map) in [("hybrid", &json), ("juggle", &csv), ("secretary", &masks)] {
-        let mut evenly = state.run_with(policy, 3, &["--map", map], &command);
-        let program = evenly.program();
-        wait_until("the threads to have their places", || in_place(program, &expected));
-        for _ in 0..100 {
-            assert!(in_place(program, &expected), "{policy}: {:?}", common::masks(program));
-        }
-        evenly.kill(Signal::TERM);
-        evenly.wait();
-        let report = evenly.report();
-        schema::valid(&report);
-        assert!(report["threads"].as_array().unwrap().iter().all(|t| t["own_mask"] == false));
-        assert_eq!(report["mapping"]["placed"], 3);
-        let verdict = report["verdict"].as_str().unwrap();
-        assert!(verdict.starts_with("3 threads were placed where the mapping says"), "{verdict}");
-        let notes = report["notes"].to_string();
-        assert!(notes.contains("of the 3 threads in the mapping 3 had their place"), "{notes}");
-        assert!(!notes.contains("does not name") && !notes.contains("did not have"), "{notes}");
+    let map = map(&state, &masks);
+    let mut evenly = state.run_with(policy, 3, &["--map", &map], &command);
+    let program = evenly.program();
+    wait_until("the threads to have their places", || in_place(program, &expected));
+    for _ in 0..100 {
+        assert!(in_place(program, &expected), "{policy}: {:?}", common::masks(program));
     }
+    evenly.kill(Signal::TERM);
+    evenly.wait();
+    let report = evenly.report();
+    schema::valid(&report);
+    assert!(report["threads"].as_array().unwrap().iter().all(|t| t["own_mask"] == false));
+    assert_eq!(report["mapping"]["placed"], 3);
+    let verdict = report["verdict"].as_str().unwrap();
+    assert!(verdict.starts_with("3 threads were placed where the mapping says"), "{verdict}");
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("of the 3 threads in the mapping 3 had their place"), "{notes}");
+    assert!(!notes.contains("does not name") && !notes.contains("did not have"), "{notes}");
     assert_eq!(state.journals().len(), 0);
 }
 
 #[test]
-fn places_are_given_back_however_evenly_ends() {
+fn threads_run_where_evenly_map_says_in_json() {
+    run_where_the_map_says("hybrid", |state, _| mapped(state, &["--json"]));
+}
+
+#[test]
+fn threads_run_where_evenly_map_says_in_csv() {
+    run_where_the_map_says("juggle", |state, _| mapped(state, &["--out"]));
+}
+
+#[test]
+fn threads_run_where_evenly_map_says_in_masks() {
+    run_where_the_map_says("secretary", |_, masks| masks.to_owned());
+}
+
+fn are_given_back(end: Signal) {
     let Some(whole) = whole() else { return };
-    for end in [Signal::TERM, Signal::KILL] {
-        let state = State::new();
-        let masks = masks_file(&state);
-        let expected = masks_in(&masks);
-        let program = Running::computing(3);
-        let pid = program.pid().to_string();
-        let options = ["attach", "--threads", "3", "--period", "10ms", "--budget", "50"];
-        let mut evenly = state.start(&[&options[..], &["--map", &masks, &pid]].concat());
-        wait_until("the threads to have their places", || in_place(program.pid(), &expected));
-        // A thread that the program places itself stays there; the program's wish wins.
-        let own = workers(program.pid())[0];
-        let wish = expected.values().find(|cpus| **cpus != expected[&0]).unwrap();
-        affinity::set(Tid(own), wish).unwrap();
-        evenly.kill(end);
-        evenly.wait();
-        wait_until("the masks to be given back", || {
-            workers(program.pid())
-                .into_iter()
-                .all(|t| mask(t).as_ref() == Some(if t == own { wish } else { &whole }))
-        });
-    }
+    let state = State::new();
+    let masks = masks_file(&state);
+    let expected = masks_in(&masks);
+    let program = Running::computing(3);
+    let pid = program.pid().to_string();
+    let options = ["attach", "--threads", "3", "--period", "10ms", "--budget", "50"];
+    let mut evenly = state.start(&[&options[..], &["--map", &masks, &pid]].concat());
+    wait_until("the threads to have their places", || in_place(program.pid(), &expected));
+    // A thread that the program places itself stays there; the program's wish wins.
+    let own = workers(program.pid())[0];
+    let wish = expected.values().find(|cpus| **cpus != expected[&0]).unwrap();
+    affinity::set(Tid(own), wish).unwrap();
+    evenly.kill(end);
+    evenly.wait();
+    wait_until("the masks to be given back", || {
+        workers(program.pid())
+            .into_iter()
+            .all(|t| mask(t).as_ref() == Some(if t == own { wish } else { &whole }))
+    });
+}
+
+#[test]
+fn places_are_given_back_when_evenly_is_ended() {
+    are_given_back(Signal::TERM);
+}
+
+#[test]
+fn places_are_given_back_when_evenly_is_killed() {
+    are_given_back(Signal::KILL);
 }
 
 #[test]
