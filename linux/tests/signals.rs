@@ -307,17 +307,34 @@ fn attached() -> (Child, Child, Log, Cleanup, tempfile::TempDir) {
     (wrapper, target, hooks, cleanup, dir)
 }
 
+fn leaves_the_target_running(signal: Signal) {
+    let (mut wrapper, mut target, hooks, _cleanup, _dir) = attached();
+    kill_process(Pid::from_child(&wrapper), signal).unwrap();
+    assert_eq!(wrapper.wait().unwrap().code(), Some(0));
+    assert_eq!(hooks.lines().last().unwrap(), "Detached");
+    assert!(target.try_wait().unwrap().is_none());
+    target.kill().unwrap();
+    target.wait().unwrap();
+}
+
 #[test]
-fn ending_an_attached_wrapper_leaves_the_target_running() {
-    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
-        let (mut wrapper, mut target, hooks, _cleanup, _dir) = attached();
-        kill_process(Pid::from_child(&wrapper), signal).unwrap();
-        assert_eq!(wrapper.wait().unwrap().code(), Some(0));
-        assert_eq!(hooks.lines().last().unwrap(), "Detached");
-        assert!(target.try_wait().unwrap().is_none());
-        target.kill().unwrap();
-        target.wait().unwrap();
-    }
+fn an_attached_wrapper_that_gets_int_leaves_the_target_running() {
+    leaves_the_target_running(Signal::INT);
+}
+
+#[test]
+fn an_attached_wrapper_that_gets_term_leaves_the_target_running() {
+    leaves_the_target_running(Signal::TERM);
+}
+
+#[test]
+fn an_attached_wrapper_that_gets_hup_leaves_the_target_running() {
+    leaves_the_target_running(Signal::HUP);
+}
+
+#[test]
+fn an_attached_wrapper_that_gets_quit_leaves_the_target_running() {
+    leaves_the_target_running(Signal::QUIT);
 }
 
 #[test]

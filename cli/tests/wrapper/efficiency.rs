@@ -191,20 +191,27 @@ fn uneven_work_on_one_cpu() {
 }
 
 /// Two equal threads on one CPU want it all of the time and have half of it each; of others they lose more.
-#[test]
-fn equal_work_on_one_cpu_waits_half_of_the_time() {
+fn waits_half_of_the_time_on_one_cpu(barrier: &str) {
     let cpu: CpuSet = affinity::get(Tid(0)).unwrap().iter().take(1).collect();
-    for barrier in ["block", "spin"] {
-        let (report, own) = spmd(&["taskset", "-c", &cpu.to_string()], "1,1", &[barrier]);
-        let (missed, e) = (own.missed(&report), &report["efficiency"]);
-        let had = own.computed_s.iter().sum::<f64>() / own.elapsed_s;
-        near(barrier, e["run_queue_share"].as_f64().unwrap(), 1.0 - 0.5 * had, missed);
-        // With barriers that block a thread sleeps for the last turn of the other, which may be too little
-        // to tell how threads wait.
-        if !e["factors"].is_null() {
-            near("run queue", part(&e["factors"], "run_queue"), 0.5 * had, missed);
-        }
+    let (report, own) = spmd(&["taskset", "-c", &cpu.to_string()], "1,1", &[barrier]);
+    let (missed, e) = (own.missed(&report), &report["efficiency"]);
+    let had = own.computed_s.iter().sum::<f64>() / own.elapsed_s;
+    near(barrier, e["run_queue_share"].as_f64().unwrap(), 1.0 - 0.5 * had, missed);
+    // With barriers that block a thread sleeps for the last turn of the other, which may be too little
+    // to tell how threads wait.
+    if !e["factors"].is_null() {
+        near("run queue", part(&e["factors"], "run_queue"), 0.5 * had, missed);
     }
+}
+
+#[test]
+fn equal_work_that_blocks_on_one_cpu_waits_half_of_the_time() {
+    waits_half_of_the_time_on_one_cpu("block");
+}
+
+#[test]
+fn equal_work_that_spins_on_one_cpu_waits_half_of_the_time() {
+    waits_half_of_the_time_on_one_cpu("spin");
 }
 
 /// A thread that spins at a barrier looks as if it computed, so nothing is claimed.
