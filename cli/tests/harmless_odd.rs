@@ -7,7 +7,7 @@ mod common;
 
 use common::*;
 use evenly_linux::affinity;
-use evenly_linux::proc::{Proc, status_field};
+use evenly_linux::proc::Proc;
 use evenly_model::{CpuSet, Pid, Tid};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -366,16 +366,6 @@ fn masks_at_birth(evenly: &Evenly) -> Vec<CpuSet> {
     lines.map(|l| cpus(l["mask"].as_str().unwrap())).collect()
 }
 
-/// How often evenly has woken: before it balances it does for each look at the threads.
-fn wakes(evenly: Pid) -> u64 {
-    let proc = Proc::default();
-    let of = |thread: Tid| -> Option<u64> {
-        let status = proc.thread_status(thread).ok()?;
-        std::str::from_utf8(status_field(&status, "voluntary_ctxt_switches")?).ok()?.parse().ok()
-    };
-    proc.threads(evenly).into_iter().filter_map(of).sum()
-}
-
 /// A main thread that computes starts one thread after the other, so slowly that threads which are
 /// not expected would be taken to be all. The last is one more than there are CPUs; before, there
 /// are enough to be pinned.
@@ -393,8 +383,10 @@ fn are_waited_for_and_see_the_whole_mask(policy: &str) {
     for there in 1..all {
         wait_until("the next thread", || masks_at_birth(&evenly).len() == there);
         // Several times as often as threads must be seen to stand still that are not expected.
-        let before = wakes(evenly.pid());
-        wait_until("evenly to look at them", || wakes(evenly.pid()) >= before + 50);
+        let before = evenly_testing::sleeps(evenly.pid());
+        wait_until("evenly to look at them", || {
+            evenly_testing::sleeps(evenly.pid()) >= before + 50
+        });
         let touched = evenly.journal().map_or(0, |j| j.records.len());
         assert_eq!((narrowed(program, &whole), touched), (0, 0), "{policy}: {there} threads");
         state.give("act");

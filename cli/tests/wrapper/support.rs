@@ -231,17 +231,9 @@ impl Started {
     /// Waits until evenly has looked at the program many times more: before it balances it wakes for each look.
     #[track_caller]
     pub(crate) fn wait_until_looked(&self) {
-        let wakes = || -> u64 {
-            let threads = fs::read_dir(format!("/proc/{}/task", self.evenly.id())).unwrap();
-            let of = |thread: fs::DirEntry| -> Option<u64> {
-                let status = fs::read_to_string(thread.path().join("status")).ok()?;
-                let count = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"));
-                count?.trim().parse().ok()
-            };
-            threads.filter_map(|thread| of(thread.ok()?)).sum()
-        };
-        let before = wakes();
-        wait_until("evenly looks at the program", || wakes() >= before + 50);
+        let sleeps = || evenly_testing::sleeps(self.evenly.id());
+        let before = sleeps();
+        wait_until("evenly looks at the program", || sleeps() >= before + 50);
     }
 
     /// Sends a signal that evenly passes on to the program, which ends by it, and evenly as well. All that evenly

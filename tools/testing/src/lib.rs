@@ -13,7 +13,7 @@ pub mod groups;
 pub mod snapshots;
 pub mod waiting;
 
-pub use waiting::{wait_for, wait_for_ok, wait_until};
+pub use waiting::{sleeps, wait_for, wait_for_ok, wait_until};
 
 use std::env;
 use std::fmt::Display;

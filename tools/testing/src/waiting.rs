@@ -1,5 +1,7 @@
 //! Waiting for what is expected: a test never sleeps for a time that should be enough.
 
+use std::fmt::Display;
+use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -39,6 +41,19 @@ pub fn wait_for_ok<T>(what: &str, look: impl FnMut() -> Result<T, String>) -> T 
         Ok(found) => found,
         Err(instead) => panic!("waited in vain: {what}; found: {instead}"),
     }
+}
+
+/// How often the threads of a process have gone to sleep by themselves so far: evenly does once for each look at a
+/// program. 0 where it has ended.
+#[must_use]
+pub fn sleeps(pid: impl Display) -> u64 {
+    let of = |thread: fs::DirEntry| -> Option<u64> {
+        let status = fs::read_to_string(thread.path().join("status")).ok()?;
+        let count = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"));
+        count?.trim().parse().ok()
+    };
+    let threads = fs::read_dir(format!("/proc/{pid}/task"));
+    threads.into_iter().flatten().filter_map(|thread| of(thread.ok()?)).sum()
 }
 
 fn within<T, E>(deadline: Duration, mut look: impl FnMut() -> Result<T, E>) -> Result<T, E> {
