@@ -104,12 +104,13 @@ impl LinuxMachine {
     }
 
     /// Whether a thread that has been bound, as far as we know, by the program or by the one that started
-    /// it, may use all of `whole` by now. `within` is what we know of one whose mask was never changed.
+    /// it, may use all of `whole` by now. `within` is what we know of one whose mask was never changed, if
+    /// anything.
     #[must_use]
-    pub fn is_unbound(&self, id: ThreadId, within: &CpuSet, whole: &CpuSet) -> bool {
+    pub fn is_unbound(&self, id: ThreadId, within: Option<&CpuSet>, whole: &CpuSet) -> bool {
         let bound = match self.managed.get(&id) {
             Some(m) => m.left_alone || !whole.is_subset(&m.original),
-            None => !whole.is_subset(within),
+            None => within.is_some_and(|within| !whole.is_subset(within)),
         };
         bound && affinity::get(id.tid).is_ok_and(|found| whole.is_subset(&found))
     }

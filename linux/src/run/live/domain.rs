@@ -209,10 +209,10 @@ impl Domain {
         let unbound: Vec<ThreadId> = self
             .balancer
             .threads()
-            // What a mapping leaves to a thread is less than what it may use, so that says nothing of it.
             .filter(|(id, within)| {
-                let within = if self.mapped.is_some() { &whole } else { *within };
-                machine.is_unbound(*id, within, &whole)
+                // What a mapping leaves to a thread is less than what it may use.
+                let known = self.mapped.is_none().then_some(*within);
+                machine.is_unbound(*id, known, &whole)
             })
             .map(|(id, _)| id)
             .collect();
@@ -455,6 +455,29 @@ mod tests {
         assert_eq!(take(&domain.mailbox.leaving).len(), 2);
         let notes = s.log.notes();
         assert!(notes.len() == 1 && notes[0].contains("may use all CPUs again"), "{notes:?}");
+    }
+
+    /// Would catch: a rank that its launcher bound for a moment, and that is never put where the mapping has it; and one
+    /// that is there and is handed back, because it may use less than the program.
+    #[test]
+    fn under_a_mapping_only_threads_that_were_bound_when_they_joined_are_handed_back() {
+        let Some(s) = scene() else { return };
+        let mut s = s.one_domain().watched();
+        let mut domain = domains(&mut s).remove(0);
+        domain.mapped = Some(Vec::new());
+        let [bound, placed] = [Worker::new(), Worker::new()];
+        bound.pin_itself(&CpuSet::single(s.a));
+        join(&domain, &bound, &CpuSet::single(s.a));
+        join(&domain, &placed, &CpuSet::single(s.b));
+        domain.point();
+        assert_eq!(placed.mask(), CpuSet::single(s.b));
+        bound.pin_itself(&s.whole);
+        domain.next_unbound = Nanos::ZERO;
+        domain.point();
+        let left: Vec<ThreadId> =
+            take(&domain.mailbox.leaving).into_iter().map(|(id, _)| id).collect();
+        assert_eq!(left, [bound.id]);
+        assert_eq!(placed.mask(), CpuSet::single(s.b));
     }
 
     /// Would catch: points that the guardian does not notice, so that it gives masks back.
