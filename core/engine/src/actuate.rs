@@ -57,15 +57,18 @@ pub fn perform(machine: &mut dyn Actuator, action: &Action) -> Result<Outcome, A
         Action::Nudge { thread, cpu, within } => machine.place(*thread, *cpu, Some(within))?,
         Action::Confine { thread, within } => machine.confine(*thread, within)?,
         Action::Restore { thread } => machine.restore(*thread),
-        Action::Release { thread } if !machine.release(*thread) => {
-            return refused("the thread cannot be given to another balancer");
+        Action::Release { thread } => {
+            if !machine.release(*thread) {
+                return refused("the thread cannot be given to another balancer");
+            }
         }
         Action::Weigh { wanted } => return Ok(Outcome::Weighed(machine.weigh(wanted))),
         Action::Unweigh { process, thread } => machine.unweigh(*process, *thread),
-        Action::MoveMemory { process, from, to } if !machine.move_memory(*process, *from, *to) => {
-            return refused("this memory cannot be moved");
+        Action::MoveMemory { process, from, to } => {
+            if !machine.move_memory(*process, *from, *to) {
+                return refused("this memory cannot be moved");
+            }
         }
-        Action::Release { .. } | Action::MoveMemory { .. } => {}
     }
     Ok(Outcome::Done)
 }
