@@ -307,8 +307,8 @@ impl Supervisor {
             libc::SIGCHLD => return None,
             libc::SIGCONT => {
                 self.own_stop = false;
-                // The program may have been continued along with us. A stop of before was followed, or its
-                // end has come with this.
+                // The program may have been continued along with us. If it has stopped, it is continued
+                // below: to follow it would leave both stopped, as no other SIGCONT comes.
                 let outcome = self.reap(Follow::Nothing, hooks);
                 if outcome.is_none() && self.stopped.is_some() {
                     // A program that cannot be signalled, or is gone, needs nothing from us.

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_process_of_a_container_is_one_to_who_comes_in_from_outside() {
+    fn from_outside_the_first_process_of_a_container_is_a_program() {
         assert_eq!(of_the_first(0), Ok(()));
     }
 
