@@ -4,7 +4,7 @@
 //! Invariant: what is drawn is what stands in the CSV: one row for each iteration of a rank that begins
 //! in the time that is shown.
 
-use evenly_draw::{self as draw, number};
+use evenly_draw::{self as draw, Anchor, Canvas, Paint, Path, number};
 use evenly_power5::{Did, Run};
 use std::fmt::Write;
 
@@ -66,24 +66,20 @@ impl Traces {
     }
 
     pub(crate) fn svg(&self, title: &str) -> String {
-        let mut body = String::new();
-        let _ = write!(body, r#"<text class="title" x="16" y="26">{}</text>"#, draw::escape(title));
+        let mut body = Canvas::default();
+        body.text("title", Anchor::Start, (16.0, 26.0), title);
         let mut x = LEFT;
         for (priority, colour) in COLOURS {
             let text = format!("computing, priority {priority}");
-            x = key(&mut body, x, &format!("c{colour}"), &text);
+            x = key(&mut body, x, Paint::fill(colour), &text);
         }
-        key(&mut body, x, "row", "waiting");
+        key(&mut body, x, "row".into(), "waiting");
         let mut y = 62.0;
         let top = y;
-        let mut rows = String::new();
+        let mut rows = Canvas::default();
         for (label, ranks) in &self.runs {
             y += 14.0;
-            let _ = write!(
-                rows,
-                r#"<text class="head" x="{LEFT}" y="{y:.0}">{}</text>"#,
-                draw::escape(label)
-            );
+            rows.text("head", Anchor::Start, (LEFT, y), label);
             y += 5.0;
             for (i, did) in ranks.iter().enumerate() {
                 self.rank(&mut rows, i, did, y);
@@ -94,43 +90,30 @@ impl Traces {
         }
         let step = draw::step(self.to_s - self.from_s, 7.0);
         let (unit, factor) = if self.to_s - self.from_s < 0.1 { ("ms", 1e3) } else { ("s", 1.0) };
-        let decimals = (-(step * factor * 1.001).log10().floor()).clamp(0.0, 6.0) as usize;
-        let first = (self.from_s / step).ceil() as u64;
-        let ticks = (first..first + 20).map(|k| k as f64 * step);
-        for at in ticks.take_while(|at| *at <= self.to_s) {
+        for (at, text) in draw::ticks(self.from_s, self.to_s, step, factor, unit) {
             let x = self.x(at);
-            let _ = write!(
-                body,
-                r#"<line class="grid" x1="{x:.1}" x2="{x:.1}" y1="{top}" y2="{y:.0}"/><text class="dim" text-anchor="middle" x="{x:.1}" y="{:.0}">{:.decimals$} {unit}</text>"#,
-                y + 15.0,
-                at * factor
-            );
+            body.line("grid", (x, top), (x, y));
+            body.text("dim", Anchor::Middle, (x, y + 15.0), &text);
         }
-        body.push_str(&rows);
-        draw::document(WIDTH, y + 24.0, &body)
+        body.add(&rows);
+        body.document(WIDTH, y + 24.0, "")
     }
 
     /// The name of a rank and the time that it was there: what is not covered later it waited.
-    fn rank(&self, out: &mut String, i: usize, did: &[Did], y: f64) {
+    fn rank(&self, out: &mut Canvas, i: usize, did: &[Did], y: f64) {
         let end = |d: &Did| d.from_s + d.computed_s + d.waited_s;
         let (from, to) = match (did.first(), did.last()) {
             (Some(first), Some(last)) => (self.x(first.from_s), self.x(end(last))),
             _ => return,
         };
-        let _ = write!(
-            out,
-            r#"<text class="dim" text-anchor="end" x="{:.0}" y="{:.0}">P{}</text><rect class="row" x="{from:.1}" y="{y:.0}" width="{:.1}" height="{BAR}"/>"#,
-            LEFT - 8.0,
-            y + 9.0,
-            i + 1,
-            to - from
-        );
+        out.text("dim", Anchor::End, (LEFT - 8.0, y + 9.0), &format!("P{}", i + 1));
+        out.rect("row", (from, y), (to - from, BAR));
     }
 
     /// The computing of all ranks: one path for each colour.
-    fn bars(&self, out: &mut String, ranks: &[Vec<Did>], top: f64) {
+    fn bars(&self, out: &mut Canvas, ranks: &[Vec<Did>], top: f64) {
         for (priority, colour) in COLOURS {
-            let mut path = String::new();
+            let mut path = Path::default();
             for (i, did) in ranks.iter().enumerate() {
                 let y = top + ROW * i as f64;
                 let mut open: Option<(f64, f64)> = None;
@@ -148,23 +131,21 @@ impl Traces {
                 bar(&mut path, open, y);
             }
             if !path.is_empty() {
-                let _ = write!(out, r#"<path class="c{colour}" d="{path}"/>"#);
+                out.path(Paint::fill(colour), &path);
             }
         }
     }
 }
 
-fn bar(path: &mut String, piece: Option<(f64, f64)>, y: f64) {
-    let Some((from, to)) = piece else { return };
-    let _ = write!(path, "M{from:.1} {y:.0}H{to:.1}v{BAR}H{from:.1}z");
+fn bar(path: &mut Path, piece: Option<(f64, f64)>, y: f64) {
+    if let Some((from, to)) = piece {
+        path.bar((from, y), to, BAR);
+    }
 }
 
 /// A field of the legend; where the next one begins.
-fn key(out: &mut String, x: f64, class: &str, text: &str) -> f64 {
-    let _ = write!(
-        out,
-        r#"<rect class="{class}" x="{x:.0}" y="38" width="11" height="11"/><text x="{:.0}" y="48">{text}</text>"#,
-        x + 15.0
-    );
+fn key(out: &mut Canvas, x: f64, paint: Paint<'_>, text: &str) -> f64 {
+    out.rect(paint, (x, 38.0), (11.0, 11.0));
+    out.text("", Anchor::Start, (x + 15.0, 48.0), text);
     x + 28.0 + 6.4 * text.chars().count() as f64
 }

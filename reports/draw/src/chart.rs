@@ -2,7 +2,7 @@
 //!
 //! Invariant: what is drawn is what stands in the CSV; a picture has no other number.
 
-use crate::{self as draw, number};
+use crate::{self as draw, Anchor, Canvas, Paint, Path, number};
 use std::fmt::Write;
 
 /// How values lie on an axis.
@@ -184,11 +184,7 @@ impl Side {
                 let step = draw::step((most - least).max(1e-6), if room { 8.0 } else { 6.0 });
                 let (from, to) = ((least / step).floor() * step, (most / step).ceil() * step);
                 let to = if to > from { to } else { from + step };
-                let decimals = (-(step * 1.001).log10().floor()).clamp(0.0, 6.0) as usize;
-                let count = ((to - from) / step).round() as u32;
-                let tick = |i| from + f64::from(i) * step;
-                let ticks =
-                    (0..=count).map(|i| (tick(i), format!("{:.decimals$}", tick(i)))).collect();
+                let ticks = draw::ticks(from, to, step, 1.0, "");
                 Self { from, to, log: false, named: false, ticks }
             }
         }
@@ -234,7 +230,7 @@ impl Chart {
         let y = Side::of(&self.y, all().map(|p| p.1), false);
         let at_x = |v: f64| LEFT + x.part(v) * (WIDTH - LEFT - RIGHT);
         let at_y = |v: f64| TOP + (1.0 - y.part(v)) * HEIGHT;
-        let mut body = String::new();
+        let mut body = Canvas::default();
         axes(&mut body, title, [&self.x, &self.y], &x, &y);
         let bars = self.series.iter().filter(|s| s.look == Look::Bars).count();
         let mut bar = 0;
@@ -250,42 +246,31 @@ impl Chart {
         }
         let height = TOP + HEIGHT + 46.0 + x.second_row();
         let height = height + self.legend(&mut body, height);
-        draw::document(WIDTH, height, &body)
+        body.document(WIDTH, height, "")
     }
 
-    fn legend(&self, out: &mut String, top: f64) -> f64 {
+    fn legend(&self, out: &mut Canvas, top: f64) -> f64 {
         let (mut x, mut y) = (LEFT, top + 12.0);
         for s in &self.series {
             let w = 44.0 + LETTER * s.name.chars().count() as f64;
             if x + w > WIDTH - RIGHT && x > LEFT {
                 (x, y) = (LEFT, y + 18.0);
             }
-            let c = s.colour % draw::COLOURS;
             if s.look == Look::Bars {
-                let _ = write!(
-                    out,
-                    r#"<rect class="c{c}" x="{:.1}" y="{:.1}" width="12" height="11"/>"#,
-                    x + 6.0,
-                    y - 10.0
-                );
+                out.rect(Paint::fill(s.colour), (x + 6.0, y - 10.0), (12.0, 11.0));
             } else {
                 let at = [(x, y - 4.0), (x + 24.0, y - 4.0)];
                 let mark = [(x + 12.0, y - 4.0)];
                 match s.look {
                     Look::Marks => draw_series(out, s, &mark),
                     Look::Joined => {
-                        thin(out, c, &at);
-                        marks(out, c, &mark);
+                        line(out, s.colour, THIN, &at);
+                        marks(out, s.colour, &mark);
                     }
                     _ => draw_series(out, s, &at),
                 }
             }
-            let _ = write!(
-                out,
-                r#"<text x="{:.1}" y="{y:.1}">{}</text>"#,
-                x + 30.0,
-                draw::escape(&s.name)
-            );
+            out.text("", Anchor::Start, (x + 30.0, y), &s.name);
             x += w;
         }
         y - top + 10.0
@@ -293,78 +278,52 @@ impl Chart {
 }
 
 /// Title, grid, and what the axes say.
-fn axes(out: &mut String, title: &str, axes: [&Axis; 2], x: &Side, y: &Side) {
-    let bottom = TOP + HEIGHT;
-    let _ = write!(
-        out,
-        r#"<text class="head" x="{LEFT}" y="20">{}</text><text class="dim" x="{LEFT}" y="40">{}</text>"#,
-        draw::escape(title),
-        draw::escape(axes[1].label)
-    );
+fn axes(out: &mut Canvas, title: &str, axes: [&Axis; 2], x: &Side, y: &Side) {
+    let (right, bottom) = (WIDTH - RIGHT, TOP + HEIGHT);
+    out.text("head", Anchor::Start, (LEFT, 20.0), title);
+    out.text("dim", Anchor::Start, (LEFT, 40.0), axes[1].label);
     for (value, text) in &y.ticks {
         let at = TOP + (1.0 - y.part(*value)) * HEIGHT;
-        let _ = write!(
-            out,
-            r#"<path class="grid" d="M{LEFT} {at:.1}H{:.1}"/><text class="dim" text-anchor="end" x="{:.1}" y="{:.1}">{text}</text>"#,
-            WIDTH - RIGHT,
-            LEFT - 6.0,
-            at + 4.0
-        );
+        out.line("grid", (LEFT, at), (right, at));
+        out.text("dim", Anchor::End, (LEFT - 6.0, at + 4.0), text);
     }
     let second_row = x.second_row();
     for (i, (value, text)) in x.ticks.iter().enumerate() {
         let lower = if i % 2 == 1 { second_row } else { 0.0 };
-        let at = LEFT + x.part(*value) * (WIDTH - LEFT - RIGHT);
-        let _ = write!(
-            out,
-            r#"<path class="grid" d="M{at:.1} {TOP}V{bottom:.1}"/><text class="dim" text-anchor="middle" x="{at:.1}" y="{:.1}">{}</text>"#,
-            bottom + 16.0 + lower,
-            draw::escape(text)
-        );
+        let at = LEFT + x.part(*value) * (right - LEFT);
+        out.line("grid", (at, TOP), (at, bottom));
+        out.text("dim", Anchor::Middle, (at, bottom + 16.0 + lower), text);
     }
-    let _ = write!(
-        out,
-        r#"<text class="dim" text-anchor="middle" x="{:.1}" y="{:.1}">{}</text>"#,
-        LEFT + (WIDTH - LEFT - RIGHT) / 2.0,
-        bottom + 34.0 + second_row,
-        draw::escape(axes[0].label)
-    );
+    let below = ((LEFT + right) / 2.0, bottom + 34.0 + second_row);
+    out.text("dim", Anchor::Middle, below, axes[0].label);
 }
 
-fn path(points: &[(f64, f64)]) -> String {
-    let mut d = String::new();
-    for (i, (x, y)) in points.iter().enumerate() {
-        let _ = write!(d, "{}{x:.1} {y:.1}", if i == 0 { 'M' } else { 'L' });
-    }
-    d
+/// What sets the line through marks back behind them.
+const THIN: &[(&str, &str)] = &[("stroke-opacity", ".45")];
+
+fn line(out: &mut Canvas, colour: usize, more: &[(&str, &str)], points: &[(f64, f64)]) {
+    let mut path = Path::default();
+    path.line(points.iter().copied());
+    out.path(Paint::line(colour).with(more), &path);
 }
 
-fn thin(out: &mut String, colour: usize, points: &[(f64, f64)]) {
-    let d = path(points);
-    let _ = write!(out, r#"<path class="line l{colour}" stroke-opacity=".45" d="{d}"/>"#);
+/// Round dots.
+fn marks(out: &mut Canvas, colour: usize, points: &[(f64, f64)]) {
+    let mut path = Path::default();
+    points.iter().for_each(|at| path.dot(*at));
+    let round = [("stroke-width", "6"), ("stroke-linecap", "round")];
+    out.path(Paint::stroke(colour).with(&round), &path);
 }
 
-/// Round dots: lines without length, with round ends.
-fn marks(out: &mut String, colour: usize, points: &[(f64, f64)]) {
-    let mut d = String::new();
-    for (x, y) in points {
-        let _ = write!(d, "M{x:.1} {y:.1}h.01");
-    }
-    let _ =
-        write!(out, r#"<path class="l{colour}" stroke-width="6" stroke-linecap="round" d="{d}"/>"#);
-}
-
-fn draw_series(out: &mut String, series: &Series, points: &[(f64, f64)]) {
-    let colour = series.colour % draw::COLOURS;
-    let line =
-        |dashes: &str| format!(r#"<path class="line l{colour}"{dashes} d="{}"/>"#, path(points));
+fn draw_series(out: &mut Canvas, series: &Series, points: &[(f64, f64)]) {
+    let colour = series.colour;
     match series.look {
-        Look::Line => out.push_str(&line("")),
-        Look::Dashed => out.push_str(&line(r#" stroke-dasharray="7 4""#)),
-        Look::Dotted => out.push_str(&line(r#" stroke-dasharray="2 3""#)),
+        Look::Line => line(out, colour, &[], points),
+        Look::Dashed => line(out, colour, &[("stroke-dasharray", "7 4")], points),
+        Look::Dotted => line(out, colour, &[("stroke-dasharray", "2 3")], points),
         Look::Marks => marks(out, colour, points),
         Look::Joined => {
-            thin(out, colour, points);
+            line(out, colour, THIN, points);
             marks(out, colour, points);
         }
         Look::Bars => {}
@@ -373,7 +332,7 @@ fn draw_series(out: &mut String, series: &Series, points: &[(f64, f64)]) {
 
 /// Bar number `index` of `count` at each name.
 fn draw_bars(
-    out: &mut String,
+    out: &mut Canvas,
     colour: usize,
     points: &[(f64, f64)],
     room: f64,
@@ -382,15 +341,9 @@ fn draw_bars(
 ) {
     let width = 0.8 * room / count.max(1) as f64;
     let left = -0.4 * room + index as f64 * width;
-    for (x, y) in points {
-        let _ = write!(
-            out,
-            r#"<rect class="c{}" x="{:.1}" y="{y:.1}" width="{:.1}" height="{:.1}"/>"#,
-            colour % draw::COLOURS,
-            x + left,
-            width - 1.0,
-            (TOP + HEIGHT - y).max(0.0)
-        );
+    for &(x, y) in points {
+        let height = (TOP + HEIGHT - y).max(0.0);
+        out.rect(Paint::fill(colour), (x + left, y), (width - 1.0, height));
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Invariant: what is drawn is what stands in the CSV, rounded to a level of colour.
 
-use crate::{self as draw, Axis, number};
+use crate::{self as draw, Anchor, Axis, Canvas, Paint, Path, number};
 use std::fmt::Write;
 
 /// One field of a heat map.
@@ -104,20 +104,20 @@ impl HeatMap {
 
     /// One path a level, in units of fields: `M column row v rows` for each stretch of a column.
     /// Rows count from above in it.
-    fn paths(&self) -> Vec<String> {
+    fn paths(&self) -> Vec<Path> {
         let mut level = vec![None; self.size.0 * self.size.1];
         for f in self.fields.iter().filter(|f| f.column < self.size.0 && f.row < self.size.1) {
             let from_above = self.size.1 - 1 - f.row;
             level[f.column * self.size.1 + from_above] = Some(self.level(f.mean));
         }
-        let mut paths = vec![String::new(); LEVELS];
+        let mut paths = vec![Path::default(); LEVELS];
         for column in 0..self.size.0 {
             let of = &level[column * self.size.1..][..self.size.1];
             let mut row = 0;
             while row < of.len() {
                 let long = of[row..].iter().take_while(|&&l| l == of[row]).count();
                 if let Some(l) = of[row] {
-                    let _ = write!(paths[l], "M{column} {row}v{long}");
+                    paths[l].down((column as f64, row as f64), long as f64);
                 }
                 row += long;
             }
@@ -128,89 +128,52 @@ impl HeatMap {
     /// The picture, with this title.
     #[must_use]
     pub fn svg(&self, title: &str) -> String {
-        let mut body = String::new();
+        let mut body = Canvas::default();
         let bottom = TOP + PLOT.1;
-        let _ = write!(
-            body,
-            r#"<text class="head" x="{LEFT}" y="20">{}</text><text class="dim" x="{LEFT}" y="40">{}</text>"#,
-            draw::escape(title),
-            draw::escape(self.y.label)
-        );
-        let (sx, sy) = (PLOT.0 / self.size.0 as f64, PLOT.1 / self.size.1 as f64);
-        // Half a field to the right: a stroke as wide as a field lies around its line.
-        let _ = write!(
-            body,
-            r#"<g fill="none" stroke-width="1.04" transform="translate({:.3} {TOP}) scale({sx:.4} {sy:.4})">"#,
-            LEFT + sx / 2.0
-        );
-        for (level, d) in self.paths().iter().enumerate().filter(|(_, d)| !d.is_empty()) {
-            let _ = write!(body, r#"<path stroke="{}" d="{d}"/>"#, colour(level));
+        body.text("head", Anchor::Start, (LEFT, 20.0), title);
+        body.text("dim", Anchor::Start, (LEFT, 40.0), self.y.label);
+        let scale = (PLOT.0 / self.size.0 as f64, PLOT.1 / self.size.1 as f64);
+        let mut fields = Canvas::default();
+        for (level, path) in self.paths().iter().enumerate().filter(|(_, path)| !path.is_empty()) {
+            fields.path(Paint::default().with(&[("stroke", &colour(level))]), path);
         }
-        body.push_str("</g>");
+        let strokes = Paint::default().with(&[("fill", "none"), ("stroke-width", "1.04")]);
+        // Half a field to the right: a stroke as wide as a field lies around its line.
+        body.grown(strokes, (LEFT + scale.0 / 2.0, TOP), scale, &fields);
         let most = |(from, step): (f64, f64), n: usize| from + step * n as f64;
         ticks(self.columns.0, most(self.columns, self.size.0), 8.0, |part, text| {
-            let x = LEFT + part * PLOT.0;
-            let _ = write!(
-                body,
-                r#"<text class="dim" text-anchor="middle" x="{x:.1}" y="{:.1}">{text}</text>"#,
-                bottom + 16.0
-            );
+            body.text("dim", Anchor::Middle, (LEFT + part * PLOT.0, bottom + 16.0), text);
         });
         ticks(self.rows.0, most(self.rows, self.size.1), 6.0, |part, text| {
-            let y = bottom - part * PLOT.1 + 4.0;
-            let _ = write!(
-                body,
-                r#"<text class="dim" text-anchor="end" x="{:.1}" y="{y:.1}">{text}</text>"#,
-                LEFT - 6.0
-            );
+            body.text("dim", Anchor::End, (LEFT - 6.0, bottom - part * PLOT.1 + 4.0), text);
         });
-        let _ = write!(
-            body,
-            r#"<text class="dim" text-anchor="middle" x="{:.1}" y="{:.1}">{}</text>"#,
-            LEFT + PLOT.0 / 2.0,
-            bottom + 34.0,
-            draw::escape(self.x.label)
-        );
+        let below = (LEFT + PLOT.0 / 2.0, bottom + 34.0);
+        body.text("dim", Anchor::Middle, below, self.x.label);
         self.key(&mut body);
-        draw::document(WIDTH, bottom + 48.0, &body)
+        body.document(WIDTH, bottom + 48.0, "")
     }
 
     /// Which colour is which value.
-    fn key(&self, out: &mut String) {
+    fn key(&self, out: &mut Canvas) {
         let (x, step) = (LEFT + PLOT.0 + 24.0, PLOT.1 / LEVELS as f64);
         for level in 0..LEVELS {
             let y = TOP + PLOT.1 - step * (level + 1) as f64;
-            let _ = write!(
-                out,
-                r#"<rect x="{x}" y="{y:.1}" width="16" height="{:.1}" fill="{}"/>"#,
-                step + 0.2,
-                colour(level)
-            );
+            let paint = [("fill", &*colour(level))];
+            out.rect(Paint::default().with(&paint), (x, y), (16.0, step + 0.2));
             if level % 4 == 0 {
-                let value = self.levels.0 + self.levels.1 * level as f64;
-                let _ = write!(
-                    out,
-                    r#"<text class="dim" x="{}" y="{:.1}">{}</text>"#,
-                    x + 20.0,
-                    y + step + 4.0,
-                    number(value)
-                );
+                let value = number(self.levels.0 + self.levels.1 * level as f64);
+                out.text("dim", Anchor::Start, (x + 20.0, y + step + 4.0), &value);
             }
         }
-        let _ = write!(
-            out,
-            r#"<text class="dim" text-anchor="end" x="{:.1}" y="40">{}</text>"#,
-            WIDTH - 12.0,
-            draw::escape(self.label)
-        );
+        out.text("dim", Anchor::End, (WIDTH - 12.0, 40.0), self.label);
     }
 }
 
-fn ticks(from: f64, to: f64, about: f64, mut tick: impl FnMut(f64, String)) {
+fn ticks(from: f64, to: f64, about: f64, mut tick: impl FnMut(f64, &str)) {
     let step = draw::step(to - from, about);
     let mut value = (from / step).ceil() * step;
     while value <= to + 1e-9 {
-        tick((value - from) / (to - from), number(value));
+        tick((value - from) / (to - from), &number(value));
         value += step;
     }
 }
@@ -235,10 +198,11 @@ mod tests {
         };
         let paths = map.paths();
         // Rows 0 and 1 from below are 2 and 1 from above; what is outside is not drawn.
-        assert_eq!((paths[0].as_str(), paths[LEVELS - 1].as_str()), ("M0 1v2", "M1 0v1"));
-        assert_eq!(paths.iter().filter(|p| !p.is_empty()).count(), 2);
+        let drawn: Vec<usize> = (0..LEVELS).filter(|l| !paths[*l].is_empty()).collect();
+        assert_eq!(drawn, [0, LEVELS - 1]);
         assert!(map.csv().ends_with("2,0,1.5,1.5,1\n"), "{}", map.csv());
-        assert!(map.svg("t").contains("M0 1v2"));
+        let svg = map.svg("t");
+        assert!(svg.contains(r#"d="M0 1v2""#) && svg.contains(r#"d="M1 0v1""#), "{svg}");
         assert_eq!((colour(0), colour(LEVELS - 1)), ("#440154".into(), "#fde725".into()));
     }
 }

@@ -1,17 +1,18 @@
-//! What all pictures share: escaping, colours, the document around a picture; charts, heat maps and tables
-//! that are made from data.
+//! What all pictures share: escaping, colours, shapes; charts, heat maps and tables that are made from data.
 //!
-//! Invariant: no text from outside gets into a document but through [`escape`], and no number but through
-//! formatting that yields a finite one.
+//! Invariant: no text from outside gets into a document but through [`escape`]. The elements of pictures are
+//! written by [`Canvas`] only.
 
 #![forbid(unsafe_code)]
 
 mod chart;
 mod heat;
+mod shapes;
 mod table;
 
 pub use chart::{Axis, Chart, Look, Scale, Series, value_at};
 pub use heat::{Field, HeatMap, LEVELS, heat_colours};
+pub use shapes::{Anchor, Canvas, Paint, Path};
 pub use table::{Table, decimals, number, whole};
 
 use evenly_model::is_printable;
@@ -69,16 +70,6 @@ fn colour(i: usize) -> String {
     format!("#{:02x}{:02x}{:02x}", mix(r), mix(g), mix(b))
 }
 
-/// A whole picture around its content.
-#[must_use]
-pub fn document(width: f64, height: f64, body: &str) -> String {
-    format!(
-        r#"<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0}" height="{height:.0}" viewBox="0 0 {width:.0} {height:.0}"><style>{}</style><rect class="bg" width="{width:.0}" height="{height:.0}"/>{body}</svg>
-"#,
-        style()
-    )
-}
-
 /// The style sheet of every drawing. `media` can limit the dark variant to pages that ask for it.
 #[must_use]
 pub fn style() -> String {
@@ -119,6 +110,21 @@ pub fn step(span: f64, about: f64) -> f64 {
         }
 }
 
+/// The multiples of `step` between two values, 21 at most, and their texts: the value times `factor`, with the
+/// decimals that the step needs, and the unit.
+#[must_use]
+pub fn ticks(from: f64, to: f64, step: f64, factor: f64, unit: &str) -> Vec<(f64, String)> {
+    let decimals = (-(step * factor * 1.001).log10().floor()).clamp(0.0, 6.0) as usize;
+    let space = if unit.is_empty() { "" } else { " " };
+    let first = (from / step - 1e-6).ceil();
+    // Adding zero makes a negative zero positive.
+    (0..=20)
+        .map(|i| (first + f64::from(i)) * step + 0.0)
+        .take_while(|value| *value <= to + step * 1e-6)
+        .map(|value| (value, format!("{:.decimals$}{space}{unit}", value * factor)))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,6 +135,16 @@ mod tests {
             escape("a<b>&\"'\n\0\u{1b}[1m\u{ffff}"),
             "a&lt;b&gt;&amp;&quot;&#39; \u{fffd}\u{fffd}[1m\u{fffd}"
         );
+    }
+
+    #[test]
+    fn ticks_are_round() {
+        let texts = |from, to, step| -> Vec<String> {
+            ticks(from, to, step, 1e3, "ms").into_iter().map(|t| t.1).collect()
+        };
+        assert_eq!(texts(-0.001, 0.001, 0.001), ["-1 ms", "0 ms", "1 ms"]);
+        assert_eq!(texts(0.0003, 0.0011, 0.0005), ["0.5 ms", "1.0 ms"]);
+        assert_eq!(texts(0.0, 1e9, 1.0).len(), 21);
     }
 
     #[test]

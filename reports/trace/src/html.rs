@@ -11,7 +11,7 @@ use crate::reader::Recording;
 use crate::summary::Summary;
 use crate::timeline::{Cast, Timeline};
 use askama::Template;
-use evenly_draw::{COLOURS, escape};
+use evenly_draw::{Anchor, Canvas, Paint, Path, escape, step, ticks};
 use evenly_engine::{Event, PointRecord};
 use evenly_model::{CpuId, DomainId, Nanos, counted};
 use std::collections::BTreeMap;
@@ -58,13 +58,13 @@ struct Page {
     notes: Notes,
 }
 
-/// A picture in the page. Its body is SVG.
+/// A picture in the page.
 #[derive(Debug, Template)]
 #[template(path = "drawing.html")]
 struct Drawing {
     label: &'static str,
     height: f64,
-    body: String,
+    body: Canvas,
 }
 
 /// Who ran where.
@@ -193,17 +193,18 @@ fn who_ran_where(timeline: &Timeline, cast: &Cast) -> Option<Places> {
     let axis = TimeAxis { end: timeline.end, width: WIDTH };
     let rows = timeline.rows.len().clamp(1, lanes::MAX_ROWS);
     let most = MAX_SPANS_PER_ROW.min(MAX_SPANS / rows);
-    let (mut grid, mut body) = (String::new(), String::new());
-    let panel = lanes::panel(&mut body, timeline, cast, axis, 10.0, most, true);
-    axis.draw(&mut grid, 6.0, 10.0 + panel.height, true);
+    let (mut grid, mut body) = (Canvas::default(), Canvas::default());
+    let panel = lanes::panel(&mut body, timeline, cast, axis, 10.0, most);
+    axis.draw(&mut grid, 6.0, 10.0 + panel.height);
     let names: Vec<String> = cast.actors.iter().map(|a| a.label()).collect();
     let bottom = 10.0 + panel.height + 38.0;
     let legend = lanes::legend(&mut body, &names, WIDTH, bottom);
+    grid.add(&body);
     Some(Places {
         drawing: Drawing {
             label: "which thread ran on which CPU over time",
             height: bottom + legend,
-            body: grid + &body,
+            body: grid,
         },
         paused: !timeline.paused.is_empty(),
         summed_up: panel.summed.then(|| (most, Nanos(timeline.end / most.max(1) as u64))),
@@ -235,7 +236,7 @@ fn progress(recording: &Recording, cast: &Cast, end: u64) -> Chart {
             let Some(i) = cast.index_of(t.id) else { continue };
             let curve = curves.entry(i).or_insert_with(|| Curve {
                 name: cast.actors[i].label(),
-                colour: i % COLOURS,
+                colour: i,
                 values: Vec::new(),
             });
             curve.values.push((p.at.0, (t.progress as f64 - mean) / 1e6));
@@ -260,7 +261,7 @@ fn speeds(recording: &Recording, end: u64) -> Chart {
     }
     let mut curves: Vec<Curve> = curves.into_values().collect();
     for (i, curve) in curves.iter_mut().enumerate() {
-        curve.colour = i % COLOURS;
+        curve.colour = i;
     }
     chart(&curves, end, "", Some((0.0, 1.0)), "speed of the CPUs over time")
 }
@@ -289,28 +290,11 @@ fn chart(
     }
     let axis = TimeAxis { end, width: WIDTH };
     let y = |v: f64| TOP + (high - v) / (high - low) * HEIGHT;
-    let mut body = String::new();
-    axis.draw(&mut body, TOP, TOP + HEIGHT, true);
-    let step = evenly_draw::step(high - low, 5.0);
-    let decimals = (-(step * 1.001).log10().floor()).clamp(0.0, 6.0) as usize;
-    let mut tick = (low / step).ceil() * step;
-    for _ in 0..20 {
-        if tick > high + step * 1e-6 {
-            break;
-        }
-        // Adding zero makes a negative zero positive.
-        let shown = (tick / step).round() * step + 0.0;
-        let _ = write!(
-            body,
-            r#"<line class="grid" x1="{LEFT:.1}" x2="{:.1}" y1="{:.1}" y2="{:.1}"/><text class="dim" text-anchor="end" x="{:.1}" y="{:.1}">{shown:.decimals$}{}{unit}</text>"#,
-            axis.x(end),
-            y(tick),
-            y(tick),
-            LEFT - 6.0,
-            y(tick) + 4.0,
-            if unit.is_empty() { "" } else { " " },
-        );
-        tick += step;
+    let mut body = Canvas::default();
+    axis.draw(&mut body, TOP, TOP + HEIGHT);
+    for (value, text) in ticks(low, high, step(high - low, 5.0), 1.0, unit) {
+        body.line("grid", (LEFT, y(value)), (axis.x(end), y(value)));
+        body.text("dim", Anchor::End, (LEFT - 6.0, y(value) + 4.0), &text);
     }
     let mut bottom = TOP + HEIGHT + 38.0;
     let too_many = (curves.len() > MAX_CURVES).then_some(curves.len());
@@ -326,31 +310,25 @@ fn chart(
     Chart { drawing: Some(Drawing { label, height: bottom, body }), too_many }
 }
 
-fn draw_curve(body: &mut String, curve: &Curve, axis: TimeAxis, y: impl Fn(f64) -> f64) {
-    let _ = write!(body, r#"<path class="line l{}" d=""#, curve.colour);
-    let mut command = 'M';
-    for (at, value) in slimmed(&curve.values, axis.end) {
-        let _ = write!(body, "{command}{:.1} {:.1}", axis.x(at), y(value));
-        command = 'L';
-    }
-    let _ = write!(body, r#""><title>{}</title></path>"#, escape(&curve.name));
+fn draw_curve(body: &mut Canvas, curve: &Curve, axis: TimeAxis, y: impl Fn(f64) -> f64) {
+    let mut path = Path::default();
+    let points = slimmed(&curve.values, axis.end).into_iter();
+    path.line(points.map(|(at, value)| (axis.x(at), y(value))));
+    body.path(Paint::line(curve.colour).titled(&*curve.name), &path);
 }
 
-fn draw_range(body: &mut String, curves: &[Curve], axis: TimeAxis, y: impl Fn(f64) -> f64) {
+fn draw_range(body: &mut Canvas, curves: &[Curve], axis: TimeAxis, y: impl Fn(f64) -> f64) {
     let mut ranges: BTreeMap<u64, (f64, f64)> = BTreeMap::new();
     for (at, v) in curves.iter().flat_map(|c| &c.values).filter(|v| v.1.is_finite()) {
         let range = ranges.entry(slot(*at, axis.end)).or_insert((*v, *v));
         *range = (range.0.min(*v), range.1.max(*v));
     }
     let x = |slot: u64| axis.x((axis.end as f64 / CURVE_SLOTS as f64 * slot as f64) as u64);
-    body.push_str(r#"<polygon class="band" points=""#);
-    for (slot, range) in &ranges {
-        let _ = write!(body, "{:.1},{:.1} ", x(*slot), y(range.1));
-    }
-    for (slot, range) in ranges.iter().rev() {
-        let _ = write!(body, "{:.1},{:.1} ", x(*slot), y(range.0));
-    }
-    body.push_str("\"/>");
+    let above = ranges.iter().map(|(slot, range)| (x(*slot), y(range.1)));
+    let below = ranges.iter().rev().map(|(slot, range)| (x(*slot), y(range.0)));
+    let mut path = Path::default();
+    path.line(above.chain(below));
+    body.path("band", &path);
 }
 
 fn slot(at: u64, end: u64) -> u64 {

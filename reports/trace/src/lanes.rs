@@ -1,12 +1,9 @@
 //! The time line that pages and pictures share: its axis, its rows, its legend.
-//!
-//! Invariant: no text from a recording gets into a document but through [`escape`].
 
 use crate::timeline::{Cast, Span, Timeline};
-use evenly_draw::{COLOURS, escape, step};
+use evenly_draw::{Anchor, Canvas, Paint, step, ticks};
 use evenly_model::{CpuId, Nanos};
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 /// Threads that a legend names.
 const LEGEND: usize = 24;
@@ -44,28 +41,15 @@ impl TimeAxis {
         } else {
             ("s", 1.0)
         };
-        let decimals = (-(step * factor * 1.001).log10().floor()).clamp(0.0, 6.0) as usize;
-        (0..=20)
-            .map(|i| f64::from(i) * step)
-            .take_while(|t| *t <= seconds * 1.000_001)
-            .map(|t| (self.x((t * 1e9) as u64), format!("{:.decimals$} {unit}", t * factor)))
-            .collect()
+        let all = ticks(0.0, seconds, step, factor, unit).into_iter();
+        all.map(|(t, text)| (self.x((t * 1e9) as u64), text)).collect()
     }
 
-    /// Vertical lines from `top` to `bottom`, with texts below if wanted.
-    pub(crate) fn draw(&self, out: &mut String, top: f64, bottom: f64, texts: bool) {
+    /// Vertical lines from `top` to `bottom`, and their texts below.
+    pub(crate) fn draw(&self, out: &mut Canvas, top: f64, bottom: f64) {
         for (x, text) in self.ticks() {
-            let _ = write!(
-                out,
-                r#"<line class="grid" x1="{x:.1}" x2="{x:.1}" y1="{top:.1}" y2="{bottom:.1}"/>"#
-            );
-            if texts {
-                let _ = write!(
-                    out,
-                    r#"<text class="dim" text-anchor="middle" x="{x:.1}" y="{:.1}">{text}</text>"#,
-                    bottom + 15.0
-                );
-            }
+            out.line("grid", (x, top), (x, bottom));
+            out.text("dim", Anchor::Middle, (x, bottom + 15.0), &text);
         }
     }
 }
@@ -86,13 +70,12 @@ pub(crate) struct Panel {
 
 /// Draws the rows of one recording from `top` down.
 pub(crate) fn panel(
-    out: &mut String,
+    out: &mut Canvas,
     timeline: &Timeline,
     cast: &Cast,
     axis: TimeAxis,
     top: f64,
     most_spans: usize,
-    tooltips: bool,
 ) -> Panel {
     let (rows, summed) = timeline.reduced(most_spans);
     let shown: BTreeMap<CpuId, Vec<Span>> = rows.into_iter().take(MAX_ROWS).collect();
@@ -102,32 +85,20 @@ pub(crate) fn panel(
     let mut y = top;
     for &(start, end) in merged_pauses(timeline, most_spans).iter() {
         let (x, w) = (axis.x(start), (axis.x(end) - axis.x(start)).max(0.5));
-        let _ = write!(
-            out,
-            r#"<rect class="pause" x="{x:.2}" y="{:.1}" width="{w:.2}" height="3"><title>balancing paused, to measure its effect: {}</title></rect>"#,
-            y - 4.5,
-            stretch(start, end)
-        );
+        let when = stretch(start, end);
+        let what = format!("balancing paused, to measure its effect: {when}");
+        out.rect(Paint::from("pause").titled(what), (x, y - 4.5), (w, 3.0));
     }
     let name_every = (14.0 / height).ceil().max(1.0) as usize;
     for (i, (cpu, spans)) in shown.iter().enumerate() {
         let inner = height - gap;
-        let _ = write!(
-            out,
-            r#"<rect class="row" x="{:.1}" y="{y:.1}" width="{:.1}" height="{inner:.1}"/>"#,
-            axis.x(0),
-            axis.x(timeline.end) - axis.x(0)
-        );
+        out.rect("row", (axis.x(0), y), (axis.x(timeline.end) - axis.x(0), inner));
         if i % name_every == 0 {
-            let _ = write!(
-                out,
-                r#"<text text-anchor="end" x="{:.1}" y="{:.1}">CPU {cpu}</text>"#,
-                LEFT - 8.0,
-                y + inner / 2.0 + 4.0
-            );
+            let at = (LEFT - 8.0, y + inner / 2.0 + 4.0);
+            out.text("", Anchor::End, at, &format!("CPU {cpu}"));
         }
         for span in spans {
-            draw_span(out, span, cast, *cpu, axis, y, inner, tooltips);
+            draw_span(out, span, cast, *cpu, axis, y, inner);
         }
         y += height;
     }
@@ -147,38 +118,23 @@ fn merged_pauses(timeline: &Timeline, most: usize) -> Vec<(u64, u64)> {
     out
 }
 
-#[expect(clippy::too_many_arguments, reason = "a drawing routine: all are coordinates or context")]
 fn draw_span(
-    out: &mut String,
+    out: &mut Canvas,
     span: &Span,
     cast: &Cast,
     cpu: CpuId,
     axis: TimeAxis,
     top: f64,
     height: f64,
-    tooltips: bool,
 ) {
     let (x, w) = (axis.x(span.start), axis.x(span.end) - axis.x(span.start));
     let mut y = top;
     for (thread, share) in span.shares() {
         let h = share * height;
-        let _ = write!(
-            out,
-            r#"<rect class="c{}" x="{x:.2}" y="{y:.2}" width="{w:.2}" height="{h:.2}""#,
-            thread % COLOURS
-        );
-        if tooltips {
-            let name = cast.actors.get(thread).map(|a| a.label()).unwrap_or_default();
-            let _ = write!(
-                out,
-                "><title>{}: {:.0} % of CPU {cpu}, {}</title></rect>",
-                escape(&name),
-                share * 100.0,
-                stretch(span.start, span.end)
-            );
-        } else {
-            out.push_str("/>");
-        }
+        let name = cast.actors.get(thread).map(|a| a.label()).unwrap_or_default();
+        let (percent, when) = (share * 100.0, stretch(span.start, span.end));
+        let what = format!("{name}: {percent:.0} % of CPU {cpu}, {when}");
+        out.rect(Paint::fill(thread).titled(what), (x, y), (w, h));
         y += h;
     }
 }
@@ -197,28 +153,24 @@ pub(crate) fn seconds(at: u64) -> String {
 }
 
 /// Draws the names of the threads with their colours, from `top` down. Its height.
-pub(crate) fn legend(out: &mut String, names: &[String], width: f64, top: f64) -> f64 {
+pub(crate) fn legend(out: &mut Canvas, names: &[String], width: f64, top: f64) -> f64 {
     let (mut x, mut y) = (LEFT, top);
     let more = names.len().saturating_sub(LEGEND);
-    let mut entry = |class: Option<usize>, text: &str| {
+    let mut entry = |colour: Option<usize>, text: &str| {
         let shown: String = text.chars().take(32).collect();
         let w = 22.0 + 7.2 * shown.chars().count() as f64;
         if x + w > width - RIGHT && x > LEFT {
             x = LEFT;
             y += 18.0;
         }
-        if let Some(i) = class {
-            let _ = write!(
-                out,
-                r#"<rect class="c{i}" x="{x:.1}" y="{:.1}" width="11" height="11"/>"#,
-                y - 10.0
-            );
+        if let Some(colour) = colour {
+            out.rect(Paint::fill(colour), (x, y - 10.0), (11.0, 11.0));
         }
-        let _ = write!(out, r#"<text x="{:.1}" y="{y:.1}">{}</text>"#, x + 15.0, escape(&shown));
+        out.text("", Anchor::Start, (x + 15.0, y), &shown);
         x += w;
     };
     for (i, name) in names.iter().take(LEGEND).enumerate() {
-        entry(Some(i % COLOURS), name);
+        entry(Some(i), name);
     }
     if more > 0 {
         entry(None, &format!("and {more} more, in the same colours"));

@@ -4,8 +4,8 @@
 use crate::lanes::{self, TimeAxis};
 use crate::reader::Recording;
 use crate::timeline::{Actor, Cast, Timeline};
+use evenly_draw::{Anchor, Canvas};
 use evenly_model::Nanos;
-use std::fmt::Write;
 
 /// How the picture is made.
 #[derive(Debug, Clone)]
@@ -42,38 +42,25 @@ pub fn timeline(recordings: &[(&str, &Recording)], options: &TimelineOptions) ->
         .collect();
     let end = drawn.iter().map(|(_, _, t)| t.end).max().unwrap_or(0);
     let axis = TimeAxis { end, width };
-    let mut body = String::new();
+    let mut body = Canvas::default();
     let mut y = 8.0;
     if !options.title.is_empty() {
         y += 18.0;
-        let _ = write!(
-            body,
-            r#"<text class="title" x="16" y="{y:.0}">{}</text>"#,
-            evenly_draw::escape(&options.title)
-        );
+        body.text("title", Anchor::Start, (16.0, y), &options.title);
         y += 10.0;
     }
     let first_panel = y;
-    let mut panels = String::new();
+    let mut panels = Canvas::default();
     let mut notes = Vec::new();
     for (label, cast, timeline) in &drawn {
         y += 18.0;
-        let _ = write!(
-            panels,
-            r#"<text x="16" y="{y:.0}"><tspan class="head">{}</tspan><tspan class="dim" dx="10">{}</tspan></text>"#,
-            evenly_draw::escape(label),
-            Nanos(timeline.end)
-        );
+        let end = Nanos(timeline.end).to_string();
+        panels.two_texts((16.0, y), ("head", label), ("dim", &end));
         y += 11.0;
         let most = options.max_spans_per_row;
-        let panel = lanes::panel(&mut panels, timeline, cast, axis, y, most, true);
+        let panel = lanes::panel(&mut panels, timeline, cast, axis, y, most);
         let x = axis.x(timeline.end);
-        let _ = write!(
-            panels,
-            r#"<line class="mark" x1="{x:.1}" x2="{x:.1}" y1="{:.1}" y2="{:.1}"/>"#,
-            y - 2.0,
-            y + panel.height
-        );
+        panels.line("mark", (x, y - 2.0), (x, y + panel.height));
         if panel.rows_left_out > 0 {
             notes.push(format!("{label}: {} CPUs more", panel.rows_left_out));
         }
@@ -83,20 +70,16 @@ pub fn timeline(recordings: &[(&str, &Recording)], options: &TimelineOptions) ->
         }
         y += panel.height + 8.0;
     }
-    axis.draw(&mut body, first_panel + 20.0, y - 4.0, true);
-    body.push_str(&panels);
+    axis.draw(&mut body, first_panel + 20.0, y - 4.0);
+    body.add(&panels);
     y += 34.0;
     y += lanes::legend(&mut body, &names(&drawn), width, y);
     notes.insert(0, key(&drawn));
     for note in notes {
-        let _ = write!(
-            body,
-            r#"<text class="dim" x="16" y="{y:.0}">{}</text>"#,
-            evenly_draw::escape(&note)
-        );
+        body.text("dim", Anchor::Start, (16.0, y), &note);
         y += 16.0;
     }
-    evenly_draw::document(width, y, &body)
+    body.document(width, y, "")
 }
 
 /// What is to be seen, in words.

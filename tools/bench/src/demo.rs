@@ -400,7 +400,7 @@ mod tests {
     /// Which thread is drawn on which CPU.
     fn drawn(panel: &str) -> BTreeSet<(i32, u32)> {
         let number = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
-        let spans = panel.split("<title>").filter(|span| span.contains("% of CPU "));
+        let spans = panel.split("title>").filter(|span| span.contains("% of CPU "));
         spans
             .map(|span| {
                 let tid = number(span.split_once('(').unwrap().1).parse().unwrap();
@@ -422,7 +422,7 @@ mod tests {
         ];
         let picture = draw(ONE_PHASE.title, &recordings);
         assert!(picture.contains("Three threads on two CPUs: who ran where"));
-        let panels: Vec<&str> = picture.split(r#"<tspan class="head">"#).skip(1).collect();
+        let panels: Vec<&str> = picture.split(r#"class="head">"#).skip(1).collect();
         assert_eq!(panels.len(), 3);
         let labels = panels.iter().map(|p| p.split_once('<').unwrap().0).collect::<Vec<_>>();
         assert_eq!(labels, ["static pinning", "the kernel alone", "evenly"]);
@@ -431,7 +431,7 @@ mod tests {
         assert_eq!(drawn(panels[2]), everywhere.collect::<BTreeSet<_>>());
         // The line at the end of each is further left, the sooner it was done.
         let end = |panel: &str| -> f64 {
-            let line = panel.split(r#"<line class="mark" x1=""#).nth(1).unwrap();
+            let line = panel.split(r#"class="mark" x1=""#).nth(1).unwrap();
             line.split('"').next().unwrap().parse().unwrap()
         };
         let ends: Vec<f64> = panels.iter().map(|p| end(p)).collect();
