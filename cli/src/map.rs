@@ -4,6 +4,7 @@ use crate::flags::{AlphaArg, MapArgs};
 use crate::profile::{self, Taken};
 use crate::{End, output, tell, tell_lines};
 use anyhow::Context;
+use evenly_cluster::CoreIndex;
 use evenly_errors::said;
 use evenly_linux::supervise::{Outcome, Signals};
 use evenly_map::{
@@ -11,7 +12,7 @@ use evenly_map::{
     PresentFrom, expected_s, judging_s, machine, mapping_file, names_differ, present, procs_file,
     with_speeds,
 };
-use evenly_model::{CoreIndex, Nanos};
+use evenly_model::Nanos;
 use evenly_nuco::map::{Alpha, Options};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::HashMap;

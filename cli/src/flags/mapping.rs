@@ -3,8 +3,9 @@
 use clap::Args;
 use clap::builder::{NonEmptyStringValueParser, PathBufValueParser, PossibleValue};
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use evenly_cluster::RATIOS;
 use evenly_map::Algorithm;
-use evenly_model::{MOST_OF_ANYTHING, Nanos, RATIOS, parse_duration};
+use evenly_model::{MOST_OF_ANYTHING, Nanos, parse_duration};
 use evenly_nuco::map::Alpha;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

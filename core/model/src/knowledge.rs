@@ -2,8 +2,21 @@
 //! threads by load, communication and memory.
 
 use crate::hpc::{Levels, Parameters, Parts};
-use crate::{CacheLevel, CpuId, CpuSet, NodeIndex, TaskGraph};
+use crate::{CpuId, CpuSet, TaskGraph};
+use serde::Serialize;
 use std::sync::Arc;
+
+/// A NUMA node by its place in [`Knowledge::nodes`], or in those of the machine that tasks are mapped onto.
+pub type NodeIndex = usize;
+
+/// A level of caches that cores of one node share.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CacheLevel {
+    /// Such as L3.
+    pub name: String,
+    /// Latency between two cores that share it, over the latency of local memory.
+    pub factor: f64,
+}
 
 /// The NUMA nodes of a machine, what they cost each other, and what was recorded of the program.
 #[derive(Debug, Clone)]
@@ -46,7 +59,7 @@ impl Knowledge {
         self.nodes.iter().position(|(_, cpus)| cpus.contains(cpu)).unwrap_or(0)
     }
 
-    /// Which cache a CPU has at each level, as [`crate::Core::caches`] has it.
+    /// Which cache a CPU has at each level: CPUs with the same number share it.
     #[must_use]
     pub fn caches_of(&self, cpu: CpuId) -> Vec<u32> {
         let number = |caches: &Vec<CpuSet>| {

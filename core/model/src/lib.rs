@@ -6,7 +6,6 @@
 
 #![forbid(unsafe_code)]
 
-mod cluster;
 mod cpuset;
 pub mod efficiency;
 pub mod hpc;
@@ -21,13 +20,9 @@ mod tasks;
 mod time;
 mod words;
 
-pub use cluster::{
-    BANDWIDTH_NEEDED, BANDWIDTHS, CacheLevel, Cluster, ClusterError, Core, CoreIndex, Node,
-    NodeIndex, RATIO_NEEDED, RATIOS,
-};
 pub use cpuset::{CpuListError, CpuSet};
 pub use ids::{CpuId, DomainId, Pid, ThreadId, Tid};
-pub use knowledge::{Environment, Knowledge};
+pub use knowledge::{CacheLevel, Environment, Knowledge, NodeIndex};
 pub use plan::{Effort, MemoryMove, Move, Plan, Reason, Weight};
 pub use printable::{Printable, is_printable, printable};
 pub use snapshot::{

@@ -1,10 +1,8 @@
 //! The safe part: what the arrays say, checked and mapped.
 
 use crate::EvenlyMapOptions;
-use evenly_model::{
-    CacheLevel, Cluster, Core, Edge, MOST_OF_ANYTHING, Nanos, Node, RATIO_NEEDED, RATIOS, Task,
-    TaskGraph, short,
-};
+use evenly_cluster::{Cluster, Core, Node, RATIO_NEEDED, RATIOS};
+use evenly_model::{CacheLevel, Edge, MOST_OF_ANYTHING, Nanos, Task, TaskGraph, short};
 use evenly_nuco::map::{Alpha, MapperInfo, Objectives, Options, Request, no_stop, objectives};
 use std::fmt::Display;
 use std::time::Instant;

@@ -8,9 +8,8 @@ use crate::machine::ASSUMED;
 use crate::present::PresentFrom;
 use crate::procs::Background;
 use crate::programs::{Job, PROGRAMS, Program, ProgramError};
-use evenly_model::{
-    CacheLevel, Cluster, CoreIndex, CpuId, CpuSet, Nanos, TaskGraph, counted, printable,
-};
+use evenly_cluster::{Cluster, CoreIndex};
+use evenly_model::{CacheLevel, CpuId, CpuSet, Nanos, TaskGraph, counted, printable};
 use evenly_nuco::map::{
     Alpha, MAPPERS, MapperInfo, Objectives, Options, Request, no_stop, objectives, plus,
 };

@@ -4,7 +4,7 @@ use crate::error::{InputError, quoted};
 use crate::lines::Clean;
 use crate::table::wrong;
 use csv::{ReaderBuilder, StringRecord, Trim};
-use evenly_model::{RATIO_NEEDED, RATIOS};
+use evenly_cluster::{RATIO_NEEDED, RATIOS};
 use std::io::Read;
 
 /// Most rows that are read.

@@ -3,7 +3,8 @@
 //! Where a launcher takes one list for all hosts, and there are several, that is refused: it would
 //! say something else than was asked for.
 
-use evenly_model::{Cluster, CoreIndex, TaskGraph};
+use evenly_cluster::{Cluster, CoreIndex};
+use evenly_model::TaskGraph;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
@@ -156,7 +157,7 @@ struct Place {
 /// only [`Format::Migrations`] looks at; `hosts` are the names of the hosts, or none: then
 /// rank files count hosts, and one host is `localhost` in a host file.
 ///
-/// CPU numbers are those that the described system has for them ([`evenly_model::Core::cpu`]).
+/// CPU numbers are those that the described system has for them ([`evenly_cluster::Core::cpu`]).
 ///
 /// # Errors
 /// Where the form cannot say it.
@@ -264,7 +265,7 @@ pub fn names_differ(hosts: &[String]) -> Result<(), FormatError> {
 
 /// Where each core is, by its index.
 fn places(cluster: &Cluster) -> Vec<Place> {
-    let host_of = |core: &evenly_model::Core| cluster.nodes()[core.node].host;
+    let host_of = |core: &evenly_cluster::Core| cluster.nodes()[core.node].host;
     let mut numbers: Vec<u32> = cluster.cores().iter().map(host_of).collect();
     numbers.sort_unstable();
     numbers.dedup();

@@ -2,7 +2,7 @@
 
 use crate::error::{InputError, name_of};
 use crate::factors::read_factors;
-use evenly_model::{Cluster, ClusterError};
+use evenly_cluster::{Cluster, ClusterError};
 use evenly_topology::{
     ASSUMED_NETWORK_FACTOR, Factors, FactorsError, Machine, Source, TopologyError, from_xml,
     synthetic, this_machine,

@@ -6,7 +6,8 @@ use crate::error::InputError;
 use crate::input::{Edges, MOST_TASKS};
 use crate::present::core_of;
 use crate::table::Table;
-use evenly_model::{Cluster, CoreIndex, Edge, Task, TaskGraph};
+use evenly_cluster::{Cluster, CoreIndex};
+use evenly_model::{Edge, Task, TaskGraph};
 use std::collections::HashSet;
 use std::io::Read;
 

@@ -3,7 +3,8 @@
 use crate::error::{InputError, name_of};
 use crate::input::Input;
 use crate::objects::read_mapping;
-use evenly_model::{Cluster, CoreIndex, CpuId, CpuSet, TaskGraph};
+use evenly_cluster::{Cluster, CoreIndex};
+use evenly_model::{CpuId, CpuSet, TaskGraph};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 

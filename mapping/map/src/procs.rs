@@ -6,7 +6,8 @@
 use crate::error::{InputError, name_of};
 use crate::present::core_index;
 use crate::table::Table;
-use evenly_model::{Cluster, CoreIndex, RATIO_NEEDED, RATIOS, Task, TaskGraph};
+use evenly_cluster::{Cluster, CoreIndex, RATIO_NEEDED, RATIOS};
+use evenly_model::{Task, TaskGraph};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;

@@ -10,7 +10,8 @@
 //! [`Options::program_limit`].
 
 use crate::error::quoted;
-use evenly_model::{Cluster, CoreIndex, TaskGraph, TaskIndex};
+use evenly_cluster::{Cluster, CoreIndex};
+use evenly_model::{TaskGraph, TaskIndex};
 use evenly_nuco::map::Options;
 use std::collections::HashSet;
 use std::ffi::OsStr;

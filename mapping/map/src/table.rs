@@ -3,7 +3,7 @@
 use crate::error::{InputError, amount, id, quoted};
 use crate::lines::Clean;
 use csv::{ErrorKind, ReaderBuilder, StringRecord, Trim};
-use evenly_model::{RATIO_NEEDED, RATIOS};
+use evenly_cluster::{RATIO_NEEDED, RATIOS};
 use std::fmt::Display;
 use std::io::Read;
 

@@ -1,7 +1,8 @@
 //! Readers and writers on small inputs, with what they say about bad ones.
 
 use super::*;
-use evenly_model::{Cluster, Core, Edge, Node, Task, TaskGraph};
+use evenly_cluster::{Cluster, Core, Node};
+use evenly_model::{Edge, Task, TaskGraph};
 use std::fs;
 use std::path::PathBuf;
 

@@ -3,8 +3,9 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use criterion::{Criterion, criterion_group, criterion_main};
+use evenly_cluster::{Cluster, CoreIndex};
 use evenly_model::stats::Random;
-use evenly_model::{Cluster, CoreIndex, Edge, Nanos, Task, TaskGraph};
+use evenly_model::{Edge, Nanos, Task, TaskGraph};
 use evenly_nuco::map::{MAPPERS, Options, Request, objectives};
 use std::cell::Cell;
 use std::hint::black_box;

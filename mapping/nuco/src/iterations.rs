@@ -45,8 +45,9 @@
 
 use crate::map::apps::App;
 use crate::map::{Effort, MapperInfo, Options, Request, no_stop, objectives};
+use evenly_cluster::{Cluster, CoreIndex};
 use evenly_model::stats::Random;
-use evenly_model::{Cluster, CoreIndex, GraphError, Nanos, NodeIndex, TaskGraph, TaskIndex};
+use evenly_model::{GraphError, Nanos, NodeIndex, TaskGraph, TaskIndex};
 
 /// What things cost, beside what the tasks and the [`Cluster`] say: the parameters of the model, all
 /// of them. The default is what the figures of docs/figures.md are drawn with, and says for each

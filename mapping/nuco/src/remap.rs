@@ -44,10 +44,11 @@
 
 use crate::map::plus::objective_s;
 use crate::map::{Options, Request, mapper};
+use evenly_cluster::{Cluster, Core, CoreIndex, Node};
 use evenly_model::{
-    Cluster, Core, CoreIndex, CpuId, CpuIndex, CpuView, Edge, FULL_CAPACITY, Knowledge, MemoryMove,
-    MemoryView, Nanos, Node, NodeIndex, Pid, Plan, Reason, Snapshot, Task, TaskGraph, TaskView,
-    ThreadId, ThreadIndex, ThreadView,
+    CpuId, CpuIndex, CpuView, Edge, FULL_CAPACITY, Knowledge, MemoryMove, MemoryView, Nanos,
+    NodeIndex, Pid, Plan, Reason, Snapshot, Task, TaskGraph, TaskView, ThreadId, ThreadIndex,
+    ThreadView,
 };
 use evenly_policy::{Mechanism, Policy, PolicyInfo, Spreader};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

@@ -1,8 +1,9 @@
 //! `nuco+` keeps its time limit, whatever it is doing when its time is up.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+use evenly_cluster::{Cluster, CoreIndex};
 use evenly_model::stats::Random;
-use evenly_model::{Cluster, CoreIndex, Edge, Nanos, Task, TaskGraph};
+use evenly_model::{Edge, Nanos, Task, TaskGraph};
 use evenly_nuco::map::{Options, Request, mapper, objectives, plus};
 use std::cell::Cell;
 

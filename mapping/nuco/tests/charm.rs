@@ -2,7 +2,8 @@
 //! strategies of Charm++ made of them.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use evenly_model::{Cluster, CoreIndex, Edge, Nanos, Task, TaskGraph};
+use evenly_cluster::{Cluster, CoreIndex};
+use evenly_model::{Edge, Nanos, Task, TaskGraph};
 use evenly_nuco::map::{Alpha, MAPPERS, Objectives, Options, Request, mapper, objectives, plus};
 use std::collections::HashMap;
 use std::fs;

@@ -1,7 +1,8 @@
 //! The model of tasks that exchange messages, term by term, by hand.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use evenly_model::{Cluster, CoreIndex, Edge, Nanos, Node, Task, TaskGraph};
+use evenly_cluster::{Cluster, CoreIndex, Node};
+use evenly_model::{Edge, Nanos, Task, TaskGraph};
 use evenly_nuco::iterations::{Balancer, Parameters, Program, Run, run};
 use evenly_nuco::map::apps::APPS;
 use evenly_nuco::map::machines::MACHINES;

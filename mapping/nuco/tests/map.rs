@@ -1,7 +1,8 @@
 //! What every mapper keeps to, and that `nuco` is Algorithm 1, over random tasks and machines.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use evenly_model::{CacheLevel, Cluster, Core, CoreIndex, Edge, Nanos, Node, Task, TaskGraph};
+use evenly_cluster::{Cluster, Core, CoreIndex, Node};
+use evenly_model::{CacheLevel, Edge, Nanos, Task, TaskGraph};
 use evenly_nuco::map::apps::APPS;
 use evenly_nuco::map::machines::MACHINES;
 use evenly_nuco::map::{Alpha, MAPPERS, Options, Request, mapper, objectives, plus};

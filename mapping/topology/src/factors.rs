@@ -4,7 +4,8 @@
 //!
 //! Invariant: pure arithmetic; factors are some of [`RATIOS`], and 1 from a node to itself.
 
-use evenly_model::{BANDWIDTH_NEEDED, BANDWIDTHS, RATIO_NEEDED, RATIOS, short};
+use evenly_cluster::{BANDWIDTH_NEEDED, BANDWIDTHS, RATIO_NEEDED, RATIOS};
+use evenly_model::short;
 use serde::{Deserialize, Serialize};
 
 /// What a message between hosts is taken to cost, over the latency of local memory, where nothing is

@@ -6,7 +6,7 @@
 //! own memory costs (the NUCO factors of NucoLB, section III-A); [`measure()`] measures them, and
 //! [`declared()`] reads what the firmware says of them. [`join`] makes one
 //! machine of several hosts, with a ping-pong's [`Network`] between them. Tree and factors together are the
-//! [`Cluster`](evenly_model::Cluster) that tasks are mapped onto.
+//! [`Cluster`](evenly_cluster::Cluster) that tasks are mapped onto.
 //!
 //! Invariant: every factor says where it comes from ([`Source`]); one that was declared is never shown
 //! as measured. What can be computed is computed apart from what measures: `factors`, `measured` and

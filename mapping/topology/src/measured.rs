@@ -4,7 +4,7 @@
 
 use crate::factors::{Factors, Source};
 use crate::report::date;
-use evenly_model::RATIOS;
+use evenly_cluster::RATIOS;
 use evenly_model::stats::median;
 use serde::{Deserialize, Serialize};
 

@@ -359,7 +359,7 @@ fn hosts_are_a_level_of_descriptions() {
     assert_eq!(machine.hosts(), ["host0", "host1"]);
     assert_eq!((machine.allowed(), machine.memory_ns()), (set("0-31"), None));
     let cluster = machine.cluster(None).unwrap();
-    let of = |c: &evenly_model::Core| (c.id, c.cpu, c.node);
+    let of = |c: &evenly_cluster::Core| (c.id, c.cpu, c.node);
     let ids: Vec<_> = cluster.cores().iter().map(of).collect();
     let expected: Vec<_> = (0..16).map(|k: u32| (k, 2 * k, k as usize / 4)).collect();
     assert_eq!(ids, expected);

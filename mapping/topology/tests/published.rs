@@ -3,7 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
-use evenly_model::{Cluster, CpuSet};
+use evenly_cluster::Cluster;
+use evenly_model::CpuSet;
 use evenly_topology::{Kind, Machine, Source, from_xml, svg};
 use std::fmt::Write;
 use std::fs;
@@ -29,7 +30,7 @@ fn shown(machine: &Machine) -> String {
     let (cluster, factors) = (machine.cluster(None).unwrap(), machine.factors());
     let mut text = format!("{tree}factors {:?}, allowed {}\n", factors.source(), machine.allowed());
     for (at, node) in cluster.nodes().iter().enumerate() {
-        let core = |c: &evenly_model::Core| format!("{}@{} x{:.2}", c.id, c.cpu, c.speed);
+        let core = |c: &evenly_cluster::Core| format!("{}@{} x{:.2}", c.id, c.cpu, c.speed);
         let cores = cluster.cores().iter().filter(|c| c.node == at);
         let cores: Vec<String> = cores.map(core).collect();
         let _ = writeln!(text, "node {}: {}", node.id, cores.join(", "));
@@ -90,7 +91,7 @@ fn cpus_that_are_switched_off_are_shown_and_run_nothing() {
         assert_eq!(machine.offline(), &set(offline), "{name}");
         let cluster = machine.cluster(None).unwrap();
         assert_eq!(cluster.cores().len(), cores, "{name}");
-        let on = |c: &evenly_model::Core| machine.allowed().contains(evenly_model::CpuId(c.cpu));
+        let on = |c: &evenly_cluster::Core| machine.allowed().contains(evenly_model::CpuId(c.cpu));
         assert!(cluster.cores().iter().all(on), "{name}");
         let said = format!(
             "there and switched off: CPU{} {offline}\n",
@@ -151,7 +152,7 @@ fn cores_are_as_fast_as_their_kind() {
     assert_eq!(machine.kinds().len(), 3);
     let of_cpus = |list: &str| -> Vec<f64> {
         let cluster = machine.cluster(None).unwrap();
-        let inside = |c: &&evenly_model::Core| set(list).contains(evenly_model::CpuId(c.cpu));
+        let inside = |c: &&evenly_cluster::Core| set(list).contains(evenly_model::CpuId(c.cpu));
         cluster.cores().iter().filter(inside).map(|c| c.speed).collect()
     };
     assert_eq!(of_cpus("12-23"), [1.0; 6]);

@@ -29,8 +29,9 @@ pub use nuco::others;
 pub use page::{page, section};
 pub use traces::Traces;
 
+use evenly_cluster::ClusterError;
 use evenly_draw::{Chart, HeatMap, Table};
-use evenly_model::{ClusterError, GraphError};
+use evenly_model::GraphError;
 use evenly_sim::RunError;
 use evenly_theory::{OutOfRange, ShapeError};
 use rayon::prelude::*;

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+use evenly_cluster::{Cluster, RATIOS};
 use evenly_compare::{Metric, specs};
 use evenly_doctor::{Diagnosis, Evidence};
 use evenly_linux::journal::JournalView;
@@ -29,7 +30,7 @@ use evenly_map::{
     read_mapping, read_matrix, read_monitoring, read_objects, read_pairs, read_parts, read_procs,
     read_profile, read_tasks, with_speeds,
 };
-use evenly_model::{Cluster, CpuSet, Nanos, RATIOS, Task, TaskGraph, filled, parse_duration};
+use evenly_model::{CpuSet, Nanos, Task, TaskGraph, filled, parse_duration};
 use evenly_theory::Speeds;
 use evenly_topology::{
     Machine, TopologyError, parse_free, parse_hmat, parse_huge, parse_kept, parse_slit, parse_xml,

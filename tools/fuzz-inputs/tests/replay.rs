@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+use evenly_cluster::Cluster;
 use evenly_compare::{Metric, specs};
 use evenly_fuzz_targets::{TARGETS, Target};
 use evenly_linux::journal::JournalView;
@@ -24,7 +25,7 @@ use evenly_map::{
     read_monitoring, read_objects, read_pairs, read_parts, read_procs, read_profile, read_tasks,
 };
 use evenly_model::stats::Random;
-use evenly_model::{Cluster, CpuId, CpuSet, Task, TaskGraph, filled, parse_duration};
+use evenly_model::{CpuId, CpuSet, Task, TaskGraph, filled, parse_duration};
 use evenly_theory::Speeds;
 use evenly_topology::{parse_free, parse_hmat, parse_huge, parse_kept, parse_slit, parse_xml};
 use evenly_trace::Recording;

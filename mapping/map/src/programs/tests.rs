@@ -1,7 +1,8 @@
 //! Tests of the module above.
 
 use super::*;
-use evenly_model::{Core, Edge, Nanos, Node, Task};
+use evenly_cluster::{Core, Node};
+use evenly_model::{Edge, Nanos, Task};
 use std::os::unix::fs::PermissionsExt;
 
 fn tasks(loads: &[f64], edges: &[(u64, u64, f64)]) -> TaskGraph {

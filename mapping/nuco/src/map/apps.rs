@@ -7,8 +7,9 @@
 //! What the paper says is taken from it; what it does not say is chosen here so that what it
 //! reports comes out. Both are written down at each application.
 
+use evenly_cluster::{Cluster, CoreIndex};
 use evenly_model::stats::Random;
-use evenly_model::{Cluster, CoreIndex, Edge, GraphError, Task, TaskGraph};
+use evenly_model::{Edge, GraphError, Task, TaskGraph};
 
 /// An application.
 #[derive(Debug, Clone, Copy)]

@@ -4,7 +4,7 @@
 //! placed before all others. Equal speeds: makespan at most 4/3 - 1/(3m) of the best one's.
 
 use super::{Effort, Hurry, MapperInfo, Request, heaviest_first};
-use evenly_model::{Cluster, CoreIndex};
+use evenly_cluster::{Cluster, CoreIndex};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -110,7 +110,8 @@ impl Order {
 mod tests {
     use super::super::{Options, objectives};
     use super::*;
-    use evenly_model::{Node, Task, TaskGraph};
+    use evenly_cluster::Node;
+    use evenly_model::{Task, TaskGraph};
 
     fn map(loads: &[f64], speeds: &[f64], fixed: &[bool]) -> (Vec<CoreIndex>, f64) {
         let task = |(id, &load_s): (usize, &f64)| {

@@ -11,7 +11,7 @@
 
 use super::greedy::{Ends, Order};
 use super::{Effort, Hurry, MapperInfo, Request, heaviest_first};
-use evenly_model::CoreIndex;
+use evenly_cluster::CoreIndex;
 
 /// `greedy-comm`.
 pub(super) const GREEDY_COMM: MapperInfo = MapperInfo {
@@ -71,7 +71,8 @@ fn greedy_comm(request: &Request<'_>) -> Vec<CoreIndex> {
 mod tests {
     use super::super::{Alpha, Options};
     use super::*;
-    use evenly_model::{Cluster, Edge, Task, TaskGraph};
+    use evenly_cluster::Cluster;
+    use evenly_model::{Edge, Task, TaskGraph};
 
     #[test]
     fn a_partner_attracts_as_much_as_alpha_says() {

@@ -16,7 +16,8 @@
 //! Ethernet, 125 MB/s. Caches are left out: the paper has no factors for them (they are its future
 //! work).
 
-use evenly_model::{Cluster, ClusterError, Core, Node, NodeIndex};
+use evenly_cluster::{Cluster, ClusterError, Core, Node};
+use evenly_model::NodeIndex;
 
 /// A machine of the paper.
 #[derive(Debug, Clone, Copy)]

@@ -21,7 +21,8 @@ mod simple;
 mod tree;
 mod treematch;
 
-use evenly_model::{Cluster, Core, CoreIndex, Nanos, TaskGraph, TaskIndex};
+use evenly_cluster::{Cluster, Core, CoreIndex};
+use evenly_model::{Nanos, TaskGraph, TaskIndex};
 use std::cell::Cell;
 use std::cmp::Reverse;
 

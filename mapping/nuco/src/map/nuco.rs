@@ -30,7 +30,8 @@
 //! hold partners differ from the others of their node.
 
 use super::{Alpha, Effort, Hurry, MapperInfo, Request, core_loads, heaviest_first};
-use evenly_model::{CoreIndex, NodeIndex};
+use evenly_cluster::CoreIndex;
+use evenly_model::NodeIndex;
 
 /// `nuco`.
 pub(super) const NUCO: MapperInfo = MapperInfo {
@@ -118,7 +119,8 @@ fn nuco(request: &Request<'_>, alpha: f64) -> Vec<CoreIndex> {
 mod tests {
     use super::super::Options;
     use super::*;
-    use evenly_model::{Cluster, Edge, Task, TaskGraph};
+    use evenly_cluster::Cluster;
+    use evenly_model::{Edge, Task, TaskGraph};
 
     fn nuco(
         graph: &TaskGraph,
@@ -171,7 +173,7 @@ mod tests {
         let mut cores = Cluster::even(1, 3, 1.0).unwrap().cores().to_vec();
         cores[0].speed = 0.5;
         cores[2].speed = 0.8;
-        let nodes = vec![evenly_model::Node { id: 0, host: 0 }];
+        let nodes = vec![evenly_cluster::Node { id: 0, host: 0 }];
         let c = Cluster::new(cores, nodes, Vec::new(), vec![1.0]).unwrap();
         assert_eq!(nuco(&g, &c, &[0], 0.0), [1]);
     }

@@ -4,7 +4,8 @@
 //! options, so that mappings of different origin can be compared.
 
 use super::{core_loads, mean_load_s};
-use evenly_model::{Cluster, CoreIndex, TaskGraph};
+use evenly_cluster::{Cluster, CoreIndex};
+use evenly_model::TaskGraph;
 use serde::Serialize;
 
 /// What a mapping is worth. Smaller is better throughout, but for `mean_load_s`, which no mapping
@@ -86,7 +87,8 @@ pub fn objectives(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenly_model::{Core, Edge, Node, Task};
+    use evenly_cluster::{Core, Node};
+    use evenly_model::{Edge, Task};
 
     #[test]
     fn by_hand() {

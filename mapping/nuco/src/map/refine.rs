@@ -13,7 +13,8 @@
 //! the best bound that it has found works.
 
 use super::{Effort, Hurry, MapperInfo, Request, core_loads, mean_load_s, movable, order_of};
-use evenly_model::{CoreIndex, TaskIndex};
+use evenly_cluster::CoreIndex;
+use evenly_model::TaskIndex;
 use std::collections::BTreeSet;
 
 /// `refine`.
@@ -116,7 +117,8 @@ fn below(request: &Request<'_>, bound_s: f64, hurry: &Hurry<'_>) -> Option<Vec<C
 mod tests {
     use super::super::{Options, objectives};
     use super::*;
-    use evenly_model::{Cluster, Task, TaskGraph};
+    use evenly_cluster::Cluster;
+    use evenly_model::{Task, TaskGraph};
 
     fn refine(
         graph: &TaskGraph,

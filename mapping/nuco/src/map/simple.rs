@@ -4,7 +4,7 @@
 //! Invariant: but for `random`, counts of movable tasks on cores differ by at most one.
 
 use super::{Effort, MapperInfo, Request, movable, tree};
-use evenly_model::CoreIndex;
+use evenly_cluster::CoreIndex;
 use evenly_model::stats::Random;
 
 /// `round-robin`.
@@ -67,7 +67,8 @@ fn deal(request: &Request<'_>, mut to: impl FnMut(usize, usize) -> CoreIndex) ->
 mod tests {
     use super::super::{Options, mapper};
     use super::*;
-    use evenly_model::{Cluster, Task, TaskGraph};
+    use evenly_cluster::Cluster;
+    use evenly_model::{Task, TaskGraph};
 
     fn map(name: &str, tasks: u64) -> Vec<CoreIndex> {
         let task = |id| Task { id, load_s: 1.0, size_bytes: 0.0, core: None, movable: id != 1 };

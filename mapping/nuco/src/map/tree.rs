@@ -3,7 +3,7 @@
 //! Invariant: the children of a vertex are disjoint, come in the order of the cores' places, and
 //! have all of its cores together.
 
-use evenly_model::{Cluster, CoreIndex};
+use evenly_cluster::{Cluster, CoreIndex};
 use std::collections::BTreeMap;
 
 /// How many levels there are below the machine.
@@ -74,7 +74,8 @@ fn order(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenly_model::{CacheLevel, Core, Node};
+    use evenly_cluster::{Core, Node};
+    use evenly_model::CacheLevel;
 
     #[test]
     fn near_and_far() {

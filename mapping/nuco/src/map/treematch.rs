@@ -13,7 +13,8 @@
 //! core gets a share of the load, not of the tasks.
 
 use super::{Effort, Hurry, MapperInfo, Request, movable, tree};
-use evenly_model::{Cluster, CoreIndex, TaskGraph, TaskIndex};
+use evenly_cluster::{Cluster, CoreIndex};
+use evenly_model::{TaskGraph, TaskIndex};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 

@@ -7,9 +7,10 @@
 use super::others::{self, Outcome};
 use crate::runs::mean;
 use crate::{Drawing, FigureError, Panel};
+use evenly_cluster::CoreIndex;
 use evenly_draw::{Axis, Chart, Look, Scale, Series, Table};
 use evenly_draw::{decimals, number};
-use evenly_model::{CoreIndex, Nanos};
+use evenly_model::Nanos;
 use evenly_nuco::iterations::{Balancer, Parameters, Program, run};
 use evenly_nuco::map::apps::App;
 use evenly_nuco::map::machines::Machine;

@@ -2,9 +2,10 @@
 
 use super::experiment::near;
 use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
+use evenly_cluster::CoreIndex;
 use evenly_draw::{Axis, Chart, Look, Scale, Series, Table};
 use evenly_draw::{decimals, number};
-use evenly_model::{CoreIndex, TaskGraph};
+use evenly_model::TaskGraph;
 use evenly_nuco::iterations::{Balancer, Parameters, Program, run};
 use evenly_nuco::map::apps::STENCIL_4D;
 use evenly_nuco::map::machines::NUMA48;

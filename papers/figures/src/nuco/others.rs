@@ -6,7 +6,8 @@
 
 use super::experiment::{RUNS, outcome};
 use crate::FigureError;
-use evenly_model::{CoreIndex, Nanos};
+use evenly_cluster::CoreIndex;
+use evenly_model::Nanos;
 use evenly_nuco::map::apps::{K_NEIGHBOR, LB_TEST, LEAN_MD, STENCIL_4D};
 use evenly_nuco::map::machines::{Machine, NUMA4X20, NUMA32, NUMA48};
 use evenly_nuco::map::{Effort, Request, apps::App};

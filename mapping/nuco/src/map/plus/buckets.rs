@@ -17,8 +17,9 @@
 //! take its core above the bound, a task of that core that is not locked comes back in exchange.
 
 use super::search::{State, Step};
+use evenly_cluster::CoreIndex;
 use evenly_model::stats::Random;
-use evenly_model::{CoreIndex, Link, TaskIndex};
+use evenly_model::{Link, TaskIndex};
 
 /// Buckets of gains, and as many of losses.
 const SIDE: usize = 320;

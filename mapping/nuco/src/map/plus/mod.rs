@@ -41,7 +41,7 @@ use super::nuco::NUCO_AUTO;
 use super::refine::refine;
 use super::{Effort, MAPPERS, MapperInfo, Request, movable, treematch};
 use buckets::Spent;
-use evenly_model::CoreIndex;
+use evenly_cluster::CoreIndex;
 use evenly_model::stats::Random;
 use model::Model;
 use search::{Best, State};

@@ -41,7 +41,8 @@
 //! small, and of mappings with equal J the one with less imbalance and fewer migrations is taken.
 
 use super::super::{AUTO_SHARE, Alpha, PAPER_ALPHA, Request};
-use evenly_model::{Cluster, CoreIndex, Link, NodeIndex, Task, TaskGraph, TaskIndex};
+use evenly_cluster::{Cluster, CoreIndex};
+use evenly_model::{Link, NodeIndex, Task, TaskGraph, TaskIndex};
 
 /// What part of a task's load is computing at least.
 const LEAST_COMPUTING: f64 = 0.5;

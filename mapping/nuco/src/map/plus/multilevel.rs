@@ -16,8 +16,9 @@
 use super::super::tree;
 use super::buckets::Spent;
 use super::model::Model;
+use evenly_cluster::CoreIndex;
+use evenly_model::TaskIndex;
 use evenly_model::stats::Random;
-use evenly_model::{CoreIndex, TaskIndex};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -519,7 +520,8 @@ fn in_order(gain: f64) -> i64 {
 mod tests {
     use super::super::super::{Options, Request};
     use super::*;
-    use evenly_model::{Cluster, Core, Edge, Node, Task, TaskGraph};
+    use evenly_cluster::{Cluster, Core, Node};
+    use evenly_model::{Edge, Task, TaskGraph};
 
     fn halved(
         graph: &TaskGraph,

@@ -14,8 +14,9 @@
 //!   another task of the core that it came from.
 
 use super::model::{Model, Value};
+use evenly_cluster::CoreIndex;
+use evenly_model::TaskIndex;
 use evenly_model::stats::Random;
-use evenly_model::{CoreIndex, TaskIndex};
 
 /// The best mapping so far.
 pub(super) struct Best<'m, 'a> {
@@ -471,7 +472,8 @@ mod tests {
     use super::super::super::{Alpha, Options, Request};
     use super::super::buckets::Spent;
     use super::*;
-    use evenly_model::{Cluster, Edge, Task, TaskGraph};
+    use evenly_cluster::Cluster;
+    use evenly_model::{Edge, Task, TaskGraph};
 
     fn graph() -> TaskGraph {
         let mut random = Random::new(3);

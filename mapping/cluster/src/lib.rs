@@ -5,14 +5,16 @@
 //! bandwidth one of [`BANDWIDTHS`], and a factor is 1 from a node to itself; so what is made of them and of
 //! the amounts of a task graph stays a number.
 
-use crate::words::short;
+#![forbid(unsafe_code)]
+
+use evenly_model::{CacheLevel, NodeIndex, short};
 use serde::Serialize;
 use std::fmt;
 use std::ops::RangeInclusive;
 
 /// What a factor may be, over the latency of local memory, and a speed, over that of the fastest cores.
 /// Anything real is far within: 1e9 times the latency of memory is more than a minute. Sums of millions of
-/// loads and messages ([`MOST_OF_ANYTHING`](crate::MOST_OF_ANYTHING)) times or over these are numbers
+/// loads and messages ([`MOST_OF_ANYTHING`](evenly_model::MOST_OF_ANYTHING)) times or over these are numbers
 /// still.
 pub const RATIOS: RangeInclusive<f64> = 1e-9..=1e9;
 /// In words, for errors.
@@ -24,8 +26,6 @@ pub const BANDWIDTH_NEEDED: &str = "a number above 0, from 1 to 1e18 bytes a sec
 
 /// A core by its place in [`Cluster::cores`].
 pub type CoreIndex = usize;
-/// A NUMA node by its place in [`Cluster::nodes`].
-pub type NodeIndex = usize;
 
 /// A core that runs tasks.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -50,15 +50,6 @@ pub struct Node {
     pub id: u32,
     /// The host, from 0.
     pub host: u32,
-}
-
-/// A level of caches that cores of one node share.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct CacheLevel {
-    /// Such as L3.
-    pub name: String,
-    /// Latency between two cores that share it, over the latency of local memory.
-    pub factor: f64,
 }
 
 /// Why there is no such machine.
