@@ -24,13 +24,14 @@ const EXCEPTIONS: [(&str, &str, &str); 1] =
     [("evenly-cli", "evenly-errors", "errors in one line, as the tools print them")];
 
 /// Crates without system calls, clocks, files.
-const PURE: [&str; 10] = [
+const PURE: [&str; 11] = [
     "evenly-model",
     "evenly-policy",
     "evenly-engine",
     "evenly-decentral",
     "evenly-theory",
     "evenly-sim",
+    "evenly-cluster",
     "evenly-nuco",
     "evenly-doctor",
     "evenly-draw",
