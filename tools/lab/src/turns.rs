@@ -114,7 +114,12 @@ mod tests {
         let held = rustix::thread::sched_getaffinity(None).unwrap();
         assert_eq!(held.count(), 1);
         sched_setaffinity(None, &before).unwrap();
-        std::thread::sleep(3 * TURN);
+        evenly_testing::wait_until("the mover has ended", || {
+            let threads = std::fs::read_dir("/proc/self/task").unwrap();
+            let names = threads.map(|t| std::fs::read_to_string(t.unwrap().path().join("comm")));
+            // One that has ended meanwhile has no name.
+            names.flatten().all(|name| name != "lab-turns\n")
+        });
         assert_eq!(rustix::thread::sched_getaffinity(None).unwrap(), before);
     }
 }
