@@ -3,6 +3,7 @@
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[macro_use]
 mod common;
 
 use common::{as_root, built, calls_of, has, mpis};
@@ -22,6 +23,13 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+each_mpi! {
+    an_mpi_within_another_runs_as_it_does,
+    a_program_with_two_mpis_runs_as_it_does,
+    errors_that_a_program_handles_are_its_own,
+    what_is_not_sealed_is_not_mapped,
+}
 
 /// Where libraries are kept.
 fn kept() -> &'static Path {
@@ -160,76 +168,60 @@ fn probes_of(mpi: &str) -> [Vec<PathBuf>; 3] {
 }
 
 /// An MPI within another: a launcher starts a program of another MPI, or the launcher of another.
-#[test]
-#[ignore = "needs MPI: ./dev test --all"]
-fn an_mpi_within_another_runs_as_it_does() {
-    let mpis: Vec<&str> = mpis().collect();
-    let [one, two] = mpis[..] else { return };
-    for (outer, inner) in [(one, two), (two, one)] {
-        let program = built("self", &format!("mpicc.{inner}"), &[]);
-        let launchers = [outer, inner].map(|mpi| format!("mpirun.{mpi}"));
-        let words: [Vec<&str>; 2] = [
-            vec![&launchers[0], "-n", "2"],
-            vec![&launchers[0], "-n", "1", &launchers[1], "-n", "2"],
-        ];
-        for words in words {
-            let mut command: Vec<&OsStr> = words.iter().map(OsStr::new).collect();
-            command.push(program.as_os_str());
-            for probes in probes_of(outer) {
-                let shared = Shared::new();
-                shared.same(&command, &probes);
-                // It was there, has seen that it is not for this MPI, and has counted nothing.
-                let counts = probes.contains(&counting(outer));
-                assert_eq!(shared.written(), ["other-mpi"][..usize::from(counts)], "{probes:?}");
-                assert_eq!(shared.ranks(), 0, "{probes:?}");
-            }
+fn an_mpi_within_another_runs_as_it_does(outer: &str) {
+    let Some(inner) = mpis().find(|mpi| *mpi != outer) else { return };
+    let program = built("self", &format!("mpicc.{inner}"), &[]);
+    let launchers = [outer, inner].map(|mpi| format!("mpirun.{mpi}"));
+    let words: [Vec<&str>; 2] =
+        [vec![&launchers[0], "-n", "2"], vec![&launchers[0], "-n", "1", &launchers[1], "-n", "2"]];
+    for words in words {
+        let mut command: Vec<&OsStr> = words.iter().map(OsStr::new).collect();
+        command.push(program.as_os_str());
+        for probes in probes_of(outer) {
+            let shared = Shared::new();
+            shared.same(&command, &probes);
+            // It was there, has seen that it is not for this MPI, and has counted nothing.
+            let counts = probes.contains(&counting(outer));
+            assert_eq!(shared.written(), ["other-mpi"][..usize::from(counts)], "{probes:?}");
+            assert_eq!(shared.ranks(), 0, "{probes:?}");
         }
     }
 }
 
 /// Two MPIs in one process, each for a module that was loaded for itself only.
-#[test]
-#[ignore = "needs MPI: ./dev test --all"]
-fn a_program_with_two_mpis_runs_as_it_does() {
-    let mpis: Vec<&str> = mpis().collect();
-    let [one, two] = mpis[..] else { return };
+fn a_program_with_two_mpis_runs_as_it_does(first: &str) {
+    let Some(second) = mpis().find(|mpi| *mpi != first) else { return };
     let program = built("two", "gcc", &[]);
     let module = |mpi| built("self", &format!("mpicc.{mpi}"), &["-DMODULE", "-shared", "-fPIC"]);
-    for (first, second) in [(one, two), (two, one)] {
-        let modules = [module(first), module(second)];
-        let command = [program.as_os_str(), modules[0].as_os_str(), modules[1].as_os_str()];
-        for mpi in [one, two] {
-            for probes in probes_of(mpi) {
-                let shared = Shared::new();
-                shared.same(&command, &probes);
-                // From then on nothing is counted; what was before is not all of it.
-                let counts = probes.contains(&counting(mpi));
-                assert_eq!(shared.written(), ["other-mpi"][..usize::from(counts)], "{probes:?}");
-            }
+    let modules = [module(first), module(second)];
+    let command = [program.as_os_str(), modules[0].as_os_str(), modules[1].as_os_str()];
+    for mpi in [first, second] {
+        for probes in probes_of(mpi) {
+            let shared = Shared::new();
+            shared.same(&command, &probes);
+            // From then on nothing is counted; what was before is not all of it.
+            let counts = probes.contains(&counting(mpi));
+            assert_eq!(shared.written(), ["other-mpi"][..usize::from(counts)], "{probes:?}");
         }
     }
 }
 
 /// What MPI refuses it is not asked about again: that would be an error of another communicator, which ends the
 /// program.
-#[test]
-#[ignore = "needs MPI: ./dev test --all"]
-fn errors_that_a_program_handles_are_its_own() {
-    for mpi in mpis() {
-        let program = built("self", &format!("mpicc.{mpi}"), &[]);
-        let launcher = format!("mpirun.{mpi}");
-        let mut command: Vec<&OsStr> = [&launcher, "-n", "2"].map(OsStr::new).to_vec();
-        command.push(program.as_os_str());
-        let mut fortran = command.clone();
-        let of_fortran = built("refused.F90", &format!("mpif90.{mpi}"), &[]);
-        fortran[3] = of_fortran.as_os_str();
-        for command in [command, fortran] {
-            for probes in probes_of(mpi) {
-                let shared = Shared::new();
-                shared.same(&command, &probes);
-                let counts = probes.contains(&counting(mpi));
-                assert_eq!(shared.ranks(), if counts { 2 } else { 0 }, "{probes:?}");
-            }
+fn errors_that_a_program_handles_are_its_own(mpi: &str) {
+    let program = built("self", &format!("mpicc.{mpi}"), &[]);
+    let launcher = format!("mpirun.{mpi}");
+    let mut command: Vec<&OsStr> = [&launcher, "-n", "2"].map(OsStr::new).to_vec();
+    command.push(program.as_os_str());
+    let mut fortran = command.clone();
+    let of_fortran = built("refused.F90", &format!("mpif90.{mpi}"), &[]);
+    fortran[3] = of_fortran.as_os_str();
+    for command in [command, fortran] {
+        for probes in probes_of(mpi) {
+            let shared = Shared::new();
+            shared.same(&command, &probes);
+            let counts = probes.contains(&counting(mpi));
+            assert_eq!(shared.ranks(), if counts { 2 } else { 0 }, "{probes:?}");
         }
     }
 }
@@ -260,12 +252,10 @@ fn nobody_cuts_off_what_others_have_mapped() {
 }
 
 /// A file of the same name and content whose length can change is not mapped.
-#[test]
-#[ignore = "needs MPI: ./dev test --all"]
-fn what_is_not_sealed_is_not_mapped() {
-    for (shared, probes) in mpis().flat_map(probes_of).map(|probes| (Shared::new(), probes)) {
-        let mpi = if probes.iter().any(|p| *p == counting("mpich")) { "mpich" } else { "openmpi" };
-        let program = built("self", &format!("mpicc.{mpi}"), &[]);
+fn what_is_not_sealed_is_not_mapped(mpi: &str) {
+    let program = built("self", &format!("mpicc.{mpi}"), &[]);
+    for probes in probes_of(mpi) {
+        let shared = Shared::new();
         let copies = [(&shared.variables()[0], "waiting"), (&shared.variables()[1], "messages")]
             .map(|((name, path), kind)| {
                 let original = File::open(path).unwrap();
@@ -357,7 +347,17 @@ fn read_nonsense(
 
 #[test]
 #[ignore = "needs MPI: ./dev test --all"]
-fn nonsense_in_what_is_shared_harms_nobody() {
+fn nonsense_in_all_that_is_shared_harms_nobody() {
+    nonsense_harms_nobody(true);
+}
+
+#[test]
+#[ignore = "needs MPI: ./dev test --all"]
+fn nonsense_in_what_programs_write_harms_nobody() {
+    nonsense_harms_nobody(false);
+}
+
+fn nonsense_harms_nobody(all: bool) {
     let mut programs: Vec<(Vec<OsString>, Vec<PathBuf>)> = Vec::new();
     let plain = [waiting_for(Calls::None)];
     for what in ["barriers", "conditions", "cancel", "forks", "execs", "many"] {
@@ -378,31 +378,29 @@ fn nonsense_in_what_is_shared_harms_nobody() {
             programs.push((command, probes.clone()));
         }
     }
-    for all in [false, true] {
-        let (shared, stop) = (Shared::new(), AtomicBool::new(false));
-        // Before the header is nonsense, too.
-        let mut waiting = shared.waiting.reader().unwrap();
-        let mut messages = shared.messages.reader().unwrap();
-        std::thread::scope(|scope| {
-            let others = [
-                scope.spawn(|| write_nonsense(&shared, all, &stop)),
-                scope.spawn(|| read_nonsense(&mut waiting, &mut messages, &stop)),
-            ];
-            let each = || {
-                for (command, probes) in &programs {
-                    let command: Vec<&OsStr> = command.iter().map(OsString::as_os_str).collect();
-                    shared.same(&command, probes);
-                }
-            };
-            // The others have to end where this finds a fault, too.
-            let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(each));
-            stop.store(true, Relaxed);
-            for other in others {
-                other.join().unwrap();
+    let (shared, stop) = (Shared::new(), AtomicBool::new(false));
+    // Before the header is nonsense, too.
+    let mut waiting = shared.waiting.reader().unwrap();
+    let mut messages = shared.messages.reader().unwrap();
+    std::thread::scope(|scope| {
+        let others = [
+            scope.spawn(|| write_nonsense(&shared, all, &stop)),
+            scope.spawn(|| read_nonsense(&mut waiting, &mut messages, &stop)),
+        ];
+        let each = || {
+            for (command, probes) in &programs {
+                let command: Vec<&OsStr> = command.iter().map(OsString::as_os_str).collect();
+                shared.same(&command, probes);
             }
-            if let Err(fault) = found {
-                std::panic::resume_unwind(fault);
-            }
-        });
-    }
+        };
+        // The others have to end where this finds a fault, too.
+        let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(each));
+        stop.store(true, Relaxed);
+        for other in others {
+            other.join().unwrap();
+        }
+        if let Err(fault) = found {
+            std::panic::resume_unwind(fault);
+        }
+    });
 }

@@ -3,6 +3,7 @@
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[macro_use]
 mod common;
 
 use common::watched::{Watched, now};
@@ -17,148 +18,131 @@ use std::process::{Command, Stdio};
 
 use Activity::{Collective, Computing, Mpi};
 
+each_mpi! {
+    threads_of_a_rank_that_wait_at_the_same_time,
+    a_file_that_all_write,
+    a_module_with_mpi,
+    ranks_of_mpi_at_every_level_of_threads,
+    ranks_of_mpi_in_fortran,
+    whom_ranks_wait_for,
+    whom_ranks_wait_for_in_fortran,
+    a_crash_in_a_call_of_mpi_is_the_programs_own,
+}
+
 /// Two threads of a rank wait in MPI at the same time, each in a line of its own.
-#[test]
-#[ignore = "needs MPI: ./dev test --all"]
-fn threads_of_a_rank_that_wait_at_the_same_time() {
-    for mpi in mpis() {
-        let compiler = format!("mpicc.{mpi}");
-        let program = built("ranks", &compiler, &[]);
-        let mut command = Command::new(format!("mpirun.{mpi}"));
-        as_root(&mut command).args(["-n", "2"]).arg(program).arg("threads");
-        let mut p = Watched::start(calls_of(mpi), &mut command);
-        p.until("threads");
-        wait_for_ok("two threads in Recv", || {
-            let all = p.read();
-            let receives = |o: &&Observed| o.activity == Mpi && o.call() == Some("Recv");
-            let seen: Vec<&Observed> = all.iter().filter(receives).collect();
-            match seen[..] {
-                [a, b] if a.pid == b.pid && a.tid != b.tid => Ok(()),
-                _ => Err(format!("{all:?}")),
-            }
-        });
-        p.go();
-        p.ends_well();
-    }
+fn threads_of_a_rank_that_wait_at_the_same_time(mpi: &str) {
+    let compiler = format!("mpicc.{mpi}");
+    let program = built("ranks", &compiler, &[]);
+    let mut command = Command::new(format!("mpirun.{mpi}"));
+    as_root(&mut command).args(["-n", "2"]).arg(program).arg("threads");
+    let mut p = Watched::start(calls_of(mpi), &mut command);
+    p.until("threads");
+    wait_for_ok("two threads in Recv", || {
+        let all = p.read();
+        let receives = |o: &&Observed| o.activity == Mpi && o.call() == Some("Recv");
+        let seen: Vec<&Observed> = all.iter().filter(receives).collect();
+        match seen[..] {
+            [a, b] if a.pid == b.pid && a.tid != b.tid => Ok(()),
+            _ => Err(format!("{all:?}")),
+        }
+    });
+    p.go();
+    p.ends_well();
 }
 
 /// What all ranks do with a file together is waited for as a collective is.
-#[test]
-#[ignore = "needs MPI: ./dev test --all"]
-fn a_file_that_all_write() {
+fn a_file_that_all_write(mpi: &str) {
     let dir = tempfile::tempdir().unwrap();
-    for mpi in mpis() {
-        let compiler = format!("mpicc.{mpi}");
-        let program = built("ranks", &compiler, &[]);
-        let mut command = Command::new(format!("mpirun.{mpi}"));
-        as_root(&mut command).args(["-n", "2"]).arg(program).arg("file").env("TMPDIR", dir.path());
-        let mut p = Watched::start(calls_of(mpi), &mut command);
-        p.until("file");
-        // Of MPICH setting the size does not wait.
-        wait_for_ok("one rank in File_...", || {
-            let seen = p.read();
-            let at_file = |o: &&Observed| {
-                o.activity == Collective && o.call().is_some_and(|call| call.starts_with("File_"))
-            };
-            let one = seen.iter().filter(at_file).count() == 1;
-            if one { Ok(()) } else { Err(format!("{seen:?}")) }
-        });
-        p.go();
-        p.ends_well();
-    }
+    let compiler = format!("mpicc.{mpi}");
+    let program = built("ranks", &compiler, &[]);
+    let mut command = Command::new(format!("mpirun.{mpi}"));
+    as_root(&mut command).args(["-n", "2"]).arg(program).arg("file").env("TMPDIR", dir.path());
+    let mut p = Watched::start(calls_of(mpi), &mut command);
+    p.until("file");
+    // Of MPICH setting the size does not wait.
+    wait_for_ok("one rank in File_...", || {
+        let seen = p.read();
+        let at_file = |o: &&Observed| {
+            o.activity == Collective && o.call().is_some_and(|call| call.starts_with("File_"))
+        };
+        let one = seen.iter().filter(at_file).count() == 1;
+        if one { Ok(()) } else { Err(format!("{seen:?}")) }
+    });
+    p.go();
+    p.ends_well();
 }
 
 /// MPI that comes with a module, which the program loads for itself only. Where the library knows no MPI, as
 /// nothing showed beforehand that there would be any, that is noted.
-#[test]
-#[ignore = "needs MPI: ./dev test --all"]
-fn a_module_with_mpi() {
+fn a_module_with_mpi(mpi: &str) {
     let options = ["-DMODULE", "-shared", "-fPIC"];
-    for mpi in mpis() {
-        let compiler = format!("mpicc.{mpi}");
-        let module = built("ranks", &compiler, &options);
-        let loader = built("module", "gcc", &[]);
-        let mut command = Command::new(format!("mpirun.{mpi}"));
-        let command = as_root(&mut command).args(["-n", "2"]).arg(&loader).arg(&module);
-        let mut p = Watched::start(calls_of(mpi), command.arg("plain"));
-        steps_of_ranks(&mut p, true);
-        assert!(!p.reader.counts().unseen_mpi);
-        p.ends_well();
-        let mut command = Command::new(&loader);
-        let command = as_root(&mut command).arg(&module).arg("alone");
-        let mut p = Watched::start(Calls::None, command);
-        p.until("alone");
-        p.read();
-        assert!(!p.reader.counts().unseen_mpi);
-        let mut reader = p.mapping.reader().unwrap();
-        p.go();
-        p.ends_well();
-        reader.read(now(), &mut Vec::new()).unwrap();
-        assert!(reader.counts().unseen_mpi, "{mpi}");
-        // Of a program that is linked against it that is known from the start.
-        let mut command = Command::new(built("ranks", &compiler, &[]));
-        let mut p = Watched::start(Calls::None, as_root(&mut command).arg("alone"));
-        p.until("alone");
-        p.read();
-        assert!(p.reader.counts().unseen_mpi, "{mpi}");
-        p.go();
-        p.ends_well();
+    let compiler = format!("mpicc.{mpi}");
+    let module = built("ranks", &compiler, &options);
+    let loader = built("module", "gcc", &[]);
+    let mut command = Command::new(format!("mpirun.{mpi}"));
+    let command = as_root(&mut command).args(["-n", "2"]).arg(&loader).arg(&module);
+    let mut p = Watched::start(calls_of(mpi), command.arg("plain"));
+    steps_of_ranks(&mut p, true);
+    assert!(!p.reader.counts().unseen_mpi);
+    p.ends_well();
+    let mut command = Command::new(&loader);
+    let command = as_root(&mut command).arg(&module).arg("alone");
+    let mut p = Watched::start(Calls::None, command);
+    p.until("alone");
+    p.read();
+    assert!(!p.reader.counts().unseen_mpi);
+    let mut reader = p.mapping.reader().unwrap();
+    p.go();
+    p.ends_well();
+    reader.read(now(), &mut Vec::new()).unwrap();
+    assert!(reader.counts().unseen_mpi, "{mpi}");
+    // Of a program that is linked against it that is known from the start.
+    let mut command = Command::new(built("ranks", &compiler, &[]));
+    let mut p = Watched::start(Calls::None, as_root(&mut command).arg("alone"));
+    p.until("alone");
+    p.read();
+    assert!(p.reader.counts().unseen_mpi, "{mpi}");
+    p.go();
+    p.ends_well();
+}
+
+fn ranks_of_mpi_at_every_level_of_threads(mpi: &str) {
+    let (compiler, launcher) = (format!("mpicc.{mpi}"), format!("mpirun.{mpi}"));
+    let program = built("ranks", &compiler, &[]);
+    for level in ["plain", "0", "1", "2", "3"] {
+        two_ranks(&launcher, &program, level, true);
     }
 }
 
-#[test]
-#[ignore = "needs MPI: ./dev test --all"]
-fn ranks_of_mpi_at_every_level_of_threads() {
-    for mpi in mpis() {
-        let (compiler, launcher) = (format!("mpicc.{mpi}"), format!("mpirun.{mpi}"));
-        let program = built("ranks", &compiler, &[]);
-        for level in ["plain", "0", "1", "2", "3"] {
-            two_ranks(&launcher, &program, level, true);
-        }
-    }
-}
-
-#[test]
-#[ignore = "needs MPI: ./dev test --all"]
-fn ranks_of_mpi_in_fortran() {
-    for mpi in mpis() {
-        let (compiler, launcher) = (format!("mpif90.{mpi}"), format!("mpirun.{mpi}"));
-        for form in ["-UF08", "-DF08"] {
-            let program = built("ranks.F90", &compiler, &[form]);
-            // What is called there has no name by which it can be found.
-            let seen = (mpi, form) != ("mpich", "-DF08");
-            two_ranks(&launcher, &program, "", seen);
-        }
+fn ranks_of_mpi_in_fortran(mpi: &str) {
+    let (compiler, launcher) = (format!("mpif90.{mpi}"), format!("mpirun.{mpi}"));
+    for form in ["-UF08", "-DF08"] {
+        let program = built("ranks.F90", &compiler, &[form]);
+        // What is called there has no name by which it can be found.
+        let seen = (mpi, form) != ("mpich", "-DF08");
+        two_ranks(&launcher, &program, "", seen);
     }
 }
 
 /// For whom ranks 1 and 2 wait while rank 0 computes, in communicators of several kinds.
-#[test]
-#[ignore = "needs MPI: ./dev test --all"]
-fn whom_ranks_wait_for() {
-    for mpi in mpis() {
-        let compiler = format!("mpicc.{mpi}");
-        let module = built("ranks", &compiler, &["-DMODULE", "-shared", "-fPIC"]);
-        // Where Open MPI's communicators are, of which the program may have copies of its own.
-        for options in [&["-fPIE", "-pie"][..], &["-fno-pie", "-no-pie"]] {
-            let program = built("ranks", &compiler, options);
-            three_ranks(mpi, &[program.as_os_str(), OsStr::new("peers")], true);
-        }
-        let loader = built("module", "gcc", &[]);
-        let command = [loader.as_os_str(), module.as_os_str(), OsStr::new("peers")];
-        three_ranks(mpi, &command, true);
+fn whom_ranks_wait_for(mpi: &str) {
+    let compiler = format!("mpicc.{mpi}");
+    let module = built("ranks", &compiler, &["-DMODULE", "-shared", "-fPIC"]);
+    // Where Open MPI's communicators are, of which the program may have copies of its own.
+    for options in [&["-fPIE", "-pie"][..], &["-fno-pie", "-no-pie"]] {
+        let program = built("ranks", &compiler, options);
+        three_ranks(mpi, &[program.as_os_str(), OsStr::new("peers")], true);
     }
+    let loader = built("module", "gcc", &[]);
+    let command = [loader.as_os_str(), module.as_os_str(), OsStr::new("peers")];
+    three_ranks(mpi, &command, true);
 }
 
-#[test]
-#[ignore = "needs MPI: ./dev test --all"]
-fn whom_ranks_wait_for_in_fortran() {
-    for mpi in mpis() {
-        let compiler = format!("mpif90.{mpi}");
-        for form in ["-UF08", "-DF08"] {
-            let program = built("ranks.F90", &compiler, &[form]);
-            three_ranks(mpi, &[program.as_os_str()], (mpi, form) != ("mpich", "-DF08"));
-        }
+fn whom_ranks_wait_for_in_fortran(mpi: &str) {
+    let compiler = format!("mpif90.{mpi}");
+    for form in ["-UF08", "-DF08"] {
+        let program = built("ranks.F90", &compiler, &[form]);
+        three_ranks(mpi, &[program.as_os_str()], (mpi, form) != ("mpich", "-DF08"));
     }
 }
 
@@ -239,23 +223,19 @@ fn steps_of_ranks(p: &mut Watched, seen: bool) {
 }
 
 /// What an MPI makes of it, which may catch the signal first, is the same with the probe.
-#[test]
-#[ignore = "needs MPI: ./dev test --all"]
-fn a_crash_in_a_call_of_mpi_is_the_programs_own() {
-    for mpi in mpis() {
-        let compiler = format!("mpicc.{mpi}");
-        let program = built("ranks", &compiler, &[]);
-        let alone = as_root(&mut Command::new(&program)).arg("crash").output().unwrap();
-        assert!(!alone.status.success() && alone.status.code() != Some(7), "{alone:?}");
-        let mut command = Command::new(&program);
-        let command = as_root(&mut command).arg("crash").stderr(Stdio::null());
-        let p = Watched::start(calls_of(mpi), command);
-        let mut reader = p.mapping.reader().unwrap();
-        let (status, said) = p.end();
-        assert_eq!((status, said.as_bytes()), (alone.status, alone.stdout.as_slice()));
-        reader.read(now(), &mut Vec::new()).unwrap();
-        assert!(reader.counts().attached >= 1, "{mpi} without the probe");
-    }
+fn a_crash_in_a_call_of_mpi_is_the_programs_own(mpi: &str) {
+    let compiler = format!("mpicc.{mpi}");
+    let program = built("ranks", &compiler, &[]);
+    let alone = as_root(&mut Command::new(&program)).arg("crash").output().unwrap();
+    assert!(!alone.status.success() && alone.status.code() != Some(7), "{alone:?}");
+    let mut command = Command::new(&program);
+    let command = as_root(&mut command).arg("crash").stderr(Stdio::null());
+    let p = Watched::start(calls_of(mpi), command);
+    let mut reader = p.mapping.reader().unwrap();
+    let (status, said) = p.end();
+    assert_eq!((status, said.as_bytes()), (alone.status, alone.stdout.as_slice()));
+    reader.read(now(), &mut Vec::new()).unwrap();
+    assert!(reader.counts().attached >= 1, "{mpi} without the probe");
 }
 
 /// Waits until one of two ranks is in this call, and the other computes. Threads that MPI starts for itself wait

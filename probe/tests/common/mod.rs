@@ -55,6 +55,33 @@ pub fn mpis() -> impl Iterator<Item = &'static str> {
     ["openmpi", "mpich"].into_iter().filter(|mpi| has(&format!("mpicc.{mpi}")))
 }
 
+/// A test for each MPI of a function that is given its name; where it is not installed that is a skip.
+#[allow(unused_macros, reason = "shared by several tests")]
+macro_rules! each_mpi {
+    ($($test:ident),+ $(,)?) => {
+        $(mod $test {
+            #[test]
+            #[ignore = "needs MPI: ./dev test --all"]
+            fn openmpi() {
+                crate::common::with("openmpi", super::$test);
+            }
+
+            #[test]
+            #[ignore = "needs MPI: ./dev test --all"]
+            fn mpich() {
+                crate::common::with("mpich", super::$test);
+            }
+        })+
+    };
+}
+
+/// Calls the function with the name of the MPI if that is installed.
+pub fn with(mpi: &str, test: impl Fn(&str)) {
+    if has(&format!("mpicc.{mpi}")) {
+        test(mpi);
+    }
+}
+
 /// A launcher where tests run.
 pub fn as_root(command: &mut Command) -> &mut Command {
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
