@@ -249,8 +249,8 @@ fn the_probe_of_a_running_program_is_read() {
     let _alone = alone();
     let Some(whole) = whole() else { return };
     let program = workload("omp_spmd-omp");
-    if !std::path::Path::new(&program).exists() {
-        return evenly_testing::skip("clang", format!("there is no {program}"));
+    if !evenly_testing::is_built(&program) {
+        return;
     }
     let state = State::new();
     let threads = (2 * whole.len()).to_string();

@@ -38,8 +38,7 @@ impl Room {
             return None;
         }
         let workload = workload(PROGRAM);
-        if !Path::new(&workload).exists() {
-            evenly_testing::skip("clang", format!("there is no {workload}"));
+        if !evenly_testing::is_built(&workload) {
             return None;
         }
         let dir = tempfile::tempdir().unwrap();

@@ -12,7 +12,6 @@ use evenly_linux::share::{Choice, Real, sched, weight_of_nice};
 use evenly_model::{CpuId, CpuSet, Pid, Tid};
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
 
 const PLACED: &str = "placed anew by load and communication";
 /// Threads that stay where they are for so many windows were put there: others come to it by accident.
@@ -276,8 +275,7 @@ fn unequal_work_is_levelled_and_told() {
 /// A loop over a triangle, divided into equal blocks of rows, on two CPUs.
 fn triangle(runtime: &str) -> Option<Vec<String>> {
     let program = workload(&format!("triangle-{runtime}"));
-    if !Path::new(&program).exists() {
-        evenly_testing::skip("clang", format!("there is no {program}"));
+    if !evenly_testing::is_built(&program) {
         return None;
     }
     let work = ["--threads", "4", "--rows", "240", "--sweeps", "1000000", "--iters", "2000"];

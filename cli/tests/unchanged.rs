@@ -148,8 +148,7 @@ impl Case {
         match &self.program {
             Program::Workload(name) => {
                 let file = workload(name);
-                if !Path::new(&file).exists() {
-                    evenly_testing::skip("clang", format!("there is no {file}"));
+                if !evenly_testing::is_built(&file) {
                     return None;
                 }
                 Some([&[file], &self.arguments[..]].concat())

@@ -133,8 +133,7 @@ fn built(name: &str, p: &Program) -> Option<String> {
         return mpi.is_here().then(|| mpi.program(name));
     }
     let file = workload(name);
-    if !Path::new(&file).exists() {
-        evenly_testing::skip("clang", format!("there is no {file}"));
+    if !evenly_testing::is_built(&file) {
         return None;
     }
     Some(file)

@@ -9,7 +9,6 @@ use serde_json::Value;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Command, Output};
 
 const NOBODY: u32 = 65_534;
@@ -46,8 +45,7 @@ fn workloads_compute_the_same() {
         ("jacobi-omp", &jacobi),
     ] {
         let path = workload(program);
-        if !Path::new(&path).exists() {
-            evenly_testing::skip("clang", format!("there is no {path}"));
+        if !evenly_testing::is_built(&path) {
             continue;
         }
         let plain = Command::new(&path).args(args).output().unwrap();
@@ -74,8 +72,8 @@ fn workloads_compute_the_same() {
 fn spins(name: &str, threads: usize, settings: &[(&str, &str)]) {
     let tool = Tool::new();
     let program = workload(name);
-    if !Path::new(&program).exists() {
-        return evenly_testing::skip("clang", format!("there is no {program}"));
+    if !evenly_testing::is_built(&program) {
+        return;
     }
     let file = tool.path("spin.json");
     let n = threads.to_string();
@@ -130,8 +128,8 @@ fn what_threads_of_libomp_spin_is_no_progress() {
 fn threads_that_spin_make_room_for_the_one_that_computes() {
     let tool = Tool::new();
     let program = workload("omp_spmd-omp");
-    if !Path::new(&program).exists() {
-        return evenly_testing::skip("clang", format!("there is no {program}"));
+    if !evenly_testing::is_built(&program) {
+        return;
     }
     let whole = evenly_linux::affinity::get(evenly_model::Tid(0)).unwrap();
     if whole.len() < 2 {

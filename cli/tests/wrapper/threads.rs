@@ -13,8 +13,8 @@ fn printed(stdout: &[u8]) -> Value {
 fn starts_as_many_threads_as_without_evenly(workload_name: &str, policy: &str) {
     let tool = Tool::new();
     let program = workload(workload_name);
-    if !std::path::Path::new(&program).exists() {
-        return evenly_testing::skip("clang", format!("there is no {program}"));
+    if !evenly_testing::is_built(&program) {
+        return;
     }
     let threads = |output: std::process::Output| {
         assert!(output.status.success(), "{}", stderr(&output));

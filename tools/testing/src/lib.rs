@@ -18,6 +18,7 @@ pub use waiting::{sleeps, wait_for, wait_for_ok, wait_until};
 use std::env;
 use std::fmt::Display;
 use std::io::Write;
+use std::path::Path;
 
 /// Says that the calling test cannot run here, or not all of it, and why. The caller returns after
 /// it. `key` names what the machine lacks, for `EVENLY_MAY_SKIP`.
@@ -38,6 +39,18 @@ pub fn skip(key: &str, why: impl Display) {
     let line = format!("skipped: {test}: {why} [{key}]\n");
     // A closed stream is no failure of the test.
     let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// Whether a workload is there; false is a skip, as only those that clang builds can be missing.
+#[track_caller]
+#[must_use]
+pub fn is_built(workload: impl AsRef<Path>) -> bool {
+    let file = workload.as_ref();
+    let built = file.exists();
+    if !built {
+        skip("clang", format!("there is no {}", file.display()));
+    }
+    built
 }
 
 fn allowed(key: &str, no_skip: &str, may_skip: &str) -> bool {
