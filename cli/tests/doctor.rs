@@ -191,17 +191,43 @@ fn assert_reported(state: &State, program: &str, command: &[&str]) {
     assert!(said.contains(&format!("  not seen    {why}\n")), "{said}");
 }
 
-/// The loader ignores the probe silently, also where another program starts the one that is linked statically.
+/// The loader ignores the probe silently.
 #[test]
-fn programs_without_the_probe_are_reported() {
+fn a_program_without_the_probe_is_reported() {
     let _alone = alone();
     let state = State::new();
     let program = linked_statically(&state);
-    let script = format!("cd / && exec {program} x");
-    for command in [&[program.as_str()][..], &["env", "A=b", &program], &["sh", "-c", &script]] {
-        assert_reported(&state, &program, command);
-    }
+    assert_reported(&state, &program, &[&program]);
+}
+
+#[test]
+fn a_program_without_the_probe_that_another_starts_is_reported() {
+    let _alone = alone();
+    let state = State::new();
+    let program = linked_statically(&state);
+    assert_reported(&state, &program, &["env", "A=b", &program]);
+}
+
+#[test]
+fn a_program_without_the_probe_that_a_shell_starts_is_reported() {
+    let _alone = alone();
+    let state = State::new();
+    let program = linked_statically(&state);
+    assert_reported(&state, &program, &["sh", "-c", &format!("cd / && exec {program} x")]);
+}
+
+#[test]
+fn a_program_without_the_probe_is_no_gap_where_none_is_wanted() {
+    let _alone = alone();
+    let state = State::new();
+    let program = linked_statically(&state);
     assert_eq!(gaps(&state, &["--probe", "off"], &[&program]).0, serde_json::json!([]));
+}
+
+#[test]
+fn programs_with_the_probe_are_no_gap() {
+    let _alone = alone();
+    let state = State::new();
     assert_eq!(gaps(&state, &[], &["sh", "-c", "env true"]).0, serde_json::json!([]));
 }
 
