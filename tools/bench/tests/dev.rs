@@ -274,6 +274,62 @@ fn what_was_not_run_or_skipped_is_summed_up() {
     assert!(said.contains("in part, for lack of two-cpus: 1\n"), "{said}");
 }
 
+/// What `./dev test --all` says where cargo fails when called with these arguments, and how cargo-deny was called.
+fn dependencies_checked(cargo_fails: &[&str]) -> (String, Vec<String>) {
+    let room = Room::new();
+    room.script("python3", "exit 0");
+    let fails: String = cargo_fails.iter().map(|args| format!("'{args}') exit 1 ;;\n")).collect();
+    room.script("cargo", &format!("echo \"$*\" >>\"$ROOM/cargo\"\ncase $* in\n{fails}esac"));
+    let output =
+        room.command(&["test", "--all"], "", "cache").env("EVENLY_MAY_SKIP", "").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    let checks = room.read("cargo");
+    (said, checks.lines().filter(|l| l.contains(" check ")).map(str::to_owned).collect())
+}
+
+/// The summary comes after all that is said of tests.
+fn summary(said: &str) -> &str {
+    said.split_once(" tests passed, ").unwrap().1
+}
+
+#[test]
+fn advisories_against_all_dependencies_are_checked() {
+    let (said, checks) = dependencies_checked(&[]);
+    assert_eq!(checks.len(), 2, "{checks:?}");
+    for (check, manifest) in checks.iter().zip([" Cargo.toml ", " tools/fuzz/Cargo.toml "]) {
+        assert!(check.contains(manifest), "{check}");
+        assert!(check.ends_with(" licenses bans sources advisories"), "{check}");
+    }
+    assert!(!said.contains("not checked: "), "{said}");
+}
+
+#[test]
+fn without_the_database_of_advisories_the_summary_says_so() {
+    let (said, checks) = dependencies_checked(&["deny --locked fetch db"]);
+    assert!(
+        summary(&said).contains(
+            "dev: not checked: advisories against dependencies, as their database cannot be fetched\n"
+        ),
+        "{said}"
+    );
+    // All else is.
+    assert_eq!(checks.len(), 2, "{checks:?}");
+    assert!(checks.iter().all(|check| check.ends_with(" licenses bans sources")), "{checks:?}");
+}
+
+#[test]
+fn without_cargo_deny_the_summary_says_so() {
+    let (said, checks) =
+        dependencies_checked(&["deny --version", "install --quiet --locked cargo-deny"]);
+    assert!(
+        summary(&said)
+            .contains("dev: not checked: dependencies, as cargo-deny cannot be installed\n"),
+        "{said}"
+    );
+    assert!(checks.is_empty(), "{checks:?}");
+}
+
 #[test]
 fn a_live_test_that_passes_alone_is_flaky() {
     let room = failing(LIVE, &["one", "a::two"], PASSES);
