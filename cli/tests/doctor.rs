@@ -345,7 +345,7 @@ fn a_recording_is_diagnosed_with_and_without_evidence() {
     let args =
         ["run", "-q", "--policy", "observe", "--threads", "2", "--record", &record, "--", &spmd];
     let work =
-        ["--threads", "2", "--imbalance", "0.5,1.5", "--phases", "80", "--iters", "25000000"];
+        ["--threads", "2", "--imbalance", "0.5,1.5", "--phases", "40", "--iters", "12000000"];
     assert_eq!(state.output(&[&args[..], &work].concat()).0, Some(0));
     let o = state.command(&["doctor", "--from", &record, "--json", "-"]).output().unwrap();
     let value: Value = serde_json::from_slice(&o.stdout).unwrap();
@@ -373,7 +373,7 @@ fn a_recording_of_a_run_can_be_diagnosed() {
     let state = State::new();
     let (record, first) = (state.sign("run.evenly"), whole.first().unwrap().to_string());
     let gomp = workload("omp_spmd-gomp");
-    let work = ["--threads", "4", "--phases", "40", "--iters", "8000000"];
+    let work = ["--threads", "4", "--phases", "40", "--iters", "3000000"];
     let narrow = [&["taskset", "-c", &first, &gomp][..], &work].concat();
     let wide = [&[gomp.as_str()][..], &work].concat();
     for (policy, command) in [("observe", &narrow), ("juggle", &wide)] {
@@ -424,7 +424,7 @@ fn a_recording_of_the_doctor_has_the_same_verdict() {
     let gomp = workload("omp_spmd-gomp");
     let program = ["taskset", "-c", &first, &gomp, "--threads", "4", "--phases", "40"];
     let args = ["doctor", "--record", &record, "--json", &live, "--"];
-    let words = [&args[..], &program, &["--iters", "8000000"]].concat();
+    let words = [&args[..], &program, &["--iters", "3000000"]].concat();
     let o = state.command(&words).env("OMP_NUM_THREADS", "4").output().unwrap();
     assert_eq!(o.status.code(), Some(0), "{}", String::from_utf8_lossy(&o.stderr));
     let live: Value = serde_json::from_str(&fs::read_to_string(&live).unwrap()).unwrap();
