@@ -141,15 +141,18 @@ fn of_the_live_view() {
             .stdout(Stdio::null()),
     );
     let file = tool.path("top.json");
-    let top = |args: &[&str]| {
-        let mut c = tool.by("timeout");
-        c.args(["-s", "INT", "4", tool.exe(), "top", &program.id()]).args(args).output().unwrap()
-    };
+    let id = program.id();
     let lines = |text: &str| -> Vec<Value> {
         text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
     };
-    let alone = text(&top(&["--json", "-"]).stdout);
-    let beside = top(&["--plain", "--json", file.to_str().unwrap()]);
+    let has_three = |text: &str| {
+        let last = text.lines().last().map(serde_json::from_str::<Value>);
+        last.is_some_and(|l| l.is_ok_and(|l| l["threads"].as_array().is_some_and(|t| t.len() == 3)))
+    };
+    let alone = text(&tool.top(&[&id, "--json", "-"], has_three).stdout);
+    let beside = tool.top(&[&id, "--plain", "--json", file.to_str().unwrap()], |shown| {
+        !shown.is_empty() && fs::read_to_string(&file).is_ok_and(|text| has_three(&text))
+    });
     assert!(text(&beside.stdout).contains("threads on"), "{}", stderr(&beside));
     for lines in [lines(&alone), lines(&fs::read_to_string(&file).unwrap())] {
         lines.iter().for_each(valid);

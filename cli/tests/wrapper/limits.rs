@@ -1,10 +1,13 @@
 //! Promise P8: where balancing cannot be done the program runs, and one line says why and what
 //! would mend it. And limits that change while the program runs.
 
-use crate::support::{Child, Tool, is_root, json, stderr, wait_until, workload};
+use crate::support::{Child, Tool, is_root, json, of_kind, recorded, stderr, wait_until, workload};
+use evenly_model::Pid;
 use evenly_testing::groups::{Group, KEY};
+use rustix::process::{Pid as Id, Signal, kill_process};
+use serde_json::Value;
 use std::fs;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Output, Stdio};
 
 const NOBODY: u32 = 65534;
@@ -205,43 +208,56 @@ fn a_quota_that_changes_is_followed() {
         Err(e) => return evenly_testing::skip(KEY, format!("no group with a quota: {e}")),
     };
     let tool = Tool::new();
-    let (path, spmd) = (group.path().display(), workload("spmd"));
-    let quota = |us: u64| -> String {
-        let files = group.quota(Some(us), 100_000).into_iter();
-        files.map(|(file, text)| format!("echo {text} >{path}/{file}; ")).collect()
-    };
-    let (more, less) = (quota(150_000), quota(100_000));
+    let (record, file, pid) = (tool.path("a.evenly"), tool.path("report.json"), tool.path("pid"));
+    let options = format!("-v --record {} --json {}", record.display(), file.display());
     let script = format!(
-        "{spmd} --threads 3 --iters 900000000; \
-         {more}echo $$ >{path}/cgroup.procs; \
-         {spmd} --threads 3 --iters 900000000 --phases 2; \
-         {less}{spmd} --threads 3 --iters 900000000 --phases 2; \
-         echo $$ >{path}/../cgroup.procs"
+        "echo $$ >{}; exec {} --threads 3 --iters 1000000000000",
+        pid.display(),
+        workload("spmd")
     );
-    let (output, report) = tool.json("", &["sh", "-c", &script]);
-    assert!(output.status.success(), "{}", stderr(&output));
-    let notes: Vec<&str> =
-        report["notes"].as_array().unwrap().iter().filter_map(|n| n.as_str()).collect();
-    let has = |words: &str| notes.iter().any(|n| n.contains(words));
-    assert!(has("quota is now 1.50 CPUs") && has("now 1.00 CPUs (it was 1.50 CPUs)"), "{notes:?}");
+    let mut run = tool.start(&options, &["sh", "-c", &script]);
+    run.wait_until_said(" joins domain ");
+    // The program goes into a group that has a quota, and then it is given less.
+    group.set_quota(Some(150_000), 100_000).unwrap();
+    group.take(Pid(fs::read_to_string(&pid).unwrap().trim().parse().unwrap())).unwrap();
+    let until_noted = |words: &str| {
+        let is_it = |e: &Value| e["event"] == "note" && e.to_string().contains(words);
+        wait_until(&format!("'{words}' is recorded"), || recorded(&record).iter().any(is_it));
+    };
+    until_noted("quota is now 1.50 CPUs");
+    group.set_quota(Some(100_000), 100_000).unwrap();
+    until_noted("now 1.00 CPUs (it was 1.50 CPUs)");
+    run.end();
+    let notes = json(&file)["notes"].to_string();
+    let has = |words: &str| notes.contains(words);
+    assert!(has("quota is now 1.50 CPUs") && has("now 1.00 CPUs (it was 1.50 CPUs)"), "{notes}");
 }
 
 #[test]
 fn few_descriptors() {
     let tool = Tool::new();
     let script = "ulimit -n 256; exec \"$@\"";
-    let file = tool.path("report.json");
-    let output = tool
-        .by("sh")
-        .args(["-c", script, "sh", tool.exe(), "run", "--json", file.to_str().unwrap()])
+    let [file, record, log] = ["report.json", "a.evenly", "log"].map(|name| tool.path(name));
+    let mut c = tool.by("sh");
+    c.args(["-c", script, "sh", tool.exe(), "run", "--json", file.to_str().unwrap()])
         // How soon scanning gets to its turn is not what this is about.
-        .args(["--budget", "50", "--"])
+        .args(["--record", record.to_str().unwrap(), "--budget", "50", "--"])
         .args([&workload("churn"), "--threads", "1500", "--rate", "50", "--workers", "3"])
-        .args(["--duration-s", "10"])
+        .args(["--duration-s", "300"])
         .stdout(Stdio::null())
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
+        .stderr(fs::File::create(&log).unwrap());
+    let mut evenly = Child::spawn(&mut c);
+    // Those that compute were started last.
+    wait_until("threads that compute are balanced", || {
+        let ended = evenly.0.try_wait().unwrap();
+        assert_eq!(ended, None, "{}", fs::read_to_string(&log).unwrap());
+        let events = recorded(&record);
+        of_kind(&events, "joined") >= 3 && of_kind(&events, "point") >= 50
+    });
+    // It passes the signal on to the program, which ends by it.
+    kill_process(Id::from_child(&evenly.0), Signal::TERM).unwrap();
+    let status = evenly.0.wait().unwrap();
+    assert_eq!(status.signal(), Some(Signal::TERM.as_raw()), "{status}");
     let report = json(&file);
     assert!(
         report["started"] == true && report["all_threads"].as_u64() >= Some(1_500),

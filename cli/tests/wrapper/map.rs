@@ -605,6 +605,7 @@ fn a_program_that_hangs() {
 
 /// A million tasks: it is said how long it will take, and then it is done.
 #[test]
+#[ignore = "takes long: ./dev test --all"]
 fn a_million_tasks() {
     let tool = Tool::new();
     let (objects, edges) = (tool.path("o.csv"), tool.path("e.csv"));

@@ -51,17 +51,14 @@ fn names_of_threads_live_and_recorded() {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut run = tool.run(&options, &words);
     let run = Child::spawn(run.stdout(Stdio::null()).stderr(Stdio::piped()));
-    let lines = |args: &[&str]| {
-        tool.by("timeout").args(["-s", "INT", "3", tool.exe()]).args(args).output().unwrap()
-    };
     // Without a process id it is the one that is balanced.
-    wait_until("top shows the names", || seen("top", &lines(&["top", "--plain"])).contains(SHOWN));
-    wait_until("top's JSON has the names as they are", || {
-        let json = lines(&["top", "--json", "-"]);
-        let states = seen("top --json", &json);
-        let mut states = states.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
+    seen("top", &tool.top(&["--plain"], |shown| shown.contains(SHOWN)));
+    // The JSON has the names as they are.
+    let json = tool.top(&["--json", "-"], |shown| {
+        let mut states = shown.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
         states.any(|s| s["threads"].as_array().unwrap().iter().any(|t| t["name"] == NAME))
     });
+    seen("top --json", &json);
     fs::remove_file(&go).unwrap();
     let mut run = run;
     let mut said = String::new();

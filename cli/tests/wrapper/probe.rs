@@ -81,7 +81,7 @@ fn spins(name: &str, threads: usize, settings: &[(&str, &str)]) {
     let imbalance = ["8", "1", "1"][..threads].join(",");
     // Iterations are the same work on any machine, however busy: what evenly misses at both ends is little
     // beside it.
-    let work = ["--phases", "24", "--iters", "16000000"];
+    let work = ["--phases", "24", "--iters", "5000000"];
     let work = [&work[..], &["--imbalance", &imbalance, "--threads", &n]].concat();
     let words: Vec<&str> = [program.as_str()].into_iter().chain(work).collect();
     let mut command = tool.run(&options, &words);
@@ -242,7 +242,7 @@ fn the_rank_that_is_late_at_barriers_is_said() {
 #[test]
 fn the_thread_that_is_late_at_barriers_is_said() {
     let program = workload("omp_spmd-gomp");
-    let work = ["--threads", "2", "--imbalance", "1,9", "--iters", "4000000", "--phases", "60"];
+    let work = ["--threads", "2", "--imbalance", "1,9", "--iters", "4000000", "--phases", "20"];
     late(&[&[program.as_str()], &work[..]].concat(), " waited mostly for thread ");
 }
 

@@ -123,9 +123,13 @@ fn nothing_to_balance_is_said_in_two_lines() {
     let said = stderr(&output);
     assert_eq!(said.lines().count(), 2, "{said}");
     assert!(said.contains("nothing was balanced"), "{said}");
+    let file = tool.path("report.json");
+    let options = format!("-q --threads 50 --json {}", file.display());
     let spmd = workload("spmd");
-    let (_, report) =
-        tool.json("-q --threads 50", &[&spmd, "--threads", "3", "--iters", "300000000"]);
+    let run = tool.start(&options, &[&spmd, "--threads", "3", "--iters", "1000000000000"]);
+    run.wait_until_looked();
+    run.end();
+    let report = json(&file);
     assert!(report["verdict"].as_str().unwrap().contains("--threads"), "{report:#}");
 }
 

@@ -160,6 +160,29 @@ impl Tool {
         assert_report_is_short(&options, &text(&stderr));
         (Output { status, stdout, stderr }, json(&file))
     }
+
+    /// Runs `evenly top` until what it has written to standard output is enough, and interrupts it. It is started
+    /// again where it ends by itself, as it does while there is nothing to be shown.
+    #[track_caller]
+    pub(crate) fn top(&self, args: &[&str], is_enough: impl Fn(&str) -> bool) -> Output {
+        let [out, err] = ["top.out", "top.err"].map(|name| self.path(name));
+        let mut top: Option<Child> = None;
+        wait_until("top shows what is wanted", || {
+            if top.as_mut().is_none_or(|t| t.0.try_wait().unwrap().is_some()) {
+                let mut c = self.evenly(["top"]);
+                c.args(args)
+                    .stdout(File::create(&out).unwrap())
+                    .stderr(File::create(&err).unwrap());
+                top = Some(Child::spawn(&mut c));
+            }
+            is_enough(&text(&fs::read(&out).unwrap()))
+        });
+        let mut top = top.unwrap();
+        kill_process(Id::from_child(&top.0), Signal::INT).unwrap();
+        let status = top.0.wait().unwrap();
+        let [stdout, stderr] = [out, err].map(|file| fs::read(file).unwrap());
+        Output { status, stdout, stderr }
+    }
 }
 
 /// The events of a recording that are written. The last line may be a part of one.

@@ -2,7 +2,7 @@
 
 use crate::profile::cache;
 use crate::schema::valid;
-use crate::support::{Child, Tool, stderr, text, wait_until, workload};
+use crate::support::{Child, Tool, stderr, wait_until, workload};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -60,14 +60,7 @@ fn without_a_process_the_one_that_is_balanced() {
         program.is_some()
     });
     let program = program.unwrap();
-    // Ends by a signal after its first line.
-    let mut lines = String::new();
-    wait_until("top shows the program", || {
-        let line = format!("timeout -s INT 3 {} top --plain", tool.exe());
-        let output = tool.by("sh").args(["-c", &line]).output().unwrap();
-        lines = text(&output.stdout);
-        lines.contains("threads on")
-    });
+    tool.top(&["--plain"], |shown| shown.contains("threads on"));
     let _second = start();
     wait_until("top asks which", || {
         let output =
@@ -88,11 +81,8 @@ fn what_threads_spin_is_read_from_the_probe_of_another() {
     let mut run = tool.run("-q --policy observe --probe on", &program);
     run.args(["20", "--imbalance", "4,1"]).env("OMP_WAIT_POLICY", "active");
     let evenly = Child::spawn(run.env("XDG_CACHE_HOME", cache()).stdout(Stdio::null()));
-    wait_until("top tells what is spun", || {
-        // Ends by a signal after a few lines.
-        let line = format!("timeout -s INT 4 {} top --json -", tool.exe());
-        let output = tool.by("sh").args(["-c", &line]).output().unwrap();
-        let last = text(&output.stdout).lines().last().map(serde_json::from_str::<Value>);
+    tool.top(&["--json", "-"], |shown| {
+        let last = shown.lines().last().map(serde_json::from_str::<Value>);
         let Some(Ok(state)) = last else { return false };
         valid(&state);
         let threads = state["threads"].as_array().unwrap();
