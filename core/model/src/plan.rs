@@ -21,6 +21,8 @@ pub enum Reason {
     Mapped,
     /// With it the CPU with the most work has less of it.
     Paired,
+    /// The policy wants it so, for a reason that is none of these.
+    Other,
 }
 
 impl Reason {
@@ -35,6 +37,7 @@ impl Reason {
             Self::Waits => "waits for others, makes room",
             Self::Mapped => "placed anew by load and communication",
             Self::Paired => "heavy threads beside light ones",
+            Self::Other => "by its policy",
         }
     }
 }

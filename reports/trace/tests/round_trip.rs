@@ -73,7 +73,10 @@ fn a_move() -> impl Strategy<Value = MoveRecord> {
         Just(Reason::Behind),
         Just(Reason::Ahead),
         Just(Reason::Evicted),
-        Just(Reason::Waits)
+        Just(Reason::Waits),
+        Just(Reason::Mapped),
+        Just(Reason::Paired),
+        Just(Reason::Other)
     ];
     (id(), cpu(), cpu(), reason, option::of(".{0,30}"))
         .prop_map(|(id, from, to, reason, error)| MoveRecord { id, from, to, reason, error })
