@@ -19,12 +19,11 @@ use evenly_policy::{POLICIES, PolicyInfo};
 
 pub use remap::{NUCO, Remap};
 
-/// The policy of the core that `nuco` follows in the help.
-const BEFORE: &str = "reactive";
-
-/// All policies, those of the core and `nuco`, in the order of the help.
+/// All policies, those of the core and `nuco`, in the order of the help: `nuco` before those that give weights.
 pub fn policies() -> impl Iterator<Item = &'static PolicyInfo> {
-    POLICIES.iter().flat_map(|p| [Some(p), (p.name == BEFORE).then_some(&NUCO)]).flatten()
+    let at = POLICIES.iter().position(|p| p.gives_weights).unwrap_or(POLICIES.len());
+    let (before, after) = POLICIES.split_at(at);
+    before.iter().chain([&NUCO]).chain(after)
 }
 
 /// The policy of that name.
