@@ -9,7 +9,6 @@ use clap::builder::{NonEmptyStringValueParser, PathBufValueParser, PossibleValue
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use evenly_model::{CpuSet, Nanos, parse_duration};
-use evenly_nuco::{by_name, names};
 use evenly_policy::PolicyInfo;
 use evenly_policy::hpc::{Parameter, ParameterError};
 use evenly_theory::Speeds;
@@ -19,7 +18,7 @@ use std::path::PathBuf;
 pub(crate) use values::{
     DomainArg, MapByArg, PeriodArg, ProbeArg, ProgressArg, SharesArg, SourceArg,
 };
-use values::{cpu_list, percent, period, policy, policy_help, positive};
+use values::{cpu_list, percent, period, policy, policy_help, positive, simulated_policy};
 
 /// Balance the threads of a program across CPUs at run time, so that none holds up the others at a
 /// barrier.
@@ -212,8 +211,8 @@ pub(crate) struct AttachArgs {
 #[derive(Debug, Args)]
 pub(crate) struct BalanceArgs {
     /// The balancing policy
-    #[arg(long, default_value = "hybrid", value_parser = policy, value_name = "NAME",
-        long_help = policy_help())]
+    #[arg(long, default_value = "hybrid", value_parser = policy(), value_name = "NAME",
+        hide_possible_values = true, long_help = policy_help())]
     pub(crate) policy: &'static PolicyInfo,
     /// Balancing period: auto, or a duration such as 20ms
     #[arg(long, default_value = "auto", value_name = "DURATION",
@@ -396,10 +395,10 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "K",
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) phases: Option<u32>,
-    /// What decides: a policy of `evenly run`, or ideal, the paper's analysis itself
+    /// What decides: a policy that `evenly run --help` lists, or ideal, the paper's analysis itself
     /// [default: juggle, or that of the scenario]. With --power5: baseline, static, hpc-uniform,
     /// hpc-adaptive or hpc-auto [default: all of them]
-    #[arg(long, value_name = "NAME", value_parser = simulated_policy)]
+    #[arg(long, value_name = "NAME", value_parser = simulated_policy(), hide_possible_values = true)]
     pub(crate) policy: Option<String>,
     /// What threads do that wait for the others at the end of a phase [default: block]
     #[arg(long, value_enum)]
@@ -510,20 +509,6 @@ impl From<PaperArg> for evenly_figures::Paper {
             PaperArg::Hpc => Self::Hpc,
         }
     }
-}
-
-fn simulated_policy(name: &str) -> Result<String, String> {
-    let arms = evenly_power5::arm_names();
-    let is_known = name == evenly_sim::IDEAL || by_name(name).is_some();
-    if is_known || arms.contains(&name) {
-        return Ok(name.to_owned());
-    }
-    Err(format!(
-        "no such policy; the policies are {}, {}, and with --power5 {}",
-        evenly_sim::IDEAL,
-        names(),
-        arms.join(", ")
-    ))
 }
 
 fn power5_cases() -> PossibleValuesParser {

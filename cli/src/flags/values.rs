@@ -1,12 +1,14 @@
 //! Values that options of balancing take, and how they are read.
 
-use clap::ValueEnum;
+use clap::builder::{PossibleValue, TypedValueParser};
+use clap::{Arg, Command, ValueEnum};
 use evenly_linux::limits::DomainKind;
 use evenly_linux::live::{ProgressKind, SourceKind};
 use evenly_linux::mapping::MapBy;
 use evenly_model::{CpuSet, parse_duration};
 use evenly_nuco::{by_name, names, policies};
 use evenly_policy::PolicyInfo;
+use std::ffi::OsStr;
 
 /// `--map-by`.
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -171,8 +173,67 @@ pub(super) fn period(text: &str) -> Result<PeriodArg, String> {
         .map_err(|e| format!("{e}; or auto"))
 }
 
-pub(super) fn policy(name: &str) -> Result<&'static PolicyInfo, String> {
-    by_name(name).ok_or_else(|| format!("no such policy; the policies are {}", names()))
+/// Reads a name, and says which names there are, for completions: clap's own parser of possible values has
+/// another message for all others.
+#[derive(Clone)]
+pub(super) struct Named<T> {
+    read: fn(&str) -> Result<T, String>,
+    names: fn() -> Vec<PossibleValue>,
+}
+
+impl<T: Clone + Send + Sync + 'static> TypedValueParser for Named<T> {
+    type Value = T;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<T, clap::Error> {
+        self.read.parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new((self.names)().into_iter()))
+    }
+}
+
+fn policy_names() -> Vec<PossibleValue> {
+    policies().map(|p| PossibleValue::new(p.name).help(p.about)).collect()
+}
+
+/// `--policy` of what balances.
+pub(super) fn policy() -> Named<&'static PolicyInfo> {
+    let read = |name: &str| {
+        by_name(name).ok_or_else(|| format!("no such policy; the policies are {}", names()))
+    };
+    Named { read, names: policy_names }
+}
+
+/// `--policy` of the simulator, which has others beside.
+pub(super) fn simulated_policy() -> Named<String> {
+    let read = |name: &str| {
+        let arms = evenly_power5::arm_names();
+        let is_known = name == evenly_sim::IDEAL || by_name(name).is_some();
+        if is_known || arms.contains(&name) {
+            return Ok(name.to_owned());
+        }
+        Err(format!(
+            "no such policy; the policies are {}, {}, and with --power5 {}",
+            evenly_sim::IDEAL,
+            names(),
+            arms.join(", ")
+        ))
+    };
+    let names = || {
+        let ideal = PossibleValue::new(evenly_sim::IDEAL).help("the paper's analysis itself");
+        let mut all = vec![ideal];
+        all.extend(policy_names());
+        let others = evenly_power5::arm_names().into_iter().filter(|arm| by_name(arm).is_none());
+        all.extend(others.map(|arm| PossibleValue::new(arm).help("with --power5")));
+        all
+    };
+    Named { read, names }
 }
 
 pub(super) fn policy_help() -> String {

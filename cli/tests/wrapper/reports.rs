@@ -195,6 +195,18 @@ fn completions_and_manual_pages() {
         assert!(output.status.success() && script.contains("evenly"));
         assert!(script.contains("restore") && script.contains("policy"), "{shell}");
         assert!(!script.contains("guardian"), "{shell} offers what is hidden");
+        // As the scripts write the values of an option.
+        let each = |end: &str| -> Vec<String> {
+            evenly_nuco::policies().map(|p| format!("{}{end}", p.name)).collect()
+        };
+        let values = match shell {
+            "bash" => vec![format!("-W \"{}\"", each("").join(" "))],
+            "zsh" => each("\\:"),
+            _ => each("\\t"),
+        };
+        for value in values {
+            assert!(script.contains(&value), "{shell} does not offer {value}");
+        }
         // A reader that wants no more.
         let line =
             format!("{{ sleep 0.2; {} completions {shell}; echo $? >&2; }} | true", tool.exe());
