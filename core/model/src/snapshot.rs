@@ -31,7 +31,8 @@ pub struct Turns {
 pub struct ThreadView {
     /// Which thread.
     pub id: ThreadId,
-    /// The CPU it sits on: an index into [`Snapshot::cpus`].
+    /// The CPU it sits on: an index into [`Snapshot::cpus`]; not less than their number where it is on none of
+    /// them, because its CPU was lost or the kernel has put it outside the domain.
     pub cpu: CpuIndex,
     /// Total progress since balancing began, P of the paper (section 2.1), in nanoseconds of CPU
     /// time on a CPU of full capacity. Signed: a thread that joins late starts at the mean of the others, and only
@@ -149,7 +150,9 @@ pub struct CpuView {
 /// have computed) is there at the first point, and where the plan before asked for it ([`crate::Plan::asks`]).
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Snapshot {
-    /// Number of the balancing point, from 0. At point 0 nothing has been placed yet.
+    /// 0 where all threads are to be placed anew: at the beginning, and until it is done after threads have
+    /// joined, CPUs have changed, a pause has ended or threads are to be pinned again. Else the number of
+    /// the balancing point, at least 1; at points in a pause no policy is asked.
     pub point: u64,
     /// Monotonic time.
     pub now: Nanos,
@@ -158,9 +161,10 @@ pub struct Snapshot {
     /// What one reading may be wrong by: the tick, after which the kernel accounts for a running
     /// thread. Smaller differences in progress are noise.
     pub resolution: Nanos,
-    /// The compute threads of the domain.
+    /// The compute threads of the domain, in the order in which they joined it. Where one leaves, the indices
+    /// of those after it change: from point to point a thread is known by [`ThreadView::id`].
     pub threads: Vec<ThreadView>,
-    /// The CPUs of the domain that can be used now.
+    /// The CPUs of the domain that can be used now, in the order of their numbers.
     pub cpus: Vec<CpuView>,
     /// The distinct sets of CPUs where threads may run, as flags over `cpus`.
     pub masks: Vec<Vec<bool>>,
