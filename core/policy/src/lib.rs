@@ -1,15 +1,17 @@
 //! Policies: what to do at a balancing point, given what was observed.
 //!
 //! Invariant: a policy is a pure, deterministic function of the snapshots that it has seen. It
-//! never moves a thread outside its mask, never moves a thread that is not movable, and its plan
-//! never leaves two CPUs with thread counts that differ by more than one where the masks permit
-//! better; one that places threads by load ([`PolicyInfo::places_load`]) never takes the last thread
-//! from a CPU instead. The same code decides live, in the simulator and in replay.
+//! never moves a thread outside its mask, and never moves a thread that is not movable. Where every
+//! thread is on a CPU of the snapshot, its plan does not increase the difference between the most and
+//! the fewest threads on a CPU, unless that stays at most one; one that places threads by load
+//! ([`PolicyInfo::places_load`]), where loads are known, never takes the last thread from a CPU
+//! instead. The same code decides live, in the simulator and in replay.
 //!
 //! To add a policy: write its module here, with what is to be known of it as a [`PolicyInfo`], and
 //! add one line to [`POLICIES`]. It is then there in `run`, `attach`, `compare`, `simulate`, the help
-//! and the completions, and in the tests of what no policy may do. Nothing outside its module knows
-//! it by its name.
+//! of `run` and `attach` and the completions, and in the tests of what no policy may do. The engine, the
+//! simulator and the list of all policies know none by its name; defaults, hints in messages, benchmarks
+//! and figures name theirs.
 //!
 //! [`hpc`] is about programs that compute and wait in turns, and decides on priorities, not on places.
 
