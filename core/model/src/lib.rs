@@ -11,6 +11,7 @@ pub mod efficiency;
 pub mod hpc;
 mod ids;
 mod knowledge;
+mod makespan;
 pub mod metrics;
 mod plan;
 mod printable;
@@ -23,6 +24,7 @@ mod words;
 pub use cpuset::{CpuListError, CpuSet};
 pub use ids::{CpuId, DomainId, Pid, ThreadId, Tid};
 pub use knowledge::{CacheLevel, Environment, Knowledge, NodeIndex};
+pub use makespan::shortest_makespan;
 pub use plan::{Effort, MemoryMove, Move, Plan, Reason, Weight};
 pub use printable::{Printable, is_printable, printable};
 pub use snapshot::{
