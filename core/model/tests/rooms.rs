@@ -11,7 +11,7 @@ use std::process::Command;
 /// room and of rooms below it. Rooms side by side do not know each other.
 const ROOMS: [&[&str]; 7] = [
     &["core"],
-    &["decentral", "theory"],
+    &["decentral", "phases", "theory"],
     &["reports"],
     &["linux", "probe", "sim"],
     &["mapping"],
@@ -24,11 +24,12 @@ const EXCEPTIONS: [(&str, &str, &str); 1] =
     [("evenly-cli", "evenly-errors", "errors in one line, as the tools print them")];
 
 /// Crates without system calls, clocks, files.
-const PURE: [&str; 11] = [
+const PURE: [&str; 12] = [
     "evenly-model",
     "evenly-policy",
     "evenly-engine",
     "evenly-decentral",
+    "evenly-phases",
     "evenly-theory",
     "evenly-sim",
     "evenly-cluster",

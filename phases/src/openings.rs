@@ -1,0 +1,49 @@
+//! What the program reports of its phases, and what it is told.
+
+use evenly_model::{CpuId, Nanos, ThreadId};
+
+/// A barrier has opened: a phase has begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Opening {
+    /// How many there were before, modulo 2^32.
+    pub phase: u32,
+    /// When it opened, by the monotonic clock.
+    pub at: Nanos,
+}
+
+/// What a thread reports of the phase that goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Reported {
+    /// The CPU time that it is expected to take.
+    pub expected: Nanos,
+    /// Its CPU time when it began.
+    pub base: Nanos,
+    /// Whether it has finished it.
+    pub finished: bool,
+}
+
+/// The threads that meet at one barrier again and again.
+pub trait Openings: Send + Sync {
+    /// Finds the barrier at which most of these threads meet. False where no two do, or none reports it.
+    fn follow(&self, threads: &[ThreadId]) -> bool;
+
+    /// From now on the helpers of these CPUs are woken when the barrier opens, and no others.
+    fn arm(&self, cpus: &[CpuId]);
+
+    /// Waits until the barrier opens after the opening that was `seen`, or the helper of this CPU is called: at most for some
+    /// time, then it is None.
+    fn wait(&self, cpu: CpuId, seen: Opening) -> Option<Opening>;
+
+    /// Calls the helper of a CPU.
+    fn call(&self, cpu: CpuId);
+
+    /// The last opening.
+    fn last(&self) -> Opening;
+
+    /// What a thread reports; None of one that does not meet the others.
+    fn reported(&self, thread: ThreadId) -> Option<Reported>;
+
+    /// Tells the program where a thread has been put, None if it may run anywhere: so that others know when they keep it
+    /// from its CPU.
+    fn put(&self, thread: ThreadId, cpu: Option<CpuId>);
+}

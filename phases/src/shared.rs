@@ -1,0 +1,318 @@
+//! What the helpers of the CPUs and the caretaker of a domain share.
+//!
+//! Invariant: a lock is held for no longer than it takes to compute, never while a mask is changed.
+
+use crate::openings::{Opening, Openings};
+use crate::timetable::{Left, Step, Timetable};
+use evenly_engine::delegates::{Account, Delegates, Done};
+use evenly_engine::{
+    Action, Actuator, ApplyError, Balancer, BalancerOptions, Failure, Reading, Sensors, Times,
+    perform,
+};
+use evenly_model::{CpuId, CpuIndex, CpuSet, CpuView, Nanos, ThreadId};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What a move costs, with the two wake-ups of a helper: what is to be gained by it at least.
+const COST: Nanos = Nanos::from_micros(20);
+
+/// After so many phases in which no CPU had too much to do helpers are no longer woken, until the caretaker's next point.
+const FRUITLESS: u32 = 16;
+
+/// The helpers of a domain's CPUs, and what they do.
+pub struct Phases {
+    openings: Arc<dyn Openings>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    cpus: Vec<CpuId>,
+    speeds: Vec<f64>,
+    members: BTreeMap<ThreadId, Member>,
+    active: bool,
+    /// Whether the barrier of these threads is known.
+    follows: bool,
+    /// The phase that the timetable is for.
+    opening: Opening,
+    timetable: Timetable,
+    /// Phases since the last one in which a CPU had too much to do.
+    fruitless: u32,
+    account: Account,
+    failures: Vec<Failure>,
+}
+
+struct Member {
+    cpu: Option<CpuIndex>,
+    movable: bool,
+    mask: Arc<CpuSet>,
+    migrations: u64,
+    /// What its progress is above its CPU time.
+    ahead: i64,
+    times: Times,
+}
+
+impl State {
+    fn at(&self, cpu: CpuIndex) -> impl Iterator<Item = (&ThreadId, &Member)> {
+        self.members.iter().filter(move |(_, m)| m.cpu == Some(cpu))
+    }
+
+    fn index(&self, cpu: CpuId) -> Option<CpuIndex> {
+        self.cpus.iter().position(|c| *c == cpu)
+    }
+}
+
+impl Phases {
+    /// For a domain, with the caretaker. `openings` are those of the program's barriers.
+    #[must_use]
+    pub fn with_caretaker(
+        options: BalancerOptions,
+        openings: Arc<dyn Openings>,
+        now: Nanos,
+    ) -> (Balancer, Arc<Self>) {
+        let phases = Arc::new(Self { openings, state: Mutex::default() });
+        let care = Box::new(Care(phases.clone()));
+        (Balancer::with_delegates(options, care, now), phases)
+    }
+
+    /// How openings become known.
+    #[must_use]
+    pub fn openings(&self) -> &dyn Openings {
+        &*self.openings
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The place of a CPU in the domain, and the threads on it with what they have to do in this phase; None where there is
+    /// nothing to do about it. Called by the helper of the CPU when it wakes.
+    pub fn begins(&self, cpu: CpuId, opening: Opening) -> Option<(CpuIndex, Vec<Left<ThreadId>>)> {
+        let mut s = self.state();
+        s.account.points += 1;
+        if !s.active || !s.follows {
+            return None;
+        }
+        if s.opening != opening {
+            self.plan(&mut s, opening);
+        }
+        let index = s.index(cpu).filter(|index| s.timetable.is_crowded(*index))?;
+        let left = |id: &ThreadId| Left { thread: *id, work: self.expected(*id) };
+        let here = s.at(index).filter(|(_, m)| m.movable).map(|(id, _)| left(id)).collect();
+        Some((index, here))
+    }
+
+    fn expected(&self, thread: ThreadId) -> Nanos {
+        self.openings.reported(thread).map_or(Nanos::ZERO, |r| r.expected)
+    }
+
+    /// The timetable of a phase, and whose helpers the next one like it needs.
+    fn plan(&self, s: &mut State, opening: Opening) {
+        let works: Vec<(CpuIndex, Nanos)> =
+            s.members.iter().filter_map(|(id, m)| Some((m.cpu?, self.expected(*id)))).collect();
+        s.opening = opening;
+        s.timetable = Timetable::new(opening.at, &works, &s.speeds, COST);
+        let crowded = (0..s.cpus.len()).any(|cpu| s.timetable.is_crowded(cpu));
+        s.fruitless = if crowded { 0 } else { s.fruitless + 1 };
+        if s.fruitless == FRUITLESS {
+            self.openings.arm(&[]);
+        }
+    }
+
+    fn arm(&self, s: &State) {
+        let busy = |cpu: &CpuIndex| s.at(*cpu).filter(|(_, m)| m.movable).count() > 1;
+        let works = s.active && s.follows;
+        let busy = (0..s.cpus.len()).filter(|cpu| works && busy(cpu));
+        let busy: Vec<CpuId> = busy.map(|cpu| s.cpus[cpu]).collect();
+        self.openings.arm(&busy);
+    }
+
+    /// What is left of the work of a thread in this phase, by its CPU time.
+    #[must_use]
+    pub fn left(&self, thread: ThreadId, ran: Nanos) -> Nanos {
+        match self.openings.reported(thread) {
+            Some(r) if !r.finished => r.expected - (ran - r.base),
+            _ => Nanos::ZERO,
+        }
+    }
+
+    /// What the helper of a CPU does next, by what is left of the threads on it.
+    pub fn next(&self, cpu: CpuIndex, now: Nanos, here: &[Left<ThreadId>]) -> Step<ThreadId> {
+        let s = self.state();
+        if !s.active {
+            return Step::Rest;
+        }
+        let allowed = |thread: ThreadId, to: CpuIndex| {
+            s.members.get(&thread).is_some_and(|m| m.mask.contains(s.cpus[to]))
+        };
+        s.timetable.next(cpu, now, here, allowed)
+    }
+
+    /// Moves a thread from the CPU of a helper. `machine` is what the caretaker changes masks through, so that it cannot be at
+    /// work now.
+    pub fn carry_out(
+        &self,
+        machine: &mut dyn Actuator,
+        Left { thread, work: left }: Left<ThreadId>,
+        (from, to): (CpuIndex, CpuIndex),
+        now: Nanos,
+    ) {
+        let s = self.state();
+        // All may be different since it was decided.
+        let here = |m: &&Member| m.cpu == Some(from) && m.movable;
+        let is_here = s.members.get(&thread).filter(here).is_some();
+        let Some(&cpu) = s.cpus.get(to).filter(|_| s.active && is_here && s.at(from).count() > 1)
+        else {
+            return;
+        };
+        drop(s);
+        let result = perform(machine, &Action::Pin { thread, cpu }).map(drop);
+        let mut s = self.state();
+        match result {
+            Ok(()) => {
+                if let Some(m) = s.members.get_mut(&thread) {
+                    (m.cpu, m.migrations) = (Some(to), m.migrations + 1);
+                }
+                s.timetable.moved(from, to, left, now);
+                s.account.migrations += 1;
+                self.openings.put(thread, Some(cpu));
+                self.arm(&s);
+                if s.timetable.is_crowded(to) {
+                    self.openings.call(cpu);
+                }
+            }
+            Err(ApplyError::Gone) => {}
+            Err(error) => {
+                s.account.failed += 1;
+                let refused = matches!(error, ApplyError::Foreign { .. } | ApplyError::Refused(_));
+                if let Some(m) = s.members.get_mut(&thread).filter(|_| refused) {
+                    m.movable = false;
+                }
+                s.failures.push(Failure { thread, error });
+            }
+        }
+    }
+
+    /// A helper has taken so much CPU time.
+    pub fn took(&self, time: Nanos) {
+        let account = &mut self.state().account;
+        account.cpu_time += time;
+    }
+}
+
+/// All of it, as the engine sees it.
+struct Care(Arc<Phases>);
+
+impl Delegates for Care {
+    fn periods_between_points(&self) -> f64 {
+        1.0
+    }
+
+    /// There may be thousands of moves a second, so they are counted, not listed.
+    fn begin_point(&mut self, _period: Nanos, _keep_moves: bool) -> Done {
+        Done { moves: Vec::new(), failures: std::mem::take(&mut self.0.state().failures) }
+    }
+
+    fn place(&self, thread: ThreadId) -> Option<CpuId> {
+        let s = self.0.state();
+        s.members.get(&thread)?.cpu.and_then(|cpu| s.cpus.get(cpu).copied())
+    }
+
+    fn read(&self, machine: &mut dyn Sensors, thread: ThreadId, now: Nanos) -> (Reading, Nanos) {
+        let reading = machine.read_one(thread);
+        if let Reading::Times(times) = reading
+            && let Some(m) = self.0.state().members.get_mut(&thread)
+        {
+            m.times = times;
+        }
+        (reading, now)
+    }
+
+    fn progress(&self, thread: ThreadId) -> Option<i64> {
+        self.0.state().members.get(&thread).map(|m| m.ahead + m.times.ran.0 as i64)
+    }
+
+    fn migrations(&self, thread: ThreadId) -> u64 {
+        self.0.state().members.get(&thread).map_or(0, |m| m.migrations)
+    }
+
+    fn speed(&self, _cpu: CpuId) -> Option<f64> {
+        None
+    }
+
+    fn join(
+        &mut self,
+        thread: ThreadId,
+        mask: Arc<CpuSet>,
+        times: Times,
+        _at: Nanos,
+        progress: Option<i64>,
+    ) -> i64 {
+        let mut s = self.0.state();
+        let all = s.members.values().map(|m| m.ahead + m.times.ran.0 as i64);
+        let mean = || all.clone().sum::<i64>() / (s.members.len().max(1) as i64);
+        let progress = progress.unwrap_or_else(mean);
+        let ahead = progress - times.ran.0 as i64;
+        let member = Member { cpu: None, movable: false, mask, migrations: 0, ahead, times };
+        s.members.insert(thread, member);
+        progress
+    }
+
+    fn leave(&mut self, thread: ThreadId) -> u64 {
+        self.0.openings.put(thread, None);
+        self.0.state().members.remove(&thread).map_or(0, |m| m.migrations)
+    }
+
+    fn put(&mut self, thread: ThreadId, cpu: Option<CpuId>, movable: bool) {
+        let mut s = self.0.state();
+        let at = cpu.and_then(|cpu| s.index(cpu));
+        if let Some(m) = s.members.get_mut(&thread) {
+            (m.cpu, m.movable) = (at, movable);
+        }
+    }
+
+    fn set_cpus(&mut self, usable: &[CpuView]) {
+        let mut s = self.0.state();
+        if s.cpus.iter().copied().eq(usable.iter().map(|c| c.id)) {
+            return;
+        }
+        let ids: BTreeMap<ThreadId, CpuId> =
+            s.members.iter().filter_map(|(id, m)| Some((*id, *s.cpus.get(m.cpu?)?))).collect();
+        s.cpus = usable.iter().map(|c| c.id).collect();
+        s.speeds = usable.iter().map(CpuView::weight).collect();
+        let places: Vec<_> = ids.iter().map(|(id, cpu)| (*id, s.index(*cpu))).collect();
+        s.members.values_mut().for_each(|m| m.cpu = None);
+        for (id, at) in places {
+            if let Some(m) = s.members.get_mut(&id) {
+                m.cpu = at;
+            }
+        }
+        // No timetable is for these.
+        s.timetable = Timetable::default();
+    }
+
+    fn set_threads(&mut self, threads: &mut dyn Iterator<Item = ThreadId>) {
+        let threads: Vec<ThreadId> = threads.collect();
+        self.0.state().follows = self.0.openings.follow(&threads);
+    }
+
+    fn begin(&mut self, _began: Nanos) {}
+
+    fn set_active(&self, active: bool) {
+        let mut s = self.0.state();
+        let threads: Vec<ThreadId> = s.members.keys().copied().collect();
+        // Threads may meet at another barrier by now, or have begun to.
+        s.follows = active && self.0.openings.follow(&threads);
+        (s.active, s.fruitless) = (active, 0);
+        for (id, m) in &s.members {
+            let cpu =
+                m.cpu.filter(|_| active && m.movable).and_then(|cpu| s.cpus.get(cpu).copied());
+            self.0.openings.put(*id, cpu);
+        }
+        self.0.arm(&s);
+    }
+
+    fn account(&self) -> Account {
+        self.0.state().account
+    }
+}
