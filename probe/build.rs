@@ -25,6 +25,8 @@ fn main() {
         "waiting.h",
         "waiting.map",
         "waiting_openmp.h",
+        "waiting_team.h",
+        "waiting_barriers.h",
         "waiting_mpi.h",
         "mpi_calls.h",
         "messages.h",

@@ -38,6 +38,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +56,7 @@ typedef struct evenly_line line_t;
 
 static struct evenly_header *header;
 static line_t *lines;
+static struct evenly_note *notes;
 static uint32_t pid;
 static pthread_key_t key;
 
@@ -70,6 +72,12 @@ static uint64_t began_ticks, began_ns;
 /* Regions within regions that are seen. */
 #define NESTING 4
 
+/* Where a thread is in a team with barriers of its own. */
+struct place {
+	struct evenly_team *team; /* NULL: its barriers are left to the runtime */
+	uint32_t number, members;
+};
+
 static __thread struct {
 	uint32_t generation; /* that in which the rest is true; 1 is none */
 	bool busy;           /* getting a line */
@@ -78,8 +86,10 @@ static __thread struct {
 	const void *outer;   /* the stack frame of the wrapper that waits */
 	line_t *teams[NESTING];
 	unsigned depth;      /* regions that this thread has begun */
-	struct { uint16_t team; uint32_t region; } parts[2 * NESTING]; /* outer ones, libomp's */
+	struct { struct place place; uint16_t team; uint32_t region; } parts[2 * NESTING]; /* outer ones, libomp's */
 	unsigned part;
+	struct place place; /* in the team whose barriers it waits at */
+	struct evenly_team *own_teams[NESTING]; /* of the regions that it begins */
 	/* The clock: ns at a tick, and for how many ticks from there that holds. */
 	uint64_t at_ticks, at_ns, holds, mult;
 } here __attribute__((tls_model("initial-exec"))) = { .generation = 1 };
@@ -156,6 +166,8 @@ static bool is_number(uint32_t number)
 	return number - 1 < EVENLY_LINES;
 }
 _Static_assert(EVENLY_LINES >= UINT16_MAX, "any number of a team is that of a line");
+
+#include "waiting_team.h"
 
 /* A line of the list, or one that was never used. Acquire and release: what its last owner wrote is seen. A list that
  * leads out of the mapping is left as it is. */
@@ -237,9 +249,12 @@ static void thread_ends(void *value)
 		return;
 	give_back(here.line, pid);
 	here.line = NULL;
-	for (unsigned i = 0; i < NESTING; i++)
+	for (unsigned i = 0; i < NESTING; i++) {
 		if (here.teams[i])
 			give_back(here.teams[i], pid);
+		if (here.own_teams[i])
+			munmap(here.own_teams[i], size_of_team(here.own_teams[i]->room));
+	}
 	memset(here.teams, 0, sizeof here.teams);
 	/* It keeps the generation: other destructors that wait get no new line. */
 }
@@ -270,7 +285,7 @@ static bool fits(const struct evenly_header *h)
 /* Maps the file; nothing happens where that cannot be. */
 static void attach(void)
 {
-	size_t size = EVENLY_HEADER + EVENLY_LINES * sizeof(line_t);
+	size_t size = EVENLY_SIZE;
 	int file = open_shared(EVENLY_VARIABLE, EVENLY_NAME, size);
 	if (file < 0)
 		return;
@@ -282,6 +297,7 @@ static void attach(void)
 		&& pthread_key_create(&key, thread_ends) == 0) {
 		header = at;
 		lines = (line_t *)((char *)at + EVENLY_HEADER);
+		notes = (struct evenly_note *)((char *)at + EVENLY_NOTES);
 		pid = (uint32_t)getpid();
 		began_ns = clock_ns(CLOCK_MONOTONIC);
 		began_ticks = ticks();
@@ -314,6 +330,8 @@ static COLD line_t *first(void)
 	here.outer = NULL;
 	here.by_runtime = false;
 	here.depth = here.part = 0;
+	here.place.team = NULL;
+	memset(here.own_teams, 0, sizeof here.own_teams);
 	memset(here.teams, 0, sizeof here.teams);
 	if (header) {
 		line = here.line = claim(EVENLY_THREAD);
@@ -511,7 +529,7 @@ __asm__(".symver evenly_pthread_cond_timedwait,pthread_cond_timedwait@@GLIBC_2.3
 #define AS(name) name
 #endif
 
-static _Atomic(void *) barrier_wait, cond_wait, cond_timedwait, cond_clockwait;
+static _Atomic(void *) barrier_wait, barrier_init, barrier_destroy, cond_wait, cond_timedwait, cond_clockwait;
 
 /* Looks for an MPI library that this library does not wrap, and reports it: it is the reason why no rank is seen to
  * wait. Looked at the start, as a program may never reach its end; and at the end, for modules that it has loaded
@@ -545,6 +563,8 @@ __attribute__((constructor)) static void begin(void)
 	look_for_mpi();
 	errno = before;
 	look_up(&barrier_wait, "pthread_barrier_wait", NULL, NULL);
+	look_up(&barrier_init, "pthread_barrier_init", NULL, NULL);
+	look_up(&barrier_destroy, "pthread_barrier_destroy", NULL, NULL);
 	look_up(&cond_wait, "pthread_cond_wait", CONDITION, NULL);
 	look_up(&cond_timedwait, "pthread_cond_timedwait", CONDITION, NULL);
 	look_up(&cond_clockwait, "pthread_cond_clockwait", NULL, NULL);
@@ -556,12 +576,7 @@ static inline void *known(_Atomic(void *) *slot, const char *name, const char *v
 	return LIKELY(at) ? at : look_up(slot, name, version, NULL);
 }
 
-EXPORT int pthread_barrier_wait(pthread_barrier_t *barrier)
-{
-	int (*next)(pthread_barrier_t *) = known(&barrier_wait, "pthread_barrier_wait", NULL);
-	WAITS(EVENLY_BARRIER, name_of(barrier));
-	return next(barrier);
-}
+#include "waiting_barriers.h"
 
 EXPORT int AS(pthread_cond_wait)(pthread_cond_t *condition, pthread_mutex_t *mutex);
 int AS(pthread_cond_wait)(pthread_cond_t *condition, pthread_mutex_t *mutex)

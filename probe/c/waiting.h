@@ -28,9 +28,12 @@
 #include <stdint.h>
 
 #define EVENLY_MAGIC UINT64_C(0x74696177796c6e65) /* "enlywait", little-endian */
-#define EVENLY_VERSION 2
+#define EVENLY_VERSION 3
 #define EVENLY_HEADER 4096
 #define EVENLY_LINES 65535
+/* Behind the lines, for each a note on its phases. */
+#define EVENLY_NOTES (EVENLY_HEADER + EVENLY_LINES * UINT64_C(64))
+#define EVENLY_SIZE (EVENLY_NOTES + EVENLY_LINES * UINT64_C(64))
 #define EVENLY_VARIABLE "EVENLY_PROBE"
 /* What the file's name in /proc begins with, so that nothing else is opened by mistake. */
 #define EVENLY_NAME "/memfd:evenly-waiting"
@@ -51,6 +54,8 @@ struct evenly_header {
 	_Atomic uint32_t refused;  /* threads for which there was no line */
 	_Atomic uint32_t attached; /* processes that have mapped this */
 	_Atomic uint32_t unseen_mpi; /* 1: one of them had MPI, and the library that knows no MPI */
+	/* Written by evenly, before programs start. */
+	_Atomic uint32_t cooperate;  /* 1: threads wait cooperatively (waiting_team.h) */
 };
 
 enum evenly_kind { EVENLY_FREE = 0, EVENLY_THREAD = 1, EVENLY_TEAM = 2, EVENLY_RANK = 3 };
@@ -98,6 +103,24 @@ struct evenly_line {
 	_Atomic uint8_t kind;
 };
 
+/* What evenly and a program let each other know of a thread or a team from phase to phase. A phase goes from one opening
+ * of a team's barrier to the next. */
+struct evenly_note {
+	/* Written by evenly. */
+	_Atomic uint32_t home;    /* of a thread: the CPU where evenly has put it, plus 1; 0 where it may run anywhere */
+	_Atomic uint32_t armed;   /* of a team: whom to wake when its barrier opens, as a set for FUTEX_WAKE_BITSET; 0: nobody */
+	_Atomic uint32_t measured; /* of a team: 1 where its members say what they compute */
+	/* Written by the program. */
+	_Atomic uint32_t phase;    /* of a team: how often its barrier has opened; a futex */
+	_Atomic uint64_t opened;   /* of a team: CLOCK_MONOTONIC when it opened last, ns */
+	_Atomic uint64_t base;     /* of a thread: its CPU time when it arrived at a barrier last, or left it since, ns */
+	_Atomic uint32_t expected; /* of a thread: ns of CPU time that it will take for the next phase, as far as can be
+	                              said when it arrives */
+	_Atomic uint32_t finished; /* of a thread: the phase of its team that it has finished last */
+	char rest[24];
+};
+
+_Static_assert(sizeof(struct evenly_note) == 64, "a note is a cache line");
 _Static_assert(sizeof(struct evenly_line) == 64, "a line is a cache line");
 _Static_assert(sizeof(struct evenly_header) <= EVENLY_HEADER, "the header has its place");
 

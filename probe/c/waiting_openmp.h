@@ -60,6 +60,41 @@ static void take_part(line_t *line, uint16_t team, uint32_t region)
 	end_write(line);
 }
 
+/* The teams with barriers of their own, by the numbers of their lines. */
+static _Atomic(struct evenly_team *) teams[EVENLY_LINES];
+
+/* The barriers of the region that this thread begins, where threads wait cooperatively; so many members at most. They
+ * are found by the team's line. */
+static struct evenly_team *barriers_of(const line_t *line, uint32_t members)
+{
+	struct evenly_team *team = here.own_teams[here.depth - 1];
+	uint32_t number = number_of(line);
+	if (!GET(header->cooperate))
+		return NULL;
+	if (!team || team->room < members) {
+		if (team)
+			munmap(team, size_of_team(team->room));
+		team = here.own_teams[here.depth - 1] = new_team(members);
+	}
+	if (team) {
+		renew(team);
+		SET(team->line, number);
+	}
+	SET(teams[number - 1], team);
+	return team;
+}
+
+/* This thread is member number `number` of the team of a region, with so many. */
+static void joins(const line_t *line, struct evenly_team *team, uint32_t number, uint32_t members)
+{
+	bool fits = team && number < members && members > 1 && members <= team->room;
+	here.place = (struct place){ fits ? team : NULL, number, members };
+	if (!fits)
+		return;
+	SET(team->members[number].line, number_of(line));
+	SET(team->numbers, members);
+}
+
 /* ---------------------------------------------------------------- libgomp */
 
 struct region {
@@ -67,6 +102,7 @@ struct region {
 	void (*function)(void *);
 	void *data;
 	line_t *team, *master;
+	struct evenly_team *barriers; /* NULL where they are left to the runtime */
 	uint16_t outer_team;  /* of the master */
 	uint32_t number, outer_region;
 };
@@ -76,21 +112,29 @@ static void part(void *argument)
 {
 	struct region *region = argument;
 	line_t *line = mine();
+	struct place outer = here.place;
 	if (line) {
+		long (*number)(void) = NEXT("omp_get_thread_num"), (*members)(void) = NEXT("omp_get_num_threads");
 		here.outer = NULL;
 		take_part(line, number_of(region->team), region->number);
+		joins(line, region->barriers, (uint32_t)number(), (uint32_t)members());
 	}
-	region->function(region->data);
-	/* Nothing of the region is touched from here on: it is gone as soon as all have ended. */
+	void (*function)(void *) = region->function;
+	function(region->data);
+	/* Nothing of the region is touched from here on but its barrier: it is gone as soon as all have ended. */
 	line = mine();
-	if (line)
-		change(line, EVENLY_END, 0);
+	if (!line)
+		return;
+	change(line, EVENLY_END, 0);
+	meets(here.place, (void *)function);
+	here.place = outer;
 }
 
-static bool begins(struct region *region, void (*function)(void *), void *data)
+static bool begins(struct region *region, void (*function)(void *), void *data, uint32_t members)
 {
 	region->team = begin_region();
 	region->master = mine();
+	region->barriers = NULL;
 	if (!region->team)
 		return false;
 	region->first = data ? *(void **)data : NULL;
@@ -99,6 +143,7 @@ static bool begins(struct region *region, void (*function)(void *), void *data)
 	region->number = GET(region->team->region);
 	region->outer_team = GET(region->master->team);
 	region->outer_region = GET(region->master->region);
+	region->barriers = barriers_of(region->team, members);
 	return true;
 }
 
@@ -134,7 +179,7 @@ static COLD bool is_libgomp(void *at)
 		if (GET(gomp) == 2)                                                         \
 			return next(A##n);                                                  \
 		struct region region;                                                       \
-		if (begins(&region, (void (*)(void *))a0, (void *)a1)) {                    \
+		if (begins(&region, (void (*)(void *))a0, (void *)a1, (uint32_t)a2)) {                    \
 			a0 = (long)part;                                                    \
 			a1 = (long)&region;                                                 \
 		}                                                                           \
@@ -163,11 +208,24 @@ REGION(GOMP_parallel_loop_maybe_nonmonotonic_runtime, 7)
 		WAITS(state, 0);                                                            \
 		return next(A##n);                                                          \
 	}
-GOMP_WAIT(GOMP_barrier, 0, EVENLY_BARRIER)
+/* Those that can be replaced: by a barrier of ours, and where libgomp has something to give back by the function that
+ * does so without waiting. */
+#define GOMP_MEETING(name, and_then)                                                        \
+	EXPORT long name(void);                                                             \
+	long name(void)                                                                     \
+	{                                                                                   \
+		long (*next)(void) = NEXT(#name);                                           \
+		WAITS(EVENLY_BARRIER, 0);                                                   \
+		if (!meets(here.place, CALLER))                           \
+			return next();                                                      \
+		and_then;                                                                   \
+		return 0;                                                                   \
+	}
+GOMP_MEETING(GOMP_barrier, (void)0)
+GOMP_MEETING(GOMP_loop_end, ((long (*)(void))NEXT("GOMP_loop_end_nowait"))())
+GOMP_MEETING(GOMP_sections_end, ((long (*)(void))NEXT("GOMP_sections_end_nowait"))())
 GOMP_WAIT(GOMP_barrier_cancel, 0, EVENLY_BARRIER)
-GOMP_WAIT(GOMP_loop_end, 0, EVENLY_BARRIER)
 GOMP_WAIT(GOMP_loop_end_cancel, 0, EVENLY_BARRIER)
-GOMP_WAIT(GOMP_sections_end, 0, EVENLY_BARRIER)
 GOMP_WAIT(GOMP_sections_end_cancel, 0, EVENLY_BARRIER)
 GOMP_WAIT(GOMP_workshare_task_reduction_unregister, 1, EVENLY_BARRIER)
 GOMP_WAIT(GOMP_single_copy_start, 0, EVENLY_LOCK)
@@ -176,6 +234,7 @@ GOMP_WAIT(GOMP_single_copy_start, 0, EVENLY_LOCK)
 static void task_is_made(void)
 {
 	line_t *line = mine();
+	leave_to_runtime(here.place.team);
 	uint16_t team = line ? GET(line->team) : 0;
 	line_t *of = team ? &lines[team - 1] : NULL;
 	/* The only field of a line that others than its thread write; never one of another process. */
@@ -280,6 +339,8 @@ long GOMP_task(P10)
 		task_is_made();
 		return next(A10);
 	}
+	/* Those who wait at the barrier are to execute it. */
+	leave_to_runtime(here.place.team);
 	size_t align = (size_t)a4 > sizeof(struct task) ? (size_t)a4 : sizeof(struct task);
 	struct made_task made = { (void (*)(void *))a0, (void (*)(void *, void *))a2, (void *)a1, (size_t)a3, align };
 	return next((long)execute_task, (long)&made, (long)copy_task, (long)(align + made.size), (long)align, a5, a6, a7,
@@ -298,10 +359,12 @@ struct ompt_tool {
 	void (*finalize)(union ompt_data *tool);
 	union ompt_data tool;
 };
-enum { PARALLEL_BEGIN = 3, PARALLEL_END = 4, TASK_SCHEDULE = 6, IMPLICIT_TASK = 7, SYNC_WAIT = 16 };
+enum {
+	PARALLEL_BEGIN = 3, PARALLEL_END = 4, TASK_CREATE = 5, TASK_SCHEDULE = 6, IMPLICIT_TASK = 7, SYNC_WAIT = 16, SYNC = 23
+};
 enum { SCOPE_BEGIN = 1, SCOPE_END = 2 };
-enum { TASKWAIT = 5, TASKGROUP = 6 };
-enum { INITIAL_TASK = 1 };
+enum { TASKWAIT = 5, TASKGROUP = 6, REDUCTION = 7 };
+enum { INITIAL_TASK = 1, EXPLICIT_TASK = 4, TARGET_TASK = 8 };
 /* What this tool keeps of a task. */
 enum { TASK_WAITS = 1, TASK_IN_PART = 2 };
 
@@ -314,8 +377,11 @@ static void runtime_says(line_t *line, uint8_t state)
 static void on_parallel_begin(union ompt_data *task, const void *frame, union ompt_data *parallel,
 	unsigned wanted, int flags, const void *code)
 {
-	(void)task, (void)frame, (void)wanted, (void)flags, (void)code;
-	parallel->ptr = begin_region();
+	(void)task, (void)frame, (void)flags, (void)code;
+	line_t *team = begin_region();
+	parallel->ptr = team;
+	if (team)
+		barriers_of(team, wanted);
 }
 
 static void on_parallel_end(union ompt_data *parallel, union ompt_data *task, int flags, const void *code)
@@ -327,7 +393,6 @@ static void on_parallel_end(union ompt_data *parallel, union ompt_data *task, in
 static void on_implicit_task(int end, union ompt_data *parallel, union ompt_data *task, unsigned of,
 	unsigned index, int flags)
 {
-	(void)of;
 	line_t *line = flags & INITIAL_TASK ? NULL : mine();
 	if (!line)
 		return;
@@ -336,13 +401,16 @@ static void on_implicit_task(int end, union ompt_data *parallel, union ompt_data
 		line_t *team = parallel ? parallel->ptr : NULL;
 		if (!team || here.part >= size)
 			return;
+		here.parts[here.part].place = here.place;
 		here.parts[here.part].team = GET(line->team);
 		here.parts[here.part++].region = GET(line->region);
 		task->value = TASK_IN_PART;
 		here.by_runtime = false;
 		take_part(line, number_of(team), GET(team->region));
+		joins(line, GET(teams[number_of(team) - 1]), index, of);
 	} else if (task && task->value & TASK_IN_PART && here.part) {
 		here.part--;
+		here.place = here.parts[here.part].place;
 		/* Those who were started for the region have nothing to do until the next. They keep its team:
 		 * what they waited is accounted when the runtime reports it. */
 		if (index != 0) {
@@ -364,12 +432,36 @@ static void on_sync_wait(int kind, int end, union ompt_data *parallel, union omp
 	if (end == SCOPE_BEGIN) {
 		if (task)
 			task->value |= TASK_WAITS;
+		/* It has waited since it came to ours. */
+		if (here.place.team && here.by_runtime)
+			return;
 		runtime_says(line, kind == TASKWAIT || kind == TASKGROUP ? EVENLY_LOCK : EVENLY_BARRIER);
 	} else if (end == SCOPE_END) {
 		if (task)
 			task->value &= ~(uint64_t)TASK_WAITS;
 		runtime_says(line, EVENLY_COMPUTING);
 	}
+}
+
+/* A thread comes to a barrier of the runtime's, ahead of which is one of ours. */
+static void on_sync(int kind, int end, union ompt_data *parallel, union ompt_data *task, const void *code)
+{
+	(void)parallel, (void)task;
+	bool barrier = kind != TASKWAIT && kind != TASKGROUP && kind != REDUCTION;
+	line_t *line = end == SCOPE_BEGIN && barrier && !here.outer ? mine() : NULL;
+	if (!line || !here.place.team)
+		return;
+	runtime_says(line, EVENLY_BARRIER);
+	meets(here.place, code);
+}
+
+/* Tasks are executed by those who wait at the runtime's barriers. */
+static void on_task_create(union ompt_data *task, const void *frame, union ompt_data *made, int flags, int dependences,
+	const void *code)
+{
+	(void)task, (void)frame, (void)made, (void)dependences, (void)code;
+	if (flags & (EXPLICIT_TASK | TARGET_TASK) && mine())
+		leave_to_runtime(here.place.team);
 }
 
 /* A thread that waits executes the task of another, or goes on waiting. */
@@ -391,6 +483,10 @@ static int ompt_initialize(ompt_lookup lookup, int device, union ompt_data *tool
 	set(PARALLEL_END, (ompt_callback)on_parallel_end);
 	set(IMPLICIT_TASK, (ompt_callback)on_implicit_task);
 	set(SYNC_WAIT, (ompt_callback)on_sync_wait);
+	if (header && GET(header->cooperate)) {
+		set(SYNC, (ompt_callback)on_sync);
+		set(TASK_CREATE, (ompt_callback)on_task_create);
+	}
 	set(TASK_SCHEDULE, (ompt_callback)on_task_schedule);
 	return 1;
 }

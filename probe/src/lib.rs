@@ -11,7 +11,7 @@
 //! is replaced as a whole or not at all, and only the user and root can write it; nothing is started here but compilers and `LAUNCHER --version`.
 //! The crate prints nothing.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod binding;
 pub mod build;

@@ -6,6 +6,7 @@
 //! read and not mapped, so that nothing in it can harm evenly: one call for all threads, a second one to know that
 //! nothing changed meanwhile. Its length is sealed, as programs do map it.
 
+use self::barriers::Barriers;
 use crate::shared::sealed;
 use evenly_model::{Nanos, Pid, Tid};
 use std::ffi::OsString;
@@ -16,12 +17,14 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 
+mod barriers;
+
 /// The variable that names the mapping to programs.
 pub const VARIABLE: &str = "EVENLY_PROBE";
 /// What a file begins with that is such a mapping.
 const MAGIC: u64 = u64::from_le_bytes(*b"enlywait");
 /// The version of the layout.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Bytes of the header.
 const HEADER: usize = 4096;
 /// Bytes of a line.
@@ -30,8 +33,10 @@ const LINE: usize = 64;
 const LINES: u32 = 65_535;
 /// The name of the file, as given to memfd_create(2).
 pub const NAME: &str = "evenly-waiting";
+/// Where the notes on phases are, one for each line and as long.
+const NOTES: usize = HEADER + LINES as usize * LINE;
 /// The size of the file in bytes.
-pub const SIZE: u64 = (HEADER + LINES as usize * LINE) as u64;
+pub const SIZE: u64 = (NOTES + LINES as usize * LINE) as u64;
 
 /// Where the fields of the header are.
 mod header {
@@ -51,6 +56,8 @@ mod header {
     pub(super) const SIZE: usize = 104;
     /// Behind that.
     pub(super) const UNSEEN_MPI: usize = 104;
+    /// Written by evenly.
+    pub(super) const COOPERATE: usize = 108;
 }
 
 /// Where those of a line are.
@@ -69,6 +76,18 @@ mod line {
     pub(super) const TEAM: usize = 60;
     pub(super) const STATE: usize = 62;
     pub(super) const KIND: usize = 63;
+}
+
+/// Where those of a note are.
+mod note {
+    pub(super) const HOME: usize = 0;
+    pub(super) const ARMED: usize = 4;
+    pub(super) const MEASURED: usize = 8;
+    pub(super) const PHASE: usize = 12;
+    pub(super) const OPENED: usize = 16;
+    pub(super) const BASE: usize = 24;
+    pub(super) const EXPECTED: usize = 32;
+    pub(super) const FINISHED: usize = 36;
 }
 
 const THREAD: u8 = 1;
@@ -310,6 +329,24 @@ impl Mapping {
     #[must_use]
     pub fn variable(&self) -> (OsString, OsString) {
         (VARIABLE.into(), self.path().into())
+    }
+
+    /// From now on threads of programs that are started wait cooperatively, or not.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn set_cooperative(&self, cooperative: bool) -> Result<(), WaitingError> {
+        let value = u32::from(cooperative).to_ne_bytes();
+        let cannot = |source| WaitingError::Make { what: "writing its header", source };
+        self.file.write_all_at(&value, header::COOPERATE as u64).map_err(cannot)
+    }
+
+    /// The barriers of programs that are started with it.
+    ///
+    /// # Errors
+    /// Where it cannot be mapped.
+    pub fn openings(&self) -> Result<Barriers, WaitingError> {
+        Barriers::of(&self.file).map_err(|source| WaitingError::Make { what: "mapping it", source })
     }
 
     /// A reader of it.

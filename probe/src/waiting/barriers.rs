@@ -1,0 +1,237 @@
+//! The barriers of a program that threads meet at again and again, in the mapping of the waiting probe: when they open, what each
+//! thread computes until then, and where evenly has put it.
+//!
+//! Invariant: programs write to the mapping, so every number that is read is checked before it is used as an index, and none is
+//! used for anything but time. The file is our own and its length is sealed.
+
+use super::{HEADER, LINE, LINES, NOTES, SIZE, TEAM, THREAD, header, line, note};
+use evenly_model::{CpuId, Nanos, ThreadId};
+use evenly_phases::{Opening, Openings, Reported};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::param::clock_ticks_per_second;
+use rustix::thread::futex;
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::num::NonZeroU32;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
+
+/// For how long a helper waits for an opening.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// The mapping, as words.
+struct Words(NonNull<u8>);
+
+// SAFETY: the memory is only reached through atomics, and unmapped only when its one owner is dropped.
+#[allow(unsafe_code)]
+unsafe impl Send for Words {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl Sync for Words {}
+
+impl Words {
+    #[allow(unsafe_code)]
+    fn of(file: &File) -> io::Result<Self> {
+        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: the kernel chooses the place, so nothing that exists is replaced.
+        let base =
+            unsafe { mmap(std::ptr::null_mut(), SIZE as usize, protection, flags, file, 0)? };
+        NonNull::new(base.cast()).map(Self).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    }
+
+    #[allow(unsafe_code)]
+    fn u32(&self, at: usize) -> &AtomicU32 {
+        assert!(at.is_multiple_of(4) && at + 4 <= SIZE as usize, "word at {at}");
+        // SAFETY: inside the mapping, and aligned, by the assertion; the file cannot become shorter; the mapping lives as long as
+        // self; every access by any process is an atomic one.
+        unsafe { self.0.add(at).cast().as_ref() }
+    }
+
+    #[allow(unsafe_code)]
+    fn u64(&self, at: usize) -> &AtomicU64 {
+        assert!(at.is_multiple_of(8) && at + 8 <= SIZE as usize, "word at {at}");
+        // SAFETY: as above.
+        unsafe { self.0.add(at).cast().as_ref() }
+    }
+}
+
+impl Drop for Words {
+    #[allow(unsafe_code)]
+    fn drop(&mut self) {
+        // SAFETY: mapped with this length, and no reference into it outlives self.
+        let _ = unsafe { munmap(self.0.as_ptr().cast(), SIZE as usize) };
+    }
+}
+
+/// The number of a line, which is less than [`LINES`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Line(u32);
+
+impl Line {
+    fn at(self, field: usize) -> usize {
+        HEADER + self.0 as usize * LINE + field
+    }
+
+    fn note(self, field: usize) -> usize {
+        NOTES + self.0 as usize * LINE + field
+    }
+}
+
+/// The barrier that is followed, and the lines of threads.
+#[derive(Debug, Default)]
+struct Followed {
+    team: Option<Line>,
+    members: HashMap<ThreadId, Line>,
+    /// Lines of all threads that were asked for.
+    lines: HashMap<ThreadId, Line>,
+}
+
+/// The barriers of the programs that have a mapping.
+pub struct Barriers {
+    words: Words,
+    followed: RwLock<Followed>,
+}
+
+impl fmt::Debug for Barriers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Barriers").finish_non_exhaustive()
+    }
+}
+
+impl Barriers {
+    pub(super) fn of(file: &File) -> io::Result<Self> {
+        Ok(Self { words: Words::of(file)?, followed: RwLock::default() })
+    }
+
+    fn team(&self) -> Option<Line> {
+        self.followed.read().unwrap_or_else(PoisonError::into_inner).team
+    }
+
+    fn opening_of(&self, team: Line) -> Opening {
+        // Acquire: the time of this opening, or of a later one, is seen.
+        let phase = self.words.u32(team.note(note::PHASE)).load(Acquire);
+        Opening { phase, at: Nanos(self.words.u64(team.note(note::OPENED)).load(Relaxed)) }
+    }
+
+    /// The kind of a line.
+    fn kind(&self, line: Line) -> u8 {
+        // The last of the four bytes that hold team, state and kind.
+        self.words.u32(line.at(line::TEAM)).load(Relaxed).to_ne_bytes()[line::KIND - line::TEAM]
+    }
+
+    /// The line of the team in which a thread takes part.
+    fn team_of(&self, line: Line) -> Option<Line> {
+        let bytes = self.words.u32(line.at(line::TEAM)).load(Relaxed).to_ne_bytes();
+        let number = u32::from(u16::from_ne_bytes([bytes[0], bytes[1]]));
+        let team = number.checked_sub(1).filter(|n| *n < LINES).map(Line)?;
+        (self.kind(team) == TEAM).then_some(team)
+    }
+
+    /// The lines of these threads.
+    fn lines_of(&self, threads: &[ThreadId]) -> HashMap<ThreadId, Line> {
+        let ids: HashMap<i32, ThreadId> = threads.iter().map(|t| (t.tid.0, *t)).collect();
+        let high = self.words.u32(header::HIGH).load(Acquire).min(LINES);
+        let tick = 1_000_000_000 / clock_ticks_per_second().max(1);
+        let lines = (0..high).map(Line).filter(|line| self.kind(*line) == THREAD);
+        let found = lines.filter_map(|line| {
+            let tid = self.words.u32(line.at(line::TID)).load(Relaxed);
+            let id = ids.get(&i32::try_from(tid).ok()?)?;
+            let registered = self.words.u64(line.at(line::REGISTERED)).load(Relaxed);
+            (id.start.saturating_mul(tick) <= registered).then_some((*id, line))
+        });
+        found.collect()
+    }
+}
+
+impl Openings for Barriers {
+    fn follow(&self, threads: &[ThreadId]) -> bool {
+        let lines = self.lines_of(threads);
+        let mut teams: BTreeMap<Line, HashMap<ThreadId, Line>> = BTreeMap::new();
+        for (id, line) in &lines {
+            if let Some(team) = self.team_of(*line) {
+                teams.entry(team).or_default().insert(*id, *line);
+            }
+        }
+        let most = teams.into_iter().max_by_key(|(_, members)| members.len());
+        let (team, members) = most.filter(|(_, m)| m.len() > 1).unzip();
+        let mut followed = self.followed.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(before) = followed.team.filter(|before| Some(*before) != team) {
+            self.words.u32(before.note(note::ARMED)).store(0, Relaxed);
+            self.words.u32(before.note(note::MEASURED)).store(0, Relaxed);
+        }
+        if let Some(team) = team {
+            self.words.u32(team.note(note::MEASURED)).store(1, Relaxed);
+        }
+        *followed = Followed { team, members: members.unwrap_or_default(), lines };
+        team.is_some()
+    }
+
+    fn arm(&self, cpus: &[CpuId]) {
+        if let Some(team) = self.team() {
+            let set = cpus.iter().fold(0, |set, cpu| set | bit(*cpu).get());
+            self.words.u32(team.note(note::ARMED)).store(set, Relaxed);
+        }
+    }
+
+    fn wait(&self, cpu: CpuId, seen: Opening) -> Option<Opening> {
+        let Some(team) = self.team() else {
+            std::thread::sleep(PATIENCE);
+            return None;
+        };
+        let time = clock_gettime(ClockId::Monotonic);
+        let until = Duration::new(time.tv_sec as u64, time.tv_nsec as u32) + PATIENCE;
+        let until =
+            Timespec { tv_sec: until.as_secs() as i64, tv_nsec: i64::from(until.subsec_nanos()) };
+        let phase = self.words.u32(team.note(note::PHASE));
+        let flags = futex::Flags::empty();
+        match futex::wait_bitset(phase, flags, seen.phase, Some(&until), bit(cpu)) {
+            // It has opened before this waits.
+            Ok(()) | Err(Errno::AGAIN) => Some(self.opening_of(team)),
+            Err(_) => None,
+        }
+    }
+
+    fn call(&self, cpu: CpuId) {
+        if let Some(team) = self.team() {
+            let phase = self.words.u32(team.note(note::PHASE));
+            // Nobody who hears it is there: nothing is lost.
+            let _ = futex::wake_bitset(phase, futex::Flags::empty(), i32::MAX as u32, bit(cpu));
+        }
+    }
+
+    fn last(&self) -> Opening {
+        self.team().map_or_else(Opening::default, |team| self.opening_of(team))
+    }
+
+    fn reported(&self, thread: ThreadId) -> Option<Reported> {
+        let followed = self.followed.read().unwrap_or_else(PoisonError::into_inner);
+        let (team, line) = (followed.team?, *followed.members.get(&thread)?);
+        let phase = self.words.u32(team.note(note::PHASE)).load(Relaxed);
+        let expected = self.words.u32(line.note(note::EXPECTED)).load(Relaxed);
+        Some(Reported {
+            expected: Nanos(u64::from(expected)),
+            base: Nanos(self.words.u64(line.note(note::BASE)).load(Relaxed)),
+            finished: self.words.u32(line.note(note::FINISHED)).load(Relaxed) == phase,
+        })
+    }
+
+    fn put(&self, thread: ThreadId, cpu: Option<CpuId>) {
+        let followed = self.followed.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(line) = followed.lines.get(&thread) {
+            let home = cpu.map_or(0, |cpu| cpu.0.saturating_add(1));
+            self.words.u32(line.note(note::HOME)).store(home, Relaxed);
+        }
+    }
+}
+
+/// The helper of a CPU among those that wait: where several have the same they are woken together.
+fn bit(cpu: CpuId) -> NonZeroU32 {
+    NonZeroU32::new(1 << (cpu.0 % 32)).unwrap_or(NonZeroU32::MIN)
+}
