@@ -11,7 +11,7 @@ mod options;
 
 pub(crate) use options::{allowed, check_command, check_options};
 
-use crate::flags::{AttachArgs, BalanceArgs, ProbeArg, RunArgs};
+use crate::flags::{AttachArgs, BalanceArgs, CooperateArg, ProbeArg, RunArgs};
 use crate::messages::Counting;
 use crate::output::expand;
 use crate::probe::{OpenWaitReports, Prepared, Watch};
@@ -33,6 +33,7 @@ use evenly_linux::restore::{Fate, restore_all};
 use evenly_linux::supervise::{Hooks, Outcome, Signals, SpawnOptions, Supervisor, Threads};
 use evenly_linux::tuning::{Tuned, Tuning};
 use evenly_model::{CpuSet, DomainId, Knowledge, Pid};
+use evenly_phases::Openings;
 use evenly_policy::hpc::{Heuristic, Levels, Parameters};
 use evenly_probe::binding::unbound;
 use evenly_trace::{Header, Recorder, RecorderOptions};
@@ -86,6 +87,7 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
     (facts.watch, facts.counting) = (watch, counting);
     facts.watch_for_doctor(&args.balance, &supervisor);
     let wait_reports = facts.watch.as_ref().map(Watch::wait_reports);
+    let openings = facts.watch.as_ref().and_then(Watch::openings);
     let said = Said {
         args: args.balance,
         filter,
@@ -94,6 +96,7 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
         knowledge,
         parameters,
         wait_reports,
+        openings,
         counts,
     };
     let balancing = Balancing::start(said, facts, &supervisor);
@@ -128,7 +131,7 @@ pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
     let knowledge = knowledge(&args.balance, &mut notes)?;
     notes.extend(messages_by(&args.balance, false));
     may_change(&args.balance, pid)?;
-    if args.balance.policy.gives_weights {
+    if args.balance.policy.gives_weights || args.balance.policy.in_phases {
         notes.push(format!(
             "{}: the threads are only spread evenly, because without the probe it is unknown when they \
              wait; start the program with evenly run",
@@ -137,7 +140,7 @@ pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
     }
     let mut facts = Facts::new(&args.balance, pid, command, notes, now());
     facts.watch_for_doctor(&args.balance, &supervisor);
-    let (wait_reports, counts) = (None, None);
+    let (wait_reports, openings, counts) = (None, None, None);
     let said = Said {
         args: args.balance,
         filter,
@@ -146,6 +149,7 @@ pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
         knowledge,
         parameters,
         wait_reports,
+        openings,
         counts,
     };
     let balancing = Balancing::start(said, facts, &supervisor);
@@ -202,9 +206,17 @@ struct Probes {
 fn probes(args: &RunArgs, notes: &mut Vec<String>) -> Probes {
     let mut probes = Probes::default();
     // Those can do nothing without it.
-    if args.probe == ProbeArg::Off && !args.balance.policy.gives_weights {
+    let policy = args.balance.policy;
+    let needed = policy.gives_weights || policy.in_phases || args.cooperate == CooperateArg::On;
+    if args.probe == ProbeArg::Off && !needed {
         return probes;
     }
+    let cooperate = match args.cooperate {
+        CooperateArg::On => true,
+        CooperateArg::Off => false,
+        // Moves within phases need to know when barriers open.
+        CooperateArg::Auto => policy.in_phases,
+    };
     let (command, quiet) = (&args.program.command, args.balance.quiet);
     let mut before = std::env::var_os("LD_PRELOAD");
     if args.balance.policy.places_load {
@@ -218,7 +230,9 @@ fn probes(args: &RunArgs, notes: &mut Vec<String>) -> Probes {
         }
     }
     // It stands before the other, which calls the MPI library itself.
-    if let Some((prepared, env)) = Prepared::for_command(command, before.as_deref(), quiet, notes) {
+    if let Some((prepared, env)) =
+        Prepared::for_command(command, before.as_deref(), cooperate, quiet, notes)
+    {
         probes.prepared = Some(prepared);
         probes.env.retain(|(name, _)| name != "LD_PRELOAD");
         probes.env.extend(env);
@@ -277,6 +291,7 @@ struct Said {
     parameters: Parameters,
     /// Reads what threads report of their waiting.
     wait_reports: Option<OpenWaitReports>,
+    openings: Option<Arc<dyn Openings>>,
     /// Reads what ranks count.
     counts: Option<RankCounts>,
 }
@@ -424,7 +439,7 @@ impl Parts {
 }
 
 fn live_options(
-    Said { args, filter, whole, mapping, knowledge, parameters, wait_reports, counts }: Said,
+    Said { args, filter, whole, mapping, knowledge, parameters, wait_reports, openings, counts }: Said,
     names: Names,
 ) -> LiveOptions {
     LiveOptions {
@@ -446,6 +461,7 @@ fn live_options(
         mapping,
         knowledge,
         wait_reports,
+        openings,
         counted_by: counts,
         shares: args.shares.into(),
         levels: if args.policy.gives_weights { levels() } else { Levels::new() },

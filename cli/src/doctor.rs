@@ -128,6 +128,7 @@ fn of_program(args: &DoctorArgs) -> anyhow::Result<End> {
             Prepared::for_command(
                 &args.command,
                 before.as_deref(),
+                false,
                 args.probe.is_none(),
                 &mut notes,
             )

@@ -16,7 +16,7 @@ pub(crate) use mapping::{AlphaArg, MapArgs, TopologyArgs};
 use std::ffi::OsString;
 use std::path::PathBuf;
 pub(crate) use values::{
-    DomainArg, MapByArg, PeriodArg, ProbeArg, ProgressArg, SharesArg, SourceArg,
+    CooperateArg, DomainArg, MapByArg, PeriodArg, ProbeArg, ProgressArg, SharesArg, SourceArg,
 };
 use values::{cpu_list, percent, period, policy, policy_help, positive, simulated_policy};
 
@@ -176,6 +176,9 @@ pub(crate) struct RunArgs {
     /// spinning does not count as progress
     #[arg(long, value_enum, default_value = "off")]
     pub(crate) probe: ProbeArg,
+    /// Let threads that wait for each other hand their CPUs over
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(crate) cooperate: CooperateArg,
     /// With --probe on and --policy nuco: the compiler of the program's MPI, which builds what counts its
     /// messages when that is needed first [default: the mpicc of the MPI that program and launcher belong to]
     #[arg(long, value_name = "MPICC", requires = "probe",

@@ -10,6 +10,7 @@ use evenly_linux::machine::{ReadWaitReports, ReportedWait};
 use evenly_linux::proc::read_all;
 use evenly_linux::supervise::Threads;
 use evenly_model::{Pid, Tid};
+use evenly_phases::Openings;
 use evenly_probe::late::Late;
 use evenly_probe::load::{Unseen, library, preload};
 use evenly_probe::waiting::{self, Activity, Mapping, Observed, Peer, Reader, VARIABLE};
@@ -156,6 +157,7 @@ impl Prepared {
     pub(crate) fn for_command(
         command: &[OsString],
         before: Option<&OsStr>,
+        cooperate: bool,
         quiet: bool,
         notes: &mut Vec<String>,
     ) -> Option<(Self, Vec<(OsString, OsString)>)> {
@@ -175,7 +177,7 @@ impl Prepared {
         if unseen.iter().any(|(_, why)| why.harms()) {
             return None;
         }
-        match Self::new(command, before) {
+        match Self::new(command, before, cooperate) {
             Ok(found) => Some(found),
             Err(e) => {
                 say(format!("'{program}' runs without the probe: {}", evenly_errors::said(&e)));
@@ -187,6 +189,7 @@ impl Prepared {
     fn new(
         command: &[OsString],
         before: Option<&OsStr>,
+        cooperate: bool,
     ) -> anyhow::Result<(Self, Vec<(OsString, OsString)>)> {
         let dir = cache_dir("probe").ok_or_else(|| {
             anyhow::anyhow!(
@@ -196,6 +199,7 @@ impl Prepared {
         let file = library(command, &dir)?;
         let value = preload(&file, before)?;
         let mapping = Mapping::new()?;
+        mapping.set_cooperative(cooperate)?;
         let (threads, seen) = (HashMap::new(), Vec::new());
         let reader = mapping.reader()?;
         let state = Arc::new(Mutex::new(State { reader, seen, threads, left_out: 0 }));
@@ -221,6 +225,11 @@ impl Watch {
     pub(crate) fn wait_reports(&self) -> OpenWaitReports {
         let mapping = self.mapping.clone();
         Box::new(move || Some(read_wait_reports(mapping.reader().ok()?)))
+    }
+
+    /// The barriers of the program; None where they cannot be read.
+    pub(crate) fn openings(&self) -> Option<Arc<dyn Openings>> {
+        Some(Arc::new(self.mapping.openings().ok()?))
     }
 
     /// Whether a program used MPI although its command names no launcher: waits in MPI are then unknown.

@@ -203,6 +203,7 @@ fn watch(
         wait_reports: crate::probe::wait_reports_of_running(pid).map(|_| {
             Box::new(move || crate::probe::wait_reports_of_running(pid)) as OpenWaitReports
         }),
+        openings: None,
         counted_by: None,
         shares: evenly_linux::share::Choice::Auto,
         levels: Vec::new(),

@@ -16,6 +16,7 @@ pub(crate) const STATIC: PolicyInfo = PolicyInfo {
     gives_weights: false,
     make: || Box::new(Static::default()),
     decentral: None,
+    in_phases: false,
 };
 
 pub(crate) const OBSERVE: PolicyInfo = PolicyInfo {
@@ -28,6 +29,7 @@ pub(crate) const OBSERVE: PolicyInfo = PolicyInfo {
     gives_weights: false,
     make: || Box::new(Observe),
     decentral: None,
+    in_phases: false,
 };
 
 /// Changes nothing.

@@ -71,6 +71,7 @@ pub(crate) const JUGGLE: PolicyInfo = PolicyInfo {
     gives_weights: false,
     make: || Box::new(Juggle::new(Margins::default())),
     decentral: None,
+    in_phases: false,
 };
 
 pub(crate) const HYBRID: PolicyInfo = PolicyInfo {

@@ -21,6 +21,7 @@ mod aside;
 mod fixed;
 pub mod hpc;
 mod juggle;
+mod phase;
 mod reactive;
 pub mod secretary;
 pub mod speed;
@@ -81,6 +82,9 @@ pub struct PolicyInfo {
     /// Whether each CPU has a balancer of its own, without a cycle that all have in common, and then
     /// how it searches. What `make` makes is then for recordings.
     pub decentral: Option<stopping::CutOff>,
+    /// Whether threads are moved between points as well, at moments within their phases, as the probe reports them. What
+    /// `make` makes only spreads.
+    pub in_phases: bool,
 }
 
 impl PolicyInfo {
@@ -104,6 +108,7 @@ pub const POLICIES: &[PolicyInfo] = &[
     secretary::SECRETARY,
     secretary::SECRETARY_GAUSSIAN,
     reactive::REACTIVE,
+    phase::PHASE,
     hpc::live::AUTO,
     hpc::live::UNIFORM,
     hpc::live::ADAPTIVE,

@@ -31,6 +31,7 @@ pub(crate) const REACTIVE: PolicyInfo = PolicyInfo {
     gives_weights: false,
     make: || Box::new(Reactive::default()),
     decentral: None,
+    in_phases: false,
 };
 
 /// The policy. It keeps its work space from point to point.

@@ -54,6 +54,7 @@ pub(crate) const SECRETARY: PolicyInfo = PolicyInfo {
     gives_weights: false,
     make: || Box::new(Secretary::new(CutOff::Uniform)),
     decentral: Some(CutOff::Uniform),
+    in_phases: false,
 };
 
 pub(crate) const SECRETARY_GAUSSIAN: PolicyInfo = PolicyInfo {
@@ -61,6 +62,7 @@ pub(crate) const SECRETARY_GAUSSIAN: PolicyInfo = PolicyInfo {
     about: "secretary that lets as many pass as is best where speeds are Gaussian",
     make: || Box::new(Secretary::new(CutOff::Gaussian)),
     decentral: Some(CutOff::Gaussian),
+    in_phases: false,
     ..SECRETARY
 };
 

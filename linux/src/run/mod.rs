@@ -3,6 +3,7 @@
 pub(crate) mod control;
 pub mod live;
 pub mod mapping;
+pub(crate) mod phases;
 pub mod supervise;
 pub mod tuning;
 pub mod witness;

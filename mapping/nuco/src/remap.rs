@@ -65,6 +65,7 @@ pub const NUCO: PolicyInfo = PolicyInfo {
     gives_weights: false,
     make: || Box::new(Remap::default()),
     decentral: None,
+    in_phases: false,
 };
 
 /// What a plan must save, of the makespan that the present placement has.

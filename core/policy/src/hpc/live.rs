@@ -106,6 +106,7 @@ const fn info(
         gives_weights: true,
         make,
         decentral: None,
+        in_phases: false,
     }
 }
 

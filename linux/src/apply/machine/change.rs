@@ -7,6 +7,7 @@
 use super::LinuxMachine;
 use super::registration::whole_mask;
 use crate::affinity;
+use crate::clock::now;
 use crate::proc::status_number;
 use crate::share::ShareError;
 use evenly_engine::{Actuator, ApplyError, MemoryMoved, Wanted};
@@ -76,9 +77,16 @@ impl LinuxMachine {
     /// [`LinuxMachine::check`] before a thread is narrowed: one that has become a real-time thread
     /// gets its mask back.
     fn check_before_narrowing(&mut self, id: ThreadId) -> Result<(), ApplyError> {
+        let time = now();
+        if self.managed.get(&id).is_some_and(|m| time - m.fair_at < self.looks_again) {
+            return self.check(id);
+        }
         // The mask is read last, so that hardly any time is left in which the program can set it.
         let is_raised = self.shares.as_ref().is_some_and(|s| s.raises(id));
         if self.stat(id).ok_or(ApplyError::Gone)?.is_fair() || is_raised {
+            if let Some(m) = self.managed.get_mut(&id) {
+                m.fair_at = time;
+            }
             return self.check(id);
         }
         self.restore(id);

@@ -5,7 +5,7 @@
 
 use crate::journal::Slot;
 use crate::restore::is_left_of;
-use evenly_model::{CpuSet, Pid};
+use evenly_model::{CpuSet, Nanos, Pid};
 
 /// A thread whose masks we may change.
 pub(super) struct Managed {
@@ -17,6 +17,8 @@ pub(super) struct Managed {
     pub(super) slot: Slot,
     /// How often the cpuset had changed when `set` was set.
     pub(super) cpuset_changes: u64,
+    /// When it was last seen to be no real-time thread.
+    pub(super) fair_at: Nanos,
     /// A mask that was found once and could not be explained.
     pub(super) suspect: Option<CpuSet>,
     /// The program has chosen its mask.
@@ -68,6 +70,7 @@ mod tests {
             set: cpus(set),
             slot: journal.register(id, Pid(1), &cpus(original)).unwrap(),
             cpuset_changes: 0,
+            fair_at: Nanos::ZERO,
             suspect: None,
             left_alone: false,
             noted: CpuSet::new(),

@@ -94,6 +94,8 @@ pub struct LinuxMachine {
     next_stat: usize,
     most_files: usize,
     resolution: Nanos,
+    /// For how long a thread is taken to be no real-time thread, after it was seen to be none.
+    looks_again: Nanos,
     mover: Mover,
 }
 
@@ -124,10 +126,19 @@ impl LinuxMachine {
             next_stat: 0,
             most_files,
             resolution: slice().tick,
+            looks_again: Nanos::ZERO,
             mover: Mover::default(),
         };
         machine.read_cpuset();
         machine
+    }
+
+    /// For threads that are moved a thousand times a second: whether one has become a real-time thread is looked at ten times
+    /// a second.
+    #[must_use]
+    pub fn moving_often(mut self, often: bool) -> Self {
+        self.looks_again = if often { Nanos::from_millis(100) } else { Nanos::ZERO };
+        self
     }
 
     /// With these counters, by which progress is measured from now on.

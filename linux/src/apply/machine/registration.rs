@@ -9,7 +9,7 @@ use crate::affinity;
 use crate::proc::{status_field, status_number};
 use crate::restore::is_left_of;
 use evenly_engine::{Actuator, ApplyError};
-use evenly_model::{CpuSet, Pid, ThreadId, Tid};
+use evenly_model::{CpuSet, Nanos, Pid, ThreadId, Tid};
 use smallvec::SmallVec;
 use std::sync::atomic::Ordering;
 
@@ -140,6 +140,7 @@ impl LinuxMachine {
                 original,
                 slot,
                 cpuset_changes: self.cpuset_changes,
+                fair_at: Nanos::ZERO,
                 suspect: None,
                 left_alone: false,
             };

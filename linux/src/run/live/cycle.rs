@@ -8,6 +8,7 @@ use super::coordinator::Coordinator;
 use super::domain::Domain;
 use crate::clock::{now, thread_cpu_time};
 use crate::control::Control;
+use crate::phases::Helper;
 use crate::workers::{Workers, lock};
 use std::thread::{Scope, ScopedJoinHandle};
 
@@ -15,6 +16,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 pub(super) fn run_domains(
     domains: Vec<Domain>,
     workers: Option<Workers>,
+    helpers: Vec<Helper>,
     coordinator: &mut Coordinator,
     control: &Control,
 ) -> Result<Vec<Domain>, LiveError> {
@@ -30,6 +32,10 @@ pub(super) fn run_domains(
         for (i, worker) in workers.into_iter().flat_map(Workers::each).enumerate() {
             let name = format!("worker-{i}");
             at_work.push(spawn(scope, name, control, move || worker.run(control))?);
+        }
+        for helper in helpers {
+            let name = format!("phases-{}", helper.cpu);
+            at_work.push(spawn(scope, name, control, move || helper.run(control))?);
         }
         let mut done = Vec::new();
         if let Some(mut domain) = first {
@@ -129,7 +135,7 @@ mod tests {
         why(&mut set_up.coordinator, &control);
         let SetUp { domains, workers: none, mut coordinator, .. } = set_up;
         let ended = within_a_minute(&control, || {
-            run_domains(domains, none, &mut coordinator, &control).unwrap()
+            run_domains(domains, none, Vec::new(), &mut coordinator, &control).unwrap()
         });
         assert_eq!(ended.iter().map(|d| d.balancer.domain().0).collect::<Vec<_>>(), [0, 1]);
         assert!(workers.iter().all(|w| w.mask() == s.whole));

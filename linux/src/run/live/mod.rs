@@ -158,8 +158,9 @@ impl Live {
         if self.is_hidden() {
             return Err(LiveError::Invisible(self.root));
         }
-        let SetUp { domains, workers, mut coordinator, facts } = self.set_up(&mut observers)?;
-        let domains = run_domains(domains, workers, &mut coordinator, control)?;
+        let SetUp { domains, workers, helpers, mut coordinator, facts } =
+            self.set_up(&mut observers)?;
+        let domains = run_domains(domains, workers, helpers, &mut coordinator, control)?;
         match coordinator.unguarded.take() {
             Some(why) => Err(why),
             None => Ok(self.report(&domains, coordinator, facts, now())),

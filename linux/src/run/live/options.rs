@@ -9,6 +9,7 @@ use crate::share::Choice;
 use crate::tuning::Tuning;
 use evenly_engine::{Eligible, GuardOptions, Period};
 use evenly_model::{CpuSet, Knowledge};
+use evenly_phases::Openings;
 use evenly_policy::PolicyInfo;
 use evenly_policy::hpc::{Levels, Parameters};
 use std::sync::Arc;
@@ -74,6 +75,8 @@ pub struct LiveOptions {
     /// Makes the reader of what threads report of their waiting, once for each domain; None where they
     /// report nothing.
     pub wait_reports: Option<Box<dyn Fn() -> Option<ReadWaitReports> + Send>>,
+    /// The barriers of the program, for a policy that moves threads within phases; None where they are not known.
+    pub openings: Option<Arc<dyn Openings>>,
     /// Reads what the ranks of the program count of their computing and their messages; None where they do
     /// not. For the first domain, which for a policy that places threads by load is the only one.
     pub counted_by: Option<RankCounts>,

@@ -16,6 +16,7 @@ use crate::counters::{Counted, Counters, several_kinds_of_cpus};
 use crate::journal::Process;
 use crate::limits::{DomainKind, slice};
 use crate::machine::{LinuxMachine, Source};
+use crate::phases::Helper;
 use crate::proc::{Proc, parse_schedstat, read_all};
 use crate::scan::Scanner;
 use crate::share::Shares;
@@ -27,6 +28,7 @@ use evenly_engine::{
     Tracker, TrackerOptions,
 };
 use evenly_model::{CpuSet, DomainId, Environment, Nanos};
+use evenly_phases::{Openings, Phases};
 use std::sync::{Arc, Mutex};
 
 /// The part of the overhead budget that scanning may use.
@@ -39,6 +41,8 @@ pub(super) struct SetUp {
     pub(super) domains: Vec<Domain>,
     /// The balancers of CPUs, where there are such.
     pub(super) workers: Option<Workers>,
+    /// Those that move threads within phases, where there are such.
+    pub(super) helpers: Vec<Helper>,
     pub(super) coordinator: Coordinator,
     pub(super) facts: Facts,
 }
@@ -84,6 +88,11 @@ impl Live {
         }
         let own = || read_all(&Proc::default().process_file(Process::own().pid, "schedstat"));
         source(self.options.source, own().is_ok_and(|t| parse_schedstat(&t).is_some()))
+    }
+
+    /// The barriers of the program, where the policy asks for them.
+    fn openings(&self) -> Option<Arc<dyn Openings>> {
+        self.options.openings.clone().filter(|_| self.options.policy.in_phases)
     }
 
     /// Whether the CPUs are of unequal speed, as far as the system shows it.
@@ -140,17 +149,24 @@ impl Live {
         let decentral = self.options.policy.decentral;
         // What are domains elsewhere are the nodes of one.
         let nodes = if decentral.is_some() { sets.clone() } else { Vec::new() };
-        if decentral.is_some() || self.options.policy.places_load {
+        // Teams meet across domains.
+        if decentral.is_some() || self.options.policy.places_load || self.openings().is_some() {
             // Those that are not there yet are in it, of no node.
             sets = vec![sets.iter().fold(std::mem::take(&mut homeless), |all, d| all.or(d))];
         }
-        let threads =
-            if decentral.is_some() { 1 + Workers::number(usable.len()) } else { sets.len() };
+        let threads = if decentral.is_some() {
+            1 + Workers::number(usable.len())
+        } else if self.openings().is_some() {
+            1 + usable.len()
+        } else {
+            sets.len()
+        };
         let began = now();
         // Half of the descriptors for the coordinator, half for the balancers.
         let files_each = self.most_files / 2 / threads.max(1);
         let cpus_differ = self.options.progress == ProgressKind::Auto && self.cpus_differ(&usable);
         let mut workers = None;
+        let mut helpers = Vec::new();
         let mut notes = Vec::new();
         let mut source_name = None;
         let together = Arc::new(Together::default());
@@ -165,6 +181,7 @@ impl Live {
             let machine =
                 LinuxMachine::new(self.root, self.masks.clone(), source, files)
                     .counting(counters)
+                    .moving_often(self.options.policy.in_phases)
                     .with_wait_reports(self.options.wait_reports.as_ref().and_then(|make| make()))
                     .counted_by(self.options.counted_by.take())
                     .sharing(self.options.policy.gives_weights.then(|| {
@@ -213,6 +230,15 @@ impl Live {
                 let board = all.board.clone();
                 workers = Some(Workers::new(all, usable.len(), machine.clone(), eyes)?);
                 (caretaker, Some(board))
+            } else if let Some(openings) = self.openings() {
+                let (caretaker, phases) = Phases::with_caretaker(options, openings, began);
+                for cpu in usable.iter().filter(|_| i == 0) {
+                    let source = self.source()?;
+                    let eyes = LinuxMachine::new(self.root, self.masks.clone(), source, files_each);
+                    let (phases, hands) = (phases.clone(), machine.clone());
+                    helpers.push(Helper { cpu, phases, eyes, hands });
+                }
+                (caretaker, None)
             } else {
                 (Balancer::new(options, began), None)
             };
@@ -288,7 +314,7 @@ impl Live {
         };
         let period = domains.first().map(|d| d.period.wanted()).unwrap_or_default();
         let facts = Facts { usable, source: source_name, period };
-        Ok(SetUp { domains, workers, coordinator, facts })
+        Ok(SetUp { domains, workers, helpers, coordinator, facts })
     }
 }
 

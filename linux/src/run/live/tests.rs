@@ -96,6 +96,7 @@ pub(super) fn scene() -> Option<Scene> {
         mapping: None,
         knowledge: None,
         wait_reports: None,
+        openings: None,
         counted_by: None,
         shares: Choice::Auto,
         levels: Vec::new(),

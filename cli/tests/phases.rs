@@ -1,0 +1,109 @@
+//! `--policy phase` on a real OpenMP program: threads move within its phases, its answers stay, and whatever
+//! happens to evenly in the middle of a phase, the program runs on with the masks that it had.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::*;
+use evenly_model::{CpuSet, Pid};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+/// A program of three threads with phases of about a millisecond.
+fn program(runtime: &str, phases: &str) -> Vec<String> {
+    let name = workload(&format!("omp_spmd-{runtime}"));
+    [&name, "--threads", "3", "--iters", "400000", "--phases", phases].map(str::to_owned).into()
+}
+
+fn words(command: &[String]) -> Vec<&str> {
+    command.iter().map(String::as_str).collect()
+}
+
+/// Waits until each thread of the process was seen on both CPUs, and never on any other.
+fn wait_until_threads_turn(pid: Pid, whole: &CpuSet) {
+    let mut seen: BTreeMap<i32, BTreeSet<String>> = BTreeMap::new();
+    wait_until("each thread to be put on both CPUs", || {
+        for (tid, mask) in masks(pid) {
+            assert!(mask.is_subset(whole), "thread {tid} may use {mask} of {whole}");
+            if mask.len() == 1 {
+                seen.entry(tid).or_default().insert(mask.to_string());
+            }
+        }
+        seen.len() == 3 && seen.values().all(|cpus| cpus.len() == 2)
+    });
+}
+
+fn moves_within_phases(runtime: &str) {
+    let Some(whole) = whole() else { return };
+    let command = program(runtime, "1500");
+    let (first, rest) = command.split_first().unwrap();
+    let plain = Command::new(first).args(rest).output().unwrap();
+    let checksum = |stdout: &str| -> Value {
+        serde_json::from_str::<Value>(stdout).unwrap()["checksum"].clone()
+    };
+    let state = State::new();
+    let mut evenly = state.run("phase", 3, &words(&command));
+    let pid = evenly.program();
+    wait_until_threads_turn(pid, &whole);
+    assert_eq!(evenly.wait().code(), Some(0), "{}", evenly.stderr());
+    let plain = String::from_utf8(plain.stdout).unwrap();
+    assert_eq!(checksum(&evenly.stdout()), checksum(&plain));
+    evenly.report_of_moves();
+}
+
+#[test]
+fn threads_of_libgomp_move_within_phases() {
+    moves_within_phases("gomp");
+}
+
+#[test]
+fn threads_of_libomp_move_within_phases() {
+    if evenly_testing::is_built(workload("omp_spmd-omp")) {
+        moves_within_phases("omp");
+    }
+}
+
+/// Threads turn; then `disturb` does something to evenly, after which all masks are whole and the program goes on.
+fn is_harmless(disturb: impl FnOnce(&Evenly)) {
+    let Some(whole) = whole() else { return };
+    let state = State::new();
+    let command = program("gomp", "10000000");
+    let evenly = state.run("phase", 3, &words(&command));
+    let pid = evenly.program();
+    wait_until_threads_turn(pid, &whole);
+    disturb(&evenly);
+    wait_until_restored(pid, &whole);
+    // Phases go on without evenly.
+    let ran = || masks(pid).len();
+    assert_eq!(ran(), 3);
+    let cpu_time = || evenly_linux::proc::Proc::default().process_stat(pid).map(|s| s.state);
+    assert!(cpu_time().is_some_and(|state| state != b'Z'));
+    signal(pid, Signal::KILL);
+}
+
+#[test]
+fn masks_are_given_back_when_evenly_is_killed_in_mid_phase() {
+    is_harmless(|evenly| evenly.kill(Signal::KILL));
+}
+
+#[test]
+fn masks_are_given_back_when_evenly_is_stopped_in_mid_phase() {
+    is_harmless(|evenly| evenly.kill(Signal::STOP));
+}
+
+/// Would catch: moves where CPUs have the same to do.
+#[test]
+fn threads_that_divide_evenly_are_not_moved_within_phases() {
+    let Some(_whole) = whole() else { return };
+    let state = State::new();
+    let name = workload("omp_spmd-gomp");
+    let command = [name.as_str(), "--threads", "2", "--iters", "400000", "--phases", "800"];
+    let mut evenly = state.run("phase", 2, &command);
+    assert_eq!(evenly.wait().code(), Some(0), "{}", evenly.stderr());
+    let report = evenly.report();
+    // The first distribution may move each once.
+    let moves = report["domains"][0]["migrations"].as_u64().unwrap();
+    assert!(moves <= 2, "{report:#}");
+}

@@ -1,0 +1,116 @@
+//! The helpers that move threads within phases: for each CPU of a domain a thread that sleeps until a barrier opens
+//! and its CPU has too much to do, and then until one of its threads is to move.
+//!
+//! A helper runs on its CPU. When it wakes there no thread of the program runs, so that the kernel has just booked what
+//! each has run, to the nanosecond; from another CPU a reading may be a tick old. It asks for a short slice, which lets it in
+//! before threads that compute, and for no slack of its timers. None of this needs a privilege.
+//!
+//! Invariant: masks are changed through the machine that has the records in the journal; a helper that finds the caretaker at
+//! its point waits for it, and looks again whether the phase goes on.
+
+use crate::affinity;
+use crate::clock::{now, thread_cpu_time};
+use crate::control::Control;
+use crate::machine::LinuxMachine;
+use crate::sched;
+use crate::workers::lock;
+use evenly_engine::{Reading, Sensors};
+use evenly_model::{CpuId, CpuSet, Nanos, ThreadId, Tid};
+use evenly_phases::timetable::{Left, Step};
+use evenly_phases::{Opening, Phases};
+use rustix::io::Errno;
+use rustix::thread::{ClockId, clock_nanosleep_absolute, gettid, set_current_timer_slack};
+use rustix::time::Timespec;
+use std::num::NonZeroU64;
+use std::sync::{Arc, Mutex};
+
+/// How much earlier than it wants to be awake a helper lets itself be woken.
+const WAKING: Nanos = Nanos::from_micros(3);
+/// For how long a helper sleeps at least: each look lets the kernel choose anew who runs.
+const LEAST: Nanos = Nanos::from_micros(10);
+/// A helper looks at its CPU at most so often in a phase.
+const LOOKS: usize = 24;
+/// For how long a helper asks to run at a stretch: the least that the kernel grants.
+const SLICE: Nanos = Nanos::from_micros(100);
+
+/// The helper of one CPU.
+pub(crate) struct Helper {
+    pub(crate) cpu: CpuId,
+    pub(crate) phases: Arc<Phases>,
+    /// What it reads threads through.
+    pub(crate) eyes: LinuxMachine,
+    /// What masks are changed through.
+    pub(crate) hands: Arc<Mutex<LinuxMachine>>,
+}
+
+impl Helper {
+    /// Until the end.
+    pub(crate) fn run(mut self, control: &Control) {
+        settle(self.cpu);
+        let mut seen = Opening::default();
+        while !control.sleep_until(now(), || false) {
+            let Some(opening) = self.phases.openings().wait(self.cpu, seen) else { continue };
+            seen = opening;
+            let cpu = thread_cpu_time();
+            self.serve(opening);
+            self.phases.took(thread_cpu_time() - cpu);
+        }
+    }
+
+    /// From the opening of a barrier until nothing is left to do about this CPU.
+    fn serve(&mut self, opening: Opening) {
+        let Some((index, mut here)) = self.phases.begins(self.cpu, opening) else { return };
+        for look in 0..LOOKS {
+            // At first nothing is done, and nothing need be read.
+            if look > 0 {
+                self.look(&mut here);
+            }
+            let time = now();
+            match self.phases.next(index, time, &here) {
+                Step::Rest => return,
+                Step::Sleep(until) => sleep_until((until - WAKING).max(time + LEAST)),
+                Step::Move(thread, to) => {
+                    let left = here.iter().position(|l| l.thread == thread).map(|i| here.remove(i));
+                    let mut hands = lock(&self.hands);
+                    if let Some(left) = left
+                        && self.phases.openings().last() == opening
+                    {
+                        self.phases.carry_out(&mut *hands, left, (index, to), now());
+                    }
+                }
+            }
+            if self.phases.openings().last() != opening {
+                return;
+            }
+        }
+    }
+
+    fn look(&mut self, here: &mut Vec<Left<ThreadId>>) {
+        here.retain_mut(|left| match self.eyes.read_one(left.thread) {
+            Reading::Times(times) => {
+                left.work = self.phases.left(left.thread, times.ran);
+                true
+            }
+            _ => false,
+        });
+    }
+}
+
+fn sleep_until(time: Nanos) {
+    let at = Timespec {
+        tv_sec: (time.0 / 1_000_000_000) as i64,
+        tv_nsec: (time.0 % 1_000_000_000) as i64,
+    };
+    while clock_nanosleep_absolute(ClockId::Monotonic, &at) == Err(Errno::INTR) {}
+}
+
+/// Puts this thread on its CPU, ready to wake in time. What cannot be had makes it later.
+fn settle(cpu: CpuId) {
+    let own = Tid(gettid().as_raw_nonzero().get());
+    // A CPU that is gone by now has no helper that works.
+    let _ = affinity::set(own, &CpuSet::single(cpu));
+    let _ = set_current_timer_slack(NonZeroU64::new(1));
+    if let Ok(found) = sched::get(own) {
+        let _ = sched::set(own, &sched::Scheduling { slice: SLICE, ..found });
+    }
+}
