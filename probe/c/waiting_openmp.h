@@ -60,15 +60,10 @@ static void take_part(line_t *line, uint16_t team, uint32_t region)
 	end_write(line);
 }
 
-/* The teams with barriers of their own, by the numbers of their lines. */
-static _Atomic(struct evenly_team *) teams[EVENLY_LINES];
-
-/* The barriers of the region that this thread begins, where threads wait cooperatively; so many members at most. They
- * are found by the team's line. */
-static struct evenly_team *barriers_of(const line_t *line, uint32_t members)
+/* The barriers of the region that this thread begins, where threads wait cooperatively; so many members at most. */
+static struct evenly_team *barriers_of(line_t *line, uint32_t members)
 {
 	struct evenly_team *team = here.own_teams[here.depth - 1];
-	uint32_t number = number_of(line);
 	if (!GET(header->cooperate))
 		return NULL;
 	if (!team || team->room < members) {
@@ -78,9 +73,9 @@ static struct evenly_team *barriers_of(const line_t *line, uint32_t members)
 	}
 	if (team) {
 		renew(team);
-		SET(team->line, number);
+		SET(team->line, number_of(line));
+		team->of = line;
 	}
-	SET(teams[number - 1], team);
 	return team;
 }
 
@@ -379,15 +374,26 @@ static void on_parallel_begin(union ompt_data *task, const void *frame, union om
 {
 	(void)task, (void)frame, (void)flags, (void)code;
 	line_t *team = begin_region();
-	parallel->ptr = team;
-	if (team)
-		barriers_of(team, wanted);
+	struct evenly_team *barriers = team ? barriers_of(team, wanted) : NULL;
+	/* Its line, or its barriers plus 1: not by the number of the line, which is read from the mapping. */
+	parallel->ptr = barriers ? (char *)barriers + 1 : (void *)team;
+}
+
+static struct evenly_team *barriers_in(const union ompt_data *parallel)
+{
+	return parallel && parallel->value & 1 ? (struct evenly_team *)(parallel->value - 1) : NULL;
+}
+
+static line_t *team_in(const union ompt_data *parallel)
+{
+	struct evenly_team *barriers = barriers_in(parallel);
+	return barriers ? barriers->of : parallel ? parallel->ptr : NULL;
 }
 
 static void on_parallel_end(union ompt_data *parallel, union ompt_data *task, int flags, const void *code)
 {
 	(void)task, (void)flags, (void)code;
-	end_region(parallel->ptr);
+	end_region(team_in(parallel));
 }
 
 static void on_implicit_task(int end, union ompt_data *parallel, union ompt_data *task, unsigned of,
@@ -398,7 +404,7 @@ static void on_implicit_task(int end, union ompt_data *parallel, union ompt_data
 		return;
 	unsigned size = sizeof here.parts / sizeof *here.parts;
 	if (end == SCOPE_BEGIN) {
-		line_t *team = parallel ? parallel->ptr : NULL;
+		line_t *team = team_in(parallel);
 		if (!team || here.part >= size)
 			return;
 		here.parts[here.part].place = here.place;
@@ -407,7 +413,7 @@ static void on_implicit_task(int end, union ompt_data *parallel, union ompt_data
 		task->value = TASK_IN_PART;
 		here.by_runtime = false;
 		take_part(line, number_of(team), GET(team->region));
-		joins(line, GET(teams[number_of(team) - 1]), index, of);
+		joins(line, barriers_in(parallel), index, of);
 	} else if (task && task->value & TASK_IN_PART && here.part) {
 		here.part--;
 		here.place = here.parts[here.part].place;

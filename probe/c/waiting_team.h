@@ -41,7 +41,8 @@ struct evenly_team {
 	_Atomic uint32_t numbers;  /* members that have a number */
 	uint32_t room;             /* members at most */
 	uint32_t unanswered;       /* openings since one woke a helper of evenly */
-	char second[36];
+	line_t *of;                /* the team's line */
+	char second[24];
 	struct member members[];
 };
 _Static_assert(sizeof(struct evenly_team) == 128, "what all wait on and what all change are cache lines");
@@ -50,6 +51,7 @@ _Static_assert(sizeof(struct evenly_team) == 128, "what all wait on and what all
  * when the other turns out to have been elsewhere, so that sleeping was in vain (section 2.5.3). */
 #define SHORTEST_PATIENCE 400
 #define LONGEST_PATIENCE 51200
+/* ns after which it sleeps whoever needs its CPU. */
 #define PATIENCE_ANYWHERE 1000000
 /* ns after which a member that sleeps looks whether it still should, if it is not woken. */
 #define SLEEP_NS 20000000
@@ -94,8 +96,8 @@ static inline uint32_t home(uint32_t line)
 }
 
 /* A member that has not reached the barrier and needs the CPU on which this one has spun for so long: it was put there,
- * or was there when it last arrived. After some time one that may run anywhere: the kernel can take it to this CPU, should it lack
- * one. NULL where there is none. */
+ * or was there when it last arrived. After some time any: the kernel can take it to this CPU, should it lack one, and
+ * where evenly was killed it may be elsewhere than it was put. NULL where there is none. */
 static const struct member *who_needs(const struct evenly_team *team, uint32_t barrier, uint32_t cpu, uint64_t spun)
 {
 	uint32_t members = GET(team->numbers);
@@ -108,7 +110,7 @@ static const struct member *who_needs(const struct evenly_team *team, uint32_t b
 		uint32_t put = home(GET(other->line));
 		if ((put ? put - 1 : GET(other->cpu)) == cpu)
 			return other;
-		if (!put && spun > PATIENCE_ANYWHERE)
+		if (spun > PATIENCE_ANYWHERE)
 			anywhere = other;
 	}
 	return anywhere;

@@ -199,7 +199,7 @@ fn what_is_no_mapping() {
     reader.read(Nanos(0), &mut out).unwrap();
     assert_eq!((out.len(), reader.counts()), (0, Counts::default()));
     mapping.file.write_all_at(&1u32.to_ne_bytes(), header::VERSION as u64).unwrap();
-    assert!(said(&mapping.path()).ends_with("its version is 1, not 2"));
+    assert!(said(&mapping.path()).ends_with("its version is 1, not 3"));
     // A program that writes nonsense.
     mapping.file.write_all_at(&u32::MAX.to_ne_bytes(), header::HIGH as u64).unwrap();
     reader.read(Nanos(0), &mut out).unwrap();
