@@ -10,7 +10,7 @@ fn ten_thousand_threads_a_thousand_of_them_new_each_second() {
     let churn = workload("churn");
     let (output, report) = tool.json(
         "--no-guard",
-        &[&churn, "--threads", "10000", "--rate", "1000", "--workers", "3", "--duration-s", "12"],
+        &[&churn, "--threads", "10000", "--rate", "1000", "--workers", "3", "--duration-s", "20"],
     );
     let said = stderr(&output);
     if said.contains("cannot create thread") {
@@ -20,7 +20,7 @@ fn ten_thousand_threads_a_thousand_of_them_new_each_second() {
     let made: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     // Those that are due are made up for, so that it takes a machine that is some ten times too slow
     // to fall behind by half.
-    assert!(made["refused"] == 0 && made["created"].as_u64() >= Some(6_000), "{made}");
+    assert!(made["refused"] == 0 && made["created"].as_u64() >= Some(10_000), "{made}");
     println!("{} threads a second", made["created_per_s"]);
     let part = report["overhead_s"].as_f64().unwrap() / report["seconds"].as_f64().unwrap();
     println!("overhead {:.3} % of one CPU", 100.0 * part);
@@ -30,7 +30,7 @@ fn ten_thousand_threads_a_thousand_of_them_new_each_second() {
     assert!(part <= allowed, "{part} of {allowed}\n{report:#}");
     // How soon all are found, and the three among them that compute, depends on what a scan costs
     // here and now; but it did look at thousands.
-    println!("balanced for {} s, {} threads seen", report["balanced_s"], report["all_threads"]);
+    println!("balanced for {} s", report["balanced_s"]);
     assert!(report["all_threads"].as_u64() >= Some(2_000), "{}", report["all_threads"]);
 }
 
