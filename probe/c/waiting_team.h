@@ -17,16 +17,19 @@
 
 #include <linux/futex.h>
 
+/* Barriers of a program that are kept apart, by their addresses: phases that begin at one are alike. */
+#define SITES 9
+
 /* What a member of a team writes, on a cache line of its own. */
 struct member {
 	_Atomic uint32_t arrived; /* the barrier that it has reached last, by its number */
 	_Atomic uint32_t cpu;     /* where it was when it arrived */
 	_Atomic uint32_t line;    /* the number of its line; 0: none */
-	uint32_t patience;        /* ns for which it spins although its CPU is needed */
+	uint32_t doublings;       /* of the time for which it spins although its CPU is needed */
 	/* Where phases are measured. */
 	uint64_t began;           /* CPU time of the thread when its last barrier had opened, ns; 0: not known */
 	uint32_t site;            /* which barrier of the program that was */
-	uint32_t usual[9];        /* ns of CPU time that phases took that began at each */
+	uint32_t usual[SITES];    /* ns of CPU time that phases took that began at each */
 };
 _Static_assert(sizeof(struct member) == 64, "a member is a cache line");
 
@@ -48,17 +51,15 @@ struct evenly_team {
 _Static_assert(sizeof(struct evenly_team) == 128, "what all wait on and what all change are cache lines");
 
 /* ns for which a thread spins whose CPU another needs: two round trips of a cache line, about, to begin with. Doubled
- * when the other turns out to have been elsewhere, so that sleeping was in vain (section 2.5.3). */
-#define SHORTEST_PATIENCE 400
-#define LONGEST_PATIENCE 51200
+ * when the other turns out to have been elsewhere, so that sleeping was in vain (section 2.5.3), at most so often. */
+#define PATIENCE 400
+#define DOUBLINGS 7
 /* ns after which it sleeps whoever needs its CPU. */
 #define PATIENCE_ANYWHERE 1000000
 /* ns after which a member that sleeps looks whether it still should, if it is not woken. */
 #define SLEEP_NS 20000000
 /* Turns of spinning between two looks at the clock and at the others. */
 #define TURNS 16
-/* Barriers of a program that are kept apart, by their addresses: phases that begin at one are alike. */
-#define SITES 9
 /* Openings that wake nobody until evenly is taken to be gone. */
 #define UNANSWERED 1000
 
@@ -214,14 +215,14 @@ static COLD bool waits(struct evenly_team *team, struct member *self, uint32_t b
 			began = t;
 		uint32_t cpu = (uint32_t)sched_getcpu();
 		const struct member *other = who_needs(team, barrier, cpu, t - began);
-		if (!other || t - began < self->patience)
+		if (!other || t - began < (uint64_t)PATIENCE << self->doublings)
 			continue;
 		sleeps(team, barrier);
 		bool in_vain = GET(other->cpu) != cpu;
 		if (!in_vain)
-			self->patience = SHORTEST_PATIENCE;
-		else if (self->patience < LONGEST_PATIENCE)
-			self->patience *= 2;
+			self->doublings = 0;
+		else if (self->doublings < DOUBLINGS)
+			self->doublings++;
 	}
 	return true;
 }
@@ -242,8 +243,6 @@ static enum met meets(struct place place, const void *at)
 	int before = errno;
 	struct member *self = &team->members[number];
 	SET(self->cpu, (uint32_t)sched_getcpu());
-	if (self->patience < SHORTEST_PATIENCE)
-		self->patience = SHORTEST_PATIENCE;
 	bool measured = is_measured(team);
 	if (measured)
 		measure(team, self, at);

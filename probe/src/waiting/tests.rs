@@ -21,6 +21,7 @@ fn the_layout_is_that_of_the_header() {
         ("header", "refused", header::REFUSED),
         ("header", "attached", header::ATTACHED),
         ("header", "unseen_mpi", header::UNSEEN_MPI),
+        ("header", "cooperate", header::COOPERATE),
         ("line", "tid", line::TID),
         ("line", "pid", line::PID),
         ("line", "registered", line::REGISTERED),
@@ -35,14 +36,23 @@ fn the_layout_is_that_of_the_header() {
         ("line", "team", line::TEAM),
         ("line", "state", line::STATE),
         ("line", "kind", line::KIND),
+        ("note", "home", note::HOME),
+        ("note", "armed", note::ARMED),
+        ("note", "measured", note::MEASURED),
+        ("note", "phase", note::PHASE),
+        ("note", "opened", note::OPENED),
+        ("note", "base", note::BASE),
+        ("note", "expected", note::EXPECTED),
+        ("note", "finished", note::FINISHED),
     ];
     let mut layout = Layout::of("waiting.h");
     layout.places(&fields);
     let mut say = |what: String| layout.holds(what);
-    // With four bytes to fill it.
     say(format!("sizeof(struct evenly_header) == {}", header::SIZE + 8));
     say(format!("sizeof(((struct evenly_header *)0)->boot) == {}", header::BOOT_SIZE));
     say(format!("sizeof(struct evenly_line) == {LINE}"));
+    say(format!("sizeof(struct evenly_note) == {LINE}"));
+    say(format!("EVENLY_NOTES == {NOTES} && EVENLY_SIZE == {SIZE}"));
     say(format!("EVENLY_HEADER == {HEADER} && EVENLY_LINES == {LINES}"));
     say(format!("EVENLY_MAGIC == {MAGIC} && EVENLY_VERSION == {VERSION}"));
     say(format!("EVENLY_THREAD == {THREAD} && EVENLY_TEAM == {TEAM} && EVENLY_RANK == {RANK}"));
