@@ -1,15 +1,16 @@
-//! The helpers that move threads within phases: for each CPU of a domain a thread that sleeps until a barrier opens
-//! and its CPU has too much to do, and then until one of its threads is to move.
+//! The helpers that move threads within phases: for each CPU of a domain a thread that sleeps until a barrier
+//! opens and its CPU has too much to do, and then until one of its threads is to move.
 //!
-//! A helper runs on its CPU. When it wakes there no thread of the program runs, so that the kernel has just booked what
-//! each has run, to the nanosecond; from another CPU a reading may be a tick old. It asks for a short slice, which lets it in
-//! before threads that compute, and for no slack of its timers. None of this needs a privilege.
+//! A helper runs on its CPU. When it wakes there no thread of the program runs, so that the kernel has just
+//! booked what each has run, to the nanosecond; from another CPU a reading may be a tick old. It asks for a
+//! short slice, which lets it in before threads that compute, and for no slack of its timers. None of this
+//! needs a privilege.
 //!
-//! Invariant: masks are changed through the machine that has the records in the journal; a helper that finds the caretaker at
-//! its point waits for it, and looks again whether the phase goes on.
+//! Invariant: masks are changed through the machine that has the records in the journal; a helper that finds
+//! the caretaker at its point waits for it, and looks again whether the phase goes on.
 
 use crate::affinity;
-use crate::clock::{now, thread_cpu_time};
+use crate::clock::{now, thread_cpu_time, timespec};
 use crate::control::Control;
 use crate::machine::LinuxMachine;
 use crate::sched;
@@ -20,7 +21,6 @@ use evenly_phases::timetable::{Left, Step};
 use evenly_phases::{Opening, Phases};
 use rustix::io::Errno;
 use rustix::thread::{ClockId, clock_nanosleep_absolute, gettid, set_current_timer_slack};
-use rustix::time::Timespec;
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex};
 
@@ -97,11 +97,7 @@ impl Helper {
 }
 
 fn sleep_until(time: Nanos) {
-    let at = Timespec {
-        tv_sec: (time.0 / 1_000_000_000) as i64,
-        tv_nsec: (time.0 % 1_000_000_000) as i64,
-    };
-    while clock_nanosleep_absolute(ClockId::Monotonic, &at) == Err(Errno::INTR) {}
+    while clock_nanosleep_absolute(ClockId::Monotonic, &timespec(time)) == Err(Errno::INTR) {}
 }
 
 /// Puts this thread on its CPU, ready to wake in time. What cannot be had makes it later.

@@ -3,7 +3,7 @@
 //! Invariant: all times that are compared with each other come from the same clock here.
 
 use evenly_model::Nanos;
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// Monotonic time: that of balancing points, and of the heartbeat in the journal.
 #[must_use]
@@ -33,6 +33,14 @@ pub fn since_boot() -> Nanos {
 #[must_use]
 pub fn ticks_per_second() -> u64 {
     rustix::param::clock_ticks_per_second().max(1)
+}
+
+/// As system calls want it.
+pub(crate) fn timespec(time: Nanos) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(time.0 / 1_000_000_000).unwrap_or(i64::MAX),
+        tv_nsec: (time.0 % 1_000_000_000) as _,
+    }
 }
 
 fn read(clock: ClockId) -> Nanos {

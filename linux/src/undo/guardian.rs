@@ -22,6 +22,7 @@
 
 mod connection;
 
+use crate::clock::timespec;
 use crate::journal::{Journal, JournalError, LiveJournal, patience};
 use crate::proc::Proc;
 use crate::real::Real;
@@ -391,13 +392,9 @@ impl Watched for Evenly<'_> {
     }
 
     fn wait(&mut self, time: Nanos) -> Result<bool, GuardianError> {
-        let timeout = Timespec {
-            tv_sec: i64::try_from(time.0 / 1_000_000_000).unwrap_or(i64::MAX),
-            tv_nsec: (time.0 % 1_000_000_000) as _,
-        };
         let cannot =
             |e: Errno| GuardianError::System { what: "watch its connection", source: e.into() };
-        if !self.connection.wait(timeout).map_err(cannot)? {
+        if !self.connection.wait(timespec(time)).map_err(cannot)? {
             return Ok(false);
         }
         match self.connection.receive().map_err(cannot_receive)? {

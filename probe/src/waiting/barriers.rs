@@ -1,8 +1,8 @@
-//! The barriers of a program that threads meet at again and again, in the mapping of the waiting probe: when they open, what each
-//! thread computes until then, and where evenly has put it.
+//! The barriers of a program that threads meet at again and again, in the mapping of the waiting probe: when
+//! they open, what each thread computes until then, and where evenly has put it.
 //!
-//! Invariant: programs write to the mapping, so every number that is read is checked before it is used as an index, and none is
-//! used for anything but time. The file is our own and its length is sealed.
+//! Invariant: programs write to the mapping, so every number that is read is checked before it is used as an
+//! index, and none is used for anything but time. The file is our own and its length is sealed.
 
 use super::{HEADER, LINE, LINES, NOTES, SIZE, TEAM, THREAD, header, line, note};
 use evenly_model::{CpuId, Nanos, ThreadId};
@@ -10,7 +10,7 @@ use evenly_phases::{Opening, Openings, Reported};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::param::clock_ticks_per_second;
-use rustix::thread::futex;
+use rustix::thread::{futex, nanosleep};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -21,10 +21,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{PoisonError, RwLock};
-use std::time::Duration;
 
 /// For how long a helper waits for an opening.
-const PATIENCE: Duration = Duration::from_millis(100);
+const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// The mapping, as words.
 struct Words(NonNull<u8>);
@@ -49,8 +48,8 @@ impl Words {
     #[allow(unsafe_code)]
     fn u32(&self, at: usize) -> &AtomicU32 {
         assert!(at.is_multiple_of(4) && at + 4 <= SIZE as usize, "word at {at}");
-        // SAFETY: inside the mapping, and aligned, by the assertion; the file cannot become shorter; the mapping lives as long as
-        // self; every access by any process is an atomic one.
+        // SAFETY: inside the mapping, and aligned, by the assertion; the file cannot become shorter; the
+        // mapping lives as long as self; every access by any process is an atomic one.
         unsafe { self.0.add(at).cast().as_ref() }
     }
 
@@ -182,13 +181,11 @@ impl Openings for Barriers {
 
     fn wait(&self, cpu: CpuId, seen: Opening) -> Option<Opening> {
         let Some(team) = self.team() else {
-            std::thread::sleep(PATIENCE);
+            // One that is woken before looks again sooner.
+            let _ = nanosleep(&PATIENCE);
             return None;
         };
-        let time = clock_gettime(ClockId::Monotonic);
-        let until = Duration::new(time.tv_sec as u64, time.tv_nsec as u32) + PATIENCE;
-        let until =
-            Timespec { tv_sec: until.as_secs() as i64, tv_nsec: i64::from(until.subsec_nanos()) };
+        let until = clock_gettime(ClockId::Monotonic) + PATIENCE;
         let phase = self.words.u32(team.note(note::PHASE));
         let flags = futex::Flags::empty();
         match futex::wait_bitset(phase, flags, seen.phase, Some(&until), bit(cpu)) {
