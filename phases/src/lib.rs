@@ -1,8 +1,9 @@
-//! Balancing inside the phases of a program: between two barriers, one planned move for each CPU with too much to do.
+//! Balancing inside the phases of a program: between two barriers, one planned move for each CPU with too
+//! much to do.
 //!
-//! Juggle looks at the threads once a period, and needs many periods in a phase (its section 4.6: not below 10 ms). But phases
-//! repeat. What each thread will compute until the next barrier is known from the phases before, so that one move at the right
-//! moment is enough, and a phase may be as short as some moves.
+//! Juggle looks at the threads once a period, and needs many periods in a phase (its section 4.6: not below
+//! 10 ms). But phases repeat. What each thread will compute until the next barrier is known from the phases
+//! before, so that one move at the right moment is enough, and a phase may be as short as some moves.
 //!
 //! ```text
 //!   program, with the probe            helper of a CPU                       Balancer (the caretaker)
@@ -12,13 +13,13 @@
 //!                                         move is due; moves one thread        spreads; the account
 //! ```
 //!
-//! What is decided is in [`timetable`], which is pure. [`Phases`] is what the helpers and the caretaker share; to the engine it
-//! is a delegate, so all that the engine promises holds. [`Openings`] is how barriers that open become known; the system is
-//! behind it.
+//! What is decided is in [`timetable`], which is pure. [`Phases`] is what the helpers and the caretaker
+//! share; to the engine it is a delegate, so all that the engine promises holds. [`Openings`] is how barriers
+//! that open become known; the system is behind it.
 //!
-//! Invariants: a thread is moved only while the caretaker lets helpers work, to a CPU of its own mask, and from a CPU that has
-//! another thread (promise P2). Helpers wait for the caretaker at most as long as its point takes, and never for each other
-//! but to change the account.
+//! Invariants: a thread is moved only while the caretaker lets helpers work, to a CPU of its own mask, and
+//! from a CPU that has another thread (promise P2). Helpers wait for the caretaker at most as long as its
+//! point takes, and never for each other but to change the account.
 
 #![forbid(unsafe_code)]
 

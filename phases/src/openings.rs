@@ -30,8 +30,8 @@ pub trait Openings: Send + Sync {
     /// From now on the helpers of these CPUs are woken when the barrier opens, and no others.
     fn arm(&self, cpus: &[CpuId]);
 
-    /// Waits until the barrier opens after the opening that was `seen`, or the helper of this CPU is called: at most for some
-    /// time, then it is None.
+    /// Waits until the barrier opens after the opening that was `seen`, or the helper of this CPU is called:
+    /// at most for some time, then it is None.
     fn wait(&self, cpu: CpuId, seen: Opening) -> Option<Opening>;
 
     /// Calls the helper of a CPU.
@@ -43,7 +43,7 @@ pub trait Openings: Send + Sync {
     /// What a thread reports; None of one that does not meet the others.
     fn reported(&self, thread: ThreadId) -> Option<Reported>;
 
-    /// Tells the program where a thread has been put, None if it may run anywhere: so that others know when they keep it
-    /// from its CPU.
+    /// Tells the program where a thread has been put, None if it may run anywhere: so that others know when
+    /// they keep it from its CPU.
     fn put(&self, thread: ThreadId, cpu: Option<CpuId>);
 }

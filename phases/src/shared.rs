@@ -16,7 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// What a move costs, with the two wake-ups of a helper: what is to be gained by it at least.
 const COST: Nanos = Nanos::from_micros(50);
 
-/// After so many phases in which no CPU had too much to do helpers are no longer woken, until the caretaker's next point.
+/// After so many phases in which no CPU had too much to do helpers are no longer woken, until the caretaker's
+/// next point.
 const FRUITLESS: u32 = 16;
 
 /// The helpers of a domain's CPUs, and what they do.
@@ -85,8 +86,8 @@ impl Phases {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The place of a CPU in the domain, and the threads on it with what they have to do in this phase; None where there is
-    /// nothing to do about it. Called by the helper of the CPU when it wakes.
+    /// The place of a CPU in the domain, and the threads on it with what they have to do in this phase; None
+    /// where there is nothing to do about it. Called by the helper of the CPU when it wakes.
     pub fn begins(&self, cpu: CpuId, opening: Opening) -> Option<(CpuIndex, Vec<Left<ThreadId>>)> {
         let mut s = self.state();
         s.account.points += 1;
@@ -148,8 +149,8 @@ impl Phases {
         s.timetable.next(cpu, now, here, allowed)
     }
 
-    /// Moves a thread from the CPU of a helper. `machine` is what the caretaker changes masks through, so that it cannot be at
-    /// work now.
+    /// Moves a thread from the CPU of a helper. `machine` is what the caretaker changes masks through, so
+    /// that it cannot be at work now.
     pub fn carry_out(
         &self,
         machine: &mut dyn Actuator,
@@ -195,8 +196,7 @@ impl Phases {
 
     /// A helper has taken so much CPU time.
     pub fn took(&self, time: Nanos) {
-        let account = &mut self.state().account;
-        account.cpu_time += time;
+        self.state().account.cpu_time += time;
     }
 }
 
@@ -272,36 +272,29 @@ impl Delegates for Care {
     }
 
     fn set_cpus(&mut self, usable: &[CpuView]) {
-        let mut s = self.0.state();
+        let s = &mut *self.0.state();
         if s.cpus.iter().copied().eq(usable.iter().map(|c| c.id)) {
             return;
         }
-        let ids: BTreeMap<ThreadId, CpuId> =
-            s.members.iter().filter_map(|(id, m)| Some((*id, *s.cpus.get(m.cpu?)?))).collect();
+        let index = |before: &CpuId| usable.iter().position(|c| c.id == *before);
+        for m in s.members.values_mut() {
+            m.cpu = m.cpu.and_then(|cpu| index(s.cpus.get(cpu)?));
+        }
         s.cpus = usable.iter().map(|c| c.id).collect();
         s.speeds = usable.iter().map(CpuView::weight).collect();
-        let places: Vec<_> = ids.iter().map(|(id, cpu)| (*id, s.index(*cpu))).collect();
-        s.members.values_mut().for_each(|m| m.cpu = None);
-        for (id, at) in places {
-            if let Some(m) = s.members.get_mut(&id) {
-                m.cpu = at;
-            }
-        }
         // No timetable is for these.
         s.timetable = Timetable::default();
     }
 
-    fn set_threads(&mut self, threads: &mut dyn Iterator<Item = ThreadId>) {
-        let threads: Vec<ThreadId> = threads.collect();
-        self.0.state().follows = self.0.openings.follow(&threads);
-    }
+    /// They are known by joining and leaving, and looked up where work begins, at the end of each point.
+    fn set_threads(&mut self, _threads: &mut dyn Iterator<Item = ThreadId>) {}
 
     fn begin(&mut self, _began: Nanos) {}
 
     fn set_active(&self, active: bool) {
         let mut s = self.0.state();
         let threads: Vec<ThreadId> = s.members.keys().copied().collect();
-        // Threads may meet at another barrier by now, or have begun to.
+        // They may meet at another barrier by now, or have begun to.
         s.follows = active && self.0.openings.follow(&threads);
         (s.active, s.fruitless) = (active, 0);
         for (id, m) in &s.members {

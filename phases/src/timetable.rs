@@ -1,10 +1,11 @@
 //! One phase: what each thread has to compute, which CPU has too much of it, and which thread moves when.
 //!
-//! The wrap-around of McNaughton (1959) cuts the work of all threads into as many pieces of the same length as there are CPUs;
-//! a thread whose work lies on a cut runs on two of them, one after the other. Which thread that is need not be known
-//! before: on a CPU with too much work the kernel picks one to run first. When what is left of that one is as much as
-//! there is too much, it moves, and those that stay have just enough time. Where it goes there may be too much now: then
-//! the same is done there, with less left. Each CPU but one is left by a thread at most once, so there are at most m - 1 moves.
+//! The wrap-around of McNaughton (1959) cuts the work of all threads into as many pieces of the same length
+//! as there are CPUs; a thread whose work lies on a cut runs on two of them, one after the other. Which
+//! thread that is need not be known before: on a CPU with too much work the kernel picks one to run first.
+//! When what is left of that one is as much as there is too much, it moves, and those that stay have just
+//! enough time. Where it goes there may be too much now: then the same is done there, with less left. Each
+//! CPU but one is left by a thread at most once, so there are at most m - 1 moves.
 //!
 //! ```text
 //!   3 threads of work e on 2 CPUs, done at 1.5 e:
@@ -12,14 +13,15 @@
 //!   CPU 1  | X, e/2 |     Y, e     |       X is whichever ran first; in the next phase CPU 0 has two threads
 //! ```
 //!
-//! Invariants: a thread moves from a CPU that has others only, so no CPU becomes unused (promise P2). It moves only where the work of
-//! the phase ends sooner by more than what a move costs, as far as known. Where works are not as expected, moves are missing or
-//! late, and the phase takes at most what it takes without them, but for the cost of those that were made.
+//! Invariants: a thread moves from a CPU that has others only, so no CPU becomes unused (promise P2). It
+//! moves only where the work of the phase ends sooner by more than what a move costs, as far as known. Where
+//! works are not as expected, moves are missing or late, and the phase takes at most what it takes without
+//! them, but for the cost of those that were made.
 
 use evenly_model::{CpuIndex, Nanos, shortest_makespan};
 
-/// How much too early, in ns, a thread may be moved. A helper that looks again lets the kernel choose anew who runs, and that
-/// may be the other one.
+/// How much too early, in ns, a thread may be moved. A helper that looks again lets the kernel choose anew
+/// who runs, and that may be the other one.
 const EARLY: f64 = 20_000.0;
 
 /// What is left to do of a thread's work on the CPU that is looked at.
@@ -42,6 +44,22 @@ pub enum Step<T> {
     Move(T, CpuIndex),
 }
 
+/// A thread that may leave its CPU.
+struct Candidate<T> {
+    thread: T,
+    /// What is left of its work, in ns.
+    left: f64,
+    to: CpuIndex,
+}
+
+/// The one with most left to do.
+fn most<'a, T>(candidates: impl Iterator<Item = &'a Candidate<T>>) -> Option<&'a Candidate<T>>
+where
+    T: 'a,
+{
+    candidates.max_by(|a, b| a.left.total_cmp(&b.left))
+}
+
 /// A phase, from the opening of a barrier to the next.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Timetable {
@@ -57,8 +75,8 @@ pub struct Timetable {
 }
 
 impl Timetable {
-    /// For a phase that began at `opened`. `works` are the CPU times that threads are expected to take on a CPU of speed 1, each with the CPU where the thread is;
-    /// `cost` is what a move costs.
+    /// For a phase that began at `opened`. `works` are the CPU times that threads are expected to take on a
+    /// CPU of speed 1, each with the CPU where the thread is; `cost` is what a move costs.
     #[must_use]
     pub fn new(opened: Nanos, works: &[(CpuIndex, Nanos)], speeds: &[f64], cost: Nanos) -> Self {
         let mut done = vec![0.0; speeds.len()];
@@ -69,8 +87,9 @@ impl Timetable {
         }
         let times: Vec<f64> = works.iter().map(|w| w.1.0 as f64).collect();
         let cost = cost.0 as f64;
-        // A thread that stays on a CPU for less than it costs to get there is of no use: where there are many CPUs, and it
-        // would go from one to the other so, the phase takes longer, and it stays longer on each.
+        // A thread that stays on a CPU for less than it costs to get there is of no use: where there are many
+        // CPUs, and it would go from one to the other so, the phase takes longer, and it stays longer on
+        // each.
         let least = done.iter().copied().fold(f64::INFINITY, f64::min);
         let bound = shortest_makespan(&times, speeds).max(least + 2.0 * cost);
         Self { opened, bound, done, speeds: speeds.to_vec(), cost }
@@ -93,8 +112,8 @@ impl Timetable {
         self.excess(cpu) > self.cost
     }
 
-    /// What is done next about a CPU, by what is left of the threads on it, from which one is chosen that may go to
-    /// a CPU with time to spare.
+    /// What is done next about a CPU, by what is left of the threads on it, from which one is chosen that may
+    /// go to a CPU with time to spare.
     pub fn next<T: Copy>(
         &self,
         cpu: CpuIndex,
@@ -115,32 +134,30 @@ impl Timetable {
             let others = (0..self.done.len()).filter(|&to| to != cpu && allowed(thread, to));
             others.max_by(|&a, &b| free(a).total_cmp(&free(b))).filter(|&to| free(to) > self.cost)
         };
-        // How much more each has to run here until what is left of it is what there is too much.
-        let candidates =
-            here.iter().filter(|left| left.work.0 as f64 > self.cost).filter_map(|left| {
-                let to = target(left.thread)?;
-                Some((left.thread, left.work.0 as f64, left.work.0 as f64 - excess, to))
-            });
-        let candidates: Vec<_> = candidates.collect();
-        // Of those that have no more left than that, the one with most; or the one that is there first.
-        let order = |more: f64| if more <= EARLY { (0, -more) } else { (1, more) };
-        let first = candidates.iter().min_by(|a, b| {
-            let (a, b) = (order(a.2), order(b.2));
-            a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
-        });
-        let Some(&(thread, _, more, to)) = first else { return Step::Rest };
-        if more <= EARLY {
-            return Step::Move(thread, to);
+        let candidate = |left: &Left<T>| {
+            let (thread, left) = (left.thread, left.work.0 as f64);
+            let to = target(thread).filter(|_| left > self.cost)?;
+            Some(Candidate { thread, left, to })
+        };
+        let candidates: Vec<_> = here.iter().filter_map(candidate).collect();
+        // Of those that have no more left than there is too much, the one with most.
+        let ready = candidates.iter().filter(|c| c.left - excess <= EARLY);
+        if let Some(c) = most(ready) {
+            return Step::Move(c.thread, c.to);
         }
+        // Else the one that is there first, after it has run for so much longer.
+        let Some(first) = candidates.iter().min_by(|a, b| a.left.total_cmp(&b.left)) else {
+            return Step::Rest;
+        };
+        let longer = (first.left - excess) / speed;
         // A CPU that falls idle before waits for it in vain: it gets a thread at once that it can finish in time.
-        let idle = self.done[to];
+        let idle = self.done[first.to];
         if idle > elapsed + self.cost {
-            return Step::Sleep(now + Nanos((more / speed).min(idle - elapsed) as u64));
+            return Step::Sleep(now + Nanos(longer.min(idle - elapsed) as u64));
         }
-        let fits = candidates.iter().filter(|c| c.1 <= free(c.3) * self.speeds[c.3]);
-        match fits.max_by(|a, b| a.1.total_cmp(&b.1)) {
-            Some(&(thread, _, _, to)) => Step::Move(thread, to),
-            None => Step::Sleep(now + Nanos((more / speed) as u64)),
+        match most(candidates.iter().filter(|c| c.left <= free(c.to) * self.speeds[c.to])) {
+            Some(c) => Step::Move(c.thread, c.to),
+            None => Step::Sleep(now + Nanos(longer as u64)),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Phases in virtual time: helpers that go by the timetable, on CPUs that share their time as Linux does, against the
-//! shortest makespan that there can be.
+//! Phases in virtual time: helpers that go by the timetable, on CPUs that share their time as Linux does,
+//! against the shortest makespan that there can be.
 #![allow(missing_docs)]
 
 use evenly_model::{Nanos, shortest_makespan};
@@ -45,7 +45,8 @@ struct Cpu {
 }
 
 impl Machine {
-    /// One phase of threads with so much work, where it is expected to be `expected`, and which are on these CPUs at first.
+    /// One phase of threads with so much work, where it is expected to be `expected`, and which are on these
+    /// CPUs at first.
     fn run(&self, works: &[f64], expected: &[f64], at: &[usize], speeds: &[f64]) -> Outcome {
         let mut threads: Vec<Thread> = works
             .iter()
@@ -152,8 +153,8 @@ fn without(works: &[f64], at: &[usize], speeds: &[f64]) -> f64 {
     (0..speeds.len()).map(|c| load(c) / speeds[c]).fold(0.0, f64::max)
 }
 
-/// Would catch: a phase of equal threads that does not end at e n / m, whatever n and m, from 0.2 ms to 100 ms, phase after
-/// phase from where the one before has left the threads.
+/// Would catch: a phase of equal threads that does not end at e n / m, whatever n and m, from 0.2 ms to 100
+/// ms, phase after phase from where the one before has left the threads.
 #[test]
 fn equal_threads_end_at_the_limit() {
     for (n, m) in [(3, 2), (5, 2), (8, 7), (9, 8), (16, 12), (65, 64), (600, 512)] {
@@ -165,8 +166,8 @@ fn equal_threads_end_at_the_limit() {
             for phase in 0..3 {
                 let found = IDEAL.run(&works, &works, &at, &speeds);
                 let over = found.makespan / limit - 1.0;
-                // In phases longer than a slice two threads share a CPU before one of them leaves it, and neither can be
-                // kept from running while the next CPU waits for it.
+                // In phases longer than a slice two threads share a CPU before one of them leaves it, and
+                // neither can be kept from running while the next CPU waits for it.
                 let shared = if e > IDEAL.slice && m > 2 { 0.08 } else { 0.01 };
                 let allowed = shared + 2.0 * COST / limit;
                 assert!(
@@ -214,8 +215,8 @@ fn machine() -> impl Strategy<Value = (usize, Vec<f64>)> {
 }
 
 proptest! {
-    /// Would catch: unequal work that ends later than it must, where it is known; too many moves; a phase that is slower for
-    /// its moves.
+    /// Would catch: unequal work that ends later than it must, where it is known; too many moves; a phase
+    /// that is slower for its moves.
     #[test]
     fn unequal_work_ends_near_the_limit((m, works) in machine()) {
         let (speeds, at) = (vec![1.0; m], spread(works.len(), m));
@@ -228,8 +229,8 @@ proptest! {
         prop_assert!(gained >= 0.75 * possible - 10.0 * COST, "gained {gained} of {possible}");
     }
 
-    /// Would catch: work that is not as expected, and phases that take longer for it than without moves, by more than what the
-    /// moves themselves cost.
+    /// Would catch: work that is not as expected, and phases that take longer for it than without moves, by
+    /// more than what the moves themselves cost.
     #[test]
     fn mispredictions_cost_no_more_than_the_moves(
         (m, works) in machine(),

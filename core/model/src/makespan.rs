@@ -1,12 +1,12 @@
 //! How soon work can be done that threads may take from CPU to CPU: the limit of every plan for one phase.
 
-/// The least time in which CPUs of these speeds can do this work, each thread on one CPU at a time, and moved at
-/// no cost (Horvath, Lam, Sethi: A level algorithm for preemptive scheduling, 1977, Theorem 1). For CPUs of speed 1 it is the
-/// longest work or the mean, whichever is more (McNaughton: Scheduling with deadlines and loss functions, 1959, Theorem 3.1),
-/// which at most m - 1 moves reach.
+/// The least time in which CPUs of these speeds can do this work, each thread on one CPU at a time, and moved
+/// at no cost (Horvath, Lam, Sethi: A level algorithm for preemptive scheduling, 1977, Theorem 1). For CPUs
+/// of speed 1 it is the longest work or the mean, whichever is more (McNaughton: Scheduling with deadlines
+/// and loss functions, 1959, Theorem 3.1), which at most m - 1 moves reach.
 ///
-/// `works` are in time on a CPU of speed 1. The result is in the same unit: 0 where there is nothing to do, infinite where no CPU
-/// has a speed above 0. What is negative or no number counts as 0.
+/// `works` are in time on a CPU of speed 1. The result is in the same unit: 0 where there is nothing to do,
+/// infinite where no CPU has a speed above 0. What is negative or no number counts as 0.
 #[must_use]
 pub fn shortest_makespan(works: &[f64], speeds: &[f64]) -> f64 {
     let descending = |values: &[f64]| {
