@@ -291,6 +291,7 @@ struct Said {
     parameters: Parameters,
     /// Reads what threads report of their waiting.
     wait_reports: Option<OpenWaitReports>,
+    /// The barriers of the program.
     openings: Option<Arc<dyn Openings>>,
     /// Reads what ranks count.
     counts: Option<RankCounts>,

@@ -145,7 +145,7 @@ pub(crate) enum CooperateArg {
     /// With --policy phase, which needs it
     Auto,
     /// At barriers of OpenMP and of POSIX threads a thread that waits keeps its CPU and spins while no other thread
-    /// of the program needs it, and sleeps where one does; loads the probe
+    /// of its team needs it, and sleeps where one does; loads the probe
     On,
     /// Threads wait as their runtime has it
     Off,
