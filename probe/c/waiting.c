@@ -59,6 +59,9 @@ static line_t *lines;
 static struct evenly_note *notes;
 static uint32_t pid;
 static pthread_key_t key;
+/* Whether threads wait cooperatively: as the mapping had it when this process mapped it. All members of a team must see
+ * the same. */
+static bool cooperates;
 
 /* Zero in a process that was forked, whichever way: then nothing that threads remember is theirs. */
 static uint32_t no_generation = 2;
@@ -299,6 +302,7 @@ static void attach(void)
 		lines = (line_t *)((char *)at + EVENLY_HEADER);
 		notes = (struct evenly_note *)((char *)at + EVENLY_NOTES);
 		pid = (uint32_t)getpid();
+		cooperates = GET(header->cooperate);
 		began_ns = clock_ns(CLOCK_MONOTONIC);
 		began_ticks = ticks();
 		sweep();

@@ -68,7 +68,7 @@ EXPORT int pthread_barrier_init(pthread_barrier_t *barrier, const pthread_barrie
 	int shared = PTHREAD_PROCESS_PRIVATE;
 	forget_barrier(barrier);
 	int result = next(barrier, attributes, members);
-	if (result == 0 && header && GET(header->cooperate)
+	if (result == 0 && cooperates
 		&& (!attributes || pthread_barrierattr_getpshared(attributes, &shared) == 0)
 		&& shared == PTHREAD_PROCESS_PRIVATE)
 		remember_barrier(barrier, members);

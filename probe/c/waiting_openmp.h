@@ -64,7 +64,7 @@ static void take_part(line_t *line, uint16_t team, uint32_t region)
 static struct evenly_team *barriers_of(line_t *line, uint32_t members)
 {
 	struct evenly_team *team = here.own_teams[here.depth - 1];
-	if (!GET(header->cooperate))
+	if (!cooperates)
 		return NULL;
 	if (!team || team->room < members) {
 		if (team)
@@ -79,14 +79,14 @@ static struct evenly_team *barriers_of(line_t *line, uint32_t members)
 	return team;
 }
 
-/* This thread is member number `number` of the team of a region, with so many. */
+/* This thread is member number `number` of the team of a region, with so many. It may have no line. */
 static void joins(const line_t *line, struct evenly_team *team, uint32_t number, uint32_t members)
 {
 	bool fits = team && number < members && members > 1 && members <= team->room;
 	here.place = (struct place){ fits ? team : NULL, number, members };
 	if (!fits)
 		return;
-	SET(team->members[number].line, number_of(line));
+	SET(team->members[number].line, line ? number_of(line) : 0);
 	SET(team->numbers, members);
 }
 
@@ -98,6 +98,8 @@ struct region {
 	void *data;
 	line_t *team, *master;
 	struct evenly_team *barriers; /* NULL where they are left to the runtime */
+	struct place outer;   /* where the master is in the region around it, */
+	uint32_t generation;  /* in this process */
 	uint16_t outer_team;  /* of the master */
 	uint32_t number, outer_region;
 };
@@ -106,30 +108,38 @@ struct region {
 static void part(void *argument)
 {
 	struct region *region = argument;
+	long (*number)(void) = NEXT("omp_get_thread_num"), (*members)(void) = NEXT("omp_get_num_threads");
 	line_t *line = mine();
 	struct place outer = here.place;
+	uint32_t began_in = here.generation;
 	if (line) {
-		long (*number)(void) = NEXT("omp_get_thread_num"), (*members)(void) = NEXT("omp_get_num_threads");
 		here.outer = NULL;
 		take_part(line, number_of(region->team), region->number);
-		joins(line, region->barriers, (uint32_t)number(), (uint32_t)members());
 	}
+	joins(line, region->barriers, (uint32_t)number(), (uint32_t)members());
 	void (*function)(void *) = region->function;
 	function(region->data);
 	/* Nothing of the region is touched from here on but its barrier: it is gone as soon as all have ended. */
 	line = mine();
-	if (!line)
+	if (line)
+		change(line, EVENLY_END, 0);
+	/* Not in a process that was forked in the region. */
+	if (here.generation != began_in)
 		return;
-	change(line, EVENLY_END, 0);
 	meets(here.place, (void *)function);
 	here.place = outer;
 }
 
+/* `members` is 0 where the program leaves that to libgomp. */
 static bool begins(struct region *region, void (*function)(void *), void *data, uint32_t members)
 {
 	region->team = begin_region();
 	region->master = mine();
 	region->barriers = NULL;
+	region->outer = here.place;
+	region->generation = here.generation;
+	/* Its barriers are not those of the region around it, also where it cannot be followed. */
+	here.place.team = NULL;
 	if (!region->team)
 		return false;
 	region->first = data ? *(void **)data : NULL;
@@ -138,6 +148,8 @@ static bool begins(struct region *region, void (*function)(void *), void *data, 
 	region->number = GET(region->team->region);
 	region->outer_team = GET(region->master->team);
 	region->outer_region = GET(region->master->region);
+	if (!members)
+		members = (uint32_t)((long (*)(void))NEXT("omp_get_max_threads"))();
 	region->barriers = barriers_of(region->team, members);
 	return true;
 }
@@ -149,6 +161,8 @@ static void ended(struct region *region)
 	 * the region. */
 	if (region->team && line && line == region->master)
 		take_part(line, region->outer_team, region->outer_region);
+	if (here.generation == region->generation)
+		here.place = region->outer;
 	end_region(region->team);
 }
 
@@ -328,14 +342,17 @@ EXPORT long GOMP_task(P10);
 long GOMP_task(P10)
 {
 	long (*next)(P10) = NEXT("GOMP_task");
-	if (!IS_LIBGOMP(next) || !mine())
+	if (!IS_LIBGOMP(next))
+		return next(A10);
+	line_t *line = mine();
+	/* Those who wait at the barrier are to execute it. */
+	leave_to_runtime(here.place.team);
+	if (!line)
 		return next(A10);
 	if (a6 & DETACHED) {
 		task_is_made();
 		return next(A10);
 	}
-	/* Those who wait at the barrier are to execute it. */
-	leave_to_runtime(here.place.team);
 	size_t align = (size_t)a4 > sizeof(struct task) ? (size_t)a4 : sizeof(struct task);
 	struct made_task made = { (void (*)(void *))a0, (void (*)(void *, void *))a2, (void *)a1, (size_t)a3, align };
 	return next((long)execute_task, (long)&made, (long)copy_task, (long)(align + made.size), (long)align, a5, a6, a7,
@@ -399,24 +416,31 @@ static void on_parallel_end(union ompt_data *parallel, union ompt_data *task, in
 static void on_implicit_task(int end, union ompt_data *parallel, union ompt_data *task, unsigned of,
 	unsigned index, int flags)
 {
-	line_t *line = flags & INITIAL_TASK ? NULL : mine();
-	if (!line)
+	if (flags & INITIAL_TASK)
 		return;
+	line_t *line = mine();
 	unsigned size = sizeof here.parts / sizeof *here.parts;
 	if (end == SCOPE_BEGIN) {
 		line_t *team = team_in(parallel);
-		if (!team || here.part >= size)
+		if (!team)
 			return;
+		if (here.part >= size) {
+			leave_to_runtime(barriers_in(parallel));
+			return;
+		}
 		here.parts[here.part].place = here.place;
-		here.parts[here.part].team = GET(line->team);
-		here.parts[here.part++].region = GET(line->region);
+		here.parts[here.part].team = line ? GET(line->team) : 0;
+		here.parts[here.part++].region = line ? GET(line->region) : 0;
 		task->value = TASK_IN_PART;
 		here.by_runtime = false;
-		take_part(line, number_of(team), GET(team->region));
+		if (line)
+			take_part(line, number_of(team), GET(team->region));
 		joins(line, barriers_in(parallel), index, of);
 	} else if (task && task->value & TASK_IN_PART && here.part) {
 		here.part--;
 		here.place = here.parts[here.part].place;
+		if (!line)
+			return;
 		/* Those who were started for the region have nothing to do until the next. They keep its team:
 		 * what they waited is accounted when the runtime reports it. */
 		if (index != 0) {
@@ -452,12 +476,15 @@ static void on_sync_wait(int kind, int end, union ompt_data *parallel, union omp
 /* A thread comes to a barrier of the runtime's, ahead of which is one of ours. */
 static void on_sync(int kind, int end, union ompt_data *parallel, union ompt_data *task, const void *code)
 {
-	(void)parallel, (void)task;
-	bool barrier = kind != TASKWAIT && kind != TASKGROUP && kind != REDUCTION;
-	line_t *line = end == SCOPE_BEGIN && barrier && !here.outer ? mine() : NULL;
-	if (!line || !here.place.team)
+	(void)task;
+	if (end != SCOPE_BEGIN || kind == TASKWAIT || kind == TASKGROUP || kind == REDUCTION)
 		return;
-	runtime_says(line, EVENLY_BARRIER);
+	line_t *line = mine();
+	/* Not those of a region around one that cannot be followed. */
+	if (!here.place.team || here.place.team != barriers_in(parallel))
+		return;
+	if (line && !here.outer)
+		runtime_says(line, EVENLY_BARRIER);
 	meets(here.place, code);
 }
 
@@ -466,7 +493,8 @@ static void on_task_create(union ompt_data *task, const void *frame, union ompt_
 	const void *code)
 {
 	(void)task, (void)frame, (void)made, (void)dependences, (void)code;
-	if (flags & (EXPLICIT_TASK | TARGET_TASK) && mine())
+	mine();
+	if (flags & (EXPLICIT_TASK | TARGET_TASK))
 		leave_to_runtime(here.place.team);
 }
 
@@ -489,7 +517,7 @@ static int ompt_initialize(ompt_lookup lookup, int device, union ompt_data *tool
 	set(PARALLEL_END, (ompt_callback)on_parallel_end);
 	set(IMPLICIT_TASK, (ompt_callback)on_implicit_task);
 	set(SYNC_WAIT, (ompt_callback)on_sync_wait);
-	if (header && GET(header->cooperate)) {
+	if (cooperates) {
 		set(SYNC, (ompt_callback)on_sync);
 		set(TASK_CREATE, (ompt_callback)on_task_create);
 	}

@@ -11,6 +11,8 @@
  * Invariants: a barrier opens when all members have arrived, and never before. Once a team leaves its barriers to the
  * runtime (`left`), all members of the barrier that is not open yet go to the runtime's: it is set only by a member
  * that has not arrived, so that none can have passed. Memory of a team is not given back while a thread may be in it.
+ * Who is a member is never read from the mapping, and a thread that has no line there is one, too: the others would
+ * wait for it for ever.
  */
 #ifndef EVENLY_WAITING_TEAM_H
 #define EVENLY_WAITING_TEAM_H
@@ -210,7 +212,8 @@ static COLD bool waits(struct evenly_team *team, struct member *self, uint32_t b
 		relax();
 		if (turn % TURNS)
 			continue;
-		uint64_t t = now();
+		/* The kernel's: the rate of the other is in the mapping, where it can be anything. */
+		uint64_t t = clock_ns(CLOCK_MONOTONIC);
 		if (!began)
 			began = t;
 		uint32_t cpu = (uint32_t)sched_getcpu();

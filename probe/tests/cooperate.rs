@@ -8,11 +8,28 @@ use common::built;
 use evenly_phases::Openings;
 use evenly_probe::load::{Calls, keep, preload};
 use evenly_probe::waiting::Mapping;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
 /// What `barriers` prints with so many threads, with the probe and without.
 fn same(compiler: &str, options: &[&str], threads: &str, variables: &[(&str, &str)]) {
+    same_with_lines(compiler, options, threads, variables, LINES);
+}
+
+/// Lines of the mapping, and where the header says how many of them were used (waiting.h).
+const LINES: u32 = 65_535;
+const HIGH: u64 = 72;
+
+/// The same where only so many lines are left in the mapping.
+fn same_with_lines(
+    compiler: &str,
+    options: &[&str],
+    threads: &str,
+    variables: &[(&str, &str)],
+    lines: u32,
+) {
     let program = built("barriers", compiler, options);
     let library = keep(Calls::None, Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();
     let run = |cooperates: Option<bool>| {
@@ -22,6 +39,8 @@ fn same(compiler: &str, options: &[&str], threads: &str, variables: &[(&str, &st
         if let Some(cooperates) = cooperates {
             mapping.set_cooperative(cooperates).unwrap();
             let (name, value) = mapping.variable();
+            let file = File::options().write(true).open(&value).unwrap();
+            file.write_all_at(&(LINES - lines).to_ne_bytes(), HIGH).unwrap();
             command.env(name, value).env("LD_PRELOAD", preload(&library, None).unwrap());
         }
         let output = command.output().unwrap();
@@ -36,6 +55,12 @@ fn same(compiler: &str, options: &[&str], threads: &str, variables: &[(&str, &st
 #[test]
 fn posix_barriers() {
     same("gcc", &[], "5", &[]);
+}
+
+/// Would catch: a thread that takes no part in a barrier, for want of a line, while the others wait for it.
+#[test]
+fn posix_barriers_of_threads_without_a_line() {
+    same_with_lines("gcc", &[], "5", &[], 2);
 }
 
 mod libgomp {
@@ -54,6 +79,11 @@ mod libgomp {
     #[test]
     fn more_threads_than_cpus() {
         same("gcc", &["-fopenmp"], "7", &[]);
+    }
+
+    #[test]
+    fn threads_without_a_line() {
+        same_with_lines("gcc", &["-fopenmp"], "4", &[], 3);
     }
 
     #[test]
@@ -84,15 +114,33 @@ mod libomp {
             same("clang", &["-fopenmp"], "5", &[]);
         }
     }
+
+    #[test]
+    fn threads_without_a_line() {
+        if has("clang") {
+            same_with_lines("clang", &["-fopenmp"], "4", &[], 3);
+        }
+    }
+}
+
+#[test]
+fn libgomp_announces_openings_with_what_threads_compute() {
+    openings_are_announced("gcc");
+}
+
+#[test]
+fn libomp_announces_openings_with_what_threads_compute() {
+    if common::has("clang") {
+        openings_are_announced("clang");
+    }
 }
 
 /// Would catch: threads that are not found, or of which nothing is reported; an opening that wakes nobody.
-#[test]
-fn openings_are_announced_with_what_threads_compute() {
+fn openings_are_announced(compiler: &str) {
     use evenly_model::{CpuId, Nanos, ThreadId, Tid};
     use evenly_phases::Opening;
     use evenly_testing::wait_for;
-    let program = built("phases", "gcc", &["-fopenmp"]);
+    let program = built("phases", compiler, &["-fopenmp"]);
     let library = keep(Calls::None, Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();
     let mapping = Mapping::new().unwrap();
     mapping.set_cooperative(true).unwrap();

@@ -115,6 +115,17 @@ static long fibonacci(int n)
 	return a + b;
 }
 
+static void deep(int levels)
+{
+#pragma omp parallel num_threads(2)
+	{
+#pragma omp barrier
+		if (levels > 1 && omp_get_thread_num() == 0)
+			deep(levels - 1);
+#pragma omp barrier
+	}
+}
+
 static void openmp(void)
 {
 	long sum = 0;
@@ -206,7 +217,7 @@ static void openmp(void)
 			wrong("loops of tasks");
 	}
 	printf("tasks\n");
-	omp_set_max_active_levels(3);
+	omp_set_max_active_levels(8);
 	_Atomic long inner = 0;
 #pragma omp parallel num_threads(threads)
 	for (int round = 0; round < 10; round++) {
@@ -220,6 +231,17 @@ static void openmp(void)
 		if (inner % (2 * threads))
 			wrong("regions within regions");
 #pragma omp barrier
+	}
+	// More of them within each other than are followed; one thread is late in them, and the others do not wait for it.
+	for (int round = 0; round < 10; round++) {
+#pragma omp parallel num_threads(threads)
+		{
+			turn(omp_get_thread_num(), threads, round);
+			if (omp_get_thread_num() == 0)
+				deep(6);
+#pragma omp barrier
+			check(omp_get_thread_num(), threads, round, "deep regions");
+		}
 	}
 	printf("regions within regions\n");
 	_Atomic long cancelled = 0;
