@@ -23,9 +23,11 @@
 
 #![forbid(unsafe_code)]
 
+mod foresight;
 mod openings;
 mod shared;
 pub mod timetable;
 
+pub use foresight::Foresight;
 pub use openings::{Opening, Openings, Reported};
 pub use shared::Phases;

@@ -10,7 +10,7 @@ use evenly_engine::{
     perform,
 };
 use evenly_model::{CpuId, CpuIndex, CpuSet, CpuView, Nanos, ThreadId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What a move costs, with the two wake-ups of a helper: what is to be gained by it at least.
@@ -34,6 +34,8 @@ struct State {
     active: bool,
     /// Whether the barrier of these threads is known.
     follows: bool,
+    /// CPUs whose helpers wait for no opening.
+    foreseeing: BTreeSet<CpuId>,
     /// The phase that the timetable is for.
     opening: Opening,
     timetable: Timetable,
@@ -123,9 +125,18 @@ impl Phases {
     fn arm(&self, s: &State) {
         let busy = |cpu: &CpuIndex| s.at(*cpu).filter(|(_, m)| m.movable).count() > 1;
         let works = s.active && s.follows;
-        let busy = (0..s.cpus.len()).filter(|cpu| works && busy(cpu));
-        let busy: Vec<CpuId> = busy.map(|cpu| s.cpus[cpu]).collect();
+        let busy = (0..s.cpus.len()).filter(|cpu| works && busy(cpu)).map(|cpu| s.cpus[cpu]);
+        let busy: Vec<CpuId> = busy.filter(|cpu| !s.foreseeing.contains(cpu)).collect();
         self.openings.arm(&busy);
+    }
+
+    /// From now on the helper of a CPU waits for no opening, as it knows when it is needed; or it waits again.
+    pub fn foresees(&self, cpu: CpuId, foresees: bool) {
+        let mut s = self.state();
+        let changed = if foresees { s.foreseeing.insert(cpu) } else { s.foreseeing.remove(&cpu) };
+        if changed {
+            self.arm(&s);
+        }
     }
 
     /// What is left of the work of a thread in this phase, by its CPU time.
@@ -138,7 +149,14 @@ impl Phases {
     }
 
     /// What the helper of a CPU does next, by what is left of the threads on it.
-    pub fn next(&self, cpu: CpuIndex, now: Nanos, here: &[Left<ThreadId>]) -> Step<ThreadId> {
+    /// `looks` is how often the helper has looked since the phase began.
+    pub fn next(
+        &self,
+        cpu: CpuIndex,
+        now: Nanos,
+        here: &[Left<ThreadId>],
+        looks: usize,
+    ) -> Step<ThreadId> {
         let s = self.state();
         if !s.active {
             return Step::Rest;
@@ -146,25 +164,25 @@ impl Phases {
         let allowed = |thread: ThreadId, to: CpuIndex| {
             s.members.get(&thread).is_some_and(|m| m.mask.contains(s.cpus[to]))
         };
-        s.timetable.next(cpu, now, here, allowed)
+        s.timetable.next(cpu, now, here, looks, allowed)
     }
 
     /// Moves a thread from the CPU of a helper. `machine` is what the caretaker changes masks through, so
-    /// that it cannot be at work now.
+    /// that it cannot be at work now. Whether it was moved.
     pub fn carry_out(
         &self,
         machine: &mut dyn Actuator,
         Left { thread, work: left }: Left<ThreadId>,
         (from, to): (CpuIndex, CpuIndex),
         now: Nanos,
-    ) {
+    ) -> bool {
         let s = self.state();
         // All may be different since it was decided.
         let here = |m: &&Member| m.cpu == Some(from) && m.movable;
         let is_here = s.members.get(&thread).filter(here).is_some();
         let Some(&cpu) = s.cpus.get(to).filter(|_| s.active && is_here && s.at(from).count() > 1)
         else {
-            return;
+            return false;
         };
         drop(s);
         let result = perform(machine, &Action::Pin { thread, cpu }).map(drop);
@@ -181,6 +199,7 @@ impl Phases {
                 if s.timetable.is_crowded(to) {
                     self.openings.call(cpu);
                 }
+                return true;
             }
             Err(ApplyError::Gone) => {}
             Err(error) => {
@@ -192,6 +211,7 @@ impl Phases {
                 s.failures.push(Failure { thread, error });
             }
         }
+        false
     }
 
     /// A helper has taken so much CPU time.

@@ -20,8 +20,9 @@
 
 use evenly_model::{CpuIndex, Nanos, shortest_makespan};
 
-/// How much too early, in ns, a thread may be moved. A helper that looks again lets the kernel choose anew
-/// who runs, and that may be the other one.
+/// How much too early, in ns, a thread may be moved at the first look. A helper that looks again lets the kernel choose
+/// anew who runs, and that may be the other one; then the first never comes closer to its moment. So twice as much is
+/// allowed at each further look.
 const EARLY: f64 = 20_000.0;
 
 /// What is left to do of a thread's work on the CPU that is looked at.
@@ -113,12 +114,13 @@ impl Timetable {
     }
 
     /// What is done next about a CPU, by what is left of the threads on it, from which one is chosen that may
-    /// go to a CPU with time to spare.
+    /// go to a CPU with time to spare. `looks` is how often its helper has looked since the phase began.
     pub fn next<T: Copy>(
         &self,
         cpu: CpuIndex,
         now: Nanos,
         here: &[Left<T>],
+        looks: usize,
         allowed: impl Fn(T, CpuIndex) -> bool,
     ) -> Step<T> {
         let Some(speed) = self.speeds.get(cpu) else { return Step::Rest };
@@ -141,7 +143,9 @@ impl Timetable {
         };
         let candidates: Vec<_> = here.iter().filter_map(candidate).collect();
         // Of those that have no more left than there is too much, the one with most.
-        let ready = candidates.iter().filter(|c| c.left - excess <= EARLY);
+        // Not so much that the CPU to which it goes has too much to do then, and gives it back.
+        let early = (EARLY * f64::from(1 << looks.clamp(1, 8) >> 1)).min(self.cost.max(EARLY));
+        let ready = candidates.iter().filter(|c| c.left - excess <= early);
         if let Some(c) = most(ready) {
             return Step::Move(c.thread, c.to);
         }

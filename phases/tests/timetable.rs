@@ -39,8 +39,9 @@ struct Cpu {
     queue: Vec<usize>,
     /// What the first in the queue has left of its turn.
     turn: f64,
-    /// When its helper looks next, and until when it has the CPU.
+    /// When its helper looks next, how often it has looked, and until when it has the CPU.
     looks: Option<f64>,
+    looked: usize,
     blocked: f64,
 }
 
@@ -62,6 +63,7 @@ impl Machine {
                 queue: (0..at.len()).filter(|&t| at[t] == c).collect(),
                 turn: self.slice,
                 looks: Some(0.0),
+                looked: 0,
                 blocked: 0.0,
             })
             .collect();
@@ -112,7 +114,9 @@ impl Machine {
                         Left { thread: t, work: Nanos(left.max(0.0) as u64) }
                     })
                     .collect();
-                cpus[c].looks = match timetable.next(c, Nanos(now as u64), &here, |_, _| true) {
+                let step = timetable.next(c, Nanos(now as u64), &here, cpus[c].looked, |_, _| true);
+                cpus[c].looked += 1;
+                cpus[c].looks = match step {
                     Step::Rest => None,
                     Step::Sleep(until) => Some((until.0 as f64).max(now + 1000.0) + self.late),
                     Step::Move(t, to) => {

@@ -183,16 +183,18 @@ static COLD void goes_on(struct member *self)
 		SET(notes[line - 1].base, self->began);
 }
 
-/* The barrier of a team has opened: a phase begins. Where nobody hears it again and again evenly is gone. */
+/* The barrier of a team has opened: a phase begins. Where again and again no helper is woken evenly is gone: those that
+ * know themselves when they are needed wait now and then, too. */
 static inline void announce(struct evenly_team *team)
 {
-	uint32_t line = GET(team->line), armed = is_number(line) ? GET(notes[line - 1].armed) : 0;
-	if (!armed)
+	uint32_t line = GET(team->line);
+	if (!is_measured(team))
 		return;
 	struct evenly_note *note = &notes[line - 1];
 	SET(note->opened, clock_ns(CLOCK_MONOTONIC));
 	atomic_fetch_add_explicit(&note->phase, 1, memory_order_release);
-	if (syscall(SYS_futex, &note->phase, FUTEX_WAKE_BITSET, INT32_MAX, NULL, NULL, armed) > 0) {
+	uint32_t armed = GET(note->armed);
+	if (armed && syscall(SYS_futex, &note->phase, FUTEX_WAKE_BITSET, INT32_MAX, NULL, NULL, armed) > 0) {
 		team->unanswered = 0;
 	} else if (++team->unanswered > UNANSWERED) {
 		SET(note->armed, 0);
@@ -262,8 +264,10 @@ static enum met meets(struct place place, const void *at)
 			relax();
 		atomic_fetch_add_explicit(&team->arrivals, (UINT64_C(1) << 32) - members, memory_order_acq_rel);
 		atomic_store_explicit(&team->opened, barrier, memory_order_release);
-		wake_members(team);
+		/* The helpers first: a member that is woken on this CPU may run at once, and the announcement wait until it has
+		 * done its part. */
 		announce(team);
+		wake_members(team);
 	}
 	if (measured)
 		goes_on(self);

@@ -2,9 +2,10 @@
 //! opens and its CPU has too much to do, and then until one of its threads is to move.
 //!
 //! A helper runs on its CPU. When it wakes there no thread of the program runs, so that the kernel has just
-//! booked what each has run, to the nanosecond; from another CPU a reading may be a tick old. It asks for a
-//! short slice, which lets it in before threads that compute, and for no slack of its timers. None of this
-//! needs a privilege.
+//! booked what each has run, to the nanosecond; from another CPU a reading may be a tick old. It asks for no slack of
+//! its timers, and to run before threads that compute: as a real-time thread where that is permitted, else by a short
+//! slice. With that it comes late where such a thread has less than that left of its own slice: the kernel prefers
+//! who asks for less until then, and looks again only at its next tick.
 //!
 //! Invariant: masks are changed through the machine that has the records in the journal; a helper that finds
 //! the caretaker at its point waits for it, and looks again whether the phase goes on.
@@ -13,12 +14,12 @@ use crate::affinity;
 use crate::clock::{now, thread_cpu_time, timespec};
 use crate::control::Control;
 use crate::machine::LinuxMachine;
-use crate::sched;
+use crate::sched::{self, Scheduling};
 use crate::workers::lock;
 use evenly_engine::{Reading, Sensors};
 use evenly_model::{CpuId, CpuSet, Nanos, ThreadId, Tid};
 use evenly_phases::timetable::{Left, Step};
-use evenly_phases::{Opening, Phases};
+use evenly_phases::{Foresight, Opening, Phases};
 use rustix::io::Errno;
 use rustix::thread::{ClockId, clock_nanosleep_absolute, gettid, set_current_timer_slack};
 use std::num::NonZeroU64;
@@ -26,7 +27,8 @@ use std::sync::{Arc, Mutex};
 
 /// How much earlier than it wants to be awake a helper lets itself be woken.
 const WAKING: Nanos = Nanos::from_micros(3);
-/// For how long a helper sleeps at least: each look lets the kernel choose anew who runs.
+/// For how long a helper sleeps at least, at first; twice as long after each further look. Each look lets the kernel
+/// choose anew who runs, and that need not be the one that the helper waits for.
 const LEAST: Nanos = Nanos::from_micros(10);
 /// A helper looks at its CPU at most so often in a phase.
 const LOOKS: usize = 24;
@@ -47,42 +49,65 @@ impl Helper {
     /// Until the end.
     pub(crate) fn run(mut self, control: &Control) {
         settle(self.cpu);
-        let mut seen = Opening::default();
+        let (mut seen, mut foresight) = (Opening::default(), Foresight::default());
+        // When this is needed next, where that is foreseen.
+        let mut needed = None;
         while !control.sleep_until(now(), || false) {
-            let Some(opening) = self.phases.openings().wait(self.cpu, seen) else { continue };
-            seen = opening;
+            let opening = match needed {
+                Some(time) => {
+                    sleep_until(time - WAKING);
+                    Some(self.phases.openings().last()).filter(|last| *last != seen)
+                }
+                None => self.phases.openings().wait(self.cpu, seen),
+            };
             let cpu = thread_cpu_time();
-            self.serve(opening);
+            let moved = opening.and_then(|opening| {
+                seen = opening;
+                self.serve(opening, needed.is_some())
+            });
+            if needed.is_some() {
+                foresight.was_right(moved.is_some());
+            }
+            needed = moved.and_then(|planned| foresight.moved(seen, planned));
+            self.phases.foresees(self.cpu, needed.is_some());
             self.phases.took(thread_cpu_time() - cpu);
         }
     }
 
-    /// From the opening of a barrier until nothing is left to do about this CPU.
-    fn serve(&mut self, opening: Opening) {
-        let Some((index, mut here)) = self.phases.begins(self.cpu, opening) else { return };
+    /// From the opening of a barrier until nothing is left to do about this CPU. Where it has moved a thread, when it
+    /// should have been awake for that.
+    fn serve(&mut self, opening: Opening, late: bool) -> Option<Nanos> {
+        let (index, mut here) = self.phases.begins(self.cpu, opening)?;
+        let planned = match self.phases.next(index, opening.at, &here, 0) {
+            Step::Sleep(until) => until,
+            _ => opening.at,
+        };
+        let mut moved = None;
         for look in 0..LOOKS {
-            // At first nothing is done, and nothing need be read.
-            if look > 0 {
+            // At the opening nothing is done, and nothing need be read.
+            if late || look > 0 {
                 self.look(&mut here);
             }
             let time = now();
-            match self.phases.next(index, time, &here) {
-                Step::Rest => return,
-                Step::Sleep(until) => sleep_until((until - WAKING).max(time + LEAST)),
+            match self.phases.next(index, time, &here, look) {
+                Step::Rest => return moved,
+                Step::Sleep(until) => sleep_until((until - WAKING).max(time + least(look))),
                 Step::Move(thread, to) => {
                     let left = here.iter().position(|l| l.thread == thread).map(|i| here.remove(i));
                     let mut hands = lock(&self.hands);
                     if let Some(left) = left
                         && self.phases.openings().last() == opening
+                        && self.phases.carry_out(&mut *hands, left, (index, to), now())
                     {
-                        self.phases.carry_out(&mut *hands, left, (index, to), now());
+                        moved = Some(planned);
                     }
                 }
             }
             if self.phases.openings().last() != opening {
-                return;
+                break;
             }
         }
+        moved
     }
 
     fn look(&mut self, here: &mut Vec<Left<ThreadId>>) {
@@ -96,6 +121,10 @@ impl Helper {
     }
 }
 
+fn least(look: usize) -> Nanos {
+    Nanos(LEAST.0 << look.saturating_sub(1).min(5))
+}
+
 fn sleep_until(time: Nanos) {
     while clock_nanosleep_absolute(ClockId::Monotonic, &timespec(time)) == Err(Errno::INTR) {}
 }
@@ -106,7 +135,15 @@ fn settle(cpu: CpuId) {
     // A CPU that is gone by now has no helper that works.
     let _ = affinity::set(own, &CpuSet::single(cpu));
     let _ = set_current_timer_slack(NonZeroU64::new(1));
-    if let Ok(found) = sched::get(own) {
-        let _ = sched::set(own, &sched::Scheduling { slice: SLICE, ..found });
+    let Ok(found) = sched::get(own) else { return };
+    let before_all = Scheduling {
+        policy: sched::FIFO,
+        priority: 1,
+        reset_on_fork: true,
+        slice: Nanos::ZERO,
+        ..found
+    };
+    if sched::set(own, &before_all).is_err() {
+        let _ = sched::set(own, &Scheduling { slice: SLICE, ..found });
     }
 }
