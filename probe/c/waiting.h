@@ -109,7 +109,7 @@ struct evenly_note {
 	/* Written by evenly. */
 	_Atomic uint32_t home;    /* of a thread: the CPU where evenly has put it, plus 1; 0 where it may run anywhere */
 	_Atomic uint32_t armed;   /* of a team: whom to wake when its barrier opens, as a set for FUTEX_WAKE_BITSET; 0: nobody */
-	_Atomic uint32_t measured; /* of a team: 1 where its members say what they compute */
+	_Atomic uint32_t measured; /* of a team: 1 where its members say what they compute, and openings are counted */
 	/* Written by the program. */
 	_Atomic uint32_t phase;    /* of a team: how often its barrier has opened; a futex */
 	_Atomic uint64_t opened;   /* of a team: CLOCK_MONOTONIC when it opened last, ns */
