@@ -33,7 +33,7 @@ pub struct Foresight {
     regular: u32,
     /// How many more than one are asked for.
     doubts: u32,
-    /// Foreseen in a row.
+    /// How often it was foreseen since the helper last had to wait.
     rounds: u32,
 }
 

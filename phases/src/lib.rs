@@ -13,9 +13,9 @@
 //!                                         move is due; moves one thread        spreads; the account
 //! ```
 //!
-//! What is decided is in [`timetable`], which is pure. [`Phases`] is what the helpers and the caretaker
-//! share; to the engine it is a delegate, so all that the engine promises holds. [`Openings`] is how barriers
-//! that open become known; the system is behind it.
+//! What is decided is in [`timetable`], and when a helper is needed next in [`Foresight`]; both are pure.
+//! [`Phases`] is what the helpers and the caretaker share; to the engine it is a delegate, so all that the
+//! engine promises holds. [`Openings`] is how barriers that open become known; the system is behind it.
 //!
 //! Invariants: a thread is moved only while the caretaker lets helpers work, to a CPU of its own mask, and
 //! from a CPU that has another thread (promise P2). Helpers wait for the caretaker at most as long as its

@@ -148,7 +148,7 @@ static bool begins(struct region *region, void (*function)(void *), void *data, 
 	region->number = GET(region->team->region);
 	region->outer_team = GET(region->master->team);
 	region->outer_region = GET(region->master->region);
-	if (!members)
+	if (!members && cooperates)
 		members = (uint32_t)((long (*)(void))NEXT("omp_get_max_threads"))();
 	region->barriers = barriers_of(region->team, members);
 	return true;
@@ -344,15 +344,12 @@ long GOMP_task(P10)
 	long (*next)(P10) = NEXT("GOMP_task");
 	if (!IS_LIBGOMP(next))
 		return next(A10);
-	line_t *line = mine();
-	/* Those who wait at the barrier are to execute it. */
-	leave_to_runtime(here.place.team);
-	if (!line)
-		return next(A10);
-	if (a6 & DETACHED) {
+	if (!mine() || a6 & DETACHED) {
 		task_is_made();
 		return next(A10);
 	}
+	/* Those who wait at the barrier are to execute it. */
+	leave_to_runtime(here.place.team);
 	size_t align = (size_t)a4 > sizeof(struct task) ? (size_t)a4 : sizeof(struct task);
 	struct made_task made = { (void (*)(void *))a0, (void (*)(void *, void *))a2, (void *)a1, (size_t)a3, align };
 	return next((long)execute_task, (long)&made, (long)copy_task, (long)(align + made.size), (long)align, a5, a6, a7,
@@ -429,12 +426,14 @@ static void on_implicit_task(int end, union ompt_data *parallel, union ompt_data
 			return;
 		}
 		here.parts[here.part].place = here.place;
-		here.parts[here.part].team = line ? GET(line->team) : 0;
-		here.parts[here.part++].region = line ? GET(line->region) : 0;
+		if (line) {
+			here.parts[here.part].team = GET(line->team);
+			here.parts[here.part].region = GET(line->region);
+			take_part(line, number_of(team), GET(team->region));
+		}
+		here.part++;
 		task->value = TASK_IN_PART;
 		here.by_runtime = false;
-		if (line)
-			take_part(line, number_of(team), GET(team->region));
 		joins(line, barriers_in(parallel), index, of);
 	} else if (task && task->value & TASK_IN_PART && here.part) {
 		here.part--;
@@ -493,6 +492,7 @@ static void on_task_create(union ompt_data *task, const void *frame, union ompt_
 	const void *code)
 {
 	(void)task, (void)frame, (void)made, (void)dependences, (void)code;
+	/* A process that was forked forgets the teams of the other. */
 	mine();
 	if (flags & (EXPLICIT_TASK | TARGET_TASK))
 		leave_to_runtime(here.place.team);

@@ -183,14 +183,11 @@ static COLD void goes_on(struct member *self)
 		SET(notes[line - 1].base, self->began);
 }
 
-/* The barrier of a team has opened: a phase begins. Where again and again no helper is woken evenly is gone: those that
+/* The barrier of a team that is measured has opened: a phase begins. Where again and again no helper is woken evenly is gone: those that
  * know themselves when they are needed wait now and then, too. */
 static inline void announce(struct evenly_team *team)
 {
-	uint32_t line = GET(team->line);
-	if (!is_measured(team))
-		return;
-	struct evenly_note *note = &notes[line - 1];
+	struct evenly_note *note = &notes[GET(team->line) - 1];
 	SET(note->opened, clock_ns(CLOCK_MONOTONIC));
 	atomic_fetch_add_explicit(&note->phase, 1, memory_order_release);
 	uint32_t armed = GET(note->armed);
@@ -266,7 +263,8 @@ static enum met meets(struct place place, const void *at)
 		atomic_store_explicit(&team->opened, barrier, memory_order_release);
 		/* The helpers first: a member that is woken on this CPU may run at once, and the announcement wait until it has
 		 * done its part. */
-		announce(team);
+		if (measured)
+			announce(team);
 		wake_members(team);
 	}
 	if (measured)

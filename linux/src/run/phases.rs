@@ -4,8 +4,8 @@
 //! A helper runs on its CPU. When it wakes there no thread of the program runs, so that the kernel has just
 //! booked what each has run, to the nanosecond; from another CPU a reading may be a tick old. It asks for no slack of
 //! its timers, and to run before threads that compute: as a real-time thread where that is permitted, else by a short
-//! slice. With that it comes late where such a thread has less than that left of its own slice: the kernel prefers
-//! who asks for less until then, and looks again only at its next tick.
+//! slice. By its slice alone it is late in some phases: the kernel lets a thread finish a slice of which less is left,
+//! and notices its end only at the next tick.
 //!
 //! Invariant: masks are changed through the machine that has the records in the journal; a helper that finds
 //! the caretaker at its point waits for it, and looks again whether the phase goes on.
@@ -90,7 +90,7 @@ impl Helper {
             }
             let time = now();
             match self.phases.next(index, time, &here, look) {
-                Step::Rest => return moved,
+                Step::Rest => break,
                 Step::Sleep(until) => sleep_until((until - WAKING).max(time + least(look))),
                 Step::Move(thread, to) => {
                     let left = here.iter().position(|l| l.thread == thread).map(|i| here.remove(i));
@@ -121,6 +121,7 @@ impl Helper {
     }
 }
 
+/// For how long a helper sleeps at least after a look.
 fn least(look: usize) -> Nanos {
     Nanos(LEAST.0 << look.saturating_sub(1).min(5))
 }

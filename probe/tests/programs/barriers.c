@@ -232,7 +232,7 @@ static void openmp(void)
 			wrong("regions within regions");
 #pragma omp barrier
 	}
-	// More of them within each other than are followed; one thread is late in them, and the others do not wait for it.
+	// More of them within each other than are followed: one thread is in them, the others wait at the barrier around.
 	for (int round = 0; round < 10; round++) {
 #pragma omp parallel num_threads(threads)
 		{
