@@ -211,12 +211,7 @@ fn probes(args: &RunArgs, notes: &mut Vec<String>) -> Probes {
     if args.probe == ProbeArg::Off && !needed {
         return probes;
     }
-    let cooperate = match args.cooperate {
-        CooperateArg::On => true,
-        CooperateArg::Off => false,
-        // Moves within phases need to know when barriers open.
-        CooperateArg::Auto => policy.in_phases,
-    };
+    let cooperate = args.cooperate == CooperateArg::On;
     let (command, quiet) = (&args.program.command, args.balance.quiet);
     let mut before = std::env::var_os("LD_PRELOAD");
     if args.balance.policy.places_load {

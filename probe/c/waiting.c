@@ -6,6 +6,8 @@
  * (OMPT); it writes what it sees into the mapping that waiting.h describes. Without $EVENLY_PROBE it only
  * passes calls on.
  *
+ * It only observes. With --cooperate on it also replaces barriers of OpenMP (waiting_team.h).
+ *
  * Invariants: the program sees the same results, errno among them. Nothing is allocated, no thread is
  * started, nothing is locked, no signal is handled or blocked. Nothing here ends the program or writes to its files:
  * what cannot be followed is passed on. All that map the file can write to all of it, so nothing that is read from
@@ -37,6 +39,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stddef.h>
@@ -75,10 +78,12 @@ static uint64_t began_ticks, began_ns;
 /* Regions within regions that are seen. */
 #define NESTING 4
 
-/* Where a thread is in a team with barriers of its own. */
+/* Where a thread is in the team of a region. */
 struct place {
-	struct evenly_team *team; /* NULL: its barriers are left to the runtime */
+	struct evenly_note *watched; /* of the team; NULL: its barriers are not observed */
+	struct evenly_team *team;    /* NULL: its barriers are left to the runtime */
 	uint32_t number, members;
+	uint32_t arrived;            /* barriers of the region to which it has come */
 };
 
 static __thread struct {
@@ -92,6 +97,7 @@ static __thread struct {
 	struct { struct place place; uint16_t team; uint32_t region; } parts[2 * NESTING]; /* outer ones, libomp's */
 	unsigned part;
 	struct place place; /* in the team whose barriers it waits at */
+	const void *code;   /* the function of the program that this library has called last: a region, or a task */
 	struct evenly_team *own_teams[NESTING]; /* of the regions that it begins */
 	/* The clock: ns at a tick, and for how many ticks from there that holds. */
 	uint64_t at_ticks, at_ns, holds, mult;
@@ -172,6 +178,9 @@ _Static_assert(EVENLY_LINES >= UINT16_MAX, "any number of a team is that of a li
 
 #include "waiting_team.h"
 
+static line_t *mine(void);
+#include "waiting_phases.h"
+
 /* A line of the list, or one that was never used. Acquire and release: what its last owner wrote is seen. A list that
  * leads out of the mapping is left as it is. */
 static line_t *take(void)
@@ -218,6 +227,13 @@ static line_t *claim(uint8_t kind)
 	SET(line->state, EVENLY_COMPUTING);
 	SET(line->kind, kind);
 	end_write(line);
+	struct evenly_note *note = note_of(line);
+	SET(note->home, 0);
+	SET(note->armed, 0);
+	SET(note->measured, EVENLY_UNMEASURED);
+	SET(note->arrivals, 0);
+	SET(note->meets, 0);
+	SET(note->unanswered, 0);
 	atomic_fetch_add_explicit(&header->changes, 1, memory_order_release);
 	return line;
 }
@@ -334,7 +350,7 @@ static COLD line_t *first(void)
 	here.outer = NULL;
 	here.by_runtime = false;
 	here.depth = here.part = 0;
-	here.place.team = NULL;
+	here.place = (struct place){ 0 };
 	memset(here.own_teams, 0, sizeof here.own_teams);
 	memset(here.teams, 0, sizeof here.teams);
 	if (header) {
@@ -349,7 +365,7 @@ static COLD line_t *first(void)
 }
 
 /* This thread's line; NULL where it has none. */
-static inline line_t *mine(void)
+static line_t *mine(void)
 {
 	return LIKELY(here.generation == *generation) ? here.line : first();
 }
@@ -480,6 +496,14 @@ static inline void leave(line_t **entered)
 
 /* ---------------------------------------------------------------- what is behind */
 
+/* Whether this is within this library. The linker knows where that begins and ends. */
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char _end[] __attribute__((visibility("hidden")));
+static inline bool is_own(const void *address)
+{
+	return (uintptr_t)address - (uintptr_t)__ehdr_start < (uintptr_t)_end - (uintptr_t)__ehdr_start;
+}
+
 /* What is called where no library has the function. A program that is linked against it has one, so that only a
  * program comes here which has asked whether there is such a function, and was shown the wrapper. An error for POSIX
  * and for MPI (MPI_ERR_OTHER or MPI_ERR_INTERN, which are 16 or less in each); of libgomp 0 is no error. */
@@ -504,7 +528,8 @@ static COLD void *look_up(_Atomic(void *) *slot, const char *name, const char *v
 	/* Relaxed: what it points to was there before any thread. */
 	if (at == next && at)
 		SET(*slot, at);
-	if (!at)
+	/* Never this library, which would call itself without end. */
+	if (!at || is_own(at))
 		at = of_runtime(name);
 	if (!at)
 		at = strncmp(name, "GOMP_", 5) ? (void *)no_function : (void *)no_libgomp;
@@ -512,7 +537,14 @@ static COLD void *look_up(_Atomic(void *) *slot, const char *name, const char *v
 	return at;
 }
 
-#define CALLER __builtin_extract_return_addr(__builtin_return_address(0))
+/* Who calls a wrapper, by the address to which that returns. At the end of a region or task the program may have jumped here
+ * (a tail call): then that is in this library, which has called the region. */
+static inline const void *who_calls(const void *returns_to)
+{
+	return is_own(returns_to) ? here.code : returns_to;
+}
+
+#define CALLER who_calls(__builtin_extract_return_addr(__builtin_return_address(0)))
 #define NEXT(name)                                                                     \
 	({                                                                             \
 		static _Atomic(void *) next_;                                          \
@@ -533,7 +565,7 @@ __asm__(".symver evenly_pthread_cond_timedwait,pthread_cond_timedwait@@GLIBC_2.3
 #define AS(name) name
 #endif
 
-static _Atomic(void *) barrier_wait, barrier_init, barrier_destroy, cond_wait, cond_timedwait, cond_clockwait;
+static _Atomic(void *) barrier_wait, barrier_init, cond_wait, cond_timedwait, cond_clockwait;
 
 /* Looks for an MPI library that this library does not wrap, and reports it: it is the reason why no rank is seen to
  * wait. Looked at the start, as a program may never reach its end; and at the end, for modules that it has loaded
@@ -568,7 +600,6 @@ __attribute__((constructor)) static void begin(void)
 	errno = before;
 	look_up(&barrier_wait, "pthread_barrier_wait", NULL, NULL);
 	look_up(&barrier_init, "pthread_barrier_init", NULL, NULL);
-	look_up(&barrier_destroy, "pthread_barrier_destroy", NULL, NULL);
 	look_up(&cond_wait, "pthread_cond_wait", CONDITION, NULL);
 	look_up(&cond_timedwait, "pthread_cond_timedwait", CONDITION, NULL);
 	look_up(&cond_clockwait, "pthread_cond_clockwait", NULL, NULL);

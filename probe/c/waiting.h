@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 #define EVENLY_MAGIC UINT64_C(0x74696177796c6e65) /* "enlywait", little-endian */
-#define EVENLY_VERSION 3
+#define EVENLY_VERSION 4
 #define EVENLY_HEADER 4096
 #define EVENLY_LINES 65535
 /* Behind the lines, for each a note on its phases. */
@@ -103,21 +103,31 @@ struct evenly_line {
 	_Atomic uint8_t kind;
 };
 
+/* How much a team says of its phases. */
+enum evenly_measured {
+	EVENLY_UNMEASURED = 0,
+	EVENLY_COUNTED = 1, /* when its barriers open */
+	EVENLY_TIMED = 2,   /* and what its members compute in between */
+};
+
 /* What evenly and a program let each other know of a thread or a team from phase to phase. A phase goes from one opening
  * of a team's barrier to the next. */
 struct evenly_note {
 	/* Written by evenly. */
 	_Atomic uint32_t home;    /* of a thread: the CPU where evenly has put it, plus 1; 0 where it may run anywhere */
 	_Atomic uint32_t armed;   /* of a team: whom to wake when its barrier opens, as a set for FUTEX_WAKE_BITSET; 0: nobody */
-	_Atomic uint32_t measured; /* of a team: 1 where its members say what they compute, and openings are counted */
+	_Atomic uint32_t measured; /* of a team: enum evenly_measured */
 	/* Written by the program. */
-	_Atomic uint32_t phase;    /* of a team: how often its barrier has opened; a futex */
+	_Atomic uint32_t phase;    /* of a team: how often its barrier has opened while that was counted; a futex */
 	_Atomic uint64_t opened;   /* of a team: CLOCK_MONOTONIC when it opened last, ns */
 	_Atomic uint64_t base;     /* of a thread: its CPU time when it arrived at a barrier last, or left it since, ns */
 	_Atomic uint32_t expected; /* of a thread: ns of CPU time that it will take for the next phase, as far as can be
 	                              said when it arrives */
 	_Atomic uint32_t finished; /* of a thread: the phase of its team that it has finished last */
-	char rest[24];
+	_Atomic uint64_t arrivals; /* of a team: members that have arrived at its barrier, see waiting_phases.h */
+	_Atomic uint32_t meets;    /* of a thread: the number of the line of the team that it meets at barriers; 0: none */
+	_Atomic uint32_t unanswered; /* of a team: openings since one woke a helper of evenly */
+	char rest[8];
 };
 
 _Static_assert(sizeof(struct evenly_note) == 64, "a note is a cache line");

@@ -1,118 +1,101 @@
 /*
- * Barriers of POSIX threads. A part of waiting.c.
+ * Barriers of POSIX threads, observed. A part of waiting.c.
  *
- * Where threads wait cooperatively, a barrier that was made while this library was loaded is one of a team
- * (waiting_team.h), and the C library's is not used. Those that processes share, and those for which there is no room
- * here, are left to the C library.
+ * The last to arrive is known by how many a barrier waits for. All barriers for as many threads are those of one team, so
+ * that a phase goes from any of them to the next. Known gap: two teams of the same size are taken for one.
+ *
+ * Invariant: the C library's barrier alone decides who goes on. What is kept here may be lost: of two barriers with the same
+ * place in the table the last one is observed.
  */
 #ifndef EVENLY_WAITING_BARRIERS_H
 #define EVENLY_WAITING_BARRIERS_H
 
-/* Barriers of this process. A place and its memory stay when the barrier is destroyed, since threads may still be on
- * their way out of it, and are used for the next. */
-#define BARRIERS 64
-static struct {
-	_Atomic(const void *) barrier;  /* NULL: none; the address of this table: being made */
+#define BARRIERS 256
+static struct observed {
+	_Atomic(const void *) barrier; /* NULL: none */
 	_Atomic uint32_t members;
-	_Atomic(struct evenly_team *) team;
+	_Atomic uint64_t arrived;      /* since it was made */
 } barriers[BARRIERS];
 
-/* Where a thread was last: it has the same number at a barrier from time to time. */
-static __thread struct {
-	uint32_t generation;
-	const struct evenly_team *team;
-	uint32_t number;
-} at_barrier __attribute__((tls_model("initial-exec")));
-
-/* The entry of a barrier; BARRIERS where it has none. Those before the first that was never used, as they are filled in
- * order. */
-static unsigned entry_of(const void *barrier)
+static struct observed *entry_of(const void *barrier)
 {
-	for (unsigned i = 0; i < BARRIERS && GET(barriers[i].team); i++)
-		if (atomic_load_explicit(&barriers[i].barrier, memory_order_acquire) == barrier)
-			return i;
-	return BARRIERS;
+	return &barriers[((uintptr_t)barrier * UINT64_C(0x9e3779b97f4a7c15)) >> 56];
 }
+_Static_assert(BARRIERS == 1 << 8, "the highest bits are the index");
 
-/* As barriers are made and destroyed; the barrier itself is in the hands of one thread then. */
-static void remember_barrier(const void *barrier, unsigned members)
+/* A barrier that processes share is not observed: the counts are those of one process. */
+static void observe_barrier(const pthread_barrier_t *barrier, const pthread_barrierattr_t *attributes, unsigned members)
 {
-	for (unsigned i = 0; i < BARRIERS; i++) {
-		const void *none = NULL;
-		if (!atomic_compare_exchange_strong(&barriers[i].barrier, &none, barriers))
-			continue;
-		struct evenly_team *team = GET(barriers[i].team);
-		if (!team || team->room < members)
-			team = new_team(members);
-		if (team) {
-			SET(team->numbers, 0);
-			SET(barriers[i].team, team);
-			SET(barriers[i].members, members);
-		}
-		atomic_store_explicit(&barriers[i].barrier, team ? barrier : NULL, memory_order_release);
+	int shared = PTHREAD_PROCESS_PRIVATE;
+	struct observed *entry = entry_of(barrier);
+	if (attributes && (pthread_barrierattr_getpshared(attributes, &shared) || shared != PTHREAD_PROCESS_PRIVATE))
 		return;
-	}
-}
-
-static void forget_barrier(const void *barrier)
-{
-	unsigned i = entry_of(barrier);
-	if (i < BARRIERS)
-		atomic_store_explicit(&barriers[i].barrier, NULL, memory_order_release);
+	SET(entry->members, members);
+	SET(entry->arrived, 0);
+	atomic_store_explicit(&entry->barrier, barrier, memory_order_release);
 }
 
 EXPORT int pthread_barrier_init(pthread_barrier_t *barrier, const pthread_barrierattr_t *attributes, unsigned members)
 {
 	int (*next)(pthread_barrier_t *, const pthread_barrierattr_t *, unsigned) =
 		known(&barrier_init, "pthread_barrier_init", NULL);
-	int shared = PTHREAD_PROCESS_PRIVATE;
-	forget_barrier(barrier);
 	int result = next(barrier, attributes, members);
-	if (result == 0 && cooperates
-		&& (!attributes || pthread_barrierattr_getpshared(attributes, &shared) == 0)
-		&& shared == PTHREAD_PROCESS_PRIVATE)
-		remember_barrier(barrier, members);
+	if (header && result == 0 && members > 1)
+		observe_barrier(barrier, attributes, members);
 	return result;
 }
 
-EXPORT int pthread_barrier_destroy(pthread_barrier_t *barrier)
+/* The team of all barriers for so many: its line, plus 2^32 times the generation in which that is true. */
+#define TEAMS 16
+static _Atomic uint64_t teams[TEAMS];
+
+/* NULL where there is no line for it. */
+static struct evenly_note *team_for(uint32_t members)
 {
-	int (*next)(pthread_barrier_t *) = known(&barrier_destroy, "pthread_barrier_destroy", NULL);
-	forget_barrier(barrier);
-	return next(barrier);
+	_Atomic uint64_t *slot = &teams[members % TEAMS];
+	uint64_t seen = GET(*slot);
+	if (LIKELY(seen >> 32 == *generation))
+		return &notes[(uint32_t)seen - 1];
+	line_t *line = claim(EVENLY_TEAM);
+	if (!line)
+		return NULL;
+	uint64_t own = (uint64_t)*generation << 32 | number_of(line);
+	if (atomic_compare_exchange_strong(slot, &seen, own))
+		return note_of(line);
+	/* Another thread was first. */
+	give_back(line, pid);
+	return &notes[(uint32_t)seen - 1];
 }
 
-/* This thread's number at a barrier. One that comes after all numbers are given shares that of another: then
- * who needs which CPU is a guess. */
-static uint32_t number_at(struct evenly_team *team)
+/* A thread arrives at a barrier; its team, NULL where it is not observed. */
+static struct evenly_note *arrives_at(const void *barrier, const void *caller)
 {
-	if (at_barrier.team == team && at_barrier.generation == *generation)
-		return at_barrier.number;
+	struct observed *entry = entry_of(barrier);
+	if (atomic_load_explicit(&entry->barrier, memory_order_acquire) != barrier)
+		return NULL;
+	uint32_t members = GET(entry->members);
+	uint64_t arrived = atomic_fetch_add_explicit(&entry->arrived, 1, memory_order_relaxed) + 1;
 	line_t *line = mine();
-	uint16_t own = line ? number_of(line) : 0;
-	uint32_t numbers = GET(team->numbers), i = 0;
-	while (i < numbers && i < team->room && GET(team->members[i].line) != own)
-		i++;
-	if (i == numbers || i == team->room)
-		i = atomic_fetch_add_explicit(&team->numbers, 1, memory_order_relaxed) % team->room;
-	SET(team->members[i].line, own);
-	at_barrier.generation = *generation;
-	at_barrier.team = team;
-	at_barrier.number = i;
-	return i;
+	struct evenly_note *team = line && members ? team_for(members) : NULL;
+	if (!team)
+		return NULL;
+	meets_in(line, team);
+	uint32_t measured = GET(team->measured);
+	if (measured >= EVENLY_TIMED)
+		measure(team, (const char *)caller + name_of(barrier));
+	if (measured != EVENLY_UNMEASURED && arrived % members == 0)
+		announce(team);
+	return team;
 }
 
 EXPORT int pthread_barrier_wait(pthread_barrier_t *barrier)
 {
 	int (*next)(pthread_barrier_t *) = known(&barrier_wait, "pthread_barrier_wait", NULL);
 	WAITS(EVENLY_BARRIER, name_of(barrier));
-	unsigned entry = entry_of(barrier);
-	if (entry == BARRIERS)
-		return next(barrier);
-	struct evenly_team *team = GET(barriers[entry].team);
-	struct place in = { team, number_at(team), GET(barriers[entry].members) };
-	enum met met = meets(in, CALLER);
-	return met == MET_LAST ? PTHREAD_BARRIER_SERIAL_THREAD : 0;
+	struct evenly_note *team = arrives_at(barrier, CALLER);
+	int result = next(barrier);
+	goes_on(team);
+	return result;
 }
 
 #endif

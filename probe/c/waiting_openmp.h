@@ -64,7 +64,7 @@ static void take_part(line_t *line, uint16_t team, uint32_t region)
 static struct evenly_team *barriers_of(line_t *line, uint32_t members)
 {
 	struct evenly_team *team = here.own_teams[here.depth - 1];
-	if (!cooperates)
+	if (!cooperates || !members)
 		return NULL;
 	if (!team || team->room < members) {
 		if (team)
@@ -73,21 +73,24 @@ static struct evenly_team *barriers_of(line_t *line, uint32_t members)
 	}
 	if (team) {
 		renew(team);
-		SET(team->line, number_of(line));
 		team->of = line;
 	}
 	return team;
 }
 
-/* This thread is member number `number` of the team of a region, with so many. It may have no line. */
-static void joins(const line_t *line, struct evenly_team *team, uint32_t number, uint32_t members)
+/* This thread is member number `number` of the team of a region, with so many. Either may have no line. */
+static void joins(line_t *line, line_t *of, struct evenly_team *team, uint32_t number, uint32_t members)
 {
-	bool fits = team && number < members && members > 1 && members <= team->room;
-	here.place = (struct place){ fits ? team : NULL, number, members };
-	if (!fits)
-		return;
-	SET(team->members[number].line, line ? number_of(line) : 0);
-	SET(team->numbers, members);
+	bool meets_others = members > 1 && number < members;
+	bool fits = team && meets_others && members <= team->room;
+	here.place = (struct place){ of && meets_others ? note_of(of) : NULL, fits ? team : NULL, number, members, 0 };
+	if (here.place.watched && line)
+		meets_in(line, here.place.watched);
+	if (fits) {
+		SET(team->members[number].line, line ? number_of(line) : 0);
+		SET(team->numbers, members);
+	}
+	goes_on(here.place.watched);
 }
 
 /* ---------------------------------------------------------------- libgomp */
@@ -116,9 +119,12 @@ static void part(void *argument)
 		here.outer = NULL;
 		take_part(line, number_of(region->team), region->number);
 	}
-	joins(line, region->barriers, (uint32_t)number(), (uint32_t)members());
+	joins(line, region->team, region->barriers, (uint32_t)number(), (uint32_t)members());
 	void (*function)(void *) = region->function;
+	const void *code = here.code;
+	here.code = (const void *)function;
 	function(region->data);
+	here.code = code;
 	/* Nothing of the region is touched from here on but its barrier: it is gone as soon as all have ended. */
 	line = mine();
 	if (line)
@@ -126,7 +132,8 @@ static void part(void *argument)
 	/* Not in a process that was forked in the region. */
 	if (here.generation != began_in)
 		return;
-	meets(here.place, (void *)function);
+	arrives(&here.place, (const void *)function);
+	meets(here.place);
 	here.place = outer;
 }
 
@@ -139,6 +146,7 @@ static bool begins(struct region *region, void (*function)(void *), void *data, 
 	region->outer = here.place;
 	region->generation = here.generation;
 	/* Its barriers are not those of the region around it, also where it cannot be followed. */
+	here.place.watched = NULL;
 	here.place.team = NULL;
 	if (!region->team)
 		return false;
@@ -208,7 +216,7 @@ REGION(GOMP_parallel_loop_runtime, 7)
 REGION(GOMP_parallel_loop_nonmonotonic_runtime, 7)
 REGION(GOMP_parallel_loop_maybe_nonmonotonic_runtime, 7)
 
-/* Barriers, and what has one at its end. */
+/* What waits for some of the others. */
 #define GOMP_WAIT(name, n, state)                                                           \
 	EXPORT long name(P##n);                                                             \
 	long name(P##n)                                                                     \
@@ -217,26 +225,41 @@ REGION(GOMP_parallel_loop_maybe_nonmonotonic_runtime, 7)
 		WAITS(state, 0);                                                            \
 		return next(A##n);                                                          \
 	}
+/* Barriers of the whole team. */
+#define GOMP_MEETING(name, n)                                                               \
+	EXPORT long name(P##n);                                                             \
+	long name(P##n)                                                                     \
+	{                                                                                   \
+		long (*next)(P##n) = NEXT(#name);                                           \
+		WAITS(EVENLY_BARRIER, 0);                                                   \
+		arrives(&here.place, CALLER);                                               \
+		long result = next(A##n);                                                   \
+		goes_on(here.place.watched);                                                \
+		return result;                                                              \
+	}
 /* Those that can be replaced: by a barrier of ours, and where libgomp has something to give back by the function that
  * does so without waiting. */
-#define GOMP_MEETING(name, and_then)                                                        \
+#define GOMP_REPLACEABLE(name, and_then)                                                    \
 	EXPORT long name(void);                                                             \
 	long name(void)                                                                     \
 	{                                                                                   \
-		long (*next)(void) = NEXT(#name);                                           \
+		long (*next)(void) = NEXT(#name), result = 0;                               \
 		WAITS(EVENLY_BARRIER, 0);                                                   \
-		if (!meets(here.place, CALLER))                           \
-			return next();                                                      \
-		and_then;                                                                   \
-		return 0;                                                                   \
+		arrives(&here.place, CALLER);                                               \
+		if (meets(here.place))                                                      \
+			and_then;                                                           \
+		else                                                                        \
+			result = next();                                                    \
+		goes_on(here.place.watched);                                                \
+		return result;                                                              \
 	}
-GOMP_MEETING(GOMP_barrier, (void)0)
-GOMP_MEETING(GOMP_loop_end, ((long (*)(void))NEXT("GOMP_loop_end_nowait"))())
-GOMP_MEETING(GOMP_sections_end, ((long (*)(void))NEXT("GOMP_sections_end_nowait"))())
-GOMP_WAIT(GOMP_barrier_cancel, 0, EVENLY_BARRIER)
-GOMP_WAIT(GOMP_loop_end_cancel, 0, EVENLY_BARRIER)
-GOMP_WAIT(GOMP_sections_end_cancel, 0, EVENLY_BARRIER)
-GOMP_WAIT(GOMP_workshare_task_reduction_unregister, 1, EVENLY_BARRIER)
+GOMP_REPLACEABLE(GOMP_barrier, (void)0)
+GOMP_REPLACEABLE(GOMP_loop_end, ((long (*)(void))NEXT("GOMP_loop_end_nowait"))())
+GOMP_REPLACEABLE(GOMP_sections_end, ((long (*)(void))NEXT("GOMP_sections_end_nowait"))())
+GOMP_MEETING(GOMP_barrier_cancel, 0)
+GOMP_MEETING(GOMP_loop_end_cancel, 0)
+GOMP_MEETING(GOMP_sections_end_cancel, 0)
+GOMP_MEETING(GOMP_workshare_task_reduction_unregister, 1)
 GOMP_WAIT(GOMP_single_copy_start, 0, EVENLY_LOCK)
 
 /* Any thread of the team that waits executes it. */
@@ -322,7 +345,10 @@ static void execute_task(void *argument)
 		here.outer = NULL;
 		change(line, EVENLY_COMPUTING, 0);
 	}
+	const void *code = here.code;
+	here.code = (const void *)task->function;
 	task->function((char *)argument + task->before);
+	here.code = code;
 	/* Not in a process that was forked by the task. */
 	if (!waits || mine() != line)
 		return;
@@ -434,7 +460,7 @@ static void on_implicit_task(int end, union ompt_data *parallel, union ompt_data
 		here.part++;
 		task->value = TASK_IN_PART;
 		here.by_runtime = false;
-		joins(line, barriers_in(parallel), index, of);
+		joins(line, team, barriers_in(parallel), index, of);
 	} else if (task && task->value & TASK_IN_PART && here.part) {
 		here.part--;
 		here.place = here.parts[here.part].place;
@@ -461,8 +487,8 @@ static void on_sync_wait(int kind, int end, union ompt_data *parallel, union omp
 	if (end == SCOPE_BEGIN) {
 		if (task)
 			task->value |= TASK_WAITS;
-		/* It has waited since it came to ours. */
-		if (here.place.team && here.by_runtime)
+		/* It has waited since it came to the barrier. */
+		if (here.by_runtime)
 			return;
 		runtime_says(line, kind == TASKWAIT || kind == TASKGROUP ? EVENLY_LOCK : EVENLY_BARRIER);
 	} else if (end == SCOPE_END) {
@@ -472,19 +498,25 @@ static void on_sync_wait(int kind, int end, union ompt_data *parallel, union omp
 	}
 }
 
-/* A thread comes to a barrier of the runtime's, ahead of which is one of ours. */
+/* A thread comes to a barrier of the runtime's, ahead of which may be one of ours, or leaves it. */
 static void on_sync(int kind, int end, union ompt_data *parallel, union ompt_data *task, const void *code)
 {
 	(void)task;
-	if (end != SCOPE_BEGIN || kind == TASKWAIT || kind == TASKGROUP || kind == REDUCTION)
+	if (kind == TASKWAIT || kind == TASKGROUP || kind == REDUCTION)
 		return;
 	line_t *line = mine();
 	/* Not those of a region around one that cannot be followed. */
-	if (!here.place.team || here.place.team != barriers_in(parallel))
+	line_t *of = team_in(parallel);
+	if (!here.place.watched || !of || here.place.watched != note_of(of))
 		return;
+	if (end == SCOPE_END) {
+		goes_on(here.place.watched);
+		return;
+	}
 	if (line && !here.outer)
 		runtime_says(line, EVENLY_BARRIER);
-	meets(here.place, code);
+	arrives(&here.place, code);
+	meets(here.place);
 }
 
 /* Tasks are executed by those who wait at the runtime's barriers. */
@@ -517,10 +549,9 @@ static int ompt_initialize(ompt_lookup lookup, int device, union ompt_data *tool
 	set(PARALLEL_END, (ompt_callback)on_parallel_end);
 	set(IMPLICIT_TASK, (ompt_callback)on_implicit_task);
 	set(SYNC_WAIT, (ompt_callback)on_sync_wait);
-	if (cooperates) {
-		set(SYNC, (ompt_callback)on_sync);
+	set(SYNC, (ompt_callback)on_sync);
+	if (cooperates)
 		set(TASK_CREATE, (ompt_callback)on_task_create);
-	}
 	set(TASK_SCHEDULE, (ompt_callback)on_task_schedule);
 	return 1;
 }

@@ -1,5 +1,5 @@
 /*
- * Cooperative waiting: barriers of teams of threads, in place of those of the runtime or ahead of them.
+ * Cooperative waiting: barriers of teams of OpenMP, in place of those of the runtime or ahead of them.
  * A part of waiting.c.
  *
  * A thread that waits keeps its CPU and spins while no other member of its team needs that CPU. Where one does, it gives
@@ -8,7 +8,7 @@
  * members write, and where evenly has put each. The last to arrive wakes those who sleep, with one call, and with none
  * where all spin.
  *
- * Invariants: a barrier opens when all members have arrived, and never before. Once a team leaves its barriers to the
+ * Invariants: a thread spins for a bounded time, and a real-time one not at all. A barrier opens when all members have arrived, and never before. Once a team leaves its barriers to the
  * runtime (`left`), all members of the barrier that is not open yet go to the runtime's: it is set only by a member
  * that has not arrived, so that none can have passed. Memory of a team is not given back while a thread may be in it.
  * Who is a member is never read from the mapping, and a thread that has no line there is one, too: the others would
@@ -17,21 +17,13 @@
 #ifndef EVENLY_WAITING_TEAM_H
 #define EVENLY_WAITING_TEAM_H
 
-#include <linux/futex.h>
-
-/* Barriers of a program that are kept apart, by their addresses: phases that begin at one are alike. */
-#define SITES 9
-
 /* What a member of a team writes, on a cache line of its own. */
 struct member {
 	_Atomic uint32_t arrived; /* the barrier that it has reached last, by its number */
 	_Atomic uint32_t cpu;     /* where it was when it arrived */
 	_Atomic uint32_t line;    /* the number of its line; 0: none */
 	uint32_t doublings;       /* of the time for which it spins although its CPU is needed */
-	/* Where phases are measured. */
-	uint64_t began;           /* CPU time of the thread when its last barrier had opened, ns; 0: not known */
-	uint32_t site;            /* which barrier of the program that was */
-	uint32_t usual[SITES];    /* ns of CPU time that phases took that began at each */
+	char rest[48];
 };
 _Static_assert(sizeof(struct member) == 64, "a member is a cache line");
 
@@ -42,12 +34,10 @@ struct evenly_team {
 	_Atomic uint32_t opened;   /* that number, set after; what sleeping members wait on */
 	_Atomic uint32_t sleeping; /* members that sleep, or are about to */
 	_Atomic uint32_t left;     /* 1: barriers are left to the runtime, until the region ends */
-	_Atomic uint32_t line;     /* the number of the team's line; 0: none */
 	_Atomic uint32_t numbers;  /* members that have a number */
 	uint32_t room;             /* members at most */
-	uint32_t unanswered;       /* openings since one woke a helper of evenly */
 	line_t *of;                /* the team's line */
-	char second[24];
+	char second[32];
 	struct member members[];
 };
 _Static_assert(sizeof(struct evenly_team) == 128, "what all wait on and what all change are cache lines");
@@ -57,13 +47,11 @@ _Static_assert(sizeof(struct evenly_team) == 128, "what all wait on and what all
 #define PATIENCE 400
 #define DOUBLINGS 7
 /* ns after which it sleeps whoever needs its CPU. */
-#define PATIENCE_ANYWHERE 1000000
+#define MOST_PATIENCE 1000000
 /* ns after which a member that sleeps looks whether it still should, if it is not woken. */
 #define SLEEP_NS 20000000
 /* Turns of spinning between two looks at the clock and at the others. */
 #define TURNS 16
-/* Openings that wake nobody until evenly is taken to be gone. */
-#define UNANSWERED 1000
 
 static inline void relax(void)
 {
@@ -98,13 +86,11 @@ static inline uint32_t home(uint32_t line)
 	return is_number(line) ? GET(notes[line - 1].home) : 0;
 }
 
-/* A member that has not reached the barrier and needs the CPU on which this one has spun for so long: it was put there,
- * or was there when it last arrived. After some time any: the kernel can take it to this CPU, should it lack one, and
- * where evenly was killed it may be elsewhere than it was put. NULL where there is none. */
-static const struct member *who_needs(const struct evenly_team *team, uint32_t barrier, uint32_t cpu, uint64_t spun)
+/* A member that has not reached the barrier and needs the CPU on which this one spins: it was put there, or was there when
+ * it last arrived. NULL where there is none. */
+static const struct member *who_needs(const struct evenly_team *team, uint32_t barrier, uint32_t cpu)
 {
 	uint32_t members = GET(team->numbers);
-	const struct member *anywhere = NULL;
 	for (uint32_t i = 0; i < members && i < team->room; i++) {
 		const struct member *other = &team->members[i];
 		/* Others have arrived, or take no part any more. */
@@ -113,10 +99,8 @@ static const struct member *who_needs(const struct evenly_team *team, uint32_t b
 		uint32_t put = home(GET(other->line));
 		if ((put ? put - 1 : GET(other->cpu)) == cpu)
 			return other;
-		if (spun > PATIENCE_ANYWHERE)
-			anywhere = other;
 	}
-	return anywhere;
+	return NULL;
 }
 
 static long futex(_Atomic uint32_t *word, int operation, uint32_t value, const struct timespec *within)
@@ -149,61 +133,17 @@ static void sleeps(struct evenly_team *team, uint32_t barrier)
 	atomic_fetch_sub_explicit(&team->sleeping, 1, memory_order_relaxed);
 }
 
-/* Whether the members of a team say what they compute. */
-static inline bool is_measured(const struct evenly_team *team)
+/* A real-time thread keeps everybody off its CPU, and is not made to spin. */
+static bool is_real_time(void)
 {
-	uint32_t line = GET(team->line);
-	return is_number(line) && GET(notes[line - 1].measured);
-}
-
-/* A member has finished a phase. The next one is expected to take what those took that began at the same barrier, the
- * last one as much as all before. */
-static COLD void measure(const struct evenly_team *team, struct member *self, const void *at)
-{
-	uint32_t line = GET(self->line);
-	uint64_t t = clock_ns(CLOCK_THREAD_CPUTIME_ID), took = t - self->began;
-	if (self->began) {
-		uint32_t computed = took < UINT32_MAX ? (uint32_t)took : UINT32_MAX, *usual = &self->usual[self->site];
-		*usual = *usual ? *usual / 2 + computed / 2 : computed;
-	}
-	self->site = (uint32_t)((uintptr_t)at >> 2) % SITES;
-	if (!is_number(line))
-		return;
-	SET(notes[line - 1].base, t);
-	SET(notes[line - 1].expected, self->usual[self->site]);
-	SET(notes[line - 1].finished, GET(notes[GET(team->line) - 1].phase));
-}
-
-/* A member goes on, and so begins a phase, unless it has gone on already. */
-static COLD void goes_on(struct member *self)
-{
-	uint32_t line = GET(self->line);
-	self->began = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-	if (is_number(line))
-		SET(notes[line - 1].base, self->began);
-}
-
-/* The barrier of a team that is measured has opened: a phase begins. Where again and again no helper is woken evenly is gone: those that
- * know themselves when they are needed wait now and then, too. */
-static inline void announce(struct evenly_team *team)
-{
-	struct evenly_note *note = &notes[GET(team->line) - 1];
-	SET(note->opened, clock_ns(CLOCK_MONOTONIC));
-	atomic_fetch_add_explicit(&note->phase, 1, memory_order_release);
-	uint32_t armed = GET(note->armed);
-	if (armed && syscall(SYS_futex, &note->phase, FUTEX_WAKE_BITSET, INT32_MAX, NULL, NULL, armed) > 0) {
-		team->unanswered = 0;
-	} else if (++team->unanswered > UNANSWERED) {
-		SET(note->armed, 0);
-		SET(note->measured, 0);
-		team->unanswered = 0;
-	}
+	int policy = sched_getscheduler(0) & ~SCHED_RESET_ON_FORK;
+	return policy != SCHED_OTHER && policy != SCHED_BATCH && policy != SCHED_IDLE;
 }
 
 /* Waits until the barrier is open; false where it has been left to the runtime. */
 static COLD bool waits(struct evenly_team *team, struct member *self, uint32_t barrier)
 {
-	uint64_t began = 0;
+	uint64_t began = 0, patience = MOST_PATIENCE;
 	for (unsigned turn = 1; !is_open(team, barrier); turn++) {
 		/* Whoever left it to the runtime had passed all barriers before, so that the look at them comes last. */
 		if (atomic_load_explicit(&team->left, memory_order_acquire))
@@ -213,13 +153,18 @@ static COLD bool waits(struct evenly_team *team, struct member *self, uint32_t b
 			continue;
 		/* The kernel's: the rate of the other is in the mapping, where it can be anything. */
 		uint64_t t = clock_ns(CLOCK_MONOTONIC);
-		if (!began)
+		if (!began) {
 			began = t;
+			patience = is_real_time() ? 0 : MOST_PATIENCE;
+		}
 		uint32_t cpu = (uint32_t)sched_getcpu();
-		const struct member *other = who_needs(team, barrier, cpu, t - began);
-		if (!other || t - began < (uint64_t)PATIENCE << self->doublings)
+		const struct member *other = who_needs(team, barrier, cpu);
+		/* Who needs it is a guess: where evenly was killed or a thread is new, it may be any. */
+		if (t - began < patience && (!other || t - began < (uint64_t)PATIENCE << self->doublings))
 			continue;
 		sleeps(team, barrier);
+		if (!other)
+			continue;
 		bool in_vain = GET(other->cpu) != cpu;
 		if (!in_vain)
 			self->doublings = 0;
@@ -229,48 +174,26 @@ static COLD bool waits(struct evenly_team *team, struct member *self, uint32_t b
 	return true;
 }
 
-enum met {
-	NOT_MET = 0,  /* the runtime's barrier is to be used */
-	MET = 1,
-	MET_LAST = 2, /* and this thread was the last */
-};
-
-/* A barrier of a team; it opens for so many members. `at` is where in the program it is. */
-static enum met meets(struct place place, const void *at)
+/* A barrier of a team; it opens for so many members. False where the runtime's is to be used. */
+static bool meets(struct place place)
 {
 	struct evenly_team *team = place.team;
-	uint32_t number = place.number, members = place.members;
-	if (!team || number >= team->room || atomic_load_explicit(&team->left, memory_order_acquire))
-		return NOT_MET;
+	if (!team || atomic_load_explicit(&team->left, memory_order_acquire))
+		return false;
 	int before = errno;
-	struct member *self = &team->members[number];
+	struct member *self = &team->members[place.number];
 	SET(self->cpu, (uint32_t)sched_getcpu());
-	bool measured = is_measured(team);
-	if (measured)
-		measure(team, self, at);
-	/* So many wait at the next barrier; those beyond, of whom there are none in a region, at the ones after it. */
 	uint64_t arrivals = atomic_fetch_add_explicit(&team->arrivals, 1, memory_order_acq_rel);
-	uint32_t waiting = (uint32_t)arrivals;
-	uint32_t barrier = (uint32_t)(arrivals >> 32) + 1 + waiting / members;
+	uint32_t barrier = (uint32_t)(arrivals >> 32) + 1;
 	SET(self->arrived, barrier);
-	enum met met = MET_LAST;
-	if (waiting % members + 1 < members) {
-		met = waits(team, self, barrier) ? MET : NOT_MET;
+	bool met = true;
+	if ((uint32_t)arrivals + 1 < place.members) {
+		met = waits(team, self, barrier);
 	} else {
-		while (!is_open(team, barrier - 1))
-			relax();
-		atomic_fetch_add_explicit(&team->arrivals, (UINT64_C(1) << 32) - members, memory_order_acq_rel);
+		atomic_store_explicit(&team->arrivals, (uint64_t)barrier << 32, memory_order_release);
 		atomic_store_explicit(&team->opened, barrier, memory_order_release);
-		/* The helpers first: a member that is woken on this CPU may run at once, and the announcement wait until it has
-		 * done its part. */
-		if (measured)
-			announce(team);
 		wake_members(team);
 	}
-	if (measured)
-		goes_on(self);
-	else
-		self->began = 0;
 	errno = before;
 	return met;
 }

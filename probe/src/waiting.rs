@@ -24,7 +24,7 @@ pub const VARIABLE: &str = "EVENLY_PROBE";
 /// What a file begins with that is such a mapping.
 const MAGIC: u64 = u64::from_le_bytes(*b"enlywait");
 /// The version of the layout.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// Bytes of the header.
 const HEADER: usize = 4096;
 /// Bytes of a line.
@@ -88,6 +88,7 @@ mod note {
     pub(super) const BASE: usize = 24;
     pub(super) const EXPECTED: usize = 32;
     pub(super) const FINISHED: usize = 36;
+    pub(super) const MEETS: usize = 48;
 }
 
 const THREAD: u8 = 1;
@@ -331,7 +332,8 @@ impl Mapping {
         (VARIABLE.into(), self.path().into())
     }
 
-    /// From now on threads of programs that are started wait cooperatively, or not.
+    /// From now on barriers of OpenMP are replaced in programs that are started, so that threads wait cooperatively;
+    /// or all barriers are left to the runtime and observed.
     ///
     /// # Errors
     /// Where the file cannot be written.

@@ -142,10 +142,8 @@ pub(crate) enum ProbeArg {
 /// `--cooperate`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CooperateArg {
-    /// With --policy phase, which needs it
-    Auto,
-    /// At barriers of OpenMP and of POSIX threads a thread that waits keeps its CPU and spins while no other thread
-    /// of its team needs it, and sleeps where one does; loads the probe
+    /// Barriers of OpenMP are replaced: a thread that waits keeps its CPU and spins while no other thread of its team
+    /// needs it, and sleeps where one does. Loads the probe. Experimental: some programs behave differently with it
     On,
     /// Threads wait as their runtime has it
     Off,

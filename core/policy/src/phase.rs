@@ -6,7 +6,7 @@ use crate::{PolicyInfo, Spreading};
 
 pub(crate) const PHASE: PolicyInfo = PolicyInfo {
     name: "phase",
-    about: "move one thread at the right moment between two barriers (OpenMP, phases from 0.1 ms; loads the probe)",
+    about: "move one thread at the right moment between two barriers (OpenMP, POSIX barriers; phases from 0.1 ms; loads the probe)",
     make: || Box::new(Spreading::default()),
     in_phases: true,
     ..JUGGLE

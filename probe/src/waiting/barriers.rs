@@ -25,6 +25,10 @@ use std::sync::{PoisonError, RwLock};
 /// For how long a helper waits for an opening.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
+/// How much a team says of its phases: nothing, or when its barriers open and what its members compute.
+pub(super) const UNMEASURED: u32 = 0;
+pub(super) const TIMED: u32 = 2;
+
 /// The mapping, as words.
 struct Words(NonNull<u8>);
 
@@ -125,10 +129,9 @@ impl Barriers {
         self.words.u32(line.at(line::TEAM)).load(Relaxed).to_ne_bytes()[line::KIND - line::TEAM]
     }
 
-    /// The line of the team in which a thread takes part.
+    /// The line of the team that a thread meets at barriers.
     fn team_of(&self, line: Line) -> Option<Line> {
-        let bytes = self.words.u32(line.at(line::TEAM)).load(Relaxed).to_ne_bytes();
-        let number = u32::from(u16::from_ne_bytes([bytes[0], bytes[1]]));
+        let number = self.words.u32(line.note(note::MEETS)).load(Relaxed);
         let team = number.checked_sub(1).filter(|n| *n < LINES).map(Line)?;
         (self.kind(team) == TEAM).then_some(team)
     }
@@ -163,10 +166,10 @@ impl Openings for Barriers {
         let mut followed = self.followed.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(before) = followed.team.filter(|before| Some(*before) != team) {
             self.words.u32(before.note(note::ARMED)).store(0, Relaxed);
-            self.words.u32(before.note(note::MEASURED)).store(0, Relaxed);
+            self.words.u32(before.note(note::MEASURED)).store(UNMEASURED, Relaxed);
         }
         if let Some(team) = team {
-            self.words.u32(team.note(note::MEASURED)).store(1, Relaxed);
+            self.words.u32(team.note(note::MEASURED)).store(TIMED, Relaxed);
         }
         *followed = Followed { team, members: members.unwrap_or_default(), lines };
         team.is_some()

@@ -1,5 +1,6 @@
 //! Tests of the module above.
 
+use super::barriers::{TIMED, UNMEASURED};
 use super::*;
 use crate::layout::Layout;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
@@ -44,6 +45,7 @@ fn the_layout_is_that_of_the_header() {
         ("note", "base", note::BASE),
         ("note", "expected", note::EXPECTED),
         ("note", "finished", note::FINISHED),
+        ("note", "meets", note::MEETS),
     ];
     let mut layout = Layout::of("waiting.h");
     layout.places(&fields);
@@ -56,6 +58,7 @@ fn the_layout_is_that_of_the_header() {
     say(format!("EVENLY_HEADER == {HEADER} && EVENLY_LINES == {LINES}"));
     say(format!("EVENLY_MAGIC == {MAGIC} && EVENLY_VERSION == {VERSION}"));
     say(format!("EVENLY_THREAD == {THREAD} && EVENLY_TEAM == {TEAM} && EVENLY_RANK == {RANK}"));
+    say(format!("EVENLY_UNMEASURED == {UNMEASURED} && EVENLY_TIMED == {TIMED}"));
     say(format!("EVENLY_CALL_BITS == {CALL_BITS} && EVENLY_PEER_BITS == {PEER_BITS}"));
     say(format!("EVENLY_ALL == {ALL}"));
     for (name, peer) in
@@ -209,7 +212,7 @@ fn what_is_no_mapping() {
     reader.read(Nanos(0), &mut out).unwrap();
     assert_eq!((out.len(), reader.counts()), (0, Counts::default()));
     mapping.file.write_all_at(&1u32.to_ne_bytes(), header::VERSION as u64).unwrap();
-    assert!(said(&mapping.path()).ends_with("its version is 1, not 3"));
+    assert!(said(&mapping.path()).ends_with(&format!("its version is 1, not {VERSION}")));
     // A program that writes nonsense.
     mapping.file.write_all_at(&u32::MAX.to_ne_bytes(), header::HIGH as u64).unwrap();
     reader.read(Nanos(0), &mut out).unwrap();

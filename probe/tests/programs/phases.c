@@ -1,6 +1,7 @@
-// Two threads meet at a barrier until they are killed; one computes for 2 ms of CPU time, the other for 4.
+// Two threads meet at a barrier until they are killed; one computes for 2 ms of CPU time, the other for 4. Compiled without
+// OpenMP they meet at two barriers of POSIX threads in turn.
 #define _GNU_SOURCE
-#include <omp.h>
+#include <pthread.h>
 #include <time.h>
 
 static double cpu(void)
@@ -10,13 +11,42 @@ static double cpu(void)
 	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
+static void computes(int number)
+{
+	double until = cpu() + 2 * (1 + number);
+	while (cpu() < until)
+		;
+}
+
+#ifdef _OPENMP
+#include <omp.h>
+
 int main(void)
 {
 #pragma omp parallel num_threads(2)
 	for (;;) {
-		double until = cpu() + 2 * (1 + omp_get_thread_num());
-		while (cpu() < until)
-			;
+		computes(omp_get_thread_num());
 #pragma omp barrier
 	}
 }
+#else
+static pthread_barrier_t barriers[2];
+
+static void *member(void *number)
+{
+	for (int turn = 0;; turn++) {
+		computes((int)(long)number);
+		pthread_barrier_wait(&barriers[turn % 2]);
+	}
+	return NULL;
+}
+
+int main(void)
+{
+	pthread_t other;
+	for (int i = 0; i < 2; i++)
+		pthread_barrier_init(&barriers[i], NULL, 2);
+	pthread_create(&other, NULL, member, (void *)1);
+	member((void *)0);
+}
+#endif

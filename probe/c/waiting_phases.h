@@ -1,0 +1,146 @@
+/*
+ * Phases, as they are observed: when the barrier of a team opens, and what each member computes until then.
+ * A part of waiting.c.
+ *
+ * Threads count themselves as they arrive at a barrier, and then go to the runtime's. The last to arrive announces that
+ * the barrier opens. It does so before the runtime wakes anybody: a member that is woken on the same CPU may run at once,
+ * and the announcement would wait until it has done its part.
+ *
+ * Invariant: nothing of the program depends on what is here. Where members do not all come to the same barriers (some
+ * leave a region that was cancelled, one meets others within a target), openings are missed or announced at another
+ * moment, and no more; a new region begins with a new count. The count is in the mapping, so nobody gives memory
+ * back while a thread is on its way out of a barrier.
+ */
+#ifndef EVENLY_WAITING_PHASES_H
+#define EVENLY_WAITING_PHASES_H
+
+#include <linux/futex.h>
+
+/* Barriers of a program that a thread keeps apart, by where they are: phases that begin at one are alike. A power of two. */
+#define SITES 64
+/* Openings that wake nobody until evenly is taken to be gone. */
+#define UNANSWERED 1000
+
+/* What a thread knows of the phases that it computes. */
+static __thread struct {
+	uint64_t began; /* its CPU time when the last barrier had opened, ns; 0: not known */
+	uint32_t site;  /* which barrier of the program that was */
+	/* ns of CPU time that phases took that began at each; the last of two that have the same place there. */
+	struct { uint32_t at, usual; } sites[SITES];
+} computes __attribute__((tls_model("initial-exec")));
+
+static inline struct evenly_note *note_of(const line_t *line)
+{
+	return &notes[line - lines];
+}
+
+/* This thread meets the members of a team. */
+static inline void meets_in(line_t *line, const struct evenly_note *team)
+{
+	uint32_t number = (uint32_t)(team - notes) + 1;
+	if (GET(note_of(line)->meets) != number)
+		SET(note_of(line)->meets, number);
+}
+
+/* The place in `sites` for where a phase begins, empty where another had it. */
+static uint32_t site_of(const void *at)
+{
+	/* Fibonacci hashing: call sites differ in bits that are low, and alike in alignment. */
+	uint32_t name = (uint32_t)(((uintptr_t)at * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
+	uint32_t i = name >> 26;
+	_Static_assert(SITES == 1 << 6, "the highest bits are the index");
+	if (computes.sites[i].at != name) {
+		computes.sites[i].at = name;
+		computes.sites[i].usual = 0;
+	}
+	return i;
+}
+
+/* A member has finished a phase. The next one is expected to take what those took that began at the same barrier, the
+ * last one as much as all before. */
+static COLD void measure(const struct evenly_note *team, const void *at)
+{
+	uint64_t t = clock_ns(CLOCK_THREAD_CPUTIME_ID), took = t - computes.began;
+	if (computes.began) {
+		uint32_t computed = took < UINT32_MAX ? (uint32_t)took : UINT32_MAX;
+		uint32_t *usual = &computes.sites[computes.site].usual;
+		*usual = *usual ? *usual / 2 + computed / 2 : computed;
+		computes.began = 0;
+	}
+	computes.site = site_of(at);
+	line_t *line = mine();
+	if (!line)
+		return;
+	struct evenly_note *note = note_of(line);
+	SET(note->base, t);
+	SET(note->expected, computes.sites[computes.site].usual);
+	SET(note->finished, GET(team->phase));
+}
+
+/* This thread goes on from a barrier, or begins its part of a region, and so begins a phase. */
+static inline void goes_on(const struct evenly_note *team)
+{
+	if (LIKELY(!team || GET(team->measured) < EVENLY_TIMED)) {
+		computes.began = 0;
+		return;
+	}
+	computes.began = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	line_t *line = mine();
+	if (line)
+		SET(note_of(line)->base, computes.began);
+}
+
+/* The barrier of a team opens: a phase begins. Where again and again no helper is woken evenly is gone: those that
+ * know themselves when they are needed wait now and then, too. */
+static COLD void announce(struct evenly_note *team)
+{
+	int before = errno;
+	SET(team->opened, clock_ns(CLOCK_MONOTONIC));
+	atomic_fetch_add_explicit(&team->phase, 1, memory_order_release);
+	uint32_t armed = GET(team->armed), unanswered = GET(team->unanswered);
+	if (armed && syscall(SYS_futex, &team->phase, FUTEX_WAKE_BITSET, INT32_MAX, NULL, NULL, armed) > 0) {
+		SET(team->unanswered, 0);
+	} else if (unanswered >= UNANSWERED) {
+		SET(team->armed, 0);
+		SET(team->measured, EVENLY_UNMEASURED);
+		SET(team->unanswered, 0);
+	} else {
+		SET(team->unanswered, unanswered + 1);
+	}
+	errno = before;
+}
+
+/* Whether this is the last of so many members that arrive at barrier number `barrier` of a region. In `arrivals` are the
+ * number of the last barrier at which a member has arrived, times 2^32, and how many have. A member that was not
+ * counted, since counting began or another was cancelled, is missed at one barrier and not at the next. */
+static bool is_last_at(struct evenly_note *team, uint32_t barrier, uint32_t members)
+{
+	uint64_t seen = GET(team->arrivals), with_this = 0;
+	for (unsigned tries = 0; tries < TRIES; tries++) {
+		int32_t ahead = (int32_t)((uint32_t)(seen >> 32) - barrier);
+		if (ahead > 0)
+			return false;
+		with_this = ahead == 0 ? seen + 1 : (uint64_t)barrier << 32 | 1;
+		if (atomic_compare_exchange_weak_explicit(&team->arrivals, &seen, with_this, memory_order_relaxed,
+			    memory_order_relaxed))
+			return (uint32_t)with_this == members;
+	}
+	return false;
+}
+
+/* A member comes to a barrier of its region, which is at this place in the program. */
+static inline void arrives(struct place *place, const void *at)
+{
+	struct evenly_note *team = place->watched;
+	if (!team)
+		return;
+	uint32_t barrier = ++place->arrived, measured = GET(team->measured);
+	if (LIKELY(measured == EVENLY_UNMEASURED))
+		return;
+	if (measured >= EVENLY_TIMED)
+		measure(team, at);
+	if (is_last_at(team, barrier, place->members))
+		announce(team);
+}
+
+#endif

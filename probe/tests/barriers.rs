@@ -1,0 +1,268 @@
+//! Barriers that are observed, and barriers that are replaced: programs whose answers depend on every barrier run as they do
+//! without the probe.
+#![allow(missing_docs)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[macro_use]
+mod common;
+
+use common::built;
+use evenly_phases::Openings;
+use evenly_probe::load::{Calls, keep, preload};
+use evenly_probe::waiting::Mapping;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
+/// Lines of the mapping, and where the header says how many of them were used (waiting.h).
+const LINES: u32 = 65_535;
+const HIGH: u64 = 72;
+
+/// What is done with the program's barriers.
+const OBSERVED: bool = false;
+const REPLACED: bool = true;
+
+/// What a command prints without the probe and with it, its barriers observed or replaced and so many lines left in the
+/// mapping: the same.
+fn same_output(
+    command: &[&OsStr],
+    variables: &[(&str, &str)],
+    calls: Calls,
+    ways: &[bool],
+    lines: u32,
+) {
+    let library = keep(calls, Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();
+    let run = |replaced: Option<bool>| {
+        let mapping = Mapping::new().unwrap();
+        let mut run = Command::new("timeout");
+        common::as_root(&mut run).args(["120"]).args(command).envs(variables.iter().copied());
+        if let Some(replaced) = replaced {
+            mapping.set_cooperative(replaced).unwrap();
+            let (name, value) = mapping.variable();
+            let file = File::options().write(true).open(&value).unwrap();
+            file.write_all_at(&(LINES - lines).to_ne_bytes(), HIGH).unwrap();
+            run.env(name, value).env("LD_PRELOAD", preload(&library, None).unwrap());
+        }
+        let output = run.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let plain = run(None);
+    assert!(plain.0 == Some(0) && !plain.1.is_empty(), "{plain:?}");
+    for way in ways {
+        assert_eq!(run(Some(*way)), plain, "replaced: {way}");
+    }
+}
+
+/// What `barriers` prints with so many threads.
+fn same(compiler: &str, options: &[&str], threads: &str, variables: &[(&str, &str)]) {
+    let program = built("barriers", compiler, options);
+    let command = [program.as_os_str(), threads.as_ref()];
+    same_output(&command, variables, Calls::None, &[OBSERVED, REPLACED], LINES);
+}
+
+/// The same where only so many lines are left in the mapping.
+fn same_with_lines(compiler: &str, options: &[&str], threads: &str, lines: u32) {
+    let program = built("barriers", compiler, options);
+    let command = [program.as_os_str(), threads.as_ref()];
+    same_output(&command, &[], Calls::None, &[OBSERVED, REPLACED], lines);
+}
+
+/// Loops that are cancelled, targets, old regions, barriers that are made at once. Their barriers cannot be replaced yet.
+mod unusual {
+    use super::*;
+
+    fn same(compiler: &str) {
+        let program = built("unusual", compiler, &["-fopenmp"]);
+        let variables = [("OMP_CANCELLATION", "true")];
+        same_output(&[program.as_os_str()], &variables, Calls::None, &[OBSERVED], LINES);
+    }
+
+    #[test]
+    fn libgomp() {
+        same("gcc");
+    }
+
+    #[test]
+    fn libomp() {
+        if common::has("clang") {
+            same("clang");
+        }
+    }
+}
+
+#[test]
+fn posix_barriers() {
+    same("gcc", &[], "5", &[]);
+}
+
+/// Would catch: a thread that takes no part in a barrier, for want of a line, while the others wait for it.
+#[test]
+fn posix_barriers_of_threads_without_a_line() {
+    same_with_lines("gcc", &[], "5", 2);
+}
+
+mod libgomp {
+    use super::*;
+
+    #[test]
+    fn one_thread() {
+        same("gcc", &["-fopenmp"], "1", &[]);
+    }
+
+    #[test]
+    fn two_threads() {
+        same("gcc", &["-fopenmp"], "2", &[]);
+    }
+
+    #[test]
+    fn more_threads_than_cpus() {
+        same("gcc", &["-fopenmp"], "7", &[]);
+    }
+
+    #[test]
+    fn threads_without_a_line() {
+        same_with_lines("gcc", &["-fopenmp"], "4", 3);
+    }
+
+    #[test]
+    fn with_cancellation() {
+        same("gcc", &["-fopenmp"], "3", &[("OMP_CANCELLATION", "true")]);
+    }
+
+    #[test]
+    fn that_spins() {
+        same("gcc", &["-fopenmp"], "2", &[("OMP_WAIT_POLICY", "active")]);
+    }
+}
+
+mod libomp {
+    use super::*;
+    use common::has;
+
+    #[test]
+    fn two_threads() {
+        if has("clang") {
+            same("clang", &["-fopenmp"], "2", &[]);
+        }
+    }
+
+    #[test]
+    fn more_threads_than_cpus() {
+        if has("clang") {
+            same("clang", &["-fopenmp"], "5", &[]);
+        }
+    }
+
+    #[test]
+    fn threads_without_a_line() {
+        if has("clang") {
+            same_with_lines("clang", &["-fopenmp"], "4", 3);
+        }
+    }
+}
+
+/// Would catch: a function that is looked up as the probe itself sees it, which is the probe's own.
+mod tail_calls {
+    use super::*;
+
+    const OPTIONS: &[&str] = &["-fopenmp", "-O2"];
+
+    pub(super) fn same(command: &[&OsStr], calls: Calls) {
+        same_output(command, &[], calls, &[OBSERVED, REPLACED], LINES);
+    }
+
+    #[test]
+    fn of_libgomp() {
+        same(&[built("tails", "gcc", OPTIONS).as_os_str()], Calls::None);
+    }
+
+    #[test]
+    fn of_libomp() {
+        if common::has("clang") {
+            same(&[built("tails", "clang", OPTIONS).as_os_str()], Calls::None);
+        }
+    }
+
+    /// With a libgomp that only the module sees.
+    #[test]
+    fn of_a_module() {
+        let options = [OPTIONS, &["-DMODULE", "-shared", "-fPIC"]].concat();
+        let module = built("tails", "gcc", &options);
+        let program = built("module", "gcc", &[]);
+        same(&[program.as_os_str(), module.as_os_str(), "run".as_ref()], Calls::None);
+    }
+}
+
+each_mpi! { a_region_that_ends_in_a_call_of_mpi }
+
+fn a_region_that_ends_in_a_call_of_mpi(mpi: &str) {
+    let program = built("tails", &format!("mpicc.{mpi}"), &["-fopenmp", "-O2", "-DMPI"]);
+    let launcher = format!("mpirun.{mpi}");
+    let command = [launcher.as_ref(), "-n".as_ref(), "2".as_ref(), program.as_os_str()];
+    tail_calls::same(&command, common::calls_of(mpi));
+}
+
+#[test]
+fn libgomp_announces_openings_with_what_threads_compute() {
+    openings_are_announced("gcc", &["-fopenmp"], false);
+}
+
+#[test]
+fn replaced_barriers_announce_openings_with_what_threads_compute() {
+    openings_are_announced("gcc", &["-fopenmp"], true);
+}
+
+#[test]
+fn libomp_announces_openings_with_what_threads_compute() {
+    if common::has("clang") {
+        openings_are_announced("clang", &["-fopenmp"], false);
+    }
+}
+
+#[test]
+fn posix_barriers_announce_openings_with_what_threads_compute() {
+    openings_are_announced("gcc", &[], false);
+}
+
+/// Would catch: threads that are not found, or of which nothing is reported; an opening that wakes nobody.
+fn openings_are_announced(compiler: &str, options: &[&str], replaced: bool) {
+    use evenly_model::{CpuId, Nanos, ThreadId, Tid};
+    use evenly_phases::Opening;
+    use evenly_testing::wait_for;
+    let program = built("phases", compiler, options);
+    let library = keep(Calls::None, Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();
+    let mapping = Mapping::new().unwrap();
+    mapping.set_cooperative(replaced).unwrap();
+    let barriers = mapping.openings().unwrap();
+    let (name, value) = mapping.variable();
+    let mut command = Command::new(program);
+    command.env(name, value).env("LD_PRELOAD", preload(&library, None).unwrap());
+    let mut child = command.spawn().unwrap();
+    let threads = || -> Vec<ThreadId> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
+        let ids = tasks.map(|t| t.unwrap().file_name().to_str().unwrap().parse().unwrap());
+        // Started before they have a line.
+        ids.map(|tid| ThreadId { tid: Tid(tid), start: 0 }).collect()
+    };
+    wait_for("the team", || barriers.follow(&threads()).then_some(()));
+    // The second of them computes twice as long.
+    let cpu = CpuId(0);
+    barriers.arm(&[cpu]);
+    let mut seen = Opening::default();
+    wait_for("phases that are measured", || {
+        let opening = barriers.wait(cpu, seen)?;
+        assert!(opening.phase > seen.phase && opening.at > seen.at, "{opening:?} after {seen:?}");
+        seen = opening;
+        let reports = threads().into_iter().filter_map(|id| barriers.reported(id));
+        let mut expected: Vec<Nanos> = reports.map(|r| r.expected).collect();
+        expected.sort();
+        let [short, long] = expected[..] else { return None };
+        // Either may lose its CPU to others, which is no CPU time.
+        (short > Nanos::ZERO && long > short.scale(1.5) && long < short.scale(2.5)).then_some(())
+    });
+    assert!(barriers.reported(ThreadId { tid: Tid(1), start: 0 }).is_none());
+    child.kill().unwrap();
+    child.wait().unwrap();
+}

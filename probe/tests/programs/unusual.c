@@ -1,0 +1,185 @@
+// What few programs do at barriers, with answers that are wrong where a barrier opens too early or never, or where the runtime
+// is not asked. Usage: unusual. Prints a line for each part. OMP_CANCELLATION=true is expected.
+#define _GNU_SOURCE
+#include <omp.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { THREADS = 3 };
+
+static void wrong(const char *what)
+{
+	printf("%s: wrong\n", what);
+	exit(1);
+}
+
+// A loop that is cancelled, and others of the same region that are not.
+static void cancelled_loops(void)
+{
+	atomic_long first = 0, later = 0;
+#pragma omp parallel num_threads(THREADS)
+	{
+#pragma omp for
+		for (int i = 0; i < 100; i++) {
+			first++;
+#pragma omp cancel for
+		}
+		for (int round = 0; round < 5; round++) {
+#pragma omp for
+			for (int i = 0; i < 100; i++) {
+				later++;
+#pragma omp cancellation point for
+			}
+		}
+#pragma omp sections
+		{
+#pragma omp section
+			{
+#pragma omp cancel sections
+			}
+#pragma omp section
+			first++;
+		}
+#pragma omp for
+		for (int i = 0; i < 100; i++)
+			later++;
+	}
+	if (later != 600)
+		wrong("loops after one that was cancelled");
+	printf("cancelled loops\n");
+}
+
+// On the host, as there is no device. A target that is not waited for is a task, which barriers wait for.
+static void targets(void)
+{
+	long stale = 0;
+	for (int round = 0; round < 50; round++) {
+		int value = 0;
+#pragma omp parallel num_threads(THREADS) reduction(+ : stale)
+		{
+#pragma omp single nowait
+			{
+#pragma omp target map(tofrom : value) nowait
+				value = 1;
+			}
+#pragma omp barrier
+			stale += value != 1;
+		}
+	}
+	if (stale)
+		wrong("targets that are not waited for");
+	long sum = 0;
+#pragma omp parallel num_threads(THREADS) reduction(+ : sum)
+	for (int round = 0; round < 20; round++) {
+		if (omp_get_thread_num() == 0) {
+#pragma omp target map(tofrom : sum)
+			{
+#pragma omp parallel for reduction(+ : sum)
+				for (int i = 0; i < 10; i++)
+					sum += i;
+			}
+		}
+#pragma omp barrier
+	}
+	if (sum != 20 * 45)
+		wrong("loops in targets");
+	printf("targets\n");
+}
+
+#ifndef __clang__
+// As compilers before gcc 4.9 have it.
+extern void GOMP_parallel_start(void (*)(void *), void *, unsigned);
+extern void GOMP_parallel_end(void);
+extern void GOMP_barrier(void);
+
+static void old_part(void *count)
+{
+	for (int i = 0; i < 5; i++)
+		GOMP_barrier();
+	(*(atomic_long *)count)++;
+}
+
+static void old_regions(void)
+{
+	atomic_long count = 0;
+	omp_set_max_active_levels(2);
+#pragma omp parallel num_threads(THREADS)
+	for (int round = 0; round < 10; round++) {
+		if (omp_get_thread_num() == 0) {
+			GOMP_parallel_start(old_part, &count, 2);
+			old_part(&count);
+			GOMP_parallel_end();
+		}
+#pragma omp barrier
+	}
+	if (count != 20)
+		wrong("old regions");
+	printf("old regions\n");
+}
+#endif
+
+static pthread_barrier_t barriers[2];
+static void *pair(void *number)
+{
+	pthread_barrier_t *own = &barriers[(long)number % 2];
+	for (int i = 0; i < 20; i++)
+		pthread_barrier_wait(own);
+	return NULL;
+}
+
+// Two threads make barriers at once.
+static void *makes(void *number)
+{
+	pthread_t others[2];
+	for (int round = 0; round < 100; round++) {
+		pthread_barrier_init(&barriers[(long)number], NULL, 2);
+		for (int i = 0; i < 2; i++)
+			pthread_create(&others[i], NULL, pair, number);
+		for (int i = 0; i < 2; i++)
+			pthread_join(others[i], NULL);
+		pthread_barrier_destroy(&barriers[(long)number]);
+	}
+	return NULL;
+}
+
+static void posix(void)
+{
+	pthread_t makers[2];
+	for (long i = 0; i < 2; i++)
+		pthread_create(&makers[i], NULL, makes, (void *)i);
+	for (int i = 0; i < 2; i++)
+		pthread_join(makers[i], NULL);
+	printf("barriers that are made at once\n");
+	// A barrier that exists in both processes.
+	pthread_barrier_init(&barriers[0], NULL, 2);
+	pthread_t others[2];
+	for (int process = 0; process < 2; process++) {
+		pid_t child = fork();
+		for (int i = 0; i < 2; i++)
+			pthread_create(&others[i], NULL, pair, (void *)0);
+		for (int i = 0; i < 2; i++)
+			pthread_join(others[i], NULL);
+		if (child == 0)
+			_exit(3);
+		int status;
+		waitpid(child, &status, 0);
+		if (!WIFEXITED(status) || WEXITSTATUS(status) != 3)
+			wrong("barriers of a process that was forked");
+	}
+	printf("barriers of a process that was forked\n");
+}
+
+int main(void)
+{
+	cancelled_loops();
+	targets();
+#ifndef __clang__
+	old_regions();
+#endif
+	posix();
+	return 0;
+}
