@@ -2,7 +2,7 @@
 
 use crate::board::{Account, Board, Member};
 use crate::{CARE, CpuBalancer, Decentral};
-use evenly_engine::delegates::{self, Delegates, Done};
+use evenly_engine::delegates::{self, Delegates, Done, Work};
 use evenly_engine::{Balancer, BalancerOptions, Reading, Sensors, Times};
 use evenly_model::{CpuId, CpuSet, CpuView, Nanos, ThreadId};
 use evenly_policy::stopping::CutOff;
@@ -127,8 +127,8 @@ impl Delegates for Care {
         self.board.begin(began);
     }
 
-    fn set_active(&self, active: bool) {
-        self.board.set_active(active);
+    fn set_work(&self, work: Work) {
+        self.board.set_active(work == Work::Move);
     }
 
     fn account(&self) -> delegates::Account {

@@ -22,10 +22,24 @@ pub struct Reported {
     pub finished: bool,
 }
 
+/// What a program reports of its phases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measured {
+    /// Nothing.
+    Nothing,
+    /// When barriers open.
+    Openings,
+    /// And what threads compute in between.
+    Phases,
+}
+
 /// The threads that meet at one barrier again and again.
 pub trait Openings: Send + Sync {
-    /// Finds the barrier at which most of these threads meet. False where no two do, or none reports it.
-    fn follow(&self, threads: &[ThreadId]) -> bool;
+    /// Finds the barrier at which most of these threads meet, and its number. None where no two do, or none reports it.
+    fn follow(&self, threads: &[ThreadId]) -> Option<u32>;
+
+    /// What the program reports of that barrier from now on.
+    fn measure(&self, what: Measured);
 
     /// From now on the helpers of these CPUs are woken when the barrier opens, and no others.
     fn arm(&self, cpus: &[CpuId]);

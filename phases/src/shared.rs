@@ -2,9 +2,9 @@
 //!
 //! Invariant: a lock is held for no longer than it takes to compute, never while a mask is changed.
 
-use crate::openings::{Opening, Openings};
+use crate::openings::{Measured, Opening, Openings};
 use crate::timetable::{Left, Step, Timetable};
-use evenly_engine::delegates::{Account, Delegates, Done};
+use evenly_engine::delegates::{Account, Delegates, Done, Epochs, Rhythm, Work};
 use evenly_engine::{
     Action, Actuator, ApplyError, Balancer, BalancerOptions, Failure, Reading, Sensors, Times,
     perform,
@@ -32,8 +32,8 @@ struct State {
     speeds: Vec<f64>,
     members: BTreeMap<ThreadId, Member>,
     active: bool,
-    /// Whether the barrier of these threads is known.
-    follows: bool,
+    /// The number of the barrier at which these threads meet, if it is known.
+    follows: Option<u32>,
     /// CPUs whose helpers wait for no opening.
     foreseeing: BTreeSet<CpuId>,
     /// The phase that the timetable is for.
@@ -93,7 +93,7 @@ impl Phases {
     pub fn begins(&self, cpu: CpuId, opening: Opening) -> Option<(CpuIndex, Vec<Left<ThreadId>>)> {
         let mut s = self.state();
         s.account.points += 1;
-        if !s.active || !s.follows {
+        if !s.active || s.follows.is_none() {
             return None;
         }
         if s.opening != opening {
@@ -124,7 +124,7 @@ impl Phases {
 
     fn arm(&self, s: &State) {
         let busy = |cpu: &CpuIndex| s.at(*cpu).filter(|(_, m)| m.movable).count() > 1;
-        let works = s.active && s.follows;
+        let works = s.active && s.follows.is_some();
         let busy = (0..s.cpus.len()).filter(|cpu| works && busy(cpu)).map(|cpu| s.cpus[cpu]);
         let busy: Vec<CpuId> = busy.filter(|cpu| !s.foreseeing.contains(cpu)).collect();
         self.openings.arm(&busy);
@@ -311,11 +311,19 @@ impl Delegates for Care {
 
     fn begin(&mut self, _began: Nanos) {}
 
-    fn set_active(&self, active: bool) {
+    fn set_work(&self, work: Work) {
         let mut s = self.0.state();
         let threads: Vec<ThreadId> = s.members.keys().copied().collect();
+        let active = work == Work::Move;
         // They may meet at another barrier by now, or have begun to.
-        s.follows = active && self.0.openings.follow(&threads);
+        if work != Work::Rest {
+            s.follows = self.0.openings.follow(&threads);
+        }
+        self.0.openings.measure(match work {
+            Work::Rest => Measured::Nothing,
+            Work::Count => Measured::Openings,
+            Work::Move => Measured::Phases,
+        });
         (s.active, s.fruitless) = (active, 0);
         for (id, m) in &s.members {
             let cpu =
@@ -323,6 +331,12 @@ impl Delegates for Care {
             self.0.openings.put(*id, cpu);
         }
         self.0.arm(&s);
+    }
+
+    fn rhythm(&self) -> Rhythm {
+        let Some(of) = self.0.state().follows else { return Rhythm::Unknown };
+        let Opening { phase: count, at } = self.0.openings.last();
+        Rhythm::Epochs(Epochs { count, at, of })
     }
 
     fn account(&self) -> Account {

@@ -229,7 +229,7 @@ fn posix_barriers_announce_openings_with_what_threads_compute() {
 /// Would catch: threads that are not found, or of which nothing is reported; an opening that wakes nobody.
 fn openings_are_announced(compiler: &str, options: &[&str], replaced: bool) {
     use evenly_model::{CpuId, Nanos, ThreadId, Tid};
-    use evenly_phases::Opening;
+    use evenly_phases::{Measured, Opening};
     use evenly_testing::wait_for;
     let program = built("phases", compiler, options);
     let library = keep(Calls::None, Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();
@@ -246,7 +246,8 @@ fn openings_are_announced(compiler: &str, options: &[&str], replaced: bool) {
         // Started before they have a line.
         ids.map(|tid| ThreadId { tid: Tid(tid), start: 0 }).collect()
     };
-    wait_for("the team", || barriers.follow(&threads()).then_some(()));
+    wait_for("the team", || barriers.follow(&threads()));
+    barriers.measure(Measured::Phases);
     // The second of them computes twice as long.
     let cpu = CpuId(0);
     barriers.arm(&[cpu]);

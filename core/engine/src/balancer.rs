@@ -16,7 +16,8 @@
 //!   point ([`crate::handover`], P2).
 
 use crate::actuate::{self, Action, Manner, Mover};
-use crate::delegates::Delegates;
+use crate::delegates::{Delegates, Work};
+use crate::lead::Lead;
 use crate::ledger::Ledger;
 use crate::managed::ManagedThread;
 use crate::membership::{Leaving, Membership};
@@ -89,6 +90,9 @@ pub struct Balancer {
     pub(crate) notes: Notes,
     /// What moves threads between points, if anything does.
     pub(crate) delegates: Option<Box<dyn Delegates>>,
+    /// What spreads threads while delegates move them.
+    spreading: Spreading,
+    pub(crate) lead: Lead,
 }
 
 impl Balancer {
@@ -116,11 +120,13 @@ impl Balancer {
             ledger: Ledger::default(),
             notes: Notes::new(now),
             delegates: None,
+            spreading: Spreading::default(),
+            lead: Lead::new(None, options.guard.enabled),
             options,
         }
     }
 
-    /// The caretaker of delegates: it spreads threads, and leaves all other moves to them.
+    /// The caretaker of delegates: while they lead it spreads threads, and leaves all other moves to them.
     #[must_use]
     pub fn with_delegates(
         options: BalancerOptions,
@@ -128,10 +134,20 @@ impl Balancer {
         now: Nanos,
     ) -> Self {
         Self {
+            lead: Lead::new(Some(&*delegates), options.guard.enabled),
             delegates: Some(delegates),
-            policy: Box::new(Spreading::default()),
             ..Self::new(options, now)
         }
+    }
+
+    /// The delegates, while they move the threads.
+    fn leading(&self) -> Option<&dyn Delegates> {
+        self.delegates.as_deref().filter(|_| self.lead.by_delegates)
+    }
+
+    /// How threads are moved now.
+    fn mechanism(&self) -> Mechanism {
+        if self.lead.by_delegates { Mechanism::Pin } else { self.options.policy.mechanism }
     }
 
     /// One balancing point. Returns threads that no longer compute, with their times: they are to
@@ -151,6 +167,7 @@ impl Balancer {
         // Verify: what was set at the point before, or by delegates since.
         let mut moves = self.ask_delegates(period, observers);
         self.verify(now, observers);
+        self.choose_lead(now);
 
         // Observe.
         let (period, periods) = match &self.delegates {
@@ -222,6 +239,16 @@ impl Balancer {
         done.moves
     }
 
+    /// Whether delegates move the threads from now on, or the policy.
+    fn choose_lead(&mut self, now: Nanos) {
+        let Some(delegates) = &self.delegates else { return };
+        let disturbed = self.membership.changed;
+        if self.lead.point(now, delegates.rhythm(), disturbed) {
+            // What the guard was measuring no longer compares.
+            self.pauses.guard.disturbed(now);
+        }
+    }
+
     fn verify(&mut self, now: Nanos, observers: &mut [Box<dyn Observer>]) {
         let (failures, unweighed) = (&mut self.failures, self.weights.refused.take());
         let (members, notes) = (&mut self.membership, &mut self.notes);
@@ -263,7 +290,7 @@ impl Balancer {
         (now, elapsed, period): (Nanos, Nanos, Nanos),
         observers: &mut [Box<dyn Observer>],
     ) -> Vec<(ThreadId, Times)> {
-        let delegates = self.delegates.as_deref();
+        let delegates = self.delegates.as_deref().filter(|_| self.lead.by_delegates);
         let has_knowledge = self.snapshot.environment.knowledge.is_some();
         let observation = &mut self.observation;
         // A policy that places threads by load asks for no turns.
@@ -275,10 +302,11 @@ impl Balancer {
             self.unregister(ended, now, Leaving::Ended, observers);
         }
         let first = elapsed == Nanos::ZERO;
+        let delegates = self.delegates.as_deref().filter(|_| self.lead.by_delegates);
         let (busy, unknown) = self.observation.book(
             machine,
             &mut self.membership.threads,
-            (&self.snapshot.cpus, self.delegates.as_deref()),
+            (&self.snapshot.cpus, delegates),
             &mut self.placement,
             (now, first),
         );
@@ -287,7 +315,7 @@ impl Balancer {
         }
         // Delegates know progress; and for a policy that places threads by load, what they compute is load and
         // not a lead.
-        if self.delegates.is_none() && !has_knowledge {
+        if self.leading().is_none() && !has_knowledge {
             let times = (now, now - self.snapshot.now);
             self.observation.restart_leads_at_barriers(&mut self.membership.threads, times);
         }
@@ -308,21 +336,25 @@ impl Balancer {
 
     /// Finds where threads are, and shows all in the snapshot.
     fn show(&mut self, machine: &mut dyn Sensors, now: Nanos, elapsed: Nanos) {
-        let guard = &self.pauses.guard;
         let p = &self.placement;
-        let fixed = p.pinning && p.placed && !guard.paused() && !guard.stood_down();
-        let how = (fixed, self.delegates.is_some());
+        let is_free = match self.lead.work() {
+            Some(_) => self.pauses.paused(),
+            None => self.pauses.guard.paused() || self.pauses.guard.stood_down(),
+        };
+        let fixed = p.pinning && p.placed && !is_free;
+        let how = (fixed, self.lead.by_delegates);
         self.observation.locate(machine, &mut self.membership.threads, now, how);
         let s = &mut self.snapshot;
         s.point = if p.placed { self.ledger.points.max(1) } else { 0 };
         (s.now, s.elapsed, s.resolution) = (now, elapsed, machine.resolution());
         let Membership { threads, masks, .. } = &self.membership;
-        self.observation.show(threads, masks, self.delegates.as_deref(), s);
+        let delegates = self.delegates.as_deref().filter(|_| self.lead.by_delegates);
+        self.observation.show(threads, masks, delegates, s);
     }
 
     /// Pins all threads where they are put, or releases all, where that has become right.
     fn pin_or_release(&mut self) {
-        let mechanism = self.options.policy.mechanism;
+        let mechanism = self.mechanism();
         let (threads, snapshot) = (&mut self.membership.threads, &mut self.snapshot);
         if self.placement.pin_or_release(mechanism, threads, snapshot) {
             self.confine_all(|t| t.place.movable);
@@ -350,7 +382,11 @@ impl Balancer {
             return true;
         }
         let threads = &mut self.membership.threads;
-        match self.pauses.point(now, lengths, threads, &mut self.notes, observers) {
+        let change = match self.lead.work() {
+            Some(work) => self.pauses.follow(work),
+            None => self.pauses.point(now, lengths, threads, &mut self.notes, observers),
+        };
+        match change {
             Change::None => {}
             Change::Pause => {
                 weights::take_back(threads, &mut self.actions);
@@ -401,7 +437,11 @@ impl Balancer {
             asking = machine.now() - before;
         }
         // What cannot be known yet is not acted on: the first point only distributes.
-        self.policy.decide(&self.snapshot, &mut self.plan);
+        if self.lead.by_delegates {
+            self.spreading.decide(&self.snapshot, &mut self.plan);
+        } else {
+            self.policy.decide(&self.snapshot, &mut self.plan);
+        }
         self.snapshot.stayed.clear();
         self.asks = self.plan.asks;
         self.ledger.effort.add(self.plan.effort);
@@ -456,7 +496,7 @@ impl Balancer {
             delegates.set_threads(&mut members.threads.iter().map(|t| t.meta.id));
         }
         let p = &self.placement;
-        let active = p.placed && p.pinning && !paused && !p.open;
+        let active = self.lead.by_delegates && p.placed && p.pinning && !paused && !p.open;
         if active && !members.threads.is_empty() {
             // Progress so far, at the rate of threads that share the CPUs evenly: so that from the
             // first moment on rates hardly change by themselves.
@@ -467,7 +507,13 @@ impl Balancer {
             let ago = Nanos((progress / (m / n).min(1.0)) as u64);
             delegates.begin(self.snapshot.now - ago);
         }
-        delegates.set_active(active);
+        // Whether threads meet is to be known before delegates lead.
+        let other = if self.lead.by_delegates { self.lead.work() } else { Some(Work::Count) };
+        delegates.set_work(match other {
+            _ if active => Work::Move,
+            Some(Work::Rest) => Work::Rest,
+            _ => Work::Count,
+        });
     }
 
     fn record(&self, paused: bool, cost: Nanos, moves: Vec<MoveRecord>) -> Event {
@@ -529,7 +575,7 @@ impl Balancer {
 
     fn stop_delegates(&self) {
         if let Some(delegates) = &self.delegates {
-            delegates.set_active(false);
+            delegates.set_work(Work::Count);
         }
     }
 

@@ -62,11 +62,49 @@ pub trait Delegates: Send {
     /// Threads are compared by their progress since `began`; after the first time nothing is changed.
     fn begin(&mut self, began: Nanos);
 
-    /// Lets them move threads, or not.
-    fn set_active(&self, active: bool);
+    /// What they do until the next point.
+    fn set_work(&self, work: Work);
+
+    /// How often the threads meet, as far as these delegates need that to be known.
+    fn rhythm(&self) -> Rhythm {
+        Rhythm::NotNeeded
+    }
 
     /// What they have done and cost so far.
     fn account(&self) -> Account;
+}
+
+/// How often threads have met, and when they last did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Epochs {
+    /// Openings of their barrier, modulo 2^32.
+    pub count: u32,
+    /// When it opened last, by the monotonic clock.
+    pub at: Nanos,
+    /// Which barrier: numbers of different ones do not compare.
+    pub of: u32,
+}
+
+/// How often threads meet, as far as delegates need it to move them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rhythm {
+    /// They move threads whether these meet or not.
+    NotNeeded,
+    /// No barrier is known at which they meet: then the policy moves them.
+    Unknown,
+    /// So far; not counted while the delegates rest.
+    Epochs(Epochs),
+}
+
+/// What delegates do until the next point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// Nothing, and nothing is measured for them.
+    Rest,
+    /// They move no thread; epochs are counted.
+    Count,
+    /// They move threads.
+    Move,
 }
 
 /// What delegates have done since the last point.

@@ -114,8 +114,8 @@ impl Balancer {
             threads: self.membership.most(),
             estimated_gain: (acted && slot > 0.0 && least.is_finite() && equal_cpus)
                 .then(|| (least / slot).max(1.0)),
-            verdict: guard.verdict(),
-            stood_down: guard.stood_down(),
+            verdict: self.lead.verdict().unwrap_or_else(|| guard.verdict()),
+            stood_down: guard.stood_down() || self.lead.rests(),
             idle_s: others.is_none().then(|| ledger.idle.as_secs_f64()),
             wait_share: part(|t| t.waited_s),
             blocked_share: part(|t| t.blocked_s),

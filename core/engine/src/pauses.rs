@@ -4,6 +4,7 @@
 //! Invariant: while paused or stood down nothing is moved, and no mask of ours is in force but the one that
 //! the user asked for.
 
+use crate::delegates::Work;
 use crate::guard::Guard;
 use crate::managed::ManagedThread;
 use crate::notes::Notes;
@@ -38,6 +39,11 @@ impl Pauses {
         self.paused
     }
 
+    /// A balancing point at which delegates that lead by epochs are to do this.
+    pub(crate) fn follow(&mut self, work: Work) -> Change {
+        self.change(work != Work::Move)
+    }
+
     /// A balancing point, after a period of this length and before one of that.
     pub(crate) fn point(
         &mut self,
@@ -63,7 +69,10 @@ impl Pauses {
             );
             notes.note(now, text, observers);
         }
-        let paused = self.guard.paused() || down;
+        self.change(self.guard.paused() || down)
+    }
+
+    fn change(&mut self, paused: bool) -> Change {
         match (std::mem::replace(&mut self.paused, paused), paused) {
             (false, true) => Change::Pause,
             (true, false) => Change::Resume,

@@ -82,8 +82,8 @@ pub struct PolicyInfo {
     /// Whether each CPU has a balancer of its own, without a cycle that all have in common, and then
     /// how it searches. What `make` makes is then for recordings.
     pub decentral: Option<stopping::CutOff>,
-    /// Whether threads are moved between points as well, at moments within their phases, as the probe reports them. What
-    /// `make` makes only spreads.
+    /// Whether threads are moved at moments within their phases while they meet often, as the probe reports. What `make`
+    /// makes moves them at other times.
     pub in_phases: bool,
 }
 

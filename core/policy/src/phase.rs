@@ -1,13 +1,13 @@
-//! One planned move in each phase. What decides about it is above this crate, as it decides at moments, not at points;
-//! at points threads are only spread.
+//! One planned move in each phase, while threads meet often; else Juggle's decisions, as `hybrid` has them. What decides
+//! about moves within phases is above this crate, as it decides at moments, not at points.
 
-use crate::juggle::JUGGLE;
-use crate::{PolicyInfo, Spreading};
+use crate::PolicyInfo;
+use crate::juggle::HYBRID;
 
 pub(crate) const PHASE: PolicyInfo = PolicyInfo {
     name: "phase",
-    about: "move one thread at the right moment between two barriers (OpenMP, POSIX barriers; phases from 0.1 ms; loads the probe)",
-    make: || Box::new(Spreading::default()),
+    about: "where threads meet often at barriers of OpenMP or POSIX threads, move one at the right moment in \
+            between; else as hybrid (loads the probe)",
     in_phases: true,
-    ..JUGGLE
+    ..HYBRID
 };

@@ -6,7 +6,7 @@
 
 use super::{HEADER, LINE, LINES, NOTES, SIZE, TEAM, THREAD, header, line, note};
 use evenly_model::{CpuId, Nanos, ThreadId};
-use evenly_phases::{Opening, Openings, Reported};
+use evenly_phases::{Measured, Opening, Openings, Reported};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::param::clock_ticks_per_second;
@@ -25,8 +25,9 @@ use std::sync::{PoisonError, RwLock};
 /// For how long a helper waits for an opening.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// How much a team says of its phases: nothing, or when its barriers open and what its members compute.
+/// How much a team says of its phases: nothing; when its barriers open; and what its members compute.
 pub(super) const UNMEASURED: u32 = 0;
+pub(super) const COUNTED: u32 = 1;
 pub(super) const TIMED: u32 = 2;
 
 /// The mapping, as words.
@@ -153,7 +154,7 @@ impl Barriers {
 }
 
 impl Openings for Barriers {
-    fn follow(&self, threads: &[ThreadId]) -> bool {
+    fn follow(&self, threads: &[ThreadId]) -> Option<u32> {
         let lines = self.lines_of(threads);
         let mut teams: BTreeMap<Line, HashMap<ThreadId, Line>> = BTreeMap::new();
         for (id, line) in &lines {
@@ -168,11 +169,19 @@ impl Openings for Barriers {
             self.words.u32(before.note(note::ARMED)).store(0, Relaxed);
             self.words.u32(before.note(note::MEASURED)).store(UNMEASURED, Relaxed);
         }
-        if let Some(team) = team {
-            self.words.u32(team.note(note::MEASURED)).store(TIMED, Relaxed);
-        }
         *followed = Followed { team, members: members.unwrap_or_default(), lines };
-        team.is_some()
+        team.map(|team| team.0)
+    }
+
+    fn measure(&self, what: Measured) {
+        if let Some(team) = self.team() {
+            let measured = match what {
+                Measured::Nothing => UNMEASURED,
+                Measured::Openings => COUNTED,
+                Measured::Phases => TIMED,
+            };
+            self.words.u32(team.note(note::MEASURED)).store(measured, Relaxed);
+        }
     }
 
     fn arm(&self, cpus: &[CpuId]) {

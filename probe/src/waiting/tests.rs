@@ -1,6 +1,6 @@
 //! Tests of the module above.
 
-use super::barriers::{TIMED, UNMEASURED};
+use super::barriers::{COUNTED, TIMED, UNMEASURED};
 use super::*;
 use crate::layout::Layout;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
@@ -58,7 +58,8 @@ fn the_layout_is_that_of_the_header() {
     say(format!("EVENLY_HEADER == {HEADER} && EVENLY_LINES == {LINES}"));
     say(format!("EVENLY_MAGIC == {MAGIC} && EVENLY_VERSION == {VERSION}"));
     say(format!("EVENLY_THREAD == {THREAD} && EVENLY_TEAM == {TEAM} && EVENLY_RANK == {RANK}"));
-    say(format!("EVENLY_UNMEASURED == {UNMEASURED} && EVENLY_TIMED == {TIMED}"));
+    say(format!("EVENLY_UNMEASURED == {UNMEASURED} && EVENLY_COUNTED == {COUNTED}"));
+    say(format!("EVENLY_TIMED == {TIMED}"));
     say(format!("EVENLY_CALL_BITS == {CALL_BITS} && EVENLY_PEER_BITS == {PEER_BITS}"));
     say(format!("EVENLY_ALL == {ALL}"));
     for (name, peer) in

@@ -1,0 +1,355 @@
+//! Whether moves within phases pay, by what counts: how often the threads meet.
+//!
+//! Epochs per second (barriers per second) are compared with balancing and without, in short stretches that
+//! take turns: on, off, off, on, so that the program changes as little as possible between the two of a pair. Where
+//! it is clear which is better that one is kept, and looked at again: first soon, then after twice as long each
+//! time the answer is the same. So a program that gains nothing is left alone after two pairs of stretches, which are
+//! some tens of milliseconds where barriers are frequent.
+//!
+//! A stretch begins at the first opening that is seen in it and ends at the last one: what counts is the time between
+//! openings, not where points of the balancer lie between them. The first period after each change counts for neither, as
+//! threads are moved in it, and it takes some phases to learn what they compute.
+//!
+//! Known gap: phases that get longer and shorter in step with the stretches mislead it until it looks again.
+
+use crate::delegates::{Epochs, Work};
+use crate::guard::Verdict;
+use evenly_model::Nanos;
+use evenly_model::stats::RunningMean;
+
+/// Epochs in a stretch, at least.
+const LEAST_EPOCHS: u32 = 24;
+/// How long a stretch takes at least, and at most: then the threads do not meet often enough.
+const SHORTEST: Nanos = Nanos::from_millis(10);
+const LONGEST: Nanos = Nanos::from_millis(2_000);
+/// Pairs of stretches at least until moves are given up, or kept; and at most.
+const LEAST_TO_REST: usize = 2;
+const LEAST_TO_MOVE: usize = 3;
+const MOST_PAIRS: usize = 6;
+/// What has to be gained: below it moves only cost.
+const GAIN: f64 = 0.005;
+/// A difference that will not be gone soon: the answer holds for longer.
+const CLEAR: f64 = 0.1;
+/// So often is begun anew, because threads come and go, until they are left alone.
+const MOST_DISTURBANCES: u32 = 20;
+/// For how long the first answer holds, and any.
+const FIRST: Nanos = Nanos::from_millis(500);
+const LAST: Nanos = Nanos::from_millis(16_000);
+
+/// A stretch that is measured.
+#[derive(Debug, Clone, Copy)]
+struct Stretch {
+    since: Nanos,
+    /// The first opening in it.
+    first: Option<Epochs>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    /// Threads are moved, or not, as in the next stretch, since then.
+    Changing(bool, Nanos),
+    Measuring(bool, Stretch),
+    /// One of both is kept until then.
+    Decided(bool, Nanos),
+}
+
+/// The comparison of a domain.
+#[derive(Debug)]
+pub(crate) struct Trial {
+    state: State,
+    /// The stretch that waits for the other of its pair: whether threads were moved, epochs per second.
+    waiting: Option<(bool, f64)>,
+    /// Logarithms of the ratios, on to off, since the last decision.
+    pairs: Vec<f64>,
+    /// The last answer, and for how long the next one like it holds.
+    last: Option<bool>,
+    hold: Nanos,
+    disturbances: u32,
+    /// Whose epochs are compared.
+    of: u32,
+    all: RunningMean,
+}
+
+impl Trial {
+    pub(crate) fn new() -> Self {
+        let state = State::Changing(true, Nanos::ZERO);
+        let (pairs, all) = (Vec::new(), RunningMean::default());
+        Self { state, waiting: None, pairs, last: None, hold: FIRST, disturbances: 0, of: 0, all }
+    }
+
+    /// What is to be done now.
+    pub(crate) fn work(&self) -> Work {
+        match self.state {
+            State::Changing(true, _) | State::Measuring(true, _) | State::Decided(true, _) => {
+                Work::Move
+            }
+            State::Changing(false, _) | State::Measuring(false, _) => Work::Count,
+            State::Decided(false, _) => Work::Rest,
+        }
+    }
+
+    /// The last answer: whether moves pay.
+    pub(crate) fn answer(&self) -> Option<bool> {
+        self.last
+    }
+
+    /// A balancing point. Threads or CPUs have changed if `disturbed`: then what is being measured does not compare.
+    pub(crate) fn point(&mut self, now: Nanos, epochs: Epochs, disturbed: bool) {
+        if std::mem::replace(&mut self.of, epochs.of) != epochs.of || disturbed {
+            self.disturb(now);
+            return;
+        }
+        match self.state {
+            State::Changing(on, since) => {
+                let first = Some(epochs).filter(|e| e.at > since);
+                self.state = State::Measuring(on, Stretch { since: now, first });
+            }
+            State::Measuring(on, stretch) => self.measure(on, stretch, now, epochs),
+            State::Decided(on, until) if now >= until => {
+                self.pairs.clear();
+                self.waiting = None;
+                self.state = State::Changing(on, now);
+            }
+            State::Decided(..) => {}
+        }
+    }
+
+    fn disturb(&mut self, now: Nanos) {
+        self.hold = FIRST;
+        self.waiting = None;
+        self.pairs.clear();
+        match &mut self.state {
+            // The answer is looked at again soon.
+            State::Decided(_, until) => *until = (*until).min(now + FIRST),
+            // What never lasts long enough to be measured is left alone.
+            _ if self.disturbances >= MOST_DISTURBANCES => self.decide(false, now),
+            _ => {
+                self.disturbances += 1;
+                self.state = State::Changing(true, now);
+            }
+        }
+    }
+
+    fn measure(&mut self, on: bool, stretch: Stretch, now: Nanos, epochs: Epochs) {
+        let Some(first) = stretch.first else {
+            // An opening of before says nothing of this stretch.
+            if epochs.at > stretch.since {
+                let first = Some(epochs);
+                self.state = State::Measuring(on, Stretch { first, ..stretch });
+            } else if now - stretch.since > LONGEST {
+                self.decide(false, now);
+            }
+            return;
+        };
+        let count = epochs.count.wrapping_sub(first.count);
+        let took = epochs.at - first.at;
+        if count < LEAST_EPOCHS || took < SHORTEST {
+            if now - stretch.since > LONGEST {
+                self.decide(false, now);
+            }
+            return;
+        }
+        let rate = f64::from(count) / took.0 as f64;
+        let Some((before, other)) = self.waiting.filter(|(before, _)| *before != on) else {
+            self.waiting = Some((on, rate));
+            self.state = State::Changing(!on, now);
+            return;
+        };
+        self.waiting = None;
+        let ratio = if before { other / rate } else { rate / other };
+        self.pairs.push(ratio.ln());
+        self.all.add(ratio.ln());
+        match self.verdict_of_pairs() {
+            Some(pays) => self.decide(pays, now),
+            // The next pair begins as this one has ended.
+            None => self.state = State::Measuring(on, Stretch { since: now, first: Some(epochs) }),
+        }
+    }
+
+    /// Whether moves pay, once that is clear or it has been looked at for long enough.
+    fn verdict_of_pairs(&self) -> Option<bool> {
+        let n = self.pairs.len();
+        let mean = self.pairs.iter().sum::<f64>() / n.max(1) as f64;
+        if n >= MOST_PAIRS {
+            return Some(mean > GAIN);
+        }
+        // How far pairs lie apart says how far their mean may be off.
+        let spread = self.pairs.iter().fold(0.0f64, |most, p| most.max((p - mean).abs()));
+        let pays = mean > GAIN;
+        let least = if pays { LEAST_TO_MOVE } else { LEAST_TO_REST };
+        (n >= least && (mean - GAIN).abs() > spread).then_some(pays)
+    }
+
+    fn decide(&mut self, pays: bool, now: Nanos) {
+        let mean = self.pairs.iter().sum::<f64>() / self.pairs.len().max(1) as f64;
+        let again = self.last == Some(pays);
+        let first = if mean.abs() > CLEAR { FIRST.scale(4.0) } else { FIRST };
+        self.hold = if again { self.hold.scale(2.0).min(LAST) } else { first };
+        self.last = Some(pays);
+        self.waiting = None;
+        self.disturbances = 0;
+        self.state = State::Decided(pays, now + self.hold);
+    }
+
+    /// What all comparisons have shown; None where there were none.
+    pub(crate) fn verdict(&self) -> Option<Verdict> {
+        if self.all.count() == 0 {
+            return None;
+        }
+        let (mean, half) = (self.all.mean(), self.all.half_width());
+        Some(Verdict {
+            pairs: self.all.count(),
+            ratio: mean.exp(),
+            low: (mean - half).exp(),
+            high: (mean + half).exp(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenly_model::stats::Random;
+
+    const PERIOD: Nanos = Nanos::from_millis(14);
+
+    /// A program whose epochs take so long with moves and without, give or take `noise` of it, for some seconds.
+    struct Run {
+        trial: Trial,
+        /// Time in which each was done: moving, counting, resting.
+        moved: Nanos,
+        counted: Nanos,
+        rested: Nanos,
+        /// When the first answer came.
+        first: Option<Nanos>,
+        /// Epochs, and how many there would have been with the better one all the time.
+        epochs: f64,
+    }
+
+    fn run(on: Nanos, off: Nanos, noise: f64, seed: u64, seconds: f64) -> Run {
+        let mut random = Random::new(seed);
+        let mut r = Run {
+            trial: Trial::new(),
+            moved: Nanos::ZERO,
+            counted: Nanos::ZERO,
+            rested: Nanos::ZERO,
+            first: None,
+            epochs: 0.0,
+        };
+        let (mut now, mut opened, mut seen) = (Nanos::ZERO, 0.0, Epochs::default());
+        let end = Nanos((seconds * 1e9) as u64);
+        while now < end {
+            let work = r.trial.work();
+            let length = if work == Work::Move { on } else { off };
+            let spent = match work {
+                Work::Move => &mut r.moved,
+                Work::Count => &mut r.counted,
+                Work::Rest => &mut r.rested,
+            };
+            *spent += PERIOD;
+            now += PERIOD;
+            while opened < now.0 as f64 {
+                opened += length.0 as f64 * (1.0 + noise * (2.0 * random.unit() - 1.0));
+                r.epochs += 1.0;
+                // At rest nobody counts.
+                if work != Work::Rest && opened <= now.0 as f64 {
+                    let count = seen.count.wrapping_add(1);
+                    seen = Epochs { count, at: Nanos(opened as u64), of: 0 };
+                }
+            }
+            r.trial.point(now, seen, false);
+            if r.first.is_none() && r.trial.answer().is_some() {
+                r.first = Some(now);
+            }
+        }
+        r
+    }
+
+    const fn us(n: u64) -> Nanos {
+        Nanos::from_micros(n)
+    }
+
+    /// Would catch: moves that cost 5 % at barriers every 50 us and are kept; measuring that goes on afterwards.
+    #[test]
+    fn what_does_not_pay_is_left_soon_and_for_most_of_the_time() {
+        for seed in 0..20 {
+            let r = run(us(53), us(50), 0.3, seed, 10.0);
+            assert_eq!(r.trial.answer(), Some(false), "seed {seed}");
+            assert!(r.moved < Nanos::from_millis(450), "seed {seed}: {}", r.moved);
+            assert!(r.rested > Nanos::from_millis(9_000), "seed {seed}: {}", r.rested);
+            let first = run(us(53), us(50), 0.3, seed, 0.4).first.unwrap();
+            assert!(first <= Nanos::from_millis(250), "seed {seed}: {first}");
+        }
+    }
+
+    #[test]
+    fn what_pays_is_kept() {
+        for (on, off) in [(us(1_100), us(1_300)), (us(3_300), us(4_300)), (us(50), us(700))] {
+            for seed in 0..20 {
+                let r = run(on, off, 0.2, seed, 10.0);
+                assert_eq!(r.trial.answer(), Some(true), "{on} {off} seed {seed}");
+                let lost = 1.0 - r.epochs / (10e9 / on.0 as f64);
+                assert!(lost < 0.04, "{on} {off} seed {seed}: {lost}");
+            }
+        }
+    }
+
+    /// Would catch: a program that runs as fast either way and is moved for long; a loss by looking.
+    #[test]
+    fn what_makes_no_difference_is_mostly_left_alone() {
+        let rested: f64 = (0..20)
+            .map(|seed| {
+                let r = run(us(400), us(400), 0.3, seed, 20.0);
+                r.rested.0 as f64 / 20e9
+            })
+            .sum();
+        assert!(rested / 20.0 > 0.6, "{}", rested / 20.0);
+    }
+
+    #[test]
+    fn threads_that_stop_to_meet_are_left_alone() {
+        let mut trial = Trial::new();
+        let mut now = Nanos::ZERO;
+        for _ in 0..200 {
+            now += PERIOD;
+            trial.point(now, Epochs::default(), false);
+        }
+        assert_eq!(trial.answer(), Some(false));
+        assert!(trial.verdict().is_none());
+    }
+
+    /// Would catch: an answer for threads that are gone and that holds for long.
+    #[test]
+    fn a_change_of_threads_is_looked_at_soon() {
+        let mut r = run(us(53), us(50), 0.1, 1, 5.0);
+        let now = Nanos::from_millis(5_100);
+        assert_eq!(r.trial.work(), Work::Rest);
+        r.trial.point(now, Epochs::default(), true);
+        r.trial.point(now + FIRST, Epochs::default(), false);
+        assert_eq!(r.trial.work(), Work::Count);
+    }
+
+    /// Would catch: threads that are moved for ever because they come and go too fast to be measured.
+    #[test]
+    fn what_cannot_be_measured_is_left_alone() {
+        let mut trial = Trial::new();
+        for i in 0..50 {
+            trial.point(Nanos(PERIOD.0 * i), Epochs::default(), i % 2 == 0);
+        }
+        assert_eq!(trial.work(), Work::Rest);
+    }
+
+    #[test]
+    fn numbers_of_epochs_wrap_around() {
+        let mut trial = Trial::new();
+        let (mut now, mut count) = (Nanos::ZERO, u32::MAX - 30);
+        for _ in 0..200 {
+            now += PERIOD;
+            let faster = if trial.work() == Work::Move { 28 } else { 14 };
+            count = count.wrapping_add(faster);
+            trial.point(now, Epochs { count, at: now, of: 0 }, false);
+        }
+        assert_eq!(trial.answer(), Some(true));
+        assert!((trial.verdict().unwrap().ratio - 2.0).abs() < 0.01, "{:?}", trial.verdict());
+    }
+}
