@@ -20,23 +20,7 @@ const FLAGS: [&str; 9] = [
 
 fn main() {
     let sources = Path::new("c");
-    for name in [
-        "waiting.c",
-        "waiting.h",
-        "waiting.map",
-        "waiting_openmp.h",
-        "waiting_team.h",
-        "waiting_barriers.h",
-        "waiting_mpi.h",
-        "mpi_calls.h",
-        "messages.h",
-        "clock.h",
-        "next.h",
-        "shared.h",
-        "words.h",
-    ] {
-        println!("cargo:rerun-if-changed={}", sources.join(name).display());
-    }
+    println!("cargo:rerun-if-changed={}", sources.display());
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let (mpi, large) = ("-DEVENLY_MPI_CALLS", "-DEVENLY_MPI_LARGE");
     for (name, defines) in [

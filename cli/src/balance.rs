@@ -67,7 +67,7 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
     // As under taskset: from its first instruction the program sees, and is held to, these.
     let cpus = args.balance.cpus.as_ref().map(|asked| whole.and(asked));
     let whole = cpus.clone().unwrap_or(whole);
-    let Probes { prepared, counting, counts, mut env } = probes(&args, &mut notes);
+    let Probes { prepared, counting, counts, mut env } = probes(&args, &whole, &mut notes);
     env.extend(unbound_ranks(&args, &mut notes));
     notes.extend(messages_by(&args.balance, counts.is_some()));
     let spawn = SpawnOptions { cpus, env };
@@ -203,7 +203,7 @@ struct Probes {
 }
 
 /// `--probe on`. What cannot be loaded is reported, and noted.
-fn probes(args: &RunArgs, notes: &mut Vec<String>) -> Probes {
+fn probes(args: &RunArgs, whole: &CpuSet, notes: &mut Vec<String>) -> Probes {
     let mut probes = Probes::default();
     // Those can do nothing without it.
     let policy = args.balance.policy;
@@ -226,7 +226,7 @@ fn probes(args: &RunArgs, notes: &mut Vec<String>) -> Probes {
     }
     // It stands before the other, which calls the MPI library itself.
     if let Some((prepared, env)) =
-        Prepared::for_command(command, before.as_deref(), cooperate, quiet, notes)
+        Prepared::for_command(command, before.as_deref(), (whole, cooperate), quiet, notes)
     {
         probes.prepared = Some(prepared);
         probes.env.retain(|(name, _)| name != "LD_PRELOAD");

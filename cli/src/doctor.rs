@@ -18,7 +18,7 @@ use evenly_linux::machine::ReadWaitReports;
 use evenly_linux::proc::Proc;
 use evenly_linux::supervise::{Outcome, Signals, SpawnOptions, Supervisor, Threads, Waker};
 use evenly_linux::witness::{Witness, before_start};
-use evenly_model::{Nanos, Pid};
+use evenly_model::{CpuSet, Nanos, Pid};
 use evenly_trace::{Header, Recorder, RecorderOptions, Recording};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -128,7 +128,8 @@ fn of_program(args: &DoctorArgs) -> anyhow::Result<End> {
             Prepared::for_command(
                 &args.command,
                 before.as_deref(),
-                false,
+                // Nothing is moved, so no mask need be hidden.
+                (&CpuSet::default(), false),
                 args.probe.is_none(),
                 &mut notes,
             )

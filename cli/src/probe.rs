@@ -9,7 +9,7 @@ use evenly_linux::foreign::open_memory;
 use evenly_linux::machine::{ReadWaitReports, ReportedWait};
 use evenly_linux::proc::read_all;
 use evenly_linux::supervise::Threads;
-use evenly_model::{Pid, Tid};
+use evenly_model::{CpuSet, Pid, Tid};
 use evenly_phases::Openings;
 use evenly_probe::late::Late;
 use evenly_probe::load::{Unseen, library, preload};
@@ -153,11 +153,11 @@ impl State {
 
 impl Prepared {
     /// The probe for this command, and variables with which it has to be started; `before` is what
-    /// `LD_PRELOAD` would be without. None where it cannot be loaded, which is reported, and noted for the report.
+    /// `LD_PRELOAD` would be without, `base` the mask with which the command is started. None where it cannot be loaded, which is reported, and noted for the report.
     pub(crate) fn for_command(
         command: &[OsString],
         before: Option<&OsStr>,
-        cooperate: bool,
+        (base, cooperate): (&CpuSet, bool),
         quiet: bool,
         notes: &mut Vec<String>,
     ) -> Option<(Self, Vec<(OsString, OsString)>)> {
@@ -177,7 +177,7 @@ impl Prepared {
         if unseen.iter().any(|(_, why)| why.harms()) {
             return None;
         }
-        match Self::new(command, before, cooperate) {
+        match Self::new(command, before, (base, cooperate)) {
             Ok(found) => Some(found),
             Err(e) => {
                 say(format!("'{program}' runs without the probe: {}", evenly_errors::said(&e)));
@@ -189,7 +189,7 @@ impl Prepared {
     fn new(
         command: &[OsString],
         before: Option<&OsStr>,
-        cooperate: bool,
+        (base, cooperate): (&CpuSet, bool),
     ) -> anyhow::Result<(Self, Vec<(OsString, OsString)>)> {
         let dir = cache_dir("probe").ok_or_else(|| {
             anyhow::anyhow!(
@@ -200,6 +200,7 @@ impl Prepared {
         let value = preload(&file, before)?;
         let mapping = Mapping::new()?;
         mapping.set_cooperative(cooperate)?;
+        mapping.set_base(base)?;
         let (threads, seen) = (HashMap::new(), Vec::new());
         let reader = mapping.reader()?;
         let state = Arc::new(Mutex::new(State { reader, seen, threads, left_out: 0 }));

@@ -41,6 +41,9 @@ pub trait Openings: Send + Sync {
     /// What the program reports of that barrier from now on.
     fn measure(&self, what: Measured);
 
+    /// From now on threads are kept on single CPUs, or not: so that the program is shown the masks it would have without.
+    fn hold(&self, held: bool);
+
     /// From now on the helpers of these CPUs are woken when the barrier opens, and no others.
     fn arm(&self, cpus: &[CpuId]);
 

@@ -333,6 +333,10 @@ impl Delegates for Care {
         self.0.arm(&s);
     }
 
+    fn hold(&self, held: bool) {
+        self.0.openings.hold(held);
+    }
+
     fn rhythm(&self) -> Rhythm {
         let Some(of) = self.0.state().follows else { return Rhythm::Unknown };
         let Opening { phase: count, at } = self.0.openings.last();

@@ -6,7 +6,7 @@
  * (OMPT); it writes what it sees into the mapping that waiting.h describes. Without $EVENLY_PROBE it only
  * passes calls on.
  *
- * It only observes. With --cooperate on it also replaces barriers of OpenMP (waiting_team.h).
+ * It observes, and hides the masks by which evenly moves threads (waiting_masks.h). With --cooperate on it also replaces barriers of OpenMP (waiting_team.h).
  *
  * Invariants: the program sees the same results, errno among them. Nothing is allocated, no thread is
  * started, nothing is locked, no signal is handled or blocked. Nothing here ends the program or writes to its files:
@@ -181,6 +181,11 @@ _Static_assert(EVENLY_LINES >= UINT16_MAX, "any number of a team is that of a li
 static line_t *mine(void);
 #include "waiting_phases.h"
 
+/* This process, or what started it, has set affinity masks (waiting_masks.h). */
+static _Atomic bool sets_masks;
+static void begin_masks(void);
+static void leave_cpu_of_parent(void);
+
 /* A line of the list, or one that was never used. Acquire and release: what its last owner wrote is seen. A list that
  * leads out of the mapping is left as it is. */
 static line_t *take(void)
@@ -234,6 +239,7 @@ static line_t *claim(uint8_t kind)
 	SET(note->arrivals, 0);
 	SET(note->meets, 0);
 	SET(note->unanswered, 0);
+	SET(note->bound, GET(sets_masks));
 	atomic_fetch_add_explicit(&header->changes, 1, memory_order_release);
 	return line;
 }
@@ -313,7 +319,8 @@ static void attach(void)
 	if (at != MAP_FAILED && fits(at))
 		page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (page != MAP_FAILED && madvise(page, 4096, MADV_WIPEONFORK) == 0
-		&& pthread_key_create(&key, thread_ends) == 0) {
+		&& pthread_key_create(&key, thread_ends) == 0
+		&& pthread_atfork(NULL, NULL, leave_cpu_of_parent) == 0) {
 		header = at;
 		lines = (line_t *)((char *)at + EVENLY_HEADER);
 		notes = (struct evenly_note *)((char *)at + EVENLY_NOTES);
@@ -321,6 +328,7 @@ static void attach(void)
 		cooperates = GET(header->cooperate);
 		began_ns = clock_ns(CLOCK_MONOTONIC);
 		began_ticks = ticks();
+		begin_masks();
 		sweep();
 		atomic_fetch_add_explicit(&header->attached, 1, memory_order_relaxed);
 		*(uint32_t *)page = last_generation = 3;
@@ -640,6 +648,7 @@ EXPORT int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mu
 	return next(condition, mutex, clock, until);
 }
 
+#include "waiting_masks.h"
 #include "waiting_openmp.h"
 /* A library of its own, so that programs that ask whether there is MPI find none where there is none. */
 #ifdef EVENLY_MPI_CALLS

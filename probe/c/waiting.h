@@ -34,6 +34,8 @@
 /* Behind the lines, for each a note on its phases. */
 #define EVENLY_NOTES (EVENLY_HEADER + EVENLY_LINES * UINT64_C(64))
 #define EVENLY_SIZE (EVENLY_NOTES + EVENLY_LINES * UINT64_C(64))
+/* CPUs of which masks are known. */
+#define EVENLY_CPUS 1024
 #define EVENLY_VARIABLE "EVENLY_PROBE"
 /* What the file's name in /proc begins with, so that nothing else is opened by mistake. */
 #define EVENLY_NAME "/memfd:evenly-waiting"
@@ -56,6 +58,9 @@ struct evenly_header {
 	_Atomic uint32_t unseen_mpi; /* 1: one of them had MPI, and the library that knows no MPI */
 	/* Written by evenly, before programs start. */
 	_Atomic uint32_t cooperate;  /* 1: threads wait cooperatively (waiting_team.h) */
+	/* Written by evenly, at any time. */
+	_Atomic uint32_t pins;       /* 1: threads are kept on single CPUs */
+	_Atomic uint64_t base[EVENLY_CPUS / 64]; /* the mask with which the program was started */
 };
 
 enum evenly_kind { EVENLY_FREE = 0, EVENLY_THREAD = 1, EVENLY_TEAM = 2, EVENLY_RANK = 3 };
@@ -127,7 +132,8 @@ struct evenly_note {
 	_Atomic uint64_t arrivals; /* of a team: members that have arrived at its barrier, see waiting_phases.h */
 	_Atomic uint32_t meets;    /* of a thread: the number of the line of the team that it meets at barriers; 0: none */
 	_Atomic uint32_t unanswered; /* of a team: openings since one woke a helper of evenly */
-	char rest[8];
+	_Atomic uint32_t bound;   /* of a thread: 1 where its process has set masks of its own */
+	char rest[4];
 };
 
 _Static_assert(sizeof(struct evenly_note) == 64, "a note is a cache line");

@@ -8,7 +8,7 @@
 
 use self::barriers::Barriers;
 use crate::shared::sealed;
-use evenly_model::{Nanos, Pid, Tid};
+use evenly_model::{CpuSet, Nanos, Pid, Tid};
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File};
@@ -58,6 +58,10 @@ mod header {
     pub(super) const UNSEEN_MPI: usize = 104;
     /// Written by evenly.
     pub(super) const COOPERATE: usize = 108;
+    pub(super) const PINS: usize = 112;
+    pub(super) const BASE: usize = 120;
+    /// Words of a mask.
+    pub(super) const BASE_WORDS: usize = 16;
 }
 
 /// Where those of a line are.
@@ -89,6 +93,8 @@ mod note {
     pub(super) const EXPECTED: usize = 32;
     pub(super) const FINISHED: usize = 36;
     pub(super) const MEETS: usize = 48;
+    #[cfg(test)]
+    pub(super) const BOUND: usize = 56;
 }
 
 const THREAD: u8 = 1;
@@ -341,6 +347,22 @@ impl Mapping {
         let value = u32::from(cooperative).to_ne_bytes();
         let cannot = |source| WaitingError::Make { what: "writing its header", source };
         self.file.write_all_at(&value, header::COOPERATE as u64).map_err(cannot)
+    }
+
+    /// The mask with which the program is started: what it is shown while evenly keeps threads on single CPUs.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn set_base(&self, mask: &CpuSet) -> Result<(), WaitingError> {
+        let mut words = [0u64; header::BASE_WORDS];
+        for cpu in mask.iter() {
+            // Where there are more CPUs than are known here, masks are shown as they are.
+            let Some(word) = words.get_mut(cpu.0 as usize / 64) else { return Ok(()) };
+            *word |= 1 << (cpu.0 % 64);
+        }
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).collect();
+        let cannot = |source| WaitingError::Make { what: "writing its header", source };
+        self.file.write_all_at(&bytes, header::BASE as u64).map_err(cannot)
     }
 
     /// The barriers of programs that are started with it.

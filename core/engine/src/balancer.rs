@@ -190,11 +190,18 @@ impl Balancer {
         let decided = machine.now();
 
         // Actuate.
+        let pins = self.placement.pinning && !paused && !self.placement.open;
+        if pins {
+            self.hold(true);
+        }
         self.actuate(machine);
         moves.extend(self.carry_out(machine));
         self.weigh(machine, observers);
         self.move_memory(machine, observers);
         self.instruct_delegates(paused);
+        if !pins {
+            self.hold(false);
+        }
         let applied = machine.now();
 
         // Record.
@@ -564,6 +571,7 @@ impl Balancer {
         let threads = self.membership.threads.iter();
         self.actions.extend(threads.map(|t| Action::Restore { thread: t.meta.id }));
         self.actuate(machine);
+        self.hold(false);
     }
 
     /// Another has restored the masks (the guardian did, because the balancer had been stopped):
@@ -571,6 +579,13 @@ impl Balancer {
     pub fn masks_were_restored(&mut self) {
         self.placement.placed = false;
         self.stop_delegates();
+    }
+
+    /// Tells delegates whether threads are kept on single CPUs.
+    fn hold(&self, held: bool) {
+        if let Some(delegates) = &self.delegates {
+            delegates.hold(held);
+        }
     }
 
     fn stop_delegates(&self) {

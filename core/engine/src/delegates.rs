@@ -65,6 +65,9 @@ pub trait Delegates: Send {
     /// What they do until the next point.
     fn set_work(&self, work: Work);
 
+    /// Threads are kept on single CPUs from now on, or are not, whoever moves them.
+    fn hold(&self, _held: bool) {}
+
     /// How often the threads meet, as far as these delegates need that to be known.
     fn rhythm(&self) -> Rhythm {
         Rhythm::NotNeeded

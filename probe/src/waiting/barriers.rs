@@ -191,6 +191,10 @@ impl Openings for Barriers {
         }
     }
 
+    fn hold(&self, held: bool) {
+        self.words.u32(header::PINS).store(held.into(), Relaxed);
+    }
+
     fn wait(&self, cpu: CpuId, seen: Opening) -> Option<Opening> {
         let Some(team) = self.team() else {
             // One that is woken before looks again sooner.

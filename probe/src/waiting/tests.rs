@@ -23,6 +23,8 @@ fn the_layout_is_that_of_the_header() {
         ("header", "attached", header::ATTACHED),
         ("header", "unseen_mpi", header::UNSEEN_MPI),
         ("header", "cooperate", header::COOPERATE),
+        ("header", "pins", header::PINS),
+        ("header", "base", header::BASE),
         ("line", "tid", line::TID),
         ("line", "pid", line::PID),
         ("line", "registered", line::REGISTERED),
@@ -46,11 +48,13 @@ fn the_layout_is_that_of_the_header() {
         ("note", "expected", note::EXPECTED),
         ("note", "finished", note::FINISHED),
         ("note", "meets", note::MEETS),
+        ("note", "bound", note::BOUND),
     ];
     let mut layout = Layout::of("waiting.h");
     layout.places(&fields);
     let mut say = |what: String| layout.holds(what);
-    say(format!("sizeof(struct evenly_header) == {}", header::SIZE + 8));
+    let end = header::BASE + 8 * header::BASE_WORDS;
+    say(format!("sizeof(struct evenly_header) == {end}"));
     say(format!("sizeof(((struct evenly_header *)0)->boot) == {}", header::BOOT_SIZE));
     say(format!("sizeof(struct evenly_line) == {LINE}"));
     say(format!("sizeof(struct evenly_note) == {LINE}"));

@@ -1,0 +1,62 @@
+//! Masks by which evenly moves threads are hidden from the program, and those that it sets itself are not.
+#![allow(missing_docs)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::built;
+use evenly_model::CpuSet;
+use evenly_phases::Openings;
+use evenly_probe::load::{Calls, keep, preload};
+use evenly_probe::waiting::Mapping;
+use std::path::Path;
+use std::process::Command;
+
+/// What `masks` prints, while threads are kept on single CPUs or not; and how many CPUs there are.
+fn seen(pins: bool, base: impl Fn(&CpuSet) -> CpuSet) -> Option<(String, usize)> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let list = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:")).unwrap();
+    let whole: CpuSet = list.trim().parse().unwrap();
+    if whole.len() < 2 {
+        evenly_testing::skip("two-cpus", "one CPU: no mask can be narrowed");
+        return None;
+    }
+    let mapping = Mapping::new().unwrap();
+    mapping.set_base(&base(&whole)).unwrap();
+    mapping.openings().unwrap().hold(pins);
+    let library = keep(Calls::None, Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();
+    let (name, value) = mapping.variable();
+    let mut command = Command::new("timeout");
+    command.arg("60").arg(built("masks", "gcc", &[])).env(name, value);
+    for variable in ["OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"] {
+        command.env_remove(variable);
+    }
+    let output = command.env("LD_PRELOAD", preload(&library, None).unwrap()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    Some((String::from_utf8(output.stdout).unwrap(), whole.len()))
+}
+
+/// Would catch: a pool that a runtime sizes by the one CPU on which its thread was put; a child that stays there; a
+/// binding of the program's own that is hidden or undone.
+#[test]
+fn masks_of_evenly_are_hidden_and_those_of_the_program_are_not() {
+    let Some((seen, n)) = seen(true, CpuSet::clone) else { return };
+    let expected = format!(
+        "put: {n}\nthread: {n}\nfork: {n}\ncommand: {n} of {n}\nbound: 1 of 1\nset: 1\nthread: 1\nown: 1 of 1\n"
+    );
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn masks_are_shown_as_they_are_while_evenly_sets_none() {
+    let Some((seen, _)) = seen(false, CpuSet::clone) else { return };
+    let expected = "put: 1\nthread: 1\nfork: 1\ncommand: 1 of 1\nbound: 1 of 1\nset: 1\nthread: 1\nown: 1 of 1\n";
+    assert_eq!(seen, expected);
+}
+
+/// Would catch: a mask that a program has written into the mapping, and that others are shown or put on.
+#[test]
+fn a_mask_without_the_cpu_on_which_a_thread_is_is_not_believed() {
+    let Some((seen, _)) = seen(true, |_| CpuSet::default()) else { return };
+    assert!(seen.starts_with("put: 1\nthread: 1\nfork: 1\ncommand: 1 of 1\n"), "{seen}");
+}
