@@ -41,8 +41,8 @@ use facts::Facts;
 use filter::{Filter, Names};
 use log::Log;
 use options::{
-    check_cpus, check_outputs, check_shares, knowledge, levels, mapping, may_change, may_use,
-    messages_by, parameters, tells_messages,
+    check_cpus, check_outputs, check_probe, check_shares, knowledge, levels, mapping, may_change,
+    may_use, messages_by, needs_probe, parameters, tells_messages,
 };
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -54,6 +54,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
     check_command("run", &args.program.command)?;
+    check_probe(&args)?;
     // What it starts with: no need to look over all processes for that.
     let whole = may_use(&args.balance, None)?;
     let mut notes = check_cpus(&args.balance, &whole)?;
@@ -205,10 +206,8 @@ struct Probes {
 /// `--probe on`. What cannot be loaded is reported, and noted.
 fn probes(args: &RunArgs, whole: &CpuSet, notes: &mut Vec<String>) -> Probes {
     let mut probes = Probes::default();
-    // Those can do nothing without it.
     let policy = args.balance.policy;
-    let needed = policy.gives_weights || policy.in_phases || args.cooperate == CooperateArg::On;
-    if args.probe == ProbeArg::Off && !needed {
+    if args.probe != ProbeArg::On && needs_probe(args).is_none() {
         return probes;
     }
     let cooperate = args.cooperate == CooperateArg::On;

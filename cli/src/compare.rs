@@ -189,7 +189,7 @@ fn arm(
                 };
                 return Err(wrong(&why));
             }
-            check_options(&run.balance).map_err(|e| wrong(&said(&e)))?;
+            check_options(&run).map_err(|e| wrong(&said(&e)))?;
         }
         Ok(_) => return Err(wrong("that is not a run")),
         Err(e) if e.use_stderr() => {

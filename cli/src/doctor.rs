@@ -122,7 +122,7 @@ fn of_program(args: &DoctorArgs) -> anyhow::Result<End> {
     leftovers(false);
     let mut notes = Vec::new();
     // That it cannot be loaded is reported only if the user asked for it.
-    let watch = (args.probe != Some(ProbeArg::Off))
+    let watch = (args.probe != ProbeArg::Off)
         .then(|| {
             let before = std::env::var_os("LD_PRELOAD");
             Prepared::for_command(
@@ -130,7 +130,7 @@ fn of_program(args: &DoctorArgs) -> anyhow::Result<End> {
                 before.as_deref(),
                 // Nothing is moved, so no mask need be hidden.
                 (&CpuSet::default(), false),
-                args.probe.is_none(),
+                args.probe == ProbeArg::Auto,
                 &mut notes,
             )
         })

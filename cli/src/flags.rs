@@ -174,7 +174,7 @@ pub(crate) struct RunArgs {
     pub(crate) balance: BalanceArgs,
     /// Load a library into the program that reports when its threads wait for each other, so that
     /// spinning does not count as progress
-    #[arg(long, value_enum, default_value = "off")]
+    #[arg(long, value_enum, default_value = "auto")]
     pub(crate) probe: ProbeArg,
     /// Let threads that wait for each other hand their CPUs over
     #[arg(long, value_enum, default_value = "off")]
@@ -620,8 +620,9 @@ pub(crate) struct DoctorArgs {
     /// Load a library into the program that reports when its threads wait for each other, so that
     /// spinning does not count as computing [default: on, where it can be loaded]
     #[arg(long, value_enum, hide_possible_values = true, value_name = "on|off",
+        default_value = "auto", hide_default_value = true,
         conflicts_with_all = ["pid", "from", "mechanisms"])]
-    pub(crate) probe: Option<ProbeArg>,
+    pub(crate) probe: ProbeArg,
     /// Write the diagnosis to FILE as JSON (evenly.doctor/1); with - to standard output where that is
     /// not the program's; %h, %p and %r as for evenly run
     #[arg(long, value_name = "FILE")]

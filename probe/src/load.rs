@@ -6,8 +6,8 @@
 use crate::mpi::{Flavour, Used, found};
 use crate::{ProbeError, cache};
 use object::Endianness;
-use object::elf::{FileHeader64, PT_INTERP};
-use object::read::elf::{FileHeader, ProgramHeader};
+use object::elf::{DF_1_PIE, DT_FLAGS_1, ET_DYN, FileHeader64, PT_INTERP};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use object::read::{ReadCache, ReadRef};
 use rustix::fs::StatVfsMountFlags;
 use rustix::process::{getegid, geteuid};
@@ -132,6 +132,11 @@ impl Unseen {
             return Some(Seen::Not(Self::Other));
         };
         let endian = elf.endian().ok()?;
+        let headers = elf.program_headers(endian, file).ok()?;
+        let interpreter = headers.iter().find(|h| h.p_type(endian) == PT_INTERP);
+        if interpreter.is_none() && is_library(elf, endian, file) {
+            return None;
+        }
         let mine = if cfg!(target_arch = "aarch64") {
             object::elf::EM_AARCH64
         } else {
@@ -140,8 +145,7 @@ impl Unseen {
         if elf.e_machine(endian) != mine {
             return Some(Seen::Not(Self::Other));
         }
-        let headers = elf.program_headers(endian, file).ok()?;
-        let Some(header) = headers.iter().find(|h| h.p_type(endian) == PT_INTERP) else {
+        let Some(header) = interpreter else {
             return Some(Seen::Not(Self::Static));
         };
         let name = header.data(endian, file).ok()?;
@@ -151,6 +155,22 @@ impl Unseen {
         }
         Some(Seen::Not(Self::Loader(PathBuf::from(OsStr::from_bytes(name)))))
     }
+}
+
+/// Whether a file without an interpreter is a shared object, or a loader. What distinguishes a static program
+/// that can be loaded anywhere is a flag.
+fn is_library<'d>(
+    elf: &FileHeader64<Endianness>,
+    endian: Endianness,
+    file: impl ReadRef<'d>,
+) -> bool {
+    let is_pie = || -> Option<bool> {
+        let headers = elf.program_headers(endian, file).ok()?;
+        let entries = headers.iter().find_map(|h| h.dynamic(endian, file).ok().flatten())?;
+        let mut flags = entries.iter().filter(|d| d.tag32(endian) == Some(DT_FLAGS_1));
+        Some(flags.any(|d| d.val32(endian).is_some_and(|val| val & DF_1_PIE != 0)))
+    };
+    elf.e_type(endian) == ET_DYN && is_pie() == Some(false)
 }
 
 /// Programs that start the one which is named behind them.
@@ -375,6 +395,8 @@ mod tests {
         assert_eq!(of(&usual), None);
         let alone = built(dir.path(), "static", &["-static"]);
         assert_eq!(of(&alone), Some(Unseen::Static));
+        let anywhere = built(dir.path(), "static-pie", &["-static-pie"]);
+        assert_eq!(of(&anywhere), Some(Unseen::Static));
         let other = built(dir.path(), "other", &["-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1"]);
         let found = of(&other).unwrap();
         assert_eq!(found, Unseen::Loader("/lib/ld-musl-x86_64.so.1".into()));
@@ -441,6 +463,9 @@ mod tests {
         let data = dir.path().join("data");
         fs::write(&data, fs::read(fixed).unwrap()).unwrap();
         assert!(of(&[usual, data.to_str().unwrap()]).is_empty());
+        let library = built(dir.path(), "library.so", &["-shared", "-fPIC"]);
+        assert!(of(&[usual, library.to_str().unwrap()]).is_empty());
+        assert!(of(&[LOADER, usual]).is_empty());
         let bare: Vec<OsString> = [usual, "sh", "true"].iter().map(OsString::from).collect();
         let names: Vec<OsString> = programs(&bare).into_iter().map(|p| p.0).collect();
         assert_eq!(names, [usual]);

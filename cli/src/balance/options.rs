@@ -2,7 +2,7 @@
 //! only unusual is a note.
 
 use super::filter::Filter;
-use crate::flags::BalanceArgs;
+use crate::flags::{BalanceArgs, CooperateArg, ProbeArg, RunArgs};
 use crate::{output, tell};
 use anyhow::Context;
 use evenly_linux::affinity;
@@ -28,8 +28,30 @@ pub(crate) fn check_command(name: &str, command: &[OsString]) -> anyhow::Result<
     }
 }
 
+/// What can do nothing without the probe.
+pub(super) fn needs_probe(args: &RunArgs) -> Option<String> {
+    let policy = args.balance.policy;
+    if policy.gives_weights || policy.in_phases {
+        return Some(format!("--policy {}", policy.name));
+    }
+    (args.cooperate == CooperateArg::On).then(|| String::from("--cooperate on"))
+}
+
+/// `--probe off` beside what needs the probe is bad input.
+pub(super) fn check_probe(args: &RunArgs) -> anyhow::Result<()> {
+    match needs_probe(args).filter(|_| args.probe == ProbeArg::Off) {
+        None => Ok(()),
+        Some(what) => anyhow::bail!(
+            "--probe off: {what} needs the probe, by which threads report when they wait; leave one of the \
+             two out"
+        ),
+    }
+}
+
 /// Options that cannot work for a program that this process would start are bad input.
-pub(crate) fn check_options(args: &BalanceArgs) -> anyhow::Result<()> {
+pub(crate) fn check_options(run: &RunArgs) -> anyhow::Result<()> {
+    let args = &run.balance;
+    check_probe(run)?;
     let whole = may_use(args, None)?;
     let mut notes = check_cpus(args, &whole)?;
     mapping(args, &whole, &mut notes)?;

@@ -131,6 +131,8 @@ impl From<SourceArg> for SourceKind {
 /// `--probe`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProbeArg {
+    /// With --cooperate on and with policies that need it: phase, hpc-auto, hpc-uniform, hpc-adaptive
+    Auto,
     /// Nothing is loaded into the program
     Off,
     /// Barriers, conditions, OpenMP and MPI are observed inside the program: progress is what threads

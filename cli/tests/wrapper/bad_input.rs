@@ -445,6 +445,7 @@ fn options_of_a_policy_are_refused_before_the_first_run() {
         ("juggle:--period=5ms --period=6ms", "--period|multiple times"),
         ("juggle:-v", "--verbose|--quiet"),
         ("juggle:--help", "help"),
+        ("phase:--probe=off", "--probe off|--policy phase needs the probe"),
         ("juggle:other program", "no option other"),
         ("kernel:--period=5ms", "kernel is the program without evenly"),
         ("kernel:", "kernel is the program without evenly"),
@@ -457,6 +458,22 @@ fn options_of_a_policy_are_refused_before_the_first_run() {
         let mut c = tool.evenly(["compare", "--policies", &list, "--", "touch"]);
         refused(&c.arg(&marker).output().unwrap(), &format!("--policies|{words}"));
         assert!(!marker.exists(), "{spec}: a run was made");
+    }
+}
+
+/// What is asked for is not ignored because of something else that is asked for.
+#[test]
+fn no_probe_and_what_needs_it() {
+    let tool = Tool::new();
+    let marker = tool.path("started");
+    for options in ["--policy phase", "--policy hpc-auto", "--cooperate on"] {
+        let mut c = tool.run(&format!("{options} --probe off"), &["touch"]);
+        let output = c.arg(&marker).output().unwrap();
+        refused(&output, &format!("--probe off|{options} needs the probe|leave one"));
+        assert!(!marker.exists(), "{options}: the program was run");
+    }
+    for options in ["--probe off", "--policy observe --probe auto"] {
+        assert!(tool.run(options, &["true"]).output().unwrap().status.success(), "{options}");
     }
 }
 
