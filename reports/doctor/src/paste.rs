@@ -113,6 +113,10 @@ impl Case<'_> {
         let has = |kind: Kind| findings.iter().any(|f| f.kind == kind);
         let mut arms = Vec::from([String::from("kernel")]);
         arms.extend(self.other_waiting(findings).map(|variables| format!("kernel:{variables}")));
+        // Where they do not spin it takes as long.
+        if findings.is_empty() && self.may_spin() && self.open_mp() {
+            arms.push(format!("kernel:OMP_NUM_THREADS={}", self.m()));
+        }
         let uneven = has(Kind::UnevenWork) && self.n() > self.m();
         if arms.len() == 1 && !uneven {
             return self.line("evenly compare --");

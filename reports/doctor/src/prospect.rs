@@ -13,6 +13,12 @@ use evenly_theory as theory;
 const LEAST_GAIN: f64 = 1.02;
 
 impl Case<'_> {
+    /// Whether threads may spin while they wait, for all that is known: they outnumber the CPUs, and none ever
+    /// sleeps.
+    pub(crate) fn may_spin(&self) -> bool {
+        self.n() > self.m() && !self.spin_is_known() && self.sleeps() < ASLEEP
+    }
+
     /// What no rule can decide.
     pub(crate) fn unknown(&self, findings: &[Finding]) -> Vec<String> {
         let mut all = Vec::new();
@@ -30,10 +36,15 @@ impl Case<'_> {
         }
         let spinning = findings.iter().any(|f| f.kind == Kind::Spinning);
         if !self.spin_is_known() && !spinning && self.n() > 1 && self.sleeps() < ASLEEP {
-            let more = if self.n() > self.m() && !self.n().is_multiple_of(self.m()) {
-                "; if they do, evenly may gain more than the kernel"
-            } else {
-                ""
+            let (n, m) = (self.n(), self.m());
+            let more = match n > m {
+                false => String::new(),
+                true if n.is_multiple_of(m) => {
+                    format!("; if they do, {m} threads are faster than {n}")
+                }
+                true => format!(
+                    "; if they do, evenly may gain more than the kernel, and {m} threads are faster than {n}"
+                ),
             };
             all.push(format!(
                 "whether threads spin while they wait: none ever sleeps, and spinning looks like \
@@ -95,12 +106,29 @@ impl Case<'_> {
                     "{n} threads can share {m} CPUs as unequal as these are so that each gets about as much"
                 ));
             }
-            let how = if n <= m {
-                String::from("each thread has a CPU to itself")
+            if n <= m {
+                return none(
+                    "each thread has a CPU to itself, and no CPU is much slower than another",
+                );
+            }
+            // Spinning can cost many times the work, and is not seen.
+            if self.may_spin() && !has(Kind::Spinning) && !has(Kind::MpiOversubscribed) {
+                return Prospect {
+                    gain_at_most: None,
+                    reason: format!(
+                        "moving threads gains nothing, as {n} divide evenly among {m} CPUs; but none ever \
+                         sleeps: if they spin while they wait, {m} threads take less time, else about as long"
+                    ),
+                };
+            }
+            let spin = if has(Kind::Spinning) {
+                "; what they lose by spinning is not among it"
             } else {
-                format!("{n} threads divide evenly among {m} CPUs")
+                ""
             };
-            return none(&format!("{how}, and no CPU is much slower than another"));
+            return none(&format!(
+                "{n} threads divide evenly among {m} CPUs, and no CPU is much slower than another{spin}"
+            ));
         }
         if self.waits() < ASLEEP && !unequal {
             return none("the threads hardly wait for CPUs");

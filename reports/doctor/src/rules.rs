@@ -566,6 +566,9 @@ fn spinning(c: &Case<'_>, uneven: bool) -> Option<Finding> {
     f.evidence = vec![seen];
     f.evidence.extend(c.e.for_whom.clone());
     f.remedy = String::from("let them sleep, or start no more threads than there are CPUs");
+    if let Some(left) = with_a_cpu_each(c) {
+        f.remedy.push_str(&left);
+    }
     // These variables take precedence over OMP_WAIT_POLICY.
     let stronger: Vec<&str> =
         settings.iter().map(|s| s.name).filter(|name| *name != "OMP_WAIT_POLICY").collect();
@@ -581,6 +584,19 @@ fn spinning(c: &Case<'_>, uneven: bool) -> Option<Finding> {
     f.threads = who.iter().map(|t| t.tid).collect();
     f.cpus = c.usable.clone();
     Some(f)
+}
+
+/// How long it would take with a thread for each CPU, where it is known how long threads spun.
+fn with_a_cpu_each(c: &Case<'_>) -> Option<String> {
+    let (all, m) = (c.sum(ThreadUse::computed_s), c.m());
+    let least = all / m as f64;
+    let known = c.spin_is_known() && least < (1.0 - LEAST) * c.time;
+    known.then(|| {
+        format!(
+            " (they computed for {all:.2} s in all, {least:.2} s for each of {m} threads, in {:.2} s)",
+            c.time
+        )
+    })
 }
 
 fn mpi_oversubscribed(c: &Case<'_>, uneven: bool) -> Option<Finding> {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: it fits on one screen, the cause first, and every line is printable.
 
-use crate::{Diagnosis, Finding, Kind, Source};
+use crate::{Diagnosis, Finding, Kind, MIN_SECONDS, Source};
 use evenly_model::{counted, printable};
 use std::fmt::Write;
 
@@ -86,7 +86,7 @@ impl Diagnosis {
     }
 
     fn healthy(&self) -> String {
-        if self.prospect.gain_at_most.is_none() {
+        if self.threads == 0 || self.seconds < MIN_SECONDS {
             return String::from("none");
         }
         String::from(match self.source {

@@ -106,6 +106,13 @@ pub struct EdgeReport {
     pub bytes: u64,
 }
 
+impl ProbeReport {
+    /// Barriers and ends of regions that the thread which reached most of them has reached.
+    pub(crate) fn phases(&self) -> u32 {
+        self.threads.iter().map(|t| t.phases).max().unwrap_or(0)
+    }
+}
+
 impl RankReport {
     /// The part of its CPU time for which it computed.
     fn share(&self) -> Option<f64> {

@@ -302,6 +302,66 @@ fn threads_that_are_bound_are_why_nothing_was_moved() {
     );
 }
 
+/// Where nothing was moved, the report says why, and what may help.
+#[test]
+fn what_to_try_where_nothing_was_moved() {
+    let of = |threads: Vec<ThreadSummary>, f: fn(&mut RunReport)| {
+        let mut r = report(threads);
+        f(&mut r);
+        r.judged().verdict
+    };
+    let four = || (1..=4).map(|i| thread(i, 5.0, 5.0, 0.0)).collect::<Vec<_>>();
+    let spins = of(four(), |_| ());
+    assert!(!spins.contains("possible"), "{spins}");
+    assert!(
+        spins.contains("none ever slept: if they spin") && spins.contains("2 threads take less"),
+        "{spins}"
+    );
+    let known = of(four(), |r| r.summary.threads.iter_mut().for_each(|t| t.spun_s = Some(4.5)));
+    assert!(
+        known.contains("for 45 % of their time")
+            && known.contains("about 1.30 s instead of 10.30 s"),
+        "{known}"
+    );
+    for computes in [
+        of(four(), |r| r.summary.threads.iter_mut().for_each(|t| t.spun_s = Some(0.0))),
+        of((1..=4).map(|i| thread(i, 4.5, 4.5, 1.0)).collect(), |_| ()),
+    ] {
+        assert!(computes.starts_with("No benefit possible: 4 threads on 2 CPUs"), "{computes}");
+    }
+    let three = || (1..=3).map(|i| thread(i, 6.6, 3.3, 0.1)).collect::<Vec<_>>();
+    let phase = of(three(), |_| ());
+    assert!(
+        phase.contains("no thread fell behind in a period; if they meet at barriers of OpenMP"),
+        "{phase}"
+    );
+    assert!(phase.ends_with("try --policy phase."), "{phase}");
+    let met = |phases| {
+        let mut r = report(three());
+        let (waited_for, rank) = (Vec::new(), None);
+        let (pid, tid, waited_s, outside_s) = (Pid(100), Tid(1), 1.0, 0.0);
+        let thread = ProbeThread {
+            pid,
+            tid,
+            rank,
+            waited_s,
+            outside_s,
+            phases,
+            waits: 1,
+            seen_waiting: 0,
+            waited_for,
+        };
+        r.probe = Some(ProbeReport { processes: 1, left_out: 0, threads: vec![thread] });
+        r
+    };
+    let often = met(10_300).judged().verdict;
+    assert!(often.ends_with("they meet at a barrier every 1.0 ms: try --policy phase."), "{often}");
+    let rarely = met(10).judged().verdict;
+    assert!(rarely.ends_with("evenly doctor says what they wait for."), "{rarely}");
+    let already = RunReport { policy: policy("phase"), ..met(10_300) }.judged().verdict;
+    assert!(already.ends_with("evenly doctor says what they wait for."), "{already}");
+}
+
 #[test]
 fn an_interval_that_says_nothing_is_not_shown_but_kept() {
     let with = |low, high| {

@@ -2,12 +2,16 @@
 
 use crate::ranks::ProbeReport;
 use crate::{BALANCED, MUCH_BLOCKED, Measured, RunReport, SHORT_S, was};
-use evenly_engine::Placed;
-use evenly_model::{counted, printable};
+use evenly_engine::{Placed, ThreadSummary};
+use evenly_model::{Nanos, counted, printable};
 use std::fmt::Write;
 
 /// Waiting that threads do not cause each other, as a share of their time, from where on it is said.
 const INTERFERED: f64 = 0.1;
+/// Threads that sleep for less of their time never wait asleep.
+const ASLEEP: f64 = 0.02;
+/// Barriers a second, from where on moving threads once a period is too seldom.
+const OFTEN: f64 = 10.0;
 /// How many names of threads are shown.
 const NAMES: usize = 5;
 
@@ -202,54 +206,102 @@ impl RunReport {
         }
     }
 
+    /// Why nothing was moved, and what may help.
     fn verdict_without_moves(&self, n: usize, m: usize) -> String {
-        let wait = self.most_wait();
         if m == 1 {
-            String::from("Nothing to balance: there is only one CPU to use.")
-        } else if self.has_few_points() && !self.policy.is_reference {
-            match self.own_masks() {
-                Some(why) => format!("evenly moved nothing: {why}."),
-                None => format!("evenly moved nothing; {} more.", self.too_few()),
-            }
+            return String::from("Nothing to balance: there is only one CPU to use.");
+        }
+        let few = self.has_few_points() && !self.policy.is_reference;
+        let divided = n > 0 && (n < m || n.is_multiple_of(m)) && self.imbalance() <= BALANCED;
+        if divided && !few && !self.policy.places_load {
+            return self.verdict_on_even_division(n, m);
+        }
+        let why = if let Some(why) = self.own_masks() {
+            why
+        } else if few {
+            return format!("evenly moved nothing; {} more.", self.too_few());
         } else if self.policy.places_load {
-            match self.own_masks() {
-                Some(why) => format!("evenly moved nothing: {why}."),
-                None => String::from(
-                    "evenly moved nothing: no other place was better by load and communication.",
-                ),
-            }
-        } else if n > 0 && (n < m || n.is_multiple_of(m)) && self.imbalance() <= BALANCED {
-            let how = if n <= m {
-                format!("each of the {n} threads had a CPU to itself")
-            } else {
-                format!("{n} threads on {m} CPUs divide evenly")
-            };
-            // Threads that share a CPU wait for each other.
-            let shared = if n > m { 1.0 - m as f64 / n as f64 } else { 0.0 };
-            let others = if wait > shared + INTERFERED {
-                format!(
-                    "other programs kept all of them waiting for {:.0} % of the time",
-                    100.0 * (wait - shared)
-                )
-            } else {
-                String::from("nothing interfered")
-            };
-            format!("No benefit possible: {how}, and {others}. evenly moved nothing.")
+            String::from("no other place was better by load and communication")
         } else if self.balanced_s < SHORT_S {
-            format!(
-                "evenly moved nothing: the program computed for only {:.2} s with all its threads.",
-                self.balanced_s
-            )
-        } else if let Some(why) = self.own_masks() {
-            format!("evenly moved nothing: {why}.")
+            format!("the program computed for only {:.2} s with all its threads", self.balanced_s)
         } else if self.policy.is_reference {
-            String::from("The threads were spread evenly already; none was moved.")
-        } else if wait < 0.02 {
-            String::from("evenly moved nothing: the threads hardly waited for CPUs.")
+            return String::from("The threads were spread evenly already; none was moved.");
+        } else if self.most_wait() < 0.02 {
+            String::from("the threads hardly waited for CPUs")
         } else if self.imbalance() > BALANCED {
-            format!("evenly moved nothing: the threads {}", self.unequal())
+            return format!("evenly moved nothing: the threads {}", self.unequal());
         } else {
-            String::from("evenly moved nothing: no thread fell behind.")
+            format!("no thread fell behind in a period; {}", self.next())
+        };
+        format!("evenly moved nothing: {why}.")
+    }
+
+    /// Where all CPUs have as many threads, moves gain nothing while nothing interferes.
+    fn verdict_on_even_division(&self, n: usize, m: usize) -> String {
+        let how = if n <= m {
+            format!("each of the {n} threads had a CPU to itself")
+        } else {
+            format!("{n} threads on {m} CPUs divide evenly")
+        };
+        // Threads that share a CPU wait for each other.
+        let shared = if n > m { 1.0 - m as f64 / n as f64 } else { 0.0 };
+        let interfered = self.most_wait() - shared;
+        if interfered > INTERFERED {
+            return format!(
+                "evenly moved nothing: {how}, and other programs kept all of them waiting for {:.0} % of \
+                 the time; {}.",
+                100.0 * interfered,
+                self.next()
+            );
+        }
+        match self.sleepless(n, m) {
+            Some(spin) => format!("evenly moved nothing: {how}. But {spin}."),
+            None => {
+                format!("No benefit possible: {how}, and nothing interfered. evenly moved nothing.")
+            }
+        }
+    }
+
+    /// What threads that never sleep may do, or do, where they outnumber the CPUs.
+    fn sleepless(&self, n: usize, m: usize) -> Option<String> {
+        let sum = |f: fn(&ThreadSummary) -> f64| self.summary.threads.iter().map(f).sum::<f64>();
+        let slept = sum(|t| t.blocked_s) / sum(|t| t.ran_s + t.waited_s + t.blocked_s).max(1e-9);
+        if n <= m || slept >= ASLEEP {
+            return None;
+        }
+        match self.spun_share() {
+            Some(spun) if spun >= ASLEEP => {
+                let least =
+                    self.seconds - self.balanced_s + sum(ThreadSummary::computed_s) / m as f64;
+                Some(format!(
+                    "they spin while they wait, for {:.0} % of their time: {m} threads with the same work in \
+                     all need about {least:.2} s instead of {:.2} s",
+                    100.0 * spun,
+                    self.seconds
+                ))
+            }
+            Some(_) => None,
+            None => Some(format!(
+                "none ever slept: if they spin while they wait for each other, {m} threads take less time \
+                 than {n}, else about as long"
+            )),
+        }
+    }
+
+    /// What to try next, where moving threads once a period was of no use.
+    fn next(&self) -> String {
+        let phases = self.probe.as_ref().map(ProbeReport::phases);
+        let doctor = || String::from("evenly doctor says what they wait for");
+        match phases {
+            _ if self.policy.in_phases => doctor(),
+            Some(phases) if f64::from(phases) >= OFTEN * self.seconds => format!(
+                "they meet at a barrier every {}: try --policy phase",
+                Nanos::from_secs_f64(self.seconds / f64::from(phases))
+            ),
+            Some(_) => doctor(),
+            None => String::from(
+                "if they meet at barriers of OpenMP or POSIX threads, try --policy phase",
+            ),
         }
     }
 

@@ -11,7 +11,7 @@ fn healthy_programs_have_no_finding() {
             "asleep most of the time",
             evidence(vec![thread(0, 0.1, 0.0, 9.9), thread(1, 0.1, 0.0, 9.9)]),
         ),
-        ("four on two", evidence((0..4).map(|i| thread(i, 4.9, 5.0, 0.1)).collect())),
+        ("four on two", evidence((0..4).map(|i| thread(i, 4.8, 4.8, 0.4)).collect())),
         ("three on two, busy", three()),
         ("a helper that sleeps", {
             let mut e = balanced();
@@ -26,6 +26,39 @@ fn healthy_programs_have_no_finding() {
     }
     // Without a probe it is unknown whether these spin.
     assert!(Diagnosis::of(&three(), Vec::new()).unknown[0].contains("spin"));
+}
+
+/// Spinning looks like computing, and can take many times as long as the work: nothing is called impossible.
+#[test]
+fn four_on_two_of_which_none_ever_sleeps() {
+    let mut e = evidence((0..4).map(|i| thread(i, 4.99, 5.0, 0.01)).collect());
+    let d = Diagnosis::of(&e, Vec::new());
+    assert!(d.findings.is_empty() && d.prospect.gain_at_most.is_none(), "{}", d.text());
+    assert!(
+        d.text().contains("if they spin while they wait, 2 threads take less time"),
+        "{}",
+        d.text()
+    );
+    assert!(d.text().contains("\n  measure     evenly compare -- ./app"), "{}", d.text());
+    assert!(!d.text().contains("no benefit"), "{}", d.text());
+    e.runtimes.insert(Runtime::Gomp);
+    let measured =
+        "evenly compare --policies kernel,kernel:OMP_NUM_THREADS=2,hybrid -- ./app '-n 3'";
+    assert_eq!(Diagnosis::of(&e, Vec::new()).compare.as_deref(), Some(measured));
+    // They are known to compute.
+    for t in &mut e.threads {
+        t.stay.spun_s = Some(0.0);
+    }
+    assert_eq!(Diagnosis::of(&e, Vec::new()).prospect.gain_at_most, Some(1.0));
+    // They are known to spin for most of their time: 2 s of work on two CPUs.
+    for t in &mut e.threads {
+        t.stay.spun_s = Some(4.49);
+    }
+    let remedy = of(&e).1.remedy;
+    assert!(
+        remedy.contains("computed for 2.00 s in all, 1.00 s for each of 2 threads, in 10.00 s"),
+        "{remedy}"
+    );
 }
 
 #[test]
