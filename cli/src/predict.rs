@@ -8,6 +8,7 @@ use crate::{End, output};
 use anyhow::Context;
 use evenly_engine::{Period, PeriodControl, PeriodOptions};
 use evenly_model::{Nanos, counted};
+use evenly_phases::COST;
 use evenly_theory::{ExactTime, Prediction, Question, Regime, Shape, Speeds, predict as ask};
 use evenly_trace::{Program, Recording};
 use serde_json::{Value, json};
@@ -122,8 +123,15 @@ impl Case {
             (None, Some(p)) if p.period > Nanos::ZERO => (p.period, Source::Recording),
             _ => (automatic(slice, shape), Source::Auto),
         };
-        let question =
-            Question { shape, speeds: args.speeds.clone(), phase, phases, period, slice };
+        let question = Question {
+            shape,
+            speeds: args.speeds.clone(),
+            phase,
+            phases,
+            period,
+            slice,
+            move_cost: COST,
+        };
         Ok(Self {
             question,
             phase: phase_source,
@@ -176,6 +184,16 @@ impl Case {
         };
         let about = format!("{}{most}", p.proactive.equation);
         row("proactive", &time(&p.proactive.expected, &about));
+        if let Some(t) = &p.locked {
+            let about = if *t < p.static_time {
+                format!("policy phase: one planned move in each phase, at {COST} (McNaughton)")
+            } else if q.phases == 1 {
+                String::from("policy phase: it learns from the first phase, and there is no other")
+            } else {
+                format!("policy phase: a move costs {COST}, which is more than it gains")
+            };
+            row("phase", &time(t, &about));
+        }
         row("limit", &time(&p.continuous, "Eq. 15: no balancer is faster"));
         for words in self.sources() {
             row("from", &words);
@@ -262,6 +280,11 @@ impl Case {
                 "at_most_s": seconds(&p.proactive.at_most),
                 "by": p.proactive.equation,
             },
+            "phase_locked": p.locked.as_ref().map(|t| json!({
+                "expected_s": t.seconds(),
+                "move_cost_s": q.move_cost.as_secs_f64(),
+                "relative_speedup": p.static_time.over(t),
+            })),
             "continuous_s": p.continuous.seconds(),
             "relative_speedup": p.gain,
             "bound_speedup": p.upper_bound,
@@ -398,6 +421,11 @@ mod tests {
         );
         let huge =
             "--threads 1000000 --cpus 999999 --phase 1000000s --phases 1000000000000 --period 1ns";
+        let json = valid("--threads 3 --cpus 2 --phase 1ms --phases 1000");
+        assert_eq!(json["phase_locked"]["move_cost_s"], 50e-6);
+        let expected = json["phase_locked"]["expected_s"].as_f64().unwrap();
+        assert!((expected - (0.002 + 999.0 * 0.00155)).abs() < 1e-9, "{expected}");
+        assert!(valid("--threads 4 --cpus 2 --phase 1ms")["phase_locked"].is_null());
         assert!(valid(huge)["continuous_s"].as_f64().unwrap() > 1e18);
     }
 

@@ -30,4 +30,4 @@ pub mod timetable;
 
 pub use foresight::Foresight;
 pub use openings::{Measured, Opening, Openings, Reported};
-pub use shared::Phases;
+pub use shared::{COST, Phases};

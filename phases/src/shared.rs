@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What a move costs, with the two wake-ups of a helper: what is to be gained by it at least.
-const COST: Nanos = Nanos::from_micros(50);
+pub const COST: Nanos = Nanos::from_micros(50);
 
 /// After so many phases in which no CPU had too much to do helpers are no longer woken, until the caretaker's
 /// next point.

@@ -20,7 +20,8 @@
 //! | section 6, two jobs | | [`share`] |
 //!
 //! Beyond the paper, each derived where it stands: [`proactive_limit`] (what the ideal algorithm
-//! never exceeds), [`reactive_time_anywhere`], [`Speeds`] (CPUs of unequal speed), [`predict`].
+//! never exceeds), [`reactive_time_anywhere`], [`Speeds`] (CPUs of unequal speed), [`locked_time`] (one planned
+//! move in each phase), [`predict`].
 //!
 //! Invariant: arithmetic is exact ([`ExactTime`]); it becomes floating point only where a caller
 //! asks for it. An equation outside the range for which it was derived gives an [`OutOfRange`], not
@@ -29,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 mod exact;
+mod locked;
 mod phases;
 mod prediction;
 mod reactive;
@@ -37,6 +39,7 @@ mod sharing;
 mod speeds;
 
 pub use exact::ExactTime;
+pub use locked::{locked_phases_time, locked_time};
 pub use phases::{
     SingleBalance, balanced_phases, continuous_time, domains_time, expected_single_balance, lag,
     lag_bound, lower_bound, phases_bound, phases_time, proactive_limit, rarely_balanced_time,

@@ -5,8 +5,9 @@
 
 use crate::{
     ExactTime, OutOfRange, Shape, SingleBalance, Speeds, balanced_phases, continuous_time,
-    expected_single_balance, lag_bound, phases_bound, phases_time, proactive_limit,
-    rarely_balanced_time, reactive_time, reactive_time_anywhere, static_time, unbalanced_time,
+    expected_single_balance, lag_bound, locked_phases_time, locked_time, phases_bound, phases_time,
+    proactive_limit, rarely_balanced_time, reactive_time, reactive_time_anywhere, static_time,
+    unbalanced_time,
 };
 use evenly_model::{Nanos, counted};
 
@@ -25,6 +26,8 @@ pub struct Question {
     pub period: Nanos,
     /// For how long the scheduler lets a thread run while others wait.
     pub slice: Nanos,
+    /// What it costs to move a thread within a phase, by the policy `phase`.
+    pub move_cost: Nanos,
 }
 
 /// Which part of the analysis applies.
@@ -112,6 +115,8 @@ pub struct Prediction {
     pub reactive_of_paper: bool,
     /// Ideal proactive balancing.
     pub proactive: Range,
+    /// One planned move in each phase ([`crate::locked_time`]), the policy `phase`; none where all slots are equal.
+    pub locked: Option<ExactTime>,
     /// Continuous balancing, Eq. 15: what no balancer can beat.
     pub continuous: ExactTime,
     /// Relative speedup over static distribution that this period permits, at most.
@@ -138,14 +143,21 @@ const LEAST_RUN_S: f64 = 0.5;
 /// What static, reactive and proactive balancing can reach.
 #[must_use]
 pub fn predict(q: &Question) -> Prediction {
-    let speeds = q.speeds.as_ref().filter(|s| s.cpus() == q.shape.m() && !s.unit());
+    let speeds = speeds_of(q);
     let mut p = match speeds {
         Some(speeds) => unequal(q, speeds),
         None => equal(q),
     };
+    p.locked = (p.regime != Regime::NoBenefit)
+        .then(|| locked_phases_time(q.shape, speeds, (q.phases, q.phase), q.move_cost));
     (p.advice, p.reason) = advise(q, &p);
     p.notes = notes(q, &p);
     p
+}
+
+/// The speeds, where they differ.
+fn speeds_of(q: &Question) -> Option<&Speeds> {
+    q.speeds.as_ref().filter(|s| s.cpus() == q.shape.m() && !s.unit())
 }
 
 fn regime(q: &Question, one_static: &ExactTime, even: bool) -> Regime {
@@ -263,6 +275,7 @@ fn complete(
         reactive,
         reactive_of_paper,
         proactive,
+        locked: None,
         continuous,
         advice: Advice::No,
         reason: String::new(),
@@ -273,6 +286,28 @@ fn complete(
 /// One turn of the threads that share a CPU: below this, shares are not fair (Figure 17).
 fn turn(q: &Question) -> Nanos {
     Nanos(q.slice.0.saturating_mul(u64::from(q.shape.ceil())))
+}
+
+/// What one planned move in each phase gains over static distribution, in words, where it is worth it; and whether
+/// this program lasts long enough for it.
+fn by_phase(q: &Question, p: &Prediction) -> Option<(Advice, String)> {
+    let locked = p.locked.as_ref()?;
+    let what =
+        "moves a thread at the right moment of each phase (barriers of OpenMP or POSIX threads)";
+    let gain = p.static_time.over(locked);
+    if gain >= LEAST_GAIN && p.static_time.seconds() >= LEAST_RUN_S {
+        let words = format!(
+            "--policy phase {what}: up to {gain:.2} times as fast ({locked} instead of {})",
+            p.static_time
+        );
+        return Some((Advice::Worth, words));
+    }
+    let one = locked_time(q.shape, speeds_of(q), q.phase, q.move_cost);
+    let gain = p.static_time.times(1, q.phases).over(&one);
+    let words = || {
+        format!("With more phases like this, --policy phase {what}: up to {gain:.2} times as fast")
+    };
+    (gain >= LEAST_GAIN).then(|| (Advice::No, words()))
 }
 
 /// Whether there are many phases that are shorter than five periods, and than five of those that
@@ -296,10 +331,13 @@ fn advise(q: &Question, p: &Prediction) -> (Advice, String) {
             return (Advice::ShorterPeriod, words);
         }
         let mut words = format!(
-            "Its phases are too short to be balanced from outside: the period would have to be at \
-             most {shorter}, and the scheduler needs {} to give each thread its turn",
+            "Its phases are too short for periods: one would have to be at most {shorter}, and the \
+             scheduler needs {} to give each thread its turn",
             turn(q)
         );
+        if let Some((advice, phase)) = by_phase(q, p) {
+            return (advice, format!("{words}. {phase}"));
+        }
         if let Some(r) = p.reactive.as_ref().map(|r| p.static_time.over(r))
             && r >= LEAST_GAIN
         {
@@ -375,14 +413,20 @@ fn advise(q: &Question, p: &Prediction) -> (Advice, String) {
             (Advice::No, words)
         }
         Regime::ShortPeriod | Regime::ComparablePeriod if short_phases(q) => {
-            let words = format!(
-                "little to be expected: up to {:.2} times as fast as static distribution in theory, \
-                 but a phase has fewer than five periods; where threads spin at barriers most of it \
-                 is lost, because waiting looks like work, and where they block the kernel does much \
-                 of it; evenly compare measures it",
+            let mut words = format!(
+                "little to be expected of periods: up to {:.2} times as fast as static distribution in \
+                 theory, but a phase has fewer than five periods; where threads spin at barriers most of \
+                 it is lost, because waiting looks like work, and where they block the kernel does much \
+                 of it",
                 p.gain
             );
-            (Advice::Hardly, words)
+            match by_phase(q, p) {
+                Some((advice, phase)) => (advice, format!("{words}. {phase}")),
+                None => {
+                    words += "; evenly compare measures it";
+                    (Advice::Hardly, words)
+                }
+            }
         }
         Regime::ShortPeriod | Regime::ComparablePeriod => {
             let mut words = format!(
@@ -452,6 +496,7 @@ mod tests {
             phases: 1,
             period: Nanos::from_millis(period_ms),
             slice: Nanos::from_millis(4),
+            move_cost: Nanos::from_micros(50),
         }
     }
 
@@ -512,8 +557,21 @@ mod tests {
     fn phases_too_short_for_any_period() {
         let q = Question { phases: 1_000, ..question(3, 2, 20, 50) };
         let p = predict(&q);
+        assert_eq!((p.regime, p.advice), (Regime::SingleBalance, Advice::Worth));
+        assert!(p.reason.contains("too short for periods"), "{}", p.reason);
+        assert!(
+            p.reason.ends_with("up to 1.33 times as fast (30.06 s instead of 40.00 s)"),
+            "{}",
+            p.reason
+        );
+        // So short that no policy is.
+        let p = predict(&Question { phase: Nanos::from_micros(100), ..q });
         assert_eq!((p.regime, p.advice), (Regime::SingleBalance, Advice::No));
-        assert!(p.reason.contains("too short"), "{}", p.reason);
+        assert!(!p.reason.contains("--policy"), "{}", p.reason);
+        // Over before anything is known of it.
+        let p = predict(&question(3, 2, 1, 14));
+        assert_eq!((p.regime, p.advice), (Regime::NeverBalanced, Advice::No));
+        assert!(p.reason.contains("With more phases like this, --policy phase"), "{}", p.reason);
     }
 
     #[test]
@@ -521,8 +579,9 @@ mod tests {
         // Twenty milliseconds are too short for five periods, whatever the period.
         for period in [8, 14] {
             let p = predict(&Question { phases: 100, ..question(3, 2, 20, period) });
-            assert_eq!(p.advice, Advice::Hardly, "{}", p.reason);
+            assert_eq!(p.advice, Advice::Worth, "{}", p.reason);
             assert!(p.reason.contains("fewer than five periods"), "{}", p.reason);
+            assert!(p.reason.contains(". --policy phase moves a thread"), "{}", p.reason);
         }
         let p = predict(&Question { phases: 20, ..question(3, 2, 100, 14) });
         assert_eq!(p.advice, Advice::Worth, "{}", p.reason);
@@ -545,6 +604,7 @@ mod tests {
                     assert!(r.at_least <= r.expected && r.at_least >= p.continuous, "{q:?}");
                     assert!(r.at_most.as_ref().is_some_and(|u| r.expected <= *u), "{q:?} {p:?}");
                     assert!(r.expected <= p.static_time && p.gain <= p.upper_bound + 1e-12);
+                    assert!(p.locked.is_none_or(|l| p.continuous <= l && l <= p.static_time));
                     let reactive = p.reactive.unwrap();
                     assert!(p.continuous <= reactive && reactive <= p.static_time, "{q:?}");
                     assert!(!p.reason.is_empty());
