@@ -14,6 +14,7 @@ use evenly_linux::supervise::{Outcome, was_ignored};
 use evenly_linux::usage::Usage;
 use evenly_model::{CpuSet, Printable, Tid, printable};
 use evenly_nuco::{by_name, names};
+use evenly_probe::load::Unseen;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -36,8 +37,7 @@ pub(crate) fn compare(args: CompareArgs) -> anyhow::Result<End> {
     let ends = Ends::catch().context("cannot receive signals")?;
     let scratch = tempfile::tempdir().context("cannot make a directory for the reports")?;
     let exe = std::env::current_exe().context("cannot find evenly's own program file")?;
-    let arms: Vec<Arm> = args
-        .policies
+    let arms: Vec<Arm> = arms(&args)
         .iter()
         .flat_map(|list| specs(list, &is_known))
         .enumerate()
@@ -140,6 +140,18 @@ impl Executor for Watching {
         }
         Ok(outcome)
     }
+}
+
+/// What is compared. Under a program that cannot take the probe, phase would do as static does.
+fn arms(args: &CompareArgs) -> Vec<String> {
+    if !args.policies.is_empty() {
+        return args.policies.clone();
+    }
+    let mut arms = String::from("kernel,static,hybrid");
+    if Unseen::of(&args.program.command).is_empty() {
+        arms.push_str(",phase");
+    }
+    vec![arms]
 }
 
 /// Whether this is the name of something to compare.

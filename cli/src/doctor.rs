@@ -67,7 +67,7 @@ fn of_recording(path: &Path, json: Option<&Path>) -> anyhow::Result<End> {
     })?;
     let phases = recording.program().and_then(|p| p.phases.ok());
     let phase = phases.map(|phases| (phases.length.as_secs_f64(), phases.total));
-    evidence.phase = phase.or(evidence.phase);
+    evidence.phase = evidence.phase.or(phase);
     let diagnosis = Diagnosis::of(&evidence, Vec::new());
     output::say(&diagnosis.text(), json.as_deref(), || as_json(&diagnosis))
 }

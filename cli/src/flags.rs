@@ -304,8 +304,9 @@ pub(crate) struct BalanceArgs {
 pub(crate) struct CompareArgs {
     /// What to compare, separated by commas: kernel, or any policy; after a colon variables with which
     /// the program is started (kernel:OMP_WAIT_POLICY=passive), then, of a policy, options of evenly run
-    /// (hybrid,juggle:--period=50ms --cpus=0,1); may be given more than once
-    #[arg(long, value_name = "LIST", default_value = "kernel,static,hybrid")]
+    /// (hybrid,juggle:--period=50ms --cpus=0,1); may be given more than once [default:
+    /// kernel,static,hybrid, and phase where the program can take the probe]
+    #[arg(long, value_name = "LIST")]
     pub(crate) policies: Vec<String>,
     /// Measured runs of each
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]

@@ -80,6 +80,28 @@ fn threads_are_named() {
     assert!((balance - 2.0 / 3.0).abs() < 0.1, "{said}");
 }
 
+/// The probe counts barriers, which decide which policy is proposed.
+#[test]
+fn barriers_are_counted() {
+    let _alone = alone();
+    let state = State::new();
+    let (program, file) = (workload("omp_spmd-gomp"), state.sign("doctor.evenly"));
+    if !evenly_testing::is_built(&program) {
+        return;
+    }
+    // Some seconds of work in phases of a few milliseconds.
+    let args = ["--threads", "2", "--phases", "400", "--iters", "3000000"];
+    let options = ["doctor", "--record", &file, "--", &program];
+    let o = state.command(&[&options[..], &args].concat()).output().unwrap();
+    assert!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));
+    let recorded = fs::read_to_string(&file).unwrap();
+    let end: Value = serde_json::from_str(recorded.lines().last().unwrap()).unwrap();
+    let (work, phases) = (&end["summary"]["phase"][0], &end["summary"]["phase"][1]);
+    // A phase may count twice, at its barrier and at the end of its region; the last ones are not seen.
+    assert!((100..=810).contains(&phases.as_u64().unwrap()), "{}", end["summary"]);
+    assert!(work.as_f64().unwrap() > 0.0, "{}", end["summary"]);
+}
+
 #[test]
 fn the_program_runs_as_without_it() {
     let _alone = alone();

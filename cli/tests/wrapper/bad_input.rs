@@ -3,7 +3,7 @@
 use crate::schema::valid;
 use crate::support::{Child, Tool, stderr, wait_until, workload};
 use std::fs;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 #[track_caller]
 fn refused(output: &Output, words: &str) {
@@ -492,6 +492,25 @@ fn options_of_a_policy_may_have_commas() {
         "{}",
         stderr(&output)
     );
+}
+
+/// Where nothing is named, the policy that needs the probe is compared where the program can take that.
+#[test]
+fn what_is_compared_by_default() {
+    let tool = Tool::new();
+    let (source, fixed) = (tool.path("x.c"), tool.path("fixed"));
+    fs::write(&source, "int main(void){return 0;}").unwrap();
+    let built = Command::new("cc").arg("-static").arg(&source).arg("-o").arg(&fixed).status();
+    assert!(built.unwrap().success());
+    let usual = ["kernel", "static", "hybrid", "phase"];
+    for (program, arms) in [("true", &usual[..]), (fixed.to_str().unwrap(), &usual[..3])] {
+        let mut c = tool.evenly(["compare", "-q", "--runs", "1", "--json", "-", "--", program]);
+        let output = c.output().unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let names =
+            json["results"].as_array().unwrap().iter().map(|r| r["policy"].as_str().unwrap());
+        assert_eq!(names.collect::<Vec<_>>(), arms, "{program}");
+    }
 }
 
 /// The program is started with them, under each policy.

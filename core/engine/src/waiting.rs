@@ -96,6 +96,12 @@ impl WaitReport {
         Some(Turns { runnable: now - self.since - said.waited, ..said })
     }
 
+    /// Barriers, collectives and ends of regions that it has reached since it was first asked, if it reports them.
+    #[must_use]
+    pub fn phases(&self) -> Option<u64> {
+        self.last.map(|_| self.said().phases)
+    }
+
     /// Whether the thread has ever reported anything.
     #[must_use]
     pub fn is_known(&self) -> bool {

@@ -511,12 +511,32 @@ impl Witness {
             runtimes: self.runtimes.clone(),
             others,
             nodes: if self.nodes.len() > 1 { nodes.collect() } else { Vec::new() },
+            phase: self.phase(),
             ..Evidence::default()
         }
     }
 }
 
+impl Witness {
+    /// What a thread computes from barrier to barrier, in seconds, and how many that one reached which reached
+    /// most: of the threads that report barriers.
+    fn phase(&self) -> Option<(f64, u64)> {
+        let of = |t: &Track| Some((t.computed(), t.wait_report.phases().filter(|n| *n > 0)?));
+        let all: Vec<(Nanos, u64)> = self.threads.values().filter_map(of).collect();
+        let most = all.iter().map(|p| p.1).max()?;
+        let (computed, phases) =
+            all.iter().fold((0.0, 0.0), |sum, p| (sum.0 + p.0.as_secs_f64(), sum.1 + p.1 as f64));
+        Some((computed / phases, most))
+    }
+}
+
 impl Track {
+    /// CPU time in which it computed, as far as that is known.
+    fn computed(&self) -> Nanos {
+        let ran = Nanos(self.last.ran.0.saturating_sub(self.first.ran.0));
+        ran - self.spun.min(ran)
+    }
+
     fn usage(&self, tid: Tid, tick: f64) -> ThreadUse {
         let of = |f: fn(&Counts) -> u64| f(&self.last).saturating_sub(f(&self.first));
         let (ran_s, waited_s) =

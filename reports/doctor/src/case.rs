@@ -6,11 +6,16 @@
 use crate::evidence::{CpuUse, ThreadUse};
 use crate::settings::open_mpi_yields;
 use crate::{Evidence, Runtime, Source};
-use evenly_model::{CpuId, CpuSet, FULL_CAPACITY};
-use evenly_theory::Speeds;
+use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, Nanos};
+use evenly_phases::COST;
+use evenly_theory::{Shape, Speeds, locked_time, static_time};
 
 /// A cause that costs a smaller share of the threads' time is not reported.
 pub(crate) const LEAST: f64 = 0.05;
+/// A smaller gain is not worth an attempt.
+pub(crate) const LEAST_GAIN: f64 = 1.02;
+/// Phases that are longer have several balancing periods, in seconds.
+const SHORT_PHASE: f64 = 0.07;
 /// A CPU with a smaller share of the fastest one's speed is slow.
 pub(crate) const SLOW: f64 = 0.9;
 /// A CPU counts as slower than another where their measured speeds differ by so many standard errors.
@@ -170,6 +175,27 @@ impl<'a> Case<'a> {
             if ranks || t.yields() { spun.min(self.yielding_s(t)) } else { spun }
         };
         self.spin_is_known().then(|| self.sum(lost))
+    }
+
+    /// The time between two barriers, in seconds, where a probe reported barriers of threads that are too frequent for
+    /// a balancer that acts once a period.
+    pub(crate) fn meets_every(&self) -> Option<f64> {
+        let (_, phases) = self.e.phase.filter(|_| self.spin_is_known() && self.mpi().is_none())?;
+        let every = self.time / phases as f64;
+        (self.n() > 1 && every < SHORT_PHASE).then_some(every)
+    }
+
+    /// Whether moving one thread in each phase gains as much as is worth it, by theory.
+    pub(crate) fn gains_in_phases(&self) -> bool {
+        let (Some((length, _)), Ok(n), Ok(m)) =
+            (self.e.phase, u32::try_from(self.n()), u32::try_from(self.m()))
+        else {
+            return false;
+        };
+        let length = Nanos::from_secs_f64(length);
+        let Ok(shape) = Shape::new(n, m) else { return false };
+        let gain = static_time(shape, length).over(&locked_time(shape, None, length, COST));
+        self.meets_every().is_some() && gain >= LEAST_GAIN
     }
 
     /// Other processes that used a considerable share of the CPUs.

@@ -226,7 +226,8 @@ pub struct Evidence {
     pub others: Vec<Other>,
     /// NUMA nodes, where there are several and pages were counted.
     pub nodes: Vec<NodeUse>,
-    /// CPU time of a thread in one phase, in seconds, and the number of phases, where phases are visible.
+    /// CPU time of a thread in one phase, in seconds, and the number of phases, where phases are visible: to a
+    /// probe, or in the samples of a recording.
     pub phase: Option<(f64, u64)>,
     /// Which rank or thread waited mostly for which, in words, if a probe reported it.
     pub for_whom: Option<String>,

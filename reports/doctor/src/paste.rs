@@ -10,12 +10,14 @@ use evenly_model::is_printable;
 
 /// Before a command: balances threads of equal work.
 const RUN: &str = "evenly run -- ";
+/// The same for threads that meet at barriers too often for that.
+const RUN_PHASE: &str = "evenly run --policy phase -- ";
 /// The same for threads of unequal work that wait for each other.
 const RUN_UNEVEN: &str = "evenly run --policy hpc-auto -- ";
 
 /// What a line that balances has before the program's command.
 pub(crate) fn balances(line: &str) -> Option<&'static str> {
-    [RUN, RUN_UNEVEN].into_iter().find(|before| line.starts_with(before))
+    [RUN, RUN_PHASE, RUN_UNEVEN].into_iter().find(|before| line.starts_with(before))
 }
 
 /// A word as a shell takes it: quoted where that is needed.
@@ -87,9 +89,23 @@ impl Case<'_> {
         self.line(&run).map(|line| format!("{line}; evenly report run.evenly"))
     }
 
-    /// The line that balances the program.
-    pub(crate) fn balance(&self, uneven: bool) -> Option<String> {
-        self.line(if uneven { RUN_UNEVEN } else { RUN })
+    /// The line that balances the program, whose threads have equal work.
+    pub(crate) fn balance(&self) -> Option<String> {
+        self.line(RUN)
+    }
+
+    /// The same where their work may be `uneven`.
+    pub(crate) fn balance_work(&self, uneven: bool) -> Option<String> {
+        match uneven {
+            true => self.line(RUN_UNEVEN),
+            false if self.gains_in_phases() => self.line(RUN_PHASE),
+            false => self.balance(),
+        }
+    }
+
+    /// The same where others take CPU time from them.
+    pub(crate) fn balance_around(&self) -> Option<String> {
+        self.line(if self.meets_every().is_some() { RUN_PHASE } else { RUN })
     }
 
     /// The line that replaces one that balances, where balancing promises no gain as things are.
@@ -114,7 +130,8 @@ impl Case<'_> {
         let mut arms = Vec::from([String::from("kernel")]);
         arms.extend(self.other_waiting(findings).map(|variables| format!("kernel:{variables}")));
         // Where they do not spin it takes as long.
-        if findings.is_empty() && self.may_spin() && self.open_mp() {
+        let fewer = findings.is_empty() && self.may_spin() || has(Kind::TooManyThreads);
+        if fewer && self.open_mp() {
             arms.push(format!("kernel:OMP_NUM_THREADS={}", self.m()));
         }
         let uneven = has(Kind::UnevenWork) && self.n() > self.m();
@@ -122,6 +139,7 @@ impl Case<'_> {
             return self.line("evenly compare --");
         }
         arms.push(String::from("hybrid"));
+        arms.extend(self.meets_every().map(|_| String::from("phase")));
         arms.extend(uneven.then(|| String::from("hpc-auto")));
         self.line(&format!("evenly compare --policies {} --", shell_quoted(&arms.join(","))))
     }

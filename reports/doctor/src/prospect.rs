@@ -2,15 +2,13 @@
 //!
 //! Invariant: a gain is an upper bound.
 
-use crate::case::{Case, LEAST};
+use crate::case::{Case, LEAST, LEAST_GAIN};
 use crate::evidence::ThreadUse;
 use crate::rules::{ASLEEP, heavy, idle_beside_waiting, perhaps_slow};
 use crate::settings::binding;
 use crate::{Finding, Kind, Prospect};
+use evenly_model::Nanos;
 use evenly_theory as theory;
-
-/// A smaller gain is not worth an attempt.
-const LEAST_GAIN: f64 = 1.02;
 
 impl Case<'_> {
     /// Whether threads may spin while they wait, for all that is known: they outnumber the CPUs, and none ever
@@ -140,11 +138,15 @@ impl Case<'_> {
         if gain < LEAST_GAIN {
             return none("the kernel already keeps the CPUs busy");
         }
-        let short = match self.e.phase {
-            Some((length, _)) if length < 0.07 => {
-                "; its phases are short, which leaves little of that"
+        let short = match (self.meets_every(), self.e.phase) {
+            (Some(every), _) => {
+                let every = Nanos::from_secs_f64(every);
+                format!("; they meet every {every}, for which --policy phase is made")
             }
-            _ => "",
+            (None, Some((length, _))) if length < 0.07 => {
+                String::from("; its phases are short, which leaves little of that")
+            }
+            _ => String::new(),
         };
         let against = if known {
             "as it is"

@@ -297,7 +297,7 @@ fn neighbour(c: &Case<'_>) -> Option<Finding> {
     f.evidence = vec![if list.is_empty() { sum } else { format!("{sum}: {list}") }, c.waiting()];
     f.remedy = String::from("balance the threads around this load, or move the load elsewhere");
     f.paste = match named.first() {
-        _ if c.n() > 1 && c.m() > 1 && c.speeds().1 => c.balance(false),
+        _ if c.n() > 1 && c.m() > 1 && c.speeds().1 => c.balance_around(),
         Some(o) => Some(renice(o)),
         None => {
             f.remedy.push_str("; evenly shows when they come");
@@ -336,7 +336,7 @@ fn slow_cpu(c: &Case<'_>) -> Option<Finding> {
             .take(4)
             .collect();
         f.remedy = String::from("balance the threads, or ask for dedicated CPUs");
-        f.paste = c.balance(false);
+        f.paste = c.balance();
         f.cpus = CpuSet::single(u.id);
         return Some(f);
     }
@@ -382,7 +382,7 @@ fn slow_cpu(c: &Case<'_>) -> Option<Finding> {
         f.evidence.push(format!("the same short work takes {times} (measured meanwhile)"));
     }
     f.remedy = String::from("let threads take turns on slow and fast CPUs");
-    f.paste = c.balance(false);
+    f.paste = c.balance();
     f.threads = on.iter().map(|t| t.tid).collect();
     f.cpus = slow;
     Some(f)
@@ -458,7 +458,7 @@ fn uneven_work(c: &Case<'_>) -> Option<Finding> {
         f.remedy = String::from(
             "divide the work again; until then, give the threads with most work larger CPU shares",
         );
-        f.paste = c.balance(true);
+        f.paste = c.balance_work(true);
     } else if c.open_mp() {
         f.remedy = String::from(
             "divide the work again: smaller pieces, or a dynamic schedule; each thread has a CPU, so \
@@ -502,7 +502,7 @@ fn uneven_division(c: &Case<'_>) -> Option<Finding> {
     );
     f.evidence = vec![c.waiting(), format!("CPUs were idle for {} of the time", percent(idle))];
     f.remedy = format!("let all take turns, or start {} threads", m * rest.max(1));
-    f.paste = c.balance(false);
+    f.paste = c.balance_work(false);
     f.threads = c.threads.iter().map(|t| t.tid).collect();
     f.cpus = c.usable.clone();
     Some(f)
@@ -579,7 +579,7 @@ fn spinning(c: &Case<'_>, uneven: bool) -> Option<Finding> {
     } else if c.open_mp() {
         c.line(c.sleeping())
     } else {
-        c.balance(uneven)
+        c.balance_work(uneven)
     };
     f.threads = who.iter().map(|t| t.tid).collect();
     f.cpus = c.usable.clone();
@@ -633,7 +633,7 @@ fn mpi_oversubscribed(c: &Case<'_>, uneven: bool) -> Option<Finding> {
     f.paste = if mpi == Runtime::OpenMpi && !c.yields() && !uneven {
         c.line(&format!("{}=1", OPEN_MPI_YIELDS[0]))
     } else {
-        c.balance(uneven)
+        c.balance_work(uneven)
     };
     f.threads = c.threads.iter().map(|t| t.tid).collect();
     f.cpus = c.usable.clone();
@@ -657,6 +657,9 @@ fn too_many_threads(c: &Case<'_>) -> Option<Finding> {
     f.at_most = true;
     f.evidence = vec![c.waiting()];
     f.remedy = format!("{m} threads");
+    if c.gains_in_phases() {
+        f.remedy.push_str(&format!("; if there have to be {}: evenly run --policy phase", c.n()));
+    }
     f.paste = c.line(&format!("OMP_NUM_THREADS={m}"));
     f.threads = c.threads.iter().map(|t| t.tid).collect();
     f.cpus = c.usable.clone();

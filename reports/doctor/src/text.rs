@@ -62,7 +62,8 @@ impl Diagnosis {
         }
         lines.push(("evenly", self.prospect.reason.clone()));
         // No rule can decide which way of waiting is best.
-        let open = self.has(Kind::Spinning) || self.has(Kind::MpiOversubscribed);
+        let open = [Kind::Spinning, Kind::MpiOversubscribed, Kind::TooManyThreads];
+        let open = open.iter().any(|kind| self.has(*kind));
         if (open || self.prospect.gain_at_most.is_none_or(|g| g > 1.0))
             && let Some(line) = &self.compare
         {

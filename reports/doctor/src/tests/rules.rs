@@ -413,6 +413,53 @@ fn threads_that_do_not_divide_evenly() {
     assert!(kinds(&e).is_empty());
 }
 
+/// Barriers that a probe reports too often for periods: the proposed policy is the one that is made for them.
+#[test]
+fn barriers_that_are_met_often() {
+    let with = |phases, length| {
+        let mut e = evidence((0..3).map(|i| thread(i, 5.0, 3.0, 2.0)).collect());
+        e.threads.iter_mut().for_each(|t| t.stay.spun_s = Some(0.1));
+        e.phase = Some((length, phases));
+        e
+    };
+    let often = with(5_000, 1e-3);
+    let (d, f) = of(&often);
+    assert_eq!(f.kind, Kind::UnevenDivision, "{}", d.text());
+    assert_eq!(f.paste.as_deref(), Some("evenly run --policy phase -- ./app '-n 3'"));
+    assert!(
+        d.prospect.reason.ends_with("they meet every 2.0 ms, for which --policy phase is made"),
+        "{}",
+        d.prospect.reason
+    );
+    let paste = |e: &Evidence| of(e).1.paste.unwrap();
+    // Periods are short enough, or a move costs more than it gains, or ranks meet.
+    for mut e in [with(100, 0.05), with(50_000, 1e-4), often.clone()] {
+        if e.phase == often.phase {
+            e.runtimes.insert(Runtime::Mpich);
+            e.threads.iter_mut().for_each(|t| t.stay.spun_s = Some(0.0));
+        }
+        assert_eq!(paste(&e), "evenly run -- ./app '-n 3'", "{:?}", e.phase);
+    }
+    // A neighbour on one CPU, however often they meet.
+    let mut e = evidence(vec![thread(0, 4.8, 0.2, 5.0), thread(1, 4.8, 5.1, 0.1)]);
+    e.threads.iter_mut().for_each(|t| t.stay.spun_s = Some(0.0));
+    e.cpus[1].busy_s += 4.9;
+    e.phase = Some((50e-6, 96_000));
+    assert_eq!(
+        (of(&e).1.kind, paste(&e)),
+        (Kind::Neighbour, "evenly run --policy phase -- ./app '-n 3'".into())
+    );
+    // Their number is what a variable asks for.
+    let mut e = often.clone();
+    e.runtimes.insert(Runtime::Gomp);
+    e.environment = env(&[("OMP_NUM_THREADS", "3")]);
+    let (d, f) = of(&e);
+    assert_eq!(f.remedy, "2 threads; if there have to be 3: evenly run --policy phase");
+    let measured =
+        "evenly compare --policies kernel,kernel:OMP_NUM_THREADS=2,hybrid,phase -- ./app '-n 3'";
+    assert!(d.text().contains(measured), "{}", d.text());
+}
+
 #[test]
 fn spinning() {
     // Yielding: a CPU given up tens of thousands of times.
