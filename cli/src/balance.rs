@@ -9,7 +9,7 @@ mod filter;
 mod log;
 mod options;
 
-pub(crate) use options::{allowed, check_command, check_options};
+pub(crate) use options::{allowed, check_command, check_options, meant_option};
 
 use crate::flags::{AttachArgs, BalanceArgs, CooperateArg, ProbeArg, RunArgs};
 use crate::messages::Counting;

@@ -1,6 +1,6 @@
 //! `evenly compare`: arms, executor, progress and table of `evenly-compare`, wired together.
 
-use crate::balance::{check_command, check_options};
+use crate::balance::{check_command, check_options, meant_option};
 use crate::flags::{Cli, Command, CompareArgs};
 use crate::{End, output, tell};
 use anyhow::Context;
@@ -12,8 +12,8 @@ use evenly_errors::{given_twice, parse, problem, said};
 use evenly_linux::affinity;
 use evenly_linux::supervise::{Outcome, was_ignored};
 use evenly_linux::usage::Usage;
-use evenly_model::{CpuSet, Printable, Tid, printable};
-use evenly_nuco::{by_name, names};
+use evenly_model::{CpuSet, Printable, Tid, or_meant, printable};
+use evenly_nuco::{by_name, names, policies};
 use evenly_probe::load::Unseen;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::OsString;
@@ -181,7 +181,10 @@ fn arm(
     }
     if by_name(policy).is_none() {
         let all = names();
-        anyhow::bail!("--policies: there is no policy '{policy}'; the policies are kernel, {all}");
+        let near = or_meant(policy, policies().map(|p| p.name).chain([KERNEL]));
+        anyhow::bail!(
+            "--policies: there is no policy '{policy}'{near}; the policies are kernel, {all}"
+        );
     }
     let report = scratch.join(format!("{index}.json"));
     let mut argv: Vec<OsString> = vec![exe.into(), "run".into(), "-q".into()];
@@ -197,7 +200,7 @@ fn arm(
                 let word = run.program.command[0].to_string_lossy().into_owned();
                 let why = match variable(&word) {
                     Some(_) => format!("{word} has to stand before the options"),
-                    None => format!("there is no option {word}"),
+                    None => format!("there is no option {word}{}", meant_option("run", &word)),
                 };
                 return Err(wrong(&why));
             }

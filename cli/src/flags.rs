@@ -18,7 +18,10 @@ use std::path::PathBuf;
 pub(crate) use values::{
     CooperateArg, DomainArg, MapByArg, PeriodArg, ProbeArg, ProgressArg, SharesArg, SourceArg,
 };
-use values::{cpu_list, percent, period, policy, policy_help, positive, simulated_policy};
+use values::{
+    compared_help, cpu_list, percent, period, policy, policy_help, policy_list, positive,
+    simulated_policy,
+};
 
 /// Balance the threads of a program across CPUs at run time, so that none holds up the others at a
 /// barrier.
@@ -71,7 +74,7 @@ pub(crate) enum Command {
     /// Run a policy on a simulated machine, in virtual time
     #[command(
         after_help = "Examples:\n  evenly simulate --threads 8 --cpus 7 --phase 1s --period \
-        100ms\n  evenly simulate --scenario docs/scenarios/neighbours.toml\n  evenly simulate --sweep \
+        100ms\n  evenly simulate --scenario machine.toml\n  evenly simulate --sweep \
         --out figure-10.csv\n  evenly simulate --power5 metbench-var\n\nThe policies and the balancing cycle \
         are those of `evenly run`; only the machine is simulated. Without --scenario it is that of \
         the Juggle paper's analysis (section 3): equal threads, perfectly fair sharing, nothing costs anything."
@@ -83,7 +86,7 @@ pub(crate) enum Command {
         --factors F.csv --out MAP.csv\n  evenly map --monitoring ranks.prof --format rankfile --out \
         ranks.txt\n  evenly map --tasks T.json --compare\n  evenly map --profile --format rankfile \
         --hosts localhost --out ranks.txt -- mpirun -n 8 ./app\n\nThe cost model and the algorithm nuco are those of \
-        NucoLB (Pilla and others, 2012). docs/map.md has the formats of all files."
+        NucoLB (Pilla and others, 2012)."
     )]
     Map(Box<MapArgs>),
     /// Draw the papers' figures from evenly's own theory, policies and simulator
@@ -109,7 +112,7 @@ pub(crate) enum Command {
         after_help = "Examples:\n  evenly doctor -- ./solver --threads 3\n  evenly doctor 4711 --for \
         10s\n  evenly run --record run.evenly -- ./solver && evenly doctor --from run.evenly\n\nIt \
         watches the program and changes nothing, except for the variables that --fix-env sets. \
-        docs/doctor.md lists the causes that it knows. Exit status: that of the program that it runs; \
+        Exit status: that of the program that it runs; \
         125: evenly itself failed."
     )]
     Doctor(DoctorArgs),
@@ -215,7 +218,7 @@ pub(crate) struct AttachArgs {
 pub(crate) struct BalanceArgs {
     /// The balancing policy
     #[arg(long, default_value = "hybrid", value_parser = policy(), value_name = "NAME",
-        hide_possible_values = true, long_help = policy_help())]
+        hide_possible_values = true, help = policy_list(), long_help = policy_help())]
     pub(crate) policy: &'static PolicyInfo,
     /// Balancing period: auto, or a duration such as 20ms
     #[arg(long, default_value = "auto", value_name = "DURATION",
@@ -302,11 +305,8 @@ pub(crate) struct BalanceArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
-    /// What to compare, separated by commas: kernel, or any policy; after a colon variables with which
-    /// the program is started (kernel:OMP_WAIT_POLICY=passive), then, of a policy, options of evenly run
-    /// (hybrid,juggle:--period=50ms --cpus=0,1); may be given more than once [default:
-    /// kernel,static,hybrid, and phase where the program can take the probe]
-    #[arg(long, value_name = "LIST")]
+    /// What to compare.
+    #[arg(long, value_name = "LIST", help = compared_help())]
     pub(crate) policies: Vec<String>,
     /// Measured runs of each
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -410,7 +410,7 @@ pub(crate) struct SimulateArgs {
     /// Let the period vary by a tenth, as `evenly run` does
     #[arg(long)]
     pub(crate) jitter: bool,
-    /// Run what this file describes (TOML, see docs/simulate.md): any machine, programs, interference
+    /// Run what this file describes (TOML): any machine, programs, interference
     #[arg(long, value_name = "FILE", conflicts_with_all = ["threads", "cpus", "phase", "phases",
         "barrier"])]
     pub(crate) scenario: Option<PathBuf>,
@@ -423,8 +423,8 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "CASE", value_parser = power5_cases(), conflicts_with_all = ["threads",
         "cpus", "phase", "period", "phases", "barrier", "jitter", "scenario", "replay"])]
     pub(crate) power5: Option<String>,
-    /// With --power5: a parameter of the heuristics, for example high-util=90; docs/simulate.md has
-    /// all of them (may be given more than once)
+    /// With --power5: a parameter of the heuristics, for example high-util=90; a wrong
+    /// name lists all of them (may be given more than once)
     #[arg(long, value_name = "KEY=VALUE", requires = "power5", value_parser = hpc_parameter)]
     pub(crate) set: Vec<(Parameter, f64)>,
     /// With --power5: how long a woken task waits for its CPU under CFS [default: 250us]
@@ -611,7 +611,7 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "mechanisms"])]
     pub(crate) record: Option<PathBuf>,
     /// List the mechanisms by which this user can give a rank or a thread more or less of this machine,
-    /// and why the others are not available; with --json as evenly.mechanisms/1 (docs/mechanisms.md)
+    /// and why the others are not available; with --json as evenly.mechanisms/1
     #[arg(long)]
     pub(crate) mechanisms: bool,
     /// Correct OMP_NUM_THREADS, OMP_WAIT_POLICY, GOMP_SPINCOUNT, KMP_BLOCKTIME and KMP_LIBRARY for the

@@ -79,8 +79,77 @@ pub(crate) fn manpages(dir: &Path) -> anyhow::Result<End> {
         let mut text = Vec::new();
         page.render(&mut text)
             .and_then(|()| text.write_all(COMMON_SECTIONS.as_bytes()))
-            .and_then(|()| std::fs::write(&file, &text))
+            .and_then(|()| std::fs::write(&file, with_tables(&String::from_utf8_lossy(&text))))
             .with_context(|| format!("cannot write the manual page {}", file.display()))?;
     }
     Ok(End::Status(0))
+}
+
+/// A page in which lines that are indented in the help stay lines: of names with what they mean, and of commands.
+/// The formatter would join the words of such lines anew.
+fn with_tables(page: &str) -> String {
+    let (mut out, mut table) = (String::with_capacity(page.len()), Vec::new());
+    for line in page.lines() {
+        if let Some(row) = line.strip_prefix("  ") {
+            table.push(row.trim());
+            continue;
+        }
+        put_table(&mut out, &std::mem::take(&mut table));
+        out.push_str(line);
+        out.push('\n');
+    }
+    put_table(&mut out, &table);
+    out
+}
+
+fn put_table(out: &mut String, rows: &[&str]) {
+    // Names have no blanks, commands have.
+    let named: Option<Vec<(&str, &str)>> = rows
+        .iter()
+        .map(|row| row.split_once("  ").filter(|(name, _)| !name.contains(' ')))
+        .collect();
+    match named {
+        _ if rows.is_empty() => {}
+        Some(rows) => {
+            out.push_str(".RS\n");
+            for (name, about) in rows {
+                out.push_str(&format!(".TP\n\\fB{name}\\fR\n{}\n", about.trim()));
+            }
+            out.push_str(".RE\n");
+        }
+        None => {
+            out.push_str(".RS\n.nf\n");
+            for row in rows {
+                out.push_str(&format!("{row}\n"));
+            }
+            out.push_str(".fi\n.RE\n");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Would catch: tables and commands that the formatter fills like text.
+    #[test]
+    fn tables_stay_tables() {
+        let page = "The policy:\n  hybrid      some\n  hpc\\-auto  more\n.TP\nExample:\n  evenly run  # x\nEnd\n";
+        assert_eq!(
+            with_tables(page),
+            "The policy:\n.RS\n.TP\n\\fBhybrid\\fR\nsome\n.TP\n\\fBhpc\\-auto\\fR\nmore\n.RE\n.TP\n\
+             Example:\n.RS\n.nf\nevenly run  # x\n.fi\n.RE\nEnd\n"
+        );
+    }
+
+    /// Would catch: help that sends readers to files that are not installed.
+    #[test]
+    fn help_names_no_file_of_the_sources() {
+        let mut all = Cli::command();
+        all.build();
+        for command in all.get_subcommands_mut() {
+            let help = command.render_long_help().to_string();
+            assert!(!help.contains("docs/"), "{}: {help}", command.get_name());
+        }
+    }
 }

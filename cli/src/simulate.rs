@@ -5,7 +5,7 @@ use crate::report::warn_if_unfinished;
 use crate::{End, output, tell_lines};
 use anyhow::Context;
 use evenly_model::Nanos;
-use evenly_nuco::{by_name, names};
+use evenly_nuco::{by_name, meant, names};
 use evenly_policy::PolicyInfo;
 use evenly_policy::hpc::Parameters;
 use evenly_power5::{Case, Comparison, Latency, case};
@@ -71,8 +71,9 @@ fn is_balancing(policy: &str) -> bool {
 
 /// The policy of that name, which may come from a scenario file.
 fn policy(name: &str) -> anyhow::Result<&'static PolicyInfo> {
-    by_name(name)
-        .with_context(|| format!("there is no policy '{name}'; there are {IDEAL}, {}", names()))
+    by_name(name).with_context(|| {
+        format!("there is no policy '{name}'{}; there are {IDEAL}, {}", meant(name), names())
+    })
 }
 
 /// A program of the HPCSched paper.

@@ -2,15 +2,16 @@
 //! only unusual is a note.
 
 use super::filter::Filter;
-use crate::flags::{BalanceArgs, CooperateArg, ProbeArg, RunArgs};
+use crate::flags::{BalanceArgs, Cli, CooperateArg, ProbeArg, RunArgs};
 use crate::{output, tell};
 use anyhow::Context;
+use clap::CommandFactory;
 use evenly_linux::affinity;
 use evenly_linux::mapping::Mapping;
 use evenly_linux::proc::Proc;
 use evenly_linux::share::{Choice, Real};
 use evenly_linux::tuning;
-use evenly_model::{CpuSet, Knowledge, Pid, Task, TaskGraph, Tid};
+use evenly_model::{CpuSet, Knowledge, Pid, Task, TaskGraph, Tid, or_meant};
 use evenly_policy::hpc::{Heuristic, Levels, Parameters};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -21,11 +22,21 @@ use std::sync::Arc;
 pub(crate) fn check_command(name: &str, command: &[OsString]) -> anyhow::Result<()> {
     match command.first().map(|c| c.to_string_lossy()) {
         Some(word) if word.starts_with('-') => anyhow::bail!(
-            "there is no option {word} (see evenly {name} --help); a program of that name is \
-             given as ./{word}"
+            "there is no option {word}{} (see evenly {name} --help); a program of that name is \
+             given as ./{word}",
+            meant_option(name, &word)
         ),
         _ => Ok(()),
     }
+}
+
+/// The option of this command that was probably meant, in words.
+pub(crate) fn meant_option(name: &str, word: &str) -> String {
+    let all = Cli::command();
+    let options = all.find_subcommand(name).into_iter().flat_map(|c| c.get_arguments());
+    let longs: Vec<String> = options.filter_map(|o| Some(format!("--{}", o.get_long()?))).collect();
+    let word = word.split('=').next().unwrap_or_default();
+    or_meant(word, longs.iter().map(String::as_str))
 }
 
 /// What can do nothing without the probe.

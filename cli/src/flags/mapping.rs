@@ -5,7 +5,7 @@ use clap::builder::{NonEmptyStringValueParser, PathBufValueParser, PossibleValue
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use evenly_cluster::RATIOS;
 use evenly_map::Algorithm;
-use evenly_model::{MOST_OF_ANYTHING, Nanos, parse_duration};
+use evenly_model::{MOST_OF_ANYTHING, Nanos, or_meant, parse_duration};
 use evenly_nuco::map::Alpha;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -192,7 +192,8 @@ const USUAL_MAPPER: &str = "nuco+";
 fn mapper(name: &str) -> Result<Algorithm, String> {
     Algorithm::find(name).ok_or_else(|| {
         let names: Vec<&str> = Algorithm::all().map(Algorithm::name).collect();
-        format!("no such algorithm; the algorithms are {}", names.join(", "))
+        let near = or_meant(name, names.iter().copied());
+        format!("no such algorithm{near}; the algorithms are {}", names.join(", "))
     })
 }
 

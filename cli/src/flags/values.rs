@@ -5,8 +5,8 @@ use clap::{Arg, Command, ValueEnum};
 use evenly_linux::limits::DomainKind;
 use evenly_linux::live::{ProgressKind, SourceKind};
 use evenly_linux::mapping::MapBy;
-use evenly_model::{CpuSet, parse_duration};
-use evenly_nuco::{by_name, names, policies};
+use evenly_model::{CpuSet, or_meant, parse_duration};
+use evenly_nuco::{by_name, meant, names, policies};
 use evenly_policy::PolicyInfo;
 use std::ffi::OsStr;
 
@@ -217,7 +217,8 @@ fn policy_names() -> Vec<PossibleValue> {
 /// `--policy` of what balances.
 pub(super) fn policy() -> Named<&'static PolicyInfo> {
     let read = |name: &str| {
-        by_name(name).ok_or_else(|| format!("no such policy; the policies are {}", names()))
+        by_name(name)
+            .ok_or_else(|| format!("no such policy{}; the policies are {}", meant(name), names()))
     };
     Named { read, names: policy_names }
 }
@@ -230,8 +231,12 @@ pub(super) fn simulated_policy() -> Named<String> {
         if is_known || arms.contains(&name) {
             return Ok(name.to_owned());
         }
+        let near = or_meant(
+            name,
+            policies().map(|p| p.name).chain([evenly_sim::IDEAL]).chain(arms.iter().copied()),
+        );
         Err(format!(
-            "no such policy; the policies are {}, {}, and with --power5 {}",
+            "no such policy{near}; the policies are {}, {}, and with --power5 {}",
             evenly_sim::IDEAL,
             names(),
             arms.join(", ")
@@ -246,6 +251,22 @@ pub(super) fn simulated_policy() -> Named<String> {
         all
     };
     Named { read, names }
+}
+
+/// `--policies` of compare.
+pub(super) fn compared_help() -> String {
+    format!(
+        "What to compare, separated by commas: kernel, or a policy ({}); after a colon variables with which the \
+         program is started (kernel:OMP_WAIT_POLICY=passive), then, of a policy, options of evenly run \
+         (hybrid,juggle:--period=50ms --cpus=0,1); may be given more than once [default: \
+         kernel,static,hybrid, and phase where the program can take the probe]",
+        names()
+    )
+}
+
+/// For `-h`.
+pub(super) fn policy_list() -> String {
+    format!("The balancing policy: {}", names())
 }
 
 pub(super) fn policy_help() -> String {

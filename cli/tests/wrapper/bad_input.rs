@@ -212,7 +212,7 @@ fn recordings_and_the_rest() {
         let words = "simulate --threads 8 --cpus 7 --phase 1s".split_whitespace();
         words.chain(options.split_whitespace()).collect::<Vec<&str>>()
     };
-    let cases: [(&[&str], &str); 48] = [
+    let cases: [(&[&str], &str); 55] = [
         (&["report", &missing], "missing|No such file"),
         (&["report", &file("empty", "")], "empty"),
         (&["report", &file("text", "no recording\n")], "text"),
@@ -265,6 +265,13 @@ fn recordings_and_the_rest() {
         (&["predict", "--from", &missing], "--from|missing|No such file"),
         (&["restore", "999999"], "999999"),
         (&["compare", "--runs", "0", "--", "true"], "--runs"),
+        (&["compare", "--run", "3", "--", "true"], "no option --run (did you mean --runs?)"),
+        (&["rnu", "true"], "'rnu' (did you mean run?)"),
+        (&["run", "--polcy", "hybrid", "true"], "no option --polcy (did you mean --policy?)"),
+        (&["run", "--policy", "hybird", "true"], "no such policy (did you mean hybrid?)"),
+        (&["run", "--probe", "onn", "true"], "'onn'|(did you mean on?)"),
+        (&["run", "--set", "most-rato=4", "true"], "'most-rato' (did you mean most-ratio?)"),
+        (&["map", "--tasks", "x", "--algorithm", "ncuo"], "algorithm (did you mean nuco?)"),
         (&["compare", "--metric", "", "--", "true"], "--metric"),
         (&["compare", "--policies", "kernel,nope", "--", "true"], "--policies|nope|kernel"),
         (&["compare", "--json", "/no/such/x", "--", "true"], "--json|/no/such/x"),
@@ -445,6 +452,8 @@ fn options_of_a_policy_are_refused_before_the_first_run() {
         ("juggle:--period=5ms --period=6ms", "--period|multiple times"),
         ("juggle:-v", "--verbose|--quiet"),
         ("juggle:--help", "help"),
+        ("hybird", "no policy 'hybird' (did you mean hybrid?)"),
+        ("juggle:--perod=5ms", "no option --perod=5ms (did you mean --period?)"),
         ("phase:--probe=off", "--probe off|--policy phase needs the probe"),
         ("juggle:other program", "no option other"),
         ("kernel:--period=5ms", "kernel is the program without evenly"),

@@ -33,4 +33,4 @@ pub use snapshot::{
 };
 pub use tasks::{Edge, GraphError, Link, MOST_OF_ANYTHING, Task, TaskGraph, TaskIndex};
 pub use time::{DurationError, Nanos, parse_duration};
-pub use words::{counted, filled, short};
+pub use words::{counted, filled, or_meant, short};

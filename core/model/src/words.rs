@@ -1,4 +1,4 @@
-//! Numbers with their nouns, and names with letters that stand for something.
+//! Numbers with their nouns, names with letters that stand for something, and names that were probably meant.
 
 use std::fmt::Display;
 
@@ -14,6 +14,20 @@ pub fn counted<N: Display + PartialEq + From<u8>>(n: N, what: &str) -> String {
 pub fn short(x: f64) -> String {
     let plain = x == 0.0 || !x.is_finite() || (1e-6..1e15).contains(&x.abs());
     if plain { x.to_string() } else { format!("{x:e}") }
+}
+
+/// ` (did you mean hybrid?)`, where one of these names differs from the word by few letters that are missing, wrong,
+/// too many or swapped; else nothing.
+#[must_use]
+pub fn or_meant<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    let near = |name: &'a str| {
+        let wrong = strsim::osa_distance(word, name);
+        (wrong <= (name.len() / 3).max(1) && wrong < name.len()).then_some((wrong, name))
+    };
+    match names.into_iter().filter_map(near).min_by_key(|found| found.0) {
+        Some((_, name)) => format!(" (did you mean {name}?)"),
+        None => String::new(),
+    }
 }
 
 /// A name in which `%` and a letter stand for what `value` gives, and `%%` for `%`.
@@ -49,6 +63,19 @@ mod tests {
         let fill = |name| filled(name, &mut |c| (c == 'p').then(|| String::from("7%p")));
         assert_eq!(fill("a-%p-100%%.json"), Ok("a-7%p-100%.json".into()));
         assert_eq!((fill("%q"), fill("x%")), (Err("%q".into()), Err("%".into())));
+    }
+
+    #[test]
+    fn a_name_with_few_wrong_letters_was_meant() {
+        let meant = |word| or_meant(word, ["hybrid", "juggle", "hpc-auto", "on", "off"]);
+        for (word, name) in
+            [("hybird", "hybrid"), ("jugle", "juggle"), ("hpcauto", "hpc-auto"), ("onn", "on")]
+        {
+            assert_eq!(meant(word), format!(" (did you mean {name}?)"));
+        }
+        for word in ["", "x", "balance", "kernel"] {
+            assert_eq!(meant(word), "", "{word}");
+        }
     }
 
     #[test]

@@ -38,6 +38,12 @@ pub fn names() -> String {
     policies().map(|p| p.name).collect::<Vec<_>>().join(", ")
 }
 
+/// ` (did you mean hybrid?)` for a name that is none of these, where it is nearly one; else nothing.
+#[must_use]
+pub fn meant(name: &str) -> String {
+    evenly_model::or_meant(name, policies().map(|p| p.name))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

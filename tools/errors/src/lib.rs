@@ -7,7 +7,7 @@
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory, FromArgMatches};
-use evenly_model::{Printable, printable};
+use evenly_model::{Printable, or_meant, printable};
 use std::error::Error;
 use std::ffi::OsString;
 use std::io::{Write, stderr};
@@ -83,7 +83,12 @@ pub fn refused(
     let command = first.and_then(|c| c.into_string().ok()).unwrap_or_default();
     let known = program.find_subcommand(&command).is_some();
     let help = if known { format!("{name} {command} --help") } else { format!("{name} --help") };
-    Some(format!("{} (see {help})", problem(e)))
+    let mut line = problem(e);
+    if e.kind() == ErrorKind::InvalidSubcommand && !line.contains(MEANT) {
+        let shown = program.get_subcommands().filter(|c| !c.is_hide_set());
+        line += &or_meant(&command, shown.map(Command::get_name));
+    }
+    Some(format!("{line} (see {help})"))
 }
 
 /// What is wrong with a command line.
@@ -93,14 +98,32 @@ pub fn problem(e: &clap::Error) -> String {
         return text;
     }
     let text = e.render().to_string();
-    // That tip is for programs whose arguments begin with a minus; there is none among ours.
-    let useful = |l: &&str| !l.is_empty() && !l.starts_with("tip: to pass '");
+    // What was probably meant stands at the end.
+    let useful = |l: &&str| !l.is_empty() && !l.starts_with("tip: ");
     let mut lines = text.lines().map(str::trim).filter(useful);
     let first = lines.next().unwrap_or("bad command line").trim_start_matches("error: ");
     // Where clap lists what is missing, the list belongs to the line.
     let list: Vec<&str> =
         lines.take_while(|l| !l.starts_with("Usage:") && !l.starts_with("For more")).collect();
-    if list.is_empty() { first.to_owned() } else { format!("{first} {}", list.join("; ")) }
+    let text =
+        if list.is_empty() { first.to_owned() } else { format!("{first} {}", list.join("; ")) };
+    text + &suggested(e)
+}
+
+/// What stands before a name that was probably meant.
+const MEANT: &str = " (did you mean ";
+
+/// What clap takes for meant, if anything.
+fn suggested(e: &clap::Error) -> String {
+    let kinds =
+        [ContextKind::SuggestedArg, ContextKind::SuggestedValue, ContextKind::SuggestedSubcommand];
+    let name = kinds.into_iter().find_map(|kind| match e.get(kind)? {
+        ContextValue::String(name) => Some(name.as_str()),
+        ContextValue::Strings(names) => names.last().map(String::as_str),
+        _ => None,
+    });
+    let word = |name: &str| name.split([' ', '=']).next().unwrap_or_default().to_owned();
+    name.map_or_else(String::new, |name| format!("{MEANT}{}?)", word(name)))
 }
 
 /// A value that its own parser refused: option, value and reason, the value once.
@@ -194,6 +217,11 @@ mod tests {
     fn of_command_lines() {
         for (args, said) in [
             (&["fly"][..], "unrecognized subcommand 'fly' (see prog --help)"),
+            (&["od"], "unrecognized subcommand 'od' (did you mean do?) (see prog --help)"),
+            (
+                &["do", "1", "--sed", "1"],
+                "unexpected argument '--sed' found (did you mean --seed?) (see prog do --help)",
+            ),
             (&["do", "abc"], "<n> 'abc': a whole number is needed (see prog do --help)"),
             (&["do", ""], "<n> '': a whole number is needed (see prog do --help)"),
             (

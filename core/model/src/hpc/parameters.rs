@@ -4,6 +4,7 @@
 //! was found, what was needed and what to do, and changes nothing.
 
 use super::{Heuristic, Priority};
+use crate::or_meant;
 use std::fmt;
 use std::str::FromStr;
 
@@ -229,7 +230,7 @@ impl FromStr for Parameter {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ParameterError {
     /// There is none of that name.
-    #[error("there is no parameter '{found}'; there are {known}", known = names())]
+    #[error("there is no parameter '{found}'{}; there are {known}", meant(.found), known = names())]
     Unknown {
         /// The name found.
         found: String,
@@ -279,6 +280,10 @@ pub enum ParameterError {
         /// What high-util would be.
         high: f64,
     },
+}
+
+fn meant(found: &str) -> String {
+    or_meant(found, Parameter::ALL.map(Parameter::name))
 }
 
 fn names() -> String {
