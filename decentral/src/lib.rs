@@ -5,7 +5,7 @@
 //!   CpuBalancer (one for each CPU)                         Balancer (one for all: the caretaker)
 //!   wakes on its own, every lambda +- 10 %                 every CARE lambda
 //!     read the threads of its CPU                            threads that join, end, rest; CPUs that come
-//!     publish speed of CPU, speeds of threads                and go; other evenlys; pauses of the
+//!     publish speed of CPU, speeds of threads                and go; other balancers; pauses of the
 //!     if fast: while searching                               guard; spread where counts differ; the
 //!       draw a thread at random; if it is a candidate,       account for reports and recordings
 //!       read it                                              (reads what was not read lately)

@@ -162,8 +162,8 @@ impl PeriodControl {
     #[must_use]
     pub fn stretch_reason(&self) -> String {
         format!(
-            "the balancing period was raised from {} to {} at balancing point {} to stay within the \
-             overhead budget: a balancing point took {} on average",
+            "the balancing period was raised from {} to {} after {} periods to stay within the overhead \
+             budget: evenly used {} of CPU time in a period, on average",
             self.wanted(),
             self.current(),
             self.points,
@@ -257,8 +257,8 @@ mod tests {
         // The message is consistent: the cost over the budget is the period.
         assert_eq!(
             c.stretch_reason(),
-            "the balancing period was raised from 10.0 ms to 100.0 ms at balancing point 100 to stay \
-             within the overhead budget: a balancing point took 1000.0 us on average"
+            "the balancing period was raised from 10.0 ms to 100.0 ms after 100 periods to stay within \
+             the overhead budget: evenly used 1000.0 us of CPU time in a period, on average"
         );
     }
 

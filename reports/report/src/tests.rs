@@ -329,7 +329,7 @@ fn what_to_try_where_nothing_was_moved() {
     ] {
         assert!(computes.starts_with("No benefit possible: 4 threads on 2 CPUs"), "{computes}");
     }
-    let three = || (1..=3).map(|i| thread(i, 6.6, 3.3, 0.1)).collect::<Vec<_>>();
+    let three = || (1..=3).map(|i| thread(i, 6.3, 3.2, 0.5)).collect::<Vec<_>>();
     let phase = of(three(), |_| ());
     assert!(
         phase.contains("no thread fell behind in a period; if they meet at barriers of OpenMP"),
@@ -358,8 +358,51 @@ fn what_to_try_where_nothing_was_moved() {
     assert!(often.ends_with("they meet at a barrier every 1.0 ms: try --policy phase."), "{often}");
     let rarely = met(10).judged().verdict;
     assert!(rarely.ends_with("evenly doctor says what they wait for."), "{rarely}");
-    let already = RunReport { policy: policy("phase"), ..met(10_300) }.judged().verdict;
-    assert!(already.ends_with("evenly doctor says what they wait for."), "{already}");
+    let by_phase = |r: RunReport| {
+        let mut r = RunReport { policy: policy("phase"), ..r };
+        // What acts within phases has no points of its own where it does nothing.
+        r.summary.domains[0].points = 0;
+        r.judged()
+    };
+    let already = by_phase(met(10_300));
+    assert!(
+        already.verdict.ends_with("a move have gained more than it costs."),
+        "{}",
+        already.verdict
+    );
+    assert!(!already.text(true).contains("per balancing point"), "{}", already.text(true));
+    let blind = by_phase(report(three())).verdict;
+    assert!(
+        blind.ends_with("at which threads met; evenly doctor says what they wait for."),
+        "{blind}"
+    );
+    let spread = by_phase(three_on_two()).verdict;
+    assert!(spread.starts_with("The threads were only spread evenly: no barrier of"), "{spread}");
+    let spins = by_phase(report(four())).verdict;
+    assert!(
+        spins.contains("no barrier of OpenMP") && spins.contains("2 threads take less time"),
+        "{spins}"
+    );
+}
+
+/// CPU time that differs is not said to be unequal work where it is not known what of it was work, nor where it
+/// hardly differs.
+#[test]
+fn equal_work_is_not_called_unequal() {
+    let with = |ran: [f64; 3], spun: Option<f64>| {
+        let mut r = report((1..).zip(ran).map(|(i, ran)| thread(i, ran, 1.0, 9.0 - ran)).collect());
+        r.summary.threads.iter_mut().for_each(|t| t.spun_s = spun);
+        r.judged().verdict
+    };
+    let unknown = with([6.0, 5.0, 5.0], None);
+    assert!(unknown.contains("or spin, which --probe on would show"), "{unknown}");
+    let about = with([5.6, 5.0, 5.0], Some(0.0));
+    assert!(about.contains("no sign of unequal work"), "{about}");
+    let unequal = with([8.0, 4.0, 4.0], Some(0.0));
+    assert!(
+        unequal.contains("computed for unequal times") && unequal.contains("unequal work"),
+        "{unequal}"
+    );
 }
 
 #[test]

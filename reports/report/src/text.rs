@@ -229,12 +229,12 @@ impl RunReport {
         } else {
             String::new()
         };
-        let points = self.total(|d| d.points).max(1);
-        let cost = Nanos::from_secs_f64(self.total(|d| d.cpu_s) / points as f64);
-        format!(
-            "{:.2} % of one CPU ({used:.3} s{allowed}), {cost} per balancing point",
-            100.0 * part
-        )
+        let mut text = format!("{:.2} % of one CPU ({used:.3} s{allowed})", 100.0 * part);
+        if let points @ 1.. = self.total(|d| d.points) {
+            let cost = Nanos::from_secs_f64(self.total(|d| d.cpu_s) / points as f64);
+            text += &format!(", {cost} per balancing point");
+        }
+        text
     }
 
     /// What a balancing point took, on average.

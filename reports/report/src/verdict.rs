@@ -10,6 +10,9 @@ use std::fmt::Write;
 const INTERFERED: f64 = 0.1;
 /// Threads that sleep for less of their time never wait asleep.
 const ASLEEP: f64 = 0.02;
+/// Up to this imbalance in the time that threads computed, by what they report of their waiting, their work is equal:
+/// how much of their CPU time was spinning is an estimate.
+const UNEQUAL: f64 = 0.15;
 /// Barriers a second, from where on moving threads once a period is too seldom.
 const OFTEN: f64 = 10.0;
 /// How many names of threads are shown.
@@ -155,6 +158,9 @@ impl RunReport {
         if self.policy.is_reference {
             return String::from("The threads were spread evenly once, and not moved again.");
         }
+        if let Some(why) = self.no_barriers(n, m) {
+            return format!("The threads were only spread evenly: {why}.");
+        }
         if self.has_few_points() && self.measured.is_none() {
             let moves = counted(self.migrations(), "migration");
             return format!("{} whether {moves} helped.", self.too_few());
@@ -211,6 +217,9 @@ impl RunReport {
         if m == 1 {
             return String::from("Nothing to balance: there is only one CPU to use.");
         }
+        if self.policy.in_phases {
+            return self.verdict_within_phases(n, m);
+        }
         let few = self.has_few_points() && !self.policy.is_reference;
         let divided = n > 0 && (n < m || n.is_multiple_of(m)) && self.imbalance() <= BALANCED;
         if divided && !few && !self.policy.places_load {
@@ -227,13 +236,41 @@ impl RunReport {
         } else if self.policy.is_reference {
             return String::from("The threads were spread evenly already; none was moved.");
         } else if self.most_wait() < 0.02 {
-            String::from("the threads hardly waited for CPUs")
+            String::from(
+                "the threads hardly waited for CPUs; evenly doctor says what they wait for",
+            )
         } else if self.imbalance() > BALANCED {
             return format!("evenly moved nothing: the threads {}", self.unequal());
         } else {
             format!("no thread fell behind in a period; {}", self.next())
         };
         format!("evenly moved nothing: {why}.")
+    }
+
+    /// The same of a policy that moves threads where barriers open.
+    fn verdict_within_phases(&self, n: usize, m: usize) -> String {
+        if let Some(why) = self.own_masks() {
+            return format!("evenly moved nothing: {why}.");
+        }
+        if let Some(why) = self.no_barriers(n, m) {
+            return format!("evenly moved nothing: {why}.");
+        }
+        if n > 0 && (n < m || n.is_multiple_of(m)) {
+            return self.verdict_on_even_division(n, m);
+        }
+        String::from(
+            "evenly moved nothing: in no phase would a move have gained more than it costs.",
+        )
+    }
+
+    /// Why a policy that moves threads where barriers open had nothing to do, where that is so.
+    fn no_barriers(&self, n: usize, m: usize) -> Option<String> {
+        let seen = self.probe.as_ref().is_some_and(|p| p.phases() > 0);
+        let why = "no barrier of OpenMP or POSIX threads was seen at which threads met";
+        (self.policy.in_phases && !seen).then(|| match self.sleepless(n, m) {
+            Some(spin) => format!("{why}. And {spin}"),
+            None => format!("{why}; {}", self.next()),
+        })
     }
 
     /// Where all CPUs have as many threads, moves gain nothing while nothing interferes.
@@ -305,10 +342,23 @@ impl RunReport {
         }
     }
 
-    /// What is said of threads that progressed differently.
+    /// What is said of threads that progressed differently. CPU time alone does not show that work is unequal.
     fn unequal(&self) -> String {
-        let text =
-            "used unequal CPU time: they have unequal work, or wait for something other than a CPU";
+        let (imbalance, whom) = (self.imbalance(), self.whom().is_some());
+        let percent = format!("imbalance {:.1} %", 100.0 * imbalance);
+        let text = match self.spun_share() {
+            None if !whom => format!(
+                "used CPU time that differs ({percent}): they have unequal work, wait for something other than \
+                 a CPU, or spin, which --probe on would show"
+            ),
+            Some(_) if !whom && imbalance < UNEQUAL => {
+                format!("computed for about as long ({percent}), which is no sign of unequal work")
+            }
+            _ => format!(
+                "computed for unequal times ({percent}): they have unequal work, or wait for something other \
+                 than a CPU"
+            ),
+        };
         match self.whom() {
             Some(_) if !self.policy.gives_weights => {
                 format!("{text}; if they wait for each other, try --policy hpc-auto.")

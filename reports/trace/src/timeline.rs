@@ -1,4 +1,4 @@
-//! Who ran where: the recording as rows of spans, one row a CPU.
+//! Who ran where: the recording as rows of spans, one for each CPU.
 //!
 //! A span says how much CPU time each thread got on the CPU in a stretch of time, so that areas are
 //! CPU time. A thread counts for the CPU on which it was found at the end of the period: what it did
