@@ -6,11 +6,15 @@
 mod common;
 
 use common::*;
+use evenly_linux::clock::now;
 use evenly_linux::proc::Proc;
-use evenly_model::{CpuSet, Pid};
+use evenly_model::{CpuSet, Nanos, Pid};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A program of three threads with phases of about a millisecond.
 fn program(runtime: &str, phases: &str) -> Vec<String> {
@@ -90,6 +94,45 @@ fn masks_are_given_back_when_evenly_is_killed_in_mid_phase() {
 #[test]
 fn masks_are_given_back_when_evenly_is_stopped_in_mid_phase() {
     is_harmless(|evenly| evenly.kill(Signal::STOP));
+}
+
+/// What the program and evenly share.
+fn mapping(pid: Pid) -> File {
+    let variables = fs::read(format!("/proc/{pid}/environ")).unwrap();
+    let mut variables = variables.split(|byte| *byte == 0);
+    let path = variables.find_map(|v| v.strip_prefix(b"EVENLY_PROBE=")).unwrap();
+    File::options().write(true).open(std::str::from_utf8(path).unwrap()).unwrap()
+}
+
+/// Says at all times that the barrier of each of the first teams has opened then.
+fn say_opened(shared: &File, at: Nanos, stop: &AtomicBool) {
+    // The notes, their size, and where each has that (waiting.h).
+    let (notes, size, opened) = (4096 + 65_535 * 64, 64, 16);
+    while !stop.load(Ordering::Relaxed) {
+        for line in 0..8 {
+            shared.write_all_at(&at.0.to_ne_bytes(), notes + line * size + opened).unwrap();
+        }
+    }
+}
+
+/// Would catch: a helper that sleeps until a time that the program has written, and so outlives it, and SIGTERM.
+#[test]
+fn evenly_ends_where_barriers_are_said_to_open_in_decades() {
+    let Some(whole) = whole() else { return };
+    let state = State::new();
+    let mut evenly = state.run("phase", 3, &words(&program("gomp", "10000000")));
+    let pid = evenly.program();
+    wait_until_threads_turn(pid, &whole);
+    let (shared, stop) = (mapping(pid), AtomicBool::new(false));
+    let decades = now() + Nanos::from_millis(1_000_000_000_000);
+    std::thread::scope(|scope| {
+        scope.spawn(|| say_opened(&shared, decades, &stop));
+        (0..100).for_each(|_| evenly.wait_until_point());
+        evenly.kill(Signal::TERM);
+        let status = evenly.wait();
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(15));
+    });
 }
 
 /// Would catch: moves where CPUs have the same to do.

@@ -29,5 +29,5 @@ mod shared;
 pub mod timetable;
 
 pub use foresight::Foresight;
-pub use openings::{Measured, Opening, Openings, Reported};
+pub use openings::{LONGEST, Measured, NAP, Opening, Openings, Reported};
 pub use shared::{COST, Phases};

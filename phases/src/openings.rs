@@ -1,6 +1,15 @@
 //! What the program reports of its phases, and what it is told.
+//!
+//! Invariant: programs can report anything. [`crate::Phases`] makes no use of an opening that cannot be
+//! ([`Opening::is_possible`]), and what it takes from reports is at most [`LONGEST`].
 
 use evenly_model::{CpuId, Nanos, ThreadId};
+
+/// Nothing that a program reports of a phase is taken for longer.
+pub const LONGEST: Nanos = Nanos::from_millis(10_000);
+
+/// For how long a helper sleeps at most before it looks whether it is still needed.
+pub const NAP: Nanos = Nanos::from_millis(100);
 
 /// A barrier has opened: a phase has begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -9,6 +18,14 @@ pub struct Opening {
     pub phase: u32,
     /// When it opened, by the monotonic clock.
     pub at: Nanos,
+}
+
+impl Opening {
+    /// Whether it has been, and not so long ago that its phase is over in any case.
+    #[must_use]
+    pub fn is_possible(self, now: Nanos) -> bool {
+        self.at <= now && now - self.at <= LONGEST
+    }
 }
 
 /// What a thread reports of the phase that goes on.
@@ -48,7 +65,7 @@ pub trait Openings: Send + Sync {
     fn arm(&self, cpus: &[CpuId]);
 
     /// Waits until the barrier opens after the opening that was `seen`, or the helper of this CPU is called:
-    /// at most for some time, then it is None.
+    /// at most for a [`NAP`], then it is None.
     fn wait(&self, cpu: CpuId, seen: Opening) -> Option<Opening>;
 
     /// Calls the helper of a CPU.

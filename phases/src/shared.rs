@@ -2,7 +2,7 @@
 //!
 //! Invariant: a lock is held for no longer than it takes to compute, never while a mask is changed.
 
-use crate::openings::{Measured, Opening, Openings};
+use crate::openings::{LONGEST, Measured, Opening, Openings};
 use crate::timetable::{Left, Step, Timetable};
 use evenly_engine::delegates::{Account, Delegates, Done, Epochs, Rhythm, Work};
 use evenly_engine::{
@@ -90,10 +90,15 @@ impl Phases {
 
     /// The place of a CPU in the domain, and the threads on it with what they have to do in this phase; None
     /// where there is nothing to do about it. Called by the helper of the CPU when it wakes.
-    pub fn begins(&self, cpu: CpuId, opening: Opening) -> Option<(CpuIndex, Vec<Left<ThreadId>>)> {
+    pub fn begins(
+        &self,
+        cpu: CpuId,
+        opening: Opening,
+        now: Nanos,
+    ) -> Option<(CpuIndex, Vec<Left<ThreadId>>)> {
         let mut s = self.state();
         s.account.points += 1;
-        if !s.active || s.follows.is_none() {
+        if !s.active || s.follows.is_none() || !opening.is_possible(now) {
             return None;
         }
         if s.opening != opening {
@@ -106,7 +111,7 @@ impl Phases {
     }
 
     fn expected(&self, thread: ThreadId) -> Nanos {
-        self.openings.reported(thread).map_or(Nanos::ZERO, |r| r.expected)
+        self.openings.reported(thread).map_or(Nanos::ZERO, |r| r.expected.min(LONGEST))
     }
 
     /// The timetable of a phase, and whose helpers the next one like it needs.
@@ -143,13 +148,13 @@ impl Phases {
     #[must_use]
     pub fn left(&self, thread: ThreadId, ran: Nanos) -> Nanos {
         match self.openings.reported(thread) {
-            Some(r) if !r.finished => r.expected - (ran - r.base),
+            Some(r) if !r.finished => r.expected.min(LONGEST) - (ran - r.base),
             _ => Nanos::ZERO,
         }
     }
 
     /// What the helper of a CPU does next, by what is left of the threads on it.
-    /// `looks` is how often the helper has looked since the phase began.
+    /// `looks` is how often the helper has looked since the phase began. It sleeps for [`LONGEST`] at most.
     pub fn next(
         &self,
         cpu: CpuIndex,
@@ -164,7 +169,10 @@ impl Phases {
         let allowed = |thread: ThreadId, to: CpuIndex| {
             s.members.get(&thread).is_some_and(|m| m.mask.contains(s.cpus[to]))
         };
-        s.timetable.next(cpu, now, here, looks, allowed)
+        match s.timetable.next(cpu, now, here, looks, allowed) {
+            Step::Sleep(until) => Step::Sleep(until.min(now + LONGEST)),
+            step => step,
+        }
     }
 
     /// Moves a thread from the CPU of a helper. `machine` is what the caretaker changes masks through, so
@@ -345,5 +353,126 @@ impl Delegates for Care {
 
     fn account(&self) -> Account {
         self.0.state().account
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Foresight, Reported};
+    use evenly_model::{FULL_CAPACITY, Tid};
+    use proptest::prelude::*;
+
+    /// A program that reports this, and hears nothing.
+    struct Says(Reported);
+
+    impl Openings for Says {
+        fn follow(&self, _: &[ThreadId]) -> bool {
+            true
+        }
+
+        fn arm(&self, _: &[CpuId]) {}
+
+        fn wait(&self, _: CpuId, _: Opening) -> Option<Opening> {
+            None
+        }
+
+        fn call(&self, _: CpuId) {}
+
+        fn last(&self) -> Opening {
+            Opening::default()
+        }
+
+        fn reported(&self, _: ThreadId) -> Option<Reported> {
+            Some(self.0)
+        }
+
+        fn put(&self, _: ThreadId, _: Option<CpuId>) {}
+    }
+
+    fn thread(tid: i32) -> ThreadId {
+        ThreadId { tid: Tid(tid), start: 0 }
+    }
+
+    /// Three threads on two CPUs, of which the first has two.
+    fn three_on_two(says: Reported) -> Arc<Phases> {
+        let phases = Arc::new(Phases { openings: Arc::new(Says(says)), state: Mutex::default() });
+        let mut care = Care(phases.clone());
+        let cpus = [0, 1].map(|id| CpuView {
+            id: CpuId(id),
+            capacity: FULL_CAPACITY,
+            threads: 0,
+            speed: None,
+        });
+        care.set_cpus(&cpus);
+        let mask: Arc<CpuSet> = Arc::new(cpus.iter().map(|c| c.id).collect());
+        for (tid, cpu) in [(1, 0), (2, 0), (3, 1)] {
+            care.join(thread(tid), mask.clone(), Times::default(), Nanos::ZERO, None);
+            care.put(thread(tid), Some(CpuId(cpu)), true);
+        }
+        care.set_active(true);
+        phases
+    }
+
+    /// Any time, and those near a limit.
+    fn time() -> impl Strategy<Value = Nanos> {
+        let year = 31_557_600_000_000_000;
+        prop_oneof![
+            any::<u64>(),
+            0..1000u64,
+            (u64::MAX - 1000)..=u64::MAX,
+            (0..100u64).prop_map(move |n| n * year),
+            0..20_000_000_000u64,
+        ]
+        .prop_map(Nanos)
+    }
+
+    proptest! {
+        /// Would catch: a helper that sleeps for years because a program says so, or that panics.
+        #[test]
+        fn nonsense_keeps_no_helper_asleep(
+            (expected, base, ran) in (time(), time(), time()),
+            openings in prop::collection::vec((any::<u32>(), time()), 1..5),
+            now in time(),
+            looks in 0usize..30,
+        ) {
+            let phases = three_on_two(Reported { expected, base, finished: false });
+            let mut foresight = Foresight::default();
+            for (phase, at) in openings {
+                let opening = Opening { phase, at };
+                let Some((index, mut here)) = phases.begins(CpuId(0), opening, now) else { continue };
+                prop_assert!(opening.is_possible(now));
+                for look in looks..looks + 3 {
+                    match phases.next(index, now, &here, look) {
+                        Step::Rest => break,
+                        Step::Sleep(until) => prop_assert!(until - now <= LONGEST),
+                        Step::Move(thread, _) => here.retain(|l| l.thread != thread),
+                    }
+                    for left in &mut here {
+                        left.work = phases.left(left.thread, ran);
+                        prop_assert!(left.work <= LONGEST);
+                    }
+                }
+                if let Some(needed) = foresight.moved(opening, now) {
+                    prop_assert!(needed - now <= LONGEST);
+                }
+            }
+        }
+    }
+
+    /// Would catch: a rule that leaves nothing over.
+    #[test]
+    fn an_opening_that_can_be_is_served() {
+        let now = Nanos::from_millis(5_000);
+        let says = Reported { expected: Nanos::from_millis(1), ..Reported::default() };
+        let phases = three_on_two(says);
+        let begins =
+            |at| phases.begins(CpuId(0), Opening { phase: 1, at: Nanos(at) }, now).is_some();
+        assert!(begins(now.0 - 1) && begins(now.0));
+        assert!(!begins(now.0 + 1) && !begins(u64::MAX));
+        let later = now + LONGEST + Nanos(1);
+        assert!(phases.begins(CpuId(0), Opening { phase: 2, at: now }, later).is_none());
+        // There it has too little to do.
+        assert!(phases.begins(CpuId(1), Opening { phase: 3, at: now }, now).is_none());
     }
 }

@@ -21,6 +21,11 @@ impl Control {
         self.0.1.notify_all();
     }
 
+    /// Whether it is time to end.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.lock().end
+    }
+
     /// Wakes the threads that sleep, so that they look into their mailboxes.
     pub(crate) fn wake(&self) {
         // With the lock, so that no thread is between looking and sleeping.

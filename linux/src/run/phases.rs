@@ -7,8 +7,9 @@
 //! slice. By its slice alone it is late in some phases: the kernel lets a thread finish a slice of which less is left,
 //! and notices its end only at the next tick.
 //!
-//! Invariant: masks are changed through the machine that has the records in the journal; a helper that finds
-//! the caretaker at its point waits for it, and looks again whether the phase goes on.
+//! Invariants: masks are changed through the machine that has the records in the journal; a helper that finds
+//! the caretaker at its point waits for it, and looks again whether the phase goes on. A helper sleeps for a [`NAP`]
+//! at most before it looks whether it is still needed.
 
 use crate::affinity;
 use crate::clock::{now, thread_cpu_time, timespec};
@@ -19,7 +20,7 @@ use crate::workers::lock;
 use evenly_engine::{Reading, Sensors};
 use evenly_model::{CpuId, CpuSet, Nanos, ThreadId, Tid};
 use evenly_phases::timetable::{Left, Step};
-use evenly_phases::{Foresight, Opening, Phases};
+use evenly_phases::{Foresight, NAP, Opening, Phases};
 use rustix::io::Errno;
 use rustix::thread::{ClockId, clock_nanosleep_absolute, gettid, set_current_timer_slack};
 use std::num::NonZeroU64;
@@ -52,10 +53,12 @@ impl Helper {
         let (mut seen, mut foresight) = (Opening::default(), Foresight::default());
         // When this is needed next, where that is foreseen.
         let mut needed = None;
-        while !control.sleep_until(now(), || false) {
+        while !control.has_ended() {
             let opening = match needed {
                 Some(time) => {
-                    sleep_until(time - WAKING);
+                    if !sleep_until(time - WAKING, || control.has_ended()) {
+                        return;
+                    }
                     Some(self.phases.openings().last()).filter(|last| *last != seen)
                 }
                 None => self.phases.openings().wait(self.cpu, seen),
@@ -63,7 +66,7 @@ impl Helper {
             let cpu = thread_cpu_time();
             let moved = opening.and_then(|opening| {
                 seen = opening;
-                self.serve(opening, needed.is_some())
+                self.serve(opening, needed.is_some(), control)
             });
             if needed.is_some() {
                 foresight.was_right(moved.is_some());
@@ -76,8 +79,8 @@ impl Helper {
 
     /// From the opening of a barrier until nothing is left to do about this CPU. Where it has moved a thread, when it
     /// should have been awake for that.
-    fn serve(&mut self, opening: Opening, late: bool) -> Option<Nanos> {
-        let (index, mut here) = self.phases.begins(self.cpu, opening)?;
+    fn serve(&mut self, opening: Opening, late: bool, control: &Control) -> Option<Nanos> {
+        let (index, mut here) = self.phases.begins(self.cpu, opening, now())?;
         let planned = match self.phases.next(index, opening.at, &here, 0) {
             Step::Sleep(until) => until,
             _ => opening.at,
@@ -91,7 +94,13 @@ impl Helper {
             let time = now();
             match self.phases.next(index, time, &here, look) {
                 Step::Rest => break,
-                Step::Sleep(until) => sleep_until((until - WAKING).max(time + least(look))),
+                Step::Sleep(until) => {
+                    let is_over =
+                        || control.has_ended() || self.phases.openings().last() != opening;
+                    if !sleep_until((until - WAKING).max(time + least(look)), is_over) {
+                        break;
+                    }
+                }
                 Step::Move(thread, to) => {
                     let left = here.iter().position(|l| l.thread == thread).map(|i| here.remove(i));
                     let mut hands = lock(&self.hands);
@@ -126,8 +135,19 @@ fn least(look: usize) -> Nanos {
     Nanos(LEAST.0 << look.saturating_sub(1).min(5))
 }
 
-fn sleep_until(time: Nanos) {
-    while clock_nanosleep_absolute(ClockId::Monotonic, &timespec(time)) == Err(Errno::INTR) {}
+/// Sleeps until a time; false where it `is_over` before. Looks at least once a [`NAP`] whether it is.
+fn sleep_until(time: Nanos, is_over: impl Fn() -> bool) -> bool {
+    loop {
+        let nap = time.min(now() + NAP);
+        let sleep = || clock_nanosleep_absolute(ClockId::Monotonic, &timespec(nap));
+        while sleep() == Err(Errno::INTR) {}
+        if is_over() {
+            return false;
+        }
+        if nap == time {
+            return true;
+        }
+    }
 }
 
 /// Puts this thread on its CPU, ready to wake in time. What cannot be had makes it later.

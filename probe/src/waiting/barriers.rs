@@ -6,7 +6,7 @@
 
 use super::{HEADER, LINE, LINES, NOTES, SIZE, TEAM, THREAD, header, line, note};
 use evenly_model::{CpuId, Nanos, ThreadId};
-use evenly_phases::{Measured, Opening, Openings, Reported};
+use evenly_phases::{Measured, NAP, Opening, Openings, Reported};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::param::clock_ticks_per_second;
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{PoisonError, RwLock};
 
 /// For how long a helper waits for an opening.
-const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: NAP.0 as _ };
 
 /// How much a team says of its phases: nothing; when its barriers open; and what its members compute.
 pub(super) const UNMEASURED: u32 = 0;
