@@ -13,7 +13,8 @@
 //!                                         move is due; moves one thread        spreads; the account
 //! ```
 //!
-//! What is decided is in [`timetable`], and when a helper is needed next in [`Foresight`]; both are pure.
+//! What is decided is in [`timetable`], when a helper is needed next in [`Foresight`], and what it may cost in
+//! [`Allowance`]; all are pure.
 //! [`Phases`] is what the helpers and the caretaker share; to the engine it is a delegate, so all that the
 //! engine promises holds. [`Openings`] is how barriers that open become known; the system is behind it.
 //!
@@ -23,11 +24,13 @@
 
 #![forbid(unsafe_code)]
 
+mod allowance;
 mod foresight;
 mod openings;
 mod shared;
 pub mod timetable;
 
+pub use allowance::Allowance;
 pub use foresight::Foresight;
 pub use openings::{LONGEST, Measured, NAP, Opening, Openings, Reported};
-pub use shared::{COST, Phases};
+pub use shared::{COST, Crowded, Phases};

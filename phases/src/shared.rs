@@ -34,8 +34,8 @@ struct State {
     active: bool,
     /// The number of the barrier at which these threads meet, if it is known.
     follows: Option<u32>,
-    /// CPUs whose helpers wait for no opening.
-    foreseeing: BTreeSet<CpuId>,
+    /// CPUs whose helpers wait for no opening: they know when they are needed, or rest.
+    away: BTreeSet<CpuId>,
     /// The phase that the timetable is for.
     opening: Opening,
     timetable: Timetable,
@@ -53,6 +53,17 @@ struct Member {
     /// What its progress is above its CPU time.
     ahead: i64,
     times: Times,
+}
+
+/// A CPU that has too much to do in a phase.
+#[derive(Debug)]
+pub struct Crowded {
+    /// Its place in the domain.
+    pub cpu: CpuIndex,
+    /// The threads on it, with what they have to do.
+    pub here: Vec<Left<ThreadId>>,
+    /// By how much longer the phase takes where none of them moves.
+    pub gain: Nanos,
 }
 
 impl State {
@@ -88,14 +99,9 @@ impl Phases {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The place of a CPU in the domain, and the threads on it with what they have to do in this phase; None
-    /// where there is nothing to do about it. Called by the helper of the CPU when it wakes.
-    pub fn begins(
-        &self,
-        cpu: CpuId,
-        opening: Opening,
-        now: Nanos,
-    ) -> Option<(CpuIndex, Vec<Left<ThreadId>>)> {
+    /// What a CPU has too much to do in the phase that began with an opening; None where there is nothing to do about
+    /// it. Called by the helper of the CPU when it wakes.
+    pub fn begins(&self, cpu: CpuId, opening: Opening, now: Nanos) -> Option<Crowded> {
         let mut s = self.state();
         s.account.points += 1;
         if !s.active || s.follows.is_none() || !opening.is_possible(now) {
@@ -107,7 +113,7 @@ impl Phases {
         let index = s.index(cpu).filter(|index| s.timetable.is_crowded(*index))?;
         let left = |id: &ThreadId| Left { thread: *id, work: self.expected(*id) };
         let here = s.at(index).filter(|(_, m)| m.movable).map(|(id, _)| left(id)).collect();
-        Some((index, here))
+        Some(Crowded { cpu: index, here, gain: s.timetable.excess(index) })
     }
 
     fn expected(&self, thread: ThreadId) -> Nanos {
@@ -131,14 +137,14 @@ impl Phases {
         let busy = |cpu: &CpuIndex| s.at(*cpu).filter(|(_, m)| m.movable).count() > 1;
         let works = s.active && s.follows.is_some();
         let busy = (0..s.cpus.len()).filter(|cpu| works && busy(cpu)).map(|cpu| s.cpus[cpu]);
-        let busy: Vec<CpuId> = busy.filter(|cpu| !s.foreseeing.contains(cpu)).collect();
+        let busy: Vec<CpuId> = busy.filter(|cpu| !s.away.contains(cpu)).collect();
         self.openings.arm(&busy);
     }
 
-    /// From now on the helper of a CPU waits for no opening, as it knows when it is needed; or it waits again.
-    pub fn foresees(&self, cpu: CpuId, foresees: bool) {
+    /// Whether the helper of a CPU waits for openings from now on: not where it knows when it is needed, or rests.
+    pub fn waits(&self, cpu: CpuId, waits: bool) {
         let mut s = self.state();
-        let changed = if foresees { s.foreseeing.insert(cpu) } else { s.foreseeing.remove(&cpu) };
+        let changed = if waits { s.away.remove(&cpu) } else { s.away.insert(cpu) };
         if changed {
             self.arm(&s);
         }
@@ -222,7 +228,7 @@ impl Phases {
         false
     }
 
-    /// A helper has taken so much CPU time.
+    /// A helper has taken so much CPU time. It is not the caretaker's: it keeps an [`crate::Allowance`] of its own.
     pub fn took(&self, time: Nanos) {
         self.state().account.cpu_time += time;
     }
@@ -234,6 +240,10 @@ struct Care(Arc<Phases>);
 impl Delegates for Care {
     fn periods_between_points(&self) -> f64 {
         1.0
+    }
+
+    fn cost_by_period(&self) -> bool {
+        false
     }
 
     /// There may be thousands of moves a second, so they are counted, not listed.
@@ -360,7 +370,8 @@ impl Delegates for Care {
 mod tests {
     use super::*;
     use crate::{Foresight, Reported};
-    use evenly_model::{FULL_CAPACITY, Tid};
+    use evenly_engine::{GuardOptions, Located};
+    use evenly_model::{DomainId, Environment, FULL_CAPACITY, Tid};
     use proptest::prelude::*;
 
     /// A program that reports this, and hears nothing.
@@ -440,7 +451,9 @@ mod tests {
             let mut foresight = Foresight::default();
             for (phase, at) in openings {
                 let opening = Opening { phase, at };
-                let Some((index, mut here)) = phases.begins(CpuId(0), opening, now) else { continue };
+                let Some(crowded) = phases.begins(CpuId(0), opening, now) else { continue };
+                let Crowded { cpu: index, mut here, gain } = crowded;
+                prop_assert!(gain <= LONGEST);
                 prop_assert!(opening.is_possible(now));
                 for look in looks..looks + 3 {
                     match phases.next(index, now, &here, look) {
@@ -474,5 +487,70 @@ mod tests {
         assert!(phases.begins(CpuId(0), Opening { phase: 2, at: now }, later).is_none());
         // There it has too little to do.
         assert!(phases.begins(CpuId(1), Opening { phase: 3, at: now }, now).is_none());
+    }
+
+    /// A machine whose calls cost nothing.
+    struct Free;
+
+    impl Sensors for Free {
+        fn now(&self) -> Nanos {
+            Nanos::ZERO
+        }
+
+        fn own_cpu_time(&self) -> Nanos {
+            Nanos::ZERO
+        }
+
+        fn read(&mut self, _: &[ThreadId], _: &mut Vec<Reading>) {}
+
+        fn locate(&mut self, _: ThreadId) -> Option<Located> {
+            None
+        }
+
+        fn usable(&mut self, within: &CpuSet) -> CpuSet {
+            within.clone()
+        }
+
+        fn original_mask(&mut self, _: ThreadId) -> Option<CpuSet> {
+            None
+        }
+
+        fn resolution(&self) -> Nanos {
+            Nanos::ZERO
+        }
+    }
+
+    impl Actuator for Free {
+        fn place(&mut self, _: ThreadId, _: CpuId, _: Option<&CpuSet>) -> Result<(), ApplyError> {
+            Ok(())
+        }
+
+        fn confine(&mut self, _: ThreadId, _: &CpuSet) -> Result<(), ApplyError> {
+            Ok(())
+        }
+
+        fn restore(&mut self, _: ThreadId) {}
+    }
+
+    /// Would catch: a caretaker that comes more rarely because helpers cost much, which makes them no cheaper.
+    #[test]
+    fn helpers_do_not_lengthen_the_period_of_the_caretaker() {
+        let options = BalancerOptions {
+            domain: DomainId(0),
+            cpus: [CpuId(0), CpuId(1)].into_iter().collect(),
+            wanted: None,
+            policy: evenly_policy::by_name("phase").unwrap(),
+            environment: Environment::default(),
+            guard: GuardOptions::default(),
+        };
+        let openings = Arc::new(Says(Reported::default()));
+        let (mut balancer, phases) = Phases::with_caretaker(options, openings, Nanos::ZERO);
+        let period = Nanos::from_millis(10);
+        balancer.point(&mut Free, period, &mut []);
+        phases.took(Nanos::from_millis(500));
+        balancer.point(&mut Free, period, &mut []);
+        assert_eq!(balancer.period_cost(), Nanos::ZERO);
+        // It is in the report nevertheless.
+        assert!((balancer.summary(Nanos::ZERO).0.cpu_s - 0.5).abs() < 1e-9);
     }
 }

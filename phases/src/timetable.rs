@@ -102,15 +102,20 @@ impl Timetable {
         Nanos(self.bound as u64)
     }
 
-    /// By how much more time a CPU needs than there is, in ns.
-    fn excess(&self, cpu: CpuIndex) -> f64 {
+    /// By how much more time a CPU needs than there is.
+    #[must_use]
+    pub fn excess(&self, cpu: CpuIndex) -> Nanos {
+        Nanos(self.excess_ns(cpu) as u64)
+    }
+
+    fn excess_ns(&self, cpu: CpuIndex) -> f64 {
         self.done.get(cpu).map_or(0.0, |done| done - self.bound)
     }
 
     /// Whether a CPU has more to do than there is time for, by more than what a move costs.
     #[must_use]
     pub fn is_crowded(&self, cpu: CpuIndex) -> bool {
-        self.excess(cpu) > self.cost
+        self.excess_ns(cpu) > self.cost
     }
 
     /// What is done next about a CPU, by what is left of the threads on it, from which one is chosen that may
@@ -128,7 +133,7 @@ impl Timetable {
             return Step::Rest;
         }
         // In CPU time of this CPU's threads.
-        let excess = self.excess(cpu) * speed;
+        let excess = self.excess_ns(cpu) * speed;
         let elapsed = (now - self.opened).0 as f64;
         // When each other CPU is done; it can have been idle.
         let free = |other: CpuIndex| self.bound - self.done[other].max(elapsed);

@@ -220,7 +220,8 @@ impl Balancer {
             apply: applied - decided,
             record: machine.now() - applied,
         });
-        let delegates = self.delegates.as_ref().map_or(Nanos::ZERO, |d| d.account().cpu_time);
+        let by_period = self.delegates.as_ref().filter(|d| d.cost_by_period());
+        let delegates = by_period.map_or(Nanos::ZERO, |d| d.account().cpu_time);
         self.ledger.took(machine.own_cpu_time() - cpu_before, delegates, periods);
         left
     }

@@ -16,6 +16,12 @@ pub trait Delegates: Send {
     /// How many of their periods lie between two points of the balancer.
     fn periods_between_points(&self) -> f64;
 
+    /// Whether what they cost depends on their period, which is then lengthened to keep the budget. Else they keep
+    /// a part of it themselves.
+    fn cost_by_period(&self) -> bool {
+        true
+    }
+
     /// A point begins. Their period is `period` from now on. Returns what they have done since the last
     /// point; the moves only where the last point asked to keep them, as this one does by `keep_moves`.
     fn begin_point(&mut self, period: Nanos, keep_moves: bool) -> Done;

@@ -20,7 +20,7 @@ use crate::workers::lock;
 use evenly_engine::{Reading, Sensors};
 use evenly_model::{CpuId, CpuSet, Nanos, ThreadId, Tid};
 use evenly_phases::timetable::{Left, Step};
-use evenly_phases::{Foresight, NAP, Opening, Phases};
+use evenly_phases::{Allowance, Crowded, Foresight, NAP, Opening, Phases};
 use rustix::io::Errno;
 use rustix::thread::{ClockId, clock_nanosleep_absolute, gettid, set_current_timer_slack};
 use std::num::NonZeroU64;
@@ -44,6 +44,15 @@ pub(crate) struct Helper {
     pub(crate) eyes: LinuxMachine,
     /// What masks are changed through.
     pub(crate) hands: Arc<Mutex<LinuxMachine>>,
+    pub(crate) allowance: Allowance,
+}
+
+/// A thread was moved.
+struct Moved {
+    /// When the helper should have been awake for that.
+    due: Nanos,
+    /// By how much the phase is shorter.
+    gain: Nanos,
 }
 
 impl Helper {
@@ -53,6 +62,7 @@ impl Helper {
         let (mut seen, mut foresight) = (Opening::default(), Foresight::default());
         // When this is needed next, where that is foreseen.
         let mut needed = None;
+        let mut cpu = thread_cpu_time();
         while !control.has_ended() {
             let opening = match needed {
                 Some(time) => {
@@ -63,7 +73,6 @@ impl Helper {
                 }
                 None => self.phases.openings().wait(self.cpu, seen),
             };
-            let cpu = thread_cpu_time();
             let moved = opening.and_then(|opening| {
                 seen = opening;
                 self.serve(opening, needed.is_some(), control)
@@ -71,17 +80,28 @@ impl Helper {
             if needed.is_some() {
                 foresight.was_right(moved.is_some());
             }
-            needed = moved.and_then(|planned| foresight.moved(seen, planned));
-            self.phases.foresees(self.cpu, needed.is_some());
-            self.phases.took(thread_cpu_time() - cpu);
+            let gain = moved.as_ref().map_or(Nanos::ZERO, |m| m.gain);
+            needed = moved.and_then(|m| foresight.moved(seen, m.due));
+            let before = std::mem::replace(&mut cpu, thread_cpu_time());
+            let spent = cpu - before;
+            self.phases.took(spent);
+            let rests = self.allowance.spend(now(), spent, gain);
+            self.phases.waits(self.cpu, needed.is_none() && rests.is_none());
+            if let Some(until) = rests {
+                if control.sleep_until(until, || false) {
+                    return;
+                }
+                (needed, seen) = (None, self.phases.openings().last());
+                self.phases.waits(self.cpu, true);
+            }
         }
     }
 
-    /// From the opening of a barrier until nothing is left to do about this CPU. Where it has moved a thread, when it
-    /// should have been awake for that.
-    fn serve(&mut self, opening: Opening, late: bool, control: &Control) -> Option<Nanos> {
-        let (index, mut here) = self.phases.begins(self.cpu, opening, now())?;
-        let planned = match self.phases.next(index, opening.at, &here, 0) {
+    /// From the opening of a barrier until nothing is left to do about this CPU.
+    fn serve(&mut self, opening: Opening, late: bool, control: &Control) -> Option<Moved> {
+        let Crowded { cpu: index, mut here, gain } =
+            self.phases.begins(self.cpu, opening, now())?;
+        let due = match self.phases.next(index, opening.at, &here, 0) {
             Step::Sleep(until) => until,
             _ => opening.at,
         };
@@ -108,7 +128,7 @@ impl Helper {
                         && self.phases.openings().last() == opening
                         && self.phases.carry_out(&mut *hands, left, (index, to), now())
                     {
-                        moved = Some(planned);
+                        moved = Some(Moved { due, gain });
                     }
                 }
             }

@@ -28,11 +28,13 @@ use evenly_engine::{
     Tracker, TrackerOptions,
 };
 use evenly_model::{CpuSet, DomainId, Environment, Nanos};
-use evenly_phases::{Openings, Phases};
+use evenly_phases::{Allowance as HelperAllowance, Openings, Phases};
 use std::sync::{Arc, Mutex};
 
 /// The part of the overhead budget that scanning may use.
 const SCAN_SHARE: f64 = 0.4;
+/// Of what scanning leaves, the part that the helpers of `phase` share.
+const HELPERS_SHARE: f64 = 0.25;
 /// How long the threads must stand still before balancing begins.
 const SETTLE: Nanos = Nanos::from_millis(60);
 
@@ -193,9 +195,11 @@ impl Live {
             let machine = Arc::new(Mutex::new(machine));
             let s = slice();
             let seed = self.options.seed.wrapping_add(i as u64);
+            let budget = self.options.budget * (1.0 - SCAN_SHARE);
+            let of_helpers = if self.openings().is_some() { budget * HELPERS_SHARE } else { 0.0 };
             let period = PeriodControl::new(PeriodOptions {
                 period: self.options.period,
-                budget: self.options.budget * (1.0 - SCAN_SHARE),
+                budget: budget - of_helpers,
                 slice: s.tick.max(s.slice),
                 seed,
             });
@@ -236,7 +240,9 @@ impl Live {
                     let source = self.source()?;
                     let eyes = LinuxMachine::new(self.root, self.masks.clone(), source, files_each);
                     let (phases, hands) = (phases.clone(), machine.clone());
-                    helpers.push(Helper { cpu, phases, eyes, hands });
+                    let rate = of_helpers / usable.len() as f64;
+                    let allowance = HelperAllowance::new(rate, began);
+                    helpers.push(Helper { cpu, phases, eyes, hands, allowance });
                 }
                 (caretaker, None)
             } else {

@@ -1,0 +1,55 @@
+//! What a helper may cost.
+//!
+//! A program opens its barriers as often as it likes, and each opening can wake a helper. So a helper has an account in
+//! CPU time. It is paid a part of the user's budget, whatever it does. A move is paid from what it gains: by that the
+//! phase is shorter, on all CPUs of the team. What is in the account is spent first; who has nothing left rests, and the
+//! program does not wake it.
+//!
+//! ```text
+//!   in: rate * time + for each phase with a move the least of PART * (what its plan gains) and MOST * time
+//!   out: all CPU time of the helper
+//! ```
+//!
+//! Invariant: over any time T a helper takes at most `rate * T`, a [`BURST`] and what it takes for one opening, where it
+//! gains nothing; and at most [`MOST`] of T more, whatever the program says that there is to gain.
+
+use evenly_model::Nanos;
+
+/// What an account has at first, and at most.
+const BURST: Nanos = Nanos::from_millis(1);
+/// A helper that has rested has so much again: enough for the phases in which it shows that it gains something.
+const RESTED: Nanos = Nanos::from_micros(250);
+/// So much of what a move gains may be spent on it: the rest is left to the program in any case.
+const PART: f64 = 0.5;
+/// Of a CPU that a helper takes at most for gains. Programs can say of any phase that it gains much.
+const MOST: f64 = 0.1;
+
+/// The account of one helper.
+#[derive(Debug)]
+pub struct Allowance {
+    /// CPU time for each second, in seconds.
+    rate: f64,
+    /// In ns; less than nothing where the last opening took more than there was.
+    left: f64,
+    at: Nanos,
+}
+
+impl Allowance {
+    /// Of a helper that may take this part of a CPU where it gains nothing.
+    #[must_use]
+    pub fn new(rate: f64, now: Nanos) -> Self {
+        Self { rate, left: BURST.0 as f64, at: now }
+    }
+
+    /// The helper has taken so much CPU time since this was asked last; `gain` is what the moves that it made then gain.
+    /// Until when it has to rest; None where it need not.
+    pub fn spend(&mut self, now: Nanos, cpu: Nanos, gain: Nanos) -> Option<Nanos> {
+        let time = (now - self.at).0 as f64;
+        self.at = self.at.max(now);
+        let gained = (PART * gain.0 as f64).min(MOST * time);
+        let all = (self.left + self.rate * time + gained).min(BURST.0 as f64);
+        self.left = all - cpu.0 as f64;
+        let lacks = RESTED.0 as f64 - self.left;
+        (self.left <= 0.0).then(|| now + Nanos((lacks / self.rate) as u64))
+    }
+}
