@@ -50,7 +50,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
     check_command("run", &args.program.command)?;
@@ -274,6 +274,21 @@ impl Hooks for Wait {
     }
 }
 
+/// How long balancing may take to end. It takes longer only where a thread of evenly's is stuck.
+const ENDING: Duration = Duration::from_secs(30);
+
+/// Whether a thread ends within some time.
+fn ends_within<T>(thread: &JoinHandle<T>, limit: Duration) -> bool {
+    let until = Instant::now() + limit;
+    while !thread.is_finished() {
+        if Instant::now() > until {
+            return false;
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    true
+}
+
 /// What the user said, read and found good.
 struct Said {
     args: BalanceArgs,
@@ -335,7 +350,13 @@ impl Balancing {
     /// Ends balancing, restores masks, and reports. Returns whether the program was balanced.
     fn finish(mut self, outcome: Outcome) -> bool {
         self.control.end();
-        let live = match self.thread.take().map(JoinHandle::join) {
+        let thread = self.thread.take();
+        if thread.as_ref().is_some_and(|t| !ends_within(t, ENDING)) {
+            // As with a balancer that panicked.
+            tell("evenly: its balancer does not end, so its guardian restores all masks");
+            return false;
+        }
+        let live = match thread.map(JoinHandle::join) {
             Some(Ok(report)) => report,
             // The journal stays as it is: letting the guardian go makes it restore.
             Some(Err(_)) => return false,

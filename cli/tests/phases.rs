@@ -135,6 +135,40 @@ fn evenly_ends_where_barriers_are_said_to_open_in_decades() {
     });
 }
 
+/// Would catch: limits of evenly's own threads that its program inherits.
+#[test]
+fn the_program_has_the_limits_that_it_has_without_evenly() {
+    let Some(whole) = whole() else { return };
+    let limits = |pid: Pid| fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    let state = State::new();
+    let evenly = state.run("phase", 3, &words(&program("gomp", "10000000")));
+    let pid = evenly.program();
+    wait_until_threads_turn(pid, &whole);
+    assert_eq!(limits(pid), limits(Running::start(&["sleep", "600"]).pid()));
+    signal(pid, Signal::KILL);
+}
+
+/// Would catch: a helper that takes the signal, which batch systems send, for its own.
+#[test]
+fn sigxcpu_goes_on_to_the_program_while_helpers_are_at_work() {
+    let Some(_whole) = whole() else { return };
+    let state = State::new();
+    let script = "trap 'exit 7' XCPU; echo ready; while :; do sleep 0.01; done";
+    let mut evenly = state.run("phase", 3, &["sh", "-c", script]);
+    wait_until("the program", || evenly.stdout() == "ready\n");
+    let tasks = format!("/proc/{}/task", evenly.pid());
+    wait_until("helpers that wait", || {
+        let mut tasks = fs::read_dir(&tasks).unwrap().flatten();
+        tasks.any(|t| {
+            let read = |name| fs::read_to_string(t.path().join(name)).unwrap_or_default();
+            read("comm").starts_with("phases-watch")
+        })
+    });
+    evenly.wait_until_point();
+    evenly.kill(Signal::XCPU);
+    assert_eq!(evenly.wait().code(), Some(7), "{}", evenly.stderr());
+}
+
 /// Would catch: moves where CPUs have the same to do.
 #[test]
 fn threads_that_divide_evenly_are_not_moved_within_phases() {

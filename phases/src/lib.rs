@@ -27,10 +27,12 @@
 mod allowance;
 mod foresight;
 mod openings;
+mod pulse;
 mod shared;
 pub mod timetable;
 
 pub use allowance::Allowance;
 pub use foresight::Foresight;
 pub use openings::{LONGEST, Measured, NAP, Opening, Openings, Reported};
+pub use pulse::{Pulse, PulseWatch};
 pub use shared::{COST, Crowded, Phases};

@@ -11,6 +11,8 @@ use evenly_engine::{
 };
 use evenly_model::{CpuId, CpuIndex, CpuSet, CpuView, Nanos, ThreadId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What a move costs, with the two wake-ups of a helper: what is to be gained by it at least.
@@ -24,6 +26,8 @@ const FRUITLESS: u32 = 16;
 pub struct Phases {
     openings: Arc<dyn Openings>,
     state: Mutex<State>,
+    /// Helpers are not used any more.
+    off: AtomicBool,
 }
 
 #[derive(Default)]
@@ -84,7 +88,8 @@ impl Phases {
         openings: Arc<dyn Openings>,
         now: Nanos,
     ) -> (Balancer, Arc<Self>) {
-        let phases = Arc::new(Self { openings, state: Mutex::default() });
+        let phases =
+            Arc::new(Self { openings, state: Mutex::default(), off: AtomicBool::new(false) });
         let care = Box::new(Care(phases.clone()));
         (Balancer::with_delegates(options, care, now), phases)
     }
@@ -104,7 +109,7 @@ impl Phases {
     pub fn begins(&self, cpu: CpuId, opening: Opening, now: Nanos) -> Option<Crowded> {
         let mut s = self.state();
         s.account.points += 1;
-        if !s.active || s.follows.is_none() || !opening.is_possible(now) {
+        if !s.active || s.follows.is_none() || self.is_off() || !opening.is_possible(now) {
             return None;
         }
         if s.opening != opening {
@@ -228,6 +233,17 @@ impl Phases {
         false
     }
 
+    /// Helpers are not used from now on: threads stay where they are, and the caretaker spreads them as before. From its
+    /// next point on nobody wakes helpers. Waits for nothing that a helper can hold.
+    pub fn switch_off(&self) {
+        // Relaxed: a helper that sees it late moves a thread once more.
+        self.off.store(true, Relaxed);
+    }
+
+    fn is_off(&self) -> bool {
+        self.off.load(Relaxed)
+    }
+
     /// A helper has taken so much CPU time. It is not the caretaker's: it keeps an [`crate::Allowance`] of its own.
     pub fn took(&self, time: Nanos) {
         self.state().account.cpu_time += time;
@@ -330,6 +346,7 @@ impl Delegates for Care {
     fn begin(&mut self, _began: Nanos) {}
 
     fn set_work(&self, work: Work) {
+        let work = if self.0.is_off() { Work::Rest } else { work };
         let mut s = self.0.state();
         let threads: Vec<ThreadId> = s.members.keys().copied().collect();
         let active = work == Work::Move;
@@ -356,7 +373,8 @@ impl Delegates for Care {
     }
 
     fn rhythm(&self) -> Rhythm {
-        let Some(of) = self.0.state().follows else { return Rhythm::Unknown };
+        let follows = self.0.state().follows.filter(|_| !self.0.is_off());
+        let Some(of) = follows else { return Rhythm::Unknown };
         let Opening { phase: count, at } = self.0.openings.last();
         Rhythm::Epochs(Epochs { count, at, of })
     }
@@ -407,7 +425,11 @@ mod tests {
 
     /// Three threads on two CPUs, of which the first has two.
     fn three_on_two(says: Reported) -> Arc<Phases> {
-        let phases = Arc::new(Phases { openings: Arc::new(Says(says)), state: Mutex::default() });
+        let phases = Arc::new(Phases {
+            openings: Arc::new(Says(says)),
+            state: Mutex::default(),
+            off: AtomicBool::default(),
+        });
         let mut care = Care(phases.clone());
         let cpus = [0, 1].map(|id| CpuView {
             id: CpuId(id),
@@ -552,5 +574,19 @@ mod tests {
         assert_eq!(balancer.period_cost(), Nanos::ZERO);
         // It is in the report nevertheless.
         assert!((balancer.summary(Nanos::ZERO).0.cpu_s - 0.5).abs() < 1e-9);
+    }
+
+    /// Would catch: helpers that are switched on again by the caretaker.
+    #[test]
+    fn helpers_that_are_switched_off_stay_so() {
+        let now = Nanos::from_millis(5_000);
+        let says = Reported { expected: Nanos::from_millis(1), ..Reported::default() };
+        let phases = three_on_two(says);
+        phases.switch_off();
+        for phase in 0..3 {
+            Care(phases.clone()).set_active(true);
+            let opening = Opening { phase, at: now };
+            assert!(phases.begins(CpuId(0), opening, now).is_none());
+        }
     }
 }

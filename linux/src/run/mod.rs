@@ -6,5 +6,6 @@ pub mod mapping;
 pub(crate) mod phases;
 pub mod supervise;
 pub mod tuning;
+pub(crate) mod watcher;
 pub mod witness;
 pub(crate) mod workers;

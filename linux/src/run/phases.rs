@@ -3,8 +3,8 @@
 //!
 //! A helper runs on its CPU. When it wakes there no thread of the program runs, so that the kernel has just
 //! booked what each has run, to the nanosecond; from another CPU a reading may be a tick old. It asks for no slack of
-//! its timers, and to run before threads that compute: as a real-time thread where that is permitted, else by a short
-//! slice. By its slice alone it is late in some phases: the kernel lets a thread finish a slice of which less is left,
+//! its timers, and to run before threads that compute: as a real-time thread where that is permitted
+//! ([`crate::real_time`]), else by a short slice. By its slice alone it is late in some phases: the kernel lets a thread finish a slice of which less is left,
 //! and notices its end only at the next tick.
 //!
 //! Invariants: masks are changed through the machine that has the records in the journal; a helper that finds
@@ -15,6 +15,7 @@ use crate::affinity;
 use crate::clock::{now, thread_cpu_time, timespec};
 use crate::control::Control;
 use crate::machine::LinuxMachine;
+use crate::real_time;
 use crate::sched::{self, Scheduling};
 use crate::workers::lock;
 use evenly_engine::{Reading, Sensors};
@@ -24,6 +25,8 @@ use evenly_phases::{Allowance, Crowded, Foresight, NAP, Opening, Phases};
 use rustix::io::Errno;
 use rustix::thread::{ClockId, clock_nanosleep_absolute, gettid, set_current_timer_slack};
 use std::num::NonZeroU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI32, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 /// How much earlier than it wants to be awake a helper lets itself be woken.
@@ -45,6 +48,44 @@ pub(crate) struct Helper {
     /// What masks are changed through.
     pub(crate) hands: Arc<Mutex<LinuxMachine>>,
     pub(crate) allowance: Allowance,
+    pub(crate) sleeps: Arc<Sleeps>,
+}
+
+/// How often a helper has gone to sleep, for whoever watches it.
+#[derive(Debug, Default)]
+pub(crate) struct Sleeps {
+    /// 0 where it does not run.
+    tid: AtomicI32,
+    count: AtomicU64,
+}
+
+impl Sleeps {
+    /// Which thread, and how often; None where it does not run.
+    pub(crate) fn of(&self) -> Option<(Tid, u64)> {
+        // Relaxed: one of both can be older, by a moment.
+        Some((Tid(self.tid.load(Relaxed)), self.count.load(Relaxed))).filter(|s| s.0.0 != 0)
+    }
+
+    fn one_more(&self) {
+        // By one thread only.
+        self.count.store(self.count.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+}
+
+/// From the start of a helper to its end.
+struct Running(Arc<Sleeps>);
+
+impl Running {
+    fn new(sleeps: &Arc<Sleeps>) -> Self {
+        sleeps.tid.store(gettid().as_raw_nonzero().get(), Relaxed);
+        Self(sleeps.clone())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.tid.store(0, Relaxed);
+    }
 }
 
 /// A thread was moved.
@@ -58,6 +99,7 @@ struct Moved {
 impl Helper {
     /// Until the end.
     pub(crate) fn run(mut self, control: &Control) {
+        let _running = Running::new(&self.sleeps);
         settle(self.cpu);
         let (mut seen, mut foresight) = (Opening::default(), Foresight::default());
         // When this is needed next, where that is foreseen.
@@ -66,12 +108,15 @@ impl Helper {
         while !control.has_ended() {
             let opening = match needed {
                 Some(time) => {
-                    if !sleep_until(time - WAKING, || control.has_ended()) {
+                    if !self.sleep_until(time - WAKING, || control.has_ended()) {
                         return;
                     }
                     Some(self.phases.openings().last()).filter(|last| *last != seen)
                 }
-                None => self.phases.openings().wait(self.cpu, seen),
+                None => {
+                    self.sleeps.one_more();
+                    self.phases.openings().wait(self.cpu, seen)
+                }
             };
             let moved = opening.and_then(|opening| {
                 seen = opening;
@@ -88,6 +133,7 @@ impl Helper {
             let rests = self.allowance.spend(now(), spent, gain);
             self.phases.waits(self.cpu, needed.is_none() && rests.is_none());
             if let Some(until) = rests {
+                self.sleeps.one_more();
                 if control.sleep_until(until, || false) {
                     return;
                 }
@@ -117,7 +163,7 @@ impl Helper {
                 Step::Sleep(until) => {
                     let is_over =
                         || control.has_ended() || self.phases.openings().last() != opening;
-                    if !sleep_until((until - WAKING).max(time + least(look)), is_over) {
+                    if !self.sleep_until((until - WAKING).max(time + least(look)), is_over) {
                         break;
                     }
                 }
@@ -139,6 +185,22 @@ impl Helper {
         moved
     }
 
+    /// Sleeps until a time; false where it `is_over` before. Looks at least once a [`NAP`] whether it is.
+    fn sleep_until(&self, time: Nanos, is_over: impl Fn() -> bool) -> bool {
+        loop {
+            self.sleeps.one_more();
+            let nap = time.min(now() + NAP);
+            let sleep = || clock_nanosleep_absolute(ClockId::Monotonic, &timespec(nap));
+            while sleep() == Err(Errno::INTR) {}
+            if is_over() {
+                return false;
+            }
+            if nap == time {
+                return true;
+            }
+        }
+    }
+
     fn look(&mut self, here: &mut Vec<Left<ThreadId>>) {
         here.retain_mut(|left| match self.eyes.read_one(left.thread) {
             Reading::Times(times) => {
@@ -155,36 +217,15 @@ fn least(look: usize) -> Nanos {
     Nanos(LEAST.0 << look.saturating_sub(1).min(5))
 }
 
-/// Sleeps until a time; false where it `is_over` before. Looks at least once a [`NAP`] whether it is.
-fn sleep_until(time: Nanos, is_over: impl Fn() -> bool) -> bool {
-    loop {
-        let nap = time.min(now() + NAP);
-        let sleep = || clock_nanosleep_absolute(ClockId::Monotonic, &timespec(nap));
-        while sleep() == Err(Errno::INTR) {}
-        if is_over() {
-            return false;
-        }
-        if nap == time {
-            return true;
-        }
-    }
-}
-
 /// Puts this thread on its CPU, ready to wake in time. What cannot be had makes it later.
 fn settle(cpu: CpuId) {
     let own = Tid(gettid().as_raw_nonzero().get());
     // A CPU that is gone by now has no helper that works.
     let _ = affinity::set(own, &CpuSet::single(cpu));
     let _ = set_current_timer_slack(NonZeroU64::new(1));
-    let Ok(found) = sched::get(own) else { return };
-    let before_all = Scheduling {
-        policy: sched::FIFO,
-        priority: 1,
-        reset_on_fork: true,
-        slice: Nanos::ZERO,
-        ..found
-    };
-    if sched::set(own, &before_all).is_err() {
+    if real_time::enter().is_err()
+        && let Ok(found) = sched::get(own)
+    {
         let _ = sched::set(own, &Scheduling { slice: SLICE, ..found });
     }
 }

@@ -8,4 +8,5 @@ pub mod files;
 pub mod privilege;
 pub mod proc;
 pub mod real;
+pub mod real_time;
 pub mod sched;

@@ -9,8 +9,15 @@ use super::domain::Domain;
 use crate::clock::{now, thread_cpu_time};
 use crate::control::Control;
 use crate::phases::Helper;
+use crate::watcher::Helpers;
 use crate::workers::{Workers, lock};
+use evenly_model::Nanos;
+use std::sync::TryLockError;
 use std::thread::{Scope, ScopedJoinHandle};
+use std::time::Duration;
+
+/// For how long masks are given back later because of a helper that is stuck: it can have the machine.
+const PATIENCE: Nanos = Nanos::from_millis(1_000);
 
 /// Runs all domains until the end; the first one in this thread, together with the coordinator.
 pub(super) fn run_domains(
@@ -33,10 +40,10 @@ pub(super) fn run_domains(
             let name = format!("worker-{i}");
             at_work.push(spawn(scope, name, control, move || worker.run(control))?);
         }
-        for helper in helpers {
-            let name = format!("phases-{}", helper.cpu);
-            at_work.push(spawn(scope, name, control, move || helper.run(control))?);
-        }
+        let helpers = Helpers::start(helpers, control).map_err(|e| {
+            control.end();
+            LiveError::Thread(e)
+        })?;
         let mut done = Vec::new();
         if let Some(mut domain) = first {
             loop {
@@ -62,6 +69,7 @@ pub(super) fn run_domains(
                         domain.due = now();
                         control.wake();
                     }
+                    coordinator.notes.extend(helpers.notes());
                     for text in std::mem::take(&mut coordinator.notes) {
                         domain.balancer.note(now(), text, &mut domain.observers);
                     }
@@ -80,6 +88,13 @@ pub(super) fn run_domains(
                 // One that panicked has a bug; it does nothing any more.
                 let _ = worker.join();
             }
+            for text in helpers.notes() {
+                domain.balancer.note(now(), text, &mut domain.observers);
+            }
+            if let Err(cpu) = helpers.end() {
+                give_back(domain);
+                return Err(LiveError::Stuck(cpu));
+            }
             domain.balancer.finish(&mut *lock(&domain.machine));
             done.push(domain);
         }
@@ -89,6 +104,23 @@ pub(super) fn run_domains(
         }
         Ok(done)
     })
+}
+
+/// Gives masks back where a helper is stuck. Where it has the machine the journal says what is left to undo.
+fn give_back(mut domain: Domain) {
+    let machine = domain.machine.clone();
+    let until = now() + PATIENCE;
+    while now() < until {
+        let mut machine = match machine.try_lock() {
+            Ok(machine) => machine,
+            Err(TryLockError::Poisoned(e)) => e.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                std::thread::sleep(Duration::from_millis(1));
+                continue;
+            }
+        };
+        return domain.balancer.finish(&mut *machine);
+    }
 }
 
 /// Starts a thread. Where that cannot be, those that have been started are ended.

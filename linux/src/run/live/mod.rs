@@ -44,7 +44,7 @@ use crate::limits::Limits;
 use crate::machine::Masks;
 use crate::proc::Proc;
 use evenly_engine::Observer;
-use evenly_model::{CpuSet, DomainId, Pid};
+use evenly_model::{CpuId, CpuSet, DomainId, Pid};
 use std::sync::Arc;
 
 /// Why a program cannot be balanced. It runs on (promise P8).
@@ -91,6 +91,12 @@ pub enum LiveError {
          so all masks are restored and balancing ends: {0}"
     )]
     NoJournal(#[from] JournalError),
+    /// A helper neither sleeps nor ends.
+    #[error(
+        "the helper of CPU {0} does not sleep any more, which is an error in evenly, so all masks are restored and \
+         balancing ends; without helpers: --policy hybrid"
+    )]
+    Stuck(CpuId),
     /// A thread for a domain's balancer cannot be started.
     #[error("cannot start a balancer thread: {0}")]
     Thread(std::io::Error),

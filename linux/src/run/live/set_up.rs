@@ -242,7 +242,8 @@ impl Live {
                     let (phases, hands) = (phases.clone(), machine.clone());
                     let rate = of_helpers / usable.len() as f64;
                     let allowance = HelperAllowance::new(rate, began);
-                    helpers.push(Helper { cpu, phases, eyes, hands, allowance });
+                    let sleeps = Arc::default();
+                    helpers.push(Helper { cpu, phases, eyes, hands, allowance, sleeps });
                 }
                 (caretaker, None)
             } else {

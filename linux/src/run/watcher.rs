@@ -1,0 +1,143 @@
+//! The helpers of `phase` at work, and who watches them.
+//!
+//! A helper can have real-time priority, so an error in it must not hold a CPU. Three things see to that. A helper that
+//! does not sleep leaves the real-time class by itself ([`crate::real_time`]). The watcher, a normal thread, looks
+//! at each now and then, and makes one that spins a normal thread from outside; helpers are not used any more then. One
+//! that is stuck gets only what is left over of a CPU, and balancing ends.
+//!
+//! Invariants: the watcher waits for nothing that a helper can hold. A helper that does not end is left behind, for
+//! evenly itself ends.
+
+use crate::clock::{now, thread_cpu_time_of};
+use crate::control::Control;
+use crate::phases::{Helper, Sleeps};
+use crate::real_time;
+use crate::sched::{self, Scheduling};
+use evenly_model::{CpuId, Nanos, Tid};
+use evenly_phases::{Phases, Pulse, PulseWatch};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+/// How often the helpers are looked at.
+const LOOKS: Nanos = Nanos::from_millis(50);
+/// How long helpers may take to end. Each sleeps for a fraction of it at most.
+const ENDING: Nanos = Nanos::from_millis(5_000);
+
+/// The helpers at work.
+pub(crate) struct Helpers {
+    threads: Vec<JoinHandle<()>>,
+    found: Arc<Found>,
+    wakers: Vec<(CpuId, Arc<Phases>)>,
+}
+
+/// What the watcher has found.
+#[derive(Default)]
+struct Found {
+    notes: Mutex<Vec<String>>,
+    stuck: Mutex<Option<CpuId>>,
+}
+
+/// One that is watched.
+struct Watched {
+    cpu: CpuId,
+    phases: Arc<Phases>,
+    sleeps: Arc<Sleeps>,
+    watch: PulseWatch,
+    /// What has been done about it.
+    worst: Pulse,
+}
+
+impl Helpers {
+    /// Starts all of them, and their watcher.
+    pub(crate) fn start(helpers: Vec<Helper>, control: &Control) -> io::Result<Self> {
+        let found = Arc::new(Found::default());
+        let mut all = Self { threads: Vec::new(), found: found.clone(), wakers: Vec::new() };
+        let mut watched = Vec::new();
+        for helper in helpers {
+            let (cpu, phases, sleeps) = (helper.cpu, helper.phases.clone(), helper.sleeps.clone());
+            let name = format!("phases-{cpu}");
+            let control = control.clone();
+            all.threads.push(Builder::new().name(name).spawn(move || helper.run(&control))?);
+            all.wakers.push((cpu, phases.clone()));
+            let watch = PulseWatch::default();
+            watched.push(Watched { cpu, phases, sleeps, watch, worst: Pulse::Beats });
+        }
+        if !watched.is_empty() {
+            let control = control.clone();
+            let watch = move || watch(watched, &found, &control);
+            all.threads.push(Builder::new().name(String::from("phases-watch")).spawn(watch)?);
+        }
+        Ok(all)
+    }
+
+    /// What there is to say.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        std::mem::take(&mut self.found.notes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits for the end of all, which has been asked for. The CPU of one that does not end.
+    pub(crate) fn end(self) -> Result<(), CpuId> {
+        for (cpu, phases) in &self.wakers {
+            phases.openings().call(*cpu);
+        }
+        let until = now() + ENDING;
+        let stuck = || *self.found.stuck.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some(left) = self.threads.iter().position(|t| !t.is_finished()) {
+            if let Some(cpu) = stuck() {
+                return Err(cpu);
+            }
+            if now() > until {
+                return Err(self.wakers.get(left).map_or(CpuId(0), |(cpu, _)| *cpu));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        stuck().map_or(Ok(()), Err)
+    }
+}
+
+impl Watched {
+    /// Who it is, and how it is, where it runs.
+    fn look(&mut self) -> Option<(Tid, Pulse)> {
+        let (tid, sleeps) = self.sleeps.of()?;
+        let cpu = thread_cpu_time_of(tid)?;
+        Some((tid, self.watch.look(sleeps, cpu)))
+    }
+}
+
+/// Until the end.
+fn watch(mut all: Vec<Watched>, found: &Found, control: &Control) {
+    while !control.sleep_until(now() + LOOKS, || false) {
+        for helper in &mut all {
+            let Some((tid, pulse)) = helper.look() else { continue };
+            if pulse == Pulse::Beats || pulse <= helper.worst {
+                continue;
+            }
+            if helper.worst == Pulse::Beats {
+                // What cannot be set has ended, or left the class before.
+                let _ = real_time::leave(tid);
+                helper.phases.switch_off();
+                let note = format!(
+                    "threads are not moved within phases any more, as the helper of CPU {} did not sleep",
+                    helper.cpu
+                );
+                found.notes.lock().unwrap_or_else(PoisonError::into_inner).push(note);
+            }
+            helper.worst = pulse;
+            if pulse == Pulse::Stuck {
+                only_leftovers(tid);
+                *found.stuck.lock().unwrap_or_else(PoisonError::into_inner) = Some(helper.cpu);
+                control.end();
+            }
+        }
+    }
+}
+
+/// A thread of ours gets what nobody else wants of a CPU.
+fn only_leftovers(tid: Tid) {
+    if let Ok(found) = sched::get(tid) {
+        let idle = Scheduling { policy: sched::IDLE, priority: 0, slice: Nanos::ZERO, ..found };
+        let _ = sched::set(tid, &idle);
+    }
+}
