@@ -11,7 +11,9 @@ mod options;
 
 pub(crate) use options::{allowed, check_command, check_options, meant_option};
 
-use crate::flags::{AttachArgs, BalanceArgs, CooperateArg, ProbeArg, RunArgs};
+use crate::flags::{
+    AttachArgs, BalanceArgs, CooperateArg, ProbeArg, RunArgs, policy_without_probe,
+};
 use crate::messages::Counting;
 use crate::output::expand;
 use crate::probe::{OpenWaitReports, Prepared, Watch};
@@ -41,8 +43,8 @@ use facts::Facts;
 use filter::{Filter, Names};
 use log::Log;
 use options::{
-    check_cpus, check_outputs, check_probe, check_shares, knowledge, levels, mapping, may_change,
-    may_use, messages_by, needs_probe, parameters, tells_messages,
+    check_cpus, check_outputs, check_probe, check_shares, choose_policy, knowledge, levels,
+    mapping, may_change, may_use, messages_by, needs_probe, parameters, tells_messages,
 };
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -52,8 +54,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
+pub(crate) fn run(mut args: RunArgs) -> anyhow::Result<End> {
     check_command("run", &args.program.command)?;
+    choose_policy(&mut args);
     check_probe(&args)?;
     // What it starts with: no need to look over all processes for that.
     let whole = may_use(&args.balance, None)?;
@@ -106,7 +109,7 @@ pub(crate) fn run(args: RunArgs) -> anyhow::Result<End> {
     Ok(End::Like(outcome))
 }
 
-pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
+pub(crate) fn attach(mut args: AttachArgs) -> anyhow::Result<End> {
     let pid = Pid(args.pid);
     let filter = Filter::new(&args.balance)?;
     let parameters = parameters(&args.balance)?;
@@ -128,15 +131,24 @@ pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
     let whole = may_use(&args.balance, Some(pid))?;
     let mut notes = check_cpus(&args.balance, &whole)?;
     notes.append(&mut unbalanced);
+    if args.balance.policy().in_phases {
+        if let Some(asked) = args.balance.asked_policy {
+            notes.push(format!(
+                "--policy {}: as hybrid, because only evenly run loads the probe",
+                asked.name
+            ));
+        }
+        args.balance.asked_policy = Some(policy_without_probe());
+    }
     let mapping = mapping(&args.balance, &whole, &mut notes)?;
     let knowledge = knowledge(&args.balance, &mut notes)?;
     notes.extend(messages_by(&args.balance, false));
     may_change(&args.balance, pid)?;
-    if args.balance.policy.gives_weights || args.balance.policy.in_phases {
+    if args.balance.policy().gives_weights {
         notes.push(format!(
             "{}: the threads are only spread evenly, because without the probe it is unknown when they \
              wait; start the program with evenly run",
-            args.balance.policy.name
+            args.balance.policy().name
         ));
     }
     let mut facts = Facts::new(&args.balance, pid, command, notes, now());
@@ -165,7 +177,7 @@ pub(crate) fn attach(args: AttachArgs) -> anyhow::Result<End> {
 /// A balancer that was killed together with its guardian left masks and shares, which would be taken for the
 /// program's own.
 fn undo_leftovers(args: &BalanceArgs) {
-    if args.policy.only_watches() {
+    if args.policy().only_watches() {
         return;
     }
     // What cannot be restored is a matter for `evenly restore`, which says why.
@@ -206,14 +218,15 @@ struct Probes {
 /// `--probe on`. What cannot be loaded is reported, and noted.
 fn probes(args: &RunArgs, whole: &CpuSet, notes: &mut Vec<String>) -> Probes {
     let mut probes = Probes::default();
-    let policy = args.balance.policy;
-    if args.probe != ProbeArg::On && needs_probe(args).is_none() {
+    let by_default = args.probe == ProbeArg::Auto && needs_probe(args).is_none();
+    if by_default && !args.balance.policy().in_phases || args.probe == ProbeArg::Off {
         return probes;
     }
     let cooperate = args.cooperate == CooperateArg::On;
-    let (command, quiet) = (&args.program.command, args.balance.quiet);
+    // What was not asked for is only noted where it cannot be had.
+    let (command, quiet) = (&args.program.command, args.balance.quiet || by_default);
     let mut before = std::env::var_os("LD_PRELOAD");
-    if args.balance.policy.places_load {
+    if args.balance.policy().places_load {
         let decides = !tells_messages(&args.balance);
         let mpicc = args.mpicc.as_deref();
         if let Some((counting, env)) = Counting::prepare(command, mpicc, decides, quiet, notes) {
@@ -236,7 +249,7 @@ fn probes(args: &RunArgs, whole: &CpuSet, notes: &mut Vec<String>) -> Probes {
 
 /// What keeps a launcher from binding ranks that are to be placed here. It is reported, and noted.
 fn unbound_ranks(args: &RunArgs, notes: &mut Vec<String>) -> Vec<(OsString, OsString)> {
-    let by = match (&args.balance.map, args.balance.policy) {
+    let by = match (&args.balance.map, args.balance.policy()) {
         (Some(_), _) => "--map",
         (None, policy) if policy.places_load => policy.name,
         _ => return Vec::new(),
@@ -398,14 +411,14 @@ impl Parts {
         let (pid, threads, waker) = (supervisor.pid(), supervisor.threads(), supervisor.waker());
         let dir = StateDir::find()?;
         let proc = Proc::default();
-        if !args.policy.only_watches()
+        if !args.policy().only_watches()
             && let Some(by) = balanced_above(&proc, pid, &others(&dir, &proc).unwrap_or_default())
         {
             anyhow::bail!("another evenly (process {by}) balances it already, with its parents");
         }
         // With the program from the start: an evenly inside it must see whose it is.
         let journal = Arc::new(Journal::create(&dir, Process::find(&proc, pid))?);
-        let guardian = if args.policy.only_watches() {
+        let guardian = if args.policy().only_watches() {
             None
         } else {
             let exe = std::env::current_exe().context("cannot find evenly's own program file")?;
@@ -420,7 +433,7 @@ impl Parts {
         let log = args.verbose.then(|| Log::start(threads)).transpose()?;
         let control = Control::default();
         // Where it cannot be tuned it is balanced nevertheless.
-        let tuning = Heuristic::by_name(args.policy.name).and_then(|policy| {
+        let tuning = Heuristic::by_name(args.policy().name).and_then(|policy| {
             let tuned = Tuned { policy, parameters: what.parameters.clone() };
             Tuning::create(&dir, tuned).map_err(|e| tell(&format!("evenly: {e}"))).ok()
         });
@@ -458,8 +471,9 @@ fn live_options(
     Said { args, filter, whole, mapping, knowledge, parameters, wait_reports, openings, counts }: Said,
     names: Names,
 ) -> LiveOptions {
+    let policy = args.policy();
     LiveOptions {
-        policy: args.policy,
+        policy,
         period: args.period.0,
         budget: args.budget,
         cpus: args.cpus,
@@ -467,7 +481,7 @@ fn live_options(
         expected: args.threads,
         eligible: filter.into_eligible(names),
         guard: GuardOptions {
-            enabled: !args.no_guard && args.policy.is_guarded(),
+            enabled: !args.no_guard && policy.is_guarded(),
             ..GuardOptions::default()
         },
         source: args.source.into(),
@@ -480,7 +494,7 @@ fn live_options(
         openings,
         counted_by: counts,
         shares: args.shares.into(),
-        levels: if args.policy.gives_weights { levels() } else { Levels::new() },
+        levels: if policy.gives_weights { levels() } else { Levels::new() },
         parameters,
         tuning: None,
         numbered_by: args.map_by.into(),
@@ -517,7 +531,7 @@ fn recorder(
         command: command.to_vec(),
         host: host(),
         settings: BTreeMap::from([
-            (String::from("policy"), args.policy.name.to_owned()),
+            (String::from("policy"), args.policy().name.to_owned()),
             (
                 String::from("period"),
                 match args.period.0 {

@@ -17,10 +17,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 pub(crate) use values::{
     CooperateArg, DomainArg, MapByArg, PeriodArg, ProbeArg, ProgressArg, SharesArg, SourceArg,
+    policy_without_probe,
 };
 use values::{
-    compared_help, cpu_list, percent, period, policy, policy_help, policy_list, positive,
-    simulated_policy,
+    compared_help, cpu_list, default_policy, percent, period, policy, policy_help, policy_list,
+    positive, simulated_policy,
 };
 
 /// Balance the threads of a program across CPUs at run time, so that none holds up the others at a
@@ -217,9 +218,9 @@ pub(crate) struct AttachArgs {
 #[derive(Debug, Args)]
 pub(crate) struct BalanceArgs {
     /// The balancing policy
-    #[arg(long, default_value = "hybrid", value_parser = policy(), value_name = "NAME",
+    #[arg(long = "policy", value_parser = policy(), value_name = "NAME",
         hide_possible_values = true, help = policy_list(), long_help = policy_help())]
-    pub(crate) policy: &'static PolicyInfo,
+    pub(crate) asked_policy: Option<&'static PolicyInfo>,
     /// Balancing period: auto, or a duration such as 20ms
     #[arg(long, default_value = "auto", value_name = "DURATION",
         allow_hyphen_values = true, value_parser = period)]
@@ -301,6 +302,13 @@ pub(crate) struct BalanceArgs {
     #[arg(long, value_name = "MIB", default_value_t = 64,
         value_parser = clap::value_parser!(u64).range(1..=65_536))]
     pub(crate) record_limit: u64,
+}
+
+impl BalanceArgs {
+    /// The balancing policy: the one that was asked for, or the default.
+    pub(crate) fn policy(&self) -> &'static PolicyInfo {
+        self.asked_policy.unwrap_or_else(default_policy)
+    }
 }
 
 #[derive(Debug, Args)]

@@ -183,3 +183,40 @@ fn threads_that_divide_evenly_are_not_moved_within_phases() {
     let moves = report["domains"][0]["migrations"].as_u64().unwrap();
     assert!(moves <= 2, "{report:#}");
 }
+
+/// The policy of a run with these options, as its report has it.
+fn policy_of(options: &[&str]) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let json = dir.path().join("report.json");
+    let output = Command::new(env!("CARGO_BIN_EXE_evenly"))
+        .args(["run", "-q", "--json"])
+        .arg(&json)
+        .args(options)
+        .args(["--", "true"])
+        .output()
+        .unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let report: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    report["policy"].as_str().unwrap().to_owned()
+}
+
+/// Would catch: a default that is refused beside an option, and a policy that was asked for and is replaced.
+#[test]
+fn phase_is_the_default_where_the_probe_may_be_loaded() {
+    assert_eq!(policy_of(&[]), "phase");
+    assert_eq!(policy_of(&["--probe", "on"]), "phase");
+    assert_eq!(policy_of(&["--probe", "off"]), "hybrid");
+    assert_eq!(policy_of(&["--probe", "off", "--policy", "juggle"]), "juggle");
+}
+
+/// The program of the tests above, with nothing asked for.
+#[test]
+fn threads_move_within_phases_by_default() {
+    let Some(whole) = whole() else { return };
+    let state = State::new();
+    let command = program("gomp", "10000000");
+    let evenly = state.start(&[&["run", "--no-guard", "--"], &words(&command)[..]].concat());
+    let pid = evenly.program();
+    wait_until_threads_turn(pid, &whole);
+    signal(pid, Signal::KILL);
+}

@@ -15,7 +15,7 @@ use evenly_linux::mapping::MapBy;
 use evenly_linux::sched;
 use evenly_linux::share::Choice;
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
-use evenly_phases::{Opening, Openings, Reported};
+use evenly_phases::{Measured, Opening, Openings, Reported};
 use evenly_testing::wait_until;
 use std::process::{Child, Command};
 use std::sync::atomic::Ordering::SeqCst;
@@ -71,9 +71,13 @@ impl Trap {
 }
 
 impl Openings for Trap {
-    fn follow(&self, _: &[ThreadId]) -> bool {
-        false
+    fn follow(&self, _: &[ThreadId]) -> Option<u32> {
+        None
     }
+
+    fn measure(&self, _: Measured) {}
+
+    fn hold(&self, _: bool) {}
 
     fn arm(&self, _: &[CpuId]) {}
 

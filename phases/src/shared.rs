@@ -396,9 +396,13 @@ mod tests {
     struct Says(Reported);
 
     impl Openings for Says {
-        fn follow(&self, _: &[ThreadId]) -> bool {
-            true
+        fn follow(&self, _: &[ThreadId]) -> Option<u32> {
+            Some(0)
         }
+
+        fn measure(&self, _: Measured) {}
+
+        fn hold(&self, _: bool) {}
 
         fn arm(&self, _: &[CpuId]) {}
 
@@ -443,7 +447,7 @@ mod tests {
             care.join(thread(tid), mask.clone(), Times::default(), Nanos::ZERO, None);
             care.put(thread(tid), Some(CpuId(cpu)), true);
         }
-        care.set_active(true);
+        care.set_work(Work::Move);
         phases
     }
 
@@ -584,7 +588,7 @@ mod tests {
         let phases = three_on_two(says);
         phases.switch_off();
         for phase in 0..3 {
-            Care(phases.clone()).set_active(true);
+            Care(phases.clone()).set_work(Work::Move);
             let opening = Opening { phase, at: now };
             assert!(phases.begins(CpuId(0), opening, now).is_none());
         }

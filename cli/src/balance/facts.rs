@@ -56,7 +56,7 @@ impl Facts {
     ) -> Self {
         Self {
             command,
-            policy: args.policy,
+            policy: args.policy(),
             budget: args.budget,
             expected: args.threads,
             filter: filter_as_given(args),

@@ -2,7 +2,7 @@
 //! only unusual is a note.
 
 use super::filter::Filter;
-use crate::flags::{BalanceArgs, Cli, CooperateArg, ProbeArg, RunArgs};
+use crate::flags::{BalanceArgs, Cli, CooperateArg, ProbeArg, RunArgs, policy_without_probe};
 use crate::{output, tell};
 use anyhow::Context;
 use clap::CommandFactory;
@@ -41,11 +41,20 @@ pub(crate) fn meant_option(name: &str, word: &str) -> String {
 
 /// What can do nothing without the probe.
 pub(super) fn needs_probe(args: &RunArgs) -> Option<String> {
-    let policy = args.balance.policy;
-    if policy.gives_weights || policy.in_phases {
+    let policy = args.balance.policy();
+    if policy.gives_weights || policy.in_phases && args.balance.asked_policy.is_some() {
         return Some(format!("--policy {}", policy.name));
     }
     (args.cooperate == CooperateArg::On).then(|| String::from("--cooperate on"))
+}
+
+/// What needs no probe is the default where none is to be loaded, and beside a mapping, within which threads stay.
+pub(super) fn choose_policy(args: &mut RunArgs) {
+    let balance = &mut args.balance;
+    let needs_none = args.probe == ProbeArg::Off || balance.map.is_some();
+    if balance.asked_policy.is_none() && needs_none {
+        balance.asked_policy = Some(policy_without_probe());
+    }
 }
 
 /// `--probe off` beside what needs the probe is bad input.
@@ -139,9 +148,9 @@ pub(super) fn mapping(
     let Some(path) = &args.map else { return Ok(None) };
     let file = path.display();
     anyhow::ensure!(
-        !args.policy.only_watches(),
+        !args.policy().only_watches(),
         "--map {file}: the policy {} moves nothing; take another, or leave --map out",
-        args.policy.name
+        args.policy().name
     );
     let found = evenly_map::assignment_file(path).context("--map")?;
     let allowed = args.cpus.as_ref().map_or_else(|| allowed.clone(), |cpus| allowed.and(cpus));
@@ -179,8 +188,8 @@ pub(super) fn knowledge(
     args: &BalanceArgs,
     notes: &mut Vec<String>,
 ) -> anyhow::Result<Option<Arc<Knowledge>>> {
-    let name = args.policy.name;
-    if !args.policy.places_load {
+    let name = args.policy().name;
+    if !args.policy().places_load {
         for (option, given) in [
             ("--profile", args.profile.is_some()),
             ("--edges", args.edges.is_some()),
@@ -239,11 +248,11 @@ pub(super) fn levels() -> Levels {
 pub(super) fn parameters(args: &BalanceArgs) -> anyhow::Result<Parameters> {
     let mut parameters = Parameters::default();
     anyhow::ensure!(
-        args.set.is_empty() || args.policy.gives_weights,
+        args.set.is_empty() || args.policy().gives_weights,
         "--set: the policy {} has nothing that can be tuned; add --policy hpc-auto, or leave it out",
-        args.policy.name
+        args.policy().name
     );
-    tuning::set(args.policy.name, &mut parameters, &args.set).context("--set")?;
+    tuning::set(args.policy().name, &mut parameters, &args.set).context("--set")?;
     Ok(parameters)
 }
 
@@ -267,16 +276,16 @@ pub(super) fn check_shares(args: &BalanceArgs, notes: &mut Vec<String>) -> anyho
     if choice.gives_parts() {
         return Ok(());
     }
-    let (asked, name) = (args.shares.name(), args.policy.name);
+    let (asked, name) = (args.shares.name(), args.policy().name);
     let is_auto = name == Heuristic::Auto.name();
     // Such an account of work in CPU time is longer on a slower CPU: it would answer itself.
     anyhow::ensure!(
-        choice.gives_turns() || args.policy.gives_weights && !is_auto,
+        choice.gives_turns() || args.policy().gives_weights && !is_auto,
         "--shares {asked}: the policy {name} gives no weights to threads that have a CPU of their own; add \
          --policy hpc-adaptive, or leave it out"
     );
     anyhow::ensure!(
-        args.policy.gives_weights,
+        args.policy().gives_weights,
         "--shares {asked}: the policy {name} gives no weights to threads; add --policy hpc-adaptive, or leave \
          it out"
     );
@@ -315,7 +324,7 @@ pub(super) fn tells_messages(args: &BalanceArgs) -> bool {
 /// Where loads and messages are from, for the report, where the policy looks at them.
 pub(super) fn messages_by(args: &BalanceArgs, counted: bool) -> Option<String> {
     let by = match (tells_messages(args), counted) {
-        _ if !args.policy.places_load => return None,
+        _ if !args.policy().places_load => return None,
         (false, false) => {
             "nothing is known of messages (--profile, --edges; evenly run --probe on counts those of MPI \
              programs); threads are placed by load alone"
@@ -330,7 +339,7 @@ pub(super) fn messages_by(args: &BalanceArgs, counted: bool) -> Option<String> {
              others is counted while the program runs"
         }
     };
-    Some(format!("{}: {by}", args.policy.name))
+    Some(format!("{}: {by}", args.policy().name))
 }
 
 /// Loads and messages of an earlier run: `--profile`, `--edges`, or the loads of the one and the
@@ -359,7 +368,7 @@ fn profile(args: &BalanceArgs, notes: &mut Vec<String>) -> anyhow::Result<Option
             notes.push(format!(
                 "{}: no loads are given with --edges: each of its tasks counts as 1 s of computing \
                  (--profile)",
-                args.policy.name
+                args.policy().name
             ));
             let ids: BTreeSet<u64> = edges.iter().flat_map(|e| [e.from, e.to]).collect();
             let task = |id| Task { id, load_s: 1.0, size_bytes: 0.0, core: None, movable: true };
@@ -375,7 +384,7 @@ fn profile(args: &BalanceArgs, notes: &mut Vec<String>) -> anyhow::Result<Option
 
 /// Whether affinity masks of the process may be changed at all.
 pub(super) fn may_change(args: &BalanceArgs, pid: Pid) -> anyhow::Result<()> {
-    if args.policy.only_watches() {
+    if args.policy().only_watches() {
         return Ok(());
     }
     affinity::may_set(Tid(pid.0)).with_context(|| {

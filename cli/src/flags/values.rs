@@ -214,6 +214,16 @@ fn policy_names() -> Vec<PossibleValue> {
     policies().map(|p| PossibleValue::new(p.name).help(p.about)).collect()
 }
 
+/// Of `evenly run`, where the probe can be loaded.
+pub(super) fn default_policy() -> &'static PolicyInfo {
+    by_name("phase").unwrap_or_else(policy_without_probe)
+}
+
+/// The default where nothing is loaded into the program.
+pub(crate) fn policy_without_probe() -> &'static PolicyInfo {
+    by_name("hybrid").unwrap_or_else(evenly_policy::reference)
+}
+
 /// `--policy` of what balances.
 pub(super) fn policy() -> Named<&'static PolicyInfo> {
     let read = |name: &str| {
@@ -265,15 +275,17 @@ pub(super) fn compared_help() -> String {
 }
 
 /// For `-h`.
+const DEFAULT: &str = "[default: phase; hybrid with attach, --probe off or --map]";
+
 pub(super) fn policy_list() -> String {
-    format!("The balancing policy: {}", names())
+    format!("The balancing policy: {} {DEFAULT}", names())
 }
 
 pub(super) fn policy_help() -> String {
     let width = policies().map(|p| p.name.len()).max().unwrap_or(0);
     let list: Vec<String> =
         policies().map(|p| format!("  {:width$}  {}", p.name, p.about)).collect();
-    format!("The balancing policy:\n{}", list.join("\n"))
+    format!("The balancing policy:\n{}\n\n{DEFAULT}", list.join("\n"))
 }
 
 pub(super) fn cpu_list(text: &str) -> Result<CpuSet, String> {

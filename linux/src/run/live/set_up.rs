@@ -151,14 +151,24 @@ impl Live {
         let decentral = self.options.policy.decentral;
         // What are domains elsewhere are the nodes of one.
         let nodes = if decentral.is_some() { sets.clone() } else { Vec::new() };
-        // Teams meet across domains.
-        if decentral.is_some() || self.options.policy.places_load || self.openings().is_some() {
+        if decentral.is_some() || self.options.policy.places_load {
             // Those that are not there yet are in it, of no node.
             sets = vec![sets.iter().fold(std::mem::take(&mut homeless), |all, d| all.or(d))];
         }
+        let mut notes = Vec::new();
+        // A team meets across domains, and no domain alone can plan for it.
+        let openings = self.openings().filter(|_| sets.len() == 1);
+        if self.openings().is_some() && openings.is_none() {
+            notes.push(format!(
+                "{}: as hybrid, because the threads are balanced in {} domains; moves within phases need one \
+                 (--domain machine)",
+                self.options.policy.name,
+                sets.len()
+            ));
+        }
         let threads = if decentral.is_some() {
             1 + Workers::number(usable.len())
-        } else if self.openings().is_some() {
+        } else if openings.is_some() {
             1 + usable.len()
         } else {
             sets.len()
@@ -169,7 +179,6 @@ impl Live {
         let cpus_differ = self.options.progress == ProgressKind::Auto && self.cpus_differ(&usable);
         let mut workers = None;
         let mut helpers = Vec::new();
-        let mut notes = Vec::new();
         let mut source_name = None;
         let together = Arc::new(Together::default());
         let mut domains = Vec::new();
@@ -183,7 +192,7 @@ impl Live {
             let machine =
                 LinuxMachine::new(self.root, self.masks.clone(), source, files)
                     .counting(counters)
-                    .moving_often(self.options.policy.in_phases)
+                    .moving_often(openings.is_some())
                     .with_wait_reports(self.options.wait_reports.as_ref().and_then(|make| make()))
                     .counted_by(self.options.counted_by.take())
                     .sharing(self.options.policy.gives_weights.then(|| {
@@ -196,7 +205,7 @@ impl Live {
             let s = slice();
             let seed = self.options.seed.wrapping_add(i as u64);
             let budget = self.options.budget * (1.0 - SCAN_SHARE);
-            let of_helpers = if self.openings().is_some() { budget * HELPERS_SHARE } else { 0.0 };
+            let of_helpers = if openings.is_some() { budget * HELPERS_SHARE } else { 0.0 };
             let period = PeriodControl::new(PeriodOptions {
                 period: self.options.period,
                 budget: budget - of_helpers,
@@ -234,7 +243,7 @@ impl Live {
                 let board = all.board.clone();
                 workers = Some(Workers::new(all, usable.len(), machine.clone(), eyes)?);
                 (caretaker, Some(board))
-            } else if let Some(openings) = self.openings() {
+            } else if let Some(openings) = openings.clone() {
                 let (caretaker, phases) = Phases::with_caretaker(options, openings, began);
                 for cpu in usable.iter().filter(|_| i == 0) {
                     let source = self.source()?;
