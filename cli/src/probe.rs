@@ -4,12 +4,12 @@
 
 use crate::tell;
 use evenly_engine::Waiting;
-use evenly_linux::clock::now;
+use evenly_linux::clock::{now, thread_cpu_time};
 use evenly_linux::foreign::open_memory;
 use evenly_linux::machine::{ReadWaitReports, ReportedWait};
 use evenly_linux::proc::read_all;
 use evenly_linux::supervise::Threads;
-use evenly_model::{CpuSet, Pid, Tid};
+use evenly_model::{CpuSet, Nanos, Pid, Tid};
 use evenly_phases::Openings;
 use evenly_probe::late::Late;
 use evenly_probe::load::{Unseen, library, preload};
@@ -27,6 +27,8 @@ use std::time::Duration;
 
 /// How often threads are asked. What the last stretch of a thread was that ends in between is not known.
 const INTERVAL: Duration = Duration::from_millis(250);
+/// The part of a CPU that asking may take.
+const SHARE: f64 = 0.001;
 /// Of so many threads an account is kept; a program can start and end them for days.
 const MOST: usize = 16_384;
 
@@ -312,9 +314,29 @@ fn read_wait_reports(mut reader: Reader) -> ReadWaitReports {
 
 /// Asks until no user of the answers is left.
 fn ask(state: &Weak<Mutex<State>>) {
+    let mut pause = INTERVAL;
     loop {
-        std::thread::sleep(INTERVAL);
+        std::thread::sleep(pause);
         let Some(state) = state.upgrade() else { return };
+        let before = thread_cpu_time();
         state.lock().unwrap_or_else(PoisonError::into_inner).read();
+        pause = pause_after(thread_cpu_time() - before);
+    }
+}
+
+/// For how long threads are not asked after that took so much CPU time: where there are thousands it is done more rarely.
+fn pause_after(cost: Nanos) -> Duration {
+    INTERVAL.max(Duration::from_nanos(cost.scale(1.0 / SHARE).0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Would catch: ten thousand threads that are asked as often as ten.
+    #[test]
+    fn who_is_costly_to_ask_is_asked_rarely() {
+        assert_eq!(pause_after(Nanos::from_micros(100)), INTERVAL);
+        assert_eq!(pause_after(Nanos::from_millis(10)), Duration::from_secs(10));
     }
 }
