@@ -42,7 +42,7 @@ use std::path::{Component, Path};
 pub type Target = fn(&[u8]);
 
 /// All targets, by the names that they have in `tools/fuzz/`.
-pub const TARGETS: [(&str, Target); 42] = [
+pub const TARGETS: [(&str, Target); 43] = [
     ("answer", answer),
     ("assignment", assignment),
     ("cache", cache),
@@ -67,6 +67,7 @@ pub const TARGETS: [(&str, Target); 42] = [
     ("mpi", mpi),
     ("names", names),
     ("objects", objects),
+    ("peers", peers),
     ("pingpong", pingpong),
     ("policies", policies),
     ("proc_schedstat", proc_schedstat),
@@ -611,6 +612,11 @@ pub fn kept(bytes: &[u8]) {
 /// What the lab reads.
 pub fn lab(bytes: &[u8]) {
     let _ = evenly_lab::exercise(bytes);
+}
+
+/// Files of test suites of others.
+pub fn peers(bytes: &[u8]) {
+    let _ = evenly_peers::exercise(bytes);
 }
 
 /// Programs, launchers and compilers of MPIs.

@@ -247,6 +247,15 @@ fn the_seeds_are_what_they_stand_for() {
         "proc_schedstat" => parse_schedstat(bytes).is_some(),
         "proc_stat" => Stat::parse(bytes).is_some(),
         "proc_status" => status_field(bytes, "Cpus_allowed_list").is_some(),
+        // Each of what it reads has a seed.
+        "peers" => {
+            let each: Vec<_> =
+                seeds(name).into_values().map(|b| evenly_peers::exercise(&b)).collect();
+            each.iter().any(|r| r.directives)
+                && each.iter().any(|r| r.driver)
+                && each.iter().any(|r| r.script)
+                && each.iter().any(|r| r.commands)
+        }
         "pingpong" => evenly_topology::read_ping_pong(bytes, 0, 1.0).is_ok(),
         "profile" => read_profile(bytes, "f").is_ok_and(|p| p.rank < p.ranks),
         "quota" => {

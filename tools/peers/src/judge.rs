@@ -1,0 +1,197 @@
+//! Builds cases and runs them plain and under every arm. A failure counts if it comes twice; one that comes
+//! once is flaky.
+
+use crate::exec::{Ended, Ran, shell};
+use crate::suites::{Case, DIR_VARIABLE, Passes};
+use regex::RegexBuilder;
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// A build, and a plain run, may take so long.
+const LIMIT: Duration = Duration::from_secs(120);
+/// A run under an arm may take ten times the plain one, and this.
+const BESIDE: Duration = Duration::from_secs(20);
+/// Runs of a test under an arm that fails it.
+const TRIES: usize = 2;
+
+/// What comes before the program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Arm {
+    /// As the user wrote it.
+    pub name: String,
+    /// As the shell is given it.
+    pub command: String,
+}
+
+/// What became of a case under an arm.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It passed at once.
+    Passed,
+    /// It failed once, then it passed.
+    Flaky(String),
+    /// It failed twice.
+    Failed(Vec<String>),
+}
+
+/// What became of a case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Judged {
+    /// It could not be built.
+    NotBuilt(String),
+    /// It does not pass plain, so that nothing can be said of evenly.
+    FailsPlain(String),
+    /// It passes plain; one verdict for each arm.
+    Compared(Vec<Verdict>),
+}
+
+/// Judges all cases, `jobs` at a time; `told` hears of each as it is done, with its number.
+///
+/// # Errors
+/// Where no process can be started.
+pub fn all(
+    cases: &[Case],
+    arms: &[Arm],
+    jobs: usize,
+    told: &(dyn Fn(usize, &Judged) + Sync),
+) -> anyhow::Result<Vec<Judged>> {
+    let open: Mutex<VecDeque<usize>> = Mutex::new((0..cases.len()).collect());
+    let done: Mutex<Vec<(usize, anyhow::Result<Judged>)>> = Mutex::default();
+    let work = || {
+        loop {
+            let next = open.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let Some((number, case)) = next.and_then(|n| Some((n, cases.get(n)?))) else { return };
+            let judged = one(case, arms);
+            match &judged {
+                Ok(judged) => told(number, judged),
+                // The others would end in the same way.
+                Err(_) => open.lock().unwrap_or_else(PoisonError::into_inner).clear(),
+            }
+            done.lock().unwrap_or_else(PoisonError::into_inner).push((number, judged));
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(work);
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(number, _)| *number);
+    done.into_iter().map(|(_, judged)| judged).collect()
+}
+
+fn one(case: &Case, arms: &[Arm]) -> anyhow::Result<Judged> {
+    let built = tempfile::tempdir()?;
+    let mut environment = case.environment.clone();
+    environment.push((DIR_VARIABLE.into(), built.path().to_string_lossy().into_owned()));
+    if !case.build.is_empty() {
+        let build = shell(&case.build, None, &environment, LIMIT)?;
+        if build.ended != Ended::Status(0) {
+            return Ok(Judged::NotBuilt(build.symptom()));
+        }
+    }
+    let run = |arm: &str, limit| {
+        shell(&case.run.replace("%arm", arm), case.dir.as_deref(), &environment, limit)
+    };
+    let plain = run("", LIMIT)?;
+    if !passes(&case.passes, &plain) {
+        return Ok(Judged::FailsPlain(plain.symptom()));
+    }
+    let limit = plain.took * 10 + BESIDE;
+    let judge = |arm: &Arm| -> anyhow::Result<Verdict> {
+        let mut symptoms = Vec::new();
+        while symptoms.len() < TRIES {
+            let ran = run(&arm.command, limit)?;
+            if passes(&case.passes, &ran) {
+                break;
+            }
+            symptoms.push(ran.symptom());
+        }
+        Ok(verdict(symptoms))
+    };
+    Ok(Judged::Compared(arms.iter().map(judge).collect::<anyhow::Result<_>>()?))
+}
+
+fn verdict(mut symptoms: Vec<String>) -> Verdict {
+    if symptoms.len() == TRIES {
+        return Verdict::Failed(symptoms);
+    }
+    symptoms.pop().map_or(Verdict::Passed, Verdict::Flaky)
+}
+
+fn passes(wanted: &Passes, ran: &Ran) -> bool {
+    let Ended::Status(status) = ran.ended else { return false };
+    let pattern = RegexBuilder::new(&wanted.output).dot_matches_new_line(true).build();
+    // An expression of another dialect is not held against the program.
+    let written = wanted.output.is_empty() || pattern.map_or(true, |p| p.is_match(&ran.output));
+    (status != 0) == wanted.fails && written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Arm, Judged, Verdict, all};
+    use crate::suites::{Case, Passes};
+
+    fn case(build: &str, run: &str) -> Case {
+        Case {
+            suite: "suite".into(),
+            name: "name".into(),
+            compiler: String::new(),
+            threads: None,
+            build: build.into(),
+            run: run.into(),
+            dir: None,
+            environment: Vec::new(),
+            passes: Passes { fails: false, output: String::new() },
+        }
+    }
+
+    fn judged(case: Case, arms: &[&str]) -> Judged {
+        let arms: Vec<Arm> =
+            arms.iter().map(|a| Arm { name: (*a).into(), command: (*a).into() }).collect();
+        all(&[case], &arms, 1, &|_, _| {}).unwrap().pop().unwrap()
+    }
+
+    #[test]
+    fn what_passes_everywhere_has_passed() {
+        let case =
+            case("touch \"$EVENLY_PEERS_DIR\"/a", "test -f \"$EVENLY_PEERS_DIR\"/a && %arm true");
+        assert_eq!(judged(case, &["", "env"]), Judged::Compared(vec![Verdict::Passed; 2]));
+    }
+
+    #[test]
+    fn what_fails_twice_under_an_arm_has_failed() {
+        let Judged::Compared(verdicts) = judged(case("", "%arm true"), &["false", "env"]) else {
+            panic!("it passes plain");
+        };
+        let symptom = "status 1".to_owned();
+        assert_eq!(verdicts, [Verdict::Failed(vec![symptom.clone(), symptom]), Verdict::Passed]);
+    }
+
+    #[test]
+    fn what_fails_once_is_flaky() {
+        // The file is there from the second run under the arm on.
+        let once = "[ -e \"$EVENLY_PEERS_DIR\"/a ] || { touch \"$EVENLY_PEERS_DIR\"/a; exit 1; };";
+        let Judged::Compared(verdicts) = judged(case("", "%arm true"), &[once]) else {
+            panic!("it passes plain");
+        };
+        assert_eq!(verdicts, [Verdict::Flaky("status 1".into())]);
+    }
+
+    #[test]
+    fn what_does_not_pass_plain_is_not_compared() {
+        assert_eq!(judged(case("", "%arm false"), &["!"]), Judged::FailsPlain("status 1".into()));
+        assert_eq!(judged(case("false", "%arm true"), &[""]), Judged::NotBuilt("status 1".into()));
+    }
+
+    #[test]
+    fn status_and_output_are_as_wanted() {
+        let mut case = case("", "%arm echo abc; exit 2");
+        case.passes = Passes { fails: true, output: "b(c|d)".into() };
+        assert_eq!(judged(case.clone(), &[""]), Judged::Compared(vec![Verdict::Passed]));
+        case.passes.output = "d".into();
+        assert_eq!(judged(case, &[""]), Judged::FailsPlain("status 2: abc".into()));
+    }
+}
