@@ -3,8 +3,9 @@
 
 use crate::exec::{Ended, Ran, shell};
 use crate::suites::{Case, DIR_VARIABLE, Passes};
+use anyhow::Context as _;
 use regex::RegexBuilder;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -47,7 +48,8 @@ pub enum Judged {
     Compared(Vec<Verdict>),
 }
 
-/// Judges all cases, `jobs` at a time; `told` hears of each as it is done, with its number.
+/// Judges all cases, `jobs` at a time; `told` hears of each as it is done, with its number. Neighbours that are built
+/// alike are built once.
 ///
 /// # Errors
 /// Where no process can be started.
@@ -57,19 +59,23 @@ pub fn all(
     jobs: usize,
     told: &(dyn Fn(usize, &Judged) + Sync),
 ) -> anyhow::Result<Vec<Judged>> {
-    let open: Mutex<VecDeque<usize>> = Mutex::new((0..cases.len()).collect());
-    let done: Mutex<Vec<(usize, anyhow::Result<Judged>)>> = Mutex::default();
+    let mut number = 0;
+    let groups = cases.chunk_by(|a, b| a.build == b.build).map(|group| {
+        number += group.len();
+        (number - group.len(), group)
+    });
+    let open: Mutex<VecDeque<(usize, &[Case])>> = Mutex::new(groups.collect());
+    let done: Mutex<BTreeMap<usize, anyhow::Result<Vec<Judged>>>> = Mutex::default();
     let work = || {
         loop {
             let next = open.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-            let Some((number, case)) = next.and_then(|n| Some((n, cases.get(n)?))) else { return };
-            let judged = one(case, arms);
-            match &judged {
-                Ok(judged) => told(number, judged),
+            let Some((first, group)) = next else { return };
+            let judged = alike(group, arms, &|at, judged| told(first + at, judged));
+            if judged.is_err() {
                 // The others would end in the same way.
-                Err(_) => open.lock().unwrap_or_else(PoisonError::into_inner).clear(),
+                open.lock().unwrap_or_else(PoisonError::into_inner).clear();
             }
-            done.lock().unwrap_or_else(PoisonError::into_inner).push((number, judged));
+            done.lock().unwrap_or_else(PoisonError::into_inner).insert(first, judged);
         }
     };
     thread::scope(|scope| {
@@ -77,21 +83,38 @@ pub fn all(
             scope.spawn(work);
         }
     });
-    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    done.sort_by_key(|(number, _)| *number);
-    done.into_iter().map(|(_, judged)| judged).collect()
+    let done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let groups: Vec<Vec<Judged>> = done.into_values().collect::<anyhow::Result<_>>()?;
+    Ok(groups.into_iter().flatten().collect())
 }
 
-fn one(case: &Case, arms: &[Arm]) -> anyhow::Result<Judged> {
-    let built = tempfile::tempdir()?;
-    let mut environment = case.environment.clone();
-    environment.push((DIR_VARIABLE.into(), built.path().to_string_lossy().into_owned()));
-    if !case.build.is_empty() {
-        let build = shell(&case.build, None, &environment, LIMIT)?;
-        if build.ended != Ended::Status(0) {
-            return Ok(Judged::NotBuilt(build.symptom()));
-        }
+/// Cases with the same build.
+fn alike(
+    cases: &[Case],
+    arms: &[Arm],
+    told: &dyn Fn(usize, &Judged),
+) -> anyhow::Result<Vec<Judged>> {
+    let built = tempfile::tempdir().context("a folder for a program")?;
+    let dir = (DIR_VARIABLE.to_owned(), built.path().to_string_lossy().into_owned());
+    let mut not_built = None;
+    if let Some(case) = cases.first().filter(|c| !c.build.is_empty()) {
+        let build = shell(&case.build, None, std::slice::from_ref(&dir), LIMIT)?;
+        not_built = (build.ended != Ended::Status(0)).then(|| Judged::NotBuilt(build.symptom()));
     }
+    let judge = |(at, case): (usize, &Case)| {
+        let judged = match &not_built {
+            Some(judged) => judged.clone(),
+            None => one(case, arms, &dir)?,
+        };
+        told(at, &judged);
+        Ok(judged)
+    };
+    cases.iter().enumerate().map(judge).collect()
+}
+
+/// A case that is built.
+fn one(case: &Case, arms: &[Arm], dir: &(String, String)) -> anyhow::Result<Judged> {
+    let environment: Vec<_> = case.environment.iter().chain([dir]).cloned().collect();
     let run = |arm: &str, limit| {
         shell(&case.run.replace("%arm", arm), case.dir.as_deref(), &environment, limit)
     };
@@ -193,5 +216,22 @@ mod tests {
         assert_eq!(judged(case.clone(), &[""]), Judged::Compared(vec![Verdict::Passed]));
         case.passes.output = "d".into();
         assert_eq!(judged(case, &[""]), Judged::FailsPlain("status 2: abc".into()));
+    }
+
+    #[test]
+    fn neighbours_are_built_once_and_keep_their_order() {
+        let count = tempfile::NamedTempFile::new().unwrap();
+        let build = &format!("echo >> {}", count.path().display());
+        let cases =
+            [case(build, "%arm true"), case(build, "%arm false"), case("false", "%arm true")];
+        let judged = all(&cases, &[], 2, &|_, _| {}).unwrap();
+        let failed = "status 1".to_owned();
+        let expected = [
+            Judged::Compared(Vec::new()),
+            Judged::FailsPlain(failed.clone()),
+            Judged::NotBuilt(failed),
+        ];
+        assert_eq!(judged, expected);
+        assert_eq!(std::fs::read_to_string(count.path()).unwrap(), "\n");
     }
 }
