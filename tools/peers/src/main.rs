@@ -120,6 +120,9 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
             .with_context(|| format!("{} cannot be written", file.display()))?;
     }
     let _ = out.write_all(outcome.text().as_bytes());
+    if outcome.suites.iter().all(|row| row.pass_plain == 0) {
+        bail!("no test is built and passes plain, so nothing is compared");
+    }
     Ok(outcome.is_clean())
 }
 

@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+/// What a test calls its entry where `main` is in the suite's `lib`.
+pub const ENTRY: &str = "test_main";
+
 /// Whether a file is a test by its name.
 #[must_use]
 pub fn is_test(name: &str) -> bool {

@@ -232,7 +232,7 @@ impl Search<'_> {
             } else if name == commands::FILE {
                 self.commands(dir, file, found)?;
             } else if driver.is_none() && posix::is_test(&name) {
-                self.posix(file, found);
+                self.posix(file, found)?;
             }
         }
         Ok(())
@@ -360,16 +360,23 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn posix(&self, source: &Path, found: &mut Found) {
-        let Some(root) = posix::root(source) else { return };
+    fn posix(&self, source: &Path, found: &mut Found) -> anyhow::Result<()> {
+        let Some(root) = posix::root(source) else { return Ok(()) };
         let shown = source.strip_prefix(&root).unwrap_or(source).to_string_lossy();
+        let mut sources = vec![source.to_owned()];
+        // In newer versions the entry is there, in older ones in the test.
+        if text(source)?.contains(posix::ENTRY) {
+            let library = sorted(&root.join("lib")).unwrap_or_default();
+            sources.extend(library.into_iter().filter(|f| extension(f) == "c"));
+        }
+        let sources: Vec<String> = sources.iter().map(|s| quote(&s.to_string_lossy())).collect();
         // No compiler changes what the C library does.
         for compiler in self.compilers.iter().take(1) {
             let build = format!(
                 "{} -D_XOPEN_SOURCE=700 -D_GNU_SOURCE -O2 -w -I{} {} -o {DIR}/test -lpthread -lrt -lm",
                 compiler.cc,
                 quote(&root.join("include").to_string_lossy()),
-                quote(&source.to_string_lossy()),
+                sources.join(" "),
             );
             found.cases.push(Case {
                 suite: self.suite(&root),
@@ -383,6 +390,7 @@ impl Search<'_> {
                 passes: Passes { fails: false, output: String::new() },
             });
         }
+        Ok(())
     }
 
     fn commands(&self, dir: &Path, list: &Path, found: &mut Found) -> anyhow::Result<()> {
@@ -521,10 +529,18 @@ mod tests {
 
     #[test]
     fn posix_tests_do_not_depend_on_threads() {
-        let found =
-            search(&[("p/include/posixtest.h", ""), ("p/c/f/1-1.c", ""), ("p/c/f/x.c", "")]);
-        assert_eq!(found.cases.len(), 1);
-        assert_eq!(found.cases[0].name, "c/f/1-1.c");
+        let found = search(&[
+            ("p/include/posixtest.h", ""),
+            ("p/lib/common.c", ""),
+            ("p/c/f/1-1.c", "int main(void) { return 0; }"),
+            ("p/c/f/1-2.c", "int test_main(void) { return 0; }"),
+            ("p/c/f/x.c", ""),
+        ]);
+        let names: Vec<&str> = found.cases.iter().map(|c| c.name.as_str()).collect();
+        assert_eq!(names, ["c/f/1-1.c", "c/f/1-2.c"]);
+        let with_library: Vec<bool> =
+            found.cases.iter().map(|c| c.build.contains("/p/lib/common.c")).collect();
+        assert_eq!(with_library, [false, true]);
     }
 
     #[test]
