@@ -283,7 +283,8 @@ impl Search<'_> {
                 };
                 let mut build = format!("{driven} {flags}{}", quote(&source.to_string_lossy()));
                 for more in &header.sources {
-                    let _ = write!(build, " {}", quote(&dir.join(more).to_string_lossy()));
+                    let more = source.with_file_name(more);
+                    let _ = write!(build, " {}", quote(&more.to_string_lossy()));
                 }
                 for include in [parent.join("../../include"), parent.join("..")] {
                     let _ = write!(build, " -I{}", quote(&include.to_string_lossy()));
@@ -488,7 +489,11 @@ mod tests {
                 "s.c++/c.exp",
                 "\"additional_flags=-fopenmp\" -x c++ [find $srcdir/$subdir/../both *.c]",
             ),
-            ("both/t.c", "/* { dg-additional-options \"-g\" { target c++ } } */"),
+            (
+                "both/t.c",
+                "/* { dg-additional-options \"-g\" { target c++ } } */\n\
+                 /* { dg-additional-sources \"v.c\" } */",
+            ),
             ("both/u.c", "/* { dg-do compile } */"),
         ]);
         let gcc: Vec<&str> = found
@@ -500,8 +505,8 @@ mod tests {
         assert_eq!(
             gcc,
             [
-                "gcc '/both/t.c' -I'/../../include' -I'/..' '-fopenmp' '-O2' -lm -o \"$EVENLY_PEERS_DIR\"/test",
-                "g++ -x c++ '/both/t.c' -I'/../../include' -I'/..' '-fopenmp' '-O2' '-g' -x none -lm -o \"$EVENLY_PEERS_DIR\"/test",
+                "gcc '/both/t.c' '/both/v.c' -I'/../../include' -I'/..' '-fopenmp' '-O2' -lm -o \"$EVENLY_PEERS_DIR\"/test",
+                "g++ -x c++ '/both/t.c' '/both/v.c' -I'/../../include' -I'/..' '-fopenmp' '-O2' '-g' -x none -lm -o \"$EVENLY_PEERS_DIR\"/test",
             ]
         );
         assert_eq!(found.left_out, [("both/u.c".to_owned(), "dg-do compile".to_owned())]);
