@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 /// A build, and a plain run, may take so long.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(300);
 /// A run under an arm may take ten times the plain one, and this.
 const BESIDE: Duration = Duration::from_secs(20);
 /// Runs of a test under an arm that fails it.
