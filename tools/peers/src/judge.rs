@@ -1,5 +1,5 @@
-//! Builds cases and runs them plain and under every arm. A failure counts if it comes twice; one that comes
-//! once is flaky.
+//! Builds cases and runs them plain and under every arm. A failure counts if it comes twice and never in further
+//! plain runs; else it is flaky.
 
 use crate::exec::{Ended, Ran, shell};
 use crate::suites::{Case, DIR_VARIABLE, Passes};
@@ -8,7 +8,7 @@ use regex::RegexBuilder;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A build, and a plain run, may take so long.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -16,6 +16,8 @@ const LIMIT: Duration = Duration::from_secs(300);
 const BESIDE: Duration = Duration::from_secs(20);
 /// Runs of a test under an arm that fails it.
 const TRIES: usize = 2;
+/// Plain runs of a test that an arm fails: one that fails among them is flaky by itself. For so long at most.
+const AGAIN: (usize, Duration) = (30, Duration::from_secs(60));
 
 /// What comes before the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +33,7 @@ pub struct Arm {
 pub enum Verdict {
     /// It passed at once.
     Passed,
-    /// It failed once, then it passed.
+    /// It failed once, then it passed; or it fails now and then without evenly.
     Flaky(String),
     /// It failed twice.
     Failed(Vec<String>),
@@ -132,6 +134,16 @@ fn one(case: &Case, arms: &[Arm], dir: &(String, String)) -> anyhow::Result<Judg
             }
             symptoms.push(ran.symptom());
         }
+        let start = Instant::now();
+        for _ in 0..if symptoms.len() == TRIES { AGAIN.0 } else { 0 } {
+            if start.elapsed() > AGAIN.1 {
+                break;
+            }
+            let again = run("", limit)?;
+            if !passes(&case.passes, &again) {
+                return Ok(Verdict::Flaky(format!("plain, too: {}", again.symptom())));
+            }
+        }
         Ok(verdict(symptoms))
     };
     Ok(Judged::Compared(arms.iter().map(judge).collect::<anyhow::Result<_>>()?))
@@ -201,6 +213,16 @@ mod tests {
             panic!("it passes plain");
         };
         assert_eq!(verdicts, [Verdict::Flaky("status 1".into())]);
+    }
+
+    #[test]
+    fn what_fails_plain_now_and_then_is_flaky() {
+        // Plain it passes in the first run only, under the arm never.
+        let once = "[ ! -e \"$EVENLY_PEERS_DIR\"/a ] && touch \"$EVENLY_PEERS_DIR\"/a && %arm true";
+        let Judged::Compared(verdicts) = judged(case("", once), &["false"]) else {
+            panic!("it passes plain at first");
+        };
+        assert_eq!(verdicts, [Verdict::Flaky("plain, too: status 1".into())]);
     }
 
     #[test]

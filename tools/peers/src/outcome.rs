@@ -56,7 +56,7 @@ pub struct Failure {
     pub compiler: String,
     /// Number of threads, where it is given.
     pub threads: Option<u32>,
-    /// Whether it passed when it was run again.
+    /// Whether it passed when it was run again, or fails without evenly, too.
     pub flaky: bool,
     /// How each run that failed ended.
     pub symptoms: Vec<String>,
@@ -200,7 +200,10 @@ impl Outcome {
         for (number, arm) in (1..).zip(&self.arms) {
             let _ = writeln!(text, "({number}) {arm}");
         }
-        for (title, flaky) in [("pass plain and fail", false), ("failed once, then passed", true)] {
+        for (title, flaky) in [
+            ("pass plain and fail", false),
+            ("flaky: failed once, then passed, or fail plain, too", true),
+        ] {
             let these: Vec<&Failure> = self.failures.iter().filter(|f| f.flaky == flaky).collect();
             if !these.is_empty() {
                 let _ = writeln!(text, "\n{title}: {}", these.len());
@@ -307,7 +310,7 @@ suite       gcc        3      5           3         2
 pass plain and fail: 1
   suite bad (gcc, 3 threads) under `evenly run --`: SIGSEGV
 
-failed once, then passed: 1
+flaky: failed once, then passed, or fail plain, too: 1
   suite flaky (gcc, 3 threads) under `evenly run --`: status 1
 
 not compared: 1 fail plain, 1 are not built; 1 tests are left out (--json names all)
