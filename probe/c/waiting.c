@@ -62,6 +62,8 @@ static line_t *lines;
 static struct evenly_note *notes;
 static uint32_t pid;
 static pthread_key_t key;
+/* Where the program needs all keys, it gets this one. */
+static _Atomic bool keeps_key;
 /* Whether threads wait cooperatively: as the mapping had it when this process mapped it. All members of a team must see
  * the same. */
 static bool cooperates;
@@ -321,6 +323,7 @@ static void attach(void)
 	if (page != MAP_FAILED && madvise(page, 4096, MADV_WIPEONFORK) == 0
 		&& pthread_key_create(&key, thread_ends) == 0
 		&& pthread_atfork(NULL, NULL, leave_cpu_of_parent) == 0) {
+		SET(keeps_key, true);
 		header = at;
 		lines = (line_t *)((char *)at + EVENLY_HEADER);
 		notes = (struct evenly_note *)((char *)at + EVENLY_NOTES);
@@ -363,7 +366,7 @@ static COLD line_t *first(void)
 	memset(here.teams, 0, sizeof here.teams);
 	if (header) {
 		line = here.line = claim(EVENLY_THREAD);
-		if (line)
+		if (line && GET(keeps_key))
 			pthread_setspecific(key, &here);
 	}
 	here.generation = *generation;
@@ -620,6 +623,17 @@ static inline void *known(_Atomic(void *) *slot, const char *name, const char *v
 }
 
 #include "waiting_barriers.h"
+
+/* There are so many keys (PTHREAD_KEYS_MAX), and this library has one. Without it lines of threads that end are given back
+ * when the process has ended. */
+EXPORT int pthread_key_create(pthread_key_t *made, void (*ends)(void *))
+{
+	int (*next)(pthread_key_t *, void (*)(void *)) = NEXT("pthread_key_create");
+	int result = next(made, ends);
+	if (result == EAGAIN && atomic_exchange(&keeps_key, false) && pthread_key_delete(key) == 0)
+		result = next(made, ends);
+	return result;
+}
 
 EXPORT int AS(pthread_cond_wait)(pthread_cond_t *condition, pthread_mutex_t *mutex);
 int AS(pthread_cond_wait)(pthread_cond_t *condition, pthread_mutex_t *mutex)

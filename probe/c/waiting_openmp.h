@@ -561,14 +561,14 @@ static void ompt_finalize(union ompt_data *tool)
 	(void)tool;
 }
 
-/* There can be one tool; that of the user comes first. */
+/* There can be one tool; that of the user comes first. Who asks which tools are found is shown none of ours. */
 EXPORT struct ompt_tool *ompt_start_tool(unsigned version, const char *runtime)
 {
 	static struct ompt_tool tool = { ompt_initialize, ompt_finalize, { 0 } };
 	const char *libraries = getenv("OMP_TOOL_LIBRARIES");
 	struct ompt_tool *(*next)(unsigned, const char *) = dlsym(RTLD_NEXT, "ompt_start_tool");
 	struct ompt_tool *other = next ? next(version, runtime) : NULL;
-	if (other || (libraries && *libraries) || !getenv(EVENLY_VARIABLE))
+	if (other || (libraries && *libraries) || getenv("OMP_TOOL_VERBOSE_INIT") || !getenv(EVENLY_VARIABLE))
 		return other;
 	return &tool;
 }

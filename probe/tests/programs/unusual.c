@@ -1,6 +1,7 @@
 // What few programs do at barriers, with answers that are wrong where a barrier opens too early or never, or where the runtime
 // is not asked. Usage: unusual. Prints a line for each part. OMP_CANCELLATION=true is expected.
 #define _GNU_SOURCE
+#include <limits.h>
 #include <omp.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -173,6 +174,22 @@ static void posix(void)
 	printf("barriers of a process that was forked\n");
 }
 
+// As many keys of threads as there are.
+static void keys(void)
+{
+	static pthread_key_t all[PTHREAD_KEYS_MAX];
+	int made = 0;
+	while (made < PTHREAD_KEYS_MAX && pthread_key_create(&all[made], NULL) == 0)
+		made++;
+	for (int i = 0; i < made; i++)
+		if (pthread_setspecific(all[i], &all[i]))
+			wrong("keys that are used");
+	for (int i = 0; i < made; i++)
+		if (pthread_getspecific(all[i]) != &all[i])
+			wrong("values of keys");
+	printf("keys: %d\n", made);
+}
+
 int main(void)
 {
 	cancelled_loops();
@@ -180,6 +197,9 @@ int main(void)
 #ifndef __clang__
 	old_regions();
 #endif
+	posix();
+	keys();
+	// A thread that begins to wait afterwards.
 	posix();
 	return 0;
 }
