@@ -550,3 +550,19 @@ fn recorder(
     let options = RecorderOptions { limit_bytes: args.record_limit << 20, header };
     Recorder::create(&path, options).with_context(|| format!("cannot record to {}", path.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Would catch: an evenly that waits for a thread of its own for ever.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "no program is started here")]
+    fn a_thread_that_does_not_end_is_waited_for_no_longer_than_that() {
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || ended.recv().is_err());
+        assert!(!ends_within(&thread, Duration::from_millis(1)));
+        drop(end);
+        assert!(ends_within(&thread, Duration::from_secs(180)));
+    }
+}

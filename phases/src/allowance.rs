@@ -6,7 +6,7 @@
 //! program does not wake it.
 //!
 //! ```text
-//!   in: rate * time + for each phase with a move the least of PART * (what its plan gains) and MOST * time
+//!   in: rate * time + for each phase with a move what its plan gains, at most MOST * time
 //!   out: all CPU time of the helper
 //! ```
 //!
@@ -15,12 +15,10 @@
 
 use evenly_model::Nanos;
 
-/// What an account has at first, and at most.
-const BURST: Nanos = Nanos::from_millis(1);
-/// A helper that has rested has so much again: enough for the phases in which it shows that it gains something.
-const RESTED: Nanos = Nanos::from_micros(250);
-/// So much of what a move gains may be spent on it: the rest is left to the program in any case.
-const PART: f64 = 0.5;
+/// What an account has at first, and at most: phases in which a move costs more than usual, or fails, are no reason to rest.
+const BURST: Nanos = Nanos::from_millis(2);
+/// A helper that has rested has so much again: enough for a phase or two, in which it shows that it gains something.
+const RESTED: Nanos = Nanos::from_micros(100);
 /// Of a CPU that a helper takes at most for gains. Programs can say of any phase that it gains much.
 const MOST: f64 = 0.1;
 
@@ -46,7 +44,7 @@ impl Allowance {
     pub fn spend(&mut self, now: Nanos, cpu: Nanos, gain: Nanos) -> Option<Nanos> {
         let time = (now - self.at).0 as f64;
         self.at = self.at.max(now);
-        let gained = (PART * gain.0 as f64).min(MOST * time);
+        let gained = (gain.0 as f64).min(MOST * time);
         let all = (self.left + self.rate * time + gained).min(BURST.0 as f64);
         self.left = all - cpu.0 as f64;
         let lacks = RESTED.0 as f64 - self.left;
