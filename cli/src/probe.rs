@@ -28,7 +28,9 @@ use std::time::Duration;
 /// How often threads are asked. What the last stretch of a thread was that ends in between is not known.
 const INTERVAL: Duration = Duration::from_millis(250);
 /// The part of a CPU that asking may take.
-const SHARE: f64 = 0.001;
+const SHARE: f64 = 0.0005;
+/// For how long what was read is as good as new.
+const FRESH: Nanos = Nanos::from_millis(20);
 /// Of so many threads an account is kept; a program can start and end them for days.
 const MOST: usize = 16_384;
 
@@ -54,6 +56,7 @@ struct State {
     seen: Vec<Observed>,
     threads: HashMap<(i32, u64), Known>,
     left_out: u64,
+    fresh_until: Nanos,
 }
 
 /// What is known of a thread.
@@ -136,8 +139,14 @@ impl Known {
 
 impl State {
     fn read(&mut self) {
+        // What is asked one after the other at the end is read once.
+        let time = now();
+        if time < self.fresh_until {
+            return;
+        }
+        self.fresh_until = time + FRESH;
         // Nothing can be said where the mapping cannot be read.
-        if self.reader.read(now(), &mut self.seen).is_err() {
+        if self.reader.read(time, &mut self.seen).is_err() {
             return;
         }
         let late = Late::of(&self.seen);
@@ -205,7 +214,13 @@ impl Prepared {
         mapping.set_base(base)?;
         let (threads, seen) = (HashMap::new(), Vec::new());
         let reader = mapping.reader()?;
-        let state = Arc::new(Mutex::new(State { reader, seen, threads, left_out: 0 }));
+        let state = Arc::new(Mutex::new(State {
+            reader,
+            seen,
+            threads,
+            left_out: 0,
+            fresh_until: Nanos::ZERO,
+        }));
         let env = vec![("LD_PRELOAD".into(), value), mapping.variable()];
         Ok((Self(Watch { mapping: Arc::new(mapping), state }), env))
     }
@@ -337,6 +352,6 @@ mod tests {
     #[test]
     fn who_is_costly_to_ask_is_asked_rarely() {
         assert_eq!(pause_after(Nanos::from_micros(100)), INTERVAL);
-        assert_eq!(pause_after(Nanos::from_millis(10)), Duration::from_secs(10));
+        assert_eq!(pause_after(Nanos::from_millis(10)), Duration::from_secs(20));
     }
 }

@@ -6,7 +6,7 @@
 use super::LiveError;
 use super::mailbox::{Departing, Joining, Mailbox, Together, put, take};
 use super::schedule::{Allowance, Job, Kind, WAKING, due_job};
-use crate::clock::{now, thread_cpu_time};
+use crate::clock::{now, process_cpu_time, thread_cpu_time};
 use crate::guardian::Guardian;
 use crate::journal::Process;
 use crate::limits::{DomainKind, Limits, Quota};
@@ -53,6 +53,8 @@ pub(super) struct Coordinator {
     pub(super) scanner: Scanner,
     pub(super) homes: Vec<Home>,
     pub(super) allowance: Allowance,
+    /// CPU time that other threads of evenly have had.
+    pub(super) others: Nanos,
     /// What scanning may use once there are balancers at work.
     pub(super) scan_share: f64,
     pub(super) jobs: [Job; 3],
@@ -106,11 +108,21 @@ impl Coordinator {
         if self.guardian.is_some() { self.next_guardian } else { Nanos(u64::MAX) }
     }
 
+    /// Until there are balancers at work, which have a part of the budget, all that evenly does is paid from this one.
+    fn pay_for_others(&mut self, own: Nanos) {
+        let others = process_cpu_time() - own;
+        let spent = others - std::mem::replace(&mut self.others, others);
+        if self.started_at.is_none() {
+            self.allowance.spend(spent);
+        }
+    }
+
     /// Does one piece of the work that is most overdue, if it can be afforded. Returns whether there
     /// is mail for a domain that cannot wait.
     pub(super) fn work(&mut self, machine: &mut LinuxMachine) -> bool {
         let (cpu, begin) = (thread_cpu_time(), now());
         self.allowance.refill(begin);
+        self.pay_for_others(cpu);
         let Some(i) = due_job(&mut self.jobs, &self.allowance, begin) else { return false };
         let kind = self.jobs[i].kind;
         let (done, mail) = match kind {

@@ -48,7 +48,7 @@ impl Allowance {
         self.at = now;
     }
 
-    fn spend(&mut self, cost: Nanos) {
+    pub(super) fn spend(&mut self, cost: Nanos) {
         self.credit -= cost.0 as f64;
     }
 
