@@ -187,6 +187,8 @@ static void keys(void)
 	for (int i = 0; i < made; i++)
 		if (pthread_getspecific(all[i]) != &all[i])
 			wrong("values of keys");
+	for (int i = 0; i < made; i++)
+		pthread_key_delete(all[i]);
 	printf("keys: %d\n", made);
 }
 
