@@ -28,7 +28,7 @@ use std::time::Duration;
 /// How often threads are asked. What the last stretch of a thread was that ends in between is not known.
 const INTERVAL: Duration = Duration::from_millis(250);
 /// The part of a CPU that asking may take.
-const SHARE: f64 = 0.0005;
+const SHARE: f64 = 0.002;
 /// For how long what was read is as good as new.
 const FRESH: Nanos = Nanos::from_millis(20);
 /// Of so many threads an account is kept; a program can start and end them for days.
@@ -351,7 +351,7 @@ mod tests {
     /// Would catch: ten thousand threads that are asked as often as ten.
     #[test]
     fn who_is_costly_to_ask_is_asked_rarely() {
-        assert_eq!(pause_after(Nanos::from_micros(100)), INTERVAL);
-        assert_eq!(pause_after(Nanos::from_millis(10)), Duration::from_secs(20));
+        assert_eq!(pause_after(Nanos::from_micros(400)), INTERVAL);
+        assert_eq!(pause_after(Nanos::from_millis(10)), Duration::from_secs(5));
     }
 }
