@@ -49,13 +49,19 @@ static void mark(uint32_t process)
 			SET(notes[i].bound, 1);
 }
 
-/* Masks were set in a process; 0 and any thread of this one are this one. */
+/* Whether a number stands for a thread of this process, as calls for masks have it. */
+static bool is_of_this_process(pid_t thread)
+{
+	return thread == 0 || syscall(SYS_tgkill, getpid(), thread, 0) == 0;
+}
+
+/* Masks were set in a process, given by itself or by a thread. */
 static void masks_are_set(pid_t process)
 {
 	if (!header)
 		return;
 	int before = errno;
-	bool own = process == 0 || syscall(SYS_tgkill, getpid(), process, 0) == 0;
+	bool own = is_of_this_process(process);
 	if (own) {
 		SET(sets_masks, true);
 		/* What this process becomes by exec has to know. */
@@ -131,7 +137,7 @@ EXPORT int sched_getaffinity(pid_t process, size_t size, cpu_set_t *mask)
 	int result = next(process, size, mask);
 	if (result == 0 && header) {
 		int before = errno;
-		if (process == 0 || syscall(SYS_tgkill, getpid(), process, 0) == 0)
+		if (is_of_this_process(process))
 			without_evenly(size, mask);
 		errno = before;
 	}

@@ -140,11 +140,6 @@ impl Balancer {
         }
     }
 
-    /// The delegates, while they move the threads.
-    fn leading(&self) -> Option<&dyn Delegates> {
-        self.delegates.as_deref().filter(|_| self.lead.by_delegates)
-    }
-
     /// How threads are moved now.
     fn mechanism(&self) -> Mechanism {
         if self.lead.by_delegates { Mechanism::Pin } else { self.options.policy.mechanism }
@@ -323,7 +318,7 @@ impl Balancer {
         }
         // Delegates know progress; and for a policy that places threads by load, what they compute is load and
         // not a lead.
-        if self.leading().is_none() && !has_knowledge {
+        if !self.lead.by_delegates && !has_knowledge {
             let times = (now, now - self.snapshot.now);
             self.observation.restart_leads_at_barriers(&mut self.membership.threads, times);
         }

@@ -66,6 +66,19 @@ pub struct Verdict {
     pub high: f64,
 }
 
+impl Verdict {
+    /// Of the logarithms of ratios; None where there are none.
+    pub(crate) fn of(logs: &RunningMean) -> Option<Self> {
+        let (mean, half) = (logs.mean(), logs.half_width());
+        (logs.count() > 0).then(|| Self {
+            pairs: logs.count(),
+            ratio: mean.exp(),
+            low: (mean - half).exp(),
+            high: (mean + half).exp(),
+        })
+    }
+}
+
 /// Rates of progress in one stretch, accumulated point by point.
 #[derive(Debug, Clone, Default)]
 struct Stretch {
@@ -235,16 +248,7 @@ impl Guard {
 
     /// What has been found.
     pub(crate) fn verdict(&self) -> Verdict {
-        if self.logs.count() == 0 {
-            return Verdict::default();
-        }
-        let (mean, half) = (self.logs.mean(), self.logs.half_width());
-        Verdict {
-            pairs: self.logs.count(),
-            ratio: mean.exp(),
-            low: (mean - half).exp(),
-            high: (mean + half).exp(),
-        }
+        Verdict::of(&self.logs).unwrap_or_default()
     }
 }
 

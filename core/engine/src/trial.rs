@@ -193,16 +193,7 @@ impl Trial {
 
     /// What all comparisons have shown; None where there were none.
     pub(crate) fn verdict(&self) -> Option<Verdict> {
-        if self.all.count() == 0 {
-            return None;
-        }
-        let (mean, half) = (self.all.mean(), self.all.half_width());
-        Some(Verdict {
-            pairs: self.all.count(),
-            ratio: mean.exp(),
-            low: (mean - half).exp(),
-            high: (mean + half).exp(),
-        })
+        Verdict::of(&self.all)
     }
 }
 
