@@ -1,6 +1,6 @@
 //! The report as text.
 
-use crate::{Measured, RunReport};
+use crate::{Measured, MessagesReport, RunReport};
 use evenly_engine::{ADVANCE, DomainSummary};
 use evenly_model::{Nanos, counted};
 
@@ -121,8 +121,11 @@ impl RunReport {
     }
 
     fn figures(&self) -> Vec<Figure> {
+        // Counted whether or not there was anything to balance.
+        let words = self.messages.as_ref().map(MessagesReport::words);
+        let messages = words.map(|text| Figure::new(Shown::WithRoom, "messages", text));
         if !self.has_figures() {
-            return Vec::new();
+            return messages.into_iter().collect();
         }
         let mut all = Vec::new();
         let mut add = |shown, name: &str, text| all.push(Figure::new(shown, name, text));
@@ -144,9 +147,8 @@ impl RunReport {
                 add(Shown::WithRoom, "for whom", whom);
             }
         }
-        if let Some(messages) = &self.messages {
-            add(Shown::WithRoom, "messages", messages.words());
-        }
+        all.extend(messages);
+        let mut add = |shown, name: &str, text| all.push(Figure::new(shown, name, text));
         if let Some(quota) = self.quota_cpus {
             add(Shown::WithRoom, "quota", format!("{quota:.2} CPUs (cgroup)"));
         }
