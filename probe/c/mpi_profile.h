@@ -108,6 +108,19 @@ static void note(const char *name)
 		close(file);
 }
 
+/* Gives a file its name, unless there is one of that name. At once where the file system can do that: a rank may be killed
+ * at any time, and one with both names is not read. */
+static int become(const char *made, const char *path)
+{
+	int failed = -1;
+#ifdef SYS_renameat2
+	failed = (int)syscall(SYS_renameat2, AT_FDCWD, made, AT_FDCWD, path, 1 /* RENAME_NOREPLACE */);
+	if (failed && errno != ENOSYS && errno != EINVAL)
+		return failed;
+#endif
+	return failed ? link(made, path) : 0;
+}
+
 /* Writes the profile, once, under another name first: a reader sees all of it or nothing. Where it cannot be written
  * evenly misses it. */
 static void finish(const char *ended)
@@ -136,7 +149,7 @@ static void finish(const char *ended)
 		if (file >= 0 && close(file) != 0)
 			ok = false;
 		/* A rank of that number that was there before belongs to another program that the command ran. */
-		if (ok && link(made, path) != 0 && errno == EEXIST)
+		if (ok && become(made, path) != 0 && errno == EEXIST)
 			note("again");
 		unlink(made);
 	}
