@@ -92,10 +92,12 @@ impl Balancer {
         let acted = migrations > 0 && self.moves_threads();
         // CPU time is progress only where all CPUs are equally fast.
         let equal_cpus = self.snapshot.cpus.windows(2).all(|c| c[0].capacity == c[1].capacity);
-        // A balancing point is a wake-up of a delegate, where there are such: one for each CPU.
-        let points = others.map_or(ledger.points, |o| o.points);
+        // A balancing point is a wake-up of a delegate, where there are such: one for each CPU. Those that never woke have
+        // left all to the policy.
+        let woke = others.filter(|o| o.points > 0);
+        let points = woke.map_or(ledger.points, |o| o.points);
         let usable = self.surroundings.usable();
-        let at_once = if others.is_some() { usable.len().max(1) as f64 } else { 1.0 };
+        let at_once = if woke.is_some() { usable.len().max(1) as f64 } else { 1.0 };
         let effort = self.effort();
         let cpu_time = ledger.cpu_time + of_others.cpu_time;
         let guard = &self.pauses.guard;
@@ -116,7 +118,7 @@ impl Balancer {
                 .then(|| (least / slot).max(1.0)),
             verdict: self.lead.verdict().unwrap_or_else(|| guard.verdict()),
             stood_down: guard.stood_down() || self.lead.rests(),
-            idle_s: others.is_none().then(|| ledger.idle.as_secs_f64()),
+            idle_s: woke.is_none().then(|| ledger.idle.as_secs_f64()),
             wait_share: part(|t| t.waited_s),
             blocked_share: part(|t| t.blocked_s),
         };
