@@ -158,9 +158,19 @@ impl RunReport {
         if self.policy.is_reference {
             return String::from("The threads were spread evenly once, and not moved again.");
         }
-        if let Some(why) = self.no_barriers(n, m) {
-            return format!("The threads were only spread evenly: {why}.");
+        let verdict = self.verdict_of_moves();
+        let paid = self.measured.is_some_and(|m| m.ci95.is_some_and(|[low, _]| low > 1.0));
+        match self
+            .sleepless(n, m)
+            .filter(|_| !paid && self.policy.in_phases && !self.meet_in_sight())
+        {
+            Some(spin) => format!("{verdict} But {spin}."),
+            None => verdict,
         }
+    }
+
+    /// What moving threads has come to.
+    fn verdict_of_moves(&self) -> String {
         if self.has_few_points() && self.measured.is_none() {
             let moves = counted(self.migrations(), "migration");
             return format!("{} whether {moves} helped.", self.too_few());
@@ -265,12 +275,17 @@ impl RunReport {
 
     /// Why a policy that moves threads where barriers open had nothing to do, where that is so.
     fn no_barriers(&self, n: usize, m: usize) -> Option<String> {
-        let seen = self.probe.as_ref().is_some_and(|p| p.phases() > 0);
-        let why = "no barrier of OpenMP or POSIX threads was seen at which threads met";
-        (self.policy.in_phases && !seen).then(|| match self.sleepless(n, m) {
+        let why = "no barrier of OpenMP, POSIX threads or MPI was seen at which threads met";
+        let blind = self.policy.in_phases && !self.meet_in_sight();
+        blind.then(|| match self.sleepless(n, m) {
             Some(spin) => format!("{why}. And {spin}"),
             None => format!("{why}; {}", self.next()),
         })
+    }
+
+    /// Whether the probe has seen threads meet.
+    fn meet_in_sight(&self) -> bool {
+        self.probe.as_ref().is_some_and(|p| p.phases() > 0)
     }
 
     /// Where all CPUs have as many threads, moves gain nothing while nothing interferes.
