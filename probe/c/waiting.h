@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 #define EVENLY_MAGIC UINT64_C(0x74696177796c6e65) /* "enlywait", little-endian */
-#define EVENLY_VERSION 4
+#define EVENLY_VERSION 5
 #define EVENLY_HEADER 4096
 #define EVENLY_LINES 65535
 /* Behind the lines, for each a note on its phases. */
@@ -36,6 +36,8 @@
 #define EVENLY_SIZE (EVENLY_NOTES + EVENLY_LINES * UINT64_C(64))
 /* CPUs of which masks are known. */
 #define EVENLY_CPUS 1024
+/* Jobs of MPI that can be kept apart. */
+#define EVENLY_JOBS 16
 #define EVENLY_VARIABLE "EVENLY_PROBE"
 /* What the file's name in /proc begins with, so that nothing else is opened by mistake. */
 #define EVENLY_NAME "/memfd:evenly-waiting"
@@ -61,6 +63,8 @@ struct evenly_header {
 	/* Written by evenly, at any time. */
 	_Atomic uint32_t pins;       /* 1: threads are kept on single CPUs */
 	_Atomic uint64_t base[EVENLY_CPUS / 64]; /* the mask with which the program was started */
+	/* Written by programs. */
+	_Atomic uint64_t jobs[EVENLY_JOBS]; /* of each the number of its team's line, plus 2^32 times its name; 0: none */
 };
 
 enum evenly_kind { EVENLY_FREE = 0, EVENLY_THREAD = 1, EVENLY_TEAM = 2, EVENLY_RANK = 3 };

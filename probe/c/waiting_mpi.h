@@ -4,6 +4,8 @@
 #ifndef EVENLY_WAITING_MPI_H
 #define EVENLY_WAITING_MPI_H
 
+#include "waiting_ranks.h"
+
 /* ---------------------------------------------------------------- MPI */
 
 enum {
@@ -138,6 +140,15 @@ static inline uint32_t waits_for_all(uint32_t call, uint64_t key)
 	return size < 0 && GET(known_comms[place].key) == key ? all : call;
 }
 
+/* The same, and this rank has come to that call. */
+static inline uint32_t all_come(uint32_t object, const void *caller)
+{
+	if (object >> EVENLY_CALL_BITS == packed(0, EVENLY_PEER_ANYONE, EVENLY_ALL) >> EVENLY_CALL_BITS && ranks.team
+		&& mpi.pid == pid)
+		comes_to_all(caller);
+	return object;
+}
+
 static inline uint64_t key_in_c(long comm)
 {
 	return (uint64_t)comm & GET(mpi.mask);
@@ -150,8 +161,8 @@ static inline uint64_t key_in_fortran(long comm)
 
 #define IN_C_FOR(name, peer, comm) waits_for(CALL_##name, (int)peer, key_in_c(comm))
 #define IN_FORTRAN_FOR(name, peer, comm) waits_for(CALL_##name, *(const int *)peer, key_in_fortran(comm))
-#define IN_C_FOR_ALL(name, comm) waits_for_all(CALL_##name, key_in_c(comm))
-#define IN_FORTRAN_FOR_ALL(name, comm) waits_for_all(CALL_##name, key_in_fortran(comm))
+#define IN_C_FOR_ALL(name, comm) all_come(waits_for_all(CALL_##name, key_in_c(comm)), CALLER)
+#define IN_FORTRAN_FOR_ALL(name, comm) all_come(waits_for_all(CALL_##name, key_in_fortran(comm)), CALLER)
 
 static void drop_key(uint64_t key, uint32_t slot)
 {
@@ -379,6 +390,7 @@ static COLD void became_rank(const void *caller)
 			SET(line->region, (uint32_t)mpi.ranks);
 			end_write(line);
 		}
+		joins_ranks((uint32_t)mpi.ranks);
 	}
 	errno = before;
 }
@@ -453,8 +465,8 @@ static inline void leave_mpi(line_t **entered)
 	IN_C(name, n, kind, IN_C_FOR(name, a##peer, a##comm), NOTHING, NOTHING)       \
 	WITH_ERROR(name, fortran, n, kind, IN_FORTRAN_FOR(name, a##peer, a##comm), NOTHING, NOTHING)
 #define CALL_ALL(name, fortran, n, kind, comm)                                        \
-	IN_C(name, n, kind, IN_C_FOR_ALL(name, a##comm), NOTHING, NOTHING)            \
-	WITH_ERROR(name, fortran, n, kind, IN_FORTRAN_FOR_ALL(name, a##comm), NOTHING, NOTHING)
+	IN_C(name, n, kind, IN_C_FOR_ALL(name, a##comm), NOTHING, goes_on_from_all()) \
+	WITH_ERROR(name, fortran, n, kind, IN_FORTRAN_FOR_ALL(name, a##comm), NOTHING, goes_on_from_all())
 /* The error is behind what C has. */
 #define CALL_NEW(name, fortran, n, kind, made)                                        \
 	IN_C(name, n, kind, CALL_##name, NOTHING, made_in_c(entered, result, a##made)) \
@@ -477,7 +489,7 @@ static inline void leave_mpi(line_t **entered)
 #define CALL_LARGE_PEER(name, n, kind, peer, comm)                                    \
 	IN_C(name, n, kind, IN_C_FOR(name, a##peer, a##comm), NOTHING, NOTHING)
 #define CALL_LARGE_ALL(name, n, kind, comm)                                           \
-	IN_C(name, n, kind, IN_C_FOR_ALL(name, a##comm), NOTHING, NOTHING)
+	IN_C(name, n, kind, IN_C_FOR_ALL(name, a##comm), NOTHING, goes_on_from_all())
 #else
 #define CALL_LARGE(name, n, kind)
 #define CALL_LARGE_PEER(name, n, kind, peer, comm)

@@ -24,7 +24,7 @@ pub const VARIABLE: &str = "EVENLY_PROBE";
 /// What a file begins with that is such a mapping.
 const MAGIC: u64 = u64::from_le_bytes(*b"enlywait");
 /// The version of the layout.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 /// Bytes of the header.
 const HEADER: usize = 4096;
 /// Bytes of a line.
@@ -62,6 +62,8 @@ mod header {
     pub(super) const BASE: usize = 120;
     /// Words of a mask.
     pub(super) const BASE_WORDS: usize = 16;
+    #[cfg(test)]
+    pub(super) const JOBS: usize = BASE + 8 * BASE_WORDS;
 }
 
 /// Where those of a line are.

@@ -195,13 +195,20 @@ mod tail_calls {
     }
 }
 
-each_mpi! { a_region_that_ends_in_a_call_of_mpi }
+each_mpi! { a_region_that_ends_in_a_call_of_mpi, ranks_announce_openings_with_what_they_compute }
 
 fn a_region_that_ends_in_a_call_of_mpi(mpi: &str) {
     let program = built("tails", &format!("mpicc.{mpi}"), &["-fopenmp", "-O2", "-DMPI"]);
     let launcher = format!("mpirun.{mpi}");
     let command = [launcher.as_ref(), "-n".as_ref(), "2".as_ref(), program.as_os_str()];
     tail_calls::same(&command, common::calls_of(mpi));
+}
+
+fn ranks_announce_openings_with_what_they_compute(mpi: &str) {
+    let program = built("phases", &format!("mpicc.{mpi}"), &["-DRANKS"]);
+    let mut command = Command::new(format!("mpirun.{mpi}"));
+    common::as_root(&mut command).args(["-n", "2"]).arg(program);
+    announces(&mut command, common::calls_of(mpi), false);
 }
 
 #[test]
@@ -226,25 +233,39 @@ fn posix_barriers_announce_openings_with_what_threads_compute() {
     openings_are_announced("gcc", &[], false);
 }
 
-/// Would catch: threads that are not found, or of which nothing is reported; an opening that wakes nobody.
 fn openings_are_announced(compiler: &str, options: &[&str], replaced: bool) {
+    announces(&mut Command::new(built("phases", compiler, options)), Calls::None, replaced);
+}
+
+/// The threads of a process and of all that it has started.
+fn threads_below(pid: u32) -> Vec<i32> {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let mut all = Vec::new();
+    for task in tasks.filter_map(Result::ok) {
+        all.extend(task.file_name().to_str().and_then(|tid| tid.parse::<i32>().ok()));
+        let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        all.extend(children.split_whitespace().flat_map(|c| threads_below(c.parse().unwrap())));
+    }
+    all
+}
+
+/// Would catch: threads that are not found, or of which nothing is reported; an opening that wakes nobody.
+fn announces(command: &mut Command, calls: Calls, replaced: bool) {
     use evenly_model::{CpuId, Nanos, ThreadId, Tid};
     use evenly_phases::{Measured, Opening};
     use evenly_testing::wait_for;
-    let program = built("phases", compiler, options);
-    let library = keep(Calls::None, Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();
+    use rustix::process::{Pid, Signal, kill_process};
+    let library = keep(calls, Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();
     let mapping = Mapping::new().unwrap();
     mapping.set_cooperative(replaced).unwrap();
     let barriers = mapping.openings().unwrap();
     let (name, value) = mapping.variable();
-    let mut command = Command::new(program);
     command.env(name, value).env("LD_PRELOAD", preload(&library, None).unwrap());
     let mut child = command.spawn().unwrap();
     let threads = || -> Vec<ThreadId> {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
-        let ids = tasks.map(|t| t.unwrap().file_name().to_str().unwrap().parse().unwrap());
         // Started before they have a line.
-        ids.map(|tid| ThreadId { tid: Tid(tid), start: 0 }).collect()
+        let id = |tid| ThreadId { tid: Tid(tid), start: 0 };
+        threads_below(child.id()).into_iter().map(id).collect()
     };
     wait_for("the team", || barriers.follow(&threads()));
     barriers.measure(Measured::Phases);
@@ -264,6 +285,7 @@ fn openings_are_announced(compiler: &str, options: &[&str], replaced: bool) {
         (short > Nanos::ZERO && long > short.scale(1.5) && long < short.scale(2.5)).then_some(())
     });
     assert!(barriers.reported(ThreadId { tid: Tid(1), start: 0 }).is_none());
-    child.kill().unwrap();
+    // A launcher ends its ranks.
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     child.wait().unwrap();
 }

@@ -1,5 +1,5 @@
 // Two threads meet at a barrier until they are killed; one computes for 2 ms of CPU time, the other for 4. Compiled without
-// OpenMP they meet at two barriers of POSIX threads in turn.
+// OpenMP they meet at two barriers of POSIX threads in turn; with RANKS they are ranks of MPI.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <time.h>
@@ -18,7 +18,21 @@ static void computes(int number)
 		;
 }
 
-#ifdef _OPENMP
+#ifdef RANKS
+#include <mpi.h>
+
+int main(void)
+{
+	int rank;
+	MPI_Init(NULL, NULL);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	for (;;) {
+		int sum = 0;
+		computes(rank);
+		MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+	}
+}
+#elif defined(_OPENMP)
 #include <omp.h>
 
 int main(void)
