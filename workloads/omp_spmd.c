@@ -6,16 +6,27 @@
 #include "common.h"
 #include "omp_support.h"
 #include "spmd_options.h"
+#include "trace.h"
 
 struct slot {
     alignas(64) uint64_t digest;
 };
+
+static void run(struct work *work, struct trace *trace, uint64_t phase, uint64_t iterations) {
+    if (trace)
+        trace_run(trace, work, phase, iterations);
+    else
+        work_run(work, iterations);
+}
 
 int main(int argc, char **argv) {
     struct spmd_options options =
         spmd_parse(argc, argv, FORM_OPENMP, (uint32_t)omp_get_max_threads());
     struct timing timing = omp_start_team(options.threads);
     struct spmd_result result = spmd_result_new(options.threads);
+    struct trace *traces =
+        options.trace ? calloc(options.threads, sizeof *traces) : NULL;
+    if (options.trace && !traces) die_machine("no memory for the trace");
     struct slot *slots[2];
     for (int i = 0; i < 2; i++) {
         slots[i] = aligned_alloc(alignof(struct slot), options.threads * sizeof *slots[i]);
@@ -30,6 +41,7 @@ int main(int argc, char **argv) {
                   spmd_thread_seed(&options, (uint32_t)self));
         timing.arrived_s[self] = now_s();
 #pragma omp barrier
+        struct trace trace = {0};
         double cpu_before = thread_cpu_s(), finished = 0;
         for (uint64_t phase = 0; phase < options.phases; phase++) {
             // One iteration a thread: the static schedule gives i to thread i.
@@ -37,12 +49,13 @@ int main(int argc, char **argv) {
             for (uint32_t i = 0; i < options.threads; i++) {
                 uint32_t right = (i + 1) % options.threads;
                 if (phase > 0) work_mix(&work, slots[(phase - 1) % 2][right].digest);
-                work_run(&work, spmd_thread_iters(&options, i));
+                run(&work, traces ? &trace : NULL, phase, spmd_thread_iters(&options, i));
                 slots[phase % 2][i].digest = work_digest(&work);
             }
             finished = now_s();
 #pragma omp barrier
         }
+        if (traces) traces[self] = trace;
         result.arrived_s[self] = timing.arrived_s[self];
         result.finished_s[self] = finished;
         result.cpu_s[self] = thread_cpu_s() - cpu_before;
@@ -50,6 +63,7 @@ int main(int argc, char **argv) {
         result.digest[self] = work_digest(&work);
         work_free(&work);
     }
+    if (traces) trace_write(options.trace, traces, options.threads);
     spmd_print(&options, &result, "omp_spmd", omp_runtime, "omp");
     return EXIT_SUCCESS;
 }

@@ -52,6 +52,9 @@ static void help(enum spmd_form form) {
                "                        the inherited mask\n"
                "  --name-prefix S       name the computing threads S0, S1, ...\n"
                "  --end-on FILE         fewer phases: one more once FILE exists\n");
+    else
+        printf("  --trace FILE          write where and when each thread computed, in pieces of\n"
+               "                        about 50 us, to FILE as JSON lines\n");
     printf("  --help                this text\n\nExample: %s --threads 3 --phases 20 --work-ms 100\n",
            program_invocation_short_name);
     exit(EXIT_SUCCESS);
@@ -67,7 +70,7 @@ struct spmd_options spmd_parse(int argc, char **argv, enum spmd_form form, uint3
         .seed = 1,
     };
     enum { THREADS, PHASES, WORK_MS, ITERS, CALIBRATE, KIND, WORKING_SET, IMBALANCE, LINEAR, SEED,
-           OUTPUT, HELP, BARRIER, SPIN_US, MAIN_WORKS, PIN, NAME_PREFIX, END_ON };
+           OUTPUT, HELP, BARRIER, SPIN_US, MAIN_WORKS, PIN, NAME_PREFIX, END_ON, TRACE };
     static const struct option pthread_options[] = {
         {"barrier", required_argument, NULL, BARRIER},
         {"spin-us", required_argument, NULL, SPIN_US},
@@ -76,7 +79,8 @@ struct spmd_options spmd_parse(int argc, char **argv, enum spmd_form form, uint3
         {"name-prefix", required_argument, NULL, NAME_PREFIX},
         {"end-on", required_argument, NULL, END_ON},
     };
-    // Zero-filled room at the end for the pthread options and the terminator.
+    static const struct option openmp_options[] = {{"trace", required_argument, NULL, TRACE}};
+    // Zero-filled room at the end for the options of the form and the terminator.
     struct option long_options[19] = {
         {"threads", required_argument, NULL, THREADS},
         {"phases", required_argument, NULL, PHASES},
@@ -91,7 +95,10 @@ struct spmd_options spmd_parse(int argc, char **argv, enum spmd_form form, uint3
         {"output", required_argument, NULL, OUTPUT},
         {"help", no_argument, NULL, HELP},
     };
-    if (form == FORM_PTHREAD) memcpy(&long_options[12], pthread_options, sizeof pthread_options);
+    if (form == FORM_PTHREAD)
+        memcpy(&long_options[12], pthread_options, sizeof pthread_options);
+    else
+        memcpy(&long_options[12], openmp_options, sizeof openmp_options);
 
     int calibrate_only = 0, work_given = 0, linear_given = 0;
     double linear = 0;
@@ -133,6 +140,7 @@ struct spmd_options spmd_parse(int argc, char **argv, enum spmd_form form, uint3
             o.name_prefix = optarg;
             break;
         case END_ON: o.end_on = optarg; break;
+        case TRACE: o.trace = optarg; break;
         default: exit(EXIT_BAD_INPUT); // getopt_long has said why
         }
     }

@@ -24,6 +24,7 @@ struct spmd_options {
     int pin_static;
     const char *name_prefix;
     const char *end_on; // a file; NULL: all phases
+    const char *trace;  // a file; NULL: none
     const char *output;
 };
 

@@ -1,37 +1,65 @@
-//! The demo: three threads on two CPUs, under static pinning, the kernel and evenly, and pictures
-//! of who ran where.
+//! The demo: a program whose threads do not divide evenly among the CPUs, and one beside which somebody
+//! computes, each under the kernel and under evenly, and pictures of who ran where.
 
-use crate::figures::{Report, VOID};
+mod picture;
+
+use crate::figures::{Figures, Report, VOID};
 use crate::host::Machine;
 use crate::measure::{HostExecutor, Note, Noting, Site};
-use crate::show::{interrupts, print, tell, tell_above};
-use crate::suite::{Benchmark, HYBRID, Program, Way};
+use crate::show::{interrupts, print, table, tell, tell_above};
+use crate::suite::{Benchmark, DEFAULT, Habit, Neighbour, Program, Way};
 use crate::tools::Tools;
 use anyhow::Context;
 use evenly_compare::{Arm, Executor, RunError, RunOutcome};
 use evenly_linux::usage::{Load, Usage};
 use evenly_model::CpuSet;
-use evenly_trace::{Recording, svg};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// With 1.5 s of work per thread, four rounds and the recorded runs take about a minute.
-const PHASE_MS: u32 = 1_500;
+/// A row of the demo.
+struct Row {
+    /// What is shown, as a sentence.
+    what: &'static str,
+    benchmark: Benchmark,
+    /// File of the picture.
+    picture: &'static str,
+    /// Phases that it shows.
+    phases: usize,
+}
 
-/// The comparison of the demo.
-fn benchmark(runs: usize) -> Benchmark {
-    Benchmark {
-        name: "demo".to_owned(),
-        threads: 3,
+/// Both rows; with four rounds and the pictures they take about a minute.
+fn rows(runs: usize) -> [Row; 2] {
+    let row = |name: &str, threads, phases, phase_ms, neighbours, ways| Benchmark {
+        name: name.to_owned(),
+        threads,
         cpus: 2,
-        program: ONE_PHASE.program,
-        neighbours: Vec::new(),
-        ways: &[Way::Alone, Way::Full, Way::Static, Way::Kernel, HYBRID],
+        program: Program::OmpSpmd { runtime: "gomp", phases, phase_ms },
+        neighbours,
+        ways,
         runs,
         lab: None,
-    }
+    };
+    let computes = Neighbour { cpu: Some(1), nice: 0, habit: Habit::Always };
+    [
+        Row {
+            what: "3 threads on 2 CPUs, OpenMP, 1 ms of work between two barriers",
+            benchmark: row("phases", 3, 1_200, 1.0, Vec::new(), THREE),
+            picture: "who-ran-where.svg",
+            phases: 12,
+        },
+        Row {
+            what: "2 threads on 2 CPUs, on one of which another program computes, 0.5 ms of work between two \
+                barriers",
+            benchmark: row("neighbour", 2, 1_600, 0.5, vec![computes], BESIDE),
+            picture: "beside-a-neighbour.svg",
+            phases: 16,
+        },
+    ]
 }
+
+const THREE: &[Way] = &[Way::Alone, Way::Full, Way::Kernel, DEFAULT];
+const BESIDE: &[Way] = &[Way::Alone, Way::Kernel, DEFAULT];
 
 /// How it is run.
 #[derive(Debug, Clone, Copy)]
@@ -60,42 +88,90 @@ pub(crate) fn demo(
     let Options { runs, seed, .. } = options;
     std::fs::create_dir_all(out)
         .with_context(|| format!("cannot make the directory {}", out.display()))?;
-    let benchmark = benchmark(runs);
     wait_for_quiet(cpus, options, &mut || look(cpus), &mut tell)?;
     tell(&format!(
-        "evenly-bench: {}: the program with one thread, with two, and with three under static \
-         pinning, the kernel alone, and evenly; {runs} runs of each in random order, about a minute",
-        benchmark.what()
+        "evenly-bench: two programs under Linux alone and under evenly, and what their work takes alone; \
+         {runs} runs of each in random order, about a minute"
     ));
     let site = Site::host(tools, seed)?;
     let mut executor = HostExecutor::new(cpus.clone(), interrupts()?);
     let mut report = Report::new(Machine::this(cpus), true, seed);
-    let planned = runs * benchmark.ways.len();
-    let mut say = tell_above;
-    let mut watched = Watched::new(&mut executor, planned, options.despite_load, &mut say);
-    report.run(&benchmark, &site, &mut watched)?;
-    if !report.interrupted && !report.benchmarks.is_empty() {
-        let one_phase = picture(&ONE_PHASE, benchmark.threads, &site, &mut executor, out)?;
-        let spinning = picture(&SPINNING, benchmark.threads, &site, &mut executor, out)?;
-        print(&legend(&one_phase, &spinning))?;
+    for row in rows(runs) {
+        let made = report.benchmarks.len();
+        let planned = runs * row.benchmark.ways.len();
+        let mut say = tell_above;
+        let mut watched = Watched::new(&mut executor, planned, options.despite_load, &mut say);
+        let text = |figures: &Figures| text(row.what, figures);
+        report.run_shown(&row.benchmark, &site, &mut watched, text)?;
+        if report.interrupted || report.benchmarks.len() == made {
+            break;
+        }
+        let file = draw(&row, &site, cpus, &mut executor, out)?;
+        print(&format!("  who ran where: {}\n", file.display()))?;
     }
     report.finish(Some(&out.join("demo.json")))?;
-    match report.benchmarks.first().and_then(|b| b.void.as_ref()).filter(|_| !options.despite_load)
-    {
+    let void = |figures: &Figures| figures.void.clone();
+    match report.benchmarks.iter().find_map(void).filter(|_| !options.despite_load) {
         Some(why) => anyhow::bail!("the demo shows nothing: {why}"),
         None => Ok(()),
     }
 }
 
-/// What is to be known to read the table, and where the pictures are.
-fn legend(one_phase: &Path, spinning: &Path) -> String {
-    format!(
-        "\n  e: what one thread takes alone. limit: no program of three such threads can be faster on \
-         two CPUs.\n  static: two threads share a CPU to the end, so the third is done early and its \
-         CPU idle.\n  who ran where: {}\n  with spinning barriers, kernel and evenly: {}\n",
-        one_phase.display(),
-        spinning.display()
-    )
+/// What came out of a row.
+fn text(what: &str, figures: &Figures) -> String {
+    let head = ["", "seconds", "% of the limit", "times as fast"].map(str::to_owned).to_vec();
+    let mut rows = vec![head];
+    for arm in figures.arms.iter().filter(|arm| !arm.reference) {
+        let is_kernel = arm.arm == Way::Kernel.name();
+        let name = if is_kernel { "Linux alone" } else { arm.arm.as_str() };
+        let cell = |m: Option<crate::figures::Measured>, decimals| {
+            m.map_or_else(|| "-".to_owned(), |m| m.text(decimals))
+        };
+        let speedup = arm.speedup_vs_kernel.filter(|_| !is_kernel);
+        rows.push(vec![
+            name.to_owned(),
+            cell(arm.makespan_s, 2),
+            cell(arm.limit_percent, 0),
+            cell(speedup, 2),
+        ]);
+    }
+    let mut text = format!("\n{what}\n{}", table(&rows));
+    text.push_str("  limit: no program can be faster, as the CPUs are never idle then\n");
+    if let Some(why) = &figures.void {
+        text.push_str(&format!("  VOID: {why}\n"));
+    }
+    text
+}
+
+/// Runs the program of a row once under the kernel and once under evenly, with a trace, and draws them.
+fn draw(
+    row: &Row,
+    site: &Site,
+    cpus: &CpuSet,
+    executor: &mut HostExecutor,
+    out: &Path,
+) -> anyhow::Result<PathBuf> {
+    let trace = site.scratch.join("trace.jsonl");
+    let mut panels = Vec::new();
+    for (label, way) in [("Linux alone", Way::Kernel), ("evenly", DEFAULT)] {
+        let mut arm = site.arm(&row.benchmark, way);
+        arm.argv.extend([OsString::from("--trace"), trace.clone().into()]);
+        let outcome = executor.run(&arm, 0)?;
+        anyhow::ensure!(
+            outcome.status.success(),
+            "the run for the picture ({label}) {}; the end of its standard error: {}",
+            outcome.status,
+            outcome.stderr_tail
+        );
+        let text = std::fs::read_to_string(&trace)
+            .with_context(|| format!("cannot read {}", trace.display()))?;
+        let shown = picture::typical(&picture::pieces(&text)?, row.phases);
+        panels.push((label, picture::recording(&shown, cpus)));
+    }
+    let path = out.join(row.picture);
+    std::fs::write(&path, picture::draw(row.what, &panels))
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
 }
 
 /// For how long is looked whether others use the CPUs.
@@ -227,219 +303,26 @@ impl<E: Noting> Noting for Watched<'_, E> {
     }
 }
 
-/// A picture of who ran where: one recorded run for each panel.
-struct Picture {
-    file: &'static str,
-    title: &'static str,
-    program: Program,
-    /// The label of each panel, and the policy that it shows.
-    panels: &'static [(&'static str, &'static str)],
-}
-
-/// The program of the table.
-const ONE_PHASE: Picture = Picture {
-    file: "who-ran-where",
-    title: "Three threads on two CPUs: who ran where",
-    program: Program::Spmd { phases: 1, phase_ms: PHASE_MS, barrier: "block" },
-    panels: &[
-        ("static pinning", "static"),
-        ("the kernel alone", "observe"),
-        ("evenly", HYBRID.name()),
-    ],
-};
-
-/// What the README shows: the kernel does not move threads that spin, so two share a CPU throughout.
-const SPINNING: Picture = Picture {
-    file: "demo",
-    title: "Three threads on two CPUs, a spinning barrier every 100 ms of work",
-    program: Program::Spmd { phases: 15, phase_ms: 100, barrier: "spin" },
-    panels: &[("Linux alone", "observe"), ("with evenly", HYBRID.name())],
-};
-
-/// Records a run for each panel and draws them below each other.
-fn picture(
-    picture: &Picture,
-    threads: usize,
-    site: &Site,
-    executor: &mut HostExecutor,
-    out: &Path,
-) -> anyhow::Result<PathBuf> {
-    let mut recordings = Vec::new();
-    for &(label, policy) in picture.panels {
-        tell(&format!("demo: recording a run: {label}"));
-        let file = out.join(format!("{}-{policy}.evenly", picture.file));
-        let mut argv: Vec<OsString> = vec![site.tools.evenly.clone().into(), "run".into()];
-        argv.extend(["-q", "--policy", policy, "--record"].map(OsString::from));
-        argv.extend([file.clone().into(), "--".into()]);
-        argv.extend(picture.program.argv(&site.tools, threads, site.iterations_per_ms));
-        let outcome = executor.run(&Arm::new(label, argv), 0)?;
-        anyhow::ensure!(
-            outcome.status.success(),
-            "the recorded run ({label}) {}; the end of its standard error: {}",
-            outcome.status,
-            outcome.stderr_tail
-        );
-        recordings.push((label, Recording::read(&file)?));
-    }
-    let path = out.join(format!("{}.svg", picture.file));
-    std::fs::write(&path, draw(picture.title, &recordings))
-        .with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(path)
-}
-
-/// The recordings below each other, as a picture.
-fn draw(title: &str, recordings: &[(&str, Recording)]) -> String {
-    let all: Vec<(&str, &Recording)> = recordings.iter().map(|(l, r)| (*l, r)).collect();
-    let options =
-        svg::TimelineOptions { title: title.to_owned(), ..svg::TimelineOptions::default() };
-    svg::timeline(&all, &options)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::figures::tests::scripted;
-    use evenly_engine::{CpuRecord, Event, Observer, PointRecord, ThreadMeta, ThreadRecord};
-    use evenly_model::{CpuId, DomainId, Nanos, Pid, ThreadId, Tid};
-    use evenly_trace::{Recorder, RecorderOptions};
-    use std::collections::BTreeSet;
-
-    /// What stands in the columns of each line of the table.
-    fn cells(text: &str) -> Vec<Vec<&str>> {
-        let rows = text.lines().map(|line| -> Vec<&str> {
-            line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
-        });
-        rows.filter(|row| row.len() == 8).collect()
-    }
 
     #[test]
-    fn the_table_has_makespans_speedups_and_the_limit() {
-        let text = scripted(&benchmark(3), None).text();
-        let head: Vec<&str> = text.lines().filter(|l| !l.is_empty()).take(2).collect();
-        assert!(head[0].starts_with("demo: 3 threads on 2 CPUs, "), "{text}");
-        assert_eq!(
-            head[1],
-            "  one thread alone e 2.000 [2.000, 2.000] s; limit e*n/m 3.000 [3.000, 3.000] s; all CPUs \
-             busy: 1.100 [1.100, 1.100] times e"
-        );
-        let whole = |value: &str| format!("{value} [{value}, {value}]");
-        let row = |arm: &str, values: [&str; 4]| -> Vec<String> {
-            let cell = |value: &str| if value == "-" { value.to_owned() } else { whole(value) };
-            let [makespan, fixed, kernel, limit] = values.map(cell);
-            let dash = || "-".to_owned();
-            vec![arm.to_owned(), "3".to_owned(), makespan, dash(), fixed, kernel, limit, dash()]
+    fn a_row_has_what_linux_and_evenly_took_beside_the_limit() {
+        let [row, _] = rows(3);
+        let text = text(row.what, &scripted(&row.benchmark, None));
+        let lines: Vec<&str> = text.lines().filter(|l| !l.is_empty()).collect();
+        assert_eq!(lines[0], row.what);
+        let cells = |line: &str| -> Vec<String> {
+            line.split("  ").map(str::trim).filter(|c| !c.is_empty()).map(str::to_owned).collect()
         };
-        let names = "arm|runs|makespan s|simulated s|vs static|vs kernel|% of limit|others %";
-        let expected = [
-            names.split('|').map(str::to_owned).collect(),
-            row("alone", ["2.000", "-", "-", "-"]),
-            row("full", ["2.200", "-", "-", "-"]),
-            row("static", ["4.000", "1.000", "0.875", "75.0"]),
-            row("kernel", ["3.500", "1.143", "1.000", "85.7"]),
-            row("hybrid", ["3.100", "1.290", "1.129", "96.8"]),
-        ];
-        assert_eq!(cells(&text), expected, "{text}");
-        let legend = legend(Path::new("/out/who-ran-where.svg"), Path::new("/out/demo.svg"));
-        assert!(legend.contains("  who ran where: /out/who-ran-where.svg\n"), "{legend}");
-        assert!(legend.ends_with("kernel and evenly: /out/demo.svg\n"), "{legend}");
-    }
-
-    /// A recording of so many periods of 100 ms: thread `t` is on CPU `cpu(t, period)`, or has ended
-    /// where that is none.
-    fn recording(periods: u64, cpu: impl Fn(usize, u64) -> Option<u32>) -> Recording {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let recorder = Recorder::create(file.path(), RecorderOptions::default()).unwrap();
-        let mut observer = recorder.handle();
-        let (domain, length) = (DomainId(0), Nanos::from_millis(100));
-        let id = |t: usize| ThreadId { tid: Tid(101 + t as i32), start: 1 };
-        let cpus = "0-1".parse().unwrap();
-        observer.event(&Event::Domain { at: Nanos::ZERO, domain, cpus });
-        for t in 0..3 {
-            let thread = ThreadMeta { id: id(t), pid: Pid(101), name: format!("worker {t}") };
-            observer.event(&Event::Joined { at: Nanos::ZERO, domain, thread });
-        }
-        for period in 0..periods {
-            let on: Vec<(usize, u32)> = (0..3).filter_map(|t| Some((t, cpu(t, period)?))).collect();
-            let with = |c: u32| on.iter().filter(|(_, at)| *at == c).count() as u64;
-            let thread = |&(t, c): &(usize, u32)| {
-                let ran = Nanos(length.0 / with(c));
-                ThreadRecord {
-                    id: id(t),
-                    cpu: CpuId(c),
-                    progress: (ran.0 * (period + 1)) as i64,
-                    ran,
-                    waited: length - ran,
-                    blocked: Nanos::ZERO,
-                    spinning: None,
-                    turns: None,
-                    minor_faults: 0,
-                    major_faults: 0,
-                }
-            };
-            observer.event(&Event::Point(PointRecord {
-                domain,
-                point: period,
-                at: Nanos(length.0 * (period + 1)),
-                elapsed: length,
-                paused: false,
-                held: false,
-                spins_progress: false,
-                cost: Nanos::ZERO,
-                threads: on.iter().map(thread).collect(),
-                cpus: [0, 1]
-                    .map(|c| CpuRecord { id: CpuId(c), threads: with(c) as u32, speed: None })
-                    .into(),
-                moves: Vec::new(),
-                weights: Vec::new(),
-            }));
-        }
-        recorder.finish(serde_json::Value::Null).unwrap();
-        Recording::read(file.path()).unwrap()
-    }
-
-    /// Which thread is drawn on which CPU.
-    fn drawn(panel: &str) -> BTreeSet<(i32, u32)> {
-        let number = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
-        let spans = panel.split("title>").filter(|span| span.contains("% of CPU "));
-        spans
-            .map(|span| {
-                let tid = number(span.split_once('(').unwrap().1).parse().unwrap();
-                (tid, number(span.split_once("of CPU ").unwrap().1).parse().unwrap())
-            })
-            .collect()
-    }
-
-    #[test]
-    fn the_picture_has_who_ran_where_and_who_was_done_first() {
-        // Two share a CPU to the end, the third is done at half of the time.
-        let fixed = recording(40, |t, p| if t < 2 { Some(0) } else { (p < 20).then_some(1) });
-        // Each has a CPU to itself in its turn.
-        let turns = |t: usize, p: u64| Some(u32::from(t as u64 != p % 3));
-        let recordings = [
-            ("static pinning", fixed),
-            ("the kernel alone", recording(35, turns)),
-            ("evenly", recording(30, turns)),
-        ];
-        let picture = draw(ONE_PHASE.title, &recordings);
-        assert!(picture.contains("Three threads on two CPUs: who ran where"));
-        let panels: Vec<&str> = picture.split(r#"class="head">"#).skip(1).collect();
-        assert_eq!(panels.len(), 3);
-        let labels = panels.iter().map(|p| p.split_once('<').unwrap().0).collect::<Vec<_>>();
-        assert_eq!(labels, ["static pinning", "the kernel alone", "evenly"]);
-        assert_eq!(drawn(panels[0]), BTreeSet::from([(101, 0), (102, 0), (103, 1)]));
-        let everywhere = (101..=103).flat_map(|tid| [(tid, 0), (tid, 1)]);
-        assert_eq!(drawn(panels[2]), everywhere.collect::<BTreeSet<_>>());
-        // The line at the end of each is further left, the sooner it was done.
-        let end = |panel: &str| -> f64 {
-            let line = panel.split(r#"class="mark" x1=""#).nth(1).unwrap();
-            line.split('"').next().unwrap().parse().unwrap()
-        };
-        let ends: Vec<f64> = panels.iter().map(|p| end(p)).collect();
-        // The axis begins behind the names of the CPUs.
-        let width = |x: f64| x - 64.0;
-        assert!((width(ends[1]) / width(ends[0]) - 35.0 / 40.0).abs() < 1e-3, "{ends:?}");
-        assert!((width(ends[2]) / width(ends[0]) - 30.0 / 40.0).abs() < 1e-3, "{ends:?}");
-        assert!(picture.ends_with("</svg>\n"));
+        assert_eq!(cells(lines[1]), ["seconds", "% of the limit", "times as fast"]);
+        let (kernel, evenly) = (cells(lines[2]), cells(lines[3]));
+        assert_eq!(kernel, ["Linux alone", "3.50 [3.50, 3.50]", "86 [86, 86]", "-"], "{text}");
+        let expected = ["evenly", "3.10 [3.10, 3.10]", "97 [97, 97]", "1.13 [1.13, 1.13]"];
+        assert_eq!(evenly, expected, "{text}");
+        assert_eq!(lines.len(), 5, "{text}");
     }
 
     fn load(others: f64, stolen: f64) -> Load {

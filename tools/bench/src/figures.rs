@@ -464,12 +464,26 @@ impl Report {
         site: &Site,
         executor: &mut E,
     ) -> anyhow::Result<()> {
+        self.run_shown(benchmark, site, executor, Figures::text)
+    }
+
+    /// The same with other words for what came out.
+    ///
+    /// # Errors
+    /// Where they cannot be printed.
+    pub(crate) fn run_shown<E: Noting>(
+        &mut self,
+        benchmark: &Benchmark,
+        site: &Site,
+        executor: &mut E,
+        text: impl Fn(&Figures) -> String,
+    ) -> anyhow::Result<()> {
         if self.interrupted {
             return Ok(());
         }
         match measure(benchmark, site, executor) {
             Ok(figures) => {
-                print(&figures.text())?;
+                print(&text(&figures))?;
                 self.interrupted = figures.incomplete;
                 self.benchmarks.push(figures);
             }

@@ -86,7 +86,7 @@ struct Programs {
 struct DemoArgs {
     #[command(flatten)]
     programs: Programs,
-    /// Where picture, recordings and figures go
+    /// Where pictures and figures go
     #[arg(long, value_name = "DIR", default_value = "target/demo", overrides_with = "out")]
     out: PathBuf,
     /// Two CPUs to use, for example 0-1 [default: the first two that are allowed]
@@ -227,7 +227,7 @@ fn programs(args: &Programs, needed: &[&str]) -> anyhow::Result<Tools> {
 
 fn run_demo(args: &DemoArgs) -> anyhow::Result<()> {
     let cpus = take_two_cpus(args.cpus.as_ref())?;
-    let tools = programs(&args.programs, &tools::SPMD)?;
+    let tools = programs(&args.programs, &tools::DEMO)?;
     let options = demo::Options {
         runs: args.runs as usize,
         seed: args.seed,

@@ -12,7 +12,7 @@ pub(crate) enum Program {
     /// POSIX threads with a barrier after each phase. The work is per thread.
     Spmd { phases: u32, phase_ms: u32, barrier: &'static str },
     /// The same work in OpenMP; with the runtime [`SPINS`], libomp whose threads spin at barriers.
-    OmpSpmd { runtime: &'static str, phases: u32, phase_ms: u32 },
+    OmpSpmd { runtime: &'static str, phases: u32, phase_ms: f64 },
     /// The EP kernel. The work is shared by the threads.
     Ep { runtime: &'static str, class: &'static str },
     /// Jacobi sweeps. The work is shared by the threads.
@@ -35,11 +35,12 @@ impl Program {
         iterations_per_ms: u64,
     ) -> Vec<OsString> {
         let n = threads.to_string();
-        let iters = |ms: u32| (u64::from(ms) * iterations_per_ms).to_string();
+        let iters = |ms: f64| ((ms * iterations_per_ms as f64) as u64).max(1).to_string();
         let (file, arguments): (String, Vec<String>) = match self {
             Self::Spmd { phases, phase_ms, barrier } => {
                 let phases = phases.to_string();
-                let list = ["--phases", &phases, "--iters", &iters(phase_ms), "--barrier", barrier];
+                let list =
+                    ["--phases", &phases, "--iters", &iters(phase_ms.into()), "--barrier", barrier];
                 ("spmd".into(), list.map(str::to_owned).into())
             }
             Self::OmpSpmd { runtime, phases, phase_ms } => {
@@ -144,20 +145,24 @@ impl Way {
 
 /// Juggle as in the paper.
 pub(crate) const JUGGLE: Way = Way::Evenly { name: "juggle", policy: "juggle", options: &[] };
-/// The default policy.
+/// The default of `evenly run`.
+pub(crate) const DEFAULT: Way = Way::Evenly { name: "evenly", policy: "phase", options: &[] };
+/// What the default does where it sees no barriers.
 pub(crate) const HYBRID: Way = Way::Evenly { name: "hybrid", policy: "hybrid", options: &[] };
 /// A balancer for each CPU, as in the OSLB paper.
 const SECRETARY: Way = Way::Evenly { name: "secretary", policy: "secretary", options: &[] };
-/// The default policy, where the probe shows when threads wait.
+/// The same, where the probe shows when threads wait.
 const HYBRID_PROBE: Way =
     Way::Evenly { name: "hybrid+probe", policy: "hybrid", options: &["--probe", "on"] };
-/// The same, always pinned.
+/// With the probe, always pinned.
 const JUGGLE_PROBE: Way =
     Way::Evenly { name: "juggle+probe", policy: "juggle", options: &["--probe", "on"] };
 const WITH_PROBE: &[Way] =
     &[Way::Alone, Way::Full, Way::Static, Way::Kernel, JUGGLE, HYBRID, JUGGLE_PROBE, HYBRID_PROBE];
 const WITH_SECRETARY: &[Way] =
     &[Way::Alone, Way::Full, Way::Static, Way::Kernel, JUGGLE, HYBRID, SECRETARY];
+/// What the default does at barriers of a runtime.
+const WITH_DEFAULT: &[Way] = &[Way::Alone, Way::Full, Way::Kernel, HYBRID, DEFAULT];
 const ALL: &[Way] = &[Way::Alone, Way::Full, Way::Static, Way::Kernel, JUGGLE, HYBRID];
 const BESIDE_NEIGHBOURS: &[Way] = &[Way::Alone, Way::Static, Way::Kernel, JUGGLE, HYBRID];
 /// In a guest evenly, too, runs on CPUs that are some fifty times slower than the host's; under the
@@ -265,13 +270,25 @@ pub(crate) fn host(quick: bool) -> Vec<Benchmark> {
     }
     for (phase_ms, phases) in [(100, pick(8, 20)), (20, pick(40, 100))] {
         for n in [3, 5] {
-            let program = Program::OmpSpmd { runtime: SPINS, phases, phase_ms };
+            let program = Program::OmpSpmd { runtime: SPINS, phases, phase_ms: phase_ms.into() };
             add(format!("probe-{phase_ms}ms-spin-{n}-on-2"), n, program, WITH_PROBE, runs(3, 5));
         }
     }
     for runtime in ["gomp", "omp"] {
+        for (name, n, phase_ms, phases) in [
+            ("3.3ms", 3, 3.3, pick(300, 900)),
+            ("1ms", 3, 1.0, pick(1_000, 3_000)),
+            ("0.33ms", 3, 0.33, pick(3_000, 9_000)),
+            ("0.17ms", 3, 0.17, pick(6_000, 18_000)),
+            ("0.05ms", 2, 0.05, pick(20_000, 60_000)),
+        ] {
+            let program = Program::OmpSpmd { runtime, phases, phase_ms };
+            add(format!("default-{name}-{runtime}-{n}-on-2"), n, program, WITH_DEFAULT, runs(3, 5));
+        }
+    }
+    for runtime in ["gomp", "omp"] {
         let programs = [
-            ("omp-spmd", Program::OmpSpmd { runtime, phases: pick(8, 20), phase_ms: 100 }),
+            ("omp-spmd", Program::OmpSpmd { runtime, phases: pick(8, 20), phase_ms: 100.0 }),
             ("ep", Program::Ep { runtime, class: if quick { "W" } else { "A" } }),
             ("jacobi", Program::Jacobi { runtime, size: 1_000, sweeps: pick(200, 500) }),
         ];
@@ -296,6 +313,12 @@ pub(crate) fn host(quick: bool) -> Vec<Benchmark> {
     };
     let always = Neighbour { cpu: Some(1), nice: 0, habit: Habit::Always };
     all.push(beside("neighbour-2-on-2".into(), 2, pick(1_500, 3_000), vec![always], runs(3, 5)));
+    let short = Program::OmpSpmd { runtime: "gomp", phases: pick(1_500, 6_000), phase_ms: 0.5 };
+    all.push(Benchmark {
+        program: short,
+        ways: &[Way::Alone, Way::Kernel, HYBRID, DEFAULT],
+        ..beside("default-neighbour-0.5ms-gomp-2-on-2".into(), 2, 1, vec![always], runs(3, 5))
+    });
     for seed in [1, 2] {
         // The paper's turns take 5 to 15 s each; in the quick form all is a fifth as long.
         let habit = |seed| Habit::Turns {
@@ -424,7 +447,7 @@ mod tests {
             "/w/spmd --threads 3 --phases 8 --iters 100000 --barrier spin"
         );
         assert_eq!(argv(1)[3..], argv(3)[3..]);
-        let program = Program::OmpSpmd { runtime: SPINS, phases: 8, phase_ms: 100 };
+        let program = Program::OmpSpmd { runtime: SPINS, phases: 8, phase_ms: 100.0 };
         let words = crate::tools::words(&program.argv(&tools, 3, 1_000)).join(" ");
         assert!(words.starts_with("env OMP_WAIT_POLICY=active "), "{words}");
         assert!(words.contains(" /w/omp_spmd-omp --threads 3 --phases 8 "), "{words}");

@@ -18,7 +18,7 @@ pub(crate) struct Tools {
 /// What the benchmarks need; the OpenMP programs are looked for when they are used.
 pub(crate) const NEEDED: [&str; 3] = ["spmd", "noise", "churn"];
 /// What the demo needs.
-pub(crate) const SPMD: [&str; 1] = ["spmd"];
+pub(crate) const DEMO: [&str; 3] = ["spmd", "noise", "omp_spmd-gomp"];
 
 impl Tools {
     /// Finds evenly (beside this program by default) and the workloads that are needed.
@@ -117,10 +117,10 @@ mod tests {
     #[test]
     fn the_error_of_a_missing_program_has_its_remedy() {
         let dir = tempfile::tempdir().unwrap();
-        let e = Tools::find(Some(&dir.path().join("evenly")), dir.path(), &SPMD).unwrap_err();
+        let e = Tools::find(Some(&dir.path().join("evenly")), dir.path(), &DEMO).unwrap_err();
         assert!(e.to_string().contains("cargo build --release -p evenly-cli"), "{e}");
         std::fs::write(dir.path().join("evenly"), "").unwrap();
-        let e = Tools::find(Some(&dir.path().join("evenly")), dir.path(), &SPMD).unwrap_err();
+        let e = Tools::find(Some(&dir.path().join("evenly")), dir.path(), &DEMO).unwrap_err();
         assert!(e.to_string().contains("make -C workloads"), "{e}");
     }
 }

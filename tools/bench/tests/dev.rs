@@ -136,7 +136,7 @@ fn each_command_needs_no_more_than_it_uses() {
         let looked_for: Vec<&str> = packages.split_whitespace().collect();
         assert_eq!(looked_for, [&BUILDING[..], more].concat(), "{args:?}");
         if args == ["demo"] {
-            assert!(room.read("made").trim_end().ends_with(" threads"), "{}", room.read("made"));
+            assert!(room.read("made").trim_end().ends_with(" demo"), "{}", room.read("made"));
         }
     }
 }
