@@ -1,5 +1,5 @@
 //! The demo: a program whose threads do not divide evenly among the CPUs, and one beside which somebody
-//! computes, each under the kernel and under evenly, and pictures of who ran where.
+//! computes, each under the kernel and under evenly, and a picture of who ran where.
 
 mod picture;
 
@@ -19,16 +19,14 @@ use std::time::Duration;
 
 /// A row of the demo.
 struct Row {
-    /// What is shown, as a sentence.
+    /// What is shown, in words.
     what: &'static str,
     benchmark: Benchmark,
-    /// File of the picture.
-    picture: &'static str,
-    /// Phases that it shows.
-    phases: usize,
+    /// Phases that its picture shows, where it has one.
+    drawn: Option<usize>,
 }
 
-/// Both rows; with four rounds and the pictures they take about a minute.
+/// Both rows; with four rounds and the picture they take about a minute.
 fn rows(runs: usize) -> [Row; 2] {
     let row = |name: &str, threads, phases, phase_ms, neighbours, ways| Benchmark {
         name: name.to_owned(),
@@ -45,15 +43,13 @@ fn rows(runs: usize) -> [Row; 2] {
         Row {
             what: "3 threads on 2 CPUs, OpenMP, 1 ms of work between two barriers",
             benchmark: row("phases", 3, 1_200, 1.0, Vec::new(), THREE),
-            picture: "who-ran-where.svg",
-            phases: 12,
+            drawn: Some(10),
         },
         Row {
             what: "2 threads on 2 CPUs, on one of which another program computes, 0.5 ms of work between two \
                 barriers",
             benchmark: row("neighbour", 2, 1_600, 0.5, vec![computes], BESIDE),
-            picture: "beside-a-neighbour.svg",
-            phases: 16,
+            drawn: None,
         },
     ]
 }
@@ -106,8 +102,10 @@ pub(crate) fn demo(
         if report.interrupted || report.benchmarks.len() == made {
             break;
         }
-        let file = draw(&row, &site, cpus, &mut executor, out)?;
-        print(&format!("  who ran where: {}\n", file.display()))?;
+        if let Some(phases) = row.drawn {
+            let file = draw(&row, phases, &site, cpus, &mut executor, out)?;
+            print(&format!("  who ran where: {}\n", file.display()))?;
+        }
     }
     report.finish(Some(&out.join("demo.json")))?;
     let void = |figures: &Figures| figures.void.clone();
@@ -146,6 +144,7 @@ fn text(what: &str, figures: &Figures) -> String {
 /// Runs the program of a row once under the kernel and once under evenly, with a trace, and draws them.
 fn draw(
     row: &Row,
+    phases: usize,
     site: &Site,
     cpus: &CpuSet,
     executor: &mut HostExecutor,
@@ -165,10 +164,10 @@ fn draw(
         );
         let text = std::fs::read_to_string(&trace)
             .with_context(|| format!("cannot read {}", trace.display()))?;
-        let shown = picture::typical(&picture::pieces(&text)?, row.phases);
+        let shown = picture::typical(&picture::pieces(&text)?, phases);
         panels.push((label, picture::recording(&shown, cpus)));
     }
-    let path = out.join(row.picture);
+    let path = out.join("who-ran-where.svg");
     std::fs::write(&path, picture::draw(row.what, &panels))
         .with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
