@@ -92,9 +92,9 @@ impl Balancer {
         let acted = migrations > 0 && self.moves_threads();
         // CPU time is progress only where all CPUs are equally fast.
         let equal_cpus = self.snapshot.cpus.windows(2).all(|c| c[0].capacity == c[1].capacity);
-        // A balancing point is a wake-up of a delegate, where there are such: one for each CPU. Those that never woke have
-        // left all to the policy.
-        let woke = others.filter(|o| o.points > 0);
+        // A balancing point is a wake-up of a delegate, where there are such: one for each CPU. Where threads never met
+        // the policy did all.
+        let woke = others.filter(|o| o.points > 0 || !self.options.policy.in_phases);
         let points = woke.map_or(ledger.points, |o| o.points);
         let usable = self.surroundings.usable();
         let at_once = if woke.is_some() { usable.len().max(1) as f64 } else { 1.0 };
