@@ -292,8 +292,7 @@ fn turn(q: &Question) -> Nanos {
 /// this program lasts long enough for it.
 fn by_phase(q: &Question, p: &Prediction) -> Option<(Advice, String)> {
     let locked = p.locked.as_ref()?;
-    let what =
-        "moves a thread at the right moment of each phase (barriers of OpenMP or POSIX threads)";
+    let what = "moves a thread at the right moment of each phase (barriers of OpenMP, POSIX threads or MPI)";
     let gain = p.static_time.over(locked);
     if gain >= LEAST_GAIN && p.static_time.seconds() >= LEAST_RUN_S {
         let words = format!(

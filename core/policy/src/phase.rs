@@ -6,7 +6,7 @@ use crate::juggle::HYBRID;
 
 pub(crate) const PHASE: PolicyInfo = PolicyInfo {
     name: "phase",
-    about: "where threads meet often at barriers of OpenMP or POSIX threads, move one at the right moment in \
+    about: "where threads meet often at barriers of OpenMP, POSIX threads or MPI, move one at the right moment in \
             between; else as hybrid (loads the probe)",
     in_phases: true,
     ..HYBRID

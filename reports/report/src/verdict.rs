@@ -352,7 +352,7 @@ impl RunReport {
             ),
             Some(_) => doctor(),
             None => String::from(
-                "if they meet at barriers of OpenMP or POSIX threads, try --policy phase",
+                "if they meet at barriers of OpenMP, POSIX threads or MPI, try --policy phase",
             ),
         }
     }
