@@ -61,7 +61,7 @@ static void take_part(line_t *line, uint16_t team, uint32_t region)
 }
 
 /* The barriers of the region that this thread begins, where threads wait cooperatively; so many members at most. */
-static struct evenly_team *barriers_of(line_t *line, uint32_t members)
+static struct evenly_team *barriers_of(uint32_t members)
 {
 	struct evenly_team *team = here.own_teams[here.depth - 1];
 	if (!cooperates || !members)
@@ -71,10 +71,8 @@ static struct evenly_team *barriers_of(line_t *line, uint32_t members)
 			munmap(team, size_of_team(team->room));
 		team = here.own_teams[here.depth - 1] = new_team(members);
 	}
-	if (team) {
+	if (team)
 		renew(team);
-		team->of = line;
-	}
 	return team;
 }
 
@@ -158,7 +156,7 @@ static bool begins(struct region *region, void (*function)(void *), void *data, 
 	region->outer_region = GET(region->master->region);
 	if (!members && cooperates)
 		members = (uint32_t)((long (*)(void))NEXT("omp_get_max_threads"))();
-	region->barriers = barriers_of(region->team, members);
+	region->barriers = barriers_of(members);
 	return true;
 }
 
@@ -395,11 +393,11 @@ struct ompt_tool {
 	union ompt_data tool;
 };
 enum {
-	PARALLEL_BEGIN = 3, PARALLEL_END = 4, TASK_CREATE = 5, TASK_SCHEDULE = 6, IMPLICIT_TASK = 7, SYNC_WAIT = 16, SYNC = 23
+	PARALLEL_BEGIN = 3, PARALLEL_END = 4, TASK_SCHEDULE = 6, IMPLICIT_TASK = 7, SYNC_WAIT = 16, SYNC = 23
 };
 enum { SCOPE_BEGIN = 1, SCOPE_END = 2 };
 enum { TASKWAIT = 5, TASKGROUP = 6, REDUCTION = 7 };
-enum { INITIAL_TASK = 1, EXPLICIT_TASK = 4, TARGET_TASK = 8 };
+enum { INITIAL_TASK = 1 };
 /* What this tool keeps of a task. */
 enum { TASK_WAITS = 1, TASK_IN_PART = 2 };
 
@@ -412,22 +410,13 @@ static void runtime_says(line_t *line, uint8_t state)
 static void on_parallel_begin(union ompt_data *task, const void *frame, union ompt_data *parallel,
 	unsigned wanted, int flags, const void *code)
 {
-	(void)task, (void)frame, (void)flags, (void)code;
-	line_t *team = begin_region();
-	struct evenly_team *barriers = team ? barriers_of(team, wanted) : NULL;
-	/* Its line, or its barriers plus 1: not by the number of the line, which is read from the mapping. */
-	parallel->ptr = barriers ? (char *)barriers + 1 : (void *)team;
-}
-
-static struct evenly_team *barriers_in(const union ompt_data *parallel)
-{
-	return parallel && parallel->value & 1 ? (struct evenly_team *)(parallel->value - 1) : NULL;
+	(void)task, (void)frame, (void)wanted, (void)flags, (void)code;
+	parallel->ptr = begin_region();
 }
 
 static line_t *team_in(const union ompt_data *parallel)
 {
-	struct evenly_team *barriers = barriers_in(parallel);
-	return barriers ? barriers->of : parallel ? parallel->ptr : NULL;
+	return parallel ? parallel->ptr : NULL;
 }
 
 static void on_parallel_end(union ompt_data *parallel, union ompt_data *task, int flags, const void *code)
@@ -445,12 +434,8 @@ static void on_implicit_task(int end, union ompt_data *parallel, union ompt_data
 	unsigned size = sizeof here.parts / sizeof *here.parts;
 	if (end == SCOPE_BEGIN) {
 		line_t *team = team_in(parallel);
-		if (!team)
+		if (!team || here.part >= size)
 			return;
-		if (here.part >= size) {
-			leave_to_runtime(barriers_in(parallel));
-			return;
-		}
 		here.parts[here.part].place = here.place;
 		if (line) {
 			here.parts[here.part].team = GET(line->team);
@@ -460,7 +445,7 @@ static void on_implicit_task(int end, union ompt_data *parallel, union ompt_data
 		here.part++;
 		task->value = TASK_IN_PART;
 		here.by_runtime = false;
-		joins(line, team, barriers_in(parallel), index, of);
+		joins(line, team, NULL, index, of);
 	} else if (task && task->value & TASK_IN_PART && here.part) {
 		here.part--;
 		here.place = here.parts[here.part].place;
@@ -498,7 +483,7 @@ static void on_sync_wait(int kind, int end, union ompt_data *parallel, union omp
 	}
 }
 
-/* A thread comes to a barrier of the runtime's, ahead of which may be one of ours, or leaves it. */
+/* A thread comes to a barrier of the runtime's, or leaves it. */
 static void on_sync(int kind, int end, union ompt_data *parallel, union ompt_data *task, const void *code)
 {
 	(void)task;
@@ -516,18 +501,6 @@ static void on_sync(int kind, int end, union ompt_data *parallel, union ompt_dat
 	if (line && !here.outer)
 		runtime_says(line, EVENLY_BARRIER);
 	arrives(&here.place, code);
-	meets(here.place);
-}
-
-/* Tasks are executed by those who wait at the runtime's barriers. */
-static void on_task_create(union ompt_data *task, const void *frame, union ompt_data *made, int flags, int dependences,
-	const void *code)
-{
-	(void)task, (void)frame, (void)made, (void)dependences, (void)code;
-	/* A process that was forked forgets the teams of the other. */
-	mine();
-	if (flags & (EXPLICIT_TASK | TARGET_TASK))
-		leave_to_runtime(here.place.team);
 }
 
 /* A thread that waits executes the task of another, or goes on waiting. */
@@ -550,8 +523,6 @@ static int ompt_initialize(ompt_lookup lookup, int device, union ompt_data *tool
 	set(IMPLICIT_TASK, (ompt_callback)on_implicit_task);
 	set(SYNC_WAIT, (ompt_callback)on_sync_wait);
 	set(SYNC, (ompt_callback)on_sync);
-	if (cooperates)
-		set(TASK_CREATE, (ompt_callback)on_task_create);
 	set(TASK_SCHEDULE, (ompt_callback)on_task_schedule);
 	return 1;
 }

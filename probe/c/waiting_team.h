@@ -1,5 +1,5 @@
 /*
- * Cooperative waiting: barriers of teams of OpenMP, in place of those of the runtime or ahead of them.
+ * Cooperative waiting: barriers of teams of libgomp, in place of those of the runtime.
  * A part of waiting.c.
  *
  * A thread that waits keeps its CPU and spins while no other member of its team needs that CPU. Where one does, it gives
@@ -36,8 +36,7 @@ struct evenly_team {
 	_Atomic uint32_t left;     /* 1: barriers are left to the runtime, until the region ends */
 	_Atomic uint32_t numbers;  /* members that have a number */
 	uint32_t room;             /* members at most */
-	line_t *of;                /* the team's line */
-	char second[32];
+	char second[44];
 	struct member members[];
 };
 _Static_assert(sizeof(struct evenly_team) == 128, "what all wait on and what all change are cache lines");
