@@ -7,11 +7,9 @@ use crate::flags::TopArgs;
 use crate::probe::OpenWaitReports;
 use crate::{End, output};
 use anyhow::Context;
-use evenly_engine::{GuardOptions, Observer, Period};
+use evenly_engine::Observer;
 use evenly_linux::journal::{Journal, Other, StateDir, others};
-use evenly_linux::live::{
-    Control, Live, LiveError, LiveOptions, LiveReport, ProgressKind, SourceKind, check_target,
-};
+use evenly_linux::live::{Control, Live, LiveError, LiveOptions, LiveReport, check_target};
 use evenly_linux::proc::Proc;
 use evenly_linux::supervise::Outcome;
 use evenly_model::Pid;
@@ -184,32 +182,13 @@ fn watch(
     control: Control,
 ) -> anyhow::Result<Watching> {
     let policy = evenly_policy::watching();
+    let whole = crate::balance::allowed(Some(pid)).unwrap_or_default();
     let options = LiveOptions {
-        policy,
-        period: Period::Fixed(args.period),
-        budget: BUDGET,
-        cpus: None,
-        domain: None,
-        expected: None,
-        eligible: None,
-        guard: GuardOptions { enabled: false, ..GuardOptions::default() },
-        source: SourceKind::Auto,
-        progress: ProgressKind::CpuTime,
-        seed: 1,
-        whole: crate::balance::allowed(Some(pid)).unwrap_or_default(),
-        mapping: None,
-        knowledge: None,
         // Where another evenly has loaded the probe into it.
         wait_reports: crate::probe::wait_reports_of_running(pid).map(|_| {
             Box::new(move || crate::probe::wait_reports_of_running(pid)) as OpenWaitReports
         }),
-        openings: None,
-        counted_by: None,
-        shares: evenly_linux::share::Choice::Auto,
-        levels: Vec::new(),
-        parameters: evenly_policy::hpc::Parameters::default(),
-        tuning: None,
-        numbered_by: evenly_linux::mapping::MapBy::Auto,
+        ..LiveOptions::plain(policy, args.period, BUDGET, whole)
     };
     let live = Live::new(options, pid, journal);
     #[expect(clippy::disallowed_methods, reason = "no program is started here")]

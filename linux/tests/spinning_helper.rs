@@ -5,15 +5,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-use evenly_engine::{Event, GuardOptions, Observer, Period};
+use evenly_engine::{Event, Observer};
 use evenly_linux::affinity;
 use evenly_linux::clock::thread_cpu_time;
 use evenly_linux::journal::{Journal, StateDir};
 use evenly_linux::live::{Control, Live, LiveError, LiveOptions, LiveReport};
-use evenly_linux::live::{ProgressKind, SourceKind};
+
 use evenly_linux::mapping::MapBy;
 use evenly_linux::sched;
-use evenly_linux::share::Choice;
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
 use evenly_phases::{Measured, Opening, Openings, Reported};
 use evenly_testing::wait_until;
@@ -152,29 +151,12 @@ impl Drop for Program {
 }
 
 fn options(whole: &CpuSet, trap: &Arc<Trap>) -> LiveOptions {
+    let phase = evenly_policy::by_name("phase").unwrap();
     LiveOptions {
-        policy: evenly_policy::by_name("phase").unwrap(),
-        period: Period::Fixed(Nanos::from_millis(20)),
-        budget: 1.0,
-        cpus: None,
-        domain: None,
         expected: Some(3),
-        eligible: None,
-        guard: GuardOptions { enabled: false, ..GuardOptions::default() },
-        source: SourceKind::Auto,
-        progress: ProgressKind::CpuTime,
-        seed: 1,
-        whole: whole.clone(),
-        mapping: None,
-        knowledge: None,
-        wait_reports: None,
         openings: Some(trap.clone()),
-        counted_by: None,
-        shares: Choice::Auto,
-        levels: Vec::new(),
-        parameters: Default::default(),
-        tuning: None,
         numbered_by: MapBy::Threads,
+        ..LiveOptions::plain(phase, Nanos::from_millis(20), 1.0, whole.clone())
     }
 }
 

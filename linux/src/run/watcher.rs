@@ -12,7 +12,7 @@ use crate::clock::{now, thread_cpu_time_of};
 use crate::control::Control;
 use crate::phases::{Helper, Sleeps};
 use crate::real_time;
-use crate::sched::{self, Scheduling};
+use crate::sched;
 use evenly_model::{CpuId, Nanos, Tid};
 use evenly_phases::{Phases, Pulse, PulseWatch};
 use std::io;
@@ -116,7 +116,7 @@ fn watch(mut all: Vec<Watched>, found: &Found, control: &Control) {
             }
             if helper.worst == Pulse::Beats {
                 // What cannot be set has ended, or left the class before.
-                let _ = real_time::leave(tid);
+                let _ = real_time::leave(tid, sched::OTHER);
                 helper.phases.switch_off();
                 let note = format!(
                     "threads are not moved within phases any more, as the helper of CPU {} did not sleep",
@@ -126,18 +126,11 @@ fn watch(mut all: Vec<Watched>, found: &Found, control: &Control) {
             }
             helper.worst = pulse;
             if pulse == Pulse::Stuck {
-                only_leftovers(tid);
+                // It gets what nobody else wants of a CPU.
+                let _ = real_time::leave(tid, sched::IDLE);
                 *found.stuck.lock().unwrap_or_else(PoisonError::into_inner) = Some(helper.cpu);
                 control.end();
             }
         }
-    }
-}
-
-/// A thread of ours gets what nobody else wants of a CPU.
-fn only_leftovers(tid: Tid) {
-    if let Ok(found) = sched::get(tid) {
-        let idle = Scheduling { policy: sched::IDLE, priority: 0, slice: Nanos::ZERO, ..found };
-        let _ = sched::set(tid, &idle);
     }
 }

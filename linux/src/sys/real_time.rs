@@ -43,13 +43,13 @@ pub fn enter() -> io::Result<()> {
     sched::set(Tid(0), &to).inspect_err(|_| set_mask(&before))
 }
 
-/// Makes a thread of ours a normal one, from outside.
+/// Puts a thread of ours into this class of threads without real-time priority, from outside.
 ///
 /// # Errors
 /// As [`sched::set`].
-pub fn leave(tid: Tid) -> io::Result<()> {
+pub fn leave(tid: Tid, policy: u8) -> io::Result<()> {
     let found = sched::get(tid)?;
-    sched::set(tid, &Scheduling { policy: sched::OTHER, priority: 0, slice: Nanos::ZERO, ..found })
+    sched::set(tid, &Scheduling { policy, priority: 0, slice: Nanos::ZERO, ..found })
 }
 
 /// Sets the limits of this process, and what happens where a thread comes to them.

@@ -8,7 +8,7 @@ use crate::mapping::{MapBy, Mapping};
 use crate::share::Choice;
 use crate::tuning::Tuning;
 use evenly_engine::{Eligible, GuardOptions, Period};
-use evenly_model::{CpuSet, Knowledge};
+use evenly_model::{CpuSet, Knowledge, Nanos};
 use evenly_phases::Openings;
 use evenly_policy::PolicyInfo;
 use evenly_policy::hpc::{Levels, Parameters};
@@ -90,4 +90,35 @@ pub struct LiveOptions {
     pub tuning: Option<Tuning>,
     /// What the tasks of the mapping, and those of the profile, are in the program.
     pub numbered_by: MapBy,
+}
+
+impl LiveOptions {
+    /// With nothing asked for but a policy, a fixed period and a budget: no guard, no probe, no mapping.
+    #[must_use]
+    pub fn plain(policy: &'static PolicyInfo, period: Nanos, budget: f64, whole: CpuSet) -> Self {
+        Self {
+            policy,
+            period: Period::Fixed(period),
+            budget,
+            cpus: None,
+            domain: None,
+            expected: None,
+            eligible: None,
+            guard: GuardOptions { enabled: false, ..GuardOptions::default() },
+            source: SourceKind::Auto,
+            progress: ProgressKind::CpuTime,
+            seed: 1,
+            whole,
+            mapping: None,
+            knowledge: None,
+            wait_reports: None,
+            openings: None,
+            counted_by: None,
+            shares: Choice::Auto,
+            levels: Levels::new(),
+            parameters: Parameters::default(),
+            tuning: None,
+            numbered_by: MapBy::Auto,
+        }
+    }
 }

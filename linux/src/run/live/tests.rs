@@ -8,8 +8,7 @@ use crate::clock::now;
 use crate::journal::StateDir;
 use crate::machine::tests::{Worker, two_cpus};
 use crate::mapping::MapBy;
-use crate::share::Choice;
-use evenly_engine::{Candidate, Event, GuardOptions, Period, RunState, Selection, Times};
+use evenly_engine::{Candidate, Event, RunState, Selection, Times};
 use evenly_model::{CpuId, Nanos};
 use std::path::Path;
 use std::sync::Mutex;
@@ -80,29 +79,11 @@ pub(super) fn scene() -> Option<Scene> {
     let tmp = tempfile::tempdir().unwrap();
     let dir = StateDir::at(&tmp.path().join("state")).unwrap();
     let journal = Arc::new(Journal::create(&dir, None).unwrap());
+    let juggle = evenly_policy::by_name("juggle").unwrap();
     let options = LiveOptions {
-        policy: evenly_policy::by_name("juggle").unwrap(),
-        period: Period::Fixed(Nanos::from_millis(50)),
-        budget: 1.0,
-        cpus: None,
         domain: Some(crate::limits::DomainKind::Numa),
-        expected: None,
-        eligible: None,
-        guard: GuardOptions { enabled: false, ..GuardOptions::default() },
-        source: SourceKind::Auto,
-        progress: ProgressKind::CpuTime,
-        seed: 1,
-        whole: whole.clone(),
-        mapping: None,
-        knowledge: None,
-        wait_reports: None,
-        openings: None,
-        counted_by: None,
-        shares: Choice::Auto,
-        levels: Vec::new(),
-        parameters: Default::default(),
-        tuning: None,
         numbered_by: MapBy::Threads,
+        ..LiveOptions::plain(juggle, Nanos::from_millis(50), 1.0, whole.clone())
     };
     let mut live = Live::new(options, Pid(std::process::id().cast_signed()), journal);
     live.limits = Limits::new(tmp.path());
