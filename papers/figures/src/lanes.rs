@@ -5,8 +5,8 @@
 
 use evenly_draw::number;
 use evenly_engine::Event;
+use evenly_trace::Recording;
 use evenly_trace::svg::{TimelineOptions, timeline};
-use evenly_trace::{Header, Recording};
 use std::fmt::Write;
 
 /// Runs, below each other on one axis.
@@ -18,15 +18,7 @@ pub struct Lanes {
 impl Lanes {
     /// Of runs with their labels.
     pub(crate) fn new(runs: Vec<(String, Vec<Event>)>) -> Self {
-        let recording = |events| Recording {
-            header: Header::default(),
-            events,
-            thinning: Vec::new(),
-            end: None,
-            truncated: false,
-            unknown_lines: 0,
-        };
-        Self { runs: runs.into_iter().map(|(l, events)| (l, recording(events))).collect() }
+        Self { runs: runs.into_iter().map(|(l, events)| (l, Recording::of(events))).collect() }
     }
 
     pub(crate) fn csv(&self) -> String {

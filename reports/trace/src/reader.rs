@@ -145,6 +145,19 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// One of these events, which no file has held.
+    #[must_use]
+    pub fn of(events: Vec<Event>) -> Self {
+        Self {
+            header: Header::default(),
+            events,
+            thinning: Vec::new(),
+            end: None,
+            truncated: false,
+            unknown_lines: 0,
+        }
+    }
+
     /// Reads a recording from a file.
     ///
     /// # Errors
@@ -168,14 +181,7 @@ impl Recording {
         }
         let mut lines = Lines { rest: bytes, number: 0 };
         let first = lines.next_line()?.ok_or(RecordError::Empty)?;
-        let mut recording = Self {
-            header: read_header(&first)?,
-            events: Vec::new(),
-            thinning: Vec::new(),
-            end: None,
-            truncated: false,
-            unknown_lines: 0,
-        };
+        let mut recording = Self { header: read_header(&first)?, ..Self::of(Vec::new()) };
         let mut decoder = Decoder::default();
         while let Some(line) = lines.next_line()? {
             if recording.end.is_some() {

@@ -7,7 +7,7 @@ use anyhow::Context;
 use evenly_engine::{CpuRecord, Event, PointRecord, ThreadMeta, ThreadRecord};
 use evenly_model::stats::median;
 use evenly_model::{CpuId, CpuSet, DomainId, Nanos, Pid, ThreadId, Tid};
-use evenly_trace::{Header, Recording, svg};
+use evenly_trace::{Recording, svg};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -107,14 +107,7 @@ pub(super) fn recording(pieces: &[Piece], cpus: &CpuSet) -> Recording {
             weights: Vec::new(),
         }));
     }
-    Recording {
-        header: Header::default(),
-        events,
-        thinning: Vec::new(),
-        end: None,
-        truncated: false,
-        unknown_lines: 0,
-    }
+    Recording::of(events)
 }
 
 fn state(id: ThreadId, cpu: u32, ran: Nanos) -> ThreadRecord {
