@@ -296,15 +296,11 @@ impl Search<'_> {
                 let language = if flags.is_empty() { "" } else { " -x none" };
                 let _ = write!(build, "{language} -lm -o {DIR}/test");
                 let case = Case {
-                    suite: self.suite(dir),
-                    name: shown.clone().into_owned(),
                     compiler: compiler.cc.clone(),
-                    threads: None,
                     build,
-                    run: RUN.into(),
-                    dir: None,
                     environment: header.environment.clone(),
                     passes: Passes { fails: header.should_fail, output: header.output.clone() },
+                    ..self.case(dir, &shown, RUN)
                 };
                 found.cases.extend(self.with_threads(&case));
             }
@@ -345,20 +341,29 @@ impl Search<'_> {
                 let (cc, cxx) = (&compiler.cc, &compiler.cxx());
                 let with = Substitutions { cc, cxx, root, source: &source };
                 let case = Case {
-                    suite: self.suite(root),
-                    name: shown.clone().into_owned(),
                     compiler: compiler.cc.clone(),
-                    threads: None,
                     build: with.in_text(&script.build),
-                    run: with.in_text(&script.run),
-                    dir: None,
-                    environment: Vec::new(),
-                    passes: Passes { fails: false, output: String::new() },
+                    ..self.case(root, &shown, &with.in_text(&script.run))
                 };
                 found.cases.extend(self.with_threads(&case));
             }
         }
         Ok(())
+    }
+
+    /// A test of the suite in a folder: nothing is built, and it passes with status 0.
+    fn case(&self, of: &Path, name: &str, run: &str) -> Case {
+        Case {
+            suite: self.suite(of),
+            name: name.to_owned(),
+            compiler: String::new(),
+            threads: None,
+            build: String::new(),
+            run: run.to_owned(),
+            dir: None,
+            environment: Vec::new(),
+            passes: Passes { fails: false, output: String::new() },
+        }
     }
 
     fn posix(&self, source: &Path, found: &mut Found) -> anyhow::Result<()> {
@@ -380,15 +385,9 @@ impl Search<'_> {
                 sources.join(" "),
             );
             found.cases.push(Case {
-                suite: self.suite(&root),
-                name: shown.clone().into_owned(),
                 compiler: compiler.cc.clone(),
-                threads: None,
                 build,
-                run: RUN.into(),
-                dir: None,
-                environment: Vec::new(),
-                passes: Passes { fails: false, output: String::new() },
+                ..self.case(&root, &shown, RUN)
             });
         }
         Ok(())
@@ -396,17 +395,7 @@ impl Search<'_> {
 
     fn commands(&self, dir: &Path, list: &Path, found: &mut Found) -> anyhow::Result<()> {
         for line in commands::lines(&text(list)?) {
-            let case = Case {
-                suite: self.suite(dir),
-                name: line.to_owned(),
-                compiler: String::new(),
-                threads: None,
-                build: String::new(),
-                run: line.to_owned(),
-                dir: Some(dir.to_owned()),
-                environment: Vec::new(),
-                passes: Passes { fails: false, output: String::new() },
-            };
+            let case = Case { dir: Some(dir.to_owned()), ..self.case(dir, line, line) };
             found.cases.extend(self.with_threads(&case));
         }
         Ok(())
