@@ -160,10 +160,7 @@ impl RunReport {
         }
         let verdict = self.verdict_of_moves();
         let paid = self.measured.is_some_and(|m| m.ci95.is_some_and(|[low, _]| low > 1.0));
-        match self
-            .sleepless(n, m)
-            .filter(|_| !paid && self.policy.in_phases && !self.meet_in_sight())
-        {
+        match self.sleepless(n, m).filter(|_| !paid && self.is_blind()) {
             Some(spin) => format!("{verdict} But {spin}."),
             None => verdict,
         }
@@ -276,16 +273,15 @@ impl RunReport {
     /// Why a policy that moves threads where barriers open had nothing to do, where that is so.
     fn no_barriers(&self, n: usize, m: usize) -> Option<String> {
         let why = "no barrier of OpenMP, POSIX threads or MPI was seen at which threads met";
-        let blind = self.policy.in_phases && !self.meet_in_sight();
-        blind.then(|| match self.sleepless(n, m) {
+        self.is_blind().then(|| match self.sleepless(n, m) {
             Some(spin) => format!("{why}. And {spin}"),
             None => format!("{why}; {}", self.next()),
         })
     }
 
-    /// Whether the probe has seen threads meet.
-    fn meet_in_sight(&self) -> bool {
-        self.probe.as_ref().is_some_and(|p| p.phases() > 0)
+    /// Whether the policy goes by barriers and none was seen at which threads met.
+    fn is_blind(&self) -> bool {
+        self.policy.in_phases && self.probe.as_ref().is_none_or(|p| p.phases() == 0)
     }
 
     /// Where all CPUs have as many threads, moves gain nothing while nothing interferes.
