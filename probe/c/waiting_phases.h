@@ -34,10 +34,16 @@ static inline struct evenly_note *note_of(const line_t *line)
 	return &notes[line - lines];
 }
 
+/* The number of a team, by which threads say that they meet in it. */
+static inline uint32_t number_of_team(const struct evenly_note *team)
+{
+	return (uint32_t)(team - notes) + 1;
+}
+
 /* This thread meets the members of a team. */
 static inline void meets_in(line_t *line, const struct evenly_note *team)
 {
-	uint32_t number = (uint32_t)(team - notes) + 1;
+	uint32_t number = number_of_team(team);
 	if (GET(note_of(line)->meets) != number)
 		SET(note_of(line)->meets, number);
 }

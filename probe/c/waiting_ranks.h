@@ -66,7 +66,7 @@ static void comes_to_all(const void *caller)
 	struct evenly_note *team = ranks.team;
 	uint32_t meets = line ? GET(note_of(line)->meets) : 0;
 	uint32_t barrier = atomic_fetch_add_explicit(&ranks.arrived, 1, memory_order_relaxed) + 1;
-	if (!line || (meets && &notes[meets - 1] != team))
+	if (!line || (meets && meets != number_of_team(team)))
 		return;
 	meets_in(line, team);
 	with_ranks = true;

@@ -64,6 +64,8 @@ mod header {
     pub(super) const BASE_WORDS: usize = 16;
     #[cfg(test)]
     pub(super) const JOBS: usize = BASE + 8 * BASE_WORDS;
+    #[cfg(test)]
+    pub(super) const JOBS_KNOWN: usize = 16;
 }
 
 /// Where those of a line are.
