@@ -100,6 +100,7 @@ static __thread struct {
 	unsigned part;
 	struct place place; /* in the team whose barriers it waits at */
 	const void *code;   /* the function of the program that this library has called last: a region, or a task */
+	const void *begins_at; /* where in the program this thread has begun its last region, with libomp */
 	struct evenly_team *own_teams[NESTING]; /* of the regions that it begins */
 	/* The clock: ns at a tick, and for how many ticks from there that holds. */
 	uint64_t at_ticks, at_ns, holds, mult;

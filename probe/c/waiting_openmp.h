@@ -28,6 +28,7 @@ static line_t *begin_region(void)
 	SET(team->object, 0);
 	SET(team->state, EVENLY_END);
 	end_write(team);
+	opens_region(note_of(team));
 	return team;
 }
 
@@ -130,7 +131,7 @@ static void part(void *argument)
 	/* Not in a process that was forked in the region. */
 	if (here.generation != began_in)
 		return;
-	arrives(&here.place, (const void *)function);
+	ends_part(&here.place, (const void *)function);
 	meets(here.place);
 	here.place = outer;
 }
@@ -396,7 +397,7 @@ enum {
 	PARALLEL_BEGIN = 3, PARALLEL_END = 4, TASK_SCHEDULE = 6, IMPLICIT_TASK = 7, SYNC_WAIT = 16, SYNC = 23
 };
 enum { SCOPE_BEGIN = 1, SCOPE_END = 2 };
-enum { TASKWAIT = 5, TASKGROUP = 6, REDUCTION = 7 };
+enum { IMPLICIT = 2, TASKWAIT = 5, TASKGROUP = 6, REDUCTION = 7, END_OF_REGION = 9 };
 enum { INITIAL_TASK = 1 };
 /* What this tool keeps of a task. */
 enum { TASK_WAITS = 1, TASK_IN_PART = 2 };
@@ -410,7 +411,8 @@ static void runtime_says(line_t *line, uint8_t state)
 static void on_parallel_begin(union ompt_data *task, const void *frame, union ompt_data *parallel,
 	unsigned wanted, int flags, const void *code)
 {
-	(void)task, (void)frame, (void)wanted, (void)flags, (void)code;
+	(void)task, (void)frame, (void)wanted, (void)flags;
+	here.begins_at = code;
 	parallel->ptr = begin_region();
 }
 
@@ -500,7 +502,11 @@ static void on_sync(int kind, int end, union ompt_data *parallel, union ompt_dat
 	}
 	if (line && !here.outer)
 		runtime_says(line, EVENLY_BARRIER);
-	arrives(&here.place, code);
+	/* Before version 15 libomp says of the end of a region only where that began, and that only to whom began it. */
+	if (kind == END_OF_REGION || (kind == IMPLICIT && (!code || code == here.begins_at)))
+		ends_part(&here.place, here.begins_at);
+	else
+		arrives(&here.place, code);
 }
 
 /* A thread that waits executes the task of another, or goes on waiting. */

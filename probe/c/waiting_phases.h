@@ -4,7 +4,8 @@
  *
  * Threads count themselves as they arrive at a barrier, and then go to the runtime's. The last to arrive announces that
  * the barrier opens. It does so before the runtime wakes anybody: a member that is woken on the same CPU may run at once,
- * and the announcement would wait until it has done its part.
+ * and the announcement would wait until it has done its part. The beginning of a parallel region is announced in the same
+ * way, and its end is not.
  *
  * Invariant: nothing of the program depends on what is here. Where members do not all come to the same barriers (some
  * leave a region that was cancelled, one meets others within a target), openings are missed or announced at another
@@ -134,7 +135,24 @@ static bool is_last_at(struct evenly_note *team, uint32_t barrier, uint32_t memb
 	return false;
 }
 
-/* A member comes to a barrier of its region, which is at this place in the program. */
+/* A region begins, before the runtime wakes any of its members: that is an opening. Its barriers are counted anew; nobody
+ * is in one, as all have left those of the region before. */
+static inline void opens_region(struct evenly_note *team)
+{
+	SET(team->arrivals, 0);
+	if (GET(team->measured) != EVENLY_UNMEASURED)
+		announce(team);
+}
+
+/* A member ends its part of a region, with this function. What comes then begins with the next region: what the thread
+ * that begins it does before is no phase. */
+static inline void ends_part(const struct place *place, const void *function)
+{
+	if (place->watched && GET(place->watched->measured) >= EVENLY_TIMED)
+		measure(place->watched, function);
+}
+
+/* A member comes to a barrier within its region, which is at this place in the program. */
 static inline void arrives(struct place *place, const void *at)
 {
 	struct evenly_note *team = place->watched;

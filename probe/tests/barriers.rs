@@ -216,6 +216,13 @@ fn libgomp_announces_openings_with_what_threads_compute() {
     openings_are_announced("gcc", &["-fopenmp"], false);
 }
 
+/// Would catch: an opening that is announced at the first region only; one at the end of each, before the thread that
+/// begins regions has done what it does in between.
+#[test]
+fn regions_of_libgomp_announce_openings_with_what_threads_compute() {
+    openings_are_announced("gcc", &["-fopenmp", "-DREGIONS"], false);
+}
+
 #[test]
 fn replaced_barriers_announce_openings_with_what_threads_compute() {
     openings_are_announced("gcc", &["-fopenmp"], true);
@@ -225,6 +232,13 @@ fn replaced_barriers_announce_openings_with_what_threads_compute() {
 fn libomp_announces_openings_with_what_threads_compute() {
     if common::has("clang") {
         openings_are_announced("clang", &["-fopenmp"], false);
+    }
+}
+
+#[test]
+fn regions_of_libomp_announce_openings_with_what_threads_compute() {
+    if common::has("clang") {
+        openings_are_announced("clang", &["-fopenmp", "-DREGIONS"], false);
     }
 }
 

@@ -1,5 +1,6 @@
-// Two threads meet at a barrier until they are killed; one computes for 2 ms of CPU time, the other for 4. Compiled without
-// OpenMP they meet at two barriers of POSIX threads in turn; with RANKS they are ranks of MPI.
+// Two threads meet at a barrier until they are killed; one computes for 2 ms of CPU time, the other for 4. With REGIONS each
+// phase is a parallel region. Compiled without OpenMP they meet at two barriers of POSIX threads in turn; with RANKS they
+// are ranks of MPI.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <time.h>
@@ -37,6 +38,12 @@ int main(void)
 
 int main(void)
 {
+#ifdef REGIONS
+	for (;;) {
+#pragma omp parallel num_threads(2)
+		computes(omp_get_thread_num());
+	}
+#endif
 #pragma omp parallel num_threads(2)
 	for (;;) {
 		computes(omp_get_thread_num());
