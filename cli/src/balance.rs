@@ -38,6 +38,7 @@ use evenly_model::{CpuSet, DomainId, Knowledge, Pid};
 use evenly_phases::Openings;
 use evenly_policy::hpc::{Heuristic, Levels, Parameters};
 use evenly_probe::binding::unbound;
+use evenly_probe::waiting::Cooperation;
 use evenly_trace::{Header, Recorder, RecorderOptions};
 use facts::Facts;
 use filter::{Filter, Names};
@@ -222,7 +223,10 @@ fn probes(args: &RunArgs, whole: &CpuSet, notes: &mut Vec<String>) -> Probes {
     if by_default && !args.balance.policy().in_phases || args.probe == ProbeArg::Off {
         return probes;
     }
-    let cooperate = args.cooperate == CooperateArg::On;
+    let cooperate = match args.cooperate {
+        CooperateArg::Auto => Cooperation::WhileMoved,
+        CooperateArg::Off => Cooperation::Never,
+    };
     // What was not asked for is only noted where it cannot be had.
     let (command, quiet) = (&args.program.command, args.balance.quiet || by_default);
     let mut before = std::env::var_os("LD_PRELOAD");

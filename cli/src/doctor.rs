@@ -19,6 +19,7 @@ use evenly_linux::proc::Proc;
 use evenly_linux::supervise::{Outcome, Signals, SpawnOptions, Supervisor, Threads, Waker};
 use evenly_linux::witness::{Witness, before_start};
 use evenly_model::{CpuSet, Nanos, Pid};
+use evenly_probe::waiting::Cooperation;
 use evenly_trace::{Header, Recorder, RecorderOptions, Recording};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -129,7 +130,7 @@ fn of_program(args: &DoctorArgs) -> anyhow::Result<End> {
                 &args.command,
                 before.as_deref(),
                 // Nothing is moved, so no mask need be hidden.
-                (&CpuSet::default(), false),
+                (&CpuSet::default(), Cooperation::Never),
                 args.probe == ProbeArg::Auto,
                 &mut notes,
             )

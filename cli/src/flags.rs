@@ -181,7 +181,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_enum, default_value = "auto")]
     pub(crate) probe: ProbeArg,
     /// Let threads that wait for each other hand their CPUs over
-    #[arg(long, value_enum, default_value = "off")]
+    #[arg(long, value_enum, default_value = "auto")]
     pub(crate) cooperate: CooperateArg,
     /// With --probe on and --policy nuco: the compiler of the program's MPI, which builds what counts its
     /// messages when that is needed first [default: the mpicc of the MPI that program and launcher belong to]

@@ -13,7 +13,9 @@ use evenly_model::{CpuSet, Nanos, Pid, Tid};
 use evenly_phases::Openings;
 use evenly_probe::late::Late;
 use evenly_probe::load::{Unseen, library, preload};
-use evenly_probe::waiting::{self, Activity, Mapping, Observed, Peer, Reader, VARIABLE};
+use evenly_probe::waiting::{
+    self, Activity, Cooperation, Mapping, Observed, Peer, Reader, VARIABLE,
+};
 use evenly_report::{ProbeReport, ProbeThread, WaitedFor};
 use evenly_topology::cache_dir;
 use std::cmp::Reverse;
@@ -168,7 +170,7 @@ impl Prepared {
     pub(crate) fn for_command(
         command: &[OsString],
         before: Option<&OsStr>,
-        (base, cooperate): (&CpuSet, bool),
+        (base, cooperate): (&CpuSet, Cooperation),
         quiet: bool,
         notes: &mut Vec<String>,
     ) -> Option<(Self, Vec<(OsString, OsString)>)> {
@@ -200,7 +202,7 @@ impl Prepared {
     fn new(
         command: &[OsString],
         before: Option<&OsStr>,
-        (base, cooperate): (&CpuSet, bool),
+        (base, cooperate): (&CpuSet, Cooperation),
     ) -> anyhow::Result<(Self, Vec<(OsString, OsString)>)> {
         let dir = cache_dir("probe").ok_or_else(|| {
             anyhow::anyhow!(
@@ -210,7 +212,7 @@ impl Prepared {
         let file = library(command, &dir)?;
         let value = preload(&file, before)?;
         let mapping = Mapping::new()?;
-        mapping.set_cooperative(cooperate)?;
+        mapping.set_cooperation(cooperate)?;
         mapping.set_base(base)?;
         let (threads, seen) = (HashMap::new(), Vec::new());
         let reader = mapping.reader()?;
@@ -273,6 +275,7 @@ impl Watch {
             processes: counts.attached,
             left_out: u64::from(counts.refused) + state.left_out,
             threads,
+            replaced: state.reader.replaced(),
         }
     }
 }

@@ -6,7 +6,8 @@
  * (OMPT); it writes what it sees into the mapping that waiting.h describes. Without $EVENLY_PROBE it only
  * passes calls on.
  *
- * It observes, and hides the masks by which evenly moves threads (waiting_masks.h). With --cooperate on it also replaces barriers of OpenMP (waiting_team.h).
+ * It observes, and hides the masks by which evenly moves threads (waiting_masks.h). In regions of libgomp that are plain
+ * (waiting_plain.h) it replaces barriers (waiting_team.h).
  *
  * Invariants: the program sees the same results, errno among them. Nothing is allocated, no thread is
  * started, nothing is locked, no signal is handled or blocked. Nothing here ends the program or writes to its files:
@@ -64,9 +65,8 @@ static uint32_t pid;
 static pthread_key_t key;
 /* Where the program needs all keys, it gets this one. */
 static _Atomic bool keeps_key;
-/* Whether threads wait cooperatively: as the mapping had it when this process mapped it. All members of a team must see
- * the same. */
-static bool cooperates;
+/* Whether something was met with which no barrier of this process is to be replaced. */
+static _Atomic bool doubts;
 
 /* Zero in a process that was forked, whichever way: then nothing that threads remember is theirs. */
 static uint32_t no_generation = 2;
@@ -84,6 +84,7 @@ static uint64_t began_ticks, began_ns;
 struct place {
 	struct evenly_note *watched; /* of the team; NULL: its barriers are not observed */
 	struct evenly_team *team;    /* NULL: its barriers are left to the runtime */
+	struct code *code;           /* of the region; NULL: they are so always */
 	uint32_t number, members;
 	uint32_t arrived;            /* barriers of the region to which it has come */
 };
@@ -179,10 +180,9 @@ static bool is_number(uint32_t number)
 }
 _Static_assert(EVENLY_LINES >= UINT16_MAX, "any number of a team is that of a line");
 
-#include "waiting_team.h"
-
 static line_t *mine(void);
 #include "waiting_phases.h"
+#include "waiting_team.h"
 
 /* This process, or what started it, has set affinity masks (waiting_masks.h). */
 static _Atomic bool sets_masks;
@@ -241,8 +241,9 @@ static line_t *claim(uint8_t kind)
 	SET(note->measured, EVENLY_UNMEASURED);
 	SET(note->arrivals, 0);
 	SET(note->meets, 0);
-	SET(note->unanswered, 0);
+	SET(note->until, 0);
 	SET(note->bound, GET(sets_masks));
+	SET(note->replaced, 0);
 	atomic_fetch_add_explicit(&header->changes, 1, memory_order_release);
 	return line;
 }
@@ -329,7 +330,6 @@ static void attach(void)
 		lines = (line_t *)((char *)at + EVENLY_HEADER);
 		notes = (struct evenly_note *)((char *)at + EVENLY_NOTES);
 		pid = (uint32_t)getpid();
-		cooperates = GET(header->cooperate);
 		began_ns = clock_ns(CLOCK_MONOTONIC);
 		began_ticks = ticks();
 		begin_masks();
@@ -357,6 +357,7 @@ static COLD line_t *first(void)
 	if (!*generation) {
 		pid = (uint32_t)getpid();
 		*generation = ++last_generation;
+		SET(doubts, true);
 	}
 	here.line = NULL;
 	here.outer = NULL;
@@ -544,7 +545,7 @@ static COLD void *look_up(_Atomic(void *) *slot, const char *name, const char *v
 	if (!at || is_own(at))
 		at = of_runtime(name);
 	if (!at)
-		at = strncmp(name, "GOMP_", 5) ? (void *)no_function : (void *)no_libgomp;
+		at = name[0] == 'G' ? (void *)no_libgomp : (void *)no_function;
 	errno = before;
 	return at;
 }
@@ -557,11 +558,16 @@ static inline const void *who_calls(const void *returns_to)
 }
 
 #define CALLER who_calls(__builtin_extract_return_addr(__builtin_return_address(0)))
+/* The next function of this name, which is kept in `slot` where it is the same for all of the process. */
+#define NEXT_IN(slot, name)                                                            \
+	({                                                                             \
+		void *at_ = GET(slot);                                                 \
+		LIKELY(at_) ? at_ : look_up(&slot, name, NULL, CALLER);                \
+	})
 #define NEXT(name)                                                                     \
 	({                                                                             \
 		static _Atomic(void *) next_;                                          \
-		void *at_ = GET(next_);                                                \
-		LIKELY(at_) ? at_ : look_up(&next_, name, NULL, CALLER);               \
+		NEXT_IN(next_, name);                                                  \
 	})
 
 /* ---------------------------------------------------------------- POSIX threads */
@@ -664,6 +670,7 @@ EXPORT int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mu
 }
 
 #include "waiting_masks.h"
+#include "waiting_plain.h"
 #include "waiting_openmp.h"
 /* A library of its own, so that programs that ask whether there is MPI find none where there is none. */
 #ifdef EVENLY_MPI_CALLS

@@ -59,12 +59,19 @@ struct evenly_header {
 	_Atomic uint32_t attached; /* processes that have mapped this */
 	_Atomic uint32_t unseen_mpi; /* 1: one of them had MPI, and the library that knows no MPI */
 	/* Written by evenly, before programs start. */
-	_Atomic uint32_t cooperate;  /* 1: threads wait cooperatively (waiting_team.h) */
+	_Atomic uint32_t cooperate;  /* enum evenly_cooperate */
 	/* Written by evenly, at any time. */
 	_Atomic uint32_t pins;       /* 1: threads are kept on single CPUs */
 	_Atomic uint64_t base[EVENLY_CPUS / 64]; /* the mask with which the program was started */
 	/* Written by programs. */
 	_Atomic uint64_t jobs[EVENLY_JOBS]; /* of each the number of its team's line, plus 2^32 times its name; 0: none */
+};
+
+/* Whether barriers of regions that are plain are replaced, so that threads wait cooperatively (waiting_team.h). */
+enum evenly_cooperate {
+	EVENLY_NEVER = 0,
+	EVENLY_MOVED = 1,  /* while their team is moved within phases */
+	EVENLY_ALWAYS = 2, /* for tests */
 };
 
 enum evenly_kind { EVENLY_FREE = 0, EVENLY_THREAD = 1, EVENLY_TEAM = 2, EVENLY_RANK = 3 };
@@ -135,9 +142,9 @@ struct evenly_note {
 	_Atomic uint32_t finished; /* of a thread: the phase of its team that it has finished last */
 	_Atomic uint64_t arrivals; /* of a team: members that have arrived at its barrier, see waiting_phases.h */
 	_Atomic uint32_t meets;    /* of a thread: the number of the line of the team that it meets at barriers; 0: none */
-	_Atomic uint32_t unanswered; /* of a team: openings since one woke a helper of evenly */
+	_Atomic uint32_t until;   /* of a team, written by evenly: CLOCK_MONOTONIC in s until which it is measured */
 	_Atomic uint32_t bound;   /* of a thread: 1 where its process has set masks of its own */
-	char rest[4];
+	_Atomic uint32_t replaced; /* of a team: regions of which the barriers were replaced */
 };
 
 _Static_assert(sizeof(struct evenly_note) == 64, "a note is a cache line");

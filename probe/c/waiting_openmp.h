@@ -61,12 +61,10 @@ static void take_part(line_t *line, uint16_t team, uint32_t region)
 	end_write(line);
 }
 
-/* The barriers of the region that this thread begins, where threads wait cooperatively; so many members at most. */
+/* Barriers for the region that this thread begins, with so many members at most. */
 static struct evenly_team *barriers_of(uint32_t members)
 {
 	struct evenly_team *team = here.own_teams[here.depth - 1];
-	if (!cooperates || !members)
-		return NULL;
 	if (!team || team->room < members) {
 		if (team)
 			munmap(team, size_of_team(team->room));
@@ -82,7 +80,12 @@ static void joins(line_t *line, line_t *of, struct evenly_team *team, uint32_t n
 {
 	bool meets_others = members > 1 && number < members;
 	bool fits = team && meets_others && members <= team->room;
-	here.place = (struct place){ of && meets_others ? note_of(of) : NULL, fits ? team : NULL, number, members, 0 };
+	here.place = (struct place){
+		.watched = of && meets_others ? note_of(of) : NULL,
+		.team = fits ? team : NULL,
+		.number = number,
+		.members = members,
+	};
 	if (here.place.watched && line)
 		meets_in(line, here.place.watched);
 	if (fits) {
@@ -100,11 +103,23 @@ struct region {
 	void *data;
 	line_t *team, *master;
 	struct evenly_team *barriers; /* NULL where they are left to the runtime */
+	struct code *code;    /* NULL where they are so always */
+	bool met;             /* it has had several members */
 	struct place outer;   /* where the master is in the region around it, */
 	uint32_t generation;  /* in this process */
 	uint16_t outer_team;  /* of the master */
 	uint32_t number, outer_region;
 };
+
+/* A member of a region that may be found to be plain. */
+static void is_judged(struct region *region)
+{
+	here.place.code = region->code;
+	if (GET(region->code->plain) == UNKNOWN && is_real_time())
+		leave_barriers();
+	if (here.place.number == 0)
+		region->met = here.place.members > 1;
+}
 
 /* What a thread does in a region. */
 static void part(void *argument)
@@ -119,6 +134,8 @@ static void part(void *argument)
 		take_part(line, number_of(region->team), region->number);
 	}
 	joins(line, region->team, region->barriers, (uint32_t)number(), (uint32_t)members());
+	if (region->code)
+		is_judged(region);
 	void (*function)(void *) = region->function;
 	const void *code = here.code;
 	here.code = (const void *)function;
@@ -136,17 +153,40 @@ static void part(void *argument)
 	here.place = outer;
 }
 
-/* `members` is 0 where the program leaves that to libgomp. */
-static bool begins(struct region *region, void (*function)(void *), void *data, uint32_t members)
+/* Replaces the barriers of a region, if that is allowed, it has turned out to be plain, and the team is one that evenly
+ * moves. `members` is 0 where the program leaves that to libgomp. */
+static void replace_barriers(struct region *region, const void *runtime, uint32_t members)
 {
+	bool nested = region->outer.members > 1 || here.depth > 1;
+	if (GET(header->cooperate) == EVENLY_NEVER || !runtime || nested || GET(doubts) || !is_replaceable(runtime))
+		return;
+	region->code = code_of((const void *)region->function);
+	struct evenly_note *note = note_of(region->team);
+	if (!region->code || GET(region->code->plain) != PLAIN || !cooperates(note))
+		return;
+	if (!members)
+		members = (uint32_t)((int (*)(void))NEXT("omp_get_max_threads"))();
+	region->barriers = members ? barriers_of(members) : NULL;
+	if (region->barriers)
+		SET(note->replaced, GET(note->replaced) + 1);
+}
+
+/* `runtime` is a function of libgomp, the one that all of the process call, where the region can be plain; otherwise NULL. */
+static bool begins(struct region *region, void (*function)(void *), void *data, uint32_t members, const void *runtime)
+{
+	/* Those of the region around it. */
+	leave_barriers();
 	region->team = begin_region();
 	region->master = mine();
 	region->barriers = NULL;
+	region->code = NULL;
+	region->met = false;
 	region->outer = here.place;
 	region->generation = here.generation;
 	/* Its barriers are not those of the region around it, also where it cannot be followed. */
 	here.place.watched = NULL;
 	here.place.team = NULL;
+	here.place.code = NULL;
 	if (!region->team)
 		return false;
 	region->first = data ? *(void **)data : NULL;
@@ -155,9 +195,7 @@ static bool begins(struct region *region, void (*function)(void *), void *data, 
 	region->number = GET(region->team->region);
 	region->outer_team = GET(region->master->team);
 	region->outer_region = GET(region->master->region);
-	if (!members && cooperates)
-		members = (uint32_t)((long (*)(void))NEXT("omp_get_max_threads"))();
-	region->barriers = barriers_of(members);
+	replace_barriers(region, runtime, members);
 	return true;
 }
 
@@ -170,6 +208,9 @@ static void ended(struct region *region)
 		take_part(line, region->outer_team, region->outer_region);
 	if (here.generation == region->generation)
 		here.place = region->outer;
+	uint8_t unknown = UNKNOWN;
+	if (region->code && region->met)
+		atomic_compare_exchange_strong(&region->code->plain, &unknown, PLAIN);
 	end_region(region->team);
 }
 
@@ -184,18 +225,20 @@ static COLD bool is_libgomp(void *at)
 	return !dladdr(at, &info) || !info.dli_fname || strstr(info.dli_fname, "libgomp");
 }
 
-#define REGION(name, n)                                                                     \
+#define REGION(name, n, plain)                                                                   \
 	EXPORT long name(P##n);                                                             \
 	long name(P##n)                                                                     \
 	{                                                                                   \
 		static _Atomic int gomp; /* 0: not known, 1: it is, 2: it is another */     \
-		long (*next)(P##n) = NEXT(#name);                                           \
+		static _Atomic(void *) of_all;                                              \
+		long (*next)(P##n) = NEXT_IN(of_all, #name);                                \
 		if (!GET(gomp))                                                             \
 			SET(gomp, is_libgomp((void *)next) ? 1 : 2);                        \
 		if (GET(gomp) == 2)                                                         \
 			return next(A##n);                                                  \
 		struct region region;                                                       \
-		if (begins(&region, (void (*)(void *))a0, (void *)a1, (uint32_t)a2)) {                    \
+		if (begins(&region, (void (*)(void *))a0, (void *)a1, (uint32_t)a2,         \
+			    plain ? GET(of_all) : NULL)) {                                  \
 			a0 = (long)part;                                                    \
 			a1 = (long)&region;                                                 \
 		}                                                                           \
@@ -203,24 +246,25 @@ static COLD bool is_libgomp(void *at)
 		ended(&region);                                                             \
 		return result;                                                              \
 	}
-REGION(GOMP_parallel, 4)
-REGION(GOMP_parallel_reductions, 4)
-REGION(GOMP_parallel_sections, 5)
-REGION(GOMP_parallel_loop_static, 8)
-REGION(GOMP_parallel_loop_dynamic, 8)
-REGION(GOMP_parallel_loop_guided, 8)
-REGION(GOMP_parallel_loop_nonmonotonic_dynamic, 8)
-REGION(GOMP_parallel_loop_nonmonotonic_guided, 8)
-REGION(GOMP_parallel_loop_runtime, 7)
-REGION(GOMP_parallel_loop_nonmonotonic_runtime, 7)
-REGION(GOMP_parallel_loop_maybe_nonmonotonic_runtime, 7)
+REGION(GOMP_parallel, 4, true)
+REGION(GOMP_parallel_reductions, 4, false)
+REGION(GOMP_parallel_sections, 5, true)
+REGION(GOMP_parallel_loop_static, 8, true)
+REGION(GOMP_parallel_loop_dynamic, 8, true)
+REGION(GOMP_parallel_loop_guided, 8, true)
+REGION(GOMP_parallel_loop_nonmonotonic_dynamic, 8, true)
+REGION(GOMP_parallel_loop_nonmonotonic_guided, 8, true)
+REGION(GOMP_parallel_loop_runtime, 7, true)
+REGION(GOMP_parallel_loop_nonmonotonic_runtime, 7, true)
+REGION(GOMP_parallel_loop_maybe_nonmonotonic_runtime, 7, true)
 
-/* What waits for some of the others. */
+/* What waits for some of the others, which may execute tasks meanwhile. */
 #define GOMP_WAIT(name, n, state)                                                           \
 	EXPORT long name(P##n);                                                             \
 	long name(P##n)                                                                     \
 	{                                                                                   \
 		long (*next)(P##n) = NEXT(#name);                                           \
+		leave_barriers();                                                           \
 		WAITS(state, 0);                                                            \
 		return next(A##n);                                                          \
 	}
@@ -230,6 +274,7 @@ REGION(GOMP_parallel_loop_maybe_nonmonotonic_runtime, 7)
 	long name(P##n)                                                                     \
 	{                                                                                   \
 		long (*next)(P##n) = NEXT(#name);                                           \
+		leave_barriers();                                                           \
 		WAITS(EVENLY_BARRIER, 0);                                                   \
 		arrives(&here.place, CALLER);                                               \
 		long result = next(A##n);                                                   \
@@ -242,7 +287,11 @@ REGION(GOMP_parallel_loop_maybe_nonmonotonic_runtime, 7)
 	EXPORT long name(void);                                                             \
 	long name(void)                                                                     \
 	{                                                                                   \
-		long (*next)(void) = NEXT(#name), result = 0;                               \
+		static _Atomic(void *) of_all;                                              \
+		long (*next)(void) = NEXT_IN(of_all, #name), result = 0;                    \
+		/* Of another libgomp than that of the region, perhaps. */                  \
+		if (!GET(of_all))                                                           \
+			leave_barriers();                                                   \
 		WAITS(EVENLY_BARRIER, 0);                                                   \
 		arrives(&here.place, CALLER);                                               \
 		if (meets(here.place))                                                      \
@@ -265,7 +314,7 @@ GOMP_WAIT(GOMP_single_copy_start, 0, EVENLY_LOCK)
 static void task_is_made(void)
 {
 	line_t *line = mine();
-	leave_to_runtime(here.place.team);
+	leave_barriers();
 	uint16_t team = line ? GET(line->team) : 0;
 	line_t *of = team ? &lines[team - 1] : NULL;
 	/* The only field of a line that others than its thread write; never one of another process. */
@@ -299,6 +348,7 @@ GOMP_TASKS(GOMP_taskloop_ull, 11)
 		long (*next)(P##n) = NEXT(#name);                                           \
 		if (!IS_LIBGOMP(next))                                                      \
 			return next(A##n);                                                  \
+		leave_barriers();                                                           \
 		WAITS(EVENLY_LOCK, 0);                                                      \
 		return next(A##n);                                                          \
 	}
@@ -374,7 +424,7 @@ long GOMP_task(P10)
 		return next(A10);
 	}
 	/* Those who wait at the barrier are to execute it. */
-	leave_to_runtime(here.place.team);
+	leave_barriers();
 	size_t align = (size_t)a4 > sizeof(struct task) ? (size_t)a4 : sizeof(struct task);
 	struct made_task made = { (void (*)(void *))a0, (void (*)(void *, void *))a2, (void *)a1, (size_t)a3, align };
 	return next((long)execute_task, (long)&made, (long)copy_task, (long)(align + made.size), (long)align, a5, a6, a7,

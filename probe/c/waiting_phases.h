@@ -19,8 +19,6 @@
 
 /* Barriers of a program that a thread keeps apart, by where they are: phases that begin at one are alike. A power of two. */
 #define SITES 64
-/* Openings that wake nobody until evenly is taken to be gone. */
-#define UNANSWERED 1000
 
 /* What a thread knows of the phases that it computes. */
 static __thread struct {
@@ -39,6 +37,13 @@ static inline struct evenly_note *note_of(const line_t *line)
 static inline uint32_t number_of_team(const struct evenly_note *team)
 {
 	return (uint32_t)(team - notes) + 1;
+}
+
+/* Whether barriers of a team may be replaced now, if its region is plain: while evenly moves it within phases. */
+static inline bool cooperates(const struct evenly_note *team)
+{
+	uint32_t allowed = GET(header->cooperate);
+	return allowed == EVENLY_ALWAYS || (allowed == EVENLY_MOVED && GET(team->measured) >= EVENLY_TIMED);
 }
 
 /* This thread meets the members of a team. */
@@ -97,22 +102,19 @@ static inline void goes_on(const struct evenly_note *team)
 		SET(note_of(line)->base, computes.began);
 }
 
-/* The barrier of a team opens: a phase begins. Where again and again no helper is woken evenly is gone: those that
- * know themselves when they are needed wait now and then, too. */
+/* The barrier of a team opens: a phase begins. Nothing is measured for an evenly that is gone. */
 static COLD void announce(struct evenly_note *team)
 {
 	int before = errno;
-	SET(team->opened, clock_ns(CLOCK_MONOTONIC));
+	uint64_t t = clock_ns(CLOCK_MONOTONIC);
+	SET(team->opened, t);
 	atomic_fetch_add_explicit(&team->phase, 1, memory_order_release);
-	uint32_t armed = GET(team->armed), unanswered = GET(team->unanswered);
-	if (armed && syscall(SYS_futex, &team->phase, FUTEX_WAKE_BITSET, INT32_MAX, NULL, NULL, armed) > 0) {
-		SET(team->unanswered, 0);
-	} else if (unanswered >= UNANSWERED) {
+	uint32_t armed = GET(team->armed);
+	if (armed)
+		syscall(SYS_futex, &team->phase, FUTEX_WAKE_BITSET, INT32_MAX, NULL, NULL, armed);
+	if (t / UINT64_C(1000000000) > GET(team->until)) {
 		SET(team->armed, 0);
 		SET(team->measured, EVENLY_UNMEASURED);
-		SET(team->unanswered, 0);
-	} else {
-		SET(team->unanswered, unanswered + 1);
 	}
 	errno = before;
 }

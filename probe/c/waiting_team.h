@@ -154,7 +154,10 @@ static COLD bool waits(struct evenly_team *team, struct member *self, uint32_t b
 		uint64_t t = clock_ns(CLOCK_MONOTONIC);
 		if (!began) {
 			began = t;
-			patience = is_real_time() ? 0 : MOST_PATIENCE;
+			if (is_real_time()) {
+				patience = 0;
+				SET(doubts, true);
+			}
 		}
 		uint32_t cpu = (uint32_t)sched_getcpu();
 		const struct member *other = who_needs(team, barrier, cpu);
@@ -173,12 +176,28 @@ static COLD bool waits(struct evenly_team *team, struct member *self, uint32_t b
 	return true;
 }
 
+/* Leaves the barriers of a team to the runtime, until its region ends. Called by a member that has not arrived. */
+static void leave_to_runtime(struct evenly_team *team)
+{
+	if (!team || GET(team->left))
+		return;
+	int before = errno;
+	atomic_store_explicit(&team->left, 1, memory_order_release);
+	wake_members(team);
+	errno = before;
+}
+
 /* A barrier of a team; it opens for so many members. False where the runtime's is to be used. */
 static bool meets(struct place place)
 {
 	struct evenly_team *team = place.team;
 	if (!team || atomic_load_explicit(&team->left, memory_order_acquire))
 		return false;
+	/* Evenly has stopped to move it, or is gone. */
+	if (place.watched && !cooperates(place.watched)) {
+		leave_to_runtime(team);
+		return false;
+	}
 	int before = errno;
 	struct member *self = &team->members[place.number];
 	SET(self->cpu, (uint32_t)sched_getcpu());
@@ -195,17 +214,6 @@ static bool meets(struct place place)
 	}
 	errno = before;
 	return met;
-}
-
-/* Leaves the barriers of a team to the runtime, until its region ends. Called by a member that has not arrived. */
-static void leave_to_runtime(struct evenly_team *team)
-{
-	if (!team || GET(team->left))
-		return;
-	int before = errno;
-	atomic_store_explicit(&team->left, 1, memory_order_release);
-	wake_members(team);
-	errno = before;
 }
 
 /* A team is to be used for another region, in which nobody is yet. */

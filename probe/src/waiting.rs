@@ -97,8 +97,10 @@ mod note {
     pub(super) const EXPECTED: usize = 32;
     pub(super) const FINISHED: usize = 36;
     pub(super) const MEETS: usize = 48;
+    pub(super) const UNTIL: usize = 52;
     #[cfg(test)]
     pub(super) const BOUND: usize = 56;
+    pub(super) const REPLACED: usize = 60;
 }
 
 const THREAD: u8 = 1;
@@ -296,6 +298,17 @@ pub struct Mapping {
     file: File,
 }
 
+/// Whether barriers are replaced in parallel regions that are plain (waiting_plain.h).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cooperation {
+    /// They are left to the runtime.
+    Never = 0,
+    /// While the team is moved within phases.
+    WhileMoved = 1,
+    /// Whether the team is moved or not: for tests.
+    Always = 2,
+}
+
 impl Mapping {
     /// A new one.
     ///
@@ -342,13 +355,13 @@ impl Mapping {
         (VARIABLE.into(), self.path().into())
     }
 
-    /// From now on barriers of OpenMP are replaced in programs that are started, so that threads wait cooperatively;
-    /// or all barriers are left to the runtime and observed.
+    /// When barriers are replaced in regions of OpenMP that are plain, so that threads wait cooperatively. Else all
+    /// barriers are left to the runtime and observed.
     ///
     /// # Errors
     /// Where the file cannot be written.
-    pub fn set_cooperative(&self, cooperative: bool) -> Result<(), WaitingError> {
-        let value = u32::from(cooperative).to_ne_bytes();
+    pub fn set_cooperation(&self, cooperation: Cooperation) -> Result<(), WaitingError> {
+        let value = (cooperation as u32).to_ne_bytes();
         let cannot = |source| WaitingError::Make { what: "writing its header", source };
         self.file.write_all_at(&value, header::COOPERATE as u64).map_err(cannot)
     }
@@ -461,6 +474,17 @@ impl Reader {
         }
         out.extend(observed(&self.once, &self.twice, now));
         Ok(())
+    }
+
+    /// Parallel regions of which the barriers were replaced so far, of teams that have a line still; 0 where that
+    /// cannot be read.
+    #[must_use]
+    pub fn replaced(&self) -> u64 {
+        let mut notes = vec![0; self.lines_used() * LINE];
+        // The rest of an ended run's report does not depend on it.
+        let read = self.file.read_exact_at(&mut notes, NOTES as u64).is_ok();
+        let of = |note| u64::from(u32_at(note, note::REPLACED));
+        if read { notes.chunks_exact(LINE).map(of).sum() } else { 0 }
     }
 
     /// Reads all lines, twice.

@@ -2,7 +2,7 @@
 //! only unusual is a note.
 
 use super::filter::Filter;
-use crate::flags::{BalanceArgs, Cli, CooperateArg, ProbeArg, RunArgs, policy_without_probe};
+use crate::flags::{BalanceArgs, Cli, ProbeArg, RunArgs, policy_without_probe};
 use crate::{output, tell};
 use anyhow::Context;
 use clap::CommandFactory;
@@ -42,10 +42,9 @@ pub(crate) fn meant_option(name: &str, word: &str) -> String {
 /// What can do nothing without the probe.
 pub(super) fn needs_probe(args: &RunArgs) -> Option<String> {
     let policy = args.balance.policy();
-    if policy.gives_weights || policy.in_phases && args.balance.asked_policy.is_some() {
-        return Some(format!("--policy {}", policy.name));
-    }
-    (args.cooperate == CooperateArg::On).then(|| String::from("--cooperate on"))
+    let asked_for = args.balance.asked_policy.is_some();
+    (policy.gives_weights || policy.in_phases && asked_for)
+        .then(|| format!("--policy {}", policy.name))
 }
 
 /// What needs no probe is the default where none is to be loaded, and beside a mapping, within which threads stay.

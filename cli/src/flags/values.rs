@@ -131,7 +131,7 @@ impl From<SourceArg> for SourceKind {
 /// `--probe`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProbeArg {
-    /// With --cooperate on and with policies that need it: phase, hpc-auto, hpc-uniform, hpc-adaptive
+    /// With policies that need it: phase, hpc-auto, hpc-uniform, hpc-adaptive
     Auto,
     /// Nothing is loaded into the program
     Off,
@@ -144,9 +144,10 @@ pub(crate) enum ProbeArg {
 /// `--cooperate`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CooperateArg {
-    /// Barriers of OpenMP are replaced: a thread that waits keeps its CPU and spins while no other thread of its team
-    /// needs it, and sleeps where one does. Loads the probe. Experimental: some programs behave differently with it
-    On,
+    /// While threads of libgomp are moved within phases, its barriers are replaced in parallel regions that do nothing
+    /// but compute, loop and meet: a thread that waits spins while no other thread of its team needs its CPU, and sleeps
+    /// where one does
+    Auto,
     /// Threads wait as their runtime has it
     Off,
 }

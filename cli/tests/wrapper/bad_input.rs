@@ -475,7 +475,7 @@ fn options_of_a_policy_are_refused_before_the_first_run() {
 fn no_probe_and_what_needs_it() {
     let tool = Tool::new();
     let marker = tool.path("started");
-    for options in ["--policy phase", "--policy hpc-auto", "--cooperate on"] {
+    for options in ["--policy phase", "--policy hpc-auto"] {
         let mut c = tool.run(&format!("{options} --probe off"), &["touch"]);
         let output = c.arg(&marker).output().unwrap();
         refused(&output, &format!("--probe off|{options} needs the probe|leave one"));

@@ -25,6 +25,9 @@ use std::sync::{PoisonError, RwLock};
 /// For how long a helper waits for an opening.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: NAP.0 as _ };
 
+/// For how many seconds a team measures its phases unless it is told so again: after a `kill -9` of evenly.
+const HOLDS: i64 = 5;
+
 /// How much a team says of its phases: nothing; when its barriers open; and what its members compute.
 pub(super) const UNMEASURED: u32 = 0;
 pub(super) const COUNTED: u32 = 1;
@@ -180,6 +183,9 @@ impl Openings for Barriers {
                 Measured::Openings => COUNTED,
                 Measured::Phases => TIMED,
             };
+            let now = clock_gettime(ClockId::Monotonic);
+            let until = u32::try_from(now.tv_sec + HOLDS).unwrap_or(u32::MAX);
+            self.words.u32(team.note(note::UNTIL)).store(until, Relaxed);
             self.words.u32(team.note(note::MEASURED)).store(measured, Relaxed);
         }
     }

@@ -49,7 +49,9 @@ fn the_layout_is_that_of_the_header() {
         ("note", "expected", note::EXPECTED),
         ("note", "finished", note::FINISHED),
         ("note", "meets", note::MEETS),
+        ("note", "until", note::UNTIL),
         ("note", "bound", note::BOUND),
+        ("note", "replaced", note::REPLACED),
     ];
     let mut layout = Layout::of("waiting.h");
     layout.places(&fields);

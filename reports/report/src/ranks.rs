@@ -15,6 +15,8 @@ pub struct ProbeReport {
     pub left_out: u64,
     /// Threads that have waited, or taken part in a parallel region.
     pub threads: Vec<ProbeThread>,
+    /// Parallel regions of which the barriers were replaced.
+    pub replaced: u64,
 }
 
 /// One thread, by its own reports.

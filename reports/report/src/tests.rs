@@ -351,7 +351,8 @@ fn what_to_try_where_nothing_was_moved() {
             seen_waiting: 0,
             waited_for,
         };
-        r.probe = Some(ProbeReport { processes: 1, left_out: 0, threads: vec![thread] });
+        r.probe =
+            Some(ProbeReport { processes: 1, left_out: 0, threads: vec![thread], replaced: 0 });
         r
     };
     let often = met(10_300).judged().verdict;
@@ -657,7 +658,7 @@ fn what_the_probe_has_reported() {
         waited_for: vec![],
     };
     let with = |processes, threads| {
-        let probe = Some(ProbeReport { processes, left_out: 0, threads });
+        let probe = Some(ProbeReport { processes, left_out: 0, threads, replaced: 0 });
         let report = RunReport { probe, ..balanced() }.judged();
         let text = report.text(true);
         let line = text.lines().find_map(|l| l.trim().strip_prefix("probe")).unwrap();
@@ -675,6 +676,10 @@ fn what_the_probe_has_reported() {
          regions"
     );
     assert!(!balanced().judged().text(true).contains("probe "));
+    let threads = vec![thread(1, 0.25, 0.0)];
+    let probe = Some(ProbeReport { processes: 1, left_out: 0, threads, replaced: 12 });
+    let text = RunReport { probe, ..balanced() }.judged().text(true);
+    assert!(text.contains("\n  barriers    of 12 parallel regions were evenly's own\n"), "{text}");
     // Ranks and their launcher, which waits for their end.
     let waits = |call: &str, rank, world, seen| {
         let (call, tid) = (call.to_owned(), None);
@@ -686,7 +691,7 @@ fn what_the_probe_has_reported() {
         ..thread(n as i32, waited_s, 0.0)
     };
     let both = |processes, threads: Vec<ProbeThread>| {
-        let probe = ProbeReport { processes, left_out: 0, threads };
+        let probe = ProbeReport { processes, left_out: 0, threads, replaced: 0 };
         let whom = probe.for_whom();
         let text = RunReport { probe: Some(probe), ..balanced() }.judged().text(true);
         assert!(text.lines().skip(2).all(|l| l.len() <= 120), "{text}");

@@ -146,6 +146,10 @@ impl RunReport {
             if let Some(whom) = self.whom() {
                 add(Shown::WithRoom, "for whom", whom);
             }
+            if probe.replaced > 0 {
+                let regions = counted(probe.replaced, "parallel region");
+                add(Shown::WithRoom, "barriers", format!("of {regions} were evenly's own"));
+            }
         }
         all.extend(messages);
         let mut add = |shown, name: &str, text| all.push(Figure::new(shown, name, text));

@@ -6,10 +6,11 @@ use proptest::prelude::*;
 use proptest::{collection, option};
 
 /// Names of lines of figures; a note or the verdict is a sentence, and may be as long as it needs to be.
-const FIGURES: [&str; 14] = [
+const FIGURES: [&str; 15] = [
     "progress",
     "waiting",
     "probe",
+    "barriers",
     "for whom",
     "messages",
     "quota",
@@ -84,7 +85,7 @@ fn probe_of(ranks: u32) -> ProbeReport {
         seen_waiting: 9,
         waited_for: vec![for_first.clone()],
     });
-    ProbeReport { processes: ranks, left_out: 0, threads: threads.collect() }
+    ProbeReport { processes: ranks, left_out: 0, threads: threads.collect(), replaced: 9 }
 }
 
 fn messages_of(ranks: u32) -> MessagesReport {
