@@ -54,7 +54,8 @@ static void help(enum spmd_form form) {
                "  --end-on FILE         fewer phases: one more once FILE exists\n");
     else
         printf("  --trace FILE          write where and when each thread computed, in pieces of\n"
-               "                        about 50 us, to FILE as JSON lines\n");
+               "                        about 50 us, to FILE as JSON lines\n"
+               "  --regions             a parallel region for each phase\n");
     printf("  --help                this text\n\nExample: %s --threads 3 --phases 20 --work-ms 100\n",
            program_invocation_short_name);
     exit(EXIT_SUCCESS);
@@ -70,7 +71,7 @@ struct spmd_options spmd_parse(int argc, char **argv, enum spmd_form form, uint3
         .seed = 1,
     };
     enum { THREADS, PHASES, WORK_MS, ITERS, CALIBRATE, KIND, WORKING_SET, IMBALANCE, LINEAR, SEED,
-           OUTPUT, HELP, BARRIER, SPIN_US, MAIN_WORKS, PIN, NAME_PREFIX, END_ON, TRACE };
+           OUTPUT, HELP, BARRIER, SPIN_US, MAIN_WORKS, PIN, NAME_PREFIX, END_ON, TRACE, REGIONS };
     static const struct option pthread_options[] = {
         {"barrier", required_argument, NULL, BARRIER},
         {"spin-us", required_argument, NULL, SPIN_US},
@@ -79,7 +80,10 @@ struct spmd_options spmd_parse(int argc, char **argv, enum spmd_form form, uint3
         {"name-prefix", required_argument, NULL, NAME_PREFIX},
         {"end-on", required_argument, NULL, END_ON},
     };
-    static const struct option openmp_options[] = {{"trace", required_argument, NULL, TRACE}};
+    static const struct option openmp_options[] = {
+        {"trace", required_argument, NULL, TRACE},
+        {"regions", no_argument, NULL, REGIONS},
+    };
     // Zero-filled room at the end for the options of the form and the terminator.
     struct option long_options[19] = {
         {"threads", required_argument, NULL, THREADS},
@@ -141,6 +145,7 @@ struct spmd_options spmd_parse(int argc, char **argv, enum spmd_form form, uint3
             break;
         case END_ON: o.end_on = optarg; break;
         case TRACE: o.trace = optarg; break;
+        case REGIONS: o.regions = 1; break;
         default: exit(EXIT_BAD_INPUT); // getopt_long has said why
         }
     }

@@ -25,6 +25,7 @@ struct spmd_options {
     const char *name_prefix;
     const char *end_on; // a file; NULL: all phases
     const char *trace;  // a file; NULL: none
+    int regions;        // each phase is a parallel region
     const char *output;
 };
 

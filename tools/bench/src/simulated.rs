@@ -48,7 +48,9 @@ fn course(program: Program) -> (u32, Barrier) {
                 _ => Barrier::Block,
             },
         ),
-        Program::OmpSpmd { runtime, phases, .. } => (phases, barrier_of(runtime)),
+        Program::OmpSpmd { runtime, phases, .. } | Program::OmpRegions { runtime, phases, .. } => {
+            (phases, barrier_of(runtime))
+        }
         Program::Ep { runtime, .. } => (1, barrier_of(runtime)),
         Program::Jacobi { runtime, sweeps, .. } => (sweeps, barrier_of(runtime)),
     }

@@ -13,6 +13,8 @@ pub(crate) enum Program {
     Spmd { phases: u32, phase_ms: u32, barrier: &'static str },
     /// The same work in OpenMP; with the runtime [`SPINS`], libomp whose threads spin at barriers.
     OmpSpmd { runtime: &'static str, phases: u32, phase_ms: f64 },
+    /// The same work in OpenMP, each phase a parallel region.
+    OmpRegions { runtime: &'static str, phases: u32, phase_ms: f64 },
     /// The EP kernel. The work is shared by the threads.
     Ep { runtime: &'static str, class: &'static str },
     /// Jacobi sweeps. The work is shared by the threads.
@@ -48,6 +50,11 @@ impl Program {
                 let runtime = if runtime == SPINS { "omp" } else { runtime };
                 (format!("omp_spmd-{runtime}"), list.map(str::to_owned).into())
             }
+            Self::OmpRegions { runtime, phases, phase_ms } => {
+                let (phases, iters) = (phases.to_string(), iters(phase_ms));
+                let list = ["--phases", &phases, "--iters", &iters, "--regions"];
+                (format!("omp_spmd-{runtime}"), list.map(str::to_owned).into())
+            }
             Self::Ep { runtime, class } => {
                 (format!("ep-{runtime}"), ["--class", class].map(str::to_owned).into())
             }
@@ -68,7 +75,7 @@ impl Program {
 
     /// For how much of the work one thread alone stands: all of it, or one thread's part.
     pub(crate) fn work_is_per_thread(self) -> bool {
-        matches!(self, Self::Spmd { .. } | Self::OmpSpmd { .. })
+        matches!(self, Self::Spmd { .. } | Self::OmpSpmd { .. } | Self::OmpRegions { .. })
     }
 
     fn words(self) -> String {
@@ -79,6 +86,9 @@ impl Program {
             }
             Self::OmpSpmd { runtime, phases, phase_ms } => {
                 format!("OpenMP spmd ({runtime}), {phases} phases of {phase_ms} ms")
+            }
+            Self::OmpRegions { runtime, phases, phase_ms } => {
+                format!("OpenMP spmd ({runtime}), {phases} regions of {phase_ms} ms")
             }
             Self::Ep { runtime, class } => format!("OpenMP EP ({runtime}), class {class}"),
             Self::Jacobi { runtime, size, sweeps } => {
@@ -285,6 +295,14 @@ pub(crate) fn host(quick: bool) -> Vec<Benchmark> {
             let program = Program::OmpSpmd { runtime, phases, phase_ms };
             add(format!("default-{name}-{runtime}-{n}-on-2"), n, program, WITH_DEFAULT, runs(3, 5));
         }
+    }
+    for (name, phase_ms, phases) in [
+        ("1ms", 1.0, pick(1_000, 3_000)),
+        ("0.33ms", 0.33, pick(3_000, 9_000)),
+        ("0.05ms", 0.05, pick(20_000, 60_000)),
+    ] {
+        let program = Program::OmpRegions { runtime: "gomp", phases, phase_ms };
+        add(format!("default-regions-{name}-gomp-3-on-2"), 3, program, WITH_DEFAULT, runs(3, 5));
     }
     for runtime in ["gomp", "omp"] {
         let programs = [
