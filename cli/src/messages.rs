@@ -10,7 +10,7 @@ use evenly_engine::{RankActivity, Tally};
 use evenly_linux::clock::since_boot;
 use evenly_linux::machine::RankCounts;
 use evenly_model::{Nanos, ThreadId, Tid};
-use evenly_probe::load::{Unseen, preload};
+use evenly_probe::load::{Unseen, for_sanitizers, preload};
 use evenly_probe::messages::{self, Mapping, Rank, Reader};
 use evenly_probe::mpi::Used;
 use evenly_report::{EdgeReport, MessagesReport, RankReport};
@@ -78,7 +78,8 @@ impl Counting {
         let before = std::env::var_os("LD_PRELOAD");
         let library = preload(&built.file, before.as_deref())?;
         let mapping = Mapping::new()?;
-        let env = vec![("LD_PRELOAD".into(), library), mapping.variable()];
+        let sanitizers = for_sanitizers(std::env::var_os("ASAN_OPTIONS").as_deref());
+        let env = vec![("LD_PRELOAD".into(), library), mapping.variable(), sanitizers];
         Ok((Self { mapping, decides }, env))
     }
 

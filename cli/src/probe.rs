@@ -12,7 +12,7 @@ use evenly_linux::supervise::Threads;
 use evenly_model::{CpuSet, Nanos, Pid, Tid};
 use evenly_phases::Openings;
 use evenly_probe::late::Late;
-use evenly_probe::load::{Unseen, library, preload};
+use evenly_probe::load::{Unseen, for_sanitizers, library, preload};
 use evenly_probe::waiting::{
     self, Activity, Cooperation, Mapping, Observed, Peer, Reader, VARIABLE,
 };
@@ -223,7 +223,8 @@ impl Prepared {
             left_out: 0,
             fresh_until: Nanos::ZERO,
         }));
-        let env = vec![("LD_PRELOAD".into(), value), mapping.variable()];
+        let sanitizers = for_sanitizers(std::env::var_os("ASAN_OPTIONS").as_deref());
+        let env = vec![("LD_PRELOAD".into(), value), mapping.variable(), sanitizers];
         Ok((Self(Watch { mapping: Arc::new(mapping), state }), env))
     }
 

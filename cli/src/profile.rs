@@ -11,6 +11,7 @@ use evenly_linux::foreign::open_file;
 use evenly_linux::supervise::{Outcome, Signals, SpawnOptions};
 use evenly_map::{Files, Input, JoinError, Mpi, RankProfile, join, read_profile};
 use evenly_probe::build::{Built, Compiler, PROBE, build};
+use evenly_probe::load::for_sanitizers;
 use evenly_probe::loaded;
 use evenly_probe::mpi::{Flavour, Used};
 use evenly_topology::cache_dir;
@@ -46,7 +47,9 @@ pub(crate) fn take(args: &MapArgs, counted: Option<&Path>) -> anyhow::Result<Tak
     fs::create_dir_all(&profiles).with_context(cannot_make)?;
     let dir = tempfile::tempdir_in(&profiles).with_context(cannot_make)?;
     let before = std::env::var_os("LD_PRELOAD");
-    let loaded = loaded(&args.command, used.launcher, &built.file, dir.path(), before.as_deref())?;
+    let mut loaded =
+        loaded(&args.command, used.launcher, &built.file, dir.path(), before.as_deref())?;
+    loaded.env.push(for_sanitizers(std::env::var_os("ASAN_OPTIONS").as_deref()));
     let signals = Signals::block().context("cannot receive signals")?;
     let spawn = SpawnOptions { env: loaded.env, cpus: None };
     let outcome = match signals.spawn(&loaded.command, &spawn) {

@@ -372,11 +372,32 @@ pub fn preload(library: &Path, before: Option<&OsStr>) -> Result<OsString, Probe
     Ok(value)
 }
 
+/// A variable with which programs that gcc built with `-fsanitize=address` accept a library that is loaded before theirs:
+/// they refuse to run else. `before` is what it would be without; what it says already is kept.
+#[must_use]
+pub fn for_sanitizers(before: Option<&OsStr>) -> (OsString, OsString) {
+    const ORDER: &str = "verify_asan_link_order";
+    let mut options = before.unwrap_or_default().to_owned();
+    if !options.as_bytes().windows(ORDER.len()).any(|w| w == ORDER.as_bytes()) {
+        options.push(if options.is_empty() { "" } else { ":" });
+        options.push(format!("{ORDER}=0"));
+    }
+    ("ASAN_OPTIONS".into(), options)
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 mod tests {
     use super::*;
     use std::process::Command;
+
+    #[test]
+    fn options_of_sanitizers_are_kept() {
+        let with = |before: Option<&str>| for_sanitizers(before.map(OsStr::new)).1;
+        assert_eq!(with(None), "verify_asan_link_order=0");
+        assert_eq!(with(Some("halt_on_error=0")), "halt_on_error=0:verify_asan_link_order=0");
+        assert_eq!(with(Some("verify_asan_link_order=1")), "verify_asan_link_order=1");
+    }
 
     fn built(dir: &Path, name: &str, options: &[&str]) -> PathBuf {
         let (source, program) = (dir.join("x.c"), dir.join(name));

@@ -285,6 +285,30 @@ fn what_cannot_be_watched_is_said() {
     assert!(said.contains("'echo' runs without the probe: the probe is kept as "), "{said}");
 }
 
+/// Would catch: a program that was built with a sanitizer, or starts one that was, and refuses to run because a library was
+/// loaded before that of the sanitizer.
+#[test]
+fn programs_with_sanitizers_run() {
+    let tool = Tool::new();
+    let source = tool.path("x.c");
+    std::fs::write(&source, "#include <stdio.h>\nint main(void){puts(\"ran\");}").unwrap();
+    for sanitizer in ["address,undefined", "thread"] {
+        let program = tool.path(sanitizer);
+        let mut compiler = Command::new("gcc");
+        compiler.arg(format!("-fsanitize={sanitizer}")).arg(&source).arg("-o").arg(&program);
+        assert!(compiler.status().unwrap().success());
+        let name = program.to_str().unwrap();
+        for (options, command) in [
+            ("", vec![name]),
+            ("--probe on", vec![name]),
+            ("", vec!["sh", "-c", "\"$0\"; true", name]),
+        ] {
+            let output = tool.run(options, &command).output().unwrap();
+            assert_eq!(text(&output.stdout), "ran\n", "{command:?}: {}", stderr(&output));
+        }
+    }
+}
+
 /// The loader drops a preload without a word where a program gets the rights of another user.
 #[test]
 fn a_program_with_rights_of_its_own_is_told() {
