@@ -101,6 +101,7 @@ static __thread struct {
 	unsigned part;
 	struct place place; /* in the team whose barriers it waits at */
 	const void *code;   /* the function of the program that this library has called last: a region, or a task */
+	struct { uint64_t at; uint32_t phase; } begun; /* when this thread began a region last that might have been replaced */
 	const void *begins_at; /* where in the program this thread has begun its last region, with libomp */
 	struct evenly_team *own_teams[NESTING]; /* of the regions that it begins */
 	/* The clock: ns at a tick, and for how many ticks from there that holds. */

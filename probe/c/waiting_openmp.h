@@ -153,8 +153,21 @@ static void part(void *argument)
 	here.place = outer;
 }
 
+/* Phases up to so many ns gain by barriers that are replaced, and longer ones lose by them: the end of a region has both. */
+#define SHORT 300000
+
+/* Whether the phases of a team have been short since this thread began a region before. It has just begun one. */
+static bool are_short(const struct evenly_note *team)
+{
+	uint32_t phase = GET(team->phase), phases = phase - here.begun.phase;
+	uint64_t at = GET(team->opened), took = at - here.begun.at;
+	here.begun.phase = phase;
+	here.begun.at = at;
+	return phases && took / phases < SHORT;
+}
+
 /* Replaces the barriers of a region, if that is allowed, it has turned out to be plain, and the team is one that evenly
- * moves. `members` is 0 where the program leaves that to libgomp. */
+ * moves and whose phases are short. `members` is 0 where the program leaves that to libgomp. */
 static void replace_barriers(struct region *region, const void *runtime, uint32_t members)
 {
 	bool nested = region->outer.members > 1 || here.depth > 1;
@@ -163,6 +176,8 @@ static void replace_barriers(struct region *region, const void *runtime, uint32_
 	region->code = code_of((const void *)region->function);
 	struct evenly_note *note = note_of(region->team);
 	if (!region->code || GET(region->code->plain) != PLAIN || !cooperates(note))
+		return;
+	if (!are_short(note) && GET(header->cooperate) != EVENLY_ALWAYS)
 		return;
 	if (!members)
 		members = (uint32_t)((int (*)(void))NEXT("omp_get_max_threads"))();
