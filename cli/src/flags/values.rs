@@ -144,9 +144,9 @@ pub(crate) enum ProbeArg {
 /// `--cooperate`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CooperateArg {
-    /// While threads of libgomp are moved within phases, its barriers are replaced in parallel regions that do nothing
-    /// but compute, loop and meet: a thread that waits spins while no other thread of its team needs its CPU, and sleeps
-    /// where one does
+    /// While threads of libgomp are moved within phases of less than 0.3 ms, its barriers are replaced in parallel
+    /// regions that do nothing but compute, loop and meet: a thread that waits spins while no other thread of its team
+    /// needs its CPU, and sleeps where one does
     Auto,
     /// Threads wait as their runtime has it
     Off,
