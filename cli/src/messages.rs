@@ -4,13 +4,14 @@
 //! Invariant (promise P8): where that cannot be one line says why and what would mend it, and the program
 //! runs without.
 
+use crate::probe::sanitizers;
 use crate::profile::built_probe;
 use crate::tell;
 use evenly_engine::{RankActivity, Tally};
 use evenly_linux::clock::since_boot;
 use evenly_linux::machine::RankCounts;
 use evenly_model::{Nanos, ThreadId, Tid};
-use evenly_probe::load::{Unseen, for_sanitizers, preload};
+use evenly_probe::load::{Unseen, preload};
 use evenly_probe::messages::{self, Mapping, Rank, Reader};
 use evenly_probe::mpi::Used;
 use evenly_report::{EdgeReport, MessagesReport, RankReport};
@@ -78,8 +79,7 @@ impl Counting {
         let before = std::env::var_os("LD_PRELOAD");
         let library = preload(&built.file, before.as_deref())?;
         let mapping = Mapping::new()?;
-        let sanitizers = for_sanitizers(std::env::var_os("ASAN_OPTIONS").as_deref());
-        let env = vec![("LD_PRELOAD".into(), library), mapping.variable(), sanitizers];
+        let env = vec![("LD_PRELOAD".into(), library), mapping.variable(), sanitizers()];
         Ok((Self { mapping, decides }, env))
     }
 

@@ -223,8 +223,7 @@ impl Prepared {
             left_out: 0,
             fresh_until: Nanos::ZERO,
         }));
-        let sanitizers = for_sanitizers(std::env::var_os("ASAN_OPTIONS").as_deref());
-        let env = vec![("LD_PRELOAD".into(), value), mapping.variable(), sanitizers];
+        let env = vec![("LD_PRELOAD".into(), value), mapping.variable(), sanitizers()];
         Ok((Self(Watch { mapping: Arc::new(mapping), state }), env))
     }
 
@@ -279,6 +278,11 @@ impl Watch {
             replaced: state.reader.replaced(),
         }
     }
+}
+
+/// The variable with which programs with sanitizers accept a library that is loaded before theirs.
+pub(crate) fn sanitizers() -> (OsString, OsString) {
+    for_sanitizers(std::env::var_os("ASAN_OPTIONS").as_deref())
 }
 
 /// What is said of MPI that was not expected; this form of evenly would have seen it.

@@ -5,13 +5,13 @@
 
 use crate::balance::{Wait, check_command};
 use crate::flags::MapArgs;
+use crate::probe::sanitizers;
 use crate::{output, tell};
 use anyhow::Context;
 use evenly_linux::foreign::open_file;
 use evenly_linux::supervise::{Outcome, Signals, SpawnOptions};
 use evenly_map::{Files, Input, JoinError, Mpi, RankProfile, join, read_profile};
 use evenly_probe::build::{Built, Compiler, PROBE, build};
-use evenly_probe::load::for_sanitizers;
 use evenly_probe::loaded;
 use evenly_probe::mpi::{Flavour, Used};
 use evenly_topology::cache_dir;
@@ -49,7 +49,7 @@ pub(crate) fn take(args: &MapArgs, counted: Option<&Path>) -> anyhow::Result<Tak
     let before = std::env::var_os("LD_PRELOAD");
     let mut loaded =
         loaded(&args.command, used.launcher, &built.file, dir.path(), before.as_deref())?;
-    loaded.env.push(for_sanitizers(std::env::var_os("ASAN_OPTIONS").as_deref()));
+    loaded.env.push(sanitizers());
     let signals = Signals::block().context("cannot receive signals")?;
     let spawn = SpawnOptions { env: loaded.env, cpus: None };
     let outcome = match signals.spawn(&loaded.command, &spawn) {

@@ -240,7 +240,7 @@ static COLD bool is_libgomp(void *at)
 	return !dladdr(at, &info) || !info.dli_fname || strstr(info.dli_fname, "libgomp");
 }
 
-#define REGION(name, n, plain)                                                                   \
+#define REGION(name, n, plain)                                                              \
 	EXPORT long name(P##n);                                                             \
 	long name(P##n)                                                                     \
 	{                                                                                   \

@@ -7,7 +7,7 @@
 mod common;
 
 use common::built;
-use evenly_model::Nanos;
+use evenly_model::{Nanos, ThreadId, Tid};
 use evenly_phases::Openings;
 use evenly_probe::load::{Calls, keep, preload};
 use evenly_probe::waiting::{Cooperation, Mapping};
@@ -25,6 +25,18 @@ const HIGH: u64 = 72;
 const OBSERVED: Cooperation = Cooperation::Never;
 const REPLACED: Cooperation = Cooperation::Always;
 
+/// Lets a command run with the probe and this mapping.
+fn probed<'a>(command: &'a mut Command, calls: Calls, mapping: &Mapping) -> &'a mut Command {
+    let library = keep(calls, Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();
+    let (name, value) = mapping.variable();
+    command.env(name, value).env("LD_PRELOAD", preload(&library, None).unwrap())
+}
+
+/// A thread that was started before it had a line.
+fn thread(tid: i32) -> ThreadId {
+    ThreadId { tid: Tid(tid), start: 0 }
+}
+
 /// What a command prints without the probe and with it, its barriers observed or replaced and so many lines left in the
 /// mapping: the same.
 fn same_output(
@@ -34,17 +46,15 @@ fn same_output(
     ways: &[Cooperation],
     lines: u32,
 ) {
-    let library = keep(calls, Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();
     let run = |way: Option<Cooperation>| {
         let mapping = Mapping::new().unwrap();
         let mut run = Command::new("timeout");
         common::as_root(&mut run).args(["120"]).args(command).envs(variables.iter().copied());
         if let Some(way) = way {
             mapping.set_cooperation(way).unwrap();
-            let (name, value) = mapping.variable();
-            let file = File::options().write(true).open(&value).unwrap();
+            let file = File::options().write(true).open(mapping.path()).unwrap();
             file.write_all_at(&(LINES - lines).to_ne_bytes(), HIGH).unwrap();
-            run.env(name, value).env("LD_PRELOAD", preload(&library, None).unwrap());
+            probed(&mut run, calls, &mapping);
         }
         let output = run.output().unwrap();
         (output.status.code(), String::from_utf8(output.stdout).unwrap())
@@ -112,15 +122,13 @@ mod libgomp {
     #[test]
     fn only_regions_that_were_plain_are_replaced() {
         let program = built("plain", "gcc", &["-fopenmp"]);
-        let library = keep(Calls::None, Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();
         for (way, replaced) in [(REPLACED, 5 + 9 * 2), (Cooperation::WhileMoved, 0), (OBSERVED, 0)]
         {
             let mapping = Mapping::new().unwrap();
             mapping.set_cooperation(way).unwrap();
-            let (name, value) = mapping.variable();
             let mut run = Command::new("timeout");
-            run.arg("120").arg(&program).arg("3").env(name, value);
-            let output = run.env("LD_PRELOAD", preload(&library, None).unwrap()).output().unwrap();
+            run.arg("120").arg(&program).arg("3");
+            let output = probed(&mut run, Calls::None, &mapping).output().unwrap();
             let said = String::from_utf8(output.stdout).unwrap();
             assert!(output.status.success() && said.lines().count() == 10, "{way:?}: {said}");
             let mut reader = mapping.reader().unwrap();
@@ -298,22 +306,16 @@ fn threads_below(pid: u32) -> Vec<i32> {
 
 /// Would catch: threads that are not found, or of which nothing is reported; an opening that wakes nobody.
 fn announces(command: &mut Command, calls: Calls, way: Cooperation) {
-    use evenly_model::{CpuId, ThreadId, Tid};
+    use evenly_model::CpuId;
     use evenly_phases::{Measured, Opening};
     use evenly_testing::wait_for;
     use rustix::process::{Pid, Signal, kill_process};
-    let library = keep(calls, Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();
     let mapping = Mapping::new().unwrap();
     mapping.set_cooperation(way).unwrap();
     let barriers = mapping.openings().unwrap();
-    let (name, value) = mapping.variable();
-    command.env(name, value).env("LD_PRELOAD", preload(&library, None).unwrap());
-    let mut child = command.spawn().unwrap();
-    let threads = || -> Vec<ThreadId> {
-        // Started before they have a line.
-        let id = |tid| ThreadId { tid: Tid(tid), start: 0 };
-        threads_below(child.id()).into_iter().map(id).collect()
-    };
+    let mut child = probed(command, calls, &mapping).spawn().unwrap();
+    let threads =
+        || -> Vec<ThreadId> { threads_below(child.id()).into_iter().map(thread).collect() };
     wait_for("the team", || barriers.follow(&threads()));
     barriers.measure(Measured::Phases);
     // The second of them computes twice as long.
@@ -331,7 +333,7 @@ fn announces(command: &mut Command, calls: Calls, way: Cooperation) {
         // Either may lose its CPU to others, which is no CPU time.
         (short > Nanos::ZERO && long > short.scale(1.5) && long < short.scale(2.5)).then_some(())
     });
-    assert!(barriers.reported(ThreadId { tid: Tid(1), start: 0 }).is_none());
+    assert!(barriers.reported(thread(1)).is_none());
     // A launcher ends its ranks.
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     child.wait().unwrap();
@@ -341,20 +343,15 @@ fn announces(command: &mut Command, calls: Calls, way: Cooperation) {
 #[test]
 #[ignore = "takes long: ./dev test --all"]
 fn measuring_ends_where_nobody_asks_for_it_any_more() {
-    use evenly_model::{ThreadId, Tid};
     use evenly_phases::{Measured, Opening};
     use evenly_testing::wait_for;
     use std::time::{Duration, Instant};
-    let library = keep(Calls::None, Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();
     let mapping = Mapping::new().unwrap();
     let barriers = mapping.openings().unwrap();
-    let (name, value) = mapping.variable();
     let mut command = Command::new(built("phases", "gcc", &["-fopenmp", "-DREGIONS"]));
-    command.env(name, value).env("LD_PRELOAD", preload(&library, None).unwrap());
-    let mut child = command.spawn().unwrap();
-    let id = |tid| ThreadId { tid: Tid(tid), start: 0 };
+    let mut child = probed(&mut command, Calls::None, &mapping).spawn().unwrap();
     wait_for("the team", || {
-        barriers.follow(&threads_below(child.id()).into_iter().map(id).collect::<Vec<_>>())
+        barriers.follow(&threads_below(child.id()).into_iter().map(thread).collect::<Vec<_>>())
     });
     barriers.measure(Measured::Openings);
     let began = Instant::now();

@@ -45,15 +45,15 @@ impl Program {
                     ["--phases", &phases, "--iters", &iters(phase_ms.into()), "--barrier", barrier];
                 ("spmd".into(), list.map(str::to_owned).into())
             }
-            Self::OmpSpmd { runtime, phases, phase_ms } => {
+            Self::OmpSpmd { runtime, phases, phase_ms }
+            | Self::OmpRegions { runtime, phases, phase_ms } => {
                 let list = ["--phases", &phases.to_string(), "--iters", &iters(phase_ms)];
+                let mut list = list.map(str::to_owned).to_vec();
+                if matches!(self, Self::OmpRegions { .. }) {
+                    list.push("--regions".into());
+                }
                 let runtime = if runtime == SPINS { "omp" } else { runtime };
-                (format!("omp_spmd-{runtime}"), list.map(str::to_owned).into())
-            }
-            Self::OmpRegions { runtime, phases, phase_ms } => {
-                let (phases, iters) = (phases.to_string(), iters(phase_ms));
-                let list = ["--phases", &phases, "--iters", &iters, "--regions"];
-                (format!("omp_spmd-{runtime}"), list.map(str::to_owned).into())
+                (format!("omp_spmd-{runtime}"), list)
             }
             Self::Ep { runtime, class } => {
                 (format!("ep-{runtime}"), ["--class", class].map(str::to_owned).into())
