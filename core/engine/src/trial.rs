@@ -17,14 +17,18 @@ use crate::guard::Verdict;
 use evenly_model::Nanos;
 use evenly_model::stats::RunningMean;
 
-/// Epochs in a stretch, at least.
+/// Epochs in a stretch, at least; fewer will do where phases are long, so that what costs does not go on for seconds.
 const LEAST_EPOCHS: u32 = 24;
-/// How long a stretch takes at least, and at most: then the threads do not meet often enough.
+const FEW_EPOCHS: u32 = 6;
+/// How long a stretch takes at least; when few epochs will do; and at most: then the threads do not meet often enough.
 const SHORTEST: Nanos = Nanos::from_millis(10);
+const LONG: Nanos = Nanos::from_millis(150);
 const LONGEST: Nanos = Nanos::from_millis(2_000);
 /// Pairs of stretches at least until moves are given up, or kept; and at most.
 const LEAST_TO_REST: usize = 2;
 const LEAST_TO_MOVE: usize = 3;
+/// The same where the answer is clear, and costs little if wrong: moves lose much, or gain as much as before.
+const LEAST_IF_CLEAR: usize = 1;
 const MOST_PAIRS: usize = 6;
 /// What has to be gained: below it moves only cost.
 const GAIN: f64 = 0.005;
@@ -143,7 +147,8 @@ impl Trial {
         };
         let count = epochs.count.wrapping_sub(first.count);
         let took = epochs.at - first.at;
-        if count < LEAST_EPOCHS || took < SHORTEST {
+        let enough = if took < LONG { LEAST_EPOCHS } else { FEW_EPOCHS };
+        if count < enough || took < SHORTEST {
             if now - stretch.since > LONGEST {
                 self.decide(false, now);
             }
@@ -176,15 +181,26 @@ impl Trial {
         // How far pairs lie apart says how far their mean may be off.
         let spread = self.pairs.iter().fold(0.0f64, |most, p| most.max((p - mean).abs()));
         let pays = mean > GAIN;
-        let least = if pays { LEAST_TO_MOVE } else { LEAST_TO_REST };
+        let clear = (mean - GAIN).abs() > CLEAR && (!pays || self.last == Some(true));
+        let least = match pays {
+            _ if clear => LEAST_IF_CLEAR,
+            true => LEAST_TO_MOVE,
+            false => LEAST_TO_REST,
+        };
         (n >= least && (mean - GAIN).abs() > spread).then_some(pays)
     }
 
     fn decide(&mut self, pays: bool, now: Nanos) {
         let mean = self.pairs.iter().sum::<f64>() / self.pairs.len().max(1) as f64;
         let again = self.last == Some(pays);
-        let first = if mean.abs() > CLEAR { FIRST.scale(4.0) } else { FIRST };
-        self.hold = if again { self.hold.scale(2.0).min(LAST) } else { first };
+        let longer = if mean.abs() > CLEAR { 4.0 } else { 2.0 };
+        // One pair may have been disturbed.
+        let sure = self.pairs.len() > LEAST_IF_CLEAR && mean.abs() > CLEAR;
+        self.hold = match again {
+            true => self.hold.scale(longer).min(LAST),
+            false if sure => FIRST.scale(longer),
+            false => FIRST,
+        };
         self.last = Some(pays);
         self.waiting = None;
         self.disturbances = 0;
@@ -227,7 +243,7 @@ mod tests {
             first: None,
             epochs: 0.0,
         };
-        let (mut now, mut opened, mut seen) = (Nanos::ZERO, 0.0, Epochs::default());
+        let (mut now, mut next, mut seen) = (Nanos::ZERO, 0.0, Epochs::default());
         let end = Nanos((seconds * 1e9) as u64);
         while now < end {
             let work = r.trial.work();
@@ -239,14 +255,14 @@ mod tests {
             };
             *spent += PERIOD;
             now += PERIOD;
-            while opened < now.0 as f64 {
-                opened += length.0 as f64 * (1.0 + noise * (2.0 * random.unit() - 1.0));
+            while next <= now.0 as f64 {
                 r.epochs += 1.0;
                 // At rest nobody counts.
-                if work != Work::Rest && opened <= now.0 as f64 {
+                if work != Work::Rest {
                     let count = seen.count.wrapping_add(1);
-                    seen = Epochs { count, at: Nanos(opened as u64), of: 0 };
+                    seen = Epochs { count, at: Nanos(next as u64), of: 0 };
                 }
+                next += length.0 as f64 * (1.0 + noise * (2.0 * random.unit() - 1.0));
             }
             r.trial.point(now, seen, false);
             if r.first.is_none() && r.trial.answer().is_some() {
@@ -275,13 +291,25 @@ mod tests {
 
     #[test]
     fn what_pays_is_kept() {
-        for (on, off) in [(us(1_100), us(1_300)), (us(3_300), us(4_300)), (us(50), us(700))] {
+        for (on, off) in [(1_100, 1_300), (3_300, 4_300), (50, 700), (35_000, 43_000)] {
+            let (on, off) = (us(on), us(off));
             for seed in 0..20 {
                 let r = run(on, off, 0.2, seed, 10.0);
                 assert_eq!(r.trial.answer(), Some(true), "{on} {off} seed {seed}");
                 let lost = 1.0 - r.epochs / (10e9 / on.0 as f64);
                 assert!(lost < 0.04, "{on} {off} seed {seed}: {lost}");
             }
+        }
+    }
+
+    /// Would catch: stretches of seconds where threads meet rarely, during which moves cost a quarter.
+    #[test]
+    fn what_costs_much_is_left_soon_in_long_phases_too() {
+        for seed in 0..20 {
+            let r = run(us(50_000), us(40_000), 0.2, seed, 10.0);
+            assert_eq!(r.trial.answer(), Some(false), "seed {seed}");
+            let lost = 1.0 - r.epochs / (10e9 / 40e6);
+            assert!(lost < 0.05, "seed {seed}: {lost}");
         }
     }
 
