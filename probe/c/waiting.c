@@ -182,6 +182,7 @@ static bool is_number(uint32_t number)
 _Static_assert(EVENLY_LINES >= UINT16_MAX, "any number of a team is that of a line");
 
 static line_t *mine(void);
+static inline void change(line_t *line, uint8_t state, uint32_t object);
 #include "waiting_phases.h"
 #include "waiting_team.h"
 
@@ -241,6 +242,8 @@ static line_t *claim(uint8_t kind)
 	SET(note->armed, 0);
 	SET(note->measured, EVENLY_UNMEASURED);
 	SET(note->arrivals, 0);
+	SET(note->opened, 0);
+	SET(note->base, 0);
 	SET(note->meets, 0);
 	SET(note->until, 0);
 	SET(note->bound, GET(sets_masks));
@@ -408,7 +411,18 @@ static uint64_t over(const line_t *line, uint64_t entered)
 static bool with_tasks(const line_t *line, uint8_t state)
 {
 	uint16_t team = GET(line->team);
-	return team && (state == EVENLY_BARRIER || state == EVENLY_END) && GET(lines[team - 1].object);
+	return team && (state == EVENLY_BARRIER || state == EVENLY_END) && (GET(lines[team - 1].object) & EVENLY_UNSEEN_TASKS);
+}
+
+/* Until when a thread of this line was outside of regions: since the next one began it has waited for a CPU, if it is a
+ * member of that. */
+static uint64_t until_next(const line_t *line, uint64_t since, uint64_t t)
+{
+	uint16_t team = GET(line->team);
+	if (!team || GET(lines[team - 1].region) != GET(line->region) + 1)
+		return t;
+	uint64_t began = GET(notes[team - 1].opened);
+	return began >= since && began < t ? began : t;
 }
 
 /* Adds what has passed since `entered` to what it was spent on. Within a write. */
@@ -416,19 +430,24 @@ static inline void account(line_t *line, uint64_t t)
 {
 	uint8_t state = GET(line->state);
 	uint64_t entered = GET(line->entered), end = t;
+	bool outside = state == EVENLY_OUTSIDE;
 	if (state == EVENLY_COMPUTING || t < entered)
 		return;
-	if (state == EVENLY_OUTSIDE) {
+	if (outside) {
 		end = entered;
 	} else if (state == EVENLY_BARRIER || state == EVENLY_END) {
-		uint64_t ended = over(line, entered);
-		if (ended && ended < t)
+		uint64_t ended = over(line, entered), there = all_there(line, entered);
+		outside = ended && ended < t;
+		if (outside)
 			end = ended;
+		/* From then on it has waited for a CPU. */
+		if (there && there < end)
+			end = there;
 	}
 	if (!with_tasks(line, state))
 		SET(line->waited, GET(line->waited) + (end - entered));
-	if (end < t)
-		SET(line->outside, GET(line->outside) + (t - end));
+	if (outside)
+		SET(line->outside, GET(line->outside) + (until_next(line, end, t) - end));
 }
 
 static inline void change_at(line_t *line, uint8_t state, uint32_t object, uint64_t t)

@@ -86,6 +86,12 @@ enum evenly_state {
 	EVENLY_OUTSIDE = 6,    /* in no parallel region, waiting for the next */
 };
 
+/* What members of a team may do in a region while they wait. */
+enum evenly_tasks {
+	EVENLY_UNSEEN_TASKS = 1, /* tasks were made that waiting threads may execute unseen */
+	EVENLY_SEEN_TASKS = 2,   /* they have executed tasks, so that all being there does not end their waiting */
+};
+
 /* Whom an MPI call waits for. */
 enum evenly_peer {
 	EVENLY_PEER_UNKNOWN = 0,
@@ -108,8 +114,8 @@ struct evenly_line {
 	_Atomic uint64_t waited;     /* ns of all waiting before that */
 	_Atomic uint64_t outside;    /* ns outside of parallel regions, of those that were started for them */
 	_Atomic uint32_t object;     /* what is waited for: bits 4 to 35 of the address; of MPI the call and
-	                                whom it waits for, see above; of a team 1 where tasks were made that
-	                                waiting threads may execute unseen; of free lines the next + 1 */
+	                                whom it waits for, see above; of a team enum evenly_tasks; of free
+	                                lines the next + 1 */
 	_Atomic uint32_t region;     /* which region of the team it takes part in; of a team: the last */
 	_Atomic uint32_t phases;     /* barriers, collectives and ends of regions reached */
 	_Atomic uint32_t waits;      /* waits of all kinds begun: each ends an iteration of computing */
@@ -118,6 +124,9 @@ struct evenly_line {
 	_Atomic uint8_t state;       /* of a team: END while a region goes on, COMPUTING else */
 	_Atomic uint8_t kind;
 };
+
+/* Two threads that read the clock at the same moment differ by less, in ns. */
+#define EVENLY_CLOCKS 4000
 
 /* How much a team says of its phases. */
 enum evenly_measured {
@@ -135,11 +144,13 @@ struct evenly_note {
 	_Atomic uint32_t measured; /* of a team: enum evenly_measured */
 	/* Written by the program. */
 	_Atomic uint32_t phase;    /* of a team: how often its barrier has opened while that was counted; a futex */
-	_Atomic uint64_t opened;   /* of a team: CLOCK_MONOTONIC when it opened last, ns */
-	_Atomic uint64_t base;     /* of a thread: its CPU time when it arrived at a barrier last, or left it since, ns */
+	_Atomic uint64_t opened;   /* of a team: CLOCK_MONOTONIC when it opened last, counted or not, ns */
+	_Atomic uint64_t base;     /* of a thread: its CPU time when it arrived at a barrier last, or left it since, ns;
+	                              of a team: CLOCK_MONOTONIC when all had ended their parts of a region, ns */
 	_Atomic uint32_t expected; /* of a thread: ns of CPU time that it will take for the next phase, as far as can be
 	                              said when it arrives */
-	_Atomic uint32_t finished; /* of a thread: the phase of its team that it has finished last */
+	_Atomic uint32_t finished; /* of a thread: the phase of its team that it has finished last; of a team: what those
+	                              waited for at whose barrier it opened last, as `object` of their lines */
 	_Atomic uint64_t arrivals; /* of a team: members that have arrived at its barrier, see waiting_phases.h */
 	_Atomic uint32_t meets;    /* of a thread: the number of the line of the team that it meets at barriers; 0: none */
 	_Atomic uint32_t until;   /* of a team, written by evenly: CLOCK_MONOTONIC in s until which it is measured */

@@ -80,11 +80,10 @@ static struct evenly_note *arrives_at(const void *barrier, const void *caller)
 	if (!team)
 		return NULL;
 	meets_in(line, team);
-	uint32_t measured = GET(team->measured);
-	if (measured >= EVENLY_TIMED)
+	if (GET(team->measured) >= EVENLY_TIMED)
 		measure(team, (const char *)caller + name_of(barrier));
-	if (measured != EVENLY_UNMEASURED && arrived % members == 0)
-		announce(team);
+	if (arrived % members == 0)
+		opens(team, name_of(barrier));
 	return team;
 }
 

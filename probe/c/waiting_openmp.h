@@ -325,16 +325,22 @@ GOMP_MEETING(GOMP_sections_end_cancel, 0)
 GOMP_MEETING(GOMP_workshare_task_reduction_unregister, 1)
 GOMP_WAIT(GOMP_single_copy_start, 0, EVENLY_LOCK)
 
-/* Any thread of the team that waits executes it. */
-static void task_is_made(void)
+/* This thread's team has tasks that are seen, or not, in its region. */
+static void has_tasks(uint32_t seen)
 {
 	line_t *line = mine();
-	leave_barriers();
 	uint16_t team = line ? GET(line->team) : 0;
 	line_t *of = team ? &lines[team - 1] : NULL;
 	/* The only field of a line that others than its thread write; never one of another process. */
-	if (of && GET(of->kind) == EVENLY_TEAM && GET(of->pid) == pid && !GET(of->object))
-		SET(of->object, 1);
+	if (of && GET(of->kind) == EVENLY_TEAM && GET(of->pid) == pid && !(GET(of->object) & seen))
+		atomic_fetch_or_explicit(&of->object, seen, memory_order_relaxed);
+}
+
+/* Any thread of the team that waits executes it. */
+static void task_is_made(void)
+{
+	leave_barriers();
+	has_tasks(EVENLY_UNSEEN_TASKS);
 }
 
 #define GOMP_TASKS(name, n)                                                                 \
@@ -407,6 +413,7 @@ static void execute_task(void *argument)
 	bool waits = state != EVENLY_COMPUTING && state != EVENLY_OUTSIDE;
 	if (waits) {
 		here.outer = NULL;
+		has_tasks(EVENLY_SEEN_TASKS);
 		change(line, EVENLY_COMPUTING, 0);
 	}
 	const void *code = here.code;
@@ -579,6 +586,8 @@ static void on_task_schedule(union ompt_data *prior, int status, union ompt_data
 {
 	(void)prior, (void)status;
 	line_t *line = next && !here.outer ? mine() : NULL;
+	if (line && here.by_runtime)
+		has_tasks(EVENLY_SEEN_TASKS);
 	if (line && here.by_runtime != ((next->value & TASK_WAITS) != 0))
 		runtime_says(line, next->value & TASK_WAITS ? EVENLY_BARRIER : EVENLY_COMPUTING);
 }

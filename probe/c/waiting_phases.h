@@ -102,7 +102,7 @@ static inline void goes_on(const struct evenly_note *team)
 		SET(note_of(line)->base, computes.began);
 }
 
-/* The barrier of a team opens: a phase begins. Nothing is measured for an evenly that is gone. */
+/* A phase begins. Nothing is measured for an evenly that is gone. */
 static COLD void announce(struct evenly_note *team)
 {
 	int before = errno;
@@ -117,6 +117,34 @@ static COLD void announce(struct evenly_note *team)
 		SET(team->measured, EVENLY_UNMEASURED);
 	}
 	errno = before;
+}
+
+/* The barrier of a team opens, for those whose lines have this `object`. From here on they do not wait for each other, but
+ * for a CPU: `account` goes by that, so the time is kept whether phases are counted or not. */
+static inline void opens(struct evenly_note *team, uint32_t object)
+{
+	SET(team->finished, object);
+	if (LIKELY(GET(team->measured) == EVENLY_UNMEASURED))
+		SET(team->opened, now());
+	else
+		announce(team);
+	/* Who comes last waits for nobody, though it may lose its CPU to those that it wakes. */
+	line_t *line = mine();
+	if (line && GET(line->state) == EVENLY_BARRIER)
+		change(line, EVENLY_COMPUTING, 0);
+}
+
+/* When a thread that waits since `entered` had no one left to wait for; 0 where that is not known. */
+static inline uint64_t all_there(const line_t *line, uint64_t entered)
+{
+	uint32_t meets = GET(note_of(line)->meets);
+	if (!is_number(meets) || GET(lines[meets - 1].object))
+		return 0;
+	const struct evenly_note *team = &notes[meets - 1];
+	uint64_t ended = GET(team->base), opened = GET(team->opened);
+	if (ended > entered + EVENLY_CLOCKS)
+		return ended;
+	return opened > entered + EVENLY_CLOCKS && GET(team->finished) == GET(line->object) ? opened : 0;
 }
 
 /* Whether this is the last of so many members that arrive at barrier number `barrier` of a region. In `arrivals` are the
@@ -142,16 +170,21 @@ static bool is_last_at(struct evenly_note *team, uint32_t barrier, uint32_t memb
 static inline void opens_region(struct evenly_note *team)
 {
 	SET(team->arrivals, 0);
-	if (GET(team->measured) != EVENLY_UNMEASURED)
-		announce(team);
+	opens(team, 0);
 }
 
 /* A member ends its part of a region, with this function. What comes then begins with the next region: what the thread
  * that begins it does before is no phase. */
-static inline void ends_part(const struct place *place, const void *function)
+static inline void ends_part(struct place *place, const void *function)
 {
-	if (place->watched && GET(place->watched->measured) >= EVENLY_TIMED)
-		measure(place->watched, function);
+	struct evenly_note *team = place->watched;
+	if (!team)
+		return;
+	if (GET(team->measured) >= EVENLY_TIMED)
+		measure(team, function);
+	/* So late that it counts for this thread, too. */
+	if (is_last_at(team, ++place->arrived, place->members))
+		SET(team->base, now() + EVENLY_CLOCKS + 1000);
 }
 
 /* A member comes to a barrier within its region, which is at this place in the program. */
@@ -160,13 +193,10 @@ static inline void arrives(struct place *place, const void *at)
 	struct evenly_note *team = place->watched;
 	if (!team)
 		return;
-	uint32_t barrier = ++place->arrived, measured = GET(team->measured);
-	if (LIKELY(measured == EVENLY_UNMEASURED))
-		return;
-	if (measured >= EVENLY_TIMED)
+	if (GET(team->measured) >= EVENLY_TIMED)
 		measure(team, at);
-	if (is_last_at(team, barrier, place->members))
-		announce(team);
+	if (is_last_at(team, ++place->arrived, place->members))
+		opens(team, 0);
 }
 
 #endif

@@ -103,6 +103,12 @@ mod note {
     pub(super) const REPLACED: usize = 60;
 }
 
+/// Two threads that read the clock at the same moment differ by less, in ns.
+const CLOCKS: u64 = 4_000;
+
+/// Of a team in `object`: tasks were made that waiting threads may execute unseen.
+const UNSEEN_TASKS: u32 = 1;
+
 const THREAD: u8 = 1;
 const TEAM: u8 = 2;
 const RANK: u8 = 3;
@@ -425,6 +431,7 @@ pub struct Reader {
     counts: Counts,
     once: Vec<u8>,
     twice: Vec<u8>,
+    notes: Vec<u8>,
 }
 
 /// How often a line that is being written is read again before it is given up for this time.
@@ -445,8 +452,9 @@ impl Reader {
             Ok(lines) => lines,
             Err(what) => return Err(WaitingError::Other { path, what }),
         };
-        let (once, twice) = (Vec::new(), Vec::new());
-        Ok(Self { file, path, lines, counts: Counts::default(), once, twice })
+        let counts = Counts::default();
+        let (once, twice, notes) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { file, path, lines, counts, once, twice, notes })
     }
 
     /// What was counted when it was last read.
@@ -472,22 +480,18 @@ impl Reader {
             Ok(()) => {}
             Err(source) => return Err(WaitingError::Read { path: self.path.clone(), source }),
         }
-        out.extend(observed(&self.once, &self.twice, now));
+        out.extend(observed((&self.once, &self.twice), &self.notes, now));
         Ok(())
     }
 
-    /// Parallel regions of which the barriers were replaced so far, of teams that have a line still; 0 where that
-    /// cannot be read.
+    /// Parallel regions of which the barriers were replaced, of teams that had a line when it was last read.
     #[must_use]
     pub fn replaced(&self) -> u64 {
-        let mut notes = vec![0; self.lines_used() * LINE];
-        // The rest of an ended run's report does not depend on it.
-        let read = self.file.read_exact_at(&mut notes, NOTES as u64).is_ok();
         let of = |note| u64::from(u32_at(note, note::REPLACED));
-        if read { notes.chunks_exact(LINE).map(of).sum() } else { 0 }
+        self.notes.chunks_exact(LINE).map(of).sum()
     }
 
-    /// Reads all lines, twice.
+    /// Reads all lines, twice, and then the notes.
     fn refresh(&mut self) -> io::Result<()> {
         let mut bytes = [0; header::SIZE];
         self.file.read_exact_at(&mut bytes, 0)?;
@@ -515,7 +519,8 @@ impl Reader {
                 self.file.read_exact_at(&mut self.twice[place.clone()], at)?;
             }
         }
-        Ok(())
+        self.notes.resize(size, 0);
+        self.file.read_exact_at(&mut self.notes, NOTES as u64)
     }
 }
 
@@ -561,10 +566,10 @@ fn byte_at(bytes: &[u8], at: usize) -> u8 {
     u8::from_ne_bytes(bytes_at(bytes, at))
 }
 
-/// The threads of lines that were read twice.
+/// The threads of lines that were read twice, before the notes.
 fn observed<'a>(
-    once: &'a [u8],
-    twice: &'a [u8],
+    (once, twice): (&'a [u8], &'a [u8]),
+    notes: &'a [u8],
     now: Nanos,
 ) -> impl Iterator<Item = Observed> + 'a {
     let lines = || once.chunks_exact(LINE).zip(twice.chunks_exact(LINE));
@@ -578,58 +583,66 @@ fn observed<'a>(
         let behind = ranks.partition_point(|known| known.0 <= pid);
         ranks.get(behind.checked_sub(1)?).filter(|known| known.0 == pid).map(|known| known.2)
     };
-    lines().filter(|(a, b)| settled(a, b)).filter_map(move |(bytes, _)| {
-        if byte_at(bytes, line::KIND) != THREAD {
-            return None;
-        }
-        let tid = i32::try_from(u32_at(bytes, line::TID)).ok().filter(|&tid| tid > 0)?;
-        let pid = i32::try_from(u32_at(bytes, line::PID)).ok().filter(|&pid| pid > 0)?;
-        let mut activity = Activity::of(byte_at(bytes, line::STATE))?;
-        let mut since = Nanos(u64_at(bytes, line::ENTERED));
-        let mut waited = Nanos(u64_at(bytes, line::WAITED));
-        let mut outside = Nanos(u64_at(bytes, line::OUTSIDE));
-        if matches!(activity, Activity::Barrier | Activity::RegionEnd)
-            && let Some(team) = team_of(bytes, once, twice)
-        {
-            // What the thread itself could not say.
-            let tasks = u32_at(team, line::OBJECT) != 0;
-            if let Some(ended) = over(bytes, team) {
-                let before = if tasks { 0 } else { ended.0.saturating_sub(since.0) };
-                waited.0 = waited.0.saturating_add(before);
-                (activity, since) = (Activity::Outside, Nanos(ended.0.max(since.0)));
-            } else if tasks {
-                activity = Activity::Computing;
+    lines().enumerate().filter(|(_, (a, b))| settled(a, b)).filter_map(
+        move |(number, (bytes, _))| {
+            if byte_at(bytes, line::KIND) != THREAD {
+                return None;
             }
-        }
-        let (mut object, mut peer) = (u32_at(bytes, line::OBJECT), None);
-        if matches!(activity, Activity::Mpi | Activity::Collective) {
-            peer = Peer::of(object);
-            object &= (1 << CALL_BITS) - 1;
-        }
-        let rank = rank_of(u32_at(bytes, line::PID));
-        // The root of a broadcast waits for no rank in particular, and least for itself.
-        peer = peer.filter(|p| !matches!(*p, Peer::World(of) if rank == Some(of)));
-        let lasts = now.0.saturating_sub(since.0);
-        if activity == Activity::Outside {
-            outside.0 = outside.0.saturating_add(lasts);
-        } else if activity.waits() {
-            waited.0 = waited.0.saturating_add(lasts);
-        }
-        Some(Observed {
-            tid: Tid(tid),
-            pid: Pid(pid),
-            registered: Nanos(u64_at(bytes, line::REGISTERED)),
-            activity,
-            since,
-            waited,
-            outside,
-            phases: u32_at(bytes, line::PHASES),
-            waits: u32_at(bytes, line::WAITS),
-            object,
-            peer,
-            rank,
-        })
-    })
+            let tid = i32::try_from(u32_at(bytes, line::TID)).ok().filter(|&tid| tid > 0)?;
+            let pid = i32::try_from(u32_at(bytes, line::PID)).ok().filter(|&pid| pid > 0)?;
+            let mut activity = Activity::of(byte_at(bytes, line::STATE))?;
+            let mut since = Nanos(u64_at(bytes, line::ENTERED));
+            let mut waited = Nanos(u64_at(bytes, line::WAITED));
+            let mut outside = Nanos(u64_at(bytes, line::OUTSIDE));
+            if matches!(activity, Activity::Barrier | Activity::RegionEnd) {
+                // What the thread itself could not say.
+                let team = team_of(bytes, once, twice);
+                let tasks = team.is_some_and(|team| u32_at(team, line::OBJECT) & UNSEEN_TASKS != 0);
+                let ended = team.and_then(|team| over(bytes, team));
+                let there =
+                    entry_of(notes, number).and_then(|own| all_there(bytes, own, (once, notes)));
+                if let Some(end) = [ended, there].into_iter().flatten().min() {
+                    let end = end.min(now);
+                    let before = if tasks { 0 } else { end.0.saturating_sub(since.0) };
+                    waited.0 = waited.0.saturating_add(before);
+                    // While a region goes on it only lacks a CPU.
+                    let then =
+                        if ended.is_some() { Activity::Outside } else { Activity::Computing };
+                    (activity, since) = (then, Nanos(end.0.max(since.0)));
+                } else if tasks {
+                    activity = Activity::Computing;
+                }
+            }
+            let (mut object, mut peer) = (u32_at(bytes, line::OBJECT), None);
+            if matches!(activity, Activity::Mpi | Activity::Collective) {
+                peer = Peer::of(object);
+                object &= (1 << CALL_BITS) - 1;
+            }
+            let rank = rank_of(u32_at(bytes, line::PID));
+            // The root of a broadcast waits for no rank in particular, and least for itself.
+            peer = peer.filter(|p| !matches!(*p, Peer::World(of) if rank == Some(of)));
+            let lasts = now.0.saturating_sub(since.0);
+            if activity == Activity::Outside {
+                outside.0 = outside.0.saturating_add(lasts);
+            } else if activity.waits() {
+                waited.0 = waited.0.saturating_add(lasts);
+            }
+            Some(Observed {
+                tid: Tid(tid),
+                pid: Pid(pid),
+                registered: Nanos(u64_at(bytes, line::REGISTERED)),
+                activity,
+                since,
+                waited,
+                outside,
+                phases: u32_at(bytes, line::PHASES),
+                waits: u32_at(bytes, line::WAITS),
+                object,
+                peer,
+                rank,
+            })
+        },
+    )
 }
 
 /// The line of the team in whose region this thread is.
@@ -638,6 +651,28 @@ fn team_of<'a>(thread: &[u8], once: &'a [u8], twice: &[u8]) -> Option<&'a [u8]> 
     let place = number * LINE..(number + 1) * LINE;
     let (team, again) = (once.get(place.clone())?, twice.get(place)?);
     (settled(team, again) && byte_at(team, line::KIND) == TEAM).then_some(team)
+}
+
+/// A note, or a line, by its number.
+fn entry_of(notes: &[u8], number: usize) -> Option<&[u8]> {
+    notes.get(number.checked_mul(LINE)?..)?.get(..LINE)
+}
+
+/// When a thread that waits had no one left to wait for, by its note and that of its team; None where it has, or that is
+/// not known. `all_there` in probe/c/waiting_phases.h is the same.
+fn all_there(thread: &[u8], own: &[u8], (lines, notes): (&[u8], &[u8])) -> Option<Nanos> {
+    let number = (u32_at(own, note::MEETS) as usize).checked_sub(1)?;
+    let team = entry_of(notes, number)?;
+    if u32_at(entry_of(lines, number)?, line::OBJECT) != 0 {
+        return None;
+    }
+    let entered = u64_at(thread, line::ENTERED).saturating_add(CLOCKS);
+    let (ended, opened) = (u64_at(team, note::BASE), u64_at(team, note::OPENED));
+    let is_its = u32_at(team, note::FINISHED) == u32_at(thread, line::OBJECT);
+    if ended > entered {
+        return Some(Nanos(ended));
+    }
+    (opened > entered && is_its).then_some(Nanos(opened))
 }
 
 /// When the parallel region ended in which this thread waits; None where it goes on. `over` in
@@ -657,7 +692,7 @@ fn over(thread: &[u8], team: &[u8]) -> Option<Nanos> {
 #[must_use]
 pub fn exercise(bytes: &[u8]) -> (Option<u32>, Vec<Observed>) {
     let (first, rest) = bytes.split_at(bytes.len().min(header::SIZE));
-    (checked(first).ok(), observed(rest, rest, Nanos(u64::MAX)).collect())
+    (checked(first).ok(), observed((rest, rest), rest, Nanos(u64::MAX)).collect())
 }
 
 #[cfg(test)]

@@ -105,6 +105,29 @@ fn spins(name: &str, threads: usize, settings: &[(&str, &str)]) {
     assert!(stderr(&output).contains(" % spinning\n"), "{}", stderr(&output));
 }
 
+/// Would catch: taken for spinning that a thread which slept at a barrier has to wait for a CPU once that has opened.
+#[test]
+fn threads_that_sleep_at_barriers_do_not_spin() {
+    let tool = Tool::new();
+    let file = tool.path("sleep.json");
+    let options = format!("--policy observe --threads 3 --probe on --json {}", file.display());
+    for regions in [&[][..], &["--regions"]] {
+        let program = workload("omp_spmd-gomp");
+        let work = ["--threads", "3", "--phases", "400", "--iters", "600000"];
+        let words: Vec<&str> =
+            [program.as_str()].into_iter().chain(work).chain(regions.iter().copied()).collect();
+        let mut command = tool.run(&options, &words);
+        command.env("XDG_CACHE_HOME", cache()).env("GOMP_SPINCOUNT", "0");
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        let report = json(&file);
+        let all = report["threads"].as_array().unwrap();
+        let sum = |key: &str| all.iter().map(|t| t[key].as_f64().unwrap()).sum::<f64>();
+        // What is left is the system call, and how the two clocks are read one after the other.
+        assert!(sum("spun_s") < 0.06 * sum("ran_s"), "{report:#}");
+    }
+}
+
 /// libgomp spins where there are no more threads than CPUs.
 #[test]
 fn what_threads_of_libgomp_spin_is_no_progress() {

@@ -68,7 +68,8 @@ fn the_layout_is_that_of_the_header() {
     say(format!("EVENLY_UNMEASURED == {UNMEASURED} && EVENLY_COUNTED == {COUNTED}"));
     say(format!("EVENLY_TIMED == {TIMED}"));
     say(format!("EVENLY_CALL_BITS == {CALL_BITS} && EVENLY_PEER_BITS == {PEER_BITS}"));
-    say(format!("EVENLY_ALL == {ALL}"));
+    say(format!("EVENLY_ALL == {ALL} && EVENLY_UNSEEN_TASKS == {UNSEEN_TASKS}"));
+    say(format!("EVENLY_CLOCKS == {CLOCKS}"));
     for (name, peer) in
         [("WORLD", Peer::World(5)), ("OTHER", Peer::Other(5)), ("ANYONE", Peer::Anyone)]
     {
@@ -116,9 +117,55 @@ fn team(goes_on: bool, ended: u64, region: u32) -> [u8; LINE] {
 /// What is seen of a thread and its team at 1000.
 fn seen(thread: [u8; LINE], team: [u8; LINE]) -> (Activity, u64, u64) {
     let lines = [thread, team].concat();
-    let all: Vec<Observed> = observed(&lines, &lines, Nanos(1000)).collect();
+    let all: Vec<Observed> = observed((&lines, &lines), &[], Nanos(1000)).collect();
     assert_eq!(all.len(), 1);
     (all[0].activity, all[0].waited.0, all[0].outside.0)
+}
+
+/// Would catch: a thread that was woken, and has to wait for a CPU, taken for one that waits for others.
+#[test]
+fn waiting_ends_when_all_are_there() {
+    use Activity::{Barrier, Computing, Outside, RegionEnd};
+    let mut own = [0; LINE];
+    own[note::MEETS..][..4].copy_from_slice(&2u32.to_ne_bytes());
+    let notes = |opened: u64, ended: u64, object: u32| {
+        let mut team = [0; LINE];
+        team[note::OPENED..][..8].copy_from_slice(&opened.to_ne_bytes());
+        team[note::BASE..][..8].copy_from_slice(&ended.to_ne_bytes());
+        team[note::FINISHED..][..4].copy_from_slice(&object.to_ne_bytes());
+        [own, team].concat()
+    };
+    // In us, of one that came at 60.
+    let us = |n: u64| n * 1_000;
+    let at = |state, team| [thread(state, us(60), us(5), 2, 3), team].concat();
+    let seen = |lines: &[u8], notes: &[u8]| {
+        let all: Vec<Observed> = observed((lines, lines), notes, Nanos(us(100))).collect();
+        (all[0].activity, all[0].waited.0 / us(1), all[0].outside.0 / us(1))
+    };
+    let barrier = at(1, team(true, us(10), 3));
+    assert_eq!(seen(&barrier, &notes(us(50), 0, 0)), (Barrier, 45, 0));
+    assert_eq!(seen(&barrier, &notes(us(70), 0, 0)), (Computing, 15, 0));
+    // As near as that clocks may differ.
+    assert_eq!(seen(&barrier, &notes(us(61), 0, 0)), (Barrier, 45, 0));
+    // Another barrier for as many has opened.
+    assert_eq!(seen(&barrier, &notes(us(70), 0, 9)), (Barrier, 45, 0));
+    // Tasks that are executed at a barrier have to be over, too.
+    let mut tasks = barrier.clone();
+    tasks[LINE + line::OBJECT] = 2;
+    assert_eq!(seen(&tasks, &notes(us(70), 0, 0)), (Barrier, 45, 0));
+    // Who began the region waits until all have ended their parts.
+    let end = at(5, team(true, us(10), 3));
+    assert_eq!(seen(&end, &notes(us(50), us(20), 0)), (RegionEnd, 45, 0));
+    assert_eq!(seen(&end, &notes(us(50), us(70), 0)), (Computing, 15, 0));
+    // It has gone on, later, as the others see.
+    let over = at(5, team(false, us(80), 3));
+    assert_eq!(seen(&over, &notes(us(50), us(70), 0)), (Outside, 15, 30));
+    assert_eq!(seen(&over, &notes(us(50), us(20), 0)), (Outside, 25, 20));
+    // Programs may write what they like.
+    assert_eq!(seen(&barrier, &notes(u64::MAX, 0, 0)), (Computing, 45, 0));
+    let mut nowhere = notes(us(70), 0, 0);
+    nowhere[note::MEETS..][..4].copy_from_slice(&u32::MAX.to_ne_bytes());
+    assert_eq!(seen(&barrier, &nowhere), (Barrier, 45, 0));
 }
 
 #[test]
@@ -159,7 +206,7 @@ fn whom_a_rank_waits_for() {
         let mut all = vec![object(thread(3, 600, 50, 0, 0), THREAD, waits)];
         all.extend(lines);
         let all = all.concat();
-        let seen: Vec<Observed> = observed(&all, &all, Nanos(1000)).collect();
+        let seen: Vec<Observed> = observed((&all, &all), &[], Nanos(1000)).collect();
         assert_eq!(seen.len(), 1);
         (seen[0].object, seen[0].peer, seen[0].rank)
     };
@@ -182,14 +229,14 @@ fn whom_a_rank_waits_for() {
     assert_eq!(words, ["rank 2", "rank 2 of another communicator", "any rank", "all ranks"]);
     // Elsewhere it is an address.
     let barrier = object(thread(1, 600, 50, 0, 0), THREAD, waits(1, 2));
-    let seen: Vec<Observed> = observed(&barrier, &barrier, Nanos(1000)).collect();
+    let seen: Vec<Observed> = observed((&barrier, &barrier), &[], Nanos(1000)).collect();
     assert_eq!((seen[0].object, seen[0].peer), (waits(1, 2), None));
 }
 
 #[test]
 fn what_is_torn_is_left_out() {
     let line = thread(1, 600, 50, 0, 0);
-    let count = |a: &[u8], b: &[u8]| observed(a, b, Nanos(1000)).count();
+    let count = |a: &[u8], b: &[u8]| observed((a, b), &[], Nanos(1000)).count();
     assert_eq!(count(&line, &line), 1);
     let mut other = line;
     other[line::WAITED] += 1;
