@@ -10,14 +10,12 @@ use evenly_model::is_printable;
 
 /// Before a command: balances threads of equal work.
 const RUN: &str = "evenly run -- ";
-/// The same for threads that meet at barriers too often for that.
-const RUN_PHASE: &str = "evenly run --policy phase -- ";
 /// The same for threads of unequal work that wait for each other.
 const RUN_UNEVEN: &str = "evenly run --policy hpc-auto -- ";
 
 /// What a line that balances has before the program's command.
 pub(crate) fn balances(line: &str) -> Option<&'static str> {
-    [RUN, RUN_PHASE, RUN_UNEVEN].into_iter().find(|before| line.starts_with(before))
+    [RUN, RUN_UNEVEN].into_iter().find(|before| line.starts_with(before))
 }
 
 /// A word as a shell takes it: quoted where that is needed.
@@ -96,16 +94,7 @@ impl Case<'_> {
 
     /// The same where their work may be `uneven`.
     pub(crate) fn balance_work(&self, uneven: bool) -> Option<String> {
-        match uneven {
-            true => self.line(RUN_UNEVEN),
-            false if self.gains_in_phases() => self.line(RUN_PHASE),
-            false => self.balance(),
-        }
-    }
-
-    /// The same where others take CPU time from them.
-    pub(crate) fn balance_around(&self) -> Option<String> {
-        self.line(if self.meets_every().is_some() { RUN_PHASE } else { RUN })
+        if uneven { self.line(RUN_UNEVEN) } else { self.balance() }
     }
 
     /// The line that replaces one that balances, where balancing promises no gain as things are.
@@ -138,8 +127,8 @@ impl Case<'_> {
         if arms.len() == 1 && !uneven {
             return self.line("evenly compare --");
         }
-        arms.push(String::from("hybrid"));
-        arms.extend(self.meets_every().map(|_| String::from("phase")));
+        // The threads of a program that binds them are not moved.
+        arms.extend((!self.is_bound()).then(|| String::from("phase")));
         arms.extend(uneven.then(|| String::from("hpc-auto")));
         self.line(&format!("evenly compare --policies {} --", shell_quoted(&arms.join(","))))
     }

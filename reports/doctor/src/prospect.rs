@@ -141,7 +141,7 @@ impl Case<'_> {
         let short = match (self.meets_every(), self.e.phase) {
             (Some(every), _) => {
                 let every = Nanos::from_secs_f64(every);
-                format!("; they meet every {every}, for which --policy phase is made")
+                format!("; they meet every {every}")
             }
             (None, Some((length, _))) if length < 0.07 => {
                 String::from("; its phases are short, which leaves little of that")

@@ -297,7 +297,7 @@ fn neighbour(c: &Case<'_>) -> Option<Finding> {
     f.evidence = vec![if list.is_empty() { sum } else { format!("{sum}: {list}") }, c.waiting()];
     f.remedy = String::from("balance the threads around this load, or move the load elsewhere");
     f.paste = match named.first() {
-        _ if c.n() > 1 && c.m() > 1 && c.speeds().1 => c.balance_around(),
+        _ if c.n() > 1 && c.m() > 1 && c.speeds().1 => c.balance(),
         Some(o) => Some(renice(o)),
         None => {
             f.remedy.push_str("; evenly shows when they come");
@@ -658,7 +658,7 @@ fn too_many_threads(c: &Case<'_>) -> Option<Finding> {
     f.evidence = vec![c.waiting()];
     f.remedy = format!("{m} threads");
     if c.gains_in_phases() {
-        f.remedy.push_str(&format!("; if there have to be {}: evenly run --policy phase", c.n()));
+        f.remedy.push_str(&format!("; if there have to be {}: evenly run", c.n()));
     }
     f.paste = c.line(&format!("OMP_NUM_THREADS={m}"));
     f.threads = c.threads.iter().map(|t| t.tid).collect();

@@ -49,6 +49,8 @@ impl Diagnosis {
         }
         lines.extend(self.unknown.iter().map(|u| ("not known", u.clone())));
         match &self.efficiency {
+            // What threads that hardly ran waited says nothing.
+            _ if self.threads == 0 => {}
             Some(e) if e.factors.is_some() => lines.push(("efficiency", e.words())),
             // The reason for the missing figures is printed above.
             Some(e) => lines.push((

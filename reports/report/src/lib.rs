@@ -185,9 +185,12 @@ impl RunReport {
 
     /// How few they were.
     fn too_few(&self) -> String {
-        let verb = if self.points() == 1 { "is" } else { "are" };
-        let points = counted(self.points(), "balancing point");
-        format!("{points} in {:.2} s {verb} too few to say", self.balanced_s)
+        let (n, verb) = (self.points(), is(self.points()));
+        format!(
+            "{} in {:.2} s {verb} too few to say",
+            counted(n, "balancing point"),
+            self.balanced_s
+        )
     }
 
     /// One that changed its domain has been counted in two.
@@ -231,6 +234,10 @@ impl RunReport {
     fn imbalance(&self) -> f64 {
         self.summary.progress_spread().map_or(0.0, |s| s.imbalance())
     }
+}
+
+fn is(n: u64) -> &'static str {
+    if n == 1 { "is" } else { "are" }
 }
 
 fn was(n: u64) -> &'static str {

@@ -198,14 +198,20 @@ fn what_was_measured_goes_before_what_is_estimated() {
     assert!(paid.verdict.contains("1.27 times") && paid.gain.is_none(), "{}", paid.verdict);
     let unsure = with(4, 1.04, 0.85, 1.27);
     assert!(
-        unsure.verdict.contains("no difference") && unsure.gain.is_none(),
+        unsure.verdict.contains("4 pauses are too few to tell the gain") && unsure.gain.is_none(),
         "{}",
         unsure.verdict
     );
+    let none = with(9, 1.0, 0.98, 1.02).verdict;
+    assert!(none.contains("showed no difference (0.98 to 1.02 times)"), "{none}");
     let lost = with(4, 0.95, 0.93, 0.97);
     assert!(lost.verdict.contains("not paid so far") && lost.gain.is_none(), "{}", lost.verdict);
     let single = with(1, 0.75, 0.0, f64::INFINITY);
-    assert!(single.verdict.contains("too short") && single.gain.is_none(), "{}", single.verdict);
+    assert!(
+        single.verdict.contains("1 pause is too few to tell") && single.gain.is_none(),
+        "{}",
+        single.verdict
+    );
 }
 
 #[test]
@@ -244,7 +250,7 @@ fn behind_mpirun_evenly_says_where_it_belongs() {
         r.judged().verdict
     };
     assert!(
-        with(Some(3)).contains("evenly run -- mpirun --bind-to none -n 3"),
+        with(Some(3)).contains("evenly run -- mpirun ... -n 3 --bind-to none PROGRAM"),
         "{}",
         with(Some(3))
     );
@@ -372,11 +378,14 @@ fn what_to_try_where_nothing_was_moved() {
         already.verdict
     );
     assert!(!already.text(true).contains("per balancing point"), "{}", already.text(true));
-    let blind = by_phase(report(three())).verdict;
+    let own = by_phase(met(0)).verdict;
     assert!(
-        blind.ends_with("at which threads met; evenly doctor says what they wait for."),
-        "{blind}"
+        own.ends_with("program's own cannot be seen; evenly doctor says what they wait for."),
+        "{own}"
     );
+    // The doctor, too, would see none of them.
+    let blind = by_phase(report(three())).verdict;
+    assert!(blind.ends_with("as the program ran without the probe."), "{blind}");
     // It has moved threads once a period.
     let moved = RunReport { policy: policy("phase"), ..three_on_two() }.judged().verdict;
     assert_eq!(moved, three_on_two().judged().verdict);
@@ -389,9 +398,20 @@ fn what_to_try_where_nothing_was_moved() {
     );
     let spins = by_phase(report(four())).verdict;
     assert!(
-        spins.contains("no barrier of OpenMP") && spins.contains("2 threads take less time"),
+        spins.contains("barriers cannot be seen") && spins.contains("2 threads take less time"),
         "{spins}"
     );
+}
+
+/// Would catch: a policy that found nothing to move said to have stood down from it.
+#[test]
+fn what_moved_nothing_has_not_stood_down() {
+    let mut r = RunReport { policy: policy("phase"), ..three_on_two() };
+    r.summary.domains[0].migrations = 0;
+    r.summary.domains[0].stood_down = true;
+    r.summary.threads.iter_mut().for_each(|t| t.own_mask = true);
+    let bound = r.judged().verdict;
+    assert!(bound.contains("3 of 3 threads have affinity masks of their own"), "{bound}");
 }
 
 /// CPU time that differs is not said to be unequal work where it is not known what of it was work, nor where it

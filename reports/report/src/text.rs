@@ -45,7 +45,7 @@ impl RunReport {
         let room = if whole { usize::MAX } else { MOST_LINES - HEAD - always };
         let notes = self.notes(room);
         let mut left = room - notes.len();
-        let mut lines = vec![self.result(), format!("  {}", self.sentence())];
+        let mut lines = self.head();
         lines.extend(notes);
         for f in figures {
             let fits = match f.shown {
@@ -70,13 +70,20 @@ impl RunReport {
         self.started && self.failure.is_none()
     }
 
+    /// The result and the verdict; in one line where nothing was balanced.
+    fn head(&self) -> Vec<String> {
+        match self.verdict.strip_prefix("Nothing was balanced: ") {
+            Some(why) => {
+                vec![format!("evenly: nothing was balanced in {:.2} s: {why}", self.seconds)]
+            }
+            None => vec![self.result(), format!("  {}", self.verdict)],
+        }
+    }
+
     /// The first line: what was balanced, and for how long.
     fn result(&self) -> String {
         if !self.has_figures() {
-            return format!(
-                "evenly: nothing was balanced in {:.2} s, policy {}",
-                self.seconds, self.policy.name
-            );
+            return format!("evenly: nothing was balanced in {:.2} s", self.seconds);
         }
         let (n, m) = (self.balanced_threads(), self.cpus.len());
         let verb =
@@ -94,16 +101,6 @@ impl RunReport {
             " for {:.2} s of {:.2} s, policy {}",
             self.balanced_s, self.seconds, self.policy.name
         )
-    }
-
-    /// The verdict, without what the first line says already.
-    fn sentence(&self) -> String {
-        let Some(why) = self.verdict.strip_prefix("Nothing was balanced: ") else {
-            return self.verdict.clone();
-        };
-        let mut letters = why.chars();
-        let first = letters.next().map(|c| c.to_uppercase().to_string());
-        first.unwrap_or_default() + letters.as_str()
     }
 
     /// The notes in at most so many lines. Where there are more, the last one has their number.

@@ -1,7 +1,7 @@
 //! The verdict: what a run amounted to, in plain words.
 
 use crate::ranks::ProbeReport;
-use crate::{BALANCED, MUCH_BLOCKED, Measured, RunReport, SHORT_S, was};
+use crate::{BALANCED, MUCH_BLOCKED, Measured, RunReport, SHORT_S, is, was};
 use evenly_engine::{Placed, ThreadSummary};
 use evenly_model::{Nanos, counted, printable};
 use std::fmt::Write;
@@ -15,6 +15,8 @@ const ASLEEP: f64 = 0.02;
 const UNEQUAL: f64 = 0.15;
 /// Barriers a second, from where on moving threads once a period is too seldom.
 const OFTEN: f64 = 10.0;
+/// An interval of the gain that is no wider than this shows that there is none.
+const SURE: f64 = 0.05;
 /// How many names of threads are shown.
 const NAMES: usize = 5;
 
@@ -61,7 +63,8 @@ impl RunReport {
         match self.mpi_ranks {
             Some(ranks) if ranks > 1 => format!(
                 "{none}. This evenly was started for one of {ranks} MPI ranks; to balance all of them, \
-                 put it before the launcher: evenly run -- mpirun --bind-to none -n {ranks} PROGRAM"
+                 start it once, before the launcher and its options: evenly run -- mpirun ... -n {ranks} \
+                 --bind-to none PROGRAM"
             ),
             _ => String::from(none),
         }
@@ -140,7 +143,9 @@ impl RunReport {
         if self.policy.only_watches() {
             return format!("Only observed: nothing was changed.{}", self.prospect());
         }
-        if self.summary.domains.iter().any(|d| d.stood_down) {
+        let stood_down = self.summary.domains.iter().any(|d| d.stood_down);
+        // A policy that found no move to make has not stood down from anything.
+        if stood_down && !(self.changed_nothing() && self.policy.in_phases) {
             return String::from(
                 "Balancing did not pay for this program, so evenly stood down: the program ran on \
                  without it.",
@@ -187,12 +192,9 @@ impl RunReport {
                  measures the gain.",
                 counted(self.migrations(), "migration")
             ),
-            (Some(Measured { ci95: Some(_), .. }), _) if imbalance <= BALANCED => String::from(
-                "The threads progressed equally; pauses of balancing showed no difference.",
-            ),
-            (Some(_), _) if imbalance <= BALANCED => String::from(
-                "The threads progressed equally; a single pause is too short to measure the gain.",
-            ),
+            (Some(measured), _) if imbalance <= BALANCED => {
+                format!("The threads progressed equally; {}.", self.undecided(measured))
+            }
             (None, Some(gain)) if imbalance <= BALANCED => format!(
                 "The threads progressed equally, at most {gain:.2} times as fast as if none had been \
                  moved (estimate); evenly compare measures the gain over the kernel."
@@ -215,6 +217,29 @@ impl RunReport {
             _ => {
                 let why = self.own_masks().map(|why| format!(": {why}")).unwrap_or_default();
                 format!("The threads progressed unequally (imbalance {percent:.1} %){why}.")
+            }
+        }
+    }
+
+    /// What pauses have shown that show neither a gain nor a loss.
+    fn undecided(&self, measured: Measured) -> String {
+        let compare = "evenly compare measures the gain";
+        let n = self.balanced_threads();
+        if self.is_blind() && self.sleepless(n, self.cpus.len()).is_some() {
+            // Their CPU time is the same whether it is of use or not.
+            return format!("their CPU time does not show what that gained, {compare}");
+        }
+        match measured.ci95 {
+            Some([low, high]) if high - low <= SURE => {
+                format!("pauses of balancing showed no difference ({low:.2} to {high:.2} times)")
+            }
+            _ => {
+                let n = measured.pairs;
+                format!(
+                    "{} {} too few to tell the gain, {compare}",
+                    counted(n, "pause"),
+                    is(n.into())
+                )
             }
         }
     }
@@ -272,9 +297,17 @@ impl RunReport {
 
     /// Why a policy that moves threads where barriers open had nothing to do, where that is so.
     fn no_barriers(&self, n: usize, m: usize) -> Option<String> {
-        let why = "no barrier of OpenMP, POSIX threads or MPI was seen at which threads met";
+        let unseen = self.probe.as_ref().is_none_or(|p| p.processes == 0);
+        let why = match unseen {
+            false => {
+                "no barrier of OpenMP, POSIX threads or MPI was seen at which threads met, and those of a \
+                 program's own cannot be seen"
+            }
+            true => "barriers cannot be seen, as the program ran without the probe",
+        };
         self.is_blind().then(|| match self.sleepless(n, m) {
             Some(spin) => format!("{why}. And {spin}"),
+            None if unseen => String::from(why),
             None => format!("{why}; {}", self.next()),
         })
     }
