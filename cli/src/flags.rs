@@ -20,8 +20,8 @@ pub(crate) use values::{
     policy_without_probe,
 };
 use values::{
-    compared_help, cpu_list, default_policy, percent, period, policy, policy_help, policy_list,
-    positive, simulated_policy,
+    DEFAULT, OF_ATTACH, compared_help, cpu_list, default_policy, percent, period, policy,
+    policy_help, policy_list, positive, simulated_policy,
 };
 
 /// Balance the threads of a program across CPUs at run time, so that none holds up the others at a
@@ -54,7 +54,8 @@ pub(crate) enum Command {
     /// Balance the threads of a running program
     #[command(
         after_help = "Example:\n  evenly attach 4711\n\nCtrl-C ends balancing; the program runs \
-        on with its former affinity masks."
+        on with its former affinity masks.",
+        mut_arg("asked_policy", |arg| arg.help(policy_list(OF_ATTACH)).long_help(policy_help(OF_ATTACH)))
     )]
     Attach(AttachArgs),
     /// Run a program under several policies in turn, and compare the run times
@@ -219,7 +220,7 @@ pub(crate) struct AttachArgs {
 pub(crate) struct BalanceArgs {
     /// The balancing policy
     #[arg(long = "policy", value_parser = policy(), value_name = "NAME",
-        hide_possible_values = true, help = policy_list(), long_help = policy_help())]
+        hide_possible_values = true, help = policy_list(DEFAULT), long_help = policy_help(DEFAULT))]
     pub(crate) asked_policy: Option<&'static PolicyInfo>,
     /// Balancing period: auto, or a duration such as 20ms
     #[arg(long, default_value = "auto", value_name = "DURATION",
@@ -728,7 +729,7 @@ mod tests {
                 "--cpus: CPU list '-1': '-1' is not a CPU number or a range such as 0-3,8 (see \
                  evenly run --help)",
             ),
-            (&["attach", "-1"], "<PID>: -1 is not in 1..=2147483647 (see evenly attach --help)"),
+            (&["attach", "-1"], "<PID> '-1': it must be at least 1 (see evenly attach --help)"),
             (
                 &["map", "--alpha", "-1"],
                 "--alpha '-1': it must be a number that is not negative, at most 1e18; or auto, or \

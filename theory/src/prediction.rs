@@ -288,15 +288,17 @@ fn turn(q: &Question) -> Nanos {
     Nanos(q.slice.0.saturating_mul(u64::from(q.shape.ceil())))
 }
 
-/// What one planned move in each phase gains over static distribution, in words, where it is worth it; and whether
-/// this program lasts long enough for it.
-fn by_phase(q: &Question, p: &Prediction) -> Option<(Advice, String)> {
+/// Of phases that are too short for periods: what one planned move in each gains over static distribution, where that
+/// is worth it.
+fn within_phases(q: &Question, p: &Prediction) -> Option<(Advice, String)> {
+    let at = "threads meet at barriers of OpenMP, POSIX threads or MPI";
     let locked = p.locked.as_ref()?;
-    let what = "moves a thread at the right moment of each phase (barriers of OpenMP, POSIX threads or MPI)";
     let gain = p.static_time.over(locked);
     if gain >= LEAST_GAIN && p.static_time.seconds() >= LEAST_RUN_S {
         let words = format!(
-            "--policy phase {what}: up to {gain:.2} times as fast ({locked} instead of {})",
+            "evenly run is worth trying where {at}: it moves a thread at the right moment of each phase, up to \
+             {gain:.2} times as fast as static distribution ({locked} instead of {}). At other barriers little \
+             is to be expected: they would have to be farther apart than five periods",
             p.static_time
         );
         return Some((Advice::Worth, words));
@@ -304,7 +306,10 @@ fn by_phase(q: &Question, p: &Prediction) -> Option<(Advice, String)> {
     let one = locked_time(q.shape, speeds_of(q), q.phase, q.move_cost);
     let gain = p.static_time.times(1, q.phases).over(&one);
     let words = || {
-        format!("With more phases like this, --policy phase {what}: up to {gain:.2} times as fast")
+        format!(
+            "no benefit to be expected: the program ends too soon, as its threads have to be recognised first. With \
+             more phases like this, where {at}, up to {gain:.2} times as fast"
+        )
     };
     (gain >= LEAST_GAIN).then(|| (Advice::No, words()))
 }
@@ -334,9 +339,6 @@ fn advise(q: &Question, p: &Prediction) -> (Advice, String) {
              scheduler needs {} to give each thread its turn",
             turn(q)
         );
-        if let Some((advice, phase)) = by_phase(q, p) {
-            return (advice, format!("{words}. {phase}"));
-        }
         if let Some(r) = p.reactive.as_ref().map(|r| p.static_time.over(r))
             && r >= LEAST_GAIN
         {
@@ -347,6 +349,15 @@ fn advise(q: &Question, p: &Prediction) -> (Advice, String) {
         }
         (Advice::No, words)
     };
+    let few_points = matches!(p.regime, Regime::NeverBalanced | Regime::SingleBalance);
+    let too_short = few_points && shorter < turn(q) || short_phases(q);
+    if too_short
+        && p.regime != Regime::NoBenefit
+        && possible >= LEAST_GAIN
+        && let Some(advice) = within_phases(q, p)
+    {
+        return advice;
+    }
     match p.regime {
         Regime::NoBenefit => {
             let why = match (p.best_static.is_some(), q.shape.floor(), q.shape.slow_cpus()) {
@@ -412,20 +423,14 @@ fn advise(q: &Question, p: &Prediction) -> (Advice, String) {
             (Advice::No, words)
         }
         Regime::ShortPeriod | Regime::ComparablePeriod if short_phases(q) => {
-            let mut words = format!(
+            let words = format!(
                 "little to be expected of periods: up to {:.2} times as fast as static distribution in \
                  theory, but a phase has fewer than five periods; where threads spin at barriers most of \
                  it is lost, because waiting looks like work, and where they block the kernel does much \
-                 of it",
+                 of it; evenly compare measures it",
                 p.gain
             );
-            match by_phase(q, p) {
-                Some((advice, phase)) => (advice, format!("{words}. {phase}")),
-                None => {
-                    words += "; evenly compare measures it";
-                    (Advice::Hardly, words)
-                }
-            }
+            (Advice::Hardly, words)
         }
         Regime::ShortPeriod | Regime::ComparablePeriod => {
             let mut words = format!(
@@ -557,20 +562,22 @@ mod tests {
         let q = Question { phases: 1_000, ..question(3, 2, 20, 50) };
         let p = predict(&q);
         assert_eq!((p.regime, p.advice), (Regime::SingleBalance, Advice::Worth));
-        assert!(p.reason.contains("too short for periods"), "{}", p.reason);
+        assert!(p.reason.starts_with("evenly run is worth trying where threads"), "{}", p.reason);
         assert!(
-            p.reason.ends_with("up to 1.33 times as fast (30.06 s instead of 40.00 s)"),
+            p.reason.contains(
+                "up to 1.33 times as fast as static distribution (30.06 s instead of 40.00 s)"
+            ),
             "{}",
             p.reason
         );
         // So short that no policy is.
         let p = predict(&Question { phase: Nanos::from_micros(100), ..q });
         assert_eq!((p.regime, p.advice), (Regime::SingleBalance, Advice::No));
-        assert!(!p.reason.contains("--policy"), "{}", p.reason);
+        assert!(p.reason.contains("too short for periods"), "{}", p.reason);
         // Over before anything is known of it.
         let p = predict(&question(3, 2, 1, 14));
         assert_eq!((p.regime, p.advice), (Regime::NeverBalanced, Advice::No));
-        assert!(p.reason.contains("With more phases like this, --policy phase"), "{}", p.reason);
+        assert!(p.reason.contains("With more phases like this, where threads"), "{}", p.reason);
     }
 
     #[test]
@@ -579,8 +586,8 @@ mod tests {
         for period in [8, 14] {
             let p = predict(&Question { phases: 100, ..question(3, 2, 20, period) });
             assert_eq!(p.advice, Advice::Worth, "{}", p.reason);
-            assert!(p.reason.contains("fewer than five periods"), "{}", p.reason);
-            assert!(p.reason.contains(". --policy phase moves a thread"), "{}", p.reason);
+            assert!(p.reason.contains("farther apart than five periods"), "{}", p.reason);
+            assert!(p.reason.contains("it moves a thread at the right moment"), "{}", p.reason);
         }
         let p = predict(&Question { phases: 20, ..question(3, 2, 100, 14) });
         assert_eq!(p.advice, Advice::Worth, "{}", p.reason);

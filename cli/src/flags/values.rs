@@ -275,18 +275,21 @@ pub(super) fn compared_help() -> String {
     )
 }
 
-/// For `-h`.
-const DEFAULT: &str = "[default: phase; hybrid with attach, --probe off or --map]";
+/// Which policy is used where none is asked for.
+pub(super) const DEFAULT: &str = "[default: phase; hybrid with --probe off or --map]";
+/// The same of a program that runs.
+pub(super) const OF_ATTACH: &str = "[default: hybrid]";
 
-pub(super) fn policy_list() -> String {
-    format!("The balancing policy: {} {DEFAULT}", names())
+/// For `-h`.
+pub(super) fn policy_list(default: &str) -> String {
+    format!("The balancing policy: {} {default}", names())
 }
 
-pub(super) fn policy_help() -> String {
+pub(super) fn policy_help(default: &str) -> String {
     let width = policies().map(|p| p.name.len()).max().unwrap_or(0);
     let list: Vec<String> =
         policies().map(|p| format!("  {:width$}  {}", p.name, p.about)).collect();
-    format!("The balancing policy:\n{}\n\n{DEFAULT}", list.join("\n"))
+    format!("The balancing policy:\n{}\n\n{default}", list.join("\n"))
 }
 
 pub(super) fn cpu_list(text: &str) -> Result<CpuSet, String> {

@@ -677,6 +677,12 @@ impl Balancer {
         if uneven { 2 } else { self.len().div_ceil(self.usable_cpus().max(1)) }
     }
 
+    /// Whether threads are moved at the openings of barriers, and not by this balancer.
+    #[must_use]
+    pub fn moves_within_phases(&self) -> bool {
+        self.lead.by_delegates && self.options.policy.in_phases
+    }
+
     /// Whether nothing is to be done until a thread comes: in the last period no thread shared its CPU with
     /// another, with work of ours or of others, none was moved, and none reports unequal work.
     #[must_use]

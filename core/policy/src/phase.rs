@@ -7,7 +7,7 @@ use crate::juggle::HYBRID;
 pub(crate) const PHASE: PolicyInfo = PolicyInfo {
     name: "phase",
     about: "where threads meet often at barriers of OpenMP, POSIX threads or MPI, move one at the right moment in \
-            between; else as hybrid (loads the probe)",
+            between, which needs the probe of evenly run; else as hybrid",
     in_phases: true,
     ..HYBRID
 };

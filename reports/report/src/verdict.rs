@@ -223,11 +223,11 @@ impl RunReport {
 
     /// What pauses have shown that show neither a gain nor a loss.
     fn undecided(&self, measured: Measured) -> String {
-        let compare = "evenly compare measures the gain";
+        let compare = "evenly compare measures it";
         let n = self.balanced_threads();
         if self.is_blind() && self.sleepless(n, self.cpus.len()).is_some() {
             // Their CPU time is the same whether it is of use or not.
-            return format!("their CPU time does not show what that gained, {compare}");
+            return format!("their CPU time does not show what that gained; {compare}");
         }
         match measured.ci95 {
             Some([low, high]) if high - low <= SURE => {
@@ -236,7 +236,7 @@ impl RunReport {
             _ => {
                 let n = measured.pairs;
                 format!(
-                    "{} {} too few to tell the gain, {compare}",
+                    "{} {} too few to tell the gain; {compare}",
                     counted(n, "pause"),
                     is(n.into())
                 )

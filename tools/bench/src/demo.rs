@@ -42,13 +42,13 @@ fn rows(runs: usize) -> [Row; 2] {
     [
         Row {
             what: "3 threads on 2 CPUs, OpenMP, 1 ms of work between two barriers",
-            benchmark: row("phases", 3, 1_200, 1.0, Vec::new(), THREE),
+            benchmark: row("phases", 3, 1_200, 1.0, Vec::new(), THREE.to_vec()),
             drawn: Some(10),
         },
         Row {
             what: "2 threads on 2 CPUs, on one of which another program computes, 0.5 ms of work between two \
                 barriers",
-            benchmark: row("neighbour", 2, 1_600, 0.5, vec![computes], BESIDE),
+            benchmark: row("neighbour", 2, 1_600, 0.5, vec![computes], BESIDE.to_vec()),
             drawn: None,
         },
     ]

@@ -547,7 +547,7 @@ pub(crate) mod tests {
     }
 
     fn figures_beside(name: &str, load: Option<Load>) -> Figures {
-        let all = suite::chosen(suite::host(true), &[name.to_owned()], Some(3)).unwrap();
+        let all = suite::chosen(suite::host(true), (&[name.to_owned()], &[]), Some(3)).unwrap();
         scripted(&all[0], load)
     }
 

@@ -115,6 +115,10 @@ struct Suite {
     /// Only benchmarks whose name contains this (may be given more than once)
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     only: Vec<String>,
+    /// Only this arm, such as kernel or evenly, beside the one that measures the limit (may be given more
+    /// than once)
+    #[arg(long = "arm", value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    arms: Vec<String>,
     /// Name the benchmarks, and run none
     #[arg(long)]
     list: bool,
@@ -238,7 +242,11 @@ fn run_demo(args: &DemoArgs) -> anyhow::Result<()> {
 }
 
 fn run_benchmarks(args: &RunArgs) -> anyhow::Result<()> {
-    let chosen = suite::chosen(suite::host(args.quick), &args.suite.only, args.suite.runs)?;
+    let chosen = suite::chosen(
+        suite::host(args.quick),
+        (&args.suite.only, &args.suite.arms),
+        args.suite.runs,
+    )?;
     let costs = suite::is_asked(cost::NAME, &args.suite.only);
     if args.suite.list {
         return show::print(&suite::listing(&chosen, costs.then_some((cost::NAME, cost::WHAT))));
@@ -262,7 +270,11 @@ fn run_benchmarks(args: &RunArgs) -> anyhow::Result<()> {
 }
 
 fn run_labs(args: &LabArgs) -> anyhow::Result<()> {
-    let chosen = suite::chosen(suite::lab(args.quick), &args.suite.only, args.suite.runs)?;
+    let chosen = suite::chosen(
+        suite::lab(args.quick),
+        (&args.suite.only, &args.suite.arms),
+        args.suite.runs,
+    )?;
     if args.suite.list {
         return show::print(&suite::listing(&chosen, None));
     }

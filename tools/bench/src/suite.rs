@@ -3,6 +3,7 @@
 
 use crate::tools::Tools;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 
 /// The program of a benchmark, with its work.
@@ -173,8 +174,8 @@ const WITH_SECRETARY: &[Way] =
     &[Way::Alone, Way::Full, Way::Static, Way::Kernel, JUGGLE, HYBRID, SECRETARY];
 /// What the default does at barriers of a runtime.
 const WITH_DEFAULT: &[Way] = &[Way::Alone, Way::Full, Way::Kernel, HYBRID, DEFAULT];
-const ALL: &[Way] = &[Way::Alone, Way::Full, Way::Static, Way::Kernel, JUGGLE, HYBRID];
-const BESIDE_NEIGHBOURS: &[Way] = &[Way::Alone, Way::Static, Way::Kernel, JUGGLE, HYBRID];
+const ALL: &[Way] = &[Way::Alone, Way::Full, Way::Static, Way::Kernel, JUGGLE, HYBRID, DEFAULT];
+const BESIDE_NEIGHBOURS: &[Way] = &[Way::Alone, Way::Static, Way::Kernel, JUGGLE, HYBRID, DEFAULT];
 /// In a guest evenly, too, runs on CPUs that are some fifty times slower than the host's; under the
 /// usual budget it would do nothing but look for threads. The period is the paper's.
 macro_rules! emulated {
@@ -217,7 +218,7 @@ pub(crate) struct Benchmark {
     /// What computes beside it.
     pub(crate) neighbours: Vec<Neighbour>,
     /// The arms.
-    pub(crate) ways: &'static [Way],
+    pub(crate) ways: Vec<Way>,
     /// Runs of each arm.
     pub(crate) runs: usize,
     /// CPUs and NUMA nodes of the emulated machine, where it needs one.
@@ -258,8 +259,8 @@ pub(crate) fn host(quick: bool) -> Vec<Benchmark> {
     let pick = |short: u32, long: u32| if quick { short } else { long };
     let runs = |short: usize, long: usize| if quick { short } else { long };
     let mut all = Vec::new();
-    let mut add = |name: String, threads: usize, program: Program, ways, runs| {
-        let (neighbours, cpus, lab) = (Vec::new(), 2, None);
+    let mut add = |name: String, threads: usize, program: Program, ways: &[Way], runs| {
+        let (neighbours, cpus, lab, ways) = (Vec::new(), 2, None, ways.to_vec());
         all.push(Benchmark { name, threads, cpus, program, neighbours, ways, runs, lab });
     };
     for n in [3, 5] {
@@ -316,8 +317,8 @@ pub(crate) fn host(quick: bool) -> Vec<Benchmark> {
     }
     // In the long form long enough for the guard's first pause, after three seconds.
     let balanced = Program::Spmd { phases: 1, phase_ms: pick(1_000, 4_000), barrier: "block" };
-    let ways: &[Way] = &[Way::Alone, Way::Kernel, JUGGLE, HYBRID];
-    add("balanced-2-on-2".into(), 2, balanced, ways, runs(20, 40));
+    let ways = [Way::Alone, Way::Kernel, JUGGLE, HYBRID, DEFAULT];
+    add("balanced-2-on-2".into(), 2, balanced, &ways, runs(20, 40));
 
     let beside = |name: String, threads, phase_ms, neighbours, runs| Benchmark {
         name,
@@ -325,7 +326,7 @@ pub(crate) fn host(quick: bool) -> Vec<Benchmark> {
         cpus: 2,
         program: Program::Spmd { phases: 1, phase_ms, barrier: "block" },
         neighbours,
-        ways: BESIDE_NEIGHBOURS,
+        ways: BESIDE_NEIGHBOURS.to_vec(),
         runs,
         lab: None,
     };
@@ -334,7 +335,7 @@ pub(crate) fn host(quick: bool) -> Vec<Benchmark> {
     let short = Program::OmpSpmd { runtime: "gomp", phases: pick(1_500, 6_000), phase_ms: 0.5 };
     all.push(Benchmark {
         program: short,
-        ways: &[Way::Alone, Way::Kernel, HYBRID, DEFAULT],
+        ways: vec![Way::Alone, Way::Kernel, HYBRID, DEFAULT],
         ..beside("default-neighbour-0.5ms-gomp-2-on-2".into(), 2, 1, vec![always], runs(3, 5))
     });
     for seed in [1, 2] {
@@ -371,7 +372,7 @@ pub(crate) fn lab(quick: bool) -> Vec<Benchmark> {
                 cpus,
                 program,
                 neighbours: Vec::new(),
-                ways: EMULATED,
+                ways: EMULATED.to_vec(),
                 runs,
                 lab: Some([of, 1]),
             });
@@ -383,7 +384,7 @@ pub(crate) fn lab(quick: bool) -> Vec<Benchmark> {
         cpus: 8,
         program: long,
         neighbours: Vec::new(),
-        ways: IN_DOMAINS,
+        ways: IN_DOMAINS.to_vec(),
         runs,
         lab: Some([8, 2]),
     });
@@ -395,15 +396,20 @@ pub(crate) fn is_asked(name: &str, only: &[String]) -> bool {
     only.is_empty() || only.iter().any(|part| name.contains(part.as_str()))
 }
 
-/// Those whose name contains one of `only`, with this number of runs where one is given.
+/// Those whose name contains one of `only`, with these arms and this number of runs where some are given.
 ///
 /// # Errors
 /// Where nothing is left.
 pub(crate) fn chosen(
     all: Vec<Benchmark>,
-    only: &[String],
+    (only, arms): (&[String], &[String]),
     runs: Option<u32>,
 ) -> anyhow::Result<Vec<Benchmark>> {
+    let known: BTreeSet<&str> = all.iter().flat_map(|b| &b.ways).map(|w| w.name()).collect();
+    if let Some(arm) = arms.iter().find(|arm| !known.contains(arm.as_str())) {
+        let known: Vec<&str> = known.into_iter().collect();
+        anyhow::bail!("--arm {arm}: no such arm; there are {}", known.join(", "));
+    }
     let names: Vec<String> = all.iter().map(|b| b.name.clone()).collect();
     let mut chosen: Vec<Benchmark> = all.into_iter().filter(|b| is_asked(&b.name, only)).collect();
     if chosen.is_empty() && !is_asked(crate::cost::NAME, only) {
@@ -414,6 +420,8 @@ pub(crate) fn chosen(
         );
     }
     for b in &mut chosen {
+        let is_asked = |way: &Way| arms.iter().any(|arm| arm == way.name());
+        b.ways.retain(|way| arms.is_empty() || *way == Way::Alone || is_asked(way));
         b.runs = runs.map_or(b.runs, |r| r as usize);
     }
     Ok(chosen)
@@ -434,7 +442,6 @@ pub(crate) fn listing(benchmarks: &[Benchmark], more: Option<(&str, &str)>) -> S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
 
     #[test]
     fn names_and_arms_are_unique_and_policies_exist() {
@@ -446,7 +453,7 @@ mod tests {
                 let arms: BTreeSet<&str> = b.ways.iter().map(|w| w.name()).collect();
                 assert_eq!(arms.len(), b.ways.len(), "{}", b.name);
                 assert!(b.ways.contains(&Way::Alone), "{} has no limit", b.name);
-                for way in b.ways {
+                for way in &b.ways {
                     if let Way::Evenly { policy, .. } = way {
                         assert!(evenly_nuco::by_name(policy).is_some(), "{policy}");
                     }
@@ -473,10 +480,18 @@ mod tests {
 
     #[test]
     fn choosing() {
-        let some = chosen(host(true), &["one-phase".to_owned()], Some(9)).unwrap();
-        assert!(some.len() == 2 && some.iter().all(|b| b.runs == 9));
-        let e = chosen(host(true), &["nonsense".to_owned()], None).unwrap_err().to_string();
+        let choose = |only: &str, arms: &[&str], runs| {
+            let arms: Vec<String> = arms.iter().map(|arm| (*arm).to_owned()).collect();
+            chosen(host(true), (&[only.to_owned()], &arms), runs)
+        };
+        let some = choose("one-phase", &[], Some(9)).unwrap();
+        assert!(some.len() == 2 && some.iter().all(|b| b.runs == 9 && b.ways == ALL));
+        let two = choose("one-phase", &["kernel", "evenly"], None).unwrap();
+        assert!(two.iter().all(|b| b.ways == [Way::Alone, Way::Kernel, DEFAULT]));
+        let e = choose("nonsense", &[], None).unwrap_err().to_string();
         assert!(e.contains("one-phase-3-on-2"), "{e}");
-        assert!(chosen(host(true), &["cost".to_owned()], None).unwrap().is_empty());
+        let e = choose("one-phase", &["nobody"], None).unwrap_err().to_string();
+        assert!(e.contains("juggle"), "{e}");
+        assert!(choose("cost", &[], None).unwrap().is_empty());
     }
 }

@@ -16,7 +16,7 @@ fn bad_options_are_one_line() {
             &["run", "--runs", "many"],
             "--runs 'many': a whole number is needed (see evenly-bench run",
         ),
-        (&["run", "--runs", "0"], "--runs: 0 is not in 1..=1000"),
+        (&["run", "--runs", "0"], "--runs '0': it must be from 1 to 1000"),
         (&["run", "--only", ""], "--only"),
         (&["run", "--only", "no-such-benchmark", "--list"], "no-such-benchmark"),
         (&["demo", "--cpus", "3-1"], "--cpus"),

@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Command, CommandFactory, FromArgMatches};
+use clap::{Arg, Command, CommandFactory, FromArgMatches};
 use evenly_model::{Printable, or_meant, printable};
 use std::error::Error;
 use std::ffi::OsString;
@@ -87,6 +87,14 @@ pub fn refused(
     if e.kind() == ErrorKind::InvalidSubcommand && !line.contains(MEANT) {
         let shown = program.get_subcommands().filter(|c| !c.is_hide_set());
         line += &or_meant(&command, shown.map(Command::get_name));
+    }
+    let takes_program = program
+        .find_subcommand(&command)
+        .is_some_and(|command| command.get_arguments().any(Arg::is_last_set));
+    let unnamed = option_of(e, ContextKind::InvalidArg).is_some_and(|a| a.starts_with('<'));
+    if takes_program && !line.contains(MEANT) && (e.kind() == ErrorKind::UnknownArgument || unnamed)
+    {
+        line += "; a program and its arguments go after --";
     }
     Some(format!("{line} (see {help})"))
 }
@@ -174,14 +182,23 @@ fn reason(why: &(dyn Error + 'static), value: &str) -> String {
     if why.is::<ParseFloatError>() {
         return String::from("a number is needed");
     }
-    why.to_string()
+    let text = why.to_string();
+    // Of its ranges clap says the ends of types, too.
+    let range = text.split_once(" is not in ").and_then(|(_, range)| range.split_once("..="));
+    match range.map(|(least, most)| (least, most, most.parse::<i128>())) {
+        Some((least, _, Ok(most))) if most >= i32::MAX.into() => {
+            format!("it must be at least {least}")
+        }
+        Some((least, most, _)) => format!("it must be from {least} to {most}"),
+        None => text,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use anyhow::{Context, anyhow};
-    use clap::{Arg, ArgAction, value_parser};
+    use clap::{ArgAction, value_parser};
 
     #[test]
     fn a_cause_that_is_quoted_is_not_repeated() {
@@ -228,9 +245,9 @@ mod tests {
                 &["do", "99999999999999999999"],
                 "<n> '99999999999999999999': the number is too large (see prog do --help)",
             ),
-            (&["do", "0"], "<n>: 0 is not in 1..=2147483647 (see prog do --help)"),
+            (&["do", "0"], "<n> '0': it must be at least 1 (see prog do --help)"),
             (&["do", "1", "--part", "x"], "--part 'x': a number is needed (see prog do --help)"),
-            (&["do", "-1"], "<n>: -1 is not in 1..=2147483647 (see prog do --help)"),
+            (&["do", "-1"], "<n> '-1': it must be at least 1 (see prog do --help)"),
             (
                 &["do", "1", "--seed", "-1"],
                 "--seed '-1': a whole number that is not negative is needed (see prog do --help)",

@@ -95,7 +95,8 @@ impl Domain {
             self.period.shared_by(self.balancer.taking_turns());
             self.period.calm(self.balancer.is_calm());
             self.period.cost(self.balancer.period_cost() + around.scale(1.0 / self.care()));
-            if self.period.newly_stretched() {
+            // What moves within phases costs is on another account, and longer periods spare none of it.
+            if !self.balancer.moves_within_phases() && self.period.newly_stretched() {
                 let text = self.period.stretch_reason();
                 self.balancer.note(now(), text, &mut self.observers);
             }
