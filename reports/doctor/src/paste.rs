@@ -65,7 +65,10 @@ impl Case<'_> {
         let what = match binding(&self.e.environment).filter(|_| self.open_mp()) {
             Some(setting) => {
                 let name = setting.split('=').next().unwrap_or_default();
-                format!("env -u {name} OMP_PROC_BIND=false")
+                match name {
+                    "OMP_PROC_BIND" => String::from("OMP_PROC_BIND=false"),
+                    name => format!("env -u {name} OMP_PROC_BIND=false"),
+                }
             }
             // The launcher binds ranks by default.
             None if self.mpi() == Some(Runtime::OpenMpi) => {

@@ -492,12 +492,15 @@ fn uneven_division(c: &Case<'_>) -> Option<Finding> {
         return None;
     }
     let (full, rest) = (n.div_ceil(m), n / m);
+    let who = match rest {
+        1 => String::from("those that share a CPU are late, and the others"),
+        _ => format!("where {full} share a CPU they are late, and where {rest} do they"),
+    };
     let mut f = c.found(
         Kind::UnevenDivision,
         idle,
         format!(
-            "{n} threads do not divide evenly among {m} CPUs: where {full} share a CPU they are late, \
-             and those that share one by {rest} wait for them asleep."
+            "{n} threads do not divide evenly among {m} CPUs: {who} sleep until these have come, too."
         ),
     );
     f.evidence = vec![c.waiting(), format!("CPUs were idle for {} of the time", percent(idle))];

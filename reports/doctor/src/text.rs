@@ -42,7 +42,9 @@ impl Diagnosis {
             lines.push((name, format!("{} {}", f.sentence, cost(f))));
             lines.extend(f.evidence.iter().map(|e| ("evidence", e.clone())));
             lines.push(("remedy", f.remedy.clone()));
-            lines.extend(f.paste.iter().map(|p| ("paste", p.clone())));
+            // One line may help against both.
+            let again = self.findings[..i].iter().any(|before| before.paste == f.paste);
+            lines.extend(f.paste.iter().filter(|_| !again).map(|p| ("paste", p.clone())));
         }
         for f in self.findings.iter().skip(FULL).take(LINES) {
             lines.push(("also", format!("{} {}", f.sentence, cost(f))));

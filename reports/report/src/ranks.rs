@@ -195,7 +195,7 @@ impl ProbeReport {
             n => format!(" of {}", counted(n as u64, "rank")),
         };
         let mut text = format!(
-            "{}{whose} waited {all:.2} s for others (least {least:.2}, most {most:.2} s)",
+            "{}{whose} waited {all:.2} s in all for others ({least:.2} to {most:.2} s each)",
             counted(self.counted().count() as u64, "thread")
         );
         let outside: f64 = of(|t| t.outside_s).sum();

@@ -688,11 +688,11 @@ fn what_the_probe_has_reported() {
     assert_eq!(with(1, vec![]), "no thread waited for another in a way that it sees");
     assert_eq!(
         with(1, vec![thread(1, 0.25, 0.0), thread(2, 3.5, 0.0)]),
-        "2 threads waited 3.75 s for others (least 0.25, most 3.50 s)"
+        "2 threads waited 3.75 s in all for others (0.25 to 3.50 s each)"
     );
     assert_eq!(
         with(1, vec![thread(1, 0.25, 0.75)]),
-        "1 thread waited 0.25 s for others (least 0.25, most 0.25 s), and 0.75 s outside of parallel \
+        "1 thread waited 0.25 s in all for others (0.25 to 0.25 s each), and 0.75 s outside of parallel \
          regions"
     );
     assert!(!balanced().judged().text(true).contains("probe "));
@@ -723,7 +723,7 @@ fn what_the_probe_has_reported() {
     let few = vec![launcher.clone(), rank(0, 0.1, &[]), rank(1, 3.0, std::slice::from_ref(&recv))];
     assert_eq!(
         with(4, few.clone()),
-        "2 threads of 2 ranks waited 3.10 s for others (least 0.10, most 3.00 s)"
+        "2 threads of 2 ranks waited 3.10 s in all for others (0.10 to 3.00 s each)"
     );
     assert_eq!(both(4, few).unwrap(), "rank 1 waited mostly for rank 0 (MPI_Recv)");
     let probe = waits("MPI_Probe", Some(0), true, 2);
