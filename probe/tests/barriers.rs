@@ -147,6 +147,34 @@ mod libgomp {
         }
     }
 
+    /// What is printed there where waiting threads sleep. libgomp is told not to spin itself.
+    fn sleep(argument: &[&str], said: &[&str]) {
+        let program = built("waits", "gcc", &["-fopenmp"]);
+        let mapping = Mapping::new().unwrap();
+        mapping.set_cooperation(REPLACED).unwrap();
+        let mut run = Command::new("timeout");
+        run.arg("60").arg(&program).args(argument).env("GOMP_SPINCOUNT", "0");
+        let output = probed(&mut run, Calls::None, &mapping).output().unwrap();
+        let lines = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(lines.lines().collect::<Vec<_>>(), said, "{:?}", output.status);
+    }
+
+    /// Would catch: spinning without end for members that have not come yet, new ones of a larger team, and in the first
+    /// region after one with tasks.
+    #[test]
+    fn who_waits_for_long_sleeps() {
+        sleep(
+            &[],
+            &["members sleep", "members of a larger team sleep", "members after tasks sleep"],
+        );
+    }
+
+    /// Would catch: a real-time thread that spins, and lets no other thread have its CPU. It would be ended by its limit.
+    #[test]
+    fn real_time_threads_are_not_made_to_spin() {
+        sleep(&["real-time"], &["real-time threads sleep"]);
+    }
+
     #[test]
     fn one_thread() {
         same("gcc", &["-fopenmp"], "1", &[]);
@@ -343,7 +371,7 @@ fn announces(command: &mut Command, calls: Calls, way: Cooperation) {
 #[test]
 #[ignore = "takes long: ./dev test --all"]
 fn measuring_ends_where_nobody_asks_for_it_any_more() {
-    use evenly_phases::{Measured, Opening};
+    use evenly_phases::Measured;
     use evenly_testing::wait_for;
     use std::time::{Duration, Instant};
     let mapping = Mapping::new().unwrap();
@@ -356,7 +384,8 @@ fn measuring_ends_where_nobody_asks_for_it_any_more() {
     barriers.measure(Measured::Openings);
     let began = Instant::now();
     let mut asked = began;
-    let mut last: (Opening, Instant) = (barriers.last(), began);
+    // The time of an opening is kept all the same.
+    let mut last = (barriers.last().phase, began);
     let ended = wait_for("no more openings", || {
         std::thread::sleep(Duration::from_millis(10));
         // For 7 s once a second.
@@ -364,8 +393,8 @@ fn measuring_ends_where_nobody_asks_for_it_any_more() {
             barriers.measure(Measured::Openings);
             asked = Instant::now();
         }
-        if barriers.last() != last.0 {
-            last = (barriers.last(), Instant::now());
+        if barriers.last().phase != last.0 {
+            last = (barriers.last().phase, Instant::now());
         }
         (last.1.elapsed() > Duration::from_secs(1)).then_some(last.1)
     });

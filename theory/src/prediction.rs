@@ -365,9 +365,15 @@ fn advise(q: &Question, p: &Prediction) -> (Advice, String) {
                 (false, 0, _) | (false, 1, 0) => String::from("each thread has a CPU of its own"),
                 (false, k, _) => format!("each CPU holds {k} threads, and all progress alike"),
             };
-            let words = format!(
+            let mut words = format!(
                 "no benefit possible: {here}, {why}; balancing helps only if others use these CPUs"
             );
+            if n > m {
+                words += &format!(
+                    ". If threads spin while they wait for each other, {m} threads with the same work in all \
+                     take less time than {n}"
+                );
+            }
             (Advice::No, words)
         }
         _ if possible < LEAST_GAIN => {

@@ -92,12 +92,12 @@ impl Balancer {
         let acted = migrations > 0 && self.moves_threads();
         // CPU time is progress only where all CPUs are equally fast.
         let equal_cpus = self.snapshot.cpus.windows(2).all(|c| c[0].capacity == c[1].capacity);
-        // A balancing point is a wake-up of a delegate, where there are such: one for each CPU. Where threads never met
-        // the policy did all.
-        let woke = others.filter(|o| o.points > 0 || !self.options.policy.in_phases);
-        let points = woke.map_or(ledger.points, |o| o.points);
+        let in_phases = self.options.policy.in_phases;
+        // Where threads never met the policy did all.
+        let woke = others.filter(|o| o.points > 0 || !in_phases);
+        let points = points(ledger.points, woke.map(|o| o.points), in_phases);
         let usable = self.surroundings.usable();
-        let at_once = if woke.is_some() { usable.len().max(1) as f64 } else { 1.0 };
+        let at_once = if woke.is_some() && !in_phases { usable.len().max(1) as f64 } else { 1.0 };
         let effort = self.effort();
         let cpu_time = ledger.cpu_time + of_others.cpu_time;
         let guard = &self.pauses.guard;
@@ -141,5 +141,28 @@ impl Balancer {
             ));
         }
         (domain, threads, notes)
+    }
+}
+
+/// Balancing points: those of the balancer; the wake-ups of delegates where each CPU has one; and both where delegates
+/// move threads within phases, as what they do not do the balancer does.
+fn points(own: u64, delegates: Option<u64>, in_phases: bool) -> u64 {
+    match delegates {
+        Some(woke) if in_phases => own + woke,
+        Some(woke) => woke,
+        None => own,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Would catch: two openings of barriers in place of the hundreds of points at which threads were moved.
+    #[test]
+    fn few_openings_do_not_hide_the_points_of_the_balancer() {
+        assert_eq!(points(300, Some(2), true), 302);
+        assert_eq!(points(300, Some(4_000), false), 4_000);
+        assert_eq!(points(300, None, true), 300);
     }
 }

@@ -54,6 +54,17 @@ static void cancelled_loops(void)
 	printf("cancelled loops\n");
 }
 
+#ifndef __clang__
+// Within a target, of which the one thread is alone at barriers and has all of a loop.
+static void shares_nothing(long *sum)
+{
+#pragma omp for
+	for (int i = 0; i < 10; i++)
+		*sum += i;
+#pragma omp barrier
+}
+#endif
+
 // On the host, as there is no device. A target that is not waited for is a task, which barriers wait for.
 static void targets(void)
 {
@@ -88,6 +99,26 @@ static void targets(void)
 	}
 	if (sum != 20 * 45)
 		wrong("loops in targets");
+	sum = 0;
+#pragma omp parallel num_threads(THREADS)
+	for (int round = 0; round < 20; round++) {
+		if (omp_get_thread_num() == 0) {
+#pragma omp target enter data map(to : sum) nowait
+#ifdef __clang__
+			// Its barriers and loops within a target are those of the region around it, so that this would hang.
+			sum += 45;
+#else
+#pragma omp target map(tofrom : sum)
+			shares_nothing(&sum);
+#endif
+#pragma omp target update from(sum) nowait
+#pragma omp taskwait
+#pragma omp target exit data map(from : sum) nowait
+		}
+#pragma omp barrier
+	}
+	if (sum != 20 * 45)
+		wrong("loops and barriers of a target");
 	printf("targets\n");
 }
 
@@ -124,24 +155,36 @@ static void old_regions(void)
 #endif
 
 static pthread_barrier_t barriers[2];
+static atomic_int came[2];
+
+// Two of these meet 20 times.
 static void *pair(void *number)
 {
-	pthread_barrier_t *own = &barriers[(long)number % 2];
-	for (int i = 0; i < 20; i++)
-		pthread_barrier_wait(own);
+	for (int i = 0; i < 20; i++) {
+		came[(long)number]++;
+		pthread_barrier_wait(&barriers[(long)number]);
+		if (came[(long)number] < 2 * (i + 1))
+			wrong("a barrier that opens too early");
+	}
 	return NULL;
+}
+
+static void meet(void *number)
+{
+	pthread_t others[2];
+	came[(long)number] = 0;
+	for (int i = 0; i < 2; i++)
+		pthread_create(&others[i], NULL, pair, number);
+	for (int i = 0; i < 2; i++)
+		pthread_join(others[i], NULL);
 }
 
 // Two threads make barriers at once.
 static void *makes(void *number)
 {
-	pthread_t others[2];
 	for (int round = 0; round < 100; round++) {
 		pthread_barrier_init(&barriers[(long)number], NULL, 2);
-		for (int i = 0; i < 2; i++)
-			pthread_create(&others[i], NULL, pair, number);
-		for (int i = 0; i < 2; i++)
-			pthread_join(others[i], NULL);
+		meet(number);
 		pthread_barrier_destroy(&barriers[(long)number]);
 	}
 	return NULL;
@@ -157,13 +200,9 @@ static void posix(void)
 	printf("barriers that are made at once\n");
 	// A barrier that exists in both processes.
 	pthread_barrier_init(&barriers[0], NULL, 2);
-	pthread_t others[2];
 	for (int process = 0; process < 2; process++) {
 		pid_t child = fork();
-		for (int i = 0; i < 2; i++)
-			pthread_create(&others[i], NULL, pair, (void *)0);
-		for (int i = 0; i < 2; i++)
-			pthread_join(others[i], NULL);
+		meet((void *)0);
 		if (child == 0)
 			_exit(3);
 		int status;

@@ -113,6 +113,11 @@ impl ProbeReport {
     pub(crate) fn phases(&self) -> u32 {
         self.threads.iter().map(|t| t.phases).max().unwrap_or(0)
     }
+
+    /// Waits of all kinds of the thread that began most of them.
+    pub(crate) fn waits(&self) -> u32 {
+        self.threads.iter().map(|t| t.waits).max().unwrap_or(0)
+    }
 }
 
 impl RankReport {

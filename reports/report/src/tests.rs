@@ -308,6 +308,22 @@ fn threads_that_are_bound_are_why_nothing_was_moved() {
     );
 }
 
+/// What a probe says of one thread that waited so often at barriers.
+fn probe(phases: u32) -> ProbeReport {
+    let thread = ProbeThread {
+        pid: Pid(100),
+        tid: Tid(1),
+        rank: None,
+        waited_s: 1.0,
+        outside_s: 0.0,
+        phases,
+        waits: phases,
+        seen_waiting: 0,
+        waited_for: Vec::new(),
+    };
+    ProbeReport { processes: 1, left_out: 0, threads: vec![thread], replaced: 0 }
+}
+
 /// Where nothing was moved, the report says why, and what may help.
 #[test]
 fn what_to_try_where_nothing_was_moved() {
@@ -329,10 +345,15 @@ fn what_to_try_where_nothing_was_moved() {
             && known.contains("about 1.30 s instead of 10.30 s"),
         "{known}"
     );
-    for computes in [
-        of(four(), |r| r.summary.threads.iter_mut().for_each(|t| t.spun_s = Some(0.0))),
-        of((1..=4).map(|i| thread(i, 4.5, 4.5, 1.0)).collect(), |_| ()),
-    ] {
+    let sees = |phases| {
+        let mut r = RunReport { probe: Some(probe(phases)), ..report(four()) };
+        r.summary.threads.iter_mut().for_each(|t| t.spun_s = Some(0.0));
+        r.judged().verdict
+    };
+    // They wait elsewhere than where the probe would see it.
+    assert!(sees(3).contains("none ever slept: if they spin"), "{}", sees(3));
+    for computes in [sees(10_300), of((1..=4).map(|i| thread(i, 4.5, 4.5, 1.0)).collect(), |_| ())]
+    {
         assert!(computes.starts_with("No benefit possible: 4 threads on 2 CPUs"), "{computes}");
     }
     let three = || (1..=3).map(|i| thread(i, 6.3, 3.2, 0.5)).collect::<Vec<_>>();
@@ -342,25 +363,7 @@ fn what_to_try_where_nothing_was_moved() {
         "{phase}"
     );
     assert!(phase.ends_with("try --policy phase."), "{phase}");
-    let met = |phases| {
-        let mut r = report(three());
-        let (waited_for, rank) = (Vec::new(), None);
-        let (pid, tid, waited_s, outside_s) = (Pid(100), Tid(1), 1.0, 0.0);
-        let thread = ProbeThread {
-            pid,
-            tid,
-            rank,
-            waited_s,
-            outside_s,
-            phases,
-            waits: 1,
-            seen_waiting: 0,
-            waited_for,
-        };
-        r.probe =
-            Some(ProbeReport { processes: 1, left_out: 0, threads: vec![thread], replaced: 0 });
-        r
-    };
+    let met = |phases| RunReport { probe: Some(probe(phases)), ..report(three()) };
     let often = met(10_300).judged().verdict;
     assert!(often.ends_with("they meet at a barrier every 1.0 ms: try --policy phase."), "{often}");
     let rarely = met(10).judged().verdict;

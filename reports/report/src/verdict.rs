@@ -361,12 +361,18 @@ impl RunReport {
                     self.seconds
                 ))
             }
-            Some(_) => None,
-            None => Some(format!(
+            Some(_) if self.waits_are_seen() => None,
+            _ => Some(format!(
                 "none ever slept: if they spin while they wait for each other, {m} threads take less time \
                  than {n}, else about as long"
             )),
         }
+    }
+
+    /// Whether the probe sees threads wait so often that it would see it if they spun.
+    fn waits_are_seen(&self) -> bool {
+        let waits = self.probe.as_ref().map_or(0, ProbeReport::waits);
+        f64::from(waits) >= OFTEN * self.seconds
     }
 
     /// What to try next, where moving threads once a period was of no use.
@@ -391,10 +397,16 @@ impl RunReport {
         let (imbalance, whom) = (self.imbalance(), self.whom().is_some());
         let percent = format!("imbalance {:.1} %", 100.0 * imbalance);
         let text = match self.spun_share() {
-            None if !whom => format!(
-                "used CPU time that differs ({percent}): they have unequal work, wait for something other than \
-                 a CPU, or spin, which --probe on would show"
-            ),
+            None if !whom => {
+                let spin = match self.policy.in_phases {
+                    true => " where the probe does not see it",
+                    false => ", which --probe on would show",
+                };
+                format!(
+                    "used CPU time that differs ({percent}): they have unequal work, wait for something other \
+                     than a CPU, or spin{spin}"
+                )
+            }
             Some(_) if !whom && imbalance < UNEQUAL => {
                 format!("computed for about as long ({percent}), which is no sign of unequal work")
             }
