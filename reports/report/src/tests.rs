@@ -198,7 +198,8 @@ fn what_was_measured_goes_before_what_is_estimated() {
     assert!(paid.verdict.contains("1.27 times") && paid.gain.is_none(), "{}", paid.verdict);
     let unsure = with(4, 1.04, 0.85, 1.27);
     assert!(
-        unsure.verdict.contains("4 pauses are too few to tell the gain") && unsure.gain.is_none(),
+        unsure.verdict.contains("1.04 times as fast as in 4 pauses, which is too few to be sure")
+            && unsure.gain.is_none(),
         "{}",
         unsure.verdict
     );

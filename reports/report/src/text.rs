@@ -9,7 +9,7 @@ pub const MOST_LINES: usize = 8;
 /// Result and verdict.
 const HEAD: usize = 2;
 /// An interval whose ends are further apart than this factor says nothing, and is not shown.
-const WIDE: f64 = 2.0;
+pub(crate) const WIDE: f64 = 2.0;
 
 /// When a figure is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! The verdict: what a run amounted to, in plain words.
 
 use crate::ranks::ProbeReport;
+use crate::text::WIDE;
 use crate::{BALANCED, MUCH_BLOCKED, Measured, RunReport, SHORT_S, is, was};
 use evenly_engine::{Placed, ThreadSummary};
 use evenly_model::{Nanos, counted, printable};
@@ -233,13 +234,16 @@ impl RunReport {
             Some([low, high]) if high - low <= SURE => {
                 format!("pauses of balancing showed no difference ({low:.2} to {high:.2} times)")
             }
+            Some([low, high]) if low > 0.0 && high <= WIDE * low => format!(
+                "they were {:.2} times as fast as in {}, which is too few to be sure (95 % interval {low:.2} to \
+                 {high:.2}); {compare}",
+                measured.ratio,
+                counted(measured.pairs, "pause")
+            ),
             _ => {
                 let n = measured.pairs;
-                format!(
-                    "{} {} too few to tell the gain; {compare}",
-                    counted(n, "pause"),
-                    is(n.into())
-                )
+                let verb = is(n.into());
+                format!("{} {verb} too few to tell the gain; {compare}", counted(n, "pause"))
             }
         }
     }
