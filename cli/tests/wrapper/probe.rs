@@ -265,7 +265,8 @@ fn the_rank_that_is_late_at_barriers_is_said() {
 #[test]
 fn the_thread_that_is_late_at_barriers_is_said() {
     let program = workload("omp_spmd-gomp");
-    let work = ["--threads", "2", "--imbalance", "1,9", "--iters", "4000000", "--phases", "20"];
+    // It is looked at four times a second, and has to be seen four times.
+    let work = ["--threads", "2", "--imbalance", "1,9", "--iters", "4000000", "--phases", "40"];
     late(&[&[program.as_str()], &work[..]].concat(), " waited mostly for thread ");
 }
 
