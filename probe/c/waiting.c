@@ -411,7 +411,8 @@ static uint64_t over(const line_t *line, uint64_t entered)
 static bool with_tasks(const line_t *line, uint8_t state)
 {
 	uint16_t team = GET(line->team);
-	return team && (state == EVENLY_BARRIER || state == EVENLY_END) && (GET(lines[team - 1].object) & EVENLY_UNSEEN_TASKS);
+	return team && (state == EVENLY_BARRIER || state == EVENLY_END)
+		&& (GET(lines[team - 1].object) & EVENLY_UNSEEN_TASKS);
 }
 
 /* Until when a thread of this line was outside of regions: since the next one began it has waited for a CPU, if it is a

@@ -173,30 +173,31 @@ static inline void opens_region(struct evenly_note *team)
 	opens(team, 0);
 }
 
+/* A member comes to where all meet, which is at this place in the program; whether it is the last. */
+static inline bool comes_last(struct place *place, const void *at)
+{
+	struct evenly_note *team = place->watched;
+	if (!team)
+		return false;
+	if (GET(team->measured) >= EVENLY_TIMED)
+		measure(team, at);
+	return is_last_at(team, ++place->arrived, place->members);
+}
+
 /* A member ends its part of a region, with this function. What comes then begins with the next region: what the thread
  * that begins it does before is no phase. */
 static inline void ends_part(struct place *place, const void *function)
 {
-	struct evenly_note *team = place->watched;
-	if (!team)
-		return;
-	if (GET(team->measured) >= EVENLY_TIMED)
-		measure(team, function);
 	/* So late that it counts for this thread, too. */
-	if (is_last_at(team, ++place->arrived, place->members))
-		SET(team->base, now() + EVENLY_CLOCKS + 1000);
+	if (comes_last(place, function))
+		SET(place->watched->base, now() + EVENLY_CLOCKS + 1000);
 }
 
 /* A member comes to a barrier within its region, which is at this place in the program. */
 static inline void arrives(struct place *place, const void *at)
 {
-	struct evenly_note *team = place->watched;
-	if (!team)
-		return;
-	if (GET(team->measured) >= EVENLY_TIMED)
-		measure(team, at);
-	if (is_last_at(team, ++place->arrived, place->members))
-		opens(team, 0);
+	if (comes_last(place, at))
+		opens(place->watched, 0);
 }
 
 #endif

@@ -583,85 +583,93 @@ fn observed<'a>(
         let behind = ranks.partition_point(|known| known.0 <= pid);
         ranks.get(behind.checked_sub(1)?).filter(|known| known.0 == pid).map(|known| known.2)
     };
-    lines().enumerate().filter(|(_, (a, b))| settled(a, b)).filter_map(
-        move |(number, (bytes, _))| {
-            if byte_at(bytes, line::KIND) != THREAD {
-                return None;
-            }
-            let tid = i32::try_from(u32_at(bytes, line::TID)).ok().filter(|&tid| tid > 0)?;
-            let pid = i32::try_from(u32_at(bytes, line::PID)).ok().filter(|&pid| pid > 0)?;
-            let mut activity = Activity::of(byte_at(bytes, line::STATE))?;
-            let mut since = Nanos(u64_at(bytes, line::ENTERED));
-            let mut waited = Nanos(u64_at(bytes, line::WAITED));
-            let mut outside = Nanos(u64_at(bytes, line::OUTSIDE));
-            if matches!(activity, Activity::Barrier | Activity::RegionEnd) {
-                // What the thread itself could not say.
-                let team = team_of(bytes, once, twice);
-                let tasks = team.is_some_and(|team| u32_at(team, line::OBJECT) & UNSEEN_TASKS != 0);
-                let ended = team.and_then(|team| over(bytes, team));
-                let there =
-                    entry_of(notes, number).and_then(|own| all_there(bytes, own, (once, notes)));
-                if let Some(end) = [ended, there].into_iter().flatten().min() {
-                    let end = end.min(now);
-                    let before = if tasks { 0 } else { end.0.saturating_sub(since.0) };
-                    waited.0 = waited.0.saturating_add(before);
-                    // While a region goes on it only lacks a CPU.
-                    let then =
-                        if ended.is_some() { Activity::Outside } else { Activity::Computing };
-                    (activity, since) = (then, Nanos(end.0.max(since.0)));
-                } else if tasks {
-                    activity = Activity::Computing;
-                }
-            }
-            let (mut object, mut peer) = (u32_at(bytes, line::OBJECT), None);
-            if matches!(activity, Activity::Mpi | Activity::Collective) {
-                peer = Peer::of(object);
-                object &= (1 << CALL_BITS) - 1;
-            }
-            let rank = rank_of(u32_at(bytes, line::PID));
-            // The root of a broadcast waits for no rank in particular, and least for itself.
-            peer = peer.filter(|p| !matches!(*p, Peer::World(of) if rank == Some(of)));
-            let lasts = now.0.saturating_sub(since.0);
-            if activity == Activity::Outside {
-                outside.0 = outside.0.saturating_add(lasts);
-            } else if activity.waits() {
-                waited.0 = waited.0.saturating_add(lasts);
-            }
-            Some(Observed {
-                tid: Tid(tid),
-                pid: Pid(pid),
-                registered: Nanos(u64_at(bytes, line::REGISTERED)),
-                activity,
-                since,
-                waited,
-                outside,
-                phases: u32_at(bytes, line::PHASES),
-                waits: u32_at(bytes, line::WAITS),
-                object,
-                peer,
-                rank,
-            })
-        },
-    )
+    let whole = lines().enumerate().filter(|(_, (a, b))| settled(a, b));
+    whole.filter_map(move |(number, (bytes, _))| {
+        if byte_at(bytes, line::KIND) != THREAD {
+            return None;
+        }
+        let tid = i32::try_from(u32_at(bytes, line::TID)).ok().filter(|&tid| tid > 0)?;
+        let pid = i32::try_from(u32_at(bytes, line::PID)).ok().filter(|&pid| pid > 0)?;
+        let mut activity = Activity::of(byte_at(bytes, line::STATE))?;
+        let mut since = Nanos(u64_at(bytes, line::ENTERED));
+        let mut waited = Nanos(u64_at(bytes, line::WAITED));
+        let mut outside = Nanos(u64_at(bytes, line::OUTSIDE));
+        if matches!(activity, Activity::Barrier | Activity::RegionEnd) {
+            let team = team_of(bytes, once, twice);
+            let there = all_there(bytes, number, (once, notes));
+            let before;
+            (activity, since, before) = as_others_see((activity, since), bytes, team, there, now);
+            waited.0 = waited.0.saturating_add(before.0);
+        }
+        let (mut object, mut peer) = (u32_at(bytes, line::OBJECT), None);
+        if matches!(activity, Activity::Mpi | Activity::Collective) {
+            peer = Peer::of(object);
+            object &= (1 << CALL_BITS) - 1;
+        }
+        let rank = rank_of(u32_at(bytes, line::PID));
+        // The root of a broadcast waits for no rank in particular, and least for itself.
+        peer = peer.filter(|p| !matches!(*p, Peer::World(of) if rank == Some(of)));
+        let lasts = now.0.saturating_sub(since.0);
+        if activity == Activity::Outside {
+            outside.0 = outside.0.saturating_add(lasts);
+        } else if activity.waits() {
+            waited.0 = waited.0.saturating_add(lasts);
+        }
+        Some(Observed {
+            tid: Tid(tid),
+            pid: Pid(pid),
+            registered: Nanos(u64_at(bytes, line::REGISTERED)),
+            activity,
+            since,
+            waited,
+            outside,
+            phases: u32_at(bytes, line::PHASES),
+            waits: u32_at(bytes, line::WAITS),
+            object,
+            peer,
+            rank,
+        })
+    })
+}
+
+/// What a thread does that waits since then, as far as it could not say itself: since when, and for how long it has waited
+/// before that.
+fn as_others_see(
+    (waits, since): (Activity, Nanos),
+    thread: &[u8],
+    team: Option<&[u8]>,
+    there: Option<Nanos>,
+    now: Nanos,
+) -> (Activity, Nanos, Nanos) {
+    let tasks = team.is_some_and(|team| u32_at(team, line::OBJECT) & UNSEEN_TASKS != 0);
+    let ended = team.and_then(|team| over(thread, team));
+    let Some(end) = [ended, there].into_iter().flatten().min() else {
+        return (if tasks { Activity::Computing } else { waits }, since, Nanos::ZERO);
+    };
+    let end = end.min(now).max(since);
+    let before = if tasks { Nanos::ZERO } else { end - since };
+    // While a region goes on it only lacks a CPU.
+    let then = if ended.is_some() { Activity::Outside } else { Activity::Computing };
+    (then, end, before)
 }
 
 /// The line of the team in whose region this thread is.
 fn team_of<'a>(thread: &[u8], once: &'a [u8], twice: &[u8]) -> Option<&'a [u8]> {
     let number = usize::from(u16_at(thread, line::TEAM)).checked_sub(1)?;
-    let place = number * LINE..(number + 1) * LINE;
-    let (team, again) = (once.get(place.clone())?, twice.get(place)?);
+    let (team, again) = (entry_of(once, number)?, entry_of(twice, number)?);
     (settled(team, again) && byte_at(team, line::KIND) == TEAM).then_some(team)
 }
 
-/// A note, or a line, by its number.
-fn entry_of(notes: &[u8], number: usize) -> Option<&[u8]> {
-    notes.get(number.checked_mul(LINE)?..)?.get(..LINE)
+/// A line, or a note, by its number.
+fn entry_of(all: &[u8], number: usize) -> Option<&[u8]> {
+    all.get(number.checked_mul(LINE)?..)?.get(..LINE)
 }
 
-/// When a thread that waits had no one left to wait for, by its note and that of its team; None where it has, or that is
-/// not known. `all_there` in probe/c/waiting_phases.h is the same.
-fn all_there(thread: &[u8], own: &[u8], (lines, notes): (&[u8], &[u8])) -> Option<Nanos> {
-    let number = (u32_at(own, note::MEETS) as usize).checked_sub(1)?;
+/// When a thread that waits, with this line, had no one left to wait for; None where it has, or that is not known.
+/// `all_there` in probe/c/waiting_phases.h is the same.
+fn all_there(thread: &[u8], number: usize, (lines, notes): (&[u8], &[u8])) -> Option<Nanos> {
+    let meets = u32_at(entry_of(notes, number)?, note::MEETS);
+    let number = (meets as usize).checked_sub(1)?;
     let team = entry_of(notes, number)?;
     if u32_at(entry_of(lines, number)?, line::OBJECT) != 0 {
         return None;

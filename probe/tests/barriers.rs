@@ -147,8 +147,9 @@ mod libgomp {
         }
     }
 
-    /// What is printed there where waiting threads sleep. libgomp is told not to spin itself.
-    fn sleep(argument: &[&str], said: &[&str]) {
+    /// What is printed there where waiting threads sleep. libgomp is told not to spin itself. Returns of how many regions
+    /// the barriers were replaced.
+    fn sleep(argument: &[&str], said: &[&str]) -> u64 {
         let program = built("waits", "gcc", &["-fopenmp"]);
         let mapping = Mapping::new().unwrap();
         mapping.set_cooperation(REPLACED).unwrap();
@@ -157,16 +158,17 @@ mod libgomp {
         let output = probed(&mut run, Calls::None, &mapping).output().unwrap();
         let lines = String::from_utf8(output.stdout).unwrap();
         assert_eq!(lines.lines().collect::<Vec<_>>(), said, "{:?}", output.status);
+        let mut reader = mapping.reader().unwrap();
+        reader.read(Nanos::ZERO, &mut Vec::new()).unwrap();
+        reader.replaced()
     }
 
     /// Would catch: spinning without end for members that have not come yet, new ones of a larger team, and in the first
     /// region after one with tasks.
     #[test]
     fn who_waits_for_long_sleeps() {
-        sleep(
-            &[],
-            &["members sleep", "members of a larger team sleep", "members after tasks sleep"],
-        );
+        let said = ["members sleep", "members of a larger team sleep", "members after tasks sleep"];
+        assert!(sleep(&[], &said) > 0, "no barrier was replaced");
     }
 
     /// Would catch: a real-time thread that spins, and lets no other thread have its CPU. It would be ended by its limit.

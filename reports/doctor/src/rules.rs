@@ -505,7 +505,7 @@ fn uneven_division(c: &Case<'_>) -> Option<Finding> {
     );
     f.evidence = vec![c.waiting(), format!("CPUs were idle for {} of the time", percent(idle))];
     f.remedy = format!("let all take turns, or start {} threads", m * rest.max(1));
-    f.paste = c.balance_work(false);
+    f.paste = c.balance();
     f.threads = c.threads.iter().map(|t| t.tid).collect();
     f.cpus = c.usable.clone();
     Some(f)

@@ -169,6 +169,11 @@ impl RunReport {
         self.total(|d| d.migrations)
     }
 
+    /// Whether balancing stood down, in any domain.
+    fn stood_down(&self) -> bool {
+        self.summary.domains.iter().any(|d| d.stood_down)
+    }
+
     /// Whether no thread was moved or given another share. A mapping may have placed some.
     fn changed_nothing(&self) -> bool {
         self.migrations() == 0 && self.total(|d| d.weighings) == 0

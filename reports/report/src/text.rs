@@ -83,7 +83,10 @@ impl RunReport {
     /// The first line: what was balanced, and for how long.
     fn result(&self) -> String {
         if !self.has_figures() {
-            return format!("evenly: nothing was balanced in {:.2} s", self.seconds);
+            return format!(
+                "evenly: nothing was balanced in {:.2} s, policy {}",
+                self.seconds, self.policy.name
+            );
         }
         let (n, m) = (self.balanced_threads(), self.cpus.len());
         let verb =

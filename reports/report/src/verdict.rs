@@ -132,8 +132,7 @@ impl RunReport {
                 was(placed as u64)
             )
         };
-        let stood_down = self.summary.domains.iter().any(|d| d.stood_down);
-        if self.changed_nothing() && !stood_down {
+        if self.changed_nothing() && !self.stood_down() {
             return format!("{placed}; evenly moved nothing else.");
         }
         format!("{placed}. {}", self.verdict_of_balancing())
@@ -144,9 +143,8 @@ impl RunReport {
         if self.policy.only_watches() {
             return format!("Only observed: nothing was changed.{}", self.prospect());
         }
-        let stood_down = self.summary.domains.iter().any(|d| d.stood_down);
         // A policy that found no move to make has not stood down from anything.
-        if stood_down && !(self.changed_nothing() && self.policy.in_phases) {
+        if self.stood_down() && !(self.changed_nothing() && self.policy.in_phases) {
             return String::from(
                 "Balancing did not pay for this program, so evenly stood down: the program ran on \
                  without it.",
@@ -302,12 +300,11 @@ impl RunReport {
     /// Why a policy that moves threads where barriers open had nothing to do, where that is so.
     fn no_barriers(&self, n: usize, m: usize) -> Option<String> {
         let unseen = self.probe.as_ref().is_none_or(|p| p.processes == 0);
-        let why = match unseen {
-            false => {
-                "no barrier of OpenMP, POSIX threads or MPI was seen at which threads met, and those of a \
-                 program's own cannot be seen"
-            }
-            true => "barriers cannot be seen, as the program ran without the probe",
+        let why = if unseen {
+            "barriers cannot be seen, as the program ran without the probe"
+        } else {
+            "no barrier of OpenMP, POSIX threads or MPI was seen at which threads met, and those of a program's own \
+             cannot be seen"
         };
         self.is_blind().then(|| match self.sleepless(n, m) {
             Some(spin) => format!("{why}. And {spin}"),

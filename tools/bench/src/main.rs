@@ -133,6 +133,13 @@ struct Suite {
     json: Option<PathBuf>,
 }
 
+impl Suite {
+    /// Those of `all` that are asked for.
+    fn chosen(&self, all: Vec<suite::Benchmark>) -> anyhow::Result<Vec<suite::Benchmark>> {
+        suite::chosen(all, (&self.only, &self.arms), self.runs)
+    }
+}
+
 #[derive(Debug, Args)]
 struct RunArgs {
     #[command(flatten)]
@@ -242,11 +249,7 @@ fn run_demo(args: &DemoArgs) -> anyhow::Result<()> {
 }
 
 fn run_benchmarks(args: &RunArgs) -> anyhow::Result<()> {
-    let chosen = suite::chosen(
-        suite::host(args.quick),
-        (&args.suite.only, &args.suite.arms),
-        args.suite.runs,
-    )?;
+    let chosen = args.suite.chosen(suite::host(args.quick))?;
     let costs = suite::is_asked(cost::NAME, &args.suite.only);
     if args.suite.list {
         return show::print(&suite::listing(&chosen, costs.then_some((cost::NAME, cost::WHAT))));
@@ -270,11 +273,7 @@ fn run_benchmarks(args: &RunArgs) -> anyhow::Result<()> {
 }
 
 fn run_labs(args: &LabArgs) -> anyhow::Result<()> {
-    let chosen = suite::chosen(
-        suite::lab(args.quick),
-        (&args.suite.only, &args.suite.arms),
-        args.suite.runs,
-    )?;
+    let chosen = args.suite.chosen(suite::lab(args.quick))?;
     if args.suite.list {
         return show::print(&suite::listing(&chosen, None));
     }

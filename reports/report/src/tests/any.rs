@@ -116,7 +116,7 @@ proptest! {
         let verdict = r.verdict.replace('\n', " ");
         let (head, said) = match verdict.strip_prefix("Nothing was balanced: ") {
             Some(why) => (1, lines[0].ends_with(&format!(": {why}"))),
-            None => (2, lines[1].trim_start() == verdict),
+            None => (2, lines[1].trim_start() == verdict && lines[0].contains(r.policy.name)),
         };
         prop_assert!(lines[0].starts_with("evenly: ") && said, "{}", short);
         let notes = lines.iter().filter(|l| l.starts_with("  note ")).count();
