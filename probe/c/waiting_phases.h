@@ -19,12 +19,14 @@
 
 /* Barriers of a program that a thread keeps apart, by where they are: phases that begin at one are alike. A power of two. */
 #define SITES 64
+/* Places that are tried for one of them: with up to half of `SITES` in use nearly every one finds its own. */
+#define PROBES 16
 
 /* What a thread knows of the phases that it computes. */
 static __thread struct {
 	uint64_t began; /* its CPU time when the last barrier had opened, ns; 0: not known */
 	uint32_t site;  /* which barrier of the program that was */
-	/* ns of CPU time that phases took that began at each; the last of two that have the same place there. */
+	/* ns of CPU time that phases took that began at each. */
 	struct { uint32_t at, usual; } sites[SITES];
 } computes __attribute__((tls_model("initial-exec")));
 
@@ -54,17 +56,22 @@ static inline void meets_in(line_t *line, const struct evenly_note *team)
 		SET(note_of(line)->meets, number);
 }
 
-/* The place in `sites` for where a phase begins, empty where another had it. */
+/* The place in `sites` for where a phase begins: its own, or a new one, in the end that of another. */
 static uint32_t site_of(const void *at)
 {
-	/* Fibonacci hashing: call sites differ in bits that are low, and alike in alignment. */
-	uint32_t name = (uint32_t)(((uintptr_t)at * UINT64_C(0x9e3779b97f4a7c15)) >> 32);
-	uint32_t i = name >> 26;
+	/* Fibonacci hashing: call sites differ in bits that are low, and alike in alignment. Never 0, which is nobody's. */
+	uint32_t name = (uint32_t)(((uintptr_t)at * UINT64_C(0x9e3779b97f4a7c15)) >> 32) | 1;
+	uint32_t first = name >> 26, i = first;
 	_Static_assert(SITES == 1 << 6, "the highest bits are the index");
-	if (computes.sites[i].at != name) {
-		computes.sites[i].at = name;
-		computes.sites[i].usual = 0;
+	for (unsigned tries = 0; tries < PROBES; tries++, i = (i + 1) % SITES) {
+		if (computes.sites[i].at == name)
+			return i;
+		if (!computes.sites[i].at)
+			break;
 	}
+	i = computes.sites[i].at ? first : i;
+	computes.sites[i].at = name;
+	computes.sites[i].usual = 0;
 	return i;
 }
 

@@ -369,6 +369,49 @@ fn announces(command: &mut Command, calls: Calls, way: Cooperation) {
     child.wait().unwrap();
 }
 
+/// Would catch: phases of different lengths that are taken for one, as their barriers have the same place in a table.
+fn each_of_thirty_phases_is_foreseen(compiler: &str) {
+    use evenly_model::CpuId;
+    use evenly_phases::{Measured, Opening};
+    use evenly_testing::wait_for;
+    let mapping = Mapping::new().unwrap();
+    let barriers = mapping.openings().unwrap();
+    let program = built("sites", compiler, &["-fopenmp"]);
+    let mut child = probed(&mut Command::new(program), Calls::None, &mapping).spawn().unwrap();
+    let first = || thread(child.id().cast_signed());
+    wait_for("the team", || {
+        barriers.follow(&threads_below(child.id()).into_iter().map(thread).collect::<Vec<_>>())
+    });
+    barriers.measure(Measured::Phases);
+    barriers.arm(&[CpuId(0)]);
+    let mut seen = Opening::default();
+    // Which phases were foreseen as they are; what a thread loses to the hypervisor in one is gone in its next.
+    let mut foreseen = std::collections::BTreeSet::new();
+    wait_for("thirty phases that are foreseen", || {
+        seen = barriers.wait(CpuId(0), seen)?;
+        let tenths = barriers.reported(first())?.expected.0 as f64 / 1e5 - 3.0;
+        let phase = tenths.round();
+        if (-0.1..29.5).contains(&tenths) && (tenths - phase).abs() < 0.4 {
+            foreseen.insert(phase as u32);
+        }
+        (foreseen.len() == 30).then_some(())
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn each_of_thirty_phases_of_libgomp_is_foreseen() {
+    each_of_thirty_phases_is_foreseen("gcc");
+}
+
+#[test]
+fn each_of_thirty_phases_of_libomp_is_foreseen() {
+    if common::has("clang") {
+        each_of_thirty_phases_is_foreseen("clang");
+    }
+}
+
 /// Would catch: a program that measures for ever for an evenly that was killed; one that stops although it is asked anew.
 #[test]
 #[ignore = "takes long: ./dev test --all"]
