@@ -13,6 +13,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -218,5 +219,66 @@ fn threads_move_within_phases_by_default() {
     let evenly = state.start(&[&["run", "--no-guard", "--"], &words(&command)[..]].concat());
     let pid = evenly.program();
     wait_until_threads_turn(pid, &whole);
+    signal(pid, Signal::KILL);
+}
+
+/// Would catch: pools that a program sizes by the one CPU on which a thread of it was put, also in the programs that it
+/// starts.
+#[test]
+fn programs_see_all_their_cpus_by_default() {
+    let Some(whole) = whole() else { return };
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/asks.c");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("asks");
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O1", "-fopenmp", "-o"]).arg(&program).arg(source);
+    assert!(gcc.status().unwrap().success());
+    let state = State::new();
+    let mut evenly = state.start(&["run", "--no-guard", "--", program.to_str().unwrap()]);
+    assert_eq!(evenly.wait().code(), Some(0), "{}", evenly.stderr());
+    let all = Command::new("getconf").arg("_NPROCESSORS_ONLN").output().unwrap();
+    let all = String::from_utf8(all.stdout).unwrap();
+    let n = whole.len();
+    assert_eq!(evenly.stdout(), format!("{n} {} {n}\n", all.trim()));
+}
+
+/// CPU time of the helpers of a running evenly, and how many there are.
+fn helpers(evenly: Pid) -> (Nanos, u32) {
+    let tasks = fs::read_dir(format!("/proc/{evenly}/task")).unwrap().flatten();
+    tasks.fold((Nanos::ZERO, 0), |(time, count), task| {
+        let read = |name| fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        let name = read("comm");
+        if !name.starts_with("phases-") || name.starts_with("phases-watch") {
+            return (time, count);
+        }
+        let ran = read("schedstat").split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0);
+        (time + Nanos(ran), count + 1)
+    })
+}
+
+/// Would catch: helpers that are woken by each opening, and take what they need for that: 40 % of a CPU at real-time
+/// priority. Threads that meet as often as they can; nothing can be gained.
+#[test]
+fn helpers_keep_to_the_budget_where_barriers_open_all_the_time() {
+    let Some(whole) = whole() else { return };
+    let state = State::new();
+    let name = workload("omp_spmd-gomp");
+    let command = [&name, "--threads", "3", "--iters", "1", "--phases", "1000000000"];
+    let run = ["run", "--policy", "phase", "--no-guard", "--budget", "1", "--"];
+    let evenly = state.start(&[&run[..], &command].concat());
+    let pid = evenly.program();
+    let all = wait_for("helpers", || Some(helpers(evenly.pid())).filter(|h| h.1 > 0));
+    assert_eq!(all.1 as usize, whole.len());
+    let began = now();
+    // Until they have been at work for a second of their time, or could have been.
+    wait_until("time to pass", || {
+        now() - began > Nanos::from_millis(3_000)
+            || helpers(evenly.pid()).0 > Nanos::from_millis(900)
+    });
+    let (took, count) = helpers(evenly.pid());
+    let time = now() - began;
+    // Each has a burst of 2 ms, and may begin what takes longer; together they have the budget, and a tenth of a CPU each
+    // for what is gained.
+    let most = time.scale(0.01 + 0.1 * f64::from(count)) + Nanos::from_millis(10) + all.0;
+    assert!(took < most, "{took} of {time}, allowed {most}");
     signal(pid, Signal::KILL);
 }

@@ -25,6 +25,9 @@ use std::time::Duration;
 /// No test lets a thread spin for longer.
 const LONGEST: Nanos = Nanos::from_millis(5_000);
 
+/// For how long a helper goes on to spin that is not to do so for ever.
+const BESIDE: Nanos = Nanos::from_millis(40);
+
 /// Barriers that never open, where the next helper that waits for one spins.
 #[derive(Default)]
 struct Trap {
@@ -36,6 +39,10 @@ struct Trap {
     cpu: AtomicU64,
     /// CPU time that it had as a real-time thread, in ns.
     held: AtomicU64,
+    /// CPU time that a normal thread on the same CPU has had, in ns: in all, and when the helper had been a normal thread
+    /// for [`BESIDE`] of its own.
+    witness: AtomicU64,
+    got: AtomicU64,
     /// A helper has come, and whether it was a real-time thread.
     came: AtomicBool,
     real_time: AtomicBool,
@@ -54,18 +61,30 @@ impl Trap {
         let ran = || thread_cpu_time() - began;
         self.cpu.store(cpu.0.into(), SeqCst);
         self.tid.store(rustix::thread::gettid().as_raw_nonzero().get(), SeqCst);
-        while class(0) == sched::FIFO && ran() < LONGEST {
-            std::hint::spin_loop();
-        }
-        self.held.store(ran().0.max(1), SeqCst);
-        let most = if self.for_ever { LONGEST } else { ran() + Nanos::from_millis(40) };
-        while !self.end.load(SeqCst) {
-            if ran() < most {
+        // It is no real-time thread, and may run on this CPU only.
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !self.end.load(SeqCst) {
+                    self.witness.store(thread_cpu_time().0, SeqCst);
+                }
+            });
+            while class(0) == sched::FIFO && ran() < LONGEST {
                 std::hint::spin_loop();
-            } else {
-                std::thread::sleep(Duration::from_millis(1));
             }
-        }
+            let held = ran();
+            self.held.store(held.0.max(1), SeqCst);
+            let most = if self.for_ever { LONGEST } else { held + BESIDE };
+            while !self.end.load(SeqCst) {
+                if ran() < most {
+                    std::hint::spin_loop();
+                } else {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                if ran() >= held + BESIDE && self.got.load(SeqCst) == 0 {
+                    self.got.store(self.witness.load(SeqCst).max(1), SeqCst);
+                }
+            }
+        });
     }
 }
 
@@ -203,7 +222,7 @@ fn run(
     Some((result, trap))
 }
 
-/// Would catch: a real-time thread of ours that keeps all others from its CPU, SIGXCPU that ends evenly, helpers that
+/// Would catch: a real-time thread of ours that keeps all others from its CPU for more than a moment, SIGXCPU that ends evenly, helpers that
 /// are used again, and a run that says nothing about it.
 #[test]
 fn a_helper_that_spins_becomes_a_normal_thread_and_the_run_goes_on() {
@@ -212,6 +231,9 @@ fn a_helper_that_spins_becomes_a_normal_thread_and_the_run_goes_on() {
         let held = Nanos(trap.held.load(SeqCst));
         assert!(held < Nanos::from_millis(100), "{held}");
         assert_eq!(class(trap.tid.load(SeqCst)), sched::OTHER);
+        wait_until("a normal thread beside it", || trap.got.load(SeqCst) > 0);
+        let got = Nanos(trap.got.load(SeqCst));
+        assert!(got > BESIDE.scale(0.25), "it got {got} while the helper had {BESIDE}");
         wait_until("a note", || notes.lock().iter().any(|n| n.contains("did not sleep")));
         trap.end.store(true, SeqCst);
         control.end();

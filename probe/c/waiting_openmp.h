@@ -111,12 +111,19 @@ struct region {
 	uint32_t number, outer_region;
 };
 
+/* A region with a real-time thread is not plain. */
+static void judges_itself(void)
+{
+	struct code *code = here.place.code;
+	if (code && GET(code->plain) == UNKNOWN && is_real_time())
+		leave_barriers();
+}
+
 /* A member of a region that may be found to be plain. */
 static void is_judged(struct region *region)
 {
 	here.place.code = region->code;
-	if (GET(region->code->plain) == UNKNOWN && is_real_time())
-		leave_barriers();
+	judges_itself();
 	if (here.place.number == 0)
 		region->met = here.place.members > 1;
 }
@@ -141,6 +148,8 @@ static void part(void *argument)
 	here.code = (const void *)function;
 	function(region->data);
 	here.code = code;
+	/* It may have become one. */
+	judges_itself();
 	/* Nothing of the region is touched from here on but its barrier: it is gone as soon as all have ended. */
 	line = mine();
 	if (line)

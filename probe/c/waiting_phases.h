@@ -19,7 +19,7 @@
 
 /* Barriers of a program that a thread keeps apart, by where they are: phases that begin at one are alike. A power of two. */
 #define SITES 64
-/* Places that are tried for one of them: with up to half of `SITES` in use nearly every one finds its own. */
+/* Places of a hash table that are looked at for an entry: where half of them are in use nearly every one finds its own. */
 #define PROBES 16
 
 /* What a thread knows of the phases that it computes. */

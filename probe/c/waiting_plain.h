@@ -23,9 +23,8 @@ struct code {
 	_Atomic uint8_t plain; /* see above */
 };
 
-/* Regions of a program that are kept; a power of two. And how many places are looked at for one. */
+/* Regions of a program that are kept; a power of two. */
 #define CODES 1024
-#define PROBES 16
 static struct code codes[CODES];
 
 /* What is known of a region with this function; NULL where there is no room. */

@@ -15,7 +15,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 /// Lines of the mapping, and where the header says how many of them were used (waiting.h).
 const LINES: u32 = 65_535;
@@ -147,34 +147,60 @@ mod libgomp {
         }
     }
 
-    /// What is printed there where waiting threads sleep. libgomp is told not to spin itself. Returns of how many regions
-    /// the barriers were replaced.
-    fn sleep(argument: &[&str], said: &[&str]) -> u64 {
-        let program = built("waits", "gcc", &["-fopenmp"]);
+    /// The output of `program`, and of how many regions the barriers were replaced.
+    fn replaced(program: &str, argument: &[&str], variable: (&str, &str)) -> (Output, u64) {
+        let program = built(program, "gcc", &["-fopenmp"]);
         let mapping = Mapping::new().unwrap();
         mapping.set_cooperation(REPLACED).unwrap();
         let mut run = Command::new("timeout");
-        run.arg("60").arg(&program).args(argument).env("GOMP_SPINCOUNT", "0");
+        run.arg("60").arg(&program).args(argument).env(variable.0, variable.1);
         let output = probed(&mut run, Calls::None, &mapping).output().unwrap();
-        let lines = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(lines.lines().collect::<Vec<_>>(), said, "{:?}", output.status);
         let mut reader = mapping.reader().unwrap();
         reader.read(Nanos::ZERO, &mut Vec::new()).unwrap();
-        reader.replaced()
+        (output, reader.replaced())
     }
+
+    fn printed(output: &Output) -> Vec<&str> {
+        std::str::from_utf8(&output.stdout).unwrap().lines().collect()
+    }
+
+    /// libgomp is told not to spin itself.
+    const PATIENT: (&str, &str) = ("GOMP_SPINCOUNT", "0");
+    const SLEEP: [&str; 3] =
+        ["members sleep", "members of a larger team sleep", "members after tasks sleep"];
 
     /// Would catch: spinning without end for members that have not come yet, new ones of a larger team, and in the first
     /// region after one with tasks.
     #[test]
     fn who_waits_for_long_sleeps() {
-        let said = ["members sleep", "members of a larger team sleep", "members after tasks sleep"];
-        assert!(sleep(&[], &said) > 0, "no barrier was replaced");
+        let (output, replaced) = replaced("waits", &[], PATIENT);
+        assert_eq!(printed(&output), SLEEP, "{output:?}");
+        assert!(replaced > 0, "no barrier was replaced");
     }
 
     /// Would catch: a real-time thread that spins, and lets no other thread have its CPU. It would be ended by its limit.
     #[test]
-    fn real_time_threads_are_not_made_to_spin() {
-        sleep(&["real-time"], &["real-time threads sleep"]);
+    fn barriers_of_real_time_threads_are_not_replaced() {
+        let (output, replaced) = replaced("waits", &["real-time"], PATIENT);
+        if output.status.code() == Some(77) {
+            return evenly_testing::skip("realtime", "real-time threads are not permitted");
+        }
+        assert_eq!(printed(&output), ["real-time threads sleep"], "{output:?}");
+        assert_eq!(replaced, 0);
+    }
+
+    #[test]
+    fn barriers_of_a_forked_process_are_not_replaced() {
+        let (output, replaced) = replaced("waits", &["forked"], PATIENT);
+        assert_eq!(printed(&output), SLEEP, "{output:?}");
+        assert_eq!(replaced, 0);
+    }
+
+    #[test]
+    fn barriers_that_can_be_cancelled_are_not_replaced() {
+        let (output, replaced) = replaced("plain", &["3"], ("OMP_CANCELLATION", "true"));
+        assert_eq!(printed(&output).len(), 10, "{output:?}");
+        assert_eq!(replaced, 0);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 // What threads use of the CPUs while they wait at a barrier for a member that sleeps: little, though each of them could
-// have one. Usage: waits [real-time]. Prints a line for each part.
+// have one. Usage: waits [real-time | forked]. Prints a line for each part.
 #define _GNU_SOURCE
 #include <omp.h>
 #include <pthread.h>
@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { ROUNDS = 4, SLEEP_MS = 300, MOST_MS = 60 };
 
@@ -31,7 +33,8 @@ static double waits(int threads, int real_time)
 				nanosleep(&sleep, NULL);
 			} else if (real_time) {
 				struct sched_param lowest = { .sched_priority = 1 };
-				pthread_setschedparam(pthread_self(), SCHED_FIFO, &lowest);
+				if (pthread_setschedparam(pthread_self(), SCHED_FIFO, &lowest))
+					exit(77);
 			}
 			double before = used_ms();
 #pragma omp barrier
@@ -68,6 +71,11 @@ int main(int argc, char **argv)
 		setrlimit(RLIMIT_RTTIME, &most);
 		check("real-time threads", waits(3, 1));
 		return 0;
+	}
+	if (argc > 1 && !strcmp(argv[1], "forked")) {
+		pid_t child = fork();
+		if (child)
+			return waitpid(child, NULL, 0) != child;
 	}
 	check("members", waits(3, 0));
 	check("members of a larger team", waits(5, 0));
