@@ -21,7 +21,7 @@ pub(crate) use values::{
 };
 use values::{
     DEFAULT, OF_ATTACH, compared_help, cpu_list, default_policy, percent, period, policy,
-    policy_help, policy_list, positive, simulated_policy,
+    policy_help, policy_list, positive, simulated_policies, simulated_policy,
 };
 
 /// Balance the threads of a program across CPUs at run time, so that none holds up the others at a
@@ -87,7 +87,7 @@ pub(crate) enum Command {
         after_help = "Examples:\n  evenly map --objects O.csv --edges E.csv --topology 'numa:4 core:8' \
         --factors F.csv --out MAP.csv\n  evenly map --monitoring ranks.prof --format rankfile --out \
         ranks.txt\n  evenly map --tasks T.json --compare\n  evenly map --profile --format rankfile \
-        --hosts localhost --out ranks.txt -- mpirun -n 8 ./app\n\nThe cost model and the algorithm nuco are those of \
+        --hosts localhost --out ranks.txt -- mpirun -n 4 ./app\n\nThe cost model and the algorithm nuco are those of \
         NucoLB (Pilla and others, 2012)."
     )]
     Map(Box<MapArgs>),
@@ -408,10 +408,8 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "K",
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) phases: Option<u32>,
-    /// What decides: a policy that `evenly run --help` lists, or ideal, the paper's analysis itself
-    /// [default: juggle, or that of the scenario]. With --power5: baseline, static, hpc-uniform,
-    /// hpc-adaptive or hpc-auto [default: all of them]
-    #[arg(long, value_name = "NAME", value_parser = simulated_policy(), hide_possible_values = true)]
+    #[arg(long, value_name = "NAME", value_parser = simulated_policy(), hide_possible_values = true,
+        help = simulated_policies())]
     pub(crate) policy: Option<String>,
     /// What threads do that wait for the others at the end of a phase [default: block]
     #[arg(long, value_enum)]

@@ -285,6 +285,18 @@ pub(super) fn policy_list(default: &str) -> String {
     format!("The balancing policy: {} {default}", names())
 }
 
+/// For `-h` of the simulator, which does not move threads within phases.
+pub(super) fn simulated_policies() -> String {
+    let all: Vec<&str> = policies().filter(|p| !p.in_phases).map(|p| p.name).collect();
+    format!(
+        "What decides: {}, or {}, the paper's analysis itself [default: juggle, or that of the scenario]. With \
+         --power5: {} [default: all of them]",
+        all.join(", "),
+        evenly_sim::IDEAL,
+        evenly_power5::arm_names().join(", ")
+    )
+}
+
 pub(super) fn policy_help(default: &str) -> String {
     let width = policies().map(|p| p.name.len()).max().unwrap_or(0);
     let list: Vec<String> =

@@ -212,7 +212,7 @@ fn recordings_and_the_rest() {
         let words = "simulate --threads 8 --cpus 7 --phase 1s".split_whitespace();
         words.chain(options.split_whitespace()).collect::<Vec<&str>>()
     };
-    let cases: [(&[&str], &str); 55] = [
+    let cases: [(&[&str], &str); 56] = [
         (&["report", &missing], "missing|No such file"),
         (&["report", &file("empty", "")], "empty"),
         (&["report", &file("text", "no recording\n")], "text"),
@@ -267,6 +267,7 @@ fn recordings_and_the_rest() {
         (&["compare", "--runs", "0", "--", "true"], "--runs"),
         (&["compare", "--run", "3", "--", "true"], "no option --run (did you mean --runs?)"),
         (&["rnu", "true"], "'rnu' (did you mean run?)"),
+        (&["topology", "--metric", "true"], "'--metric' found;"),
         (&["run", "--polcy", "hybrid", "true"], "no option --polcy (did you mean --policy?)"),
         (&["run", "--policy", "hybird", "true"], "no such policy (did you mean hybrid?)"),
         (&["run", "--probe", "onn", "true"], "'onn'|(did you mean on?)"),

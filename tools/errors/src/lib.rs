@@ -121,17 +121,23 @@ pub fn problem(e: &clap::Error) -> String {
 /// What stands before a name that was probably meant.
 const MEANT: &str = " (did you mean ";
 
-/// What clap takes for meant, if anything.
+/// What clap takes for meant, where that is nearly the same.
 fn suggested(e: &clap::Error) -> String {
-    let kinds =
-        [ContextKind::SuggestedArg, ContextKind::SuggestedValue, ContextKind::SuggestedSubcommand];
-    let name = kinds.into_iter().find_map(|kind| match e.get(kind)? {
-        ContextValue::String(name) => Some(name.as_str()),
-        ContextValue::Strings(names) => names.last().map(String::as_str),
-        _ => None,
+    let kinds = [
+        (ContextKind::InvalidArg, ContextKind::SuggestedArg),
+        (ContextKind::InvalidValue, ContextKind::SuggestedValue),
+        (ContextKind::InvalidSubcommand, ContextKind::SuggestedSubcommand),
+    ];
+    let pair = kinds.into_iter().find_map(|(invalid, suggested)| {
+        let name = match e.get(suggested)? {
+            ContextValue::String(name) => name.as_str(),
+            ContextValue::Strings(names) => names.last()?.as_str(),
+            _ => return None,
+        };
+        Some((string(e, invalid)?, name))
     });
-    let word = |name: &str| name.split([' ', '=']).next().unwrap_or_default().to_owned();
-    name.map_or_else(String::new, |name| format!("{MEANT}{}?)", word(name)))
+    let word = |name: &'_ str| name.split([' ', '=']).next().unwrap_or_default().to_owned();
+    pair.map_or_else(String::new, |(given, name)| or_meant(&word(given), [word(name).as_str()]))
 }
 
 /// A value that its own parser refused: option, value and reason, the value once.
