@@ -97,7 +97,7 @@ impl Openings for Trap {
 
     fn hold(&self, _: bool) {}
 
-    fn arm(&self, _: &[CpuId]) {}
+    fn arm(&self, _: &[CpuId], _: Nanos) {}
 
     fn wait(&self, cpu: CpuId, _: Opening) -> Option<Opening> {
         if class(0) == sched::FIFO {

@@ -61,8 +61,9 @@ pub trait Openings: Send + Sync {
     /// From now on threads are kept on single CPUs, or not: so that the program is shown the masks it would have without.
     fn hold(&self, held: bool);
 
-    /// From now on the helpers of these CPUs are woken when the barrier opens, and no others.
-    fn arm(&self, cpus: &[CpuId]);
+    /// From now on the helpers of these CPUs are woken when the barrier opens, and no others; and only where the thread that
+    /// opens it expects to compute for longer than `least` until the next, unless that is zero.
+    fn arm(&self, cpus: &[CpuId], least: Nanos);
 
     /// Waits until the barrier opens after the opening that was `seen`, or the helper of this CPU is called:
     /// at most for a [`NAP`], then it is None.

@@ -18,9 +18,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// What a move costs, with the two wake-ups of a helper: what is to be gained by it at least.
 pub const COST: Nanos = Nanos::from_micros(50);
 
-/// After so many phases in which no CPU had too much to do helpers are no longer woken, until the caretaker's
-/// next point.
+/// After so many phases in which no CPU had too much to do helpers are woken for longer ones only, until the caretaker's
+/// next point: short phases may come in hundreds, and one that is worth it after them.
 const FRUITLESS: u32 = 16;
+/// By how much longer: what is expected varies.
+const LONGER: f64 = 1.25;
 
 /// The helpers of a domain's CPUs, and what they do.
 pub struct Phases {
@@ -43,8 +45,12 @@ struct State {
     /// The phase that the timetable is for.
     opening: Opening,
     timetable: Timetable,
-    /// Phases since the last one in which a CPU had too much to do.
+    /// Phases since the last one in which a CPU had too much to do, and the most that a thread was expected to compute
+    /// in them.
     fruitless: u32,
+    short: Nanos,
+    /// Helpers are woken for phases that are expected to be longer.
+    least: Nanos,
     account: Account,
     failures: Vec<Failure>,
 }
@@ -131,10 +137,17 @@ impl Phases {
             s.members.iter().filter_map(|(id, m)| Some((m.cpu?, self.expected(*id)))).collect();
         s.opening = opening;
         s.timetable = Timetable::new(opening.at, &works, &s.speeds, COST);
-        let crowded = (0..s.cpus.len()).any(|cpu| s.timetable.is_crowded(cpu));
-        s.fruitless = if crowded { 0 } else { s.fruitless + 1 };
+        let longest = works.iter().map(|w| w.1).max().unwrap_or_default();
+        if (0..s.cpus.len()).any(|cpu| s.timetable.is_crowded(cpu)) {
+            (s.fruitless, s.short) = (0, Nanos::ZERO);
+            return;
+        }
+        (s.fruitless, s.short) = (s.fruitless + 1, s.short.max(longest));
         if s.fruitless == FRUITLESS {
-            self.openings.arm(&[]);
+            // Nothing is known of phases that are expected to take no time.
+            s.least = s.least.max(s.short.scale(LONGER)).max(Nanos(1));
+            (s.fruitless, s.short) = (0, Nanos::ZERO);
+            self.arm(s);
         }
     }
 
@@ -143,7 +156,7 @@ impl Phases {
         let works = s.active && s.follows.is_some();
         let busy = (0..s.cpus.len()).filter(|cpu| works && busy(cpu)).map(|cpu| s.cpus[cpu]);
         let busy: Vec<CpuId> = busy.filter(|cpu| !s.away.contains(cpu)).collect();
-        self.openings.arm(&busy);
+        self.openings.arm(&busy, s.least);
     }
 
     /// Whether the helper of a CPU waits for openings from now on: not where it knows when it is needed, or rests.
@@ -359,7 +372,7 @@ impl Delegates for Care {
             Work::Count => Measured::Openings,
             Work::Move => Measured::Phases,
         });
-        (s.active, s.fruitless) = (active, 0);
+        (s.active, s.fruitless, s.short, s.least) = (active, 0, Nanos::ZERO, Nanos::ZERO);
         for (id, m) in &s.members {
             let cpu =
                 m.cpu.filter(|_| active && m.movable).and_then(|cpu| s.cpus.get(cpu).copied());
@@ -392,8 +405,14 @@ mod tests {
     use evenly_model::{DomainId, Environment, FULL_CAPACITY, Tid};
     use proptest::prelude::*;
 
-    /// A program that reports this, and hears nothing.
-    struct Says(Reported);
+    /// A program that reports this, and hears which phases are worth a helper.
+    struct Says(Mutex<Reported>, Mutex<Nanos>);
+
+    impl Says {
+        fn new(reported: Reported) -> Arc<Self> {
+            Arc::new(Self(Mutex::new(reported), Mutex::default()))
+        }
+    }
 
     impl Openings for Says {
         fn follow(&self, _: &[ThreadId]) -> Option<u32> {
@@ -404,7 +423,9 @@ mod tests {
 
         fn hold(&self, _: bool) {}
 
-        fn arm(&self, _: &[CpuId]) {}
+        fn arm(&self, _: &[CpuId], least: Nanos) {
+            *self.1.lock().unwrap() = least;
+        }
 
         fn wait(&self, _: CpuId, _: Opening) -> Option<Opening> {
             None
@@ -417,7 +438,7 @@ mod tests {
         }
 
         fn reported(&self, _: ThreadId) -> Option<Reported> {
-            Some(self.0)
+            Some(*self.0.lock().unwrap())
         }
 
         fn put(&self, _: ThreadId, _: Option<CpuId>) {}
@@ -429,8 +450,12 @@ mod tests {
 
     /// Three threads on two CPUs, of which the first has two.
     fn three_on_two(says: Reported) -> Arc<Phases> {
+        three_of(Says::new(says))
+    }
+
+    fn three_of(says: Arc<Says>) -> Arc<Phases> {
         let phases = Arc::new(Phases {
-            openings: Arc::new(Says(says)),
+            openings: says,
             state: Mutex::default(),
             off: AtomicBool::default(),
         });
@@ -569,7 +594,7 @@ mod tests {
             environment: Environment::default(),
             guard: GuardOptions::default(),
         };
-        let openings = Arc::new(Says(Reported::default()));
+        let openings = Says::new(Reported::default());
         let (mut balancer, phases) = Phases::with_caretaker(options, openings, Nanos::ZERO);
         let period = Nanos::from_millis(10);
         balancer.point(&mut Free, period, &mut []);
@@ -578,6 +603,38 @@ mod tests {
         assert_eq!(balancer.period_cost(), Nanos::ZERO);
         // It is in the report nevertheless.
         assert!((balancer.summary(Nanos::ZERO).0.cpu_s - 0.5).abs() < 1e-9);
+    }
+
+    /// Would catch: long phases without moves because many short ones came before them; short ones that wake helpers for
+    /// nothing.
+    #[test]
+    fn after_many_short_phases_long_ones_are_served() {
+        let says = Says::new(Reported::default());
+        let phases = three_of(says.clone());
+        let now = Nanos::from_millis(5_000);
+        let mut phase = 0;
+        let mut serves = |expected: Nanos| {
+            phase += 1;
+            *says.0.lock().unwrap() = Reported { expected, ..Reported::default() };
+            let crowded = phases.begins(CpuId(0), Opening { phase, at: now }, now).is_some();
+            (crowded, *says.1.lock().unwrap())
+        };
+        let (short, long) = (Nanos::from_micros(80), Nanos::from_millis(10));
+        for _ in 1..FRUITLESS {
+            assert_eq!(serves(short), (false, Nanos::ZERO));
+        }
+        let least = short.scale(LONGER);
+        assert_eq!(serves(short), (false, least));
+        assert_eq!(serves(long), (true, least));
+        // Those that are longer, and not worth it either.
+        let longer = Nanos::from_micros(100);
+        for _ in 1..FRUITLESS {
+            assert_eq!(serves(longer), (false, least));
+        }
+        assert_eq!(serves(longer), (false, longer.scale(LONGER)));
+        // The caretaker's next point.
+        Care(phases.clone()).set_work(Work::Move);
+        assert_eq!(serves(short), (false, Nanos::ZERO));
     }
 
     /// Would catch: helpers that are switched on again by the caretaker.

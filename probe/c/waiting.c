@@ -244,6 +244,7 @@ static line_t *claim(uint8_t kind)
 	SET(note->arrivals, 0);
 	SET(note->opened, 0);
 	SET(note->base, 0);
+	SET(note->expected, 0);
 	SET(note->meets, 0);
 	SET(note->until, 0);
 	SET(note->bound, GET(sets_masks));

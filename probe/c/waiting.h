@@ -148,7 +148,8 @@ struct evenly_note {
 	_Atomic uint64_t base;     /* of a thread: its CPU time when it arrived at a barrier last, or left it since, ns;
 	                              of a team: CLOCK_MONOTONIC when all had ended their parts of a region, ns */
 	_Atomic uint32_t expected; /* of a thread: ns of CPU time that it will take for the next phase, as far as can be
-	                              said when it arrives */
+	                              said when it arrives; of a team, written by evenly: an opening wakes whom it arms
+	                              only where who announces it expects more; 0: always */
 	_Atomic uint32_t finished; /* of a thread: the phase of its team that it has finished last; of a team: what those
 	                              waited for at whose barrier it opened last, as `object` of their lines */
 	_Atomic uint64_t arrivals; /* of a team: members that have arrived at its barrier, see waiting_phases.h */

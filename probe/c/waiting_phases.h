@@ -109,6 +109,14 @@ static inline void goes_on(const struct evenly_note *team)
 		SET(note_of(line)->base, computes.began);
 }
 
+/* Whether a phase that this thread announces can be long enough for helpers to have something to do. */
+static bool can_be_long(const struct evenly_note *team)
+{
+	uint32_t least = GET(team->expected);
+	line_t *line = least ? mine() : NULL;
+	return !least || (line && GET(note_of(line)->expected) > least);
+}
+
 /* A phase begins. Nothing is measured for an evenly that is gone. */
 static COLD void announce(struct evenly_note *team)
 {
@@ -117,7 +125,7 @@ static COLD void announce(struct evenly_note *team)
 	SET(team->opened, t);
 	atomic_fetch_add_explicit(&team->phase, 1, memory_order_release);
 	uint32_t armed = GET(team->armed);
-	if (armed)
+	if (armed && can_be_long(team))
 		syscall(SYS_futex, &team->phase, FUTEX_WAKE_BITSET, INT32_MAX, NULL, NULL, armed);
 	if (t / UINT64_C(1000000000) > GET(team->until)) {
 		SET(team->armed, 0);
@@ -195,8 +203,11 @@ static inline bool comes_last(struct place *place, const void *at)
  * that begins it does before is no phase. */
 static inline void ends_part(struct place *place, const void *function)
 {
+	/* A barrier by which a region ends, and that is called by a jump, is known by the function, too: what comes after it is
+	 * next to nothing, and what comes after the region is the next one. */
+	const void *end = (const char *)function + 1;
 	/* So late that it counts for this thread, too. */
-	if (comes_last(place, function))
+	if (comes_last(place, end))
 		SET(place->watched->base, now() + EVENLY_CLOCKS + 1000);
 }
 

@@ -190,9 +190,11 @@ impl Openings for Barriers {
         }
     }
 
-    fn arm(&self, cpus: &[CpuId]) {
+    fn arm(&self, cpus: &[CpuId], least: Nanos) {
         if let Some(team) = self.team() {
             let set = cpus.iter().fold(0, |set, cpu| set | bit(*cpu).get());
+            let least = u32::try_from(least.0).unwrap_or(u32::MAX);
+            self.words.u32(team.note(note::EXPECTED)).store(least, Relaxed);
             self.words.u32(team.note(note::ARMED)).store(set, Relaxed);
         }
     }
