@@ -117,6 +117,10 @@ impl Openings for Trap {
         Opening::default()
     }
 
+    fn worth(&self) -> u32 {
+        0
+    }
+
     fn reported(&self, _: ThreadId) -> Option<Reported> {
         None
     }

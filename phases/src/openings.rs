@@ -75,6 +75,10 @@ pub trait Openings: Send + Sync {
     /// The last opening.
     fn last(&self) -> Opening;
 
+    /// What the phases that have ended while they were counted have been worth, modulo 2^32: phases differ in length, and
+    /// one is worth what the first ones that began at the same barrier took. By this amounts of work compare.
+    fn worth(&self) -> u32;
+
     /// What a thread reports; None of one that does not meet the others.
     fn reported(&self, thread: ThreadId) -> Option<Reported>;
 

@@ -389,7 +389,7 @@ impl Delegates for Care {
         let follows = self.0.state().follows.filter(|_| !self.0.is_off());
         let Some(of) = follows else { return Rhythm::Unknown };
         let Opening { phase: count, at } = self.0.openings.last();
-        Rhythm::Epochs(Epochs { count, at, of })
+        Rhythm::Epochs(Epochs { count, at, of, worth: self.0.openings.worth() })
     }
 
     fn account(&self) -> Account {
@@ -435,6 +435,10 @@ mod tests {
 
         fn last(&self) -> Opening {
             Opening::default()
+        }
+
+        fn worth(&self) -> u32 {
+            0
         }
 
         fn reported(&self, _: ThreadId) -> Option<Reported> {

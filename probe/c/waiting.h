@@ -128,6 +128,9 @@ struct evenly_line {
 /* Two threads that read the clock at the same moment differ by less, in ns. */
 #define EVENLY_CLOCKS 4000
 
+/* The unit of what phases are worth: ns of CPU time. */
+#define EVENLY_WORTH 256
+
 /* How much a team says of its phases. */
 enum evenly_measured {
 	EVENLY_UNMEASURED = 0,
@@ -139,7 +142,9 @@ enum evenly_measured {
  * of a team's barrier to the next. */
 struct evenly_note {
 	/* Written by evenly. */
-	_Atomic uint32_t home;    /* of a thread: the CPU where evenly has put it, plus 1; 0 where it may run anywhere */
+	_Atomic uint32_t home;    /* of a thread: the CPU where evenly has put it, plus 1; 0 where it may run anywhere; of a
+	                             team, written by the program: what the phase that ends is worth to those who have
+	                             arrived, in EVENLY_WORTH */
 	_Atomic uint32_t armed;   /* of a team: whom to wake when its barrier opens, as a set for FUTEX_WAKE_BITSET; 0: nobody */
 	_Atomic uint32_t measured; /* of a team: enum evenly_measured */
 	/* Written by the program. */
@@ -153,7 +158,9 @@ struct evenly_note {
 	_Atomic uint32_t finished; /* of a thread: the phase of its team that it has finished last; of a team: what those
 	                              waited for at whose barrier it opened last, as `object` of their lines */
 	_Atomic uint64_t arrivals; /* of a team: members that have arrived at its barrier, see waiting_phases.h */
-	_Atomic uint32_t meets;    /* of a thread: the number of the line of the team that it meets at barriers; 0: none */
+	_Atomic uint32_t meets;    /* of a thread: the number of the line of the team that it meets at barriers; 0: none; of a
+	                              team: what its phases that were counted have been worth, in EVENLY_WORTH, see
+	                              waiting_phases.h */
 	_Atomic uint32_t until;   /* of a team, written by evenly: CLOCK_MONOTONIC in s until which it is measured */
 	_Atomic uint32_t bound;   /* of a thread: 1 where its process has set masks of its own */
 	_Atomic uint32_t replaced; /* of a team: regions of which the barriers were replaced */

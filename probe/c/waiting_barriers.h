@@ -80,8 +80,8 @@ static struct evenly_note *arrives_at(const void *barrier, const void *caller)
 	if (!team)
 		return NULL;
 	meets_in(line, team);
-	if (GET(team->measured) >= EVENLY_TIMED)
-		measure(team, (const char *)caller + name_of(barrier));
+	if (GET(team->measured) != EVENLY_UNMEASURED)
+		finishes(team, (const char *)caller + name_of(barrier));
 	if (arrived % members == 0)
 		opens(team, name_of(barrier));
 	return team;

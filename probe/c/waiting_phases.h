@@ -22,12 +22,16 @@
 /* Places of a hash table that are looked at for an entry: where half of them are in use nearly every one finds its own. */
 #define PROBES 16
 
+/* Phases of a site that are measured to learn what it is worth. */
+#define LEARNT 16
+
 /* What a thread knows of the phases that it computes. */
 static __thread struct {
 	uint64_t began; /* its CPU time when the last barrier had opened, ns; 0: not known */
 	uint32_t site;  /* which barrier of the program that was */
-	/* ns of CPU time that phases took that began at each. */
-	struct { uint32_t at, usual; } sites[SITES];
+	/* ns of CPU time that phases took that began at each: lately, and what they are worth, which is what they took at
+	 * first and does not change any more: so many like that are worth so much more. */
+	struct { uint32_t at, usual, worth, learnt; } sites[SITES];
 } computes __attribute__((tls_model("initial-exec")));
 
 static inline struct evenly_note *note_of(const line_t *line)
@@ -70,24 +74,38 @@ static uint32_t site_of(const void *at)
 			break;
 	}
 	i = computes.sites[i].at ? first : i;
+	memset(&computes.sites[i], 0, sizeof computes.sites[i]);
 	computes.sites[i].at = name;
-	computes.sites[i].usual = 0;
 	return i;
 }
 
-/* A member has finished a phase. The next one is expected to take what those took that began at the same barrier, the
- * last one as much as all before. */
-static COLD void measure(const struct evenly_note *team, const void *at)
+/* A thread has computed for so many ns in the phase that has ended. */
+static void learns(uint32_t computed)
 {
-	uint64_t t = clock_ns(CLOCK_THREAD_CPUTIME_ID), took = t - computes.began;
+	uint32_t i = computes.site, usual = computes.sites[i].usual;
+	computes.sites[i].usual = usual ? usual / 2 + computed / 2 : computed;
+	if (computes.sites[i].learnt >= LEARNT)
+		return;
+	int64_t more = (int64_t)computed - computes.sites[i].worth;
+	computes.sites[i].worth += (uint32_t)(more / (int64_t)++computes.sites[i].learnt);
+}
+
+/* A member has finished a phase, and the next one begins at this place. That is expected to take what those took that
+ * began there, the last one as much as all before. */
+static COLD void finishes(struct evenly_note *team, const void *at)
+{
+	bool timed = GET(team->measured) >= EVENLY_TIMED;
+	uint64_t t = timed || computes.began ? clock_ns(CLOCK_THREAD_CPUTIME_ID) : 0;
 	if (computes.began) {
-		uint32_t computed = took < UINT32_MAX ? (uint32_t)took : UINT32_MAX;
-		uint32_t *usual = &computes.sites[computes.site].usual;
-		*usual = *usual ? *usual / 2 + computed / 2 : computed;
+		uint64_t took = t - computes.began;
+		learns(took < UINT32_MAX ? (uint32_t)took : UINT32_MAX);
 		computes.began = 0;
 	}
+	uint32_t worth = computes.sites[computes.site].worth;
+	if (worth)
+		atomic_fetch_add_explicit(&team->home, worth / EVENLY_WORTH + 1, memory_order_relaxed);
 	computes.site = site_of(at);
-	line_t *line = mine();
+	line_t *line = timed ? mine() : NULL;
 	if (!line)
 		return;
 	struct evenly_note *note = note_of(line);
@@ -96,17 +114,25 @@ static COLD void measure(const struct evenly_note *team, const void *at)
 	SET(note->finished, GET(team->phase));
 }
 
+/* A phase begins that is measured: also where phases are only counted, until it is known what they are worth. */
+static COLD void begins_phase(const struct evenly_note *team)
+{
+	bool timed = GET(team->measured) >= EVENLY_TIMED;
+	if (!timed && computes.sites[computes.site].learnt)
+		return;
+	computes.began = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	line_t *line = timed ? mine() : NULL;
+	if (line)
+		SET(note_of(line)->base, computes.began);
+}
+
 /* This thread goes on from a barrier, or begins its part of a region, and so begins a phase. */
 static inline void goes_on(const struct evenly_note *team)
 {
-	if (LIKELY(!team || GET(team->measured) < EVENLY_TIMED)) {
-		computes.began = 0;
+	computes.began = 0;
+	if (LIKELY(!team || GET(team->measured) == EVENLY_UNMEASURED))
 		return;
-	}
-	computes.began = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-	line_t *line = mine();
-	if (line)
-		SET(note_of(line)->base, computes.began);
+	begins_phase(team);
 }
 
 /* Whether a phase that this thread announces can be long enough for helpers to have something to do. */
@@ -123,6 +149,7 @@ static COLD void announce(struct evenly_note *team)
 	int before = errno;
 	uint64_t t = clock_ns(CLOCK_MONOTONIC);
 	SET(team->opened, t);
+	SET(team->meets, GET(team->meets) + atomic_exchange_explicit(&team->home, 0, memory_order_relaxed));
 	atomic_fetch_add_explicit(&team->phase, 1, memory_order_release);
 	uint32_t armed = GET(team->armed);
 	if (armed && can_be_long(team))
@@ -194,8 +221,8 @@ static inline bool comes_last(struct place *place, const void *at)
 	struct evenly_note *team = place->watched;
 	if (!team)
 		return false;
-	if (GET(team->measured) >= EVENLY_TIMED)
-		measure(team, at);
+	if (GET(team->measured) != EVENLY_UNMEASURED)
+		finishes(team, at);
 	return is_last_at(team, ++place->arrived, place->members);
 }
 

@@ -70,11 +70,9 @@ static void comes_to_all(const void *caller)
 		return;
 	meets_in(line, team);
 	with_ranks = true;
-	uint32_t measured = GET(team->measured);
-	if (LIKELY(measured == EVENLY_UNMEASURED))
+	if (LIKELY(GET(team->measured) == EVENLY_UNMEASURED))
 		return;
-	if (measured >= EVENLY_TIMED)
-		measure(team, caller);
+	finishes(team, caller);
 	if (is_last_at(team, barrier, ranks.members))
 		announce(team);
 }

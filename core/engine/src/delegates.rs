@@ -92,6 +92,8 @@ pub struct Epochs {
     pub at: Nanos,
     /// Which barrier: numbers of different ones do not compare.
     pub of: u32,
+    /// What they were worth, where they differ in length, modulo 2^32; always 0 where that is not known.
+    pub worth: u32,
 }
 
 /// How often threads meet, as far as delegates need it to move them.

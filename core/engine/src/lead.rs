@@ -116,7 +116,7 @@ mod tests {
                 at += phase;
                 *count = count.wrapping_add(1);
             }
-            let epochs = Epochs { count: *count, at, of: 0 };
+            let epochs = Epochs { count: *count, at, of: 0, worth: 0 };
             lead.point(now, Rhythm::Epochs(epochs), false);
         }
         now

@@ -1,7 +1,8 @@
 //! Whether moves within phases pay, by what counts: how often the threads meet.
 //!
 //! Epochs per second (barriers per second) are compared with balancing and without, in short stretches that
-//! take turns: on, off, off, on, so that the program changes as little as possible between the two of a pair. Where
+//! take turns: on, off, off, on, so that the program changes as little as possible between the two of a pair. Epochs
+//! differ in length, so each counts for what it is worth ([`Epochs::worth`]). Where
 //! it is clear which is better that one is kept, and looked at again: first soon, then after twice as long each
 //! time the answer is the same. So a program that gains nothing is left alone after two pairs of stretches, which are
 //! some tens of milliseconds where barriers are frequent.
@@ -57,12 +58,37 @@ enum State {
     Decided(bool, Nanos),
 }
 
+/// What was done in a stretch.
+#[derive(Debug, Clone, Copy)]
+struct Rate {
+    epochs: f64,
+    /// Zero where it is not known.
+    worth: f64,
+}
+
+impl Rate {
+    fn of(first: Epochs, last: Epochs) -> Self {
+        let took = (last.at - first.at).0 as f64;
+        let rate = |now: u32, then: u32| f64::from(now.wrapping_sub(then)) / took;
+        Self { epochs: rate(last.count, first.count), worth: rate(last.worth, first.worth) }
+    }
+
+    /// How many times as much as in the other.
+    fn over(self, other: Self) -> f64 {
+        if self.worth > 0.0 && other.worth > 0.0 {
+            self.worth / other.worth
+        } else {
+            self.epochs / other.epochs
+        }
+    }
+}
+
 /// The comparison of a domain.
 #[derive(Debug)]
 pub(crate) struct Trial {
     state: State,
-    /// The stretch that waits for the other of its pair: whether threads were moved, epochs per second.
-    waiting: Option<(bool, f64)>,
+    /// The stretch that waits for the other of its pair, and whether threads were moved in it.
+    waiting: Option<(bool, Rate)>,
     /// Logarithms of the ratios, on to off, since the last decision.
     pairs: Vec<f64>,
     /// The last answer, and for how long the next one like it holds.
@@ -154,14 +180,14 @@ impl Trial {
             }
             return;
         }
-        let rate = f64::from(count) / took.0 as f64;
+        let rate = Rate::of(first, epochs);
         let Some((before, other)) = self.waiting.filter(|(before, _)| *before != on) else {
             self.waiting = Some((on, rate));
             self.state = State::Changing(!on, now);
             return;
         };
         self.waiting = None;
-        let ratio = if before { other / rate } else { rate / other };
+        let ratio = if before { other.over(rate) } else { rate.over(other) };
         self.pairs.push(ratio.ln());
         self.all.add(ratio.ln());
         match self.verdict_of_pairs() {
@@ -171,15 +197,19 @@ impl Trial {
         }
     }
 
+    /// Of the pairs. How far they lie apart says how far their mean may be off.
+    fn mean_and_spread(&self) -> (f64, f64) {
+        let mean = self.pairs.iter().sum::<f64>() / self.pairs.len().max(1) as f64;
+        (mean, self.pairs.iter().fold(0.0f64, |most, p| most.max((p - mean).abs())))
+    }
+
     /// Whether moves pay, once that is clear or it has been looked at for long enough.
     fn verdict_of_pairs(&self) -> Option<bool> {
         let n = self.pairs.len();
-        let mean = self.pairs.iter().sum::<f64>() / n.max(1) as f64;
+        let (mean, spread) = self.mean_and_spread();
         if n >= MOST_PAIRS {
             return Some(mean > GAIN);
         }
-        // How far pairs lie apart says how far their mean may be off.
-        let spread = self.pairs.iter().fold(0.0f64, |most, p| most.max((p - mean).abs()));
         let pays = mean > GAIN;
         let clear = (mean - GAIN).abs() > CLEAR && (!pays || self.last == Some(true));
         let least = match pays {
@@ -191,7 +221,7 @@ impl Trial {
     }
 
     fn decide(&mut self, pays: bool, now: Nanos) {
-        let mean = self.pairs.iter().sum::<f64>() / self.pairs.len().max(1) as f64;
+        let (mean, _) = self.mean_and_spread();
         let again = self.last == Some(pays);
         let longer = if mean.abs() > CLEAR { 4.0 } else { 2.0 };
         // One pair may have been disturbed.
@@ -234,6 +264,16 @@ mod tests {
     }
 
     fn run(on: Nanos, off: Nanos, noise: f64, seed: u64, seconds: f64) -> Run {
+        run_mixed(|_| (on, off, 0), noise, seed, seconds)
+    }
+
+    /// Epochs that differ: how long each takes with moves and without, and what it is worth.
+    fn run_mixed(
+        epoch: impl Fn(u32) -> (Nanos, Nanos, u32),
+        noise: f64,
+        seed: u64,
+        seconds: f64,
+    ) -> Run {
         let mut random = Random::new(seed);
         let mut r = Run {
             trial: Trial::new(),
@@ -244,10 +284,10 @@ mod tests {
             epochs: 0.0,
         };
         let (mut now, mut next, mut seen) = (Nanos::ZERO, 0.0, Epochs::default());
+        let mut number = 0;
         let end = Nanos((seconds * 1e9) as u64);
         while now < end {
             let work = r.trial.work();
-            let length = if work == Work::Move { on } else { off };
             let spent = match work {
                 Work::Move => &mut r.moved,
                 Work::Count => &mut r.counted,
@@ -257,10 +297,14 @@ mod tests {
             now += PERIOD;
             while next <= now.0 as f64 {
                 r.epochs += 1.0;
+                let (on, off, worth) = epoch(number);
+                number += 1;
+                let length = if work == Work::Move { on } else { off };
                 // At rest nobody counts.
                 if work != Work::Rest {
                     let count = seen.count.wrapping_add(1);
-                    seen = Epochs { count, at: Nanos(next as u64), of: 0 };
+                    let worth = seen.worth.wrapping_add(worth);
+                    seen = Epochs { count, at: Nanos(next as u64), of: 0, worth };
                 }
                 next += length.0 as f64 * (1.0 + noise * (2.0 * random.unit() - 1.0));
             }
@@ -274,6 +318,34 @@ mod tests {
 
     const fn us(n: u64) -> Nanos {
         Nanos::from_micros(n)
+    }
+
+    /// A program that solves equations in steps of 0.2 s: its epochs take from 0.13 to 26 ms, and only long ones gain.
+    fn steps(pays: bool) -> impl Fn(u32) -> (Nanos, Nanos, u32) {
+        move |number| {
+            let (work, times) = match number % 280 {
+                0..60 | 90..150 | 180..240 => (170_000, 1.0),
+                60..64 => (4_000_000, 1.3),
+                150..154 => (14_000_000, 1.3),
+                _ => (400_000, 1.1),
+            };
+            let off = work * 2;
+            let on = if pays { off as f64 / times } else { off as f64 * 1.03 };
+            (Nanos(on as u64), Nanos(off), work as u32 / 256)
+        }
+    }
+
+    /// Would catch: an answer by which epochs happened to be in a stretch.
+    #[test]
+    fn programs_whose_phases_differ_are_judged_by_all_of_them() {
+        for pays in [true, false] {
+            let better = (0..20).map(|seed| {
+                let r = run_mixed(steps(pays), 0.1, seed, 30.0);
+                (if pays { r.moved } else { r.rested + r.counted }).0 as f64 / 30e9
+            });
+            let share = better.sum::<f64>() / 20.0;
+            assert!(share > 0.8, "pays: {pays}, done what is better for {share:.2} of the time");
+        }
     }
 
     /// Would catch: moves that cost 5 % at barriers every 50 us and are kept; measuring that goes on afterwards.
@@ -366,7 +438,7 @@ mod tests {
             now += PERIOD;
             let faster = if trial.work() == Work::Move { 28 } else { 14 };
             count = count.wrapping_add(faster);
-            trial.point(now, Epochs { count, at: now, of: 0 }, false);
+            trial.point(now, Epochs { count, at: now, of: 0, worth: 0 }, false);
         }
         assert_eq!(trial.answer(), Some(true));
         assert!((trial.verdict().unwrap().ratio - 2.0).abs() < 0.01, "{:?}", trial.verdict());

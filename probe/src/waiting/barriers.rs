@@ -231,6 +231,10 @@ impl Openings for Barriers {
         self.team().map_or_else(Opening::default, |team| self.opening_of(team))
     }
 
+    fn worth(&self) -> u32 {
+        self.team().map_or(0, |team| self.words.u32(team.note(note::MEETS)).load(Relaxed))
+    }
+
     fn reported(&self, thread: ThreadId) -> Option<Reported> {
         let followed = self.followed.read().unwrap_or_else(PoisonError::into_inner);
         let (team, line) = (followed.team?, *followed.members.get(&thread)?);
