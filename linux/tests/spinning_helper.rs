@@ -226,8 +226,8 @@ fn run(
     Some((result, trap))
 }
 
-/// Would catch: a real-time thread of ours that keeps all others from its CPU for more than a moment, SIGXCPU that ends evenly, helpers that
-/// are used again, and a run that says nothing about it.
+/// Would catch: a real-time thread of ours that keeps all others from its CPU for more than a moment, SIGXCPU that ends
+/// evenly, helpers that are used again, and a run that says nothing about it.
 #[test]
 fn a_helper_that_spins_becomes_a_normal_thread_and_the_run_goes_on() {
     let found = run(Trap::default(), |trap, notes, control| {

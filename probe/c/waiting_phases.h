@@ -21,7 +21,6 @@
 #define SITES 64
 /* Places of a hash table that are looked at for an entry: where half of them are in use nearly every one finds its own. */
 #define PROBES 16
-
 /* Phases of a site that are measured to learn what it is worth. */
 #define LEARNT 16
 
