@@ -12,12 +12,19 @@
 #ifndef EVENLY_WAITING_MASKS_H
 #define EVENLY_WAITING_MASKS_H
 
+/* Whether evenly keeps threads on single CPUs now. It says so before it puts the first there, until it has let all go. */
+static bool pins(void)
+{
+	return header && GET(header->pins);
+}
+
 /* Where the mask is that of a thread which evenly has put on a CPU: the program's. It holds that CPU: it is in the
- * mapping, where any program can have written anything. */
-static bool without_evenly(size_t size, cpu_set_t *mask)
+ * mapping, where any program can have written anything. `pinned`: whether threads were kept before the mask was read; that
+ * can be over since. */
+static bool without_evenly(bool pinned, size_t size, cpu_set_t *mask)
 {
 	unsigned cpu = 0;
-	if (!header || !GET(header->pins) || GET(sets_masks) || CPU_COUNT_S(size, mask) != 1)
+	if (!header || !(pinned || pins()) || GET(sets_masks) || CPU_COUNT_S(size, mask) != 1)
 		return false;
 	while (!CPU_ISSET_S(cpu, size, mask))
 		cpu++;
@@ -34,8 +41,9 @@ static void leave_cpu_of_parent(void)
 {
 	int before = errno;
 	unsigned long mask[EVENLY_CPUS / (8 * sizeof(long))] = { 0 };
+	bool pinned = pins();
 	long size = syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
-	if (size > 0 && without_evenly((size_t)size, (cpu_set_t *)mask))
+	if (size > 0 && without_evenly(pinned, (size_t)size, (cpu_set_t *)mask))
 		syscall(SYS_sched_setaffinity, 0, (size_t)size, mask);
 	errno = before;
 }
@@ -116,7 +124,7 @@ EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
 {
 	int (*next)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = NEXT("pthread_create");
 	uint32_t none = 0;
-	unsigned i = header && GET(header->pins) ? 0 : STARTS;
+	unsigned i = pins() ? 0 : STARTS;
 	for (; i < STARTS; i++, none = 0)
 		if (atomic_compare_exchange_strong_explicit(&starts[i].taken, &none, 1, memory_order_acquire,
 			    memory_order_relaxed))
@@ -134,11 +142,12 @@ EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
 EXPORT int sched_getaffinity(pid_t process, size_t size, cpu_set_t *mask)
 {
 	int (*next)(pid_t, size_t, cpu_set_t *) = NEXT("sched_getaffinity");
+	bool pinned = pins();
 	int result = next(process, size, mask);
 	if (result == 0 && header) {
 		int before = errno;
 		if (is_of_this_process(process))
-			without_evenly(size, mask);
+			without_evenly(pinned, size, mask);
 		errno = before;
 	}
 	return result;
@@ -147,9 +156,10 @@ EXPORT int sched_getaffinity(pid_t process, size_t size, cpu_set_t *mask)
 EXPORT int pthread_getaffinity_np(pthread_t thread, size_t size, cpu_set_t *mask)
 {
 	int (*next)(pthread_t, size_t, cpu_set_t *) = NEXT("pthread_getaffinity_np");
+	bool pinned = pins();
 	int result = next(thread, size, mask);
 	if (result == 0)
-		without_evenly(size, mask);
+		without_evenly(pinned, size, mask);
 	return result;
 }
 

@@ -185,18 +185,14 @@ impl Balancer {
         let decided = machine.now();
 
         // Actuate.
-        let pins = self.placement.pinning && !paused && !self.placement.open;
-        if pins {
-            self.hold(true);
-        }
+        // A thread that is only moved is on a single CPU for a moment, too.
+        self.hold(true);
         self.actuate(machine);
         moves.extend(self.carry_out(machine));
         self.weigh(machine, observers);
         self.move_memory(machine, observers);
         self.instruct_delegates(paused);
-        if !pins {
-            self.hold(false);
-        }
+        self.hold(self.placement.pinning && !paused && !self.placement.open);
         let applied = machine.now();
 
         // Record.
