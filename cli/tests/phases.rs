@@ -7,7 +7,7 @@ mod common;
 
 use common::*;
 use evenly_linux::clock::now;
-use evenly_linux::proc::Proc;
+use evenly_linux::proc::{Proc, parse_schedstat};
 use evenly_model::{CpuSet, Nanos, Pid};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -157,13 +157,9 @@ fn sigxcpu_goes_on_to_the_program_while_helpers_are_at_work() {
     let script = "trap 'exit 7' XCPU; echo ready; while :; do sleep 0.01; done";
     let mut evenly = state.run("phase", 3, &["sh", "-c", script]);
     wait_until("the program", || evenly.stdout() == "ready\n");
-    let tasks = format!("/proc/{}/task", evenly.pid());
     wait_until("helpers that wait", || {
-        let mut tasks = fs::read_dir(&tasks).unwrap().flatten();
-        tasks.any(|t| {
-            let read = |name| fs::read_to_string(t.path().join(name)).unwrap_or_default();
-            read("comm").starts_with("phases-watch")
-        })
+        let threads = Proc::default().threads(evenly.pid());
+        threads.into_iter().any(|tid| name(tid.0) == "phases-watch")
     });
     evenly.wait_until_point();
     evenly.kill(Signal::XCPU);
@@ -243,15 +239,15 @@ fn programs_see_all_their_cpus_by_default() {
 
 /// CPU time of the helpers of a running evenly, and how many there are.
 fn helpers(evenly: Pid) -> (Nanos, u32) {
-    let tasks = fs::read_dir(format!("/proc/{evenly}/task")).unwrap().flatten();
-    tasks.fold((Nanos::ZERO, 0), |(time, count), task| {
-        let read = |name| fs::read_to_string(task.path().join(name)).unwrap_or_default();
-        let name = read("comm");
-        if !name.starts_with("phases-") || name.starts_with("phases-watch") {
-            return (time, count);
-        }
-        let ran = read("schedstat").split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0);
-        (time + Nanos(ran), count + 1)
+    let threads = Proc::default().threads(evenly).into_iter();
+    let helpers = threads.filter(|tid| {
+        let name = name(tid.0);
+        name.starts_with("phases-") && name != "phases-watch"
+    });
+    helpers.fold((Nanos::ZERO, 0), |(time, count), tid| {
+        let line = fs::read(format!("/proc/{tid}/schedstat")).unwrap_or_default();
+        let ran = parse_schedstat(&line).unwrap_or_default().ran;
+        (time + ran, count + 1)
     })
 }
 

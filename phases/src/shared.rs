@@ -18,8 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// What a move costs, with the two wake-ups of a helper: what is to be gained by it at least.
 pub const COST: Nanos = Nanos::from_micros(50);
 
-/// After so many phases in which no CPU had too much to do helpers are woken for longer ones only, until the caretaker's
-/// next point: short phases may come in hundreds, and one that is worth it after them.
+/// After so many phases in which no CPU had too much to do helpers are woken for longer ones only.
 const FRUITLESS: u32 = 16;
 /// By how much longer: what is expected varies.
 const LONGER: f64 = 1.25;
@@ -45,14 +44,38 @@ struct State {
     /// The phase that the timetable is for.
     opening: Opening,
     timetable: Timetable,
+    /// Since the caretaker's last point.
+    patience: Patience,
+    account: Account,
+    failures: Vec<Failure>,
+}
+
+/// For which phases helpers are woken: short ones may come in hundreds, and one that is worth it after them.
+#[derive(Default)]
+struct Patience {
     /// Phases since the last one in which a CPU had too much to do, and the most that a thread was expected to compute
     /// in them.
     fruitless: u32,
-    short: Nanos,
+    longest: Nanos,
     /// Helpers are woken for phases that are expected to be longer.
     least: Nanos,
-    account: Account,
-    failures: Vec<Failure>,
+}
+
+impl Patience {
+    /// A phase was planned in which no thread was expected to compute for longer. Whether helpers are woken for others
+    /// from now on.
+    fn planned(&mut self, crowded: bool, longest: Nanos) -> bool {
+        let since = if crowded { 0 } else { self.fruitless + 1 };
+        let longest = if crowded { Nanos::ZERO } else { self.longest.max(longest) };
+        (self.fruitless, self.longest) = (since, longest);
+        if since < FRUITLESS {
+            return false;
+        }
+        // Nothing is known of phases that are expected to take no time.
+        let least = self.least.max(longest.scale(LONGER)).max(Nanos(1));
+        *self = Self { least, ..Self::default() };
+        true
+    }
 }
 
 struct Member {
@@ -138,15 +161,8 @@ impl Phases {
         s.opening = opening;
         s.timetable = Timetable::new(opening.at, &works, &s.speeds, COST);
         let longest = works.iter().map(|w| w.1).max().unwrap_or_default();
-        if (0..s.cpus.len()).any(|cpu| s.timetable.is_crowded(cpu)) {
-            (s.fruitless, s.short) = (0, Nanos::ZERO);
-            return;
-        }
-        (s.fruitless, s.short) = (s.fruitless + 1, s.short.max(longest));
-        if s.fruitless == FRUITLESS {
-            // Nothing is known of phases that are expected to take no time.
-            s.least = s.least.max(s.short.scale(LONGER)).max(Nanos(1));
-            (s.fruitless, s.short) = (0, Nanos::ZERO);
+        let crowded = (0..s.cpus.len()).any(|cpu| s.timetable.is_crowded(cpu));
+        if s.patience.planned(crowded, longest) {
             self.arm(s);
         }
     }
@@ -156,7 +172,7 @@ impl Phases {
         let works = s.active && s.follows.is_some();
         let busy = (0..s.cpus.len()).filter(|cpu| works && busy(cpu)).map(|cpu| s.cpus[cpu]);
         let busy: Vec<CpuId> = busy.filter(|cpu| !s.away.contains(cpu)).collect();
-        self.openings.arm(&busy, s.least);
+        self.openings.arm(&busy, s.patience.least);
     }
 
     /// Whether the helper of a CPU waits for openings from now on: not where it knows when it is needed, or rests.
@@ -372,7 +388,7 @@ impl Delegates for Care {
             Work::Count => Measured::Openings,
             Work::Move => Measured::Phases,
         });
-        (s.active, s.fruitless, s.short, s.least) = (active, 0, Nanos::ZERO, Nanos::ZERO);
+        (s.active, s.patience) = (active, Patience::default());
         for (id, m) in &s.members {
             let cpu =
                 m.cpu.filter(|_| active && m.movable).and_then(|cpu| s.cpus.get(cpu).copied());

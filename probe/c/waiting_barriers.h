@@ -19,7 +19,7 @@ static struct observed {
 
 static struct observed *entry_of(const void *barrier)
 {
-	return &barriers[((uintptr_t)barrier * UINT64_C(0x9e3779b97f4a7c15)) >> 56];
+	return &barriers[hash_of(barrier) >> 56];
 }
 _Static_assert(BARRIERS == 1 << 8, "the highest bits are the index");
 

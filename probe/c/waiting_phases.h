@@ -33,6 +33,13 @@ static __thread struct {
 	struct { uint32_t at, usual, worth, learnt; } sites[SITES];
 } computes __attribute__((tls_model("initial-exec")));
 
+/* Of what is at this place: the highest bits are an index. Fibonacci hashing: places differ in bits that are low, and are
+ * alike in alignment. */
+static inline uint64_t hash_of(const void *at)
+{
+	return (uintptr_t)at * UINT64_C(0x9e3779b97f4a7c15);
+}
+
 static inline struct evenly_note *note_of(const line_t *line)
 {
 	return &notes[line - lines];
@@ -62,20 +69,21 @@ static inline void meets_in(line_t *line, const struct evenly_note *team)
 /* The place in `sites` for where a phase begins: its own, or a new one, in the end that of another. */
 static uint32_t site_of(const void *at)
 {
-	/* Fibonacci hashing: call sites differ in bits that are low, and alike in alignment. Never 0, which is nobody's. */
-	uint32_t name = (uint32_t)(((uintptr_t)at * UINT64_C(0x9e3779b97f4a7c15)) >> 32) | 1;
-	uint32_t first = name >> 26, i = first;
+	/* Never 0, which is nobody's. */
+	uint32_t name = (uint32_t)(hash_of(at) >> 32) | 1, first = name >> 26, place = first;
 	_Static_assert(SITES == 1 << 6, "the highest bits are the index");
-	for (unsigned tries = 0; tries < PROBES; tries++, i = (i + 1) % SITES) {
+	for (unsigned tries = 0; tries < PROBES; tries++) {
+		uint32_t i = (first + tries) % SITES;
 		if (computes.sites[i].at == name)
 			return i;
-		if (!computes.sites[i].at)
+		if (!computes.sites[i].at) {
+			place = i;
 			break;
+		}
 	}
-	i = computes.sites[i].at ? first : i;
-	memset(&computes.sites[i], 0, sizeof computes.sites[i]);
-	computes.sites[i].at = name;
-	return i;
+	memset(&computes.sites[place], 0, sizeof computes.sites[place]);
+	computes.sites[place].at = name;
+	return place;
 }
 
 /* A thread has computed for so many ns in the phase that has ended. */

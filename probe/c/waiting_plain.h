@@ -31,7 +31,7 @@ static struct code codes[CODES];
 static struct code *code_of(const void *function)
 {
 	uintptr_t at = (uintptr_t)function;
-	size_t first = (size_t)(at * UINT64_C(0x9e3779b97f4a7c15) >> 54);
+	size_t first = hash_of(function) >> 54;
 	_Static_assert(CODES == 1 << 10, "the highest bits are the index");
 	for (size_t i = 0; i < PROBES; i++) {
 		struct code *code = &codes[(first + i) % CODES];

@@ -15,7 +15,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
 
 /// Lines of the mapping, and where the header says how many of them were used (waiting.h).
 const LINES: u32 = 65_535;
@@ -348,14 +348,25 @@ fn openings_are_announced(compiler: &str, options: &[&str], way: Cooperation) {
     announces(&mut Command::new(built("phases", compiler, options)), Calls::None, way);
 }
 
+/// Ends a program; a launcher ends its ranks.
+fn end(child: &mut Child) {
+    use rustix::process::{Pid, Signal, kill_process};
+    kill_process(Pid::from_child(child), Signal::TERM).unwrap();
+    child.wait().unwrap();
+}
+
 /// The threads of a process and of all that it has started.
-fn threads_below(pid: u32) -> Vec<i32> {
+fn threads_below(child: &Child) -> Vec<ThreadId> {
+    tids_below(child.id()).into_iter().map(thread).collect()
+}
+
+fn tids_below(pid: u32) -> Vec<i32> {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let mut all = Vec::new();
     for task in tasks.filter_map(Result::ok) {
         all.extend(task.file_name().to_str().and_then(|tid| tid.parse::<i32>().ok()));
         let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
-        all.extend(children.split_whitespace().flat_map(|c| threads_below(c.parse().unwrap())));
+        all.extend(children.split_whitespace().flat_map(|c| tids_below(c.parse().unwrap())));
     }
     all
 }
@@ -365,14 +376,11 @@ fn announces(command: &mut Command, calls: Calls, way: Cooperation) {
     use evenly_model::CpuId;
     use evenly_phases::{Measured, Opening};
     use evenly_testing::wait_for;
-    use rustix::process::{Pid, Signal, kill_process};
     let mapping = Mapping::new().unwrap();
     mapping.set_cooperation(way).unwrap();
     let barriers = mapping.openings().unwrap();
     let mut child = probed(command, calls, &mapping).spawn().unwrap();
-    let threads =
-        || -> Vec<ThreadId> { threads_below(child.id()).into_iter().map(thread).collect() };
-    wait_for("the team", || barriers.follow(&threads()));
+    wait_for("the team", || barriers.follow(&threads_below(&child)));
     barriers.measure(Measured::Phases);
     // The second of them computes twice as long.
     let cpu = CpuId(0);
@@ -382,7 +390,7 @@ fn announces(command: &mut Command, calls: Calls, way: Cooperation) {
         let opening = barriers.wait(cpu, seen)?;
         assert!(opening.phase > seen.phase && opening.at > seen.at, "{opening:?} after {seen:?}");
         seen = opening;
-        let reports = threads().into_iter().filter_map(|id| barriers.reported(id));
+        let reports = threads_below(&child).into_iter().filter_map(|id| barriers.reported(id));
         let mut expected: Vec<Nanos> = reports.map(|r| r.expected).collect();
         expected.sort();
         let [short, long] = expected[..] else { return None };
@@ -390,9 +398,7 @@ fn announces(command: &mut Command, calls: Calls, way: Cooperation) {
         (short > Nanos::ZERO && long > short.scale(1.5) && long < short.scale(2.5)).then_some(())
     });
     assert!(barriers.reported(thread(1)).is_none());
-    // A launcher ends its ranks.
-    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    child.wait().unwrap();
+    end(&mut child);
 }
 
 /// Would catch: phases of different lengths that are taken for one, as their barriers have the same place in a table.
@@ -402,14 +408,13 @@ fn each_of_thirty_phases_is_foreseen(compiler: &str) {
     use evenly_testing::wait_for;
     let mapping = Mapping::new().unwrap();
     let barriers = mapping.openings().unwrap();
-    let program = built("sites", compiler, &["-fopenmp", "-O2"]);
+    let program = built("phases", compiler, &["-fopenmp", "-O2", "-DSITES"]);
     // It ends by itself where this fails.
     let mut run = Command::new("timeout");
     let mut child = probed(run.arg("120").arg(program), Calls::None, &mapping).spawn().unwrap();
-    let first = || threads_below(child.id()).into_iter().map(thread).nth(1);
-    wait_for("the team", || {
-        barriers.follow(&threads_below(child.id()).into_iter().map(thread).collect::<Vec<_>>())
-    });
+    // After `timeout` itself.
+    let first = || threads_below(&child).get(1).copied();
+    wait_for("the team", || barriers.follow(&threads_below(&child)));
     barriers.measure(Measured::Phases);
     barriers.arm(&[CpuId(0)], Nanos::ZERO);
     let mut seen = Opening::default();
@@ -423,12 +428,7 @@ fn each_of_thirty_phases_is_foreseen(compiler: &str) {
         }
         (foreseen.len() == 30).then_some(())
     });
-    rustix::process::kill_process(
-        rustix::process::Pid::from_child(&child),
-        rustix::process::Signal::TERM,
-    )
-    .unwrap();
-    child.wait().unwrap();
+    end(&mut child);
 }
 
 #[test]
@@ -454,9 +454,7 @@ fn measuring_ends_where_nobody_asks_for_it_any_more() {
     let barriers = mapping.openings().unwrap();
     let mut command = Command::new(built("phases", "gcc", &["-fopenmp", "-DREGIONS"]));
     let mut child = probed(&mut command, Calls::None, &mapping).spawn().unwrap();
-    wait_for("the team", || {
-        barriers.follow(&threads_below(child.id()).into_iter().map(thread).collect::<Vec<_>>())
-    });
+    wait_for("the team", || barriers.follow(&threads_below(&child)));
     barriers.measure(Measured::Openings);
     let began = Instant::now();
     let mut asked = began;

@@ -1,6 +1,7 @@
 // Two threads meet at a barrier until they are killed; one computes for 2 ms of CPU time, the other for 4. With REGIONS each
 // phase is a parallel region. Compiled without OpenMP they meet at two barriers of POSIX threads in turn; with RANKS they
-// are ranks of MPI.
+// are ranks of MPI. With SITES they go through fifteen regions with a barrier in the middle of each and one at its end, and
+// the n-th of the thirty phases takes 1 + n / 5 ms of both. With -O2 such a region ends by a jump to its last barrier.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <time.h>
@@ -12,11 +13,16 @@ static double cpu(void)
 	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-static void computes(int number)
+static void computes_for(double ms)
 {
-	double until = cpu() + 2 * (1 + number);
+	double until = cpu() + ms;
 	while (cpu() < until)
 		;
+}
+
+static inline void computes(int number)
+{
+	computes_for(2 * (1 + number));
 }
 
 #ifdef RANKS
@@ -31,6 +37,24 @@ int main(void)
 		int sum = 0;
 		computes(rank);
 		MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+	}
+}
+#elif defined(SITES)
+#define REGION(n)                                       \
+	_Pragma("omp parallel num_threads(2)")              \
+	{                                                   \
+		computes_for(1 + 2 * (n) * 0.2);                \
+		_Pragma("omp barrier")                          \
+		computes_for(1 + (2 * (n) + 1) * 0.2);          \
+		_Pragma("omp barrier")                          \
+	}
+
+int main(void)
+{
+	for (;;) {
+		REGION(0) REGION(1) REGION(2) REGION(3) REGION(4)
+		REGION(5) REGION(6) REGION(7) REGION(8) REGION(9)
+		REGION(10) REGION(11) REGION(12) REGION(13) REGION(14)
 	}
 }
 #elif defined(_OPENMP)

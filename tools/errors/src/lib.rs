@@ -121,6 +121,11 @@ pub fn problem(e: &clap::Error) -> String {
 /// What stands before a name that was probably meant.
 const MEANT: &str = " (did you mean ";
 
+/// An option without its value.
+fn word(option: &str) -> &str {
+    option.split([' ', '=']).next().unwrap_or_default()
+}
+
 /// What clap takes for meant, where that is nearly the same.
 fn suggested(e: &clap::Error) -> String {
     let kinds = [
@@ -136,8 +141,7 @@ fn suggested(e: &clap::Error) -> String {
         };
         Some((string(e, invalid)?, name))
     });
-    let word = |name: &'_ str| name.split([' ', '=']).next().unwrap_or_default().to_owned();
-    pair.map_or_else(String::new, |(given, name)| or_meant(&word(given), [word(name).as_str()]))
+    pair.map_or_else(String::new, |(given, name)| or_meant(word(given), [word(name)]))
 }
 
 /// A value that its own parser refused: option, value and reason, the value once.
