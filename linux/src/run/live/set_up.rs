@@ -11,7 +11,7 @@ use super::schedule::{Allowance, JOBS, Job};
 use super::sources::source;
 use super::{Live, LiveError, ProgressKind, SourceKind};
 use crate::bpf::Switches;
-use crate::clock::now;
+use crate::clock::{now, process_cpu_time, thread_cpu_time};
 use crate::counters::{Counted, Counters, several_kinds_of_cpus};
 use crate::journal::Process;
 use crate::limits::{DomainKind, slice};
@@ -296,8 +296,8 @@ impl Live {
                 .collect(),
             // All of it until there is something to balance.
             allowance: Allowance::new(self.options.budget, began),
-            // What it took to begin is paid from what is in advance.
-            others: Nanos::ZERO,
+            // What it took to begin is paid from the other half of what is in advance.
+            others: process_cpu_time() - thread_cpu_time(),
             scan_share: self.options.budget * SCAN_SHARE,
             jobs: JOBS.map(|kind| Job::new(kind, began)),
             found_processes: false,

@@ -4,7 +4,7 @@
 use super::domain::Domain;
 use super::mailbox::{Joining, put};
 use super::*;
-use crate::clock::now;
+use crate::clock::{now, thread_cpu_time};
 use crate::journal::StateDir;
 use crate::machine::tests::{Worker, two_cpus};
 use crate::mapping::MapBy;
@@ -158,4 +158,15 @@ fn a_run_ends_when_its_program_has_no_process_any_more() {
     assert!(!report.started);
     assert_eq!((report.threads, report.balanced_s), (0, 0.0));
     assert_eq!(report.summary.domains.len(), 2);
+}
+
+/// Would catch: threads that are found late where it was dear to start evenly.
+#[test]
+fn what_it_took_to_begin_is_not_paid_by_the_search() {
+    let Some(mut s) = scene() else { return };
+    let (before, much) = (thread_cpu_time(), Nanos::from_millis(20));
+    while thread_cpu_time() - before < much {}
+    let paid =
+        std::thread::scope(|scope| scope.spawn(|| s.set_up().coordinator.others).join().unwrap());
+    assert!(paid >= much, "{paid}");
 }
