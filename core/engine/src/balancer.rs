@@ -217,6 +217,13 @@ impl Balancer {
         left
     }
 
+    /// How long after this point the next one is to come, where that is usually so long: sooner while it is measured what
+    /// moves within short phases are worth.
+    #[must_use]
+    pub fn until_next_point(&self, usual: Nanos) -> Nanos {
+        self.lead.period(usual)
+    }
+
     /// Whether the policy ever moves a thread.
     pub(crate) fn moves_threads(&self) -> bool {
         self.options.policy.mechanism != Mechanism::Nothing

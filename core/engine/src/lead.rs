@@ -64,6 +64,12 @@ impl Lead {
         Some(if self.guarded { trial.work() } else { Work::Move })
     }
 
+    /// When the next point is to come, where points are usually so far apart.
+    pub(crate) fn period(&self, usual: Nanos) -> Nanos {
+        let trial = self.trial.as_ref().filter(|_| self.by_delegates && self.guarded);
+        trial.map_or(usual, |t| t.period(usual))
+    }
+
     /// What their moves have been found to be worth.
     pub(crate) fn verdict(&self) -> Option<Verdict> {
         self.trial.as_ref()?.verdict()

@@ -115,7 +115,7 @@ impl Domain {
         }
         let time = now();
         self.journal.heartbeat(time);
-        let period = self.period.next_period();
+        let period = self.balancer.until_next_point(self.period.next_period());
         let busy = !self.may_rest || self.balancer.usable_cpus() > 1;
         self.called_at = time + period;
         let period = period.scale(self.care());
