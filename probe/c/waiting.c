@@ -188,7 +188,7 @@ static inline void change(line_t *line, uint8_t state, uint32_t object);
 
 /* This process, or what started it, has set affinity masks (waiting_masks.h). */
 static _Atomic bool sets_masks;
-static void begin_masks(void);
+static bool begin_masks(void);
 static void leave_cpu_of_parent(void);
 
 /* A line of the list, or one that was never used. Acquire and release: what its last owner wrote is seen. A list that
@@ -316,13 +316,13 @@ static bool fits(const struct evenly_header *h)
 		&& h->lines == EVENLY_LINES && is_of_this_host(h->boot, h->pid_namespace);
 }
 
-/* Maps the file; nothing happens where that cannot be. */
-static void attach(void)
+/* Maps the file; nothing happens where that cannot be. True where this process is to have a line from its beginning on. */
+static bool attach(void)
 {
 	size_t size = EVENLY_SIZE;
 	int file = open_shared(EVENLY_VARIABLE, EVENLY_NAME, size);
 	if (file < 0)
-		return;
+		return false;
 	void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0), *page = MAP_FAILED;
 	close(file);
 	if (at != MAP_FAILED && fits(at))
@@ -337,12 +337,12 @@ static void attach(void)
 		pid = (uint32_t)getpid();
 		began_ns = clock_ns(CLOCK_MONOTONIC);
 		began_ticks = ticks();
-		begin_masks();
+		bool needs_line = begin_masks();
 		sweep();
 		atomic_fetch_add_explicit(&header->attached, 1, memory_order_relaxed);
 		*(uint32_t *)page = last_generation = 3;
 		generation = page;
-		return;
+		return needs_line;
 	}
 	if (page != MAP_FAILED)
 		munmap(page, 4096);
@@ -351,6 +351,7 @@ static void attach(void)
 }
 
 /* The first call of a thread, also in a process that was forked. */
+	return false;
 static COLD line_t *first(void)
 {
 	int before = errno;
@@ -584,6 +585,8 @@ static inline const void *who_calls(const void *returns_to)
 #define NEXT_IN(slot, name)                                                            \
 	({                                                                             \
 		void *at_ = GET(slot);                                                 \
+	if (needs_line)
+		mine();
 		LIKELY(at_) ? at_ : look_up(&slot, name, NULL, CALLER);                \
 	})
 #define NEXT(name)                                                                     \
@@ -634,7 +637,7 @@ static void look_for_mpi(void)
 __attribute__((constructor)) static void begin(void)
 {
 	int before = errno;
-	attach();
+	bool needs_line = attach();
 	attached = true;
 	look_for_mpi();
 	errno = before;

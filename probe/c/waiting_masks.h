@@ -12,10 +12,12 @@
 #ifndef EVENLY_WAITING_MASKS_H
 #define EVENLY_WAITING_MASKS_H
 
-/* Whether evenly keeps threads on single CPUs now. It says so before it puts the first there, until it has let all go. */
+/* Whether evenly keeps threads on single CPUs now. It says so before it puts the first there, until it has let all go, and
+ * again and again: one that was killed lets them go without. */
 static bool pins(void)
 {
-	return header && GET(header->pins);
+	uint32_t until = header ? GET(header->pins) : 0;
+	return until && clock_ns(CLOCK_MONOTONIC) / UINT64_C(1000000000) <= until;
 }
 
 /* Where the mask is that of a thread which evenly has put on a CPU: the program's. It holds that CPU: it is in the
@@ -36,16 +38,22 @@ static bool without_evenly(bool pinned, size_t size, cpu_set_t *mask)
 	return true;
 }
 
-/* A process or thread that has begun: back to the program's mask. */
-static void leave_cpu_of_parent(void)
+/* A process or thread that has begun: back to the program's mask, if it is on the CPU of its parent. */
+static bool leaves_cpu_of_parent(void)
 {
 	int before = errno;
 	unsigned long mask[EVENLY_CPUS / (8 * sizeof(long))] = { 0 };
 	bool pinned = pins();
 	long size = syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
-	if (size > 0 && without_evenly(pinned, (size_t)size, (cpu_set_t *)mask))
-		syscall(SYS_sched_setaffinity, 0, (size_t)size, mask);
+	bool leaves = size > 0 && without_evenly(pinned, (size_t)size, (cpu_set_t *)mask)
+		&& syscall(SYS_sched_setaffinity, 0, (size_t)size, mask) == 0;
 	errno = before;
+	return leaves;
+}
+
+static void leave_cpu_of_parent(void)
+{
+	leaves_cpu_of_parent();
 }
 
 /* All lines of a process. */
@@ -79,8 +87,9 @@ static void masks_are_set(pid_t process)
 	errno = before;
 }
 
-/* Before lines of old are given back: whether what this process was before exec, or its parent, has set masks. */
-static void begin_masks(void)
+/* Before lines of old are given back: whether what this process was before exec, or its parent, has set masks. True where
+ * this process is to have a line, by which what it becomes by exec knows that. */
+static bool begin_masks(void)
 {
 	static const char *const variables[] =
 		{ "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY", "KMP_HW_SUBSET" };
@@ -98,8 +107,7 @@ static void begin_masks(void)
 		bound |= getenv(variables[i]) != NULL;
 	SET(sets_masks, bound);
 	/* Once for each process: what it set since is its own. */
-	if (knows_parent && !was)
-		leave_cpu_of_parent();
+	return was || (knows_parent && leaves_cpu_of_parent());
 }
 
 /* Threads that have been made and have not begun. Nothing is allocated: where there is no room a thread begins without. */

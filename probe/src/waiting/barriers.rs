@@ -25,7 +25,8 @@ use std::sync::{PoisonError, RwLock};
 /// For how long a helper waits for an opening.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: NAP.0 as _ };
 
-/// For how many seconds a team measures its phases unless it is told so again: after a `kill -9` of evenly.
+/// For how many seconds a team measures its phases, and masks are hidden, unless that is said again: after a `kill -9`
+/// of evenly.
 const HOLDS: i64 = 5;
 
 /// How much a team says of its phases: nothing; when its barriers open; and what its members compute.
@@ -183,9 +184,7 @@ impl Openings for Barriers {
                 Measured::Openings => COUNTED,
                 Measured::Phases => TIMED,
             };
-            let now = clock_gettime(ClockId::Monotonic);
-            let until = u32::try_from(now.tv_sec + HOLDS).unwrap_or(u32::MAX);
-            self.words.u32(team.note(note::UNTIL)).store(until, Relaxed);
+            self.words.u32(team.note(note::UNTIL)).store(until(), Relaxed);
             self.words.u32(team.note(note::MEASURED)).store(measured, Relaxed);
         }
     }
@@ -200,7 +199,7 @@ impl Openings for Barriers {
     }
 
     fn hold(&self, held: bool) {
-        self.words.u32(header::PINS).store(held.into(), Relaxed);
+        self.words.u32(header::PINS).store(if held { until() } else { 0 }, Relaxed);
     }
 
     fn wait(&self, cpu: CpuId, seen: Opening) -> Option<Opening> {
@@ -254,6 +253,12 @@ impl Openings for Barriers {
             self.words.u32(line.note(note::HOME)).store(home, Relaxed);
         }
     }
+}
+
+/// Until when holds what is said now, in seconds.
+fn until() -> u32 {
+    let now = clock_gettime(ClockId::Monotonic);
+    u32::try_from(now.tv_sec + HOLDS).unwrap_or(u32::MAX)
 }
 
 /// The helper of a CPU among those that wait: where several have the same they are woken together.

@@ -45,6 +45,10 @@ static void *in_thread(void *result)
 
 int main(int argc, char **argv)
 {
+	if (argc > 2) {
+		put(atoi(argv[2]));
+		return execl("/proc/self/exe", argv[0], argv[1], NULL);
+	}
 	if (argc > 1) {
 		printf("%s: %d of %d\n", argv[1], shown(), real());
 		return 0;
@@ -76,6 +80,10 @@ int main(int argc, char **argv)
 		return 3;
 	// What is started on one CPU stays there.
 	snprintf(command, sizeof command, "taskset -c %d %s bound", first, self);
+	if (system(command))
+		return 3;
+	// Past the C library, as numactl does it: it stays there as well, but is shown what hides masks of evenly.
+	snprintf(command, sizeof command, "exec %s past %d", self, first);
 	if (system(command))
 		return 3;
 	// From here on its masks are its own.
