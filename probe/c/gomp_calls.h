@@ -21,6 +21,18 @@
 	VERSION("OACC_2.6.1") VERSION("GOACC_2.0") VERSION("GOACC_2.0.1") VERSION("GOACC_2.0.2") VERSION("GOMP_PLUGIN_1.0") \
 	VERSION("GOMP_PLUGIN_1.1") VERSION("GOMP_PLUGIN_1.2") VERSION("GOMP_PLUGIN_1.3") VERSION("GOMP_PLUGIN_1.4")
 
+/* Those with a wrapper of waiting_openmp.h. */
+#define GOMP_FOLLOWED(CALL) \
+	CALL(GOMP_barrier) CALL(GOMP_barrier_cancel) CALL(GOMP_loop_end) CALL(GOMP_loop_end_cancel) \
+	CALL(GOMP_parallel) CALL(GOMP_parallel_loop_dynamic) CALL(GOMP_parallel_loop_guided) \
+	CALL(GOMP_parallel_loop_maybe_nonmonotonic_runtime) CALL(GOMP_parallel_loop_nonmonotonic_dynamic) \
+	CALL(GOMP_parallel_loop_nonmonotonic_guided) CALL(GOMP_parallel_loop_nonmonotonic_runtime) \
+	CALL(GOMP_parallel_loop_runtime) CALL(GOMP_parallel_loop_static) CALL(GOMP_parallel_reductions) \
+	CALL(GOMP_parallel_sections) CALL(GOMP_sections_end) CALL(GOMP_sections_end_cancel) \
+	CALL(GOMP_single_copy_start) CALL(GOMP_task) CALL(GOMP_taskgroup_end) CALL(GOMP_taskloop) \
+	CALL(GOMP_taskloop_ull) CALL(GOMP_taskwait) CALL(GOMP_taskwait_depend) \
+	CALL(GOMP_workshare_task_reduction_unregister)
+
 /* They neither wait for the team, nor make tasks, nor begin a region: loops, sections, locks, memory. Of loops that are
  * DOACROSS and of cancelling only what cannot come first. */
 #define GOMP_KNOWN(CALL) \

@@ -11,6 +11,11 @@
 #include <stddef.h>
 #include <string.h>
 
+/* How a library is let go of that was there before. */
+#ifndef EVENLY_LETS_GO
+#define EVENLY_LETS_GO dlclose
+#endif
+
 /* A function as the object sees it that calls: one that was loaded for a part of the program only (a module of an
  * interpreter) has libraries of its own, which RTLD_NEXT does not find, perhaps other ones than the next module. */
 static void *of_caller(const char *name, const void *caller)
@@ -21,7 +26,7 @@ static void *of_caller(const char *name, const void *caller)
 		library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
 	if (library) {
 		at = dlsym(library, name);
-		dlclose(library);
+		EVENLY_LETS_GO(library);
 	}
 	return at;
 }
@@ -78,7 +83,7 @@ static void *of_runtime(const char *name)
 		void *library = dlopen(runtime.path, RTLD_LAZY | RTLD_NOLOAD);
 		if (library) {
 			at = dlsym(library, name);
-			dlclose(library);
+			EVENLY_LETS_GO(library);
 		}
 	}
 	return at;

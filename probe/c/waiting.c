@@ -10,7 +10,7 @@
  * (waiting_plain.h) it replaces barriers (waiting_team.h).
  *
  * Invariants: the program sees the same results, errno among them. Nothing is allocated, no thread is
- * started, nothing is locked, no signal is handled or blocked. Nothing here ends the program or writes to its files:
+ * started, no signal is handled or blocked, and nothing is locked but by the loader (waiting_next.h). Nothing here ends the program or writes to its files:
  * what cannot be followed is passed on. All that map the file can write to all of it, so nothing that is read from
  * there is trusted: an index is within the bounds that were compiled, and a loop has an end. MPI is asked for nothing but, when it has been
  * initialised and when communicators are made, who is which rank. A wait within a wait (MPI that uses
@@ -31,6 +31,9 @@
 #define _GNU_SOURCE
 #include "waiting.h"
 #include "clock.h"
+/* Not by the wrapper (below), to which it would be one that is unloaded. */
+static int lets_go(void *library);
+#define EVENLY_LETS_GO lets_go
 #include "next.h"
 #include "shared.h"
 #include "words.h"
@@ -348,10 +351,10 @@ static bool attach(void)
 		munmap(page, 4096);
 	if (at != MAP_FAILED)
 		munmap(at, size);
+	return false;
 }
 
 /* The first call of a thread, also in a process that was forked. */
-	return false;
 static COLD line_t *first(void)
 {
 	int before = errno;
@@ -530,70 +533,7 @@ static inline void leave(line_t **entered)
 	line_t *entered __attribute__((cleanup(leave), unused)) =                       \
 		enter(state, object, __builtin_frame_address(0))
 
-/* ---------------------------------------------------------------- what is behind */
-
-/* Whether this is within this library. The linker knows where that begins and ends. */
-extern const char __ehdr_start[] __attribute__((visibility("hidden")));
-extern const char _end[] __attribute__((visibility("hidden")));
-static inline bool is_own(const void *address)
-{
-	return (uintptr_t)address - (uintptr_t)__ehdr_start < (uintptr_t)_end - (uintptr_t)__ehdr_start;
-}
-
-/* What is called where no library has the function. A program that is linked against it has one, so that only a
- * program comes here which has asked whether there is such a function, and was shown the wrapper. An error for POSIX
- * and for MPI (MPI_ERR_OTHER or MPI_ERR_INTERN, which are 16 or less in each); of libgomp 0 is no error. */
-static long no_function(void)
-{
-	return 16;
-}
-
-static long no_libgomp(void)
-{
-	return 0;
-}
-
-/* The next function of this name. */
-static COLD void *look_up(_Atomic(void *) *slot, const char *name, const char *version, const void *caller)
-{
-	int before = errno;
-	void *next = version ? dlvsym(RTLD_NEXT, name, version) : NULL;
-	if (!next)
-		next = dlsym(RTLD_NEXT, name);
-	void *at = of_either(next, name, caller);
-	/* Relaxed: what it points to was there before any thread. */
-	if (at == next && at)
-		SET(*slot, at);
-	/* Never this library, which would call itself without end. */
-	if (!at || is_own(at))
-		at = of_runtime(name);
-	if (!at)
-		at = name[0] == 'G' ? (void *)no_libgomp : (void *)no_function;
-	errno = before;
-	return at;
-}
-
-/* Who calls a wrapper, by the address to which that returns. At the end of a region or task the program may have jumped here
- * (a tail call): then that is in this library, which has called the region. */
-static inline const void *who_calls(const void *returns_to)
-{
-	return is_own(returns_to) ? here.code : returns_to;
-}
-
-#define CALLER who_calls(__builtin_extract_return_addr(__builtin_return_address(0)))
-/* The next function of this name, which is kept in `slot` where it is the same for all of the process. */
-#define NEXT_IN(slot, name)                                                            \
-	({                                                                             \
-		void *at_ = GET(slot);                                                 \
-	if (needs_line)
-		mine();
-		LIKELY(at_) ? at_ : look_up(&slot, name, NULL, CALLER);                \
-	})
-#define NEXT(name)                                                                     \
-	({                                                                             \
-		static _Atomic(void *) next_;                                          \
-		NEXT_IN(next_, name);                                                  \
-	})
+#include "waiting_next.h"
 
 /* ---------------------------------------------------------------- POSIX threads */
 
@@ -632,6 +572,12 @@ static void look_for_mpi(void)
 }
 #endif
 
+/* Those without a slot that is known here. */
+static const char *const of_posix[] = {
+	"pthread_create", "pthread_key_create", "sched_getaffinity", "pthread_getaffinity_np", "sched_setaffinity",
+	"pthread_setaffinity_np", "pthread_attr_setaffinity_np",
+};
+
 /* Before the program runs: to look for them later may mean to wait for a thread that loads a library, and that
  * waits for this very thread. */
 __attribute__((constructor)) static void begin(void)
@@ -639,8 +585,16 @@ __attribute__((constructor)) static void begin(void)
 	int before = errno;
 	bool needs_line = attach();
 	attached = true;
+	if (needs_line)
+		mine();
 	look_for_mpi();
 	errno = before;
+	for (unsigned i = 0; i < sizeof of_posix / sizeof *of_posix; i++)
+		keep(of_posix[i], NULL, dlsym(RTLD_NEXT, of_posix[i]), 0);
+	openmp_of_all = dlsym(RTLD_NEXT, "GOMP_parallel");
+	if (openmp_of_all)
+		find_openmp(NULL, NULL);
+	look_up(&next_dlclose, "dlclose", NULL, NULL);
 	look_up(&barrier_wait, "pthread_barrier_wait", NULL, NULL);
 	look_up(&barrier_init, "pthread_barrier_init", NULL, NULL);
 	look_up(&cond_wait, "pthread_cond_wait", CONDITION, NULL);
@@ -652,6 +606,20 @@ static inline void *known(_Atomic(void *) *slot, const char *name, const char *v
 {
 	void *at = GET(*slot);
 	return LIKELY(at) ? at : look_up(slot, name, version, NULL);
+}
+
+static int lets_go(void *library)
+{
+	return ((int (*)(void *))known(&next_dlclose, "dlclose", NULL))(library);
+}
+
+/* From its beginning on functions may be gone, and until its end ones may be kept that are on their way. */
+EXPORT int dlclose(void *library)
+{
+	atomic_fetch_add(&closed, 1);
+	int result = lets_go(library);
+	atomic_fetch_add(&closed, 1);
+	return result;
 }
 
 #include "waiting_barriers.h"

@@ -109,6 +109,8 @@ struct region {
 	uint32_t generation;  /* in this process */
 	uint16_t outer_team;  /* of the master */
 	uint32_t number, outer_region;
+	/* Asked by each member. To look for them takes a lock that the master may hold, as within dlopen. */
+	long (*number_in_team)(void), (*size_of_team)(void);
 };
 
 /* A region with a real-time thread is not plain. */
@@ -132,7 +134,6 @@ static void is_judged(struct region *region)
 static void part(void *argument)
 {
 	struct region *region = argument;
-	long (*number)(void) = NEXT("omp_get_thread_num"), (*members)(void) = NEXT("omp_get_num_threads");
 	line_t *line = mine();
 	struct place outer = here.place;
 	uint32_t began_in = here.generation;
@@ -140,7 +141,8 @@ static void part(void *argument)
 		here.outer = NULL;
 		take_part(line, number_of(region->team), region->number);
 	}
-	joins(line, region->team, region->barriers, (uint32_t)number(), (uint32_t)members());
+	joins(line, region->team, region->barriers, (uint32_t)region->number_in_team(),
+		(uint32_t)region->size_of_team());
 	if (region->code)
 		is_judged(region);
 	void (*function)(void *) = region->function;
@@ -189,7 +191,7 @@ static void replace_barriers(struct region *region, const void *runtime, uint32_
 	if (!are_short(note) && GET(header->cooperate) != EVENLY_ALWAYS)
 		return;
 	if (!members)
-		members = (uint32_t)((int (*)(void))NEXT("omp_get_max_threads"))();
+		members = (uint32_t)((int (*)(void))NEXT_BY(region->function, "omp_get_max_threads"))();
 	region->barriers = members ? barriers_of(members) : NULL;
 	if (region->barriers)
 		SET(note->replaced, GET(note->replaced) + 1);
@@ -216,6 +218,8 @@ static bool begins(struct region *region, void (*function)(void *), void *data, 
 	region->first = data ? *(void **)data : NULL;
 	region->function = function;
 	region->data = data;
+	region->number_in_team = NEXT_BY(function, "omp_get_thread_num");
+	region->size_of_team = NEXT_BY(function, "omp_get_num_threads");
 	region->number = GET(region->team->region);
 	region->outer_team = GET(region->master->team);
 	region->outer_region = GET(region->master->region);
@@ -245,8 +249,8 @@ _Static_assert(sizeof(EVENLY_WORD) == sizeof(void *) && sizeof(EVENLY_WORD) == 8
  * In place of libgomp there may be libomp, which has the same functions and reports more (below). */
 static COLD bool is_libgomp(void *at)
 {
-	Dl_info info;
-	return !dladdr(at, &info) || !info.dli_fname || strstr(info.dli_fname, "libgomp");
+	struct object object = object_of(at);
+	return !object.headers || object.is_libgomp;
 }
 
 #define REGION(name, n, plain)                                                              \
@@ -255,7 +259,8 @@ static COLD bool is_libgomp(void *at)
 	{                                                                                   \
 		static _Atomic int gomp; /* 0: not known, 1: it is, 2: it is another */     \
 		static _Atomic(void *) of_all;                                              \
-		long (*next)(P##n) = NEXT_IN(of_all, #name);                                \
+		/* By the region: who calls may have jumped here. */                        \
+		long (*next)(P##n) = NEXT_FOR((const void *)a0, of_all, #name);             \
 		if (!GET(gomp))                                                             \
 			SET(gomp, is_libgomp((void *)next) ? 1 : 2);                        \
 		if (GET(gomp) == 2)                                                         \
@@ -447,7 +452,7 @@ static void execute_task(void *argument)
 EXPORT long GOMP_task(P10);
 long GOMP_task(P10)
 {
-	long (*next)(P10) = NEXT("GOMP_task");
+	long (*next)(P10) = NEXT_BY(a0, "GOMP_task");
 	if (!IS_LIBGOMP(next))
 		return next(A10);
 	if (!mine() || a6 & DETACHED) {

@@ -14,7 +14,7 @@ use evenly_probe::waiting::{Cooperation, Mapping};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 
 /// Lines of the mapping, and where the header says how many of them were used (waiting.h).
@@ -289,6 +289,36 @@ mod tail_calls {
         let module = built("tails", "gcc", &options);
         let program = built("module", "gcc", &[]);
         same(&[program.as_os_str(), module.as_os_str(), "run".as_ref()], Calls::None);
+    }
+
+    /// Two modules, each with a libgomp of its own.
+    #[test]
+    fn of_a_module_beside_another() {
+        let options = [OPTIONS, &["-DMODULE", "-shared", "-fPIC"]].concat();
+        let module = built("tails", "gcc", &options);
+        let program = built("module", "gcc", &[]);
+        let dir = tempfile::tempdir().unwrap();
+        let asked = Command::new("gcc").arg("-print-file-name=libgomp.so.1").output().unwrap();
+        let libgomp = String::from_utf8(asked.stdout).unwrap();
+        let other = renamed(&module, &dir.path().join("other.so"));
+        renamed(Path::new(libgomp.trim()), &dir.path().join("libgomp.so.9"));
+        let command = [program.as_os_str(), module.as_os_str(), "run".as_ref(), other.as_os_str()];
+        let variables = [("LD_LIBRARY_PATH", dir.path().to_str().unwrap())];
+        same_output(&command, &variables, Calls::None, &[OBSERVED, REPLACED], LINES);
+    }
+
+    /// A copy that knows libgomp by another name: the loader takes it for another library.
+    fn renamed(from: &Path, to: &Path) -> PathBuf {
+        let mut bytes = std::fs::read(from).unwrap();
+        let (name, as_now) = (b"libgomp.so.1\0", b"libgomp.so.9\0");
+        let at: Vec<usize> =
+            (0..bytes.len() - name.len()).filter(|&i| bytes[i..].starts_with(name)).collect();
+        assert!(!at.is_empty(), "{}", from.display());
+        for i in at {
+            bytes[i..i + name.len()].copy_from_slice(as_now);
+        }
+        std::fs::write(to, bytes).unwrap();
+        to.to_owned()
     }
 }
 

@@ -66,6 +66,33 @@ static void single(void)
 	}
 }
 
+#ifdef MODULE
+// While dlopen has the lock of the loader.
+__attribute__((constructor)) static void early(void)
+{
+#pragma omp parallel num_threads(3)
+	{
+#pragma omp atomic
+		counts[0]++;
+#pragma omp barrier
+#pragma omp single
+		counts[4]++;
+	}
+}
+#endif
+
+void jump(void)
+{
+#pragma omp parallel num_threads(3)
+	{
+#pragma omp for schedule(dynamic)
+		for (int i = 0; i < 10; i++)
+			__atomic_fetch_add(&counts[2], 1, __ATOMIC_RELAXED);
+#pragma omp single
+		counts[4]++;
+	}
+}
+
 int run(const char *what)
 {
 	(void)what;
