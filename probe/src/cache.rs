@@ -19,6 +19,22 @@ const OTHERS_WRITE: u32 = 0o022;
 /// Only the owner of an entry of the directory, or of the directory, can rename the entry.
 const STICKY: u32 = 0o1000;
 
+/// For root, where others cannot reach the usual directory.
+const FOR_ALL: &str = "/var/cache/evenly/probe";
+
+/// Where a library is kept that children load. What root starts may go on as another user (`su`, a daemon): whose loader
+/// complains in each program where that user cannot reach the library, as below `/root`. A directory that was chosen stays.
+pub(crate) fn reached_by_all(usual: &Path) -> &Path {
+    let chosen = env::var_os("XDG_CACHE_HOME").is_some();
+    if geteuid().is_root() && !chosen && !all_reach(usual) { Path::new(FOR_ALL) } else { usual }
+}
+
+/// Whether every user can open files in a directory, as far as it is there.
+fn all_reach(dir: &Path) -> bool {
+    let mut there = dir.ancestors().filter_map(|part| part.metadata().ok());
+    there.all(|meta| meta.mode() & 0o001 != 0)
+}
+
 /// The directory to keep files in, made where it is missing: `preferred`, or, where others could replace what is
 /// in it or it cannot be made, one in the directory for temporary files.
 ///
@@ -155,6 +171,17 @@ mod tests {
         assert_eq!(directory_or(dir, &[temporary.path().to_owned()]).unwrap(), private);
         assert_eq!(private.parent(), Some(fs::canonicalize(temporary.path()).unwrap().as_path()));
         assert_eq!(private.metadata().unwrap().mode() & 0o7777, 0o755);
+    }
+
+    /// Would catch: "cannot be preloaded" in each program that `su` starts.
+    #[test]
+    fn a_directory_below_a_private_one_is_not_reached_by_all() {
+        let room = tempfile::tempdir().unwrap();
+        let dir = room.path().join("evenly/probe");
+        mode(room.path(), 0o700);
+        assert!(!all_reach(&dir));
+        mode(room.path(), 0o755);
+        assert!(all_reach(&dir));
     }
 
     #[test]

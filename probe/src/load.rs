@@ -320,12 +320,12 @@ impl Calls {
     }
 }
 
-/// The library for this command, kept in `dir`, or elsewhere where others can write that.
+/// The library for this command, kept in `dir`, or elsewhere where others can write that, or cannot reach it.
 ///
 /// # Errors
 /// Where it cannot be kept there, or LD_PRELOAD cannot hold its name.
 pub fn library(command: &[OsString], dir: &Path) -> Result<PathBuf, ProbeError> {
-    keep(Calls::used(command), dir)
+    keep(Calls::used(command), cache::reached_by_all(dir))
 }
 
 /// The library with wrappers for these calls of MPI, kept in `dir`, or elsewhere where others can write that.
