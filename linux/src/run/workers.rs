@@ -24,6 +24,7 @@ use evenly_model::Nanos;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
 /// The most threads.
 const MOST: usize = 8;
@@ -31,10 +32,28 @@ const MOST: usize = 8;
 /// For how long a worker sleeps where there is nothing to do.
 const LONG: Nanos = Nanos::from_millis(3_600_000);
 
+/// How soon it is tried again to have the machine, which is usually kept for some microseconds.
+const AGAIN: Duration = Duration::from_micros(100);
+
 /// The machine behind a lock. A thread that panicked while it held it has left what it did in the
 /// journal.
 pub(crate) fn lock(machine: &Mutex<LinuxMachine>) -> MutexGuard<'_, LinuxMachine> {
     machine.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As [`lock`]; None where it `gives_up` before: who has the machine may be stuck.
+pub(crate) fn lock_unless(
+    machine: &Mutex<LinuxMachine>,
+    gives_up: impl Fn() -> bool,
+) -> Option<MutexGuard<'_, LinuxMachine>> {
+    loop {
+        match machine.try_lock() {
+            Ok(machine) => return Some(machine),
+            Err(TryLockError::Poisoned(e)) => return Some(e.into_inner()),
+            Err(TryLockError::WouldBlock) if gives_up() => return None,
+            Err(TryLockError::WouldBlock) => std::thread::sleep(AGAIN),
+        }
+    }
 }
 
 /// All of them.

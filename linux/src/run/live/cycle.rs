@@ -10,14 +10,8 @@ use crate::clock::{now, thread_cpu_time};
 use crate::control::Control;
 use crate::phases::Helper;
 use crate::watcher::Helpers;
-use crate::workers::{Workers, lock};
-use evenly_model::Nanos;
-use std::sync::TryLockError;
+use crate::workers::{Workers, lock_unless};
 use std::thread::{Scope, ScopedJoinHandle};
-use std::time::Duration;
-
-/// For how long masks are given back later because of a helper that is stuck: it can have the machine.
-const PATIENCE: Nanos = Nanos::from_millis(1_000);
 
 /// Runs all domains until the end; the first one in this thread, together with the coordinator.
 pub(super) fn run_domains(
@@ -65,10 +59,12 @@ pub(super) fn run_domains(
                 }
                 if now() >= coordinator.due() {
                     let before = thread_cpu_time();
-                    if coordinator.work(&mut lock(&domain.machine)) {
+                    let mut machine = lock_unless(&domain.machine, || control.has_ended());
+                    if machine.as_mut().is_some_and(|machine| coordinator.work(machine)) {
                         domain.due = now();
                         control.wake();
                     }
+                    drop(machine);
                     coordinator.notes.extend(helpers.notes());
                     for text in std::mem::take(&mut coordinator.notes) {
                         domain.balancer.note(now(), text, &mut domain.observers);
@@ -77,7 +73,7 @@ pub(super) fn run_domains(
                 }
                 if now() >= domain.due {
                     let before = domain.activations();
-                    domain.point();
+                    domain.point(control);
                     if domain.activations() != before {
                         control.wake();
                     }
@@ -91,11 +87,11 @@ pub(super) fn run_domains(
             for text in helpers.notes() {
                 domain.balancer.note(now(), text, &mut domain.observers);
             }
-            if let Err(cpu) = helpers.end() {
-                give_back(domain);
+            let ended = helpers.end();
+            domain.finish();
+            if let Err(cpu) = ended {
                 return Err(LiveError::Stuck(cpu));
             }
-            domain.balancer.finish(&mut *lock(&domain.machine));
             done.push(domain);
         }
         for handle in handles {
@@ -104,23 +100,6 @@ pub(super) fn run_domains(
         }
         Ok(done)
     })
-}
-
-/// Gives masks back where a helper is stuck. Where it has the machine the journal says what is left to undo.
-fn give_back(mut domain: Domain) {
-    let machine = domain.machine.clone();
-    let until = now() + PATIENCE;
-    while now() < until {
-        let mut machine = match machine.try_lock() {
-            Ok(machine) => machine,
-            Err(TryLockError::Poisoned(e)) => e.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                std::thread::sleep(Duration::from_millis(1));
-                continue;
-            }
-        };
-        return domain.balancer.finish(&mut *machine);
-    }
 }
 
 /// Starts a thread. Where that cannot be, those that have been started are ended.
@@ -152,7 +131,7 @@ mod tests {
         let workers = [Worker::new(), Worker::new()];
         for (domain, worker) in set_up.domains.iter_mut().zip(&workers) {
             join(domain, worker, &s.whole);
-            domain.point();
+            domain.point(&Control::default());
         }
         assert_eq!(workers[0].mask(), CpuSet::single(s.a));
         assert_eq!(workers[1].mask(), CpuSet::single(s.b));

@@ -9,7 +9,7 @@ use crate::control::Control;
 use crate::journal::Journal;
 use crate::machine::LinuxMachine;
 use crate::tuning::TuningReader;
-use crate::workers::lock;
+use crate::workers::lock_unless;
 use evenly_decentral::{Board, CARE};
 use evenly_engine::{ApplyError, Balancer, Observer, PeriodControl};
 use evenly_model::{CpuId, CpuSet, Nanos, ThreadId};
@@ -64,11 +64,27 @@ pub(super) struct Mapped {
     pub(super) done: bool,
 }
 
+/// For how long masks are given back later because another thread has the machine.
+const PATIENCE: Nanos = Nanos::from_millis(1_000);
+
 impl Domain {
-    /// One balancing point, and the time of the next.
-    pub(super) fn point(&mut self) {
+    /// One balancing point, and the time of the next; nothing where the end is asked for before this thread has the machine.
+    pub(super) fn point(&mut self, control: &Control) {
         let machine = self.machine.clone();
-        let machine = &mut *lock(&machine);
+        if let Some(mut machine) = lock_unless(&machine, || control.has_ended()) {
+            self.point_of(&mut machine);
+        }
+    }
+
+    /// All masks are as they were, unless another thread keeps the machine: then the journal says what is left to undo.
+    pub(super) fn finish(&mut self) {
+        let (machine, until) = (self.machine.clone(), now() + PATIENCE);
+        if let Some(mut machine) = lock_unless(&machine, || now() > until) {
+            self.balancer.finish(&mut *machine);
+        }
+    }
+
+    fn point_of(&mut self, machine: &mut LinuxMachine) {
         let generation = self.journal.released_generation();
         if generation != self.generation {
             self.generation = generation;
@@ -285,9 +301,9 @@ impl Domain {
 
     pub(super) fn run(mut self, control: &Control) -> Self {
         while !control.sleep_until(self.due, || self.mailbox.is_urgent()) {
-            self.point();
+            self.point(control);
         }
-        self.balancer.finish(&mut *lock(&self.machine));
+        self.finish();
         self
     }
 }
@@ -295,7 +311,7 @@ impl Domain {
 #[cfg(test)]
 mod tests {
     use super::super::mailbox::Departing;
-    use super::super::tests::{Scene, join, scene};
+    use super::super::tests::{Scene, join, scene, within_a_minute};
     use super::*;
     use crate::affinity;
     use crate::journal::LiveJournal;
@@ -321,7 +337,7 @@ mod tests {
         let worker = Worker::new();
         join(&all[1], &worker, &s.whole);
         assert!(all[1].mailbox.is_urgent());
-        all[1].point();
+        all[1].point(&Control::default());
         assert!(!all[1].mailbox.is_urgent());
         assert_eq!(worker.mask(), CpuSet::single(s.b));
         let control = Control::default();
@@ -338,13 +354,13 @@ mod tests {
         let mut all = domains(&mut s);
         let worker = Worker::new();
         join(&all[0], &worker, &s.whole);
-        all[0].point();
+        all[0].point(&Control::default());
         assert_eq!(worker.mask(), CpuSet::single(s.a));
         send(&worker, &s.whole, &all[0], &all[1]);
-        all[0].point();
+        all[0].point(&Control::default());
         assert_eq!(worker.mask(), s.whole);
         assert!(all[0].balancer.is_empty() && all[1].mailbox.is_urgent());
-        all[1].point();
+        all[1].point(&Control::default());
         assert_eq!(worker.mask(), CpuSet::single(s.b));
         assert_eq!(take(&all[1].mailbox.changed), [(worker.id, true)]);
     }
@@ -357,10 +373,10 @@ mod tests {
         let mut all = domains(&mut s);
         let worker = Worker::new();
         join(&all[0], &worker, &s.whole);
-        all[0].point();
+        all[0].point(&Control::default());
         worker.pin_itself(&CpuSet::single(s.b));
         send(&worker, &s.whole, &all[0], &all[1]);
-        all[0].point();
+        all[0].point(&Control::default());
         assert_eq!(take(&all[0].mailbox.changed), [(worker.id, false)]);
         assert!(take(&all[1].mailbox.joining).is_empty());
         assert_eq!((all[0].balancer.len(), worker.mask()), (1, CpuSet::single(s.b)));
@@ -373,10 +389,10 @@ mod tests {
         let mut all = domains(&mut s);
         let worker = Worker::new();
         join(&all[0], &worker, &s.whole);
-        all[0].point();
+        all[0].point(&Control::default());
         put(&all[0].mailbox.replaced, [worker.id]);
         assert!(all[0].mailbox.is_urgent());
-        all[0].point();
+        all[0].point(&Control::default());
         assert_eq!(worker.mask(), s.whole);
         assert!(all[0].balancer.is_empty());
         let leaving = take(&all[0].mailbox.leaving);
@@ -391,7 +407,7 @@ mod tests {
         let mut domain = domains(&mut s).remove(0);
         let point = |domain: &mut Domain| {
             let before = now();
-            domain.point();
+            domain.point(&Control::default());
             (domain.due - now(), domain.due - before)
         };
         let (_, most) = point(&mut domain);
@@ -418,17 +434,17 @@ mod tests {
         let mut domain = domains(&mut s).remove(0);
         let worker = Worker::new();
         join(&domain, &worker, &CpuSet::single(s.b));
-        domain.point();
+        domain.point(&Control::default());
         assert_eq!(worker.mask(), CpuSet::single(s.b));
         affinity::set(worker.id.tid, &s.whole).unwrap();
-        domain.point();
+        domain.point(&Control::default());
         assert_eq!(worker.mask(), s.whole);
         LiveJournal::open(&domain.journal.path()).unwrap().raise_released();
-        domain.point();
+        domain.point(&Control::default());
         assert_eq!(worker.mask(), CpuSet::single(s.b));
         drop(worker);
         domain.mapped.iter_mut().flatten().for_each(|m| m.done = false);
-        domain.point();
+        domain.point(&Control::default());
         assert!(domain.mapped.as_ref().is_some_and(Vec::is_empty), "it has ended");
     }
 
@@ -445,13 +461,13 @@ mod tests {
             join(&domain, worker, &CpuSet::single(s.a));
         }
         domain.next_unbound = Nanos::ZERO;
-        domain.point();
+        domain.point(&Control::default());
         assert_eq!((domain.balancer.len(), s.log.notes().len()), (2, 0));
         workers.iter().for_each(|w| w.pin_itself(&s.whole));
-        domain.point();
+        domain.point(&Control::default());
         assert_eq!(domain.balancer.len(), 2, "it is too early to look again");
         domain.next_unbound = Nanos::ZERO;
-        domain.point();
+        domain.point(&Control::default());
         assert!(domain.balancer.is_empty());
         assert_eq!(take(&domain.mailbox.leaving).len(), 2);
         let notes = s.log.notes();
@@ -470,11 +486,11 @@ mod tests {
         bound.pin_itself(&CpuSet::single(s.a));
         join(&domain, &bound, &CpuSet::single(s.a));
         join(&domain, &placed, &CpuSet::single(s.b));
-        domain.point();
+        domain.point(&Control::default());
         assert_eq!(placed.mask(), CpuSet::single(s.b));
         bound.pin_itself(&s.whole);
         domain.next_unbound = Nanos::ZERO;
-        domain.point();
+        domain.point(&Control::default());
         let left: Vec<ThreadId> =
             take(&domain.mailbox.leaving).into_iter().map(|(id, _)| id).collect();
         assert_eq!(left, [bound.id]);
@@ -490,8 +506,27 @@ mod tests {
             |d: &Domain| crate::journal::Header::open(&d.journal.path()).unwrap().heartbeat;
         for _ in 0..2 {
             let before = now();
-            domain.point();
+            domain.point(&Control::default());
             assert!(heartbeat(&domain) >= before);
         }
+    }
+
+    /// Would catch: a run that does not end because a helper is stuck while it moves a thread.
+    #[test]
+    fn what_keeps_the_machine_keeps_no_domain_from_its_end() {
+        let Some(mut s) = scene() else { return };
+        let Some(mut domain) = domains(&mut s).into_iter().next() else { return };
+        let machine = domain.machine.clone();
+        let kept = machine.lock().unwrap();
+        let control = Control::default();
+        within_a_minute(&control, || {
+            std::thread::scope(|scope| {
+                let ends = scope.spawn(|| domain.point(&control));
+                control.end();
+                ends.join().unwrap();
+            });
+            domain.finish();
+        });
+        drop(kept);
     }
 }

@@ -122,6 +122,7 @@ impl Live {
 mod tests {
     use super::super::tests::{join, scene, selection};
     use super::*;
+    use crate::control::Control;
     use crate::machine::tests::Worker;
     use crate::mapping::Mapping;
     use crate::workers::lock;
@@ -164,7 +165,7 @@ mod tests {
         let worker = Worker::new();
         worker.pin_itself(&CpuSet::single(s.b));
         join(&set_up.domains[0], &worker, &CpuSet::single(s.b));
-        set_up.domains[0].point();
+        set_up.domains[0].point(&Control::default());
         let report = s.live.report(&set_up.domains, set_up.coordinator, set_up.facts, SECOND);
         assert_eq!(report.cpus, CpuSet::single(s.b));
     }
@@ -182,7 +183,7 @@ mod tests {
         let machine = set_up.domains[0].machine.clone();
         set_up.coordinator.give(&mut lock(&machine), workers.iter().map(selection).collect());
         set_up.coordinator.started_at = Some(SECOND);
-        set_up.domains[0].point();
+        set_up.domains[0].point(&Control::default());
         assert_eq!(workers[0].mask().len() + workers[1].mask().len(), 2);
         assert_ne!(workers[0].mask(), workers[1].mask());
         let report = s.live.report(&set_up.domains, set_up.coordinator, set_up.facts, SECOND);
