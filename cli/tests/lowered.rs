@@ -123,7 +123,11 @@ fn until(nice_limit: u32, so: impl Fn(&Room, Pid) -> bool) -> Option<(Room, Runn
     let room = Room::new(nice_limit)?;
     let evenly = room.run(nice_limit, &cpus);
     let program = program_of(&evenly);
-    wait_until("the shares to be decided on", || so(&room, program.0));
+    evenly_testing::wait_for_ok("the shares to be decided on", || {
+        so(&room, program.0)
+            .then_some(())
+            .ok_or_else(|| format!("{:?}\n{}", nice(program.0), room.said()))
+    });
     Some((room, evenly, program))
 }
 

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 /// Only what is broken lasts as long as this: tests run beside each other on few and busy CPUs.
 const DEADLINE: Duration = Duration::from_secs(180);
-/// Between two looks.
+/// Between two looks, at first and where it takes long: who waits for something is not to be what keeps it from coming.
 const PAUSE: Duration = Duration::from_millis(1);
+const LONG_PAUSE: Duration = Duration::from_millis(5);
 
 /// Waits until there is something.
 ///
@@ -63,7 +64,7 @@ fn within<T, E>(deadline: Duration, mut look: impl FnMut() -> Result<T, E>) -> R
         if found.is_ok() || began.elapsed() > deadline {
             return found;
         }
-        thread::sleep(PAUSE);
+        thread::sleep((began.elapsed() / 200).clamp(PAUSE, LONG_PAUSE));
     }
 }
 

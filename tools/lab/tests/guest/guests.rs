@@ -10,8 +10,9 @@ use libtest_mimic::{Completion, Failed};
 
 use crate::{builds, doctor, machine, shared};
 
-/// No command needs a tenth of this, unless the host stands still.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
+/// No command needs a tenth of this, unless the host stands still. Longer than what runs there waits for something, so that it
+/// can say what never came.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 const FUNCTIONS: &[u8] = include_bytes!("../../guest/test-functions");
 const MASKS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/masks"));
 
