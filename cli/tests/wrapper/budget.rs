@@ -25,8 +25,9 @@ fn ten_thousand_threads_a_thousand_of_them_new_each_second() {
     let part = report["overhead_s"].as_f64().unwrap() / report["seconds"].as_f64().unwrap();
     println!("overhead {:.3} % of one CPU", 100.0 * part);
     // The budget, and what docs/manual/report.md says is in advance: 50 ms for scanning, and as much for the
-    // start and the end of evenly itself.
-    let allowed = 0.01 + 0.1 / report["seconds"].as_f64().unwrap();
+    // start and the end of evenly itself, which take twice as long where it was built without optimisation.
+    let advance = if cfg!(debug_assertions) { 0.15 } else { 0.1 };
+    let allowed = 0.01 + advance / report["seconds"].as_f64().unwrap();
     assert!(part <= allowed, "{part} of {allowed}\n{report:#}");
     // How soon all are found, and the three among them that compute, depends on what a scan costs
     // here and now; but it did look at many.

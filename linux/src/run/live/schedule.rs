@@ -30,6 +30,14 @@ pub(super) struct Allowance {
 /// CPU time in advance, and the most that is saved up, in nanoseconds.
 const ADVANCE: f64 = evenly_engine::ADVANCE.0 as f64 / 2.0;
 
+/// What it may take to begin, of the other half of what is in advance: the end gives all masks back and says what was done.
+const BEGINNING: Nanos = Nanos(evenly_engine::ADVANCE.0 / 8);
+
+/// Of what it took to begin, how much the search does not pay for.
+pub(super) fn paid_to_begin(took: Nanos) -> Nanos {
+    took.min(BEGINNING)
+}
+
 /// What other work leaves over for looks at the threads that compute.
 const FOR_LOOKS: f64 = 20e6;
 /// Where there is not much more than that, neither looks nor going over processes may take more
@@ -212,6 +220,13 @@ mod tests {
             assert_eq!(Kind::Search.interval(started, MANY + 1), MANY_SCANS);
             assert!(Kind::Look.interval(started, MANY + 1) < MANY_SCANS);
         }
+    }
+
+    /// Would catch: a start that takes long where all is dear, and that makes evenly take more than was said.
+    #[test]
+    fn what_a_start_takes_more_than_its_part_is_paid_by_the_search() {
+        assert_eq!(paid_to_begin(BEGINNING), BEGINNING);
+        assert_eq!(paid_to_begin(BEGINNING + BEGINNING), BEGINNING);
     }
 
     /// Would catch: a job that is done without the CPU time for it, or that is looked at again at once.

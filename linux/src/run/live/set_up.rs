@@ -7,7 +7,7 @@ use super::coordinator::{Coordinator, GUARDIAN_LOOKS, Home, QUOTA_LOOKS, numberi
 use super::domain::{Domain, UNBOUND_LOOKS};
 use super::mailbox::Together;
 use super::report::Facts;
-use super::schedule::{Allowance, JOBS, Job};
+use super::schedule::{Allowance, JOBS, Job, paid_to_begin};
 use super::sources::source;
 use super::{Live, LiveError, ProgressKind, SourceKind};
 use crate::bpf::Switches;
@@ -296,8 +296,7 @@ impl Live {
                 .collect(),
             // All of it until there is something to balance.
             allowance: Allowance::new(self.options.budget, began),
-            // What it took to begin is paid from the other half of what is in advance.
-            others: process_cpu_time() - thread_cpu_time(),
+            others: paid_to_begin(process_cpu_time() - thread_cpu_time()),
             scan_share: self.options.budget * SCAN_SHARE,
             jobs: JOBS.map(|kind| Job::new(kind, began)),
             found_processes: false,
