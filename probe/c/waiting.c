@@ -10,8 +10,8 @@
  * (waiting_plain.h) it replaces barriers (waiting_team.h).
  *
  * Invariants: the program sees the same results, errno among them. Nothing is allocated, no thread is
- * started, no signal is handled or blocked, and nothing is locked but by the loader (waiting_next.h). Nothing here ends the program or writes to its files:
- * what cannot be followed is passed on. All that map the file can write to all of it, so nothing that is read from
+ * started, no signal is handled or blocked, and nothing is locked but by the loader (waiting_next.h). Nothing here ends
+ * the program or writes to its files: what cannot be followed is passed on. All that map the file can write to all of it, so nothing that is read from
  * there is trusted: an index is within the bounds that were compiled, and a loop has an end. MPI is asked for nothing but, when it has been
  * initialised and when communicators are made, who is which rank. A wait within a wait (MPI that uses
  * conditions) belongs to the outer one. What leaves a wrapper by another way (a signal handler that jumps,
@@ -548,7 +548,7 @@ __asm__(".symver evenly_pthread_cond_timedwait,pthread_cond_timedwait@@GLIBC_2.3
 #define AS(name) name
 #endif
 
-static _Atomic(void *) barrier_wait, barrier_init, cond_wait, cond_timedwait, cond_clockwait;
+static _Atomic(void *) cond_wait, cond_timedwait;
 
 /* Looks for an MPI library that this library does not wrap, and reports it: it is the reason why no rank is seen to
  * wait. Looked at the start, as a program may never reach its end; and at the end, for modules that it has loaded
@@ -572,9 +572,9 @@ static void look_for_mpi(void)
 }
 #endif
 
-/* Those without a slot that is known here. */
+/* Of these there is one each. */
 static const char *const of_posix[] = {
-	"pthread_create", "pthread_key_create", "sched_getaffinity", "pthread_getaffinity_np", "sched_setaffinity",
+	"pthread_barrier_wait", "pthread_barrier_init", "pthread_cond_clockwait", "dlclose", "pthread_create", "pthread_key_create", "sched_getaffinity", "pthread_getaffinity_np", "sched_setaffinity",
 	"pthread_setaffinity_np", "pthread_attr_setaffinity_np",
 };
 
@@ -594,23 +594,19 @@ __attribute__((constructor)) static void begin(void)
 	openmp_of_all = dlsym(RTLD_NEXT, "GOMP_parallel");
 	if (openmp_of_all)
 		find_openmp(NULL, NULL);
-	look_up(&next_dlclose, "dlclose", NULL, NULL);
-	look_up(&barrier_wait, "pthread_barrier_wait", NULL, NULL);
-	look_up(&barrier_init, "pthread_barrier_init", NULL, NULL);
 	look_up(&cond_wait, "pthread_cond_wait", CONDITION, NULL);
 	look_up(&cond_timedwait, "pthread_cond_timedwait", CONDITION, NULL);
-	look_up(&cond_clockwait, "pthread_cond_clockwait", NULL, NULL);
 }
 
-static inline void *known(_Atomic(void *) *slot, const char *name, const char *version)
+static inline void *known_condition(_Atomic(void *) *slot, const char *name)
 {
 	void *at = GET(*slot);
-	return LIKELY(at) ? at : look_up(slot, name, version, NULL);
+	return LIKELY(at) ? at : look_up(slot, name, CONDITION, NULL);
 }
 
 static int lets_go(void *library)
 {
-	return ((int (*)(void *))known(&next_dlclose, "dlclose", NULL))(library);
+	return ((int (*)(void *))NEXT("dlclose"))(library);
 }
 
 /* From its beginning on functions may be gone, and until its end ones may be kept that are on their way. */
@@ -638,7 +634,7 @@ EXPORT int pthread_key_create(pthread_key_t *made, void (*ends)(void *))
 EXPORT int AS(pthread_cond_wait)(pthread_cond_t *condition, pthread_mutex_t *mutex);
 int AS(pthread_cond_wait)(pthread_cond_t *condition, pthread_mutex_t *mutex)
 {
-	int (*next)(pthread_cond_t *, pthread_mutex_t *) = known(&cond_wait, "pthread_cond_wait", CONDITION);
+	int (*next)(pthread_cond_t *, pthread_mutex_t *) = known_condition(&cond_wait, "pthread_cond_wait");
 	WAITS(EVENLY_LOCK, name_of(condition));
 	return next(condition, mutex);
 }
@@ -648,7 +644,7 @@ EXPORT int AS(pthread_cond_timedwait)(pthread_cond_t *condition, pthread_mutex_t
 int AS(pthread_cond_timedwait)(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until)
 {
 	int (*next)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *) =
-		known(&cond_timedwait, "pthread_cond_timedwait", CONDITION);
+		known_condition(&cond_timedwait, "pthread_cond_timedwait");
 	WAITS(EVENLY_LOCK, name_of(condition));
 	return next(condition, mutex, until);
 }
@@ -657,7 +653,7 @@ EXPORT int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mu
 	const struct timespec *until)
 {
 	int (*next)(pthread_cond_t *, pthread_mutex_t *, clockid_t, const struct timespec *) =
-		known(&cond_clockwait, "pthread_cond_clockwait", NULL);
+		NEXT("pthread_cond_clockwait");
 	WAITS(EVENLY_LOCK, name_of(condition));
 	return next(condition, mutex, clock, until);
 }

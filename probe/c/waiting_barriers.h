@@ -38,7 +38,7 @@ static void observe_barrier(const pthread_barrier_t *barrier, const pthread_barr
 EXPORT int pthread_barrier_init(pthread_barrier_t *barrier, const pthread_barrierattr_t *attributes, unsigned members)
 {
 	int (*next)(pthread_barrier_t *, const pthread_barrierattr_t *, unsigned) =
-		known(&barrier_init, "pthread_barrier_init", NULL);
+		NEXT("pthread_barrier_init");
 	int result = next(barrier, attributes, members);
 	if (header && result == 0 && members > 1)
 		observe_barrier(barrier, attributes, members);
@@ -89,7 +89,7 @@ static struct evenly_note *arrives_at(const void *barrier, const void *caller)
 
 EXPORT int pthread_barrier_wait(pthread_barrier_t *barrier)
 {
-	int (*next)(pthread_barrier_t *) = known(&barrier_wait, "pthread_barrier_wait", NULL);
+	int (*next)(pthread_barrier_t *) = NEXT("pthread_barrier_wait");
 	WAITS(EVENLY_BARRIER, name_of(barrier));
 	struct evenly_note *team = arrives_at(barrier, CALLER);
 	int result = next(barrier);

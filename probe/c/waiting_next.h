@@ -42,7 +42,6 @@ static struct kept {
 	_Atomic(void *) at;
 } kept[KEPT];
 static _Atomic uint32_t closed;
-static _Atomic(void *) next_dlclose;
 
 /* Places for a function, of which those of a team's members do not drive each other out. */
 #define PLACES 8
@@ -110,7 +109,7 @@ static void keep(const char *name, const void *of, void *at, uint32_t closed_by_
 struct object {
 	uintptr_t address;
 	const void *headers; /* NULL: there is none */
-	bool is_libgomp;
+	const char *name;    /* while it is loaded */
 };
 
 static int is_in_object(struct dl_phdr_info *info, size_t size, void *looked_for)
@@ -122,7 +121,7 @@ static int is_in_object(struct dl_phdr_info *info, size_t size, void *looked_for
 		if (part->p_type != PT_LOAD || object->address - (info->dlpi_addr + part->p_vaddr) >= part->p_memsz)
 			continue;
 		object->headers = info->dlpi_phdr;
-		object->is_libgomp = info->dlpi_name && strstr(info->dlpi_name, "libgomp");
+		object->name = info->dlpi_name;
 		return 1;
 	}
 	return 0;
@@ -170,6 +169,7 @@ static void find_openmp(const void *caller, const void *of)
 		keep(of_openmp[i], of, as_loaded(of_openmp[i], NULL, caller, &of_all), closed_by_then);
 }
 
+/* A function that is not known to be the same for all of the process; `of_all` is set where it turns out to be. */
 static void *for_caller(const char *name, const char *version, const void *caller, bool *of_all)
 {
 	uint32_t closed_by_then = GET(closed);

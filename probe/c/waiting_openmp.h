@@ -250,7 +250,7 @@ _Static_assert(sizeof(EVENLY_WORD) == sizeof(void *) && sizeof(EVENLY_WORD) == 8
 static COLD bool is_libgomp(void *at)
 {
 	struct object object = object_of(at);
-	return !object.headers || object.is_libgomp;
+	return !object.name || strstr(object.name, "libgomp");
 }
 
 #define REGION(name, n, plain)                                                              \

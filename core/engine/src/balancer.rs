@@ -217,8 +217,8 @@ impl Balancer {
         left
     }
 
-    /// How long after this point the next one is to come, where that is usually so long: sooner while it is measured what
-    /// moves within short phases are worth.
+    /// How long it takes until the next point: `usual`, or less while it is measured what moves within short phases are
+    /// worth.
     #[must_use]
     pub fn until_next_point(&self, usual: Nanos) -> Nanos {
         self.lead.period(usual)

@@ -64,7 +64,7 @@ impl Lead {
         Some(if self.guarded { trial.work() } else { Work::Move })
     }
 
-    /// When the next point is to come, where points are usually so far apart.
+    /// As [`crate::Balancer::until_next_point`].
     pub(crate) fn period(&self, usual: Nanos) -> Nanos {
         let trial = self.trial.as_ref().filter(|_| self.by_delegates && self.guarded);
         trial.map_or(usual, |t| t.period(usual))

@@ -147,7 +147,7 @@ impl Trial {
         }
     }
 
-    /// When the next point is to come, where points are usually so far apart.
+    /// As [`crate::Balancer::until_next_point`].
     pub(crate) fn period(&self, usual: Nanos) -> Nanos {
         match self.state {
             State::Changing(..) | State::Measuring(..) if self.short && !self.mixed => {
@@ -165,9 +165,7 @@ impl Trial {
     /// A balancing point. Threads or CPUs have changed if `disturbed`: then what is being measured does not compare.
     pub(crate) fn point(&mut self, now: Nanos, epochs: Epochs, disturbed: bool) {
         let before = std::mem::replace(&mut self.seen, epochs);
-        let passed = (epochs.at - before.at).0 as f64;
-        let count = f64::from(epochs.count.wrapping_sub(before.count));
-        self.short = count * SHORT.0 as f64 > f64::from(LEAST_EPOCHS) * passed;
+        self.short = Rate::of(before, epochs).epochs * SHORT.0 as f64 > f64::from(LEAST_EPOCHS);
         if before.of != epochs.of || disturbed {
             self.disturb(now);
             return;

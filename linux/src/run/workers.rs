@@ -147,12 +147,9 @@ impl Worker {
                 Step::Again => {}
                 Step::Sleep => return,
                 Step::Swap(swap) => {
-                    let mut hands = match self.hands.try_lock() {
-                        Ok(hands) => hands,
-                        Err(TryLockError::Poisoned(e)) => e.into_inner(),
-                        Err(TryLockError::WouldBlock) => return,
-                    };
-                    self.board.swap(&swap, &mut *hands);
+                    if let Some(mut hands) = lock_unless(&self.hands, || true) {
+                        self.board.swap(&swap, &mut *hands);
+                    }
                     return;
                 }
             }

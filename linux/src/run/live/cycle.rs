@@ -59,12 +59,11 @@ pub(super) fn run_domains(
                 }
                 if now() >= coordinator.due() {
                     let before = thread_cpu_time();
-                    let mut machine = lock_unless(&domain.machine, || control.has_ended());
-                    if machine.as_mut().is_some_and(|machine| coordinator.work(machine)) {
+                    let machine = lock_unless(&domain.machine, || control.has_ended());
+                    if machine.is_some_and(|mut machine| coordinator.work(&mut machine)) {
                         domain.due = now();
                         control.wake();
                     }
-                    drop(machine);
                     coordinator.notes.extend(helpers.notes());
                     for text in std::mem::take(&mut coordinator.notes) {
                         domain.balancer.note(now(), text, &mut domain.observers);

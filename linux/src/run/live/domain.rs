@@ -68,7 +68,8 @@ pub(super) struct Mapped {
 const PATIENCE: Nanos = Nanos::from_millis(1_000);
 
 impl Domain {
-    /// One balancing point, and the time of the next; nothing where the end is asked for before this thread has the machine.
+    /// One balancing point, and the time of the next. There is none where the end is asked for while another thread
+    /// has the machine.
     pub(super) fn point(&mut self, control: &Control) {
         let machine = self.machine.clone();
         if let Some(mut machine) = lock_unless(&machine, || control.has_ended()) {
