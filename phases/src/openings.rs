@@ -3,7 +3,7 @@
 //! Invariant: programs can report anything. [`crate::Phases`] makes no use of an opening that cannot be
 //! ([`Opening::is_possible`]), and what it takes from reports is at most [`LONGEST`].
 
-use evenly_model::{CpuId, Nanos, ThreadId};
+use evenly_model::{CpuId, Nanos, Pid, ThreadId};
 
 /// Nothing that a program reports of a phase is taken for longer.
 pub const LONGEST: Nanos = Nanos::from_millis(10_000);
@@ -60,6 +60,9 @@ pub trait Openings: Send + Sync {
 
     /// From now on threads are kept on single CPUs, or not: so that the program is shown the masks it would have without.
     fn hold(&self, held: bool);
+
+    /// Somebody else has set the mask of a thread of this process: it is shown masks as they are from now on.
+    fn is_bound(&self, process: Pid);
 
     /// From now on the helpers of these CPUs are woken when the barrier opens, and no others; and only where the thread that
     /// opens it expects to compute for longer than `least` until the next, unless that is zero.

@@ -9,7 +9,7 @@ use evenly_engine::{
     Action, Actuator, ApplyError, Balancer, BalancerOptions, Failure, Reading, Sensors, Times,
     perform,
 };
-use evenly_model::{CpuId, CpuIndex, CpuSet, CpuView, Nanos, ThreadId};
+use evenly_model::{CpuId, CpuIndex, CpuSet, CpuView, Nanos, Pid, ThreadId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -401,6 +401,10 @@ impl Delegates for Care {
         self.0.openings.hold(held);
     }
 
+    fn is_bound(&self, process: Pid) {
+        self.0.openings.is_bound(process);
+    }
+
     fn rhythm(&self) -> Rhythm {
         let follows = self.0.state().follows.filter(|_| !self.0.is_off());
         let Some(of) = follows else { return Rhythm::Unknown };
@@ -438,6 +442,7 @@ mod tests {
         fn measure(&self, _: Measured) {}
 
         fn hold(&self, _: bool) {}
+        fn is_bound(&self, _: Pid) {}
 
         fn arm(&self, _: &[CpuId], least: Nanos) {
             *self.1.lock().unwrap() = least;

@@ -61,7 +61,7 @@ struct evenly_header {
 	/* Written by evenly, before programs start. */
 	_Atomic uint32_t cooperate;  /* enum evenly_cooperate */
 	/* Written by evenly, at any time. */
-	_Atomic uint32_t pins;       /* CLOCK_MONOTONIC in s until which threads are kept on single CPUs; 0: they are not */
+	_Atomic uint32_t pins;       /* CLOCK_MONOTONIC in s until which threads may be kept on single CPUs; 0: they are not */
 	_Atomic uint64_t base[EVENLY_CPUS / 64]; /* the mask with which the program was started */
 	/* Written by programs. */
 	_Atomic uint64_t jobs[EVENLY_JOBS]; /* of each the number of its team's line, plus 2^32 times its name; 0: none */
@@ -162,7 +162,7 @@ struct evenly_note {
 	                              team: what its phases that were counted have been worth, in EVENLY_WORTH, see
 	                              waiting_phases.h */
 	_Atomic uint32_t until;   /* of a team, written by evenly: CLOCK_MONOTONIC in s until which it is measured */
-	_Atomic uint32_t bound;   /* of a thread: 1 where its process has set masks of its own */
+	_Atomic uint32_t bound;   /* of a thread: 1 where masks were set in its process, by itself or, as evenly says, by others */
 	_Atomic uint32_t replaced; /* of a team: regions of which the barriers were replaced */
 };
 

@@ -7,30 +7,57 @@
  *
  * A program that sets masks itself sees what is, from then on, and so do the programs that it starts: which masks are
  * its own is not known here. Nor is it where a mask is set past the C library (libnuma, libomp): then what is set is
- * left as it is, and OMP_PROC_BIND and the like are asked.
+ * left as it is, and OMP_PROC_BIND and the like are asked. Where evenly finds a mask that somebody else has set
+ * (`taskset -p`), it says so, and that counts as if the process had.
  */
 #ifndef EVENLY_WAITING_MASKS_H
 #define EVENLY_WAITING_MASKS_H
 
-/* Whether evenly keeps threads on single CPUs now. It says so before it puts the first there, until it has let all go, and
- * again and again: one that was killed lets them go without. */
+/* Whether evenly keeps threads on single CPUs. It says so before it puts the first there, until a second after it has let
+ * all go, so that a mask that was read or inherited before is known, too; and again and again: one that was killed lets
+ * them go without. */
 static bool pins(void)
 {
 	uint32_t until = header ? GET(header->pins) : 0;
 	return until && clock_ns(CLOCK_MONOTONIC) / UINT64_C(1000000000) <= until;
 }
 
+/* What the lines of a process say of it. */
+struct told {
+	bool known; /* it has some */
+	bool bound; /* masks were set in it */
+};
+
+static struct told told_of(uint32_t process)
+{
+	struct told told = { 0 };
+	uint32_t high = atomic_load_explicit(&header->high, memory_order_acquire);
+	for (uint32_t i = 0; i < high && i < EVENLY_LINES; i++)
+		if (GET(lines[i].pid) == process) {
+			told.known = true;
+			told.bound |= GET(notes[i].bound) != 0;
+		}
+	return told;
+}
+
+/* Whether masks were set in this process: by itself, or by somebody else. */
+static bool masks_were_set(void)
+{
+	if (!GET(sets_masks) && told_of(pid).bound)
+		SET(sets_masks, true);
+	return GET(sets_masks);
+}
+
 /* Where the mask is that of a thread which evenly has put on a CPU: the program's. It holds that CPU: it is in the
- * mapping, where any program can have written anything. `pinned`: whether threads were kept before the mask was read; that
- * can be over since. */
-static bool without_evenly(bool pinned, size_t size, cpu_set_t *mask)
+ * mapping, where any program can have written anything. */
+static bool without_evenly(size_t size, cpu_set_t *mask)
 {
 	unsigned cpu = 0;
-	if (!header || !(pinned || pins()) || GET(sets_masks) || CPU_COUNT_S(size, mask) != 1)
+	if (!header || !pins() || CPU_COUNT_S(size, mask) != 1)
 		return false;
 	while (!CPU_ISSET_S(cpu, size, mask))
 		cpu++;
-	if (cpu >= EVENLY_CPUS || !(GET(header->base[cpu / 64]) >> cpu % 64 & 1))
+	if (cpu >= EVENLY_CPUS || !(GET(header->base[cpu / 64]) >> cpu % 64 & 1) || masks_were_set())
 		return false;
 	for (unsigned other = 0; other < EVENLY_CPUS && other < 8 * size; other++)
 		if (GET(header->base[other / 64]) >> other % 64 & 1)
@@ -43,9 +70,8 @@ static bool leaves_cpu_of_parent(void)
 {
 	int before = errno;
 	unsigned long mask[EVENLY_CPUS / (8 * sizeof(long))] = { 0 };
-	bool pinned = pins();
 	long size = syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
-	bool leaves = size > 0 && without_evenly(pinned, (size_t)size, (cpu_set_t *)mask)
+	bool leaves = size > 0 && without_evenly((size_t)size, (cpu_set_t *)mask)
 		&& syscall(SYS_sched_setaffinity, 0, (size_t)size, mask) == 0;
 	errno = before;
 	return leaves;
@@ -93,21 +119,13 @@ static bool begin_masks(void)
 {
 	static const char *const variables[] =
 		{ "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY", "KMP_HW_SUBSET" };
-	uint32_t high = atomic_load_explicit(&header->high, memory_order_acquire), parent = (uint32_t)getppid();
-	bool was = false, knows_parent = false, bound = false;
-	for (uint32_t i = 0; i < high && i < EVENLY_LINES; i++) {
-		uint32_t process = GET(lines[i].pid);
-		if (!process || (process != pid && process != parent))
-			continue;
-		was |= process == pid;
-		knows_parent |= process == parent;
-		bound |= GET(notes[i].bound) != 0;
-	}
+	struct told was = told_of(pid), parent = told_of((uint32_t)getppid());
+	bool bound = was.bound || parent.bound;
 	for (unsigned i = 0; i < sizeof variables / sizeof *variables; i++)
 		bound |= getenv(variables[i]) != NULL;
 	SET(sets_masks, bound);
 	/* Once for each process: what it set since is its own. */
-	return was || (knows_parent && leaves_cpu_of_parent());
+	return was.known || (parent.known && leaves_cpu_of_parent());
 }
 
 /* Threads that have been made and have not begun. Nothing is allocated: where there is no room a thread begins without. */
@@ -150,12 +168,11 @@ EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
 EXPORT int sched_getaffinity(pid_t process, size_t size, cpu_set_t *mask)
 {
 	int (*next)(pid_t, size_t, cpu_set_t *) = NEXT("sched_getaffinity");
-	bool pinned = pins();
 	int result = next(process, size, mask);
 	if (result == 0 && header) {
 		int before = errno;
 		if (is_of_this_process(process))
-			without_evenly(pinned, size, mask);
+			without_evenly(size, mask);
 		errno = before;
 	}
 	return result;
@@ -164,10 +181,9 @@ EXPORT int sched_getaffinity(pid_t process, size_t size, cpu_set_t *mask)
 EXPORT int pthread_getaffinity_np(pthread_t thread, size_t size, cpu_set_t *mask)
 {
 	int (*next)(pthread_t, size_t, cpu_set_t *) = NEXT("pthread_getaffinity_np");
-	bool pinned = pins();
 	int result = next(thread, size, mask);
 	if (result == 0)
-		without_evenly(pinned, size, mask);
+		without_evenly(size, mask);
 	return result;
 }
 

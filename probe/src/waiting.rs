@@ -98,7 +98,6 @@ mod note {
     pub(super) const FINISHED: usize = 36;
     pub(super) const MEETS: usize = 48;
     pub(super) const UNTIL: usize = 52;
-    #[cfg(test)]
     pub(super) const BOUND: usize = 56;
     pub(super) const REPLACED: usize = 60;
 }

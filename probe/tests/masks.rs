@@ -5,15 +5,16 @@
 mod common;
 
 use common::built;
-use evenly_model::CpuSet;
+use evenly_model::{CpuSet, Nanos};
 use evenly_phases::Openings;
 use evenly_probe::load::{Calls, keep, preload};
 use evenly_probe::waiting::Mapping;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-/// What `masks` prints, while threads are kept on single CPUs or not; and how many CPUs there are.
-fn seen(pins: bool, base: impl Fn(&CpuSet) -> CpuSet) -> Option<(String, usize)> {
+/// The CPUs of this process; None of one: no mask can be narrowed.
+fn whole() -> Option<CpuSet> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let list = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:")).unwrap();
     let whole: CpuSet = list.trim().parse().unwrap();
@@ -21,9 +22,11 @@ fn seen(pins: bool, base: impl Fn(&CpuSet) -> CpuSet) -> Option<(String, usize)>
         evenly_testing::skip("two-cpus", "one CPU: no mask can be narrowed");
         return None;
     }
-    let mapping = Mapping::new().unwrap();
-    mapping.set_base(&base(&whole)).unwrap();
-    mapping.openings().unwrap().hold(pins);
+    Some(whole)
+}
+
+/// `masks`, with the library and this mapping.
+fn masks(mapping: &Mapping) -> Command {
     let library = keep(Calls::None, Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();
     let (name, value) = mapping.variable();
     let mut command = Command::new("timeout");
@@ -31,7 +34,17 @@ fn seen(pins: bool, base: impl Fn(&CpuSet) -> CpuSet) -> Option<(String, usize)>
     for variable in ["OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"] {
         command.env_remove(variable);
     }
-    let output = command.env("LD_PRELOAD", preload(&library, None).unwrap()).output().unwrap();
+    command.env("LD_PRELOAD", preload(&library, None).unwrap());
+    command
+}
+
+/// What `masks` prints, while threads are kept on single CPUs or not; and how many CPUs there are.
+fn seen(pins: bool, base: impl Fn(&CpuSet) -> CpuSet) -> Option<(String, usize)> {
+    let whole = whole()?;
+    let mapping = Mapping::new().unwrap();
+    mapping.set_base(&base(&whole)).unwrap();
+    mapping.openings().unwrap().hold(pins);
+    let output = masks(&mapping).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     Some((String::from_utf8(output.stdout).unwrap(), whole.len()))
 }
@@ -61,4 +74,31 @@ fn masks_are_shown_as_they_are_while_evenly_sets_none() {
 fn a_mask_without_the_cpu_on_which_a_thread_is_is_not_believed() {
     let Some((seen, _)) = seen(true, |_| CpuSet::default()) else { return };
     assert!(seen.starts_with("put: 1\nthread: 1\nfork: 1\ncommand: 1 of 1\n"), "{seen}");
+}
+
+/// Would catch: a mask that somebody sets from outside while threads are pinned, and that new threads and programs do not
+/// keep, as it is taken for one of evenly's.
+#[test]
+fn masks_are_shown_as_they_are_once_somebody_else_has_set_one() {
+    let Some(whole) = whole() else { return };
+    let mapping = Mapping::new().unwrap();
+    mapping.set_base(&whole).unwrap();
+    let barriers = mapping.openings().unwrap();
+    barriers.hold(true);
+    let mut command = masks(&mapping);
+    command.arg("told").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    assert_eq!(line, format!("put: {}\n", whole.len()));
+    let mut seen = Vec::new();
+    mapping.reader().unwrap().read(Nanos::ZERO, &mut seen).unwrap();
+    let [masks] = &seen[..] else { panic!("one thread has waited: {seen:?}") };
+    barriers.is_bound(masks.pid);
+    child.stdin.take().unwrap().write_all(b"\n").unwrap();
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(rest, "told: 1\nthread: 1\ncommand: 1 of 1\n");
 }

@@ -27,7 +27,7 @@ use crate::observe::{self, Observation};
 use crate::pauses::{Change, Pauses};
 use crate::placement::Placement;
 use crate::surroundings::Surroundings;
-use crate::verify::{Failure, verify};
+use crate::verify::{Failure, bound_by_others, verify};
 use crate::weights::{self, Weights};
 use crate::{
     CostBreakdown, CpuRecord, Event, GuardOptions, Machine, MoveRecord, Observer, PointRecord,
@@ -256,6 +256,10 @@ impl Balancer {
     }
 
     fn verify(&mut self, now: Nanos, observers: &mut [Box<dyn Observer>]) {
+        if let Some(delegates) = &self.delegates {
+            let bound = bound_by_others(&self.failures, &self.membership);
+            bound.for_each(|process| delegates.is_bound(process));
+        }
         let (failures, unweighed) = (&mut self.failures, self.weights.refused.take());
         let (members, notes) = (&mut self.membership, &mut self.notes);
         if verify(failures, unweighed, members, notes, now, observers) {

@@ -6,7 +6,7 @@
 
 use crate::verify::Failure;
 use crate::{CostBreakdown, MoveRecord, Reading, Sensors, Times};
-use evenly_model::{CpuId, CpuSet, CpuView, Effort, Nanos, ThreadId};
+use evenly_model::{CpuId, CpuSet, CpuView, Effort, Nanos, Pid, ThreadId};
 use std::sync::Arc;
 
 /// Those that move the threads of a domain between two points of its [`crate::Balancer`].
@@ -73,6 +73,9 @@ pub trait Delegates: Send {
 
     /// Threads are kept on single CPUs from now on, or are not, whoever moves them.
     fn hold(&self, _held: bool) {}
+
+    /// Somebody else has set the mask of a thread of this process.
+    fn is_bound(&self, _process: Pid) {}
 
     /// How often the threads meet, as far as these delegates need that to be known.
     fn rhythm(&self) -> Rhythm {

@@ -10,7 +10,7 @@
 use crate::membership::Membership;
 use crate::notes::Notes;
 use crate::{ApplyError, Observer};
-use evenly_model::{Nanos, ThreadId};
+use evenly_model::{Nanos, Pid, ThreadId};
 
 /// Something that could not be done to a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +56,17 @@ pub(crate) fn verify(
         }
     }
     asks_for_cpus
+}
+
+/// The processes in which somebody else has set the mask of a thread.
+pub(crate) fn bound_by_others(
+    failures: &[Failure],
+    membership: &Membership,
+) -> impl Iterator<Item = Pid> {
+    let foreign = failures.iter().filter(|f| matches!(f.error, ApplyError::Foreign { .. }));
+    foreign.filter_map(|f| {
+        membership.threads.iter().find(|t| t.meta.id == f.thread).map(|t| t.meta.pid)
+    })
 }
 
 #[cfg(test)]

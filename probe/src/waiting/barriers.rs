@@ -5,7 +5,7 @@
 //! index, and none is used for anything but time. The file is our own and its length is sealed.
 
 use super::{HEADER, LINE, LINES, NOTES, SIZE, TEAM, THREAD, header, line, note};
-use evenly_model::{CpuId, Nanos, ThreadId};
+use evenly_model::{CpuId, Nanos, Pid, ThreadId};
 use evenly_phases::{Measured, NAP, Opening, Openings, Reported};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -28,6 +28,9 @@ const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: NAP.0 as _ };
 /// For how many seconds a team measures its phases, and masks are hidden, unless that is said again: after a `kill -9`
 /// of evenly.
 const HOLDS: i64 = 5;
+
+/// For how many seconds more masks are hidden when threads were let go: a process can have inherited one just before.
+const LINGERS: i64 = 1;
 
 /// How much a team says of its phases: nothing; when its barriers open; and what its members compute.
 pub(super) const UNMEASURED: u32 = 0;
@@ -141,13 +144,17 @@ impl Barriers {
         (self.kind(team) == TEAM).then_some(team)
     }
 
+    /// Those of threads.
+    fn lines(&self) -> impl Iterator<Item = Line> {
+        let high = self.words.u32(header::HIGH).load(Acquire).min(LINES);
+        (0..high).map(Line).filter(|line| self.kind(*line) == THREAD)
+    }
+
     /// The lines of these threads.
     fn lines_of(&self, threads: &[ThreadId]) -> HashMap<ThreadId, Line> {
         let ids: HashMap<i32, ThreadId> = threads.iter().map(|t| (t.tid.0, *t)).collect();
-        let high = self.words.u32(header::HIGH).load(Acquire).min(LINES);
         let tick = 1_000_000_000 / clock_ticks_per_second().max(1);
-        let lines = (0..high).map(Line).filter(|line| self.kind(*line) == THREAD);
-        let found = lines.filter_map(|line| {
+        let found = self.lines().filter_map(|line| {
             let tid = self.words.u32(line.at(line::TID)).load(Relaxed);
             let id = ids.get(&i32::try_from(tid).ok()?)?;
             let registered = self.words.u64(line.at(line::REGISTERED)).load(Relaxed);
@@ -184,7 +191,7 @@ impl Openings for Barriers {
                 Measured::Openings => COUNTED,
                 Measured::Phases => TIMED,
             };
-            self.words.u32(team.note(note::UNTIL)).store(until(), Relaxed);
+            self.words.u32(team.note(note::UNTIL)).store(after(HOLDS), Relaxed);
             self.words.u32(team.note(note::MEASURED)).store(measured, Relaxed);
         }
     }
@@ -199,7 +206,18 @@ impl Openings for Barriers {
     }
 
     fn hold(&self, held: bool) {
-        self.words.u32(header::PINS).store(if held { until() } else { 0 }, Relaxed);
+        let pins = self.words.u32(header::PINS);
+        let until = if held { after(HOLDS) } else { pins.load(Relaxed).min(after(LINGERS)) };
+        pins.store(until, Relaxed);
+    }
+
+    fn is_bound(&self, process: Pid) {
+        let Ok(process) = u32::try_from(process.0) else { return };
+        for line in self.lines() {
+            if self.words.u32(line.at(line::PID)).load(Relaxed) == process {
+                self.words.u32(line.note(note::BOUND)).store(1, Relaxed);
+            }
+        }
     }
 
     fn wait(&self, cpu: CpuId, seen: Opening) -> Option<Opening> {
@@ -255,10 +273,10 @@ impl Openings for Barriers {
     }
 }
 
-/// Until when holds what is said now, in seconds.
-fn until() -> u32 {
+/// So many seconds from now.
+fn after(seconds: i64) -> u32 {
     let now = clock_gettime(ClockId::Monotonic);
-    u32::try_from(now.tv_sec + HOLDS).unwrap_or(u32::MAX)
+    u32::try_from(now.tv_sec + seconds).unwrap_or(u32::MAX)
 }
 
 /// The helper of a CPU among those that wait: where several have the same they are woken together.

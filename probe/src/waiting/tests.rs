@@ -3,7 +3,10 @@
 use super::barriers::{COUNTED, TIMED, UNMEASURED};
 use super::*;
 use crate::layout::Layout;
+use evenly_phases::Openings;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::time::{ClockId, clock_gettime};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// What the compiler of C makes of `probe/c/waiting.h`.
@@ -287,4 +290,26 @@ fn nobody_changes_its_length() {
     let error = fcntl_add_seals(&other, SealFlags::WRITE).unwrap_err();
     assert_eq!(error, rustix::io::Errno::PERM);
     assert_eq!(other.metadata().unwrap().len(), length);
+}
+
+/// Would catch: a process that has inherited a mask of evenly's just before evenly let go, and keeps it.
+#[test]
+fn masks_are_hidden_for_a_moment_after_evenly_has_let_go() {
+    let seconds = || clock_gettime(ClockId::Monotonic).tv_sec;
+    let mapping = Mapping::new().unwrap();
+    let barriers = mapping.openings().unwrap();
+    let until = || {
+        let mut word = [0; 4];
+        mapping.file.read_exact_at(&mut word, header::PINS as u64).unwrap();
+        i64::from(u32::from_ne_bytes(word))
+    };
+    barriers.hold(false);
+    assert_eq!(until(), 0);
+    barriers.hold(true);
+    let began = seconds();
+    barriers.hold(false);
+    let lingers = until();
+    assert!((began + 1..=seconds() + 1).contains(&lingers), "{lingers}, {began}");
+    barriers.hold(false);
+    assert_eq!(until(), lingers);
 }

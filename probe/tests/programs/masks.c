@@ -1,5 +1,6 @@
 // Which masks a program sees while each of its threads is put on a CPU from outside, for which it stands in itself, past the C
-// library. Usage: masks. Prints a line for each part: a number of CPUs.
+// library. Usage: masks. Prints a line for each part: a number of CPUs. "masks told" prints what is shown to it, waits for a
+// line on standard input, and then prints what it, a thread and a program that it starts see.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -43,30 +44,57 @@ static void *in_thread(void *result)
 	return result;
 }
 
+static void waits_at_barrier(void)
+{
+	pthread_barrier_t barrier;
+	pthread_barrier_init(&barrier, NULL, 1);
+	pthread_barrier_wait(&barrier);
+}
+
+static int starts_thread(void)
+{
+	pthread_t thread;
+	int result = 0;
+	pthread_create(&thread, NULL, in_thread, &result);
+	pthread_join(thread, NULL);
+	return result;
+}
+
+static int told(const char *self)
+{
+	char command[5000];
+	waits_at_barrier();
+	put(sched_getcpu());
+	printf("put: %d\n", shown());
+	fflush(stdout);
+	if (getchar() == EOF)
+		return 3;
+	printf("told: %d\nthread: %d\n", shown(), starts_thread());
+	fflush(stdout);
+	snprintf(command, sizeof command, "exec %s command", self);
+	return system(command);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 2) {
 		put(atoi(argv[2]));
 		return execl("/proc/self/exe", argv[0], argv[1], NULL);
 	}
-	if (argc > 1) {
+	if (argc > 1 && strcmp(argv[1], "told")) {
 		printf("%s: %d of %d\n", argv[1], shown(), real());
 		return 0;
 	}
 	char self[4096], command[5000];
 	ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
 	self[length > 0 ? length : 0] = 0;
-	pthread_barrier_t barrier;
-	pthread_barrier_init(&barrier, NULL, 1);
-	pthread_barrier_wait(&barrier);
+	if (argc > 1)
+		return told(self);
+	waits_at_barrier();
 	int first = sched_getcpu();
 	put(first);
 	printf("put: %d\n", shown());
-	pthread_t thread;
-	int result = 0;
-	pthread_create(&thread, NULL, in_thread, &result);
-	pthread_join(thread, NULL);
-	printf("thread: %d\n", result);
+	printf("thread: %d\n", starts_thread());
 	fflush(stdout);
 	pid_t child = fork();
 	if (child == 0)
@@ -94,9 +122,7 @@ int main(int argc, char **argv)
 		return 4;
 	printf("set: %d\n", shown());
 	fflush(stdout);
-	pthread_create(&thread, NULL, in_thread, &result);
-	pthread_join(thread, NULL);
-	printf("thread: %d\n", result);
+	printf("thread: %d\n", starts_thread());
 	fflush(stdout);
 	snprintf(command, sizeof command, "exec %s own", self);
 	return system(command);
