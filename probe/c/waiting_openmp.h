@@ -247,23 +247,38 @@ _Static_assert(sizeof(EVENLY_WORD) == sizeof(void *) && sizeof(EVENLY_WORD) == 8
 
 /* Of libgomp there may be several in a process, so what is called is kept only where it is the one of all.
  * In place of libgomp there may be libomp, which has the same functions and reports more (below). */
-static COLD bool is_libgomp(void *at)
+static COLD bool is_libgomp(void *at, _Atomic(void *) answered[2])
 {
-	struct object object = object_of(at);
-	return !object.name || strstr(object.name, "libgomp");
+	static const char question[] = "is libgomp";
+	static char no, yes;
+	uint32_t closed_by_then = GET(closed);
+	void *answer = recall(question, at);
+	if (!answer) {
+		struct object object = object_of(at);
+		answer = !object.name || strstr(object.name, "libgomp") ? &yes : &no;
+		keep(question, at, answer, closed_by_then);
+	}
+	SET(answered[answer == &yes], at);
+	return answer == &yes;
 }
+
+/* One place in the program can call both: modules may have different runtimes. */
+#define IS_LIBGOMP(next)                                                                    \
+	({                                                                                  \
+		static _Atomic(void *) answered_[2]; /* for these last: no, and yes */      \
+		void *asked_ = (void *)(next);                                              \
+		LIKELY(GET(answered_[1]) == asked_)                                         \
+			|| (GET(answered_[0]) != asked_ && is_libgomp(asked_, answered_));  \
+	})
 
 #define REGION(name, n, plain)                                                              \
 	EXPORT long name(P##n);                                                             \
 	long name(P##n)                                                                     \
 	{                                                                                   \
-		static _Atomic int gomp; /* 0: not known, 1: it is, 2: it is another */     \
 		static _Atomic(void *) of_all;                                              \
 		/* By the region: who calls may have jumped here. */                        \
 		long (*next)(P##n) = NEXT_FOR((const void *)a0, of_all, #name);             \
-		if (!GET(gomp))                                                             \
-			SET(gomp, is_libgomp((void *)next) ? 1 : 2);                        \
-		if (GET(gomp) == 2)                                                         \
+		if (!IS_LIBGOMP(next))                                                      \
 			return next(A##n);                                                  \
 		struct region region;                                                       \
 		if (begins(&region, (void (*)(void *))a0, (void *)a1, (uint32_t)a2,         \
@@ -369,13 +384,6 @@ GOMP_TASKS(GOMP_taskloop, 11)
 GOMP_TASKS(GOMP_taskloop_ull, 11)
 
 /* libomp says itself who waits for tasks. */
-#define IS_LIBGOMP(next)                                                                    \
-	({                                                                                  \
-		static _Atomic int gomp_; /* as in REGION */                                \
-		if (!GET(gomp_))                                                            \
-			SET(gomp_, is_libgomp((void *)next) ? 1 : 2);                       \
-		GET(gomp_) == 1;                                                            \
-	})
 #define WAIT_FOR_TASKS(name, n)                                                             \
 	EXPORT long name(P##n);                                                             \
 	long name(P##n)                                                                     \

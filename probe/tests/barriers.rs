@@ -14,7 +14,7 @@ use evenly_probe::waiting::{Cooperation, Mapping};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output};
 
 /// Lines of the mapping, and where the header says how many of them were used (waiting.h).
@@ -294,31 +294,47 @@ mod tail_calls {
     /// Two modules, each with a libgomp of its own.
     #[test]
     fn of_a_module_beside_another() {
+        beside("gcc", "libgomp.so.1", b"libgomp.so.9\0");
+    }
+
+    /// The other has libomp, which reports what its threads do.
+    #[test]
+    fn of_a_module_beside_one_with_libomp() {
+        if common::has("clang") {
+            beside("clang", "libomp.so.5", b"libomp.so.5\0\0");
+        }
+    }
+
+    /// A module with libgomp, and a copy with this runtime, which the compiler finds, under this name.
+    fn beside(compiler: &str, runtime: &str, name: &[u8; 13]) {
         let options = [OPTIONS, &["-DMODULE", "-shared", "-fPIC"]].concat();
         let module = built("tails", "gcc", &options);
         let program = built("module", "gcc", &[]);
         let dir = tempfile::tempdir().unwrap();
-        let asked = Command::new("gcc").arg("-print-file-name=libgomp.so.1").output().unwrap();
-        let libgomp = String::from_utf8(asked.stdout).unwrap();
-        let other = renamed(&module, &dir.path().join("other.so"));
-        renamed(Path::new(libgomp.trim()), &dir.path().join("libgomp.so.9"));
-        let command = [program.as_os_str(), module.as_os_str(), "run".as_ref(), other.as_os_str()];
-        let variables = [("LD_LIBRARY_PATH", dir.path().to_str().unwrap())];
-        same_output(&command, &variables, Calls::None, &[OBSERVED, REPLACED], LINES);
+        let asked = Command::new(compiler).arg(format!("-print-file-name={runtime}")).output();
+        let library = String::from_utf8(asked.unwrap().stdout).unwrap();
+        let file = std::str::from_utf8(name).unwrap().trim_end_matches('\0');
+        let bytes = std::fs::read(library.trim()).unwrap();
+        std::fs::write(dir.path().join(file), renamed(bytes, name)).unwrap();
+        let other = dir.path().join("other.so");
+        std::fs::write(&other, renamed(std::fs::read(&module).unwrap(), name)).unwrap();
+        for modules in [[&module, &other], [&other, &module]] {
+            let [first, second] = modules.map(|m| m.as_os_str());
+            let command = [program.as_os_str(), first, "run".as_ref(), second];
+            let variables = [("LD_LIBRARY_PATH", dir.path().to_str().unwrap())];
+            same_output(&command, &variables, Calls::None, &[OBSERVED, REPLACED], LINES);
+        }
     }
 
-    /// A copy that knows libgomp by another name: the loader takes it for another library.
-    fn renamed(from: &Path, to: &Path) -> PathBuf {
-        let mut bytes = std::fs::read(from).unwrap();
-        let (name, as_now) = (b"libgomp.so.1\0", b"libgomp.so.9\0");
+    /// A copy that knows libgomp by another name, if it does: the loader takes it for another library.
+    fn renamed(mut bytes: Vec<u8>, as_now: &[u8; 13]) -> Vec<u8> {
+        let name = b"libgomp.so.1\0";
         let at: Vec<usize> =
             (0..bytes.len() - name.len()).filter(|&i| bytes[i..].starts_with(name)).collect();
-        assert!(!at.is_empty(), "{}", from.display());
         for i in at {
             bytes[i..i + name.len()].copy_from_slice(as_now);
         }
-        std::fs::write(to, bytes).unwrap();
-        to.to_owned()
+        bytes
     }
 }
 
