@@ -6,12 +6,12 @@
 //! program does not wake it.
 //!
 //! ```text
-//!   in: rate * time + for each phase with a move what its plan gains, at most MOST * time
+//!   in: rate * time + for each phase with a move what its plan gains, at most most * time
 //!   out: all CPU time of the helper
 //! ```
 //!
 //! Invariant: over any time T a helper takes at most `rate * T`, a [`BURST`] and what it takes for one opening, where it
-//! gains nothing; and at most [`MOST`] of T more, whatever the program says that there is to gain.
+//! gains nothing; and at most `most` of T more, whatever the program says that there is to gain.
 
 use evenly_model::Nanos;
 
@@ -19,7 +19,9 @@ use evenly_model::Nanos;
 const BURST: Nanos = Nanos::from_millis(2);
 /// A helper that has rested has so much again: enough for a phase or two, in which it shows that it gains something.
 const RESTED: Nanos = Nanos::from_micros(100);
-/// Of a CPU that a helper takes at most for gains. Programs can say of any phase that it gains much.
+/// What a helper may take of its CPU for gains, in budgets: programs can say of any phase that it gains much.
+const BUDGETS: f64 = 10.0;
+/// And however large the budget is.
 const MOST: f64 = 0.1;
 
 /// The account of one helper.
@@ -27,16 +29,19 @@ const MOST: f64 = 0.1;
 pub struct Allowance {
     /// CPU time for each second, in seconds.
     rate: f64,
+    /// Beside that, for gains.
+    most: f64,
     /// In ns; less than nothing where the last opening took more than there was.
     left: f64,
     at: Nanos,
 }
 
 impl Allowance {
-    /// Of a helper that may take this part of a CPU where it gains nothing.
+    /// Of a helper that may take `rate` of a CPU where it gains nothing; what it may take for gains goes by the whole
+    /// `budget` of evenly, as a part of one CPU.
     #[must_use]
-    pub fn new(rate: f64, now: Nanos) -> Self {
-        Self { rate, left: BURST.0 as f64, at: now }
+    pub fn new(rate: f64, budget: f64, now: Nanos) -> Self {
+        Self { rate, most: (BUDGETS * budget).min(MOST), left: BURST.0 as f64, at: now }
     }
 
     /// The helper has taken so much CPU time since this was asked last; `gain` is what the moves that it made then gain.
@@ -44,7 +49,7 @@ impl Allowance {
     pub fn spend(&mut self, now: Nanos, cpu: Nanos, gain: Nanos) -> Option<Nanos> {
         let time = (now - self.at).0 as f64;
         self.at = self.at.max(now);
-        let gained = (gain.0 as f64).min(MOST * time);
+        let gained = (gain.0 as f64).min(self.most * time);
         let all = (self.left + self.rate * time + gained).min(BURST.0 as f64);
         self.left = all - cpu.0 as f64;
         let lacks = RESTED.0 as f64 - self.left;

@@ -1,4 +1,4 @@
-//! Whether a helper makes progress: it counts each time when it goes to sleep, and one that runs without that spins.
+//! Whether a helper makes progress: one that runs and does not go to sleep spins.
 //!
 //! A helper that has to wait for a CPU, or is stopped, does not run, so it is judged by its CPU time.
 
@@ -20,7 +20,7 @@ pub enum Pulse {
     Stuck,
 }
 
-/// The last time that a helper was seen to have slept.
+/// When a helper was last seen to have slept meanwhile.
 #[derive(Debug, Default)]
 pub struct PulseWatch {
     sleeps: u64,
@@ -28,15 +28,20 @@ pub struct PulseWatch {
 }
 
 impl PulseWatch {
-    /// A look at a helper that has gone to sleep so often by now, and has taken so much CPU time.
-    pub fn look(&mut self, sleeps: u64, cpu: Nanos) -> Pulse {
+    /// A look at a helper that has taken so much CPU time by now. How often it has gone to sleep is only asked where that
+    /// matters: the answer is dear.
+    pub fn look(&mut self, cpu: Nanos, sleeps: impl FnOnce() -> u64) -> Pulse {
+        if cpu - self.cpu <= SPINS {
+            return Pulse::Beats;
+        }
+        let sleeps = sleeps();
         if sleeps != self.sleeps {
             *self = Self { sleeps, cpu };
         }
         match cpu - self.cpu {
+            Nanos::ZERO => Pulse::Beats,
             ran if ran > STUCK => Pulse::Stuck,
-            ran if ran > SPINS => Pulse::Spins,
-            _ => Pulse::Beats,
+            _ => Pulse::Spins,
         }
     }
 }
@@ -46,7 +51,7 @@ mod tests {
     use super::*;
 
     fn pulse(watch: &mut PulseWatch, sleeps: u64, cpu_ms: u64) -> Pulse {
-        watch.look(sleeps, Nanos::from_millis(cpu_ms))
+        watch.look(Nanos::from_millis(cpu_ms), || sleeps)
     }
 
     /// Would catch: a helper that is taken for stuck because it sleeps for long, waits for a CPU, or has run for

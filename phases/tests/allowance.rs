@@ -8,6 +8,8 @@ use proptest::prelude::*;
 const SECOND: u64 = 1_000_000_000;
 /// What a helper may take of a CPU where it gains nothing.
 const RATE: f64 = 0.01;
+/// The budget of evenly, as it is by default.
+const BUDGET: f64 = 0.01;
 /// What it may take beside that, at once.
 const BURST: u64 = 2_000_000;
 
@@ -20,8 +22,12 @@ struct Taken {
 }
 
 /// A barrier opens each `every` ns for ten seconds; to serve an opening takes what `cost` says, and gains so much.
-fn serve(every: u64, gain: u64, mut cost: impl FnMut(u64) -> u64) -> Taken {
-    let mut allowance = Allowance::new(RATE, Nanos::ZERO);
+fn serve(every: u64, gain: u64, cost: impl FnMut(u64) -> u64) -> Taken {
+    serve_with(BUDGET, every, gain, cost)
+}
+
+fn serve_with(budget: f64, every: u64, gain: u64, mut cost: impl FnMut(u64) -> u64) -> Taken {
+    let mut allowance = Allowance::new(RATE, budget, Nanos::ZERO);
     let mut taken = Taken { cpu: 0, served: 0, openings: 0 };
     let (mut rests_until, mut time) = (Nanos::ZERO, 0);
     while time < 10 * SECOND {
@@ -62,11 +68,14 @@ fn what_gains_more_than_it_costs_is_always_served() {
     }
 }
 
-/// Would catch: a program that says of each phase that it gains an hour, and so gives helpers a CPU.
+/// Would catch: a program that says of each phase that it gains an hour, and so gives helpers a CPU; helpers that take no
+/// less where the user allows less.
 #[test]
 fn gains_that_cannot_be_are_not_paid() {
-    let taken = serve(20_000, 3_600 * SECOND, |_| 15_000);
-    assert!(taken.cpu <= SECOND * 11 / 10 + BURST + 15_000, "{taken:?}");
+    for (budget, most) in [(BUDGET, SECOND), (1.0, SECOND), (0.001, SECOND / 10)] {
+        let taken = serve_with(budget, 20_000, 3_600 * SECOND, |_| 15_000);
+        assert!(taken.cpu <= SECOND / 10 + most + BURST + 15_000, "budget {budget}: {taken:?}");
+    }
 }
 
 /// Would catch: a helper that gains less than it costs and never ends.
@@ -82,9 +91,10 @@ proptest! {
     #[test]
     fn no_helper_takes_more_than_its_limit(
         rate in 0.0001..1.0f64,
+        budget in 0.0001..1.0f64,
         turns in prop::collection::vec((0u64..5_000_000, 0u64..100_000, any::<u64>()), 1..500),
     ) {
-        let mut allowance = Allowance::new(rate, Nanos::ZERO);
+        let mut allowance = Allowance::new(rate, budget, Nanos::ZERO);
         let (mut now, mut cpu) = (0, 0);
         for (wait, cost, gain) in turns {
             now += wait + cost;
@@ -93,7 +103,7 @@ proptest! {
                 prop_assert!(until.0 > now);
                 now = until.0;
             }
-            let most = (rate + 0.1) * now as f64 + BURST as f64 + cost as f64;
+            let most = (rate + (10.0 * budget).min(0.1)) * now as f64 + BURST as f64 + cost as f64;
             prop_assert!(cpu as f64 <= most + 1.0, "{cpu} of {most}");
         }
     }

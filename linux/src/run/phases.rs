@@ -25,8 +25,8 @@ use evenly_phases::{Allowance, Crowded, Foresight, NAP, Opening, Phases};
 use rustix::io::Errno;
 use rustix::thread::{ClockId, clock_nanosleep_absolute, gettid, set_current_timer_slack};
 use std::num::NonZeroU64;
+use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicI32, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 /// How much earlier than it wants to be awake a helper lets itself be woken.
@@ -48,43 +48,32 @@ pub(crate) struct Helper {
     /// What masks are changed through.
     pub(crate) hands: Arc<Mutex<LinuxMachine>>,
     pub(crate) allowance: Allowance,
-    pub(crate) sleeps: Arc<Sleeps>,
+    pub(crate) thread: Arc<OwnThread>,
 }
 
-/// How often a helper has gone to sleep, for whoever watches it.
+/// The thread of a helper while it runs, for whoever watches it; else 0.
 #[derive(Debug, Default)]
-pub(crate) struct Sleeps {
-    /// 0 where it does not run.
-    tid: AtomicI32,
-    count: AtomicU64,
-}
+pub(crate) struct OwnThread(AtomicI32);
 
-impl Sleeps {
-    /// Which thread, and how often; None where it does not run.
-    pub(crate) fn of(&self) -> Option<(Tid, u64)> {
-        // Relaxed: one of both can be older, by a moment.
-        Some((Tid(self.tid.load(Relaxed)), self.count.load(Relaxed))).filter(|s| s.0.0 != 0)
-    }
-
-    fn one_more(&self) {
-        // By one thread only.
-        self.count.store(self.count.load(Relaxed).wrapping_add(1), Relaxed);
+impl OwnThread {
+    pub(crate) fn tid(&self) -> Option<Tid> {
+        Some(Tid(self.0.load(Relaxed))).filter(|tid| tid.0 != 0)
     }
 }
 
 /// From the start of a helper to its end.
-struct Running(Arc<Sleeps>);
+struct Running(Arc<OwnThread>);
 
 impl Running {
-    fn new(sleeps: &Arc<Sleeps>) -> Self {
-        sleeps.tid.store(gettid().as_raw_nonzero().get(), Relaxed);
-        Self(sleeps.clone())
+    fn new(thread: &Arc<OwnThread>) -> Self {
+        thread.0.store(gettid().as_raw_nonzero().get(), Relaxed);
+        Self(thread.clone())
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.tid.store(0, Relaxed);
+        self.0.0.store(0, Relaxed);
     }
 }
 
@@ -99,7 +88,7 @@ struct Moved {
 impl Helper {
     /// Until the end.
     pub(crate) fn run(mut self, control: &Control) {
-        let _running = Running::new(&self.sleeps);
+        let _running = Running::new(&self.thread);
         settle(self.cpu);
         let (mut seen, mut foresight) = (Opening::default(), Foresight::default());
         // When this is needed next, where that is foreseen.
@@ -113,10 +102,7 @@ impl Helper {
                     }
                     Some(self.phases.openings().last()).filter(|last| *last != seen)
                 }
-                None => {
-                    self.sleeps.one_more();
-                    self.phases.openings().wait(self.cpu, seen)
-                }
+                None => self.phases.openings().wait(self.cpu, seen),
             };
             let moved = opening.and_then(|opening| {
                 seen = opening;
@@ -133,7 +119,6 @@ impl Helper {
             let rests = self.allowance.spend(now(), spent, gain);
             self.phases.waits(self.cpu, needed.is_none() && rests.is_none());
             if let Some(until) = rests {
-                self.sleeps.one_more();
                 if control.sleep_until(until, || false) {
                     return;
                 }
@@ -188,7 +173,6 @@ impl Helper {
     /// Sleeps until a time; false where it `is_over` before. Looks at least once a [`NAP`] whether it is.
     fn sleep_until(&self, time: Nanos, is_over: impl Fn() -> bool) -> bool {
         loop {
-            self.sleeps.one_more();
             let nap = time.min(now() + NAP);
             let sleep = || clock_nanosleep_absolute(ClockId::Monotonic, &timespec(nap));
             while sleep() == Err(Errno::INTR) {}

@@ -10,7 +10,8 @@
 
 use crate::clock::{now, thread_cpu_time_of};
 use crate::control::Control;
-use crate::phases::{Helper, Sleeps};
+use crate::phases::{Helper, OwnThread};
+use crate::proc::{Proc, status_number};
 use crate::real_time;
 use crate::sched;
 use evenly_model::{CpuId, Nanos, Tid};
@@ -43,7 +44,7 @@ struct Found {
 struct Watched {
     cpu: CpuId,
     phases: Arc<Phases>,
-    sleeps: Arc<Sleeps>,
+    thread: Arc<OwnThread>,
     watch: PulseWatch,
     /// What has been done about it.
     worst: Pulse,
@@ -56,13 +57,13 @@ impl Helpers {
         let mut all = Self { threads: Vec::new(), found: found.clone(), wakers: Vec::new() };
         let mut watched = Vec::new();
         for helper in helpers {
-            let (cpu, phases, sleeps) = (helper.cpu, helper.phases.clone(), helper.sleeps.clone());
+            let (cpu, phases, thread) = (helper.cpu, helper.phases.clone(), helper.thread.clone());
             let name = format!("phases-{cpu}");
             let control = control.clone();
             all.threads.push(Builder::new().name(name).spawn(move || helper.run(&control))?);
             all.wakers.push((cpu, phases.clone()));
             let watch = PulseWatch::default();
-            watched.push(Watched { cpu, phases, sleeps, watch, worst: Pulse::Beats });
+            watched.push(Watched { cpu, phases, thread, watch, worst: Pulse::Beats });
         }
         if !watched.is_empty() {
             let control = control.clone();
@@ -100,10 +101,17 @@ impl Helpers {
 impl Watched {
     /// Who it is, and how it is, where it runs.
     fn look(&mut self) -> Option<(Tid, Pulse)> {
-        let (tid, sleeps) = self.sleeps.of()?;
+        let tid = self.thread.tid()?;
         let cpu = thread_cpu_time_of(tid)?;
-        Some((tid, self.watch.look(sleeps, cpu)))
+        Some((tid, self.watch.look(cpu, || sleeps_of(tid))))
     }
+}
+
+/// How often a thread of this process has gone to sleep: the kernel counts when it gives its CPU away by itself, so that no
+/// sleep is counted that was none.
+fn sleeps_of(tid: Tid) -> u64 {
+    let status = Proc::default().thread_status(tid).unwrap_or_default();
+    status_number(&status, "voluntary_ctxt_switches").unwrap_or_default()
 }
 
 /// Until the end.

@@ -250,9 +250,9 @@ impl Live {
                     let eyes = LinuxMachine::new(self.root, self.masks.clone(), source, files_each);
                     let (phases, hands) = (phases.clone(), machine.clone());
                     let rate = of_helpers / usable.len() as f64;
-                    let allowance = HelperAllowance::new(rate, began);
-                    let sleeps = Arc::default();
-                    helpers.push(Helper { cpu, phases, eyes, hands, allowance, sleeps });
+                    let allowance = HelperAllowance::new(rate, self.options.budget, began);
+                    let thread = Arc::default();
+                    helpers.push(Helper { cpu, phases, eyes, hands, allowance, thread });
                 }
                 (caretaker, None)
             } else {
