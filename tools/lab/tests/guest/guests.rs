@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use evenly_lab::{GuestFile, Include, Lab, LabError, LabOptions, Output};
+use evenly_lab::{GuestFile, Include, Lab, LabError, LabOptions, Output, Share};
 use libtest_mimic::{Completion, Failed};
 
 use crate::{builds, doctor, machine, shared};
@@ -39,7 +39,10 @@ impl Machine {
                 options.files.push(machine::odd_file());
                 options
             }
-            Machine::EightWithTests => with_evenly(8, shared::programs()),
+            // They are right or wrong, and mostly start one process after the other: no CPU need be like the others.
+            Machine::EightWithTests => {
+                LabOptions { share: Share::Uncapped, ..with_evenly(8, shared::programs()) }
+            }
             Machine::Twelve => with_evenly(12, Vec::new()),
             Machine::Two => with_evenly(2, Vec::new()),
             Machine::Four => doctor::options(),
