@@ -469,6 +469,22 @@ fn stood_down() {
     insta::assert_snapshot!(r.judged().text(false));
 }
 
+/// Would catch: "did not pay" beside a measured ratio above 1.
+#[test]
+fn who_stands_down_does_not_contradict_what_was_measured() {
+    let with = |low, high| {
+        let mut r = three_on_two();
+        r.summary.domains[0].stood_down = true;
+        r.summary.domains[0].verdict = Verdict { pairs: 9, ratio: 1.05, low, high };
+        r.judged().verdict
+    };
+    let unsure = with(0.97, 1.14);
+    assert!(unsure.contains("no sure gain (0.97 to 1.14 times"), "{unsure}");
+    assert!(with(0.0, 893.0).contains("did not pay"));
+    let paid = with(1.02, 1.08);
+    assert!(paid.contains("Balancing paid: "), "{paid}");
+}
+
 #[test]
 fn observing() {
     let mut r = report(vec![

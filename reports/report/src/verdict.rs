@@ -144,11 +144,16 @@ impl RunReport {
             return format!("Only observed: nothing was changed.{}", self.prospect());
         }
         // A policy that found no move to make has not stood down from anything.
-        if self.stood_down() && !(self.changed_nothing() && self.policy.in_phases) {
-            return String::from(
-                "Balancing did not pay for this program, so evenly stood down: the program ran on \
-                 without it.",
-            );
+        let interval = self.measured.and_then(|m| m.ci95);
+        let paid = interval.is_some_and(|[low, _]| low > 1.0);
+        if self.stood_down() && !paid && !(self.changed_nothing() && self.policy.in_phases) {
+            let why = match interval {
+                Some([low, high]) if low > 0.0 && high >= 1.0 && high <= WIDE * low => format!(
+                    "Balancing showed no sure gain ({low:.2} to {high:.2} times the progress of pauses)"
+                ),
+                _ => String::from("Balancing did not pay for this program"),
+            };
+            return format!("{why}, so evenly stood down: the program ran on without it.");
         }
         if self.total(|d| d.weighings) > 0 && self.measured.is_none_or(|m| m.ci95.is_none()) {
             return String::from(
@@ -163,7 +168,6 @@ impl RunReport {
             return String::from("The threads were spread evenly once, and not moved again.");
         }
         let verdict = self.verdict_of_moves();
-        let paid = self.measured.is_some_and(|m| m.ci95.is_some_and(|[low, _]| low > 1.0));
         match self.sleepless(n, m).filter(|_| !paid && self.is_blind()) {
             Some(spin) => format!("{verdict} But {spin}."),
             None => verdict,
