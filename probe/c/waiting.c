@@ -192,7 +192,7 @@ static inline void change(line_t *line, uint8_t state, uint32_t object);
 /* This process, or what started it, has set affinity masks (waiting_masks.h). */
 static _Atomic bool sets_masks;
 static bool begin_masks(void);
-static void leave_cpu_of_parent(void);
+static void begins_process(void);
 
 /* A line of the list, or one that was never used. Acquire and release: what its last owner wrote is seen. A list that
  * leads out of the mapping is left as it is. */
@@ -332,7 +332,7 @@ static bool attach(void)
 		page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (page != MAP_FAILED && madvise(page, 4096, MADV_WIPEONFORK) == 0
 		&& pthread_key_create(&key, thread_ends) == 0
-		&& pthread_atfork(NULL, NULL, leave_cpu_of_parent) == 0) {
+		&& pthread_atfork(NULL, NULL, begins_process) == 0) {
 		SET(keeps_key, true);
 		header = at;
 		lines = (line_t *)((char *)at + EVENLY_HEADER);

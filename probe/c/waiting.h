@@ -62,6 +62,7 @@ struct evenly_header {
 	_Atomic uint32_t cooperate;  /* enum evenly_cooperate */
 	/* Written by evenly, at any time. */
 	_Atomic uint32_t pins;       /* CLOCK_MONOTONIC in s until which threads may be kept on single CPUs; 0: they are not */
+	_Atomic uint32_t bound;      /* goes up where masks turn out to be set by others, after `bound` of the process */
 	_Atomic uint64_t base[EVENLY_CPUS / 64]; /* the mask with which the program was started */
 	/* Written by programs. */
 	_Atomic uint64_t jobs[EVENLY_JOBS]; /* of each the number of its team's line, plus 2^32 times its name; 0: none */

@@ -43,8 +43,13 @@ static struct told told_of(uint32_t process)
 /* Whether masks were set in this process: by itself, or by somebody else. */
 static bool masks_were_set(void)
 {
-	if (!GET(sets_masks) && told_of(pid).bound)
-		SET(sets_masks, true);
+	static _Atomic uint32_t asked;
+	uint32_t bound = atomic_load_explicit(&header->bound, memory_order_acquire);
+	if (GET(asked) != bound) {
+		SET(asked, bound);
+		if (told_of(pid).bound)
+			SET(sets_masks, true);
+	}
 	return GET(sets_masks);
 }
 
@@ -77,9 +82,15 @@ static bool leaves_cpu_of_parent(void)
 	return leaves;
 }
 
-static void leave_cpu_of_parent(void)
+/* A process that was forked begins. Where masks were set it gets a line, by which what it starts knows that. */
+static void begins_process(void)
 {
-	leaves_cpu_of_parent();
+	int before = errno;
+	if (GET(sets_masks))
+		mine();
+	else
+		leaves_cpu_of_parent();
+	errno = before;
 }
 
 /* All lines of a process. */
@@ -125,7 +136,7 @@ static bool begin_masks(void)
 		bound |= getenv(variables[i]) != NULL;
 	SET(sets_masks, bound);
 	/* Once for each process: what it set since is its own. */
-	return was.known || (parent.known && leaves_cpu_of_parent());
+	return was.known || parent.bound || (parent.known && leaves_cpu_of_parent());
 }
 
 /* Threads that have been made and have not begun. Nothing is allocated: where there is no room a thread begins without. */
@@ -141,7 +152,7 @@ static void *begins_thread(void *start)
 	struct start *own = start;
 	void *(*function)(void *) = own->function, *argument = own->argument;
 	atomic_store_explicit(&own->taken, 0, memory_order_release);
-	leave_cpu_of_parent();
+	leaves_cpu_of_parent();
 	return function(argument);
 }
 

@@ -59,6 +59,7 @@ mod header {
     /// Written by evenly.
     pub(super) const COOPERATE: usize = 108;
     pub(super) const PINS: usize = 112;
+    pub(super) const BOUND: usize = 116;
     pub(super) const BASE: usize = 120;
     /// Words of a mask.
     pub(super) const BASE_WORDS: usize = 16;

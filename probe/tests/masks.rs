@@ -56,7 +56,7 @@ fn masks_of_evenly_are_hidden_and_those_of_the_program_are_not() {
     let Some((seen, n)) = seen(true, CpuSet::clone) else { return };
     let expected = format!(
         "put: {n}\nthread: {n}\nfork: {n}\ncommand: {n} of {n}\nbound: 1 of 1\npast: {n} of 1\n\
-         set: 1\nthread: 1\nown: 1 of 1\n"
+         set: 1\nthread: 1\nown: 1 of 1\nbelow: 1 of 1\ndeeper: 1 of 1\n"
     );
     assert_eq!(seen, expected);
 }
@@ -65,7 +65,7 @@ fn masks_of_evenly_are_hidden_and_those_of_the_program_are_not() {
 fn masks_are_shown_as_they_are_while_evenly_sets_none() {
     let Some((seen, _)) = seen(false, CpuSet::clone) else { return };
     let expected = "put: 1\nthread: 1\nfork: 1\ncommand: 1 of 1\nbound: 1 of 1\npast: 1 of 1\n\
-                    set: 1\nthread: 1\nown: 1 of 1\n";
+                    set: 1\nthread: 1\nown: 1 of 1\nbelow: 1 of 1\ndeeper: 1 of 1\n";
     assert_eq!(seen, expected);
 }
 

@@ -18,7 +18,7 @@ use std::fs::File;
 use std::io;
 use std::num::NonZeroU32;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{PoisonError, RwLock};
 
@@ -218,6 +218,7 @@ impl Openings for Barriers {
                 self.words.u32(line.note(note::BOUND)).store(1, Relaxed);
             }
         }
+        self.words.u32(header::BOUND).fetch_add(1, Release);
     }
 
     fn wait(&self, cpu: CpuId, seen: Opening) -> Option<Opening> {

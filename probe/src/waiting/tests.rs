@@ -27,6 +27,7 @@ fn the_layout_is_that_of_the_header() {
         ("header", "unseen_mpi", header::UNSEEN_MPI),
         ("header", "cooperate", header::COOPERATE),
         ("header", "pins", header::PINS),
+        ("header", "bound", header::BOUND),
         ("header", "base", header::BASE),
         ("header", "jobs", header::JOBS),
         ("line", "tid", line::TID),

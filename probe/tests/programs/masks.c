@@ -85,7 +85,7 @@ int main(int argc, char **argv)
 		printf("%s: %d of %d\n", argv[1], shown(), real());
 		return 0;
 	}
-	char self[4096], command[5000];
+	char self[4096], command[9000];
 	ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
 	self[length > 0 ? length : 0] = 0;
 	if (argc > 1)
@@ -125,5 +125,9 @@ int main(int argc, char **argv)
 	printf("thread: %d\n", starts_thread());
 	fflush(stdout);
 	snprintf(command, sizeof command, "exec %s own", self);
+	if (system(command))
+		return 3;
+	// A shell that starts others in processes of their own.
+	snprintf(command, sizeof command, "%s below; (%s deeper; true); true", self, self);
 	return system(command);
 }
