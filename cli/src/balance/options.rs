@@ -272,10 +272,15 @@ fn spin_setting(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
 /// reported, and threads are only placed.
 pub(super) fn check_shares(args: &BalanceArgs, notes: &mut Vec<String>) -> anyhow::Result<()> {
     let choice: Choice = args.shares.into();
+    let (asked, name) = (args.shares.name(), args.policy().name);
     if choice.gives_parts() {
+        anyhow::ensure!(
+            choice == Choice::Auto || args.policy().gives_weights,
+            "--shares {asked}: the policy {name} gives threads no shares of CPUs; add --policy hpc-auto, or \
+             leave --shares out"
+        );
         return Ok(());
     }
-    let (asked, name) = (args.shares.name(), args.policy().name);
     let is_auto = name == Heuristic::Auto.name();
     // Such an account of work in CPU time is longer on a slower CPU: it would answer itself.
     anyhow::ensure!(

@@ -86,6 +86,8 @@ pub struct PeriodControl {
     random: Random,
     /// The period that was last reported to be longer than wanted.
     reported: Nanos,
+    /// What it was before that.
+    before: Nanos,
     points: u64,
     /// Balancers that share the budget.
     sharers: usize,
@@ -103,6 +105,7 @@ impl PeriodControl {
             cost_ns: 0.0,
             random,
             reported: Nanos::ZERO,
+            before: Nanos::ZERO,
             points: 0,
             sharers: 1,
         }
@@ -152,6 +155,7 @@ impl PeriodControl {
         let least = self.wanted().scale(1.2).max(self.reported.scale(2.0));
         let newly = self.points >= SETTLED && current > least;
         if newly {
+            self.before = self.wanted().max(self.reported);
             self.reported = current;
         }
         newly
@@ -164,7 +168,7 @@ impl PeriodControl {
         format!(
             "the balancing period was raised from {} to {} after {} periods to stay within the overhead \
              budget: evenly used {} of CPU time in a period, on average",
-            self.wanted(),
+            self.before,
             self.current(),
             self.points,
             Nanos(self.cost_ns as u64),

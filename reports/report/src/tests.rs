@@ -296,7 +296,7 @@ fn threads_that_are_bound_are_why_nothing_was_moved() {
     let mut r = bound(&[]);
     r.policy = policy("hpc-auto");
     r.summary.domains[0].weighings = 2;
-    assert!(r.judged().verdict.contains("more work received larger shares"));
+    assert!(r.judged().verdict.contains("Shares of CPUs were set 2 times, larger for"));
     // Bound, each to a CPU of its own: there is nothing to gain, whatever balances.
     let mut r = balanced();
     r.summary.threads.iter_mut().for_each(|t| t.own_mask = true);
@@ -439,6 +439,24 @@ fn equal_work_is_not_called_unequal() {
     );
 }
 
+/// Would catch: threads of equal work that others keep from the CPUs, and that are said to have unequal work.
+#[test]
+fn who_is_starved_has_no_unequal_work() {
+    let with = |wait: f64| {
+        let threads = [0.2, 0.15, 0.1].into_iter().enumerate();
+        let all = threads.map(|(i, ran)| thread(i as i32 + 1, ran, wait, 10.0 - wait - ran));
+        let mut r = report(all.collect());
+        r.summary.domains[0].wait_share = wait / 10.0;
+        r.judged().verdict
+    };
+    let starved = with(9.5);
+    assert!(
+        starved.contains("as other programs used these") && !starved.contains("unequal"),
+        "{starved}"
+    );
+    assert!(with(3.0).contains("unequal work"), "{}", with(3.0));
+}
+
 #[test]
 fn an_interval_that_says_nothing_is_not_shown_but_kept() {
     let with = |low, high| {
@@ -480,9 +498,17 @@ fn who_stands_down_does_not_contradict_what_was_measured() {
     };
     let unsure = with(0.97, 1.14);
     assert!(unsure.contains("no sure gain (0.97 to 1.14 times"), "{unsure}");
-    assert!(with(0.0, 893.0).contains("did not pay"));
+    let unknown = with(0.0, 893.0);
+    assert!(
+        unknown.starts_with("Balancing showed no sure gain, so evenly stood down"),
+        "{unknown}"
+    );
+    assert!(with(0.9, 0.97).starts_with("Balancing did not pay"));
     let paid = with(1.02, 1.08);
-    assert!(paid.contains("Balancing paid: "), "{paid}");
+    assert!(
+        paid.starts_with("Balancing paid: ") && paid.ends_with("and evenly stood down."),
+        "{paid}"
+    );
 }
 
 #[test]

@@ -129,7 +129,9 @@ impl RunReport {
         }
         let mut all = Vec::new();
         let mut add = |shown, name: &str, text| all.push(Figure::new(shown, name, text));
-        if let Some(s) = self.summary.progress_spread() {
+        // Until the second point nothing is known of them.
+        let known = self.summary.threads.iter().any(|t| t.ran_s > 0.0);
+        if let Some(s) = self.summary.progress_spread().filter(|_| known) {
             let text = format!(
                 "min {:.1}  mean {:.1}  max {:.1} % of a CPU per thread, imbalance {:.1} %",
                 s.min * 100.0,
@@ -140,7 +142,9 @@ impl RunReport {
             );
             add(Shown::Always, "progress", text);
         }
-        add(Shown::Always, "waiting", self.waiting());
+        if known {
+            add(Shown::Always, "waiting", self.waiting());
+        }
         if let Some(probe) = &self.probe {
             add(Shown::WithRoom, "probe", probe.words());
             if let Some(whom) = self.whom() {

@@ -14,6 +14,10 @@ const ASLEEP: f64 = 0.02;
 /// Up to this imbalance in the time that threads computed, by what they report of their waiting, their work is equal:
 /// how much of their CPU time was spinning is an estimate.
 const UNEQUAL: f64 = 0.15;
+/// Of their time threads wait by so much more for CPUs than they must, as they are more than CPUs, where others use these.
+const STARVED: f64 = 0.4;
+/// So many pauses would do, if they were alike.
+const ENOUGH: u32 = 5;
 /// Barriers a second, from where on moving threads once a period is too seldom.
 const OFTEN: f64 = 10.0;
 /// An interval of the gain that is no wider than this shows that there is none.
@@ -146,19 +150,27 @@ impl RunReport {
         // A policy that found no move to make has not stood down from anything.
         let interval = self.measured.and_then(|m| m.ci95);
         let paid = interval.is_some_and(|[low, _]| low > 1.0);
-        if self.stood_down() && !paid && !(self.changed_nothing() && self.policy.in_phases) {
+        if self.stood_down() && paid && self.migrations() > 0 {
+            return format!(
+                "{} In the end it did not, and evenly stood down.",
+                self.verdict_of_moves()
+            );
+        }
+        if self.stood_down() && !(self.changed_nothing() && self.policy.in_phases) {
             let why = match interval {
                 Some([low, high]) if low > 0.0 && high >= 1.0 && high <= WIDE * low => format!(
                     "Balancing showed no sure gain ({low:.2} to {high:.2} times the progress of pauses)"
                 ),
+                Some([_, high]) if high >= 1.0 => String::from("Balancing showed no sure gain"),
                 _ => String::from("Balancing did not pay for this program"),
             };
             return format!("{why}, so evenly stood down: the program ran on without it.");
         }
         if self.total(|d| d.weighings) > 0 && self.measured.is_none_or(|m| m.ci95.is_none()) {
-            return String::from(
-                "Threads with more work received larger shares of their CPUs; evenly compare \
-                 measures the gain.",
+            return format!(
+                "Shares of CPUs were set {}, larger for threads with more work; evenly compare measures the \
+                 gain.",
+                counted(self.total(|d| d.weighings), "time")
             );
         }
         if self.migrations() == 0 {
@@ -244,8 +256,12 @@ impl RunReport {
             ),
             _ => {
                 let n = measured.pairs;
-                let verb = is(n.into());
-                format!("{} {verb} too few to tell the gain; {compare}", counted(n, "pause"))
+                let pauses = counted(n, "pause");
+                if n < ENOUGH {
+                    format!("{pauses} {} too few to tell the gain; {compare}", is(n.into()))
+                } else {
+                    format!("{pauses} differed too much to tell the gain; {compare}")
+                }
             }
         }
     }
@@ -399,6 +415,13 @@ impl RunReport {
 
     /// What is said of threads that progressed differently. CPU time alone does not show that work is unequal.
     fn unequal(&self) -> String {
+        if self.is_starved() {
+            return format!(
+                "waited {:.0} % of their time for a CPU, as other programs used these; what each has \
+                 computed says little about its work.",
+                100.0 * self.most_wait()
+            );
+        }
         let (imbalance, whom) = (self.imbalance(), self.whom().is_some());
         let percent = format!("imbalance {:.1} %", 100.0 * imbalance);
         let text = match self.spun_share() {
@@ -431,6 +454,12 @@ impl RunReport {
     /// Which ranks or threads waited for which, where that is known.
     pub(crate) fn whom(&self) -> Option<String> {
         self.probe.as_ref().and_then(ProbeReport::for_whom)
+    }
+
+    /// Whether the threads waited for CPUs by far longer than they do for each other.
+    fn is_starved(&self) -> bool {
+        let (n, m) = (self.balanced_threads() as f64, self.cpus.len() as f64);
+        self.most_wait() - (1.0 - m / n.max(m).max(1.0)) > STARVED
     }
 
     /// The part of its time that the threads waited for a CPU, of the domain where that is most.

@@ -87,16 +87,22 @@ pub fn refused(
     if e.kind() == ErrorKind::InvalidSubcommand && !line.contains(MEANT) {
         let shown = program.get_subcommands().filter(|c| !c.is_hide_set());
         line += &or_meant(&command, shown.map(Command::get_name));
+        let runs = program.get_subcommands().find(|c| takes_program(c));
+        if let Some(runs) = runs.filter(|_| command.contains('/')) {
+            line += &format!("; {name} {} -- {command} starts a program", runs.get_name());
+        }
     }
-    let takes_program = program
-        .find_subcommand(&command)
-        .is_some_and(|command| command.get_arguments().any(Arg::is_last_set));
+    let of_program = program.find_subcommand(&command).is_some_and(takes_program);
     let unnamed = option_of(e, ContextKind::InvalidArg).is_some_and(|a| a.starts_with('<'));
-    if takes_program && !line.contains(MEANT) && (e.kind() == ErrorKind::UnknownArgument || unnamed)
-    {
+    if of_program && !line.contains(MEANT) && (e.kind() == ErrorKind::UnknownArgument || unnamed) {
         line += "; a program and its arguments go after --";
     }
     Some(format!("{line} (see {help})"))
+}
+
+/// Whether the command line of a program can follow.
+fn takes_program(command: &Command) -> bool {
+    command.get_arguments().any(Arg::is_last_set)
 }
 
 /// What is wrong with a command line.
@@ -196,6 +202,9 @@ fn reason(why: &(dyn Error + 'static), value: &str) -> String {
     // Of its ranges clap says the ends of types, too.
     let range = text.split_once(" is not in ").and_then(|(_, range)| range.split_once("..="));
     match range.map(|(least, most)| (least, most, most.parse::<i128>())) {
+        Some((_, _, Ok(most))) if value.parse().is_ok_and(|value: i128| value > most) => {
+            String::from("the number is too large")
+        }
         Some((least, _, Ok(most))) if most >= i32::MAX.into() => {
             format!("it must be at least {least}")
         }
@@ -222,7 +231,8 @@ mod tests {
     fn program() -> Command {
         let option = |name: &'static str| Arg::new(name).long(name);
         let count = Arg::new("n").required(true).value_parser(value_parser!(i32).range(1..));
-        Command::new("prog").subcommand_required(true).subcommand(
+        let run = Command::new("run").arg(Arg::new("command").last(true));
+        Command::new("prog").subcommand_required(true).subcommand(run).subcommand(
             Command::new("do")
                 .arg(option("part").value_parser(value_parser!(f64)))
                 .arg(option("seed").value_parser(value_parser!(u64)))
@@ -244,6 +254,10 @@ mod tests {
     fn of_command_lines() {
         for (args, said) in [
             (&["fly"][..], "unrecognized subcommand 'fly' (see prog --help)"),
+            (
+                &["./fly"],
+                "unrecognized subcommand './fly'; prog run -- ./fly starts a program (see prog --help)",
+            ),
             (&["od"], "unrecognized subcommand 'od' (did you mean do?) (see prog --help)"),
             (
                 &["do", "1", "--sed", "1"],
@@ -254,6 +268,10 @@ mod tests {
             (
                 &["do", "99999999999999999999"],
                 "<n> '99999999999999999999': the number is too large (see prog do --help)",
+            ),
+            (
+                &["do", "12345678901"],
+                "<n> '12345678901': the number is too large (see prog do --help)",
             ),
             (&["do", "0"], "<n> '0': it must be at least 1 (see prog do --help)"),
             (&["do", "1", "--part", "x"], "--part 'x': a number is needed (see prog do --help)"),

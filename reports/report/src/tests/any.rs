@@ -137,7 +137,9 @@ proptest! {
             prop_assert!(whole.contains(line), "{}\n{}", line, whole);
         }
         if r.started && r.failure.is_none() {
-            for name in ["waiting", "migrations", "overhead"] {
+            let ran = r.summary.threads.iter().any(|t| t.ran_s > 0.0);
+            prop_assert_eq!(short.contains("\n  waiting "), ran, "{}", short);
+            for name in ["migrations", "overhead"] {
                 prop_assert!(short.contains(&format!("\n  {name} ")), "{}", short);
             }
         }
