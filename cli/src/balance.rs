@@ -34,7 +34,7 @@ use evenly_linux::proc::Proc;
 use evenly_linux::restore::{Fate, restore_all};
 use evenly_linux::supervise::{Hooks, Outcome, Signals, SpawnOptions, Supervisor, Threads};
 use evenly_linux::tuning::{Tuned, Tuning};
-use evenly_model::{CpuSet, DomainId, Knowledge, Pid};
+use evenly_model::{CpuSet, DomainId, Knowledge, Pid, printable};
 use evenly_phases::Openings;
 use evenly_policy::hpc::{Heuristic, Levels, Parameters};
 use evenly_probe::binding::unbound;
@@ -49,6 +49,7 @@ use options::{
 };
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io::{IsTerminal, stderr};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -128,6 +129,13 @@ pub(crate) fn attach(mut args: AttachArgs) -> anyhow::Result<End> {
     let command: Vec<String> =
         proc.command_line(pid).iter().map(|a| a.to_string_lossy().into_owned()).collect();
     let supervisor = Supervisor::for_attach(signals, pid)?;
+    if !args.balance.quiet && stderr().is_terminal() {
+        let name = proc.process_stat(pid).map(|s| s.name().to_owned()).unwrap_or_default();
+        let name = printable(&name);
+        tell(&format!(
+            "evenly: attached to process {pid} ({name}); Ctrl-C ends balancing, not the program"
+        ));
+    }
     // All of its threads are looked at, once for all that has to know.
     let whole = may_use(&args.balance, Some(pid))?;
     let mut notes = check_cpus(&args.balance, &whole)?;
