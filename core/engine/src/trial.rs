@@ -10,6 +10,9 @@
 //! While it is measured, points come more often where the epochs are short, so that the answer is there in a tenth of a
 //! second.
 //!
+//! Where others use the machine in bursts a single pair says anything. So an answer takes a difference that is more than what
+//! pairs of earlier looks deviate by; where there is none after some pairs, the median of all counts.
+//!
 //! A stretch begins at the first opening that is seen in it and ends at the last one: what counts is the time between
 //! openings, not where points of the balancer lie between them. The first period after each change counts for neither, as
 //! threads are moved in it, and it takes some phases to learn what they compute.
@@ -40,6 +43,11 @@ const LEAST_TO_MOVE: usize = 3;
 /// The same where the answer is clear, and costs little if wrong: moves lose much, or gain as much as before.
 const LEAST_IF_CLEAR: usize = 1;
 const MOST_PAIRS: usize = 6;
+/// So many pairs of earlier looks count, too, where those of one do not agree; from how many on it is known by how much
+/// pairs deviate; and by how many deviations a mean differs that is not chance.
+const KEPT: usize = 24;
+const LEAST_PAST: usize = 3;
+const DEVIATIONS: f64 = 2.0;
 /// What has to be gained: below it moves only cost.
 const GAIN: f64 = 0.005;
 /// A difference that will not be gone soon: the answer holds for longer.
@@ -107,6 +115,8 @@ pub(crate) struct Trial {
     waiting: Option<(bool, Rate)>,
     /// Logarithms of the ratios, on to off, since the last decision.
     pairs: Vec<f64>,
+    /// Those before, the last ones at the end.
+    past: Vec<f64>,
     /// The last answer, and for how long the next one like it holds.
     last: Option<bool>,
     hold: Nanos,
@@ -126,6 +136,7 @@ impl Trial {
             state,
             waiting: None,
             pairs: Vec::new(),
+            past: Vec::new(),
             last: None,
             hold: FIRST,
             mixed: false,
@@ -177,7 +188,8 @@ impl Trial {
             }
             State::Measuring(on, stretch) => self.measure(on, stretch, now, epochs),
             State::Decided(on, until) if now >= until => {
-                self.pairs.clear();
+                self.past.append(&mut self.pairs);
+                self.past.drain(..self.past.len().saturating_sub(KEPT));
                 self.waiting = None;
                 self.state = State::Changing(on, now);
             }
@@ -189,6 +201,7 @@ impl Trial {
         (self.hold, self.mixed) = (FIRST, false);
         self.waiting = None;
         self.pairs.clear();
+        self.past.clear();
         match &mut self.state {
             // The answer is looked at again soon.
             State::Decided(_, until) => *until = (*until).min(now + FIRST),
@@ -235,6 +248,7 @@ impl Trial {
         } else {
             self.mixed = true;
             self.pairs.clear();
+            self.past.clear();
         }
         match self.verdict_of_pairs() {
             Some(pays) => self.decide(pays, now),
@@ -249,29 +263,42 @@ impl Trial {
         (mean, self.pairs.iter().fold(0.0f64, |most, p| most.max((p - mean).abs())))
     }
 
+    /// By how much the mean of the pairs may be off by chance, as far as those before show it.
+    fn chance(&self) -> f64 {
+        if self.past.len() < LEAST_PAST {
+            return 0.0;
+        }
+        let middle = median(self.past.iter().copied());
+        let deviation = median(self.past.iter().map(|p| (p - middle).abs()));
+        DEVIATIONS * deviation / (self.pairs.len() as f64).sqrt()
+    }
+
     /// Whether moves pay, once that is clear or it has been looked at for long enough.
     fn verdict_of_pairs(&self) -> Option<bool> {
         let n = self.pairs.len();
         let (mean, spread) = self.mean_and_spread();
         if n >= MOST_PAIRS {
-            return Some(mean > GAIN);
+            let all = self.past.iter().chain(&self.pairs).copied();
+            return Some(median(all) > GAIN);
         }
         let pays = mean > GAIN;
-        let clear = (mean - GAIN).abs() > CLEAR && (!pays || self.last == Some(true));
+        let as_before = self.last == Some(pays) || (!pays && self.past.is_empty());
+        let clear = (mean - GAIN).abs() > CLEAR && as_before;
         let least = match pays {
             _ if clear => LEAST_IF_CLEAR,
             true => LEAST_TO_MOVE,
             false => LEAST_TO_REST,
         };
-        (n >= least && (mean - GAIN).abs() > spread).then_some(pays)
+        (n >= least && (mean - GAIN).abs() > spread.max(self.chance())).then_some(pays)
     }
 
     fn decide(&mut self, pays: bool, now: Nanos) {
-        let (mean, _) = self.mean_and_spread();
+        let (mean, spread) = self.mean_and_spread();
         let again = self.last == Some(pays);
-        let longer = if mean.abs() > CLEAR { 4.0 } else { 2.0 };
+        let clear = mean.abs() > CLEAR.max(spread);
+        let longer = if clear { 4.0 } else { 2.0 };
         // One pair may have been disturbed.
-        let sure = self.pairs.len() > LEAST_IF_CLEAR && mean.abs() > CLEAR;
+        let sure = self.pairs.len() > LEAST_IF_CLEAR && clear;
         self.hold = match again {
             true => self.hold.scale(longer).min(LAST),
             false if sure => FIRST.scale(longer),
@@ -287,6 +314,14 @@ impl Trial {
     pub(crate) fn verdict(&self) -> Option<Verdict> {
         Verdict::of(&self.all)
     }
+}
+
+/// Zero of none.
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut all: Vec<f64> = values.collect();
+    all.sort_by(f64::total_cmp);
+    let n = all.len();
+    if n == 0 { 0.0 } else { f64::midpoint(all[(n - 1) / 2], all[n / 2]) }
 }
 
 #[cfg(test)]
@@ -315,6 +350,17 @@ mod tests {
 
     /// Epochs that differ: how long each takes with moves and without, and what it is worth.
     fn run_mixed(
+        epoch: impl Fn(u32) -> (Nanos, Nanos, u32),
+        noise: f64,
+        seed: u64,
+        seconds: f64,
+    ) -> Run {
+        run_beside(|_| 1.0, epoch, noise, seed, seconds)
+    }
+
+    /// On a machine that is slower by this factor at times.
+    fn run_beside(
+        mut slower: impl FnMut(f64) -> f64,
         epoch: impl Fn(u32) -> (Nanos, Nanos, u32),
         noise: f64,
         seed: u64,
@@ -353,7 +399,8 @@ mod tests {
                     let worth = seen.worth.wrapping_add(worth);
                     seen = Epochs { count, at: Nanos(next as u64), of: 0, worth };
                 }
-                next += length.0 as f64 * (1.0 + noise * (2.0 * random.unit() - 1.0));
+                let noise = 1.0 + noise * (2.0 * random.unit() - 1.0);
+                next += length.0 as f64 * noise * slower(next);
             }
             r.trial.point(now, seen, false);
             if r.first.is_none() && r.trial.answer().is_some() {
@@ -442,6 +489,43 @@ mod tests {
             })
             .sum();
         assert!(rested / 20.0 > 0.6, "{}", rested / 20.0);
+    }
+
+    /// A machine that others use in bursts: for tens of milliseconds everything takes up to twice as long.
+    fn bursts(seed: u64) -> impl FnMut(f64) -> f64 {
+        let mut random = Random::new(seed ^ 0x5eed);
+        let (mut until, mut factor) = (0.0, 1.0);
+        move |time| {
+            while until <= time {
+                let busy = random.unit() < 0.5;
+                factor = if busy { 1.0 + 2.5 * random.unit() } else { 1.0 };
+                until += 10e6 + 90e6 * random.unit();
+            }
+            factor
+        }
+    }
+
+    /// Would catch: an answer by the one stretch in which somebody else had the CPUs.
+    #[test]
+    fn bursts_of_others_are_not_taken_for_what_moves_do() {
+        // How long epochs take with moves and without, and for which part of the time threads are to be moved.
+        let cases = [
+            (1_150, 1_300, 0.7..1.0),
+            (400, 480, 0.9..1.0),
+            (53, 50, 0.0..0.1),
+            (1_350, 1_300, 0.0..0.3),
+        ];
+        for (on, off, share) in cases {
+            let moved = (0..50).map(|seed| {
+                let r = run_beside(bursts(seed), |_| (us(on), us(off), 0), 0.2, seed, 10.0);
+                r.moved.0 as f64 / 10e9
+            });
+            let moved = moved.sum::<f64>() / 50.0;
+            assert!(
+                share.contains(&moved),
+                "{on} us with moves, {off} without: moved for {moved:.2}"
+            );
+        }
     }
 
     #[test]
