@@ -22,7 +22,7 @@
 use crate::delegates::{Epochs, Work};
 use crate::guard::Verdict;
 use evenly_model::Nanos;
-use evenly_model::stats::RunningMean;
+use evenly_model::stats::{RunningMean, median};
 
 /// Epochs in a stretch, at least; fewer will do where phases are long, so that what costs does not go on for seconds.
 const LEAST_EPOCHS: u32 = 24;
@@ -45,7 +45,7 @@ const LEAST_IF_CLEAR: usize = 1;
 const MOST_PAIRS: usize = 6;
 /// So many pairs of earlier looks count, too, where those of one do not agree; from how many on it is known by how much
 /// pairs deviate; and by how many deviations a mean differs that is not chance.
-const KEPT: usize = 24;
+const KEPT: usize = 12;
 const LEAST_PAST: usize = 3;
 const DEVIATIONS: f64 = 2.0;
 /// What has to be gained: below it moves only cost.
@@ -265,11 +265,11 @@ impl Trial {
 
     /// By how much the mean of the pairs may be off by chance, as far as those before show it.
     fn chance(&self) -> f64 {
-        if self.past.len() < LEAST_PAST {
+        let Some(middle) = median(&self.past).filter(|_| self.past.len() >= LEAST_PAST) else {
             return 0.0;
-        }
-        let middle = median(self.past.iter().copied());
-        let deviation = median(self.past.iter().map(|p| (p - middle).abs()));
+        };
+        let deviations: Vec<f64> = self.past.iter().map(|p| (p - middle).abs()).collect();
+        let deviation = median(&deviations).unwrap_or_default();
         DEVIATIONS * deviation / (self.pairs.len() as f64).sqrt()
     }
 
@@ -278,8 +278,8 @@ impl Trial {
         let n = self.pairs.len();
         let (mean, spread) = self.mean_and_spread();
         if n >= MOST_PAIRS {
-            let all = self.past.iter().chain(&self.pairs).copied();
-            return Some(median(all) > GAIN);
+            let all: Vec<f64> = self.past.iter().chain(&self.pairs).copied().collect();
+            return Some(median(&all).is_some_and(|middle| middle > GAIN));
         }
         let pays = mean > GAIN;
         let as_before = self.last == Some(pays) || (!pays && self.past.is_empty());
@@ -314,14 +314,6 @@ impl Trial {
     pub(crate) fn verdict(&self) -> Option<Verdict> {
         Verdict::of(&self.all)
     }
-}
-
-/// Zero of none.
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut all: Vec<f64> = values.collect();
-    all.sort_by(f64::total_cmp);
-    let n = all.len();
-    if n == 0 { 0.0 } else { f64::midpoint(all[(n - 1) / 2], all[n / 2]) }
 }
 
 #[cfg(test)]
