@@ -192,7 +192,10 @@ fn ranks_run_on_the_hosts_of_the_mapping() {
         let planned = planned(&json(map.as_ref()));
         assert!((0..2).all(|host| planned.values().any(|h| *h == host)), "{planned:?}");
 
-        let body = "hostname >where-${OMPI_COMM_WORLD_RANK-$PMI_RANK}";
+        // None ends before all are there: MPICH's mpirun writes to the others as it starts them, and dies of SIGPIPE where one
+        // has ended.
+        let body = "hostname >where-${OMPI_COMM_WORLD_RANK-$PMI_RANK}; \
+                    until [ $(ls where-* | wc -l) = 8 ]; do sleep 0.01; done";
         script_at(&tool.path("app"), body);
         let mut words = vec![mpi.tool("mpirun")];
         if mpi.name == "mpich" {
