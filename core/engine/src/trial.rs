@@ -295,10 +295,9 @@ impl Trial {
     fn decide(&mut self, pays: bool, now: Nanos) {
         let (mean, spread) = self.mean_and_spread();
         let again = self.last == Some(pays);
-        let clear = mean.abs() > CLEAR.max(spread);
-        let longer = if clear { 4.0 } else { 2.0 };
+        let longer = if mean.abs() > CLEAR { 4.0 } else { 2.0 };
         // One pair may have been disturbed.
-        let sure = self.pairs.len() > LEAST_IF_CLEAR && clear;
+        let sure = self.pairs.len() > LEAST_IF_CLEAR && mean.abs() > CLEAR.max(spread);
         self.hold = match again {
             true => self.hold.scale(longer).min(LAST),
             false if sure => FIRST.scale(longer),
