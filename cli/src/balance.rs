@@ -130,7 +130,7 @@ pub(crate) fn attach(mut args: AttachArgs) -> anyhow::Result<End> {
         proc.command_line(pid).iter().map(|a| a.to_string_lossy().into_owned()).collect();
     let supervisor = Supervisor::for_attach(signals, pid)?;
     if !args.balance.quiet && stderr().is_terminal() {
-        let name = proc.process_stat(pid).map(|s| s.name().to_owned()).unwrap_or_default();
+        let name = proc.process_stat(pid).map(|s| s.name()).unwrap_or_default();
         let name = printable(&name);
         tell(&format!(
             "evenly: attached to process {pid} ({name}); Ctrl-C ends balancing, not the program"

@@ -111,13 +111,13 @@ fn left_to(living: &Living) -> String {
         Some((pid, None)) => format!("program {pid}, which has ended,"),
         None => String::from("its program"),
     };
-    if living.held == 0 {
-        let evenly = living.evenly.pid;
-        return format!(
-            "{program}: nothing to restore: no thread has a mask from evenly (pid {evenly}), which is at work"
-        );
-    }
     let held = match living.held {
+        0 => {
+            let evenly = living.evenly.pid;
+            return format!(
+                "{program}: nothing to restore, as no thread has a mask from evenly (pid {evenly})"
+            );
+        }
         1 => String::from("1 thread has a mask"),
         n => format!("{n} threads have masks"),
     };

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A program of three threads with phases of about a millisecond.
@@ -105,15 +105,17 @@ fn mapping(pid: Pid) -> File {
     File::options().read(true).write(true).open(std::str::from_utf8(path).unwrap()).unwrap()
 }
 
-/// Where the notes are (waiting.h).
+/// Where the notes are, and their size; and where each has when a barrier opened, and that masks were set (waiting.h).
 const NOTES: u64 = 4096 + 65_535 * 64;
+const NOTE: u64 = 64;
+const OPENED: u64 = 16;
+const BOUND: u64 = 56;
 
 /// Says at all times that the barrier of each of the first teams has opened then.
 fn say_opened(shared: &File, at: Nanos, stop: &AtomicBool) {
-    let (size, opened) = (64, 16);
     while !stop.load(Ordering::Relaxed) {
         for line in 0..8 {
-            shared.write_all_at(&at.0.to_ne_bytes(), NOTES + line * size + opened).unwrap();
+            shared.write_all_at(&at.0.to_ne_bytes(), NOTES + line * NOTE + OPENED).unwrap();
         }
     }
 }
@@ -251,14 +253,14 @@ fn the_program_knows_of_masks_that_somebody_else_sets() {
     let is_told = || {
         let mut bound = [0; 4];
         (0..8).any(|line| {
-            shared.read_exact_at(&mut bound, NOTES + line * 64 + 56).unwrap();
+            shared.read_exact_at(&mut bound, NOTES + line * NOTE + BOUND).unwrap();
             bound != [0; 4]
         })
     };
     assert!(!is_told());
     let first = whole.iter().next().unwrap().to_string();
     let mut taskset = Command::new("taskset");
-    taskset.args(["-apc", &first, &pid.to_string()]).stdout(std::process::Stdio::null());
+    taskset.args(["-apc", &first, &pid.to_string()]).stdout(Stdio::null());
     assert!(taskset.status().unwrap().success());
     wait_until("the program to be told", is_told);
     signal(pid, Signal::KILL);
@@ -293,7 +295,7 @@ fn helpers_keep_to_the_budget_where_barriers_open_all_the_time() {
     let are_all = |h: &(Nanos, u32)| h.1 as usize == whole.len();
     let all = wait_for("helpers of all CPUs", || Some(helpers(evenly.pid())).filter(are_all));
     let began = now();
-    // Until they have been at work for a second of their time, or could have been.
+    // Until they have been at work for 0.3 s of their time, or have had 3 s.
     wait_until("time to pass", || {
         now() - began > Nanos::from_millis(3_000)
             || helpers(evenly.pid()).0 > Nanos::from_millis(300)

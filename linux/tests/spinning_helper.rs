@@ -96,7 +96,8 @@ impl Openings for Trap {
     fn measure(&self, _: Measured) {}
 
     fn hold(&self, _: bool) {}
-    fn is_bound(&self, _: Pid) {}
+
+    fn show_masks(&self, _: Pid) {}
 
     fn arm(&self, _: &[CpuId], _: Nanos) {}
 

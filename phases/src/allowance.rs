@@ -6,12 +6,12 @@
 //! program does not wake it.
 //!
 //! ```text
-//!   in: rate * time + for each phase with a move what its plan gains, at most most * time
+//!   in: rate * time + for each phase with a move what its plan gains, at most for_gains * time
 //!   out: all CPU time of the helper
 //! ```
 //!
 //! Invariant: over any time T a helper takes at most `rate * T`, a [`BURST`] and what it takes for one opening, where it
-//! gains nothing; and at most `most` of T more, whatever the program says that there is to gain.
+//! gains nothing; and at most `for_gains` of T more, whatever the program says that there is to gain.
 
 use evenly_model::Nanos;
 
@@ -30,7 +30,7 @@ pub struct Allowance {
     /// CPU time for each second, in seconds.
     rate: f64,
     /// Beside that, for gains.
-    most: f64,
+    for_gains: f64,
     /// In ns; less than nothing where the last opening took more than there was.
     left: f64,
     at: Nanos,
@@ -41,7 +41,7 @@ impl Allowance {
     /// `budget` of evenly, as a part of one CPU.
     #[must_use]
     pub fn new(rate: f64, budget: f64, now: Nanos) -> Self {
-        Self { rate, most: (BUDGETS * budget).min(MOST), left: BURST.0 as f64, at: now }
+        Self { rate, for_gains: (BUDGETS * budget).min(MOST), left: BURST.0 as f64, at: now }
     }
 
     /// The helper has taken so much CPU time since this was asked last; `gain` is what the moves that it made then gain.
@@ -49,7 +49,7 @@ impl Allowance {
     pub fn spend(&mut self, now: Nanos, cpu: Nanos, gain: Nanos) -> Option<Nanos> {
         let time = (now - self.at).0 as f64;
         self.at = self.at.max(now);
-        let gained = (gain.0 as f64).min(self.most * time);
+        let gained = (gain.0 as f64).min(self.for_gains * time);
         let all = (self.left + self.rate * time + gained).min(BURST.0 as f64);
         self.left = all - cpu.0 as f64;
         let lacks = RESTED.0 as f64 - self.left;

@@ -62,7 +62,7 @@ pub trait Openings: Send + Sync {
     fn hold(&self, held: bool);
 
     /// Somebody else has set the mask of a thread of this process: it is shown masks as they are from now on.
-    fn is_bound(&self, process: Pid);
+    fn show_masks(&self, process: Pid);
 
     /// From now on the helpers of these CPUs are woken when the barrier opens, and no others; and only where the thread that
     /// opens it expects to compute for longer than `least` until the next, unless that is zero.

@@ -401,8 +401,8 @@ impl Delegates for Care {
         self.0.openings.hold(held);
     }
 
-    fn is_bound(&self, process: Pid) {
-        self.0.openings.is_bound(process);
+    fn show_masks(&self, process: Pid) {
+        self.0.openings.show_masks(process);
     }
 
     fn rhythm(&self) -> Rhythm {
@@ -442,7 +442,7 @@ mod tests {
         fn measure(&self, _: Measured) {}
 
         fn hold(&self, _: bool) {}
-        fn is_bound(&self, _: Pid) {}
+        fn show_masks(&self, _: Pid) {}
 
         fn arm(&self, _: &[CpuId], least: Nanos) {
             *self.1.lock().unwrap() = least;

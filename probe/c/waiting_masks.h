@@ -75,7 +75,7 @@ static bool leaves_cpu_of_parent(void)
 {
 	int before = errno;
 	unsigned long mask[EVENLY_CPUS / (8 * sizeof(long))] = { 0 };
-	long size = syscall(SYS_sched_getaffinity, 0, sizeof mask, mask);
+	long size = pins() ? syscall(SYS_sched_getaffinity, 0, sizeof mask, mask) : 0;
 	bool leaves = size > 0 && without_evenly((size_t)size, (cpu_set_t *)mask)
 		&& syscall(SYS_sched_setaffinity, 0, (size_t)size, mask) == 0;
 	errno = before;
@@ -86,7 +86,7 @@ static bool leaves_cpu_of_parent(void)
 static void begins_process(void)
 {
 	int before = errno;
-	if (GET(sets_masks))
+	if (header && masks_were_set())
 		mine();
 	else
 		leaves_cpu_of_parent();

@@ -95,10 +95,10 @@ fn masks_are_shown_as_they_are_once_somebody_else_has_set_one() {
     let mut seen = Vec::new();
     mapping.reader().unwrap().read(Nanos::ZERO, &mut seen).unwrap();
     let [masks] = &seen[..] else { panic!("one thread has waited: {seen:?}") };
-    barriers.is_bound(masks.pid);
+    barriers.show_masks(masks.pid);
     child.stdin.take().unwrap().write_all(b"\n").unwrap();
     let mut rest = String::new();
     output.read_to_string(&mut rest).unwrap();
     assert!(child.wait().unwrap().success());
-    assert_eq!(rest, "told: 1\nthread: 1\ncommand: 1 of 1\n");
+    assert_eq!(rest, "told: 1\nthread: 1\ncommand: 1 of 1\ndeeper: 1 of 1\n");
 }

@@ -258,7 +258,7 @@ impl Balancer {
     fn verify(&mut self, now: Nanos, observers: &mut [Box<dyn Observer>]) {
         if let Some(delegates) = &self.delegates {
             let bound = bound_by_others(&self.failures, &self.membership);
-            bound.for_each(|process| delegates.is_bound(process));
+            bound.for_each(|process| delegates.show_masks(process));
         }
         let (failures, unweighed) = (&mut self.failures, self.weights.refused.take());
         let (members, notes) = (&mut self.membership, &mut self.notes);

@@ -74,8 +74,8 @@ pub trait Delegates: Send {
     /// Threads are kept on single CPUs from now on, or are not, whoever moves them.
     fn hold(&self, _held: bool) {}
 
-    /// Somebody else has set the mask of a thread of this process.
-    fn is_bound(&self, _process: Pid) {}
+    /// Somebody else has set the mask of a thread of this process: it is to be shown masks as they are from now on.
+    fn show_masks(&self, _process: Pid) {}
 
     /// How often the threads meet, as far as these delegates need that to be known.
     fn rhythm(&self) -> Rhythm {

@@ -86,8 +86,6 @@ pub struct PeriodControl {
     random: Random,
     /// The period that was last reported to be longer than wanted.
     reported: Nanos,
-    /// What it was before that.
-    before: Nanos,
     points: u64,
     /// Balancers that share the budget.
     sharers: usize,
@@ -105,7 +103,6 @@ impl PeriodControl {
             cost_ns: 0.0,
             random,
             reported: Nanos::ZERO,
-            before: Nanos::ZERO,
             points: 0,
             sharers: 1,
         }
@@ -148,31 +145,22 @@ impl PeriodControl {
         self.current().scale(factor)
     }
 
-    /// Whether the budget has made the period clearly longer than wanted, and twice as long as when
-    /// this was true last: often enough to be reported, not more.
-    pub fn newly_stretched(&mut self) -> bool {
+    /// The message that the budget has made the period clearly longer than wanted, and twice as long as when there was one
+    /// last: often enough to be reported, not more. It says how things are at this moment, in words that stay true when it
+    /// has passed.
+    pub fn newly_stretched(&mut self) -> Option<String> {
         let current = self.current();
         let least = self.wanted().scale(1.2).max(self.reported.scale(2.0));
-        let newly = self.points >= SETTLED && current > least;
-        if newly {
-            self.before = self.wanted().max(self.reported);
-            self.reported = current;
+        if self.points < SETTLED || current <= least {
+            return None;
         }
-        newly
-    }
-
-    /// The message for [`PeriodControl::newly_stretched`]: how things are at this moment, in
-    /// words that stay true when it has passed.
-    #[must_use]
-    pub fn stretch_reason(&self) -> String {
-        format!(
-            "the balancing period was raised from {} to {} after {} periods to stay within the overhead \
-             budget: evenly used {} of CPU time in a period, on average",
-            self.before,
-            self.current(),
+        let before = self.wanted().max(std::mem::replace(&mut self.reported, current));
+        Some(format!(
+            "the balancing period was raised from {before} to {current} after {} periods to stay within the \
+             overhead budget: evenly used {} of CPU time in a period, on average",
             self.points,
             Nanos(self.cost_ns as u64),
-        )
+        ))
     }
 
     /// What is wanted, whatever the budget says.
@@ -236,7 +224,7 @@ mod tests {
         let mut c = control(Period::Auto);
         c.cost(Nanos::from_micros(1_500));
         assert!(c.current() <= Nanos::from_millis(15));
-        assert!(!c.newly_stretched());
+        assert_eq!(c.newly_stretched(), None);
     }
 
     #[test]
@@ -251,19 +239,22 @@ mod tests {
     #[test]
     fn the_budget_wins_over_the_wanted_period_and_is_reported_once() {
         let mut c = control(Period::Fixed(Nanos::from_millis(10)));
-        assert!(!c.newly_stretched());
+        assert_eq!(c.newly_stretched(), None);
         for _ in 0..100 {
             c.cost(Nanos::from_millis(1));
         }
         assert_eq!(c.current().as_millis_f64().round(), 100.0);
-        assert!(c.newly_stretched());
-        assert!(!c.newly_stretched());
         // The message is consistent: the cost over the budget is the period.
         assert_eq!(
-            c.stretch_reason(),
+            c.newly_stretched().unwrap(),
             "the balancing period was raised from 10.0 ms to 100.0 ms after 100 periods to stay within \
              the overhead budget: evenly used 1000.0 us of CPU time in a period, on average"
         );
+        assert_eq!(c.newly_stretched(), None);
+        // It goes on from there.
+        (0..100).for_each(|_| c.cost(Nanos::from_millis(3)));
+        let again = c.newly_stretched().unwrap();
+        assert!(again.contains("raised from 100.0 ms to 300.0 ms"), "{again}");
     }
 
     #[test]

@@ -10,8 +10,8 @@
 //! While it is measured, points come more often where the epochs are short, so that the answer is there in a tenth of a
 //! second.
 //!
-//! Where others use the machine in bursts a single pair says anything. So an answer takes a difference that is more than what
-//! pairs of earlier looks deviate by; where there is none after some pairs, the median of all counts.
+//! Where others use the machine in bursts, a single pair can be off by any amount. So pairs give an answer only where they
+//! differ by more than those of earlier looks deviate; where they do not after some pairs, the median of all decides.
 //!
 //! A stretch begins at the first opening that is seen in it and ends at the last one: what counts is the time between
 //! openings, not where points of the balancer lie between them. The first period after each change counts for neither, as
@@ -43,8 +43,8 @@ const LEAST_TO_MOVE: usize = 3;
 /// The same where the answer is clear, and costs little if wrong: moves lose much, or gain as much as before.
 const LEAST_IF_CLEAR: usize = 1;
 const MOST_PAIRS: usize = 6;
-/// So many pairs of earlier looks count, too, where those of one do not agree; from how many on it is known by how much
-/// pairs deviate; and by how many deviations a mean differs that is not chance.
+/// Where the pairs of a look do not agree, so many of earlier ones count, too. From how many it is known by how much pairs
+/// deviate; and how many deviations are no chance.
 const KEPT: usize = 12;
 const LEAST_PAST: usize = 3;
 const DEVIATIONS: f64 = 2.0;

@@ -211,7 +211,7 @@ impl Openings for Barriers {
         pins.store(until, Relaxed);
     }
 
-    fn is_bound(&self, process: Pid) {
+    fn show_masks(&self, process: Pid) {
         let Ok(process) = u32::try_from(process.0) else { return };
         for line in self.lines() {
             if self.words.u32(line.at(line::PID)).load(Relaxed) == process {

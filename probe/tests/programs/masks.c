@@ -62,7 +62,7 @@ static int starts_thread(void)
 
 static int told(const char *self)
 {
-	char command[5000];
+	char command[9000];
 	waits_at_barrier();
 	put(sched_getcpu());
 	printf("put: %d\n", shown());
@@ -71,7 +71,7 @@ static int told(const char *self)
 		return 3;
 	printf("told: %d\nthread: %d\n", shown(), starts_thread());
 	fflush(stdout);
-	snprintf(command, sizeof command, "exec %s command", self);
+	snprintf(command, sizeof command, "%s command; (%s deeper; true); true", self, self);
 	return system(command);
 }
 

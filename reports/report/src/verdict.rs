@@ -147,17 +147,14 @@ impl RunReport {
         if self.policy.only_watches() {
             return format!("Only observed: nothing was changed.{}", self.prospect());
         }
-        // A policy that found no move to make has not stood down from anything.
         let interval = self.measured.and_then(|m| m.ci95);
-        let paid = interval.is_some_and(|[low, _]| low > 1.0);
-        if self.stood_down() && paid && self.migrations() > 0 {
-            return format!(
-                "{} In the end it did not, and evenly stood down.",
-                self.verdict_of_moves()
-            );
-        }
+        // A policy that found no move to make has not stood down from anything.
         if self.stood_down() && !(self.changed_nothing() && self.policy.in_phases) {
             let why = match interval {
+                Some([low, _]) if low > 1.0 => {
+                    let moves = self.verdict_of_moves();
+                    return format!("{moves} In the end it did not, and evenly stood down.");
+                }
                 Some([low, high]) if low > 0.0 && high >= 1.0 && high <= WIDE * low => format!(
                     "Balancing showed no sure gain ({low:.2} to {high:.2} times the progress of pauses)"
                 ),
@@ -180,6 +177,7 @@ impl RunReport {
             return String::from("The threads were spread evenly once, and not moved again.");
         }
         let verdict = self.verdict_of_moves();
+        let paid = interval.is_some_and(|[low, _]| low > 1.0);
         match self.sleepless(n, m).filter(|_| !paid && self.is_blind()) {
             Some(spin) => format!("{verdict} But {spin}."),
             None => verdict,

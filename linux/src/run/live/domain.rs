@@ -113,8 +113,9 @@ impl Domain {
             self.period.calm(self.balancer.is_calm());
             self.period.cost(self.balancer.period_cost() + around.scale(1.0 / self.care()));
             // What moves within phases costs is on another account, and longer periods spare none of it.
-            if !self.balancer.moves_within_phases() && self.period.newly_stretched() {
-                let text = self.period.stretch_reason();
+            if !self.balancer.moves_within_phases()
+                && let Some(text) = self.period.newly_stretched()
+            {
                 self.balancer.note(now(), text, &mut self.observers);
             }
             self.journal.set_period(self.period.current().scale(self.care()));
