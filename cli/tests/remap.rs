@@ -580,7 +580,7 @@ fn ranks_are_brought_together_by_the_messages_that_were_counted() {
         for with in 1..=3 {
             let placed = evenly.decisions(PLACED);
             fs::write(&partner, with.to_string()).unwrap();
-            wait_until("those who talk to each other to share a CPU", || {
+            wait_for_ok("those who talk to each other to share a CPU", || {
                 assert!(evenly.is_alive(), "{}: {}", mpi.said, evenly.stderr());
                 let at = |(rank, p)| Some((rank, pinned(p)?));
                 let at: BTreeMap<u64, CpuSet> =
@@ -588,8 +588,13 @@ fn ranks_are_brought_together_by_the_messages_that_were_counted() {
                 // Who talk to each other, and nobody else with them: Open MPI binds ranks, too, to one CPU
                 // after the other while it starts. They may be so from the start.
                 let together = |of| at.iter().all(|(rank, cpu)| at.get(&(rank ^ of)) == Some(cpu));
-                let placed = with == 1 || evenly.decisions(PLACED) > placed;
-                at.len() == 4 && placed && (1..4).all(|of| together(of) == (of == with))
+                let now = evenly.decisions(PLACED);
+                let found = at.len() == 4
+                    && (with == 1 || now > placed)
+                    && (1..4).all(|of| together(of) == (of == with));
+                found.then_some(()).ok_or_else(|| {
+                    format!("{}: with {with}, {placed} then {now} decisions: {at:?}", mpi.said)
+                })
             });
         }
         fs::write(&partner, "0").unwrap();

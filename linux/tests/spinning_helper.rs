@@ -25,8 +25,13 @@ use std::time::Duration;
 /// No test lets a thread spin for longer.
 const LONGEST: Nanos = Nanos::from_millis(5_000);
 
-/// For how long a helper goes on to spin that is not to do so for ever.
-const BESIDE: Nanos = Nanos::from_millis(40);
+/// For how long a helper goes on to spin that is not to do so for ever: for several looks of the watcher, also where it
+/// has a part of a CPU only.
+const BESIDE: Nanos = Nanos::from_millis(200);
+
+/// What a thread that spins has run for between two looks at its CPU time, at most: where it is more, the machine stood
+/// still meanwhile.
+const LOOK: Nanos = Nanos::from_millis(1);
 
 /// Barriers that never open, where the next helper that waits for one spins.
 #[derive(Default)]
@@ -57,8 +62,12 @@ fn class(tid: i32) -> u8 {
 
 impl Trap {
     fn spin(&self, cpu: CpuId) {
-        let began = thread_cpu_time();
-        let ran = || thread_cpu_time() - began;
+        let (mut last, mut sum) = (thread_cpu_time(), Nanos::ZERO);
+        let mut ran = || {
+            let before = std::mem::replace(&mut last, thread_cpu_time());
+            sum += (last - before).min(LOOK);
+            sum
+        };
         self.cpu.store(cpu.0.into(), SeqCst);
         self.tid.store(rustix::thread::gettid().as_raw_nonzero().get(), SeqCst);
         // It is no real-time thread, and may run on this CPU only.
@@ -75,12 +84,13 @@ impl Trap {
             self.held.store(held.0.max(1), SeqCst);
             let most = if self.for_ever { LONGEST } else { held + BESIDE };
             while !self.end.load(SeqCst) {
-                if ran() < most {
+                let spun = ran();
+                if spun < most {
                     std::hint::spin_loop();
                 } else {
                     std::thread::sleep(Duration::from_millis(1));
                 }
-                if ran() >= held + BESIDE && self.got.load(SeqCst) == 0 {
+                if spun >= held + BESIDE && self.got.load(SeqCst) == 0 {
                     self.got.store(self.witness.load(SeqCst).max(1), SeqCst);
                 }
             }
@@ -166,6 +176,18 @@ impl Program {
     }
 }
 
+/// Ends a run whose test fails: without it, the helper that spins keeps the test from ending, and nobody learns why.
+struct Failing<'a>(&'a Trap, &'a Control);
+
+impl Drop for Failing<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.end.store(true, SeqCst);
+            self.1.end();
+        }
+    }
+}
+
 impl Drop for Program {
     fn drop(&mut self) {
         if let Some(group) = rustix::process::Pid::from_raw(self.0.id().cast_signed()) {
@@ -206,6 +228,7 @@ fn run(
     let (trap, notes, control) = (Arc::new(trap), Notes::default(), Control::default());
     let live = Live::new(options(&whole, &trap), pid, Arc::new(journal));
     let result = std::thread::scope(|scope| {
+        let _failing = Failing(&trap, &control);
         let (seen, ctl) = (notes.clone(), control.clone());
         let running = scope.spawn(move || live.run(&ctl, |_| vec![Box::new(seen.clone()) as _]));
         let is_pinned = || program.masks().iter().filter(|m| m.len() == 1).count() == 3;
