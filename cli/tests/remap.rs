@@ -580,7 +580,7 @@ fn ranks_are_brought_together_by_the_messages_that_were_counted() {
         for with in 1..=3 {
             let placed = evenly.decisions(PLACED);
             fs::write(&partner, with.to_string()).unwrap();
-            wait_for_ok("those who talk to each other to share a CPU", || {
+            evenly_testing::wait_for_ok("those who talk to each other to share a CPU", || {
                 assert!(evenly.is_alive(), "{}: {}", mpi.said, evenly.stderr());
                 let at = |(rank, p)| Some((rank, pinned(p)?));
                 let at: BTreeMap<u64, CpuSet> =

@@ -27,6 +27,7 @@
 mod allowance;
 mod foresight;
 mod openings;
+mod others;
 mod pulse;
 mod shared;
 pub mod timetable;

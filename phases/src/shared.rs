@@ -3,6 +3,7 @@
 //! Invariant: a lock is held for no longer than it takes to compute, never while a mask is changed.
 
 use crate::openings::{LONGEST, Measured, Opening, Openings};
+use crate::others::Others;
 use crate::timetable::{Left, Step, Timetable};
 use evenly_engine::delegates::{Account, Delegates, Done, Epochs, Rhythm, Work};
 use evenly_engine::{
@@ -34,7 +35,9 @@ pub struct Phases {
 #[derive(Default)]
 struct State {
     cpus: Vec<CpuId>,
+    /// By their capacities.
     speeds: Vec<f64>,
+    others: Others,
     members: BTreeMap<ThreadId, Member>,
     active: bool,
     /// The number of the barrier at which these threads meet, if it is known.
@@ -86,6 +89,8 @@ struct Member {
     /// What its progress is above its CPU time.
     ahead: i64,
     times: Times,
+    /// Its CPU time that is known of its CPUs.
+    booked: Nanos,
 }
 
 /// A CPU that has too much to do in a phase.
@@ -102,6 +107,15 @@ pub struct Crowded {
 impl State {
     fn at(&self, cpu: CpuIndex) -> impl Iterator<Item = (&ThreadId, &Member)> {
         self.members.iter().filter(move |(_, m)| m.cpu == Some(cpu))
+    }
+
+    /// A thread has had so much CPU time by now, on its CPU since the last time.
+    fn book(&mut self, thread: ThreadId, ran: Nanos) {
+        let Some(m) = self.members.get_mut(&thread) else { return };
+        let since = ran - std::mem::replace(&mut m.booked, ran);
+        if let Some(cpu) = m.cpu {
+            self.others.ran(cpu, since);
+        }
     }
 
     fn index(&self, cpu: CpuId) -> Option<CpuIndex> {
@@ -158,8 +172,10 @@ impl Phases {
     fn plan(&self, s: &mut State, opening: Opening) {
         let works: Vec<(CpuIndex, Nanos)> =
             s.members.iter().filter_map(|(id, m)| Some((m.cpu?, self.expected(*id)))).collect();
+        let speeds = s.speeds.iter().enumerate().map(|(cpu, speed)| speed * s.others.left(cpu));
+        let speeds: Vec<f64> = speeds.collect();
         s.opening = opening;
-        s.timetable = Timetable::new(opening.at, &works, &s.speeds, COST);
+        s.timetable = Timetable::new(opening.at, &works, &speeds, COST);
         let longest = works.iter().map(|w| w.1).max().unwrap_or_default();
         let crowded = (0..s.cpus.len()).any(|cpu| s.timetable.is_crowded(cpu));
         if s.patience.planned(crowded, longest) {
@@ -184,9 +200,10 @@ impl Phases {
         }
     }
 
-    /// What is left of the work of a thread in this phase, by its CPU time.
+    /// What is left of the work of a thread in this phase, by its CPU time, which was read just now.
     #[must_use]
     pub fn left(&self, thread: ThreadId, ran: Nanos) -> Nanos {
+        self.state().book(thread, ran);
         match self.openings.reported(thread) {
             Some(r) if !r.finished => r.expected.min(LONGEST) - (ran - r.base),
             _ => Nanos::ZERO,
@@ -303,10 +320,18 @@ impl Delegates for Care {
 
     fn read(&self, machine: &mut dyn Sensors, thread: ThreadId, now: Nanos) -> (Reading, Nanos) {
         let reading = machine.read_one(thread);
-        if let Reading::Times(times) = reading
-            && let Some(m) = self.0.state().members.get_mut(&thread)
-        {
-            m.times = times;
+        let mut s = self.0.state();
+        if let Reading::Times(times) = reading {
+            s.book(thread, times.ran);
+            if let Some(m) = s.members.get_mut(&thread) {
+                m.times = times;
+            }
+        }
+        if s.active && s.others.is_due(now) {
+            let cpus = s.cpus.clone();
+            drop(s);
+            let idle = machine.idle(&cpus);
+            self.0.state().others.look(now, idle);
         }
         (reading, now)
     }
@@ -336,7 +361,9 @@ impl Delegates for Care {
         let mean = || all.clone().sum::<i64>() / (s.members.len().max(1) as i64);
         let progress = progress.unwrap_or_else(mean);
         let ahead = progress - times.ran.0 as i64;
-        let member = Member { cpu: None, movable: false, mask, migrations: 0, ahead, times };
+        let booked = times.ran;
+        let member =
+            Member { cpu: None, movable: false, mask, migrations: 0, ahead, times, booked };
         s.members.insert(thread, member);
         progress
     }
@@ -365,6 +392,7 @@ impl Delegates for Care {
         }
         s.cpus = usable.iter().map(|c| c.id).collect();
         s.speeds = usable.iter().map(CpuView::weight).collect();
+        s.others.reset(usable.len());
         // No timetable is for these.
         s.timetable = Timetable::default();
     }
@@ -389,6 +417,9 @@ impl Delegates for Care {
             Work::Move => Measured::Phases,
         });
         (s.active, s.patience) = (active, Patience::default());
+        if !active {
+            s.others.pause();
+        }
         for (id, m) in &s.members {
             let cpu =
                 m.cpu.filter(|_| active && m.movable).and_then(|cpu| s.cpus.get(cpu).copied());
@@ -565,8 +596,9 @@ mod tests {
         assert!(phases.begins(CpuId(1), Opening { phase: 3, at: now }, now).is_none());
     }
 
-    /// A machine whose calls cost nothing.
-    struct Free;
+    /// A machine whose calls cost nothing and whose CPUs are never idle, with what threads have run.
+    #[derive(Default)]
+    struct Free(BTreeMap<ThreadId, Nanos>);
 
     impl Sensors for Free {
         fn now(&self) -> Nanos {
@@ -577,7 +609,17 @@ mod tests {
             Nanos::ZERO
         }
 
-        fn read(&mut self, _: &[ThreadId], _: &mut Vec<Reading>) {}
+        fn read(&mut self, ids: &[ThreadId], out: &mut Vec<Reading>) {
+            out.clear();
+            out.extend(ids.iter().map(|id| match self.0.get(id) {
+                Some(&ran) => Reading::Times(Times { ran, ..Times::default() }),
+                None => Reading::Gone,
+            }));
+        }
+
+        fn idle(&mut self, cpus: &[CpuId]) -> Vec<Nanos> {
+            vec![Nanos::ZERO; cpus.len()]
+        }
 
         fn locate(&mut self, _: ThreadId) -> Option<Located> {
             None
@@ -622,9 +664,9 @@ mod tests {
         let openings = Says::new(Reported::default());
         let (mut balancer, phases) = Phases::with_caretaker(options, openings, Nanos::ZERO);
         let period = Nanos::from_millis(10);
-        balancer.point(&mut Free, period, &mut []);
+        balancer.point(&mut Free::default(), period, &mut []);
         phases.took(Nanos::from_millis(500));
-        balancer.point(&mut Free, period, &mut []);
+        balancer.point(&mut Free::default(), period, &mut []);
         assert_eq!(balancer.period_cost(), Nanos::ZERO);
         // It is in the report nevertheless.
         assert!((balancer.summary(Nanos::ZERO).0.cpu_s - 0.5).abs() < 1e-9);
@@ -660,6 +702,33 @@ mod tests {
         // The caretaker's next point.
         Care(phases.clone()).set_work(Work::Move);
         assert_eq!(serves(short), (false, Nanos::ZERO));
+    }
+
+    /// Would catch: a thread that is moved to where others have half of the CPU, and is slower there than where it was.
+    #[test]
+    fn others_on_a_cpu_are_reckoned_with() {
+        let says = Reported { expected: Nanos::from_millis(10), ..Reported::default() };
+        let phases = three_on_two(says);
+        let care = Care(phases.clone());
+        let mut machine = Free::default();
+        let mut now = Nanos::from_millis(5_000);
+        // All that is run in 100 ms: two threads share the first CPU, and one has so much of the second.
+        let mut crowded = |third: u64| {
+            for _ in 0..8 {
+                for (tid, ms) in [(1, 50), (2, 50), (3, third)] {
+                    *machine.0.entry(thread(tid)).or_default() += Nanos::from_millis(ms);
+                }
+                now += Nanos::from_millis(100);
+                for tid in 1..=3 {
+                    care.read(&mut machine, thread(tid), now);
+                }
+            }
+            let opening = Opening { phase: now.0 as u32, at: now };
+            phases.begins(CpuId(0), opening, now).is_some()
+        };
+        assert!(crowded(100));
+        assert!(!crowded(50));
+        assert!(crowded(95));
     }
 
     /// Would catch: helpers that are switched on again by the caretaker.

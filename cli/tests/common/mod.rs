@@ -16,7 +16,7 @@ use evenly_linux::affinity;
 use evenly_linux::journal::{JournalView, StateDir, others};
 use evenly_linux::proc::{Proc, status_field};
 use evenly_model::{CpuSet, Pid, Tid};
-pub use evenly_testing::{wait_for, wait_for_ok, wait_until};
+pub use evenly_testing::{wait_for, wait_until};
 pub use processes::descendants;
 use serde_json::Value;
 use std::collections::BTreeMap;

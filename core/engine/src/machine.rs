@@ -273,6 +273,12 @@ pub trait Sensors {
         FULL_CAPACITY
     }
 
+    /// For how long each of these CPUs has run nothing so far, in order, counted from any moment. Nothing at all where
+    /// that is not known.
+    fn idle(&mut self, _cpus: &[CpuId]) -> Vec<Nanos> {
+        Vec::new()
+    }
+
     /// How coarse a reading is: the tick.
     fn resolution(&self) -> Nanos;
 }

@@ -3,6 +3,7 @@
 //! Invariant: parsing is pure and total: any bytes give a value or None, never a panic. Names of
 //! threads may hold blanks, parentheses and line ends, so a stat line is read from its last ')'.
 
+use super::clock::ticks_per_second;
 use evenly_engine::{RunState, Times};
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, Tid};
 use smallvec::SmallVec;
@@ -206,6 +207,17 @@ pub fn parse_cpu_ticks(stat: &[u8], cpus: &CpuSet) -> Option<CpuTicks> {
     (found == cpus.len()).then_some(all)
 }
 
+/// Clock ticks in which each of these CPUs ran nothing, in order, by `/proc/stat`. None where one is missing.
+#[must_use]
+pub fn parse_idle_ticks(stat: &[u8], cpus: &[CpuId]) -> Option<Vec<u64>> {
+    let mut lines = stat.split(|&b| b == b'\n');
+    // The kernel lists them in this order, too.
+    let of = |cpu: &CpuId| {
+        lines.find_map(|line| Some(parse_cpu_ticks(line, &CpuSet::single(*cpu))?.idle))
+    };
+    cpus.iter().map(of).collect()
+}
+
 /// Clock ticks of CPU time of a process and of the children that it has waited for, by its `stat`.
 #[must_use]
 pub fn parse_used_ticks(stat: &[u8]) -> Option<u64> {
@@ -253,6 +265,15 @@ impl Proc {
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// For how long each of these CPUs, which are in order, has run nothing since the system was started. None where
+    /// that is not known.
+    #[must_use]
+    pub fn idle(&self, cpus: &[CpuId]) -> Option<Vec<Nanos>> {
+        let ticks = parse_idle_ticks(&read_all(&self.root.join("stat")).ok()?, cpus)?;
+        let tick = 1_000_000_000 / ticks_per_second();
+        Some(ticks.into_iter().map(|idle| Nanos(idle.saturating_mul(tick))).collect())
     }
 
     /// Path of a file of a process.
@@ -423,6 +444,16 @@ mod tests {
         assert_eq!(ticks(STAT, "0"), Some(CpuTicks { busy: 157, stolen: 1, idle: 452 }));
         assert_eq!(ticks(STAT, "0-1"), Some(CpuTicks { busy: 300, stolen: 2, idle: 905 }));
         assert_eq!((ticks(STAT, "0-2"), ticks(b"cpu0 1 2\n", "0")), (None, None));
+    }
+
+    #[test]
+    fn idle_time_of_each_cpu() {
+        let idle = |cpus: &[u32]| {
+            parse_idle_ticks(STAT, &cpus.iter().map(|id| CpuId(*id)).collect::<Vec<_>>())
+        };
+        assert_eq!(idle(&[0, 1]), Some(vec![452, 453]));
+        assert_eq!((idle(&[1]), idle(&[])), (Some(vec![453]), Some(vec![])));
+        assert_eq!((idle(&[0, 2]), parse_idle_ticks(b"cpu0 1", &[CpuId(0)])), (None, None));
     }
 
     #[test]

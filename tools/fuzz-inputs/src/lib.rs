@@ -18,8 +18,8 @@ use evenly_linux::limits::{
 };
 use evenly_linux::memory::{parse_maps, parse_nodes, parse_numa_maps};
 use evenly_linux::proc::{
-    Stat, parse_cpu_ticks, parse_file_call, parse_rank, parse_schedstat, parse_used_ticks,
-    status_field, status_number,
+    Stat, parse_cpu_ticks, parse_file_call, parse_idle_ticks, parse_rank, parse_schedstat,
+    parse_used_ticks, status_field, status_number,
 };
 use evenly_linux::share::resctrl::{parse_group, parse_schemata};
 use evenly_linux::share::{Resource, Setting, parse_nice_limit};
@@ -655,8 +655,10 @@ pub fn policies(bytes: &[u8]) {
 
 /// CPU time by `/proc/stat` and by a process's `stat`: read, or not.
 pub fn ticks(bytes: &[u8]) {
-    let one: CpuSet = [evenly_model::CpuId(0)].into_iter().collect();
-    let _ = (parse_cpu_ticks(bytes, &one), parse_used_ticks(bytes));
+    let cpus = [0, 1].map(evenly_model::CpuId);
+    let _ = (parse_cpu_ticks(bytes, &cpus.into_iter().collect()), parse_used_ticks(bytes));
+    let idle = parse_idle_ticks(bytes, &cpus);
+    assert!(idle.is_none_or(|idle| idle.len() == cpus.len()));
 }
 
 /// What a balancer goes by: what is read is in range and in order, and is read again as it is written.

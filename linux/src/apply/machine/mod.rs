@@ -305,6 +305,10 @@ impl Sensors for LinuxMachine {
         within.and(&self.cpuset)
     }
 
+    fn idle(&mut self, cpus: &[CpuId]) -> Vec<Nanos> {
+        self.proc.idle(cpus).unwrap_or_default()
+    }
+
     fn original_mask(&mut self, id: ThreadId) -> Option<CpuSet> {
         self.register(id).ok().map(|m| m.original.clone())
     }
