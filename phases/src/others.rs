@@ -53,11 +53,9 @@ impl Others {
 
     /// The CPUs have been idle for so long so far; nothing where that is not known.
     pub(crate) fn look(&mut self, now: Nanos, idle: Vec<Nanos>) {
-        if idle.len() != self.own.len() {
-            self.since = None;
-            return;
-        }
-        if let Some((since, before)) = &self.since {
+        let known = |idle: &[Nanos]| idle.len() == self.own.len();
+        let before = self.since.as_ref().filter(|(_, before)| known(before) && known(&idle));
+        if let Some((since, before)) = before {
             let elapsed = (now - *since).0 as f64;
             for (cpu, part) in self.parts.iter_mut().enumerate() {
                 let used = (idle[cpu] - before[cpu]).0 as f64 + self.own[cpu].0 as f64;
@@ -143,6 +141,10 @@ mod tests {
         // Where it cannot be known.
         others.look(ms(2200), Vec::new());
         others.ran(0, ms(1));
+        assert_eq!(others.left(0), 1.0);
+        // It is not asked for at every point then.
+        assert!(!others.is_due(ms(2201)));
+        others.look(ms(2300), vec![ms(0)]);
         assert_eq!(others.left(0), 1.0);
     }
 }

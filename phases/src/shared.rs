@@ -89,7 +89,7 @@ struct Member {
     /// What its progress is above its CPU time.
     ahead: i64,
     times: Times,
-    /// Its CPU time that is known of its CPUs.
+    /// Its CPU time up to which it has been counted for the CPUs that it was on.
     booked: Nanos,
 }
 
@@ -109,7 +109,7 @@ impl State {
         self.members.iter().filter(move |(_, m)| m.cpu == Some(cpu))
     }
 
-    /// A thread has had so much CPU time by now, on its CPU since the last time.
+    /// A thread has had so much CPU time by now: what is new of it was on the CPU where the thread is.
     fn book(&mut self, thread: ThreadId, ran: Nanos) {
         let Some(m) = self.members.get_mut(&thread) else { return };
         let since = ran - std::mem::replace(&mut m.booked, ran);
