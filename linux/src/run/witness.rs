@@ -14,7 +14,7 @@
 //! that live for less than the time between two looks are not seen at all, only that CPUs were busy.
 
 use crate::affinity;
-use crate::clock;
+use crate::clock::{self, ticks_per_second};
 use crate::limits::{Limits, Quota, QuotaSource};
 use crate::machine::{ReadWaitReports, WaitReports};
 use crate::memory::parse_numa_maps;
@@ -584,11 +584,6 @@ impl Spent {
         let lost = counted > 0.0 && missing > MISSING * elapsed;
         Self { busy_s, stolen_s, uncounted_s: if lost { missing } else { 0.0 } }
     }
-}
-
-/// Clock ticks in which `/proc` counts.
-fn ticks_per_second() -> u64 {
-    rustix::param::clock_ticks_per_second().max(1)
 }
 
 /// Whole ones.

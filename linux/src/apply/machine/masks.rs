@@ -196,7 +196,7 @@ impl Masks {
 
 /// Time since boot in the unit in which `/proc` shows when a thread started, rounded down.
 pub(super) fn ticks_since_boot() -> u64 {
-    let per_second = rustix::param::clock_ticks_per_second().max(1);
+    let per_second = clock::ticks_per_second();
     let t = clock::since_boot();
     (u128::from(t.0) * u128::from(per_second) / 1_000_000_000) as u64
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a report counts for the thread that made it, never for a later one with the same id.
 
-use crate::clock::now;
+use crate::clock::{now, ticks_per_second};
 use evenly_engine::Waiting;
 use evenly_model::{Nanos, ThreadId, Tid};
 use std::collections::HashMap;
@@ -33,7 +33,7 @@ pub(crate) struct WaitReports {
 
 impl WaitReports {
     pub(crate) fn new(read: ReadWaitReports) -> Self {
-        let ticks_per_second = rustix::param::clock_ticks_per_second().max(1);
+        let ticks_per_second = ticks_per_second();
         Self { read, all: Vec::new(), by_tid: HashMap::new(), ticks_per_second }
     }
 
@@ -73,7 +73,7 @@ mod tests {
     /// reports that outlive their thread.
     #[test]
     fn a_report_counts_for_the_thread_that_made_it_and_as_long_as_it_is_there() {
-        let ticks = rustix::param::clock_ticks_per_second().max(1);
+        let ticks = ticks_per_second();
         let mut there = true;
         let since = Nanos::from_millis(10_000);
         let mut reports = WaitReports::new(Box::new(move |_, out| {
