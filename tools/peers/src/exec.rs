@@ -2,15 +2,17 @@
 //! threads that never sleep are ended by the kernel (RLIMIT_RTTIME), and whatever the command leaves behind
 //! by the mark in its environment.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use evenly_model::printable;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,6 +25,21 @@ const MARK: &str = "EVENLY_PEERS_RUN";
 const OUTPUT: u64 = 4 << 20;
 /// What is left behind is looked for as often: it may be starting more.
 const SWEEPS: u32 = 10;
+
+/// Whether a signal has asked this process to end.
+static STOPPED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+
+/// Lets SIGINT, SIGTERM and SIGHUP end the commands that run, and with them this process.
+///
+/// # Errors
+/// Where the signals cannot be received.
+pub fn end_by_signals() -> anyhow::Result<()> {
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&STOPPED))
+            .context("cannot receive signals")?;
+    }
+    Ok(())
+}
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +100,7 @@ fn signal_name(number: i32) -> Option<&'static str> {
 /// Runs a shell command.
 ///
 /// # Errors
-/// Where no process can be started, or its output cannot be kept.
+/// Where no process can be started, its output cannot be kept, or a signal ended it ([`end_by_signals`]).
 pub fn shell(
     command: &str,
     dir: Option<&Path>,
@@ -113,7 +130,7 @@ pub fn shell(
         if let Some(status) = child.try_wait().context("waiting for a command")? {
             break Some(status);
         }
-        if start.elapsed() > limit {
+        if start.elapsed() > limit || STOPPED.load(Ordering::Relaxed) {
             break None;
         }
         thread::sleep(pause);
@@ -121,6 +138,10 @@ pub fn shell(
     };
     let took = start.elapsed();
     sweep(&child, &mark);
+    if status.is_none() && STOPPED.load(Ordering::Relaxed) {
+        child.wait().context("waiting for a command")?;
+        bail!("ended by a signal, with what it ran");
+    }
     let ended = match status {
         Some(status) => {
             Ended::Status(status.code().or(status.signal().map(|s| 128 + s)).unwrap_or(-1))

@@ -5,6 +5,7 @@
 use anyhow::{Context as _, bail};
 use clap::{CommandFactory, Parser};
 use evenly_errors::{parse, refused, said, tell};
+use evenly_peers::exec::end_by_signals;
 use evenly_peers::judge::{Arm, Judged, Verdict, all};
 use evenly_peers::outcome::Outcome;
 use evenly_peers::suites::{Compiler, Found, Machine, Search, quote};
@@ -110,6 +111,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<bool> {
         return Ok(true);
     }
     let (arms, version) = arms(arguments)?;
+    end_by_signals()?;
     let judged = all(&found.cases, &arms, arguments.jobs.into(), &|number, judged| {
         follow(&found, &arms, number, judged);
     })?;
