@@ -9,7 +9,7 @@
 //!
 //! Invariants: masks are changed through the machine that has the records in the journal; a helper that finds
 //! the caretaker at its point waits for it, and looks again whether the phase goes on. A helper sleeps for a [`NAP`]
-//! at most before it looks whether it is still needed.
+//! at most before it looks whether it is still needed, and less where it is told to end ([`OwnThread::wake`]).
 
 use crate::affinity;
 use crate::clock::{now, thread_cpu_time, timespec};
@@ -22,11 +22,10 @@ use evenly_engine::{Reading, Sensors};
 use evenly_model::{CpuId, CpuSet, Nanos, ThreadId, Tid};
 use evenly_phases::timetable::{Left, Step};
 use evenly_phases::{Allowance, Crowded, Foresight, NAP, Opening, Phases};
-use rustix::io::Errno;
-use rustix::thread::{ClockId, clock_nanosleep_absolute, gettid, set_current_timer_slack};
-use std::num::NonZeroU64;
-use std::sync::atomic::AtomicI32;
-use std::sync::atomic::Ordering::Relaxed;
+use rustix::thread::{futex, gettid, set_current_timer_slack};
+use std::num::{NonZeroU32, NonZeroU64};
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::{AtomicI32, AtomicU32};
 use std::sync::{Arc, Mutex};
 
 /// How much earlier than it wants to be awake a helper lets itself be woken.
@@ -51,13 +50,32 @@ pub(crate) struct Helper {
     pub(crate) thread: Arc<OwnThread>,
 }
 
-/// The thread of a helper while it runs, for whoever watches it; else 0.
+/// The thread of a helper, for whoever watches it.
 #[derive(Debug, Default)]
-pub(crate) struct OwnThread(AtomicI32);
+pub(crate) struct OwnThread {
+    /// Its number while it runs, else 0.
+    tid: AtomicI32,
+    /// Where it sleeps: no longer 0 once it is to end.
+    ends: AtomicU32,
+}
 
 impl OwnThread {
     pub(crate) fn tid(&self) -> Option<Tid> {
-        Some(Tid(self.0.load(Relaxed))).filter(|tid| tid.0 != 0)
+        Some(Tid(self.tid.load(Relaxed))).filter(|tid| tid.0 != 0)
+    }
+
+    /// Wakes it for good, as it is to end.
+    pub(crate) fn wake(&self) {
+        self.ends.store(1, Release);
+        // It may be awake.
+        let _ = futex::wake(&self.ends, futex::Flags::PRIVATE, 1);
+    }
+
+    /// Sleeps until a time, or less.
+    fn sleep_until(&self, time: Nanos) {
+        let (flags, all) = (futex::Flags::PRIVATE, NonZeroU32::MAX);
+        // A signal or a call: whoever sleeps looks why it is awake.
+        let _ = futex::wait_bitset(&self.ends, flags, 0, Some(&timespec(time)), all);
     }
 }
 
@@ -66,14 +84,14 @@ struct Running(Arc<OwnThread>);
 
 impl Running {
     fn new(thread: &Arc<OwnThread>) -> Self {
-        thread.0.store(gettid().as_raw_nonzero().get(), Relaxed);
+        thread.tid.store(gettid().as_raw_nonzero().get(), Relaxed);
         Self(thread.clone())
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.0.store(0, Relaxed);
+        self.0.tid.store(0, Relaxed);
     }
 }
 
@@ -173,13 +191,11 @@ impl Helper {
     /// Sleeps until a time; false where it `is_over` before. Looks at least once a [`NAP`] whether it is.
     fn sleep_until(&self, time: Nanos, is_over: impl Fn() -> bool) -> bool {
         loop {
-            let nap = time.min(now() + NAP);
-            let sleep = || clock_nanosleep_absolute(ClockId::Monotonic, &timespec(nap));
-            while sleep() == Err(Errno::INTR) {}
+            self.thread.sleep_until(time.min(now() + NAP));
             if is_over() {
                 return false;
             }
-            if nap == time {
+            if now() >= time {
                 return true;
             }
         }
@@ -211,5 +227,25 @@ fn settle(cpu: CpuId) {
         && let Ok(found) = sched::get(own)
     {
         let _ = sched::set(own, &Scheduling { slice: SLICE, ..found });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::OwnThread;
+    use crate::clock::now;
+    use evenly_model::Nanos;
+
+    /// Would catch: evenly ending long after its program, since a helper sleeps through a long phase.
+    #[test]
+    fn a_helper_that_is_to_end_is_woken() {
+        let until = now() + Nanos::from_millis(600_000);
+        let thread = OwnThread::default();
+        std::thread::scope(|scope| {
+            let helper = scope.spawn(|| thread.sleep_until(until));
+            thread.wake();
+            helper.join().unwrap();
+            assert!(now() < until);
+        });
     }
 }

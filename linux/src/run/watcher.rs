@@ -30,7 +30,7 @@ const ENDING: Nanos = Nanos::from_millis(5_000);
 pub(crate) struct Helpers {
     threads: Vec<JoinHandle<()>>,
     found: Arc<Found>,
-    wakers: Vec<(CpuId, Arc<Phases>)>,
+    wakers: Vec<(CpuId, Arc<Phases>, Arc<OwnThread>)>,
 }
 
 /// What the watcher has found.
@@ -61,7 +61,7 @@ impl Helpers {
             let name = format!("phases-{cpu}");
             let control = control.clone();
             all.threads.push(Builder::new().name(name).spawn(move || helper.run(&control))?);
-            all.wakers.push((cpu, phases.clone()));
+            all.wakers.push((cpu, phases.clone(), thread.clone()));
             let watch = PulseWatch::default();
             watched.push(Watched { cpu, phases, thread, watch, worst: Pulse::Beats });
         }
@@ -80,8 +80,8 @@ impl Helpers {
 
     /// Waits for the end of all, which has been asked for. The CPU of one that does not end.
     pub(crate) fn end(self) -> Result<(), CpuId> {
-        for (cpu, phases) in &self.wakers {
-            phases.openings().call(*cpu);
+        for (_, _, thread) in &self.wakers {
+            thread.wake();
         }
         let until = now() + ENDING;
         let stuck = || *self.found.stuck.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,7 +90,11 @@ impl Helpers {
                 return Err(cpu);
             }
             if now() > until {
-                return Err(self.wakers.get(left).map_or(CpuId(0), |(cpu, _)| *cpu));
+                return Err(self.wakers.get(left).map_or(CpuId(0), |(cpu, ..)| *cpu));
+            }
+            // Again and again: a call is not heard by one that is about to wait.
+            for (cpu, phases, _) in &self.wakers {
+                phases.openings().call(*cpu);
             }
             std::thread::sleep(Duration::from_millis(1));
         }

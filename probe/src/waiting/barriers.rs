@@ -10,7 +10,7 @@ use evenly_phases::{Measured, NAP, Opening, Openings, Reported};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::param::clock_ticks_per_second;
-use rustix::thread::{futex, nanosleep};
+use rustix::thread::futex;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -108,6 +108,8 @@ struct Followed {
 pub struct Barriers {
     words: Words,
     followed: RwLock<Followed>,
+    /// What helpers wait at while no barrier is followed: how often they were called.
+    calls: AtomicU32,
 }
 
 impl fmt::Debug for Barriers {
@@ -118,7 +120,19 @@ impl fmt::Debug for Barriers {
 
 impl Barriers {
     pub(super) fn of(file: &File) -> io::Result<Self> {
-        Ok(Self { words: Words::of(file)?, followed: RwLock::default() })
+        Ok(Self { words: Words::of(file)?, followed: RwLock::default(), calls: AtomicU32::new(0) })
+    }
+
+    /// Wakes helpers that wait for this team, or for any.
+    fn wake(&self, team: Option<Line>, helpers: NonZeroU32) {
+        // Nobody who hears it is there: nothing is lost.
+        let _ = if let Some(team) = team {
+            let phase = self.words.u32(team.note(note::PHASE));
+            futex::wake_bitset(phase, futex::Flags::empty(), i32::MAX as u32, helpers)
+        } else {
+            self.calls.fetch_add(1, Release);
+            futex::wake_bitset(&self.calls, futex::Flags::PRIVATE, i32::MAX as u32, helpers)
+        };
     }
 
     fn team(&self) -> Option<Line> {
@@ -180,7 +194,12 @@ impl Openings for Barriers {
             self.words.u32(before.note(note::ARMED)).store(0, Relaxed);
             self.words.u32(before.note(note::MEASURED)).store(UNMEASURED, Relaxed);
         }
+        let before = followed.team;
         *followed = Followed { team, members: members.unwrap_or_default(), lines };
+        drop(followed);
+        if before != team {
+            self.wake(before, ALL);
+        }
         team.map(|team| team.0)
     }
 
@@ -222,27 +241,26 @@ impl Openings for Barriers {
     }
 
     fn wait(&self, cpu: CpuId, seen: Opening) -> Option<Opening> {
+        let until = clock_gettime(ClockId::Monotonic) + PATIENCE;
+        // Before it looks, so that no call from then on is missed.
+        let calls = self.calls.load(Acquire);
         let Some(team) = self.team() else {
-            // One that is woken before looks again sooner.
-            let _ = nanosleep(&PATIENCE);
+            // Woken or not, no barrier has opened.
+            let flags = futex::Flags::PRIVATE;
+            let _ = futex::wait_bitset(&self.calls, flags, calls, Some(&until), bit(cpu));
             return None;
         };
-        let until = clock_gettime(ClockId::Monotonic) + PATIENCE;
         let phase = self.words.u32(team.note(note::PHASE));
         let flags = futex::Flags::empty();
         match futex::wait_bitset(phase, flags, seen.phase, Some(&until), bit(cpu)) {
-            // It has opened before this waits.
-            Ok(()) | Err(Errno::AGAIN) => Some(self.opening_of(team)),
-            Err(_) => None,
+            // It has opened before this waits. Another may be followed by now.
+            Ok(()) | Err(Errno::AGAIN) if self.team() == Some(team) => Some(self.opening_of(team)),
+            _ => None,
         }
     }
 
     fn call(&self, cpu: CpuId) {
-        if let Some(team) = self.team() {
-            let phase = self.words.u32(team.note(note::PHASE));
-            // Nobody who hears it is there: nothing is lost.
-            let _ = futex::wake_bitset(phase, futex::Flags::empty(), i32::MAX as u32, bit(cpu));
-        }
+        self.wake(self.team(), bit(cpu));
     }
 
     fn last(&self) -> Opening {
@@ -279,6 +297,9 @@ fn after(seconds: i64) -> u32 {
     let now = clock_gettime(ClockId::Monotonic);
     u32::try_from(now.tv_sec + seconds).unwrap_or(u32::MAX)
 }
+
+/// All helpers.
+const ALL: NonZeroU32 = NonZeroU32::MAX;
 
 /// The helper of a CPU among those that wait: where several have the same they are woken together.
 fn bit(cpu: CpuId) -> NonZeroU32 {

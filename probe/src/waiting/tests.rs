@@ -3,11 +3,13 @@
 use super::barriers::{COUNTED, TIMED, UNMEASURED};
 use super::*;
 use crate::layout::Layout;
-use evenly_phases::Openings;
+use evenly_model::CpuId;
+use evenly_phases::{NAP, Opening, Openings};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::time::{ClockId, clock_gettime};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// What the compiler of C makes of `probe/c/waiting.h`.
 #[test]
@@ -313,4 +315,25 @@ fn masks_are_hidden_for_a_moment_after_evenly_has_let_go() {
     assert!((began + 1..=seconds() + 1).contains(&lingers), "{lingers}, {began}");
     barriers.hold(false);
     assert_eq!(until(), lingers);
+}
+
+/// Would catch: evenly ending as much as a [`NAP`] after its program, since helpers of a program without barriers sleep on.
+#[test]
+fn a_helper_without_a_barrier_hears_a_call() {
+    let mapping = Mapping::new().unwrap();
+    let barriers = mapping.openings().unwrap();
+    let cpu = CpuId(40);
+    let heard = |_| {
+        std::thread::scope(|scope| {
+            let began = Instant::now();
+            let helper = scope.spawn(|| barriers.wait(cpu, Opening::default()));
+            while !helper.is_finished() {
+                barriers.call(cpu);
+            }
+            assert_eq!(helper.join().unwrap(), None);
+            began.elapsed() < Duration::from(NAP)
+        })
+    };
+    // A pause of the machine is as long, but not every time.
+    assert!((0..50).any(heard), "it slept on every time");
 }
