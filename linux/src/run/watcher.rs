@@ -96,7 +96,7 @@ impl Helpers {
             for (cpu, phases, _) in &self.wakers {
                 phases.openings().call(*cpu);
             }
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(Duration::from_micros(100));
         }
         stuck().map_or(Ok(()), Err)
     }
