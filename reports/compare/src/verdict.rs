@@ -60,7 +60,7 @@ impl Verdict {
                 String::new()
             };
             let text = format!(
-                "{first} and {second}: no difference in these runs ({first} was {low:.digits$} to \
+                "{first} and {second}: no sure difference in these runs ({first} was {low:.digits$} to \
                  {high:.digits$} times as fast{doubt})"
             );
             (Finding::NoDifference, text)
@@ -103,11 +103,11 @@ mod tests {
         );
         assert_eq!(
             text(1.0, 0.98, 1.03, 10, false),
-            "hybrid and kernel: no difference in these runs (hybrid was 0.98 to 1.03 times as fast)"
+            "hybrid and kernel: no sure difference in these runs (hybrid was 0.98 to 1.03 times as fast)"
         );
         assert_eq!(
             text(1.1, 1.02, 1.2, 3, false),
-            "hybrid and kernel: no difference in these runs (hybrid was 1.02 to 1.20 times as fast; \
+            "hybrid and kernel: no sure difference in these runs (hybrid was 1.02 to 1.20 times as fast; \
              with 3 runs chance alone reaches as far, try --runs 5)"
         );
         assert_eq!(

@@ -87,9 +87,9 @@ pub fn refused(
     if e.kind() == ErrorKind::InvalidSubcommand && !line.contains(MEANT) {
         let shown = program.get_subcommands().filter(|c| !c.is_hide_set());
         line += &or_meant(&command, shown.map(Command::get_name));
-        let runs = program.get_subcommands().find(|c| takes_program(c));
-        if let Some(runs) = runs.filter(|_| command.contains('/')) {
-            line += &format!("; {name} {} -- {command} starts a program", runs.get_name());
+        let runs = program.find_subcommand(RUN).is_some_and(takes_program);
+        if runs && command.contains('/') {
+            line += &format!("; {name} {RUN} -- {command} starts a program");
         }
     }
     let of_program = program.find_subcommand(&command).is_some_and(takes_program);
@@ -123,6 +123,9 @@ pub fn problem(e: &clap::Error) -> String {
         if list.is_empty() { first.to_owned() } else { format!("{first} {}", list.join("; ")) };
     text + &suggested(e)
 }
+
+/// The command that runs a program, where there is one.
+const RUN: &str = "run";
 
 /// What stands before a name that was probably meant.
 const MEANT: &str = " (did you mean ";
@@ -232,7 +235,8 @@ mod tests {
         let option = |name: &'static str| Arg::new(name).long(name);
         let count = Arg::new("n").required(true).value_parser(value_parser!(i32).range(1..));
         let run = Command::new("run").arg(Arg::new("command").last(true));
-        Command::new("prog").subcommand_required(true).subcommand(run).subcommand(
+        let map = Command::new("map").arg(Arg::new("command").last(true));
+        Command::new("prog").subcommand_required(true).subcommands([map, run]).subcommand(
             Command::new("do")
                 .arg(option("part").value_parser(value_parser!(f64)))
                 .arg(option("seed").value_parser(value_parser!(u64)))
