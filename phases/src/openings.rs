@@ -68,8 +68,8 @@ pub trait Openings: Send + Sync {
     /// opens it expects to compute for longer than `least` until the next, unless that is zero.
     fn arm(&self, cpus: &[CpuId], least: Nanos);
 
-    /// Waits until the barrier opens after the opening that was `seen`, or the helper of this CPU is called:
-    /// at most for a [`NAP`], then it is None.
+    /// Waits until the barrier opens after the opening that was `seen`, the helper of this CPU is called, or another
+    /// barrier is followed: at most for a [`NAP`]. None where no opening is known then.
     fn wait(&self, cpu: CpuId, seen: Opening) -> Option<Opening>;
 
     /// Calls the helper of a CPU.

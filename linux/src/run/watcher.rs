@@ -80,9 +80,6 @@ impl Helpers {
 
     /// Waits for the end of all, which has been asked for. The CPU of one that does not end.
     pub(crate) fn end(self) -> Result<(), CpuId> {
-        for (_, _, thread) in &self.wakers {
-            thread.wake();
-        }
         let until = now() + ENDING;
         let stuck = || *self.found.stuck.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(left) = self.threads.iter().position(|t| !t.is_finished()) {
@@ -93,7 +90,8 @@ impl Helpers {
                 return Err(self.wakers.get(left).map_or(CpuId(0), |(cpu, ..)| *cpu));
             }
             // Again and again: a call is not heard by one that is about to wait.
-            for (cpu, phases, _) in &self.wakers {
+            for (cpu, phases, thread) in &self.wakers {
+                thread.wake();
                 phases.openings().call(*cpu);
             }
             std::thread::sleep(Duration::from_micros(100));

@@ -123,7 +123,7 @@ impl Barriers {
         Ok(Self { words: Words::of(file)?, followed: RwLock::default(), calls: AtomicU32::new(0) })
     }
 
-    /// Wakes helpers that wait for this team, or for any.
+    /// Wakes helpers that wait for this team, or those that wait while there is none.
     fn wake(&self, team: Option<Line>, helpers: NonZeroU32) {
         // Nobody who hears it is there: nothing is lost.
         let _ = if let Some(team) = team {
@@ -190,11 +190,11 @@ impl Openings for Barriers {
         let most = teams.into_iter().max_by_key(|(_, members)| members.len());
         let (team, members) = most.filter(|(_, m)| m.len() > 1).unzip();
         let mut followed = self.followed.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(before) = followed.team.filter(|before| Some(*before) != team) {
+        let before = followed.team;
+        if let Some(before) = before.filter(|before| Some(*before) != team) {
             self.words.u32(before.note(note::ARMED)).store(0, Relaxed);
             self.words.u32(before.note(note::MEASURED)).store(UNMEASURED, Relaxed);
         }
-        let before = followed.team;
         *followed = Followed { team, members: members.unwrap_or_default(), lines };
         drop(followed);
         if before != team {

@@ -35,10 +35,7 @@ fn a_test_that_runs_ends_with_its_runner() {
         let shell: u32 = fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
         kill_process(Pid::from_child(&program.0), signal).unwrap();
         assert_eq!(program.0.wait().unwrap().code(), Some(125), "after {signal:?}");
-        assert!(!runs(shell), "the test's shell {shell} is left after {signal:?}");
+        let left = Path::new(&format!("/proc/{shell}")).exists();
+        assert!(!left, "the test's shell {shell} is left after {signal:?}");
     }
-}
-
-fn runs(process: u32) -> bool {
-    Path::new(&format!("/proc/{process}")).exists()
 }
