@@ -168,7 +168,10 @@ impl Case {
         }
         match &p.reactive {
             Some(t) if p.reactive_of_paper => {
-                row("reactive", &time(t, "Eq. 21: threads are moved whenever some block"));
+                row(
+                    "reactive",
+                    &time(t, "Eq. 21: ideal, threads are moved at once when some block"),
+                );
             }
             Some(t) if p.regime == Regime::NoBenefit => {
                 row("reactive", &time(t, "there is nothing to react to"));
@@ -325,7 +328,7 @@ fn automatic(slice: Nanos, shape: Shape) -> Nanos {
 fn regime(q: &Question, regime: Regime) -> String {
     let part = q.period.0 as f64 / q.phase.0.max(1) as f64;
     match regime {
-        Regime::NoBenefit => String::from("no benefit possible: all slots are equal"),
+        Regime::NoBenefit => String::from("no benefit: all slots are equal"),
         Regime::ShortPeriod => {
             format!("lambda << e: the period is {part:.4} of a phase")
         }
