@@ -28,8 +28,13 @@ static void observe_barrier(const pthread_barrier_t *barrier, const pthread_barr
 {
 	int shared = PTHREAD_PROCESS_PRIVATE;
 	struct observed *entry = entry_of(barrier);
-	if (attributes && (pthread_barrierattr_getpshared(attributes, &shared) || shared != PTHREAD_PROCESS_PRIVATE))
+	bool own = !attributes || (!pthread_barrierattr_getpshared(attributes, &shared) && shared == PTHREAD_PROCESS_PRIVATE);
+	if (!own || members < 2) {
+		/* Another was here before it. */
+		if (GET(entry->barrier) == barrier)
+			SET(entry->barrier, NULL);
 		return;
+	}
 	SET(entry->members, members);
 	SET(entry->arrived, 0);
 	atomic_store_explicit(&entry->barrier, barrier, memory_order_release);
@@ -40,7 +45,7 @@ EXPORT int pthread_barrier_init(pthread_barrier_t *barrier, const pthread_barrie
 	int (*next)(pthread_barrier_t *, const pthread_barrierattr_t *, unsigned) =
 		NEXT("pthread_barrier_init");
 	int result = next(barrier, attributes, members);
-	if (header && result == 0 && members > 1)
+	if (header && result == 0)
 		observe_barrier(barrier, attributes, members);
 	return result;
 }

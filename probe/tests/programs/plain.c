@@ -77,6 +77,15 @@ static void a_region_within(int self)
 	}
 }
 
+// A loop and a barrier of the innermost team.
+static void meets_nobody(void)
+{
+#pragma omp for schedule(dynamic)
+	for (int i = 0; i < 2; i++)
+		takes_time();
+#pragma omp barrier
+}
+
 static void a_target(int self)
 {
 	if (self == 0)
@@ -84,6 +93,35 @@ static void a_target(int self)
 #pragma omp target nowait map(tofrom : done)
 			task();
 		}
+}
+
+// The host runs it as a team of one thread.
+static void a_loop_in_a_target(int self)
+{
+	if (self == 1) {
+#pragma omp target map(tofrom : done)
+		{
+			meets_nobody();
+#pragma omp parallel for num_threads(2) schedule(dynamic)
+			for (int i = 0; i < TASKS; i++)
+				task();
+		}
+	}
+}
+
+static void data_of_a_target(int self)
+{
+	static long value;
+	(void)value; // Without a device nothing is copied.
+	if (self == 0) {
+#pragma omp target enter data map(to : value) nowait depend(out : value)
+		for (int i = 0; i < TASKS; i++) {
+#pragma omp task depend(inout : value)
+			task();
+#pragma omp target update to(value) nowait depend(inout : value)
+		}
+#pragma omp target exit data map(from : value) nowait depend(inout : value)
+	}
 }
 
 static void a_loop_that_hands_on(int self)
@@ -213,6 +251,8 @@ PART(part7, a_loop_that_hands_on)
 PART(part8, a_value_for_all)
 PART(part9, a_reduction_of_tasks)
 PART(part10, an_old_region)
+PART(part11, a_loop_in_a_target)
+PART(part12, data_of_a_target)
 
 int main(int argc, char **argv)
 {
@@ -221,6 +261,6 @@ int main(int argc, char **argv)
 		return 2;
 	omp_set_max_active_levels(2);
 	part1(), part2(), part3(), part4(), part5(), part6(), part7(), part8(), part9();
-	part10();
+	part10(), part11(), part12();
 	return 0;
 }

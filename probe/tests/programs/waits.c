@@ -1,5 +1,5 @@
 // What threads use of the CPUs while they wait at a barrier for a member that sleeps: little, though each of them could
-// have one. Usage: waits [real-time | forked]. Prints a line for each part.
+// have one. Usage: waits [real-time ROUND | forked]. Prints a line for each part.
 #define _GNU_SOURCE
 #include <omp.h>
 #include <pthread.h>
@@ -21,7 +21,8 @@ static double used_ms(void)
 	return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
 }
 
-// A region of so many threads, as often as it takes until its barriers may be replaced. The most that one of them uses.
+// A region of so many threads, as often as it takes until its barriers may be replaced, and once more. From this round on
+// those that wait are real-time threads. The most that one of them uses.
 static double waits(int threads, int real_time)
 {
 	double most = 0;
@@ -31,7 +32,7 @@ static double waits(int threads, int real_time)
 			if (omp_get_thread_num() == 0) {
 				struct timespec sleep = { .tv_nsec = SLEEP_MS * 1000000L };
 				nanosleep(&sleep, NULL);
-			} else if (real_time) {
+			} else if (round >= real_time) {
 				struct sched_param lowest = { .sched_priority = 1 };
 				if (pthread_setschedparam(pthread_self(), SCHED_FIFO, &lowest))
 					exit(77);
@@ -65,11 +66,11 @@ static void check(const char *what, double most)
 
 int main(int argc, char **argv)
 {
-	if (argc > 1 && !strcmp(argv[1], "real-time")) {
+	if (argc > 2 && !strcmp(argv[1], "real-time")) {
 		// Whoever spins is ended before it can hold up the machine.
 		struct rlimit most = { 200000, 300000 };
 		setrlimit(RLIMIT_RTTIME, &most);
-		check("real-time threads", waits(3, 1));
+		check("real-time threads", waits(3, atoi(argv[2])));
 		return 0;
 	}
 	if (argc > 1 && !strcmp(argv[1], "forked")) {
@@ -77,9 +78,9 @@ int main(int argc, char **argv)
 		if (child)
 			return waitpid(child, NULL, 0) != child;
 	}
-	check("members", waits(3, 0));
-	check("members of a larger team", waits(5, 0));
+	check("members", waits(3, ROUNDS));
+	check("members of a larger team", waits(5, ROUNDS));
 	tasks();
-	check("members after tasks", waits(4, 0));
+	check("members after tasks", waits(4, ROUNDS));
 	return 0;
 }
