@@ -158,6 +158,9 @@ impl Balancer {
         let elapsed = self.last_at.map_or(Nanos::ZERO, |l| now - l);
         let since = now - self.last_at.unwrap_or(self.began);
         self.last_at = Some(now);
+        if self.is_resting() {
+            self.ledger.rested += elapsed;
+        }
 
         // Verify: what was set at the point before, or by delegates since.
         let mut moves = self.ask_delegates(period, observers);
@@ -703,6 +706,13 @@ impl Balancer {
             && self.plan.moves.is_empty()
             && s.elapsed > Nanos::ZERO
             && s.threads.iter().all(|t| alone(t.waited))
+    }
+
+    /// Whether nothing is moved because that was found to gain nothing.
+    #[must_use]
+    pub fn is_resting(&self) -> bool {
+        let stood_down = || self.pauses.guard.stood_down();
+        self.moves_threads() && self.lead.work().map_or_else(stood_down, |work| work == Work::Rest)
     }
 
     /// What the policy's searches have cost so far.

@@ -23,6 +23,8 @@ pub(crate) struct Ledger {
     slowest_slot: f64,
     /// CPU time in which CPUs had no thread to run while threads waited for others.
     pub(crate) idle: Nanos,
+    /// Time in which balancing rested, as it gained nothing.
+    pub(crate) rested: Nanos,
 }
 
 impl Ledger {
@@ -118,6 +120,7 @@ impl Balancer {
                 .then(|| (least / slot).max(1.0)),
             verdict: self.lead.verdict().unwrap_or_else(|| guard.verdict()),
             stood_down: guard.stood_down() || self.lead.rests(),
+            rested_s: ledger.rested.as_secs_f64(),
             idle_s: woke.is_none().then(|| ledger.idle.as_secs_f64()),
             wait_share: part(|t| t.waited_s),
             blocked_share: part(|t| t.blocked_s),

@@ -19,6 +19,9 @@
 //! barriers the time that a point takes from one thread is lost for all of them, so that even the budget
 //! would be much.
 //!
+//! While balancing rests, because it was found to gain nothing, points only look whether that has changed and
+//! count what the report says: then the period is the longest.
+//!
 //! Where threads report their phases, and have unequal work, it is two turns of two threads, however
 //! many share a CPU ([`crate::Balancer::taking_turns`]): then it must be seen soon which ones wait.
 //!
@@ -82,6 +85,8 @@ pub struct PeriodControl {
     together: usize,
     /// Calm points since the last other.
     calm: u32,
+    /// Whether balancing rests.
+    resting: bool,
     cost_ns: f64,
     random: Random,
     /// The period that was last reported to be longer than wanted.
@@ -100,6 +105,7 @@ impl PeriodControl {
             options,
             together: 2,
             calm: 0,
+            resting: false,
             cost_ns: 0.0,
             random,
             reported: Nanos::ZERO,
@@ -117,6 +123,11 @@ impl PeriodControl {
     /// Learns whether anything was to be done at a point ([`crate::Balancer::is_calm`]).
     pub fn calm(&mut self, calm: bool) {
         self.calm = if calm { self.calm.saturating_add(1) } else { 0 };
+    }
+
+    /// Learns whether balancing rests ([`crate::Balancer::is_resting`]).
+    pub fn resting(&mut self, resting: bool) {
+        self.resting = resting;
     }
 
     /// Learns how many balancers share the budget: one for each domain that has threads.
@@ -169,6 +180,9 @@ impl PeriodControl {
         if let Period::Fixed(period) = self.options.period {
             return period;
         }
+        if self.resting {
+            return LONGEST;
+        }
         let turn = self.options.slice.scale(self.together as f64);
         let calmer = if self.calm < CALM { 1.0 } else { CALMER };
         turn.scale(TURNS[usize::from(self.together > 2)] * calmer).clamp(SHORTEST, LONGEST)
@@ -216,6 +230,20 @@ mod tests {
         assert_eq!([after(&[false]), after(&[true; 31]), after(&[true])], [14.0, 14.0, 28.0]);
         let mut fixed = control(Period::Fixed(Nanos::from_millis(7)));
         (0..50).for_each(|_| fixed.calm(true));
+        assert_eq!(fixed.current().as_millis_f64(), 7.0);
+    }
+
+    /// Would catch: points that go on taking time from a program in which they have nothing to do.
+    #[test]
+    fn it_is_the_longest_while_balancing_rests() {
+        let mut c = control(Period::Auto);
+        let mut with = |resting| {
+            c.resting(resting);
+            c.current().as_millis_f64()
+        };
+        assert_eq!([with(true), with(false)], [100.0, 14.0]);
+        let mut fixed = control(Period::Fixed(Nanos::from_millis(7)));
+        fixed.resting(true);
         assert_eq!(fixed.current().as_millis_f64(), 7.0);
     }
 

@@ -177,6 +177,8 @@ pub struct DomainSummary {
     pub verdict: Verdict,
     /// Whether balancing stood down.
     pub stood_down: bool,
+    /// For how long it had stood down, in seconds.
+    pub rested_s: f64,
     /// Part of the threads' time that was waiting for a CPU.
     pub wait_share: f64,
     /// CPU time, in seconds, in which CPUs had none of the threads to run while threads waited for
@@ -292,6 +294,7 @@ mod tests {
             estimated_gain: None,
             verdict: Verdict::default(),
             stood_down: false,
+            rested_s: 0.0,
             wait_share: 0.0,
             idle_s: None,
             blocked_share: 0.0,

@@ -189,7 +189,7 @@ impl ProbeReport {
         let Some(least) = of(|t| t.waited_s).min_by(f64::total_cmp) else {
             return String::from(match self.processes {
                 0 => "it was loaded into no process",
-                _ => "no thread waited for another in a way that it sees",
+                _ => "it saw no thread wait for another",
             });
         };
         let most = of(|t| t.waited_s).fold(0.0, f64::max);

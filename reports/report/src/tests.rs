@@ -50,6 +50,7 @@ fn domain(id: u32, cpus: &str, threads: &[ThreadSummary]) -> DomainSummary {
         estimated_gain: None,
         verdict: Verdict::default(),
         stood_down: false,
+        rested_s: 0.0,
         wait_share: sum(|t| t.waited_s) / all,
         idle_s: Some(0.0),
         blocked_share: sum(|t| t.blocked_s) / all,
@@ -199,7 +200,7 @@ fn what_was_measured_goes_before_what_is_estimated() {
     assert!(paid.verdict.contains("1.27 times") && paid.gain.is_none(), "{}", paid.verdict);
     let unsure = with(4, 1.04, 0.85, 1.27);
     assert!(
-        unsure.verdict.contains("1.04 times as fast as in 4 pauses, which is too few to be sure")
+        unsure.verdict.contains("1.04 times as fast as in 4 pauses, too few to be sure")
             && unsure.gain.is_none(),
         "{}",
         unsure.verdict
@@ -398,7 +399,7 @@ fn what_to_try_where_nothing_was_moved() {
     sleepless.summary.domains[0].verdict = report(Vec::new()).summary.domains[0].verdict;
     let sleepless = sleepless.judged().verdict;
     assert!(
-        sleepless.ends_with("2 threads take less time than 3, else about as long."),
+        sleepless.ends_with("2 threads take less time than 3, otherwise about as long."),
         "{sleepless}"
     );
     let spins = by_phase(report(four())).verdict;
@@ -478,7 +479,7 @@ fn an_interval_that_says_nothing_is_not_shown_but_kept() {
 fn stood_down() {
     let mut r = balanced();
     let d = &mut r.summary.domains[0];
-    (d.migrations, d.stood_down) = (41, true);
+    (d.migrations, d.stood_down, d.rested_s) = (41, true, 7.5);
     d.verdict = Verdict { pairs: 5, ratio: 0.97, low: 0.95, high: 0.98 };
     r.summary.notes.push(String::from(
         "balancing stands down: with it the program progressed at 0.970 of the rate without it \
@@ -500,7 +501,8 @@ fn who_stands_down_does_not_contradict_what_was_measured() {
     assert!(unsure.contains("no sure gain (0.97 to 1.14 times"), "{unsure}");
     let unknown = with(0.0, 893.0);
     assert!(
-        unknown.starts_with("Balancing showed no sure gain, so evenly stood down"),
+        unknown
+            .starts_with("Balancing showed no sure gain, so evenly stood down for 0.00 of 10.00 s"),
         "{unknown}"
     );
     assert!(with(0.9, 0.97).starts_with("Balancing did not pay"));

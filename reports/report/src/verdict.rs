@@ -161,7 +161,12 @@ impl RunReport {
                 Some([_, high]) if high >= 1.0 => String::from("Balancing showed no sure gain"),
                 _ => String::from("Balancing did not pay for this program"),
             };
-            return format!("{why}, so evenly stood down: the program ran on without it.");
+            let domains = self.summary.domains.iter();
+            let rested = domains.map(|d| d.rested_s).fold(0.0, f64::max);
+            return format!(
+                "{why}, so evenly stood down for {rested:.2} of {:.2} s: the program ran on without it.",
+                self.balanced_s
+            );
         }
         if self.total(|d| d.weighings) > 0 && self.measured.is_none_or(|m| m.ci95.is_none()) {
             return format!(
@@ -247,7 +252,7 @@ impl RunReport {
                 format!("pauses of balancing showed no difference ({low:.2} to {high:.2} times)")
             }
             Some([low, high]) if low > 0.0 && high <= WIDE * low => format!(
-                "they were {:.2} times as fast as in {}, which is too few to be sure (95 % interval {low:.2} to \
+                "they were {:.2} times as fast as in {}, too few to be sure (95 % interval {low:.2} to \
                  {high:.2}); {compare}",
                 measured.ratio,
                 counted(measured.pairs, "pause")
@@ -383,7 +388,7 @@ impl RunReport {
             Some(_) if self.waits_are_seen() => None,
             _ => Some(format!(
                 "none ever slept: if they spin while they wait for each other, {m} threads take less time \
-                 than {n}, else about as long"
+                 than {n}, otherwise about as long"
             )),
         }
     }

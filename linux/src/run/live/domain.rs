@@ -111,6 +111,7 @@ impl Domain {
             }
             self.period.shared_by(self.balancer.taking_turns());
             self.period.calm(self.balancer.is_calm());
+            self.period.resting(self.balancer.is_resting());
             self.period.cost(self.balancer.period_cost() + around.scale(1.0 / self.care()));
             // What moves within phases costs is on another account, and longer periods spare none of it.
             if !self.balancer.moves_within_phases()

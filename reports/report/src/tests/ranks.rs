@@ -23,7 +23,7 @@ fn what_the_probe_has_reported() {
         line.trim().to_owned()
     };
     assert_eq!(with(0, vec![]), "it was loaded into no process");
-    assert_eq!(with(1, vec![]), "no thread waited for another in a way that it sees");
+    assert_eq!(with(1, vec![]), "it saw no thread wait for another");
     assert_eq!(
         with(1, vec![thread(1, 0.25, 0.0), thread(2, 3.5, 0.0)]),
         "2 threads waited 3.75 s in all for others (0.25 to 3.50 s each)"
