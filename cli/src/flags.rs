@@ -290,7 +290,8 @@ pub(crate) struct BalanceArgs {
     /// No report at the end
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Print every decision with its reason, and the whole report instead of at most eight lines
+    /// Print every decision with its reason (moves within phases are only counted), and the whole report instead of at
+    /// most eight lines
     #[arg(short, long, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
     /// Write everything to FILE as JSON (evenly.run/1); %h, %p and %r in its name stand for host,

@@ -115,7 +115,7 @@ impl Case<'_> {
                     gain_at_most: None,
                     reason: format!(
                         "moving threads gains nothing, as {n} divide evenly among {m} CPUs; but none ever \
-                         sleeps: if they spin while they wait, {m} threads take less time, else about as long"
+                         sleeps: if they spin while they wait, {m} threads take less time, otherwise about as long"
                     ),
                 };
             }

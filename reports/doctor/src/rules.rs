@@ -278,7 +278,7 @@ fn neighbour(c: &Case<'_>) -> Option<Finding> {
     let (cpu, most) = shares.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1))?;
     let named = c.named();
     let who = match named.as_slice() {
-        [] => String::from("Programs that came and went"),
+        [] => String::from("Short-lived programs"),
         [o] => format!("{} (pid {})", o.name, o.pid),
         [o, rest @ ..] => format!("{} (pid {}) and {} more", o.name, o.pid, rest.len()),
     };

@@ -237,7 +237,7 @@ fn another_program_on_a_cpu() {
     let shown =
         "evenly run --policy observe --record run.evenly -- ./app '-n 3'; evenly report run.evenly";
     assert_eq!(f.paste.as_deref(), Some(shown), "{f:?}");
-    assert!(f.sentence.starts_with("Programs that came and went use CPU 0"), "{}", f.sentence);
+    assert!(f.sentence.starts_with("Short-lived programs use CPU 0"), "{}", f.sentence);
     alone.pid = Some(100);
     assert_eq!(of(&alone).1.paste.as_deref(), Some("evenly top 100"));
     // On a CPU that the program does not use, or too short for threads to wait.
