@@ -256,7 +256,7 @@ fn run(
 #[test]
 fn a_helper_that_spins_becomes_a_normal_thread_and_the_run_goes_on() {
     let found = run(Trap::default(), |trap, notes, control| {
-        // As it has the CPU for itself until then, others wait for that long.
+        // CPU time, which a hypervisor cannot stretch. As it has the CPU for itself until then, others wait for that long.
         let held = Nanos(trap.held.load(SeqCst));
         assert!(held < Nanos::from_millis(100), "{held}");
         assert_eq!(class(trap.tid.load(SeqCst)), sched::OTHER);
