@@ -26,7 +26,7 @@ pub use ids::{CpuId, DomainId, Pid, ThreadId, Tid};
 pub use knowledge::{CacheLevel, Environment, Knowledge, NodeIndex};
 pub use makespan::shortest_makespan;
 pub use plan::{Effort, MemoryMove, Move, Plan, Reason, Weight};
-pub use printable::{Printable, is_printable, printable};
+pub use printable::{Printable, is_printable, printable, shell_quoted};
 pub use snapshot::{
     CpuIndex, CpuView, FULL_CAPACITY, LinkView, MemoryView, Snapshot, TaskView, ThreadIndex,
     ThreadView, Turns, spun,

@@ -18,6 +18,25 @@ pub fn is_printable(c: char) -> bool {
             | '\u{e0000}'..='\u{e007f}')
 }
 
+/// A word as a shell takes it: quoted where that is needed.
+#[must_use]
+pub fn shell_quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else if !word.chars().all(is_printable) {
+        // As bash, zsh and ksh read it, so that the line can be shown and pasted.
+        let ansi = |c: char| match c {
+            '\'' | '\\' => format!("\\{c}"),
+            c if is_printable(c) => c.to_string(),
+            c => c.encode_utf8(&mut [0; 4]).bytes().map(|b| format!("\\{b:03o}")).collect(),
+        };
+        format!("$'{}'", word.chars().map(ansi).collect::<String>())
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
 /// Text from outside as it may stand in a line. What is not printable, line feeds and tabs too, becomes
 /// U+FFFD, one for each character.
 #[must_use]

@@ -22,8 +22,8 @@ use crate::pace::Pace;
 use crate::proc::{
     CpuTicks, Proc, Stat, parse_cpu_ticks, parse_schedstat, read_all, status_field, status_number,
 };
-use evenly_doctor::{CpuUse, Evidence, NodeUse, Other, QuotaUse, Runtime, ThreadUse};
 use evenly_engine::WaitReport;
+use evenly_evidence::{CpuUse, Evidence, NodeUse, Other, QuotaUse, Runtime, ThreadUse};
 use evenly_model::efficiency::Stay;
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};

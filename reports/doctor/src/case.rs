@@ -3,9 +3,9 @@
 //!
 //! Invariant: figures only; nothing here decides what is a finding.
 
-use crate::evidence::{CpuUse, ThreadUse};
-use crate::settings::open_mpi_yields;
-use crate::{Evidence, Runtime, Source};
+use crate::settings::{endless_spinning, open_mpi_yields};
+use evenly_evidence::{CpuUse, Evidence, Other, Runtime, Source, ThreadUse};
+use evenly_model::efficiency::Efficiency;
 use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, Nanos};
 use evenly_phases::COST;
 use evenly_theory::{Shape, Speeds, locked_time, static_time};
@@ -46,7 +46,23 @@ impl<'a> Case<'a> {
         Self { e, threads, usable, time }
     }
 
-    /// n.
+    /// Whether some threads are known to spin while they wait, even if they sleep at times: at the start of an
+    /// MPI program, or after spinning for a while. Their CPU time is then not all work.
+    pub(crate) fn spins(&self) -> bool {
+        [Runtime::OpenMpi, Runtime::Mpich].iter().any(|r| self.e.runtimes.contains(r))
+            || !endless_spinning(&self.e.environment).is_empty()
+            || self.threads.iter().any(|t| t.yields())
+    }
+
+    /// Where the time of the threads that compute went.
+    pub(crate) fn efficiency(&self) -> Option<Efficiency> {
+        let known = self.threads.iter().all(|t| t.stay.spun_s.is_some());
+        let hides = self.spins() && !known;
+        Efficiency::of(self.threads.iter().map(|t| t.stay))
+            .map(|e| if hides { Efficiency { factors: None, ..e } } else { e })
+    }
+
+    /// The number of threads that compute.
     pub(crate) fn n(&self) -> usize {
         self.threads.len()
     }
@@ -199,9 +215,8 @@ impl<'a> Case<'a> {
     }
 
     /// Other processes that used a considerable share of the CPUs.
-    pub(crate) fn named(&self) -> Vec<&'a crate::Other> {
-        let much =
-            |o: &&crate::Other| o.cpu_s >= LEAST * self.e.seconds && self.usable.contains(o.cpu);
+    pub(crate) fn named(&self) -> Vec<&'a Other> {
+        let much = |o: &&Other| o.cpu_s >= LEAST * self.e.seconds && self.usable.contains(o.cpu);
         self.e.others.iter().filter(much).collect()
     }
 

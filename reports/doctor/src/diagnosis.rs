@@ -3,8 +3,8 @@
 //! Invariant: findings are in the order of their costs, the highest first.
 
 use crate::case::Case;
-use crate::{Evidence, MIN_SECONDS, Setting, Source};
-use crate::{paste, rules};
+use crate::{Setting, paste, rules};
+use evenly_evidence::{Evidence, MIN_SECONDS, Source};
 use evenly_model::CpuSet;
 use evenly_model::efficiency::Efficiency;
 use serde::Serialize;
@@ -172,7 +172,7 @@ impl Diagnosis {
             cpus: case.usable.clone(),
             findings,
             unknown,
-            efficiency: evidence.efficiency(),
+            efficiency: case.efficiency(),
             prospect,
             applied,
             compare,

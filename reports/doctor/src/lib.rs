@@ -1,6 +1,6 @@
 //! Why a parallel program is slow: evidence in, findings out.
 //!
-//! [`Evidence`] is what was observed of a program: how its threads spent their time, which other processes used
+//! [`Evidence`](evenly_evidence::Evidence) is what was observed of a program: how its threads spent their time, which other processes used
 //! its CPUs, its quota, masks and runtime settings. [`Diagnosis::of`] makes [`Finding`]s of it, those that cost
 //! most first. A rule fires only on what was measured; what no rule can decide is in [`Diagnosis::unknown`]
 //! instead.
@@ -15,7 +15,6 @@
 
 mod case;
 mod diagnosis;
-mod evidence;
 mod paste;
 mod prospect;
 mod rules;
@@ -23,11 +22,6 @@ mod settings;
 mod text;
 
 pub use diagnosis::{Diagnosis, Finding, Kind, Prospect, SCHEMA};
-pub use evidence::{
-    CpuUse, EVIDENCE_SCHEMA, Evidence, MIN_SECONDS, NodeUse, Other, QuotaUse, Runtime, Source,
-    ThreadUse,
-};
-pub use paste::shell_quoted;
 pub use settings::{Setting, settings};
 
 #[cfg(test)]

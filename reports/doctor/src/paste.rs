@@ -3,10 +3,10 @@
 //! Invariant: words from outside are quoted, so that a shell takes them as they are.
 
 use crate::case::Case;
-use crate::evidence::ThreadUse;
 use crate::settings::{OPEN_MPI_YIELDS, Spinning, binding, endless_spinning};
-use crate::{Finding, Kind, Runtime};
-use evenly_model::is_printable;
+use crate::{Finding, Kind};
+use evenly_evidence::{Other, Runtime, ThreadUse};
+use evenly_model::{is_printable, shell_quoted};
 
 /// Before a command: balances threads of equal work.
 const RUN: &str = "evenly run -- ";
@@ -16,25 +16,6 @@ const RUN_UNEVEN: &str = "evenly run --policy hpc-auto -- ";
 /// What a line that balances has before the program's command.
 pub(crate) fn balances(line: &str) -> Option<&'static str> {
     [RUN, RUN_UNEVEN].into_iter().find(|before| line.starts_with(before))
-}
-
-/// A word as a shell takes it: quoted where that is needed.
-#[must_use]
-pub fn shell_quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else if !word.chars().all(is_printable) {
-        // As bash, zsh and ksh read it, so that the line can be shown and pasted.
-        let ansi = |c: char| match c {
-            '\'' | '\\' => format!("\\{c}"),
-            c if is_printable(c) => c.to_string(),
-            c => c.encode_utf8(&mut [0; 4]).bytes().map(|b| format!("\\{b:03o}")).collect(),
-        };
-        format!("$'{}'", word.chars().map(ansi).collect::<String>())
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }
 
 /// An extended regular expression that matches this process name, quoted for a shell: the form in
@@ -180,6 +161,6 @@ impl Case<'_> {
     }
 }
 
-pub(crate) fn renice(other: &crate::Other) -> String {
+pub(crate) fn renice(other: &Other) -> String {
     format!("renice -n 19 -p {}", other.pid)
 }

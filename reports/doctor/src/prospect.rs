@@ -3,10 +3,10 @@
 //! Invariant: a gain is an upper bound.
 
 use crate::case::{Case, LEAST, LEAST_GAIN};
-use crate::evidence::ThreadUse;
 use crate::rules::{ASLEEP, heavy, idle_beside_waiting, perhaps_slow};
 use crate::settings::binding;
 use crate::{Finding, Kind, Prospect};
+use evenly_evidence::ThreadUse;
 use evenly_model::Nanos;
 use evenly_theory as theory;
 

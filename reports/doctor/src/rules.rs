@@ -4,11 +4,11 @@
 //! states only what was observed.
 
 use crate::case::{Case, LEAST, SLOW, of_known, of_others};
-use crate::evidence::ThreadUse;
-use crate::paste::{pattern, renice, shell_quoted};
+use crate::paste::{pattern, renice};
 use crate::settings::{OPEN_MPI_YIELDS, Spinning, binding, endless_spinning, threads_wanted};
-use crate::{Finding, Kind, Runtime};
-use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, counted};
+use crate::{Finding, Kind};
+use evenly_evidence::{Runtime, ThreadUse};
+use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, counted, shell_quoted};
 
 /// The least share of the threads' time that a quota must withhold.
 const LEAST_HELD: f64 = 0.02;
@@ -398,7 +398,7 @@ pub(crate) struct Heavy<'a> {
 
 pub(crate) fn heavy<'a>(c: &Case<'a>) -> Option<Heavy<'a>> {
     // Without a probe, a thread that spins while it waits seems to have as much work as the others.
-    if c.n() < 2 || (!c.spin_is_known() && (c.sleeps() < LEAST || c.e.spins(&c.threads))) {
+    if c.n() < 2 || (!c.spin_is_known() && (c.sleeps() < LEAST || c.spins())) {
         return None;
     }
     // The same work takes longer on a slow CPU.

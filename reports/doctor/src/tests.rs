@@ -4,6 +4,7 @@
 mod rules;
 
 use super::*;
+use evenly_evidence::{CpuUse, Evidence, NodeUse, Other, QuotaUse, Runtime, ThreadUse};
 use evenly_model::efficiency::Stay;
 use evenly_model::{CpuId, CpuSet};
 use std::collections::BTreeMap;

@@ -2,7 +2,8 @@
 //!
 //! Invariant: it fits on one screen, the cause first, and every line is printable.
 
-use crate::{Diagnosis, Finding, Kind, MIN_SECONDS, Source};
+use crate::{Diagnosis, Finding, Kind};
+use evenly_evidence::{MIN_SECONDS, Source};
 use evenly_model::{counted, printable};
 use std::fmt::Write;
 

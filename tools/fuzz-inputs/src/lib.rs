@@ -10,7 +10,8 @@
 
 use evenly_cluster::{Cluster, RATIOS};
 use evenly_compare::{Metric, specs};
-use evenly_doctor::{Diagnosis, Evidence};
+use evenly_doctor::Diagnosis;
+use evenly_evidence::Evidence;
 use evenly_linux::journal::JournalView;
 use evenly_linux::limits::{
     Cache, last_cache, parse_cfs_quota, parse_cgroup, parse_cpu_max, parse_cpu_stat, parse_memory,

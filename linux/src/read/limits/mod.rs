@@ -97,7 +97,7 @@ impl QuotaSource {
     #[must_use]
     pub fn lift(&self) -> String {
         // A user with a delegated subtree chooses the names of its groups.
-        let file = evenly_doctor::shell_quoted(&self.file.display().to_string());
+        let file = evenly_model::shell_quoted(&self.file.display().to_string());
         format!("echo {} > {file}", if self.v2 { "max" } else { "-1" })
     }
 }

@@ -3,8 +3,9 @@
 //! Invariant: everything here was measured or read; anything else is None, empty, or listed in
 //! [`Evidence::gaps`].
 
-use crate::settings::endless_spinning;
-use evenly_model::efficiency::{Efficiency, Stay};
+#![forbid(unsafe_code)]
+
+use evenly_model::efficiency::Stay;
 use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, Pid, Tid};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -95,27 +96,27 @@ pub struct ThreadUse {
 
 impl ThreadUse {
     /// The time in which it ran or waited for a CPU, in seconds.
-    pub(crate) fn wanted_s(&self) -> f64 {
+    pub fn wanted_s(&self) -> f64 {
         self.stay.ran_s + self.stay.waited_s
     }
 
     /// The time in which it ran and did not spin, as far as that is known, in seconds.
-    pub(crate) fn computed_s(&self) -> f64 {
+    pub fn computed_s(&self) -> f64 {
         (self.stay.ran_s - self.stay.spun_s.unwrap_or(0.0)).max(0.0)
     }
 
     /// How often it lost its CPU without going to sleep, per second of its CPU time.
-    pub(crate) fn losses(&self) -> f64 {
+    pub fn losses(&self) -> f64 {
         self.preempted as f64 / self.stay.ran_s.max(1e-3)
     }
 
     /// Whether it yields in a loop.
-    pub(crate) fn yields(&self) -> bool {
+    pub fn yields(&self) -> bool {
         self.losses() >= YIELDS
     }
 
     /// Its name in sentences.
-    pub(crate) fn label(&self) -> String {
+    pub fn label(&self) -> String {
         match self.rank {
             Some(rank) => format!("rank {rank} ({}, {})", self.name, self.tid),
             None => format!("{} ({})", self.name, self.tid),
@@ -123,7 +124,7 @@ impl ThreadUse {
     }
 
     /// The same, with its CPU where that is known.
-    pub(crate) fn placed(&self) -> String {
+    pub fn placed(&self) -> String {
         self.cpu.map_or_else(|| self.label(), |cpu| format!("{} on CPU {cpu}", self.label()))
     }
 }
@@ -245,7 +246,7 @@ const LONG_ENOUGH: f64 = 0.4;
 
 impl Evidence {
     /// The threads that the program consists of: those that compute.
-    pub(crate) fn compute(&self) -> Vec<&ThreadUse> {
+    pub fn compute(&self) -> Vec<&ThreadUse> {
         let most = self.threads.iter().map(ThreadUse::wanted_s).fold(0.0, f64::max);
         let long = self
             .threads
@@ -261,24 +262,6 @@ impl Evidence {
                     && t.stay.present_s >= LONG_ENOUGH * long
             })
             .collect()
-    }
-
-    /// Whether some threads are known to spin while they wait, even if they sleep at times: at the start of an
-    /// MPI program, or after spinning for a while. Their CPU time is then not all work.
-    pub(crate) fn spins(&self, threads: &[&ThreadUse]) -> bool {
-        [Runtime::OpenMpi, Runtime::Mpich].iter().any(|r| self.runtimes.contains(r))
-            || !endless_spinning(&self.environment).is_empty()
-            || threads.iter().any(|t| t.yields())
-    }
-
-    /// Where the time of the threads that compute went.
-    #[must_use]
-    pub fn efficiency(&self) -> Option<Efficiency> {
-        let threads = self.compute();
-        let known = threads.iter().all(|t| t.stay.spun_s.is_some());
-        let spin = self.spins(&threads);
-        Efficiency::of(threads.iter().map(|t| t.stay))
-            .map(|e| if spin && !known { Efficiency { factors: None, ..e } } else { e })
     }
 
     /// Marks the evidence as observed while a balancer with this policy ran. The masks of threads were its own,
