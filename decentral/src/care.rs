@@ -5,7 +5,6 @@ use crate::{CARE, CpuBalancer, Decentral};
 use evenly_engine::delegates::{self, Delegates, Done, Work};
 use evenly_engine::{Balancer, BalancerOptions, Reading, Sensors, Times};
 use evenly_model::{CpuId, CpuSet, CpuView, Nanos, ThreadId};
-use evenly_policy::stopping::CutOff;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -15,19 +14,17 @@ const UNREAD: f64 = 3.0;
 impl Decentral {
     /// A balancer for each CPU of the domain, and their caretaker. Its points are [`CARE`] periods
     /// apart. Threads go from one of `nodes` to another only while few are moved; without nodes all
-    /// CPUs are of one. `interval` is lambda at first, `cut_off` how balancers search.
+    /// CPUs are of one. `interval` is lambda at first.
     #[must_use]
     pub fn with_caretaker(
         options: BalancerOptions,
-        cut_off: CutOff,
         nodes: &[CpuSet],
         interval: Nanos,
         seed: u64,
         now: Nanos,
     ) -> (Balancer, Self) {
         let board = Arc::new(Board::new(&options.cpus, nodes, interval));
-        let balancers =
-            (0..board.seats()).map(|seat| CpuBalancer::new(seat, cut_off, seed, now)).collect();
+        let balancers = (0..board.seats()).map(|seat| CpuBalancer::new(seat, seed, now)).collect();
         let care = Care { board: board.clone(), members: HashMap::new() };
         (Balancer::with_delegates(options, Box::new(care), now), Self { board, balancers })
     }

@@ -10,7 +10,6 @@ use evenly_model::stats::Random;
 use evenly_model::{Nanos, ThreadId};
 use evenly_policy::secretary::{self, Hunt, JITTER, LEAD, is_faster, margin};
 use evenly_policy::speed::{RESTS, averaged};
-use evenly_policy::stopping::CutOff;
 use std::sync::Arc;
 
 /// What a balancer wants next.
@@ -79,7 +78,7 @@ pub struct CpuBalancer {
 }
 
 impl CpuBalancer {
-    pub(crate) fn new(seat: usize, cut_off: CutOff, seed: u64, now: Nanos) -> Self {
+    pub(crate) fn new(seat: usize, seed: u64, now: Nanos) -> Self {
         let mut seeds = Random::new(seed ^ (seat as u64).wrapping_mul(0x2545_f491_4f6c_dd1d));
         Self {
             seat,
@@ -87,7 +86,7 @@ impl CpuBalancer {
             arrived: Vec::new(),
             members: Arc::from([]),
             version: 0,
-            searcher: secretary::Balancer::new(cut_off, seeds.next_u64()),
+            searcher: secretary::Balancer::new(seeds.next_u64()),
             jitter: Random::new(seeds.next_u64()),
             woke: now,
             published: Published::default(),

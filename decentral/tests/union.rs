@@ -10,8 +10,8 @@ use evenly_model::{CpuId, CpuSet, DomainId, Environment, Nanos, Pid, ThreadId, T
 use evenly_policy::by_name;
 use proptest::prelude::*;
 
-/// The policies with a balancer for each CPU.
-const DECENTRAL: [&str; 2] = ["secretary", "secretary-gaussian"];
+/// The policy with a balancer for each CPU.
+const DECENTRAL: &str = "secretary";
 const PERIOD: Nanos = Nanos::from_millis(20);
 
 fn cpus(list: impl IntoIterator<Item = usize>) -> CpuSet {
@@ -272,12 +272,11 @@ impl Story {
     }
 
     /// Balanced by one balancer for each CPU. No thread ends or joins here.
-    fn decentral(&self, policy: &str) -> (Recorder, u64) {
+    fn decentral(&self) -> (Recorder, u64) {
         let mut machine = self.recorder();
-        let cut_off = by_name(policy).unwrap().decentral.unwrap();
-        let options = options(&self.whole(), policy);
+        let options = options(&self.whole(), DECENTRAL);
         let (mut caretaker, Decentral { board, mut balancers }) =
-            Decentral::with_caretaker(options, cut_off, &[], PERIOD, 7, machine.now);
+            Decentral::with_caretaker(options, &[], PERIOD, 7, machine.now);
         for (selection, original) in machine.selections(0) {
             caretaker.join(&mut machine, selection, &original, &mut []);
         }
@@ -315,9 +314,7 @@ fn two_that_are_alone_swap_without_leaving_a_cpu() {
         points: 200,
         ..Story::default()
     };
-    for (machine, migrations) in
-        [story.cycle("juggle"), story.decentral(DECENTRAL[0]), story.decentral(DECENTRAL[1])]
-    {
+    for (machine, migrations) in [story.cycle("juggle"), story.decentral()] {
         assert!(machine.broken.is_empty(), "{:#?}", machine.broken);
         assert!(migrations > 20 && machine.let_off, "{migrations}");
         let ran: Vec<f64> = machine.threads.iter().map(|t| t.times.ran.as_secs_f64()).collect();
@@ -334,9 +331,7 @@ fn three_on_two_need_no_more_calls_than_before() {
         points: 100,
         ..Story::default()
     };
-    for (machine, migrations) in
-        [story.cycle("juggle"), story.decentral(DECENTRAL[0]), story.decentral(DECENTRAL[1])]
-    {
+    for (machine, migrations) in [story.cycle("juggle"), story.decentral()] {
         assert!(machine.broken.is_empty(), "{:#?}", machine.broken);
         assert!(migrations > 20 && !machine.let_off, "{migrations}");
     }
@@ -381,16 +376,12 @@ proptest! {
 
     #[test]
     fn secretary_leaves_no_cpu_unused(story in stories()) {
-        for policy in DECENTRAL {
-            story.decentral(policy).0.check()?;
-        }
+        story.decentral().0.check()?;
     }
 
     #[test]
     fn secretary_leaves_none_where_masks_differ(story in stories_with_masks()) {
-        for policy in DECENTRAL {
-            story.decentral(policy).0.check()?;
-        }
+        story.decentral().0.check()?;
     }
 
     /// Threads that cannot be moved any more, from any moment on: while they are let off their CPUs,
@@ -402,8 +393,6 @@ proptest! {
     ) {
         let story = Story { obey, ..story };
         story.cycle("juggle").0.check()?;
-        for policy in DECENTRAL {
-            story.decentral(policy).0.check()?;
-        }
+        story.decentral().0.check()?;
     }
 }

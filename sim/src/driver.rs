@@ -208,7 +208,7 @@ impl Driver {
     pub fn new(sim: Sim, info: &'static PolicyInfo, options: &DriverOptions) -> Self {
         let all = options.cpus.clone().unwrap_or_else(|| sim.all_cpus());
         let sets = || options.domains.iter().map(|d| d.and(&all)).filter(|d| !d.is_empty());
-        let one = info.decentral.is_some() || info.places_load || options.domains.is_empty();
+        let one = info.decentral || info.places_load || options.domains.is_empty();
         let domains: Vec<CpuSet> = if one { vec![all.clone()] } else { sets().collect() };
         let knowledge = info.places_load.then(|| {
             let even = || {
@@ -219,8 +219,7 @@ impl Driver {
             options.knowledge.clone().unwrap_or_else(even)
         });
         // What are domains elsewhere are the nodes of one.
-        let nodes: Vec<CpuSet> =
-            if info.decentral.is_some() { sets().collect() } else { Vec::new() };
+        let nodes: Vec<CpuSet> = if info.decentral { sets().collect() } else { Vec::new() };
         let programs: Vec<Option<usize>> = match options.scope {
             Scope::First => vec![Some(0)],
             Scope::Each => (0..sim.programs()).map(Some).collect(),
@@ -229,11 +228,7 @@ impl Driver {
         let group = |(i, program): (usize, Option<usize>)| {
             let seed = options.period.seed.wrapping_add(i as u64);
             // Without a limit each balancer may take all of the CPU that it is on.
-            let hands = if info.decentral.is_some() && options.period.budget >= 1.0 {
-                all.len()
-            } else {
-                1
-            };
+            let hands = if info.decentral && options.period.budget >= 1.0 { all.len() } else { 1 };
             let budget = options.period.budget * hands.max(1) as f64;
             let mut control = PeriodControl::new(PeriodOptions { seed, budget, ..options.period });
             let mut decentral = None;
@@ -252,12 +247,12 @@ impl Driver {
                         ..options.guard
                     },
                 };
-                let Some(cut_off) = info.decentral else {
+                if !info.decentral {
                     return Balancer::new(options, sim.now());
-                };
+                }
                 let lambda = control.current();
                 let (caretaker, all) =
-                    Decentral::with_caretaker(options, cut_off, &nodes, lambda, seed, sim.now());
+                    Decentral::with_caretaker(options, &nodes, lambda, seed, sim.now());
                 decentral = Some(all);
                 caretaker
             };

@@ -114,7 +114,7 @@ impl Simple {
     pub fn run(&self, policy: &'static PolicyInfo) -> Result<Report, RunError> {
         let report = run(&self.scenario(), policy, &self.options(), self.static_time())?;
         let only_at_points = policy.mechanism == Mechanism::Pin
-            && policy.decentral.is_none()
+            && !policy.decentral
             && !self.options().for_policy(policy).at_blocking;
         Ok(Report { bound_speedup: Some(self.bound(only_at_points)), ..report })
     }

@@ -120,7 +120,6 @@ proptest! {
             Just("juggle"),
             Just("hybrid"),
             Just("secretary"),
-            Just("secretary-gaussian"),
             Just("reactive"),
         ],
     ) {
@@ -149,7 +148,7 @@ proptest! {
 /// leave a CPU empty. They are placed anew without it instead.
 #[test]
 fn a_thread_with_a_mask_of_its_own_leaves_no_cpu_unused() {
-    for policy in ["juggle", "hybrid", "reactive", "secretary", "secretary-gaussian"] {
+    for policy in ["juggle", "hybrid", "reactive", "secretary"] {
         let mut pinned = 0;
         for seed in 0..300 {
             let mut random = Random::new(seed);

@@ -7,7 +7,6 @@ use evenly_engine::{
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Environment, Nanos};
 use evenly_policy::by_name;
-use evenly_policy::stopping::CutOff;
 use evenly_sim::{
     Costs, Driver, DriverOptions, Hotplug, Outcome, Scenario, Sim, Stranger, simulate,
     simulate_seen_by,
@@ -67,7 +66,7 @@ fn every_balancer_wakes_once_a_period() {
     let cpus = sim.all_cpus();
     sim.run_until(now);
     let (mut caretaker, Decentral { board, mut balancers }) =
-        Decentral::with_caretaker(secretary_on(cpus.clone()), CutOff::Uniform, &[], period, 7, now);
+        Decentral::with_caretaker(secretary_on(cpus.clone()), &[], period, 7, now);
     for thread in sim.candidates() {
         let selection = Selection { baseline: thread.times, thread };
         caretaker.join(&mut sim, selection, &cpus, &mut []);
@@ -156,14 +155,14 @@ struct Swapped {
 
 /// All swaps of a run of 10 s, the balancers being driven by hand. (A recording cannot show moments: it has what
 /// was read up to the caretaker's next point.)
-fn swaps(s: Scenario, nodes: &[CpuSet], cut_off: CutOff, period: Nanos) -> Vec<Swapped> {
+fn swaps(s: Scenario, nodes: &[CpuSet], period: Nanos) -> Vec<Swapped> {
     let (n, end, mut seen) = (s.threads.len(), ms(10_000), Vec::new());
     let mut sim = Sim::new(s);
     let cpus = sim.all_cpus();
     sim.run_until(ms(1));
     let options = secretary_on(cpus.clone());
     let (mut caretaker, Decentral { board, mut balancers }) =
-        Decentral::with_caretaker(options, cut_off, nodes, period, 7, sim.now());
+        Decentral::with_caretaker(options, nodes, period, 7, sim.now());
     let threads = sim.candidates();
     for thread in threads.clone() {
         let selection = Selection { baseline: thread.times, thread };
@@ -215,7 +214,7 @@ fn no_thread_goes_to_another_node_while_many_move() {
     // Two thirds of the threads move in each period.
     let (n, m, period) = (24, 16, ms(50));
     let busy = |nodes: &[CpuSet]| {
-        let all = swaps(Scenario::new(n, m, ms(60_000)), nodes, CutOff::Uniform, period);
+        let all = swaps(Scenario::new(n, m, ms(60_000)), nodes, period);
         let most = HIGH_RATE * n as f64;
         // Threads moved before this swap, in its stretch of a period or in the one before.
         let is_high = |i: usize| {
@@ -260,10 +259,8 @@ fn threads_go_to_another_node_while_few_move() {
 /// leaves it.
 #[test]
 fn whoever_is_swapped_is_behind_at_that_moment() {
-    for (n, m, cut_off) in
-        [(3, 2, CutOff::Uniform), (24, 16, CutOff::Uniform), (24, 16, CutOff::Gaussian)]
-    {
-        let swaps = swaps(Scenario::new(n, m, ms(60_000)), &[], cut_off, ms(20));
+    for (n, m) in [(3, 2), (24, 16)] {
+        let swaps = swaps(Scenario::new(n, m, ms(60_000)), &[], ms(20));
         for s in &swaps {
             assert!(s.came < s.left, "{n} on {m}: {} came, {} left", s.came, s.left);
         }

@@ -15,7 +15,7 @@ pub(crate) const STATIC: PolicyInfo = PolicyInfo {
     places_load: false,
     gives_weights: false,
     make: || Box::new(Static::default()),
-    decentral: None,
+    decentral: false,
     in_phases: false,
 };
 
@@ -28,7 +28,7 @@ pub(crate) const OBSERVE: PolicyInfo = PolicyInfo {
     places_load: false,
     gives_weights: false,
     make: || Box::new(Observe),
-    decentral: None,
+    decentral: false,
     in_phases: false,
 };
 

@@ -70,7 +70,7 @@ pub(crate) const JUGGLE: PolicyInfo = PolicyInfo {
     places_load: false,
     gives_weights: false,
     make: || Box::new(Juggle::new(Margins::default())),
-    decentral: None,
+    decentral: false,
     in_phases: false,
 };
 

@@ -79,9 +79,9 @@ pub struct PolicyInfo {
     pub gives_weights: bool,
     /// Makes an instance.
     pub make: fn() -> Box<dyn Policy>,
-    /// Whether each CPU has a balancer of its own, without a cycle that all have in common, and then
-    /// how it searches. What `make` makes is then for recordings.
-    pub decentral: Option<stopping::CutOff>,
+    /// Whether each CPU has a balancer of its own, without a cycle that all have in common. What `make` makes is
+    /// then for recordings.
+    pub decentral: bool,
     /// Whether threads are moved at moments within their phases while they meet often, as the probe reports. What `make`
     /// makes moves them at other times.
     pub in_phases: bool,
@@ -106,7 +106,6 @@ pub const POLICIES: &[PolicyInfo] = &[
     juggle::HYBRID,
     juggle::JUGGLE,
     secretary::SECRETARY,
-    secretary::SECRETARY_GAUSSIAN,
     reactive::REACTIVE,
     phase::PHASE,
     hpc::live::AUTO,

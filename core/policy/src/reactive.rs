@@ -30,7 +30,7 @@ pub(crate) const REACTIVE: PolicyInfo = PolicyInfo {
     places_load: false,
     gives_weights: false,
     make: || Box::new(Reactive::default()),
-    decentral: None,
+    decentral: false,
     in_phases: false,
 };
 

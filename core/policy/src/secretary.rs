@@ -36,7 +36,7 @@
 //!   spread evenly first, by one hand.
 
 use crate::speed::{RESTS, averaged};
-use crate::stopping::{CutOff, Gaussian, Rule, uniform_skip};
+use crate::stopping::{Rule, uniform_skip};
 use crate::{Mechanism, Policy, PolicyInfo, Spreader};
 use evenly_model::stats::Random;
 use evenly_model::{
@@ -52,18 +52,9 @@ pub(crate) const SECRETARY: PolicyInfo = PolicyInfo {
     is_reference: false,
     places_load: false,
     gives_weights: false,
-    make: || Box::new(Secretary::new(CutOff::Uniform)),
-    decentral: Some(CutOff::Uniform),
+    make: || Box::new(Secretary::default()),
+    decentral: true,
     in_phases: false,
-};
-
-pub(crate) const SECRETARY_GAUSSIAN: PolicyInfo = PolicyInfo {
-    name: "secretary-gaussian",
-    about: "secretary that lets as many pass as is best where speeds are Gaussian",
-    make: || Box::new(Secretary::new(CutOff::Gaussian)),
-    decentral: Some(CutOff::Gaussian),
-    in_phases: false,
-    ..SECRETARY
 };
 
 /// Whether a CPU is so much faster than another that a thread gains by going there. `off` is by what
@@ -93,8 +84,6 @@ pub struct Search {
 /// The balancer of one CPU: what it needs to search.
 #[derive(Debug, Clone)]
 pub struct Balancer {
-    /// Where another rule than the uniform one is wanted. It has a table.
-    gaussian: Option<Gaussian>,
     random: Random,
 }
 
@@ -104,25 +93,20 @@ const DRAWS: usize = 8;
 const LEAST_DRAWS: usize = 64;
 
 impl Balancer {
-    /// With this rule; `seed` is that of the random order.
+    /// `seed` is that of the random order.
     #[must_use]
-    pub fn new(cut_off: CutOff, seed: u64) -> Self {
-        let gaussian = (cut_off == CutOff::Gaussian).then(Gaussian::default);
-        Self { gaussian, random: Random::new(seed) }
+    pub fn new(seed: u64) -> Self {
+        Self { random: Random::new(seed) }
     }
 
     /// Begins to search a thread that is as much slower than `mean` as `ahead` is faster (Figure 3,
     /// line 5). `threads` is the number of threads there are; `candidates` is about how many of them
     /// are not passed over.
     pub fn begin(&mut self, ahead: f64, mean: f64, threads: usize, candidates: usize) -> Hunt {
-        let skip = match &mut self.gaussian {
-            Some(gaussian) => gaussian.skip(candidates),
-            None => uniform_skip(candidates),
-        };
         Hunt {
             wanted: 2.0 * mean - ahead,
             mean,
-            rule: Rule::new(skip),
+            rule: Rule::new(uniform_skip(candidates)),
             order: Order::new(threads, &mut self.random),
             drawn: 0,
             draws: threads.min(LEAST_DRAWS.max(DRAWS * threads.isqrt())),
@@ -286,12 +270,10 @@ pub struct Secretary {
     turns: Vec<(Nanos, CpuIndex)>,
 }
 
-impl Secretary {
-    /// With this rule.
-    #[must_use]
-    pub fn new(cut_off: CutOff) -> Self {
+impl Default for Secretary {
+    fn default() -> Self {
         Self {
-            balancer: Balancer::new(cut_off, 1),
+            balancer: Balancer::new(1),
             jitter: Random::new(2),
             spreader: Spreader::default(),
             began: None,
@@ -302,7 +284,9 @@ impl Secretary {
             turns: Vec::new(),
         }
     }
+}
 
+impl Secretary {
     /// Whether it was moved less than about an interval ago.
     fn lately(moved: &HashMap<ThreadId, Nanos>, snapshot: &Snapshot, t: &ThreadView) -> bool {
         moved.get(&t.id).is_some_and(|&at| snapshot.now - at < snapshot.elapsed.scale(SETTLED))
@@ -465,9 +449,9 @@ mod tests {
     use super::*;
 
     /// The threads on slow CPUs have speeds 0, 0.01, 0.02 and so on; the others are passed over.
-    fn search(cut_off: CutOff, seed: u64, n: usize, ahead: f64) -> (Search, Vec<usize>) {
+    fn search(seed: u64, n: usize, ahead: f64) -> (Search, Vec<usize>) {
         let mut seen = Vec::new();
-        let found = Balancer::new(cut_off, seed).decide(ahead, 0.5, n, n / 2, |t| {
+        let found = Balancer::new(seed).decide(ahead, 0.5, n, n / 2, |t| {
             if t % 2 == 1 {
                 return None;
             }
@@ -482,7 +466,7 @@ mod tests {
     fn it_finds_one_about_as_far_behind_and_reads_few() {
         let (mut off, mut found, mut readings) = (0.0, 0, 0);
         for seed in 0..200 {
-            let (search, seen) = search(CutOff::Uniform, seed, 400, 0.7);
+            let (search, seen) = search(seed, 400, 0.7);
             assert_eq!(search.readings, seen.len());
             readings += seen.len();
             // Where none was better than those that passed, the last may not be behind.
@@ -501,7 +485,7 @@ mod tests {
 
     #[test]
     fn where_none_is_behind_none_is_found() {
-        let mut b = Balancer::new(CutOff::Gaussian, 3);
+        let mut b = Balancer::new(3);
         let found = b.decide(0.9, 0.5, 50, 50, |_| Some(0.6));
         assert_eq!((found.found, found.readings), (None, 50));
         let found = b.decide(0.9, 0.5, 50, 50, |_| None);
@@ -534,9 +518,7 @@ mod tests {
 
     #[test]
     fn equal_seeds_give_equal_searches() {
-        for cut_off in [CutOff::Uniform, CutOff::Gaussian] {
-            assert_eq!(search(cut_off, 5, 300, 0.9), search(cut_off, 5, 300, 0.9));
-            assert_ne!(search(cut_off, 5, 300, 0.9).1, search(cut_off, 6, 300, 0.9).1);
-        }
+        assert_eq!(search(5, 300, 0.9), search(5, 300, 0.9));
+        assert_ne!(search(5, 300, 0.9).1, search(6, 300, 0.9).1);
     }
 }

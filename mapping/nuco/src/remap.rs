@@ -64,7 +64,7 @@ pub const NUCO: PolicyInfo = PolicyInfo {
     places_load: true,
     gives_weights: false,
     make: || Box::new(Remap::default()),
-    decentral: None,
+    decentral: false,
     in_phases: false,
 };
 

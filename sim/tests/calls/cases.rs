@@ -336,7 +336,7 @@ impl Case {
         let of = |odd: bool| -> CpuSet { cpus.iter().filter(|c| (c.0 % 2 == 1) == odd).collect() };
         let halves: Vec<CpuSet> =
             [of(false), of(true)].into_iter().filter(|h| !h.is_empty()).collect();
-        let one = info.decentral.is_some() || info.places_load || draw.once_in(2);
+        let one = info.decentral || info.places_load || draw.once_in(2);
         let sets = if one { vec![cpus.clone()] } else { halves.clone() };
         let nodes = if draw.once_in(3) { Vec::new() } else { halves };
         let guard = draw.once_in(2);
@@ -377,15 +377,9 @@ impl Case {
                 environment,
                 guard,
             };
-            if let Some(cut_off) = info.decentral {
-                let (caretaker, all) = Decentral::with_caretaker(
-                    options,
-                    cut_off,
-                    &nodes,
-                    ms(20),
-                    self.seed,
-                    Nanos::ZERO,
-                );
+            if info.decentral {
+                let (caretaker, all) =
+                    Decentral::with_caretaker(options, &nodes, ms(20), self.seed, Nanos::ZERO);
                 let parked = (0..all.balancers.len()).collect();
                 many = Some(Many { all, due: BinaryHeap::new(), parked, given: 0 });
                 return caretaker;

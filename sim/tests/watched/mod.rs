@@ -130,12 +130,11 @@ pub(crate) fn start(policy: &str, scenario: Scenario) -> (Watched, Balancer) {
     };
     machine.sim.run_until(Nanos::from_millis(1));
     let period = Nanos::from_millis(20);
-    let mut balancer = match info.decentral {
-        None => Balancer::new(options, machine.now()),
+    let mut balancer = if info.decentral {
         // Those of CPUs sleep: only their caretaker's points are looked at.
-        Some(cut_off) => {
-            Decentral::with_caretaker(options, cut_off, &[], period, 1, machine.now()).0
-        }
+        Decentral::with_caretaker(options, &[], period, 1, machine.now()).0
+    } else {
+        Balancer::new(options, machine.now())
     };
     for thread in machine.sim.candidates() {
         let baseline = thread.times;

@@ -105,7 +105,7 @@ const fn info(
         places_load: false,
         gives_weights: true,
         make,
-        decentral: None,
+        decentral: false,
         in_phases: false,
     }
 }

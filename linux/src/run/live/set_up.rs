@@ -116,7 +116,7 @@ impl Live {
         match self.options.progress {
             ProgressKind::CpuTime => Ok((None, None)),
             // Balancers of CPUs read threads one at a time, where they search.
-            _ if self.options.policy.decentral.is_some() => {
+            _ if self.options.policy.decentral => {
                 let name = self.options.policy.name;
                 let note = (self.options.progress == ProgressKind::Instructions)
                     .then(|| format!("{name} takes CPU time for progress, not instructions"));
@@ -150,8 +150,8 @@ impl Live {
         let kind = self.domain_kind();
         let decentral = self.options.policy.decentral;
         // What are domains elsewhere are the nodes of one.
-        let nodes = if decentral.is_some() { sets.clone() } else { Vec::new() };
-        if decentral.is_some() || self.options.policy.places_load {
+        let nodes = if decentral { sets.clone() } else { Vec::new() };
+        if decentral || self.options.policy.places_load {
             // Those that are not there yet are in it, of no node.
             sets = vec![sets.iter().fold(std::mem::take(&mut homeless), |all, d| all.or(d))];
         }
@@ -166,7 +166,7 @@ impl Live {
                 sets.len()
             ));
         }
-        let threads = if decentral.is_some() {
+        let threads = if decentral {
             1 + Workers::number(usable.len())
         } else if openings.is_some() {
             1 + usable.len()
@@ -218,22 +218,16 @@ impl Live {
                 wanted: self.options.cpus.clone(),
                 policy: self.options.policy,
                 environment: Environment {
-                    knowledge: self.options.knowledge.clone().filter(|_| decentral.is_none()),
+                    knowledge: self.options.knowledge.clone().filter(|_| !decentral),
                     levels: self.options.levels.clone(),
                     parts: self.options.shares.parts(),
                     tuning: self.options.parameters.clone(),
                 },
                 guard: self.options.guard,
             };
-            let (balancer, board) = if let Some(cut_off) = decentral {
-                let (caretaker, all) = Decentral::with_caretaker(
-                    options,
-                    cut_off,
-                    &nodes,
-                    period.current(),
-                    seed,
-                    began,
-                );
+            let (balancer, board) = if decentral {
+                let (caretaker, all) =
+                    Decentral::with_caretaker(options, &nodes, period.current(), seed, began);
                 let eyes = || {
                     let source = self.source()?;
                     let machine =
@@ -393,7 +387,7 @@ mod tests {
         let note = note.unwrap();
         assert_eq!(counted, !note.contains("instructions are not counted"), "{note}");
         s.live.options.progress = ProgressKind::Instructions;
-        let decentral = evenly_policy::POLICIES.iter().find(|p| p.decentral.is_some());
+        let decentral = evenly_policy::POLICIES.iter().find(|p| p.decentral);
         s.live.options.policy = decentral.unwrap();
         let (counted, note) = chosen(&s, true);
         assert!(!counted && note.unwrap().contains("takes CPU time"));
