@@ -187,7 +187,7 @@ fn of_program(args: &DoctorArgs) -> anyhow::Result<End> {
     Ok(End::Like(outcome))
 }
 
-/// What `--fix-env` sets.
+/// The settings that `--fix-env` makes for the program before it starts.
 fn applied() -> Vec<Setting> {
     let (environment, cpus, quota) = before_start();
     settings(&environment, cpus, quota)

@@ -529,7 +529,7 @@ fn power5_cases() -> PossibleValuesParser {
     PossibleValuesParser::new(cases.map(|c| PossibleValue::new(c.id).help(c.about)))
 }
 
-/// `high-util=90`.
+/// Reads a parameter of a policy with its value, such as `high-util=90`.
 fn hpc_parameter(text: &str) -> Result<(Parameter, f64), ParameterError> {
     Parameter::given(text)
 }

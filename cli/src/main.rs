@@ -37,9 +37,9 @@ use std::process::ExitCode;
 
 /// What a command came to.
 pub(crate) enum End {
-    /// This status.
+    /// evenly exits with this status.
     Status(u8),
-    /// As the program ended.
+    /// evenly ends as the program ended: with its status, or by the same signal.
     Like(Outcome),
 }
 

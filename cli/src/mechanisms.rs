@@ -26,7 +26,7 @@ pub(crate) fn mechanisms(json: Option<&Path>) -> anyhow::Result<End> {
     output::say(&text, json.as_deref(), || as_json(&offers, &sources))
 }
 
-/// A factor, shortly.
+/// Writes a factor with few digits, such as `x1.5`.
 fn factor(f: f64) -> String {
     if f >= 100.0 {
         format!("x{f:.0}")

@@ -74,7 +74,7 @@ struct Known {
 enum Call {
     /// In this call of MPI.
     Mpi(&'static str),
-    /// Elsewhere.
+    /// In another wait, such as at a barrier.
     Other(Activity),
 }
 

@@ -24,13 +24,12 @@ use std::path::{Path, PathBuf};
 pub(crate) enum Taken {
     /// It could not be started, which has been said.
     NotStarted(Outcome),
-    /// It ran.
+    /// It ran to its end, whatever its status.
     Ran(Profiled),
 }
 
 /// A program that ran.
 pub(crate) struct Profiled {
-    /// How it ended.
     pub(crate) outcome: Outcome,
     /// Its ranks as tasks, or why there are none.
     pub(crate) input: anyhow::Result<Input>,

@@ -33,7 +33,7 @@ struct Case {
 
 /// What is built, once the test runs.
 enum Program {
-    /// A workload.
+    /// The name of a program that is built of `workloads/`.
     Workload(String),
     /// One of MPI, in this form.
     Ranks(Mpi, &'static str),

@@ -285,7 +285,7 @@ impl Actuator for Watched {
     }
 }
 
-/// A balancing point.
+/// What was counted at one balancing point.
 #[derive(Debug, Clone, Copy)]
 struct Point {
     allocations: usize,

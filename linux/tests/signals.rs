@@ -395,7 +395,7 @@ impl Terminal {
         Self { keyboard, screen, process }
     }
 
-    /// An interactive bash.
+    /// Starts an interactive bash, and waits for its prompt.
     fn bash() -> Self {
         let mut c = Command::new("bash");
         c.args(["--norc", "--noprofile", "--noediting", "-i"]);

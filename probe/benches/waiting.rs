@@ -8,7 +8,7 @@ use evenly_probe::waiting::Mapping;
 use std::path::Path;
 use std::process::Command;
 
-/// Runs of each.
+/// How often each program is run with the probe, and as often without.
 const RUNS: usize = 9;
 
 fn main() {

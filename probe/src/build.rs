@@ -13,7 +13,7 @@ use std::process::{Command, Output, Stdio};
 /// A part that is written in C.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// The source.
+    /// The C source, as the compiler reads it from its standard input.
     pub source: &'static str,
     /// How it is compiled.
     flags: &'static [&'static str],
@@ -84,7 +84,7 @@ pub(crate) fn answer(text: &str) -> Option<(Flavour, String)> {
 pub struct Compiler {
     /// How it is called.
     pub path: PathBuf,
-    /// Its MPI.
+    /// The MPI that it compiles for.
     pub flavour: Flavour,
     /// The version of that.
     pub version: String,
@@ -175,7 +175,7 @@ impl Compiler {
 /// A part that is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Built {
-    /// The file.
+    /// Where the built part is kept.
     pub file: PathBuf,
     /// Whether it was built just now.
     pub new: bool,

@@ -32,11 +32,11 @@ use std::path::{Path, PathBuf};
 /// What is found out of the MPI of programs, launchers and compilers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Found {
-    /// A program's file.
+    /// The MPI that a program's file is linked against.
     pub by_file: Option<mpi::Flavour>,
-    /// A launcher's version.
+    /// The MPI whose launcher gives such a version.
     pub by_launcher: Option<mpi::Flavour>,
-    /// A compiler's answer.
+    /// The MPI and its version, by the answer of a compiler.
     pub by_compiler: Option<(mpi::Flavour, String)>,
     /// The lines of a mapping, and who is seen in it.
     pub by_mapping: (Option<u32>, Vec<waiting::Observed>),
@@ -66,13 +66,13 @@ pub enum ProbeError {
          start it with the launcher of {of_program}"
     )]
     Mixed {
-        /// The program.
+        /// The name of the program, as it was given.
         program: String,
-        /// Its MPI.
+        /// The MPI that it is linked against.
         of_program: mpi::Flavour,
         /// What should start it.
         launcher: String,
-        /// The launcher's MPI.
+        /// The MPI whose programs the launcher starts.
         of_launcher: mpi::Flavour,
     },
     /// There is no compiler of the MPI.
@@ -81,11 +81,11 @@ pub enum ProbeError {
          apt-get install {package}, or name it with --mpicc"
     )]
     NoCompiler {
-        /// Which MPI.
+        /// The name of the MPI, or "an MPI" where any would do.
         mpi: String,
         /// The names that were tried.
         tried: String,
-        /// The Debian package.
+        /// The Debian package that contains such a compiler.
         package: &'static str,
     },
     /// What was named is no compiler of an MPI that the probe is for.
@@ -99,7 +99,7 @@ pub enum ProbeError {
     /// The probe could not be built.
     #[error("'{compiler}' cannot build the MPI probe: {what}")]
     Build {
-        /// The compiler.
+        /// The path of the compiler that was run.
         compiler: String,
         /// The first line of what it said.
         what: String,
@@ -107,7 +107,7 @@ pub enum ProbeError {
     /// Where the probe is kept cannot be used.
     #[error("cannot keep the probe in {}: {source}", .dir.display())]
     Cache {
-        /// The directory.
+        /// The directory in which the probe is to be kept.
         dir: PathBuf,
         /// What the system said.
         source: io::Error,

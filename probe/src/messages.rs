@@ -28,7 +28,7 @@ const HEADER: u64 = 4096;
 const RANKS: u32 = 16_384;
 /// Bytes of an entry of the index.
 const ENTRY: usize = 128;
-/// Where tallies begin.
+/// Where in the file the tallies begin, behind the index.
 const TALLIES: u64 = HEADER + RANKS as u64 * ENTRY as u64;
 /// Bytes of a tally.
 const TALLY: usize = 16;
@@ -80,7 +80,7 @@ mod entry {
 pub struct Tally {
     /// The other, by its rank in `MPI_COMM_WORLD`.
     pub with: u32,
-    /// Messages.
+    /// How many messages there were.
     pub messages: u64,
     /// Bytes of all of them.
     pub bytes: u64,
@@ -89,7 +89,7 @@ pub struct Tally {
 /// What a rank has published of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rank {
-    /// Its process.
+    /// The process that is this rank.
     pub pid: Pid,
     /// The thread that has initialised MPI. All times are of it.
     pub tid: Tid,
@@ -145,7 +145,7 @@ pub enum MessagesError {
     /// It cannot be made.
     #[error("cannot make the file in which ranks count messages ({what}): {source}")]
     Make {
-        /// What was tried.
+        /// What could not be done or found, in words.
         what: &'static str,
         /// What the system said.
         source: io::Error,

@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 /// different sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flavour {
-    /// Open MPI.
+    /// Open MPI, whose handles are addresses.
     OpenMpi,
     /// MPICH, and those that are made of it with the same binary interface (Intel MPI, MVAPICH).
     Mpich,

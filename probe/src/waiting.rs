@@ -52,11 +52,11 @@ mod header {
     pub(super) const CHANGES: usize = 76;
     pub(super) const REFUSED: usize = 96;
     pub(super) const ATTACHED: usize = 100;
-    /// What is read of it.
+    /// How many of its bytes are read at once.
     pub(super) const SIZE: usize = 104;
-    /// Behind that.
+    /// Read separately: whether a process had MPI, and the library that sees no calls of MPI.
     pub(super) const UNSEEN_MPI: usize = 104;
-    /// Written by evenly.
+    /// Written by evenly: when barriers are replaced, see [`super::Cooperation`].
     pub(super) const COOPERATE: usize = 108;
     pub(super) const PINS: usize = 112;
     pub(super) const BOUND: usize = 116;
@@ -213,16 +213,16 @@ impl fmt::Display for Peer {
 /// What is known of a thread at the moment of reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Observed {
-    /// The thread.
+    /// The thread that has the line.
     pub tid: Tid,
-    /// Its process.
+    /// The process that the thread belongs to.
     pub pid: Pid,
     /// When it got its line, since the host was started (suspended time included). A thread that was
     /// started later is another one with the same number: see [`Observed::is_of`].
     pub registered: Nanos,
-    /// What it does.
+    /// Whether it computes or waits, and where it waits.
     pub activity: Activity,
-    /// Since when (`CLOCK_MONOTONIC`).
+    /// When it began to do that (`CLOCK_MONOTONIC`).
     pub since: Nanos,
     /// How long it has waited for others, until now. It can become less: what is taken for waiting at a
     /// barrier of libgomp turns out to be none when the first task is made that may be executed there.
@@ -274,7 +274,7 @@ pub enum WaitingError {
     /// It cannot be made.
     #[error("cannot make the mapping in which programs publish who waits ({what}): {source}")]
     Make {
-        /// What was tried.
+        /// What could not be done or found, in words.
         what: &'static str,
         /// What the system said.
         source: io::Error,
@@ -282,7 +282,7 @@ pub enum WaitingError {
     /// It cannot be opened or read.
     #[error("cannot read {}, in which a program publishes who waits: {source}", .path.display())]
     Read {
-        /// The file.
+        /// The path under which the mapping was to be read.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -290,7 +290,7 @@ pub enum WaitingError {
     /// It is something else.
     #[error("{} is no mapping in which a program publishes who waits: {what}", .path.display())]
     Other {
-        /// The file.
+        /// The path of the file that is no mapping.
         path: PathBuf,
         /// What is wrong with it.
         what: String,
@@ -422,7 +422,7 @@ pub struct Counts {
     pub unseen_mpi: bool,
 }
 
-/// Reads a mapping.
+/// A mapping that is open for reading, and what was read of it last.
 #[derive(Debug)]
 pub struct Reader {
     file: File,

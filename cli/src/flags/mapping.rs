@@ -220,10 +220,10 @@ fn current(text: &str) -> Result<evenly_map::Current, String> {
     })
 }
 
-/// `--alpha`.
+/// What `--alpha` asks for: a number, or a way to find one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum AlphaArg {
-    /// As it is.
+    /// A number as it was given, or `auto`.
     Is(Alpha),
     /// The measured latency of local memory.
     Latency,

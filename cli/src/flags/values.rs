@@ -173,7 +173,7 @@ impl From<ProgressArg> for ProgressKind {
     }
 }
 
-/// `--period`.
+/// What `--period` asks for: a fixed period, or `auto`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PeriodArg(pub(crate) evenly_engine::Period);
 
@@ -264,7 +264,7 @@ pub(super) fn simulated_policy() -> Named<String> {
     Named { read, names }
 }
 
-/// `--policies` of compare.
+/// The help of `--policies` of `evenly compare`.
 pub(super) fn compared_help() -> String {
     format!(
         "What to compare, separated by commas: kernel, or a policy ({}); after a colon variables with which the \
@@ -280,7 +280,7 @@ pub(super) const DEFAULT: &str = "[default: phase; hybrid with --probe off or --
 /// The same of a program that runs.
 pub(super) const OF_ATTACH: &str = "[default: hybrid]";
 
-/// For `-h`.
+/// The help of `--policy` for `-h`: the names of the policies, and the default.
 pub(super) fn policy_list(default: &str) -> String {
     format!("The balancing policy: {} {default}", names())
 }

@@ -259,7 +259,7 @@ fn restless<'a>(policy: &'a str, threads: &'a str) -> [&'a str; 9] {
     ["--policy", policy, "--period", "10ms", "--budget", "50", "--no-guard", "--threads", n]
 }
 
-/// A running evenly.
+/// An evenly process that a test has started, with what it writes.
 pub struct Evenly {
     running: Running,
     json: PathBuf,

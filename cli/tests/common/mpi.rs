@@ -13,7 +13,7 @@ use std::sync::Mutex;
 /// An MPI, named as Debian names it beside another.
 #[derive(Clone, Copy)]
 pub struct Mpi {
-    /// As in `mpirun.NAME`.
+    /// The ending of its commands, as in `mpirun.NAME`.
     pub name: &'static str,
     /// As evenly says it.
     pub said: &'static str,

@@ -72,7 +72,7 @@ impl Expected {
         }
     }
 
-    /// Dissemination among four.
+    /// A barrier by dissemination: each rank sends to the next, and to the one after it.
     fn barrier(&mut self) {
         self.each(|i| (i + 1) % N, 1, 0);
         self.each(|i| (i + 2) % N, 1, 0);
@@ -203,7 +203,7 @@ fn expected_of_large_counts() -> Expected {
     e
 }
 
-/// What pattern.F90 sends.
+/// What `pattern.F90` sends, by sender and receiver.
 fn expected_of_fortran() -> Expected {
     let mut e = Expected::default();
     e.each(|i| (i + 1) % N, 10, 12);
@@ -495,7 +495,7 @@ fn loads_of_ranks_that_share_cpus_are_those_of_their_blocks() {
     }
 }
 
-/// An executable script.
+/// Writes a shell script that can be executed.
 pub(crate) fn script_at(path: &Path, body: &str) {
     fs::write(path, format!("#!/bin/sh\n{body}\n")).unwrap();
     fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();

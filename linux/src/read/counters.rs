@@ -18,10 +18,10 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// What is counted.
+/// The event that a counter counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counted {
-    /// Retired instructions.
+    /// Instructions that the thread retires in its program, not in the kernel.
     Instructions,
     /// Nanoseconds of CPU time, by the kernel. No policy needs it, because the scheduler gives it
     /// for less; it is there because it can be counted on every machine, a virtual one too.
@@ -42,7 +42,7 @@ pub enum CountersError {
          or less (sudo sysctl kernel.perf_event_paranoid=2), or CAP_PERFMON (sudo evenly)"
     )]
     Paranoid {
-        /// The setting.
+        /// The value of kernel.perf_event_paranoid, which is above 2.
         found: i32,
     },
     /// Something else forbids it.

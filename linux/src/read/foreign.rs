@@ -21,12 +21,12 @@ const TMPFS: i128 = 0x0102_1994;
 /// Why a file was not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ForeignError {
-    /// The system refused.
+    /// A system call on the file failed.
     #[error("cannot {what} {}: {source}", .path.display())]
     Io {
-        /// The file.
+        /// The path of the file, as it was given.
         path: PathBuf,
-        /// What was tried.
+        /// What could not be done with it, as it follows "cannot" in the message.
         what: &'static str,
         /// What the system said.
         source: io::Error,
@@ -34,11 +34,11 @@ pub enum ForeignError {
     /// It is not what was expected.
     #[error("{} is not opened: it {found}; needed is {needed}", .path.display())]
     Other {
-        /// The file.
+        /// The path of the file, as it was given.
         path: PathBuf,
-        /// What was found.
+        /// What the file is or has, as it follows "it" in the message.
         found: String,
-        /// What was expected.
+        /// The kind of file that would be opened.
         needed: String,
     },
 }

@@ -143,7 +143,7 @@ struct Job {
     looks: u32,
     looked_at: u64,
     moved: u64,
-    /// Of this look.
+    /// Pages that were still on the node after they were to be moved, in this look alone.
     stayed: u64,
 }
 

@@ -83,7 +83,7 @@ struct Process {
     start: u64,
     /// Its task directory, so that threads are found by a short path.
     tasks: Option<File>,
-    /// Its threads.
+    /// The ids of those of its threads that have been found.
     tids: HashSet<Tid>,
     /// Links of its task directory when its threads were listed: two more than it had threads. 0:
     /// they are to be listed again.
@@ -99,12 +99,12 @@ struct Listing {
     any: bool,
 }
 
-/// How far a search has come.
+/// How far a search for threads has come.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// None is going on.
     Rest,
-    /// At the processes.
+    /// At the processes, whose new threads are looked for.
     Processes,
     /// At the threads that sleep.
     Sleepers,

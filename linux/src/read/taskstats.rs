@@ -44,7 +44,7 @@ pub struct TaskTimes {
     pub ran: Nanos,
     /// Time spent runnable but waiting for a CPU.
     pub waited: Nanos,
-    /// Time slices.
+    /// Number of time slices in which it has run.
     pub slices: u64,
     /// Time spent waiting for block I/O; 0 where delays are not counted.
     pub block_io: Nanos,
@@ -54,9 +54,9 @@ pub struct TaskTimes {
     pub user: Nanos,
     /// CPU time in the kernel, to a microsecond at best.
     pub system: Nanos,
-    /// Minor faults.
+    /// Page faults that needed no page from disk.
     pub minor_faults: u64,
-    /// Major faults.
+    /// Page faults that loaded a page from disk.
     pub major_faults: u64,
     /// Context switches of its own accord: it blocked.
     pub voluntary_switches: u64,
@@ -129,7 +129,7 @@ pub enum Answer {
     Times(TaskTimes),
     /// Times in a structure whose layout is not known.
     UnknownLayout {
-        /// Its version.
+        /// The version that the structure names; 0 where it is too short for one.
         version: u16,
         /// Its length in bytes.
         length: usize,
@@ -187,7 +187,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 /// Why taskstats cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskStatsError {
-    /// No netlink socket.
+    /// A generic netlink socket cannot be opened.
     #[error("taskstats: no generic netlink socket ({0}); use --source schedstat")]
     Socket(String),
     /// The kernel has no such family, or not in this network namespace.
@@ -214,9 +214,9 @@ pub enum TaskStatsError {
          versions 8 to 17); use --source schedstat"
     )]
     Layout {
-        /// Version found.
+        /// The version that the structure names.
         version: u16,
-        /// Length found.
+        /// Its length in bytes.
         length: usize,
     },
     /// The first reading failed.

@@ -15,7 +15,7 @@ struct State {
 }
 
 impl Control {
-    /// Ends balancing soon.
+    /// Asks all threads of the balancer to end, and does not wait for them.
     pub fn end(&self) {
         self.lock().end = true;
         self.0.1.notify_all();

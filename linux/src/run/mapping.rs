@@ -33,13 +33,13 @@ pub enum MapBy {
 /// A thread that is to be balanced from now on.
 #[derive(Debug, Clone, Copy)]
 pub struct Newcomer<'a> {
-    /// It.
+    /// The id of the thread, with its start time.
     pub id: ThreadId,
-    /// Its process.
+    /// The process that the thread belongs to.
     pub pid: Pid,
     /// The rank of its process, as the launcher says.
     pub rank: Option<u64>,
-    /// What it might use when it was admitted.
+    /// The CPUs that it might use when it was admitted.
     pub may_use: &'a CpuSet,
 }
 

@@ -104,7 +104,7 @@ struct Moved {
 }
 
 impl Helper {
-    /// Until the end.
+    /// Waits for barriers to open, and serves its CPU, until balancing ends.
     pub(crate) fn run(mut self, control: &Control) {
         let _running = Running::new(&self.thread);
         settle(self.cpu);

@@ -77,7 +77,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// How supervision ended.
+/// How the supervision of a program ended; evenly itself ends accordingly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome {
@@ -154,10 +154,10 @@ pub enum AttachError {
     /// It is the id of a thread.
     #[error("cannot attach to {0}: that is a thread, not a process; give the process id")]
     Thread(Pid),
-    /// The system refused.
+    /// A system call that attaching needs failed.
     #[error("cannot attach to {pid}: {what}: {source}")]
     System {
-        /// The target.
+        /// The process that was to be supervised.
         pid: Pid,
         /// The call that failed and what it needs.
         what: &'static str,

@@ -32,30 +32,30 @@ pub enum TuningError {
     /// Its file cannot be used.
     #[error("tuning {}: cannot {what}: {source}", path.display())]
     Io {
-        /// The file.
+        /// The file of a balancer's parameters.
         path: PathBuf,
-        /// What was tried.
+        /// What could not be done with it, as it follows "cannot" in the message.
         what: &'static str,
         /// What the system said.
         source: io::Error,
     },
-    /// A value that cannot be.
+    /// A value that the parameter cannot have.
     #[error(transparent)]
     Parameter(#[from] ParameterError),
-    /// One that the policy does not look at.
+    /// The policy does not look at the parameter.
     #[error("{policy} does not look at {parameter}; it looks at {known}", known = names(policy))]
     Unused {
-        /// The policy.
+        /// The name of the policy that was to be tuned.
         policy: &'static str,
-        /// What was given.
+        /// The parameter that was to be set.
         parameter: Parameter,
     },
     /// What stands in it is not what evenly writes.
     #[error("tuning {}: {found}", path.display())]
     Content {
-        /// The file.
+        /// The file of a balancer's parameters.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong with its content, in words.
         found: String,
     },
 }
@@ -91,7 +91,7 @@ pub fn set(
 /// The policy and what it goes by.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tuned {
-    /// The policy.
+    /// The policy that is tuned.
     pub policy: Heuristic,
     /// What it goes by.
     pub parameters: Parameters,

@@ -116,7 +116,7 @@ fn sleeps_of(tid: Tid) -> u64 {
     status_number(&status, "voluntary_ctxt_switches").unwrap_or_default()
 }
 
-/// Until the end.
+/// Looks at all helpers now and then, until balancing ends.
 fn watch(mut all: Vec<Watched>, found: &Found, control: &Control) {
     while !control.sleep_until(now() + LOOKS, || false) {
         for helper in &mut all {

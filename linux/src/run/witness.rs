@@ -114,7 +114,7 @@ struct Stranger {
     on: HashMap<CpuId, u32>,
 }
 
-/// Watches one program.
+/// Watches one program from outside, and keeps what a diagnosis needs.
 #[derive(Debug)]
 pub struct Witness {
     proc: Proc,
@@ -398,7 +398,7 @@ impl Witness {
         }
     }
 
-    /// What changes seldom.
+    /// Reads what changes seldom: cpuset, libraries, environment, and pages on each node.
     fn look_inside(&mut self) {
         if let Ok(cpuset) = self.limits.cpuset(self.root) {
             self.cpuset = cpuset;
@@ -440,7 +440,7 @@ impl Witness {
         }
     }
 
-    /// What was seen.
+    /// All that was seen since the watch began, as a diagnosis needs it.
     #[must_use]
     pub fn evidence(&self, command: Vec<String>, runs_on: bool) -> Evidence {
         let seconds = (self.now - self.began).as_secs_f64();
@@ -586,7 +586,7 @@ impl Spent {
     }
 }
 
-/// Whole ones.
+/// The whole clock ticks in a time; what is left over is cut off.
 fn ticks_of(time: Nanos) -> u64 {
     (u128::from(time.0) * u128::from(ticks_per_second()) / 1_000_000_000) as u64
 }

@@ -26,7 +26,7 @@ use std::collections::BinaryHeap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-/// The most threads.
+/// The most threads that serve the balancers of CPUs.
 const MOST: usize = 8;
 
 /// For how long a worker sleeps where there is nothing to do.
@@ -56,7 +56,7 @@ pub(crate) fn lock_unless(
     }
 }
 
-/// All of them.
+/// All workers of a program, before their threads are started.
 pub(crate) struct Workers(Vec<Worker>);
 
 impl Workers {
@@ -96,7 +96,7 @@ impl Workers {
     }
 }
 
-/// One thread's share.
+/// What one thread takes from wake-up to wake-up: the balancers of every so-manyth CPU.
 pub(crate) struct Worker {
     board: Arc<Board>,
     balancers: Vec<CpuBalancer>,
@@ -107,7 +107,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Until the end.
+    /// Serves its balancers until balancing ends.
     pub(crate) fn run(mut self, control: &Control) {
         loop {
             if !self.board.active() {

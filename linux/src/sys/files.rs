@@ -42,7 +42,7 @@ pub trait Files: fmt::Debug + Send + Sync {
     fn may_write(&self, path: &Path) -> io::Result<()>;
 }
 
-/// The kernel's own.
+/// The directories of the running kernel, by system calls.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct System;
 

@@ -25,13 +25,13 @@ pub struct Stat {
     pub comm: SmallVec<[u8; NAME_BYTES]>,
     /// State letter: R, S, D, T, t, Z, X, I.
     pub state: u8,
-    /// Parent process.
+    /// Process id of the parent.
     pub ppid: Pid,
     /// Which program its process runs.
     pub image: Image,
-    /// Minor faults.
+    /// Page faults so far that needed no page from disk.
     pub minor_faults: u64,
-    /// Major faults.
+    /// Page faults so far that loaded a page from disk.
     pub major_faults: u64,
     /// Number of threads of the process.
     pub threads: i64,
@@ -176,7 +176,7 @@ pub struct CpuTicks {
     pub busy: u64,
     /// By the host of a virtual machine.
     pub stolen: u64,
-    /// By no process.
+    /// By no process: idle, or waiting for I/O.
     pub idle: u64,
 }
 

@@ -54,7 +54,7 @@ impl Real {
         self.architecture
     }
 
-    /// Where it is.
+    /// The directory below which its files are; `/` for the machine on which this runs.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root

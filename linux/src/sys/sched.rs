@@ -6,15 +6,15 @@ use evenly_model::{Nanos, Tid};
 use std::fmt;
 use std::io;
 
-/// SCHED_OTHER.
+/// SCHED_OTHER, the normal class, in which nice values give shares.
 pub const OTHER: u8 = 0;
-/// SCHED_FIFO.
+/// SCHED_FIFO, the real-time class without time slices.
 pub const FIFO: u8 = 1;
-/// SCHED_RR.
+/// SCHED_RR, the real-time class in which threads of one priority take turns.
 pub const ROUND_ROBIN: u8 = 2;
-/// SCHED_BATCH.
+/// SCHED_BATCH, for threads that compute: on waking they displace none that runs.
 pub const BATCH: u8 = 3;
-/// SCHED_IDLE.
+/// SCHED_IDLE, a share of next to nothing, whatever the nice value.
 pub const IDLE: u8 = 5;
 /// SCHED_EXT: a scheduler in BPF has it.
 pub const EXT: u8 = 7;

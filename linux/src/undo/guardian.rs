@@ -52,23 +52,23 @@ pub enum GuardianError {
     Start {
         /// What was to be started.
         program: PathBuf,
-        /// The reason.
+        /// Why the system did not start it.
         source: io::Error,
     },
-    /// The process did not come to watch.
+    /// The process was started, but did not come to watch.
     #[error("guardian: {} ended, or said nothing for 10 s, before it watched: {source}", program.display())]
     NotReady {
-        /// What was started.
+        /// The program that was started.
         program: PathBuf,
-        /// The reason.
+        /// Why evenly stopped waiting for it.
         source: io::Error,
     },
     /// It could not set itself up, watch or be waited for.
     #[error("guardian: cannot {what}: {source}")]
     System {
-        /// What was tried.
+        /// What could not be done, as it follows "cannot" in the message.
         what: &'static str,
-        /// The reason.
+        /// The error of the system call.
         source: io::Error,
     },
     /// The journal cannot be read or removed.
@@ -79,7 +79,7 @@ pub enum GuardianError {
         "guardian: {count} threads or settings could not be restored, the first is {first}; the journal is kept: run evenly restore"
     )]
     Unrestored {
-        /// How many.
+        /// How many threads and settings could not be restored.
         count: usize,
         /// The first of them.
         first: String,
@@ -349,7 +349,7 @@ fn close_all_but(kept: RawFd) {
 trait Watched {
     /// When evenly was last seen to work, on the clock of `now`.
     fn heartbeat(&self) -> Nanos;
-    /// evenly's balancing period.
+    /// The longest balancing period that evenly uses, on which the guardian's patience depends.
     fn period(&self) -> Nanos;
     fn now(&self) -> Nanos;
     /// Gives the threads their masks back.
@@ -360,7 +360,7 @@ trait Watched {
     fn wait(&mut self, time: Nanos) -> Result<bool, GuardianError>;
 }
 
-/// The real evenly.
+/// The evenly process that this guardian watches, by its connection and its journal.
 struct Evenly<'a> {
     connection: Connection,
     live: LiveJournal,

@@ -158,7 +158,7 @@ impl Barriers {
         (self.kind(team) == TEAM).then_some(team)
     }
 
-    /// Those of threads.
+    /// The lines that belong to threads, among those that were ever used.
     fn lines(&self) -> impl Iterator<Item = Line> {
         let high = self.words.u32(header::HIGH).load(Acquire).min(LINES);
         (0..high).map(Line).filter(|line| self.kind(*line) == THREAD)
@@ -298,7 +298,7 @@ fn after(seconds: i64) -> u32 {
     u32::try_from(now.tv_sec + seconds).unwrap_or(u32::MAX)
 }
 
-/// All helpers.
+/// The helpers of all CPUs, as a set for FUTEX_WAKE_BITSET.
 const ALL: NonZeroU32 = NonZeroU32::MAX;
 
 /// The helper of a CPU among those that wait: where several have the same they are woken together.

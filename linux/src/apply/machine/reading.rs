@@ -39,7 +39,7 @@ impl Files {
 
 /// Where thread times come from.
 pub enum Source {
-    /// `/proc/<pid>/task/<tid>/schedstat`: needs nothing.
+    /// `/proc/<pid>/task/<tid>/schedstat`, which needs no privileges.
     Schedstat,
     /// The taskstats netlink interface, as in the papers: needs CAP_NET_ADMIN.
     Taskstats(Box<TaskStats>),

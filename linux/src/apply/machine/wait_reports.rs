@@ -10,7 +10,7 @@ use std::collections::HashMap;
 /// What a thread reports of its own waiting, from inside its program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReportedWait {
-    /// Which thread.
+    /// The id of the thread that reports.
     pub tid: Tid,
     /// When it reported first, since the host was started. A thread that started later is another one with
     /// the same id.

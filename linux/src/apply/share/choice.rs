@@ -26,15 +26,15 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-/// Which to take.
+/// The mechanism that the user asks for with `--shares`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Choice {
     /// Nice values where they can be given back and count between these threads, else control groups.
     #[default]
     Auto,
-    /// Nice values.
+    /// Nice values of single threads.
     Nice,
-    /// Control groups.
+    /// Control groups, one for each thread, with a weight each.
     Group,
     /// For how long they run at a stretch.
     Slice,
@@ -46,7 +46,7 @@ pub enum Choice {
     EnergyPreference,
     /// Ways of the last cache.
     Cache,
-    /// Memory bandwidth.
+    /// Memory bandwidth, as resctrl divides it.
     MemoryBandwidth,
     /// Priorities of the threads of a core, of which no machine lets one process set another's.
     SmtPriority,

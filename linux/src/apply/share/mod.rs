@@ -37,13 +37,13 @@ pub use weights::{
 pub const RR_LEASE: Nanos = Nanos::from_millis(1_000);
 /// The lowest real-time priority: nothing that is real-time for a reason is displaced.
 const ROUND_ROBIN_PRIORITY: u8 = 1;
-/// CAP_SYS_NICE.
+/// The number of CAP_SYS_NICE in a set of capabilities.
 const SYS_NICE: u32 = 23;
 
-/// Why a mechanism is not to be had.
+/// Why a mechanism is not available.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
-    /// Why.
+    /// What stands in the way, in words.
     pub why: String,
     /// What would mend it, where anything would.
     pub remedy: Option<String>,
@@ -75,7 +75,7 @@ pub enum Gives {
 }
 
 impl Gives {
-    /// One word.
+    /// The word for it in what `evenly doctor --mechanisms` writes.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -87,10 +87,10 @@ impl Gives {
     }
 }
 
-/// One mechanism, as it is to be had here.
+/// One mechanism, as it is available on this machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Offer {
-    /// Its name.
+    /// The name under which `evenly doctor --mechanisms` lists it.
     pub name: &'static str,
     /// What it changes, in words.
     pub what: &'static str,
@@ -104,9 +104,9 @@ pub struct Offer {
     pub steps: &'static str,
     /// Whether nothing may be raised, so that others are lowered instead.
     pub only_lowers: bool,
-    /// Whether it is to be had.
+    /// Why it is not available; None where it is.
     pub missing: Option<Missing>,
-    /// What else is to be known.
+    /// Remarks for whoever uses it.
     pub notes: Vec<String>,
 }
 
@@ -116,7 +116,7 @@ pub fn offers(real: &Real) -> Vec<Offer> {
     offers_to(real, Pid(std::process::id().cast_signed()))
 }
 
-/// The same for a process.
+/// Which mechanisms this machine has for this process.
 fn offers_to(real: &Real, pid: Pid) -> Vec<Offer> {
     vec![
         nice(real, pid),

@@ -26,12 +26,12 @@ use std::sync::Arc;
 /// Where it is mounted.
 const MOUNT: &str = "sys/fs/resctrl";
 
-/// What is divided.
+/// A resource that resctrl divides among groups of threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource {
     /// Ways of the last cache.
     Cache,
-    /// Memory bandwidth.
+    /// Memory bandwidth, in percent or, on AMD, in eighths of a GB/s.
     Bandwidth,
 }
 
@@ -45,7 +45,7 @@ impl Resource {
         }
     }
 
-    /// The kernel's name.
+    /// The word with which its line of a `schemata` begins.
     fn key(self) -> &'static str {
         match self {
             Self::Cache => "L3",

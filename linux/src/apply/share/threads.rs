@@ -53,7 +53,7 @@ enum Part {
 }
 
 impl Way {
-    /// Its name.
+    /// The name of the mechanism, for messages.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -92,7 +92,7 @@ pub struct Leave {
 }
 
 impl Leave {
-    /// For a process.
+    /// What this user may do to the threads of this process.
     #[must_use]
     pub fn of(proc: &Proc, pid: Pid) -> Self {
         let limits = crate::proc::read_all(&proc.process_file(pid, "limits")).unwrap_or_default();
@@ -140,7 +140,7 @@ pub struct ThreadShares {
     way: Way,
     journal: Arc<Journal>,
     proc: Proc,
-    /// The kernel's slice.
+    /// The slice that the kernel chooses by itself; zero where it does not report one.
     base: Nanos,
     managed: HashMap<ThreadId, Managed>,
 }

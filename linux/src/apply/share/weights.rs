@@ -44,16 +44,16 @@ pub fn nice_of_weight(weight: f64) -> i32 {
 /// What is given more or less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Target {
-    /// One thread.
+    /// One thread of a process.
     Thread {
-        /// Its process.
+        /// The process that the thread belongs to.
         process: Pid,
-        /// The thread.
+        /// The id of the thread, with its start time.
         id: ThreadId,
     },
     /// All threads of a process.
     Process {
-        /// The process.
+        /// The id of the process, which another may have later.
         process: Pid,
         /// Its start time, in clock ticks since boot.
         start: u64,
@@ -77,12 +77,12 @@ impl fmt::Display for Target {
 pub enum Granularity {
     /// Single threads, hence processes too.
     Thread,
-    /// CPUs.
+    /// Whole CPUs, with whatever runs on them.
     Cpu,
 }
 
 impl Granularity {
-    /// One word.
+    /// The word for it in what `evenly doctor --mechanisms` writes.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -95,7 +95,7 @@ impl Granularity {
 /// Which weights a mechanism can give at all, in its own units.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Steps {
-    /// These, rising.
+    /// These weights and no others, the least first.
     Table(Vec<f64>),
     /// Whole numbers from the first to the second.
     Whole(f64, f64),
@@ -232,13 +232,13 @@ pub enum ShareError {
     Foreign {
         /// What it has set.
         what: &'static str,
-        /// What was found.
+        /// The value that the program has set, in words.
         found: String,
     },
     /// The mechanism does not act on such a thing.
     #[error("{mechanism} does not act on {target}")]
     Unfit {
-        /// The mechanism.
+        /// The name of the mechanism that was asked.
         mechanism: &'static str,
         /// What it was to act on.
         target: String,
@@ -251,7 +251,7 @@ pub enum ShareError {
 /// A way to give more or less of the machine. Whatever an implementation changes is in the journal
 /// before (promise P4), and is undone only where it is still its own.
 pub trait ShareMechanism {
-    /// Its name.
+    /// The name of the mechanism, for messages.
     fn name(&self) -> &'static str;
 
     /// Which weights there are, in its own units.

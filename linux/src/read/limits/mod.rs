@@ -33,7 +33,7 @@ pub use watch::Watch;
 /// Which sets of CPUs are balanced on their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DomainKind {
-    /// All CPUs together.
+    /// All CPUs together, in one domain.
     Machine,
     /// The CPUs of one NUMA node.
     Numa,
@@ -47,7 +47,7 @@ pub enum LimitsError {
     /// A file cannot be read.
     #[error("cannot read {}: {source}; it is needed for {needed}", path.display())]
     Read {
-        /// The file.
+        /// The file that cannot be read.
         path: PathBuf,
         /// What it is needed for, and what helps.
         needed: &'static str,
@@ -57,11 +57,11 @@ pub enum LimitsError {
     /// A file holds something else than expected.
     #[error("{} holds '{found}', which is not {needed}", path.display())]
     Form {
-        /// The file.
+        /// The file that holds something else.
         path: PathBuf,
         /// What it holds (the beginning of it).
         found: String,
-        /// What was expected.
+        /// What it should hold, in words.
         needed: &'static str,
     },
 }

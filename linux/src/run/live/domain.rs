@@ -58,7 +58,7 @@ pub(super) struct Domain {
 /// A thread that has a place in a mapping.
 pub(super) struct Mapped {
     pub(super) id: ThreadId,
-    /// Its place.
+    /// The CPUs that the mapping gives it.
     pub(super) cpus: CpuSet,
     /// It has been put there.
     pub(super) done: bool,

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// the domain's balancer, or the coordinator.
 #[derive(Default)]
 pub(super) struct Mailbox {
-    /// For the balancer.
+    /// For the balancer: threads that join its domain.
     pub(super) joining: Mutex<Vec<Joining>>,
     /// For the balancer: CPUs that were not there when its domain was made.
     pub(super) adopted: Mutex<Vec<CpuId>>,

@@ -70,7 +70,7 @@ pub enum LiveError {
     NoCpus {
         /// What was asked for.
         asked: CpuSet,
-        /// What there is.
+        /// The CPUs that the program may use.
         usable: CpuSet,
     },
     /// `/proc` hides the program.

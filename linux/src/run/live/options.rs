@@ -21,7 +21,7 @@ pub enum SourceKind {
     /// schedstat; taskstats where the kernel has no schedstat.
     #[default]
     Auto,
-    /// `/proc/<pid>/task/<tid>/schedstat`.
+    /// `/proc/<pid>/task/<tid>/schedstat`, which needs no privileges.
     Schedstat,
     /// The taskstats netlink interface.
     Taskstats,
@@ -38,19 +38,19 @@ pub enum ProgressKind {
     Auto,
     /// CPU time, weighted by the capacity of CPUs as far as the kernel reports it.
     CpuTime,
-    /// Retired instructions.
+    /// Retired instructions, which need hardware counters.
     Instructions,
 }
 
 /// How a program is to be balanced.
 pub struct LiveOptions {
-    /// The policy.
+    /// The policy that decides which threads are moved.
     pub policy: &'static PolicyInfo,
-    /// The balancing period.
+    /// The balancing period: fixed, or as short as budget and scheduler allow.
     pub period: Period,
     /// The part of one CPU that balancing may use.
     pub budget: f64,
-    /// Only these CPUs.
+    /// The only CPUs that are balanced; None: all that the program may use.
     pub cpus: Option<CpuSet>,
     /// What is balanced on its own; None: by NUMA node where there is more than one.
     pub domain: Option<DomainKind>,
@@ -58,11 +58,11 @@ pub struct LiveOptions {
     pub expected: Option<u32>,
     /// Which threads may be balanced.
     pub eligible: Option<Eligible>,
-    /// The regression guard.
+    /// How the regression guard checks that balancing helps.
     pub guard: GuardOptions,
     /// Where thread times come from.
     pub source: SourceKind,
-    /// What progress is.
+    /// What is taken for the progress of threads.
     pub progress: ProgressKind,
     /// Seed of all that is random.
     pub seed: u64,

@@ -74,11 +74,11 @@ impl Allowance {
 /// What the coordinator does again and again, each in pieces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// [`crate::scan::Scanner::find_processes`].
+    /// Looks for new processes, with [`crate::scan::Scanner::find_processes`].
     Processes,
-    /// [`crate::scan::Scanner::search`].
+    /// Looks for threads that compute now, with [`crate::scan::Scanner::search`].
     Search,
-    /// [`crate::scan::Scanner::look`], and what follows from it.
+    /// Reads the known threads, with [`crate::scan::Scanner::look`], and does what follows from it.
     Look,
 }
 

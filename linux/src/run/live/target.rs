@@ -18,15 +18,15 @@ pub enum TargetError {
     /// It is the id of a thread.
     #[error("{tid} is a thread of process {pid}; give the process id: {pid}")]
     Thread {
-        /// What was given.
+        /// The id that was given.
         tid: Pid,
         /// The process that it belongs to.
         pid: Pid,
     },
-    /// The kernel's own.
+    /// It is a thread of the kernel, and no program.
     #[error("process {0} is a thread of the kernel; evenly balances programs")]
     Kernel(Pid),
-    /// This process.
+    /// It is this evenly process itself.
     #[error("process {0} is this evenly itself; give the process id of the program")]
     Own(Pid),
     /// The first process, that everything is started from.
@@ -35,10 +35,10 @@ pub enum TargetError {
          too; give the process id of the program"
     )]
     First(Pid),
-    /// Another evenly.
+    /// It is another evenly process.
     #[error("process {evenly} is an evenly; give the process id of a program")]
     Evenly {
-        /// What was given.
+        /// The process id that was given.
         evenly: Pid,
     },
     /// Another evenly balances it.
@@ -47,7 +47,7 @@ pub enum TargetError {
          kill {by}"
     )]
     Balanced {
-        /// What was given.
+        /// The process id that was given.
         pid: Pid,
         /// Which process balances it.
         by: Pid,

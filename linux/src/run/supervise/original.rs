@@ -17,9 +17,9 @@ pub(super) const fn bit(signal: c_int) -> u64 {
 /// What evenly was started with and what the Rust runtime changes before `main`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Original {
-    /// Blocked signals.
+    /// The blocked signals, a bit for each: see [`bit`].
     pub(super) mask: u64,
-    /// Ignored signals.
+    /// The ignored signals, in the same form.
     pub(super) ignored: u64,
     /// Which of the descriptors 0, 1, 2 were closed (the runtime opens /dev/null on them).
     pub(super) closed: [bool; 3],

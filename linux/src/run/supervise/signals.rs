@@ -150,7 +150,7 @@ impl From<&libc::signalfd_siginfo> for Received {
 pub(super) enum Forward {
     /// Not at all: the program has it, or it is not meant for the program.
     No,
-    /// By kill(2).
+    /// By kill(2), which carries no value.
     Plain,
     /// By sigqueue(3), with its value and sender.
     Queued,

@@ -24,7 +24,7 @@ const EXEC_CHECK_MS: u64 = 100;
 /// How long a thread that was joined may take to leave the process.
 const LEAVING: Duration = Duration::from_secs(1);
 
-/// Options of [`Signals::spawn`](super::Signals::spawn).
+/// What is different for a program that [`Signals::spawn`](super::Signals::spawn) starts.
 #[derive(Debug, Clone, Default)]
 pub struct SpawnOptions {
     /// Variables set for the program on top of evenly's own environment. Where there are none the

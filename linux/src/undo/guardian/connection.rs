@@ -22,7 +22,7 @@ const READY: [u8; 1] = *b"R";
 /// The longest name of a file (PATH_MAX).
 const LONGEST_PATH: usize = 4096;
 
-/// One end.
+/// One end of the connection: evenly's own, or that of its guardian.
 #[derive(Debug)]
 pub(super) struct Connection(OwnedFd);
 
@@ -36,7 +36,7 @@ pub(super) enum Received {
 }
 
 impl Connection {
-    /// Both ends.
+    /// Makes both ends: evenly's own, and the descriptor that its guardian gets.
     pub(super) fn pair() -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;

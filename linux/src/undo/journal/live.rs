@@ -19,7 +19,7 @@ const PATIENCE_PERIODS: f64 = 20.0;
 /// A running evenly, as its journal shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Other {
-    /// The evenly.
+    /// The evenly process that writes the journal.
     pub evenly: Process,
     /// The program that it balances, where that is known.
     pub program: Option<Process>,

@@ -80,39 +80,39 @@ pub enum JournalError {
         path.display()
     )]
     Directory {
-        /// The directory.
+        /// The directory that is refused.
         path: PathBuf,
-        /// What was found.
+        /// What is wrong with it, in words.
         found: String,
-        /// Effective user.
+        /// The effective user, to whom it must belong.
         uid: u32,
     },
-    /// The system refused.
+    /// A system call on the file or its directory failed.
     #[error("journal {}: cannot {what}: {source}; set EVENLY_STATE_DIR to a directory that can be written", path.display())]
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What was tried.
+        /// What could not be done, as it follows "cannot" in the message.
         what: &'static str,
-        /// The reason.
+        /// The error of the system call.
         source: io::Error,
     },
     /// This process keeps a journal there already.
     #[error("journal {}: it exists already; a process keeps one journal in a state directory", path.display())]
     Exists {
-        /// The file.
+        /// The journal that is there already.
         path: PathBuf,
     },
     /// There are more threads than a journal holds.
     #[error("journal {}: it is full with {RECORD_LIMIT} threads; further threads are left alone", path.display())]
     Full {
-        /// The file.
+        /// The journal that has no room left.
         path: PathBuf,
     },
     /// The file is not a journal, or was damaged.
     #[error("journal {}: {why}; nothing was changed: remove the file if it is not needed", path.display())]
     Malformed {
-        /// The file.
+        /// The file that was read.
         path: PathBuf,
         /// What is wrong with it.
         why: Malformed,
@@ -125,9 +125,9 @@ pub enum Malformed {
     /// Fewer bytes than the header or the records take.
     #[error("it holds {found} bytes where {needed} are needed")]
     Short {
-        /// Bytes found.
+        /// How many bytes there are.
         found: usize,
-        /// Bytes needed.
+        /// How many bytes the header or the records take.
         needed: usize,
     },
     /// Not a journal of this machine.
@@ -136,20 +136,20 @@ pub enum Malformed {
     /// Written by another version.
     #[error("its version is {found}, this evenly reads version {VERSION}")]
     Version {
-        /// Version found.
+        /// The version that the header names.
         found: u64,
     },
-    /// A header field that cannot be.
+    /// A header field has a value that is not possible.
     #[error("its field '{field}' is {found}, needed is {needed}")]
     Field {
         /// Name of the field.
         field: &'static str,
-        /// Value found.
+        /// The value that stands in the header.
         found: u64,
-        /// What would do.
+        /// The values that are possible: one number, or a range such as "1 to 16".
         needed: String,
     },
-    /// A directory of groups that cannot be.
+    /// A directory of groups has a value that is not possible.
     #[error("its directory of groups {index} has {what}")]
     Parent {
         /// Number of the directory.
@@ -157,7 +157,7 @@ pub enum Malformed {
         /// What is wrong with it.
         what: &'static str,
     },
-    /// A record that cannot be.
+    /// A record has a value that is not possible.
     #[error("its record {index} has {what}")]
     Record {
         /// Number of the record.
@@ -170,7 +170,7 @@ pub enum Malformed {
 /// Identity of a process: its id with its start time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Process {
-    /// Process id.
+    /// Its process id, which the kernel may give to another process later.
     pub pid: Pid,
     /// Start time, clock ticks since boot.
     pub start: u64,
@@ -183,7 +183,7 @@ impl Process {
         proc.process_stat(pid).map(|s| Self { pid, start: s.start })
     }
 
-    /// The calling process.
+    /// The identity of the calling process.
     #[must_use]
     pub fn own() -> Self {
         let pid = Pid(rustix::process::getpid().as_raw_nonzero().get());

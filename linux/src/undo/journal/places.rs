@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 pub enum Kind {
     /// A control group of version 1 with the cpu controller.
     Shares = 1,
-    /// One of version 2.
+    /// A control group of version 2 with the cpu controller.
     Weight = 2,
     /// The topmost directory of resctrl.
     Resctrl = 3,
@@ -50,9 +50,9 @@ impl Kind {
 /// A directory in which groups were made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parent {
-    /// Of which kind it is.
+    /// The kind of the directory, which decides how its files are named.
     pub kind: Kind,
-    /// Its path.
+    /// Its path from the root of the file system.
     pub path: PathBuf,
     /// Whether a controller was switched on for its groups, which was off.
     pub switched_on: bool,
@@ -62,9 +62,9 @@ pub struct Parent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Setting {
-    /// `scaling_max_freq`, in kHz.
+    /// The limit of its frequency: `scaling_max_freq`, in kHz.
     HighestFrequency = 1,
-    /// `energy_performance_preference`.
+    /// Its preference for performance or energy: `energy_performance_preference`.
     EnergyPreference = 2,
 }
 
@@ -90,12 +90,12 @@ impl Setting {
         }
     }
 
-    /// Where it stands.
+    /// The path of its file for this CPU, below the root of a file system.
     pub(crate) fn path(self, fs_root: &Path, cpu: CpuId) -> PathBuf {
         fs_root.join(format!("sys/devices/system/cpu/cpu{cpu}/cpufreq/{}", self.file()))
     }
 
-    /// A value as it stands in the file. None where it is of no form that is known.
+    /// Reads a value as it stands in the file. None where its form is not known.
     #[must_use]
     pub fn parse(self, text: &[u8]) -> Option<u64> {
         let text = std::str::from_utf8(text).ok()?.trim();
@@ -109,7 +109,7 @@ impl Setting {
         }
     }
 
-    /// The same, back.
+    /// The text that stands for a value in the file: the reverse of [`Setting::parse`].
     #[must_use]
     pub fn text(self, value: u64) -> String {
         match self {

@@ -41,11 +41,11 @@ pub enum State {
 /// One record, as read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// The thread.
+    /// The thread whose masks are recorded.
     pub id: ThreadId,
-    /// Its process.
+    /// The process that the thread belongs to.
     pub tgid: Pid,
-    /// What it says.
+    /// Whether the thread is balanced, has ended, or is left alone.
     pub state: State,
     /// The mask that the thread had when it was registered.
     pub original: CpuSet,
@@ -56,11 +56,11 @@ pub struct Record {
 /// How a thread was and is scheduled, as read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchedulingRecord {
-    /// The thread.
+    /// The thread whose scheduling is recorded.
     pub id: ThreadId,
-    /// Its process.
+    /// The process that the thread belongs to.
     pub tgid: Pid,
-    /// What it says.
+    /// Whether the record counts, has ended, or its thread is left alone.
     pub state: State,
     /// How the thread was scheduled when it was registered.
     pub original: Scheduling,
@@ -71,11 +71,11 @@ pub struct SchedulingRecord {
 /// A setting of a CPU, as read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingRecord {
-    /// Which.
+    /// The setting that was changed.
     pub setting: Setting,
-    /// Of which CPU.
+    /// The CPU whose setting it is.
     pub cpu: CpuId,
-    /// What it says.
+    /// [`State::Live`] as long as the setting is to be written back.
     pub state: State,
     /// The value before evenly came.
     pub original: u64,
@@ -93,11 +93,11 @@ enum AnyRecord {
 /// The header of a journal, as read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
-    /// Which boot it is of.
+    /// The id of the boot in which it was written.
     pub boot_id: u128,
     /// Inode of the process id name space in which its ids mean something; 0 where unknown.
     pub pid_namespace: u64,
-    /// The evenly that wrote it.
+    /// The evenly process that wrote it.
     pub writer: Process,
     /// The program that is balanced, where it is known.
     pub program: Option<Process>,
@@ -107,7 +107,7 @@ pub struct Header {
     pub heartbeat: Nanos,
     /// Its longest balancing period.
     pub period: Nanos,
-    /// Generation of releases.
+    /// Rises when others give masks back: see [`super::Journal::released_generation`].
     pub released: u64,
     /// How many threads it places on each CPU, where that is not 0.
     pub counts: Vec<(CpuId, u16)>,
@@ -226,7 +226,7 @@ impl Header {
 /// A journal, as read: a copy, so that nothing that happens to the file meanwhile matters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalView {
-    /// Its header.
+    /// The header, as it was when the records were read.
     pub header: Header,
     /// Its records of masks, without the blank ones.
     pub records: Vec<Record>,

@@ -283,7 +283,7 @@ impl Places {
         self.tmp.join(format!("evenly-{}", self.uid))
     }
 
-    /// How names of directories begin that no other user can make first.
+    /// What the names of directories begin with that no other user can make first.
     fn random_prefix(&self) -> String {
         format!("evenly-{}-", self.uid)
     }
@@ -314,7 +314,7 @@ impl Places {
         self.fixed().into_iter().chain(self.random.iter().cloned()).collect()
     }
 
-    /// As [`StateDir::try_each`].
+    /// Does this with the first place with which it can be done, as [`StateDir::try_each`] says.
     fn try_each<T>(
         &self,
         mut attempt: impl FnMut(StateDir) -> Result<T, JournalError>,

@@ -41,7 +41,7 @@ pub fn end_on(journal: &Journal, real: &Real) -> Result<RestoreReport, JournalEr
 /// An evenly that lives, so that its threads are left to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Living {
-    /// The evenly.
+    /// The evenly process that writes the journal.
     pub evenly: Process,
     /// The program that it balances, where that is known.
     pub program: Option<Process>,
@@ -190,7 +190,7 @@ pub(crate) fn finish(
 /// What an evenly that is dead, as its guardian is, has left: it waits for [`restore_all`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Left {
-    /// The evenly.
+    /// The evenly process that wrote the journal.
     pub evenly: Process,
     /// What would be given back now.
     pub report: RestoreReport,

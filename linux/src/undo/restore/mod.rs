@@ -58,7 +58,7 @@ pub trait Affinity {
     fn usable(&mut self, process: Pid) -> Option<CpuSet>;
 }
 
-/// The real machine.
+/// The machine on which this runs, by system calls.
 #[derive(Debug, Default)]
 pub struct System {
     limits: Limits,
@@ -102,11 +102,11 @@ pub fn give_back(
 /// A thread whose mask is ours and could not be given back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// The thread.
+    /// The thread that still has the mask.
     pub id: ThreadId,
     /// The mask that it should have.
     pub wanted: CpuSet,
-    /// Why it has not.
+    /// Why it does not have that mask.
     pub reason: String,
 }
 

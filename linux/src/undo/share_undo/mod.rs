@@ -20,7 +20,7 @@ use crate::sched::{self, Scheduling};
 use evenly_model::{Nanos, Pid, ThreadId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// As for masks.
+/// The most passes over all threads, as many as for masks.
 const PASSES: usize = 5;
 
 /// What undoing shares did.
