@@ -410,7 +410,9 @@ pub(crate) fn heavy<'a>(c: &Case<'a>) -> Option<Heavy<'a>> {
     let hardly = idle <= HARDLY_SLEEPS * (thread.stay.present_s - thread.stay.waited_s);
     // The others also wait for it while it waits for a CPU; the cost is that of its work alone.
     let cost = (1.0 - balance) * (thread.wanted_s() / c.time.max(1e-9)).min(1.0);
-    let found = balance < LEAST_BALANCE && hardly && cost >= LEAST;
+    // Nobody waits for a thread that computes no longer than the others, however fast its CPU is.
+    let longer = c.sum(|t| t.computed_s()) < LEAST_BALANCE * c.n() as f64 * thread.computed_s();
+    let found = balance < LEAST_BALANCE && longer && hardly && cost >= LEAST;
     found.then_some(Heavy { thread, most, balance, cost })
 }
 

@@ -273,6 +273,9 @@ fn a_slow_cpu() {
         ["the same short work takes 160 us on CPU 1, 100 us on CPU 0 (measured meanwhile)"]
     );
     assert!(d.prospect.gain_at_most.unwrap() > 1.2, "{:?}", d.prospect);
+    // Both compute all the time, which a probe saw: nobody waits for the one on the fast CPU.
+    e.threads.iter_mut().for_each(|t| t.stay.spun_s = Some(0.0));
+    assert_eq!(kinds(&e), [Kind::SlowCpu]);
     // The thread on it takes longer for the same work, and the others wait for it: that is no uneven work.
     let mut late = evidence(vec![thread(0, 6.0, 0.0, 4.0), thread(1, 9.6, 0.1, 0.2)]);
     for (u, from) in late.cpus.iter_mut().zip(&e.cpus) {
