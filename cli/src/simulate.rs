@@ -42,14 +42,6 @@ pub(crate) fn simulate(args: &SimulateArgs) -> anyhow::Result<End> {
             "--policy {name} decides on priorities, which only the simulated POWER5 has; add --power5 CASE"
         );
     }
-    let asked = args.policy.as_deref().and_then(|name| policy(name).ok());
-    if let Some(policy) = asked.filter(|p| p.in_phases) {
-        anyhow::bail!(
-            "--policy {} moves threads at moments within their phases, which the simulator does not; choose \
-             another policy",
-            policy.name
-        );
-    }
     let report = match &args.scenario {
         Some(path) => scenario(args, path)?,
         None => {

@@ -1,8 +1,8 @@
-//! The balancers of all CPUs as the delegates of their caretaker.
+//! The balancers of all CPUs as the agents of their caretaker.
 
 use crate::board::{Account, Board, Member};
 use crate::{CARE, CpuBalancer, Decentral};
-use evenly_engine::delegates::{self, Delegates, Done, Work};
+use evenly_engine::agents::{self, Agents, Done, Work};
 use evenly_engine::{Balancer, BalancerOptions, Reading, Sensors, Times};
 use evenly_model::{CpuId, CpuSet, CpuView, Nanos, ThreadId};
 use std::collections::HashMap;
@@ -26,7 +26,7 @@ impl Decentral {
         let board = Arc::new(Board::new(&options.cpus, nodes, interval));
         let balancers = (0..board.seats()).map(|seat| CpuBalancer::new(seat, seed, now)).collect();
         let care = Care { board: board.clone(), members: HashMap::new() };
-        (Balancer::with_delegates(options, Box::new(care), now), Self { board, balancers })
+        (Balancer::with_agents(options, Box::new(care), now), Self { board, balancers })
     }
 }
 
@@ -36,7 +36,7 @@ struct Care {
     members: HashMap<ThreadId, Arc<Member>>,
 }
 
-impl Delegates for Care {
+impl Agents for Care {
     fn periods_between_points(&self) -> f64 {
         CARE
     }
@@ -128,9 +128,17 @@ impl Delegates for Care {
         self.board.set_active(work == Work::Move);
     }
 
-    fn account(&self) -> delegates::Account {
+    fn call(&self) -> bool {
+        self.board.called()
+    }
+
+    fn activations(&self) -> u64 {
+        self.board.activations()
+    }
+
+    fn account(&self) -> agents::Account {
         let board = &self.board;
-        delegates::Account {
+        agents::Account {
             points: board.wakes(),
             migrations: board.migrations(),
             failed: board.failed(),

@@ -43,6 +43,7 @@
 
 #![forbid(unsafe_code)]
 
+mod agent;
 mod board;
 mod care;
 mod cpu;

@@ -27,7 +27,7 @@ mod undo;
 
 pub use apply::{machine, share};
 pub use read::{bpf, counters, foreign, limits, memory, pace, scan, taskstats, usage};
-pub(crate) use run::{control, phases, watcher, workers};
+pub(crate) use run::{agents, control, watcher};
 pub use run::{live, mapping, supervise, tuning, witness};
 pub use sys::{affinity, clock, files, privilege, proc, real, real_time, sched};
 pub(crate) use undo::{descent, share_undo};

@@ -256,7 +256,7 @@ fn arrows_go_down_and_never_round() {
     // What was read is the crate: one arrow of each kind that is known to be there.
     for (from, to) in [
         ("apply/share", "undo/journal"),
-        ("run/workers", "apply/machine"),
+        ("run/agents", "apply/machine"),
         ("undo/restore", "undo/journal"),
     ] {
         assert!(graph.get(from).is_some_and(|all| all.contains(to)), "{from} -> {to}: {graph:?}");

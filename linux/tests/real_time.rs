@@ -28,7 +28,7 @@ const ALLOWED: [(&str, &[&str]); 3] = [
     ("linux/src/sys/sched.rs", &["sched_setattr"]),
     ("linux/src/sys/real_time.rs", &["sched::FIFO", "sched_setscheduler"]),
     // The helpers, which are watched.
-    ("linux/src/run/phases.rs", &["real_time::enter"]),
+    ("linux/src/run/agents.rs", &["real_time::enter"]),
 ];
 
 /// Sources of programs and libraries; those of tests, workloads and tools set what they like.

@@ -15,6 +15,9 @@
 
 use evenly_model::Nanos;
 
+/// The part of what balancing may cost that all helpers share, where they gain nothing.
+pub const HELPERS_SHARE: f64 = 0.25;
+
 /// What an account has at first, and at most: phases in which a move costs more than usual, or fails, are no reason to rest.
 const BURST: Nanos = Nanos::from_millis(2);
 /// A helper that has rested has so much again: enough for a phase or two, in which it shows that it gains something.

@@ -15,8 +15,8 @@
 //!
 //! What is decided is in [`timetable`], when a helper is needed next in [`Foresight`], and what it may cost in
 //! [`Allowance`]; all are pure.
-//! [`Phases`] is what the helpers and the caretaker share; to the engine it is a delegate, so all that the
-//! engine promises holds. [`Openings`] is how barriers that open become known; the system is behind it.
+//! [`Phases`] is what the helpers and the caretaker share; to the engine it is
+//! all of its agents. [`Openings`] is how barriers that open become known; the system is behind it.
 //!
 //! Invariants: a thread is moved only while the caretaker lets helpers work, to a CPU of its own mask, and
 //! from a CPU that has another thread (promise P2). Helpers wait for the caretaker at most as long as its
@@ -26,14 +26,16 @@
 
 mod allowance;
 mod foresight;
+mod helper;
 mod openings;
 mod others;
 mod pulse;
 mod shared;
 pub mod timetable;
 
-pub use allowance::Allowance;
+pub use allowance::{Allowance, HELPERS_SHARE};
 pub use foresight::Foresight;
+pub use helper::Helper;
 pub use openings::{LONGEST, Measured, NAP, Opening, Openings, Reported};
 pub use pulse::{Pulse, PulseWatch};
 pub use shared::{COST, Crowded, Phases};

@@ -5,7 +5,7 @@
 use crate::openings::{LONGEST, Measured, Opening, Openings};
 use crate::others::Others;
 use crate::timetable::{Left, Step, Timetable};
-use evenly_engine::delegates::{Account, Delegates, Done, Epochs, Rhythm, Work};
+use evenly_engine::agents::{Account, Agents, Done, Epochs, Rhythm, Work};
 use evenly_engine::{
     Action, Actuator, ApplyError, Balancer, BalancerOptions, Failure, Reading, Sensors, Times,
     perform,
@@ -134,7 +134,7 @@ impl Phases {
         let phases =
             Arc::new(Self { openings, state: Mutex::default(), off: AtomicBool::new(false) });
         let care = Box::new(Care(phases.clone()));
-        (Balancer::with_delegates(options, care, now), phases)
+        (Balancer::with_agents(options, care, now), phases)
     }
 
     /// How openings become known.
@@ -299,7 +299,7 @@ impl Phases {
 /// All of it, as the engine sees it.
 struct Care(Arc<Phases>);
 
-impl Delegates for Care {
+impl Agents for Care {
     fn periods_between_points(&self) -> f64 {
         1.0
     }

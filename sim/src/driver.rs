@@ -1,18 +1,21 @@
 //! Runs the real tracker, balancer and period control over a simulated machine.
 //!
-//! Where each CPU has a balancer of its own, each wakes at times of its own, and what it does takes
-//! time in which others can do something: their steps are interleaved in virtual time.
+//! Where there are agents, each wakes at times of its own, and what it does takes time in which others can do something:
+//! their steps are interleaved in virtual time.
 //!
 //! Invariant: nothing of the engine or of a policy is replaced here; only time is virtual.
 
 use crate::Sim;
+use crate::machine::Reports;
 use crate::report::Sample;
-use evenly_decentral::{CARE, Decentral, Step};
+use evenly_decentral::Decentral;
 use evenly_engine::{
-    Balancer, BalancerOptions, Candidate, Event, GuardOptions, Observer, Period, PeriodControl,
-    PeriodOptions, SearchSummary, Selection, Sensors, Summary, Tracker, TrackerOptions,
+    Agent, Balancer, BalancerOptions, Candidate, Event, GuardOptions, Manner, Next, Observer,
+    Period, PeriodControl, PeriodOptions, SearchSummary, Selection, Sensors, Summary, Tracker,
+    TrackerOptions,
 };
 use evenly_model::{CpuSet, DomainId, Environment, Knowledge, Nanos, ThreadId};
+use evenly_phases::{Allowance, HELPERS_SHARE, Helper, Phases};
 use evenly_policy::{Mechanism, PolicyInfo};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -145,27 +148,52 @@ struct Group {
     balancers: Vec<Balancer>,
     control: PeriodControl,
     next: Nanos,
-    /// The next point may be as early as this, where a balancer of a CPU calls.
+    /// The next point may be as early as this, where an agent calls.
     called_at: Nanos,
     /// All threads, as seen last.
     candidates: Vec<Candidate>,
     /// Threads that have been selected, with [`Start::AtOnce`].
     selected: Vec<ThreadId>,
-    /// The balancers of CPUs, where each CPU has one.
-    decentral: Option<Decentral>,
-    /// Those that are to be woken when the board is active.
-    parked: Vec<usize>,
+    /// What acts between points.
+    agents: Vec<Acting>,
+    /// What the program reports of its phases, where agents go by it.
+    reports: Option<Arc<Reports>>,
+    /// Agents that are to be woken when they are called.
+    resting: Vec<usize>,
 }
 
-/// What a balancer of a CPU is to do: its next step, or a swap.
+/// An agent, with whether it takes time from threads on the CPU that it serves.
+struct Acting {
+    agent: Box<dyn Agent>,
+    on_its_cpu: bool,
+}
+
+impl Acting {
+    fn new(agent: Box<dyn Agent>) -> Self {
+        Self { on_its_cpu: matches!(agent.manner(), Manner::OnItsCpu(_)), agent }
+    }
+}
+
+/// When an agent goes on.
 #[derive(Debug)]
 struct Due {
     at: Nanos,
     /// In which order equal times were given.
     number: u64,
     group: usize,
-    balancer: usize,
-    step: Step,
+    agent: usize,
+    how: GoesOn,
+}
+
+/// How an agent goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum GoesOn {
+    /// It is woken.
+    Wakes,
+    /// It has looked.
+    Next,
+    /// It wanted to act.
+    Acts,
 }
 
 impl PartialEq for Due {
@@ -225,14 +253,21 @@ impl Driver {
             Scope::Each => (0..sim.programs()).map(Some).collect(),
             Scope::Together => vec![None],
         };
+        let jitter = options.jitter;
+        let mut sim = sim;
         let group = |(i, program): (usize, Option<usize>)| {
             let seed = options.period.seed.wrapping_add(i as u64);
             // Without a limit each balancer may take all of the CPU that it is on.
             let hands = if info.decentral && options.period.budget >= 1.0 { all.len() } else { 1 };
             let budget = options.period.budget * hands.max(1) as f64;
             let mut control = PeriodControl::new(PeriodOptions { seed, budget, ..options.period });
-            let mut decentral = None;
+            // A team meets across domains, and no domain alone can plan for it.
+            let meets = program.filter(|_| info.in_phases && domains.len() == 1);
+            let reports = meets.and_then(|program| sim.report_phases(program));
+            let began = sim.now();
+            let mut agents = Vec::new();
             let mut balancer = |(d, cpus): (usize, &CpuSet)| {
+                let (period, usable) = (options.period, sim.online(cpus));
                 let options = BalancerOptions {
                     wanted: options.cpus.clone(),
                     domain: DomainId(d as u32),
@@ -247,18 +282,25 @@ impl Driver {
                         ..options.guard
                     },
                 };
-                if !info.decentral {
-                    return Balancer::new(options, sim.now());
+                if info.decentral {
+                    let lambda = control.current();
+                    let (caretaker, all) =
+                        Decentral::with_caretaker(options, &nodes, lambda, seed, began);
+                    agents = all.agents(jitter);
+                    return caretaker;
                 }
-                let lambda = control.current();
-                let (caretaker, all) =
-                    Decentral::with_caretaker(options, &nodes, lambda, seed, sim.now());
-                decentral = Some(all);
+                let Some(reports) = reports.clone() else { return Balancer::new(options, began) };
+                let (caretaker, phases) = Phases::with_caretaker(options, reports, began);
+                let rate = period.budget * HELPERS_SHARE / usable.len().max(1) as f64;
+                for cpu in usable.iter() {
+                    let allowance = Allowance::new(rate, period.budget, began);
+                    agents.push(Box::new(Helper::new(cpu, phases.clone(), allowance)));
+                }
                 caretaker
             };
             let balancers: Vec<Balancer> = domains.iter().enumerate().map(&mut balancer).collect();
             let first = next_period(&mut control, options.jitter);
-            let parked = (0..decentral.as_ref().map_or(0, |d| d.balancers.len())).collect();
+            let resting = (0..agents.len()).collect();
             Group {
                 program,
                 tracker: Tracker::new(TrackerOptions {
@@ -267,7 +309,8 @@ impl Driver {
                     eligible: None,
                 }),
                 balancers,
-                decentral,
+                agents: agents.into_iter().map(Acting::new).collect(),
+                reports,
                 called_at: sim.now(),
                 control,
                 next: match options.start {
@@ -276,7 +319,7 @@ impl Driver {
                 },
                 candidates: Vec::new(),
                 selected: Vec::new(),
-                parked,
+                resting,
             }
         };
         let groups: Vec<Group> = programs.into_iter().enumerate().map(group).collect();
@@ -292,22 +335,22 @@ impl Driver {
         }
     }
 
-    /// First wake-ups.
-    fn wake_parked(&mut self, group: usize) {
+    /// Wakes the agents of a group that rest and are called.
+    fn wake_called(&mut self, group: usize) {
+        let now = self.sim.now();
         let g = &mut self.groups[group];
-        let Some(all) = g.decentral.as_mut().filter(|all| all.board.active()) else { return };
-        let (now, lambda) = (self.sim.now(), all.board.interval());
-        let woken = std::mem::take(&mut g.parked).into_iter();
-        let woken: Vec<(Nanos, usize)> =
-            woken.map(|b| (all.balancers[b].first_wake(now, lambda), b)).collect();
-        for (at, b) in woken {
-            self.give(at, group, b, Step::Again);
+        let agents = &g.agents;
+        let (called, resting) = g.resting.iter().partition(|&&a| agents[a].agent.is_called());
+        g.resting = resting;
+        let called: Vec<usize> = called;
+        for agent in called {
+            self.give(now, group, agent, GoesOn::Next);
         }
     }
 
-    fn give(&mut self, at: Nanos, group: usize, balancer: usize, step: Step) {
+    fn give(&mut self, at: Nanos, group: usize, agent: usize, how: GoesOn) {
         self.given += 1;
-        self.due.push(Reverse(Due { at, number: self.given, group, balancer, step }));
+        self.due.push(Reverse(Due { at, number: self.given, group, agent, how }));
     }
 
     /// How moves are carried out.
@@ -341,15 +384,15 @@ impl Driver {
             return false;
         };
         if self.due.peek().is_some_and(|d| d.0.at < next) {
-            return self.step_of_a_cpu(next);
+            return self.step_of_agents(next);
         }
         let mut due = due..due + 1;
         if self.at_blocking {
             if self.sim.run_until_one_blocks(next) {
                 due = 0..self.groups.len();
             }
-        } else {
-            self.sim.run_until(next);
+        } else if !self.run_until(next) {
+            return true;
         }
         if self.sim.makespan().is_some() {
             return false;
@@ -360,66 +403,102 @@ impl Driver {
         true
     }
 
-    /// Carries out the steps of the balancers of CPUs that are due before `end`. False once all
-    /// programs have ended.
-    fn step_of_a_cpu(&mut self, end: Nanos) -> bool {
-        while self.due.peek().is_some_and(|d| d.0.at < end)
-            && let Some(Reverse(Due { at, group: g, balancer: b, step, .. })) = self.due.pop()
-        {
-            self.sim.run_until(at);
+    /// Runs the machine until then. False where it stands before, because barriers have opened for which agents are woken.
+    fn run_until(&mut self, time: Nanos) -> bool {
+        let arrived = !self.sim.run_until_called(time);
+        self.wake_at_openings();
+        arrived
+    }
+
+    /// Wakes the agents that the barriers of their programs call.
+    fn wake_at_openings(&mut self) {
+        for group in 0..self.groups.len() {
+            let Some(called) = self.groups[group].reports.as_ref().map(|r| r.take_called()) else {
+                continue;
+            };
+            for cpu in called {
+                let g = &mut self.groups[group];
+                let (agents, resting) = (&g.agents, &mut g.resting);
+                let Some(at) = resting.iter().position(|&a| agents[a].agent.cpu() == cpu) else {
+                    continue;
+                };
+                let agent = resting.remove(at);
+                let at = self.sim.now() + self.sim.lateness();
+                self.give(at, group, agent, GoesOn::Wakes);
+            }
+        }
+    }
+
+    /// Carries out the steps of agents that are due before `end`. False once all programs have ended.
+    fn step_of_agents(&mut self, end: Nanos) -> bool {
+        while self.due.peek().is_some_and(|d| d.0.at < end) {
+            let Some(at) = self.due.peek().map(|d| d.0.at) else { break };
+            // Others may be due before.
+            if !self.run_until(at) {
+                continue;
+            }
             if self.sim.makespan().is_some() {
                 return false;
             }
-            let group = &mut self.groups[g];
-            let Some(Decentral { board, balancers }) = &mut group.decentral else { continue };
-            let (board, balancer) = (board.clone(), &mut balancers[b]);
-            if balancer.is_asleep() && !board.active() {
-                group.parked.push(b);
-                continue;
-            }
-            let before = self.sim.own_cpu_time();
-            let mut next = step;
-            let mut spent = Nanos::ZERO;
-            // What takes no time is not interleaved with anything.
-            while spent == Nanos::ZERO {
-                (next, spent) = match next {
-                    Step::Again => {
-                        if balancer.is_asleep() {
-                            let cpu = balancer.cpu(&board).0 as usize;
-                            self.sim.stall_cpus(cpu..cpu + 1);
-                        }
-                        self.sim.beside(|sim| balancer.step(&board, sim))
-                    }
-                    Step::Swap(swap) => self.sim.beside(|sim| {
-                        board.swap(&swap, sim);
-                        Step::Sleep
-                    }),
-                    Step::Sleep => break,
-                };
-            }
-            board.took(self.sim.own_cpu_time() - before);
+            let Some(Reverse(Due { group: g, agent: a, how, .. })) = self.due.pop() else { break };
+            let (next, spent) = self.goes_on(g, a, how);
             let now = self.sim.now();
-            let (at, next) = match next {
-                Step::Sleep => {
-                    let wake = balancer.next_wake(board.interval(), self.jitter);
-                    (wake.max(now + spent).max(now + Nanos(1)), Step::Again)
+            match next {
+                Next::Sleep(until) => {
+                    let at = until.max(now + spent).max(now + Nanos(1)) + self.sim.lateness();
+                    self.give(at, g, a, GoesOn::Wakes);
                 }
-                again => (now + spent, again),
-            };
-            let called = board.called();
-            if called {
-                group.next = group.next.min(group.called_at.max(now + Nanos(1)));
+                Next::Again => self.give(now + spent, g, a, GoesOn::Next),
+                Next::Act => self.give(now + spent, g, a, GoesOn::Acts),
+                // Called meanwhile.
+                Next::Rest if self.groups[g].agents[a].agent.is_called() => {
+                    self.give(now + spent.max(Nanos(1)), g, a, GoesOn::Next);
+                }
+                Next::Rest => self.groups[g].resting.push(a),
             }
-            self.give(at, g, b, next);
-            if called {
+            self.wake_at_openings();
+            let group = &mut self.groups[g];
+            if group.agents[a].agent.calls() {
+                group.next = group.next.min(group.called_at.max(now + Nanos(1)));
                 break;
             }
         }
         true
     }
 
+    /// One step of an agent, and those after it that take no time: nothing is interleaved with them. What comes next, and
+    /// how long it took.
+    fn goes_on(&mut self, group: usize, agent: usize, mut how: GoesOn) -> (Next, Nanos) {
+        let Acting { agent, on_its_cpu } = &mut self.groups[group].agents[agent];
+        let (cpu, sim) = (agent.cpu().0 as usize, &mut self.sim);
+        let before = sim.own_cpu_time();
+        if how == GoesOn::Wakes && (*on_its_cpu || agent.is_called()) {
+            sim.stall_cpus(cpu..cpu + 1);
+        }
+        let (mut next, mut spent) = (Next::Again, Nanos::ZERO);
+        while spent == Nanos::ZERO {
+            if how == GoesOn::Acts {
+                ((), spent) = sim.beside(|sim| agent.act(sim));
+                (next, how) = (Next::Again, GoesOn::Next);
+                continue;
+            }
+            (next, spent) = sim.beside(|sim| agent.next(sim));
+            how = match next {
+                Next::Again => GoesOn::Next,
+                Next::Act => GoesOn::Acts,
+                Next::Sleep(_) | Next::Rest => break,
+            };
+        }
+        if *on_its_cpu {
+            sim.hold_cpu(cpu, spent);
+        }
+        agent.took(sim.own_cpu_time() - before);
+        (next, spent)
+    }
+
     fn point(&mut self, g: usize, observers: &mut [Box<dyn Observer>]) {
-        let one = self.groups[g].decentral.is_none();
+        // Where each CPU has a balancer of its own there is none that all wait for.
+        let one = self.groups[g].agents.iter().all(|a| a.on_its_cpu);
         let stalled = if one { self.sim.stall() } else { Nanos::ZERO };
         let (sim, group) = (&mut self.sim, &mut self.groups[g]);
         let now = sim.now();
@@ -455,10 +534,11 @@ impl Driver {
             group.control.resting(group.balancers.iter().all(Balancer::is_resting));
         }
         let period = next_period(&mut group.control, self.jitter);
-        let many = group.decentral.is_some() && !group.balancers[0].is_empty();
+        let first = group.balancers.first().filter(|b| !b.is_empty());
+        let apart = first.map_or(1.0, Balancer::periods_between_points);
         group.called_at = sim.now() + period;
-        group.next = sim.now() + period.scale(if many { CARE } else { 1.0 });
-        self.wake_parked(g);
+        group.next = sim.now() + period.scale(apart);
+        self.wake_called(g);
     }
 
     /// Ends balancing and gives the account.

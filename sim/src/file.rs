@@ -85,6 +85,7 @@ pub fn parse_seeded(text: &str, seed: Option<u64>) -> Result<Described, FileErro
         place: c.place.0,
         refill: c.refill.0,
         wake: c.wake.0,
+        late: c.late.0,
     };
     let stale = permille("readings.stale", text.readings.stale, 0.0, 0.9)?;
     scenario.readings = Readings { noise: text.readings.noise.0, stale_permille: stale };
@@ -223,6 +224,7 @@ fn programs(text: &Text, scenario: &mut Scenario) -> Result<(), FileError> {
             return wrong(key("phases"), format!("{} must be from 1 to 10000000", p.phases));
         }
         let imbalance = permille(&key("imbalance"), p.imbalance, 0.0, 0.99)?;
+        let noise = permille(&key("noise"), p.noise, 0.0, 0.99)?;
         let of_list = p.factors.as_ref();
         if of_list.is_some_and(|f| f.len() != p.threads as usize) {
             let found = of_list.map_or(0, Vec::len);
@@ -249,6 +251,7 @@ fn programs(text: &Text, scenario: &mut Scenario) -> Result<(), FileError> {
                 program: i,
                 work: own,
                 works: Vec::new(),
+                noise_permille: noise,
                 partners: Vec::new(),
                 start: p.start.0,
                 end: None,

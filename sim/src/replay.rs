@@ -80,6 +80,10 @@ const LACKING: &str = "distances between NUMA nodes, memory, messages, and what 
 const SILENT: &str = "turns of computing and waiting, because no thread reported any (evenly run --probe on): \
                       it spreads threads evenly, and nothing else";
 
+/// What is in no recording, for a policy that moves threads within phases.
+const BETWEEN: &str = "what happens between two points, where it moves threads while they meet often: it decides as \
+                       at other times";
+
 struct Domain {
     policy: Box<dyn Policy>,
     cpus: CpuSet,
@@ -106,6 +110,7 @@ pub fn replay(events: &[Event], policy: &PolicyInfo) -> Replay {
     };
     let silent = policy.gives_weights && !events.iter().any(has_turns);
     let lacks = policy.places_load.then_some(LACKING).or(silent.then_some(SILENT));
+    let lacks = lacks.or(policy.in_phases.then_some(BETWEEN));
     let mut replay = Replay { lacks, ..Replay::default() };
     for event in events {
         match event {

@@ -115,6 +115,7 @@ impl Simple {
         let report = run(&self.scenario(), policy, &self.options(), self.static_time())?;
         let only_at_points = policy.mechanism == Mechanism::Pin
             && !policy.decentral
+            && !policy.in_phases
             && !self.options().for_policy(policy).at_blocking;
         Ok(Report { bound_speedup: Some(self.bound(only_at_points)), ..report })
     }

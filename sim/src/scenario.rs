@@ -52,6 +52,8 @@ pub struct Thread {
     /// Where they differ: what they need one after the other, and from the first on again. Empty: `work`
     /// each.
     pub works: Vec<Nanos>,
+    /// By how many thousandths a phase needs more or less than that, at most; at random.
+    pub noise_permille: u32,
     /// Which threads it waits for after a phase, until each of them has finished as many; by their place
     /// among the threads of the scenario. Empty: all of its program, as at a barrier.
     pub partners: Vec<usize>,
@@ -151,6 +153,8 @@ pub struct Costs {
     /// Work of the first thread of a program at a barrier for each of the others, which goes on only then; the
     /// last of them first, as in libomp. Zero: the barrier opens for all at once. Not where threads have partners.
     pub wake: Nanos,
+    /// How late an agent of a CPU is woken at most; it is any time up to that.
+    pub late: Nanos,
 }
 
 /// A CPU that goes offline or comes online.
@@ -243,6 +247,7 @@ impl Scenario {
                     program: 0,
                     work,
                     works: Vec::new(),
+                    noise_permille: 0,
                     partners: Vec::new(),
                     start: Nanos::ZERO,
                     end: None,

@@ -92,6 +92,8 @@ pub(crate) struct ProgramText {
     pub(crate) barrier: String,
     #[serde(default)]
     pub(crate) imbalance: f64,
+    #[serde(default)]
+    pub(crate) noise: f64,
     pub(crate) factors: Option<Vec<f64>>,
     #[serde(default)]
     pub(crate) start: Span,
@@ -128,6 +130,7 @@ pub(crate) struct CostsText {
     pub(crate) place: Span,
     pub(crate) refill: Span,
     pub(crate) wake: Span,
+    pub(crate) late: Span,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -285,13 +285,12 @@ pub(super) fn policy_list(default: &str) -> String {
     format!("The balancing policy: {} {default}", names())
 }
 
-/// For `-h` of the simulator, which does not move threads within phases.
+/// The help of `--policy` of the simulator for `-h`.
 pub(super) fn simulated_policies() -> String {
-    let all: Vec<&str> = policies().filter(|p| !p.in_phases).map(|p| p.name).collect();
     format!(
         "What decides: {}, or {}, the paper's analysis itself [default: juggle, or that of the scenario]. With \
          --power5: {} [default: all of them]",
-        all.join(", "),
+        names(),
         evenly_sim::IDEAL,
         evenly_power5::arm_names().join(", ")
     )

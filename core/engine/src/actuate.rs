@@ -1,6 +1,6 @@
 //! Carries out what a point has decided: the only place that changes anything of a machine.
 //!
-//! Whoever wants something changed (membership, pauses, domains, policies, delegates) says so with an
+//! Whoever wants something changed (membership, pauses, domains, policies, agents) says so with an
 //! [`Action`]. Moves are ordered so that every CPU stays in use on the way ([`crate::handover`], promise
 //! P2). What fails is not dealt with here: it is handed to the next point ([`crate::verify`]).
 //!

@@ -55,10 +55,10 @@ impl Balancer {
         let since_baseline = (times.ran - selection.baseline.ran).0 as i64;
         // A thread that joins others at work starts with their mean progress: its past is not theirs.
         let first = self.ledger.points == 0 || self.membership.threads.is_empty();
-        let progress = match &mut self.delegates {
-            Some(delegates) => {
+        let progress = match &mut self.agents {
+            Some(agents) => {
                 let progress = first.then_some(since_baseline);
-                delegates.join(id, within, times, read_at, progress)
+                agents.join(id, within, times, read_at, progress)
             }
             None if first => since_baseline,
             None => self.membership.mean_progress(),
@@ -188,9 +188,9 @@ impl Balancer {
         why: Leaving,
         observers: &mut [Box<dyn Observer>],
     ) {
-        if let Some(delegates) = &mut self.delegates {
+        if let Some(agents) = &mut self.agents {
             let t = &mut self.membership.threads[index];
-            t.place.migrations += delegates.leave(t.meta.id);
+            t.place.migrations += agents.leave(t.meta.id);
         }
         self.membership.unregister(index, now, now - self.began, why, observers);
         self.pauses.guard.disturbed(now);

@@ -5,7 +5,7 @@
 //! what is to be done ([`crate::actuate`]), and informs the observers. Threads come and go between points
 //! ([`crate::admission`]).
 //!
-//! Where others move threads between points ([`crate::Delegates`], for example a balancer for each CPU) this
+//! Where others move threads between points ([`crate::Agents`], for example a balancer for each CPU) this
 //! is their caretaker: it knows the threads, spreads them and keeps the account, with what those have read.
 //!
 //! Invariants:
@@ -16,7 +16,7 @@
 //!   point ([`crate::handover`], P2).
 
 use crate::actuate::{self, Action, Manner, Mover};
-use crate::delegates::{Delegates, Work};
+use crate::agents::{Agents, Work};
 use crate::lead::Lead;
 use crate::ledger::Ledger;
 use crate::managed::ManagedThread;
@@ -55,7 +55,7 @@ pub struct BalancerOptions {
     /// The CPUs that the user wants the program to use; None for all. Threads stay within them
     /// even while balancing is paused.
     pub wanted: Option<CpuSet>,
-    /// The policy. Where there are delegates, it is they who follow it.
+    /// The policy. Where there are agents, it is they who follow it.
     pub policy: &'static PolicyInfo,
     /// What it is to know of machine and program. A policy that places threads by load is given more at each
     /// point where there is [`Environment::knowledge`].
@@ -89,8 +89,8 @@ pub struct Balancer {
     pub(crate) ledger: Ledger,
     pub(crate) notes: Notes,
     /// What moves threads between points, if anything does.
-    pub(crate) delegates: Option<Box<dyn Delegates>>,
-    /// What spreads threads while delegates move them.
+    pub(crate) agents: Option<Box<dyn Agents>>,
+    /// What spreads threads while agents move them.
     spreading: Spreading,
     pub(crate) lead: Lead,
 }
@@ -119,30 +119,26 @@ impl Balancer {
             memory: Memory::default(),
             ledger: Ledger::default(),
             notes: Notes::new(now),
-            delegates: None,
+            agents: None,
             spreading: Spreading::default(),
             lead: Lead::new(None, options.guard.enabled),
             options,
         }
     }
 
-    /// The caretaker of delegates: while they lead it spreads threads, and leaves all other moves to them.
+    /// The caretaker of agents: while they lead it spreads threads, and leaves all other moves to them.
     #[must_use]
-    pub fn with_delegates(
-        options: BalancerOptions,
-        delegates: Box<dyn Delegates>,
-        now: Nanos,
-    ) -> Self {
+    pub fn with_agents(options: BalancerOptions, agents: Box<dyn Agents>, now: Nanos) -> Self {
         Self {
-            lead: Lead::new(Some(&*delegates), options.guard.enabled),
-            delegates: Some(delegates),
+            lead: Lead::new(Some(&*agents), options.guard.enabled),
+            agents: Some(agents),
             ..Self::new(options, now)
         }
     }
 
     /// How threads are moved now.
     fn mechanism(&self) -> Mechanism {
-        if self.lead.by_delegates { Mechanism::Pin } else { self.options.policy.mechanism }
+        if self.lead.by_agents { Mechanism::Pin } else { self.options.policy.mechanism }
     }
 
     /// One balancing point. Returns threads that no longer compute, with their times: they are to
@@ -162,17 +158,17 @@ impl Balancer {
             self.ledger.rested += elapsed;
         }
 
-        // Verify: what was set at the point before, or by delegates since.
-        let mut moves = self.ask_delegates(period, observers);
+        // Verify: what was set at the point before, or by agents since.
+        let mut moves = self.ask_agents(period, observers);
         self.verify(now, observers);
         self.choose_lead(now);
 
         // Observe.
-        let (period, periods) = match &self.delegates {
+        let (period, periods) = match &self.agents {
             None => (period, 1.0),
             // What is done once a point is done so much more rarely.
-            Some(delegates) => (
-                period.scale(delegates.periods_between_points()),
+            Some(agents) => (
+                period.scale(agents.periods_between_points()),
                 (since.0 as f64 / period.0.max(1) as f64).max(1.0),
             ),
         };
@@ -194,7 +190,7 @@ impl Balancer {
         moves.extend(self.carry_out(machine));
         self.weigh(machine, observers);
         self.move_memory(machine, observers);
-        self.instruct_delegates(paused);
+        self.instruct_agents(paused);
         self.hold(self.placement.pinning && !paused && !self.placement.open);
         let applied = machine.now();
 
@@ -214,9 +210,9 @@ impl Balancer {
             apply: applied - decided,
             record: machine.now() - applied,
         });
-        let by_period = self.delegates.as_ref().filter(|d| d.cost_by_period());
-        let delegates = by_period.map_or(Nanos::ZERO, |d| d.account().cpu_time);
-        self.ledger.took(machine.own_cpu_time() - cpu_before, delegates, periods);
+        let by_period = self.agents.as_ref().filter(|d| d.cost_by_period());
+        let agents = by_period.map_or(Nanos::ZERO, |d| d.account().cpu_time);
+        self.ledger.took(machine.own_cpu_time() - cpu_before, agents, periods);
         left
     }
 
@@ -232,36 +228,36 @@ impl Balancer {
         self.options.policy.mechanism != Mechanism::Nothing
     }
 
-    /// Asks the delegates where threads are by now, and what they could not do. Returns the moves that they
+    /// Asks the agents where threads are by now, and what they could not do. Returns the moves that they
     /// have made, if an observer wants them.
-    fn ask_delegates(
+    fn ask_agents(
         &mut self,
         period: Nanos,
         observers: &mut [Box<dyn Observer>],
     ) -> Vec<MoveRecord> {
-        let Some(delegates) = &mut self.delegates else { return Vec::new() };
-        let done = delegates.begin_point(period, observers.iter().any(|o| o.wants_points()));
+        let Some(agents) = &mut self.agents else { return Vec::new() };
+        let done = agents.begin_point(period, observers.iter().any(|o| o.wants_points()));
         for t in &mut self.membership.threads {
-            t.place.cpu = delegates.place(t.meta.id).or(t.place.cpu);
+            t.place.cpu = agents.place(t.meta.id).or(t.place.cpu);
         }
         self.failures.extend(done.failures);
         done.moves
     }
 
-    /// Whether delegates move the threads from now on, or the policy.
+    /// Whether agents move the threads from now on, or the policy.
     fn choose_lead(&mut self, now: Nanos) {
-        let Some(delegates) = &self.delegates else { return };
+        let Some(agents) = &self.agents else { return };
         let disturbed = self.membership.changed;
-        if self.lead.point(now, delegates.rhythm(), disturbed) {
+        if self.lead.point(now, agents.rhythm(), disturbed) {
             // What the guard was measuring no longer compares.
             self.pauses.guard.disturbed(now);
         }
     }
 
     fn verify(&mut self, now: Nanos, observers: &mut [Box<dyn Observer>]) {
-        if let Some(delegates) = &self.delegates {
+        if let Some(agents) = &self.agents {
             let bound = bound_by_others(&self.failures, &self.membership);
-            bound.for_each(|process| delegates.show_masks(process));
+            bound.for_each(|process| agents.show_masks(process));
         }
         let (failures, unweighed) = (&mut self.failures, self.weights.refused.take());
         let (members, notes) = (&mut self.membership, &mut self.notes);
@@ -303,32 +299,32 @@ impl Balancer {
         (now, elapsed, period): (Nanos, Nanos, Nanos),
         observers: &mut [Box<dyn Observer>],
     ) -> Vec<(ThreadId, Times)> {
-        let delegates = self.delegates.as_deref().filter(|_| self.lead.by_delegates);
+        let agents = self.agents.as_deref().filter(|_| self.lead.by_agents);
         let has_knowledge = self.snapshot.environment.knowledge.is_some();
         let observation = &mut self.observation;
         // A policy that places threads by load asks for no turns.
         observation.short_phases = !has_knowledge && observation.phases.are_short(period);
-        observation.read(machine, delegates, &mut self.membership.threads, now);
+        observation.read(machine, agents, &mut self.membership.threads, now);
         while let Some(ended) = self.observation.next_ended() {
             // What it was given may outlive it, as control groups do.
             self.unweigh(ended);
             self.unregister(ended, now, Leaving::Ended, observers);
         }
         let first = elapsed == Nanos::ZERO;
-        let delegates = self.delegates.as_deref().filter(|_| self.lead.by_delegates);
+        let agents = self.agents.as_deref().filter(|_| self.lead.by_agents);
         let (busy, unknown) = self.observation.book(
             machine,
             &mut self.membership.threads,
-            (&self.snapshot.cpus, delegates),
+            (&self.snapshot.cpus, agents),
             &mut self.placement,
             (now, first),
         );
         if let Some(text) = self.observation.note_of_unknown(unknown, now) {
             self.notes.note(now, text, observers);
         }
-        // Delegates know progress; and for a policy that places threads by load, what they compute is load and
+        // Agents know progress; and for a policy that places threads by load, what they compute is load and
         // not a lead.
-        if !self.lead.by_delegates && !has_knowledge {
+        if !self.lead.by_agents && !has_knowledge {
             let times = (now, now - self.snapshot.now);
             self.observation.restart_leads_at_barriers(&mut self.membership.threads, times);
         }
@@ -355,14 +351,14 @@ impl Balancer {
             None => self.pauses.guard.paused() || self.pauses.guard.stood_down(),
         };
         let fixed = p.pinning && p.placed && !is_free;
-        let how = (fixed, self.lead.by_delegates);
+        let how = (fixed, self.lead.by_agents);
         self.observation.locate(machine, &mut self.membership.threads, now, how);
         let s = &mut self.snapshot;
         s.point = if p.placed { self.ledger.points.max(1) } else { 0 };
         (s.now, s.elapsed, s.resolution) = (now, elapsed, machine.resolution());
         let Membership { threads, masks, .. } = &self.membership;
-        let delegates = self.delegates.as_deref().filter(|_| self.lead.by_delegates);
-        self.observation.show(threads, masks, delegates, s);
+        let agents = self.agents.as_deref().filter(|_| self.lead.by_agents);
+        self.observation.show(threads, masks, agents, s);
     }
 
     /// Pins all threads where they are put, or releases all, where that has become right.
@@ -450,7 +446,7 @@ impl Balancer {
             asking = machine.now() - before;
         }
         // What cannot be known yet is not acted on: the first point only distributes.
-        if self.lead.by_delegates {
+        if self.lead.by_agents {
             self.spreading.decide(&self.snapshot, &mut self.plan);
         } else {
             self.policy.decide(&self.snapshot, &mut self.plan);
@@ -495,21 +491,21 @@ impl Balancer {
         self.memory.move_on(machine, &knowledge, plan, s, &mut self.notes, observers);
     }
 
-    /// Passes on to the delegates where threads are, and whether they may move them.
-    fn instruct_delegates(&mut self, paused: bool) {
-        let Some(delegates) = &mut self.delegates else { return };
+    /// Passes on to the agents where threads are, and whether they may move them.
+    fn instruct_agents(&mut self, paused: bool) {
+        let Some(agents) = &mut self.agents else { return };
         let members = &mut self.membership;
         for t in &members.threads {
             // One that was refused just now is verified at the next point.
             let is_refused = self.failures.iter().any(|f| f.is_final() && f.thread == t.meta.id);
-            delegates.put(t.meta.id, t.place.cpu, t.place.movable && !is_refused);
+            agents.put(t.meta.id, t.place.cpu, t.place.movable && !is_refused);
         }
-        delegates.set_cpus(&self.snapshot.cpus);
+        agents.set_cpus(&self.snapshot.cpus);
         if std::mem::take(&mut members.changed) {
-            delegates.set_threads(&mut members.threads.iter().map(|t| t.meta.id));
+            agents.set_threads(&mut members.threads.iter().map(|t| t.meta.id));
         }
         let p = &self.placement;
-        let active = self.lead.by_delegates && p.placed && p.pinning && !paused && !p.open;
+        let active = self.lead.by_agents && p.placed && p.pinning && !paused && !p.open;
         if active && !members.threads.is_empty() {
             // Progress so far, at the rate of threads that share the CPUs evenly: so that from the
             // first moment on rates hardly change by themselves.
@@ -518,11 +514,11 @@ impl Balancer {
             let progress =
                 members.threads.iter().map(|t| t.account.progress.max(0) as f64).sum::<f64>() / n;
             let ago = Nanos((progress / (m / n).min(1.0)) as u64);
-            delegates.begin(self.snapshot.now - ago);
+            agents.begin(self.snapshot.now - ago);
         }
-        // Whether threads meet is to be known before delegates lead.
-        let other = if self.lead.by_delegates { self.lead.work() } else { Some(Work::Count) };
-        delegates.set_work(match other {
+        // Whether threads meet is to be known before agents lead.
+        let other = if self.lead.by_agents { self.lead.work() } else { Some(Work::Count) };
+        agents.set_work(match other {
             _ if active => Work::Move,
             Some(Work::Rest) => Work::Rest,
             _ => Work::Count,
@@ -572,7 +568,7 @@ impl Balancer {
     pub fn finish(&mut self, machine: &mut dyn Machine) {
         // There is no next point.
         self.verify(machine.now(), &mut []);
-        self.stop_delegates();
+        self.stop_agents();
         weights::take_back(&mut self.membership.threads, &mut self.actions);
         let threads = self.membership.threads.iter();
         self.actions.extend(threads.map(|t| Action::Restore { thread: t.meta.id }));
@@ -584,19 +580,19 @@ impl Balancer {
     /// all threads are to be placed anew.
     pub fn masks_were_restored(&mut self) {
         self.placement.placed = false;
-        self.stop_delegates();
+        self.stop_agents();
     }
 
-    /// Tells delegates whether threads are kept on single CPUs.
+    /// Tells agents whether threads are kept on single CPUs.
     fn hold(&self, held: bool) {
-        if let Some(delegates) = &self.delegates {
-            delegates.hold(held);
+        if let Some(agents) = &self.agents {
+            agents.hold(held);
         }
     }
 
-    fn stop_delegates(&self) {
-        if let Some(delegates) = &self.delegates {
-            delegates.set_work(Work::Count);
+    fn stop_agents(&self) {
+        if let Some(agents) = &self.agents {
+            agents.set_work(Work::Count);
         }
     }
 
@@ -608,7 +604,7 @@ impl Balancer {
         }
         self.placement.open = open;
         // The next point lets them, if that is still right.
-        self.stop_delegates();
+        self.stop_agents();
         // The next point releases what is pinned.
         if !self.pauses.paused() && !self.placement.pinning && self.moves_threads() {
             self.confine_narrowed();
@@ -666,7 +662,7 @@ impl Balancer {
         self.snapshot.cpus.len()
     }
 
-    /// CPU time that balancing cost in the period that the last point ended. With delegates that is the mean
+    /// CPU time that balancing cost in the period that the last point ended. With agents that is the mean
     /// over their periods since the point before, of what all of them took and of its own.
     #[must_use]
     pub fn period_cost(&self) -> Nanos {
@@ -687,10 +683,28 @@ impl Balancer {
         if uneven { 2 } else { self.len().div_ceil(self.usable_cpus().max(1)) }
     }
 
+    /// How many periods its points are apart.
+    #[must_use]
+    pub fn periods_between_points(&self) -> f64 {
+        self.agents.as_ref().map_or(1.0, |agents| agents.periods_between_points())
+    }
+
+    /// Whether an agent asks for a point before the next is due.
+    #[must_use]
+    pub fn is_called(&self) -> bool {
+        self.agents.as_ref().is_some_and(|agents| agents.call())
+    }
+
+    /// How often agents have been put to work.
+    #[must_use]
+    pub fn activations(&self) -> u64 {
+        self.agents.as_ref().map_or(0, |agents| agents.activations())
+    }
+
     /// Whether threads are moved at the openings of barriers, and not by this balancer.
     #[must_use]
     pub fn moves_within_phases(&self) -> bool {
-        self.lead.by_delegates && self.options.policy.in_phases
+        self.lead.by_agents && self.options.policy.in_phases
     }
 
     /// Whether nothing is to be done until a thread comes: in the last period no thread shared its CPU with
@@ -718,6 +732,6 @@ impl Balancer {
     /// What the policy's searches have cost so far.
     #[must_use]
     pub fn effort(&self) -> Effort {
-        self.delegates.as_ref().map_or(self.ledger.effort, |d| d.account().effort)
+        self.agents.as_ref().map_or(self.ledger.effort, |d| d.account().effort)
     }
 }

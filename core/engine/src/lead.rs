@@ -1,7 +1,7 @@
-//! Who moves the threads of a domain with delegates that work between two barriers: they, while the threads meet often
+//! Who moves the threads of a domain with agents that work between two barriers: they, while the threads meet often
 //! enough, and the policy at other times.
 
-use crate::delegates::{Delegates, Epochs, Rhythm, Work};
+use crate::agents::{Agents, Epochs, Rhythm, Work};
 use crate::guard::Verdict;
 use crate::trial::Trial;
 use evenly_model::Nanos;
@@ -16,8 +16,8 @@ const STILL_OFTEN: u32 = 2;
 /// Who moves threads.
 #[derive(Debug)]
 pub(crate) struct Lead {
-    /// Delegates do.
-    pub(crate) by_delegates: bool,
+    /// Agents do.
+    pub(crate) by_agents: bool,
     /// Whether it is looked at what they gain.
     guarded: bool,
     /// When it began, and the epochs then.
@@ -27,11 +27,11 @@ pub(crate) struct Lead {
 }
 
 impl Lead {
-    /// Of a domain with these delegates, if any.
-    pub(crate) fn new(delegates: Option<&dyn Delegates>, guarded: bool) -> Self {
-        let rhythm = delegates.map(Delegates::rhythm);
+    /// Of a domain with these agents, if any.
+    pub(crate) fn new(agents: Option<&dyn Agents>, guarded: bool) -> Self {
+        let rhythm = agents.map(Agents::rhythm);
         Self {
-            by_delegates: rhythm == Some(Rhythm::NotNeeded),
+            by_agents: rhythm == Some(Rhythm::NotNeeded),
             guarded,
             window: (Nanos::ZERO, Epochs::default()),
             trial: rhythm.filter(|r| *r != Rhythm::NotNeeded).map(|_| Trial::new()),
@@ -41,32 +41,30 @@ impl Lead {
     /// A balancing point. Threads or CPUs have changed since the last one if `disturbed`. Whether the lead has changed.
     pub(crate) fn point(&mut self, now: Nanos, rhythm: Rhythm, disturbed: bool) -> bool {
         let Some(trial) = &mut self.trial else { return false };
-        let before = self.by_delegates;
+        let before = self.by_agents;
         match rhythm {
             // Nobody counts.
             _ if before && trial.work() == Work::Rest => {}
-            Rhythm::Epochs(epochs) => {
-                self.by_delegates = meet(&mut self.window, now, epochs, before)
-            }
-            Rhythm::Unknown | Rhythm::NotNeeded => self.by_delegates = false,
+            Rhythm::Epochs(epochs) => self.by_agents = meet(&mut self.window, now, epochs, before),
+            Rhythm::Unknown | Rhythm::NotNeeded => self.by_agents = false,
         }
-        let changed = before != self.by_delegates;
-        if self.by_delegates && self.guarded {
+        let changed = before != self.by_agents;
+        if self.by_agents && self.guarded {
             let epochs = if let Rhythm::Epochs(e) = rhythm { e } else { Epochs::default() };
             trial.point(now, epochs, disturbed || changed);
         }
         changed
     }
 
-    /// What delegates are to do, where they lead by epochs.
+    /// What agents are to do, where they lead by epochs.
     pub(crate) fn work(&self) -> Option<Work> {
-        let trial = self.trial.as_ref().filter(|_| self.by_delegates)?;
+        let trial = self.trial.as_ref().filter(|_| self.by_agents)?;
         Some(if self.guarded { trial.work() } else { Work::Move })
     }
 
     /// As [`crate::Balancer::until_next_point`].
     pub(crate) fn period(&self, usual: Nanos) -> Nanos {
-        let trial = self.trial.as_ref().filter(|_| self.by_delegates && self.guarded);
+        let trial = self.trial.as_ref().filter(|_| self.by_agents && self.guarded);
         trial.map_or(usual, |t| t.period(usual))
     }
 
@@ -77,7 +75,7 @@ impl Lead {
 
     /// Whether they lead, and were found to gain nothing.
     pub(crate) fn rests(&self) -> bool {
-        self.by_delegates && self.trial.as_ref().is_some_and(|t| t.answer() == Some(false))
+        self.by_agents && self.trial.as_ref().is_some_and(|t| t.answer() == Some(false))
     }
 }
 
@@ -130,7 +128,7 @@ mod tests {
 
     fn of_phases() -> Lead {
         Lead {
-            by_delegates: false,
+            by_agents: false,
             guarded: false,
             window: (Nanos::ZERO, Epochs::default()),
             trial: Some(Trial::new()),
@@ -143,18 +141,18 @@ mod tests {
         let (mut lead, mut count) = (of_phases(), u32::MAX - 3);
         let now =
             after(&mut lead, Nanos::from_millis(5_000), 3, Some(Nanos::from_millis(1)), &mut count);
-        assert!(lead.by_delegates && lead.work() == Some(Work::Move));
+        assert!(lead.by_agents && lead.work() == Some(Work::Move));
         let now = after(&mut lead, now, 40, Some(Nanos::from_millis(70)), &mut count);
-        assert!(lead.by_delegates);
+        assert!(lead.by_agents);
         let now = after(&mut lead, now, 40, Some(Nanos::from_millis(150)), &mut count);
-        assert!(!lead.by_delegates && lead.work().is_none());
+        assert!(!lead.by_agents && lead.work().is_none());
         // Not back at once.
         let now = after(&mut lead, now, 40, Some(Nanos::from_millis(70)), &mut count);
-        assert!(!lead.by_delegates);
+        assert!(!lead.by_agents);
         let now = after(&mut lead, now, 40, Some(Nanos::from_millis(30)), &mut count);
-        assert!(lead.by_delegates);
+        assert!(lead.by_agents);
         after(&mut lead, now, 40, None, &mut count);
-        assert!(!lead.by_delegates);
+        assert!(!lead.by_agents);
     }
 
     #[test]
@@ -163,7 +161,7 @@ mod tests {
         for i in 0..50 {
             assert!(!lead.point(Nanos(PERIOD.0 * i), Rhythm::Unknown, false));
         }
-        assert!(!lead.by_delegates);
+        assert!(!lead.by_agents);
     }
 
     /// Would catch: a lead that is lost because nobody counts while what does not pay rests.
@@ -178,6 +176,6 @@ mod tests {
             assert!(now < Nanos::from_millis(1_000));
         }
         after(&mut lead, now, 20, None, &mut count);
-        assert!(lead.by_delegates && lead.rests() && lead.verdict().is_some());
+        assert!(lead.by_agents && lead.rests() && lead.verdict().is_some());
     }
 }

@@ -1,6 +1,6 @@
 //! What balancing did and cost, for reports.
 
-use crate::delegates::Delegates;
+use crate::agents::Agents;
 use crate::managed::ManagedThread;
 use crate::{Balancer, CostBreakdown, DomainSummary, MoveRecord, SearchSummary, ThreadSummary};
 use evenly_model::{Effort, Nanos, Snapshot};
@@ -15,7 +15,7 @@ pub(crate) struct Ledger {
     pub(crate) cpu_time: Nanos,
     /// CPU time of the period that the last point ended.
     pub(crate) period_cost: Nanos,
-    /// What the delegates had cost up to the last point.
+    /// What the agents had cost up to the last point.
     paid: Nanos,
     /// What the policy's searches have cost.
     pub(crate) effort: Effort,
@@ -60,12 +60,12 @@ impl Ledger {
         self.slowest_slot / (self.balanced_for.0 as f64).max(1.0)
     }
 
-    /// A point is over: what it cost, and what all delegates have cost so far. A period costs what both did
+    /// A point is over: what it cost, and what all agents have cost so far. A period costs what both did
     /// since the last point, over so many `periods`.
-    pub(crate) fn took(&mut self, cost: Nanos, delegates: Nanos, periods: f64) {
+    pub(crate) fn took(&mut self, cost: Nanos, agents: Nanos, periods: f64) {
         self.points += 1;
         self.cpu_time += cost;
-        let others = delegates - std::mem::replace(&mut self.paid, delegates);
+        let others = agents - std::mem::replace(&mut self.paid, agents);
         self.period_cost = (cost + others).scale(1.0 / periods);
     }
 }
@@ -74,10 +74,9 @@ impl Balancer {
     /// What this domain amounted to, and its threads.
     #[must_use]
     pub fn summary(&self, now: Nanos) -> (DomainSummary, Vec<ThreadSummary>, Vec<String>) {
-        let (ledger, delegates) = (&self.ledger, self.delegates.as_deref());
-        let threads =
-            self.membership.summaries(now, |id| delegates.map_or(0, |d| d.migrations(id)));
-        let others = delegates.map(Delegates::account);
+        let (ledger, agents) = (&self.ledger, self.agents.as_deref());
+        let threads = self.membership.summaries(now, |id| agents.map_or(0, |d| d.migrations(id)));
+        let others = agents.map(Agents::account);
         let of_others = others.unwrap_or_default();
         let total: f64 = threads.iter().map(|t| t.ran_s + t.waited_s + t.blocked_s).sum();
         let part = |f: fn(&ThreadSummary) -> f64| {
@@ -147,10 +146,10 @@ impl Balancer {
     }
 }
 
-/// Balancing points: those of the balancer; the wake-ups of delegates where each CPU has one; and both where delegates
+/// Balancing points: those of the balancer; the wake-ups of agents where each CPU has one; and both where agents
 /// move threads within phases, as what they do not do the balancer does.
-fn points(own: u64, delegates: Option<u64>, in_phases: bool) -> u64 {
-    match delegates {
+fn points(own: u64, agents: Option<u64>, in_phases: bool) -> u64 {
+    match agents {
         Some(woke) if in_phases => own + woke,
         Some(woke) => woke,
         None => own,

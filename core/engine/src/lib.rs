@@ -8,8 +8,8 @@
 mod account;
 mod actuate;
 mod admission;
+pub mod agents;
 mod balancer;
-pub mod delegates;
 mod domains;
 mod event;
 mod guard;
@@ -40,8 +40,8 @@ mod waiting;
 mod weights;
 
 pub use actuate::{Action, Outcome, perform};
+pub use agents::{Agent, Agents, Manner, Next, Remote};
 pub use balancer::{Balancer, BalancerOptions};
-pub use delegates::Delegates;
 pub use domains::{DomainSpread, DomainThread, Transfer, home_of_newcomer, left_unused, roomiest};
 pub use event::{CpuRecord, Event, MoveRecord, Observer, PointRecord, ThreadMeta, ThreadRecord};
 pub use guard::{GuardOptions, Verdict};

@@ -27,7 +27,7 @@ pub(crate) struct Membership {
     /// Those that have left, with the numbers of their masks.
     finished: Vec<(ThreadSummary, usize)>,
     most: u32,
-    /// Threads have come or gone since the delegates were informed.
+    /// Threads have come or gone since the agents were informed.
     pub(crate) changed: bool,
 }
 
@@ -122,7 +122,7 @@ impl Membership {
         self.most
     }
 
-    /// All threads that there are and were. `moved` is how often delegates have moved one that is there.
+    /// All threads that there are and were. `moved` is how often agents have moved one that is there.
     pub(crate) fn summaries(
         &self,
         now: Nanos,

@@ -6,7 +6,7 @@
 //! Invariant: nothing is changed here; only [`Sensors`] are used.
 
 use crate::account::Stretch;
-use crate::delegates::Delegates;
+use crate::agents::Agents;
 use crate::managed::ManagedThread;
 use crate::phases::{Participant, Phases};
 use crate::placement::Placement;
@@ -49,22 +49,22 @@ pub(crate) struct Observation {
 }
 
 impl Observation {
-    /// Reads times, instructions and wait reports of all threads: what the delegates have read, where there
+    /// Reads times, instructions and wait reports of all threads: what the agents have read, where there
     /// are such.
     pub(crate) fn read(
         &mut self,
         machine: &mut dyn Sensors,
-        delegates: Option<&dyn Delegates>,
+        agents: Option<&dyn Agents>,
         threads: &mut [ManagedThread],
         now: Nanos,
     ) {
         self.ids.clear();
         self.ids.extend(threads.iter().map(|t| t.meta.id));
-        if let Some(delegates) = delegates {
+        if let Some(agents) = agents {
             self.readings.clear();
             self.read_at.clear();
             for id in &self.ids {
-                let (reading, at) = delegates.read(machine, *id, now);
+                let (reading, at) = agents.read(machine, *id, now);
                 self.readings.push(reading);
                 self.read_at.push(at);
             }
@@ -141,7 +141,7 @@ impl Observation {
         &mut self,
         machine: &mut dyn Sensors,
         threads: &mut [ManagedThread],
-        (cpus, delegates): (&[CpuView], Option<&dyn Delegates>),
+        (cpus, agents): (&[CpuView], Option<&dyn Agents>),
         placement: &mut Placement,
         (now, first): (Nanos, bool),
     ) -> (bool, usize) {
@@ -170,8 +170,8 @@ impl Observation {
         }
         busy |= self.book_unclear(machine, threads, placement, (now, first));
         for t in threads {
-            // Delegates know on which CPU it was when.
-            if let Some(progress) = delegates.and_then(|d| d.progress(t.meta.id)) {
+            // Agents know on which CPU it was when.
+            if let Some(progress) = agents.and_then(|d| d.progress(t.meta.id)) {
                 t.account.progress = progress;
             }
         }
@@ -264,13 +264,13 @@ impl Observation {
     /// Finds where threads are. A pinned thread is where it was put, and one that has kept its CPU
     /// is where it was: a thread that is moved is given a CPU anew. Those are looked at only now and
     /// then, for their page faults; the others must be looked for. Threads are `fixed` where they are
-    /// pinned, and `delegated` where delegates move them.
+    /// pinned, and `by_agents` where agents move them.
     pub(crate) fn locate(
         &mut self,
         machine: &mut dyn Sensors,
         threads: &mut [ManagedThread],
         now: Nanos,
-        (fixed, delegated): (bool, bool),
+        (fixed, by_agents): (bool, bool),
     ) {
         let all = now - self.looked_at_all > LOOK_AT_ALL;
         if all {
@@ -280,8 +280,8 @@ impl Observation {
             let stays = t.account.ran_on || (fixed && t.place.movable);
             if all || t.place.cpu.is_none() || !stays {
                 let seen = t.place.seen.take();
-                // One that a delegate moved a moment ago may not have run there yet.
-                let is_put = fixed && t.place.movable && delegated;
+                // One that an agent moved a moment ago may not have run there yet.
+                let is_put = fixed && t.place.movable && by_agents;
                 let put = t.place.cpu.filter(|_| is_put);
                 t.found(seen.or_else(|| machine.locate(t.meta.id)));
                 t.place.cpu = put.or(t.place.cpu);
@@ -294,7 +294,7 @@ impl Observation {
         &mut self,
         threads: &[ManagedThread],
         masks: &[Arc<CpuSet>],
-        delegates: Option<&dyn Delegates>,
+        agents: Option<&dyn Agents>,
         s: &mut Snapshot,
     ) {
         let (now, elapsed) = (s.now, s.elapsed);
@@ -344,9 +344,9 @@ impl Observation {
                 cpu.capacity = self.rates.capacity(cpu.id).unwrap_or(cpu.capacity);
             }
             cpu.speed = on.speed(elapsed);
-            if let Some(delegates) = delegates {
+            if let Some(agents) = agents {
                 // Threads have been on several CPUs since the last point.
-                cpu.speed = delegates.speed(cpu.id);
+                cpu.speed = agents.speed(cpu.id);
             }
         }
     }

@@ -4,7 +4,7 @@
 //! Invariant: while paused or stood down nothing is moved, and no mask of ours is in force but the one that
 //! the user asked for.
 
-use crate::delegates::Work;
+use crate::agents::Work;
 use crate::guard::Guard;
 use crate::managed::ManagedThread;
 use crate::notes::Notes;
@@ -39,7 +39,7 @@ impl Pauses {
         self.paused
     }
 
-    /// A balancing point at which delegates that lead by epochs are to do this.
+    /// A balancing point at which agents that lead by epochs are to do this.
     pub(crate) fn follow(&mut self, work: Work) -> Change {
         self.change(work != Work::Move)
     }

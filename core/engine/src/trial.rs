@@ -19,7 +19,7 @@
 //!
 //! Known gap: phases that get longer and shorter in step with the stretches mislead it until it looks again.
 
-use crate::delegates::{Epochs, Work};
+use crate::agents::{Epochs, Work};
 use crate::guard::Verdict;
 use evenly_model::Nanos;
 use evenly_model::stats::{RunningMean, median};

@@ -1,4 +1,4 @@
-//! One module changes a machine: `actuate`. The sources of the engine and of its delegates are read.
+//! One module changes a machine: `actuate`. The sources of the engine and of its agents are read.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
@@ -29,9 +29,8 @@ fn no_module_but_actuate_calls_an_actuator() {
     let of_trait = of_trait.split("\n}\n").next().unwrap();
     assert_eq!(of_trait.matches("\n    fn ").count(), WRITES.len(), "a call is not in the list");
     let mut in_actuate = 0;
-    let delegates =
-        ["../../decentral/src", "../../phases/src"].map(|dir| sources(&engine.join(dir)));
-    for path in sources(&src).into_iter().chain(delegates.into_iter().flatten()) {
+    let agents = ["../../decentral/src", "../../phases/src"].map(|dir| sources(&engine.join(dir)));
+    for path in sources(&src).into_iter().chain(agents.into_iter().flatten()) {
         let (name, code) = (path.file_name().unwrap().to_str().unwrap(), code(&path));
         // Machines have one name, so that it can be looked for.
         for machine in ["dynMachine", "dynActuator"] {

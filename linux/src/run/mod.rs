@@ -1,11 +1,10 @@
 //! A run as a whole: the program is started or attached to, balanced, observed and let go.
 
+pub(crate) mod agents;
 pub(crate) mod control;
 pub mod live;
 pub mod mapping;
-pub(crate) mod phases;
 pub mod supervise;
 pub mod tuning;
 pub(crate) mod watcher;
 pub mod witness;
-pub(crate) mod workers;

@@ -8,14 +8,15 @@
 //! Invariants: the watcher waits for nothing that a helper can hold. A helper that does not end is left behind, for
 //! evenly itself ends.
 
+use crate::agents::{One, OwnThread};
 use crate::clock::{now, thread_cpu_time_of};
 use crate::control::Control;
-use crate::phases::{Helper, OwnThread};
 use crate::proc::{Proc, status_number};
 use crate::real_time;
 use crate::sched;
+use evenly_engine::Remote;
 use evenly_model::{CpuId, Nanos, Tid};
-use evenly_phases::{Phases, Pulse, PulseWatch};
+use evenly_phases::{Pulse, PulseWatch};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -30,7 +31,7 @@ const ENDING: Nanos = Nanos::from_millis(5_000);
 pub(crate) struct Helpers {
     threads: Vec<JoinHandle<()>>,
     found: Arc<Found>,
-    wakers: Vec<(CpuId, Arc<Phases>, Arc<OwnThread>)>,
+    wakers: Vec<(CpuId, Arc<dyn Remote>, Arc<OwnThread>)>,
 }
 
 /// What the watcher has found.
@@ -43,7 +44,7 @@ struct Found {
 /// One that is watched.
 struct Watched {
     cpu: CpuId,
-    phases: Arc<Phases>,
+    remote: Arc<dyn Remote>,
     thread: Arc<OwnThread>,
     watch: PulseWatch,
     /// What has been done about it.
@@ -52,18 +53,19 @@ struct Watched {
 
 impl Helpers {
     /// Starts all of them, and their watcher.
-    pub(crate) fn start(helpers: Vec<Helper>, control: &Control) -> io::Result<Self> {
+    pub(crate) fn start(helpers: Vec<One>, control: &Control) -> io::Result<Self> {
         let found = Arc::new(Found::default());
         let mut all = Self { threads: Vec::new(), found: found.clone(), wakers: Vec::new() };
         let mut watched = Vec::new();
         for helper in helpers {
-            let (cpu, phases, thread) = (helper.cpu, helper.phases.clone(), helper.thread.clone());
+            let (cpu, remote, thread) =
+                (helper.cpu(), helper.remote.clone(), helper.thread.clone());
             let name = format!("phases-{cpu}");
             let control = control.clone();
             all.threads.push(Builder::new().name(name).spawn(move || helper.run(&control))?);
-            all.wakers.push((cpu, phases.clone(), thread.clone()));
+            all.wakers.push((cpu, remote.clone(), thread.clone()));
             let watch = PulseWatch::default();
-            watched.push(Watched { cpu, phases, thread, watch, worst: Pulse::Beats });
+            watched.push(Watched { cpu, remote, thread, watch, worst: Pulse::Beats });
         }
         if !watched.is_empty() {
             let control = control.clone();
@@ -90,9 +92,9 @@ impl Helpers {
                 return Err(self.wakers.get(left).map_or(CpuId(0), |(cpu, ..)| *cpu));
             }
             // Again and again: a call is not heard by one that is about to wait.
-            for (cpu, phases, thread) in &self.wakers {
+            for (_, remote, thread) in &self.wakers {
                 thread.wake();
-                phases.openings().call(*cpu);
+                remote.call();
             }
             std::thread::sleep(Duration::from_micros(100));
         }
@@ -127,7 +129,7 @@ fn watch(mut all: Vec<Watched>, found: &Found, control: &Control) {
             if helper.worst == Pulse::Beats {
                 // What cannot be set has ended, or left the class before.
                 let _ = real_time::leave(tid, sched::OTHER);
-                helper.phases.switch_off();
+                helper.remote.switch_off();
                 let note = format!(
                     "threads are not moved within phases any more, as the helper of CPU {} did not sleep",
                     helper.cpu

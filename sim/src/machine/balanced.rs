@@ -164,6 +164,15 @@ impl Sensors for Sim {
         u32::try_from(speed * u64::from(FULL_CAPACITY) / 1000).unwrap_or(u32::MAX).max(1)
     }
 
+    fn idle(&mut self, cpus: &[CpuId]) -> Vec<Nanos> {
+        let idle = |cpu: &CpuId| {
+            let q = self.queues.get(cpu.0 as usize)?;
+            let since = if q.tasks.is_empty() { self.now.saturating_sub(q.settled) } else { 0 };
+            Some(Nanos(q.idle + since))
+        };
+        cpus.iter().map(idle).collect::<Option<_>>().unwrap_or_default()
+    }
+
     fn resolution(&self) -> Nanos {
         self.scenario.tick
     }

@@ -7,7 +7,10 @@
 mod balanced;
 mod kernel;
 mod program;
+mod reports;
 mod sharing;
+
+pub(crate) use reports::Reports;
 
 use crate::Scenario;
 use evenly_engine::{Candidate, Times};
@@ -15,6 +18,7 @@ use evenly_model::stats::Random;
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::sync::Arc;
 
 /// Work is counted in thousandths of a nanosecond at speed 1.
 const UNITS: u64 = 1000;
@@ -86,6 +90,8 @@ struct Queue {
     settled: u64,
     version: u64,
     slice_end: u64,
+    /// For how long nothing has run on it, up to then.
+    idle: u64,
     /// Whose turn it is to receive what cannot be shared in whole nanoseconds.
     turn: u64,
 }
@@ -110,6 +116,7 @@ pub struct Sim {
     /// What readings show, so that one that is stale can be repeated.
     shown: Vec<Times>,
     reading_errors: Random,
+    lateness: Random,
     readings: u64,
     own: u64,
     /// What balancers spend while this is Some is added up here, and the machine does not run on
@@ -139,6 +146,8 @@ struct Program {
     /// All have arrived, and the first thread wakes this one next, by its place in `threads`; it goes on itself
     /// when it comes to that.
     waking: Option<usize>,
+    /// What it reports of its phases, where somebody asks for that.
+    reports: Option<Arc<Reports>>,
     ended: Option<Nanos>,
 }
 
@@ -172,7 +181,7 @@ impl Sim {
             moves: 0,
         };
         let threads = scenario.threads.iter();
-        let threads = threads.map(|t| task(&t.mask, Some(t.program), Some(t.work_of(0).0 * UNITS)));
+        let threads = threads.map(|t| task(&t.mask, Some(t.program), Some(0)));
         let strangers = scenario.strangers.iter();
         let strangers = strangers.map(|s| task(&CpuSet::single(s.cpu), None, None));
         let mut programs = vec![Program::default(); 1 + scenario.others.len()];
@@ -196,6 +205,7 @@ impl Sim {
             random: Random::new(scenario.seed),
             shown: vec![Times::default(); scenario.threads.len()],
             reading_errors: Random::new(scenario.seed ^ 0x5eed),
+            lateness: Random::new(scenario.seed ^ 0x1a7e),
             readings: 0,
             own: 0,
             deferred: None,
@@ -207,6 +217,9 @@ impl Sim {
             reported_moves: 0,
             scenario,
         };
+        for t in 0..sim.threads() {
+            sim.tasks[t].left = Some(sim.work(t));
+        }
         for cpu in 0..sim.queues.len() {
             sim.adjust_speed(cpu);
         }

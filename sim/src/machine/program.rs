@@ -6,11 +6,12 @@
 
 use super::{Sim, State, UNITS};
 use crate::Barrier;
+use evenly_model::stats::Random;
 use evenly_model::{CpuId, Nanos};
 
 impl Sim {
     /// How many phases the program has, and what is between them.
-    fn course(&self, program: usize) -> (u32, Barrier) {
+    pub(super) fn course(&self, program: usize) -> (u32, Barrier) {
         match program.checked_sub(1).and_then(|p| self.scenario.others.get(p)) {
             Some(other) => (other.phases, other.barrier),
             None => (self.scenario.phases, self.scenario.barrier),
@@ -34,9 +35,10 @@ impl Sim {
             return;
         }
         self.programs[program].arrived += 1;
+        self.tell_arrival(t, program);
         self.tasks[t].left = None;
         self.tasks[t].waits_since = Some(self.now);
-        self.release(program);
+        self.release(program, Some(t));
         if self.tasks[t].left.is_some() {
             return;
         }
@@ -53,8 +55,19 @@ impl Sim {
     }
 
     /// What the phase that a thread is in needs.
-    fn work(&self, t: usize) -> u64 {
-        self.scenario.threads[t].work_of(self.tasks[t].phase).0 * UNITS
+    pub(super) fn work(&self, t: usize) -> u64 {
+        let phase = self.tasks[t].phase;
+        let work = self.scenario.threads[t].work_of(phase).0 * UNITS;
+        match self.scenario.threads[t].noise_permille {
+            0 => work,
+            noise => {
+                // By thread and phase, so that it is the same whatever happens in which order.
+                let name = (t as u64) << 32 | u64::from(phase);
+                let seed = self.scenario.seed ^ name.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                let off = f64::from(noise) / 1000.0 * (2.0 * Random::new(seed).unit() - 1.0);
+                (work as f64 * (1.0 + off)) as u64
+            }
+        }
     }
 
     /// Whether those that a thread waits for have finished as many phases.
@@ -69,14 +82,15 @@ impl Sim {
         }
     }
 
-    /// Opens the barrier if all living threads have arrived; where threads have partners, for those
+    /// Opens the barrier if all living threads have arrived, `last` just now if it is one; where threads have partners, for those
     /// whose partners have.
-    fn release(&mut self, program: usize) {
+    fn release(&mut self, program: usize, last: Option<usize>) {
         let p = &self.programs[program];
         let by_partners = p.has_partners;
         if p.waking.is_some() || p.arrived == 0 || p.arrived < p.alive && !by_partners {
             return;
         }
+        self.tell_opening(last, program);
         if let Some(first) = self.wakes(program) {
             self.programs[program].waking = Some(self.programs[program].threads.len() - 1);
             self.goes_on_with(first, self.scenario.costs.wake.0 * UNITS);
@@ -99,6 +113,7 @@ impl Sim {
         let since = self.tasks[t].waits_since.take().unwrap_or(self.now);
         self.tasks[t].waited_for += self.now - since;
         self.tasks[t].computes_since = self.now;
+        self.tell_beginning(t, program);
         self.goes_on_with(t, self.work(t));
     }
 
@@ -183,6 +198,6 @@ impl Sim {
         if state == State::Runnable {
             self.fell_idle(self.tasks[t].cpu);
         }
-        self.release(program);
+        self.release(program, None);
     }
 }

@@ -131,7 +131,11 @@ impl Sim {
         // A CPU that stands still is settled ahead of time.
         let delta = self.now.saturating_sub(self.queues[cpu].settled);
         self.queues[cpu].settled = self.queues[cpu].settled.max(self.now);
-        if delta == 0 || self.queues[cpu].tasks.is_empty() {
+        if self.queues[cpu].tasks.is_empty() {
+            self.queues[cpu].idle += delta;
+            return;
+        }
+        if delta == 0 {
             return;
         }
         for position in 0..self.queues[cpu].tasks.len() {
@@ -260,22 +264,27 @@ impl Sim {
 
     /// Takes some CPUs away for as long.
     pub(crate) fn stall_cpus(&mut self, cpus: std::ops::Range<usize>) -> Nanos {
-        let cost = self.scenario.costs.point.0;
-        if cost == 0 {
-            return Nanos::ZERO;
+        let cost = self.scenario.costs.point;
+        if cost > Nanos::ZERO {
+            self.own += cost.0;
+            cpus.for_each(|cpu| self.hold_cpu(cpu, cost));
         }
-        self.own += cost;
-        for cpu in cpus {
-            self.settle(cpu);
-            let q = &mut self.queues[cpu];
-            q.settled += cost;
-            q.slice_end += cost;
-            for &t in &q.tasks {
-                self.tasks[t].waited += cost;
-            }
-            self.plan(cpu);
+        cost
+    }
+
+    /// Takes a CPU away from its tasks for so long.
+    pub(crate) fn hold_cpu(&mut self, cpu: usize, time: Nanos) {
+        if time == Nanos::ZERO {
+            return;
         }
-        Nanos(cost)
+        self.settle(cpu);
+        let q = &mut self.queues[cpu];
+        q.settled += time.0;
+        q.slice_end += time.0;
+        for &t in &q.tasks {
+            self.tasks[t].waited += time.0;
+        }
+        self.plan(cpu);
     }
 
     pub(super) fn enqueue(&mut self, t: usize) {

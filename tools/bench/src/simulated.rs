@@ -87,8 +87,7 @@ pub(crate) fn makespan_s(
         Way::Kernel => (evenly_policy::watching().name, [].as_slice()),
         Way::Evenly { policy, options, .. } => (policy, options),
     };
-    // It has no threads that are moved within a phase.
-    let info = evenly_nuco::by_name(policy).filter(|info| !info.in_phases)?;
+    let info = evenly_nuco::by_name(policy)?;
     let (n, m) = (benchmark.threads, benchmark.cpus);
     let (phases, barrier) = course(benchmark.program);
     let parts = if benchmark.program.work_is_per_thread() { 1.0 } else { n as f64 };

@@ -454,8 +454,8 @@ pub(super) fn numbering(
 mod tests {
     use super::super::tests::{Scene, cpus, scene, selection};
     use super::*;
+    use crate::agents::lock;
     use crate::machine::tests::Worker;
-    use crate::workers::lock;
 
     const SECOND: Nanos = Nanos::from_millis(1_000);
 

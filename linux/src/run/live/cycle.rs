@@ -6,18 +6,16 @@
 use super::LiveError;
 use super::coordinator::Coordinator;
 use super::domain::Domain;
+use crate::agents::{Runner, lock_unless};
 use crate::clock::{now, thread_cpu_time};
 use crate::control::Control;
-use crate::phases::Helper;
 use crate::watcher::Helpers;
-use crate::workers::{Workers, lock_unless};
 use std::thread::{Scope, ScopedJoinHandle};
 
 /// Runs all domains until the end; the first one in this thread, together with the coordinator.
 pub(super) fn run_domains(
     domains: Vec<Domain>,
-    workers: Option<Workers>,
-    helpers: Vec<Helper>,
+    runners: Vec<Runner>,
     coordinator: &mut Coordinator,
     control: &Control,
 ) -> Result<Vec<Domain>, LiveError> {
@@ -29,10 +27,15 @@ pub(super) fn run_domains(
             let name = format!("balancer-{}", i + 1);
             handles.push(spawn(scope, name, control, move || domain.run(control))?);
         }
-        let mut at_work = Vec::new();
-        for (i, worker) in workers.into_iter().flat_map(Workers::each).enumerate() {
-            let name = format!("worker-{i}");
-            at_work.push(spawn(scope, name, control, move || worker.run(control))?);
+        let (mut at_work, mut helpers) = (Vec::new(), Vec::new());
+        for (i, runner) in runners.into_iter().enumerate() {
+            match runner {
+                Runner::OnItsCpu(helper) => helpers.push(helper),
+                Runner::Together(many) => {
+                    let name = format!("agents-{i}");
+                    at_work.push(spawn(scope, name, control, move || many.run(control))?);
+                }
+            }
         }
         let helpers = Helpers::start(helpers, control).map_err(|e| {
             control.end();
@@ -71,17 +74,17 @@ pub(super) fn run_domains(
                     domain.paid += thread_cpu_time() - before;
                 }
                 if now() >= domain.due {
-                    let before = domain.activations();
+                    let before = domain.balancer.activations();
                     domain.point(control);
-                    if domain.activations() != before {
+                    if domain.balancer.activations() != before {
                         control.wake();
                     }
                 }
             }
             // No thread may narrow a mask any more when masks are given back.
-            for worker in at_work {
+            for runner in at_work {
                 // One that panicked has a bug; it does nothing any more.
-                let _ = worker.join();
+                let _ = runner.join();
             }
             for text in helpers.notes() {
                 domain.balancer.note(now(), text, &mut domain.observers);
@@ -143,9 +146,9 @@ mod tests {
         let (mut set_up, workers) = at_work(&mut s);
         let control = Control::default();
         why(&mut set_up.coordinator, &control);
-        let SetUp { domains, workers: none, mut coordinator, .. } = set_up;
+        let SetUp { domains, runners, mut coordinator, .. } = set_up;
         let ended = within_a_minute(&control, || {
-            run_domains(domains, none, Vec::new(), &mut coordinator, &control).unwrap()
+            run_domains(domains, runners, &mut coordinator, &control).unwrap()
         });
         assert_eq!(ended.iter().map(|d| d.balancer.domain().0).collect::<Vec<_>>(), [0, 1]);
         assert!(workers.iter().all(|w| w.mask() == s.whole));

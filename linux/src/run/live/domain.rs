@@ -4,13 +4,12 @@
 //! handed to another domain before its mask has been given back.
 
 use super::mailbox::{Joining, Mailbox, Together, put, take};
+use crate::agents::lock_unless;
 use crate::clock::{now, thread_cpu_time};
 use crate::control::Control;
 use crate::journal::Journal;
 use crate::machine::LinuxMachine;
 use crate::tuning::TuningReader;
-use crate::workers::lock_unless;
-use evenly_decentral::{Board, CARE};
 use evenly_engine::{ApplyError, Balancer, Observer, PeriodControl};
 use evenly_model::{CpuId, CpuSet, Nanos, ThreadId};
 use std::sync::atomic::Ordering;
@@ -25,10 +24,8 @@ const REST: Nanos = Nanos::from_millis(250);
 pub(super) struct Domain {
     pub(super) together: Arc<Together>,
     pub(super) balancer: Balancer,
-    /// The balancers of CPUs change masks through it as well, where there are such.
+    /// Agents change masks through it as well, where there are such.
     pub(super) machine: Arc<Mutex<LinuxMachine>>,
-    /// What the balancers of CPUs share.
-    pub(super) board: Option<Arc<Board>>,
     /// The next point may be as early as this, where one of them calls.
     pub(super) called_at: Nanos,
     pub(super) period: PeriodControl,
@@ -112,14 +109,18 @@ impl Domain {
             self.period.shared_by(self.balancer.taking_turns());
             self.period.calm(self.balancer.is_calm());
             self.period.resting(self.balancer.is_resting());
-            self.period.cost(self.balancer.period_cost() + around.scale(1.0 / self.care()));
+            self.period.cost(
+                self.balancer.period_cost()
+                    + around.scale(1.0 / self.balancer.periods_between_points()),
+            );
             // What moves within phases costs is on another account, and longer periods spare none of it.
             if !self.balancer.moves_within_phases()
                 && let Some(text) = self.period.newly_stretched()
             {
                 self.balancer.note(now(), text, &mut self.observers);
             }
-            self.journal.set_period(self.period.current().scale(self.care()));
+            let apart = self.balancer.periods_between_points();
+            self.journal.set_period(self.period.current().scale(apart));
             let mut counts = [(CpuId(0), 0u16); 64];
             let mut n = 0;
             for (cpu, threads) in self.balancer.counts() {
@@ -137,7 +138,7 @@ impl Domain {
         let period = self.balancer.until_next_point(self.period.next_period());
         let busy = !self.may_rest || self.balancer.usable_cpus() > 1;
         self.called_at = time + period;
-        let period = period.scale(self.care());
+        let period = period.scale(self.balancer.periods_between_points());
         self.due = time + if busy && !self.balancer.is_empty() { period } else { period.max(REST) };
     }
 
@@ -149,19 +150,9 @@ impl Domain {
         spent - std::mem::take(&mut self.paid)
     }
 
-    /// How many periods its points are apart.
-    fn care(&self) -> f64 {
-        if self.board.is_some() { CARE } else { 1.0 }
-    }
-
-    /// How often the balancers of CPUs have been put to work.
-    pub(super) fn activations(&self) -> u64 {
-        self.board.as_ref().map_or(0, |b| b.activations())
-    }
-
-    /// Whether a balancer of a CPU asks for a point before the next one is due.
+    /// Whether an agent asks for a point before the next one is due.
     pub(super) fn is_called(&self) -> bool {
-        self.due > self.called_at && self.board.as_ref().is_some_and(|b| b.called())
+        self.due > self.called_at && self.balancer.is_called()
     }
 
     fn take_in_and_hand_on(&mut self, machine: &mut LinuxMachine) {

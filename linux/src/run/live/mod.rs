@@ -7,7 +7,7 @@
 //! coordinator hands threads over through a mailbox per domain.
 //!
 //! Where each CPU has a balancer of its own (`evenly_decentral`), all CPUs are one domain, whose
-//! balancer is the caretaker of the others; those are served by worker threads (`crate::workers`).
+//! balancer is the caretaker of the others; those are served by worker threads (`crate::agents`).
 //!
 //! Invariant: whichever way [`Live::run`] is left, every balancer has finished, so every mask that
 //! is still ours has been given back.
@@ -164,9 +164,8 @@ impl Live {
         if self.is_hidden() {
             return Err(LiveError::Invisible(self.root));
         }
-        let SetUp { domains, workers, helpers, mut coordinator, facts } =
-            self.set_up(&mut observers)?;
-        let domains = run_domains(domains, workers, helpers, &mut coordinator, control)?;
+        let SetUp { domains, runners, mut coordinator, facts } = self.set_up(&mut observers)?;
+        let domains = run_domains(domains, runners, &mut coordinator, control)?;
         match coordinator.unguarded.take() {
             Some(why) => Err(why),
             None => Ok(self.report(&domains, coordinator, facts, now())),

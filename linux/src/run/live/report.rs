@@ -122,10 +122,10 @@ impl Live {
 mod tests {
     use super::super::tests::{join, scene, selection};
     use super::*;
+    use crate::agents::lock;
     use crate::control::Control;
     use crate::machine::tests::Worker;
     use crate::mapping::Mapping;
-    use crate::workers::lock;
 
     const SECOND: Nanos = Nanos::from_millis(1_000);
 

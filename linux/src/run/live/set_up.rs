@@ -10,41 +10,36 @@ use super::report::Facts;
 use super::schedule::{Allowance, JOBS, Job, paid_to_begin};
 use super::sources::source;
 use super::{Live, LiveError, ProgressKind, SourceKind};
+use crate::agents::{Runner, runners, threads};
 use crate::bpf::Switches;
 use crate::clock::{now, process_cpu_time, thread_cpu_time};
 use crate::counters::{Counted, Counters, several_kinds_of_cpus};
 use crate::journal::Process;
 use crate::limits::{DomainKind, slice};
 use crate::machine::{LinuxMachine, Source};
-use crate::phases::Helper;
 use crate::proc::{Proc, parse_schedstat, read_all};
 use crate::scan::Scanner;
 use crate::share::Shares;
 use crate::tuning::Tuning;
-use crate::workers::Workers;
 use evenly_decentral::Decentral;
 use evenly_engine::{
-    Balancer, BalancerOptions, DomainSpread, Observer, Period, PeriodControl, PeriodOptions,
+    Agent, Balancer, BalancerOptions, DomainSpread, Observer, Period, PeriodControl, PeriodOptions,
     Tracker, TrackerOptions,
 };
 use evenly_model::{CpuSet, DomainId, Environment, Nanos};
-use evenly_phases::{Allowance as HelperAllowance, Openings, Phases};
+use evenly_phases::{Allowance as HelperAllowance, HELPERS_SHARE, Helper, Openings, Phases};
 use std::sync::{Arc, Mutex};
 
 /// The part of the overhead budget that scanning may use.
 const SCAN_SHARE: f64 = 0.4;
-/// Of what scanning leaves, the part that the helpers of `phase` share.
-const HELPERS_SHARE: f64 = 0.25;
 /// How long the threads must stand still before balancing begins.
 const SETTLE: Nanos = Nanos::from_millis(60);
 
 /// A run that has not begun yet.
 pub(super) struct SetUp {
     pub(super) domains: Vec<Domain>,
-    /// The balancers of CPUs, where there are such.
-    pub(super) workers: Option<Workers>,
-    /// Those that move threads within phases, where there are such.
-    pub(super) helpers: Vec<Helper>,
+    /// What runs the agents of the domains, where there are such.
+    pub(super) runners: Vec<Runner>,
     pub(super) coordinator: Coordinator,
     pub(super) facts: Facts,
 }
@@ -166,10 +161,8 @@ impl Live {
                 sets.len()
             ));
         }
-        let threads = if decentral {
-            1 + Workers::number(usable.len())
-        } else if openings.is_some() {
-            1 + usable.len()
+        let threads = if decentral || openings.is_some() {
+            1 + threads(usable.len(), openings.is_some())
         } else {
             sets.len()
         };
@@ -177,8 +170,7 @@ impl Live {
         // Half of the descriptors for the coordinator, half for the balancers.
         let files_each = self.most_files / 2 / threads.max(1);
         let cpus_differ = self.options.progress == ProgressKind::Auto && self.cpus_differ(&usable);
-        let mut workers = None;
-        let mut helpers = Vec::new();
+        let mut all_runners = Vec::new();
         let mut source_name = None;
         let together = Arc::new(Together::default());
         let mut domains = Vec::new();
@@ -225,38 +217,33 @@ impl Live {
                 },
                 guard: self.options.guard,
             };
-            let (balancer, board) = if decentral {
+            let mut agents: Vec<Box<dyn Agent>> = Vec::new();
+            let balancer = if decentral {
                 let (caretaker, all) =
                     Decentral::with_caretaker(options, &nodes, period.current(), seed, began);
-                let eyes = || {
-                    let source = self.source()?;
-                    let machine =
-                        LinuxMachine::new(self.root, self.masks.clone(), source, files_each);
-                    Ok::<_, LiveError>(machine)
-                };
-                let board = all.board.clone();
-                workers = Some(Workers::new(all, usable.len(), machine.clone(), eyes)?);
-                (caretaker, Some(board))
+                agents = all.agents(true);
+                caretaker
             } else if let Some(openings) = openings.clone() {
                 let (caretaker, phases) = Phases::with_caretaker(options, openings, began);
                 for cpu in usable.iter().filter(|_| i == 0) {
-                    let source = self.source()?;
-                    let eyes = LinuxMachine::new(self.root, self.masks.clone(), source, files_each);
-                    let (phases, hands) = (phases.clone(), machine.clone());
                     let rate = of_helpers / usable.len() as f64;
                     let allowance = HelperAllowance::new(rate, self.options.budget, began);
-                    let thread = Arc::default();
-                    helpers.push(Helper { cpu, phases, eyes, hands, allowance, thread });
+                    agents.push(Box::new(Helper::new(cpu, phases.clone(), allowance)));
                 }
-                (caretaker, None)
+                caretaker
             } else {
-                (Balancer::new(options, began), None)
+                Balancer::new(options, began)
             };
+            let eyes = || {
+                let source = self.source()?;
+                let machine = LinuxMachine::new(self.root, self.masks.clone(), source, files_each);
+                Ok::<_, LiveError>(machine)
+            };
+            all_runners.extend(runners(agents, usable.len(), &machine, eyes)?);
             domains.push(Domain {
                 together: together.clone(),
                 balancer,
                 machine,
-                board,
                 called_at: began,
                 measured: None,
                 paid: Nanos::ZERO,
@@ -325,7 +312,7 @@ impl Live {
         };
         let period = domains.first().map(|d| d.period.wanted()).unwrap_or_default();
         let facts = Facts { usable, source: source_name, period };
-        Ok(SetUp { domains, workers, helpers, coordinator, facts })
+        Ok(SetUp { domains, runners: all_runners, coordinator, facts })
     }
 }
 

@@ -1,18 +1,97 @@
-//! Others that move threads between two points of a [`crate::Balancer`].
+//! Those that act between two points of a [`crate::Balancer`].
 //!
-//! A domain whose CPUs each have a balancer of their own has no cycle in which all threads are read and
-//! moved. Its [`crate::Balancer`] then takes care of the rest: membership, spreading, pauses, the account.
-//! It lets its delegates move threads, and asks them at each of its points what they have read and done.
+//! An [`Agent`] is woken at moments of its own: the balancer of one CPU (`secretary`), or the helper of one CPU that
+//! moves a thread within a phase (`phase`). It is a state machine: whoever runs it asks what it does next, lets it act,
+//! and wakes it when it wants. There is one runner live, and one in the simulator.
+//!
+//! ```text
+//!             +---------------------- Again, or after Act ---------------------+
+//!             v                                                                |
+//!   woken --> next --+--> Again -----------------------------------------------+
+//!                    +--> Act --> act, unless another changes masks just now --+
+//!                    +--> Sleep: woken at that time
+//!                    +--> Rest: woken when it is called
+//! ```
+//!
+//! To the [`crate::Balancer`], which stays the caretaker of the domain, all of them together are its [`Agents`]. It takes
+//! care of membership, spreading, pauses and the account, lets its agents move threads, and asks them at each of its
+//! points what they have read and done.
 
 use crate::verify::Failure;
-use crate::{CostBreakdown, MoveRecord, Reading, Sensors, Times};
+use crate::{CostBreakdown, Machine, MoveRecord, Reading, Sensors, Times};
 use evenly_model::{CpuId, CpuSet, CpuView, Effort, Nanos, Pid, ThreadId};
 use std::sync::Arc;
 
-/// Those that move the threads of a domain between two points of its [`crate::Balancer`].
+/// What an agent does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// It goes on at once: it has only looked.
+    Again,
+    /// [`Agent::act`] is to be called, and then [`Agent::next`] in any case.
+    Act,
+    /// Nothing until then: it is woken in any case.
+    Sleep(Nanos),
+    /// Nothing until it is called.
+    Rest,
+}
+
+/// How an agent is run.
+pub enum Manner {
+    /// A few threads serve all of them, wherever these run. One that cannot act at once does not act.
+    Together,
+    /// It has a thread of its own, which runs on the CPU that it serves, before others there. If it cannot act at once it
+    /// waits.
+    OnItsCpu(Arc<dyn Remote>),
+}
+
+/// One that acts between two points of the [`crate::Balancer`] of its domain.
+///
+/// Invariant: between two calls of [`Agent::next`] that end in [`Next::Again`] at most one thread of another CPU is read, so
+/// that in virtual time others do something between.
+pub trait Agent: Send {
+    /// The CPU that it serves.
+    fn cpu(&self) -> CpuId;
+
+    /// What it does next, by what it sees through `machine`. Asked when it begins, when it is woken, and after it has gone on
+    /// or acted.
+    fn next(&mut self, machine: &mut dyn Sensors) -> Next;
+
+    /// Does what it wanted to. `machine` is what the caretaker changes masks through, so that it cannot be at work now.
+    fn act(&mut self, machine: &mut dyn Machine);
+
+    /// Its runner has spent so much CPU time on it since this was said last.
+    fn took(&mut self, time: Nanos);
+
+    /// Whether there is something to do for one that rests.
+    fn is_called(&self) -> bool;
+
+    /// Waits until it is called, for a fraction of a second at most; whether it was. For one with a thread of its own.
+    fn wait(&self) -> bool {
+        self.is_called()
+    }
+
+    /// Whether it asks for a point of the caretaker before the next is due.
+    fn calls(&self) -> bool {
+        false
+    }
+
+    /// How it is run.
+    fn manner(&self) -> Manner;
+}
+
+/// What other threads do to an agent that has a thread of its own.
+pub trait Remote: Send + Sync {
+    /// Calls the agent: it waits no longer.
+    fn call(&self);
+
+    /// The agents of the domain do nothing from now on. Waits for nothing that one of them can hold.
+    fn switch_off(&self);
+}
+
+/// All agents of a domain, as its [`crate::Balancer`] sees them.
 ///
 /// Threads are named by their ids; of one that has not joined there is nothing to report.
-pub trait Delegates: Send {
+pub trait Agents: Send {
     /// How many of their periods lie between two points of the balancer.
     fn periods_between_points(&self) -> f64;
 
@@ -77,9 +156,19 @@ pub trait Delegates: Send {
     /// Somebody else has set the mask of a thread of this process: it is to be shown masks as they are from now on.
     fn show_masks(&self, _process: Pid) {}
 
-    /// How often the threads meet, as far as these delegates need that to be known.
+    /// How often the threads meet, as far as these agents need that to be known.
     fn rhythm(&self) -> Rhythm {
         Rhythm::NotNeeded
+    }
+
+    /// Whether one of them asks for a point before the next is due.
+    fn call(&self) -> bool {
+        false
+    }
+
+    /// How often they have been put to work.
+    fn activations(&self) -> u64 {
+        0
     }
 
     /// What they have done and cost so far.
@@ -99,18 +188,18 @@ pub struct Epochs {
     pub worth: u32,
 }
 
-/// How often threads meet, as far as delegates need it to move them.
+/// How often threads meet, as far as agents need it to move them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rhythm {
     /// They move threads whether these meet or not.
     NotNeeded,
     /// No barrier is known at which they meet: then the policy moves them.
     Unknown,
-    /// So far; not counted while the delegates rest.
+    /// So far; not counted while the agents rest.
     Epochs(Epochs),
 }
 
-/// What delegates do until the next point.
+/// What agents do until the next point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
     /// Nothing, and nothing is measured for them.
@@ -121,7 +210,7 @@ pub enum Work {
     Move,
 }
 
-/// What delegates have done since the last point.
+/// What agents have done since the last point.
 #[derive(Debug, Default)]
 pub struct Done {
     /// Their moves, where they were kept.
@@ -130,7 +219,7 @@ pub struct Done {
     pub failures: Vec<Failure>,
 }
 
-/// What delegates have done and cost, all together.
+/// What agents have done and cost, all together.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Account {
     /// Wake-ups.
