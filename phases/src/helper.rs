@@ -113,8 +113,9 @@ impl Helper {
             Step::Sleep(until) => until,
             _ => opening.at,
         };
-        // At the opening nothing is done, and nothing need be read.
-        let reads = self.needed.is_some();
+        // At the opening nothing is done, and nothing need be read. One that is called later, because a thread has come to
+        // its CPU, has to.
+        let reads = now - opening.at > LEAST;
         let (until, look, moved) = (Nanos::ZERO, 0, false);
         State::Serves(Serving { opening, crowded, due, until, look, reads, moved })
     }
