@@ -140,7 +140,7 @@ pub(crate) fn attach(mut args: AttachArgs) -> anyhow::Result<End> {
     let whole = may_use(&args.balance, Some(pid))?;
     let mut notes = check_cpus(&args.balance, &whole)?;
     notes.append(&mut unbalanced);
-    if args.balance.policy().in_phases {
+    if args.balance.policy().moves_within_phases() {
         if let Some(asked) = args.balance.asked_policy {
             notes.push(format!(
                 "--policy {}: as hybrid, because only evenly run loads the probe",
@@ -153,7 +153,7 @@ pub(crate) fn attach(mut args: AttachArgs) -> anyhow::Result<End> {
     let knowledge = knowledge(&args.balance, &mut notes)?;
     notes.extend(messages_by(&args.balance, false));
     may_change(&args.balance, pid)?;
-    if args.balance.policy().gives_weights {
+    if args.balance.policy().gives_weights() {
         notes.push(format!(
             "{}: the threads are only spread evenly, because without the probe it is unknown when they \
              wait; start the program with evenly run",
@@ -228,7 +228,7 @@ struct Probes {
 fn probes(args: &RunArgs, whole: &CpuSet, notes: &mut Vec<String>) -> Probes {
     let mut probes = Probes::default();
     let by_default = args.probe == ProbeArg::Auto && needs_probe(args).is_none();
-    if by_default && !args.balance.policy().in_phases || args.probe == ProbeArg::Off {
+    if by_default && !args.balance.policy().moves_within_phases() || args.probe == ProbeArg::Off {
         return probes;
     }
     let cooperate = match args.cooperate {
@@ -238,7 +238,7 @@ fn probes(args: &RunArgs, whole: &CpuSet, notes: &mut Vec<String>) -> Probes {
     // What was not asked for is only noted where it cannot be had.
     let (command, quiet) = (&args.program.command, args.balance.quiet || by_default);
     let mut before = std::env::var_os("LD_PRELOAD");
-    if args.balance.policy().places_load {
+    if args.balance.policy().places_load() {
         let decides = !tells_messages(&args.balance);
         let mpicc = args.mpicc.as_deref();
         if let Some((counting, env)) = Counting::prepare(command, mpicc, decides, quiet, notes) {
@@ -263,7 +263,7 @@ fn probes(args: &RunArgs, whole: &CpuSet, notes: &mut Vec<String>) -> Probes {
 fn unbound_ranks(args: &RunArgs, notes: &mut Vec<String>) -> Vec<(OsString, OsString)> {
     let by = match (&args.balance.map, args.balance.policy()) {
         (Some(_), _) => "--map",
-        (None, policy) if policy.places_load => policy.name,
+        (None, policy) if policy.places_load() => policy.name,
         _ => return Vec::new(),
     };
     let set = unbound(&args.program.command, |name| std::env::var_os(name));
@@ -506,7 +506,7 @@ fn live_options(
         openings,
         counted_by: counts,
         shares: args.shares.into(),
-        levels: if policy.gives_weights { levels() } else { Levels::new() },
+        levels: if policy.gives_weights() { levels() } else { Levels::new() },
         parameters,
         tuning: None,
         numbered_by: args.map_by.into(),

@@ -154,7 +154,7 @@ fn replayed(args: &SimulateArgs, path: &Path, json: Option<&Path>) -> anyhow::Re
         r.would_move,
         r.same
     );
-    if policy.gives_weights || r.weighed > 0 {
+    if policy.gives_weights() || r.weighed > 0 {
         text += &format!(
             "  points with weights        {:>8}\n  points it would weigh at   {:>8}\n",
             r.weighed, r.would_weigh

@@ -79,7 +79,7 @@ fn deciding_by_levels_and_turns_allocates_nothing_between_rounds() {
     for t in &mut reporting.threads {
         t.turns = Some(Turns { phases: 7, waits: 7, ..Turns::default() });
     }
-    for info in POLICIES.iter().filter(|p| p.gives_weights) {
+    for info in POLICIES.iter().filter(|p| p.gives_weights()) {
         for (name, s) in [("quiet", &quiet), ("reporting", &reporting)] {
             let environment = Environment { levels: levels(), ..Environment::default() };
             let s = Snapshot { environment: Arc::new(environment), ..s.clone() };

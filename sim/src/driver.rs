@@ -99,7 +99,7 @@ impl DriverOptions {
     /// The same as this policy needs it: one that reacts is called whenever a thread blocks.
     #[must_use]
     pub fn for_policy(&self, policy: &PolicyInfo) -> Self {
-        Self { at_blocking: self.at_blocking || policy.at_blocking, ..self.clone() }
+        Self { at_blocking: self.at_blocking || policy.is_reactive(), ..self.clone() }
     }
 
     /// As the paper's analysis has it (section 3): a fixed period without jitter, balancing from
@@ -236,9 +236,9 @@ impl Driver {
     pub fn new(sim: Sim, info: &'static PolicyInfo, options: &DriverOptions) -> Self {
         let all = options.cpus.clone().unwrap_or_else(|| sim.all_cpus());
         let sets = || options.domains.iter().map(|d| d.and(&all)).filter(|d| !d.is_empty());
-        let one = info.decentral || info.places_load || options.domains.is_empty();
+        let one = info.is_on_each_cpu() || info.places_load() || options.domains.is_empty();
         let domains: Vec<CpuSet> = if one { vec![all.clone()] } else { sets().collect() };
-        let knowledge = info.places_load.then(|| {
+        let knowledge = info.places_load().then(|| {
             let even = || {
                 let nodes: Vec<(u32, CpuSet)> = (0..).zip(sets()).collect();
                 let nodes = if nodes.is_empty() { vec![(0, all.clone())] } else { nodes };
@@ -247,7 +247,7 @@ impl Driver {
             options.knowledge.clone().unwrap_or_else(even)
         });
         // What are domains elsewhere are the nodes of one.
-        let nodes: Vec<CpuSet> = if info.decentral { sets().collect() } else { Vec::new() };
+        let nodes: Vec<CpuSet> = if info.is_on_each_cpu() { sets().collect() } else { Vec::new() };
         let programs: Vec<Option<usize>> = match options.scope {
             Scope::First => vec![Some(0)],
             Scope::Each => (0..sim.programs()).map(Some).collect(),
@@ -258,11 +258,12 @@ impl Driver {
         let group = |(i, program): (usize, Option<usize>)| {
             let seed = options.period.seed.wrapping_add(i as u64);
             // Without a limit each balancer may take all of the CPU that it is on.
-            let hands = if info.decentral && options.period.budget >= 1.0 { all.len() } else { 1 };
+            let hands =
+                if info.is_on_each_cpu() && options.period.budget >= 1.0 { all.len() } else { 1 };
             let budget = options.period.budget * hands.max(1) as f64;
             let mut control = PeriodControl::new(PeriodOptions { seed, budget, ..options.period });
             // A team meets across domains, and no domain alone can plan for it.
-            let meets = program.filter(|_| info.in_phases && domains.len() == 1);
+            let meets = program.filter(|_| info.moves_within_phases() && domains.len() == 1);
             let reports = meets.and_then(|program| sim.report_phases(program));
             let began = sim.now();
             let mut agents = Vec::new();
@@ -282,7 +283,7 @@ impl Driver {
                         ..options.guard
                     },
                 };
-                if info.decentral {
+                if info.is_on_each_cpu() {
                     let lambda = control.current();
                     let (caretaker, all) =
                         Decentral::with_caretaker(options, &nodes, lambda, seed, began);
@@ -328,7 +329,7 @@ impl Driver {
             groups,
             due: BinaryHeap::new(),
             given: 0,
-            mechanism: info.mechanism,
+            mechanism: info.mechanism(),
             start: options.start,
             jitter: options.jitter,
             at_blocking: options.at_blocking,

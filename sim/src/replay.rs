@@ -108,9 +108,9 @@ pub fn replay(events: &[Event], policy: &PolicyInfo) -> Replay {
         Event::Point(p) => p.threads.iter().any(|t| t.turns.is_some()),
         _ => false,
     };
-    let silent = policy.gives_weights && !events.iter().any(has_turns);
-    let lacks = policy.places_load.then_some(LACKING).or(silent.then_some(SILENT));
-    let lacks = lacks.or(policy.in_phases.then_some(BETWEEN));
+    let silent = policy.gives_weights() && !events.iter().any(has_turns);
+    let lacks = policy.places_load().then_some(LACKING).or(silent.then_some(SILENT));
+    let lacks = lacks.or(policy.moves_within_phases().then_some(BETWEEN));
     let mut replay = Replay { lacks, ..Replay::default() };
     for event in events {
         match event {

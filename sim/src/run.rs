@@ -113,9 +113,9 @@ impl Simple {
     /// [`RunError`].
     pub fn run(&self, policy: &'static PolicyInfo) -> Result<Report, RunError> {
         let report = run(&self.scenario(), policy, &self.options(), self.static_time())?;
-        let only_at_points = policy.mechanism == Mechanism::Pin
-            && !policy.decentral
-            && !policy.in_phases
+        let only_at_points = policy.mechanism() == Mechanism::Pin
+            && !policy.is_on_each_cpu()
+            && !policy.moves_within_phases()
             && !self.options().for_policy(policy).at_blocking;
         Ok(Report { bound_speedup: Some(self.bound(only_at_points)), ..report })
     }

@@ -43,7 +43,7 @@ pub(crate) fn meant_option(name: &str, word: &str) -> String {
 pub(super) fn needs_probe(args: &RunArgs) -> Option<String> {
     let policy = args.balance.policy();
     let asked_for = args.balance.asked_policy.is_some();
-    (policy.gives_weights || policy.in_phases && asked_for)
+    (policy.gives_weights() || policy.moves_within_phases() && asked_for)
         .then(|| format!("--policy {}", policy.name))
 }
 
@@ -188,7 +188,7 @@ pub(super) fn knowledge(
     notes: &mut Vec<String>,
 ) -> anyhow::Result<Option<Arc<Knowledge>>> {
     let name = args.policy().name;
-    if !args.policy().places_load {
+    if !args.policy().places_load() {
         for (option, given) in [
             ("--profile", args.profile.is_some()),
             ("--edges", args.edges.is_some()),
@@ -247,7 +247,7 @@ pub(super) fn levels() -> Levels {
 pub(super) fn parameters(args: &BalanceArgs) -> anyhow::Result<Parameters> {
     let mut parameters = Parameters::default();
     anyhow::ensure!(
-        args.set.is_empty() || args.policy().gives_weights,
+        args.set.is_empty() || args.policy().gives_weights(),
         "--set: the policy {} has nothing that can be tuned; add --policy hpc-auto, or leave it out",
         args.policy().name
     );
@@ -275,7 +275,7 @@ pub(super) fn check_shares(args: &BalanceArgs, notes: &mut Vec<String>) -> anyho
     let (asked, name) = (args.shares.name(), args.policy().name);
     if choice.gives_parts() {
         anyhow::ensure!(
-            choice == Choice::Auto || args.policy().gives_weights,
+            choice == Choice::Auto || args.policy().gives_weights(),
             "--shares {asked}: the policy {name} gives threads no shares of CPUs; add --policy hpc-auto, or \
              leave --shares out"
         );
@@ -284,12 +284,12 @@ pub(super) fn check_shares(args: &BalanceArgs, notes: &mut Vec<String>) -> anyho
     let is_auto = name == Heuristic::Auto.name();
     // Such an account of work in CPU time is longer on a slower CPU: it would answer itself.
     anyhow::ensure!(
-        choice.gives_turns() || args.policy().gives_weights && !is_auto,
+        choice.gives_turns() || args.policy().gives_weights() && !is_auto,
         "--shares {asked}: the policy {name} gives no weights to threads that have a CPU of their own; add \
          --policy hpc-adaptive, or leave it out"
     );
     anyhow::ensure!(
-        args.policy().gives_weights,
+        args.policy().gives_weights(),
         "--shares {asked}: the policy {name} gives no weights to threads; add --policy hpc-adaptive, or leave \
          it out"
     );
@@ -328,7 +328,7 @@ pub(super) fn tells_messages(args: &BalanceArgs) -> bool {
 /// Where loads and messages are from, for the report, where the policy looks at them.
 pub(super) fn messages_by(args: &BalanceArgs, counted: bool) -> Option<String> {
     let by = match (tells_messages(args), counted) {
-        _ if !args.policy().places_load => return None,
+        _ if !args.policy().places_load() => return None,
         (false, false) => {
             "nothing is known of messages (--profile, --edges; evenly run --probe on counts those of MPI \
              programs); threads are placed by load alone"

@@ -138,7 +138,7 @@ impl Balancer {
 
     /// How threads are moved now.
     fn mechanism(&self) -> Mechanism {
-        if self.lead.by_agents { Mechanism::Pin } else { self.options.policy.mechanism }
+        if self.lead.by_agents { Mechanism::Pin } else { self.options.policy.mechanism() }
     }
 
     /// One balancing point. Returns threads that no longer compute, with their times: they are to
@@ -225,7 +225,7 @@ impl Balancer {
 
     /// Whether the policy ever moves a thread.
     pub(crate) fn moves_threads(&self) -> bool {
-        self.options.policy.mechanism != Mechanism::Nothing
+        self.options.policy.mechanism() != Mechanism::Nothing
     }
 
     /// Asks the agents where threads are by now, and what they could not do. Returns the moves that they
@@ -283,7 +283,7 @@ impl Balancer {
             }
         }
         let (around, snapshot) = (&mut self.surroundings, &mut self.snapshot);
-        if self.options.policy.mechanism != Mechanism::Nothing
+        if self.options.policy.mechanism() != Mechanism::Nothing
             && around.look_at_neighbours(machine, now, snapshot, &mut self.notes, observers)
             // Threads that the kernel moves as well are not worth placing anew.
             && self.placement.pinning
@@ -704,7 +704,7 @@ impl Balancer {
     /// Whether threads are moved at the openings of barriers, and not by this balancer.
     #[must_use]
     pub fn moves_within_phases(&self) -> bool {
-        self.lead.by_agents && self.options.policy.in_phases
+        self.lead.by_agents && self.options.policy.moves_within_phases()
     }
 
     /// Whether nothing is to be done until a thread comes: in the last period no thread shared its CPU with

@@ -93,7 +93,7 @@ impl Balancer {
         let acted = migrations > 0 && self.moves_threads();
         // CPU time is progress only where all CPUs are equally fast.
         let equal_cpus = self.snapshot.cpus.windows(2).all(|c| c[0].capacity == c[1].capacity);
-        let in_phases = self.options.policy.in_phases;
+        let in_phases = self.options.policy.moves_within_phases();
         // Where threads never met the policy did all.
         let woke = others.filter(|o| o.points > 0 || !in_phases);
         let points = points(ledger.points, woke.map(|o| o.points), in_phases);
@@ -125,7 +125,7 @@ impl Balancer {
             blocked_share: part(|t| t.blocked_s),
         };
         let mut notes = self.notes.kept().to_vec();
-        if self.options.policy.at_blocking {
+        if self.options.policy.is_reactive() {
             notes.push(format!(
                 "CPUs did no work of the program for {:.2} s while its threads waited for others: the \
                  cost of reacting, and the time of other programs",

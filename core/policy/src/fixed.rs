@@ -3,33 +3,23 @@
 //!
 //! Invariant: no thread is moved for the sake of its progress.
 
-use crate::{Mechanism, Policy, PolicyInfo, Spreader};
+use crate::{Acts, Needs, Policy, PolicyInfo, Spreader};
 use evenly_model::{Plan, Snapshot};
 
 pub(crate) const STATIC: PolicyInfo = PolicyInfo {
     name: "static",
     about: "pin the threads evenly once",
-    mechanism: Mechanism::Pin,
-    at_blocking: false,
-    is_reference: true,
-    places_load: false,
-    gives_weights: false,
+    needs: Needs::Progress,
+    acts: Acts::Once,
     make: || Box::new(Static::default()),
-    decentral: false,
-    in_phases: false,
 };
 
 pub(crate) const OBSERVE: PolicyInfo = PolicyInfo {
     name: "observe",
     about: "watch, change nothing",
-    mechanism: Mechanism::Nothing,
-    at_blocking: false,
-    is_reference: false,
-    places_load: false,
-    gives_weights: false,
+    needs: Needs::Progress,
+    acts: Acts::Never,
     make: || Box::new(Observe),
-    decentral: false,
-    in_phases: false,
 };
 
 /// Changes nothing.

@@ -56,7 +56,7 @@
 
 use crate::aside::{Aside, only_spins};
 use crate::speed::{RESTS, averaged};
-use crate::{Mechanism, Policy, PolicyInfo, Spreader};
+use crate::{Acts, Mechanism, Needs, Policy, PolicyInfo, Spreader};
 use evenly_model::metrics::Spread;
 use evenly_model::{CpuIndex, Nanos, Plan, Reason, Snapshot, ThreadIndex, ThreadView};
 use std::collections::VecDeque;
@@ -64,22 +64,17 @@ use std::collections::VecDeque;
 pub(crate) const JUGGLE: PolicyInfo = PolicyInfo {
     name: "juggle",
     about: "swap threads that are behind with threads that are ahead; all stay pinned",
-    mechanism: Mechanism::Pin,
-    at_blocking: false,
-    is_reference: false,
-    places_load: false,
-    gives_weights: false,
+    needs: Needs::Progress,
+    acts: Acts::AtPoints(Mechanism::Pin),
     make: || Box::new(Juggle::new(Margins::default())),
-    decentral: false,
-    in_phases: false,
 };
 
 pub(crate) const HYBRID: PolicyInfo = PolicyInfo {
     name: "hybrid",
     about: "Juggle's decisions; moved threads are unpinned as soon as one blocks or yields",
-    mechanism: Mechanism::Nudge,
+    needs: Needs::Progress,
+    acts: Acts::AtPoints(Mechanism::Nudge),
     make: || Box::new(Juggle::hybrid()),
-    ..JUGGLE
 };
 
 /// Error margins of the classification.

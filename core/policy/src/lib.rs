@@ -47,6 +47,40 @@ pub enum Mechanism {
     Nudge,
 }
 
+/// What a policy goes by, beside the progress of threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing else.
+    Progress,
+    /// What is known of machine and program ([`evenly_model::Knowledge`]): it balances load and not numbers of threads,
+    /// over all NUMA nodes at once, so that all CPUs are one domain for it.
+    Load,
+    /// When threads wait for each other, which they report with the probe: it gives them parts of the CPUs that they share.
+    Turns,
+}
+
+/// When a policy moves threads, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Acts {
+    /// It never moves one.
+    Never,
+    /// It places them, and then leaves them there: what others are held against (Eq. 1). It is not paused to see what it
+    /// is worth, since the kernel would mix the threads, and another placement begin. It leaves places empty that threads
+    /// leave, and nothing is said to be gained by it.
+    Once,
+    /// At balancing points.
+    AtPoints(Mechanism),
+    /// At balancing points, and in the simulator also at the moment when a thread blocks or ends, as the paper's reactive
+    /// balancing does. It waits until a CPU has fallen idle: the report says for how long they were.
+    WhenOneBlocks(Mechanism),
+    /// By a balancer on each CPU, which pins threads, without a cycle that all have in common. What [`PolicyInfo::make`]
+    /// makes is for recordings.
+    OnEachCpu,
+    /// At moments within phases while threads meet often, as they report with the probe; what [`PolicyInfo::make`] makes
+    /// moves them at balancing points at other times.
+    WithinPhases(Mechanism),
+}
+
 /// A policy at work. One instance serves one domain.
 pub trait Policy: Send {
     /// Decides, by this snapshot and those before. `plan` comes empty; moves are carried out in the order in
@@ -54,50 +88,78 @@ pub trait Policy: Send {
     fn decide(&mut self, snapshot: &Snapshot, plan: &mut Plan);
 }
 
-/// An entry of the registry: all that the rest of evenly has to know of a policy.
+/// All that the rest of evenly has to know of a policy.
 #[derive(Debug, Clone, Copy)]
 pub struct PolicyInfo {
     /// Name on the command line.
     pub name: &'static str,
     /// One line for the help.
     pub about: &'static str,
-    /// How its moves are carried out.
-    pub mechanism: Mechanism,
-    /// Whether the simulator calls it also at the moment when a thread blocks or ends, as the
-    /// paper's reactive balancing is called. Live, points come once a period whatever the policy. It waits
-    /// until a CPU has fallen idle: the report says for how long they were.
-    pub at_blocking: bool,
-    /// Whether it is what others are held against (Eq. 1). Such a policy is not paused to see what
-    /// it is worth: that would let the kernel mix the threads, and another placement begin. It leaves
-    /// places empty that threads leave, and nothing is said to be gained by it.
-    pub is_reference: bool,
-    /// Whether it balances load and not numbers of threads, over all NUMA nodes at once, by what it is
-    /// given ([`evenly_model::Knowledge`]). All CPUs are one domain for it.
-    pub places_load: bool,
-    /// Whether it gives threads parts of the CPUs that they share. It needs to know when they wait for
-    /// each other, which they report with the probe.
-    pub gives_weights: bool,
+    /// What it goes by.
+    pub needs: Needs,
+    /// When it moves threads.
+    pub acts: Acts,
     /// Makes an instance.
     pub make: fn() -> Box<dyn Policy>,
-    /// Whether each CPU has a balancer of its own, without a cycle that all have in common. What `make` makes is
-    /// then for recordings.
-    pub decentral: bool,
-    /// Whether threads are moved at moments within their phases while they meet often, as the probe reports. What `make`
-    /// makes moves them at other times.
-    pub in_phases: bool,
 }
 
 impl PolicyInfo {
+    /// How its moves at balancing points are carried out.
+    #[must_use]
+    pub fn mechanism(&self) -> Mechanism {
+        match self.acts {
+            Acts::Never => Mechanism::Nothing,
+            Acts::Once | Acts::OnEachCpu => Mechanism::Pin,
+            Acts::AtPoints(how) | Acts::WhenOneBlocks(how) | Acts::WithinPhases(how) => how,
+        }
+    }
+
+    /// Whether it acts when a thread blocks.
+    #[must_use]
+    pub fn is_reactive(&self) -> bool {
+        matches!(self.acts, Acts::WhenOneBlocks(_))
+    }
+
+    /// Whether it is what others are held against.
+    #[must_use]
+    pub fn is_reference(&self) -> bool {
+        self.acts == Acts::Once
+    }
+
+    /// Whether it balances load.
+    #[must_use]
+    pub fn places_load(&self) -> bool {
+        self.needs == Needs::Load
+    }
+
+    /// Whether it gives threads parts of CPUs.
+    #[must_use]
+    pub fn gives_weights(&self) -> bool {
+        self.needs == Needs::Turns
+    }
+
+    /// Whether each CPU has a balancer of its own.
+    #[must_use]
+    pub fn is_on_each_cpu(&self) -> bool {
+        self.acts == Acts::OnEachCpu
+    }
+
+    /// Whether it moves threads within phases.
+    #[must_use]
+    pub fn moves_within_phases(&self) -> bool {
+        matches!(self.acts, Acts::WithinPhases(_))
+    }
+
     /// Whether it is paused now and then to see what it is worth.
     #[must_use]
     pub fn is_guarded(&self) -> bool {
-        !self.is_reference && !self.only_watches()
+        !self.is_reference() && !self.only_watches()
     }
 
     /// Whether it never moves a thread.
     #[must_use]
     pub fn only_watches(&self) -> bool {
-        self.mechanism == Mechanism::Nothing
+        self.mechanism() == Mechanism::Nothing
     }
 }
 
@@ -152,12 +214,12 @@ mod tests {
     fn names_are_unique_and_one_policy_is_the_reference() {
         for p in POLICIES {
             assert_eq!(by_name(p.name).map(|found| found.about), Some(p.about));
-            assert!(!p.at_blocking || p.is_guarded(), "{}", p.name);
+            assert!(!p.is_reactive() || p.is_guarded(), "{}", p.name);
         }
         let names = |of: fn(&PolicyInfo) -> bool| -> Vec<&str> {
             POLICIES.iter().filter(|p| of(p)).map(|p| p.name).collect()
         };
-        assert_eq!(names(|p| p.is_reference), [reference().name]);
+        assert_eq!(names(PolicyInfo::is_reference), [reference().name]);
         assert_eq!(names(PolicyInfo::only_watches), [watching().name]);
         assert_eq!(names(|p| !p.is_guarded()), ["static", "observe"]);
     }

@@ -16,7 +16,7 @@
 //! has been blocked for half a period at a point, up to one and a half periods late. For so long its
 //! CPU stands idle, at each of the k balancing points of Eq. 19.
 
-use crate::{Mechanism, Policy, PolicyInfo, Spreader};
+use crate::{Acts, Mechanism, Needs, Policy, PolicyInfo, Spreader};
 use evenly_model::{CpuIndex, Plan, Reason, Snapshot, ThreadIndex, ThreadView};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -24,14 +24,9 @@ use std::collections::BinaryHeap;
 pub(crate) const REACTIVE: PolicyInfo = PolicyInfo {
     name: "reactive",
     about: "fill CPUs whose threads end or block, up to 1.5 periods late; else stay",
-    mechanism: Mechanism::Pin,
-    at_blocking: true,
-    is_reference: false,
-    places_load: false,
-    gives_weights: false,
+    needs: Needs::Progress,
+    acts: Acts::WhenOneBlocks(Mechanism::Pin),
     make: || Box::new(Reactive::default()),
-    decentral: false,
-    in_phases: false,
 };
 
 /// The policy. It keeps its work space from point to point.

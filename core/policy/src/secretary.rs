@@ -37,7 +37,7 @@
 
 use crate::speed::{RESTS, averaged};
 use crate::stopping::{Rule, uniform_skip};
-use crate::{Mechanism, Policy, PolicyInfo, Spreader};
+use crate::{Acts, Needs, Policy, PolicyInfo, Spreader};
 use evenly_model::stats::Random;
 use evenly_model::{
     CpuIndex, Effort, Nanos, Plan, Reason, Snapshot, ThreadId, ThreadIndex, ThreadView,
@@ -47,14 +47,9 @@ use std::collections::HashMap;
 pub(crate) const SECRETARY: PolicyInfo = PolicyInfo {
     name: "secretary",
     about: "each CPU reads a few threads to find one to swap with (OSLB); all stay pinned",
-    mechanism: Mechanism::Pin,
-    at_blocking: false,
-    is_reference: false,
-    places_load: false,
-    gives_weights: false,
+    needs: Needs::Progress,
+    acts: Acts::OnEachCpu,
     make: || Box::new(Secretary::default()),
-    decentral: true,
-    in_phases: false,
 };
 
 /// Whether a CPU is so much faster than another that a thread gains by going there. `off` is by what

@@ -21,7 +21,7 @@ pub use remap::{NUCO, Remap};
 
 /// All policies, those of the core and `nuco`, in the order of the help: `nuco` before those that give weights.
 pub fn policies() -> impl Iterator<Item = &'static PolicyInfo> {
-    let at = POLICIES.iter().position(|p| p.gives_weights).unwrap_or(POLICIES.len());
+    let at = POLICIES.iter().position(|p| p.gives_weights()).unwrap_or(POLICIES.len());
     let (before, after) = POLICIES.split_at(at);
     before.iter().chain([&NUCO]).chain(after)
 }

@@ -50,7 +50,7 @@ use evenly_model::{
     NodeIndex, Pid, Plan, Reason, Snapshot, Task, TaskGraph, TaskView, ThreadId, ThreadIndex,
     ThreadView,
 };
-use evenly_policy::{Mechanism, Policy, PolicyInfo, Spreader};
+use evenly_policy::{Acts, Mechanism, Needs, Policy, PolicyInfo, Spreader};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -58,14 +58,9 @@ use std::sync::Arc;
 pub const NUCO: PolicyInfo = PolicyInfo {
     name: "nuco",
     about: "place threads anew every 50 periods by load, communication and memory (NucoLB)",
-    mechanism: Mechanism::Pin,
-    at_blocking: false,
-    is_reference: false,
-    places_load: true,
-    gives_weights: false,
+    needs: Needs::Load,
+    acts: Acts::AtPoints(Mechanism::Pin),
     make: || Box::new(Remap::default()),
-    decentral: false,
-    in_phases: false,
 };
 
 /// What a plan must save, of the makespan that the present placement has.

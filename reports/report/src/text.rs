@@ -236,7 +236,7 @@ impl RunReport {
         // In a short run that is much, and no more than was said that it takes.
         let allowed = if part > self.budget && used <= self.budget * self.seconds + advance {
             format!("; the first {advance:.1} s are always allowed")
-        } else if part > self.budget && self.policy.in_phases {
+        } else if part > self.budget && self.policy.moves_within_phases() {
             String::from("; moves within phases may cost what they gain")
         } else {
             String::new()

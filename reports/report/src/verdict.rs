@@ -149,7 +149,7 @@ impl RunReport {
         }
         let interval = self.measured.and_then(|m| m.ci95);
         // A policy that found no move to make has not stood down from anything.
-        if self.stood_down() && !(self.changed_nothing() && self.policy.in_phases) {
+        if self.stood_down() && !(self.changed_nothing() && self.policy.moves_within_phases()) {
             let why = match interval {
                 Some([low, _]) if low > 1.0 => {
                     let moves = self.verdict_of_moves();
@@ -178,7 +178,7 @@ impl RunReport {
         if self.migrations() == 0 {
             return self.verdict_without_moves(n, m);
         }
-        if self.policy.is_reference {
+        if self.policy.is_reference() {
             return String::from("The threads were spread evenly once, and not moved again.");
         }
         let verdict = self.verdict_of_moves();
@@ -205,7 +205,7 @@ impl RunReport {
                 "Balancing has not paid so far: the program progressed {ratio:.2} times as fast as \
                  while evenly paused (95 % interval {low:.2} to {high:.2})."
             ),
-            _ if self.policy.places_load => format!(
+            _ if self.policy.places_load() => format!(
                 "The threads were placed by load and communication, with {}; evenly compare \
                  measures the gain.",
                 counted(self.migrations(), "migration")
@@ -227,7 +227,7 @@ impl RunReport {
             ),
             // Where it is known for whom they wait, the reason is known.
             _ if self.blocked_share() > MUCH_BLOCKED
-                || self.policy.gives_weights
+                || self.policy.gives_weights()
                 || self.whom().is_some() =>
             {
                 format!("The threads {}", self.unequal())
@@ -274,23 +274,23 @@ impl RunReport {
         if m == 1 {
             return String::from("Nothing to balance: there is only one CPU to use.");
         }
-        if self.policy.in_phases {
+        if self.policy.moves_within_phases() {
             return self.verdict_within_phases(n, m);
         }
-        let few = self.has_few_points() && !self.policy.is_reference;
+        let few = self.has_few_points() && !self.policy.is_reference();
         let divided = n > 0 && (n < m || n.is_multiple_of(m)) && self.imbalance() <= BALANCED;
-        if divided && !few && !self.policy.places_load {
+        if divided && !few && !self.policy.places_load() {
             return self.verdict_on_even_division(n, m);
         }
         let why = if let Some(why) = self.own_masks() {
             why
         } else if few {
             return format!("evenly moved nothing; {} more.", self.too_few());
-        } else if self.policy.places_load {
+        } else if self.policy.places_load() {
             String::from("no other place was better by load and communication")
         } else if self.balanced_s < SHORT_S {
             format!("the program computed for only {:.2} s with all its threads", self.balanced_s)
-        } else if self.policy.is_reference {
+        } else if self.policy.is_reference() {
             return String::from("The threads were spread evenly already; none was moved.");
         } else if self.most_wait() < 0.02 {
             String::from(
@@ -338,7 +338,7 @@ impl RunReport {
 
     /// Whether the policy goes by barriers and none was seen at which threads met.
     fn is_blind(&self) -> bool {
-        self.policy.in_phases && self.probe.as_ref().is_none_or(|p| p.phases() == 0)
+        self.policy.moves_within_phases() && self.probe.as_ref().is_none_or(|p| p.phases() == 0)
     }
 
     /// Where all CPUs have as many threads, moves gain nothing while nothing interferes.
@@ -404,7 +404,7 @@ impl RunReport {
         let phases = self.probe.as_ref().map(ProbeReport::phases);
         let doctor = || String::from("evenly doctor says what they wait for");
         match phases {
-            _ if self.policy.in_phases => doctor(),
+            _ if self.policy.moves_within_phases() => doctor(),
             Some(phases) if f64::from(phases) >= OFTEN * self.seconds => format!(
                 "they meet at a barrier every {}: try --policy phase",
                 Nanos::from_secs_f64(self.seconds / f64::from(phases))
@@ -429,7 +429,7 @@ impl RunReport {
         let percent = format!("imbalance {:.1} %", 100.0 * imbalance);
         let text = match self.spun_share() {
             None if !whom => {
-                let spin = match self.policy.in_phases {
+                let spin = match self.policy.moves_within_phases() {
                     true => " where the probe does not see it",
                     false => ", which --probe on would show",
                 };
@@ -447,7 +447,7 @@ impl RunReport {
             ),
         };
         match self.whom() {
-            Some(_) if !self.policy.gives_weights => {
+            Some(_) if !self.policy.gives_weights() => {
                 format!("{text}; if they wait for each other, try --policy hpc-auto.")
             }
             _ => format!("{text}."),

@@ -95,7 +95,7 @@ fn scenario(draw: &mut Draw, info: &PolicyInfo, m: usize, end: Nanos) -> Scenari
         kernel: Kernel { reactive: draw.once_in(2), rotate: draw.once_in(4).then_some(ms(150)) },
         phases: 100_000,
         barrier,
-        probe: info.gives_weights || draw.once_in(3),
+        probe: info.gives_weights() || draw.once_in(3),
         placement: draw.of(&[Placement::Even, Placement::Random]),
         seed: draw.0.next_u64(),
         ..Scenario::new(n, m, work)
@@ -116,7 +116,7 @@ fn scenario(draw: &mut Draw, info: &PolicyInfo, m: usize, end: Nanos) -> Scenari
             *cpu = Cpu { speed_permille: if i % 2 == 0 { 1000 } else { 600 }, ..Cpu::default() };
         }
     }
-    if info.gives_weights || draw.once_in(4) {
+    if info.gives_weights() || draw.once_in(4) {
         for (i, t) in s.threads.iter_mut().enumerate() {
             t.work = work.scale(0.5 + (i * 7 % 5) as f64 / 2.0);
         }
@@ -127,7 +127,7 @@ fn scenario(draw: &mut Draw, info: &PolicyInfo, m: usize, end: Nanos) -> Scenari
             t.works = vec![t.work; 12].into_iter().chain(vec![then; 12]).collect();
         }
     }
-    if info.places_load && !draw.once_in(3) {
+    if info.places_load() && !draw.once_in(3) {
         // A program for each two threads.
         s.threads.iter_mut().enumerate().for_each(|(i, t)| t.program = i / 2);
         s.others = vec![Program { phases: s.phases, barrier }; n.div_ceil(2) - 1];
@@ -336,7 +336,7 @@ impl Case {
         let of = |odd: bool| -> CpuSet { cpus.iter().filter(|c| (c.0 % 2 == 1) == odd).collect() };
         let halves: Vec<CpuSet> =
             [of(false), of(true)].into_iter().filter(|h| !h.is_empty()).collect();
-        let one = info.decentral || info.places_load || draw.once_in(2);
+        let one = info.is_on_each_cpu() || info.places_load() || draw.once_in(2);
         let sets = if one { vec![cpus.clone()] } else { halves.clone() };
         let nodes = if draw.once_in(3) { Vec::new() } else { halves };
         let guard = draw.once_in(2);
@@ -348,7 +348,7 @@ impl Case {
             shortest: ms(40),
         };
         let mut sim = Sim::new(s);
-        if info.places_load {
+        if info.places_load() {
             sim = sim.with_memory(draw.of(&[1 << 10, 1 << 20]));
             if draw.once_in(2) {
                 let on: Vec<u32> = (0..sim.programs()).map(|_| draw.of(&[0, 1, 7])).collect();
@@ -359,13 +359,13 @@ impl Case {
         let mut many = None;
         let mut balancer = |(d, cpus): (usize, &CpuSet)| {
             let mut environment = Environment::default();
-            if info.places_load {
+            if info.places_load() {
                 let nodes = nodes.iter().cloned().enumerate().map(|(i, n)| (i as u32, n)).collect();
                 let every = draw.of(&[5, 10, 20]);
                 let knowledge = Knowledge { every, ..Knowledge::even(nodes, 3.0) };
                 environment.knowledge = Some(Arc::new(knowledge));
             }
-            if info.gives_weights {
+            if info.gives_weights() {
                 environment.levels = if draw.once_in(2) { vec![nodes.clone()] } else { Vec::new() };
                 environment.parts = if draw.once_in(3) { Parts::POWER } else { Parts::Time };
             }
@@ -377,7 +377,7 @@ impl Case {
                 environment,
                 guard,
             };
-            if info.decentral {
+            if info.is_on_each_cpu() {
                 let (caretaker, all) =
                     Decentral::with_caretaker(options, &nodes, ms(20), self.seed, Nanos::ZERO);
                 let parked = (0..all.balancers.len()).collect();
@@ -390,7 +390,7 @@ impl Case {
         let tracker = draw.once_in(2).then(|| {
             Tracker::new(TrackerOptions { expected: None, settle: ms(60), eligible: None })
         });
-        let spread = (sets.len() > 1).then(|| DomainSpread::new(info.is_reference));
+        let spread = (sets.len() > 1).then(|| DomainSpread::new(info.is_reference()));
         Session {
             machine,
             balancers,
@@ -447,7 +447,7 @@ impl Session {
                 self.machine.sim.candidates().iter().for_each(|c| self.machine.sim.restore(c.id));
                 self.balancers.iter_mut().for_each(Balancer::masks_were_restored);
             }
-            if point == 30 && info.gives_weights {
+            if point == 30 && info.gives_weights() {
                 let parameters = Parameters::from_text("most-ratio=3").unwrap();
                 self.balancers.iter_mut().for_each(|b| b.tune(&parameters));
             }

@@ -130,7 +130,7 @@ pub(crate) fn start(policy: &str, scenario: Scenario) -> (Watched, Balancer) {
     };
     machine.sim.run_until(Nanos::from_millis(1));
     let period = Nanos::from_millis(20);
-    let mut balancer = if info.decentral {
+    let mut balancer = if info.is_on_each_cpu() {
         // Those of CPUs sleep: only their caretaker's points are looked at.
         Decentral::with_caretaker(options, &[], period, 1, machine.now()).0
     } else {

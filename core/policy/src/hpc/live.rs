@@ -52,7 +52,7 @@
 use super::levels::EvenCounts;
 use super::trial::{Arm, Done, Trial};
 use super::{Balancer, Counters, Heuristic, Parameter, Parameters, Parts, State, shares};
-use crate::{Mechanism, Policy, PolicyInfo, Spreader};
+use crate::{Acts, Mechanism, Needs, Policy, PolicyInfo, Spreader};
 use evenly_model::{
     CpuIndex, Environment, FULL_CAPACITY, Nanos, Plan, Reason, Snapshot, ThreadId, ThreadIndex,
     ThreadView, Turns, Weight,
@@ -96,18 +96,7 @@ const fn info(
     about: &'static str,
     make: fn() -> Box<dyn Policy>,
 ) -> PolicyInfo {
-    PolicyInfo {
-        name,
-        about,
-        mechanism: Mechanism::Pin,
-        at_blocking: false,
-        is_reference: false,
-        places_load: false,
-        gives_weights: true,
-        make,
-        decentral: false,
-        in_phases: false,
-    }
+    PolicyInfo { name, about, needs: Needs::Turns, acts: Acts::AtPoints(Mechanism::Pin), make }
 }
 
 pub(crate) const AUTO: PolicyInfo = info(

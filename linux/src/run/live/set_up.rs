@@ -89,7 +89,7 @@ impl Live {
 
     /// The barriers of the program, where the policy asks for them.
     fn openings(&self) -> Option<Arc<dyn Openings>> {
-        self.options.openings.clone().filter(|_| self.options.policy.in_phases)
+        self.options.openings.clone().filter(|_| self.options.policy.moves_within_phases())
     }
 
     /// Whether the CPUs are of unequal speed, as far as the system shows it.
@@ -111,7 +111,7 @@ impl Live {
         match self.options.progress {
             ProgressKind::CpuTime => Ok((None, None)),
             // Balancers of CPUs read threads one at a time, where they search.
-            _ if self.options.policy.decentral => {
+            _ if self.options.policy.is_on_each_cpu() => {
                 let name = self.options.policy.name;
                 let note = (self.options.progress == ProgressKind::Instructions)
                     .then(|| format!("{name} takes CPU time for progress, not instructions"));
@@ -143,10 +143,10 @@ impl Live {
         }
         let (mut sets, usable, mut homeless) = self.domains()?;
         let kind = self.domain_kind();
-        let decentral = self.options.policy.decentral;
+        let decentral = self.options.policy.is_on_each_cpu();
         // What are domains elsewhere are the nodes of one.
         let nodes = if decentral { sets.clone() } else { Vec::new() };
-        if decentral || self.options.policy.places_load {
+        if decentral || self.options.policy.places_load() {
             // Those that are not there yet are in it, of no node.
             sets = vec![sets.iter().fold(std::mem::take(&mut homeless), |all, d| all.or(d))];
         }
@@ -187,7 +187,7 @@ impl Live {
                     .moving_often(openings.is_some())
                     .with_wait_reports(self.options.wait_reports.as_ref().and_then(|make| make()))
                     .counted_by(self.options.counted_by.take())
-                    .sharing(self.options.policy.gives_weights.then(|| {
+                    .sharing(self.options.policy.gives_weights().then(|| {
                         Shares::new(self.options.shares, self.journal.clone(), self.root)
                     }));
             if i == 0 {
@@ -287,7 +287,7 @@ impl Live {
             masks: Vec::new(),
             // What is only watched is not moved.
             spread: (!self.options.policy.only_watches())
-                .then(|| DomainSpread::new(self.options.policy.is_reference)),
+                .then(|| DomainSpread::new(self.options.policy.is_reference())),
             vanished: false,
             homeless,
             kind,
@@ -374,7 +374,7 @@ mod tests {
         let note = note.unwrap();
         assert_eq!(counted, !note.contains("instructions are not counted"), "{note}");
         s.live.options.progress = ProgressKind::Instructions;
-        let decentral = evenly_policy::POLICIES.iter().find(|p| p.decentral);
+        let decentral = evenly_policy::POLICIES.iter().find(|p| p.is_on_each_cpu());
         s.live.options.policy = decentral.unwrap();
         let (counted, note) = chosen(&s, true);
         assert!(!counted && note.unwrap().contains("takes CPU time"));
