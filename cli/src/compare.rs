@@ -13,7 +13,7 @@ use evenly_linux::affinity;
 use evenly_linux::supervise::{Outcome, was_ignored};
 use evenly_linux::usage::Usage;
 use evenly_model::{CpuSet, Printable, Tid, or_meant, printable};
-use evenly_nuco::{by_name, names, policies};
+use evenly_policies::{POLICIES, by_name, names};
 use evenly_probe::load::Unseen;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::OsString;
@@ -181,7 +181,7 @@ fn arm(
     }
     if by_name(policy).is_none() {
         let all = names();
-        let near = or_meant(policy, policies().map(|p| p.name).chain([KERNEL]));
+        let near = or_meant(policy, POLICIES.iter().map(|p| p.name).chain([KERNEL]));
         anyhow::bail!(
             "--policies: there is no policy '{policy}'{near}; the policies are kernel, {all}"
         );

@@ -8,7 +8,7 @@ use crate::{End, output};
 use anyhow::Context;
 use evenly_engine::{Period, PeriodControl, PeriodOptions};
 use evenly_model::{Nanos, counted};
-use evenly_phases::COST;
+use evenly_phase::COST;
 use evenly_theory::{ExactTime, Prediction, Question, Regime, Shape, Speeds, predict as ask};
 use evenly_trace::{Program, Recording};
 use serde_json::{Value, json};
@@ -73,7 +73,7 @@ impl Case {
         let recording = match &args.from {
             Some(path) => {
                 let (program, policy) = read(path)?;
-                observed = policy.as_deref() == Some(evenly_policy::watching().name);
+                observed = policy.as_deref() == Some(evenly_policies::watching().name);
                 Some((path.display().to_string(), program))
             }
             None => None,

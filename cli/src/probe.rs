@@ -10,7 +10,7 @@ use evenly_linux::machine::{ReadWaitReports, ReportedWait};
 use evenly_linux::proc::read_all;
 use evenly_linux::supervise::Threads;
 use evenly_model::{CpuSet, Nanos, Pid, Tid};
-use evenly_phases::Openings;
+use evenly_phase::Openings;
 use evenly_probe::late::Late;
 use evenly_probe::load::{Unseen, for_sanitizers, library, preload};
 use evenly_probe::waiting::{

@@ -37,7 +37,7 @@ pub(crate) fn top(args: &TopArgs) -> anyhow::Result<End> {
     let header = Header {
         pid,
         command: command(&proc, pid),
-        policy: evenly_policy::watching().name.to_owned(),
+        policy: evenly_policies::watching().name.to_owned(),
     };
     let beside = Beside::of(pid);
     anyhow::ensure!(proc.process_stat(pid).is_some(), "there is no process {pid}");
@@ -181,7 +181,7 @@ fn watch(
     feeds: Vec<Feed>,
     control: Control,
 ) -> anyhow::Result<Watching> {
-    let policy = evenly_policy::watching();
+    let policy = evenly_policies::watching();
     let whole = crate::balance::allowed(Some(pid)).unwrap_or_default();
     let options = LiveOptions {
         // Where another evenly has loaded the probe into it.

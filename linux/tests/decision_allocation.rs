@@ -6,9 +6,10 @@
 mod counting;
 
 use counting::allocations;
+use evenly_model::hpc::Levels;
 use evenly_model::{CpuId, Environment, Nanos, Plan, Snapshot, Turns};
-use evenly_policy::hpc::Levels;
-use evenly_policy::{POLICIES, Policy};
+use evenly_policies::POLICIES;
+use evenly_policy::Policy;
 use evenly_testing::snapshots;
 use std::sync::Arc;
 
@@ -54,7 +55,7 @@ fn deciding_the_same_again_allocates_nothing() {
         ("piled up", snapshot(|i| i % 10, all)),
         ("masked", snapshot(|i| if i % 2 == 1 { i % 20 } else { i % 150 }, half)),
     ];
-    for info in evenly_nuco::policies() {
+    for info in evenly_policies::POLICIES.iter() {
         for (name, s) in &snapshots {
             let times = allocations_of((info.make)(), s, |_| {});
             assert_eq!(times, 0, "{}, {name}", info.name);

@@ -307,7 +307,7 @@ fn points(policy: &str, moves: bool) -> Vec<Point> {
     let (tmp, threads) = (tempfile::tempdir().unwrap(), Threads::new(3));
     let mut machine = Watched { machine: machine(tmp.path()), looks: 0 };
     let cpus = evenly_linux::affinity::get(Tid(0)).unwrap();
-    let policy = evenly_policy::by_name(policy).unwrap();
+    let policy = evenly_policies::by_name(policy).unwrap();
     let options = BalancerOptions {
         domain: DomainId(0),
         cpus: cpus.iter().take(2).collect(),

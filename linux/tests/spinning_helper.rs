@@ -14,7 +14,7 @@ use evenly_linux::live::{Control, Live, LiveError, LiveOptions, LiveReport};
 use evenly_linux::mapping::MapBy;
 use evenly_linux::sched;
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
-use evenly_phases::{Measured, Opening, Openings, Reported};
+use evenly_phase::{Measured, Opening, Openings, Reported};
 use evenly_testing::wait_until;
 use std::process::{Child, Command};
 use std::sync::atomic::Ordering::SeqCst;
@@ -198,7 +198,7 @@ impl Drop for Program {
 }
 
 fn options(whole: &CpuSet, trap: &Arc<Trap>) -> LiveOptions {
-    let phase = evenly_policy::by_name("phase").unwrap();
+    let phase = evenly_policies::by_name("phase").unwrap();
     LiveOptions {
         expected: Some(3),
         openings: Some(trap.clone()),

@@ -8,7 +8,7 @@ mod common;
 
 use common::built;
 use evenly_model::{Nanos, ThreadId, Tid};
-use evenly_phases::Openings;
+use evenly_phase::Openings;
 use evenly_probe::load::{Calls, keep, preload};
 use evenly_probe::waiting::{Cooperation, Mapping};
 use std::ffi::OsStr;
@@ -423,7 +423,7 @@ fn tids_below(pid: u32) -> Vec<i32> {
 /// Would catch: threads that are not found, or of which nothing is reported; an opening that wakes nobody.
 fn announces(command: &mut Command, calls: Calls, way: Cooperation) {
     use evenly_model::CpuId;
-    use evenly_phases::{Measured, Opening};
+    use evenly_phase::{Measured, Opening};
     use evenly_testing::wait_for;
     let mapping = Mapping::new().unwrap();
     mapping.set_cooperation(way).unwrap();
@@ -453,7 +453,7 @@ fn announces(command: &mut Command, calls: Calls, way: Cooperation) {
 /// Would catch: phases of different lengths that are taken for one, as their barriers have the same place in a table.
 fn each_of_thirty_phases_is_foreseen(compiler: &str) {
     use evenly_model::CpuId;
-    use evenly_phases::{Measured, Opening};
+    use evenly_phase::{Measured, Opening};
     use evenly_testing::wait_for;
     let mapping = Mapping::new().unwrap();
     let barriers = mapping.openings().unwrap();
@@ -496,7 +496,7 @@ fn each_of_thirty_phases_of_libomp_is_foreseen() {
 #[test]
 #[ignore = "takes long: ./dev test --all"]
 fn measuring_ends_where_nobody_asks_for_it_any_more() {
-    use evenly_phases::Measured;
+    use evenly_phase::Measured;
     use evenly_testing::wait_for;
     use std::time::{Duration, Instant};
     let mapping = Mapping::new().unwrap();

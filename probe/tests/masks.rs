@@ -6,7 +6,7 @@ mod common;
 
 use common::built;
 use evenly_model::{CpuSet, Nanos};
-use evenly_phases::Openings;
+use evenly_phase::Openings;
 use evenly_probe::load::{Calls, keep, preload};
 use evenly_probe::waiting::Mapping;
 use std::io::{BufRead, BufReader, Read, Write};

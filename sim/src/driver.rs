@@ -8,15 +8,15 @@
 use crate::Sim;
 use crate::machine::Reports;
 use crate::report::Sample;
-use evenly_decentral::Decentral;
 use evenly_engine::{
     Agent, Balancer, BalancerOptions, Candidate, Event, GuardOptions, Manner, Next, Observer,
     Period, PeriodControl, PeriodOptions, SearchSummary, Selection, Sensors, Summary, Tracker,
     TrackerOptions,
 };
 use evenly_model::{CpuSet, DomainId, Environment, Knowledge, Nanos, ThreadId};
-use evenly_phases::{Allowance, HELPERS_SHARE, Helper, Phases};
+use evenly_phase::{Allowance, HELPERS_SHARE, Helper, Phases};
 use evenly_policy::{Mechanism, PolicyInfo};
+use evenly_secretary::Decentral;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::{Arc, Mutex, PoisonError};

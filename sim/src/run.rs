@@ -9,7 +9,8 @@ use crate::{
 };
 use evenly_engine::Observer;
 use evenly_model::Nanos;
-use evenly_policy::{Mechanism, PolicyInfo, reference};
+use evenly_policies::reference;
+use evenly_policy::{Mechanism, PolicyInfo};
 use evenly_theory::{self as theory, Shape};
 
 /// The name under which the idealised algorithm of section 3 runs.

@@ -5,7 +5,7 @@
 use evenly_engine::{Event, GuardOptions, Observer, Sensors};
 use evenly_model::stats::Random;
 use evenly_model::{CpuId, CpuSet, Nanos};
-use evenly_policy::by_name;
+use evenly_policies::by_name;
 use evenly_sim::{
     Barrier, Costs, Driver, DriverOptions, Hotplug, Kernel, Placement, Scenario, Sharing, Sim,
     Stranger,

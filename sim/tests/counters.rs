@@ -3,7 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_model::{CpuId, Nanos};
-use evenly_policy::by_name;
+use evenly_policies::by_name;
 use evenly_sim::{
     Barrier, Counters, DriverOptions, Outcome, Scenario, Sharing, Sim, Stranger, simulate,
 };

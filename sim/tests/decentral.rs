@@ -1,12 +1,12 @@
 //! The balancers of CPUs, each with wake-ups of its own, against what OSLB says of them.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use evenly_decentral::{CARE, Decentral, HIGH_RATE, Step};
 use evenly_engine::{
     BalancerOptions, Event, GuardOptions, MoveRecord, Observer, PeriodOptions, Selection, Sensors,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Environment, Nanos};
-use evenly_policy::by_name;
+use evenly_policies::by_name;
+use evenly_secretary::{CARE, Decentral, HIGH_RATE, Step};
 use evenly_sim::{
     Costs, Driver, DriverOptions, Hotplug, Outcome, Scenario, Sim, Stranger, simulate,
     simulate_seen_by,

@@ -7,7 +7,7 @@ use evenly_engine::{
     Selection, Sensors, Summary, roomiest,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Environment, Nanos, ThreadId};
-use evenly_policy::by_name;
+use evenly_policies::by_name;
 use evenly_sim::{Barrier, Hotplug, Scenario, Sim};
 use std::sync::{Arc, Mutex};
 

@@ -3,7 +3,7 @@
 
 use evenly_model::Nanos;
 use evenly_model::efficiency::Efficiency;
-use evenly_policy::by_name;
+use evenly_policies::by_name;
 use evenly_sim::{Barrier, DriverOptions, Kernel, Scenario, Sim, simulate};
 
 const fn ms(n: u64) -> Nanos {

@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_model::Nanos;
-use evenly_policy::by_name;
+use evenly_policies::by_name;
 use evenly_sim::{Barrier, Driver, DriverOptions, Kernel, Scenario, Sharing, Sim, simulate};
 
 fn ms(ms: u64) -> Nanos {

@@ -3,7 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_model::Nanos;
-use evenly_policy::by_name;
+use evenly_policies::by_name;
 use evenly_sim::{
     Barrier, IDEAL, IdealOptions, IdealRun, MOST_SAMPLES, Report, RunError, Simple, Sweep, ideal,
 };

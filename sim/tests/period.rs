@@ -7,7 +7,7 @@ mod common;
 use common::{Case, cases};
 use evenly_engine::Period;
 use evenly_model::{CpuId, Nanos};
-use evenly_policy::by_name;
+use evenly_policies::by_name;
 use evenly_sim::{Barrier, DriverOptions, Scenario, Sharing, Sim, Stranger, simulate};
 
 fn ms(ms: u64) -> Nanos {

@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used, reason = "a failure here is the test's own")]
 
 use evenly_model::{CpuId, Nanos};
-use evenly_policy::by_name;
+use evenly_policies::by_name;
 use evenly_sim::{
     Barrier, Costs, DriverOptions, Outcome, Scenario, Sharing, Sim, Stranger, simulate,
 };

@@ -5,7 +5,7 @@ mod fixed;
 
 use evenly_engine::Sensors;
 use evenly_model::{CpuId, Nanos};
-use evenly_policy::by_name;
+use evenly_policies::by_name;
 use evenly_sim::{
     Barrier, Driver, DriverOptions, Outcome, Program, Scenario, Scope, Sharing, Sim, Stranger,
     simulate,

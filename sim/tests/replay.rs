@@ -3,7 +3,7 @@
 
 use evenly_engine::{Event, Observer};
 use evenly_model::Nanos;
-use evenly_policy::by_name;
+use evenly_policies::by_name;
 use evenly_sim::{Barrier, Driver, DriverOptions, Replay, Scenario, Sim, replay};
 use std::sync::{Arc, Mutex};
 

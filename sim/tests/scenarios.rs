@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_model::Nanos;
-use evenly_policy::by_name;
+use evenly_policies::by_name;
 use evenly_sim::{Described, FileError, Report, parse, run};
 use proptest::prelude::*;
 use std::fs;

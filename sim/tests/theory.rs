@@ -6,7 +6,7 @@ mod fixed;
 use evenly_engine::Actuator;
 use evenly_model::stats::Random;
 use evenly_model::{CpuId, CpuSet, Nanos};
-use evenly_policy::by_name;
+use evenly_policies::by_name;
 use evenly_sim::{
     Barrier, Driver, DriverOptions, Kernel, Placement, Scenario, Sharing, Sim, Stranger,
 };

@@ -5,7 +5,7 @@
 
 use evenly_model::Nanos;
 use evenly_model::stats::Random;
-use evenly_policy::by_name;
+use evenly_policies::by_name;
 use evenly_sim::{Barrier, DriverOptions, Scenario, Sharing, Sim, Start, simulate};
 
 const UNIT: Nanos = Nanos::from_millis(50);

@@ -4,7 +4,7 @@
 
 use evenly_engine::{Event, Observer, Period, PeriodOptions};
 use evenly_model::{Nanos, Reason};
-use evenly_policy::by_name;
+use evenly_policies::by_name;
 use evenly_sim::{
     Barrier, Costs, Driver, DriverOptions, Kernel, Outcome, Scenario, Sharing, Sim, Start, replay,
     simulate,

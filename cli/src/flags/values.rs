@@ -6,7 +6,7 @@ use evenly_linux::limits::DomainKind;
 use evenly_linux::live::{ProgressKind, SourceKind};
 use evenly_linux::mapping::MapBy;
 use evenly_model::{CpuSet, or_meant, parse_duration};
-use evenly_nuco::{by_name, meant, names, policies};
+use evenly_policies::{POLICIES, by_name, meant, names};
 use evenly_policy::PolicyInfo;
 use std::ffi::OsStr;
 
@@ -212,7 +212,7 @@ impl<T: Clone + Send + Sync + 'static> TypedValueParser for Named<T> {
 }
 
 fn policy_names() -> Vec<PossibleValue> {
-    policies().map(|p| PossibleValue::new(p.name).help(p.about)).collect()
+    POLICIES.iter().map(|p| PossibleValue::new(p.name).help(p.about)).collect()
 }
 
 /// Of `evenly run`, where the probe can be loaded.
@@ -222,7 +222,7 @@ pub(super) fn default_policy() -> &'static PolicyInfo {
 
 /// The default where nothing is loaded into the program.
 pub(crate) fn policy_without_probe() -> &'static PolicyInfo {
-    by_name("hybrid").unwrap_or_else(evenly_policy::reference)
+    by_name("hybrid").unwrap_or_else(evenly_policies::reference)
 }
 
 /// `--policy` of what balances.
@@ -244,7 +244,7 @@ pub(super) fn simulated_policy() -> Named<String> {
         }
         let near = or_meant(
             name,
-            policies().map(|p| p.name).chain([evenly_sim::IDEAL]).chain(arms.iter().copied()),
+            POLICIES.iter().map(|p| p.name).chain([evenly_sim::IDEAL]).chain(arms.iter().copied()),
         );
         Err(format!(
             "no such policy{near}; the policies are {}, {}, and with --power5 {}",
@@ -297,9 +297,9 @@ pub(super) fn simulated_policies() -> String {
 }
 
 pub(super) fn policy_help(default: &str) -> String {
-    let width = policies().map(|p| p.name.len()).max().unwrap_or(0);
+    let width = POLICIES.iter().map(|p| p.name.len()).max().unwrap_or(0);
     let list: Vec<String> =
-        policies().map(|p| format!("  {:width$}  {}", p.name, p.about)).collect();
+        POLICIES.iter().map(|p| format!("  {:width$}  {}", p.name, p.about)).collect();
     format!("The balancing policy:\n{}\n\n{default}", list.join("\n"))
 }
 

@@ -11,7 +11,7 @@ use std::process::Output;
 
 /// Real load-balancing dumps, and what Charm++ strategies made of them.
 fn dumps() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../mapping/nuco/tests/data/charm")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../policies/nuco/tests/data/charm")
 }
 
 const PROGRAMS: [&str; 2] = ["lb_test_p32", "kneighbor_p32"];
@@ -522,7 +522,7 @@ fn the_example_of_the_manual_works() {
 
 /// `--front` draws what there is to choose from, and how mappings of others compare. How good mappings are that are
 /// found in so little time depends on the machine: that is tested with a clock that stands still
-/// (`mapping/nuco/tests/charm.rs`).
+/// (`policies/nuco/tests/charm.rs`).
 #[test]
 fn a_front_is_drawn_beside_the_mappings_of_others() {
     let tool = Tool::new();

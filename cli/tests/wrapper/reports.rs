@@ -197,7 +197,7 @@ fn completions_and_manual_pages() {
         assert!(!script.contains("guardian"), "{shell} offers what is hidden");
         // As the scripts write the values of an option.
         let each = |end: &str| -> Vec<String> {
-            evenly_nuco::policies().map(|p| format!("{}{end}", p.name)).collect()
+            evenly_policies::POLICIES.iter().map(|p| format!("{}{end}", p.name)).collect()
         };
         let values = match shell {
             "bash" => vec![format!("-W \"{}\"", each("").join(" "))],

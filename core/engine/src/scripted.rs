@@ -11,7 +11,7 @@ use evenly_model::{
     CpuId, CpuSet, CpuView, DomainId, Environment, FULL_CAPACITY, Nanos, Pid, Snapshot, ThreadId,
     ThreadView, Tid,
 };
-use evenly_policy::by_name;
+use evenly_policies::by_name;
 use std::sync::{Arc, Mutex};
 
 #[derive(Debug, Default)]

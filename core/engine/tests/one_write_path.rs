@@ -29,7 +29,8 @@ fn no_module_but_actuate_calls_an_actuator() {
     let of_trait = of_trait.split("\n}\n").next().unwrap();
     assert_eq!(of_trait.matches("\n    fn ").count(), WRITES.len(), "a call is not in the list");
     let mut in_actuate = 0;
-    let agents = ["../../decentral/src", "../../phases/src"].map(|dir| sources(&engine.join(dir)));
+    let agents = ["../../policies/secretary/src", "../../policies/phase/src"]
+        .map(|dir| sources(&engine.join(dir)));
     for path in sources(&src).into_iter().chain(agents.into_iter().flatten()) {
         let (name, code) = (path.file_name().unwrap().to_str().unwrap(), code(&path));
         // Machines have one name, so that it can be looked for.

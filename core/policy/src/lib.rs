@@ -7,32 +7,16 @@
 //! ([`PolicyInfo::places_load`]), where loads are known, never takes the last thread from a CPU
 //! instead. The same code decides live, in the simulator and in replay.
 //!
-//! To add a policy: write its module here, with what is to be known of it as a [`PolicyInfo`], and
-//! add one line to [`POLICIES`]. It is then there in `run`, `attach`, `compare`, `simulate`, the help
-//! of `run` and `attach` and the completions, and in the tests of what no policy may do. The engine, the
-//! simulator and the list of all policies know none by its name; defaults, hints in messages, benchmarks
-//! and figures name theirs.
-//!
-//! [`hpc`] is about programs that compute and wait in turns, and decides on priorities, not on places.
+//! Each family of policies has a folder in `policies`, and `policies/list` names them all. This crate has what they share:
+//! the trait, what is to be known of a policy ([`PolicyInfo`]), the speed of CPUs, and the [`Spreader`].
 
 #![forbid(unsafe_code)]
 
-mod aside;
-mod fixed;
-pub mod hpc;
-mod juggle;
-mod phase;
-mod reactive;
-pub mod secretary;
 pub mod speed;
 mod spread;
-pub mod stopping;
 
 use evenly_model::{Plan, Snapshot};
 
-pub use juggle::{Juggle, Margins};
-pub use reactive::Reactive;
-pub use secretary::Secretary;
 pub use spread::{Spreader, spread};
 
 /// How a planned move is carried out.
@@ -163,38 +147,6 @@ impl PolicyInfo {
     }
 }
 
-/// The policies of this crate, in the order of the help. Crates above plug in others.
-pub const POLICIES: &[PolicyInfo] = &[
-    juggle::HYBRID,
-    juggle::JUGGLE,
-    secretary::SECRETARY,
-    reactive::REACTIVE,
-    phase::PHASE,
-    hpc::live::AUTO,
-    hpc::live::UNIFORM,
-    hpc::live::ADAPTIVE,
-    fixed::STATIC,
-    fixed::OBSERVE,
-];
-
-/// The policy of this crate that has that name.
-#[must_use]
-pub fn by_name(name: &str) -> Option<&'static PolicyInfo> {
-    POLICIES.iter().find(|p| p.name == name)
-}
-
-/// The policy that others are compared with.
-#[must_use]
-pub fn reference() -> &'static PolicyInfo {
-    &fixed::STATIC
-}
-
-/// The policy that only watches.
-#[must_use]
-pub fn watching() -> &'static PolicyInfo {
-    &fixed::OBSERVE
-}
-
 /// Spreads the threads evenly, whenever they are not, and does nothing else: what balancers that
 /// decide each for its CPU leave to one hand.
 #[derive(Debug, Clone, Default)]
@@ -203,24 +155,5 @@ pub struct Spreading(Spreader);
 impl Policy for Spreading {
     fn decide(&mut self, snapshot: &Snapshot, plan: &mut Plan) {
         self.0.spread(snapshot, plan);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_unique_and_one_policy_is_the_reference() {
-        for p in POLICIES {
-            assert_eq!(by_name(p.name).map(|found| found.about), Some(p.about));
-            assert!(!p.is_reactive() || p.is_guarded(), "{}", p.name);
-        }
-        let names = |of: fn(&PolicyInfo) -> bool| -> Vec<&str> {
-            POLICIES.iter().filter(|p| of(p)).map(|p| p.name).collect()
-        };
-        assert_eq!(names(PolicyInfo::is_reference), [reference().name]);
-        assert_eq!(names(PolicyInfo::only_watches), [watching().name]);
-        assert_eq!(names(|p| !p.is_guarded()), ["static", "observe"]);
     }
 }

@@ -12,8 +12,8 @@
 use crate::foreign::open_file;
 use crate::journal::{Process, StateDir};
 use crate::proc::Proc;
+use evenly_model::hpc::{Heuristic, Parameter, ParameterError, Parameters};
 use evenly_model::{Nanos, Pid};
-use evenly_policy::hpc::{Heuristic, Parameter, ParameterError, Parameters};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
 use std::fs::{self, File};

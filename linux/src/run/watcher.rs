@@ -16,7 +16,7 @@ use crate::real_time;
 use crate::sched;
 use evenly_engine::Remote;
 use evenly_model::{CpuId, Nanos, Tid};
-use evenly_phases::{Pulse, PulseWatch};
+use evenly_phase::{Pulse, PulseWatch};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};

@@ -229,7 +229,7 @@ fn the_answers_are_those_of_evenly_map() {
             described.cluster.caches().iter().map(|level| level.factor.to_string()).collect();
         assert_eq!(caches.len(), usize::from(topology.contains("l3")));
         let file =
-            |kind: &str| source(&format!("../../mapping/nuco/tests/data/charm/{dump}.{kind}.csv"));
+            |kind: &str| source(&format!("../../policies/nuco/tests/data/charm/{dump}.{kind}.csv"));
         let (objects, edges) = (file("objects"), file("edges"));
         let files = Files {
             objects: Some(objects.clone()),

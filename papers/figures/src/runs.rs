@@ -5,7 +5,8 @@
 use crate::FigureError;
 use evenly_engine::{Event, Observer};
 use evenly_model::{CpuId, CpuSet, Nanos};
-use evenly_policy::{PolicyInfo, by_name};
+use evenly_policies::by_name;
+use evenly_policy::PolicyInfo;
 use evenly_sim::{
     Barrier, DriverOptions, Outcome, RunError, Scenario, Sim, Simple, simulate, simulate_seen_by,
 };

@@ -3,7 +3,7 @@
 //! Invariants: a field is never renamed or re-used; all arms run the same program.
 
 use super::{Arm, ByShare, Case, Latency, Run, Speeds, run};
-use evenly_policy::hpc::{Heuristic, Parameter, Parameters};
+use evenly_model::hpc::{Heuristic, Parameter, Parameters};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! What priorities do on a POWER5: decode cycles (Table I), and what they are in speed.
 
-use evenly_policy::hpc::Priority;
+use evenly_model::hpc::Priority;
 use serde::Serialize;
 
 /// Decode cycles of a slice of R that two tasks get (Table I): R = 2^(|a - b| + 1), of which the one with the
@@ -128,7 +128,7 @@ impl ByShare {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use evenly_policy::hpc::{Parameters, Parts};
+    use evenly_model::hpc::{Parameters, Parts};
 
     #[test]
     fn table_i() {

@@ -14,7 +14,7 @@
 //! the other context of its core is busy meanwhile.
 //!
 //! When ranks are woken their iterations are over, and there is a balancing point: the policy `hpc-*`
-//! ([`evenly_policy::hpc::Hpc`], the `decide` that runs live) is shown a snapshot of all ranks, with the counters
+//! ([`evenly_hpc::Hpc`], the `decide` that runs live) is shown a snapshot of all ranks, with the counters
 //! that the probe has live, and plans weights. The snapshot says what parts are made of here
 //! ([`Parts::POWER`]: steps), as the mechanism says live. A context gets the priority whose decode cycles are
 //! nearest to its weight ([`priority_for`]), from that moment on. Each rank may run on its own context only.
@@ -34,12 +34,12 @@ pub use cases::{BT_MZ, CASES, Case, METBENCH, METBENCH_VAR, PaperRow, SIESTA, ca
 pub use comparison::{ArmReport, Comparison, NoArm, POWER5_SCHEMA, arm_names};
 pub use decode::{ByShare, Speeds, decode_cycles, priority_for};
 
+use evenly_hpc::{Heuristic, Hpc, Parameters, Parts, Priority};
 use evenly_model::{
     CpuId, CpuView, Environment, FULL_CAPACITY, Nanos, Plan, Snapshot, ThreadId, ThreadView, Tid,
     Turns,
 };
 use evenly_policy::Policy;
-use evenly_policy::hpc::{Heuristic, Hpc, Parameters, Parts, Priority};
 use std::sync::Arc;
 
 /// How long a rank that is woken waits for its CPU, in seconds.

@@ -6,7 +6,7 @@
 
 use super::{HEADER, LINE, LINES, NOTES, SIZE, TEAM, THREAD, header, line, note};
 use evenly_model::{CpuId, Nanos, Pid, ThreadId};
-use evenly_phases::{Measured, NAP, Opening, Openings, Reported};
+use evenly_phase::{Measured, NAP, Opening, Openings, Reported};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::param::clock_ticks_per_second;

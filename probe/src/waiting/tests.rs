@@ -4,7 +4,7 @@ use super::barriers::{COUNTED, TIMED, UNMEASURED};
 use super::*;
 use crate::layout::Layout;
 use evenly_model::CpuId;
-use evenly_phases::{NAP, Opening, Openings};
+use evenly_phase::{NAP, Opening, Openings};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::time::{ClockId, clock_gettime};
 use std::os::unix::fs::FileExt;

@@ -7,7 +7,7 @@ use crate::settings::{endless_spinning, open_mpi_yields};
 use evenly_evidence::{CpuUse, Evidence, Other, Runtime, Source, ThreadUse};
 use evenly_model::efficiency::Efficiency;
 use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, Nanos};
-use evenly_phases::COST;
+use evenly_phase::COST;
 use evenly_theory::{Shape, Speeds, locked_time, static_time};
 
 /// A cause that costs a smaller share of the threads' time is not reported.

@@ -58,7 +58,7 @@ fn domain(id: u32, cpus: &str, threads: &[ThreadSummary]) -> DomainSummary {
 }
 
 fn policy(name: &str) -> &'static PolicyInfo {
-    evenly_nuco::by_name(name).unwrap()
+    evenly_policies::by_name(name).unwrap()
 }
 
 fn report(threads: Vec<ThreadSummary>) -> RunReport {

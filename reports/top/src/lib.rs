@@ -47,7 +47,7 @@ impl Header {
     /// Whether the events come from a cycle that moves nothing.
     #[must_use]
     pub fn observes(&self) -> bool {
-        self.policy == evenly_policy::watching().name
+        self.policy == evenly_policies::watching().name
     }
 }
 

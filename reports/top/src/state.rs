@@ -15,9 +15,9 @@ pub use view::View;
 pub use window::WINDOW;
 use window::{Spent, Traffic, Weighted, Window};
 
+use evenly_juggle::Margins;
 use evenly_model::metrics::Spread;
 use evenly_model::{CpuId, DomainId, Nanos, Pid, Reason, ThreadId};
-use evenly_policy::Margins;
 use std::collections::BTreeMap;
 
 /// How many recent decisions are kept.

@@ -9,7 +9,7 @@
 use super::Sim;
 use crate::Barrier;
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId};
-use evenly_phases::{Measured, Opening, Openings, Reported};
+use evenly_phase::{Measured, Opening, Openings, Reported};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,15 +1,15 @@
 //! The runs: what each policy is given to do, drawn from a seed.
 
 use crate::machine::{Conditions, Recorded, Span, nameless};
-use evenly_decentral::{CARE, CpuBalancer, Decentral, Step};
 use evenly_engine::{
     Actuator, Balancer, BalancerOptions, DomainSpread, DomainThread, Event, GuardOptions, Observer,
     RunState, Selection, Sensors, Tracker, TrackerOptions, roomiest,
 };
+use evenly_model::hpc::{Parameters, Parts};
 use evenly_model::stats::Random;
 use evenly_model::{CpuId, CpuSet, DomainId, Environment, Knowledge, Nanos, ThreadId};
 use evenly_policy::PolicyInfo;
-use evenly_policy::hpc::{Parameters, Parts};
+use evenly_secretary::{CARE, CpuBalancer, Decentral, Step};
 use evenly_sim::{
     Barrier, Costs, Counters, Cpu, Hotplug, Kernel, Placement, Program, Readings, Scenario,
     Sharing, Sim, Stranger,
@@ -46,7 +46,7 @@ pub(crate) fn runs() -> Vec<Case> {
     let of = |info: &'static PolicyInfo| {
         (1..=EACH).map(move |seed| Case { name: format!("{} {seed}", info.name), info, seed })
     };
-    evenly_nuco::policies().flat_map(of).collect()
+    evenly_policies::POLICIES.iter().flat_map(of).collect()
 }
 
 struct Log(Arc<Mutex<String>>);

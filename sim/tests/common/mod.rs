@@ -4,7 +4,7 @@
 
 use evenly_engine::{Period, PeriodOptions};
 use evenly_model::Nanos;
-use evenly_policy::by_name;
+use evenly_policies::by_name;
 use evenly_sim::{Barrier, Costs, DriverOptions, Kernel, Scenario, Sharing, Sim, Start, simulate};
 
 /// One row of the table.

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use evenly_model::Nanos;
-use evenly_policy::by_name;
+use evenly_policies::by_name;
 use evenly_sim::{DriverOptions, Outcome, Scenario, Sim, simulate};
 
 /// No run takes longer.

@@ -2,13 +2,13 @@
 //! it, for tests of single points.
 #![allow(dead_code, reason = "each test looks at a part of it")]
 
-use evenly_decentral::Decentral;
 use evenly_engine::{
     Actuator, ApplyError, Balancer, BalancerOptions, GuardOptions, Located, Reading, Selection,
     Sensors, Waiting, Wanted,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Environment, Nanos, Pid, ThreadId};
-use evenly_policy::by_name;
+use evenly_policies::by_name;
+use evenly_secretary::Decentral;
 use evenly_sim::{Scenario, Sim};
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -14,7 +14,7 @@ use anyhow::Context;
 use clap::Args;
 use evenly_engine::PeriodOptions;
 use evenly_model::Nanos;
-use evenly_policy::by_name;
+use evenly_policies::by_name;
 use evenly_sim::{Costs, DriverOptions, Scenario, Sim, simulate};
 use serde::Serialize;
 use std::path::PathBuf;

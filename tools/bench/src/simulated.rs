@@ -83,11 +83,11 @@ pub(crate) fn makespan_s(
 ) -> Option<f64> {
     let (policy, options) = match way {
         Way::Alone | Way::Full => return None,
-        Way::Static => (evenly_policy::reference().name, [].as_slice()),
-        Way::Kernel => (evenly_policy::watching().name, [].as_slice()),
+        Way::Static => (evenly_policies::reference().name, [].as_slice()),
+        Way::Kernel => (evenly_policies::watching().name, [].as_slice()),
         Way::Evenly { policy, options, .. } => (policy, options),
     };
-    let info = evenly_nuco::by_name(policy)?;
+    let info = evenly_policies::by_name(policy)?;
     let (n, m) = (benchmark.threads, benchmark.cpus);
     let (phases, barrier) = course(benchmark.program);
     let parts = if benchmark.program.work_is_per_thread() { 1.0 } else { n as f64 };

@@ -455,7 +455,7 @@ mod tests {
                 assert!(b.ways.contains(&Way::Alone), "{} has no limit", b.name);
                 for way in &b.ways {
                     if let Way::Evenly { policy, .. } = way {
-                        assert!(evenly_nuco::by_name(policy).is_some(), "{policy}");
+                        assert!(evenly_policies::by_name(policy).is_some(), "{policy}");
                     }
                 }
             }

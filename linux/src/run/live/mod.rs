@@ -6,7 +6,7 @@
 //! has a thread of its own. Domains share nothing but the journal and what is known of masks; the
 //! coordinator hands threads over through a mailbox per domain.
 //!
-//! Where each CPU has a balancer of its own (`evenly_decentral`), all CPUs are one domain, whose
+//! Where each CPU has a balancer of its own (`evenly_secretary`), all CPUs are one domain, whose
 //! balancer is the caretaker of the others; those are served by worker threads (`crate::agents`).
 //!
 //! Invariant: whichever way [`Live::run`] is left, every balancer has finished, so every mask that

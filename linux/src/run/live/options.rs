@@ -8,10 +8,10 @@ use crate::mapping::{MapBy, Mapping};
 use crate::share::Choice;
 use crate::tuning::Tuning;
 use evenly_engine::{Eligible, GuardOptions, Period};
+use evenly_model::hpc::{Levels, Parameters};
 use evenly_model::{CpuSet, Knowledge, Nanos};
-use evenly_phases::Openings;
+use evenly_phase::Openings;
 use evenly_policy::PolicyInfo;
-use evenly_policy::hpc::{Levels, Parameters};
 use std::sync::Arc;
 
 /// Which source of thread times is wanted, for threads that are balanced. Those that compute are found

@@ -21,13 +21,13 @@ use crate::proc::{Proc, parse_schedstat, read_all};
 use crate::scan::Scanner;
 use crate::share::Shares;
 use crate::tuning::Tuning;
-use evenly_decentral::Decentral;
 use evenly_engine::{
     Agent, Balancer, BalancerOptions, DomainSpread, Observer, Period, PeriodControl, PeriodOptions,
     Tracker, TrackerOptions,
 };
 use evenly_model::{CpuSet, DomainId, Environment, Nanos};
-use evenly_phases::{Allowance as HelperAllowance, HELPERS_SHARE, Helper, Openings, Phases};
+use evenly_phase::{Allowance as HelperAllowance, HELPERS_SHARE, Helper, Openings, Phases};
+use evenly_secretary::Decentral;
 use std::sync::{Arc, Mutex};
 
 /// The part of the overhead budget that scanning may use.
@@ -352,7 +352,7 @@ mod tests {
     #[test]
     fn a_policy_that_places_by_load_has_all_cpus_in_one_domain() {
         let Some(mut s) = scene() else { return };
-        s.live.options.policy = evenly_nuco::by_name("nuco").unwrap();
+        s.live.options.policy = evenly_policies::by_name("nuco").unwrap();
         let set_up = s.set_up();
         assert_eq!(sets(&set_up), [s.both()]);
         assert!(set_up.coordinator.homeless.is_empty());
@@ -374,7 +374,7 @@ mod tests {
         let note = note.unwrap();
         assert_eq!(counted, !note.contains("instructions are not counted"), "{note}");
         s.live.options.progress = ProgressKind::Instructions;
-        let decentral = evenly_policy::POLICIES.iter().find(|p| p.is_on_each_cpu());
+        let decentral = evenly_policies::POLICIES.iter().find(|p| p.is_on_each_cpu());
         s.live.options.policy = decentral.unwrap();
         let (counted, note) = chosen(&s, true);
         assert!(!counted && note.unwrap().contains("takes CPU time"));

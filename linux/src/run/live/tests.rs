@@ -79,7 +79,7 @@ pub(super) fn scene() -> Option<Scene> {
     let tmp = tempfile::tempdir().unwrap();
     let dir = StateDir::at(&tmp.path().join("state")).unwrap();
     let journal = Arc::new(Journal::create(&dir, None).unwrap());
-    let juggle = evenly_policy::by_name("juggle").unwrap();
+    let juggle = evenly_policies::by_name("juggle").unwrap();
     let options = LiveOptions {
         domain: Some(crate::limits::DomainKind::Numa),
         numbered_by: MapBy::Threads,
@@ -117,7 +117,7 @@ impl Scene {
 
     /// No thread is moved by the policy.
     pub(super) fn watched(mut self) -> Self {
-        self.live.options.policy = evenly_policy::by_name("observe").unwrap();
+        self.live.options.policy = evenly_policies::by_name("observe").unwrap();
         self
     }
 

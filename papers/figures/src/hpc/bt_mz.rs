@@ -2,7 +2,7 @@
 
 use super::experiment::{ADAPTIVE, AUTO, Experiment, STATIC, UNIFORM};
 use crate::{Agrees, FigureError, Finding, Made};
-use evenly_policy::hpc::Heuristic;
+use evenly_model::hpc::Heuristic;
 use evenly_power5::{BT_MZ, Latency};
 
 const ID: &str = "hpc-5";

@@ -4,7 +4,7 @@ use crate::traces::Traces;
 use crate::{Agrees, Drawing, Finding, Panel};
 use evenly_draw::Table;
 use evenly_draw::decimals;
-use evenly_policy::hpc::{Heuristic, Parameters};
+use evenly_model::hpc::{Heuristic, Parameters};
 use evenly_power5::{Arm, ByShare, Case, Latency, PaperRow, Program, Run, Speeds, run};
 
 pub(super) const BASELINE: &str = "baseline";

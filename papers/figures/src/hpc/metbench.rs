@@ -4,7 +4,7 @@ use super::experiment::{ADAPTIVE, AUTO, Experiment, STATIC, UNIFORM, balanced};
 use crate::{Agrees, FigureError, Finding, Made};
 use evenly_draw::Table;
 use evenly_draw::decimals;
-use evenly_policy::hpc::Heuristic;
+use evenly_model::hpc::Heuristic;
 use evenly_power5::{Latency, METBENCH, run};
 use rayon::prelude::*;
 

@@ -379,7 +379,7 @@ pub(crate) fn setting(app: &App, experiments: &[Experiment]) -> String {
     format!(
         "Simulated: {} ({}), {} iterations, a call of the balancer after every {}, on {}; mean of {SEEDS} \
          runs with other tasks and other jitter. The model and where its parameters are from: \
-         `mapping/nuco/src/iterations.rs`; reading a message takes {} us and its bytes over the memory's \
+         `policies/nuco/src/iterations.rs`; reading a message takes {} us and its bytes over the memory's \
          bandwidth, times the NUMA or NETWORK factor; a message between hosts {} us of CPU time on \
          either side and {} us until it is there; a call {} us a task, {} ns for each task and core \
          ({} for `nuco+`, its time limit), and {} us a migration and its bytes over the bandwidth. \

@@ -48,7 +48,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
                  them and 12 on the others, which is {:.0} % of idle time to be had. A call takes {:.0} ms \
                  and moves {:.0} tasks. No parameter of the model alone makes it move as many as the \
                  paper's: with a jitter of 40 % it moves 31, with alpha = 0.01 it moves 65 \
-                 (mapping/nuco/tests/differences.rs)",
+                 (policies/nuco/tests/differences.rs)",
                 ms(saved),
                 ms(base.iteration_s),
                 100.0 * base.idle,

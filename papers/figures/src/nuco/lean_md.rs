@@ -80,7 +80,7 @@ pub(crate) fn figure() -> Result<Made, FigureError> {
                  alpha = 1e-5 and factor 3.4 are 2 ms beside tasks of 200 ms, so that `nuco` leaves them where \
                  they are as the others do. What the paper's gains by communication cannot be explained by \
                  its cost function and these messages alone: with alpha = 1e-3 it would be 98 ms, with less \
-                 and with more alpha longer (mapping/nuco/tests/differences.rs)",
+                 and with more alpha longer (policies/nuco/tests/differences.rs)",
                 ms(base.iteration_s),
                 ms(nuco.iteration_s),
                 100.0 * off(c),

@@ -3,7 +3,7 @@
 use crate::{Agrees, Drawing, FigureError, Finding, Made, Panel};
 use evenly_draw::{Axis, Chart, Look, Series};
 use evenly_model::stats::Random;
-use evenly_policy::stopping::{Rule, uniform_payoff, uniform_skip};
+use evenly_secretary::stopping::{Rule, uniform_payoff, uniform_skip};
 
 const MOST: usize = 1_000;
 const TRIES: usize = 4_000;

@@ -1,7 +1,7 @@
 //! The lines of the text, whatever a run was like.
 
 use super::*;
-use evenly_policy::POLICIES;
+use evenly_policies::POLICIES;
 use proptest::prelude::*;
 use proptest::{collection, option};
 

@@ -28,7 +28,7 @@ fn names_are_unique_and_policies_exist() {
     let all = cases(1.0);
     let names: BTreeSet<&str> = all.iter().map(|c| c.name.as_str()).collect();
     assert_eq!((names.len(), all.len()), (26, 26));
-    assert!(POLICIES.iter().all(|p| evenly_policy::by_name(p).is_some()));
+    assert!(POLICIES.iter().all(|p| evenly_policies::by_name(p).is_some()));
 }
 
 #[test]
