@@ -14,9 +14,9 @@ use evenly_engine::{
     TrackerOptions,
 };
 use evenly_model::{CpuSet, DomainId, Environment, Knowledge, Nanos, ThreadId};
-use evenly_phase::{Allowance, HELPERS_SHARE, Helper, Phases};
+use evenly_phase::{HELPERS_SHARE, Openings};
+use evenly_policies::Setting;
 use evenly_policy::{Mechanism, PolicyInfo};
-use evenly_secretary::Decentral;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -283,20 +283,19 @@ impl Driver {
                         ..options.guard
                     },
                 };
-                if info.is_on_each_cpu() {
-                    let lambda = control.current();
-                    let (caretaker, all) =
-                        Decentral::with_caretaker(options, &nodes, lambda, seed, began);
-                    agents = all.agents(jitter);
-                    return caretaker;
-                }
-                let Some(reports) = reports.clone() else { return Balancer::new(options, began) };
-                let (caretaker, phases) = Phases::with_caretaker(options, reports, began);
-                let rate = period.budget * HELPERS_SHARE / usable.len().max(1) as f64;
-                for cpu in usable.iter() {
-                    let allowance = Allowance::new(rate, period.budget, began);
-                    agents.push(Box::new(Helper::new(cpu, phases.clone(), allowance)));
-                }
+                let setting = Setting {
+                    usable: &usable,
+                    nodes: &nodes,
+                    period: control.current(),
+                    jitter,
+                    seed,
+                    budget: period.budget,
+                    of_agents: period.budget * HELPERS_SHARE,
+                    openings: reports.clone().map(|r| -> Arc<dyn Openings> { r }),
+                    now: began,
+                };
+                let (caretaker, more) = evenly_policies::balancer(options, &setting);
+                agents.extend(more);
                 caretaker
             };
             let balancers: Vec<Balancer> = domains.iter().enumerate().map(&mut balancer).collect();

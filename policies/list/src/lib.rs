@@ -1,4 +1,4 @@
-//! All policies by their names.
+//! All policies by their names, and the agents through which they act.
 //!
 //! A policy that is in this list is in `run`, `attach`, `compare`, `simulate`, the help of these and the completions, and in
 //! the tests of what no policy may do. The engine, the machines and the reports know none by its name; defaults, hints in
@@ -6,7 +6,11 @@
 
 #![forbid(unsafe_code)]
 
+mod agents;
+
 use evenly_policy::PolicyInfo;
+
+pub use agents::{Setting, balancer};
 
 /// All policies, in the order of the help.
 pub const POLICIES: &[PolicyInfo] = &[

@@ -22,12 +22,12 @@ use crate::scan::Scanner;
 use crate::share::Shares;
 use crate::tuning::Tuning;
 use evenly_engine::{
-    Agent, Balancer, BalancerOptions, DomainSpread, Observer, Period, PeriodControl, PeriodOptions,
-    Tracker, TrackerOptions,
+    BalancerOptions, DomainSpread, Observer, Period, PeriodControl, PeriodOptions, Tracker,
+    TrackerOptions,
 };
 use evenly_model::{CpuSet, DomainId, Environment, Nanos};
-use evenly_phase::{Allowance as HelperAllowance, HELPERS_SHARE, Helper, Openings, Phases};
-use evenly_secretary::Decentral;
+use evenly_phase::{HELPERS_SHARE, Openings};
+use evenly_policies::{Setting, balancer};
 use std::sync::{Arc, Mutex};
 
 /// The part of the overhead budget that scanning may use.
@@ -217,23 +217,18 @@ impl Live {
                 },
                 guard: self.options.guard,
             };
-            let mut agents: Vec<Box<dyn Agent>> = Vec::new();
-            let balancer = if decentral {
-                let (caretaker, all) =
-                    Decentral::with_caretaker(options, &nodes, period.current(), seed, began);
-                agents = all.agents(true);
-                caretaker
-            } else if let Some(openings) = openings.clone() {
-                let (caretaker, phases) = Phases::with_caretaker(options, openings, began);
-                for cpu in usable.iter().filter(|_| i == 0) {
-                    let rate = of_helpers / usable.len() as f64;
-                    let allowance = HelperAllowance::new(rate, self.options.budget, began);
-                    agents.push(Box::new(Helper::new(cpu, phases.clone(), allowance)));
-                }
-                caretaker
-            } else {
-                Balancer::new(options, began)
+            let setting = Setting {
+                usable: &usable,
+                nodes: &nodes,
+                period: period.current(),
+                jitter: true,
+                seed,
+                budget: self.options.budget,
+                of_agents: of_helpers,
+                openings: openings.clone(),
+                now: began,
             };
+            let (balancer, agents) = balancer(options, &setting);
             let eyes = || {
                 let source = self.source()?;
                 let machine = LinuxMachine::new(self.root, self.masks.clone(), source, files_each);
