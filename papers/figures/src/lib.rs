@@ -7,7 +7,7 @@
 //! share ([`Chart`], [`HeatMap`], [`Lanes`], [`Traces`], [`page()`]).
 //!
 //! Nothing here measures a real machine. What the papers measured on hardware is simulated, and each
-//! figure says with which parameters.
+//! figure says with which parameters; what was measured once is a record in the sources.
 //!
 //! Invariant: equal code gives equal figures, byte for byte: virtual time, seeded randomness, no
 //! clock. Whether a finding agrees with the paper is computed from the data, never stated.
@@ -376,6 +376,13 @@ pub const FIGURES: &[Info] = &[
         number: "17",
         title: "periods near the scheduler's slice",
         make: juggle::short_periods,
+    },
+    Info {
+        id: "juggle-17-phases",
+        paper: Paper::Juggle,
+        number: "17, phases",
+        title: "phases that are too short to balance by progress",
+        make: juggle::fine_phases,
     },
     Info {
         id: "oslb-2",

@@ -3,6 +3,7 @@
 //! Invariant: theory comes from `model::theory`, runs from `sim`; nothing is computed twice here.
 
 mod everywhere;
+mod fine_phases;
 mod machines;
 mod migrations;
 mod neighbours;
@@ -15,6 +16,7 @@ mod three_on_two;
 
 pub(crate) use everywhere::figure as everywhere;
 pub use everywhere::sweep_map;
+pub(crate) use fine_phases::figure as fine_phases;
 pub(crate) use machines::figure as machines;
 pub(crate) use migrations::figure as migrations;
 pub(crate) use neighbours::figure as neighbours;

@@ -294,6 +294,23 @@ fn juggle_17_short_periods_cost_what_their_points_cost() {
 }
 
 #[test]
+fn juggle_17_phases_too_short_for_periods_are_balanced_by_one_move_in_each() {
+    let csv = Csv::of("juggle-17-phases", "juggle-17-phases");
+    let limit = upper_bound(3, 2);
+    for name in ["static", "juggle", "hybrid", "phase"] {
+        assert!(csv.series(name).iter().all(|p| p.1 < 1.01 * limit), "{name}");
+    }
+    assert!(csv.at("juggle", 1.0) < 1.02 && csv.at("phase", 1.0) > 0.9 * limit);
+    // Where it gains nothing it costs little.
+    for (x, y) in csv.series("static") {
+        assert!(csv.at("phase", x) > 0.97 * y, "{x}");
+    }
+    for x in [0.2, 0.5, 1.0, 2.0, 5.0] {
+        near(csv.at("phase", x), csv.at("measured phase", x), 0.08);
+    }
+}
+
+#[test]
 fn oslb_2_the_payoff_is_as_stated() {
     let csv = Csv::of("oslb-2", "oslb-2");
     let tried = csv.series("tried");
