@@ -21,7 +21,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// When balancing begins.
+/// When balancing begins, of a run in virtual time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
     /// At time zero, with all threads that are there: as in the paper, whose tool is given how many
@@ -45,13 +45,13 @@ pub enum Scope {
 /// How a simulated run is balanced.
 #[derive(Debug, Clone)]
 pub struct DriverOptions {
-    /// The period.
+    /// How long periods are.
     pub period: PeriodOptions,
     /// Whether the period varies by a tenth, as live (paper, section 4.2).
     pub jitter: bool,
     /// A balancing point also whenever a thread of the program blocks or ends.
     pub at_blocking: bool,
-    /// The regression guard.
+    /// Whether, and how often, it is looked at what balancing gains.
     pub guard: GuardOptions,
     /// When balancing begins.
     pub start: Start,
@@ -188,9 +188,9 @@ struct Due {
 /// How an agent goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GoesOn {
-    /// It is woken.
+    /// It is woken, by its own time or by a call.
     Wakes,
-    /// It has looked.
+    /// It has looked, and goes on at once.
     Next,
     /// It wanted to act.
     Acts,
@@ -218,7 +218,7 @@ impl Ord for Due {
 
 /// A simulated machine with balancers at work on it.
 pub struct Driver {
-    /// The machine.
+    /// The machine that is balanced.
     pub sim: Sim,
     groups: Vec<Group>,
     /// What the balancers of CPUs are to do, the first on top.

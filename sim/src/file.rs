@@ -21,12 +21,12 @@ const MOST_WORK: Nanos = Nanos(10_000_000_000_000_000);
 /// Why a scenario file cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
-    /// Not TOML.
+    /// The text is not TOML.
     #[error("line {line}: {problem}")]
     Syntax {
         /// Number of the line, from 1.
         line: usize,
-        /// What is wrong.
+        /// What the parser says about it.
         problem: String,
     },
     /// A value that makes no sense.

@@ -53,7 +53,7 @@ pub struct IdealRun {
     pub exact: bool,
     /// Threads that went to another CPU, those that wait at a barrier not counted.
     pub migrations: u64,
-    /// Balancing points.
+    /// How many balancing points there were.
     pub points: u64,
     /// Readings of a thread's progress.
     pub readings: u64,
@@ -143,12 +143,12 @@ fn gcd_u64(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// Where threads are.
+/// Which thread is in which slot.
 struct Places {
     cpu: Vec<usize>,
     /// The threads on each CPU that have not ended their phase.
     active: Vec<Vec<usize>>,
-    /// Work space.
+    /// Threads in the order of their progress; kept from point to point.
     order: Vec<usize>,
     groups: Vec<Vec<usize>>,
     taken: Vec<bool>,

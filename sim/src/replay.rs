@@ -18,13 +18,13 @@ use std::collections::BTreeMap;
 /// A move, decided or carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct ReplayMove {
-    /// Which thread.
+    /// The thread, by the id that it had.
     pub tid: i32,
-    /// From this CPU.
+    /// The CPU that it was on.
     pub from: u32,
-    /// To this CPU.
+    /// The CPU that it goes to.
     pub to: u32,
-    /// Why.
+    /// Why the policy moves it.
     pub reason: Reason,
 }
 
@@ -33,11 +33,11 @@ pub struct ReplayMove {
 pub struct ReplayPoint {
     /// Time since balancing began.
     pub at_s: f64,
-    /// Which domain.
+    /// The domain that decides.
     pub domain: u32,
     /// Number of the point.
     pub point: u64,
-    /// What was done.
+    /// The moves that were recorded.
     pub was: Vec<ReplayMove>,
     /// What the policy would have done.
     pub would: Vec<ReplayMove>,

@@ -15,7 +15,7 @@ pub struct Sample {
     pub at_s: f64,
     /// The thread that had received least.
     pub least_s: f64,
-    /// The mean.
+    /// The mean progress of all threads, in seconds.
     pub mean_s: f64,
     /// The thread that had received most.
     pub most_s: f64,
@@ -24,9 +24,9 @@ pub struct Sample {
 /// A run and what it is compared with.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
-    /// [`SCHEMA`].
+    /// Name and version of the form, [`SCHEMA`].
     pub schema: &'static str,
-    /// What decided.
+    /// The policy that decided.
     pub policy: String,
     /// Where the scenario came from: a file, or the flags.
     pub scenario: String,
@@ -44,7 +44,7 @@ pub struct Report {
     pub programs_s: Vec<f64>,
     /// The makespan under the policy `static` on the same machine.
     pub static_s: f64,
-    /// `static_s / makespan_s`.
+    /// `static_s / makespan_s`: how many times as fast as without balancing.
     pub relative_speedup: f64,
     /// The greatest relative speedup that theory allows (Juggle, section 4: Eq. 1 over the greater
     /// of Eq. 2 and 14). None where theory has no bound: interference, several programs.
@@ -53,7 +53,7 @@ pub struct Report {
     pub migrations: u64,
     /// Threads moved by the model of the kernel.
     pub kernel_migrations: u64,
-    /// Balancing points.
+    /// How many balancing points there were.
     pub balancing_points: u64,
     /// Readings of a thread's times by the balancer.
     pub readings: u64,

@@ -19,7 +19,7 @@ pub const IDEAL: &str = "ideal";
 /// The most balancing points times threads and CPUs that a run may have: minutes, where a central
 /// balancer decides, and below an hour for `secretary` on the largest machines.
 const MOST_WORK: u128 = 200_000_000;
-/// The most threads.
+/// The most threads that a run may have.
 pub const MOST_THREADS: u32 = 100_000;
 /// The most CPUs: the bound that the model sets for CPU sets.
 pub const MOST_CPUS: u32 = 16_384;
@@ -42,9 +42,9 @@ pub enum RunError {
          {most} points are simulated with so many: choose a longer period (at least {least})"
     )]
     TooLong {
-        /// Balancing points.
+        /// How many balancing points it would have.
         points: u128,
-        /// Threads and CPUs.
+        /// How many threads and CPUs there are together.
         threads_and_cpus: usize,
         /// The most balancing points with so many.
         most: u128,
@@ -65,13 +65,13 @@ pub enum RunError {
 /// n equal threads on m equal CPUs, as `evenly simulate` takes it from its flags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Simple {
-    /// n and m.
+    /// n threads on m CPUs.
     pub shape: Shape,
-    /// e.
+    /// e: CPU time of a thread in one phase.
     pub phase: Nanos,
-    /// lambda.
+    /// lambda: the balancing period.
     pub period: Nanos,
-    /// Number of phases.
+    /// How many phases each thread has.
     pub phases: u32,
     /// What is between them.
     pub barrier: Barrier,

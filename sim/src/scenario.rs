@@ -11,7 +11,7 @@ pub enum Sharing {
     Slices(Nanos),
 }
 
-/// One CPU.
+/// A CPU, with what makes it faster or slower than others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cpu {
     /// Speed in thousandths of a CPU of speed 1, while its sibling is busy; at least 1.
@@ -57,7 +57,7 @@ pub struct Thread {
     /// Which threads it waits for after a phase, until each of them has finished as many; by their place
     /// among the threads of the scenario. Empty: all of its program, as at a barrier.
     pub partners: Vec<usize>,
-    /// When it starts.
+    /// When the thread starts.
     pub start: Nanos,
     /// When it ends whatever it is doing; None to let it finish.
     pub end: Option<Nanos>,
@@ -101,9 +101,9 @@ pub enum Counters {
 /// A task that is not of the program, pinned to a CPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stranger {
-    /// Where.
+    /// The CPU that it uses.
     pub cpu: CpuId,
-    /// When it comes.
+    /// When it comes for the first time.
     pub from: Nanos,
     /// When it goes for good.
     pub until: Option<Nanos>,
@@ -138,7 +138,7 @@ pub struct Kernel {
     pub rotate: Option<Nanos>,
 }
 
-/// What things cost.
+/// How long things take that balancing does, or causes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Costs {
     /// Time for which all CPUs stand still at each balancing point, as if each had a balancer that
@@ -160,15 +160,15 @@ pub struct Costs {
 /// A CPU that goes offline or comes online.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hotplug {
-    /// When.
+    /// When it happens.
     pub at: Nanos,
-    /// Which.
+    /// The CPU that comes or goes.
     pub cpu: CpuId,
-    /// Whether it comes.
+    /// Whether it comes online; else it goes offline.
     pub online: bool,
 }
 
-/// Where threads start.
+/// On which CPU threads start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
     /// On the CPU of the mask that holds fewest.
@@ -188,9 +188,9 @@ pub struct Scenario {
     pub tick: Nanos,
     /// The kernel's own balancing.
     pub kernel: Kernel,
-    /// What things cost.
+    /// How long things take.
     pub costs: Costs,
-    /// Errors of readings.
+    /// By how much readings are wrong.
     pub readings: Readings,
     /// What shows unequal speeds.
     pub counters: Counters,
@@ -198,9 +198,9 @@ pub struct Scenario {
     pub probe: bool,
     /// CPUs that come and go.
     pub hotplug: Vec<Hotplug>,
-    /// Other tasks.
+    /// Tasks of others, each on one CPU.
     pub strangers: Vec<Stranger>,
-    /// Where threads start.
+    /// On which CPU threads start.
     pub placement: Placement,
     /// The threads of all programs.
     pub threads: Vec<Thread>,
@@ -208,7 +208,7 @@ pub struct Scenario {
     pub phases: u32,
     /// What is between them.
     pub barrier: Barrier,
-    /// Further programs.
+    /// Programs beside the first.
     pub others: Vec<Program>,
     /// Seed of all that is random.
     pub seed: u64,

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Which runs.
+/// Which shapes and periods are run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sweep {
     /// Numbers of threads; each with all numbers of CPUs from 2 to one less.
@@ -20,18 +20,18 @@ pub struct Sweep {
 }
 
 impl Default for Sweep {
-    /// Figure 10.
+    /// The shapes and periods of Figure 10.
     fn default() -> Self {
         Self { threads: 3..=64, periods: 1..=500 }
     }
 }
 
-/// One run.
+/// What one run of a sweep came to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SweepRow {
-    /// n.
+    /// n: the number of threads.
     pub threads: u32,
-    /// m.
+    /// m: the number of CPUs.
     pub cpus: u32,
     /// lambda in hundredths of e.
     pub period: u32,
@@ -39,9 +39,9 @@ pub struct SweepRow {
     pub makespan: f64,
     /// Eq. 1 over the makespan.
     pub relative_speedup: f64,
-    /// Threads moved.
+    /// How many threads were moved.
     pub migrations: u64,
-    /// Balancing points.
+    /// How many balancing points there were.
     pub points: u64,
     /// Whether nothing was rounded.
     pub exact: bool,

@@ -21,7 +21,7 @@ pub(super) fn ratio(num: impl Into<BigInt>, den: impl Into<BigInt>) -> BigRation
 }
 
 impl ExactTime {
-    /// No time.
+    /// A time of zero.
     #[must_use]
     pub fn zero() -> Self {
         Self(BigRational::zero())

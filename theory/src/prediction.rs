@@ -14,7 +14,7 @@ use evenly_model::{Nanos, counted};
 /// A program and its machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
-    /// Threads and CPUs.
+    /// How many threads and CPUs there are.
     pub shape: Shape,
     /// Speeds of the CPUs where they differ. Looked at only if there are as many as CPUs.
     pub speeds: Option<Speeds>,
@@ -22,7 +22,7 @@ pub struct Question {
     pub phase: Nanos,
     /// How many phases. At least 1.
     pub phases: u64,
-    /// lambda.
+    /// lambda: the balancing period.
     pub period: Nanos,
     /// For how long the scheduler lets a thread run while others wait.
     pub slice: Nanos,
@@ -63,13 +63,13 @@ impl Regime {
 /// Whether to use evenly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advice {
-    /// Worth trying.
+    /// Balancing is worth trying.
     Worth,
     /// There is a gain, but less than two per cent, or most of what the equations give is lost.
     Hardly,
     /// Not with this period, but with a shorter one.
     ShorterPeriod,
-    /// Not worth it.
+    /// Balancing is not worth it.
     No,
 }
 
@@ -113,7 +113,7 @@ pub struct Prediction {
     pub reactive: Option<ExactTime>,
     /// Whether that is Eq. 21; else it is derived beyond the paper.
     pub reactive_of_paper: bool,
-    /// Ideal proactive balancing.
+    /// What ideal proactive balancing takes.
     pub proactive: Range,
     /// One planned move in each phase ([`crate::locked_time`]), the policy `phase`; none where all slots are equal.
     pub locked: Option<ExactTime>,
@@ -125,7 +125,7 @@ pub struct Prediction {
     pub upper_bound: f64,
     /// Over ideal reactive balancing, at most.
     pub gain_over_reactive: Option<f64>,
-    /// The recommendation.
+    /// What is recommended, by all of this.
     pub advice: Advice,
     /// The recommendation in words, with its reason.
     pub reason: String,

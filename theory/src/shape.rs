@@ -12,10 +12,10 @@ pub struct Shape {
 /// Why there is no such shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
-    /// No threads.
+    /// There is no thread.
     #[error("there are 0 threads, and at least 1 is needed")]
     NoThreads,
-    /// No CPUs.
+    /// There is no CPU.
     #[error("there are 0 CPUs, and at least 1 is needed")]
     NoCpus,
 }
@@ -50,13 +50,13 @@ impl Shape {
         }
     }
 
-    /// Number of threads.
+    /// n: the number of threads.
     #[must_use]
     pub fn n(self) -> u32 {
         self.n
     }
 
-    /// Number of CPUs.
+    /// m: the number of CPUs.
     #[must_use]
     pub fn m(self) -> u32 {
         self.m

@@ -62,9 +62,9 @@ pub enum ShareError {
     /// A job without threads, or with more than there are CPUs.
     #[error("a job has {threads} threads for {cpus} CPUs, and 1 to {cpus} are needed")]
     Threads {
-        /// Threads found.
+        /// How many threads were given.
         threads: u64,
-        /// CPUs there are.
+        /// How many CPUs there are.
         cpus: u32,
     },
     /// A job that takes no time.

@@ -15,7 +15,7 @@ use std::str::FromStr;
 /// Speeds of the CPUs. Speed 1 is that of a CPU on which a phase takes e of its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Speeds {
-    /// In millionths, descending.
+    /// The speeds in millionths, fastest first.
     millionths: Vec<u64>,
 }
 
@@ -30,7 +30,7 @@ pub enum SpeedsError {
     /// A count that is none.
     #[error("'{0}' must be COUNTxSPEED with a count of at least 1, for example 4x0.5")]
     Count(String),
-    /// Too many.
+    /// There are more speeds than can be.
     #[error("there are more than {} speeds", Speeds::MOST)]
     TooMany,
 }
@@ -39,7 +39,7 @@ impl Speeds {
     /// The greatest number of CPUs.
     pub const MOST: usize = 1 << 20;
 
-    /// Number of CPUs.
+    /// How many CPUs have a speed.
     #[must_use]
     pub fn cpus(&self) -> u32 {
         // At most MOST.

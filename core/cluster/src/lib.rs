@@ -35,7 +35,7 @@ pub struct Core {
     /// The number that the system of its host has for it, or for the first of its hardware threads:
     /// where launchers are to put what runs on it.
     pub cpu: u32,
-    /// Its NUMA node.
+    /// The NUMA node that the core is on.
     pub node: NodeIndex,
     /// How fast it computes; 1 is the fastest kind.
     pub speed: f64,
@@ -43,7 +43,7 @@ pub struct Core {
     pub caches: Vec<u32>,
 }
 
-/// A NUMA node.
+/// A NUMA node: which cores it has, and what it costs to reach others from it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Node {
     /// Its number on its host.
@@ -61,23 +61,23 @@ pub enum ClusterError {
     /// Two cores have the same number.
     #[error("core {id} is there twice; every core needs a number of its own")]
     Twice {
-        /// The number.
+        /// The number that two cores have.
         id: u32,
     },
     /// A core on no node.
     #[error("core {id} is on node {node}; there are {nodes} nodes, numbered from 0")]
     Node {
-        /// The core.
+        /// The core whose node does not exist.
         id: u32,
         /// The node that is not there.
         node: NodeIndex,
-        /// Nodes there are.
+        /// How many nodes the machine has.
         nodes: usize,
     },
     /// A core whose speed or caches are none.
     #[error("core {id}: {what}")]
     Core {
-        /// The core.
+        /// The core of which something makes no sense.
         id: u32,
         /// What is wrong with it.
         what: &'static str,
@@ -85,25 +85,25 @@ pub enum ClusterError {
     /// A matrix of another size.
     #[error("{what}: {found} numbers were found; for {nodes} nodes {nodes} x {nodes} are needed")]
     Size {
-        /// Which matrix.
+        /// The matrix of latencies or that of bandwidths, in words.
         what: &'static str,
-        /// Numbers found.
+        /// How many numbers it has.
         found: usize,
-        /// Nodes there are.
+        /// How many nodes the machine has: their square is needed.
         nodes: usize,
     },
     /// A value of a matrix that is none.
     #[error("{what} from node {from} to node {to} is {}; {needed} is needed", short(*found))]
     Value {
-        /// Which matrix.
+        /// The matrix of latencies or that of bandwidths, in words.
         what: &'static str,
-        /// Row.
+        /// The row: from which node.
         from: NodeIndex,
-        /// Column.
+        /// The column: to which node.
         to: NodeIndex,
-        /// What was found.
+        /// The number that stands there.
         found: f64,
-        /// What was needed.
+        /// What a number there has to be, in words.
         needed: &'static str,
     },
 }
@@ -204,13 +204,13 @@ impl Cluster {
         Self::new(cores, nodes, Vec::new(), factors)
     }
 
-    /// All cores.
+    /// All cores, in the order of their indices.
     #[must_use]
     pub fn cores(&self) -> &[Core] {
         &self.cores
     }
 
-    /// All NUMA nodes.
+    /// All NUMA nodes, in the order of their indices.
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes

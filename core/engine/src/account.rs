@@ -54,11 +54,11 @@ pub(crate) struct ThreadAccount {
     overbooked: Nanos,
     /// Waiting that was seen and booked, and that the kernel will report when it ends.
     pub(crate) ahead_of_kernel: Nanos,
-    /// The last period.
+    /// What it did in the last period.
     pub(crate) period: Spent,
     /// Its progress in the last period.
     pub(crate) gained: Nanos,
-    /// Since it joined.
+    /// What it has done since it joined.
     pub(crate) total: Spent,
     /// What it had counted of its computing when that was read last, of a rank that counts it.
     counted: Option<Counted>,

@@ -39,7 +39,7 @@ pub enum Action {
 /// What an action has led to, where it did not fail as a whole.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// It is done.
+    /// The machine is as the action wants it.
     Done,
     /// What each thread of an [`Action::Weigh`] has now, in order, relative to what it had when it was
     /// admitted; an error for each that has what it had before.

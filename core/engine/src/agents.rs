@@ -206,7 +206,7 @@ pub enum Work {
     Rest,
     /// They move no thread; epochs are counted.
     Count,
-    /// They move threads.
+    /// They move threads, and epochs are counted.
     Move,
 }
 
@@ -222,13 +222,13 @@ pub struct Done {
 /// What agents have done and cost, all together.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Account {
-    /// Wake-ups.
+    /// How often they were woken.
     pub points: u64,
-    /// Moves.
+    /// How many threads they have moved.
     pub migrations: u64,
-    /// Moves that failed.
+    /// How many moves the machine refused.
     pub failed: u64,
-    /// CPU time.
+    /// CPU time that they took, with their wake-ups.
     pub cpu_time: Nanos,
     /// Where the time went.
     pub cost: CostBreakdown,

@@ -48,7 +48,7 @@ const QUIET: Nanos = Nanos::from_millis(1_000);
 /// Settings of a balancer.
 #[derive(Debug, Clone)]
 pub struct BalancerOptions {
-    /// Which domain.
+    /// Its number among the domains of the run.
     pub domain: DomainId,
     /// Its CPUs; those that can be used are asked for again and again.
     pub cpus: CpuSet,
@@ -60,7 +60,7 @@ pub struct BalancerOptions {
     /// What it is to know of machine and program. A policy that places threads by load is given more at each
     /// point where there is [`Environment::knowledge`].
     pub environment: Environment,
-    /// The regression guard.
+    /// Whether, and how often, it is looked at what balancing gains.
     pub guard: GuardOptions,
 }
 

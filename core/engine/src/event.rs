@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 /// What is known of a thread from the moment when it is admitted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadMeta {
-    /// Which thread.
+    /// The thread, by its id and start time.
     pub id: ThreadId,
-    /// Its process.
+    /// The process that it belongs to.
     pub pid: Pid,
     /// Its name, with anything that is not valid UTF-8 replaced.
     pub name: String,
@@ -21,7 +21,7 @@ pub struct ThreadMeta {
 /// One thread at a balancing point.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ThreadRecord {
-    /// Which thread.
+    /// The thread that this is about.
     pub id: ThreadId,
     /// CPU on which it was found.
     pub cpu: CpuId,
@@ -59,7 +59,7 @@ impl ThreadRecord {
 /// One CPU at a balancing point.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct CpuRecord {
-    /// Which CPU.
+    /// The CPU, by its number on the system.
     pub id: CpuId,
     /// Compute threads of the program on it.
     pub threads: u32,
@@ -70,13 +70,13 @@ pub struct CpuRecord {
 /// One move that was carried out or tried.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MoveRecord {
-    /// Which thread.
+    /// The thread that was moved.
     pub id: ThreadId,
-    /// From this CPU.
+    /// The CPU that it was on.
     pub from: CpuId,
-    /// To this CPU.
+    /// The CPU on which it is now.
     pub to: CpuId,
-    /// Why.
+    /// Why the policy moved it.
     pub reason: Reason,
     /// What stopped it, if it could not be carried out.
     pub error: Option<String>,
@@ -85,7 +85,7 @@ pub struct MoveRecord {
 /// Everything about one balancing point of one domain.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PointRecord {
-    /// Which domain.
+    /// The domain whose point this is.
     pub domain: DomainId,
     /// Number of the point, from 0, in its domain.
     pub point: u64,
@@ -104,11 +104,11 @@ pub struct PointRecord {
     pub spins_progress: bool,
     /// CPU time that this point cost.
     pub cost: Nanos,
-    /// The threads.
+    /// What each thread did in the period that this point ends.
     pub threads: Vec<ThreadRecord>,
-    /// The CPUs.
+    /// What each CPU did in it.
     pub cpus: Vec<CpuRecord>,
-    /// The moves.
+    /// Threads that were moved at this point, or by agents since the last.
     pub moves: Vec<MoveRecord>,
     /// The parts of their CPUs that threads are to have from now on, where the policy said so at this point:
     /// relative to what they had when they were admitted.
@@ -116,7 +116,7 @@ pub struct PointRecord {
     pub weights: Vec<(ThreadId, f64)>,
 }
 
-/// Something that happened.
+/// What an observer is told of: a balancing point, or what happens between two.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
@@ -124,46 +124,46 @@ pub enum Event {
     Domain {
         /// Monotonic time since balancing began.
         at: Nanos,
-        /// Which domain.
+        /// The domain whose CPUs have changed.
         domain: DomainId,
-        /// Its usable CPUs.
+        /// The CPUs that can be used from now on.
         cpus: CpuSet,
     },
     /// A compute thread joins a domain.
     Joined {
         /// Monotonic time since balancing began.
         at: Nanos,
-        /// Which domain.
+        /// The domain that it joins.
         domain: DomainId,
-        /// The thread.
+        /// The thread, as it was recognised.
         thread: ThreadMeta,
     },
     /// A thread ended, no longer computes, or goes to another domain.
     Left {
         /// Monotonic time since balancing began.
         at: Nanos,
-        /// Which thread.
+        /// The thread that is balanced no longer.
         id: ThreadId,
-        /// Whether it ended.
+        /// Whether it has ended; else it no longer computes, or was handed over.
         ended: bool,
         /// The domain that it goes to, and will join soon. With none it no longer computes, or has
         /// ended.
         to: Option<DomainId>,
     },
-    /// A balancing point.
+    /// A balancing point was carried out.
     Point(PointRecord),
     /// Something to be said in words: the budget was exceeded, balancing stood down.
     Note {
         /// Monotonic time since balancing began.
         at: Nanos,
-        /// The words.
+        /// What is said, as the report and the log have it.
         text: String,
     },
 }
 
 /// Receives events. Called from the balancer's own thread, so it must be quick and must not block.
 pub trait Observer: Send {
-    /// Takes one event.
+    /// An event has happened; called in the order of time.
     fn event(&mut self, event: &Event);
 
     /// Whether points are wanted. Where no observer wants them they are not built.

@@ -56,7 +56,7 @@ impl Default for GuardOptions {
 /// What the comparisons have shown so far.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Verdict {
-    /// Number of comparisons.
+    /// How many stretches with balancing were compared with one without.
     pub pairs: u32,
     /// Mean ratio of the rate of progress, balanced over paused; over 1 balancing pays.
     pub ratio: f64,

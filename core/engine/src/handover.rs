@@ -21,7 +21,7 @@ use evenly_model::{CpuIndex, Plan, Snapshot};
 /// What is to be done next: with the thread of the plan's move of this number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Act {
-    /// It is moved.
+    /// The thread of the move with this index goes where it is to go.
     Move(usize),
     /// It may run on all of its CPUs, and is moved later.
     Free(usize),

@@ -13,10 +13,10 @@ const WINDOW: Nanos = Nanos::from_millis(200);
 const OFTEN: u32 = 4;
 const STILL_OFTEN: u32 = 2;
 
-/// Who moves threads.
+/// Who moves the threads of a domain: its agents or its policy.
 #[derive(Debug)]
 pub(crate) struct Lead {
-    /// Agents do.
+    /// Agents move them; else the policy does.
     pub(crate) by_agents: bool,
     /// Whether it is looked at what they gain.
     guarded: bool,
@@ -62,7 +62,7 @@ impl Lead {
         Some(if self.guarded { trial.work() } else { Work::Move })
     }
 
-    /// As [`crate::Balancer::until_next_point`].
+    /// The time to the next point; see [`crate::Balancer::until_next_point`].
     pub(crate) fn period(&self, usual: Nanos) -> Nanos {
         let trial = self.trial.as_ref().filter(|_| self.by_agents && self.guarded);
         trial.map_or(usual, |t| t.period(usual))

@@ -41,7 +41,7 @@ impl Waiting {
 /// Outcome of reading one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reading {
-    /// Its times.
+    /// The times of the thread, as of now.
     Times(Times),
     /// It has ended. This is data, not an error.
     #[default]
@@ -55,7 +55,7 @@ pub enum Reading {
 pub enum RunState {
     /// Running or waiting for a CPU.
     Runnable,
-    /// Blocked.
+    /// It waits for something other than a CPU.
     Blocked,
     /// Stopped by a signal or a debugger.
     Stopped,
@@ -85,13 +85,13 @@ pub enum ApplyError {
     /// The program has set a mask of its own, which is left alone.
     #[error("the program has set its own affinity mask, {found}")]
     Foreign {
-        /// The mask found.
+        /// The mask that the program has set.
         found: CpuSet,
     },
     /// No CPU of the mask can be used now (cpuset, hotplug): look again at the next point.
     #[error("none of the CPUs {wanted} can be used now")]
     Unusable {
-        /// The mask wanted.
+        /// The mask that was to be set.
         wanted: CpuSet,
     },
     /// The system refused, for a reason that will not go away.
@@ -102,7 +102,7 @@ pub enum ApplyError {
 /// Another balancer at work on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Its process.
+    /// The process that the other balancer is.
     pub pid: Pid,
     /// How many threads it places on each CPU, where that is not 0.
     pub threads: Vec<(CpuId, u16)>,
@@ -114,9 +114,9 @@ pub struct Neighbour {
 /// What a thread is to have of the CPU that it shares with others.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Wanted {
-    /// Its process.
+    /// The process of the thread.
     pub process: Pid,
-    /// The thread.
+    /// The thread that is to have it.
     pub thread: ThreadId,
     /// Relative to what it had when it was admitted.
     pub weight: f64,
@@ -127,13 +127,13 @@ pub struct Wanted {
 /// What became of memory that was to be moved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryMoved {
-    /// Whose.
+    /// The process whose memory it is.
     pub pid: Pid,
     /// From this NUMA node, by its number on the system.
     pub from: u32,
-    /// To this one.
+    /// The NUMA node that it was to go to.
     pub to: u32,
-    /// Bytes that went.
+    /// How many bytes have been moved.
     pub bytes: u64,
     /// Bytes that were on the first node and stayed: the kernel did not move these pages.
     pub stayed: u64,
@@ -157,7 +157,7 @@ pub enum MemoryUnknown {
 pub struct Tally {
     /// The other, by its rank.
     pub with: u64,
-    /// Messages.
+    /// How many messages there were.
     pub messages: u64,
     /// Bytes of all of them.
     pub bytes: u64,
@@ -166,7 +166,7 @@ pub struct Tally {
 /// What the thread of a rank of an MPI program has reported of itself, since it was started.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RankActivity {
-    /// Its number.
+    /// The number of the rank, from 0.
     pub rank: u64,
     /// Of how many ranks: those of programs of different sizes do not mean each other.
     pub ranks: u64,
@@ -180,7 +180,7 @@ pub struct RankActivity {
 
 /// What of a machine is read. Linux is one; the simulator is another.
 pub trait Sensors {
-    /// Monotonic time.
+    /// The time now, by a clock that never goes back.
     fn now(&self) -> Nanos;
 
     /// CPU time that the calling balancer has used so far.

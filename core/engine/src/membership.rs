@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Why a thread leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Leaving {
-    /// It has ended.
+    /// The thread has ended.
     Ended,
     /// It no longer computes.
     Idle,

@@ -19,7 +19,7 @@ impl Notes {
         Self { began, kept: Vec::new(), named_one: false, noted_weight: false }
     }
 
-    /// For the report.
+    /// The notes that the report shows, each once.
     pub(crate) fn kept(&self) -> &[String] {
         &self.kept
     }
@@ -30,7 +30,7 @@ impl Notes {
         self.kept.push(text);
     }
 
-    /// Informs the observers.
+    /// Passes a note on to the observers, and keeps nothing.
     pub(crate) fn tell(&self, now: Nanos, text: &str, observers: &mut [Box<dyn Observer>]) {
         for o in observers {
             o.event(&Event::Note { at: now - self.began, text: text.to_owned() });

@@ -16,7 +16,7 @@ use evenly_model::Nanos;
 pub(crate) enum Change {
     /// It goes on, or stays paused.
     None,
-    /// A pause begins.
+    /// A pause begins: threads are given their masks back.
     Pause,
     /// A pause has ended.
     Resume,

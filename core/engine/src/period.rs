@@ -85,7 +85,7 @@ pub struct PeriodControl {
     together: usize,
     /// Calm points since the last other.
     calm: u32,
-    /// Whether balancing rests.
+    /// Whether nothing is moved because it was found to gain nothing.
     resting: bool,
     cost_ns: f64,
     random: Random,

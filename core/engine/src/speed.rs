@@ -28,14 +28,14 @@ pub(crate) struct OnCpu {
 }
 
 impl OnCpu {
-    /// Adds a thread.
+    /// Adds a thread to those that are on the CPU.
     pub(crate) fn add(&mut self, t: &ThreadView) {
         self.threads += 1;
         self.ran += t.computed();
         self.wanted += t.demand();
     }
 
-    /// How many threads.
+    /// How many threads have been added.
     pub(crate) fn threads(&self) -> u32 {
         self.threads
     }

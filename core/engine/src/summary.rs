@@ -18,19 +18,19 @@ pub struct CostBreakdown {
     /// Reading thread times and places.
     #[serde(rename = "read_ns")]
     pub read: Nanos,
-    /// Classifying and planning.
+    /// CPU time that classifying threads and planning moves took.
     #[serde(rename = "decide_ns")]
     pub decide: Nanos,
-    /// Setting masks.
+    /// CPU time that setting masks took.
     #[serde(rename = "apply_ns")]
     pub apply: Nanos,
-    /// Informing observers.
+    /// CPU time that informing observers took.
     #[serde(rename = "record_ns")]
     pub record: Nanos,
 }
 
 impl CostBreakdown {
-    /// Both together.
+    /// The sums of both, part by part.
     pub(crate) fn and(&self, other: &Self) -> Self {
         Self {
             read: self.read + other.read,
@@ -55,7 +55,7 @@ pub struct SearchSummary {
 }
 
 impl SearchSummary {
-    /// Both together.
+    /// The sums of both searches.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         Self {
@@ -87,11 +87,11 @@ pub struct Placed {
 /// One thread over the whole run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ThreadSummary {
-    /// Which thread.
+    /// The thread that this is about.
     pub id: ThreadId,
-    /// Its process.
+    /// The process that it belongs to.
     pub pid: Pid,
-    /// Its name.
+    /// Its name, as the program has set it.
     pub name: String,
     /// CPU time while it was balanced, in seconds.
     pub ran_s: f64,
@@ -99,7 +99,7 @@ pub struct ThreadSummary {
     pub spun_s: Option<f64>,
     /// Waiting for a CPU, in seconds.
     pub waited_s: f64,
-    /// Blocked, in seconds.
+    /// For how long it was blocked, in seconds.
     pub blocked_s: f64,
     /// Moves made by evenly.
     pub migrations: u64,
@@ -144,16 +144,16 @@ impl ThreadSummary {
 /// One domain over the whole run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DomainSummary {
-    /// Which domain.
+    /// The domain that this is about.
     pub id: DomainId,
     /// Its CPUs at the end.
     pub cpus: CpuSet,
     /// Those of its CPUs that the masks of its threads, as they were registered, allowed to any of them.
     #[serde(skip)]
     pub allowed: CpuSet,
-    /// Balancing points.
+    /// How many balancing points there were.
     pub points: u64,
-    /// Moves.
+    /// How many threads were moved.
     pub migrations: u64,
     /// How often threads were given parts of the CPUs that they share.
     pub weighings: u64,
@@ -189,10 +189,10 @@ pub struct DomainSummary {
     pub blocked_share: f64,
 }
 
-/// A whole run.
+/// What a whole run amounted to.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Summary {
-    /// The domains.
+    /// What each domain amounted to.
     pub domains: Vec<DomainSummary>,
     /// The threads, each once; domain by domain, and there first those that have left.
     pub threads: Vec<ThreadSummary>,

@@ -17,17 +17,17 @@ use std::collections::HashMap;
 /// A thread as the system shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// Which thread.
+    /// The thread, by its id and start time.
     pub id: ThreadId,
-    /// Its process.
+    /// The process that it belongs to.
     pub pid: Pid,
-    /// Its name.
+    /// Its name, as the program has set it.
     pub name: String,
     /// Whether it is the first thread of its process.
     pub first: bool,
     /// Whether it is scheduled fairly; real-time and deadline threads are left alone.
     pub fair: bool,
-    /// Its times.
+    /// Its times, as they were read last.
     pub times: Times,
     /// Whether it wanted a CPU when it was read.
     pub state: RunState,
@@ -53,7 +53,7 @@ pub struct TrackerOptions {
 /// A thread that is to be balanced from now on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selection {
-    /// The thread.
+    /// The thread, as it was seen when it was selected.
     pub thread: Candidate,
     /// Its times at the moment from which its progress counts.
     pub baseline: Times,
@@ -115,7 +115,7 @@ const LEAST_GAP: Nanos = Nanos::from_millis(8);
 /// done so itself for this many times the settling time.
 const LONG: f64 = 8.0;
 
-/// Recognises compute threads.
+/// Recognises the threads of a program that compute, among all that it has.
 #[derive(Default)]
 pub struct Tracker {
     options: TrackerOptions,
@@ -132,7 +132,7 @@ pub struct Tracker {
 }
 
 impl Tracker {
-    /// With these options.
+    /// A tracker that has seen no thread yet.
     #[must_use]
     pub fn new(options: TrackerOptions) -> Self {
         Self { options, ..Self::default() }

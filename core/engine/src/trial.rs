@@ -158,7 +158,7 @@ impl Trial {
         }
     }
 
-    /// As [`crate::Balancer::until_next_point`].
+    /// The time to the next point; see [`crate::Balancer::until_next_point`].
     pub(crate) fn period(&self, usual: Nanos) -> Nanos {
         match self.state {
             State::Changing(..) | State::Measuring(..) if self.short && !self.mixed => {

@@ -15,9 +15,9 @@ use evenly_model::{Nanos, Pid, ThreadId};
 /// Something that could not be done to a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Which thread.
+    /// The thread that could not be changed.
     pub thread: ThreadId,
-    /// Why not.
+    /// Why the machine did not change it.
     pub error: ApplyError,
 }
 

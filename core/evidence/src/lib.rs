@@ -34,11 +34,11 @@ pub enum Source {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Runtime {
-    /// OpenMP of GCC.
+    /// libgomp, the OpenMP runtime of GCC.
     Gomp,
     /// OpenMP of LLVM and Intel.
     Omp,
-    /// Open MPI.
+    /// Open MPI, of any version.
     OpenMpi,
     /// MPICH and its descendants.
     Mpich,
@@ -66,11 +66,11 @@ impl Runtime {
 /// One thread, during the observation.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ThreadUse {
-    /// Thread id.
+    /// The id of the thread.
     pub tid: i32,
-    /// Process id.
+    /// The id of its process.
     pub pid: i32,
-    /// Name.
+    /// The name of the thread, as the program has set it.
     pub name: String,
     /// The rank of its process, if a probe reported it.
     #[serde(default)]
@@ -132,7 +132,7 @@ impl ThreadUse {
 /// One CPU, during the observation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct CpuUse {
-    /// Its number.
+    /// The CPU, by its number on the system.
     pub id: CpuId,
     /// CPU time of the program on it, as far as samples show, in seconds.
     pub program_s: f64,
@@ -176,9 +176,9 @@ pub struct QuotaUse {
 /// Another process that used the program's CPUs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Other {
-    /// Its id.
+    /// The id of the process.
     pub pid: i32,
-    /// Its name.
+    /// The name of the process.
     pub name: String,
     /// CPU time in seconds.
     pub cpu_s: f64,
@@ -186,12 +186,12 @@ pub struct Other {
     pub cpu: CpuId,
 }
 
-/// One NUMA node.
+/// What a NUMA node has, and how full it is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeUse {
-    /// Its number.
+    /// Its number on the system.
     pub node: u32,
-    /// Its CPUs.
+    /// The CPUs that are on it.
     pub cpus: CpuSet,
     /// Pages of the program's own memory on it.
     pub pages: u64,
@@ -213,7 +213,7 @@ pub struct Evidence {
     pub seconds: f64,
     /// CPUs that are online and that the program's cpuset allows.
     pub cpuset: CpuSet,
-    /// All threads.
+    /// What each thread did while it was watched.
     pub threads: Vec<ThreadUse>,
     /// The CPUs; empty where their use is not known.
     pub cpus: Vec<CpuUse>,

@@ -23,7 +23,7 @@ pub enum CpuListError {
     /// A part that is neither `a`, `a-b` nor `a-b:c/d`.
     #[error("CPU list '{list}': '{part}' is not a CPU number or a range such as 0-3,8")]
     Part {
-        /// The whole text.
+        /// The whole list, as it was given.
         list: String,
         /// The part that cannot be read.
         part: String,
@@ -31,23 +31,23 @@ pub enum CpuListError {
     /// A range that ends before it starts.
     #[error("CPU list '{list}': the range '{part}' ends before it starts")]
     Backwards {
-        /// The whole text.
+        /// The whole list, as it was given.
         list: String,
-        /// The range.
+        /// The range that ends before it begins.
         part: String,
     },
     /// A CPU number that no kernel has.
     #[error("CPU list '{list}': CPU {cpu} is out of range, the largest that is accepted is 16383")]
     Range {
-        /// The whole text.
+        /// The whole list, as it was given.
         list: String,
-        /// The number found.
+        /// The number that is too large.
         cpu: u64,
     },
 }
 
 impl CpuSet {
-    /// The empty set.
+    /// A set without any CPU.
     #[must_use]
     pub const fn new() -> Self {
         Self { words: Vec::new() }
@@ -81,7 +81,7 @@ impl CpuSet {
         }
     }
 
-    /// Adds a CPU.
+    /// Adds a CPU; one that is in the set already changes nothing.
     pub fn insert(&mut self, cpu: CpuId) {
         let word = (cpu.0 / 64) as usize;
         if word >= self.words.len() {
@@ -105,7 +105,7 @@ impl CpuSet {
         self.words.get((cpu.0 / 64) as usize).is_some_and(|w| w >> (cpu.0 % 64) & 1 == 1)
     }
 
-    /// How many CPUs.
+    /// How many CPUs are in the set.
     #[must_use]
     pub fn len(&self) -> usize {
         self.words.iter().map(|w| w.count_ones() as usize).sum()
@@ -124,13 +124,13 @@ impl CpuSet {
         })
     }
 
-    /// The lowest CPU.
+    /// The CPU with the lowest number; None in an empty set.
     #[must_use]
     pub fn first(&self) -> Option<CpuId> {
         self.iter().next()
     }
 
-    /// CPUs in both.
+    /// The CPUs that are in both sets.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         Self::from_words(
@@ -138,7 +138,7 @@ impl CpuSet {
         )
     }
 
-    /// CPUs in either.
+    /// The CPUs that are in one of the sets, or in both.
     #[must_use]
     pub fn or(&self, other: &Self) -> Self {
         let n = self.words.len().max(other.words.len());

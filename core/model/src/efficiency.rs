@@ -32,14 +32,14 @@ use serde::{Deserialize, Serialize};
 /// How one thread spent its time, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Stay {
-    /// On a CPU.
+    /// Time on a CPU, in seconds.
     pub ran_s: f64,
     /// Of that, spinning: waiting for others. None where it is not reported, which is the case without a
     /// probe inside the program.
     pub spun_s: Option<f64>,
     /// Runnable, without a CPU.
     pub waited_s: f64,
-    /// Neither: asleep.
+    /// Time in which it neither ran nor wanted to, in seconds.
     pub blocked_s: f64,
     /// For how long it was there.
     pub present_s: f64,
@@ -61,13 +61,13 @@ pub enum Basis {
 pub struct Factors {
     /// Parallel efficiency: `load_balance * communication`.
     pub parallel: f64,
-    /// Load balance.
+    /// Mean over greatest time of computing: 1 where all threads compute for as long.
     pub load_balance: f64,
     /// Communication efficiency: `run_queue * synchronisation`.
     pub communication: f64,
-    /// Run-queue efficiency.
+    /// The part of the time in which threads want a CPU that they have one.
     pub run_queue: f64,
-    /// Synchronisation efficiency.
+    /// The part that is left by waiting for other threads.
     pub synchronisation: f64,
 }
 

@@ -44,7 +44,7 @@ id! {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
 pub struct ThreadId {
-    /// Kernel thread id.
+    /// The id that the kernel has given the thread; it is used again after its end.
     pub tid: Tid,
     /// Start time in clock ticks since boot (field 22 of `/proc/<pid>/stat`).
     pub start: u64,

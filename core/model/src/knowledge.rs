@@ -12,7 +12,7 @@ pub type NodeIndex = usize;
 /// A level of caches that cores of one node share.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CacheLevel {
-    /// Such as L3.
+    /// What the level is called, such as L3.
     pub name: String,
     /// Latency between two cores that share it, over the latency of local memory.
     pub factor: f64,

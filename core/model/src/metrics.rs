@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 /// Least, mean and greatest of a set of values, and how far the greatest is above the mean.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Spread {
-    /// Least value.
+    /// The least of the values.
     pub min: f64,
-    /// Mean value.
+    /// The mean of the values.
     pub mean: f64,
-    /// Greatest value.
+    /// The greatest of the values.
     pub max: f64,
 }
 

@@ -49,18 +49,18 @@ pub struct Move {
     pub thread: ThreadIndex,
     /// To which CPU: index into the snapshot.
     pub to: CpuIndex,
-    /// Why.
+    /// Why the policy moves it.
     pub reason: Reason,
 }
 
 /// Memory of a process that is to be moved from one NUMA node to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryMove {
-    /// Whose.
+    /// The process whose memory is to go.
     pub process: Pid,
     /// From this node, by its place in [`crate::Knowledge::nodes`].
     pub from: NodeIndex,
-    /// To this one.
+    /// The NUMA node that it goes to.
     pub to: NodeIndex,
 }
 
@@ -87,7 +87,7 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// Adds another.
+    /// Adds what another search has cost.
     pub fn add(&mut self, other: Self) {
         self.searches += other.searches;
         self.readings += other.readings;
@@ -123,7 +123,7 @@ impl Plan {
         self.weights.clear();
     }
 
-    /// Adds a move.
+    /// Adds a move, to be made after those before.
     pub fn push(&mut self, thread: ThreadIndex, to: CpuIndex, reason: Reason) {
         self.moves.push(Move { thread, to, reason });
     }

@@ -51,7 +51,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 /// What becomes of a character that is not printable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shown {
-    /// U+FFFD.
+    /// U+FFFD stands in the place of what is no text.
     Replaced,
     /// `\u` and its code. Outside of strings JSON has no such characters, so it stays the same JSON.
     Escaped,

@@ -29,7 +29,7 @@ pub struct Turns {
 /// One compute thread at a balancing point.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ThreadView {
-    /// Which thread.
+    /// The thread, by its id and start time.
     pub id: ThreadId,
     /// The CPU it sits on: an index into [`Snapshot::cpus`]; not less than their number where it is on none of
     /// them, because its CPU was lost or the kernel has put it outside the domain.
@@ -88,7 +88,7 @@ impl ThreadView {
 /// What a thread is in its program, for policies that look at memory and communication.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TaskView {
-    /// Its process.
+    /// The process that the thread belongs to.
     pub process: Pid,
     /// The number of its rank, or its own where threads are numbered: the number of its task in
     /// [`crate::Knowledge::profile`].
@@ -102,11 +102,11 @@ pub struct TaskView {
 /// What a thread has sent to another, as the program counts it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LinkView {
-    /// The sender.
+    /// The thread that sends.
     pub from: ThreadIndex,
-    /// The receiver.
+    /// The thread that receives.
     pub to: ThreadIndex,
-    /// Messages in all.
+    /// How many messages there were so far.
     pub messages: f64,
     /// Bytes of all of them.
     pub bytes: f64,
@@ -115,7 +115,7 @@ pub struct LinkView {
 /// Where a process has memory of its own.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MemoryView {
-    /// Whose.
+    /// The process whose memory it is.
     pub process: Pid,
     /// Bytes on each of [`crate::Knowledge::nodes`], in their order.
     pub on: Vec<f64>,
@@ -129,7 +129,7 @@ pub const FULL_CAPACITY: u32 = 1024;
 /// One CPU at a balancing point.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CpuView {
-    /// Which CPU.
+    /// The CPU, by its number on the system.
     pub id: CpuId,
     /// Its speed when it has nothing else to do, of [`FULL_CAPACITY`] (the kernel's cpu_capacity).
     pub capacity: u32,
@@ -154,7 +154,7 @@ pub struct Snapshot {
     /// joined, CPUs have changed, a pause has ended or threads are to be pinned again. Else the number of
     /// the balancing point, at least 1; at points in a pause no policy is asked.
     pub point: u64,
-    /// Monotonic time.
+    /// The time of the snapshot, by a clock that never goes back.
     pub now: Nanos,
     /// Length of the last period as it really was.
     pub elapsed: Nanos,

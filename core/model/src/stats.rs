@@ -87,7 +87,7 @@ pub fn median_interval(values: &[f64], seed: u64) -> Option<(f64, f64)> {
 /// Ratio of two medians with its 95 % bootstrap interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ratio {
-    /// median(a) / median(b).
+    /// The median of the first sample over that of the second.
     pub value: f64,
     /// Lower end of the interval.
     pub low: f64,
@@ -152,7 +152,7 @@ impl RunningMean {
         self.squares += before * (value - self.mean);
     }
 
-    /// Number of values.
+    /// How many values have been added.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count

@@ -14,7 +14,7 @@ pub type TaskIndex = usize;
 /// A task, rank, object or thread that computes and communicates (NucoLB, section III).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Task {
-    /// Its number outside.
+    /// The number that the task has in files.
     pub id: u64,
     /// The CPU time that it takes, in seconds, in the window that was observed: taskLoad(t).
     pub load_s: f64,
@@ -33,7 +33,7 @@ pub struct Edge {
     pub from: u64,
     /// The receiver, by its number outside.
     pub to: u64,
-    /// Messages.
+    /// How many messages are sent.
     pub messages: f64,
     /// Bytes of all of them.
     pub bytes: f64,
@@ -42,7 +42,7 @@ pub struct Edge {
 /// All that a task has to do with one other.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Link {
-    /// The other task.
+    /// The task at the other end.
     pub with: TaskIndex,
     /// Messages received from it.
     pub received: f64,
@@ -63,37 +63,37 @@ pub enum GraphError {
     /// Two tasks have the same number.
     #[error("task {id} is there twice; every task needs a number of its own")]
     Twice {
-        /// The number.
+        /// The number that two tasks have.
         id: u64,
     },
     /// A value of a task that is none.
     #[error("task {id}: {what} is {}; {AMOUNT} is needed", short(*found))]
     Task {
-        /// The task.
+        /// The task whose value makes no sense.
         id: u64,
-        /// Which value.
+        /// Which of its values that is, in words.
         what: &'static str,
-        /// What was found.
+        /// The value that it has.
         found: f64,
     },
     /// A value of an edge that is none.
     #[error("edge from {from} to {to}: {what} is {}; {AMOUNT} is needed", short(*found))]
     Edge {
-        /// The sender.
+        /// The task that sends.
         from: u64,
-        /// The receiver.
+        /// The task that receives.
         to: u64,
-        /// Which value.
+        /// Which value of the messages makes no sense, in words.
         what: &'static str,
-        /// What was found.
+        /// The value that it has.
         found: f64,
     },
     /// An edge that leads nowhere.
     #[error("edge from {from} to {to}: there is no task {missing}; add it, or remove the edge")]
     Dangling {
-        /// The sender.
+        /// The task that sends.
         from: u64,
-        /// The receiver.
+        /// The task that receives.
         to: u64,
         /// The task that is not there.
         missing: u64,

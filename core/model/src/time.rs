@@ -17,13 +17,13 @@ impl Nanos {
     /// No time at all.
     pub const ZERO: Self = Self(0);
 
-    /// From whole milliseconds.
+    /// So many milliseconds.
     #[must_use]
     pub const fn from_millis(ms: u64) -> Self {
         Self(ms * 1_000_000)
     }
 
-    /// From whole microseconds.
+    /// So many microseconds.
     #[must_use]
     pub const fn from_micros(us: u64) -> Self {
         Self(us * 1_000)
@@ -35,13 +35,13 @@ impl Nanos {
         Self((s * 1e9).max(0.0) as u64)
     }
 
-    /// In seconds.
+    /// The time in seconds, rounded to what a float can hold.
     #[must_use]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// In milliseconds.
+    /// The time in milliseconds, rounded to what a float can hold.
     #[must_use]
     pub fn as_millis_f64(self) -> f64 {
         self.0 as f64 / 1e6

@@ -34,7 +34,7 @@ pub enum Mechanism {
 /// What a policy goes by, beside the progress of threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
-    /// Nothing else.
+    /// Nothing but the progress of threads.
     Progress,
     /// What is known of machine and program ([`evenly_model::Knowledge`]): it balances load and not numbers of threads,
     /// over all NUMA nodes at once, so that all CPUs are one domain for it.
@@ -52,7 +52,7 @@ pub enum Acts {
     /// is worth, since the kernel would mix the threads, and another placement begin. It leaves places empty that threads
     /// leave, and nothing is said to be gained by it.
     Once,
-    /// At balancing points.
+    /// It moves them at balancing points.
     AtPoints(Mechanism),
     /// At balancing points, and in the simulator also at the moment when a thread blocks or ends, as the paper's reactive
     /// balancing does. It waits until a CPU has fallen idle: the report says for how long they were.
@@ -83,7 +83,7 @@ pub struct PolicyInfo {
     pub needs: Needs,
     /// When it moves threads.
     pub acts: Acts,
-    /// Makes an instance.
+    /// Makes an instance, which serves one domain.
     pub make: fn() -> Box<dyn Policy>,
 }
 

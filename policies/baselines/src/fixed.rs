@@ -24,7 +24,7 @@ pub const OBSERVE: PolicyInfo = PolicyInfo {
     make: || Box::new(Observe),
 };
 
-/// Changes nothing.
+/// The policy `observe`: its plans are empty.
 #[derive(Debug, Clone, Copy, Default)]
 struct Observe;
 

@@ -21,7 +21,7 @@ use evenly_policy::{Acts, Mechanism, Needs, Policy, PolicyInfo, Spreader};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// `reactive`.
+/// `reactive`: fills CPUs whose threads have ended or block.
 pub const REACTIVE: PolicyInfo = PolicyInfo {
     name: "reactive",
     about: "fill CPUs whose threads end or block, up to 1.5 periods late; else stay",

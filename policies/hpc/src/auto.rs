@@ -41,7 +41,7 @@ const TOO_FEW: usize = 3;
 /// What one did, on average.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Usual {
-    /// Of an iteration.
+    /// Computing time of an iteration, in seconds.
     computed_s: f64,
     utilisation: f64,
 }
@@ -119,7 +119,7 @@ pub(super) enum Outcome<T> {
     To(Targets<T>, bool),
 }
 
-/// The heuristic.
+/// The heuristic `auto`, with what it has tried.
 #[derive(Debug, Clone)]
 pub(super) struct Auto<T> {
     window: Window<T>,

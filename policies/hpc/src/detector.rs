@@ -48,7 +48,7 @@ impl Sum {
         }
     }
 
-    /// t, in seconds.
+    /// t of the paper, computing and waiting, in seconds.
     pub(super) fn total_s(self) -> f64 {
         self.computed.as_secs_f64() + self.waited.as_secs_f64()
     }
@@ -65,12 +65,12 @@ impl Sum {
     }
 }
 
-/// One thread's account.
+/// What is known of one thread.
 #[derive(Debug, Clone, Default)]
 struct Account {
     /// Since the round began.
     round: Sum,
-    /// Before it.
+    /// What it did before this round.
     history: Sum,
     /// What its counters were when they were last read.
     counters: Option<Sum>,
@@ -80,7 +80,7 @@ struct Account {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct View {
     pub(super) priority: Priority,
-    /// Of this round.
+    /// What it did in this round.
     pub(super) sum: Sum,
     /// U_l(i), of this round.
     pub(super) local: Option<f64>,
@@ -98,7 +98,7 @@ impl View {
     }
 }
 
-/// A finished round.
+/// A round that all threads have finished, by thread.
 pub(super) type Round<T> = BTreeMap<T, View>;
 
 /// The accounts of all.

@@ -68,10 +68,10 @@ use evenly_model::Nanos;
 use heuristics::Targets;
 use std::collections::BTreeMap;
 
-/// A finished iteration.
+/// An iteration that a thread has finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Iteration<T> {
-    /// Whose.
+    /// The thread that has finished it.
     pub thread: T,
     /// t_R: how long it was runnable.
     pub computed: Nanos,
@@ -82,7 +82,7 @@ pub struct Iteration<T> {
 /// What has been counted of a thread since it began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counters<T> {
-    /// Whose.
+    /// The thread whose counters these are.
     pub thread: T,
     /// Iterations that are over.
     pub iterations: u64,
@@ -134,7 +134,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// In words.
+    /// The reason in words, for reports.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -152,13 +152,13 @@ impl Why {
 /// What a thread is to have from now on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Decision<T> {
-    /// Of which.
+    /// The thread whose priority this is.
     pub thread: T,
     /// What it has had.
     pub before: Priority,
     /// What it is to have.
     pub priority: Priority,
-    /// Why.
+    /// Why it has this priority.
     pub why: Why,
     /// U_l of the round that has ended; none where nothing is known of it.
     pub utilisation: Option<f64>,
@@ -222,7 +222,7 @@ impl<T: Copy + Ord> Balancer<T> {
         self.rounds
     }
 
-    /// The parameters.
+    /// The parameters by which it decides.
     #[must_use]
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
@@ -273,7 +273,7 @@ impl<T: Copy + Ord> Balancer<T> {
         }
     }
 
-    /// One has left.
+    /// A thread has left: nothing waits for it any more.
     pub fn leave(&mut self, thread: T) {
         if self.accounts.leave(thread) {
             self.priorities.remove(&thread);

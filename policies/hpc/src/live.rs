@@ -99,18 +99,18 @@ const fn info(
     PolicyInfo { name, about, needs: Needs::Turns, acts: Acts::AtPoints(Mechanism::Pin), make }
 }
 
-/// `hpc-auto`.
+/// `hpc-auto`: parts of CPUs by what threads computed.
 pub const AUTO: PolicyInfo = info(
     "hpc-auto",
     "unequal work: CPU shares by what threads compute, heavy ones beside light ones",
     || Box::new(Hpc::new(Heuristic::Auto)),
 );
-/// `hpc-uniform`.
+/// `hpc-uniform`: priorities by utilisation since the program began.
 pub const UNIFORM: PolicyInfo =
     info("hpc-uniform", "the same by HPCSched's priorities: by utilisation since it began", || {
         Box::new(Hpc::new(Heuristic::Uniform))
     });
-/// `hpc-adaptive`.
+/// `hpc-adaptive`: priorities mostly by utilisation in the last iteration.
 pub const ADAPTIVE: PolicyInfo = info(
     "hpc-adaptive",
     "the same by HPCSched's priorities: mostly by utilisation in the last iteration",
@@ -143,7 +143,7 @@ struct Work {
     before_s: Option<f64>,
 }
 
-/// The policy.
+/// The policies `hpc-*`: a heuristic at work in one domain.
 #[derive(Debug, Clone)]
 pub struct Hpc {
     heuristic: Heuristic,

@@ -18,11 +18,11 @@
 /// How weights are made of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Arm {
-    /// In proportion.
+    /// Parts in proportion to what threads compute.
     Work,
     /// The same, but none has more than twice another's, which is what HPCSched's priorities come to.
     Damped,
-    /// All the same.
+    /// The same part for every thread.
     Even,
 }
 

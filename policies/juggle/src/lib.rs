@@ -129,7 +129,7 @@ struct Estimate {
     at_most: f64,
     /// The same for a CPU that is known to have a greater capacity.
     bare_at_most: f64,
-    /// See `at_most`.
+    /// The least speed that the CPU can have; see `at_most`.
     at_least: f64,
 }
 
@@ -163,7 +163,7 @@ pub struct Juggle {
 }
 
 impl Juggle {
-    /// With these margins.
+    /// The decisions of Juggle with these margins.
     #[must_use]
     pub fn new(margins: Margins) -> Self {
         Self { margins, ..Self::default() }

@@ -25,7 +25,7 @@ pub struct Setting<'a> {
     pub of_agents: f64,
     /// How it becomes known that barriers of the program open; None where it does not, or these threads are of several domains.
     pub openings: Option<Arc<dyn Openings>>,
-    /// When balancing begins.
+    /// The time at which balancing begins.
     pub now: Nanos,
 }
 

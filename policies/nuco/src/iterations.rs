@@ -99,7 +99,7 @@ impl Default for Parameters {
     }
 }
 
-/// What runs.
+/// A program in iterations: its tasks, and how often the balancer is called.
 #[derive(Debug, Clone, Copy)]
 pub struct Program<'a> {
     /// Its tasks; loads and messages are those of one window.
@@ -120,14 +120,14 @@ impl<'a> Program<'a> {
     }
 }
 
-/// What balances it.
+/// The balancer that is called between iterations.
 #[derive(Clone, Copy)]
 pub struct Balancer<'a> {
-    /// What decides.
+    /// The mapper that it calls.
     pub map: &'a dyn Fn(&Request<'_>) -> Vec<CoreIndex>,
-    /// What deciding takes.
+    /// How long deciding takes, by tasks and cores.
     pub effort: Effort,
-    /// With which options.
+    /// The options of the mapper.
     pub options: &'a Options,
 }
 
@@ -156,7 +156,7 @@ pub struct Call {
     pub migrated_bytes: f64,
 }
 
-/// What came out.
+/// What a run amounted to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
     /// All of it, in seconds: iterations and balancing.

@@ -54,7 +54,7 @@ use evenly_policy::{Acts, Mechanism, Needs, Policy, PolicyInfo, Spreader};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-/// `nuco`.
+/// `nuco`: places the threads of a running program.
 pub const NUCO: PolicyInfo = PolicyInfo {
     name: "nuco",
     about: "place threads anew every 50 periods by load, communication and memory (NucoLB)",
@@ -80,7 +80,7 @@ const MIGRATION_S: f64 = 1e-3;
 /// short.
 const SEARCH: Nanos = Nanos::from_millis(2);
 
-/// The policy.
+/// The policy `nuco` at work, with the windows that it has seen.
 #[derive(Debug, Clone, Default)]
 pub struct Remap {
     knowledge: Option<Arc<Knowledge>>,
@@ -155,7 +155,7 @@ struct Demand {
 }
 
 impl Demand {
-    /// Half of each.
+    /// The mean of both windows, thread by thread.
     fn mean(&self, other: &Self) -> Self {
         let rates = self.rates.iter().zip(&other.rates).map(|(a, b)| (a + b) / 2.0).collect();
         let links = match (&self.links, &other.links) {
@@ -301,7 +301,7 @@ impl Remap {
         }
     }
 
-    /// Where threads are.
+    /// Takes in where threads are now.
     fn see(&mut self, s: &Snapshot) {
         self.at.clear();
         self.at.extend(s.threads.iter().map(|t| t.cpu));

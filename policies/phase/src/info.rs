@@ -4,7 +4,7 @@
 use evenly_juggle::Juggle;
 use evenly_policy::{Acts, Mechanism, Needs, PolicyInfo};
 
-/// `phase`.
+/// `phase`: one planned move in each phase.
 pub const PHASE: PolicyInfo = PolicyInfo {
     name: "phase",
     about: "where threads meet often at barriers of OpenMP, POSIX threads or MPI, move one at the right moment in \

@@ -42,9 +42,9 @@ pub struct Reported {
 /// What a program reports of its phases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measured {
-    /// Nothing.
+    /// Nothing is reported.
     Nothing,
-    /// When barriers open.
+    /// It is reported when barriers open.
     Openings,
     /// And what threads compute in between.
     Phases,
@@ -75,7 +75,7 @@ pub trait Openings: Send + Sync {
     /// Calls the helper of a CPU.
     fn call(&self, cpu: CpuId);
 
-    /// The last opening.
+    /// The last opening that was reported.
     fn last(&self) -> Opening;
 
     /// What the phases that have ended while they were counted have been worth, modulo 2^32: phases differ in length, and

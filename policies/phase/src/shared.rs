@@ -35,7 +35,7 @@ pub struct Phases {
 #[derive(Default)]
 struct State {
     cpus: Vec<CpuId>,
-    /// By their capacities.
+    /// The speed of each CPU, by its capacity.
     speeds: Vec<f64>,
     others: Others,
     members: BTreeMap<ThreadId, Member>,

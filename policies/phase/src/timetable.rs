@@ -28,7 +28,7 @@ const EARLY: f64 = 20_000.0;
 /// What is left to do of a thread's work on the CPU that is looked at.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Left<T> {
-    /// Which thread.
+    /// The thread that has it left.
     pub thread: T,
     /// CPU time until it has done what it is expected to do.
     pub work: Nanos,
@@ -39,7 +39,7 @@ pub struct Left<T> {
 pub enum Step<T> {
     /// Nothing in this phase.
     Rest,
-    /// Look again then.
+    /// Look again at that time.
     Sleep(Nanos),
     /// This thread moves there now.
     Move(T, CpuIndex),
@@ -64,7 +64,7 @@ where
 /// A phase, from the opening of a barrier to the next.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Timetable {
-    /// When it began.
+    /// The time at which the phase began.
     opened: Nanos,
     /// When all CPUs can be done, in ns since then.
     bound: f64,

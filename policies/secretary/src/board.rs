@@ -220,7 +220,7 @@ impl Board {
         }
     }
 
-    /// The present lambda.
+    /// The present lambda: the time between two wake-ups of a balancer.
     #[must_use]
     pub fn interval(&self) -> Nanos {
         Nanos(self.interval.load(Relaxed))

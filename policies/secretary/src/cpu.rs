@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub enum Step {
     /// To sleep until its next wake-up.
     Sleep,
-    /// Another step.
+    /// To go on with another step at once.
     Again,
     /// This pair to be swapped, by [`Board::swap`]; then to sleep.
     Swap(Swap),
@@ -44,7 +44,7 @@ struct Search {
     rests: bool,
     /// Speed of the CPU, and by what part it may be wrong.
     speed: (f64, f64),
-    /// Threads per CPU.
+    /// Mean number of threads on a CPU.
     k: f64,
     /// Part of a thread's time in an interval by which readings may be wrong.
     off: f64,

@@ -44,7 +44,7 @@ use evenly_policy::speed::{RESTS, averaged};
 use evenly_policy::{Acts, Needs, Policy, PolicyInfo, Spreader};
 use std::collections::HashMap;
 
-/// `secretary`.
+/// `secretary`: a balancer on each CPU.
 pub const SECRETARY: PolicyInfo = PolicyInfo {
     name: "secretary",
     about: "each CPU reads a few threads to find one to swap with (OSLB); all stay pinned",

@@ -60,7 +60,7 @@ pub const CARE: f64 = 5.0;
 
 /// The balancers of all CPUs, and what they share.
 pub struct Decentral {
-    /// What they share.
+    /// What the balancers share.
     pub board: std::sync::Arc<Board>,
     /// One for each CPU, in the order of their numbers.
     pub balancers: Vec<CpuBalancer>,

@@ -46,13 +46,13 @@ pub struct Mean(AtomicU64);
 pub struct Share(u64);
 
 impl Share {
-    /// One value.
+    /// A share of one value.
     #[must_use]
     pub fn one(value: f64) -> Self {
         Self::many(std::iter::once(value))
     }
 
-    /// Several values.
+    /// A share of several values.
     #[must_use]
     pub fn many(values: impl Iterator<Item = f64>) -> Self {
         Self(values.fold(0, |word, v| word + (1 << SUM_BITS) + units(v)))
@@ -164,7 +164,7 @@ impl MoveRate {
         now.0 / length.0.max(1) % STRETCHES
     }
 
-    /// Counts moves.
+    /// Counts moves that were made now.
     pub fn note(&self, now: Nanos, length: Nanos, moves: u64) {
         let stretch = Self::stretch(now, length);
         let mut word = self.0.load(Relaxed);
@@ -214,7 +214,7 @@ impl ThreadCell {
         Self { state: AtomicU64::new(0), place: AtomicU32::new(place) }
     }
 
-    /// Where it is.
+    /// The CPU that the thread is on, by its seat.
     #[must_use]
     pub fn place(&self) -> u32 {
         self.place.load(Acquire)

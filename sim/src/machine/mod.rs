@@ -256,7 +256,7 @@ impl Sim {
         (0..self.queues.len() as u32).map(CpuId).collect()
     }
 
-    /// Number of programs.
+    /// How many programs the scenario has.
     #[must_use]
     pub fn programs(&self) -> usize {
         self.programs.len()

@@ -19,7 +19,7 @@ pub(crate) struct Reports(Mutex<Told>);
 
 #[derive(Debug, Default)]
 struct Told {
-    /// Phases are counted.
+    /// Whether openings are counted.
     counted: bool,
     /// What threads compute is measured, too.
     timed: bool,

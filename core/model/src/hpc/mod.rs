@@ -44,7 +44,7 @@ pub enum Heuristic {
 }
 
 impl Heuristic {
-    /// All of them.
+    /// All heuristics, in the order of the help.
     pub const ALL: [Self; 3] = [Self::Uniform, Self::Adaptive, Self::Auto];
 
     /// Its name as a policy.

@@ -19,7 +19,7 @@ pub enum Parameter {
     GlobalWeight,
     /// `MIN_PRIO`: the lowest priority that is given.
     MinPrio,
-    /// `MAX_PRIO`: the highest.
+    /// `MAX_PRIO`: the highest priority that is given.
     MaxPrio,
     /// By how much a thread's utilisation may differ from what it was when a stable state was found.
     /// Percentage points.
@@ -144,7 +144,7 @@ fn known(parameter: Parameter) -> Known {
 }
 
 impl Parameter {
-    /// All of them.
+    /// All parameters, in the order of the help.
     pub const ALL: [Self; 13] = [
         Self::LowUtil,
         Self::HighUtil,
@@ -232,19 +232,19 @@ pub enum ParameterError {
     /// There is none of that name.
     #[error("there is no parameter '{found}'{}; there are {known}", meant(.found), known = names())]
     Unknown {
-        /// The name found.
+        /// The name that was given.
         found: String,
     },
     /// What was given is no value of a parameter.
     #[error("'{found}': it must be a name and a number, as in high-util=90")]
     Malformed {
-        /// What was found.
+        /// The text that was given.
         found: String,
     },
     /// What was given has no number.
     #[error("'{found}' is no number")]
     Number {
-        /// What was found.
+        /// The text that was given.
         found: String,
     },
     /// It cannot be that.
@@ -254,15 +254,15 @@ pub enum ParameterError {
         usual = parameter.usual()
     )]
     Range {
-        /// Which.
+        /// The parameter whose value is out of range.
         parameter: Parameter,
-        /// The value found.
+        /// The value that was given.
         found: f64,
         /// `a number` or `a whole number`.
         kind: &'static str,
         /// The least that it can be.
         least: f64,
-        /// The most.
+        /// The greatest value that it may have.
         most: f64,
     },
     /// The limits of utilisation would be in the wrong order.
@@ -271,9 +271,9 @@ pub enum ParameterError {
          other one with it"
     )]
     Order {
-        /// Which.
+        /// The parameter that was to be changed.
         parameter: Parameter,
-        /// The value found.
+        /// The value that was given.
         found: f64,
         /// What low-util would be.
         low: f64,
@@ -303,7 +303,7 @@ impl Default for Parameters {
 }
 
 impl Parameters {
-    /// The value.
+    /// The value that a parameter has.
     #[must_use]
     pub fn get(&self, parameter: Parameter) -> f64 {
         self.values[parameter as usize]
@@ -378,13 +378,13 @@ impl Parameters {
         self.get(Parameter::HighUtil) / 100.0
     }
 
-    /// `MIN_PRIO`.
+    /// `MIN_PRIO`: the normal priority, and the lowest.
     #[must_use]
     pub fn least(&self) -> Priority {
         Priority(self.get(Parameter::MinPrio) as u8)
     }
 
-    /// `MAX_PRIO`.
+    /// `MAX_PRIO`: the highest priority that is given.
     #[must_use]
     pub fn most(&self) -> Priority {
         Priority(self.get(Parameter::MaxPrio) as u8)

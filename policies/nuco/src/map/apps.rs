@@ -11,7 +11,7 @@ use evenly_cluster::{Cluster, CoreIndex};
 use evenly_model::stats::Random;
 use evenly_model::{Edge, GraphError, Task, TaskGraph};
 
-/// An application.
+/// An application of the paper, with its tasks and messages.
 #[derive(Debug, Clone, Copy)]
 pub struct App {
     /// Name, as the paper writes it.

@@ -8,7 +8,7 @@ use evenly_cluster::{Cluster, CoreIndex};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// `greedy`.
+/// `greedy`: heaviest task first, to the core that ends it first.
 pub(super) const GREEDY: MapperInfo = MapperInfo {
     name: "greedy",
     about: "heaviest task first, to the core that ends it first (LPT)",

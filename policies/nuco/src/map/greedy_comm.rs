@@ -13,7 +13,7 @@ use super::greedy::{Ends, Order};
 use super::{Effort, Hurry, MapperInfo, Request, heaviest_first};
 use evenly_cluster::CoreIndex;
 
-/// `greedy-comm`.
+/// `greedy-comm`: as `greedy`, with what messages cost.
 pub(super) const GREEDY_COMM: MapperInfo = MapperInfo {
     name: "greedy-comm",
     about: "heaviest task first, to the core of least load and messages from other cores",

@@ -26,7 +26,7 @@ pub struct Machine {
     pub name: &'static str,
     /// One line about it.
     pub about: &'static str,
-    /// Makes it.
+    /// Makes the machine.
     pub make: fn() -> Result<Cluster, ClusterError>,
 }
 

@@ -33,7 +33,7 @@ pub use objectives::{Objectives, objectives};
 pub struct Request<'a> {
     /// The tasks and their communication.
     pub graph: &'a TaskGraph,
-    /// The machine.
+    /// The machine that tasks are mapped onto.
     pub cluster: &'a Cluster,
     /// Where each task is now, by the task's place. As long as there are tasks, and every core is
     /// one of the cluster's; else mappers panic.

@@ -33,7 +33,7 @@ use super::{Alpha, Effort, Hurry, MapperInfo, Request, core_loads, heaviest_firs
 use evenly_cluster::CoreIndex;
 use evenly_model::NodeIndex;
 
-/// `nuco`.
+/// `nuco`: the paper's list scheduling.
 pub(super) const NUCO: MapperInfo = MapperInfo {
     name: "nuco",
     about: "NUCOLB (Algorithm 1): heaviest task first, to the core of least load and communication",
@@ -41,7 +41,7 @@ pub(super) const NUCO: MapperInfo = MapperInfo {
     map: |r| nuco(r, r.options.alpha.seconds(r.graph)),
 };
 
-/// `nuco-auto`.
+/// `nuco-auto`: the same, with an alpha by loads and messages.
 pub(super) const NUCO_AUTO: MapperInfo = MapperInfo {
     name: "nuco-auto",
     about: "nuco with alpha scaled so that all messages weigh a tenth of all load",

@@ -17,7 +17,7 @@ use evenly_cluster::CoreIndex;
 use evenly_model::TaskIndex;
 use std::collections::BTreeSet;
 
-/// `refine`.
+/// `refine`: moves tasks from overloaded cores, and leaves all others.
 pub(super) const REFINE: MapperInfo = MapperInfo {
     name: "refine",
     about: "few migrations from overloaded cores, until within a tolerance of the mean",

@@ -7,7 +7,7 @@ use super::{Effort, MapperInfo, Request, movable, tree};
 use evenly_cluster::CoreIndex;
 use evenly_model::stats::Random;
 
-/// `round-robin`.
+/// `round-robin`: one task after the other to one core after the other.
 pub(super) const ROUND_ROBIN: MapperInfo = MapperInfo {
     name: "round-robin",
     about: "tasks dealt to the cores in the order of their numbers",
@@ -18,7 +18,7 @@ pub(super) const ROUND_ROBIN: MapperInfo = MapperInfo {
     },
 };
 
-/// `compact`.
+/// `compact`: fills the cores of a node before those of the next.
 pub(super) const COMPACT: MapperInfo = MapperInfo {
     name: "compact",
     about: "blocks of consecutive tasks, on cores that are close to each other",
@@ -30,7 +30,7 @@ pub(super) const COMPACT: MapperInfo = MapperInfo {
     },
 };
 
-/// `scatter`.
+/// `scatter`: goes round the nodes.
 pub(super) const SCATTER: MapperInfo = MapperInfo {
     name: "scatter",
     about: "tasks dealt in turn to hosts, nodes, caches, cores: as far apart as can be",
@@ -41,7 +41,7 @@ pub(super) const SCATTER: MapperInfo = MapperInfo {
     },
 };
 
-/// `random`.
+/// `random`: every task on a random core.
 pub(super) const RANDOM: MapperInfo = MapperInfo {
     name: "random",
     about: "every task on a core drawn by lot (seeded)",

@@ -18,7 +18,7 @@ use evenly_model::{TaskGraph, TaskIndex};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 
-/// `treematch`.
+/// `treematch`: groups tasks by communication, level by level of the machine.
 pub(super) const TREEMATCH: MapperInfo = MapperInfo {
     name: "treematch",
     about: "tasks grouped by communication, down the tree of nodes, caches and cores",

@@ -36,7 +36,7 @@ const EXCHANGED: usize = 24;
 /// What a second above the bound is worth, in seconds of the rest.
 const ABOVE: f64 = 4.0;
 
-/// Tasks by gain.
+/// Tasks in buckets by what moving them gains, best first.
 struct Buckets {
     lists: Vec<Vec<TaskIndex>>,
     /// Of each task: its bucket and its place there, where it is in one.

@@ -49,7 +49,7 @@ use std::collections::BTreeMap;
 
 pub use model::{lower_bound_s, objective_s};
 
-/// `nuco+`.
+/// `nuco+`: a search from several beginnings, by a model of the makespan.
 pub(super) const NUCO_PLUS: MapperInfo = MapperInfo {
     name: "nuco+",
     about: "least makespan, communication and migration together, by search within a time limit",
@@ -341,7 +341,7 @@ fn nuco_plus(request: &Request<'_>) -> Vec<CoreIndex> {
     best.mapping
 }
 
-/// What halving takes.
+/// What halving the tasks needs to know.
 #[derive(Debug, Clone, Copy)]
 struct Halving {
     looks: f64,
@@ -375,7 +375,7 @@ fn is_scattered(model: &Model<'_>, mapping: &[CoreIndex]) -> bool {
     model.receive(mapping, &mut vec![0.0; cores]) > SCATTERED * by_lot_s
 }
 
-/// A search.
+/// A search from one beginning.
 struct Run<'a> {
     from: &'a [CoreIndex],
     bound_s: f64,
@@ -392,9 +392,9 @@ enum Start {
     Refined,
     /// The same, and then what is above the bounds is annealed alone.
     BoundsFirst,
-    /// Groups by communication.
+    /// Tasks that talk to each other are together at first.
     Grouped,
-    /// Nothing in particular.
+    /// Tasks are anywhere at first.
     Molten,
 }
 

@@ -309,7 +309,7 @@ impl Cost {
 /// [`Cluster::cost`] and [`Cluster::byte_cost`], quickly, in seconds of the core that receives.
 pub(super) struct Costs<'a> {
     cluster: &'a Cluster,
-    /// At factor 1.
+    /// What a message costs at a distance of factor 1.
     pub(super) one: Cost,
     /// On the same core.
     same: Cost,

@@ -32,7 +32,7 @@ const TRIES: usize = 4;
 const PATIENCE: usize = 32;
 /// Passes after each step back, at most.
 const PASSES: usize = 2;
-/// No vertex.
+/// Stands where there is no vertex.
 const NONE: u32 = u32::MAX;
 
 /// Groups for all cores. None where what may be spent was not enough.
