@@ -34,7 +34,7 @@ impl Bar {
         self.0.set_length(runs as u64);
     }
 
-    /// This is run.
+    /// Shows which run has begun.
     pub fn started(&self, what: String) {
         self.0.set_message(what);
     }

@@ -36,7 +36,7 @@ pub struct Speedup {
 /// The runs of one policy.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ArmResult {
-    /// The policy.
+    /// The policy of the arm, or `kernel`.
     pub policy: String,
     /// The metric of every measured run, in their order, in seconds.
     pub seconds: Vec<f64>,
@@ -44,9 +44,9 @@ pub struct ArmResult {
     pub median_s: Option<f64>,
     /// 95 % bootstrap interval of the median; None with fewer than three runs.
     pub ci95_s: Option<[f64; 2]>,
-    /// Fastest run.
+    /// The fastest run, in seconds.
     pub min_s: Option<f64>,
-    /// Slowest run.
+    /// The slowest run, in seconds.
     pub max_s: Option<f64>,
     /// Bound over median, in percent: 100 is the best that theory allows.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,7 +61,7 @@ pub struct ArmResult {
 /// The result of a comparison.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
-    /// [`SCHEMA`].
+    /// Name and version of the form, [`SCHEMA`].
     pub schema: &'static str,
     /// The command that was compared.
     pub command: Vec<String>,

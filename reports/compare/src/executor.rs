@@ -16,7 +16,7 @@ use std::time::Duration;
 pub struct Arm {
     /// Name of the policy, unique within a comparison.
     pub name: String,
-    /// Program and arguments.
+    /// The program, and its arguments after it.
     pub argv: Vec<OsString>,
     /// Variables set in addition to the inherited environment.
     pub env: Vec<(OsString, OsString)>,
@@ -44,12 +44,12 @@ impl Arm {
 pub enum Status {
     /// With this exit status.
     Exited(i32),
-    /// By this signal.
+    /// It was ended by this signal.
     Signalled(i32),
 }
 
 impl Status {
-    /// Exit status 0.
+    /// Whether it ended with exit status 0.
     #[must_use]
     pub fn success(self) -> bool {
         self == Self::Exited(0)
@@ -84,7 +84,7 @@ impl fmt::Display for Status {
 pub struct RunOutcome {
     /// Wall time from before the start to after the end was seen, in seconds.
     pub seconds: f64,
-    /// How it ended.
+    /// How the program ended.
     pub status: Status,
     /// What it wrote to standard output.
     pub output: Output,
@@ -111,7 +111,7 @@ pub enum RunError {
     /// The file for standard input could not be opened.
     #[error("cannot read standard input from {}: {source}", path.display())]
     Input {
-        /// The file.
+        /// The file that was to be read.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
@@ -132,7 +132,7 @@ pub enum RunError {
         if *killed { "killed, as SIGTERM did not end it" } else { "ended with SIGTERM" }
     )]
     TimedOut {
-        /// The time allowed.
+        /// How long a run may take.
         limit: Duration,
         /// Whether it needed SIGKILL.
         killed: bool,
@@ -140,7 +140,7 @@ pub enum RunError {
     /// The arm's report is missing or is not JSON.
     #[error("left no readable report in {}: {reason}", path.display())]
     Report {
-        /// The file.
+        /// The file that could not be read.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,

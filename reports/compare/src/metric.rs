@@ -42,7 +42,7 @@ pub enum MetricError {
         /// Length of the output.
         bytes: u64,
     },
-    /// No JSON object.
+    /// The output is no JSON object.
     #[error(
         "printed no JSON object at the beginning of a line, so --metric {name} has no value; \
          without --metric the wall time is compared"
@@ -59,7 +59,7 @@ pub enum MetricError {
     NoNumber {
         /// The field looked for.
         name: String,
-        /// What stands there.
+        /// What stands in the place of the number.
         found: String,
         /// Numeric fields that the object has.
         numbers: String,

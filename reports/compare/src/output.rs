@@ -77,7 +77,7 @@ impl Output {
         &self.sha256
     }
 
-    /// Length in bytes.
+    /// How many bytes were written.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes

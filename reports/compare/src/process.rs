@@ -37,7 +37,7 @@ const TAIL_LINES: usize = 10;
 /// Where runs read standard input from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Input {
-    /// `/dev/null`.
+    /// The program reads from `/dev/null`.
     #[default]
     Null,
     /// A file, opened anew for every run.

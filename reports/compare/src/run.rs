@@ -14,7 +14,7 @@ use std::io;
 
 /// Most runs per arm.
 const MAX_RUNS: usize = 10_000;
-/// Most arms.
+/// The most arms that are compared at once.
 const MAX_ARMS: usize = 64;
 
 /// What to compare, and how.
@@ -28,7 +28,7 @@ pub struct Options {
     pub warmup: usize,
     /// Seed of the orders and of the bootstrap.
     pub seed: u64,
-    /// What is compared.
+    /// The quantity that is compared.
     pub metric: Metric,
     /// Fail unless all runs, warm-up included, write the same bytes to standard output.
     pub same_output: bool,
@@ -105,22 +105,22 @@ pub enum CompareError {
     /// A run could not be made or gave no outcome.
     #[error("{arm}, {round}: {source}")]
     Run {
-        /// The arm.
+        /// The arm whose run could not be made.
         arm: String,
         /// Which of its runs.
         round: Round,
-        /// What went wrong.
+        /// Why it could not be made.
         source: RunError,
     },
     /// A run ended with a failure.
     #[error("{arm}, {round}: the program {status}{}; a comparison needs runs that succeed",
         quoted(.stderr_tail))]
     Failed {
-        /// The arm.
+        /// The arm whose run failed.
         arm: String,
         /// Which of its runs.
         round: Round,
-        /// How it ended.
+        /// How its run ended.
         status: Status,
         /// The end of its standard error.
         stderr_tail: String,
@@ -128,21 +128,21 @@ pub enum CompareError {
     /// A run under evenly says that evenly could not balance.
     #[error("{arm}, {round}: evenly could not balance, so there is nothing to compare: {reason}")]
     NotBalanced {
-        /// The arm.
+        /// The arm that was not balanced.
         arm: String,
         /// Which of its runs.
         round: Round,
-        /// What evenly said.
+        /// What evenly said about it.
         reason: String,
     },
     /// A run has no value of the metric.
     #[error("{arm}, {round}: the program {source}")]
     Metric {
-        /// The arm.
+        /// The arm whose run has no such number.
         arm: String,
         /// Which of its runs.
         round: Round,
-        /// What is missing.
+        /// What its output lacks.
         source: MetricError,
     },
     /// Two runs wrote different outputs.

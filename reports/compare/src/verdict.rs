@@ -26,9 +26,9 @@ pub enum Finding {
 pub struct Verdict {
     /// The two; the faster one first where a difference is claimed.
     pub policies: [String; 2],
-    /// What is said.
+    /// What was found, for programs that read it.
     pub finding: Finding,
-    /// The sentence.
+    /// The same as a sentence.
     pub text: String,
 }
 

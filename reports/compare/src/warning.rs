@@ -45,7 +45,7 @@ pub enum WarningKind {
 /// A warning, with the remedy in its text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Warning {
-    /// Its kind.
+    /// What the warning is about.
     pub kind: WarningKind,
     /// The policy concerned; None where it is all of them.
     pub policy: Option<String>,

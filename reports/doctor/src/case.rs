@@ -67,7 +67,7 @@ impl<'a> Case<'a> {
         self.threads.len()
     }
 
-    /// m.
+    /// m: how many CPUs the program could use.
     pub(crate) fn m(&self) -> usize {
         self.usable.len().max(1)
     }
@@ -152,7 +152,7 @@ impl<'a> Case<'a> {
         [Runtime::OpenMpi, Runtime::Mpich].into_iter().find(|r| self.e.runtimes.contains(r))
     }
 
-    /// Processes that compute.
+    /// How many processes have threads that compute.
     pub(crate) fn processes(&self) -> usize {
         let mut pids: Vec<i32> = self.threads.iter().map(|t| t.pid).collect();
         pids.sort_unstable();

@@ -55,7 +55,7 @@ pub struct Finding {
     pub cost: Option<f64>,
     /// Whether the cost is an upper bound.
     pub at_most: bool,
-    /// What was measured.
+    /// What was measured, in sentences.
     pub evidence: Vec<String>,
     /// What to do, in words.
     pub remedy: String,
@@ -80,15 +80,15 @@ pub struct Prospect {
 /// All that the doctor reports.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Diagnosis {
-    /// [`SCHEMA`].
+    /// Name and version of the form, [`SCHEMA`].
     pub schema: &'static str,
-    /// Version of evenly.
+    /// The version of evenly that has diagnosed it.
     pub evenly: &'static str,
     /// The program and its arguments.
     pub command: Vec<String>,
     /// For how long it was observed, in seconds.
     pub seconds: f64,
-    /// Threads that compute.
+    /// How many threads compute.
     pub threads: usize,
     /// CPUs that they may use.
     pub cpus: CpuSet,

@@ -26,7 +26,7 @@ const POLLS: f64 = 0.1;
 /// Threads that sleep for less than this share of their time show no waiting.
 pub(crate) const ASLEEP: f64 = 0.02;
 
-/// 12.3 %.
+/// A part as percent with one decimal, such as 12.3 %.
 fn percent(part: f64) -> String {
     format!("{:.0} %", 100.0 * part)
 }

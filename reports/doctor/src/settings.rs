@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 /// A variable to set before the program starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Setting {
-    /// Its name.
+    /// The name of the environment variable.
     pub name: &'static str,
-    /// Its value.
+    /// The value that it is to have.
     pub value: String,
-    /// Why.
+    /// Why it is to have that value.
     pub why: String,
 }
 
@@ -34,9 +34,9 @@ pub(crate) fn threads_wanted(environment: &BTreeMap<String, String>) -> Option<u
 /// A variable that makes OpenMP threads spin without end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Spinning {
-    /// Its name.
+    /// The name of the environment variable.
     pub(crate) name: &'static str,
-    /// Its value.
+    /// The value that it has.
     value: String,
     /// The value with which threads sleep instead.
     sleeping: &'static str,

@@ -8,7 +8,7 @@ use std::fmt::Write;
 /// How values lie on an axis.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Scale {
-    /// Equal steps.
+    /// Equal steps are equally long.
     Linear,
     /// Equal factors; values must be positive.
     Log,
@@ -16,7 +16,7 @@ pub enum Scale {
     Names(Vec<String>),
 }
 
-/// One axis.
+/// An axis, with what stands at it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
     /// The name of its column in the CSV.
@@ -30,13 +30,13 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// Equal steps.
+    /// An axis on which equal steps are equally long.
     #[must_use]
     pub fn linear(column: &'static str, label: &'static str) -> Self {
         Self { column, label, scale: Scale::Linear, shows: None }
     }
 
-    /// Equal factors.
+    /// An axis on which equal factors are equally long.
     #[must_use]
     pub fn log(column: &'static str, label: &'static str) -> Self {
         Self { scale: Scale::Log, ..Self::linear(column, label) }
@@ -62,7 +62,7 @@ impl Axis {
 /// How a series is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
-    /// A line.
+    /// A line through the points.
     Line,
     /// A dashed line: what theory says.
     Dashed,
@@ -107,7 +107,7 @@ impl Series {
         value_at(&self.points, x)
     }
 
-    /// The values.
+    /// The values of all points.
     pub fn values(&self) -> impl Iterator<Item = f64> + '_ {
         self.points.iter().map(|p| p.1)
     }
@@ -118,14 +118,14 @@ pub fn value_at(points: &[(f64, f64)], x: f64) -> f64 {
     points.iter().find(|p| (p.0 - x).abs() < 1e-9).map_or(f64::NAN, |p| p.1)
 }
 
-/// A chart.
+/// A chart of several series over the same axes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chart {
     /// The horizontal axis.
     pub x: Axis,
     /// The vertical axis.
     pub y: Axis,
-    /// What is shown.
+    /// The series that are shown.
     pub series: Vec<Series>,
 }
 
@@ -210,7 +210,7 @@ impl Chart {
         self.series.iter().find(|s| s.name == name)
     }
 
-    /// The data.
+    /// The data of the chart as CSV.
     #[must_use]
     pub fn csv(&self) -> String {
         let mut out = format!("series,{},{}\n", self.x.column, self.y.column);
@@ -307,7 +307,7 @@ fn line(out: &mut Canvas, colour: usize, more: &[(&str, &str)], points: &[(f64, 
     out.path(Paint::line(colour).with(more), &path);
 }
 
-/// Round dots.
+/// A round dot at each point.
 fn marks(out: &mut Canvas, colour: usize, points: &[(f64, f64)]) {
     let mut path = Path::default();
     points.iter().for_each(|at| path.dot(*at));

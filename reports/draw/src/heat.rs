@@ -43,7 +43,7 @@ pub struct HeatMap {
     pub fields: Vec<Field>,
 }
 
-/// Levels of colour.
+/// How many levels of colour there are.
 pub const LEVELS: usize = 20;
 
 const LEFT: f64 = 60.0;
@@ -83,7 +83,7 @@ impl HeatMap {
         (((value - self.levels.0) / self.levels.1).max(0.0) as usize).min(LEVELS - 1)
     }
 
-    /// The data.
+    /// The data of the map as CSV.
     #[must_use]
     pub fn csv(&self) -> String {
         let mut out =

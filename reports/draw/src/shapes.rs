@@ -67,7 +67,7 @@ impl<'a> Paint<'a> {
         Self::numbered("line l", colour)
     }
 
-    /// With these attributes.
+    /// Adds these attributes to it.
     #[must_use]
     pub fn with(self, more: &'a [(&'a str, &'a str)]) -> Self {
         Self { more, ..self }
@@ -83,11 +83,11 @@ impl<'a> Paint<'a> {
 /// Which part of a text is at its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
-    /// Its start.
+    /// The text begins at the point.
     Start,
-    /// Its middle.
+    /// The middle of the text is at the point.
     Middle,
-    /// Its end.
+    /// The text ends at the point.
     End,
 }
 
@@ -170,14 +170,14 @@ impl Canvas {
         self.element("rect", &paint.into(), place, "");
     }
 
-    /// A line.
+    /// Draws a line from one point to another.
     pub fn line<'a>(&mut self, paint: impl Into<Paint<'a>>, from: (f64, f64), to: (f64, f64)) {
         let [x1, y1, x2, y2] = [from.0, from.1, to.0, to.1].map(|v| Short(v, PLACE));
         let place = format_args!(r#" x1="{x1}" x2="{x2}" y1="{y1}" y2="{y2}""#);
         self.element("line", &paint.into(), place, "");
     }
 
-    /// A path.
+    /// Draws a path.
     pub fn path<'a>(&mut self, paint: impl Into<Paint<'a>>, path: &Path) {
         self.element("path", &paint.into(), format_args!(r#" d="{}""#, path.0), "");
     }

@@ -26,9 +26,9 @@ pub const SCHEMA: &str = "evenly.run/1";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
-    /// With this status.
+    /// It ended with this exit status.
     Exit(i32),
-    /// By this signal.
+    /// It was ended by this signal.
     Signal(i32),
     /// It runs on: evenly was detached.
     RunsOn,
@@ -39,9 +39,9 @@ pub enum Ended {
 /// Everything about one run.
 #[derive(Debug, Clone, Serialize)]
 pub struct RunReport {
-    /// [`SCHEMA`].
+    /// Name and version of the form, [`SCHEMA`].
     pub schema: &'static str,
-    /// Version of evenly.
+    /// The version of evenly that has written it.
     pub evenly: &'static str,
     /// The program and its arguments.
     pub command: Vec<String>,
@@ -113,11 +113,11 @@ pub struct RunReport {
 /// Effect of balancing as measured by pausing it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Measured {
-    /// Number of comparisons.
+    /// How many stretches with balancing were compared with one without.
     pub pairs: u32,
     /// Rate of progress with balancing over that without.
     pub ratio: f64,
-    /// 95 % interval.
+    /// The 95 % interval of the ratio.
     pub ci95: Option<[f64; 2]>,
 }
 

@@ -22,9 +22,9 @@ pub struct ProbeReport {
 /// One thread, by its own reports.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ProbeThread {
-    /// Its process.
+    /// The process of the rank.
     pub pid: Pid,
-    /// The thread.
+    /// The thread that calls MPI.
     pub tid: Tid,
     /// The rank of its process in `MPI_COMM_WORLD`; None where it is none.
     pub rank: Option<u32>,
@@ -64,7 +64,7 @@ pub struct MessagesReport {
     pub decided: bool,
     /// From the first rank that had initialised MPI to the last that was done with it, in seconds.
     pub seconds: f64,
-    /// Messages between ranks.
+    /// How many messages ranks have sent each other.
     pub messages: u64,
     /// Bytes of all of them.
     pub bytes: u64,
@@ -83,9 +83,9 @@ pub struct MessagesReport {
 /// One rank: its thread that has initialised MPI, from then on.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct RankReport {
-    /// Its process.
+    /// The process of the rank.
     pub pid: Pid,
-    /// The thread.
+    /// The thread that calls MPI.
     pub tid: Tid,
     /// Its number in `MPI_COMM_WORLD`.
     pub rank: u32,
@@ -98,11 +98,11 @@ pub struct RankReport {
 /// What one rank has sent to another.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct EdgeReport {
-    /// The sender.
+    /// The rank that sends.
     pub from: u32,
-    /// The receiver.
+    /// The rank that receives.
     pub to: u32,
-    /// Messages.
+    /// How many messages there were.
     pub messages: u64,
     /// Bytes of all of them.
     pub bytes: u64,

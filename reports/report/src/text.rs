@@ -6,7 +6,7 @@ use evenly_model::{Nanos, counted};
 
 /// Lines of the report where the whole of it was not asked for.
 pub const MOST_LINES: usize = 8;
-/// Result and verdict.
+/// How many lines the result and the verdict have.
 const HEAD: usize = 2;
 /// An interval whose ends are further apart than this factor says nothing, and is not shown.
 pub(crate) const WIDE: f64 = 2.0;
@@ -14,7 +14,7 @@ pub(crate) const WIDE: f64 = 2.0;
 /// When a figure is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shown {
-    /// In every report.
+    /// A line that is in every report.
     Always,
     /// Where lines are left.
     WithRoom,

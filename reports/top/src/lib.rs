@@ -35,7 +35,7 @@ pub use ui::{Action, Ui};
 /// The program that is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
-    /// Its process.
+    /// The process of evenly that is watched.
     pub pid: Pid,
     /// Its command line; made fit for a screen here.
     pub command: String,
@@ -54,7 +54,7 @@ impl Header {
 /// Another evenly that balances the program that is shown, or did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Balancer {
-    /// Its process.
+    /// The process of evenly that is watched.
     pub pid: Pid,
     /// What it does now.
     pub state: BalancerState,
@@ -63,11 +63,11 @@ pub struct Balancer {
 /// What a balancer does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BalancerState {
-    /// It balances.
+    /// It balances a program.
     Working,
     /// It is stopped, or has not answered for so long that its guardian restores all masks.
     Stopped,
-    /// It has ended.
+    /// The process has ended.
     Gone,
 }
 
@@ -129,13 +129,13 @@ impl Look {
 /// Why a view ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// The user quit.
+    /// The user has quit.
     Quit,
     /// No more events will come.
     Ended,
     /// The reader closed the output.
     Closed,
-    /// This signal arrived.
+    /// This signal has arrived.
     Signal(i32),
 }
 

@@ -30,11 +30,11 @@ const EVEN_AT_LEAST: Nanos = Nanos::from_millis(20);
 /// nothing is known yet.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Shares {
-    /// On a CPU.
+    /// The part of the time on a CPU.
     pub running: f64,
     /// Waiting for a CPU.
     pub waiting: f64,
-    /// Blocked.
+    /// The part of the time in which it was blocked.
     pub blocked: f64,
     /// Spinning, as a part of `running`; None where no probe reported it.
     pub spinning: Option<f64>,
@@ -43,7 +43,7 @@ pub struct Shares {
 /// Where a thread stands among those of its domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// Behind the mean.
+    /// It is behind the mean by more than the margin.
     Behind,
     /// As close to the mean as balancing can bring it.
     Even,
@@ -70,7 +70,7 @@ impl Standing {
         }
     }
 
-    /// Its name.
+    /// The name of the state, as it is shown.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -97,7 +97,7 @@ pub enum Pace {
 }
 
 impl Pace {
-    /// Its name.
+    /// The name of the standing, as it is shown.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -113,13 +113,13 @@ impl Pace {
 /// A thread as last seen.
 #[derive(Debug, Clone)]
 pub struct ThreadState {
-    /// Which thread.
+    /// The thread that this is about.
     pub id: ThreadId,
     /// Its process; none where the event that names it was lost.
     pub pid: Option<Pid>,
     /// Its name as the kernel has it: it is made printable where it is shown.
     pub name: String,
-    /// Its domain.
+    /// The domain in which it is balanced.
     pub domain: DomainId,
     /// CPU on which it was last found; none before the first point.
     pub cpu: Option<CpuId>,
@@ -198,7 +198,7 @@ impl CpuState {
 /// A domain as last seen.
 #[derive(Debug, Clone, Default)]
 pub struct DomainState {
-    /// Its CPUs.
+    /// What each of its CPUs does.
     pub cpus: BTreeMap<CpuId, CpuState>,
     /// Progress of its threads, in nanoseconds; none without threads.
     pub spread: Option<Spread>,
@@ -249,7 +249,7 @@ pub struct Recent {
     pub at: Nanos,
     /// In which domain; none where it concerns all.
     pub domain: Option<DomainId>,
-    /// What happened.
+    /// What has happened.
     pub what: Happened,
 }
 
@@ -260,11 +260,11 @@ pub enum Happened {
     Migration {
         /// Name of the thread.
         name: String,
-        /// The thread.
+        /// The thread that was moved.
         id: ThreadId,
-        /// From this CPU.
+        /// The CPU that it was on.
         from: CpuId,
-        /// To this CPU.
+        /// The CPU on which it is now.
         to: CpuId,
         /// Why evenly moved it; none where another did (the kernel, the program, another evenly).
         reason: Option<Reason>,
@@ -296,13 +296,13 @@ pub enum Sort {
     /// Distance from the mean, those behind first.
     #[default]
     Mean,
-    /// Name.
+    /// By the name of the thread.
     Name,
-    /// Thread id.
+    /// By the id of the thread.
     Tid,
-    /// CPU.
+    /// By the CPU that it is on.
     Cpu,
-    /// Progress, least first.
+    /// By progress, those with least first.
     Progress,
     /// Share running, greatest first.
     Running,
@@ -312,12 +312,12 @@ pub enum Sort {
     Waiting,
     /// Share blocked, greatest first.
     Blocked,
-    /// Migrations, most first.
+    /// By migrations, those with most first.
     Migrations,
 }
 
 impl Sort {
-    /// The next column.
+    /// The column by which is sorted next.
     #[must_use]
     pub fn next(self) -> Self {
         match self {
@@ -334,7 +334,7 @@ impl Sort {
         }
     }
 
-    /// Its name.
+    /// The name of the column, as it is shown.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -355,7 +355,7 @@ impl Sort {
 /// A thread, with the figures that depend on its domain.
 #[derive(Debug, Clone, Copy)]
 pub struct Row<'a> {
-    /// The thread.
+    /// The thread of the row.
     pub thread: &'a ThreadState,
     /// Progress minus the mean of the domain, in nanoseconds.
     pub lead: f64,

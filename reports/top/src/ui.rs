@@ -9,22 +9,22 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 /// What a key asks of the terminal's loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing changed.
+    /// Nothing is different.
     None,
-    /// Draw again.
+    /// The view is to be drawn again.
     Redraw,
     /// Draw again from nothing: the screen may hold the output of others.
     Repaint,
-    /// Quit.
+    /// The user wants to quit.
     Quit,
     /// Stop, as Ctrl-Z does elsewhere.
     Suspend,
 }
 
-/// The user's choices.
+/// What the user has chosen to see.
 #[derive(Debug, Clone, Default)]
 pub struct Ui {
-    /// Sorting column.
+    /// The column by which threads are sorted.
     pub sort: Sort,
     /// Whether the order is reversed.
     pub reverse: bool,

@@ -216,7 +216,7 @@ impl ThreadRowOut {
     }
 }
 
-/// cpu, threads, speed.
+/// A CPU, how many threads it has, and its speed.
 type CpuRow = (CpuId, u32, Option<f64>);
 /// thread, from, to, reason, error.
 type MoveRow<'a> = (u32, CpuId, CpuId, Reason, Option<Cow<'a, str>>);
@@ -547,13 +547,13 @@ struct EndIn {
 
 /// What one line says.
 pub(crate) enum Line {
-    /// An event.
+    /// Something that has happened.
     Event(Event),
     /// From here on only every so-manyth point is kept, said in words as well.
     Thinning { at: Nanos, keep_every: u64, text: String },
     /// A thread got its number.
     Numbered,
-    /// The last line.
+    /// The last line, with what there was in all.
     End { counts: Counts, summary: serde_json::Value },
     /// A kind that this version does not know.
     Unknown,
@@ -577,7 +577,7 @@ pub(crate) enum LineError {
     /// A CPU that cannot be.
     #[error("CPU {found} is out of range, the largest that is accepted is 16383")]
     Cpu { found: u32 },
-    /// Every zeroth point.
+    /// Only every zeroth point was to be kept.
     #[error("keep_every is 0, and it must be at least 1")]
     KeepEvery,
 }

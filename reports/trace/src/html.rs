@@ -24,7 +24,7 @@ const MAX_SPANS_PER_ROW: usize = 4_000;
 const MAX_SPANS: usize = 24_000;
 /// Rows of the decision log.
 const MAX_DECISIONS: usize = 2_000;
-/// Notes shown.
+/// How many notes the page shows at most.
 const MAX_NOTES: usize = 500;
 /// Curves drawn one by one; of more, the range is drawn.
 const MAX_CURVES: usize = 32;
@@ -41,7 +41,7 @@ impl askama::filters::Escaper for AsInPictures {
     }
 }
 
-/// The page.
+/// The page about a recording.
 #[derive(Debug, Template)]
 #[template(path = "page.html")]
 struct Page {
@@ -67,7 +67,7 @@ struct Drawing {
     body: Canvas,
 }
 
-/// Who ran where.
+/// Which thread ran on which CPU when.
 #[derive(Debug)]
 struct Places {
     drawing: Drawing,
@@ -77,7 +77,7 @@ struct Places {
     cpus_left_out: usize,
 }
 
-/// Curves over time.
+/// Quantities over time.
 #[derive(Debug, Template)]
 #[template(path = "chart.html")]
 struct Chart {
@@ -87,7 +87,7 @@ struct Chart {
     too_many: Option<usize>,
 }
 
-/// The moves.
+/// All moves, for the table.
 #[derive(Debug)]
 struct Decisions {
     count: String,
@@ -96,7 +96,7 @@ struct Decisions {
     left_out: usize,
 }
 
-/// One move.
+/// One row of the table of moves.
 #[derive(Debug)]
 struct Decision {
     at: String,
@@ -115,7 +115,7 @@ struct Notes {
     left_out: usize,
 }
 
-/// Makes the page.
+/// Makes the page of a recording.
 #[must_use]
 pub fn export(recording: &Recording) -> String {
     let cast = Cast::of(recording);

@@ -13,7 +13,7 @@ pub(crate) const MAX_ROWS: usize = 256;
 
 /// Left of the time axis, for the names of the rows.
 pub(crate) const LEFT: f64 = 64.0;
-/// Right of it.
+/// What is left free at the right.
 pub(crate) const RIGHT: f64 = 16.0;
 
 /// Where times fall on a drawing.

@@ -20,7 +20,7 @@ pub struct Program {
     pub threads: u32,
     /// m: usable CPUs, as last seen.
     pub cpus: u32,
-    /// The median period.
+    /// The median of all periods.
     pub period: Nanos,
     /// CPU time of a thread, on average, while all were there.
     pub ran: Nanos,
@@ -52,7 +52,7 @@ pub enum NoPhases {
     /// Not enough of them.
     #[error("there are {found} whole phases between barriers, and at least {LEAST} are needed")]
     TooFew {
-        /// Found.
+        /// How many phases were found.
         found: u32,
     },
     /// They differ too much.

@@ -26,7 +26,7 @@ pub enum RecordError {
     /// The system refused to open or read it.
     #[error("cannot read the recording {}: {source}", path.display())]
     Read {
-        /// The file.
+        /// The recording that cannot be read.
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,
@@ -34,7 +34,7 @@ pub enum RecordError {
     /// The system refused to write it.
     #[error("cannot write the recording {}: {source}", path.display())]
     Write {
-        /// The file.
+        /// The recording that cannot be written.
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,
@@ -42,7 +42,7 @@ pub enum RecordError {
     /// More bytes than are accepted.
     #[error("the recording has {found} bytes, and at most {MAX_FILE_BYTES} are read")]
     TooLong {
-        /// Bytes found.
+        /// How many bytes the file has.
         found: u64,
     },
     /// More lines than are accepted.
@@ -55,7 +55,7 @@ pub enum RecordError {
     LineTooLong {
         /// Number of the line, from 1.
         line: usize,
-        /// Bytes found.
+        /// How many bytes the line has.
         found: usize,
     },
     /// Nothing there, or not even a whole first line.
@@ -64,13 +64,13 @@ pub enum RecordError {
          is not a recording; make one with 'evenly run --record FILE'"
     )]
     Empty,
-    /// Something else.
+    /// The file is something else.
     #[error(
         "not a recording: line 1 must be a header with \"schema\":\"{SCHEMA}\" ({problem}); make a \
          recording with 'evenly run --record FILE'"
     )]
     NotARecording {
-        /// What was found.
+        /// What is wrong with that line.
         problem: String,
     },
     /// A version that is not known.
@@ -79,7 +79,7 @@ pub enum RecordError {
              that wrote it ({evenly})"
     )]
     Schema {
-        /// Schema found.
+        /// The schema that the file names.
         found: String,
         /// The version of evenly that wrote it.
         evenly: String,
@@ -91,7 +91,7 @@ pub enum RecordError {
         line: usize,
         /// What is wrong with it, and what was needed.
         problem: String,
-        /// Its beginning.
+        /// How the line begins.
         found: String,
     },
     /// Something behind the end record.
@@ -129,7 +129,7 @@ pub struct End {
 /// A recording in memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recording {
-    /// Its head.
+    /// What the first line says.
     pub header: Header,
     /// The events, in the order in which they were written. A point without threads and CPUs is one
     /// that was thinned out: only its moves were kept.

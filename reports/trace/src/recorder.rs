@@ -88,7 +88,7 @@ struct Shared {
     failed: AtomicBool,
 }
 
-/// Writes one recording.
+/// Writes the events of a run to a recording.
 pub struct Recorder {
     path: PathBuf,
     sender: Sender<Message>,

@@ -35,7 +35,7 @@ struct Thread {
     moves: u64,
 }
 
-/// One domain.
+/// What a recording says of one domain.
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Domain {
     id: u64,

@@ -27,7 +27,7 @@ pub(crate) struct Actor {
 }
 
 impl Actor {
-    /// `name (812)`.
+    /// How the thread is called: `name (812)`.
     pub(crate) fn label(&self) -> String {
         if self.name.is_empty() {
             format!("thread {}", self.id)

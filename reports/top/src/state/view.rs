@@ -17,9 +17,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 pub struct View {
     /// Time of the latest event.
     pub now: Nanos,
-    /// The domains.
+    /// What each domain does.
     pub domains: BTreeMap<DomainId, DomainState>,
-    /// The threads.
+    /// What each thread does.
     pub threads: HashMap<ThreadId, ThreadState>,
     /// Recent history, oldest first.
     pub recent: VecDeque<Recent>,
@@ -68,7 +68,7 @@ impl View {
         true
     }
 
-    /// Applies an event.
+    /// Takes in what has happened.
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::Domain { at, domain, cpus } => {
