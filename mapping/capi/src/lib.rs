@@ -29,7 +29,7 @@ const USUAL: &str = "nuco+";
 
 /// Most tasks: as many as `evenly map` reads.
 const MOST_TASKS: usize = 4_000_000;
-/// Most edges.
+/// The most edges that a call may give.
 const MOST_EDGES: usize = 20_000_000;
 /// Most cores and most nodes.
 const MOST_CORES: usize = 1 << 20;
@@ -150,7 +150,7 @@ impl From<Objectives> for EvenlyMapObjectives {
 }
 
 impl EvenlyMapOptions {
-    /// What is usual.
+    /// The options that are usual.
     #[must_use]
     pub fn usual() -> Self {
         let usual = Options::default();

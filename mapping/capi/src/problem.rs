@@ -16,7 +16,7 @@ pub(crate) enum Status {
     Fault = 3,
 }
 
-/// What is wrong.
+/// What is wrong with a call, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Trouble {
     pub(crate) status: Status,

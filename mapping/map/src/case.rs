@@ -29,7 +29,7 @@ pub const SCHEMA_COMPARISON: &str = "evenly.map-comparison/1";
 pub struct Case {
     /// The tasks, and what was said about them.
     pub input: Input,
-    /// The machine.
+    /// The machine that tasks are mapped onto.
     pub cluster: Cluster,
     /// The machine, as it was asked for.
     pub topology: String,
@@ -58,7 +58,7 @@ pub struct Mapped {
     pub seconds: Option<f64>,
 }
 
-/// What decides.
+/// What decides: a mapper of evenly, or a program of others.
 #[derive(Debug, Clone, Copy)]
 pub enum Algorithm {
     /// A mapper of evenly.
@@ -118,7 +118,7 @@ impl Case {
         }
     }
 
-    /// And back.
+    /// The mapping without the tasks that stand for background load.
     fn without_background(&self, mut mapping: Vec<CoreIndex>) -> Vec<CoreIndex> {
         mapping.truncate(self.input.graph.len());
         mapping
@@ -135,7 +135,7 @@ impl Case {
         Request { graph, cluster, present, options, clock, stop: &no_stop }
     }
 
-    /// Calls a mapper.
+    /// Calls a mapper, and gives the core of each task.
     #[must_use]
     pub fn map(&self, mapper: &MapperInfo, options: &Options) -> Mapped {
         let began = Instant::now();

@@ -50,13 +50,13 @@ pub enum Format {
 pub struct FormatInfo {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it is.
+    /// What the form is, in a line for the help.
     pub about: &'static str,
-    /// It.
+    /// The form itself.
     pub format: Format,
 }
 
-/// All forms.
+/// All forms in which a mapping is written.
 pub const FORMATS: &[FormatInfo] = &[
     FormatInfo { name: "csv", about: "id,pe: a line for each task", format: Format::Csv },
     FormatInfo {
@@ -107,15 +107,15 @@ pub enum FormatError {
         .tasks - 1
     )]
     NoRank {
-        /// The task.
+        /// The number of the task that is no rank.
         id: u64,
-        /// Tasks there are.
+        /// How many tasks there are.
         tasks: usize,
     },
     /// A list that launchers take for every host.
     #[error("this format holds for one host, the machine has {hosts}; take the format rankfile")]
     OneHost {
-        /// Hosts there are.
+        /// How many hosts the machine has.
         hosts: usize,
     },
     /// Names of hosts are missing, or are too many.
@@ -123,21 +123,21 @@ pub enum FormatError {
         "there are {found} names of hosts; the machine has {hosts}, and a name for each is needed"
     )]
     Hosts {
-        /// Names given.
+        /// How many names were given.
         found: usize,
-        /// Hosts there are.
+        /// How many hosts the machine has.
         hosts: usize,
     },
     /// A launcher could not distinguish two hosts.
     #[error("two hosts have the name '{name}'; each host needs a name of its own")]
     SameName {
-        /// The name.
+        /// The name that two hosts have.
         name: String,
     },
     /// A mask would be too long.
     #[error("CPU {cpu} is beyond {}, the highest that a mask is written for", MOST_CPUS - 1)]
     Mask {
-        /// The CPU.
+        /// The CPU that such a file cannot name.
         cpu: u32,
     },
 }

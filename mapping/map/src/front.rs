@@ -104,13 +104,13 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// The picture.
+    /// The picture as SVG.
     #[must_use]
     pub fn svg(&self) -> String {
         self.chart.svg(&self.title)
     }
 
-    /// Its data.
+    /// The data of the picture as CSV.
     #[must_use]
     pub fn csv(&self) -> String {
         self.chart.csv()

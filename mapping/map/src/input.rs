@@ -19,7 +19,7 @@ pub const MOST_EDGES: usize = 20_000_000;
 /// left out.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Edges {
-    /// Between different tasks.
+    /// Messages between different tasks.
     pub list: Vec<Edge>,
     /// How many were from a task to itself.
     pub to_itself: u64,
@@ -53,7 +53,7 @@ impl Edges {
 /// with at most one kind of the others, or one of the others alone.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Files {
-    /// Tasks as CSV.
+    /// The file of tasks, as CSV.
     pub objects: Option<PathBuf>,
     /// Edges as CSV; needs `objects`.
     pub edges: Option<PathBuf>,
@@ -67,10 +67,10 @@ pub struct Files {
     pub monitoring: Vec<PathBuf>,
 }
 
-/// What was read.
+/// What the files say of tasks and messages.
 #[derive(Debug, Clone)]
 pub struct Input {
-    /// Tasks and edges.
+    /// The tasks, and the messages between them.
     pub graph: TaskGraph,
     /// What the tasks are.
     pub nature: Nature,

@@ -59,7 +59,7 @@ struct EdgeEntry {
 /// A family of MPI libraries, by the name that the file has for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mpi {
-    /// Open MPI.
+    /// Open MPI, of any version.
     #[serde(rename = "openmpi")]
     OpenMpi,
     /// MPICH and its kin.

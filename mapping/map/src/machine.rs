@@ -36,9 +36,9 @@ const LEAST_FACTOR: f64 = 0.9;
 /// A machine, and where its factors come from.
 #[derive(Debug, Clone)]
 pub struct Described {
-    /// The machine.
+    /// The machine that tasks are mapped onto.
     pub cluster: Cluster,
-    /// In words.
+    /// Where its factors come from, in words.
     pub factors_from: &'static str,
     /// The same of what cores pay that share a cache; None where they share none.
     pub caches_from: Option<&'static str>,

@@ -12,7 +12,7 @@ use crate::lines::Lines;
 use evenly_model::Edge;
 use std::io::Read;
 
-/// A communication matrix.
+/// A communication matrix, as it stands in a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Matrix {
     /// Rows, which are as many as columns: tasks 0 to so many less one.
@@ -88,7 +88,7 @@ pub fn read_matrix(
     Ok(Matrix { tasks, edges, again })
 }
 
-/// The first line.
+/// Reads the first line, which says what kind of matrix follows.
 fn kind(line: &str) -> Result<Kind, String> {
     const FORM: &str = "%%MatrixMarket matrix coordinate real|integer|pattern general|symmetric";
     let lower = line.to_ascii_lowercase();

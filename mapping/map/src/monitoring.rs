@@ -37,7 +37,7 @@ pub struct Monitoring {
 /// Which ranks wrote a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Writer {
-    /// This one alone.
+    /// The rank of this number alone.
     One(u64),
     /// One that sent nothing, and whose number its name does not give.
     Silent,

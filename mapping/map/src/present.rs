@@ -31,7 +31,7 @@ pub enum PresentFrom {
 }
 
 impl PresentFrom {
-    /// In words.
+    /// Where the placement comes from, in words.
     #[must_use]
     pub fn words(&self) -> String {
         match self {

@@ -15,7 +15,7 @@ use std::path::Path;
 /// What is said of a core.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Proc {
-    /// The core.
+    /// The core that the line is about.
     pub core: CoreIndex,
     /// How fast it computes, where that is said; in any unit.
     pub speed: Option<f64>,

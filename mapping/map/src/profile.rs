@@ -21,9 +21,9 @@ pub const SCHEMA_PROFILE: &str = "evenly.profile/1";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RankEnded {
-    /// It called `MPI_Finalize`.
+    /// The rank called `MPI_Finalize`.
     Finalize,
-    /// It called `MPI_Abort`.
+    /// The rank called `MPI_Abort`.
     Abort,
     /// It exited without either.
     Exit,
@@ -42,9 +42,9 @@ pub struct RankProfile {
     pub rank: u64,
     /// How many ranks there are.
     pub ranks: u64,
-    /// Where it ran.
+    /// The host on which the rank ran.
     pub host: String,
-    /// Its process there.
+    /// The process that it was there.
     pub pid: i32,
     /// The CPU on which it was at its end; -1 where the system did not say.
     pub cpu: i32,
@@ -108,7 +108,7 @@ impl RankProfile {
     }
 }
 
-/// A whole program.
+/// What all ranks of a program have written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
     /// A task for each rank; its load is CPU time outside MPI, or all where that is not known.
@@ -122,7 +122,7 @@ pub struct Profile {
 /// Why profiles of ranks are not that of a program.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
-    /// There is none.
+    /// No rank has written a profile.
     #[error("no rank wrote a profile")]
     None,
     /// Some are missing: how many, the first of them, and of how many.

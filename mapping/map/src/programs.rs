@@ -42,7 +42,7 @@ const LONGEST_WAIT: Duration = Duration::from_millis(20);
 pub struct Job<'a> {
     /// The tasks and their communication.
     pub graph: &'a TaskGraph,
-    /// The machine.
+    /// The machine that tasks are mapped onto.
     pub cluster: &'a Cluster,
     /// Where each task is now.
     pub present: &'a [CoreIndex],
@@ -57,7 +57,7 @@ pub struct Program {
     pub name: &'static str,
     /// One line for the help.
     pub about: &'static str,
-    /// What is called.
+    /// The executable that is called.
     pub executable: &'static str,
     /// The package that has it.
     pub package: Package,
@@ -74,7 +74,7 @@ pub enum Package {
 }
 
 impl Package {
-    /// Its name.
+    /// The name of the program, as flags have it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -95,7 +95,7 @@ impl PartialEq for Program {
     }
 }
 
-/// All of them.
+/// All programs of others that can map tasks.
 pub static PROGRAMS: [Program; 3] = [
     Program {
         name: "scotch",
@@ -128,7 +128,7 @@ pub enum ProgramError {
     Missing {
         /// What was asked for.
         name: &'static str,
-        /// What is called.
+        /// The executable that is not there.
         executable: &'static str,
         /// Which package has it.
         package: Package,
@@ -136,9 +136,9 @@ pub enum ProgramError {
     /// It was called and gave nothing.
     #[error("{executable}: {what}")]
     Failed {
-        /// What was called.
+        /// The executable that was called.
         executable: &'static str,
-        /// What happened.
+        /// What happened when it was called.
         what: String,
     },
     /// It cannot map this.

@@ -22,7 +22,7 @@ pub(crate) struct Table<'a, R> {
 pub(crate) struct Row<'a> {
     file: &'a str,
     record: &'a StringRecord,
-    /// From 1.
+    /// The number of the line, from 1.
     pub(crate) line: u64,
 }
 
@@ -130,7 +130,7 @@ impl Row<'_> {
         }
     }
 
-    /// Yes or no.
+    /// A column in which stands yes or no.
     pub(crate) fn flag(&self, column: Column) -> Result<bool, InputError> {
         match self.text(column) {
             "1" | "true" => Ok(true),

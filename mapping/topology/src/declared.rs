@@ -11,7 +11,7 @@ use std::path::Path;
 /// Most nodes that a line of distances is read for.
 const MOST_NODES: usize = 4096;
 
-/// What is declared.
+/// What a host declares of its memory and devices.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Declared {
     /// Numbers of the NUMA nodes.
@@ -102,7 +102,7 @@ pub fn parse_huge(text: &[u8], address: u64) -> Option<u64> {
     None
 }
 
-/// `7f1200000000-7f1240000000`.
+/// A range of addresses, such as `7f1200000000-7f1240000000`.
 fn range(word: &[u8]) -> Option<(u64, u64)> {
     let (start, end) = std::str::from_utf8(word).ok()?.split_once('-')?;
     let hex = |t: &str| {

@@ -33,7 +33,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// In words.
+    /// Where factors come from, in words.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -53,9 +53,9 @@ pub enum FactorsError {
     /// The numbers are no square.
     #[error("{what}: {found} numbers were found; a square matrix is needed, n x n for n {things}")]
     Size {
-        /// Which matrix.
+        /// The matrix of latencies or that of bandwidths, in words.
         what: &'static str,
-        /// Numbers found.
+        /// How many numbers it has.
         found: usize,
         /// What rows and columns stand for.
         things: &'static str,
@@ -65,13 +65,13 @@ pub enum FactorsError {
     Value {
         /// What it was to be.
         what: &'static str,
-        /// Row, from 0.
+        /// The row of the number, from 0.
         row: usize,
-        /// Column, from 0.
+        /// The column of the number, from 0.
         column: usize,
-        /// What was found.
+        /// The number that stands there.
         found: f64,
-        /// What was needed.
+        /// What a number there has to be, in words.
         needed: &'static str,
     },
     /// As many matrices as hosts are needed.
@@ -79,7 +79,7 @@ pub enum FactorsError {
     Hosts {
         /// Hosts of the network's matrix.
         network: usize,
-        /// Hosts given.
+        /// How many hosts were given.
         hosts: usize,
     },
 }
@@ -279,7 +279,7 @@ impl NetworkFactors {
         Self::new(messages.iter().enumerate().map(|(k, m)| m / memory[k / hosts]).collect())
     }
 
-    /// How many hosts.
+    /// How many hosts there are.
     #[must_use]
     pub const fn hosts(&self) -> usize {
         self.hosts

@@ -31,7 +31,7 @@ pub enum HostError {
     /// A file or the directory cannot be read.
     #[error("cannot read {}: {source}", .path.display())]
     Read {
-        /// Which.
+        /// The file that cannot be read.
         path: PathBuf,
         /// What the system says.
         source: io::Error,
@@ -39,7 +39,7 @@ pub enum HostError {
     /// A file is none of a host.
     #[error("{}: {what}", .path.display())]
     Wrong {
-        /// The file.
+        /// The file that is wrong.
         path: PathBuf,
         /// What is wrong with it.
         what: String,
@@ -52,9 +52,9 @@ pub enum HostError {
 /// What is known of a host, and what it had to say.
 #[derive(Debug, Clone)]
 pub struct HostReport {
-    /// The host.
+    /// The host, as the file has it.
     pub host: Host,
-    /// Its notes.
+    /// What there is to say about it.
     pub notes: Vec<String>,
 }
 

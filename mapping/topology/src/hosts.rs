@@ -20,19 +20,19 @@ pub(crate) const NAME: &str = "HostName";
 /// of the hosts. Factors are over it, and so it makes seconds of them.
 pub(crate) const MEMORY_NS: &str = "EvenlyMemoryLatencyNs";
 
-/// A host.
+/// A host, to be put beside others.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HostXml<'a> {
-    /// Its name.
+    /// The name of the host.
     pub(crate) name: &'a str,
     /// hwloc's XML of it.
     pub(crate) xml: &'a str,
 }
 
-/// Hosts in one.
+/// Several hosts in one description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Merged {
-    /// The XML.
+    /// The description, as XML of hwloc.
     pub(crate) xml: String,
     /// What has to be added to the number of a node of each host to get its number here.
     pub(crate) node_offsets: Vec<u32>,

@@ -30,9 +30,9 @@ const CPU_NUMBERS: usize = 1 << 20;
 /// Where a tree comes from.
 #[derive(Clone, Copy)]
 pub(crate) enum Input<'a> {
-    /// This machine.
+    /// The machine that evenly runs on.
     Here,
-    /// A synthetic description.
+    /// A synthetic description, as hwloc has it.
     Synthetic(&'a str),
     /// The text of an XML file.
     Xml(&'a str),
@@ -68,7 +68,7 @@ pub(crate) struct Matrix {
     pub(crate) by_user: bool,
 }
 
-/// What was read.
+/// What hwloc has found.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
     pub(crate) root: Object,

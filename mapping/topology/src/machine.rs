@@ -47,15 +47,15 @@ pub enum TopologyError {
          above, down to the CPUs, such as \"numa:2 core:4 pu:2\""
     )]
     Synthetic {
-        /// The description.
+        /// The description that was given.
         text: String,
-        /// What hwloc says.
+        /// What hwloc says about it.
         why: String,
     },
     /// A synthetic description of too large a machine.
     #[error("'{text}' describes more than {MOST_CPUS} CPUs, the most that is accepted")]
     TooMany {
-        /// The description.
+        /// The description that was given.
         text: String,
     },
     /// A synthetic description that would take hwloc minutes.
@@ -64,13 +64,13 @@ pub enum TopologyError {
          level above them, as in \"numa:2 core:1024\""
     )]
     TooManyBeside {
-        /// The description.
+        /// The description that was given.
         text: String,
     },
     /// A file that cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// The file.
+        /// The file that cannot be read.
         path: PathBuf,
         /// What the system says.
         source: io::Error,
@@ -79,7 +79,7 @@ pub enum TopologyError {
     #[error("{} is no XML of hwloc: {why}; `lstopo FILE.xml` and `evenly topology --export` write \
              such files", path.display())]
     Xml {
-        /// The file.
+        /// The file that is wrong.
         path: PathBuf,
         /// What is wrong with it.
         why: String,
@@ -87,19 +87,19 @@ pub enum TopologyError {
     /// No CPU is left.
     #[error("{what}: no CPU of this machine may be used")]
     Empty {
-        /// Which machine.
+        /// The machine that was asked for.
         what: String,
     },
     /// hwloc does not find out what this machine is.
     #[error("hwloc cannot find out what this machine is made of: {why}")]
     Here {
-        /// What hwloc says.
+        /// What hwloc says about it.
         why: String,
     },
     /// Distances cannot be written.
     #[error("hwloc cannot write the machine as XML: {why}")]
     Export {
-        /// What hwloc says.
+        /// What hwloc says about it.
         why: String,
     },
 }
@@ -107,9 +107,9 @@ pub enum TopologyError {
 /// Where a machine comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// A synthetic description.
+    /// A synthetic description, as hwloc has it.
     Synthetic(String),
-    /// An XML file.
+    /// A file with XML of hwloc.
     Xml(PathBuf),
     /// It is the one that this runs on.
     Here,
@@ -117,7 +117,7 @@ pub enum Origin {
     Hosts(Vec<String>),
 }
 
-/// A machine.
+/// A machine as hwloc sees it, with factors.
 #[derive(Debug, Clone)]
 pub struct Machine {
     origin: Origin,
@@ -284,7 +284,7 @@ impl Machine {
         }
     }
 
-    /// The tree.
+    /// The tree of the machine.
     #[must_use]
     pub const fn root(&self) -> &Object {
         &self.found.root

@@ -72,10 +72,10 @@ impl Default for MeasureOptions {
 /// Why nothing was measured.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
-    /// Another machine.
+    /// It is another machine than the one that evenly runs on.
     #[error("{machine} cannot be measured; only the machine that evenly runs on can")]
     NotHere {
-        /// Which machine.
+        /// The machine that was asked for.
         machine: String,
     },
     /// Too little memory is free.
@@ -84,7 +84,7 @@ pub enum MeasureError {
          last cache in a quarter of it", bytes(*free), bytes(*needed)
     )]
     Memory {
-        /// The node.
+        /// The NUMA node that this is about.
         node: u32,
         /// Bytes that are free.
         free: u64,
@@ -97,7 +97,7 @@ pub enum MeasureError {
          container: --cap-add SYS_NICE), and the node in the cpuset"
     )]
     Bind {
-        /// The node.
+        /// The NUMA node that this is about.
         node: u32,
         /// What the system says.
         source: io::Error,
@@ -105,12 +105,12 @@ pub enum MeasureError {
     /// Memory is not where it should be.
     #[error("memory that was bound to NUMA node {node} is on node {found}")]
     Elsewhere {
-        /// The node.
+        /// The NUMA node that memory was to be on.
         node: u32,
-        /// Where it is.
+        /// The NUMA node that it is on.
         found: u32,
     },
-    /// No memory.
+    /// There is not enough memory.
     #[error("{} of memory are not available: {source}", bytes(*needed))]
     Map {
         /// Bytes that were wanted.
@@ -121,7 +121,7 @@ pub enum MeasureError {
     /// A thread cannot be bound.
     #[error("no thread can be bound to CPUs {cpus}: {source}")]
     Thread {
-        /// The CPUs.
+        /// The CPUs that cannot be used.
         cpus: CpuSet,
         /// What the system says.
         source: io::Error,
@@ -132,13 +132,13 @@ pub enum MeasureError {
              /sys/devices/system/node"
     )]
     Free {
-        /// The node.
+        /// The NUMA node that this is about.
         node: u32,
     },
     /// A clock that stands still.
     #[error("NUMA node {node}: the clock did not advance while its memory was read")]
     Clock {
-        /// The node.
+        /// The NUMA node that this is about.
         node: u32,
     },
 }

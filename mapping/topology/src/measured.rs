@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 /// A figure that was measured several times.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// The median.
+    /// The median of all measurements.
     pub median: f64,
-    /// The lowest value.
+    /// The lowest of them.
     pub low: f64,
-    /// The highest value.
+    /// The highest of them.
     pub high: f64,
     /// All values, in the order in which they were measured.
     pub values: Vec<f64>,

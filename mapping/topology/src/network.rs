@@ -29,7 +29,7 @@ pub enum NetworkError {
          mpirun -host a,b -n 2, and hosts must have names of their own"
     )]
     OneHost {
-        /// The host.
+        /// The host on which all ranks ran.
         host: String,
     },
 }

@@ -49,12 +49,12 @@ impl Pages {
         Ok(Self { map, map_bytes, first, words: bytes / 8 })
     }
 
-    /// Bytes of it.
+    /// How many bytes there are.
     pub(crate) const fn bytes(&self) -> usize {
         self.words * 8
     }
 
-    /// Where it begins.
+    /// The address at which they begin.
     pub(crate) fn address(&self) -> u64 {
         self.first.as_ptr().addr() as u64
     }
@@ -120,7 +120,7 @@ impl Pages {
         }
     }
 
-    /// All of it.
+    /// All of the memory, as words.
     pub(crate) fn words(&self) -> &[u64] {
         // SAFETY: the mapping holds that many words, aligned to a huge page and zero or written since;
         // it is unmapped only when this is dropped, and a writer has to borrow it mutably.

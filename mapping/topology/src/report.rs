@@ -48,7 +48,7 @@ fn spread(s: &Spread, scale: f64, unit: &str) -> String {
 }
 
 impl Report<'_> {
-    /// For people.
+    /// The machine in lines for people.
     #[must_use]
     pub fn text(&self) -> String {
         let mut out = text::describe(self.machine);

@@ -34,7 +34,7 @@ struct Drawing<'a> {
     left: usize,
 }
 
-/// Draws a machine.
+/// Draws a machine as nested boxes.
 #[must_use]
 pub fn svg(machine: &Machine) -> String {
     let allowed = machine.allowed();

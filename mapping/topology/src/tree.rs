@@ -26,15 +26,15 @@ pub enum Kind {
     MemoryCache,
     /// Level 1 cache (data or unified), next to the core.
     L1,
-    /// Level 2 cache.
+    /// A cache of level 2.
     L2,
-    /// Level 3 cache.
+    /// A cache of level 3.
     L3,
-    /// Level 4 cache.
+    /// A cache of level 4.
     L4,
-    /// Level 5 cache.
+    /// A cache of level 5.
     L5,
-    /// A core.
+    /// A core, with one hardware thread or several.
     Core,
     /// A CPU: a hardware thread of a core.
     Cpu,
@@ -75,7 +75,7 @@ impl Kind {
 /// An object of the tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Object {
-    /// What it is.
+    /// What kind of object it is.
     pub kind: Kind,
     /// Its number among those of its kind, as hwloc counts (its logical index).
     pub index: u32,
@@ -150,7 +150,7 @@ impl Object {
 /// A kind of CPUs, where a machine has several.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CpuKind {
-    /// Its CPUs.
+    /// The CPUs that are in it.
     pub cpus: CpuSet,
     /// Rank by hwloc: 0 is the slowest and thriftiest.
     pub efficiency: Option<u32>,

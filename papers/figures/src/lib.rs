@@ -40,7 +40,7 @@ use serde::Serialize;
 /// Name and version of the schema of [`Figure::json`].
 pub const SCHEMA: &str = "evenly.figures/1";
 
-/// Which paper.
+/// The paper that a figure is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Paper {
@@ -75,7 +75,7 @@ pub enum FigureError {
     /// No figure is called so.
     #[error("there is no figure '{found}'; there are {known}", known = ids())]
     Unknown {
-        /// The name found.
+        /// The name that was given.
         found: String,
     },
     /// No policy is called so.
@@ -90,10 +90,10 @@ pub enum FigureError {
     /// No threads or no CPUs.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// No tasks.
+    /// An application has no tasks.
     #[error(transparent)]
     Graph(#[from] GraphError),
-    /// No machine.
+    /// A machine cannot be made.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
 }
@@ -106,11 +106,11 @@ fn ids() -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Agrees {
-    /// It is.
+    /// What the paper says is so here.
     Yes,
     /// In kind, not in size.
     Partly,
-    /// It is not.
+    /// What the paper says is not so here.
     No,
 }
 
@@ -125,7 +125,7 @@ impl Agrees {
         }
     }
 
-    /// In a word.
+    /// The answer in a word.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -150,9 +150,9 @@ pub struct Finding {
 /// How a panel is drawn.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Drawing {
-    /// Over two axes.
+    /// A chart over two axes.
     Chart(Chart),
-    /// Over a grid.
+    /// A map over a grid.
     Heat(HeatMap),
     /// Which thread ran where.
     Lanes(Lanes),
@@ -165,14 +165,14 @@ pub enum Drawing {
 pub struct Panel {
     /// Name of its files, without ending.
     pub name: String,
-    /// Its title.
+    /// The title above the picture.
     pub title: String,
     /// What is in it.
     pub drawing: Drawing,
 }
 
 impl Panel {
-    /// The picture.
+    /// The picture as SVG.
     #[must_use]
     pub fn svg(&self) -> String {
         match &self.drawing {
@@ -183,7 +183,7 @@ impl Panel {
         }
     }
 
-    /// The data.
+    /// The data of the picture as CSV.
     #[must_use]
     pub fn csv(&self) -> String {
         match &self.drawing {
@@ -195,37 +195,37 @@ impl Panel {
     }
 }
 
-/// A figure, computed.
+/// A figure with its data.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
-    /// Which.
+    /// What is known of the figure before it is computed.
     pub info: &'static Info,
     /// What was run, with all parameters.
     pub setting: String,
-    /// Its pictures.
+    /// The pictures of the figure.
     pub panels: Vec<Panel>,
-    /// Its tables.
+    /// The tables of the figure.
     pub tables: Vec<Table>,
-    /// What it shows.
+    /// What the figure shows, beside what the paper says.
     pub findings: Vec<Finding>,
 }
 
-/// What [`Figure::json`] gives.
+/// The form that [`Figure::json`] gives.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary<'a> {
-    /// Its name.
+    /// The name of the figure here.
     pub id: &'a str,
-    /// Which paper.
+    /// The paper that it is of.
     pub paper: Paper,
-    /// Its number there.
+    /// Its number in the paper.
     pub number: &'a str,
     /// What it is about.
     pub title: &'a str,
-    /// What was run.
+    /// What was run, in words.
     pub setting: &'a str,
     /// Names of its files.
     pub files: Vec<String>,
-    /// What it shows.
+    /// What the figure shows, beside what the paper says.
     pub findings: &'a [Finding],
 }
 
@@ -264,11 +264,11 @@ pub(crate) struct Made {
 /// An entry of the list of figures.
 #[derive(Clone, Copy)]
 pub struct Info {
-    /// Its name here.
+    /// The name of the figure here.
     pub id: &'static str,
-    /// Which paper.
+    /// The paper that it is of.
     pub paper: Paper,
-    /// Its number there.
+    /// Its number in the paper.
     pub number: &'static str,
     /// What it is about.
     pub title: &'static str,

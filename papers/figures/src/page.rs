@@ -44,7 +44,7 @@ applications a speedup is the total time without balancing over the total time. 
 it is runnable.
 ";
 
-/// The whole page.
+/// The whole page of figures, as Markdown.
 #[must_use]
 pub fn page(figures: &[Figure], pictures: &str) -> String {
     let mut t = String::from(HEAD);

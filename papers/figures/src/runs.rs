@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// e of the Juggle paper's EP (sections 4.1 and 4.2).
 pub(crate) const EP: Nanos = Nanos::from_millis(30_000);
 
-/// Milliseconds.
+/// So many milliseconds.
 pub(crate) const fn ms(ms: u64) -> Nanos {
     Nanos::from_millis(ms)
 }

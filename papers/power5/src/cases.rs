@@ -44,11 +44,11 @@ pub struct PaperRow {
     pub arm: &'static str,
     /// % Comp of P1 to P4.
     pub computing_percent: [f64; 4],
-    /// Exec. Time.
+    /// The column Exec. Time of the paper, in seconds.
     pub time_s: f64,
 }
 
-/// How loads vary.
+/// How the loads of ranks vary.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Varying {
     /// All together, by this part either way, from one iteration to the next.
@@ -60,11 +60,11 @@ struct Varying {
 /// A program of the paper.
 #[derive(Debug, Clone, Copy)]
 pub struct Case {
-    /// Its name here.
+    /// The name of the case here.
     pub id: &'static str,
     /// As it is called.
     pub name: &'static str,
-    /// In a line.
+    /// What the case is, in a line.
     pub about: &'static str,
     /// The number of its table.
     pub table: &'static str,

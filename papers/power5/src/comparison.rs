@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Name and version of the schema.
 pub const POWER5_SCHEMA: &str = "evenly.power5/1";
 
-/// All priorities equal.
+/// The arm in which all priorities are equal.
 const BASELINE: &str = "baseline";
 /// Those that the paper's authors have set by hand.
 const STATIC: &str = "static";
@@ -35,7 +35,7 @@ pub struct ArmReport {
     pub faster_percent: f64,
     /// What part of the time each process computed, in percent.
     pub computing_percent: Vec<f64>,
-    /// Changes of priorities.
+    /// How often a priority was changed.
     pub changes: usize,
     /// Iterations in which a rank computes for less than HIGH_UTIL.
     pub uneven_iterations: usize,
@@ -52,9 +52,9 @@ pub struct ArmReport {
 /// A case under several arms.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
-    /// [`POWER5_SCHEMA`].
+    /// Name and version of the form, [`POWER5_SCHEMA`].
     pub schema: &'static str,
-    /// The case.
+    /// The case that was run.
     pub case: &'static str,
     /// The number of its table in the paper.
     pub table: &'static str,

@@ -62,13 +62,13 @@ impl Default for Latency {
 /// A message that a rank needs before it goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Need {
-    /// From whom.
+    /// The rank that the message comes from.
     pub from: usize,
     /// So many iterations may this rank be ahead of that one: 0 to wait for that of the same iteration.
     pub ahead: u32,
 }
 
-/// What runs.
+/// A program: what its ranks compute and wait for in each iteration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Program {
     /// What each rank computes in each iteration: seconds beside a rank of equal priority, by rank.
@@ -110,21 +110,21 @@ pub struct Did {
 }
 
 impl Did {
-    /// U.
+    /// U: the utilisation of the rank.
     #[must_use]
     pub fn utilisation(&self) -> f64 {
         self.computed_s / (self.computed_s + self.waited_s)
     }
 }
 
-/// What came out.
+/// What a run amounted to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
     /// When the last rank had ended, in seconds.
     pub time_s: f64,
     /// What each rank did in each iteration, by rank.
     pub did: Vec<Vec<Did>>,
-    /// Changes of priorities.
+    /// How often a priority was changed.
     pub changes: usize,
 }
 
@@ -148,7 +148,7 @@ enum Doing {
     Latent(f64),
     /// Work that is left.
     Computing(f64),
-    /// Asleep.
+    /// The rank waits, and sleeps.
     Waiting,
     Ended,
 }

@@ -26,7 +26,7 @@ pub enum JoinError {
          a rank in all runs of the launcher"
     )]
     Missing {
-        /// The host.
+        /// The host of which nothing is known.
         host: String,
     },
     /// A host whose own memory was not measured, so that nothing can be related to it.
@@ -35,7 +35,7 @@ pub enum JoinError {
          topology --measure` there to see why"
     )]
     NotMeasured {
-        /// The host.
+        /// The host whose memory was not measured.
         host: String,
     },
     /// Factors that are none.

@@ -16,7 +16,7 @@ const THREADS: usize = 3;
 const CPUS: usize = 2;
 /// What all phases of a run need of one thread.
 const WORK: Nanos = Nanos::from_millis(1_200);
-/// In microseconds.
+/// Lengths of a phase, in microseconds.
 const PHASES: [u64; 14] = [
     20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 1_000_000,
 ];

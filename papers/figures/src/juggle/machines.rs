@@ -11,7 +11,7 @@ use rayon::prelude::*;
 const PERIOD: Nanos = ms(100);
 /// CPU time of a thread, all phases together, about.
 const TOTAL: f64 = 20.0;
-/// lambda / e.
+/// The values of lambda / e that are run.
 const RATIOS: [f64; 16] =
     [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.4, 2.1, 3.0, 5.0, 7.0, 10.0];
 

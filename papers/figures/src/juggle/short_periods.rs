@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 const PHASE: Nanos = ms(3_000);
 const SLICE: Nanos = ms(10);
-/// In microseconds.
+/// The periods that are run, in microseconds.
 const PERIODS: [u64; 10] = [250, 500, 1_000, 2_000, 5_000, 7_000, 10_000, 20_000, 50_000, 100_000];
 
 fn simulated(s: Shape, period: u64, point: Nanos, tick: Nanos) -> Result<f64, FigureError> {

@@ -28,7 +28,7 @@ const STUDENT: f64 = 2.093;
 /// How long `nuco+` may search: a tenth of what the paper's balancers take in all on the cluster (Table
 /// VI).
 const SEARCH: Nanos = Nanos::from_millis(10);
-/// Nothing is balanced.
+/// The arm in which nothing is balanced.
 pub(crate) const BASELINE: &str = "baseline";
 /// Numbers of the paper stand at the mapper that is like its balancer: NUCOLB at `nuco`, GREEDYCOMMLB at
 /// `greedy-comm`, TREEMATCHLB at `treematch`, SCOTCHLB here.
@@ -39,7 +39,7 @@ const OURS: &str = "nuco+";
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
-    /// Of each run.
+    /// The total time of each run, in seconds.
     totals_s: [f64; SEEDS as usize],
     /// Iterations and balancing, in seconds.
     pub(crate) makespan_s: f64,

@@ -1,4 +1,4 @@
-//! Figure 3: kNeighbor.
+//! Figure 3: kNeighbor, whose tasks all communicate much.
 
 use super::experiment::{BASELINE, Experiment, Row, Said, near, panels, setting, table};
 use crate::{Agrees, FigureError, Finding, Made};

@@ -1,4 +1,4 @@
-//! Table IV: lb_test.
+//! Table IV: lb_test, whose tasks hardly communicate.
 
 use super::experiment::{
     BASELINE, Experiment, SCOTCH, Said, fastest_on, near, panels, setting, table,

@@ -7,7 +7,7 @@ use evenly_nuco::map::machines::{NUMA4X20, NUMA32, NUMA48};
 
 const ID: &str = "nuco-6";
 
-/// Table VI.
+/// What Table VI says of LeanMD.
 const ON_NUMA4X20: Said = Said {
     makespan_s: &[],
     speedup: &[("nuco", 1.19)],

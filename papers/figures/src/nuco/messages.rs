@@ -121,7 +121,7 @@ fn received(graph: &TaskGraph, mapping: &[CoreIndex], cores: usize) -> Vec<f64> 
 struct Spread {
     fullest: usize,
     most: f64,
-    /// Above 0.
+    /// The least value that is above 0.
     least: f64,
     none: usize,
 }

@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 /// Their names, as `evenly map` has them.
 pub const PROGRAMS: [&str; 3] = ["scotch", "metis", "kahip"];
 
-/// What was recorded.
+/// What was recorded, as CSV.
 pub const RECORD: &str = include_str!("others.csv");
 
 const HEAD: &str = "application,machine,program,seed,total_s,iteration_s,balancing_s,migrations,\

@@ -9,7 +9,7 @@ use evenly_sim::Barrier;
 use rayon::prelude::*;
 
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=2;
-/// In milliseconds.
+/// The intervals that are run, in milliseconds.
 const INTERVALS: [u64; 8] = [2, 4, 6, 10, 20, 50, 100, 150];
 
 /// Time until all programs have ended, mean of the seeds.

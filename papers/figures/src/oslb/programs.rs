@@ -95,10 +95,10 @@ pub(crate) fn options(interval: Nanos, seed: u64) -> DriverOptions {
 /// OSLB gives none.
 pub(crate) const POINT: Nanos = Nanos::from_micros(100);
 
-/// What runs.
+/// What balances the programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Balancing {
-    /// The kernel alone.
+    /// The kernel alone does.
     Kernel,
     /// OSLB with this interval.
     Oslb(Nanos),

@@ -14,7 +14,7 @@ const SEEDS: std::ops::RangeInclusive<u64> = 1..=10;
 struct Runs {
     /// When each program ended, by run.
     ends: Vec<Vec<f64>>,
-    /// When all had.
+    /// When all programs had ended, in seconds, by run.
     totals: Vec<f64>,
 }
 
