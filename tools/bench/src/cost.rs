@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 /// Name of the benchmark.
 pub(crate) const NAME: &str = "cost";
-/// What it is.
+/// What the benchmark measures, for the list.
 pub(crate) const WHAT: &str = "what a balancing point costs, against the number of threads";
 
 /// Threads that compute: multiples of the two CPUs, where nothing has to be moved, and others.
@@ -42,17 +42,17 @@ const READ: [usize; 3] = [1, 16, 256];
 /// runs of the mean over the points of a run, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Point {
-    /// Threads that compute.
+    /// How many threads compute.
     pub(crate) computing: usize,
-    /// Threads that sleep.
+    /// How many threads sleep.
     pub(crate) sleeping: usize,
     /// Threads started, and ended, in a second.
     pub(crate) churn_per_s: usize,
-    /// Runs.
+    /// How many runs there were.
     pub(crate) runs: usize,
     /// Balancing points of a run.
     pub(crate) points: f64,
-    /// Migrations per point.
+    /// Migrations at each point, on average.
     pub(crate) migrations: f64,
     /// Wall time of reading.
     pub(crate) read_us: Measured,
@@ -105,7 +105,7 @@ pub(crate) struct SeldomCost {
     pub(crate) bpf_us: Option<Measured>,
 }
 
-/// All of it.
+/// What the benchmark has measured.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Cost {
     /// Against the number of threads.
@@ -114,7 +114,7 @@ pub(crate) struct Cost {
     pub(crate) incomplete: bool,
     /// Runs in which evenly came to no balancing point, by their case.
     pub(crate) without_points: Vec<String>,
-    /// Reading one thread.
+    /// What reading one thread costs, by the way it is read.
     pub(crate) reading: Vec<ReadCost>,
     /// Reading now and then.
     pub(crate) seldom: Vec<SeldomCost>,
@@ -214,7 +214,7 @@ fn arm(site: &Site, [computing, sleeping, churn]: [usize; 3], cpus: usize, secon
     Arm { report, ..Arm::new(name, argv) }
 }
 
-/// One run.
+/// What one run has measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Sample {
     seconds: f64,
@@ -300,7 +300,7 @@ struct Threads {
 }
 
 impl Threads {
-    /// They sleep.
+    /// Starts so many threads that sleep.
     fn sleeping(count: usize) -> anyhow::Result<Self> {
         Self::new(count, |ended| while ended.recv().is_ok() {})
     }

@@ -60,7 +60,7 @@ const BESIDE: &[Way] = &[Way::Alone, Way::Kernel, DEFAULT];
 /// How it is run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Options {
-    /// Runs of each.
+    /// How many runs each arm has.
     pub(crate) runs: usize,
     /// Seed of their order.
     pub(crate) seed: u64,

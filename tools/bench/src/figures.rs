@@ -32,9 +32,9 @@ const MIN_RUNS: usize = 3;
 /// A median or a ratio of medians, with its 95 % bootstrap interval where there are runs enough.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Measured {
-    /// The value.
+    /// The median, or the ratio of medians.
     pub(crate) value: f64,
-    /// The interval.
+    /// Its 95 % bootstrap interval.
     pub(crate) ci95: Option<[f64; 2]>,
 }
 
@@ -74,11 +74,11 @@ impl Measured {
 /// What evenly's own reports say, in the median over the runs of an arm.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Own {
-    /// Balancing points.
+    /// How many balancing points there were.
     pub(crate) points: f64,
     /// Mean length of a period, in milliseconds.
     pub(crate) period_ms: f64,
-    /// Migrations.
+    /// How many threads were moved.
     pub(crate) migrations: f64,
     /// How often threads were given parts of the CPUs that they share.
     pub(crate) weighings: f64,
@@ -88,10 +88,10 @@ pub(crate) struct Own {
     pub(crate) stood_down: usize,
 }
 
-/// One arm.
+/// What the runs of one arm amount to.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct ArmFigures {
-    /// Its name.
+    /// The name of the arm.
     pub(crate) arm: String,
     /// Whether it is there to measure the limit.
     pub(crate) reference: bool,
@@ -126,12 +126,12 @@ pub(crate) struct ArmFigures {
     pub(crate) reports: Vec<Value>,
 }
 
-/// One benchmark.
+/// What the runs of one benchmark amount to.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Figures {
-    /// What was run.
+    /// The benchmark that was run.
     pub(crate) benchmark: Benchmark,
-    /// In words.
+    /// The benchmark in words.
     pub(crate) what: String,
     /// The command, as the kernel's arm has it.
     pub(crate) command: Vec<String>,
@@ -143,7 +143,7 @@ pub(crate) struct Figures {
     pub(crate) full_over_alone: Option<Measured>,
     /// The limit of the makespan without neighbours, in seconds.
     pub(crate) limit_s: Option<Measured>,
-    /// The arms.
+    /// What each arm amounts to.
     pub(crate) arms: Vec<ArmFigures>,
     /// Median makespan of juggle over hybrid's: what it is worth to release threads.
     pub(crate) hybrid_vs_juggle: Option<Measured>,
@@ -158,7 +158,7 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// From the runs.
+    /// Makes figures of the runs.
     pub(crate) fn new(
         benchmark: &Benchmark,
         comparison: Comparison,
@@ -418,9 +418,9 @@ pub(crate) fn own(reports: &[Value]) -> Option<Own> {
 /// Everything of one call.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    /// [`SCHEMA`].
+    /// Name and version of the form, [`SCHEMA`].
     schema: &'static str,
-    /// The machine.
+    /// The machine that it ran on.
     machine: Machine,
     /// Whether it was the short form.
     quick: bool,
@@ -430,7 +430,7 @@ pub(crate) struct Report {
     metric: &'static str,
     /// Whether it was interrupted.
     pub(crate) interrupted: bool,
-    /// The benchmarks.
+    /// What each benchmark amounts to.
     pub(crate) benchmarks: Vec<Figures>,
     /// What a balancing point costs.
     pub(crate) cost: Option<Cost>,
@@ -439,7 +439,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Nothing yet.
+    /// A form without a benchmark yet.
     pub(crate) fn new(machine: Machine, quick: bool, seed: u64) -> Self {
         Self {
             schema: SCHEMA,

@@ -7,9 +7,9 @@ use std::fs;
 /// The machine, for the record.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Machine {
-    /// Kernel release.
+    /// The release of the kernel.
     pub(crate) kernel: String,
-    /// CPU model.
+    /// The model of the CPU, as the system names it.
     pub(crate) cpu_model: String,
     /// CPUs that are online.
     pub(crate) online: String,
@@ -18,7 +18,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// This machine.
+    /// Describes the machine that this runs on.
     pub(crate) fn this(used: &CpuSet) -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         Self {

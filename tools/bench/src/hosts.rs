@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The program.
+/// The sources of the program that is run.
 const SOURCES: [(&str, &str); 4] = [
     ("mpi_stencil.c", include_str!("../../../workloads/mpi_stencil.c")),
     ("common.c", include_str!("../../../workloads/common.c")),
@@ -90,7 +90,7 @@ pub(crate) struct HostsArgs {
     json: Option<PathBuf>,
 }
 
-/// `--on`.
+/// Where the program runs: `--on`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum On {
     /// This machine
@@ -107,7 +107,7 @@ fn delay(text: &str) -> Result<Nanos, String> {
     parse_duration(text).map_err(|e| e.to_string())
 }
 
-/// All of it.
+/// What the benchmark has measured.
 #[derive(Debug, Serialize)]
 struct Report {
     schema: &'static str,
@@ -180,7 +180,7 @@ struct Planned {
     placement: Option<String>,
 }
 
-/// Runs the benchmark.
+/// Runs the benchmark, and prints what came out.
 pub(crate) fn compare(args: &HostsArgs) -> anyhow::Result<()> {
     let room = tempfile::tempdir().context("cannot make a directory")?;
     if let Some(odd) = args.ranks.iter().find(|n| *n % 2 == 1) {
@@ -239,7 +239,7 @@ pub(crate) fn compare(args: &HostsArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The program evenly.
+/// Finds the program evenly.
 fn evenly(named: Option<&Path>) -> anyhow::Result<PathBuf> {
     let evenly = match named {
         Some(path) => path.to_owned(),

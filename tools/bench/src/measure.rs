@@ -37,7 +37,7 @@ pub(crate) struct Site {
     pub(crate) iterations_per_ms: u64,
     /// Words before every command.
     pub(crate) prefix: Vec<OsString>,
-    /// Directory for reports.
+    /// The directory in which reports are kept.
     pub(crate) scratch: PathBuf,
     /// Seed of orders and intervals.
     pub(crate) seed: u64,
@@ -64,7 +64,7 @@ impl Site {
         })
     }
 
-    /// A guest.
+    /// A place to run in another machine: a guest of the lab.
     pub(crate) fn elsewhere(
         tools: Tools,
         iterations_per_ms: u64,
@@ -120,7 +120,7 @@ impl Site {
 /// One run, beside its makespan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Note {
-    /// The arm.
+    /// The arm that was run.
     pub(crate) arm: String,
     /// What the program printed, in seconds.
     pub(crate) makespan_s: Option<f64>,
@@ -265,7 +265,7 @@ impl Noting for HostExecutor {
 
 /// An executor that notes how much of the CPUs others took in each run.
 pub(crate) struct Watching {
-    /// What runs.
+    /// What runs the command.
     pub(crate) inner: ProcessExecutor,
     /// The CPUs that are looked at.
     pub(crate) cpus: CpuSet,

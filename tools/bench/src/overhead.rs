@@ -129,7 +129,7 @@ fn with_ranks(dir: &Path, ms: u64) -> Vec<Subject> {
     all
 }
 
-/// Runs the benchmark.
+/// Runs the benchmark, and prints what came out.
 pub(crate) fn compare(args: &OverheadArgs) -> anyhow::Result<()> {
     crate::take_two_cpus(None)?;
     let tools = Tools::find(Some(Path::new("/proc/self/exe")), &args.workloads, &["spmd"])?;

@@ -16,7 +16,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// The program.
+/// The source of the program that is run.
 const SOURCE: &str = include_str!("../../../workloads/mpi_rate.c");
 
 /// The arguments of `evenly-bench probe`.
@@ -53,7 +53,7 @@ const PLAIN: &str = "plain";
 const PROBE: &str = "probe";
 const LIVE: &str = "live";
 
-/// Runs the benchmark.
+/// Runs the benchmark, and prints what came out.
 pub(crate) fn compare(args: &ProbeArgs) -> anyhow::Result<()> {
     let evenly = match &args.evenly {
         Some(path) => path.clone(),

@@ -65,7 +65,7 @@ pub(crate) struct Arm {
     readings: f64,
     /// The same in one period, for each CPU.
     readings_per_cpu_and_period: f64,
-    /// Threads moved.
+    /// How many threads were moved.
     migrations: f64,
     /// What one hand does without a break in one round: reading and moving, in milliseconds.
     round_ms: f64,

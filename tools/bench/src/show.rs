@@ -52,7 +52,7 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// Progress of `what`.
+    /// A bar that shows how far `what` is.
     pub(crate) fn new(what: &str) -> Self {
         // Rarely, for the bar is drawn on the CPUs that are being measured.
         let bar = Bar::drawn_every(Duration::from_secs(1));

@@ -30,7 +30,7 @@ const SETTINGS_THAT_SPIN: [&str; 3] =
     ["OMP_WAIT_POLICY=active", "KMP_LIBRARY=turnaround", "KMP_USE_YIELD=0"];
 
 impl Program {
-    /// The command.
+    /// The command that runs the program.
     pub(crate) fn argv(
         self,
         tools: &Tools,
@@ -104,9 +104,9 @@ impl Program {
 pub(crate) struct Neighbour {
     /// The CPU that it stays on, counted among those of the benchmark; none for wherever it likes.
     pub(crate) cpu: Option<usize>,
-    /// Its nice level.
+    /// The nice level of the neighbour.
     pub(crate) nice: i32,
-    /// What it does.
+    /// When the neighbour computes.
     pub(crate) habit: Habit,
 }
 
@@ -204,20 +204,20 @@ const IN_DOMAINS: &[Way] = &[
     emulated!("machine", "hybrid", "--domain", "machine"),
 ];
 
-/// One benchmark.
+/// A program, on so many CPUs, in several arms.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Benchmark {
     /// Short and unique, to choose by.
     pub(crate) name: String,
-    /// n.
+    /// n: the number of threads.
     pub(crate) threads: usize,
-    /// m.
+    /// m: the number of CPUs.
     pub(crate) cpus: usize,
     /// The program and its work.
     pub(crate) program: Program,
     /// What computes beside it.
     pub(crate) neighbours: Vec<Neighbour>,
-    /// The arms.
+    /// The arms in which it is run.
     pub(crate) ways: Vec<Way>,
     /// Runs of each arm.
     pub(crate) runs: usize,
@@ -427,7 +427,7 @@ pub(crate) fn chosen(
     Ok(chosen)
 }
 
-/// Names and descriptions.
+/// The names of all benchmarks, each with what it is.
 pub(crate) fn listing(benchmarks: &[Benchmark], more: Option<(&str, &str)>) -> String {
     let mut text = String::new();
     for b in benchmarks {

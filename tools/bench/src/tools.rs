@@ -10,7 +10,7 @@ use std::process::Command;
 /// Where the programs are.
 #[derive(Debug, Clone)]
 pub(crate) struct Tools {
-    /// The program `evenly`.
+    /// The program `evenly` that is measured.
     pub(crate) evenly: PathBuf,
     workloads: PathBuf,
 }

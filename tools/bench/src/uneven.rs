@@ -41,7 +41,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// MetBench.
+/// The sources of MetBench.
 const METBENCH: [(&str, &str); 5] = [
     ("metbench.c", include_str!("../../../workloads/metbench.c")),
     ("common.c", include_str!("../../../workloads/common.c")),
@@ -51,7 +51,7 @@ const METBENCH: [(&str, &str); 5] = [
 ];
 /// Name and version of the JSON form.
 const SCHEMA: &str = "evenly.bench-uneven/1";
-/// Ranks of MetBench.
+/// How many ranks MetBench has.
 const RANKS: u32 = 4;
 /// CPUs that are used, as `take_two_cpus` sees to.
 const CPUS: u32 = 2;
@@ -61,7 +61,7 @@ const UNIT_MS: u64 = 10;
 const ROWS: u64 = 240;
 /// CPU time of a sweep over it.
 const SWEEP_MS: u64 = 60;
-/// Sweeps.
+/// How many sweeps over the triangle are made.
 const SWEEPS: u32 = 60;
 /// Longer than any run should take.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -105,14 +105,14 @@ pub(crate) struct UnevenArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Waiting {
-    /// Spin.
+    /// Threads that wait spin.
     Spin,
     /// Spin, and let others run each time.
     Yield,
     /// As the runtime understands `OMP_WAIT_POLICY=active`. With more threads than CPUs libgomp spins for some
     /// microseconds then; libomp is made to spin for good.
     Active,
-    /// Sleep (`OMP_WAIT_POLICY=passive`).
+    /// Threads that wait sleep (`OMP_WAIT_POLICY=passive`).
     Passive,
 }
 
@@ -162,7 +162,7 @@ struct ArmFigures {
     balanced: Option<Balanced>,
     /// How soon parts and times followed work that turned round.
     turning: Option<Turning>,
-    /// These reports.
+    /// What evenly's reports say of the runs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     reports: Vec<serde_json::Value>,
 }
@@ -206,7 +206,7 @@ struct Measurement {
     arms: Vec<ArmFigures>,
 }
 
-/// All of it.
+/// What the benchmark has measured.
 #[derive(Debug, Serialize)]
 struct Report {
     schema: &'static str,
@@ -226,7 +226,7 @@ fn factor(text: &str) -> Result<f64, String> {
     }
 }
 
-/// All cases.
+/// All cases that are run.
 fn cases(longer: f64) -> Vec<Case> {
     let mut all = Vec::new();
     let times = |usual: u32| (f64::from(usual) * longer).round().max(1.0) as u32;
@@ -277,7 +277,7 @@ impl Waiting {
 }
 
 impl Case {
-    /// In words.
+    /// The case in words.
     fn what(&self) -> String {
         match self.program {
             Program::Metbench { mpi, ranks, loads: [a, b], iterations, reverse, neighbours } => {
@@ -417,7 +417,7 @@ struct Bench<'a> {
     room: PathBuf,
 }
 
-/// Runs the benchmark.
+/// Runs the benchmark, and prints what came out.
 pub(crate) fn compare(args: &UnevenArgs) -> anyhow::Result<()> {
     let all = cases(args.longer);
     let chosen: Vec<&Case> = all.iter().filter(|c| is_asked(&c.name, &args.only)).collect();

@@ -52,7 +52,7 @@ impl Room {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// What it says.
+    /// What `./dev` says when it is called so.
     fn dev(&self, args: &[&str], more_path: &str) -> String {
         self.dev_with(args, more_path, "cache")
     }

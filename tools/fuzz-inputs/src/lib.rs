@@ -39,7 +39,7 @@ use evenly_topology::{
 };
 use std::path::{Component, Path};
 
-/// A fuzz target.
+/// A fuzz target: it reads any bytes, and must not panic.
 pub type Target = fn(&[u8]);
 
 /// All targets, by the names that they have in `tools/fuzz/`.

@@ -88,7 +88,7 @@ impl Drop for Holder {
     }
 }
 
-/// Two hosts.
+/// Two simulated hosts with a network between them.
 pub struct Hosts {
     names: [String; 2],
     // Fields are dropped in this order: the wire goes before the interfaces on its ends.
@@ -196,7 +196,7 @@ impl Hosts {
         self.dir.path().join(name)
     }
 
-    /// Their names.
+    /// The names of the hosts.
     #[must_use]
     pub fn names(&self) -> [&str; 2] {
         [&self.names[0], &self.names[1]]
@@ -282,9 +282,9 @@ impl Hosts {
 /// What went over an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Traffic {
-    /// Bytes received.
+    /// How many bytes the host has received.
     pub received_bytes: u64,
-    /// Bytes sent.
+    /// How many bytes the host has sent.
     pub sent_bytes: u64,
 }
 

@@ -29,7 +29,7 @@ pub enum LabError {
     /// A system call about the lab as a whole failed.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// What was tried, in words.
         what: &'static str,
         /// What the system said.
         source: io::Error,
@@ -38,7 +38,7 @@ pub enum LabError {
     /// A kernel image in a form that is not understood.
     #[error("kernel image {path}: {reason}")]
     KernelImage {
-        /// The image.
+        /// The image that cannot be used.
         path: PathBuf,
         /// What was found, and what was needed.
         reason: String,
@@ -67,9 +67,9 @@ pub enum LabError {
     /// QEMU or the guest's agent answered something unexpected.
     #[error("unexpected answer from {from}: {answer}")]
     Protocol {
-        /// What answered.
+        /// The program that answered.
         from: &'static str,
-        /// What it said.
+        /// What it answered.
         answer: String,
     },
 }

@@ -69,7 +69,7 @@ pub struct GuestFile {
     pub guest: String,
     /// What is in it.
     pub content: Vec<u8>,
-    /// Its permission bits.
+    /// The permission bits of the file.
     pub mode: u32,
 }
 
@@ -120,9 +120,9 @@ pub struct Output {
     pub status: i32,
     /// Whether it was killed because its time was up.
     pub timed_out: bool,
-    /// Its standard output.
+    /// What the command wrote to its standard output.
     pub stdout: Vec<u8>,
-    /// Its standard error.
+    /// What the command wrote to its standard error.
     pub stderr: Vec<u8>,
     /// From sending the command to the last of its output, on the host's clock.
     pub elapsed: Duration,
@@ -135,7 +135,7 @@ impl Output {
     }
 }
 
-/// A running guest.
+/// A guest that runs, and commands that are run in it.
 pub struct Lab {
     session: Session,
     messages: Tail,

@@ -62,7 +62,7 @@ impl Killer {
     }
 }
 
-/// A running QEMU.
+/// A QEMU process that runs.
 pub(crate) struct Qemu {
     pub(crate) pid: Pid,
     killer: Killer,

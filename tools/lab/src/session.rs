@@ -22,9 +22,9 @@ const KILL_GRACE: Duration = Duration::from_secs(60);
 /// Where output came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
-    /// Standard output.
+    /// The command's standard output.
     Stdout,
-    /// Standard error.
+    /// The command's standard error.
     Stderr,
 }
 
@@ -34,7 +34,7 @@ enum Event {
     Ended,
 }
 
-/// What [`Session::next`] found.
+/// What [`Session::next`] has found in the stream.
 enum Next {
     Control(String),
     Output,

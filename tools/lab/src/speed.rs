@@ -18,7 +18,7 @@ const SEED: u64 = 1;
 /// The time of a CPU for the same work, relative to one thread alone.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Deviation {
-    /// The CPU.
+    /// The CPU, by its number in the guest.
     pub cpu: u32,
     /// Whether all CPUs were busy, or this one alone.
     pub all_busy: bool,

@@ -54,7 +54,7 @@ pub struct Header {
     pub left_out: Option<String>,
     /// Flags instead of the driver's default.
     pub options: Option<Vec<String>>,
-    /// Flags beside those.
+    /// Compiler flags beside those of the suite.
     pub more: Vec<String>,
     /// More source files, beside the test.
     pub sources: Vec<String>,

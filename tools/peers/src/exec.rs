@@ -53,7 +53,7 @@ pub enum Ended {
 /// A command that has run.
 #[derive(Debug, Clone)]
 pub struct Ran {
-    /// How it ended.
+    /// How the command ended.
     pub ended: Ended,
     /// How long it took.
     pub took: Duration,

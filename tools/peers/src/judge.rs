@@ -35,7 +35,7 @@ pub enum Verdict {
     Passed,
     /// It failed once, then it passed; or it fails now and then without evenly.
     Flaky(String),
-    /// It failed twice.
+    /// It failed, and failed again when it was repeated.
     Failed(Vec<String>),
 }
 

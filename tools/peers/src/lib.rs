@@ -25,7 +25,7 @@ pub use suites::{Case, Compiler, Machine, Passes};
 /// What of the bytes was something to one of the parsers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Read {
-    /// Directives of DejaGnu.
+    /// Directives of DejaGnu, which say how a test is built and run.
     pub directives: bool,
     /// A driver of DejaGnu: flags and folders.
     pub driver: bool,

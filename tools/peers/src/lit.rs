@@ -130,13 +130,13 @@ fn split(commands: &str) -> Vec<&str> {
 /// What substitutions stand for.
 #[derive(Debug, Clone, Copy)]
 pub struct Substitutions<'a> {
-    /// The C compiler.
+    /// The compiler for C.
     pub cc: &'a str,
-    /// The C++ compiler.
+    /// The compiler for C++.
     pub cxx: &'a str,
     /// The folder of the suite, in which its headers are.
     pub root: &'a Path,
-    /// The test.
+    /// The source of the test.
     pub source: &'a Path,
 }
 

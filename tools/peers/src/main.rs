@@ -13,7 +13,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// We failed ourselves.
+/// Exit status where evenly-peers itself failed.
 const FAILED: u8 = 125;
 /// What passes plain fails under evenly.
 const BROKEN: u8 = 1;

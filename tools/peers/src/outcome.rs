@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 /// All that is known after a run.
 #[derive(Debug, Serialize)]
 pub struct Outcome {
-    /// `evenly.peers/1`.
+    /// Name and version of the form: `evenly.peers/1`.
     pub schema: &'static str,
     /// What evenly calls itself.
     pub evenly: String,
@@ -29,7 +29,7 @@ pub struct Outcome {
 /// The configurations of a suite with one compiler and number of threads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Row {
-    /// The suite.
+    /// The suite that was run.
     pub suite: String,
     /// The compiler, or nothing.
     pub compiler: String,
@@ -46,11 +46,11 @@ pub struct Row {
 /// A test that passes plain and fails under an arm.
 #[derive(Debug, Serialize)]
 pub struct Failure {
-    /// The arm.
+    /// The arm in which it was run.
     pub arm: String,
-    /// The suite.
+    /// The suite that the test is of.
     pub suite: String,
-    /// The test.
+    /// The name of the test.
     pub name: String,
     /// The compiler, or nothing.
     pub compiler: String,
@@ -65,29 +65,29 @@ pub struct Failure {
 /// A test of which nothing can be said.
 #[derive(Debug, Serialize)]
 pub struct NotCompared {
-    /// The suite.
+    /// The suite that the test is of.
     pub suite: String,
-    /// The test.
+    /// The name of the test.
     pub name: String,
     /// The compiler, or nothing.
     pub compiler: String,
     /// Number of threads, where it is given.
     pub threads: Option<u32>,
-    /// Why.
+    /// Why nothing can be said of it.
     pub why: String,
 }
 
 /// A test that is of no use here.
 #[derive(Debug, Serialize)]
 pub struct LeftOut {
-    /// The test.
+    /// The name of the test.
     pub name: String,
-    /// Why.
+    /// Why the test was left out.
     pub why: String,
 }
 
 impl Outcome {
-    /// Sums up.
+    /// Sums up what all tests came to.
     #[must_use]
     pub fn new(
         evenly: String,
@@ -178,7 +178,7 @@ impl Outcome {
         self.failures.iter().all(|f| f.flaky)
     }
 
-    /// For people.
+    /// The outcome in lines for people.
     #[must_use]
     pub fn text(&self) -> String {
         let mut head: Vec<String> =

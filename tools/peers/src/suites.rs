@@ -75,7 +75,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This one.
+    /// The machine that this runs on.
     #[must_use]
     pub fn this() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -146,7 +146,7 @@ pub struct Passes {
 /// A test in one configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
-    /// The suite.
+    /// The suite that is run.
     pub suite: String,
     /// The test in it.
     pub name: String,
@@ -160,7 +160,7 @@ pub struct Case {
     pub run: String,
     /// Where it runs, if not in a scratch directory.
     pub dir: Option<PathBuf>,
-    /// Variables.
+    /// Variables of the environment in which tests run.
     pub environment: Vec<(String, String)>,
     /// When it has passed.
     pub passes: Passes,
@@ -191,11 +191,11 @@ pub fn quote(word: &str) -> String {
 /// All that is asked of a folder.
 #[derive(Debug)]
 pub struct Search<'a> {
-    /// The folder.
+    /// The folder of the suites.
     pub dir: &'a Path,
-    /// Numbers of threads.
+    /// The numbers of threads with which tests run.
     pub threads: &'a [u32],
-    /// Compilers.
+    /// The compilers that build the tests.
     pub compilers: &'a [Compiler],
     /// What the machine offers.
     pub machine: &'a Machine,

@@ -85,7 +85,7 @@ impl Group {
         Ok(group)
     }
 
-    /// Its directory.
+    /// The directory of the group.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.dir

@@ -19,12 +19,12 @@ const SLOT_S: f64 = 20e-6;
 pub(super) struct Piece {
     thread: usize,
     phase: u64,
-    /// Where it ended.
+    /// The CPU on which the piece ended.
     cpu: u32,
     /// Seconds of the monotonic clock.
     began_s: f64,
     ended_s: f64,
-    /// CPU time.
+    /// CPU time of the piece, in seconds.
     ran_s: f64,
 }
 

@@ -54,7 +54,7 @@ pub(crate) fn parts(text: &str) -> BTreeMap<String, String> {
 
 pub(crate) type Masks = BTreeMap<u32, Vec<BTreeSet<u32>>>;
 
-/// What `masks` prints.
+/// Reads what the guest's `masks` prints.
 pub(crate) fn masks_of(text: &str) -> Masks {
     let mut masks = Masks::new();
     for line in text.lines() {
