@@ -398,7 +398,7 @@ fn front_files(prefix: &Path) -> [PathBuf; 3] {
     })
 }
 
-/// Searches for what can be had for how many migrations, and draws it.
+/// Searches for mapping quality against number of migrations, and draws it.
 fn draw_front(
     args: &MapArgs,
     case: &Case,

@@ -70,7 +70,7 @@ pub struct Report {
 /// The most samples that a report holds.
 pub const MOST_SAMPLES: usize = 1_000;
 
-/// Keeps every so-manyth of the samples, the last one included.
+/// Keeps [`MOST_SAMPLES`] of the samples at most, evenly spaced, the last one included.
 #[must_use]
 pub fn thinned(samples: &[Sample]) -> Vec<Sample> {
     let every = samples.len().div_ceil(MOST_SAMPLES).max(1);

@@ -98,8 +98,8 @@ pub(crate) struct MapArgs {
     /// node j over that of its own memory; of several hosts all nodes, or those of one for each
     #[arg(long, value_name = "FILE")]
     pub(crate) factors: Option<PathBuf>,
-    /// What cores have to do besides and how fast they are: CSV with the column pe, and where known
-    /// background_s (it stays on its core) and speed, as in dumps of Charm++
+    /// Background load and speed of each core: CSV with the column pe, and where known background_s (it
+    /// stays on its core) and speed, as in dumps of Charm++
     #[arg(long, value_name = "FILE", conflicts_with = "profile")]
     pub(crate) procs: Option<PathBuf>,
     /// Where tasks are now: round-robin, compact, or a mapping (CSV with columns id and pe) [default:
@@ -130,11 +130,11 @@ pub(crate) struct MapArgs {
         allow_hyphen_values = true, value_parser = parse_duration)]
     pub(crate) program_limit: Nanos,
     /// nuco+: makespan that a migration must save, in seconds [default: 0.001 over the number of cores
-    /// that tasks are on at present; 0 with --profile, and for what it kept]
+    /// that tasks are on at present; 0 with --profile or a saved profile]
     #[arg(long, value_name = "SECONDS", value_parser = not_negative)]
     pub(crate) migration_worth: Option<f64>,
-    /// nuco+: for how many windows, as long as the one that was observed, the mapping will hold:
-    /// migrations cost once, and save so often [default: 1]
+    /// nuco+: windows over which a migration's cost is spread, each as long as the one that was observed
+    /// [default: 1]
     #[arg(long, value_name = "N", value_parser = above_0)]
     pub(crate) windows: Option<f64>,
     /// nuco+: no more migrations than that

@@ -41,7 +41,7 @@ pub struct Case {
     pub present: Vec<CoreIndex>,
     /// Where that comes from.
     pub from: PresentFrom,
-    /// What cores have to do besides, where they have.
+    /// Background load of the cores, where they have any.
     pub background: Option<Background>,
 }
 
@@ -105,7 +105,7 @@ struct Assigned {
 }
 
 impl Case {
-    /// The tasks, with what cores have to do besides.
+    /// The tasks, with the background load of the cores.
     fn graph(&self) -> &TaskGraph {
         self.background.as_ref().map_or(&self.input.graph, |b| &b.graph)
     }

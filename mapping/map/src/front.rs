@@ -1,4 +1,4 @@
-//! What can be had for how many migrations: `nuco+` at one price of a migration after the other, as a
+//! Mapping quality against number of migrations (Pareto front): `nuco+` at one price of a migration after the other, as a
 //! picture to choose from.
 //!
 //! Invariant: a point is *on the front* where no other is at least as good in imbalance, NUCO messages

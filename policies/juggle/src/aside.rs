@@ -8,8 +8,8 @@
 //! - else one CPU for all that spin leaves (m - 1) / c of a CPU to each that computes, where an even
 //!   distribution leaves it m / (c + s). The first is more where s (m - 1) > c.
 //!
-//! So it is done where that is more, and not else. The threads that compute are balanced on the CPUs that
-//! are left as if there were no others.
+//! Spinners are set aside only if that gives computing threads more CPU. The threads that compute are then balanced
+//! on the CPUs that are left as if there were no others.
 //!
 //! What it costs is paid when the barrier opens: until the next balancing point many threads share few
 //! CPUs. When that will be is not known; so a thread is put aside only once it has waited for a whole

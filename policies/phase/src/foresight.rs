@@ -34,8 +34,8 @@ pub struct Foresight {
 
 impl Foresight {
     /// The helper has moved a thread in the phase that began at `opening`, which was to be done at `due`. When it will
-    /// be needed again; None where that cannot be said. By when it was due, not when it was done: else who is late
-    /// once is late for ever.
+    /// be needed again; None where that cannot be said. By when it was due, not when it was done, so that one late
+    /// move does not delay all later ones.
     pub fn moved(&mut self, opening: Opening, due: Nanos) -> Option<Nanos> {
         let before = self.last.replace(opening)?;
         let phases = opening.phase.wrapping_sub(before.phase);

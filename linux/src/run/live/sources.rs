@@ -9,7 +9,7 @@ use crate::machine::Source;
 use crate::proc::{Proc, parse_schedstat, read_all};
 use crate::taskstats::TaskStats;
 
-/// The source of thread times, where schedstat is there or not: one that is there for each domain anew; the one that is there once is not asked for here.
+/// Opens one source per domain; the caller opens the shared one.
 pub(super) fn source(wanted: SourceKind, has_schedstat: bool) -> Result<Source, LiveError> {
     let taskstats = || TaskStats::open().map(|t| Source::Taskstats(Box::new(t)));
     match wanted {

@@ -85,8 +85,7 @@ pub struct Options {
     /// copy the task where that is known. None, the default: what [`Options::worth_s`] says.
     pub migration_worth_s: Option<f64>,
     /// `nuco+`: for how many windows, each as long as the one whose loads and messages these are, the
-    /// mapping will hold: migrations cost once, and save so often. Default 1. What is not above 0 is
-    /// 1.
+    /// mapping will hold: a migration's cost is spread over them. Default 1. What is not above 0 is 1.
     pub windows: f64,
     /// `nuco+`: whether a task has to be copied to go to another core of its node, where bandwidths are
     /// known. Default true: objects of a runtime are; threads are not.
