@@ -53,7 +53,7 @@ pub struct DriverOptions {
     pub at_blocking: bool,
     /// Whether, and how often, it is looked at what balancing gains.
     pub guard: GuardOptions,
-    /// When balancing begins.
+    /// Whether balancing begins at time zero, or once threads are recognised.
     pub start: Start,
     /// Begin as soon as this many threads compute; None waits for them to stand still. Only with
     /// [`Start::Recognised`].

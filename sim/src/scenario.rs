@@ -160,7 +160,7 @@ pub struct Costs {
 /// A CPU that goes offline or comes online.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hotplug {
-    /// When it happens.
+    /// The virtual time at which the CPU comes or goes.
     pub at: Nanos,
     /// The CPU that comes or goes.
     pub cpu: CpuId,

@@ -303,7 +303,7 @@ fn late_threads_join_at_the_mean() {
     assert!(apart < 40_000_000, "{apart} ns");
 }
 
-/// When pauses began.
+/// Records the times at which the regression guard began a pause.
 #[derive(Clone, Default)]
 struct Pauses(Arc<Mutex<(bool, Vec<Nanos>)>>);
 

@@ -25,7 +25,7 @@ fn iteration(scenario: &Scenario, policy: &str) -> f64 {
     makespan(scenario, policy, Nanos::from_millis(20)) / UNIT.as_secs_f64() / 80.0
 }
 
-/// In seconds.
+/// How long the scenario takes with this policy and period, in virtual seconds.
 fn makespan(scenario: &Scenario, policy: &str, period: Nanos) -> f64 {
     let options = DriverOptions::fixed(period, scenario.seed);
     let out = simulate(

@@ -17,13 +17,13 @@ impl Nanos {
     /// No time at all.
     pub const ZERO: Self = Self(0);
 
-    /// So many milliseconds.
+    /// A span of this many whole milliseconds.
     #[must_use]
     pub const fn from_millis(ms: u64) -> Self {
         Self(ms * 1_000_000)
     }
 
-    /// So many microseconds.
+    /// A span of this many whole microseconds.
     #[must_use]
     pub const fn from_micros(us: u64) -> Self {
         Self(us * 1_000)

@@ -28,7 +28,7 @@ struct Ranks {
     waits: Option<[f64; RANKS]>,
     /// They count messages, and what they compute.
     counts: bool,
-    /// They have ended.
+    /// All ranks have ended: they no longer run, and readings say so.
     gone: bool,
 }
 

@@ -42,7 +42,7 @@ pub struct Reported {
 /// What a program reports of its phases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measured {
-    /// Nothing is reported.
+    /// The program reports nothing of its barriers.
     Nothing,
     /// It is reported when barriers open.
     Openings,

@@ -23,7 +23,7 @@ struct Thread {
     mask: CpuSet,
     cpu: usize,
     times: Times,
-    /// It has ended.
+    /// The thread has ended: it no longer runs, and calls for it fail.
     ended: bool,
     /// After so many calls for it no more are obeyed.
     obeys: usize,
@@ -35,7 +35,7 @@ struct Recorder {
     now: Nanos,
     strangers: Vec<u64>,
     threads: Vec<Thread>,
-    /// What went wrong.
+    /// Calls that left CPUs outside the union of all masks, in words.
     broken: Vec<String>,
     /// Among pinned threads one was let off its CPU.
     let_off: bool,

@@ -34,14 +34,14 @@ pub(crate) struct Run {
     pub(crate) kinds: BTreeMap<&'static str, usize>,
 }
 
-/// A run.
+/// A run of one policy, in conditions that are drawn from the seed.
 pub(crate) struct Case {
     pub(crate) name: String,
     info: &'static PolicyInfo,
     seed: u64,
 }
 
-/// All of them.
+/// The runs of all policies, [`EACH`] of each.
 pub(crate) fn runs() -> Vec<Case> {
     let of = |info: &'static PolicyInfo| {
         (1..=EACH).map(move |seed| Case { name: format!("{} {seed}", info.name), info, seed })
@@ -58,7 +58,7 @@ impl Observer for Log {
     }
 }
 
-/// Draws what happens.
+/// Draws the conditions of a run at random.
 struct Draw(Random);
 
 impl Draw {

@@ -45,7 +45,7 @@ pub(crate) struct Conditions {
     pub(crate) ranks: bool,
 }
 
-/// The machine.
+/// A simulated machine, with a record of all calls made to it.
 pub(crate) struct Recorded {
     pub(crate) sim: Sim,
     pub(crate) conditions: Conditions,
@@ -148,7 +148,7 @@ impl Recorded {
         Reading::Times(times)
     }
 
-    /// Before each point.
+    /// Takes a fifth of the time since the last point off the CPU time shown. Call before each point.
     pub(crate) fn steal(&mut self) {
         let now = self.sim.now();
         if self.conditions.harmed && self.holds {

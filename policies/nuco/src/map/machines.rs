@@ -26,7 +26,7 @@ pub struct Machine {
     pub name: &'static str,
     /// One line about it.
     pub about: &'static str,
-    /// Makes the machine.
+    /// Builds the nodes of the machine and the links between them.
     pub make: fn() -> Result<Cluster, ClusterError>,
 }
 
