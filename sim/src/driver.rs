@@ -233,7 +233,7 @@ pub struct Driver {
 impl Driver {
     /// Makes balancers with this policy.
     #[must_use]
-    pub fn new(sim: Sim, info: &'static PolicyInfo, options: &DriverOptions) -> Self {
+    pub fn new(mut sim: Sim, info: &'static PolicyInfo, options: &DriverOptions) -> Self {
         let all = options.cpus.clone().unwrap_or_else(|| sim.all_cpus());
         let sets = || options.domains.iter().map(|d| d.and(&all)).filter(|d| !d.is_empty());
         let one = info.is_on_each_cpu() || info.places_load() || options.domains.is_empty();
@@ -254,7 +254,6 @@ impl Driver {
             Scope::Together => vec![None],
         };
         let jitter = options.jitter;
-        let mut sim = sim;
         let group = |(i, program): (usize, Option<usize>)| {
             let seed = options.period.seed.wrapping_add(i as u64);
             // Without a limit each balancer may take all of the CPU that it is on.
@@ -340,9 +339,9 @@ impl Driver {
         let now = self.sim.now();
         let g = &mut self.groups[group];
         let agents = &g.agents;
-        let (called, resting) = g.resting.iter().partition(|&&a| agents[a].agent.is_called());
+        let (called, resting): (Vec<usize>, _) =
+            g.resting.iter().partition(|&&a| agents[a].agent.is_called());
         g.resting = resting;
-        let called: Vec<usize> = called;
         for agent in called {
             self.give(now, group, agent, GoesOn::Next);
         }

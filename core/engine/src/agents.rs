@@ -162,7 +162,7 @@ pub trait Agents: Send {
     }
 
     /// Whether one of them asks for a point before the next is due.
-    fn call(&self) -> bool {
+    fn calls(&self) -> bool {
         false
     }
 

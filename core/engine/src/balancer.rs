@@ -692,7 +692,7 @@ impl Balancer {
     /// Whether an agent asks for a point before the next is due.
     #[must_use]
     pub fn is_called(&self) -> bool {
-        self.agents.as_ref().is_some_and(|agents| agents.call())
+        self.agents.as_ref().is_some_and(|agents| agents.calls())
     }
 
     /// How often agents have been put to work.

@@ -137,7 +137,7 @@ mod tests {
 
     /// Would catch: moves at moments within phases that are not predicted, and a policy that moves threads beside them.
     #[test]
-    fn delegates_lead_while_threads_meet_often() {
+    fn agents_lead_while_threads_meet_often() {
         let (mut lead, mut count) = (of_phases(), u32::MAX - 3);
         let now =
             after(&mut lead, Nanos::from_millis(5_000), 3, Some(Nanos::from_millis(1)), &mut count);

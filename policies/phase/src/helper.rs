@@ -127,8 +127,7 @@ impl Helper {
             return (s.ends(), Next::Again);
         }
         if now < s.until {
-            let until = s.until.min(now + NAP);
-            return (State::Serves(s), Next::Sleep(until));
+            return s.sleeps(now);
         }
         if std::mem::replace(&mut s.reads, true) {
             let phases = &self.phases;
@@ -147,8 +146,7 @@ impl Helper {
             Step::Rest => (s.ends(), Next::Again),
             Step::Sleep(until) => {
                 s.until = (until - WAKING).max(now + least(look));
-                let until = s.until.min(now + NAP);
-                (State::Serves(s), Next::Sleep(until))
+                s.sleeps(now)
             }
             Step::Move(thread, to) => {
                 let here = &mut s.crowded.here;
@@ -180,6 +178,11 @@ impl Helper {
 }
 
 impl Serving {
+    fn sleeps(self, now: Nanos) -> (State, Next) {
+        let until = self.until.min(now + NAP);
+        (State::Serves(self), Next::Sleep(until))
+    }
+
     fn ends(self) -> State {
         let moved = Moved { due: self.due, gain: self.crowded.gain };
         State::Ends(self.moved.then_some(moved))

@@ -40,9 +40,10 @@ pub struct Reported {
 }
 
 /// What a program reports of its phases.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Measured {
     /// The program reports nothing of its barriers.
+    #[default]
     Nothing,
     /// It is reported when barriers open.
     Openings,

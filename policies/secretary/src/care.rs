@@ -128,7 +128,7 @@ impl Agents for Care {
         self.board.set_active(work == Work::Move);
     }
 
-    fn call(&self) -> bool {
+    fn calls(&self) -> bool {
         self.board.called()
     }
 

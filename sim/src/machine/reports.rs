@@ -19,10 +19,7 @@ pub(crate) struct Reports(Mutex<Told>);
 
 #[derive(Debug, Default)]
 struct Told {
-    /// Whether openings are counted.
-    counted: bool,
-    /// What threads compute is measured, too.
-    timed: bool,
+    measured: Measured,
     opening: Opening,
     threads: BTreeMap<ThreadId, Thread>,
     /// Agents of these CPUs are woken when the barrier opens, if the one that opens it is expected to compute for longer than
@@ -57,10 +54,10 @@ impl Reports {
     /// A thread with this CPU time has finished a phase; the next begins at the barrier `next`.
     fn finishes(&self, thread: ThreadId, ran: Nanos, next: usize) {
         let mut told = self.told();
-        if !told.counted {
+        if told.measured == Measured::Nothing {
             return;
         }
-        let timed = told.timed;
+        let timed = told.measured == Measured::Phases;
         let t = told.threads.entry(thread).or_default();
         if std::mem::take(&mut t.measured) {
             let took = ran - t.reported.base;
@@ -77,7 +74,7 @@ impl Reports {
     /// The barrier opens, as the last thread has come.
     fn opens(&self, last: ThreadId, now: Nanos) {
         let mut told = self.told();
-        if !told.counted {
+        if told.measured == Measured::Nothing {
             return;
         }
         told.opening = Opening { phase: told.opening.phase.wrapping_add(1), at: now };
@@ -94,7 +91,7 @@ impl Reports {
     /// A thread with this CPU time goes on.
     fn goes_on(&self, thread: ThreadId, ran: Nanos) {
         let mut told = self.told();
-        if told.timed {
+        if told.measured == Measured::Phases {
             let t = told.threads.entry(thread).or_default();
             (t.measured, t.reported.base) = (true, ran);
         }
@@ -108,9 +105,8 @@ impl Openings for Reports {
 
     fn measure(&self, what: Measured) {
         let mut told = self.told();
-        told.counted = what != Measured::Nothing;
-        told.timed = what == Measured::Phases;
-        if !told.timed {
+        told.measured = what;
+        if what != Measured::Phases {
             told.threads.values_mut().for_each(|t| t.measured = false);
         }
     }
@@ -163,8 +159,8 @@ impl Sim {
     /// whether one does.
     pub(crate) fn run_until_called(&mut self, time: Nanos) -> bool {
         let is_called = |sim: &Self| {
-            let reports = sim.programs.iter().filter_map(|p| p.reports.as_ref());
-            reports.into_iter().any(|r| !r.told().called.is_empty())
+            let mut reports = sim.programs.iter().filter_map(|p| p.reports.as_ref());
+            reports.any(|r| !r.told().called.is_empty())
         };
         if self.programs.iter().all(|p| p.reports.is_none()) {
             self.run_until(time);
