@@ -272,7 +272,7 @@ pub(crate) struct BalanceArgs {
     #[arg(long, value_name = "GLOB")]
     pub(crate) skip: Vec<String>,
     /// Where thread times come from
-    #[arg(long, value_enum, default_value = "auto")]
+    #[arg(long, value_enum, default_value = "schedstat")]
     pub(crate) source: SourceArg,
     /// What the progress of a thread is
     #[arg(long, value_enum, default_value = "auto")]

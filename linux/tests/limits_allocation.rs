@@ -10,7 +10,6 @@ use evenly_engine::{
     Actuator, ApplyError, Balancer, BalancerOptions, Candidate, GuardOptions, Located, Neighbour,
     Reading, RunState, Selection, Sensors, Times,
 };
-use evenly_linux::bpf::Switches;
 use evenly_linux::clock::now;
 use evenly_linux::journal::{Journal, StateDir};
 use evenly_linux::limits::Limits;
@@ -100,13 +99,9 @@ impl Drop for Threads {
 }
 
 fn machine(dir: &std::path::Path) -> LinuxMachine {
-    machine_by(Source::Schedstat, dir)
-}
-
-fn machine_by(source: Source, dir: &std::path::Path) -> LinuxMachine {
     let dir = StateDir::at(&dir.join("state")).unwrap();
     let masks = Arc::new(Masks::new(Arc::new(Journal::create(&dir, None).unwrap())));
-    LinuxMachine::new(Pid(std::process::id().cast_signed()), masks, source, 64)
+    LinuxMachine::new(Pid(std::process::id().cast_signed()), masks, Source::Schedstat, 64)
 }
 
 #[test]
@@ -122,50 +117,6 @@ fn a_reading_allocates_nothing_once_the_threads_are_known() {
     reading();
     reading();
     assert_eq!(allocations(|| (0..10).for_each(|_| reading())), 0);
-}
-
-/// By what BPF programs count, and what is read of it: of threads that come and go in between, too.
-#[test]
-#[ignore = "needs BPF: ./dev test --all"]
-fn a_reading_by_bpf_allocates_nothing_and_tells_what_schedstat_does() {
-    let switches = match Switches::open() {
-        Ok(switches) => Arc::new(switches),
-        Err(e) => return evenly_testing::skip("bpf", e),
-    };
-    let tmp = tempfile::tempdir().unwrap();
-    let by = |source, name| machine_by(source, &tmp.path().join(name));
-    let mut bpf = by(Source::Bpf(switches.clone()), "bpf");
-    let mut schedstat = by(Source::Schedstat, "schedstat");
-    let mut out = [Vec::new(), Vec::new()];
-    let ran = |r: &Reading| if let Reading::Times(t) = r { t.ran } else { panic!("{r:?}") };
-    for _ in 0..3 {
-        let threads = Threads::new(3);
-        let began = now();
-        bpf.read(&threads.ids, &mut out[1]);
-        let first: Vec<Nanos> = out[1].iter().map(ran).collect();
-        wait_until("they compute for a while", || {
-            schedstat.read(&threads.ids, &mut out[0]);
-            bpf.read(&threads.ids, &mut out[1]);
-            let elapsed = now() - began;
-            for ((before, after), first) in out[0].iter().zip(&out[1]).zip(&first) {
-                // What schedstat has is of the last tick, or of the last switch. More than time has passed it is
-                // not, but for that tick.
-                let (before, after) = (ran(before), ran(after));
-                assert!(before <= after + Nanos::from_micros(10), "{out:?}");
-                assert!(after <= *first + elapsed + Nanos::from_millis(10), "{elapsed} {out:?}");
-            }
-            out[1].iter().zip(&first).all(|(r, first)| ran(r) > *first + Nanos::from_millis(50))
-        });
-        assert_eq!(allocations(|| (0..10).for_each(|_| bpf.read(&threads.ids, &mut out[1]))), 0);
-        let one = bpf.read_one(threads.ids[0]);
-        assert!(ran(&one) >= ran(&out[1][0]), "{one:?} {out:?}");
-        let ids = threads.ids.clone();
-        drop(threads);
-        bpf.read(&ids, &mut out[1]);
-        assert_eq!(out[1], [Reading::Gone; 3]);
-        assert_eq!(bpf.read_one(ids[0]), Reading::Gone);
-    }
-    assert_eq!(switches.left_out(), 0);
 }
 
 /// A shell that computes, and a process of it that sleeps.

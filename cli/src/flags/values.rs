@@ -106,24 +106,17 @@ impl From<DomainArg> for DomainKind {
 /// `--source`.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum SourceArg {
-    /// `schedstat`, or `taskstats` where the kernel has none; never `bpf`
-    Auto,
     /// /proc/PID/task/TID/schedstat: needs nothing
     Schedstat,
     /// The taskstats netlink interface: needs CAP_NET_ADMIN
     Taskstats,
-    /// BPF programs that keep an account of each thread in the kernel, read without system calls: needs
-    /// CAP_BPF and CAP_PERFMON, and Linux 5.14 or newer
-    Bpf,
 }
 
 impl From<SourceArg> for SourceKind {
     fn from(s: SourceArg) -> Self {
         match s {
-            SourceArg::Auto => Self::Auto,
             SourceArg::Schedstat => Self::Schedstat,
             SourceArg::Taskstats => Self::Taskstats,
-            SourceArg::Bpf => Self::Bpf,
         }
     }
 }

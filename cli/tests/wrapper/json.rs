@@ -290,7 +290,7 @@ fn of_mechanisms() {
         assert!(stderr(&output).contains(m["name"].as_str().unwrap()), "{m:#}");
     }
     let sources = value["sources"].as_array().unwrap();
-    assert_eq!(sources.len(), 3, "{value:#}");
+    assert_eq!(sources.len(), 2, "{value:#}");
     for s in sources {
         assert_eq!(s["available"].as_bool().unwrap(), s["why_not"].is_null(), "{s:#}");
     }

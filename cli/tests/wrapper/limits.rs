@@ -2,6 +2,7 @@
 //! would mend it. And limits that change while the program runs.
 
 use crate::support::{Child, Tool, is_root, json, of_kind, recorded, stderr, wait_until, workload};
+use evenly_linux::taskstats::TaskStats;
 use evenly_model::Pid;
 use evenly_testing::groups::{Group, KEY};
 use rustix::process::{Pid as Id, Signal, kill_process};
@@ -112,71 +113,36 @@ fn a_source_that_does_not_work_here() {
     one_line(&output, 3, "not balancing|--source taskstats");
 }
 
-/// The program runs, and one line says which capability is missing.
+/// `hybrid` reads all threads of a domain at a time, `secretary` also single ones.
 #[test]
-#[ignore = "needs BPF: ./dev test --all"]
-fn bpf_without_the_capabilities_that_it_needs() {
-    if !is_root("bpf_without_the_capabilities_that_it_needs") {
-        return;
+fn threads_are_balanced_by_times_of_taskstats() {
+    if let Err(e) = TaskStats::open() {
+        return evenly_testing::skip("taskstats", e);
     }
-    let tool = Tool::for_everybody();
-    let output = tool
-        .run("--source bpf", &["sh", "-c", "exit 3"])
-        .env("EVENLY_STATE_DIR", tool.directory_of(NOBODY))
-        .uid(NOBODY)
-        .gid(NOBODY)
-        .output()
-        .unwrap();
-    if stderr(&output).contains("built") {
-        one_line(&output, 3, "--source bpf|built without");
-        return evenly_testing::skip("bpf", stderr(&output).trim());
+    for policy in ["hybrid", "secretary"] {
+        let tool = Tool::new();
+        let (file, churn) = (tool.path("report.json"), workload("churn"));
+        let options = format!(
+            "-v --source taskstats --policy {policy} --period 10ms --budget 50 --no-guard --threads 3 --json {}",
+            file.display()
+        );
+        let run = tool.start(&options, &[&churn, "--workers", "3", "--duration-s", "300"]);
+        wait_until("threads are moved", || {
+            let said = run.said();
+            assert!(!said.contains("not balancing"), "{said}");
+            said.matches(" from CPU ").count() >= 20
+        });
+        let said = run.end();
+        let report = json(&file);
+        assert_eq!(report["source"], "taskstats", "{report:#}");
+        assert!(said.contains("thread times by taskstats"), "{said}");
+        let threads = report["threads"].as_array().unwrap();
+        assert!(threads.len() >= 3, "{report:#}");
+        // No more than the CPUs had to give.
+        let ran: f64 = threads.iter().map(|t| t["ran_s"].as_f64().unwrap()).sum();
+        let most = report["balanced_s"].as_f64().unwrap() * 2.0;
+        assert!(ran > 0.0 && ran < 1.1 * most + 0.1, "{ran} s of {most} s: {report:#}");
     }
-    let lacks = "not balancing|--source bpf|lacks CAP_BPF and CAP_PERFMON|AmbientCapabilities";
-    one_line(&output, 3, lacks);
-}
-
-/// Threads of a program under this policy are balanced by the times that BPF counts.
-fn is_balanced_by_bpf(policy: &str) {
-    let tool = Tool::new();
-    let (file, churn) = (tool.path("report.json"), workload("churn"));
-    let options = format!(
-        "-v --source bpf --policy {policy} --period 10ms --budget 50 --no-guard --threads 3 --json {}",
-        file.display()
-    );
-    let run = tool.start(&options, &[&churn, "--workers", "3", "--duration-s", "300"]);
-    let mut failure = None;
-    wait_until("threads are moved, or evenly cannot balance", || {
-        let said = run.said();
-        failure = said.lines().find(|l| l.contains("not balancing")).map(str::to_owned);
-        failure.is_some() || said.matches(" from CPU ").count() >= 20
-    });
-    if let Some(why) = failure {
-        return evenly_testing::skip("bpf", why);
-    }
-    let said = run.end();
-    let report = json(&file);
-    assert_eq!(report["source"], "bpf", "{report:#}");
-    assert!(said.contains("thread times by bpf"), "{said}");
-    let threads = report["threads"].as_array().unwrap();
-    assert!(threads.len() >= 3, "{report:#}");
-    // No more than the CPUs had to give.
-    let ran: f64 = threads.iter().map(|t| t["ran_s"].as_f64().unwrap()).sum();
-    let most = report["balanced_s"].as_f64().unwrap() * 2.0;
-    assert!(ran > 0.0 && ran < 1.1 * most + 0.1, "{ran} s of {most} s: {report:#}");
-}
-
-/// It reads all threads of a domain at a time.
-#[test]
-#[ignore = "needs BPF: ./dev test --all"]
-fn hybrid_balances_by_times_of_bpf() {
-    is_balanced_by_bpf("hybrid");
-}
-
-/// It also reads single threads.
-#[test]
-#[ignore = "needs BPF: ./dev test --all"]
-fn secretary_balances_by_times_of_bpf() {
-    is_balanced_by_bpf("secretary");
 }
 
 #[test]

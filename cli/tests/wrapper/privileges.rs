@@ -13,9 +13,9 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 const NOBODY: u32 = 65_534;
+const CAP_NET_ADMIN: u32 = 12;
 const CAP_SYS_NICE: u32 = 23;
 const CAP_PERFMON: u32 = 38;
-const CAP_BPF: u32 = 39;
 
 /// A copy of evenly to which privileges can be given; None, a skip, where they would have no effect.
 fn tool() -> Option<Tool> {
@@ -87,7 +87,7 @@ fn with_file_capabilities_it_loads_no_plug_ins() {
     assert!(topology().status.success());
     let loads = fs::remove_file(&marker).is_ok();
     println!("without privileges the plug-in is loaded: {loads}");
-    if set_capabilities(&tool, &[CAP_BPF, CAP_PERFMON]) {
+    if set_capabilities(&tool, &[CAP_NET_ADMIN, CAP_PERFMON]) {
         refused(&topology(), &format!("has file capabilities|sudo setcap -r {}", tool.exe()));
         assert!(!marker.exists());
     }
@@ -96,7 +96,7 @@ fn with_file_capabilities_it_loads_no_plug_ins() {
 #[test]
 fn with_file_capabilities_the_probe_is_not_tried() {
     let Some(tool) = tool() else { return };
-    if set_capabilities(&tool, &[CAP_BPF, CAP_PERFMON]) {
+    if set_capabilities(&tool, &[CAP_NET_ADMIN, CAP_PERFMON]) {
         let output = as_nobody(&mut tool.run("--probe on", &["echo", "ran"]), &tool);
         refused(&output, "has file capabilities");
     }

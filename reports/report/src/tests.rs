@@ -709,6 +709,6 @@ fn the_json_is_as_the_schema_says() {
 #[test]
 fn a_source_of_times_that_was_asked_for() {
     let of = |source: &str| RunReport { source: Some(source.to_owned()), ..balanced() }.judged();
-    assert!(of("bpf").text(true).contains("\n  source      thread times by bpf\n"));
+    assert!(of("taskstats").text(true).contains("\n  source      thread times by taskstats\n"));
     assert!(!of("schedstat").text(true).contains("thread times by"));
 }

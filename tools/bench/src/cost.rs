@@ -9,7 +9,6 @@ use anyhow::Context;
 use evenly_compare::{Arm, Executor, Progress, Round, RunError};
 use evenly_engine::{Reading, Sensors};
 use evenly_linux::affinity;
-use evenly_linux::bpf::Switches;
 use evenly_linux::journal::{Journal, StateDir};
 use evenly_linux::machine::{LinuxMachine, Masks, Source};
 use evenly_linux::proc::Proc;
@@ -83,9 +82,6 @@ pub(crate) struct ReadCost {
     pub(crate) pread_ns: Measured,
     /// The shortest of system calls.
     pub(crate) getppid_ns: Measured,
-    /// A thread, as the balancer reads it with `--source bpf`. None where that is not to be had.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) bpf_ns: Option<Measured>,
 }
 
 /// What reading all threads costs a program that does so now and then only, beside threads that compute:
@@ -100,9 +96,6 @@ pub(crate) struct SeldomCost {
     pub(crate) threads_us: Measured,
     /// One `pread` for each thread and nothing else: the physical limit.
     pub(crate) preads_us: Measured,
-    /// As the balancer reads them with `--source bpf`. None where that is not to be had.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) bpf_us: Option<Measured>,
 }
 
 /// What the benchmark has measured.
@@ -296,21 +289,13 @@ impl Point {
 /// Threads of this process that do something until they are dropped.
 struct Threads {
     threads: Vec<ThreadId>,
-    alive: Vec<mpsc::Sender<()>>,
+    _alive: Vec<mpsc::Sender<()>>,
 }
 
 impl Threads {
     /// Starts so many threads that sleep.
     fn sleeping(count: usize) -> anyhow::Result<Self> {
-        Self::new(count, |ended| while ended.recv().is_ok() {})
-    }
-
-    /// Those that sleep wake up, and go on sleeping.
-    fn stir(&self) {
-        for thread in &self.alive {
-            // One that has ended stirs no more.
-            let _ = thread.send(());
-        }
+        Self::new(count, |ended| _ = ended.recv())
     }
 
     /// They compute on these CPUs, in the first level cache.
@@ -357,7 +342,7 @@ impl Threads {
                 Some(ThreadId { tid, start: proc.thread_stat(tid)?.start })
             })
             .collect();
-        Ok(Self { threads, alive })
+        Ok(Self { threads, _alive: alive })
     }
 }
 
@@ -366,13 +351,11 @@ impl Threads {
 const BATCHES: usize = 400;
 const CALLS: usize = 1_024;
 
-/// The ways to read these threads: their files, and the machine as the balancer has it, by schedstat and,
-/// where that is to be had, by BPF.
+/// The ways to read these threads: their files, and the machine as the balancer has it.
 struct Readers {
     files: Vec<File>,
     journal: Arc<Journal>,
     machine: LinuxMachine,
-    by_bpf: Option<LinuxMachine>,
 }
 
 fn readers(threads: &Threads, count: usize) -> anyhow::Result<Readers> {
@@ -386,16 +369,8 @@ fn readers(threads: &Threads, count: usize) -> anyhow::Result<Readers> {
     let journal = Arc::new(Journal::create(&StateDir::find()?, None)?);
     let own = Pid(std::process::id().cast_signed());
     let masks = Arc::new(Masks::new(journal.clone()));
-    let by = |source| LinuxMachine::new(own, masks.clone(), source, 4 * count + 64);
-    let machine = by(Source::Schedstat);
-    let mut by_bpf = Switches::open().ok().map(|switches| by(Source::Bpf(Arc::new(switches))));
-    if let Some(machine) = &mut by_bpf {
-        // It begins with an account when a thread is switched.
-        machine.read(&threads.threads, &mut Vec::new());
-        threads.stir();
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    Ok(Readers { files, journal, machine, by_bpf })
+    let machine = LinuxMachine::new(own, masks, Source::Schedstat, 4 * count + 64);
+    Ok(Readers { files, journal, machine })
 }
 
 /// Threads, and the sleeps of the reader in milliseconds: about the periods with 2 and 16 threads.
@@ -413,32 +388,24 @@ fn seldom(cpus: &CpuSet, seed: u64) -> anyhow::Result<Vec<SeldomCost>> {
 fn seldom_one(threads: usize, gap_ms: u64, cpus: &CpuSet, seed: u64) -> anyhow::Result<SeldomCost> {
     affinity::set(own_tid(), cpus).context("cannot go to the CPUs of the benchmark")?;
     let computing = Threads::computing(threads, cpus)?;
-    let Readers { files, journal, mut machine, mut by_bpf } = readers(&computing, threads)?;
+    let Readers { files, journal, mut machine } = readers(&computing, threads)?;
     let mut out: Vec<Reading> = Vec::new();
     let mut text = [0u8; 96];
-    let mut samples: [Vec<f64>; 3] = Default::default();
+    let mut samples: [Vec<f64>; 2] = Default::default();
     let mut random = Random::new(seed);
     for round in 0..=SELDOM_ROUNDS {
-        let mut order = [0, 1, 2];
+        let mut order = [0, 1];
         random.shuffle(&mut order);
         for kind in order {
             std::thread::sleep(Duration::from_millis(gap_ms));
             let begin = thread_cpu_time();
-            match (kind, &mut by_bpf) {
-                (0, _) => {
-                    machine.read(&computing.threads, &mut out);
-                    black_box(&out);
+            if kind == 0 {
+                machine.read(&computing.threads, &mut out);
+                black_box(&out);
+            } else {
+                for file in &files {
+                    _ = black_box(file.read_at(black_box(&mut text), 0));
                 }
-                (1, _) => {
-                    for file in &files {
-                        _ = black_box(file.read_at(black_box(&mut text), 0));
-                    }
-                }
-                (_, Some(by_bpf)) => {
-                    by_bpf.read(&computing.threads, &mut out);
-                    black_box(&out);
-                }
-                (_, None) => continue,
             }
             // The first round opens descriptors.
             if round > 0 {
@@ -446,16 +413,10 @@ fn seldom_one(threads: usize, gap_ms: u64, cpus: &CpuSet, seed: u64) -> anyhow::
             }
         }
     }
-    drop((machine, by_bpf));
+    drop(machine);
     journal.finish()?;
     let measured = |i: usize| Measured::median(&samples[i], seed).context("nothing was measured");
-    Ok(SeldomCost {
-        threads,
-        gap_ms,
-        threads_us: measured(0)?,
-        preads_us: measured(1)?,
-        bpf_us: measured(2).ok(),
-    })
+    Ok(SeldomCost { threads, gap_ms, threads_us: measured(0)?, preads_us: measured(1)? })
 }
 
 fn own_tid() -> Tid {
@@ -469,45 +430,38 @@ fn thread_cpu_time() -> Duration {
 
 fn reading(threads: usize, seed: u64) -> anyhow::Result<ReadCost> {
     let sleepers = Threads::sleeping(threads)?;
-    let Readers { files, journal, mut machine, mut by_bpf } = readers(&sleepers, threads)?;
+    let Readers { files, journal, mut machine } = readers(&sleepers, threads)?;
     let mut out: Vec<Reading> = Vec::new();
     let rounds = CALLS.div_ceil(threads);
     let calls = (rounds * threads) as f64;
     let mut text = [0u8; 96];
-    let mut samples: [Vec<f64>; 4] = Default::default();
+    let mut samples: [Vec<f64>; 3] = Default::default();
     let mut random = Random::new(seed);
     // The first batch opens descriptors and fills caches.
     for batch in 0..=BATCHES {
-        let mut order = [0, 1, 2, 3];
+        let mut order = [0, 1, 2];
         random.shuffle(&mut order);
         for kind in order {
             let begin = Instant::now();
-            match (kind, &mut by_bpf) {
-                (0, _) => {
+            match kind {
+                0 => {
                     for _ in 0..rounds {
                         machine.read(&sleepers.threads, &mut out);
                         black_box(&out);
                     }
                 }
-                (1, _) => {
+                1 => {
                     for _ in 0..rounds {
                         for file in &files {
                             _ = black_box(file.read_at(black_box(&mut text), 0));
                         }
                     }
                 }
-                (2, _) => {
+                _ => {
                     for _ in 0..rounds * threads {
                         black_box(rustix::process::getppid());
                     }
                 }
-                (_, Some(by_bpf)) => {
-                    for _ in 0..rounds {
-                        by_bpf.read(&sleepers.threads, &mut out);
-                        black_box(&out);
-                    }
-                }
-                (_, None) => continue,
             }
             if batch > 0 {
                 samples[kind].push(begin.elapsed().as_nanos() as f64 / calls);
@@ -518,7 +472,7 @@ fn reading(threads: usize, seed: u64) -> anyhow::Result<ReadCost> {
         out.len() == threads && out.iter().all(|r| matches!(r, Reading::Times(_))),
         "threads that sleep could not be read"
     );
-    drop((machine, by_bpf));
+    drop(machine);
     journal.finish()?;
     let measured = |i: usize| Measured::median(&samples[i], seed).context("no batch was measured");
     Ok(ReadCost {
@@ -526,7 +480,6 @@ fn reading(threads: usize, seed: u64) -> anyhow::Result<ReadCost> {
         thread_ns: measured(0)?,
         pread_ns: measured(1)?,
         getppid_ns: measured(2)?,
-        bpf_ns: measured(3).ok(),
     })
 }
 
@@ -579,7 +532,7 @@ impl Cost {
              without moves, under 50 us with; overhead under the budget of 1 %\n\n  reading one \
              thread\n",
         );
-        let heading = ["threads", "as evenly reads ns", "bare pread ns", "getppid ns", "by bpf ns"];
+        let heading = ["threads", "as evenly reads ns", "bare pread ns", "getppid ns"];
         let mut rows = vec![heading.map(str::to_owned).to_vec()];
         for r in &self.reading {
             rows.push(vec![
@@ -587,13 +540,12 @@ impl Cost {
                 r.thread_ns.text(0),
                 r.pread_ns.text(0),
                 r.getppid_ns.text(0),
-                r.bpf_ns.map_or_else(|| String::from("-"), |m| m.text(1)),
             ]);
         }
         text.push_str(&table(&rows));
         text.push_str("  to reach: under 600 ns; the physical limit is the bare pread\n");
         text.push_str("\n  reading all threads now and then, while they compute\n");
-        let heading = ["threads", "every ms", "as evenly reads us", "bare preads us", "by bpf us"];
+        let heading = ["threads", "every ms", "as evenly reads us", "bare preads us"];
         let mut rows = vec![heading.map(str::to_owned).to_vec()];
         for r in &self.seldom {
             rows.push(vec![
@@ -601,7 +553,6 @@ impl Cost {
                 r.gap_ms.to_string(),
                 r.threads_us.text(1),
                 r.preads_us.text(1),
-                r.bpf_us.map_or_else(|| String::from("-"), |m| m.text(1)),
             ]);
         }
         text.push_str(&table(&rows));
@@ -631,14 +582,12 @@ pub(crate) fn sample_of_costs() -> Cost {
             thread_ns: ns(500.0),
             pread_ns: ns(450.0),
             getppid_ns: ns(90.0),
-            bpf_ns: Some(ns(9.0)),
         }],
         seldom: vec![SeldomCost {
             threads: 16,
             gap_ms: 15,
             threads_us: ns(60.0),
             preads_us: ns(40.0),
-            bpf_us: None,
         }],
     }
 }

@@ -11,7 +11,7 @@
 //!   the thread is not touched again.
 //! - Before a mask is changed the thread is looked at through a descriptor that was opened on it, so
 //!   that a thread which has the same id by now is not taken for it.
-//! - In the steady state a reading is one `pread`, or with BPF none, and allocates nothing.
+//! - In the steady state a reading is one `pread`, and allocates nothing.
 //!
 //! # Whose mask is it?
 //! A thread that could use its whole cpuset when it was registered is taken to want every CPU that there
@@ -210,9 +210,8 @@ impl Sensors for LinuxMachine {
         if matches!(self.source, Source::Taskstats(_)) {
             self.read_by_taskstats(ids, out);
         } else {
-            let now = now();
             for (i, &id) in ids.iter().enumerate() {
-                let reading = self.read_in_order(id, i, now);
+                let reading = self.read_in_order(id, i);
                 out.push(reading);
             }
         }
@@ -236,11 +235,10 @@ impl Sensors for LinuxMachine {
         if matches!(self.source, Source::Taskstats(_)) {
             return self.read_one_by_taskstats(id);
         }
-        let now = now();
-        let mut kept = self.single.get(&id).and_then(|f| f.times(now));
+        let mut kept = self.single.get(&id).and_then(Files::times);
         if kept.is_none() && self.has_room() {
             let files = self.open(id);
-            kept = files.times(now);
+            kept = files.times();
             if let Some(Reading::Times(_)) = kept {
                 self.single.insert(id, files);
             }

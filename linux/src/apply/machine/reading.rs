@@ -3,7 +3,6 @@
 //! Invariant: what is read is of the thread that was asked for, and not of one that has its id now.
 
 use super::LinuxMachine;
-use crate::bpf::{Seen, Switches, Watched};
 use crate::clock::now;
 use crate::proc::{Stat, parse_schedstat};
 use crate::taskstats::{TaskStats, TaskTimes};
@@ -11,27 +10,18 @@ use evenly_engine::{Reading, Times};
 use evenly_model::{Nanos, ThreadId};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 
 pub(super) struct Files {
     pub(super) id: ThreadId,
     /// A time at which the thread of this id was seen to be this one. None where it was not.
     pub(super) seen: Option<Nanos>,
-    /// The account that is kept of it in the kernel, where there is one.
-    pub(super) watched: Option<Watched>,
     pub(super) schedstat: Option<File>,
     pub(super) stat: Option<File>,
 }
 
 impl Files {
-    /// The times of the thread, from what is kept for it: its account, or until that has been begun its
-    /// `schedstat`. None where nothing is kept.
-    pub(super) fn times(&self, now: Nanos) -> Option<Reading> {
-        match self.watched.as_ref().map(|w| w.look(now)) {
-            Some(Seen::Account(account)) => return Some(Reading::Times(account.times)),
-            Some(Seen::Ended) => return Some(Reading::Gone),
-            Some(Seen::Nothing) | None => {}
-        }
+    /// The times of the thread, from its `schedstat`. None where that is not kept open.
+    pub(super) fn times(&self) -> Option<Reading> {
         let file = self.schedstat.as_ref()?;
         Some(read_schedstat(file).map_or(Reading::Gone, Reading::Times))
     }
@@ -43,9 +33,6 @@ pub enum Source {
     Schedstat,
     /// The taskstats netlink interface, as in the papers: needs CAP_NET_ADMIN.
     Taskstats(Box<TaskStats>),
-    /// Accounts that BPF programs keep in the kernel: needs CAP_BPF and CAP_PERFMON. For threads of which
-    /// there is no account, as [`Source::Schedstat`].
-    Bpf(Arc<Switches>),
 }
 
 impl Source {
@@ -55,7 +42,6 @@ impl Source {
         match self {
             Self::Schedstat => "schedstat",
             Self::Taskstats(_) => "taskstats",
-            Self::Bpf(_) => "bpf",
         }
     }
 }
@@ -117,16 +103,13 @@ impl LinuxMachine {
         let keep = self.has_room();
         let open =
             |file| keep.then(|| File::open(self.proc.thread_file(id.tid, file)).ok()).flatten();
-        let watched = if let Source::Bpf(all) = &self.source { all.watch(id) } else { None };
         let schedstat = !matches!(self.source, Source::Taskstats(_));
         let schedstat = schedstat.then(|| open("schedstat")).flatten();
-        let mut files = Files { id, seen: Some(now()), watched, schedstat, stat: open("stat") };
+        let mut files = Files { id, seen: Some(now()), schedstat, stat: open("stat") };
         // They must be of this thread, not of one that has its id now.
         match self.proc.thread_stat(id.tid) {
             Some(s) if s.start == id.start => {}
-            Some(_) => {
-                files = Files { id, seen: None, watched: None, schedstat: None, stat: None };
-            }
+            Some(_) => files = Files { id, seen: None, schedstat: None, stat: None },
             None => files.seen = None,
         }
         files
@@ -147,8 +130,8 @@ impl LinuxMachine {
         reading
     }
 
-    pub(super) fn read_in_order(&mut self, id: ThreadId, hint: usize, now: Nanos) -> Reading {
-        let kept = self.files(id, hint).times(now);
+    pub(super) fn read_in_order(&mut self, id: ThreadId, hint: usize) -> Reading {
+        let kept = self.files(id, hint).times();
         kept.unwrap_or_else(|| self.read_by_name(id))
     }
 

@@ -35,7 +35,6 @@ pub use crate::control::Control;
 
 use self::cycle::run_domains;
 use self::set_up::SetUp;
-use crate::bpf::Switches;
 use crate::clock::now;
 use crate::counters::CountersError;
 use crate::guardian::{Guardian, GuardianError};
@@ -56,12 +55,12 @@ pub enum LiveError {
     /// The source of thread times that was asked for does not work here.
     #[error("--source {0}: {1}")]
     Source(&'static str, String),
-    /// This kernel has no schedstat, and what would do instead does not work either.
+    /// This kernel has no schedstat, by which threads that compute are found.
     #[error(
-        "this kernel does not report how long threads waited for a CPU (/proc/self/schedstat; needed: \
-         CONFIG_SCHED_INFO), and taskstats cannot be used instead: {0}"
+        "this kernel does not report how long threads waited for a CPU: there is no /proc/PID/schedstat; boot a \
+         kernel that is built with CONFIG_SCHED_INFO"
     )]
-    NoSource(String),
+    NoSchedstat,
     /// Progress that was asked for cannot be counted here.
     #[error("--progress instructions: {0}; without it progress is CPU time")]
     Progress(#[from] CountersError),
@@ -111,8 +110,6 @@ pub struct Live {
     masks: Arc<Masks>,
     limits: Limits,
     most_files: usize,
-    /// What counts in the kernel, where that is asked for.
-    switches: Option<Arc<Switches>>,
 }
 
 impl Live {
@@ -131,7 +128,6 @@ impl Live {
             guardian: None,
             limits: Limits::default(),
             most_files: most_files(),
-            switches: None,
         }
     }
 

@@ -18,15 +18,11 @@ use std::sync::Arc;
 /// by schedstat in any case ([`crate::scan`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SourceKind {
-    /// schedstat; taskstats where the kernel has no schedstat.
-    #[default]
-    Auto,
     /// `/proc/<pid>/task/<tid>/schedstat`, which needs no privileges.
+    #[default]
     Schedstat,
     /// The taskstats netlink interface.
     Taskstats,
-    /// Accounts that BPF programs keep in the kernel.
-    Bpf,
 }
 
 /// What is taken for the progress of threads.
@@ -105,7 +101,7 @@ impl LiveOptions {
             expected: None,
             eligible: None,
             guard: GuardOptions { enabled: false, ..GuardOptions::default() },
-            source: SourceKind::Auto,
+            source: SourceKind::Schedstat,
             progress: ProgressKind::CpuTime,
             seed: 1,
             whole,

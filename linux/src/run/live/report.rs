@@ -5,7 +5,6 @@
 use super::Live;
 use super::coordinator::Coordinator;
 use super::domain::Domain;
-use crate::bpf::SLOTS;
 use crate::clock::process_cpu_time;
 use crate::limits::Quota;
 use evenly_engine::{Placed, Summary};
@@ -92,12 +91,6 @@ impl Live {
             .and(&report.cpus);
         if !allowed.is_empty() {
             report.cpus = allowed;
-        }
-        if let Some(left_out) = self.switches.as_ref().map(|s| s.left_out()).filter(|n| *n > 0) {
-            report.summary.notes.push(format!(
-                "--source bpf: {left_out} times a thread was read from /proc, because accounts are kept \
-                 of {SLOTS} threads at once"
-            ));
         }
         let numbering = coordinator.numbering.filter(|_| report.started);
         let profile = self.options.knowledge.as_ref().and_then(|k| k.profile.as_ref());

@@ -8,16 +8,14 @@ use super::domain::{Domain, UNBOUND_LOOKS};
 use super::mailbox::Together;
 use super::report::Facts;
 use super::schedule::{Allowance, JOBS, Job, paid_to_begin};
-use super::sources::source;
-use super::{Live, LiveError, ProgressKind, SourceKind};
+use super::sources::{has_schedstat, open_source};
+use super::{Live, LiveError, ProgressKind};
 use crate::agents::{Runner, runners, threads};
-use crate::bpf::Switches;
 use crate::clock::{now, process_cpu_time, thread_cpu_time};
 use crate::counters::{Counted, Counters, several_kinds_of_cpus};
-use crate::journal::Process;
 use crate::limits::{DomainKind, slice};
-use crate::machine::{LinuxMachine, Source};
-use crate::proc::{Proc, parse_schedstat, read_all};
+use crate::machine::LinuxMachine;
+use crate::proc::Proc;
 use crate::scan::Scanner;
 use crate::share::Shares;
 use crate::tuning::Tuning;
@@ -78,15 +76,6 @@ impl Live {
         self.options.domain.unwrap_or(DomainKind::Numa)
     }
 
-    fn source(&self) -> Result<Source, LiveError> {
-        // One for all domains: each switch of a thread is counted once.
-        if let Some(switches) = &self.switches {
-            return Ok(Source::Bpf(switches.clone()));
-        }
-        let own = || read_all(&Proc::default().process_file(Process::own().pid, "schedstat"));
-        source(self.options.source, own().is_ok_and(|t| parse_schedstat(&t).is_some()))
-    }
-
     /// The barriers of the program, where the policy asks for them.
     fn openings(&self) -> Option<Arc<dyn Openings>> {
         self.options.openings.clone().filter(|_| self.options.policy.moves_within_phases())
@@ -137,9 +126,8 @@ impl Live {
         &mut self,
         observers: &mut dyn FnMut(DomainId) -> Vec<Box<dyn Observer>>,
     ) -> Result<SetUp, LiveError> {
-        if self.options.source == SourceKind::Bpf {
-            let switches = Switches::open().map_err(|e| LiveError::Source("bpf", e.to_string()))?;
-            self.switches = Some(Arc::new(switches));
+        if !has_schedstat(&Proc::default()) {
+            return Err(LiveError::NoSchedstat);
         }
         let (mut sets, usable, mut homeless) = self.domains()?;
         let kind = self.domain_kind();
@@ -179,7 +167,7 @@ impl Live {
             // Of these a third is for counters: a thread has two files and one or two counters.
             let (counters, note) = self.counters(cpus_differ, files_each / 3)?;
             let files = files_each - if counters.is_some() { files_each / 3 } else { 0 };
-            let source = self.source()?;
+            let source = open_source(self.options.source)?;
             source_name = Some(source.name());
             let machine =
                 LinuxMachine::new(self.root, self.masks.clone(), source, files)
@@ -230,7 +218,7 @@ impl Live {
             };
             let (balancer, agents) = balancer(options, &setting);
             let eyes = || {
-                let source = self.source()?;
+                let source = open_source(self.options.source)?;
                 let machine = LinuxMachine::new(self.root, self.masks.clone(), source, files_each);
                 Ok::<_, LiveError>(machine)
             };

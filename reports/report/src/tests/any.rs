@@ -36,7 +36,7 @@ fn any_report() -> impl Strategy<Value = RunReport> {
     (threads, 0..9_usize, counts, flags, some, 0..POLICIES.len(), 0.01..20.0).prop_map(
         |(threads, notes, counts, flags, some, policy, seconds)| {
             let (domains, migrations, pairs, points, weighings) = counts;
-            let (started, stood_down, probed, own_masks, bpf) = flags;
+            let (started, stood_down, probed, own_masks, taskstats) = flags;
             let (quota, ranks, placed, failure) = some;
             let threads = (1..).zip(threads).map(|(i, (ran, waited, blocked, spun))| {
                 let t = thread(i, ran, waited, blocked);
@@ -59,7 +59,7 @@ fn any_report() -> impl Strategy<Value = RunReport> {
             (r.started, r.seconds, r.balanced_s) = (started, seconds, 0.9 * seconds);
             r.quota_cpus = quota;
             r.mpi_ranks = ranks;
-            r.source = bpf.then(|| String::from("bpf"));
+            r.source = taskstats.then(|| String::from("taskstats"));
             r.mapping = placed.map(|placed| Placed { what: "rank", named: 4, placed });
             r.failure = (failure == 0).then(|| String::from("no journal:\nnot permitted"));
             r.summary.notes = (0..notes).map(|i| format!("note {i}:\nof two lines")).collect();
