@@ -9,7 +9,7 @@ use common::diagnosis::{diagnose, kinds, limited};
 use common::*;
 use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -273,8 +273,7 @@ fn mpi_behind_a_script_is_reported_as_unseen() {
     for mpi in mpi::here() {
         let script = state.sign("job");
         let line = format!("exec {} -n 2 {} 1 1 1", mpi.tool("mpirun"), mpi.program("pairs"));
-        fs::write(&script, format!("#!/bin/sh\n{line}\n")).unwrap();
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        evenly_testing::script(Path::new(&script), &format!("#!/bin/sh\n{line}\n"));
         let json = state.sign("script.json");
         let mut evenly = state.command(&["doctor", "--json", &json, "--", &script]);
         let o = evenly.envs(mpi::ENVIRONMENT).output().unwrap();

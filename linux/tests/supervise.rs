@@ -110,8 +110,7 @@ fn what_cannot_be_started_has_the_statuses_of_env() {
 fn a_script_without_interpreter_line_is_run_by_the_shell() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("script");
-    fs::write(&path, "echo \"got $1\"; exit 5\n").unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    evenly_testing::script(&path, "echo \"got $1\"; exit 5\n");
     let output = wrapped_output(&[path.to_str().unwrap(), "a b"]);
     assert_eq!(output.status.code(), Some(5));
     assert_eq!(output.stdout, b"got a b\n");

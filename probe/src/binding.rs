@@ -92,16 +92,13 @@ fn parameter(variable: &str) -> &str {
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 mod tests {
     use super::*;
-    use std::fs;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn what_the_user_has_chosen_stays() {
         let dir = tempfile::tempdir().unwrap();
         let launcher = |name: &str, said: &str| {
             let path = dir.path().join(name);
-            fs::write(&path, format!("#!/bin/sh\necho '{said}'\n")).unwrap();
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+            evenly_testing::script(&path, &format!("#!/bin/sh\necho '{said}'\n"));
             path.display().to_string()
         };
         let open_mpi = launcher("mpirun", "mpirun (Open MPI) 4.1.4");

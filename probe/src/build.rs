@@ -249,8 +249,7 @@ mod tests {
     /// A compiler that is a script; it says what it was asked to.
     fn script(dir: &Path, name: &str, body: &str) -> PathBuf {
         let path = dir.join(name);
-        fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        evenly_testing::script(&path, &format!("#!/bin/sh\n{body}\n"));
         path
     }
 

@@ -173,7 +173,6 @@ pub(crate) fn launcher(word: &OsStr) -> Option<Flavour> {
 mod tests {
     use super::*;
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn libraries_and_launchers_tell() {
@@ -213,9 +212,8 @@ mod tests {
     fn a_launcher_is_asked() {
         let dir = tempfile::tempdir().unwrap();
         let mpirun = dir.path().join("mpirun");
-        fs::write(&mpirun, "#!/bin/sh\n[ \"$1\" = --version ] && echo 'HYDRA build details:'\n")
-            .unwrap();
-        fs::set_permissions(&mpirun, fs::Permissions::from_mode(0o755)).unwrap();
+        let text = "#!/bin/sh\n[ \"$1\" = --version ] && echo 'HYDRA build details:'\n";
+        evenly_testing::script(&mpirun, text);
         let used = Used::of(&[mpirun.into(), "-n".into(), "2".into(), "./a".into()]).unwrap();
         assert_eq!((used.program, used.launcher), (None, Some(Flavour::Mpich)));
         assert_eq!(

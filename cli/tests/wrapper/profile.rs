@@ -497,8 +497,7 @@ fn loads_of_ranks_that_share_cpus_are_those_of_their_blocks() {
 
 /// Writes a shell script that can be executed.
 pub(crate) fn script_at(path: &Path, body: &str) {
-    fs::write(path, format!("#!/bin/sh\n{body}\n")).unwrap();
-    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    evenly_testing::script(path, &format!("#!/bin/sh\n{body}\n"));
 }
 
 #[test]

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -48,8 +47,7 @@ impl Room {
 
     fn script(&self, name: &str, text: &str) {
         let path = self.path("bin").join(name);
-        fs::write(&path, format!("#!/bin/bash\n{text}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        evenly_testing::script(&path, &format!("#!/bin/bash\n{text}\n"));
     }
 
     /// What `./dev` says when it is called so.

@@ -1,5 +1,5 @@
 //! What tests of several crates share: how a test says that it cannot run on this machine, how it waits
-//! ([`waiting`]), [`snapshots`] for policies to decide on, and control [`groups`].
+//! ([`waiting`]), [`scripts`] to run, [`snapshots`] for policies to decide on, and control [`groups`].
 //!
 //! The test harness hides what a test prints unless it fails, so that one which returns early looks
 //! like one that passed. [`skip`] writes past the harness, and where it is known what the machine
@@ -10,9 +10,11 @@
 #![forbid(unsafe_code)]
 
 pub mod groups;
+pub mod scripts;
 pub mod snapshots;
 pub mod waiting;
 
+pub use scripts::script;
 pub use waiting::{sleeps, wait_for, wait_for_ok, wait_until};
 
 use std::env;

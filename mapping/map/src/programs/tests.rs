@@ -3,7 +3,6 @@
 use super::*;
 use evenly_cluster::{Core, Node};
 use evenly_model::{Edge, Nanos, Task};
-use std::os::unix::fs::PermissionsExt;
 
 fn tasks(loads: &[f64], edges: &[(u64, u64, f64)]) -> TaskGraph {
     let task = |(id, &load_s): (usize, &f64)| Task {
@@ -32,8 +31,7 @@ fn pairs() -> TaskGraph {
 fn pretend(program: &Program, script: &str) -> (tempfile::TempDir, std::ffi::OsString) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join(program.executable);
-    fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    evenly_testing::script(&file, &format!("#!/bin/sh\n{script}\n"));
     let path = dir.path().as_os_str().to_owned();
     (dir, path)
 }
