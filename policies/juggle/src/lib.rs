@@ -313,6 +313,8 @@ impl Juggle {
         self.slow.clear();
         self.ranked.clear();
         self.fast.clear();
+        // Room for all, so that the first point at which a CPU is fast allocates nothing.
+        self.fast.reserve(snapshot.cpus.len());
         let Some(speeds) = Spread::of(self.estimates.iter().filter_map(|e| e.speed)) else {
             return;
         };
