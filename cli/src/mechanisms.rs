@@ -49,10 +49,10 @@ fn text(offers: &[Offer]) -> String {
         } else {
             ""
         };
-        let (gives, unit) = (o.gives.word(), o.granularity.word());
+        let gives = o.gives.word();
         // Writing to a string cannot fail.
         let _ = writeln!(text, "  {:18} {}", o.name, o.what);
-        let _ = writeln!(text, "  {:18} {gives} of a {unit}{range}: {}{lowers}", "", o.steps);
+        let _ = writeln!(text, "  {:18} {gives} of a thread{range}: {}{lowers}", "", o.steps);
         for note in &o.notes {
             let _ = writeln!(text, "  {:18} {note}", "");
         }
@@ -83,8 +83,7 @@ fn as_json(offers: &[Offer], sources: &[SourceOffer]) -> Value {
         .iter()
         .map(|o| {
             json!({"name": o.name, "what": o.what, "gives": o.gives.word(),
-                "granularity": o.granularity.word(), "least": o.range.map(|r| r.0),
-                "most": o.range.map(|r| r.1), "steps": o.steps, "only_lowers": o.only_lowers,
+                "least": o.range.map(|r| r.0), "most": o.range.map(|r| r.1), "steps": o.steps, "only_lowers": o.only_lowers,
                 "available": o.missing.is_none(),
                 "why_not": o.missing.as_ref().map(|m| &m.why),
                 "remedy": o.missing.as_ref().and_then(|m| m.remedy.as_ref()), "notes": o.notes})

@@ -73,8 +73,7 @@ fn as_json(dir: &StateDir, complete: bool, fates: &[(PathBuf, Fate)]) -> Value {
                     "restored": r.restored, "foreign": r.foreign, "unchanged": r.unchanged,
                     "gone": r.gone, "failed": failed},
                     "shares": {"restored": r.shares.restored, "foreign": r.shares.foreign,
-                    "groups": r.shares.groups, "settings": r.shares.settings,
-                    "failed": r.shares.failed}})
+                    "groups": r.shares.groups, "failed": r.shares.failed}})
             }
             Fate::Alive(living) => json!({"journal": path, "fate": "alive",
                 "balancer": {"pid": living.evenly.pid, "state": state(living).word()},
@@ -149,7 +148,6 @@ fn left_behind(left: &Left) -> String {
         (left.report.restored, "mask", "masks"),
         (shares.restored, "thread's share", "threads' shares"),
         (shares.groups, "group", "groups"),
-        (shares.settings, "setting of a CPU", "settings of CPUs"),
     ];
     let parts: Vec<String> = counted
         .into_iter()
@@ -170,7 +168,6 @@ pub(crate) fn shares(r: &ShareReport) -> String {
     for (n, one, many) in [
         (r.restored, "1 thread is scheduled as before", "threads are scheduled as before"),
         (r.groups, "1 control group is removed", "control groups are removed"),
-        (r.settings, "1 setting of a CPU is as before", "settings of CPUs are as before"),
     ] {
         match n {
             0 => {}
@@ -229,11 +226,11 @@ mod tests {
     #[test]
     fn what_is_left_is_reported_in_one_line() {
         let evenly = Process { pid: Pid(47), start: 1 };
-        let shares = ShareReport { groups: 1, settings: 2, ..ShareReport::default() };
+        let shares = ShareReport { groups: 1, restored: 2, ..ShareReport::default() };
         let report = RestoreReport { restored: 3, shares, ..RestoreReport::default() };
         let line = left_behind(&Left { evenly, report });
         assert!(line.contains("(pid 47)"), "{line}");
-        assert!(line.contains("(3 masks, 1 group, 2 settings of CPUs): evenly restore"), "{line}");
+        assert!(line.contains("(3 masks, 2 threads' shares, 1 group): evenly restore"), "{line}");
         assert_eq!(line.lines().count(), 1);
     }
 }

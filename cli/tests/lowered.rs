@@ -68,20 +68,27 @@ impl Room {
         said
     }
 
+    /// evenly as nobody, with this limit.
+    fn command(&self, nice_limit: u32) -> Command {
+        let mut c = Command::new("prlimit");
+        c.arg(format!("--nice={nice_limit}")).arg("--rtprio=0");
+        c.args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
+        c.arg(self.dir.path().join("evenly"));
+        c.env("XDG_CACHE_HOME", self.home());
+        c.env("EVENLY_STATE_DIR", self.home().join("state")).current_dir("/");
+        c
+    }
+
     /// Four threads of a loop over a triangle, of which the first has least to compute, on two CPUs; they spin
     /// while they wait.
     fn run(&self, nice_limit: u32, cpus: &str) -> Running {
         let said = File::create(self.dir.path().join("said")).unwrap();
-        let mut c = Command::new("prlimit");
-        c.arg(format!("--nice={nice_limit}"));
-        c.args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
-        c.arg(self.dir.path().join("evenly")).args(["run", "-v", "--policy", "hpc-auto"]);
+        let mut c = self.command(nice_limit);
+        c.args(["run", "-v", "--policy", "hpc-auto"]);
         c.args(["--period", "10ms", "--budget", "50", "--no-guard", "--threads", "4"]);
         c.args(["--cpus", cpus, "--", self.program.as_str(), "--threads", "4", "--rows", "240"]);
         c.args(["--sweeps", "1000000", "--iters", &steps()]);
         c.env("KMP_LIBRARY", "turnaround").env("KMP_USE_YIELD", "0");
-        c.env("XDG_CACHE_HOME", self.home());
-        c.env("EVENLY_STATE_DIR", self.home().join("state")).current_dir("/");
         c.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
         Running(c.spawn().unwrap())
     }
@@ -179,4 +186,23 @@ fn who_may_not_has_nobody_lowered_and_is_told_what_would_mend_that() {
 fn no_journal(state: &Path) -> bool {
     let entries = fs::read_dir(state).into_iter().flatten().flatten();
     !entries.map(|e| e.path()).any(|p| p.extension().is_some_and(|x| x == "journal"))
+}
+
+/// A mechanism that this user lacks: one line says so, the report repeats it, and the program runs.
+#[test]
+#[ignore = "needs root: ./dev test --all"]
+fn a_mechanism_that_the_user_lacks_is_reported_and_the_program_runs() {
+    let Some(room) = Room::new(0) else { return };
+    let json = room.home().join("report.json");
+    let mut c = room.command(0);
+    c.args(["run", "--policy", "hpc-adaptive", "--shares", "round-robin", "--json"]).arg(&json);
+    let output = c.args(["--", "sh", "-c", "exit 7"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(7), "{said}");
+    let why = "hpc-adaptive: threads are placed without shares, --shares round-robin: ";
+    let told = format!("evenly: {why}");
+    assert_eq!(said.lines().filter(|l| l.starts_with(&told)).count(), 1, "{said}");
+    let report: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    assert!(report["notes"].to_string().contains(why), "{report:#}");
 }

@@ -13,7 +13,7 @@
 //! | `apply` | changes masks and shares | [`machine`], [`share`] |
 //! | `undo` | records changes and undoes them | [`journal`], [`guardian`], [`restore`] |
 //! | `read` | reads threads and what limits them | [`counters`], [`foreign`], [`limits`], [`memory`], [`pace`], [`scan`], [`taskstats`], [`usage`] |
-//! | `sys` | the kernel's interfaces, as they are | [`affinity`], [`clock`], [`files`], [`privilege`], [`proc`], [`real`], [`real_time`], [`sched`] |
+//! | `sys` | the kernel's interfaces, as they are | [`affinity`], [`clock`], [`privilege`], [`proc`], [`real`], [`real_time`], [`sched`] |
 //!
 //! So a module that changes something depends on the journal, and the journal on no such module. Nor do modules
 //! depend on each other in a circle. Modules are named without their room: `crate::journal`, not
@@ -29,6 +29,6 @@ pub use apply::{machine, share};
 pub use read::{counters, foreign, limits, memory, pace, scan, taskstats, usage};
 pub(crate) use run::{agents, control, watcher};
 pub use run::{live, mapping, supervise, tuning, witness};
-pub use sys::{affinity, clock, files, privilege, proc, real, real_time, sched};
+pub use sys::{affinity, clock, privilege, proc, real, real_time, sched};
 pub(crate) use undo::{descent, share_undo};
 pub use undo::{guardian, journal, restore};

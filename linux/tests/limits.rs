@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
+#[path = "helpers/captured.rs"]
+mod captured;
+
 use evenly_linux::limits::{
     Cache, CgroupMount, DomainKind, Limits, LimitsError, Quota, Throttling, last_cache,
     parse_cfs_quota, parse_cgroup, parse_cpu_max, parse_cpu_stat, parse_memory, parse_mountinfo,
@@ -23,21 +26,9 @@ fn set(list: &str) -> CpuSet {
     list.parse().unwrap()
 }
 
-/// Writes a captured tree out (`tests/captured/README.md` has the format).
+/// A captured machine, and its limits.
 fn tree(name: &str) -> (TempDir, Limits) {
-    let dir = tempfile::tempdir().unwrap();
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captured").join(name);
-    let mut last = "";
-    let text = fs::read_to_string(file).unwrap();
-    for line in text.lines() {
-        let (path, content) = line.split_once(':').unwrap();
-        let path_on_disk = dir.path().join(path);
-        fs::create_dir_all(path_on_disk.parent().unwrap()).unwrap();
-        let before =
-            if path == last { fs::read_to_string(&path_on_disk).unwrap() } else { String::new() };
-        fs::write(path_on_disk, format!("{before}{content}\n")).unwrap();
-        last = path;
-    }
+    let dir = captured::captured(name);
     let limits = Limits::new(dir.path());
     (dir, limits)
 }

@@ -2,16 +2,11 @@
 //! changed is in the journal before, and is undone by the balancer itself, by its guardian where the balancer is
 //! killed, and by `evenly restore` where both were.
 //!
-//! Threads, control groups and masks are real. Frequencies, energy preferences, caches and memory bandwidth are
-//! those of trees of files, also where this machine has them: its own are no business of a test. The test program
-//! starts itself again as a balancer, as its guardian, and as a program with threads ([`helpers`]).
+//! Threads, control groups and masks are real. The test program starts itself again as a balancer, as its guardian,
+//! and as a program with threads ([`helpers`]).
 
 #![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
-#[path = "helpers/captured.rs"]
-mod captured;
-#[path = "helpers/resctrl.rs"]
-mod fake_resctrl;
 mod helpers;
 
 use evenly_engine::Actuator;
@@ -26,12 +21,10 @@ use evenly_linux::restore::{self, Fate};
 use evenly_linux::share::groups::{Kind, Parent};
 use evenly_linux::share::sched::{self, Scheduling};
 use evenly_linux::share::{
-    CpuSettings, GroupShares, Offer, Real, Resctrl, Resource, Setting, ShareMechanism, Target,
-    ThreadShares, Way, files, offers,
+    GroupShares, Offer, Real, ShareMechanism, Target, ThreadShares, Way, offers,
 };
 use evenly_model::{CpuId, CpuSet, Pid, ThreadId, Tid};
 use evenly_testing::wait_until;
-use fake_resctrl::Kernel;
 use helpers::{Helper, ROLE, has_ended, kill_at_a_change, program, role_command, send};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
@@ -46,15 +39,9 @@ use std::time::Duration;
 
 const STATE: &str = "EVENLY_TEST_STATE";
 const TARGET: &str = "EVENLY_TEST_TARGET";
-const TREE: &str = "EVENLY_TEST_TREE";
 const MECHANISM: &str = "EVENLY_TEST_MECHANISM";
 /// A balancer that has no guardian, and dies at its first change.
 const DIES: &str = "EVENLY_TEST_DIES";
-
-/// A thread of the trees with resctrl.
-const FAKE_THREAD: i32 = 70;
-/// When it was started, in the same trees.
-const FAKE_START: u64 = 7;
 
 /// No test: the other roles of this program. Without a role it does nothing.
 #[test]
@@ -62,21 +49,11 @@ fn role() {
     match env::var(ROLE).as_deref() {
         Ok("balancer") => balancer(),
         Ok("guardian") => {
-            guardian::main_on(0, &machine_of_role()).unwrap();
+            guardian::main(0).unwrap();
         }
         Ok("program") => program(),
         _ => {}
     }
-}
-
-/// The machine of a role: that of the tree that it was given, else the real one.
-fn machine_of_role() -> Real {
-    env::var_os(TREE).map_or_else(Real::default, |tree| machine(Path::new(&tree)))
-}
-
-/// A machine of files.
-fn machine(tree: &Path) -> Real {
-    Real::at(tree).with_files(Arc::new(Kernel(tree.to_owned())))
 }
 
 /// Takes something away by one mechanism, and then only works on.
@@ -86,7 +63,7 @@ fn balancer() {
     let program = Process::find(&Proc::default(), program).unwrap();
     let journal = Arc::new(Journal::create(&dir, Some(program)).unwrap());
     let name = env::var(MECHANISM).unwrap();
-    let mut means = Means::of(&name, &journal, program, &machine_of_role());
+    let mut means = Means::of(&name, &journal, program);
     if env::var_os(DIES).is_some() {
         match kill_at_a_change() {
             Ok(()) => println!("reply: ready"),
@@ -118,35 +95,19 @@ enum Means {
 }
 
 impl Means {
-    fn of(name: &str, journal: &Arc<Journal>, program: Process, real: &Real) -> Self {
+    fn of(name: &str, journal: &Arc<Journal>, program: Process) -> Self {
         let Process { pid, start } = program;
         let target = Target::Process { process: pid, start };
         let of_threads = |way, weight| {
             Self::Share(Box::new(ThreadShares::new(way, journal.clone())), target, weight)
         };
-        let setting = |setting| Box::new(CpuSettings::new(setting, journal.clone(), real.clone()));
-        let divided = |resource| {
-            let mechanism = Resctrl::new(resource, journal.clone(), real.clone()).unwrap();
-            let (process, start) = (Pid(FAKE_THREAD), FAKE_START);
-            Self::Share(Box::new(mechanism), Target::Process { process, start }, 0.5)
-        };
         match name {
             "nice" => of_threads(Way::Nice, 0.01),
             "slice" => of_threads(Way::Slice, 0.01),
-            "batch" => of_threads(Way::Batch, 0.01),
-            "idle" => of_threads(Way::Idle, 0.01),
             "round-robin" => of_threads(Way::RoundRobin(19.0), 19.0),
             "cpu.shares" | "cpu.weight" => {
                 Self::Share(Box::new(GroupShares::new(journal.clone(), pid).unwrap()), target, 0.01)
             }
-            "frequency" => {
-                Self::Share(setting(Setting::HighestFrequency), Target::Cpu(CpuId(1)), 0.5)
-            }
-            "energy-preference" => {
-                Self::Share(setting(Setting::EnergyPreference), Target::Cpu(CpuId(1)), 2.0)
-            }
-            "cache" => divided(Resource::Cache),
-            "memory-bandwidth" => divided(Resource::Bandwidth),
             "placement" => {
                 let masks = Arc::new(Masks::new(journal.clone()));
                 let machine = LinuxMachine::new(pid, masks, Source::Schedstat, 64);
@@ -156,7 +117,7 @@ impl Means {
                 let cpu = affinity::get(Tid(pid.0)).unwrap().first().unwrap();
                 Self::Place(Box::new(machine), threads, cpu)
             }
-            other => panic!("{other}: a mechanism without a row"),
+            other => panic!("{other}: no test knows this mechanism"),
         }
     }
 
@@ -185,41 +146,14 @@ impl Means {
 /// Groups have the name of the process that made them: tests that are balancers themselves take turns.
 static BALANCER: Mutex<()> = Mutex::new(());
 
-/// A mechanism, and what shows what it has changed.
-struct Row {
-    name: &'static str,
-    /// The tree of files that it acts upon, where it is not the machine.
-    tree: Option<tempfile::TempDir>,
-}
-
-impl Row {
-    fn real(&self) -> Real {
-        self.tree.as_ref().map_or_else(Real::default, |tree| machine(tree.path()))
-    }
-}
-
 /// The two that give weights to control groups, of which a machine has the one or the other.
 const GROUPS: [&str; 2] = ["cpu.shares", "cpu.weight"];
 
-/// None, a skip, where the mechanism cannot be had here.
-fn row(name: &str) -> Option<Row> {
+/// The name of the mechanism on this machine. None, a skip, where it cannot be had here.
+fn here(name: &str) -> Option<&'static str> {
     let is_it = |o: &Offer| o.name == name || (name == "control group" && GROUPS.contains(&o.name));
     let offer = offers(&Real::default()).into_iter().find(is_it).unwrap();
-    let name = offer.name;
-    let tree = match name {
-        "frequency" | "energy-preference" => {
-            captured::written(include_str!("captured/cpufreq-pstate.txt"))
-        }
-        "cache" | "memory-bandwidth" => {
-            let tree = captured::written(include_str!("captured/resctrl-mb.txt"));
-            let kernel = Kernel(tree.path().to_owned());
-            fs::write(kernel.mount().join("tasks"), "").unwrap();
-            kernel.thread(FAKE_THREAD, FAKE_THREAD);
-            tree
-        }
-        _ => return is_there(&offer).then_some(Row { name, tree: None }),
-    };
-    Some(Row { name, tree: Some(tree) })
+    is_there(&offer).then_some(offer.name)
 }
 
 /// Whether a mechanism works on this machine; if not, a skip.
@@ -233,7 +167,7 @@ fn is_there(offer: &Offer) -> bool {
         (name, Some(missing)) => {
             let key = match name {
                 "slice" => "sched-slice",
-                "nice" | "idle" => "privileged-nice",
+                "nice" => "privileged-nice",
                 "round-robin" => "realtime",
                 "cpu.shares" | "cpu.weight" => "own-cgroup",
                 other => other,
@@ -249,9 +183,9 @@ fn is_there(offer: &Offer) -> bool {
 macro_rules! mechanisms {
     ($($module:ident: $name:literal),* $(,)?) => {
         $(mod $module {
-            fn with(promise: fn(&super::Row)) {
-                if let Some(row) = super::row($name) {
-                    promise(&row);
+            fn with(promise: fn(&'static str)) {
+                if let Some(name) = super::here($name) {
+                    promise(name);
                 }
             }
 
@@ -288,22 +222,15 @@ macro_rules! mechanisms {
 mechanisms! {
     nice: "nice",
     slice: "slice",
-    batch: "batch",
-    idle: "idle",
     round_robin: "round-robin",
     control_group: "control group",
     placement: "placement",
-    cache: "cache",
-    memory_bandwidth: "memory-bandwidth",
-    frequency: "frequency",
-    energy_preference: "energy-preference",
 }
 
 #[test]
 fn every_mechanism_that_discovery_knows_has_its_tests() {
     let mut known: Vec<&str> = offers(&Real::default()).iter().map(|o| o.name).collect();
-    // No machine lets one process set another's.
-    known.retain(|name| *name != "smt-priority" && !GROUPS.contains(name));
+    known.retain(|name| !GROUPS.contains(name));
     known.push("control group");
     known.sort_unstable();
     let mut tested = MECHANISMS.to_vec();
@@ -320,11 +247,10 @@ struct Seen {
     threads: BTreeMap<i32, Held>,
     /// Groups that the balancer may have made where the program is.
     groups: usize,
-    files: BTreeMap<PathBuf, String>,
 }
 
 impl Seen {
-    fn of(row: &Row, program: Pid, balancer: Pid) -> Self {
+    fn of(program: Pid, balancer: Pid) -> Self {
         let threads: BTreeMap<i32, Held> =
             Proc::default().threads(program).into_iter().filter_map(held).collect();
         let groups = threads.values().filter_map(|(.., group)| group.as_ref());
@@ -341,17 +267,12 @@ impl Seen {
             entries.filter(|e| made(&e.file_name())).count()
         };
         let groups = above.max().map_or(0, in_it);
-        let mut files = BTreeMap::new();
-        if let Some(tree) = &row.tree {
-            read_all(tree.path(), &mut files);
-        }
-        Self { threads, groups, files }
+        Self { threads, groups }
     }
 
     /// Whether nothing is as before of what a mechanism acts upon.
     fn differs_from(&self, before: &Self) -> bool {
-        let threads = self.threads.iter().all(|(tid, held)| before.threads.get(tid) != Some(held));
-        if before.files.is_empty() { threads } else { self.files != before.files }
+        self.threads.iter().all(|(tid, held)| before.threads.get(tid) != Some(held))
     }
 }
 
@@ -360,25 +281,9 @@ fn held(tid: Tid) -> Option<(i32, Held)> {
     Some((tid.0, (sched::get(tid).ok()?, affinity::get(tid).ok()?, group)))
 }
 
-/// What all files of a tree hold; of links only the files that they lead to.
-fn read_all(dir: &Path, files: &mut BTreeMap<PathBuf, String>) {
-    for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
-        let (path, kind) = (entry.path(), entry.file_type().unwrap());
-        if kind.is_dir() {
-            read_all(&path, files);
-        } else if kind.is_file() {
-            let text = fs::read_to_string(&path).unwrap();
-            // The order of threads means nothing, and a kernel of files ends no line.
-            let mut lines: Vec<&str> = text.lines().map(str::trim).collect();
-            lines.sort_unstable();
-            files.insert(path, lines.join("\n"));
-        }
-    }
-}
-
-/// A program, and a balancer that has changed something of it, or of the machine.
-struct Scene<'r> {
-    row: &'r Row,
+/// A program, and a balancer that has changed something of it.
+struct Scene {
+    mechanism: &'static str,
     program: Helper,
     balancer: Helper,
     before: Seen,
@@ -386,76 +291,55 @@ struct Scene<'r> {
     _tmp: tempfile::TempDir,
 }
 
-impl<'r> Scene<'r> {
-    fn new(row: &'r Row, dies: bool) -> Self {
-        Self::of(Helper::program(), row, dies)
+impl Scene {
+    fn new(mechanism: &'static str, dies: bool) -> Self {
+        Self::of(Helper::program(), mechanism, dies)
     }
 
-    fn of(program: Helper, row: &'r Row, dies: bool) -> Self {
+    fn of(program: Helper, mechanism: &'static str, dies: bool) -> Self {
         let tmp = tempfile::tempdir().unwrap();
         let dir = StateDir::at(&tmp.path().join("state")).unwrap();
         let mut command = role_command("balancer");
         command.env(STATE, dir.path()).env(TARGET, program.pid().to_string());
-        command.env(MECHANISM, row.name);
-        if let Some(tree) = &row.tree {
-            command.env(TREE, tree.path());
-        }
+        command.env(MECHANISM, mechanism);
         if dies {
             command.env(DIES, "1");
         }
-        let before = Seen::of(row, program.pid(), Pid(0));
+        let before = Seen::of(program.pid(), Pid(0));
         let balancer = Helper::start(command);
-        Self { row, program, balancer, before, dir, _tmp: tmp }
+        Self { mechanism, program, balancer, before, dir, _tmp: tmp }
     }
 
     /// With a guardian, which is notified, once everything is changed.
-    fn changed(row: &'r Row) -> (Self, Pid) {
-        Self::changed_of(Helper::program(), row)
+    fn changed(mechanism: &'static str) -> (Self, Pid) {
+        Self::changed_of(Helper::program(), mechanism)
     }
 
-    fn changed_of(program: Helper, row: &'r Row) -> (Self, Pid) {
-        let mut scene = Self::of(program, row, false);
+    fn changed_of(program: Helper, mechanism: &'static str) -> (Self, Pid) {
+        let mut scene = Self::of(program, mechanism, false);
         let guardian = Pid(scene.balancer.reply().parse().unwrap());
         let seen = scene.seen();
-        assert!(seen.differs_from(&scene.before), "{}: {seen:?}", row.name);
+        assert!(seen.differs_from(&scene.before), "{}: {seen:?}", mechanism);
         (scene, guardian)
     }
 
     fn seen(&self) -> Seen {
-        Seen::of(self.row, self.program.pid(), self.balancer.pid())
+        Seen::of(self.program.pid(), self.balancer.pid())
     }
 
     fn check(&self) {
-        assert_eq!(self.seen(), self.before, "{}", self.row.name);
-        assert!(self.dir.journals().unwrap().is_empty(), "{}", self.row.name);
+        assert_eq!(self.seen(), self.before, "{}", self.mechanism);
+        assert!(self.dir.journals().unwrap().is_empty(), "{}", self.mechanism);
     }
 }
 
 /// Whether a journal holds what is needed to undo the change that a mechanism was about to make first.
-fn holds_the_undo(view: &JournalView, row: &Row, before: &Seen, first: Pid) -> bool {
+fn holds_the_undo(view: &JournalView, mechanism: &str, before: &Seen, first: Pid) -> bool {
     let (scheduling, mask, group) = &before.threads[&first.0];
-    match row.name {
+    match mechanism {
         "placement" => view.records.iter().any(|r| r.original == *mask && !r.set.is_empty()),
         "cpu.shares" | "cpu.weight" => {
             view.header.parents.first().map(|p| &p.path) == group.as_ref()
-        }
-        "cache" | "memory-bandwidth" => {
-            let parents = view.header.parents.iter();
-            parents
-                .map(|p| (p.kind, p.path.as_path()))
-                .eq([(Kind::Resctrl, Path::new("/sys/fs/resctrl"))])
-        }
-        "frequency" | "energy-preference" => {
-            let file = match view.settings.first().map(|s| s.setting) {
-                Some(Setting::HighestFrequency) => "scaling_max_freq",
-                Some(Setting::EnergyPreference) => "energy_performance_preference",
-                None => return false,
-            };
-            let s = &view.settings[0];
-            let policy = format!("cpufreq/policy{}/{file}", s.cpu);
-            let original = before.files.iter().find(|(path, _)| path.ends_with(&policy));
-            original.is_some_and(|(_, original)| s.setting.text(s.original) == *original)
-                && !s.set.is_empty()
         }
         _ => view.scheduling.iter().any(|r| {
             r.original == *scheduling && r.set.first().is_some_and(|set| set != scheduling)
@@ -464,27 +348,27 @@ fn holds_the_undo(view: &JournalView, row: &Row, before: &Seen, first: Pid) -> b
 }
 
 /// P4: what is found after an end at the very moment of the first change, whatever that is.
-fn a_change_is_in_the_journal_before_it_is_made(row: &Row) {
-    let mut scene = Scene::new(row, true);
+fn a_change_is_in_the_journal_before_it_is_made(mechanism: &'static str) {
+    let mut scene = Scene::new(mechanism, true);
     let said = scene.balancer.reply();
     if said != "ready" {
         return evenly_testing::skip("seccomp", format!("no filter of system calls: {said}"));
     }
     let status = scene.balancer.child.wait().unwrap();
-    assert_eq!(status.signal(), Some(libc::SIGSYS), "{}: it changed nothing: {status}", row.name);
+    assert_eq!(status.signal(), Some(libc::SIGSYS), "{}: it changed nothing: {status}", mechanism);
     let journals = scene.dir.journals().unwrap();
     let view = JournalView::open(&journals[0]).unwrap();
     let (before, first) = (&scene.before, scene.program.pid());
-    assert!(holds_the_undo(&view, row, before, first), "{}: {view:?}", row.name);
-    assert_eq!(scene.seen(), scene.before, "{}", row.name);
+    assert!(holds_the_undo(&view, mechanism, before, first), "{}: {view:?}", mechanism);
+    assert_eq!(scene.seen(), scene.before, "{}", mechanism);
     // Nothing was done, so nothing is undone.
-    assert!(restore::left_on(&scene.dir, &row.real()).is_empty(), "{}", row.name);
-    restore::restore_all_on(&scene.dir, None, false, &row.real()).unwrap();
+    assert!(restore::left(&scene.dir).is_empty(), "{}", mechanism);
+    restore::restore_all(&scene.dir, None, false).unwrap();
     scene.check();
 }
 
 /// P4: where there is no room in the journal nothing may be changed.
-fn what_cannot_be_journalled_is_not_done(row: &Row) {
+fn what_cannot_be_journalled_is_not_done(mechanism: &'static str) {
     let _turn = BALANCER.lock().unwrap_or_else(PoisonError::into_inner);
     let tmp = tempfile::tempdir().unwrap();
     let dir = StateDir::at(&tmp.path().join("state")).unwrap();
@@ -497,33 +381,33 @@ fn what_cannot_be_journalled_is_not_done(row: &Row) {
     assert!((1..).any(|_: u8| journal.about_to_make_groups(&parent).is_err()));
     let program = Helper::program();
     let process = Process::find(&Proc::default(), program.pid()).unwrap();
-    let before = Seen::of(row, process.pid, Process::own().pid);
-    let mut means = Means::of(row.name, &journal, process, &row.real());
-    assert!(means.change().is_err(), "{}", row.name);
-    assert_eq!(Seen::of(row, process.pid, Process::own().pid), before, "{}", row.name);
+    let before = Seen::of(process.pid, Process::own().pid);
+    let mut means = Means::of(mechanism, &journal, process);
+    assert!(means.change().is_err(), "{}", mechanism);
+    assert_eq!(Seen::of(process.pid, Process::own().pid), before, "{}", mechanism);
 }
 
-fn a_balancer_undoes_what_it_did_and_so_does_its_end(row: &Row) {
+fn a_balancer_undoes_what_it_did_and_so_does_its_end(mechanism: &'static str) {
     let _turn = BALANCER.lock().unwrap_or_else(PoisonError::into_inner);
     let program = Helper::program();
     let process = Process::find(&Proc::default(), program.pid()).unwrap();
     let tmp = tempfile::tempdir().unwrap();
     let dir = StateDir::at(&tmp.path().join("state")).unwrap();
     let journal = Arc::new(Journal::create(&dir, Some(process)).unwrap());
-    let seen = || Seen::of(row, process.pid, Process::own().pid);
+    let seen = || Seen::of(process.pid, Process::own().pid);
     let before = seen();
-    let mut means = Means::of(row.name, &journal, process, &row.real());
+    let mut means = Means::of(mechanism, &journal, process);
     means.change().unwrap();
-    assert!(seen().differs_from(&before), "{}: {:?}", row.name, seen());
+    assert!(seen().differs_from(&before), "{}: {:?}", mechanism, seen());
     means.undo();
-    assert_eq!(seen(), before, "{}", row.name);
+    assert_eq!(seen(), before, "{}", mechanism);
     // At the end of a run whatever is left is undone by the journal, and that is finished.
     means.change().unwrap();
-    assert!(seen().differs_from(&before), "{}: {:?}", row.name, seen());
-    let report = restore::end_on(&journal, &row.real()).unwrap();
-    assert!(report.is_complete(), "{}: {report:?}", row.name);
-    assert_eq!(seen(), before, "{}", row.name);
-    assert!(dir.journals().unwrap().is_empty(), "{}", row.name);
+    assert!(seen().differs_from(&before), "{}: {:?}", mechanism, seen());
+    let report = restore::end(&journal).unwrap();
+    assert!(report.is_complete(), "{}: {report:?}", mechanism);
+    assert_eq!(seen(), before, "{}", mechanism);
+    assert!(dir.journals().unwrap().is_empty(), "{}", mechanism);
 }
 
 /// A process that the program has started, which would outlive it.
@@ -536,18 +420,18 @@ impl Drop for Child {
 }
 
 /// P5; threads and processes that the program creates have inherited what their creator was given.
-fn a_killed_balancer_is_undone_by_its_guardian(row: &Row) {
-    its_guardian_undoes_it(Scene::changed(row));
+fn a_killed_balancer_is_undone_by_its_guardian(mechanism: &'static str) {
+    its_guardian_undoes_it(Scene::changed(mechanism));
 }
 
-fn its_guardian_undoes_it((mut scene, guardian): (Scene<'_>, Pid)) {
+fn its_guardian_undoes_it((mut scene, guardian): (Scene, Pid)) {
     let created: Tid = Tid(scene.program.ask("thread").parse().unwrap());
     let child = Child(Pid(scene.program.ask("process").parse().unwrap()));
     scene.balancer.kill();
     wait_until("the journal is removed", || scene.dir.journals().unwrap().is_empty());
     let own = scene.before.threads[&scene.program.pid().0].clone();
     for tid in [created, Tid(child.0.0)] {
-        assert_eq!(held(tid), Some((tid.0, own.clone())), "{}", scene.row.name);
+        assert_eq!(held(tid), Some((tid.0, own.clone())), "{}", scene.mechanism);
     }
     scene.before.threads.insert(created.0, own);
     scene.check();
@@ -555,45 +439,43 @@ fn its_guardian_undoes_it((mut scene, guardian): (Scene<'_>, Pid)) {
 }
 
 /// P5, and what is reported before anything is undone.
-fn when_both_are_killed_restore_undoes_it(row: &Row) {
-    let (mut scene, guardian) = Scene::changed(row);
-    assert!(restore::left_on(&scene.dir, &row.real()).is_empty(), "{}: it lives", row.name);
+fn when_both_are_killed_restore_undoes_it(mechanism: &'static str) {
+    let (mut scene, guardian) = Scene::changed(mechanism);
+    assert!(restore::left(&scene.dir).is_empty(), "{}: it lives", mechanism);
     send(guardian, Signal::KILL);
     wait_until("the guardian ends", || has_ended(guardian));
     scene.balancer.kill();
-    assert!(scene.seen().differs_from(&scene.before), "{}", row.name);
-    let left = restore::left_on(&scene.dir, &row.real());
-    assert!(scene.seen().differs_from(&scene.before), "{}: it was only looked at", row.name);
-    let fates = restore::restore_all_on(&scene.dir, None, false, &row.real()).unwrap();
-    let [(_, Fate::Restored(report))] = &fates[..] else { panic!("{}: {fates:?}", row.name) };
-    assert!(report.is_complete(), "{}: {report:?}", row.name);
-    assert_eq!((report.foreign, report.shares.foreign), (0, 0), "{}: {report:?}", row.name);
-    let done = |r: &restore::RestoreReport| {
-        [r.restored, r.shares.restored, r.shares.groups, r.shares.settings]
-    };
-    let [left] = &left[..] else { panic!("{}: {left:?}", row.name) };
-    assert_eq!(left.evenly.pid, scene.balancer.pid(), "{}", row.name);
-    assert_eq!(done(&left.report), done(report), "{}", row.name);
-    let threads = if row.tree.is_some() { 1 } else { scene.before.threads.len() };
-    assert_eq!(done(report).iter().sum::<usize>(), threads, "{}: {report:?}", row.name);
+    assert!(scene.seen().differs_from(&scene.before), "{}", mechanism);
+    let left = restore::left(&scene.dir);
+    assert!(scene.seen().differs_from(&scene.before), "{}: it was only looked at", mechanism);
+    let fates = restore::restore_all(&scene.dir, None, false).unwrap();
+    let [(_, Fate::Restored(report))] = &fates[..] else { panic!("{}: {fates:?}", mechanism) };
+    assert!(report.is_complete(), "{}: {report:?}", mechanism);
+    assert_eq!((report.foreign, report.shares.foreign), (0, 0), "{}: {report:?}", mechanism);
+    let done = |r: &restore::RestoreReport| [r.restored, r.shares.restored, r.shares.groups];
+    let [left] = &left[..] else { panic!("{}: {left:?}", mechanism) };
+    assert_eq!(left.evenly.pid, scene.balancer.pid(), "{}", mechanism);
+    assert_eq!(done(&left.report), done(report), "{}", mechanism);
+    let threads = scene.before.threads.len();
+    assert_eq!(done(report).iter().sum::<usize>(), threads, "{}: {report:?}", mechanism);
     scene.check();
 }
 
 /// To what a raised thread creates the kernel gives the nice value 0.
 #[test]
 fn what_a_raised_thread_of_a_nice_program_creates_gets_its_nice_value_back() {
-    let Some(row) = row("round-robin") else { return };
+    let Some(mechanism) = here("round-robin") else { return };
     let program = Helper::program();
     for tid in Proc::default().threads(program.pid()) {
         sched::set_nice(tid, 13).unwrap();
     }
-    its_guardian_undoes_it(Scene::changed_of(program, &row));
+    its_guardian_undoes_it(Scene::changed_of(program, mechanism));
 }
 
 #[test]
 fn what_the_program_set_itself_is_left_by_the_guardian() {
-    let Some(row) = row("nice") else { return };
-    let (mut scene, _) = Scene::changed(&row);
+    let Some(mechanism) = here("nice") else { return };
+    let (mut scene, _) = Scene::changed(mechanism);
     let leader = scene.program.pid().0;
     sched::set_nice(Tid(leader), 7).unwrap();
     scene.balancer.kill();

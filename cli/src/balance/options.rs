@@ -281,13 +281,6 @@ pub(super) fn check_shares(args: &BalanceArgs, notes: &mut Vec<String>) -> anyho
         );
         return Ok(());
     }
-    let is_auto = name == Heuristic::Auto.name();
-    // Such an account of work in CPU time is longer on a slower CPU: it would answer itself.
-    anyhow::ensure!(
-        choice.gives_turns() || args.policy().gives_weights() && !is_auto,
-        "--shares {asked}: the policy {name} gives no weights to threads that have a CPU of their own; add \
-         --policy hpc-adaptive, or leave it out"
-    );
     anyhow::ensure!(
         args.policy().gives_weights(),
         "--shares {asked}: the policy {name} gives no weights to threads; add --policy hpc-adaptive, or leave \
@@ -295,7 +288,7 @@ pub(super) fn check_shares(args: &BalanceArgs, notes: &mut Vec<String>) -> anyho
     );
     if choice == Choice::RoundRobin {
         anyhow::ensure!(
-            !is_auto,
+            name != Heuristic::Auto.name(),
             "--shares {asked}: the policy {name} gives weights only to threads that spin while they wait, and \
              those are not raised above others; add --policy hpc-adaptive, or leave it out"
         );

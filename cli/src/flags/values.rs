@@ -46,16 +46,6 @@ pub(crate) enum SharesArg {
     /// hpc-uniform, hpc-adaptive: threads with more than an even share run above all normal threads, for a
     /// second at a time; refused where threads spin while they wait
     RoundRobin,
-    /// Limits of the frequencies of CPUs
-    Frequency,
-    /// What CPUs prefer: performance or energy
-    EnergyPreference,
-    /// Ways of the last cache (resctrl)
-    Cache,
-    /// Memory bandwidth (resctrl)
-    MemoryBandwidth,
-    /// Priorities of the threads of a POWER core: refused, as no machine lets one process set another's
-    SmtPriority,
 }
 
 impl SharesArg {
@@ -73,11 +63,6 @@ impl From<SharesArg> for evenly_linux::share::Choice {
             SharesArg::Group => Self::Group,
             SharesArg::Slice => Self::Slice,
             SharesArg::RoundRobin => Self::RoundRobin,
-            SharesArg::Frequency => Self::Frequency,
-            SharesArg::EnergyPreference => Self::EnergyPreference,
-            SharesArg::Cache => Self::Cache,
-            SharesArg::MemoryBandwidth => Self::MemoryBandwidth,
-            SharesArg::SmtPriority => Self::SmtPriority,
         }
     }
 }

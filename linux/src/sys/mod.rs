@@ -4,7 +4,6 @@
 
 pub mod affinity;
 pub mod clock;
-pub mod files;
 pub mod privilege;
 pub mod proc;
 pub mod real;

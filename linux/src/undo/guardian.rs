@@ -25,7 +25,6 @@ mod connection;
 use crate::clock::timespec;
 use crate::journal::{Journal, JournalError, LiveJournal, patience};
 use crate::proc::Proc;
-use crate::real::Real;
 use crate::restore::{self, RestoreReport};
 use connection::{Connection, Received};
 use evenly_model::Nanos;
@@ -76,10 +75,10 @@ pub enum GuardianError {
     Journal(#[from] JournalError),
     /// Something could not be given back; the journal is kept for `evenly restore`.
     #[error(
-        "guardian: {count} threads or settings could not be restored, the first is {first}; the journal is kept: run evenly restore"
+        "guardian: {count} threads or control groups could not be restored, the first is {first}; the journal is kept: run evenly restore"
     )]
     Unrestored {
-        /// How many threads and settings could not be restored.
+        /// How many threads and control groups could not be restored.
         count: usize,
         /// The first of them.
         first: String,
@@ -258,26 +257,18 @@ pub enum Duty {
 /// # Errors
 /// [`GuardianError`] where the journal cannot be read or a mask could not be given back.
 pub fn main(fd: RawFd) -> Result<Duty, GuardianError> {
-    main_on(fd, &Real::default())
-}
-
-/// The same on this machine, which need not be the one that it runs on.
-///
-/// # Errors
-/// As [`main`].
-pub fn main_on(fd: RawFd, real: &Real) -> Result<Duty, GuardianError> {
     ignore_signals();
     let connection = settle(fd)?;
     let Received::Journal(file, path) = connection.receive().map_err(cannot_receive)? else {
         return Ok(Duty::Nothing);
     };
-    let mut evenly = Evenly { live: LiveJournal::of(file, path)?, connection, real };
+    let mut evenly = Evenly { live: LiveJournal::of(file, path)?, connection };
     evenly.connection.say_ready();
     watch(&mut evenly)?;
     if evenly.live.is_clean() {
         return Ok(Duty::Nothing);
     }
-    let report = restore::finish(&evenly.live, &Proc::default(), real)?;
+    let report = restore::finish(&evenly.live, &Proc::default())?;
     match report.failures() {
         None => Ok(Duty::Restored(report)),
         Some((count, first)) => Err(GuardianError::Unrestored { count, first }),
@@ -361,13 +352,12 @@ trait Watched {
 }
 
 /// The evenly process that this guardian watches, by its connection and its journal.
-struct Evenly<'a> {
+struct Evenly {
     connection: Connection,
     live: LiveJournal,
-    real: &'a Real,
 }
 
-impl Watched for Evenly<'_> {
+impl Watched for Evenly {
     fn heartbeat(&self) -> Nanos {
         self.live.heartbeat()
     }
@@ -383,7 +373,7 @@ impl Watched for Evenly<'_> {
     fn release(&mut self) {
         // Dying of a journal that cannot be read now would leave no process to try again.
         if !self.live.is_clean() {
-            let _ = restore::release_living(&self.live, self.real);
+            let _ = restore::release_living(&self.live);
         }
     }
 

@@ -22,8 +22,7 @@ use evenly_linux::proc::{
     Stat, parse_cpu_ticks, parse_file_call, parse_idle_ticks, parse_rank, parse_schedstat,
     parse_used_ticks, status_field, status_number,
 };
-use evenly_linux::share::resctrl::{parse_group, parse_schemata};
-use evenly_linux::share::{Resource, Setting, parse_nice_limit};
+use evenly_linux::share::parse_nice_limit;
 use evenly_linux::taskstats::{TaskTimes, parse_answer};
 use evenly_linux::tuning::parse_tuning;
 use evenly_map::{
@@ -458,25 +457,9 @@ pub fn quota(bytes: &[u8]) {
     let _ = parse_cpu_stat(bytes);
 }
 
-/// What mechanisms for shares read: `/proc/<pid>/limits`, settings of CPUs, resctrl's `schemata` and
-/// `cpu_resctrl_groups`.
-///
-/// # Panics
-/// Where a setting is not written as it was read, or more caches are read than there are bytes.
+/// What mechanisms for shares read: `/proc/<pid>/limits`.
 pub fn shares(bytes: &[u8]) {
     let _ = parse_nice_limit(bytes);
-    for setting in [Setting::HighestFrequency, Setting::EnergyPreference] {
-        if let Some(value) = setting.parse(bytes) {
-            let text = setting.text(value);
-            assert_eq!(setting.parse(text.as_bytes()), Some(value), "{text}");
-        }
-    }
-    if let Ok(text) = std::str::from_utf8(bytes) {
-        for resource in [Resource::Cache, Resource::Bandwidth] {
-            assert!(parse_schemata(text, resource).is_none_or(|all| all.len() <= bytes.len()));
-        }
-        assert!(parse_group(text).is_none_or(|group| !group.starts_with('/')));
-    }
 }
 
 /// Recordings, and everything that is made of them.

@@ -16,8 +16,7 @@ use evenly_linux::memory::{parse_maps, parse_nodes, parse_numa_maps};
 use evenly_linux::proc::{
     Stat, parse_cpu_ticks, parse_rank, parse_schedstat, parse_used_ticks, status_field,
 };
-use evenly_linux::share::resctrl::{parse_group, parse_schemata};
-use evenly_linux::share::{Resource, Setting, parse_nice_limit};
+use evenly_linux::share::parse_nice_limit;
 use evenly_linux::taskstats::{TaskTimes, parse_answer};
 use evenly_linux::tuning::parse_tuning;
 use evenly_map::{
@@ -232,10 +231,7 @@ fn the_seeds_are_what_they_stand_for() {
             let all: Vec<JournalView> =
                 seeds(name).into_values().filter_map(|b| JournalView::parse(&b).ok()).collect();
             all.iter().any(|j| !j.records.is_empty() && j.header.parents.is_empty())
-                && all.iter().any(|j| {
-                    let shares = !j.scheduling.is_empty() && !j.settings.is_empty();
-                    shares && !j.header.parents.is_empty()
-                })
+                && all.iter().any(|j| !j.scheduling.is_empty() && !j.header.parents.is_empty())
         }
         "memory" => {
             parse_free(bytes).is_some()
@@ -267,16 +263,7 @@ fn the_seeds_are_what_they_stand_for() {
         "recording" => Recording::parse(bytes).is_ok_and(|r| !r.events.is_empty()),
         "scenario" => evenly_sim::parse(&text(bytes)).is_ok(),
         // Each of what it reads has a seed.
-        "shares" => {
-            let all: Vec<Vec<u8>> = seeds(name).into_values().collect();
-            let any = |read: &dyn Fn(&[u8]) -> bool| all.iter().any(|bytes| read(bytes));
-            any(&|b| parse_nice_limit(b).is_some())
-                && any(&|b| Setting::HighestFrequency.parse(b).is_some())
-                && any(&|b| Setting::EnergyPreference.parse(b).is_some())
-                && any(&|b| parse_schemata(&text(b), Resource::Cache).is_some())
-                && any(&|b| parse_schemata(&text(b), Resource::Bandwidth).is_some())
-                && any(&|b| parse_group(&text(b)).is_some())
-        }
+        "shares" => parse_nice_limit(bytes).is_some(),
         "slit" => parse_slit(bytes).is_some(),
         "speeds" => text(bytes).trim().parse::<Speeds>().is_ok(),
         "taskstats" => parse_answer(bytes).is_some() || TaskTimes::parse(bytes).is_some(),

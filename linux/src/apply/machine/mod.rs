@@ -280,10 +280,6 @@ impl Sensors for LinuxMachine {
         self.shares.as_ref().and_then(Shares::name)
     }
 
-    fn weighs_cpus(&self) -> bool {
-        self.shares.as_ref().is_some_and(Shares::of_cpus)
-    }
-
     fn weighs_for(&self) -> Option<Nanos> {
         self.shares.as_ref().and_then(Shares::lasts)
     }

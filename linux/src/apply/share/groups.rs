@@ -22,7 +22,6 @@
 
 use super::Missing;
 use super::weights::{Bounds, ShareError, ShareMechanism, Steps, Target, weight_of_nice};
-use crate::files::System;
 use crate::journal::{Journal, PARENT_PATH_LIMIT, Process};
 use crate::limits::Limits;
 use crate::proc::Proc;
@@ -157,10 +156,6 @@ impl GroupShares {
                 tids.into_iter().filter_map(with_start).collect()
             }
             Target::Thread { .. } => Vec::new(),
-            Target::Cpu(_) => {
-                let target = target.to_string();
-                return Err(ShareError::Unfit { mechanism: self.name(), target });
-            }
         };
         if threads.is_empty() { Err(ShareError::Gone) } else { Ok(threads) }
     }
@@ -201,7 +196,7 @@ impl GroupShares {
                 return Err(foreign(&now));
             }
             // Threads that this one has created are in its group as well.
-            let _ = empty(&System, self.kind, &own.parent, &own.group, Some(id));
+            let _ = empty(self.kind, &own.parent, &own.group, Some(id));
             let file = own.group.join(self.kind.weight_file());
             return fs::write(&file, weight).map_err(refused(&file));
         }
@@ -223,7 +218,7 @@ impl GroupShares {
         let own = Own { process, parent, group, original };
         let filled = self.fill(&own, id, &weight, &refused);
         if filled.is_err() {
-            let _ = remove(&System, self.kind, &own.parent, &own.group);
+            let _ = remove(self.kind, &own.parent, &own.group);
         } else {
             self.own.insert(id, own);
         }
@@ -276,7 +271,7 @@ impl GroupShares {
     fn undo(&mut self, id: ThreadId) -> Result<(), ShareError> {
         self.left_alone.remove(&id);
         let Some(own) = self.own.get(&id) else { return Ok(()) };
-        remove(&System, self.kind, &own.parent, &own.group).map_err(|e| {
+        remove(self.kind, &own.parent, &own.group).map_err(|e| {
             ShareError::Refused(format!("{}: cannot remove it: {e}", own.group.display()))
         })?;
         let parent = self.own.remove(&id).map(|own| own.parent);
@@ -285,7 +280,7 @@ impl GroupShares {
             && let Some(entry) = self.parents.get(&parent)
         {
             // Nothing is left in it: this switches its controller off again.
-            remove_all(&System, Real::default().root(), entry, Process::own());
+            remove_all(entry, Process::own());
         }
         Ok(())
     }
@@ -342,7 +337,6 @@ impl ShareMechanism for GroupShares {
                 let of_it = self.own.iter().filter(|(_, o)| o.process == process);
                 of_it.map(|(id, _)| *id).collect()
             }
-            Target::Cpu(_) => Vec::new(),
         };
         let mut result = Ok(());
         for id in ids {

@@ -7,8 +7,6 @@
 
 pub mod choice;
 pub mod groups;
-pub mod knobs;
-pub mod resctrl;
 pub mod threads;
 mod weights;
 
@@ -19,18 +17,14 @@ use evenly_model::{Nanos, Pid, Tid};
 use std::io;
 use std::path::Path;
 
-pub use crate::files;
 pub use crate::real::Real;
 pub use crate::sched;
 pub use crate::share_undo::ShareReport;
 pub use choice::{Choice, Shares};
 pub use groups::GroupShares;
-pub use knobs::{CpuSettings, Setting};
-pub use resctrl::{Resctrl, Resource};
 pub use threads::{ThreadShares, Way};
 pub use weights::{
-    Bounds, Granularity, Request, ShareError, ShareMechanism, Steps, Target, fit, nice_of_weight,
-    weight_of_nice,
+    Bounds, Request, ShareError, ShareMechanism, Steps, Target, fit, nice_of_weight, weight_of_nice,
 };
 
 /// For how long a thread is above all normal ones, unless that is asked for again.
@@ -70,8 +64,6 @@ pub enum Gives {
     Turns,
     /// Which CPU it is.
     Place,
-    /// How fast the CPU is.
-    Speed,
 }
 
 impl Gives {
@@ -82,7 +74,6 @@ impl Gives {
             Self::Share => "share",
             Self::Turns => "turns",
             Self::Place => "place",
-            Self::Speed => "speed",
         }
     }
 }
@@ -96,8 +87,6 @@ pub struct Offer {
     pub what: &'static str,
     /// What it changes, in a word.
     pub gives: Gives,
-    /// What it acts upon.
-    pub granularity: Granularity,
     /// Least and most, relative to what is there now. None where that means nothing.
     pub range: Option<(f64, f64)>,
     /// Which values there are between them.
@@ -118,29 +107,7 @@ pub fn offers(real: &Real) -> Vec<Offer> {
 
 /// Which mechanisms this machine has for this process.
 fn offers_to(real: &Real, pid: Pid) -> Vec<Offer> {
-    vec![
-        nice(real, pid),
-        group(real, pid),
-        slice(),
-        batch(),
-        idle(),
-        round_robin(real),
-        placement(),
-    ]
-    .into_iter()
-    .chain(speeds(real))
-    .collect()
-}
-
-/// Those that make threads or CPUs faster or slower.
-fn speeds(real: &Real) -> [Offer; 5] {
-    [
-        smt_priority(real),
-        divided(real, Resource::Cache),
-        divided(real, Resource::Bandwidth),
-        frequency(real),
-        energy_preference(real),
-    ]
+    vec![nice(real, pid), group(real, pid), slice(), round_robin(real), placement()]
 }
 
 /// The effective user of this process.
@@ -182,7 +149,7 @@ fn nice(real: &Real, pid: Pid) -> Offer {
     let missing = back.err().map(|e| match e.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
             let why = threads::Leave::of(&Proc::at(&real.root().join("proc")), pid);
-            without_remedy(&why.refusal("nice value", None, own))
+            without_remedy(&why.refusal(None, own))
         }
         _ => Missing::of(&words(e), None),
     });
@@ -203,7 +170,6 @@ fn nice(real: &Real, pid: Pid) -> Offer {
         name: Way::Nice.name(),
         what: "nice value",
         gives: Gives::Share,
-        granularity: Granularity::Thread,
         range: Some((relative(19), relative(least))),
         steps: "nice values, each a factor of about 1.25",
         only_lowers: least == own,
@@ -233,7 +199,6 @@ fn group(real: &Real, pid: Pid) -> Offer {
         name: if v2 { "cpu.weight" } else { "cpu.shares" },
         what: "a control group for each thread",
         gives: Gives::Share,
-        granularity: Granularity::Thread,
         range: Some(range),
         steps: if v2 { "hundredths" } else { "1/1024" },
         only_lowers: false,
@@ -257,7 +222,6 @@ fn slice() -> Offer {
         name: Way::Slice.name(),
         what: "length of a thread's time slice",
         gives: Gives::Turns,
-        granularity: Granularity::Thread,
         range: base_ms.map(|b| (0.1 / b, 100.0 / b)),
         steps: "microseconds, from 0.1 to 100 ms",
         only_lowers: false,
@@ -265,46 +229,6 @@ fn slice() -> Offer {
         notes: vec![String::from(
             "changes no share: two threads that compute get the same CPU time",
         )],
-    }
-}
-
-fn batch() -> Offer {
-    let missing =
-        there_and_back(|s| s.policy = sched::BATCH).err().map(|e| Missing::of(&words(e), None));
-    Offer {
-        name: Way::Batch.name(),
-        what: "batch class: does not preempt others when it wakes up",
-        gives: Gives::Turns,
-        granularity: Granularity::Thread,
-        range: None,
-        steps: "on or off",
-        only_lowers: true,
-        missing,
-        notes: vec![String::from("changes no share among threads that compute")],
-    }
-}
-
-fn idle() -> Offer {
-    let missing =
-        there_and_back(|s| s.policy = sched::IDLE).err().map(|e| match e.raw_os_error() {
-            Some(libc::EACCES | libc::EPERM) => {
-                let own = sched::get(Tid(0)).map_or(0, |s| s.nice);
-                let pid = Pid(std::process::id().cast_signed());
-                let leave = threads::Leave::of(&Proc::default(), pid);
-                without_remedy(&leave.refusal("class", None, own))
-            }
-            _ => Missing::of(&words(e), None),
-        });
-    Offer {
-        name: Way::Idle.name(),
-        what: "idle class: runs only on CPUs that are otherwise idle",
-        gives: Gives::Share,
-        granularity: Granularity::Thread,
-        range: Some((3.0 / 1024.0, 1.0)),
-        steps: "on or off",
-        only_lowers: true,
-        missing,
-        notes: Vec::new(),
     }
 }
 
@@ -329,7 +253,6 @@ fn round_robin(real: &Real) -> Offer {
         name: "round-robin",
         what: "above all normal threads, for 1 s at a time",
         gives: Gives::Share,
-        granularity: Granularity::Thread,
         range: share.ok().map(|most| (1.0, most)),
         steps: "on or off",
         only_lowers: false,
@@ -343,107 +266,10 @@ fn placement() -> Offer {
         name: "placement",
         what: "which CPU: heavy beside light, by the policies",
         gives: Gives::Place,
-        granularity: Granularity::Thread,
         range: None,
         steps: "affinity masks",
         only_lowers: false,
         missing: None,
-        notes: Vec::new(),
-    }
-}
-
-/// The processor of a machine of the PowerPC family, as `/proc/cpuinfo` names it.
-fn power_processor(real: &Real) -> Option<String> {
-    let text = real.files().read(&real.root().join("proc/cpuinfo")).ok()?;
-    let named = text.lines().filter_map(|l| l.split_once(':')).find(|(key, _)| key.trim() == "cpu");
-    // "POWER8 (raw), altivec supported": how the kernel came to know it, and what else it can do.
-    let name = named?.1.trim().split([' ', ',']).next()?;
-    (!name.is_empty()).then(|| name.to_owned())
-}
-
-/// Whether a processor decodes for its threads by priorities: POWER5 was the first.
-fn decodes_by_priority(processor: &str) -> bool {
-    let digits = processor.strip_prefix("POWER").unwrap_or_default();
-    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
-    digits[..end].parse::<u32>().is_ok_and(|n| n >= 5)
-}
-
-/// The thread priorities of POWER's simultaneous multithreading, which HPCSched uses.
-fn smt_priority(real: &Real) -> Offer {
-    let architecture = real.architecture();
-    let missing = if architecture.starts_with("powerpc") {
-        match power_processor(real) {
-            Some(other) if !decodes_by_priority(&other) => {
-                Missing::of(&format!("only POWER5 and later have it, this is {other}"), None)
-            }
-            processor => {
-                let of = processor.map(|p| format!(" of {p}")).unwrap_or_default();
-                let why = format!(
-                    "a priority{of} is set by an instruction (or 1,1,1 and the like) of the thread itself; the kernel has no call and no file by which it is set for others"
-                );
-                Missing::of(&why, Some(String::from("a kernel with the patch of HPCSched")))
-            }
-        }
-    } else {
-        Missing::of(&format!("only POWER has it, this is {architecture}"), None)
-    };
-    Offer {
-        name: "smt-priority",
-        what: "decode slots of a core's threads (POWER)",
-        gives: Gives::Speed,
-        granularity: Granularity::Thread,
-        range: None,
-        steps: "priorities 1 to 6, a factor of 2 each",
-        only_lowers: false,
-        missing: Some(missing),
-        notes: Vec::new(),
-    }
-}
-
-fn divided(real: &Real, resource: Resource) -> Offer {
-    let range = resctrl::range(real, resource);
-    let (what, steps) = match resource {
-        Resource::Cache => ("ways of the last cache (resctrl)", "ways"),
-        Resource::Bandwidth => ("memory bandwidth (resctrl)", "percent, as the hardware has them"),
-    };
-    Offer {
-        name: resource.name(),
-        what,
-        gives: Gives::Speed,
-        granularity: Granularity::Thread,
-        range: range.as_ref().ok().map(|least| (*least, 1.0)),
-        steps,
-        only_lowers: true,
-        missing: range.err(),
-        notes: Vec::new(),
-    }
-}
-
-fn frequency(real: &Real) -> Offer {
-    let whole_machine = "it belongs to the CPU, and affects all threads there";
-    Offer {
-        name: "frequency",
-        what: "highest frequency of a CPU",
-        gives: Gives::Speed,
-        granularity: Granularity::Cpu,
-        range: None,
-        steps: "kHz, as the hardware has them",
-        only_lowers: true,
-        missing: knobs::offered(real, Setting::HighestFrequency).err(),
-        notes: vec![String::from(whole_machine)],
-    }
-}
-
-fn energy_preference(real: &Real) -> Offer {
-    Offer {
-        name: "energy-preference",
-        what: "a CPU's preference of performance or energy",
-        gives: Gives::Speed,
-        granularity: Granularity::Cpu,
-        range: None,
-        steps: "power, balance_power, balance_performance, performance",
-        only_lowers: false,
-        missing: knobs::offered(real, Setting::EnergyPreference).err(),
         notes: Vec::new(),
     }
 }
@@ -524,10 +350,6 @@ pub fn autogroups(proc: &Proc, processes: &[Pid]) -> Vec<String> {
     names.dedup();
     if names.len() > 1 { names } else { Vec::new() }
 }
-
-#[cfg(test)]
-#[path = "../../../tests/helpers/resctrl.rs"]
-mod fake_resctrl;
 
 #[cfg(test)]
 #[path = "../../../tests/helpers/captured.rs"]

@@ -1,5 +1,6 @@
 //! Mechanisms on real threads, with and without privileges.
 
+use super::fake_trees::captured;
 use super::weights::{ShareError, ShareMechanism, Target};
 use super::*;
 use crate::affinity;
@@ -10,12 +11,6 @@ use evenly_model::ThreadId;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// A captured tree, written out.
-pub(super) fn captured(name: &str) -> tempfile::TempDir {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captured").join(name);
-    super::fake_trees::written(&std::fs::read_to_string(file).unwrap())
-}
 
 /// Groups have the name of this process and are removed by that name: a program has one balancer. Tests that make
 /// some take turns.
@@ -64,7 +59,7 @@ impl Scene {
 
     fn undo(&self) -> ShareReport {
         let view = JournalView::open(&self.journal.path()).unwrap();
-        share_undo::undo(&view, &Proc::default(), &Real::default())
+        share_undo::undo(&view, &Proc::default())
     }
 }
 
@@ -154,23 +149,11 @@ fn given_and_taken_back(way: Way, weight: f64) {
 }
 
 #[test]
-fn the_batch_class_is_given_and_taken_back_by_mechanism_and_by_journal() {
-    given_and_taken_back(Way::Batch, 0.003);
-}
-
-#[test]
 fn a_slice_is_given_and_taken_back_by_mechanism_and_by_journal() {
     if sched::base_slice().is_none() {
         return evenly_testing::skip("sched-slice", "the kernel does not report slices");
     }
     given_and_taken_back(Way::Slice, 0.003);
-}
-
-#[test]
-fn the_idle_class_is_given_and_taken_back_by_mechanism_and_by_journal() {
-    if may_nice() {
-        given_and_taken_back(Way::Idle, 0.003);
-    }
 }
 
 /// What a raised thread may get. None, a skip, where none can be raised.
@@ -197,19 +180,22 @@ fn two_mechanisms_on_one_thread_are_both_undone() {
     if !may_nice() {
         return;
     }
+    if sched::base_slice().is_none() {
+        return evenly_testing::skip("sched-slice", "the kernel does not report slices");
+    }
     let scene = Scene::new();
     let before = scene.now();
     let mut nice = ThreadShares::new(Way::Nice, scene.journal.clone());
-    let mut batch = ThreadShares::new(Way::Batch, scene.journal.clone());
+    let mut slice = ThreadShares::new(Way::Slice, scene.journal.clone());
     nice.set(scene.target(), 0.5).unwrap();
-    batch.set(scene.target(), 0.5).unwrap();
-    assert!(scene.now().nice != before.nice && scene.now().policy == sched::BATCH);
+    slice.set(scene.target(), 0.5).unwrap();
+    assert!(scene.now().nice != before.nice && scene.now().slice != before.slice);
     let report = scene.undo();
     assert_eq!((report.restored, report.foreign), (1, 0));
     assert_eq!(scene.now(), before);
     // Of the two, what the program has changed since stays, and the other goes.
     nice.set(scene.target(), 0.5).unwrap();
-    batch.set(scene.target(), 0.5).unwrap();
+    slice.set(scene.target(), 0.5).unwrap();
     sched::set_nice(scene.tid(), 13).unwrap();
     let report = scene.undo();
     assert_eq!((report.restored, report.foreign), (1, 1));
@@ -242,21 +228,19 @@ fn what_could_not_be_undone_is_not_done() {
             let start = Proc::default().process_stat(process).unwrap().start;
             let target = Target::Process { process, start };
             let before = sched::get(Tid(process.0)).unwrap();
-            for way in [Way::Nice, Way::Idle, Way::RoundRobin(19.0)] {
+            for way in [Way::Nice, Way::RoundRobin(19.0)] {
                 let weight = if matches!(way, Way::RoundRobin(_)) { 19.0 } else { 0.1 };
                 let mut shares = ThreadShares::new(way, journal.clone());
                 refusals.push(shares.set(target, weight).unwrap_err().to_string());
                 assert_eq!(sched::get(Tid(process.0)).unwrap(), before, "{way:?}");
             }
-            // These can be undone without privileges.
-            let mut ways = vec![Way::Batch];
-            ways.extend(sched::base_slice().map(|_| Way::Slice));
-            for way in ways {
-                let mut shares = ThreadShares::new(way, journal.clone());
+            // This can be undone without privileges.
+            if sched::base_slice().is_some() {
+                let mut shares = ThreadShares::new(Way::Slice, journal.clone());
                 shares.set(target, 0.5).unwrap();
-                assert_ne!(sched::get(Tid(process.0)).unwrap(), before, "{way:?}");
+                assert_ne!(sched::get(Tid(process.0)).unwrap(), before);
                 shares.restore(target).unwrap();
-                assert_eq!(sched::get(Tid(process.0)).unwrap(), before, "{way:?}");
+                assert_eq!(sched::get(Tid(process.0)).unwrap(), before);
             }
         });
         let offers = offers(&Real::default());
@@ -274,29 +258,30 @@ fn what_could_not_be_undone_is_not_done() {
     let why = format!("RLIMIT_NICE (ulimit -e) is {limit}, needed is {needed},");
     assert!(refusals[0].contains(&why), "{refusals:?}");
     assert!(refusals[0].contains("sudo prlimit --pid"), "{refusals:?}");
-    assert!(refusals[1].contains("a lowered class could not be restored"), "{refusals:?}");
-    assert!(refusals[2].contains("run evenly as the user"), "{refusals:?}");
+    assert!(refusals[1].contains("run evenly as the user"), "{refusals:?}");
     let missing = |name: &str| offers.iter().find(|o| o.name == name).unwrap().missing.clone();
-    assert!(missing("nice").is_some() && missing("idle").is_some());
-    assert!(missing("round-robin").is_some() && missing("batch").is_none());
+    assert!(missing("nice").is_some() && missing("round-robin").is_some());
     assert_eq!(missing("slice").is_none(), sched::base_slice().is_some());
 }
 
 #[test]
 fn masks_and_shares_of_one_thread_are_records_of_their_own() {
+    if sched::base_slice().is_none() {
+        return evenly_testing::skip("sched-slice", "the kernel does not report slices");
+    }
     let scene = Scene::new();
     let id = ThreadId {
         tid: scene.tid(),
         start: Proc::default().thread_stat(scene.tid()).unwrap().start,
     };
-    let whole = affinity::get(id.tid).unwrap();
+    let (before, whole) = (scene.now(), affinity::get(id.tid).unwrap());
     let slot = scene.journal.register(id, Pid(id.tid.0), &whole).unwrap();
-    let mut batch = ThreadShares::new(Way::Batch, scene.journal.clone());
-    batch.set(scene.target(), 0.5).unwrap();
+    let mut slices = ThreadShares::new(Way::Slice, scene.journal.clone());
+    slices.set(scene.target(), 0.5).unwrap();
     let view = JournalView::open(&scene.journal.path()).unwrap();
     assert_eq!((view.records.len(), view.scheduling.len()), (1, 1));
-    assert_eq!(view.scheduling[0].original.policy, sched::OTHER);
-    assert_eq!(view.scheduling[0].set[0].policy, sched::BATCH);
+    assert_eq!(view.scheduling[0].original, before);
+    assert_eq!(view.scheduling[0].set, [scene.now()]);
     scene.journal.forget(slot);
     let report = restore::end(&scene.journal).unwrap();
     assert_eq!((report.restored, report.shares.restored), (0, 1));
@@ -410,52 +395,9 @@ fn without_a_guard_nothing_is_raised_above_others() {
 #[test]
 fn every_mechanism_is_listed_with_a_reason_where_it_is_missing() {
     let offers = offers(&Real::default());
-    assert!(offers.len() >= 10);
+    assert_eq!(offers.len(), 5);
     for o in offers {
         assert!(o.missing.is_none_or(|m| m.why.len() > 10), "{}", o.name);
-    }
-}
-
-/// What `/proc/cpuinfo` of such machines says, in the form of the kernel (`arch/powerpc/kernel/setup-common.c`),
-/// written by hand: two threads of a POWER7 in a partition, one of a POWER8 without a hypervisor, one of an older
-/// processor of the same family.
-const POWER7: &str = "processor\t: 0\ncpu\t\t: POWER7 (architected), altivec supported\n\
-    clock\t\t: 3550.000000MHz\nrevision\t: 2.1 (pvr 003f 0201)\n\nprocessor\t: 1\n\
-    cpu\t\t: POWER7 (architected), altivec supported\nclock\t\t: 3550.000000MHz\n\
-    revision\t: 2.1 (pvr 003f 0201)\n\ntimebase\t: 512000000\nplatform\t: pSeries\n\
-    model\t\t: IBM,8231-E2B\nmachine\t\t: CHRP IBM,8231-E2B\n";
-const POWER8: &str = "processor\t: 0\ncpu\t\t: POWER8E (raw), altivec supported\n\
-    clock\t\t: 3690.000000MHz\nrevision\t: 2.1 (pvr 004b 0201)\n\ntimebase\t: 512000000\n\
-    platform\t: PowerNV\nmodel\t\t: 8247-22L\nmachine\t\t: PowerNV 8247-22L\nfirmware\t: OPAL\n";
-const PPC970: &str = "processor\t: 0\ncpu\t\t: PPC970MP, altivec supported\nclock\t\t: 2500.000000MHz\n\
-    revision\t: 1.1 (pvr 0044 0101)\n\ntimebase\t: 33333333\nplatform\t: PowerMac\n";
-
-#[test]
-fn priorities_of_power_are_read_from_the_tree_and_not_from_this_machine() {
-    let missing_on = |architecture: &'static str, cpuinfo: Option<&str>| {
-        let tree = tempfile::tempdir().unwrap();
-        if let Some(text) = cpuinfo {
-            std::fs::create_dir(tree.path().join("proc")).unwrap();
-            std::fs::write(tree.path().join("proc/cpuinfo"), text).unwrap();
-        }
-        let real = Real::at(tree.path()).of_architecture(architecture);
-        let found = offers_to(&real, Pid(1)).into_iter().find(|o| o.name == "smt-priority");
-        found.unwrap().missing.unwrap()
-    };
-    for (text, name) in [(POWER7, "of POWER7 is"), (POWER8, "of POWER8E is")] {
-        let missing = missing_on("powerpc64", Some(text));
-        assert!(missing.why.contains(name) && missing.why.contains("instruction"), "{missing:?}");
-        assert!(missing.remedy.unwrap().contains("HPCSched"));
-    }
-    // What cannot be read may be one.
-    assert!(missing_on("powerpc64", None).why.starts_with("a priority is set by an instruction"));
-    for (architecture, cpuinfo, why) in [
-        ("powerpc64", PPC970, "only POWER5 and later have it, this is PPC970MP"),
-        ("powerpc64", "cpu\t\t: POWER4+ (gp)\n", "only POWER5 and later have it, this is POWER4+"),
-        ("x86_64", POWER7, "only POWER has it, this is x86_64"),
-        ("aarch64", "", "only POWER has it, this is aarch64"),
-    ] {
-        assert_eq!(missing_on(architecture, Some(cpuinfo)), Missing::of(why, None));
     }
 }
 
@@ -503,7 +445,7 @@ fn sessions_stand_between_processes_in_the_topmost_group_only() {
 
 /// What captured trees leave out of groups: the files by which they are made.
 fn with_files_of_groups(tree: &Path) {
-    let mut dirs = ["sys/fs/cgroup", "sys/fs/resctrl", "tmp"].map(|dir| tree.join(dir)).to_vec();
+    let mut dirs = ["sys/fs/cgroup", "tmp"].map(|dir| tree.join(dir)).to_vec();
     while let Some(dir) = dirs.pop() {
         let Ok(inside) = std::fs::read_dir(&dir) else { continue };
         let inside: Vec<PathBuf> = inside.map(|e| e.unwrap().path()).collect();
@@ -521,23 +463,13 @@ fn with_files_of_groups(tree: &Path) {
     }
 }
 
-/// What depends on the tree, and not on the machine that tests run on: what is there, and of the rest why not.
-fn offered(tree: &Path) -> Vec<String> {
-    let offers = offers_to(&Real::at(tree), Pid(1000)).into_iter();
-    let own = ["nice", "slice", "batch", "idle", "round-robin", "placement", "smt-priority"];
-    let line = |o: Offer| match o.missing {
-        None => o.name.to_owned(),
-        Some(m) => format!("{}: {}", o.name, m.why.replace(tree.to_str().unwrap(), "")),
-    };
-    offers.filter(|o| !own.contains(&o.name)).map(line).collect()
-}
-
 #[test]
-fn what_captured_machines_offer() {
+fn control_groups_are_offered_where_the_captured_machine_has_them() {
     for (tree, expected) in EXPECTED {
         let dir = captured(tree);
         with_files_of_groups(dir.path());
-        assert_eq!(offered(dir.path()), expected, "{tree}");
+        let offer = group(&Real::at(dir.path()), Pid(1000));
+        assert_eq!((offer.name, offer.missing.map(|m| m.why).as_deref()), expected, "{tree}");
     }
     // Each of them.
     let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captured");
@@ -545,35 +477,12 @@ fn what_captured_machines_offer() {
     assert_eq!(trees.filter(|p| p.extension().is_some_and(|e| e == "txt")).count(), EXPECTED.len());
 }
 
-const NOWHERE: &str = "cpu.shares: the control group of the program is not mounted here";
-const NO_WAYS: &str = "cache: this kernel has no resctrl, or found nothing in the CPUs to divide";
-const NO_BANDWIDTH: &str =
-    "memory-bandwidth: this kernel has no resctrl, or found nothing in the CPUs to divide";
-const NOT_DIVIDED: &str = "memory-bandwidth: /sys/fs/resctrl names no MB that can be divided";
-const NO_LIMIT: &str = "frequency: no CPU has cpufreq/scaling_max_freq in /sys/devices/system/cpu";
-const NO_PREFERENCE: &str = "energy-preference: no CPU has cpufreq/energy_performance_preference in /sys/devices/system/cpu";
+const NOT_MOUNTED: &str = "the control group of the program is not mounted here";
 
-const EXPECTED: [(&str, [&str; 5]); 13] = [
-    ("v1-hybrid.txt", ["cpu.shares", NO_WAYS, NO_BANDWIDTH, NO_LIMIT, NO_PREFERENCE]),
-    ("v2-numa-offline.txt", ["cpu.weight", NO_WAYS, NO_BANDWIDTH, NO_LIMIT, NO_PREFERENCE]),
-    ("v2-namespace.txt", ["cpu.weight", NO_WAYS, NO_BANDWIDTH, NO_LIMIT, NO_PREFERENCE]),
-    ("v2-part-mounted.txt", ["cpu.weight", NO_WAYS, NO_BANDWIDTH, NO_LIMIT, NO_PREFERENCE]),
-    ("hybrid-laptop.txt", [NOWHERE, NO_WAYS, NO_BANDWIDTH, NO_LIMIT, NO_PREFERENCE]),
-    ("cpufreq-epyc.txt", [NOWHERE, NO_WAYS, NO_BANDWIDTH, "frequency", NO_PREFERENCE]),
-    ("cpufreq-pstate.txt", [NOWHERE, NO_WAYS, NO_BANDWIDTH, "frequency", "energy-preference"]),
-    ("cpufreq-arm.txt", [NOWHERE, NO_WAYS, NO_BANDWIDTH, "frequency", NO_PREFERENCE]),
-    ("resctrl-skx.txt", [NOWHERE, "cache", NOT_DIVIDED, NO_LIMIT, NO_PREFERENCE]),
-    ("resctrl-two.txt", [NOWHERE, "cache", NOT_DIVIDED, NO_LIMIT, NO_PREFERENCE]),
-    ("resctrl-moved.txt", [NOWHERE, "cache", NOT_DIVIDED, NO_LIMIT, NO_PREFERENCE]),
-    ("resctrl-mb.txt", [NOWHERE, "cache", "memory-bandwidth", NO_LIMIT, NO_PREFERENCE]),
-    (
-        "resctrl-cdp.txt",
-        [
-            NOWHERE,
-            "cache: /sys/fs/resctrl names no L3 that can be divided",
-            NOT_DIVIDED,
-            NO_LIMIT,
-            NO_PREFERENCE,
-        ],
-    ),
+const EXPECTED: [(&str, (&str, Option<&str>)); 5] = [
+    ("v1-hybrid.txt", ("cpu.shares", None)),
+    ("v2-numa-offline.txt", ("cpu.weight", None)),
+    ("v2-namespace.txt", ("cpu.weight", None)),
+    ("v2-part-mounted.txt", ("cpu.weight", None)),
+    ("hybrid-laptop.txt", ("cpu.shares", Some(NOT_MOUNTED))),
 ];

@@ -2,8 +2,8 @@
 //!
 //! Invariant: what is changed is in the journal before (promise P4); a value that the program has set
 //! itself is left alone; and nothing is changed that this user could not change back. A user without
-//! privileges may lower a nice value but not raise it again, unless RLIMIT_NICE says so, and the same
-//! goes for the idle class (sched(7)): both are refused then.
+//! privileges may lower a nice value but not raise it again, unless RLIMIT_NICE says so (sched(7)): it is
+//! refused then.
 //!
 //! # Known gaps
 //! Between reading how a thread is scheduled and setting it the program may set it itself; that is
@@ -24,8 +24,6 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-/// The idle class has this weight, whatever the nice value.
-const IDLE_WEIGHT: f64 = 3.0;
 /// The kernel's bounds of a slice, in microseconds.
 const SLICES_US: (f64, f64) = (100.0, 100_000.0);
 
@@ -36,10 +34,6 @@ pub enum Way {
     Nice,
     /// Its slice: for how long it runs at a stretch, but no share.
     Slice,
-    /// The batch class: when it wakes up it does not displace the one that runs, but no share.
-    Batch,
-    /// The idle class: a share of next to nothing.
-    Idle,
     /// Round robin, above all normal threads, for a time only. The most that it gets, to one of others.
     RoundRobin(f64),
 }
@@ -59,8 +53,6 @@ impl Way {
         match self {
             Self::Nice => "nice",
             Self::Slice => "slice",
-            Self::Batch => "batch",
-            Self::Idle => "idle",
             Self::RoundRobin(_) => "round-robin",
         }
     }
@@ -111,10 +103,10 @@ impl Leave {
 
     /// Why a lowered thread could not get its nice value back, and what would mend that.
     #[must_use]
-    pub fn refusal(self, what: &str, pid: Option<Pid>, nice: i8) -> String {
+    pub fn refusal(self, pid: Option<Pid>, nice: i8) -> String {
         let whom = pid.map_or_else(|| String::from("$$"), |p| p.to_string());
         format!(
-            "a lowered {what} could not be restored: the limit RLIMIT_NICE (ulimit -e) is {}, needed is {}, or CAP_SYS_NICE; sudo prlimit --pid {whom} --nice={}",
+            "a lowered nice value could not be restored: the limit RLIMIT_NICE (ulimit -e) is {}, needed is {}, or CAP_SYS_NICE; sudo prlimit --pid {whom} --nice={}",
             20 - self.least_nice,
             20 - i32::from(nice),
             20 - i32::from(nice)
@@ -173,9 +165,6 @@ impl ThreadShares {
                 let threads: Vec<_> = tids.into_iter().filter_map(id).collect();
                 if threads.is_empty() { Err(ShareError::Gone) } else { Ok(threads) }
             }
-            Target::Cpu(_) => {
-                Err(ShareError::Unfit { mechanism: self.way.name(), target: target.to_string() })
-            }
         }
     }
 
@@ -206,7 +195,7 @@ impl ThreadShares {
             Way::Nice => {
                 let leave = Leave::of(&self.proc, process);
                 if !leave.can_undo(original.nice) {
-                    let why = leave.refusal("nice value", Some(process), original.nice);
+                    let why = leave.refusal(Some(process), original.nice);
                     return Err(ShareError::Refused(why));
                 }
                 let least_nice = if leave.any { -20 } else { leave.least_nice };
@@ -222,16 +211,6 @@ impl ThreadShares {
             Way::Slice => {
                 let slice = (original.slice.0 as f64 / 1e3).clamp(SLICES_US.0, SLICES_US.1);
                 Ok(Bounds { original: slice, least: SLICES_US.0, most: SLICES_US.1 })
-            }
-            Way::Batch => Ok(Bounds { original: 1.0, least: 0.0, most: 1.0 }),
-            Way::Idle => {
-                let leave = Leave::of(&self.proc, process);
-                if !leave.can_undo(original.nice) {
-                    let why = leave.refusal("class", Some(process), original.nice);
-                    return Err(ShareError::Refused(why));
-                }
-                let most = weight_of_nice(0);
-                Ok(Bounds { original: most, least: IDLE_WEIGHT, most })
             }
             Way::RoundRobin(most) => Ok(Bounds { original: 1.0, least: 1.0, most }),
         }
@@ -252,15 +231,13 @@ impl ThreadShares {
                     to.slice = Nanos((us * 1e3) as u64);
                 }
             }
-            Way::Batch if weight < 1.0 => to.policy = sched::BATCH,
-            Way::Idle if weight < 0.5 => to.policy = sched::IDLE,
             Way::RoundRobin(_) if weight > 1.0 => {
                 to.policy = sched::ROUND_ROBIN;
                 to.priority = ROUND_ROBIN_PRIORITY;
                 // Its children are not to be above others as well.
                 to.reset_on_fork = true;
             }
-            Way::Batch | Way::Idle | Way::RoundRobin(_) => {}
+            Way::RoundRobin(_) => {}
         }
         to
     }
@@ -356,9 +333,6 @@ impl ShareMechanism for ThreadShares {
         match self.way {
             Way::Nice => Steps::nice(),
             Way::Slice => Steps::Whole(SLICES_US.0, SLICES_US.1),
-            // No share changes: the step only distinguishes "as found" from "less".
-            Way::Batch => Steps::Table(vec![0.999, 1.0]),
-            Way::Idle => Steps::Table(vec![IDLE_WEIGHT, weight_of_nice(0)]),
             Way::RoundRobin(most) => Steps::Table(vec![1.0, most]),
         }
     }
@@ -428,7 +402,6 @@ impl ShareMechanism for ThreadShares {
                 let of_it = self.managed.iter().filter(|(_, m)| m.process == process);
                 of_it.map(|(id, _)| *id).collect()
             }
-            Target::Cpu(_) => Vec::new(),
         };
         let mut result = Ok(());
         for id in of_entity {

@@ -8,8 +8,7 @@
 //! Only ratios matter, so where nothing may be raised the others are lowered: [`fit`] multiplies all
 //! weights with one factor, the one with which they come out best.
 
-use evenly_model::{CpuId, Nanos, Pid, ThreadId};
-use std::fmt;
+use evenly_model::{Nanos, Pid, ThreadId};
 
 /// Weights of the kernel's 40 nice values, from -20 to 19 (`sched_prio_to_weight`).
 const NICE_WEIGHTS: [f64; 40] = [
@@ -58,38 +57,6 @@ pub enum Target {
         /// Its start time, in clock ticks since boot.
         start: u64,
     },
-    /// A CPU, with whatever runs on it.
-    Cpu(CpuId),
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Thread { id, .. } => write!(f, "thread {id}"),
-            Self::Process { process, .. } => write!(f, "process {process}"),
-            Self::Cpu(cpu) => write!(f, "CPU {cpu}"),
-        }
-    }
-}
-
-/// What a mechanism acts upon.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Granularity {
-    /// Single threads, hence processes too.
-    Thread,
-    /// Whole CPUs, with whatever runs on them.
-    Cpu,
-}
-
-impl Granularity {
-    /// The word for it in what `evenly doctor --mechanisms` writes.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Thread => "thread",
-            Self::Cpu => "cpu",
-        }
-    }
 }
 
 /// Which weights a mechanism can give at all, in its own units.
@@ -234,14 +201,6 @@ pub enum ShareError {
         what: &'static str,
         /// The value that the program has set, in words.
         found: String,
-    },
-    /// The mechanism does not act on such a thing.
-    #[error("{mechanism} does not act on {target}")]
-    Unfit {
-        /// The name of the mechanism that was asked.
-        mechanism: &'static str,
-        /// What it was to act on.
-        target: String,
     },
     /// It cannot be done, or could not be undone; why, and what would mend it.
     #[error("{0}")]

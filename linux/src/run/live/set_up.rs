@@ -23,6 +23,7 @@ use evenly_engine::{
     BalancerOptions, DomainSpread, Observer, Period, PeriodControl, PeriodOptions, Tracker,
     TrackerOptions,
 };
+use evenly_model::hpc::Parts;
 use evenly_model::{CpuSet, DomainId, Environment, Nanos};
 use evenly_phase::{HELPERS_SHARE, Openings};
 use evenly_policies::{Setting, balancer};
@@ -200,7 +201,7 @@ impl Live {
                 environment: Environment {
                     knowledge: self.options.knowledge.clone().filter(|_| !decentral),
                     levels: self.options.levels.clone(),
-                    parts: self.options.shares.parts(),
+                    parts: Parts::Time,
                     tuning: self.options.parameters.clone(),
                 },
                 guard: self.options.guard,

@@ -60,7 +60,6 @@ pub(super) mod field {
 pub(super) mod kind {
     pub(in crate::undo::journal) const MASKS: u64 = 0;
     pub(in crate::undo::journal) const SCHEDULING: u64 = 1;
-    pub(in crate::undo::journal) const SETTING: u64 = 2;
     pub(in crate::undo::journal) const SHIFT: u32 = 8;
 }
 

@@ -8,8 +8,8 @@
 //! Invariant: before a mask is set it is in the file, together with the mask that it replaces.
 //! Whatever the instruction at which evenly dies, the thread's mask is one of the two newest of
 //! its record, or the original one, or the program's own wish. The same holds for how a thread is
-//! scheduled (nice value, class, slice) and for settings of CPUs; and before a control group is made,
-//! the group in which it is made is in the file.
+//! scheduled (nice value, class, slice); and before a control group is made, the group in which it is
+//! made is in the file.
 //!
 //! # Layout
 //! The file is an array of 64-bit words in the machine's own byte order.
@@ -31,12 +31,11 @@
 //! | 17-23 | zero |
 //! | then 16w | for each CPU a 16-bit count of threads placed there |
 //! | then 4 times 128 | a directory in which groups were made: its kind (and 256 where a controller was switched on for it); length of its path in bytes; the path |
-//! | then the records | kind (0 masks, 1 scheduling, 2 setting of a CPU) times 256, and state; tid and tgid; start time; number n of values set; the original value; two set values, of which number (n - 1) mod 2 is the newest |
+//! | then the records | kind (0 masks, 1 scheduling) times 256, and state; tid and tgid; start time; number n of values set; the original value; two set values, of which number (n - 1) mod 2 is the newest |
 //!
 //! A mask takes w words. How a thread is scheduled takes two: policy, nice value + 20, real-time
 //! priority and "reset on fork", a byte each from the lowest on, then 2^63; and the slice in
-//! nanoseconds. A setting of a CPU takes one word; which it is stands in place of the tid, the CPU in
-//! place of the tgid. A record has 4 + max(3w, 6) words.
+//! nanoseconds. A record has 4 + max(3w, 6) words.
 //!
 //! A journal of another version is refused.
 
@@ -62,9 +61,8 @@ use std::path::{Path, PathBuf};
 pub(crate) use layout::{MAX_MASK_WORDS, PARENT_PATH_LIMIT};
 pub(crate) use live::{LiveJournal, is_watched, patience};
 pub use live::{Other, others};
-pub(crate) use places::PREFERENCES;
-pub use places::{Kind, Parent, Setting};
-pub use read::{Header, JournalView, Record, SchedulingRecord, SettingRecord, State};
+pub use places::{Kind, Parent};
+pub use read::{Header, JournalView, Record, SchedulingRecord, State};
 pub use state_dir::StateDir;
 pub use write::{Journal, Slot};
 

@@ -5,7 +5,7 @@ use super::layout::{
     VERSION, WORD, at, field, kind, word_at,
 };
 use super::live::patience;
-use super::places::{Kind, Parent, Setting};
+use super::places::{Kind, Parent};
 use super::state_dir::is_local;
 use super::{JournalError, Malformed, Process, RECORD_LIMIT, boot_id, pid_namespace};
 use crate::clock::now;
@@ -68,26 +68,10 @@ pub struct SchedulingRecord {
     pub set: Vec<Scheduling>,
 }
 
-/// A setting of a CPU, as read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SettingRecord {
-    /// The setting that was changed.
-    pub setting: Setting,
-    /// The CPU whose setting it is.
-    pub cpu: CpuId,
-    /// [`State::Live`] as long as the setting is to be written back.
-    pub state: State,
-    /// The value before evenly came.
-    pub original: u64,
-    /// What was written last, newest first; at most two.
-    pub set: Vec<u64>,
-}
-
 /// Any record, as read.
 enum AnyRecord {
     Masks(Record),
     Scheduling(SchedulingRecord),
-    Setting(SettingRecord),
 }
 
 /// The header of a journal, as read.
@@ -232,8 +216,6 @@ pub struct JournalView {
     pub records: Vec<Record>,
     /// Its records of how threads are scheduled.
     pub scheduling: Vec<SchedulingRecord>,
-    /// Its records of settings of CPUs.
-    pub settings: Vec<SettingRecord>,
 }
 
 impl JournalView {
@@ -277,16 +259,15 @@ impl JournalView {
         if bytes.len() < needed {
             return Err(Malformed::Short { found: bytes.len(), needed });
         }
-        let (mut records, mut scheduling, mut settings) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut records, mut scheduling) = (Vec::new(), Vec::new());
         for index in 0..header.capacity {
             match parse_record(bytes, header.layout, index)? {
                 Some(AnyRecord::Masks(r)) => records.push(r),
                 Some(AnyRecord::Scheduling(r)) => scheduling.push(r),
-                Some(AnyRecord::Setting(r)) => settings.push(r),
                 None => {}
             }
         }
-        Ok(Self { header, records, scheduling, settings })
+        Ok(Self { header, records, scheduling })
     }
 }
 
@@ -367,14 +348,6 @@ fn parse_record(
                 }
             }
             Ok(Some(AnyRecord::Scheduling(SchedulingRecord { id, tgid, state, original, set })))
-        }
-        kind::SETTING => {
-            let setting = Setting::from_number(ids >> 32)
-                .ok_or_else(|| bad("a setting that does not exist"))?;
-            let value = |which| word(Layout::value(0, which, 1));
-            let set = newest.map(value).collect::<Result<_, _>>()?;
-            let (cpu, original) = (CpuId(ids as u32), value(0)?);
-            Ok(Some(AnyRecord::Setting(SettingRecord { setting, cpu, state, original, set })))
         }
         _ => Err(bad("a kind that does not exist")),
     }

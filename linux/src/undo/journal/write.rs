@@ -5,7 +5,7 @@ use super::layout::{
     FIRST_CAPACITY, Layout, Mapping, PARENT_LIMIT, PARENT_PATH_LIMIT, PARENT_WORDS, SWITCHED_ON,
     WORD, at, field, kernel_mask_words, kind,
 };
-use super::places::{Parent, Setting};
+use super::places::Parent;
 use super::{JournalError, JournalView, Process, RECORD_LIMIT, State, StateDir};
 use crate::sched::Scheduling;
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId};
@@ -187,26 +187,6 @@ impl Journal {
     /// As [`Journal::about_to_set`], for how a thread is going to be scheduled.
     pub fn about_to_schedule(&self, slot: &mut Slot, value: &Scheduling) {
         self.about_to_store(slot, &value.to_words());
-    }
-
-    /// Records a setting of a CPU with the value that it had.
-    ///
-    /// # Errors
-    /// As [`Journal::register`].
-    pub fn register_setting(
-        &self,
-        setting: Setting,
-        cpu: CpuId,
-        original: u64,
-    ) -> Result<Slot, JournalError> {
-        let store =
-            |map: &Mapping, record| store_words(map, Layout::value(record, 0, 1), &[original]);
-        self.fill(kind::SETTING, [setting as u32, cpu.0], 0, store)
-    }
-
-    /// As [`Journal::about_to_set`], for the value that a setting of a CPU is going to have.
-    pub fn about_to_write(&self, slot: &mut Slot, value: u64) {
-        self.about_to_store(slot, &[value]);
     }
 
     /// Records a directory in which groups are going to be made. To be called before the first is made.

@@ -8,7 +8,6 @@ use crate::journal::{
     self, Header, Journal, JournalError, JournalView, LiveJournal, Process, Record, State, StateDir,
 };
 use crate::proc::Proc;
-use crate::real::Real;
 use crate::share_undo;
 use evenly_model::{CpuSet, Pid, Tid};
 use std::io;
@@ -22,16 +21,8 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// [`JournalError`] where the journal cannot be read or removed.
 pub fn end(journal: &Journal) -> Result<RestoreReport, JournalError> {
-    end_on(journal, &Real::default())
-}
-
-/// The same on this machine.
-///
-/// # Errors
-/// As [`end`].
-pub fn end_on(journal: &Journal, real: &Real) -> Result<RestoreReport, JournalError> {
     let view = journal.view()?;
-    let report = restore_everything(&view, &Proc::default(), real);
+    let report = restore_everything(&view, &Proc::default());
     if report.is_complete() {
         journal.finish()?;
     }
@@ -79,25 +70,12 @@ pub fn restore_all(
     only: Option<Pid>,
     force: bool,
 ) -> Result<Vec<(PathBuf, Fate)>, JournalError> {
-    restore_all_on(dir, only, force, &Real::default())
-}
-
-/// The same on this machine.
-///
-/// # Errors
-/// As [`restore_all`].
-pub fn restore_all_on(
-    dir: &StateDir,
-    only: Option<Pid>,
-    force: bool,
-    real: &Real,
-) -> Result<Vec<(PathBuf, Fate)>, JournalError> {
     let proc = Proc::default();
     let mut fates = Vec::new();
     for path in dir.journals()? {
         let fate = match JournalView::open(&path) {
             Ok(view) if only.is_some_and(|pid| !concerns(&view, pid)) => continue,
-            Ok(view) => restore_one(&path, &view, &proc, force, real),
+            Ok(view) => restore_one(&path, &view, &proc, force),
             // Removed between listing and reading: its guardian was at work.
             Err(_) if !path.exists() => continue,
             Err(e) => Fate::Failed(e),
@@ -114,7 +92,7 @@ fn concerns(view: &JournalView, pid: Pid) -> bool {
         || view.scheduling.iter().any(|r| r.tgid == pid)
 }
 
-fn restore_one(path: &Path, view: &JournalView, proc: &Proc, force: bool, real: &Real) -> Fate {
+fn restore_one(path: &Path, view: &JournalView, proc: &Proc, force: bool) -> Fate {
     let header: &Header = &view.header;
     if header.clean || header.is_of_former_boot(path) {
         return journal::remove(path).map_or_else(Fate::Failed, |()| Fate::Stale);
@@ -126,7 +104,7 @@ fn restore_one(path: &Path, view: &JournalView, proc: &Proc, force: bool, real: 
         return Fate::OtherNamespace;
     }
     match header.stands_still(proc) {
-        Some(_) if force => release(path, real),
+        Some(_) if force => release(path),
         Some(stands_still) => Fate::Alive(Living {
             evenly: header.writer,
             program: header.program,
@@ -134,7 +112,7 @@ fn restore_one(path: &Path, view: &JournalView, proc: &Proc, force: bool, real: 
             held: held(view, proc),
         }),
         None => LiveJournal::open(path)
-            .and_then(|journal| finish(&journal, proc, real))
+            .and_then(|journal| finish(&journal, proc))
             .map_or_else(Fate::Failed, Fate::Restored),
     }
 }
@@ -149,21 +127,18 @@ fn held(view: &JournalView, proc: &Proc) -> usize {
     view.records.iter().filter(is_held).count()
 }
 
-fn release(path: &Path, real: &Real) -> Fate {
-    match LiveJournal::open(path).and_then(|live| release_living(&live, real)) {
+fn release(path: &Path) -> Fate {
+    match LiveJournal::open(path).and_then(|live| release_living(&live)) {
         Ok(report) => Fate::Restored(report),
         Err(e) => Fate::Failed(e),
     }
 }
 
 /// Restores the threads of an evenly that lives but does not work, and notifies it.
-pub(crate) fn release_living(
-    live: &LiveJournal,
-    real: &Real,
-) -> Result<RestoreReport, JournalError> {
+pub(crate) fn release_living(live: &LiveJournal) -> Result<RestoreReport, JournalError> {
     let view = live.view()?;
     live.raise_released();
-    let report = restore_everything(&view, &Proc::default(), real);
+    let report = restore_everything(&view, &Proc::default());
     live.raise_released();
     Ok(report)
 }
@@ -175,12 +150,8 @@ pub(crate) fn holds(live: &LiveJournal) -> bool {
 
 /// Restores the threads of an evenly that is dead, and removes its journal if nothing is left to
 /// do. The journal is read anew: it no longer changes.
-pub(crate) fn finish(
-    live: &LiveJournal,
-    proc: &Proc,
-    real: &Real,
-) -> Result<RestoreReport, JournalError> {
-    let report = restore_everything(&live.view()?, proc, real);
+pub(crate) fn finish(live: &LiveJournal, proc: &Proc) -> Result<RestoreReport, JournalError> {
+    let report = restore_everything(&live.view()?, proc);
     if report.is_complete() {
         live.finish()?;
     }
@@ -217,12 +188,6 @@ impl Affinity for Looked {
 /// guardian is at work is passed over: the guardian undoes it.
 #[must_use]
 pub fn left(dir: &StateDir) -> Vec<Left> {
-    left_on(dir, &Real::default())
-}
-
-/// The same on this machine.
-#[must_use]
-pub fn left_on(dir: &StateDir, real: &Real) -> Vec<Left> {
     let proc = Proc::default();
     let dead = |path: &PathBuf| {
         let header = Header::open(path).ok()?;
@@ -238,9 +203,9 @@ pub fn left_on(dir: &StateDir, real: &Real) -> Vec<Left> {
         // A guardian that ended this moment has removed it.
         let Ok(view) = JournalView::open(&path) else { continue };
         let mut report = restore(&view, &proc, &mut Looked(System::default()));
-        report.shares = share_undo::left(&view, &proc, real);
+        report.shares = share_undo::left(&view, &proc);
         let shares = &report.shares;
-        if report.restored + shares.restored + shares.groups + shares.settings > 0 {
+        if report.restored + shares.restored + shares.groups > 0 {
             all.push(Left { evenly, report });
         }
     }
@@ -270,7 +235,7 @@ mod tests {
         assert!(!holds(&live), "it is only about to be set");
         affinity::set(tid, &one).unwrap();
         assert!(holds(&live));
-        release_living(&live, &Real::default()).unwrap();
+        release_living(&live).unwrap();
         assert_eq!(affinity::get(tid).unwrap(), whole);
         assert!(!holds(&live));
     }

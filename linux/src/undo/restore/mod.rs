@@ -29,12 +29,11 @@ use crate::affinity;
 use crate::journal::{self, JournalView};
 use crate::limits::Limits;
 use crate::proc::Proc;
-use crate::real::Real;
 use crate::share_undo::{self, ShareReport};
 use evenly_model::{CpuSet, Pid, ThreadId, Tid};
 use std::io;
 
-pub use journals::{Fate, Left, Living, end, end_on, left, left_on, restore_all, restore_all_on};
+pub use journals::{Fate, Left, Living, end, left, restore_all};
 pub(crate) use journals::{finish, holds, release_living};
 pub(crate) use masks::is_left_of;
 pub use masks::restore;
@@ -143,10 +142,9 @@ impl RestoreReport {
     }
 }
 
-/// [`restore`], and everything else that the journal says. Threads are those of the machine on which this
-/// runs.
-fn restore_everything(view: &JournalView, proc: &Proc, real: &Real) -> RestoreReport {
+/// [`restore`], and everything else that the journal says.
+fn restore_everything(view: &JournalView, proc: &Proc) -> RestoreReport {
     let mut report = restore(view, proc, &mut System::default());
-    report.shares = share_undo::undo(view, proc, real);
+    report.shares = share_undo::undo(view, proc);
     report
 }

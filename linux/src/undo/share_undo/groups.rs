@@ -3,9 +3,9 @@
 //! Invariant: every thread that is found in a group of ours goes to the group above, also those that the
 //! program has created there.
 
-use crate::files::Files;
 use crate::journal::{Kind, Parent, Process};
 use evenly_model::ThreadId;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -25,42 +25,30 @@ pub(crate) struct Removed {
     pub(crate) failed: Vec<String>,
 }
 
-/// A directory with groups, those in it that an evenly made, and the others.
-struct Found {
-    above: PathBuf,
-    ours: Vec<PathBuf>,
-    others: Vec<PathBuf>,
-}
-
-/// None where the directory is gone, which has taken ours with it.
-fn find(files: &dyn Files, fs_root: &Path, parent: &Parent, writer: Process) -> Option<Found> {
-    let above = fs_root.join(parent.path.strip_prefix("/").unwrap_or(&parent.path));
+/// The groups in a directory: those that an evenly made, and the others. None where the directory is gone, which
+/// has taken ours with it.
+fn find(parent: &Parent, writer: Process) -> Option<(Vec<PathBuf>, Vec<PathBuf>)> {
     let prefix = prefix(writer);
     let is_ours = |d: &PathBuf| {
         d.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with(&prefix))
     };
-    let (ours, others) = files.dirs(&above).ok()?.into_iter().partition(is_ours);
-    Some(Found { above, ours, others })
+    let entries = fs::read_dir(&parent.path).ok()?.flatten();
+    let groups = entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path());
+    Some(groups.partition(is_ours))
 }
 
 /// How many groups that an evenly made are in a directory.
-pub(crate) fn count(files: &dyn Files, fs_root: &Path, parent: &Parent, writer: Process) -> usize {
-    find(files, fs_root, parent, writer).map_or(0, |found| found.ours.len())
+pub(crate) fn count(parent: &Parent, writer: Process) -> usize {
+    find(parent, writer).map_or(0, |(ours, _)| ours.len())
 }
 
 /// Removes all groups that an evenly made in a directory, and gives their threads to the directory.
-pub(crate) fn remove_all(
-    files: &dyn Files,
-    fs_root: &Path,
-    parent: &Parent,
-    writer: Process,
-) -> Removed {
+pub(crate) fn remove_all(parent: &Parent, writer: Process) -> Removed {
     let mut done = Removed::default();
-    let Some(Found { above, ours, others }) = find(files, fs_root, parent, writer) else {
-        return done;
-    };
+    let Some((ours, others)) = find(parent, writer) else { return done };
+    let above = &parent.path;
     for group in &ours {
-        match remove(files, parent.kind, &above, group) {
+        match remove(parent.kind, above, group) {
             Ok(()) => done.removed += 1,
             Err(e) => done.failed.push(format!(
                 "{}: cannot empty and remove it: {e}; run evenly restore as root",
@@ -70,17 +58,17 @@ pub(crate) fn remove_all(
     }
     if parent.switched_on && others.is_empty() && done.failed.is_empty() {
         // Where it is refused another user of it exists by now.
-        let _ = files.write(&above.join("cgroup.subtree_control"), "-cpu");
+        let _ = fs::write(above.join("cgroup.subtree_control"), "-cpu");
     }
     done
 }
 
 /// Gives the threads of a group to the one above, and removes it.
-pub(crate) fn remove(files: &dyn Files, kind: Kind, above: &Path, group: &Path) -> io::Result<()> {
+pub(crate) fn remove(kind: Kind, above: &Path, group: &Path) -> io::Result<()> {
     let mut last = Ok(());
     for _ in 0..PASSES {
-        let empty = empty(files, kind, above, group, None);
-        match files.remove_dir(group) {
+        let empty = empty(kind, above, group, None);
+        match fs::remove_dir(group) {
             Ok(()) => return Ok(()),
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
             // Why its threads could not leave says more than that it is busy.
@@ -94,19 +82,18 @@ pub(crate) fn remove(files: &dyn Files, kind: Kind, above: &Path, group: &Path) 
 
 /// Gives threads of a group to the one above: all, but one that is to stay.
 pub(crate) fn empty(
-    files: &dyn Files,
     kind: Kind,
     above: &Path,
     group: &Path,
     stays: Option<ThreadId>,
 ) -> io::Result<()> {
-    let listed = match files.read(&group.join(kind.threads_file())) {
+    let listed = match fs::read_to_string(group.join(kind.threads_file())) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
         other => other?,
     };
     for tid in listed.lines().filter_map(|l| l.trim().parse::<i32>().ok()) {
         if stays.is_none_or(|id| id.tid.0 != tid) {
-            match files.write(&above.join(kind.threads_file()), &tid.to_string()) {
+            match fs::write(above.join(kind.threads_file()), tid.to_string()) {
                 // It has ended.
                 Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
                 other => other?,

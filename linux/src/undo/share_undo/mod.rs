@@ -10,12 +10,10 @@
 //! is found in a group of ours goes to the group above.
 
 pub(crate) mod groups;
-mod settings;
 
 use crate::descent::{Tree, is_alive, tree};
 use crate::journal::{JournalView, SchedulingRecord, State};
 use crate::proc::Proc;
-use crate::real::Real;
 use crate::sched::{self, Scheduling};
 use evenly_model::{Nanos, Pid, ThreadId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,42 +30,32 @@ pub struct ShareReport {
     pub foreign: usize,
     /// Control groups that were removed, their threads back in the group above.
     pub groups: usize,
-    /// Settings of CPUs that were set back.
-    pub settings: usize,
     /// What could not be given back, and why.
     pub failed: Vec<String>,
 }
 
 /// Undoes what a journal says of shares, on this machine.
-pub(crate) fn undo(view: &JournalView, proc: &Proc, real: &Real) -> ShareReport {
+pub(crate) fn undo(view: &JournalView, proc: &Proc) -> ShareReport {
     let mut report = ShareReport::default();
     if !view.scheduling.is_empty() {
         scheduling(view, proc, false, &mut report);
     }
     for parent in &view.header.parents {
-        let done = groups::remove_all(real.files(), real.root(), parent, view.header.writer);
+        let done = groups::remove_all(parent, view.header.writer);
         report.groups += done.removed;
         report.failed.extend(done.failed);
-    }
-    for record in &view.settings {
-        match settings::undo(real.root(), record) {
-            Ok(changed) => report.settings += usize::from(changed),
-            Err(why) => report.failed.push(why),
-        }
     }
     report
 }
 
 /// What [`undo`] would do now. Nothing is changed.
-pub(crate) fn left(view: &JournalView, proc: &Proc, real: &Real) -> ShareReport {
+pub(crate) fn left(view: &JournalView, proc: &Proc) -> ShareReport {
     let mut report = ShareReport::default();
     if !view.scheduling.is_empty() {
         scheduling(view, proc, true, &mut report);
     }
     let writer = view.header.writer;
-    let groups = |parent| groups::count(real.files(), real.root(), parent, writer);
-    report.groups = view.header.parents.iter().map(groups).sum();
-    report.settings = view.settings.iter().filter(|r| settings::is_ours(real.root(), r)).count();
+    report.groups = view.header.parents.iter().map(|parent| groups::count(parent, writer)).sum();
     report
 }
 
