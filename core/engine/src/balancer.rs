@@ -474,8 +474,6 @@ impl Balancer {
         let done = self.mover.carry_out(machine, &self.snapshot, plan, members, manner, failures);
         p.placed = (p.placed || done.distributed) && !done.again;
         self.ledger.moved(&done.moves);
-        let is_weighed = || members.threads.iter().any(|t| t.weight.given.is_some());
-        self.weights.anew |= machine.weighs_cpus() && is_weighed();
         done.moves
     }
 

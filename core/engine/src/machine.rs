@@ -232,12 +232,6 @@ pub trait Sensors {
         None
     }
 
-    /// Whether weights are those of the CPUs that threads are on (their speed): then they are given again
-    /// when threads have been moved.
-    fn weighs_cpus(&self) -> bool {
-        false
-    }
-
     /// For how long what is given lasts, where that is not until something else is given: then it is given
     /// again in time.
     fn weighs_for(&self) -> Option<Nanos> {

@@ -10,7 +10,7 @@ use evenly_model::{Nanos, Plan, Snapshot, ThreadId, counted};
 /// What was given, and when.
 #[derive(Debug, Default)]
 pub(crate) struct Weights {
-    /// They are to be given again, because a pause has ended or threads have changed their places.
+    /// They are to be given again, because a pause has ended.
     pub(crate) anew: bool,
     /// How often they were given.
     times: u64,

@@ -205,7 +205,8 @@ fn conditions(draw: &mut Draw, n: usize, m: usize, end: Nanos) -> Conditions {
         c.weight_refused = vec![draw.0.below(n)];
     }
     c.weights_last = draw.once_in(4).then_some(ms(400));
-    c.weighs_cpus = draw.once_in(4);
+    // What was drawn here is gone; without it all further draws would be others.
+    draw.once_in(4);
     c.memory_refused = draw.once_in(3);
     c.memory_stays = draw.once_in(3);
     c.ranks = draw.once_in(2);

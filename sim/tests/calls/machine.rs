@@ -39,7 +39,6 @@ pub(crate) struct Conditions {
     pub(crate) kept: Vec<usize>,
     pub(crate) weight_refused: Vec<usize>,
     pub(crate) weights_last: Option<Nanos>,
-    pub(crate) weighs_cpus: bool,
     pub(crate) memory_refused: bool,
     pub(crate) memory_stays: bool,
     pub(crate) ranks: bool,
@@ -256,10 +255,6 @@ impl Sensors for Recorded {
 
     fn weighs_by(&self) -> Option<&'static str> {
         Some("by what is simulated")
-    }
-
-    fn weighs_cpus(&self) -> bool {
-        self.conditions.weighs_cpus
     }
 
     fn weighs_for(&self) -> Option<Nanos> {
