@@ -4,7 +4,7 @@
 //! names the key, what was found, and what is needed.
 
 use crate::run::{MOST_CPUS, MOST_THREADS};
-use crate::text::{Text, parse_text};
+use crate::text::{FileError, Text, parse_text};
 use crate::{
     Barrier, Costs, Counters, Cpu, DriverOptions, Hotplug, Kernel, Program, Readings, Scenario,
     Scope, Sharing, Start, Stranger, Thread,
@@ -13,34 +13,8 @@ use evenly_engine::{GuardOptions, Period, PeriodOptions};
 use evenly_model::stats::Random;
 use evenly_model::{CpuId, CpuSet, Nanos};
 
-/// The longest scenario file that is read, in bytes.
-pub const MOST_BYTES: usize = 1 << 20;
 /// The most CPU time that all programs together may need.
 const MOST_WORK: Nanos = Nanos(10_000_000_000_000_000);
-
-/// Why a scenario file cannot be run.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum FileError {
-    /// The text is not TOML.
-    #[error("line {line}: {problem}")]
-    Syntax {
-        /// Number of the line, from 1.
-        line: usize,
-        /// What the parser says about it.
-        problem: String,
-    },
-    /// A value that makes no sense.
-    #[error("{key}: {problem}")]
-    Key {
-        /// Which key, with its table: `program[0].phase`.
-        key: String,
-        /// What was found, and what is needed.
-        problem: String,
-    },
-    /// More than is read.
-    #[error("the file has more than {MOST_BYTES} bytes, the most that are read")]
-    TooLong,
-}
 
 pub(crate) fn wrong<T>(key: impl Into<String>, problem: impl Into<String>) -> Result<T, FileError> {
     Err(FileError::Key { key: key.into(), problem: problem.into() })

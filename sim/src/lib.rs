@@ -36,7 +36,7 @@ mod text;
 pub use driver::{
     Driver, DriverOptions, Outcome, Samples, Scope, Start, simulate, simulate_seen_by,
 };
-pub use file::{Described, FileError, MOST_BYTES, parse, parse_seeded};
+pub use file::{Described, parse, parse_seeded};
 pub use ideal::{IdealOptions, IdealRun, ideal};
 pub use machine::Sim;
 pub use replay::{Replay, ReplayMove, ReplayPoint, replay};
@@ -47,3 +47,4 @@ pub use scenario::{
     Sharing, Stranger, Thread,
 };
 pub use sweep::{Sweep, SweepRow};
+pub use text::{FileError, MOST_BYTES};

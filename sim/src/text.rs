@@ -2,9 +2,35 @@
 //!
 //! Invariant: a key that is not known is an error, and each has its default here.
 
-use crate::file::{FileError, MOST_BYTES};
 use evenly_model::{Nanos, parse_duration};
 use serde::{Deserialize, Deserializer};
+
+/// The longest scenario file that is read, in bytes.
+pub const MOST_BYTES: usize = 1 << 20;
+
+/// Why a scenario file cannot be run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FileError {
+    /// The text is not TOML.
+    #[error("line {line}: {problem}")]
+    Syntax {
+        /// Number of the line, from 1.
+        line: usize,
+        /// What the parser says about it.
+        problem: String,
+    },
+    /// A value that makes no sense.
+    #[error("{key}: {problem}")]
+    Key {
+        /// Which key, with its table: `program[0].phase`.
+        key: String,
+        /// What was found, and what is needed.
+        problem: String,
+    },
+    /// More than is read.
+    #[error("the file has more than {MOST_BYTES} bytes, the most that are read")]
+    TooLong,
+}
 
 /// A duration as users write it, zero (`0s`) included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -7,9 +7,9 @@
 //! Invariant: no other module calls an [`Actuator`]; a test reads the sources.
 
 use crate::handover::{Act, Handover};
+use crate::machine::Failure;
 use crate::managed::ManagedThread;
 use crate::membership::Membership;
-use crate::verify::Failure;
 use crate::{Actuator, ApplyError, MemoryMoved, MoveRecord, Wanted};
 use evenly_model::{CpuId, CpuSet, Pid, Plan, Snapshot, ThreadId};
 use std::sync::Arc;

@@ -2,9 +2,9 @@
 
 use crate::account::ThreadAccount;
 use crate::actuate::{Action, perform};
+use crate::machine::Failure;
 use crate::managed::{ManagedThread, Place, ThreadWeight};
 use crate::membership::Leaving;
-use crate::verify::Failure;
 use crate::{
     ApplyError, Balancer, Candidate, Machine, Observer, RunState, Selection, ThreadMeta, Times,
 };

@@ -17,7 +17,7 @@
 //! care of membership, spreading, pauses and the account, lets its agents move threads, and asks them at each of its
 //! points what they have read and done.
 
-use crate::verify::Failure;
+use crate::machine::Failure;
 use crate::{CostBreakdown, Machine, MoveRecord, Reading, Sensors, Times};
 use evenly_model::{CpuId, CpuSet, CpuView, Effort, Nanos, Pid, ThreadId};
 use std::sync::Arc;

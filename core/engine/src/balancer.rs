@@ -19,6 +19,7 @@ use crate::actuate::{self, Action, Manner, Mover};
 use crate::agents::{Agents, Work};
 use crate::lead::Lead;
 use crate::ledger::Ledger;
+use crate::machine::Failure;
 use crate::managed::ManagedThread;
 use crate::membership::{Leaving, Membership};
 use crate::memory::Memory;
@@ -27,7 +28,7 @@ use crate::observe::{self, Observation};
 use crate::pauses::{Change, Pauses};
 use crate::placement::Placement;
 use crate::surroundings::Surroundings;
-use crate::verify::{Failure, bound_by_others, verify};
+use crate::verify::{bound_by_others, verify};
 use crate::weights::{self, Weights};
 use crate::{
     CostBreakdown, CpuRecord, Event, GuardOptions, Machine, MoveRecord, Observer, PointRecord,

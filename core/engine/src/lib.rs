@@ -33,6 +33,7 @@ mod scripted;
 mod speed;
 mod summary;
 mod surroundings;
+mod totals;
 mod tracker;
 mod trial;
 mod verify;
@@ -46,8 +47,8 @@ pub use domains::{DomainSpread, DomainThread, Transfer, home_of_newcomer, left_u
 pub use event::{CpuRecord, Event, MoveRecord, Observer, PointRecord, ThreadMeta, ThreadRecord};
 pub use guard::{GuardOptions, Verdict};
 pub use machine::{
-    Actuator, ApplyError, Located, Machine, MemoryMoved, MemoryUnknown, Neighbour, RankActivity,
-    Reading, RunState, Sensors, Tally, Times, Waiting, Wanted,
+    Actuator, ApplyError, Failure, Located, Machine, MemoryMoved, MemoryUnknown, Neighbour,
+    RankActivity, Reading, RunState, Sensors, Tally, Times, Waiting, Wanted,
 };
 pub use period::{ADVANCE, Period, PeriodControl, PeriodOptions};
 pub use speed::LEAST_WANTED;
@@ -55,5 +56,4 @@ pub use summary::{
     CostBreakdown, DomainSummary, Placed, SearchSummary, Summary, ThreadSummary, spread_of_stays,
 };
 pub use tracker::{Candidate, Eligible, Selection, Tracker, TrackerOptions};
-pub use verify::Failure;
 pub use waiting::WaitReport;

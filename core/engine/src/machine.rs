@@ -99,6 +99,22 @@ pub enum ApplyError {
     Refused(String),
 }
 
+/// Something that could not be done to a thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The thread that could not be changed.
+    pub thread: ThreadId,
+    /// Why the machine did not change it.
+    pub error: ApplyError,
+}
+
+impl Failure {
+    /// Whether it is of no use to try again.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self.error, ApplyError::Foreign { .. } | ApplyError::Refused(_))
+    }
+}
+
 /// Another balancer at work on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Neighbour {

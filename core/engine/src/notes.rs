@@ -1,6 +1,6 @@
 //! What is said in words, for the report and the observers.
 
-use crate::verify::Failure;
+use crate::machine::Failure;
 use crate::{Event, Observer};
 use evenly_model::Nanos;
 

@@ -7,26 +7,11 @@
 //! Invariant: a thread that cannot be moved is left alone from then on; a CPU that cannot be used is asked
 //! for again at this point.
 
+use crate::machine::Failure;
 use crate::membership::Membership;
 use crate::notes::Notes;
 use crate::{ApplyError, Observer};
-use evenly_model::{Nanos, Pid, ThreadId};
-
-/// Something that could not be done to a thread.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
-    /// The thread that could not be changed.
-    pub thread: ThreadId,
-    /// Why the machine did not change it.
-    pub error: ApplyError,
-}
-
-impl Failure {
-    /// Whether it is of no use to try again.
-    pub(crate) fn is_final(&self) -> bool {
-        matches!(self.error, ApplyError::Foreign { .. } | ApplyError::Refused(_))
-    }
-}
+use evenly_model::{Nanos, Pid};
 
 /// Draws the consequences. `unweighed` is a thread that did not get its weight. Returns whether CPUs are to be
 /// asked for again.

@@ -1,9 +1,9 @@
 //! Parts of CPUs that threads are given, by weights.
 
 use crate::actuate::{Action, Outcome, perform};
+use crate::machine::Failure;
 use crate::managed::ManagedThread;
 use crate::notes::Notes;
-use crate::verify::Failure;
 use crate::{ApplyError, Machine, Observer, Wanted};
 use evenly_model::{Nanos, Plan, Snapshot, ThreadId, counted};
 

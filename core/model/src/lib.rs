@@ -25,11 +25,11 @@ pub use cpuset::{CpuListError, CpuSet};
 pub use ids::{CpuId, DomainId, Pid, ThreadId, Tid};
 pub use knowledge::{CacheLevel, Environment, Knowledge, NodeIndex};
 pub use makespan::shortest_makespan;
-pub use plan::{Effort, MemoryMove, Move, Plan, Reason, Weight};
+pub use plan::{Effort, Move, Plan, Reason, Weight};
 pub use printable::{Printable, is_printable, printable, shell_quoted};
 pub use snapshot::{
-    CpuIndex, CpuView, FULL_CAPACITY, LinkView, MemoryView, Snapshot, TaskView, ThreadIndex,
-    ThreadView, Turns, spun,
+    CpuIndex, CpuView, FULL_CAPACITY, LinkView, MemoryMove, MemoryView, Snapshot, TaskView,
+    ThreadIndex, ThreadView, Turns, spun,
 };
 pub use tasks::{Edge, GraphError, Link, MOST_OF_ANYTHING, Task, TaskGraph, TaskIndex};
 pub use time::{DurationError, Nanos, parse_duration};

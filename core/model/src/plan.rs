@@ -1,6 +1,6 @@
 //! What a policy decides: which thread goes where, and why.
 
-use crate::{CpuIndex, NodeIndex, Pid, ThreadIndex};
+use crate::{CpuIndex, MemoryMove, ThreadIndex};
 use serde::{Deserialize, Serialize};
 
 /// Why a thread is moved.
@@ -51,17 +51,6 @@ pub struct Move {
     pub to: CpuIndex,
     /// Why the policy moves it.
     pub reason: Reason,
-}
-
-/// Memory of a process that is to be moved from one NUMA node to another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MemoryMove {
-    /// The process whose memory is to go.
-    pub process: Pid,
-    /// From this node, by its place in [`crate::Knowledge::nodes`].
-    pub from: NodeIndex,
-    /// The NUMA node that it goes to.
-    pub to: NodeIndex,
 }
 
 /// What a thread is to have of the CPU that it shares with others.

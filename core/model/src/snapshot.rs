@@ -1,6 +1,6 @@
 //! What is observed at one balancing point of one domain.
 
-use crate::{CpuId, CpuSet, Environment, MemoryMove, Nanos, Pid, ThreadId};
+use crate::{CpuId, CpuSet, Environment, Nanos, NodeIndex, Pid, ThreadId};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -24,6 +24,17 @@ pub struct Turns {
     pub computed: Nanos,
     /// CPU time in which it only waited for others.
     pub spun: Nanos,
+}
+
+/// Memory of a process that is to be moved from one NUMA node to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryMove {
+    /// The process whose memory is to go.
+    pub process: Pid,
+    /// From this node, by its place in [`crate::Knowledge::nodes`].
+    pub from: NodeIndex,
+    /// The NUMA node that it goes to.
+    pub to: NodeIndex,
 }
 
 /// One compute thread at a balancing point.

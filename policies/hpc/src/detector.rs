@@ -7,9 +7,33 @@
 //! Invariants: an account never goes back, whatever counters do; a part that is not known (nothing
 //! computed, nothing waited) is no number and not 0.
 
-use super::{Counters, Iteration, Priority};
+use super::Priority;
 use evenly_model::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// An iteration that a thread has finished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Iteration<T> {
+    /// The thread that has finished it.
+    pub thread: T,
+    /// t_R: how long it was runnable.
+    pub computed: Nanos,
+    /// t_W: how long it then waited.
+    pub waited: Nanos,
+}
+
+/// What has been counted of a thread since it began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counters<T> {
+    /// The thread whose counters these are.
+    pub thread: T,
+    /// Iterations that are over.
+    pub iterations: u64,
+    /// How long it was runnable.
+    pub computed: Nanos,
+    /// How long it has waited.
+    pub waited: Nanos,
+}
 
 /// Iterations of one in a round in which another finishes none, at most.
 const LEAD: u64 = 16;

@@ -56,6 +56,7 @@ mod shares;
 mod tests;
 mod trial;
 
+pub use detector::{Counters, Iteration};
 pub use evenly_model::hpc::{
     Heuristic, Levels, Parameter, ParameterError, Parameters, Parts, Priority,
 };
@@ -67,30 +68,6 @@ use detector::{Accounts, Round};
 use evenly_model::Nanos;
 use heuristics::Targets;
 use std::collections::BTreeMap;
-
-/// An iteration that a thread has finished.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Iteration<T> {
-    /// The thread that has finished it.
-    pub thread: T,
-    /// t_R: how long it was runnable.
-    pub computed: Nanos,
-    /// t_W: how long it then waited.
-    pub waited: Nanos,
-}
-
-/// What has been counted of a thread since it began.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counters<T> {
-    /// The thread whose counters these are.
-    pub thread: T,
-    /// Iterations that are over.
-    pub iterations: u64,
-    /// How long it was runnable.
-    pub computed: Nanos,
-    /// How long it has waited.
-    pub waited: Nanos,
-}
 
 /// Why nothing is balanced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
