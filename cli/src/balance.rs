@@ -9,7 +9,7 @@ mod filter;
 mod log;
 mod options;
 
-pub(crate) use options::{allowed, check_command, check_options, meant_option};
+pub(crate) use options::check_options;
 
 use crate::flags::{
     AttachArgs, BalanceArgs, CooperateArg, ProbeArg, RunArgs, policy_without_probe,
@@ -17,6 +17,7 @@ use crate::flags::{
 use crate::messages::Counting;
 use crate::output::expand;
 use crate::probe::{OpenWaitReports, Prepared, Watch};
+use crate::program::{Wait, check_command, host, unix_ms};
 use crate::restore::{leftovers, shares};
 use crate::{End, tell};
 use anyhow::Context;
@@ -32,7 +33,7 @@ use evenly_linux::machine::RankCounts;
 use evenly_linux::mapping::Mapping;
 use evenly_linux::proc::Proc;
 use evenly_linux::restore::{Fate, restore_all};
-use evenly_linux::supervise::{Hooks, Outcome, Signals, SpawnOptions, Supervisor, Threads};
+use evenly_linux::supervise::{Outcome, Signals, SpawnOptions, Supervisor, Threads};
 use evenly_linux::tuning::{Tuned, Tuning};
 use evenly_model::hpc::{Heuristic, Levels, Parameters};
 use evenly_model::{CpuSet, DomainId, Knowledge, Pid, printable};
@@ -50,11 +51,10 @@ use options::{
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{IsTerminal, stderr};
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 pub(crate) fn run(mut args: RunArgs) -> anyhow::Result<End> {
     check_command("run", &args.program.command)?;
@@ -281,24 +281,6 @@ fn unbound_ranks(args: &RunArgs, notes: &mut Vec<String>) -> Vec<(OsString, OsSt
     set.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
 }
 
-/// While the program runs there is nothing to do here but to look after balancing.
-pub(crate) struct Wait;
-
-impl Hooks for Wait {
-    fn on_stop(&mut self) {
-        // Stopped threads are not moved (they are not behind, they wait), and the guardian gives
-        // back pinned masks if the stop lasts.
-    }
-
-    fn on_continue(&mut self) {}
-
-    fn on_wake(&mut self) -> ControlFlow<()> {
-        // Only the balancer wakes the supervisor, as its last act: the program has no threads left,
-        // or it failed. Whether its thread has ended yet must not be asked: it may not have.
-        ControlFlow::Break(())
-    }
-}
-
 /// How long balancing may take to end. It takes longer only where a thread of evenly's is stuck.
 const ENDING: Duration = Duration::from_secs(30);
 
@@ -511,22 +493,6 @@ fn live_options(
         tuning: None,
         numbered_by: args.map_by.into(),
     }
-}
-
-/// What a recording says of the machine.
-pub(crate) fn host() -> BTreeMap<String, String> {
-    let fact =
-        |file: &str| std::fs::read_to_string(file).map(|t| t.trim().to_owned()).unwrap_or_default();
-    BTreeMap::from([
-        (String::from("hostname"), fact("/proc/sys/kernel/hostname")),
-        (String::from("kernel"), fact("/proc/sys/kernel/osrelease")),
-        (String::from("cpus"), fact("/sys/devices/system/cpu/online")),
-    ])
-}
-
-/// A moment as recordings say it; 0 where the clock is before 1970.
-pub(crate) fn unix_ms(at: SystemTime) -> u64 {
-    at.duration_since(UNIX_EPOCH).map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(0))
 }
 
 /// The recorder has a thread of its own.

@@ -1,7 +1,8 @@
 //! `evenly compare`: arms, executor, progress and table of `evenly-compare`, wired together.
 
-use crate::balance::{check_command, check_options, meant_option};
+use crate::balance::check_options;
 use crate::flags::{Cli, Command, CompareArgs};
+use crate::program::{check_command, meant_option};
 use crate::{End, output, tell};
 use anyhow::Context;
 use evenly_compare::{

@@ -3,31 +3,28 @@
 //! Invariant (promise P9): a program that is run runs as without evenly, but for the settings that
 //! `--fix-env` says that it makes, and for the probe, which only watches. Nothing else is changed, in the program or anywhere.
 
-use crate::balance::{Wait, check_command, host, unix_ms};
 use crate::flags::{DoctorArgs, ProbeArg};
 use crate::probe::{Prepared, Watch, running_misses_mpi, unseen_mpi, wait_reports_of_running};
+use crate::program::{Wait, check_command, host, unix_ms};
 use crate::report::warn_if_unfinished;
 use crate::restore::leftovers;
+use crate::watching::Watching;
 use crate::{End, output, tell, tell_lines};
 use anyhow::Context;
 use evenly_doctor::{Diagnosis, Setting, settings};
 use evenly_evidence::Evidence;
-use evenly_linux::clock::now;
 use evenly_linux::journal::{StateDir, others};
 use evenly_linux::live::check_target;
-use evenly_linux::machine::ReadWaitReports;
 use evenly_linux::proc::Proc;
-use evenly_linux::supervise::{Outcome, Signals, SpawnOptions, Supervisor, Threads, Waker};
+use evenly_linux::supervise::{Outcome, Signals, SpawnOptions, Supervisor, Threads};
 use evenly_linux::witness::{Witness, before_start};
-use evenly_model::{CpuSet, Nanos, Pid};
+use evenly_model::{CpuSet, Pid};
 use evenly_probe::waiting::Cooperation;
 use evenly_trace::{Header, Recorder, RecorderOptions, Recording};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 pub(crate) fn doctor(args: &DoctorArgs) -> anyhow::Result<End> {
     if args.mechanisms {
@@ -231,73 +228,5 @@ impl Record {
             .with_context(|| format!("cannot record to {}", self.path.display()))?;
         recorder.finish(evidence.json())?;
         Ok(())
-    }
-}
-
-/// A thread that watches a program.
-pub(crate) struct Watching {
-    end: Sender<()>,
-    thread: JoinHandle<Witness>,
-}
-
-impl Watching {
-    /// Watches until it is asked to end; with a time, until that is over, and then notifies the
-    /// supervisor.
-    fn start(
-        threads: Threads,
-        witness: impl FnOnce() -> Witness + Send + 'static,
-        until: Option<(Nanos, Waker)>,
-    ) -> anyhow::Result<Self> {
-        let (end, ends) = channel();
-        let work = move || {
-            let mut witness = witness();
-            // From when it can see: on a busy machine this thread may have to wait before it begins.
-            let mut deadline = None;
-            while let Some(pause) = witness.look() {
-                let time = until.as_ref().map(|u| u.0);
-                let deadline = *deadline.get_or_insert_with(|| time.map(|time| now() + time));
-                let left = deadline
-                    .map_or(Duration::MAX, |d| Duration::from_nanos(d.0.saturating_sub(now().0)));
-                if left.is_zero() {
-                    break;
-                }
-                // Anything but the time being over means that the end has come.
-                if ends.recv_timeout(pause.min(left)) != Err(RecvTimeoutError::Timeout) {
-                    break;
-                }
-            }
-            if let Some((_, waker)) = until {
-                waker.wake();
-            }
-            witness
-        };
-        let thread =
-            threads.start("witness", work).context("cannot start the thread that watches")?;
-        Ok(Self { end, thread })
-    }
-
-    /// One that takes little, beside a balancer.
-    pub(crate) fn sparing(
-        threads: Threads,
-        pid: Pid,
-        wait_reports: Option<ReadWaitReports>,
-    ) -> anyhow::Result<Self> {
-        Self::start(threads, move || Witness::sparing(pid).with_wait_reports(wait_reports), None)
-    }
-
-    /// What it has seen. None where that was too much for one that takes little.
-    pub(crate) fn seen(self, command: Vec<String>) -> Option<Evidence> {
-        let witness = self.witness().ok().filter(|w| !w.gave_up())?;
-        Some(witness.evidence(command, false))
-    }
-
-    fn end(self, command: Vec<String>, runs_on: bool) -> anyhow::Result<Evidence> {
-        Ok(self.witness()?.evidence(command, runs_on))
-    }
-
-    fn witness(self) -> anyhow::Result<Witness> {
-        // It may have ended by itself, with the program.
-        let _ = self.end.send(());
-        self.thread.join().map_err(|_| anyhow::anyhow!("the thread that watches has failed"))
     }
 }

@@ -9,41 +9,37 @@
 mod balance;
 mod compare;
 mod doctor;
+mod end;
 mod figures;
 mod flags;
 mod generate;
 mod map;
+mod measure;
 mod mechanisms;
 mod messages;
+mod mpi_probe;
 mod network;
 mod output;
 mod predict;
 mod probe;
 mod profile;
+mod program;
 mod report;
 mod restore;
 mod simulate;
 mod top;
 mod topology;
 mod tune;
+mod watching;
 
 use clap::CommandFactory;
+pub(crate) use end::{End, FAILURE};
 use evenly_errors::{parse, refused, said};
 pub(crate) use evenly_errors::{tell, tell_lines};
 use evenly_linux::journal::StateDir;
-use evenly_linux::supervise::{Outcome, end_like};
+use evenly_linux::supervise::end_like;
 use flags::{Cli, Command};
 use std::process::ExitCode;
-
-/// What a command came to.
-pub(crate) enum End {
-    /// evenly exits with this status.
-    Status(u8),
-    /// evenly ends as the program ended: with its status, or by the same signal.
-    Like(Outcome),
-}
-
-const FAILURE: u8 = 125;
 
 fn main() -> ExitCode {
     // Before anything of the environment is read: the process that started this one has chosen it.

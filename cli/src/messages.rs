@@ -4,8 +4,8 @@
 //! Invariant (promise P8): where that cannot be one line says why and what would mend it, and the program
 //! runs without.
 
+use crate::mpi_probe::built_probe;
 use crate::probe::sanitizers;
-use crate::profile::built_probe;
 use crate::tell;
 use evenly_engine::{RankActivity, Tally};
 use evenly_linux::clock::since_boot;

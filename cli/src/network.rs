@@ -6,9 +6,9 @@
 //! yet, the launcher starts evenly again to do that. Then it starts the ping-pong (`probe/c/pingpong.c`),
 //! unless an earlier result for these hosts is kept. The launcher's own output goes to standard error.
 
-use crate::balance::check_command;
 use crate::flags::TopologyArgs;
-use crate::topology::measured_machine;
+use crate::measure::measured_machine;
+use crate::program::check_command;
 use crate::{End, tell};
 use anyhow::Context;
 use evenly_probe::build::{Compiler, PING_PONG, build};

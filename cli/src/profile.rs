@@ -3,22 +3,20 @@
 //! Invariant (promise P9): the program runs as without evenly, and its standard output is its own.
 //! Whatever cannot be done is found before it is started, as far as that is possible.
 
-use crate::balance::{Wait, check_command};
 use crate::flags::MapArgs;
+use crate::mpi_probe::{built_probe, cache_for_probe};
 use crate::probe::sanitizers;
+use crate::program::{Wait, check_command};
 use crate::{output, tell};
 use anyhow::Context;
 use evenly_linux::foreign::open_file;
 use evenly_linux::supervise::{Outcome, Signals, SpawnOptions};
 use evenly_map::{Files, Input, JoinError, Mpi, RankProfile, join, read_profile};
-use evenly_probe::build::{Built, Compiler, PROBE, build};
 use evenly_probe::loaded;
 use evenly_probe::mpi::{Flavour, Used};
-use evenly_topology::cache_dir;
-use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What became of the program.
 pub(crate) enum Taken {
@@ -60,34 +58,6 @@ pub(crate) fn take(args: &MapArgs, counted: Option<&Path>) -> anyhow::Result<Tak
     };
     let input = collect(args, &used, flavour, dir.path(), counted, outcome);
     Ok(Taken::Ran(Profiled { outcome, input }))
-}
-
-/// A directory of the cache; what is in it is made when it is needed first.
-fn cache_for_probe(part: &str) -> anyhow::Result<PathBuf> {
-    cache_dir(part).context(
-        "the MPI probe has no place: neither XDG_CACHE_HOME nor HOME is set; set one of them",
-    )
-}
-
-/// The MPI probe for a program, built if it does not exist yet, which is reported; and which MPI it is for.
-pub(crate) fn built_probe(
-    used: &Used,
-    mpicc: Option<&OsStr>,
-    quiet: bool,
-) -> anyhow::Result<(Built, Flavour)> {
-    let dir = cache_for_probe("probe")?;
-    let compiler = Compiler::of(used, mpicc)?;
-    let built = build(&PROBE, &compiler, &dir)?;
-    if built.new && !quiet {
-        tell(&format!(
-            "evenly: built the MPI probe for {} {} with {}, into {}",
-            compiler.flavour,
-            compiler.version,
-            compiler.path.display(),
-            built.file.display()
-        ));
-    }
-    Ok((built, compiler.flavour))
 }
 
 /// The name of an MPI in files.

@@ -182,7 +182,7 @@ fn watch(
     control: Control,
 ) -> anyhow::Result<Watching> {
     let policy = evenly_policies::watching();
-    let whole = crate::balance::allowed(Some(pid)).unwrap_or_default();
+    let whole = crate::program::allowed(Some(pid)).unwrap_or_default();
     let options = LiveOptions {
         // Where another evenly has loaded the probe into it.
         wait_reports: crate::probe::wait_reports_of_running(pid).map(|_| {

@@ -1,13 +1,10 @@
 //! `evenly topology`: what a machine is made of, and what its memory costs from where.
 
 use crate::flags::TopologyArgs;
-use crate::{End, network, output, tell, tell_lines};
+use crate::measure::measured_machine;
+use crate::{End, network, output, tell_lines};
 use anyhow::Context;
-use evenly_topology::{
-    Declared, Machine, MeasureOptions, Origin, Report, declared, default_dir, from_xml, measure,
-    svg, synthetic, this_machine,
-};
-use std::io::{IsTerminal, stderr};
+use evenly_topology::{Declared, Origin, Report, declared, from_xml, svg, synthetic, this_machine};
 use std::path::{Path, PathBuf};
 
 pub(crate) fn topology(args: &TopologyArgs) -> anyhow::Result<End> {
@@ -65,42 +62,4 @@ fn check(args: &TopologyArgs, outputs: &[(&str, &Option<PathBuf>)]) -> anyhow::R
         }
     }
     Ok(())
-}
-
-/// The machine with what was measured on it, or is now, which is kept. What cannot be measured or kept
-/// is noted.
-pub(crate) fn measured_machine(machine: Machine, again: bool, notes: &mut Vec<String>) -> Machine {
-    if let Some(kept) = machine.measurement().filter(|_| !again) {
-        notes.push(format!("measured before, at {}; --again measures anew", kept.when()));
-        return machine;
-    }
-    let mut said = |text: &str| {
-        if stderr().is_terminal() {
-            tell(&format!("evenly: {text}"));
-        }
-    };
-    match measure(&machine, &MeasureOptions::default(), &mut said) {
-        Ok(m) => {
-            let machine = machine.with_measurement(m);
-            let kept = match default_dir() {
-                Some(dir) => machine.keep_in(&dir).map(drop).map_err(|e| {
-                    format!("what was measured cannot be kept in {}: {e}", dir.display())
-                }),
-                None => {
-                    Err("what was measured is not kept: neither XDG_CACHE_HOME nor HOME is set"
-                        .to_owned())
-                }
-            };
-            notes.extend(kept.err());
-            machine
-        }
-        Err(e) => {
-            // What was measured earlier still counts.
-            notes.push(format!(
-                "not measured: {e}; the factors: {}",
-                machine.factors().source().words()
-            ));
-            machine
-        }
-    }
 }

@@ -1,11 +1,11 @@
 //! The report at the end: what is known beside what the balancer measured.
 
 use super::filter::{Names, filter_as_given};
-use crate::doctor::Watching;
 use crate::flags::BalanceArgs;
 use crate::messages::Counting;
 use crate::output::{self, expand};
 use crate::probe::{Watch, unseen_mpi};
+use crate::watching::Watching;
 use crate::{tell, tell_lines};
 use evenly_engine::ThreadSummary;
 use evenly_errors::said;

@@ -2,42 +2,19 @@
 //! only unusual is a note.
 
 use super::filter::Filter;
-use crate::flags::{BalanceArgs, Cli, ProbeArg, RunArgs, policy_without_probe};
+use crate::flags::{BalanceArgs, ProbeArg, RunArgs, policy_without_probe};
+use crate::program::allowed;
 use crate::{output, tell};
 use anyhow::Context;
-use clap::CommandFactory;
 use evenly_linux::affinity;
 use evenly_linux::mapping::Mapping;
-use evenly_linux::proc::Proc;
 use evenly_linux::share::{Choice, Real};
 use evenly_linux::tuning;
 use evenly_model::hpc::{Heuristic, Levels, Parameters};
-use evenly_model::{CpuSet, Knowledge, Pid, Task, TaskGraph, Tid, or_meant};
+use evenly_model::{CpuSet, Knowledge, Pid, Task, TaskGraph, Tid};
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
-
-/// A program named like an option is a mistyped option.
-pub(crate) fn check_command(name: &str, command: &[OsString]) -> anyhow::Result<()> {
-    match command.first().map(|c| c.to_string_lossy()) {
-        Some(word) if word.starts_with('-') => anyhow::bail!(
-            "there is no option {word}{} (see evenly {name} --help); a program of that name is \
-             given as ./{word}",
-            meant_option(name, &word)
-        ),
-        _ => Ok(()),
-    }
-}
-
-/// The option of this command that was probably meant, in words.
-pub(crate) fn meant_option(name: &str, word: &str) -> String {
-    let all = Cli::command();
-    let options = all.find_subcommand(name).into_iter().flat_map(|c| c.get_arguments());
-    let longs: Vec<String> = options.filter_map(|o| Some(format!("--{}", o.get_long()?))).collect();
-    let word = word.split('=').next().unwrap_or_default();
-    or_meant(word, longs.iter().map(String::as_str))
-}
 
 /// What can do nothing without the probe.
 pub(super) fn needs_probe(args: &RunArgs) -> Option<String> {
@@ -126,15 +103,6 @@ pub(super) fn check_cpus(args: &BalanceArgs, allowed: &CpuSet) -> anyhow::Result
 pub(super) fn may_use(args: &BalanceArgs, program: Option<Pid>) -> anyhow::Result<CpuSet> {
     let found = allowed(program);
     if args.cpus.is_some() || args.map.is_some() { found } else { Ok(found.unwrap_or_default()) }
-}
-
-/// What a running program may use, or one that this process would start.
-pub(crate) fn allowed(program: Option<Pid>) -> anyhow::Result<CpuSet> {
-    match program {
-        Some(pid) => affinity::of_program(&Proc::default(), pid)
-            .with_context(|| format!("cannot read the affinity mask of process {pid}")),
-        None => affinity::get(Tid(0)).context("cannot read this process's affinity mask"),
-    }
 }
 
 /// `--map`. A mapping of which no task can have its place is bad input; other problems with it
