@@ -1,6 +1,6 @@
 //! The safe part: what the arrays say, checked and mapped.
 
-use crate::EvenlyMapOptions;
+use crate::options::EvenlyMapOptions;
 use evenly_cluster::{Cluster, Core, Node, RATIO_NEEDED, RATIOS};
 use evenly_model::{CacheLevel, Edge, MOST_OF_ANYTHING, Nanos, Task, TaskGraph, short};
 use evenly_nuco::map::{Alpha, MapperInfo, Objectives, Options, Request, no_stop, objectives};

@@ -5,8 +5,8 @@
 //! columns `id` and `mask`. Core numbers are CPU numbers of the machine that it is carried out on,
 //! as they are where it was made for that machine (`--topology this`).
 
+use crate::edges::MOST_TASKS;
 use crate::error::{InputError, name_of, quoted};
-use crate::input::MOST_TASKS;
 use crate::lines::Bounded;
 use crate::table::{Row, Table};
 use evenly_model::{CpuId, CpuSet};

@@ -1,8 +1,8 @@
 //! The open format for tasks and edges: JSON, `evenly.tasks/1`
 //! (`docs/schemas/evenly.tasks-1.json`).
 
+use crate::edges::{Edges, MOST_TASKS};
 use crate::error::{InputError, quoted};
-use crate::input::{Edges, MOST_TASKS};
 use crate::lines::Bounded;
 use evenly_model::{Edge, MOST_OF_ANYTHING, Task, printable};
 use serde::de::value::MapAccessDeserializer;

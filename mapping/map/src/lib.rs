@@ -16,6 +16,7 @@
 
 mod assignment;
 mod case;
+mod edges;
 mod error;
 mod factors;
 mod format;
@@ -35,11 +36,12 @@ mod table;
 
 pub use assignment::{Assignment, assignment_file, read_assignment};
 pub use case::{Algorithm, Case, Mapped, SCHEMA, SCHEMA_COMPARISON, expected_s, judging_s};
+pub use edges::{Edges, MOST_EDGES, MOST_TASKS};
 pub use error::InputError;
 pub use factors::read_factors;
 pub use format::{FORMATS, Format, FormatError, FormatInfo, format, names_differ, write};
 pub use front::{Front, Picture, Point};
-pub use input::{Edges, Files, Input, MOST_EDGES, MOST_TASKS};
+pub use input::{Files, Input};
 pub use json::{Mpi, Nature, SCHEMA_TASKS, read_tasks};
 pub use lines::MOST_BYTES;
 pub use machine::{Described, MachineError, THIS, is_synthetic, machine};

@@ -6,8 +6,8 @@
 //! count from 1, tasks from 0); 1 in a pattern. In a symmetric file entries stand on or below the
 //! diagonal, and each stands for both directions.
 
+use crate::edges::{Edges, MOST_EDGES, MOST_TASKS};
 use crate::error::{InputError, amount, quoted};
-use crate::input::{Edges, MOST_EDGES, MOST_TASKS};
 use crate::lines::Lines;
 use evenly_model::Edge;
 use std::io::Read;

@@ -15,8 +15,8 @@
 //! Lines about whole communicators (D, O2A, A2O, A2A), comments and what the program itself wrote to
 //! the same place are not looked at.
 
+use crate::edges::{Edges, MOST_TASKS};
 use crate::error::{InputError, amount, quoted};
-use crate::input::{Edges, MOST_TASKS};
 use crate::lines::Lines;
 use evenly_model::Edge;
 use std::collections::HashSet;

@@ -2,14 +2,26 @@
 //!
 //! Columns are found by their names, in any order; columns with other names are not looked at.
 
+use crate::edges::{Edges, MOST_TASKS};
 use crate::error::InputError;
-use crate::input::{Edges, MOST_TASKS};
-use crate::present::core_of;
 use crate::table::Table;
 use evenly_cluster::{Cluster, CoreIndex};
-use evenly_model::{Edge, Task, TaskGraph};
+use evenly_model::{CpuId, CpuSet, Edge, Task, TaskGraph};
 use std::collections::HashSet;
 use std::io::Read;
+
+/// The place of a core in the machine.
+pub(crate) fn core_index(cluster: &Cluster, core: u32) -> Result<CoreIndex, String> {
+    cluster.find(core).ok_or_else(|| {
+        let ids: CpuSet = cluster.cores().iter().map(|c| CpuId(c.id)).collect();
+        format!("the machine has {} cores: {ids}", cluster.cores().len())
+    })
+}
+
+/// The place of the core that a task is on.
+pub(crate) fn core_of(cluster: &Cluster, task: u64, core: u32) -> Result<CoreIndex, String> {
+    core_index(cluster, core).map_err(|has| format!("task {task} is on core {core}; {has}"))
+}
 
 /// Tasks: columns `id`, `load_s` (seconds), and where it is known `pe` (the core that it is on),
 /// `migratable` (1 or 0; else 1), `size_bytes` or `size`.

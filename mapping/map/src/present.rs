@@ -2,9 +2,9 @@
 
 use crate::error::{InputError, name_of};
 use crate::input::Input;
-use crate::objects::read_mapping;
+use crate::objects::{core_of, read_mapping};
 use evenly_cluster::{Cluster, CoreIndex};
-use evenly_model::{CpuId, CpuSet, TaskGraph};
+use evenly_model::TaskGraph;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -42,19 +42,6 @@ impl PresentFrom {
             Self::Assumed => String::from("compact, which is assumed (--current)"),
         }
     }
-}
-
-/// The place of a core in the machine.
-pub(crate) fn core_index(cluster: &Cluster, core: u32) -> Result<CoreIndex, String> {
-    cluster.find(core).ok_or_else(|| {
-        let ids: CpuSet = cluster.cores().iter().map(|c| CpuId(c.id)).collect();
-        format!("the machine has {} cores: {ids}", cluster.cores().len())
-    })
-}
-
-/// The place of the core that a task is on.
-pub(crate) fn core_of(cluster: &Cluster, task: u64, core: u32) -> Result<CoreIndex, String> {
-    core_index(cluster, core).map_err(|has| format!("task {task} is on core {core}; {has}"))
 }
 
 /// Reads the file of a mapping ([`read_mapping`]).

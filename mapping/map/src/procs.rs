@@ -4,7 +4,7 @@
 //! messages; it is in every sum and in no answer.
 
 use crate::error::{InputError, name_of};
-use crate::present::core_index;
+use crate::objects::core_index;
 use crate::table::Table;
 use evenly_cluster::{Cluster, CoreIndex, RATIO_NEEDED, RATIOS};
 use evenly_model::{Task, TaskGraph};

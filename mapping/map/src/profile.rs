@@ -5,8 +5,8 @@
 //! A rank says what it sent, and what it fetched from others (one-sided reads): each message is counted
 //! by one rank, and an edge leads from where the data was to where it went.
 
+use crate::edges::{Edges, MOST_TASKS};
 use crate::error::{InputError, quoted};
-use crate::input::{Edges, MOST_TASKS};
 use crate::json::{Mpi, SCHEMA_TASKS, wrong};
 use crate::lines::Bounded;
 use evenly_model::{Edge, Task};

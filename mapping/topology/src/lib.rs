@@ -15,6 +15,7 @@
 #![deny(unsafe_code)]
 
 mod chase;
+mod date;
 mod declared;
 mod element;
 mod factors;
@@ -25,6 +26,7 @@ mod machine;
 mod measure;
 mod measured;
 mod network;
+mod network_store;
 mod pages;
 mod report;
 mod store;
@@ -43,7 +45,8 @@ pub use machine::{
 pub use measure::{MeasureError, MeasureOptions, measure};
 pub use measured::{Binding, CachePair, Factor, Meanwhile, Measurement, Pair, Spread};
 pub use network::{HostPair, MOST_PING_PONG_BYTES, Network, NetworkError, read_ping_pong};
+pub use network_store::{keep_network, kept_network};
 pub use report::{Report, SCHEMA};
-pub use store::{cache_dir, default_dir, keep_network, kept_network, parse_kept};
+pub use store::{cache_dir, default_dir, parse_kept};
 pub use svg::svg;
 pub use tree::{CpuKind, Kind, Object};

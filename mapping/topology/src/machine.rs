@@ -4,6 +4,7 @@
 //! Invariant: a machine that is here has at least one CPU that may be used, and what a cluster is made
 //! of does not depend on whether CPUs beside those are there.
 
+mod describe;
 mod join;
 mod synthetic;
 
@@ -16,7 +17,6 @@ use crate::hwloc::{self, Found, Input, Matrix, Meaning};
 use crate::measured::{Factor, Measurement};
 use crate::network::Network;
 use crate::store;
-use crate::text;
 use crate::tree::{CpuKind, Kind, Object, speeds};
 use crate::xml;
 use evenly_cluster::{Cluster, ClusterError, Core, Node};
@@ -647,12 +647,6 @@ impl Machine {
         }
         hwloc::with_distances(&self.found.xml, &matrices)
             .map_err(|why| TopologyError::Export { why })
-    }
-
-    /// A short text for people: what it consists of, and what of it may not be used.
-    #[must_use]
-    pub fn describe(&self) -> String {
-        text::describe(self)
     }
 }
 

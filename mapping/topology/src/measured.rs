@@ -2,8 +2,8 @@
 //!
 //! Invariant: pure; every figure is from values that were measured, and they are all kept.
 
+use crate::date::date;
 use crate::factors::{Factors, Source};
-use crate::report::date;
 use evenly_cluster::RATIOS;
 use evenly_model::stats::median;
 use serde::{Deserialize, Serialize};

@@ -4,9 +4,9 @@
 //! Invariant: pure; there are at least two hosts with names of their own, each pair of them is there
 //! exactly once, and every figure is from values that were measured, which are all kept.
 
+use crate::date::date;
 use crate::factors::{FactorsError, NetworkFactors};
 use crate::measured::Spread;
-use crate::report::date;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 

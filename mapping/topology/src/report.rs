@@ -3,16 +3,16 @@
 //!
 //! Invariant: a factor never stands without its source.
 
+use crate::date::date;
 use crate::declared::Declared;
 use crate::factors::Source;
 use crate::machine::{Machine, Origin};
 use crate::measured::{Binding, Pair, Spread};
 use crate::network::HostPair;
-use crate::text::{self, bytes};
+use crate::text::bytes;
 use crate::tree::Kind;
 use serde_json::{Value, json};
 use std::fmt::Write;
-use std::time::{Duration, UNIX_EPOCH};
 
 /// Name and version of the JSON.
 pub const SCHEMA: &str = "evenly.topology/1";
@@ -34,14 +34,6 @@ pub struct Report<'a> {
     pub notes: &'a [String],
 }
 
-/// A moment as `2026-11-21T19:30:00Z`.
-/// A moment as it is shown.
-pub(crate) fn date(unix_s: u64) -> String {
-    // The largest that can be written.
-    let moment = UNIX_EPOCH + Duration::from_secs(unix_s.min(253_402_300_799));
-    humantime::format_rfc3339_seconds(moment).to_string()
-}
-
 fn spread(s: &Spread, scale: f64, unit: &str) -> String {
     let [m, l, h] = [s.median, s.low, s.high].map(|v| v / scale);
     format!("{m:.1} [{l:.1}, {h:.1}] {unit}")
@@ -51,7 +43,7 @@ impl Report<'_> {
     /// The machine in lines for people.
     #[must_use]
     pub fn text(&self) -> String {
-        let mut out = text::describe(self.machine);
+        let mut out = self.machine.describe();
         self.factors(&mut out);
         self.pairs(&mut out);
         self.network(&mut out);

@@ -1,9 +1,8 @@
-//! A machine in words: a tree in which what is alike is said once.
+//! Objects of a machine in words: a tree in which what is alike is said once.
 //!
 //! Invariant: every CPU that is there is in exactly one line's range, and a line is short however large
 //! the machine.
 
-use crate::machine::Machine;
 use crate::tree::{Kind, Object};
 use evenly_model::CpuSet;
 use std::fmt::Write;
@@ -26,51 +25,8 @@ pub(crate) fn bytes(n: u64) -> String {
 }
 
 /// `1 core`, `2 cores`.
-fn count(n: usize, what: &str) -> String {
+pub(crate) fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
-}
-
-pub(crate) fn describe(machine: &Machine) -> String {
-    let root = machine.root();
-    let mut parts = Vec::new();
-    for (kind, name) in [
-        (Kind::Host, "host"),
-        (Kind::Package, "package"),
-        (Kind::Node, "NUMA node"),
-        (Kind::Core, "core"),
-        (Kind::Cpu, "CPU"),
-    ] {
-        let n = root.of(kind).len();
-        if n > 0 {
-            parts.push(count(n, name));
-        }
-    }
-    let memory: u64 = root.of(Kind::Node).iter().filter_map(|n| n.bytes).sum();
-    if memory > 0 {
-        parts.push(bytes(memory));
-    }
-    let mut out = format!("{}: {}\n", machine.title(), parts.join(", "));
-    for node in &root.memory {
-        let _ = writeln!(out, "  {}", alone(node));
-    }
-    children(root, 1, &mut out);
-    let mut mark = |what: &str, cpus: &CpuSet| {
-        if !cpus.is_empty() {
-            let _ = writeln!(out, "  {what}: {}", cpus.in_words());
-        }
-    };
-    mark("there and switched off", machine.offline());
-    mark("outside of the cpuset, not used", &machine.disallowed());
-    if machine.kinds().len() > 1 {
-        for (i, kind) in machine.kinds().iter().enumerate() {
-            let rank = kind.efficiency.map_or_else(String::new, |e| format!(", rank {e}"));
-            let infos: Vec<String> = kind.infos.iter().map(|(k, v)| format!("{k} {v}")).collect();
-            let infos =
-                if infos.is_empty() { String::new() } else { format!(" ({})", infos.join(", ")) };
-            let _ = writeln!(out, "  CPU kind {i}{rank}{infos}: {}", kind.cpus.in_words());
-        }
-    }
-    out
 }
 
 /// What it is, without its number.
@@ -122,7 +78,7 @@ pub(crate) fn runs(objects: &[Object]) -> Vec<&[Object]> {
     found
 }
 
-fn children(o: &Object, depth: usize, out: &mut String) {
+pub(crate) fn children(o: &Object, depth: usize, out: &mut String) {
     for run in runs(&o.children) {
         let first = &run[0];
         let deep = first.has_memory() || !matches!(first.kind, Kind::Core | Kind::Cpu);

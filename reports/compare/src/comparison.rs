@@ -4,7 +4,7 @@
 //! is never renamed or re-used.
 
 use crate::executor::Arm;
-use crate::run::Options;
+use crate::options::Options;
 use crate::statistics::{MIN_RUNS, Relation};
 use crate::verdict::Verdict;
 use crate::warning::{self, Warning};

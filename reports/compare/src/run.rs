@@ -5,7 +5,8 @@
 
 use crate::comparison::{Comparison, Samples};
 use crate::executor::{Arm, Executor, RunError, RunOutcome, Status};
-use crate::metric::{Metric, MetricError};
+use crate::metric::MetricError;
+use crate::options::Options;
 use crate::output::{Difference, Output};
 use evenly_model::stats::Random;
 use std::collections::BTreeSet;
@@ -16,42 +17,6 @@ use std::io;
 const MAX_RUNS: usize = 10_000;
 /// The most arms that are compared at once.
 const MAX_ARMS: usize = 64;
-
-/// What to compare, and how.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Options {
-    /// The command as the user gave it, for the record.
-    pub command: Vec<String>,
-    /// Measured runs per arm.
-    pub runs: usize,
-    /// Rounds before them that are discarded.
-    pub warmup: usize,
-    /// Seed of the orders and of the bootstrap.
-    pub seed: u64,
-    /// The quantity that is compared.
-    pub metric: Metric,
-    /// Fail unless all runs, warm-up included, write the same bytes to standard output.
-    pub same_output: bool,
-    /// The least time that theory allows (e*n/m), in seconds, where the caller knows it.
-    pub bound_s: Option<f64>,
-    /// Keep every run's report in the result.
-    pub keep_reports: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            command: Vec::new(),
-            runs: 10,
-            warmup: 0,
-            seed: 1,
-            metric: Metric::WallTime,
-            same_output: false,
-            bound_s: None,
-            keep_reports: false,
-        }
-    }
-}
 
 /// One round: every arm once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,13 +15,15 @@
 
 mod case;
 mod diagnosis;
+mod finding;
 mod paste;
 mod prospect;
 mod rules;
 mod settings;
 mod text;
 
-pub use diagnosis::{Diagnosis, Finding, Kind, Prospect, SCHEMA};
+pub use diagnosis::{Diagnosis, Prospect, SCHEMA};
+pub use finding::{Finding, Kind};
 pub use settings::{Setting, settings};
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! What a balancing point costs: against the number of threads, from evenly's own reports, and
 //! what reading one thread costs beside the system calls that it cannot do without.
 
-use crate::figures::Measured;
 use crate::measure::{HostExecutor, Site};
+use crate::measured::Measured;
 use crate::show::{Shown, table};
-use crate::suite::{HYBRID, Program};
+use crate::suite::{COST, HYBRID, Program};
 use anyhow::Context;
 use evenly_compare::{Arm, Executor, Progress, Round, RunError};
 use evenly_engine::{Reading, Sensors};
@@ -24,8 +24,6 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-/// Name of the benchmark.
-pub(crate) const NAME: &str = "cost";
 /// What the benchmark measures, for the list.
 pub(crate) const WHAT: &str = "what a balancing point costs, against the number of threads";
 
@@ -139,7 +137,7 @@ pub(crate) fn cost(
         .chain(SLEEPING.iter().map(|[n, rate]| [3, *n, *rate]))
         .collect();
     let mut executor = HostExecutor::new(cpus.clone(), interrupted.clone());
-    let mut shown = Shown::new(NAME);
+    let mut shown = Shown::new(COST);
     shown.planned(cases.len() * runs);
     let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); cases.len()];
     let (mut without_points, mut incomplete) = (Vec::new(), false);
@@ -163,7 +161,7 @@ pub(crate) fn cost(
                 }
                 Err(e) => {
                     shown.bar.clear();
-                    return Err(e.context(format!("{NAME}: {}", arm.name)));
+                    return Err(e.context(format!("{COST}: {}", arm.name)));
                 }
             }
         }
@@ -486,7 +484,7 @@ fn reading(threads: usize, seed: u64) -> anyhow::Result<ReadCost> {
 impl Cost {
     /// The tables, beside what is to be reached.
     pub(crate) fn text(&self) -> String {
-        let mut text = format!("\n{NAME}: {WHAT} (policy {})\n", HYBRID.name());
+        let mut text = format!("\n{COST}: {WHAT} (policy {})\n", HYBRID.name());
         let heading = [
             "computing",
             "sleeping",

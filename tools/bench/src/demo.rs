@@ -122,7 +122,7 @@ fn text(what: &str, figures: &Figures) -> String {
     for arm in figures.arms.iter().filter(|arm| !arm.reference) {
         let is_kernel = arm.arm == Way::Kernel.name();
         let name = if is_kernel { "Linux alone" } else { arm.arm.as_str() };
-        let cell = |m: Option<crate::figures::Measured>, decimals| {
+        let cell = |m: Option<crate::measured::Measured>, decimals| {
             m.map_or_else(|| "-".to_owned(), |m| m.text(decimals))
         };
         let speedup = arm.speedup_vs_kernel.filter(|_| !is_kernel);

@@ -7,13 +7,14 @@
 use crate::cost::Cost;
 use crate::host::Machine;
 use crate::measure::{MAKESPAN, Note, Noting, Site, measure};
+use crate::measured::Measured;
 use crate::show::{print, table, tell};
 use crate::simulated::{Measurements, makespan_s};
 use crate::suite::{Benchmark, HYBRID, JUGGLE, Way};
 use anyhow::Context;
 use evenly_compare::Comparison;
 use evenly_linux::limits::Slice;
-use evenly_model::stats::{median, median_interval, ratio_of_medians};
+use evenly_model::stats::median;
 use serde::Serialize;
 use serde_json::Value;
 use std::path::Path;
@@ -26,50 +27,6 @@ const DISTURBED: f64 = 0.02;
 pub(crate) const VOID: f64 = 0.1;
 /// A makespan that differs from the simulator's by more than this part is pointed at.
 const DIFFERS: f64 = 0.03;
-/// With fewer runs no interval is given.
-const MIN_RUNS: usize = 3;
-
-/// A median or a ratio of medians, with its 95 % bootstrap interval where there are runs enough.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(crate) struct Measured {
-    /// The median, or the ratio of medians.
-    pub(crate) value: f64,
-    /// Its 95 % bootstrap interval.
-    pub(crate) ci95: Option<[f64; 2]>,
-}
-
-impl Measured {
-    /// The median of a sample.
-    pub(crate) fn median(sample: &[f64], seed: u64) -> Option<Self> {
-        let ci95 = median_interval(sample, seed).filter(|_| sample.len() >= MIN_RUNS);
-        Some(Self { value: median(sample)?, ci95: ci95.map(|(low, high)| [low, high]) })
-    }
-
-    /// The ratio of the medians of two samples.
-    pub(crate) fn ratio(over: &[f64], under: &[f64], seed: u64) -> Option<Self> {
-        let r = ratio_of_medians(over, under, seed)?;
-        let enough = over.len().min(under.len()) >= MIN_RUNS;
-        Some(Self { value: r.value, ci95: enough.then_some([r.low, r.high]) })
-    }
-
-    /// The same in another unit.
-    pub(crate) fn scaled(self, factor: f64) -> Self {
-        Self {
-            value: self.value * factor,
-            ci95: self.ci95.map(|[low, high]| [low * factor, high * factor]),
-        }
-    }
-
-    /// As text with so many decimals.
-    pub(crate) fn text(&self, decimals: usize) -> String {
-        match self.ci95 {
-            Some([low, high]) => {
-                format!("{:.decimals$} [{low:.decimals$}, {high:.decimals$}]", self.value)
-            }
-            None => format!("{:.decimals$}", self.value),
-        }
-    }
-}
 
 /// What evenly's own reports say, in the median over the runs of an arm.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -482,7 +439,10 @@ impl Report {
             return Ok(());
         }
         match measure(benchmark, site, executor) {
-            Ok(figures) => {
+            Ok(comparison) => {
+                let notes = executor.notes();
+                let figures = Figures::new(benchmark, comparison, notes, site.seed);
+                let figures = figures.beside(site.clockwork);
                 print(&text(&figures))?;
                 self.interrupted = figures.incomplete;
                 self.benchmarks.push(figures);

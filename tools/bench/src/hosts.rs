@@ -8,9 +8,9 @@
 //! Invariant: all arms of a case run the same program with the same input, one of each in every round;
 //! what is compared is what the program itself measured, and a run whose answer is wrong ends all.
 
-use crate::figures::Measured;
 use crate::host::Machine;
 use crate::measure::Watching;
+use crate::measured::Measured;
 use crate::mpi::{ENVIRONMENT, MpiArg};
 use crate::show::{Shown, interrupts, print, table, tell};
 use anyhow::Context;

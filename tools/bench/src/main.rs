@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod args;
 mod cost;
 mod demo;
 mod figures;
@@ -14,6 +15,7 @@ mod host;
 mod hosts;
 mod labs;
 mod measure;
+mod measured;
 mod mpi;
 mod overhead;
 mod probe;
@@ -25,16 +27,14 @@ mod tools;
 mod turning;
 mod uneven;
 
-use anyhow::Context;
+use args::{Programs, cpu_list, take_two_cpus};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use evenly_errors::{parse, refused, said};
-use evenly_linux::affinity;
-use evenly_model::{CpuSet, Tid};
+use evenly_model::CpuSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use tools::Tools;
 
 /// Exit status where the benchmarks could not be made, as evenly's own.
 const FAILURE: u8 = 125;
@@ -65,21 +65,6 @@ enum Command {
     Hosts(hosts::HostsArgs),
     /// Ranks and threads of unequal work that wait for each other: MetBench over MPI, triangular loops
     Uneven(uneven::UnevenArgs),
-}
-
-#[derive(Debug, Args)]
-struct Programs {
-    /// The program evenly [default: beside this one]
-    #[arg(long, value_name = "FILE")]
-    evenly: Option<PathBuf>,
-    /// Where the workloads were built to
-    #[arg(
-        long,
-        value_name = "DIR",
-        default_value = "target/workloads",
-        overrides_with = "workloads"
-    )]
-    workloads: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -203,42 +188,9 @@ fn refuse(e: &clap::Error) -> ExitCode {
     }
 }
 
-fn cpu_list(text: &str) -> Result<CpuSet, String> {
-    text.parse::<CpuSet>().map_err(|e| e.to_string())
-}
-
-/// Confines this process, and so all that it starts, to two CPUs.
-fn take_two_cpus(asked: Option<&CpuSet>) -> anyhow::Result<CpuSet> {
-    let allowed = affinity::get(Tid(0)).context("cannot read the affinity mask")?;
-    anyhow::ensure!(
-        allowed.len() >= 2,
-        "two CPUs are needed, and there is only one here that may be used, CPU {allowed}; where there \
-         are more, taskset, a cpuset or a container keeps them back"
-    );
-    let cpus: CpuSet = match asked {
-        Some(asked) => asked.and(&allowed),
-        None => allowed.iter().take(2).collect(),
-    };
-    if cpus.len() != 2 {
-        let asked = asked.map_or_else(String::new, |a| format!(" ({a} was asked for)"));
-        anyhow::bail!(
-            "two CPUs are needed, and of the CPUs allowed, {allowed}, there are {}{asked}; name two \
-             of them with --cpus",
-            cpus.len()
-        );
-    }
-    affinity::set(Tid(0), &cpus)
-        .with_context(|| format!("cannot confine itself to CPUs {cpus}"))?;
-    Ok(cpus)
-}
-
-fn programs(args: &Programs, needed: &[&str]) -> anyhow::Result<Tools> {
-    Tools::find(args.evenly.as_deref(), &args.workloads, needed)
-}
-
 fn run_demo(args: &DemoArgs) -> anyhow::Result<()> {
     let cpus = take_two_cpus(args.cpus.as_ref())?;
-    let tools = programs(&args.programs, &tools::DEMO)?;
+    let tools = args.programs.find(&tools::DEMO)?;
     let options = demo::Options {
         runs: args.runs as usize,
         seed: args.seed,
@@ -250,11 +202,11 @@ fn run_demo(args: &DemoArgs) -> anyhow::Result<()> {
 
 fn run_benchmarks(args: &RunArgs) -> anyhow::Result<()> {
     let chosen = args.suite.chosen(suite::host(args.quick))?;
-    let costs = suite::is_asked(cost::NAME, &args.suite.only);
+    let costs = suite::is_asked(suite::COST, &args.suite.only);
     if args.suite.list {
-        return show::print(&suite::listing(&chosen, costs.then_some((cost::NAME, cost::WHAT))));
+        return show::print(&suite::listing(&chosen, costs.then_some((suite::COST, cost::WHAT))));
     }
-    let tools = programs(&args.suite.programs, &tools::NEEDED)?;
+    let tools = args.suite.programs.find(&tools::NEEDED)?;
     let cpus = take_two_cpus(args.cpus.as_ref())?;
     let mut all = figures::Report::new(host::Machine::this(&cpus), args.quick, args.suite.seed);
     let interrupted = show::interrupts()?;
@@ -277,7 +229,7 @@ fn run_labs(args: &LabArgs) -> anyhow::Result<()> {
     if args.suite.list {
         return show::print(&suite::listing(&chosen, None));
     }
-    let tools = programs(&args.suite.programs, &tools::NEEDED)?;
+    let tools = args.suite.programs.find(&tools::NEEDED)?;
     labs::labs(
         &tools,
         &chosen,

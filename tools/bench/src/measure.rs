@@ -1,14 +1,14 @@
 //! Runs the arms of a benchmark, interleaved, and notes with every run how much CPU time others
 //! took and how much the neighbours got.
 
-use crate::figures::Figures;
 use crate::show::Shown;
 use crate::simulated::GUEST;
 use crate::suite::{Benchmark, Habit, Neighbour, Way};
 use crate::tools::{Tools, words};
 use anyhow::Context;
 use evenly_compare::{
-    Arm, Executor, Metric, Options, Output, ProcessExecutor, RunError, RunOutcome, compare,
+    Arm, Comparison, Executor, Metric, Options, Output, ProcessExecutor, RunError, RunOutcome,
+    compare,
 };
 use evenly_linux::limits::{self, Slice};
 use evenly_linux::usage::{Load, Usage};
@@ -334,7 +334,7 @@ pub(crate) fn outcome(
     })
 }
 
-/// Runs a benchmark.
+/// Runs a benchmark; what each run noted is with the executor.
 ///
 /// # Errors
 /// Where a run fails. An interrupt is no error.
@@ -342,7 +342,7 @@ pub(crate) fn measure<E: Noting>(
     benchmark: &Benchmark,
     site: &Site,
     executor: &mut E,
-) -> anyhow::Result<Figures> {
+) -> anyhow::Result<Comparison> {
     let arms: Vec<Arm> = benchmark.ways.iter().map(|w| site.arm(benchmark, *w)).collect();
     let kernel = site.arm(benchmark, Way::Kernel);
     let options = Options {
@@ -359,8 +359,7 @@ pub(crate) fn measure<E: Noting>(
     let mut shown = Shown::new(&benchmark.name);
     let result = compare(&arms, &options, executor, &mut shown);
     shown.bar.clear();
-    let comparison = result.with_context(|| format!("benchmark {}", benchmark.name))?;
-    Ok(Figures::new(benchmark, comparison, executor.notes(), site.seed).beside(site.clockwork))
+    result.with_context(|| format!("benchmark {}", benchmark.name))
 }
 
 #[cfg(test)]

@@ -131,7 +131,7 @@ fn with_ranks(dir: &Path, ms: u64) -> Vec<Subject> {
 
 /// Runs the benchmark, and prints what came out.
 pub(crate) fn compare(args: &OverheadArgs) -> anyhow::Result<()> {
-    crate::take_two_cpus(None)?;
+    crate::args::take_two_cpus(None)?;
     let tools = Tools::find(Some(Path::new("/proc/self/exe")), &args.workloads, &["spmd"])?;
     let ms = tools.iterations_per_ms()?;
     let dir = tempfile::tempdir().context("cannot make a directory")?;

@@ -6,6 +6,9 @@ use serde::Serialize;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 
+/// Name of the benchmark of costs, which has no arms ([`crate::cost`]).
+pub(crate) const COST: &str = "cost";
+
 /// The program of a benchmark, with its work.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "name")]
@@ -412,7 +415,7 @@ pub(crate) fn chosen(
     }
     let names: Vec<String> = all.iter().map(|b| b.name.clone()).collect();
     let mut chosen: Vec<Benchmark> = all.into_iter().filter(|b| is_asked(&b.name, only)).collect();
-    if chosen.is_empty() && !is_asked(crate::cost::NAME, only) {
+    if chosen.is_empty() && !is_asked(COST, only) {
         anyhow::bail!(
             "--only {}: no benchmark has that in its name; there are {}",
             only.join(", "),

@@ -18,9 +18,10 @@
 mod tests;
 mod text;
 
-use crate::figures::{Measured, Own, own};
+use crate::figures::{Own, own};
 use crate::host::Machine;
 use crate::measure::{MAKESPAN, Watching, printed};
+use crate::measured::Measured;
 use crate::mpi::{ENVIRONMENT, MpiArg};
 use crate::show::{Shown, interrupts, print};
 use crate::suite::is_asked;
@@ -74,7 +75,7 @@ const POLICIES: [&str; 4] = ["hybrid", "hpc-auto", "hpc-uniform", "hpc-adaptive"
 #[derive(Debug, Args)]
 pub(crate) struct UnevenArgs {
     #[command(flatten)]
-    pub(crate) programs: crate::Programs,
+    pub(crate) programs: crate::args::Programs,
     /// Only cases whose name contains this (may be given more than once)
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) only: Vec<String>,
@@ -91,7 +92,7 @@ pub(crate) struct UnevenArgs {
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
     pub(crate) longer: f64,
     /// Two CPUs to use, for example 0-1 [default: the first two that are allowed]
-    #[arg(long, value_name = "LIST", value_parser = crate::cpu_list)]
+    #[arg(long, value_name = "LIST", value_parser = crate::args::cpu_list)]
     pub(crate) cpus: Option<CpuSet>,
     /// Seed of the order of runs, and of intervals
     #[arg(long, default_value_t = 1)]
@@ -442,7 +443,7 @@ pub(crate) fn compare(args: &UnevenArgs) -> anyhow::Result<()> {
     }
     let needed: Vec<&str> = needed.iter().map(String::as_str).collect();
     let tools = Tools::find(programs.evenly.as_deref(), &programs.workloads, &needed)?;
-    let cpus = crate::take_two_cpus(args.cpus.as_ref())?;
+    let cpus = crate::args::take_two_cpus(args.cpus.as_ref())?;
     let room = tempfile::tempdir().context("cannot make a directory")?;
     let iterations_per_ms = tools.iterations_per_ms()?;
     let bench = Bench { args, tools, iterations_per_ms, room: room.path().to_owned() };

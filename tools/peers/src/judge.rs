@@ -2,7 +2,8 @@
 //! plain runs; else it is flaky.
 
 use crate::exec::{Ended, Ran, shell};
-use crate::suites::{Case, DIR_VARIABLE, Passes};
+use crate::shell::DIR_VARIABLE;
+use crate::suites::{Case, Passes};
 use anyhow::Context as _;
 use regex::RegexBuilder;
 use std::collections::{BTreeMap, VecDeque};

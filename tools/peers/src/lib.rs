@@ -18,6 +18,7 @@ pub mod judge;
 pub mod lit;
 pub mod outcome;
 pub mod posix;
+pub mod shell;
 pub mod suites;
 
 pub use suites::{Case, Compiler, Machine, Passes};

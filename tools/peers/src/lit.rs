@@ -2,7 +2,7 @@
 //! before the program first runs is done once, the rest under every arm.
 
 use crate::expression::holds;
-use crate::suites::{DIR, quote};
+use crate::shell::{DIR, quote};
 use std::path::Path;
 
 /// The marks in a test.

@@ -1,6 +1,7 @@
 //! The tests in a folder, of whichever kind of suite, and how each is built and run.
 
 use crate::lit::{Marks, Script, Substitutions};
+use crate::shell::{DIR, quote};
 use crate::{commands, dejagnu, lit, posix};
 use anyhow::Context as _;
 use std::collections::BTreeSet;
@@ -11,10 +12,6 @@ use std::process::Command;
 
 /// Folders are searched so deep.
 const DEPTH: usize = 24;
-/// For the shell: the folder in which a test is built.
-pub const DIR: &str = "\"$EVENLY_PEERS_DIR\"";
-/// The variable in it.
-pub const DIR_VARIABLE: &str = "EVENLY_PEERS_DIR";
 /// For the shell: a program that was built, after what is to run it.
 const RUN: &str = "%arm \"$EVENLY_PEERS_DIR\"/test";
 
@@ -180,12 +177,6 @@ enum Language {
     C,
     Cxx,
     Fortran,
-}
-
-/// A word of the shell.
-#[must_use]
-pub fn quote(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// All that is asked of a folder.

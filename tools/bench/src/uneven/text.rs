@@ -1,7 +1,8 @@
 //! The figures of programs with unequal work, as text.
 
 use super::{KERNEL, Measurement, POLICIES, REFERENCE, Report};
-use crate::figures::{Measured, Own};
+use crate::figures::Own;
+use crate::measured::Measured;
 use crate::show::table;
 
 fn measured(m: Option<&Measured>, decimals: usize) -> String {
