@@ -4,7 +4,7 @@
 //! A figure is computed by one function of a module of its own ([`FIGURES`] lists them): its panels
 //! as data, and findings, each of which sets what the paper says beside what came out here. Pictures
 //! (SVG), CSV and the page of docs/figures.md are made of these data by functions that all figures
-//! share ([`Chart`], [`HeatMap`], [`Lanes`], [`Traces`], [`page()`]).
+//! share ([`Chart`](evenly_draw::Chart), [`HeatMap`](evenly_draw::HeatMap), [`Lanes`], [`Traces`], [`page()`]).
 //!
 //! Nothing here measures a real machine. What the papers measured on hardware is simulated, and each
 //! figure says with which parameters; what was measured once is a record in the sources.
