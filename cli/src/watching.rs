@@ -3,8 +3,8 @@
 use anyhow::Context;
 use evenly_evidence::Evidence;
 use evenly_linux::clock::now;
-use evenly_linux::machine::ReadWaitReports;
 use evenly_linux::supervise::{Threads, Waker};
+use evenly_linux::wait_reports::ReadWaitReports;
 use evenly_linux::witness::Witness;
 use evenly_model::{Nanos, Pid};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};

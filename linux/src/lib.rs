@@ -12,7 +12,7 @@
 //! | `run` | a run as a whole | [`live`], [`mapping`], [`supervise`], [`tuning`], [`witness`] |
 //! | `apply` | changes masks and shares | [`machine`], [`share`] |
 //! | `undo` | records changes and undoes them | [`journal`], [`guardian`], [`restore`] |
-//! | `read` | reads threads and what limits them | [`counters`], [`foreign`], [`limits`], [`memory`], [`pace`], [`scan`], [`taskstats`], [`usage`] |
+//! | `read` | reads threads and what limits them | [`counters`], [`foreign`], [`limits`], [`memory`], [`pace`], [`scan`], [`taskstats`], [`threads`], [`usage`], [`wait_reports`] |
 //! | `sys` | the kernel's interfaces, as they are | [`affinity`], [`clock`], [`privilege`], [`proc`], [`real`], [`real_time`], [`sched`] |
 //!
 //! So a module that changes something depends on the journal, and the journal on no such module. Nor do modules
@@ -26,7 +26,10 @@ mod sys;
 mod undo;
 
 pub use apply::{machine, share};
-pub use read::{counters, foreign, limits, memory, pace, scan, taskstats, usage};
+pub(crate) use read::program_cpus;
+pub use read::{
+    counters, foreign, limits, memory, pace, scan, taskstats, threads, usage, wait_reports,
+};
 pub(crate) use run::{agents, control, watcher};
 pub use run::{live, mapping, supervise, tuning, witness};
 pub use sys::{affinity, clock, privilege, proc, real, real_time, sched};

@@ -14,9 +14,10 @@ use evenly_linux::affinity;
 use evenly_linux::clock::now;
 use evenly_linux::guardian::{self, Guardian};
 use evenly_linux::journal::{self, Journal, JournalView, Process, StateDir};
-use evenly_linux::machine::{LinuxMachine, Masks, Source};
+use evenly_linux::machine::{LinuxMachine, Masks};
 use evenly_linux::proc::Proc;
 use evenly_linux::restore::{self, Fate};
+use evenly_linux::threads::{Source, ThreadReader};
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
 use evenly_testing::wait_until;
 use helpers::{Helper, ROLE, has_ended, kill_at_a_change, program, role_command, send};
@@ -102,7 +103,7 @@ fn killed_at_the_first_mask() {
     let proc = Proc::default();
     let journal = Arc::new(Journal::create(&dir, Process::find(&proc, target)).unwrap());
     let masks = Arc::new(Masks::new(journal));
-    let mut machine = LinuxMachine::new(target, masks, Source::Schedstat, 64);
+    let mut machine = LinuxMachine::new(target, masks, ThreadReader::new(Source::Schedstat, 64));
     let id = ThreadId { tid: Tid(target.0), start: proc.process_stat(target).unwrap().start };
     let cpu = affinity::get(id.tid).unwrap().first().unwrap();
     if let Err(e) = kill_at_a_change() {

@@ -8,15 +8,16 @@ mod counting;
 use counting::allocations;
 use evenly_engine::{
     Actuator, ApplyError, Balancer, BalancerOptions, Candidate, GuardOptions, Located, Neighbour,
-    Reading, RunState, Selection, Sensors, Times,
+    Reader, Reading, RunState, Selection, Sensors, Times,
 };
 use evenly_linux::clock::now;
 use evenly_linux::journal::{Journal, StateDir};
 use evenly_linux::limits::Limits;
-use evenly_linux::machine::{LinuxMachine, Masks, Source};
+use evenly_linux::machine::{LinuxMachine, Masks};
 use evenly_linux::proc::Proc;
 use evenly_linux::scan::Scanner;
 use evenly_linux::taskstats::TaskStats;
+use evenly_linux::threads::{Source, ThreadReader};
 use evenly_model::{CpuId, CpuSet, DomainId, Environment, Nanos, Pid, ThreadId, Tid};
 use evenly_testing::wait_until;
 use rustix::process::{Signal, kill_process_group};
@@ -101,7 +102,11 @@ impl Drop for Threads {
 fn machine(dir: &std::path::Path) -> LinuxMachine {
     let dir = StateDir::at(&dir.join("state")).unwrap();
     let masks = Arc::new(Masks::new(Arc::new(Journal::create(&dir, None).unwrap())));
-    LinuxMachine::new(Pid(std::process::id().cast_signed()), masks, Source::Schedstat, 64)
+    LinuxMachine::new(
+        Pid(std::process::id().cast_signed()),
+        masks,
+        ThreadReader::new(Source::Schedstat, 64),
+    )
 }
 
 #[test]
@@ -181,7 +186,7 @@ struct Watched {
     looks: usize,
 }
 
-impl Sensors for Watched {
+impl Reader for Watched {
     fn now(&self) -> Nanos {
         self.machine.now()
     }
@@ -198,6 +203,12 @@ impl Sensors for Watched {
         self.machine.locate(id)
     }
 
+    fn resolution(&self) -> Nanos {
+        self.machine.resolution()
+    }
+}
+
+impl Sensors for Watched {
     fn usable(&mut self, within: &CpuSet) -> CpuSet {
         self.looks += 1;
         self.machine.usable(within)
@@ -210,10 +221,6 @@ impl Sensors for Watched {
     fn neighbours(&mut self) -> Vec<Neighbour> {
         self.looks += 1;
         self.machine.neighbours()
-    }
-
-    fn resolution(&self) -> Nanos {
-        self.machine.resolution()
     }
 }
 

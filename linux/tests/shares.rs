@@ -15,7 +15,7 @@ use evenly_linux::clock::now;
 use evenly_linux::guardian::{self, Guardian};
 use evenly_linux::journal::{Journal, JournalView, Process, StateDir};
 use evenly_linux::limits::Limits;
-use evenly_linux::machine::{LinuxMachine, Masks, Source};
+use evenly_linux::machine::{LinuxMachine, Masks};
 use evenly_linux::proc::Proc;
 use evenly_linux::restore::{self, Fate};
 use evenly_linux::share::groups::{Kind, Parent};
@@ -23,6 +23,7 @@ use evenly_linux::share::sched::{self, Scheduling};
 use evenly_linux::share::{
     GroupShares, Offer, Real, ShareMechanism, Target, ThreadShares, Way, offers,
 };
+use evenly_linux::threads::{Source, ThreadReader};
 use evenly_model::{CpuId, CpuSet, Pid, ThreadId, Tid};
 use evenly_testing::wait_until;
 use helpers::{Helper, ROLE, has_ended, kill_at_a_change, program, role_command, send};
@@ -110,7 +111,8 @@ impl Means {
             }
             "placement" => {
                 let masks = Arc::new(Masks::new(journal.clone()));
-                let machine = LinuxMachine::new(pid, masks, Source::Schedstat, 64);
+                let machine =
+                    LinuxMachine::new(pid, masks, ThreadReader::new(Source::Schedstat, 64));
                 let proc = Proc::default();
                 let id = |tid| ThreadId { tid, start: proc.thread_stat(tid).unwrap().start };
                 let threads = proc.threads(pid).into_iter().map(id).collect();

@@ -10,8 +10,8 @@ use crate::machine::Reports;
 use crate::report::Sample;
 use evenly_engine::{
     Agent, Balancer, BalancerOptions, Candidate, Event, GuardOptions, Manner, Next, Observer,
-    Period, PeriodControl, PeriodOptions, SearchSummary, Selection, Sensors, Summary, Tracker,
-    TrackerOptions,
+    Period, PeriodControl, PeriodOptions, Reader, SearchSummary, Selection, Sensors, Summary,
+    Tracker, TrackerOptions,
 };
 use evenly_model::{CpuSet, DomainId, Environment, Knowledge, Nanos, ThreadId};
 use evenly_phase::{HELPERS_SHARE, Openings};

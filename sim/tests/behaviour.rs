@@ -2,7 +2,7 @@
 //! threads that come and go.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use evenly_engine::{Event, GuardOptions, Observer, Sensors};
+use evenly_engine::{Event, GuardOptions, Observer, Reader};
 use evenly_model::stats::Random;
 use evenly_model::{CpuId, CpuSet, Nanos};
 use evenly_policies::by_name;

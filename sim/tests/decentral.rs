@@ -2,7 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_engine::{
-    BalancerOptions, Event, GuardOptions, MoveRecord, Observer, PeriodOptions, Selection, Sensors,
+    BalancerOptions, Event, GuardOptions, MoveRecord, Observer, PeriodOptions, Reader, Selection,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Environment, Nanos};
 use evenly_policies::by_name;

@@ -3,7 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_engine::{
-    Balancer, BalancerOptions, DomainSpread, DomainThread, Event, GuardOptions, Observer,
+    Balancer, BalancerOptions, DomainSpread, DomainThread, Event, GuardOptions, Observer, Reader,
     Selection, Sensors, Summary, roomiest,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Environment, Nanos, ThreadId};

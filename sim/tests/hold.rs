@@ -41,7 +41,7 @@ fn spinning_threads_are_held_and_blocking_ones_never() {
 
     let mut d = driver(scenario(3, 2, ms(100), 40, Barrier::Block));
     while d.step(&mut []) {
-        assert_eq!(pinned(&d), 0, "at {}", evenly_engine::Sensors::now(&d.sim));
+        assert_eq!(pinned(&d), 0, "at {}", evenly_engine::Reader::now(&d.sim));
     }
 }
 
@@ -53,7 +53,7 @@ fn those_that_are_held_are_let_go_when_one_blocks() {
     let mut d = driver(s);
     let (mut held, mut let_go, mut blocks_since) = (false, false, None);
     while d.step(&mut []) {
-        let now = evenly_engine::Sensors::now(&d.sim);
+        let now = evenly_engine::Reader::now(&d.sim);
         let blocked =
             d.sim.candidates().iter().any(|c| c.state == evenly_engine::RunState::Blocked);
         held |= pinned(&d) == 5;

@@ -3,7 +3,7 @@
 
 mod fixed;
 
-use evenly_engine::Sensors;
+use evenly_engine::Reader;
 use evenly_model::{CpuId, Nanos};
 use evenly_policies::by_name;
 use evenly_sim::{

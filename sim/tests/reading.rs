@@ -3,7 +3,7 @@
 
 mod watched;
 
-use evenly_engine::{Balancer, Sensors};
+use evenly_engine::{Balancer, Reader};
 use evenly_model::{CpuId, Nanos};
 use evenly_sim::{Barrier, Hotplug, Scenario, Sharing};
 use watched::{Watched, start as start_with};

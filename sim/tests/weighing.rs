@@ -3,7 +3,7 @@
 
 mod watched;
 
-use evenly_engine::{Balancer, Sensors};
+use evenly_engine::{Balancer, Reader};
 use evenly_model::Nanos;
 use evenly_sim::{Barrier, Scenario, Sharing};
 use watched::Watched;

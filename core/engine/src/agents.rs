@@ -18,7 +18,7 @@
 //! points what they have read and done.
 
 use crate::machine::Failure;
-use crate::{CostBreakdown, Machine, MoveRecord, Reading, Sensors, Times};
+use crate::{CostBreakdown, Machine, MoveRecord, Reader, Reading, Times};
 use evenly_model::{CpuId, CpuSet, CpuView, Effort, Nanos, Pid, ThreadId};
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ pub trait Agent: Send {
 
     /// What it does next, by what it sees through `machine`. Asked when it begins, when it is woken, and after it has gone on
     /// or acted.
-    fn next(&mut self, machine: &mut dyn Sensors) -> Next;
+    fn next(&mut self, machine: &mut dyn Reader) -> Next;
 
     /// Does what it wanted to. `machine` is what the caretaker changes masks through, so that it cannot be at work now.
     fn act(&mut self, machine: &mut dyn Machine);
@@ -110,7 +110,7 @@ pub trait Agents: Send {
 
     /// The last reading of a thread, and when it was made. A thread that they have not read lately is read
     /// through `machine`.
-    fn read(&self, machine: &mut dyn Sensors, thread: ThreadId, now: Nanos) -> (Reading, Nanos);
+    fn read(&self, machine: &mut dyn Reader, thread: ThreadId, now: Nanos) -> (Reading, Nanos);
 
     /// The progress of a thread, by the CPUs on which it was.
     fn progress(&self, thread: ThreadId) -> Option<i64>;

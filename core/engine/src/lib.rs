@@ -48,7 +48,7 @@ pub use event::{CpuRecord, Event, MoveRecord, Observer, PointRecord, ThreadMeta,
 pub use guard::{GuardOptions, Verdict};
 pub use machine::{
     Actuator, ApplyError, Failure, Located, Machine, MemoryMoved, MemoryUnknown, Neighbour,
-    RankActivity, Reading, RunState, Sensors, Tally, Times, Waiting, Wanted,
+    RankActivity, Reader, Reading, RunState, Sensors, Tally, Times, Waiting, Wanted,
 };
 pub use period::{ADVANCE, Period, PeriodControl, PeriodOptions};
 pub use speed::LEAST_WANTED;

@@ -194,8 +194,8 @@ pub struct RankActivity {
     pub fetched: Vec<Tally>,
 }
 
-/// What of a machine is read. Linux is one; the simulator is another.
-pub trait Sensors {
+/// What is read of threads and CPUs: all that an agent sees between balancing points ([`crate::Agent`]).
+pub trait Reader {
     /// The time now, by a clock that never goes back.
     fn now(&self) -> Nanos;
 
@@ -215,6 +215,18 @@ pub trait Sensors {
     /// Finds where one thread is. None where it has ended.
     fn locate(&mut self, id: ThreadId) -> Option<Located>;
 
+    /// For how long each of these CPUs has run nothing so far, in order, counted from any moment. Nothing at all where
+    /// that is not known.
+    fn idle(&mut self, _cpus: &[CpuId]) -> Vec<Nanos> {
+        Vec::new()
+    }
+
+    /// How coarse a reading is: the tick.
+    fn resolution(&self) -> Nanos;
+}
+
+/// What of a machine is read at a balancing point. Linux is one; the simulator is another.
+pub trait Sensors: Reader {
     /// The CPUs of `within` that can be used now: online and in the cpuset.
     fn usable(&mut self, within: &CpuSet) -> CpuSet;
 
@@ -229,15 +241,15 @@ pub trait Sensors {
     /// How many instructions each of these threads has retired so far, in order, counted from any
     /// moment; None for a thread of which that is not known. Nothing at all where instructions are
     /// not counted: then progress is CPU time, weighted by the capacity of CPUs. Asked right after
-    /// [`Sensors::read`] with the same threads.
+    /// [`Reader::read`] with the same threads.
     fn retired(&mut self, _ids: &[ThreadId], out: &mut Vec<Option<u64>>) {
         out.clear();
     }
 
     /// What each of these threads reports of its own waiting until now, in order, on the clock of
-    /// [`Sensors::now`]; None for a thread that says nothing, because it has never waited or cannot
+    /// [`Reader::now`]; None for a thread that says nothing, because it has never waited or cannot
     /// report. Nothing at all where no thread can: then CPU time is taken for computing. Asked right
-    /// after [`Sensors::read`] with the same threads. Figures never go back, but for `waited`, a
+    /// after [`Reader::read`] with the same threads. Figures never go back, but for `waited`, a
     /// little.
     fn waiting(&mut self, _ids: &[ThreadId], out: &mut Vec<Option<Waiting>>) {
         out.clear();
@@ -282,15 +294,6 @@ pub trait Sensors {
     fn capacity(&self, _cpu: CpuId) -> u32 {
         FULL_CAPACITY
     }
-
-    /// For how long each of these CPUs has run nothing so far, in order, counted from any moment. Nothing at all where
-    /// that is not known.
-    fn idle(&mut self, _cpus: &[CpuId]) -> Vec<Nanos> {
-        Vec::new()
-    }
-
-    /// How coarse a reading is: the tick.
-    fn resolution(&self) -> Nanos;
 }
 
 /// What of a machine is changed. Only the module `actuate` calls it.

@@ -5,7 +5,7 @@ use crate::managed::{ManagedThread, Place, ThreadWeight};
 use crate::membership::Membership;
 use crate::{
     Actuator, ApplyError, Balancer, BalancerOptions, Candidate, Event, GuardOptions, Located,
-    Observer, Reading, RunState, Selection, Sensors, ThreadMeta, Times, Wanted,
+    Observer, Reader, Reading, RunState, Selection, Sensors, ThreadMeta, Times, Wanted,
 };
 use evenly_model::{
     CpuId, CpuSet, CpuView, DomainId, Environment, FULL_CAPACITY, Nanos, Pid, Snapshot, ThreadId,
@@ -75,7 +75,7 @@ impl Actuator for Scripted {
     }
 }
 
-impl Sensors for Scripted {
+impl Reader for Scripted {
     fn now(&self) -> Nanos {
         self.now
     }
@@ -93,6 +93,12 @@ impl Sensors for Scripted {
         None
     }
 
+    fn resolution(&self) -> Nanos {
+        Nanos::ZERO
+    }
+}
+
+impl Sensors for Scripted {
     fn usable(&mut self, within: &CpuSet) -> CpuSet {
         let usable = self.cpuset.as_ref().map_or_else(|| within.clone(), |c| c.and(within));
         if self.then.is_some() {
@@ -103,10 +109,6 @@ impl Sensors for Scripted {
 
     fn original_mask(&mut self, _: ThreadId) -> Option<CpuSet> {
         None
-    }
-
-    fn resolution(&self) -> Nanos {
-        Nanos::ZERO
     }
 }
 

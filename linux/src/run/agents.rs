@@ -25,6 +25,7 @@ use crate::control::Control;
 use crate::machine::LinuxMachine;
 use crate::real_time;
 use crate::sched::{self, Scheduling};
+use crate::threads::ThreadReader;
 use evenly_engine::{Agent, Manner, Next, Remote};
 use evenly_model::{CpuId, CpuSet, Nanos, Tid};
 use rustix::thread::{futex, gettid, set_current_timer_slack};
@@ -87,7 +88,7 @@ pub(crate) fn runners<E>(
     agents: Vec<Box<dyn Agent>>,
     usable: usize,
     hands: &Arc<Mutex<LinuxMachine>>,
-    eyes: impl Fn() -> Result<LinuxMachine, E>,
+    eyes: impl Fn() -> Result<ThreadReader, E>,
 ) -> Result<Vec<Runner>, E> {
     let (mut ones, mut together) = (Vec::new(), Vec::new());
     for agent in agents {
@@ -117,7 +118,7 @@ pub(crate) fn runners<E>(
 /// are changed, where that can be had. `cpu` is the CPU time of this thread that has been told to agents.
 fn serve<'a>(
     agent: &mut dyn Agent,
-    eyes: &mut LinuxMachine,
+    eyes: &mut ThreadReader,
     hands: impl Fn() -> Option<MutexGuard<'a, LinuxMachine>>,
     cpu: &mut Nanos,
 ) -> Option<Nanos> {
@@ -141,7 +142,7 @@ fn serve<'a>(
 /// Several agents, of which each is woken when it wants to.
 pub(crate) struct Many {
     agents: Vec<Box<dyn Agent>>,
-    eyes: LinuxMachine,
+    eyes: ThreadReader,
     hands: Arc<Mutex<LinuxMachine>>,
 }
 
@@ -188,7 +189,7 @@ impl Many {
 pub(crate) struct One {
     agent: Box<dyn Agent>,
     pub(crate) remote: Arc<dyn Remote>,
-    eyes: LinuxMachine,
+    eyes: ThreadReader,
     hands: Arc<Mutex<LinuxMachine>>,
     pub(crate) thread: Arc<OwnThread>,
 }

@@ -16,12 +16,12 @@
 use crate::affinity;
 use crate::clock::{self, ticks_per_second};
 use crate::limits::{Limits, Quota, QuotaSource};
-use crate::machine::{ReadWaitReports, WaitReports};
 use crate::memory::parse_numa_maps;
 use crate::pace::Pace;
 use crate::proc::{
     CpuTicks, Proc, Stat, parse_cpu_ticks, parse_schedstat, read_all, status_field, status_number,
 };
+use crate::wait_reports::{ReadWaitReports, WaitReports};
 use evenly_engine::WaitReport;
 use evenly_evidence::{CpuUse, Evidence, NodeUse, Other, QuotaUse, Runtime, ThreadUse};
 use evenly_model::efficiency::Stay;

@@ -4,7 +4,7 @@
 
 use evenly_engine::{
     Actuator, ApplyError, Balancer, BalancerOptions, Candidate, GuardOptions, Located,
-    RankActivity, Reading, RunState, Selection, Sensors, Tally, Times, Waiting,
+    RankActivity, Reader, Reading, RunState, Selection, Sensors, Tally, Times, Waiting,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Environment, Knowledge, Nanos, Pid, ThreadId, Tid};
 use evenly_nuco::NUCO;
@@ -54,7 +54,7 @@ impl Ranks {
     }
 }
 
-impl Sensors for Ranks {
+impl Reader for Ranks {
     fn now(&self) -> Nanos {
         self.now
     }
@@ -75,6 +75,12 @@ impl Sensors for Ranks {
         Some(Located { cpu, state, minor_faults: 0, major_faults: 0 })
     }
 
+    fn resolution(&self) -> Nanos {
+        Nanos::ZERO
+    }
+}
+
+impl Sensors for Ranks {
     fn usable(&mut self, within: &CpuSet) -> CpuSet {
         within.clone()
     }
@@ -116,10 +122,6 @@ impl Sensors for Ranks {
             })
         }));
         true
-    }
-
-    fn resolution(&self) -> Nanos {
-        Nanos::ZERO
     }
 }
 

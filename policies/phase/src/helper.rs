@@ -18,7 +18,7 @@
 
 use crate::timetable::{Left, Step};
 use crate::{Allowance, Crowded, Foresight, NAP, Opening, Phases};
-use evenly_engine::{Agent, Machine, Manner, Next, Reading, Remote, Sensors};
+use evenly_engine::{Agent, Machine, Manner, Next, Reader, Reading, Remote};
 use evenly_model::{CpuId, CpuIndex, Nanos, ThreadId};
 use std::sync::Arc;
 
@@ -121,7 +121,7 @@ impl Helper {
     }
 
     /// One look at the CPU.
-    fn look(&mut self, mut s: Serving, machine: &mut dyn Sensors) -> (State, Next) {
+    fn look(&mut self, mut s: Serving, machine: &mut dyn Reader) -> (State, Next) {
         let now = machine.now();
         if !self.goes_on(s.opening) || s.look >= LOOKS {
             return (s.ends(), Next::Again);
@@ -194,7 +194,7 @@ impl Agent for Helper {
         self.cpu
     }
 
-    fn next(&mut self, machine: &mut dyn Sensors) -> Next {
+    fn next(&mut self, machine: &mut dyn Reader) -> Next {
         let now = machine.now();
         let last = self.phases.openings().last();
         let (state, next) = match std::mem::replace(&mut self.state, State::Waits) {

@@ -7,7 +7,7 @@ use crate::others::Others;
 use crate::timetable::{Left, Step, Timetable};
 use evenly_engine::agents::{Account, Agents, Done, Epochs, Rhythm, Work};
 use evenly_engine::{
-    Action, Actuator, ApplyError, Balancer, BalancerOptions, Failure, Reading, Sensors, Times,
+    Action, Actuator, ApplyError, Balancer, BalancerOptions, Failure, Reader, Reading, Times,
     perform,
 };
 use evenly_model::{CpuId, CpuIndex, CpuSet, CpuView, Nanos, Pid, ThreadId};
@@ -318,7 +318,7 @@ impl Agents for Care {
         s.members.get(&thread)?.cpu.and_then(|cpu| s.cpus.get(cpu).copied())
     }
 
-    fn read(&self, machine: &mut dyn Sensors, thread: ThreadId, now: Nanos) -> (Reading, Nanos) {
+    fn read(&self, machine: &mut dyn Reader, thread: ThreadId, now: Nanos) -> (Reading, Nanos) {
         let reading = machine.read_one(thread);
         let mut s = self.0.state();
         if let Reading::Times(times) = reading {
@@ -452,7 +452,7 @@ impl Agents for Care {
 mod tests {
     use super::*;
     use crate::{Foresight, Reported};
-    use evenly_engine::{GuardOptions, Located};
+    use evenly_engine::{GuardOptions, Located, Sensors};
     use evenly_model::{DomainId, Environment, FULL_CAPACITY, Tid};
     use proptest::prelude::*;
 
@@ -600,7 +600,7 @@ mod tests {
     #[derive(Default)]
     struct Free(BTreeMap<ThreadId, Nanos>);
 
-    impl Sensors for Free {
+    impl Reader for Free {
         fn now(&self) -> Nanos {
             Nanos::ZERO
         }
@@ -625,16 +625,18 @@ mod tests {
             None
         }
 
+        fn resolution(&self) -> Nanos {
+            Nanos::ZERO
+        }
+    }
+
+    impl Sensors for Free {
         fn usable(&mut self, within: &CpuSet) -> CpuSet {
             within.clone()
         }
 
         fn original_mask(&mut self, _: ThreadId) -> Option<CpuSet> {
             None
-        }
-
-        fn resolution(&self) -> Nanos {
-            Nanos::ZERO
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::board::Swap;
 use crate::{Board, CpuBalancer, Decentral, Step};
-use evenly_engine::{Agent, Machine, Manner, Next, Sensors};
+use evenly_engine::{Agent, Machine, Manner, Next, Reader};
 use evenly_model::{CpuId, Nanos};
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl Agent for CpuAgent {
         self.balancer.cpu(&self.board)
     }
 
-    fn next(&mut self, machine: &mut dyn Sensors) -> Next {
+    fn next(&mut self, machine: &mut dyn Reader) -> Next {
         // It has been done, or given up.
         if self.swap.take().is_some() {
             return self.sleep();

@@ -6,7 +6,7 @@
 use crate::decision::SETTLED;
 use crate::shared::{Claim, Mean, MoveRate, Published, PublishedCell, ThreadCell};
 use evenly_engine::{
-    Action, Actuator, ApplyError, CostBreakdown, Failure, Machine, MoveRecord, Reading, Sensors,
+    Action, Actuator, ApplyError, CostBreakdown, Failure, Machine, MoveRecord, Reader, Reading,
     Times, perform,
 };
 use evenly_model::Effort;
@@ -72,7 +72,7 @@ impl Member {
 
     /// Reads its times and books them. None where it has ended; what was known where it cannot be
     /// read this time.
-    pub(crate) fn read(&self, board: &Board, machine: &mut dyn Sensors) -> Option<Account> {
+    pub(crate) fn read(&self, board: &Board, machine: &mut dyn Reader) -> Option<Account> {
         let mut a = locked(&self.account);
         let times = match machine.read_one(self.id) {
             Reading::Times(times) => times,

@@ -3,7 +3,7 @@
 use crate::board::{Account, Board, Member};
 use crate::{CARE, CpuBalancer, Decentral};
 use evenly_engine::agents::{self, Agents, Done, Work};
-use evenly_engine::{Balancer, BalancerOptions, Reading, Sensors, Times};
+use evenly_engine::{Balancer, BalancerOptions, Reader, Reading, Times};
 use evenly_model::{CpuId, CpuSet, CpuView, Nanos, ThreadId};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl Agents for Care {
         Some(self.board.cpu(seat))
     }
 
-    fn read(&self, machine: &mut dyn Sensors, thread: ThreadId, now: Nanos) -> (Reading, Nanos) {
+    fn read(&self, machine: &mut dyn Reader, thread: ThreadId, now: Nanos) -> (Reading, Nanos) {
         let Some(member) = self.members.get(&thread) else { return (Reading::Unknown, now) };
         let long = self.board.interval().scale(UNREAD);
         let mut known = member.account();

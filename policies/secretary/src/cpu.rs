@@ -6,7 +6,7 @@
 use crate::board::{Account, Board, Member, Swap};
 use crate::decision::{self, Hunt, JITTER, LEAD, is_faster, margin};
 use crate::shared::{Published, Share};
-use evenly_engine::{LEAST_WANTED, RunState, Sensors, Times};
+use evenly_engine::{LEAST_WANTED, Reader, RunState, Times};
 use evenly_model::stats::Random;
 use evenly_model::{Nanos, ThreadId};
 use evenly_policy::speed::{RESTS, averaged};
@@ -129,7 +129,7 @@ impl CpuBalancer {
 
     /// One step. After a wake-up that is lines 1 to 4 of OSLB's Figure 3, with the readings of its own
     /// threads; each further one reads one thread of another CPU.
-    pub fn step(&mut self, board: &Board, machine: &mut dyn Sensors) -> Step {
+    pub fn step(&mut self, board: &Board, machine: &mut dyn Reader) -> Step {
         let began = machine.now();
         let step = match self.search.take() {
             None => self.wake(board, machine, began),
@@ -139,7 +139,7 @@ impl CpuBalancer {
         step
     }
 
-    fn wake(&mut self, board: &Board, machine: &mut dyn Sensors, now: Nanos) -> Step {
+    fn wake(&mut self, board: &Board, machine: &mut dyn Reader, now: Nanos) -> Step {
         let interval = board.interval();
         let elapsed = (now - self.woke).0.max(1) as f64;
         self.woke = now;
@@ -192,7 +192,7 @@ impl CpuBalancer {
     }
 
     /// Reads all of its own threads.
-    fn read_own(&mut self, board: &Board, machine: &mut dyn Sensors) -> Seen {
+    fn read_own(&mut self, board: &Board, machine: &mut dyn Reader) -> Seen {
         let mut seen = Seen::default();
         self.own.retain_mut(|o| {
             let Some(a) = o.member.read(board, machine) else { return false };
@@ -273,7 +273,7 @@ impl CpuBalancer {
         &mut self,
         mut search: Search,
         board: &Board,
-        machine: &mut dyn Sensors,
+        machine: &mut dyn Reader,
         now: Nanos,
     ) -> Step {
         let members = self.members.clone();
@@ -306,7 +306,7 @@ impl CpuBalancer {
     }
 
     /// Line 6, where a thread was found that it pays to swap with.
-    fn decide(&self, search: &Search, board: &Board, machine: &dyn Sensors) -> Step {
+    fn decide(&self, search: &Search, board: &Board, machine: &dyn Reader) -> Step {
         let outcome = search.hunt.outcome();
         board.searched(outcome.readings as u64, self.members.len() as u64);
         let Some(behind) = outcome.found.and_then(|t| self.members.get(t)) else {
@@ -335,6 +335,6 @@ struct Seen {
     longest: Nanos,
 }
 
-fn is_runnable(machine: &mut dyn Sensors, id: ThreadId) -> bool {
+fn is_runnable(machine: &mut dyn Reader, id: ThreadId) -> bool {
     machine.locate(id).is_some_and(|l| l.state == RunState::Runnable)
 }

@@ -2,8 +2,8 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use evenly_engine::{
-    Actuator, ApplyError, Balancer, BalancerOptions, Candidate, GuardOptions, Located, Reading,
-    RunState, Selection, Sensors, Times,
+    Actuator, ApplyError, Balancer, BalancerOptions, Candidate, GuardOptions, Located, Reader,
+    Reading, RunState, Selection, Sensors, Times,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Environment, Nanos, Pid, ThreadId, Tid};
 use evenly_policies::by_name;
@@ -141,7 +141,7 @@ impl Recorder {
     }
 }
 
-impl Sensors for Recorder {
+impl Reader for Recorder {
     fn now(&self) -> Nanos {
         self.now
     }
@@ -163,16 +163,18 @@ impl Sensors for Recorder {
         Some(Located { cpu, state: RunState::Runnable, minor_faults: 0, major_faults: 0 })
     }
 
+    fn resolution(&self) -> Nanos {
+        Nanos::from_micros(1)
+    }
+}
+
+impl Sensors for Recorder {
     fn usable(&mut self, within: &CpuSet) -> CpuSet {
         within.and(&cpus(0..self.strangers.len()))
     }
 
     fn original_mask(&mut self, id: ThreadId) -> Option<CpuSet> {
         self.find(id).map(|t| t.original.clone())
-    }
-
-    fn resolution(&self) -> Nanos {
-        Nanos::from_micros(1)
     }
 }
 

@@ -7,8 +7,8 @@ use super::sharing::USUAL_WEIGHT;
 use super::{FIRST_TID, Sim, UNITS, id_of};
 use crate::Counters;
 use evenly_engine::{
-    Actuator, ApplyError, Located, MemoryMoved, MemoryUnknown, Reading, Sensors, Times, Waiting,
-    Wanted,
+    Actuator, ApplyError, Located, MemoryMoved, MemoryUnknown, Reader, Reading, Sensors, Times,
+    Waiting, Wanted,
 };
 use evenly_model::{CpuId, CpuSet, FULL_CAPACITY, Nanos, Pid, ThreadId};
 
@@ -65,7 +65,7 @@ impl Sim {
     }
 }
 
-impl Sensors for Sim {
+impl Reader for Sim {
     fn now(&self) -> Nanos {
         Nanos(self.now)
     }
@@ -91,6 +91,32 @@ impl Sensors for Sim {
         }
     }
 
+    fn locate(&mut self, id: ThreadId) -> Option<Located> {
+        self.spend(self.scenario.costs.read);
+        let t = self.living(id)?;
+        Some(Located {
+            cpu: CpuId(self.tasks[t].cpu as u32),
+            state: self.run_state(t),
+            minor_faults: 0,
+            major_faults: 0,
+        })
+    }
+
+    fn idle(&mut self, cpus: &[CpuId]) -> Vec<Nanos> {
+        let idle = |cpu: &CpuId| {
+            let q = self.queues.get(cpu.0 as usize)?;
+            let since = if q.tasks.is_empty() { self.now.saturating_sub(q.settled) } else { 0 };
+            Some(Nanos(q.idle + since))
+        };
+        cpus.iter().map(idle).collect::<Option<_>>().unwrap_or_default()
+    }
+
+    fn resolution(&self) -> Nanos {
+        self.scenario.tick
+    }
+}
+
+impl Sensors for Sim {
     fn retired(&mut self, ids: &[ThreadId], out: &mut Vec<Option<u64>>) {
         out.clear();
         if self.scenario.counters == Counters::Instructions {
@@ -122,17 +148,6 @@ impl Sensors for Sim {
         }
     }
 
-    fn locate(&mut self, id: ThreadId) -> Option<Located> {
-        self.spend(self.scenario.costs.read);
-        let t = self.living(id)?;
-        Some(Located {
-            cpu: CpuId(self.tasks[t].cpu as u32),
-            state: self.run_state(t),
-            minor_faults: 0,
-            major_faults: 0,
-        })
-    }
-
     fn usable(&mut self, within: &CpuSet) -> CpuSet {
         self.online_of(within).into_iter().map(|c| CpuId(c as u32)).collect()
     }
@@ -162,19 +177,6 @@ impl Sensors for Sim {
         }
         let speed = self.queues.get(cpu.0 as usize).map_or(1000, |q| q.base_speed);
         u32::try_from(speed * u64::from(FULL_CAPACITY) / 1000).unwrap_or(u32::MAX).max(1)
-    }
-
-    fn idle(&mut self, cpus: &[CpuId]) -> Vec<Nanos> {
-        let idle = |cpu: &CpuId| {
-            let q = self.queues.get(cpu.0 as usize)?;
-            let since = if q.tasks.is_empty() { self.now.saturating_sub(q.settled) } else { 0 };
-            Some(Nanos(q.idle + since))
-        };
-        cpus.iter().map(idle).collect::<Option<_>>().unwrap_or_default()
-    }
-
-    fn resolution(&self) -> Nanos {
-        self.scenario.tick
     }
 }
 

@@ -274,9 +274,9 @@ impl Sim {
         self.programs.iter().map(|p| p.ended).collect()
     }
 
-    /// How often the times of a thread were read through [`Sensors::read`].
+    /// How often the times of a thread were read through [`Reader::read`].
     ///
-    /// [`Sensors::read`]: evenly_engine::Sensors::read
+    /// [`Reader::read`]: evenly_engine::Reader::read
     #[must_use]
     pub fn readings(&self) -> u64 {
         self.readings

@@ -3,7 +3,7 @@
 use crate::machine::{Conditions, Recorded, Span, nameless};
 use evenly_engine::{
     Actuator, Balancer, BalancerOptions, DomainSpread, DomainThread, Event, GuardOptions, Observer,
-    RunState, Selection, Sensors, Tracker, TrackerOptions, roomiest,
+    Reader, RunState, Selection, Sensors, Tracker, TrackerOptions, roomiest,
 };
 use evenly_model::hpc::{Parameters, Parts};
 use evenly_model::stats::Random;

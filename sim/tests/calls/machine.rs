@@ -1,8 +1,8 @@
 //! A simulated machine that writes down what is asked of it, and on which things go wrong.
 
 use evenly_engine::{
-    Actuator, ApplyError, Located, MemoryMoved, MemoryUnknown, Neighbour, RankActivity, Reading,
-    Sensors, Tally, Times, Waiting, Wanted,
+    Actuator, ApplyError, Located, MemoryMoved, MemoryUnknown, Neighbour, RankActivity, Reader,
+    Reading, Sensors, Tally, Times, Waiting, Wanted,
 };
 use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId};
 use evenly_sim::Sim;
@@ -172,7 +172,7 @@ fn kind_of<T>(result: &Result<T, ApplyError>, kinds: [&'static str; 5]) -> &'sta
     }
 }
 
-impl Sensors for Recorded {
+impl Reader for Recorded {
     fn now(&self) -> Nanos {
         self.sim.now()
     }
@@ -213,6 +213,12 @@ impl Sensors for Recorded {
         located
     }
 
+    fn resolution(&self) -> Nanos {
+        self.sim.resolution()
+    }
+}
+
+impl Sensors for Recorded {
     fn usable(&mut self, within: &CpuSet) -> CpuSet {
         let usable = self.sim.usable(within).minus(&self.without());
         self.note("?usable", within, &usable);
@@ -297,10 +303,6 @@ impl Sensors for Recorded {
 
     fn capacity(&self, cpu: CpuId) -> u32 {
         self.sim.capacity(cpu)
-    }
-
-    fn resolution(&self) -> Nanos {
-        self.sim.resolution()
     }
 }
 

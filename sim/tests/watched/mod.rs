@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "each test looks at a part of it")]
 
 use evenly_engine::{
-    Actuator, ApplyError, Balancer, BalancerOptions, GuardOptions, Located, Reading, Selection,
-    Sensors, Waiting, Wanted,
+    Actuator, ApplyError, Balancer, BalancerOptions, GuardOptions, Located, Reader, Reading,
+    Selection, Sensors, Waiting, Wanted,
 };
 use evenly_model::{CpuId, CpuSet, DomainId, Environment, Nanos, Pid, ThreadId};
 use evenly_policies::by_name;
@@ -30,7 +30,7 @@ pub(crate) struct Watched {
     pub(crate) hidden: Option<ThreadId>,
 }
 
-impl Sensors for Watched {
+impl Reader for Watched {
     fn now(&self) -> Nanos {
         self.sim.now()
     }
@@ -51,13 +51,19 @@ impl Sensors for Watched {
         }
     }
 
-    fn waiting(&mut self, ids: &[ThreadId], out: &mut Vec<Option<Waiting>>) {
-        self.sim.waiting(ids, out);
-    }
-
     fn locate(&mut self, id: ThreadId) -> Option<Located> {
         self.located += 1;
         self.sim.locate(id)
+    }
+
+    fn resolution(&self) -> Nanos {
+        self.sim.resolution()
+    }
+}
+
+impl Sensors for Watched {
+    fn waiting(&mut self, ids: &[ThreadId], out: &mut Vec<Option<Waiting>>) {
+        self.sim.waiting(ids, out);
     }
 
     fn usable(&mut self, within: &CpuSet) -> CpuSet {
@@ -71,10 +77,6 @@ impl Sensors for Watched {
     fn capacity(&self, cpu: CpuId) -> u32 {
         self.capacities.set(self.capacities.get() + 1);
         self.sim.capacity(cpu)
-    }
-
-    fn resolution(&self) -> Nanos {
-        self.sim.resolution()
     }
 }
 

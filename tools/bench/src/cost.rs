@@ -7,11 +7,12 @@ use crate::show::{Shown, table};
 use crate::suite::{COST, HYBRID, Program};
 use anyhow::Context;
 use evenly_compare::{Arm, Executor, Progress, Round, RunError};
-use evenly_engine::{Reading, Sensors};
+use evenly_engine::{Reader, Reading};
 use evenly_linux::affinity;
 use evenly_linux::journal::{Journal, StateDir};
-use evenly_linux::machine::{LinuxMachine, Masks, Source};
+use evenly_linux::machine::{LinuxMachine, Masks};
 use evenly_linux::proc::Proc;
+use evenly_linux::threads::{Source, ThreadReader};
 use evenly_model::stats::{Random, median};
 use evenly_model::{CpuSet, Pid, ThreadId, Tid};
 use serde::Serialize;
@@ -367,7 +368,8 @@ fn readers(threads: &Threads, count: usize) -> anyhow::Result<Readers> {
     let journal = Arc::new(Journal::create(&StateDir::find()?, None)?);
     let own = Pid(std::process::id().cast_signed());
     let masks = Arc::new(Masks::new(journal.clone()));
-    let machine = LinuxMachine::new(own, masks, Source::Schedstat, 4 * count + 64);
+    let machine =
+        LinuxMachine::new(own, masks, ThreadReader::new(Source::Schedstat, 4 * count + 64));
     Ok(Readers { files, journal, machine })
 }
 

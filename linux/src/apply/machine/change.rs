@@ -18,16 +18,16 @@ impl LinuxMachine {
     /// there must be known.
     fn check(&mut self, id: ThreadId) -> Result<(), ApplyError> {
         let found = mask_of(id)?;
-        let changes = self.cpuset_changes;
+        let changes = self.cpus.changes();
         let m = self.managed.get_mut(&id).ok_or(ApplyError::Gone)?;
-        if m.explains(&found, &self.cpuset, changes) {
+        if m.explains(&found, self.cpus.cpuset(), changes) {
             m.suspect = None;
             return self.take_charge(id);
         }
         // The cpuset may have changed since it was read; and a process may have one of its own.
-        let fresh = self.limits.cpuset(m.pid).unwrap_or_else(|_| self.cpuset.clone());
+        let fresh = self.cpus.of_process(m.pid);
         let found = mask_of(id)?;
-        let moved_on = changes + u64::from(fresh != self.cpuset);
+        let moved_on = changes + u64::from(fresh != *self.cpus.cpuset());
         if m.explains(&found, &fresh, moved_on) {
             m.suspect = None;
             return self.take_charge(id);
@@ -83,7 +83,7 @@ impl LinuxMachine {
         }
         // The mask is read last, so that hardly any time is left in which the program can set it.
         let is_raised = self.shares.as_ref().is_some_and(|s| s.raises(id));
-        if self.stat(id).ok_or(ApplyError::Gone)?.is_fair() || is_raised {
+        if self.threads.stat(id).ok_or(ApplyError::Gone)?.is_fair() || is_raised {
             if let Some(m) = self.managed.get_mut(&id) {
                 m.fair_at = time;
             }
@@ -107,7 +107,7 @@ impl LinuxMachine {
         match result {
             Ok(()) => {
                 m.set.clone_from(mask);
-                m.cpuset_changes = self.cpuset_changes;
+                m.cpuset_changes = self.cpus.changes();
                 Ok(())
             }
             Err(e) if affinity::is_gone(&e) => Err(ApplyError::Gone),
@@ -197,7 +197,7 @@ impl Actuator for LinuxMachine {
         // A mask that cannot be explained at the first look may be explained at the second.
         for _ in 0..2 {
             let Some(m) = self.managed.get(&id) else { return };
-            if m.left_alone || self.stat(id).is_none() {
+            if m.left_alone || self.threads.stat(id).is_none() {
                 return;
             }
             match self.check(id) {

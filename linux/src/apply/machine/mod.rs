@@ -11,7 +11,6 @@
 //!   the thread is not touched again.
 //! - Before a mask is changed the thread is looked at through a descriptor that was opened on it, so
 //!   that a thread which has the same id by now is not taken for it.
-//! - In the steady state a reading is one `pread`, and allocates nothing.
 //!
 //! # Whose mask is it?
 //! A thread that could use its whole cpuset when it was registered is taken to want every CPU that there
@@ -36,28 +35,26 @@
 mod change;
 mod managed;
 mod masks;
-mod reading;
 mod registration;
 #[cfg(test)]
 pub(crate) mod tests;
-mod wait_reports;
 
 pub use self::masks::Masks;
-pub use self::reading::Source;
-pub(crate) use self::wait_reports::WaitReports;
-pub use self::wait_reports::{ReadWaitReports, ReportedWait};
 
 use self::managed::Managed;
-use self::reading::Files;
-use crate::clock::{now, thread_cpu_time};
+use crate::clock::now;
 use crate::counters::Counters;
 use crate::journal::{Process, others};
-use crate::limits::{Limits, Watch, slice};
 use crate::memory::{Mover, bytes_of, on_nodes};
 use crate::proc::Proc;
+use crate::program_cpus::ProgramCpus;
 use crate::share::Shares;
-use evenly_engine::{Located, MemoryUnknown, Neighbour, RankActivity, Reading, Sensors, Waiting};
-use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId, Tid};
+use crate::threads::ThreadReader;
+use crate::wait_reports::{ReadWaitReports, WaitReports};
+use evenly_engine::{
+    Located, MemoryUnknown, Neighbour, RankActivity, Reader, Reading, Sensors, Waiting,
+};
+use evenly_model::{CpuId, CpuSet, Nanos, Pid, ThreadId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -68,69 +65,41 @@ pub type RankCounts =
 /// Linux, for one domain.
 pub struct LinuxMachine {
     proc: Proc,
-    source: Source,
+    threads: ThreadReader,
     /// What the threads do, where that is counted.
     counters: Option<Counters>,
     /// What they report of their waiting, where they do.
     wait_reports: Option<WaitReports>,
     /// What ranks count, where they do.
     ranks: Option<RankCounts>,
-    /// What gives them parts of CPUs, where they may be given any.
-    shares: Option<Shares>,
-    limits: Limits,
-    watch: Watch,
-    root: Pid,
-    cpuset: CpuSet,
-    /// How often it has changed.
-    cpuset_changes: u64,
-    /// Every CPU that this machine can ever have.
-    possible: CpuSet,
+    cpus: ProgramCpus,
     masks: Arc<Masks>,
     managed: HashMap<ThreadId, Managed>,
-    files: Vec<Files>,
-    tids: Vec<Tid>,
-    /// The files of threads that are read one at a time, in no order.
-    single: HashMap<ThreadId, Files>,
-    next_stat: usize,
-    most_files: usize,
-    resolution: Nanos,
     /// For how long a thread is taken to be no real-time thread, after it was seen to be none.
     looks_again: Nanos,
+    /// What gives threads parts of CPUs, where they may be given any.
+    shares: Option<Shares>,
     mover: Mover,
 }
 
 impl LinuxMachine {
-    /// For the program whose first process is `root`. At most `most_files` descriptors are kept
-    /// open.
+    /// For the program whose first process is `root`.
     #[must_use]
-    pub fn new(root: Pid, masks: Arc<Masks>, source: Source, most_files: usize) -> Self {
-        let limits = Limits::default();
-        let mut machine = Self {
-            proc: Proc::default(),
-            source,
+    pub fn new(root: Pid, masks: Arc<Masks>, threads: ThreadReader) -> Self {
+        let proc = Proc::default();
+        Self {
+            threads,
             counters: None,
             wait_reports: None,
             ranks: None,
-            shares: None,
-            watch: limits.watch(root),
-            possible: limits.possible().unwrap_or_default(),
-            limits,
-            root,
-            cpuset: CpuSet::new(),
-            cpuset_changes: 0,
+            cpus: ProgramCpus::new(root, &proc),
+            proc,
             masks,
             managed: HashMap::new(),
-            files: Vec::new(),
-            tids: Vec::new(),
-            single: HashMap::new(),
-            next_stat: 0,
-            most_files,
-            resolution: slice().tick,
             looks_again: Nanos::ZERO,
+            shares: None,
             mover: Mover::default(),
-        };
-        machine.read_cpuset();
-        machine
+        }
     }
 
     /// For threads that are moved a thousand times a second: whether one has become a real-time thread is looked at ten times
@@ -172,55 +141,28 @@ impl LinuxMachine {
     /// Takes note of a cpuset that has changed. To be called before threads are registered:
     /// whether a thread could use its whole cpuset is judged by the one that is known.
     pub fn look_at_cpuset(&mut self) {
-        if self.watch.changed() {
-            self.read_cpuset();
-        }
-    }
-
-    fn read_cpuset(&mut self) {
-        // Of a process that has ended nothing can be read: the last known cpuset holds, and the
-        // kernel refuses what is really not allowed.
-        if !self.cpuset.is_empty() && self.proc.process_stat(self.root).is_none() {
-            return;
-        }
-        if let Ok(cpus) = self.limits.cpuset(self.root).or_else(|_| self.limits.online())
-            && cpus != self.cpuset
-        {
-            self.cpuset = cpus;
-            self.cpuset_changes += 1;
-        }
+        self.cpus.look(&self.proc);
     }
 }
 
-impl Sensors for LinuxMachine {
+impl Reader for LinuxMachine {
     fn now(&self) -> Nanos {
-        now()
+        self.threads.now()
     }
 
     fn own_cpu_time(&self) -> Nanos {
-        thread_cpu_time()
+        self.threads.own_cpu_time()
     }
 
     fn read(&mut self, ids: &[ThreadId], out: &mut Vec<Reading>) {
-        out.clear();
-        self.next_stat = 0;
         if let Some(shares) = &mut self.shares {
             shares.tick(now());
         }
-        if matches!(self.source, Source::Taskstats(_)) {
-            self.read_by_taskstats(ids, out);
-        } else {
-            for (i, &id) in ids.iter().enumerate() {
-                let reading = self.read_in_order(id, i);
-                out.push(reading);
-            }
-        }
+        self.threads.read(ids, out);
         for (&id, _) in ids.iter().zip(out.iter()).filter(|(_, r)| **r == Reading::Gone) {
             self.unregister(id);
         }
-        // Threads that are no longer asked for have been swapped to the end.
-        self.files.truncate(ids.len());
-        // Nor are they when they end later. Rarely, so that it costs nothing to speak of.
+        // Nor are those asked for that end later. Rarely, so that it costs nothing to speak of.
         if self.managed.len() > 2 * ids.len() + 64 {
             let ended: Vec<ThreadId> = (self.managed.keys().copied())
                 .filter(|id| self.proc.thread_stat(id.tid).is_none_or(|s| s.start != id.start))
@@ -232,25 +174,27 @@ impl Sensors for LinuxMachine {
     }
 
     fn read_one(&mut self, id: ThreadId) -> Reading {
-        if matches!(self.source, Source::Taskstats(_)) {
-            return self.read_one_by_taskstats(id);
-        }
-        let mut kept = self.single.get(&id).and_then(Files::times);
-        if kept.is_none() && self.has_room() {
-            let files = self.open(id);
-            kept = files.times();
-            if let Some(Reading::Times(_)) = kept {
-                self.single.insert(id, files);
-            }
-        }
-        let reading = kept.unwrap_or_else(|| self.read_by_name(id));
+        let reading = self.threads.read_one(id);
         if reading == Reading::Gone {
-            self.single.remove(&id);
             self.unregister(id);
         }
         reading
     }
 
+    fn locate(&mut self, id: ThreadId) -> Option<Located> {
+        self.threads.locate(id)
+    }
+
+    fn idle(&mut self, cpus: &[CpuId]) -> Vec<Nanos> {
+        self.threads.idle(cpus)
+    }
+
+    fn resolution(&self) -> Nanos {
+        self.threads.resolution()
+    }
+}
+
+impl Sensors for LinuxMachine {
     fn retired(&mut self, ids: &[ThreadId], out: &mut Vec<Option<u64>>) {
         out.clear();
         let Some(counters) = &mut self.counters else { return };
@@ -284,23 +228,9 @@ impl Sensors for LinuxMachine {
         self.shares.as_ref().and_then(Shares::lasts)
     }
 
-    fn locate(&mut self, id: ThreadId) -> Option<Located> {
-        let stat = self.stat(id)?;
-        Some(Located {
-            cpu: stat.cpu,
-            state: stat.run_state(),
-            minor_faults: stat.minor_faults,
-            major_faults: stat.major_faults,
-        })
-    }
-
     fn usable(&mut self, within: &CpuSet) -> CpuSet {
         self.look_at_cpuset();
-        within.and(&self.cpuset)
-    }
-
-    fn idle(&mut self, cpus: &[CpuId]) -> Vec<Nanos> {
-        self.proc.idle(cpus).unwrap_or_default()
+        within.and(self.cpus.cpuset())
     }
 
     fn original_mask(&mut self, id: ThreadId) -> Option<CpuSet> {
@@ -329,11 +259,7 @@ impl Sensors for LinuxMachine {
     }
 
     fn capacity(&self, cpu: CpuId) -> u32 {
-        self.limits.capacity(cpu)
-    }
-
-    fn resolution(&self) -> Nanos {
-        self.resolution
+        self.cpus.capacity(cpu)
     }
 }
 

@@ -30,7 +30,8 @@ impl LinuxMachine {
                 return Some((pid, original, found));
             }
         }
-        let original = if found == self.cpuset { found.or(&self.possible) } else { found.clone() };
+        let is_whole = found == *self.cpus.cpuset();
+        let original = if is_whole { found.or(self.cpus.possible()) } else { found.clone() };
         Some((pid, original, found))
     }
 
@@ -39,7 +40,7 @@ impl LinuxMachine {
     /// question.
     fn ancestors(&self, pid: Pid) -> Vec<Pid> {
         let mut chain: Vec<Pid> = self.proc.lineage(pid).collect();
-        match chain.iter().position(|&p| p == self.root) {
+        match chain.iter().position(|&p| p == self.cpus.root()) {
             Some(root) => {
                 chain.truncate(root + 1);
                 chain
@@ -127,7 +128,7 @@ impl LinuxMachine {
             let mut slot = journal
                 .register(id, pid, &original)
                 .map_err(|e| ApplyError::Refused(e.to_string()))?;
-            let inherited = !is_left_of(&found, &original, Some(&self.cpuset));
+            let inherited = !is_left_of(&found, &original, Some(self.cpus.cpuset()));
             if inherited {
                 // It is ours to undo from the start.
                 self.masks.journal.about_to_set(&mut slot, &found);
@@ -139,7 +140,7 @@ impl LinuxMachine {
                 noted: CpuSet::new(),
                 original,
                 slot,
-                cpuset_changes: self.cpuset_changes,
+                cpuset_changes: self.cpus.changes(),
                 fair_at: Nanos::ZERO,
                 suspect: None,
                 left_alone: false,

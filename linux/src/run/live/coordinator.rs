@@ -15,7 +15,7 @@ use crate::mapping::{MapBy, Mapping, Newcomer, Numbering};
 use crate::proc::Proc;
 use crate::scan::Scanner;
 use evenly_engine::{
-    DomainSpread, DomainThread, Selection, Sensors, Tracker, home_of_newcomer, left_unused,
+    DomainSpread, DomainThread, Reader, Selection, Sensors, Tracker, home_of_newcomer, left_unused,
     roomiest,
 };
 use evenly_model::{CpuSet, DomainId, Knowledge, Nanos, Pid, ThreadId};

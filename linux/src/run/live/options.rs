@@ -3,10 +3,11 @@
 //! Invariant: nothing here is looked up or changed; what can be wrong with an option is found where it is used.
 
 use crate::limits::DomainKind;
-use crate::machine::{RankCounts, ReadWaitReports};
+use crate::machine::RankCounts;
 use crate::mapping::{MapBy, Mapping};
 use crate::share::Choice;
 use crate::tuning::Tuning;
+use crate::wait_reports::ReadWaitReports;
 use evenly_engine::{Eligible, GuardOptions, Period};
 use evenly_model::hpc::{Levels, Parameters};
 use evenly_model::{CpuSet, Knowledge, Nanos};

@@ -18,6 +18,7 @@ use crate::machine::LinuxMachine;
 use crate::proc::Proc;
 use crate::scan::Scanner;
 use crate::share::Shares;
+use crate::threads::ThreadReader;
 use crate::tuning::Tuning;
 use evenly_engine::{
     BalancerOptions, DomainSpread, Observer, Period, PeriodControl, PeriodOptions, Tracker,
@@ -170,8 +171,9 @@ impl Live {
             let files = files_each - if counters.is_some() { files_each / 3 } else { 0 };
             let source = open_source(self.options.source)?;
             source_name = Some(source.name());
+            let threads = ThreadReader::new(source, files);
             let machine =
-                LinuxMachine::new(self.root, self.masks.clone(), source, files)
+                LinuxMachine::new(self.root, self.masks.clone(), threads)
                     .counting(counters)
                     .moving_often(openings.is_some())
                     .with_wait_reports(self.options.wait_reports.as_ref().and_then(|make| make()))
@@ -220,8 +222,7 @@ impl Live {
             let (balancer, agents) = balancer(options, &setting);
             let eyes = || {
                 let source = open_source(self.options.source)?;
-                let machine = LinuxMachine::new(self.root, self.masks.clone(), source, files_each);
-                Ok::<_, LiveError>(machine)
+                Ok::<_, LiveError>(ThreadReader::new(source, files_each))
             };
             all_runners.extend(runners(agents, usable.len(), &machine, eyes)?);
             domains.push(Domain {

@@ -4,9 +4,9 @@
 
 use super::{LiveError, SourceKind};
 use crate::journal::Process;
-use crate::machine::Source;
 use crate::proc::{Proc, parse_schedstat, read_all};
 use crate::taskstats::TaskStats;
+use crate::threads::Source;
 
 /// Whether the kernel has schedstat, by which threads that compute are found whatever source is wanted.
 pub(super) fn has_schedstat(proc: &Proc) -> bool {

@@ -20,7 +20,8 @@ fn a_thread_is_placed_released_and_restored() {
 fn a_thread_that_another_domain_takes_over_keeps_its_original_mask() {
     let Some(mut t) = bench() else { return };
     let root = Pid(std::process::id().cast_signed());
-    let mut second = LinuxMachine::new(root, t.machine.masks.clone(), Source::Schedstat, 64);
+    let mut second =
+        LinuxMachine::new(root, t.machine.masks.clone(), ThreadReader::new(Source::Schedstat, 64));
     let w = Worker::new();
     let (a, b) = (CpuSet::single(t.a), CpuSet::single(t.b));
     t.machine.confine(w.id, &a).unwrap();
@@ -87,7 +88,7 @@ fn no_mask_is_set_outside_the_original_one() {
     w.pin_itself(&CpuSet::single(t.b));
     let outside = CpuSet::single(t.a);
     // A cpuset of this one CPU would make it a thread that may use everything.
-    assert_ne!(t.machine.cpuset, CpuSet::single(t.b));
+    assert_ne!(*t.machine.cpus.cpuset(), CpuSet::single(t.b));
     let refused = Err(ApplyError::Unusable { wanted: outside.clone() });
     assert_eq!(t.machine.place(w.id, t.a, None), refused);
     assert_eq!(t.machine.confine(w.id, &outside), refused);
@@ -124,7 +125,7 @@ fn a_thread_that_widens_itself_is_not_taken_for_one_that_a_cpuset_freed() {
     let w = Worker::new();
     t.machine.place(w.id, t.a, None).unwrap();
     t.machine.managed.get_mut(&w.id).unwrap().original = CpuSet::single(t.a);
-    if t.whole != t.machine.cpuset {
+    if t.whole != *t.machine.cpus.cpuset() {
         return evenly_testing::skip("whole-cpuset", "the mask is less than the cpuset");
     }
     w.pin_itself(&t.whole);

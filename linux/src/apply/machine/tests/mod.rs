@@ -7,10 +7,11 @@ mod reading;
 use super::masks::{PROCESSES_PER_LOOK, ticks_since_boot};
 use super::*;
 use crate::affinity;
-use crate::clock;
 use crate::journal::{Journal, JournalView, State, StateDir};
 use crate::taskstats::TaskStats;
+use crate::threads::Source;
 use evenly_engine::{Actuator, ApplyError};
+use evenly_model::Tid;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
@@ -100,7 +101,7 @@ pub(super) fn bench() -> Option<Bench> {
     let dir = StateDir::at(&tmp.path().join("state")).unwrap();
     let masks = Arc::new(Masks::new(Arc::new(Journal::create(&dir, None).unwrap())));
     let root = Pid(std::process::id().cast_signed());
-    let machine = LinuxMachine::new(root, masks, Source::Schedstat, 64);
+    let machine = LinuxMachine::new(root, masks, ThreadReader::new(Source::Schedstat, 64));
     Some(Bench { machine, whole, a, b, _tmp: tmp })
 }
 
@@ -123,7 +124,7 @@ pub(super) fn bench_by_taskstats() -> Option<Bench> {
         }
     };
     let root = Pid(std::process::id().cast_signed());
-    let source = Source::Taskstats(Box::new(stats));
-    let machine = LinuxMachine::new(root, t.machine.masks.clone(), source, 64);
+    let threads = ThreadReader::new(Source::Taskstats(Box::new(stats)), 64);
+    let machine = LinuxMachine::new(root, t.machine.masks.clone(), threads);
     Some(Bench { machine, ..t })
 }

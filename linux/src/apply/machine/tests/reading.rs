@@ -4,39 +4,6 @@ use super::*;
 use crate::counters::Counted;
 
 #[test]
-fn taskstats_does_not_take_a_thread_for_one_that_had_its_id() {
-    let Some(mut t) = bench_by_taskstats() else { return };
-    let (w, mut out) = (Worker::new(), Vec::new());
-    let earlier = ThreadId { tid: w.id.tid, start: w.id.start - 1 };
-    for _ in 0..3 {
-        t.machine.read(&[w.id, earlier], &mut out);
-        assert!(matches!(out[..], [Reading::Times(_), Reading::Gone]), "{out:?}");
-    }
-}
-
-/// As if the thread had been read before it started, so that it is another of the same id. By much more than the
-/// reading can be held up: the later the kernel answers, the older a thread seems (`is_of_thread_seen` has a test to
-/// the microsecond).
-#[test]
-fn taskstats_does_not_take_a_thread_for_one_that_was_read_before_it_started() {
-    let Some(mut t) = bench_by_taskstats() else { return };
-    let (before, w) = (clock::now() - Nanos::from_millis(3_600_000), Worker::new());
-    let mut read = |seen: Option<Nanos>| {
-        let mut out = Vec::new();
-        if seen.is_some() {
-            t.machine.files[0].seen = seen;
-        }
-        t.machine.read(&[w.id], &mut out);
-        out
-    };
-    for _ in 0..20 {
-        assert!(matches!(read(None)[..], [Reading::Times(_)]));
-        assert_eq!(read(Some(before)), [Reading::Gone]);
-        assert!(matches!(read(Some(clock::now()))[..], [Reading::Times(_)]));
-    }
-}
-
-#[test]
 fn a_reply_that_is_lost_is_no_end_of_a_thread() {
     let Some(mut t) = bench_by_taskstats() else { return };
     let w = Worker::new();
@@ -45,7 +12,7 @@ fn a_reply_that_is_lost_is_no_end_of_a_thread() {
     t.machine.place(w.id, t.a, None).unwrap();
     let mut out = Vec::new();
     let room = |t: &Bench, bytes| {
-        let Source::Taskstats(stats) = &t.machine.source else { panic!() };
+        let Source::Taskstats(stats) = t.machine.threads.source() else { panic!() };
         stats.set_room_for_replies(bytes);
     };
     t.machine.read(&ids, &mut out);
