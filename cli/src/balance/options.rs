@@ -268,11 +268,8 @@ pub(super) fn check_shares(args: &BalanceArgs, notes: &mut Vec<String>) -> anyho
         }
     }
     if let Some(missing) = choice.missing(&Real::default()) {
-        let remedy = missing.remedy.map(|r| format!("; {r}")).unwrap_or_default();
-        let note = format!(
-            "{name}: threads are placed without shares, --shares {asked}: {}{remedy}",
-            missing.why
-        );
+        let note =
+            format!("{name}: threads are placed without shares, --shares {asked}: {missing}");
         if !args.quiet {
             tell(&format!("evenly: {note}"));
         }

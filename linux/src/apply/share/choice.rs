@@ -40,7 +40,7 @@ impl Choice {
         matches!(self, Self::Auto | Self::Nice | Self::Group)
     }
 
-    /// Why this one, which says when threads run and not how much, is not to be had here.
+    /// Why it is not to be had here. None for parts of CPUs, which are looked for when they are to be given.
     #[must_use]
     pub fn missing(self, real: &Real) -> Option<Missing> {
         match self {
@@ -242,13 +242,9 @@ impl Shares {
     }
 
     fn choose(&self, wanted: &[Wanted]) -> Result<Chosen, ShareError> {
-        let refused = |name: &str, m: Missing| {
-            let remedy = m.remedy.map(|r| format!("; {r}")).unwrap_or_default();
-            ShareError::Refused(format!("{name}: {}{remedy}", m.why))
-        };
+        let refused = |name, m: Missing| ShareError::Refused(format!("{name}: {m}"));
         let of_threads = |way| ThreadShares::new(way, self.journal.clone());
-        let missing = self.choice.missing(&self.real);
-        match (self.choice, missing) {
+        match (self.choice, self.choice.missing(&self.real)) {
             (Choice::Auto | Choice::Nice | Choice::Group, _) => {
                 self.part(wanted).map(Chosen::OfThreads)
             }
@@ -286,10 +282,7 @@ impl Shares {
             Ok(Box::new(nice))
         };
         let group = || -> Result<Box<dyn ShareMechanism + Send>, ShareError> {
-            let missing = |m: super::Missing| {
-                let remedy = m.remedy.map(|r| format!("; {r}")).unwrap_or_default();
-                ShareError::Refused(format!("control groups: {}{remedy}", m.why))
-            };
+            let missing = |m| ShareError::Refused(format!("control groups: {m}"));
             let groups = GroupShares::at(self.journal.clone(), self.program, &self.real);
             let groups = groups.map_err(missing)?;
             Ok(Box::new(groups))

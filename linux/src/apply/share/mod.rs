@@ -14,6 +14,7 @@ use crate::limits::Limits;
 use crate::proc::{Proc, read_all, status_field};
 use crate::sched::Scheduling;
 use evenly_model::{Nanos, Pid, Tid};
+use std::fmt;
 use std::io;
 use std::path::Path;
 
@@ -41,6 +42,13 @@ pub struct Missing {
     pub why: String,
     /// What would mend it, where anything would.
     pub remedy: Option<String>,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)?;
+        self.remedy.as_ref().map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
+    }
 }
 
 impl Missing {
