@@ -30,7 +30,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -187,9 +186,7 @@ impl Hosts {
     }
 
     fn script(&self, name: &str, text: &str) -> std::io::Result<()> {
-        let path = self.path(name);
-        fs::write(&path, text)?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))
+        evenly_testing::scripts::write(&self.path(name), text)
     }
 
     fn path(&self, name: &str) -> PathBuf {

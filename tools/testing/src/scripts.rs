@@ -4,6 +4,7 @@
 //! starts a program hands such a file on to its child until that calls `execve`, and till then the kernel
 //! refuses to execute the file ("Text file busy").
 
+use std::io;
 use std::path::Path;
 use std::process::Command;
 
@@ -14,9 +15,18 @@ use std::process::Command;
 /// If it cannot be written.
 #[track_caller]
 pub fn script(path: &Path, text: &str) {
+    let written = write(path, text);
+    assert!(written.is_ok(), "{}: {written:?}", path.display());
+}
+
+/// The same for a caller that reports errors.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn write(path: &Path, text: &str) -> io::Result<()> {
     let write = r#"printf %s "$2" >"$1" && chmod 755 "$1""#;
-    let status = Command::new("/bin/sh").args(["-c", write, "sh"]).arg(path).arg(text).status();
-    assert!(matches!(&status, Ok(s) if s.success()), "{}: {status:?}", path.display());
+    let status = Command::new("/bin/sh").args(["-c", write, "sh"]).arg(path).arg(text).status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("the shell: {status}"))) }
 }
 
 #[cfg(test)]
