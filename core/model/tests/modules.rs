@@ -6,12 +6,14 @@
 //! `crate`. Code that is for tests alone is left out, as are comments. What a macro is given counts.
 #![allow(clippy::unwrap_used, reason = "a failure here is the test's own")]
 
+mod workspace;
+
 use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use workspace::metadata;
 
 /// The rooms of `linux`. Each may use those that follow.
 const ROOMS: [&str; 5] = ["run", "apply", "undo", "read", "sys"];
@@ -317,13 +319,7 @@ fn faults(graph: &Graph, rooms: &[&str]) -> Vec<String> {
 
 /// The crates of the workspace, each with the folder of its sources.
 fn crates() -> Vec<(String, PathBuf)> {
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--no-deps"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let metadata = metadata(&["--no-deps"]);
     let of = |package: &Value| {
         let manifest = Path::new(package["manifest_path"].as_str().unwrap());
         (package["name"].as_str().unwrap().to_owned(), manifest.with_file_name("src"))

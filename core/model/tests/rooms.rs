@@ -3,9 +3,10 @@
 //! any remove, fails here by name.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod workspace;
+
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::Command;
 
 /// The rooms, each with the folders in it, from the lowest up. A crate may depend on crates of its own
 /// room and of rooms below it. Rooms side by side do not know each other.
@@ -58,13 +59,7 @@ const IMPURE: [&str; 22] = [
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
 fn metadata() -> Value {
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--filter-platform", PLATFORM])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
+    workspace::metadata(&["--filter-platform", PLATFORM])
 }
 
 /// Names of all that each package needs to run: normal dependencies, those of tests left out.
