@@ -162,7 +162,7 @@ impl Reader for LinuxMachine {
         for (&id, _) in ids.iter().zip(out.iter()).filter(|(_, r)| **r == Reading::Gone) {
             self.unregister(id);
         }
-        // Nor are those asked for that end later. Rarely, so that it costs nothing to speak of.
+        // The end of threads that are no longer asked for is not seen above. Rarely, so that it costs nothing to speak of.
         if self.managed.len() > 2 * ids.len() + 64 {
             let ended: Vec<ThreadId> = (self.managed.keys().copied())
                 .filter(|id| self.proc.thread_stat(id.tid).is_none_or(|s| s.start != id.start))
