@@ -268,28 +268,85 @@ fn without_job_control_the_wrapper_runs_on_while_its_program_is_stopped() {
     s.finish();
 }
 
+/// A script that leads a group in which a wrapper runs a listener: no shell waits for the wrapper.
+struct Scripted {
+    script: Child,
+    wrapper: i32,
+    listener: i32,
+    signals: Log,
+    hooks: Log,
+    _cleanup: Cleanup,
+    _dir: tempfile::TempDir,
+}
+
+impl Scripted {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let (signals, hooks) = (Log(dir.path().join("signals")), Log(dir.path().join("hooks")));
+        let mut script = Command::new("sh");
+        script.args(["-c", "\"$0\" run -- \"$0\" listen \"$1\"; exit $?"]).arg(supervised());
+        script.arg(&signals.0).env("SUPERVISED_LOG", &hooks.0).process_group(0);
+        let script = script.spawn().unwrap();
+        let mut cleanup = Cleanup(vec![id(&script)]);
+        let listener = signals.listener();
+        let wrapper = status(listener, "PPid:").parse().unwrap();
+        cleanup.0.extend([listener, wrapper]);
+        hooks.wait_for("wake");
+        Self { script, wrapper, listener, signals, hooks, _cleanup: cleanup, _dir: dir }
+    }
+
+    fn send_to_group(&self, signal: Signal) {
+        kill_process_group(Pid::from_child(&self.script), signal).unwrap();
+    }
+
+    fn send_to_wrapper(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.wrapper).unwrap(), signal).unwrap();
+    }
+
+    #[track_caller]
+    fn finish(&mut self) {
+        self.send_to_wrapper(Signal::TERM);
+        assert_eq!(self.script.wait().unwrap().code(), Some(7), "{:?}", self.signals.lines());
+    }
+}
+
+/// A line of what the kernel says of a process.
+fn status(pid: i32, key: &str) -> String {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    text.lines().find_map(|l| l.strip_prefix(key)).unwrap().trim().to_owned()
+}
+
 #[test]
 fn without_job_control_a_stop_of_the_whole_group_stops_the_wrapper() {
-    let dir = tempfile::tempdir().unwrap();
-    let (signals, hooks) = (Log(dir.path().join("signals")), Log(dir.path().join("hooks")));
-    let program = supervised();
-    let mut script = Command::new("sh");
-    script.args(["-c", "\"$0\" run -- \"$0\" listen \"$1\"; exit $?"]).arg(&program);
-    script.arg(&signals.0).env("SUPERVISED_LOG", &hooks.0).process_group(0);
-    let mut script = script.spawn().unwrap();
-    let mut cleanup = Cleanup(vec![id(&script)]);
-    let listener = signals.listener();
-    let status = fs::read_to_string(format!("/proc/{listener}/status")).unwrap();
-    let wrapper = status.lines().find_map(|l| l.strip_prefix("PPid:")).unwrap();
-    let wrapper: i32 = wrapper.trim().parse().unwrap();
-    cleanup.0.extend([listener, wrapper]);
-    hooks.wait_for("wake");
-    kill_process_group(Pid::from_child(&script), Signal::TSTP).unwrap();
-    wait_until("both are stopped", || state(wrapper) == Some('T') && state(listener) == Some('T'));
-    kill_process_group(Pid::from_child(&script), Signal::CONT).unwrap();
-    hooks.wait_for("continue");
-    kill_process(Pid::from_raw(wrapper).unwrap(), Signal::TERM).unwrap();
-    assert_eq!(script.wait().unwrap().code(), Some(7));
+    let mut s = Scripted::start();
+    s.send_to_group(Signal::TSTP);
+    let stopped = |pid| state(pid) == Some('T');
+    wait_until("both are stopped", || stopped(s.wrapper) && stopped(s.listener));
+    s.send_to_group(Signal::CONT);
+    s.hooks.wait_for("continue");
+    s.finish();
+}
+
+/// The wrapper may still be passing the stop on when the whole group is continued.
+#[test]
+fn a_group_that_is_continued_at_once_runs_on_whole() {
+    let mut s = Scripted::start();
+    let handled = || {
+        let none = "0000000000000000";
+        state(s.wrapper) == Some('S') && status(s.wrapper, "ShdPnd:") == none
+    };
+    for round in 1..=200 {
+        s.send_to_group(Signal::TSTP);
+        // Without sleeping in between, which would be long enough for the wrapper.
+        let stopped = (0..1_000_000).any(|_| state(s.listener) == Some('T'));
+        s.send_to_group(Signal::CONT);
+        assert!(stopped);
+        wait_until("the wrapper has handled both", handled);
+        s.send_to_wrapper(Signal::USR1);
+        let seen = || s.signals.count("10 code=0 value=0") == round;
+        wait_until("a signal reaches the listener", seen);
+    }
+    s.finish();
 }
 
 /// An attached wrapper and its target.

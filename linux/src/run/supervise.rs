@@ -182,6 +182,8 @@ pub struct Supervisor {
     stopped: Option<c_int>,
     /// A stop signal that evenly has got itself since the last SIGCONT.
     own_stop: bool,
+    /// A stop signal was passed on since the last SIGCONT, and the program has not been seen stopped.
+    stop_on_its_way: bool,
 }
 
 impl Supervisor {
@@ -203,7 +205,7 @@ impl Supervisor {
     }
 
     fn with_target(signals: Signals, target: Target, wake: Waker) -> Self {
-        Self { signals, target, wake, stopped: None, own_stop: false }
+        Self { signals, target, wake, stopped: None, own_stop: false, stop_on_its_way: false }
     }
 
     /// The process that is supervised.
@@ -310,7 +312,10 @@ impl Supervisor {
                 // The program may have been continued along with us. If it has stopped, it is continued
                 // below: to follow it would leave both stopped, as no other SIGCONT comes.
                 let outcome = self.reap(Follow::Nothing, hooks);
-                if outcome.is_none() && self.stopped.is_some() {
+                // Nor may a stop that was passed on too late outlast the SIGCONT, if that has reached
+                // the program first.
+                let stops = std::mem::take(&mut self.stop_on_its_way) || self.stopped.is_some();
+                if outcome.is_none() && stops {
                     // A program that cannot be signalled, or is gone, needs nothing from us.
                     let _ = kill(pid.0, libc::SIGCONT);
                 }
@@ -324,7 +329,8 @@ impl Supervisor {
             from_program: r.code <= 0 && !own && is_of_program(Pid(r.sender), pid),
             session_leader: is_session_leader(),
         };
-        match forward(r, origin) {
+        let how = forward(r, origin);
+        match how {
             Forward::No => {}
             // As above: what cannot be signalled is beyond the sender's reach too.
             Forward::Plain => drop(kill(pid.0, r.signal)),
@@ -336,6 +342,7 @@ impl Supervisor {
         }
         if matches!(r.signal, libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU) && !own {
             self.own_stop = true;
+            self.stop_on_its_way = how != Forward::No;
             // It may run again by now.
             let outcome = self.reap(Follow::Stops, hooks);
             if let Some(signal) = self.stopped.filter(|_| self.own_stop) {
@@ -365,6 +372,8 @@ impl Supervisor {
                 return outcome;
             }
             if let Some(signal) = status.stopping_signal() {
+                // Where another signal stopped it, the one on its way will be discarded by SIGCONT.
+                self.stop_on_its_way = false;
                 if self.stopped.replace(signal).is_none() {
                     hooks.on_stop();
                 }
@@ -380,10 +389,9 @@ impl Supervisor {
     /// Stops evenly as the program was stopped, if a shell will continue it.
     fn follow(&mut self, signal: c_int) {
         let whole_group = std::mem::take(&mut self.own_stop);
-        // A SIGCONT that waits would be discarded by the stop, and we should sleep for ever.
-        let continued = pending() & bit(libc::SIGCONT) != 0;
-        if (whole_group || has_job_control_parent()) && !continued {
-            stop_self(signal);
+        if whole_group || has_job_control_parent() {
+            let pid = self.pid();
+            stop_self(signal, || is_stopped(pid));
         }
     }
 }
@@ -403,7 +411,7 @@ fn signal_attached(r: &Received, hooks: &mut dyn Hooks) -> Option<Outcome> {
         libc::SIGHUP | libc::SIGINT | libc::SIGQUIT | libc::SIGTERM => Some(Outcome::Detached),
         libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => {
             hooks.on_stop();
-            stop_self(r.signal);
+            stop_self(r.signal, || true);
             hooks.on_continue();
             None
         }
@@ -434,20 +442,39 @@ fn ended(status: Option<&WaitIdStatus>) -> Option<Outcome> {
 
 /// Stops this process by a stop signal's default action, and returns when it has been continued
 /// (or at once where the kernel does not stop a group that no shell looks after).
-fn stop_self(signal: c_int) {
+///
+/// A stop discards a SIGCONT that waits, and evenly would sleep for ever. So it does not stop where
+/// one waits, nor where one came to the whole group a moment later: the program, the younger of both,
+/// got it first and is no longer `stopped`.
+fn stop_self(signal: c_int, stopped: impl Fn() -> bool) {
+    if pending() & bit(libc::SIGCONT) != 0 {
+        return;
+    }
     if signal == libc::SIGSTOP {
-        let _ = kill(own_pid(), signal);
+        if stopped() {
+            let _ = kill(own_pid(), signal);
+        }
         return;
     }
     let former = disposition(signal);
     set_disposition(signal, libc::SIG_DFL);
-    // Sent while blocked, so that it merges with one that waits; delivered by the unblocking.
+    // Sent while blocked, so that it merges with one that waits, and is discarded by a SIGCONT from
+    // now on; delivered by the unblocking.
     let _ = kill(own_pid(), signal);
+    if !stopped() {
+        // Discards it as well.
+        set_disposition(signal, libc::SIG_IGN);
+        set_disposition(signal, libc::SIG_DFL);
+    }
     change_mask(libc::SIG_UNBLOCK, bit(signal));
     change_mask(libc::SIG_BLOCK, bit(signal));
     if former == Some(libc::SIG_IGN) {
         set_disposition(signal, libc::SIG_IGN);
     }
+}
+
+fn is_stopped(pid: Pid) -> bool {
+    Proc::default().process_stat(pid).is_some_and(|s| matches!(s.state, b'T' | b't'))
 }
 
 /// Whether a shell with job control waits for us: a parent in another group of our session.

@@ -3,7 +3,7 @@
 use super::original::{
     MAX_SIGNAL, Original, bit, change_mask, kill, own_pid, pending, set_disposition,
 };
-use super::{Outcome, positive, stop_self};
+use super::{Outcome, is_stopped, positive, stop_self};
 use crate::affinity;
 use crate::proc::Proc;
 use evenly_model::{CpuSet, Pid, Tid};
@@ -335,7 +335,7 @@ fn exec_result(pid: c_int, status: &OwnedFd) -> io::Result<Option<c_int>> {
             rp::waitid(WaitId::Pid(p), options).ok().flatten()
         });
         if let Some(signal) = stopped.and_then(|s| s.stopping_signal()) {
-            stop_self(signal);
+            stop_self(signal, || is_stopped(Pid(pid)));
             kill(pid, libc::SIGCONT)?;
         }
     }
