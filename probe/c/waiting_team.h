@@ -8,11 +8,14 @@
  * members write, and where evenly has put each. The last to arrive wakes those who sleep, with one call, and with none
  * where all spin.
  *
- * Invariants: a thread spins for a bounded time, and a real-time one not at all. A barrier opens when all members have arrived, and never before. Once a team leaves its barriers to the
- * runtime (`left`), all members of the barrier that is not open yet go to the runtime's: it is set only by a member
- * that has not arrived, so that none can have passed. Memory of a team is not given back while a thread may be in it.
- * Who is a member is never read from the mapping, and a thread that has no line there is one, too: the others would
- * wait for it for ever.
+ * Invariants: a thread spins for a bounded time, and a real-time one not at all. A barrier opens when all members have
+ * arrived, and never before. Once a team leaves its barriers to the runtime (LEFT), all members of the barrier that is
+ * not open yet go to the runtime's: it is set only by a member that has not arrived, so that none can have passed. What
+ * a member waits for stands in one word, on which it sleeps: nothing that happens before it sleeps is missed. Memory of
+ * a team is not given back while a thread may be in it. Who is a member is never read from the mapping, and a thread
+ * that has no line there is one, too: the others would wait for it for ever.
+ *
+ * tests/programs/team_model.c runs this file in every order of its steps, and team_threads.c under ThreadSanitizer.
  */
 #ifndef EVENLY_WAITING_TEAM_H
 #define EVENLY_WAITING_TEAM_H
@@ -31,15 +34,17 @@ _Static_assert(sizeof(struct member) == 64, "a member is a cache line");
 struct evenly_team {
 	_Atomic uint64_t arrivals; /* the number of the last barrier that is open, times 2^32; members that wait at the next */
 	char first[56];
-	_Atomic uint32_t opened;   /* that number, set after; what sleeping members wait on */
+	_Atomic uint32_t opened;   /* that number twice, set after, and LEFT; what sleeping members wait on */
 	_Atomic uint32_t sleeping; /* members that sleep, or are about to */
-	_Atomic uint32_t left;     /* 1: barriers are left to the runtime, until the region ends */
 	_Atomic uint32_t numbers;  /* members that have a number */
 	uint32_t room;             /* members at most */
-	char second[44];
+	char second[48];
 	struct member members[];
 };
 _Static_assert(sizeof(struct evenly_team) == 128, "what all wait on and what all change are cache lines");
+
+/* In `opened`: barriers are left to the runtime, until the region ends. */
+#define LEFT 1u
 
 /* ns for which a thread spins whose CPU another needs: two round trips of a cache line, about, to begin with. Doubled
  * when the other turns out to have been elsewhere, so that sleeping was in vain (section 2.5.3), at most so often. */
@@ -49,8 +54,10 @@ _Static_assert(sizeof(struct evenly_team) == 128, "what all wait on and what all
 #define MOST_PATIENCE 1000000
 /* ns after which a member that sleeps looks whether it still should, if it is not woken. */
 #define SLEEP_NS 20000000
-/* Turns of spinning between two looks at the clock and at the others. */
+/* Turns of spinning between two looks at the clock and at the others. A model of this has fewer. */
+#ifndef TURNS
 #define TURNS 16
+#endif
 
 static inline void relax(void)
 {
@@ -117,9 +124,9 @@ static void wake_members(struct evenly_team *team)
 }
 
 /* Whether the barrier is open. Later ones may be, too, where there are more threads than a barrier waits for. */
-static inline bool is_open(const struct evenly_team *team, uint32_t barrier)
+static inline bool is_open(uint32_t opened, uint32_t barrier)
 {
-	return (int32_t)(atomic_load_explicit(&team->opened, memory_order_acquire) - barrier) >= 0;
+	return (int32_t)(opened - 2 * barrier) >= 0;
 }
 
 static void sleeps(struct evenly_team *team, uint32_t barrier)
@@ -127,7 +134,7 @@ static void sleeps(struct evenly_team *team, uint32_t barrier)
 	const struct timespec within = { .tv_nsec = SLEEP_NS };
 	atomic_fetch_add_explicit(&team->sleeping, 1, memory_order_seq_cst);
 	uint32_t opened = atomic_load_explicit(&team->opened, memory_order_seq_cst);
-	if (!GET(team->left) && (int32_t)(opened - barrier) < 0)
+	if (!is_open(opened, barrier) && !(opened & LEFT))
 		futex(&team->opened, FUTEX_WAIT, opened, &within);
 	atomic_fetch_sub_explicit(&team->sleeping, 1, memory_order_relaxed);
 }
@@ -143,10 +150,13 @@ static bool is_real_time(void)
 static COLD bool waits(struct evenly_team *team, struct member *self, uint32_t barrier)
 {
 	uint64_t began = 0, patience = MOST_PATIENCE;
-	for (unsigned turn = 1; !is_open(team, barrier); turn++) {
-		/* Whoever left it to the runtime had passed all barriers before, so that the look at them comes last. */
-		if (atomic_load_explicit(&team->left, memory_order_acquire))
-			return is_open(team, barrier);
+	for (unsigned turn = 1;; turn++) {
+		uint32_t opened = atomic_load_explicit(&team->opened, memory_order_acquire);
+		/* Whoever left it to the runtime had passed all barriers before. */
+		if (is_open(opened, barrier))
+			return true;
+		if (opened & LEFT)
+			return false;
 		relax();
 		if (turn % TURNS)
 			continue;
@@ -173,16 +183,15 @@ static COLD bool waits(struct evenly_team *team, struct member *self, uint32_t b
 		else if (self->doublings < DOUBLINGS)
 			self->doublings++;
 	}
-	return true;
 }
 
 /* Leaves the barriers of a team to the runtime, until its region ends. Called by a member that has not arrived. */
 static void leave_to_runtime(struct evenly_team *team)
 {
-	if (!team || GET(team->left))
+	if (!team || GET(team->opened) & LEFT)
 		return;
 	int before = errno;
-	atomic_store_explicit(&team->left, 1, memory_order_release);
+	atomic_fetch_or_explicit(&team->opened, LEFT, memory_order_release);
 	wake_members(team);
 	errno = before;
 }
@@ -191,7 +200,7 @@ static void leave_to_runtime(struct evenly_team *team)
 static bool meets(struct place place)
 {
 	struct evenly_team *team = place.team;
-	if (!team || atomic_load_explicit(&team->left, memory_order_acquire))
+	if (!team || atomic_load_explicit(&team->opened, memory_order_acquire) & LEFT)
 		return false;
 	/* Evenly has stopped to move it, or is gone. */
 	if (place.watched && !cooperates(place.watched)) {
@@ -209,7 +218,8 @@ static bool meets(struct place place)
 		met = waits(team, self, barrier);
 	} else {
 		atomic_store_explicit(&team->arrivals, (uint64_t)barrier << 32, memory_order_release);
-		atomic_store_explicit(&team->opened, barrier, memory_order_release);
+		/* Without LEFT: all have arrived. */
+		atomic_store_explicit(&team->opened, 2 * barrier, memory_order_release);
 		wake_members(team);
 	}
 	errno = before;
@@ -219,13 +229,12 @@ static bool meets(struct place place)
 /* A team is to be used for another region, in which nobody is yet. */
 static void renew(struct evenly_team *team)
 {
-	if (!GET(team->left))
+	if (!(GET(team->opened) & LEFT))
 		return;
 	/* Those who had arrived at the barrier that was left are not at the next one. */
-	uint32_t barrier = GET(team->opened) + 1;
+	uint32_t barrier = (uint32_t)(GET(team->arrivals) >> 32) + 1;
 	SET(team->arrivals, (uint64_t)barrier << 32);
-	SET(team->opened, barrier);
-	SET(team->left, 0);
+	SET(team->opened, 2 * barrier);
 }
 
 #endif
