@@ -163,7 +163,7 @@ int main(int argc, char **argv)
 	MPI_Allgather(name, NAME_BYTES, MPI_CHAR, names, NAME_BYTES, MPI_CHAR, MPI_COMM_WORLD);
 
 	/* The first rank of each host, and how many there are. */
-	int first[MOST_HOSTS], members[MOST_HOSTS], hosts = 0;
+	int first[MOST_HOSTS] = { 0 }, members[MOST_HOSTS] = { 0 }, hosts = 0;
 	for (int r = 0; r < ranks; r++) {
 		int h = 0;
 		while (h < hosts && strcmp(names[first[h]], names[r]))
